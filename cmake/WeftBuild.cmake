@@ -1,0 +1,66 @@
+# How everything is compiled, and the functions with which the folders declare their part.
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(weft_flags INTERFACE)
+target_compile_options(weft_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wundef -Wwrite-strings
+  -ffp-contract=off # the same bits from every variant of a kernel
+  $<$<BOOL:${WEFT_WERROR}>:-Werror>)
+target_compile_definitions(weft_flags INTERFACE _GNU_SOURCE)
+target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+if(WEFT_SANITIZE)
+  target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
+endif()
+
+# weft_layer(NAME SOURCES file... [DEPS layer...] [LIBS target...])
+# One folder of src/: the objects weft_NAME_objects, for libweft, and the archive weft_NAME, for the tool and the tests.
+# DEPS are the layers below that it may include; LIBS what it needs from outside.
+function(weft_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_library(weft_${name}_objects OBJECT ${ARG_SOURCES})
+  target_link_libraries(weft_${name}_objects PRIVATE weft_flags Threads::Threads ${ARG_LIBS})
+  add_library(weft_${name} STATIC $<TARGET_OBJECTS:weft_${name}_objects>)
+  list(TRANSFORM ARG_DEPS PREPEND weft_)
+  target_link_libraries(weft_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS} Threads::Threads m)
+endfunction()
+
+# weft_test(NAME SOURCES file... LAYERS layer... [LIBS target...] [TIMEOUT seconds] [LABELS label...] [SERIAL]
+#           [ENVIRONMENT VAR=value...])
+# One cmocka program, run by ctest as NAME. Exit status 77 means skipped.
+function(weft_test name)
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "SOURCES;LAYERS;LIBS;LABELS;ENVIRONMENT" ${ARGN})
+  add_executable(test_${name} ${ARG_SOURCES})
+  target_link_libraries(test_${name} PRIVATE weft_flags PkgConfig::CMOCKA ${ARG_LIBS})
+  foreach(layer ${ARG_LAYERS})
+    target_link_libraries(test_${name} PRIVATE weft_${layer})
+  endforeach()
+  target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  add_test(NAME ${name} COMMAND test_${name})
+  weft_test_properties(${name} ${ARGN})
+endfunction()
+
+# weft_script_test(NAME COMMAND command... [the same options])
+# One script; it exits 0 when passed, 77 when skipped. It finds the tool in $WEFT and the source tree in $WEFT_SOURCE.
+function(weft_script_test name)
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
+  add_test(NAME ${name} COMMAND ${ARG_COMMAND})
+  weft_test_properties(${name} ${ARGN})
+endfunction()
+
+function(weft_test_properties name)
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "SOURCES;LAYERS;LIBS;LABELS;ENVIRONMENT;COMMAND" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 LABELS "${ARG_LABELS}"
+    ENVIRONMENT "WEFT=${PROJECT_BINARY_DIR}/weft;WEFT_SOURCE=${PROJECT_SOURCE_DIR};${ARG_ENVIRONMENT}")
+  if(ARG_SERIAL)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()

@@ -1,0 +1,11 @@
+# What we build with. A required part stops the configuration with the package's name; an optional one only
+# removes what needs it.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
+pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd) # without: no embedded server
+pkg_check_modules(HWLOC IMPORTED_TARGET hwloc)              # without: no topology
+if(WEFT_TESTS)
+  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+endif()

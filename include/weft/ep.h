@@ -1,0 +1,326 @@
+/**
+ * @file ep.h
+ * @brief Elastic expert parallelism: dispatch and combine among ranks that join, leave and die.
+ *
+ * A *group* of ranks shares a store and a key prefix. Rank r owns experts [r*E, (r+1)*E), E =
+ * experts_per_rank. The *view* is the agreed set of active ranks; it changes only by an agreed step, and each
+ * change takes effect at one operation number for everybody, while operations go on (docs/design.md says how).
+ *
+ * An *operation* is one dispatch and, usually, the combine that answers it. Every rank of the view takes part
+ * in every operation, in the same order, with 0 tokens if it has none. Each half may be issued apart:
+ * dispatch_send, dispatch_recv, combine_send, combine_recv; two operations may overlap.
+ *
+ * A lost peer costs one deadline (or, when the kernel reports its death, about a millisecond): the operation
+ * ends without it, its results say what is missing, and the next one runs without that rank.
+ *
+ * Symbols in shapes: T tokens of this rank, H hidden, K top-k, E experts per rank, S rows of a receive buffer.
+ * Thread rules: [owner] one thread at a time uses the handle for operations; [any] any thread, at any time.
+ */
+#ifndef WEFT_EP_H
+#define WEFT_EP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/err.h>
+#include <weft/store.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_ep weft_ep_t; /**< one rank's membership in a group, with its buffers */
+
+enum {
+  WEFT_EP_MAX_TOKENS = 1024,  /**< tokens per rank and operation */
+  WEFT_EP_MAX_HIDDEN = 16384, /**< hidden, a multiple of WEFT_EP_BLOCK */
+  WEFT_EP_MAX_TOPK = 16,
+  WEFT_EP_MAX_EXPERTS = 256,   /**< experts per rank */
+  WEFT_EP_MAX_CAPACITY = 4096, /**< rank indices of a group */
+  WEFT_EP_BLOCK = 128,         /**< values that share one fp8 scale */
+  WEFT_EP_DEPTH = 2,           /**< operations that may overlap */
+};
+
+/** What travels in a dispatch. */
+enum weft_ep_dtype {
+  WEFT_EP_BF16 = 0,
+  /** e4m3, one f32 scale per 128 values: scale = max(amax, 1e-4) / 448, value = e4m3(x / scale) */
+  WEFT_EP_FP8 = 1,
+  /** the same with the scale rounded up to a power of two */
+  WEFT_EP_FP8_POW2 = 2,
+};
+
+/** How received rows are laid out. */
+enum weft_ep_layout {
+  /** x[E][expert_rows][H]: the rows of each local expert, packed; a token stands once for each of its local
+   *  experts. combine() weighs and sums them. */
+  WEFT_EP_PER_EXPERT = 0,
+  /** x[S][H]: each token once per rank, with its local experts and weights. The caller reduces over its experts;
+   *  combine() sums the ranks' rows unweighted. */
+  WEFT_EP_RANK_MAJOR = 1,
+};
+
+/** What a rank index is to this rank. */
+enum weft_ep_rank_state {
+  WEFT_EP_ABSENT = 0,    /**< nothing known, or gone */
+  WEFT_EP_CONNECTED = 1, /**< windows mapped both ways, not in the active view */
+  WEFT_EP_ACTIVE = 2,    /**< in the active view */
+  WEFT_EP_MASKED = 3,    /**< in the active view; this rank sends it no tokens (weft_ep_mask_update) */
+  WEFT_EP_LOST = 4,      /**< in the active view, found dead or silent; a view without it is on its way */
+};
+
+/** What happened, for weft_ep_options.on_event. */
+enum weft_ep_event_kind {
+  WEFT_EP_EVENT_CONNECTED,   /**< windows with `rank` are mapped both ways */
+  WEFT_EP_EVENT_PEER_LOST,   /**< `rank` was found dead or silent; `detail` says how */
+  WEFT_EP_EVENT_COMMITTED,   /**< view `epoch` is agreed on */
+  WEFT_EP_EVENT_ACTIVATED,   /**< view `epoch` takes effect with operation `op` */
+  WEFT_EP_EVENT_RELEASED,    /**< windows with `rank` are unmapped */
+  WEFT_EP_EVENT_STORE_LOST,  /**< the store does not answer: operations go on, changes wait */
+  WEFT_EP_EVENT_STORE_BACK,  /**< it does again */
+  WEFT_EP_EVENT_FENCED,      /**< a view without this rank is agreed on, though it did not ask to leave */
+};
+
+struct weft_ep_event {
+  enum weft_ep_event_kind kind;
+  int32_t rank;         /**< peer concerned, -1 for none */
+  uint64_t incarnation; /**< of that peer */
+  uint64_t epoch;       /**< view concerned, 0 for none */
+  uint64_t op;          /**< operation concerned, 0 for none */
+  uint64_t time_ns;     /**< CLOCK_MONOTONIC */
+  const char *detail;   /**< a few words, or "" */
+};
+
+/** [callback] from the owner's thread or one of the library's; return soon, call nothing of this handle. */
+typedef void (*weft_ep_event_fn)(void *arg, const struct weft_ep_event *event);
+
+/** How to open. Initialise with WEFT_EP_OPTIONS_INIT; zero means the default of each field. All ranks of a
+ *  group must agree on capacity, max_tokens, hidden, topk, experts_per_rank and dtype: connect checks it. */
+struct weft_ep_options {
+  size_t size;
+  weft_store_t *store;       /**< required; stays the caller's, outlives the handle */
+  const char *prefix;        /**< the group's keys, ending in '/'; default "/weft/default/" */
+  int32_t rank;              /**< this rank's index; -1: the lowest free one */
+  uint32_t capacity;         /**< rank indices are below it; default 64 */
+  const int32_t *founders;   /**< ranks of the first view, this one among them. None: found the group alone, */
+  uint32_t num_founders;     /**< or join the one that is there */
+  uint32_t max_tokens;       /**< default 128 */
+  uint32_t hidden;           /**< default 7168; a multiple of 128 */
+  uint32_t topk;             /**< default 8 */
+  uint32_t experts_per_rank; /**< default 2 */
+  enum weft_ep_dtype dtype;  /**< of dispatch */
+  uint32_t op_timeout_ms;    /**< a peer silent for so long in an operation is lost; default 5,000 */
+  uint32_t lease_ttl_s;      /**< the store forgets a rank so long after its last sign of life; default 10 */
+  weft_ep_event_fn on_event; /**< may be NULL */
+  void *event_arg;
+};
+#define WEFT_EP_OPTIONS_INIT { .size = sizeof(struct weft_ep_options), .rank = -1 }
+
+/**
+ * Claims the rank under a new incarnation, opens its windows and starts its service thread. No peer is connected
+ * yet. EXISTS: another live process holds the rank (waits for `timeout_ms` that it goes). [any]
+ */
+WEFT_API int weft_ep_open(weft_ep_t **ep, const struct weft_ep_options *options, uint32_t timeout_ms);
+
+/**
+ * Leaves at once and frees everything; peers see a clean departure. An active rank that wants to leave without
+ * costing the others anything calls weft_ep_disconnect() on itself first and goes on until it is out. NULL is
+ * legal. [owner]
+ */
+WEFT_API void weft_ep_close(weft_ep_t *ep);
+
+/** This rank's index. [any] */
+WEFT_API int32_t weft_ep_rank(const weft_ep_t *ep);
+/** This rank's incarnation: random, new at each open. [any] */
+WEFT_API uint64_t weft_ep_incarnation(const weft_ep_t *ep);
+
+/**
+ * Connects to each of `ranks`: waits until it has come, exchanges and maps windows both ways. The other side needs
+ * no call. Connecting twice is no error. TIMEOUT names the ranks that did not come; those that did stay connected.
+ * INVALID: a rank out of range, or this one. VERSION: a peer runs with other sizes; says which. [owner]
+ */
+WEFT_API int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms);
+
+/**
+ * Makes this rank active. A founder waits for the other founders, and returns when the first view is agreed on.
+ * A joiner connects to every active rank, proposes the view with itself, and returns when the running ranks have
+ * fixed the operation with which it takes effect: they must be running operations. No running rank waits. [owner]
+ */
+WEFT_API int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms);
+
+/**
+ * Proposes the view without `ranks` and returns when it is agreed on; it takes effect within the next few
+ * operations, which all ranks, the leaving ones included, go on running. A rank that is not active is only
+ * unmapped; NOT_FOUND names one that is not even connected. Itself among `ranks`: it leaves, see
+ * weft_ep_is_active(). [owner]
+ */
+WEFT_API int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms);
+
+/** Whether this rank takes part in the next operation. False before activation and after it has left. [owner] */
+WEFT_API bool weft_ep_is_active(const weft_ep_t *ep);
+
+/** Number of the next operation. [owner] */
+WEFT_API uint64_t weft_ep_next_op(const weft_ep_t *ep);
+
+/** The view of the next operation: its epoch, and its ranks, ascending, into ranks[cap]; `*count` is how many there
+ *  are, also when `cap` is less. [owner] */
+WEFT_API int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count);
+
+/** The newest agreed view, which may not have taken effect yet. Likewise. [any] */
+WEFT_API int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t cap,
+                                    size_t *count);
+
+/** State of every rank index into states[capacity]. [owner] */
+WEFT_API int weft_ep_mask_query(const weft_ep_t *ep, enum weft_ep_rank_state *states);
+
+/** Masks an active rank for this rank's own traffic (its contributions count as missing), or unmasks it, from the
+ *  next dispatch on. The rank stays in the view, and headers still flow. [owner] */
+WEFT_API int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked);
+
+/**
+ * A number that rides on every operation from the next dispatch on; each dispatch tells the lowest one of the active
+ * ranks, the same to all. With it ranks agree, without a store or a pause, on the operation at which something
+ * begins: a phase, a weight version, the end. Default 0. [owner]
+ */
+WEFT_API void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark);
+
+/** What to dispatch. */
+struct weft_ep_dispatch {
+  size_t size;
+  const void *x;             /**< bf16 [T][H]; read until dispatch_send returns */
+  uint32_t num_tokens;       /**< T, 0 to max_tokens */
+  const int64_t *topk_idx;   /**< [T][K] global expert, or -1 for none */
+  const float *topk_weights; /**< [T][K], or NULL: they come with the combine (PER_EXPERT only) */
+};
+#define WEFT_EP_DISPATCH_INIT { .size = sizeof(struct weft_ep_dispatch) }
+
+/** Where to receive; the caller owns every buffer. Pointers marked * may be NULL. */
+struct weft_ep_recv {
+  size_t size;
+  enum weft_ep_layout layout;
+  uint32_t rows;  /**< PER_EXPERT: rows of each expert's part; RANK_MAJOR: S. max_tokens times the active ranks is
+                       always enough; LIMIT says how many were needed */
+  void *x;        /**< bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H] */
+  float *scales;  /**< fp8: PER_EXPERT [E][rows][H/128], RANK_MAJOR [rows][H/128] */
+  int32_t *counts;       /**< [E] rows of each local expert; RANK_MAJOR: (token, expert) pairs of each */
+  int32_t *src_rank;     /**< *[E][rows] or [rows]: rank that the row came from */
+  int32_t *src_token;    /**< *[E][rows] or [rows]: the token's index there */
+  int64_t *range;        /**< *PER_EXPERT [E][capacity], RANK_MAJOR [capacity]: begin << 32 | count of each source */
+  int32_t *local_expert; /**< *RANK_MAJOR [rows][K]: local expert ids in top-k order, then -1 */
+  float *weights;        /**< *RANK_MAJOR [rows][K]: their weights, then 0 */
+};
+#define WEFT_EP_RECV_INIT { .size = sizeof(struct weft_ep_recv) }
+
+/** What an operation's dispatch did. Valid after dispatch_recv. */
+struct weft_ep_info {
+  size_t size;
+  uint64_t op;            /**< the operation */
+  uint64_t epoch;         /**< view it ran in */
+  uint32_t num_ranks;     /**< ranks of that view */
+  uint32_t num_rows;      /**< rows received: PER_EXPERT over all experts, RANK_MAJOR in all */
+  uint32_t num_lost;      /**< ranks of the view whose tokens did not come */
+  int32_t *lost;          /**< in: room for `lost_cap` ranks or NULL; out: the first of them, ascending */
+  uint32_t lost_cap;
+  uint64_t mark;          /**< lowest mark of the ranks heard (weft_ep_set_mark) */
+  uint64_t wire_bytes;    /**< sent to other ranks in the dispatch: rows, scales and row headers */
+  uint64_t logical_bytes; /**< per valid (token, expert): H + 4H/128 + 16 for fp8, 2H + 16 for bf16 */
+};
+#define WEFT_EP_INFO_INIT { .size = sizeof(struct weft_ep_info) }
+
+/** What to combine, and where to. */
+struct weft_ep_combine {
+  size_t size;
+  const void *y;             /**< bf16, in the layout and row order of the receive; read until combine_send returns */
+  const float *topk_weights; /**< [T][K] when the dispatch had none, else NULL */
+  bool renormalize;          /**< scale each token by (all weights) / (weights that came), where some are missing */
+  void *out;                 /**< bf16 [T][H], written by combine_recv; a token with no contribution is 0 */
+};
+#define WEFT_EP_COMBINE_INIT { .size = sizeof(struct weft_ep_combine) }
+
+/** A selection that brought no contribution. */
+struct weft_ep_missing {
+  int32_t token; /**< index in this rank's dispatch */
+  int32_t k;     /**< place in its top-k */
+  int64_t expert;
+};
+
+/** What a combine did. */
+struct weft_ep_result {
+  size_t size;
+  uint32_t num_lost;    /**< ranks of the view whose contributions did not come */
+  uint32_t num_missing; /**< selections without contribution: the rank lost, masked, or not in the view */
+  struct weft_ep_missing *missing; /**< in: room for `missing_cap` or NULL; out: the first, by token and k */
+  uint32_t missing_cap;
+  uint64_t wire_bytes;    /**< sent to other ranks in the combine */
+  uint64_t logical_bytes; /**< 2H per valid (token, expert) of this rank's dispatch */
+};
+#define WEFT_EP_RESULT_INIT { .size = sizeof(struct weft_ep_result) }
+
+/**
+ * Begins operation `*op`: routes, casts and writes this rank's tokens to their ranks. May wait for a peer to have
+ * taken its rows of two operations ago, and never longer than op_timeout_ms; a peer that has not is lost, which is no
+ * error. INVALID names the first bad argument, and the operation has not begun. FENCED: this rank is out of the view.
+ * NOT_CONNECTED: not active yet. BUSY: two operations are open already. [owner]
+ */
+WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *op);
+
+/** Receives operation `op`: waits for every active rank's tokens (op_timeout_ms at most), and lays them out by source
+ *  rank, then by token. `info` may be NULL. Losses are no error: see `info->num_lost`. [owner] */
+WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_recv *recv,
+                                   struct weft_ep_info *info);
+
+/** Sends back the experts' outputs of `op`: one row per (rank, token). With late weights, first exchanges them. */
+WEFT_API int weft_ep_combine_send(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args);
+
+/** Receives the contributions of `op` and sums them into `args->out` (the same args as for combine_send), in rank
+ *  order, in fp32, rounded once. Ends the operation. `result` may be NULL. Losses are no error. [owner] */
+WEFT_API int weft_ep_combine_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args,
+                                  struct weft_ep_result *result);
+
+/** Ends an operation without a combine; every rank of the view does so, or none. [owner] */
+WEFT_API int weft_ep_finish(weft_ep_t *ep, uint64_t op);
+
+/** dispatch_send and dispatch_recv in one. [owner] */
+WEFT_API int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+                              struct weft_ep_info *info, uint64_t *op);
+
+/** combine_send and combine_recv in one. [owner] */
+WEFT_API int weft_ep_combine(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args,
+                             struct weft_ep_result *result);
+
+/** An operation without tokens: returns when every active rank has come to it. PEER_LOST names those that did not
+ *  within op_timeout_ms; they are lost. [owner] */
+WEFT_API int weft_ep_barrier(weft_ep_t *ep);
+
+/** Counters since open; bytes are those of `weft_ep_info` and `weft_ep_result`. */
+struct weft_ep_stats {
+  size_t size;
+  uint64_t operations;
+  uint64_t dispatch_wire_bytes, dispatch_logical_bytes;
+  uint64_t combine_wire_bytes, combine_logical_bytes;
+  uint64_t connected;    /**< peers connected now */
+  uint64_t window_bytes; /**< memory of this rank's windows now */
+  uint64_t activations;  /**< views that took effect */
+  uint64_t lost;         /**< peers found dead or silent */
+  uint64_t missing;      /**< selections without contribution */
+  uint64_t wait_ns;      /**< time spent waiting for peers */
+};
+#define WEFT_EP_STATS_INIT { .size = sizeof(struct weft_ep_stats) }
+WEFT_API int weft_ep_stats(const weft_ep_t *ep, struct weft_ep_stats *stats); /**< [owner] */
+
+/** Counters of one peer, since it was connected. */
+struct weft_ep_peer_stats {
+  size_t size;
+  uint64_t incarnation;
+  uint64_t sent_bytes, received_bytes;
+  uint64_t window_bytes; /**< memory of the window that this peer writes to */
+  uint64_t wait_ns;      /**< time that this rank waited with this peer the last to come */
+};
+#define WEFT_EP_PEER_STATS_INIT { .size = sizeof(struct weft_ep_peer_stats) }
+/** NOT_FOUND: not connected. [owner] */
+WEFT_API int weft_ep_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,86 @@
+/**
+ * @file err.h
+ * @brief Error codes of libweft: one table gives the code, its name, scope, exit status and text.
+ *
+ * Every function of libweft that can fail returns 0 or a negative `enum weft_err`. Outputs are written
+ * only on success. The calling thread's last failure also leaves a sentence that says what was wrong,
+ * where, and what would be right: weft_last_error().
+ */
+#ifndef WEFT_ERR_H
+#define WEFT_ERR_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define WEFT_API __attribute__((visibility("default")))
+#else
+#define WEFT_API
+#endif
+
+/** What a failure concerns, and so what a caller can do about it. */
+enum weft_scope {
+  WEFT_SCOPE_NONE = 0,      /**< not a failure */
+  WEFT_SCOPE_REQUEST = 1,   /**< this call: correct it, or try it again */
+  WEFT_SCOPE_PEER = 2,      /**< one peer: mask it and go on */
+  WEFT_SCOPE_TRANSPORT = 3, /**< a path or a service: select another, or wait */
+  WEFT_SCOPE_SELF = 4,      /**< this rank: leave, and join again as a new incarnation */
+};
+
+/**
+ * The error table: X(name, value, scope, exit status of the tool, text).
+ * Values are part of the ABI: never renumber, only append.
+ */
+#define WEFT_ERR_MAP(X)                                                                            \
+  X(INVALID, -1, REQUEST, 2, "invalid argument")                                                   \
+  X(NOMEM, -2, SELF, 3, "out of memory")                                                           \
+  X(SYSTEM, -3, SELF, 3, "operating system error")                                                 \
+  X(UNSUPPORTED, -4, REQUEST, 3, "not supported here")                                             \
+  X(TIMEOUT, -5, REQUEST, 124, "deadline passed")                                                  \
+  X(PEER_LOST, -6, PEER, 5, "peer lost")                                                           \
+  X(FENCED, -7, SELF, 5, "this rank is outside the view")                                          \
+  X(NOT_CONNECTED, -8, REQUEST, 1, "not connected")                                                \
+  X(BUSY, -9, REQUEST, 3, "in use")                                                                \
+  X(EXISTS, -10, REQUEST, 1, "already exists")                                                     \
+  X(NOT_FOUND, -11, REQUEST, 1, "not found")                                                       \
+  X(CONFLICT, -12, REQUEST, 1, "changed by somebody else")                                         \
+  X(UNREACHABLE, -13, TRANSPORT, 3, "unreachable")                                                 \
+  X(AUTH, -14, TRANSPORT, 3, "not authorised")                                                     \
+  X(PROTOCOL, -15, TRANSPORT, 1, "malformed message")                                              \
+  X(VERSION, -16, TRANSPORT, 3, "incompatible version or configuration")                           \
+  X(CANCELED, -17, REQUEST, 1, "cancelled")                                                        \
+  X(CLOSED, -18, REQUEST, 1, "closed")                                                             \
+  X(DATA, -19, REQUEST, 4, "wrong data")                                                           \
+  X(LIMIT, -20, REQUEST, 3, "a limit is reached")                                                  \
+  X(COMPACTED, -21, TRANSPORT, 1, "the requested revision is gone")
+
+/** Error codes: `WEFT_OK` or one of `WEFT_ERR_MAP`, e.g. `WEFT_ERR_TIMEOUT`. */
+enum weft_err {
+  WEFT_OK = 0,
+#define WEFT_ERR_ENUM(name, value, scope, exit_status, text) WEFT_ERR_##name = value,
+  WEFT_ERR_MAP(WEFT_ERR_ENUM)
+#undef WEFT_ERR_ENUM
+};
+
+/** Short text of a code, e.g. "deadline passed"; "unknown error" for others. [any] */
+WEFT_API const char *weft_strerror(int err);
+
+/** Name of a code without its prefix, e.g. "TIMEOUT"; "OK" for 0. [any] */
+WEFT_API const char *weft_err_name(int err);
+
+/** Scope of a code. [any] */
+WEFT_API enum weft_scope weft_err_scope(int err);
+
+/** Exit status that the `weft` tool gives for a code: 0 ok, 1 failed, 2 usage, 3 environment, 4 wrong
+ *  data, 5 peer lost, 124 deadline. [any] */
+WEFT_API int weft_err_exit_status(int err);
+
+/** The calling thread's last failure in words; "" when it has had none. Valid until the thread's next
+ *  libweft call. [any] */
+WEFT_API const char *weft_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,113 @@
+#include "base/fail.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DETAIL_SIZE = 1024 };
+
+static _Thread_local char detail[DETAIL_SIZE];
+
+const char *weft_last_error(void) { return detail; }
+
+const char *weft_strerror(int err) {
+  switch (err) {
+  case WEFT_OK:
+    return "success";
+#define TEXT(name, value, scope, exit_status, text)                                                \
+  case WEFT_ERR_##name:                                                                            \
+    return text;
+    WEFT_ERR_MAP(TEXT)
+#undef TEXT
+  default:
+    return "unknown error";
+  }
+}
+
+const char *weft_err_name(int err) {
+  switch (err) {
+  case WEFT_OK:
+    return "OK";
+#define NAME(name, value, scope, exit_status, text)                                                \
+  case WEFT_ERR_##name:                                                                            \
+    return #name;
+    WEFT_ERR_MAP(NAME)
+#undef NAME
+  default:
+    return "UNKNOWN";
+  }
+}
+
+enum weft_scope weft_err_scope(int err) {
+  switch (err) {
+#define SCOPE(name, value, scope, exit_status, text)                                               \
+  case WEFT_ERR_##name:                                                                            \
+    return WEFT_SCOPE_##scope;
+    WEFT_ERR_MAP(SCOPE)
+#undef SCOPE
+  default:
+    return WEFT_SCOPE_NONE;
+  }
+}
+
+int weft_err_exit_status(int err) {
+  switch (err) {
+  case WEFT_OK:
+    return 0;
+#define STATUS(name, value, scope, exit_status, text)                                              \
+  case WEFT_ERR_##name:                                                                            \
+    return exit_status;
+    WEFT_ERR_MAP(STATUS)
+#undef STATUS
+  default:
+    return 1;
+  }
+}
+
+int fail(int err, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  vsnprintf(detail, sizeof detail, format, args);
+  va_end(args);
+  return err;
+}
+
+static int code_of_errno(int value) {
+  switch (value) {
+  case ENOMEM:
+    return WEFT_ERR_NOMEM;
+  case EMFILE:
+  case ENFILE:
+  case ENOSPC:
+  case EDQUOT:
+    return WEFT_ERR_LIMIT;
+  default:
+    return WEFT_ERR_SYSTEM;
+  }
+}
+
+int fail_errno(int errno_value, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int used = vsnprintf(detail, sizeof detail, format, args);
+  va_end(args);
+  if (used >= 0 && (size_t)used < sizeof detail) {
+    char text[128];
+    snprintf(detail + used, sizeof detail - (size_t)used, ": %s",
+             strerror_r(errno_value, text, sizeof text));
+  }
+  return code_of_errno(errno_value);
+}
+
+int fail_context(int err, const char *format, ...) {
+  char inner[DETAIL_SIZE];
+  memcpy(inner, detail, sizeof inner);
+  va_list args;
+  va_start(args, format);
+  int used = vsnprintf(detail, sizeof detail, format, args);
+  va_end(args);
+  if (used >= 0 && (size_t)used < sizeof detail)
+    snprintf(detail + used, sizeof detail - (size_t)used, ": %s", inner);
+  return err;
+}

@@ -1,0 +1,17 @@
+// How the library reports a failure: a code, and a sentence for the calling thread.
+#ifndef BASE_FAIL_H
+#define BASE_FAIL_H
+
+#include <weft/err.h>
+
+// Sets the calling thread's last error to the formatted sentence and returns `err`.
+int fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// The same with ": " and the text of `errno_value` behind the sentence; returns WEFT_ERR_SYSTEM, or the code that
+// fits better (ENOMEM: NOMEM, EMFILE, ENFILE, ENOSPC: LIMIT).
+int fail_errno(int errno_value, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Puts "context: " before the last error's sentence, for a caller that knows what was being done; returns `err`.
+int fail_context(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,127 @@
+// A group on a store: rank claims, leases, incarnations, agreed views, suspicion, barriers.
+//
+// Keys under the group's prefix P, each on a lease:
+//   P rank/<r>              a rank claim: JSON {"incarnation", "address"}; on the claimer's lease
+//   P view                  the agreed view: JSON {"epoch", "members": [[rank, incarnation], ...]}; on the group's
+//                           lease, which the first members of the view keep alive
+//   P barrier/<name>/<r>    "rank r has come"; on r's lease
+// A view changes only by a transaction that compares the key's mod_revision, so all agree on the order of views. The
+// transaction that removes a member from the view deletes its rank claim too (comparing its create_revision), so that
+// the rank is free again at once. Incarnations are 64 bit, as strings of 16 hexadecimal digits in JSON.
+//
+// The decisions are made by a state machine without I/O (member.h); group.c drives it with a thread.
+// Thread rule of every function: [any], unless it says otherwise. Deadlines are CLOCK_MONOTONIC nanoseconds.
+#ifndef GROUP_GROUP_H
+#define GROUP_GROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/store.h>
+
+struct group;
+
+enum { GROUP_ADDRESS_SIZE = 256 };
+
+struct group_member {
+  int32_t rank;
+  uint64_t incarnation;
+};
+
+// An agreed view; immutable, counted references.
+struct group_view {
+  uint64_t epoch; // from 1
+  uint32_t count;
+  struct group_member members[]; // [count], by rank, ascending
+};
+
+// A rank claim as the store has it.
+struct group_peer {
+  int32_t rank;
+  uint64_t incarnation;
+  char address[GROUP_ADDRESS_SIZE]; // what the claimer gave as group_options.address
+};
+
+enum group_event_kind {
+  GROUP_EVENT_VIEW,       // a new view is agreed on: `view`; in order, none twice, newest last
+  GROUP_EVENT_GONE,       // rank claim of `rank`, `incarnation` has gone from the store (released, expired or removed)
+  GROUP_EVENT_FENCED,     // the new `view` is without this rank, which was in the one before and did not ask to leave,
+                          // or this rank's claim is held by somebody else
+  GROUP_EVENT_STORE_LOST, // the store does not answer: the view stays, changes wait
+  GROUP_EVENT_STORE_BACK,
+};
+
+struct group_event {
+  enum group_event_kind kind;
+  const struct group_view *view; // VIEW, FENCED; group_view_ref() to keep it
+  int32_t rank;                  // GONE
+  uint64_t incarnation;          // GONE
+};
+
+// [callback] on the group's thread: return soon; may call group_view, group_find, group_suspect, nothing that waits.
+typedef void (*group_event_fn)(void *arg, const struct group_event *event);
+
+struct group_options {
+  weft_store_t *store;      // outlives the group
+  const char *prefix;       // ends in '/'
+  int32_t rank;             // -1: the lowest free one
+  uint32_t capacity;        // ranks are below it
+  const int32_t *founders;  // ranks of the first view; copied
+  uint32_t num_founders;    // 0: this rank alone founds the group when there is no view
+  uint32_t lease_ttl_s;
+  const char *address;      // how peers reach this rank: opaque text for the layer above
+  group_event_fn on_event;
+  void *event_arg;
+};
+
+// Grants a lease and claims the rank under a new incarnation, by one transaction; waits until `deadline_ns` for a rank
+// that is held (EXISTS then names the holder's incarnation and address). Starts the thread; events begin before the
+// return. LIMIT: rank -1 and none is free.
+int group_open(struct group **group, const struct group_options *options, uint64_t deadline_ns);
+
+// Releases the claim and the lease (a member that is still in the view is taken out of it by this), ends the thread.
+// Gives up on an unreachable store soon (about a second): the lease does the rest. NULL is legal. Not from a callback.
+void group_close(struct group *group);
+
+int32_t group_rank(const struct group *group);
+uint64_t group_incarnation(const struct group *group);
+
+// The newest agreed view with a reference for the caller, NULL while there is none. It does not wait.
+const struct group_view *group_view(struct group *group);
+const struct group_view *group_view_ref(const struct group_view *view);
+void group_view_unref(const struct group_view *view); // NULL is legal
+// The view's member of that rank, or NULL.
+const struct group_member *group_view_find(const struct group_view *view, int32_t rank);
+
+// The claim of `rank` as last seen. NOT_FOUND. It does not wait.
+int group_find(struct group *group, int32_t rank, struct group_peer *peer);
+
+// Waits until each of `ranks` is claimed. TIMEOUT names those that are not.
+int group_wait_ranks(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns);
+
+// Waits until a view with this rank and incarnation is agreed on, or `epoch` (whichever is asked: epoch 0 = own
+// membership). FENCED when this rank is put out instead.
+int group_wait_view(struct group *group, uint64_t epoch, uint64_t deadline_ns);
+
+// Founders: waits until every founder has claimed its rank; the lowest one creates view 1. Returns when a view is
+// there. If it has not this rank in it, the group had been founded before: NOT_FOUND, join it. TIMEOUT names who is
+// missing.
+int group_found(struct group *group, uint64_t deadline_ns);
+
+// Proposes `base` with this rank added. CONFLICT: `base` is no longer the newest view (look at the new one, try again).
+int group_join(struct group *group, const struct group_view *base, uint64_t deadline_ns);
+
+// Proposes the newest view without `ranks` until a view without them is agreed on; those not in it are no error. Asking
+// for its own rank is leaving: no FENCED event follows.
+int group_remove(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns);
+
+// This peer is dead or silent: proposes the view without it, in the background, until a view without that incarnation is
+// agreed on or the store has heard otherwise. Returns at once. [any, callbacks too]
+void group_suspect(struct group *group, int32_t rank, uint64_t incarnation, const char *cause);
+
+// Waits until every member of the newest view has called it with this name (a name serves once per set of members). A
+// member that is put out of the view while others wait is waited for no longer. TIMEOUT names the ranks that are missing.
+int group_barrier(struct group *group, const char *name, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,108 @@
+// What an elastic run found, as kept in results.json: written by the runner, read by the reports.
+#ifndef MEASURE_RESULTS_H
+#define MEASURE_RESULTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+enum { RESULTS_TEXT = 256 };
+
+enum results_state {
+  RESULTS_NOT_MEMBER, // the plan does not have it in this phase
+  RESULTS_PASSED,
+  RESULTS_FAILED, // `reason` says why
+  RESULTS_KILLED, // as planned
+  RESULTS_LEFT,   // as planned (a negative rank of a run with --negative leave)
+  RESULTS_UNREACHED, // the run ended before
+};
+
+// Durations in microseconds.
+struct results_times {
+  uint64_t count;
+  double avg, min, p50, p99, max;
+};
+
+// One rank in one phase.
+struct results_rank {
+  int32_t rank;
+  int32_t local_rank; // process slot on its host
+  char host[64];
+  uint64_t incarnation;
+  enum results_state state;
+  char reason[RESULTS_TEXT];
+  uint64_t checked; // operations judged against the oracle
+  uint64_t num_lost_selections; // (token, expert) contributions that were missing
+  double worst_diff; // calc_diff
+  struct results_times both, dispatch, combine; // timed operations; `both` is dispatch + combine
+  // Bytes of one operation, means over the timed ones.
+  double dispatch_logical_bytes, dispatch_wire_bytes, combine_logical_bytes, combine_wire_bytes;
+};
+
+struct results_phase {
+  uint32_t index;
+  uint32_t num_ranks;
+  struct results_rank *ranks; // every rank that the plan ever names, ascending
+};
+
+enum results_change { RESULTS_JOIN, RESULTS_LEAVE, RESULTS_KILL };
+
+// One rank's part in the transition into a phase. Durations in microseconds; negative: does not apply or not known.
+struct results_transition {
+  uint32_t phase;
+  enum results_change change;
+  int32_t rank;
+  uint64_t epoch;        // view that agreed on it
+  uint64_t op;           // operation with which that view took effect
+  double launch_us;      // join: from the agent's decision to the first line of the rank process
+  double connect_us;     // join: from there until it was connected to every active rank and proposed
+  double first_dispatch_us; // join: from there until its first dispatch had returned; all: until the change took effect
+  double longest_stall_us;  // longest dispatch or combine of a survivor that overlapped the change
+  int32_t stalled_rank;     // whose
+  double median_us;      // median of the same ranks' operations in the phase before, to compare the stall with
+  double detect_us;      // kill: from the kill to the first survivor that knew; median over survivors in detect_median_us
+  double detect_median_us;
+};
+
+struct results {
+  char run[37];
+  char job[64];
+  char version[32];
+  char started[32]; // RFC 3339, UTC
+  double elapsed_s;
+  char store[128];  // what kind, and where
+  json_t *config;   // the run's configuration, as given and defaulted
+  json_t *plan;     // the plan's JSON
+  uint32_t num_phases;
+  struct results_phase *phases;
+  uint32_t num_transitions;
+  struct results_transition *transitions;
+  bool passed;
+  int exit_status;
+  char error[RESULTS_TEXT]; // why the run ended early, or ""
+};
+
+void results_free(struct results *results); // what it points to, not itself
+json_t *results_to_json(const struct results *results);
+int results_from_json(struct results *results, const json_t *json); // PROTOCOL names the field that is wrong
+int results_save(const struct results *results, const char *path);  // whole or not at all (temporary file, rename)
+int results_load(struct results *results, const char *path);
+
+// GB/s (1e9) of `bytes` in `us` microseconds; 0 when there is no time.
+double results_gbps(double bytes, double us);
+
+enum report_format { REPORT_TEXT, REPORT_JSON, REPORT_CSV };
+struct report_options {
+  enum report_format format;
+  bool color;   // ANSI colours; the caller has looked at NO_COLOR and isatty
+  bool unicode; // check marks rather than ASCII
+};
+int report_write(FILE *out, const struct results *results, const struct report_options *options);
+
+// One line of progress state: mean over ranks of the logical dispatch + combine bandwidth of the last phase that passed: the
+// figure that job drivers call `default`.
+double results_default_metric(const struct results *results);
+
+#endif
