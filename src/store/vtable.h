@@ -1,0 +1,37 @@
+// What a kind of store implements. store.c checks arguments and calls through; a kind is one table and one open function.
+#ifndef STORE_VTABLE_H
+#define STORE_VTABLE_H
+
+#include <weft/store.h>
+
+// Each op means what the public function of its name says. All are called from any thread, several at once; all but
+// `close` and `watch_close` may wait up to the store's request time limit. Outputs are written only on success, and
+// then belong to the caller, who frees lists with weft_store_list_free(): one malloc'd block in `priv`, or a chain that
+// `store_list_free` of list.h knows.
+struct store_ops {
+  void (*close)(weft_store_t *store); // ends watches, frees the store
+  int (*version)(weft_store_t *store, char *out, size_t cap);
+  int (*range)(weft_store_t *store, const char *key, bool prefix, uint32_t limit, struct weft_store_list *out);
+  int (*txn)(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out);
+  int (*put)(weft_store_t *store, const char *key, const void *value, size_t value_len, int64_t lease,
+             int64_t *revision);
+  int (*del)(weft_store_t *store, const char *key, bool prefix, size_t *deleted);
+  int (*lease_grant)(weft_store_t *store, int64_t ttl_s, int64_t *lease, int64_t *granted_s);
+  int (*lease_keepalive)(weft_store_t *store, int64_t lease, int64_t *ttl_s);
+  int (*lease_ttl)(weft_store_t *store, int64_t lease, int64_t *ttl_s);
+  int (*lease_revoke)(weft_store_t *store, int64_t lease);
+  int (*watch_open)(weft_store_t *store, const char *prefix, int64_t from, weft_store_watch_fn fn, void *arg,
+                    weft_store_watch_t **watch);
+  void (*watch_close)(weft_store_watch_t *watch);
+  const char *(*name)(const weft_store_t *store);
+};
+
+// First member of every kind's store and watch.
+struct weft_store {
+  const struct store_ops *ops;
+};
+struct weft_store_watch {
+  weft_store_t *store;
+};
+
+#endif
