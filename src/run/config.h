@@ -10,7 +10,8 @@
 enum run_negative { RUN_NEGATIVE_KILL, RUN_NEGATIVE_LEAVE };
 
 struct run_config {
-  const char *plan;        // path of the plan; a lead agent needs it
+  const char *plan;        // path of the plan; a lead agent needs it or `plan_text`
+  const char *plan_text;   // the plan itself, when `plan` is NULL: the tool's default plan
   uint32_t num_processes;  // process slots of this agent; 0: as many as the plan ever has live at once
   uint32_t num_agents;     // agents that the lead waits for, itself included; default 1
   const char *store;       // --store, --etcd-server, WEFT_STORE: endpoints of a store that is there already
@@ -36,6 +37,7 @@ struct run_config {
   const char *run_dir;     // default weft-run/<date>-<time>-<run>
   bool json;               // results.json on standard output instead of the report
   bool quiet;              // no progress
+  bool color, unicode;     // of the report on standard output: what struct report_options says
 };
 
 // Runs the plan as lead agent, or follows one. Returns the exit status of the tool (design: 0, 1, 2, 3, 4, 5, 124), having
