@@ -101,8 +101,9 @@ int fail_errno(int errno_value, const char *format, ...) {
 }
 
 int fail_context(int err, const char *format, ...) {
-  char inner[DETAIL_SIZE];
+  char inner[DETAIL_SIZE - 2]; // as much as ": " leaves room for
   memcpy(inner, detail, sizeof inner);
+  inner[sizeof inner - 1] = '\0';
   va_list args;
   va_start(args, format);
   int used = vsnprintf(detail, sizeof detail, format, args);
