@@ -1,0 +1,79 @@
+#include "plan/plan.h"
+
+#include <stdlib.h>
+
+#include "base/fail.h"
+
+void plan_free(struct plan *plan) {
+  if (!plan)
+    return;
+  for (uint32_t i = 0; i < plan->num_phases; i++)
+    free(plan->phases[i].live.rank); // one block holds all of a phase's lists, `live` first
+  free(plan->phases);
+  free(plan->ranks.rank);
+  free(plan);
+}
+
+bool plan_ranks_contain(const struct plan_ranks *ranks, int32_t rank) {
+  uint32_t low = 0, high = ranks->count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (ranks->rank[middle] < rank)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < ranks->count && ranks->rank[low] == rank;
+}
+
+enum plan_role plan_rank_role(const struct plan *plan, uint32_t phase, int32_t rank) {
+  const struct plan_phase *p = &plan->phases[phase];
+  if (plan_ranks_contain(&p->rejoins, rank))
+    return PLAN_REJOINS;
+  if (plan_ranks_contain(&p->joins, rank))
+    return PLAN_JOINS;
+  if (plan_ranks_contain(&p->live, rank))
+    return PLAN_MEMBER;
+  if (plan_ranks_contain(&p->kills, rank))
+    return PLAN_KILLED;
+  return plan_ranks_contain(&p->leaves, rank) ? PLAN_LEAVES : PLAN_NOT_MEMBER;
+}
+
+int plan_check_slots(const struct plan *plan, uint32_t slots) {
+  for (uint32_t i = 0; i < plan->num_phases; i++) {
+    uint32_t need = plan->phases[i].num_processes;
+    if (need > slots)
+      return fail(WEFT_ERR_INVALID,
+                  "phase %u has %u live rank%s, but there %s %u process slot%s: the plan needs %u "
+                  "(--num-processes, on all agents together)",
+                  i, need, need == 1 ? "" : "s", slots == 1 ? "is" : "are", slots, slots == 1 ? "" : "s",
+                  plan->num_processes);
+  }
+  return 0;
+}
+
+static json_t *phase_to_json(const struct plan_phase *phase) {
+  json_t *list = json_array();
+  uint32_t live = 0, kill = 0;
+  while (live < phase->live.count || kill < phase->kills.count) {
+    bool take_live =
+        kill == phase->kills.count || (live < phase->live.count && phase->live.rank[live] < phase->kills.rank[kill]);
+    json_int_t number = take_live ? phase->live.rank[live++] : -phase->kills.rank[kill++];
+    if (json_array_append_new(list, json_integer(number))) {
+      json_decref(list);
+      return NULL;
+    }
+  }
+  return list;
+}
+
+json_t *plan_to_json(const struct plan *plan) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < plan->num_phases; i++) {
+    if (json_array_append_new(list, phase_to_json(&plan->phases[i]))) {
+      json_decref(list);
+      return NULL;
+    }
+  }
+  return list;
+}

@@ -1,0 +1,78 @@
+// An elastic plan: which ranks are live in which phase. A plan is written as a JSON list of phases, each a non-empty
+// list of integers. In phase p, `r` is active; `-r` is active when the phase starts and is lost in its first dispatch;
+// a rank that the phase before had and this one does not name leaves when it starts. A rank that comes back joins as a
+// new incarnation.
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+enum {
+  PLAN_MAX_BYTES = 1 << 20, // of a plan's text
+  PLAN_MAX_PHASES = 4096,
+};
+
+struct plan_ranks {
+  uint32_t count;
+  int32_t *rank; // ascending
+};
+
+struct plan_phase {
+  struct plan_ranks live;    // active to the phase's end
+  struct plan_ranks joins;   // of `live`: not active at the end of the phase before, so launched for this one
+  struct plan_ranks rejoins; // of `joins`: active in an earlier phase
+  struct plan_ranks leaves;  // active at the end of the phase before, not named in this one
+  struct plan_ranks kills;   // active at the end of the phase before, lost in this one's first dispatch
+  uint32_t num_processes;    // live at once: live and kills; leavers are gone before joiners are launched
+};
+
+// Read-only once made: any thread may read it.
+struct plan {
+  struct plan_phase *phases;
+  uint32_t num_phases;
+  struct plan_ranks ranks; // every rank that the plan ever names
+  uint32_t capacity;       // highest rank + 1
+  uint32_t num_processes;  // the most of any phase: process slots that the plan needs
+  uint32_t num_launches;   // joins of all phases, those of phase 0 among them
+};
+
+// What a rank is to a phase.
+enum plan_role {
+  PLAN_NOT_MEMBER,
+  PLAN_MEMBER,  // active before, and on
+  PLAN_JOINS,   // first time active
+  PLAN_REJOINS, // active in an earlier phase, not in the one before
+  PLAN_LEAVES,  // active in the phase before, out of this one
+  PLAN_KILLED,  // active in the phase before, lost in this one
+};
+
+// Parses and checks `size` bytes of JSON. INVALID: the last error says what is wrong, in which phase and at which
+// position (both counted from 0), and what would be right. LIMIT: it is longer than a plan may be. On success `*plan`
+// is the caller's, to be freed with plan_free().
+int plan_from_text(struct plan **plan, const char *text, size_t size);
+
+// The same for a file; errors name it. SYSTEM: it cannot be read.
+int plan_load(struct plan **plan, const char *path);
+
+void plan_free(struct plan *plan); // NULL is legal
+
+// The list of lists that plan_from_text() reads, each phase ascending by rank; NULL when memory ran out.
+json_t *plan_to_json(const struct plan *plan);
+
+bool plan_ranks_contain(const struct plan_ranks *ranks, int32_t rank);
+
+// `phase` is below num_phases; `rank` may be any number.
+enum plan_role plan_rank_role(const struct plan *plan, uint32_t phase, int32_t rank);
+
+// INVALID names the first phase that has more live ranks than there are process slots.
+int plan_check_slots(const struct plan *plan, uint32_t slots);
+
+// Writes what each phase adds, removes, kills and needs, as a table or as JSON. SYSTEM: `out` cannot be written.
+int plan_describe(FILE *out, const struct plan *plan, bool json);
+
+#endif
