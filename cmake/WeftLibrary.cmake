@@ -1,0 +1,74 @@
+# libweft: the objects of its layers as one shared and one static library, and what an installation holds.
+
+# A shared library shows only what the version map lists, a static one only what is not hidden: the objects are linked
+# into one, and their hidden symbols made local, so that no internal name can meet a name of the program.
+set(WEFT_LIBRARY_LAYERS base store group ep_kernels ep)
+set(WEFT_LIBRARY_NEEDS PkgConfig::JANSSON PkgConfig::CURL)
+set(WEFT_LIBRARY_NEEDS_PC ${JANSSON_LDFLAGS} ${CURL_LDFLAGS})
+if(MICROHTTPD_FOUND)
+  list(APPEND WEFT_LIBRARY_NEEDS PkgConfig::MICROHTTPD)
+  list(APPEND WEFT_LIBRARY_NEEDS_PC ${MICROHTTPD_LDFLAGS})
+endif()
+
+set(weft_objects "")
+foreach(layer ${WEFT_LIBRARY_LAYERS})
+  if(TARGET weft_${layer}_objects)
+    list(APPEND weft_objects $<TARGET_OBJECTS:weft_${layer}_objects>)
+  endif()
+endforeach()
+
+set(weft_map ${PROJECT_SOURCE_DIR}/cmake/weft.map)
+add_library(weft_shared SHARED ${weft_objects})
+set_target_properties(weft_shared PROPERTIES OUTPUT_NAME weft EXPORT_NAME weft LINKER_LANGUAGE C
+  VERSION ${PROJECT_VERSION} SOVERSION 0 LINK_DEPENDS ${weft_map})
+target_link_options(weft_shared PRIVATE LINKER:--version-script=${weft_map} LINKER:--as-needed)
+if(NOT WEFT_SANITIZE) # the sanitizers' symbols come with the program
+  target_link_options(weft_shared PRIVATE LINKER:-z,defs)
+endif()
+target_link_libraries(weft_shared PRIVATE $<BUILD_INTERFACE:weft_flags> ${WEFT_LIBRARY_NEEDS} Threads::Threads m)
+
+set(weft_one_object ${PROJECT_BINARY_DIR}/libweft-static.o)
+add_custom_command(OUTPUT ${weft_one_object}
+  COMMAND ${CMAKE_LINKER} -r -o ${weft_one_object} ${weft_objects}
+  COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${weft_one_object}
+  DEPENDS ${weft_objects} COMMAND_EXPAND_LISTS VERBATIM COMMENT "Linking ${weft_one_object}")
+add_library(weft_static STATIC ${weft_one_object})
+set_source_files_properties(${weft_one_object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+set_target_properties(weft_static PROPERTIES OUTPUT_NAME weft EXPORT_NAME static LINKER_LANGUAGE C)
+target_link_libraries(weft_static PUBLIC ${WEFT_LIBRARY_NEEDS} Threads::Threads m)
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+foreach(target weft_shared weft_static)
+  target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+endforeach()
+
+if(TARGET weft)
+  install(TARGETS weft RUNTIME)
+endif()
+install(TARGETS weft_shared EXPORT weft LIBRARY)
+install(TARGETS weft_static EXPORT weft-static ARCHIVE)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/plans DESTINATION ${CMAKE_INSTALL_DATADIR}/weft FILES_MATCHING PATTERN "*.json")
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
+
+# find_package(weft) gives weft::weft; COMPONENTS static adds weft::static, which needs the libraries below it too.
+set(weft_package ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
+install(EXPORT weft NAMESPACE weft:: FILE weft-targets.cmake DESTINATION ${weft_package})
+install(EXPORT weft-static NAMESPACE weft:: FILE weft-static-targets.cmake DESTINATION ${weft_package})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/weft-config.cmake.in ${PROJECT_BINARY_DIR}/weft-config.cmake
+  INSTALL_DESTINATION ${weft_package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/weft-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/weft-config.cmake ${PROJECT_BINARY_DIR}/weft-config-version.cmake
+  DESTINATION ${weft_package})
+
+# The pkg-config file finds its prefix from where it lies, so that a tree can be moved.
+file(RELATIVE_PATH WEFT_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+cmake_path(APPEND WEFT_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
+cmake_path(APPEND WEFT_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
+list(TRANSFORM CMAKE_C_IMPLICIT_LINK_DIRECTORIES PREPEND -L OUTPUT_VARIABLE weft_known)
+list(REMOVE_ITEM WEFT_LIBRARY_NEEDS_PC ${weft_known})
+list(JOIN WEFT_LIBRARY_NEEDS_PC " " WEFT_PC_LIBS_PRIVATE)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${PROJECT_BINARY_DIR}/weft.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
