@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Installs what Weft needs and this machine lacks, with apt: install-deps.sh [--build|--test]
+# --build (the default): what the library and the tool are built from; --test: what the tests need as well.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cmake_wanted=3.25
+
+# How to see that it is there, and the package that brings it (a|b: whichever this release has).
+build_needs="
+file /usr/include/stdio.h   libc6-dev
+command cc                  gcc
+command cmake               cmake
+command ninja               ninja-build
+command pkg-config          pkg-config
+library jansson             libjansson-dev
+library libcurl             libcurl4-openssl-dev
+library libmicrohttpd       libmicrohttpd-dev
+library hwloc               libhwloc-dev
+"
+test_needs="
+library cmocka              libcmocka-dev
+command etcd                etcd-server|etcd
+command etcdctl             etcd-client
+command clang               clang
+command c++                 g++
+command python3             python3
+command openssl             openssl
+command shellcheck          shellcheck
+"
+
+fail() {
+  echo "install-deps: $*" >&2
+  exit 3
+}
+
+is_there() {
+  case $1 in
+    command) command -v "$2" >/dev/null ;;
+    library) pkg-config --exists "$2" 2>/dev/null ;;
+    file) [ -e "$2" ] ;;
+  esac
+}
+
+# Sets `missing` to the packages of the needs on standard input that are not there.
+find_missing() {
+  local kind name package
+  missing=()
+  while read -r kind name package; do
+    [ -z "$kind" ] || is_there "$kind" "$name" || missing+=("$package")
+  done
+}
+
+# Runs as root what needs root.
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    fail "neither root nor sudo: ask an administrator to install ${missing[*]}"
+  fi
+}
+
+apt_run() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@"
+}
+
+install_packages() {
+  command -v apt-get >/dev/null || fail "no apt-get here: install the equivalents of ${missing[*]}"
+  echo "Installing ${missing[*]}"
+  apt_run update || echo "install-deps: apt-get update failed; trying with the lists that are there" >&2
+  local chosen=() package name
+  for package in "${missing[@]}"; do
+    for name in ${package//|/ }; do
+      if apt-cache policy "$name" | grep 'Candidate: [^(]' >/dev/null; then break; fi
+    done
+    chosen+=("$name")
+    if [[ $name = etcd* ]] && [ -d /run/systemd/system ]; then
+      echo "Note: $name may start a service; the tests do not need it (systemctl disable --now etcd)"
+    fi
+  done
+  local log
+  log=$(mktemp)
+  if ! apt_run install -y --no-install-recommends "${chosen[@]}" >"$log" 2>&1; then
+    cat "$log" >&2
+    rm -f "$log"
+    fail "apt-get could not install ${chosen[*]}"
+  fi
+  rm -f "$log"
+}
+
+# Ubuntu 22.04 has an older cmake: a newer one then comes from PyPI, into build/tools, which the scripts put on PATH.
+cmake_is_new_enough() {
+  local have
+  have=$(cmake --version | sed -n '1s/.* \([0-9]\)/\1/p')
+  [ "$(printf '%s\n' "$cmake_wanted" "$have" | sort -V | head -n 1)" = "$cmake_wanted" ]
+}
+
+install_newer_cmake() {
+  local tools=$root/build/tools
+  echo "Installing cmake $cmake_wanted or newer into $tools"
+  missing=(python3-venv)
+  if ! python3 -c 'import ensurepip' 2>/dev/null; then install_packages; fi
+  if ! python3 -m venv "$tools" || ! "$tools/bin/python" -m pip install --quiet "cmake>=$cmake_wanted,<4"; then
+    fail "no cmake $cmake_wanted or newer: install one from https://cmake.org/download/"
+  fi
+}
+
+case "${1:---build}" in
+  --build) needs=$build_needs ;;
+  --test) needs=$build_needs$test_needs ;;
+  *) echo "usage: $0 [--build|--test]" >&2 && exit 2 ;;
+esac
+
+PATH=$root/build/tools/bin:$PATH
+find_missing <<<"$needs"
+if [ ${#missing[@]} -gt 0 ]; then
+  install_packages
+  find_missing <<<"$needs"
+  [ ${#missing[@]} -eq 0 ] || fail "installed, and still not found: ${missing[*]}"
+fi
+cmake_is_new_enough || install_newer_cmake
