@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Checks the sources in $WEFT_SOURCE: lint.py layers|text|scripts|format
+
+Prints FILE:LINE: what is wrong; exits 1 if anything is, 77 if the tool that a check needs is not here.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(os.environ["WEFT_SOURCE"])
+NOT_OURS = {".git", "build", "__pycache__", "LICENSE"}
+TEXT_SUFFIXES = {".c", ".h", ".py", ".sh", ".md", ".txt", ".cmake", ".in", ".json", ".map", ""}
+SKIPPED = 77
+
+
+def sources(*suffixes):
+    """Our files, as paths relative to the root; without suffixes, all that hold text."""
+    for directory, folders, files in os.walk(ROOT):
+        folders[:] = sorted(f for f in folders if f not in NOT_OURS and not f.startswith("weft-run"))
+        for name in sorted(files):
+            path = pathlib.Path(directory, name)
+            wanted = path.suffix in (suffixes or TEXT_SUFFIXES)
+            if wanted and name not in NOT_OURS and not (name.startswith(".") or path.is_symlink()):
+                yield path.relative_to(ROOT)
+
+
+def lines(path):
+    return enumerate((ROOT / path).read_text(encoding="utf-8").splitlines(), 1)
+
+
+def layer_order():
+    """The folders of the table in docs/design.md, from the bottom layer up."""
+    design = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    return ["weft"] + re.findall(r"^\| `src/(\w+)/` \|", design, flags=re.M)
+
+
+# Within ep, the kernels know nothing of the engine, and the oracle shares nothing with it.
+def private_to_ep(path, included):
+    if path.parts[:3] == ("src", "ep", "oracle"):
+        return included.startswith("ep/") and not included.startswith("ep/oracle/")
+    if path.parts[:3] == ("src", "ep", "kernels"):
+        return included.startswith("ep/") and not included.startswith("ep/kernels/")
+    return path.parts[:2] == ("src", "ep") and included.startswith("ep/oracle/")
+
+
+def check_layers():
+    order = layer_order()
+    if len(order) < 5:
+        return ["docs/design.md: the table of layers is not found"]
+    found = []
+    for path in sources(".c", ".h"):
+        if path.parts[0] not in ("src", "include"):
+            continue
+        own = path.parts[1]
+        if own not in order:
+            found.append(f"{path}: the layer {own} is not in the table of docs/design.md")
+            continue
+        for number, line in lines(path):
+            include = re.match(r'\s*#\s*include\s*["<]((\w+)/[^">]+)[">]', line)
+            if not include or include[2] not in order:
+                continue
+            if order.index(include[2]) > order.index(own):
+                found.append(f"{path}:{number}: {own} includes {include[1]}, which is above it")
+            elif private_to_ep(path, include[1]):
+                found.append(f"{path}:{number}: {'/'.join(path.parts[1:-1])} must not know {include[1]}")
+    return found
+
+
+def check_text():
+    unfinished = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+    found = []
+    for path in sources():
+        content = (ROOT / path).read_bytes()
+        if not content:
+            continue
+        if not content.endswith(b"\n"):
+            found.append(f"{path}: no newline at its end")
+        if b"\r" in content:
+            found.append(f"{path}: carriage returns")
+        for number, line in lines(path):
+            if unfinished.search(line):
+                found.append(f"{path}:{number}: unfinished: {line.strip()}")
+            if line != line.rstrip():
+                found.append(f"{path}:{number}: white space at the end")
+            if "\t" in line:
+                found.append(f"{path}:{number}: a tab")
+            if len(line) > 120 and path.suffix in (".c", ".h", ".py", ".sh"):
+                found.append(f"{path}:{number}: {len(line)} columns, more than 120")
+    return found
+
+
+def check_scripts():
+    if not shutil.which("shellcheck"):
+        print("skipped: shellcheck is not installed")
+        sys.exit(SKIPPED)
+    scripts = [p for p in sources(".sh", "") if (ROOT / p).read_bytes().startswith((b"#!/usr/bin/env bash", b"#!/bin/sh"))]
+    if not scripts:
+        return ["no shell scripts found"]
+    result = subprocess.run(["shellcheck", "--format=gcc", *scripts], cwd=ROOT, capture_output=True, text=True)
+    found = (result.stdout + result.stderr).splitlines()
+    found += [f"{p}: not executable" for p in scripts if not os.access(ROOT / p, os.X_OK)]
+    return found
+
+
+def clang_format_14():
+    """Other versions differ in details."""
+    for name in ("clang-format-14", "clang-format"):
+        if shutil.which(name):
+            version = subprocess.run([name, "--version"], capture_output=True, text=True).stdout
+            if re.search(r"version 14\.", version):
+                return name
+    return None
+
+
+def check_format():
+    tool = clang_format_14()
+    if not tool:
+        print("skipped: clang-format 14 is not installed")
+        sys.exit(SKIPPED)
+    files = [str(p) for p in sources(".c", ".h")]
+    result = subprocess.run([tool, "--dry-run", *files], cwd=ROOT, capture_output=True, text=True)
+    return [line for line in result.stderr.splitlines() if re.match(r"\S+:\d+:\d+: ", line)]
+
+
+def main():
+    checks = {"layers": check_layers, "text": check_text, "scripts": check_scripts, "format": check_format}
+    if len(sys.argv) != 2 or sys.argv[1] not in checks:
+        sys.exit(f"usage: {sys.argv[0]} {'|'.join(checks)}")
+    found = checks[sys.argv[1]]()
+    print("\n".join(found))
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
