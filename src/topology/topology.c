@@ -1,0 +1,64 @@
+#include "topology/topology.h"
+
+#include "topology/machine.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+enum { LINE_SIZE = 256 };
+
+char *topology_read_line(const char *path, char *out, size_t cap) {
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return NULL;
+  char *line = fgets(out, (int)cap, file);
+  fclose(file);
+  if (line)
+    line[strcspn(line, "\n")] = '\0';
+  return line;
+}
+
+// The model of the first processor; architectures that have no "model name" give none.
+static char *read_cpu_model(char *out, size_t cap) {
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  if (!file)
+    return NULL;
+  char *model = NULL;
+  while (!model && fgets(out, (int)cap, file)) {
+    const char *colon = strchr(out, ':');
+    if (colon && strncmp(out, "model name", strlen("model name")) == 0) {
+      const char *text = colon + 1 + strspn(colon + 1, " \t");
+      memmove(out, text, strlen(text) + 1);
+      out[strcspn(out, "\n")] = '\0';
+      model = out;
+    }
+  }
+  fclose(file);
+  return model;
+}
+
+// Text from a file need not be UTF-8; what is not is left out.
+static int add_text(json_t *out, const char *key, const char *text) {
+  json_t *value = text ? json_string(text) : NULL;
+  return value ? json_object_set_new(out, key, value) : 0;
+}
+
+static int add_host(json_t *out) {
+  struct utsname name;
+  uname(&name);
+  char kernel[sizeof name.sysname + sizeof name.release + sizeof name.machine + 2];
+  snprintf(kernel, sizeof kernel, "%s %s %s", name.sysname, name.release, name.machine);
+  char boot[LINE_SIZE], model[LINE_SIZE];
+  return add_text(out, "host", name.nodename) | add_text(out, "kernel", kernel) |
+         add_text(out, "boot_id", topology_read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot)) |
+         add_text(out, "cpu_model", read_cpu_model(model, sizeof model));
+}
+
+json_t *topology_describe(void) {
+  json_t *out = json_object();
+  if (out && !add_host(out) && !topology_add_machine(out) && !topology_add_interfaces(out))
+    return out;
+  json_decref(out);
+  return NULL;
+}
