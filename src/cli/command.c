@@ -1,0 +1,23 @@
+#include "cli/command.h"
+
+#include "cli/help.h"
+
+#include <stdio.h>
+#include <weft/err.h>
+
+bool cli_command_options(const struct cli_command *command, void *target, int argc, char **argv, int *status) {
+  int err = cli_options_parse(command->options, target, argc, argv);
+  if (err == OPTION_HELP) {
+    cli_help_write_command(stdout, command);
+    *status = 0;
+  } else if (err) {
+    *status = cli_command_failed(command, err);
+    fprintf(stderr, "Try 'weft %s --help'.\n", command->name);
+  }
+  return !err;
+}
+
+int cli_command_failed(const struct cli_command *command, int err) {
+  fprintf(stderr, "weft %s: %s\n", command->name, weft_last_error());
+  return weft_err_exit_status(err);
+}

@@ -1,0 +1,10 @@
+#include "cli/environment.h"
+
+#include <stddef.h>
+
+const struct cli_variable cli_variables[] = {
+    {"WEFT_LOG", "warn", "how much is logged on standard error: error, warn, info or debug"},
+    {"WEFT_EP_KERNELS", "the best that runs here", "variant of the kernels: portable, avx2 or avx512"},
+    {"NO_COLOR", "unset", "when not empty, nothing is coloured unless --color=always"},
+    {NULL, NULL, NULL},
+};

@@ -1,0 +1,13 @@
+// The text of `weft info`.
+#ifndef CLI_INFO_TEXT_H
+#define CLI_INFO_TEXT_H
+
+#include "cli/terminal.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+// Prints the facts that info.c gathered; with `topology` the whole of the host, else its first lines. NOMEM.
+int cli_info_print(FILE *out, const json_t *info, struct cli_terminal terminal, bool topology);
+
+#endif

@@ -1,0 +1,79 @@
+// weft report: makes the reports of a run again.
+#include "base/fail.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "measure/results.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct options {
+  const char *dir;
+  enum report_format format;
+  enum cli_terminal_color color;
+};
+
+#define FIELD(member) OPTION_FIELD(struct options, member)
+
+static const char *const formats[] = {[REPORT_TEXT] = "text", [REPORT_JSON] = "json", [REPORT_CSV] = "csv", NULL};
+
+// clang-format off
+static const struct cli_option rows[] = {
+  {.name = "run-dir", .operand = true, .required = true, .type = OPTION_PATH, .metavar = "DIR", FIELD(dir),
+   .help = "run directory, or a results.json"},
+  {.name = "format", .letter = 'f', .type = OPTION_ENUM, .metavar = "FORMAT", .choices = formats, .preset = "text",
+   FIELD(format), .help = "tables for people, JSON, or one CSV row for each phase and rank"},
+  {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
+   FIELD(color), .help = "colours in the text"},
+};
+// clang-format on
+
+static const struct cli_example examples[] = {
+    {"weft report weft-run/DIR", "the report that 'weft elastic' printed at its end"},
+    {"weft report weft-run/DIR --format csv > ranks.csv", "one row for each phase and rank, for a spreadsheet"},
+    {NULL, NULL},
+};
+
+static int load(struct results *results, const char *dir) {
+  struct stat info;
+  if (stat(dir, &info) != 0)
+    return fail_errno(errno, "cannot read the run directory %s", dir);
+  if (!S_ISDIR(info.st_mode))
+    return results_load(results, dir);
+  char *path = NULL;
+  if (asprintf(&path, "%s/results.json", dir) < 0)
+    return fail(WEFT_ERR_NOMEM, "no memory for a path");
+  int err = results_load(results, path);
+  free(path);
+  return err;
+}
+
+static int run(const struct cli_command *command, int argc, char **argv) {
+  struct options options = {0};
+  int status = 0;
+  if (!cli_command_options(command, &options, argc, argv, &status))
+    return status;
+  struct results results = {0};
+  int err = load(&results, options.dir);
+  if (err)
+    return cli_command_failed(command, err);
+  struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options.color);
+  struct report_options look = {.format = options.format, .color = terminal.color, .unicode = terminal.unicode};
+  err = report_write(stdout, &results, &look);
+  results_free(&results);
+  return err ? cli_command_failed(command, err) : 0;
+}
+
+const struct cli_command cli_report = {
+    .name = "report",
+    .summary = "make the report of a run again",
+    .description =
+        "Reads the results in a run directory and writes them as text, JSON or CSV. Exit status 0 means that "
+        "the report could be made, whatever the run's own result.",
+    .options = OPTION_TABLE(rows),
+    .examples = examples,
+    .run = run,
+};
