@@ -1,5 +1,9 @@
 // The arithmetic of the host engine, in variants that give the same bits: portable C, AVX2, AVX-512.
-// No kernel allocates or fails. Rows may be unaligned; in and out do not overlap.
+//
+// No kernel allocates or fails. Rows are aligned to their elements, no more; in and out do not overlap. `hidden` is a
+// multiple of 128.
+// All f32 operations are single IEEE operations, rounded to nearest even, none fused; the rounding mode is the default
+// and denormals count (no flush to zero). [any] thread.
 #ifndef EP_KERNELS_H
 #define EP_KERNELS_H
 
@@ -10,34 +14,40 @@
 struct ep_kernels {
   const char *name; // "portable", "avx2", "avx512"
 
-  // Casts one row of bf16 to e4m3 (OCP FP8 E4M3, no infinities, saturating at 448, round to nearest even), one scale per
-  // 128 values: amax = largest finite |x|, at least 1e-4; scale = amax / 448 in f32; q = e4m3(x * (448 / amax)), both f32.
-  // pow2: scale = 2^ceil(log2(amax / 448)), q = e4m3(x * 2^-that). NaN becomes 0x7F with the sign; infinities saturate.
+  // Casts one row of bf16 to e4m3 (OCP FP8 E4M3: no infinities, 448 the largest value), one scale per block of 128
+  // values. For each block, with every operation in f32:
+  //   amax = the largest |x| of the block that is neither infinite nor NaN, or 1e-4 if that is larger
+  //   pow2 false: scale = amax / 448, inverse = 448 / amax
+  //   pow2 true:  scale = the lowest power of two that is at least amax / 448, inverse = 1 / scale
+  //   q = e4m3(x * inverse): to nearest, ties to even; what is larger than 448 becomes 448, infinities too
+  // The sign of q is the sign of x, that of zeros also. NaN becomes 0x7F with the sign of x.
   void (*cast_fp8)(uint8_t *q, float *scales, const uint16_t *x, uint32_t hidden, bool pow2);
 
-  // The way back: out = bf16(e4m3 value * scale), one rounding (to nearest even) after an f32 product.
+  // The way back: out = bf16(value of q * scale of its block): an f32 product, rounded to bf16, to nearest even. The
+  // scales are finite and not negative. NaN becomes 0x7FC0 with the sign of q.
   void (*uncast_fp8)(uint16_t *out, const uint8_t *q, const float *scales, uint32_t hidden);
 
-  // out = bf16(factor * sum over i of weights[i] * rows[i]), f32, products and sums in the order of i, no fused
-  // operation, one rounding to nearest even at the end. weights NULL = all 1 (no product then). count 0 gives 0.
+  // out = bf16(factor * (weights[0] * rows[0] + weights[1] * rows[1] + ...)): f32 products, f32 sums from left to
+  // right, one rounding to bf16 at the end, to nearest even. weights NULL: the sum of the rows. count 0: +0. Every NaN
+  // is 0x7FC0.
   void (*reduce)(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count, float factor,
                  uint32_t hidden);
 
-  // Copies `size` bytes to memory that another core reads next. Stores may be weakly ordered: ep_kernels_fence() before a
-  // flag is raised.
+  // Copies `size` bytes to memory that another core reads next.
   void (*copy)(void *to, const void *from, size_t size);
 };
 
-// Orders every store of a kernel before the stores that follow.
+// Orders every store of a kernel before the stores that follow: to be called before a flag is raised.
 void ep_kernels_fence(void);
 
-// The best variant of this machine, or the one that WEFT_EP_KERNELS names when the machine can run it. Decided once.
+// The best variant of this machine, or the one that WEFT_EP_KERNELS names; a name that this machine cannot run is
+// logged as a warning and ignored. Decided at the first call.
 const struct ep_kernels *ep_kernels_best(void);
 
 // A variant by name, NULL when there is none or the machine cannot run it.
 const struct ep_kernels *ep_kernels_named(const char *name);
 
-// Every variant that the machine can run, portable first; NULL-terminated.
+// Every variant that the machine can run, portable first, the best last; NULL-terminated.
 const struct ep_kernels *const *ep_kernels_all(void);
 
 #endif

@@ -1,0 +1,157 @@
+// The kernels for AVX2. A register of 16 bf16 is taken apart into its even and its odd values, each as the upper half
+// of an f32: a shift and a mask, and the way back is one blend. Only the step from 16 to 8 bits changes the order, and
+// back.
+#include <immintrin.h>
+
+#include "ep/kernels/variants.h"
+
+enum {
+  LANES = 16,       // bf16 values of a register
+  ODD_LANES = 0xAA, // of each 8, for a blend
+};
+
+static inline __m256i load(const void *from) {
+  return _mm256_loadu_si256((const __m256i *)from);
+}
+static inline void store(void *to, __m256i value) {
+  _mm256_storeu_si256((__m256i *)to, value);
+}
+
+static inline __m256 even_values(__m256i x) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+}
+static inline __m256 odd_values(__m256i x) {
+  return _mm256_castsi256_ps(_mm256_and_si256(x, _mm256_set1_epi32((int)0xFFFF0000)));
+}
+
+// Magnitudes have 15 bits, so that comparisons of signed numbers serve.
+static uint32_t block_amax(const uint16_t *x) {
+  __m256i amax = _mm256_setzero_si256();
+  for (int i = 0; i < KERNEL_BLOCK; i += LANES) {
+    __m256i magnitude = _mm256_and_si256(load(x + i), _mm256_set1_epi16(BF16_MAGNITUDE));
+    __m256i finite = _mm256_cmpgt_epi16(_mm256_set1_epi16(BF16_INFINITY), magnitude);
+    amax = _mm256_max_epi16(amax, _mm256_and_si256(magnitude, finite));
+  }
+  __m128i half = _mm_max_epi16(_mm256_castsi256_si128(amax), _mm256_extracti128_si256(amax, 1));
+  __m128i lowest = _mm_minpos_epu16(_mm_xor_si128(half, _mm_set1_epi16(-1))); // the largest is the lowest complement
+  return 0xFFFFu ^ (uint32_t)_mm_extract_epi16(lowest, 0);
+}
+
+// The codes, without CAST_BIAS, in the lower half of each lane; the upper half is not defined.
+static inline __m256i cast_lanes(__m256 magnitude, __m256 inverse) {
+  __m256 value = _mm256_min_ps(_mm256_mul_ps(magnitude, inverse), _mm256_set1_ps(448.0f)); // NaN gives 448
+  __m256i power = _mm256_and_si256(_mm256_castps_si256(value), _mm256_set1_epi32(F32_EXPONENT));
+  power = _mm256_max_epi32(power, _mm256_set1_epi32(E4M3_NORMAL_F32));
+  __m256 anchor = _mm256_castsi256_ps(_mm256_add_epi32(power, _mm256_set1_epi32(CAST_LIFT)));
+  __m256i steps = _mm256_castps_si256(_mm256_add_ps(value, anchor));
+  return _mm256_add_epi32(steps, _mm256_srli_epi32(power, CAST_SHIFT));
+}
+
+// 16 codes, each in 16 bits.
+static inline __m256i cast_values(__m256i x, __m256 inverse) {
+  __m256i magnitude = _mm256_and_si256(x, _mm256_set1_epi16(BF16_MAGNITUDE));
+  __m256i even = cast_lanes(even_values(magnitude), inverse);
+  __m256i odd = cast_lanes(odd_values(magnitude), inverse);
+  __m256i code = _mm256_blend_epi16(even, _mm256_slli_epi32(odd, 16), ODD_LANES);
+  code = _mm256_sub_epi16(code, _mm256_set1_epi16(CAST_BIAS));
+  __m256i nan = _mm256_cmpgt_epi16(magnitude, _mm256_set1_epi16(BF16_INFINITY));
+  code = _mm256_blendv_epi8(code, _mm256_set1_epi16(E4M3_NAN), nan);
+  return _mm256_or_si256(code, _mm256_and_si256(_mm256_srli_epi16(x, 8), _mm256_set1_epi16(E4M3_SIGN)));
+}
+
+static void avx2_cast_fp8(uint8_t *q, float *scales, const uint16_t *x, uint32_t hidden, bool pow2) {
+  for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK) {
+    __m256 inverse = _mm256_set1_ps(block_scale(block_amax(x + start), pow2, scales++));
+    for (uint32_t i = start; i < start + KERNEL_BLOCK; i += 2 * LANES) {
+      __m256i low = cast_values(load(x + i), inverse);
+      __m256i high = cast_values(load(x + i + LANES), inverse);
+      store(q + i, _mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), _MM_SHUFFLE(3, 1, 2, 0)));
+    }
+  }
+}
+
+// bf16 bits of f32 values, in the upper half of each lane; the lower half is not defined.
+static inline __m256i round_lanes(__m256 value) {
+  __m256i bits = _mm256_castps_si256(value);
+  __m256i lowest = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), lowest);
+  __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+  return _mm256_blendv_epi8(rounded, _mm256_set1_epi32(BF16_NAN << 16), nan);
+}
+
+static inline __m256i round_values(__m256 even, __m256 odd) {
+  return _mm256_blend_epi16(_mm256_srli_epi32(round_lanes(even), 16), round_lanes(odd), ODD_LANES);
+}
+
+// Takes magnitudes already shifted by UNCAST_SHIFT.
+static inline __m256 uncast_lanes(__m256i magnitude) {
+  __m256i denormal = _mm256_cmpgt_epi32(_mm256_set1_epi32(UNCAST_LIFT), magnitude);
+  __m256i bits = _mm256_add_epi32(magnitude, _mm256_set1_epi32(UNCAST_BIAS));
+  bits = _mm256_add_epi32(bits, _mm256_and_si256(denormal, _mm256_set1_epi32(UNCAST_LIFT)));
+  __m256 excess = _mm256_and_ps(_mm256_castsi256_ps(denormal), _mm256_set1_ps(0x1p-6f));
+  return _mm256_sub_ps(_mm256_castsi256_ps(bits), excess);
+}
+
+static inline __m256i uncast_values(__m128i codes, __m256 scale) {
+  __m256i q = _mm256_cvtepu8_epi16(codes);
+  __m256i field = _mm256_set1_epi32(E4M3_NAN << UNCAST_SHIFT);
+  __m256 even = uncast_lanes(_mm256_and_si256(_mm256_slli_epi32(q, UNCAST_SHIFT), field));
+  __m256 odd = uncast_lanes(_mm256_and_si256(_mm256_slli_epi32(q, UNCAST_SHIFT - 16), field));
+  __m256i out = round_values(_mm256_mul_ps(even, scale), _mm256_mul_ps(odd, scale));
+  __m256i magnitude = _mm256_and_si256(q, _mm256_set1_epi16(E4M3_NAN));
+  __m256i nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(E4M3_NAN));
+  out = _mm256_blendv_epi8(out, _mm256_set1_epi16(BF16_NAN), nan);
+  return _mm256_or_si256(out, _mm256_and_si256(_mm256_slli_epi16(q, 8), _mm256_set1_epi16((short)BF16_SIGN)));
+}
+
+static void avx2_uncast_fp8(uint16_t *out, const uint8_t *q, const float *scales, uint32_t hidden) {
+  for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK) {
+    __m256 scale = _mm256_set1_ps(*scales++);
+    for (uint32_t i = start; i < start + KERNEL_BLOCK; i += LANES)
+      store(out + i, uncast_values(_mm_loadu_si128((const __m128i *)(q + i)), scale));
+  }
+}
+
+// Half a block of all rows, its sums in eight of the sixteen registers.
+static inline void reduce_part(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count,
+                               __m256 factor, uint32_t start) {
+  enum { PARTS = KERNEL_BLOCK / 2 / LANES };
+  __m256 even[PARTS], odd[PARTS];
+  for (int i = 0; i < PARTS; i++)
+    even[i] = odd[i] = _mm256_set1_ps(-0.0f); // what added to any number, -0 too, gives that number
+  for (uint32_t r = 0; r < count; r++) {
+    const uint16_t *row = rows[r] + start;
+    __m256 weight = _mm256_set1_ps(weights ? weights[r] : 1.0f);
+    for (int i = 0; i < PARTS; i++) {
+      __m256i x = load(row + i * LANES);
+      __m256 low = even_values(x), high = odd_values(x);
+      even[i] = _mm256_add_ps(even[i], weights ? _mm256_mul_ps(weight, low) : low);
+      odd[i] = _mm256_add_ps(odd[i], weights ? _mm256_mul_ps(weight, high) : high);
+    }
+  }
+  for (int i = 0; i < PARTS; i++)
+    store(out + start + i * LANES, round_values(_mm256_mul_ps(factor, even[i]), _mm256_mul_ps(factor, odd[i])));
+}
+
+static void avx2_reduce(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count, float factor,
+                        uint32_t hidden) {
+  if (count == 0) {
+    memset(out, 0, hidden * sizeof *out);
+    return;
+  }
+  __m256 factors = _mm256_set1_ps(factor);
+  if (weights)
+    for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK / 2)
+      reduce_part(out, rows, weights, count, factors, start);
+  else
+    for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK / 2)
+      reduce_part(out, rows, NULL, count, factors, start);
+}
+
+const struct ep_kernels ep_kernels_avx2 = {
+    .name = "avx2",
+    .cast_fp8 = avx2_cast_fp8,
+    .uncast_fp8 = avx2_uncast_fp8,
+    .reduce = avx2_reduce,
+    .copy = ep_kernels_copy,
+};

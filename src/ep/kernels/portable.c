@@ -1,0 +1,90 @@
+// The kernels in portable C: the definition that the others repeat. Without branches, for compilers that vectorise.
+#include "ep/kernels/variants.h"
+
+static uint32_t block_amax(const uint16_t *x) {
+  uint16_t amax = 0;
+  for (int i = 0; i < KERNEL_BLOCK; i++) {
+    uint16_t magnitude = x[i] & BF16_MAGNITUDE;
+    magnitude = magnitude < BF16_INFINITY ? magnitude : 0;
+    amax = magnitude > amax ? magnitude : amax;
+  }
+  return amax;
+}
+
+static inline uint8_t cast_value(uint16_t x, float inverse) {
+  uint16_t magnitude = x & BF16_MAGNITUDE;
+  float value = float_of((uint32_t)magnitude << 16) * inverse;
+  value = value < 448.0f ? value : 448.0f; // NaN too: replaced below
+  uint32_t power = bits_of(value) & F32_EXPONENT;
+  power = power > E4M3_NORMAL_F32 ? power : E4M3_NORMAL_F32;
+  uint32_t steps = bits_of(value + float_of(power + CAST_LIFT));
+  uint8_t code = (uint8_t)(steps + (power >> CAST_SHIFT) - CAST_BIAS);
+  code = magnitude > BF16_INFINITY ? E4M3_NAN : code;
+  return (uint8_t)(code | (x >> 8 & E4M3_SIGN));
+}
+
+static void portable_cast_fp8(uint8_t *q, float *scales, const uint16_t *x, uint32_t hidden, bool pow2) {
+  for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK) {
+    float inverse = block_scale(block_amax(x + start), pow2, scales++);
+    for (uint32_t i = start; i < start + KERNEL_BLOCK; i++)
+      q[i] = cast_value(x[i], inverse);
+  }
+}
+
+// To nearest even; every NaN becomes BF16_NAN.
+static inline uint16_t round_bf16(float value) {
+  uint32_t bits = bits_of(value);
+  uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+  return (uint16_t)((bits & 0x7FFFFFFF) > F32_EXPONENT ? BF16_NAN : rounded);
+}
+
+static inline uint16_t uncast_value(uint8_t q, float scale) {
+  uint32_t magnitude = (uint32_t)(q & E4M3_NAN) << UNCAST_SHIFT;
+  uint32_t lift = magnitude < UNCAST_LIFT ? UNCAST_LIFT : 0;
+  float excess = magnitude < UNCAST_LIFT ? 0x1p-6f : 0.0f;
+  float value = float_of(magnitude + UNCAST_BIAS + lift) - excess;
+  uint16_t out = round_bf16(value * scale);
+  out = (q & E4M3_NAN) == E4M3_NAN ? BF16_NAN : out;
+  return (uint16_t)(out | (q & E4M3_SIGN) << 8);
+}
+
+static void portable_uncast_fp8(uint16_t *out, const uint8_t *q, const float *scales, uint32_t hidden) {
+  for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK) {
+    float scale = *scales++;
+    for (uint32_t i = start; i < start + KERNEL_BLOCK; i++)
+      out[i] = uncast_value(q[i], scale);
+  }
+}
+
+static void reduce_block(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count, float factor,
+                         uint32_t start) {
+  float sum[KERNEL_BLOCK];
+  for (int i = 0; i < KERNEL_BLOCK; i++)
+    sum[i] = -0.0f; // what added to any number, -0 too, gives that number
+  for (uint32_t r = 0; r < count; r++) {
+    const uint16_t *row = rows[r] + start;
+    float weight = weights ? weights[r] : 1.0f; // times 1 changes nothing
+    for (int i = 0; i < KERNEL_BLOCK; i++)
+      sum[i] += weight * float_of((uint32_t)row[i] << 16);
+  }
+  for (int i = 0; i < KERNEL_BLOCK; i++)
+    out[start + (uint32_t)i] = round_bf16(factor * sum[i]);
+}
+
+static void portable_reduce(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count,
+                            float factor, uint32_t hidden) {
+  if (count == 0) {
+    memset(out, 0, hidden * sizeof *out);
+    return;
+  }
+  for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK)
+    reduce_block(out, rows, weights, count, factor, start);
+}
+
+const struct ep_kernels ep_kernels_portable = {
+    .name = "portable",
+    .cast_fp8 = portable_cast_fp8,
+    .uncast_fp8 = portable_uncast_fp8,
+    .reduce = portable_reduce,
+    .copy = ep_kernels_copy,
+};

@@ -1,0 +1,78 @@
+// What the variants share: the scale of a block, which is scalar arithmetic in all of them, and the numbers of the
+// formats.
+#ifndef EP_KERNELS_VARIANTS_H
+#define EP_KERNELS_VARIANTS_H
+
+#include <string.h>
+
+#include "ep/kernels/kernels.h"
+
+extern const struct ep_kernels ep_kernels_portable;
+#if defined(__x86_64__)
+extern const struct ep_kernels ep_kernels_avx2;
+extern const struct ep_kernels ep_kernels_avx512;
+#endif
+
+void ep_kernels_copy(void *to, const void *from, size_t size); // of all variants
+
+enum {
+  KERNEL_BLOCK = 128, // values that share one scale
+
+  BF16_MAGNITUDE = 0x7FFF,
+  BF16_SIGN = 0x8000,
+  BF16_INFINITY = 0x7F80,
+  BF16_NAN = 0x7FC0,
+
+  E4M3_NAN = 0x7F, // also the mask of the magnitude
+  E4M3_SIGN = 0x80,
+  E4M3_NORMAL_F32 = 121 << 23, // 2^-6, the lowest normal e4m3 value, as the bits of an f32
+
+  F32_EXPONENT = 0x7F800000,
+
+  // How f32 is rounded to e4m3. Let E be the exponent of a value v, at least -6. e4m3 counts in steps of 2^(E-3) there,
+  // and so does f32 at 2^(E+20): the sum v + 2^(E+20) is v rounded as e4m3 asks, with the number of steps in its lowest
+  // bits (8 to 16 for normal numbers, 0 to 8 for denormal ones). The code is that number + 8 * (E + 6). CAST_LIFT makes
+  // 2^(E+20) of the f32 bits of 2^E. Those shifted right by CAST_SHIFT are 8 * (E + 127), which CAST_BIAS makes 8 * (E
+  // + 6).
+  CAST_LIFT = 20 << 23,
+  CAST_SHIFT = 20,
+  CAST_BIAS = 121 << 3,
+
+  // How e4m3 becomes f32: the seven bits of the magnitude, shifted left by UNCAST_SHIFT, plus UNCAST_BIAS. A denormal
+  // number is lifted by one exponent, which gives it a leading 1 that is worth 2^-6, and loses that again in a
+  // subtraction.
+  UNCAST_SHIFT = 20,
+  UNCAST_BIAS = 120 << 23,
+  UNCAST_LIFT = 1 << 23, // also the lowest normal magnitude, shifted
+};
+
+static inline uint32_t bits_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+static inline float float_of(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// The scale of a block whose largest finite magnitude has the bf16 bits `amax`. Returns the inverse.
+static inline float block_scale(uint32_t amax, bool pow2, float *scale) {
+  float most = float_of(amax << 16);
+  if (most < 1e-4f)
+    most = 1e-4f;
+  float ratio = most / 448.0f;
+  if (!pow2) {
+    *scale = ratio;
+    return 448.0f / most;
+  }
+  // The next power of two is the exponent, one higher if there is a fraction. It lies between 2^-22 and 2^120, so that
+  // its inverse, too, is a normal number.
+  uint32_t exponent = (bits_of(ratio) + 0x007FFFFF) & F32_EXPONENT;
+  *scale = float_of(exponent);
+  return float_of((254u << 23) - exponent);
+}
+
+#endif
