@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,6 +36,14 @@ static void write_every_level(void) {
   log_warn("number %d", 2);
   log_info("number %d", 3);
   log_debug("number %d", 4);
+}
+
+static void the_environment_sets_the_level(void **state) {
+  (void)state;
+  char out[CAPTURE];
+  assert_int_equal(setenv("WEFT_LOG", "info", 1), 0); // read by the program's first line
+  capture(write_every_level, out);
+  assert_string_equal(out, "weft[error] number 1\nweft[warn] number 2\nweft[info] number 3\n");
 }
 
 static void only_lines_of_the_level_or_worse_are_written(void **state) {
@@ -102,6 +111,7 @@ static void lines_of_several_threads_stay_whole(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_environment_sets_the_level),
       cmocka_unit_test(only_lines_of_the_level_or_worse_are_written),
       cmocka_unit_test(a_line_too_long_is_cut_and_still_ends),
       cmocka_unit_test(lines_of_several_threads_stay_whole),
