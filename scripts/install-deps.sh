@@ -58,7 +58,7 @@ as_root() {
   elif command -v sudo >/dev/null; then
     sudo "$@"
   else
-    fail "neither root nor sudo: ask an administrator to install ${missing[*]}"
+    fail "neither root nor sudo: ask an administrator to install ${missing[*]//|/ or }"
   fi
 }
 
@@ -67,8 +67,8 @@ apt_run() {
 }
 
 install_packages() {
-  command -v apt-get >/dev/null || fail "no apt-get here: install the equivalents of ${missing[*]}"
-  echo "Installing ${missing[*]}"
+  command -v apt-get >/dev/null || fail "no apt-get here: install the equivalents of ${missing[*]//|/ or }"
+  echo "Installing ${missing[*]//|/ or }"
   apt_run update || echo "install-deps: apt-get update failed; trying with the lists that are there" >&2
   local chosen=() package name
   for package in "${missing[@]}"; do
@@ -118,6 +118,6 @@ find_missing <<<"$needs"
 if [ ${#missing[@]} -gt 0 ]; then
   install_packages
   find_missing <<<"$needs"
-  [ ${#missing[@]} -eq 0 ] || fail "installed, and still not found: ${missing[*]}"
+  [ ${#missing[@]} -eq 0 ] || fail "installed, and still not found: ${missing[*]//|/ or }"
 fi
 cmake_is_new_enough || install_newer_cmake

@@ -35,7 +35,7 @@ def line(counts):
 def main():
     directory = pathlib.Path(sys.argv[1])
     total = dict.fromkeys(OUTCOMES, 0)
-    for path in sorted(directory.glob("*.xml")):
+    for path in sorted(directory.glob("*.xml"), key=lambda p: p.stat().st_mtime):
         counts = dict.fromkeys(OUTCOMES, 0)
         for case in xml.parse(path).iter("testcase"):
             result = outcome(case)

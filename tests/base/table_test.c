@@ -94,7 +94,7 @@ static void a_group_stands_over_its_columns_and_widens_them(void **state) {
   table_add(&table, TABLE_PLAIN, "0");
   table_add(&table, TABLE_PLAIN, "1");
   table_add(&table, TABLE_PLAIN, "2");
-  assert_prints(&table, &plain, "   dispatch\nr  x  y\n0  1  2\n");
+  assert_prints(&table, &plain, "   - dispatch -\nr  x  y\n0  1  2\n");
   table_free(&table);
 
   table = (struct table){.columns = columns, .num_columns = 3};

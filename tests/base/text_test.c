@@ -26,7 +26,7 @@ static void it_grows_far_beyond_its_first_memory(void **state) {
   assert_int_equal(text.size, 40000);
   assert_int_equal(strlen(text.data), 40000);
   for (int i = 0; i < 10000; i++) {
-    char number[5];
+    char number[12];
     snprintf(number, sizeof number, "%04d", i);
     assert_memory_equal(text.data + 4 * i, number, 4);
   }

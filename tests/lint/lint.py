@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the sources in $WEFT_SOURCE: lint.py layers|text|scripts|format
+"""Checks the sources in $WEFT_SOURCE (default: around this file): lint.py layers|text|scripts|format
 
 Prints FILE:LINE: what is wrong; exits 1 if anything is, 77 if the tool that a check needs is not here.
 """
@@ -10,16 +10,21 @@ import shutil
 import subprocess
 import sys
 
-ROOT = pathlib.Path(os.environ["WEFT_SOURCE"])
+ROOT = pathlib.Path(os.environ.get("WEFT_SOURCE") or pathlib.Path(__file__).resolve().parents[2])
 NOT_OURS = {".git", "build", "__pycache__", "LICENSE"}
 TEXT_SUFFIXES = {".c", ".h", ".py", ".sh", ".md", ".txt", ".cmake", ".in", ".json", ".map", ""}
 SKIPPED = 77
 
 
+def is_ours(folder):
+    built = (folder / "CMakeCache.txt").exists()
+    return not built and folder.name not in NOT_OURS and not folder.name.startswith("weft-run")
+
+
 def sources(*suffixes):
     """Our files, as paths relative to the root; without suffixes, all that hold text."""
     for directory, folders, files in os.walk(ROOT):
-        folders[:] = sorted(f for f in folders if f not in NOT_OURS and not f.startswith("weft-run"))
+        folders[:] = sorted(f for f in folders if is_ours(pathlib.Path(directory, f)))
         for name in sorted(files):
             path = pathlib.Path(directory, name)
             wanted = path.suffix in (suffixes or TEXT_SUFFIXES)
