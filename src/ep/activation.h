@@ -1,0 +1,36 @@
+// When an agreed view takes effect: the decision of docs/design.md, "Activation", without anything around it.
+//
+// Every active rank feeds it the same headers and so comes to the same answers. Epoch of operation n: E(n). From the
+// headers of operation n, E(n+2) = max(E(n+1), lowest `ready` of n), but only if E(n) = E(n+1): while a change is on
+// its way no second one is decided, so that a joiner, which has seen no header before its first operation, knows E of
+// that operation and the next.
+#ifndef EP_ACTIVATION_H
+#define EP_ACTIVATION_H
+
+#include <stdint.h>
+
+enum { EP_ACTIVATION_LEAD = 2 };
+
+struct ep_activation {
+  uint64_t op;       // the oldest operation whose headers have not been collected
+  uint64_t epoch[2]; // E(op), E(op + 1)
+  uint64_t lowest;   // lowest `ready` heard for `op`
+};
+
+// The first operation and its epoch; a joiner is told both.
+void ep_activation_init(struct ep_activation *activation, uint64_t op, uint64_t epoch);
+
+// Epoch of `op` or `op + 1`.
+uint64_t ep_activation_epoch(const struct ep_activation *activation, uint64_t op);
+
+// A header of `op` says that its sender is ready for this epoch. Each active rank that lives is heard, oneself too.
+void ep_activation_hear(struct ep_activation *activation, uint64_t ready);
+
+// A header of `op` says that its sender runs `op` in this newer epoch: so do we. Headers heard so far no longer count:
+// hear all again.
+void ep_activation_adopt(struct ep_activation *activation, uint64_t epoch);
+
+// All headers of `op` are heard: goes on to op + 1. Returns the epoch decided for op + 2 when it is a new one, else 0.
+uint64_t ep_activation_close(struct ep_activation *activation);
+
+#endif

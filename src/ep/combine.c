@@ -1,0 +1,264 @@
+// combine: the experts' rank reduces and returns one row per token; the source adds the ranks' rows.
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "ep/engine.h"
+
+// Late weights of this operation's rows, in the order of rows and selections: in our window to the peer, or from it.
+static float *late_weights(weft_ep_t *ep, void *area, uint64_t op) {
+  return (float *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.weights);
+}
+
+static uint16_t *combine_rows(weft_ep_t *ep, void *area, uint64_t op) {
+  return (uint16_t *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.combine);
+}
+
+static int check_args(const struct ep_op *op, const struct weft_ep_combine *args, const char *call) {
+  if (!args || args->size != sizeof *args)
+    return fail(WEFT_ERR_INVALID, "%s: initialise the arguments with WEFT_EP_COMBINE_INIT", call);
+  if (op->num_tokens > 0 && !args->out)
+    return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
+  return 0;
+}
+
+static int check_send(const struct ep_op *op, const struct weft_ep_combine *args) {
+  uint32_t rows = 0;
+  for (uint32_t i = 0; i < op->num_members; i++)
+    rows += op->members[i].heard ? op->members[i].rows_in : 0;
+  if (rows > 0 && !args->y)
+    return fail(WEFT_ERR_INVALID, "combine_send: y is NULL, and %u rows were received", rows);
+  if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
+    return fail(WEFT_ERR_INVALID, "combine_send: topk_weights were given with the dispatch already");
+  if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT && !args->topk_weights)
+    return fail(WEFT_ERR_INVALID, "combine_send: topk_weights is NULL here and was in the dispatch");
+  return 0;
+}
+
+// Writes the weights of the rows that went to one member, in row order.
+static void write_weights(weft_ep_t *ep, const struct ep_op *op, uint32_t index, float *to) {
+  uint32_t topk = ep->layout.topk;
+  const struct ep_member *member = &op->members[index];
+  for (uint32_t i = 0; i < member->rows_out; i++) {
+    size_t at = (size_t)op->row_token[member->first_row + i] * topk;
+    float *row = to + (size_t)i * topk;
+    for (uint32_t k = 0; k < topk; k++)
+      if (op->member_of[at + k] == (int16_t)index)
+        *row++ = op->weights[at + k];
+  }
+}
+
+static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine *args) {
+  memcpy(op->weights, args->topk_weights, (size_t)op->num_tokens * ep->layout.topk * sizeof *op->weights);
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    if (member->rows_out == 0 || member->lost)
+      continue;
+    if (!member->link) {
+      write_weights(ep, op, i, op->own_in.weight);
+      continue;
+    }
+    write_weights(ep, op, i, late_weights(ep, member->link->out.memory, op->number));
+    struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->out.memory, op->number);
+    atomic_store_explicit(&slot->weights.flag, op->number + 1, memory_order_release);
+    ep_doorbell_ring(ep_link_bell(member->link));
+    uint64_t bytes = (uint64_t)member->rows_out * ep->layout.topk * sizeof(float);
+    member->link->sent_bytes += bytes;
+    op->combine_wire_bytes += bytes;
+  }
+}
+
+// Reduces each row of one source over this rank's experts.
+static void reduce_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t rows,
+                        const uint16_t *y, uint16_t *out) {
+  uint32_t topk = ep->layout.topk, hidden = ep->layout.hidden;
+  const uint16_t *inputs[WEFT_EP_MAX_TOPK];
+  for (uint32_t i = 0; i < rows; i++) {
+    size_t at = (size_t)i * topk;
+    for (uint32_t j = 0; j < inbox->count[i]; j++)
+      inputs[j] = y + (size_t)inbox->index[at + j] * hidden;
+    const float *weights = op->layout == WEFT_EP_PER_EXPERT ? inbox->weight + at : NULL;
+    ep->kernels->reduce(out + (size_t)i * hidden, inputs, weights, inbox->count[i], 1.0f, hidden);
+  }
+}
+
+// Takes the late weights of one source from its window. False: it went down.
+static bool take_weights(weft_ep_t *ep, struct ep_op *op, const struct ep_member *member, struct ep_inbox *inbox,
+                         uint64_t deadline_ns) {
+  struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
+  if (!ep_wait_word(ep, member->link, &slot->weights.flag, op->number + 1, deadline_ns,
+                    "its weights did not come by the deadline"))
+    return false;
+  memcpy(inbox->weight, late_weights(ep, member->link->in.memory, op->number),
+         (size_t)member->rows_in * ep->layout.topk * sizeof(float));
+  return true;
+}
+
+static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const void *y, uint64_t deadline_ns) {
+  if (!member->heard || member->lost || member->rows_in == 0)
+    return;
+  if (!member->link) {
+    reduce_rows(ep, op, &op->own_in, member->rows_in, y, op->own_combine);
+    return;
+  }
+  struct ep_link *link = member->link;
+  uint32_t place = op->number % WEFT_EP_DEPTH;
+  struct ep_inbox *inbox = &link->inbox[place];
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
+  bool late = member->late_weights && op->layout == WEFT_EP_PER_EXPERT;
+  if ((late && !take_weights(ep, op, member, inbox, deadline_ns)) ||
+      !ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[place], deadline_ns,
+                    "it did not take a combine by the deadline")) {
+    member->lost = true;
+    return;
+  }
+  reduce_rows(ep, op, inbox, member->rows_in, y, combine_rows(ep, link->out.memory, op->number));
+  ep_kernels_fence();
+  atomic_store_explicit(&slot->combine.flag, op->number + 1, memory_order_release);
+  link->sent_combine[place] = op->number + 1;
+  ep_doorbell_ring(ep_link_bell(link));
+  uint64_t bytes = (uint64_t)member->rows_in * ep->layout.hidden * sizeof(uint16_t);
+  link->sent_bytes += bytes;
+  op->combine_wire_bytes += bytes;
+}
+
+int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "combine_send: ep is NULL");
+  struct ep_op *op;
+  int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_send", &op);
+  if (rc == 0)
+    rc = check_args(op, args, "combine_send");
+  if (rc == 0)
+    rc = check_send(op, args);
+  if (rc != 0)
+    return rc;
+  uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
+  if (!op->has_weights && args->topk_weights)
+    send_weights(ep, op, args);
+  for (uint32_t i = 1; i <= op->num_members; i++) // the ranks behind this one first, itself last
+    answer(ep, op, &op->members[(op->self + i) % op->num_members], args->y, deadline_ns);
+  op->state = EP_OP_ANSWERED;
+  return 0;
+}
+
+// Waits for the rows of every member that has any of ours.
+static void hear_all(weft_ep_t *ep, struct ep_op *op) {
+  uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    if (!member->link || member->rows_out == 0 || !member->sent)
+      continue;
+    struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
+    member->lost = !ep_wait_word(ep, member->link, &slot->combine.flag, op->number + 1, deadline_ns,
+                                 "its combine did not come by the deadline");
+  }
+}
+
+// The members that brought something for one token, ascending: rows to add.
+static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, const uint16_t **rows) {
+  const struct ep_layout *layout = &ep->layout;
+  size_t at = (size_t)token * layout->topk;
+  int16_t members[WEFT_EP_MAX_TOPK];
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < layout->topk; k++) {
+    int16_t member = op->member_of[at + k];
+    if (member < 0 || op->members[member].lost)
+      continue;
+    uint32_t place = count;
+    while (place > 0 && members[place - 1] > member)
+      place--;
+    if (place > 0 && members[place - 1] == member)
+      continue;
+    for (uint32_t i = count++; i > place; i--) {
+      members[i] = members[i - 1];
+      rows[i] = rows[i - 1];
+    }
+    members[place] = member;
+    struct ep_link *link = op->members[member].link;
+    const uint16_t *from = link ? combine_rows(ep, link->in.memory, op->number) : op->own_combine;
+    rows[place] = from + (size_t)op->row_of[at + k] * layout->hidden;
+  }
+  return count;
+}
+
+// Notes the token's selections that brought nothing; returns the factor that makes up for them.
+static float account(weft_ep_t *ep, const struct ep_op *op, uint32_t token, struct weft_ep_result *result) {
+  size_t at = (size_t)token * ep->layout.topk;
+  float all = 0.0f, came = 0.0f;
+  for (uint32_t k = 0; k < ep->layout.topk; k++) {
+    if (op->experts[at + k] < 0)
+      continue;
+    float weight = op->has_weights || op->layout == WEFT_EP_PER_EXPERT ? op->weights[at + k] : 1.0f;
+    all += weight;
+    int16_t member = op->member_of[at + k];
+    if (member >= 0 && !op->members[member].lost) {
+      came += weight;
+      continue;
+    }
+    if (result->missing && result->num_missing < result->missing_cap)
+      result->missing[result->num_missing] =
+          (struct weft_ep_missing){.token = (int32_t)token, .k = (int32_t)k, .expert = op->experts[at + k]};
+    result->num_missing++;
+  }
+  return came != 0.0f ? all / came : 1.0f;
+}
+
+static void sum_tokens(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine *args,
+                       struct weft_ep_result *result) {
+  const uint16_t *rows[WEFT_EP_MAX_TOPK];
+  for (uint32_t t = 0; t < op->num_tokens; t++) {
+    uint32_t before = result->num_missing;
+    float factor = account(ep, op, t, result);
+    uint32_t count = gather(ep, op, t, rows);
+    ep->kernels->reduce((uint16_t *)args->out + (size_t)t * ep->layout.hidden, rows, NULL, count,
+                        args->renormalize && result->num_missing > before ? factor : 1.0f, ep->layout.hidden);
+  }
+}
+
+static void let_go(weft_ep_t *ep, struct ep_op *op) {
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    if (!member->link || member->rows_out == 0 || member->lost)
+      continue;
+    struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
+    atomic_store_explicit(&slot->taken.combine, op->number + 1, memory_order_release);
+    ep_doorbell_ring(ep_link_bell(member->link));
+    member->link->received_bytes += (uint64_t)member->rows_out * ep->layout.hidden * sizeof(uint16_t);
+  }
+}
+
+int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
+                         struct weft_ep_result *result) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "combine_recv: ep is NULL");
+  struct ep_op *op;
+  int rc = ep_op_find(ep, number, EP_OP_ANSWERED, "combine_recv", &op);
+  if (rc == 0)
+    rc = check_args(op, args, "combine_recv");
+  if (rc == 0 && result && result->size != sizeof *result)
+    rc = fail(WEFT_ERR_INVALID, "combine_recv: initialise the result with WEFT_EP_RESULT_INIT");
+  if (rc != 0)
+    return rc;
+  struct weft_ep_result unwanted = WEFT_EP_RESULT_INIT;
+  if (!result)
+    result = &unwanted;
+  result->num_missing = result->num_lost = 0;
+  hear_all(ep, op);
+  sum_tokens(ep, op, args, result);
+  let_go(ep, op);
+  for (uint32_t i = 0; i < op->num_members; i++)
+    result->num_lost += op->members[i].lost;
+  result->wire_bytes = op->combine_wire_bytes;
+  result->logical_bytes = op->logical_selections * ep->layout.hidden * sizeof(uint16_t);
+  ep->stats.combine_wire_bytes += result->wire_bytes;
+  ep->stats.combine_logical_bytes += result->logical_bytes;
+  ep->stats.missing += result->num_missing;
+  ep_op_end(ep, op);
+  return 0;
+}
+
+int weft_ep_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
+  int rc = weft_ep_combine_send(ep, number, args);
+  return rc != 0 ? rc : weft_ep_combine_recv(ep, number, args, result);
+}

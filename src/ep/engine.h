@@ -1,0 +1,207 @@
+// The inside of a weft_ep_t, and what its files need of each other.
+//
+// Three threads touch it: the owner's (operations), the service thread (links: accept, liveness, release), and the
+// group's (views). What they share is atomic or behind `lock`; everything else belongs to the owner.
+#ifndef EP_ENGINE_H
+#define EP_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/ep.h>
+
+#include "ep/activation.h"
+#include "ep/doorbell.h"
+#include "ep/fault.h"
+#include "ep/kernels/kernels.h"
+#include "ep/layout.h"
+#include "ep/link.h"
+#include "ep/window.h"
+#include "group/group.h"
+
+enum { EP_VIEWS = 64 }; // agreed views that are remembered: the active one, and those that have not taken effect
+
+enum ep_op_state {
+  EP_OP_FREE,
+  EP_OP_SENT,     // dispatch_send is done
+  EP_OP_RECEIVED, // dispatch_recv too
+  EP_OP_ANSWERED, // combine_send too
+};
+
+// One rank of an operation's view.
+struct ep_member {
+  int32_t rank;
+  struct ep_link *link; // NULL: oneself, or no link
+  uint32_t first_row;   // of its rows in op->row_token
+  uint32_t rows_out;    // tokens sent to it
+  uint32_t rows_in;     // its tokens that came
+  bool sent;            // our dispatch header went out
+  bool heard;           // its dispatch header came
+  bool lost;            // it is dead, silent, or has no link: nothing more is expected from it in this operation
+  bool late_weights;    // its weights come with the combine
+  uint16_t kind;        // of its operation, enum ep_kind
+};
+
+// An operation in flight. Arrays are allocated once, for the largest operation and capacity.
+struct ep_op {
+  enum ep_op_state state;
+  enum ep_kind kind;
+  uint64_t number;
+  const struct group_view *view; // a reference
+  struct ep_member *members;     // [view->count], by rank
+  uint32_t num_members;
+  uint32_t self; // index of this rank in members
+
+  uint32_t num_tokens;
+  bool has_weights;
+  int64_t *experts;    // [T][K] as given
+  float *weights;      // [T][K]; late ones are filled in by combine_send
+  int16_t *member_of;  // [T][K] index in members, -1: no expert, or one whose rank is not in the view or gets no tokens
+  uint16_t *row_of;    // [T][K] row in that member's packed order
+  uint16_t *row_token; // [T*K] tokens of each member's rows, member by member
+  uint64_t *cast_done; // bit t: token t stands in `cast`
+  uint8_t *cast;       // [T][row_stride] rows as they travel, by token: fp8, and what this rank sends to itself
+  const uint8_t *own_rows; // where this rank's own rows are read: `cast`, or the caller's x
+  size_t own_stride;
+  uint8_t *own_heads;     // [M] row headers of what this rank sends to itself
+  struct ep_inbox own_in; // likewise
+  uint16_t *own_combine;  // [M][H]
+
+  enum weft_ep_layout layout;
+  uint32_t recv_rows; // weft_ep_recv.rows
+  uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
+};
+
+struct weft_ep {
+  // Fixed after open.
+  int32_t rank;
+  uint64_t incarnation;
+  uint32_t capacity, experts_per_rank, op_timeout_ms;
+  enum weft_ep_dtype dtype;
+  struct ep_layout layout;
+  const struct ep_kernels *kernels;
+  weft_ep_event_fn on_event;
+  void *event_arg;
+  int32_t *founders;
+  uint32_t num_founders;
+  struct group *group;
+  struct ep_window bell; // this rank's doorbell page
+  int bell_fd;
+
+  // Links: see link.h.
+  struct ep_links links;
+
+  // Views: written by the group's thread.
+  pthread_mutex_t lock;
+  const struct group_view *views[EP_VIEWS]; // newest last; under lock
+  uint32_t num_views;
+  _Atomic uint64_t ready; // newest epoch for which every other member has a link
+  _Atomic uint64_t lost;  // peers found dead or silent
+  _Atomic bool fenced;    // an agreed view is without this rank, which had not asked to leave
+
+  // The owner's.
+  bool started; // has been told its first operation
+  bool leaving; // asked to leave
+  uint64_t next_op;
+  uint64_t mark;
+  struct ep_activation activation;
+  const struct group_view *view; // of next_op; a reference
+  struct ep_op ops[WEFT_EP_DEPTH];
+  bool *masked;       // [capacity]
+  uint32_t *cursor;   // [experts] selections of each local expert laid out so far
+  uint32_t laid_rows; // rows laid out so far (RANK_MAJOR)
+  _Atomic bool sweep; // a link went down or a view changed: look for links to let go of
+  uint32_t spins;     // rounds of a wait before it sleeps
+  ep_fault_fn fault;
+  void *fault_arg;
+  struct weft_ep_stats stats;
+};
+
+// --- views.c: what the group agreed on ---
+
+// The group's callback.
+void ep_views_event(void *arg, const struct group_event *event);
+// The view of `epoch`, or the oldest remembered one that is newer; NULL if none is known yet. A reference. [any]
+const struct group_view *ep_views_find(weft_ep_t *ep, uint64_t epoch);
+// Looks again which views every member has a link for; the service and owner's threads call it after a new link. [any]
+void ep_views_update_ready(weft_ep_t *ep);
+// Whether the newest agreed view has this rank and incarnation. [any]
+bool ep_views_has(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
+void ep_views_free(weft_ep_t *ep);
+
+// --- op.c: the life of an operation ---
+
+// Allocates what an operation needs, for the largest one.
+int ep_op_init(weft_ep_t *ep, struct ep_op *op);
+void ep_op_free(struct ep_op *op);
+// Gives the operation the members of `view`; what is known of those that it had is kept.
+void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *view);
+// The member of that rank, or -1.
+int32_t ep_op_member(const struct ep_op *op, int32_t rank);
+// The open operation of that number, in that state; else INVALID, naming `call`.
+int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **op);
+// The operation is over: frees its slot, lets go of links that nobody needs any more.
+void ep_op_end(weft_ep_t *ep, struct ep_op *op);
+
+// --- start.c: which view the operations run in ---
+
+// This rank runs operations from `op` on, in `view` (the caller's reference is taken).
+void ep_start(weft_ep_t *ep, uint64_t op, const struct group_view *view);
+// 0, or why this rank runs no operation: NOT_CONNECTED, FENCED.
+int ep_check_active(weft_ep_t *ep);
+// All headers of `op` are heard: decides what comes next, and tells joiners.
+void ep_activate_next(weft_ep_t *ep);
+// Waits for the view of `epoch`, or a newer one in its place. A reference; NULL when the deadline has passed.
+const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns);
+
+// --- send.c ---
+
+// Begins an operation of either kind. `x_stays`: args->x stays readable until dispatch_recv returns.
+int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kind, bool x_stays, uint64_t *number);
+// Sends the header of an operation without rows, to a member that it had not counted.
+void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns);
+
+// --- receive.c ---
+
+// Hears every member's header; lays the rows out where `recv` says (NULL: there must be none).
+int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv, struct weft_ep_info *info);
+
+// --- expand.c: rows from a window to the receive buffer ---
+
+void ep_expand_begin(weft_ep_t *ep, const struct weft_ep_recv *recv);
+// Lays out the rows of one member behind those before it. PROTOCOL: a row header is wrong (nothing is laid out then).
+int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv *recv);
+// Rows that would have been needed in recv->rows; what is beyond has not been written.
+uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv *recv);
+// Writes the counts; returns the rows in all.
+uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv *recv);
+
+// --- waiting: pause.c ---
+
+struct ep_pause {
+  uint32_t rounds;
+  uint32_t begun;
+  bool armed;
+  uint64_t since_ns; // when the waiting began, 0: it has not
+};
+
+// Between two looks at what is waited for: spins, then says that it will sleep and lets the caller look once more, then
+// sleeps. False when `deadline_ns` has passed (the caller has looked after that).
+bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns);
+// Ends the waiting; returns how long it took, in ns.
+uint64_t ep_pause_end(weft_ep_t *ep, struct ep_pause *pause);
+// Waits until *word >= value. False: the link went down first, or the deadline passed (then the link is marked silent).
+bool ep_wait_word(weft_ep_t *ep, struct ep_link *link, const _Atomic uint64_t *word, uint64_t value,
+                  uint64_t deadline_ns, const char *what);
+
+// --- events ---
+void ep_emit(weft_ep_t *ep, enum weft_ep_event_kind kind, int32_t rank, uint64_t incarnation, uint64_t epoch,
+             uint64_t op, const char *detail);
+
+static inline struct ep_doorbell *ep_own_bell(weft_ep_t *ep) {
+  return ep->bell.memory;
+}
+
+#endif

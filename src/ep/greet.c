@@ -1,0 +1,294 @@
+// The handshake of a link: dial and answer.
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "ep/engine.h"
+#include "ep/greeting.h"
+
+enum { FDS = 2 }; // doorbell, area
+
+// Sends one packet, with the doorbell's and the area's descriptors if `area_fd` is one.
+static int send_greeting(weft_ep_t *ep, int socket, const struct ep_greeting *greeting, int area_fd) {
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(FDS * sizeof(int))];
+  } control = {0};
+  struct iovec data = {.iov_base = (void *)greeting, .iov_len = sizeof *greeting};
+  struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+  if (area_fd >= 0) {
+    message.msg_control = control.bytes;
+    message.msg_controllen = sizeof control.bytes;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(FDS * sizeof(int));
+    memcpy(CMSG_DATA(header), (int[FDS]){ep->bell_fd, area_fd}, FDS * sizeof(int));
+  }
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0)
+    return fail_errno(errno, "cannot send a greeting");
+  return 0;
+}
+
+// Takes what descriptors a message brought; closes those beyond FDS. Returns how many there are in fds.
+static int take_fds(struct msghdr *message, int fds[FDS]) {
+  int count = 0;
+  for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+      continue;
+    size_t got = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < got; i++) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+      if (count < FDS)
+        fds[count++] = fd;
+      else
+        close(fd);
+    }
+  }
+  return count;
+}
+
+// Receives the packet that is there. fds are -1 where none came.
+static int receive_greeting(weft_ep_t *ep, int socket, struct ep_greeting *greeting, int fds[FDS]) {
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(4 * FDS * sizeof(int))];
+  } control;
+  struct iovec data = {.iov_base = greeting, .iov_len = sizeof *greeting};
+  struct msghdr message = {
+      .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+  fds[0] = fds[1] = -1;
+  ssize_t size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (size < 0)
+    return fail_errno(errno, "cannot receive a greeting");
+  if (size == 0)
+    return fail(WEFT_ERR_PEER_LOST, "the peer hung up");
+  take_fds(&message, fds);
+  int rc = ep_greeting_check(ep, greeting, (size_t)size);
+  bool needs_fds = greeting->kind == EP_HELLO || greeting->kind == EP_WELCOME;
+  if (rc == 0 && needs_fds && (fds[0] < 0 || fds[1] < 0))
+    rc = fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d came without its windows", greeting->rank);
+  return rc;
+}
+
+static void close_fds(int fds[FDS]) {
+  for (int i = 0; i < FDS; i++)
+    if (fds[i] >= 0)
+      close(fds[i]);
+}
+
+static int map_peer(weft_ep_t *ep, struct ep_link *link, int fds[FDS]) {
+  int rc = ep_window_map(&link->bell, EP_DOORBELL_SIZE, fds[0]);
+  return rc != 0 ? rc : ep_window_map(&link->out, ep->layout.area, fds[1]);
+}
+
+// --- dial ---
+
+static int split_address(int32_t rank, const char *address, struct sockaddr_un *to, socklen_t *size) {
+  char host[128], name[64], here[128];
+  if (sscanf(address, "%127s %63s", host, name) != 2)
+    return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none: \"%s\"", rank, address);
+  int rc = ep_host_name(here, sizeof here);
+  if (rc != 0)
+    return rc;
+  if (strcmp(host, here) != 0)
+    return fail(
+        WEFT_ERR_UNSUPPORTED,
+        "rank %d is on another host (%s, this one is %s): this version connects ranks of one host, in one network "
+        "namespace",
+        rank, host, here);
+  *to = (struct sockaddr_un){.sun_family = AF_UNIX};
+  memcpy(to->sun_path + 1, name, strlen(name)); // abstract: a NUL first, no file
+  *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+  return 0;
+}
+
+// Connects; while the peer's queue of callers is full, tries again until the deadline.
+static int connect_until(int socket, const struct sockaddr_un *to, socklen_t size, int32_t rank, uint64_t deadline_ns) {
+  for (;;) {
+    if (connect(socket, (const struct sockaddr *)to, size) == 0)
+      return 0;
+    if (errno != EAGAIN && errno != EINTR)
+      return errno == ECONNREFUSED ? fail(WEFT_ERR_PEER_LOST, "rank %d does not listen: its process has gone", rank)
+                                   : fail_errno(errno, "cannot connect to rank %d", rank);
+    if (clock_passed(deadline_ns))
+      return fail(WEFT_ERR_TIMEOUT, "rank %d did not take the call by the deadline", rank);
+    poll(NULL, 0, 1);
+  }
+}
+
+static int wait_readable(int socket, int32_t rank, uint64_t deadline_ns) {
+  struct pollfd entry = {.fd = socket, .events = POLLIN};
+  for (;;) {
+    int n = poll(&entry, 1, clock_left_ms(deadline_ns));
+    if (n > 0)
+      return 0;
+    if (n < 0 && errno != EINTR)
+      return fail_errno(errno, "waiting for rank %d's answer", rank);
+    if (n == 0 && clock_passed(deadline_ns))
+      return fail(WEFT_ERR_TIMEOUT, "rank %d did not answer the call by the deadline", rank);
+  }
+}
+
+// Waits for the link that the peer's own call brings.
+static int wait_for_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t deadline_ns) {
+  struct ep_links *links = &ep->links;
+  struct timespec until = clock_timespec(deadline_ns);
+  int rc = 0;
+  pthread_mutex_lock(&links->lock);
+  links->dialling[rank] = 0;
+  while (rc == 0 && !ep_link_find(ep, rank, incarnation))
+    if (pthread_cond_timedwait(&links->changed, &links->lock, &until) == ETIMEDOUT)
+      rc = fail(WEFT_ERR_TIMEOUT, "rank %d said that it connects to this rank, and did not by the deadline", rank);
+  pthread_mutex_unlock(&links->lock);
+  return rc;
+}
+
+// Says hello on a connected socket and makes the link of the answer. `*yield`: the peer's call stands instead.
+static int converse(weft_ep_t *ep, int socket, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool *yield) {
+  struct ep_link *link;
+  int area_fd;
+  int rc = ep_link_new(ep, rank, incarnation, &link, &area_fd);
+  if (rc != 0)
+    return rc;
+  struct ep_greeting greeting = ep_greeting_make(ep, EP_HELLO, incarnation);
+  int fds[FDS] = {-1, -1};
+  rc = send_greeting(ep, socket, &greeting, area_fd);
+  close(area_fd);
+  if (rc == 0)
+    rc = wait_readable(socket, rank, deadline_ns);
+  if (rc == 0)
+    rc = receive_greeting(ep, socket, &greeting, fds);
+  if (rc == 0 && greeting.kind == EP_REFUSED)
+    rc = fail(WEFT_ERR_VERSION, "rank %d refused: %s", rank, greeting.why);
+  *yield = rc == 0 && greeting.kind == EP_YIELD;
+  if (rc == 0 && !*yield && (greeting.kind != EP_WELCOME || greeting.incarnation != incarnation))
+    rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave an answer that is none", rank);
+  if (rc == 0 && !*yield)
+    rc = map_peer(ep, link, fds);
+  if (rc == 0 && !*yield) {
+    link->socket = dup(socket);
+    rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", rank) : ep_link_install(ep, link);
+  }
+  close_fds(fds);
+  if (rc != 0 || *yield)
+    ep_link_free(ep, link);
+  return rc;
+}
+
+int ep_dial(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *address, uint64_t deadline_ns) {
+  struct ep_links *links = &ep->links;
+  pthread_mutex_lock(&links->lock);
+  bool there = ep_link_find(ep, rank, incarnation) != NULL;
+  if (!there)
+    links->dialling[rank] = incarnation;
+  pthread_mutex_unlock(&links->lock);
+  if (there)
+    return 0;
+  struct sockaddr_un to;
+  socklen_t size = 0;
+  bool yield = false;
+  int rc = split_address(rank, address, &to, &size);
+  int fd = -1;
+  if (rc == 0 && (fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0)
+    rc = fail_errno(errno, "cannot call rank %d", rank);
+  if (rc == 0)
+    rc = connect_until(fd, &to, size, rank, deadline_ns);
+  if (rc == 0)
+    rc = converse(ep, fd, rank, incarnation, deadline_ns, &yield);
+  if (fd >= 0)
+    close(fd);
+  if (rc == 0 && yield)
+    return wait_for_link(ep, rank, incarnation, deadline_ns);
+  pthread_mutex_lock(&links->lock);
+  links->dialling[rank] = 0;
+  pthread_mutex_unlock(&links->lock);
+  return rc;
+}
+
+// --- answer ---
+
+// Whether the caller runs as the same user: others have no business in our windows.
+static int check_caller(int socket) {
+  struct ucred peer;
+  socklen_t size = sizeof peer;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return fail_errno(errno, "who calls");
+  if (peer.uid != geteuid())
+    return fail(WEFT_ERR_AUTH, "a process of user %u called; this rank is user %u's", peer.uid, geteuid());
+  return 0;
+}
+
+static void refuse(weft_ep_t *ep, int socket, uint64_t to) {
+  struct ep_greeting no = ep_greeting_make(ep, EP_REFUSED, to);
+  snprintf(no.why, sizeof no.why, "%.*s", (int)sizeof no.why - 1, weft_last_error());
+  send_greeting(ep, socket, &no, -1);
+}
+
+// Whether the caller should wait for this rank's own call, or has a link already.
+static bool must_yield(weft_ep_t *ep, const struct ep_greeting *hello) {
+  struct ep_links *links = &ep->links;
+  pthread_mutex_lock(&links->lock);
+  bool ours_stands = links->dialling[hello->rank] == hello->incarnation && ep->rank < hello->rank;
+  bool there = ep_link_find(ep, hello->rank, hello->incarnation) != NULL;
+  pthread_mutex_unlock(&links->lock);
+  return ours_stands || there;
+}
+
+static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hello, int fds[FDS]) {
+  struct ep_link *link;
+  int area_fd;
+  int rc = ep_link_new(ep, hello->rank, hello->incarnation, &link, &area_fd);
+  if (rc != 0)
+    return rc;
+  rc = map_peer(ep, link, fds);
+  if (rc == 0) {
+    link->socket = socket;
+    rc = ep_link_install(ep, link);
+    if (rc != 0)
+      link->socket = -1;
+  }
+  if (rc != 0) {
+    ep_link_free(ep, link);
+  } else {
+    // If this fails the caller has gone, and the socket's hang-up takes the link down.
+    struct ep_greeting welcome = ep_greeting_make(ep, EP_WELCOME, hello->incarnation);
+    send_greeting(ep, socket, &welcome, area_fd);
+  }
+  close(area_fd);
+  return rc;
+}
+
+void ep_answer(weft_ep_t *ep, int socket) {
+  struct ep_greeting hello = {0};
+  int fds[FDS] = {-1, -1};
+  bool taken = false;
+  int rc = check_caller(socket);
+  if (rc == 0)
+    rc = receive_greeting(ep, socket, &hello, fds);
+  if (rc == 0 && (hello.kind != EP_HELLO || hello.to != ep->incarnation))
+    rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello.rank);
+  if (rc == 0 && must_yield(ep, &hello)) {
+    struct ep_greeting yield = ep_greeting_make(ep, EP_YIELD, hello.incarnation);
+    send_greeting(ep, socket, &yield, -1);
+  } else if (rc == 0) {
+    rc = accept_link(ep, socket, &hello, fds);
+    taken = rc == 0;
+  }
+  if (rc != 0) {
+    log_info("rank %d refused a call: %s", ep->rank, weft_last_error());
+    refuse(ep, socket, hello.incarnation);
+  }
+  close_fds(fds);
+  if (!taken)
+    close(socket);
+}

@@ -1,0 +1,36 @@
+// The message that two ranks exchange when they connect: fixed size, one packet, both ways. Same host, so native byte
+// order.
+#ifndef EP_GREETING_H
+#define EP_GREETING_H
+
+#include <stdint.h>
+
+#include "ep/engine.h"
+
+enum ep_greeting_kind {
+  EP_HELLO = 1, // the dialler's; with two descriptors: doorbell page, area
+  EP_WELCOME,   // the acceptor's yes; with two descriptors
+  EP_YIELD,     // both dialled: the acceptor's own call stands, or its link is there already
+  EP_REFUSED,   // `why` says why
+};
+
+struct ep_greeting {
+  uint64_t magic;
+  uint32_t version; // EP_LAYOUT_VERSION
+  uint32_t kind;
+  uint64_t incarnation; // the sender's
+  uint64_t to;          // whom it means
+  uint64_t area_bytes;
+  int32_t rank; // the sender's
+  uint32_t capacity, max_tokens, hidden, topk, experts_per_rank, dtype, depth;
+  char why[128];
+};
+
+// This rank's greeting.
+struct ep_greeting ep_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to);
+
+// Whether `size` received bytes are a greeting that this rank can answer: PROTOCOL, VERSION (names the option that
+// differs).
+int ep_greeting_check(const weft_ep_t *ep, const struct ep_greeting *greeting, size_t size);
+
+#endif

@@ -1,0 +1,21 @@
+#include "ep/layout.h"
+
+static size_t round_up(size_t value, size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
+                    enum weft_ep_dtype dtype) {
+  size_t m = max_tokens;
+  *layout = (struct ep_layout){.max_tokens = max_tokens, .topk = topk, .hidden = hidden};
+  layout->value_bytes = dtype == WEFT_EP_BF16 ? 2 * (size_t)hidden : hidden;
+  layout->scale_bytes = dtype == WEFT_EP_BF16 ? 0 : hidden / WEFT_EP_BLOCK * sizeof(float);
+  layout->row_stride = round_up(layout->value_bytes + layout->scale_bytes, EP_LINE);
+  layout->head_stride = round_up(sizeof(struct ep_row) + topk * (sizeof(float) + sizeof(int16_t)), sizeof(uint64_t));
+  layout->heads = sizeof(struct ep_slot_head);
+  layout->rows = round_up(layout->heads + m * layout->head_stride, EP_LINE);
+  layout->weights = layout->rows + m * layout->row_stride;
+  layout->combine = round_up(layout->weights + m * topk * sizeof(float), EP_LINE);
+  layout->slot = round_up(layout->combine + m * hidden * 2, EP_LINE);
+  layout->area = round_up(sizeof(struct ep_area_head) + WEFT_EP_DEPTH * layout->slot, 4096);
+}

@@ -1,0 +1,151 @@
+#include "ep/link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "ep/engine.h"
+
+static int new_inbox(const struct ep_layout *layout, struct ep_inbox *inbox) {
+  size_t rows = layout->max_tokens, selections = rows * layout->topk;
+  inbox->count = calloc(rows, sizeof *inbox->count);
+  inbox->index = calloc(selections, sizeof *inbox->index);
+  inbox->weight = calloc(selections, sizeof *inbox->weight);
+  return inbox->count && inbox->index && inbox->weight ? 0 : -1;
+}
+
+static void free_inbox(struct ep_inbox *inbox) {
+  free(inbox->count);
+  free(inbox->index);
+  free(inbox->weight);
+}
+
+int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_link **out, int *area_fd) {
+  struct ep_link *link = calloc(1, sizeof *link);
+  if (!link)
+    return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", rank);
+  link->rank = rank;
+  link->incarnation = incarnation;
+  link->socket = -1;
+  for (int i = 0; i < WEFT_EP_DEPTH; i++)
+    if (new_inbox(&ep->layout, &link->inbox[i]) != 0) {
+      ep_link_free(ep, link);
+      return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", rank);
+    }
+  int rc = ep_window_create(&link->in, ep->layout.area, area_fd);
+  if (rc != 0) {
+    ep_link_free(ep, link);
+    return fail_context(rc, "link to rank %d", rank);
+  }
+  atomic_fetch_add(&ep->links.window_bytes, link->in.size);
+  *out = link;
+  return 0;
+}
+
+void ep_link_free(weft_ep_t *ep, struct ep_link *link) {
+  if (!link)
+    return;
+  if (link->in.memory)
+    atomic_fetch_sub(&ep->links.window_bytes, link->in.size);
+  ep_window_release(&link->in);
+  ep_window_release(&link->out);
+  ep_window_release(&link->bell);
+  if (link->socket >= 0)
+    close(link->socket);
+  for (int i = 0; i < WEFT_EP_DEPTH; i++)
+    free_inbox(&link->inbox[i]);
+  free(link);
+}
+
+void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how) {
+  int up = EP_LINK_UP;
+  if (!atomic_compare_exchange_strong(&link->state, &up, (int)state))
+    return;
+  atomic_fetch_sub(&ep->links.connected, 1);
+  atomic_store(&ep->sweep, true);
+  if (ep_views_has(ep, link->rank, link->incarnation)) {
+    if (state != EP_LINK_LEFT) {
+      atomic_fetch_add(&ep->lost, 1);
+      ep_emit(ep, WEFT_EP_EVENT_PEER_LOST, link->rank, link->incarnation, 0, 0, how);
+    }
+    group_suspect(ep->group, link->rank, link->incarnation, how);
+  }
+  ep_views_update_ready(ep);
+  ep_doorbell_ring(ep_own_bell(ep));
+}
+
+struct ep_link *ep_link_find(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  struct ep_link *link = atomic_load_explicit(&ep->links.by_rank[rank], memory_order_acquire);
+  if (!link || !ep_link_up(link) || (incarnation != 0 && link->incarnation != incarnation))
+    return NULL;
+  return link;
+}
+
+int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
+  struct ep_links *links = &ep->links;
+  int32_t rank = link->rank;
+  uint64_t incarnation = link->incarnation;
+  pthread_mutex_lock(&links->lock);
+  int rc = ep_service_watch(ep, link);
+  struct ep_link *old = NULL;
+  if (rc == 0) {
+    old = atomic_load(&links->by_rank[rank]);
+    if (old) {
+      old->next = links->superseded;
+      links->superseded = old;
+    }
+    atomic_fetch_add(&links->connected, 1);
+    atomic_store_explicit(&links->by_rank[rank], link, memory_order_release);
+    links->dialling[rank] = 0;
+    pthread_cond_broadcast(&links->changed);
+  }
+  pthread_mutex_unlock(&links->lock);
+  if (rc != 0)
+    return rc;
+  if (old)
+    ep_link_down(ep, old, EP_LINK_DEAD, "a new incarnation came");
+  ep_emit(ep, WEFT_EP_EVENT_CONNECTED, rank, incarnation, 0, 0, "");
+  ep_views_update_ready(ep);
+  return 0;
+}
+
+static void push_retired(struct ep_links *links, struct ep_link *link) {
+  link->next = links->retired;
+  links->retired = link;
+}
+
+void ep_link_retire(weft_ep_t *ep, struct ep_link *link) {
+  struct ep_links *links = &ep->links;
+  int up = EP_LINK_UP;
+  if (atomic_compare_exchange_strong(&link->state, &up, EP_LINK_LEFT))
+    atomic_fetch_sub(&links->connected, 1);
+  pthread_mutex_lock(&links->lock);
+  if (atomic_load(&links->by_rank[link->rank]) == link)
+    atomic_store(&links->by_rank[link->rank], NULL);
+  push_retired(links, link);
+  pthread_mutex_unlock(&links->lock);
+  ep_service_kick(ep);
+}
+
+bool ep_links_sweep(weft_ep_t *ep, bool (*in_use)(weft_ep_t *ep, const struct ep_link *link)) {
+  struct ep_links *links = &ep->links;
+  bool any = false;
+  pthread_mutex_lock(&links->lock);
+  for (struct ep_link **at = &links->superseded; *at;) {
+    struct ep_link *link = *at;
+    if (in_use(ep, link)) {
+      at = &link->next;
+      continue;
+    }
+    *at = link->next;
+    push_retired(links, link);
+    any = true;
+  }
+  bool left = links->superseded != NULL;
+  pthread_mutex_unlock(&links->lock);
+  if (any)
+    ep_service_kick(ep);
+  return left;
+}

@@ -1,0 +1,126 @@
+// A link: two incarnations that have mapped each other's windows, and the socket that tells when the other has gone.
+//
+// Either side may dial. The dialler sends a greeting with its doorbell and the area that it will read, the acceptor
+// answers with its own; descriptors travel beside the messages. When both dial at once the lower rank's call stands.
+// The socket stays open: the kernel closes a dead process's end, so its hang-up is the news of a death.
+#ifndef EP_LINK_H
+#define EP_LINK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/ep.h>
+
+#include "ep/doorbell.h"
+#include "ep/layout.h"
+#include "ep/window.h"
+
+// Where the rows of one source came to stand in this rank's receive buffer, in one operation: what the combine needs.
+struct ep_inbox {
+  uint8_t *count; // [M] selections of each row
+  int32_t *index; // [M][K] row of the receive buffer (PER_EXPERT: expert * rows + row)
+  float *weight;  // [M][K]
+};
+
+enum ep_link_state {
+  EP_LINK_UP,
+  EP_LINK_LEFT,   // the peer closed, cleanly
+  EP_LINK_DEAD,   // the peer's end hung up
+  EP_LINK_SILENT, // a deadline passed
+  EP_LINK_BROKEN, // it wrote what it must not
+};
+
+struct ep_link {
+  int32_t rank;
+  uint64_t incarnation;
+  struct ep_window in;   // we read, the peer writes; our memory
+  struct ep_window out;  // the peer reads, we write
+  struct ep_window bell; // the peer's doorbell page
+  int socket;
+  _Atomic int state; // enum ep_link_state
+
+  // The owner's thread's.
+  uint64_t sent_dispatch[WEFT_EP_DEPTH]; // what the peer's `taken` words must have reached before we overwrite: n + 1
+  uint64_t sent_combine[WEFT_EP_DEPTH];
+  struct ep_inbox inbox[WEFT_EP_DEPTH];
+  bool was_active;
+  uint64_t sent_bytes, received_bytes, wait_ns;
+  struct ep_link *next; // in `superseded` or `retired`
+};
+
+// All links of a rank, by rank index.
+struct ep_links {
+  struct ep_link *_Atomic *by_rank; // [capacity]; set by any thread under `lock`, read by any
+  uint64_t *dialling;               // [capacity] incarnation that the owner is dialling, 0: none; under lock
+  pthread_mutex_t lock;
+  pthread_cond_t changed;     // a link came, or a thread should look again
+  struct ep_link *superseded; // under lock: replaced by a newer incarnation, for the owner to retire
+  struct ep_link *retired;    // under lock: for the service thread to free
+  _Atomic uint64_t window_bytes;
+  _Atomic uint32_t connected;
+  int listener; // abstract socket
+  int epoll;
+  int wake;  // eventfd: something retired, or stop
+  bool stop; // under lock
+  bool running;
+  pthread_t thread;
+  char address[256]; // what the claim says: "<host> <socket name>"
+};
+
+static inline bool ep_link_up(const struct ep_link *link) {
+  return atomic_load_explicit(&link->state, memory_order_acquire) == EP_LINK_UP;
+}
+
+static inline struct ep_doorbell *ep_link_bell(const struct ep_link *link) {
+  return link->bell.memory;
+}
+static inline struct ep_area_head *ep_link_in(const struct ep_link *link) {
+  return link->in.memory;
+}
+static inline struct ep_area_head *ep_link_out(const struct ep_link *link) {
+  return link->out.memory;
+}
+
+// --- link.c: one link ---
+
+// Creates the link and the area that this rank will read. `*area_fd` is for the peer; the caller closes it.
+int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_link **link, int *area_fd);
+void ep_link_free(weft_ep_t *ep, struct ep_link *link);
+// The peer is gone, `state` says how: wakes the owner, tells the group if the peer is in the view. First caller wins.
+// [any]
+void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how);
+// The live link to that incarnation (0: any), or NULL. [any]
+struct ep_link *ep_link_find(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
+// Puts a new link in its place and under watch; an older one at the same rank is put down. On failure the link is still
+// the caller's. [any]
+int ep_link_install(weft_ep_t *ep, struct ep_link *link);
+// Takes the link out of the table; the service thread frees it. No operation may use it any more. [owner]
+void ep_link_retire(weft_ep_t *ep, struct ep_link *link);
+// Retires every superseded link that `in_use` does not claim; true when it claimed some. [owner]
+bool ep_links_sweep(weft_ep_t *ep, bool (*in_use)(weft_ep_t *ep, const struct ep_link *link));
+
+// --- greet.c: the handshake ---
+
+// Connects to that incarnation, unless it is connected. TIMEOUT, VERSION, UNSUPPORTED (another host), AUTH. [owner]
+int ep_dial(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *address, uint64_t deadline_ns);
+// Answers a greeting that has arrived on `socket`; the socket is the link's, or closed, afterwards. [service]
+void ep_answer(weft_ep_t *ep, int socket);
+
+// --- service.c: the thread ---
+
+// Opens the listener and fills links.address. Calls wait in its queue until the thread starts.
+int ep_service_listen(weft_ep_t *ep);
+int ep_service_start(weft_ep_t *ep);
+// Closes the listener, ends the thread. Links stay as they are.
+void ep_service_stop(weft_ep_t *ep);
+// Frees every link, after ep_service_stop.
+void ep_links_free(weft_ep_t *ep);
+void ep_service_kick(weft_ep_t *ep);
+// Watches a link's socket. [any]
+int ep_service_watch(weft_ep_t *ep, struct ep_link *link);
+// Name of this host as far as shared memory and abstract sockets reach: boot id and network namespace.
+int ep_host_name(char *out, size_t cap);
+
+#endif

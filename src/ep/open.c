@@ -1,0 +1,202 @@
+// Opening and closing a rank.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "ep/engine.h"
+
+static int check_range(const char *what, uint32_t value, uint32_t low, uint32_t high) {
+  if (value >= low && value <= high)
+    return 0;
+  return fail(WEFT_ERR_INVALID, "%s is %u; it must be from %u to %u", what, value, low, high);
+}
+
+static int check_founders(const struct weft_ep_options *options) {
+  if (options->num_founders > 0 && !options->founders)
+    return fail(WEFT_ERR_INVALID, "num_founders is %u, but founders is NULL", options->num_founders);
+  if (options->num_founders > 0 && options->rank < 0)
+    return fail(WEFT_ERR_INVALID, "a founder must name its rank; rank is -1 (any)");
+  bool self = options->num_founders == 0;
+  for (uint32_t i = 0; i < options->num_founders; i++) {
+    int32_t rank = options->founders[i];
+    if (rank < 0 || (uint32_t)rank >= options->capacity)
+      return fail(WEFT_ERR_INVALID, "founder %d is beyond the capacity of %u ranks", rank, options->capacity);
+    for (uint32_t j = 0; j < i; j++)
+      if (options->founders[j] == rank)
+        return fail(WEFT_ERR_INVALID, "founder %d is named twice", rank);
+    self |= rank == options->rank;
+  }
+  return self ? 0 : fail(WEFT_ERR_INVALID, "rank %d is not among the founders", options->rank);
+}
+
+static uint32_t or_default(uint32_t value, uint32_t preset) {
+  return value != 0 ? value : preset;
+}
+
+// Fills in the defaults and checks every field.
+static int complete(struct weft_ep_options *options) {
+  options->prefix = options->prefix ? options->prefix : "/weft/default/";
+  options->capacity = or_default(options->capacity, 64);
+  options->max_tokens = or_default(options->max_tokens, 128);
+  options->hidden = or_default(options->hidden, 7168);
+  options->topk = or_default(options->topk, 8);
+  options->experts_per_rank = or_default(options->experts_per_rank, 2);
+  options->op_timeout_ms = or_default(options->op_timeout_ms, 5000);
+  options->lease_ttl_s = or_default(options->lease_ttl_s, 10);
+  if (!options->store)
+    return fail(WEFT_ERR_INVALID, "store is NULL: open one with weft_store_open or weft_store_open_local");
+  size_t length = strlen(options->prefix);
+  if (length == 0 || options->prefix[length - 1] != '/')
+    return fail(WEFT_ERR_INVALID, "prefix \"%s\" does not end in '/'", options->prefix);
+  int rc = check_range("capacity", options->capacity, 1, WEFT_EP_MAX_CAPACITY);
+  if (rc == 0)
+    rc = check_range("max_tokens", options->max_tokens, 1, WEFT_EP_MAX_TOKENS);
+  if (rc == 0)
+    rc = check_range("hidden", options->hidden, WEFT_EP_BLOCK, WEFT_EP_MAX_HIDDEN);
+  if (rc == 0 && options->hidden % WEFT_EP_BLOCK != 0)
+    rc = fail(WEFT_ERR_INVALID, "hidden is %u; it must be a multiple of %d", options->hidden, WEFT_EP_BLOCK);
+  if (rc == 0)
+    rc = check_range("topk", options->topk, 1, WEFT_EP_MAX_TOPK);
+  if (rc == 0)
+    rc = check_range("experts_per_rank", options->experts_per_rank, 1, WEFT_EP_MAX_EXPERTS);
+  if (rc == 0)
+    rc = check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_POW2);
+  if (rc == 0 && options->rank != -1 && (options->rank < 0 || (uint32_t)options->rank >= options->capacity))
+    rc = fail(WEFT_ERR_INVALID, "rank %d is beyond the capacity: ranks are 0 to %u, or -1 for any", options->rank,
+              options->capacity - 1);
+  return rc != 0 ? rc : check_founders(options);
+}
+
+static void init_locks(weft_ep_t *ep) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_mutex_init(&ep->lock, NULL);
+  pthread_mutex_init(&ep->links.lock, NULL);
+  pthread_cond_init(&ep->links.changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  ep->links.listener = ep->links.epoll = ep->links.wake = ep->bell_fd = -1;
+}
+
+// A waiting owner spins only as long as its peers have processors of their own to run on meanwhile.
+static uint32_t spins_for(uint32_t founders) {
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  return processors > (long)founders ? 4000 : 200;
+}
+
+static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
+  ep->links.by_rank = calloc(ep->capacity, sizeof *ep->links.by_rank);
+  ep->links.dialling = calloc(ep->capacity, sizeof *ep->links.dialling);
+  ep->masked = calloc(ep->capacity, sizeof *ep->masked);
+  ep->cursor = calloc(ep->experts_per_rank, sizeof *ep->cursor);
+  if (!ep->links.by_rank || !ep->links.dialling || !ep->masked || !ep->cursor)
+    return fail(WEFT_ERR_NOMEM, "no memory for %u ranks", ep->capacity);
+  for (int i = 0; i < WEFT_EP_DEPTH; i++) {
+    int rc = ep_op_init(ep, &ep->ops[i]);
+    if (rc != 0)
+      return rc;
+  }
+  if (options->num_founders > 0) {
+    ep->founders = malloc(options->num_founders * sizeof *ep->founders);
+    if (!ep->founders)
+      return fail(WEFT_ERR_NOMEM, "no memory for %u founders", options->num_founders);
+    memcpy(ep->founders, options->founders, options->num_founders * sizeof *ep->founders);
+    ep->num_founders = options->num_founders;
+  }
+  return ep_window_create(&ep->bell, EP_DOORBELL_SIZE, &ep->bell_fd);
+}
+
+static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint32_t timeout_ms) {
+  struct group_options group = {
+      .store = options->store,
+      .prefix = options->prefix,
+      .rank = options->rank,
+      .capacity = options->capacity,
+      .founders = options->founders,
+      .num_founders = options->num_founders,
+      .lease_ttl_s = options->lease_ttl_s,
+      .address = ep->links.address,
+      .on_event = ep_views_event,
+      .event_arg = ep,
+  };
+  int rc = group_open(&ep->group, &group, clock_deadline_ms(timeout_ms));
+  if (rc != 0)
+    return rc;
+  ep->rank = group_rank(ep->group);
+  ep->incarnation = group_incarnation(ep->group);
+  return 0;
+}
+
+int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t timeout_ms) {
+  if (!out || !given)
+    return fail(WEFT_ERR_INVALID, "weft_ep_open: %s is NULL", out ? "options" : "ep");
+  if (given->size != sizeof *given)
+    return fail(WEFT_ERR_INVALID, "weft_ep_open: initialise the options with WEFT_EP_OPTIONS_INIT");
+  struct weft_ep_options options = *given;
+  int rc = complete(&options);
+  if (rc != 0)
+    return fail_context(rc, "weft_ep_open");
+  weft_ep_t *ep = calloc(1, sizeof *ep);
+  if (!ep)
+    return fail(WEFT_ERR_NOMEM, "weft_ep_open: no memory");
+  init_locks(ep);
+  ep->rank = options.rank;
+  ep->capacity = options.capacity;
+  ep->experts_per_rank = options.experts_per_rank;
+  ep->op_timeout_ms = options.op_timeout_ms;
+  ep->dtype = options.dtype;
+  ep->on_event = options.on_event;
+  ep->event_arg = options.event_arg;
+  ep->kernels = ep_kernels_best();
+  ep->spins = spins_for(options.num_founders);
+  ep_layout_init(&ep->layout, options.max_tokens, options.hidden, options.topk, options.dtype);
+  rc = allocate(ep, &options);
+  if (rc == 0)
+    rc = ep_service_listen(ep);
+  if (rc == 0)
+    rc = join_group(ep, &options, timeout_ms);
+  if (rc == 0)
+    rc = ep_service_start(ep); // now that this rank knows its incarnation, calls can be answered
+  if (rc != 0) {
+    weft_ep_close(ep);
+    return rc;
+  }
+  *out = ep;
+  return 0;
+}
+
+// Tells every peer that what follows is no death.
+static void say_goodbye(weft_ep_t *ep) {
+  for (uint32_t rank = 0; ep->links.by_rank && rank < ep->capacity; rank++) {
+    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+    if (link)
+      atomic_store(&ep_link_out(link)->notice.left, 1);
+  }
+}
+
+void weft_ep_close(weft_ep_t *ep) {
+  if (!ep)
+    return;
+  ep_service_stop(ep);
+  say_goodbye(ep);
+  group_close(ep->group); // out of the view before the sockets close
+  ep_links_free(ep);
+  ep_views_free(ep);
+  group_view_unref(ep->view);
+  for (int i = 0; i < WEFT_EP_DEPTH; i++)
+    ep_op_free(&ep->ops[i]);
+  ep_window_release(&ep->bell);
+  if (ep->bell_fd >= 0)
+    close(ep->bell_fd);
+  free(ep->links.by_rank);
+  free(ep->links.dialling);
+  free(ep->masked);
+  free(ep->cursor);
+  free(ep->founders);
+  pthread_cond_destroy(&ep->links.changed);
+  pthread_mutex_destroy(&ep->links.lock);
+  pthread_mutex_destroy(&ep->lock);
+  free(ep);
+}

@@ -1,0 +1,59 @@
+// How the owner waits: spin for a moment, then sleep on the doorbell.
+#include "base/clock.h"
+#include "ep/engine.h"
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("yield");
+#endif
+}
+
+bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
+  if (pause->since_ns == 0)
+    pause->since_ns = clock_ns();
+  if (pause->rounds < ep->spins) {
+    pause->rounds++;
+    relax();
+    return true;
+  }
+  if (!pause->armed) {
+    pause->begun = ep_doorbell_begin(ep_own_bell(ep));
+    pause->armed = true;
+    return true; // the caller looks once more before we sleep
+  }
+  if (clock_passed(deadline_ns))
+    return false;
+  ep_doorbell_sleep(ep_own_bell(ep), pause->begun, deadline_ns);
+  pause->begun = ep_doorbell_begin(ep_own_bell(ep));
+  return true;
+}
+
+uint64_t ep_pause_end(weft_ep_t *ep, struct ep_pause *pause) {
+  if (pause->armed)
+    ep_doorbell_end(ep_own_bell(ep));
+  uint64_t waited = pause->since_ns ? clock_ns() - pause->since_ns : 0;
+  ep->stats.wait_ns += waited;
+  *pause = (struct ep_pause){0};
+  return waited;
+}
+
+bool ep_wait_word(weft_ep_t *ep, struct ep_link *link, const _Atomic uint64_t *word, uint64_t value,
+                  uint64_t deadline_ns, const char *what) {
+  struct ep_pause pause = {0};
+  bool up = true;
+  for (;;) {
+    bool down = !ep_link_up(link); // before the word: what the peer wrote before it went down counts
+    if (atomic_load_explicit(word, memory_order_acquire) >= value)
+      break;
+    if (down) {
+      up = false;
+      break;
+    }
+    if (!ep_pause(ep, &pause, deadline_ns))
+      ep_link_down(ep, link, EP_LINK_SILENT, what);
+  }
+  link->wait_ns += ep_pause_end(ep, &pause);
+  return up;
+}

@@ -1,0 +1,304 @@
+// dispatch_recv: hear every member, lay out its rows, decide what comes next.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/text.h"
+#include "ep/engine.h"
+#include "group/view.h"
+
+struct hearing {
+  uint64_t deadline_ns;
+  const struct weft_ep_recv *recv;
+  uint32_t next;    // member whose rows are laid out next
+  uint32_t pending; // members not heard and not lost
+  uint64_t mark;
+  uint32_t last; // member that was heard last
+};
+
+static struct ep_dispatch_head *head_of(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
+  return &ep_slot(&ep->layout, member->link->in.memory, op->number)->dispatch;
+}
+
+static int check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv) {
+  if (!recv || recv->size != sizeof *recv)
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: initialise the buffers with WEFT_EP_RECV_INIT");
+  if (recv->layout != WEFT_EP_PER_EXPERT && recv->layout != WEFT_EP_RANK_MAJOR)
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: layout %d is none", (int)recv->layout);
+  if (!recv->counts || (recv->rows > 0 && !recv->x))
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: %s is NULL", recv->counts ? "x" : "counts");
+  if (recv->rows > 0 && ep->dtype != WEFT_EP_BF16 && !recv->scales)
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: scales is NULL, and the group dispatches fp8");
+  return 0;
+}
+
+// Starts the hearing of this operation's members again, from the first.
+static void restart(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
+  hearing->next = 0;
+  hearing->pending = 0;
+  hearing->mark = ep->mark;
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    member->heard = i == op->self;
+    member->rows_in = i == op->self ? member->rows_out : 0;
+    hearing->pending += !member->heard && !member->lost;
+    if (!member->sent && !member->lost)
+      ep_send_empty(ep, op, member, hearing->deadline_ns);
+  }
+  ep_activation_hear(&ep->activation, atomic_load(&ep->ready));
+  ep_expand_begin(ep, hearing->recv);
+}
+
+// Changes to `view` in the middle of the operation; those who were heard are heard again.
+static void adopt(weft_ep_t *ep, struct ep_op *op, const struct group_view *view, struct hearing *hearing) {
+  ep_activation_adopt(&ep->activation, view->epoch);
+  ep_op_set_view(ep, op, view);
+  restart(ep, op, hearing);
+}
+
+static void lose(struct ep_member *member, struct hearing *hearing) {
+  member->lost = true;
+  hearing->pending--;
+}
+
+// A header has come from a rank that runs in a newer view than we. True: everything has begun anew.
+static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t epoch,
+                         struct hearing *hearing) {
+  const struct group_view *view = ep_await_view(ep, epoch, hearing->deadline_ns);
+  bool in = group_view_has(view, ep->rank, ep->incarnation);
+  if (in)
+    adopt(ep, op, view, hearing);
+  else
+    lose(member, hearing); // it goes on without us
+  group_view_unref(view);
+  return in;
+}
+
+// The member's header is there. True: everything has begun anew.
+static bool hear(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct hearing *hearing) {
+  struct ep_member *member = &op->members[index];
+  const struct ep_dispatch_head *head = head_of(ep, op, member);
+  if (head->count > ep->layout.max_tokens || atomic_load(&head->flag) != op->number + 1) {
+    ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a header that is none");
+    lose(member, hearing);
+    return false;
+  }
+  if (head->active > op->view->epoch && follow_newer(ep, op, member, head->active, hearing))
+    return true;
+  if (member->lost)
+    return false;
+  member->heard = true;
+  member->rows_in = head->count;
+  member->late_weights = !head->has_weights;
+  member->kind = head->kind;
+  hearing->pending--;
+  hearing->last = index;
+  if (head->mark < hearing->mark)
+    hearing->mark = head->mark;
+  ep_activation_hear(&ep->activation, head->ready);
+  return false;
+}
+
+// One look at everybody who is still to come. True: somebody came or was lost.
+static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
+  bool news = false;
+  for (uint32_t i = 0; i < op->num_members && hearing->pending > 0; i++) {
+    struct ep_member *member = &op->members[i];
+    if (member->heard || member->lost)
+      continue;
+    bool down = !ep_link_up(member->link); // before the flag: what came before it went down counts
+    if (atomic_load_explicit(&head_of(ep, op, member)->flag, memory_order_acquire) > op->number) {
+      news = true;
+      if (hear(ep, op, i, hearing))
+        return true;
+    } else if (down) {
+      news = true;
+      lose(member, hearing);
+    }
+  }
+  return news;
+}
+
+// Lays out the rows of the members that follow in order and have come. True: did some.
+static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
+  uint32_t first = hearing->next;
+  for (; hearing->next < op->num_members; hearing->next++) {
+    struct ep_member *member = &op->members[hearing->next];
+    if (!member->heard && !member->lost)
+      break;
+    if (!member->heard || !hearing->recv)
+      continue;
+    if (ep_expand(ep, op, hearing->next, hearing->recv) != 0) {
+      member->heard = false;
+      member->rows_in = 0;
+      member->lost = true;
+      ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
+    }
+  }
+  return hearing->next > first;
+}
+
+static void give_up(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    if (member->heard || member->lost)
+      continue;
+    ep_link_down(ep, member->link, EP_LINK_SILENT, "its dispatch did not come by the deadline");
+    lose(member, hearing);
+  }
+}
+
+static void hear_all(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
+  struct ep_pause pause = {0};
+  restart(ep, op, hearing);
+  while (hearing->next < op->num_members) {
+    bool news = listen_once(ep, op, hearing);
+    if (lay_out(ep, op, hearing) || news)
+      continue;
+    if (!ep_pause(ep, &pause, hearing->deadline_ns))
+      give_up(ep, op, hearing);
+  }
+  uint64_t waited = ep_pause_end(ep, &pause);
+  struct ep_link *last = op->members[hearing->last].link;
+  if (last)
+    last->wait_ns += waited;
+}
+
+// Everything has been read: the members may overwrite it.
+static void let_go(weft_ep_t *ep, struct ep_op *op) {
+  const struct ep_layout *layout = &ep->layout;
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    if (!member->heard || !member->link)
+      continue;
+    struct ep_slot_head *slot = ep_slot(layout, member->link->in.memory, op->number);
+    atomic_store_explicit(&slot->taken.dispatch, op->number + 1, memory_order_release);
+    ep_doorbell_ring(ep_link_bell(member->link));
+    member->link->received_bytes += member->rows_in * (layout->value_bytes + layout->scale_bytes);
+  }
+}
+
+static void tell(weft_ep_t *ep, const struct ep_op *op, const struct hearing *hearing, uint32_t rows,
+                 struct weft_ep_info *info) {
+  uint64_t value =
+      ep->dtype == WEFT_EP_BF16 ? 2 * (uint64_t)ep->layout.hidden : ep->layout.value_bytes + ep->layout.scale_bytes;
+  uint64_t logical = op->logical_selections * (value + 16);
+  ep->stats.dispatch_wire_bytes += op->dispatch_wire_bytes;
+  ep->stats.dispatch_logical_bytes += logical;
+  if (!info)
+    return;
+  info->op = op->number;
+  info->epoch = op->view->epoch;
+  info->num_ranks = op->num_members;
+  info->num_rows = rows;
+  info->mark = hearing->mark;
+  info->wire_bytes = op->dispatch_wire_bytes;
+  info->logical_bytes = logical;
+  info->num_lost = 0;
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    if (op->members[i].heard)
+      continue;
+    if (info->lost && info->num_lost < info->lost_cap)
+      info->lost[info->num_lost] = op->members[i].rank;
+    info->num_lost++;
+  }
+}
+
+int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv, struct weft_ep_info *info) {
+  if (op->number != ep->activation.op)
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: operation %llu comes before %llu",
+                (unsigned long long)ep->activation.op, (unsigned long long)op->number);
+  struct hearing hearing = {.deadline_ns = clock_deadline_ms(ep->op_timeout_ms), .recv = recv};
+  hear_all(ep, op, &hearing);
+  if (recv && ep_expand_needed(ep, recv) > recv->rows) // nothing is taken yet: the caller may try again with more room
+    return fail(WEFT_ERR_LIMIT, "dispatch_recv: the buffer has %u rows%s, and %u came: call again with more",
+                recv->rows, recv->layout == WEFT_EP_PER_EXPERT ? " for each expert" : "", ep_expand_needed(ep, recv));
+  uint32_t rows = recv ? ep_expand_end(ep, recv) : 0;
+  let_go(ep, op);
+  ep_activate_next(ep);
+  if (recv) {
+    op->layout = recv->layout;
+    op->recv_rows = recv->rows;
+  }
+  op->state = EP_OP_RECEIVED;
+  tell(ep, op, &hearing, rows, info);
+  return 0;
+}
+
+int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: ep is NULL");
+  struct ep_op *op;
+  int rc = ep_op_find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
+  if (rc == 0)
+    rc = check_recv(ep, recv);
+  if (rc == 0 && info && info->size != sizeof *info)
+    rc = fail(WEFT_ERR_INVALID, "dispatch_recv: initialise the info with WEFT_EP_INFO_INIT");
+  return rc != 0 ? rc : ep_receive(ep, op, recv, info);
+}
+
+int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+                     struct weft_ep_info *info, uint64_t *number) {
+  if (!ep || !number)
+    return fail(WEFT_ERR_INVALID, "dispatch: %s is NULL", ep ? "op" : "ep");
+  int rc = check_recv(ep, recv); // before anything is sent
+  if (rc == 0)
+    rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
+  return rc != 0 ? rc : weft_ep_dispatch_recv(ep, *number, recv, info);
+}
+
+int weft_ep_finish(weft_ep_t *ep, uint64_t number) {
+  struct ep_op *op;
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "finish: ep is NULL");
+  int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "finish", &op);
+  if (rc == 0)
+    ep_op_end(ep, op);
+  return rc;
+}
+
+// Who is missing in an operation, for an error.
+static int name_lost(const struct ep_op *op, uint64_t number) {
+  struct text names = {0};
+  for (uint32_t i = 0; i < op->num_members; i++)
+    if (!op->members[i].heard)
+      text_add(&names, "%s%d", names.size ? ", " : "", op->members[i].rank);
+  if (names.size == 0)
+    return 0;
+  int rc = fail(WEFT_ERR_PEER_LOST, "barrier: operation %llu went on without rank %s", (unsigned long long)number,
+                names.data ? names.data : "?");
+  text_free(&names);
+  return rc;
+}
+
+// Whether somebody dispatched tokens in this operation, which is a barrier to us.
+static int check_barrier(const struct ep_op *op) {
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    const struct ep_member *member = &op->members[i];
+    if (member->link && member->heard && member->kind != EP_KIND_BARRIER)
+      return fail(WEFT_ERR_PROTOCOL,
+                  "barrier: rank %d dispatches %u rows in operation %llu, where this rank has a barrier", member->rank,
+                  member->rows_in, (unsigned long long)op->number);
+  }
+  return 0;
+}
+
+int weft_ep_barrier(weft_ep_t *ep) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "barrier: ep is NULL");
+  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  uint64_t number;
+  int rc = ep_send(ep, &none, EP_KIND_BARRIER, true, &number);
+  if (rc != 0)
+    return rc;
+  struct ep_op *op = &ep->ops[number % WEFT_EP_DEPTH];
+  rc = ep_receive(ep, op, NULL, NULL);
+  if (rc != 0)
+    return rc;
+  rc = check_barrier(op);
+  if (rc == 0)
+    rc = name_lost(op, number);
+  ep_op_end(ep, op);
+  return rc;
+}

@@ -1,0 +1,231 @@
+// dispatch_send: route, cast, write, raise the flags.
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "ep/engine.h"
+
+static int check_args(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
+  if (!args || args->size != sizeof *args)
+    return fail(WEFT_ERR_INVALID, "dispatch: initialise the arguments with WEFT_EP_DISPATCH_INIT");
+  if (args->num_tokens > ep->layout.max_tokens)
+    return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but the group was opened for %u at most", args->num_tokens,
+                ep->layout.max_tokens);
+  if (args->num_tokens > 0 && (!args->x || !args->topk_idx))
+    return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but %s is NULL", args->num_tokens, args->x ? "topk_idx" : "x");
+  int64_t experts = (int64_t)ep->capacity * ep->experts_per_rank;
+  for (uint32_t t = 0; t < args->num_tokens; t++)
+    for (uint32_t k = 0; k < ep->layout.topk; k++) {
+      int64_t expert = args->topk_idx[(size_t)t * ep->layout.topk + k];
+      if (expert < -1 || expert >= experts)
+        return fail(WEFT_ERR_INVALID, "dispatch: topk_idx[%u][%u] is %lld; experts are 0 to %lld, and -1 is none", t, k,
+                    (long long)expert, (long long)experts - 1);
+    }
+  return 0;
+}
+
+static void zero_counts(struct ep_op *op) {
+  for (uint32_t i = 0; i < op->num_members; i++)
+    op->members[i].first_row = op->members[i].rows_out = 0;
+}
+
+// The member of the same rank among the token's earlier selections: its row is this one's too.
+static int32_t earlier(const struct ep_op *op, size_t at, uint32_t k) {
+  for (uint32_t before = 0; before < k; before++)
+    if (op->member_of[at + before] == op->member_of[at + k])
+      return (int32_t)before;
+  return -1;
+}
+
+// Gives every selection its member and row, and every member its tokens. Rows are packed in the order of tokens.
+static void route(weft_ep_t *ep, struct ep_op *op) {
+  uint32_t topk = ep->layout.topk;
+  zero_counts(op);
+  for (uint32_t t = 0; t < op->num_tokens; t++) {
+    size_t at = (size_t)t * topk;
+    for (uint32_t k = 0; k < topk; k++) {
+      int64_t expert = op->experts[at + k];
+      op->member_of[at + k] = -1;
+      if (expert < 0)
+        continue;
+      op->logical_selections++;
+      int32_t rank = (int32_t)(expert / ep->experts_per_rank);
+      int32_t member = ep->masked[rank] ? -1 : ep_op_member(op, rank);
+      if (member < 0 || op->members[member].lost)
+        continue;
+      op->member_of[at + k] = (int16_t)member;
+      int32_t same = earlier(op, at, k);
+      op->row_of[at + k] = same >= 0 ? op->row_of[at + same] : (uint16_t)op->members[member].rows_out++;
+    }
+  }
+  uint32_t first = 0;
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    op->members[i].first_row = first;
+    first += op->members[i].rows_out;
+  }
+  for (uint32_t t = 0; t < op->num_tokens; t++)
+    for (uint32_t k = 0; k < topk; k++) {
+      size_t at = (size_t)t * topk + k;
+      if (op->member_of[at] >= 0)
+        op->row_token[op->members[op->member_of[at]].first_row + op->row_of[at]] = (uint16_t)t;
+    }
+}
+
+// A token's row as it travels, by token. fp8: cast once, on first use.
+static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, uint32_t t) {
+  const struct ep_layout *layout = &ep->layout;
+  const uint16_t *x = (const uint16_t *)args->x + (size_t)t * layout->hidden;
+  if (ep->dtype == WEFT_EP_BF16)
+    return (const uint8_t *)x;
+  uint8_t *row = op->cast + t * layout->row_stride;
+  if (!(op->cast_done[t / 64] >> (t % 64) & 1)) {
+    ep->kernels->cast_fp8(row, (float *)(row + layout->value_bytes), x, layout->hidden, ep->dtype == WEFT_EP_FP8_POW2);
+    op->cast_done[t / 64] |= (uint64_t)1 << (t % 64);
+  }
+  return row;
+}
+
+// Row header of `token` for `member`: which of its selections are that member's, with their weights.
+static void write_row_head(weft_ep_t *ep, const struct ep_op *op, uint32_t member, uint32_t token, struct ep_row *row) {
+  const struct ep_layout *layout = &ep->layout;
+  float *weights = ep_row_weights(row);
+  int16_t *experts = ep_row_experts(layout, row);
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < layout->topk; k++) {
+    size_t at = (size_t)token * layout->topk + k;
+    if (op->member_of[at] != (int16_t)member)
+      continue;
+    experts[count] = (int16_t)(op->experts[at] % ep->experts_per_rank);
+    weights[count++] = op->has_weights ? op->weights[at] : 0.0f;
+  }
+  row->token = (int32_t)token;
+  row->count = count;
+}
+
+static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint32_t count) {
+  struct ep_link *link = member->link;
+  struct ep_dispatch_head *head = &ep_slot(&ep->layout, link->out.memory, op->number)->dispatch;
+  head->active = op->view->epoch;
+  head->ready = atomic_load(&ep->ready);
+  head->mark = ep->mark;
+  head->count = count;
+  head->kind = (uint16_t)op->kind;
+  head->has_weights = op->has_weights;
+  ep_kernels_fence();
+  atomic_store_explicit(&head->flag, op->number + 1, memory_order_release);
+  link->sent_dispatch[op->number % WEFT_EP_DEPTH] = op->number + 1;
+  member->sent = true;
+  ep_doorbell_ring(ep_link_bell(link));
+}
+
+// Waits until the peer has taken what this slot held two operations ago.
+static bool slot_free(weft_ep_t *ep, struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
+  return ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[op->number % WEFT_EP_DEPTH], deadline_ns,
+                      "it did not take a dispatch by the deadline");
+}
+
+void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns) {
+  if (member->lost || !slot_free(ep, op, member->link, deadline_ns)) {
+    member->lost = true;
+    return;
+  }
+  raise_dispatch(ep, op, member, 0);
+}
+
+struct sending {
+  const struct weft_ep_dispatch *args;
+  uint64_t deadline_ns;
+  uint32_t rows_written, peers_done;
+};
+
+static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct sending *sending) {
+  const struct ep_layout *layout = &ep->layout;
+  struct ep_member *member = &op->members[index];
+  struct ep_link *link = member->link;
+  if (member->lost || !slot_free(ep, op, link, sending->deadline_ns)) {
+    member->lost = true;
+    return;
+  }
+  char *slot = (char *)ep_slot(layout, link->out.memory, op->number);
+  for (uint32_t i = 0; i < member->rows_out; i++) {
+    uint32_t token = op->row_token[member->first_row + i];
+    write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
+    ep->kernels->copy(slot + layout->rows + i * layout->row_stride, outgoing_row(ep, op, sending->args, token),
+                      layout->value_bytes + layout->scale_bytes);
+    sending->rows_written++;
+    if (ep->fault)
+      ep->fault(ep->fault_arg, sending->rows_written, sending->peers_done);
+  }
+  raise_dispatch(ep, op, member, member->rows_out);
+  sending->peers_done++;
+  uint64_t head_bytes = sizeof(struct ep_row) + layout->topk * (sizeof(float) + sizeof(int16_t));
+  uint64_t bytes = member->rows_out * (layout->value_bytes + layout->scale_bytes + head_bytes);
+  link->sent_bytes += bytes;
+  op->dispatch_wire_bytes += bytes;
+}
+
+// What this rank sends to itself: row headers, and rows that stay readable until dispatch_recv.
+static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, bool x_stays) {
+  const struct ep_layout *layout = &ep->layout;
+  const struct ep_member *self = &op->members[op->self];
+  bool direct = ep->dtype == WEFT_EP_BF16 && x_stays;
+  op->own_rows = direct ? args->x : op->cast;
+  op->own_stride = direct ? layout->value_bytes : layout->row_stride;
+  for (uint32_t i = 0; i < self->rows_out; i++) {
+    uint32_t token = op->row_token[self->first_row + i];
+    write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
+    const uint8_t *row = outgoing_row(ep, op, args, token); // casts it, if nobody else needed it
+    if (ep->dtype == WEFT_EP_BF16 && !direct)
+      memcpy(op->cast + token * layout->row_stride, row, layout->value_bytes);
+  }
+}
+
+static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, enum ep_kind kind) {
+  size_t selections = (size_t)args->num_tokens * ep->layout.topk;
+  op->number = ep->next_op;
+  op->kind = kind;
+  op->num_tokens = args->num_tokens;
+  op->has_weights = args->topk_weights != NULL || args->num_tokens == 0;
+  op->dispatch_wire_bytes = op->combine_wire_bytes = op->logical_selections = 0;
+  if (selections > 0)
+    memcpy(op->experts, args->topk_idx, selections * sizeof *op->experts);
+  if (selections > 0 && args->topk_weights)
+    memcpy(op->weights, args->topk_weights, selections * sizeof *op->weights);
+  memset(op->cast_done, 0, (args->num_tokens + 63) / 64 * sizeof *op->cast_done);
+  op->num_members = 0;
+  ep_op_set_view(ep, op, ep->view);
+  route(ep, op);
+}
+
+int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kind, bool x_stays, uint64_t *number) {
+  int rc = check_args(ep, args);
+  if (rc == 0)
+    rc = ep_check_active(ep);
+  if (rc != 0)
+    return rc;
+  struct ep_op *op = &ep->ops[ep->next_op % WEFT_EP_DEPTH];
+  if (op->state != EP_OP_FREE)
+    return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
+                (unsigned long long)op->number, WEFT_EP_DEPTH);
+  begin(ep, op, args, kind);
+  struct sending sending = {.args = args, .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
+  for (uint32_t i = 1; i < op->num_members; i++) // each rank begins with the one after it: no two with the same
+    send_to(ep, op, (op->self + i) % op->num_members, &sending);
+  keep_own(ep, op, args, x_stays);
+  op->state = EP_OP_SENT;
+  ep->next_op++;
+  *number = op->number;
+  return 0;
+}
+
+int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
+  if (!ep || !number)
+    return fail(WEFT_ERR_INVALID, "dispatch_send: %s is NULL", ep ? "op" : "ep");
+  return ep_send(ep, args, EP_KIND_DISPATCH, false, number);
+}
+
+void ep_fault_set(weft_ep_t *ep, ep_fault_fn hook, void *arg) {
+  ep->fault = hook;
+  ep->fault_arg = arg;
+}

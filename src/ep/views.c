@@ -1,0 +1,102 @@
+// What the group has agreed on, as the engine needs it: the last views, and for which of them this rank has every link.
+#include "base/clock.h"
+#include "base/log.h"
+#include "ep/engine.h"
+#include "group/view.h"
+
+static void remember(weft_ep_t *ep, const struct group_view *view) {
+  pthread_mutex_lock(&ep->lock);
+  if (ep->num_views == EP_VIEWS) {
+    group_view_unref(ep->views[0]);
+    for (uint32_t i = 1; i < EP_VIEWS; i++)
+      ep->views[i - 1] = ep->views[i];
+    ep->num_views--;
+  }
+  ep->views[ep->num_views++] = group_view_ref(view);
+  pthread_mutex_unlock(&ep->lock);
+}
+
+// A link to that incarnation is or was there. Call with links.lock held: a link in the table is not freed then.
+static bool linked(weft_ep_t *ep, const struct group_member *member) {
+  struct ep_link *link = atomic_load(&ep->links.by_rank[member->rank]);
+  return link && link->incarnation == member->incarnation;
+}
+
+static bool linked_to_all(weft_ep_t *ep, const struct group_view *view) {
+  for (uint32_t i = 0; i < view->count; i++)
+    if (view->members[i].rank != ep->rank && !linked(ep, &view->members[i]))
+      return false;
+  return true;
+}
+
+void ep_views_update_ready(weft_ep_t *ep) {
+  pthread_mutex_lock(&ep->lock);
+  pthread_mutex_lock(&ep->links.lock);
+  uint64_t ready = atomic_load(&ep->ready);
+  for (uint32_t i = ep->num_views; i-- > 0 && ep->views[i]->epoch > ready;)
+    if (linked_to_all(ep, ep->views[i]))
+      atomic_store(&ep->ready, ready = ep->views[i]->epoch);
+  pthread_mutex_unlock(&ep->links.lock);
+  pthread_mutex_unlock(&ep->lock);
+}
+
+void ep_views_event(void *arg, const struct group_event *event) {
+  weft_ep_t *ep = arg;
+  switch (event->kind) {
+  case GROUP_EVENT_VIEW:
+    remember(ep, event->view);
+    ep_views_update_ready(ep);
+    ep_emit(ep, WEFT_EP_EVENT_COMMITTED, -1, 0, event->view->epoch, 0, "");
+    break;
+  case GROUP_EVENT_FENCED:
+    atomic_store(&ep->fenced, true);
+    ep_emit(ep, WEFT_EP_EVENT_FENCED, ep->rank, ep->incarnation, event->view ? event->view->epoch : 0, 0, "");
+    break;
+  case GROUP_EVENT_STORE_LOST:
+    ep_emit(ep, WEFT_EP_EVENT_STORE_LOST, -1, 0, 0, 0, "");
+    break;
+  case GROUP_EVENT_STORE_BACK:
+    ep_emit(ep, WEFT_EP_EVENT_STORE_BACK, -1, 0, 0, 0, "");
+    break;
+  case GROUP_EVENT_GONE: // the group itself proposes the view without it
+    break;
+  }
+  ep_doorbell_ring(ep_own_bell(ep));
+}
+
+const struct group_view *ep_views_find(weft_ep_t *ep, uint64_t epoch) {
+  const struct group_view *found = NULL;
+  pthread_mutex_lock(&ep->lock);
+  for (uint32_t i = 0; i < ep->num_views && !found; i++)
+    if (ep->views[i]->epoch >= epoch)
+      found = group_view_ref(ep->views[i]);
+  pthread_mutex_unlock(&ep->lock);
+  return found;
+}
+
+bool ep_views_has(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  pthread_mutex_lock(&ep->lock);
+  bool has = ep->num_views > 0 && group_view_has(ep->views[ep->num_views - 1], rank, incarnation);
+  pthread_mutex_unlock(&ep->lock);
+  return has;
+}
+
+void ep_views_free(weft_ep_t *ep) {
+  for (uint32_t i = 0; i < ep->num_views; i++)
+    group_view_unref(ep->views[i]);
+  ep->num_views = 0;
+}
+
+void ep_emit(weft_ep_t *ep, enum weft_ep_event_kind kind, int32_t rank, uint64_t incarnation, uint64_t epoch,
+             uint64_t op, const char *detail) {
+  if (!ep->on_event)
+    return;
+  struct weft_ep_event event = {.kind = kind,
+                                .rank = rank,
+                                .incarnation = incarnation,
+                                .epoch = epoch,
+                                .op = op,
+                                .time_ns = clock_ns(),
+                                .detail = detail};
+  ep->on_event(ep->event_arg, &event);
+}
