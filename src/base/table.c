@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GAP = 2 }; // blanks between columns
+enum {
+  GAP = 2,        // blanks between columns
+  GROUP_ROOM = 4, // beside a group's name: a blank and a rule on each side
+};
 
 struct cell {
   char *text;
@@ -101,6 +104,16 @@ void table_print_text(FILE *out, bool color, enum table_style style, const char 
   pad(out, used < width ? width - used : 0);
 }
 
+// The first column behind `column` that is of another group.
+static size_t group_end(const struct table *table, size_t column) {
+  const char *group = table->columns[column].group;
+  size_t end = column + 1;
+  while (group && end < table->num_columns && table->columns[end].group &&
+         strcmp(table->columns[end].group, group) == 0)
+    end++;
+  return end;
+}
+
 // Where everything goes: the width of each column, 0 for one that is left out, and where it starts.
 struct layout {
   size_t width[TABLE_MAX_COLUMNS];
@@ -108,23 +121,45 @@ struct layout {
   bool grouped;
 };
 
-static struct layout measure(const struct table *table) {
-  struct layout layout = {0};
+// The widest text of each column.
+static void measure_rows(const struct table *table, size_t *width) {
   for (size_t i = 0; i < table->num_rows; i++) {
     const struct table_row *row = &table->rows[i];
     for (size_t k = 0; k < row->count && !row->note; k++) {
-      size_t width = table_width(row->cells[k].text);
-      layout.width[k] = width > layout.width[k] ? width : layout.width[k];
+      size_t needed = table_width(row->cells[k].text);
+      width[k] = needed > width[k] ? needed : width[k];
     }
   }
+}
+
+// Widens the last column of a group whose name, with some rule on both sides, is longer than its columns are wide.
+static void fit_group(const struct table *table, size_t first, size_t end, size_t *width) {
+  size_t total = 0, last = end;
+  for (size_t k = first; k < end; k++) {
+    if (width[k] > 0) {
+      total += width[k] + (total > 0 ? GAP : 0);
+      last = k;
+    }
+  }
+  size_t name = table_width(table->columns[first].group) + GROUP_ROOM;
+  if (last < end && name > total)
+    width[last] += name - total;
+}
+
+static struct layout measure(const struct table *table) {
+  struct layout layout = {0};
+  measure_rows(table, layout.width);
   for (size_t k = 0; k < table->num_columns; k++) {
-    const struct table_column *column = &table->columns[k];
-    size_t heading = table_width(column->heading);
+    size_t heading = table_width(table->columns[k].heading);
     if (layout.width[k] > 0 && heading > layout.width[k])
       layout.width[k] = heading;
-    layout.grouped |= layout.width[k] > 0 && column->group;
-    layout.start[k + 1] = layout.start[k] + (layout.width[k] > 0 ? layout.width[k] + GAP : 0);
+    layout.grouped |= layout.width[k] > 0 && table->columns[k].group;
   }
+  for (size_t k = 0; k < table->num_columns; k = group_end(table, k))
+    if (table->columns[k].group)
+      fit_group(table, k, group_end(table, k), layout.width);
+  for (size_t k = 0; k < table->num_columns; k++)
+    layout.start[k + 1] = layout.start[k] + (layout.width[k] > 0 ? layout.width[k] + GAP : 0);
   return layout;
 }
 
@@ -135,43 +170,29 @@ static void advance(FILE *out, size_t *at, size_t to) {
   *at = to > *at ? to : *at;
 }
 
-// The first column behind `column` that is of another group.
-static size_t group_end(const struct table *table, size_t column) {
-  const char *group = table->columns[column].group;
-  size_t end = column + 1;
-  while (end < table->num_columns && table->columns[end].group && strcmp(table->columns[end].group, group) == 0)
-    end++;
-  return end;
-}
-
 // "--- name ---" over the columns of a group.
 static void print_group(FILE *out, const char *name, size_t width, const struct table_look *look) {
-  const char *rule = look->unicode ? "─" : "-";
-  size_t text = table_width(name) + 2;
-  size_t rules = width > text ? width - text : 0;
+  size_t rules = width - table_width(name) - 2;
   fputs(look->color ? escapes[TABLE_DIM] : "", out);
   for (size_t i = 0; i < rules; i++) {
     if (i == rules / 2)
       fprintf(out, " %s ", name);
-    fputs(rule, out);
+    fputs(look->unicode ? "─" : "-", out);
   }
-  if (rules == 0)
-    fputs(name, out);
   fputs(look->color ? "\033[0m" : "", out);
 }
 
 static void print_groups(FILE *out, const struct table *table, const struct layout *layout,
                          const struct table_look *look) {
-  size_t at = 0, k = 0;
-  while (k < table->num_columns) {
-    size_t end = table->columns[k].group ? group_end(table, k) : k + 1;
+  size_t at = 0, end = 0;
+  for (size_t k = 0; k < table->num_columns; k = end) {
+    end = group_end(table, k);
     size_t width = layout->start[end] - layout->start[k];
     if (table->columns[k].group && width > 0) {
       advance(out, &at, layout->start[k]);
       print_group(out, table->columns[k].group, width - GAP, look);
       at += width - GAP;
     }
-    k = end;
   }
   fputc('\n', out);
 }

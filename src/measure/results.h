@@ -3,6 +3,7 @@
 #define MEASURE_RESULTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -13,9 +14,9 @@ enum { RESULTS_TEXT = 256 };
 enum results_state {
   RESULTS_NOT_MEMBER, // the plan does not have it in this phase
   RESULTS_PASSED,
-  RESULTS_FAILED, // `reason` says why
-  RESULTS_KILLED, // as planned
-  RESULTS_LEFT,   // as planned (a negative rank of a run with --negative leave)
+  RESULTS_FAILED,    // `reason` says why
+  RESULTS_KILLED,    // as planned
+  RESULTS_LEFT,      // as planned (a negative rank of a run with --negative leave)
   RESULTS_UNREACHED, // the run ended before
 };
 
@@ -33,9 +34,9 @@ struct results_rank {
   uint64_t incarnation;
   enum results_state state;
   char reason[RESULTS_TEXT];
-  uint64_t checked; // operations judged against the oracle
-  uint64_t num_lost_selections; // (token, expert) contributions that were missing
-  double worst_diff; // calc_diff
+  uint64_t checked;                             // operations judged against the oracle
+  uint64_t num_lost_selections;                 // (token, expert) contributions that were missing
+  double worst_diff;                            // calc_diff
   struct results_times both, dispatch, combine; // timed operations; `both` is dispatch + combine
   // Bytes of one operation, means over the timed ones.
   double dispatch_logical_bytes, dispatch_wire_bytes, combine_logical_bytes, combine_wire_bytes;
@@ -54,15 +55,15 @@ struct results_transition {
   uint32_t phase;
   enum results_change change;
   int32_t rank;
-  uint64_t epoch;        // view that agreed on it
-  uint64_t op;           // operation with which that view took effect
-  double launch_us;      // join: from the agent's decision to the first line of the rank process
-  double connect_us;     // join: from there until it was connected to every active rank and proposed
+  uint64_t epoch;           // view that agreed on it
+  uint64_t op;              // operation with which that view took effect
+  double launch_us;         // join: from the agent's decision to the first line of the rank process
+  double connect_us;        // join: from there until it was connected to every active rank and proposed
   double first_dispatch_us; // join: from there until its first dispatch had returned; all: until the change took effect
   double longest_stall_us;  // longest dispatch or combine of a survivor that overlapped the change
   int32_t stalled_rank;     // whose
-  double median_us;      // median of the same ranks' operations in the phase before, to compare the stall with
-  double detect_us;      // kill: from the kill to the first survivor that knew; median over survivors in detect_median_us
+  double median_us;         // median of the same ranks' operations in the phase before, to compare the stall with
+  double detect_us; // kill: from the kill to the first survivor that knew; median over survivors in detect_median_us
   double detect_median_us;
 };
 
@@ -72,9 +73,10 @@ struct results {
   char version[32];
   char started[32]; // RFC 3339, UTC
   double elapsed_s;
-  char store[128];  // what kind, and where
-  json_t *config;   // the run's configuration, as given and defaulted
-  json_t *plan;     // the plan's JSON
+  char store[128]; // what kind, and where
+  json_t *config; // the run's configuration, as given and defaulted: an object with the names of struct run_config; the
+                  // reports show num_tokens, hidden, topk, experts_per_rank, iterations and, as text, dtype and layout
+  json_t *plan;   // the plan's JSON
   uint32_t num_phases;
   struct results_phase *phases;
   uint32_t num_transitions;
@@ -84,14 +86,37 @@ struct results {
   char error[RESULTS_TEXT]; // why the run ended early, or ""
 };
 
-void results_free(struct results *results); // what it points to, not itself
+// The name that results.json and CSV have for a state, e.g. "not_member".
+const char *results_state_name(enum results_state state);
+
+// Frees what it points to, not itself, and leaves it empty.
+void results_free(struct results *results);
+
+// The whole of it as JSON. NULL: memory ran out, or a figure is not a finite number; the last error says which.
 json_t *results_to_json(const struct results *results);
-int results_from_json(struct results *results, const json_t *json); // PROTOCOL names the field that is wrong
-int results_save(const struct results *results, const char *path);  // whole or not at all (temporary file, rename)
+
+// The way back. Every field must be there, of its type and in its range; fields with other names are passed over.
+// PROTOCOL names the field that is wrong, e.g. "phases[1].ranks[3].state"; VERSION: the results are of another format.
+int results_from_json(struct results *results, const json_t *json);
+
+// Writes results.json, whole or not at all: a temporary file beside it, then a rename.
+int results_save(const struct results *results, const char *path);
+
+// Reads it. SYSTEM: it cannot be read; else as results_from_json(). Errors name the path.
 int results_load(struct results *results, const char *path);
+
+// Summary of `count` durations in nanoseconds; sorts `samples`. Percentiles are exact, by nearest rank: the smallest
+// sample that at least p % of the samples do not exceed. Without samples, all zero.
+void results_times_from_ns(struct results_times *times, uint64_t *samples, size_t count);
 
 // GB/s (1e9) of `bytes` in `us` microseconds; 0 when there is no time.
 double results_gbps(double bytes, double us);
+
+// Logical dispatch + combine bandwidth of one rank, GB/s: the logical bytes of both over the mean time of both.
+double results_rank_gbps(const struct results_rank *rank);
+
+// Whether somebody passed it, nobody failed it, and nobody did not reach it.
+bool results_phase_passed(const struct results_phase *phase);
 
 enum report_format { REPORT_TEXT, REPORT_JSON, REPORT_CSV };
 struct report_options {
@@ -99,10 +124,20 @@ struct report_options {
   bool color;   // ANSI colours; the caller has looked at NO_COLOR and isatty
   bool unicode; // check marks rather than ASCII
 };
+
+// Writes a report. Text is for people, 120 columns wide (more only for ranks from 1,000 or times
+// from ten seconds on); CSV is RFC 4180, one record per phase and rank,
+// figures empty where a rank has none; JSON is results_to_json(). SYSTEM or LIMIT: `out` cannot be written.
 int report_write(FILE *out, const struct results *results, const struct report_options *options);
 
-// One line of progress state: mean over ranks of the logical dispatch + combine bandwidth of the last phase that passed: the
-// figure that job drivers call `default`.
+// Mean of results_rank_gbps() over the ranks that passed the phase; 0 for none.
+double results_phase_gbps(const struct results_phase *phase);
+
+// The last phase that passed, or NULL.
+const struct results_phase *results_last_passed(const struct results *results);
+
+// results_phase_gbps() of the last phase that passed, 0 if none did: the figure that job drivers call `default`; higher
+// is better.
 double results_default_metric(const struct results *results);
 
 #endif

@@ -1,0 +1,277 @@
+#include "measure/fields.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+
+// Where in the document we are, for messages.
+struct path {
+  const struct path *up;
+  const char *name;
+  int64_t index; // in a list; -1: the member itself
+};
+
+static size_t print_path(char *out, size_t size, const struct path *path) {
+  size_t used = path->up ? print_path(out, size, path->up) : 0;
+  if (used >= size)
+    return used;
+  if (path->index >= 0)
+    return used + (size_t)snprintf(out + used, size - used, "[%" PRId64 "]", path->index);
+  return used + (size_t)snprintf(out + used, size - used, "%s%s", used > 0 ? "." : "", path->name);
+}
+
+static int refuse(const struct path *path, const char *what) {
+  char name[256] = "";
+  print_path(name, sizeof name, path);
+  return fail(WEFT_ERR_PROTOCOL, "%s: %s", name, what);
+}
+
+static json_t *write_object(const struct field *fields, const void *object, const struct path *up);
+
+static json_t *write_real(double value, const struct path *path) {
+  json_t *json = json_real(value);
+  if (!json && !isfinite(value))
+    refuse(path, "not a finite number");
+  return json;
+}
+
+static json_t *write_u64(uint64_t value, const struct path *path) {
+  if (value <= INT64_MAX)
+    return json_integer((json_int_t)value);
+  refuse(path, "too large for JSON");
+  return NULL;
+}
+
+static json_t *write_id(uint64_t value) {
+  char text[17];
+  snprintf(text, sizeof text, "%016" PRIx64, value);
+  return json_string(text);
+}
+
+static json_t *write_list(const struct field *field, const char *object, const struct path *path) {
+  const char *elements = *(const char *const *)(object + field->offset);
+  uint32_t count = *(const uint32_t *)(object + field->count);
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < count; i++) {
+    struct path here = {path, NULL, i};
+    if (json_array_append_new(list, write_object(field->fields, elements + i * field->size, &here))) {
+      json_decref(list);
+      return NULL;
+    }
+  }
+  return list;
+}
+
+static json_t *write_kept(json_t *json) {
+  return json ? json_incref(json) : json_null();
+}
+
+static json_t *write_field(const struct field *field, const char *object, const struct path *path) {
+  const void *at = object + field->offset;
+  switch (field->type) {
+  case FIELD_TEXT:
+    return json_string(at);
+  case FIELD_INDEX:
+    return *(const int32_t *)at < 0 ? json_null() : json_integer(*(const int32_t *)at);
+  case FIELD_U32:
+    return json_integer(*(const uint32_t *)at);
+  case FIELD_U64:
+    return write_u64(*(const uint64_t *)at, path);
+  case FIELD_I32:
+    return json_integer(*(const int *)at);
+  case FIELD_ID:
+    return write_id(*(const uint64_t *)at);
+  case FIELD_REAL:
+    return write_real(*(const double *)at, path);
+  case FIELD_DURATION:
+    return *(const double *)at < 0 ? json_null() : write_real(*(const double *)at, path);
+  case FIELD_BOOL:
+    return json_boolean(*(const bool *)at);
+  case FIELD_NAME:
+    return json_string(field->names[*(const unsigned *)at]);
+  case FIELD_STRUCT:
+    return write_object(field->fields, at, path);
+  case FIELD_LIST:
+    return write_list(field, object, path);
+  case FIELD_OBJECT:
+  case FIELD_ARRAY:
+    return write_kept(*(json_t *const *)at);
+  }
+  return NULL;
+}
+
+static json_t *write_object(const struct field *fields, const void *object, const struct path *up) {
+  json_t *json = json_object();
+  for (const struct field *field = fields; field->name; field++) {
+    struct path path = {up, field->name, -1};
+    if (json_object_set_new(json, field->name, write_field(field, object, &path))) {
+      json_decref(json);
+      return NULL;
+    }
+  }
+  return json;
+}
+
+json_t *fields_to_json(const struct field *fields, const void *object) {
+  fail(WEFT_ERR_NOMEM, "no memory for JSON"); // unless a member finds something else
+  return write_object(fields, object, NULL);
+}
+
+static int read_object(const struct field *fields, char *object, const json_t *json, const struct path *path);
+
+static int read_text(const struct field *field, char *out, const json_t *json, const struct path *path) {
+  if (!json_is_string(json))
+    return refuse(path, "is to be a string");
+  size_t length = json_string_length(json);
+  if (length >= field->size || strlen(json_string_value(json)) != length)
+    return refuse(path, "is too long, or has a NUL character in it");
+  memcpy(out, json_string_value(json), length + 1);
+  return 0;
+}
+
+static int read_integer(json_int_t *out, json_int_t low, json_int_t high, const json_t *json, const struct path *path) {
+  char what[80];
+  snprintf(what, sizeof what, "is to be an integer from %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT, low, high);
+  if (!json_is_integer(json) || json_integer_value(json) < low || json_integer_value(json) > high)
+    return refuse(path, what);
+  *out = json_integer_value(json);
+  return 0;
+}
+
+static int read_id(uint64_t *out, const json_t *json, const struct path *path) {
+  const char *text = json_string_value(json);
+  if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+    return refuse(path, "is to be a string of 16 hexadecimal digits");
+  *out = strtoull(text, NULL, 16);
+  return 0;
+}
+
+static int read_real(double *out, const json_t *json, const struct path *path) {
+  if (!json_is_number(json))
+    return refuse(path, "is to be a number");
+  *out = json_number_value(json);
+  return 0;
+}
+
+static int read_duration(double *out, const json_t *json, const struct path *path) {
+  if (!json_is_null(json) && (!json_is_number(json) || json_number_value(json) < 0))
+    return refuse(path, "is to be a number from 0 on, or null");
+  *out = json_is_null(json) ? -1 : json_number_value(json);
+  return 0;
+}
+
+static int read_name(const struct field *field, unsigned *out, const json_t *json, const struct path *path) {
+  char what[256] = "is to be one of";
+  size_t used = strlen(what);
+  const char *text = json_string_value(json);
+  for (unsigned i = 0; field->names[i]; i++) {
+    if (text && strcmp(text, field->names[i]) == 0) {
+      *out = i;
+      return 0;
+    }
+    used += (size_t)snprintf(what + used, used < sizeof what ? sizeof what - used : 0, " \"%s\"", field->names[i]);
+  }
+  return refuse(path, what);
+}
+
+static int read_list(const struct field *field, char *object, const json_t *json, const struct path *path) {
+  if (!json_is_array(json))
+    return refuse(path, "is to be a list");
+  size_t count = json_array_size(json);
+  char *elements = calloc(count > 0 ? count : 1, field->size);
+  if (!elements)
+    return fail(WEFT_ERR_NOMEM, "no memory for what was read");
+  *(char **)(object + field->offset) = elements;
+  *(uint32_t *)(object + field->count) = (uint32_t)count;
+  for (size_t i = 0; i < count; i++) {
+    struct path here = {path, NULL, (int64_t)i};
+    int err = read_object(field->fields, elements + i * field->size, json_array_get(json, i), &here);
+    if (err)
+      return err;
+  }
+  return 0;
+}
+
+static int read_kept(json_t **out, json_t *json, bool right, const char *what, const struct path *path) {
+  if (!right && !json_is_null(json))
+    return refuse(path, what);
+  *out = right ? json_incref(json) : NULL;
+  return 0;
+}
+
+static int read_number(const struct field *field, void *at, const json_t *json, const struct path *path) {
+  json_int_t number = -1;
+  int err = 0;
+  if (field->type == FIELD_U64)
+    err = read_integer(&number, 0, INT64_MAX, json, path);
+  else if (field->type == FIELD_U32)
+    err = read_integer(&number, 0, UINT32_MAX, json, path);
+  else if (field->type == FIELD_I32)
+    err = read_integer(&number, INT32_MIN, INT32_MAX, json, path);
+  else if (!json_is_null(json))
+    err = read_integer(&number, 0, INT32_MAX, json, path);
+  if (err)
+    return err;
+  if (field->type == FIELD_U64)
+    *(uint64_t *)at = (uint64_t)number;
+  else if (field->type == FIELD_U32)
+    *(uint32_t *)at = (uint32_t)number;
+  else
+    *(int32_t *)at = (int32_t)number;
+  return 0;
+}
+
+static int read_field(const struct field *field, char *object, json_t *json, const struct path *path) {
+  void *at = object + field->offset;
+  switch (field->type) {
+  case FIELD_TEXT:
+    return read_text(field, at, json, path);
+  case FIELD_INDEX:
+  case FIELD_U32:
+  case FIELD_U64:
+  case FIELD_I32:
+    return read_number(field, at, json, path);
+  case FIELD_ID:
+    return read_id(at, json, path);
+  case FIELD_REAL:
+    return read_real(at, json, path);
+  case FIELD_DURATION:
+    return read_duration(at, json, path);
+  case FIELD_BOOL:
+    *(bool *)at = json_is_true(json);
+    return json_is_boolean(json) ? 0 : refuse(path, "is to be true or false");
+  case FIELD_NAME:
+    return read_name(field, at, json, path);
+  case FIELD_STRUCT:
+    return read_object(field->fields, at, json, path);
+  case FIELD_LIST:
+    return read_list(field, object, json, path);
+  case FIELD_OBJECT:
+    return read_kept(at, json, json_is_object(json), "is to be an object, or null", path);
+  case FIELD_ARRAY:
+    return read_kept(at, json, json_is_array(json), "is to be a list, or null", path);
+  }
+  return 0;
+}
+
+static int read_object(const struct field *fields, char *object, const json_t *json, const struct path *path) {
+  if (!json_is_object(json))
+    return path ? refuse(path, "is to be an object") : fail(WEFT_ERR_PROTOCOL, "the document is to be an object");
+  for (const struct field *field = fields; field->name; field++) {
+    struct path here = {path, field->name, -1};
+    json_t *value = json_object_get(json, field->name);
+    int err = value ? read_field(field, object, value, &here) : refuse(&here, "is missing");
+    if (err)
+      return err;
+  }
+  return 0;
+}
+
+int fields_from_json(const struct field *fields, void *object, const json_t *json) {
+  return read_object(fields, object, json, NULL);
+}

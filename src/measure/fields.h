@@ -1,0 +1,44 @@
+// Structs to JSON objects and back, by tables: one row per member, for both directions.
+#ifndef MEASURE_FIELDS_H
+#define MEASURE_FIELDS_H
+
+#include <stddef.h>
+
+#include <jansson.h>
+
+enum field_type {
+  FIELD_TEXT,     // char[size], NUL-terminated: string
+  FIELD_INDEX,    // int32_t: integer from 0 on; null for a negative one
+  FIELD_U32,      // integer
+  FIELD_U64,      // integer below 2^63
+  FIELD_I32,      // int: integer
+  FIELD_ID,       // uint64_t: string of 16 hexadecimal digits, since JSON's readers round large integers
+  FIELD_REAL,     // double: number
+  FIELD_DURATION, // double: number from 0 on; null for a negative one
+  FIELD_BOOL,
+  FIELD_NAME,   // enum: string out of `names`
+  FIELD_STRUCT, // object out of `fields`
+  FIELD_LIST,   // pointer to structs of `size` bytes, their uint32_t count at `count`: list of objects out of `fields`
+  FIELD_OBJECT, // json_t *: kept as it is; null for NULL
+  FIELD_ARRAY,  // likewise
+};
+
+// A row; a table ends with one without a name.
+struct field {
+  const char *name;
+  enum field_type type;
+  size_t offset;
+  size_t size;
+  size_t count;
+  const struct field *fields;
+  const char *const *names; // by value, then NULL
+};
+
+// NULL: memory ran out, or a member has no JSON form; the last error names it.
+json_t *fields_to_json(const struct field *fields, const void *object);
+
+// Fills a zeroed object. PROTOCOL names the member that is wrong or missing, by its path. After an error, what was
+// filled stays in the object, for the caller to free.
+int fields_from_json(const struct field *fields, void *object, const json_t *json);
+
+#endif

@@ -1,0 +1,213 @@
+// The tables of the text report.
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "measure/report.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const struct table_column phase_columns[] = {
+    {"rank", NULL, true},
+    {"host:slot", NULL, false},
+    {"state", NULL, false},
+    {"logical", "dispatch GB/s", true},
+    {"wire", "dispatch GB/s", true},
+    {"logical", "combine GB/s", true},
+    {"wire", "combine GB/s", true},
+    {"avg", "dispatch + combine us", true},
+    {"p50", "dispatch + combine us", true},
+    {"p99", "dispatch + combine us", true},
+    {"max", "dispatch + combine us", true},
+};
+
+// At most seven columns for a figure below ten million: decimals while there is room for them.
+static void add_figure(struct table *table, double value, int decimals) {
+  int digits = value >= 99999.5 ? 0 : value >= 9999.5 && decimals > 1 ? 1 : decimals;
+  table_add(table, TABLE_PLAIN, "%.*f", digits, value);
+}
+
+static void add_figures(struct table *table, const struct results_rank *rank) {
+  const struct results_times *both = &rank->both;
+  if (both->count == 0)
+    return;
+  add_figure(table, results_gbps(rank->dispatch_logical_bytes, rank->dispatch.avg), 2);
+  add_figure(table, results_gbps(rank->dispatch_wire_bytes, rank->dispatch.avg), 2);
+  add_figure(table, results_gbps(rank->combine_logical_bytes, rank->combine.avg), 2);
+  add_figure(table, results_gbps(rank->combine_wire_bytes, rank->combine.avg), 2);
+  add_figure(table, both->avg, 1);
+  add_figure(table, both->p50, 1);
+  add_figure(table, both->p99, 1);
+  add_figure(table, both->max, 1);
+}
+
+// The host, short enough to leave the table its width, and the slot.
+static void add_place(struct table *table, const struct results_rank *rank, bool unicode) {
+  enum { ROOM = 11 };
+  const char *host = rank->host;
+  if (!*host)
+    table_add(table, TABLE_PLAIN, "%s", "");
+  else if (strlen(host) <= ROOM)
+    table_add(table, TABLE_PLAIN, "%s:%" PRId32, host, rank->local_rank);
+  else
+    table_add(table, TABLE_PLAIN, "%.*s%s:%" PRId32, ROOM - 1, host, unicode ? "…" : "~", rank->local_rank);
+}
+
+// Ranks that never came to the phase say nothing but that: neighbours of one such state share a row.
+static bool is_idle(const struct results_rank *rank) {
+  return (rank->state == RESULTS_NOT_MEMBER || rank->state == RESULTS_UNREACHED) && !*rank->host && !*rank->reason;
+}
+
+// The last of the ranks that share a row with rank `first`.
+static uint32_t run_end(const struct results_phase *phase, uint32_t first) {
+  const struct results_rank *ranks = phase->ranks;
+  uint32_t last = first;
+  while (is_idle(&ranks[first]) && last + 1 < phase->num_ranks && is_idle(&ranks[last + 1]) &&
+         ranks[last + 1].state == ranks[first].state && ranks[last + 1].rank == ranks[last].rank + 1)
+    last++;
+  return last;
+}
+
+// A failed rank's reason, below it.
+static void add_reason(struct table *table, const char *reason) {
+  enum { INDENT = 15 }; // what rank and host:slot take, at most
+  while (*reason) {
+    size_t length = report_wrap(reason, REPORT_WIDTH - 2 * INDENT);
+    table_note(table, 2, TABLE_RED, "%.*s", (int)length, reason);
+    reason += length;
+    while (*reason == ' ')
+      reason++;
+  }
+}
+
+static void add_ranks(struct table *table, const struct results_phase *phase, bool unicode) {
+  for (uint32_t i = 0; i < phase->num_ranks; i++) {
+    const struct results_rank *rank = &phase->ranks[i];
+    const struct report_state *state = &report_states[rank->state];
+    uint32_t last = run_end(phase, i);
+    table_row(table);
+    if (last > i)
+      table_add(table, TABLE_PLAIN, "%" PRId32 "-%" PRId32, rank->rank, phase->ranks[last].rank);
+    else
+      table_add(table, TABLE_PLAIN, "%" PRId32, rank->rank);
+    add_place(table, rank, unicode);
+    table_add(table, state->style, "%s %s", unicode ? state->unicode : state->ascii, state->label);
+    add_figures(table, rank);
+    add_reason(table, rank->reason);
+    i = last;
+  }
+}
+
+// Prints a table and frees it.
+static int finish(FILE *out, struct table *table, const struct report_options *options) {
+  bool failed = table->failed;
+  if (!failed)
+    table_print(out, table, &(struct table_look){options->color, options->unicode});
+  table_free(table);
+  return failed ? fail(WEFT_ERR_NOMEM, "no memory for the report") : 0;
+}
+
+static void add_title(struct table *table, const struct results_phase *phase) {
+  struct report_counts counts = {0};
+  report_count(&counts, phase);
+  struct text title = {0};
+  text_add(&title, "phase %" PRIu32 ": ", phase->index);
+  report_add_counts(&title, &counts);
+  if (results_phase_gbps(phase) > 0)
+    text_add(&title, "; mean %.2f GB/s logical", results_phase_gbps(phase));
+  table_note(table, 0, TABLE_PLAIN, "%s", "");
+  table_note(table, 0, TABLE_BOLD, "%s", title.data ? title.data : "");
+  text_free(&title);
+}
+
+int report_phases(FILE *out, const struct results *results, const struct report_options *options) {
+  struct table table = {.columns = phase_columns, .num_columns = COUNT(phase_columns)};
+  for (uint32_t i = 0; i < results->num_phases; i++) {
+    add_title(&table, &results->phases[i]);
+    add_ranks(&table, &results->phases[i], options->unicode);
+  }
+  fputc('\n', out);
+  return finish(out, &table, options);
+}
+
+static const struct table_column transition_columns[] = {
+    {"phase", NULL, true},
+    {"rank", NULL, true},
+    {"change", NULL, false},
+    {"epoch", NULL, true},
+    {"op", NULL, true},
+    {"launch", "join ms", true},
+    {"connect", "join ms", true},
+    {"first op", "join ms", true},
+    {"found", "departure ms", true},
+    {"median", "departure ms", true},
+    {"out", "departure ms", true},
+    {"us", "longest survivor stall", true},
+    {"rank", "longest survivor stall", true},
+    {"median", "longest survivor stall", true},
+    {"ratio", "longest survivor stall", true},
+};
+
+// Each change, and the rank state whose look it has.
+static const struct {
+  const char *name;
+  enum results_state like;
+} changes[] = {
+    [RESULTS_JOIN] = {"join", RESULTS_PASSED},
+    [RESULTS_LEAVE] = {"leave", RESULTS_LEFT},
+    [RESULTS_KILL] = {"kill", RESULTS_KILLED},
+};
+
+// A duration, or nothing where there is none.
+static void add_ms(struct table *table, bool applies, double us) {
+  if (applies && us >= 0)
+    add_figure(table, us / 1e3, 2);
+  else
+    table_add(table, TABLE_PLAIN, "%s", "");
+}
+
+static void add_stall(struct table *table, const struct results_transition *t) {
+  if (t->longest_stall_us < 0)
+    return;
+  add_figure(table, t->longest_stall_us, 1);
+  if (t->stalled_rank >= 0)
+    table_add(table, TABLE_PLAIN, "%" PRId32, t->stalled_rank);
+  else
+    table_add(table, TABLE_PLAIN, "%s", "");
+  if (t->median_us <= 0)
+    return;
+  add_figure(table, t->median_us, 1);
+  table_add(table, TABLE_PLAIN, "%.1fx", t->longest_stall_us / t->median_us);
+}
+
+static void add_transition(struct table *table, const struct results_transition *t, bool unicode) {
+  const struct report_state *look = &report_states[changes[t->change].like];
+  const char *symbol = t->change == RESULTS_JOIN ? (unicode ? "→" : ">") : unicode ? look->unicode : look->ascii;
+  bool join = t->change == RESULTS_JOIN;
+  table_row(table);
+  table_add(table, TABLE_PLAIN, "%" PRIu32, t->phase);
+  table_add(table, TABLE_PLAIN, "%" PRId32, t->rank);
+  table_add(table, look->style, "%s %s", symbol, changes[t->change].name);
+  table_add(table, TABLE_PLAIN, "%" PRIu64, t->epoch);
+  table_add(table, TABLE_PLAIN, "%" PRIu64, t->op);
+  add_ms(table, join, t->launch_us);
+  add_ms(table, join, t->connect_us);
+  add_ms(table, join, t->first_dispatch_us);
+  add_ms(table, t->change == RESULTS_KILL, t->detect_us);
+  add_ms(table, t->change == RESULTS_KILL, t->detect_median_us);
+  add_ms(table, !join, t->first_dispatch_us);
+  add_stall(table, t);
+}
+
+int report_transitions(FILE *out, const struct results *results, const struct report_options *options) {
+  fputc('\n', out);
+  table_print_text(out, options->color, TABLE_BOLD, "transitions", 13);
+  table_print_text(out, options->color, TABLE_DIM,
+                   "first op: a joiner's first good dispatch; found: by a survivor, median of all; out: of the view",
+                   0);
+  fputc('\n', out);
+  struct table table = {.columns = transition_columns, .num_columns = COUNT(transition_columns)};
+  for (uint32_t i = 0; i < results->num_transitions; i++)
+    add_transition(&table, &results->transitions[i], options->unicode);
+  return finish(out, &table, options);
+}

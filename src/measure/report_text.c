@@ -1,0 +1,146 @@
+// The report for people: what ran, a table for each phase, the transitions, the verdict.
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "measure/report.h"
+
+const struct report_state report_states[] = {
+    [RESULTS_NOT_MEMBER] = {"·", ".", "not a member", TABLE_DIM},
+    [RESULTS_PASSED] = {"✓", "+", "passed", TABLE_GREEN},
+    [RESULTS_FAILED] = {"✗", "!", "FAILED", TABLE_RED},
+    [RESULTS_KILLED] = {"†", "x", "killed as planned", TABLE_YELLOW},
+    [RESULTS_LEFT] = {"←", "<", "left as planned", TABLE_CYAN},
+    [RESULTS_UNREACHED] = {"○", "?", "unreached", TABLE_MAGENTA},
+};
+
+void report_count(struct report_counts *counts, const struct results_phase *phase) {
+  for (uint32_t i = 0; i < phase->num_ranks; i++)
+    counts->of[phase->ranks[i].state]++;
+}
+
+void report_add_counts(struct text *text, const struct report_counts *counts) {
+  const char *before = "";
+  for (int state = RESULTS_PASSED; state <= RESULTS_UNREACHED; state++) {
+    if (counts->of[state] == 0)
+      continue;
+    text_add(text, "%s%" PRIu32 " %s", before, counts->of[state], report_states[state].label);
+    before = ", ";
+  }
+}
+
+size_t report_wrap(const char *text, size_t width) {
+  size_t columns = 0, end = 0, blank = 0;
+  while (text[end] && (columns < width || ((unsigned char)text[end] & 0xC0) == 0x80)) {
+    if (text[end] == ' ')
+      blank = end;
+    columns += ((unsigned char)text[end] & 0xC0) != 0x80;
+    end++;
+  }
+  return text[end] && text[end] != ' ' && blank > 0 ? blank : end;
+}
+
+// Prints `text`, a label before its first line, in as many lines as the width asks for.
+static void print_labelled(FILE *out, const struct report_options *options, const char *label,
+                           enum table_style label_style, enum table_style style, const char *text) {
+  enum { INDENT = 9 };
+  while (*text) {
+    size_t length = report_wrap(text, REPORT_WIDTH - INDENT);
+    char line[4 * REPORT_WIDTH + 1]; // of the longest UTF-8
+    snprintf(line, sizeof line, "%.*s", (int)length, text);
+    table_print_text(out, options->color, label_style, label, INDENT);
+    table_print_text(out, options->color, style, line, 0);
+    fputc('\n', out);
+    label = "";
+    text += length;
+    while (*text == ' ')
+      text++;
+  }
+}
+
+static void add_number(struct text *text, const json_t *config, const char *key, const char *format) {
+  const json_t *number = json_object_get(config, key);
+  if (!json_is_integer(number))
+    return;
+  text_add(text, "%s", text->size > 0 ? ", " : "");
+  const char *at = strchr(format, '#');
+  text_add(text, "%.*s%" JSON_INTEGER_FORMAT "%s", (int)(at - format), format, json_integer_value(number), at + 1);
+}
+
+static void add_word(struct text *text, const json_t *config, const char *key, const char *noun) {
+  const char *word = json_string_value(json_object_get(config, key));
+  if (word)
+    text_add(text, "%s%s%s", text->size > 0 ? ", " : "", word, noun);
+}
+
+static void print_header(FILE *out, const struct results *results, const struct report_options *options) {
+  struct text run = {0}, sizes = {0};
+  const char *dot = options->unicode ? "·" : "-";
+  text_add(&run, "%s %s job %s %s %s, took %.1f s %s weft %s", results->run, dot, results->job, dot, results->started,
+           results->elapsed_s, dot, results->version);
+  add_number(&sizes, results->config, "num_tokens", "# tokens");
+  add_number(&sizes, results->config, "hidden", "hidden #");
+  add_number(&sizes, results->config, "topk", "top-k #");
+  add_number(&sizes, results->config, "experts_per_rank", "# experts per rank");
+  add_word(&sizes, results->config, "dtype", "");
+  add_word(&sizes, results->config, "layout", " layout");
+  add_number(&sizes, results->config, "iterations", "# timed operations a phase");
+  print_labelled(out, options, "run", TABLE_DIM, TABLE_PLAIN, run.data ? run.data : results->run);
+  print_labelled(out, options, "sizes", TABLE_DIM, TABLE_PLAIN, sizes.data ? sizes.data : "");
+  print_labelled(out, options, "store", TABLE_DIM, TABLE_PLAIN, results->store);
+  print_labelled(
+      out, options, "GB/s", TABLE_DIM, TABLE_PLAIN,
+      "logical counts every (token, expert) selection; wire what left the rank, a token once to each other rank");
+  text_free(&run);
+  text_free(&sizes);
+}
+
+static void add_checks(struct text *text, const struct results *results) {
+  uint64_t checked = 0, lost = 0;
+  for (uint32_t i = 0; i < results->num_phases; i++) {
+    for (uint32_t k = 0; k < results->phases[i].num_ranks; k++) {
+      checked += results->phases[i].ranks[k].checked;
+      lost += results->phases[i].ranks[k].num_lost_selections;
+    }
+  }
+  text_add(text, "; %" PRIu64 " check%s", checked, checked == 1 ? "" : "s");
+  if (lost > 0)
+    text_add(text, ", %" PRIu64 " selection%s lost", lost, lost == 1 ? "" : "s");
+}
+
+// The closing line, and before it why the run failed.
+static void print_verdict(FILE *out, const struct results *results, const struct report_options *options) {
+  struct report_counts counts = {0};
+  for (uint32_t i = 0; i < results->num_phases; i++)
+    report_count(&counts, &results->phases[i]);
+  struct text line = {0};
+  text_add(&line, "%" PRIu32 " phase%s%s", results->num_phases, results->num_phases == 1 ? "" : "s",
+           results->num_phases > 0 ? ": " : "");
+  report_add_counts(&line, &counts);
+  add_checks(&line, results);
+  const struct results_phase *last = results_last_passed(results);
+  if (last)
+    text_add(&line, "; default %.2f GB/s (mean of phase %" PRIu32 ")", results_default_metric(results), last->index);
+  else
+    text_add(&line, "; no phase passed");
+  if (!results->passed)
+    text_add(&line, "; exit status %d", results->exit_status);
+  const struct report_state *state = &report_states[results->passed ? RESULTS_PASSED : RESULTS_FAILED];
+  char label[32];
+  snprintf(label, sizeof label, "%s %s", options->unicode ? state->unicode : state->ascii, state->label);
+  fputc('\n', out);
+  if (!results->passed)
+    print_labelled(out, options, "error", TABLE_DIM, TABLE_RED, results->error);
+  print_labelled(out, options, label, state->style, TABLE_PLAIN, line.data ? line.data : "");
+  text_free(&line);
+}
+
+int report_text(FILE *out, const struct results *results, const struct report_options *options) {
+  print_header(out, results, options);
+  int err = report_phases(out, results, options);
+  if (!err && results->num_transitions > 0)
+    err = report_transitions(out, results, options);
+  if (!err)
+    print_verdict(out, results, options);
+  return err;
+}

@@ -1,0 +1,158 @@
+// Results and their JSON form.
+#include "measure/results.h"
+
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "measure/fields.h"
+
+enum { FORMAT = 1 }; // of results.json, its field "weft_results"
+
+#define MEMBER(type, member) .name = #member, .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
+#define END                                                                                                            \
+  { 0 }
+
+static const char *const state_names[] = {
+    [RESULTS_NOT_MEMBER] = "not_member", [RESULTS_PASSED] = "passed", [RESULTS_FAILED] = "failed",
+    [RESULTS_KILLED] = "killed",         [RESULTS_LEFT] = "left",     [RESULTS_UNREACHED] = "unreached",
+    [RESULTS_UNREACHED + 1] = NULL,
+};
+
+static const char *const change_names[] = {
+    [RESULTS_JOIN] = "join",
+    [RESULTS_LEAVE] = "leave",
+    [RESULTS_KILL] = "kill",
+    [RESULTS_KILL + 1] = NULL,
+};
+
+static const struct field times_fields[] = {
+    {MEMBER(struct results_times, count), .type = FIELD_U64},
+    {MEMBER(struct results_times, avg), .type = FIELD_REAL},
+    {MEMBER(struct results_times, min), .type = FIELD_REAL},
+    {MEMBER(struct results_times, p50), .type = FIELD_REAL},
+    {MEMBER(struct results_times, p99), .type = FIELD_REAL},
+    {MEMBER(struct results_times, max), .type = FIELD_REAL},
+    END,
+};
+
+#define RANK(member) MEMBER(struct results_rank, member)
+static const struct field rank_fields[] = {
+    {RANK(rank), .type = FIELD_INDEX},
+    {RANK(local_rank), .type = FIELD_INDEX},
+    {RANK(host), .type = FIELD_TEXT},
+    {RANK(incarnation), .type = FIELD_ID},
+    {RANK(state), .type = FIELD_NAME, .names = state_names},
+    {RANK(reason), .type = FIELD_TEXT},
+    {RANK(checked), .type = FIELD_U64},
+    {RANK(num_lost_selections), .type = FIELD_U64},
+    {RANK(worst_diff), .type = FIELD_REAL},
+    {RANK(both), .type = FIELD_STRUCT, .fields = times_fields},
+    {RANK(dispatch), .type = FIELD_STRUCT, .fields = times_fields},
+    {RANK(combine), .type = FIELD_STRUCT, .fields = times_fields},
+    {RANK(dispatch_logical_bytes), .type = FIELD_REAL},
+    {RANK(dispatch_wire_bytes), .type = FIELD_REAL},
+    {RANK(combine_logical_bytes), .type = FIELD_REAL},
+    {RANK(combine_wire_bytes), .type = FIELD_REAL},
+    END,
+};
+
+static const struct field phase_fields[] = {
+    {MEMBER(struct results_phase, index), .type = FIELD_U32},
+    {.name = "ranks",
+     .type = FIELD_LIST,
+     .offset = offsetof(struct results_phase, ranks),
+     .size = sizeof(struct results_rank),
+     .count = offsetof(struct results_phase, num_ranks),
+     .fields = rank_fields},
+    END,
+};
+
+#define TRANSITION(member) MEMBER(struct results_transition, member)
+static const struct field transition_fields[] = {
+    {TRANSITION(phase), .type = FIELD_U32},
+    {TRANSITION(change), .type = FIELD_NAME, .names = change_names},
+    {TRANSITION(rank), .type = FIELD_INDEX},
+    {TRANSITION(epoch), .type = FIELD_U64},
+    {TRANSITION(op), .type = FIELD_U64},
+    {TRANSITION(launch_us), .type = FIELD_DURATION},
+    {TRANSITION(connect_us), .type = FIELD_DURATION},
+    {TRANSITION(first_dispatch_us), .type = FIELD_DURATION},
+    {TRANSITION(longest_stall_us), .type = FIELD_DURATION},
+    {TRANSITION(stalled_rank), .type = FIELD_INDEX},
+    {TRANSITION(median_us), .type = FIELD_DURATION},
+    {TRANSITION(detect_us), .type = FIELD_DURATION},
+    {TRANSITION(detect_median_us), .type = FIELD_DURATION},
+    END,
+};
+
+#define RESULTS(member) MEMBER(struct results, member)
+static const struct field results_fields[] = {
+    {RESULTS(run), .type = FIELD_TEXT},
+    {RESULTS(job), .type = FIELD_TEXT},
+    {RESULTS(version), .type = FIELD_TEXT},
+    {RESULTS(started), .type = FIELD_TEXT},
+    {RESULTS(elapsed_s), .type = FIELD_REAL},
+    {RESULTS(store), .type = FIELD_TEXT},
+    {RESULTS(config), .type = FIELD_OBJECT},
+    {RESULTS(plan), .type = FIELD_ARRAY},
+    {RESULTS(passed), .type = FIELD_BOOL},
+    {RESULTS(exit_status), .type = FIELD_I32},
+    {RESULTS(error), .type = FIELD_TEXT},
+    {.name = "phases",
+     .type = FIELD_LIST,
+     .offset = offsetof(struct results, phases),
+     .size = sizeof(struct results_phase),
+     .count = offsetof(struct results, num_phases),
+     .fields = phase_fields},
+    {.name = "transitions",
+     .type = FIELD_LIST,
+     .offset = offsetof(struct results, transitions),
+     .size = sizeof(struct results_transition),
+     .count = offsetof(struct results, num_transitions),
+     .fields = transition_fields},
+    END,
+};
+
+const char *results_state_name(enum results_state state) {
+  return state_names[state];
+}
+
+void results_free(struct results *results) {
+  for (uint32_t i = 0; i < results->num_phases; i++)
+    free(results->phases[i].ranks);
+  free(results->phases);
+  free(results->transitions);
+  json_decref(results->config);
+  json_decref(results->plan);
+  *results = (struct results){0};
+}
+
+json_t *results_to_json(const struct results *results) {
+  json_t *fields = fields_to_json(results_fields, results);
+  if (!fields)
+    return NULL;
+  json_t *json = json_pack("{s:i}", "weft_results", FORMAT); // first, where a reader looks
+  if (!json || json_object_update(json, fields)) {
+    fail(WEFT_ERR_NOMEM, "no memory for JSON");
+    json_decref(json);
+    json = NULL;
+  }
+  json_decref(fields);
+  return json;
+}
+
+int results_from_json(struct results *out, const json_t *json) {
+  json_t *format = json_object_get(json, "weft_results");
+  if (!json_is_integer(format))
+    return fail(WEFT_ERR_PROTOCOL, "weft_results: is missing or no integer: these are no results of weft");
+  if (json_integer_value(format) != FORMAT)
+    return fail(WEFT_ERR_VERSION, "weft_results: format %" JSON_INTEGER_FORMAT ", but this version reads format %d",
+                json_integer_value(format), FORMAT);
+  struct results results = {0};
+  int err = fields_from_json(results_fields, &results, json);
+  if (err)
+    results_free(&results);
+  else
+    *out = results;
+  return err;
+}

@@ -1,0 +1,192 @@
+// The reports against golden files. With WEFT_WRITE_GOLDEN set, writes these files instead: look at what changed.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <weft/err.h>
+
+#include "measure/sample.h"
+
+typedef void (*sample_fn)(struct results *results);
+
+static char *report(sample_fn sample, struct report_options options, size_t *size) {
+  struct results results;
+  sample(&results);
+  char *out = NULL;
+  FILE *file = open_memstream(&out, size);
+  assert_non_null(file);
+  assert_int_equal(report_write(file, &results, &options), 0);
+  fclose(file);
+  results_free(&results);
+  return out;
+}
+
+static char *read_file(const char *path, size_t *size) {
+  FILE *file = fopen(path, "r");
+  if (!file)
+    fail_msg("no golden file %s", path);
+  char *text = calloc(1, 1 << 16);
+  assert_non_null(text);
+  *size = fread(text, 1, (1 << 16) - 1, file);
+  fclose(file);
+  return text;
+}
+
+static void compare(const char *name, sample_fn sample, struct report_options options) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/tests/measure/golden/%s", getenv("WEFT_SOURCE"), name);
+  size_t size = 0, golden_size = 0;
+  char *text = report(sample, options, &size);
+  if (getenv("WEFT_WRITE_GOLDEN")) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+  }
+  char *golden = read_file(path, &golden_size);
+  assert_string_equal(text, golden);
+  assert_int_equal(size, golden_size);
+  free(golden);
+  free(text);
+}
+
+static void text_in_unicode_and_colour(void **state) {
+  (void)state;
+  struct report_options options = {.format = REPORT_TEXT, .color = true, .unicode = true};
+  compare("passed.color.txt", sample_passed, options);
+  compare("failed.color.txt", sample_failed, options);
+}
+
+static void text_in_plain_ascii(void **state) {
+  (void)state;
+  struct report_options options = {.format = REPORT_TEXT};
+  compare("passed.txt", sample_passed, options);
+  compare("failed.txt", sample_failed, options);
+}
+
+static void plain_text_is_ascii_without_escapes(void **state) {
+  (void)state;
+  size_t size = 0;
+  char *text = report(sample_failed, (struct report_options){.format = REPORT_TEXT}, &size);
+  for (size_t i = 0; i < size; i++)
+    assert_true(text[i] == '\n' || (text[i] >= ' ' && text[i] <= '~'));
+  free(text);
+}
+
+static void csv_has_a_record_per_phase_and_rank(void **state) {
+  (void)state;
+  compare("passed.csv", sample_passed, (struct report_options){.format = REPORT_CSV});
+  compare("failed.csv", sample_failed, (struct report_options){.format = REPORT_CSV});
+}
+
+// Fields of one record, from `*at` on, which goes behind its line end.
+static int count_fields(const char **at) {
+  int fields = 1;
+  bool quoted = false;
+  for (; quoted || **at != '\r'; (*at)++) {
+    assert_true(**at != '\0');
+    if (**at == '"')
+      quoted = !quoted;
+    fields += !quoted && **at == ',';
+  }
+  assert_true((*at)[1] == '\n');
+  *at += 2;
+  return fields;
+}
+
+static void csv_records_have_as_many_fields_as_the_header(void **state) {
+  (void)state;
+  size_t size = 0;
+  char *text = report(sample_failed, (struct report_options){.format = REPORT_CSV}, &size);
+  const char *at = text;
+  int fields = count_fields(&at), records = 0;
+  for (; at < text + size; records++)
+    assert_int_equal(count_fields(&at), fields);
+  assert_int_equal(records, 18);
+  free(text);
+}
+
+static size_t columns_of(const char *line, const char *end) {
+  size_t columns = 0;
+  for (; line < end; line++)
+    columns += ((unsigned char)*line & 0xC0) != 0x80;
+  return columns;
+}
+
+static void text_keeps_to_120_columns(void **state) {
+  (void)state;
+  sample_fn samples[] = {sample_passed, sample_failed, sample_wide};
+  for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+    size_t size = 0;
+    char *text = report(samples[i], (struct report_options){.format = REPORT_TEXT, .unicode = true}, &size);
+    for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+      if (columns_of(line, end) > 120)
+        fail_msg("%zu columns: %.*s", columns_of(line, end), (int)(end - line), line);
+      assert_true(end == line || end[-1] != ' ');
+    }
+    free(text);
+  }
+}
+
+static void json_is_that_of_the_results(void **state) {
+  (void)state;
+  size_t size = 0;
+  char *text = report(sample_failed, (struct report_options){.format = REPORT_JSON}, &size);
+  struct results results, again = {0};
+  sample_failed(&results);
+  json_t *json = json_loads(text, 0, NULL);
+  assert_non_null(json);
+  assert_int_equal(results_from_json(&again, json), 0);
+  assert_string_equal(again.run, results.run);
+  assert_string_equal(again.phases[1].ranks[2].reason, results.phases[1].ranks[2].reason);
+  json_decref(json);
+  results_free(&again);
+  results_free(&results);
+  free(text);
+}
+
+static void an_empty_run_has_a_report(void **state) {
+  (void)state;
+  struct results results = {.error = "the store at http://127.0.0.1:1 cannot be reached", .exit_status = 3};
+  char *out = NULL;
+  size_t size = 0;
+  FILE *file = open_memstream(&out, &size);
+  assert_int_equal(report_write(file, &results, &(struct report_options){.format = REPORT_TEXT}), 0);
+  fclose(file);
+  assert_non_null(strstr(out, "! FAILED 0 phases; 0 checks; no phase passed; exit status 3"));
+  assert_non_null(strstr(out, "cannot be reached"));
+  free(out);
+}
+
+static void a_report_that_cannot_be_written_is_an_error(void **state) {
+  (void)state;
+  struct results results;
+  sample_passed(&results);
+  for (int format = REPORT_TEXT; format <= REPORT_CSV; format++) {
+    FILE *full = fopen("/dev/full", "w");
+    assert_non_null(full);
+    assert_int_equal(report_write(full, &results, &(struct report_options){.format = (enum report_format)format}),
+                     WEFT_ERR_LIMIT);
+    fclose(full);
+  }
+  results_free(&results);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(text_in_unicode_and_colour),
+      cmocka_unit_test(text_in_plain_ascii),
+      cmocka_unit_test(plain_text_is_ascii_without_escapes),
+      cmocka_unit_test(csv_has_a_record_per_phase_and_rank),
+      cmocka_unit_test(csv_records_have_as_many_fields_as_the_header),
+      cmocka_unit_test(text_keeps_to_120_columns),
+      cmocka_unit_test(json_is_that_of_the_results),
+      cmocka_unit_test(an_empty_run_has_a_report),
+      cmocka_unit_test(a_report_that_cannot_be_written_is_an_error),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
