@@ -33,11 +33,21 @@ static int refuse(const struct path *path, const char *what) {
 
 static json_t *write_object(const struct field *fields, const void *object, const struct path *up);
 
-static json_t *write_real(double value, const struct path *path) {
-  json_t *json = json_real(value);
-  if (!json && !isfinite(value))
-    refuse(path, "not a finite number");
+// A text cut at its size may end within a character, which JSON does not take.
+static json_t *write_text(const char *text) {
+  json_t *json = json_string(text);
+  char *plain = json ? NULL : strdup(text);
+  if (!plain)
+    return json;
+  for (char *at = plain; *at; at++)
+    *at = (unsigned char)*at < 0x80 ? *at : '?';
+  json = json_string(plain);
+  free(plain);
   return json;
+}
+
+static json_t *write_real(double value) {
+  return isfinite(value) ? json_real(value) : json_null();
 }
 
 static json_t *write_u64(uint64_t value, const struct path *path) {
@@ -75,7 +85,7 @@ static json_t *write_field(const struct field *field, const char *object, const 
   const void *at = object + field->offset;
   switch (field->type) {
   case FIELD_TEXT:
-    return json_string(at);
+    return write_text(at);
   case FIELD_INDEX:
     return *(const int32_t *)at < 0 ? json_null() : json_integer(*(const int32_t *)at);
   case FIELD_U32:
@@ -87,9 +97,9 @@ static json_t *write_field(const struct field *field, const char *object, const 
   case FIELD_ID:
     return write_id(*(const uint64_t *)at);
   case FIELD_REAL:
-    return write_real(*(const double *)at, path);
+    return write_real(*(const double *)at);
   case FIELD_DURATION:
-    return *(const double *)at < 0 ? json_null() : write_real(*(const double *)at, path);
+    return *(const double *)at < 0 ? json_null() : write_real(*(const double *)at);
   case FIELD_BOOL:
     return json_boolean(*(const bool *)at);
   case FIELD_NAME:
@@ -152,9 +162,9 @@ static int read_id(uint64_t *out, const json_t *json, const struct path *path) {
 }
 
 static int read_real(double *out, const json_t *json, const struct path *path) {
-  if (!json_is_number(json))
-    return refuse(path, "is to be a number");
-  *out = json_number_value(json);
+  if (!json_is_null(json) && !json_is_number(json))
+    return refuse(path, "is to be a number, or null");
+  *out = json_is_null(json) ? NAN : json_number_value(json);
   return 0;
 }
 

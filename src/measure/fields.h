@@ -13,7 +13,7 @@ enum field_type {
   FIELD_U64,      // integer below 2^63
   FIELD_I32,      // int: integer
   FIELD_ID,       // uint64_t: string of 16 hexadecimal digits, since JSON's readers round large integers
-  FIELD_REAL,     // double: number
+  FIELD_REAL,     // double: number; null for one that is not finite
   FIELD_DURATION, // double: number from 0 on; null for a negative one
   FIELD_BOOL,
   FIELD_NAME,   // enum: string out of `names`
@@ -34,7 +34,7 @@ struct field {
   const char *const *names; // by value, then NULL
 };
 
-// NULL: memory ran out, or a member has no JSON form; the last error names it.
+// NULL: memory ran out, or an integer has no JSON form; the last error names it.
 json_t *fields_to_json(const struct field *fields, const void *object);
 
 // Fills a zeroed object. PROTOCOL names the member that is wrong or missing, by its path. After an error, what was

@@ -92,7 +92,7 @@ const char *results_state_name(enum results_state state);
 // Frees what it points to, not itself, and leaves it empty.
 void results_free(struct results *results);
 
-// The whole of it as JSON. NULL: memory ran out, or a figure is not a finite number; the last error says which.
+// The whole of it as JSON. NULL: memory ran out, or a count is 2^63 or more; the last error says which.
 json_t *results_to_json(const struct results *results);
 
 // The way back. Every field must be there, of its type and in its range; fields with other names are passed over.
