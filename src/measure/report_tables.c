@@ -114,9 +114,10 @@ static void add_title(struct table *table, const struct results_phase *phase) {
   text_add(&title, "phase %" PRIu32 ": ", phase->index);
   report_add_counts(&title, &counts);
   if (results_phase_gbps(phase) > 0)
-    text_add(&title, "; mean %.2f GB/s logical", results_phase_gbps(phase));
+    text_add(&title, "; mean dispatch + combine %.2f GB/s", results_phase_gbps(phase));
   table_note(table, 0, TABLE_PLAIN, "%s", "");
   table_note(table, 0, TABLE_BOLD, "%s", title.data ? title.data : "");
+  table->failed |= title.failed;
   text_free(&title);
 }
 

@@ -137,7 +137,7 @@ static void print_verdict(FILE *out, const struct results *results, const struct
 
 int report_text(FILE *out, const struct results *results, const struct report_options *options) {
   print_header(out, results, options);
-  int err = report_phases(out, results, options);
+  int err = results->num_phases > 0 ? report_phases(out, results, options) : 0;
   if (!err && results->num_transitions > 0)
     err = report_transitions(out, results, options);
   if (!err)

@@ -1,14 +1,10 @@
 // The reports against golden files. With WEFT_WRITE_GOLDEN set, writes these files instead: look at what changed.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <weft/err.h>
 
+#include "cmocka_all.h"
 #include "measure/sample.h"
 
 typedef void (*sample_fn)(struct results *results);

@@ -1,18 +1,13 @@
 // Results: statistics, JSON both ways, files, and what is refused.
-#include <dirent.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include <weft/err.h>
 
+#include "cmocka_all.h"
 #include "measure/sample.h"
 
 static void times_are_by_nearest_rank(void **state) {
@@ -245,8 +240,10 @@ struct directory {
 
 static int make_directory(void **state) {
   struct directory *directory = calloc(1, sizeof *directory);
+  if (!directory)
+    return -1;
   strcpy(directory->path, "/tmp/weft-results-XXXXXX");
-  if (!directory || !mkdtemp(directory->path))
+  if (!mkdtemp(directory->path))
     return -1;
   snprintf(directory->file, sizeof directory->file, "%s/results.json", directory->path);
   *state = directory;

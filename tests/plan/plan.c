@@ -1,16 +1,10 @@
 // Plans: what is read, what is refused and with which words, and what they are told to need.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include <weft/err.h>
 
+#include "cmocka_all.h"
 #include "plan/plan.h"
 
 static struct plan *parse(const char *text) {
