@@ -108,13 +108,16 @@ static int count_of(hwloc_topology_t topology, hwloc_obj_type_t type) {
 }
 
 static int describe(json_t *out, hwloc_topology_t topology) {
-  json_t *part = json_pack(
-      "{s:s, s:i, s:i, s:i, s:I, s:o, s:o, s:o}", "source", "hwloc", "packages", count_of(topology, HWLOC_OBJ_PACKAGE),
-      "cores", count_of(topology, HWLOC_OBJ_CORE), "threads", count_of(topology, HWLOC_OBJ_PU), "memory_bytes",
-      (json_int_t)hwloc_get_root_obj(topology)->total_memory, "numa_nodes", describe_numa_nodes(topology), "caches",
-      describe_caches(topology), "devices", describe_devices(topology));
+  json_t *part = json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:o}", "source", "hwloc", "packages",
+                           count_of(topology, HWLOC_OBJ_PACKAGE), "cores", count_of(topology, HWLOC_OBJ_CORE),
+                           "threads", count_of(topology, HWLOC_OBJ_PU), "numa_nodes", describe_numa_nodes(topology),
+                           "caches", describe_caches(topology), "devices", describe_devices(topology));
   int err = part ? json_object_update(out, part) : -1;
   json_decref(part);
+  // Of its own host the kernel knows the memory better: that of a node may leave out what was plugged in later.
+  if (!err && !hwloc_topology_is_thissystem(topology))
+    err =
+        json_object_set_new(out, "memory_bytes", json_integer((json_int_t)hwloc_get_root_obj(topology)->total_memory));
   return err;
 }
 

@@ -2,9 +2,11 @@
 
 #include "topology/machine.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 enum { LINE_SIZE = 256 };
 
@@ -55,9 +57,26 @@ static int add_host(json_t *out) {
          add_text(out, "cpu_model", read_cpu_model(model, sizeof model));
 }
 
+// What the C library tells.
+static int add_basics(json_t *out) {
+  cpu_set_t usable;
+  long threads = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : sysconf(_SC_NPROCESSORS_ONLN);
+  json_int_t memory = (json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  return json_object_set_new(out, "source", json_string("sysfs")) |
+         json_object_set_new(out, "threads", json_integer(threads)) |
+         json_object_set_new(out, "memory_bytes", json_integer(memory));
+}
+
+#ifndef WEFT_HAVE_HWLOC
+int topology_add_machine(json_t *out) {
+  (void)out;
+  return 0;
+}
+#endif
+
 json_t *topology_describe(void) {
   json_t *out = json_object();
-  if (out && !add_host(out) && !topology_add_machine(out) && !topology_add_interfaces(out))
+  if (out && !add_host(out) && !add_basics(out) && !topology_add_machine(out) && !topology_add_interfaces(out))
     return out;
   json_decref(out);
   return NULL;
