@@ -48,7 +48,7 @@ static int describe(const struct options *options) {
   if (options->num_processes > 0) {
     err = plan_check_slots(plan, options->num_processes);
     if (err)
-      fail_context(err, "%s", options->file);
+      fail_context(err, "plan %s", options->file);
   }
   if (!err)
     err = plan_describe(stdout, plan, options->json);

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Wrong arguments end with exit status 2 and a sentence that says what is wrong and what would be right."""
+import subprocess
+import unittest
+
+import tool
+
+ELASTIC = [
+    (["--hidden-dim", "0"], "--hidden-dim: 0 is out of range; want 128 to 16384, a multiple of 128"),
+    (["--hidden-dim", "16512"], "--hidden-dim: 16512 is out of range; want 128 to 16384"),
+    (["--hidden-dim", "7169"], "--hidden-dim: 7169 is not a multiple of 128"),
+    (["--num-topk", "0"], "--num-topk: 0 is out of range; want 1 to 16"),
+    (["--num-topk", "17"], "--num-topk: 17 is out of range; want 1 to 16"),
+    (["--num-tokens", "1025"], "--num-tokens: 1025 is out of range; want 0 to 1024 tokens"),
+    (["--num-tokens", "-1"], "--num-tokens: -1 is out of range"),
+    (["--num-experts-per-rank", "0"], "--num-experts-per-rank: 0 is out of range; want 1 to 256 experts"),
+    (["--num-experts-per-rank", "257"], "--num-experts-per-rank: 257 is out of range"),
+    (["--num-processes", "0"], "--num-processes: 0 is out of range; want 1 to 4096"),
+    (["--num-processes", "4097"], "--num-processes: 4097 is out of range"),
+    (["--num-processes", "two"], '--num-processes: "two" is not a whole number'),
+    (["--store-port", "65536"], "--store-port: 65536 is out of range; want 0 to 65535"),
+    (["--iterations", "0"], "--iterations: 0 is out of range"),
+    (["--timeout-ms", "1"], "--timeout-ms: 1 is out of range; want 10 to 600000 ms"),
+    (["--dtype", "fp7"], '--dtype: "fp7" is none of bf16, fp8, fp8-pow2; did you mean fp8?'),
+    (["--layout", "rows"], '--layout: "rows" is none of per-expert, rank-major'),
+    (["--negative", "killed"], '--negative: "killed" is none of kill, leave; did you mean kill?'),
+    (["--store", "localhost:2379"], '--store: "localhost:2379" is not the URL of a server; want http://HOST:PORT'),
+    (["--etcd-server", "http://a:0"], '--etcd-server: "http://a:0" is not the URL of a server'),
+    (["--plan"], "--plan needs a value: --plan PLAN"),
+    (["--plan", "--json"], '--plan needs a value, and "--json" looks like an option'),
+    (["--plan="], "--plan: is empty"),
+    (["a.json", "b.json"], 'unexpected argument "b.json": PLAN is "a.json" already'),
+    (["--num-proceses", "8"], "unknown option --num-proceses; did you mean --num-processes?"),
+    (["--etcd-sever", "x"], "unknown option --etcd-sever; did you mean --etcd-server?"),
+    (["--num_tokens=8"], "unknown option --num_tokens; did you mean --num-tokens?"),
+    (["--cert", "c.pem"], "--cert is given without --key"),
+    (["--key", "k.pem"], "--key is given without --cert"),
+    (["--user", "root"], "--user is given without --password"),
+    (["--password", "x"], "--password is given without --user"),
+    (["--store", "http://a:1", "--rank-server", "b"], "--store and --rank-server are both given"),
+]
+
+
+class BadInput(tool.ToolTest):
+    def test_elastic_refuses_wrong_options(self):
+        for arguments, says in ELASTIC:
+            self.assertIn("weft elastic: ", self.refused(2, says, "elastic", *arguments))
+
+    def test_elastic_without_a_plan_has_the_default_one(self):
+        """Which has a phase of 4 ranks and then one of 8."""
+        self.refused(2, "phase 0 has 4 live ranks", "elastic", "--num-processes", "3")
+        self.refused(2, "phase 1 has 8 live ranks", "elastic", "--num-processes", "7")
+
+    def test_wrong_variables_are_named(self):
+        self.refused(2, 'WEFT_STORE: "etcd:2379" is not the URL of a server', "elastic", WEFT_STORE="etcd:2379")
+        self.refused(2, 'WEFT_TIMEOUT_MS: "5s" is not a whole number', "elastic", WEFT_TIMEOUT_MS="5s")
+
+    def test_no_arguments_give_a_short_help(self):
+        self.refused(2, "Usage: weft COMMAND")
+
+    def test_unknown_commands_are_named_with_the_nearest(self):
+        self.refused(2, 'unknown command "elastik"; did you mean elastic?', "elastik")
+        self.refused(2, 'unknown command "--verson"', "--verson")
+        self.refused(2, 'unknown command "pla"; did you mean plan?', "help", "pla")
+        self.refused(2, 'unknown command "bandwidth"\n', "bandwidth")
+
+    def test_each_command_refuses_what_it_does_not_take(self):
+        for command, argument in (("plan", "--jsn"), ("report", "--fromat"), ("serve", "--prot"), ("info", "--topolgy"),
+                                  ("help", "--mna")):
+            self.refused(2, "did you mean --", command, argument)
+        self.refused(2, 'unexpected argument "x": this command takes options only', "serve", "x")
+        self.refused(2, 'unexpected argument "x": this command takes options only', "info", "x")
+        self.refused(2, "PLAN is missing: file of the plan", "plan")
+        self.refused(2, "DIR is missing: run directory", "report")
+        self.refused(2, '--format: "xml" is none of text, json, csv', "report", "--format", "xml", "x")
+        self.refused(2, '--color: "maybe" is none of auto, always, never', "info", "--color=maybe")
+
+    def test_output_that_cannot_be_written_is_no_success(self):
+        command = f"'{tool.WEFT}' --help > /dev/full"
+        result = subprocess.run(["sh", "-c", command], env=tool.environment(), capture_output=True, text=True,
+                                     timeout=tool.TIMEOUT_S)
+        self.assertEqual(result.returncode, 3)
+        self.assertIn("cannot write to standard output", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""weft info tells what is set and by whom, keeps secrets, and describes the host."""
+import json
+import os
+import resource
+import socket
+import unittest
+
+import tool
+
+
+class Info(tool.ToolTest):
+    def info(self, **more):
+        return json.loads(self.passes("info", "--json", **more))
+
+    def option(self, name, command="elastic", **more):
+        rows = [row for row in self.info(**more)["options"] if (row["command"], row["option"]) == (command, name)]
+        self.assertEqual(len(rows), 1)
+        return rows[0]
+
+    def test_version_and_build_are_told(self):
+        info = self.info()
+        self.assertEqual(self.passes("--version"), f"weft {info['version']}\n")
+        self.assertRegex(info["build"]["compiler"], r"\w+ \d+\.\d+")
+        versions = {row["name"]: row["version"] for row in info["build"]["libraries"]}
+        self.assertRegex(versions["jansson"], r"^\d+\.\d+")
+        self.assertRegex(versions["libcurl"], r"^\d+\.\d+")
+
+    def test_transports_are_tried_and_kernels_named(self):
+        transport = self.info()["transports"][0]
+        self.assertTrue(transport["available"], transport)
+        self.assertIn(transport["kernels"], transport["variants"])
+        self.assertIn("portable", transport["variants"])
+        self.assertEqual(self.info(WEFT_EP_KERNELS="portable")["transports"][0]["kernels"], "portable")
+
+    def test_an_option_s_value_and_its_source_are_told(self):
+        row = self.option("--timeout-ms")
+        self.assertEqual((row["default"], row["value"], row["source"]), ("5000", "5000", "default"))
+        row = self.option("--timeout-ms", WEFT_TIMEOUT_MS="250")
+        self.assertEqual((row["value"], row["source"], row["error"]), ("250", "environment", None))
+        row = self.option("--store")
+        self.assertEqual((row["value"], row["source"], row["alias"]), (None, "unset", "--etcd-server"))
+        self.assertEqual(self.option("--listen", "serve", WEFT_LISTEN="::1")["value"], "::1")
+
+    def test_a_wrong_variable_is_told_with_what_is_wrong(self):
+        self.assertIn("want 10 to 600000 ms", self.option("--timeout-ms", WEFT_TIMEOUT_MS="9")["error"])
+        self.assertIn("9 is out of range; want 10 to 600000 ms", self.passes("info", WEFT_TIMEOUT_MS="9"))
+
+    def test_secrets_are_never_printed(self):
+        secret = "do-not-print-me"
+        for arguments in (["info"], ["info", "--json"]):
+            self.assertNotIn(secret, self.passes(*arguments, WEFT_TOKEN=secret, WEFT_PASSWORD=secret))
+        self.assertEqual(self.option("--token", WEFT_TOKEN=secret)["value"], "set")
+
+    def test_variables_that_mean_nothing_are_pointed_out(self):
+        self.assertEqual(self.info(WEFT_TOKNE="x")["unknown_variables"], [{"variable": "WEFT_TOKNE", "meant": "WEFT_TOKEN"}])
+        self.assertIn("WEFT_TOKNE is set but means nothing; did you mean WEFT_TOKEN?", self.passes("info", WEFT_TOKNE="x"))
+        self.assertEqual(self.info(WEFT_TOKEN="x", WEFT_LOG="warn")["unknown_variables"], [])
+
+    def test_text_has_every_part(self):
+        text = self.passes("info", "--topology")
+        for heading in ("Build", "Transports", "Host", "Network interfaces", "Limits", "Options", "Other variables"):
+            self.assertIn(f"\n{heading}\n", text)
+        for row in self.info()["options"]:
+            self.assertIn(row["option"], text)
+        self.assertNotIn("\033[", text)
+        self.assertIn("\033[", self.passes("info", "--color=always"))
+
+    def test_the_host_is_described(self):
+        host = self.info()["host"]
+        self.assertEqual(host["host"], os.uname().nodename)
+        self.assertGreaterEqual(host["threads"], 1)
+        self.assertEqual(host["memory_bytes"], os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        self.assertEqual({row["name"] for row in host["interfaces"]}, {name for _, name in socket.if_nameindex()})
+
+    def test_limits_are_those_of_the_process(self):
+        limits = {row["name"]: row["value"] for row in self.info()["limits"]}
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.assertEqual(limits["RLIMIT_NOFILE"], soft)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,37 @@
+"""Runs the tool for the tests of this folder."""
+import os
+import pathlib
+import subprocess
+import unittest
+
+WEFT = os.environ["WEFT"]
+SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
+TIMEOUT_S = 60
+
+
+def environment(**more):
+    """Ours without what would reach the tool's options, and with what its output depends on."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_") and name != "NO_COLOR"}
+    return {**kept, "LC_ALL": "C.UTF-8", "TERM": "xterm", **more}
+
+
+def weft(*arguments, **more):
+    return subprocess.run([WEFT, *map(str, arguments)], env=environment(**more), capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+
+
+class ToolTest(unittest.TestCase):
+    maxDiff = None
+
+    def passes(self, *arguments, **more):
+        """Runs the tool, which must succeed and complain of nothing; returns its output."""
+        result = weft(*arguments, **more)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), arguments)
+        return result.stdout
+
+    def refused(self, status, says, *arguments, **more):
+        """Runs the tool, which must exit with `status`, print nothing, and say `says` on standard error."""
+        result = weft(*arguments, **more)
+        self.assertIn(says, result.stderr, arguments)
+        self.assertEqual((result.returncode, result.stdout), (status, ""), arguments)
+        return result.stderr
