@@ -1,0 +1,11 @@
+// The conformance suite: what every kind of store must do alike.
+#include "conformance/kind.h"
+#include "conformance/suite.h"
+
+int main(void) {
+  if (!kind.start())
+    return 1;
+  int failed = suite_run_kv() + suite_run_txn() + suite_run_lease() + suite_run_watch() + suite_run_threads();
+  kind.stop();
+  return failed ? 1 : 0;
+}

@@ -1,0 +1,31 @@
+// A real etcd for tests: on free ports, in a directory of its own, gone with the test whatever happens to that.
+#ifndef SUPPORT_ETCD_H
+#define SUPPORT_ETCD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct support_etcd {
+  pid_t pid; // 0: not running
+  uint16_t port;
+  uint16_t peer_port;
+  char directory[64]; // data, and the log
+  char url[64];
+  const char *scheme;       // "http" or "https"; in, before the start; NULL: "http"
+  const char *const *extra; // in: further arguments, ended by NULL; may be NULL
+};
+
+// Whether etcd is installed. If not: exits with 77 when WEFT_TEST_SKIP_ETCD is 1, with 1 and a message otherwise.
+void support_etcd_require(void);
+
+// Starts etcd with an empty store and waits until it serves. On a failure prints why, leaves nothing, returns false.
+bool support_etcd_start(struct support_etcd *etcd);
+
+// Kills it and starts it again on the same ports, with its data or without.
+bool support_etcd_restart(struct support_etcd *etcd, bool keep_data);
+
+// Kills it and removes its directory. Does nothing when it was not started.
+void support_etcd_stop(struct support_etcd *etcd);
+
+#endif

@@ -1,0 +1,41 @@
+// Keeps what a store watch says, for a test to wait for and look at.
+#ifndef SUPPORT_EVENTS_H
+#define SUPPORT_EVENTS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <weft/store.h>
+
+struct support_event {
+  enum weft_store_event_kind kind;
+  char key[96];
+  char value[96]; // the first bytes
+  size_t value_len;
+  int64_t revision;
+  int64_t lease;
+};
+
+struct support_events {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  struct support_event *all;
+  size_t count, room;
+};
+
+void support_events_init(struct support_events *events);
+void support_events_free(struct support_events *events); // not while a watch still feeds it
+
+// The watch function; `arg` is the struct support_events.
+void support_events_take(void *arg, const struct weft_store_event *event);
+
+// Waits until `count` events of this kind have come. False: the deadline passed.
+bool support_events_wait(struct support_events *events, enum weft_store_event_kind kind, size_t count);
+
+// How many of this kind have come.
+size_t support_events_count(struct support_events *events, enum weft_store_event_kind kind);
+
+// The n-th of this kind, from 0. It must have come.
+struct support_event support_events_get(struct support_events *events, enum weft_store_event_kind kind, size_t n);
+
+#endif
