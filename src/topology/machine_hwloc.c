@@ -125,8 +125,9 @@ int topology_add_machine(json_t *out) {
   hwloc_topology_t topology;
   if (hwloc_topology_init(&topology) != 0)
     return -1;
-  // These plugins talk to a display server or to GPU drivers, which takes long and tells nothing that PCI does not.
-  static const char *const unwanted[] = {"gl", "opencl", "cuda", "nvml", "rsmi", "levelzero"};
+  // These plugins talk to a display server or to GPU drivers, which takes long and tells nothing that PCI does not;
+  // "pci" leaks memory, and what it knows beyond sysfs are the models' names.
+  static const char *const unwanted[] = {"gl", "opencl", "cuda", "nvml", "rsmi", "levelzero", "pci"};
   for (size_t i = 0; i < sizeof unwanted / sizeof unwanted[0]; i++)
     hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, unwanted[i]);
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
