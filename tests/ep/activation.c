@@ -1,0 +1,120 @@
+// The decision of when a view takes effect: by itself.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "ep/activation.h"
+
+static uint64_t close_with(struct ep_activation *activation, uint64_t ready) {
+  ep_activation_hear(activation, ready);
+  return ep_activation_close(activation);
+}
+
+static void starts_where_it_is_told(void **state) {
+  (void)state;
+  struct ep_activation a;
+  ep_activation_init(&a, 7, 3);
+  assert_int_equal(ep_activation_epoch(&a, 7), 3);
+  assert_int_equal(ep_activation_epoch(&a, 8), 3);
+}
+
+static void lowest_ready_takes_effect_two_operations_later(void **state) {
+  (void)state;
+  struct ep_activation a;
+  ep_activation_init(&a, 0, 1);
+  ep_activation_hear(&a, 5);
+  ep_activation_hear(&a, 2);
+  ep_activation_hear(&a, 9);
+  assert_int_equal(ep_activation_close(&a), 2);
+  assert_int_equal(ep_activation_epoch(&a, 1), 1);
+  assert_int_equal(ep_activation_epoch(&a, 2), 2);
+}
+
+static void nothing_newer_changes_nothing(void **state) {
+  (void)state;
+  struct ep_activation a;
+  ep_activation_init(&a, 0, 4);
+  assert_int_equal(close_with(&a, 4), 0);
+  assert_int_equal(close_with(&a, 3), 0); // a rank that has not heard of view 4 yet, though it runs in it
+  assert_int_equal(ep_activation_epoch(&a, 3), 4);
+}
+
+static void no_second_decision_while_one_is_on_its_way(void **state) {
+  (void)state;
+  struct ep_activation a;
+  ep_activation_init(&a, 0, 1);
+  assert_int_equal(close_with(&a, 2), 2); // headers of 0: view 2 from operation 2 on
+  assert_int_equal(close_with(&a, 3), 0); // headers of 1: not now
+  assert_int_equal(ep_activation_epoch(&a, 2), 2);
+  assert_int_equal(ep_activation_epoch(&a, 3), 2); // so a joiner that begins with 2 knows 3 too
+  assert_int_equal(close_with(&a, 3), 3);
+  assert_int_equal(ep_activation_epoch(&a, 4), 3);
+}
+
+static void adopting_forgets_what_was_heard(void **state) {
+  (void)state;
+  struct ep_activation a;
+  ep_activation_init(&a, 0, 1);
+  ep_activation_hear(&a, 1);
+  ep_activation_adopt(&a, 2);
+  assert_int_equal(ep_activation_epoch(&a, 0), 2);
+  assert_int_equal(ep_activation_epoch(&a, 1), 2);
+  assert_int_equal(close_with(&a, 4), 4);
+}
+
+static void nobody_heard_changes_nothing(void **state) {
+  (void)state;
+  struct ep_activation a;
+  ep_activation_init(&a, 0, 1);
+  assert_int_equal(ep_activation_close(&a), 0);
+  assert_int_equal(ep_activation_epoch(&a, 2), 1);
+}
+
+// Members that hear the same headers, in any order, decide alike; a joiner told (op, epoch) agrees from then on.
+static void members_and_joiner_agree_for_ever(void **state) {
+  (void)state;
+  struct ep_activation old[3], joiner;
+  uint64_t seed = 1, newest = 1, told = 0;
+  for (int i = 0; i < 3; i++)
+    ep_activation_init(&old[i], 0, 1);
+  for (uint64_t op = 0; op < 10000; op++) {
+    uint64_t ready[3];
+    for (int i = 0; i < 3; i++) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      newest += (seed >> 60) == 0;
+      ready[i] = newest - ((seed >> 40) % 3 < newest ? (seed >> 40) % 3 : 0);
+    }
+    uint64_t decided = 0;
+    for (int i = 0; i < 3; i++) {
+      for (int j = 0; j < 3; j++)
+        ep_activation_hear(&old[i], ready[(i + j) % 3]);
+      decided = ep_activation_close(&old[i]);
+    }
+    if (told != 0 && op >= told) {
+      for (int j = 0; j < 3; j++)
+        ep_activation_hear(&joiner, ready[j]);
+      ep_activation_close(&joiner);
+      assert_int_equal(ep_activation_epoch(&joiner, op + 1), ep_activation_epoch(&old[0], op + 1));
+      assert_int_equal(ep_activation_epoch(&joiner, op + 2), ep_activation_epoch(&old[0], op + 2));
+    }
+    if (told == 0 && decided != 0)
+      ep_activation_init(&joiner, told = op + EP_ACTIVATION_LEAD, decided);
+  }
+  assert_true(told != 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(starts_where_it_is_told),
+      cmocka_unit_test(lowest_ready_takes_effect_two_operations_later),
+      cmocka_unit_test(nothing_newer_changes_nothing),
+      cmocka_unit_test(no_second_decision_while_one_is_on_its_way),
+      cmocka_unit_test(adopting_forgets_what_was_heard),
+      cmocka_unit_test(nobody_heard_changes_nothing),
+      cmocka_unit_test(members_and_joiner_agree_for_ever),
+  };
+  return cmocka_run_group_tests_name("ep_activation", tests, NULL, NULL);
+}

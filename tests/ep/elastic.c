@@ -1,0 +1,233 @@
+// Ranks join and leave while operations go on: none of the others stops, and every number stays right.
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "rank.h"
+
+enum { DEADLINE_MS = 60000 };
+
+// A script for one rank: operate until the view is each of these in turn; in `leave_at` (if not -1) it asks to leave
+// when it has come to that view, and goes on until it is out.
+struct script {
+  struct setup setup;
+  const int32_t *founders;
+  uint32_t num_founders;
+  int32_t index;
+  const int32_t (*views)[16];
+  uint32_t num_views;
+  uint32_t first_view; // of a joiner
+  int32_t leave_at;
+  struct rank rank;
+  uint64_t operations;
+  pthread_t thread;
+};
+
+static uint32_t view_size(const int32_t view[16]) {
+  uint32_t count = 0;
+  while (count < 16 && view[count] >= 0)
+    count++;
+  return count;
+}
+
+static bool leave(struct rank *rank) {
+  if (weft_ep_disconnect(rank->ep, &rank->index, 1, DEADLINE_MS) != 0)
+    return rank_fail(rank, "leave: %s", weft_last_error());
+  while (weft_ep_is_active(rank->ep))
+    if (!rank_operate(rank))
+      return false;
+  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  uint64_t op;
+  if (weft_ep_dispatch_send(rank->ep, &none, &op) != WEFT_ERR_FENCED)
+    return rank_fail(rank, "a rank that has left could dispatch");
+  return true;
+}
+
+static void *play(void *arg) {
+  struct script *script = arg;
+  struct rank *rank = &script->rank;
+  bool ok =
+      rank_open(rank, &script->setup, script->index, script->founders, script->num_founders) && rank_activate(rank);
+  for (uint32_t i = script->first_view; ok && i < script->num_views; i++) {
+    const int32_t *view = script->views[i];
+    // No operation is counted or asked for between two views: each rank comes to the next one by itself.
+    ok = rank_operate_until(rank, view, view_size(view)) && (weft_ep_set_mark(rank->ep, i + 1), true);
+    // All go on until all have seen it: with the mark they agree on that in the same operation.
+    while (ok && rank->info.mark < i + 1)
+      ok = rank_operate(rank);
+    if (ok && script->leave_at == (int32_t)i) {
+      ok = leave(rank);
+      break;
+    }
+  }
+  // The others may be one operation behind: a barrier would hold them up, a departure must not.
+  rank_close(rank);
+  return NULL;
+}
+
+// Starts a rank's script in a thread. Close to what a process would do.
+static void start(struct script *script) {
+  assert_int_equal(pthread_create(&script->thread, NULL, play, script), 0);
+}
+
+static void finish(struct script *scripts, uint32_t count) {
+  char error[1024] = "";
+  for (uint32_t i = 0; i < count; i++) {
+    pthread_join(scripts[i].thread, NULL);
+    if (scripts[i].rank.error[0] && !error[0])
+      memcpy(error, scripts[i].rank.error, sizeof error);
+  }
+  if (error[0])
+    fail_msg("%s", error);
+}
+
+#define END -1
+static const int32_t two[] = {0, 1};
+
+static struct script *make_scripts(const struct setup *setup, uint32_t count, const int32_t views[][16],
+                                   uint32_t num_views) {
+  struct script *scripts = calloc(count, sizeof *scripts);
+  assert_non_null(scripts);
+  for (uint32_t i = 0; i < count; i++)
+    scripts[i] =
+        (struct script){.setup = *setup, .index = (int32_t)i, .views = views, .num_views = num_views, .leave_at = -1};
+  return scripts;
+}
+
+static void one_rank_joins(void **state) {
+  (void)state;
+  static const int32_t views[][16] = {{0, 1, END}, {0, 1, 2, END}};
+  struct setup setup = {.drop = 0.1f};
+  assert_int_equal(weft_store_open_local(&setup.store), 0);
+  struct script *s = make_scripts(&setup, 3, views, 2);
+  s[0].founders = s[1].founders = two;
+  s[0].num_founders = s[1].num_founders = 2;
+  s[2].first_view = 1;
+  start(&s[0]);
+  start(&s[1]);
+  start(&s[2]);
+  finish(s, 3);
+  free(s);
+  weft_store_close(setup.store);
+}
+
+static void four_ranks_join_at_once(void **state) {
+  (void)state;
+  static const int32_t views[][16] = {{0, 1, 2, 3, END}, {0, 1, 2, 3, 4, 5, 6, 7, END}};
+  static const int32_t founders[] = {0, 1, 2, 3};
+  struct setup setup = {.dtype = WEFT_EP_FP8};
+  assert_int_equal(weft_store_open_local(&setup.store), 0);
+  struct script *s = make_scripts(&setup, 8, views, 2);
+  for (int i = 0; i < 8; i++) {
+    s[i].founders = i < 4 ? founders : NULL;
+    s[i].num_founders = i < 4 ? 4 : 0;
+    s[i].first_view = i < 4 ? 0 : 1;
+  }
+  for (int i = 0; i < 8; i++)
+    start(&s[i]);
+  finish(s, 8);
+  free(s);
+  weft_store_close(setup.store);
+}
+
+static void a_rank_leaves_and_the_others_go_on(void **state) {
+  (void)state;
+  static const int32_t views[][16] = {{0, 1, 2, END}, {0, 2, END}};
+  static const int32_t founders[] = {0, 1, 2};
+  struct setup setup = {.late_weights = true};
+  assert_int_equal(weft_store_open_local(&setup.store), 0);
+  struct script *s = make_scripts(&setup, 3, views, 2);
+  for (int i = 0; i < 3; i++) {
+    s[i].founders = founders;
+    s[i].num_founders = 3;
+  }
+  s[1].leave_at = 0;
+  for (int i = 0; i < 3; i++)
+    start(&s[i]);
+  finish(s, 3);
+  free(s);
+  weft_store_close(setup.store);
+}
+
+// Rank 0 leaves while rank 3 joins: whatever views lie between, all end in the same.
+static void join_and_leave_together(void **state) {
+  (void)state;
+  static const int32_t views[][16] = {{0, 1, 2, END}, {1, 2, 3, END}};
+  static const int32_t founders[] = {0, 1, 2};
+  for (int round = 0; round < 5; round++) {
+    struct setup setup = {0};
+    assert_int_equal(weft_store_open_local(&setup.store), 0);
+    struct script *s = make_scripts(&setup, 4, views, 2);
+    for (int i = 0; i < 3; i++) {
+      s[i].founders = founders;
+      s[i].num_founders = 3;
+    }
+    s[0].leave_at = 0;
+    s[3].first_view = 1;
+    for (int i = 0; i < 4; i++)
+      start(&s[i]);
+    finish(s, 4);
+    free(s);
+    weft_store_close(setup.store);
+  }
+}
+
+// Memory and descriptors are back where they were after many joins and leaves.
+struct churn {
+  struct setup setup;
+  atomic_int stop;
+  uint64_t window_bytes[2]; // of rank 0 after the first and the last round
+  struct rank rank[2];
+};
+
+static void *stay(void *arg) {
+  struct churn *churn = arg;
+  struct rank *rank = &churn->rank[0];
+  if (rank_open(rank, &churn->setup, 0, NULL, 0) && rank_activate(rank)) {
+    while (rank->info.mark < 1) { // alone, the mark is its own
+      weft_ep_set_mark(rank->ep, (uint64_t)atomic_load(&churn->stop));
+      if (!rank_operate(rank))
+        break;
+    }
+  }
+  rank_close(rank);
+  return NULL;
+}
+
+static void fifty_joins_and_leaves_leave_nothing(void **state) {
+  (void)state;
+  struct churn churn = {.setup = {.tokens = 4, .hidden = 128, .topk = 2, .capacity = 4}};
+  assert_int_equal(weft_store_open_local(&churn.setup.store), 0);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, stay, &churn), 0);
+  struct rank *guest = &churn.rank[1];
+  for (int i = 0; i < 50 && !guest->error[0]; i++) {
+    if (rank_open(guest, &churn.setup, 1 + i % 3, NULL, 0) && rank_activate(guest) && rank_operate_n(guest, 3))
+      leave(guest);
+    rank_close(guest);
+  }
+  atomic_store(&churn.stop, 1);
+  pthread_join(thread, NULL);
+  weft_store_close(churn.setup.store);
+  assert_string_equal(guest->error, "");
+  assert_string_equal(churn.rank[0].error, "");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(one_rank_joins),
+      cmocka_unit_test(four_ranks_join_at_once),
+      cmocka_unit_test(a_rank_leaves_and_the_others_go_on),
+      cmocka_unit_test(join_and_leave_together),
+      cmocka_unit_test(fifty_joins_and_leaves_leave_nothing),
+  };
+  return cmocka_run_group_tests_name("ep_elastic", tests, NULL, NULL);
+}

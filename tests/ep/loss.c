@@ -1,0 +1,212 @@
+// Ranks that die or fall silent: processes, and real signals.
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "ep/fault.h"
+#include "rank.h"
+
+enum { RANKS = 4, DEADLINE_MS = 60000 };
+
+// What the processes of a test tell each other, in shared memory.
+struct board {
+  _Atomic uint64_t operations[RANKS]; // that a rank has run
+  _Atomic uint32_t lost_in[RANKS];    // operations in which it lost somebody
+  _Atomic uint32_t missing[RANKS];    // selections that brought nothing in them
+  _Atomic uint32_t wrong[RANKS];      // of those, selections of another rank's experts than the victim's
+  _Atomic uint32_t fenced[RANKS];
+  char error[RANKS][1024];
+};
+
+struct story {
+  const char *url;
+  struct setup setup;
+  int32_t victim;
+  void (*prepare)(struct rank *rank); // of the victim
+  bool expect_fenced;                 // of the victim
+};
+
+static struct board *board;
+
+static void die_in_dispatch(void *arg, uint32_t rows_written, uint32_t peers_done) {
+  (void)arg;
+  if (peers_done == 1 && rows_written % 4 == 2)
+    kill(getpid(), SIGKILL);
+}
+
+static void kill_in_dispatch(struct rank *rank) {
+  ep_fault_set(rank->ep, die_in_dispatch, NULL);
+}
+static void kill_between(struct rank *rank) {
+  (void)rank;
+  kill(getpid(), SIGKILL);
+}
+static void stop(struct rank *rank) {
+  (void)rank;
+  kill(getpid(), SIGSTOP);
+}
+
+static void note_loss(struct rank *rank, const struct story *story) {
+  int me = rank->index;
+  if (rank->info.num_lost == 0 && rank->result.num_lost == 0 && rank->result.num_missing == 0)
+    return;
+  board->lost_in[me]++;
+  board->missing[me] += rank->result.num_missing;
+  for (uint32_t i = 0; i < rank->result.num_missing; i++)
+    if (rank->missing[i].expert / rank->setup.experts != story->victim)
+      board->wrong[me]++;
+}
+
+// One rank's life: operations until the view without the victim has come, and some more; every rank agrees on the end.
+static bool live(struct rank *rank, const struct story *story) {
+  static const int32_t all[RANKS] = {0, 1, 2, 3};
+  bool victim = rank->index == story->victim;
+  if (!rank_open(rank, &rank->setup, rank->index, all, RANKS) || !rank_activate(rank) || !rank_operate_n(rank, 10))
+    return false;
+  if (victim)
+    story->prepare(rank);
+  int32_t left[RANKS];
+  uint32_t count = 0;
+  for (int32_t i = 0; i < RANKS; i++)
+    if (i != story->victim)
+      left[count++] = i;
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  uint32_t after = 0;
+  while (rank->info.mark < 1 && !clock_passed(deadline)) {
+    if (!rank_operate(rank)) {
+      if (!victim || !story->expect_fenced || !strstr(rank->error, "FENCED"))
+        return false;
+      board->fenced[rank->index] = 1;
+      return true;
+    }
+    board->operations[rank->index]++;
+    note_loss(rank, story);
+    after += rank_sees(rank, left, count);
+    if (after == 20)
+      weft_ep_set_mark(rank->ep, 1);
+  }
+  return rank->info.mark == 1 ? true : rank_fail(rank, "the end did not come");
+}
+
+static pid_t start(struct story story, int32_t index) {
+  pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid > 0)
+    return pid;
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  options.endpoints = story.url;
+  static struct rank rank;
+  rank.index = index;
+  if (weft_store_open(&story.setup.store, &options) != 0)
+    _exit(3);
+  rank.setup = story.setup;
+  bool ok = live(&rank, &story);
+  snprintf(board->error[index], sizeof board->error[index], "%s", ok ? "" : rank.error);
+  rank_close(&rank);
+  weft_store_close(story.setup.store);
+  _exit(ok ? 0 : 1);
+}
+
+// Waits for a child by the deadline; kills it after that. Returns its status.
+static int reap(pid_t pid) {
+  uint64_t deadline = clock_deadline_ms(2 * DEADLINE_MS);
+  int status;
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (clock_passed(deadline)) {
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      return -1;
+    }
+    poll(NULL, 0, 5);
+  }
+  return status;
+}
+
+static void tell(struct story story, int victim_signal) {
+  weft_store_server_t *server;
+  struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
+  assert_int_equal(weft_store_server_start(&server, &options), 0);
+  story.url = weft_store_server_url(server);
+  board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(board != MAP_FAILED);
+  pid_t pids[RANKS];
+  for (int i = 0; i < RANKS; i++)
+    pids[i] = start(story, i);
+  if (story.expect_fenced) { // it lies stopped: wake it when the others have gone on without it
+    int status;
+    assert_int_equal(waitpid(pids[story.victim], &status, WUNTRACED), pids[story.victim]);
+    assert_true(WIFSTOPPED(status));
+    uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+    while (board->operations[0] < 15 && !clock_passed(deadline))
+      poll(NULL, 0, 5);
+    kill(pids[story.victim], SIGCONT);
+  }
+  for (int i = 0; i < RANKS; i++) {
+    int status = reap(pids[i]);
+    if (i == story.victim && victim_signal != 0) {
+      assert_true(WIFSIGNALED(status) && WTERMSIG(status) == victim_signal);
+      continue;
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+      fail_msg("rank %d ended with status %d: %s", i, status, board->error[i]);
+    if (i == story.victim) {
+      assert_int_equal(board->fenced[i], 1);
+      continue;
+    }
+    assert_int_equal(board->wrong[i], 0);
+    assert_in_range(board->lost_in[i], 1, 8); // the deadline is paid once; the view follows within a few operations
+  }
+  munmap(board, sizeof *board);
+  weft_store_server_stop(server);
+}
+
+static void killed_in_mid_dispatch(void **state) {
+  (void)state;
+  for (int32_t victim = 1; victim < 4; victim += 2)
+    tell((struct story){.setup = {.tokens = 32}, .victim = victim, .prepare = kill_in_dispatch}, SIGKILL);
+}
+
+static void killed_between_operations(void **state) {
+  (void)state;
+  tell((struct story){.victim = 2, .prepare = kill_between}, SIGKILL);
+}
+
+static void the_lowest_rank_is_killed(void **state) {
+  (void)state;
+  tell((struct story){.setup = {.late_weights = true}, .victim = 0, .prepare = kill_in_dispatch}, SIGKILL);
+}
+
+static void losses_are_made_up_for_when_asked(void **state) {
+  (void)state;
+  tell((struct story){.setup = {.renormalize = true, .dtype = WEFT_EP_FP8}, .victim = 3, .prepare = kill_in_dispatch},
+       SIGKILL);
+}
+
+static void stopped_past_the_deadline_is_fenced_when_it_wakes(void **state) {
+  (void)state;
+  tell((struct story){.setup = {.timeout_ms = 500}, .victim = 1, .prepare = stop, .expect_fenced = true}, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(killed_in_mid_dispatch),
+      cmocka_unit_test(killed_between_operations),
+      cmocka_unit_test(the_lowest_rank_is_killed),
+      cmocka_unit_test(losses_are_made_up_for_when_asked),
+      cmocka_unit_test(stopped_past_the_deadline_is_fenced_when_it_wakes),
+  };
+  return cmocka_run_group_tests_name("ep_loss", tests, NULL, NULL);
+}

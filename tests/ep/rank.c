@@ -1,0 +1,351 @@
+#include "rank.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "ep/kernels/kernels.h"
+
+enum { DEADLINE_MS = 60000, SEED = 12345 };
+
+bool rank_fail(struct rank *rank, const char *format, ...) {
+  if (rank->error[0])
+    return false;
+  int used = snprintf(rank->error, sizeof rank->error, "rank %d, operation %llu: ", rank->index,
+                      rank->ep ? (unsigned long long)weft_ep_next_op(rank->ep) : 0ull);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(rank->error + used, sizeof rank->error - (size_t)used, format, args);
+  va_end(args);
+  return false;
+}
+
+static uint32_t or_default(uint32_t value, uint32_t preset) {
+  return value ? value : preset;
+}
+
+static void allocate(struct rank *rank) {
+  const struct setup *s = &rank->setup;
+  size_t selections = (size_t)s->tokens * s->topk;
+  bool experts = s->layout == WEFT_EP_PER_EXPERT;
+  rank->rows = s->capacity * s->tokens;
+  // A token's selections of one expert are distinct in the pattern, so this holds every row.
+  size_t total = (size_t)rank->rows * (experts ? s->experts : 1);
+  rank->x = calloc((size_t)s->tokens * s->hidden, 2);
+  rank->out = calloc((size_t)s->tokens * s->hidden, 2);
+  rank->y = calloc(total * s->hidden, 2);
+  rank->topk_idx = calloc(selections, sizeof *rank->topk_idx);
+  rank->weights = calloc(selections, sizeof *rank->weights);
+  rank->received = calloc(total * s->hidden, 2);
+  rank->scales = calloc(total * (s->hidden / 128), sizeof *rank->scales);
+  rank->counts = calloc(s->experts, sizeof *rank->counts);
+  rank->src_rank = calloc(total, sizeof *rank->src_rank);
+  rank->src_token = calloc(total, sizeof *rank->src_token);
+  rank->range = calloc((size_t)s->experts * s->capacity, sizeof *rank->range);
+  rank->local_expert = calloc(total * s->topk, sizeof *rank->local_expert);
+  rank->recv_weights = calloc(total * s->topk, sizeof *rank->recv_weights);
+  rank->recv = (struct weft_ep_recv){.size = sizeof rank->recv,
+                                     .layout = s->layout,
+                                     .rows = rank->rows,
+                                     .x = rank->received,
+                                     .scales = rank->scales,
+                                     .counts = rank->counts,
+                                     .src_rank = rank->src_rank,
+                                     .src_token = rank->src_token,
+                                     .range = rank->range,
+                                     .local_expert = experts ? NULL : rank->local_expert,
+                                     .weights = experts ? NULL : rank->recv_weights};
+}
+
+bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, const int32_t *founders,
+               uint32_t num_founders) {
+  *rank = (struct rank){.setup = *setup, .index = index};
+  struct setup *s = &rank->setup;
+  s->capacity = or_default(s->capacity, 16);
+  s->tokens = or_default(s->tokens, 16);
+  s->hidden = or_default(s->hidden, 256);
+  s->topk = or_default(s->topk, 4);
+  s->experts = or_default(s->experts, 2);
+  s->timeout_ms = or_default(s->timeout_ms, 20000);
+  rank->pattern = (struct pattern){.seed = SEED,
+                                   .num_tokens = s->no_tokens ? 0 : s->tokens,
+                                   .hidden = s->hidden,
+                                   .topk = s->topk,
+                                   .experts_per_rank = s->experts,
+                                   .uneven = s->uneven,
+                                   .drop = s->drop};
+  allocate(rank);
+  struct weft_ep_options options = {.size = sizeof options,
+                                    .store = s->store,
+                                    .prefix = s->prefix,
+                                    .rank = index,
+                                    .capacity = s->capacity,
+                                    .founders = founders,
+                                    .num_founders = num_founders,
+                                    .max_tokens = s->tokens,
+                                    .hidden = s->hidden,
+                                    .topk = s->topk,
+                                    .experts_per_rank = s->experts,
+                                    .dtype = s->dtype,
+                                    .op_timeout_ms = s->timeout_ms};
+  if (weft_ep_open(&rank->ep, &options, DEADLINE_MS) != 0)
+    return rank_fail(rank, "open: %s", weft_last_error());
+  rank->index = weft_ep_rank(rank->ep);
+  return true;
+}
+
+void rank_close(struct rank *rank) {
+  weft_ep_close(rank->ep);
+  rank->ep = NULL;
+  void *memory[] = {rank->x,        rank->out,          rank->y,           rank->topk_idx, rank->weights,
+                    rank->received, rank->scales,       rank->counts,      rank->src_rank, rank->src_token,
+                    rank->range,    rank->local_expert, rank->recv_weights};
+  for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+    free(memory[i]);
+}
+
+bool rank_activate(struct rank *rank) {
+  if (weft_ep_activate(rank->ep, DEADLINE_MS) != 0)
+    return rank_fail(rank, "activate: %s", weft_last_error());
+  return true;
+}
+
+// What the experts of `kind` make of one received row.
+static void apply_expert(struct rank *rank, enum pattern_kind kind, int64_t expert, size_t row, uint16_t *out) {
+  const struct setup *s = &rank->setup;
+  if (s->dtype == WEFT_EP_BF16)
+    memcpy(out, (uint16_t *)rank->received + row * s->hidden, (size_t)s->hidden * 2);
+  else
+    ep_kernels_best()->uncast_fp8(out, (uint8_t *)rank->received + row * s->hidden,
+                                  rank->scales + row * (s->hidden / 128), s->hidden);
+  if (kind != PATTERN_SCALED)
+    return;
+  // From the row's exact values, rounded once, as the oracle has it.
+  for (uint32_t i = 0; i < s->hidden; i++) {
+    double value = s->dtype == WEFT_EP_BF16 ? oracle_bf16(((uint16_t *)rank->received)[row * s->hidden + i])
+                                            : oracle_e4m3(((uint8_t *)rank->received)[row * s->hidden + i]) *
+                                                  (double)rank->scales[row * (s->hidden / 128) + i / 128];
+    out[i] = oracle_to_bf16(value * pattern_expert_factor(expert));
+  }
+}
+
+static void run_experts_by_expert(struct rank *rank, enum pattern_kind kind) {
+  for (uint32_t e = 0; e < rank->setup.experts; e++)
+    for (int32_t i = 0; i < rank->counts[e]; i++) {
+      size_t row = (size_t)e * rank->rows + (size_t)i;
+      apply_expert(rank, kind, (int64_t)rank->index * rank->setup.experts + e, row, rank->y + row * rank->setup.hidden);
+    }
+}
+
+// RANK_MAJOR: the caller weighs and sums over its experts.
+static void run_experts_by_rank(struct rank *rank, enum pattern_kind kind) {
+  const struct setup *s = &rank->setup;
+  uint16_t *one = malloc((size_t)s->hidden * 2);
+  double *sum = malloc(s->hidden * sizeof *sum);
+  for (uint32_t row = 0; row < rank->info.num_rows; row++) {
+    memset(sum, 0, s->hidden * sizeof *sum);
+    for (uint32_t k = 0; k < s->topk && rank->local_expert[(size_t)row * s->topk + k] >= 0; k++) {
+      int32_t local = rank->local_expert[(size_t)row * s->topk + k];
+      apply_expert(rank, kind, (int64_t)rank->index * s->experts + local, row, one);
+      for (uint32_t i = 0; i < s->hidden; i++)
+        sum[i] += (double)rank->recv_weights[(size_t)row * s->topk + k] * oracle_bf16(one[i]);
+    }
+    for (uint32_t i = 0; i < s->hidden; i++)
+      rank->y[(size_t)row * s->hidden + i] = oracle_to_bf16(sum[i]);
+  }
+  free(one);
+  free(sum);
+}
+
+static void poison(struct rank *rank) {
+  const struct setup *s = &rank->setup;
+  size_t total = (size_t)rank->rows * (s->layout == WEFT_EP_PER_EXPERT ? s->experts : 1);
+  memset(rank->received, 0xFF, total * s->hidden * 2); // NaN in every format
+  memset(rank->scales, 0xFF, total * (s->hidden / 128) * sizeof *rank->scales);
+  memset(rank->y, 0xFF, total * s->hidden * 2);
+  memset(rank->out, 0xFF, (size_t)s->tokens * s->hidden * 2);
+  memset(rank->counts, 0x7F, s->experts * sizeof *rank->counts);
+  memset(rank->src_rank, 0x7F, total * sizeof *rank->src_rank);
+  memset(rank->src_token, 0x7F, total * sizeof *rank->src_token);
+}
+
+// The input of every rank of the operation's view, made again.
+struct inputs {
+  struct oracle_source *sources;
+  uint32_t count;
+};
+
+static struct inputs make_inputs(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t count) {
+  const struct setup *s = &rank->setup;
+  struct inputs inputs = {.sources = calloc(count, sizeof *inputs.sources), .count = count};
+  for (uint32_t i = 0; i < count; i++) {
+    uint16_t *x = calloc((size_t)s->tokens * s->hidden, 2);
+    int64_t *topk_idx = calloc((size_t)s->tokens * s->topk, sizeof *topk_idx);
+    float *weights = calloc((size_t)s->tokens * s->topk, sizeof *weights);
+    uint32_t tokens = pattern_fill(&rank->pattern, op, ranks[i], ranks, count, x, topk_idx, weights);
+    inputs.sources[i] = (struct oracle_source){
+        .rank = ranks[i], .num_tokens = tokens, .x = x, .topk_idx = topk_idx, .topk_weights = weights};
+  }
+  return inputs;
+}
+
+static void free_inputs(struct inputs *inputs) {
+  for (uint32_t i = 0; i < inputs->count; i++) {
+    free((void *)inputs->sources[i].x);
+    free((void *)inputs->sources[i].topk_idx);
+    free((void *)inputs->sources[i].topk_weights);
+  }
+  free(inputs->sources);
+}
+
+static bool judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t count, enum pattern_kind kind) {
+  const struct setup *s = &rank->setup;
+  struct inputs inputs = make_inputs(rank, op, ranks, count);
+  struct oracle_case test = {.hidden = s->hidden,
+                             .topk = s->topk,
+                             .experts_per_rank = s->experts,
+                             .capacity = s->capacity,
+                             .dtype = s->dtype,
+                             .sources = inputs.sources,
+                             .num_sources = count};
+  struct oracle_verdict verdict = oracle_check_dispatch(&test, rank->index, &rank->recv, &rank->info, NULL, 0);
+  if (!verdict.ok)
+    rank_fail(rank, "dispatch of operation %llu: %s", (unsigned long long)op, verdict.what);
+  verdict = oracle_check_combine(&test, rank->index, rank->out, &rank->result, pattern_expert, &kind, NULL, 0,
+                                 s->renormalize);
+  if (!verdict.ok)
+    rank_fail(rank, "combine of operation %llu: %s", (unsigned long long)op, verdict.what);
+  free_inputs(&inputs);
+  rank->checked++;
+  return rank->error[0] == '\0';
+}
+
+static bool send_and_receive(struct rank *rank, const struct weft_ep_dispatch *dispatch, uint64_t *op) {
+  int rc;
+  if (rank->setup.apart) {
+    rc = weft_ep_dispatch_send(rank->ep, dispatch, op);
+    if (rc == 0)
+      rc = weft_ep_dispatch_recv(rank->ep, *op, &rank->recv, &rank->info);
+  } else {
+    rc = weft_ep_dispatch(rank->ep, dispatch, &rank->recv, &rank->info, op);
+  }
+  return rc == 0 ? true : rank_fail(rank, "dispatch: %s: %s", weft_err_name(rc), weft_last_error());
+}
+
+static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine *args) {
+  int rc;
+  if (rank->setup.apart) {
+    rc = weft_ep_combine_send(rank->ep, op, args);
+    if (rc == 0)
+      rc = weft_ep_combine_recv(rank->ep, op, args, &rank->result);
+  } else {
+    rc = weft_ep_combine(rank->ep, op, args, &rank->result);
+  }
+  return rc == 0 ? true : rank_fail(rank, "combine: %s: %s", weft_err_name(rc), weft_last_error());
+}
+
+bool rank_operate(struct rank *rank) {
+  const struct setup *s = &rank->setup;
+  int32_t ranks[WEFT_EP_MAX_CAPACITY];
+  size_t count;
+  weft_ep_view(rank->ep, NULL, ranks, WEFT_EP_MAX_CAPACITY, &count);
+  uint64_t op = weft_ep_next_op(rank->ep);
+  enum pattern_kind kind = pattern_kind_of(op);
+  poison(rank);
+  uint32_t tokens =
+      pattern_fill(&rank->pattern, op, rank->index, ranks, (uint32_t)count, rank->x, rank->topk_idx, rank->weights);
+  rank->info = (struct weft_ep_info){.size = sizeof rank->info, .lost = rank->lost, .lost_cap = 16};
+  rank->result = (struct weft_ep_result){.size = sizeof rank->result, .missing = rank->missing, .missing_cap = 4096};
+  struct weft_ep_dispatch dispatch = {.size = sizeof dispatch,
+                                      .x = rank->x,
+                                      .num_tokens = tokens,
+                                      .topk_idx = rank->topk_idx,
+                                      .topk_weights = s->late_weights ? NULL : rank->weights};
+  struct weft_ep_combine args = {.size = sizeof args,
+                                 .y = rank->y,
+                                 .topk_weights = s->late_weights ? rank->weights : NULL,
+                                 .renormalize = s->renormalize,
+                                 .out = rank->out};
+  uint64_t number;
+  if (!send_and_receive(rank, &dispatch, &number))
+    return false;
+  if (number != op)
+    return rank_fail(rank, "operation %llu ran as %llu", (unsigned long long)op, (unsigned long long)number);
+  if (s->layout == WEFT_EP_PER_EXPERT)
+    run_experts_by_expert(rank, kind);
+  else
+    run_experts_by_rank(rank, kind);
+  if (!combine(rank, number, &args))
+    return false;
+  if (rank->info.num_lost > 0 || rank->result.num_lost > 0 || rank->info.num_ranks != count)
+    return true;
+  return judge(rank, op, ranks, (uint32_t)count, kind);
+}
+
+bool rank_operate_n(struct rank *rank, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (!rank_operate(rank))
+      return false;
+  return true;
+}
+
+bool rank_sees(struct rank *rank, const int32_t *ranks, uint32_t count) {
+  int32_t seen[WEFT_EP_MAX_CAPACITY];
+  size_t num_seen;
+  weft_ep_view(rank->ep, NULL, seen, WEFT_EP_MAX_CAPACITY, &num_seen);
+  return num_seen == count && memcmp(seen, ranks, count * sizeof *ranks) == 0;
+}
+
+bool rank_operate_until(struct rank *rank, const int32_t *ranks, uint32_t count) {
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  while (!rank_sees(rank, ranks, count)) {
+    if (clock_passed(deadline))
+      return rank_fail(rank, "the view of %u ranks did not come", count);
+    if (!rank_operate(rank))
+      return false;
+  }
+  return true;
+}
+
+struct run {
+  struct rank *rank;
+  const struct setup *setup;
+  const int32_t *founders;
+  uint32_t count;
+  int32_t index;
+  rank_body body;
+  void *arg;
+};
+
+static void *run_rank(void *arg) {
+  struct run *run = arg;
+  if (rank_open(run->rank, run->setup, run->index, run->founders, run->count) && rank_activate(run->rank))
+    run->body(run->rank, run->arg);
+  rank_close(run->rank);
+  return NULL;
+}
+
+void ranks_run(const struct setup *setup, const int32_t *founders, uint32_t count, rank_body body, void *arg) {
+  struct rank *ranks = calloc(count, sizeof *ranks);
+  struct run *runs = calloc(count, sizeof *runs);
+  pthread_t *threads = calloc(count, sizeof *threads);
+  assert_true(ranks && runs && threads);
+  for (uint32_t i = 0; i < count; i++) {
+    runs[i] = (struct run){&ranks[i], setup, founders, count, founders[i], body, arg};
+    assert_int_equal(pthread_create(&threads[i], NULL, run_rank, &runs[i]), 0);
+  }
+  for (uint32_t i = 0; i < count; i++)
+    pthread_join(threads[i], NULL);
+  for (uint32_t i = 0; i < count; i++)
+    if (ranks[i].error[0])
+      fail_msg("%s", ranks[i].error);
+  free(ranks);
+  free(runs);
+  free(threads);
+}

@@ -1,0 +1,86 @@
+// A rank under test: opens, runs operations on pattern data, and lets the oracle judge every number. Ranks of a test
+// are threads of one process that share a local store. Failures are kept, not asserted: cmocka's assertions belong to
+// the main thread.
+#ifndef TESTS_EP_RANK_H
+#define TESTS_EP_RANK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/weft.h>
+
+#include "ep/oracle/oracle.h"
+#include "ep/oracle/pattern.h"
+
+// How the ranks of a test are opened and operate. Zero: the small default.
+struct setup {
+  weft_store_t *store;
+  const char *prefix;
+  uint32_t capacity; // 16
+  uint32_t tokens;   // 16 per rank and operation
+  bool no_tokens;    // 0 instead
+  uint32_t hidden;   // 256
+  uint32_t topk;     // 4
+  uint32_t experts;  // 2 per rank
+  enum weft_ep_dtype dtype;
+  enum weft_ep_layout layout;
+  bool late_weights; // weights with the combine
+  bool apart;        // the four halves by calls of their own
+  bool uneven;       // tokens per rank vary
+  bool renormalize;
+  float drop;          // share of -1 among the top-k
+  uint32_t timeout_ms; // of an operation; 20,000
+};
+
+struct rank {
+  struct setup setup;
+  struct pattern pattern;
+  weft_ep_t *ep;
+  int32_t index;
+  char error[1024]; // "" while all is well
+
+  // The last operation.
+  struct weft_ep_info info;
+  struct weft_ep_result result;
+  int32_t lost[16];
+  struct weft_ep_missing missing[4096];
+  uint64_t checked;
+
+  uint32_t rows;
+  uint16_t *x, *out, *y;
+  int64_t *topk_idx;
+  float *weights;
+  void *received;
+  float *scales, *recv_weights;
+  int32_t *counts, *src_rank, *src_token, *local_expert;
+  int64_t *range;
+  struct weft_ep_recv recv;
+};
+
+// Opens rank `index` (-1: any). `founders` may be NULL. False: rank->error says why.
+bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, const int32_t *founders,
+               uint32_t num_founders);
+void rank_close(struct rank *rank);
+// weft_ep_activate with the test's deadline.
+bool rank_activate(struct rank *rank);
+
+// Runs one operation over pattern data and judges it, when nobody was lost in it. Where somebody was, looks only at
+// what must hold then. False: rank->error says what was wrong.
+bool rank_operate(struct rank *rank);
+bool rank_operate_n(struct rank *rank, uint32_t count);
+
+// Whether the view of the next operation is exactly these ranks (ascending).
+bool rank_sees(struct rank *rank, const int32_t *ranks, uint32_t count);
+// Operates until the view of the next operation is that; false after too long, or at an error.
+bool rank_operate_until(struct rank *rank, const int32_t *ranks, uint32_t count);
+
+// Notes a failure with its place; returns false.
+bool rank_fail(struct rank *rank, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Runs `body` for each of `count` ranks in a thread of its own, with ranks[i] opened as `indices[i]` among `founders`
+// and active; closes them, and asserts that none failed.
+typedef void (*rank_body)(struct rank *rank, void *arg);
+void ranks_run(const struct setup *setup, const int32_t *founders, uint32_t count, rank_body body, void *arg);
+
+#endif
