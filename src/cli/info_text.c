@@ -2,7 +2,9 @@
 
 #include "base/fail.h"
 #include "base/table.h"
+#include "base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct printer {
@@ -24,6 +26,17 @@ static void heading(struct printer *printer, const char *text) {
   fputc('\n', printer->out);
   table_print_text(printer->out, printer->look.color, TABLE_BOLD, text, 0);
   fputc('\n', printer->out);
+}
+
+// The strings of an array with commas between them; the caller's, NULL when memory ran out.
+static char *join(const json_t *strings) {
+  struct text joined = {0};
+  const json_t *string;
+  size_t i;
+  json_array_foreach(strings, i, string) {
+    text_add(&joined, "%s%s", i ? ", " : "", json_string_value(string));
+  }
+  return text_take(&joined);
 }
 
 static void print_table(struct printer *printer, struct table *table) {
@@ -49,18 +62,17 @@ static void print_build(struct printer *printer, const json_t *build) {
 static void print_transports(struct printer *printer, const json_t *transports) {
   FILE *out = printer->out;
   heading(printer, "Transports");
-  const json_t *transport, *variant;
-  size_t i, k;
+  const json_t *transport;
+  size_t i;
   json_array_foreach(transports, i, transport) {
     bool available = json_is_true(json_object_get(transport, "available"));
     fprintf(out, "%s, between %s: ", text_of(transport, "name"), text_of(transport, "reach"));
     table_print_text(out, printer->look.color, available ? TABLE_GREEN : TABLE_RED,
                      available ? "available" : "not available", 0);
     fprintf(out, "%s%s\n", available ? "" : ": ", text_of(transport, "reason"));
-    fprintf(out, "kernels: %s; those that run here:", text_of(transport, "kernels"));
-    json_array_foreach(json_object_get(transport, "variants"), k, variant)
-        fprintf(out, "%s %s", k ? "," : "", json_string_value(variant));
-    fprintf(out, "\n");
+    char *variants = join(json_object_get(transport, "variants"));
+    fprintf(out, "kernels: %s; those that run here: %s\n", text_of(transport, "kernels"), variants ? variants : "");
+    free(variants);
   }
 }
 
@@ -81,12 +93,14 @@ static void print_host(struct printer *printer, const json_t *host) {
 static void print_numa_and_caches(struct printer *printer, const json_t *host) {
   const json_t *row;
   size_t i;
-  json_array_foreach(json_object_get(host, "numa_nodes"), i, row)
-      fprintf(printer->out, "NUMA node %" JSON_INTEGER_FORMAT ": processors %s, %.1f GiB\n", number_of(row, "node"),
-              text_of(row, "cpus"), (double)number_of(row, "memory_bytes") / (1 << 30));
-  json_array_foreach(json_object_get(host, "caches"), i, row) fprintf(
-      printer->out, "L%" JSON_INTEGER_FORMAT " cache: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " KiB\n",
-      number_of(row, "level"), number_of(row, "count"), number_of(row, "bytes") / 1024);
+  json_array_foreach(json_object_get(host, "numa_nodes"), i, row) {
+    fprintf(printer->out, "NUMA node %" JSON_INTEGER_FORMAT ": processors %s, %.1f GiB\n", number_of(row, "node"),
+            text_of(row, "cpus"), (double)number_of(row, "memory_bytes") / (1 << 30));
+  }
+  json_array_foreach(json_object_get(host, "caches"), i, row) {
+    fprintf(printer->out, "L%" JSON_INTEGER_FORMAT " cache: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " KiB\n",
+            number_of(row, "level"), number_of(row, "count"), number_of(row, "bytes") / 1024);
+  }
 }
 
 static void print_devices(struct printer *printer, const json_t *devices) {
@@ -97,8 +111,7 @@ static void print_devices(struct printer *printer, const json_t *devices) {
   const json_t *row;
   size_t i;
   json_array_foreach(devices, i, row) {
-    const json_t *node = json_object_get(row, "numa_node"), *names = json_object_get(row, "names");
-    const char *first = json_string_value(json_array_get(names, 0));
+    const json_t *node = json_object_get(row, "numa_node");
     table_row(&table);
     table_add(&table, TABLE_PLAIN, "%s", text_of(row, "address"));
     table_add(&table, TABLE_PLAIN, "%s", text_of(row, "kind"));
@@ -107,7 +120,9 @@ static void print_devices(struct printer *printer, const json_t *devices) {
       table_add(&table, TABLE_PLAIN, "%" JSON_INTEGER_FORMAT, json_integer_value(node));
     else
       table_add(&table, TABLE_PLAIN, "-");
-    table_add(&table, TABLE_PLAIN, "%s", first ? first : "");
+    char *names = join(json_object_get(row, "names"));
+    table_add(&table, TABLE_PLAIN, "%s", names ? names : "");
+    free(names);
     table_add(&table, TABLE_PLAIN, "%s", text_of(row, "name"));
   }
   if (table.num_rows > 0)

@@ -15,17 +15,11 @@ struct parse {
   char *const *argv;
   int next;            // of argv
   const char *operand; // the one that was met, NULL before
-  uint64_t given;      // bit i: row i has a value, from wherever
 };
-
-_Static_assert(sizeof(uint64_t) * 8 >= 64, "a table has at most 64 rows");
 
 static int set(struct parse *parse, const struct cli_option *row, const char *text, const char *what) {
   int err = cli_option_value_set(row, text, parse->target);
-  if (err)
-    return fail_context(err, "%s", what);
-  parse->given |= UINT64_C(1) << (row - parse->table.rows);
-  return 0;
+  return err ? fail_context(err, "%s", what) : 0;
 }
 
 const char *cli_option_from_environment(const struct cli_option *row) {
@@ -154,7 +148,10 @@ static int parse_operand(struct parse *parse, const char *argument) {
 static int check_required(const struct parse *parse) {
   for (size_t i = 0; i < parse->table.count; i++) {
     const struct cli_option *row = &parse->table.rows[i];
-    if (row->required && !(parse->given >> i & 1))
+    const char *text = NULL;
+    if (row->required)
+      memcpy(&text, (const char *)parse->target + row->offset, sizeof text);
+    if (row->required && !text)
       return fail(WEFT_ERR_INVALID, "%s is missing: %s", row->operand ? row->metavar : row->name, row->help);
   }
   return 0;

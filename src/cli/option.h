@@ -21,7 +21,7 @@ struct cli_option {
   const char *alias; // another long name that means the same
   char letter;       // -x
   bool operand;      // may also be given without its name, as the command's one operand
-  bool required;     // the command cannot do without
+  bool required;     // the command cannot do without; types that are a const char *
   bool secret;       // never printed
   enum cli_option_type type;
   const char *variable;       // environment variable
@@ -50,9 +50,9 @@ struct cli_option_table {
 #define OPTION_TABLE(rows)                                                                                             \
   { (rows), sizeof(rows) / sizeof((rows)[0]) }
 
-// Fills `target`: presets, then the environment, then argv[1] to argv[argc - 1]; the later wins. `--` ends the options.
-// Strings in `target` point into the table, the environment and `argv`. Returns 0, OPTION_HELP, or INVALID with a last
-// error that names the option, the bad value, and what would be right.
+// Fills `target`, which the caller has zeroed: presets, then the environment, then argv[1] to argv[argc - 1]; the later
+// wins. `--` ends the options. Strings in `target` point into the table, the environment and `argv`. Returns 0,
+// OPTION_HELP, or INVALID with a last error that names the option, the bad value, and what would be right.
 int cli_options_parse(struct cli_option_table table, void *target, int argc, char *const *argv);
 
 // Whether `text` would be a right value of `row`: 0, or INVALID as above.

@@ -48,8 +48,8 @@ static int serve(const struct weft_store_server_options *options) {
   if (fflush(stdout) != 0) // nobody would learn where it is
     err = fail_errno(errno, "cannot write the URL to standard output");
   int signal_number = 0;
-  while (!err && sigwait(&ends, &signal_number) != 0)
-    ;
+  if (!err)
+    sigwait(&ends, &signal_number);
   weft_store_server_stop(server);
   return err;
 }

@@ -249,7 +249,7 @@ static void a_required_option_may_not_be_missing(void **state) {
   struct cli_option row = rows[6];
   row.required = true;
   const struct cli_option_table required = {&row, 1};
-  struct target target;
+  struct target target = {0};
   char *argv[] = {(char *)"command", (char *)"a"};
   assert_int_equal(cli_options_parse(required, &target, 1, argv), WEFT_ERR_INVALID);
   assert_string_equal(weft_last_error(), "FILE is missing: a file");
