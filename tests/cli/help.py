@@ -44,10 +44,10 @@ class Help(tool.ToolTest):
             for line in self.passes(command, "--help").splitlines():
                 self.assertLessEqual(len(line), 100, line)
 
-    def test_the_issue_s_options_of_elastic_are_there(self):
+    def test_the_option_names_that_scripts_use_are_there(self):
         names = {name for row in self.options("elastic") for name in (row["option"], row["alias"])}
-        for name in ("plan num-processes num-agents store etcd-server rank-server tcp-server listen store-port token ca "
-                     "cert key user password job num-tokens num-experts-per-rank hidden-dim num-topk dtype layout "
+        for name in ("plan num-processes num-agents store etcd-server rank-server tcp-server listen store-port token "
+                     "ca cert key user password job num-tokens num-experts-per-rank hidden-dim num-topk dtype layout "
                      "timeout-ms startup-timeout iterations warmup seed validate-phase-failures negative run-dir json "
                      "quiet").split():
             self.assertIn("--" + name, names)

@@ -53,8 +53,10 @@ class Info(tool.ToolTest):
         self.assertEqual(self.option("--token", WEFT_TOKEN=secret)["value"], "set")
 
     def test_variables_that_mean_nothing_are_pointed_out(self):
-        self.assertEqual(self.info(WEFT_TOKNE="x")["unknown_variables"], [{"variable": "WEFT_TOKNE", "meant": "WEFT_TOKEN"}])
-        self.assertIn("WEFT_TOKNE is set but means nothing; did you mean WEFT_TOKEN?", self.passes("info", WEFT_TOKNE="x"))
+        found = self.info(WEFT_TOKNE="x")["unknown_variables"]
+        self.assertEqual(found, [{"variable": "WEFT_TOKNE", "meant": "WEFT_TOKEN"}])
+        self.assertIn("WEFT_TOKNE is set but means nothing; did you mean WEFT_TOKEN?",
+                      self.passes("info", WEFT_TOKNE="x"))
         self.assertEqual(self.info(WEFT_TOKEN="x", WEFT_LOG="warn")["unknown_variables"], [])
 
     def test_text_has_every_part(self):

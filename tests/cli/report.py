@@ -25,8 +25,9 @@ def rank_results(rank, state):
 
 
 def results():
-    phases = [{"index": 0, "ranks": [rank_results(0, "passed"), rank_results(1, "passed"), rank_results(2, "not_member")]},
-              {"index": 1, "ranks": [rank_results(0, "passed"), rank_results(1, "failed"), rank_results(2, "passed")]}]
+    states = [["passed", "passed", "not_member"], ["passed", "failed", "passed"]]
+    phases = [{"index": index, "ranks": [rank_results(rank, state) for rank, state in enumerate(phase)]}
+              for index, phase in enumerate(states)]
     joined = {"phase": 1, "change": "join", "rank": 2, "epoch": 2, "op": 40, "launch_us": 900.0, "connect_us": 1500.0,
               "first_dispatch_us": 2500.0, "longest_stall_us": 700.0, "stalled_rank": 0, "median_us": 300.0,
               "detect_us": None, "detect_median_us": None}
@@ -70,7 +71,8 @@ class Report(tool.ToolTest):
 
     def test_colour_needs_a_terminal_that_shows_it(self):
         """On a pseudo-terminal: coloured, but not with NO_COLOR or a dumb one."""
-        for more, expected in (({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
+        cases = [({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+        for more, expected in cases:
             self.assertEqual(b"\033[" in self.on_terminal(more, "report", self.folder), expected, more)
 
     def on_terminal(self, more, *arguments):
