@@ -6,7 +6,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cmake_wanted=3.25
 
-# How to see that it is there, and the package that brings it (a|b: whichever this release has).
+# How to see that it is there, and the package that brings it.
 build_needs="
 file /usr/include/stdio.h   libc6-dev
 command cc                  gcc
@@ -20,7 +20,7 @@ library hwloc               libhwloc-dev
 "
 test_needs="
 library cmocka              libcmocka-dev
-command etcd                etcd-server|etcd
+command etcd                etcd-server
 command etcdctl             etcd-client
 command clang               clang
 command c++                 g++
@@ -58,7 +58,7 @@ as_root() {
   elif command -v sudo >/dev/null; then
     sudo "$@"
   else
-    fail "neither root nor sudo: ask an administrator to install ${missing[*]//|/ or }"
+    fail "neither root nor sudo: ask an administrator to install ${missing[*]}"
   fi
 }
 
@@ -67,25 +67,18 @@ apt_run() {
 }
 
 install_packages() {
-  command -v apt-get >/dev/null || fail "no apt-get here: install the equivalents of ${missing[*]//|/ or }"
-  echo "Installing ${missing[*]//|/ or }"
+  command -v apt-get >/dev/null || fail "no apt-get here: install the equivalents of ${missing[*]}"
+  echo "Installing ${missing[*]}"
   apt_run update || echo "install-deps: apt-get update failed; trying with the lists that are there" >&2
-  local chosen=() package name
-  for package in "${missing[@]}"; do
-    for name in ${package//|/ }; do
-      if apt-cache policy "$name" | grep 'Candidate: [^(]' >/dev/null; then break; fi
-    done
-    chosen+=("$name")
-    if [[ $name = etcd* ]] && [ -d /run/systemd/system ]; then
-      echo "Note: $name may start a service; the tests do not need it (systemctl disable --now etcd)"
-    fi
-  done
+  if [[ " ${missing[*]} " = *" etcd-server "* ]] && [ -d /run/systemd/system ]; then
+    echo "Note: etcd-server starts a service that Weft does not use (systemctl disable --now etcd)"
+  fi
   local log
   log=$(mktemp)
-  if ! apt_run install -y --no-install-recommends "${chosen[@]}" >"$log" 2>&1; then
+  if ! apt_run install -y --no-install-recommends "${missing[@]}" >"$log" 2>&1; then
     cat "$log" >&2
     rm -f "$log"
-    fail "apt-get could not install ${chosen[*]}"
+    fail "apt-get could not install ${missing[*]}"
   fi
   rm -f "$log"
 }
@@ -118,6 +111,6 @@ find_missing <<<"$needs"
 if [ ${#missing[@]} -gt 0 ]; then
   install_packages
   find_missing <<<"$needs"
-  [ ${#missing[@]} -eq 0 ] || fail "installed, and still not found: ${missing[*]//|/ or }"
+  [ ${#missing[@]} -eq 0 ] || fail "installed, and still not found: ${missing[*]}"
 fi
 cmake_is_new_enough || install_newer_cmake

@@ -101,7 +101,7 @@ def check_scripts():
     if not shutil.which("shellcheck"):
         print("skipped: shellcheck is not installed")
         sys.exit(SKIPPED)
-    scripts = [p for p in sources(".sh", "") if (ROOT / p).read_bytes().startswith((b"#!/usr/bin/env bash", b"#!/bin/sh"))]
+    scripts = [p for p in sources(".sh", "") if re.match(rb"#!.*[/ ](ba)?sh\n", (ROOT / p).read_bytes())]
     if not scripts:
         return ["no shell scripts found"]
     result = subprocess.run(["shellcheck", "--format=gcc", *scripts], cwd=ROOT, capture_output=True, text=True)
