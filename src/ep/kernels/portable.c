@@ -3,7 +3,7 @@
 
 static uint32_t block_amax(const uint16_t *x) {
   uint16_t amax = 0;
-  for (int i = 0; i < KERNEL_BLOCK; i++) {
+  for (size_t i = 0; i < KERNEL_BLOCK; i++) {
     uint16_t magnitude = x[i] & BF16_MAGNITUDE;
     magnitude = magnitude < BF16_INFINITY ? magnitude : 0;
     amax = magnitude > amax ? magnitude : amax;
@@ -11,23 +11,24 @@ static uint32_t block_amax(const uint16_t *x) {
   return amax;
 }
 
+// Positive f32 values compare as their bits do, NaN as larger than all.
 static inline uint8_t cast_value(uint16_t x, float inverse) {
-  uint16_t magnitude = x & BF16_MAGNITUDE;
-  float value = float_of((uint32_t)magnitude << 16) * inverse;
-  value = value < 448.0f ? value : 448.0f; // NaN too: replaced below
-  uint32_t power = bits_of(value) & F32_EXPONENT;
+  int32_t magnitude = x & BF16_MAGNITUDE;
+  int32_t value = (int32_t)bits_of(float_of((uint32_t)magnitude << 16) * inverse);
+  value = value < E4M3_MOST_F32 ? value : E4M3_MOST_F32; // NaN too
+  int32_t power = value & F32_EXPONENT;
   power = power > E4M3_NORMAL_F32 ? power : E4M3_NORMAL_F32;
-  uint32_t steps = bits_of(value + float_of(power + CAST_LIFT));
-  uint8_t code = (uint8_t)(steps + (power >> CAST_SHIFT) - CAST_BIAS);
-  code = magnitude > BF16_INFINITY ? E4M3_NAN : code;
+  uint32_t steps = bits_of(float_of((uint32_t)value) + float_of((uint32_t)power + CAST_LIFT));
+  uint32_t code = steps + ((uint32_t)power >> CAST_SHIFT) - CAST_BIAS;
+  code |= magnitude > BF16_INFINITY; // 0x7E, of 448, becomes 0x7F
   return (uint8_t)(code | (x >> 8 & E4M3_SIGN));
 }
 
 static void portable_cast_fp8(uint8_t *q, float *scales, const uint16_t *x, uint32_t hidden, bool pow2) {
-  for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK) {
+  for (size_t start = 0; start < hidden; start += KERNEL_BLOCK) {
     float inverse = block_scale(block_amax(x + start), pow2, scales++);
-    for (uint32_t i = start; i < start + KERNEL_BLOCK; i++)
-      q[i] = cast_value(x[i], inverse);
+    for (size_t i = 0; i < KERNEL_BLOCK; i++)
+      q[start + i] = cast_value(x[start + i], inverse);
   }
 }
 
@@ -49,26 +50,26 @@ static inline uint16_t uncast_value(uint8_t q, float scale) {
 }
 
 static void portable_uncast_fp8(uint16_t *out, const uint8_t *q, const float *scales, uint32_t hidden) {
-  for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK) {
+  for (size_t start = 0; start < hidden; start += KERNEL_BLOCK) {
     float scale = *scales++;
-    for (uint32_t i = start; i < start + KERNEL_BLOCK; i++)
-      out[i] = uncast_value(q[i], scale);
+    for (size_t i = 0; i < KERNEL_BLOCK; i++)
+      out[start + i] = uncast_value(q[start + i], scale);
   }
 }
 
 static void reduce_block(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count, float factor,
-                         uint32_t start) {
+                         size_t start) {
   float sum[KERNEL_BLOCK];
-  for (int i = 0; i < KERNEL_BLOCK; i++)
+  for (size_t i = 0; i < KERNEL_BLOCK; i++)
     sum[i] = -0.0f; // what added to any number, -0 too, gives that number
   for (uint32_t r = 0; r < count; r++) {
     const uint16_t *row = rows[r] + start;
     float weight = weights ? weights[r] : 1.0f; // times 1 changes nothing
-    for (int i = 0; i < KERNEL_BLOCK; i++)
+    for (size_t i = 0; i < KERNEL_BLOCK; i++)
       sum[i] += weight * float_of((uint32_t)row[i] << 16);
   }
-  for (int i = 0; i < KERNEL_BLOCK; i++)
-    out[start + (uint32_t)i] = round_bf16(factor * sum[i]);
+  for (size_t i = 0; i < KERNEL_BLOCK; i++)
+    out[start + i] = round_bf16(factor * sum[i]);
 }
 
 static void portable_reduce(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count,
@@ -77,7 +78,7 @@ static void portable_reduce(uint16_t *out, const uint16_t *const *rows, const fl
     memset(out, 0, hidden * sizeof *out);
     return;
   }
-  for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK)
+  for (size_t start = 0; start < hidden; start += KERNEL_BLOCK)
     reduce_block(out, rows, weights, count, factor, start);
 }
 

@@ -26,14 +26,15 @@ enum {
   E4M3_NAN = 0x7F, // also the mask of the magnitude
   E4M3_SIGN = 0x80,
   E4M3_NORMAL_F32 = 121 << 23, // 2^-6, the lowest normal e4m3 value, as the bits of an f32
+  E4M3_MOST_F32 = 0x43E00000,  // 448, likewise
 
   F32_EXPONENT = 0x7F800000,
 
   // How f32 is rounded to e4m3. Let E be the exponent of a value v, at least -6. e4m3 counts in steps of 2^(E-3) there,
   // and so does f32 at 2^(E+20): the sum v + 2^(E+20) is v rounded as e4m3 asks, with the number of steps in its lowest
-  // bits (8 to 16 for normal numbers, 0 to 8 for denormal ones). The code is that number + 8 * (E + 6). CAST_LIFT makes
-  // 2^(E+20) of the f32 bits of 2^E. Those shifted right by CAST_SHIFT are 8 * (E + 127), which CAST_BIAS makes 8 * (E
-  // + 6).
+  // bits (8 to 16 for normal numbers, 0 to 8 for denormal ones). The code is that number + 8 * (E + 6).
+  // CAST_LIFT makes 2^(E+20) of the f32 bits of 2^E. These shifted right by CAST_SHIFT are 8 * (E + 127), of which
+  // CAST_BIAS makes 8 * (E + 6).
   CAST_LIFT = 20 << 23,
   CAST_SHIFT = 20,
   CAST_BIAS = 121 << 3,

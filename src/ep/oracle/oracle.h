@@ -1,5 +1,8 @@
-// The judge of dispatch and combine: slow, plain, in double precision. It shares nothing with the engine but the layout of
-// the public arguments (weft/ep.h). Used by the tests and by the plan runner on every rank.
+// The judge of dispatch and combine: plain, in double precision. It shares nothing with the engine but the layout of
+// the public arguments (weft/ep.h). Used by the tests and by the plan runner on every rank. [any] thread: no state of
+// its own.
+//
+// Every value that is dispatched must be finite and every right result too: NaN and infinities never pass a combine.
 #ifndef EP_ORACLE_H
 #define EP_ORACLE_H
 
@@ -9,13 +12,14 @@
 
 #include <weft/ep.h>
 
-// What one rank dispatched in the operation under judgement.
+// What one rank dispatched in the operation under judgement. A source that masked the rank under judgement is written
+// with 0 tokens when that rank's dispatch is judged.
 struct oracle_source {
   int32_t rank;
   uint32_t num_tokens;
-  const uint16_t *x;     // bf16 [T][H]
-  const int64_t *topk_idx;   // [T][K]
-  const float *topk_weights; // [T][K]
+  const uint16_t *x;         // bf16 [T][H]
+  const int64_t *topk_idx;   // [T][K]; -1 or any expert below capacity * E; one expert may stand twice in a row
+  const float *topk_weights; // [T][K]; NULL: PER_EXPERT dispatches can be judged without
 };
 
 struct oracle_case {
@@ -28,37 +32,48 @@ struct oracle_case {
 // A verdict: ok, or the first thing that is wrong, in words with indices and values.
 struct oracle_verdict {
   bool ok;
-  double worst_diff; // largest calc_diff seen (combine), see oracle_calc_diff
-  char what[256];
+  double worst_diff; // combine: oracle_calc_diff of all of `out` and what it should be, as far as it was judged
+  char what[256];    // "" when ok
 };
 
-// Judges what `rank` received. Sources in `lost` (num_lost ranks) must have brought nothing. Checks counts, order (source
-// rank, then token, then place in top-k), every src_rank, src_token, range, local_expert and weight that was asked for, and
-// every value: bf16 bit by bit; fp8 scales bit by bit and values bit by bit against a cast of its own.
-struct oracle_verdict oracle_check_dispatch(const struct oracle_case *test, int32_t rank, const struct weft_ep_recv *recv,
-                                            const struct weft_ep_info *info, const int32_t *lost, uint32_t num_lost);
+// Judges what `rank` received. Sources in `lost` (num_lost ranks, ascending) must have brought nothing. Checks counts,
+// order (source rank, then token, then place in top-k), every src_rank, src_token, range, local_expert and weight that
+// was asked for, and every value: bf16 bit by bit; fp8 scales and codes bit by bit against a cast of its own. Of a
+// source that brought nothing, `range` must have the count 0; its begin is not judged. `info` may be NULL; otherwise
+// its numbers of ranks, rows and losses, and the list of the lost, are checked.
+struct oracle_verdict oracle_check_dispatch(const struct oracle_case *test, int32_t rank,
+                                            const struct weft_ep_recv *recv, const struct weft_ep_info *info,
+                                            const int32_t *lost, uint32_t num_lost);
 
-// Output that `expert` gave for the row that (source rank, token) dispatched, [H] as double before its rounding to bf16; the
-// oracle rounds it. `row` is what the expert saw: the dispatched row, after the cast of `dtype` and back, as double [H].
+// Output that `expert` gave for one row, [H] as double before its rounding to bf16; the oracle rounds it. `row` is what
+// the expert saw, as double [H]: the dispatched row, or for fp8 its cast brought back to bf16 as oracle_uncast() does.
 typedef void (*oracle_expert_fn)(void *arg, int64_t expert, const double *row, uint32_t hidden, double *out);
 
-// Judges what `rank` combined: each value against the weighted sum in double, within the rounding that bf16 outputs, one bf16
-// row per rank and one bf16 result allow; NaN never passes; the list of missing selections exactly as given by `missing_ranks`
-// (selections of experts on those ranks, or on ranks outside the view, bring nothing). `renormalize` as in the engine.
+// Judges what `rank` combined: `out` bf16 [T][H] of its own tokens, each value against the weighted sum in double,
+// within the rounding that bf16 outputs, one bf16 row per rank and one bf16 result allow (check_combine.c derives the
+// bound). In RANK_MAJOR the caller has made those rows: from outputs rounded to bf16, with products and sums in f32.
+// The selections of experts on `missing_ranks`, or on ranks outside the view, bring nothing, and the result must list
+// just these; with `renormalize`, each token is scaled by (all its weights) / (the weights that came), by 1 where these
+// add up to 0. A token with no contribution is 0. `result` may be NULL: its list is not judged then.
 struct oracle_verdict oracle_check_combine(const struct oracle_case *test, int32_t rank, const uint16_t *out,
                                            const struct weft_ep_result *result, oracle_expert_fn expert, void *arg,
                                            const int32_t *missing_ranks, uint32_t num_missing_ranks, bool renormalize);
 
-// 1 - 2 sum(ab) / sum(a^2 + b^2) in double on values shifted by +1: the measure of the field's elastic tests.
+// 1 - 2 sum(ab) / sum(a^2 + b^2) in double on values shifted by +1: the measure of the field's elastic tests. 0 for
+// equal values, NaN if there is one among them.
 double oracle_calc_diff(const double *a, const double *b, size_t count);
 
-// bf16 and e4m3 in double.
+// bf16 and e4m3 in double. Rounding is to nearest even; bf16 overflows to infinity, e4m3 saturates at 448. NaN becomes
+// 0x7FC0, or 0x7F with its sign.
 double oracle_bf16(uint16_t bits);
-uint16_t oracle_to_bf16(double value); // round to nearest even
+uint16_t oracle_to_bf16(double value);
 double oracle_e4m3(uint8_t bits);
-uint8_t oracle_to_e4m3(double value); // round to nearest even, saturating
+uint8_t oracle_to_e4m3(double value);
 
-// The cast of a row, as the definition of `dtype` has it: q[H], scales[H/128].
+// The cast of a row as kernels.h defines it, `dtype` one of the fp8 ones: q[H], scales[H/128].
 void oracle_cast(uint8_t *q, float *scales, const uint16_t *x, uint32_t hidden, enum weft_ep_dtype dtype);
+
+// The way back: bf16 values, as double [H]. Each is the f32 product of code and scale, rounded to bf16.
+void oracle_uncast(double *row, const uint8_t *q, const float *scales, uint32_t hidden);
 
 #endif

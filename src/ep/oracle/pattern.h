@@ -1,36 +1,47 @@
-// Test data as a function of (seed, operation, rank): every rank can make every other rank's input again, and judge its own
-// output without being told anything.
+// Test data as a function of (seed, operation, rank): every rank can make every other rank's input again, and judge its
+// own output without being told anything. Integers and exact conversions only: the same bits on every machine. [any]
+// thread.
 #ifndef EP_PATTERN_H
 #define EP_PATTERN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <weft/ep.h>
 
 enum pattern_kind {
-  PATTERN_CONSTANT, // the field's elastic test: row = rank - 128, its last 128 columns the token's index (bf16-exact: modulo
-                    // 256); the expert is the identity
-  PATTERN_SCALED,   // random rows; expert e multiplies by pattern_expert_factor(e)
-  PATTERN_PLAIN,    // random rows; the expert is the identity
+  PATTERN_CONSTANT, // the field's elastic test: row = rank - 128, its last 128 columns the token's index (both modulo
+                    // 256, which keeps them exact in bf16); the expert is the identity
+  PATTERN_SCALED, // random rows; expert e multiplies by pattern_expert_factor(e)
+  PATTERN_PLAIN,  // random rows; the expert is the identity
 };
 
 struct pattern {
   uint64_t seed;
-  uint32_t num_tokens; // largest; PATTERN_CONSTANT and uneven = false: always so many
+  uint32_t num_tokens; // largest; with PATTERN_CONSTANT, or without `uneven`, always so many
   uint32_t hidden, topk, experts_per_rank;
-  bool uneven;         // tokens per rank vary from 0 to num_tokens by (operation, rank)
-  float drop;          // share of top-k entries that are -1
+  bool uneven; // tokens per rank vary from 0 to num_tokens by (operation, rank)
+  float drop;  // share of top-k entries that are -1, 0 to 1
 };
 
-// Operation number -> kind: of 8 operations in a row one is CONSTANT and one is SCALED.
+// Operation number -> kind: of any 8 operations in a row one is CONSTANT, one is SCALED, the others are PLAIN.
 enum pattern_kind pattern_kind_of(uint64_t op);
 
-// What `rank` dispatches in operation `op` of a view with these active ranks (ascending): x bf16 [T][H], topk_idx [T][K] with
-// distinct experts of active ranks (as many as there are, then -1) and some -1, weights [T][K] positive. Returns T.
-uint32_t pattern_fill(const struct pattern *pattern, uint64_t op, int32_t rank, const int32_t *active, uint32_t num_active,
-                      uint16_t *x, int64_t *topk_idx, float *weights);
+// Tokens that `rank` dispatches in operation `op`: what pattern_fill() returns.
+uint32_t pattern_tokens(const struct pattern *pattern, uint64_t op, int32_t rank);
 
-// Between 0.5 and 2, different for each expert, exact in bf16.
+// What `rank` dispatches in operation `op` of a view with these active ranks (ascending, at least one): x bf16 [T][H],
+// topk_idx [T][K], weights [T][K]. Returns T. Callers may rely on this:
+// - x depends on (seed, op, rank, token, hidden) only, the routing on the active ranks too.
+// - Random x are finite and below 64. Every 128 values have a magnitude of their own, so that neighbouring fp8 scales
+//   differ, and no two tokens of an operation have the same row.
+// - The experts of a token are distinct and belong to active ranks: any one is as likely as any other, nearly. If there
+//   are fewer than K, all stand in front and -1 behind, as far as `drop` leaves them.
+// - Weights lie between 1/8 and 1, those of -1 entries too.
+uint32_t pattern_fill(const struct pattern *pattern, uint64_t op, int32_t rank, const int32_t *active,
+                      uint32_t num_active, uint16_t *x, int64_t *topk_idx, float *weights);
+
+// At least 0.5, below 2, exact in bf16; different for any two experts less than 256 apart.
 double pattern_expert_factor(int64_t expert);
 
 // The expert of the operation's kind, as the oracle wants it; `arg` points to the enum pattern_kind.

@@ -1,0 +1,265 @@
+// The judge of combine: each value of each token against the weighted sum in double.
+//
+// How far may a right result be from the exact sum? u = 2^-24 is the rounding of f32, h(v) half the distance of the
+// bf16 numbers around v. An expert's output y is rounded to bf16; the judge does the same, so that costs nothing. Then,
+// as in Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, with g(n) = n u / (1 - n u):
+//
+// - A rank r with n selections of the token forms P = sum of w y in f32: n products, n - 1 sums, so the result is off
+// by
+//   e <= g(n) * sum |w y|, and by 2^-150 for each product that is denormal. It is rounded to bf16, which adds h(|P| +
+//   e). Let d = e + h(|P| + e).
+// - The source adds the rows of R ranks in f32: the d add up to D, and the R - 1 sums add g(R - 1) * sum of (|P| + d).
+// - The total S is scaled by the f32 factor f, 1 if nothing is missing (times 1 is exact). Otherwise f is the quotient
+// of two
+//   sums of at most K weights, each off by g(K) of itself times its condition, sum |w| / |sum w|; the quotient and the
+//   product round once each: |f| (|S| + D) * (g(K) * (both conditions) + 2 u). Terms of second order are less than the
+//   one rounding by which K weights have more than K - 1 sums.
+// - The result is rounded to bf16: h once more.
+//
+// The judge's own arithmetic is off by 2^-53 where f32 is by 2^-24, and each bound here has room for that in g(n), n
+// >= 1.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ep/oracle/format.h"
+#include "ep/oracle/judge.h"
+
+#define F32_ROUNDING 0x1p-24
+
+struct combine {
+  const struct oracle_case *test;
+  const struct oracle_source *source; // the rank under judgement
+  const uint16_t *out;
+  const struct weft_ep_result *result;
+  oracle_expert_fn expert;
+  void *arg;
+  const int32_t *missing_ranks;
+  uint32_t num_missing_ranks;
+  bool renormalize;
+  struct oracle_verdict *verdict;
+  uint32_t num_missing;  // so far
+  double error, squares; // so far: sums of (a - b)^2 and of a^2 + b^2, shifted by 1
+  // One token, each [H]:
+  double *row;       // what its experts saw
+  double *y;         // what one expert gave
+  double *rank_sum;  // P
+  double *rank_size; // sum |w y|
+  double *sum;       // S
+  double *spread;    // D
+  double *size;      // sum of (|P| + d)
+};
+
+enum { ARRAYS = 7 };
+
+static double error_of(uint32_t operations) {
+  double u = operations * F32_ROUNDING;
+  return u / (1 - u);
+}
+
+// The rank whose expert a selection is for, -1 for none.
+static int32_t rank_of(const struct combine *combine, int64_t expert) {
+  return expert < 0 ? -1 : (int32_t)(expert / combine->test->experts_per_rank);
+}
+
+static bool brings(const struct combine *combine, int32_t rank) {
+  return rank >= 0 && oracle_source_of(combine->test, rank) &&
+         !oracle_listed(rank, combine->missing_ranks, combine->num_missing_ranks);
+}
+
+static bool check_missing(struct combine *combine, uint32_t token, uint32_t k, int64_t expert) {
+  uint32_t i = combine->num_missing++;
+  const struct weft_ep_result *result = combine->result;
+  if (!result || !result->missing || i >= result->missing_cap || i >= result->num_missing)
+    return true; // check_result() compares the number
+  const struct weft_ep_missing *is = &result->missing[i];
+  if (is->token >= 0 && (uint32_t)is->token == token && is->k >= 0 && (uint32_t)is->k == k && is->expert == expert)
+    return true;
+  return oracle_wrong(combine->verdict,
+                      "combine: missing[%u] is token %d, k %d, expert %lld, should be token %u, k %u, expert %lld", i,
+                      is->token, is->k, (long long)is->expert, token, k, (long long)expert);
+}
+
+static void see_row(struct combine *combine, uint32_t token) {
+  uint32_t hidden = combine->test->hidden;
+  const uint16_t *x = combine->source->x + (size_t)token * hidden;
+  if (combine->test->dtype == WEFT_EP_BF16) {
+    for (uint32_t i = 0; i < hidden; i++)
+      combine->row[i] = format_bf16_value(x[i]);
+    return;
+  }
+  uint8_t q[WEFT_EP_MAX_HIDDEN];
+  float scales[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  oracle_cast(q, scales, x, hidden, combine->test->dtype);
+  oracle_uncast(combine->row, q, scales, hidden);
+}
+
+static void add_selection(struct combine *combine, int64_t expert, double weight) {
+  uint32_t hidden = combine->test->hidden;
+  const double *restrict y = combine->y;
+  double *restrict sum = combine->rank_sum, *restrict size = combine->rank_size;
+  combine->expert(combine->arg, expert, combine->row, hidden, combine->y);
+  for (uint32_t i = 0; i < hidden; i++) {
+    double product = weight * format_bf16_round(y[i]);
+    sum[i] += product;
+    size[i] += fabs(product);
+  }
+}
+
+// Adds what one rank sends back for the token, from `n` selections.
+static void add_rank(struct combine *combine, uint32_t n) {
+  uint32_t hidden = combine->test->hidden;
+  const double *restrict rank_sum = combine->rank_sum, *restrict rank_size = combine->rank_size;
+  double *restrict sum = combine->sum, *restrict spread = combine->spread, *restrict size = combine->size;
+  double relative = error_of(n), denormal = n * 0x1p-150;
+  for (uint32_t i = 0; i < hidden; i++) {
+    double e = relative * rank_size[i] + denormal;
+    double d = e + format_bf16_step(fabs(rank_sum[i]) + e) / 2;
+    sum[i] += rank_sum[i];
+    spread[i] += d;
+    size[i] += fabs(rank_sum[i]) + d;
+  }
+}
+
+// Forms the sums of a token. Returns the number of ranks that brought something.
+static uint32_t add_token(struct combine *combine, uint32_t token) {
+  uint32_t topk = combine->test->topk, hidden = combine->test->hidden, num_ranks = 0;
+  const int64_t *experts = combine->source->topk_idx + (size_t)token * topk;
+  const float *weights = combine->source->topk_weights + (size_t)token * topk;
+  bool done[WEFT_EP_MAX_TOPK] = {false};
+  for (uint32_t first = 0; first < topk; first++) {
+    int32_t rank = rank_of(combine, experts[first]);
+    if (done[first] || !brings(combine, rank))
+      continue;
+    if (num_ranks++ == 0)
+      see_row(combine, token);
+    memset(combine->rank_sum, 0, hidden * sizeof(double));
+    memset(combine->rank_size, 0, hidden * sizeof(double));
+    uint32_t selections = 0;
+    for (uint32_t k = first; k < topk; k++)
+      if (rank_of(combine, experts[k]) == rank) {
+        add_selection(combine, experts[k], (double)weights[k]);
+        done[k] = true;
+        selections++;
+      }
+    add_rank(combine, selections);
+  }
+  return num_ranks;
+}
+
+// The factor of renormalisation, and the bound of its relative error, that of the product with it included.
+static double factor_of(const struct combine *combine, uint32_t token, double *relative) {
+  uint32_t topk = combine->test->topk;
+  double all = 0, all_size = 0, came = 0, came_size = 0;
+  bool missing = false;
+  for (uint32_t k = 0; k < topk; k++) {
+    int32_t rank = rank_of(combine, combine->source->topk_idx[(size_t)token * topk + k]);
+    double weight = (double)combine->source->topk_weights[(size_t)token * topk + k];
+    if (rank < 0)
+      continue;
+    all += weight;
+    all_size += fabs(weight);
+    if (brings(combine, rank)) {
+      came += weight;
+      came_size += fabs(weight);
+    } else {
+      missing = true;
+    }
+  }
+  *relative = 0;
+  if (!combine->renormalize || !missing || came == 0)
+    return 1;
+  double conditions = came_size / fabs(came) + (all == 0 ? 0 : all_size / fabs(all));
+  *relative = error_of(topk) * conditions + 2 * F32_ROUNDING;
+  return all / came;
+}
+
+static bool check_values(struct combine *combine, uint32_t token, uint32_t num_ranks) {
+  uint32_t hidden = combine->test->hidden;
+  const uint16_t *out = combine->out + (size_t)token * hidden;
+  double relative, factor = factor_of(combine, token, &relative), error = 0, squares = 0;
+  double adding = num_ranks > 0 ? error_of(num_ranks - 1) : 0;
+  for (uint32_t i = 0; i < hidden; i++) {
+    double spread = combine->spread[i] + adding * combine->size[i];
+    double right = factor * combine->sum[i];
+    double bound = fabs(factor) * (spread + (fabs(combine->sum[i]) + spread) * relative);
+    bound += num_ranks > 0 ? format_bf16_step(fabs(right) + bound) / 2 : 0;
+    double is = format_bf16_value(out[i]);
+    if (!(fabs(is - right) <= bound)) // NaN does not pass
+      return oracle_wrong(combine->verdict,
+                          "combine: token %u, column %u is 0x%04x (%.9g), should be %.9g within %.3g (%u ranks added)",
+                          token, i, out[i], is, right, bound, num_ranks);
+    error += (is - right) * (is - right);
+    squares += (is + 1) * (is + 1) + (right + 1) * (right + 1);
+  }
+  combine->error += error;
+  combine->squares += squares;
+  return true;
+}
+
+static bool check_token(struct combine *combine, uint32_t token) {
+  for (uint32_t k = 0; k < combine->test->topk; k++) {
+    int64_t expert = combine->source->topk_idx[(size_t)token * combine->test->topk + k];
+    int32_t rank = rank_of(combine, expert);
+    if (rank >= 0 && !brings(combine, rank) && !check_missing(combine, token, k, expert))
+      return false;
+  }
+  size_t bytes = combine->test->hidden * sizeof(double);
+  memset(combine->sum, 0, bytes);
+  memset(combine->spread, 0, bytes);
+  memset(combine->size, 0, bytes);
+  return check_values(combine, token, add_token(combine, token));
+}
+
+static bool check_result(const struct combine *combine) {
+  if (combine->result && combine->result->num_missing != combine->num_missing)
+    return oracle_wrong(combine->verdict, "combine: num_missing is %u, should be %u", combine->result->num_missing,
+                        combine->num_missing);
+  return true;
+}
+
+static bool check_arguments(const struct combine *combine, int32_t rank) {
+  if (!oracle_case_valid(combine->test, combine->verdict))
+    return false;
+  if (!combine->source)
+    return oracle_wrong(combine->verdict, "case: rank %d is not among the sources", rank);
+  if (combine->source->num_tokens > 0 && (!combine->out || !combine->source->topk_weights))
+    return oracle_wrong(combine->verdict, "case: rank %d has tokens, but no out or topk_weights", rank);
+  return true;
+}
+
+struct oracle_verdict oracle_check_combine(const struct oracle_case *test, int32_t rank, const uint16_t *out,
+                                           const struct weft_ep_result *result, oracle_expert_fn expert, void *arg,
+                                           const int32_t *missing_ranks, uint32_t num_missing_ranks, bool renormalize) {
+  struct oracle_verdict verdict = {.ok = true};
+  struct combine combine = {.test = test,
+                            .source = oracle_source_of(test, rank),
+                            .out = out,
+                            .result = result,
+                            .expert = expert,
+                            .arg = arg,
+                            .missing_ranks = missing_ranks,
+                            .num_missing_ranks = num_missing_ranks,
+                            .renormalize = renormalize,
+                            .verdict = &verdict};
+  if (!check_arguments(&combine, rank))
+    return verdict;
+  double *arrays = malloc(ARRAYS * test->hidden * sizeof *arrays);
+  if (!arrays) {
+    oracle_wrong(&verdict, "combine: no memory to judge with");
+    return verdict;
+  }
+  double **fields[ARRAYS] = {&combine.row, &combine.y,      &combine.rank_sum, &combine.rank_size,
+                             &combine.sum, &combine.spread, &combine.size};
+  for (size_t i = 0; i < ARRAYS; i++)
+    *fields[i] = arrays + i * test->hidden;
+  bool ok = true;
+  for (uint32_t t = 0; ok && t < combine.source->num_tokens; t++)
+    ok = check_token(&combine, t);
+  if (ok)
+    check_result(&combine);
+  // 1 - 2ab / (a^2 + b^2) is (a - b)^2 / (a^2 + b^2), without the loss of digits
+  verdict.worst_diff = combine.squares > 0 ? combine.error / combine.squares : 0;
+  free(arrays);
+  return verdict;
+}

@@ -1,0 +1,18 @@
+// What the two judges share.
+#ifndef EP_ORACLE_JUDGE_H
+#define EP_ORACLE_JUDGE_H
+
+#include "ep/oracle/oracle.h"
+
+// Writes the sentence into the verdict, which is not ok from now on. Returns false.
+bool oracle_wrong(struct oracle_verdict *verdict, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Whether the case can be judged: sizes within weft/ep.h's limits, sources ascending. If not, the verdict says why.
+bool oracle_case_valid(const struct oracle_case *test, struct oracle_verdict *verdict);
+
+// What `rank` dispatched; NULL when it is not in the view.
+const struct oracle_source *oracle_source_of(const struct oracle_case *test, int32_t rank);
+
+bool oracle_listed(int32_t rank, const int32_t *ranks, uint32_t count);
+
+#endif

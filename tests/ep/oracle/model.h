@@ -1,0 +1,63 @@
+// A small operation of three ranks, and what an engine without faults makes of it: by loops as plain as can be, with
+// the arithmetic of the portable kernels.
+#ifndef TESTS_EP_ORACLE_MODEL_H
+#define TESTS_EP_ORACLE_MODEL_H
+
+#include "ep/oracle/oracle.h"
+
+enum {
+  MODEL_HIDDEN = 256,
+  MODEL_BLOCKS = MODEL_HIDDEN / 128,
+  MODEL_TOPK = 5,
+  MODEL_EXPERTS = 3,
+  MODEL_CAPACITY = 8,
+  MODEL_RANKS = 4,  // 0, 2, 3 and 6, of which 3 has no tokens
+  MODEL_TOKENS = 9, // of the others
+  MODEL_ROWS = 64,
+  MODEL_JUDGED = 2, // the rank whose results the model makes
+};
+
+struct model {
+  struct oracle_case test;
+  struct oracle_source sources[MODEL_RANKS];
+  uint16_t x[MODEL_RANKS][MODEL_TOKENS * MODEL_HIDDEN];
+  int64_t topk_idx[MODEL_RANKS][MODEL_TOKENS * MODEL_TOPK];
+  float topk_weights[MODEL_RANKS][MODEL_TOKENS * MODEL_TOPK];
+  int32_t lost[MODEL_RANKS]; // of which nothing comes
+  uint32_t num_lost;
+  bool renormalize;
+
+  struct weft_ep_recv recv;
+  struct weft_ep_info info;
+  union {
+    uint16_t bf16[MODEL_EXPERTS * MODEL_ROWS * MODEL_HIDDEN];
+    uint8_t fp8[MODEL_EXPERTS * MODEL_ROWS * MODEL_HIDDEN];
+  } rows;
+  float scales[MODEL_EXPERTS * MODEL_ROWS * MODEL_BLOCKS];
+  int32_t counts[MODEL_EXPERTS];
+  int32_t src_rank[MODEL_EXPERTS * MODEL_ROWS], src_token[MODEL_EXPERTS * MODEL_ROWS];
+  int64_t range[MODEL_EXPERTS * MODEL_CAPACITY];
+  int32_t local_expert[MODEL_ROWS * MODEL_TOPK];
+  float weights[MODEL_ROWS * MODEL_TOPK];
+  int32_t lost_out[MODEL_RANKS];
+
+  uint16_t out[MODEL_TOKENS * MODEL_HIDDEN];
+  struct weft_ep_result result;
+  struct weft_ep_missing missing[MODEL_TOKENS * MODEL_TOPK];
+};
+
+// The operation: positive rows (so that sums do not cancel), -1 entries, an expert twice in one token, experts of a
+// rank that is not in the view, a token for nobody.
+struct model *model_new(enum weft_ep_dtype dtype, enum weft_ep_layout layout, int32_t lost_or_none);
+
+// What MODEL_JUDGED receives, and what it combines. Call again after a change of the inputs.
+void model_dispatch(struct model *model);
+void model_combine(struct model *model);
+
+struct oracle_verdict model_judge_dispatch(const struct model *model);
+struct oracle_verdict model_judge_combine(const struct model *model);
+
+// out = row * (1 + expert / 16)
+void model_expert(void *arg, int64_t expert, const double *row, uint32_t hidden, double *out);
+
+#endif
