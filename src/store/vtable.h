@@ -6,8 +6,9 @@
 
 // Each op means what the public function of its name says. All are called from any thread, several at once; all but
 // `close` and `watch_close` may wait up to the store's request time limit. Outputs are written only on success, and
-// then belong to the caller, who frees lists with weft_store_list_free(): one malloc'd block in `priv`, or a chain that
-// `store_list_free` of list.h knows.
+// then belong to the caller. Lists are built with store_list_add() of list.h and freed with weft_store_list_free(); the
+// arrays of a transaction's result come from calloc(). `revision`, `deleted`, `granted_s` and keepalive's `ttl_s` may be
+// NULL.
 struct store_ops {
   void (*close)(weft_store_t *store); // ends watches, frees the store
   int (*version)(weft_store_t *store, char *out, size_t cap);

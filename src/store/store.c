@@ -1,0 +1,158 @@
+// The public functions: arguments are checked here, once for all kinds of store.
+#include "base/fail.h"
+#include "store/vtable.h"
+
+static int check_store(const weft_store_t *store) {
+  return store ? 0 : fail(WEFT_ERR_INVALID, "store is NULL; weft_store_open() or weft_store_open_local() makes one");
+}
+
+// A prefix may be empty, a key may not.
+static int check_key(const weft_store_t *store, const char *key, bool prefix) {
+  int err = check_store(store);
+  if (err)
+    return err;
+  if (!key)
+    return fail(WEFT_ERR_INVALID, "%s is NULL", prefix ? "prefix" : "key");
+  if (!prefix && !*key)
+    return fail(WEFT_ERR_INVALID, "key is empty; only a prefix may be");
+  return 0;
+}
+
+static int check_value(const char *key, const void *value, size_t value_len) {
+  if (!value && value_len > 0)
+    return fail(WEFT_ERR_INVALID, "value of key '%s' is NULL but has %zu bytes", key, value_len);
+  return 0;
+}
+
+void weft_store_close(weft_store_t *store) {
+  if (store)
+    store->ops->close(store);
+}
+
+const char *weft_store_name(const weft_store_t *store) {
+  return store ? store->ops->name(store) : "";
+}
+
+int weft_store_version(weft_store_t *store, char *out, size_t cap) {
+  int err = check_store(store);
+  if (!err && (!out || cap == 0))
+    err = fail(WEFT_ERR_INVALID, "no room for the version: out is NULL or cap is 0");
+  return err ? err : store->ops->version(store, out, cap);
+}
+
+int weft_store_range(weft_store_t *store, const char *key, bool prefix, uint32_t limit, struct weft_store_list *out) {
+  int err = check_key(store, key, prefix);
+  if (!err && !out)
+    err = fail(WEFT_ERR_INVALID, "out is NULL");
+  return err ? err : store->ops->range(store, key, prefix, limit, out);
+}
+
+int weft_store_put(weft_store_t *store, const char *key, const void *value, size_t value_len, int64_t lease,
+                   int64_t *revision) {
+  int err = check_key(store, key, false);
+  if (!err)
+    err = check_value(key, value, value_len);
+  return err ? err : store->ops->put(store, key, value, value_len, lease, revision);
+}
+
+int weft_store_delete(weft_store_t *store, const char *key, bool prefix, size_t *deleted) {
+  int err = check_key(store, key, prefix);
+  return err ? err : store->ops->del(store, key, prefix, deleted);
+}
+
+static int check_compares(const weft_store_t *store, const struct weft_store_compare *compares, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    int err = check_key(store, compares[i].key, false);
+    if (!err && compares[i].target == WEFT_STORE_VALUE)
+      err = check_value(compares[i].key, compares[i].value, compares[i].value_len);
+    if (!err && (unsigned)compares[i].target > WEFT_STORE_VALUE)
+      err = fail(WEFT_ERR_INVALID, "target %d is none of enum weft_store_target", (int)compares[i].target);
+    if (!err && (unsigned)compares[i].relation > WEFT_STORE_NOT_EQUAL)
+      err = fail(WEFT_ERR_INVALID, "relation %d is none of enum weft_store_relation", (int)compares[i].relation);
+    if (err)
+      return fail_context(err, "comparison %zu of the transaction", i);
+  }
+  return 0;
+}
+
+static int check_op(const weft_store_t *store, const struct weft_store_op *op) {
+  if ((unsigned)op->kind > WEFT_STORE_RANGE)
+    return fail(WEFT_ERR_INVALID, "kind %d is none of enum weft_store_op_kind", (int)op->kind);
+  int err = check_key(store, op->key, op->kind != WEFT_STORE_PUT && op->prefix);
+  if (!err && op->kind == WEFT_STORE_PUT)
+    err = check_value(op->key, op->value, op->value_len);
+  return err;
+}
+
+static int check_branch(const weft_store_t *store, const char *name, const struct weft_store_op *ops, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    int err = check_op(store, &ops[i]);
+    if (err)
+      return fail_context(err, "operation %zu of the transaction's %s branch", i, name);
+  }
+  return 0;
+}
+
+int weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out) {
+  int err = check_store(store);
+  if (!err && (!txn || !out))
+    err = fail(WEFT_ERR_INVALID, "%s is NULL", txn ? "out" : "txn");
+  if (!err && ((txn->num_compares && !txn->compares) || (txn->num_success && !txn->success) ||
+               (txn->num_failure && !txn->failure)))
+    err = fail(WEFT_ERR_INVALID, "a list of the transaction is NULL but its number of entries is not 0");
+  if (!err)
+    err = check_compares(store, txn->compares, txn->num_compares);
+  if (!err)
+    err = check_branch(store, "success", txn->success, txn->num_success);
+  if (!err)
+    err = check_branch(store, "failure", txn->failure, txn->num_failure);
+  return err ? err : store->ops->txn(store, txn, out);
+}
+
+int weft_store_lease_grant(weft_store_t *store, int64_t ttl_s, int64_t *lease, int64_t *granted_s) {
+  int err = check_store(store);
+  if (!err && !lease)
+    err = fail(WEFT_ERR_INVALID, "lease is NULL");
+  if (!err && ttl_s < 1)
+    err = fail(WEFT_ERR_INVALID, "a lease of %lld s; at least 1 is needed", (long long)ttl_s);
+  return err ? err : store->ops->lease_grant(store, ttl_s, lease, granted_s);
+}
+
+static int check_lease(const weft_store_t *store, int64_t lease) {
+  int err = check_store(store);
+  if (!err && lease == 0)
+    err = fail(WEFT_ERR_INVALID, "lease 0 is none; weft_store_lease_grant() gives one");
+  return err;
+}
+
+int weft_store_lease_keepalive(weft_store_t *store, int64_t lease, int64_t *ttl_s) {
+  int err = check_lease(store, lease);
+  return err ? err : store->ops->lease_keepalive(store, lease, ttl_s);
+}
+
+int weft_store_lease_ttl(weft_store_t *store, int64_t lease, int64_t *ttl_s) {
+  int err = check_lease(store, lease);
+  if (!err && !ttl_s)
+    err = fail(WEFT_ERR_INVALID, "ttl_s is NULL");
+  return err ? err : store->ops->lease_ttl(store, lease, ttl_s);
+}
+
+int weft_store_lease_revoke(weft_store_t *store, int64_t lease) {
+  int err = check_lease(store, lease);
+  return err ? err : store->ops->lease_revoke(store, lease);
+}
+
+int weft_store_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft_store_watch_fn fn, void *arg,
+                          weft_store_watch_t **watch) {
+  int err = check_key(store, prefix, true);
+  if (!err && (!fn || !watch))
+    err = fail(WEFT_ERR_INVALID, "%s is NULL", fn ? "watch" : "fn");
+  if (!err && from < 0)
+    err = fail(WEFT_ERR_INVALID, "a watch from revision %lld; 0 or more is needed", (long long)from);
+  return err ? err : store->ops->watch_open(store, prefix, from, fn, arg, watch);
+}
+
+void weft_store_watch_close(weft_store_watch_t *watch) {
+  if (watch)
+    watch->store->ops->watch_close(watch);
+}
