@@ -1,7 +1,5 @@
 # libweft: the objects of its layers as one shared and one static library, and what an installation holds.
 
-# A shared library shows only what the version map lists, a static one only what is not hidden: the objects are linked
-# into one, and their hidden symbols made local, so that no internal name can meet a name of the program.
 set(WEFT_LIBRARY_LAYERS base store group ep_kernels ep)
 set(WEFT_LIBRARY_NEEDS PkgConfig::JANSSON PkgConfig::CURL)
 set(WEFT_LIBRARY_NEEDS_PC ${JANSSON_LDFLAGS} ${CURL_LDFLAGS})
@@ -12,11 +10,10 @@ endif()
 
 set(weft_objects "")
 foreach(layer ${WEFT_LIBRARY_LAYERS})
-  if(TARGET weft_${layer}_objects)
-    list(APPEND weft_objects $<TARGET_OBJECTS:weft_${layer}_objects>)
-  endif()
+  list(APPEND weft_objects $<TARGET_OBJECTS:weft_${layer}_objects>)
 endforeach()
 
+# It shows only what the version map lists.
 set(weft_map ${PROJECT_SOURCE_DIR}/cmake/weft.map)
 add_library(weft_shared SHARED ${weft_objects})
 set_target_properties(weft_shared PROPERTIES OUTPUT_NAME weft EXPORT_NAME weft LINKER_LANGUAGE C
@@ -27,6 +24,8 @@ if(NOT WEFT_SANITIZE) # the sanitizers' symbols come with the program
 endif()
 target_link_libraries(weft_shared PRIVATE $<BUILD_INTERFACE:weft_flags> ${WEFT_LIBRARY_NEEDS} Threads::Threads m)
 
+# An archive of many objects would show their internal names. So they are linked into one object, whose hidden symbols
+# become local: no internal name can meet a name of the program.
 set(weft_one_object ${PROJECT_BINARY_DIR}/libweft-static.o)
 add_custom_command(OUTPUT ${weft_one_object}
   COMMAND ${CMAKE_LINKER} -r -o ${weft_one_object} ${weft_objects}
