@@ -40,9 +40,8 @@ static void write_wrapped(FILE *out, const char *text, size_t at, size_t indent)
 }
 
 void cli_help_describe_option(const struct cli_option *row, char *out, size_t cap) {
-  size_t used = 0;
   cli_option_describe_range(row, out, cap);
-  used = strlen(out);
+  size_t used = strlen(out);
   const char *preset = row->preset ? row->preset : row->preset_note;
   if (preset && row->type != OPTION_FLAG)
     used += (size_t)snprintf(out + used, cap - used, "%sdefault: %s", used ? "; " : "", preset);
@@ -70,12 +69,12 @@ static void write_option(FILE *out, const struct cli_option *row) {
   }
   fprintf(out, "%*s", (int)(COLUMN - at), "");
   write_wrapped(out, row->help, COLUMN, COLUMN);
-  char note[NOTE_SIZE];
+  char note[NOTE_SIZE], bracketed[NOTE_SIZE + 2];
   cli_help_describe_option(row, note, sizeof note);
   if (*note) {
-    fprintf(out, "%*s[", COLUMN, "");
-    strncat(note, "]", sizeof note - strlen(note) - 1);
-    write_wrapped(out, note, COLUMN, COLUMN);
+    snprintf(bracketed, sizeof bracketed, "[%s]", note);
+    fprintf(out, "%*s", COLUMN, "");
+    write_wrapped(out, bracketed, COLUMN, COLUMN);
   }
 }
 

@@ -3,13 +3,25 @@
 #include "cli/help.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <weft/weft.h>
 
 static bool is(const char *text, const char *name, const char *letter) {
   return strcmp(text, name) == 0 || strcmp(text, letter) == 0;
+}
+
+// A standard descriptor that is closed would be given to the first socket or window, and what is printed then goes
+// there.
+static void fill_standard_descriptors(void) {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO)
+    fd = open("/dev/null", O_RDWR);
+  if (fd > STDERR_FILENO)
+    close(fd);
 }
 
 static int run(int argc, char **argv) {
@@ -30,6 +42,7 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  fill_standard_descriptors();
   setlocale(LC_CTYPE, ""); // which characters the terminal shows; numbers stay as in C
   int status = run(argc, argv);
   // What was printed is a result: one that was lost (disk full, closed pipe) is no success.
