@@ -63,14 +63,14 @@ struct group_event {
 typedef void (*group_event_fn)(void *arg, const struct group_event *event);
 
 struct group_options {
-  weft_store_t *store;      // outlives the group
-  const char *prefix;       // ends in '/'
-  int32_t rank;             // -1: the lowest free one
-  uint32_t capacity;        // ranks are below it
-  const int32_t *founders;  // ranks of the first view; copied
-  uint32_t num_founders;    // 0: this rank alone founds the group when there is no view
+  weft_store_t *store;     // outlives the group
+  const char *prefix;      // ends in '/'
+  int32_t rank;            // -1: the lowest free one
+  uint32_t capacity;       // ranks are below it
+  const int32_t *founders; // ranks of the first view; copied
+  uint32_t num_founders;   // 0: this rank alone founds the group when there is no view
   uint32_t lease_ttl_s;
-  const char *address;      // how peers reach this rank: opaque text for the layer above
+  const char *address; // how peers reach this rank: opaque text for the layer above
   group_event_fn on_event;
   void *event_arg;
 };
@@ -116,12 +116,13 @@ int group_join(struct group *group, const struct group_view *base, uint64_t dead
 // for its own rank is leaving: no FENCED event follows.
 int group_remove(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns);
 
-// This peer is dead or silent: proposes the view without it, in the background, until a view without that incarnation is
-// agreed on or the store has heard otherwise. Returns at once. [any, callbacks too]
+// This peer is dead or silent: proposes the view without it, in the background, until a view without that incarnation
+// is agreed on or the store has heard otherwise. Returns at once. [any, callbacks too]
 void group_suspect(struct group *group, int32_t rank, uint64_t incarnation, const char *cause);
 
 // Waits until every member of the newest view has called it with this name (a name serves once per set of members). A
-// member that is put out of the view while others wait is waited for no longer. TIMEOUT names the ranks that are missing.
+// member that is put out of the view while others wait is waited for no longer. TIMEOUT names the ranks that are
+// missing.
 int group_barrier(struct group *group, const char *name, uint64_t deadline_ns);
 
 #endif

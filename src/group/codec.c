@@ -1,0 +1,213 @@
+#include "group/codec.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/text.h"
+#include "group/view.h"
+
+enum { INCARNATION_DIGITS = 16 };
+
+static char *format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+static char *format(const char *pattern, ...) {
+  char *out = NULL;
+  va_list args;
+  va_start(args, pattern);
+  int length = vasprintf(&out, pattern, args);
+  va_end(args);
+  return length < 0 ? NULL : out;
+}
+
+char *group_key_view(const char *prefix) {
+  return format("%sview", prefix);
+}
+
+char *group_key_claim(const char *prefix, int32_t rank) {
+  return format("%srank/%" PRId32, prefix, rank);
+}
+
+char *group_key_ticket(const char *prefix, uint64_t incarnation) {
+  return format("%sticket/%016" PRIx64, prefix, incarnation);
+}
+
+char *group_key_barrier(const char *prefix, const char *name, int32_t rank) {
+  return format("%sbarrier/%s/%" PRId32, prefix, name, rank);
+}
+
+char *group_incarnation_encode(uint64_t incarnation) {
+  return format("%016" PRIx64, incarnation);
+}
+
+int group_incarnation_decode(const char *value, size_t length, uint64_t *incarnation) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < length && i < INCARNATION_DIGITS; i++) {
+    const char *digits = "0123456789abcdef";
+    const char *digit = value[i] ? strchr(digits, value[i]) : NULL;
+    if (!digit)
+      return fail(WEFT_ERR_PROTOCOL, "an incarnation is 16 lower-case hexadecimal digits, not '%.*s'", (int)length,
+                  value);
+    number = number << 4 | (uint64_t)(digit - digits);
+  }
+  if (length != INCARNATION_DIGITS || number == 0)
+    return fail(WEFT_ERR_PROTOCOL, "an incarnation is 16 hexadecimal digits, not all 0; this has %zu characters",
+                length);
+  *incarnation = number;
+  return 0;
+}
+
+// A rank in decimal without sign or leading zeros, below `capacity`; -1 for anything else.
+static int32_t parse_rank(const char *text, uint32_t capacity) {
+  uint64_t rank = 0;
+  if (!*text || (*text == '0' && text[1]))
+    return -1;
+  for (; *text; text++) {
+    if (*text < '0' || *text > '9')
+      return -1;
+    rank = rank * 10 + (uint64_t)(*text - '0');
+    if (rank >= capacity)
+      return -1;
+  }
+  return (int32_t)rank;
+}
+
+static const char *after(const char *text, const char *prefix) {
+  size_t length = strlen(prefix);
+  return strncmp(text, prefix, length) == 0 ? text + length : NULL;
+}
+
+struct group_key group_key_parse(const char *prefix, uint32_t capacity, const char *key) {
+  struct group_key parsed = {.kind = GROUP_KEY_OTHER, .rank = -1};
+  const char *own = after(key, prefix);
+  const char *rest;
+  if (!own)
+    return parsed;
+  if (strcmp(own, "view") == 0) {
+    parsed.kind = GROUP_KEY_VIEW;
+  } else if ((rest = after(own, "rank/"))) {
+    parsed.rank = parse_rank(rest, capacity);
+    if (parsed.rank >= 0)
+      parsed.kind = GROUP_KEY_CLAIM;
+  } else if ((rest = after(own, "ticket/"))) {
+    if (group_incarnation_decode(rest, strlen(rest), &parsed.incarnation) == 0)
+      parsed.kind = GROUP_KEY_TICKET;
+  } else if ((rest = after(own, "barrier/"))) {
+    const char *slash = strrchr(rest, '/');
+    parsed.rank = slash && slash > rest ? parse_rank(slash + 1, capacity) : -1;
+    if (parsed.rank >= 0) {
+      parsed.kind = GROUP_KEY_BARRIER;
+      parsed.name = rest;
+      parsed.name_length = (size_t)(slash - rest);
+    }
+  }
+  return parsed;
+}
+
+char *group_claim_encode(uint64_t incarnation, const char *address) {
+  char digits[INCARNATION_DIGITS + 1];
+  snprintf(digits, sizeof digits, "%016" PRIx64, incarnation);
+  json_t *claim = json_pack("{s:s, s:s}", "incarnation", digits, "address", address);
+  char *text = claim ? json_dumps(claim, JSON_COMPACT) : NULL;
+  json_decref(claim);
+  return text;
+}
+
+char *group_view_encode(const struct group_view *view) {
+  struct text text = {0};
+  text_add(&text, "{\"epoch\":%" PRIu64 ",\"members\":[", view->epoch);
+  for (uint32_t i = 0; i < view->count; i++)
+    text_add(&text, "%s[%" PRId32 ",\"%016" PRIx64 "\"]", i ? "," : "", view->members[i].rank,
+             view->members[i].incarnation);
+  text_add(&text, "]}");
+  if (text.failed) {
+    text_free(&text);
+    return NULL;
+  }
+  return text_take(&text);
+}
+
+// The value as a JSON object, or NULL with the failure set.
+static json_t *load(const char *value, size_t length, const char *what) {
+  json_error_t error;
+  json_t *root = json_loadb(value, length, JSON_REJECT_DUPLICATES, &error);
+  if (!root)
+    fail(WEFT_ERR_PROTOCOL, "%s is not JSON: %s", what, error.text);
+  return root;
+}
+
+int group_claim_decode(const char *value, size_t length, uint64_t *incarnation, char **address) {
+  json_t *root = load(value, length, "a rank claim");
+  if (!root)
+    return WEFT_ERR_PROTOCOL;
+  json_error_t error;
+  const char *digits, *where;
+  int err = 0;
+  uint64_t number = 0;
+  if (json_unpack_ex(root, &error, JSON_STRICT, "{s:s, s:s}", "incarnation", &digits, "address", &where) != 0)
+    err = fail(WEFT_ERR_PROTOCOL, "a rank claim is {\"incarnation\", \"address\"}: %s", error.text);
+  else if (strlen(where) >= GROUP_ADDRESS_SIZE)
+    err = fail(WEFT_ERR_PROTOCOL, "an address has up to %d bytes, not %zu", GROUP_ADDRESS_SIZE - 1, strlen(where));
+  else
+    err = group_incarnation_decode(digits, strlen(digits), &number);
+  if (!err && !(*address = strdup(where)))
+    err = fail(WEFT_ERR_NOMEM, "no memory for an address");
+  if (!err)
+    *incarnation = number;
+  json_decref(root);
+  return err;
+}
+
+static int decode_member(const json_t *pair, int64_t above, uint32_t capacity, struct group_member *member) {
+  json_error_t error;
+  json_int_t rank;
+  const char *digits;
+  if (json_unpack_ex((json_t *)pair, &error, JSON_STRICT, "[I, s]", &rank, &digits) != 0)
+    return fail(WEFT_ERR_PROTOCOL, "a member of a view is [rank, incarnation]: %s", error.text);
+  if (rank <= above)
+    return fail(WEFT_ERR_PROTOCOL, "the ranks of a view ascend from 0; %lld follows %lld", (long long)rank,
+                (long long)above);
+  if (rank >= capacity)
+    return fail(WEFT_ERR_PROTOCOL, "rank %lld in a view of a group with capacity %u", (long long)rank, capacity);
+  member->rank = (int32_t)rank;
+  return group_incarnation_decode(digits, strlen(digits), &member->incarnation);
+}
+
+static int decode_members(const json_t *members, uint32_t capacity, struct group_view *view) {
+  for (uint32_t i = 0; i < view->count; i++) {
+    int64_t above = i ? view->members[i - 1].rank : -1;
+    int err = decode_member(json_array_get(members, i), above, capacity, &view->members[i]);
+    if (err)
+      return err;
+  }
+  return 0;
+}
+
+int group_view_decode(const char *value, size_t length, uint32_t capacity, struct group_view **view) {
+  json_t *root = load(value, length, "the view");
+  if (!root)
+    return WEFT_ERR_PROTOCOL;
+  json_error_t error;
+  json_int_t epoch;
+  json_t *members;
+  int err = 0;
+  struct group_view *made = NULL;
+  if (json_unpack_ex(root, &error, JSON_STRICT, "{s:I, s:o}", "epoch", &epoch, "members", &members) != 0)
+    err = fail(WEFT_ERR_PROTOCOL, "a view is {\"epoch\", \"members\"}: %s", error.text);
+  else if (epoch < 1)
+    err = fail(WEFT_ERR_PROTOCOL, "the epoch of a view is from 1, not %lld", (long long)epoch);
+  else if (!json_is_array(members) || json_array_size(members) > capacity)
+    err = fail(WEFT_ERR_PROTOCOL, "the members of a view are an array of up to %u", capacity);
+  else if (!(made = group_view_new((uint64_t)epoch, (uint32_t)json_array_size(members))))
+    err = WEFT_ERR_NOMEM;
+  else
+    err = decode_members(members, capacity, made);
+  json_decref(root);
+  if (err)
+    group_view_unref(made);
+  else
+    *view = made;
+  return err;
+}

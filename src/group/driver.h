@@ -1,0 +1,40 @@
+// A group's handle: the state machine, the thread that drives it, and those who wait for it.
+//   group.c  open, close, what does not wait     driver.c  the thread     wait.c  what waits
+#ifndef GROUP_DRIVER_H
+#define GROUP_DRIVER_H
+
+#include <pthread.h>
+
+#include "group/machine.h"
+
+struct group {
+  weft_store_t *store;
+  char *prefix;
+  uint32_t capacity;
+  uint64_t incarnation;
+  group_event_fn on_event;
+  void *event_arg;
+  weft_store_watch_t *watch; // the thread's
+  pthread_t thread;
+  pthread_mutex_t lock;   // of the machine
+  pthread_cond_t changed; // an input has come: whoever waits looks again. CLOCK_MONOTONIC
+  pthread_cond_t input;   // the thread has something to do. CLOCK_MONOTONIC
+  bool poked;             // since the thread looked last
+  struct group_machine *machine;
+};
+
+// Starts the thread; it ends when the machine has closed.
+int group_driver_start(struct group *group);
+
+// Tells the thread that a wish has changed. With the lock.
+void group_driver_poke(struct group *group);
+
+// Waits until `check` returns something other than 1, and returns that; it is called with the lock. When the deadline
+// passes, `missing` says what was waited for. With the lock; unlocked while it waits.
+int group_wait(struct group *group, uint64_t deadline_ns, int (*check)(struct group *group, void *arg),
+               void (*missing)(struct group *group, void *arg, struct text *out), void *arg);
+
+// Waits for the claim of group_open(). Takes the lock.
+int group_wait_claim(struct group *group, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,253 @@
+// What the store holds, as it was read and watched, and what follows from it for this member.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "group/state.h"
+
+void group_emit(struct group_machine *m, enum group_event_kind kind, const struct group_view *view, int32_t rank,
+                uint64_t incarnation) {
+  struct group_queued *queued = malloc(sizeof *queued);
+  if (!queued) {
+    log_error("group: no memory for an event of kind %d, rank %d: it is lost", (int)kind, rank);
+    return;
+  }
+  queued->next = NULL;
+  queued->event =
+      (struct group_event){.kind = kind, .view = group_view_ref(view), .rank = rank, .incarnation = incarnation};
+  *m->events_tail = queued;
+  m->events_tail = &queued->next;
+}
+
+void group_update_lost(struct group_machine *m, const char *reason) {
+  bool lost = m->watch_lost || m->requests_fail;
+  if (lost && reason)
+    snprintf(m->reason, sizeof m->reason, "%s", reason);
+  if (lost == m->lost)
+    return;
+  m->lost = lost;
+  // Claims may have run out while their owners could not reach the store either: give them time to come back.
+  if (!lost)
+    m->grace_until = m->now + m->ttl_ns;
+  group_emit(m, lost ? GROUP_EVENT_STORE_LOST : GROUP_EVENT_STORE_BACK, NULL, -1, 0);
+}
+
+static void fence(struct group_machine *m, const char *why) {
+  if (m->standing != GROUP_CLAIMED)
+    return;
+  if (m->leaving || m->closing) {
+    m->standing = GROUP_LEFT;
+    return;
+  }
+  log_info("group: rank %d is fenced: %s", m->rank, why);
+  m->standing = GROUP_FENCED;
+  group_emit(m, GROUP_EVENT_FENCED, m->view, -1, 0);
+}
+
+// Forgets the key of a claim, and tells so.
+static void claim_gone(struct group_machine *m, int32_t rank) {
+  struct group_claim *claim = &m->claims[rank];
+  if (claim->create_revision == 0)
+    return;
+  uint64_t incarnation = claim->incarnation;
+  int64_t lease = claim->lease;
+  claim->create_revision = 0;
+  claim->incarnation = 0;
+  free(claim->address);
+  claim->address = NULL;
+  if (incarnation)
+    group_emit(m, GROUP_EVENT_GONE, NULL, rank, incarnation);
+  if (rank != m->rank || incarnation != m->incarnation || m->standing != GROUP_CLAIMED)
+    return;
+  // This member's own. If it did not delete it itself, then its lease has run out, and what made it run out may have
+  // hit everybody's.
+  if (lease == m->lease && !m->closing && !m->leaving)
+    m->lease = 0;
+  m->grace_until = m->now + m->ttl_ns;
+}
+
+static void ticket_gone(struct group_machine *m, uint64_t incarnation) {
+  for (uint32_t i = 0; i < m->num_tickets; i++) {
+    if (m->tickets[i].incarnation != incarnation)
+      continue;
+    memmove(&m->tickets[i], &m->tickets[i + 1], (m->num_tickets - i - 1) * sizeof *m->tickets);
+    m->num_tickets--;
+    return;
+  }
+}
+
+static void claim_put(struct group_machine *m, int32_t rank, const struct weft_store_kv *kv) {
+  struct group_claim *claim = &m->claims[rank];
+  uint64_t incarnation = 0;
+  char *address = NULL;
+  if (kv->mod_revision <= claim->mod_revision)
+    return;
+  if (group_claim_decode(kv->value, kv->value_len, &incarnation, &address) != 0)
+    log_error("group: the claim of rank %d is unreadable: %s", rank, weft_last_error());
+  if (claim->create_revision != 0 && claim->incarnation != incarnation)
+    claim_gone(m, rank);
+  free(claim->address);
+  *claim = (struct group_claim){.incarnation = incarnation,
+                                .create_revision = kv->create_revision,
+                                .mod_revision = kv->mod_revision,
+                                .lease = kv->lease,
+                                .address = address};
+  ticket_gone(m, incarnation); // its event comes apart, though it went with this transaction
+  if (incarnation == m->incarnation && m->standing == GROUP_OPENING) {
+    m->rank = rank;
+    m->standing = GROUP_CLAIMED;
+  } else if (rank == m->rank && incarnation != m->incarnation) {
+    fence(m, "its rank is claimed by somebody else");
+  }
+}
+
+static void claim_deleted(struct group_machine *m, int32_t rank, int64_t revision) {
+  if (revision <= m->claims[rank].mod_revision)
+    return;
+  m->claims[rank].mod_revision = revision;
+  claim_gone(m, rank);
+}
+
+// Wishes about members that are in the view no more are fulfilled.
+static void settle_dooms(struct group_machine *m) {
+  for (uint32_t r = 0; r < m->capacity; r++)
+    if (m->dooms[r].incarnation && !group_view_has(m->view, (int32_t)r, m->dooms[r].incarnation))
+      m->dooms[r] = (struct group_doom){0};
+}
+
+static void view_agreed(struct group_machine *m, const struct group_view *view) {
+  const struct group_view *before = m->view;
+  m->view = group_view_ref(view);
+  group_emit(m, GROUP_EVENT_VIEW, view, -1, 0);
+  if (group_in_view(m, before) && !group_in_view(m, view))
+    fence(m, "it is not in the new view");
+  group_view_unref(before);
+  settle_dooms(m);
+}
+
+static void view_absent(struct group_machine *m) {
+  group_view_unref(m->stored);
+  m->stored = NULL;
+  m->stored_mod = 0;
+  m->stored_lease = 0;
+  m->damage[0] = '\0';
+}
+
+static void view_put(struct group_machine *m, const struct weft_store_kv *kv) {
+  if (kv->mod_revision <= m->stored_seen)
+    return;
+  struct group_view *view = NULL;
+  int err = group_view_decode(kv->value, kv->value_len, m->capacity, &view);
+  view_absent(m);
+  m->stored_seen = kv->mod_revision;
+  m->stored_mod = kv->mod_revision;
+  m->stored_lease = kv->lease;
+  m->stored = view;
+  if (err) {
+    snprintf(m->damage, sizeof m->damage, "%s", weft_last_error());
+    log_error("group: the view is unreadable: %s", m->damage);
+    return;
+  }
+  if (!m->view || view->epoch > m->view->epoch)
+    view_agreed(m, view);
+  else if (view->epoch == m->view->epoch && group_in_view(m, m->view) && !group_in_view(m, view))
+    fence(m, "a view of the same epoch, without it, was made by others when the store had lost the view");
+}
+
+static void view_deleted(struct group_machine *m, int64_t revision) {
+  if (revision <= m->stored_seen)
+    return;
+  view_absent(m);
+  m->stored_seen = revision;
+}
+
+// Tickets stand in the order of their revisions, which is that of the watch but not of a read.
+static void ticket_put(struct group_machine *m, uint64_t incarnation, int64_t revision) {
+  if (m->rank >= 0)
+    return; // it has a rank: the queue is no concern of this member
+  ticket_gone(m, incarnation);
+  if (m->num_tickets == m->room_tickets) {
+    uint32_t room = m->room_tickets ? 2 * m->room_tickets : 16;
+    struct group_ticket *tickets = realloc(m->tickets, room * sizeof *tickets);
+    if (!tickets) {
+      log_error("group: no memory for %u tickets", room);
+      m->synced = false;
+      return;
+    }
+    m->tickets = tickets;
+    m->room_tickets = room;
+  }
+  uint32_t place = m->num_tickets++;
+  for (; place > 0 && m->tickets[place - 1].revision > revision; place--)
+    m->tickets[place] = m->tickets[place - 1];
+  m->tickets[place] = (struct group_ticket){.revision = revision, .incarnation = incarnation};
+}
+
+static void observe_barrier(struct group_machine *m, const struct group_key *key, const struct weft_store_kv *kv,
+                            bool put) {
+  uint64_t incarnation = 0;
+  if (put && group_incarnation_decode(kv->value, kv->value_len, &incarnation) != 0)
+    log_error("group: barrier key '%s' is unreadable: %s", kv->key, weft_last_error());
+  group_barrier_observe(m, key, incarnation);
+}
+
+static void observe_kv(struct group_machine *m, const struct weft_store_kv *kv, bool put) {
+  struct group_key key = group_key_parse(m->prefix, m->capacity, kv->key);
+  switch (key.kind) {
+  case GROUP_KEY_VIEW:
+    if (put)
+      view_put(m, kv);
+    else
+      view_deleted(m, kv->mod_revision);
+    break;
+  case GROUP_KEY_CLAIM:
+    if (put)
+      claim_put(m, key.rank, kv);
+    else
+      claim_deleted(m, key.rank, kv->mod_revision);
+    break;
+  case GROUP_KEY_TICKET:
+    if (put)
+      ticket_put(m, key.incarnation, kv->create_revision);
+    else
+      ticket_gone(m, key.incarnation);
+    break;
+  case GROUP_KEY_BARRIER:
+    observe_barrier(m, &key, kv, put);
+    break;
+  case GROUP_KEY_OTHER:
+    log_debug("group: key '%s' is none of a group of capacity %u", kv->key, m->capacity);
+    break;
+  }
+}
+
+void group_observe(struct group_machine *m, const struct weft_store_event *event) {
+  if (event->revision < m->revision)
+    return; // known from the read already
+  m->revision = event->revision;
+  observe_kv(m, &event->kv, event->kind == WEFT_STORE_EVENT_PUT);
+  group_barriers_settle(m);
+  if (m->holding && (m->hold_revision == 0 || m->revision >= m->hold_revision))
+    m->holding = false;
+}
+
+// The list is everything there is. Revisions begin anew when a store restarted empty, so what was known of them goes.
+void group_observe_all(struct group_machine *m, const struct weft_store_list *list) {
+  for (uint32_t r = 0; r < m->capacity; r++)
+    m->claims[r].mod_revision = 0;
+  m->num_tickets = 0;
+  m->stored_seen = 0;
+  group_barrier_forget_keys(m);
+  for (size_t i = 0; i < list->count; i++)
+    observe_kv(m, &list->kvs[i], true);
+  for (uint32_t r = 0; r < m->capacity; r++)
+    if (m->claims[r].mod_revision == 0)
+      claim_gone(m, (int32_t)r);
+  if (m->stored_seen == 0)
+    view_absent(m);
+  m->revision = list->revision;
+  m->synced = true;
+  m->holding = false;
+  group_barriers_settle(m);
+}

@@ -1,0 +1,236 @@
+// Changes of the view: who has to be in the next one, who proposes it, and when.
+//
+// The lowest of those who could propose does so at once. The others wait a few milliseconds, longer the higher they
+// stand, and find the work done; so N survivors of one death make about one transaction, not N.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "group/state.h"
+
+enum { DELAY_STEP_MS = 2, DELAY_CAP_MS = 50, CONFLICT_CAP = 5 };
+
+// Members of a view in the making.
+struct change {
+  struct group_view *next;
+  struct group_member removed[GROUP_REMOVALS];
+  uint32_t num_removed;
+  bool urgent; // asked for by a call that waits
+};
+
+static void clear_need(struct group_machine *m) {
+  m->need_mod = -1;
+}
+
+// Whether the change that is needed since the view has this revision may be proposed now. `place` is how many members
+// go before this one.
+static bool turn_has_come(struct group_machine *m, uint32_t place, bool urgent) {
+  if (m->need_mod != m->stored_mod) {
+    m->need_mod = m->stored_mod;
+    m->need_since = m->now;
+    uint64_t delay = (uint64_t)place * DELAY_STEP_MS < DELAY_CAP_MS ? (uint64_t)place * DELAY_STEP_MS : DELAY_CAP_MS;
+    m->need_delay = delay ? delay * GROUP_MS + random_next(&m->random) % (delay * GROUP_MS) : 0;
+    m->conflict_delay = 0;
+    if (m->conflicts > 0) {
+      uint32_t doublings = m->conflicts < CONFLICT_CAP ? m->conflicts : CONFLICT_CAP;
+      m->conflict_delay = random_next(&m->random) % ((uint64_t)GROUP_MS << doublings);
+    }
+  }
+  return group_due(m, m->need_since + (urgent ? 0 : m->need_delay) + m->conflict_delay);
+}
+
+// How many members of `view` stand below this one and are not on their way out.
+static uint32_t place_in(const struct group_machine *m, const struct group_view *view) {
+  uint32_t place = 0;
+  for (uint32_t i = 0; i < view->count && view->members[i].rank < m->rank; i++)
+    place += m->dooms[view->members[i].rank].incarnation != view->members[i].incarnation &&
+             m->claims[view->members[i].rank].incarnation == view->members[i].incarnation;
+  return place;
+}
+
+// Every proposal holds only as long as its proposer does.
+static void begin(struct group_machine *m) {
+  group_txn_begin(m);
+  m->builder.of_view = true;
+  group_txn_compare(m, group_key_view(m->prefix), WEFT_STORE_MOD, m->stored_mod);
+  if (group_holds_claim(m))
+    group_txn_compare(m, group_key_claim(m->prefix, m->rank), WEFT_STORE_CREATE, m->claims[m->rank].create_revision);
+}
+
+static bool put_view(struct group_machine *m, const struct group_view *view, int64_t lease,
+                     struct group_request *request) {
+  begin(m);
+  group_txn_put(m, group_key_view(m->prefix), group_view_encode(view), lease);
+  return group_txn_end(m, request);
+}
+
+// Puts `view` where no view is, on a lease of its own, for which it asks first.
+static bool create(struct group_machine *m, const struct group_view *view, struct group_request *request) {
+  if (m->spare_lease)
+    return put_view(m, view, m->spare_lease, request);
+  // Longer than a member's: a view outlives the three that keep it until the others have put them out.
+  *request = (struct group_request){.kind = GROUP_REQUEST_GRANT, .ttl_s = (int64_t)(2 * m->ttl_ns / 1000000000u)};
+  m->of_view_lease = true;
+  return true;
+}
+
+bool group_founders_ready(const struct group_machine *m) {
+  for (uint32_t i = 0; i < m->num_founders; i++)
+    if (m->claims[m->founders[i]].incarnation == 0)
+      return false;
+  return true;
+}
+
+static bool may_found(const struct group_machine *m) {
+  return m->founding && group_founders_ready(m) && group_machine_lowest_founder(m) == m->rank;
+}
+
+static struct group_view *first_view(const struct group_machine *m) {
+  uint32_t count = m->num_founders ? m->num_founders : 1;
+  struct group_view *view = group_view_new(m->view ? m->view->epoch + 1 : 1, count);
+  for (uint32_t i = 0; view && i < count; i++) {
+    int32_t rank = m->num_founders ? m->founders[i] : m->rank;
+    view->members[i] = (struct group_member){.rank = rank, .incarnation = m->claims[rank].incarnation};
+  }
+  return view;
+}
+
+static bool propose_first(struct group_machine *m, struct group_request *request) {
+  struct group_view *view = first_view(m);
+  if (!view)
+    return false;
+  bool due = m->stored ? put_view(m, view, m->stored_lease, request) : create(m, view, request);
+  group_view_unref(view);
+  return due;
+}
+
+// The store has lost the view, or holds one that is older than what was agreed on: the members put it right.
+static bool restore(struct group_machine *m, struct group_request *request) {
+  if (!group_in_view(m, m->view) || !turn_has_come(m, place_in(m, m->view), false))
+    return false;
+  return m->stored ? put_view(m, m->view, m->stored_lease, request) : create(m, m->view, request);
+}
+
+// The store lost the view, and others restored an older one and went on from there to the epoch that was agreed on
+// before. Both have the same number; so a new one is made of what the store has.
+static bool supersede(struct group_machine *m, struct group_request *request) {
+  if (!group_in_view(m, m->stored) || !turn_has_come(m, place_in(m, m->stored), false))
+    return false;
+  struct group_view *view = group_view_new(m->stored->epoch + 1, m->stored->count);
+  if (!view)
+    return false;
+  memcpy(view->members, m->stored->members, view->count * sizeof *view->members);
+  bool due = put_view(m, view, m->stored_lease, request);
+  group_view_unref(view);
+  return due;
+}
+
+static bool has_to_go(struct group_machine *m, const struct group_member *member, bool *urgent) {
+  const struct group_doom *doom = &m->dooms[member->rank];
+  if (doom->incarnation == member->incarnation) {
+    *urgent |= doom->removers > 0;
+    return true;
+  }
+  if (member->rank == m->rank && member->incarnation == m->incarnation)
+    return false;
+  return m->claims[member->rank].incarnation != member->incarnation && group_due(m, m->grace_until);
+}
+
+static void sort_out(struct group_machine *m, struct change *change) {
+  struct group_view *next = change->next;
+  next->count = 0;
+  for (uint32_t i = 0; i < m->stored->count; i++) {
+    const struct group_member *member = &m->stored->members[i];
+    if (change->num_removed < GROUP_REMOVALS && has_to_go(m, member, &change->urgent))
+      change->removed[change->num_removed++] = *member;
+    else
+      next->members[next->count++] = *member;
+  }
+}
+
+// The removed members' claims go with them, so that their ranks are free at once. A claim that has gone in the
+// meantime fails the transaction, and its event brings the next attempt.
+static void delete_claims(struct group_machine *m, const struct change *change) {
+  for (uint32_t i = 0; i < change->num_removed; i++) {
+    const struct group_member *removed = &change->removed[i];
+    const struct group_claim *claim = &m->claims[removed->rank];
+    if (claim->create_revision == 0 || claim->incarnation != removed->incarnation)
+      continue;
+    if (removed->rank != m->rank)
+      group_txn_compare(m, group_key_claim(m->prefix, removed->rank), WEFT_STORE_CREATE, claim->create_revision);
+    group_txn_delete(m, group_key_claim(m->prefix, removed->rank));
+  }
+}
+
+// The next view without those who have to go.
+static bool remove_members(struct group_machine *m, struct group_request *request) {
+  struct change change = {.next = group_view_new(m->stored->epoch + 1, m->stored->count)};
+  if (!change.next)
+    return false;
+  bool due = false;
+  sort_out(m, &change);
+  if (change.num_removed == 0) {
+    clear_need(m);
+    m->conflicts = 0;
+  } else if (turn_has_come(m, place_in(m, m->stored), change.urgent)) {
+    begin(m);
+    group_txn_put(m, group_key_view(m->prefix), group_view_encode(change.next), m->stored_lease);
+    delete_claims(m, &change);
+    due = group_txn_end(m, request);
+  }
+  group_view_unref(change.next);
+  return due;
+}
+
+static bool join(struct group_machine *m, struct group_request *request) {
+  if (!turn_has_come(m, 0, true))
+    return false;
+  struct group_view *view = group_view_new(m->stored->epoch + 1, m->stored->count + 1);
+  if (!view)
+    return false;
+  uint32_t at = 0;
+  while (at < m->stored->count && m->stored->members[at].rank < m->rank)
+    at++;
+  memcpy(view->members, m->stored->members, at * sizeof *view->members);
+  view->members[at] = (struct group_member){.rank = m->rank, .incarnation = m->incarnation};
+  memcpy(view->members + at + 1, m->stored->members + at, (m->stored->count - at) * sizeof *view->members);
+  bool due = put_view(m, view, m->stored_lease, request);
+  group_view_unref(view);
+  return due;
+}
+
+// Whether this member wishes to join and its rank is not held in the view by an incarnation before it, which has to
+// be removed first.
+static bool wants_in(const struct group_machine *m) {
+  return m->join_epoch == m->stored->epoch && !group_view_find(m->stored, m->rank);
+}
+
+bool group_propose(struct group_machine *m, struct group_request *request) {
+  if (!group_holds_claim(m) || m->damage[0])
+    return false;
+  if (!m->stored && group_in_view(m, m->view))
+    return restore(m, request);
+  if (!m->stored || m->stored->count == 0)
+    return may_found(m) ? propose_first(m, request) : m->stored && wants_in(m) ? join(m, request) : false;
+  if (m->stored->epoch < m->view->epoch)
+    return restore(m, request);
+  if (!group_view_equal(m->stored, m->view))
+    return supersede(m, request);
+  return wants_in(m) ? join(m, request) : remove_members(m, request);
+}
+
+// At the close: leaves the view; the last one takes it away, with its lease.
+bool group_propose_leave(struct group_machine *m, struct group_request *request) {
+  if (!m->stored || (m->stored->count > 0 && !(group_in_view(m, m->stored) && group_holds_claim(m))))
+    return false;
+  if (m->stored->count > 1) {
+    m->dooms[m->rank] = (struct group_doom){.incarnation = m->incarnation, .removers = 1};
+    return remove_members(m, request);
+  }
+  begin(m);
+  group_txn_delete(m, group_key_view(m->prefix));
+  if (group_holds_claim(m))
+    group_txn_delete(m, group_key_claim(m->prefix, m->rank));
+  m->spare_lease = m->stored_lease; // request.c revokes it when no view hangs on it
+  return group_txn_end(m, request);
+}

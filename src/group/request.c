@@ -1,0 +1,289 @@
+// Which request is next, and what its answer means.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/random.h"
+#include "group/state.h"
+
+enum {
+  VIEW_KEEPERS = 3,    // members that keep the view's lease alive: its first ones
+  HOLD_MS = 5000,      // an answered transaction that does not show for so long: read everything again
+  RETRY_FIRST_MS = 50, // after a request that failed; doubles
+  RETRY_DOUBLINGS = 4,
+};
+
+static uint64_t keepalive_period(const struct group_machine *m) {
+  return m->ttl_ns / 3;
+}
+
+static bool is_over(const struct group_machine *m) {
+  return m->standing == GROUP_LEFT || m->standing == GROUP_FENCED;
+}
+
+static bool read_all(struct group_request *request) {
+  *request = (struct group_request){.kind = GROUP_REQUEST_READ};
+  return true;
+}
+
+static bool watch(struct group_machine *m, struct group_request *request) {
+  *request = (struct group_request){.kind = GROUP_REQUEST_WATCH, .revision = m->revision + 1};
+  m->watching = true; // events may come before the answer does
+  return true;
+}
+
+static bool grant(struct group_machine *m, struct group_request *request) {
+  *request = (struct group_request){.kind = GROUP_REQUEST_GRANT, .ttl_s = (int64_t)(m->ttl_ns / 1000000000u)};
+  m->of_view_lease = false;
+  return true;
+}
+
+static bool revoke(int64_t *lease, struct group_request *request) {
+  *request = (struct group_request){.kind = GROUP_REQUEST_REVOKE, .lease = *lease};
+  *lease = 0;
+  return true;
+}
+
+static bool keeps_view(const struct group_machine *m) {
+  if (!m->stored || m->stored_lease == 0 || m->standing != GROUP_CLAIMED)
+    return false;
+  for (uint32_t i = 0; i < m->stored->count && i < VIEW_KEEPERS; i++)
+    if (m->stored->members[i].rank == m->rank && m->stored->members[i].incarnation == m->incarnation)
+      return true;
+  return false;
+}
+
+static bool keep_leases(struct group_machine *m, struct group_request *request) {
+  if (group_due(m, m->keepalive_at)) {
+    m->keepalive_at = m->now + keepalive_period(m);
+    m->of_view_lease = false;
+    *request = (struct group_request){.kind = GROUP_REQUEST_KEEPALIVE, .lease = m->lease};
+    return true;
+  }
+  if (keeps_view(m) && group_due(m, m->view_keepalive_at)) {
+    m->view_keepalive_at = m->now + keepalive_period(m);
+    m->of_view_lease = true;
+    *request = (struct group_request){.kind = GROUP_REQUEST_KEEPALIVE, .lease = m->stored_lease};
+    return true;
+  }
+  return false;
+}
+
+// A lease that was granted for the view and is not needed: another member was first.
+static bool drop_spare(struct group_machine *m, struct group_request *request) {
+  if (m->spare_lease == m->stored_lease)
+    m->spare_lease = 0;
+  bool may_need_it = !m->stored && !m->closing && !is_over(m);
+  return m->spare_lease != 0 && !may_need_it && revoke(&m->spare_lease, request);
+}
+
+// Place of this member's ticket in the queue, -1: it has none.
+static int64_t place_in_queue(const struct group_machine *m) {
+  for (uint32_t i = 0; i < m->num_tickets; i++)
+    if (m->tickets[i].incarnation == m->incarnation)
+      return i;
+  return -1;
+}
+
+// The free rank for that place, -1 when so many are not free: it waits, some of those before it may be gone.
+static int32_t rank_for(const struct group_machine *m, int64_t place) {
+  for (uint32_t r = 0; r < m->capacity; r++)
+    if (m->claims[r].create_revision == 0 && place-- == 0)
+      return (int32_t)r;
+  return -1;
+}
+
+static bool take_ticket(struct group_machine *m, struct group_request *request) {
+  group_txn_begin(m);
+  group_txn_put(m, group_key_ticket(m->prefix, m->incarnation), group_incarnation_encode(m->incarnation), m->lease);
+  return group_txn_end(m, request);
+}
+
+static bool claim(struct group_machine *m, struct group_request *request) {
+  if (group_holds_claim(m))
+    return false;
+  int32_t rank = m->rank;
+  bool queued = rank < 0;
+  if (queued) {
+    int64_t place = place_in_queue(m);
+    if (place < 0)
+      return take_ticket(m, request);
+    rank = rank_for(m, place);
+  }
+  if (rank < 0 || m->claims[rank].create_revision != 0)
+    return false;
+  group_txn_begin(m);
+  group_txn_compare(m, group_key_claim(m->prefix, rank), WEFT_STORE_CREATE, 0);
+  group_txn_put(m, group_key_claim(m->prefix, rank), group_claim_encode(m->incarnation, m->address), m->lease);
+  if (queued)
+    group_txn_delete(m, group_key_ticket(m->prefix, m->incarnation));
+  return group_txn_end(m, request);
+}
+
+// Whether an answered transaction still has to show in what is watched.
+static bool holds_back(struct group_machine *m) {
+  if (!m->holding || !group_due(m, m->hold_until))
+    return m->holding;
+  m->holding = false;
+  m->synced = false;
+  return false;
+}
+
+static bool pick(struct group_machine *m, struct group_request *request) {
+  bool held = holds_back(m);
+  if (!m->synced)
+    return read_all(request);
+  if (!m->watching)
+    return watch(m, request);
+  if (is_over(m))
+    return m->lease ? revoke(&m->lease, request) : drop_spare(m, request);
+  if (!m->lease)
+    return grant(m, request);
+  if (keep_leases(m, request) || drop_spare(m, request))
+    return true;
+  if (held)
+    return false;
+  return claim(m, request) || group_propose(m, request) ||
+         (m->standing == GROUP_CLAIMED && group_barrier_request(m, request));
+}
+
+static bool pick_closing(struct group_machine *m, struct group_request *request) {
+  bool in_time = !group_due(m, m->close_until);
+  if (in_time && !m->lost && m->synced) {
+    if (m->holding && m->watching)
+      return false;
+    if (drop_spare(m, request) || group_propose_leave(m, request))
+      return true;
+    if (group_in_view(m, m->stored) && group_holds_claim(m))
+      return false; // its turn to propose has not come yet
+  }
+  if (!m->requests_fail && m->lease)
+    return revoke(&m->lease, request);
+  if (!m->requests_fail && drop_spare(m, request))
+    return true;
+  m->closed = true;
+  return false;
+}
+
+bool group_machine_request(struct group_machine *m, uint64_t now_ns, struct group_request *request, uint64_t *wake_ns) {
+  m->now = now_ns;
+  m->wake = UINT64_MAX;
+  bool picked = false;
+  if (m->busy || m->closed)
+    picked = false;
+  else if (m->closing)
+    picked = pick_closing(m, request);
+  else if (!m->retry || group_due(m, m->retry_at))
+    picked = pick(m, request);
+  if (picked) {
+    m->busy = true;
+    m->retry = false;
+    m->kind = request->kind;
+    m->sent_revision = m->revision;
+  }
+  *wake_ns = m->wake;
+  return picked;
+}
+
+// The store did not carry the request out, or it is not known whether it did.
+static void request_failed(struct group_machine *m, const struct group_answer *answer) {
+  uint32_t doublings = m->failures < RETRY_DOUBLINGS ? m->failures : RETRY_DOUBLINGS;
+  uint64_t delay = (uint64_t)RETRY_FIRST_MS * GROUP_MS << doublings;
+  m->failures++;
+  m->retry = true;
+  m->retry_at = m->now + delay + random_next(&m->random) % (delay / 4);
+  m->keepalive_at = m->retry_at; // so that there is a request that tells when the store is back
+  m->refused = answer->err == WEFT_ERR_AUTH ? answer->err : 0;
+  m->requests_fail = true;
+  if (m->kind == GROUP_REQUEST_WATCH)
+    m->watching = false;
+  group_update_lost(m, answer->reason ? answer->reason : weft_strerror(answer->err));
+}
+
+static void hold(struct group_machine *m, int64_t revision) {
+  m->holding = true;
+  m->hold_revision = revision;
+  m->hold_until = m->now + (uint64_t)HOLD_MS * GROUP_MS;
+}
+
+// A lease has expired. What hung on it is gone, or will be seen to go.
+static void lease_expired(struct group_machine *m, int64_t lease) {
+  if (lease == m->lease)
+    m->lease = 0;
+  if (lease == m->spare_lease)
+    m->spare_lease = 0;
+  hold(m, 0);
+}
+
+static void txn_answered(struct group_machine *m, const struct group_answer *answer) {
+  if (answer->err) {
+    lease_expired(m, m->builder.lease);
+    return;
+  }
+  if (m->builder.of_view)
+    m->conflicts = answer->succeeded ? 0 : m->conflicts + 1;
+  if (answer->succeeded && m->revision < answer->revision)
+    hold(m, answer->revision);
+  if (!answer->succeeded && m->revision == m->sent_revision)
+    hold(m, 0);
+}
+
+static void lease_granted(struct group_machine *m, int64_t lease) {
+  if (m->of_view_lease) {
+    m->spare_lease = lease;
+    m->view_keepalive_at = m->now + keepalive_period(m);
+  } else {
+    m->lease = lease;
+    m->keepalive_at = m->now + keepalive_period(m);
+  }
+}
+
+void group_machine_answer(struct group_machine *m, uint64_t now_ns, const struct group_answer *answer) {
+  m->now = now_ns;
+  m->busy = false;
+  bool leased = m->kind == GROUP_REQUEST_KEEPALIVE || m->kind == GROUP_REQUEST_REVOKE || m->kind == GROUP_REQUEST_TXN;
+  if (answer->err && !(leased && answer->err == WEFT_ERR_NOT_FOUND)) {
+    request_failed(m, answer);
+    return;
+  }
+  m->failures = 0;
+  m->refused = 0;
+  m->requests_fail = false;
+  if (m->kind == GROUP_REQUEST_READ)
+    m->watch_lost = false; // the watch that was lost is ended
+  group_update_lost(m, NULL);
+  if (m->kind == GROUP_REQUEST_READ) {
+    m->watching = false;
+    group_observe_all(m, answer->list);
+  } else if (m->kind == GROUP_REQUEST_GRANT) {
+    lease_granted(m, answer->lease);
+  } else if (m->kind == GROUP_REQUEST_KEEPALIVE && answer->err) {
+    lease_expired(m, m->of_view_lease ? m->stored_lease : m->lease);
+  } else if (m->kind == GROUP_REQUEST_TXN) {
+    txn_answered(m, answer);
+  }
+}
+
+void group_machine_watch(struct group_machine *m, uint64_t now_ns, const struct weft_store_event *event) {
+  m->now = now_ns;
+  switch (event->kind) {
+  case WEFT_STORE_EVENT_PUT:
+  case WEFT_STORE_EVENT_DELETE:
+    if (m->synced && m->watching)
+      group_observe(m, event);
+    break;
+  case WEFT_STORE_EVENT_LOST:
+    m->watch_lost = true;
+    group_update_lost(m, "the watch is cut");
+    break;
+  case WEFT_STORE_EVENT_RESUMED:
+    m->watch_lost = false;
+    group_update_lost(m, NULL);
+    break;
+  case WEFT_STORE_EVENT_RESET:
+    m->watch_lost = false;
+    m->synced = false;
+    m->grace_until = m->now + m->ttl_ns;
+    group_update_lost(m, NULL);
+    break;
+  }
+}

@@ -1,0 +1,176 @@
+// Inside the state machine of machine.h: its state, and the parts that the files of the machine give each other.
+//   machine.c   life, wishes, questions       observe.c  what the store holds, and what follows from it
+//   request.c   which request is next         propose.c  changes of the view
+//   barrier.c   barriers                      txn.c      putting a transaction together
+#ifndef GROUP_STATE_H
+#define GROUP_STATE_H
+
+#include "group/codec.h"
+#include "group/machine.h"
+#include "group/view.h"
+
+enum {
+  GROUP_REMOVALS = 60, // members that one transaction removes: etcd takes 128 comparisons and operations
+  GROUP_TXN_COMPARES = GROUP_REMOVALS + 2,
+  GROUP_TXN_OPS = GROUP_REMOVALS + 2,
+  GROUP_TXN_STRINGS = 2 * GROUP_REMOVALS + 8,
+};
+
+#define GROUP_MS 1000000u
+
+// A claim key; create_revision 0: there is none.
+struct group_claim {
+  uint64_t incarnation; // 0: its value is unreadable
+  int64_t create_revision;
+  int64_t mod_revision;
+  int64_t lease;
+  char *address;
+};
+
+// Who wants a rank, whichever it is: the i-th in line takes the i-th free rank.
+struct group_ticket {
+  int64_t revision;
+  uint64_t incarnation;
+};
+
+// A member that has to go.
+struct group_doom {
+  uint64_t incarnation; // 0: nobody
+  uint32_t removers;    // calls that wait for it
+  bool suspected;
+};
+
+struct group_barrier {
+  struct group_barrier *next;
+  bool wanted;    // this rank's key has to be there
+  bool complete;  // everybody came
+  bool ended;     // the call is over: the key goes with the next barrier, in case somebody has to read it again
+  uint64_t *come; // [capacity] incarnation of the rank's key, 0 for none
+  char name[];
+};
+
+struct group_queued {
+  struct group_queued *next;
+  struct group_event event;
+};
+
+struct group_txn_builder {
+  struct weft_store_txn txn;
+  struct weft_store_compare compares[GROUP_TXN_COMPARES];
+  struct weft_store_op ops[GROUP_TXN_OPS];
+  char *strings[GROUP_TXN_STRINGS];
+  uint32_t num_strings;
+  int64_t lease; // that its puts hang on
+  bool of_view;  // changes the view
+  bool failed;   // memory ran out
+};
+
+struct group_machine {
+  char *prefix, *address;
+  uint32_t capacity;
+  int32_t *founders; // [num_founders], ascending; none: this rank alone
+  uint32_t num_founders;
+  uint64_t ttl_ns;
+  uint64_t incarnation;
+  uint64_t random;
+
+  // What the store holds.
+  bool synced;                     // it was read
+  bool watching;                   // and is watched since
+  int64_t revision;                // newest revision known
+  struct group_claim *claims;      // [capacity]
+  const struct group_view *stored; // what the view key holds; NULL when absent or unreadable
+  int64_t stored_mod;              // 0: absent
+  int64_t stored_lease;
+  int64_t stored_seen; // revision of the last event of the view key, deletions too
+  char damage[160];    // why it is unreadable; ""
+  struct group_ticket *tickets;
+  uint32_t num_tickets, room_tickets;
+  struct group_barrier *barriers;
+
+  // What this member is and wishes.
+  enum group_standing standing;
+  int32_t rank;                  // -1 while it has no rank
+  const struct group_view *view; // newest agreed view
+  struct group_doom *dooms;      // [capacity]
+  uint64_t join_epoch;           // 0: no wish to join
+  bool founding, leaving, closing, closed;
+  uint64_t close_until;
+
+  // Its leases.
+  int64_t lease;
+  int64_t spare_lease; // granted for the view key, not in use yet, or no more
+  uint64_t keepalive_at, view_keepalive_at;
+
+  // The request under way, and when to make which.
+  uint64_t now, wake;
+  bool busy;
+  enum group_request_kind kind;
+  bool of_view_lease;    // the grant or keepalive under way is for the view's lease
+  int64_t sent_revision; // newest revision known when the transaction went out
+  bool retry;            // the last request failed: no other before retry_at
+  uint64_t retry_at;
+  uint32_t failures;
+  bool holding;          // a transaction was answered: wait until it shows
+  int64_t hold_revision; // it shows with this revision; 0: with any change
+  uint64_t hold_until;
+  uint64_t grace_until; // until then a vanished claim says nothing about its owner
+  int64_t need_mod;     // view revision for which a change was found to be needed, -1: none
+  uint64_t need_since, need_delay, conflict_delay;
+  uint32_t conflicts;
+  struct group_txn_builder builder;
+
+  // Store lost and found.
+  bool lost, watch_lost, requests_fail;
+  int refused;
+  char reason[256];
+
+  struct group_queued *events, **events_tail;
+};
+
+static inline bool group_due(struct group_machine *m, uint64_t at_ns) {
+  if (m->now >= at_ns)
+    return true;
+  if (at_ns < m->wake)
+    m->wake = at_ns;
+  return false;
+}
+
+static inline bool group_in_view(const struct group_machine *m, const struct group_view *view) {
+  return m->rank >= 0 && group_view_has(view, m->rank, m->incarnation);
+}
+
+// Whether the store has this member's claim.
+static inline bool group_holds_claim(const struct group_machine *m) {
+  return m->rank >= 0 && m->claims[m->rank].create_revision != 0 && m->claims[m->rank].incarnation == m->incarnation;
+}
+
+// observe.c
+void group_observe_all(struct group_machine *m, const struct weft_store_list *list);
+void group_observe(struct group_machine *m, const struct weft_store_event *event);
+void group_emit(struct group_machine *m, enum group_event_kind kind, const struct group_view *view, int32_t rank,
+                uint64_t incarnation);
+void group_update_lost(struct group_machine *m, const char *reason); // after watch_lost or requests_fail has changed
+
+// propose.c: builds the transaction or request that the view needs now; false when there is none.
+bool group_propose(struct group_machine *m, struct group_request *request);
+bool group_propose_leave(struct group_machine *m, struct group_request *request); // at the close
+bool group_founders_ready(const struct group_machine *m);
+
+// barrier.c
+struct group_barrier *group_barrier_find(struct group_machine *m, const char *name, size_t length);
+void group_barrier_observe(struct group_machine *m, const struct group_key *key, uint64_t incarnation);
+void group_barrier_forget_keys(struct group_machine *m);
+void group_barriers_settle(struct group_machine *m); // after keys or the view have changed
+bool group_barrier_request(struct group_machine *m, struct group_request *request);
+void group_barriers_free(struct group_machine *m);
+
+// txn.c: the transaction that goes out next. Strings that are handed in belong to it; NULL means that memory ran out.
+void group_txn_begin(struct group_machine *m);
+void group_txn_compare(struct group_machine *m, char *key, enum weft_store_target target, int64_t number);
+void group_txn_put(struct group_machine *m, char *key, char *value, int64_t lease);
+void group_txn_delete(struct group_machine *m, char *key);
+bool group_txn_end(struct group_machine *m, struct group_request *request); // false: no memory, tries again later
+void group_txn_free(struct group_machine *m);
+
+#endif
