@@ -28,9 +28,9 @@ if ! (build) >"$log" 2>&1; then
   exit 3
 fi
 
-plan=(--plan "$root/plans/single_expansion.json")
+arguments=(elastic --plan "$root/plans/single_expansion.json" "$@")
 for argument in "$@"; do
-  case $argument in --plan | --plan=*) plan=() ;; esac
+  case $argument in --plan | --plan=*) arguments=(elastic "$@") ;; esac
 done
-echo "Running weft elastic ${plan[*]} $*"
-exec "$weft" elastic "${plan[@]}" "$@"
+echo "Running weft ${arguments[*]}"
+exec "$weft" "${arguments[@]}"
