@@ -1,0 +1,20 @@
+// Who takes part in a phase, with the run's choice of what a negative rank does (--negative).
+#ifndef RUN_ROSTER_H
+#define RUN_ROSTER_H
+
+#include "plan/plan.h"
+#include "run/config.h"
+
+// The ranks of the view with which `phase` starts: its live ranks, and those that are lost in it; with
+// RUN_NEGATIVE_LEAVE, the live ranks only. Ascending, into ranks[]; room for as many as the plan names. Returns how
+// many.
+uint32_t run_roster_start(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t *ranks);
+
+// Whether `rank` is to die in `phase`, and whether it is to leave when it starts.
+bool run_roster_dies(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t rank);
+bool run_roster_leaves(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t rank);
+
+// Whether the `count` ascending ranks are exactly those of `ranks`.
+bool run_roster_equal(const struct plan_ranks *ranks, const int32_t *other, uint32_t count);
+
+#endif

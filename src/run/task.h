@@ -1,0 +1,36 @@
+// What an agent tells a rank process that it starts, in one environment variable: so that secrets do not show in the
+// list of processes.
+#ifndef RUN_TASK_H
+#define RUN_TASK_H
+
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "run/config.h"
+#include "run/keys.h"
+
+#define RUN_TASK_VARIABLE "WEFT_RANK_TASK"
+
+struct run_task {
+  const char *endpoints;                                                // of the store
+  const char *token, *ca_file, *cert_file, *key_file, *user, *password; // or NULL
+  const char *job, *run;
+  int32_t rank;
+  uint32_t slot;      // its place on its agent: local_rank
+  uint32_t phase;     // the first that it takes part in
+  uint64_t launch_ns; // when the agent decided
+  int64_t agent_pid;
+  int message_fd; // pipe to the agent (message.h)
+};
+
+// The variable's value; the caller frees it. NULL when memory ran out.
+char *run_task_to_text(const struct run_task *task);
+
+// `*owner` holds the strings: json_decref() it last. PROTOCOL: not what an agent writes.
+int run_task_from_text(struct run_task *task, const char *text, json_t **owner);
+
+// How to open the store that the task names.
+void run_task_store_options(const struct run_task *task, struct weft_store_options *options);
+
+#endif
