@@ -1,0 +1,63 @@
+// Makes every source's input of an operation again, and lets the oracle judge what this rank received and combined.
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "ep/oracle/oracle.h"
+#include "run/traffic_internal.h"
+
+static int open_others(struct traffic *t) {
+  if (t->others)
+    return 0;
+  t->others = calloc(t->max_ranks, sizeof *t->others);
+  if (!t->others)
+    return fail(WEFT_ERR_NOMEM, "no memory for the inputs of %u ranks", t->max_ranks);
+  int err = 0;
+  for (uint32_t i = 0; i < t->max_ranks && !err; i++)
+    err = traffic_input_open(&t->others[i], t->config);
+  return err;
+}
+
+static void make_sources(struct traffic *t, const struct traffic_op *op, struct oracle_source *sources) {
+  struct pattern pattern = traffic_pattern(t->config, op->kind);
+  for (uint32_t i = 0; i < op->num_ranks; i++) {
+    bool own = op->ranks[i] == weft_ep_rank(t->ep);
+    struct traffic_input *input = own ? &t->input : &t->others[i];
+    if (!own)
+      input->num_tokens =
+          pattern_fill(&pattern, op->op, op->ranks[i], op->ranks, op->num_ranks, input->x, input->topk, input->weights);
+    sources[i] = (struct oracle_source){op->ranks[i], input->num_tokens, input->x, input->topk, input->weights};
+  }
+}
+
+static int refuse(const struct traffic_op *op, const char *half, const struct oracle_verdict *verdict) {
+  return fail(WEFT_ERR_DATA, "%s of operation %llu is wrong: %s", half, (unsigned long long)op->op, verdict->what);
+}
+
+int traffic_judge(struct traffic *t, const struct traffic_op *op, const int32_t *missing, uint32_t num_missing,
+                  double *worst_diff) {
+  int err = open_others(t);
+  struct oracle_source *sources = calloc(op->num_ranks, sizeof *sources);
+  if (!err && !sources)
+    err = fail(WEFT_ERR_NOMEM, "no memory for %u sources", op->num_ranks);
+  if (!err) {
+    make_sources(t, op, sources);
+    const struct run_config *config = t->config;
+    struct oracle_case test = {config->hidden, config->topk, config->experts_per_rank, t->capacity, config->dtype,
+                               sources,        op->num_ranks};
+    int32_t rank = weft_ep_rank(t->ep);
+    struct oracle_verdict verdict = oracle_check_dispatch(&test, rank, &t->recv, &t->info, op->lost, op->num_lost);
+    if (!verdict.ok)
+      err = refuse(op, "dispatch", &verdict);
+    if (!err) {
+      enum pattern_kind kind = op->kind;
+      verdict = oracle_check_combine(&test, rank, t->out, &t->result, pattern_expert, &kind, missing, num_missing,
+                                     t->renormalize);
+      if (!verdict.ok)
+        err = refuse(op, "combine", &verdict);
+      else if (verdict.worst_diff > *worst_diff)
+        *worst_diff = verdict.worst_diff;
+    }
+  }
+  free(sources);
+  return err;
+}
