@@ -1,0 +1,228 @@
+// The process of one rank: opens what it needs, goes through the phases that the plan has for it, and says what it
+// found.
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "run/host.h"
+#include "run/message.h"
+#include "run/rank.h"
+#include "run/roster.h"
+#include "run/settings.h"
+#include "run/storage.h"
+
+enum { FLUSH_MS = 5000 };
+
+// Reads the newest phase from a value of the store; anything else leaves it as it is.
+static void learn(struct rank *rank, const char *value, size_t size) {
+  json_t *json = json_loadb(value, size, JSON_DECODE_ANY, NULL);
+  json_int_t phase = json_integer_value(json);
+  if (json_is_integer(json) && phase > (json_int_t)atomic_load(&rank->current) &&
+      phase <= (json_int_t)rank->plan->num_phases) {
+    atomic_store(&rank->current_ns, clock_ns());
+    atomic_store(&rank->current, (uint32_t)phase);
+  }
+  json_decref(json);
+}
+
+static void on_store_event(void *arg, const struct weft_store_event *event) {
+  if (event->kind == WEFT_STORE_EVENT_PUT)
+    learn(arg, event->kv.value, event->kv.value_len);
+}
+
+static int follow_phases(struct rank *rank) {
+  char key[RUN_KEY_SIZE];
+  struct weft_store_list list;
+  run_key(key, &rank->keys, "current");
+  int err = weft_store_range(rank->store, key, false, 1, &list);
+  if (err)
+    return err;
+  atomic_store(&rank->current, rank->task.phase); // it was launched because this one has begun
+  atomic_store(&rank->current_ns, rank->main_ns);
+  if (list.count > 0)
+    learn(rank, list.kvs[0].value, list.kvs[0].value_len);
+  err = weft_store_watch_open(rank->store, key, list.revision + 1, on_store_event, rank, &rank->watch);
+  weft_store_list_free(&list);
+  return err;
+}
+
+// The run that this rank belongs to: its configuration and plan.
+static int read_run(struct rank *rank, int64_t *lease) {
+  int err = run_storage_get(rank->store, rank->keys.live, &rank->live);
+  if (err)
+    return err;
+  const char *run = json_string_value(json_object_get(rank->live, "run"));
+  if (!run || strcmp(run, rank->task.run) != 0)
+    return fail(WEFT_ERR_NOT_FOUND, "run %s is not the live run of job '%s' any more", rank->task.run, rank->task.job);
+  *lease = (int64_t)json_integer_value(json_object_get(rank->live, "lease"));
+  err = run_settings_from_json(&rank->config, json_object_get(rank->live, "config"));
+  if (err)
+    return err;
+  char *plan = json_dumps(json_object_get(rank->live, "plan"), JSON_COMPACT);
+  err = plan ? plan_from_text(&rank->plan, plan, strlen(plan)) : fail(WEFT_ERR_PROTOCOL, "the live run has no plan");
+  free(plan);
+  if (!err && rank->task.phase >= rank->plan->num_phases)
+    err = fail(WEFT_ERR_PROTOCOL, "launched for phase %u of %u", rank->task.phase, rank->plan->num_phases);
+  return err;
+}
+
+static int open_store(struct rank *rank) {
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  run_task_store_options(&rank->task, &options);
+  int64_t lease = 0;
+  int err = weft_store_open(&rank->store, &options);
+  if (!err)
+    err = read_run(rank, &lease);
+  if (!err)
+    err = run_reporter_open(&rank->reporter, rank->store, lease);
+  if (!err && !(rank->expected = malloc((rank->plan->ranks.count + 1) * sizeof *rank->expected)))
+    err = fail(WEFT_ERR_NOMEM, "no memory for a view");
+  return err ? err : follow_phases(rank);
+}
+
+static int open_ep(struct rank *rank) {
+  const struct run_config *config = &rank->config;
+  const struct plan_ranks *founders = &rank->plan->phases[0].live;
+  char prefix[RUN_KEY_SIZE];
+  run_key(prefix, &rank->keys, "ep/");
+  struct weft_ep_options options = {
+      .size = sizeof options,
+      .store = rank->store,
+      .prefix = prefix,
+      .rank = rank->task.rank,
+      .capacity = rank->plan->capacity,
+      .founders = rank->task.phase == 0 ? founders->rank : NULL,
+      .num_founders = rank->task.phase == 0 ? founders->count : 0,
+      .max_tokens = config->num_tokens ? config->num_tokens : 1,
+      .hidden = config->hidden,
+      .topk = config->topk,
+      .experts_per_rank = config->experts_per_rank,
+      .dtype = config->dtype,
+      .op_timeout_ms = config->timeout_ms,
+      .on_event = rank_on_event,
+      .event_arg = &rank->events,
+  };
+  uint64_t deadline = clock_deadline_ms((uint64_t)config->startup_timeout_s * 1000);
+  int err = weft_ep_open(&rank->ep, &options, config->startup_timeout_s * 1000);
+  if (!err)
+    err = traffic_open(&rank->traffic, rank->ep, config, rank->plan->capacity, rank->plan->ranks.count);
+  if (!err)
+    err = weft_ep_activate(rank->ep, (uint32_t)clock_left_ms(deadline));
+  return err;
+}
+
+static void announce_start(struct rank *rank) {
+  char key[RUN_KEY_SIZE];
+  run_key(key, &rank->keys, "start/%u/%d", rank->phase, rank->task.rank);
+  run_reporter_put(rank->reporter, key, json_true());
+  run_message_line(rank->task.message_fd, "global_rank=%d, local_rank=%u -> start phase %u", rank->task.rank,
+                   rank->task.slot, rank->phase);
+}
+
+static int run_phase(struct rank *rank, bool *left) {
+  int err = rank_record_begin(rank);
+  if (!err)
+    err = rank_transition(rank, left);
+  if (err || *left)
+    return err;
+  announce_start(rank);
+  err = rank_lose(rank);
+  if (!err)
+    err = rank_measure(rank);
+  if (err)
+    return err;
+  rank_report_bandwidth(rank);
+  run_message_line(rank->task.message_fd, "global_rank=%d, local_rank=%u -> end phase %u", rank->task.rank,
+                   rank->task.slot, rank->phase);
+  rank_record_put(rank, RESULTS_PASSED, "");
+  return 0;
+}
+
+static int run_phases(struct rank *rank) {
+  bool left = false;
+  for (rank->phase = rank->task.phase; rank->phase < rank->plan->num_phases; rank->phase++) {
+    int err = run_phase(rank, &left);
+    if (err)
+      return err;
+    if (left) {
+      rank_record_put(rank, RESULTS_LEFT, "");
+      return 0;
+    }
+  }
+  return rank_end(rank);
+}
+
+// Tells everybody why, in this rank's record and under the run's reasons to end.
+static void report_failure(struct rank *rank, int err, const char *error) {
+  char key[RUN_KEY_SIZE];
+  if (!rank->reporter)
+    return;
+  if (rank->plan && rank->phase < rank->plan->num_phases)
+    rank_record_put(rank, RESULTS_FAILED, error);
+  run_key(key, &rank->keys, "fail/rank-%d", rank->task.rank);
+  run_reporter_put(rank->reporter, key,
+                   json_pack("{s:i, s:i, s:i, s:s}", "status", weft_err_exit_status(err), "rank", (int)rank->task.rank,
+                             "phase", (int)rank->phase, "error", error));
+}
+
+static int run(struct rank *rank) {
+  int err = open_store(rank);
+  if (!err)
+    err = rank_record_begin(rank);
+  if (!err)
+    err = open_ep(rank);
+  return err ? err : run_phases(rank);
+}
+
+static void close_rank(struct rank *rank) {
+  run_reporter_close(rank->reporter, clock_deadline_ms(FLUSH_MS));
+  traffic_close(rank->traffic);
+  weft_ep_close(rank->ep);
+  weft_store_watch_close(rank->watch);
+  weft_store_close(rank->store);
+  run_record_free(&rank->record);
+  rank_events_free(&rank->events);
+  free(rank->expected);
+  plan_free(rank->plan);
+  json_decref(rank->live);
+  json_decref(rank->task_json);
+}
+
+int run_rank_main(int argc, char **argv) {
+  struct rank rank = {.main_ns = clock_ns()};
+  (void)argc;
+  (void)argv;
+  const char *text = getenv(RUN_TASK_VARIABLE);
+  if (!text) {
+    log_error("weft rank is started by 'weft elastic', which sets %s", RUN_TASK_VARIABLE);
+    return weft_err_exit_status(WEFT_ERR_INVALID);
+  }
+  signal(SIGPIPE, SIG_IGN);
+  int err = run_task_from_text(&rank.task, text, &rank.task_json);
+  if (err) {
+    log_error("%s", weft_last_error());
+    return weft_err_exit_status(err);
+  }
+  unsetenv(RUN_TASK_VARIABLE);
+  rank.phase = rank.task.phase;
+  run_host_describe(rank.host, sizeof rank.host, rank.boot, sizeof rank.boot);
+  run_keys_init(&rank.keys, rank.task.job, rank.task.run);
+  err = rank_events_init(&rank.events, rank.task.message_fd);
+  if (!err)
+    err = run(&rank);
+  if (err) {
+    char error[RESULTS_TEXT];
+    snprintf(error, sizeof error, "%s", weft_last_error());
+    log_error("rank %d: %s", rank.task.rank, error);
+    report_failure(&rank, err, error);
+  }
+  close_rank(&rank);
+  return weft_err_exit_status(err);
+}

@@ -1,0 +1,106 @@
+// One operation, what the record keeps of it, and what the plan does not allow.
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "run/rank.h"
+#include "run/roster.h"
+
+static bool dies_now(const struct rank *rank, int32_t peer) {
+  return run_roster_dies(rank->plan, rank->config.negative, rank->phase, peer);
+}
+
+// A peer that leaves closes its end as soon as it has done its last operation, which this rank may still be in.
+static bool leaves_now(const struct rank *rank, int32_t peer) {
+  return run_roster_leaves(rank->plan, rank->config.negative, rank->phase, peer);
+}
+
+static bool contains(const int32_t *ranks, uint32_t count, int32_t peer) {
+  for (uint32_t i = 0; i < count; i++)
+    if (ranks[i] == peer)
+      return true;
+  return false;
+}
+
+// Moves what the callback has said since into the record. A peer of the view that was lost though the plan has it live
+// ends the run; at the run's end, going is no loss.
+static int note_losses(struct rank *rank, const struct traffic_op *op) {
+  struct rank_events *events = &rank->events;
+  bool ending = atomic_load(&rank->current) >= rank->plan->num_phases;
+  int err = 0;
+  pthread_mutex_lock(&events->mutex);
+  for (; rank->seen_losses < events->num_losses && !err; rank->seen_losses++) {
+    const struct run_loss *loss = &events->losses[rank->seen_losses];
+    err = run_record_add_loss(&rank->record, loss);
+    bool planned = ending || dies_now(rank, loss->rank) || leaves_now(rank, loss->rank);
+    if (!err && !planned && contains(op->ranks, op->num_ranks, loss->rank))
+      err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in phase %u, which the plan does not have (%s)", loss->rank,
+                 rank->phase, loss->detail);
+  }
+  pthread_mutex_unlock(&events->mutex);
+  for (uint32_t i = 0; i < op->num_lost && !err; i++)
+    if (!dies_now(rank, op->lost[i]))
+      err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu of phase %u, which the plan does not have",
+                 op->lost[i], (unsigned long long)op->op, rank->phase);
+  return err;
+}
+
+static int note_view(struct rank *rank, const struct traffic_op *op) {
+  if (op->begin_epoch == rank->noted_epoch)
+    return 0;
+  rank->noted_epoch = op->begin_epoch;
+  struct rank_activation at = {op->begin_epoch, op->op, op->begin_ns};
+  rank_find_activation(&rank->events, op->begin_epoch, &at);
+  struct run_view view = {at.epoch, at.op, at.time_ns, op->num_ranks, (int32_t *)op->ranks};
+  return run_record_add_view(&rank->record, &view);
+}
+
+static void note_stall(struct rank *rank, const struct traffic_op *op) {
+  uint64_t longest = op->dispatch_ns > op->combine_ns ? op->dispatch_ns : op->combine_ns;
+  double us = (double)longest / 1000;
+  if (us > rank->record.stall_us)
+    rank->record.stall_us = us;
+}
+
+static void note_first(struct rank *rank, const struct traffic_op *op) {
+  rank->dispatched = true;
+  pthread_mutex_lock(&rank->events.mutex);
+  uint64_t committed = rank->events.committed_ns;
+  pthread_mutex_unlock(&rank->events.mutex);
+  uint64_t end = op->begin_ns + op->dispatch_ns;
+  if (committed == 0 || committed > end)
+    return;
+  rank->record.launch_us = (double)(rank->main_ns - rank->task.launch_ns) / 1000;
+  rank->record.connect_us = (double)(committed - rank->main_ns) / 1000;
+  rank->record.first_dispatch_us = (double)(end - committed) / 1000;
+}
+
+static int judge(struct rank *rank, const struct rank_judgement *judgement, const struct traffic_op *op) {
+  int err = traffic_judge(rank->traffic, op, judgement->missing, judgement->num_missing, &rank->record.rank.worst_diff);
+  rank->record.rank.checked += !err;
+  rank->judged = true;
+  return err;
+}
+
+int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool changing, struct traffic_op *op) {
+  bool waits = rank->judged;
+  rank->judged = false;
+  int err = traffic_run(rank->traffic, judgement->judge, op);
+  if (err)
+    return err;
+  if (!rank->dispatched)
+    note_first(rank, op);
+  rank->record.rank.num_lost_selections += op->num_missing;
+  if (changing && !waits)
+    note_stall(rank, op);
+  err = note_view(rank, op);
+  if (!err)
+    err = note_losses(rank, op);
+  if (!err && judgement->judge && (op->settled || !judgement->only_settled))
+    err = judge(rank, judgement, op);
+  return err;
+}
+
+int rank_judge_last(struct rank *rank, const struct traffic_op *op) {
+  return judge(rank, &(struct rank_judgement){.judge = true}, op);
+}
