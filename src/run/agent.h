@@ -1,0 +1,101 @@
+// What the files of the node agent share. One thread, one poll() loop; everything that agents and ranks tell each other
+// goes through the store, so the lead does the same for its own ranks as for those of a follower.
+#ifndef RUN_AGENT_H
+#define RUN_AGENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include <weft/store.h>
+
+#include "base/text.h"
+#include "plan/plan.h"
+#include "run/child.h"
+#include "run/config.h"
+#include "run/directory.h"
+#include "run/keys.h"
+#include "run/progress.h"
+#include "run/record.h"
+#include "run/storage.h"
+
+enum { RUN_DEFAULT_PORT = 9999, RUN_LEASE_TTL_S = 10 };
+
+struct lead;
+
+// How a launch stands: who has claimed it, and what is known of its process.
+struct launch {
+  bool claimed;
+  uint32_t agent;
+};
+
+struct agent {
+  struct run_config config; // as given; a follower's shared part comes from the lead
+  const char *job;
+  char run[RUN_UUID_SIZE];
+  struct run_keys keys;
+  struct plan *plan;
+  char host[64], boot[RUN_BOOT_SIZE];
+  bool leads;
+  uint32_t id, slots;
+
+  weft_store_server_t *server; // of a lead without a store
+  weft_store_t *store;
+  char *endpoints;
+  int64_t run_lease, own_lease; // the same for the lead; 0: none yet
+  uint64_t renew_ns;            // when the lease is to be renewed next
+  uint64_t silent_ns;           // since when the store has not answered; 0: it does
+  struct run_inbox *inbox;
+
+  struct run_directory directory;
+  struct progress progress;
+  struct run_child *children; // [slots]
+  struct launch *launches;    // [num_phases][plan->ranks.count]
+  bool begun;                 // a phase has begun
+  uint32_t current;           // which; num_phases: the end
+  struct lead *lead;          // of the lead
+
+  int signal_fd;
+  int signal_number; // that asked to stop; 0: none
+  bool over;         // the loop ends
+  int status;        // exit status then
+};
+
+// agent_open.c: finds or makes the run: store, role, run directory. After an error, too, close with agent_close().
+int agent_open(struct agent *agent);
+void agent_close(struct agent *agent);
+
+// INVALID: no other agents are expected, and the plan needs more slots than this one is told to have.
+int agent_check_slots(const struct agent *agent);
+
+// Waits for up to `ms` or until a signal asks to stop; CANCELED then. For the waits before the loop.
+int agent_pause(struct agent *agent, int ms);
+
+// agent_rendezvous.c: opens the store and decides who leads; a follower has the lead's configuration and plan then.
+int agent_rendezvous(struct agent *agent);
+
+// agent_loop.c: until the run is over.
+int agent_run(struct agent *agent);
+// Ends every child: asks, waits, kills. Returns when they are gone.
+void agent_end_children(struct agent *agent);
+
+// agent_launch.c
+struct launch *agent_launch_of(const struct agent *agent, uint32_t phase, int32_t rank); // NULL: the plan has none
+uint32_t agent_free_slots(const struct agent *agent);
+// Claims and starts what `phase` adds, as far as there are free slots and others have not.
+int agent_launch(struct agent *agent, uint32_t phase);
+// Tells the store how a child ended.
+int agent_tell_exit(struct agent *agent, const struct run_child *child, int status);
+
+// lead.c
+int lead_open(struct agent *agent);
+void lead_close(struct agent *agent);
+int lead_take(struct agent *agent, const struct run_news *news); // one change in the store
+int lead_step(struct agent *agent);                // goes on as far as it can; sets `over` when the run has ended
+uint64_t lead_deadline(const struct agent *agent); // when lead_step() has something to do even without news
+
+// lead_results.c: writes results.json and the report. `error`: why the run ended early, or "".
+int lead_finish(struct agent *agent, int status, const char *error);
+
+#endif

@@ -1,0 +1,117 @@
+// Which agent starts which rank: whoever creates the launch's key in the store. And how it ended.
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "run/agent.h"
+
+enum { TAIL_LINES = 5 };
+
+struct launch *agent_launch_of(const struct agent *agent, uint32_t phase, int32_t rank) {
+  const struct plan_ranks *ranks = &agent->plan->ranks;
+  if (phase >= agent->plan->num_phases)
+    return NULL;
+  for (uint32_t i = 0; i < ranks->count; i++)
+    if (ranks->rank[i] == rank)
+      return &agent->launches[(size_t)phase * ranks->count + i];
+  return NULL;
+}
+
+static struct run_child *free_slot(const struct agent *agent) {
+  for (uint32_t i = 0; i < agent->slots; i++)
+    if (agent->children[i].pid == 0)
+      return &agent->children[i];
+  return NULL;
+}
+
+uint32_t agent_free_slots(const struct agent *agent) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < agent->slots; i++)
+    count += agent->children[i].pid == 0;
+  return count;
+}
+
+static int start(struct agent *agent, struct run_child *slot, uint32_t phase, int32_t rank) {
+  const struct run_config *config = &agent->config;
+  struct run_task task = {
+      .endpoints = agent->endpoints,
+      .token = config->token,
+      .ca_file = config->ca_file,
+      .cert_file = config->cert_file,
+      .key_file = config->key_file,
+      .user = config->user,
+      .password = config->password,
+      .job = agent->job,
+      .run = agent->run,
+      .rank = rank,
+      .slot = (uint32_t)(slot - agent->children),
+      .phase = phase,
+      .launch_ns = clock_ns(),
+  };
+  char *log = run_directory_log(&agent->directory, rank);
+  int err = log ? run_child_start(slot, &task, log) : fail(WEFT_ERR_NOMEM, "no memory for a path");
+  free(log);
+  if (!err)
+    run_directory_event(&agent->directory, "launch",
+                        json_pack("{s:I, s:s, s:i, s:i, s:i, s:i}", "time_ns", (json_int_t)task.launch_ns, "host",
+                                  agent->host, "rank", (int)rank, "phase", (int)phase, "slot", (int)task.slot, "pid",
+                                  (int)slot->pid));
+  return err;
+}
+
+int agent_launch(struct agent *agent, uint32_t phase) {
+  const struct plan_ranks *joins = &agent->plan->phases[phase].joins;
+  int err = 0;
+  for (uint32_t i = 0; i < joins->count && !err; i++) {
+    struct launch *launch = agent_launch_of(agent, phase, joins->rank[i]);
+    struct run_child *slot = free_slot(agent);
+    if (!slot)
+      return 0;
+    if (launch->claimed)
+      continue;
+    char key[RUN_KEY_SIZE];
+    bool created = false;
+    run_key(key, &agent->keys, "launch/%u/%d", phase, joins->rank[i]);
+    json_t *claim = json_pack("{s:i, s:i}", "agent", (int)agent->id, "slot", (int)(slot - agent->children));
+    err = run_storage_create(agent->store, key, claim, agent->run_lease, &created);
+    if (err)
+      return err;
+    launch->claimed = true; // by this agent or another: the watch will say whose
+    if (created)
+      err = start(agent, slot, phase, joins->rank[i]);
+  }
+  return err;
+}
+
+static void describe_exit(const struct agent *agent, const struct run_child *child, int status, struct text *text) {
+  if (WIFSIGNALED(status))
+    text_add(text, "rank %d on %s was ended by signal %d (%s)", child->rank, agent->host, WTERMSIG(status),
+             strsignal(WTERMSIG(status)));
+  else
+    text_add(text, "rank %d on %s exited with status %d", child->rank, agent->host, WEXITSTATUS(status));
+  text_add(text, "; the end of its log, %s/rank-%d.log:", agent->directory.path, child->rank);
+  run_directory_log_tail(&agent->directory, child->rank, TAIL_LINES, text);
+}
+
+int agent_tell_exit(struct agent *agent, const struct run_child *child, int status) {
+  bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && child->kill_ns != 0;
+  bool planned = killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  struct text what = {0};
+  if (!planned)
+    describe_exit(agent, child, status, &what);
+  int code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+  json_t *exit = json_pack("{s:b, s:i, s:I, s:s, s:s}", "planned", planned, "status", code, "kill_ns",
+                           (json_int_t)child->kill_ns, "boot", agent->boot, "what", what.data ? what.data : "");
+  run_directory_event(&agent->directory, "exit",
+                      json_pack("{s:s, s:i, s:i, s:b, s:i}", "host", agent->host, "rank", (int)child->rank, "phase",
+                                (int)child->phase, "planned", planned, "status", code));
+  char key[RUN_KEY_SIZE];
+  run_key(key, &agent->keys, "exit/%u/%d", child->phase, child->rank);
+  text_free(&what);
+  return run_storage_put(agent->store, key, exit, agent->run_lease);
+}

@@ -1,0 +1,138 @@
+// The agent's beginning and end.
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <weft/weft.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/random.h"
+#include "run/agent.h"
+#include "run/host.h"
+#include "run/settings.h"
+#include "topology/topology.h"
+
+int agent_pause(struct agent *agent, int ms) {
+  struct pollfd fd = {.fd = agent->signal_fd, .events = POLLIN};
+  struct signalfd_siginfo info;
+  if (poll(&fd, 1, ms) <= 0 || read(agent->signal_fd, &info, sizeof info) != sizeof info)
+    return 0;
+  agent->signal_number = (int)info.ssi_signo;
+  return fail(WEFT_ERR_CANCELED, "interrupted by SIG%s", sigabbrev_np(agent->signal_number));
+}
+
+static json_t *describe_host(void) {
+  json_t *host = json_object();
+  json_object_set_new(host, "version", json_string(weft_version()));
+  json_object_set_new(host, "compiler", json_string(__VERSION__));
+  json_object_set_new(host, "topology", topology_describe());
+  return host;
+}
+
+static int open_directory(struct agent *agent) {
+  char suffix[32] = "";
+  if (!agent->leads)
+    snprintf(suffix, sizeof suffix, "-agent%u", agent->id);
+  int err = run_directory_open(&agent->directory, agent->config.run_dir, agent->run, suffix);
+  if (!err)
+    err = run_directory_save(&agent->directory, "host.json", describe_host());
+  return err;
+}
+
+static int describe_run(struct agent *agent) {
+  int err = run_directory_save(&agent->directory, "config.json", run_settings_to_json(&agent->config));
+  return err ? err : run_directory_save(&agent->directory, "plan.json", plan_to_json(agent->plan));
+}
+
+static int load_plan(struct agent *agent) {
+  const struct run_config *config = &agent->config;
+  if (config->plan)
+    return plan_load(&agent->plan, config->plan);
+  if (config->plan_text)
+    return plan_from_text(&agent->plan, config->plan_text, strlen(config->plan_text));
+  return config->lead || config->store
+             ? 0
+             : fail(WEFT_ERR_INVALID, "there is no plan: give one with --plan FILE, or join a run with --rank-server");
+}
+
+int agent_check_slots(const struct agent *agent) {
+  const struct run_config *config = &agent->config;
+  return config->num_agents > 1 || config->num_processes == 0 ? 0
+                                                              : plan_check_slots(agent->plan, config->num_processes);
+}
+
+static int make_room(struct agent *agent) {
+  agent->slots = agent->config.num_processes ? agent->config.num_processes : agent->plan->num_processes;
+  agent->children = calloc(agent->slots, sizeof *agent->children);
+  agent->launches = calloc((size_t)agent->plan->num_phases * agent->plan->ranks.count, sizeof *agent->launches);
+  return agent->children && agent->launches ? 0 : fail(WEFT_ERR_NOMEM, "no memory for %u ranks", agent->slots);
+}
+
+static int open_signals(struct agent *agent) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGHUP);
+  // Before any thread is there, so that all have them blocked.
+  if (pthread_sigmask(SIG_BLOCK, &set, NULL) || (agent->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
+    return fail_errno(errno, "cannot take signals");
+  return 0;
+}
+
+int agent_open(struct agent *agent) {
+  agent->job = agent->config.job ? agent->config.job : "elastic";
+  random_uuid(agent->run);
+  run_host_describe(agent->host, sizeof agent->host, agent->boot, sizeof agent->boot);
+  int err = open_signals(agent);
+  if (!err)
+    err = run_keys_check_job(agent->job);
+  if (!err)
+    err = load_plan(agent);
+  // Who leads with a store of its own knows all that can be wrong before anything is started.
+  if (!err && !agent->config.lead && !agent->config.store) {
+    agent->leads = true;
+    err = agent_check_slots(agent);
+    if (!err)
+      err = open_directory(agent);
+  }
+  if (!err)
+    err = agent_rendezvous(agent);
+  if (!err && !agent->directory.path)
+    err = open_directory(agent);
+  if (!err)
+    err = describe_run(agent);
+  if (!err)
+    err = make_room(agent);
+  if (!err)
+    err = run_inbox_open(&agent->inbox, agent->store, agent->keys.prefix);
+  if (!err && agent->leads)
+    err = lead_open(agent);
+  if (!err)
+    progress_open(&agent->progress, agent->config.quiet);
+  return err;
+}
+
+void agent_close(struct agent *agent) {
+  agent_end_children(agent);
+  progress_close(&agent->progress);
+  lead_close(agent);
+  run_inbox_close(agent->inbox);
+  if (agent->own_lease) // with every key of this agent, and the lead's with every key of the run
+    weft_store_lease_revoke(agent->store, agent->own_lease);
+  weft_store_close(agent->store);
+  weft_store_server_stop(agent->server);
+  run_directory_close(&agent->directory);
+  free(agent->children);
+  free(agent->launches);
+  free(agent->endpoints);
+  plan_free(agent->plan);
+  if (agent->signal_fd >= 0)
+    close(agent->signal_fd);
+}

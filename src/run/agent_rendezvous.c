@@ -1,0 +1,194 @@
+// How agents find each other: one leads, the others follow. The key /weft/<job>/run, on the lead's lease, names the
+// live run.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "run/agent.h"
+#include "run/settings.h"
+
+enum { RETRY_MS = 50 };
+
+static int open_client(struct agent *agent, const char *endpoints) {
+  const struct run_config *config = &agent->config;
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  options.endpoints = endpoints;
+  options.token = config->token;
+  options.ca_file = config->ca_file;
+  options.cert_file = config->cert_file;
+  options.key_file = config->key_file;
+  options.user = config->user;
+  options.password = config->password;
+  agent->endpoints = strdup(endpoints);
+  return agent->endpoints ? weft_store_open(&agent->store, &options) : fail(WEFT_ERR_NOMEM, "no memory for a store");
+}
+
+static int start_server(struct agent *agent) {
+  const struct run_config *config = &agent->config;
+  struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
+  options.address = config->listen;
+  options.port = config->store_port ? config->store_port : config->num_agents > 1 ? RUN_DEFAULT_PORT : 0;
+  options.token = config->token;
+  int err = weft_store_server_start(&agent->server, &options);
+  return err ? err : open_client(agent, weft_store_server_url(agent->server));
+}
+
+// The run key's value.
+static json_t *describe_run(const struct agent *agent) {
+  uint32_t agents = agent->config.num_agents ? agent->config.num_agents : 1;
+  return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "run", agent->run, "host", agent->host, "pid",
+                   (json_int_t)getpid(), "lease", (json_int_t)agent->run_lease, "agents", (json_int_t)agents, "config",
+                   run_settings_to_json(&agent->config), "plan", plan_to_json(agent->plan));
+}
+
+static int grant_lease(struct agent *agent) {
+  int err = weft_store_lease_grant(agent->store, RUN_LEASE_TTL_S, &agent->own_lease, NULL);
+  agent->renew_ns = clock_deadline_ms(RUN_LEASE_TTL_S * 1000 / 3);
+  return err;
+}
+
+static int register_agent(struct agent *agent, bool *created) {
+  char key[RUN_KEY_SIZE];
+  uint32_t slots = agent->config.num_processes ? agent->config.num_processes : agent->plan->num_processes;
+  run_key(key, &agent->keys, "agent/%u", agent->id);
+  return run_storage_create(agent->store, key,
+                            json_pack("{s:s, s:s, s:I, s:I}", "host", agent->host, "boot", agent->boot, "pid",
+                                      (json_int_t)getpid(), "slots", (json_int_t)slots),
+                            agent->own_lease, created);
+}
+
+// Tries to be the lead of the job; `*leads` false: somebody else is.
+static int try_lead(struct agent *agent, bool *leads) {
+  int err = agent->own_lease ? 0 : grant_lease(agent);
+  agent->run_lease = agent->own_lease;
+  run_keys_init(&agent->keys, agent->job, agent->run);
+  if (!err)
+    err = run_storage_create(agent->store, agent->keys.live, describe_run(agent), agent->run_lease, leads);
+  bool registered = false;
+  if (!err && *leads)
+    err = register_agent(agent, &registered);
+  agent->leads = !err && *leads;
+  return err;
+}
+
+static int refuse(const struct agent *agent, const json_t *live, const char *why) {
+  const char *host = json_string_value(json_object_get(live, "host"));
+  const char *run = json_string_value(json_object_get(live, "run"));
+  return fail(WEFT_ERR_BUSY, "job '%s' is being run by process %lld on %s (run %s)%s; use --job NAME for another one",
+              agent->job, (long long)json_integer_value(json_object_get(live, "pid")), host ? host : "?",
+              run ? run : "?", why);
+}
+
+// Takes the lead's configuration and plan.
+static int adopt(struct agent *agent, const json_t *live) {
+  const char *run = json_string_value(json_object_get(live, "run"));
+  char *text = json_dumps(json_object_get(live, "plan"), JSON_COMPACT);
+  int err = run && strlen(run) < sizeof agent->run && text
+                ? 0
+                : fail(WEFT_ERR_PROTOCOL, "key %s of the store is not a run's", agent->keys.live);
+  if (!err)
+    err = run_settings_from_json(&agent->config, json_object_get(live, "config"));
+  plan_free(agent->plan);
+  agent->plan = NULL;
+  if (!err)
+    err = plan_from_text(&agent->plan, text, strlen(text));
+  free(text);
+  if (err)
+    return err;
+  snprintf(agent->run, sizeof agent->run, "%s", run);
+  agent->run_lease = (int64_t)json_integer_value(json_object_get(live, "lease"));
+  run_keys_init(&agent->keys, agent->job, agent->run);
+  return 0;
+}
+
+static bool same_plan(const struct agent *agent, const json_t *live) {
+  json_t *own = agent->plan ? plan_to_json(agent->plan) : NULL;
+  bool same = !agent->plan || json_equal(own, json_object_get(live, "plan"));
+  json_decref(own);
+  return same;
+}
+
+// Joins the live run, as the lowest agent that is free.
+static int follow(struct agent *agent, const json_t *live) {
+  json_int_t agents = json_integer_value(json_object_get(live, "agents"));
+  if (agents <= 1)
+    return refuse(agent, live, ", which expects no other agents (--num-agents)");
+  if (!same_plan(agent, live))
+    return refuse(agent, live, " with another plan");
+  int err = adopt(agent, live);
+  if (!err && !agent->own_lease)
+    err = grant_lease(agent);
+  bool created = false;
+  for (agent->id = 1; !err && !created && agent->id < agents; agent->id += !created)
+    err = register_agent(agent, &created);
+  if (!err && !created)
+    err = refuse(agent, live, ", and all its agents are there");
+  return err;
+}
+
+// Whether waiting may help: the lead, or its store, may not be up yet.
+static bool may_come(int err) {
+  return err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_TIMEOUT;
+}
+
+static int wait_and_follow(struct agent *agent) {
+  uint64_t deadline = clock_deadline_ms((uint64_t)agent->config.startup_timeout_s * 1000);
+  for (;;) {
+    json_t *live = NULL;
+    int err = run_storage_get(agent->store, agent->keys.live, &live);
+    if (!err && live) {
+      err = follow(agent, live);
+      json_decref(live);
+      return err;
+    }
+    if (err && !may_come(err))
+      return err;
+    if (clock_passed(deadline))
+      return err ? fail_context(err, "the lead's store did not answer within %u s", agent->config.startup_timeout_s)
+                 : fail(WEFT_ERR_TIMEOUT, "no lead of job '%s' came to the store %s within %u s", agent->job,
+                        agent->endpoints, agent->config.startup_timeout_s);
+    err = agent_pause(agent, RETRY_MS);
+    if (err)
+      return err;
+  }
+}
+
+// The first agent with a plan leads, the others follow.
+static int lead_or_follow(struct agent *agent) {
+  json_t *live = NULL;
+  bool leads = false;
+  int err = run_storage_get(agent->store, agent->keys.live, &live);
+  bool first = live == NULL;
+  json_decref(live);
+  if (!err && first)
+    err = agent_check_slots(agent);
+  if (!err && first)
+    err = try_lead(agent, &leads);
+  return err || leads ? err : wait_and_follow(agent);
+}
+
+static int open_lead_store(struct agent *agent) {
+  const char *lead = agent->config.lead, *colon = strrchr(lead, ':');
+  char *url = NULL;
+  bool has_port = colon && (strchr(lead, ':') == colon || colon[-1] == ']'); // an IPv6 address stands in brackets
+  int size = has_port ? asprintf(&url, "http://%s", lead) : asprintf(&url, "http://%s:%d", lead, RUN_DEFAULT_PORT);
+  if (size < 0)
+    return fail(WEFT_ERR_NOMEM, "no memory for a URL");
+  int err = open_client(agent, url);
+  free(url);
+  return err;
+}
+
+int agent_rendezvous(struct agent *agent) {
+  run_keys_init(&agent->keys, agent->job, agent->run);
+  const struct run_config *config = &agent->config;
+  int err = config->lead    ? open_lead_store(agent)
+            : config->store ? open_client(agent, config->store)
+                            : start_server(agent);
+  if (err)
+    return err;
+  return agent->plan && !config->lead ? lead_or_follow(agent) : wait_and_follow(agent);
+}

@@ -1,0 +1,125 @@
+#include "run/directory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+
+enum { TAIL_BYTES = 4096 };
+
+static int make_directories(char *path) {
+  for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
+    if (slash)
+      *slash = '\0';
+    int failed = mkdir(path, 0777) && errno != EEXIST ? errno : 0;
+    if (failed)
+      fail_errno(failed, "cannot make the run directory %s", path);
+    if (slash)
+      *slash = '/';
+    if (failed)
+      return WEFT_ERR_SYSTEM;
+    if (!slash)
+      return 0;
+  }
+}
+
+static char *default_path(const char *run, const char *suffix) {
+  char *path = NULL, date[32];
+  struct tm utc;
+  time_t now = time(NULL);
+  gmtime_r(&now, &utc);
+  strftime(date, sizeof date, "%Y%m%d-%H%M%S", &utc);
+  return asprintf(&path, "weft-run/%s-%.8s%s", date, run, suffix) < 0 ? NULL : path;
+}
+
+int run_directory_open(struct run_directory *directory, const char *path, const char *run, const char *suffix) {
+  struct run_directory opened = {.path = path ? strdup(path) : default_path(run, suffix)};
+  if (!opened.path)
+    return fail(WEFT_ERR_NOMEM, "no memory for the run directory's path");
+  int err =
+      opened.path[0] ? make_directories(opened.path) : fail(WEFT_ERR_INVALID, "the run directory's name is empty");
+  char *events = err ? NULL : run_directory_file(&opened, "events.jsonl");
+  if (events && !(opened.events = fopen(events, "we")))
+    err = fail_errno(errno, "cannot write %s", events);
+  else if (!err && !events)
+    err = fail(WEFT_ERR_NOMEM, "no memory for the run directory's path");
+  free(events);
+  if (err) {
+    free(opened.path);
+    return err == WEFT_ERR_LIMIT ? WEFT_ERR_SYSTEM : err;
+  }
+  *directory = opened;
+  return 0;
+}
+
+void run_directory_close(struct run_directory *directory) {
+  if (directory->events)
+    fclose(directory->events);
+  free(directory->path);
+  *directory = (struct run_directory){0};
+}
+
+char *run_directory_file(const struct run_directory *directory, const char *name) {
+  char *path = NULL;
+  return asprintf(&path, "%s/%s", directory->path, name) < 0 ? NULL : path;
+}
+
+char *run_directory_log(const struct run_directory *directory, int32_t rank) {
+  char name[32];
+  snprintf(name, sizeof name, "rank-%d.log", rank);
+  return run_directory_file(directory, name);
+}
+
+int run_directory_save(const struct run_directory *directory, const char *name, json_t *json) {
+  char *path = run_directory_file(directory, name);
+  int err = path && json ? 0 : fail(WEFT_ERR_NOMEM, "no memory to write %s", name);
+  if (!err && json_dump_file(json, path, JSON_INDENT(2)))
+    err = fail_errno(errno, "cannot write %s", path);
+  json_decref(json);
+  free(path);
+  return err;
+}
+
+void run_directory_event(struct run_directory *directory, const char *kind, json_t *rest) {
+  json_t *event = json_pack("{s:I, s:s}", "time_ns", (json_int_t)clock_ns(), "kind", kind);
+  if (rest)
+    json_object_update(event, rest);
+  json_decref(rest);
+  char *line = json_dumps(event, JSON_COMPACT);
+  if (line && directory->events) {
+    fprintf(directory->events, "%s\n", line);
+    fflush(directory->events); // what was seen must be there, whatever comes next
+  }
+  free(line);
+  json_decref(event);
+}
+
+void run_directory_log_tail(const struct run_directory *directory, int32_t rank, unsigned lines, struct text *text) {
+  char *path = run_directory_log(directory, rank), tail[TAIL_BYTES + 1];
+  int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  free(path);
+  if (fd < 0)
+    return;
+  off_t end = lseek(fd, 0, SEEK_END), begin = end > TAIL_BYTES ? end - TAIL_BYTES : 0;
+  ssize_t size = pread(fd, tail, TAIL_BYTES, begin);
+  close(fd);
+  if (size <= 0)
+    return;
+  while (size > 0 && tail[size - 1] == '\n')
+    size--;
+  tail[size] = '\0';
+  char *first = tail + size;
+  for (unsigned i = 0; i < lines && first > tail; i += *first == '\n')
+    first--;
+  if (*first == '\n')
+    first++;
+  for (char *save = NULL, *line = strtok_r(first, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+    text_add(text, "\n  | %s", line);
+}

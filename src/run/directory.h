@@ -1,0 +1,37 @@
+// The run directory: what a run leaves, from which every report can be made again.
+//   config.json plan.json host.json (versions and topology) events.jsonl results.json rank-<r>.log
+#ifndef RUN_DIRECTORY_H
+#define RUN_DIRECTORY_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "base/text.h"
+
+struct run_directory {
+  char *path;
+  FILE *events;
+};
+
+// Makes `path` with its parents, NULL: weft-run/<UTC date>-<time>-<first 8 of run><suffix>, and opens events.jsonl. It
+// may be there already; its files are written anew, logs appended to. SYSTEM: it cannot be written.
+int run_directory_open(struct run_directory *directory, const char *path, const char *run, const char *suffix);
+void run_directory_close(struct run_directory *directory);
+
+// Writes a JSON file and takes `json` over; NULL is NOMEM.
+int run_directory_save(const struct run_directory *directory, const char *name, json_t *json);
+
+// The path of a file in it; the caller frees it. NULL when memory ran out.
+char *run_directory_file(const struct run_directory *directory, const char *name);
+char *run_directory_log(const struct run_directory *directory, int32_t rank);
+
+// Appends one event, {"time_ns": now, "kind": kind, and the rest}, and takes `rest`, an object or NULL, over. A time_ns
+// in `rest` wins.
+void run_directory_event(struct run_directory *directory, const char *kind, json_t *rest);
+
+// Adds the last lines of the rank's log to `text`, each after "  | ".
+void run_directory_log_tail(const struct run_directory *directory, int32_t rank, unsigned lines, struct text *text);
+
+#endif

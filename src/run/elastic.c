@@ -1,0 +1,78 @@
+// weft elastic, from beginning to end.
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "run/lead.h"
+
+enum { PARTING_MS = 5000, PARTING_STEP_MS = 20 };
+
+// Tells the other agents that it is over, and waits until they have gone, so that none finds the store taken away.
+static void dismiss(struct agent *agent, int status) {
+  char key[RUN_KEY_SIZE], agents[RUN_KEY_SIZE];
+  if (agent->config.num_agents <= 1)
+    return;
+  run_key(key, &agent->keys, "end");
+  run_key(agents, &agent->keys, "agent/");
+  if (run_storage_put(agent->store, key, json_integer(status), agent->run_lease))
+    return;
+  uint64_t deadline = clock_deadline_ms(PARTING_MS);
+  struct weft_store_list list;
+  for (size_t others = 1; others > 0 && !clock_passed(deadline);) {
+    if (weft_store_range(agent->store, agents, true, 0, &list))
+      return;
+    others = list.count > 0 ? list.count - 1 : 0;
+    weft_store_list_free(&list);
+    if (others > 0 && agent_pause(agent, PARTING_STEP_MS))
+      return;
+  }
+}
+
+// A follower that ends before the lead says so tells why.
+static void report_follower(struct agent *agent, int status, const char *error) {
+  char key[RUN_KEY_SIZE], text[1200];
+  run_key(key, &agent->keys, "fail/agent-%u", agent->id);
+  snprintf(text, sizeof text, "agent %u on %s: %s", agent->id, agent->host, error);
+  run_storage_put(agent->store, key, json_pack("{s:i, s:s}", "status", status, "error", text), agent->run_lease);
+}
+
+static int exit_status(const struct agent *agent, int err) {
+  return agent->signal_number ? 128 + agent->signal_number : weft_err_exit_status(err);
+}
+
+// Runs it; what went wrong is in `error`.
+static int run(struct agent *agent, char *error, size_t cap) {
+  int err = agent_open(agent);
+  bool opened = err == 0;
+  if (opened)
+    err = agent_run(agent);
+  snprintf(error, cap, "%s", err ? weft_last_error() : "");
+  int status = err ? exit_status(agent, err) : agent->status;
+  agent_end_children(agent);
+  if (opened && agent->leads) {
+    int unwritten = lead_finish(agent, status, error);
+    if (unwritten && !err) {
+      snprintf(error, cap, "%s", weft_last_error());
+      status = weft_err_exit_status(unwritten);
+    }
+    dismiss(agent, status);
+  } else if (opened && err) {
+    report_follower(agent, status, error);
+  }
+  return status;
+}
+
+int run_elastic(const struct run_config *config) {
+  char error[1024];
+  sigset_t before;
+  pthread_sigmask(SIG_SETMASK, NULL, &before);
+  struct agent agent = {.config = *config, .signal_fd = -1};
+  int status = run(&agent, error, sizeof error);
+  agent_close(&agent);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (error[0])
+    fprintf(stderr, "weft elastic: %s\n", error);
+  return status;
+}

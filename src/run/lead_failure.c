@@ -1,0 +1,59 @@
+// Why the run ends, when several ranks give several reasons: causes count before consequences.
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "run/lead.h"
+
+enum { WEIGHT_EXIT = 1, WEIGHT_LOSS, WEIGHT_CAUSE };
+
+enum { CAUSE_MS = 1000 }; // a cause that comes later than this after a consequence is not waited for
+
+// The first code with this exit status: the tool ends with the rank's own.
+static int err_of_status(int status) {
+  static const int codes[] = {WEFT_ERR_DATA, WEFT_ERR_PEER_LOST, WEFT_ERR_TIMEOUT, WEFT_ERR_INVALID, WEFT_ERR_SYSTEM};
+  for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+    if (weft_err_exit_status(codes[i]) == status)
+      return codes[i];
+  return WEFT_ERR_PROTOCOL;
+}
+
+static void note(struct agent *agent, int weight, int err, const char *text) {
+  struct lead_failure *failure = &agent->lead->failure;
+  if (failure->weight == 0)
+    failure->decide_ns = clock_deadline_ms(CAUSE_MS);
+  if (weight <= failure->weight)
+    return;
+  failure->weight = weight;
+  failure->err = err;
+  snprintf(failure->text, sizeof failure->text, "%s", text);
+}
+
+void lead_note_report(struct agent *agent, const json_t *report) {
+  char text[LEAD_ERROR_SIZE];
+  const json_t *rank = json_object_get(report, "rank");
+  const char *error = json_string_value(json_object_get(report, "error"));
+  int err = err_of_status((int)json_integer_value(json_object_get(report, "status")));
+  if (rank)
+    snprintf(text, sizeof text, "rank %lld in phase %lld: %s", (long long)json_integer_value(rank),
+             (long long)json_integer_value(json_object_get(report, "phase")), error ? error : "?");
+  else
+    snprintf(text, sizeof text, "%s", error ? error : "?");
+  note(agent, err == WEFT_ERR_PEER_LOST ? WEIGHT_LOSS : WEIGHT_CAUSE, err, text);
+}
+
+void lead_note_exit(struct agent *agent, const json_t *exit) {
+  int status = (int)json_integer_value(json_object_get(exit, "status"));
+  const char *what = json_string_value(json_object_get(exit, "what"));
+  if (status < 0) // by a signal
+    note(agent, WEIGHT_CAUSE, WEFT_ERR_PEER_LOST, what ? what : "?");
+  else
+    note(agent, WEIGHT_EXIT, err_of_status(status), what ? what : "?");
+}
+
+int lead_failed(const struct agent *agent) {
+  const struct lead_failure *failure = &agent->lead->failure;
+  if (failure->weight == 0 || (failure->weight < WEIGHT_CAUSE && !clock_passed(failure->decide_ns)))
+    return 0;
+  return fail(failure->err, "%s", failure->text);
+}
