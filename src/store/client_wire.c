@@ -180,6 +180,17 @@ int client_wire_list(const json_t *answer, int64_t revision, struct weft_store_l
   return 0;
 }
 
+// A transaction's range holds at the revision in its own header, which is lower than the transaction's if writes
+// follow.
+static int read_range(const json_t *answer, int64_t revision, struct weft_store_list *range) {
+  if (json_object_get(answer, "header")) {
+    int err = client_wire_revision(answer, &revision);
+    if (err)
+      return err;
+  }
+  return client_wire_list(answer, revision, range);
+}
+
 static int read_response(const json_t *response, const struct weft_store_op *op, int64_t revision,
                          struct weft_store_list *range, size_t *deleted) {
   static const char *const names[] = {"response_put", "response_delete_range", "response_range"};
@@ -191,7 +202,7 @@ static int read_response(const json_t *response, const struct weft_store_op *op,
   if (!answer)
     return fail(WEFT_ERR_PROTOCOL, "malformed answer: a transaction's response is no %s", names[op->kind]);
   if (op->kind == WEFT_STORE_RANGE)
-    return client_wire_list(answer, revision, range);
+    return read_range(answer, revision, range);
   err = client_json_int(answer, "deleted", &count);
   if (!err && count < 0)
     err = fail(WEFT_ERR_PROTOCOL, "malformed answer: \"deleted\" is negative");

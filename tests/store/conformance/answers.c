@@ -1,0 +1,223 @@
+// What the client makes of answers that no good server gives: each is refused with the name of what is wrong in it, and
+// none does harm. The server is a socket that says what it is told.
+#include "base/random.h"
+#include "conformance/suite.h"
+#include "store/client_stream.h"
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct server {
+  int listener;
+  pthread_t thread;
+  char url[64];
+  const char *answer; // the whole of it, HTTP and all
+  size_t size;
+};
+
+// Takes one connection after the other, until the listener is shut down: reads the request, gives the answer, closes.
+static void *serve(void *arg) {
+  struct server *server = arg;
+  for (int fd; (fd = accept(server->listener, NULL, NULL)) >= 0;) {
+    char request[4096];
+    size_t size = 0;
+    ssize_t got;
+    while (size < sizeof request - 1 && (got = recv(fd, request + size, sizeof request - 1 - size, 0)) > 0) {
+      size += (size_t)got;
+      request[size] = '\0';
+      if (strstr(request, "\r\n\r\n") && request[size - 1] == '}')
+        break;
+    }
+    send(fd, server->answer, server->size, MSG_NOSIGNAL);
+    close(fd);
+  }
+  return NULL;
+}
+
+static void start_server(struct server *server, const char *answer, size_t size) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof address;
+  server->answer = answer;
+  server->size = size;
+  server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(bind(server->listener, (struct sockaddr *)&address, length), 0);
+  assert_int_equal(listen(server->listener, 8), 0);
+  assert_int_equal(getsockname(server->listener, (struct sockaddr *)&address, &length), 0);
+  snprintf(server->url, sizeof server->url, "http://127.0.0.1:%u", ntohs(address.sin_port));
+  assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
+}
+
+static void stop_server(struct server *server) {
+  shutdown(server->listener, SHUT_RDWR);
+  pthread_join(server->thread, NULL);
+  close(server->listener);
+}
+
+static weft_store_t *open_on(const char *url) {
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  weft_store_t *store = NULL;
+  options.endpoints = url;
+  options.request_timeout_ms = 30000;
+  assert_ok(weft_store_open(&store, &options));
+  return store;
+}
+
+#define HTTP(status, body) "HTTP/1.1 " status "\r\nConnection: close\r\n\r\n" body
+#define HEADER             "\"header\":{\"revision\":\"5\"}"
+
+static void answers_to_a_range_are_checked(void **state) {
+  (void)state;
+  static const struct {
+    const char *answer;
+    int err;
+    const char *word; // of the sentence
+  } cases[] = {
+      {HTTP("200 OK", "{" HEADER "}"), 0, ""},
+      {HTTP("200 OK", "{" HEADER ",\"kvs\":[{\"key\":\"YQ==\",\"mod_revision\":\"3\"}],\"count\":\"1\"}"), 0, ""},
+      {HTTP("200 OK", ""), WEFT_ERR_PROTOCOL, "malformed JSON"},
+      {HTTP("200 OK", "{" HEADER), WEFT_ERR_PROTOCOL, "malformed JSON"},
+      {HTTP("200 OK", "[]"), WEFT_ERR_PROTOCOL, "object"},
+      {HTTP("200 OK", "{}"), WEFT_ERR_PROTOCOL, "revision"},
+      {HTTP("200 OK", "{\"header\":[]}"), WEFT_ERR_PROTOCOL, "header"},
+      {HTTP("200 OK", "{\"header\":{\"revision\":\"5x\"}}"), WEFT_ERR_PROTOCOL, "revision"},
+      {HTTP("200 OK", "{\"header\":{\"revision\":\"9223372036854775808\"}}"), WEFT_ERR_PROTOCOL, "revision"},
+      {HTTP("200 OK", "{\"header\":{\"revision\":\"-5\"}}"), WEFT_ERR_PROTOCOL, "revision"},
+      {HTTP("200 OK", "{" HEADER ",\"kvs\":{}}"), WEFT_ERR_PROTOCOL, "kvs"},
+      {HTTP("200 OK", "{" HEADER ",\"kvs\":[7],\"count\":\"1\"}"), WEFT_ERR_PROTOCOL, "not an object"},
+      {HTTP("200 OK", "{" HEADER ",\"kvs\":[{\"mod_revision\":\"3\"}],\"count\":\"1\"}"), WEFT_ERR_PROTOCOL,
+       "no bytes"},
+      {HTTP("200 OK", "{" HEADER ",\"kvs\":[{\"key\":\"Y*==\",\"mod_revision\":\"3\"}],\"count\":\"1\"}"),
+       WEFT_ERR_PROTOCOL, "base64"},
+      {HTTP("200 OK", "{" HEADER ",\"kvs\":[{\"key\":\"YQ=\",\"mod_revision\":\"3\"}],\"count\":\"1\"}"),
+       WEFT_ERR_PROTOCOL, "base64"},
+      {HTTP("200 OK", "{" HEADER ",\"kvs\":[{\"key\":\"YQ==\",\"mod_revision\":\"3\"}]}"), WEFT_ERR_PROTOCOL,
+       "keys of"},
+      {HTTP("200 OK", "{" HEADER ",\"more\":1}"), WEFT_ERR_PROTOCOL, "more"},
+      {HTTP("404 Not Found", "Not Found"), WEFT_ERR_PROTOCOL, "not etcd"},
+      {HTTP("401 Unauthorized", "who are you"), WEFT_ERR_AUTH, "token"},
+      {HTTP("503 Unavailable", "later"), WEFT_ERR_UNREACHABLE, "503"},
+      {HTTP("500 Internal", "{\"error\":\"x\",\"message\":\"the disk is full\",\"code\":13}"), WEFT_ERR_UNREACHABLE,
+       "the disk is full"},
+      {HTTP("400 Bad", "{\"error\":\"x\",\"message\":\"no such thing\",\"code\":3}"), WEFT_ERR_INVALID,
+       "no such thing"},
+      {"SSH-2.0-OpenSSH_9.2\r\n", WEFT_ERR_PROTOCOL, "HTTP"},
+      {"", WEFT_ERR_UNREACHABLE, "mpty reply"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct server server;
+    struct weft_store_list list = {0};
+    start_server(&server, cases[i].answer, strlen(cases[i].answer));
+    weft_store_t *store = open_on(server.url);
+    int err = weft_store_range(store, "a", false, 0, &list);
+    if (err != cases[i].err || (err && !strstr(weft_last_error(), cases[i].word)))
+      fail_msg("%s: %s: %s", cases[i].answer, weft_err_name(err), weft_last_error());
+    if (err)
+      assert_non_null(strstr(weft_last_error(), server.url));
+    else
+      weft_store_list_free(&list);
+    weft_store_close(store);
+    stop_server(&server);
+  }
+}
+
+static void an_answer_without_end_is_cut_off(void **state) {
+  (void)state;
+  enum { SIZE = 40 << 20 };
+  static const char head[] = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+  struct server server;
+  struct weft_store_list list;
+  char *answer = test_malloc(SIZE);
+  memset(answer, ' ', SIZE);
+  memcpy(answer, head, sizeof head - 1);
+  start_server(&server, answer, SIZE);
+  weft_store_t *store = open_on(server.url);
+  assert_fails(WEFT_ERR_PROTOCOL, weft_store_range(store, "a", false, 0, &list));
+  assert_non_null(strstr(weft_last_error(), "more than"));
+  weft_store_close(store);
+  stop_server(&server);
+  test_free(answer);
+}
+
+static void broken_messages_of_a_watch_do_no_harm(void **state) {
+  (void)state;
+  static const char good[] =
+      "{\"result\":{\"header\":{\"cluster_id\":\"18446744073709551615\",\"revision\":\"7\"},\"events\":[{\"kv\":{"
+      "\"key\":"
+      "\"YQ==\",\"create_revision\":\"2\",\"mod_revision\":\"6\",\"version\":\"1\",\"value\":\"YWI=\"}},{\"type\":"
+      "\"DELETE\",\"kv\":{\"key\":\"YWE=\",\"mod_revision\":\"7\"}}]}}";
+  struct client_message message;
+  size_t refused = 0;
+  assert_ok(client_message_read(good, sizeof good - 1, "e", "a", &message));
+  assert_int_equal(message.events.count, 2);
+  assert_true(!message.deleted[0] && message.deleted[1]);
+  client_message_free(&message);
+  assert_fails(WEFT_ERR_PROTOCOL, client_message_read(good, sizeof good - 1, "e", "b", &message)); // not its prefix
+  uint64_t random = 20261120;
+  for (int round = 0; round < 20000; round++) {
+    char line[sizeof good];
+    size_t size = sizeof good - 1;
+    memcpy(line, good, sizeof good);
+    for (uint64_t changes = random_next(&random) % 4; changes > 0; changes--)
+      line[random_next(&random) % size] = (char)random_next(&random);
+    if (random_next(&random) % 8 == 0)
+      size = random_next(&random) % size;
+    if (client_message_read(line, size, "e", "a", &message))
+      refused++;
+    else
+      client_message_free(&message);
+  }
+  assert_in_range(refused, 5000, 20000);
+}
+
+static void bad_options_are_refused_with_what_would_be_right(void **state) {
+  (void)state;
+  static const struct {
+    struct weft_store_options options;
+    const char *word;
+  } cases[] = {
+      {{.endpoints = NULL}, "http://host:port"},
+      {{.endpoints = "localhost:2379"}, "http://host:port"},
+      {{.endpoints = "http://a:1,,http://b:2"}, "http://host:port"},
+      {{.endpoints = "ftp://a:1"}, "http://host:port"},
+      {{.endpoints = "http://a:99999"}, "http://host:port"},
+      {{.endpoints = "http://a:1/v3"}, "http://host:port"},
+      {{.endpoints = "http://me:pw@a:1"}, "http://host:port"},
+      {{.endpoints = "http://a:1", .user = "u"}, "password is missing"},
+      {{.endpoints = "http://a:1", .user = "u", .password = "p", .token = "t"}, "embedded"},
+      {{.endpoints = "http://a:1", .token = "a\r\nb"}, "printable"},
+      {{.endpoints = "https://a:1", .ca_file = "/nonexistent/ca"}, "/nonexistent/ca"},
+      {{.endpoints = "https://a:1", .cert_file = "/dev/null"}, "key is missing"},
+  };
+  weft_store_t *store = NULL;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct weft_store_options options = cases[i].options;
+    options.size = sizeof options;
+    assert_fails(WEFT_ERR_INVALID, weft_store_open(&store, &options));
+    if (!strstr(weft_last_error(), cases[i].word))
+      fail_msg("case %zu: %s", i, weft_last_error());
+  }
+  struct {
+    struct weft_store_options known;
+    uint64_t later;
+  } newer = {.known = WEFT_STORE_OPTIONS_INIT, .later = 1};
+  newer.known.size = sizeof newer;
+  newer.known.endpoints = "http://127.0.0.1:1";
+  assert_fails(WEFT_ERR_VERSION, weft_store_open(&store, &newer.known));
+  newer.later = 0;
+  assert_ok(weft_store_open(&store, &newer.known));
+  weft_store_close(store);
+  assert_fails(WEFT_ERR_INVALID, weft_store_open(&store, &(struct weft_store_options){.endpoints = "http://a:1"}));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(answers_to_a_range_are_checked),
+      cmocka_unit_test(an_answer_without_end_is_cut_off),
+      cmocka_unit_test(broken_messages_of_a_watch_do_no_harm),
+      cmocka_unit_test(bad_options_are_refused_with_what_would_be_right),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
