@@ -2,6 +2,7 @@
 #include "support/events.h"
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { CLAIMERS = 64, WRITERS = 8, ROUNDS = 50 };
 
@@ -70,7 +71,9 @@ static void claimers_at_once_leave_no_gap_and_no_duplicate(void **state) {
   assert_ok(weft_store_range(*state, "/claims/", true, 0, &list));
   assert_int_equal(list.count, CLAIMERS);
   for (int i = 0; i < CLAIMERS; i++) {
-    int owner = *(const int *)list.kvs[i].value;
+    int owner;
+    memcpy(&owner, list.kvs[i].value, sizeof owner);
+    assert_in_range(owner, 0, CLAIMERS - 1);
     assert_int_equal(workers[owner].claimed, i);
     assert_int_equal(list.kvs[i].version, 1);
   }
