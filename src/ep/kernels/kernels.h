@@ -1,9 +1,8 @@
 // The arithmetic of the host engine, in variants that give the same bits: portable C, AVX2, AVX-512.
 //
-// No kernel allocates or fails. Rows are aligned to their elements, no more; in and out do not overlap. `hidden` is a
-// multiple of 128.
-// All f32 operations are single IEEE operations, rounded to nearest even, none fused; the rounding mode is the default
-// and denormals count (no flush to zero). [any] thread.
+// No kernel allocates or fails. Rows are aligned to their elements, no more; in and out do not overlap; `hidden` is a
+// multiple of 128. Every f32 operation is one of IEEE 754, rounded to nearest even, none fused; denormals count, so the
+// floating-point environment is the default one. [any] thread.
 #ifndef EP_KERNELS_H
 #define EP_KERNELS_H
 

@@ -1,5 +1,4 @@
-// What the variants share: the scale of a block, which is scalar arithmetic in all of them, and the numbers of the
-// formats.
+// What the variants share: the scale of a block, which is scalar arithmetic in all of them, and the formats' numbers.
 #ifndef EP_KERNELS_VARIANTS_H
 #define EP_KERNELS_VARIANTS_H
 

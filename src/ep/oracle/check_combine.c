@@ -1,23 +1,21 @@
 // The judge of combine: each value of each token against the weighted sum in double.
 //
-// How far may a right result be from the exact sum? u = 2^-24 is the rounding of f32, h(v) half the distance of the
-// bf16 numbers around v. An expert's output y is rounded to bf16; the judge does the same, so that costs nothing. Then,
-// as in Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, with g(n) = n u / (1 - n u):
+// How far may a right result be from the exact sum? u = 2^-24 is the rounding of f32; h(v) is half the distance of the
+// bf16 numbers around v, at most 2^-8 |v|. An expert's output y is rounded to bf16; the judge does the same, so that
+// costs nothing. Then, with g(n) = n u / (1 - n u), the error of n f32 roundings in a row (Higham, Accuracy and
+// Stability of Numerical Algorithms, 2nd ed., section 3.1):
 //
-// - A rank r with n selections of the token forms P = sum of w y in f32: n products, n - 1 sums, so the result is off
-// by
-//   e <= g(n) * sum |w y|, and by 2^-150 for each product that is denormal. It is rounded to bf16, which adds h(|P| +
-//   e). Let d = e + h(|P| + e).
-// - The source adds the rows of R ranks in f32: the d add up to D, and the R - 1 sums add g(R - 1) * sum of (|P| + d).
-// - The total S is scaled by the f32 factor f, 1 if nothing is missing (times 1 is exact). Otherwise f is the quotient
-// of two
-//   sums of at most K weights, each off by g(K) of itself times its condition, sum |w| / |sum w|; the quotient and the
-//   product round once each: |f| (|S| + D) * (g(K) * (both conditions) + 2 u). Terms of second order are less than the
-//   one rounding by which K weights have more than K - 1 sums.
+// - A rank with n selections of the token forms P = sum of w y: n products and n - 1 sums. It is off by at most
+//   e = g(n) * sum |w y|, and by 2^-150 for each product that is denormal. The rounding to bf16 adds h(|P| + e).
+//   Together d = e + h(|P| + e).
+// - The source adds the rows of R ranks. The d add up to D, and the R - 1 sums add g(R - 1) * sum of (|P| + d).
+// - If something is missing and renormalised, the total S is scaled by an f32 factor f, the quotient of two sums of at
+//   most K weights. Each is off by g(K) of itself, times its condition sum |w| / |sum w|. The quotient and the product
+//   round once each: |f| (|S| + D) * (g(K) * (both conditions) + 2 u). The terms of second order are less than the one
+//   rounding by which K exceeds the K - 1 sums of K weights.
 // - The result is rounded to bf16: h once more.
 //
-// The judge's own arithmetic is off by 2^-53 where f32 is by 2^-24, and each bound here has room for that in g(n), n
-// >= 1.
+// The judge itself computes with 2^-53 where f32 has 2^-24: all g(n) have room for that.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -38,8 +38,7 @@ uint8_t oracle_to_e4m3(double value) {
   return sign | (uint8_t)(((bits >> 52) - 1023 + 7) << 3 | (bits >> 49 & 7));
 }
 
-// Quotients and products of two f32, rounded from double, are those of f32 arithmetic: 53 bits are more than 2 * 24
-// + 2.
+// Quotients and products of two f32, rounded from double, are those of f32 arithmetic: 53 bits are enough for that.
 static float block_scale(const uint16_t *x, bool pow2, float *inverse) {
   double amax = (double)1e-4f;
   for (int i = 0; i < WEFT_EP_BLOCK; i++) {

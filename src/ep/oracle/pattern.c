@@ -62,8 +62,7 @@ static bool taken(const int64_t *experts, uint32_t count, int64_t expert) {
   return false;
 }
 
-// Draws among all experts of the active ranks; one that the token has already gives way to the next one that it has
-// not.
+// Draws among all experts of the active ranks; one that the token has already gives way to the next that it has not.
 static void draw_experts(const struct pattern *pattern, const int32_t *active, uint32_t num_active, uint64_t *state,
                          int64_t *experts) {
   uint64_t total = (uint64_t)num_active * pattern->experts_per_rank;

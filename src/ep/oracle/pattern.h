@@ -1,6 +1,5 @@
 // Test data as a function of (seed, operation, rank): every rank can make every other rank's input again, and judge its
-// own output without being told anything. Integers and exact conversions only: the same bits on every machine. [any]
-// thread.
+// own output without being told anything. [any] thread. Integers and exact conversions only: the same bits everywhere.
 #ifndef EP_PATTERN_H
 #define EP_PATTERN_H
 
@@ -12,8 +11,8 @@
 enum pattern_kind {
   PATTERN_CONSTANT, // the field's elastic test: row = rank - 128, its last 128 columns the token's index (both modulo
                     // 256, which keeps them exact in bf16); the expert is the identity
-  PATTERN_SCALED, // random rows; expert e multiplies by pattern_expert_factor(e)
-  PATTERN_PLAIN,  // random rows; the expert is the identity
+  PATTERN_SCALED,   // random rows; expert e multiplies by pattern_expert_factor(e)
+  PATTERN_PLAIN,    // random rows; the expert is the identity
 };
 
 struct pattern {

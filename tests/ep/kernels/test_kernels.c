@@ -264,19 +264,6 @@ static void stays_within_its_buffers(void **state) {
   free(x);
 }
 
-static void finds_variants_by_name(void **state) {
-  (void)state;
-  const struct ep_kernels *const *all = ep_kernels_all();
-  assert_string_equal(all[0]->name, "portable");
-  size_t count = 0;
-  for (; all[count]; count++)
-    assert_ptr_equal(ep_kernels_named(all[count]->name), all[count]);
-  assert_null(ep_kernels_named("abacus"));
-  const char *wanted = getenv("WEFT_EP_KERNELS");
-  const struct ep_kernels *named = wanted ? ep_kernels_named(wanted) : NULL;
-  assert_ptr_equal(ep_kernels_best(), named ? named : all[count - 1]);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(casts_every_bf16_value_as_defined_whatever_the_scale),
@@ -285,7 +272,6 @@ int main(void) {
       cmocka_unit_test(reduces_random_rows_as_defined),
       cmocka_unit_test(reduces_special_numbers_as_defined),
       cmocka_unit_test(stays_within_its_buffers),
-      cmocka_unit_test(finds_variants_by_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,6 +90,24 @@ static void refuses_any_value_four_units_off(void **state) {
   }
 }
 
+// One selection of weight 1: the right result is a bf16 number, and the two roundings leave room for one unit of its
+// last place.
+static void refuses_a_lone_contribution_two_units_off(void **state) {
+  (void)state;
+  struct model *m = new_model(-1);
+  for (int k = 0; k < MODEL_TOPK; k++)
+    m->topk_idx[1][k] = k == 2 ? 7 : -1;
+  m->topk_weights[1][2] = 1;
+  model_combine(m);
+  accept(m);
+  for (int i = 0; i < MODEL_HIDDEN; i++) {
+    m->out[i] ^= 2;
+    refuse(m, "token 0, column");
+    m->out[i] ^= 2;
+  }
+  free(m);
+}
+
 static void refuses_nan_and_infinity(void **state) {
   (void)state;
   static const uint16_t bad[] = {0x7FC0, 0xFFC0, 0x7F80, 0xFF80, 0x7F81};
@@ -204,6 +222,7 @@ int main(void) {
       cmocka_unit_test(accepts_what_is_right),
       cmocka_unit_test(accepts_a_result_rounded_once_and_sums_that_cancel),
       cmocka_unit_test(refuses_any_value_four_units_off),
+      cmocka_unit_test(refuses_a_lone_contribution_two_units_off),
       cmocka_unit_test(refuses_nan_and_infinity),
       cmocka_unit_test(refuses_swapped_tokens),
       cmocka_unit_test(refuses_anything_for_a_token_without_contribution),
