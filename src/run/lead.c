@@ -131,6 +131,9 @@ static int begin_phase(struct agent *agent, uint32_t phase) {
   lead->all_started = false;
   lead->deadline_ns = clock_deadline_ms((uint64_t)agent->config.startup_timeout_s * 1000);
   run_directory_event(&agent->directory, "phase_begin", json_pack("{s:i}", "phase", (int)phase));
+  const struct plan_phase *it = &agent->plan->phases[phase];
+  progress_show(&agent->progress, true, "phase %u/%u: %u ranks, %u join, %u leave, %u negative", phase + 1,
+                agent->plan->num_phases, it->live.count, it->joins.count, it->leaves.count, it->kills.count);
   int err = agent_launch(agent, phase);
   return err ? err : publish(agent, "current", json_integer(phase));
 }
@@ -225,7 +228,7 @@ static int run_phase(struct agent *agent) {
     lead->deadline_ns = clock_deadline_ms(phase_budget_ms(&agent->config));
     missing = missing_ranks(agent, ranks, count, true, &text);
   }
-  progress_show(&agent->progress, true, "phase %u/%u  [%u ranks]  %s %s", agent->current + 1, agent->plan->num_phases,
+  progress_show(&agent->progress, false, "phase %u/%u  [%u ranks]  %s %s", agent->current + 1, agent->plan->num_phases,
                 count, lead->all_started ? "running" : "joining", text.data ? text.data : "");
   int err = 0;
   if (missing == 0)

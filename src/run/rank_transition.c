@@ -60,6 +60,11 @@ static int ask_to_leave(struct rank *rank) {
   return weft_ep_disconnect(rank->ep, &self, 1, rank->config.startup_timeout_s * 1000);
 }
 
+// Before a planned loss nothing is judged: a survivor that is still busy with it would seem to detect the loss late.
+static bool loses(const struct rank *rank) {
+  return rank->config.negative == RUN_NEGATIVE_KILL && rank->plan->phases[rank->phase].kills.count > 0;
+}
+
 int rank_transition(struct rank *rank, bool *left) {
   bool leaving = run_roster_leaves(rank->plan, rank->config.negative, rank->phase, rank->task.rank), asked = false;
   uint64_t deadline = 0;
@@ -85,7 +90,7 @@ int rank_transition(struct rank *rank, bool *left) {
       return err;
     if (!leaving && op.mark >= mark_of(rank->phase) && in_view(&op, rank->expected, rank->num_expected)) {
       *left = false;
-      return rank_judge_last(rank, &op);
+      return loses(rank) ? 0 : rank_judge_last(rank, &op);
     }
     if (deadline && clock_passed(deadline))
       return too_late(rank, &op);
