@@ -114,7 +114,18 @@ struct weft_ep_options {
   weft_ep_event_fn on_event; /**< may be NULL */
   void *event_arg;
 };
+#ifdef __cplusplus
+}
+inline weft_ep_options weft_ep_options_init() {
+  weft_ep_options options = weft_sized<weft_ep_options>();
+  options.rank = -1;
+  return options;
+}
+extern "C" {
+#define WEFT_EP_OPTIONS_INIT weft_ep_options_init()
+#else
 #define WEFT_EP_OPTIONS_INIT { .size = sizeof(struct weft_ep_options), .rank = -1 }
+#endif
 
 /**
  * Claims the rank under a new incarnation, opens its windows and starts its service thread. No peer is connected
@@ -192,7 +203,7 @@ struct weft_ep_dispatch {
   const int64_t *topk_idx;   /**< [T][K] global expert, or -1 for none */
   const float *topk_weights; /**< [T][K], or NULL: they come with the combine (PER_EXPERT only) */
 };
-#define WEFT_EP_DISPATCH_INIT { .size = sizeof(struct weft_ep_dispatch) }
+#define WEFT_EP_DISPATCH_INIT WEFT_SIZED(struct weft_ep_dispatch)
 
 /** Where to receive; the caller owns every buffer. Pointers marked * may be NULL. */
 struct weft_ep_recv {
@@ -209,7 +220,7 @@ struct weft_ep_recv {
   int32_t *local_expert; /**< *RANK_MAJOR [rows][K]: local expert ids in top-k order, then -1 */
   float *weights;        /**< *RANK_MAJOR [rows][K]: their weights, then 0 */
 };
-#define WEFT_EP_RECV_INIT { .size = sizeof(struct weft_ep_recv) }
+#define WEFT_EP_RECV_INIT WEFT_SIZED(struct weft_ep_recv)
 
 /** What an operation's dispatch did. Valid after dispatch_recv. */
 struct weft_ep_info {
@@ -225,7 +236,7 @@ struct weft_ep_info {
   uint64_t wire_bytes;    /**< sent to other ranks in the dispatch: rows, scales and row headers */
   uint64_t logical_bytes; /**< per valid (token, expert): H + 4H/128 + 16 for fp8, 2H + 16 for bf16 */
 };
-#define WEFT_EP_INFO_INIT { .size = sizeof(struct weft_ep_info) }
+#define WEFT_EP_INFO_INIT WEFT_SIZED(struct weft_ep_info)
 
 /** What to combine, and where to. */
 struct weft_ep_combine {
@@ -235,7 +246,7 @@ struct weft_ep_combine {
   bool renormalize;          /**< scale each token by (all weights) / (weights that came), where some are missing */
   void *out;                 /**< bf16 [T][H], written by combine_recv; a token with no contribution is 0 */
 };
-#define WEFT_EP_COMBINE_INIT { .size = sizeof(struct weft_ep_combine) }
+#define WEFT_EP_COMBINE_INIT WEFT_SIZED(struct weft_ep_combine)
 
 /** A selection that brought no contribution. */
 struct weft_ep_missing {
@@ -254,7 +265,7 @@ struct weft_ep_result {
   uint64_t wire_bytes;    /**< sent to other ranks in the combine */
   uint64_t logical_bytes; /**< 2H per valid (token, expert) of this rank's dispatch */
 };
-#define WEFT_EP_RESULT_INIT { .size = sizeof(struct weft_ep_result) }
+#define WEFT_EP_RESULT_INIT WEFT_SIZED(struct weft_ep_result)
 
 /**
  * Begins operation `*op`: routes, casts and writes this rank's tokens to their ranks. May wait for a peer to have
@@ -305,7 +316,7 @@ struct weft_ep_stats {
   uint64_t missing;      /**< selections without contribution */
   uint64_t wait_ns;      /**< time spent waiting for peers */
 };
-#define WEFT_EP_STATS_INIT { .size = sizeof(struct weft_ep_stats) }
+#define WEFT_EP_STATS_INIT WEFT_SIZED(struct weft_ep_stats)
 WEFT_API int weft_ep_stats(const weft_ep_t *ep, struct weft_ep_stats *stats); /**< [owner] */
 
 /** Counters of one peer, since it was connected. */
@@ -316,7 +327,7 @@ struct weft_ep_peer_stats {
   uint64_t window_bytes; /**< memory of the window that this peer writes to */
   uint64_t wait_ns;      /**< time that this rank waited with this peer the last to come */
 };
-#define WEFT_EP_PEER_STATS_INIT { .size = sizeof(struct weft_ep_peer_stats) }
+#define WEFT_EP_PEER_STATS_INIT WEFT_SIZED(struct weft_ep_peer_stats)
 /** NOT_FOUND: not connected. [owner] */
 WEFT_API int weft_ep_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats);
 

@@ -9,6 +9,21 @@
 #ifndef WEFT_ERR_H
 #define WEFT_ERR_H
 
+/**
+ * How the *_INIT macros of structs that start with `size` are made: all zero but the size. C++17 has no designated
+ * initialisers.
+ */
+#ifdef __cplusplus
+template <typename T> inline T weft_sized() {
+  T value = T();
+  value.size = sizeof value;
+  return value;
+}
+#define WEFT_SIZED(type) weft_sized<type>()
+#else
+#define WEFT_SIZED(type) { .size = sizeof(type) }
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

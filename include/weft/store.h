@@ -38,7 +38,7 @@ struct weft_store_options {
   uint32_t connect_timeout_ms; /**< per endpoint; default 2,000 */
   uint32_t request_timeout_ms; /**< whole call, every endpoint tried; default 5,000 */
 };
-#define WEFT_STORE_OPTIONS_INIT { .size = sizeof(struct weft_store_options) }
+#define WEFT_STORE_OPTIONS_INIT WEFT_SIZED(struct weft_store_options)
 
 /** One key and its state. The memory belongs to the list or event that it came in. */
 struct weft_store_kv {
@@ -193,7 +193,7 @@ struct weft_store_server_options {
   uint16_t port;       /**< 0 = any free one */
   const char *token;   /**< clients must send "Authorization: Bearer TOKEN" (etcd's bare "TOKEN" too) */
 };
-#define WEFT_STORE_SERVER_OPTIONS_INIT { .size = sizeof(struct weft_store_server_options) }
+#define WEFT_STORE_SERVER_OPTIONS_INIT WEFT_SIZED(struct weft_store_server_options)
 
 /** Starts a server on threads of its own. BUSY: port in use; INVALID: address without token. */
 WEFT_API int weft_store_server_start(weft_store_server_t **server,

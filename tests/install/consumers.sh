@@ -39,7 +39,7 @@ run() {
 
 export PKG_CONFIG_PATH
 PKG_CONFIG_PATH=$(dirname "$config")
-warnings=(-Wall -Wextra -Werror)
+warnings=(-Wall -Wextra -pedantic -Werror)
 for language in c cxx; do
   if [ "$language" = c ]; then compiler=("${CC:-cc}" -std=c17 -x c); else compiler=("${CXX:-c++}" -std=c++17 -x c++); fi
   command -v "${compiler[0]}" >/dev/null || fail "no compiler ${compiler[0]}"
