@@ -37,6 +37,8 @@ static int before_request(void *arg, char *ip, char *local_ip, int port, int loc
   return CURL_PREREQFUNC_OK;
 }
 
+// The sockets of connections; curl's own wakeup pairs stay open across an exec, so a program that starts others closes
+// what they should not have.
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address) {
   (void)arg, (void)purpose;
   return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);

@@ -1,6 +1,7 @@
 #include "support/etcd.h"
 
 #include "support/wait.h"
+#include <curl/curl.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
@@ -137,4 +138,30 @@ void support_etcd_stop(struct support_etcd *etcd) {
   if (etcd->directory[0])
     remove_tree(etcd->directory);
   etcd->directory[0] = '\0';
+}
+
+static size_t drop_body(char *data, size_t size, size_t count, void *arg) {
+  (void)data, (void)arg;
+  return size * count;
+}
+
+bool support_etcd_post(const char *url, const char *path, const char *body) {
+  char address[256];
+  long status = 0;
+  CURL *curl = curl_easy_init();
+  if (!curl)
+    return false;
+  snprintf(address, sizeof address, "%s%s", url, path);
+  curl_easy_setopt(curl, CURLOPT_URL, address);
+  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+  curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
+  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, drop_body);
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)SUPPORT_DEADLINE_MS);
+  CURLcode code = curl_easy_perform(curl);
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_cleanup(curl);
+  if (status != 200)
+    fprintf(stderr, "%s%s %s: %s, HTTP status %ld\n", url, path, body, curl_easy_strerror(code), status);
+  return status == 200;
 }

@@ -28,4 +28,7 @@ bool support_etcd_restart(struct support_etcd *etcd, bool keep_data);
 // Kills it and removes its directory. Does nothing when it was not started.
 void support_etcd_stop(struct support_etcd *etcd);
 
+// Posts to an etcd at `url` what libweft has no call for. False, with a message: the answer is not 200.
+bool support_etcd_post(const char *url, const char *path, const char *body);
+
 #endif

@@ -2,7 +2,6 @@
 #include "conformance/suite.h"
 #include "support/etcd.h"
 #include "support/events.h"
-#include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,28 +20,8 @@ static weft_store_t *open_as(const char *user, const char *password) {
   return store;
 }
 
-static size_t drop_body(char *data, size_t size, size_t count, void *arg) {
-  (void)data, (void)arg;
-  return size * count;
-}
-
-// A request that libweft has no call for.
 static void post(const char *path, const char *body) {
-  char address[128];
-  long status = 0;
-  CURL *curl = curl_easy_init();
-  assert_non_null(curl);
-  snprintf(address, sizeof address, "%s%s", url, path);
-  curl_easy_setopt(curl, CURLOPT_URL, address);
-  curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
-  curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
-  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, drop_body);
-  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, 60000L);
-  assert_int_equal(curl_easy_perform(curl), CURLE_OK);
-  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-  if (status != 200)
-    fail_msg("%s %s: HTTP status %ld", path, body, status);
-  curl_easy_cleanup(curl);
+  assert_true(support_etcd_post(url, path, body));
 }
 
 // A user root, and a user rank who may do as he likes under /weft/.
