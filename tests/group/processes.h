@@ -1,0 +1,35 @@
+// 64 processes claim 64 ranks at once, on the server of the test.
+#ifndef TESTS_GROUP_PROCESSES_H
+#define TESTS_GROUP_PROCESSES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { PROCESSES = 64, PROCESSES_DEADLINE_MS = 90000 };
+
+struct child {
+  pid_t pid;
+  int say;  // the child ends when this is closed
+  int hear; // what it has to tell
+};
+
+// Starts a process that runs `body` with its ends of both; it dies with this one.
+struct child processes_start(void (*body)(int hear, int say, const void *arg), const void *arg);
+
+// In the child: waits until it is told to end.
+void processes_await_end(int hear);
+
+// Reads exactly `size` bytes by the deadline. Fails the test with `what` otherwise.
+void processes_hear(const struct child *child, void *out, size_t size, uint64_t deadline_ns, const char *what);
+
+// Waits for its end, after its `say` was closed; it must have ended well.
+void processes_end(struct child *child);
+
+// Each claims any rank of twice as many: fails the test unless they get 0 to 63.
+void processes_claim_all(const char *url);
+
+// All have closed: fails the test if anything is left. Last, because who has a client had better fork no more.
+void processes_expect_empty(const char *url);
+
+#endif
