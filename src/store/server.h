@@ -1,0 +1,76 @@
+// The embedded server's inside, shared by server*.c.
+//
+// libmicrohttpd's one thread reads requests, runs them on the gateway and sends. A stream that has nothing to send is
+// suspended, and resumed by the event that it waits for. The minder, a thread of its own, expires leases and notices
+// clients that went away from a suspended stream, whose socket libmicrohttpd does not look at.
+#ifndef STORE_SERVER_H
+#define STORE_SERVER_H
+
+#include "store/gateway_watch.h"
+#include <microhttpd.h>
+#include <pthread.h>
+#include <weft/store.h>
+
+enum {
+  SERVER_MAX_CONNECTIONS = 8192,
+  SERVER_IDLE_S = 120, // a connection on which nothing moves for so long is closed; a suspended stream is not meant
+};
+
+struct server_stream;
+
+struct weft_store_server {
+  char url[96];
+  char *token; // NULL: none is asked for
+  int listener;
+  struct MHD_Daemon *daemon;
+
+  pthread_mutex_t lock; // guards the rest
+  struct gateway gateway;
+  LIST_HEAD(, server_stream) streams;
+  uint64_t next_stream;
+  bool stopping;
+
+  int minder_epoll; // the sockets of streams, each with its number, and `minder_wake` with number 0
+  int minder_wake;  // eventfd: an earlier expiry, or the end
+  pthread_t minder;
+};
+
+// One /v3/watch connection.
+struct server_stream {
+  struct gateway_stream gateway; // first
+  struct weft_store_server *server;
+  struct MHD_Connection *connection;
+  uint64_t number; // from 1; never used again
+  int fd;
+  size_t sent; // of gateway.out
+  bool suspended;
+  bool gone; // the client closed
+  LIST_ENTRY(server_stream) link;
+};
+
+// server_listen.c: a listening socket for the options' address, and its URL. INVALID, BUSY or SYSTEM name address and
+// port.
+int server_listen(const struct weft_store_server_options *options, int *listener, char url[96]);
+
+// server_http.c: libmicrohttpd's side. Returns NULL when it cannot start.
+struct MHD_Daemon *server_http_start(struct weft_store_server *server);
+
+// server_stream.c: all with the server's lock held.
+
+// Opens the stream and queues its response; false: `reply` holds the error.
+bool server_stream_open(struct weft_store_server *server, struct MHD_Connection *connection, const struct text *body,
+                        struct server_stream **out, struct gateway_reply *reply);
+void server_stream_resume(struct server_stream *stream);
+void server_stream_close(struct server_stream *stream);
+
+// The response that sends the stream; no lock held. NULL: no memory.
+struct MHD_Response *server_stream_response(struct server_stream *stream);
+
+// server_minder.c
+int server_minder_start(struct weft_store_server *server);
+void server_minder_stop(struct weft_store_server *server);
+
+// Makes it look at the leases again. [any]
+void server_minder_wake(struct weft_store_server *server);
+
+#endif

@@ -1,0 +1,17 @@
+// Stands in where libmicrohttpd was not found at build time.
+#include "base/fail.h"
+#include <weft/store.h>
+
+int weft_store_server_start(weft_store_server_t **server, const struct weft_store_server_options *options) {
+  (void)server, (void)options;
+  return fail(WEFT_ERR_UNSUPPORTED, "this build has no embedded server, for want of libmicrohttpd; use an etcd");
+}
+
+const char *weft_store_server_url(const weft_store_server_t *server) {
+  (void)server;
+  return "";
+}
+
+void weft_store_server_stop(weft_store_server_t *server) {
+  (void)server;
+}
