@@ -1,6 +1,7 @@
 #include "store/client_json.h"
 
 #include "base/fail.h"
+#include "store/base64.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,43 +80,18 @@ int client_json_array(const json_t *object, const char *name, const json_t **out
   return 0;
 }
 
-static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-// Value of a base64 digit, -1 for anything else.
-static int digit_value(unsigned char c) {
-  if (c >= 'A' && c <= 'Z')
-    return c - 'A';
-  if (c >= 'a' && c <= 'z')
-    return c - 'a' + 26;
-  if (c >= '0' && c <= '9')
-    return c - '0' + 52;
-  return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-// Decodes four digits, the last `padding` (0 to 2) of which are '='. False when they are no base64.
-static bool decode_group(const unsigned char *in, size_t padding, unsigned char out[3]) {
-  uint32_t bits = 0;
-  for (size_t i = 0; i < 4; i++) {
-    int value = i < 4 - padding ? digit_value(in[i]) : 0;
-    if (value < 0)
-      return false;
-    bits = bits << 6 | (uint32_t)value;
-  }
-  out[0] = (unsigned char)(bits >> 16);
-  out[1] = (unsigned char)(bits >> 8);
-  out[2] = (unsigned char)bits;
-  return true;
-}
-
+// Decodes behind what `out` holds.
 static int add_decoded(struct text *out, const char *digits, size_t size, const char *name) {
-  size_t padding = size && digits[size - 1] == '=' ? (digits[size - 2] == '=' ? 2 : 1) : 0;
-  for (size_t i = 0; i < size; i += 4) {
-    size_t pad = i + 4 == size ? padding : 0;
-    unsigned char bytes[3];
-    if (!decode_group((const unsigned char *)digits + i, pad, bytes))
-      return fail(WEFT_ERR_PROTOCOL, "malformed answer: \"%s\" is not base64", name);
-    text_add_bytes(out, bytes, 3 - pad);
-  }
+  size_t count;
+  char *bytes = malloc(size / 4 * 3 + 1);
+  if (!bytes)
+    return fail(WEFT_ERR_NOMEM, "no memory for an answer of the store");
+  bool good = base64_decode(bytes, &count, digits, size);
+  if (good)
+    text_add_bytes(out, bytes, count);
+  free(bytes);
+  if (!good)
+    return fail(WEFT_ERR_PROTOCOL, "malformed answer: \"%s\" is not base64 at digit %zu", name, count);
   return out->failed ? fail(WEFT_ERR_NOMEM, "no memory for an answer of the store") : 0;
 }
 
@@ -123,18 +99,18 @@ int client_json_bytes(const json_t *object, const char *name, struct text *out) 
   const json_t *value = json_object_get(object, name);
   if (!value)
     return 0;
-  if (!json_is_string(value) || json_string_length(value) % 4)
-    return fail(WEFT_ERR_PROTOCOL, "malformed answer: \"%s\" is not base64", name);
+  if (!json_is_string(value))
+    return fail(WEFT_ERR_PROTOCOL, "malformed answer: \"%s\" is not a string of base64", name);
   return add_decoded(out, json_string_value(value), json_string_length(value), name);
 }
 
 void client_base64_add(struct text *out, const void *bytes, size_t size) {
-  const unsigned char *in = bytes;
-  for (size_t i = 0; i < size; i += 3) {
-    size_t left = size - i;
-    uint32_t bits = (uint32_t)in[i] << 16 | (left > 1 ? (uint32_t)in[i + 1] << 8 : 0) | (left > 2 ? in[i + 2] : 0);
-    char group[4] = {alphabet[bits >> 18], alphabet[bits >> 12 & 63], left > 1 ? alphabet[bits >> 6 & 63] : '=',
-                     left > 2 ? alphabet[bits & 63] : '='};
-    text_add_bytes(out, group, 4);
+  enum { PART = 768 }; // whole groups of three: only the last part is padded
+  const char *from = bytes;
+  char digits[BASE64_SIZE(PART)];
+  for (size_t part; size > 0; from += part, size -= part) {
+    part = size < PART ? size : PART;
+    base64_encode(digits, from, part);
+    text_add_bytes(out, digits, BASE64_SIZE(part));
   }
 }

@@ -1,4 +1,5 @@
-// A real etcd for tests: on free ports, in a directory of its own, gone with the test whatever happens to that.
+// A real etcd for tests, on free ports. It ends with the test that started it, however that ends; its directory stays
+// behind only if the test crashed.
 #ifndef SUPPORT_ETCD_H
 #define SUPPORT_ETCD_H
 
