@@ -1,5 +1,4 @@
-// Groups of members, each with its own thread and handle: on a store of this process, or on the one of WEFT_TEST_STORE:
-// "local", "etcd", "server".
+// Groups of members, each with its own handle and thread, on a store of this process.
 #include "group/crew.h"
 
 #include <setjmp.h>
@@ -235,7 +234,7 @@ static void barriers_meet_again_and_again(void **state) {
   (void)state;
   struct crew_member members[MEMBERS];
   struct caller callers[MEMBERS];
-  char name[16];
+  char name[32];
   crew_found(members, stores, MEMBERS, TTL_S);
   for (int round = 0; round < 10; round++) {
     snprintf(name, sizeof name, "round %d", round);

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "group/view.h"
 
-enum { TTL_S = 10, SOON_MS = 1000, SEEDS = 10 };
+enum { TTL_S = 10, SOON_MS = 1000, SEEDS = 50 };
 
 static uint32_t expected_members; // of the view that `agreed` asks for
 
@@ -515,7 +515,7 @@ static void barrier_outlives_an_empty_restart(void **state) {
 // epoch is one view, and when it is over those who are left agree.
 static void random_lives_end_in_agreement(void **state) {
   (void)state;
-  for (uint64_t seed = 100; seed < 130; seed++) {
+  for (uint64_t seed = 100; seed < 400; seed++) {
     uint64_t random = seed;
     struct world *w = found(seed, 8);
     world_set_faults(w, 3, 5);

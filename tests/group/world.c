@@ -41,6 +41,7 @@ struct world {
   size_t log_size, log_room;
   struct world_member members[WORLD_MEMBERS];
   uint32_t num_members;
+  bool quiet;                                   // nothing happened in this step, and nothing is under way
   const struct group_view *views[WORLD_EPOCHS]; // by epoch, as first seen by anybody
 };
 
@@ -233,8 +234,7 @@ static int execute(struct world *w, struct world_member *m) {
 }
 
 static void step_request(struct world *w, struct world_member *m) {
-  uint64_t wake;
-  if (!m->busy && group_machine_request(m->machine, w->now, &m->request, &wake)) {
+  if (!m->busy && group_machine_request(m->machine, w->now, &m->request, &m->wake)) {
     m->busy = true;
     m->executed = false;
     m->answer = (struct group_answer){0};
@@ -255,10 +255,13 @@ static void step_request(struct world *w, struct world_member *m) {
     m->busy = false;
     group_machine_answer(m->machine, w->now, &m->answer);
     free_list(m);
+    w->quiet = false;
   }
+  w->quiet &= !m->busy;
 }
 
 static void tell(struct world *w, struct world_member *m, enum weft_store_event_kind kind) {
+  w->quiet = false;
   group_machine_watch(m->machine, w->now, &(struct weft_store_event){.kind = kind});
 }
 
@@ -276,6 +279,7 @@ static void step_watch(struct world *w, struct world_member *m) {
     tell(w, m, WEFT_STORE_EVENT_RESET);
     return;
   }
+  w->quiet &= m->position == w->log_size;
   while (m->position < w->log_size && dice(w, 3) > 0) {
     const struct entry *entry = &w->log[m->position];
     struct weft_store_event event = {.kind = entry->kind, .kv = as_kv(&entry->key), .revision = entry->key.mod};
@@ -307,8 +311,24 @@ static void step_events(struct world *w, struct world_member *m) {
   }
 }
 
-static void step(struct world *w) {
+// When something is due next, if nothing is under way.
+static uint64_t next_due(const struct world *w) {
+  uint64_t due = UINT64_MAX;
+  for (uint32_t i = 0; i < w->num_leases; i++)
+    due = w->leases[i].ends_at < due ? w->leases[i].ends_at : due;
+  for (uint32_t i = 0; i < w->num_members; i++)
+    if (w->members[i].machine && !w->members[i].stopped && w->members[i].wake < due)
+      due = w->members[i].wake;
+  return due;
+}
+
+// The next tick, or the next one at which something is due, but not past `end`.
+static void step(struct world *w, uint64_t end) {
   w->now += TICK_NS;
+  uint64_t due = w->quiet ? next_due(w) : 0;
+  if (due > w->now)
+    w->now = due < end ? due : end;
+  w->quiet = true;
   for (uint32_t i = 0; i < w->num_leases;)
     if (w->now >= w->leases[i].ends_at)
       end_lease(w, &w->leases[i]);
@@ -331,16 +351,18 @@ static void step(struct world *w) {
 }
 
 void world_advance(struct world *w, uint64_t ms) {
+  w->quiet = false; // the test may have changed something
   for (uint64_t end = w->now + ms * 1000000; w->now < end;)
-    step(w);
+    step(w, end);
 }
 
 void world_until(struct world *w, bool (*condition)(struct world *), uint64_t ms, const char *what) {
   uint64_t end = w->now + ms * 1000000;
+  w->quiet = false; // the test may have changed something
   while (!condition(w)) {
     if (w->now >= end)
       fail_msg("not within %llu ms of virtual time: %s", (unsigned long long)ms, what);
-    step(w);
+    step(w, end);
   }
 }
 

@@ -22,7 +22,7 @@ struct world_member {
   struct group_request request;
   struct group_answer answer;
   struct weft_store_list list;
-  uint64_t execute_at, answer_at;
+  uint64_t execute_at, answer_at, wake;
   bool watching, reset;
   size_t position; // next event of the log
 };
