@@ -1,0 +1,36 @@
+// HTTP as a test of the embedded server needs it: libcurl for requests, a bare socket for what libcurl would not do.
+#ifndef TESTS_STORE_SERVER_HTTP_H
+#define TESTS_STORE_SERVER_HTTP_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HTTP_DEADLINE_MS = 60000 };
+
+// Posts `body` (NULL: gets) and returns the status; the answer goes to `*answer`, which the caller frees, unless NULL.
+// `token` NULL: none.
+long http_request(const char *url, const char *path, const char *body, const char *token, char **answer);
+
+// The same with an answer that must be JSON; the status must be `status`.
+json_t *http_json(const char *url, const char *path, const char *body, long status);
+
+// An open /v3/watch.
+struct http_stream {
+  int fd;
+  char buffer[1 << 16];
+  size_t size;
+};
+
+// Connects, and sends a request; its answer is not read.
+void http_stream_open(struct http_stream *stream, const char *url, const char *request_body);
+
+// Reads until `text` was received since the last call, or fails at the deadline. Drops everything up to and with it.
+void http_stream_expect(struct http_stream *stream, const char *text);
+
+// Reads until the server closes; fails at the deadline.
+void http_stream_expect_end(struct http_stream *stream);
+void http_stream_close(struct http_stream *stream);
+
+#endif
