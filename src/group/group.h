@@ -4,13 +4,16 @@
 //   P rank/<r>              a rank claim: JSON {"incarnation", "address"}; on the claimer's lease
 //   P view                  the agreed view: JSON {"epoch", "members": [[rank, incarnation], ...]}; on the group's
 //                           lease, which the first members of the view keep alive
-//   P barrier/<name>/<r>    "rank r has come"; on r's lease
+//   P barrier/<name>/<r>    "rank r has come": its incarnation; on r's lease, until its next barrier is complete
+//   P ticket/<incarnation>  who wants any rank stands in line: the i-th takes the i-th free rank; on its own lease
 // A view changes only by a transaction that compares the key's mod_revision, so all agree on the order of views. The
 // transaction that removes a member from the view deletes its rank claim too (comparing its create_revision), so that
 // the rank is free again at once. Incarnations are 64 bit, as strings of 16 hexadecimal digits in JSON.
 //
-// The decisions are made by a state machine without I/O (member.h); group.c drives it with a thread.
-// Thread rule of every function: [any], unless it says otherwise. Deadlines are CLOCK_MONOTONIC nanoseconds.
+// The decisions are made by a state machine without I/O (machine.h); driver.c drives it with a thread.
+// Thread rule of every function: [any], unless it says otherwise. Deadlines are CLOCK_MONOTONIC nanoseconds. A deadline
+// that passes while the store does not answer is UNREACHABLE instead of TIMEOUT; both say what was waited for. Waits
+// for views also end with CLOSED (this rank has left), FENCED, or PROTOCOL (somebody wrote rubbish into the view).
 #ifndef GROUP_GROUP_H
 #define GROUP_GROUP_H
 
@@ -81,7 +84,8 @@ struct group_options {
 int group_open(struct group **group, const struct group_options *options, uint64_t deadline_ns);
 
 // Releases the claim and the lease (a member that is still in the view is taken out of it by this), ends the thread.
-// Gives up on an unreachable store soon (about a second): the lease does the rest. NULL is legal. Not from a callback.
+// Gives up on an unreachable store soon (about a second, or when a request under way has reached the store's own time
+// limit): the lease does the rest. NULL is legal. Not from a callback.
 void group_close(struct group *group);
 
 int32_t group_rank(const struct group *group);
@@ -120,9 +124,9 @@ int group_remove(struct group *group, const int32_t *ranks, size_t count, uint64
 // is agreed on or the store has heard otherwise. Returns at once. [any, callbacks too]
 void group_suspect(struct group *group, int32_t rank, uint64_t incarnation, const char *cause);
 
-// Waits until every member of the newest view has called it with this name (a name serves once per set of members). A
-// member that is put out of the view while others wait is waited for no longer. TIMEOUT names the ranks that are
-// missing.
+// Waits until every member of the newest view has called it with this name. A name serves once: EXISTS. NOT_CONNECTED:
+// this rank is in no view. A member that is put out of the view while others wait is waited for no longer. TIMEOUT
+// names the ranks that are missing.
 int group_barrier(struct group *group, const char *name, uint64_t deadline_ns);
 
 #endif

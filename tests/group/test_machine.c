@@ -243,6 +243,7 @@ static void leaver_is_out_without_a_fence(void **state) {
   assert_int_equal(group_machine_standing(world_member(w, 1)->machine), GROUP_LEFT);
   assert_int_equal(fenced(w), 0);
   assert_int_equal(world_keys(w, "/g/rank/"), 2);
+  assert_int_equal(world_leases(w), 3); // two members' and the view's
   end(w, true);
 }
 
@@ -416,6 +417,46 @@ static void newest_epoch_wins_after_the_store_restarted_empty(void **state) {
   }
 }
 
+static void leases_that_all_run_out_at_once_put_nobody_out(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = found(seed, 6);
+    world_expire_leases(w);
+    world_advance(w, 3 * TTL_S * 1000);
+    until_agreed(w, 6, 0);
+    assert_int_equal(fenced(w), 0);
+    assert_int_equal(world_keys(w, "/g/rank/"), 6);
+    end(w, true);
+  }
+}
+
+// Members 0 to 2 never heard of view 2, restore view 1 and make a view 2 of their own: view 3 settles it.
+static void two_views_of_one_epoch_end_in_a_newer_one(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = found(seed, 5);
+    world_expect_fork(w, 2);
+    for (uint32_t i = 0; i < 3; i++)
+      world_member(w, i)->cut = true;
+    group_machine_remove(world_member(w, 4)->machine, 4);
+    world_advance(w, 100);
+    world_restart_empty(w);
+    world_member(w, 3)->cut = true;
+    for (uint32_t i = 0; i < 3; i++)
+      world_member(w, i)->cut = false;
+    world_advance(w, 1500);
+    group_machine_remove(world_member(w, 0)->machine, 0);
+    world_advance(w, 500);
+    assert_int_equal(group_machine_view(world_member(w, 1)->machine)->epoch, 2);
+    world_member(w, 3)->cut = false;
+    world_advance(w, 5 * TTL_S * 1000);
+    until_agreed(w, 3, 0); // 1, 2 and 3
+    assert_true(group_machine_view(world_member(w, 1)->machine)->epoch >= 3);
+    assert_int_equal(fenced(w), 0);
+    end(w, false);
+  }
+}
+
 static void vanished_view_is_made_again(void **state) {
   (void)state;
   struct world *w = found(6, 5);
@@ -580,6 +621,8 @@ int main(void) {
       cmocka_unit_test(member_alone_in_an_outage_is_put_out_and_told),
       cmocka_unit_test(group_goes_on_after_the_store_restarted_empty),
       cmocka_unit_test(newest_epoch_wins_after_the_store_restarted_empty),
+      cmocka_unit_test(leases_that_all_run_out_at_once_put_nobody_out),
+      cmocka_unit_test(two_views_of_one_epoch_end_in_a_newer_one),
       cmocka_unit_test(vanished_view_is_made_again),
       cmocka_unit_test(damaged_view_is_an_error_and_recovers),
       cmocka_unit_test(barrier_waits_for_all_and_names_the_missing),

@@ -41,6 +41,7 @@ struct world {
   size_t log_size, log_room;
   struct world_member members[WORLD_MEMBERS];
   uint32_t num_members;
+  uint64_t fork;                                // epoch of which two views are expected, 0 for none
   bool quiet;                                   // nothing happened in this step, and nothing is under way
   const struct group_view *views[WORLD_EPOCHS]; // by epoch, as first seen by anybody
 };
@@ -294,7 +295,7 @@ static void record_view(struct world *w, struct world_member *m, const struct gr
   assert_true(view->epoch < WORLD_EPOCHS && m->num_views < WORLD_EPOCHS);
   if (!w->views[view->epoch])
     w->views[view->epoch] = group_view_ref(view);
-  assert_true(group_view_equal(w->views[view->epoch], view));
+  assert_true(view->epoch == w->fork || group_view_equal(w->views[view->epoch], view));
   m->epochs[m->num_views++] = view->epoch;
 }
 
@@ -432,6 +433,15 @@ void world_restart_empty(struct world *w) {
   w->revision = 1;
   for (uint32_t i = 0; i < w->num_members; i++)
     w->members[i].reset = w->members[i].watching;
+}
+
+void world_expire_leases(struct world *w) {
+  while (w->num_leases > 0)
+    end_lease(w, &w->leases[0]);
+}
+
+void world_expect_fork(struct world *w, uint64_t epoch) {
+  w->fork = epoch;
 }
 
 void world_set_faults(struct world *w, uint32_t fail_percent, uint32_t lose_answer_percent) {

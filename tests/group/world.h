@@ -37,6 +37,10 @@ struct world_member *world_member(struct world *world, uint32_t index);
 uint32_t world_count(const struct world *world);
 void world_kill(struct world *world, struct world_member *member);
 void world_restart_empty(struct world *world);
+// Every lease runs out at this moment, though everybody reaches the store: it had stood still.
+void world_expire_leases(struct world *world);
+// Two views of this epoch are expected: made from different memories when the store had restarted empty.
+void world_expect_fork(struct world *world, uint64_t epoch);
 // Of each hundred requests, so many have no effect and so many lose their answer.
 void world_set_faults(struct world *world, uint32_t fail_percent, uint32_t lose_answer_percent);
 void world_advance(struct world *world, uint64_t ms);
