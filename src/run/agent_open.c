@@ -124,6 +124,8 @@ void agent_close(struct agent *agent) {
   progress_close(&agent->progress);
   lead_close(agent);
   run_inbox_close(agent->inbox);
+  if (agent->own_lease && agent->leads) // ranks that were killed have left keys, on leases that live a little longer
+    weft_store_delete(agent->store, agent->keys.prefix, true, NULL);
   if (agent->own_lease) // with every key of this agent, and the lead's with every key of the run
     weft_store_lease_revoke(agent->store, agent->own_lease);
   weft_store_close(agent->store);

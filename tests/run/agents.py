@@ -1,0 +1,97 @@
+"""Several agents: one leads, others follow, on an embedded store and on a real etcd."""
+
+import os
+import signal
+
+from tool import Etcd, Run, free_port, main, wait_for
+
+PLAN = [[0, 1], [0, 1, 2, 3], [0, 2, -3], [0, 1, 2, 3]]
+
+
+def agents_of(results):
+    """Places that the ranks of the second phase ran in: two agents of two slots each have each slot twice."""
+    return sorted(row["local_rank"] for row in results["phases"][1]["ranks"])
+
+
+def a_follower_joins_by_rank_server():
+    port = free_port()
+    with Run("--num-agents", 2, "--num-processes", 2, "--store-port", port, plan=PLAN) as lead:
+        with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 2, job=lead.job) as follower:
+            lead.expect(0)
+            follower.expect(0)
+            assert lead.results()["passed"] and agents_of(lead.results()) == [0, 0, 1, 1]
+            assert (follower.path / "rank-2.log").exists() and not (lead.path / "rank-2.log").exists()
+
+
+def a_follower_may_come_before_the_lead():
+    port = free_port()
+    with Run("--tcp-server", f"127.0.0.1:{port}", "--num-processes", 2, environment={"WEFT_TOKEN": "s3cret"}) as follower:
+        with Run("--num-agents", 2, "--num-processes", 2, "--store-port", port, plan=PLAN, job=follower.job,
+                 environment={"WEFT_TOKEN": "s3cret"}) as lead:
+            lead.expect(0)
+            follower.expect(0)
+
+
+def agents_with_one_command_line_meet_on_etcd():
+    with Etcd() as etcd:
+        arguments = ["--num-agents", 2, "--num-processes", 2, "--store", etcd.url]
+        with Run(*arguments, plan=PLAN) as one, Run(*arguments, plan=PLAN, job=None) as other:
+            # Different jobs on one store: each waits for an agent of its own.
+            with Run(*arguments, plan=PLAN, job=one.job) as second, Run(*arguments, job=other.job) as without_plan:
+                for run in (one, second, other, without_plan):
+                    run.expect(0)
+        assert etcd.keys() == [], etcd.keys()
+
+
+def a_second_lead_is_told_who_runs_the_job():
+    with Etcd() as etcd:
+        with Run("--num-agents", 2, "--num-processes", 2, "--store", etcd.url, plan=PLAN) as lead:
+            wait_for("the run", lambda: any(key.endswith("/agent/0") for key in etcd.keys()))
+            with Run("--store", etcd.url, plan=[[0, 1]], job=lead.job) as other:
+                assert other.wait() == 3, other.text()
+                assert f"process {lead.process.pid} on" in other.text() and "--job" in other.text(), other.text()
+            lead.process.send_signal(signal.SIGTERM)
+            assert lead.wait() == 128 + signal.SIGTERM
+        assert etcd.keys() == [], etcd.keys()
+
+
+def the_lead_ends_when_a_follower_dies():
+    port = free_port()
+    with Run("--num-agents", 2, "--num-processes", 2, "--store-port", port, "--iterations", 100000, plan=PLAN[:2]) as lead:
+        with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 2, job=lead.job) as follower:
+            wait_for("a rank at the follower", lambda: (follower.path / "rank-2.log").exists())
+            os.kill(follower.process.pid, signal.SIGKILL)
+            follower.wait()
+            assert lead.wait() == 5, lead.text()
+            lead.expect_nothing_left()
+
+
+def a_follower_ends_when_the_lead_dies():
+    port = free_port()
+    with Run("--num-agents", 2, "--num-processes", 2, "--store-port", port, "--iterations", 100000, plan=PLAN[:2]) as lead:
+        with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 2, job=lead.job) as follower:
+            wait_for("a rank at the follower", lambda: (follower.path / "rank-2.log").exists())
+            os.kill(lead.process.pid, signal.SIGKILL)
+            lead.wait()
+            assert follower.wait() in (3, 5), follower.text()
+            follower.expect_nothing_left()
+
+
+def agents_without_room_are_refused():
+    port = free_port()
+    with Run("--num-agents", 2, "--num-processes", 1, "--store-port", port, plan=PLAN) as lead:
+        with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 1, job=lead.job) as follower:
+            lead.expect(2)
+            assert "4 live ranks" in lead.text() and "2 agents have 2 slots" in lead.text(), lead.text()
+            follower.expect(2)
+
+
+main({test.__name__: test for test in (
+    a_follower_joins_by_rank_server,
+    a_follower_may_come_before_the_lead,
+    agents_with_one_command_line_meet_on_etcd,
+    a_second_lead_is_told_who_runs_the_job,
+    the_lead_ends_when_a_follower_dies,
+    a_follower_ends_when_the_lead_dies,
+    agents_without_room_are_refused,
+)})

@@ -1,0 +1,88 @@
+"""What cannot run: said clearly, with the right exit status, and nothing left."""
+
+import socket
+import subprocess
+
+from tool import WEFT, Run, free_port, main
+
+
+def refused(status, *words, plan=None, **arguments):
+    options = [text for name, value in arguments.items() for text in ("--" + name.replace("_", "-"), value)]
+    with Run(*options, plan=plan) as run:
+        run.expect(status)
+        for word in words:
+            assert word in run.text(), (word, run.text())
+        assert "Traceback" not in run.text()
+
+
+def malformed_plans():
+    for text in ("", "[", "{}", "[]", "[[]]", "[[0, true]]", "[[0, 1.5]]", '[["0"]]', "[[0, null]]", "[[0, 0]]",
+                 "[[0, 1], [0, 1, -1]]", "[[0, 1], [0, -2]]", "[[0, -1]]", "[[0, 9999999999]]", "[[0], 1]"):
+        refused(2, "weft elastic", plan=text)
+
+
+def more_live_ranks_than_slots():
+    refused(2, "4 process slots", "8 live ranks", plan=[[0, 1, 2, 3], list(range(8))], num_processes=4)
+
+
+def an_unwritable_run_directory():
+    with Run(plan=[[0]]) as run:
+        run.expect(0)
+        blocked = run.directory / "file"
+        blocked.write_text("")
+        result = subprocess.run([WEFT, "elastic", "--run-dir", blocked / "run", run.directory / "plan.json"],
+                                capture_output=True, text=True, check=False)
+        assert result.returncode == 3 and str(blocked) in result.stderr, result
+
+
+def a_port_in_use():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        refused(3, str(port), plan=[[0]], store_port=port)
+
+
+def an_unreachable_store():
+    port = free_port()
+    refused(3, f"127.0.0.1:{port}", plan=[[0]], store=f"http://127.0.0.1:{port}")
+
+
+def a_lead_that_never_comes():
+    port = free_port()
+    refused(3, f"127.0.0.1:{port}", "within 1 s", rank_server=f"127.0.0.1:{port}", startup_timeout=1)
+
+
+def agents_that_never_come():
+    refused(124, "1 of 2 agents", plan=[[0]], num_agents=2, startup_timeout=1, store_port=free_port())
+
+
+def a_wrong_token():
+    port = free_port()
+    with Run("--num-agents", 2, "--store-port", port, plan=[[0]], environment={"WEFT_TOKEN": "right"}) as lead:
+        with Run("--rank-server", f"127.0.0.1:{port}", job=lead.job, environment={"WEFT_TOKEN": "wrong"}) as other:
+            status = other.wait()
+            assert status == 3, other.text()
+            assert "token" in other.text().lower(), other.text()
+        lead.process.terminate()
+        lead.expect(143)
+
+
+def an_open_address_without_token():
+    refused(2, "token", plan=[[0]], listen="0.0.0.0")
+
+
+def a_bad_job_name():
+    with Run(plan=[[0]], job="a/b") as run:
+        assert run.wait() == 2 and "a/b" in run.text()
+
+
+def a_rank_by_hand():
+    result = subprocess.run([WEFT, "rank"], capture_output=True, text=True, check=False)
+    assert result.returncode == 2 and "weft elastic" in result.stderr, result
+
+
+main({test.__name__: test for test in (
+    malformed_plans, more_live_ranks_than_slots, an_unwritable_run_directory, a_port_in_use, an_unreachable_store,
+    a_lead_that_never_comes, agents_that_never_come, a_wrong_token, an_open_address_without_token, a_bad_job_name,
+    a_rank_by_hand)})

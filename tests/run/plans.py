@@ -1,0 +1,125 @@
+"""Whole runs that have to pass: plans, kinds of data, what they print and leave."""
+
+import json
+import subprocess
+
+from tool import SOURCE, WEFT, Run, main, plan_file, states
+
+REPORT = ("results.json", "config.json", "plan.json", "host.json", "events.jsonl")
+
+
+def check_states(results, plan, negative="killed"):
+    """Every (phase, rank) is in the state that the plan gives it."""
+    named = {abs(rank) for phase in plan for rank in phase}
+    for index, phase in enumerate(plan):
+        expected = {rank: "not_member" for rank in named}
+        expected.update({rank: "passed" for rank in phase if rank >= 0})
+        expected.update({-rank: negative for rank in phase if rank < 0})
+        assert states(results, index) == expected, (index, states(results, index), expected)
+        for row in results["phases"][index]["ranks"]:
+            if row["state"] == "passed":
+                assert row["checked"] >= 6 and row["both"]["count"] == 2, row
+                sent = row["dispatch_logical_bytes"] > 0
+                assert sent == (results["config"]["num_tokens"] > 0) and row["both"]["min"] > 0, row
+
+
+def run_plan(plan, *arguments, negative="killed"):
+    with Run(*arguments, plan=plan) as run:
+        run.expect(0)
+        results = run.results()
+        assert results["passed"] and results["exit_status"] == 0 and results["error"] == ""
+        check_states(results, json.loads(plan) if isinstance(plan, str) else plan, negative)
+        return results, run.events(), run.text()
+
+
+def classic(name):
+    return lambda: run_plan(plan_file(name))
+
+
+def fault_and_rejoin():
+    results, events, _ = run_plan(plan_file("expansion_fault_rejoin"), "--validate-phase-failures")
+    rank6 = [row for phase in results["phases"] for row in phase["ranks"] if row["rank"] == 6]
+    assert rank6[1]["incarnation"] != rank6[3]["incarnation"], "a rejoin is a new incarnation"
+    kills = [t for t in results["transitions"] if t["change"] == "kill"]
+    assert len(kills) == 1 and kills[0]["rank"] == 6 and kills[0]["phase"] == 2
+    assert kills[0]["detect_us"] >= 0 and kills[0]["detect_median_us"] >= kills[0]["detect_us"]
+    assert any(row["num_lost_selections"] > 0 for row in results["phases"][2]["ranks"])
+    exits = [e for e in events if e["kind"] == "exit" and e["rank"] == 6]
+    assert [e["status"] for e in exits] == [-9, 0] and all(e["planned"] for e in exits), exits
+    lost = {e["rank"] for e in events if e["kind"] == "peer_lost" and e["peer"] == 6}
+    assert lost == {0, 1, 2, 3, 4, 7}, lost
+
+
+def several_kills_a_join_and_a_leave_at_once():
+    run_plan([[0, 1, 2, 3, 4], [0, 1, -2, -3, 5], [0, 2, 5]])
+
+
+def the_last_survivor_goes_on():
+    run_plan([[0, 1], [0, -1], [0, 1]])
+
+
+def negative_leaves():
+    results, events, _ = run_plan([[0, 1, 2], [0, -1, 2], [0, 1, 2]], "--negative", "leave", negative="left")
+    assert [t["change"] for t in results["transitions"] if t["phase"] == 1] == ["leave"]
+    assert not [e for e in events if e["kind"] == "exit" and e["status"] != 0]
+
+
+def odd_and_sparse_ranks():
+    run_plan([[1, 5, 9], [1, 5, 9, 2, 13], [13, 5, 9]])
+
+
+def data(*arguments):
+    return lambda: run_plan([[0, 1, 2], [0, 1, 2, 3], [0, -1, 2, 3]], *arguments, "--validate-phase-failures")
+
+
+def a_few_tokens_and_experts():
+    run_plan([[0, 1, 2], [0, 1, -2]], "--num-tokens", "0")
+    run_plan([[0, 1, 2], [0, 1, -2]], "--num-tokens", "1", "--num-topk", "1", "--num-experts-per-rank", "5")
+
+
+def all_prints_are_there():
+    plan = [[0, 1], [0, 1, 2], [0, 2]]
+    with Run("--json", plan=plan) as run:
+        run.expect(0)
+        run.output.seek(0)
+        printed = json.load(run.output)
+        assert printed["passed"] is True and printed == run.results()
+        for name in REPORT[:-1]:
+            json.loads((run.path / name).read_text())
+        kinds = {event["kind"] for event in run.events()}
+        assert {"run_begin", "launch", "connected", "committed", "activated", "phase_end", "exit", "run_end"} <= kinds
+        assert all(event["time_ns"] > 0 for event in run.events())
+        text = run.text()
+        for phase, ranks in enumerate(plan):
+            for rank in ranks:
+                log = (run.path / f"rank-{rank}.log").read_text()
+                for line in (f"global_rank={rank}, local_rank=", f"-> start phase {phase}", f"-> end phase {phase}",
+                             f"[rank {rank}] Dispatch + combine bandwidth: ", f"[rank {rank}] Dispatch bandwidth: "):
+                    assert line in log and line in text, (line, log)
+    with Run(plan=plan) as run:
+        report = run.expect(0).text()
+        again = subprocess.run([WEFT, "report", run.path], capture_output=True, text=True, check=True).stdout
+        assert again.strip() in report, "`weft report` makes the very report of the run again"
+
+
+def the_same_seed_dispatches_the_same_bytes():
+    def sizes(seed):
+        results, _, _ = run_plan([[0, 1, 2]], "--seed", seed, "--num-topk", 2)
+        return [(row["dispatch_wire_bytes"], row["combine_wire_bytes"]) for row in results["phases"][0]["ranks"]]
+    assert sizes(7) == sizes(7) != sizes(8)
+
+
+main({
+    **{path.stem: classic(path.stem) for path in sorted((SOURCE / "plans").glob("*.json"))},
+    "fault_and_rejoin": fault_and_rejoin,
+    "several_kills_a_join_and_a_leave_at_once": several_kills_a_join_and_a_leave_at_once,
+    "the_last_survivor_goes_on": the_last_survivor_goes_on,
+    "negative_leaves": negative_leaves,
+    "odd_and_sparse_ranks": odd_and_sparse_ranks,
+    "fp8": data("--dtype", "fp8"),
+    "fp8_pow2_rank_major": data("--dtype", "fp8-pow2", "--layout", "rank-major"),
+    "bf16_rank_major": data("--layout", "rank-major"),
+    "a_few_tokens_and_experts": a_few_tokens_and_experts,
+    "all_prints_are_there": all_prints_are_there,
+    "the_same_seed_dispatches_the_same_bytes": the_same_seed_dispatches_the_same_bytes,
+})

@@ -1,0 +1,159 @@
+// A child process: what it is given, what it says, how it ends. This program is its own child: `PROGRAM rank`.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "run/child.h"
+
+enum { WAIT_MS = 60000, RANK_TALKS = 1, RANK_STAYS = 2, STATUS = 7 };
+
+// The child's side.
+static int be_rank(void) {
+  struct run_task task;
+  json_t *owner = NULL;
+  const char *text = getenv(RUN_TASK_VARIABLE);
+  if (!text || run_task_from_text(&task, text, &owner))
+    return 1;
+  if (task.rank == RANK_TALKS) {
+    char byte;
+    bool as_promised = task.agent_pid == getppid() && getpgrp() == getpid() && read(STDIN_FILENO, &byte, 1) == 0 &&
+                       strcmp(task.token, "secret") == 0;
+    run_message_line(task.message_fd, "promises %s", as_promised ? "kept" : "broken");
+    for (int i = 0; i < 1000; i++) // far more than a pipe holds
+      run_message_send(task.message_fd, json_pack("{s:s, s:i, s:s}", "kind", "count", "i", i, "text",
+                                                  "a text that makes the message long enough to fill the pipe soon"));
+    char huge[2 * RUN_MESSAGE_MAX];
+    memset(huge, 'x', sizeof huge - 1);
+    huge[sizeof huge - 1] = '\0';
+    run_message_send(task.message_fd, json_string(huge)); // dropped
+  } else {
+    run_message_line(task.message_fd, "here");
+    for (;;)
+      pause(); // until it is killed, by its parent or with it
+  }
+  json_decref(owner);
+  return STATUS;
+}
+
+struct heard {
+  int lines, counts;
+  char line[64];
+};
+
+static void hear(void *arg, struct run_child *child, json_t *message) {
+  struct heard *heard = arg;
+  const char *kind = json_string_value(json_object_get(message, "kind"));
+  (void)child;
+  if (strcmp(kind, "line") == 0) {
+    snprintf(heard->line, sizeof heard->line, "%s", json_string_value(json_object_get(message, "text")));
+    heard->lines++;
+  } else {
+    assert_int_equal(json_integer_value(json_object_get(message, "i")), heard->counts);
+    heard->counts++;
+  }
+}
+
+static void start(struct run_child *child, int32_t rank, const char *log) {
+  struct run_task task = {.endpoints = "e", .token = "secret", .job = "j", .run = "r", .rank = rank};
+  assert_int_equal(run_child_start(child, &task, log), 0);
+}
+
+static void wait_on(int fd) {
+  struct pollfd poller = {.fd = fd, .events = POLLIN};
+  assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
+}
+
+static void it_gets_its_task_and_is_heard_to_the_last_message(void **state) {
+  (void)state;
+  char log[] = "/tmp/weft-test-XXXXXX", text[64] = "";
+  int fd = mkstemp(log), status = 0;
+  struct run_child child;
+  struct heard heard = {0};
+  start(&child, RANK_TALKS, log);
+  while (child.message_fd >= 0) {
+    wait_on(child.message_fd);
+    run_child_read(&child, hear, &heard);
+  }
+  wait_on(child.pid_fd);
+  assert_true(run_child_has_ended(&child));
+  assert_true(run_child_reap(&child, &status));
+  assert_int_equal(WEXITSTATUS(status), STATUS);
+  assert_int_equal(heard.counts, 1000);
+  assert_string_equal(heard.line, "promises kept");
+  assert_true(read(fd, text, sizeof text - 1) > 0);
+  assert_string_equal(text, "promises kept\n"); // its standard output is the log
+  close(fd);
+  remove(log);
+}
+
+static void a_signal_reaches_it(void **state) {
+  (void)state;
+  struct run_child child;
+  struct heard heard = {0};
+  int status = 0;
+  start(&child, RANK_STAYS, "/dev/null");
+  while (heard.lines == 0) {
+    wait_on(child.message_fd);
+    run_child_read(&child, hear, &heard);
+  }
+  assert_false(run_child_has_ended(&child));
+  assert_false(run_child_reap(&child, &status));
+  run_child_signal(&child, SIGTERM);
+  wait_on(child.pid_fd);
+  assert_true(run_child_reap(&child, &status));
+  assert_int_equal(WTERMSIG(status), SIGTERM);
+  run_child_signal(&child, SIGTERM); // nobody: no harm
+}
+
+// The middle process starts one and is killed; the pipe's end says that the innermost is gone too.
+static void it_dies_with_its_parent(void **state) {
+  (void)state;
+  int pipe_fds[2];
+  assert_int_equal(pipe(pipe_fds), 0);
+  pid_t middle = fork();
+  if (middle == 0) {
+    struct run_child child;
+    struct run_task task = {.endpoints = "e", .job = "j", .run = "r", .rank = RANK_STAYS};
+    char log[32];
+    snprintf(log, sizeof log, "/dev/fd/%d", pipe_fds[1]); // its log is the pipe: held open by it and this process
+    if (run_child_start(&child, &task, log))
+      _exit(1);
+    wait_on(child.message_fd);
+    for (;;)
+      pause();
+  }
+  char text[8] = "";
+  close(pipe_fds[1]);
+  assert_int_equal(read(pipe_fds[0], text, 4), 4);
+  assert_string_equal(text, "here");
+  kill(middle, SIGKILL);
+  waitpid(middle, NULL, 0);
+  do
+    wait_on(pipe_fds[0]);
+  while (read(pipe_fds[0], text, sizeof text) > 0);
+  close(pipe_fds[0]);
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "rank") == 0)
+    return be_rank();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(it_gets_its_task_and_is_heard_to_the_last_message),
+      cmocka_unit_test(a_signal_reaches_it),
+      cmocka_unit_test(it_dies_with_its_parent),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,70 @@
+// Which of several reasons is the run's.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "run/lead.h"
+
+static void report(struct agent *agent, int status, int rank, const char *error) {
+  json_t *json = json_pack("{s:i, s:i, s:i, s:s}", "status", status, "rank", rank, "phase", 1, "error", error);
+  lead_note_report(agent, json);
+  json_decref(json);
+}
+
+static void ended(struct agent *agent, int status, const char *what) {
+  json_t *json = json_pack("{s:b, s:i, s:s}", "planned", 0, "status", status, "what", what);
+  lead_note_exit(agent, json);
+  json_decref(json);
+}
+
+static void a_cause_outweighs_its_consequences_and_is_decided_at_once(void **state) {
+  (void)state;
+  struct lead lead = {0};
+  struct agent agent = {.lead = &lead};
+  assert_int_equal(lead_failed(&agent), 0);
+  report(&agent, 5, 0, "rank 3 was lost");
+  assert_int_equal(lead_failed(&agent), 0); // waits for the cause
+  assert_true(lead.failure.decide_ns > clock_ns());
+  ended(&agent, 5, "rank 0 exited");
+  ended(&agent, -11, "rank 3 was ended by signal 11");
+  assert_int_equal(lead_failed(&agent), WEFT_ERR_PEER_LOST);
+  assert_string_equal(weft_last_error(), "rank 3 was ended by signal 11");
+  report(&agent, 4, 2, "later");
+  assert_int_equal(lead_failed(&agent), WEFT_ERR_PEER_LOST); // the first of the heaviest
+}
+
+static void wrong_data_is_a_cause(void **state) {
+  (void)state;
+  struct lead lead = {0};
+  struct agent agent = {.lead = &lead};
+  report(&agent, 5, 0, "rank 3 was lost");
+  report(&agent, 4, 3, "row 7");
+  assert_int_equal(lead_failed(&agent), WEFT_ERR_DATA);
+  assert_string_equal(weft_last_error(), "rank 3 in phase 1: row 7");
+}
+
+static void a_consequence_alone_counts_when_its_time_has_come(void **state) {
+  (void)state;
+  struct lead lead = {0};
+  struct agent agent = {.lead = &lead};
+  ended(&agent, 5, "rank 0 exited");
+  report(&agent, 5, 0, "rank 3 was lost");
+  lead.failure.decide_ns = clock_ns();
+  assert_int_equal(lead_failed(&agent), WEFT_ERR_PEER_LOST);
+  assert_string_equal(weft_last_error(), "rank 0 in phase 1: rank 3 was lost");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_cause_outweighs_its_consequences_and_is_decided_at_once),
+      cmocka_unit_test(wrong_data_is_a_cause),
+      cmocka_unit_test(a_consequence_alone_counts_when_its_time_has_come),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,233 @@
+// The pieces that need no processes: names of keys, shared settings, tasks, records, who takes part in a phase.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+#include "run/keys.h"
+#include "run/record.h"
+#include "run/roster.h"
+#include "run/settings.h"
+#include "run/task.h"
+
+static void keys_give_back_what_was_put_into_them(void **state) {
+  (void)state;
+  struct run_keys keys;
+  char key[RUN_KEY_SIZE];
+  uint32_t first = 0, second = 0;
+  run_keys_init(&keys, "job", "0f1e");
+  assert_string_equal(keys.live, "/weft/job/run");
+  run_key(key, &keys, "record/%u/%d", 3u, 17);
+  assert_string_equal(key, "/weft/job/0f1e/record/3/17");
+  assert_true(run_key_pair(&keys, key, "record", &first, &second));
+  assert_int_equal(first, 3);
+  assert_int_equal(second, 17);
+  assert_false(run_key_pair(&keys, key, "launch", &first, &second));
+  assert_false(run_key_pair(&keys, "/weft/job/0f1e/record/3/17x", "record", &first, &second));
+  assert_false(run_key_pair(&keys, "/weft/job/0f1e/record/3", "record", &first, &second));
+  assert_false(run_key_pair(&keys, "/weft/other/0f1e/record/3/17", "record", &first, &second));
+  assert_string_equal(run_key_tail(&keys, "/weft/job/0f1e/agent/2", "agent"), "2");
+  assert_null(run_key_tail(&keys, "/weft/job/0f1e/agents/2", "agent"));
+  assert_true(run_key_is(&keys, "/weft/job/0f1e/current", "current"));
+  assert_false(run_key_is(&keys, "/weft/job/0f1e/current/1", "current"));
+}
+
+static void a_job_name_is_checked(void **state) {
+  (void)state;
+  char longest[RUN_JOB_MAX + 2];
+  memset(longest, 'a', sizeof longest);
+  longest[RUN_JOB_MAX + 1] = '\0';
+  assert_int_equal(run_keys_check_job(longest), WEFT_ERR_INVALID);
+  longest[RUN_JOB_MAX] = '\0';
+  assert_int_equal(run_keys_check_job(longest), 0);
+  assert_int_equal(run_keys_check_job("a.B_c-9"), 0);
+  assert_int_equal(run_keys_check_job(""), WEFT_ERR_INVALID);
+  assert_int_equal(run_keys_check_job("a/b"), WEFT_ERR_INVALID);
+}
+
+static const struct run_config sample = {
+    .num_agents = 3,
+    .num_tokens = 17,
+    .experts_per_rank = 5,
+    .hidden = 512,
+    .topk = 6,
+    .dtype = WEFT_EP_FP8_POW2,
+    .layout = WEFT_EP_RANK_MAJOR,
+    .timeout_ms = 1234,
+    .startup_timeout_s = 9,
+    .iterations = 7,
+    .warmup = 2,
+    .seed = UINT64_MAX - 1,
+    .validate_phase_failures = true,
+    .negative = RUN_NEGATIVE_LEAVE,
+};
+
+static void settings_come_back_from_json_as_they_were(void **state) {
+  (void)state;
+  json_t *json = run_settings_to_json(&sample), *again;
+  struct run_config read = {.job = "kept"};
+  assert_int_equal(run_settings_from_json(&read, json), 0);
+  again = run_settings_to_json(&read);
+  assert_true(json_equal(json, again));
+  assert_int_equal(read.seed, UINT64_MAX - 1);
+  assert_int_equal(read.dtype, WEFT_EP_FP8_POW2);
+  assert_int_equal(read.negative, RUN_NEGATIVE_LEAVE);
+  assert_string_equal(read.job, "kept");
+  json_decref(json);
+  json_decref(again);
+}
+
+static void settings_with_any_field_missing_or_wrong_name_it(void **state) {
+  (void)state;
+  json_t *json = run_settings_to_json(&sample);
+  const char *key;
+  json_t *value;
+  json_object_foreach(json, key, value) {
+    struct run_config read = {0};
+    json_t *broken = json_copy(json);
+    json_object_del(broken, key);
+    assert_int_equal(run_settings_from_json(&read, broken), WEFT_ERR_PROTOCOL);
+    assert_non_null(strstr(weft_last_error(), key));
+    json_object_set_new(broken, key, json_real(1.5));
+    assert_int_equal(run_settings_from_json(&read, broken), WEFT_ERR_PROTOCOL);
+    assert_non_null(strstr(weft_last_error(), key));
+    json_decref(broken);
+  }
+  json_decref(json);
+}
+
+static void a_task_comes_back_from_text_with_and_without_secrets(void **state) {
+  (void)state;
+  struct run_task task = {.endpoints = "http://h:1",
+                          .token = "s\"e",
+                          .job = "j",
+                          .run = "r",
+                          .rank = 4095,
+                          .slot = 3,
+                          .phase = 2,
+                          .launch_ns = 1ull << 60,
+                          .agent_pid = 77,
+                          .message_fd = 3};
+  struct run_task read;
+  json_t *owner = NULL;
+  char *text = run_task_to_text(&task);
+  assert_int_equal(run_task_from_text(&read, text, &owner), 0);
+  assert_string_equal(read.token, "s\"e");
+  assert_null(read.password);
+  assert_int_equal(read.rank, 4095);
+  assert_int_equal(read.launch_ns, 1ull << 60);
+  assert_int_equal(read.agent_pid, 77);
+  json_decref(owner);
+  free(text);
+  assert_int_equal(run_task_from_text(&read, "{\"rank\": 1}", &owner), WEFT_ERR_PROTOCOL);
+  assert_int_equal(run_task_from_text(&read, "nonsense", &owner), WEFT_ERR_PROTOCOL);
+}
+
+static struct run_record sample_record(void) {
+  struct run_record record = {.rank = {.rank = 7,
+                                       .local_rank = 2,
+                                       .host = "h",
+                                       .incarnation = UINT64_MAX,
+                                       .state = RESULTS_FAILED,
+                                       .reason = "why \xE2\x80\x93 so",
+                                       .checked = 6,
+                                       .num_lost_selections = 9,
+                                       .worst_diff = 1e-7,
+                                       .both = {20, 5.5, 1.25, 5, 9, 9.5}},
+                              .boot = "b",
+                              .launch_us = -1,
+                              .connect_us = 2.5,
+                              .first_dispatch_us = 3,
+                              .stall_us = 4,
+                              .median_us = 5,
+                              .learned_ns = 1ull << 62};
+  int32_t ranks[] = {1, 5, 9};
+  struct run_view view = {12, 345, 678, 3, ranks};
+  struct run_loss loss = {5, 999, "process died"};
+  assert_int_equal(run_record_add_view(&record, &view), 0);
+  assert_int_equal(run_record_add_loss(&record, &loss), 0);
+  return record;
+}
+
+static void a_record_comes_back_from_json_as_it_was(void **state) {
+  (void)state;
+  struct run_record record = sample_record(), read = {0};
+  json_t *json = run_record_to_json(&record), *again;
+  assert_int_equal(run_record_from_json(&read, json), 0);
+  assert_int_equal(read.rank.incarnation, UINT64_MAX);
+  assert_int_equal(read.rank.state, RESULTS_FAILED);
+  assert_int_equal(read.num_views, 1);
+  assert_int_equal(read.views[0].ranks[2], 9);
+  assert_string_equal(read.losses[0].detail, "process died");
+  again = run_record_to_json(&read);
+  assert_true(json_equal(json, again));
+  json_decref(json);
+  json_decref(again);
+  run_record_free(&record);
+  run_record_free(&read);
+}
+
+static void a_record_with_any_field_missing_or_wrong_names_it(void **state) {
+  (void)state;
+  struct run_record record = sample_record(), read = {0};
+  json_t *json = run_record_to_json(&record);
+  const char *key;
+  json_t *value;
+  json_object_foreach(json, key, value) {
+    json_t *broken = json_copy(json);
+    json_object_del(broken, key);
+    assert_int_equal(run_record_from_json(&read, broken), WEFT_ERR_PROTOCOL);
+    assert_non_null(strstr(weft_last_error(), key));
+    json_object_set_new(broken, key, json_true());
+    assert_int_equal(run_record_from_json(&read, broken), WEFT_ERR_PROTOCOL);
+    assert_non_null(strstr(weft_last_error(), key));
+    json_decref(broken);
+  }
+  json_object_set_new(json, "views", json_pack("[{s:i}]", "epoch", 1));
+  assert_int_equal(run_record_from_json(&read, json), WEFT_ERR_PROTOCOL);
+  assert_int_equal(read.num_views, 0);
+  json_decref(json);
+  run_record_free(&record);
+}
+
+static void a_phase_starts_with_its_victims_unless_they_leave(void **state) {
+  (void)state;
+  static const char text[] = "[[0, 1, 2, 3], [0, -1, -3, 2, 4], [0, 2]]";
+  struct plan *plan;
+  int32_t ranks[8];
+  assert_int_equal(plan_from_text(&plan, text, sizeof text - 1), 0);
+  assert_int_equal(run_roster_start(plan, RUN_NEGATIVE_KILL, 1, ranks), 5);
+  for (int32_t i = 0; i < 5; i++)
+    assert_int_equal(ranks[i], i);
+  assert_int_equal(run_roster_start(plan, RUN_NEGATIVE_LEAVE, 1, ranks), 3);
+  assert_int_equal(ranks[1], 2);
+  assert_true(run_roster_equal(&plan->phases[1].live, ranks, 3));
+  assert_false(run_roster_equal(&plan->phases[2].live, ranks, 3));
+  assert_true(run_roster_dies(plan, RUN_NEGATIVE_KILL, 1, 3));
+  assert_false(run_roster_dies(plan, RUN_NEGATIVE_LEAVE, 1, 3));
+  assert_false(run_roster_leaves(plan, RUN_NEGATIVE_KILL, 1, 3));
+  assert_true(run_roster_leaves(plan, RUN_NEGATIVE_LEAVE, 1, 3));
+  assert_true(run_roster_leaves(plan, RUN_NEGATIVE_KILL, 2, 4));
+  assert_false(run_roster_leaves(plan, RUN_NEGATIVE_KILL, 2, 3));
+  plan_free(plan);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(keys_give_back_what_was_put_into_them),
+      cmocka_unit_test(a_job_name_is_checked),
+      cmocka_unit_test(settings_come_back_from_json_as_they_were),
+      cmocka_unit_test(settings_with_any_field_missing_or_wrong_name_it),
+      cmocka_unit_test(a_task_comes_back_from_text_with_and_without_secrets),
+      cmocka_unit_test(a_record_comes_back_from_json_as_it_was),
+      cmocka_unit_test(a_record_with_any_field_missing_or_wrong_names_it),
+      cmocka_unit_test(a_phase_starts_with_its_victims_unless_they_leave),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,135 @@
+// The helpers on the store, on a store of this process.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "run/reporter.h"
+#include "run/storage.h"
+
+enum { WAIT_MS = 30000 };
+
+static weft_store_t *store;
+
+static int open_store(void **state) {
+  (void)state;
+  return weft_store_open_local(&store);
+}
+
+static int close_store(void **state) {
+  (void)state;
+  weft_store_close(store);
+  return 0;
+}
+
+static void who_creates_a_key_first_has_it(void **state) {
+  (void)state;
+  bool created = false;
+  json_t *json = NULL;
+  assert_int_equal(run_storage_get(store, "/t/key", &json), 0);
+  assert_null(json);
+  assert_int_equal(run_storage_create(store, "/t/key", json_integer(1), 0, &created), 0);
+  assert_true(created);
+  assert_int_equal(run_storage_create(store, "/t/key", json_integer(2), 0, &created), 0);
+  assert_false(created);
+  assert_int_equal(run_storage_create(store, "/t/key", json_integer(1), 0, &created), 0); // its own, again
+  assert_true(created);
+  assert_int_equal(run_storage_get(store, "/t/key", &json), 0);
+  assert_int_equal(json_integer_value(json), 1);
+  json_decref(json);
+  assert_int_equal(weft_store_put(store, "/t/bad", "{", 1, 0, NULL), 0);
+  assert_int_equal(run_storage_get(store, "/t/bad", &json), WEFT_ERR_PROTOCOL);
+  assert_non_null(strstr(weft_last_error(), "/t/bad"));
+}
+
+// Takes the next change of a key.
+static struct run_news next(struct run_inbox *inbox) {
+  struct run_news news;
+  uint64_t deadline = clock_deadline_ms(WAIT_MS);
+  for (;;) {
+    while (!run_inbox_take(inbox, &news)) {
+      struct pollfd fd = {.fd = run_inbox_fd(inbox), .events = POLLIN};
+      assert_false(clock_passed(deadline));
+      poll(&fd, 1, clock_left_ms(deadline));
+    }
+    if (news.key)
+      return news;
+    run_news_free(&news);
+  }
+}
+
+static void an_inbox_has_what_was_there_and_what_comes_in_order(void **state) {
+  (void)state;
+  enum { COUNT = 200 };
+  struct run_inbox *inbox;
+  char key[32];
+  assert_int_equal(run_storage_put(store, "/i/000", json_integer(0), 0), 0);
+  assert_int_equal(run_inbox_open(&inbox, store, "/i/"), 0);
+  for (int i = 1; i < COUNT; i++) {
+    snprintf(key, sizeof key, "/i/%03d", i);
+    assert_int_equal(run_storage_put(store, key, json_integer(i), 0), 0);
+  }
+  assert_int_equal(weft_store_delete(store, "/i/000", false, NULL), 0);
+  assert_int_equal(weft_store_put(store, "/i/text", "no json", 7, 0, NULL), 0);
+  for (int i = 0; i < COUNT; i++) {
+    struct run_news news = next(inbox);
+    assert_int_equal(news.kind, WEFT_STORE_EVENT_PUT);
+    assert_int_equal(json_integer_value(news.json), i);
+    run_news_free(&news);
+  }
+  struct run_news news = next(inbox);
+  assert_int_equal(news.kind, WEFT_STORE_EVENT_DELETE);
+  assert_string_equal(news.key, "/i/000");
+  run_news_free(&news);
+  news = next(inbox);
+  assert_string_equal(news.key, "/i/text");
+  assert_null(news.json);
+  run_news_free(&news);
+  run_inbox_close(inbox);
+}
+
+static void a_reporter_writes_all_in_order_before_it_closes(void **state) {
+  (void)state;
+  struct run_reporter *reporter;
+  struct weft_store_list list;
+  assert_int_equal(run_reporter_open(&reporter, store, 0), 0);
+  for (int i = 0; i <= 100; i++)
+    run_reporter_put(reporter, i % 2 ? "/r/odd" : "/r/even", json_integer(i));
+  run_reporter_put(reporter, "/r/none", NULL);
+  run_reporter_close(reporter, clock_deadline_ms(WAIT_MS));
+  assert_int_equal(weft_store_range(store, "/r/", true, 0, &list), 0);
+  assert_int_equal(list.count, 2);
+  assert_string_equal(list.kvs[0].value, "100");
+  assert_int_equal(list.kvs[0].version, 51);
+  assert_string_equal(list.kvs[1].value, "99");
+  weft_store_list_free(&list);
+}
+
+static void a_reporter_gives_up_what_the_store_refuses(void **state) {
+  (void)state;
+  struct run_reporter *reporter;
+  struct weft_store_list list;
+  assert_int_equal(run_reporter_open(&reporter, store, 12345), 0); // no such lease
+  run_reporter_put(reporter, "/g/key", json_integer(1));
+  run_reporter_close(reporter, clock_deadline_ms(WAIT_MS));
+  assert_int_equal(weft_store_range(store, "/g/", true, 0, &list), 0);
+  assert_int_equal(list.count, 0);
+  weft_store_list_free(&list);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(who_creates_a_key_first_has_it),
+      cmocka_unit_test(an_inbox_has_what_was_there_and_what_comes_in_order),
+      cmocka_unit_test(a_reporter_writes_all_in_order_before_it_closes),
+      cmocka_unit_test(a_reporter_gives_up_what_the_store_refuses),
+  };
+  return cmocka_run_group_tests(tests, open_store, close_store);
+}

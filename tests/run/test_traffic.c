@@ -1,0 +1,141 @@
+// A rank alone in its group: its operations pass the judge, and whatever is spoilt afterwards does not.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+#include "run/traffic_internal.h"
+
+enum { TIMEOUT_MS = 60000 };
+
+struct rig {
+  struct run_config config;
+  weft_store_t *store;
+  weft_ep_t *ep;
+  struct traffic *traffic;
+};
+
+static void open_rig(struct rig *rig, enum weft_ep_dtype dtype, enum weft_ep_layout layout) {
+  *rig = (struct rig){.config = {.num_tokens = 9,
+                                 .experts_per_rank = 3,
+                                 .hidden = 256,
+                                 .topk = 4,
+                                 .dtype = dtype,
+                                 .layout = layout,
+                                 .seed = 5}};
+  assert_int_equal(weft_store_open_local(&rig->store), 0);
+  struct weft_ep_options options = {.size = sizeof options,
+                                    .store = rig->store,
+                                    .rank = 2,
+                                    .capacity = 4,
+                                    .max_tokens = rig->config.num_tokens,
+                                    .hidden = rig->config.hidden,
+                                    .topk = rig->config.topk,
+                                    .experts_per_rank = rig->config.experts_per_rank,
+                                    .dtype = dtype};
+  assert_int_equal(weft_ep_open(&rig->ep, &options, TIMEOUT_MS), 0);
+  assert_int_equal(weft_ep_activate(rig->ep, TIMEOUT_MS), 0);
+  assert_int_equal(traffic_open(&rig->traffic, rig->ep, &rig->config, options.capacity, 1), 0);
+}
+
+static void close_rig(struct rig *rig) {
+  traffic_close(rig->traffic);
+  weft_ep_close(rig->ep);
+  weft_store_close(rig->store);
+}
+
+static int judge(struct rig *rig, const struct traffic_op *op) {
+  double worst = 0;
+  return traffic_judge(rig->traffic, op, NULL, 0, &worst);
+}
+
+// Runs and judges enough operations to have each kind.
+static void every_kind_passes(enum weft_ep_dtype dtype, enum weft_ep_layout layout) {
+  struct rig rig;
+  struct traffic_op op;
+  unsigned kinds = 0;
+  open_rig(&rig, dtype, layout);
+  for (uint64_t i = 0; i < 16; i++) {
+    enum pattern_kind announced = traffic_next_kind(rig.traffic);
+    assert_int_equal(traffic_run(rig.traffic, true, &op), 0);
+    if (judge(&rig, &op))
+      fail_msg("operation %d: %s", (int)i, weft_last_error());
+    assert_int_equal(op.op, i);
+    assert_int_equal(op.kind, announced);
+    assert_int_equal(op.num_ranks, 1);
+    assert_int_equal(op.ranks[0], 2);
+    assert_int_equal(op.settled, i > 0);
+    kinds |= 1u << op.kind;
+  }
+  assert_int_equal(kinds, 7);
+  close_rig(&rig);
+}
+
+static void operations_of_every_kind_and_form_pass(void **state) {
+  (void)state;
+  for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_POW2; dtype++) {
+    every_kind_passes(dtype, WEFT_EP_PER_EXPERT);
+    every_kind_passes(dtype, WEFT_EP_RANK_MAJOR);
+  }
+}
+
+static void a_spoilt_operation_is_refused(void **state) {
+  (void)state;
+  struct rig rig;
+  struct traffic_op op;
+  open_rig(&rig, WEFT_EP_BF16, WEFT_EP_PER_EXPERT);
+  do
+    assert_int_equal(traffic_run(rig.traffic, true, &op), 0);
+  while (op.kind != PATTERN_PLAIN);
+  assert_int_equal(judge(&rig, &op), 0);
+  uint16_t *received = rig.traffic->recv.x, *out = rig.traffic->out;
+  received[0] ^= 1;
+  assert_int_equal(judge(&rig, &op), WEFT_ERR_DATA);
+  assert_non_null(strstr(weft_last_error(), "dispatch of operation"));
+  received[0] ^= 1;
+  out[3] ^= 0x0200; // a high bit of the fraction's
+  assert_int_equal(judge(&rig, &op), WEFT_ERR_DATA);
+  out[3] ^= 0x0200;
+  out[300] ^= 0x8000;
+  assert_int_equal(judge(&rig, &op), WEFT_ERR_DATA);
+  assert_non_null(strstr(weft_last_error(), "combine of operation"));
+  out[300] ^= 0x8000;
+  int32_t missing = 2; // everything came
+  double worst = 0;
+  assert_int_equal(traffic_judge(rig.traffic, &op, &missing, 1, &worst), WEFT_ERR_DATA);
+  assert_int_equal(judge(&rig, &op), 0);
+  close_rig(&rig);
+}
+
+static void rows_for_others_are_one_a_token_and_rank(void **state) {
+  (void)state;
+  struct rig rig;
+  struct traffic_op op;
+  open_rig(&rig, WEFT_EP_BF16, WEFT_EP_PER_EXPERT);
+  assert_int_equal(traffic_run(rig.traffic, false, &op), 0);
+  assert_int_equal(traffic_remote_rows(rig.traffic), 0); // alone
+  static const int64_t topk[] = {6,  7,  0,  2, /* own 6..8, rank 0 twice: 1 */ 3,
+                                 0,  9,  4, /* ranks 1, 0, 3: 3 */
+                                 -1, -1, -1, 8, /* none */ -1,
+                                 11, -1, 10 /* rank 3: 1 */};
+  rig.traffic->input.num_tokens = 4;
+  memcpy(rig.traffic->input.topk, topk, sizeof topk);
+  assert_int_equal(traffic_remote_rows(rig.traffic), 5);
+  close_rig(&rig);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(operations_of_every_kind_and_form_pass),
+      cmocka_unit_test(a_spoilt_operation_is_refused),
+      cmocka_unit_test(rows_for_others_are_one_a_token_and_rank),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
