@@ -68,7 +68,7 @@ json_t *http_json(const char *url, const char *path, const char *body, long stat
   return json;
 }
 
-void http_stream_open(struct http_stream *stream, const char *url, const char *request_body) {
+void http_stream_connect(struct http_stream *stream, const char *url) {
   unsigned port = 0;
   assert_int_equal(sscanf(url, "http://127.0.0.1:%u", &port), 1);
   struct sockaddr_in address = {
@@ -77,11 +77,19 @@ void http_stream_open(struct http_stream *stream, const char *url, const char *r
   stream->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   assert_true(stream->fd >= 0);
   assert_int_equal(connect(stream->fd, (struct sockaddr *)&address, sizeof address), 0);
+}
+
+void http_stream_post(struct http_stream *stream, const char *path, const char *body) {
   char head[256];
-  int size = snprintf(head, sizeof head, "POST /v3/watch HTTP/1.1\r\nHost: test\r\nContent-Length: %zu\r\n\r\n",
-                      strlen(request_body));
+  int size =
+      snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: test\r\nContent-Length: %zu\r\n\r\n", path, strlen(body));
   assert_int_equal(send(stream->fd, head, (size_t)size, MSG_NOSIGNAL), size);
-  assert_int_equal(send(stream->fd, request_body, strlen(request_body), MSG_NOSIGNAL), strlen(request_body));
+  assert_int_equal(send(stream->fd, body, strlen(body), MSG_NOSIGNAL), strlen(body));
+}
+
+void http_stream_open(struct http_stream *stream, const char *url, const char *request_body) {
+  http_stream_connect(stream, url);
+  http_stream_post(stream, "/v3/watch", request_body);
 }
 
 // Receives some; false at the end of the stream.

@@ -16,14 +16,19 @@ long http_request(const char *url, const char *path, const char *body, const cha
 // The same with an answer that must be JSON; the status must be `status`.
 json_t *http_json(const char *url, const char *path, const char *body, long status);
 
-// An open /v3/watch.
+// A connection whose answers are read as they come.
 struct http_stream {
   int fd;
   char buffer[1 << 16];
   size_t size;
 };
 
-// Connects, and sends a request; its answer is not read.
+void http_stream_connect(struct http_stream *stream, const char *url);
+
+// Posts on the open connection; the answer is not read.
+void http_stream_post(struct http_stream *stream, const char *path, const char *body);
+
+// Connects and posts to /v3/watch.
 void http_stream_open(struct http_stream *stream, const char *url, const char *request_body);
 
 // Reads until `text` was received since the last call, or fails at the deadline. Drops everything up to and with it.

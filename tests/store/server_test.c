@@ -7,9 +7,11 @@
 #include "base/clock.h"
 #include "server_http.h"
 #include <cmocka.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <weft/store.h>
 
 static int start(weft_store_server_t **server, const char *address, uint16_t port, const char *token) {
@@ -289,6 +291,73 @@ static void a_slow_watcher_is_told_what_it_missed(void **state) {
   http_stream_close(&quick);
 }
 
+enum { WATCHES = 1000, CONNECTIONS = 300 };
+
+// Each of 300 connections puts twice, while 1,000 watches see all of it.
+static void put_on_each(struct http_stream *connections) {
+  for (size_t i = 0; i < CONNECTIONS; i++)
+    http_stream_post(&connections[i], "/v3/kv/put", "{\"key\":\"YQ==\"}");
+  for (size_t i = 0; i < CONNECTIONS; i++)
+    http_stream_expect(&connections[i], "\"raft_term\"");
+}
+
+static void a_thousand_watches_and_three_hundred_connections_are_served(void **state) {
+  struct rlimit limit; // raised by the server as far as it may be; both ends of each connection are in this process
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_cur < 2 * (WATCHES + CONNECTIONS) + 100)
+    skip();
+  struct http_stream *watches = calloc(WATCHES, sizeof *watches);
+  struct http_stream *connections = calloc(CONNECTIONS, sizeof *connections);
+  assert_true(watches && connections);
+  for (size_t i = 0; i < WATCHES; i++)
+    http_stream_open(&watches[i], url(state), "{\"create_request\":{\"key\":\"YQ==\"}}");
+  for (size_t i = 0; i < WATCHES; i++)
+    http_stream_expect(&watches[i], "\"created\":true");
+  for (size_t i = 0; i < CONNECTIONS; i++)
+    http_stream_connect(&connections[i], url(state));
+  put_on_each(connections);
+  put_on_each(connections);
+  char last[32];
+  snprintf(last, sizeof last, "\"version\":\"%d\"", 2 * CONNECTIONS);
+  for (size_t i = 0; i < WATCHES; i++)
+    http_stream_expect(&watches[i], last);
+  for (size_t i = 0; i < WATCHES; i++)
+    http_stream_close(&watches[i]);
+  for (size_t i = 0; i < CONNECTIONS; i++)
+    http_stream_close(&connections[i]);
+  free(watches);
+  free(connections);
+}
+
+static size_t open_descriptors(void) {
+  DIR *directory = opendir("/proc/self/fd");
+  assert_non_null(directory);
+  size_t count = 0;
+  while (readdir(directory))
+    count++;
+  closedir(directory);
+  return count;
+}
+
+// A client that goes away from a silent watch is noticed without any event on it.
+static void a_client_that_left_leaves_nothing(void **state) {
+  enum { LEAVERS = 50 };
+  struct http_stream *leaver = calloc(1, sizeof *leaver);
+  assert_non_null(leaver);
+  assert_int_equal(http_request(url(state), "/health", NULL, NULL, NULL), 200);
+  size_t before = open_descriptors();
+  for (int i = 0; i < LEAVERS; i++) {
+    http_stream_open(leaver, url(state), "{\"create_request\":{\"key\":\"YQ==\"}}");
+    http_stream_expect(leaver, "\"created\":true");
+    http_stream_close(leaver);
+  }
+  free(leaver);
+  uint64_t deadline = clock_deadline_ms(HTTP_DEADLINE_MS);
+  while (open_descriptors() > before + 5 && !clock_passed(deadline)) // the last answer's connection may be closing
+    assert_int_equal(http_request(url(state), "/health", NULL, NULL, NULL), 200);
+  assert_true(open_descriptors() <= before + 5);
+}
+
 static void stop_ends_open_watches(void **state) {
   (void)state;
   weft_store_server_t *server;
@@ -323,6 +392,8 @@ int main(void) {
       TEST(a_stream_carries_several_watches),
       TEST(an_expired_lease_reaches_a_watch),
       TEST(a_slow_watcher_is_told_what_it_missed),
+      TEST(a_thousand_watches_and_three_hundred_connections_are_served),
+      TEST(a_client_that_left_leaves_nothing),
       cmocka_unit_test(stop_ends_open_watches),
   };
   return cmocka_run_group_tests_name("embedded server", tests, NULL, NULL);
