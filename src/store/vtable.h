@@ -1,4 +1,5 @@
-// What a kind of store implements. store.c checks arguments and calls through; a kind is one table and one open function.
+// What a kind of store implements. store.c checks arguments and calls through; a kind is one table and one open
+// function.
 #ifndef STORE_VTABLE_H
 #define STORE_VTABLE_H
 
@@ -7,8 +8,8 @@
 // Each op means what the public function of its name says. All are called from any thread, several at once; all but
 // `close` and `watch_close` may wait up to the store's request time limit. Outputs are written only on success, and
 // then belong to the caller. Lists are built with store_list_add() of list.h and freed with weft_store_list_free(); the
-// arrays of a transaction's result come from calloc(). `revision`, `deleted`, `granted_s` and keepalive's `ttl_s` may be
-// NULL.
+// arrays of a transaction's result come from calloc(). `revision`, `deleted`, `granted_s` and keepalive's `ttl_s` may
+// be NULL.
 struct store_ops {
   void (*close)(weft_store_t *store); // ends watches, frees the store
   int (*version)(weft_store_t *store, char *out, size_t cap);
