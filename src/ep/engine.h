@@ -49,6 +49,8 @@ struct ep_op {
   enum ep_op_state state;
   enum ep_kind kind;
   uint64_t number;
+  // What this rank's headers of this operation say, to all the same: taken once, for the ranks compute with them.
+  uint64_t ready, mark;
   const struct group_view *view; // a reference
   struct ep_member *members;     // [view->count], by rank
   uint32_t num_members;

@@ -37,7 +37,7 @@ static int check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv) {
 static void restart(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
   hearing->next = 0;
   hearing->pending = 0;
-  hearing->mark = ep->mark;
+  hearing->mark = op->mark;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     member->heard = i == op->self;
@@ -46,7 +46,7 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
     if (!member->sent && !member->lost)
       ep_send_empty(ep, op, member, hearing->deadline_ns);
   }
-  ep_activation_hear(&ep->activation, atomic_load(&ep->ready));
+  ep_activation_hear(&ep->activation, op->ready);
   ep_expand_begin(ep, hearing->recv);
 }
 

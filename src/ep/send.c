@@ -106,8 +106,8 @@ static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *me
   struct ep_link *link = member->link;
   struct ep_dispatch_head *head = &ep_slot(&ep->layout, link->out.memory, op->number)->dispatch;
   head->active = op->view->epoch;
-  head->ready = atomic_load(&ep->ready);
-  head->mark = ep->mark;
+  head->ready = op->ready;
+  head->mark = op->mark;
   head->count = count;
   head->kind = (uint16_t)op->kind;
   head->has_weights = op->has_weights;
@@ -184,6 +184,8 @@ static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispa
 static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, enum ep_kind kind) {
   size_t selections = (size_t)args->num_tokens * ep->layout.topk;
   op->number = ep->next_op;
+  op->ready = atomic_load(&ep->ready);
+  op->mark = ep->mark;
   op->kind = kind;
   op->num_tokens = args->num_tokens;
   op->has_weights = args->topk_weights != NULL || args->num_tokens == 0;
