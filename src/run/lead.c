@@ -251,7 +251,7 @@ static int end_run(struct agent *agent) {
         text_add(&missing, " %d", ranks->rank[i]);
   int err = 0;
   if (missing.size == 0)
-    agent->over = true;
+    agent->over = agent->lead->failure.weight == 0; // else its reason is being decided on
   else if (clock_passed(agent->lead->deadline_ns))
     err = fail(WEFT_ERR_TIMEOUT, "the plan is done, but these ranks did not end:%s", missing.data);
   text_free(&missing);

@@ -10,9 +10,11 @@ static bool dies_now(const struct rank *rank, int32_t peer) {
   return run_roster_dies(rank->plan, rank->config.negative, rank->phase, peer);
 }
 
-// A peer that leaves closes its end as soon as it has done its last operation, which this rank may still be in.
-static bool leaves_now(const struct rank *rank, int32_t peer) {
-  return run_roster_leaves(rank->plan, rank->config.negative, rank->phase, peer);
+// A pair parts as soon as one of the two has done the leaver's last operation, which the other may still be in.
+static bool parts_now(const struct rank *rank, int32_t peer) {
+  const struct plan *plan = rank->plan;
+  return run_roster_leaves(plan, rank->config.negative, rank->phase, peer) ||
+         run_roster_leaves(plan, rank->config.negative, rank->phase, rank->task.rank);
 }
 
 static bool contains(const int32_t *ranks, uint32_t count, int32_t peer) {
@@ -32,7 +34,7 @@ static int note_losses(struct rank *rank, const struct traffic_op *op) {
   for (; rank->seen_losses < events->num_losses && !err; rank->seen_losses++) {
     const struct run_loss *loss = &events->losses[rank->seen_losses];
     err = run_record_add_loss(&rank->record, loss);
-    bool planned = ending || dies_now(rank, loss->rank) || leaves_now(rank, loss->rank);
+    bool planned = ending || dies_now(rank, loss->rank) || parts_now(rank, loss->rank);
     if (!err && !planned && contains(op->ranks, op->num_ranks, loss->rank))
       err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in phase %u, which the plan does not have (%s)", loss->rank,
                  rank->phase, loss->detail);
