@@ -73,10 +73,8 @@ int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t 
 
 // View 1 from the links to the founders: the newest view may be a later one already, but operation 0 runs in the first.
 static const struct group_view *first_view(weft_ep_t *ep) {
-  if (ep->num_founders == 0)
-    return ep_views_find(ep, 1);
-  const struct group_view *known = ep_views_find(ep, 1);
-  if (known && known->epoch == 1)
+  const struct group_view *known = group_view(ep->group);
+  if (ep->num_founders == 0 || known->epoch == 1)
     return known;
   group_view_unref(known);
   struct group_view *view = group_view_new(1, ep->num_founders);

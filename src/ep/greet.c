@@ -139,20 +139,6 @@ static int wait_readable(int socket, int32_t rank, uint64_t deadline_ns) {
   }
 }
 
-// Waits for the link that the peer's own call brings.
-static int wait_for_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t deadline_ns) {
-  struct ep_links *links = &ep->links;
-  struct timespec until = clock_timespec(deadline_ns);
-  int rc = 0;
-  pthread_mutex_lock(&links->lock);
-  links->dialling[rank] = 0;
-  while (rc == 0 && !ep_link_find(ep, rank, incarnation))
-    if (pthread_cond_timedwait(&links->changed, &links->lock, &until) == ETIMEDOUT)
-      rc = fail(WEFT_ERR_TIMEOUT, "rank %d said that it connects to this rank, and did not by the deadline", rank);
-  pthread_mutex_unlock(&links->lock);
-  return rc;
-}
-
 // Says hello on a connected socket and makes the link of the answer. `*yield`: the peer's call stands instead.
 static int converse(weft_ep_t *ep, int socket, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool *yield) {
   struct ep_link *link;
@@ -185,32 +171,56 @@ static int converse(weft_ep_t *ep, int socket, int32_t rank, uint64_t incarnatio
   return rc;
 }
 
-int ep_dial(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *address, uint64_t deadline_ns) {
-  struct ep_links *links = &ep->links;
-  pthread_mutex_lock(&links->lock);
-  bool there = ep_link_find(ep, rank, incarnation) != NULL;
-  if (!there)
-    links->dialling[rank] = incarnation;
-  pthread_mutex_unlock(&links->lock);
-  if (there)
-    return 0;
+static int call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *address, uint64_t deadline_ns,
+                bool *yield) {
   struct sockaddr_un to;
   socklen_t size = 0;
-  bool yield = false;
   int rc = split_address(rank, address, &to, &size);
-  int fd = -1;
-  if (rc == 0 && (fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0)
-    rc = fail_errno(errno, "cannot call rank %d", rank);
+  if (rc != 0)
+    return rc;
+  int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0)
+    return fail_errno(errno, "cannot call rank %d", rank);
+  rc = connect_until(fd, &to, size, rank, deadline_ns);
   if (rc == 0)
-    rc = connect_until(fd, &to, size, rank, deadline_ns);
-  if (rc == 0)
-    rc = converse(ep, fd, rank, incarnation, deadline_ns, &yield);
-  if (fd >= 0)
-    close(fd);
-  if (rc == 0 && yield)
-    return wait_for_link(ep, rank, incarnation, deadline_ns);
+    rc = converse(ep, fd, rank, incarnation, deadline_ns, yield);
+  close(fd);
+  return rc;
+}
+
+// Waits while the other's call is expected, until its link is there. True: it is; false: calling is up to us.
+static bool wait_for_theirs(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool yielded,
+                            int *rc) {
+  struct ep_links *links = &ep->links;
+  struct timespec until = clock_timespec(deadline_ns);
+  *rc = 0;
+  while (!ep_link_find(ep, rank, incarnation)) {
+    if (!yielded && links->answering[rank] != incarnation)
+      return false;
+    if (pthread_cond_timedwait(&links->changed, &links->lock, &until) == ETIMEDOUT) {
+      *rc = fail(WEFT_ERR_TIMEOUT, "rank %d began to connect to this rank, and did not end by the deadline", rank);
+      return true;
+    }
+  }
+  return true;
+}
+
+int ep_dial(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *address, uint64_t deadline_ns) {
+  struct ep_links *links = &ep->links;
+  int rc;
+  pthread_mutex_lock(&links->lock);
+  bool theirs = wait_for_theirs(ep, rank, incarnation, deadline_ns, false, &rc);
+  if (!theirs)
+    links->dialling[rank] = incarnation;
+  pthread_mutex_unlock(&links->lock);
+  if (theirs)
+    return rc;
+  bool yield = false;
+  rc = call(ep, rank, incarnation, address, deadline_ns, &yield);
   pthread_mutex_lock(&links->lock);
   links->dialling[rank] = 0;
+  if (rc == 0 && yield)
+    wait_for_theirs(ep, rank, incarnation, deadline_ns, true, &rc);
   pthread_mutex_unlock(&links->lock);
   return rc;
 }
@@ -234,14 +244,24 @@ static void refuse(weft_ep_t *ep, int socket, uint64_t to) {
   send_greeting(ep, socket, &no, -1);
 }
 
-// Whether the caller should wait for this rank's own call, or has a link already.
-static bool must_yield(weft_ep_t *ep, const struct ep_greeting *hello) {
+// Decides whose call stands. False: the caller's does not, or it has a link already.
+static bool reserve(weft_ep_t *ep, const struct ep_greeting *hello) {
   struct ep_links *links = &ep->links;
   pthread_mutex_lock(&links->lock);
   bool ours_stands = links->dialling[hello->rank] == hello->incarnation && ep->rank < hello->rank;
-  bool there = ep_link_find(ep, hello->rank, hello->incarnation) != NULL;
+  bool theirs_stands = !ours_stands && !ep_link_find(ep, hello->rank, hello->incarnation);
+  if (theirs_stands)
+    links->answering[hello->rank] = hello->incarnation;
   pthread_mutex_unlock(&links->lock);
-  return ours_stands || there;
+  return theirs_stands;
+}
+
+static void end_reservation(weft_ep_t *ep, const struct ep_greeting *hello) {
+  struct ep_links *links = &ep->links;
+  pthread_mutex_lock(&links->lock);
+  links->answering[hello->rank] = 0;
+  pthread_cond_broadcast(&links->changed);
+  pthread_mutex_unlock(&links->lock);
 }
 
 static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hello, int fds[FDS]) {
@@ -277,12 +297,13 @@ void ep_answer(weft_ep_t *ep, int socket) {
     rc = receive_greeting(ep, socket, &hello, fds);
   if (rc == 0 && (hello.kind != EP_HELLO || hello.to != ep->incarnation))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello.rank);
-  if (rc == 0 && must_yield(ep, &hello)) {
-    struct ep_greeting yield = ep_greeting_make(ep, EP_YIELD, hello.incarnation);
-    send_greeting(ep, socket, &yield, -1);
-  } else if (rc == 0) {
+  if (rc == 0 && reserve(ep, &hello)) {
     rc = accept_link(ep, socket, &hello, fds);
     taken = rc == 0;
+    end_reservation(ep, &hello);
+  } else if (rc == 0) {
+    struct ep_greeting yield = ep_greeting_make(ep, EP_YIELD, hello.incarnation);
+    send_greeting(ep, socket, &yield, -1);
   }
   if (rc != 0) {
     log_info("rank %d refused a call: %s", ep->rank, weft_last_error());

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/log.h"
 #include "ep/engine.h"
 
 static int new_inbox(const struct ep_layout *layout, struct ep_inbox *inbox) {
@@ -63,6 +64,7 @@ void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state,
   int up = EP_LINK_UP;
   if (!atomic_compare_exchange_strong(&link->state, &up, (int)state))
     return;
+  log_info("rank %d: link to rank %d is down: %s", ep->rank, link->rank, how);
   atomic_fetch_sub(&ep->links.connected, 1);
   atomic_store(&ep->sweep, true);
   if (ep_views_has(ep, link->rank, link->incarnation)) {
@@ -98,7 +100,6 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
     }
     atomic_fetch_add(&links->connected, 1);
     atomic_store_explicit(&links->by_rank[rank], link, memory_order_release);
-    links->dialling[rank] = 0;
     pthread_cond_broadcast(&links->changed);
   }
   pthread_mutex_unlock(&links->lock);

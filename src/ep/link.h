@@ -53,7 +53,8 @@ struct ep_link {
 // All links of a rank, by rank index.
 struct ep_links {
   struct ep_link *_Atomic *by_rank; // [capacity]; set by any thread under `lock`, read by any
-  uint64_t *dialling;               // [capacity] incarnation that the owner is dialling, 0: none; under lock
+  uint64_t *dialling;               // [capacity] incarnation that the owner is calling, 0: none; under lock
+  uint64_t *answering; // [capacity] incarnation whose call the service thread is taking, 0: none; under lock
   pthread_mutex_t lock;
   pthread_cond_t changed;     // a link came, or a thread should look again
   struct ep_link *superseded; // under lock: replaced by a newer incarnation, for the owner to retire

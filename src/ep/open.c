@@ -89,9 +89,10 @@ static uint32_t spins_for(uint32_t founders) {
 static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->links.by_rank = calloc(ep->capacity, sizeof *ep->links.by_rank);
   ep->links.dialling = calloc(ep->capacity, sizeof *ep->links.dialling);
+  ep->links.answering = calloc(ep->capacity, sizeof *ep->links.answering);
   ep->masked = calloc(ep->capacity, sizeof *ep->masked);
   ep->cursor = calloc(ep->experts_per_rank, sizeof *ep->cursor);
-  if (!ep->links.by_rank || !ep->links.dialling || !ep->masked || !ep->cursor)
+  if (!ep->links.by_rank || !ep->links.dialling || !ep->links.answering || !ep->masked || !ep->cursor)
     return fail(WEFT_ERR_NOMEM, "no memory for %u ranks", ep->capacity);
   for (int i = 0; i < WEFT_EP_DEPTH; i++) {
     int rc = ep_op_init(ep, &ep->ops[i]);
@@ -192,6 +193,7 @@ void weft_ep_close(weft_ep_t *ep) {
     close(ep->bell_fd);
   free(ep->links.by_rank);
   free(ep->links.dialling);
+  free(ep->links.answering);
   free(ep->masked);
   free(ep->cursor);
   free(ep->founders);

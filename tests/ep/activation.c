@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "cmocka_all.h"
 
 #include "ep/activation.h"
 

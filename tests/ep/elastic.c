@@ -1,5 +1,6 @@
 // Ranks join and leave while operations go on: none of the others stops, and every number stays right.
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "cmocka_all.h"
 
 #include "base/clock.h"
 #include "rank.h"
@@ -26,6 +27,7 @@ struct script {
   uint32_t num_views;
   uint32_t first_view; // of a joiner
   int32_t leave_at;
+  atomic_int *founded; // founders that are active: a joiner waits for all
   struct rank rank;
   uint64_t operations;
   pthread_t thread;
@@ -51,11 +53,23 @@ static bool leave(struct rank *rank) {
   return true;
 }
 
+// A joiner that came before the founders would found a group of its own.
+static void wait_for_founders(const struct script *script) {
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  while (atomic_load(script->founded) < (int)script->num_founders && !clock_passed(deadline))
+    sched_yield();
+}
+
 static void *play(void *arg) {
   struct script *script = arg;
   struct rank *rank = &script->rank;
-  bool ok =
-      rank_open(rank, &script->setup, script->index, script->founders, script->num_founders) && rank_activate(rank);
+  bool founder = script->first_view == 0;
+  if (!founder)
+    wait_for_founders(script);
+  bool ok = rank_open(rank, &script->setup, script->index, founder ? script->founders : NULL,
+                      founder ? script->num_founders : 0) &&
+            rank_activate(rank);
+  atomic_fetch_add(script->founded, founder);
   for (uint32_t i = script->first_view; ok && i < script->num_views; i++) {
     const int32_t *view = script->views[i];
     // No operation is counted or asked for between two views: each rank comes to the next one by itself.
@@ -90,15 +104,25 @@ static void finish(struct script *scripts, uint32_t count) {
 }
 
 #define END -1
-static const int32_t two[] = {0, 1};
 
-static struct script *make_scripts(const struct setup *setup, uint32_t count, const int32_t views[][16],
-                                   uint32_t num_views) {
+// Scripts of ranks 0 to count - 1, of which the first num_founders found the group.
+static struct script *make_scripts(const struct setup *setup, uint32_t count, uint32_t num_founders,
+                                   const int32_t views[][16], uint32_t num_views) {
+  static const int32_t founders[] = {0, 1, 2, 3, 4, 5, 6, 7};
+  static atomic_int founded;
+  atomic_store(&founded, 0);
   struct script *scripts = calloc(count, sizeof *scripts);
   assert_non_null(scripts);
   for (uint32_t i = 0; i < count; i++)
-    scripts[i] =
-        (struct script){.setup = *setup, .index = (int32_t)i, .views = views, .num_views = num_views, .leave_at = -1};
+    scripts[i] = (struct script){.setup = *setup,
+                                 .founders = founders,
+                                 .num_founders = num_founders,
+                                 .first_view = i < num_founders ? 0 : 1,
+                                 .founded = &founded,
+                                 .index = (int32_t)i,
+                                 .views = views,
+                                 .num_views = num_views,
+                                 .leave_at = -1};
   return scripts;
 }
 
@@ -107,10 +131,7 @@ static void one_rank_joins(void **state) {
   static const int32_t views[][16] = {{0, 1, END}, {0, 1, 2, END}};
   struct setup setup = {.drop = 0.1f};
   assert_int_equal(weft_store_open_local(&setup.store), 0);
-  struct script *s = make_scripts(&setup, 3, views, 2);
-  s[0].founders = s[1].founders = two;
-  s[0].num_founders = s[1].num_founders = 2;
-  s[2].first_view = 1;
+  struct script *s = make_scripts(&setup, 3, 2, views, 2);
   start(&s[0]);
   start(&s[1]);
   start(&s[2]);
@@ -122,15 +143,9 @@ static void one_rank_joins(void **state) {
 static void four_ranks_join_at_once(void **state) {
   (void)state;
   static const int32_t views[][16] = {{0, 1, 2, 3, END}, {0, 1, 2, 3, 4, 5, 6, 7, END}};
-  static const int32_t founders[] = {0, 1, 2, 3};
   struct setup setup = {.dtype = WEFT_EP_FP8};
   assert_int_equal(weft_store_open_local(&setup.store), 0);
-  struct script *s = make_scripts(&setup, 8, views, 2);
-  for (int i = 0; i < 8; i++) {
-    s[i].founders = i < 4 ? founders : NULL;
-    s[i].num_founders = i < 4 ? 4 : 0;
-    s[i].first_view = i < 4 ? 0 : 1;
-  }
+  struct script *s = make_scripts(&setup, 8, 4, views, 2);
   for (int i = 0; i < 8; i++)
     start(&s[i]);
   finish(s, 8);
@@ -141,14 +156,9 @@ static void four_ranks_join_at_once(void **state) {
 static void a_rank_leaves_and_the_others_go_on(void **state) {
   (void)state;
   static const int32_t views[][16] = {{0, 1, 2, END}, {0, 2, END}};
-  static const int32_t founders[] = {0, 1, 2};
   struct setup setup = {.late_weights = true};
   assert_int_equal(weft_store_open_local(&setup.store), 0);
-  struct script *s = make_scripts(&setup, 3, views, 2);
-  for (int i = 0; i < 3; i++) {
-    s[i].founders = founders;
-    s[i].num_founders = 3;
-  }
+  struct script *s = make_scripts(&setup, 3, 3, views, 2);
   s[1].leave_at = 0;
   for (int i = 0; i < 3; i++)
     start(&s[i]);
@@ -161,17 +171,11 @@ static void a_rank_leaves_and_the_others_go_on(void **state) {
 static void join_and_leave_together(void **state) {
   (void)state;
   static const int32_t views[][16] = {{0, 1, 2, END}, {1, 2, 3, END}};
-  static const int32_t founders[] = {0, 1, 2};
   for (int round = 0; round < 5; round++) {
     struct setup setup = {0};
     assert_int_equal(weft_store_open_local(&setup.store), 0);
-    struct script *s = make_scripts(&setup, 4, views, 2);
-    for (int i = 0; i < 3; i++) {
-      s[i].founders = founders;
-      s[i].num_founders = 3;
-    }
+    struct script *s = make_scripts(&setup, 4, 3, views, 2);
     s[0].leave_at = 0;
-    s[3].first_view = 1;
     for (int i = 0; i < 4; i++)
       start(&s[i]);
     finish(s, 4);

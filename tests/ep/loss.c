@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "cmocka_all.h"
 
 #include "base/clock.h"
 #include "ep/fault.h"

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "cmocka_all.h"
 
 #include "rank.h"
 
