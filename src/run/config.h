@@ -40,11 +40,12 @@ struct run_config {
   bool color, unicode;     // of the report on standard output: what struct report_options says
 };
 
-// Runs the plan as lead agent, or follows one. Returns the exit status of the tool (design: 0, 1, 2, 3, 4, 5, 124), having
-// said on standard error what was wrong.
+// Runs the plan as lead agent, or follows one. Returns the exit status of the tool (0, 1, 2, 3, 4, 5, 124, or 128 + the
+// signal that asked it to stop), having said on standard error what was wrong.
 int run_elastic(const struct run_config *config);
 
-// The rank process: what an agent starts, `weft rank` in the tool. Reads what it needs from the environment and the store.
+// The rank process: what an agent starts, `weft rank` in the tool. Reads what it needs from the environment and the
+// store.
 int run_rank_main(int argc, char **argv);
 
 #endif

@@ -96,7 +96,7 @@ int rank_lose(struct rank *rank);
 int rank_measure(struct rank *rank);
 
 // rank_report.c
-int rank_record_begin(struct rank *rank); // a new record for rank->phase
+void rank_record_begin(struct rank *rank); // a new record for rank->phase
 void rank_record_put(struct rank *rank, enum results_state state, const char *reason);
 void rank_report_bandwidth(struct rank *rank);
 void rank_report_progress(struct rank *rank, const char *step, uint32_t done, uint32_t of);

@@ -1,11 +1,9 @@
 // The process of one rank: opens what it needs, goes through the phases that the plan has for it, and says what it
 // found.
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -127,9 +125,8 @@ static void announce_start(struct rank *rank) {
 }
 
 static int run_phase(struct rank *rank, bool *left) {
-  int err = rank_record_begin(rank);
-  if (!err)
-    err = rank_transition(rank, left);
+  rank_record_begin(rank);
+  int err = rank_transition(rank, left);
   if (err || *left)
     return err;
   announce_start(rank);
@@ -164,7 +161,7 @@ static void report_failure(struct rank *rank, int err, const char *error) {
   char key[RUN_KEY_SIZE];
   if (!rank->reporter)
     return;
-  if (rank->plan && rank->phase < rank->plan->num_phases)
+  if (rank->record.rank.host[0] && rank->phase < rank->plan->num_phases) // it was begun
     rank_record_put(rank, RESULTS_FAILED, error);
   run_key(key, &rank->keys, "fail/rank-%d", rank->task.rank);
   run_reporter_put(rank->reporter, key,
@@ -174,10 +171,10 @@ static void report_failure(struct rank *rank, int err, const char *error) {
 
 static int run(struct rank *rank) {
   int err = open_store(rank);
-  if (!err)
-    err = rank_record_begin(rank);
-  if (!err)
-    err = open_ep(rank);
+  if (err)
+    return err;
+  rank_record_begin(rank); // what fails from here on is on record
+  err = open_ep(rank);
   return err ? err : run_phases(rank);
 }
 
@@ -209,6 +206,11 @@ int run_rank_main(int argc, char **argv) {
   if (err) {
     log_error("%s", weft_last_error());
     return weft_err_exit_status(err);
+  }
+  if (getppid() != rank.task.agent_pid) {
+    log_error("the agent that started this rank, process %lld, is gone", (long long)rank.task.agent_pid);
+    json_decref(rank.task_json);
+    return weft_err_exit_status(WEFT_ERR_PEER_LOST);
   }
   unsetenv(RUN_TASK_VARIABLE);
   rank.phase = rank.task.phase;

@@ -1,4 +1,3 @@
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +5,7 @@
 #include "run/rank.h"
 #include "run/roster.h"
 
-int rank_record_begin(struct rank *rank) {
+void rank_record_begin(struct rank *rank) {
   struct run_record *record = &rank->record;
   run_record_free(record);
   *record = (struct run_record){.launch_us = -1, .connect_us = -1, .first_dispatch_us = -1, .stall_us = -1};
@@ -17,7 +16,6 @@ int rank_record_begin(struct rank *rank) {
   snprintf(record->rank.host, sizeof record->rank.host, "%s", rank->host);
   snprintf(record->boot, sizeof record->boot, "%s", rank->boot);
   rank->num_expected = run_roster_start(rank->plan, rank->config.negative, rank->phase, rank->expected);
-  return 0;
 }
 
 void rank_record_put(struct rank *rank, enum results_state state, const char *reason) {

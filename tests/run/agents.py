@@ -5,6 +5,7 @@ import signal
 
 from tool import Etcd, Run, free_port, main, wait_for
 
+LONG = ["--num-agents", 2, "--num-processes", 2, "--iterations", 100000]
 PLAN = [[0, 1], [0, 1, 2, 3], [0, 2, -3], [0, 1, 2, 3]]
 
 
@@ -25,9 +26,10 @@ def a_follower_joins_by_rank_server():
 
 def a_follower_may_come_before_the_lead():
     port = free_port()
-    with Run("--tcp-server", f"127.0.0.1:{port}", "--num-processes", 2, environment={"WEFT_TOKEN": "s3cret"}) as follower:
+    secret = {"WEFT_TOKEN": "s3cret"}
+    with Run("--tcp-server", f"127.0.0.1:{port}", "--num-processes", 2, environment=secret) as follower:
         with Run("--num-agents", 2, "--num-processes", 2, "--store-port", port, plan=PLAN, job=follower.job,
-                 environment={"WEFT_TOKEN": "s3cret"}) as lead:
+                 environment=secret) as lead:
             lead.expect(0)
             follower.expect(0)
 
@@ -57,7 +59,7 @@ def a_second_lead_is_told_who_runs_the_job():
 
 def the_lead_ends_when_a_follower_dies():
     port = free_port()
-    with Run("--num-agents", 2, "--num-processes", 2, "--store-port", port, "--iterations", 100000, plan=PLAN[:2]) as lead:
+    with Run(*LONG, "--store-port", port, plan=PLAN[:2]) as lead:
         with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 2, job=lead.job) as follower:
             wait_for("a rank at the follower", lambda: (follower.path / "rank-2.log").exists())
             os.kill(follower.process.pid, signal.SIGKILL)
@@ -68,7 +70,7 @@ def the_lead_ends_when_a_follower_dies():
 
 def a_follower_ends_when_the_lead_dies():
     port = free_port()
-    with Run("--num-agents", 2, "--num-processes", 2, "--store-port", port, "--iterations", 100000, plan=PLAN[:2]) as lead:
+    with Run(*LONG, "--store-port", port, plan=PLAN[:2]) as lead:
         with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 2, job=lead.job) as follower:
             wait_for("a rank at the follower", lambda: (follower.path / "rank-2.log").exists())
             os.kill(lead.process.pid, signal.SIGKILL)
