@@ -71,14 +71,14 @@ enum weft_ep_rank_state {
 
 /** What happened, for weft_ep_options.on_event. */
 enum weft_ep_event_kind {
-  WEFT_EP_EVENT_CONNECTED,   /**< windows with `rank` are mapped both ways */
-  WEFT_EP_EVENT_PEER_LOST,   /**< `rank` was found dead or silent; `detail` says how */
-  WEFT_EP_EVENT_COMMITTED,   /**< view `epoch` is agreed on */
-  WEFT_EP_EVENT_ACTIVATED,   /**< view `epoch` takes effect with operation `op` */
-  WEFT_EP_EVENT_RELEASED,    /**< windows with `rank` are unmapped */
-  WEFT_EP_EVENT_STORE_LOST,  /**< the store does not answer: operations go on, changes wait */
-  WEFT_EP_EVENT_STORE_BACK,  /**< it does again */
-  WEFT_EP_EVENT_FENCED,      /**< a view without this rank is agreed on, though it did not ask to leave */
+  WEFT_EP_EVENT_CONNECTED,  /**< windows with `rank` are mapped both ways */
+  WEFT_EP_EVENT_PEER_LOST,  /**< `rank` was found dead or silent; `detail` says how */
+  WEFT_EP_EVENT_COMMITTED,  /**< view `epoch` is agreed on */
+  WEFT_EP_EVENT_ACTIVATED,  /**< view `epoch` takes effect with operation `op` */
+  WEFT_EP_EVENT_RELEASED,   /**< windows with `rank` are unmapped */
+  WEFT_EP_EVENT_STORE_LOST, /**< the store does not answer: operations go on, changes wait */
+  WEFT_EP_EVENT_STORE_BACK, /**< it does again */
+  WEFT_EP_EVENT_FENCED,     /**< a view without this rank is agreed on, though it did not ask to leave */
 };
 
 struct weft_ep_event {
@@ -124,7 +124,8 @@ inline weft_ep_options weft_ep_options_init() {
 extern "C" {
 #define WEFT_EP_OPTIONS_INIT weft_ep_options_init()
 #else
-#define WEFT_EP_OPTIONS_INIT { .size = sizeof(struct weft_ep_options), .rank = -1 }
+#define WEFT_EP_OPTIONS_INIT                                                                                           \
+  { .size = sizeof(struct weft_ep_options), .rank = -1 }
 #endif
 
 /**
@@ -178,8 +179,7 @@ WEFT_API uint64_t weft_ep_next_op(const weft_ep_t *ep);
 WEFT_API int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count);
 
 /** The newest agreed view, which may not have taken effect yet. Likewise. [any] */
-WEFT_API int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t cap,
-                                    size_t *count);
+WEFT_API int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count);
 
 /** State of every rank index into states[capacity]. [owner] */
 WEFT_API int weft_ep_mask_query(const weft_ep_t *ep, enum weft_ep_rank_state *states);
@@ -209,14 +209,14 @@ struct weft_ep_dispatch {
 struct weft_ep_recv {
   size_t size;
   enum weft_ep_layout layout;
-  uint32_t rows;  /**< PER_EXPERT: rows of each expert's part; RANK_MAJOR: S. max_tokens times the active ranks is
-                       always enough; LIMIT says how many were needed */
-  void *x;        /**< bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H] */
-  float *scales;  /**< fp8: PER_EXPERT [E][rows][H/128], RANK_MAJOR [rows][H/128] */
-  int32_t *counts;       /**< [E] rows of each local expert; RANK_MAJOR: (token, expert) pairs of each */
-  int32_t *src_rank;     /**< *[E][rows] or [rows]: rank that the row came from */
-  int32_t *src_token;    /**< *[E][rows] or [rows]: the token's index there */
-  int64_t *range;        /**< *PER_EXPERT [E][capacity], RANK_MAJOR [capacity]: begin << 32 | count of each source */
+  uint32_t rows;      /**< PER_EXPERT: rows of each expert's part; RANK_MAJOR: S. max_tokens times the active ranks is
+                           always enough; LIMIT says how many were needed */
+  void *x;            /**< bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H] */
+  float *scales;      /**< fp8: PER_EXPERT [E][rows][H/128], RANK_MAJOR [rows][H/128] */
+  int32_t *counts;    /**< [E] rows of each local expert; RANK_MAJOR: (token, expert) pairs of each */
+  int32_t *src_rank;  /**< *[E][rows] or [rows]: rank that the row came from */
+  int32_t *src_token; /**< *[E][rows] or [rows]: the token's index there */
+  int64_t *range;     /**< *PER_EXPERT [E][capacity], RANK_MAJOR [capacity]: begin << 32 | count of each source */
   int32_t *local_expert; /**< *RANK_MAJOR [rows][K]: local expert ids in top-k order, then -1 */
   float *weights;        /**< *RANK_MAJOR [rows][K]: their weights, then 0 */
 };
@@ -225,12 +225,12 @@ struct weft_ep_recv {
 /** What an operation's dispatch did. Valid after dispatch_recv. */
 struct weft_ep_info {
   size_t size;
-  uint64_t op;            /**< the operation */
-  uint64_t epoch;         /**< view it ran in */
-  uint32_t num_ranks;     /**< ranks of that view */
-  uint32_t num_rows;      /**< rows received: PER_EXPERT over all experts, RANK_MAJOR in all */
-  uint32_t num_lost;      /**< ranks of the view whose tokens did not come */
-  int32_t *lost;          /**< in: room for `lost_cap` ranks or NULL; out: the first of them, ascending */
+  uint64_t op;        /**< the operation */
+  uint64_t epoch;     /**< view it ran in */
+  uint32_t num_ranks; /**< ranks of that view */
+  uint32_t num_rows;  /**< rows received: PER_EXPERT over all experts, RANK_MAJOR in all */
+  uint32_t num_lost;  /**< ranks of the view whose tokens did not come */
+  int32_t *lost;      /**< in: room for `lost_cap` ranks or NULL; out: the first of them, ascending */
   uint32_t lost_cap;
   uint64_t mark;          /**< lowest mark of the ranks heard (weft_ep_set_mark) */
   uint64_t wire_bytes;    /**< sent to other ranks in the dispatch: rows, scales and row headers */
@@ -258,8 +258,8 @@ struct weft_ep_missing {
 /** What a combine did. */
 struct weft_ep_result {
   size_t size;
-  uint32_t num_lost;    /**< ranks of the view whose contributions did not come */
-  uint32_t num_missing; /**< selections without contribution: the rank lost, masked, or not in the view */
+  uint32_t num_lost;               /**< ranks of the view whose contributions did not come */
+  uint32_t num_missing;            /**< selections without contribution: the rank lost, masked, or not in the view */
   struct weft_ep_missing *missing; /**< in: room for `missing_cap` or NULL; out: the first, by token and k */
   uint32_t missing_cap;
   uint64_t wire_bytes;    /**< sent to other ranks in the combine */

@@ -21,7 +21,8 @@ template <typename T> inline T weft_sized() {
 }
 #define WEFT_SIZED(type) weft_sized<type>()
 #else
-#define WEFT_SIZED(type) { .size = sizeof(type) }
+#define WEFT_SIZED(type)                                                                                               \
+  { .size = sizeof(type) }
 #endif
 
 #ifdef __cplusplus
@@ -47,27 +48,27 @@ enum weft_scope {
  * The error table: X(name, value, scope, exit status of the tool, text).
  * Values are part of the ABI: never renumber, only append.
  */
-#define WEFT_ERR_MAP(X)                                                                            \
-  X(INVALID, -1, REQUEST, 2, "invalid argument")                                                   \
-  X(NOMEM, -2, SELF, 3, "out of memory")                                                           \
-  X(SYSTEM, -3, SELF, 3, "operating system error")                                                 \
-  X(UNSUPPORTED, -4, REQUEST, 3, "not supported here")                                             \
-  X(TIMEOUT, -5, REQUEST, 124, "deadline passed")                                                  \
-  X(PEER_LOST, -6, PEER, 5, "peer lost")                                                           \
-  X(FENCED, -7, SELF, 5, "this rank is outside the view")                                          \
-  X(NOT_CONNECTED, -8, REQUEST, 1, "not connected")                                                \
-  X(BUSY, -9, REQUEST, 3, "in use")                                                                \
-  X(EXISTS, -10, REQUEST, 1, "already exists")                                                     \
-  X(NOT_FOUND, -11, REQUEST, 1, "not found")                                                       \
-  X(CONFLICT, -12, REQUEST, 1, "changed by somebody else")                                         \
-  X(UNREACHABLE, -13, TRANSPORT, 3, "unreachable")                                                 \
-  X(AUTH, -14, TRANSPORT, 3, "not authorised")                                                     \
-  X(PROTOCOL, -15, TRANSPORT, 1, "malformed message")                                              \
-  X(VERSION, -16, TRANSPORT, 3, "incompatible version or configuration")                           \
-  X(CANCELED, -17, REQUEST, 1, "cancelled")                                                        \
-  X(CLOSED, -18, REQUEST, 1, "closed")                                                             \
-  X(DATA, -19, REQUEST, 4, "wrong data")                                                           \
-  X(LIMIT, -20, REQUEST, 3, "a limit is reached")                                                  \
+#define WEFT_ERR_MAP(X)                                                                                                \
+  X(INVALID, -1, REQUEST, 2, "invalid argument")                                                                       \
+  X(NOMEM, -2, SELF, 3, "out of memory")                                                                               \
+  X(SYSTEM, -3, SELF, 3, "operating system error")                                                                     \
+  X(UNSUPPORTED, -4, REQUEST, 3, "not supported here")                                                                 \
+  X(TIMEOUT, -5, REQUEST, 124, "deadline passed")                                                                      \
+  X(PEER_LOST, -6, PEER, 5, "peer lost")                                                                               \
+  X(FENCED, -7, SELF, 5, "this rank is outside the view")                                                              \
+  X(NOT_CONNECTED, -8, REQUEST, 1, "not connected")                                                                    \
+  X(BUSY, -9, REQUEST, 3, "in use")                                                                                    \
+  X(EXISTS, -10, REQUEST, 1, "already exists")                                                                         \
+  X(NOT_FOUND, -11, REQUEST, 1, "not found")                                                                           \
+  X(CONFLICT, -12, REQUEST, 1, "changed by somebody else")                                                             \
+  X(UNREACHABLE, -13, TRANSPORT, 3, "unreachable")                                                                     \
+  X(AUTH, -14, TRANSPORT, 3, "not authorised")                                                                         \
+  X(PROTOCOL, -15, TRANSPORT, 1, "malformed message")                                                                  \
+  X(VERSION, -16, TRANSPORT, 3, "incompatible version or configuration")                                               \
+  X(CANCELED, -17, REQUEST, 1, "cancelled")                                                                            \
+  X(CLOSED, -18, REQUEST, 1, "closed")                                                                                 \
+  X(DATA, -19, REQUEST, 4, "wrong data")                                                                               \
+  X(LIMIT, -20, REQUEST, 3, "a limit is reached")                                                                      \
   X(COMPACTED, -21, TRANSPORT, 1, "the requested revision is gone")
 
 /** Error codes: `WEFT_OK` or one of `WEFT_ERR_MAP`, e.g. `WEFT_ERR_TIMEOUT`. */

@@ -21,20 +21,20 @@
 extern "C" {
 #endif
 
-typedef struct weft_store weft_store_t;             /**< a client, or the in-process store */
+typedef struct weft_store weft_store_t;               /**< a client, or the in-process store */
 typedef struct weft_store_server weft_store_server_t; /**< an embedded server */
-typedef struct weft_store_watch weft_store_watch_t; /**< an open watch */
+typedef struct weft_store_watch weft_store_watch_t;   /**< an open watch */
 
 /** How to reach a store. Zero (after WEFT_STORE_OPTIONS_INIT) means the default of each field. */
 struct weft_store_options {
-  size_t size;               /**< sizeof(struct weft_store_options) */
-  const char *endpoints;     /**< comma-separated "http[s]://host:port"; tried in order, next on failure */
-  const char *ca_file;       /**< PEM bundle that signs the server's certificate; default: the system's */
-  const char *cert_file;     /**< client certificate (PEM), with key_file */
-  const char *key_file;      /**< client key (PEM) */
-  const char *user;          /**< etcd user; asks /v3/auth/authenticate for a token, again when it expires */
-  const char *password;      /**< etcd password */
-  const char *token;         /**< bearer token of an embedded server */
+  size_t size;                 /**< sizeof(struct weft_store_options) */
+  const char *endpoints;       /**< comma-separated "http[s]://host:port"; tried in order, next on failure */
+  const char *ca_file;         /**< PEM bundle that signs the server's certificate; default: the system's */
+  const char *cert_file;       /**< client certificate (PEM), with key_file */
+  const char *key_file;        /**< client key (PEM) */
+  const char *user;            /**< etcd user; asks /v3/auth/authenticate for a token, again when it expires */
+  const char *password;        /**< etcd password */
+  const char *token;           /**< bearer token of an embedded server */
   uint32_t connect_timeout_ms; /**< per endpoint; default 2,000 */
   uint32_t request_timeout_ms; /**< whole call, every endpoint tried; default 5,000 */
 };
@@ -62,11 +62,11 @@ struct weft_store_list {
   void *priv;
 };
 
-enum weft_store_target { /**< what a comparison looks at */
-  WEFT_STORE_CREATE,     /**< create_revision; 0 when the key is absent */
-  WEFT_STORE_MOD,        /**< mod_revision; 0 when absent */
-  WEFT_STORE_VERSION,    /**< version; 0 when absent */
-  WEFT_STORE_VALUE,      /**< value; a comparison of an absent key's value fails */
+enum weft_store_target {                     /**< what a comparison looks at */
+                         WEFT_STORE_CREATE,  /**< create_revision; 0 when the key is absent */
+                         WEFT_STORE_MOD,     /**< mod_revision; 0 when absent */
+                         WEFT_STORE_VERSION, /**< version; 0 when absent */
+                         WEFT_STORE_VALUE,   /**< value; a comparison of an absent key's value fails */
 };
 
 enum weft_store_relation { WEFT_STORE_EQUAL, WEFT_STORE_GREATER, WEFT_STORE_LESS, WEFT_STORE_NOT_EQUAL };
@@ -133,16 +133,15 @@ WEFT_API int weft_store_range(weft_store_t *store, const char *key, bool prefix,
 WEFT_API void weft_store_list_free(struct weft_store_list *list);
 
 /** Puts; `*revision` (may be NULL) is the store's revision after it. NOT_FOUND: no such lease. */
-WEFT_API int weft_store_put(weft_store_t *store, const char *key, const void *value, size_t value_len,
-                            int64_t lease, int64_t *revision);
+WEFT_API int weft_store_put(weft_store_t *store, const char *key, const void *value, size_t value_len, int64_t lease,
+                            int64_t *revision);
 
 /** Deletes a key or a prefix; `*deleted` (may be NULL) counts. Deleting nothing is no error. */
 WEFT_API int weft_store_delete(weft_store_t *store, const char *key, bool prefix, size_t *deleted);
 
 /** Runs a transaction. A comparison that fails is no error: see `out->succeeded`. After TIMEOUT or
  *  UNREACHABLE it may or may not have run: read before trying again. */
-WEFT_API int weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn,
-                            struct weft_store_txn_result *out);
+WEFT_API int weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out);
 WEFT_API void weft_store_txn_result_free(struct weft_store_txn_result *result);
 
 /** Grants a lease of `ttl_s` seconds (at least 1; a server may grant more); `*granted_s` may be NULL. */
@@ -180,8 +179,8 @@ typedef void (*weft_store_watch_fn)(void *arg, const struct weft_store_event *ev
  * Watches every key with `prefix` from revision `from` on (inclusive; 0 = from now, after this call's
  * return). To miss nothing: range, then watch from its `revision + 1`.
  */
-WEFT_API int weft_store_watch_open(weft_store_t *store, const char *prefix, int64_t from,
-                                   weft_store_watch_fn fn, void *arg, weft_store_watch_t **watch);
+WEFT_API int weft_store_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft_store_watch_fn fn,
+                                   void *arg, weft_store_watch_t **watch);
 
 /** Ends a watch: no callback runs after its return. NULL is legal. Not from a watch callback. */
 WEFT_API void weft_store_watch_close(weft_store_watch_t *watch);
@@ -196,8 +195,7 @@ struct weft_store_server_options {
 #define WEFT_STORE_SERVER_OPTIONS_INIT WEFT_SIZED(struct weft_store_server_options)
 
 /** Starts a server on threads of its own. BUSY: port in use; INVALID: address without token. */
-WEFT_API int weft_store_server_start(weft_store_server_t **server,
-                                     const struct weft_store_server_options *options);
+WEFT_API int weft_store_server_start(weft_store_server_t **server, const struct weft_store_server_options *options);
 
 /** Its URL, e.g. "http://127.0.0.1:40123". */
 WEFT_API const char *weft_store_server_url(const weft_store_server_t *server);

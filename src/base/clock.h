@@ -15,9 +15,13 @@ static inline uint64_t clock_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static inline uint64_t clock_deadline_ms(uint64_t timeout_ms) { return clock_ns() + timeout_ms * 1000000u; }
+static inline uint64_t clock_deadline_ms(uint64_t timeout_ms) {
+  return clock_ns() + timeout_ms * 1000000u;
+}
 
-static inline bool clock_passed(uint64_t deadline_ns) { return clock_ns() >= deadline_ns; }
+static inline bool clock_passed(uint64_t deadline_ns) {
+  return clock_ns() >= deadline_ns;
+}
 
 // Nanoseconds left until the deadline, 0 when it has passed.
 static inline uint64_t clock_left_ns(uint64_t deadline_ns) {

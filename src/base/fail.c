@@ -9,14 +9,16 @@ enum { DETAIL_SIZE = 1024 };
 
 static _Thread_local char detail[DETAIL_SIZE];
 
-const char *weft_last_error(void) { return detail; }
+const char *weft_last_error(void) {
+  return detail;
+}
 
 const char *weft_strerror(int err) {
   switch (err) {
   case WEFT_OK:
     return "success";
-#define TEXT(name, value, scope, exit_status, text)                                                \
-  case WEFT_ERR_##name:                                                                            \
+#define TEXT(name, value, scope, exit_status, text)                                                                    \
+  case WEFT_ERR_##name:                                                                                                \
     return text;
     WEFT_ERR_MAP(TEXT)
 #undef TEXT
@@ -29,8 +31,8 @@ const char *weft_err_name(int err) {
   switch (err) {
   case WEFT_OK:
     return "OK";
-#define NAME(name, value, scope, exit_status, text)                                                \
-  case WEFT_ERR_##name:                                                                            \
+#define NAME(name, value, scope, exit_status, text)                                                                    \
+  case WEFT_ERR_##name:                                                                                                \
     return #name;
     WEFT_ERR_MAP(NAME)
 #undef NAME
@@ -41,8 +43,8 @@ const char *weft_err_name(int err) {
 
 enum weft_scope weft_err_scope(int err) {
   switch (err) {
-#define SCOPE(name, value, scope, exit_status, text)                                               \
-  case WEFT_ERR_##name:                                                                            \
+#define SCOPE(name, value, scope, exit_status, text)                                                                   \
+  case WEFT_ERR_##name:                                                                                                \
     return WEFT_SCOPE_##scope;
     WEFT_ERR_MAP(SCOPE)
 #undef SCOPE
@@ -55,8 +57,8 @@ int weft_err_exit_status(int err) {
   switch (err) {
   case WEFT_OK:
     return 0;
-#define STATUS(name, value, scope, exit_status, text)                                              \
-  case WEFT_ERR_##name:                                                                            \
+#define STATUS(name, value, scope, exit_status, text)                                                                  \
+  case WEFT_ERR_##name:                                                                                                \
     return exit_status;
     WEFT_ERR_MAP(STATUS)
 #undef STATUS
@@ -94,8 +96,7 @@ int fail_errno(int errno_value, const char *format, ...) {
   va_end(args);
   if (used >= 0 && (size_t)used < sizeof detail) {
     char text[128];
-    snprintf(detail + used, sizeof detail - (size_t)used, ": %s",
-             strerror_r(errno_value, text, sizeof text));
+    snprintf(detail + used, sizeof detail - (size_t)used, ": %s", strerror_r(errno_value, text, sizeof text));
   }
   return code_of_errno(errno_value);
 }

@@ -19,7 +19,9 @@ static int level_from_environment(void) {
   return LOG_LEVEL_WARN;
 }
 
-void log_set_level(enum log_level level) { atomic_store(&level_now, (int)level); }
+void log_set_level(enum log_level level) {
+  atomic_store(&level_now, (int)level);
+}
 
 void log_line(enum log_level level, const char *format, ...) {
   int now = atomic_load_explicit(&level_now, memory_order_relaxed);

@@ -11,8 +11,8 @@ void log_line(enum log_level level, const char *format, ...) __attribute__((form
 void log_set_level(enum log_level level);
 
 #define log_error(...) log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
-#define log_warn(...) log_line(LOG_LEVEL_WARN, __VA_ARGS__)
-#define log_info(...) log_line(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_warn(...)  log_line(LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_info(...)  log_line(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_line(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
 #endif

@@ -32,6 +32,5 @@ void random_uuid(char out[37]) {
   b[8] = (unsigned char)((b[8] & 0x3F) | 0x80);
   char *next = out;
   for (int i = 0; i < 16; i++)
-    next += snprintf(next, (size_t)(out + 37 - next), "%s%02x",
-                     i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
+    next += snprintf(next, (size_t)(out + 37 - next), "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
 }

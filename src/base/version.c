@@ -1,6 +1,8 @@
 #include <weft/weft.h>
 
-#define TEXT(x) #x
+#define TEXT(x)       #x
 #define JOIN(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
 
-const char *weft_version(void) { return JOIN(WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH); }
+const char *weft_version(void) {
+  return JOIN(WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH);
+}

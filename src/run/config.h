@@ -10,34 +10,34 @@
 enum run_negative { RUN_NEGATIVE_KILL, RUN_NEGATIVE_LEAVE };
 
 struct run_config {
-  const char *plan;        // path of the plan; a lead agent needs it or `plan_text`
-  const char *plan_text;   // the plan itself, when `plan` is NULL: the tool's default plan
-  uint32_t num_processes;  // process slots of this agent; 0: as many as the plan ever has live at once
-  uint32_t num_agents;     // agents that the lead waits for, itself included; default 1
-  const char *store;       // --store, --etcd-server, WEFT_STORE: endpoints of a store that is there already
-  const char *lead;        // --rank-server, --tcp-server: host (or host:port) of the lead agent; this agent follows
-  const char *listen;      // address of the embedded store; default 127.0.0.1
-  uint16_t store_port;     // of the embedded store; 0: any free one (9999 when other agents are expected)
-  const char *token;       // WEFT_TOKEN
+  const char *plan;       // path of the plan; a lead agent needs it or `plan_text`
+  const char *plan_text;  // the plan itself, when `plan` is NULL: the tool's default plan
+  uint32_t num_processes; // process slots of this agent; 0: as many as the plan ever has live at once
+  uint32_t num_agents;    // agents that the lead waits for, itself included; default 1
+  const char *store;      // --store, --etcd-server, WEFT_STORE: endpoints of a store that is there already
+  const char *lead;       // --rank-server, --tcp-server: host (or host:port) of the lead agent; this agent follows
+  const char *listen;     // address of the embedded store; default 127.0.0.1
+  uint16_t store_port;    // of the embedded store; 0: any free one (9999 when other agents are expected)
+  const char *token;      // WEFT_TOKEN
   const char *ca_file, *cert_file, *key_file, *user, *password; // of etcd
-  const char *job;         // name of the job in the store; default "elastic"
-  uint32_t num_tokens;     // 128
-  uint32_t experts_per_rank; // 2
-  uint32_t hidden;         // 7168
-  uint32_t topk;           // 8
-  enum weft_ep_dtype dtype; // fp8 or bf16; default bf16
-  enum weft_ep_layout layout; // per-expert
-  uint32_t timeout_ms;     // of an operation; default 5,000
+  const char *job;                                              // name of the job in the store; default "elastic"
+  uint32_t num_tokens;                                          // 128
+  uint32_t experts_per_rank;                                    // 2
+  uint32_t hidden;                                              // 7168
+  uint32_t topk;                                                // 8
+  enum weft_ep_dtype dtype;                                     // fp8 or bf16; default bf16
+  enum weft_ep_layout layout;                                   // per-expert
+  uint32_t timeout_ms;                                          // of an operation; default 5,000
   uint32_t startup_timeout_s; // a rank that is launched must be active by then; default 60
-  uint32_t iterations;     // timed operations per phase; default 20
-  uint32_t warmup;         // untimed ones before; default 3
+  uint32_t iterations;        // timed operations per phase; default 20
+  uint32_t warmup;            // untimed ones before; default 3
   uint64_t seed;
   bool validate_phase_failures; // judge every operation of a phase with a planned loss until the view is agreed on
   enum run_negative negative;
-  const char *run_dir;     // default weft-run/<date>-<time>-<run>
-  bool json;               // results.json on standard output instead of the report
-  bool quiet;              // no progress
-  bool color, unicode;     // of the report on standard output: what struct report_options says
+  const char *run_dir; // default weft-run/<date>-<time>-<run>
+  bool json;           // results.json on standard output instead of the report
+  bool quiet;          // no progress
+  bool color, unicode; // of the report on standard output: what struct report_options says
 };
 
 // Runs the plan as lead agent, or follows one. Returns the exit status of the tool (0, 1, 2, 3, 4, 5, 124, or 128 + the
