@@ -8,9 +8,9 @@
 //     current                  number of the phase that has begun; the number of phases: the end
 //     start/<phase>/<rank>     the rank has come through the transition into the phase
 //     record/<phase>/<rank>    the rank has done its part of the phase: what it found (record.h)
-//     exit/<phase>/<rank>      the process launched for that phase has ended: JSON {planned, status, kill_ns, boot,
-//     what} fail/<who>               somebody's reason to end the run: JSON {status, error} end the run is over: its
-//     exit status; agents go
+//     exit/<phase>/<rank>      its process has ended: JSON {planned, status, kill_ns, boot, what}
+//     fail/<who>               somebody's reason to end the run: JSON {status, error}
+//     end                      the run is over: its exit status; agents go
 #ifndef RUN_KEYS_H
 #define RUN_KEYS_H
 
