@@ -54,9 +54,9 @@ def a_rank_that_dies_unplanned_ends_the_run_and_is_named():
     with Run(*LONG, plan=PLAN) as run:
         victim = sorted(running(run))[1]
         rank = next(e["rank"] for e in run.events() if e["kind"] == "launch" and e["pid"] == victim)
-        os.kill(victim, signal.SIGSEGV)
+        os.kill(victim, signal.SIGABRT)
         run.expect(5)
-        assert f"rank {rank} on" in run.text() and "signal 11 (Segmentation fault)" in run.text(), run.text()
+        assert f"rank {rank} on" in run.text() and "signal 6 (Aborted)" in run.text(), run.text()
         assert run.results()["exit_status"] == 5 and f"rank {rank} " in run.results()["error"]
 
 
