@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -72,6 +73,8 @@ static void become(const struct image *image, pid_t parent, int message_fd, int 
     fcntl(message_fd, F_SETFD, 0);
   else
     dup2(message_fd, CHILD_MESSAGE_FD);
+  // What a library opened without O_CLOEXEC is none of the rank's (libcurl before 8 does so).
+  syscall(SYS_close_range, CHILD_MESSAGE_FD + 1, ~0u, CLOSE_RANGE_CLOEXEC);
   execve("/proc/self/exe", image->argv, image->environment);
   static const char text[] = "weft: the rank's program cannot be started\n";
   ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
