@@ -68,18 +68,36 @@ static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_c
   }
 }
 
-// Reduces each row of one source over this rank's experts.
+// Reduces one received row over this rank's experts.
+static void reduce_row(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t row,
+                       const uint16_t *y, uint16_t *out) {
+  uint32_t hidden = ep->layout.hidden;
+  size_t at = (size_t)row * ep->layout.topk;
+  if (op->layout == WEFT_EP_RANK_MAJOR) { // the caller has reduced it
+    ep->kernels->copy(out, y + (size_t)inbox->index[at] * hidden, hidden * sizeof *out);
+    return;
+  }
+  const uint16_t *inputs[WEFT_EP_MAX_TOPK];
+  for (uint32_t j = 0; j < inbox->count[row]; j++)
+    inputs[j] = y + (size_t)inbox->index[at + j] * hidden;
+  ep->kernels->reduce(out, inputs, inbox->weight + at, inbox->count[row], 1.0f, hidden);
+}
+
 static void reduce_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t rows,
                         const uint16_t *y, uint16_t *out) {
-  uint32_t topk = ep->layout.topk, hidden = ep->layout.hidden;
-  const uint16_t *inputs[WEFT_EP_MAX_TOPK];
-  for (uint32_t i = 0; i < rows; i++) {
-    size_t at = (size_t)i * topk;
-    for (uint32_t j = 0; j < inbox->count[i]; j++)
-      inputs[j] = y + (size_t)inbox->index[at + j] * hidden;
-    const float *weights = op->layout == WEFT_EP_PER_EXPERT ? inbox->weight + at : NULL;
-    ep->kernels->reduce(out + (size_t)i * hidden, inputs, weights, inbox->count[i], 1.0f, hidden);
-  }
+  for (uint32_t row = 0; row < rows; row++)
+    reduce_row(ep, op, inbox, row, y, out + (size_t)row * ep->layout.hidden);
+}
+
+// This rank's own row for one of its tokens. While y stays readable it is made when it is needed, in a cache line's
+// reach.
+static const uint16_t *own_row(weft_ep_t *ep, const struct ep_op *op, uint32_t row) {
+  if (!op->own_y)
+    return op->own_combine + (size_t)row * ep->layout.hidden;
+  if (op->layout == WEFT_EP_RANK_MAJOR)
+    return op->own_y + (size_t)op->own_in.index[(size_t)row * ep->layout.topk] * ep->layout.hidden;
+  reduce_row(ep, op, &op->own_in, row, op->own_y, op->own_combine);
+  return op->own_combine;
 }
 
 // Takes the late weights of one source from its window. False: it went down.
@@ -98,7 +116,8 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   if (!member->heard || member->lost || member->rows_in == 0)
     return;
   if (!member->link) {
-    reduce_rows(ep, op, &op->own_in, member->rows_in, y, op->own_combine);
+    if (!op->own_y)
+      reduce_rows(ep, op, &op->own_in, member->rows_in, y, op->own_combine);
     return;
   }
   struct ep_link *link = member->link;
@@ -122,7 +141,8 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   op->combine_wire_bytes += bytes;
 }
 
-int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args) {
+// `y_stays`: args->y stays readable until combine_recv returns.
+static int send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, bool y_stays) {
   if (!ep)
     return fail(WEFT_ERR_INVALID, "combine_send: ep is NULL");
   struct ep_op *op;
@@ -133,6 +153,7 @@ int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
     rc = check_send(op, args);
   if (rc != 0)
     return rc;
+  op->own_y = y_stays ? args->y : NULL;
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   if (!op->has_weights && args->topk_weights)
     send_weights(ep, op, args);
@@ -140,6 +161,10 @@ int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
     answer(ep, op, &op->members[(op->self + i) % op->num_members], args->y, deadline_ns);
   op->state = EP_OP_ANSWERED;
   return 0;
+}
+
+int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args) {
+  return send(ep, number, args, false);
 }
 
 // Waits for the rows of every member that has any of ours.
@@ -176,8 +201,9 @@ static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, co
     }
     members[place] = member;
     struct ep_link *link = op->members[member].link;
-    const uint16_t *from = link ? combine_rows(ep, link->in.memory, op->number) : op->own_combine;
-    rows[place] = from + (size_t)op->row_of[at + k] * layout->hidden;
+    uint32_t row = op->row_of[at + k];
+    rows[place] =
+        link ? combine_rows(ep, link->in.memory, op->number) + (size_t)row * layout->hidden : own_row(ep, op, row);
   }
   return count;
 }
@@ -259,6 +285,6 @@ int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
 }
 
 int weft_ep_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
-  int rc = weft_ep_combine_send(ep, number, args);
+  int rc = send(ep, number, args, true);
   return rc != 0 ? rc : weft_ep_combine_recv(ep, number, args, result);
 }

@@ -74,13 +74,15 @@ int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t 
 // View 1 from the links to the founders: the newest view may be a later one already, but operation 0 runs in the first.
 static const struct group_view *first_view(weft_ep_t *ep) {
   const struct group_view *known = group_view(ep->group);
-  if (ep->num_founders == 0 || known->epoch == 1)
+  if (known && known->epoch == 1)
     return known;
   group_view_unref(known);
-  struct group_view *view = group_view_new(1, ep->num_founders);
+  struct group_view *view = group_view_new(1, ep->num_founders ? ep->num_founders : 1);
   if (!view)
     return NULL;
   uint32_t at = 0;
+  if (ep->num_founders == 0)
+    view->members[0] = (struct group_member){.rank = ep->rank, .incarnation = ep->incarnation};
   for (uint32_t rank = 0; rank < ep->capacity; rank++)
     for (uint32_t i = 0; i < ep->num_founders; i++) {
       if (ep->founders[i] != (int32_t)rank)
@@ -155,18 +157,20 @@ static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
   }
 }
 
-// The operation that running ranks have fixed as this rank's first, from any peer's window.
+// The operation that running ranks have fixed as this rank's first, from any peer's window. Where they differ, because
+// a rank died while they fixed it, the earliest stands: those who begin later adopt it (docs/design.md).
 static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
+  uint64_t first = UINT64_MAX;
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
     struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
     uint64_t op_plus_1 = link ? atomic_load_explicit(&ep_link_in(link)->start.op_plus_1, memory_order_acquire) : 0;
-    if (op_plus_1 == 0)
+    if (op_plus_1 == 0 || op_plus_1 > first)
       continue;
+    first = op_plus_1;
     *op = op_plus_1 - 1;
     *epoch = ep_link_in(link)->start.epoch;
-    return true;
   }
-  return false;
+  return first != UINT64_MAX;
 }
 
 static int await_start(weft_ep_t *ep, uint64_t deadline_ns) {
@@ -177,6 +181,8 @@ static int await_start(weft_ep_t *ep, uint64_t deadline_ns) {
     if (!ep_pause(ep, &pause, deadline_ns))
       break;
   ep_pause_end(ep, &pause);
+  if (told) // whoever told an earlier operation did so before the one that was found: look at all again
+    find_start(ep, &op, &epoch);
   if (atomic_load(&ep->fenced))
     return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
   if (!told)
@@ -197,8 +203,10 @@ static int await_start(weft_ep_t *ep, uint64_t deadline_ns) {
 int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
   if (!ep)
     return fail(WEFT_ERR_INVALID, "activate: ep is NULL");
-  if (ep->started)
-    return 0;
+  if (ep->started) {
+    int active = ep_check_active(ep);
+    return active == 0 ? 0 : fail_context(active, "activate");
+  }
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
   const struct group_view *view = group_view(ep->group);
   int rc = view ? WEFT_ERR_NOT_FOUND : found(ep, deadline_ns);
@@ -220,6 +228,10 @@ static int unmap(weft_ep_t *ep, int32_t rank) {
   struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
   if (!link)
     return fail(WEFT_ERR_NOT_FOUND, "rank %d is not connected", rank);
+  if (ep_op_uses(ep, link)) { // it was active: the end of that operation lets go of it
+    atomic_store(&ep->sweep, true);
+    return 0;
+  }
   atomic_store(&ep_link_out(link)->notice.left, 1);
   ep_link_retire(ep, link);
   return 0;

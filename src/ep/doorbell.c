@@ -29,6 +29,10 @@ void ep_doorbell_sleep(struct ep_doorbell *bell, uint32_t begun, uint64_t deadli
   syscall(SYS_futex, &bell->rings, FUTEX_WAIT_BITSET, begun, &until, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
+bool ep_doorbell_begun(struct ep_doorbell *bell) {
+  return atomic_load_explicit(&bell->sleeping, memory_order_relaxed) != 0;
+}
+
 void ep_doorbell_end(struct ep_doorbell *bell) {
   atomic_store_explicit(&bell->sleeping, 0, memory_order_relaxed);
 }

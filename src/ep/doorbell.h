@@ -7,6 +7,7 @@
 #define EP_DOORBELL_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { EP_DOORBELL_SIZE = 4096 }; // one page
@@ -23,6 +24,8 @@ void ep_doorbell_ring(struct ep_doorbell *bell);
 // most, then end. It may wake for nothing.
 uint32_t ep_doorbell_begin(struct ep_doorbell *bell);
 void ep_doorbell_sleep(struct ep_doorbell *bell, uint32_t begun, uint64_t deadline_ns);
+// Whether a sleep has begun and not ended: a wait inside another one ends both.
+bool ep_doorbell_begun(struct ep_doorbell *bell);
 void ep_doorbell_end(struct ep_doorbell *bell);
 
 #endif

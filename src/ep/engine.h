@@ -33,6 +33,7 @@ enum ep_op_state {
 // One rank of an operation's view.
 struct ep_member {
   int32_t rank;
+  uint64_t incarnation;
   struct ep_link *link; // NULL: oneself, or no link
   uint32_t first_row;   // of its rows in op->row_token
   uint32_t rows_out;    // tokens sent to it
@@ -69,7 +70,8 @@ struct ep_op {
   size_t own_stride;
   uint8_t *own_heads;     // [M] row headers of what this rank sends to itself
   struct ep_inbox own_in; // likewise
-  uint16_t *own_combine;  // [M][H]
+  uint16_t *own_combine;  // [M][H] this rank's own rows, reduced; with own_y, room for one
+  const uint16_t *own_y;  // the caller's y, while it stays readable until combine_recv has returned
 
   enum weft_ep_layout layout;
   uint32_t recv_rows; // weft_ep_recv.rows
@@ -81,6 +83,7 @@ struct weft_ep {
   int32_t rank;
   uint64_t incarnation;
   uint32_t capacity, experts_per_rank, op_timeout_ms;
+  uint32_t processors; // of this host, online
   enum weft_ep_dtype dtype;
   struct ep_layout layout;
   const struct ep_kernels *kernels;
@@ -144,6 +147,8 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
 int32_t ep_op_member(const struct ep_op *op, int32_t rank);
 // The open operation of that number, in that state; else INVALID, naming `call`.
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **op);
+// Whether an open operation uses the link. [owner]
+bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link);
 // The operation is over: frees its slot, lets go of links that nobody needs any more.
 void ep_op_end(weft_ep_t *ep, struct ep_op *op);
 

@@ -1,5 +1,6 @@
 // The handshake of a link: dial and answer.
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,14 +156,14 @@ static int converse(weft_ep_t *ep, int socket, int32_t rank, uint64_t incarnatio
   if (rc == 0)
     rc = receive_greeting(ep, socket, &greeting, fds);
   if (rc == 0 && greeting.kind == EP_REFUSED)
-    rc = fail(WEFT_ERR_VERSION, "rank %d refused: %s", rank, greeting.why);
+    rc = fail(greeting.error < 0 ? greeting.error : WEFT_ERR_PROTOCOL, "rank %d refused: %s", rank, greeting.why);
   *yield = rc == 0 && greeting.kind == EP_YIELD;
   if (rc == 0 && !*yield && (greeting.kind != EP_WELCOME || greeting.incarnation != incarnation))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave an answer that is none", rank);
   if (rc == 0 && !*yield)
     rc = map_peer(ep, link, fds);
   if (rc == 0 && !*yield) {
-    link->socket = dup(socket);
+    link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
     rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", rank) : ep_link_install(ep, link);
   }
   close_fds(fds);
@@ -238,8 +239,9 @@ static int check_caller(int socket) {
   return 0;
 }
 
-static void refuse(weft_ep_t *ep, int socket, uint64_t to) {
+static void refuse(weft_ep_t *ep, int socket, uint64_t to, int error) {
   struct ep_greeting no = ep_greeting_make(ep, EP_REFUSED, to);
+  no.error = error;
   snprintf(no.why, sizeof no.why, "%.*s", (int)sizeof no.why - 1, weft_last_error());
   send_greeting(ep, socket, &no, -1);
 }
@@ -307,7 +309,7 @@ void ep_answer(weft_ep_t *ep, int socket) {
   }
   if (rc != 0) {
     log_info("rank %d refused a call: %s", ep->rank, weft_last_error());
-    refuse(ep, socket, hello.incarnation);
+    refuse(ep, socket, hello.incarnation, rc);
   }
   close_fds(fds);
   if (!taken)

@@ -11,7 +11,7 @@ enum ep_greeting_kind {
   EP_HELLO = 1, // the dialler's; with two descriptors: doorbell page, area
   EP_WELCOME,   // the acceptor's yes; with two descriptors
   EP_YIELD,     // both dialled: the acceptor's own call stands, or its link is there already
-  EP_REFUSED,   // `why` says why
+  EP_REFUSED,   // `error` and `why` say why
 };
 
 struct ep_greeting {
@@ -23,6 +23,7 @@ struct ep_greeting {
   uint64_t area_bytes;
   int32_t rank; // the sender's
   uint32_t capacity, max_tokens, hidden, topk, experts_per_rank, dtype, depth;
+  int32_t error; // REFUSED: enum weft_err
   char why[128];
 };
 

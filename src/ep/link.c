@@ -60,6 +60,27 @@ void ep_link_free(weft_ep_t *ep, struct ep_link *link) {
   free(link);
 }
 
+static void report(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_link_state state, const char *how) {
+  if (state != EP_LINK_LEFT) {
+    atomic_fetch_add(&ep->lost, 1);
+    ep_emit(ep, WEFT_EP_EVENT_PEER_LOST, rank, incarnation, 0, 0, how);
+  }
+  group_suspect(ep->group, rank, incarnation, how);
+}
+
+void ep_links_report(weft_ep_t *ep, const struct group_view *view) {
+  for (uint32_t i = 0; i < view->count; i++) {
+    const struct group_member *member = &view->members[i];
+    pthread_mutex_lock(&ep->links.lock); // a link in the table is not freed then
+    struct ep_link *link = atomic_load(&ep->links.by_rank[member->rank]);
+    int state = link && link->incarnation == member->incarnation ? atomic_load(&link->state) : EP_LINK_UP;
+    bool news = state != EP_LINK_UP && state != EP_LINK_DOUBTED && !atomic_exchange(&link->reported, true);
+    pthread_mutex_unlock(&ep->links.lock);
+    if (news)
+      report(ep, member->rank, member->incarnation, state, "it was gone when the view with it came");
+  }
+}
+
 void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how) {
   int up = EP_LINK_UP;
   if (!atomic_compare_exchange_strong(&link->state, &up, (int)state))
@@ -67,13 +88,9 @@ void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state,
   log_info("rank %d: link to rank %d is down: %s", ep->rank, link->rank, how);
   atomic_fetch_sub(&ep->links.connected, 1);
   atomic_store(&ep->sweep, true);
-  if (ep_views_has(ep, link->rank, link->incarnation)) {
-    if (state != EP_LINK_LEFT) {
-      atomic_fetch_add(&ep->lost, 1);
-      ep_emit(ep, WEFT_EP_EVENT_PEER_LOST, link->rank, link->incarnation, 0, 0, how);
-    }
-    group_suspect(ep->group, link->rank, link->incarnation, how);
-  }
+  if (state != EP_LINK_DOUBTED && ep_views_has(ep, link->rank, link->incarnation) &&
+      !atomic_exchange(&link->reported, true))
+    report(ep, link->rank, link->incarnation, state, how);
   ep_views_update_ready(ep);
   ep_doorbell_ring(ep_own_bell(ep));
 }
@@ -105,8 +122,10 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
   pthread_mutex_unlock(&links->lock);
   if (rc != 0)
     return rc;
-  if (old)
+  if (old) {
     ep_link_down(ep, old, EP_LINK_DEAD, "a new incarnation came");
+    atomic_store(&ep->sweep, true); // it may have been down before
+  }
   ep_emit(ep, WEFT_EP_EVENT_CONNECTED, rank, incarnation, 0, 0, "");
   ep_views_update_ready(ep);
   return 0;
@@ -123,11 +142,16 @@ void ep_link_retire(weft_ep_t *ep, struct ep_link *link) {
   if (atomic_compare_exchange_strong(&link->state, &up, EP_LINK_LEFT))
     atomic_fetch_sub(&links->connected, 1);
   pthread_mutex_lock(&links->lock);
-  if (atomic_load(&links->by_rank[link->rank]) == link)
+  bool in_table = atomic_load(&links->by_rank[link->rank]) == link;
+  if (in_table) {
     atomic_store(&links->by_rank[link->rank], NULL);
-  push_retired(links, link);
+    push_retired(links, link);
+  }
   pthread_mutex_unlock(&links->lock);
-  ep_service_kick(ep);
+  if (in_table)
+    ep_service_kick(ep);
+  else // a newer incarnation has put it into `superseded` just now, on which the next sweep looks
+    atomic_store(&ep->sweep, true);
 }
 
 bool ep_links_sweep(weft_ep_t *ep, bool (*in_use)(weft_ep_t *ep, const struct ep_link *link)) {

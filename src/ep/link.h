@@ -16,6 +16,7 @@
 #include "ep/doorbell.h"
 #include "ep/layout.h"
 #include "ep/window.h"
+#include "group/group.h"
 
 // Where the rows of one source came to stand in this rank's receive buffer, in one operation: what the combine needs.
 struct ep_inbox {
@@ -30,6 +31,7 @@ enum ep_link_state {
   EP_LINK_DEAD,   // the peer's end hung up
   EP_LINK_SILENT, // a deadline passed
   EP_LINK_BROKEN, // it wrote what it must not
+  EP_LINK_DOUBTED, // a deadline passed, for most of the view: it is more likely that this rank is the one astray
 };
 
 struct ep_link {
@@ -39,7 +41,8 @@ struct ep_link {
   struct ep_window out;  // the peer reads, we write
   struct ep_window bell; // the peer's doorbell page
   int socket;
-  _Atomic int state; // enum ep_link_state
+  _Atomic int state;     // enum ep_link_state
+  _Atomic bool reported; // the group has been told that the peer is gone
 
   // The owner's thread's.
   uint64_t sent_dispatch[WEFT_EP_DEPTH]; // what the peer's `taken` words must have reached before we overwrite: n + 1
@@ -92,12 +95,15 @@ void ep_link_free(weft_ep_t *ep, struct ep_link *link);
 // The peer is gone, `state` says how: wakes the owner, tells the group if the peer is in the view. First caller wins.
 // [any]
 void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how);
+// Reports members of a new view whose links went down before it came. [group]
+void ep_links_report(weft_ep_t *ep, const struct group_view *view);
 // The live link to that incarnation (0: any), or NULL. [any]
 struct ep_link *ep_link_find(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 // Puts a new link in its place and under watch; an older one at the same rank is put down. On failure the link is still
 // the caller's. [any]
 int ep_link_install(weft_ep_t *ep, struct ep_link *link);
-// Takes the link out of the table; the service thread frees it. No operation may use it any more. [owner]
+// Takes the link out of the table; the service thread frees it. No operation may use it any more. One that a newer
+// incarnation has superseded meanwhile is left to the next sweep. [owner]
 void ep_link_retire(weft_ep_t *ep, struct ep_link *link);
 // Retires every superseded link that `in_use` does not claim; true when it claimed some. [owner]
 bool ep_links_sweep(weft_ep_t *ep, bool (*in_use)(weft_ep_t *ep, const struct ep_link *link));

@@ -6,6 +6,10 @@
 #include "ep/engine.h"
 #include "group/view.h"
 
+// A wait spins about as long as a sleep and a wake-up would take; for a moment only where the peer may need this very
+// processor.
+enum { SPINS = 4000, SPINS_CROWDED = 200 };
+
 int ep_op_init(weft_ep_t *ep, struct ep_op *op) {
   const struct ep_layout *layout = &ep->layout;
   size_t tokens = layout->max_tokens, selections = tokens * layout->topk;
@@ -61,7 +65,7 @@ int32_t ep_op_member(const struct ep_op *op, int32_t rank) {
 }
 
 static struct ep_member new_member(weft_ep_t *ep, const struct group_member *from) {
-  struct ep_member member = {.rank = from->rank};
+  struct ep_member member = {.rank = from->rank, .incarnation = from->incarnation};
   if (from->rank == ep->rank) {
     member.sent = true;
     return member;
@@ -85,15 +89,14 @@ static void merge_members(weft_ep_t *ep, struct ep_op *op, const struct group_vi
   uint32_t kept = 0;
   for (uint32_t i = 0; i < num_old; i++) {
     const struct group_member *same = group_view_find(view, old[i].rank);
-    if (!same || (old[i].link && old[i].link->incarnation != same->incarnation))
+    if (!same || old[i].incarnation != same->incarnation)
       continue;
-    for (uint32_t j = 0; j < view->count; j++)
-      if (view->members[j].rank == old[i].rank)
-        moved[i] = (int16_t)j;
+    moved[i] = (int16_t)(same - view->members);
     old[kept++] = old[i];
   }
   for (uint32_t j = view->count; j-- > 0;) {
-    if (kept > 0 && old[kept - 1].rank == view->members[j].rank)
+    if (kept > 0 && old[kept - 1].rank == view->members[j].rank &&
+        old[kept - 1].incarnation == view->members[j].incarnation)
       op->members[j] = old[--kept];
     else
       op->members[j] = new_member(ep, &view->members[j]);
@@ -110,6 +113,7 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
   group_view_unref(op->view);
   op->view = group_view_ref(view);
   op->num_members = view->count;
+  ep->spins = view->count <= ep->processors ? SPINS : SPINS_CROWDED;
   int32_t self = ep_op_member(op, ep->rank);
   op->self = self < 0 ? 0 : (uint32_t)self;
 }
@@ -126,7 +130,7 @@ int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const cha
   return 0;
 }
 
-static bool in_use(weft_ep_t *ep, const struct ep_link *link) {
+bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link) {
   for (int i = 0; i < WEFT_EP_DEPTH; i++)
     for (uint32_t j = 0; ep->ops[i].state != EP_OP_FREE && j < ep->ops[i].num_members; j++)
       if (ep->ops[i].members[j].link == link)
@@ -140,14 +144,14 @@ static bool needless(weft_ep_t *ep, const struct ep_link *link) {
 }
 
 static void sweep(weft_ep_t *ep) {
-  bool again = ep_links_sweep(ep, in_use);
+  bool again = ep_links_sweep(ep, ep_op_uses);
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
     if (!group_view_find(ep->view, (int32_t)rank))
       ep->masked[rank] = false;
     struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
     if (!link || !needless(ep, link))
       continue;
-    if (in_use(ep, link)) {
+    if (ep_op_uses(ep, link)) {
       again = true;
       continue;
     }

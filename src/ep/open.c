@@ -80,12 +80,6 @@ static void init_locks(weft_ep_t *ep) {
   ep->links.listener = ep->links.epoll = ep->links.wake = ep->bell_fd = -1;
 }
 
-// A waiting owner spins only as long as its peers have processors of their own to run on meanwhile.
-static uint32_t spins_for(uint32_t founders) {
-  long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  return processors > (long)founders ? 4000 : 200;
-}
-
 static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->links.by_rank = calloc(ep->capacity, sizeof *ep->links.by_rank);
   ep->links.dialling = calloc(ep->capacity, sizeof *ep->links.dialling);
@@ -125,8 +119,10 @@ static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint
   int rc = group_open(&ep->group, &group, clock_deadline_ms(timeout_ms));
   if (rc != 0)
     return rc;
+  pthread_mutex_lock(&ep->lock); // the group's thread is at work already, and looks at the rank
   ep->rank = group_rank(ep->group);
   ep->incarnation = group_incarnation(ep->group);
+  pthread_mutex_unlock(&ep->lock);
   return 0;
 }
 
@@ -151,7 +147,7 @@ int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t 
   ep->on_event = options.on_event;
   ep->event_arg = options.event_arg;
   ep->kernels = ep_kernels_best();
-  ep->spins = spins_for(options.num_founders);
+  ep->processors = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
   ep_layout_init(&ep->layout, options.max_tokens, options.hidden, options.topk, options.dtype);
   rc = allocate(ep, &options);
   if (rc == 0)

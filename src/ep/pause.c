@@ -18,13 +18,13 @@ bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
     relax();
     return true;
   }
-  if (!pause->armed) {
+  if (pause->armed && clock_passed(deadline_ns))
+    return false;
+  if (!pause->armed || !ep_doorbell_begun(ep_own_bell(ep))) {
     pause->begun = ep_doorbell_begin(ep_own_bell(ep));
     pause->armed = true;
     return true; // the caller looks once more before we sleep
   }
-  if (clock_passed(deadline_ns))
-    return false;
   ep_doorbell_sleep(ep_own_bell(ep), pause->begun, deadline_ns);
   pause->begun = ep_doorbell_begin(ep_own_bell(ep));
   return true;

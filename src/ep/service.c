@@ -19,6 +19,7 @@
 enum {
   CALLERS = 64,            // that have connected and not yet greeted
   GREETING_TIME_MS = 5000, // for them to do so
+  MUTE_MS = 100,           // without a look at the listener, when a call cannot be taken
   TAG_LISTENER = 1,        // epoll data: a tag, or a link's address (aligned: its low bits are 0)
   TAG_WAKE = 2,
   TAG_CALLER = 3, // and the socket above it
@@ -31,6 +32,7 @@ struct callers {
     uint64_t deadline_ns;
   } entry[CALLERS];
   int count;
+  uint64_t muted_until_ns; // 0: the listener is looked at
 };
 
 int ep_host_name(char *out, size_t cap) {
@@ -53,6 +55,12 @@ static int add(int epoll, int fd, uint64_t tag) {
   return 0;
 }
 
+// Looks at the listener, or not: calls that wait there would wake the thread at once, again and again.
+static void look_at_listener(struct ep_links *links, bool look) {
+  struct epoll_event event = {.events = look ? EPOLLIN : 0, .data.u64 = TAG_LISTENER};
+  epoll_ctl(links->epoll, EPOLL_CTL_MOD, links->listener, &event);
+}
+
 int ep_service_watch(weft_ep_t *ep, struct ep_link *link) {
   return add(ep->links.epoll, link->socket, (uint64_t)(uintptr_t)link);
 }
@@ -71,8 +79,12 @@ static void take_calls(weft_ep_t *ep, struct callers *callers) {
   for (;;) {
     int socket = accept4(ep->links.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socket < 0) {
-      if (errno == EMFILE || errno == ENFILE)
-        log_warn("rank %d cannot take a call: too many open files (see ulimit -n)", ep->rank);
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        log_warn("rank %d cannot take a call now: %s%s", ep->rank, strerror(errno),
+                 errno == EMFILE ? " (see ulimit -n)" : "");
+        callers->muted_until_ns = clock_deadline_ms(MUTE_MS);
+        look_at_listener(&ep->links, false);
+      }
       return;
     }
     if (callers->count == CALLERS || add(ep->links.epoll, socket, ((uint64_t)socket << TAG_BITS) | TAG_CALLER) != 0) {
@@ -94,12 +106,21 @@ static void hear_caller(weft_ep_t *ep, struct callers *callers, int socket) {
     }
 }
 
-// Hangs up on callers that do not greet; returns the milliseconds to the next such deadline, -1 for none.
-static int expire_callers(struct callers *callers) {
+// Hangs up on callers that do not greet, ends a mute; returns the milliseconds to the next such deadline, -1 for none.
+static int expire(weft_ep_t *ep, struct callers *callers) {
   int next = -1;
+  if (callers->muted_until_ns != 0) {
+    next = clock_left_ms(callers->muted_until_ns);
+    if (next == 0) {
+      callers->muted_until_ns = 0;
+      look_at_listener(&ep->links, true);
+      next = -1;
+    }
+  }
   for (int i = callers->count - 1; i >= 0; i--) {
     int left = clock_left_ms(callers->entry[i].deadline_ns);
     if (left == 0) {
+      epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, callers->entry[i].socket, NULL); // a child may hold it open
       close(callers->entry[i].socket);
       drop_caller(callers, i);
     } else if (next < 0 || left < next) {
@@ -144,7 +165,7 @@ static void *serve(void *arg) {
   struct callers callers = {0};
   struct epoll_event events[64];
   while (!stopping(&ep->links)) {
-    int count = epoll_wait(ep->links.epoll, events, 64, expire_callers(&callers));
+    int count = epoll_wait(ep->links.epoll, events, 64, expire(ep, &callers));
     for (int i = 0; i < count; i++) {
       uint64_t data = events[i].data.u64;
       uint64_t tag = data & ((1u << TAG_BITS) - 1);

@@ -46,6 +46,7 @@ void ep_views_event(void *arg, const struct group_event *event) {
   case GROUP_EVENT_VIEW:
     remember(ep, event->view);
     ep_views_update_ready(ep);
+    ep_links_report(ep, event->view);
     ep_emit(ep, WEFT_EP_EVENT_COMMITTED, -1, 0, event->view->epoch, 0, "");
     break;
   case GROUP_EVENT_FENCED:
