@@ -149,7 +149,9 @@ static bool pick(struct group_machine *m, struct group_request *request) {
 static bool pick_closing(struct group_machine *m, struct group_request *request) {
   bool in_time = !group_due(m, m->close_until);
   if (in_time && !m->lost && m->synced) {
-    if (m->holding && m->watching)
+    if (!m->watching) // else it would propose again and again what it cannot see to have come true
+      return watch(m, request);
+    if (m->holding)
       return false;
     if (drop_spare(m, request) || group_propose_leave(m, request))
       return true;

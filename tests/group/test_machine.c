@@ -247,6 +247,31 @@ static void leaver_is_out_without_a_fence(void **state) {
   end(w, true);
 }
 
+// The watch was lost for good and everything is read again: a close that comes right then knows the store as it was,
+// and must not go on proposing what it cannot see to have come true.
+static void closing_before_the_watch_is_back_asks_for_little(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = found(seed, 1 + (uint32_t)(seed % 3));
+    struct world_member *m = world_member(w, 0);
+    world_advance(w, 100);
+    m->watching = false;
+    group_machine_watch(m->machine, world_now(w), &(struct weft_store_event){.kind = WEFT_STORE_EVENT_RESET});
+    uint32_t before = m->num_requests;
+    while (m->num_requests == before)
+      world_advance(w, 1);
+    assert_true(m->busy && m->request.kind == GROUP_REQUEST_READ);
+    before = m->num_requests;
+    group_machine_close(m->machine, world_now(w) + 2000000000u);
+    for (int ms = 0; ms < 3000 && !group_machine_closed(m->machine); ms++)
+      world_advance(w, 1);
+    assert_true(group_machine_closed(m->machine));
+    assert_in_range(m->num_requests - before, 1, 8);
+    assert_int_equal(world_keys(w, "/g/rank/"), world_count(w) - 1);
+    end(w, true);
+  }
+}
+
 static bool all_closed(struct world *w) {
   for (uint32_t i = 0; i < world_count(w); i++)
     if (world_member(w, i)->machine && !group_machine_closed(world_member(w, i)->machine))
@@ -614,6 +639,7 @@ int main(void) {
       cmocka_unit_test(simultaneous_join_and_suspicion_both_come_true),
       cmocka_unit_test(leaver_is_out_without_a_fence),
       cmocka_unit_test(closing_all_at_once_leaves_nothing),
+      cmocka_unit_test(closing_before_the_watch_is_back_asks_for_little),
       cmocka_unit_test(any_rank_64_at_once_without_duplicate_or_gap),
       cmocka_unit_test(lost_answers_and_failed_requests_change_nothing),
       cmocka_unit_test(store_lost_and_back_is_told_once_each),
