@@ -1,0 +1,105 @@
+// Keys and values of a group, as anybody who can write into the store may have put them there. The first line says
+// what the second is: "view", "claim", "incarnation" or "key". What is taken is written again as what it means.
+#include "group/codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "group/view.h"
+
+enum { CAPACITY = 64 };
+
+static const char prefix[] = "/weft/g/";
+
+static void decode_view(const char *value, size_t size) {
+  struct group_view *view = NULL, *again;
+  if (group_view_decode(value, size, CAPACITY, &view) != 0) {
+    FUZZ_CHECK(!view);
+    return;
+  }
+  FUZZ_CHECK(view->epoch > 0 && view->count <= CAPACITY);
+  for (uint32_t i = 0; i < view->count; i++) {
+    FUZZ_CHECK(view->members[i].rank >= 0 && view->members[i].rank < CAPACITY && view->members[i].incarnation != 0);
+    FUZZ_CHECK(i == 0 || view->members[i].rank > view->members[i - 1].rank);
+  }
+  char *text = group_view_encode(view);
+  FUZZ_CHECK(text && group_view_decode(text, strlen(text), CAPACITY, &again) == 0 && group_view_equal(view, again));
+  free(text);
+  group_view_unref(view);
+  group_view_unref(again);
+}
+
+static void decode_claim(const char *value, size_t size) {
+  uint64_t incarnation = 0, incarnation_again;
+  char *address = NULL, *address_again;
+  if (group_claim_decode(value, size, &incarnation, &address) != 0) {
+    FUZZ_CHECK(incarnation == 0 && !address);
+    return;
+  }
+  FUZZ_CHECK(incarnation != 0 && strlen(address) < GROUP_ADDRESS_SIZE);
+  char *text = group_claim_encode(incarnation, address);
+  FUZZ_CHECK(text && group_claim_decode(text, strlen(text), &incarnation_again, &address_again) == 0);
+  FUZZ_CHECK(incarnation == incarnation_again && strcmp(address, address_again) == 0);
+  free(text);
+  free(address);
+  free(address_again);
+}
+
+static void decode_incarnation(const char *value, size_t size) {
+  uint64_t incarnation = 0;
+  if (group_incarnation_decode(value, size, &incarnation) != 0) {
+    FUZZ_CHECK(incarnation == 0);
+    return;
+  }
+  char *text = group_incarnation_encode(incarnation);
+  FUZZ_CHECK(text && strlen(text) == size && memcmp(text, value, size) == 0);
+  free(text);
+}
+
+static void parse_key(const char *key) {
+  struct group_key parsed = group_key_parse(prefix, CAPACITY, key);
+  char *again = NULL, *name;
+  switch (parsed.kind) {
+  case GROUP_KEY_OTHER:
+    return;
+  case GROUP_KEY_VIEW:
+    again = group_key_view(prefix);
+    break;
+  case GROUP_KEY_CLAIM:
+    again = group_key_claim(prefix, parsed.rank);
+    break;
+  case GROUP_KEY_TICKET:
+    again = group_key_ticket(prefix, parsed.incarnation);
+    break;
+  case GROUP_KEY_BARRIER:
+    name = strndup(parsed.name, parsed.name_length);
+    again = group_key_barrier(prefix, name, parsed.rank);
+    free(name);
+    break;
+  }
+  FUZZ_CHECK(again && strcmp(key, again) == 0);
+  free(again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  struct fuzz_input input = {(const char *)data, size};
+  char *what = fuzz_line(&input, NULL);
+  if (!what)
+    return 0;
+  char *value = malloc(input.size + 1); // of this very size, so that a read behind it shows
+  memcpy(value, input.data, input.size);
+  value[input.size] = '\0';
+  if (*what == 'k')
+    parse_key(value);
+  value = realloc(value, input.size ? input.size : 1);
+  if (*what == 'v')
+    decode_view(value, input.size);
+  else if (*what == 'c')
+    decode_claim(value, input.size);
+  else if (*what == 'i')
+    decode_incarnation(value, input.size);
+  free(value);
+  free(what);
+  return 0;
+}
