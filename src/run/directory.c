@@ -12,21 +12,40 @@
 #include "base/fail.h"
 #include "base/log.h"
 
+#define EVENTS "events.jsonl"
+
 enum { TAIL_BYTES = 4096 };
 
-static int make_directories(char *path) {
+// Makes `path` with its parents; `*kept` is the length of what was there before.
+static int make_directories(char *path, size_t *kept) {
+  *kept = 0;
+  for (size_t size = strlen(path); size > 1 && path[size - 1] == '/'; size--)
+    path[size - 1] = '\0';
   for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
     if (slash)
       *slash = '\0';
-    int failed = mkdir(path, 0777) && errno != EEXIST ? errno : 0;
+    bool made = mkdir(path, 0777) == 0;
+    int failed = made || errno == EEXIST ? 0 : errno;
     if (failed)
       fail_errno(failed, "cannot make the run directory %s", path);
+    else if (!made)
+      *kept = strlen(path);
     if (slash)
       *slash = '/';
     if (failed)
       return WEFT_ERR_SYSTEM;
     if (!slash)
       return 0;
+  }
+}
+
+// Takes away what make_directories() made, as far as it is empty.
+static void remove_directories(char *path, size_t kept) {
+  while (strlen(path) > kept && (rmdir(path) == 0 || errno == ENOENT)) {
+    char *slash = strrchr(path, '/');
+    if (!slash)
+      return;
+    *slash = '\0';
   }
 }
 
@@ -39,24 +58,50 @@ static char *default_path(const char *run, const char *suffix) {
   return asprintf(&path, "weft-run/%s-%.8s%s", date, run, suffix) < 0 ? NULL : path;
 }
 
+// Only one run can have it: a second one, or a second agent, would mix its files with the first one's.
+static int open_events(struct run_directory *directory) {
+  char *path = run_directory_file(directory, EVENTS);
+  if (!path)
+    return fail(WEFT_ERR_NOMEM, "no memory for the run directory's path");
+  int err = 0;
+  directory->events = fopen(path, "wxe");
+  if (!directory->events && errno == EEXIST)
+    err = fail(WEFT_ERR_BUSY, "the run directory %s holds a run already: want another one, or remove it first",
+               directory->path);
+  else if (!directory->events)
+    err = fail_errno(errno, "cannot write %s", path);
+  free(path);
+  return err == WEFT_ERR_LIMIT ? WEFT_ERR_SYSTEM : err;
+}
+
 int run_directory_open(struct run_directory *directory, const char *path, const char *run, const char *suffix) {
   struct run_directory opened = {.path = path ? strdup(path) : default_path(run, suffix)};
   if (!opened.path)
     return fail(WEFT_ERR_NOMEM, "no memory for the run directory's path");
-  int err =
-      opened.path[0] ? make_directories(opened.path) : fail(WEFT_ERR_INVALID, "the run directory's name is empty");
-  char *events = err ? NULL : run_directory_file(&opened, "events.jsonl");
-  if (events && !(opened.events = fopen(events, "we")))
-    err = fail_errno(errno, "cannot write %s", events);
-  else if (!err && !events)
-    err = fail(WEFT_ERR_NOMEM, "no memory for the run directory's path");
-  free(events);
+  int err = opened.path[0] ? make_directories(opened.path, &opened.kept)
+                           : fail(WEFT_ERR_INVALID, "the run directory's name is empty");
+  if (!err)
+    err = open_events(&opened);
   if (err) {
+    remove_directories(opened.path, opened.kept);
     free(opened.path);
-    return err == WEFT_ERR_LIMIT ? WEFT_ERR_SYSTEM : err;
+    return err;
   }
   *directory = opened;
   return 0;
+}
+
+void run_directory_discard(struct run_directory *directory) {
+  static const char *const names[] = {EVENTS, "host.json", "config.json", "plan.json"};
+  for (size_t i = 0; directory->path && i < sizeof names / sizeof names[0]; i++) {
+    char *path = run_directory_file(directory, names[i]);
+    if (path)
+      unlink(path);
+    free(path);
+  }
+  if (directory->path)
+    remove_directories(directory->path, directory->kept);
+  run_directory_close(directory);
 }
 
 void run_directory_close(struct run_directory *directory) {

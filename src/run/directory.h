@@ -13,12 +13,16 @@
 struct run_directory {
   char *path;
   FILE *events;
+  size_t kept; // bytes of `path` that were there before
 };
 
-// Makes `path` with its parents, NULL: weft-run/<UTC date>-<time>-<first 8 of run><suffix>, and opens events.jsonl. It
-// may be there already; its files are written anew, logs appended to. SYSTEM: it cannot be written.
+// Makes `path` with its parents, NULL: weft-run/<UTC date>-<time>-<first 8 of run><suffix>, and events.jsonl. It may be
+// there already. BUSY: it holds a run; SYSTEM: it cannot be written.
 int run_directory_open(struct run_directory *directory, const char *path, const char *run, const char *suffix);
 void run_directory_close(struct run_directory *directory);
+
+// Closes it and takes away what was made, for a run that did not begin: no rank has a log yet.
+void run_directory_discard(struct run_directory *directory);
 
 // Writes a JSON file and takes `json` over; NULL is NOMEM.
 int run_directory_save(const struct run_directory *directory, const char *name, json_t *json);

@@ -60,6 +60,8 @@ static int run(struct agent *agent, char *error, size_t cap) {
     dismiss(agent, status);
   } else if (opened && err) {
     report_follower(agent, status, error);
+  } else if (!opened) {
+    run_directory_discard(&agent->directory);
   }
   return status;
 }

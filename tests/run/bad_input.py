@@ -13,6 +13,7 @@ def refused(status, *words, plan=None, **arguments):
         for word in words:
             assert word in run.text(), (word, run.text())
         assert "Traceback" not in run.text()
+        return run.path.exists()
 
 
 def malformed_plans():
@@ -35,12 +36,22 @@ def an_unwritable_run_directory():
         assert result.returncode == 3 and str(blocked) in result.stderr, result
 
 
+def a_run_directory_that_holds_a_run():
+    with Run(plan=[[0]]) as run:
+        run.expect(0)
+        before = {file: file.read_bytes() for file in run.path.iterdir()}
+        result = subprocess.run(run.process.args, capture_output=True, text=True, check=False)
+        assert result.returncode == 3 and "holds a run already" in result.stderr, result
+        assert before == {file: file.read_bytes() for file in run.path.iterdir()}
+
+
 def a_port_in_use():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
-        refused(3, str(port), plan=[[0]], store_port=port)
+        left = refused(3, str(port), plan=[[0]], store_port=port)
+    assert not left, "a run that did not begin has left its directory"
 
 
 def an_unreachable_store():
@@ -83,6 +94,7 @@ def a_rank_by_hand():
 
 
 main({test.__name__: test for test in (
-    malformed_plans, more_live_ranks_than_slots, an_unwritable_run_directory, a_port_in_use, an_unreachable_store,
+    malformed_plans, more_live_ranks_than_slots, an_unwritable_run_directory, a_run_directory_that_holds_a_run,
+    a_port_in_use, an_unreachable_store,
     a_lead_that_never_comes, agents_that_never_come, a_wrong_token, an_open_address_without_token, a_bad_job_name,
     a_rank_by_hand)})

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <weft/err.h>
@@ -95,10 +96,39 @@ static void a_path_through_a_file_is_refused_by_name(void **state) {
   assert_non_null(strstr(weft_last_error(), path));
 }
 
+static void a_directory_has_one_run(void **state) {
+  (void)state;
+  struct run_directory first, second;
+  char path[128];
+  snprintf(path, sizeof path, "%s/once", root);
+  assert_int_equal(run_directory_open(&first, path, "0123456789", ""), 0);
+  assert_int_equal(run_directory_open(&second, path, "9876543210", ""), WEFT_ERR_BUSY);
+  assert_non_null(strstr(weft_last_error(), path));
+  run_directory_discard(&first);
+  assert_int_equal(access(path, F_OK), -1);
+  assert_int_equal(run_directory_open(&second, path, "9876543210", ""), 0);
+  run_directory_discard(&second);
+}
+
+static void what_is_discarded_leaves_what_was_there(void **state) {
+  (void)state;
+  struct run_directory directory;
+  char kept[96], deep[128];
+  snprintf(kept, sizeof kept, "%s/kept", root);
+  snprintf(deep, sizeof deep, "%s/x/y/", kept);
+  assert_int_equal(mkdir(kept, 0700), 0);
+  assert_int_equal(run_directory_open(&directory, deep, "0123456789", ""), 0);
+  assert_int_equal(run_directory_save(&directory, "host.json", json_object()), 0);
+  run_directory_discard(&directory);
+  assert_int_equal(rmdir(kept), 0); // there, and empty
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(it_is_made_with_its_parents_and_takes_events_files_and_logs),
       cmocka_unit_test(a_path_through_a_file_is_refused_by_name),
+      cmocka_unit_test(a_directory_has_one_run),
+      cmocka_unit_test(what_is_discarded_leaves_what_was_there),
   };
   return cmocka_run_group_tests(tests, make_root, remove_root);
 }
