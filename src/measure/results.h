@@ -62,7 +62,7 @@ struct results_transition {
   double first_dispatch_us; // join: from there until its first dispatch had returned; all: until the change took effect
   double longest_stall_us;  // longest dispatch or combine of a survivor that overlapped the change
   int32_t stalled_rank;     // whose
-  double median_us;         // median of the same ranks' operations in the phase before, to compare the stall with
+  double median_us;         // the same rank's longer of median dispatch and median combine in the phase before
   double detect_us; // kill: from the kill to the first survivor that knew; median over survivors in detect_median_us
   double detect_median_us;
 };

@@ -132,8 +132,10 @@ static int begin_phase(struct agent *agent, uint32_t phase) {
   lead->deadline_ns = clock_deadline_ms((uint64_t)agent->config.startup_timeout_s * 1000);
   run_directory_event(&agent->directory, "phase_begin", json_pack("{s:i}", "phase", (int)phase));
   const struct plan_phase *it = &agent->plan->phases[phase];
-  progress_show(&agent->progress, true, "phase %u/%u: %u ranks, %u join, %u leave, %u negative", phase + 1,
-                agent->plan->num_phases, it->live.count, it->joins.count, it->leaves.count, it->kills.count);
+  bool kills = agent->config.negative == RUN_NEGATIVE_KILL;
+  progress_show(&agent->progress, true, "phase %u (%u of %u): %u ranks, %u join, %u leave, %u killed", phase, phase + 1,
+                agent->plan->num_phases, it->live.count, it->joins.count,
+                it->leaves.count + (kills ? 0 : it->kills.count), kills ? it->kills.count : 0);
   int err = agent_launch(agent, phase);
   return err ? err : publish(agent, "current", json_integer(phase));
 }
@@ -228,8 +230,8 @@ static int run_phase(struct agent *agent) {
     lead->deadline_ns = clock_deadline_ms(phase_budget_ms(&agent->config));
     missing = missing_ranks(agent, ranks, count, true, &text);
   }
-  progress_show(&agent->progress, false, "phase %u/%u  [%u ranks]  %s %s", agent->current + 1, agent->plan->num_phases,
-                count, lead->all_started ? "running" : "joining", text.data ? text.data : "");
+  progress_show(&agent->progress, false, "phase %u (%u of %u)  [%u ranks]  %s %s", agent->current, agent->current + 1,
+                agent->plan->num_phases, count, lead->all_started ? "running" : "joining", text.data ? text.data : "");
   int err = 0;
   if (missing == 0)
     err = end_phase(agent);

@@ -60,7 +60,7 @@ struct rank {
   size_t seen_losses;   // losses of `events` that the record has
   bool judged;          // the operation before was judged: the next one waits for ranks that are slower at it
   bool dispatched;      // any operation of this process has run
-  uint64_t median_ns;   // median dispatch or combine of the phase before
+  uint64_t median_ns;   // of the phase before: the longer of the median dispatch and the median combine
 };
 
 // rank_events.c

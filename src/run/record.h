@@ -28,7 +28,8 @@ struct run_record {
   // Microseconds, negative where they do not apply: a joiner's, as in struct results_transition.
   double launch_us, connect_us, first_dispatch_us;
   double stall_us;     // longest dispatch or combine while views changed for this phase; of survivors
-  double median_us;    // median dispatch or combine of this rank's timed operations in the phase before
+  double median_us;    // of this rank's timed operations in the phase before: the longer of median dispatch and median
+                       // combine
   uint64_t learned_ns; // when it knew that the phase had begun
   uint32_t num_views;
   struct run_view *views; // those of this phase's changes, in order
