@@ -187,8 +187,10 @@ int client_http_failure(CURLcode code, const struct client_transfer *transfer, c
   case CURLE_PEER_FAILED_VERIFICATION:
     return fail(WEFT_ERR_AUTH, "store %s: its certificate is not accepted (%s); give the CA that signed it", endpoint,
                 reason);
+  case CURLE_SSL_CACERT_BADFILE: // the one that was given, or the host has none
+    return fail(WEFT_ERR_AUTH, "store %s: its certificate cannot be judged (%s); give the CA that signed it", endpoint,
+                reason);
   case CURLE_SSL_CERTPROBLEM:
-  case CURLE_SSL_CACERT_BADFILE:
     return fail(WEFT_ERR_AUTH, "store %s: a certificate or key file given cannot be used: %s", endpoint, reason);
   case CURLE_OPERATION_TIMEDOUT:
     if (transfer->sent)

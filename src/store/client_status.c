@@ -27,7 +27,7 @@ static const struct {
   enum client_remedy remedy;
   const char *advice;
 } known[] = {
-    {"invalid auth token", WEFT_ERR_AUTH, CLIENT_NEW_TOKEN, ""},
+    {"invalid auth token", WEFT_ERR_AUTH, CLIENT_NEW_TOKEN, "; give the token that the server was started with"},
     {"revision of auth store is old", WEFT_ERR_AUTH, CLIENT_NEW_TOKEN, ""},
     {"user name is empty", WEFT_ERR_AUTH, CLIENT_FINAL, "; this etcd wants a user and a password"},
     {"authentication failed", WEFT_ERR_AUTH, CLIENT_FINAL, "; check the store user and password"},

@@ -74,7 +74,7 @@ int server_listen(const struct weft_store_server_options *options, int *listener
   if (!parse(text, options->port, &address))
     return fail(WEFT_ERR_INVALID, "'%s' is no numeric address such as 127.0.0.1 or ::1", text);
   if (!options->token && !is_loopback(&address))
-    return fail(WEFT_ERR_INVALID, "%s can be reached from other hosts: a token is required", text);
+    return fail(WEFT_ERR_INVALID, "%s can be reached from other hosts: want a token (--token, WEFT_TOKEN)", text);
   int err = listen_on(&address, text, options->port, listener);
   if (!err)
     write_url(*listener, text, url);

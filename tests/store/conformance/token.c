@@ -49,7 +49,7 @@ static void a_wrong_token_or_none_is_refused_with_advice(void **state) {
     weft_store_watch_t *watch;
     weft_store_t *store = open_with(tokens[i]);
     assert_fails(WEFT_ERR_AUTH, weft_store_range(store, "/t/", true, 0, &list));
-    assert_non_null(strstr(weft_last_error(), "token"));
+    assert_non_null(strstr(weft_last_error(), "give the token"));
     assert_non_null(strstr(weft_last_error(), weft_store_server_url(server)));
     assert_fails(WEFT_ERR_AUTH, weft_store_put(store, "/t/b", "1", 1, 0, NULL));
     assert_fails(WEFT_ERR_AUTH, weft_store_watch_open(store, "/t/", 0, support_events_take, NULL, &watch));
