@@ -127,6 +127,10 @@ static int check_together(const struct run_config *config) {
   if (!config->user != !config->password)
     return fail(WEFT_ERR_INVALID, "--%s is given without --%s: etcd wants both", config->user ? "user" : "password",
                 config->user ? "password" : "user");
+  if (config->user && !config->store)
+    return fail(WEFT_ERR_INVALID,
+                "--user is given without --store: only etcd has users; want --store URL, or a --token "
+                "for the embedded store");
   if (config->store && config->lead)
     return fail(WEFT_ERR_INVALID,
                 "--store and --rank-server are both given: want one of them, as the lead agent's host has the store");

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <weft/weft.h>
@@ -37,12 +38,18 @@ static int run(int argc, char **argv) {
     cli_help_write_overview(stdout, cli_commands);
     return 0;
   }
+  if (argv[1][0] == '-') {
+    fprintf(stderr, "weft: unknown option %s; want a command first, then its options\nTry 'weft --help'.\n", argv[1]);
+    return 2;
+  }
   const struct cli_command *command = cli_command_find(argv[1]);
   return command ? command->run(command, argc - 1, argv + 1) : cli_command_unknown(argv[1]);
 }
 
 int main(int argc, char **argv) {
   fill_standard_descriptors();
+  // What hwloc cannot find out, as in a container without /sys, is left out, and not complained of on standard error.
+  setenv("HWLOC_HIDE_ERRORS", "2", 0);
   setlocale(LC_CTYPE, ""); // which characters the terminal shows; numbers stay as in C
   int status = run(argc, argv);
   // What was printed is a result: one that was lost (disk full, closed pipe) is no success.

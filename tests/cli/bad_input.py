@@ -37,6 +37,7 @@ ELASTIC = [
     (["--key", "k.pem"], "--key is given without --cert"),
     (["--user", "root"], "--user is given without --password"),
     (["--password", "x"], "--password is given without --user"),
+    (["--user", "root", "--password", "x"], "--user is given without --store: only etcd has users"),
     (["--store", "http://a:1", "--rank-server", "b"], "--store and --rank-server are both given"),
 ]
 
@@ -60,7 +61,7 @@ class BadInput(tool.ToolTest):
 
     def test_unknown_commands_are_named_with_the_nearest(self):
         self.refused(2, 'unknown command "elastik"; did you mean elastic?', "elastik")
-        self.refused(2, 'unknown command "--verson"', "--verson")
+        self.refused(2, "unknown option --verson; want a command first", "--verson")
         self.refused(2, 'unknown command "pla"; did you mean plan?', "help", "pla")
         self.refused(2, 'unknown command "bandwidth"\n', "bandwidth")
 
