@@ -55,7 +55,7 @@ for language in c cxx; do
 done
 
 through_cmake() {
-  cmake -S "$source" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release &&
+  cmake -G Ninja -S "$source" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release &&
     cmake --build "$work/cmake"
 }
 through_cmake >"$work/cmake.log" 2>&1 || fail "$(cat "$work/cmake.log")"
