@@ -210,7 +210,8 @@ struct weft_ep_recv {
   size_t size;
   enum weft_ep_layout layout;
   uint32_t rows;      /**< PER_EXPERT: rows of each expert's part; RANK_MAJOR: S. max_tokens times the active ranks is
-                           always enough; LIMIT says how many were needed */
+                           enough, unless a view with more ranks takes effect in mid-operation or a token selects one
+                           expert twice; LIMIT says how many were needed. At most INT32_MAX in all */
   void *x;            /**< bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H] */
   float *scales;      /**< fp8: PER_EXPERT [E][rows][H/128], RANK_MAJOR [rows][H/128] */
   int32_t *counts;    /**< [E] rows of each local expert; RANK_MAJOR: (token, expert) pairs of each */
@@ -291,7 +292,8 @@ WEFT_API int weft_ep_combine_recv(weft_ep_t *ep, uint64_t op, const struct weft_
 /** Ends an operation without a combine; every rank of the view does so, or none. [owner] */
 WEFT_API int weft_ep_finish(weft_ep_t *ep, uint64_t op);
 
-/** dispatch_send and dispatch_recv in one. [owner] */
+/** dispatch_send and dispatch_recv in one. After LIMIT the operation is open: call dispatch_recv with more room, and
+ *  keep args->x readable until it returns. [owner] */
 WEFT_API int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
                               struct weft_ep_info *info, uint64_t *op);
 

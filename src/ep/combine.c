@@ -22,6 +22,12 @@ static int check_args(const struct ep_op *op, const struct weft_ep_combine *args
   return 0;
 }
 
+static int check_result(const struct weft_ep_result *result) {
+  if (result && result->size != sizeof *result)
+    return fail(WEFT_ERR_INVALID, "combine_recv: initialise the result with WEFT_EP_RESULT_INIT");
+  return 0;
+}
+
 static int check_send(const struct ep_op *op, const struct weft_ep_combine *args) {
   uint32_t rows = 0;
   for (uint32_t i = 0; i < op->num_members; i++)
@@ -109,6 +115,7 @@ static bool take_weights(weft_ep_t *ep, struct ep_op *op, const struct ep_member
     return false;
   memcpy(inbox->weight, late_weights(ep, member->link->in.memory, op->number),
          (size_t)member->rows_in * ep->layout.topk * sizeof(float));
+  member->link->received_bytes += (uint64_t)member->rows_in * ep->layout.topk * sizeof(float);
   return true;
 }
 
@@ -262,8 +269,8 @@ int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
   int rc = ep_op_find(ep, number, EP_OP_ANSWERED, "combine_recv", &op);
   if (rc == 0)
     rc = check_args(op, args, "combine_recv");
-  if (rc == 0 && result && result->size != sizeof *result)
-    rc = fail(WEFT_ERR_INVALID, "combine_recv: initialise the result with WEFT_EP_RESULT_INIT");
+  if (rc == 0)
+    rc = check_result(result);
   if (rc != 0)
     return rc;
   struct weft_ep_result unwanted = WEFT_EP_RESULT_INIT;
@@ -285,6 +292,8 @@ int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
 }
 
 int weft_ep_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
-  int rc = send(ep, number, args, true);
+  int rc = check_result(result); // before anything is sent
+  if (rc == 0)
+    rc = send(ep, number, args, true);
   return rc != 0 ? rc : weft_ep_combine_recv(ep, number, args, result);
 }

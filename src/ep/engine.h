@@ -115,6 +115,7 @@ struct weft_ep {
   const struct group_view *view; // of next_op; a reference
   struct ep_op ops[WEFT_EP_DEPTH];
   bool *masked;       // [capacity]
+  uint8_t *heads;     // [M] row headers of the member whose rows are being laid out
   uint32_t *cursor;   // [experts] selections of each local expert laid out so far
   uint32_t laid_rows; // rows laid out so far (RANK_MAJOR)
   _Atomic bool sweep; // a link went down or a view changed: look for links to let go of
@@ -158,6 +159,8 @@ void ep_op_end(weft_ep_t *ep, struct ep_op *op);
 void ep_start(weft_ep_t *ep, uint64_t op, const struct group_view *view);
 // 0, or why this rank runs no operation: NOT_CONNECTED, FENCED.
 int ep_check_active(weft_ep_t *ep);
+// Tells a peer that this rank counts it from `op` on, unless it has been told so before.
+void ep_tell_start(struct ep_link *link, uint64_t op, uint64_t epoch);
 // All headers of `op` are heard: decides what comes next, and tells joiners.
 void ep_activate_next(weft_ep_t *ep);
 // Waits for the view of `epoch`, or a newer one in its place. A reference; NULL when the deadline has passed.

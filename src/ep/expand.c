@@ -27,15 +27,17 @@ static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index) 
                            .count = member->rows_in,
                            .inbox = &op->own_in};
   char *slot = (char *)ep_slot(layout, member->link->in.memory, op->number);
+  memcpy(ep->heads, slot + layout->heads, member->rows_in * layout->head_stride);
   return (struct source){.rank = member->rank,
-                         .heads = slot + layout->heads,
+                         .heads = ep->heads,
                          .rows = (const uint8_t *)slot + layout->rows,
                          .stride = layout->row_stride,
                          .count = member->rows_in,
                          .inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH]};
 }
 
-// Row headers come from another process: nothing in them is used as an index before this.
+// Row headers come from another process: nothing in them is used as an index before this, and what is checked is a copy
+// that the peer cannot change.
 static int check_heads(weft_ep_t *ep, const struct source *source) {
   const struct ep_layout *layout = &ep->layout;
   for (uint32_t i = 0; i < source->count; i++) {

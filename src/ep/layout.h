@@ -92,6 +92,12 @@ static inline struct ep_row *ep_row_at(const struct ep_layout *layout, void *hea
   return (struct ep_row *)((char *)heads + i * layout->head_stride);
 }
 
+// What `rows` rows of a dispatch bring: values, scales and row headers.
+static inline uint64_t ep_layout_dispatch_bytes(const struct ep_layout *layout, uint32_t rows) {
+  return rows * ((uint64_t)layout->value_bytes + layout->scale_bytes + sizeof(struct ep_row) +
+                 layout->topk * (sizeof(float) + sizeof(int16_t)));
+}
+
 static inline float *ep_row_weights(struct ep_row *row) {
   return (float *)(row + 1);
 }

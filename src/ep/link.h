@@ -27,10 +27,10 @@ struct ep_inbox {
 
 enum ep_link_state {
   EP_LINK_UP,
-  EP_LINK_LEFT,   // the peer closed, cleanly
-  EP_LINK_DEAD,   // the peer's end hung up
-  EP_LINK_SILENT, // a deadline passed
-  EP_LINK_BROKEN, // it wrote what it must not
+  EP_LINK_LEFT,    // the peer closed, cleanly
+  EP_LINK_DEAD,    // the peer's end hung up
+  EP_LINK_SILENT,  // a deadline passed
+  EP_LINK_BROKEN,  // it wrote what it must not
   EP_LINK_DOUBTED, // a deadline passed, for most of the view: it is more likely that this rank is the one astray
 };
 

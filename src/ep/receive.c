@@ -21,7 +21,7 @@ static struct ep_dispatch_head *head_of(weft_ep_t *ep, const struct ep_op *op, c
   return &ep_slot(&ep->layout, member->link->in.memory, op->number)->dispatch;
 }
 
-static int check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv) {
+static int check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv, const struct weft_ep_info *info) {
   if (!recv || recv->size != sizeof *recv)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: initialise the buffers with WEFT_EP_RECV_INIT");
   if (recv->layout != WEFT_EP_PER_EXPERT && recv->layout != WEFT_EP_RANK_MAJOR)
@@ -30,6 +30,13 @@ static int check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv) {
     return fail(WEFT_ERR_INVALID, "dispatch_recv: %s is NULL", recv->counts ? "x" : "counts");
   if (recv->rows > 0 && ep->dtype != WEFT_EP_BF16 && !recv->scales)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: scales is NULL, and the group dispatches fp8");
+  uint64_t parts = recv->layout == WEFT_EP_PER_EXPERT ? ep->experts_per_rank : 1;
+  if (recv->rows * parts > INT32_MAX)
+    return fail(WEFT_ERR_INVALID,
+                "dispatch_recv: %u rows in each of %llu parts are more than the %d that can be numbered", recv->rows,
+                (unsigned long long)parts, INT32_MAX);
+  if (info && info->size != sizeof *info)
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: initialise the info with WEFT_EP_INFO_INIT");
   return 0;
 }
 
@@ -38,13 +45,14 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
   hearing->next = 0;
   hearing->pending = 0;
   hearing->mark = op->mark;
+  hearing->last = op->self;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     member->heard = i == op->self;
     member->rows_in = i == op->self ? member->rows_out : 0;
-    hearing->pending += !member->heard && !member->lost;
     if (!member->sent && !member->lost)
       ep_send_empty(ep, op, member, hearing->deadline_ns);
+    hearing->pending += !member->heard && !member->lost;
   }
   ep_activation_hear(&ep->activation, op->ready);
   ep_expand_begin(ep, hearing->recv);
@@ -54,7 +62,22 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
 static void adopt(weft_ep_t *ep, struct ep_op *op, const struct group_view *view, struct hearing *hearing) {
   ep_activation_adopt(&ep->activation, view->epoch);
   ep_op_set_view(ep, op, view);
+  ep_emit(ep, WEFT_EP_EVENT_ACTIVATED, -1, 0, view->epoch, op->number, "adopted from a rank that runs in it");
   restart(ep, op, hearing);
+}
+
+// An operation that was sent before the one before it adopted a newer view: it runs in that one too. Its joiners wait
+// for this rank's header, and may be the only ones that would tell.
+static void catch_up(weft_ep_t *ep, struct ep_op *op) {
+  uint64_t epoch = ep_activation_epoch(&ep->activation, op->number);
+  if (epoch <= op->view->epoch)
+    return;
+  const struct group_view *view = ep_views_find(ep, epoch);
+  if (group_view_has(view, ep->rank, ep->incarnation)) {
+    ep_activation_adopt(&ep->activation, view->epoch);
+    ep_op_set_view(ep, op, view);
+  }
+  group_view_unref(view);
 }
 
 static void lose(struct ep_member *member, struct hearing *hearing) {
@@ -62,15 +85,37 @@ static void lose(struct ep_member *member, struct hearing *hearing) {
   hearing->pending--;
 }
 
+// The peer takes no part in this operation, though its link is up: it reads nothing of it, and answers nothing.
+static void pass_over(const struct ep_op *op, struct ep_member *member, struct hearing *hearing) {
+  member->link->sent_dispatch[op->number % WEFT_EP_DEPTH] = 0;
+  member->sent = false;
+  lose(member, hearing);
+}
+
+// Whether the peer counts this rank from a later operation on and has sent its header of that one. So it is when a rank
+// told this one an earlier start and died before the others heard that it had decided.
+static bool counts_us_later(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
+  uint64_t start = atomic_load_explicit(&ep_link_in(member->link)->start.op_plus_1, memory_order_acquire);
+  if (start <= op->number + 1)
+    return false;
+  const struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, start - 1);
+  return atomic_load_explicit(&slot->dispatch.flag, memory_order_acquire) >= start;
+}
+
 // A header has come from a rank that runs in a newer view than we. True: everything has begun anew.
 static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t epoch,
                          struct hearing *hearing) {
   const struct group_view *view = ep_await_view(ep, epoch, hearing->deadline_ns);
   bool in = group_view_has(view, ep->rank, ep->incarnation);
-  if (in)
+  if (in) {
     adopt(ep, op, view, hearing);
-  else
-    lose(member, hearing); // it goes on without us
+  } else if (view) { // it goes on without us: the next operation finds this rank out of the view
+    ep_activation_adopt(&ep->activation, view->epoch);
+    ep_activation_hear(&ep->activation, op->ready);
+    pass_over(op, member, hearing);
+  } else {
+    lose(member, hearing);
+  }
   group_view_unref(view);
   return in;
 }
@@ -78,25 +123,32 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
 // The member's header is there. True: everything has begun anew.
 static bool hear(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct hearing *hearing) {
   struct ep_member *member = &op->members[index];
-  const struct ep_dispatch_head *head = head_of(ep, op, member);
-  if (head->count > ep->layout.max_tokens || atomic_load(&head->flag) != op->number + 1) {
+  const volatile struct ep_dispatch_head *shared = head_of(ep, op, member);
+  // Read once: the peer could change it between the check and the use.
+  struct ep_dispatch_head head = {.active = shared->active,
+                                  .ready = shared->ready,
+                                  .mark = shared->mark,
+                                  .count = shared->count,
+                                  .kind = shared->kind,
+                                  .has_weights = shared->has_weights};
+  if (head.count > ep->layout.max_tokens || atomic_load(&shared->flag) != op->number + 1) {
     ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a header that is none");
     lose(member, hearing);
     return false;
   }
-  if (head->active > op->view->epoch && follow_newer(ep, op, member, head->active, hearing))
+  if (head.active > op->view->epoch && follow_newer(ep, op, member, head.active, hearing))
     return true;
   if (member->lost)
     return false;
   member->heard = true;
-  member->rows_in = head->count;
-  member->late_weights = !head->has_weights;
-  member->kind = head->kind;
+  member->rows_in = head.count;
+  member->late_weights = !head.has_weights;
+  member->kind = head.kind;
   hearing->pending--;
   hearing->last = index;
-  if (head->mark < hearing->mark)
-    hearing->mark = head->mark;
-  ep_activation_hear(&ep->activation, head->ready);
+  if (head.mark < hearing->mark)
+    hearing->mark = head.mark;
+  ep_activation_hear(&ep->activation, head.ready);
   return false;
 }
 
@@ -108,7 +160,11 @@ static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing
     if (member->heard || member->lost)
       continue;
     bool down = !ep_link_up(member->link); // before the flag: what came before it went down counts
-    if (atomic_load_explicit(&head_of(ep, op, member)->flag, memory_order_acquire) > op->number) {
+    uint64_t flag = atomic_load_explicit(&head_of(ep, op, member)->flag, memory_order_acquire);
+    if (flag != op->number + 1 && counts_us_later(ep, op, member)) {
+      news = true;
+      pass_over(op, member, hearing);
+    } else if (flag > op->number) {
       news = true;
       if (hear(ep, op, i, hearing))
         return true;
@@ -133,24 +189,29 @@ static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
       member->heard = false;
       member->rows_in = 0;
       member->lost = true;
-      ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
+      if (member->link)
+        ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
     }
   }
   return hearing->next > first;
 }
 
+// Who is silent is lost. But when most of the view is, this rank is more likely astray than they are, and must not have
+// them put out: it only lets go of them, and they will put it out.
 static void give_up(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
+  enum ep_link_state state = 2 * hearing->pending > op->num_members ? EP_LINK_DOUBTED : EP_LINK_SILENT;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (member->heard || member->lost)
       continue;
-    ep_link_down(ep, member->link, EP_LINK_SILENT, "its dispatch did not come by the deadline");
+    ep_link_down(ep, member->link, state, "its dispatch did not come by the deadline");
     lose(member, hearing);
   }
 }
 
 static void hear_all(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
   struct ep_pause pause = {0};
+  catch_up(ep, op);
   restart(ep, op, hearing);
   while (hearing->next < op->num_members) {
     bool news = listen_once(ep, op, hearing);
@@ -175,7 +236,7 @@ static void let_go(weft_ep_t *ep, struct ep_op *op) {
     struct ep_slot_head *slot = ep_slot(layout, member->link->in.memory, op->number);
     atomic_store_explicit(&slot->taken.dispatch, op->number + 1, memory_order_release);
     ep_doorbell_ring(ep_link_bell(member->link));
-    member->link->received_bytes += member->rows_in * (layout->value_bytes + layout->scale_bytes);
+    member->link->received_bytes += ep_layout_dispatch_bytes(layout, member->rows_in);
   }
 }
 
@@ -232,9 +293,7 @@ int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_r
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
   if (rc == 0)
-    rc = check_recv(ep, recv);
-  if (rc == 0 && info && info->size != sizeof *info)
-    rc = fail(WEFT_ERR_INVALID, "dispatch_recv: initialise the info with WEFT_EP_INFO_INIT");
+    rc = check_recv(ep, recv, info);
   return rc != 0 ? rc : ep_receive(ep, op, recv, info);
 }
 
@@ -242,7 +301,7 @@ int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const s
                      struct weft_ep_info *info, uint64_t *number) {
   if (!ep || !number)
     return fail(WEFT_ERR_INVALID, "dispatch: %s is NULL", ep ? "op" : "ep");
-  int rc = check_recv(ep, recv); // before anything is sent
+  int rc = check_recv(ep, recv, info); // before anything is sent
   if (rc == 0)
     rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
   return rc != 0 ? rc : weft_ep_dispatch_recv(ep, *number, recv, info);

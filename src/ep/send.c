@@ -130,6 +130,7 @@ void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, ui
     member->lost = true;
     return;
   }
+  ep_tell_start(member->link, op->number, op->view->epoch);
   raise_dispatch(ep, op, member, 0);
 }
 
@@ -159,8 +160,7 @@ static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
   }
   raise_dispatch(ep, op, member, member->rows_out);
   sending->peers_done++;
-  uint64_t head_bytes = sizeof(struct ep_row) + layout->topk * (sizeof(float) + sizeof(int16_t));
-  uint64_t bytes = member->rows_out * (layout->value_bytes + layout->scale_bytes + head_bytes);
+  uint64_t bytes = ep_layout_dispatch_bytes(layout, member->rows_out);
   link->sent_bytes += bytes;
   op->dispatch_wire_bytes += bytes;
 }

@@ -30,14 +30,14 @@ static void follow(weft_ep_t *ep) {
   atomic_store(&ep->sweep, true);
 }
 
-void ep_start(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
-  ep_activation_init(&ep->activation, op, view->epoch);
-  ep->next_op = op;
-  group_view_unref(ep->view);
-  ep->view = view;
-  ep->started = true;
-  ep->stats.activations++;
-  ep_emit(ep, WEFT_EP_EVENT_ACTIVATED, -1, 0, view->epoch, op, "");
+void ep_tell_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
+  struct ep_area_head *area = ep_link_out(link);
+  uint64_t told = atomic_load_explicit(&area->start.op_plus_1, memory_order_relaxed);
+  if (told != 0 && told <= op + 1)
+    return;
+  area->start.epoch = epoch;
+  atomic_store_explicit(&area->start.op_plus_1, op + 1, memory_order_release);
+  ep_doorbell_ring(ep_link_bell(link));
 }
 
 // Tells each rank that is in `next` but not in `now` that operation `op` is its first.
@@ -47,13 +47,20 @@ static void tell_joiners(weft_ep_t *ep, const struct group_view *now, const stru
     if (group_view_has(now, member->rank, member->incarnation))
       continue;
     struct ep_link *link = ep_link_find(ep, member->rank, member->incarnation);
-    if (!link)
-      continue;
-    struct ep_area_head *area = ep_link_out(link);
-    area->start.epoch = next->epoch;
-    atomic_store_explicit(&area->start.op_plus_1, op + 1, memory_order_release);
-    ep_doorbell_ring(ep_link_bell(link));
+    if (link)
+      ep_tell_start(link, op, next->epoch);
   }
+}
+
+void ep_start(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
+  ep_activation_init(&ep->activation, op, view->epoch);
+  ep->next_op = op;
+  group_view_unref(ep->view);
+  ep->view = view;
+  ep->started = true;
+  tell_joiners(ep, NULL, view, op); // those who were told by a rank that died before it told all
+  ep->stats.activations++;
+  ep_emit(ep, WEFT_EP_EVENT_ACTIVATED, -1, 0, view->epoch, op, "");
 }
 
 void ep_activate_next(weft_ep_t *ep) {

@@ -22,7 +22,11 @@ static bool linked(weft_ep_t *ep, const struct group_member *member) {
   return link && link->incarnation == member->incarnation;
 }
 
+// A view without this rank asks nothing of it. If it did, a leaver that never learns of the first view without it would
+// hold up all that follow, with joiners that it has no links to.
 static bool linked_to_all(weft_ep_t *ep, const struct group_view *view) {
+  if (!group_view_has(view, ep->rank, ep->incarnation))
+    return true;
   for (uint32_t i = 0; i < view->count; i++)
     if (view->members[i].rank != ep->rank && !linked(ep, &view->members[i]))
       return false;
