@@ -105,11 +105,18 @@ static bool live(struct rank *rank, const struct story *story) {
   return rank->info.mark == 1 ? true : rank_fail(rank, "the end did not come");
 }
 
-static pid_t start(struct story story, int32_t index) {
+// The children are forked before this process has threads, and hear the store's URL when it is there.
+static pid_t start(struct story story, int32_t index, const int pipe_ends[2]) {
   pid_t pid = fork();
   assert_true(pid >= 0);
   if (pid > 0)
     return pid;
+  char url[128] = "";
+  close(pipe_ends[1]);
+  if (read(pipe_ends[0], url, sizeof url) != sizeof url)
+    _exit(4);
+  close(pipe_ends[0]);
+  story.url = url;
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   options.endpoints = story.url;
   static struct rank rank;
@@ -140,15 +147,22 @@ static int reap(pid_t pid) {
 }
 
 static void tell(struct story story, int victim_signal) {
-  weft_store_server_t *server;
-  struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  assert_int_equal(weft_store_server_start(&server, &options), 0);
-  story.url = weft_store_server_url(server);
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
   pid_t pids[RANKS];
+  int pipe_ends[2];
+  assert_int_equal(pipe(pipe_ends), 0);
   for (int i = 0; i < RANKS; i++)
-    pids[i] = start(story, i);
+    pids[i] = start(story, i, pipe_ends);
+  close(pipe_ends[0]);
+  weft_store_server_t *server;
+  struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
+  assert_int_equal(weft_store_server_start(&server, &options), 0);
+  char url[128] = "";
+  snprintf(url, sizeof url, "%s", weft_store_server_url(server));
+  for (int i = 0; i < RANKS; i++) // one packet each: shorter than PIPE_BUF, so none is split
+    assert_int_equal(write(pipe_ends[1], url, sizeof url), sizeof url);
+  close(pipe_ends[1]);
   if (story.expect_fenced) { // it lies stopped: wake it when the others have gone on without it
     int status;
     assert_int_equal(waitpid(pids[story.victim], &status, WUNTRACED), pids[story.victim]);

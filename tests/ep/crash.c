@@ -1,0 +1,279 @@
+// Several things at once: ranks that die together, a joiner or a leaver that dies on its way, operations that overlap.
+// Processes, and real signals. Each story ends when the survivors have run a while in the view that must come of it.
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cmocka_all.h"
+
+#include "base/clock.h"
+#include "ep/fault.h"
+#include "rank.h"
+
+enum { RANKS = 5, DEADLINE_MS = 60000, AFTER = 20 };
+
+enum role {
+  STAYS,
+  DIES_IN_DISPATCH,  // when the story's moment has come
+  JOINS,             // and stays
+  DIES_AS_IT_JOINS,  // when the view with it is agreed on
+  DIES_AS_IT_LEAVES, // when the view without it is agreed on, in the next dispatch
+};
+
+struct story {
+  enum role role[RANKS];
+  uint32_t num_ranks, num_founders;
+  int32_t last[RANKS]; // the view that must come
+  uint32_t num_last;
+  uint64_t after_epoch; // and it is newer than this one; those who die in a dispatch do so when one as new is agreed on
+  bool overlap;         // two operations are open at a time
+};
+
+// What the processes of a test tell each other, in shared memory.
+struct board {
+  _Atomic uint32_t running; // founders that are active
+  char error[RANKS][1024];
+};
+
+static struct board *board;
+
+static void die_in_dispatch(void *arg, uint32_t rows_written, uint32_t peers_done) {
+  (void)arg;
+  if (peers_done == 1 && rows_written % 4 == 2)
+    kill(getpid(), SIGKILL);
+}
+
+static uint64_t agreed_epoch(struct rank *rank) {
+  uint64_t epoch = 0;
+  weft_ep_committed_view(rank->ep, &epoch, NULL, 0, NULL);
+  return epoch;
+}
+
+static bool agreed_with(struct rank *rank, int32_t index) {
+  int32_t ranks[RANKS];
+  size_t count = 0;
+  weft_ep_committed_view(rank->ep, NULL, ranks, RANKS, &count);
+  for (size_t i = 0; i < count; i++)
+    if (ranks[i] == index)
+      return true;
+  return false;
+}
+
+static void *die_when_agreed(void *arg) {
+  struct rank *rank = arg;
+  while (!agreed_with(rank, rank->index))
+    poll(NULL, 0, 1);
+  kill(getpid(), SIGKILL);
+  return NULL;
+}
+
+// Sends two operations before it receives the first, and ends both without a combine.
+static bool operate_two(struct rank *rank) {
+  uint64_t ops[2];
+  int32_t ranks[RANKS];
+  size_t count;
+  weft_ep_view(rank->ep, NULL, ranks, RANKS, &count);
+  for (int i = 0; i < 2; i++) {
+    struct weft_ep_dispatch dispatch = WEFT_EP_DISPATCH_INIT;
+    dispatch.x = rank->x;
+    dispatch.topk_idx = rank->topk_idx;
+    dispatch.topk_weights = rank->weights;
+    dispatch.num_tokens = pattern_fill(&rank->pattern, weft_ep_next_op(rank->ep), rank->index, ranks, (uint32_t)count,
+                                       rank->x, rank->topk_idx, rank->weights);
+    int rc = weft_ep_dispatch_send(rank->ep, &dispatch, &ops[i]);
+    if (rc != 0)
+      return rank_fail(rank, "dispatch_send: %s: %s", weft_err_name(rc), weft_last_error());
+  }
+  for (int i = 0; i < 2; i++) {
+    rank->info = (struct weft_ep_info){.size = sizeof rank->info};
+    if (weft_ep_dispatch_recv(rank->ep, ops[i], &rank->recv, &rank->info) != 0)
+      return rank_fail(rank, "dispatch_recv: %s", weft_last_error());
+    if (rank->info.op != ops[i])
+      return rank_fail(rank, "operation %llu was received as %llu", (unsigned long long)ops[i],
+                       (unsigned long long)rank->info.op);
+  }
+  for (int i = 0; i < 2; i++)
+    if (weft_ep_finish(rank->ep, ops[i]) != 0)
+      return rank_fail(rank, "finish: %s", weft_last_error());
+  return true;
+}
+
+static bool leave_and_die(struct rank *rank) {
+  if (weft_ep_disconnect(rank->ep, &rank->index, 1, DEADLINE_MS) != 0)
+    return rank_fail(rank, "leave: %s", weft_last_error());
+  ep_fault_set(rank->ep, die_in_dispatch, NULL);
+  return true;
+}
+
+static bool live(struct rank *rank, const struct story *story, enum role role) {
+  static const int32_t founders[RANKS] = {0, 1, 2, 3, 4};
+  bool founder = (uint32_t)rank->index < story->num_founders;
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  while (!founder && board->running < story->num_founders && !clock_passed(deadline))
+    poll(NULL, 0, 1);
+  if (!rank_open(rank, &rank->setup, rank->index, founder ? founders : NULL, founder ? story->num_founders : 0))
+    return false;
+  pthread_t thread;
+  if (role == DIES_AS_IT_JOINS && pthread_create(&thread, NULL, die_when_agreed, rank) != 0)
+    return rank_fail(rank, "no thread");
+  if (!rank_activate(rank))
+    return false;
+  board->running++;
+  uint32_t after = 0;
+  for (uint64_t i = 0; rank->info.mark < 1 && !clock_passed(deadline); i++) {
+    if (role == DIES_AS_IT_LEAVES && i == 10 && !leave_and_die(rank))
+      return false;
+    if (role == DIES_IN_DISPATCH && i >= 10 && agreed_epoch(rank) >= story->after_epoch)
+      ep_fault_set(rank->ep, die_in_dispatch, NULL);
+    if (!(story->overlap ? operate_two(rank) : rank_operate(rank)))
+      return false;
+    uint64_t epoch = 0;
+    weft_ep_view(rank->ep, &epoch, NULL, 0, NULL);
+    after += epoch > story->after_epoch && rank_sees(rank, story->last, story->num_last);
+    if (after == AFTER)
+      weft_ep_set_mark(rank->ep, 1);
+  }
+  return rank->info.mark == 1 ? true : rank_fail(rank, "the end did not come");
+}
+
+// The children are forked before this process has threads, and hear the store's URL when it is there.
+static pid_t start(const struct story *story, int32_t index, const int pipe_ends[2]) {
+  pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid > 0)
+    return pid;
+  char url[128] = "";
+  close(pipe_ends[1]);
+  if (read(pipe_ends[0], url, sizeof url) != sizeof url)
+    _exit(4);
+  close(pipe_ends[0]);
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  options.endpoints = url;
+  static struct rank rank;
+  rank.index = index;
+  rank.setup.tokens = 32;
+  if (weft_store_open(&rank.setup.store, &options) != 0)
+    _exit(3);
+  weft_store_t *store = rank.setup.store;
+  bool ok = live(&rank, story, story->role[index]);
+  snprintf(board->error[index], sizeof board->error[index], "%s", ok ? "" : rank.error);
+  rank_close(&rank);
+  weft_store_close(store);
+  _exit(ok ? 0 : 1);
+}
+
+// Waits for a child by the deadline; kills it after that. Returns its status.
+static int reap(pid_t pid) {
+  uint64_t deadline = clock_deadline_ms(2 * DEADLINE_MS);
+  int status;
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (clock_passed(deadline)) {
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      return -1;
+    }
+    poll(NULL, 0, 5);
+  }
+  return status;
+}
+
+static void tell(const struct story *story) {
+  board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(board != MAP_FAILED);
+  pid_t pids[RANKS];
+  int pipe_ends[2];
+  assert_int_equal(pipe(pipe_ends), 0);
+  for (uint32_t i = 0; i < story->num_ranks; i++)
+    pids[i] = start(story, (int32_t)i, pipe_ends);
+  close(pipe_ends[0]);
+  weft_store_server_t *server;
+  struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
+  assert_int_equal(weft_store_server_start(&server, &options), 0);
+  char url[128] = "";
+  snprintf(url, sizeof url, "%s", weft_store_server_url(server));
+  for (uint32_t i = 0; i < story->num_ranks; i++) // shorter than PIPE_BUF: none is split
+    assert_int_equal(write(pipe_ends[1], url, sizeof url), sizeof url);
+  close(pipe_ends[1]);
+  int status[RANKS];
+  for (uint32_t i = 0; i < story->num_ranks; i++)
+    status[i] = reap(pids[i]);
+  for (uint32_t i = 0; i < story->num_ranks; i++) {
+    bool lives = story->role[i] == STAYS || story->role[i] == JOINS;
+    if (lives ? !WIFEXITED(status[i]) || WEXITSTATUS(status[i]) != 0 : !WIFSIGNALED(status[i]))
+      fail_msg("rank %u ended with status %d: %s", i, status[i], board->error[i]);
+  }
+  munmap(board, sizeof *board);
+  weft_store_server_stop(server);
+}
+
+static void two_ranks_die_in_the_same_operation(void **state) {
+  (void)state;
+  tell(&(struct story){.role = {STAYS, DIES_IN_DISPATCH, STAYS, DIES_IN_DISPATCH, STAYS},
+                       .num_ranks = 5,
+                       .num_founders = 5,
+                       .last = {0, 2, 4},
+                       .num_last = 3});
+}
+
+static void a_joiner_dies_when_its_view_is_agreed_on(void **state) {
+  (void)state;
+  tell(&(struct story){.role = {STAYS, STAYS, STAYS, DIES_AS_IT_JOINS},
+                       .num_ranks = 4,
+                       .num_founders = 3,
+                       .last = {0, 1, 2},
+                       .num_last = 3,
+                       .after_epoch = 2});
+}
+
+static void a_leaver_dies_when_its_departure_is_agreed_on(void **state) {
+  (void)state;
+  tell(&(struct story){.role = {STAYS, STAYS, DIES_AS_IT_LEAVES, STAYS},
+                       .num_ranks = 4,
+                       .num_founders = 4,
+                       .last = {0, 1, 3},
+                       .num_last = 3});
+}
+
+static void a_rank_dies_as_another_joins(void **state) {
+  (void)state;
+  for (int round = 0; round < 3; round++)
+    tell(&(struct story){.role = {STAYS, DIES_IN_DISPATCH, STAYS, JOINS},
+                         .num_ranks = 4,
+                         .num_founders = 3,
+                         .last = {0, 2, 3},
+                         .num_last = 3,
+                         .after_epoch = 2});
+}
+
+static void overlapping_operations_go_across_a_death_and_a_join(void **state) {
+  (void)state;
+  for (int round = 0; round < 3; round++)
+    tell(&(struct story){.role = {STAYS, STAYS, DIES_IN_DISPATCH, JOINS},
+                         .num_ranks = 4,
+                         .num_founders = 3,
+                         .last = {0, 1, 3},
+                         .num_last = 3,
+                         .after_epoch = 2,
+                         .overlap = true});
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(two_ranks_die_in_the_same_operation),
+      cmocka_unit_test(a_joiner_dies_when_its_view_is_agreed_on),
+      cmocka_unit_test(a_leaver_dies_when_its_departure_is_agreed_on),
+      cmocka_unit_test(a_rank_dies_as_another_joins),
+      cmocka_unit_test(overlapping_operations_go_across_a_death_and_a_join),
+  };
+  return cmocka_run_group_tests_name("ep_crash", tests, NULL, NULL);
+}
