@@ -29,7 +29,7 @@ void group_update_lost(struct group_machine *m, const char *reason) {
   m->lost = lost;
   // Claims may have run out while their owners could not reach the store either: give them time to come back.
   if (!lost)
-    m->grace_until = m->now + m->ttl_ns;
+    m->grace_until = m->wary_until = m->now + m->ttl_ns;
   group_emit(m, lost ? GROUP_EVENT_STORE_LOST : GROUP_EVENT_STORE_BACK, NULL, -1, 0);
 }
 
@@ -68,6 +68,8 @@ static void claim_gone(struct group_machine *m, int32_t rank) {
 }
 
 static void ticket_gone(struct group_machine *m, uint64_t incarnation) {
+  if (incarnation == m->incarnation)
+    m->late_ticket = false;
   for (uint32_t i = 0; i < m->num_tickets; i++) {
     if (m->tickets[i].incarnation != incarnation)
       continue;
@@ -164,8 +166,10 @@ static void view_deleted(struct group_machine *m, int64_t revision) {
 
 // Tickets stand in the order of their revisions, which is that of the watch but not of a read.
 static void ticket_put(struct group_machine *m, uint64_t incarnation, int64_t revision) {
-  if (m->rank >= 0)
+  if (m->rank >= 0) {
+    m->late_ticket |= incarnation == m->incarnation;
     return; // it has a rank: the queue is no concern of this member
+  }
   ticket_gone(m, incarnation);
   if (m->num_tickets == m->room_tickets) {
     uint32_t room = m->room_tickets ? 2 * m->room_tickets : 16;
@@ -237,6 +241,7 @@ void group_observe_all(struct group_machine *m, const struct weft_store_list *li
   for (uint32_t r = 0; r < m->capacity; r++)
     m->claims[r].mod_revision = 0;
   m->num_tickets = 0;
+  m->late_ticket = false;
   m->stored_seen = 0;
   group_barrier_forget_keys(m);
   for (size_t i = 0; i < list->count; i++)
@@ -247,6 +252,8 @@ void group_observe_all(struct group_machine *m, const struct weft_store_list *li
   if (m->stored_seen == 0)
     view_absent(m);
   m->revision = list->revision;
+  if (m->standing == GROUP_OPENING && m->stored)
+    m->grace_until = m->now + m->ttl_ns; // it cannot know whether there was an outage before it came
   m->synced = true;
   m->holding = false;
   group_barriers_settle(m);

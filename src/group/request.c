@@ -84,10 +84,22 @@ static int64_t place_in_queue(const struct group_machine *m) {
   return -1;
 }
 
+// Whether somebody else's rank, who is in the view, waits for its claim to come back: in an outage of the store leases
+// run out while their owners go on, and who comes new when it is over must not be faster than they.
+static bool is_kept(struct group_machine *m, int32_t rank) {
+  const struct group_member *member = group_view_find(m->stored, rank);
+  return member && member->incarnation != m->incarnation && !group_due(m, m->grace_until);
+}
+
+// Whether the view itself may have to come back before anybody new claims. Founders know that there was none.
+static bool may_lack_view(struct group_machine *m) {
+  return !m->stored && m->num_founders == 0 && m->standing == GROUP_OPENING && !group_due(m, m->wary_until);
+}
+
 // The free rank for that place, -1 when so many are not free: it waits, some of those before it may be gone.
-static int32_t rank_for(const struct group_machine *m, int64_t place) {
+static int32_t rank_for(struct group_machine *m, int64_t place) {
   for (uint32_t r = 0; r < m->capacity; r++)
-    if (m->claims[r].create_revision == 0 && place-- == 0)
+    if (m->claims[r].create_revision == 0 && !is_kept(m, (int32_t)r) && place-- == 0)
       return (int32_t)r;
   return -1;
 }
@@ -103,19 +115,31 @@ static bool claim(struct group_machine *m, struct group_request *request) {
     return false;
   int32_t rank = m->rank;
   bool queued = rank < 0;
+  int64_t place = -1;
   if (queued) {
-    int64_t place = place_in_queue(m);
+    place = place_in_queue(m);
     if (place < 0)
       return take_ticket(m, request);
     rank = rank_for(m, place);
   }
-  if (rank < 0 || m->claims[rank].create_revision != 0)
+  if (rank < 0 || m->claims[rank].create_revision != 0 || is_kept(m, rank) || may_lack_view(m))
     return false;
   group_txn_begin(m);
   group_txn_compare(m, group_key_claim(m->prefix, rank), WEFT_STORE_CREATE, 0);
   group_txn_put(m, group_key_claim(m->prefix, rank), group_claim_encode(m->incarnation, m->address), m->lease);
-  if (queued)
+  if (queued) { // one ticket, one rank: a claim that was given up and arrives after the next one finds no ticket
+    group_txn_compare(m, group_key_ticket(m->prefix, m->incarnation), WEFT_STORE_CREATE, m->tickets[place].revision);
     group_txn_delete(m, group_key_ticket(m->prefix, m->incarnation));
+  }
+  return group_txn_end(m, request);
+}
+
+// A ticket that was given up and arrived after this member had got its rank: it would hold a place in the queue.
+static bool drop_ticket(struct group_machine *m, struct group_request *request) {
+  if (!m->late_ticket)
+    return false;
+  group_txn_begin(m);
+  group_txn_delete(m, group_key_ticket(m->prefix, m->incarnation));
   return group_txn_end(m, request);
 }
 
@@ -142,7 +166,7 @@ static bool pick(struct group_machine *m, struct group_request *request) {
     return true;
   if (held)
     return false;
-  return claim(m, request) || group_propose(m, request) ||
+  return drop_ticket(m, request) || claim(m, request) || group_propose(m, request) ||
          (m->standing == GROUP_CLAIMED && group_barrier_request(m, request));
 }
 
@@ -284,7 +308,7 @@ void group_machine_watch(struct group_machine *m, uint64_t now_ns, const struct 
   case WEFT_STORE_EVENT_RESET:
     m->watch_lost = false;
     m->synced = false;
-    m->grace_until = m->now + m->ttl_ns;
+    m->grace_until = m->wary_until = m->now + m->ttl_ns;
     group_update_lost(m, NULL);
     break;
   }

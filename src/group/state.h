@@ -86,6 +86,7 @@ struct group_machine {
   char damage[160];    // why it is unreadable; ""
   struct group_ticket *tickets;
   uint32_t num_tickets, room_tickets;
+  bool late_ticket; // its own is there, though it has its rank
   struct group_barrier *barriers;
 
   // What this member is and wishes.
@@ -115,6 +116,7 @@ struct group_machine {
   int64_t hold_revision; // it shows with this revision; 0: with any change
   uint64_t hold_until;
   uint64_t grace_until; // until then a vanished claim says nothing about its owner
+  uint64_t wary_until;  // until then an absent view may have been lost by the store
   int64_t need_mod;     // view revision for which a change was found to be needed, -1: none
   uint64_t need_since, need_delay, conflict_delay;
   uint32_t conflicts;
