@@ -37,7 +37,9 @@ void report_count(struct report_counts *counts, const struct results_phase *phas
 // Adds ", "-separated counts like "7 passed, 1 killed as planned"; not those of ranks that are no members.
 void report_add_counts(struct text *text, const struct report_counts *counts);
 
-// The length of the piece of `text` that fits into `width` columns, cut at a blank where there is one.
+// The length of the piece of `text` that fits into one line of `width` columns, cut at a blank where there is one, and
+// where the next piece begins.
 size_t report_wrap(const char *text, size_t width);
+const char *report_after(const char *text, size_t length);
 
 #endif

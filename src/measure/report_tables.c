@@ -74,9 +74,7 @@ static void add_reason(struct table *table, const char *reason) {
   while (*reason) {
     size_t length = report_wrap(reason, REPORT_WIDTH - 2 * INDENT);
     table_note(table, 2, TABLE_RED, "%.*s", (int)length, reason);
-    reason += length;
-    while (*reason == ' ')
-      reason++;
+    reason = report_after(reason, length);
   }
 }
 

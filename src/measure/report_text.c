@@ -31,13 +31,23 @@ void report_add_counts(struct text *text, const struct report_counts *counts) {
 
 size_t report_wrap(const char *text, size_t width) {
   size_t columns = 0, end = 0, blank = 0;
-  while (text[end] && (columns < width || ((unsigned char)text[end] & 0xC0) == 0x80)) {
+  while (text[end] && text[end] != '\n' && (columns < width || ((unsigned char)text[end] & 0xC0) == 0x80)) {
     if (text[end] == ' ')
       blank = end;
     columns += ((unsigned char)text[end] & 0xC0) != 0x80;
     end++;
   }
-  return text[end] && text[end] != ' ' && blank > 0 ? blank : end;
+  bool whole = !text[end] || text[end] == '\n' || text[end] == ' ';
+  return whole || blank == 0 ? end : blank;
+}
+
+const char *report_after(const char *text, size_t length) {
+  const char *next = text + length;
+  if (*next == '\n')
+    return next + 1;
+  while (*next == ' ')
+    next++;
+  return next;
 }
 
 // Prints `text`, a label before its first line, in as many lines as the width asks for.
@@ -52,9 +62,7 @@ static void print_labelled(FILE *out, const struct report_options *options, cons
     table_print_text(out, options->color, style, line, 0);
     fputc('\n', out);
     label = "";
-    text += length;
-    while (*text == ' ')
-      text++;
+    text = report_after(text, length);
   }
 }
 

@@ -158,6 +158,19 @@ static void an_empty_run_has_a_report(void **state) {
   free(out);
 }
 
+static void lines_of_an_error_stay_lines(void **state) {
+  (void)state;
+  struct results results = {.error = "rank 1 was killed; the end of its log:\n  | one\n  | two", .exit_status = 5};
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  assert_int_equal(report_write(out, &results, &(struct report_options){.format = REPORT_TEXT}), 0);
+  fclose(out);
+  assert_non_null(
+      strstr(text, "error    rank 1 was killed; the end of its log:\n           | one\n           | two\n"));
+  free(text);
+}
+
 static void a_report_that_cannot_be_written_is_an_error(void **state) {
   (void)state;
   struct results results;
@@ -182,6 +195,7 @@ int main(void) {
       cmocka_unit_test(text_keeps_to_120_columns),
       cmocka_unit_test(json_is_that_of_the_results),
       cmocka_unit_test(an_empty_run_has_a_report),
+      cmocka_unit_test(lines_of_an_error_stay_lines),
       cmocka_unit_test(a_report_that_cannot_be_written_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
