@@ -20,6 +20,8 @@
 #include "run/record.h"
 #include "run/storage.h"
 
+#define RUN_DEFAULT_JOB "elastic"
+
 enum { RUN_DEFAULT_PORT = 9999, RUN_LEASE_TTL_S = 10 };
 
 struct lead;

@@ -87,7 +87,7 @@ static int open_signals(struct agent *agent) {
 }
 
 int agent_open(struct agent *agent) {
-  agent->job = agent->config.job ? agent->config.job : "elastic";
+  agent->job = agent->config.job ? agent->config.job : RUN_DEFAULT_JOB;
   random_uuid(agent->run);
   run_host_describe(agent->host, sizeof agent->host, agent->boot, sizeof agent->boot);
   int err = open_signals(agent);

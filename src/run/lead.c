@@ -140,6 +140,20 @@ static int begin_phase(struct agent *agent, uint32_t phase) {
   return err ? err : publish(agent, "current", json_integer(phase));
 }
 
+// Says what the others are to be started with. An embedded store that listens on all addresses is at this host's name.
+static void show_waiting(struct agent *agent, uint32_t here) {
+  const char *option = "--store", *host = agent->endpoints, *port = "";
+  bool named = strcmp(agent->job, RUN_DEFAULT_JOB) != 0;
+  bool all = strncmp(host, "http://0.0.0.0:", 15) == 0 || strncmp(host, "http://[::]:", 12) == 0;
+  if (agent->server) {
+    option = "--rank-server";
+    host = all ? agent->host : host + strlen("http://");
+    port = all ? strrchr(agent->endpoints, ':') : "";
+  }
+  progress_show(&agent->progress, true, "waiting for agents: %u of %u here; the others: weft elastic %s %s%s%s%s", here,
+                agent->lead->num_agents, option, host, port, named ? " --job " : "", named ? agent->job : "");
+}
+
 static int gather(struct agent *agent) {
   struct lead *lead = agent->lead;
   uint32_t here = 0, slots = 0;
@@ -148,8 +162,7 @@ static int gather(struct agent *agent) {
     slots += lead->agents[i].slots;
   }
   if (here < lead->num_agents) {
-    progress_show(&agent->progress, true, "waiting for agents: %u of %u here; the others: weft elastic --store %s",
-                  here, lead->num_agents, agent->endpoints);
+    show_waiting(agent, here);
     return clock_passed(lead->deadline_ns)
                ? fail(WEFT_ERR_TIMEOUT, "%u of %u agents came within %u s (--num-agents, --startup-timeout)", here,
                       lead->num_agents, agent->config.startup_timeout_s)
