@@ -150,7 +150,8 @@ static int wrong(const char *name) {
 static int times_from_json(struct results_times *times, const json_t *json) {
   json_int_t count = 0;
   if (json_unpack((json_t *)json, "{s:I, s:F, s:F, s:F, s:F, s:F}", "count", &count, "avg", &times->avg, "min",
-                  &times->min, "p50", &times->p50, "p99", &times->p99, "max", &times->max))
+                  &times->min, "p50", &times->p50, "p99", &times->p99, "max", &times->max) ||
+      count < 0)
     return -1;
   times->count = (uint64_t)count;
   return 0;
@@ -158,11 +159,18 @@ static int times_from_json(struct results_times *times, const json_t *json) {
 
 static int u64_from_json(uint64_t *value, const json_t *json) {
   const char *text = json_string_value(json);
-  char *end = NULL;
-  if (!text || strlen(text) != 16)
+  if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
     return -1;
-  *value = strtoull(text, &end, 16);
-  return *end ? -1 : 0;
+  *value = strtoull(text, NULL, 16);
+  return 0;
+}
+
+static int i32_from_json(int32_t *value, const json_t *json) {
+  json_int_t number = json_integer_value(json);
+  if (!json_is_integer(json) || number < INT32_MIN || number > INT32_MAX)
+    return -1;
+  *value = (int32_t)number;
+  return 0;
 }
 
 static int state_from_json(enum results_state *state, const json_t *json) {
@@ -181,8 +189,7 @@ static int field_from_json(const struct field *field, void *at, const json_t *js
   case KIND_U64:
     return u64_from_json(at, json);
   case KIND_I32:
-    *(int32_t *)at = (int32_t)json_integer_value(json);
-    return json_is_integer(json) ? 0 : -1;
+    return i32_from_json(at, json);
   case KIND_DOUBLE:
     *(double *)at = json_number_value(json);
     return json_is_number(json) ? 0 : -1;
@@ -204,15 +211,18 @@ static int view_from_json(struct run_record *record, const json_t *json) {
   json_t *ranks = NULL;
   if (json_unpack((json_t *)json, "{s:I, s:I, s:I, s:o}", "epoch", &epoch, "op", &op, "time_ns", &time_ns, "ranks",
                   &ranks) ||
-      !json_is_array(ranks))
+      !json_is_array(ranks) || epoch < 0 || op < 0 || time_ns < 0)
     return wrong("views");
   struct run_view view = {(uint64_t)epoch, (uint64_t)op, (uint64_t)time_ns, (uint32_t)json_array_size(ranks), NULL};
   view.ranks = malloc((view.count + 1) * sizeof *view.ranks);
   if (!view.ranks)
     return fail(WEFT_ERR_NOMEM, "no memory for a view of %u ranks", view.count);
-  for (uint32_t i = 0; i < view.count; i++)
-    view.ranks[i] = (int32_t)json_integer_value(json_array_get(ranks, i));
-  int err = run_record_add_view(record, &view);
+  int err = 0;
+  for (uint32_t i = 0; i < view.count && !err; i++)
+    if (i32_from_json(&view.ranks[i], json_array_get(ranks, i)))
+      err = wrong("views");
+  if (!err)
+    err = run_record_add_view(record, &view);
   free(view.ranks);
   return err;
 }
@@ -221,10 +231,11 @@ static int loss_from_json(struct run_record *record, const json_t *json) {
   struct run_loss loss = {0};
   json_int_t time_ns = 0;
   const char *detail = NULL;
-  if (json_unpack((json_t *)json, "{s:i, s:I, s:s}", "rank", &loss.rank, "time_ns", &time_ns, "detail", &detail))
+  if (json_unpack((json_t *)json, "{s:I, s:s}", "time_ns", &time_ns, "detail", &detail) || time_ns < 0 ||
+      i32_from_json(&loss.rank, json_object_get(json, "rank")) || strlen(detail) >= sizeof loss.detail)
     return wrong("losses");
   loss.time_ns = (uint64_t)time_ns;
-  strncat(loss.detail, detail, sizeof loss.detail - 1);
+  memcpy(loss.detail, detail, strlen(detail) + 1);
   return run_record_add_loss(record, &loss);
 }
 

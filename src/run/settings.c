@@ -1,5 +1,6 @@
 #include "run/settings.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,14 @@ static int read_choice(struct run_config *config, const struct field *field, con
   return fail(WEFT_ERR_PROTOCOL, "run settings: '%s' is missing or not one of its words", field->name);
 }
 
+static int read_seed(uint64_t *seed, const char *text) {
+  if (!text || !*text || text[strspn(text, "0123456789")])
+    return -1;
+  errno = 0;
+  *seed = strtoull(text, NULL, 10);
+  return errno ? -1 : 0;
+}
+
 int run_settings_from_json(struct run_config *config, const json_t *json) {
   struct run_config read = *config;
   for (size_t i = 0; i < COUNT(numbers); i++) {
@@ -89,9 +98,8 @@ int run_settings_from_json(struct run_config *config, const json_t *json) {
   }
   const char *seed = json_string_value(json_object_get(json, "seed"));
   const json_t *validate = json_object_get(json, "validate_phase_failures");
-  char *end = NULL;
-  if (!seed || !*seed || (read.seed = strtoull(seed, &end, 10), *end))
-    return fail(WEFT_ERR_PROTOCOL, "run settings: 'seed' is missing or not a decimal number in a string");
+  if (read_seed(&read.seed, seed))
+    return fail(WEFT_ERR_PROTOCOL, "run settings: 'seed' is missing or not a decimal number of 64 bits in a string");
   if (!json_is_boolean(validate))
     return fail(WEFT_ERR_PROTOCOL, "run settings: 'validate_phase_failures' is missing or not true or false");
   read.validate_phase_failures = json_is_true(validate);

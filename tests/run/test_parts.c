@@ -102,6 +102,20 @@ static void settings_with_any_field_missing_or_wrong_name_it(void **state) {
   json_decref(json);
 }
 
+static void a_seed_is_decimal_and_of_64_bits(void **state) {
+  (void)state;
+  static const char *const wrong[] = {"18446744073709551616", "-5", " 5", "+5", "5 ", ""};
+  json_t *json = run_settings_to_json(&sample);
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    struct run_config read = {.seed = 1};
+    json_object_set_new(json, "seed", json_string(wrong[i]));
+    assert_int_equal(run_settings_from_json(&read, json), WEFT_ERR_PROTOCOL);
+    assert_non_null(strstr(weft_last_error(), "seed"));
+    assert_int_equal(read.seed, 1);
+  }
+  json_decref(json);
+}
+
 static void a_task_comes_back_from_text_with_and_without_secrets(void **state) {
   (void)state;
   struct run_task task = {.endpoints = "http://h:1",
@@ -196,6 +210,40 @@ static void a_record_with_any_field_missing_or_wrong_names_it(void **state) {
   run_record_free(&record);
 }
 
+// A number that does not fit must not become another one, nor a text another one.
+static void what_does_not_fit_a_record_is_refused(void **state) {
+  (void)state;
+  char detail[RUN_DETAIL_SIZE + 1] = {0};
+  memset(detail, 'd', sizeof detail - 1);
+  struct {
+    const char *name;
+    json_t *value;
+  } wrong[] = {
+      {"rank", json_integer(1ll << 32)},
+      {"local_rank", json_integer(INT64_MIN)},
+      {"checked", json_string("              -6")},
+      {"both",
+       json_pack("{s:i, s:f, s:f, s:f, s:f, s:f}", "count", -1, "avg", 1., "min", 1., "p50", 1., "p99", 1., "max", 1.)},
+      {"views", json_pack("[{s:i, s:i, s:i, s:[I]}]", "epoch", 1, "op", 1, "time_ns", 1, "ranks", (json_int_t)1 << 32)},
+      {"views", json_pack("[{s:i, s:i, s:i, s:[s]}]", "epoch", 1, "op", 1, "time_ns", 1, "ranks", "5")},
+      {"views", json_pack("[{s:i, s:i, s:i, s:[]}]", "epoch", 1, "op", -1, "time_ns", 1, "ranks")},
+      {"losses", json_pack("[{s:I, s:i, s:s}]", "rank", (json_int_t)1 << 32, "time_ns", 1, "detail", "")},
+      {"losses", json_pack("[{s:i, s:i, s:s}]", "rank", 1, "time_ns", 1, "detail", detail)},
+  };
+  struct run_record record = sample_record(), read = {0};
+  json_t *json = run_record_to_json(&record);
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    assert_non_null(wrong[i].value);
+    json_t *broken = json_copy(json);
+    json_object_set_new(broken, wrong[i].name, wrong[i].value);
+    assert_int_equal(run_record_from_json(&read, broken), WEFT_ERR_PROTOCOL);
+    assert_non_null(strstr(weft_last_error(), wrong[i].name));
+    json_decref(broken);
+  }
+  json_decref(json);
+  run_record_free(&record);
+}
+
 static void a_phase_starts_with_its_victims_unless_they_leave(void **state) {
   (void)state;
   static const char text[] = "[[0, 1, 2, 3], [0, -1, -3, 2, 4], [0, 2]]";
@@ -224,9 +272,11 @@ int main(void) {
       cmocka_unit_test(a_job_name_is_checked),
       cmocka_unit_test(settings_come_back_from_json_as_they_were),
       cmocka_unit_test(settings_with_any_field_missing_or_wrong_name_it),
+      cmocka_unit_test(a_seed_is_decimal_and_of_64_bits),
       cmocka_unit_test(a_task_comes_back_from_text_with_and_without_secrets),
       cmocka_unit_test(a_record_comes_back_from_json_as_it_was),
       cmocka_unit_test(a_record_with_any_field_missing_or_wrong_names_it),
+      cmocka_unit_test(what_does_not_fit_a_record_is_refused),
       cmocka_unit_test(a_phase_starts_with_its_victims_unless_they_leave),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
