@@ -1,0 +1,134 @@
+// What the processes of a run tell each other. The first line says what follows: "record" or "settings" stand before
+// JSON from the store, "task" before what a rank finds in its environment, "messages" before what comes through its
+// pipe. What is taken is taken as it stands, and can be told on.
+#include "run/record.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fuzz.h"
+#include "run/child.h"
+#include "run/settings.h"
+#include "run/task.h"
+
+enum { FILL = 0xA5, PIPE_BYTES = 65536 };
+
+static json_int_t integer(const json_t *object, const char *name) {
+  const json_t *value = json_object_get(object, name);
+  FUZZ_CHECK(json_is_integer(value));
+  return json_integer_value(value);
+}
+
+static void check_lists(const struct run_record *record, const json_t *json) {
+  const json_t *views = json_object_get(json, "views"), *losses = json_object_get(json, "losses");
+  FUZZ_CHECK(json_array_size(views) == record->num_views && json_array_size(losses) == record->num_losses);
+  for (uint32_t i = 0; i < record->num_views; i++) {
+    const json_t *ranks = json_object_get(json_array_get(views, i), "ranks");
+    FUZZ_CHECK(json_array_size(ranks) == record->views[i].count);
+    for (uint32_t j = 0; j < record->views[i].count; j++)
+      FUZZ_CHECK(json_is_integer(json_array_get(ranks, j)) &&
+                 json_integer_value(json_array_get(ranks, j)) == record->views[i].ranks[j]);
+  }
+  for (uint32_t i = 0; i < record->num_losses; i++) {
+    const json_t *loss = json_array_get(losses, i);
+    FUZZ_CHECK(integer(loss, "rank") == record->losses[i].rank);
+    FUZZ_CHECK(strcmp(json_string_value(json_object_get(loss, "detail")), record->losses[i].detail) == 0);
+  }
+}
+
+static void read_record(const json_t *json) {
+  struct run_record record, again;
+  memset(&record, FILL, sizeof record);
+  if (run_record_from_json(&record, json) != 0) {
+    FUZZ_CHECK(fuzz_untouched(&record, FILL, sizeof record));
+    return;
+  }
+  FUZZ_CHECK(integer(json, "rank") == record.rank.rank && integer(json, "local_rank") == record.rank.local_rank);
+  check_lists(&record, json);
+  json_t *written = run_record_to_json(&record);
+  FUZZ_CHECK(written && run_record_from_json(&again, written) == 0);
+  json_t *written_again = run_record_to_json(&again);
+  FUZZ_CHECK(json_equal(written, written_again));
+  json_decref(written);
+  json_decref(written_again);
+  run_record_free(&record);
+  run_record_free(&again);
+}
+
+static void read_settings(const json_t *json) {
+  struct run_config config;
+  memset(&config, FILL, sizeof config);
+  if (run_settings_from_json(&config, json) != 0) {
+    FUZZ_CHECK(fuzz_untouched(&config, FILL, sizeof config));
+    return;
+  }
+  json_t *written = run_settings_to_json(&config);
+  const char *seed = json_string_value(json_object_get(json, "seed"));
+  seed += strspn(seed, "0");
+  FUZZ_CHECK(written && strcmp(*seed ? seed : "0", json_string_value(json_object_get(written, "seed"))) == 0);
+  const char *name;
+  json_t *value;
+  json_object_foreach(written, name, value) {
+    FUZZ_CHECK(strcmp(name, "seed") == 0 || json_equal(value, json_object_get(json, name)));
+  }
+  json_decref(written);
+}
+
+static void read_task(const char *text) {
+  struct run_task task, task_again;
+  json_t *owner = NULL, *owner_again = NULL;
+  memset(&task, FILL, sizeof task);
+  if (run_task_from_text(&task, text, &owner) != 0) {
+    FUZZ_CHECK(!owner && fuzz_untouched(&task, FILL, sizeof task));
+    return;
+  }
+  char *written = run_task_to_text(&task);
+  FUZZ_CHECK(written && run_task_from_text(&task_again, written, &owner_again) == 0);
+  char *written_again = run_task_to_text(&task_again);
+  FUZZ_CHECK(strcmp(written, written_again) == 0);
+  free(written);
+  free(written_again);
+  json_decref(owner);
+  json_decref(owner_again);
+}
+
+static void count_message(void *arg, struct run_child *child, json_t *json) {
+  FUZZ_CHECK(child->line_size <= sizeof child->line && (json_is_object(json) || json_is_array(json)));
+  ++*(size_t *)arg;
+}
+
+static void read_messages(const struct fuzz_input *input) {
+  int ends[2];
+  size_t messages = 0, lines = 0, size = input->size < PIPE_BYTES ? input->size : PIPE_BYTES;
+  for (size_t i = 0; i < size; i++)
+    lines += input->data[i] == '\n';
+  FUZZ_CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+  FUZZ_CHECK(write(ends[1], input->data, size) == (ssize_t)size);
+  close(ends[1]);
+  struct run_child child = {.message_fd = ends[0]};
+  run_child_read(&child, count_message, &messages);
+  FUZZ_CHECK(child.message_fd == -1 && messages <= lines);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  struct fuzz_input input = {(const char *)data, size};
+  char *what = fuzz_line(&input, NULL);
+  if (!what)
+    return 0;
+  char *text = strndup(input.data, input.size);
+  json_t *json = json_loadb(input.data, input.size, JSON_DECODE_ANY, NULL);
+  if (*what == 'm')
+    read_messages(&input);
+  else if (*what == 't')
+    read_task(text);
+  else if (*what == 's' && json)
+    read_settings(json);
+  else if (json)
+    read_record(json);
+  json_decref(json);
+  free(text);
+  free(what);
+  return 0;
+}
