@@ -83,6 +83,19 @@ install_packages() {
   rm -f "$log"
 }
 
+# libFuzzer is one of clang's run-time libraries, which have a package of clang's version.
+fuzzer_is_there() {
+  find "$(clang -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*.a' | grep -q .
+}
+
+# No error when there is none: the fuzz targets are left out then, and say so.
+install_fuzzer() {
+  missing=("libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev")
+  if ! (install_packages); then
+    echo "install-deps: this clang has no libFuzzer: the fuzz targets will be skipped" >&2
+  fi
+}
+
 # Ubuntu 22.04 has an older cmake: a newer one then comes from PyPI, into build/tools, which the scripts put on PATH.
 cmake_is_new_enough() {
   local have
@@ -113,4 +126,5 @@ if [ ${#missing[@]} -gt 0 ]; then
   find_missing <<<"$needs"
   [ ${#missing[@]} -eq 0 ] || fail "installed, and still not found: ${missing[*]}"
 fi
+if [ "${1:-}" = --test ] && ! fuzzer_is_there; then install_fuzzer; fi
 cmake_is_new_enough || install_newer_cmake
