@@ -163,6 +163,13 @@ static bool lasts(const struct sim *sim, const struct sim_member *m, bool wrong,
   return wrong && sim->now > latest(latest(*since, m->trouble_until), sim->trouble_until) + fence_bound(sim);
 }
 
+// Whether a member waits for a rank that somebody else holds who runs: its claim is refused at its deadline.
+static bool is_refused(const struct sim *sim, const struct sim_member *m) {
+  int32_t rank = group_machine_rank(m->machine);
+  const struct sim_member *holder = rank >= 0 ? find(sim, sim->judge.claims[rank]) : NULL;
+  return group_machine_standing(m->machine) == GROUP_OPENING && holder && holder != m && !holder->died && !m->closing;
+}
+
 static void check_member(struct sim *sim, struct sim_member *m) {
   const struct group_view *newest = sim_judge_newest(sim);
   int32_t rank = group_machine_rank(m->machine);
@@ -173,7 +180,11 @@ static void check_member(struct sim *sim, struct sim_member *m) {
     sim_break(sim, "rank %" PRId32 " has not noticed in time that view %" PRIu64 " is without it", rank, newest->epoch);
   if (lasts(sim, m, at_work && sim->judge.claims[rank] != m->incarnation, &m->unclaimed_since))
     sim_break(sim, "rank %" PRId32 " goes on without its claim", rank);
-  if (m->since && sim->now > latest(latest(m->since, m->trouble_until), sim->trouble_until) + change_bound(sim))
+  if (m->since == 0 || sim->now <= latest(latest(m->since, m->trouble_until), sim->trouble_until) + change_bound(sim))
+    return;
+  if (is_refused(sim, m))
+    sim_member_refuse(sim, m);
+  else
     sim_break(sim,
               "rank %" PRId32 " has not %s in time: standing %d, its newest view %" PRIu64 ", the store's %" PRIu64,
               rank, m->leaving ? "left" : "joined", (int)group_machine_standing(m->machine),
@@ -192,7 +203,7 @@ static void check_dead(struct sim *sim) {
 void sim_judge_tick(struct sim *sim, const struct sim_event *event) {
   (void)event;
   if (sim_server_is_up(sim)) {
-    for (uint32_t i = 0; i < sim->num_live; i++)
+    for (uint32_t i = sim->num_live; i-- > 0;) // one may end
       if (sim->now >= sim->live[i]->trouble_until)
         check_member(sim, sim->live[i]);
     check_dead(sim);

@@ -208,6 +208,11 @@ static void close_machine(struct sim *sim, struct sim_member *m) {
   group_machine_close(m->machine, sim->now + CLOSE_NS);
 }
 
+void sim_member_refuse(struct sim *sim, struct sim_member *m) {
+  close_machine(sim, m);
+  sim_member_pump(sim, m);
+}
+
 static bool sees_itself(const struct sim_member *m) {
   int32_t rank = group_machine_rank(m->machine);
   return rank >= 0 && group_view_has(group_machine_view(m->machine), rank, m->incarnation);

@@ -108,7 +108,8 @@ void sim_server_changed(struct sim *sim); // after every change: the judge looks
 // member.c
 struct sim_member *sim_member_new(struct sim *sim, int32_t rank, uint32_t founders);
 void sim_member_end(struct sim *sim, struct sim_member *member);
-void sim_member_pump(struct sim *sim, struct sim_member *member); // after any input
+void sim_member_pump(struct sim *sim, struct sim_member *member);   // after any input
+void sim_member_refuse(struct sim *sim, struct sim_member *member); // its call has come to its deadline
 void sim_watch_end(struct sim *sim, struct sim_member *member);
 void sim_watch_cut(struct sim *sim, struct sim_member *member); // reconnects by itself
 
