@@ -48,8 +48,9 @@ static void on_message(void *arg, struct run_child *child, json_t *message) {
   } else if (strcmp(kind, "kill") == 0) {
     child->kill_ns = (uint64_t)json_integer_value(json_object_get(message, "time_ns"));
   } else if (strcmp(kind, "progress") == 0) {
-    progress_show(&agent->progress, false, "phase %u/%u  rank %d  %s %lld/%lld", agent->current + 1,
-                  agent->plan->num_phases, child->rank, json_string_value(json_object_get(message, "step")),
+    progress_show(&agent->progress, false, "phase %u (%u of %u)  rank %d  %s %lld/%lld", agent->current,
+                  agent->current + 1, agent->plan->num_phases, child->rank,
+                  json_string_value(json_object_get(message, "step")),
                   (long long)json_integer_value(json_object_get(message, "done")),
                   (long long)json_integer_value(json_object_get(message, "of")));
   }
