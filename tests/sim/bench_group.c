@@ -15,7 +15,7 @@ enum measure { REQUESTS, EVENTS, VIRTUAL_MS, CPU_MS, MEASURES };
 enum { SIZES = 4, TTL_S = 10 };
 
 static const uint32_t sizes[SIZES] = {16, 64, 256, 1024};
-static const uint32_t repetitions[SIZES] = {100, 50, 12, 1};
+static const uint32_t repetitions[SIZES] = {100, 50, 20, 4};
 static const char *const change_names[CHANGES] = {"join", "leave", "death", "4 joins at once"};
 static const char *const measure_names[MEASURES] = {"requests", "events", "virtual_ms", "cpu_ms"};
 
