@@ -128,7 +128,7 @@ static void holds(void **state) {
   const struct scenario *scenario = *state;
   static const struct {
     uint32_t members, seeds;
-  } small[] = {{4, 4}, {12, 4}, {48, 2}}, big[] = {{5, 40}, {24, 20}, {100, 4}, {256, 1}};
+  } small[] = {{5, 12}, {12, 4}, {48, 2}}, big[] = {{5, 40}, {24, 20}, {100, 4}, {256, 1}};
   for (size_t i = 0; i < (large ? sizeof big / sizeof *big : sizeof small / sizeof *small); i++)
     for (uint64_t seed = 1; seed <= (large ? big[i].seeds : small[i].seeds); seed++) {
       uint32_t members = large ? big[i].members : small[i].members;
