@@ -109,7 +109,9 @@ struct weft_ep_options {
   uint32_t topk;             /**< default 8 */
   uint32_t experts_per_rank; /**< default 2 */
   enum weft_ep_dtype dtype;  /**< of dispatch */
-  uint32_t op_timeout_ms;    /**< a peer silent for so long in an operation is lost; default 5,000 */
+  /** A peer silent for so long in an operation is lost; default 5,000. One that does not come because it waits for a
+   *  third rank in turn is not silent: it gets up to three times as long again. */
+  uint32_t op_timeout_ms;
   uint32_t lease_ttl_s;      /**< the store forgets a rank so long after its last sign of life; default 10 */
   weft_ep_event_fn on_event; /**< may be NULL */
   void *event_arg;
@@ -271,13 +273,13 @@ struct weft_ep_result {
 
 /**
  * Begins operation `*op`: routes, casts and writes this rank's tokens to their ranks. May wait for a peer to have
- * taken its rows of two operations ago, and never longer than op_timeout_ms; a peer that has not is lost, which is no
- * error. INVALID names the first bad argument, and the operation has not begun. FENCED: this rank is out of the view.
- * NOT_CONNECTED: not active yet. BUSY: two operations are open already. [owner]
+ * taken its rows of two operations ago, and never longer than op_timeout_ms allows; a peer that has not is lost, which
+ * is no error. INVALID names the first bad argument, and the operation has not begun. FENCED: this rank is out of the
+ * view. NOT_CONNECTED: not active yet. BUSY: two operations are open already. [owner]
  */
 WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *op);
 
-/** Receives operation `op`: waits for every active rank's tokens (op_timeout_ms at most), and lays them out by source
+/** Receives operation `op`: waits for every active rank's tokens (see op_timeout_ms), and lays them out by source
  *  rank, then by token. `info` may be NULL. Losses are no error: see `info->num_lost`. [owner] */
 WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_recv *recv,
                                    struct weft_ep_info *info);

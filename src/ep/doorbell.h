@@ -15,6 +15,9 @@ enum { EP_DOORBELL_SIZE = 4096 }; // one page
 struct ep_doorbell {
   _Alignas(64) _Atomic uint32_t rings;
   _Atomic uint32_t sleeping;
+  // When the owner last said that it waits for somebody (CLOCK_MONOTONIC): who is awaited by it and awaits it in turn
+  // can tell it from a rank that hangs.
+  _Alignas(64) _Atomic uint64_t waiting_ns;
 };
 
 // Wakes the owner if it sleeps. Call it after the store that it waits for. [any]

@@ -197,6 +197,12 @@ struct ep_pause {
   uint64_t since_ns; // when the waiting began, 0: it has not
 };
 
+// A peer that does not come because it waits for a third one is not silent: it gets so many more time limits.
+enum { EP_EXTENSIONS = 3 };
+
+// Whether the peer waits for somebody at this moment, inside one of its operations.
+bool ep_link_waits(const weft_ep_t *ep, const struct ep_link *link);
+
 // Between two looks at what is waited for: spins, then says that it will sleep and lets the caller look once more, then
 // sleeps. False when `deadline_ns` has passed (the caller has looked after that).
 bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns);

@@ -10,6 +10,26 @@ static inline void relax(void) {
 #endif
 }
 
+// A sleeper wakes so often in an operation's time limit, to say that it still waits; whoever has not said so in two of
+// these times does not wait.
+enum { SIGNS_PER_TIMEOUT = 8 };
+
+static uint64_t sign_ns(const weft_ep_t *ep) {
+  return (uint64_t)ep->op_timeout_ms * 1000000u / SIGNS_PER_TIMEOUT;
+}
+
+// Sleeps until rung, the deadline, or the time for the next sign of life.
+static void sleep_on_bell(weft_ep_t *ep, uint32_t begun, uint64_t deadline_ns) {
+  uint64_t now = clock_ns(), next = now + sign_ns(ep);
+  atomic_store_explicit(&ep_own_bell(ep)->waiting_ns, now, memory_order_relaxed);
+  ep_doorbell_sleep(ep_own_bell(ep), begun, next < deadline_ns ? next : deadline_ns);
+}
+
+bool ep_link_waits(const weft_ep_t *ep, const struct ep_link *link) {
+  uint64_t sign = atomic_load_explicit(&ep_link_bell(link)->waiting_ns, memory_order_relaxed);
+  return ep_link_up(link) && sign + 2 * sign_ns(ep) > clock_ns();
+}
+
 bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
   if (pause->since_ns == 0)
     pause->since_ns = clock_ns();
@@ -25,7 +45,7 @@ bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
     pause->armed = true;
     return true; // the caller looks once more before we sleep
   }
-  ep_doorbell_sleep(ep_own_bell(ep), pause->begun, deadline_ns);
+  sleep_on_bell(ep, pause->begun, deadline_ns);
   pause->begun = ep_doorbell_begin(ep_own_bell(ep));
   return true;
 }
@@ -43,6 +63,7 @@ bool ep_wait_word(weft_ep_t *ep, struct ep_link *link, const _Atomic uint64_t *w
                   uint64_t deadline_ns, const char *what) {
   struct ep_pause pause = {0};
   bool up = true;
+  uint32_t extensions = 0;
   for (;;) {
     bool down = !ep_link_up(link); // before the word: what the peer wrote before it went down counts
     if (atomic_load_explicit(word, memory_order_acquire) >= value)
@@ -51,7 +72,11 @@ bool ep_wait_word(weft_ep_t *ep, struct ep_link *link, const _Atomic uint64_t *w
       up = false;
       break;
     }
-    if (!ep_pause(ep, &pause, deadline_ns))
+    if (ep_pause(ep, &pause, deadline_ns))
+      continue;
+    if (extensions++ < EP_EXTENSIONS && ep_link_waits(ep, link))
+      deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
+    else
       ep_link_down(ep, link, EP_LINK_SILENT, what);
   }
   link->wait_ns += ep_pause_end(ep, &pause);

@@ -14,7 +14,8 @@ struct hearing {
   uint32_t next;    // member whose rows are laid out next
   uint32_t pending; // members not heard and not lost
   uint64_t mark;
-  uint32_t last; // member that was heard last
+  uint32_t last;       // member that was heard last
+  uint32_t extensions; // of the deadline, for those who wait in turn
 };
 
 static struct ep_dispatch_head *head_of(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
@@ -114,6 +115,7 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
     ep_activation_hear(&ep->activation, op->ready);
     pass_over(op, member, hearing);
   } else {
+    ep_link_down(ep, member->link, EP_LINK_BROKEN, "it runs in a view that has not been agreed on by the deadline");
     lose(member, hearing);
   }
   group_view_unref(view);
@@ -196,17 +198,27 @@ static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
   return hearing->next > first;
 }
 
-// Who is silent is lost. But when most of the view is, this rank is more likely astray than they are, and must not have
-// them put out: it only lets go of them, and they will put it out.
+static bool awaited(const struct ep_member *member) {
+  return !member->heard && !member->lost;
+}
+
+// The deadline has passed. Who waits for somebody else in turn gets more time; who is silent is lost. But when most of
+// the view is silent, this rank is more likely astray than they are, and must not have them put out: it only lets go of
+// them, and they will put it out.
 static void give_up(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
-  enum ep_link_state state = 2 * hearing->pending > op->num_members ? EP_LINK_DOUBTED : EP_LINK_SILENT;
+  bool patient = hearing->extensions++ < EP_EXTENSIONS;
+  uint32_t waiting = 0;
+  for (uint32_t i = 0; i < op->num_members; i++)
+    waiting += patient && awaited(&op->members[i]) && ep_link_waits(ep, op->members[i].link);
+  enum ep_link_state state = 2 * (hearing->pending - waiting) > op->num_members ? EP_LINK_DOUBTED : EP_LINK_SILENT;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
-    if (member->heard || member->lost)
+    if (!awaited(member) || (patient && ep_link_waits(ep, member->link)))
       continue;
     ep_link_down(ep, member->link, state, "its dispatch did not come by the deadline");
     lose(member, hearing);
   }
+  hearing->deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
 }
 
 static void hear_all(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {

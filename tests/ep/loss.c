@@ -60,6 +60,19 @@ static void stop(struct rank *rank) {
   kill(getpid(), SIGSTOP);
 }
 
+static void stop_in_dispatch(void *arg, uint32_t rows_written, uint32_t peers_done) {
+  (void)arg;
+  static bool stopped;
+  if (stopped || peers_done != 1 || rows_written % 4 != 2)
+    return;
+  stopped = true;
+  kill(getpid(), SIGSTOP);
+}
+
+static void stop_when_sending(struct rank *rank) {
+  ep_fault_set(rank->ep, stop_in_dispatch, NULL);
+}
+
 static void note_loss(struct rank *rank, const struct story *story) {
   int me = rank->index;
   if (rank->info.num_lost == 0 && rank->result.num_lost == 0 && rank->result.num_missing == 0)
@@ -221,6 +234,18 @@ static void stopped_past_the_deadline_is_fenced_when_it_wakes(void **state) {
   tell((struct story){.setup = {.timeout_ms = 500}, .victim = 1, .prepare = stop, .expect_fenced = true}, 0);
 }
 
+// One peer has its rows and goes on to wait for the combine of the others, who still wait for the rows: that is not
+// silence.
+static void stopped_in_mid_dispatch_costs_nobody_else(void **state) {
+  (void)state;
+  for (int32_t victim = 1; victim < 4; victim++)
+    tell((struct story){.setup = {.timeout_ms = 300, .tokens = 32},
+                        .victim = victim,
+                        .prepare = stop_when_sending,
+                        .expect_fenced = true},
+         0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(killed_in_mid_dispatch),
@@ -228,6 +253,7 @@ int main(void) {
       cmocka_unit_test(the_lowest_rank_is_killed),
       cmocka_unit_test(losses_are_made_up_for_when_asked),
       cmocka_unit_test(stopped_past_the_deadline_is_fenced_when_it_wakes),
+      cmocka_unit_test(stopped_in_mid_dispatch_costs_nobody_else),
   };
   return cmocka_run_group_tests_name("ep_loss", tests, NULL, NULL);
 }
