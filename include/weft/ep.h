@@ -10,7 +10,7 @@
  * in every operation, in the same order, with 0 tokens if it has none. Each half may be issued apart:
  * dispatch_send, dispatch_recv, combine_send, combine_recv; two operations may overlap.
  *
- * A lost peer costs one deadline (or, when the kernel reports its death, about a millisecond): the operation
+ * A lost peer costs one deadline (or, when the kernel reports its death, milliseconds): the operation
  * ends without it, its results say what is missing, and the next one runs without that rank.
  *
  * Symbols in shapes: T tokens of this rank, H hidden, K top-k, E experts per rank, S rows of a receive buffer.
