@@ -204,7 +204,7 @@ static void *run_relay(void *arg) {
     poll(fds, 2 + 2 * polled, timeout_ms);
     pthread_mutex_lock(&relay->lock);
     uint64_t count;
-    if (fds[1].revents && read(relay->wake, &count, sizeof count) > 0)
+    if (read(relay->wake, &count, sizeof count) > 0)
       continue; // something was changed: look at everything anew
     serve(relay, fds, polled);
     if (fds[0].revents)
