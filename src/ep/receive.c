@@ -114,8 +114,8 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
     ep_activation_adopt(&ep->activation, view->epoch);
     ep_activation_hear(&ep->activation, op->ready);
     pass_over(op, member, hearing);
-  } else {
-    ep_link_down(ep, member->link, EP_LINK_BROKEN, "it runs in a view that has not been agreed on by the deadline");
+  } else { // the peer's word against our news of the store: that is no ground to have the peer put out
+    ep_link_down(ep, member->link, EP_LINK_DOUBTED, "it runs in a view that has not come here by the deadline");
     lose(member, hearing);
   }
   group_view_unref(view);
