@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "ep/fault.h"
-#include "rank.h"
+#include "processes.h"
 
 enum { RANKS = 5, DEADLINE_MS = 60000, AFTER = 20 };
 
@@ -42,7 +42,6 @@ struct story {
 // What the processes of a test tell each other, in shared memory.
 struct board {
   _Atomic uint32_t running; // founders that are active
-  char error[RANKS][1024];
 };
 
 static struct board *board;
@@ -146,74 +145,26 @@ static bool live(struct rank *rank, const struct story *story, enum role role) {
   return rank->info.mark == 1 ? true : rank_fail(rank, "the end did not come");
 }
 
-// The children are forked before this process has threads, and hear the store's URL when it is there.
-static pid_t start(const struct story *story, int32_t index, const int pipe_ends[2]) {
-  pid_t pid = fork();
-  assert_true(pid >= 0);
-  if (pid > 0)
-    return pid;
-  char url[128] = "";
-  close(pipe_ends[1]);
-  if (read(pipe_ends[0], url, sizeof url) != sizeof url)
-    _exit(4);
-  close(pipe_ends[0]);
-  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
-  options.endpoints = url;
-  static struct rank rank;
-  rank.index = index;
-  rank.setup.tokens = 32;
-  if (weft_store_open(&rank.setup.store, &options) != 0)
-    _exit(3);
-  weft_store_t *store = rank.setup.store;
-  bool ok = live(&rank, story, story->role[index]);
-  snprintf(board->error[index], sizeof board->error[index], "%s", ok ? "" : rank.error);
-  rank_close(&rank);
-  weft_store_close(store);
-  _exit(ok ? 0 : 1);
+static bool live_story(struct rank *rank, void *arg) {
+  const struct story *story = arg;
+  return live(rank, story, story->role[rank->index]);
 }
 
-// Waits for a child by the deadline; kills it after that. Returns its status.
-static int reap(pid_t pid) {
-  uint64_t deadline = clock_deadline_ms(2 * DEADLINE_MS);
-  int status;
-  while (waitpid(pid, &status, WNOHANG) == 0) {
-    if (clock_passed(deadline)) {
-      kill(pid, SIGKILL);
-      waitpid(pid, &status, 0);
-      return -1;
-    }
-    poll(NULL, 0, 5);
-  }
-  return status;
-}
-
-static void tell(const struct story *story) {
+static void tell(struct story *story) {
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
-  pid_t pids[RANKS];
-  int pipe_ends[2];
-  assert_int_equal(pipe(pipe_ends), 0);
-  for (uint32_t i = 0; i < story->num_ranks; i++)
-    pids[i] = start(story, (int32_t)i, pipe_ends);
-  close(pipe_ends[0]);
-  weft_store_server_t *server;
-  struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  assert_int_equal(weft_store_server_start(&server, &options), 0);
-  char url[128] = "";
-  snprintf(url, sizeof url, "%s", weft_store_server_url(server));
-  for (uint32_t i = 0; i < story->num_ranks; i++) // shorter than PIPE_BUF: none is split
-    assert_int_equal(write(pipe_ends[1], url, sizeof url), sizeof url);
-  close(pipe_ends[1]);
+  struct processes processes;
+  processes_start(&processes, story->num_ranks, &(struct setup){.tokens = 32}, live_story, story);
   int status[RANKS];
   for (uint32_t i = 0; i < story->num_ranks; i++)
-    status[i] = reap(pids[i]);
+    status[i] = processes_reap(&processes, i);
   for (uint32_t i = 0; i < story->num_ranks; i++) {
     bool lives = story->role[i] == STAYS || story->role[i] == JOINS;
     if (lives ? !WIFEXITED(status[i]) || WEXITSTATUS(status[i]) != 0 : !WIFSIGNALED(status[i]))
-      fail_msg("rank %u ended with status %d: %s", i, status[i], board->error[i]);
+      fail_msg("rank %u ended with status %d: %s", i, status[i], processes.errors[i]);
   }
   munmap(board, sizeof *board);
-  weft_store_server_stop(server);
+  processes_end(&processes);
 }
 
 static void two_ranks_die_in_the_same_operation(void **state) {

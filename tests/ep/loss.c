@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "ep/fault.h"
-#include "rank.h"
+#include "processes.h"
 
 enum { RANKS = 4, DEADLINE_MS = 60000 };
 
@@ -29,11 +29,9 @@ struct board {
   _Atomic uint32_t missing[RANKS];    // selections that brought nothing in them
   _Atomic uint32_t wrong[RANKS];      // of those, selections of another rank's experts than the victim's
   _Atomic uint32_t fenced[RANKS];
-  char error[RANKS][1024];
 };
 
 struct story {
-  const char *url;
   struct setup setup;
   int32_t victim;
   void (*prepare)(struct rank *rank); // of the victim
@@ -118,64 +116,16 @@ static bool live(struct rank *rank, const struct story *story) {
   return rank->info.mark == 1 ? true : rank_fail(rank, "the end did not come");
 }
 
-// The children are forked before this process has threads, and hear the store's URL when it is there.
-static pid_t start(struct story story, int32_t index, const int pipe_ends[2]) {
-  pid_t pid = fork();
-  assert_true(pid >= 0);
-  if (pid > 0)
-    return pid;
-  char url[128] = "";
-  close(pipe_ends[1]);
-  if (read(pipe_ends[0], url, sizeof url) != sizeof url)
-    _exit(4);
-  close(pipe_ends[0]);
-  story.url = url;
-  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
-  options.endpoints = story.url;
-  static struct rank rank;
-  rank.index = index;
-  if (weft_store_open(&story.setup.store, &options) != 0)
-    _exit(3);
-  rank.setup = story.setup;
-  bool ok = live(&rank, &story);
-  snprintf(board->error[index], sizeof board->error[index], "%s", ok ? "" : rank.error);
-  rank_close(&rank);
-  weft_store_close(story.setup.store);
-  _exit(ok ? 0 : 1);
-}
-
-// Waits for a child by the deadline; kills it after that. Returns its status.
-static int reap(pid_t pid) {
-  uint64_t deadline = clock_deadline_ms(2 * DEADLINE_MS);
-  int status;
-  while (waitpid(pid, &status, WNOHANG) == 0) {
-    if (clock_passed(deadline)) {
-      kill(pid, SIGKILL);
-      waitpid(pid, &status, 0);
-      return -1;
-    }
-    poll(NULL, 0, 5);
-  }
-  return status;
+static bool live_story(struct rank *rank, void *arg) {
+  return live(rank, arg);
 }
 
 static void tell(struct story story, int victim_signal) {
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
-  pid_t pids[RANKS];
-  int pipe_ends[2];
-  assert_int_equal(pipe(pipe_ends), 0);
-  for (int i = 0; i < RANKS; i++)
-    pids[i] = start(story, i, pipe_ends);
-  close(pipe_ends[0]);
-  weft_store_server_t *server;
-  struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  assert_int_equal(weft_store_server_start(&server, &options), 0);
-  char url[128] = "";
-  snprintf(url, sizeof url, "%s", weft_store_server_url(server));
-  for (int i = 0; i < RANKS; i++) // one packet each: shorter than PIPE_BUF, so none is split
-    assert_int_equal(write(pipe_ends[1], url, sizeof url), sizeof url);
-  close(pipe_ends[1]);
+  struct processes processes;
+  processes_start(&processes, RANKS, &story.setup, live_story, &story);
+  const pid_t *pids = processes.pids;
   if (story.expect_fenced) { // it lies stopped: wake it when the others have gone on without it
     int status;
     assert_int_equal(waitpid(pids[story.victim], &status, WUNTRACED), pids[story.victim]);
@@ -186,13 +136,13 @@ static void tell(struct story story, int victim_signal) {
     kill(pids[story.victim], SIGCONT);
   }
   for (int i = 0; i < RANKS; i++) {
-    int status = reap(pids[i]);
+    int status = processes_reap(&processes, (uint32_t)i);
     if (i == story.victim && victim_signal != 0) {
       assert_true(WIFSIGNALED(status) && WTERMSIG(status) == victim_signal);
       continue;
     }
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-      fail_msg("rank %d ended with status %d: %s", i, status, board->error[i]);
+      fail_msg("rank %d ended with status %d: %s", i, status, processes.errors[i]);
     if (i == story.victim) {
       assert_int_equal(board->fenced[i], 1);
       continue;
@@ -204,7 +154,7 @@ static void tell(struct story story, int victim_signal) {
     assert_true(board->late[i] <= (story.expect_fenced ? 1 : 0));
   }
   munmap(board, sizeof *board);
-  weft_store_server_stop(server);
+  processes_end(&processes);
 }
 
 static void killed_in_mid_dispatch(void **state) {

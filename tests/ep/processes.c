@@ -1,0 +1,81 @@
+#include "processes.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cmocka_all.h"
+
+enum { DEADLINE_MS = 120000, URL_SIZE = 128 };
+
+// In the child: hears the store's URL, lives, and ends the process.
+static void become(const struct processes *processes, int32_t index, const int ends[2], const struct setup *setup,
+                   process_body body, void *arg) {
+  static struct rank rank;
+  char url[URL_SIZE] = "";
+  close(ends[1]);
+  if (read(ends[0], url, sizeof url) != sizeof url)
+    _exit(4);
+  close(ends[0]);
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  options.endpoints = url;
+  rank.index = index;
+  rank.setup = *setup;
+  if (weft_store_open(&rank.setup.store, &options) != 0)
+    _exit(3);
+  weft_store_t *store = rank.setup.store;
+  bool ok = body(&rank, arg);
+  snprintf(processes->errors[index], sizeof processes->errors[index], "%s", ok ? "" : rank.error);
+  rank_close(&rank);
+  weft_store_close(store);
+  _exit(ok ? 0 : 1);
+}
+
+void processes_start(struct processes *processes, uint32_t count, const struct setup *setup, process_body body,
+                     void *arg) {
+  *processes = (struct processes){.count = count};
+  void *memory =
+      mmap(NULL, count * sizeof *processes->errors, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(memory != MAP_FAILED);
+  processes->errors = memory;
+  int ends[2];
+  assert_int_equal(pipe(ends), 0);
+  for (uint32_t i = 0; i < count; i++) {
+    processes->pids[i] = fork();
+    assert_true(processes->pids[i] >= 0);
+    if (processes->pids[i] == 0)
+      become(processes, (int32_t)i, ends, setup, body, arg);
+  }
+  close(ends[0]);
+  struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
+  assert_int_equal(weft_store_server_start(&processes->server, &options), 0);
+  char url[URL_SIZE] = "";
+  snprintf(url, sizeof url, "%s", weft_store_server_url(processes->server));
+  for (uint32_t i = 0; i < count; i++) // shorter than PIPE_BUF: none is split
+    assert_int_equal(write(ends[1], url, sizeof url), sizeof url);
+  close(ends[1]);
+}
+
+int processes_reap(struct processes *processes, uint32_t index) {
+  pid_t pid = processes->pids[index];
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  int status;
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (clock_passed(deadline)) {
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      return -1;
+    }
+    poll(NULL, 0, 5);
+  }
+  return status;
+}
+
+void processes_end(struct processes *processes) {
+  munmap(processes->errors, processes->count * sizeof *processes->errors);
+  weft_store_server_stop(processes->server);
+}
