@@ -26,6 +26,7 @@ command clang               clang
 command c++                 g++
 command python3             python3
 command openssl             openssl
+file /usr/include/uthash.h  uthash-dev
 command shellcheck          shellcheck
 "
 

@@ -60,7 +60,7 @@ def a_second_lead_is_told_who_runs_the_job():
 
 def the_lead_ends_when_a_follower_dies():
     port = free_port()
-    with Run(*LONG, "--store-port", port, plan=PLAN[:2]) as lead:
+    with Run(*LONG, "--store-port", port, plan=PLAN[1:2]) as lead:
         with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 2, job=lead.job) as follower:
             wait_for("a rank at the follower", lambda: (follower.path / "rank-2.log").exists())
             os.kill(follower.process.pid, signal.SIGKILL)
@@ -71,7 +71,7 @@ def the_lead_ends_when_a_follower_dies():
 
 def a_follower_ends_when_the_lead_dies():
     port = free_port()
-    with Run(*LONG, "--store-port", port, plan=PLAN[:2]) as lead:
+    with Run(*LONG, "--store-port", port, plan=PLAN[1:2]) as lead:
         with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 2, job=lead.job) as follower:
             wait_for("a rank at the follower", lambda: (follower.path / "rank-2.log").exists())
             os.kill(lead.process.pid, signal.SIGKILL)
