@@ -95,8 +95,8 @@ static void reduce_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_i
     reduce_row(ep, op, inbox, row, y, out + (size_t)row * ep->layout.hidden);
 }
 
-// This rank's own row for one of its tokens. While y stays readable it is made when it is needed, in a cache line's
-// reach.
+// This rank's own row for one of its tokens, valid until the next call: a token has one such row at most. While y stays
+// readable the row is reduced here, when it is added, so that it does not leave the cache in between.
 static const uint16_t *own_row(weft_ep_t *ep, const struct ep_op *op, uint32_t row) {
   if (!op->own_y)
     return op->own_combine + (size_t)row * ep->layout.hidden;
