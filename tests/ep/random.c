@@ -1,132 +1,82 @@
-// Two thousand operations of four ranks with drawn token counts, routing, gaps and masks; the oracle judges every
-// number.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+// Ten thousand operations in groups of drawn shapes: ranks, sizes, format, layout, ways of calling, gaps, masks; tokens
+// vary from operation to operation. The oracle judges every number of every rank.
+//
+//   test_ep_random [operations [seed]]
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cmocka_all.h"
 
 #include "base/random.h"
 #include "rank.h"
 
-enum { RANKS = 4, OPERATIONS = 1000, TOKENS = 16, TOPK = 4, HIDDEN = 128, EXPERTS = 2 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { OPERATIONS = 1000 };
+#else
+enum { OPERATIONS = 10000 };
+#endif
 
-static const int32_t all[RANKS] = {0, 1, 2, 3};
+enum { OPERATIONS_OF_A_GROUP = 100, MOST_RANKS = 5, CAPACITY = 8 };
 
-// The rank that `source` masks in operation `op`, -1 for none: in half of all.
-static int32_t masked_by(uint64_t op, int32_t source) {
-  uint64_t drawn = random_mix(op * RANKS + (uint64_t)source + 1) % (2 * RANKS);
-  return drawn < RANKS ? (int32_t)drawn : -1;
+static unsigned long operations = OPERATIONS;
+static uint64_t seed = 20261;
+
+static uint32_t draw(uint64_t *state, uint32_t low, uint32_t high) {
+  return low + (uint32_t)(random_next(state) % (high - low + 1));
 }
 
-struct input {
-  uint16_t x[TOKENS * HIDDEN];
-  int64_t topk_idx[TOKENS * TOPK];
-  float weights[TOKENS * TOPK];
-};
-
-// Judges what came from all sources: of one that masks this rank, nothing is due.
-static bool judge(struct rank *rank, uint64_t op, struct input inputs[RANKS]) {
-  struct oracle_source sources[RANKS];
-  for (int32_t s = 0; s < RANKS; s++) {
-    struct input *in = &inputs[s];
-    uint32_t tokens = pattern_fill(&rank->pattern, op, s, all, RANKS, in->x, in->topk_idx, in->weights);
-    for (size_t i = 0; i < (size_t)tokens * TOPK; i++)
-      if (masked_by(op, s) == rank->index && in->topk_idx[i] / EXPERTS == rank->index)
-        in->topk_idx[i] = -1;
-    sources[s] = (struct oracle_source){
-        .rank = s, .num_tokens = tokens, .x = in->x, .topk_idx = in->topk_idx, .topk_weights = in->weights};
-  }
-  struct oracle_case test = {.hidden = HIDDEN,
-                             .topk = TOPK,
-                             .experts_per_rank = EXPERTS,
-                             .capacity = rank->setup.capacity,
-                             .dtype = WEFT_EP_BF16,
-                             .sources = sources,
-                             .num_sources = RANKS};
-  struct oracle_verdict verdict = oracle_check_dispatch(&test, rank->index, &rank->recv, &rank->info, NULL, 0);
-  if (!verdict.ok)
-    return rank_fail(rank, "dispatch of operation %llu: %s", (unsigned long long)op, verdict.what);
-  struct input *own = &inputs[rank->index]; // as it was dispatched: what is masked counts as missing
-  pattern_fill(&rank->pattern, op, rank->index, all, RANKS, own->x, own->topk_idx, own->weights);
-  enum pattern_kind kind = PATTERN_PLAIN;
-  int32_t masked = masked_by(op, rank->index);
-  verdict = oracle_check_combine(&test, rank->index, rank->out, &rank->result, pattern_expert, &kind, &masked,
-                                 masked >= 0, rank->setup.renormalize);
-  return verdict.ok ? true : rank_fail(rank, "combine of operation %llu: %s", (unsigned long long)op, verdict.what);
+static struct setup draw_setup(uint64_t *state) {
+  struct setup setup = {.capacity = CAPACITY, .uneven = true, .masks = true, .seed = random_next(state)};
+  setup.tokens = draw(state, 1, 24);
+  setup.hidden = draw(state, 1, 4) * WEFT_EP_BLOCK;
+  setup.topk = draw(state, 1, 8);
+  setup.experts = draw(state, 1, 4);
+  setup.dtype = (enum weft_ep_dtype)draw(state, WEFT_EP_BF16, WEFT_EP_FP8_POW2);
+  setup.layout = (enum weft_ep_layout)draw(state, WEFT_EP_PER_EXPERT, WEFT_EP_RANK_MAJOR);
+  setup.late_weights = setup.layout == WEFT_EP_PER_EXPERT && draw(state, 0, 2) == 0;
+  setup.apart = draw(state, 0, 1);
+  setup.renormalize = draw(state, 0, 1);
+  setup.drop = (float)draw(state, 0, 4) / 8;
+  return setup;
 }
 
-static bool operate(struct rank *rank, struct input inputs[RANKS]) {
-  uint64_t op = weft_ep_next_op(rank->ep), number;
-  for (int32_t r = 0; r < RANKS; r++)
-    if (weft_ep_mask_update(rank->ep, r, r == masked_by(op, rank->index)) != 0)
-      return rank_fail(rank, "mask: %s", weft_last_error());
-  struct weft_ep_dispatch dispatch = WEFT_EP_DISPATCH_INIT;
-  dispatch.num_tokens =
-      pattern_fill(&rank->pattern, op, rank->index, all, RANKS, rank->x, rank->topk_idx, rank->weights);
-  dispatch.x = rank->x;
-  dispatch.topk_idx = rank->topk_idx;
-  dispatch.topk_weights = rank->setup.late_weights ? NULL : rank->weights;
-  rank->info = (struct weft_ep_info){.size = sizeof rank->info};
-  rank->result = (struct weft_ep_result){.size = sizeof rank->result, .missing = rank->missing, .missing_cap = 4096};
-  if (weft_ep_dispatch(rank->ep, &dispatch, &rank->recv, &rank->info, &number) != 0)
-    return rank_fail(rank, "dispatch: %s", weft_last_error());
-  // Experts give back what they get: y is what was received, row by row.
-  struct weft_ep_combine combine = {.size = sizeof combine,
-                                    .y = rank->received,
-                                    .topk_weights = rank->setup.late_weights ? rank->weights : NULL,
-                                    .renormalize = rank->setup.renormalize,
-                                    .out = rank->out};
-  if (weft_ep_combine(rank->ep, number, &combine, &rank->result) != 0)
-    return rank_fail(rank, "combine: %s", weft_last_error());
-  return judge(rank, op, inputs);
+// Rank indices, ascending, with gaps between them.
+static uint32_t draw_ranks(uint64_t *state, int32_t ranks[MOST_RANKS]) {
+  uint32_t wanted = draw(state, 1, MOST_RANKS), count = 0;
+  for (uint32_t rank = 0; rank < CAPACITY && count < wanted; rank++)
+    if (draw(state, 1, CAPACITY - rank) <= wanted - count)
+      ranks[count++] = (int32_t)rank;
+  return count;
 }
 
 static void body(struct rank *rank, void *arg) {
-  (void)arg;
-  struct input *inputs = malloc(RANKS * sizeof *inputs);
-  if (!inputs) {
-    rank_fail(rank, "no memory");
-    return;
+  uint32_t count = *(const uint32_t *)arg;
+  if (rank_operate_n(rank, count) && rank->checked != count)
+    rank_fail(rank, "%" PRIu64 " of %u operations were judged", rank->checked, count);
+}
+
+static void drawn_shapes_sizes_and_masks(void **state) {
+  (void)state;
+  uint64_t random = seed;
+  for (unsigned long done = 0; done < operations;) {
+    int32_t ranks[MOST_RANKS];
+    struct setup setup = draw_setup(&random);
+    uint32_t num_ranks = draw_ranks(&random, ranks);
+    uint32_t count = operations - done < OPERATIONS_OF_A_GROUP ? (uint32_t)(operations - done) : OPERATIONS_OF_A_GROUP;
+    assert_int_equal(weft_store_open_local(&setup.store), 0);
+    ranks_run(&setup, ranks, num_ranks, body, &count);
+    weft_store_close(setup.store);
+    done += count;
   }
-  for (int i = 0; i < OPERATIONS; i++)
-    if (!operate(rank, inputs))
-      break;
-  free(inputs);
 }
 
-static void run(bool late_weights, bool renormalize) {
-  struct setup setup = {.tokens = TOKENS,
-                        .topk = TOPK,
-                        .hidden = HIDDEN,
-                        .experts = EXPERTS,
-                        .capacity = RANKS,
-                        .uneven = true,
-                        .drop = 0.3f,
-                        .late_weights = late_weights,
-                        .renormalize = renormalize};
-  assert_int_equal(weft_store_open_local(&setup.store), 0);
-  ranks_run(&setup, all, RANKS, body, NULL);
-  weft_store_close(setup.store);
-}
-
-static void a_thousand_operations(void **state) {
-  (void)state;
-  run(false, true);
-}
-
-static void a_thousand_operations_with_late_weights(void **state) {
-  (void)state;
-  run(true, false);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_thousand_operations),
-      cmocka_unit_test(a_thousand_operations_with_late_weights),
-  };
+int main(int argc, char **argv) {
+  if (argc > 1)
+    operations = strtoul(argv[1], NULL, 0);
+  if (argc > 2)
+    seed = strtoull(argv[2], NULL, 0);
+  print_message("%lu operations, seed %" PRIu64 "\n", operations, seed);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(drawn_shapes_sizes_and_masks)};
   return cmocka_run_group_tests_name("ep_random", tests, NULL, NULL);
 }

@@ -73,7 +73,7 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
   s->topk = or_default(s->topk, 4);
   s->experts = or_default(s->experts, 2);
   s->timeout_ms = or_default(s->timeout_ms, 20000);
-  rank->pattern = (struct pattern){.seed = SEED,
+  rank->pattern = (struct pattern){.seed = s->seed ? s->seed : SEED,
                                    .num_tokens = s->no_tokens ? 0 : s->tokens,
                                    .hidden = s->hidden,
                                    .topk = s->topk,
@@ -170,57 +170,6 @@ static void poison(struct rank *rank) {
   memset(rank->src_token, 0x7F, total * sizeof *rank->src_token);
 }
 
-// The input of every rank of the operation's view, made again.
-struct inputs {
-  struct oracle_source *sources;
-  uint32_t count;
-};
-
-static struct inputs make_inputs(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t count) {
-  const struct setup *s = &rank->setup;
-  struct inputs inputs = {.sources = calloc(count, sizeof *inputs.sources), .count = count};
-  for (uint32_t i = 0; i < count; i++) {
-    uint16_t *x = calloc((size_t)s->tokens * s->hidden, 2);
-    int64_t *topk_idx = calloc((size_t)s->tokens * s->topk, sizeof *topk_idx);
-    float *weights = calloc((size_t)s->tokens * s->topk, sizeof *weights);
-    uint32_t tokens = pattern_fill(&rank->pattern, op, ranks[i], ranks, count, x, topk_idx, weights);
-    inputs.sources[i] = (struct oracle_source){
-        .rank = ranks[i], .num_tokens = tokens, .x = x, .topk_idx = topk_idx, .topk_weights = weights};
-  }
-  return inputs;
-}
-
-static void free_inputs(struct inputs *inputs) {
-  for (uint32_t i = 0; i < inputs->count; i++) {
-    free((void *)inputs->sources[i].x);
-    free((void *)inputs->sources[i].topk_idx);
-    free((void *)inputs->sources[i].topk_weights);
-  }
-  free(inputs->sources);
-}
-
-static bool judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t count, enum pattern_kind kind) {
-  const struct setup *s = &rank->setup;
-  struct inputs inputs = make_inputs(rank, op, ranks, count);
-  struct oracle_case test = {.hidden = s->hidden,
-                             .topk = s->topk,
-                             .experts_per_rank = s->experts,
-                             .capacity = s->capacity,
-                             .dtype = s->dtype,
-                             .sources = inputs.sources,
-                             .num_sources = count};
-  struct oracle_verdict verdict = oracle_check_dispatch(&test, rank->index, &rank->recv, &rank->info, NULL, 0);
-  if (!verdict.ok)
-    rank_fail(rank, "dispatch of operation %llu: %s", (unsigned long long)op, verdict.what);
-  verdict = oracle_check_combine(&test, rank->index, rank->out, &rank->result, pattern_expert, &kind, NULL, 0,
-                                 s->renormalize);
-  if (!verdict.ok)
-    rank_fail(rank, "combine of operation %llu: %s", (unsigned long long)op, verdict.what);
-  free_inputs(&inputs);
-  rank->checked++;
-  return rank->error[0] == '\0';
-}
-
 static bool send_and_receive(struct rank *rank, const struct weft_ep_dispatch *dispatch, uint64_t *op) {
   int rc;
   if (rank->setup.apart) {
@@ -243,6 +192,16 @@ static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine
     rc = weft_ep_combine(rank->ep, op, args, &rank->result);
   }
   return rc == 0 ? true : rank_fail(rank, "combine: %s: %s", weft_err_name(rc), weft_last_error());
+}
+
+static bool mask(struct rank *rank, uint64_t op) {
+  int32_t ranks[WEFT_EP_MAX_CAPACITY];
+  size_t count;
+  weft_ep_view(rank->ep, NULL, ranks, WEFT_EP_MAX_CAPACITY, &count);
+  for (size_t i = 0; i < count; i++)
+    if (weft_ep_mask_update(rank->ep, ranks[i], rank_masks(&rank->setup, op, rank->index, ranks[i])) != 0)
+      return rank_fail(rank, "mask: %s", weft_last_error());
+  return true;
 }
 
 bool rank_operate(struct rank *rank) {
@@ -268,6 +227,8 @@ bool rank_operate(struct rank *rank) {
                                  .renormalize = s->renormalize,
                                  .out = rank->out};
   uint64_t number;
+  if (s->masks && !mask(rank, op))
+    return false;
   if (!send_and_receive(rank, &dispatch, &number))
     return false;
   if (number != op)
@@ -280,7 +241,7 @@ bool rank_operate(struct rank *rank) {
     return false;
   if (rank->info.num_lost > 0 || rank->result.num_lost > 0 || rank->info.num_ranks != count)
     return true;
-  return judge(rank, op, ranks, (uint32_t)count, kind);
+  return rank_judge(rank, op, ranks, (uint32_t)count, kind);
 }
 
 bool rank_operate_n(struct rank *rank, uint32_t count) {

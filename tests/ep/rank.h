@@ -30,6 +30,8 @@ struct setup {
   bool uneven;       // tokens per rank vary
   bool renormalize;
   float drop;          // share of -1 among the top-k
+  bool masks;          // each rank masks drawn ranks in each operation
+  uint64_t seed;       // of the pattern and the masks; 12,345
   uint32_t timeout_ms; // of an operation; 20,000
 };
 
@@ -68,6 +70,10 @@ bool rank_activate(struct rank *rank);
 // Runs one operation over pattern data and judges it, when nobody was lost in it. Where somebody was, looks only at
 // what must hold then. False: rank->error says what was wrong.
 bool rank_operate(struct rank *rank);
+// Judges operation `op`, which ran in a view of these ranks and in which nobody was lost; rank_operate does.
+bool rank_judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t count, enum pattern_kind kind);
+// Whether `source` masks `rank` in that operation: in half of them nobody, else a quarter of all.
+bool rank_masks(const struct setup *setup, uint64_t op, int32_t source, int32_t rank);
 bool rank_operate_n(struct rank *rank, uint32_t count);
 
 // Whether the view of the next operation is exactly these ranks (ascending).
