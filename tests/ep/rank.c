@@ -93,7 +93,8 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
                                     .topk = s->topk,
                                     .experts_per_rank = s->experts,
                                     .dtype = s->dtype,
-                                    .op_timeout_ms = s->timeout_ms};
+                                    .op_timeout_ms = s->timeout_ms,
+                                    .lease_ttl_s = s->lease_s};
   if (weft_ep_open(&rank->ep, &options, DEADLINE_MS) != 0)
     return rank_fail(rank, "open: %s", weft_last_error());
   rank->index = weft_ep_rank(rank->ep);
@@ -170,12 +171,21 @@ static void poison(struct rank *rank) {
   memset(rank->src_token, 0x7F, total * sizeof *rank->src_token);
 }
 
+static void reach(struct rank *rank, enum rank_step step) {
+  if (rank->setup.at)
+    rank->setup.at(rank, step);
+}
+
 static bool send_and_receive(struct rank *rank, const struct weft_ep_dispatch *dispatch, uint64_t *op) {
   int rc;
   if (rank->setup.apart) {
     rc = weft_ep_dispatch_send(rank->ep, dispatch, op);
-    if (rc == 0)
+    if (rc == 0) {
+      reach(rank, RANK_SENT);
       rc = weft_ep_dispatch_recv(rank->ep, *op, &rank->recv, &rank->info);
+    }
+    if (rc == 0)
+      reach(rank, RANK_HEARD);
   } else {
     rc = weft_ep_dispatch(rank->ep, dispatch, &rank->recv, &rank->info, op);
   }
@@ -186,8 +196,12 @@ static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine
   int rc;
   if (rank->setup.apart) {
     rc = weft_ep_combine_send(rank->ep, op, args);
-    if (rc == 0)
+    if (rc == 0) {
+      reach(rank, RANK_ANSWERED);
       rc = weft_ep_combine_recv(rank->ep, op, args, &rank->result);
+    }
+    if (rc == 0)
+      reach(rank, RANK_ENDED);
   } else {
     rc = weft_ep_combine(rank->ep, op, args, &rank->result);
   }
@@ -239,7 +253,10 @@ bool rank_operate(struct rank *rank) {
     run_experts_by_rank(rank, kind);
   if (!combine(rank, number, &args))
     return false;
-  if (rank->info.num_lost > 0 || rank->result.num_lost > 0 || rank->info.num_ranks != count)
+  rank->had_losses |= rank->info.num_lost > 0 || rank->result.num_lost > 0;
+  bool settled = rank->epoch == rank->info.epoch;
+  rank->epoch = rank->info.epoch;
+  if (rank->info.num_ranks != count || (rank->had_losses && !settled))
     return true;
   return rank_judge(rank, op, ranks, (uint32_t)count, kind);
 }

@@ -13,6 +13,11 @@
 #include "ep/oracle/oracle.h"
 #include "ep/oracle/pattern.h"
 
+struct rank;
+
+// Where an operation has come to.
+enum rank_step { RANK_SENT, RANK_HEARD, RANK_ANSWERED, RANK_ENDED };
+
 // How the ranks of a test are opened and operate. Zero: the small default.
 struct setup {
   weft_store_t *store;
@@ -25,14 +30,16 @@ struct setup {
   uint32_t experts;  // 2 per rank
   enum weft_ep_dtype dtype;
   enum weft_ep_layout layout;
-  bool late_weights; // weights with the combine
-  bool apart;        // the four halves by calls of their own
-  bool uneven;       // tokens per rank vary
+  bool late_weights;                                  // weights with the combine
+  bool apart;                                         // the four halves by calls of their own
+  void (*at)(struct rank *rank, enum rank_step step); // called between them, with `apart`
+  bool uneven;                                        // tokens per rank vary
   bool renormalize;
   float drop;          // share of -1 among the top-k
   bool masks;          // each rank masks drawn ranks in each operation
   uint64_t seed;       // of the pattern and the masks; 12,345
   uint32_t timeout_ms; // of an operation; 20,000
+  uint32_t lease_s;    // the library's default
 };
 
 struct rank {
@@ -47,7 +54,9 @@ struct rank {
   struct weft_ep_result result;
   int32_t lost[16];
   struct weft_ep_missing missing[4096];
-  uint64_t checked;
+  uint64_t checked; // operations judged, in all
+  uint64_t epoch;   // its view
+  bool had_losses;  // in any operation so far
 
   uint32_t rows;
   uint16_t *x, *out, *y;
@@ -67,10 +76,12 @@ void rank_close(struct rank *rank);
 // weft_ep_activate with the test's deadline.
 bool rank_activate(struct rank *rank);
 
-// Runs one operation over pattern data and judges it, when nobody was lost in it. Where somebody was, looks only at
-// what must hold then. False: rank->error says what was wrong.
+// Runs one operation over pattern data and judges it. Of ranks that it says were lost nothing may have come, and of all
+// others everything. One that began a view, with some ranks perhaps an operation late because another had died, is
+// judged only while there have been no losses: else nobody can tell by which view those filled their data. False:
+// rank->error says what was wrong.
 bool rank_operate(struct rank *rank);
-// Judges operation `op`, which ran in a view of these ranks and in which nobody was lost; rank_operate does.
+// Judges operation `op`, which ran in a view of these ranks; rank_operate does.
 bool rank_judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t count, enum pattern_kind kind);
 // Whether `source` masks `rank` in that operation: in half of them nobody, else a quarter of all.
 bool rank_masks(const struct setup *setup, uint64_t op, int32_t source, int32_t rank);

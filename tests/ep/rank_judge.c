@@ -50,13 +50,25 @@ static void strip_masked(const struct rank *rank, uint64_t op, const struct inpu
   }
 }
 
-static uint32_t list_masked(const struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t count,
-                            int32_t *masked) {
-  uint32_t num_masked = 0;
+// Whether the operation says that a selection of that rank's experts brought nothing. Where it says so of one, none may
+// have brought anything.
+static bool is_listed(const struct rank *rank, int32_t other) {
+  for (uint32_t i = 0; i < rank->result.num_missing && i < rank->result.missing_cap; i++)
+    if (rank->missing[i].expert / rank->setup.experts == other)
+      return true;
+  return false;
+}
+
+// The ranks that bring nothing to the combine: those that this rank masks and, where the operation had losses, those
+// that it names itself; that these were the right ones is for the test to say.
+static uint32_t list_missing(const struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t count,
+                             int32_t *missing) {
+  uint32_t num_missing = 0;
+  bool losses = rank->info.num_lost > 0 || rank->result.num_lost > 0;
   for (uint32_t i = 0; i < count; i++)
-    if (rank_masks(&rank->setup, op, rank->index, ranks[i]))
-      masked[num_masked++] = ranks[i];
-  return num_masked;
+    if (rank_masks(&rank->setup, op, rank->index, ranks[i]) || (losses && is_listed(rank, ranks[i])))
+      missing[num_missing++] = ranks[i];
+  return num_missing;
 }
 
 bool rank_judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t count, enum pattern_kind kind) {
@@ -70,18 +82,19 @@ bool rank_judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t c
                              .sources = inputs.sources,
                              .num_sources = count};
   strip_masked(rank, op, &inputs);
-  struct oracle_verdict verdict = oracle_check_dispatch(&test, rank->index, &rank->recv, &rank->info, NULL, 0);
+  struct oracle_verdict verdict =
+      oracle_check_dispatch(&test, rank->index, &rank->recv, &rank->info, rank->lost, rank->info.num_lost);
   if (!verdict.ok)
     rank_fail(rank, "dispatch of operation %llu: %s", (unsigned long long)op, verdict.what);
   free_inputs(&inputs);
 
   // The combine is judged by what was dispatched: a selection of a masked rank counts as missing.
-  int32_t masked[WEFT_EP_MAX_CAPACITY];
-  uint32_t num_masked = list_masked(rank, op, ranks, count, masked);
+  int32_t missing[WEFT_EP_MAX_CAPACITY];
+  uint32_t num_missing = list_missing(rank, op, ranks, count, missing);
   inputs = make_inputs(rank, op, ranks, count);
   test.sources = inputs.sources;
-  verdict = oracle_check_combine(&test, rank->index, rank->out, &rank->result, pattern_expert, &kind, masked,
-                                 num_masked, s->renormalize);
+  verdict = oracle_check_combine(&test, rank->index, rank->out, &rank->result, pattern_expert, &kind, missing,
+                                 num_missing, s->renormalize);
   if (!verdict.ok)
     rank_fail(rank, "combine of operation %llu: %s", (unsigned long long)op, verdict.what);
   free_inputs(&inputs);
