@@ -30,3 +30,24 @@ uint64_t ep_activation_close(struct ep_activation *activation) {
   activation->lowest = UINT64_MAX;
   return decided > next ? decided : 0;
 }
+
+// So it is when a rank told this one an earlier start and died before the others heard that it had decided.
+static bool counts_us_later(uint64_t op, uint64_t start, uint64_t start_flag) {
+  return start > op + 1 && start_flag >= start;
+}
+
+enum ep_look ep_activation_look(uint64_t op, bool down, uint64_t flag, uint64_t start, uint64_t start_flag) {
+  if (flag != op + 1 && counts_us_later(op, start, start_flag))
+    return EP_LOOK_PASS;
+  if (flag > op)
+    return EP_LOOK_HEAR;
+  return down ? EP_LOOK_LOSE : EP_LOOK_WAIT;
+}
+
+bool ep_activation_tells(uint64_t told, uint64_t op) {
+  return told == 0 || told > op + 1;
+}
+
+bool ep_activation_astray(uint32_t silent, uint32_t members) {
+  return 2 * silent > members;
+}

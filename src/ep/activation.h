@@ -7,6 +7,7 @@
 #ifndef EP_ACTIVATION_H
 #define EP_ACTIVATION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { EP_ACTIVATION_LEAD = 2 };
@@ -32,5 +33,26 @@ void ep_activation_adopt(struct ep_activation *activation, uint64_t epoch);
 
 // All headers of `op` are heard: goes on to op + 1. Returns the epoch decided for op + 2 when it is a new one, else 0.
 uint64_t ep_activation_close(struct ep_activation *activation);
+
+// The rules about one peer; what they read stands in the windows of both. "plus one": 0 means never.
+
+// What one look at a peer of whom nothing has come yet says.
+enum ep_look {
+  EP_LOOK_WAIT,
+  EP_LOOK_HEAR, // its header is there
+  EP_LOOK_PASS, // it counts us from a later operation on and has sent that one: it takes no part in this one
+  EP_LOOK_LOSE, // it is gone, and nothing came before
+};
+
+// `flag`: of its header in the place of `op`, plus one. `start`: the operation from which on it counts us, plus one;
+// `start_flag`: of its header in that operation's place. `down` has to be read before the flags: what a peer wrote
+// before it went down counts.
+enum ep_look ep_activation_look(uint64_t op, bool down, uint64_t flag, uint64_t start, uint64_t start_flag);
+
+// Whether a peer that was told to count us from `told` (plus one) on has to be told `op`: the earliest stands.
+bool ep_activation_tells(uint64_t told, uint64_t op);
+
+// Whether it is more likely that we are astray than that so many of the members are silent.
+bool ep_activation_astray(uint32_t silent, uint32_t members);
 
 #endif

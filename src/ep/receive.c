@@ -93,14 +93,15 @@ static void pass_over(const struct ep_op *op, struct ep_member *member, struct h
   lose(member, hearing);
 }
 
-// Whether the peer counts this rank from a later operation on and has sent its header of that one. So it is when a rank
-// told this one an earlier start and died before the others heard that it had decided.
-static bool counts_us_later(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
+static enum ep_look look_at(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
+  bool down = !ep_link_up(member->link); // before the flags
+  uint64_t start_flag = 0, flag = atomic_load_explicit(&head_of(ep, op, member)->flag, memory_order_acquire);
   uint64_t start = atomic_load_explicit(&ep_link_in(member->link)->start.op_plus_1, memory_order_acquire);
-  if (start <= op->number + 1)
-    return false;
-  const struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, start - 1);
-  return atomic_load_explicit(&slot->dispatch.flag, memory_order_acquire) >= start;
+  if (start > op->number + 1) {
+    const struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, start - 1);
+    start_flag = atomic_load_explicit(&slot->dispatch.flag, memory_order_acquire);
+  }
+  return ep_activation_look(op->number, down, flag, start, start_flag);
 }
 
 // A header has come from a rank that runs in a newer view than we. True: everything has begun anew.
@@ -161,19 +162,14 @@ static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing
     struct ep_member *member = &op->members[i];
     if (member->heard || member->lost)
       continue;
-    bool down = !ep_link_up(member->link); // before the flag: what came before it went down counts
-    uint64_t flag = atomic_load_explicit(&head_of(ep, op, member)->flag, memory_order_acquire);
-    if (flag != op->number + 1 && counts_us_later(ep, op, member)) {
-      news = true;
+    enum ep_look look = look_at(ep, op, member);
+    news |= look != EP_LOOK_WAIT;
+    if (look == EP_LOOK_PASS)
       pass_over(op, member, hearing);
-    } else if (flag > op->number) {
-      news = true;
-      if (hear(ep, op, i, hearing))
-        return true;
-    } else if (down) {
-      news = true;
+    else if (look == EP_LOOK_LOSE)
       lose(member, hearing);
-    }
+    else if (look == EP_LOOK_HEAR && hear(ep, op, i, hearing))
+      return true;
   }
   return news;
 }
@@ -210,7 +206,8 @@ static void give_up(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
   uint32_t waiting = 0;
   for (uint32_t i = 0; i < op->num_members; i++)
     waiting += patient && awaited(&op->members[i]) && ep_link_waits(ep, op->members[i].link);
-  enum ep_link_state state = 2 * (hearing->pending - waiting) > op->num_members ? EP_LINK_DOUBTED : EP_LINK_SILENT;
+  bool astray = ep_activation_astray(hearing->pending - waiting, op->num_members);
+  enum ep_link_state state = astray ? EP_LINK_DOUBTED : EP_LINK_SILENT;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (!awaited(member) || (patient && ep_link_waits(ep, member->link)))

@@ -32,8 +32,7 @@ static void follow(weft_ep_t *ep) {
 
 void ep_tell_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
   struct ep_area_head *area = ep_link_out(link);
-  uint64_t told = atomic_load_explicit(&area->start.op_plus_1, memory_order_relaxed);
-  if (told != 0 && told <= op + 1)
+  if (!ep_activation_tells(atomic_load_explicit(&area->start.op_plus_1, memory_order_relaxed), op))
     return;
   area->start.epoch = epoch;
   atomic_store_explicit(&area->start.op_plus_1, op + 1, memory_order_release);
