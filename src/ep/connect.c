@@ -55,6 +55,7 @@ int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t 
   int rc = check_ranks(ep, ranks, count, "connect", false);
   if (rc != 0)
     return rc;
+  ep_sweep(ep);
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
   struct group_peer peer;
   for (size_t i = 0; i < count; i++) // first whoever is there: an absent one costs the others nothing
@@ -262,5 +263,6 @@ int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32
   if (rc == 0 && num_active > 0)
     rc = group_remove(ep->group, active, num_active, clock_deadline_ms(timeout_ms));
   free(active);
+  ep_sweep(ep);
   return rc == 0 ? 0 : fail_context(rc, "disconnect");
 }

@@ -150,8 +150,10 @@ int32_t ep_op_member(const struct ep_op *op, int32_t rank);
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **op);
 // Whether an open operation uses the link. [owner]
 bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link);
-// The operation is over: frees its slot, lets go of links that nobody needs any more.
+// The operation is over: frees its slot, sweeps.
 void ep_op_end(weft_ep_t *ep, struct ep_op *op);
+// Lets go of links that nobody needs any more, if there may be some. [owner]
+void ep_sweep(weft_ep_t *ep);
 
 // --- start.c: which view the operations run in ---
 

@@ -246,9 +246,20 @@ static void refuse(weft_ep_t *ep, int socket, uint64_t to, int error) {
   send_greeting(ep, socket, &no, -1);
 }
 
+// A caller that has let go of its last link, or failed to make it, may be faster than the news of that.
+static void end_last_link(weft_ep_t *ep, const struct ep_greeting *hello) {
+  struct ep_link *link = ep_link_find(ep, hello->rank, hello->incarnation);
+  if (!link)
+    return;
+  struct pollfd hang_up = {.fd = link->socket, .events = POLLRDHUP};
+  if (atomic_load(&ep_link_in(link)->notice.left) || poll(&hang_up, 1, 0) > 0)
+    ep_link_down(ep, link, EP_LINK_LEFT, "it calls again");
+}
+
 // Decides whose call stands. False: the caller's does not, or it has a link already.
 static bool reserve(weft_ep_t *ep, const struct ep_greeting *hello) {
   struct ep_links *links = &ep->links;
+  end_last_link(ep, hello);
   pthread_mutex_lock(&links->lock);
   bool ours_stands = links->dialling[hello->rank] == hello->incarnation && ep->rank < hello->rank;
   bool theirs_stands = !ours_stands && !ep_link_find(ep, hello->rank, hello->incarnation);

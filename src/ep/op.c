@@ -143,7 +143,9 @@ static bool needless(weft_ep_t *ep, const struct ep_link *link) {
   return !ep_link_up(link) || (link->was_active && !group_view_has(ep->view, link->rank, link->incarnation));
 }
 
-static void sweep(weft_ep_t *ep) {
+void ep_sweep(weft_ep_t *ep) {
+  if (!atomic_exchange(&ep->sweep, false))
+    return;
   bool again = ep_links_sweep(ep, ep_op_uses);
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
     if (!group_view_find(ep->view, (int32_t)rank))
@@ -168,6 +170,5 @@ void ep_op_end(weft_ep_t *ep, struct ep_op *op) {
   op->view = NULL;
   op->num_members = 0;
   ep->stats.operations++;
-  if (atomic_exchange(&ep->sweep, false))
-    sweep(ep);
+  ep_sweep(ep);
 }

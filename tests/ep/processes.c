@@ -12,6 +12,23 @@
 
 enum { DEADLINE_MS = 120000, URL_SIZE = 128 };
 
+void *processes_share(size_t size) {
+  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(memory != MAP_FAILED);
+  return memory;
+}
+
+bool meeting_wait(struct meeting *meeting, struct rank *rank, uint32_t count, uint32_t round) {
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS / 2);
+  meeting->came++;
+  while (meeting->came < round * count) {
+    if (clock_passed(deadline))
+      return rank_fail(rank, "%u of %u ranks came to meeting %u", meeting->came - (round - 1) * count, count, round);
+    poll(NULL, 0, 5);
+  }
+  return true;
+}
+
 // In the child: hears the store's URL, lives, and ends the process.
 static void become(const struct processes *processes, int32_t index, const int ends[2], const struct setup *setup,
                    process_body body, void *arg) {
@@ -38,10 +55,7 @@ static void become(const struct processes *processes, int32_t index, const int e
 void processes_start(struct processes *processes, uint32_t count, const struct setup *setup, process_body body,
                      void *arg) {
   *processes = (struct processes){.count = count};
-  void *memory =
-      mmap(NULL, count * sizeof *processes->errors, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(memory != MAP_FAILED);
-  processes->errors = memory;
+  processes->errors = processes_share(count * sizeof *processes->errors);
   int ends[2];
   assert_int_equal(pipe(ends), 0);
   for (uint32_t i = 0; i < count; i++) {

@@ -29,4 +29,15 @@ int processes_reap(struct processes *processes, uint32_t index);
 // Stops the store; all have been reaped.
 void processes_end(struct processes *processes);
 
+// Where processes wait for each other; in memory that they share, zero at first.
+struct meeting {
+  _Atomic uint32_t came;
+};
+
+// Waits until all `count` have come here for the `round`-th time, from 1. False when some have not after a minute.
+bool meeting_wait(struct meeting *meeting, struct rank *rank, uint32_t count, uint32_t round);
+
+// Zeroed memory that this process shares with those that it forks.
+void *processes_share(size_t size);
+
 #endif

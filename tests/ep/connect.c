@@ -1,0 +1,70 @@
+// Links without operations: connected again and again, called by many at once.
+#include <poll.h>
+
+#include "cmocka_all.h"
+
+#include "base/clock.h"
+#include "ep/doorbell.h"
+#include "rank.h"
+
+enum { DEADLINE_MS = 20000, ROUNDS = 200 };
+
+static struct weft_ep_options small(weft_store_t *store, int32_t rank, uint32_t capacity) {
+  return (struct weft_ep_options){.size = sizeof(struct weft_ep_options),
+                                  .store = store,
+                                  .rank = rank,
+                                  .capacity = capacity,
+                                  .hidden = 128,
+                                  .max_tokens = 4,
+                                  .topk = 2};
+}
+
+static uint64_t window_bytes(weft_ep_t *ep) {
+  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+  assert_int_equal(weft_ep_stats(ep, &stats), 0);
+  return stats.window_bytes;
+}
+
+// Waits until the service thread has freed what the owner let go of.
+static void assert_holds_nothing(weft_ep_t *ep) {
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  while (window_bytes(ep) != EP_DOORBELL_SIZE) {
+    if (clock_passed(deadline))
+      fail_msg("rank %d still has windows of %llu bytes", weft_ep_rank(ep), (unsigned long long)window_bytes(ep));
+    poll(NULL, 0, 1);
+  }
+}
+
+// The peer may not have heard yet that the last link was let go of when the next call comes.
+static void a_rank_connects_again_at_once(void **state) {
+  (void)state;
+  weft_store_t *store;
+  assert_int_equal(weft_store_open_local(&store), 0);
+  struct weft_ep_options options[] = {small(store, 0, 2), small(store, 1, 2)};
+  weft_ep_t *ep, *peer;
+  assert_int_equal(weft_ep_open(&ep, &options[0], DEADLINE_MS), 0);
+  assert_int_equal(weft_ep_open(&peer, &options[1], DEADLINE_MS), 0);
+  static const int32_t one = 1;
+  for (int i = 0; i < ROUNDS; i++) {
+    if (weft_ep_connect(ep, &one, 1, DEADLINE_MS) != 0 || weft_ep_disconnect(ep, &one, 1, DEADLINE_MS) != 0)
+      fail_msg("round %d: %s", i, weft_last_error());
+  }
+  assert_holds_nothing(ep);
+  assert_int_equal(weft_ep_connect(peer, NULL, 0, 0), 0); // whatever it does next lets go of what its callers left
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  struct weft_ep_stats stats = {.size = sizeof stats, .connected = 1};
+  while (stats.connected > 0 && !clock_passed(deadline)) // the last hang-up
+    assert_int_equal(weft_ep_stats(peer, &stats), 0);
+  assert_int_equal(weft_ep_disconnect(peer, NULL, 0, 0), 0);
+  assert_holds_nothing(peer);
+  weft_ep_close(peer);
+  weft_ep_close(ep);
+  weft_store_close(store);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_rank_connects_again_at_once),
+  };
+  return cmocka_run_group_tests_name("ep_connect", tests, NULL, NULL);
+}
