@@ -30,11 +30,17 @@ function(weft_layer name)
   target_link_libraries(weft_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS} Threads::Threads m)
 endfunction()
 
-# weft_test(NAME SOURCES file... LAYERS layer... [LIBS target...] [TIMEOUT seconds] [LABELS label...] [SERIAL]
-#           [ENVIRONMENT VAR=value...])
-# One cmocka program, run by ctest as NAME. Exit status 77 means skipped.
+# What the functions for tests understand.
+set(test_flags SERIAL VALGRIND)
+set(test_values TIMEOUT PROVES)
+set(test_lists SOURCES LAYERS LIBS COMMAND LABELS ENVIRONMENT)
+
+# weft_test(NAME PROVES sentence SOURCES file... LAYERS layer... [LIBS target...] [TIMEOUT seconds] [LABELS label...]
+#           [SERIAL] [VALGRIND] [ENVIRONMENT VAR=value...])
+# One cmocka program, run by ctest as NAME. Exit status 77 means skipped. PROVES says in one sentence what is known when
+# it has passed; test.sh prints it. VALGRIND: short enough to run under memcheck too, by `ctest -C valgrind`.
 function(weft_test name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "SOURCES;LAYERS;LIBS;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "${test_flags}" "${test_values}" "${test_lists}" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES})
   target_link_libraries(test_${name} PRIVATE weft_flags PkgConfig::CMOCKA ${ARG_LIBS})
   foreach(layer ${ARG_LAYERS})
@@ -43,18 +49,25 @@ function(weft_test name)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   add_test(NAME ${name} COMMAND test_${name})
   weft_test_properties(${name} ${ARGN})
+  if(ARG_VALGRIND)
+    weft_valgrind_test(${name} ${ARGN})
+  endif()
 endfunction()
 
-# weft_script_test(NAME COMMAND command... [the same options])
+# weft_script_test(NAME PROVES sentence COMMAND command... [the same options])
 # One script; it exits 0 when passed, 77 when skipped. It finds the tool in $WEFT and the source tree in $WEFT_SOURCE.
 function(weft_script_test name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "${test_flags}" "${test_values}" "${test_lists}" ${ARGN})
   add_test(NAME ${name} COMMAND ${ARG_COMMAND})
   weft_test_properties(${name} ${ARGN})
 endfunction()
 
+# For another run of a program, with an add_test() of its own: weft_test_properties(NAME PROVES sentence [options])
 function(weft_test_properties name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "SOURCES;LAYERS;LIBS;LABELS;ENVIRONMENT;COMMAND" ${ARGN})
+  cmake_parse_arguments(ARG "${test_flags}" "${test_values}" "${test_lists}" ${ARGN})
+  if(ARG_UNPARSED_ARGUMENTS) # a semicolon in a sentence makes some
+    message(FATAL_ERROR "the test ${name} does not understand \"${ARG_UNPARSED_ARGUMENTS}\"")
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -63,4 +76,35 @@ function(weft_test_properties name)
   if(ARG_SERIAL)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
+  weft_test_proves(${name} "${ARG_PROVES}")
+endfunction()
+
+# Writes down what a test proves, for scripts/sum-tests.py: a line of its name, its folder and the sentence.
+function(weft_test_proves name sentence)
+  set(ledger ${PROJECT_BINARY_DIR}/tests.tsv)
+  get_property(begun GLOBAL PROPERTY WEFT_LEDGER_BEGUN)
+  if(NOT begun)
+    file(WRITE ${ledger} "")
+    set_property(GLOBAL PROPERTY WEFT_LEDGER_BEGUN ON)
+  endif()
+  if(NOT sentence)
+    message(WARNING "the test ${name} does not say what it PROVES")
+  endif()
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  file(APPEND ${ledger} "${name}\t${folder}\t${sentence}\n")
+endfunction()
+
+# The program of a test once more, under memcheck: an invalid access, a value never set or a leak makes it fail.
+# Sanitizers and valgrind do not go together.
+find_program(VALGRIND valgrind)
+function(weft_valgrind_test name)
+  if(NOT VALGRIND OR WEFT_SANITIZE)
+    return()
+  endif()
+  add_test(NAME valgrind_${name} CONFIGURATIONS valgrind COMMAND ${VALGRIND} --quiet --vgdb=no --num-callers=30
+    --trace-children=no --leak-check=full --show-leak-kinds=definite,indirect,possible
+    --errors-for-leak-kinds=definite,indirect,possible --error-exitcode=99
+    --suppressions=${PROJECT_SOURCE_DIR}/tests/valgrind.supp $<TARGET_FILE:test_${name}>)
+  weft_test_properties(valgrind_${name} ${ARGN})
+  set_tests_properties(valgrind_${name} PROPERTIES LABELS valgrind)
 endfunction()

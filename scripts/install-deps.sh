@@ -28,6 +28,7 @@ command python3             python3
 command openssl             openssl
 file /usr/include/uthash.h  uthash-dev
 command shellcheck          shellcheck
+command valgrind            valgrind
 "
 
 fail() {

@@ -1,31 +1,130 @@
 #!/usr/bin/env python3
 """Sums the JUnit files of several ctest runs: sum-tests.py DIRECTORY
 
-Reads DIRECTORY/STAGE.xml, and takes DIRECTORY/STAGE.broken for a stage that did not come to its tests. Prints a line
-for each stage and each failure, and last "N passed, N failed[, N skipped]". Exit status 1 if anything failed, or if
-nothing ran.
+Reads of each stage, in DIRECTORY:
+  STAGE.xml     what ctest found out
+  STAGE.tsv     what each test proves: name, folder, sentence (from the build)
+  STAGE.broken  instead of these, when the stage did not come to its tests
+  STAGE.left    what was left behind, a line for each thing
+  times         a line of words for each stage
+Prints what failed and where its output is (DIRECTORY/STAGE/TEST.log), a table of all tests with their seconds in each
+stage and what they prove, what was skipped and why, the ten that took longest, and last "N passed, N failed[, N
+skipped]". That counts each test once for each stage, and a stage that broke or left something behind as one failure.
+Exit status 1 if anything failed, or if nothing ran.
 """
+import collections
 import pathlib
+import re
 import sys
+import textwrap
 import xml.etree.ElementTree as xml
 
 OUTCOMES = ("passed", "failed", "skipped")
+WIDTH = 120
+SLOWEST = 10
+FUZZED = re.compile(r"DONE\s+cov: (\d+) ft: \d+ corp: (\d+)/(\S+).* exec/s: (\d+)")
+PART_SKIPPED = re.compile(r"^(\S+) .*\.\.\. skipped ['\"](.*)['\"]$|^\[ *SKIPPED *\] (\w+)$", flags=re.M)
 
 
-def outcome(case):
-    status = case.get("status")
+class Case:
+    """One test in one stage."""
+
+    def __init__(self, stage, element):
+        self.stage, self.entry = stage, element.get("name")
+        # Under valgrind the same program runs once more; it stands in its line.
+        self.name = self.entry.removeprefix(stage + "_")
+        self.seconds = float(element.get("time", 0))
+        self.outcome = outcome(element)
+        self.output = element.findtext("system-out") or ""
+
+    def reason(self):
+        """Why it was skipped: the line that says so, else the last."""
+        said = ["no reason given"] + [line.strip() for line in self.output.splitlines() if line.strip()]
+        return next((line for line in reversed(said) if "skip" in line.lower()), said[-1])
+
+    def cell(self):
+        return {"passed": f"{self.seconds:.1f}", "failed": "FAILED", "skipped": "skip"}[self.outcome]
+
+
+def outcome(element):
+    status = element.get("status")
     if status == "run":
         return "passed"
     if status == "disabled":
         return "skipped"
     # ctest calls a test that said 77 and a test whose program is missing both "notrun"; only the first is a skip.
-    skipped = case.find("skipped")
+    skipped = element.find("skipped")
     if status == "notrun" and skipped is not None and skipped.get("message", "").startswith("SKIP_"):
         return "skipped"
     return "failed"
 
 
-def line(counts):
+def read_ledgers(directory):
+    """test -> (folder, sentence)"""
+    ledger = {}
+    for path in directory.glob("*.tsv"):
+        for line in path.read_text().splitlines():
+            name, folder, sentence = line.split("\t")
+            ledger[name] = (folder, sentence)
+    return ledger
+
+
+def print_failures(directory, cases):
+    for case in cases:
+        if case.outcome == "failed":
+            path = directory / case.stage / (case.entry + ".log")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(case.output)
+            print(f"FAILED {case.stage}: {case.entry} after {case.seconds:.1f} s; its output: {path}")
+    broken = sorted(directory.glob("*.broken"))
+    for path in broken:
+        print(f"FAILED {path.stem}: did not come to an end")
+    left = [path for path in sorted(directory.glob("*.left")) if path.stat().st_size]
+    for path in left:
+        print(f"FAILED {path.stem}: left behind:")
+        print(textwrap.indent(path.read_text().rstrip(), "  "))
+    return len(broken) + len(left)
+
+
+def print_table(stages, cases, ledger):
+    """A line for each test: its seconds in each stage, and what it proves."""
+    folders = collections.defaultdict(dict)
+    for case in cases:
+        folder = ledger.get(case.name, ("", ""))[0]
+        folders[folder].setdefault(case.name, {})[case.stage] = case
+    wide = max(len(case.name) for case in cases) + 2
+    columns = [max(8, len(stage) + 2) for stage in stages]
+    indent = wide + sum(columns) + 2
+    head = "".join(f"{stage:>{size}}" for stage, size in zip(stages, columns))
+    print(f"{'seconds':<{wide}}{head}  what is proved")
+    for folder in sorted(folders):
+        print(folder)
+        for name, runs in folders[folder].items():
+            cells = "".join(f"{runs[s].cell() if s in runs else '':>{size}}" for s, size in zip(stages, columns))
+            text = textwrap.wrap(ledger.get(name, ("", "(it does not say what it proves)"))[1], max(40, WIDTH - indent))
+            print(f"  {name:<{wide - 2}}{cells}  " + ("\n" + " " * indent).join(text))
+
+
+def print_skips(cases):
+    """Whole tests first, then those within a program or script that passed."""
+    for case in cases:
+        if case.outcome == "skipped":
+            print(f"skipped {case.stage}: {case.entry}: {case.reason()}")
+    for case in cases:
+        for name, reason, other in PART_SKIPPED.findall(case.output) if case.outcome == "passed" else ():
+            print(f"skipped {case.stage}: a part of {case.entry}, {name or other}" + (f": {reason}" if reason else ""))
+
+
+def print_fuzzed(cases):
+    for case in cases:
+        done = FUZZED.search(case.output)
+        if done:
+            edges, inputs, size, rate = done.groups()
+            print(f"fuzzed {case.name}: {rate} executions/s, corpus of {inputs} inputs ({size}), {edges} edges covered")
+
+
+def line(cases):
+    counts = collections.Counter(case.outcome for case in cases)
     words = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
     if counts["skipped"]:
         words.append(f"{counts['skipped']} skipped")
@@ -34,22 +133,25 @@ def line(counts):
 
 def main():
     directory = pathlib.Path(sys.argv[1])
-    total = dict.fromkeys(OUTCOMES, 0)
-    for path in sorted(directory.glob("*.xml"), key=lambda p: p.stat().st_mtime):
-        counts = dict.fromkeys(OUTCOMES, 0)
-        for case in xml.parse(path).iter("testcase"):
-            result = outcome(case)
-            counts[result] += 1
-            if result != "passed":
-                print(f"{path.stem}: {case.get('name')} {result}")
-        print(f"{path.stem}: {line(counts)}")
-        for result in OUTCOMES:
-            total[result] += counts[result]
-    for path in sorted(directory.glob("*.broken")):
-        print(f"{path.stem}: did not come to an end")
-        total["failed"] += 1
-    print(line(total))
-    sys.exit(1 if total["failed"] or not total["passed"] else 0)
+    files = sorted(directory.glob("*.xml"), key=lambda path: path.stat().st_mtime)
+    stages = [path.stem for path in files]
+    cases = [Case(path.stem, element) for path in files for element in xml.parse(path).iter("testcase")]
+    more_failures = print_failures(directory, cases)
+    if cases:
+        print_table(stages, cases, read_ledgers(directory))
+        print_fuzzed(cases)
+        print_skips(cases)
+        print(f"the {SLOWEST} that took longest:")
+        for case in sorted(cases, key=lambda case: -case.seconds)[:SLOWEST]:
+            print(f"{case.seconds:8.1f} s  {case.stage}: {case.entry}")
+    print((directory / "times").read_text() if (directory / "times").exists() else "", end="")
+    for stage in stages:
+        print(f"{stage}: {line([case for case in cases if case.stage == stage])}")
+    total = line(cases)
+    if more_failures:
+        total = re.sub(r"(\d+) failed", lambda found: f"{int(found[1]) + more_failures} failed", total)
+    print(total)
+    sys.exit(1 if " 0 failed" not in total or total.startswith("0 passed") else 0)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 
 #include "cmocka_all.h"
 #include "measure/sample.h"
+#include "support/temporary.h"
 
 static void times_are_by_nearest_rank(void **state) {
   (void)state;
@@ -234,15 +235,15 @@ static void another_format_is_refused(void **state) {
 }
 
 struct directory {
-  char path[64];
-  char file[96];
+  char path[96];
+  char file[128];
 };
 
 static int make_directory(void **state) {
   struct directory *directory = calloc(1, sizeof *directory);
   if (!directory)
     return -1;
-  strcpy(directory->path, "/tmp/weft-results-XXXXXX");
+  support_temporary(directory->path, sizeof directory->path, "weft-results");
   if (!mkdtemp(directory->path))
     return -1;
   snprintf(directory->file, sizeof directory->file, "%s/results.json", directory->path);

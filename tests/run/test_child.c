@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "run/child.h"
+#include "support/temporary.h"
 
 enum { WAIT_MS = 60000, RANK_TALKS = 1, RANK_STAYS = 2, STATUS = 7 };
 
@@ -78,7 +79,8 @@ static void wait_on(int fd) {
 
 static void it_gets_its_task_and_is_heard_to_the_last_message(void **state) {
   (void)state;
-  char log[] = "/tmp/weft-test-XXXXXX", text[64] = "";
+  char log[256], text[64] = "";
+  support_temporary(log, sizeof log, "weft-test");
   int fd = mkstemp(log), status = 0;
   struct run_child child;
   struct heard heard = {0};

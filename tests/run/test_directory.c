@@ -15,12 +15,13 @@
 #include <weft/err.h>
 
 #include "run/directory.h"
+#include "support/temporary.h"
 
-static char root[64];
+static char root[96];
 
 static int make_root(void **state) {
   (void)state;
-  strcpy(root, "/tmp/weft-test-XXXXXX");
+  support_temporary(root, sizeof root, "weft-test");
   return mkdtemp(root) ? 0 : -1;
 }
 
@@ -113,7 +114,7 @@ static void a_directory_has_one_run(void **state) {
 static void what_is_discarded_leaves_what_was_there(void **state) {
   (void)state;
   struct run_directory directory;
-  char kept[96], deep[128];
+  char kept[128], deep[160];
   snprintf(kept, sizeof kept, "%s/kept", root);
   snprintf(deep, sizeof deep, "%s/x/y/", kept);
   assert_int_equal(mkdir(kept, 0700), 0);

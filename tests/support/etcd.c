@@ -1,5 +1,6 @@
 #include "support/etcd.h"
 
+#include "support/temporary.h"
 #include "support/wait.h"
 #include <curl/curl.h>
 #include <fcntl.h>
@@ -103,7 +104,7 @@ static bool run_etcd(struct support_etcd *etcd) {
 }
 
 bool support_etcd_start(struct support_etcd *etcd) {
-  strcpy(etcd->directory, "/tmp/weft-etcd-XXXXXX");
+  support_temporary(etcd->directory, sizeof etcd->directory, "weft-etcd");
   if (!mkdtemp(etcd->directory)) {
     perror("directory for etcd");
     etcd->directory[0] = '\0';

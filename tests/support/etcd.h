@@ -11,7 +11,7 @@ struct support_etcd {
   pid_t pid; // 0: not running
   uint16_t port;
   uint16_t peer_port;
-  char directory[64]; // data, and the log
+  char directory[96]; // data, and the log
   char url[64];
   const char *scheme;       // "http" or "https"; in, before the start; NULL: "http"
   const char *const *extra; // in: further arguments, ended by NULL; may be NULL

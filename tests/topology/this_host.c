@@ -13,6 +13,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "support/temporary.h"
 #include "topology/topology.h"
 
 static json_t *description;
@@ -69,7 +70,8 @@ static void every_network_interface_is_listed(void **state) {
 
 static void a_line_is_read_without_its_end_and_within_its_buffer(void **state) {
   (void)state;
-  char path[] = "/tmp/weft-test-XXXXXX", line[8];
+  char path[256], line[8];
+  support_temporary(path, sizeof path, "weft-test");
   int fd = mkstemp(path);
   assert_true(fd >= 0);
   assert_int_equal(write(fd, "one\ntwo\n", 8), 8);

@@ -2,6 +2,7 @@
 #include "conformance/suite.h"
 #include "support/etcd.h"
 #include "support/events.h"
+#include "support/temporary.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +111,7 @@ static void a_token_that_etcd_forgot_is_asked_for_again(void **state) {
 
 struct tls {
   struct support_etcd etcd;
-  char directory[64], key[96], certificate[96];
+  char directory[96], key[128], certificate[128];
   const char *extra[12];
 };
 
@@ -118,7 +119,7 @@ struct tls {
 static int start_with_tls(void **state) {
   struct tls *tls = test_calloc(1, sizeof *tls);
   char command[512];
-  strcpy(tls->directory, "/tmp/weft-tls-XXXXXX");
+  support_temporary(tls->directory, sizeof tls->directory, "weft-tls");
   assert_non_null(mkdtemp(tls->directory));
   snprintf(tls->key, sizeof tls->key, "%s/key.pem", tls->directory);
   snprintf(tls->certificate, sizeof tls->certificate, "%s/certificate.pem", tls->directory);

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Prints what tests have left behind: left-behind.py DIRECTORY BEGAN
+
+DIRECTORY was TMPDIR in their environment, BEGAN is a file that was made before they began. Left behind are processes
+that have TMPDIR so (once they have had some seconds to end), files in it, and new files in /dev/shm that are this
+user's and that nobody has open. Removes and ends what it found, so that each thing is told once. Exit status 1 if there
+was anything.
+"""
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import time
+
+PATIENCE_S = 10
+
+
+def read(path):
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended, or is another user's
+        return b""
+
+
+def processes(mark):
+    """pid -> command line of those whose environment has the mark; a zombie's is empty."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid() and mark in read(entry / "environ").split(b"\0"):
+            found[int(entry.name)] = read(entry / "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    return found
+
+
+def wait_for_the_end(mark):
+    end = time.monotonic() + PATIENCE_S
+    while processes(mark) and time.monotonic() < end:
+        time.sleep(0.1)  # between two looks
+    return processes(mark)
+
+
+def open_files():
+    found = set()
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            found.update(os.readlink(link) for link in (entry / "fd").iterdir())
+        except OSError:
+            pass
+        found.update(line.split(maxsplit=5)[-1].decode(errors="replace") for line in read(entry / "maps").splitlines())
+    return found
+
+
+def shared_memory(since):
+    """New files in /dev/shm. One that somebody has open may be of tests that run beside these."""
+    folder = pathlib.Path("/dev/shm")
+    new = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            continue
+        if status.st_uid == os.getuid() and status.st_ctime >= since:
+            new.append(path)
+    used = open_files() if new else set()
+    return [path for path in new if str(path) not in used]
+
+
+def remove(path):
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def main():
+    directory = pathlib.Path(sys.argv[1])
+    left = []
+    for pid, command in wait_for_the_end(b"TMPDIR=" + os.fsencode(directory)).items():
+        left.append(f"process {pid}: {command}")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for path in [*directory.iterdir(), *shared_memory(pathlib.Path(sys.argv[2]).stat().st_mtime)]:
+        left.append(f"file {path}")
+        remove(path)
+    print(*left, sep="\n", end="\n" if left else "")
+    sys.exit(1 if left else 0)
+
+
+if __name__ == "__main__":
+    main()

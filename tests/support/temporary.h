@@ -1,0 +1,14 @@
+// Names for what a test puts into the file system: in $TMPDIR, where test.sh looks for what was left behind.
+#ifndef SUPPORT_TEMPORARY_H
+#define SUPPORT_TEMPORARY_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+// Writes a template for mkdtemp() and mkstemp() into `path`.
+static inline void support_temporary(char *path, size_t size, const char *name) {
+  const char *folder = getenv("TMPDIR");
+  snprintf(path, size, "%s/%s-XXXXXX", folder && *folder ? folder : "/tmp", name);
+}
+
+#endif
