@@ -82,7 +82,8 @@ struct weft_store_compare {
 
 enum weft_store_op_kind { WEFT_STORE_PUT, WEFT_STORE_DELETE, WEFT_STORE_RANGE };
 
-/** One operation of a transaction's branch. A branch may put a key at most once (as etcd has it). */
+/** One operation of a transaction's branch. A branch may put a key at most once, and not delete it too (as etcd has
+ *  it). */
 struct weft_store_op {
   enum weft_store_op_kind kind;
   const char *key;   /**< NUL-terminated */

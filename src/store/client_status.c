@@ -33,6 +33,10 @@ static const struct {
     {"authentication failed", WEFT_ERR_AUTH, CLIENT_FINAL, "; check the store user and password"},
     {"authentication is not enabled", WEFT_ERR_AUTH, CLIENT_FINAL, "; leave the store user and password out"},
     {"required revision has been compacted", WEFT_ERR_COMPACTED, CLIENT_FINAL, ""},
+    {"future revision", WEFT_ERR_INVALID, CLIENT_FINAL, ""},
+    {"too large lease TTL", WEFT_ERR_INVALID, CLIENT_FINAL, ""},
+    {"too many operations in txn request", WEFT_ERR_LIMIT, CLIENT_FINAL, ""},
+    {"request is too large", WEFT_ERR_LIMIT, CLIENT_FINAL, ""},
 };
 
 static int code_of_grpc(int code, enum client_remedy *remedy) {

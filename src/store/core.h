@@ -13,8 +13,9 @@
 #include <stdint.h>
 
 enum {
-  CORE_MAX_TXN_OPS = 128, // per list of a transaction, as in etcd
-  CORE_MIN_TTL_S = 2,     // etcd's, with its default election time: shorter leases are granted this
+  CORE_MAX_TXN_OPS = 128,       // per list of a transaction, as in etcd
+  CORE_MAX_TXN_BYTES = 3 << 19, // of keys and values in a transaction; etcd's limit of a whole request
+  CORE_MIN_TTL_S = 2,           // etcd's, with its default election time: shorter leases are granted this
 };
 #define CORE_MAX_TTL_S INT64_C(9000000000) // etcd's
 

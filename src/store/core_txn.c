@@ -50,6 +50,13 @@ static enum core_status check_branch(const struct core *core, const struct core_
   return CORE_OK;
 }
 
+static size_t size_of(const struct core_op *ops, size_t count) {
+  size_t size = 0;
+  for (size_t i = 0; i < count; i++)
+    size += ops[i].range.key.size + ops[i].range.end.size + ops[i].value.size;
+  return size;
+}
+
 static enum core_status check(const struct core *core, const struct core_txn *txn) {
   if (txn->num_compares > CORE_MAX_TXN_OPS || txn->num_success > CORE_MAX_TXN_OPS ||
       txn->num_failure > CORE_MAX_TXN_OPS)
@@ -58,7 +65,10 @@ static enum core_status check(const struct core *core, const struct core_txn *tx
     if (txn->compares[i].range.key.size == 0)
       return CORE_EMPTY_KEY;
   enum core_status status = check_branch(core, txn->success, txn->num_success);
-  return status == CORE_OK ? check_branch(core, txn->failure, txn->num_failure) : status;
+  if (status == CORE_OK)
+    status = check_branch(core, txn->failure, txn->num_failure);
+  size_t size = size_of(txn->success, txn->num_success) + size_of(txn->failure, txn->num_failure);
+  return status == CORE_OK && size > CORE_MAX_TXN_BYTES ? CORE_TOO_LARGE : status;
 }
 
 static int order(int64_t a, int64_t b) {

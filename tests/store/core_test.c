@@ -167,6 +167,10 @@ static void a_refused_transaction_changes_nothing(void **state) {
   for (size_t i = 0; i <= CORE_MAX_TXN_OPS; i++)
     many[i] = range_op("a", "");
   assert_int_equal(txn(core, NULL, 0, many, CORE_MAX_TXN_OPS + 1, &result), CORE_TOO_MANY_OPS);
+  static char long_value[CORE_MAX_TXN_BYTES];
+  struct core_op large = put_op("a", "", 0);
+  large.value = (struct core_bytes){long_value, sizeof long_value};
+  assert_int_equal(core_run(core, &large, &result), CORE_TOO_LARGE); // with its key
   assert_int_equal(core_revision(core), 2);
   assert_int_equal(core_count(core), 1);
 }
