@@ -25,7 +25,12 @@ void support_events_free(struct support_events *events) {
 
 void support_events_take(void *arg, const struct weft_store_event *event) {
   struct support_events *events = arg;
-  struct support_event copy = {.kind = event->kind, .revision = event->revision, .lease = event->kv.lease};
+  struct support_event copy = {.kind = event->kind,
+                               .revision = event->revision,
+                               .create_revision = event->kv.create_revision,
+                               .version = event->kv.version,
+                               .lease = event->kv.lease,
+                               .came_ns = clock_ns()};
   snprintf(copy.key, sizeof copy.key, "%s", event->kv.key ? event->kv.key : "");
   snprintf(copy.value, sizeof copy.value, "%s", event->kv.value ? (const char *)event->kv.value : "");
   copy.value_len = event->kv.value_len;
@@ -57,6 +62,24 @@ bool support_events_wait(struct support_events *events, enum weft_store_event_ki
   bool came = count_locked(events, kind) >= count;
   if (!came)
     fprintf(stderr, "%zu events of kind %d came, not %zu\n", count_locked(events, kind), (int)kind, count);
+  pthread_mutex_unlock(&events->lock);
+  return came;
+}
+
+static bool has_key(const struct support_events *events, const char *key, int64_t revision) {
+  for (size_t i = events->count; i-- > 0;)
+    if (events->all[i].revision >= revision && strcmp(events->all[i].key, key) == 0)
+      return true;
+  return false;
+}
+
+bool support_events_wait_key(struct support_events *events, const char *key, int64_t revision, uint32_t timeout_ms) {
+  struct timespec deadline = clock_timespec(clock_deadline_ms(timeout_ms));
+  bool in_time = true;
+  pthread_mutex_lock(&events->lock);
+  while (!has_key(events, key, revision) && in_time)
+    in_time = pthread_cond_timedwait(&events->changed, &events->lock, &deadline) != ETIMEDOUT;
+  bool came = has_key(events, key, revision);
   pthread_mutex_unlock(&events->lock);
   return came;
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <weft/store.h>
 
 struct support_event {
@@ -13,7 +14,10 @@ struct support_event {
   char value[96]; // the first bytes
   size_t value_len;
   int64_t revision;
+  int64_t create_revision;
+  int64_t version;
   int64_t lease;
+  uint64_t came_ns; // when
 };
 
 struct support_events {
@@ -31,6 +35,9 @@ void support_events_take(void *arg, const struct weft_store_event *event);
 
 // Waits until `count` events of this kind have come. False: the deadline passed.
 bool support_events_wait(struct support_events *events, enum weft_store_event_kind kind, size_t count);
+
+// Waits until an event of this key has come that is not older than `revision`. False: it has not, within `timeout_ms`.
+bool support_events_wait_key(struct support_events *events, const char *key, int64_t revision, uint32_t timeout_ms);
 
 // How many of this kind have come.
 size_t support_events_count(struct support_events *events, enum weft_store_event_kind kind);

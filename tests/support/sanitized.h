@@ -1,0 +1,16 @@
+// Whether this program runs under a sanitizer, several times slower: long tests do less then.
+#ifndef SUPPORT_SANITIZED_H
+#define SUPPORT_SANITIZED_H
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SUPPORT_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SUPPORT_SANITIZED 1
+#endif
+#endif
+#ifndef SUPPORT_SANITIZED
+#define SUPPORT_SANITIZED 0
+#endif
+
+#endif
