@@ -94,13 +94,13 @@ static int map_peer(weft_ep_t *ep, struct ep_link *link, int fds[FDS]) {
 
 // --- dial ---
 
-static int split_address(int32_t rank, const char *address, struct sockaddr_un *to, socklen_t *size) {
+static int split_address(const weft_ep_t *ep, int32_t rank, const char *address, struct sockaddr_un *to,
+                         socklen_t *size) {
   char host[128], name[64], here[128];
   if (sscanf(address, "%127s %63s", host, name) != 2)
     return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none: \"%s\"", rank, address);
-  int rc = ep_host_name(here, sizeof here);
-  if (rc != 0)
-    return rc;
+  if (sscanf(ep->links.address, "%127s", here) != 1)
+    return fail(WEFT_ERR_PROTOCOL, "this rank has no address");
   if (strcmp(host, here) != 0)
     return fail(
         WEFT_ERR_UNSUPPORTED,
@@ -176,7 +176,7 @@ static int call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *a
                 bool *yield) {
   struct sockaddr_un to;
   socklen_t size = 0;
-  int rc = split_address(rank, address, &to, &size);
+  int rc = split_address(ep, rank, address, &to, &size);
   if (rc != 0)
     return rc;
   int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -55,7 +55,8 @@ static int add(int epoll, int fd, uint64_t tag) {
   return 0;
 }
 
-// Looks at the listener, or not: calls that wait there would wake the thread at once, again and again.
+// Looks at the listener, or not: calls that it cannot take yet would wake the thread at once, again and again. They
+// wait in the listener's queue.
 static void look_at_listener(struct ep_links *links, bool look) {
   struct epoll_event event = {.events = look ? EPOLLIN : 0, .data.u64 = TAG_LISTENER};
   epoll_ctl(links->epoll, EPOLL_CTL_MOD, links->listener, &event);
@@ -71,12 +72,14 @@ void ep_service_kick(weft_ep_t *ep) {
   (void)written;
 }
 
-static void drop_caller(struct callers *callers, int i) {
+static void drop_caller(weft_ep_t *ep, struct callers *callers, int i) {
+  if (callers->count == CALLERS && callers->muted_until_ns == 0)
+    look_at_listener(&ep->links, true);
   callers->entry[i] = callers->entry[--callers->count];
 }
 
 static void take_calls(weft_ep_t *ep, struct callers *callers) {
-  for (;;) {
+  while (callers->count < CALLERS) {
     int socket = accept4(ep->links.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socket < 0) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -87,19 +90,20 @@ static void take_calls(weft_ep_t *ep, struct callers *callers) {
       }
       return;
     }
-    if (callers->count == CALLERS || add(ep->links.epoll, socket, ((uint64_t)socket << TAG_BITS) | TAG_CALLER) != 0) {
+    if (add(ep->links.epoll, socket, ((uint64_t)socket << TAG_BITS) | TAG_CALLER) != 0) {
       close(socket);
       continue;
     }
     callers->entry[callers->count].socket = socket;
     callers->entry[callers->count++].deadline_ns = clock_deadline_ms(GREETING_TIME_MS);
   }
+  look_at_listener(&ep->links, false);
 }
 
 static void hear_caller(weft_ep_t *ep, struct callers *callers, int socket) {
   for (int i = 0; i < callers->count; i++)
     if (callers->entry[i].socket == socket) {
-      drop_caller(callers, i);
+      drop_caller(ep, callers, i);
       epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, socket, NULL);
       ep_answer(ep, socket);
       return;
@@ -113,7 +117,7 @@ static int expire(weft_ep_t *ep, struct callers *callers) {
     next = clock_left_ms(callers->muted_until_ns);
     if (next == 0) {
       callers->muted_until_ns = 0;
-      look_at_listener(&ep->links, true);
+      look_at_listener(&ep->links, callers->count < CALLERS);
       next = -1;
     }
   }
@@ -122,7 +126,7 @@ static int expire(weft_ep_t *ep, struct callers *callers) {
     if (left == 0) {
       epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, callers->entry[i].socket, NULL); // a child may hold it open
       close(callers->entry[i].socket);
-      drop_caller(callers, i);
+      drop_caller(ep, callers, i);
     } else if (next < 0 || left < next) {
       next = left;
     }

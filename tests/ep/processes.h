@@ -7,7 +7,7 @@
 
 #include "rank.h"
 
-enum { PROCESSES_MAX = 16 };
+enum { PROCESSES_MAX = 256 };
 
 struct processes {
   uint32_t count;
