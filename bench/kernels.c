@@ -57,6 +57,10 @@ static void run_reduce8(const struct ep_kernels *kernels, struct buffers *b, int
   kernels->reduce(b->out[i], b->rows, b->weights, 8, 1.0f, HIDDEN);
 }
 
+static void run_sum2(const struct ep_kernels *kernels, struct buffers *b, int i) {
+  kernels->reduce(b->out[i], b->rows, NULL, 2, 1.0f, HIDDEN);
+}
+
 static void run_sum8(const struct ep_kernels *kernels, struct buffers *b, int i) {
   kernels->reduce(b->out[i], b->rows, NULL, 8, 1.0f, HIDDEN);
 }
@@ -72,6 +76,7 @@ static const struct subject subjects[] = {
     {"uncast_fp8", run_uncast, 3 * HIDDEN + HIDDEN / 32},
     {"reduce 2 rows", run_reduce2, 6 * HIDDEN},
     {"reduce 8 rows", run_reduce8, 18 * HIDDEN},
+    {"sum 2 rows", run_sum2, 6 * HIDDEN},
     {"sum 8 rows", run_sum8, 18 * HIDDEN},
     {"copy", run_copy, 4 * HIDDEN},
 };
@@ -104,7 +109,7 @@ static void measure(const struct subject *subject, const struct ep_kernels *kern
            "%.3f}",
            *first ? "" : ",", subject->name, kernels->name, best * 1e6, rate, ratio);
   else
-    printf("%-14s %-9s %10.3f %10.1f %10.2f\n", subject->name, kernels->name, best * 1e6, rate, ratio);
+    printf("%-14s %-11s %10.3f %10.1f %10.2f\n", subject->name, kernels->name, best * 1e6, rate, ratio);
   *first = false;
 }
 
@@ -131,7 +136,7 @@ int main(int argc, char **argv) {
     printf("{\"hidden\": %d, \"rows\": %d, \"results\": [", HIDDEN, ROWS);
   else
     printf("# rows of %d values, %d rows, one core; bytes read and written, GB = 1e9, best of %d rounds\n"
-           "%-14s %-9s %10s %10s %10s\n",
+           "%-14s %-11s %10s %10s %10s\n",
            HIDDEN, ROWS, ROUNDS, "kernel", "variant", "us/row", "GB/s", "/memcpy");
   bool first = true;
   for (size_t s = 0; s < sizeof subjects / sizeof *subjects; s++)

@@ -10,9 +10,10 @@ extern const struct ep_kernels ep_kernels_portable;
 #if defined(__x86_64__)
 extern const struct ep_kernels ep_kernels_avx2;
 extern const struct ep_kernels ep_kernels_avx512;
+extern const struct ep_kernels ep_kernels_avx512_bf16;
 #endif
 
-void ep_kernels_copy(void *to, const void *from, size_t size); // of all variants
+void ep_kernels_copy(void *to, const void *from, size_t size); // of the C library
 
 enum {
   KERNEL_BLOCK = 128, // values that share one scale
@@ -37,6 +38,8 @@ enum {
   CAST_LIFT = 20 << 23,
   CAST_SHIFT = 20,
   CAST_BIAS = 121 << 3,
+  // What the exponent of the sum itself, shifted right by CAST_SHIFT, has too much, in its lowest eight bits.
+  CAST_LIFTED_BIAS = (141 << 3) & 0xFF,
 
   // How e4m3 becomes f32: the seven bits of the magnitude, shifted left by UNCAST_SHIFT, plus UNCAST_BIAS. A denormal
   // number is lifted by one exponent, which gives it a leading 1 that is worth 2^-6, and loses that again in a
