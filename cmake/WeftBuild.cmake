@@ -106,5 +106,5 @@ function(weft_valgrind_test name)
     --errors-for-leak-kinds=definite,indirect,possible --error-exitcode=99
     --suppressions=${PROJECT_SOURCE_DIR}/tests/valgrind.supp $<TARGET_FILE:test_${name}>)
   weft_test_properties(valgrind_${name} ${ARGN})
-  set_tests_properties(valgrind_${name} PROPERTIES LABELS valgrind)
+  set_tests_properties(valgrind_${name} PROPERTIES LABELS valgrind TIMEOUT 600)
 endfunction()

@@ -73,4 +73,4 @@ class Help(tool.ToolTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -89,4 +89,4 @@ class Info(tool.ToolTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

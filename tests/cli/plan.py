@@ -71,4 +71,4 @@ class Plan(tool.ToolTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)
