@@ -3,7 +3,8 @@
 import os
 import signal
 
-from tool import Etcd, Run, free_port, main, wait_for
+from stores import Etcd
+from tool import Run, free_port, main, wait_for
 
 LONG = ["--num-agents", 2, "--num-processes", 2, "--iterations", 100000]
 PLAN = [[0, 1], [0, 1, 2, 3], [0, 2, -3], [0, 1, 2, 3]]

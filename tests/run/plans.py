@@ -3,24 +3,10 @@
 import json
 import subprocess
 
-from tool import SOURCE, WEFT, Run, main, plan_file, states
+from judge import check_states
+from tool import SOURCE, WEFT, Run, main, plan_file
 
 REPORT = ("results.json", "config.json", "plan.json", "host.json", "events.jsonl")
-
-
-def check_states(results, plan, negative="killed"):
-    """Every (phase, rank) is in the state that the plan gives it."""
-    named = {abs(rank) for phase in plan for rank in phase}
-    for index, phase in enumerate(plan):
-        expected = {rank: "not_member" for rank in named}
-        expected.update({rank: "passed" for rank in phase if rank >= 0})
-        expected.update({-rank: negative for rank in phase if rank < 0})
-        assert states(results, index) == expected, (index, states(results, index), expected)
-        for row in results["phases"][index]["ranks"]:
-            if row["state"] == "passed":
-                assert row["checked"] >= 6 and row["both"]["count"] == 2, row
-                sent = row["dispatch_logical_bytes"] > 0
-                assert sent == (results["config"]["num_tokens"] > 0) and row["both"]["min"] > 0, row
 
 
 def run_plan(plan, *arguments, negative="killed"):

@@ -1,4 +1,4 @@
-"""Helpers for tests of the whole tool: runs of `weft elastic`, what they leave, and a real etcd."""
+"""Helpers for tests of the whole tool: runs of `weft elastic` and what they leave."""
 
 import json
 import os
@@ -10,8 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-import base64
 import uuid
 
 WEFT = os.environ["WEFT"]
@@ -106,12 +104,17 @@ class Run:
 
     def expect(self, status):
         got = self.wait()
-        assert got == status, f"exit status {got}, not {status}:\n{self.text()}"
+        assert got == status, f"exit status {got}, not {status}:\n{self.text()}\n{self.last_events()}"
         self.expect_nothing_left()
         return self
 
     def expect_nothing_left(self):
         wait_for(f"the end of the processes of {self.job}", lambda: not processes_of(self.job))
+
+    def last_events(self, count=40):
+        """The end of events.jsonl, for a failure's sake."""
+        file = self.path / "events.jsonl"
+        return "\n".join(file.read_text().splitlines()[-count:]) if file.exists() else "no events"
 
     def results(self):
         return json.loads((self.path / "results.json").read_text())
@@ -134,55 +137,8 @@ class Run:
         self.close()
 
 
-class Etcd:
-    """A real etcd on free ports, with an empty store."""
-
-    def __enter__(self):
-        if not shutil.which("etcd"):
-            if os.environ.get("WEFT_TEST_SKIP_ETCD") == "1":
-                sys.exit(77)
-            raise AssertionError("etcd is not installed (WEFT_TEST_SKIP_ETCD=1 skips what needs it)")
-        self.directory = tempfile.mkdtemp(prefix="weft-test-etcd-")
-        self.url = f"http://127.0.0.1:{free_port()}"
-        peer = f"http://127.0.0.1:{free_port()}"
-        self.log = open(os.path.join(self.directory, "log"), "w")
-        self.process = subprocess.Popen(
-            ["etcd", "--data-dir", os.path.join(self.directory, "data"), "--listen-client-urls", self.url,
-             "--advertise-client-urls", self.url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-             "--initial-cluster", f"default={peer}"], stdout=self.log, stderr=self.log)
-        wait_for("etcd", self.healthy)
-        return self
-
-    def __exit__(self, *unused):
-        self.process.kill()
-        self.process.wait()
-        self.log.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def healthy(self):
-        try:
-            with urllib.request.urlopen(self.url + "/health", timeout=1) as answer:
-                return json.load(answer).get("health") == "true"
-        except OSError:
-            return False
-
-    def keys(self, prefix="/weft/"):
-        """Every key with the prefix."""
-        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        body = {"key": base64.b64encode(prefix.encode()).decode(), "range_end": base64.b64encode(end.encode()).decode(),
-                "keys_only": True}
-        request = urllib.request.Request(self.url + "/v3/kv/range", json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return [base64.b64decode(kv["key"]).decode() for kv in json.load(answer).get("kvs", [])]
-
-
 def plan_file(name):
     return (SOURCE / "plans" / (name + ".json")).read_text()
-
-
-def states(results, phase):
-    """rank -> state in that phase."""
-    return {row["rank"]: row["state"] for row in results["phases"][phase]["ranks"]}
 
 
 def main(tests):

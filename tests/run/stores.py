@@ -1,0 +1,98 @@
+"""Stores that runs share: `weft serve` and a real etcd, each in a process that can die and come back."""
+
+import base64
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+from tool import WEFT, free_port, wait_for
+
+
+class Store:
+    """A store in a process of its own, always at the same port: it can die and come back."""
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def __exit__(self, *unused):
+        self.kill()
+        self.log.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def keys(self, prefix="/weft/"):
+        """Every key with the prefix."""
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        body = {"key": base64.b64encode(prefix.encode()).decode(), "range_end": base64.b64encode(end.encode()).decode(),
+                "keys_only": True}
+        request = urllib.request.Request(self.url + "/v3/kv/range", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return [base64.b64decode(kv["key"]).decode() for kv in json.load(answer).get("kvs", [])]
+
+
+class Serve(Store):
+    """`weft serve`, which comes back empty."""
+
+    def __enter__(self):
+        self.directory = tempfile.mkdtemp(prefix="weft-test-serve-")
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = open(os.path.join(self.directory, "log"), "w+")
+        self.start()
+        return self
+
+    def start(self):
+        def begun():
+            assert self.process.poll() is None, f"weft serve ended: {pathlib.Path(self.log.name).read_text()}"
+            return pathlib.Path(self.log.name).read_text()
+        self.log.truncate(0)
+        self.process = subprocess.Popen([WEFT, "serve", "--port", str(self.port)], stdout=self.log, stderr=self.log)
+        wait_for("weft serve", begun)
+
+
+class Etcd(Store):
+    """A real etcd on free ports, at first with an empty store."""
+
+    def __enter__(self):
+        if not shutil.which("etcd"):
+            if os.environ.get("WEFT_TEST_SKIP_ETCD") == "1":
+                sys.exit(77)
+            raise AssertionError("etcd is not installed (WEFT_TEST_SKIP_ETCD=1 skips what needs it)")
+        self.directory = tempfile.mkdtemp(prefix="weft-test-etcd-")
+        self.data = os.path.join(self.directory, "data")
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.port = int(self.url.rsplit(":", 1)[1])
+        self.peer = f"http://127.0.0.1:{free_port()}"
+        self.log = open(os.path.join(self.directory, "log"), "a")
+        self.start()
+        return self
+
+    def start(self):
+        self.process = subprocess.Popen(
+            ["etcd", "--data-dir", self.data, "--listen-client-urls", self.url, "--advertise-client-urls", self.url,
+             "--listen-peer-urls", self.peer, "--initial-advertise-peer-urls", self.peer,
+             "--initial-cluster", f"default={self.peer}"], stdout=self.log, stderr=self.log)
+        wait_for("etcd", self.healthy)
+
+    def lose_all(self):
+        """What it has stored; it must be dead."""
+        shutil.rmtree(self.data)
+
+    def healthy(self):
+        try:
+            with urllib.request.urlopen(self.url + "/health", timeout=1) as answer:
+                return json.load(answer).get("health") == "true"
+        except OSError:
+            return False
