@@ -18,6 +18,7 @@
 #include "run/keys.h"
 #include "run/progress.h"
 #include "run/record.h"
+#include "run/reporter.h"
 #include "run/storage.h"
 
 #define RUN_DEFAULT_JOB "elastic"
@@ -32,6 +33,20 @@ struct launch {
   uint32_t agent;
 };
 
+// Putting the run back into a store that has forgotten it (agent_restore.c).
+enum restore_stage {
+  RESTORE_NONE,
+  RESTORE_WRITE,  // the reporter writes everything again
+  RESTORE_GATHER, // the lead waits for the other agents, they wait for the lead's word
+};
+
+struct agent_restore {
+  bool look; // find out what the store has
+  enum restore_stage stage;
+  uint64_t deadline_ns;
+  int64_t done_lease; // the run's lease when the lead said that all is back
+};
+
 struct agent {
   struct run_config config; // as given; a follower's shared part comes from the lead
   const char *job;
@@ -41,6 +56,8 @@ struct agent {
   char host[64], boot[RUN_BOOT_SIZE];
   bool leads;
   uint32_t id, slots;
+  uint32_t num_places; // of a follower: agents that the lead expects
+  bool registered;     // of a follower: it has one of them
 
   weft_store_server_t *server; // of a lead without a store
   weft_store_t *store;
@@ -48,7 +65,11 @@ struct agent {
   int64_t run_lease, own_lease; // the same for the lead; 0: none yet
   uint64_t renew_ns;            // when the lease is to be renewed next
   uint64_t silent_ns;           // since when the store has not answered; 0: it does
+  uint64_t wary_ns;             // until then, a lease that ran out may have run out because the store was away
+  uint64_t retry_ns;            // when something is to be tried again; CLOCK_NEVER: nothing is
   struct run_inbox *inbox;
+  struct run_reporter *reporter;
+  struct agent_restore restore;
 
   struct run_directory directory;
   struct progress progress;
@@ -76,11 +97,28 @@ int agent_pause(struct agent *agent, int ms);
 
 // agent_rendezvous.c: opens the store and decides who leads; a follower has the lead's configuration and plan then.
 int agent_rendezvous(struct agent *agent);
+// Makes a step of the beginning, again and again for as long as the store, which has answered once, does not. A step is
+// such that it may be made when it was carried out before.
+int agent_insist(struct agent *agent, int (*step)(struct agent *agent));
+int agent_grant_lease(struct agent *agent);
+int agent_register(struct agent *agent, bool *created);                           // the key agent/<id>
+int agent_create_run(struct agent *agent, bool *created);                         // the key of the live run
+int agent_refuse(const struct agent *agent, const json_t *live, const char *why); // BUSY: the job is run by another
 
 // agent_loop.c: until the run is over.
 int agent_run(struct agent *agent);
 // Ends every child: asks, waits, kills. Returns when they are gone.
 void agent_end_children(struct agent *agent);
+
+// How long the store may be away, or not have the run, before that ends the run.
+uint32_t agent_patience_s(const struct agent *agent);
+// Looks at everything again a little later.
+void agent_retry(struct agent *agent);
+
+// agent_restore.c: the store has forgotten something, or may have.
+void agent_restore_begin(struct agent *agent);
+bool agent_restore_is_on(const struct agent *agent);
+int agent_restore_step(struct agent *agent);
 
 // agent_launch.c
 struct launch *agent_launch_of(const struct agent *agent, uint32_t phase, int32_t rank); // NULL: the plan has none
@@ -88,7 +126,7 @@ uint32_t agent_free_slots(const struct agent *agent);
 // Claims and starts what `phase` adds, as far as there are free slots and others have not.
 int agent_launch(struct agent *agent, uint32_t phase);
 // Tells the store how a child ended.
-int agent_tell_exit(struct agent *agent, const struct run_child *child, int status);
+void agent_tell_exit(struct agent *agent, const struct run_child *child, int status);
 
 // lead.c
 int lead_open(struct agent *agent);

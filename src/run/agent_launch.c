@@ -51,6 +51,7 @@ static int start(struct agent *agent, struct run_child *slot, uint32_t phase, in
       .rank = rank,
       .slot = (uint32_t)(slot - agent->children),
       .phase = phase,
+      .patience_s = config->startup_timeout_s,
       .launch_ns = clock_ns(),
   };
   char *log = run_directory_log(&agent->directory, rank);
@@ -65,6 +66,8 @@ static int start(struct agent *agent, struct run_child *slot, uint32_t phase, in
 }
 
 int agent_launch(struct agent *agent, uint32_t phase) {
+  if (agent_restore_is_on(agent))
+    return 0; // what others have launched may not be in the store yet
   const struct plan_ranks *joins = &agent->plan->phases[phase].joins;
   int err = 0;
   for (uint32_t i = 0; i < joins->count && !err; i++) {
@@ -77,13 +80,21 @@ int agent_launch(struct agent *agent, uint32_t phase) {
     char key[RUN_KEY_SIZE];
     bool created = false;
     run_key(key, &agent->keys, "launch/%u/%d", phase, joins->rank[i]);
-    json_t *claim = json_pack("{s:i, s:i}", "agent", (int)agent->id, "slot", (int)(slot - agent->children));
-    err = run_storage_create(agent->store, key, claim, agent->run_lease, &created);
-    if (err)
-      return err;
-    launch->claimed = true; // by this agent or another: the watch will say whose
-    if (created)
+    json_t *claim = json_pack("{s:i}", "agent", (int)agent->id);
+    err = run_storage_create(agent->store, key, json_incref(claim), agent->run_lease, &created);
+    if (!err)
+      launch->claimed = true; // by this agent or another: the watch will say whose
+    if (!err && created) {
+      run_reporter_keep(agent->reporter, key, json_incref(claim));
       err = start(agent, slot, phase, joins->rank[i]);
+    }
+    json_decref(claim);
+  }
+  if (run_storage_may_pass(err) || err == WEFT_ERR_NOT_FOUND) { // no answer, or no lease: the loop looks after both
+    if (err == WEFT_ERR_NOT_FOUND)
+      agent_restore_begin(agent);
+    agent_retry(agent);
+    return 0;
   }
   return err;
 }
@@ -98,7 +109,7 @@ static void describe_exit(const struct agent *agent, const struct run_child *chi
   run_directory_log_tail(&agent->directory, child->rank, TAIL_LINES, text);
 }
 
-int agent_tell_exit(struct agent *agent, const struct run_child *child, int status) {
+void agent_tell_exit(struct agent *agent, const struct run_child *child, int status) {
   bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && child->kill_ns != 0;
   bool planned = killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
   struct text what = {0};
@@ -113,5 +124,5 @@ int agent_tell_exit(struct agent *agent, const struct run_child *child, int stat
   char key[RUN_KEY_SIZE];
   run_key(key, &agent->keys, "exit/%u/%d", child->phase, child->rank);
   text_free(&what);
-  return run_storage_put(agent->store, key, exit, agent->run_lease);
+  run_reporter_put(agent->reporter, key, exit);
 }

@@ -14,6 +14,7 @@
 
 enum {
   ASK_MS = 1000,  // a child that was asked to end is killed after so long
+  RETRY_MS = 100, // between two tries of what the store did not answer
   KILL_MS = 5000, // and is gone after so long, whatever it was in
 };
 
@@ -76,9 +77,8 @@ static void take_signal(struct agent *agent) {
     agent->signal_number = (int)info.ssi_signo;
 }
 
-static int serve_children(struct agent *agent) {
-  int err = 0;
-  for (uint32_t i = 0; i < agent->slots && !err; i++) {
+static void serve_children(struct agent *agent) {
+  for (uint32_t i = 0; i < agent->slots; i++) {
     struct run_child *child = &agent->children[i];
     if (child->pid == 0)
       continue;
@@ -86,9 +86,30 @@ static int serve_children(struct agent *agent) {
     run_child_read(child, on_message, agent);
     int status = 0;
     if (has_ended && run_child_reap(child, &status))
-      err = agent_tell_exit(agent, child, status);
+      agent_tell_exit(agent, child, status);
   }
-  return err;
+}
+
+void agent_retry(struct agent *agent) {
+  uint64_t retry_ns = clock_deadline_ms(RETRY_MS);
+  agent->retry_ns = retry_ns < agent->retry_ns ? retry_ns : agent->retry_ns;
+}
+
+// The store answers again. What ran out meanwhile has the time of a lease to come back.
+static void hear_store(struct agent *agent) {
+  if (agent->silent_ns)
+    agent->wary_ns = clock_deadline_ms(RUN_LEASE_TTL_S * 1000);
+  agent->silent_ns = 0;
+}
+
+// An agent's key is gone. Returns whether that may be the store's fault, in which case it is looked after.
+static bool may_come_back(struct agent *agent, const char *key) {
+  char own[RUN_KEY_SIZE];
+  run_key(own, &agent->keys, "agent/%u", agent->id);
+  bool may = strcmp(key, own) == 0 || agent_restore_is_on(agent) || agent->silent_ns || !clock_passed(agent->wary_ns);
+  if (may)
+    agent_restore_begin(agent);
+  return may;
 }
 
 // What both the lead and a follower need to know.
@@ -96,21 +117,30 @@ static int take_news(struct agent *agent, const struct run_news *news) {
   uint32_t phase, rank;
   switch (news->kind) {
   case WEFT_STORE_EVENT_LOST:
-    agent->silent_ns = clock_ns();
+    if (agent->silent_ns == 0)
+      agent->silent_ns = clock_ns();
     return 0;
   case WEFT_STORE_EVENT_RESUMED:
-    agent->silent_ns = 0;
+    hear_store(agent);
     return 0;
   case WEFT_STORE_EVENT_RESET:
-    return fail(WEFT_ERR_UNREACHABLE, "the store %s was restarted and has forgotten the run", agent->endpoints);
+    hear_store(agent);
+    agent_restore_begin(agent);
+    return 0;
   case WEFT_STORE_EVENT_DELETE:
+    if (run_key_tail(&agent->keys, news->key, "agent") && may_come_back(agent, news->key))
+      break;
     if (!agent->leads && run_key_is(&agent->keys, news->key, "agent/0"))
       return fail(WEFT_ERR_PEER_LOST, "the lead of job '%s' is gone", agent->job);
     break;
   case WEFT_STORE_EVENT_PUT:
     if (run_key_is(&agent->keys, news->key, "current")) {
-      agent->current = (uint32_t)json_integer_value(news->json);
+      uint32_t current = (uint32_t)json_integer_value(news->json);
+      if (!agent->begun || current > agent->current)
+        agent->current = current;
       agent->begun = true;
+    } else if (run_key_is(&agent->keys, news->key, "restored")) {
+      agent->restore.done_lease = (int64_t)json_integer_value(news->json);
     } else if (run_key_is(&agent->keys, news->key, "end") && !agent->leads) {
       agent->status = (int)json_integer_value(news->json);
       agent->over = true;
@@ -136,37 +166,52 @@ static int take_all_news(struct agent *agent) {
   return err;
 }
 
-// Renews the lease; a store that does not answer for as long as the lease lives ends the run.
+// A store inside the lead ends with it; another one may be started again.
+uint32_t agent_patience_s(const struct agent *agent) {
+  return agent->config.lead ? RUN_LEASE_TTL_S : agent->config.startup_timeout_s;
+}
+
+// Renews the lease. A store that does not answer ends the run in the end, but not the operations that go on meanwhile.
 static int keep_alive(struct agent *agent) {
+  uint32_t limit_s = agent_patience_s(agent);
   if (!clock_passed(agent->renew_ns))
     return 0;
-  int err = weft_store_lease_keepalive(agent->store, agent->own_lease, NULL);
-  if (!err)
-    agent->silent_ns = 0;
-  else if (err == WEFT_ERR_NOT_FOUND)
-    return fail_context(err, "the store %s has let the lease of this agent expire", agent->endpoints);
+  int err = agent->own_lease ? weft_store_lease_keepalive(agent->store, agent->own_lease, NULL) : WEFT_ERR_NOT_FOUND;
+  if (!err || err == WEFT_ERR_NOT_FOUND)
+    hear_store(agent);
   else if (agent->silent_ns == 0)
     agent->silent_ns = clock_ns();
+  if (err == WEFT_ERR_NOT_FOUND)
+    agent_restore_begin(agent);
   agent->renew_ns = clock_deadline_ms(RUN_LEASE_TTL_S * 1000 / 3);
-  if (agent->silent_ns && clock_ns() - agent->silent_ns > (uint64_t)RUN_LEASE_TTL_S * 1000000000u)
-    return fail_context(err ? err : WEFT_ERR_UNREACHABLE, "the store %s has not answered for %d s", agent->endpoints,
-                        RUN_LEASE_TTL_S);
+  if (agent->silent_ns && clock_ns() - agent->silent_ns > limit_s * UINT64_C(1000000000))
+    return fail_context(err ? err : WEFT_ERR_UNREACHABLE, "the store %s has not answered for %u s", agent->endpoints,
+                        limit_s);
   return 0;
 }
 
-static int turn(struct agent *agent, struct pollfd *fds) {
+// When there is something to do even if nothing happens.
+static uint64_t next_deadline(const struct agent *agent) {
   uint64_t deadline = agent->leads ? lead_deadline(agent) : CLOCK_NEVER;
-  int err = wait_for_something(agent, fds, deadline < agent->renew_ns ? deadline : agent->renew_ns);
+  deadline = agent->retry_ns < deadline ? agent->retry_ns : deadline;
+  return agent->renew_ns < deadline ? agent->renew_ns : deadline;
+}
+
+static int turn(struct agent *agent, struct pollfd *fds) {
+  int err = wait_for_something(agent, fds, next_deadline(agent));
+  agent->retry_ns = CLOCK_NEVER;
   if (!err && fds[0].revents)
     take_signal(agent);
   if (!err && agent->signal_number)
     return fail(WEFT_ERR_CANCELED, "interrupted by SIG%s", sigabbrev_np(agent->signal_number));
-  if (!err)
-    err = serve_children(agent);
-  if (!err)
-    err = take_all_news(agent);
+  if (err)
+    return err;
+  serve_children(agent);
+  err = take_all_news(agent);
   if (!err)
     err = keep_alive(agent);
+  if (!err)
+    err = agent_restore_step(agent);
   if (!err && agent->leads)
     err = lead_step(agent);
   if (!err && !agent->over && agent->begun && agent->current < agent->plan->num_phases)

@@ -18,6 +18,8 @@
 #include "run/settings.h"
 #include "topology/topology.h"
 
+enum { FLUSH_MS = 2000 }; // what an agent that goes has still to say may take so long
+
 int agent_pause(struct agent *agent, int ms) {
   struct pollfd fd = {.fd = agent->signal_fd, .events = POLLIN};
   struct signalfd_siginfo info;
@@ -86,7 +88,18 @@ static int open_signals(struct agent *agent) {
   return 0;
 }
 
+static int open_inbox(struct agent *agent) {
+  return run_inbox_open(&agent->inbox, agent->store, agent->keys.prefix);
+}
+
+static int open_reporter(struct agent *agent) {
+  struct run_reporter_options options = {
+      .store = agent->store, .lease = agent->run_lease, .live = agent->keys.live, .run = agent->run};
+  return run_reporter_open(&agent->reporter, &options);
+}
+
 int agent_open(struct agent *agent) {
+  agent->retry_ns = CLOCK_NEVER;
   agent->job = agent->config.job ? agent->config.job : RUN_DEFAULT_JOB;
   random_uuid(agent->run);
   run_host_describe(agent->host, sizeof agent->host, agent->boot, sizeof agent->boot);
@@ -111,7 +124,9 @@ int agent_open(struct agent *agent) {
   if (!err)
     err = make_room(agent);
   if (!err)
-    err = run_inbox_open(&agent->inbox, agent->store, agent->keys.prefix);
+    err = agent_insist(agent, open_inbox);
+  if (!err)
+    err = open_reporter(agent);
   if (!err && agent->leads)
     err = lead_open(agent);
   if (!err)
@@ -123,6 +138,7 @@ void agent_close(struct agent *agent) {
   agent_end_children(agent);
   progress_close(&agent->progress);
   lead_close(agent);
+  run_reporter_close(agent->reporter, clock_deadline_ms(FLUSH_MS));
   run_inbox_close(agent->inbox);
   if (agent->own_lease && agent->leads) // ranks that were killed have left keys, on leases that live a little longer
     weft_store_delete(agent->store, agent->keys.prefix, true, NULL);

@@ -10,7 +10,7 @@
 #include "run/agent.h"
 #include "run/settings.h"
 
-enum { RETRY_MS = 50 };
+enum { RETRY_MS = 50, FIRST_TRIES = 3 };
 
 static int open_client(struct agent *agent, const char *endpoints) {
   const struct run_config *config = &agent->config;
@@ -36,6 +36,18 @@ static int start_server(struct agent *agent) {
   return err ? err : open_client(agent, weft_store_server_url(agent->server));
 }
 
+int agent_insist(struct agent *agent, int (*step)(struct agent *agent)) {
+  uint64_t deadline = clock_deadline_ms((uint64_t)agent->config.startup_timeout_s * 1000);
+  for (;;) {
+    int err = step(agent);
+    if (!run_storage_may_pass(err) || clock_passed(deadline))
+      return err;
+    err = agent_pause(agent, RETRY_MS);
+    if (err)
+      return err;
+  }
+}
+
 // The run key's value.
 static json_t *describe_run(const struct agent *agent) {
   uint32_t agents = agent->config.num_agents ? agent->config.num_agents : 1;
@@ -44,13 +56,13 @@ static json_t *describe_run(const struct agent *agent) {
                    run_settings_to_json(&agent->config), "plan", plan_to_json(agent->plan));
 }
 
-static int grant_lease(struct agent *agent) {
+int agent_grant_lease(struct agent *agent) {
   int err = weft_store_lease_grant(agent->store, RUN_LEASE_TTL_S, &agent->own_lease, NULL);
   agent->renew_ns = clock_deadline_ms(RUN_LEASE_TTL_S * 1000 / 3);
   return err;
 }
 
-static int register_agent(struct agent *agent, bool *created) {
+int agent_register(struct agent *agent, bool *created) {
   char key[RUN_KEY_SIZE];
   uint32_t slots = agent->config.num_processes ? agent->config.num_processes : agent->plan->num_processes;
   run_key(key, &agent->keys, "agent/%u", agent->id);
@@ -60,21 +72,36 @@ static int register_agent(struct agent *agent, bool *created) {
                             agent->own_lease, created);
 }
 
-// Tries to be the lead of the job; `*leads` false: somebody else is.
-static int try_lead(struct agent *agent, bool *leads) {
-  int err = agent->own_lease ? 0 : grant_lease(agent);
+int agent_create_run(struct agent *agent, bool *created) {
+  return run_storage_create(agent->store, agent->keys.live, describe_run(agent), agent->run_lease, created);
+}
+
+// Tries to be the lead of the job: it leads afterwards, or somebody else does.
+static int try_lead(struct agent *agent) {
+  bool leads = false, registered = false;
+  int err = agent->own_lease ? 0 : agent_grant_lease(agent);
   agent->run_lease = agent->own_lease;
-  run_keys_init(&agent->keys, agent->job, agent->run);
   if (!err)
-    err = run_storage_create(agent->store, agent->keys.live, describe_run(agent), agent->run_lease, leads);
-  bool registered = false;
-  if (!err && *leads)
-    err = register_agent(agent, &registered);
-  agent->leads = !err && *leads;
+    err = agent_create_run(agent, &leads);
+  if (!err && leads)
+    err = agent_register(agent, &registered);
+  agent->leads = !err && leads;
   return err;
 }
 
-static int refuse(const struct agent *agent, const json_t *live, const char *why) {
+// Registers as the lowest agent that is free, if any is.
+static int take_place(struct agent *agent) {
+  int err = agent->own_lease ? 0 : agent_grant_lease(agent);
+  agent->id = 0;
+  agent->registered = false;
+  while (!err && !agent->registered && agent->id + 1 < agent->num_places) {
+    agent->id++;
+    err = agent_register(agent, &agent->registered);
+  }
+  return err;
+}
+
+int agent_refuse(const struct agent *agent, const json_t *live, const char *why) {
   const char *host = json_string_value(json_object_get(live, "host"));
   const char *run = json_string_value(json_object_get(live, "run"));
   return fail(WEFT_ERR_BUSY, "job '%s' is being run by process %lld on %s (run %s)%s; use --job NAME for another one",
@@ -115,23 +142,16 @@ static bool same_plan(const struct agent *agent, const json_t *live) {
 static int follow(struct agent *agent, const json_t *live) {
   json_int_t agents = json_integer_value(json_object_get(live, "agents"));
   if (agents <= 1)
-    return refuse(agent, live, ", which expects no other agents (--num-agents)");
+    return agent_refuse(agent, live, ", which expects no other agents (--num-agents)");
   if (!same_plan(agent, live))
-    return refuse(agent, live, " with another plan");
+    return agent_refuse(agent, live, " with another plan");
+  agent->num_places = (uint32_t)agents;
   int err = adopt(agent, live);
-  if (!err && !agent->own_lease)
-    err = grant_lease(agent);
-  bool created = false;
-  for (agent->id = 1; !err && !created && agent->id < agents; agent->id += !created)
-    err = register_agent(agent, &created);
-  if (!err && !created)
-    err = refuse(agent, live, ", and all its agents are there");
+  if (!err)
+    err = agent_insist(agent, take_place);
+  if (!err && !agent->registered)
+    err = agent_refuse(agent, live, ", and all its agents are there");
   return err;
-}
-
-// Whether waiting may help: the lead, or its store, may not be up yet.
-static bool may_come(int err) {
-  return err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_TIMEOUT;
 }
 
 static int wait_and_follow(struct agent *agent) {
@@ -144,7 +164,7 @@ static int wait_and_follow(struct agent *agent) {
       json_decref(live);
       return err;
     }
-    if (err && !may_come(err))
+    if (err && !run_storage_may_pass(err)) // the lead, or its store, may not be up yet
       return err;
     if (clock_passed(deadline))
       return err ? fail_context(err, "the lead's store did not answer within %u s", agent->config.startup_timeout_s)
@@ -159,15 +179,17 @@ static int wait_and_follow(struct agent *agent) {
 // The first agent with a plan leads, the others follow.
 static int lead_or_follow(struct agent *agent) {
   json_t *live = NULL;
-  bool leads = false;
-  int err = run_storage_get(agent->store, agent->keys.live, &live);
+  int err = WEFT_ERR_UNREACHABLE;
+  for (int i = 0; i < FIRST_TRIES && run_storage_may_pass(err);
+       i++) // a store that is not there is said to be so at once
+    err = run_storage_get(agent->store, agent->keys.live, &live);
   bool first = live == NULL;
   json_decref(live);
   if (!err && first)
     err = agent_check_slots(agent);
   if (!err && first)
-    err = try_lead(agent, &leads);
-  return err || leads ? err : wait_and_follow(agent);
+    err = agent_insist(agent, try_lead);
+  return err || agent->leads ? err : wait_and_follow(agent);
 }
 
 static int open_lead_store(struct agent *agent) {

@@ -16,15 +16,14 @@ static void dismiss(struct agent *agent, int status) {
     return;
   run_key(key, &agent->keys, "end");
   run_key(agents, &agent->keys, "agent/");
-  if (run_storage_put(agent->store, key, json_integer(status), agent->run_lease))
-    return;
+  run_reporter_put(agent->reporter, key, json_integer(status));
   uint64_t deadline = clock_deadline_ms(PARTING_MS);
   struct weft_store_list list;
   for (size_t others = 1; others > 0 && !clock_passed(deadline);) {
-    if (weft_store_range(agent->store, agents, true, 0, &list))
-      return;
-    others = list.count > 0 ? list.count - 1 : 0;
-    weft_store_list_free(&list);
+    if (!weft_store_range(agent->store, agents, true, 0, &list)) {
+      others = list.count > 0 ? list.count - 1 : 0;
+      weft_store_list_free(&list);
+    }
     if (others > 0 && agent_pause(agent, PARTING_STEP_MS))
       return;
   }

@@ -4,12 +4,13 @@
 //   /weft/<job>/run            the live run of the job: JSON {run, host, pid, lease, agents, config, plan}
 //   /weft/<job>/<run>/         the run's own; the ranks' group lives below ep/
 //     agent/<n>                JSON {host, pid, slots}; 0 is the lead
-//     launch/<phase>/<rank>    who launches that rank for that phase: JSON {agent, slot}
+//     launch/<phase>/<rank>    who launches that rank for that phase: JSON {agent}
 //     current                  number of the phase that has begun; the number of phases: the end
 //     start/<phase>/<rank>     the rank has come through the transition into the phase
 //     record/<phase>/<rank>    the rank has done its part of the phase: what it found (record.h)
 //     exit/<phase>/<rank>      its process has ended: JSON {planned, status, kill_ns, boot, what}
 //     fail/<who>               somebody's reason to end the run: JSON {status, error}
+//     restored                 all agents are back in a store that had forgotten the run: the run's new lease
 //     end                      the run is over: its exit status; agents go
 #ifndef RUN_KEYS_H
 #define RUN_KEYS_H

@@ -70,7 +70,7 @@ static int take_agent(struct agent *agent, const struct run_news *news, const ch
   struct seen_agent *seen = &lead->agents[number];
   if (news->kind == WEFT_STORE_EVENT_DELETE) {
     seen->here = false;
-    return lead->state == LEAD_ENDS
+    return lead->state == LEAD_ENDS || agent_restore_is_on(agent)
                ? 0
                : fail(WEFT_ERR_PEER_LOST, "agent %lu on %s is gone, and its ranks with it", number, seen->host);
   }
@@ -117,10 +117,10 @@ int lead_take(struct agent *agent, const struct run_news *news) {
   return 0;
 }
 
-static int publish(struct agent *agent, const char *name, json_t *value) {
+static void publish_phase(struct agent *agent) {
   char key[RUN_KEY_SIZE];
-  run_key(key, &agent->keys, "%s", name);
-  return run_storage_put(agent->store, key, value, agent->run_lease);
+  run_key(key, &agent->keys, "current");
+  run_reporter_put(agent->reporter, key, json_integer(agent->current));
 }
 
 // Launches what fits here, then tells everybody: others serve what is left.
@@ -137,7 +137,8 @@ static int begin_phase(struct agent *agent, uint32_t phase) {
                 agent->plan->num_phases, it->live.count, it->joins.count,
                 it->leaves.count + (kills ? 0 : it->kills.count), kills ? it->kills.count : 0);
   int err = agent_launch(agent, phase);
-  return err ? err : publish(agent, "current", json_integer(phase));
+  publish_phase(agent);
+  return err;
 }
 
 // Says what the others are to be started with. An embedded store that listens on all addresses is at this host's name.
@@ -227,7 +228,8 @@ static int end_phase(struct agent *agent) {
   lead->state = LEAD_ENDS;
   lead->deadline_ns = clock_deadline_ms(END_MS + agent->config.timeout_ms);
   agent->current = agent->plan->num_phases;
-  return publish(agent, "current", json_integer(agent->current));
+  publish_phase(agent);
+  return 0;
 }
 
 static int run_phase(struct agent *agent) {

@@ -1,5 +1,6 @@
 // The process of one rank: opens what it needs, goes through the phases that the plan has for it, and says what it
 // found.
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,50 +17,71 @@
 #include "run/settings.h"
 #include "run/storage.h"
 
-enum { FLUSH_MS = 5000 };
+enum { FLUSH_MS = 5000, RETRY_MS = 50 };
 
 // Reads the newest phase from a value of the store; anything else leaves it as it is.
 static void learn(struct rank *rank, const char *value, size_t size) {
   json_t *json = json_loadb(value, size, JSON_DECODE_ANY, NULL);
   json_int_t phase = json_integer_value(json);
-  if (json_is_integer(json) && phase > (json_int_t)atomic_load(&rank->current) &&
-      phase <= (json_int_t)rank->plan->num_phases) {
+  uint32_t current = atomic_load(&rank->current);
+  bool valid = json_is_integer(json) && phase <= (json_int_t)rank->plan->num_phases;
+  while (valid && phase > (json_int_t)current) {
     atomic_store(&rank->current_ns, clock_ns());
-    atomic_store(&rank->current, (uint32_t)phase);
+    if (atomic_compare_exchange_weak(&rank->current, &current, (uint32_t)phase))
+      break;
   }
   json_decref(json);
 }
 
 static void on_store_event(void *arg, const struct weft_store_event *event) {
+  struct rank *rank = arg;
   if (event->kind == WEFT_STORE_EVENT_PUT)
-    learn(arg, event->kv.value, event->kv.value_len);
+    learn(rank, event->kv.value, event->kv.value_len);
+  else if (event->kind == WEFT_STORE_EVENT_RESET)
+    run_reporter_renew(rank->reporter);
 }
 
-static int follow_phases(struct rank *rank) {
+// Learns of the phase that the store has, and of the revision after it.
+static int read_phase(struct rank *rank, int64_t *next) {
   char key[RUN_KEY_SIZE];
   struct weft_store_list list;
   run_key(key, &rank->keys, "current");
   int err = weft_store_range(rank->store, key, false, 1, &list);
   if (err)
     return err;
-  atomic_store(&rank->current, rank->task.phase); // it was launched because this one has begun
-  atomic_store(&rank->current_ns, rank->main_ns);
   if (list.count > 0)
     learn(rank, list.kvs[0].value, list.kvs[0].value_len);
-  err = weft_store_watch_open(rank->store, key, list.revision + 1, on_store_event, rank, &rank->watch);
+  *next = list.revision + 1;
   weft_store_list_free(&list);
-  return err;
+  return 0;
+}
+
+// What was put between the store's coming back and the watch's is not seen by the watch.
+static int on_renewed(void *arg) {
+  int64_t next;
+  return read_phase(arg, &next);
+}
+
+static int follow_phases(struct rank *rank) {
+  char key[RUN_KEY_SIZE];
+  int64_t next = 0;
+  atomic_store(&rank->current, rank->task.phase); // it was launched because this one has begun
+  atomic_store(&rank->current_ns, rank->main_ns);
+  int err = read_phase(rank, &next);
+  run_key(key, &rank->keys, "current");
+  return err ? err : weft_store_watch_open(rank->store, key, next, on_store_event, rank, &rank->watch);
 }
 
 // The run that this rank belongs to: its configuration and plan.
-static int read_run(struct rank *rank, int64_t *lease) {
+static int read_run(struct rank *rank) {
+  json_decref(rank->live);
+  rank->live = NULL;
   int err = run_storage_get(rank->store, rank->keys.live, &rank->live);
   if (err)
     return err;
   const char *run = json_string_value(json_object_get(rank->live, "run"));
   if (!run || strcmp(run, rank->task.run) != 0)
     return fail(WEFT_ERR_NOT_FOUND, "run %s is not the live run of job '%s' any more", rank->task.run, rank->task.job);
-  *lease = (int64_t)json_integer_value(json_object_get(rank->live, "lease"));
   err = run_settings_from_json(&rank->config, json_object_get(rank->live, "config"));
   if (err)
     return err;
@@ -71,18 +93,33 @@ static int read_run(struct rank *rank, int64_t *lease) {
   return err;
 }
 
+// Makes a step of the beginning, again and again if need be: the store may be away, or have been, and not have the run
+// back yet.
+static int insist(struct rank *rank, int (*step)(struct rank *rank)) {
+  uint64_t deadline = clock_deadline_ms((uint64_t)rank->task.patience_s * 1000);
+  for (;;) {
+    int err = step(rank);
+    if ((!run_storage_may_pass(err) && err != WEFT_ERR_NOT_FOUND) || clock_passed(deadline))
+      return err;
+    poll(NULL, 0, RETRY_MS);
+  }
+}
+
 static int open_store(struct rank *rank) {
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   run_task_store_options(&rank->task, &options);
-  int64_t lease = 0;
+  struct run_reporter_options reporter = {.live = rank->keys.live, .run = rank->task.run, .renewed = on_renewed};
   int err = weft_store_open(&rank->store, &options);
   if (!err)
-    err = read_run(rank, &lease);
+    err = insist(rank, read_run);
+  reporter.store = rank->store;
+  reporter.lease = (int64_t)json_integer_value(json_object_get(rank->live, "lease"));
+  reporter.arg = rank;
   if (!err)
-    err = run_reporter_open(&rank->reporter, rank->store, lease);
+    err = run_reporter_open(&rank->reporter, &reporter);
   if (!err && !(rank->expected = malloc((rank->plan->ranks.count + 1) * sizeof *rank->expected)))
     err = fail(WEFT_ERR_NOMEM, "no memory for a view");
-  return err ? err : follow_phases(rank);
+  return err ? err : insist(rank, follow_phases);
 }
 
 static int open_ep(struct rank *rank) {
@@ -179,10 +216,10 @@ static int run(struct rank *rank) {
 }
 
 static void close_rank(struct rank *rank) {
+  weft_store_watch_close(rank->watch); // it tells the reporter of what comes
   run_reporter_close(rank->reporter, clock_deadline_ms(FLUSH_MS));
   traffic_close(rank->traffic);
   weft_ep_close(rank->ep);
-  weft_store_watch_close(rank->watch);
   weft_store_close(rank->store);
   run_record_free(&rank->record);
   rank_events_free(&rank->events);

@@ -67,6 +67,10 @@ int run_storage_get(weft_store_t *store, const char *key, json_t **json) {
   return err;
 }
 
+bool run_storage_may_pass(int err) {
+  return err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_TIMEOUT;
+}
+
 struct item {
   struct run_news news;
   struct item *next;
@@ -75,11 +79,14 @@ struct item {
 struct run_inbox {
   weft_store_t *store;
   weft_store_watch_t *watch;
+  char *prefix;
   int fd;
-  pthread_mutex_t mutex;
+  pthread_mutex_t mutex; // guards what follows
   struct item *first, **last;
+  int64_t revision; // of the newest change
 };
 
+// Called with the mutex held.
 static void push(struct run_inbox *inbox, enum weft_store_event_kind kind, const struct weft_store_kv *kv) {
   struct item *item = calloc(1, sizeof *item);
   if (item && kv)
@@ -92,16 +99,44 @@ static void push(struct run_inbox *inbox, enum weft_store_event_kind kind, const
   item->news.kind = kind;
   if (kind == WEFT_STORE_EVENT_PUT)
     item->news.json = json_loadb(kv->value, kv->value_len, JSON_DECODE_ANY, NULL);
-  pthread_mutex_lock(&inbox->mutex);
   *inbox->last = item;
   inbox->last = &item->next;
-  pthread_mutex_unlock(&inbox->mutex);
   eventfd_write(inbox->fd, 1);
 }
 
 static void on_event(void *arg, const struct weft_store_event *event) {
+  struct run_inbox *inbox = arg;
   bool has_key = event->kind == WEFT_STORE_EVENT_PUT || event->kind == WEFT_STORE_EVENT_DELETE;
-  push(arg, event->kind, has_key ? &event->kv : NULL);
+  pthread_mutex_lock(&inbox->mutex);
+  if (has_key)
+    inbox->revision = event->revision;
+  else if (event->kind == WEFT_STORE_EVENT_RESET)
+    inbox->revision = 0; // they begin anew
+  push(inbox, event->kind, has_key ? &event->kv : NULL);
+  pthread_mutex_unlock(&inbox->mutex);
+}
+
+// Pushes the list, unless changes that it has not came before it. Returns whether it did.
+static bool push_list(struct run_inbox *inbox, const struct weft_store_list *list) {
+  pthread_mutex_lock(&inbox->mutex);
+  bool current = inbox->revision <= list->revision;
+  for (size_t i = 0; current && i < list->count; i++)
+    push(inbox, WEFT_STORE_EVENT_PUT, &list->kvs[i]);
+  pthread_mutex_unlock(&inbox->mutex);
+  return current;
+}
+
+int run_inbox_read(struct run_inbox *inbox) {
+  bool current = false;
+  while (!current) { // each turn is after a change: somebody else goes on
+    struct weft_store_list list;
+    int err = weft_store_range(inbox->store, inbox->prefix, true, 0, &list);
+    if (err)
+      return err;
+    current = push_list(inbox, &list);
+    weft_store_list_free(&list);
+  }
+  return 0;
 }
 
 int run_inbox_open(struct run_inbox **out, weft_store_t *store, const char *prefix) {
@@ -113,11 +148,13 @@ int run_inbox_open(struct run_inbox **out, weft_store_t *store, const char *pref
   inbox->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   pthread_mutex_init(&inbox->mutex, NULL);
   struct weft_store_list list;
-  int err =
-      inbox->fd < 0 ? fail_errno(errno, "cannot make an eventfd") : weft_store_range(store, prefix, true, 0, &list);
+  int err = inbox->fd < 0 ? fail_errno(errno, "cannot make an eventfd") : 0;
+  if (!err && !(inbox->prefix = strdup(prefix)))
+    err = fail(WEFT_ERR_NOMEM, "no memory for a watch");
+  if (!err)
+    err = weft_store_range(store, prefix, true, 0, &list);
   if (!err) {
-    for (size_t i = 0; i < list.count; i++)
-      push(inbox, WEFT_STORE_EVENT_PUT, &list.kvs[i]);
+    push_list(inbox, &list);
     err = weft_store_watch_open(store, prefix, list.revision + 1, on_event, inbox, &inbox->watch);
     weft_store_list_free(&list);
   }
@@ -139,6 +176,7 @@ void run_inbox_close(struct run_inbox *inbox) {
   if (inbox->fd >= 0)
     close(inbox->fd);
   pthread_mutex_destroy(&inbox->mutex);
+  free(inbox->prefix);
   free(inbox);
 }
 

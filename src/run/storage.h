@@ -18,6 +18,9 @@ int run_storage_create(weft_store_t *store, const char *key, json_t *json, int64
 // Reads a key. `*json` is NULL when there is none. PROTOCOL: not JSON. [any]
 int run_storage_get(weft_store_t *store, const char *key, json_t **json);
 
+// Whether what failed with `err` may go well when it is tried again: the store did not answer. [any]
+bool run_storage_may_pass(int err);
+
 struct run_inbox;
 
 struct run_news {
@@ -29,6 +32,10 @@ struct run_news {
 // Everything that is and will be under `prefix`, in order: first what is there, as PUT.
 int run_inbox_open(struct run_inbox **inbox, weft_store_t *store, const char *prefix);
 void run_inbox_close(struct run_inbox *inbox); // before its store; NULL is legal
+
+// Reads everything again, after RESET: what is there comes as PUT once more, in its place among the changes. What is
+// not there any more does not come at all. [owner]
+int run_inbox_read(struct run_inbox *inbox);
 
 // Readable (poll) while there is something to take.
 int run_inbox_fd(const struct run_inbox *inbox);

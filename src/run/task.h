@@ -17,9 +17,10 @@ struct run_task {
   const char *token, *ca_file, *cert_file, *key_file, *user, *password; // or NULL
   const char *job, *run;
   int32_t rank;
-  uint32_t slot;      // its place on its agent: local_rank
-  uint32_t phase;     // the first that it takes part in
-  uint64_t launch_ns; // when the agent decided
+  uint32_t slot;       // its place on its agent: local_rank
+  uint32_t phase;      // the first that it takes part in
+  uint32_t patience_s; // how long it waits for a store that does not answer when it starts
+  uint64_t launch_ns;  // when the agent decided
   int64_t agent_pid;
   int message_fd; // pipe to the agent (message.h)
 };

@@ -4,7 +4,8 @@ import os
 import signal
 import time
 
-from tool import Etcd, Run, main, ranks_of, wait_for
+from stores import Etcd
+from tool import Run, main, ranks_of, wait_for
 
 PLAN = [[0, 1, 2]]
 LONG = ["--iterations", 100000]
@@ -70,7 +71,7 @@ def a_rank_that_falls_silent_is_lost_after_one_deadline():
 
 def silence_of_the_store_ends_the_run():
     with Etcd() as etcd:
-        with Run("--store", etcd.url, *LONG, plan=PLAN) as run:
+        with Run("--store", etcd.url, *LONG, "--startup-timeout", 12, plan=PLAN) as run:
             running(run)
             etcd.process.kill()
             assert run.wait() == 3, run.text()

@@ -99,7 +99,7 @@ static void a_reporter_writes_all_in_order_before_it_closes(void **state) {
   (void)state;
   struct run_reporter *reporter;
   struct weft_store_list list;
-  assert_int_equal(run_reporter_open(&reporter, store, 0), 0);
+  assert_int_equal(run_reporter_open(&reporter, &(struct run_reporter_options){.store = store}), 0);
   for (int i = 0; i <= 100; i++)
     run_reporter_put(reporter, i % 2 ? "/r/odd" : "/r/even", json_integer(i));
   run_reporter_put(reporter, "/r/none", NULL);
@@ -116,7 +116,8 @@ static void a_reporter_gives_up_what_the_store_refuses(void **state) {
   (void)state;
   struct run_reporter *reporter;
   struct weft_store_list list;
-  assert_int_equal(run_reporter_open(&reporter, store, 12345), 0); // no such lease
+  assert_int_equal(run_reporter_open(&reporter, &(struct run_reporter_options){.store = store, .lease = 12345}),
+                   0); // no such lease
   run_reporter_put(reporter, "/g/key", json_integer(1));
   run_reporter_close(reporter, clock_deadline_ms(WAIT_MS));
   assert_int_equal(weft_store_range(store, "/g/", true, 0, &list), 0);

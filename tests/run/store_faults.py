@@ -1,0 +1,66 @@
+"""A store that dies in mid-run and comes back, with what it had or empty: the run goes on and ends right."""
+
+from judge import check_states
+from stores import Etcd, Serve
+from tool import Run, main, wait_for
+
+PLAN = [[0, 1, 2], [0, 1, 2, 3], [0, -1, 2, 3], [0, 1, 2]]
+ITERATIONS = 400  # of a phase: it lasts until the store is gone
+
+
+def reaches(run, *lines):
+    for line in lines:
+        wait_for(f"'{line}'", lambda: line in run.text() or run.process.poll() is not None)
+        assert run.process.poll() is None, run.text()
+
+
+def in_a_phase(run, store, number):
+    """Dead while every rank is in the phase; all of them go through to its end without it."""
+    count = run.text().count(f"-> end phase {number}")
+    reaches(run, f"-> start phase {number}")
+    store.kill()
+    reaches(run, f"-> end phase {number}")
+    wait_for("operations without a store", lambda: run.text().count(f"-> end phase {number}") >= count + 3)
+
+
+def in_a_transition(run, store, number):
+    """Dead when the lead has begun the phase: a rank has been launched and has not joined."""
+    wait_for(f"phase {number}", lambda: any(e["kind"] == "phase_begin" and e["phase"] == number for e in run.events()))
+    store.kill()
+
+
+def in_a_kill(run, store, number):
+    """Dead when a rank has just died as planned."""
+    wait_for("the kill", lambda: any(e["kind"] == "exit" and e["status"] == -9 for e in run.events()))
+    store.kill()
+
+
+def dies(kind, when, number, empty):
+    def test():
+        with kind() as store:
+            with Run("--store", store.url, "--iterations", ITERATIONS, plan=PLAN) as run:
+                wait_for("the run directory", (run.path / "events.jsonl").exists)
+                when(run, store, number)
+                if empty and kind is Etcd:
+                    store.lose_all()
+                store.start()
+                run.expect(0)
+                assert run.results()["passed"], run.text()
+                check_states(run.results(), PLAN, iterations=ITERATIONS)
+                forgot = [e for e in run.events() if e["kind"] == "store_forgot"]
+                assert bool(forgot) == empty, (forgot, run.text())
+            wait_for("the end of the run's keys", lambda: not store.keys())
+    return test
+
+
+main({
+    "an_embedded_store_dies_in_a_phase_and_comes_back_empty": dies(Serve, in_a_phase, 1, True),
+    "an_embedded_store_dies_in_a_transition_and_comes_back_empty": dies(Serve, in_a_transition, 1, True),
+    "an_embedded_store_dies_in_a_kill_and_comes_back_empty": dies(Serve, in_a_kill, 2, True),
+    "etcd_is_killed_in_a_phase_and_restarted": dies(Etcd, in_a_phase, 1, False),
+    "etcd_is_killed_in_a_transition_and_restarted": dies(Etcd, in_a_transition, 1, False),
+    "etcd_is_killed_in_a_kill_and_restarted": dies(Etcd, in_a_kill, 2, False),
+    "etcd_is_killed_in_a_phase_and_restarted_empty": dies(Etcd, in_a_phase, 1, True),
+    "etcd_is_killed_in_a_transition_and_restarted_empty": dies(Etcd, in_a_transition, 1, True),
+    "etcd_is_killed_in_a_kill_and_restarted_empty": dies(Etcd, in_a_kill, 2, True),
+})
