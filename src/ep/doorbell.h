@@ -18,6 +18,8 @@ struct ep_doorbell {
   // When the owner last said that it waits for somebody (CLOCK_MONOTONIC): who is awaited by it and awaits it in turn
   // can tell it from a rank that hangs.
   _Alignas(64) _Atomic uint64_t waiting_ns;
+  // The robust futex that the rank's life thread holds (life.h): 0 before and after.
+  _Alignas(64) _Atomic uint32_t life;
 };
 
 // Wakes the owner if it sleeps. Call it after the store that it waits for. [any]

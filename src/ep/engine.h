@@ -1,7 +1,8 @@
 // The inside of a weft_ep_t, and what its files need of each other.
 //
-// Three threads touch it: the owner's (operations), the service thread (links: accept, liveness, release), and the
-// group's (views). What they share is atomic or behind `lock`; everything else belongs to the owner.
+// Four threads touch it: the owner's (operations), the service thread (links: accept, hang-ups, release), the life
+// thread (deaths), and the group's (views). What they share is atomic or behind `lock`; everything else belongs to the
+// owner.
 #ifndef EP_ENGINE_H
 #define EP_ENGINE_H
 
@@ -17,6 +18,7 @@
 #include "ep/fault.h"
 #include "ep/kernels/kernels.h"
 #include "ep/layout.h"
+#include "ep/life.h"
 #include "ep/link.h"
 #include "ep/window.h"
 #include "group/group.h"
@@ -95,8 +97,9 @@ struct weft_ep {
   struct ep_window bell; // this rank's doorbell page
   int bell_fd;
 
-  // Links: see link.h.
+  // Links: see link.h. Who of them has died: see life.h.
   struct ep_links links;
+  struct ep_life life;
 
   // Views: written by the group's thread.
   pthread_mutex_t lock;

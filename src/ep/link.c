@@ -126,6 +126,7 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
     ep_link_down(ep, old, EP_LINK_DEAD, "a new incarnation came");
     atomic_store(&ep->sweep, true); // it may have been down before
   }
+  ep_life_kick(ep);
   ep_emit(ep, WEFT_EP_EVENT_CONNECTED, rank, incarnation, 0, 0, "");
   ep_views_update_ready(ep);
   return 0;

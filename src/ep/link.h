@@ -43,6 +43,7 @@ struct ep_link {
   int socket;
   _Atomic int state;     // enum ep_link_state
   _Atomic bool reported; // the group has been told that the peer is gone
+  uint32_t holds;        // under links.lock: by the life thread, which would have it stay for a moment
 
   // The owner's thread's.
   uint64_t sent_dispatch[WEFT_EP_DEPTH]; // what the peer's `taken` words must have reached before we overwrite: n + 1

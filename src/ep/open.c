@@ -156,6 +156,8 @@ int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t 
   if (rc == 0)
     rc = join_group(ep, &options, timeout_ms);
   if (rc == 0)
+    rc = ep_life_start(ep); // before anybody maps the doorbell
+  if (rc == 0)
     rc = ep_service_start(ep); // now that this rank knows its incarnation, calls can be answered
   if (rc != 0) {
     weft_ep_close(ep);
@@ -177,6 +179,7 @@ static void say_goodbye(weft_ep_t *ep) {
 void weft_ep_close(weft_ep_t *ep) {
   if (!ep)
     return;
+  ep_life_stop(ep);
   ep_service_stop(ep);
   say_goodbye(ep);
   group_close(ep->group); // out of the view before the sockets close

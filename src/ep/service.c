@@ -140,12 +140,27 @@ static void hear_link(weft_ep_t *ep, struct ep_link *link) {
   ep_link_down(ep, link, left ? EP_LINK_LEFT : EP_LINK_DEAD, left ? "it left" : "its process ended");
 }
 
+// The retired links that nobody holds.
+static struct ep_link *take_retired(struct ep_links *links) {
+  struct ep_link *taken = NULL;
+  pthread_mutex_lock(&links->lock);
+  for (struct ep_link **at = &links->retired; *at;) {
+    struct ep_link *link = *at;
+    if (link->holds > 0) {
+      at = &link->next;
+      continue;
+    }
+    *at = link->next;
+    link->next = taken;
+    taken = link;
+  }
+  pthread_mutex_unlock(&links->lock);
+  return taken;
+}
+
 static void free_retired(weft_ep_t *ep) {
   struct ep_links *links = &ep->links;
-  pthread_mutex_lock(&links->lock);
-  struct ep_link *link = links->retired;
-  links->retired = NULL;
-  pthread_mutex_unlock(&links->lock);
+  struct ep_link *link = take_retired(links);
   while (link) {
     struct ep_link *next = link->next;
     epoll_ctl(links->epoll, EPOLL_CTL_DEL, link->socket, NULL);
