@@ -31,13 +31,13 @@ uint64_t ep_activation_close(struct ep_activation *activation) {
   return decided > next ? decided : 0;
 }
 
-// So it is when a rank told this one an earlier start and died before the others heard that it had decided.
-static bool counts_us_later(uint64_t op, uint64_t start, uint64_t start_flag) {
+// So it is when a rank told one of the two an earlier start and died before the other heard that it had decided.
+bool ep_activation_missed(uint64_t op, uint64_t start, uint64_t start_flag) {
   return start > op + 1 && start_flag >= start;
 }
 
 enum ep_look ep_activation_look(uint64_t op, bool down, uint64_t flag, uint64_t start, uint64_t start_flag) {
-  if (flag != op + 1 && counts_us_later(op, start, start_flag))
+  if (flag != op + 1 && ep_activation_missed(op, start, start_flag))
     return EP_LOOK_PASS;
   if (flag > op)
     return EP_LOOK_HEAR;

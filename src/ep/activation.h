@@ -36,6 +36,11 @@ uint64_t ep_activation_close(struct ep_activation *activation);
 
 // The rules about one peer; what they read stands in the windows of both. "plus one": 0 means never.
 
+// Whether the two ranks of a link take no part in each other's `op`, because one of them has told the other that it
+// counts it from a later operation on (`start`) and has sent that one (`start_flag`). Both have to see it so: the one
+// that was told passes over the other, and may use the place of this operation's header again.
+bool ep_activation_missed(uint64_t op, uint64_t start, uint64_t start_flag);
+
 // What one look at a peer of whom nothing has come yet says.
 enum ep_look {
   EP_LOOK_WAIT,

@@ -64,7 +64,13 @@ int32_t ep_op_member(const struct ep_op *op, int32_t rank) {
   return low < op->num_members && op->members[low].rank == rank ? (int32_t)low : -1;
 }
 
-static struct ep_member new_member(weft_ep_t *ep, const struct group_member *from) {
+// Whether the peer has been sent a later operation as its first: it passes over us in this one.
+static bool missed(const struct ep_link *link, uint64_t number) {
+  uint64_t start = atomic_load_explicit(&ep_link_out(link)->start.op_plus_1, memory_order_relaxed);
+  return start != 0 && ep_activation_missed(number, start, link->sent_dispatch[(start - 1) % WEFT_EP_DEPTH]);
+}
+
+static struct ep_member new_member(weft_ep_t *ep, const struct ep_op *op, const struct group_member *from) {
   struct ep_member member = {.rank = from->rank, .incarnation = from->incarnation};
   if (from->rank == ep->rank) {
     member.sent = true;
@@ -73,8 +79,7 @@ static struct ep_member new_member(weft_ep_t *ep, const struct group_member *fro
   member.link = ep_link_find(ep, from->rank, from->incarnation);
   if (member.link)
     member.link->was_active = true;
-  else
-    member.lost = true;
+  member.lost = !member.link || missed(member.link, op->number);
   return member;
 }
 
@@ -99,7 +104,7 @@ static void merge_members(weft_ep_t *ep, struct ep_op *op, const struct group_vi
         old[kept - 1].incarnation == view->members[j].incarnation)
       op->members[j] = old[--kept];
     else
-      op->members[j] = new_member(ep, &view->members[j]);
+      op->members[j] = new_member(ep, op, &view->members[j]);
   }
 }
 

@@ -93,6 +93,8 @@ static void pass_over(const struct ep_op *op, struct ep_member *member, struct h
   lose(member, hearing);
 }
 
+// A peer that tells an earlier start does so before it sends anything: `start` is read again after the flag, so that an
+// old one is not taken with a header that came after the new one.
 static enum ep_look look_at(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
   bool down = !ep_link_up(member->link); // before the flags
   uint64_t start_flag = 0, flag = atomic_load_explicit(&head_of(ep, op, member)->flag, memory_order_acquire);
@@ -100,6 +102,7 @@ static enum ep_look look_at(weft_ep_t *ep, const struct ep_op *op, const struct 
   if (start > op->number + 1) {
     const struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, start - 1);
     start_flag = atomic_load_explicit(&slot->dispatch.flag, memory_order_acquire);
+    start = atomic_load_explicit(&ep_link_in(member->link)->start.op_plus_1, memory_order_acquire);
   }
   return ep_activation_look(op->number, down, flag, start, start_flag);
 }
