@@ -17,6 +17,13 @@
 
 enum { FDS = 2 }; // doorbell, area
 
+// A peer that closes with a call of ours in its queue, or unread, resets the connection.
+static int fail_socket(int error, const char *what) {
+  if (error == ECONNRESET || error == EPIPE)
+    return fail(WEFT_ERR_PEER_LOST, "%s: the peer hung up", what);
+  return fail_errno(error, "%s", what);
+}
+
 // Sends one packet, with the doorbell's and the area's descriptors if `area_fd` is one.
 static int send_greeting(weft_ep_t *ep, int socket, const struct ep_greeting *greeting, int area_fd) {
   union {
@@ -35,7 +42,7 @@ static int send_greeting(weft_ep_t *ep, int socket, const struct ep_greeting *gr
     memcpy(CMSG_DATA(header), (int[FDS]){ep->bell_fd, area_fd}, FDS * sizeof(int));
   }
   if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0)
-    return fail_errno(errno, "cannot send a greeting");
+    return fail_socket(errno, "cannot send a greeting");
   return 0;
 }
 
@@ -70,7 +77,7 @@ static int receive_greeting(weft_ep_t *ep, int socket, struct ep_greeting *greet
   fds[0] = fds[1] = -1;
   ssize_t size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0)
-    return fail_errno(errno, "cannot receive a greeting");
+    return fail_socket(errno, "cannot receive a greeting");
   if (size == 0)
     return fail(WEFT_ERR_PEER_LOST, "the peer hung up");
   take_fds(&message, fds);

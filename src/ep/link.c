@@ -48,8 +48,7 @@ int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_lin
 void ep_link_free(weft_ep_t *ep, struct ep_link *link) {
   if (!link)
     return;
-  if (link->in.memory)
-    atomic_fetch_sub(&ep->links.window_bytes, link->in.size);
+  size_t window_bytes = link->in.size;
   ep_window_release(&link->in);
   ep_window_release(&link->out);
   ep_window_release(&link->bell);
@@ -58,6 +57,7 @@ void ep_link_free(weft_ep_t *ep, struct ep_link *link) {
   for (int i = 0; i < WEFT_EP_DEPTH; i++)
     free_inbox(&link->inbox[i]);
   free(link);
+  atomic_fetch_sub(&ep->links.window_bytes, window_bytes); // last: who sees it knows that all is freed
 }
 
 static void report(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_link_state state, const char *how) {
