@@ -122,12 +122,12 @@ static uint32_t or_default(uint32_t value, uint32_t preset) {
   return value != 0 ? value : preset;
 }
 
-// Zeros that are there: no operation meets their page faults.
+// Memory that is there: no operation meets its page faults. (Zeros would be calloc to the compiler, and not there.)
 static void *touched(size_t size) {
   void *memory = malloc(size);
   if (!memory)
     bench_fail("no memory for buffers");
-  return memset(memory, 0, size);
+  return memset(memory, 1, size);
 }
 
 static void allocate(struct bench_rank *rank) {
@@ -151,6 +151,7 @@ int bench_rank_open(struct bench_rank *rank, const struct bench_shape *shape, co
   *rank = (struct bench_rank){.shape = *shape};
   struct bench_shape *s = &rank->shape;
   s->tokens = or_default(s->tokens, 128);
+  s->max_tokens = or_default(s->max_tokens, s->tokens);
   s->hidden = or_default(s->hidden, 7168);
   s->topk = or_default(s->topk, 8);
   s->experts = or_default(s->experts, 2);
@@ -168,7 +169,7 @@ int bench_rank_open(struct bench_rank *rank, const struct bench_shape *shape, co
                                     .capacity = s->capacity,
                                     .founders = founders,
                                     .num_founders = num_founders,
-                                    .max_tokens = s->tokens,
+                                    .max_tokens = s->max_tokens,
                                     .hidden = s->hidden,
                                     .topk = s->topk,
                                     .experts_per_rank = s->experts,

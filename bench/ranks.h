@@ -45,6 +45,7 @@ _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf,
 struct bench_shape {
   uint32_t tokens, hidden, topk, experts; // per rank; 0: 128, 7168, 8, 2
   uint32_t capacity, timeout_ms, lease_s; // 0: 16; the library's
+  uint32_t max_tokens;                    // that the windows hold; 0: `tokens`
 };
 
 struct bench_rank {
