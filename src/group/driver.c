@@ -4,10 +4,17 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "store/limit.h"
 
 void group_driver_poke(struct group *group) {
   group->poked = true;
   pthread_cond_signal(&group->input);
+}
+
+enum { LIMIT_MS = 5000 }; // of a request while the group closes
+
+void group_driver_limit(struct group *group) {
+  atomic_store(&group->limit_ns, clock_deadline_ms(LIMIT_MS));
 }
 
 static void on_watch(void *arg, const struct weft_store_event *event) {
@@ -62,6 +69,8 @@ static int carry_out(struct group *group, const struct group_request *request, s
 static void serve(struct group *group, const struct group_request *request) {
   struct group_answer answer = {0};
   struct weft_store_list list = {0};
+  if (atomic_load(&group->limit_ns) != CLOCK_NEVER)
+    group_driver_limit(group);
   pthread_mutex_unlock(&group->lock);
   answer.err = carry_out(group, request, &answer, &list);
   if (answer.err)
@@ -96,6 +105,7 @@ static void sleep_until(struct group *group, uint64_t wake_ns) {
 
 static void *run(void *arg) {
   struct group *group = arg;
+  store_limit_thread(&group->limit_ns);
   pthread_mutex_lock(&group->lock);
   while (!group_machine_closed(group->machine)) {
     struct group_request request;
@@ -116,6 +126,7 @@ static void *run(void *arg) {
 }
 
 int group_driver_start(struct group *group) {
+  atomic_store(&group->limit_ns, CLOCK_NEVER);
   int error = pthread_create(&group->thread, NULL, run, group);
   return error ? fail_errno(error, "cannot start a group's thread") : 0;
 }

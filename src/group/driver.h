@@ -16,10 +16,11 @@ struct group {
   void *event_arg;
   weft_store_watch_t *watch; // the thread's
   pthread_t thread;
-  pthread_mutex_t lock;   // of the machine
-  pthread_cond_t changed; // an input has come: whoever waits looks again. CLOCK_MONOTONIC
-  pthread_cond_t input;   // the thread has something to do. CLOCK_MONOTONIC
-  bool poked;             // since the thread looked last
+  _Atomic uint64_t limit_ns; // when the thread gives up what it asks of the store; CLOCK_NEVER: not before its limit
+  pthread_mutex_t lock;      // of the machine
+  pthread_cond_t changed;    // an input has come: whoever waits looks again. CLOCK_MONOTONIC
+  pthread_cond_t input;      // the thread has something to do. CLOCK_MONOTONIC
+  bool poked;                // since the thread looked last
   struct group_machine *machine;
 };
 
@@ -28,6 +29,9 @@ int group_driver_start(struct group *group);
 
 // Tells the thread that a wish has changed. With the lock.
 void group_driver_poke(struct group *group);
+
+// From now on no request waits longer than a few seconds, the one under way neither. [any]
+void group_driver_limit(struct group *group);
 
 // Waits until `check` returns something other than 1, and returns that; it is called with the lock. When the deadline
 // passes, `missing` says what was waited for. With the lock; unlocked while it waits.

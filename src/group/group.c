@@ -124,6 +124,7 @@ void group_close(struct group *group) {
     return;
   pthread_mutex_lock(&group->lock);
   group_machine_close(group->machine, clock_deadline_ms(CLOSE_MS));
+  group_driver_limit(group);
   group_driver_poke(group);
   pthread_mutex_unlock(&group->lock);
   pthread_join(group->thread, NULL);

@@ -84,8 +84,8 @@ struct group_options {
 int group_open(struct group **group, const struct group_options *options, uint64_t deadline_ns);
 
 // Releases the claim and the lease (a member that is still in the view is taken out of it by this), ends the thread.
-// Gives up on an unreachable store soon (about a second, or when a request under way has reached the store's own time
-// limit): the lease does the rest. NULL is legal. Not from a callback.
+// Gives up on a store that does not answer within about five seconds: the lease does the rest. NULL is legal. Not from
+// a callback.
 void group_close(struct group *group);
 
 int32_t group_rank(const struct group *group);

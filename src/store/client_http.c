@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "store/limit.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,12 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
   return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
+// curl asks about once a second while nothing comes.
+static int has_to_stop(void *arg, curl_off_t to_come, curl_off_t came, curl_off_t to_go, curl_off_t gone) {
+  (void)arg, (void)to_come, (void)came, (void)to_go, (void)gone;
+  return clock_passed(store_limit());
+}
+
 static pthread_once_t global_once = PTHREAD_ONCE_INIT;
 
 static void init_global(void) {
@@ -68,6 +75,8 @@ CURL *client_http_handle(const struct client *client) {
   curl_easy_setopt(handle, CURLOPT_TCP_KEEPINTVL, (long)TCP_INTERVAL_S);
   curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, open_socket);
   curl_easy_setopt(handle, CURLOPT_PREREQFUNCTION, before_request);
+  curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, has_to_stop);
   curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, (long)client->connect_timeout_ms);
   if (client->ca_file)
     curl_easy_setopt(handle, CURLOPT_CAINFO, client->ca_file);
@@ -169,7 +178,7 @@ int client_http_exchange(struct client *client, struct client_transfer *transfer
   transfer->once = request->modifies;
   int err = client_http_prepare(handle, transfer, endpoint, request->path, request->body, authorization);
   if (!err) {
-    int left_ms = clock_left_ms(deadline_ns);
+    int left_ms = clock_left_ms(store_limit() < deadline_ns ? store_limit() : deadline_ns);
     curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, left_ms ? (long)left_ms : 1L); // curl takes 0 for never
     CURLcode code = curl_easy_perform(handle);
     if (code == CURLE_OK)
@@ -204,6 +213,8 @@ int client_http_failure(CURLcode code, const struct client_transfer *transfer, c
   case CURLE_UNSUPPORTED_PROTOCOL:
     return fail(WEFT_ERR_PROTOCOL, "store %s: no HTTP answer (%s)", endpoint, reason);
   case CURLE_ABORTED_BY_CALLBACK:
+    if (clock_passed(store_limit()))
+      return fail(WEFT_ERR_TIMEOUT, "store %s: given up before an answer came", endpoint);
     return fail(WEFT_ERR_UNREACHABLE, "store %s: the connection was cut before the answer", endpoint);
   default:
     return fail(WEFT_ERR_UNREACHABLE, "store %s: %s", endpoint, reason);

@@ -1,6 +1,18 @@
 // The public functions: arguments are checked here, once for all kinds of store.
+#include "base/clock.h"
 #include "base/fail.h"
+#include "store/limit.h"
 #include "store/vtable.h"
+
+static _Thread_local const _Atomic uint64_t *thread_limit;
+
+void store_limit_thread(const _Atomic uint64_t *until_ns) {
+  thread_limit = until_ns;
+}
+
+uint64_t store_limit(void) {
+  return thread_limit ? atomic_load(thread_limit) : CLOCK_NEVER;
+}
 
 static int check_store(const weft_store_t *store) {
   return store ? 0 : fail(WEFT_ERR_INVALID, "store is NULL; weft_store_open() or weft_store_open_local() makes one");

@@ -133,10 +133,31 @@ static void group_goes_on_after_etcd_restarted_empty(void **state) {
   expect_all_in(3, MEMBERS - 2);
 }
 
+// The network swallows everything, and the store's own limit of a request is a minute.
+static void closing_on_a_silent_store_does_not_wait_for_its_limit(void **state) {
+  (void)state;
+  struct crew_member member;
+  weft_store_t *patient;
+  char url[64];
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  snprintf(url, sizeof url, "http://127.0.0.1:%u", support_relay_port(relay));
+  options.endpoints = url;
+  options.request_timeout_ms = CREW_DEADLINE_MS;
+  assert_int_equal(weft_store_open(&patient, &options), 0);
+  crew_open(&member, patient, MEMBERS, 0, TTL_S);
+  support_relay_hold(relay, true);
+  uint64_t begin = clock_ns();
+  crew_close(&member);
+  assert_true(clock_ns() - begin < CREW_DEADLINE_MS / 2 * UINT64_C(1000000));
+  support_relay_hold(relay, false);
+  weft_store_close(patient);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(short_outage_delays_a_change, set_up, tear_down),
       cmocka_unit_test_setup_teardown(outage_longer_than_every_lease_puts_nobody_out, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(closing_on_a_silent_store_does_not_wait_for_its_limit, set_up, tear_down),
       cmocka_unit_test_setup_teardown(group_goes_on_after_etcd_restarted_empty, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
