@@ -1,0 +1,220 @@
+// Stores that fail: lost answers, outages, empty restarts, views that vanish, differ or are rubbish.
+#include "group/machine_suite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "group/view.h"
+
+static void lost_answers_and_failed_requests_change_nothing(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = world_new(seed, 64, TTL_S);
+    world_set_faults(w, 10, 20);
+    for (uint32_t i = 0; i < 6; i++)
+      group_machine_found(world_add(w, (int32_t)i, 6)->machine, true);
+    suite_until_agreed(w, 6, 20000);
+    uint64_t incarnation = world_member(w, 2)->incarnation;
+    world_kill(w, world_member(w, 2));
+    group_machine_suspect(world_member(w, 4)->machine, 2, incarnation);
+    suite_until_agreed(w, 5, 20000);
+    group_machine_remove(world_member(w, 5)->machine, 5);
+    suite_until_agreed(w, 4, 20000);
+    assert_int_equal(suite_fenced(w), 0);
+    suite_end(w, true);
+  }
+}
+
+static void store_lost_and_back_is_told_once_each(void **state) {
+  (void)state;
+  struct world *w = suite_found(5, 4);
+  for (uint32_t i = 0; i < 4; i++)
+    world_member(w, i)->cut = true;
+  world_advance(w, 4000);
+  group_machine_remove(world_member(w, 0)->machine, 3);
+  world_advance(w, 1000);
+  assert_int_equal(group_machine_view(world_member(w, 0)->machine)->epoch, 1);
+  for (uint32_t i = 0; i < 4; i++) {
+    assert_non_null(group_machine_lost(world_member(w, i)->machine));
+    world_member(w, i)->cut = false;
+  }
+  suite_until_agreed(w, 3, 5000);
+  world_advance(w, 2000);
+  for (uint32_t i = 0; i < 3; i++) {
+    assert_int_equal(world_member(w, i)->num_lost, 1);
+    assert_int_equal(world_member(w, i)->num_back, 1);
+    assert_null(group_machine_lost(world_member(w, i)->machine));
+  }
+  suite_end(w, true);
+}
+
+static void everybody_outlives_an_outage_longer_than_the_leases(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 6);
+    for (uint32_t i = 0; i < 6; i++)
+      world_member(w, i)->cut = true;
+    world_advance(w, 5 * TTL_S * 1000); // every lease runs out, the view's too
+    assert_int_equal(world_keys(w, "/g/"), 0);
+    for (uint32_t i = 0; i < 6; i++) {
+      world_member(w, i)->cut = false;
+      world_advance(w, 300);
+    }
+    suite_until_agreed(w, 6, 5000);
+    world_advance(w, 3 * TTL_S * 1000);
+    suite_until_agreed(w, 6, 0);
+    assert_int_equal(suite_fenced(w), 0);
+    assert_int_equal(world_keys(w, "/g/rank/"), 6);
+    assert_int_equal(world_keys(w, "/g/view"), 1);
+    suite_end(w, true);
+  }
+}
+
+static void member_alone_in_an_outage_is_put_out_and_told(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 4);
+    struct world_member *alone = world_member(w, 0);
+    if (seed % 2)
+      alone->cut = true;
+    else
+      alone->stopped = true;
+    world_advance(w, 3 * TTL_S * 1000);
+    assert_int_equal(group_machine_view(world_member(w, 1)->machine)->count, 3);
+    alone->cut = alone->stopped = false;
+    world_until(w, suite_first_is_fenced, 5000, "the one that was away is fenced");
+    world_advance(w, 100);
+    assert_int_equal(world_keys(w, "/g/rank/"), 3);
+    suite_end(w, true);
+  }
+}
+
+static void group_goes_on_after_the_store_restarted_empty(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 6);
+    group_machine_remove(world_member(w, 5)->machine, 5);
+    suite_until_agreed(w, 5, SOON_MS);
+    world_restart_empty(w);
+    world_advance(w, 3 * TTL_S * 1000);
+    suite_until_agreed(w, 5, 0);
+    assert_int_equal(group_machine_view(world_member(w, 0)->machine)->epoch, 2);
+    assert_int_equal(world_keys(w, "/g/rank/"), 5);
+    assert_int_equal(world_keys(w, "/g/view"), 1);
+    assert_int_equal(suite_fenced(w), 0);
+    group_machine_remove(world_member(w, 1)->machine, 4);
+    suite_until_agreed(w, 4, SOON_MS);
+    suite_end(w, false);
+  }
+}
+
+static void newest_epoch_wins_after_the_store_restarted_empty(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 5);
+    for (uint32_t i = 0; i < 4; i++)
+      world_member(w, i)->cut = i < 3; // they do not hear of view 2
+    group_machine_remove(world_member(w, 4)->machine, 4);
+    world_advance(w, 100);
+    assert_int_equal(group_machine_view(world_member(w, 3)->machine)->epoch, 2);
+    assert_int_equal(group_machine_view(world_member(w, 0)->machine)->epoch, 1);
+    world_restart_empty(w);
+    world_member(w, 3)->cut = true; // who knows best comes last
+    for (uint32_t i = 0; i < 3; i++)
+      world_member(w, i)->cut = false;
+    world_advance(w, 1500);
+    world_member(w, 3)->cut = false;
+    suite_until_agreed(w, 4, 5000);
+    assert_int_equal(group_machine_view(world_member(w, 0)->machine)->epoch, 2);
+    assert_int_equal(suite_fenced(w), 0);
+    suite_end(w, false);
+  }
+}
+
+static void leases_that_all_run_out_at_once_put_nobody_out(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 6);
+    world_expire_leases(w);
+    world_advance(w, 3 * TTL_S * 1000);
+    suite_until_agreed(w, 6, 0);
+    assert_int_equal(suite_fenced(w), 0);
+    assert_int_equal(world_keys(w, "/g/rank/"), 6);
+    suite_end(w, true);
+  }
+}
+
+// Members 0 to 2 never heard of view 2, restore view 1 and make a view 2 of their own: view 3 settles it.
+static void two_views_of_one_epoch_end_in_a_newer_one(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 5);
+    world_expect_fork(w, 2);
+    for (uint32_t i = 0; i < 3; i++)
+      world_member(w, i)->cut = true;
+    group_machine_remove(world_member(w, 4)->machine, 4);
+    world_advance(w, 100);
+    world_restart_empty(w);
+    world_member(w, 3)->cut = true;
+    for (uint32_t i = 0; i < 3; i++)
+      world_member(w, i)->cut = false;
+    world_advance(w, 1500);
+    group_machine_remove(world_member(w, 0)->machine, 0);
+    world_advance(w, 500);
+    assert_int_equal(group_machine_view(world_member(w, 1)->machine)->epoch, 2);
+    world_member(w, 3)->cut = false;
+    world_advance(w, 5 * TTL_S * 1000);
+    suite_until_agreed(w, 3, 0); // 1, 2 and 3
+    assert_true(group_machine_view(world_member(w, 1)->machine)->epoch >= 3);
+    assert_int_equal(suite_fenced(w), 0);
+    suite_end(w, false);
+  }
+}
+
+static void vanished_view_is_made_again(void **state) {
+  (void)state;
+  struct world *w = suite_found(6, 5);
+  world_write(w, "/g/view", NULL);
+  world_advance(w, 1000);
+  suite_until_agreed(w, 5, 0);
+  assert_int_equal(world_keys(w, "/g/view"), 1);
+  assert_int_equal(group_machine_view(world_member(w, 0)->machine)->epoch, 1);
+  assert_int_equal(world_leases(w), 5 + 2); // the first view's lease is still running
+  world_advance(w, 3 * TTL_S * 1000);
+  assert_int_equal(world_leases(w), 5 + 1);
+  suite_end(w, true);
+}
+
+static void damaged_view_is_an_error_and_recovers(void **state) {
+  (void)state;
+  struct world *w = suite_found(7, 3);
+  world_write(w, "/g/view", "{\"epoch\":2,\"members\":[[1,\"x\"]]}");
+  world_write(w, "/g/rank/1", "[]");
+  world_write(w, "/g/rank/077", "[]");
+  world_write(w, "/g/barrier/b/1", "?");
+  world_advance(w, 100);
+  assert_non_null(group_machine_damage(world_member(w, 0)->machine));
+  assert_int_equal(group_machine_view(world_member(w, 0)->machine)->epoch, 1);
+  world_write(w, "/g/view", NULL);
+  world_advance(w, 100);
+  assert_null(group_machine_damage(world_member(w, 0)->machine));
+  assert_int_equal(group_machine_view(world_member(w, 0)->machine)->count, 2); // rank 1 was overwritten: it is out
+  suite_end(w, true);
+}
+
+int suite_run_store(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(lost_answers_and_failed_requests_change_nothing),
+      cmocka_unit_test(store_lost_and_back_is_told_once_each),
+      cmocka_unit_test(everybody_outlives_an_outage_longer_than_the_leases),
+      cmocka_unit_test(member_alone_in_an_outage_is_put_out_and_told),
+      cmocka_unit_test(group_goes_on_after_the_store_restarted_empty),
+      cmocka_unit_test(newest_epoch_wins_after_the_store_restarted_empty),
+      cmocka_unit_test(leases_that_all_run_out_at_once_put_nobody_out),
+      cmocka_unit_test(two_views_of_one_epoch_end_in_a_newer_one),
+      cmocka_unit_test(vanished_view_is_made_again),
+      cmocka_unit_test(damaged_view_is_an_error_and_recovers),
+  };
+  return cmocka_run_group_tests_name("store", tests, NULL, NULL);
+}
