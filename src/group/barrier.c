@@ -1,5 +1,6 @@
 // Barriers. A rank has come when its key is there. A key stays until the rank's next barrier is complete: who has to
-// read the store again in the meantime still finds it.
+// read the store again in the meantime still finds it. So a second barrier of the same name could find the keys of the
+// first one, and a member remembers the names that have served: 8 bytes each.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,59 @@ static struct group_barrier *add_barrier(struct group_machine *m, const char *na
   return b;
 }
 
+// FNV-1a (Fowler, Noll, Vo).
+static uint64_t hash(const char *name) {
+  uint64_t sum = 0xcbf29ce484222325u;
+  for (; *name; name++)
+    sum = (sum ^ (unsigned char)*name) * 0x100000001b3u;
+  return sum;
+}
+
+// Where the name's hash stands among those that have served, or would.
+static size_t place_of(const struct group_machine *m, uint64_t wanted) {
+  size_t low = 0, high = m->num_served;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (m->served[middle] < wanted)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static bool has_served(const struct group_machine *m, const char *name) {
+  uint64_t wanted = hash(name);
+  size_t place = place_of(m, wanted);
+  return place < m->num_served && m->served[place] == wanted;
+}
+
+// Room for one more name, before the barrier begins: no memory at its end would be too late.
+static bool reserve_name(struct group_machine *m) {
+  if (m->num_served < m->room_served)
+    return true;
+  size_t room = m->room_served ? 2 * m->room_served : 16;
+  uint64_t *served = realloc(m->served, room * sizeof *served);
+  if (!served)
+    return false;
+  m->served = served;
+  m->room_served = room;
+  return true;
+}
+
+static void remember_name(struct group_machine *m, const char *name) {
+  if (has_served(m, name) || !reserve_name(m))
+    return;
+  uint64_t *at = m->served + place_of(m, hash(name));
+  memmove(at + 1, at, (size_t)(m->served + m->num_served - at) * sizeof *at);
+  *at = hash(name);
+  m->num_served++;
+}
+
 void group_barriers_free(struct group_machine *m) {
+  free(m->served);
+  m->served = NULL;
+  m->num_served = m->room_served = 0;
   while (m->barriers) {
     struct group_barrier *next = m->barriers->next;
     free_barrier(m->barriers);
@@ -101,9 +154,9 @@ void group_barriers_settle(struct group_machine *m) {
 
 int group_machine_barrier(struct group_machine *m, const char *name) {
   struct group_barrier *b = group_barrier_find(m, name, strlen(name));
-  if (b && b->wanted)
+  if ((b && b->wanted) || has_served(m, name))
     return fail(WEFT_ERR_EXISTS, "barrier '%s' is under way or has been: a name serves once", name);
-  if (!b && !(b = add_barrier(m, name, strlen(name))))
+  if (!reserve_name(m) || (!b && !(b = add_barrier(m, name, strlen(name)))))
     return fail(WEFT_ERR_NOMEM, "no memory for barrier '%s'", name);
   b->wanted = true;
   b->complete = b->ended = false;
@@ -116,7 +169,9 @@ void group_machine_barrier_end(struct group_machine *m, const char *name) {
   if (!b)
     return;
   b->ended = true;
-  if (!b->complete)
+  if (b->complete)
+    remember_name(m, name);
+  else
     b->wanted = false;
   group_barriers_settle(m);
 }

@@ -124,7 +124,8 @@ int group_remove(struct group *group, const int32_t *ranks, size_t count, uint64
 // is agreed on or the store has heard otherwise. Returns at once. [any, callbacks too]
 void group_suspect(struct group *group, int32_t rank, uint64_t incarnation, const char *cause);
 
-// Waits until every member of the newest view has called it with this name. A name serves once: EXISTS. NOT_CONNECTED:
+// Waits until every member of the newest view has called it with this name. A name serves once: EXISTS. One that ended
+// otherwise than complete may be tried again. NOT_CONNECTED:
 // this rank is in no view. A member that is put out of the view while others wait is waited for no longer. TIMEOUT
 // names the ranks that are missing.
 int group_barrier(struct group *group, const char *name, uint64_t deadline_ns);

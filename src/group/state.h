@@ -88,6 +88,8 @@ struct group_machine {
   uint32_t num_tickets, room_tickets;
   bool late_ticket; // its own is there, though it has its rank
   struct group_barrier *barriers;
+  uint64_t *served; // hashes of the names of barriers that this member has gone through, ascending
+  size_t num_served, room_served;
 
   // What this member is and wishes.
   enum group_standing standing;

@@ -46,6 +46,75 @@ static void barrier_waits_for_all_and_names_the_missing(void **state) {
   suite_end(w, true);
 }
 
+// Everybody meets at barrier `name` and goes on.
+static void meet(struct world *w, const char *name) {
+  barrier_name = name;
+  for (uint32_t i = 0; i < world_count(w); i++)
+    assert_int_equal(group_machine_barrier(world_member(w, i)->machine, name), 0);
+  world_until(w, barrier_complete, SOON_MS, "the barrier is complete");
+  for (uint32_t i = 0; i < world_count(w); i++)
+    group_machine_barrier_end(world_member(w, i)->machine, name);
+}
+
+// The first barrier's keys may still be there when its name is used again: who came first would meet nobody.
+static void a_name_serves_once(void **state) {
+  (void)state;
+  struct world *w = suite_found(11, 3);
+  meet(w, "a");
+  assert_int_equal(group_machine_barrier(world_member(w, 0)->machine, "a"), WEFT_ERR_EXISTS);
+  meet(w, "b");
+  meet(w, "c");
+  world_advance(w, 1000);
+  assert_int_equal(world_keys(w, "/g/barrier/a/"), 0);
+  for (uint32_t i = 0; i < 3; i++) {
+    assert_int_equal(group_machine_barrier(world_member(w, i)->machine, "a"), WEFT_ERR_EXISTS);
+    assert_int_equal(group_machine_barrier(world_member(w, i)->machine, "b"), WEFT_ERR_EXISTS);
+  }
+  meet(w, "d");
+  suite_end(w, true);
+}
+
+static void a_barrier_that_was_given_up_may_be_tried_again(void **state) {
+  (void)state;
+  struct world *w = suite_found(12, 3);
+  assert_int_equal(group_machine_barrier(world_member(w, 0)->machine, "a"), 0);
+  world_advance(w, 100);
+  group_machine_barrier_end(world_member(w, 0)->machine, "a");
+  world_advance(w, 100);
+  assert_int_equal(world_keys(w, "/g/barrier/a/"), 0);
+  meet(w, "a");
+  suite_end(w, true);
+}
+
+// Member 2 has come and hears nothing more; the others come, go on and do not look back. It has to read everything anew
+// then, and must find that they came.
+static void who_reads_the_store_again_still_finds_who_came(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 3);
+    struct world_member *late = world_member(w, 2);
+    barrier_name = "b";
+    assert_int_equal(group_machine_barrier(late->machine, barrier_name), 0);
+    world_advance(w, 100);
+    assert_int_equal(world_keys(w, "/g/barrier/b/"), 1);
+    late->stopped = true;
+    for (uint32_t i = 0; i < 2; i++)
+      assert_int_equal(group_machine_barrier(world_member(w, i)->machine, barrier_name), 0);
+    world_advance(w, 100);
+    for (uint32_t i = 0; i < 2; i++) {
+      struct text missing = {0};
+      assert_false(group_machine_barrier_missing(world_member(w, i)->machine, barrier_name, &missing));
+      group_machine_barrier_end(world_member(w, i)->machine, barrier_name);
+    }
+    world_advance(w, 500);
+    late->watching = false;
+    group_machine_watch(late->machine, world_now(w), &(struct weft_store_event){.kind = WEFT_STORE_EVENT_RESET});
+    late->stopped = false;
+    world_until(w, barrier_complete, SOON_MS, "the one that was late has found the others' keys");
+    suite_end(w, true);
+  }
+}
+
 static void barrier_does_not_wait_for_the_dead(void **state) {
   (void)state;
   struct world *w = suite_found(9, 4);
@@ -74,6 +143,9 @@ static void barrier_outlives_an_empty_restart(void **state) {
 int suite_run_barriers(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(barrier_waits_for_all_and_names_the_missing),
+      cmocka_unit_test(a_name_serves_once),
+      cmocka_unit_test(a_barrier_that_was_given_up_may_be_tried_again),
+      cmocka_unit_test(who_reads_the_store_again_still_finds_who_came),
       cmocka_unit_test(barrier_does_not_wait_for_the_dead),
       cmocka_unit_test(barrier_outlives_an_empty_restart),
   };

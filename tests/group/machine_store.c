@@ -172,6 +172,103 @@ static void two_views_of_one_epoch_end_in_a_newer_one(void **state) {
   }
 }
 
+// Member 3 and rank 5, who died of it, knew of a view 2 that the store has lost. The others made another view 2, with
+// rank 6, and nothing in it calls for a change; yet member 3 knows it otherwise, and so there has to be a view 3.
+static void a_second_memory_of_an_epoch_is_settled_though_nothing_else_changes(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 5);
+    world_expect_fork(w, 2);
+    for (uint32_t i = 0; i < 5; i++)
+      world_member(w, i)->cut = i != 3;
+    struct world_member *lost = world_add(w, 5, 0);
+    world_until(w, suite_all_claimed, SOON_MS, "rank 5 claims");
+    group_machine_join(lost->machine, 1);
+    world_advance(w, 100);
+    assert_int_equal(group_machine_view(world_member(w, 3)->machine)->epoch, 2);
+    world_kill(w, lost);
+    world_restart_empty(w);
+    for (uint32_t i = 0; i < 5; i++)
+      world_member(w, i)->cut = i == 3;
+    world_advance(w, 1500);
+    struct world_member *joiner = world_add(w, 6, 0);
+    world_until(w, suite_all_claimed, 2 * TTL_S * 1000, "rank 6 claims");
+    group_machine_join(joiner->machine, 1);
+    world_advance(w, 100);
+    assert_int_equal(group_machine_view(world_member(w, 0)->machine)->epoch, 2);
+    world_member(w, 3)->cut = false;
+    suite_until_agreed(w, 6, 5000);
+    assert_int_equal(group_machine_view(world_member(w, 3)->machine)->epoch, 3);
+    assert_int_equal(suite_fenced(w), 0);
+    suite_end(w, false);
+  }
+}
+
+// Only one member's claim is lost while nobody reaches the store, or while everybody's watch has to begin anew; it
+// comes back for it later than the others come back.
+static void a_claim_that_an_outage_took_may_come_back(void **state) {
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 4);
+    struct world_member *unlucky = world_member(w, 1);
+    bool reset = *state != NULL;
+    world_advance(w, 100);
+    unlucky->stopped = true;
+    for (uint32_t i = 0; i < 4; i++)
+      world_member(w, i)->cut = !reset;
+    world_advance(w, reset ? 0 : 3000);
+    world_write(w, "/g/rank/1", NULL);
+    for (uint32_t i = 0; i < 4; i++) {
+      world_member(w, i)->reset = reset && i != 1;
+      world_member(w, i)->cut = false;
+    }
+    world_advance(w, 2000);
+    unlucky->stopped = false;
+    world_advance(w, 3 * TTL_S * 1000);
+    suite_until_agreed(w, 4, 0);
+    assert_int_equal(group_machine_view(unlucky->machine)->epoch, 1);
+    assert_int_equal(suite_fenced(w), 0);
+    suite_end(w, true);
+  }
+}
+
+// A newcomer waits for a rank when the store loses everything, the view too. Whoever had the rank has a lease's time.
+static void who_waits_for_a_rank_does_not_profit_from_a_lost_view(void **state) {
+  struct world *w = suite_found(14, 3);
+  bool reset = *state != NULL;
+  struct world_member *newcomer = world_add(w, 1, 0);
+  world_advance(w, 100);
+  for (uint32_t i = 0; i < 3; i++)
+    world_member(w, i)->stopped = true;
+  if (reset) {
+    world_restart_empty(w);
+  } else {
+    newcomer->cut = true;
+    world_advance(w, 3 * TTL_S * 1000); // every lease runs out, the view's too
+    newcomer->cut = false;
+  }
+  world_advance(w, TTL_S * 800);
+  assert_int_equal(group_machine_standing(newcomer->machine), GROUP_OPENING);
+  world_until(w, suite_all_claimed, TTL_S * 200 + 6000, "the newcomer's claim when that time is over");
+  suite_end(w, false);
+}
+
+// Nobody but the newcomer runs, and it does not find the claim of a member of the view: perhaps an outage took it,
+// which the newcomer did not see, and its owner is about to claim again.
+static void who_opens_leaves_a_member_a_leases_time_to_claim_again(void **state) {
+  (void)state;
+  struct world *w = suite_found(13, 3);
+  world_advance(w, 100);
+  for (uint32_t i = 0; i < 3; i++)
+    world_member(w, i)->stopped = true;
+  world_write(w, "/g/rank/1", NULL);
+  struct world_member *newcomer = world_add(w, 1, 0);
+  world_advance(w, (TTL_S / 2) * 1000);
+  assert_int_equal(group_machine_standing(newcomer->machine), GROUP_OPENING);
+  assert_int_equal(world_keys(w, "/g/rank/1"), 0);
+  world_until(w, suite_all_claimed, (TTL_S / 2 + 1) * 1000, "the newcomer's claim when that time is over");
+  suite_end(w, true);
+}
+
 static void vanished_view_is_made_again(void **state) {
   (void)state;
   struct world *w = suite_found(6, 5);
@@ -204,6 +301,7 @@ static void damaged_view_is_an_error_and_recovers(void **state) {
 }
 
 int suite_run_store(void) {
+  static char on[] = "the watches are reset";
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lost_answers_and_failed_requests_change_nothing),
       cmocka_unit_test(store_lost_and_back_is_told_once_each),
@@ -213,6 +311,14 @@ int suite_run_store(void) {
       cmocka_unit_test(newest_epoch_wins_after_the_store_restarted_empty),
       cmocka_unit_test(leases_that_all_run_out_at_once_put_nobody_out),
       cmocka_unit_test(two_views_of_one_epoch_end_in_a_newer_one),
+      cmocka_unit_test(a_second_memory_of_an_epoch_is_settled_though_nothing_else_changes),
+      {"a_claim_that_an_outage_took_may_come_back", a_claim_that_an_outage_took_may_come_back, NULL, NULL, NULL},
+      {"a_claim_that_was_lost_before_a_reset_may_come_back", a_claim_that_an_outage_took_may_come_back, NULL, NULL, on},
+      {"who_waits_for_a_rank_does_not_profit_from_an_outage", who_waits_for_a_rank_does_not_profit_from_a_lost_view,
+       NULL, NULL, NULL},
+      {"who_waits_for_a_rank_does_not_profit_from_a_restart", who_waits_for_a_rank_does_not_profit_from_a_lost_view,
+       NULL, NULL, on},
+      cmocka_unit_test(who_opens_leaves_a_member_a_leases_time_to_claim_again),
       cmocka_unit_test(vanished_view_is_made_again),
       cmocka_unit_test(damaged_view_is_an_error_and_recovers),
   };

@@ -135,6 +135,29 @@ static void false_suspicion_fences_and_frees_the_rank(void **state) {
   }
 }
 
+// A member's claim goes while its proposal is on its way to the store: what it proposes must not come true.
+static void a_proposal_holds_only_as_long_as_its_proposer_does(void **state) {
+  (void)state;
+  uint32_t hits = 0;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 4);
+    struct world_member *proposer = world_member(w, 0);
+    world_advance(w, 100);
+    group_machine_suspect(proposer->machine, 3, world_member(w, 3)->incarnation);
+    world_advance(w, 1);
+    if (proposer->busy && !proposer->executed && proposer->request.kind == GROUP_REQUEST_TXN) {
+      hits++;
+      world_write(w, "/g/rank/0", NULL);
+      while (!proposer->executed)
+        world_advance(w, 1);
+      assert_int_equal(proposer->answer.err, 0);
+      assert_false(proposer->answer.succeeded);
+    }
+    suite_end(w, true);
+  }
+  assert_in_range(hits, 5, SEEDS);
+}
+
 static void mutual_suspicion_leaves_one_of_two(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -179,6 +202,7 @@ int suite_run_views(void) {
       cmocka_unit_test(one_suspicion_is_enough_and_costs_few_transactions),
       cmocka_unit_test(lease_expiry_is_suspicion),
       cmocka_unit_test(false_suspicion_fences_and_frees_the_rank),
+      cmocka_unit_test(a_proposal_holds_only_as_long_as_its_proposer_does),
       cmocka_unit_test(mutual_suspicion_leaves_one_of_two),
       cmocka_unit_test(simultaneous_join_and_suspicion_both_come_true),
   };
