@@ -1,9 +1,10 @@
-// How close dispatch and combine come to bare copies: two ranks in two processes, pinned to two processors, against two
-// processes that do nothing but copy the same wire bytes into each other's shared memory and out of their own. Both are
-// measured in turn in the same run; the ratio is what counts. Usage: bench_ep_pair [--json]
+// How close dispatch and combine come to bare copies: two ranks in two processes, pinned to two processors, against the
+// same two processes when they do nothing but copy the same bytes from the same buffers through the same windows into
+// the same buffers. All are measured in turn in each round; the ratio is what counts. Usage: bench_ep_pair [--json]
+#include "ep_pair.h"
+
 #include <errno.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,43 +15,19 @@
 #include <weft/weft.h>
 
 #include "base/clock.h"
+#include "ep/engine.h"
 #include "ep/oracle/pattern.h"
 
 enum {
-  TOKENS = 128,
-  HIDDEN = 7168,
-  TOPK = 8,
-  EXPERTS = 8, // per rank: each token goes to both ranks
-  RANKS = 2,
-  ROUNDS = 200,
-  WARM_UP = 20,
-  WINDOW = 4 << 20,
+  PINGS = 100,
   DEADLINE_MS = 30000,
 };
 
-enum measure { DISPATCH, DISPATCH_COPY, COMBINE, COMBINE_COPY, MEASURES };
-
-struct shape {
-  const char *name;
-  enum weft_ep_dtype dtype;
-  enum weft_ep_layout layout;
-};
-
-static const struct shape shapes[] = {
+const struct shape shapes[SHAPES] = {
     {"bf16 rank-major", WEFT_EP_BF16, WEFT_EP_RANK_MAJOR},
     {"bf16 per-expert", WEFT_EP_BF16, WEFT_EP_PER_EXPERT},
     {"fp8 rank-major", WEFT_EP_FP8, WEFT_EP_RANK_MAJOR},
     {"fp8 per-expert", WEFT_EP_FP8, WEFT_EP_PER_EXPERT},
-};
-enum { SHAPES = sizeof shapes / sizeof *shapes };
-
-// What the two processes share: a barrier, the windows of the bare copies, and the times.
-struct board {
-  _Alignas(64) _Atomic uint32_t arrived;
-  _Alignas(64) _Atomic uint64_t flag[RANKS][8];
-  uint64_t ns[SHAPES][MEASURES][RANKS][ROUNDS];
-  uint64_t wire_bytes[SHAPES][2][RANKS]; // dispatch, combine: of one operation
-  _Alignas(4096) uint8_t window[RANKS][WINDOW];
 };
 
 static struct board *board;
@@ -71,27 +48,99 @@ static void meet(void) {
     }
 }
 
-// Copies `bytes` into the other's window and out of one's own; a flag tells when it is full.
-static uint64_t bare_copy(int rank, const uint8_t *from, uint8_t *to, size_t bytes, uint64_t round) {
-  meet();
-  uint64_t begin = clock_ns();
-  memcpy(board->window[1 - rank], from, bytes);
-  atomic_store_explicit(&board->flag[1 - rank][0], round, memory_order_release);
-  while (atomic_load_explicit(&board->flag[rank][0], memory_order_acquire) < round)
-    ;
-  memcpy(to, board->window[rank], bytes);
-  return clock_ns() - begin;
-}
-
 struct buffers {
   uint16_t x[TOKENS * HIDDEN], out[TOKENS * HIDDEN];
+  uint8_t cast[2 * TOKENS * HIDDEN], heads[TOKENS * 128]; // what the copies send in place of fp8 rows and row headers
   int64_t topk_idx[TOKENS * TOPK];
   float weights[TOKENS * TOPK];
-  uint8_t from[WINDOW], to[WINDOW];
   uint16_t received[EXPERTS * RANKS * TOKENS * HIDDEN], y[EXPERTS * RANKS * TOKENS * HIDDEN];
   float scales[EXPERTS * RANKS * TOKENS * HIDDEN / 128];
   int32_t counts[EXPERTS], local_expert[RANKS * TOKENS * TOPK];
 };
+
+// One half's bytes: row headers and rows, at their places in a slot.
+struct load {
+  size_t head_bytes, row_bytes, stride, heads_at, rows_at;
+  uint32_t rows;
+  const uint8_t *from;
+  uint8_t *to;
+};
+
+static struct load load_of(weft_ep_t *ep, enum half half, struct buffers *b, uint64_t wire_bytes) {
+  const struct ep_layout *layout = &ep->layout;
+  size_t combine_row = sizeof(uint16_t) * HIDDEN;
+  if (half == COMBINE)
+    return (struct load){.row_bytes = combine_row,
+                         .stride = combine_row,
+                         .rows_at = layout->combine,
+                         .rows = (uint32_t)(wire_bytes / combine_row),
+                         .from = (uint8_t *)b->y,
+                         .to = (uint8_t *)b->out};
+  uint32_t rows = (uint32_t)(wire_bytes / ep_layout_dispatch_bytes(layout, 1));
+  return (struct load){.head_bytes = rows * layout->head_stride,
+                       .row_bytes = layout->value_bytes + layout->scale_bytes,
+                       .stride = layout->row_stride,
+                       .heads_at = layout->heads,
+                       .rows_at = layout->rows,
+                       .rows = rows,
+                       .from = ep->dtype == WEFT_EP_BF16 ? (uint8_t *)b->x : b->cast,
+                       .to = (uint8_t *)b->received};
+}
+
+static void copy_rows(const struct load *load, void (*copy)(void *to, const void *from, size_t size), uint8_t *to,
+                      const uint8_t *from) {
+  for (uint32_t i = 0; i < load->rows; i++)
+    copy(to + i * load->stride, from + i * load->stride, load->row_bytes);
+}
+
+static void copy_libc(void *to, const void *from, size_t size) {
+  memcpy(to, from, size);
+}
+
+struct run {
+  weft_ep_t *ep;
+  int rank, shape;
+  struct buffers *b;
+  uint64_t sequence, balls;
+};
+
+// How long a word takes from one processor to the other.
+static double ping(struct run *run) {
+  meet();
+  uint64_t begin = clock_ns();
+  for (int i = 0; i < PINGS; i++, run->balls += 2) {
+    while (atomic_load_explicit(&board->ball, memory_order_acquire) != run->balls + (uint64_t)run->rank)
+      ;
+    atomic_store_explicit(&board->ball, run->balls + (uint64_t)run->rank + 1, memory_order_release);
+  }
+  return (double)(clock_ns() - begin) / (2 * PINGS);
+}
+
+// Copies a half's bytes into the other's window and out of one's own; a flag tells when it is full. `slot` is the
+// number of an operation that used it.
+static void bare_copy(struct run *run, const struct load *load, bool libc, uint64_t slot, int round, enum half half) {
+  weft_ep_t *ep = run->ep;
+  void (*copy)(void *to, const void *from, size_t size) = libc ? copy_libc : ep->kernels->copy;
+  struct ep_link *link = ep_link_find(ep, 1 - ep->rank, 0);
+  uint8_t *out = (uint8_t *)ep_slot(&ep->layout, link->out.memory, slot);
+  uint8_t *in = (uint8_t *)ep_slot(&ep->layout, link->in.memory, slot);
+  uint64_t number = ++run->sequence;
+  meet();
+  uint64_t begin = clock_ns();
+  copy(out + load->heads_at, run->b->heads, load->head_bytes);
+  copy_rows(load, copy, out + load->rows_at, load->from);
+  atomic_store_explicit(&board->flag[1 - ep->rank][0], number, memory_order_release);
+  while (atomic_load_explicit(&board->flag[ep->rank][0], memory_order_acquire) < number)
+    ;
+  uint64_t written = clock_ns();
+  copy(run->b->heads, in + load->heads_at, load->head_bytes);
+  copy_rows(load, copy, load->to, in + load->rows_at);
+  uint64_t copied = clock_ns();
+  if (round < 0)
+    return;
+  board->ns[run->shape][half][libc ? WRITE_LIBC : WRITE_KERNEL][ep->rank][round] = written - begin;
+  board->ns[run->shape][half][libc ? COPY_LIBC : COPY_KERNEL][ep->rank][round] = copied - begin;
+}
 
 static weft_ep_t *open_rank(weft_store_t *store, int rank, int shape) {
   static const int32_t founders[RANKS] = {0, 1};
@@ -115,39 +164,57 @@ static weft_ep_t *open_rank(weft_store_t *store, int rank, int shape) {
   return ep;
 }
 
-static void run_round(weft_ep_t *ep, int rank, int shape, struct buffers *b, uint64_t *sequence, int round) {
+static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
+  struct buffers *b = run->b;
   struct weft_ep_dispatch dispatch = {
       .size = sizeof dispatch, .x = b->x, .num_tokens = TOKENS, .topk_idx = b->topk_idx, .topk_weights = b->weights};
   struct weft_ep_recv recv = {.size = sizeof recv,
-                              .layout = shapes[shape].layout,
+                              .layout = shapes[run->shape].layout,
                               .rows = RANKS * TOKENS,
                               .x = b->received,
                               .scales = b->scales,
                               .counts = b->counts};
-  if (shapes[shape].layout == WEFT_EP_RANK_MAJOR)
+  if (recv.layout == WEFT_EP_RANK_MAJOR)
     recv.local_expert = b->local_expert;
   struct weft_ep_combine combine = {.size = sizeof combine, .y = b->y, .out = b->out};
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
-  uint64_t op, ns[MEASURES];
+  uint64_t op, ns[HALVES];
   meet();
   uint64_t begin = clock_ns();
-  if (weft_ep_dispatch(ep, &dispatch, &recv, &info, &op) != 0)
+  if (weft_ep_dispatch(run->ep, &dispatch, &recv, &info, &op) != 0)
     fail_bench("dispatch");
   ns[DISPATCH] = clock_ns() - begin;
-  ns[DISPATCH_COPY] = bare_copy(rank, b->from, b->to, info.wire_bytes, ++*sequence);
   meet();
   begin = clock_ns();
-  if (weft_ep_combine(ep, op, &combine, &result) != 0)
+  if (weft_ep_combine(run->ep, op, &combine, &result) != 0)
     fail_bench("combine");
   ns[COMBINE] = clock_ns() - begin;
-  ns[COMBINE_COPY] = bare_copy(rank, b->from, b->to, result.wire_bytes, ++*sequence);
   if (info.num_lost + result.num_lost > 0)
     fail_bench("a rank was lost");
-  board->wire_bytes[shape][0][rank] = info.wire_bytes;
-  board->wire_bytes[shape][1][rank] = result.wire_bytes;
-  for (int m = 0; round >= 0 && m < MEASURES; m++)
-    board->ns[shape][m][rank][round] = ns[m];
+  wire_bytes[DISPATCH] = info.wire_bytes;
+  wire_bytes[COMBINE] = result.wire_bytes;
+  for (int half = 0; round >= 0 && half < HALVES; half++)
+    board->ns[run->shape][half][OPERATION][run->rank][round] = ns[half];
+}
+
+// Two operations, then a copy through each of the two slots: so each finds the windows as long after their last use as
+// the other does. The C library and the kernel copy by turns.
+static void run_rounds(struct run *run, int first) {
+  uint64_t wire_bytes[HALVES];
+  for (int i = 0; i < WEFT_EP_DEPTH; i++) {
+    double one_way = ping(run);
+    if (run->rank == 0 && first >= 0)
+      board->ping_ns[run->shape][first + i] = one_way;
+    operate(run, first + i, wire_bytes);
+  }
+  for (int i = 0; i < WEFT_EP_DEPTH; i++)
+    for (enum half half = 0; half < HALVES; half++) {
+      struct load load = load_of(run->ep, half, run->b, wire_bytes[half]);
+      bare_copy(run, &load, (first / WEFT_EP_DEPTH + i) % 2, weft_ep_next_op(run->ep) + (uint64_t)i, first + i, half);
+    }
+  for (int half = 0; run->rank == 0 && half < HALVES; half++)
+    board->wire_bytes[run->shape][half] = wire_bytes[half];
 }
 
 static int run_rank(int rank, const char *url) {
@@ -168,64 +235,18 @@ static int run_rank(int rank, const char *url) {
   const struct pattern pattern = {
       .seed = 1, .num_tokens = TOKENS, .hidden = HIDDEN, .topk = TOPK, .experts_per_rank = EXPERTS};
   pattern_fill(&pattern, 1, rank, active, RANKS, b->x, b->topk_idx, b->weights);
-  uint64_t sequence = 0;
-  for (int shape = 0; shape < SHAPES; shape++) {
-    weft_ep_t *ep = open_rank(store, rank, shape);
-    for (int round = -WARM_UP; round < ROUNDS; round++)
-      run_round(ep, rank, shape, b, &sequence, round);
+  memset(b->cast, 1, sizeof b->cast);
+  struct run run = {.rank = rank, .b = b};
+  for (run.shape = 0; run.shape < SHAPES; run.shape++) {
+    run.ep = open_rank(store, rank, run.shape);
+    for (int round = -WARM_UP; round < ROUNDS; round += WEFT_EP_DEPTH)
+      run_rounds(&run, round);
     meet(); // nobody leaves while the other operates
-    weft_ep_close(ep);
+    weft_ep_close(run.ep);
   }
   weft_store_close(store);
   free(b);
   return 0;
-}
-
-static int ascending(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
-struct spread {
-  double p10, p50, p90; // us
-};
-
-// Of the slower of the two ranks in each round.
-static struct spread spread_of(int shape, enum measure measure) {
-  uint64_t slower[ROUNDS];
-  for (int i = 0; i < ROUNDS; i++) {
-    uint64_t a = board->ns[shape][measure][0][i], b = board->ns[shape][measure][1][i];
-    slower[i] = a > b ? a : b;
-  }
-  qsort(slower, ROUNDS, sizeof *slower, ascending);
-  return (struct spread){(double)slower[ROUNDS / 10] / 1e3, (double)slower[ROUNDS / 2] / 1e3,
-                         (double)slower[ROUNDS * 9 / 10] / 1e3};
-}
-
-static void report(bool json) {
-  if (!json)
-    printf(
-        "%d tokens, hidden %d, top-%d, %d experts per rank, 2 ranks on 2 processors; us are medians (p10-p90) of the\n"
-        "slower rank over %d rounds; ratio: bare copies of the same wire bytes / operation\n\n"
-        "%-17s %-9s %9s  %-24s %-24s %9s %6s\n",
-        TOKENS, HIDDEN, TOPK, EXPERTS, ROUNDS, "shape", "operation", "wire MB", "operation us", "bare copy us",
-        "wire GB/s", "ratio");
-  for (int shape = 0; shape < SHAPES; shape++)
-    for (int half = 0; half < 2; half++) {
-      struct spread own = spread_of(shape, half ? COMBINE : DISPATCH);
-      struct spread copy = spread_of(shape, half ? COMBINE_COPY : DISPATCH_COPY);
-      double bytes = (double)board->wire_bytes[shape][half][0];
-      const char *name = half ? "combine" : "dispatch";
-      if (json)
-        printf("{\"shape\": \"%s\", \"operation\": \"%s\", \"wire_bytes\": %.0f, \"us\": [%.1f, %.1f, %.1f], "
-               "\"copy_us\": [%.1f, %.1f, %.1f], \"ratio\": %.3f}\n",
-               shapes[shape].name, name, bytes, own.p10, own.p50, own.p90, copy.p10, copy.p50, copy.p90,
-               copy.p50 / own.p50);
-      else
-        printf("%-17s %-9s %9.3f  %7.1f (%.1f-%.1f)%*s %7.1f (%.1f-%.1f)%*s %9.2f %6.2f\n", shapes[shape].name, name,
-               bytes / 1e6, own.p50, own.p10, own.p90, 2, "", copy.p50, copy.p10, copy.p90, 2, "",
-               bytes / own.p50 / 1e3, copy.p50 / own.p50);
-    }
 }
 
 int main(int argc, char **argv) {
@@ -272,6 +293,6 @@ int main(int argc, char **argv) {
   }
   weft_store_server_stop(server);
   if (!failed)
-    report(json);
+    report_pair(board, json);
   return failed;
 }

@@ -1,0 +1,48 @@
+// What the two processes of bench_ep_pair and its report share.
+#ifndef BENCH_EP_PAIR_H
+#define BENCH_EP_PAIR_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/ep.h>
+
+enum {
+  TOKENS = 128,
+  HIDDEN = 7168,
+  TOPK = 8,
+  EXPERTS = 8, // per rank: each token goes to both ranks
+  RANKS = 2,
+  ROUNDS = 200,
+  WARM_UP = 20,
+};
+
+enum half { DISPATCH, COMBINE, HALVES };
+
+// What is timed for each half: the operation; the same bytes copied in and out by the C library, or by the kernel that
+// the operation uses; and of these two only the way into the other's window, until both have got there.
+enum measure { OPERATION, COPY_LIBC, COPY_KERNEL, WRITE_LIBC, WRITE_KERNEL, MEASURES };
+
+struct shape {
+  const char *name;
+  enum weft_ep_dtype dtype;
+  enum weft_ep_layout layout;
+};
+
+extern const struct shape shapes[];
+enum { SHAPES = 4 };
+
+// The processes' common memory: barriers, flags, and the times in ns.
+struct board {
+  _Alignas(64) _Atomic uint32_t arrived;
+  _Alignas(64) _Atomic uint64_t ball;
+  _Alignas(64) _Atomic uint64_t flag[RANKS][8];
+  double ping_ns[SHAPES][ROUNDS]; // one way, from processor to processor, before the round
+  uint64_t ns[SHAPES][HALVES][MEASURES][RANKS][ROUNDS];
+  uint64_t wire_bytes[SHAPES][HALVES]; // of rank 0
+};
+
+void report_pair(const struct board *board, bool json);
+
+#endif
