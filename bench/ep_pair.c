@@ -118,9 +118,11 @@ static double ping(struct run *run) {
 
 // Copies a half's bytes into the other's window and out of one's own; a flag tells when it is full. `slot` is the
 // number of an operation that used it.
-static void bare_copy(struct run *run, const struct load *load, bool libc, uint64_t slot, int round, enum half half) {
+static void bare_copy(struct run *run, const struct load *load, enum way way, uint64_t slot, int round,
+                      enum half half) {
   weft_ep_t *ep = run->ep;
-  void (*copy)(void *to, const void *from, size_t size) = libc ? copy_libc : ep->kernels->copy;
+  void (*const ways[])(void *to, const void *from, size_t size) = {copy_libc, ep->kernels->copy, ep->kernels->stream};
+  void (*copy)(void *to, const void *from, size_t size) = ways[way];
   struct ep_link *link = ep_link_find(ep, 1 - ep->rank, 0);
   uint8_t *out = (uint8_t *)ep_slot(&ep->layout, link->out.memory, slot);
   uint8_t *in = (uint8_t *)ep_slot(&ep->layout, link->in.memory, slot);
@@ -129,17 +131,19 @@ static void bare_copy(struct run *run, const struct load *load, bool libc, uint6
   uint64_t begin = clock_ns();
   copy(out + load->heads_at, run->b->heads, load->head_bytes);
   copy_rows(load, copy, out + load->rows_at, load->from);
+  ep_kernels_fence();
   atomic_store_explicit(&board->flag[1 - ep->rank][0], number, memory_order_release);
   while (atomic_load_explicit(&board->flag[ep->rank][0], memory_order_acquire) < number)
     ;
   uint64_t written = clock_ns();
+  copy = way == STREAM ? ep->kernels->copy : copy; // the way out is into one's own memory
   copy(run->b->heads, in + load->heads_at, load->head_bytes);
   copy_rows(load, copy, load->to, in + load->rows_at);
   uint64_t copied = clock_ns();
   if (round < 0)
     return;
-  board->ns[run->shape][half][libc ? WRITE_LIBC : WRITE_KERNEL][ep->rank][round] = written - begin;
-  board->ns[run->shape][half][libc ? COPY_LIBC : COPY_KERNEL][ep->rank][round] = copied - begin;
+  board->ns[run->shape][half][WRITE + way][ep->rank][round] = written - begin;
+  board->ns[run->shape][half][COPY + way][ep->rank][round] = copied - begin;
 }
 
 static weft_ep_t *open_rank(weft_store_t *store, int rank, int shape) {
@@ -199,7 +203,7 @@ static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
 }
 
 // Two operations, then a copy through each of the two slots: so each finds the windows as long after their last use as
-// the other does. The C library and the kernel copy by turns.
+// the other does. The ways take turns.
 static void run_rounds(struct run *run, int first) {
   uint64_t wire_bytes[HALVES];
   for (int i = 0; i < WEFT_EP_DEPTH; i++) {
@@ -211,7 +215,8 @@ static void run_rounds(struct run *run, int first) {
   for (int i = 0; i < WEFT_EP_DEPTH; i++)
     for (enum half half = 0; half < HALVES; half++) {
       struct load load = load_of(run->ep, half, run->b, wire_bytes[half]);
-      bare_copy(run, &load, (first / WEFT_EP_DEPTH + i) % 2, weft_ep_next_op(run->ep) + (uint64_t)i, first + i, half);
+      bare_copy(run, &load, (enum way)((first + WARM_UP + i) % WAYS), weft_ep_next_op(run->ep) + (uint64_t)i, first + i,
+                half);
     }
   for (int half = 0; run->rank == 0 && half < HALVES; half++)
     board->wire_bytes[run->shape][half] = wire_bytes[half];

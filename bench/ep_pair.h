@@ -20,9 +20,12 @@ enum {
 
 enum half { DISPATCH, COMBINE, HALVES };
 
-// What is timed for each half: the operation; the same bytes copied in and out by the C library, or by the kernel that
-// the operation uses; and of these two only the way into the other's window, until both have got there.
-enum measure { OPERATION, COPY_LIBC, COPY_KERNEL, WRITE_LIBC, WRITE_KERNEL, MEASURES };
+// What is timed for each half: the operation; the same bytes copied in and out by the C library, or by one of
+// the kernels that the operation uses; and of these three only the way into the other's window, until both have got
+// there.
+enum way { LIBC, PLAIN, STREAM, WAYS };
+
+enum measure { OPERATION, COPY, WRITE = COPY + WAYS, MEASURES = WRITE + WAYS };
 
 struct shape {
   const char *name;

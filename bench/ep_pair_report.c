@@ -46,18 +46,21 @@ static struct spread times_of(const struct board *board, int shape, enum half ha
   return spread_of(slower, count);
 }
 
-static struct spread faster(struct spread a, struct spread b) {
-  if (a.rounds == 0 || b.rounds == 0)
-    return a.rounds == 0 ? b : a;
-  return a.p50 < b.p50 ? a : b;
+// By the way that is the fastest here.
+static struct spread fastest(const struct board *board, int shape, enum half half, enum measure first,
+                             enum place place) {
+  struct spread best = {0};
+  for (enum way way = 0; way < WAYS; way++) {
+    struct spread spread = times_of(board, shape, half, first + way, place);
+    if (spread.rounds > 0 && (best.rounds == 0 || spread.p50 < best.p50))
+      best = spread;
+  }
+  return best;
 }
 
 static void report_half(const struct board *board, int shape, enum half half, enum place place, bool json) {
   struct spread own = times_of(board, shape, half, OPERATION, place);
-  struct spread copy =
-      faster(times_of(board, shape, half, COPY_LIBC, place), times_of(board, shape, half, COPY_KERNEL, place));
-  struct spread write =
-      faster(times_of(board, shape, half, WRITE_LIBC, place), times_of(board, shape, half, WRITE_KERNEL, place));
+  struct spread copy = fastest(board, shape, half, COPY, place), write = fastest(board, shape, half, WRITE, place);
   if (own.rounds < FEWEST)
     return;
   double bytes = (double)board->wire_bytes[shape][half];

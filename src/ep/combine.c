@@ -74,25 +74,40 @@ static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_c
   }
 }
 
-// Reduces one received row over this rank's experts.
-static void reduce_row(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t row,
-                       const uint16_t *y, uint16_t *out) {
+// The received row, reduced over this rank's experts: in y, or written to `room`.
+static const uint16_t *reduced_row(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t row,
+                                   const uint16_t *y, uint16_t *room) {
   uint32_t hidden = ep->layout.hidden;
   size_t at = (size_t)row * ep->layout.topk;
-  if (op->layout == WEFT_EP_RANK_MAJOR) { // the caller has reduced it
-    ep->kernels->copy(out, y + (size_t)inbox->index[at] * hidden, hidden * sizeof *out);
-    return;
-  }
+  if (op->layout == WEFT_EP_RANK_MAJOR) // the caller has reduced it
+    return y + (size_t)inbox->index[at] * hidden;
   const uint16_t *inputs[WEFT_EP_MAX_TOPK];
   for (uint32_t j = 0; j < inbox->count[row]; j++)
     inputs[j] = y + (size_t)inbox->index[at + j] * hidden;
-  ep->kernels->reduce(out, inputs, inbox->weight + at, inbox->count[row], 1.0f, hidden);
+  ep->kernels->reduce(room, inputs, inbox->weight + at, inbox->count[row], 1.0f, hidden);
+  return room;
 }
 
-static void reduce_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t rows,
-                        const uint16_t *y, uint16_t *out) {
-  for (uint32_t row = 0; row < rows; row++)
-    reduce_row(ep, op, inbox, row, y, out + (size_t)row * ep->layout.hidden);
+static void reduce_own_rows(weft_ep_t *ep, struct ep_op *op, uint32_t rows, const uint16_t *y) {
+  uint32_t hidden = ep->layout.hidden;
+  for (uint32_t i = 0; i < rows; i++) {
+    uint16_t *to = op->own_combine + (size_t)i * hidden;
+    const uint16_t *row = reduced_row(ep, op, &op->own_in, i, y, to);
+    if (row != to)
+      ep->kernels->copy(to, row, hidden * sizeof *to);
+  }
+}
+
+static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, const uint16_t *y) {
+  uint32_t hidden = ep->layout.hidden;
+  const struct ep_inbox *inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH];
+  uint16_t *to = combine_rows(ep, member->link->out.memory, op->number);
+  struct ep_writing writing = ep_write_begin(member->link, member->rows_in);
+  for (uint32_t i = 0; i < member->rows_in; i++, to += hidden) {
+    const uint16_t *row = reduced_row(ep, op, inbox, i, y, ep_write_in_place(&writing) ? to : ep->reduced);
+    if (row != to)
+      ep_write_row(ep, &writing, to, row, hidden * sizeof *to);
+  }
 }
 
 // This rank's own row for one of its tokens, valid until the next call: a token has one such row at most. While y stays
@@ -100,10 +115,7 @@ static void reduce_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_i
 static const uint16_t *own_row(weft_ep_t *ep, const struct ep_op *op, uint32_t row) {
   if (!op->own_y)
     return op->own_combine + (size_t)row * ep->layout.hidden;
-  if (op->layout == WEFT_EP_RANK_MAJOR)
-    return op->own_y + (size_t)op->own_in.index[(size_t)row * ep->layout.topk] * ep->layout.hidden;
-  reduce_row(ep, op, &op->own_in, row, op->own_y, op->own_combine);
-  return op->own_combine;
+  return reduced_row(ep, op, &op->own_in, row, op->own_y, op->own_combine);
 }
 
 // Takes the late weights of one source from its window. False: it went down.
@@ -124,7 +136,7 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
     return;
   if (!member->link) {
     if (!op->own_y)
-      reduce_rows(ep, op, &op->own_in, member->rows_in, y, op->own_combine);
+      reduce_own_rows(ep, op, member->rows_in, y);
     return;
   }
   struct ep_link *link = member->link;
@@ -138,7 +150,7 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
     member->lost = true;
     return;
   }
-  reduce_rows(ep, op, inbox, member->rows_in, y, combine_rows(ep, link->out.memory, op->number));
+  send_rows(ep, op, member, y);
   ep_kernels_fence();
   atomic_store_explicit(&slot->combine.flag, op->number + 1, memory_order_release);
   link->sent_combine[place] = op->number + 1;

@@ -121,6 +121,7 @@ struct weft_ep {
   uint8_t *heads;     // [M] row headers of the member whose rows are being laid out
   uint32_t *cursor;   // [experts] selections of each local expert laid out so far
   uint32_t laid_rows; // rows laid out so far (RANK_MAJOR)
+  uint16_t *reduced;  // [H] a row between its reduction and its way to the peer
   _Atomic bool sweep; // a link went down or a view changed: look for links to let go of
   uint32_t spins;     // rounds of a wait before it sleeps
   ep_fault_fn fault;
@@ -177,6 +178,24 @@ const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t d
 int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kind, bool x_stays, uint64_t *number);
 // Sends the header of an operation without rows, to a member that it had not counted.
 void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns);
+
+// --- write.c: rows into a peer's window ---
+
+struct ep_writing {
+  struct ep_way *way;
+  bool trial;
+  uint32_t row;
+  uint64_t spent_ns[2]; // of the trial: by ordinary stores, and past the caches
+};
+
+// Begins to write `rows` rows through the link.
+struct ep_writing ep_write_begin(struct ep_link *link, uint32_t rows);
+// Whether a row may be made in its place as well as copied there.
+static inline bool ep_write_in_place(const struct ep_writing *writing) {
+  return !writing->trial && !writing->way->stream;
+}
+// Copies one row. ep_kernels_fence() comes before the flag.
+void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const void *from, size_t size);
 
 // --- receive.c ---
 

@@ -55,7 +55,7 @@ static int check_heads(weft_ep_t *ep, const struct source *source) {
 
 static void copy_row(weft_ep_t *ep, const uint8_t *row, const struct weft_ep_recv *recv, size_t to) {
   const struct ep_layout *layout = &ep->layout;
-  memcpy((char *)recv->x + to * layout->value_bytes, row, layout->value_bytes);
+  ep->kernels->copy((char *)recv->x + to * layout->value_bytes, row, layout->value_bytes);
   if (layout->scale_bytes > 0)
     memcpy((char *)recv->scales + to * layout->scale_bytes, row + layout->value_bytes, layout->scale_bytes);
 }

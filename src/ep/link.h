@@ -25,6 +25,14 @@ struct ep_inbox {
   float *weight;  // [M][K]
 };
 
+// How rows are written into the peer's window: by ordinary stores or past the caches (kernels.h), whichever is faster
+// from this processor to the peer's; see write.c.
+struct ep_way {
+  bool stream;
+  bool doubt;           // the last trial said otherwise: try again at once, and change if the next one says so too
+  uint32_t until_trial; // operations
+};
+
 enum ep_link_state {
   EP_LINK_UP,
   EP_LINK_LEFT,    // the peer closed, cleanly
@@ -49,6 +57,7 @@ struct ep_link {
   uint64_t sent_dispatch[WEFT_EP_DEPTH]; // what the peer's `taken` words must have reached before we overwrite: n + 1
   uint64_t sent_combine[WEFT_EP_DEPTH];
   struct ep_inbox inbox[WEFT_EP_DEPTH];
+  struct ep_way way;
   bool was_active;
   uint64_t sent_bytes, received_bytes, wait_ns;
   struct ep_link *next; // in `superseded` or `retired`

@@ -87,7 +87,9 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->masked = calloc(ep->capacity, sizeof *ep->masked);
   ep->cursor = calloc(ep->experts_per_rank, sizeof *ep->cursor);
   ep->heads = calloc(options->max_tokens, ep->layout.head_stride);
-  if (!ep->heads || !ep->links.by_rank || !ep->links.dialling || !ep->links.answering || !ep->masked || !ep->cursor)
+  ep->reduced = calloc(options->hidden, sizeof *ep->reduced);
+  if (!ep->heads || !ep->reduced || !ep->links.by_rank || !ep->links.dialling || !ep->links.answering || !ep->masked ||
+      !ep->cursor)
     return fail(WEFT_ERR_NOMEM, "no memory for %u ranks", ep->capacity);
   for (int i = 0; i < WEFT_EP_DEPTH; i++) {
     int rc = ep_op_init(ep, &ep->ops[i]);
@@ -197,6 +199,7 @@ void weft_ep_close(weft_ep_t *ep) {
   free(ep->masked);
   free(ep->cursor);
   free(ep->heads);
+  free(ep->reduced);
   free(ep->founders);
   pthread_cond_destroy(&ep->links.changed);
   pthread_mutex_destroy(&ep->links.lock);

@@ -149,11 +149,13 @@ static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
     return;
   }
   char *slot = (char *)ep_slot(layout, link->out.memory, op->number);
+  struct ep_writing writing = ep_write_begin(link, member->rows_out);
   for (uint32_t i = 0; i < member->rows_out; i++) {
     uint32_t token = op->row_token[member->first_row + i];
     write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
-    ep->kernels->copy(slot + layout->rows + i * layout->row_stride, outgoing_row(ep, op, sending->args, token),
-                      layout->value_bytes + layout->scale_bytes);
+    const uint8_t *row = outgoing_row(ep, op, sending->args, token);
+    ep_write_row(ep, &writing, slot + layout->rows + i * layout->row_stride, row,
+                 layout->value_bytes + layout->scale_bytes);
     sending->rows_written++;
     if (ep->fault)
       ep->fault(ep->fault_arg, sending->rows_written, sending->peers_done);
@@ -177,7 +179,7 @@ static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispa
     write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
     const uint8_t *row = outgoing_row(ep, op, args, token); // casts it, if nobody else needed it
     if (ep->dtype == WEFT_EP_BF16 && !direct)
-      memcpy(op->cast + token * layout->row_stride, row, layout->value_bytes);
+      ep->kernels->copy(op->cast + token * layout->row_stride, row, layout->value_bytes);
   }
 }
 

@@ -148,10 +148,23 @@ static void avx2_reduce(uint16_t *out, const uint16_t *const *rows, const float 
       reduce_part(out, rows, NULL, count, factors, start);
 }
 
+static void avx2_stream(void *to, const void *from, size_t size) {
+  const char *in = from;
+  char *out = to;
+  if ((uintptr_t)out % 32 == 0)
+    for (; size >= 64; size -= 64, in += 64, out += 64) {
+      __m256i a = load(in), b = load(in + 32);
+      _mm256_stream_si256((__m256i *)out, a);
+      _mm256_stream_si256((__m256i *)(out + 32), b);
+    }
+  memcpy(out, in, size);
+}
+
 const struct ep_kernels ep_kernels_avx2 = {
     .name = "avx2",
     .cast_fp8 = avx2_cast_fp8,
     .uncast_fp8 = avx2_uncast_fp8,
     .reduce = avx2_reduce,
     .copy = ep_kernels_copy,
+    .stream = avx2_stream,
 };

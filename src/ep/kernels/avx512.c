@@ -42,10 +42,15 @@ static void avx512_copy(void *to, const void *from, size_t size) {
   copy_bytes(to, from, size);
 }
 
+static void avx512_stream(void *to, const void *from, size_t size) {
+  stream_bytes(to, from, size);
+}
+
 const struct ep_kernels ep_kernels_avx512 = {
     .name = "avx512",
     .cast_fp8 = avx512_cast_fp8,
     .uncast_fp8 = avx512_uncast_fp8,
     .reduce = avx512_reduce,
     .copy = avx512_copy,
+    .stream = avx512_stream,
 };

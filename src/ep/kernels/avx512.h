@@ -233,4 +233,19 @@ INLINE void copy_bytes(void *to, const void *from, size_t size) {
   memcpy(out, in, size);
 }
 
+INLINE void stream_bytes(void *to, const void *from, size_t size) {
+  const char *in = from;
+  char *out = to;
+  if ((uintptr_t)out % 64 == 0)
+    for (; size >= 256; size -= 256, in += 256, out += 256) {
+      __m512i a = _mm512_loadu_si512(in), b = _mm512_loadu_si512(in + 64);
+      __m512i c = _mm512_loadu_si512(in + 128), d = _mm512_loadu_si512(in + 192);
+      _mm512_stream_si512((__m512i *)out, a);
+      _mm512_stream_si512((__m512i *)(out + 64), b);
+      _mm512_stream_si512((__m512i *)(out + 128), c);
+      _mm512_stream_si512((__m512i *)(out + 192), d);
+    }
+  memcpy(out, in, size);
+}
+
 #endif

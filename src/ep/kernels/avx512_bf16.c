@@ -59,10 +59,15 @@ static void avx512_bf16_copy(void *to, const void *from, size_t size) {
   copy_bytes(to, from, size);
 }
 
+static void avx512_bf16_stream(void *to, const void *from, size_t size) {
+  stream_bytes(to, from, size);
+}
+
 const struct ep_kernels ep_kernels_avx512_bf16 = {
     .name = "avx512-bf16",
     .cast_fp8 = avx512_bf16_cast_fp8,
     .uncast_fp8 = avx512_bf16_uncast_fp8,
     .reduce = avx512_bf16_reduce,
     .copy = avx512_bf16_copy,
+    .stream = avx512_bf16_stream,
 };

@@ -35,6 +35,10 @@ struct ep_kernels {
 
   // Copies `size` bytes to memory that another core reads next.
   void (*copy)(void *to, const void *from, size_t size);
+
+  // The same past the caches, where the variant can: the writer need not first fetch the lines from the cache of the
+  // core that read them last. Weakly ordered: see ep_kernels_fence.
+  void (*stream)(void *to, const void *from, size_t size);
 };
 
 // Orders every store of a kernel before the stores that follow: to be called before a flag is raised.

@@ -88,4 +88,5 @@ const struct ep_kernels ep_kernels_portable = {
     .uncast_fp8 = portable_uncast_fp8,
     .reduce = portable_reduce,
     .copy = ep_kernels_copy,
+    .stream = ep_kernels_copy,
 };

@@ -9,17 +9,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct ep_kernels *usable[5]; // ascending by speed, then NULL
 static const struct ep_kernels *best;
 
-// Measured with rows of 7 and 14 KB that another core reads next. On a Xeon of 2023, for 128 rows at a time, the C
-// library, `rep movsb` and AVX-512 stores go alike, and non-temporal stores take a quarter to a half more. On an EPYC
-// of the same year the C library takes 1.6 times as long as AVX-512 stores for rows of 14 KB, and non-temporal stores
-// three times.
 void ep_kernels_copy(void *to, const void *from, size_t size) {
   memcpy(to, from, size);
 }
 
 void ep_kernels_fence(void) {
 #if defined(__x86_64__)
-  __asm__ volatile("" ::: "memory"); // other cores see ordinary stores in their order
+  __asm__ volatile("sfence" ::: "memory"); // ordinary stores are seen in their order, those of `stream` are not
 #else
   __atomic_thread_fence(__ATOMIC_RELEASE);
 #endif

@@ -235,6 +235,25 @@ static void reduces_special_numbers_as_defined(void **state) {
     }
 }
 
+// To any place, aligned for the kernel or not, and of any size.
+static void streams_like_copies(const struct ep_kernels *kernels) {
+  enum { SIZE = 1024, GUARD = 64 };
+  static _Alignas(64) uint8_t to[SIZE + 2 * GUARD];
+  uint8_t from[SIZE];
+  for (size_t i = 0; i < SIZE; i++)
+    from[i] = (uint8_t)(i * 7 + 1);
+  for (size_t at = 0; at <= GUARD; at += at < 2 ? 1 : at)
+    for (size_t size = 0; size <= SIZE; size += size % 3 ? 61 : 64) {
+      memset(to, 0, sizeof to);
+      kernels->stream(to + at, from, size);
+      ep_kernels_fence();
+      assert_memory_equal(to + at, from, size);
+      for (size_t i = 0; i < sizeof to; i++)
+        if ((i < at || i >= at + size) && to[i] != 0)
+          fail_msg("%s: %zu bytes streamed to byte %zu reach byte %zu", kernels->name, size, at, i);
+    }
+}
+
 // Inputs end where their memory ends, outputs lie between guards, and all are aligned to their elements only.
 static void stays_within_its_buffers(void **state) {
   (void)state;
@@ -257,6 +276,7 @@ static void stays_within_its_buffers(void **state) {
     (*k)->copy(wide + 1, x + 1, 2 * BLOCK);
     assert_memory_equal(wide + 1, x + 1, 2 * BLOCK);
     assert_true(wide[0] == 0xA5 && wide[2 * BLOCK + 1] == 0xA5);
+    streams_like_copies(*k);
     free(out);
   }
   free(wide);
