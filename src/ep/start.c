@@ -51,12 +51,28 @@ static void tell_joiners(weft_ep_t *ep, const struct group_view *now, const stru
   }
 }
 
+// A joiner has links to the ranks of the view that it joined. Those that are not in the one that it begins with run in
+// an older one, and wait for it until it lets go of them, as it does of all that it has counted.
+static void count_earlier(weft_ep_t *ep, const struct group_view *view) {
+  pthread_mutex_lock(&ep->lock);
+  for (uint32_t v = 0; v < ep->num_views && ep->views[v]->epoch < view->epoch; v++)
+    for (uint32_t i = 0; i < ep->views[v]->count; i++) {
+      const struct group_member *member = &ep->views[v]->members[i];
+      struct ep_link *link = ep_link_find(ep, member->rank, member->incarnation);
+      if (link)
+        link->was_active = true;
+    }
+  pthread_mutex_unlock(&ep->lock);
+  atomic_store(&ep->sweep, true);
+}
+
 void ep_start(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
   ep_activation_init(&ep->activation, op, view->epoch);
   ep->next_op = op;
   group_view_unref(ep->view);
   ep->view = view;
   ep->started = true;
+  count_earlier(ep, view);
   tell_joiners(ep, NULL, view, op); // those who were told by a rank that died before it told all
   ep->stats.activations++;
   ep_emit(ep, WEFT_EP_EVENT_ACTIVATED, -1, 0, view->epoch, op, "");
@@ -67,11 +83,14 @@ void ep_activate_next(weft_ep_t *ep) {
   uint64_t decided = ep_activation_close(&ep->activation);
   if (decided != 0) {
     const struct group_view *next = ep_views_find(ep, decided);
-    if (next) {
+    // A newer one, in place of one that never came here, takes effect with `op` because this rank runs in it; without
+    // this rank it does not yet.
+    bool takes_effect = next && (next->epoch == decided || group_view_has(next, ep->rank, ep->incarnation));
+    if (takes_effect) {
       tell_joiners(ep, ep->view, next, op);
       ep_emit(ep, WEFT_EP_EVENT_ACTIVATED, -1, 0, decided, op, "");
-      group_view_unref(next);
     }
+    group_view_unref(next);
   }
   follow(ep);
 }

@@ -401,7 +401,7 @@ static bool try_first(struct search *s) {
 static bool is_settled(const struct search *s) {
   const struct world *w = s->from;
   struct play p = begin(s);
-  if (may_fault(s) || !play_is_calm(&p))
+  if (s->o->whole || may_fault(s) || !play_is_calm(&p))
     return false;
   for (int i = 0; i < MEMBERS; i++) {
     const struct member *m = &w->m[i];

@@ -23,6 +23,8 @@ enum active_mutation {
   ACTIVE_NO_MISS,      // a peer that has been sent a later operation as its first is counted in this one
   ACTIVE_NO_ADOPTION,  // a newer view in a header is not taken over
   ACTIVE_LATEST_START, // the start that was told last stands
+  ACTIVE_TELL_ANY,     // a newer view in place of the decided one is told to its joiners by a rank that is not in it
+  ACTIVE_KEEP_LINKS,   // a joiner keeps its links to ranks of the view it joined that are not in its first
   ACTIVE_EARLY_CLOSE,  // a peer whose header has not come is not waited for
   ACTIVE_MUTATIONS,
 };
@@ -33,6 +35,7 @@ struct active_options {
   uint32_t last;              // operations in which something may happen, then 5 in which it calms down
   uint32_t crashes, gives_up, gaps;
   bool early;      // the view with the joiners is agreed on when the story begins; nobody has heard of it
+  bool whole;      // goes on to the last operation when nothing can differ any more
   bool down;       // the store does not answer: nobody is put out
   bool one_by_one; // no operation is sent before the one before it has ended
   uint8_t mortal;  // the members that may die, as bits; 0: all

@@ -348,7 +348,8 @@ static void close_op(struct play *p, int i, struct op *op) {
   uint8_t decided = (uint8_t)ep_activation_close(&a);
   keep_activation(m, &a);
   uint8_t next = decided ? find_view(m, decided) : 0;
-  if (next)
+  bool takes_effect = next && (next == decided || has(p->w.views[next], i) || p->o->mutation == ACTIVE_TELL_ANY);
+  if (takes_effect)
     tell_joiners(p, i, m->view, next, op->number + EP_ACTIVATION_LEAD);
   follow(p, i);
 }
@@ -457,6 +458,8 @@ bool member_begin(struct play *p, int i) {
   m->started = 1;
   m->next_op = first - 1;
   m->view = view;
+  for (int e = 1; e < view && p->o->mutation != ACTIVE_KEEP_LINKS; e++)
+    m->was_active |= has(m->known, e) ? p->w.views[e] & ~(1u << i) : 0;
   if (p->o->mutation != ACTIVE_NO_TELL)
     tell_joiners(p, i, 0, view, first - 1);
   return true;
