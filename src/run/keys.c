@@ -43,8 +43,11 @@ const char *run_key_tail(const struct run_keys *keys, const char *key, const cha
 bool run_key_pair(const struct run_keys *keys, const char *key, const char *kind, uint32_t *first, uint32_t *second) {
   const char *tail = run_key_tail(keys, key, kind);
   unsigned a = 0, b = 0;
-  int end = -1;
-  if (!tail || sscanf(tail, "%9u/%9u%n", &a, &b, &end) != 2 || end < 0 || tail[end] != '\0')
+  char made[RUN_KEY_SIZE];
+  if (!tail || sscanf(tail, "%9u/%9u", &a, &b) != 2)
+    return false;
+  snprintf(made, sizeof made, "%u/%u", a, b); // sscanf takes signs, blanks and zeros too
+  if (strcmp(made, tail) != 0)
     return false;
   *first = a;
   *second = b;

@@ -36,7 +36,7 @@ void run_keys_init(struct run_keys *keys, const char *job, const char *run);
 void run_key(char out[RUN_KEY_SIZE], const struct run_keys *keys, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Whether `key` is prefix + "<kind>/<first>/<second>"; if so, the two numbers.
+// Whether `key` is prefix + "<kind>/<first>/<second>", as run_key() writes it; if so, the two numbers.
 bool run_key_pair(const struct run_keys *keys, const char *key, const char *kind, uint32_t *first, uint32_t *second);
 
 // What stands behind prefix + `kind` + "/", NULL when `key` is another.

@@ -64,9 +64,10 @@ void lead_close(struct agent *agent) {
 
 static int take_agent(struct agent *agent, const struct run_news *news, const char *id) {
   struct lead *lead = agent->lead;
-  unsigned long number = strtoul(id, NULL, 10);
-  if (number >= lead->num_agents)
-    return 0;
+  char *end;
+  unsigned long number = strtoul(id, &end, 10);
+  if (end == id || *end || number >= lead->num_agents)
+    return 0; // somebody else's key
   struct seen_agent *seen = &lead->agents[number];
   if (news->kind == WEFT_STORE_EVENT_DELETE) {
     seen->here = false;

@@ -1,11 +1,12 @@
 // What a server says, and what a request carries. The first line says which: "list", "txn" and "message" stand before
 // a server's words; "request" before a key and a value that the client asks for and the server must read as they were;
-// "bytes" before bytes that go through base64.
+// "bytes" before bytes that go through base64; "servers" before the list of endpoints that a user gives.
 #include <stdlib.h>
 #include <string.h>
 
 #include "fuzz.h"
 #include "store/base64.h"
+#include "store/client.h"
 #include "store/client_json.h"
 #include "store/client_stream.h"
 #include "store/client_wire.h"
@@ -127,6 +128,27 @@ static void pass_base64(const struct fuzz_input *input) {
   free(bytes);
 }
 
+// Endpoints that are taken are URLs and nothing more, and are taken again as they were understood.
+static void read_endpoints(const char *list) {
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  struct client client = {0}, again = {0};
+  options.endpoints = list;
+  if (client_options_set(&client, &options) == 0) {
+    struct text written = {0};
+    for (size_t i = 0; i < client.num_endpoints; i++) {
+      FUZZ_CHECK(strncasecmp(client.endpoints[i], "http", 4) == 0);
+      text_add(&written, "%s%s", i ? "," : "", client.endpoints[i]);
+    }
+    options.endpoints = written.data;
+    FUZZ_CHECK(client_options_set(&again, &options) == 0 && again.num_endpoints == client.num_endpoints);
+    for (size_t i = 0; i < client.num_endpoints; i++)
+      FUZZ_CHECK(strcmp(client.endpoints[i], again.endpoints[i]) == 0);
+    text_free(&written);
+  }
+  client_options_free(&client);
+  client_options_free(&again);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct fuzz_input input = {(const char *)data, size};
   char *what = fuzz_line(&input, NULL);
@@ -139,7 +161,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     write_request(&input);
   else if (*what == 'b')
     pass_base64(&input);
-  else if (client_json_parse(input.data, input.size, &answer) == 0)
+  else if (*what == 's') {
+    char *list = strndup(input.data, input.size);
+    read_endpoints(list);
+    free(list);
+  } else if (client_json_parse(input.data, input.size, &answer) == 0)
     (*what == 't' ? read_txn : read_list)(answer);
   json_decref(answer);
   free(what);

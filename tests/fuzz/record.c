@@ -1,6 +1,6 @@
 // What the processes of a run tell each other. The first line says what follows: "record" or "settings" stand before
-// JSON from the store, "task" before what a rank finds in its environment, "messages" before what comes through its
-// pipe. What is taken is taken as it stands, and can be told on.
+// JSON from the store, "key" before the name of a key there, "task" before what a rank finds in its environment,
+// "messages" before what comes through its pipe. What is taken is taken as it stands, and can be told on.
 #include "run/record.h"
 
 #include <fcntl.h>
@@ -10,6 +10,7 @@
 
 #include "fuzz.h"
 #include "run/child.h"
+#include "run/keys.h"
 #include "run/settings.h"
 #include "run/task.h"
 
@@ -112,6 +113,18 @@ static void read_messages(const struct fuzz_input *input) {
   FUZZ_CHECK(child.message_fd == -1 && messages <= lines);
 }
 
+// Two numbers that are read of a key are those that make it.
+static void read_key(const char *key) {
+  struct run_keys keys;
+  uint32_t first = 0, second = 0;
+  char made[RUN_KEY_SIZE];
+  run_keys_init(&keys, "j", "r");
+  if (!run_key_pair(&keys, key, "launch", &first, &second))
+    return;
+  run_key(made, &keys, "launch/%u/%u", first, second);
+  FUZZ_CHECK(strcmp(made, key) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct fuzz_input input = {(const char *)data, size};
   char *what = fuzz_line(&input, NULL);
@@ -121,6 +134,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   json_t *json = json_loadb(input.data, input.size, JSON_DECODE_ANY, NULL);
   if (*what == 'm')
     read_messages(&input);
+  else if (*what == 'k')
+    read_key(text);
   else if (*what == 't')
     read_task(text);
   else if (*what == 's' && json)

@@ -31,6 +31,9 @@ static void keys_give_back_what_was_put_into_them(void **state) {
   assert_false(run_key_pair(&keys, key, "launch", &first, &second));
   assert_false(run_key_pair(&keys, "/weft/job/0f1e/record/3/17x", "record", &first, &second));
   assert_false(run_key_pair(&keys, "/weft/job/0f1e/record/3", "record", &first, &second));
+  assert_false(run_key_pair(&keys, "/weft/job/0f1e/record/-3/17", "record", &first, &second));
+  assert_false(run_key_pair(&keys, "/weft/job/0f1e/record/3/ 17", "record", &first, &second));
+  assert_false(run_key_pair(&keys, "/weft/job/0f1e/record/03/17", "record", &first, &second));
   assert_false(run_key_pair(&keys, "/weft/other/0f1e/record/3/17", "record", &first, &second));
   assert_string_equal(run_key_tail(&keys, "/weft/job/0f1e/agent/2", "agent"), "2");
   assert_null(run_key_tail(&keys, "/weft/job/0f1e/agents/2", "agent"));
