@@ -61,6 +61,8 @@ bool group_view_has(const struct group_view *view, int32_t rank, uint64_t incarn
 }
 
 bool group_view_equal(const struct group_view *a, const struct group_view *b) {
+  if (a == b)
+    return true;
   if (a->epoch != b->epoch || a->count != b->count)
     return false;
   for (uint32_t i = 0; i < a->count; i++)
