@@ -215,7 +215,7 @@ struct weft_ep_recv {
   uint32_t rows;      /**< PER_EXPERT: rows of each expert's part; RANK_MAJOR: S. max_tokens times the active ranks is
                            enough, unless a view with more ranks takes effect in mid-operation or a token selects one
                            expert twice; LIMIT says how many were needed. At most INT32_MAX in all */
-  void *x;            /**< bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H] */
+  void *x;            /**< bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H]. NULL: see rows_at */
   float *scales;      /**< fp8: PER_EXPERT [E][rows][H/128], RANK_MAJOR [rows][H/128] */
   int32_t *counts;    /**< [E] rows of each local expert; RANK_MAJOR: (token, expert) pairs of each */
   int32_t *src_rank;  /**< *[E][rows] or [rows]: rank that the row came from */
@@ -223,6 +223,13 @@ struct weft_ep_recv {
   int64_t *range;     /**< *PER_EXPERT [E][capacity], RANK_MAJOR [capacity]: begin << 32 | count of each source */
   int32_t *local_expert; /**< *RANK_MAJOR [rows][K]: local expert ids in top-k order, then -1 */
   float *weights;        /**< *RANK_MAJOR [rows][K]: their weights, then 0 */
+  /** *In place, with x NULL: where each row lies, [E][rows] or [rows]: H values, for fp8 its H/128 scales right behind
+   *  them. Nothing is copied: rows of other ranks stay in the windows that they came through, this rank's own in
+   *  args->x of weft_ep_dispatch (or in the library's memory: fp8, or halves apart). They stay as they are until
+   *  weft_ep_combine_send, weft_ep_combine or weft_ep_finish of this operation is called, whatever happens to their
+   *  senders; args->x has to stay as long. Their sender maps them too: one that breaks the protocol could still change
+   *  values, as it could before, but now between two readings. */
+  const void **rows_at;
 };
 #define WEFT_EP_RECV_INIT WEFT_SIZED(struct weft_ep_recv)
 
@@ -245,7 +252,8 @@ struct weft_ep_info {
 /** What to combine, and where to. */
 struct weft_ep_combine {
   size_t size;
-  const void *y;             /**< bf16, in the layout and row order of the receive; read until combine_send returns */
+  const void *y;             /**< bf16, in the layout and row order of the receive; read until combine_send returns.
+                                  NULL after weft_ep_combine_rows */
   const float *topk_weights; /**< [T][K] when the dispatch had none, else NULL */
   bool renormalize;          /**< scale each token by (all weights) / (weights that came), where some are missing */
   void *out;                 /**< bf16 [T][H], written by combine_recv; a token with no contribution is 0 */
@@ -283,6 +291,17 @@ WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch 
  *  rank, then by token. `info` may be NULL. Losses are no error: see `info->num_lost`. [owner] */
 WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_recv *recv,
                                    struct weft_ep_info *info);
+
+/**
+ * RANK_MAJOR, between dispatch_recv and combine_send, which may then have y NULL: tells where to write the output of
+ * each received row, bf16 [H], in the row order of the receive, so that combine_send copies nothing. For rows of other
+ * ranks that is the window that they read, so write each line once and in full, best past the caches unless the two
+ * processors share one; what is there is not defined. The caller has ended every write before it calls combine_send.
+ * May wait for a peer to have taken its rows of two operations ago, like dispatch_send; the rows of one that has not
+ * all have one address, and it is lost. `rows_at` has info->num_rows places. INVALID: PER_EXPERT, or not the time.
+ * [owner]
+ */
+WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 
 /** Sends back the experts' outputs of `op`: one row per (rank, token). With late weights, first exchanges them. */
 WEFT_API int weft_ep_combine_send(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args);

@@ -32,7 +32,9 @@ static int check_send(const struct ep_op *op, const struct weft_ep_combine *args
   uint32_t rows = 0;
   for (uint32_t i = 0; i < op->num_members; i++)
     rows += op->members[i].heard ? op->members[i].rows_in : 0;
-  if (rows > 0 && !args->y)
+  if (op->placed && args->y)
+    return fail(WEFT_ERR_INVALID, "combine_send: y is given, but weft_ep_combine_rows has told where to write it");
+  if (rows > 0 && !args->y && !op->placed)
     return fail(WEFT_ERR_INVALID, "combine_send: y is NULL, and %u rows were received", rows);
   if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
     return fail(WEFT_ERR_INVALID, "combine_send: topk_weights were given with the dispatch already");
@@ -135,7 +137,7 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   if (!member->heard || member->lost || member->rows_in == 0)
     return;
   if (!member->link) {
-    if (!op->own_y)
+    if (!op->own_y && !op->placed)
       reduce_own_rows(ep, op, member->rows_in, y);
     return;
   }
@@ -150,7 +152,8 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
     member->lost = true;
     return;
   }
-  send_rows(ep, op, member, y);
+  if (!op->placed)
+    send_rows(ep, op, member, y);
   ep_kernels_fence();
   atomic_store_explicit(&slot->combine.flag, op->number + 1, memory_order_release);
   link->sent_combine[place] = op->number + 1;
@@ -172,6 +175,8 @@ static int send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *ar
     rc = check_send(op, args);
   if (rc != 0)
     return rc;
+  if (op->in_place)
+    ep_release_rows(ep, op);
   op->own_y = y_stays ? args->y : NULL;
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   if (!op->has_weights && args->topk_weights)
@@ -179,6 +184,48 @@ static int send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *ar
   for (uint32_t i = 1; i <= op->num_members; i++) // the ranks behind this one first, itself last
     answer(ep, op, &op->members[(op->self + i) % op->num_members], args->y, deadline_ns);
   op->state = EP_OP_ANSWERED;
+  return 0;
+}
+
+// Where to write the answers to the rows of one member. False: it still reads those of two operations ago.
+static bool place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns,
+                       void **rows_at) {
+  struct ep_link *link = member->link;
+  uint32_t place = op->number % WEFT_EP_DEPTH;
+  const struct ep_inbox *inbox = link ? &link->inbox[place] : &op->own_in;
+  uint16_t *to = link ? combine_rows(ep, link->out.memory, op->number) : op->own_combine;
+  size_t stride = ep->layout.hidden;
+  bool taken = !member->lost;
+  if (taken && link)
+    taken = ep_wait_word(ep, link, &ep_slot(&ep->layout, link->out.memory, op->number)->taken.combine,
+                         link->sent_combine[place], deadline_ns, "it did not take a combine by the deadline");
+  if (!taken) {
+    to = ep->reduced;
+    stride = 0;
+  }
+  for (uint32_t i = 0; i < member->rows_in; i++)
+    rows_at[inbox->index[(size_t)i * ep->layout.topk]] = to + i * stride;
+  return taken;
+}
+
+int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
+  if (!ep || !rows_at)
+    return fail(WEFT_ERR_INVALID, "combine_rows: %s is NULL", ep ? "rows_at" : "ep");
+  struct ep_op *op;
+  int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_rows", &op);
+  if (rc != 0)
+    return rc;
+  if (op->layout != WEFT_EP_RANK_MAJOR)
+    return fail(WEFT_ERR_INVALID,
+                "combine_rows: the rows of operation %llu were received per expert: they are weighed "
+                "and summed on their way",
+                (unsigned long long)number);
+  uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
+  for (uint32_t i = 0; i < op->num_members; i++)
+    if (op->members[i].heard && op->members[i].rows_in > 0 &&
+        !place_rows(ep, op, &op->members[i], deadline_ns, rows_at))
+      op->members[i].lost = true;
+  op->placed = true;
   return 0;
 }
 

@@ -77,6 +77,8 @@ struct ep_op {
 
   enum weft_ep_layout layout;
   uint32_t recv_rows; // weft_ep_recv.rows
+  bool in_place;      // the rows that came are still being read where they lie: nobody may overwrite them yet
+  bool placed;        // weft_ep_combine_rows has told where to write the answers
   uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
 };
 
@@ -201,6 +203,9 @@ void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const voi
 
 // Hears every member's header; lays the rows out where `recv` says (NULL: there must be none).
 int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv, struct weft_ep_info *info);
+
+// The rows that came have been read: their writers may overwrite them.
+void ep_release_rows(weft_ep_t *ep, struct ep_op *op);
 
 // --- expand.c: rows from a window to the receive buffer ---
 

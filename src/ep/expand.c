@@ -53,8 +53,12 @@ static int check_heads(weft_ep_t *ep, const struct source *source) {
   return 0;
 }
 
-static void copy_row(weft_ep_t *ep, const uint8_t *row, const struct weft_ep_recv *recv, size_t to) {
+static void lay_row(weft_ep_t *ep, const uint8_t *row, const struct weft_ep_recv *recv, size_t to) {
   const struct ep_layout *layout = &ep->layout;
+  if (recv->rows_at) {
+    recv->rows_at[to] = row;
+    return;
+  }
   ep->kernels->copy((char *)recv->x + to * layout->value_bytes, row, layout->value_bytes);
   if (layout->scale_bytes > 0)
     memcpy((char *)recv->scales + to * layout->scale_bytes, row + layout->value_bytes, layout->scale_bytes);
@@ -72,7 +76,7 @@ static void by_expert(weft_ep_t *ep, const struct source *source, uint32_t i, st
     source->inbox->weight[at + j] = weights[j];
     if (place >= recv->rows)
       continue; // counted; see ep_expand_needed
-    copy_row(ep, values, recv, to);
+    lay_row(ep, values, recv, to);
     if (recv->src_rank)
       recv->src_rank[to] = source->rank;
     if (recv->src_token)
@@ -92,7 +96,7 @@ static void by_rank(weft_ep_t *ep, const struct source *source, uint32_t i, stru
     ep->cursor[experts[j]]++;
   if (to >= recv->rows)
     return;
-  copy_row(ep, values, recv, to);
+  lay_row(ep, values, recv, to);
   if (recv->src_rank)
     recv->src_rank[to] = source->rank;
   if (recv->src_token)

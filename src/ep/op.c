@@ -170,6 +170,8 @@ void ep_sweep(weft_ep_t *ep) {
 }
 
 void ep_op_end(weft_ep_t *ep, struct ep_op *op) {
+  if (op->in_place)
+    ep_release_rows(ep, op);
   op->state = EP_OP_FREE;
   group_view_unref(op->view);
   op->view = NULL;

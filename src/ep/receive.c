@@ -27,9 +27,11 @@ static int check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv, cons
     return fail(WEFT_ERR_INVALID, "dispatch_recv: initialise the buffers with WEFT_EP_RECV_INIT");
   if (recv->layout != WEFT_EP_PER_EXPERT && recv->layout != WEFT_EP_RANK_MAJOR)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: layout %d is none", (int)recv->layout);
-  if (!recv->counts || (recv->rows > 0 && !recv->x))
+  if (!recv->counts || (recv->rows > 0 && !recv->x && !recv->rows_at))
     return fail(WEFT_ERR_INVALID, "dispatch_recv: %s is NULL", recv->counts ? "x" : "counts");
-  if (recv->rows > 0 && ep->dtype != WEFT_EP_BF16 && !recv->scales)
+  if (recv->x && recv->rows_at)
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: x and rows_at are both given: rows are either copied or in place");
+  if (recv->x && recv->rows > 0 && ep->dtype != WEFT_EP_BF16 && !recv->scales)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: scales is NULL, and the group dispatches fp8");
   uint64_t parts = recv->layout == WEFT_EP_PER_EXPERT ? ep->experts_per_rank : 1;
   if (recv->rows * parts > INT32_MAX)
@@ -238,17 +240,23 @@ static void hear_all(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
     last->wait_ns += waited;
 }
 
-// Everything has been read: the members may overwrite it.
-static void let_go(weft_ep_t *ep, struct ep_op *op) {
-  const struct ep_layout *layout = &ep->layout;
+void ep_release_rows(weft_ep_t *ep, struct ep_op *op) {
+  op->in_place = false;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (!member->heard || !member->link)
       continue;
-    struct ep_slot_head *slot = ep_slot(layout, member->link->in.memory, op->number);
+    struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
     atomic_store_explicit(&slot->taken.dispatch, op->number + 1, memory_order_release);
     ep_doorbell_ring(ep_link_bell(member->link));
-    member->link->received_bytes += ep_layout_dispatch_bytes(layout, member->rows_in);
+  }
+}
+
+static void count_bytes(const weft_ep_t *ep, struct ep_op *op) {
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    if (member->heard && member->link)
+      member->link->received_bytes += ep_layout_dispatch_bytes(&ep->layout, member->rows_in);
   }
 }
 
@@ -288,7 +296,10 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv,
     return fail(WEFT_ERR_LIMIT, "dispatch_recv: the buffer has %u rows%s, and %u came: call again with more",
                 recv->rows, recv->layout == WEFT_EP_PER_EXPERT ? " for each expert" : "", ep_expand_needed(ep, recv));
   uint32_t rows = recv ? ep_expand_end(ep, recv) : 0;
-  let_go(ep, op);
+  count_bytes(ep, op);
+  op->in_place = recv && recv->rows_at;
+  if (!op->in_place)
+    ep_release_rows(ep, op);
   ep_activate_next(ep);
   if (recv) {
     op->layout = recv->layout;

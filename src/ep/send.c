@@ -191,6 +191,7 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
   op->kind = kind;
   op->num_tokens = args->num_tokens;
   op->has_weights = args->topk_weights != NULL || args->num_tokens == 0;
+  op->in_place = op->placed = false;
   op->dispatch_wire_bytes = op->combine_wire_bytes = op->logical_selections = 0;
   if (selections > 0)
     memcpy(op->experts, args->topk_idx, selections * sizeof *op->experts);

@@ -37,6 +37,7 @@ COUNTED(weft_ep_combine_recv,
 COUNTED(weft_ep_combine,
         (weft_ep_t * ep, uint64_t op, const struct weft_ep_combine *args, struct weft_ep_result *result),
         (ep, op, args, result))
+COUNTED(weft_ep_combine_rows, (weft_ep_t * ep, uint64_t op, void **rows_at), (ep, op, rows_at))
 COUNTED(weft_ep_mask_update, (weft_ep_t * ep, int32_t rank, bool masked), (ep, rank, masked))
 COUNTED(weft_ep_barrier, (weft_ep_t * ep), (ep))
 
@@ -89,17 +90,21 @@ static void operations_ask_the_system_for_nothing(void **state) {
   (void)state;
   static const struct {
     enum weft_ep_layout layout;
-    bool late_weights;
+    bool late_weights, in_place;
     const char *what;
-  } ways[] = {{WEFT_EP_RANK_MAJOR, false, "rank-major"},
-              {WEFT_EP_PER_EXPERT, false, "per-expert"},
-              {WEFT_EP_PER_EXPERT, true, "per-expert with late weights"}};
+  } ways[] = {{WEFT_EP_RANK_MAJOR, false, false, "rank-major"},
+              {WEFT_EP_RANK_MAJOR, false, true, "rank-major in place"},
+              {WEFT_EP_PER_EXPERT, false, false, "per-expert"},
+              {WEFT_EP_PER_EXPERT, true, true, "per-expert in place with late weights"}};
   for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_POW2; dtype++)
     for (int apart = 0; apart < 2; apart++)
       for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        run(
-            (struct setup){
-                .dtype = dtype, .apart = apart, .layout = ways[i].layout, .late_weights = ways[i].late_weights},
+        run((struct setup){.dtype = dtype,
+                           .apart = apart,
+                           .layout = ways[i].layout,
+                           .late_weights = ways[i].late_weights,
+                           .in_place = ways[i].in_place,
+                           .placed = ways[i].in_place},
             ways[i].what);
 }
 

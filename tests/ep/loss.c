@@ -154,12 +154,20 @@ static void tell(struct story story, int victim_signal) {
 static void killed_in_mid_dispatch(void **state) {
   (void)state;
   for (int32_t victim = 1; victim < 4; victim += 2)
-    tell((struct story){.setup = {.tokens = 32}, .victim = victim, .prepare = kill_in_dispatch}, SIGKILL);
+    for (int in_place = 0; in_place < 2; in_place++)
+      tell((struct story){.setup = {.tokens = 32,
+                                    .in_place = in_place,
+                                    .placed = in_place,
+                                    .layout = in_place ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT},
+                          .victim = victim,
+                          .prepare = kill_in_dispatch},
+           SIGKILL);
 }
 
 static void killed_between_operations(void **state) {
   (void)state;
   tell((struct story){.victim = 2, .prepare = kill_between}, SIGKILL);
+  tell((struct story){.setup = {.in_place = true}, .victim = 2, .prepare = kill_between}, SIGKILL);
 }
 
 static void the_lowest_rank_is_killed(void **state) {

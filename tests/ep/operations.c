@@ -59,6 +59,19 @@ static void halves_apart(void **state) {
   run((struct setup){.apart = true, .layout = WEFT_EP_RANK_MAJOR, .dtype = WEFT_EP_FP8}, all, 4, 9);
 }
 
+static void rows_and_answers_in_place(void **state) {
+  (void)state;
+  for (int dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8; dtype++)
+    for (int apart = 0; apart < 2; apart++) {
+      struct setup setup = {.in_place = true, .placed = true, .dtype = (enum weft_ep_dtype)dtype, .apart = apart};
+      setup.layout = WEFT_EP_RANK_MAJOR;
+      run(setup, all, 4, 9);
+      setup.layout = WEFT_EP_PER_EXPERT;
+      run(setup, all, 4, 9);
+    }
+  run((struct setup){.placed = true, .layout = WEFT_EP_RANK_MAJOR, .uneven = true, .drop = 0.5f}, all, 3, 9);
+}
+
 static void uneven_tokens(void **state) {
   (void)state;
   run((struct setup){.uneven = true, .drop = 0.4f}, all, 4, 24);
@@ -206,6 +219,7 @@ int main(void) {
       cmocka_unit_test(sparse_odd_rank_sets),
       cmocka_unit_test(weights_with_the_combine),
       cmocka_unit_test(halves_apart),
+      cmocka_unit_test(rows_and_answers_in_place),
       cmocka_unit_test(uneven_tokens),
       cmocka_unit_test(token_counts),
       cmocka_unit_test(hidden_sizes),

@@ -36,6 +36,8 @@ static struct setup draw_setup(uint64_t *state) {
   setup.layout = (enum weft_ep_layout)draw(state, WEFT_EP_PER_EXPERT, WEFT_EP_RANK_MAJOR);
   setup.late_weights = setup.layout == WEFT_EP_PER_EXPERT && draw(state, 0, 2) == 0;
   setup.apart = draw(state, 0, 1);
+  setup.in_place = draw(state, 0, 1);
+  setup.placed = draw(state, 0, 1);
   setup.renormalize = draw(state, 0, 1);
   setup.drop = (float)draw(state, 0, 4) / 8;
   return setup;

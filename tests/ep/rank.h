@@ -33,6 +33,8 @@ struct setup {
   bool late_weights;                                  // weights with the combine
   bool apart;                                         // the four halves by calls of their own
   void (*at)(struct rank *rank, enum rank_step step); // called between them, with `apart`
+  bool in_place;                                      // rows are read where they came
+  bool placed;                                        // RANK_MAJOR: answers are written where they leave
   bool uneven;                                        // tokens per rank vary
   bool renormalize;
   float drop;          // share of -1 among the top-k
@@ -66,6 +68,8 @@ struct rank {
   float *scales, *recv_weights;
   int32_t *counts, *src_rank, *src_token, *local_expert;
   int64_t *range;
+  const void **rows_at; // with in_place
+  void **answers_at;    // with placed
   struct weft_ep_recv recv;
 };
 
