@@ -67,6 +67,22 @@ int weft_err_exit_status(int err) {
   }
 }
 
+// What to raise when a limit of the system was hit.
+static const char *hint_of_errno(int value) {
+  switch (value) {
+  case EMFILE:
+    return " (raise ulimit -n)";
+  case ENFILE:
+    return " (raise the system's fs.file-max)";
+  case ENOMEM:
+    return " (raise ulimit -v, or the memory limit of the control group)";
+  case EFBIG:
+    return " (raise ulimit -f)";
+  default:
+    return "";
+  }
+}
+
 int fail(int err, const char *format, ...) {
   va_list args;
   va_start(args, format);
@@ -83,6 +99,7 @@ static int code_of_errno(int value) {
   case ENFILE:
   case ENOSPC:
   case EDQUOT:
+  case EFBIG:
     return WEFT_ERR_LIMIT;
   default:
     return WEFT_ERR_SYSTEM;
@@ -96,9 +113,19 @@ int fail_errno(int errno_value, const char *format, ...) {
   va_end(args);
   if (used >= 0 && (size_t)used < sizeof detail) {
     char text[128];
-    snprintf(detail + used, sizeof detail - (size_t)used, ": %s", strerror_r(errno_value, text, sizeof text));
+    snprintf(detail + used, sizeof detail - (size_t)used, ": %s%s", strerror_r(errno_value, text, sizeof text),
+             hint_of_errno(errno_value));
   }
   return code_of_errno(errno_value);
+}
+
+int fail_thread(int error, const char *what) {
+  if (error != EAGAIN)
+    return fail_errno(error, "cannot start %s", what);
+  return fail(
+      WEFT_ERR_LIMIT,
+      "cannot start %s: no more threads are allowed (raise ulimit -u, or the process limit of the control group)",
+      what);
 }
 
 int fail_context(int err, const char *format, ...) {

@@ -8,8 +8,12 @@
 int fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // The same with ": " and the text of `errno_value` behind the sentence; returns WEFT_ERR_SYSTEM, or the code that
-// fits better (ENOMEM: NOMEM, EMFILE, ENFILE, ENOSPC: LIMIT).
+// fits better (ENOMEM: NOMEM; EMFILE, ENFILE, ENOSPC, EDQUOT, EFBIG: LIMIT). Where a limit was hit it says what to
+// raise.
 int fail_errno(int errno_value, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// For pthread_create(): "cannot start `what`"; LIMIT where no more threads are allowed.
+int fail_thread(int error, const char *what);
 
 // Puts "context: " before the last error's sentence, for a caller that knows what was being done; returns `err`.
 int fail_context(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));

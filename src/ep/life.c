@@ -125,7 +125,7 @@ int ep_life_start(weft_ep_t *ep) {
   int error = pthread_create(&ep->life.thread, NULL, live, ep);
   if (error != 0) {
     sem_destroy(&ep->life.held);
-    return fail_errno(error, "cannot start the thread that shows life");
+    return fail_thread(error, "the thread that shows life");
   }
   ep->life.running = true;
   while (sem_wait(&ep->life.held) != 0) // posted by the thread's first steps, on which nobody else has a say

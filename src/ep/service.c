@@ -1,5 +1,6 @@
 // The service thread: takes calls, hears hang-ups, frees retired links. It never waits for one peer.
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,13 +38,17 @@ struct callers {
 
 int ep_host_name(char *out, size_t cap) {
   char boot[64] = "";
-  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-  bool read = file && fscanf(file, "%63s", boot) == 1;
-  if (file)
-    fclose(file);
+  int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  ssize_t size = file >= 0 ? read(file, boot, sizeof boot - 1) : -1;
+  int error = errno;
+  if (file >= 0)
+    close(file);
+  if (size < 0)
+    return fail_errno(error, "cannot tell which host this is from /proc/sys/kernel/random/boot_id");
+  boot[strcspn(boot, "\n")] = '\0';
   struct stat network;
-  if (!read || stat("/proc/self/ns/net", &network) != 0)
-    return fail(WEFT_ERR_SYSTEM, "cannot tell which host this is: /proc is not readable");
+  if (stat("/proc/self/ns/net", &network) != 0)
+    return fail_errno(errno, "cannot tell the network namespace from /proc/self/ns/net");
   snprintf(out, cap, "%s-%llu", boot, (unsigned long long)network.st_ino);
   return 0;
 }
@@ -239,7 +244,7 @@ int ep_service_start(weft_ep_t *ep) {
     return rc;
   int error = pthread_create(&links->thread, NULL, serve, ep);
   if (error != 0)
-    return fail_errno(error, "cannot start the service thread");
+    return fail_thread(error, "the service thread");
   links->running = true;
   return 0;
 }

@@ -142,28 +142,6 @@ static json_t *load(const char *value, size_t length, const char *what) {
   return root;
 }
 
-int group_claim_decode(const char *value, size_t length, uint64_t *incarnation, char **address) {
-  json_t *root = load(value, length, "a rank claim");
-  if (!root)
-    return WEFT_ERR_PROTOCOL;
-  json_error_t error;
-  const char *digits, *where;
-  int err = 0;
-  uint64_t number = 0;
-  if (json_unpack_ex(root, &error, JSON_STRICT, "{s:s, s:s}", "incarnation", &digits, "address", &where) != 0)
-    err = fail(WEFT_ERR_PROTOCOL, "a rank claim is {\"incarnation\", \"address\"}: %s", error.text);
-  else if (strlen(where) >= GROUP_ADDRESS_SIZE)
-    err = fail(WEFT_ERR_PROTOCOL, "an address has up to %d bytes, not %zu", GROUP_ADDRESS_SIZE - 1, strlen(where));
-  else
-    err = group_incarnation_decode(digits, strlen(digits), &number);
-  if (!err && !(*address = strdup(where)))
-    err = fail(WEFT_ERR_NOMEM, "no memory for an address");
-  if (!err)
-    *incarnation = number;
-  json_decref(root);
-  return err;
-}
-
 static int decode_member(const json_t *pair, int64_t above, uint32_t capacity, struct group_member *member) {
   json_error_t error;
   json_int_t rank;
@@ -189,7 +167,7 @@ static int decode_members(const json_t *members, uint32_t capacity, struct group
   return 0;
 }
 
-// --- A view as group_view_encode() writes it, read without a tree of JSON: every member reads every view, all of it.
+// --- Values as this code writes them, read without a tree of JSON: every member reads every view and claim.
 
 struct scanner {
   const char *at, *end;
@@ -213,6 +191,60 @@ static bool scan_number(struct scanner *s, uint64_t *number) {
   return s->at > first && s->at - first < 19 && (*first != '0' || s->at - first == 1);
 }
 
+// Any JSON of that form. When memory runs out jansson may fail in any way, and also leave bytes out of a string: what
+// it says then is worth nothing.
+static int parse_claim(const char *value, size_t length, uint64_t *incarnation, char **address) {
+  json_t *root = load(value, length, "a rank claim");
+  if (!root)
+    return WEFT_ERR_PROTOCOL;
+  json_error_t error;
+  const char *digits, *where;
+  int err = 0;
+  uint64_t number = 0;
+  if (json_unpack_ex(root, &error, JSON_STRICT, "{s:s, s:s}", "incarnation", &digits, "address", &where) != 0)
+    err = fail(WEFT_ERR_PROTOCOL, "a rank claim is {\"incarnation\", \"address\"}: %s", error.text);
+  else if (strlen(where) >= GROUP_ADDRESS_SIZE)
+    err = fail(WEFT_ERR_PROTOCOL, "an address has up to %d bytes, not %zu", GROUP_ADDRESS_SIZE - 1, strlen(where));
+  else
+    err = group_incarnation_decode(digits, strlen(digits), &number);
+  if (!err && !(*address = strdup(where)))
+    err = fail(WEFT_ERR_NOMEM, "no memory for an address");
+  if (!err)
+    *incarnation = number;
+  json_decref(root);
+  return err;
+}
+
+// A claim as group_claim_encode() writes it, without escapes in the address.
+static bool scan_claim(const char *value, size_t length, uint64_t *incarnation, const char **address, size_t *size) {
+  struct scanner s = {.at = value, .end = value + length};
+  if (!scan_text(&s, "{\"incarnation\":\"") || s.end - s.at < INCARNATION_DIGITS ||
+      group_incarnation_decode(s.at, INCARNATION_DIGITS, incarnation) != 0)
+    return false;
+  s.at += INCARNATION_DIGITS;
+  if (!scan_text(&s, "\",\"address\":\""))
+    return false;
+  *address = s.at;
+  while (s.at < s.end && *s.at >= ' ' && *s.at <= '~' && *s.at != '"' && *s.at != '\\')
+    s.at++;
+  *size = (size_t)(s.at - *address);
+  return *size < GROUP_ADDRESS_SIZE && scan_text(&s, "\"}") && s.at == s.end;
+}
+
+int group_claim_decode(const char *value, size_t length, uint64_t *incarnation, char **address) {
+  uint64_t number;
+  const char *where;
+  size_t size;
+  if (!scan_claim(value, length, &number, &where, &size))
+    return parse_claim(value, length, incarnation, address);
+  char *copy = strndup(where, size);
+  if (!copy)
+    return fail(WEFT_ERR_NOMEM, "no memory for an address");
+  *address = copy;
+  *incarnation = number;
+  return 0;
+}
+
 static bool scan_member(struct scanner *s, int64_t above, uint32_t capacity, struct group_member *member) {
   uint64_t rank;
   if (!scan_text(s, "[") || !scan_number(s, &rank) || !scan_text(s, ",\"") || s->end - s->at < INCARNATION_DIGITS)
@@ -233,8 +265,8 @@ static uint32_t count_members(const char *value, size_t length) {
   return brackets ? brackets - 1 : 0;
 }
 
-// NULL for whatever is written otherwise, right or wrong: that is for group_view_decode() to say.
-static struct group_view *scan_view(const char *value, size_t length, uint32_t capacity) {
+// NULL for whatever is written otherwise, right or wrong: that is for group_view_decode() to say. Or `*err` is NOMEM.
+static struct group_view *scan_view(const char *value, size_t length, uint32_t capacity, int *err) {
   struct scanner s = {.at = value, .end = value + length};
   uint64_t epoch;
   uint32_t count = count_members(value, length);
@@ -242,6 +274,7 @@ static struct group_view *scan_view(const char *value, size_t length, uint32_t c
       !scan_text(&s, ",\"members\":["))
     return NULL;
   struct group_view *view = group_view_new(epoch, count);
+  *err = view ? 0 : WEFT_ERR_NOMEM;
   bool ok = view != NULL;
   for (uint32_t i = 0; ok && i < count; i++)
     ok = (i == 0 || scan_text(&s, ",")) &&
@@ -253,18 +286,18 @@ static struct group_view *scan_view(const char *value, size_t length, uint32_t c
 }
 
 int group_view_decode(const char *value, size_t length, uint32_t capacity, struct group_view **view) {
-  struct group_view *scanned = scan_view(value, length, capacity);
-  if (scanned) {
+  int err = 0;
+  struct group_view *scanned = scan_view(value, length, capacity, &err);
+  if (scanned)
     *view = scanned;
-    return 0;
-  }
+  if (scanned || err)
+    return err;
   json_t *root = load(value, length, "the view");
   if (!root)
     return WEFT_ERR_PROTOCOL;
   json_error_t error;
   json_int_t epoch;
   json_t *members;
-  int err = 0;
   struct group_view *made = NULL;
   if (json_unpack_ex(root, &error, JSON_STRICT, "{s:I, s:o}", "epoch", &epoch, "members", &members) != 0)
     err = fail(WEFT_ERR_PROTOCOL, "a view is {\"epoch\", \"members\"}: %s", error.text);

@@ -128,5 +128,5 @@ static void *run(void *arg) {
 int group_driver_start(struct group *group) {
   atomic_store(&group->limit_ns, CLOCK_NEVER);
   int error = pthread_create(&group->thread, NULL, run, group);
-  return error ? fail_errno(error, "cannot start a group's thread") : 0;
+  return error ? fail_thread(error, "a group's thread") : 0;
 }

@@ -1,5 +1,6 @@
 #include "group/group.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,10 @@ static int check_founders(const struct group_options *o) {
 static int check_address(const char *address) {
   if (!address || strlen(address) >= GROUP_ADDRESS_SIZE)
     return fail(WEFT_ERR_INVALID, "an address of up to %d bytes is needed", GROUP_ADDRESS_SIZE - 1);
+  errno = 0;
   char *claim = group_claim_encode(1, address);
+  if (!claim && errno == ENOMEM)
+    return fail(WEFT_ERR_NOMEM, "no memory for a group");
   if (!claim)
     return fail(WEFT_ERR_INVALID, "the address '%s' is not UTF-8", address);
   free(claim);

@@ -68,10 +68,25 @@ void group_machine_free(struct group_machine *m) {
   free(m);
 }
 
+// Tells how things stand, in place of events for which there was no memory. That a claim has gone is not told again.
+static bool tell_untold(struct group_machine *m, struct group_event *event) {
+  while (m->untold != 0) {
+    enum group_event_kind kind = (enum group_event_kind)__builtin_ctz(m->untold);
+    m->untold &= m->untold - 1;
+    bool holds = kind == GROUP_EVENT_VIEW || kind == GROUP_EVENT_FENCED ||
+                 kind == (m->lost ? GROUP_EVENT_STORE_LOST : GROUP_EVENT_STORE_BACK);
+    if (!holds)
+      continue;
+    *event = (struct group_event){.kind = kind, .view = group_view_ref(m->view), .rank = -1};
+    return true;
+  }
+  return false;
+}
+
 bool group_machine_event(struct group_machine *m, struct group_event *event) {
   struct group_queued *first = m->events;
   if (!first)
-    return false;
+    return tell_untold(m, event);
   m->events = first->next;
   if (!m->events)
     m->events_tail = &m->events;

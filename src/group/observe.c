@@ -6,11 +6,14 @@
 #include "base/log.h"
 #include "group/state.h"
 
+enum { STARVED_MS = 50 };
+
 void group_emit(struct group_machine *m, enum group_event_kind kind, const struct group_view *view, int32_t rank,
                 uint64_t incarnation) {
   struct group_queued *queued = malloc(sizeof *queued);
-  if (!queued) {
-    log_error("group: no memory for an event of kind %d, rank %d: it is lost", (int)kind, rank);
+  m->untold &= ~(1u << kind); // this one says more
+  if (!queued) {              // its kind is enough to tell later how things stand then
+    m->untold |= 1u << kind;
     return;
   }
   queued->next = NULL;
@@ -43,6 +46,22 @@ static void fence(struct group_machine *m, const char *why) {
   log_info("group: rank %d is fenced: %s", m->rank, why);
   m->standing = GROUP_FENCED;
   group_emit(m, GROUP_EVENT_FENCED, m->view, -1, 0);
+}
+
+// Memory ran out while a value was read: what it said must not be guessed.
+static void starve(struct group_machine *m, const char *what) {
+  log_error("group: no memory for %s: everything is read again", what);
+  m->starved = true;
+}
+
+// After what was observed: reads everything again, in a moment, where memory ran out.
+static void settle_starved(struct group_machine *m) {
+  if (!m->starved)
+    return;
+  m->starved = false;
+  m->synced = false;
+  m->retry = true;
+  m->retry_at = m->now + (uint64_t)STARVED_MS * GROUP_MS;
 }
 
 // Forgets the key of a claim, and tells so.
@@ -85,7 +104,12 @@ static void claim_put(struct group_machine *m, int32_t rank, const struct weft_s
   char *address = NULL;
   if (kv->mod_revision <= claim->mod_revision)
     return;
-  if (group_claim_decode(kv->value, kv->value_len, &incarnation, &address) != 0)
+  int err = group_claim_decode(kv->value, kv->value_len, &incarnation, &address);
+  if (err == WEFT_ERR_NOMEM) {
+    starve(m, "a claim");
+    return;
+  }
+  if (err)
     log_error("group: the claim of rank %d is unreadable: %s", rank, weft_last_error());
   if (claim->create_revision != 0 && claim->incarnation != incarnation)
     claim_gone(m, rank);
@@ -141,6 +165,10 @@ static void view_put(struct group_machine *m, const struct weft_store_kv *kv) {
     return;
   struct group_view *view = NULL;
   int err = group_view_decode(kv->value, kv->value_len, m->capacity, &view);
+  if (err == WEFT_ERR_NOMEM) {
+    starve(m, "the view");
+    return;
+  }
   view_absent(m);
   m->stored_seen = kv->mod_revision;
   m->stored_mod = kv->mod_revision;
@@ -175,8 +203,7 @@ static void ticket_put(struct group_machine *m, uint64_t incarnation, int64_t re
     uint32_t room = m->room_tickets ? 2 * m->room_tickets : 16;
     struct group_ticket *tickets = realloc(m->tickets, room * sizeof *tickets);
     if (!tickets) {
-      log_error("group: no memory for %u tickets", room);
-      m->synced = false;
+      starve(m, "the tickets");
       return;
     }
     m->tickets = tickets;
@@ -232,6 +259,7 @@ void group_observe(struct group_machine *m, const struct weft_store_event *event
   m->revision = event->revision;
   observe_kv(m, &event->kv, event->kind == WEFT_STORE_EVENT_PUT);
   group_barriers_settle(m);
+  settle_starved(m);
   if (m->holding && (m->hold_revision == 0 || m->revision >= m->hold_revision))
     m->holding = false;
 }
@@ -257,4 +285,5 @@ void group_observe_all(struct group_machine *m, const struct weft_store_list *li
   m->synced = true;
   m->holding = false;
   group_barriers_settle(m);
+  settle_starved(m);
 }

@@ -98,7 +98,7 @@ static struct group_view *first_view(const struct group_machine *m) {
 static bool propose_first(struct group_machine *m, struct group_request *request) {
   struct group_view *view = first_view(m);
   if (!view)
-    return false;
+    return group_try_again(m);
   bool due = m->stored ? put_view(m, view, m->stored_lease, request) : create(m, view, request);
   group_view_unref(view);
   return due;
@@ -118,7 +118,7 @@ static bool supersede(struct group_machine *m, struct group_request *request) {
     return false;
   struct group_view *view = group_view_new(m->stored->epoch + 1, m->stored->count);
   if (!view)
-    return false;
+    return group_try_again(m);
   memcpy(view->members, m->stored->members, view->count * sizeof *view->members);
   bool due = put_view(m, view, m->stored_lease, request);
   group_view_unref(view);
@@ -166,7 +166,7 @@ static void delete_claims(struct group_machine *m, const struct change *change) 
 static bool remove_members(struct group_machine *m, struct group_request *request) {
   struct change change = {.next = group_view_new(m->stored->epoch + 1, m->stored->count)};
   if (!change.next)
-    return false;
+    return group_try_again(m);
   bool due = false;
   sort_out(m, &change);
   if (change.num_removed == 0) {
@@ -187,7 +187,7 @@ static bool join(struct group_machine *m, struct group_request *request) {
     return false;
   struct group_view *view = group_view_new(m->stored->epoch + 1, m->stored->count + 1);
   if (!view)
-    return false;
+    return group_try_again(m);
   uint32_t at = 0;
   while (at < m->stored->count && m->stored->members[at].rank < m->rank)
     at++;

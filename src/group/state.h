@@ -130,6 +130,8 @@ struct group_machine {
   char reason[256];
 
   struct group_queued *events, **events_tail;
+  unsigned untold; // kinds, 1 << enum group_event_kind, for which there was no memory
+  bool starved;    // memory ran out while the store's answers were read
 };
 
 static inline bool group_due(struct group_machine *m, uint64_t at_ns) {
@@ -175,6 +177,7 @@ void group_txn_compare(struct group_machine *m, char *key, enum weft_store_targe
 void group_txn_put(struct group_machine *m, char *key, char *value, int64_t lease);
 void group_txn_delete(struct group_machine *m, char *key);
 bool group_txn_end(struct group_machine *m, struct group_request *request); // false: no memory, tries again later
+bool group_try_again(struct group_machine *m);                              // for want of memory: later, not now; false
 void group_txn_free(struct group_machine *m);
 
 #endif

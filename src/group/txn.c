@@ -57,14 +57,17 @@ void group_txn_delete(struct group_machine *m, char *key) {
   b->ops[b->txn.num_success++] = (struct weft_store_op){.kind = WEFT_STORE_DELETE, .key = key};
 }
 
+bool group_try_again(struct group_machine *m) {
+  log_error("group: no memory for a transaction; trying again");
+  m->retry = true;
+  m->retry_at = m->now + 100 * GROUP_MS;
+  group_due(m, m->retry_at);
+  return false;
+}
+
 bool group_txn_end(struct group_machine *m, struct group_request *request) {
-  if (m->builder.failed) {
-    log_error("group: no memory for a transaction; trying again");
-    m->retry = true;
-    m->retry_at = m->now + 100 * GROUP_MS;
-    group_due(m, m->retry_at);
-    return false;
-  }
+  if (m->builder.failed)
+    return group_try_again(m);
   *request = (struct group_request){.kind = GROUP_REQUEST_TXN, .txn = &m->builder.txn};
   return true;
 }

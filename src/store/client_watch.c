@@ -104,7 +104,7 @@ static int start_thread(struct client_watcher *watcher) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int error = pthread_create(&watcher->thread, NULL, carry_watches, watcher);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return error ? fail_errno(error, "no thread for the store's watches") : 0;
+  return error ? fail_thread(error, "the thread of the store's watches") : 0;
 }
 
 static int create_watcher(struct client *client, struct client_watcher **out) {

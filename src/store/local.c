@@ -218,7 +218,7 @@ int weft_store_open_local(weft_store_t **store) {
   int error = pthread_create(&local->thread, NULL, local_thread, local);
   if (error) {
     destroy(local);
-    return fail_errno(error, "no thread for a local store");
+    return fail_thread(error, "a local store's thread");
   }
   *store = &local->base;
   return 0;

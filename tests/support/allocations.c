@@ -16,6 +16,7 @@ static atomic_bool for_all;
 static _Atomic uint64_t all_own, all_others, all_maps, all_locks, all_getenvs;
 static _Atomic int64_t until_failure; // 0: none is to fail
 static atomic_bool failed;
+static _Atomic int64_t live;
 
 void allocations_begin(void) {
   if (depth++ == 0)
@@ -53,6 +54,10 @@ void allocations_fail(uint64_t n) {
 
 bool allocations_failed(void) {
   return failed;
+}
+
+int64_t allocations_live(void) {
+  return live;
 }
 
 #if SUPPORT_SANITIZED
@@ -96,38 +101,46 @@ static bool fails(void) {
 // Seen by the libraries too.
 #pragma GCC visibility push(default)
 
+static void *allocated(void *memory) {
+  live += memory != NULL;
+  return memory;
+}
+
 void *malloc(size_t size) {
   count(__builtin_return_address(0));
-  return fails() ? NULL : __libc_malloc(size);
+  return fails() ? NULL : allocated(__libc_malloc(size));
 }
 
 void *calloc(size_t number, size_t size) {
   count(__builtin_return_address(0));
-  return fails() ? NULL : __libc_calloc(number, size);
+  return fails() ? NULL : allocated(__libc_calloc(number, size));
 }
 
 void *realloc(void *memory, size_t size) {
   count(__builtin_return_address(0));
-  return fails() ? NULL : __libc_realloc(memory, size);
+  void *moved = fails() ? NULL : __libc_realloc(memory, size);
+  live += memory ? -(size == 0) : moved != NULL;
+  return moved;
 }
 
 void *aligned_alloc(size_t alignment, size_t size) {
   count(__builtin_return_address(0));
-  return fails() ? NULL : __libc_memalign(alignment, size);
+  return fails() ? NULL : allocated(__libc_memalign(alignment, size));
 }
 
 int posix_memalign(void **memory, size_t alignment, size_t size) {
   count(__builtin_return_address(0));
-  void *allocated = fails() ? NULL : __libc_memalign(alignment, size);
-  if (!allocated)
+  void *aligned = fails() ? NULL : allocated(__libc_memalign(alignment, size));
+  if (!aligned)
     return ENOMEM;
-  *memory = allocated;
+  *memory = aligned;
   return 0;
 }
 
 void free(void *memory) {
   if (memory)
     count(__builtin_return_address(0));
+  live -= memory != NULL;
   __libc_free(memory);
 }
 
@@ -135,7 +148,7 @@ void free(void *memory) {
 char *strndup(const char *text, size_t size) {
   size_t length = strnlen(text, size);
   count(__builtin_return_address(0));
-  char *copy = fails() ? NULL : __libc_malloc(length + 1);
+  char *copy = fails() ? NULL : allocated(__libc_malloc(length + 1));
   if (copy) {
     memcpy(copy, text, length);
     copy[length] = '\0';
@@ -146,7 +159,7 @@ char *strndup(const char *text, size_t size) {
 char *strdup(const char *text) {
   size_t size = strlen(text) + 1;
   count(__builtin_return_address(0));
-  char *copy = fails() ? NULL : __libc_malloc(size);
+  char *copy = fails() ? NULL : allocated(__libc_malloc(size));
   return copy ? memcpy(copy, text, size) : NULL;
 }
 

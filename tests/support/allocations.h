@@ -32,4 +32,7 @@ void allocations_fail(uint64_t n);
 // Whether it has come to that.
 bool allocations_failed(void);
 
+// Allocations of this process that have not been freed.
+int64_t allocations_live(void);
+
 #endif
