@@ -68,6 +68,7 @@ class Etcd(Store):
     def __enter__(self):
         if not shutil.which("etcd"):
             if os.environ.get("WEFT_TEST_SKIP_ETCD") == "1":
+                print("skipped: etcd is not installed")
                 sys.exit(77)
             raise AssertionError("etcd is not installed (WEFT_TEST_SKIP_ETCD=1 skips what needs it)")
         self.directory = tempfile.mkdtemp(prefix="weft-test-etcd-")
