@@ -232,7 +232,7 @@ static bool scan_claim(const char *value, size_t length, uint64_t *incarnation, 
 }
 
 int group_claim_decode(const char *value, size_t length, uint64_t *incarnation, char **address) {
-  uint64_t number;
+  uint64_t number = 0;
   const char *where;
   size_t size;
   if (!scan_claim(value, length, &number, &where, &size))
