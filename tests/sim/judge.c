@@ -8,6 +8,7 @@
 #include <weft/err.h>
 
 enum { TICK_NS = 250000000 };
+#define CLOSING_NS (10 * SIM_S) // a close takes a second and three answers that are late
 
 // How long a member may take to notice that it was put out, and a change to end, when nothing hinders it.
 static uint64_t fence_bound(const struct sim *sim) {
@@ -191,6 +192,15 @@ static void check_member(struct sim *sim, struct sim_member *m) {
               group_machine_view(m->machine) ? group_machine_view(m->machine)->epoch : 0, newest ? newest->epoch : 0);
 }
 
+// By its deadline a call has ended or was refused, whatever the store does, unless its member stands still. Who was
+// refused closes, which ends soon after.
+static void check_deadline(struct sim *sim, const struct sim_member *m) {
+  if (sim->options.deadline_ns && m->since &&
+      sim->now > latest(m->since + sim->options.deadline_ns, m->paused_until) + CLOSING_NS)
+    sim_break(sim, "rank %" PRId32 " has neither %s nor was it refused by its deadline", m->rank,
+              m->leaving ? "left" : "joined");
+}
+
 static void check_dead(struct sim *sim) {
   const struct group_view *newest = sim_judge_newest(sim);
   for (uint32_t i = 0; newest && i < newest->count && sim->num_live > 0; i++) {
@@ -202,6 +212,8 @@ static void check_dead(struct sim *sim) {
 
 void sim_judge_tick(struct sim *sim, const struct sim_event *event) {
   (void)event;
+  for (uint32_t i = 0; i < sim->num_live; i++)
+    check_deadline(sim, sim->live[i]);
   if (sim_server_is_up(sim)) {
     for (uint32_t i = sim->num_live; i-- > 0;) // one may end
       if (sim->now >= sim->live[i]->trouble_until)

@@ -213,6 +213,34 @@ void sim_member_refuse(struct sim *sim, struct sim_member *m) {
   sim_member_pump(sim, m);
 }
 
+// What a call does at its deadline: it takes back what it asked for. Half of those who did not get in try again.
+static void give_up(struct sim *sim, const struct sim_event *event) {
+  struct sim_member *m = event->member;
+  if (!m->machine || m->since != event->number || m->closing || must_wait(sim, event))
+    return;
+  sim->counts.refused++;
+  m->refused = true;
+  group_machine_found(m->machine, false);
+  group_machine_join(m->machine, 0);
+  if (m->leaving) {
+    group_machine_remove_end(m->machine, m->rank, m->incarnation);
+    close_machine(sim, m);
+  } else if (sim_dice(sim, 2)) {
+    close_machine(sim, m);
+  } else {
+    m->since = sim->now;
+    m->wanted_base = 0;
+    sim_member_limit(sim, m);
+  }
+  sim_member_pump(sim, m);
+}
+
+void sim_member_limit(struct sim *sim, struct sim_member *m) {
+  if (sim->options.deadline_ns)
+    sim_at(sim, sim->now + sim->options.deadline_ns,
+           (struct sim_event){.happen = give_up, .member = m, .number = m->since});
+}
+
 static bool sees_itself(const struct sim_member *m) {
   int32_t rank = group_machine_rank(m->machine);
   return rank >= 0 && group_view_has(group_machine_view(m->machine), rank, m->incarnation);
@@ -227,6 +255,7 @@ static void wish(struct sim *sim, struct sim_member *m) {
   if (m->fenced || refused || (m->leaving && !sees_itself(m))) {
     close_machine(sim, m);
   } else if (!m->leaving && sees_itself(m)) {
+    sim->counts.ended += m->since != 0;
     m->since = 0;
     m->wanted_base = 0;
     group_machine_found(m->machine, false);
@@ -276,6 +305,7 @@ void sim_member_pump(struct sim *sim, struct sim_member *m) {
     group_machine_answer(m->machine, sim->now, &(struct group_answer){0}); // opening one makes no request
   }
   if (group_machine_closed(m->machine)) {
+    sim->counts.ended += m->leaving && !m->refused;
     sim_member_end(sim, m);
   } else if (wake_ns != UINT64_MAX && (wake_ns < m->wake_at || m->wake_at < sim->now)) {
     m->wake_at = wake_ns > sim->now ? wake_ns : sim->now;
@@ -321,6 +351,7 @@ struct sim_member *sim_member_new(struct sim *sim, int32_t rank, uint32_t founde
   HASH_ADD(hh, sim->ever, incarnation, sizeof m->incarnation, m);
   if (m->founder)
     group_machine_found(m->machine, true);
+  sim_member_limit(sim, m);
   return m;
 }
 

@@ -129,6 +129,7 @@ void sim_leave(struct sim *sim, struct sim_member *m, bool at_once) {
     return;
   m->leaving = true;
   m->since = sim->now;
+  sim_member_limit(sim, m);
   if (at_once || group_machine_rank(m->machine) < 0 || !group_machine_remove(m->machine, m->rank)) {
     m->closing = true;
     group_machine_close(m->machine, sim->now + SIM_S);

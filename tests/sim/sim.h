@@ -23,7 +23,8 @@ struct sim_options {
   uint64_t seed;
   uint32_t capacity;
   uint32_t ttl_s;
-  size_t history; // events that the store keeps for watches; 0: as a server does
+  uint64_t deadline_ns; // of every call that found, joins or leaves: given up then; 0: waited for as long as it takes
+  size_t history;       // events that the store keeps for watches; 0: as a server does
   // Of each 10,000 requests, so many
   uint32_t lose_requests; // never reach the store
   uint32_t lose_answers;  // are carried out, and time out
@@ -35,6 +36,8 @@ struct sim_counts {
   uint64_t read;     // of these, those that read everything
   uint64_t events;   // that watches delivered
   uint64_t views;    // that the store was given
+  uint64_t ended;    // foundings, joins and leaves that came true
+  uint64_t refused;  // of them, that were given up at their deadline
 };
 
 struct sim *sim_new(const struct sim_options *options);

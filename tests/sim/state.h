@@ -34,6 +34,7 @@ struct sim_member {
   uint64_t incarnation;
   uint32_t index; // in sim->live
   int32_t rank;   // last known
+  bool refused;   // its deadline has passed once
   bool founder, leaving, closing, fenced, accused;
   uint64_t died;        // when; 0: it lives
   uint64_t since;       // when it began to want what it has not got; 0: it has
@@ -109,6 +110,7 @@ void sim_server_changed(struct sim *sim); // after every change: the judge looks
 struct sim_member *sim_member_new(struct sim *sim, int32_t rank, uint32_t founders);
 void sim_member_end(struct sim *sim, struct sim_member *member);
 void sim_member_pump(struct sim *sim, struct sim_member *member);   // after any input
+void sim_member_limit(struct sim *sim, struct sim_member *member);  // its call ends, or is refused, by its deadline
 void sim_member_refuse(struct sim *sim, struct sim_member *member); // its call has come to its deadline
 void sim_watch_end(struct sim *sim, struct sim_member *member);
 void sim_watch_cut(struct sim *sim, struct sim_member *member); // reconnects by itself

@@ -28,9 +28,13 @@ static struct sim_member *victim(struct sim *sim) {
   return is_dispensable(sim, m) ? m : NULL;
 }
 
-static void crash_some(struct sim *sim, uint64_t count, bool heard) {
-  for (struct sim_member *m; count > 0 && (m = victim(sim)); count--)
+static bool crash_some(struct sim *sim, uint64_t count, bool heard) {
+  bool any = false;
+  for (struct sim_member *m; count > 0 && (m = victim(sim)); count--) {
     sim_crash(sim, m, heard);
+    any = true;
+  }
+  return any;
 }
 
 // To a rank that nobody who runs has.
@@ -42,29 +46,33 @@ static void come_back(struct sim *sim) {
   sim_join(sim, rank);
 }
 
-static void happen(struct sim *sim, enum sim_mishap mishap) {
+// False: it takes somebody whom the group can do without, and the dice fell on another.
+static bool happen(struct sim *sim, enum sim_mishap mishap) {
   bool on_one = mishap == SIM_LEAVE || mishap == SIM_ACCUSE || mishap == SIM_PAUSE || mishap == SIM_CUT;
   struct sim_member *one = on_one ? victim(sim) : NULL;
+  if (on_one && !one)
+    return false;
   if (mishap == SIM_JOIN)
     sim_join(sim, -1);
   else if (mishap == SIM_RETURN)
     come_back(sim);
   else if (mishap == SIM_CRASH)
-    crash_some(sim, 1 + sim_dice(sim, 4), true);
+    return crash_some(sim, 1 + sim_dice(sim, 4), true);
   else if (mishap == SIM_SILENCE)
-    crash_some(sim, 1, false);
+    return crash_some(sim, 1, false);
   else if (mishap == SIM_OUTAGE)
     sim_outage(sim, up_to_three_leases(sim), sim_dice(sim, 2) == 0);
   else if (mishap == SIM_RESTART)
     sim_restart_empty(sim, sim_dice(sim, sim->options.ttl_s * SIM_S));
-  else if (one && mishap == SIM_LEAVE)
+  else if (mishap == SIM_LEAVE)
     sim_leave(sim, one, sim_dice(sim, 2) == 0);
-  else if (one && mishap == SIM_ACCUSE)
+  else if (mishap == SIM_ACCUSE)
     sim_accuse(sim, anybody(sim), one);
-  else if (one && mishap == SIM_PAUSE)
+  else if (mishap == SIM_PAUSE)
     sim_pause(sim, one, up_to_three_leases(sim));
-  else if (one)
+  else
     sim_cut(sim, one, up_to_three_leases(sim));
+  return true;
 }
 
 static enum sim_mishap pick(struct sim *sim, const struct sim_weather *weather) {
@@ -78,16 +86,26 @@ static enum sim_mishap pick(struct sim *sim, const struct sim_weather *weather) 
   return (enum sim_mishap)i;
 }
 
-void sim_endure(struct sim *sim, const struct sim_weather *weather, uint32_t mishaps) {
+// The next kind that has not been, SIM_MISHAPS when all that have a weight were.
+static enum sim_mishap first_missing(const struct sim_weather *weather, const uint32_t happened[SIM_MISHAPS]) {
+  int i = 0;
+  while (i < SIM_MISHAPS && (!weather->each_first || weather->weights[i] == 0 || happened[i] > 0))
+    i++;
+  return (enum sim_mishap)i;
+}
+
+void sim_endure(struct sim *sim, const struct sim_weather *weather, uint32_t mishaps, uint32_t happened[SIM_MISHAPS]) {
   for (; mishaps > 0 && !sim_broken(sim); mishaps--) {
     sim_run(sim, sim_dice(sim, 2 * weather->gap_ns));
-    enum sim_mishap mishap = pick(sim, weather);
+    enum sim_mishap mishap = first_missing(weather, happened);
+    if (mishap == SIM_MISHAPS)
+      mishap = pick(sim, weather);
     bool takes = mishap >= SIM_LEAVE && mishap <= SIM_ACCUSE;
     if (takes && sim->num_live < weather->members * 3 / 4 + 1)
       mishap = SIM_JOIN;
-    if (mishap <= SIM_RETURN && sim->num_live > weather->members)
+    if (mishap <= SIM_RETURN && sim->num_live > weather->members && !(weather->each_first && happened[mishap] == 0))
       mishap = SIM_CRASH;
     if (!sim_broken(sim))
-      happen(sim, mishap);
+      happened[mishap] += happen(sim, mishap);
   }
 }

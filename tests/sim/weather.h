@@ -22,9 +22,10 @@ struct sim_weather {
   uint64_t gap_ns;               // between two mishaps, on average
   uint32_t members;              // about so many there are to be
   uint32_t weights[SIM_MISHAPS]; // how often which
+  bool each_first;               // each kind that has a weight happens once before any at random
 };
 
-// Lets so many mishaps happen.
-void sim_endure(struct sim *sim, const struct sim_weather *weather, uint32_t mishaps);
+// Lets so many mishaps happen, and counts them by kind.
+void sim_endure(struct sim *sim, const struct sim_weather *weather, uint32_t mishaps, uint32_t happened[SIM_MISHAPS]);
 
 #endif
