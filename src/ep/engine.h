@@ -223,13 +223,15 @@ struct ep_pause {
   uint32_t rounds;
   uint32_t begun;
   bool armed;
-  uint64_t since_ns; // when the waiting began, 0: it has not
+  uint64_t since_ns;  // when the waiting began, 0: it has not
+  uint64_t looked_ns; // when it last looked at the clock
+  uint64_t absent_ns; // time in which this rank itself was stopped; it moves the deadline
 };
 
 // A peer that does not come because it waits for a third one is not silent: it gets so many more time limits.
 enum { EP_EXTENSIONS = 3 };
 
-// Whether the peer waits for somebody at this moment, inside one of its operations.
+// Whether the peer waits for somebody, inside one of its operations, or did a moment ago.
 bool ep_link_waits(const weft_ep_t *ep, const struct ep_link *link);
 
 // Between two looks at what is waited for: spins, then says that it will sleep and lets the caller look once more, then

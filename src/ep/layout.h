@@ -60,6 +60,7 @@ struct ep_area_head {
   } start;
   struct {
     _Alignas(EP_LINE) _Atomic uint32_t left; // the writer has let go of the link on purpose: its hang-up is no death
+    _Atomic uint32_t lost;                   // the writer takes the reader for lost, and reports it
   } notice;
 };
 

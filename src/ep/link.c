@@ -81,8 +81,25 @@ void ep_links_report(weft_ep_t *ep, const struct group_view *view) {
   }
 }
 
+bool ep_link_takes_us_for_lost(const struct ep_link *link) {
+  return atomic_load(&ep_link_in(link)->notice.lost) != 0;
+}
+
+// Who takes a peer for lost tells it so, and one who was told does not report the teller: of two ranks that missed each
+// other, the one that looked later may have been stopped, and could be the first that the group hears. That the look
+// comes before the telling makes sure that one of the two reports.
+static enum ep_link_state settle(struct ep_link *link, enum ep_link_state state) {
+  if (state == EP_LINK_SILENT && ep_link_takes_us_for_lost(link))
+    return EP_LINK_DOUBTED;
+  if (state == EP_LINK_SILENT || state == EP_LINK_BROKEN)
+    atomic_store(&ep_link_out(link)->notice.lost, 1);
+  return state;
+}
+
 void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how) {
   int up = EP_LINK_UP;
+  if (ep_link_up(link))
+    state = settle(link, state);
   if (!atomic_compare_exchange_strong(&link->state, &up, (int)state))
     return;
   log_info("rank %d: link to rank %d is down: %s", ep->rank, link->rank, how);

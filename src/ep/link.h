@@ -39,7 +39,7 @@ enum ep_link_state {
   EP_LINK_DEAD,    // the peer's end hung up
   EP_LINK_SILENT,  // a deadline passed
   EP_LINK_BROKEN,  // it wrote what it must not
-  EP_LINK_DOUBTED, // a deadline passed, but it is more likely that this rank is the one astray
+  EP_LINK_DOUBTED, // a deadline passed, but it is more likely that this rank is the one astray; or the peer says so
 };
 
 struct ep_link {
@@ -105,6 +105,8 @@ void ep_link_free(weft_ep_t *ep, struct ep_link *link);
 // The peer is gone, `state` says how: wakes the owner, tells the group if the peer is in the view. First caller wins.
 // [any]
 void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how);
+// Whether the peer has said that it takes this rank for lost. [any]
+bool ep_link_takes_us_for_lost(const struct ep_link *link);
 // Reports members of a new view whose links went down before it came. [group]
 void ep_links_report(weft_ep_t *ep, const struct group_view *view);
 // The live link to that incarnation (0: any), or NULL. [any]

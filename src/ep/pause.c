@@ -10,50 +10,67 @@ static inline void relax(void) {
 #endif
 }
 
-// A sleeper wakes so often in an operation's time limit, to say that it still waits; whoever has not said so in two of
-// these times does not wait.
-enum { SIGNS_PER_TIMEOUT = 8 };
+// A sleeper wakes so often in an operation's time limit, to say that it still waits, and says so when its wait ends.
+// Whoever has not said so in SIGNS_MISSED of these times does not wait: half of the time limit, for on a crowded
+// machine a sleeper wakes late, and one that has just given up a third rank needs a moment until it comes to this one.
+enum { SIGNS_PER_TIMEOUT = 8, SIGNS_MISSED = 4 };
 
 static uint64_t sign_ns(const weft_ep_t *ep) {
   return (uint64_t)ep->op_timeout_ms * 1000000u / SIGNS_PER_TIMEOUT;
 }
 
+// Looks at the clock. Time in which this rank did not look, because it was stopped, is none in which its peers were
+// silent: it does not count. Such a rank finds its peers' rows, or that they have let go of it, before a deadline
+// passes.
+static uint64_t look_at_clock(weft_ep_t *ep, struct ep_pause *pause) {
+  uint64_t now = clock_ns(), gap = now - pause->looked_ns;
+  if (gap > 2 * sign_ns(ep)) // a sleep lasts one at most
+    pause->absent_ns += gap;
+  pause->looked_ns = now;
+  return now;
+}
+
 // Sleeps until rung, the deadline, or the time for the next sign of life.
-static void sleep_on_bell(weft_ep_t *ep, uint32_t begun, uint64_t deadline_ns) {
-  uint64_t now = clock_ns(), next = now + sign_ns(ep);
-  atomic_store_explicit(&ep_own_bell(ep)->waiting_ns, now, memory_order_relaxed);
+static void sleep_on_bell(weft_ep_t *ep, uint32_t begun, uint64_t now_ns, uint64_t deadline_ns) {
+  uint64_t next = now_ns + sign_ns(ep);
+  atomic_store_explicit(&ep_own_bell(ep)->waiting_ns, now_ns, memory_order_relaxed);
   ep_doorbell_sleep(ep_own_bell(ep), begun, next < deadline_ns ? next : deadline_ns);
 }
 
 bool ep_link_waits(const weft_ep_t *ep, const struct ep_link *link) {
   uint64_t sign = atomic_load_explicit(&ep_link_bell(link)->waiting_ns, memory_order_relaxed);
-  return ep_link_up(link) && sign + 2 * sign_ns(ep) > clock_ns();
+  return ep_link_up(link) && sign + SIGNS_MISSED * sign_ns(ep) > clock_ns();
 }
 
 bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
   if (pause->since_ns == 0)
-    pause->since_ns = clock_ns();
+    pause->since_ns = pause->looked_ns = clock_ns();
   if (pause->rounds < ep->spins) {
     pause->rounds++;
     relax();
     return true;
   }
-  if (pause->armed && clock_passed(deadline_ns))
+  uint64_t now_ns = look_at_clock(ep, pause);
+  if (pause->armed && now_ns - pause->absent_ns >= deadline_ns) {
+    pause->absent_ns = 0; // the next deadline is set now
     return false;
+  }
   if (!pause->armed || !ep_doorbell_begun(ep_own_bell(ep))) {
     pause->begun = ep_doorbell_begin(ep_own_bell(ep));
     pause->armed = true;
     return true; // the caller looks once more before we sleep
   }
-  sleep_on_bell(ep, pause->begun, deadline_ns);
+  sleep_on_bell(ep, pause->begun, now_ns, deadline_ns + pause->absent_ns);
   pause->begun = ep_doorbell_begin(ep_own_bell(ep));
   return true;
 }
 
 uint64_t ep_pause_end(weft_ep_t *ep, struct ep_pause *pause) {
-  if (pause->armed)
+  uint64_t now_ns = pause->since_ns ? clock_ns() : 0, waited = now_ns - pause->since_ns;
+  if (pause->armed) {
+    atomic_store_explicit(&ep_own_bell(ep)->waiting_ns, now_ns, memory_order_relaxed);
     ep_doorbell_end(ep_own_bell(ep));
-  uint64_t waited = pause->since_ns ? clock_ns() - pause->since_ns : 0;
+  }
   ep->stats.wait_ns += waited;
   *pause = (struct ep_pause){0};
   return waited;

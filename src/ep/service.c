@@ -141,8 +141,12 @@ static int expire(weft_ep_t *ep, struct callers *callers) {
 
 static void hear_link(weft_ep_t *ep, struct ep_link *link) {
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, link->socket, NULL);
-  bool left = atomic_load(&ep_link_in(link)->notice.left) != 0;
-  ep_link_down(ep, link, left ? EP_LINK_LEFT : EP_LINK_DEAD, left ? "it left" : "its process ended");
+  if (ep_link_takes_us_for_lost(link))
+    ep_link_down(ep, link, EP_LINK_DOUBTED, "it takes this rank for lost");
+  else if (atomic_load(&ep_link_in(link)->notice.left))
+    ep_link_down(ep, link, EP_LINK_LEFT, "it left");
+  else
+    ep_link_down(ep, link, EP_LINK_DEAD, "its process ended");
 }
 
 // The retired links that nobody holds.

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +35,7 @@ static void become(const struct processes *processes, int32_t index, const int e
                    process_body body, void *arg) {
   static struct rank rank;
   char url[URL_SIZE] = "";
+  prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails leaves no rank behind, not even a stopped one
   close(ends[1]);
   if (read(ends[0], url, sizeof url) != sizeof url)
     _exit(4);
@@ -87,6 +89,14 @@ int processes_reap(struct processes *processes, uint32_t index) {
     poll(NULL, 0, 5);
   }
   return status;
+}
+
+bool processes_expect(struct processes *processes, uint32_t index, int signal) {
+  int status = processes_reap(processes, index);
+  if (signal != 0 ? WIFSIGNALED(status) && WTERMSIG(status) == signal : WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    return true;
+  print_error("rank process %u ended with status 0x%x: %s\n", index, (unsigned)status, processes->errors[index]);
+  return false;
 }
 
 void processes_end(struct processes *processes) {

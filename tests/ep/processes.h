@@ -26,6 +26,9 @@ void processes_start(struct processes *processes, uint32_t count, const struct s
 // Waits for one, and kills it when it does not end within two minutes. Returns its status, -1 when it was killed so.
 int processes_reap(struct processes *processes, uint32_t index);
 
+// Reaps one, which must have ended well, or by `signal` if that is not 0. False, with a message: it has not.
+bool processes_expect(struct processes *processes, uint32_t index, int signal);
+
 // Stops the store; all have been reaped.
 void processes_end(struct processes *processes);
 

@@ -273,12 +273,16 @@ bool rank_operate(struct rank *rank) {
   const struct setup *s = &rank->setup;
   int32_t ranks[WEFT_EP_MAX_CAPACITY];
   size_t count;
-  weft_ep_view(rank->ep, NULL, ranks, WEFT_EP_MAX_CAPACITY, &count);
+  weft_ep_view(rank->ep, &rank->view_epoch, ranks, WEFT_EP_MAX_CAPACITY, &count);
+  rank->num_view = (uint32_t)count;
+  memcpy(rank->view, ranks, (count < 16 ? count : 16) * sizeof *ranks);
   uint64_t op = weft_ep_next_op(rank->ep);
   enum pattern_kind kind = pattern_kind_of(op);
   poison(rank);
   uint32_t tokens =
       pattern_fill(&rank->pattern, op, rank->index, ranks, (uint32_t)count, rank->x, rank->topk_idx, rank->weights);
+  if (rank->unjudged)
+    memset(rank->x, 0x55, (size_t)s->tokens * s->hidden * 2);
   rank->info = (struct weft_ep_info){.size = sizeof rank->info, .lost = rank->lost, .lost_cap = 16};
   rank->result = (struct weft_ep_result){.size = sizeof rank->result, .missing = rank->missing, .missing_cap = 4096};
   struct weft_ep_dispatch dispatch = {.size = sizeof dispatch,
@@ -311,7 +315,7 @@ bool rank_operate(struct rank *rank) {
   rank->had_losses |= rank->info.num_lost > 0 || rank->result.num_lost > 0;
   bool settled = rank->epoch == rank->info.epoch;
   rank->epoch = rank->info.epoch;
-  if (rank->info.num_ranks != count || (rank->had_losses && !settled))
+  if (rank->unjudged || rank->info.num_ranks != count || (rank->had_losses && !settled))
     return true;
   return rank_judge(rank, op, ranks, (uint32_t)count, kind);
 }

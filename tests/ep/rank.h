@@ -58,7 +58,11 @@ struct rank {
   struct weft_ep_missing missing[4096];
   uint64_t checked; // operations judged, in all
   uint64_t epoch;   // its view
-  bool had_losses;  // in any operation so far
+  int32_t view[16]; // the ranks of the view that it began in, as far as there is room
+  uint32_t num_view;
+  uint64_t view_epoch;
+  bool had_losses; // in any operation so far
+  bool unjudged;   // operations are run, not judged: this rank sends rubbish
 
   uint32_t rows;
   uint16_t *x, *out, *y;
