@@ -1,8 +1,10 @@
 """Helpers for tests of the whole tool: runs of `weft elastic` and what they leave."""
 
+import contextlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -14,6 +16,7 @@ import uuid
 
 WEFT = os.environ["WEFT"]
 SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
+FIRST_PORT = 10000
 DEADLINE = 90.0  # seconds: far more than anything here takes, also under load and sanitizers
 SMALL = ["--hidden-dim", "256", "--num-tokens", "8", "--iterations", "2", "--warmup", "1", "--startup-timeout", "60",
          "--timeout-ms", "20000"]
@@ -31,9 +34,13 @@ def wait_for(what, condition, seconds=DEADLINE):
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port that was free a moment ago, below those of outgoing connections: one of these may take any of theirs."""
+    first_outgoing = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(FIRST_PORT, max(first_outgoing, FIRST_PORT + 1000))
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def processes_of(job):

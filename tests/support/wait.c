@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdio.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,15 +25,32 @@ static struct sockaddr_in loopback(uint16_t port) {
       .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-uint16_t support_free_port(void) {
-  struct sockaddr_in address = loopback(0);
-  socklen_t size = sizeof address;
+static bool is_free(uint16_t port) {
+  struct sockaddr_in address = loopback(port);
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  bool good = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
-              getsockname(fd, (struct sockaddr *)&address, &size) == 0;
+  bool free = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
   if (fd >= 0)
     close(fd);
-  return good ? ntohs(address.sin_port) : 0;
+  return free;
+}
+
+// Below the ports of outgoing connections: one of these may take any of theirs.
+uint16_t support_free_port(void) {
+  enum { FIRST = 10000, AT_LEAST = 1000, ATTEMPTS = 1000 };
+  unsigned first_outgoing = 0, random;
+  FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+  if (!file || fscanf(file, "%u", &first_outgoing) != 1 || first_outgoing < FIRST + AT_LEAST)
+    first_outgoing = FIRST + AT_LEAST;
+  if (file)
+    fclose(file);
+  for (int i = 0; i < ATTEMPTS; i++) {
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+      break;
+    uint16_t port = (uint16_t)(FIRST + random % (first_outgoing - FIRST));
+    if (is_free(port))
+      return port;
+  }
+  return 0;
 }
 
 bool support_port_open(uint16_t port) {
