@@ -83,7 +83,10 @@ static int receive_greeting(weft_ep_t *ep, int socket, struct ep_greeting *greet
   take_fds(&message, fds);
   int rc = ep_greeting_check(ep, greeting, (size_t)size);
   bool needs_fds = greeting->kind == EP_HELLO || greeting->kind == EP_WELCOME;
-  if (rc == 0 && needs_fds && (fds[0] < 0 || fds[1] < 0))
+  bool lacks_fds = rc == 0 && needs_fds && (fds[0] < 0 || fds[1] < 0);
+  if (lacks_fds && (message.msg_flags & MSG_CTRUNC))
+    rc = fail_errno(EMFILE, "cannot take the windows of rank %d", greeting->rank);
+  else if (lacks_fds)
     rc = fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d came without its windows", greeting->rank);
   return rc;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,9 @@ static int map(struct ep_window *window, size_t size, int fd) {
 // Allocates every page now: a full /dev/shm is an error here rather than a signal in mid-dispatch, and operations meet
 // no page fault.
 static int fill(int fd, size_t size) {
+  struct rlimit files; // which hold for memfds too, and kill who goes beyond
+  if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < size)
+    return fail_errno(EFBIG, "cannot make a window of %zu bytes", size);
   if (ftruncate(fd, (off_t)size) != 0)
     return fail_errno(errno, "cannot make a window of %zu bytes", size);
   int error;

@@ -1,57 +1,13 @@
 // Memory runs out: each allocation in turn fails while a rank opens, connects, joins, runs and leaves. The calls say
 // so, the rank that was there goes on, and when all are closed nothing is left.
-#include <dirent.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "cmocka_all.h"
 
-#include <weft/weft.h>
-
-#include "base/clock.h"
+#include "resident.h"
 #include "support/allocations.h"
 
-enum { DEADLINE_MS = 20000, SOON_MS = 10000, ROUNDS_MAX = 5000, WARM_UP = 4 };
-
-// The rank that is there: runs operations until it is told to stop and is alone.
-struct resident {
-  weft_ep_t *ep;
-  atomic_bool stop;
-  atomic_uint operations;
-  char error[512];
-  pthread_t thread;
-};
-
-static bool is_alone(const weft_ep_t *ep) {
-  size_t count = 0;
-  weft_ep_view(ep, NULL, NULL, 0, &count);
-  return count == 1;
-}
-
-static void *reside(void *arg) {
-  struct resident *resident = arg;
-  uint64_t deadline = 0;
-  while (!resident->stop || !is_alone(resident->ep)) {
-    int rc = weft_ep_barrier(resident->ep);
-    if (rc != 0 && rc != WEFT_ERR_PEER_LOST) {
-      snprintf(resident->error, sizeof resident->error, "barrier: %s: %s", weft_err_name(rc), weft_last_error());
-      return NULL;
-    }
-    resident->operations++;
-    if (resident->stop && deadline == 0)
-      deadline = clock_deadline_ms(DEADLINE_MS);
-    if (deadline != 0 && clock_passed(deadline)) {
-      snprintf(resident->error, sizeof resident->error, "the guest is still in the view");
-      return NULL;
-    }
-    sched_yield();
-  }
-  return NULL;
-}
+enum { SOON_MS = 10000, ROUNDS_MAX = 5000, WARM_UP = 4 };
 
 static struct weft_ep_options small(weft_store_t *store, int32_t rank) {
   return (struct weft_ep_options){.size = sizeof(struct weft_ep_options),
@@ -86,13 +42,10 @@ static int visit(weft_ep_t *ep, const char **call) {
 // One visit, in which the n-th allocation fails. Returns whether it came to so many.
 static bool run(uint64_t n, uint32_t *told) {
   weft_store_t *store;
-  struct resident resident = {.ep = NULL};
-  struct weft_ep_options options;
+  struct resident resident;
   assert_int_equal(weft_store_open_local(&store), 0);
-  options = small(store, 0);
-  assert_int_equal(weft_ep_open(&resident.ep, &options, DEADLINE_MS), 0);
-  assert_int_equal(weft_ep_activate(resident.ep, DEADLINE_MS), 0);
-  assert_int_equal(pthread_create(&resident.thread, NULL, reside, &resident), 0);
+  struct weft_ep_options options = small(store, 0);
+  resident_start(&resident, &options);
 
   weft_ep_t *guest = NULL;
   const char *call = "open";
@@ -110,27 +63,10 @@ static bool run(uint64_t n, uint32_t *told) {
   *told += rc != 0;
   weft_ep_close(guest);
 
-  unsigned before = resident.operations;
-  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
-  while (resident.operations < before + 3 && !clock_passed(deadline) && !resident.error[0])
-    sched_yield();
-  resident.stop = true;
-  pthread_join(resident.thread, NULL);
-  if (resident.error[0])
-    fail_msg("allocation %" PRIu64 ": the rank that was there: %s", n, resident.error);
-  weft_ep_close(resident.ep);
+  resident_assert_runs(&resident);
+  resident_end(&resident);
   weft_store_close(store);
   return failed;
-}
-
-static int count_descriptors(void) {
-  DIR *folder = opendir("/proc/self/fd");
-  assert_non_null(folder);
-  int count = 0;
-  while (readdir(folder))
-    count++;
-  closedir(folder);
-  return count;
 }
 
 static void every_allocation_may_fail(void **state) {
@@ -139,12 +75,12 @@ static void every_allocation_may_fail(void **state) {
   for (int i = 0; i < WARM_UP; i++)
     run(0, &told);
   int64_t live = allocations_live();
-  int descriptors = count_descriptors();
+  int descriptors = resident_descriptors();
   uint64_t n = 1;
   while (n < ROUNDS_MAX && run(n, &told)) {
     if (allocations_live() != live)
       fail_msg("allocation %" PRIu64 ": %" PRId64 " allocations are left behind", n, allocations_live() - live);
-    assert_int_equal(count_descriptors(), descriptors);
+    assert_int_equal(resident_descriptors(), descriptors);
     n++;
   }
   print_message("each of %" PRIu64 " allocations failed once; %u visits were ended by it, the others went on\n", n - 1,
