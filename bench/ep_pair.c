@@ -24,10 +24,14 @@ enum {
 };
 
 const struct shape shapes[SHAPES] = {
-    {"bf16 rank-major", WEFT_EP_BF16, WEFT_EP_RANK_MAJOR},
-    {"bf16 per-expert", WEFT_EP_BF16, WEFT_EP_PER_EXPERT},
-    {"fp8 rank-major", WEFT_EP_FP8, WEFT_EP_RANK_MAJOR},
-    {"fp8 per-expert", WEFT_EP_FP8, WEFT_EP_PER_EXPERT},
+    {"bf16 rank-major", WEFT_EP_BF16, WEFT_EP_RANK_MAJOR, false},
+    {"bf16 rank-major in place", WEFT_EP_BF16, WEFT_EP_RANK_MAJOR, true},
+    {"bf16 per-expert", WEFT_EP_BF16, WEFT_EP_PER_EXPERT, false},
+    {"bf16 per-expert in place", WEFT_EP_BF16, WEFT_EP_PER_EXPERT, true},
+    {"fp8 rank-major", WEFT_EP_FP8, WEFT_EP_RANK_MAJOR, false},
+    {"fp8 rank-major in place", WEFT_EP_FP8, WEFT_EP_RANK_MAJOR, true},
+    {"fp8 per-expert", WEFT_EP_FP8, WEFT_EP_PER_EXPERT, false},
+    {"fp8 per-expert in place", WEFT_EP_FP8, WEFT_EP_PER_EXPERT, true},
 };
 
 static struct board *board;
@@ -55,6 +59,8 @@ struct buffers {
   float weights[TOKENS * TOPK];
   uint16_t received[EXPERTS * RANKS * TOKENS * HIDDEN], y[EXPERTS * RANKS * TOKENS * HIDDEN];
   float scales[EXPERTS * RANKS * TOKENS * HIDDEN / 128];
+  const void *rows_at[EXPERTS * RANKS * TOKENS];
+  void *answers_at[RANKS * TOKENS];
   int32_t counts[EXPERTS], local_expert[RANKS * TOKENS * TOPK];
 };
 
@@ -180,7 +186,12 @@ static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
                               .counts = b->counts};
   if (recv.layout == WEFT_EP_RANK_MAJOR)
     recv.local_expert = b->local_expert;
-  struct weft_ep_combine combine = {.size = sizeof combine, .y = b->y, .out = b->out};
+  if (shapes[run->shape].in_place) {
+    recv.x = NULL;
+    recv.rows_at = b->rows_at;
+  }
+  bool placed = shapes[run->shape].in_place && recv.layout == WEFT_EP_RANK_MAJOR;
+  struct weft_ep_combine combine = {.size = sizeof combine, .y = placed ? NULL : b->y, .out = b->out};
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
   uint64_t op, ns[HALVES];
@@ -189,6 +200,10 @@ static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
   if (weft_ep_dispatch(run->ep, &dispatch, &recv, &info, &op) != 0)
     fail_bench("dispatch");
   ns[DISPATCH] = clock_ns() - begin;
+  if (placed && weft_ep_combine_rows(run->ep, op, b->answers_at) != 0)
+    fail_bench("combine_rows");
+  for (uint32_t row = 0; placed && row < info.num_rows; row++) // what an expert would do
+    run->ep->kernels->stream(b->answers_at[row], b->y + (size_t)row * HIDDEN, sizeof(uint16_t) * HIDDEN);
   meet();
   begin = clock_ns();
   if (weft_ep_combine(run->ep, op, &combine, &result) != 0)

@@ -31,10 +31,11 @@ struct shape {
   const char *name;
   enum weft_ep_dtype dtype;
   enum weft_ep_layout layout;
+  bool in_place; // rows are read where they came and, rank-major, answers stand where they leave when combine begins
 };
 
 extern const struct shape shapes[];
-enum { SHAPES = 4 };
+enum { SHAPES = 8 };
 
 // The processes' common memory: barriers, flags, and the times in ns.
 struct board {

@@ -8,6 +8,7 @@
 enum {
   TRIAL_ROWS = 4,      // of each way
   TRIAL_INTERVAL = 64, // sendings
+  WORTH = 2,           // what the writer saves past the caches, the reader pays in part: it reads from memory then
 };
 
 struct ep_writing ep_write_begin(struct ep_link *link, uint32_t rows) {
@@ -23,12 +24,10 @@ struct ep_writing ep_write_begin(struct ep_link *link, uint32_t rows) {
 // The trial is over. One trial may have been disturbed: it takes two that agree to change the way.
 static void judge(struct ep_writing *writing) {
   struct ep_way *way = writing->way;
-  uint64_t plain = writing->spent_ns[false], past = writing->spent_ns[true];
-  uint64_t current = way->stream ? past : plain, other = way->stream ? plain : past;
-  bool better = other + other / 8 < current;
-  if (better && way->doubt)
-    way->stream = !way->stream;
-  way->doubt = better && !way->doubt;
+  bool stream = WORTH * writing->spent_ns[true] < writing->spent_ns[false];
+  if (stream != way->stream && way->doubt)
+    way->stream = stream;
+  way->doubt = stream != way->stream;
   if (way->doubt)
     way->until_trial = 0;
   writing->trial = false;
