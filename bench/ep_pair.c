@@ -20,6 +20,7 @@
 
 enum {
   PINGS = 100,
+  HUGE_PAGE = 2 << 20,
   DEADLINE_MS = 30000,
 };
 
@@ -103,6 +104,12 @@ static void copy_libc(void *to, const void *from, size_t size) {
   memcpy(to, from, size);
 }
 
+// What has just been made lies in the maker's cache, as far as that goes.
+static void make(void *memory, size_t size) {
+  for (volatile uint8_t *at = memory, *end = at + size; at < end; at += 64)
+    *at = *at;
+}
+
 struct run {
   weft_ep_t *ep;
   int rank, shape;
@@ -133,6 +140,7 @@ static void bare_copy(struct run *run, const struct load *load, enum way way, ui
   uint8_t *out = (uint8_t *)ep_slot(&ep->layout, link->out.memory, slot);
   uint8_t *in = (uint8_t *)ep_slot(&ep->layout, link->in.memory, slot);
   uint64_t number = ++run->sequence;
+  make((void *)load->from, load->rows * load->stride);
   meet();
   uint64_t begin = clock_ns();
   copy(out + load->heads_at, run->b->heads, load->head_bytes);
@@ -195,6 +203,7 @@ static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
   uint64_t op, ns[HALVES];
+  make(b->x, sizeof b->x);
   meet();
   uint64_t begin = clock_ns();
   if (weft_ep_dispatch(run->ep, &dispatch, &recv, &info, &op) != 0)
@@ -202,8 +211,12 @@ static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
   ns[DISPATCH] = clock_ns() - begin;
   if (placed && weft_ep_combine_rows(run->ep, op, b->answers_at) != 0)
     fail_bench("combine_rows");
+  make(b->y, (recv.layout == WEFT_EP_PER_EXPERT ? EXPERTS : 1) * sizeof(uint16_t) * HIDDEN * RANKS * TOKENS);
   for (uint32_t row = 0; placed && row < info.num_rows; row++) // what an expert would do
     run->ep->kernels->stream(b->answers_at[row], b->y + (size_t)row * HIDDEN, sizeof(uint16_t) * HIDDEN);
+  for (uint32_t row = 0; shapes[run->shape].in_place && row < info.num_rows; row++) // likewise: it reads them
+    if (recv.layout == WEFT_EP_RANK_MAJOR)
+      run->ep->kernels->copy(b->received + (size_t)row * HIDDEN, b->rows_at[row], run->ep->layout.value_bytes);
   meet();
   begin = clock_ns();
   if (weft_ep_combine(run->ep, op, &combine, &result) != 0)
@@ -248,14 +261,15 @@ static int run_rank(int rank, const char *url) {
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   options.endpoints = url;
   weft_store_t *store;
-  struct buffers *b = calloc(1, sizeof *b);
+  struct buffers *b = aligned_alloc(HUGE_PAGE, (sizeof *b + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
   if (!b || weft_store_open(&store, &options) != 0)
     fail_bench("cannot open the store");
+  madvise(b, sizeof *b, MADV_HUGEPAGE); // rows in small pages cost a miss of the TLB each
+  memset(b, 0, sizeof *b);
   static const int32_t active[RANKS] = {0, 1};
   const struct pattern pattern = {
       .seed = 1, .num_tokens = TOKENS, .hidden = HIDDEN, .topk = TOPK, .experts_per_rank = EXPERTS};
   pattern_fill(&pattern, 1, rank, active, RANKS, b->x, b->topk_idx, b->weights);
-  memset(b->cast, 1, sizeof b->cast);
   struct run run = {.rank = rank, .b = b};
   for (run.shape = 0; run.shape < SHAPES; run.shape++) {
     run.ep = open_rank(store, rank, run.shape);

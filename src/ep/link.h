@@ -30,7 +30,8 @@ struct ep_inbox {
 struct ep_way {
   bool stream;
   bool doubt;           // the last trial said otherwise: try again at once, and change if the next one says so too
-  uint32_t until_trial; // operations
+  uint32_t until_trial; // sendings
+  uint32_t pause;       // between the last two trials that agreed
 };
 
 enum ep_link_state {

@@ -7,7 +7,7 @@
 
 enum {
   TRIAL_ROWS = 4,      // of each way
-  TRIAL_INTERVAL = 64, // sendings
+  LONGEST_PAUSE = 64,  // sendings between trials; after a change they are frequent at first
   WORTH = 2,           // what the writer saves past the caches, the reader pays in part: it reads from memory then
 };
 
@@ -17,7 +17,7 @@ struct ep_writing ep_write_begin(struct ep_link *link, uint32_t rows) {
   if (rows < 2 * TRIAL_ROWS)
     return writing;
   writing.trial = way->until_trial == 0;
-  way->until_trial = writing.trial ? TRIAL_INTERVAL : way->until_trial - 1;
+  way->until_trial = writing.trial ? way->pause : way->until_trial - 1;
   return writing;
 }
 
@@ -28,8 +28,8 @@ static void judge(struct ep_writing *writing) {
   if (stream != way->stream && way->doubt)
     way->stream = stream;
   way->doubt = stream != way->stream;
-  if (way->doubt)
-    way->until_trial = 0;
+  way->pause = way->doubt ? 0 : way->pause < LONGEST_PAUSE ? 2 * way->pause + 1 : LONGEST_PAUSE;
+  way->until_trial = way->pause;
   writing->trial = false;
 }
 

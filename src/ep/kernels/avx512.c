@@ -7,7 +7,6 @@ INLINE __m256i cast_values(__m512i x, __m512 inverse) {
   even = _mm512_add_epi32(even, _mm512_srli_epi32(even, CAST_SHIFT));
   odd = _mm512_add_epi32(odd, _mm512_srli_epi32(odd, CAST_SHIFT));
   __m512i code = _mm512_mask_blend_epi16(ODD_LANES, even, _mm512_slli_epi32(odd, 16));
-  code = _mm512_sub_epi16(code, _mm512_set1_epi16(CAST_LIFTED_BIAS));
   __m512i sign = _mm512_and_si512(_mm512_srli_epi16(x, 8), _mm512_set1_epi16(E4M3_SIGN));
   return _mm512_cvtepi16_epi8(_mm512_or_si512(code, sign));
 }

@@ -61,13 +61,15 @@ INLINE uint32_t block_amax(const uint16_t *x) {
   return largest_of(amax);
 }
 
-// Rounds to e4m3: the number of steps in the lowest bits, E + 147 in the exponent (variants.h explains both; CAST_LIFT
-// becomes a factor, and the power carries the sign). For |x * inverse| up to 448.
+// Rounds to e4m3: the number of steps, CAST_LIFTED_BIAS already taken off, in the lowest eight bits, E + 147 in the
+// exponent (variants.h explains both; CAST_LIFT becomes a factor, and the power carries the sign). For |x * inverse| up
+// to 448. A step is an eighth of the power, so the factor can bring any number of steps along.
 INLINE __m512i cast_lanes(__m512 x, __m512 inverse) {
   __m512 value = _mm512_mul_ps(x, inverse);
   __m512 power = _mm512_and_ps(value, _mm512_castsi512_ps(_mm512_set1_epi32((int)(F32_EXPONENT | 0x80000000))));
   power = _mm512_range_ps(power, _mm512_set1_ps(0x1p-6f), RANGE_MOST);
-  return _mm512_castps_si512(_mm512_fmadd_ps(power, _mm512_set1_ps(0x1p20f), value)); // the product is exact
+  const __m512 lift = _mm512_set1_ps(0x1p20f + (256 - CAST_LIFTED_BIAS) / 8.0f); // exact, and so is the product
+  return _mm512_castps_si512(_mm512_fmadd_ps(power, lift, value));
 }
 
 // A block with infinities or NaN: as finite numbers first, then the special ones.

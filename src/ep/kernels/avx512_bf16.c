@@ -23,7 +23,7 @@ INLINE void cast_block(uint8_t *q, const uint16_t *x, __m512 inverse) {
     __m512i low = _mm512_loadu_si512(x + i), high = _mm512_loadu_si512(x + i + LANES);
     __m512i first = cast_values(low, inverse), second = cast_values(high, inverse);
     __m512i steps = every_second(first, second, 0), exponents = every_second(first, second, 1);
-    __m512i code = _mm512_add_epi8(_mm512_sub_epi8(steps, _mm512_set1_epi8((char)CAST_LIFTED_BIAS)), exponents);
+    __m512i code = _mm512_add_epi8(steps, exponents);
     __m512i signs = _mm512_permutex2var_epi8(low, _mm512_loadu_si512(upper), high);
     enum { A_OR_B_AND_C = 0xF8 };
     code = _mm512_ternarylogic_epi32(code, signs, _mm512_set1_epi8((char)E4M3_SIGN), A_OR_B_AND_C);
