@@ -163,7 +163,10 @@ enum weft_store_event_kind {
   WEFT_STORE_EVENT_LOST,    /**< the stream is cut; the watch reconnects by itself and misses nothing */
   WEFT_STORE_EVENT_RESUMED, /**< it is back (also once at the start, when first established) */
   WEFT_STORE_EVENT_RESET,   /**< it is back, but the store is not what it was (restarted empty, or compacted
-                                 past the watch's revision): read everything again */
+                                 past the watch's revision): read everything again. A store that was
+                                 restarted empty and has reached the watch's revision again is not told
+                                 from the old one, where it names its cluster as before: after RESUMED,
+                                 ask for a lease that only the old one has */
 };
 
 struct weft_store_event {

@@ -158,6 +158,15 @@ static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
   }
 }
 
+// The view of a group that is there, though the store may have lost it for the moment.
+static int await_group(weft_ep_t *ep, uint64_t deadline_ns) {
+  const struct group_view *view;
+  while (!(view = group_view(ep->group)) && !clock_passed(deadline_ns))
+    wait_a_little(ep, deadline_ns);
+  group_view_unref(view);
+  return view ? WEFT_ERR_NOT_FOUND : fail(WEFT_ERR_TIMEOUT, "no view of the group came to the store by the deadline");
+}
+
 // The operation that running ranks have fixed as this rank's first, from any peer's window. Where they differ, because
 // a rank died while they fixed it, the earliest stands: those who begin later adopt it (docs/design.md).
 static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
@@ -210,7 +219,7 @@ int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
   }
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
   const struct group_view *view = group_view(ep->group);
-  int rc = view ? WEFT_ERR_NOT_FOUND : found(ep, deadline_ns);
+  int rc = view ? WEFT_ERR_NOT_FOUND : ep->join_only ? await_group(ep, deadline_ns) : found(ep, deadline_ns);
   if (view && ep->num_founders > 0 && group_view_has(view, ep->rank, ep->incarnation))
     rc = found(ep, deadline_ns); // the other founders were quicker
   group_view_unref(view);

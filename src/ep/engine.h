@@ -95,6 +95,7 @@ struct weft_ep {
   void *event_arg;
   int32_t *founders;
   uint32_t num_founders;
+  bool join_only;
   struct group *group;
   struct ep_window bell; // this rank's doorbell page
   int bell_fd;

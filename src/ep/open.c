@@ -16,6 +16,8 @@ static int check_range(const char *what, uint32_t value, uint32_t low, uint32_t 
 static int check_founders(const struct weft_ep_options *options) {
   if (options->num_founders > 0 && !options->founders)
     return fail(WEFT_ERR_INVALID, "num_founders is %u, but founders is NULL", options->num_founders);
+  if (options->num_founders > 0 && options->join_only)
+    return fail(WEFT_ERR_INVALID, "founders are given and join_only is set; a rank founds the group or joins it");
   if (options->num_founders > 0 && options->rank < 0)
     return fail(WEFT_ERR_INVALID, "a founder must name its rank; rank is -1 (any)");
   bool self = options->num_founders == 0;
@@ -103,6 +105,7 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
     memcpy(ep->founders, options->founders, options->num_founders * sizeof *ep->founders);
     ep->num_founders = options->num_founders;
   }
+  ep->join_only = options->join_only;
   return ep_window_create(&ep->bell, EP_DOORBELL_SIZE, &ep->bell_fd);
 }
 

@@ -280,7 +280,7 @@ void group_observe_all(struct group_machine *m, const struct weft_store_list *li
   if (m->stored_seen == 0)
     view_absent(m);
   m->revision = list->revision;
-  if (m->standing == GROUP_OPENING && m->stored)
+  if (m->standing == GROUP_OPENING && (m->stored || m->num_founders == 0))
     m->grace_until = m->now + m->ttl_ns; // it cannot know whether there was an outage before it came
   m->synced = true;
   m->holding = false;

@@ -231,10 +231,13 @@ static void hold(struct group_machine *m, int64_t revision) {
   m->hold_until = m->now + (uint64_t)HOLD_MS * GROUP_MS;
 }
 
-// A lease has expired. What hung on it is gone, or will be seen to go.
+// A lease has expired. What hung on it is gone, or will be seen to go. This member's own may also be one of a store
+// that is no more: a new one that has reached the watch's revision looks like the old one to the watch.
 static void lease_expired(struct group_machine *m, int64_t lease) {
-  if (lease == m->lease)
+  if (lease == m->lease) {
     m->lease = 0;
+    m->synced = false;
+  }
   if (lease == m->spare_lease)
     m->spare_lease = 0;
   hold(m, 0);
@@ -302,6 +305,8 @@ void group_machine_watch(struct group_machine *m, uint64_t now_ns, const struct 
     group_update_lost(m, "the watch is cut");
     break;
   case WEFT_STORE_EVENT_RESUMED:
+    if (m->watch_lost)
+      m->keepalive_at = m->now; // whether it is the store that it was, the lease tells
     m->watch_lost = false;
     group_update_lost(m, NULL);
     break;

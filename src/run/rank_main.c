@@ -37,8 +37,8 @@ static void on_store_event(void *arg, const struct weft_store_event *event) {
   struct rank *rank = arg;
   if (event->kind == WEFT_STORE_EVENT_PUT)
     learn(rank, event->kv.value, event->kv.value_len);
-  else if (event->kind == WEFT_STORE_EVENT_RESET)
-    run_reporter_renew(rank->reporter);
+  else if (event->kind == WEFT_STORE_EVENT_RESET || event->kind == WEFT_STORE_EVENT_RESUMED)
+    run_reporter_renew(rank->reporter); // a new store that has come as far as the old one looks like it to the watch
 }
 
 // Learns of the phase that the store has, and of the revision after it.
@@ -108,6 +108,7 @@ static int insist(struct rank *rank, int (*step)(struct rank *rank)) {
 static int open_store(struct rank *rank) {
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   run_task_store_options(&rank->task, &options);
+  options.request_timeout_ms = RUN_REQUEST_MS;
   struct run_reporter_options reporter = {.live = rank->keys.live, .run = rank->task.run, .renewed = on_renewed};
   int err = weft_store_open(&rank->store, &options);
   if (!err)
@@ -135,6 +136,7 @@ static int open_ep(struct rank *rank) {
       .capacity = rank->plan->capacity,
       .founders = rank->task.phase == 0 ? founders->rank : NULL,
       .num_founders = rank->task.phase == 0 ? founders->count : 0,
+      .join_only = rank->task.phase > 0,
       .max_tokens = config->num_tokens ? config->num_tokens : 1,
       .hidden = config->hidden,
       .topk = config->topk,
