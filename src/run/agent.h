@@ -23,7 +23,11 @@
 
 #define RUN_DEFAULT_JOB "elastic"
 
-enum { RUN_DEFAULT_PORT = 9999, RUN_LEASE_TTL_S = 10 };
+enum {
+  RUN_DEFAULT_PORT = 9999,
+  RUN_LEASE_TTL_S = 10,
+  RUN_RENEW_MS = RUN_LEASE_TTL_S * 250, // a request that was lost leaves the time for two more
+};
 
 struct lead;
 
@@ -62,6 +66,7 @@ struct agent {
   weft_store_server_t *server; // of a lead without a store
   weft_store_t *store;
   char *endpoints;
+  char store_version[64];
   int64_t run_lease, own_lease; // the same for the lead; 0: none yet
   uint64_t renew_ns;            // when the lease is to be renewed next
   uint64_t silent_ns;           // since when the store has not answered; 0: it does
@@ -80,12 +85,14 @@ struct agent {
   struct lead *lead;          // of the lead
 
   int signal_fd;
-  int signal_number; // that asked to stop; 0: none
-  bool over;         // the loop ends
-  int status;        // exit status then
+  int signal_number;   // that asked to stop; 0: none
+  bool over;           // the loop ends
+  int status;          // exit status then
+  char end_error[900]; // of a follower: why the lead ended the run before its time
 };
 
-// agent_open.c: finds or makes the run: store, role, run directory. After an error, too, close with agent_close().
+// agent_open.c: finds or makes the run: store, role, run directory. After an error, too, close with agent_close(),
+// which leaves the signals blocked and signal_fd open.
 int agent_open(struct agent *agent);
 void agent_close(struct agent *agent);
 
@@ -119,6 +126,8 @@ void agent_retry(struct agent *agent);
 void agent_restore_begin(struct agent *agent);
 bool agent_restore_is_on(const struct agent *agent);
 int agent_restore_step(struct agent *agent);
+// The agents that the lead misses, in words; returns how many.
+uint32_t agent_restore_missing(const struct agent *agent, struct text *text);
 
 // agent_launch.c
 struct launch *agent_launch_of(const struct agent *agent, uint32_t phase, int32_t rank); // NULL: the plan has none

@@ -48,6 +48,10 @@ static void on_message(void *arg, struct run_child *child, json_t *message) {
     keep_event(agent, child, message);
   } else if (strcmp(kind, "kill") == 0) {
     child->kill_ns = (uint64_t)json_integer_value(json_object_get(message, "time_ns"));
+  } else if (strcmp(kind, "log_lost") == 0) {
+    char name[32];
+    snprintf(name, sizeof name, "rank-%d.log", child->rank);
+    run_directory_lost(&agent->directory, name, (int)json_integer_value(json_object_get(message, "error")));
   } else if (strcmp(kind, "progress") == 0) {
     progress_show(&agent->progress, false, "phase %u (%u of %u)  rank %d  %s %lld/%lld", agent->current,
                   agent->current + 1, agent->plan->num_phases, child->rank,
@@ -120,7 +124,9 @@ static int take_news(struct agent *agent, const struct run_news *news) {
     if (agent->silent_ns == 0)
       agent->silent_ns = clock_ns();
     return 0;
-  case WEFT_STORE_EVENT_RESUMED:
+  case WEFT_STORE_EVENT_RESUMED: // a new store that has come as far as the old one looks like it to the watch
+    if (agent->silent_ns)
+      agent_restore_begin(agent);
     hear_store(agent);
     return 0;
   case WEFT_STORE_EVENT_RESET:
@@ -142,7 +148,9 @@ static int take_news(struct agent *agent, const struct run_news *news) {
     } else if (run_key_is(&agent->keys, news->key, "restored")) {
       agent->restore.done_lease = (int64_t)json_integer_value(news->json);
     } else if (run_key_is(&agent->keys, news->key, "end") && !agent->leads) {
-      agent->status = (int)json_integer_value(news->json);
+      const char *error = json_string_value(json_object_get(news->json, "error"));
+      agent->status = (int)json_integer_value(json_object_get(news->json, "status"));
+      snprintf(agent->end_error, sizeof agent->end_error, "%s", error ? error : "");
       agent->over = true;
     } else if (run_key_pair(&agent->keys, news->key, "launch", &phase, &rank)) {
       struct launch *launch = agent_launch_of(agent, phase, (int32_t)rank);
@@ -159,7 +167,7 @@ static int take_news(struct agent *agent, const struct run_news *news) {
 static int take_all_news(struct agent *agent) {
   struct run_news news;
   int err = 0;
-  while (!err && run_inbox_take(agent->inbox, &news)) {
+  while (!err && !agent->over && run_inbox_take(agent->inbox, &news)) {
     err = take_news(agent, &news);
     run_news_free(&news);
   }
@@ -183,7 +191,7 @@ static int keep_alive(struct agent *agent) {
     agent->silent_ns = clock_ns();
   if (err == WEFT_ERR_NOT_FOUND)
     agent_restore_begin(agent);
-  agent->renew_ns = clock_deadline_ms(RUN_LEASE_TTL_S * 1000 / 3);
+  agent->renew_ns = clock_deadline_ms(err ? RETRY_MS : RUN_RENEW_MS);
   if (agent->silent_ns && clock_ns() - agent->silent_ns > limit_s * UINT64_C(1000000000))
     return fail_context(err ? err : WEFT_ERR_UNREACHABLE, "the store %s has not answered for %u s", agent->endpoints,
                         limit_s);
@@ -208,6 +216,8 @@ static int turn(struct agent *agent, struct pollfd *fds) {
     return err;
   serve_children(agent);
   err = take_all_news(agent);
+  if (agent->over) // the lead's word is the last
+    return err;
   if (!err)
     err = keep_alive(agent);
   if (!err)

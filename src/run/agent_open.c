@@ -98,6 +98,11 @@ static int open_reporter(struct agent *agent) {
   return run_reporter_open(&agent->reporter, &options);
 }
 
+// Asked now, for at the end the store may be away.
+static int ask_version(struct agent *agent) {
+  return weft_store_version(agent->store, agent->store_version, sizeof agent->store_version);
+}
+
 int agent_open(struct agent *agent) {
   agent->retry_ns = CLOCK_NEVER;
   agent->job = agent->config.job ? agent->config.job : RUN_DEFAULT_JOB;
@@ -126,6 +131,8 @@ int agent_open(struct agent *agent) {
   if (!err)
     err = agent_insist(agent, open_inbox);
   if (!err)
+    err = agent_insist(agent, ask_version);
+  if (!err)
     err = open_reporter(agent);
   if (!err && agent->leads)
     err = lead_open(agent);
@@ -140,9 +147,10 @@ void agent_close(struct agent *agent) {
   lead_close(agent);
   run_reporter_close(agent->reporter, clock_deadline_ms(FLUSH_MS));
   run_inbox_close(agent->inbox);
+  int err = 0;
   if (agent->own_lease && agent->leads) // ranks that were killed have left keys, on leases that live a little longer
-    weft_store_delete(agent->store, agent->keys.prefix, true, NULL);
-  if (agent->own_lease) // with every key of this agent, and the lead's with every key of the run
+    err = weft_store_delete(agent->store, agent->keys.prefix, true, NULL);
+  if (agent->own_lease && !err) // with every key of this agent, and the lead's with every key of the run
     weft_store_lease_revoke(agent->store, agent->own_lease);
   weft_store_close(agent->store);
   weft_store_server_stop(agent->server);
@@ -151,6 +159,4 @@ void agent_close(struct agent *agent) {
   free(agent->launches);
   free(agent->endpoints);
   plan_free(agent->plan);
-  if (agent->signal_fd >= 0)
-    close(agent->signal_fd);
 }

@@ -16,6 +16,7 @@ static int open_client(struct agent *agent, const char *endpoints) {
   const struct run_config *config = &agent->config;
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   options.endpoints = endpoints;
+  options.request_timeout_ms = RUN_REQUEST_MS;
   options.token = config->token;
   options.ca_file = config->ca_file;
   options.cert_file = config->cert_file;
@@ -58,7 +59,7 @@ static json_t *describe_run(const struct agent *agent) {
 
 int agent_grant_lease(struct agent *agent) {
   int err = weft_store_lease_grant(agent->store, RUN_LEASE_TTL_S, &agent->own_lease, NULL);
-  agent->renew_ns = clock_deadline_ms(RUN_LEASE_TTL_S * 1000 / 3);
+  agent->renew_ns = clock_deadline_ms(RUN_RENEW_MS);
   return err;
 }
 

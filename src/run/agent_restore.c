@@ -15,9 +15,13 @@
 #include "base/text.h"
 #include "run/lead.h"
 
+// From when the store is back: whoever is there hears of it within half a lease's life, or when it comes to renew its
+// own.
+enum { RESTORE_S = 2 * RUN_LEASE_TTL_S };
+
 void agent_restore_begin(struct agent *agent) {
   if (!agent_restore_is_on(agent))
-    agent->restore.deadline_ns = clock_deadline_ms((uint64_t)agent_patience_s(agent) * 1000);
+    agent->restore.deadline_ns = clock_deadline_ms(RESTORE_S * 1000);
   agent->restore.look = true;
 }
 
@@ -97,8 +101,7 @@ static int look(struct agent *agent) {
   return err;
 }
 
-// The agents that the lead misses, in words.
-static uint32_t missing_agents(const struct agent *agent, struct text *text) {
+uint32_t agent_restore_missing(const struct agent *agent, struct text *text) {
   const struct lead *lead = agent->lead;
   uint32_t missing = 0;
   for (uint32_t i = 0; agent->leads && i < lead->num_agents; i++)
@@ -115,7 +118,7 @@ static int gather(struct agent *agent) {
     return 0;
   }
   struct text missing = {0};
-  if (missing_agents(agent, &missing) == 0) {
+  if (agent_restore_missing(agent, &missing) == 0) {
     agent->restore.stage = RESTORE_NONE;
     run_key(key, &agent->keys, "restored");
     run_reporter_put(agent->reporter, key, json_integer((json_int_t)agent->run_lease));
@@ -141,12 +144,18 @@ static int write_all(struct agent *agent) {
 
 static int too_late(const struct agent *agent) {
   struct text missing = {0};
-  missing_agents(agent, &missing);
-  int err = agent->leads && missing.size
-                ? fail(WEFT_ERR_PEER_LOST, "the store %s lost the run, and %s did not come back within %u s",
-                       agent->endpoints, missing.data, agent_patience_s(agent))
-                : fail(WEFT_ERR_UNREACHABLE, "the store %s lost the run, and it could not be put back within %u s",
-                       agent->endpoints, agent_patience_s(agent));
+  agent_restore_missing(agent, &missing);
+  int err = 0;
+  if (!agent->leads)
+    err =
+        fail(WEFT_ERR_PEER_LOST, "the store %s lost the run, and the lead of job '%s' did not put it back within %d s",
+             agent->endpoints, agent->job, RESTORE_S);
+  else if (missing.size)
+    err = fail(WEFT_ERR_PEER_LOST, "the store %s lost the run, and %s did not come back within %d s", agent->endpoints,
+               missing.data, RESTORE_S);
+  else
+    err = fail(WEFT_ERR_UNREACHABLE, "the store %s lost the run, and it could not be put back within %d s",
+               agent->endpoints, RESTORE_S);
   text_free(&missing);
   return err;
 }
@@ -154,6 +163,8 @@ static int too_late(const struct agent *agent) {
 int agent_restore_step(struct agent *agent) {
   if (!agent_restore_is_on(agent))
     return 0;
+  if (agent->silent_ns) // away again
+    agent->restore.deadline_ns = clock_deadline_ms(RESTORE_S * 1000);
   if (clock_passed(agent->restore.deadline_ns))
     return too_late(agent);
   int err = agent->restore.look ? look(agent) : 0;

@@ -7,6 +7,9 @@
 
 #include <weft/ep.h>
 
+// How long a request to the store may take: a connection that died without a word costs less than half a lease's life.
+enum { RUN_REQUEST_MS = 3000 };
+
 enum run_negative { RUN_NEGATIVE_KILL, RUN_NEGATIVE_LEAVE };
 
 struct run_config {

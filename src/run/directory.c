@@ -132,16 +132,20 @@ int run_directory_save(const struct run_directory *directory, const char *name, 
   return err;
 }
 
+void run_directory_lost(struct run_directory *directory, const char *name, int error) {
+  if (!directory->lost[0])
+    snprintf(directory->lost, sizeof directory->lost, "%s lacks what could not be written (%s)", name, strerror(error));
+}
+
 void run_directory_event(struct run_directory *directory, const char *kind, json_t *rest) {
   json_t *event = json_pack("{s:I, s:s}", "time_ns", (json_int_t)clock_ns(), "kind", kind);
   if (rest)
     json_object_update(event, rest);
   json_decref(rest);
   char *line = json_dumps(event, JSON_COMPACT);
-  if (line && directory->events) {
-    fprintf(directory->events, "%s\n", line);
-    fflush(directory->events); // what was seen must be there, whatever comes next
-  }
+  // What was seen must be there, whatever comes next.
+  if (line && directory->events && (fprintf(directory->events, "%s\n", line) < 0 || fflush(directory->events)))
+    run_directory_lost(directory, EVENTS, errno);
   free(line);
   json_decref(event);
 }

@@ -13,7 +13,8 @@
 struct run_directory {
   char *path;
   FILE *events;
-  size_t kept; // bytes of `path` that were there before
+  size_t kept;    // bytes of `path` that were there before
+  char lost[256]; // the first file that lacks something that could not be written, and why; "": none does
 };
 
 // Makes `path` with its parents, NULL: weft-run/<UTC date>-<time>-<first 8 of run><suffix>, and events.jsonl. It may be
@@ -26,6 +27,9 @@ void run_directory_discard(struct run_directory *directory);
 
 // Writes a JSON file and takes `json` over; NULL is NOMEM.
 int run_directory_save(const struct run_directory *directory, const char *name, json_t *json);
+
+// Notes that this file of the directory lacks something, for this reason.
+void run_directory_lost(struct run_directory *directory, const char *name, int error);
 
 // The path of a file in it; the caller frees it. NULL when memory ran out.
 char *run_directory_file(const struct run_directory *directory, const char *name);

@@ -2,6 +2,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -10,13 +12,13 @@
 enum { PARTING_MS = 5000, PARTING_STEP_MS = 20 };
 
 // Tells the other agents that it is over, and waits until they have gone, so that none finds the store taken away.
-static void dismiss(struct agent *agent, int status) {
+static void dismiss(struct agent *agent, int status, const char *error) {
   char key[RUN_KEY_SIZE], agents[RUN_KEY_SIZE];
   if (agent->config.num_agents <= 1)
     return;
   run_key(key, &agent->keys, "end");
   run_key(agents, &agent->keys, "agent/");
-  run_reporter_put(agent->reporter, key, json_integer(status));
+  run_reporter_put(agent->reporter, key, json_pack("{s:i, s:s}", "status", status, "error", error));
   uint64_t deadline = clock_deadline_ms(PARTING_MS);
   struct weft_store_list list;
   for (size_t others = 1; others > 0 && !clock_passed(deadline);) {
@@ -47,8 +49,13 @@ static int run(struct agent *agent, char *error, size_t cap) {
   bool opened = err == 0;
   if (opened)
     err = agent_run(agent);
-  snprintf(error, cap, "%s", err ? weft_last_error() : "");
   int status = err ? exit_status(agent, err) : agent->status;
+  if (err)
+    snprintf(error, cap, "%s", weft_last_error());
+  else if (agent->end_error[0])
+    snprintf(error, cap, "the lead ended the run: %s", agent->end_error);
+  else
+    error[0] = '\0';
   agent_end_children(agent);
   if (opened && agent->leads) {
     int unwritten = lead_finish(agent, status, error);
@@ -56,13 +63,20 @@ static int run(struct agent *agent, char *error, size_t cap) {
       snprintf(error, cap, "%s", weft_last_error());
       status = weft_err_exit_status(unwritten);
     }
-    dismiss(agent, status);
+    dismiss(agent, status, error);
   } else if (opened && err) {
     report_follower(agent, status, error);
   } else if (!opened) {
     run_directory_discard(&agent->directory);
   }
   return status;
+}
+
+// A signal that came after the one that stopped the run asks for what is done already.
+static void drop_signals(int signal_fd) {
+  struct signalfd_siginfo info;
+  while (signal_fd >= 0 && read(signal_fd, &info, sizeof info) == sizeof info)
+    ;
 }
 
 int run_elastic(const struct run_config *config) {
@@ -72,6 +86,9 @@ int run_elastic(const struct run_config *config) {
   struct agent agent = {.config = *config, .signal_fd = -1};
   int status = run(&agent, error, sizeof error);
   agent_close(&agent);
+  drop_signals(agent.signal_fd);
+  if (agent.signal_fd >= 0)
+    close(agent.signal_fd);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (error[0])
     fprintf(stderr, "weft elastic: %s\n", error);

@@ -11,7 +11,7 @@
 //     exit/<phase>/<rank>      its process has ended: JSON {planned, status, kill_ns, boot, what}
 //     fail/<who>               somebody's reason to end the run: JSON {status, error}
 //     restored                 all agents are back in a store that had forgotten the run: the run's new lease
-//     end                      the run is over: its exit status; agents go
+//     end                      the run is over: JSON {status, error}; agents go
 #ifndef RUN_KEYS_H
 #define RUN_KEYS_H
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/text.h"
 #include "run/lead.h"
 
 enum { WEIGHT_EXIT = 1, WEIGHT_LOSS, WEIGHT_CAUSE };
@@ -55,5 +56,10 @@ int lead_failed(const struct agent *agent) {
   const struct lead_failure *failure = &agent->lead->failure;
   if (failure->weight == 0 || (failure->weight < WEIGHT_CAUSE && !clock_passed(failure->decide_ns)))
     return 0;
-  return fail(failure->err, "%s", failure->text);
+  struct text missing = {0};
+  if (agent->restore.stage != RESTORE_NONE && agent_restore_missing(agent, &missing))
+    text_add(&missing, " did not come back after the store had lost the run; then ");
+  int err = fail(failure->err, "%s%s", missing.data ? missing.data : "", failure->text);
+  text_free(&missing);
+  return err;
 }

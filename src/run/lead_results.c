@@ -209,8 +209,7 @@ static int fill_transitions(const struct agent *agent, struct results *results) 
 }
 
 static void describe_store(const struct agent *agent, char *out, size_t cap) {
-  char version[64] = "?";
-  weft_store_version(agent->store, version, sizeof version);
+  const char *version = agent->store_version;
   if (agent->server)
     snprintf(out, cap, "embedded, %s", agent->endpoints);
   else
@@ -249,12 +248,18 @@ int lead_finish(struct agent *agent, int status, const char *error) {
   struct results results = {0};
   char *path = run_directory_file(&agent->directory, "results.json");
   int err = path ? fill(agent, &results, status, error) : fail(WEFT_ERR_NOMEM, "no memory for a path");
+  bool filled = !err;
   if (!err)
     err = results_save(&results, path);
   run_directory_event(&agent->directory, "run_end", json_pack("{s:i, s:s}", "status", status, "error", error));
   progress_hide(&agent->progress);
-  if (!err)
-    err = print(agent, &results);
+  // What was measured is printed even if it could not be saved; of two errors the first is told.
+  char why[512];
+  snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
+  int unprinted = filled ? print(agent, &results) : 0;
+  err = err ? fail(err, "%s", why) : unprinted;
+  if (!err && agent->directory.lost[0])
+    err = fail(WEFT_ERR_SYSTEM, "in the run directory %s, %s", agent->directory.path, agent->directory.lost);
   results_free(&results);
   free(path);
   return err;

@@ -23,7 +23,9 @@ void run_message_line(int fd, const char *format, ...) {
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  printf("%s\n", text);
-  fflush(stdout);
+  if (printf("%s\n", text) < 0 || fflush(stdout)) { // the agent can still say so
+    run_message_send(fd, json_pack("{s:s, s:i}", "kind", "log_lost", "error", errno));
+    clearerr(stdout);
+  }
   run_message_send(fd, json_pack("{s:s, s:s}", "kind", "line", "text", text));
 }

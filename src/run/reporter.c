@@ -102,8 +102,9 @@ static void renew(struct run_reporter *reporter) {
     pause_a_moment(reporter);
     return;
   }
+  bool forgotten = lease != reporter->lease; // a lease's number is drawn anew
   reporter->lease = lease;
-  for (struct entry *entry = reporter->first; entry; entry = entry->next)
+  for (struct entry *entry = reporter->first; forgotten && entry; entry = entry->next)
     entry->written = false;
 }
 

@@ -35,7 +35,8 @@ void run_reporter_put(struct run_reporter *reporter, const char *key, json_t *js
 // The same for what the store has already. [any]
 void run_reporter_keep(struct run_reporter *reporter, const char *key, json_t *json);
 
-// The store may have forgotten the run: finds the run's lease, and writes everything again. [any, callback too]
+// The store may have forgotten the run: finds the run's lease and, if it is another, writes everything again.
+// [any, callback too]
 void run_reporter_renew(struct run_reporter *reporter);
 
 // Whether everything is written. [any]

@@ -98,4 +98,4 @@ main({test.__name__: test for test in (
     the_lead_ends_when_a_follower_dies,
     a_follower_ends_when_the_lead_dies,
     agents_without_room_are_refused,
-)})
+)}, at_once=3)

@@ -103,4 +103,4 @@ main({
         silence_of_the_store_ends_the_run,
         a_short_silence_of_the_store_does_not,
     )},
-})
+}, at_once=3)

@@ -76,4 +76,4 @@ main({test.__name__: test for test in (
     connections_that_are_reset_at_random,
     an_etcd_whose_connections_are_reset_at_random,
     a_store_that_is_silent_for_seconds,
-)})
+)}, at_once=3)

@@ -63,4 +63,4 @@ main({
     "etcd_is_killed_in_a_phase_and_restarted_empty": dies(Etcd, in_a_phase, 1, True),
     "etcd_is_killed_in_a_transition_and_restarted_empty": dies(Etcd, in_a_transition, 1, True),
     "etcd_is_killed_in_a_kill_and_restarted_empty": dies(Etcd, in_a_kill, 2, True),
-})
+}, at_once=2)

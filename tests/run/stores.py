@@ -58,8 +58,15 @@ class Serve(Store):
             assert self.process.poll() is None, f"weft serve ended: {pathlib.Path(self.log.name).read_text()}"
             return pathlib.Path(self.log.name).read_text()
         self.log.truncate(0)
-        self.process = subprocess.Popen([WEFT, "serve", "--port", str(self.port)], stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen(self.command(), stdout=self.log, stderr=self.log, env=self.environment())
         wait_for("weft serve", begun)
+
+    def command(self):
+        return [WEFT, "serve", "--port", str(self.port)]
+
+    @staticmethod
+    def environment():
+        return None
 
 
 class Etcd(Store):

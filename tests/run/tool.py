@@ -79,11 +79,11 @@ def files_left():
 class Run:
     """One agent. Each has a job name and a directory of its own, unless told otherwise."""
 
-    def __init__(self, *arguments, plan=None, job=None, directory=None, small=True, environment=None):
+    def __init__(self, *arguments, plan=None, job=None, directory=None, small=True, environment=None, inside=()):
         self.job = job or "t-" + uuid.uuid4().hex
         self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="weft-test-"))
         self.path = self.directory / ("run-" + uuid.uuid4().hex[:8])
-        command = [WEFT, "elastic", "--job", self.job, "--run-dir", str(self.path)]
+        command = [*inside, WEFT, "elastic", "--job", self.job, "--run-dir", str(self.path)]
         if plan is not None:
             file = self.directory / "plan.json"
             file.write_text(plan if isinstance(plan, str) else json.dumps(plan))
@@ -104,14 +104,24 @@ class Run:
             raise AssertionError(f"{self.process.args} did not end within {seconds} s:\n{self.text()}") from None
         return status
 
+    def pause(self):
+        """SIGSTOP to the agent alone."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
     def text(self):
         """Standard output and standard error so far."""
         self.output.flush()
         return pathlib.Path(self.output.name).read_text() + pathlib.Path(self.errors.name).read_text()
 
-    def expect(self, status):
+    def expect_status(self, status):
         got = self.wait()
         assert got == status, f"exit status {got}, not {status}:\n{self.text()}\n{self.last_events()}"
+
+    def expect(self, status):
+        self.expect_status(status)
         self.expect_nothing_left()
         return self
 
@@ -148,10 +158,28 @@ def plan_file(name):
     return (SOURCE / "plans" / (name + ".json")).read_text()
 
 
-def main(tests):
+def run_at_once(names, count):
+    """Runs tests in processes of their own, up to `count` at a time: for tests that mostly wait."""
+    waiting, running, failed = list(names), {}, []
+    while waiting or running:
+        while waiting and len(running) < count:
+            name = waiting.pop(0)
+            running[name] = subprocess.Popen([sys.executable, *sys.argv, name], stdout=subprocess.PIPE,
+                                             stderr=subprocess.STDOUT, text=True)
+        name = next(iter(running))
+        print(running[name].communicate()[0], end="", flush=True)
+        if running.pop(name).returncode != 0:
+            failed.append(name)
+    assert not failed, f"failed: {', '.join(failed)}"
+
+
+def main(tests, at_once=1):
     """Runs the named test; without a name, all of them."""
     names = sys.argv[1:] or list(tests)
     before = files_left()
+    if at_once > 1 and len(names) > 1:
+        run_at_once(names, at_once)
+        names = []
     for name in names:
         tests[name]()
         print(f"passed: {name}")

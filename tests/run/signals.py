@@ -1,0 +1,100 @@
+"""SIGINT, SIGTERM and SIGHUP at every stage of a run: a clean stop, whose exit status says which; nothing is left."""
+
+import json
+import signal
+
+from stores import Etcd
+from tool import Run, free_port, main, wait_for
+
+PLAN = [[0, 1, 2], [0, 1, 2, 3], [0, -1, 2, 3], [0, 2]]
+
+
+def has(run, kind, **fields):
+    """Whether the run has seen such an event."""
+    file = run.path / "events.jsonl"
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    events = [json.loads(line) for line in lines if line.endswith("\n")]
+    return any(e["kind"] == kind and all(e.get(k) == v for k, v in fields.items()) for e in events)
+
+
+STAGES = {
+    "the_first_launch": lambda run: has(run, "launch", phase=0),
+    "the_first_phase": lambda run: run.text().count("-> start phase 0") == 3,
+    "a_transition": lambda run: has(run, "phase_begin", phase=1),
+    "a_launch": lambda run: has(run, "launch", phase=1),
+    "a_kill": lambda run: has(run, "phase_begin", phase=2),
+    "a_departure": lambda run: has(run, "phase_begin", phase=3),
+    "the_end": lambda run: has(run, "phase_end", phase=3),
+}
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def stopped_at(etcd, stage, number):
+    """The run may be over before the signal comes only where the stage is its end."""
+    with Run("--store", etcd.url, "--iterations", 100, plan=PLAN) as run:
+        wait_for(stage, lambda: STAGES[stage](run) or run.process.poll() is not None)
+        run.process.send_signal(number)
+        status = run.wait()
+        assert status == 128 + number or (stage == "the_end" and status == 0), (stage, status, run.text())
+        run.expect_nothing_left()
+        if status:
+            results = run.results()
+            assert f"interrupted by {number.name}" in run.text() and results["passed"] is False, run.text()
+            assert results["exit_status"] == status, results["exit_status"]
+        assert etcd.keys() == [], (stage, etcd.keys())
+
+
+def every_stage(number):
+    def test():
+        with Etcd() as etcd:
+            for stage in STAGES:
+                stopped_at(etcd, stage, number)
+    return test
+
+
+def while_agents_are_awaited():
+    for number in SIGNALS:
+        with Run("--num-agents", 2, "--store-port", free_port(), plan=PLAN) as run:
+            wait_for("the lead", lambda: "waiting for agents" in run.text())
+            run.process.send_signal(number)
+            run.expect(128 + number)
+        with Run("--rank-server", f"127.0.0.1:{free_port()}") as run:  # no lead there
+            wait_for("the signals' handler", lambda: handles(run, number))
+            run.process.send_signal(number)
+            run.expect(128 + number)
+            assert not run.path.exists()
+
+
+def handles(run, number):
+    """Whether the agent has the signal blocked, to take it from its signalfd."""
+    with open(f"/proc/{run.process.pid}/status", encoding="ascii") as file:
+        blocked = next(int(line.split()[1], 16) for line in file if line.startswith("SigBlk"))
+    return blocked >> (number - 1) & 1
+
+
+def two_signals_are_one():
+    with Run("--iterations", 1000000, plan=PLAN) as run:
+        wait_for("phase 0", lambda: run.text().count("-> start phase 0") == 3)
+        run.process.send_signal(signal.SIGINT)
+        run.process.send_signal(signal.SIGTERM)
+        status = run.wait()
+        assert status in (128 + signal.SIGINT, 128 + signal.SIGTERM), status
+        run.expect_nothing_left()
+
+
+def while_the_store_is_silent():
+    with Etcd() as etcd:
+        with Run("--store", etcd.url, "--iterations", 1000000, plan=PLAN) as run:
+            wait_for("phase 0", lambda: run.text().count("-> start phase 0") == 3)
+            etcd.pause()
+            run.process.send_signal(signal.SIGINT)
+            run.expect(128 + signal.SIGINT)
+            assert run.results()["passed"] is False
+            etcd.resume()
+            wait_for("the end of the leases", lambda: not etcd.keys())
+
+
+main({
+    **{f"{number.name.lower()}_at_every_stage": every_stage(number) for number in SIGNALS},
+    **{test.__name__: test for test in (while_agents_are_awaited, two_signals_are_one, while_the_store_is_silent)},
+}, at_once=2)
