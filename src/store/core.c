@@ -40,11 +40,26 @@ int64_t core_oldest_revision(const struct core *core) {
   return core->oldest;
 }
 
-struct core_record *core_record_create(struct core_bytes key, struct core_bytes value) {
-  struct core_record *record = malloc(sizeof *record + key.size + value.size + 2);
-  if (!record)
+// A spare record with so much room, and not much more.
+static struct core_record *take_spare(struct core_history *history, size_t room) {
+  for (size_t i = 0; i < history->num_spares; i++) {
+    struct core_record *spare = history->spares[i];
+    if (spare->room < room || spare->room > 2 * room + 64)
+      continue;
+    history->spares[i] = history->spares[--history->num_spares];
+    return spare;
+  }
+  return NULL;
+}
+
+struct core_record *core_record_create(struct core *core, struct core_bytes key, struct core_bytes value) {
+  size_t room = key.size + value.size + 2;
+  struct core_record *record = take_spare(&core->history, room);
+  if (record)
+    room = record->room;
+  else if (!(record = malloc(sizeof *record + room)))
     return NULL;
-  *record = (struct core_record){.refs = 1, .key_size = key.size, .value_size = value.size};
+  *record = (struct core_record){.refs = 1, .key_size = key.size, .value_size = value.size, .room = room};
   char *place = record->data;
   memcpy(place, key.data, key.size);
   place += key.size;

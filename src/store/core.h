@@ -46,6 +46,7 @@ struct core_record {
   int64_t lease;
   size_t key_size;
   size_t value_size;
+  size_t room; // bytes of data
   char data[]; // the key, a NUL, the value, a NUL
 };
 
@@ -135,6 +136,10 @@ void core_result_free(struct core_result *result);
 // The same for one operation, without a comparison.
 enum core_status core_run(struct core *core, const struct core_op *op, struct core_result *out);
 
+// The same for a put or a deletion whose answer holds no records: nothing is to be freed, and a put of a key that is
+// there allocates nothing once history is full.
+enum core_status core_apply(struct core *core, const struct core_op *op, struct core_response *out);
+
 // Leases -----------------------------------------------------------------------------------------------------------
 
 // Grants `*id`, or a random one, into `*id`, when it is 0. `*ttl_s` is the wish and becomes what was granted.
@@ -185,6 +190,7 @@ struct core_events {
   size_t capacity;
 };
 void core_events_clear(struct core_events *events);
+void core_events_drop(struct core_events *events); // the references only
 
 // A reader's place in the history: it reads at its own speed and holds no memory. Set `range` (whose bytes must stay)
 // and `wake`; the rest is the core's.

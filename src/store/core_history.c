@@ -36,6 +36,15 @@ void core_history_add(struct core_history *history, struct core_event event) {
   *core_history_at(history, history->end++) = event;
 }
 
+// Whoever holds a record's only reference may use its memory again: no other can come to be.
+static void drop_record(struct core_history *history, struct core_record *record) {
+  bool ours = record && atomic_load_explicit(&record->refs, memory_order_acquire) == 1;
+  if (ours && history->num_spares < CORE_SPARES)
+    history->spares[history->num_spares++] = record;
+  else
+    core_record_unref(record);
+}
+
 int64_t core_history_drop(struct core_history *history) {
   int64_t revision = core_history_at(history, history->first)->revision;
   while (history->first < history->end) {
@@ -43,8 +52,8 @@ int64_t core_history_drop(struct core_history *history) {
     if (event->revision != revision)
       break;
     history->bytes -= size_of(event);
-    core_record_unref(event->now);
-    core_record_unref(event->prev);
+    drop_record(history, event->now);
+    drop_record(history, event->prev);
     history->first++;
   }
   return revision;
@@ -53,6 +62,8 @@ int64_t core_history_drop(struct core_history *history) {
 void core_history_free(struct core_history *history) {
   while (history->first < history->end)
     core_history_drop(history);
+  while (history->num_spares > 0)
+    core_record_unref(history->spares[--history->num_spares]);
   free(history->ring);
   *history = (struct core_history){0};
 }

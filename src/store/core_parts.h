@@ -12,6 +12,8 @@ struct core_lease {
   struct core_node *keys; // those that hang on it
 };
 
+enum { CORE_SPARES = 8 };
+
 // Events in a ring; each has a number, and its place is the number modulo the capacity, a power of two.
 struct core_history {
   struct core_event *ring;
@@ -19,6 +21,8 @@ struct core_history {
   uint64_t first; // number of the oldest event
   uint64_t end;   // number of the next one
   size_t bytes;
+  struct core_record *spares[CORE_SPARES]; // dropped, and nobody else's: for the next puts
+  size_t num_spares;
 };
 
 struct core {
@@ -36,7 +40,7 @@ struct core {
 // core_change.c: changes, each an event of the revision that core_commit() makes. Room for the events is reserved
 // before, so that no change can fail.
 
-struct core_record *core_record_create(struct core_bytes key, struct core_bytes value);
+struct core_record *core_record_create(struct core *core, struct core_bytes key, struct core_bytes value);
 
 // Makes `record` (a reference that is handed over) the key's state in revision `core->revision + 1`, hung on `lease`
 // (NULL: none). `spare` becomes the node of a new key; returned when not needed.

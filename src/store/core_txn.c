@@ -131,7 +131,7 @@ static enum core_status prepare_put(struct core *core, const struct core_op *op,
   struct core_bytes value = op->value;
   if (op->ignore_value)
     value = (struct core_bytes){core_record_value(node->record), node->record->value_size};
-  prepared->record = core_record_create(op->range.key, value);
+  prepared->record = core_record_create(core, op->range.key, value);
   if (!node)
     prepared->node = core_keys_node(&core->keys);
   return prepared->record && (node || prepared->node) ? CORE_OK : CORE_NO_MEMORY;
@@ -224,7 +224,9 @@ static void apply(struct core *core, struct core_result *result, struct prepared
   result->revision = core->revision;
 }
 
-enum core_status core_txn(struct core *core, const struct core_txn *txn, struct core_result *out) {
+// `room`: for the answer of one operation; NULL: it is allocated, whatever it takes.
+static enum core_status run(struct core *core, const struct core_txn *txn, struct core_response *room,
+                            struct core_result *out) {
   enum core_status status = check(core, txn);
   if (status != CORE_OK)
     return status;
@@ -234,8 +236,9 @@ enum core_status core_txn(struct core *core, const struct core_txn *txn, struct 
   result.ops = result.succeeded ? txn->success : txn->failure;
   result.num_responses = result.succeeded ? txn->num_success : txn->num_failure;
 
-  struct prepared prepared[CORE_MAX_TXN_OPS] = {0};
-  result.responses = calloc(result.num_responses + 1, sizeof *result.responses); // never of size 0
+  struct prepared prepared[CORE_MAX_TXN_OPS];
+  memset(prepared, 0, result.num_responses * sizeof *prepared);
+  result.responses = room ? room : calloc(result.num_responses + 1, sizeof *result.responses); // never of size 0
   status = result.responses ? prepare(core, &result, prepared) : CORE_NO_MEMORY;
   if (status == CORE_OK)
     apply(core, &result, prepared);
@@ -245,8 +248,21 @@ enum core_status core_txn(struct core *core, const struct core_txn *txn, struct 
   }
   if (status == CORE_OK)
     *out = result;
-  else
+  else if (!room)
     core_result_free(&result);
+  return status;
+}
+
+enum core_status core_txn(struct core *core, const struct core_txn *txn, struct core_result *out) {
+  return run(core, txn, NULL, out);
+}
+
+enum core_status core_apply(struct core *core, const struct core_op *op, struct core_response *out) {
+  struct core_result result;
+  struct core_response response = {0};
+  enum core_status status = run(core, &(struct core_txn){.success = op, .num_success = 1}, &response, &result);
+  if (status == CORE_OK)
+    *out = response;
   return status;
 }
 

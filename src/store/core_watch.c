@@ -77,6 +77,10 @@ static void truncate(struct core_events *events, size_t count) {
   }
 }
 
+void core_events_drop(struct core_events *events) {
+  truncate(events, 0);
+}
+
 void core_events_clear(struct core_events *events) {
   truncate(events, 0);
   free(events->items);

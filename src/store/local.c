@@ -88,25 +88,20 @@ static int put(weft_store_t *store, const char *key, const void *value, size_t v
                int64_t *revision) {
   struct weft_store_op op = {
       .kind = WEFT_STORE_PUT, .key = key, .value = value, .value_len = value_len, .lease = lease};
-  struct weft_store_txn_result result;
-  int err = run(store, &op, &result);
-  if (err)
-    return err;
-  if (revision)
-    *revision = result.revision;
-  weft_store_txn_result_free(&result);
-  return 0;
+  struct core_response response;
+  int err = local_change(store, &op, &response);
+  if (!err && revision)
+    *revision = response.revision;
+  return err;
 }
 
 static int del(weft_store_t *store, const char *key, bool prefix, size_t *deleted) {
-  struct weft_store_txn_result result;
-  int err = run(store, &(struct weft_store_op){.kind = WEFT_STORE_DELETE, .key = key, .prefix = prefix}, &result);
-  if (err)
-    return err;
-  if (deleted)
-    *deleted = result.deleted[0];
-  weft_store_txn_result_free(&result);
-  return 0;
+  struct core_response response;
+  int err =
+      local_change(store, &(struct weft_store_op){.kind = WEFT_STORE_DELETE, .key = key, .prefix = prefix}, &response);
+  if (!err && deleted)
+    *deleted = response.count;
+  return err;
 }
 
 static int lease_fail(enum core_status status, int64_t lease) {
@@ -159,6 +154,7 @@ static int lease_revoke(weft_store_t *store, int64_t lease) {
 }
 
 static void destroy(struct local *local) {
+  core_events_clear(&local->events);
   core_free(local->core);
   pthread_cond_destroy(&local->idle);
   pthread_cond_destroy(&local->work);

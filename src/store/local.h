@@ -29,6 +29,7 @@ struct local {
   LIST_HEAD(, local_watch) watches;
   TAILQ_HEAD(local_ready, local_watch) ready;
   struct local_watch *delivering;
+  struct core_events events; // the thread's: what it delivers
   bool stopping;
   pthread_t thread;
 };
@@ -43,6 +44,9 @@ struct weft_store_kv local_kv(const struct core_record *record);
 int local_fail(enum core_status status, const char *key);
 
 // local_txn.c
+
+// A put or a deletion. Of a put, the response's revision counts.
+int local_change(weft_store_t *store, const struct weft_store_op *op, struct core_response *out);
 int local_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out);
 
 // local_watch.c

@@ -9,7 +9,8 @@
 struct translated {
   struct core_compare compares[CORE_MAX_TXN_OPS];
   struct core_op ops[2][CORE_MAX_TXN_OPS]; // success, failure
-  char *bounds;                            // memory of the ranges
+  char *bounds;                            // memory of the ranges: `few`, or allocated
+  char few[512];
 };
 
 static size_t bounds_size(const struct weft_store_op *ops, size_t count) {
@@ -60,7 +61,7 @@ static int translate(const struct weft_store_txn *txn, struct translated *out, s
     return fail_context(local_fail(CORE_TOO_MANY_OPS, ""), "%zu comparisons, %zu and %zu operations; at most %d each",
                         txn->num_compares, txn->num_success, txn->num_failure, CORE_MAX_TXN_OPS);
   size_t size = bounds_size(txn->success, txn->num_success) + bounds_size(txn->failure, txn->num_failure);
-  out->bounds = malloc(size + 1);
+  out->bounds = size < sizeof out->few ? out->few : malloc(size + 1);
   if (!out->bounds)
     return local_fail(CORE_NO_MEMORY, "");
   char *bounds = out->bounds;
@@ -76,6 +77,11 @@ static int translate(const struct weft_store_txn *txn, struct translated *out, s
       .num_failure = txn->num_failure,
   };
   return 0;
+}
+
+static void release(struct translated *translated) {
+  if (translated->bounds != translated->few)
+    free(translated->bounds);
 }
 
 static int answer_range(const struct core_response *response, struct weft_store_list *out) {
@@ -115,7 +121,7 @@ static int answer(const struct core_result *result, struct weft_store_txn_result
 
 int local_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out) {
   struct local *local = (struct local *)store;
-  struct translated translated = {.bounds = NULL};
+  struct translated translated;
   struct core_txn core_form;
   int err = translate(txn, &translated, &core_form);
   if (err)
@@ -129,6 +135,20 @@ int local_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft
   else
     err = local_fail(status, txn->num_success == 1 && txn->num_failure == 0 ? txn->success[0].key : "");
   core_result_free(&result);
-  free(translated.bounds);
+  release(&translated);
   return err;
+}
+
+int local_change(weft_store_t *store, const struct weft_store_op *op, struct core_response *out) {
+  struct local *local = (struct local *)store;
+  struct translated translated;
+  struct core_txn core_form;
+  int err = translate(&(struct weft_store_txn){.success = op, .num_success = 1}, &translated, &core_form);
+  if (err)
+    return err;
+  pthread_mutex_lock(&local->lock);
+  enum core_status status = core_apply(local->core, &core_form.success[0], out);
+  pthread_mutex_unlock(&local->lock);
+  release(&translated);
+  return status == CORE_OK ? 0 : local_fail(status, op->key);
 }

@@ -91,8 +91,7 @@ static void serve(struct local *local) {
   struct local_watch *watch = TAILQ_FIRST(&local->ready);
   TAILQ_REMOVE(&local->ready, watch, ready);
   watch->queued = false;
-  struct core_events events = {0};
-  enum core_status status = core_watch_take(local->core, &watch->core, BATCH, &events);
+  enum core_status status = core_watch_take(local->core, &watch->core, BATCH, &local->events);
   int64_t revision = core_revision(local->core);
   bool first = !watch->started;
   watch->started = true;
@@ -107,8 +106,8 @@ static void serve(struct local *local) {
     tell(watch, WEFT_STORE_EVENT_RESET, revision);
   else if (first)
     tell(watch, WEFT_STORE_EVENT_RESUMED, revision);
-  deliver(watch, &events);
-  core_events_clear(&events);
+  deliver(watch, &local->events);
+  core_events_drop(&local->events);
 
   pthread_mutex_lock(&local->lock);
   local->delivering = NULL;
