@@ -11,12 +11,23 @@ static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 static atomic_int level_now = -1;
 
-static int level_from_environment(void) {
-  const char *wanted = getenv("WEFT_LOG");
-  for (int i = 0; wanted && i < 4; i++)
+// -1: there is no such level.
+static int find_level(const char *wanted) {
+  for (int i = 0; i < 4; i++)
     if (strcmp(wanted, level_names[i]) == 0)
       return i;
-  return LOG_LEVEL_WARN;
+  return -1;
+}
+
+bool log_environment_is_valid(void) {
+  const char *wanted = getenv("WEFT_LOG");
+  return !wanted || !*wanted || find_level(wanted) >= 0;
+}
+
+static int level_from_environment(void) {
+  const char *wanted = getenv("WEFT_LOG");
+  int level = wanted ? find_level(wanted) : -1;
+  return level < 0 ? LOG_LEVEL_WARN : level;
 }
 
 void log_set_level(enum log_level level) {

@@ -1,4 +1,5 @@
 // weft: the tool. Finds the command and runs it.
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/help.h"
 
@@ -40,6 +41,10 @@ static int run(int argc, char **argv) {
   }
   if (argv[1][0] == '-') {
     fprintf(stderr, "weft: unknown option %s; want a command first, then its options\nTry 'weft --help'.\n", argv[1]);
+    return 2;
+  }
+  if (!log_environment_is_valid()) {
+    fprintf(stderr, "weft: WEFT_LOG is '%s'; want error, warn, info or debug\n", getenv("WEFT_LOG"));
     return 2;
   }
   const struct cli_command *command = cli_command_find(argv[1]);

@@ -30,7 +30,7 @@ extern const struct report_state report_states[];
 
 // How many ranks are in each state.
 struct report_counts {
-  uint32_t of[RESULTS_UNREACHED + 1];
+  uint32_t of[RESULTS_NUM_STATES];
 };
 void report_count(struct report_counts *counts, const struct results_phase *phase);
 

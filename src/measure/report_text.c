@@ -12,6 +12,7 @@ const struct report_state report_states[] = {
     [RESULTS_KILLED] = {"†", "x", "killed as planned", TABLE_YELLOW},
     [RESULTS_LEFT] = {"←", "<", "left as planned", TABLE_CYAN},
     [RESULTS_UNREACHED] = {"○", "?", "unreached", TABLE_MAGENTA},
+    [RESULTS_INTERRUPTED] = {"◐", "~", "interrupted", TABLE_MAGENTA},
 };
 
 void report_count(struct report_counts *counts, const struct results_phase *phase) {
@@ -21,7 +22,7 @@ void report_count(struct report_counts *counts, const struct results_phase *phas
 
 void report_add_counts(struct text *text, const struct report_counts *counts) {
   const char *before = "";
-  for (int state = RESULTS_PASSED; state <= RESULTS_UNREACHED; state++) {
+  for (int state = RESULTS_PASSED; state < RESULTS_NUM_STATES; state++) {
     if (counts->of[state] == 0)
       continue;
     text_add(text, "%s%" PRIu32 " %s", before, counts->of[state], report_states[state].label);

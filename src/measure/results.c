@@ -13,9 +13,9 @@ enum { FORMAT = 1 }; // of results.json, its field "weft_results"
   { 0 }
 
 static const char *const state_names[] = {
-    [RESULTS_NOT_MEMBER] = "not_member", [RESULTS_PASSED] = "passed", [RESULTS_FAILED] = "failed",
-    [RESULTS_KILLED] = "killed",         [RESULTS_LEFT] = "left",     [RESULTS_UNREACHED] = "unreached",
-    [RESULTS_UNREACHED + 1] = NULL,
+    [RESULTS_NOT_MEMBER] = "not_member",   [RESULTS_PASSED] = "passed", [RESULTS_FAILED] = "failed",
+    [RESULTS_KILLED] = "killed",           [RESULTS_LEFT] = "left",     [RESULTS_UNREACHED] = "unreached",
+    [RESULTS_INTERRUPTED] = "interrupted", [RESULTS_NUM_STATES] = NULL,
 };
 
 static const char *const change_names[] = {

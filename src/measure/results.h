@@ -14,10 +14,12 @@ enum { RESULTS_TEXT = 256 };
 enum results_state {
   RESULTS_NOT_MEMBER, // the plan does not have it in this phase
   RESULTS_PASSED,
-  RESULTS_FAILED,    // `reason` says why
-  RESULTS_KILLED,    // as planned
-  RESULTS_LEFT,      // as planned (a negative rank of a run with --negative leave)
-  RESULTS_UNREACHED, // the run ended before
+  RESULTS_FAILED,      // `reason` says why
+  RESULTS_KILLED,      // as planned
+  RESULTS_LEFT,        // as planned (a negative rank of a run with --negative leave)
+  RESULTS_UNREACHED,   // the run ended before
+  RESULTS_INTERRUPTED, // the run ended while it was in the phase
+  RESULTS_NUM_STATES,
 };
 
 // Durations in microseconds.

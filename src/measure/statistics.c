@@ -40,7 +40,7 @@ bool results_phase_passed(const struct results_phase *phase) {
   bool passed = false;
   for (uint32_t i = 0; i < phase->num_ranks; i++) {
     enum results_state state = phase->ranks[i].state;
-    if (state == RESULTS_FAILED || state == RESULTS_UNREACHED)
+    if (state == RESULTS_FAILED || state == RESULTS_UNREACHED || state == RESULTS_INTERRUPTED)
       return false;
     passed |= state == RESULTS_PASSED;
   }

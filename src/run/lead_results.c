@@ -33,6 +33,8 @@ static void describe_absent(const struct agent *agent, uint32_t phase, struct re
   } else if (launched->ended && launched->kill_ns &&
              run_roster_dies(agent->plan, agent->config.negative, phase, row->rank)) {
     row->state = RESULTS_KILLED;
+  } else if (agent_launch_of(agent, lead_launch_phase(agent, phase, row->rank), row->rank)->claimed) {
+    row->state = RESULTS_INTERRUPTED;
   }
 }
 
@@ -117,7 +119,7 @@ static void fill_stall(const struct agent *agent, struct results_transition *cha
       continue;
     change->longest_stall_us = seat->record.stall_us;
     change->stalled_rank = live->rank[i];
-    change->median_us = seat->record.median_us;
+    change->median_us = agent->config.num_tokens ? seat->record.median_us : -1; // of nothing there is no usual time
   }
 }
 

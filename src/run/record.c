@@ -53,6 +53,7 @@ enum { NUM_FIELDS = sizeof fields / sizeof fields[0] };
 static const char *const states[] = {
     [RESULTS_NOT_MEMBER] = "not a member", [RESULTS_PASSED] = "passed", [RESULTS_FAILED] = "failed",
     [RESULTS_KILLED] = "killed",           [RESULTS_LEFT] = "left",     [RESULTS_UNREACHED] = "unreached",
+    [RESULTS_INTERRUPTED] = "interrupted",
 };
 
 enum { NUM_STATES = sizeof states / sizeof states[0] };

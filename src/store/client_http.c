@@ -190,8 +190,17 @@ int client_http_exchange(struct client *client, struct client_transfer *transfer
   return err;
 }
 
+// Whether the server ended the handshake, or the connection after it (TLS 1.3), because the client showed none.
+static bool wants_certificate(const char *reason) {
+  return strstr(reason, "certificate required") || strstr(reason, "bad certificate") ||
+         strstr(reason, "handshake failure");
+}
+
 int client_http_failure(CURLcode code, const struct client_transfer *transfer, const char *endpoint) {
   const char *reason = *transfer->reason ? transfer->reason : curl_easy_strerror(code);
+  if (strstr(reason, "alert") && wants_certificate(reason))
+    return fail(WEFT_ERR_AUTH, "store %s: it wants a client certificate that it trusts (%s); give one with its key",
+                endpoint, reason);
   switch (code) {
   case CURLE_PEER_FAILED_VERIFICATION:
     return fail(WEFT_ERR_AUTH, "store %s: its certificate is not accepted (%s); give the CA that signed it", endpoint,
@@ -216,6 +225,12 @@ int client_http_failure(CURLcode code, const struct client_transfer *transfer, c
     if (clock_passed(store_limit()))
       return fail(WEFT_ERR_TIMEOUT, "store %s: given up before an answer came", endpoint);
     return fail(WEFT_ERR_UNREACHABLE, "store %s: the connection was cut before the answer", endpoint);
+  case CURLE_SEND_ERROR: // its alert may be overtaken by the end of the connection
+  case CURLE_RECV_ERROR:
+    if (strncmp(endpoint, "https:", strlen("https:")) == 0)
+      return fail(WEFT_ERR_UNREACHABLE, "store %s: %s; it may want a client certificate that it trusts", endpoint,
+                  reason);
+    return fail(WEFT_ERR_UNREACHABLE, "store %s: %s", endpoint, reason);
   default:
     return fail(WEFT_ERR_UNREACHABLE, "store %s: %s", endpoint, reason);
   }

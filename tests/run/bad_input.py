@@ -1,7 +1,12 @@
 """What cannot run: said clearly, with the right exit status, and nothing left."""
 
+import contextlib
+import pathlib
 import socket
+import ssl
 import subprocess
+import tempfile
+import threading
 
 from tool import WEFT, Run, free_port, main
 
@@ -79,6 +84,48 @@ def a_wrong_token():
         lead.expect(143)
 
 
+def certificate(directory, name):
+    """A key and a certificate of its own for 127.0.0.1."""
+    key, cert = directory / (name + ".key"), directory / (name + ".pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "2", "-subj", "/CN=" + name, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key,
+                    "-out", cert], check=True, capture_output=True)
+    return key, cert
+
+
+def a_missing_client_certificate():
+    with tempfile.TemporaryDirectory(prefix="weft-test-") as name:
+        directory = pathlib.Path(name)
+        key, cert = certificate(directory, "server")
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(cert, key)
+            context.load_verify_locations(certificate(directory, "authority")[1])
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.minimum_version = context.maximum_version = version
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                threading.Thread(target=shake_hands, args=(listener, context), daemon=True).start()
+                url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+                refused(3, url, "want", "client certificate", plan=[[0]], store=url, ca=cert)
+
+
+def shake_hands(listener, context):
+    """Until the listener is closed."""
+    while True:
+        try:
+            connection = listener.accept()[0]
+        except OSError:
+            return
+        with contextlib.suppress(OSError), connection, context.wrap_socket(connection, server_side=True) as stream:
+            stream.recv(1)
+
+
+def an_unknown_log_level():
+    with Run(plan=[[0]], environment={"WEFT_LOG": "loud"}) as run:
+        run.expect(2)
+        assert "WEFT_LOG is 'loud'" in run.text() and "want error, warn, info or debug" in run.text(), run.text()
+
+
 def an_open_address_without_token():
     refused(2, "token", plan=[[0]], listen="0.0.0.0")
 
@@ -96,5 +143,6 @@ def a_rank_by_hand():
 main({test.__name__: test for test in (
     malformed_plans, more_live_ranks_than_slots, an_unwritable_run_directory, a_run_directory_that_holds_a_run,
     a_port_in_use, an_unreachable_store,
-    a_lead_that_never_comes, agents_that_never_come, a_wrong_token, an_open_address_without_token, a_bad_job_name,
+    a_lead_that_never_comes, agents_that_never_come, a_wrong_token, a_missing_client_certificate,
+    an_unknown_log_level, an_open_address_without_token, a_bad_job_name,
     a_rank_by_hand)})

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+from judge import states
 from stores import Etcd
 from tool import Run, main, ranks_of, wait_for
 
@@ -29,6 +30,7 @@ def ends_with(number):
                 assert "interrupted by" in run.text()
                 assert etcd.keys() == [], etcd.keys()
                 assert run.results()["passed"] is False
+                assert set(states(run.results(), 0).values()) == {"interrupted"}, states(run.results(), 0)
     return test
 
 
