@@ -1,0 +1,303 @@
+// Whether a rank that lives is ever taken for dead: ranks operate while processes that never sleep take the processors
+// from them, half of them counting and half moving memory. Says how long a peer kept silent in each operation, and how
+// many were put out for it, against the time limit. Usage: bench_ep_alarm [--json] [--ranks N] [--tokens N] [--load N]
+// [--timeout MS] [--seconds N] [--hours N]: each row ends after N seconds (5), or when it has N hours' worth of
+// operations
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/histogram.h"
+#include "ranks.h"
+
+enum { MAX_LOAD = 64, HOG_BYTES = 32 << 20, REJOIN_MS = 2000, HOUR_S = 3600, HOUR_SAMPLE_S = 3, MIN_OPERATIONS = 10 };
+
+struct board {
+  _Atomic bool stop;
+  struct {
+    _Atomic uint64_t operations;
+    _Atomic uint32_t alarms;   // peers that this rank reported, all of which live
+    _Atomic uint32_t put_out;  // times that this rank was
+    _Atomic uint32_t gave_up;  // it could not come back
+    struct histogram silence;  // ns that this rank waited for one peer in an operation
+    struct histogram duration; // ns of an operation
+  } rank[BENCH_RANKS];
+};
+
+static struct board *board;
+static struct {
+  uint32_t ranks, tokens, loads[3], timeouts[4], seconds, hours;
+  int num_loads, num_timeouts;
+  bool json;
+} setup = {.ranks = 8,
+           .tokens = 4,
+           .loads = {0, 2, 4},
+           .timeouts = {5000, 100, 50, 20},
+           .seconds = 5,
+           .num_loads = 3,
+           .num_timeouts = 4};
+
+// --- the load ---
+
+static int count_for_ever(void *arg) {
+  (void)arg;
+  volatile uint64_t i = 0;
+  while (i < UINT64_MAX)
+    i++;
+  return 0;
+}
+
+static int move_for_ever(void *arg) {
+  (void)arg;
+  char *memory = malloc(2 * (size_t)HOG_BYTES);
+  if (!memory)
+    return 3;
+  memset(memory, 1, 2 * (size_t)HOG_BYTES);
+  for (uint64_t i = 0; i < UINT64_MAX; i++) {
+    memory[i % HOG_BYTES]++; // so that the copy is one each time
+    memcpy(memory + HOG_BYTES, memory, HOG_BYTES);
+    atomic_signal_fence(memory_order_seq_cst);
+  }
+  return 0;
+}
+
+static uint32_t processors(void) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+}
+
+static void start_load(pid_t *pids, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    pids[i] = bench_fork(i % 2 ? move_for_ever : count_for_ever, NULL);
+}
+
+// --- a rank ---
+
+struct life {
+  const char *url;
+  int32_t index;
+  struct bench_shape shape;
+};
+
+static void on_event(void *arg, const struct weft_ep_event *event) {
+  const struct life *life = arg;
+  board->rank[life->index].alarms += event->kind == WEFT_EP_EVENT_PEER_LOST && !board->stop;
+}
+
+// The longest that this rank waited for one peer since the last call.
+static uint64_t silence(const struct bench_rank *rank, uint64_t *waited) {
+  uint64_t longest = 0;
+  for (int32_t i = 0; i < (int32_t)setup.ranks; i++) {
+    struct weft_ep_peer_stats stats = WEFT_EP_PEER_STATS_INIT;
+    if (i == rank->index || weft_ep_peer_stats(rank->ep, i, &stats) != 0)
+      continue;
+    uint64_t since = stats.wait_ns > waited[i] ? stats.wait_ns - waited[i] : 0; // a new incarnation begins at 0
+    waited[i] = stats.wait_ns;
+    longest = since > longest ? since : longest;
+  }
+  return longest;
+}
+
+// Runs until it is out, or all know the end. True: the end.
+static bool operate(struct bench_rank *rank, int32_t index) {
+  uint64_t waited[BENCH_RANKS] = {0};
+  while (rank->info.mark < 1) {
+    struct bench_times times;
+    weft_ep_set_mark(rank->ep, board->stop);
+    if (bench_operate(rank, &times) != 0)
+      return false;
+    board->rank[index].operations++;
+    histogram_add(&board->rank[index].duration, times.end - times.begin);
+    histogram_add(&board->rank[index].silence, silence(rank, waited));
+  }
+  return true;
+}
+
+static int live(void *arg) {
+  struct life *life = arg;
+  int32_t founders[BENCH_RANKS];
+  for (int32_t i = 0; i < BENCH_RANKS; i++)
+    founders[i] = i;
+  for (bool founder = true; founder || !board->stop; founder = false) {
+    struct bench_rank rank;
+    int rc = bench_rank_open(&rank, &life->shape, life->url, "/weft/bench/", life->index, founder ? founders : NULL,
+                             founder ? setup.ranks : 0, on_event, life);
+    if (rc == 0)
+      rc = weft_ep_activate(rank.ep, founder ? BENCH_DEADLINE_MS : REJOIN_MS);
+    bool end = rc == 0 && operate(&rank, life->index);
+    if (rc != 0)
+      board->rank[life->index].gave_up++;
+    else if (!end && !board->stop)
+      board->rank[life->index].put_out++;
+    bench_rank_close(&rank);
+    if (end)
+      break;
+  }
+  return 0;
+}
+
+// --- the program ---
+
+struct outcome {
+  uint64_t operations; // that all took part in, nearly: of the rank with the most
+  uint32_t alarms, put_out, gave_up;
+  struct histogram silence, duration;
+};
+
+static void merge(struct histogram *into, const struct histogram *from) {
+  into->count += from->count;
+  into->sum += from->sum;
+  into->max = from->max > into->max ? from->max : into->max;
+  into->min = into->min == 0 || from->min < into->min ? from->min : into->min;
+  for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
+    into->buckets[i] += from->buckets[i];
+}
+
+static void collect(struct outcome *outcome) {
+  *outcome = (struct outcome){0};
+  for (uint32_t i = 0; i < setup.ranks; i++) {
+    uint64_t operations = board->rank[i].operations;
+    outcome->operations = operations > outcome->operations ? operations : outcome->operations;
+    outcome->alarms += board->rank[i].alarms;
+    outcome->put_out += board->rank[i].put_out;
+    outcome->gave_up += board->rank[i].gave_up;
+    merge(&outcome->silence, &board->rank[i].silence);
+    merge(&outcome->duration, &board->rank[i].duration);
+  }
+}
+
+// Until `seconds` have passed, or rank 0 has run so many operations.
+static void run(uint32_t load, const struct bench_shape *shape, uint32_t seconds, double operations,
+                struct outcome *outcome) {
+  struct bench_store store;
+  struct life lives[BENCH_RANKS];
+  pid_t pids[BENCH_RANKS], hogs[MAX_LOAD] = {0};
+  uint32_t count = load * processors() < MAX_LOAD ? load * processors() : MAX_LOAD;
+  memset(board, 0, sizeof *board);
+  bench_store_start(&store, false);
+  start_load(hogs, count);
+  for (uint32_t i = 0; i < setup.ranks; i++) {
+    lives[i] = (struct life){store.url, (int32_t)i, *shape};
+    pids[i] = bench_fork(live, &lives[i]);
+  }
+  uint64_t deadline = clock_deadline_ms(BENCH_DEADLINE_MS);
+  while (board->rank[0].operations == 0 && !clock_passed(deadline))
+    poll(NULL, 0, 10);
+  deadline = clock_deadline_ms(seconds * 1000u);
+  uint64_t last = deadline + BENCH_DEADLINE_MS * 1000000ull; // for a few operations on a machine that is very busy
+  while ((board->rank[0].operations < MIN_OPERATIONS && !clock_passed(last)) ||
+         (!clock_passed(deadline) && (double)board->rank[0].operations < operations))
+    poll(NULL, 0, 50);
+  collect(outcome); // before the end, at which the last to leave may miss the others
+  board->stop = true;
+  bench_kill(hogs, count);
+  for (uint32_t i = 0; i < setup.ranks; i++)
+    bench_reap(pids[i]);
+  bench_store_stop(&store);
+}
+
+static void report(uint32_t load, uint32_t timeout_ms, double hour, const struct outcome *o) {
+  double p[5];
+  static const double percents[5] = {50, 99, 99.9, 99.99, 100};
+  for (int i = 0; i < 5; i++)
+    p[i] = (double)histogram_percentile(&o->silence, percents[i]) / 1e6;
+  if (setup.json)
+    printf("{\"load\": %u, \"timeout_ms\": %u, \"operations\": %llu, \"hours\": %.3f, \"alarms\": %u, \"put_out\": %u, "
+           "\"gave_up\": %u, \"silence_ms\": [%.3f, %.3f, %.3f, %.3f, %.3f]}\n",
+           load, timeout_ms, (unsigned long long)o->operations, (double)o->operations / hour, o->alarms, o->put_out,
+           o->gave_up, p[0], p[1], p[2], p[3], p[4]);
+  else
+    printf("%3ux %10u %11llu %7.2f %8u %8u %8u  %8.2f %8.2f %8.2f %8.2f %8.2f\n", load, timeout_ms,
+           (unsigned long long)o->operations, (double)o->operations / hour, o->alarms, o->put_out, o->gave_up, p[0],
+           p[1], p[2], p[3], p[4]);
+  fflush(stdout);
+}
+
+// Operations in an hour of ranks with full-sized ones, at this load: what the small ones are counted against.
+static double hour_of(uint32_t load) {
+  static struct outcome outcome;
+  run(load, &(struct bench_shape){.capacity = setup.ranks}, HOUR_SAMPLE_S, 1e9, &outcome);
+  double ms = (double)histogram_percentile(&outcome.duration, 50) / 1e6;
+  if (setup.json)
+    printf("{\"load\": %u, \"full_size_ms\": %.3f, \"an_hour\": %.0f}\n", load, ms, HOUR_S * 1e3 / ms);
+  else
+    printf("%3ux: an operation of 128 tokens x 7168 takes %.1f ms; an hour's worth are %.0f\n", load, ms,
+           HOUR_S * 1e3 / ms);
+  return HOUR_S * 1e3 / ms;
+}
+
+static uint32_t number(const char *text, uint32_t low, uint32_t high) {
+  char *end = NULL;
+  unsigned long value = text ? strtoul(text, &end, 10) : 0;
+  if (!text || *end || value < low || value > high) {
+    fprintf(stderr, "bench_ep_alarm: %s is not a number from %u to %u\n", text ? text : "nothing", low, high);
+    exit(2);
+  }
+  return (uint32_t)value;
+}
+
+static void parse(int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+    if (strcmp(argv[i], "--json") == 0) {
+      setup.json = true;
+      continue;
+    }
+    if (strcmp(argv[i], "--ranks") == 0) {
+      setup.ranks = number(value, 2, BENCH_RANKS);
+    } else if (strcmp(argv[i], "--tokens") == 0) {
+      setup.tokens = number(value, 1, 128);
+    } else if (strcmp(argv[i], "--seconds") == 0) {
+      setup.seconds = number(value, 1, HOUR_S);
+    } else if (strcmp(argv[i], "--hours") == 0) {
+      setup.hours = number(value, 1, 24);
+    } else if (strcmp(argv[i], "--load") == 0) {
+      setup.loads[0] = number(value, 0, 16);
+      setup.num_loads = 1;
+    } else if (strcmp(argv[i], "--timeout") == 0) {
+      setup.timeouts[0] = number(value, 1, 60000);
+      setup.num_timeouts = 1;
+    } else {
+      fprintf(stderr, "usage: bench_ep_alarm [--json] [--ranks N] [--tokens N] [--load N] [--timeout MS] "
+                      "[--seconds N] [--hours N]\n");
+      exit(2);
+    }
+    i++;
+  }
+}
+
+int main(int argc, char **argv) {
+  parse(argc, argv);
+  static struct outcome outcome;
+  double hours[3];
+  board = bench_shared(sizeof *board);
+  if (!setup.json)
+    printf("%u ranks on %u processors; load: so many processes per processor that never sleep, of the ranks' own "
+           "priority\n",
+           setup.ranks, processors());
+  for (int l = 0; l < setup.num_loads; l++)
+    hours[l] = hour_of(setup.loads[l]);
+  if (!setup.json)
+    printf(
+        "\noperations of %u tokens x 256; alarms: peers that live and were reported; out: ranks put out for it; lost: "
+        "could not come\nback at once; ms that a rank waited for one peer in an operation\n\n"
+        "%4s %10s %11s %7s %8s %8s %8s  %8s %8s %8s %8s %8s\n",
+        setup.tokens, "load", "timeout ms", "operations", "hours", "alarms", "out", "lost", "p50", "p99", "p99.9",
+        "p99.99", "max");
+  for (int l = 0; l < setup.num_loads; l++)
+    for (int t = 0; t < setup.num_timeouts; t++) {
+      struct bench_shape shape = {
+          .tokens = setup.tokens, .hidden = 256, .capacity = setup.ranks, .timeout_ms = setup.timeouts[t]};
+      uint32_t seconds = setup.hours ? HOUR_S : setup.seconds;
+      run(setup.loads[l], &shape, seconds, setup.hours ? setup.hours * hours[l] : 1e9, &outcome);
+      report(setup.loads[l], setup.timeouts[t], hours[l], &outcome);
+    }
+  return 0;
+}
