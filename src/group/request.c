@@ -175,7 +175,7 @@ static bool pick_closing(struct group_machine *m, struct group_request *request)
   if (in_time && !m->lost && m->synced) {
     if (!m->watching) // else it would propose again and again what it cannot see to have come true
       return watch(m, request);
-    if (m->holding)
+    if (holds_back(m))
       return false;
     if (drop_spare(m, request) || group_propose_leave(m, request))
       return true;
@@ -204,6 +204,7 @@ bool group_machine_request(struct group_machine *m, uint64_t now_ns, struct grou
     m->busy = true;
     m->retry = false;
     m->kind = request->kind;
+    m->asked_lease = request->lease;
     m->sent_revision = m->revision;
   }
   *wake_ns = m->wake;
@@ -231,16 +232,20 @@ static void hold(struct group_machine *m, int64_t revision) {
   m->hold_until = m->now + (uint64_t)HOLD_MS * GROUP_MS;
 }
 
-// A lease has expired. What hung on it is gone, or will be seen to go. This member's own may also be one of a store
-// that is no more: a new one that has reached the watch's revision looks like the old one to the watch.
+// A lease has expired. What hangs on it, as far as is known, will be seen to go; when that has been seen before, there
+// is nothing to wait for, and a claim to be got back before the others' grace ends. This member's own may also be one
+// of a store that is no more: a new one that has reached the watch's revision looks like the old one to the watch.
 static void lease_expired(struct group_machine *m, int64_t lease) {
+  bool shows =
+      (m->stored_mod != 0 && m->stored_lease == lease) || (group_holds_claim(m) && m->claims[m->rank].lease == lease);
   if (lease == m->lease) {
     m->lease = 0;
     m->synced = false;
   }
   if (lease == m->spare_lease)
     m->spare_lease = 0;
-  hold(m, 0);
+  if (shows)
+    hold(m, 0);
 }
 
 static void txn_answered(struct group_machine *m, const struct group_answer *answer) {
@@ -286,7 +291,7 @@ void group_machine_answer(struct group_machine *m, uint64_t now_ns, const struct
   } else if (m->kind == GROUP_REQUEST_GRANT) {
     lease_granted(m, answer->lease);
   } else if (m->kind == GROUP_REQUEST_KEEPALIVE && answer->err) {
-    lease_expired(m, m->of_view_lease ? m->stored_lease : m->lease);
+    lease_expired(m, m->asked_lease);
   } else if (m->kind == GROUP_REQUEST_TXN) {
     txn_answered(m, answer);
   }

@@ -110,6 +110,7 @@ struct group_machine {
   bool busy;
   enum group_request_kind kind;
   bool of_view_lease;    // the grant or keepalive under way is for the view's lease
+  int64_t asked_lease;   // of the request
   int64_t sent_revision; // newest revision known when the transaction went out
   bool retry;            // the last request failed: no other before retry_at
   uint64_t retry_at;

@@ -300,11 +300,61 @@ static void damaged_view_is_an_error_and_recovers(void **state) {
   suite_end(w, true);
 }
 
+static struct group_request next_request(struct group_machine *m, uint64_t now_ns) {
+  struct group_request request;
+  uint64_t wake_ns;
+  if (!group_machine_request(m, now_ns, &request, &wake_ns))
+    fail_msg("there is no request");
+  return request;
+}
+
+// A lease that has run out shows by the claim's end first, and by the answer to a keepalive after it: there is nothing
+// more to wait for, and the claim has to be back before the others' grace ends.
+static void an_expired_lease_is_replaced_at_once(void **state) {
+  (void)state;
+  const struct group_machine_options options = {
+      .prefix = "/g/", .rank = 0, .capacity = 4, .lease_ttl_s = TTL_S, .address = "here", .incarnation = 7, .seed = 1};
+  struct group_machine *m;
+  assert_int_equal(group_machine_new(&m, &options), 0);
+  uint64_t now = 1000;
+  assert_int_equal(next_request(m, now).kind, GROUP_REQUEST_READ);
+  group_machine_answer(m, now, &(struct group_answer){.list = &(struct weft_store_list){.revision = 1}});
+  assert_int_equal(next_request(m, now).kind, GROUP_REQUEST_WATCH);
+  group_machine_answer(m, now, &(struct group_answer){0});
+  assert_int_equal(next_request(m, now).kind, GROUP_REQUEST_GRANT);
+  group_machine_answer(m, now, &(struct group_answer){.lease = 5});
+  now += (uint64_t)2 * TTL_S * 1000000000; // until then it waits for a view that the store may have lost
+  assert_int_equal(next_request(m, now).kind, GROUP_REQUEST_KEEPALIVE);
+  group_machine_answer(m, now, &(struct group_answer){0});
+  struct group_request claim = next_request(m, now);
+  assert_int_equal(claim.kind, GROUP_REQUEST_TXN);
+  struct weft_store_kv kv = {.key = strdup(claim.txn->success[0].key),
+                             .value = strdup(claim.txn->success[0].value),
+                             .value_len = claim.txn->success[0].value_len,
+                             .create_revision = 2,
+                             .mod_revision = 2,
+                             .lease = 5};
+  group_machine_answer(m, now, &(struct group_answer){.succeeded = true, .revision = 2});
+  group_machine_watch(m, now, &(struct weft_store_event){.kind = WEFT_STORE_EVENT_PUT, .revision = 2, .kv = kv});
+  now += (uint64_t)TTL_S * 1000000000;
+  assert_int_equal(next_request(m, now).kind, GROUP_REQUEST_KEEPALIVE);
+  kv.mod_revision = 3;
+  group_machine_watch(m, now, &(struct weft_store_event){.kind = WEFT_STORE_EVENT_DELETE, .revision = 3, .kv = kv});
+  group_machine_answer(m, now, &(struct group_answer){.err = WEFT_ERR_NOT_FOUND});
+  assert_int_equal(next_request(m, now).kind, GROUP_REQUEST_GRANT);
+  group_machine_answer(m, now, &(struct group_answer){.lease = 6});
+  assert_int_equal(next_request(m, now).kind, GROUP_REQUEST_TXN);
+  free((char *)kv.key);
+  free((char *)kv.value);
+  group_machine_free(m);
+}
+
 int suite_run_store(void) {
   static char on[] = "the watches are reset";
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lost_answers_and_failed_requests_change_nothing),
       cmocka_unit_test(store_lost_and_back_is_told_once_each),
+      cmocka_unit_test(an_expired_lease_is_replaced_at_once),
       cmocka_unit_test(everybody_outlives_an_outage_longer_than_the_leases),
       cmocka_unit_test(member_alone_in_an_outage_is_put_out_and_told),
       cmocka_unit_test(group_goes_on_after_the_store_restarted_empty),
