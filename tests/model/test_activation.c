@@ -12,21 +12,9 @@
 #include "cmocka_all.h"
 
 #include "model/active.h"
+#include "model/slow.h"
 
-// A sanitizer makes a state ten times as dear: searches then stop where they are.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SLOW 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOW 1
-#endif
-#ifdef SLOW
-enum { STATES = 40000 };
-#else
-enum { STATES = 3000000 };
-#endif
+enum { STATES = MODEL_SLOW ? 40000 : 3000000 };
 
 static struct active_result search(const char *what, struct active_options options) {
   options.states = options.states ? options.states : STATES;
@@ -42,7 +30,7 @@ static void holds(const char *what, struct active_options options) {
   struct active_result result = search(what, options);
   if (result.explore.broken)
     fail_msg("%s: %s", what, result.explore.broken_why);
-  if (STATES > 1000000 && !result.explore.complete)
+  if (!MODEL_SLOW && !result.explore.complete)
     fail_msg("%s: more than %d states: the bounds are too wide", what, STATES);
 }
 
