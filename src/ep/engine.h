@@ -39,6 +39,7 @@ struct ep_member {
   struct ep_link *link; // NULL: oneself, or no link
   uint32_t first_row;   // of its rows in op->row_token
   uint32_t rows_out;    // tokens sent to it
+  int32_t last_token;   // the last of them, -1 for none
   uint32_t rows_in;     // its tokens that came
   bool sent;            // our dispatch header went out
   bool heard;           // its dispatch header came
@@ -64,7 +65,9 @@ struct ep_op {
   int64_t *experts;    // [T][K] as given
   float *weights;      // [T][K]; late ones are filled in by combine_send
   int16_t *member_of;  // [T][K] index in members, -1: no expert, or one whose rank is not in the view or gets no tokens
+  int16_t *local_of;   // [T][K] its expert there, where there is a member
   uint16_t *row_of;    // [T][K] row in that member's packed order
+  uint32_t *row_at;    // [T*K] the selections that made a new row, in their order
   uint16_t *row_token; // [T*K] tokens of each member's rows, member by member
   uint64_t *cast_done; // bit t: token t stands in `cast`
   uint8_t *cast;       // [T][row_stride] rows as they travel, by token: fp8, and what this rank sends to itself

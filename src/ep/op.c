@@ -17,7 +17,9 @@ int ep_op_init(weft_ep_t *ep, struct ep_op *op) {
   op->experts = calloc(selections, sizeof *op->experts);
   op->weights = calloc(selections, sizeof *op->weights);
   op->member_of = calloc(selections, sizeof *op->member_of);
+  op->local_of = calloc(selections, sizeof *op->local_of);
   op->row_of = calloc(selections, sizeof *op->row_of);
+  op->row_at = calloc(selections, sizeof *op->row_at);
   op->row_token = calloc(selections, sizeof *op->row_token);
   op->cast_done = calloc((tokens + 63) / 64, sizeof *op->cast_done);
   op->cast = aligned_alloc(EP_LINE, tokens * layout->row_stride);
@@ -26,9 +28,9 @@ int ep_op_init(weft_ep_t *ep, struct ep_op *op) {
   op->own_in.index = calloc(selections, sizeof *op->own_in.index);
   op->own_in.weight = calloc(selections, sizeof *op->own_in.weight);
   op->own_combine = aligned_alloc(EP_LINE, tokens * layout->hidden * sizeof *op->own_combine);
-  if (!op->members || !op->experts || !op->weights || !op->member_of || !op->row_of || !op->row_token ||
-      !op->cast_done || !op->cast || !op->own_heads || !op->own_in.count || !op->own_in.index || !op->own_in.weight ||
-      !op->own_combine)
+  if (!op->members || !op->experts || !op->weights || !op->member_of || !op->local_of || !op->row_of || !op->row_at ||
+      !op->row_token || !op->cast_done || !op->cast || !op->own_heads || !op->own_in.count || !op->own_in.index ||
+      !op->own_in.weight || !op->own_combine)
     return fail(WEFT_ERR_NOMEM, "no memory for an operation of %u tokens with hidden %u", layout->max_tokens,
                 layout->hidden);
   return 0;
@@ -40,7 +42,9 @@ void ep_op_free(struct ep_op *op) {
   free(op->experts);
   free(op->weights);
   free(op->member_of);
+  free(op->local_of);
   free(op->row_of);
+  free(op->row_at);
   free(op->row_token);
   free(op->cast_done);
   free(op->cast);

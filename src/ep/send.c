@@ -25,50 +25,50 @@ static int check_args(const weft_ep_t *ep, const struct weft_ep_dispatch *args) 
 }
 
 static void zero_counts(struct ep_op *op) {
-  for (uint32_t i = 0; i < op->num_members; i++)
+  for (uint32_t i = 0; i < op->num_members; i++) {
     op->members[i].first_row = op->members[i].rows_out = 0;
+    op->members[i].last_token = -1;
+  }
 }
 
-// The member of the same rank among the token's earlier selections: its row is this one's too.
-static int32_t earlier(const struct ep_op *op, size_t at, uint32_t k) {
-  for (uint32_t before = 0; before < k; before++)
-    if (op->member_of[at + before] == op->member_of[at + k])
-      return (int32_t)before;
-  return -1;
+// Gives one selection its member and row, unless nobody is there for it. True: the token has had no row there before.
+static bool place(weft_ep_t *ep, struct ep_op *op, uint32_t token, size_t at) {
+  op->member_of[at] = -1;
+  if (op->experts[at] < 0)
+    return false;
+  op->logical_selections++;
+  uint32_t expert = (uint32_t)op->experts[at], rank = expert / ep->experts_per_rank;
+  int32_t index = ep->masked[rank] ? -1 : ep_op_member(op, (int32_t)rank);
+  if (index < 0 || op->members[index].lost)
+    return false;
+  struct ep_member *member = &op->members[index];
+  bool first = member->last_token != (int32_t)token; // rows are packed in the order of tokens
+  if (first)
+    member->rows_out++;
+  member->last_token = (int32_t)token;
+  op->member_of[at] = (int16_t)index;
+  op->local_of[at] = (int16_t)(expert - rank * ep->experts_per_rank);
+  op->row_of[at] = (uint16_t)(member->rows_out - 1);
+  return first;
 }
 
 // Gives every selection its member and row, and every member its tokens. Rows are packed in the order of tokens.
 static void route(weft_ep_t *ep, struct ep_op *op) {
-  uint32_t topk = ep->layout.topk;
+  uint32_t topk = ep->layout.topk, num_rows = 0;
   zero_counts(op);
-  for (uint32_t t = 0; t < op->num_tokens; t++) {
-    size_t at = (size_t)t * topk;
-    for (uint32_t k = 0; k < topk; k++) {
-      int64_t expert = op->experts[at + k];
-      op->member_of[at + k] = -1;
-      if (expert < 0)
-        continue;
-      op->logical_selections++;
-      int32_t rank = (int32_t)(expert / ep->experts_per_rank);
-      int32_t member = ep->masked[rank] ? -1 : ep_op_member(op, rank);
-      if (member < 0 || op->members[member].lost)
-        continue;
-      op->member_of[at + k] = (int16_t)member;
-      int32_t same = earlier(op, at, k);
-      op->row_of[at + k] = same >= 0 ? op->row_of[at + same] : (uint16_t)op->members[member].rows_out++;
-    }
-  }
+  for (uint32_t t = 0; t < op->num_tokens; t++)
+    for (uint32_t k = 0; k < topk; k++)
+      if (place(ep, op, t, (size_t)t * topk + k))
+        op->row_at[num_rows++] = t * topk + k;
   uint32_t first = 0;
   for (uint32_t i = 0; i < op->num_members; i++) {
     op->members[i].first_row = first;
     first += op->members[i].rows_out;
   }
-  for (uint32_t t = 0; t < op->num_tokens; t++)
-    for (uint32_t k = 0; k < topk; k++) {
-      size_t at = (size_t)t * topk + k;
-      if (op->member_of[at] >= 0)
-        op->row_token[op->members[op->member_of[at]].first_row + op->row_of[at]] = (uint16_t)t;
-    }
+  for (uint32_t i = 0; i < num_rows; i++) {
+    uint32_t at = op->row_at[i];
+    op->row_token[op->members[op->member_of[at]].first_row + op->row_of[at]] = (uint16_t)(at / topk);
+  }
 }
 
 // A token's row as it travels, by token. fp8: cast once, on first use.
@@ -95,7 +95,7 @@ static void write_row_head(weft_ep_t *ep, const struct ep_op *op, uint32_t membe
     size_t at = (size_t)token * layout->topk + k;
     if (op->member_of[at] != (int16_t)member)
       continue;
-    experts[count] = (int16_t)(op->experts[at] % ep->experts_per_rank);
+    experts[count] = op->local_of[at];
     weights[count++] = op->has_weights ? op->weights[at] : 0.0f;
   }
   row->token = (int32_t)token;

@@ -6,9 +6,9 @@
 #include "ep/engine.h"
 
 enum {
-  TRIAL_ROWS = 4,      // of each way
-  LONGEST_PAUSE = 64,  // sendings between trials; after a change they are frequent at first
-  WORTH = 2,           // what the writer saves past the caches, the reader pays in part: it reads from memory then
+  TRIAL_ROWS = 4,     // of each way
+  LONGEST_PAUSE = 64, // sendings between trials; after a change they are frequent at first
+  WORTH = 2,          // what the writer saves past the caches, the reader pays in part: it reads from memory then
 };
 
 struct ep_writing ep_write_begin(struct ep_link *link, uint32_t rows) {
