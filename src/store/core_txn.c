@@ -9,7 +9,7 @@ struct prepared {
   struct core_node *node;     // PUT: for a key that is not there yet
 };
 
-static enum core_status check_op(const struct core *core, const struct core_op *op) {
+static enum core_status check_op(const struct core_op *op) {
   if (op->range.key.size == 0)
     return CORE_EMPTY_KEY;
   if (op->kind == CORE_PUT) {
@@ -18,10 +18,20 @@ static enum core_status check_op(const struct core *core, const struct core_op *
     if (op->ignore_lease && op->lease != 0)
       return CORE_LEASE_PROVIDED;
   }
-  if (op->kind == CORE_RANGE && op->revision > core->revision)
-    return CORE_FUTURE_REVISION;
-  if (op->kind == CORE_RANGE && op->revision > 0 && op->revision < core->revision)
-    return op->revision < core->oldest ? CORE_COMPACTED : CORE_PAST_REVISION;
+  return CORE_OK;
+}
+
+// As in etcd, of the branch that runs only, and after all of its puts.
+static enum core_status check_revisions(const struct core *core, const struct core_result *result) {
+  for (size_t i = 0; i < result->num_responses; i++) {
+    const struct core_op *op = &result->ops[i];
+    if (op->kind != CORE_RANGE)
+      continue;
+    if (op->revision > core->revision)
+      return CORE_FUTURE_REVISION;
+    if (op->revision > 0 && op->revision < core->revision)
+      return op->revision < core->oldest ? CORE_COMPACTED : CORE_PAST_REVISION;
+  }
   return CORE_OK;
 }
 
@@ -30,9 +40,9 @@ static bool same_key(const struct core_op *a, const struct core_op *b) {
 }
 
 // A branch may touch a key that it puts with no other put and no deletion.
-static enum core_status check_branch(const struct core *core, const struct core_op *ops, size_t count) {
+static enum core_status check_branch(const struct core_op *ops, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    enum core_status status = check_op(core, &ops[i]);
+    enum core_status status = check_op(&ops[i]);
     if (status != CORE_OK)
       return status;
   }
@@ -57,16 +67,16 @@ static size_t size_of(const struct core_op *ops, size_t count) {
   return size;
 }
 
-static enum core_status check(const struct core *core, const struct core_txn *txn) {
+static enum core_status check(const struct core_txn *txn) {
   if (txn->num_compares > CORE_MAX_TXN_OPS || txn->num_success > CORE_MAX_TXN_OPS ||
       txn->num_failure > CORE_MAX_TXN_OPS)
     return CORE_TOO_MANY_OPS;
   for (size_t i = 0; i < txn->num_compares; i++)
     if (txn->compares[i].range.key.size == 0)
       return CORE_EMPTY_KEY;
-  enum core_status status = check_branch(core, txn->success, txn->num_success);
+  enum core_status status = check_branch(txn->success, txn->num_success);
   if (status == CORE_OK)
-    status = check_branch(core, txn->failure, txn->num_failure);
+    status = check_branch(txn->failure, txn->num_failure);
   size_t size = size_of(txn->success, txn->num_success) + size_of(txn->failure, txn->num_failure);
   return status == CORE_OK && size > CORE_MAX_TXN_BYTES ? CORE_TOO_LARGE : status;
 }
@@ -166,7 +176,8 @@ static enum core_status prepare(struct core *core, struct core_result *result, s
     if (most > 0 && !(result->responses[i].records = malloc(most * sizeof(struct core_record *))))
       return CORE_NO_MEMORY;
   }
-  return core_history_reserve(&core->history, events) ? CORE_OK : CORE_NO_MEMORY;
+  enum core_status status = check_revisions(core, result);
+  return status != CORE_OK || core_history_reserve(&core->history, events) ? status : CORE_NO_MEMORY;
 }
 
 static void answer_with(struct core_response *response, struct core_record *record) {
@@ -227,7 +238,7 @@ static void apply(struct core *core, struct core_result *result, struct prepared
 // `room`: for the answer of one operation; NULL: it is allocated, whatever it takes.
 static enum core_status run(struct core *core, const struct core_txn *txn, struct core_response *room,
                             struct core_result *out) {
-  enum core_status status = check(core, txn);
+  enum core_status status = check(txn);
   if (status != CORE_OK)
     return status;
   struct core_result result = {.succeeded = true};

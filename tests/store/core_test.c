@@ -163,6 +163,11 @@ static void a_refused_transaction_changes_nothing(void **state) {
   struct core_op future = range_op("a", "");
   future.revision = 99;
   assert_int_equal(core_run(core, &future, &result), CORE_FUTURE_REVISION);
+  assert_int_equal(txn(core, NULL, 0, (struct core_op[]){put_op("a", "", 0), future}, 2, &result),
+                   CORE_FUTURE_REVISION);
+  struct core_compare never = {.range.key = bytes("c"), .target = CORE_VERSION, .relation = CORE_EQUAL, .number = 9};
+  assert_int_equal(txn(core, &never, 1, &future, 1, &result), CORE_OK); // of the branch that does not run
+  core_result_free(&result);
   struct core_op many[CORE_MAX_TXN_OPS + 1];
   for (size_t i = 0; i <= CORE_MAX_TXN_OPS; i++)
     many[i] = range_op("a", "");

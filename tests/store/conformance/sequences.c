@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum {
-  SEEDS = SUPPORT_SANITIZED ? 2 : 4,
-  STEPS = SUPPORT_SANITIZED ? 400 : 1500,
+  SEEDS = SUPPORT_SANITIZED ? 2 : 3,
+  STEPS = SUPPORT_SANITIZED ? 400 : 1200,
   SYNC_EVERY = 64,   // a synchronisation costs etcd up to 100 ms
   SHRINK_MS = 60000, // how long to look for a shorter sequence
 };
