@@ -68,6 +68,9 @@ static void options_out_of_range_are_named(void **state) {
   assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "named twice");
   o.founders = others;
   assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "not among the founders");
+  o.join_only = true;
+  assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "join_only");
+  o.join_only = false;
   o.founders = beyond;
   assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "founder 9");
   struct weft_store_list left = {0};
@@ -143,6 +146,16 @@ static void operations_before_activation_are_refused(void **state) {
   assert_int_equal(weft_ep_barrier(ep), WEFT_ERR_NOT_CONNECTED);
   assert_false(weft_ep_is_active(ep));
   assert_says(weft_ep_mask_update(ep, 1, true), WEFT_ERR_NOT_FOUND, "rank 1");
+  weft_ep_close(ep);
+}
+
+static void who_may_only_join_founds_no_group(void **state) {
+  (void)state;
+  weft_ep_t *ep;
+  struct weft_ep_options o = small();
+  o.join_only = true;
+  assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
+  assert_says(weft_ep_activate(ep, 50), WEFT_ERR_TIMEOUT, "no view of the group");
   weft_ep_close(ep);
 }
 
@@ -255,6 +268,7 @@ int main(void) {
       cmocka_unit_test(connect_names_what_is_wrong),
       cmocka_unit_test(other_sizes_do_not_connect),
       cmocka_unit_test(operations_before_activation_are_refused),
+      cmocka_unit_test(who_may_only_join_founds_no_group),
       cmocka_unit_test(founders_that_do_not_come_are_named),
       cmocka_unit_test(dispatch_arguments_are_checked),
       cmocka_unit_test(a_masked_or_absent_rank_costs_its_selections_only),

@@ -125,12 +125,87 @@ static void a_reporter_gives_up_what_the_store_refuses(void **state) {
   weft_store_list_free(&list);
 }
 
+static json_t *live_run(int64_t lease) {
+  return json_pack("{s:s, s:I}", "run", "r1", "lease", (json_int_t)lease);
+}
+
+static int count_renewal(void *arg) {
+  ++*(int *)arg;
+  return 0;
+}
+
+static void wait_until_idle(struct run_reporter *reporter) {
+  uint64_t deadline = clock_deadline_ms(WAIT_MS);
+  while (!run_reporter_is_idle(reporter)) {
+    assert_false(clock_passed(deadline));
+    poll(NULL, 0, 1); // between two looks
+  }
+}
+
+// Every key of the run hangs on its lease, so the lease's end is what a store that lost everything looks like.
+static void a_reporter_says_everything_again_to_a_store_that_has_lost_it(void **state) {
+  (void)state;
+  struct run_reporter *reporter;
+  struct weft_store_list list;
+  int renewals = 0;
+  int64_t lost, found;
+  assert_int_equal(weft_store_lease_grant(store, 60, &lost, NULL), 0);
+  assert_int_equal(run_storage_put(store, "/l/run", live_run(lost), lost), 0);
+  struct run_reporter_options options = {
+      .store = store, .lease = lost, .live = "/l/run", .run = "r1", .renewed = count_renewal, .arg = &renewals};
+  assert_int_equal(run_reporter_open(&reporter, &options), 0);
+  assert_int_equal(run_storage_put(store, "/l/r1/kept", json_integer(1), lost), 0);
+  run_reporter_keep(reporter, "/l/r1/kept", json_integer(1));
+  run_reporter_put(reporter, "/l/r1/put", json_integer(2));
+  run_reporter_put(reporter, "/l/r1/put", json_integer(3));
+  wait_until_idle(reporter);
+  assert_int_equal(weft_store_lease_revoke(store, lost), 0);
+  run_reporter_put(reporter, "/l/r1/late", json_integer(4)); // finds out that the lease is gone
+  assert_int_equal(weft_store_lease_grant(store, 60, &found, NULL), 0);
+  assert_int_equal(run_storage_put(store, "/l/run", live_run(found), found), 0);
+  wait_until_idle(reporter);
+  run_reporter_close(reporter, clock_deadline_ms(WAIT_MS));
+  assert_int_equal(weft_store_range(store, "/l/r1/", true, 0, &list), 0);
+  assert_int_equal(list.count, 3);
+  assert_string_equal(list.kvs[0].key, "/l/r1/kept");
+  assert_string_equal(list.kvs[1].value, "4");
+  assert_string_equal(list.kvs[2].value, "3");
+  for (size_t i = 0; i < list.count; i++)
+    assert_true(list.kvs[i].lease == found);
+  assert_int_equal(list.kvs[2].version, 1); // what it replaced is not said again
+  assert_true(renewals > 0);
+  weft_store_list_free(&list);
+}
+
+static void an_inbox_that_is_read_again_has_everything_once_more(void **state) {
+  (void)state;
+  struct run_inbox *inbox;
+  assert_int_equal(run_storage_put(store, "/a/1", json_integer(1), 0), 0);
+  assert_int_equal(run_inbox_open(&inbox, store, "/a/"), 0);
+  assert_int_equal(run_storage_put(store, "/a/2", json_integer(2), 0), 0);
+  for (int i = 1; i <= 2; i++) {
+    struct run_news news = next(inbox);
+    assert_int_equal(json_integer_value(news.json), i);
+    run_news_free(&news);
+  }
+  assert_int_equal(run_inbox_read(inbox), 0);
+  for (int i = 1; i <= 2; i++) {
+    struct run_news news = next(inbox);
+    assert_int_equal(news.kind, WEFT_STORE_EVENT_PUT);
+    assert_int_equal(json_integer_value(news.json), i);
+    run_news_free(&news);
+  }
+  run_inbox_close(inbox);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(who_creates_a_key_first_has_it),
       cmocka_unit_test(an_inbox_has_what_was_there_and_what_comes_in_order),
       cmocka_unit_test(a_reporter_writes_all_in_order_before_it_closes),
       cmocka_unit_test(a_reporter_gives_up_what_the_store_refuses),
+      cmocka_unit_test(a_reporter_says_everything_again_to_a_store_that_has_lost_it),
+      cmocka_unit_test(an_inbox_that_is_read_again_has_everything_once_more),
   };
   return cmocka_run_group_tests(tests, open_store, close_store);
 }
