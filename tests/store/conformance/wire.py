@@ -117,7 +117,7 @@ class Stream:
         self.connection.close()
 
     def take(self, last):
-        """All that comes until the event of revision `last`; 0: the watch hears nothing. Messages may be cut anywhere."""
+        """All that comes until the event of revision `last`, 0 for none. Messages may be cut anywhere."""
         while not any(int(event["kv"]["mod_revision"]) == last for message in self.seen
                       for event in message.get("events", [])) and (last or not self.seen):
             try:
