@@ -43,8 +43,11 @@ bool ep_link_waits(const weft_ep_t *ep, const struct ep_link *link) {
 }
 
 bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
-  if (pause->since_ns == 0)
+  if (pause->since_ns == 0) {
     pause->since_ns = pause->looked_ns = clock_ns();
+    if (pause->since_ns >= deadline_ns) // it came late itself: a moment for those who did too
+      pause->absent_ns = pause->since_ns - deadline_ns + sign_ns(ep);
+  }
   if (pause->rounds < ep->spins) {
     pause->rounds++;
     relax();
