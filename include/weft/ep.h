@@ -193,9 +193,10 @@ WEFT_API int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked);
 
 /**
  * A number that rides on every operation from the next dispatch on; each dispatch tells the lowest one of the active
- * ranks, the same to all (a rank that dies in mid-dispatch may have told it to some only). With it ranks agree, without
- * a store or a pause, on the operation at which something begins: a phase, a weight version, the end. Default 0.
- * [owner]
+ * ranks, the same to all (a rank that dies in mid-dispatch may have told it to some only: the others then learn a
+ * higher number one operation earlier, as long as nobody's sinks and a joiner brings its own). With it ranks agree,
+ * without a store or a pause, on the operation at which something begins: a phase, a weight version, the end.
+ * Default 0. [owner]
  */
 WEFT_API void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark);
 

@@ -179,6 +179,11 @@ static const char *check_end(struct search *s) {
     s->differ = w->differ;
   if (low != 255 && low && high - low > (int)s->apart)
     s->apart = high - low;
+  int apart = low != 255 && low ? high - low : 0;
+  if (s->o->marks && !w->gives_up && apart > (w->crashes > 0)) {
+    snprintf(why, sizeof why, "members learn the mark %d operations apart, after %d deaths", apart, w->crashes);
+    return why;
+  }
   if (w->differ > s->o->differ) {
     snprintf(why, sizeof why, "%d operations ended in different views, after %d deaths and %d deadlines", w->differ,
              w->crashes, w->gives_up);
@@ -396,12 +401,22 @@ static bool try_first(struct search *s) {
   return false;
 }
 
+// Whether all who run have set their marks, and some have not learnt it yet.
+static bool mark_is_coming(const struct world *w) {
+  bool all = true, some = false;
+  for (int i = 0; i < MEMBERS; i++) {
+    all &= !runs(&w->m[i]) || w->m[i].mark;
+    some |= runs(&w->m[i]) && !w->m[i].learned;
+  }
+  return all && some;
+}
+
 // Whether all run in the newest view, nobody can differ any more, and nobody waits for what does not come: from here on
 // it is the story without faults, which is searched by itself.
 static bool is_settled(const struct search *s) {
   const struct world *w = s->from;
   struct play p = begin(s);
-  if (s->o->whole || may_fault(s) || !play_is_calm(&p))
+  if (s->o->whole || may_fault(s) || !play_is_calm(&p) || mark_is_coming(w))
     return false;
   for (int i = 0; i < MEMBERS; i++) {
     const struct member *m = &w->m[i];
