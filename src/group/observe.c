@@ -77,7 +77,7 @@ static void claim_gone(struct group_machine *m, int32_t rank) {
   claim->address = NULL;
   if (incarnation)
     group_emit(m, GROUP_EVENT_GONE, NULL, rank, incarnation);
-  if (rank != m->rank || incarnation != m->incarnation || m->standing != GROUP_CLAIMED)
+  if (rank != m->rank || incarnation != m->incarnation || m->standing != GROUP_CLAIMED || m->announced)
     return;
   // This member's own. If it did not delete it itself, then its lease has run out, and what made it run out may have
   // hit everybody's.

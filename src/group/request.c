@@ -170,6 +170,15 @@ static bool pick(struct group_machine *m, struct group_request *request) {
          (m->standing == GROUP_CLAIMED && group_barrier_request(m, request));
 }
 
+// Others change the view at this moment, and may be leaving too. One by one they would need a view each, and every
+// member would read them all; with its claim gone, a leaver goes with the next view that anybody proposes.
+static bool announce(struct group_machine *m, struct group_request *request) {
+  if (m->announced || m->conflicts == 0 || !m->lease || !group_in_view(m, m->stored) || m->stored->count < 3)
+    return false;
+  m->announced = true;
+  return revoke(&m->lease, request);
+}
+
 static bool pick_closing(struct group_machine *m, struct group_request *request) {
   bool in_time = !group_due(m, m->close_until);
   if (in_time && !m->lost && m->synced) {
@@ -177,9 +186,9 @@ static bool pick_closing(struct group_machine *m, struct group_request *request)
       return watch(m, request);
     if (holds_back(m))
       return false;
-    if (drop_spare(m, request) || group_propose_leave(m, request))
+    if (drop_spare(m, request) || announce(m, request) || group_propose_leave(m, request))
       return true;
-    if (group_in_view(m, m->stored) && group_holds_claim(m))
+    if (group_in_view(m, m->stored) && (group_holds_claim(m) || m->announced))
       return false; // its turn to propose has not come yet
   }
   if (!m->requests_fail && m->lease)

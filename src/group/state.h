@@ -99,6 +99,7 @@ struct group_machine {
   uint64_t join_epoch;           // 0: no wish to join
   bool founding, leaving, closing, closed;
   uint64_t close_until;
+  bool announced; // at its close: has given its claim up, so that whoever proposes takes it out of the view too
 
   // Its leases.
   int64_t lease;

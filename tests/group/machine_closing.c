@@ -68,6 +68,31 @@ static void closing_all_at_once_leaves_nothing(void **state) {
   }
 }
 
+// One by one they would need a view each, which is more than a close has time for.
+static void sixty_leave_together_in_few_views(void **state) {
+  (void)state;
+  enum { LEAVERS = 60 };
+  for (uint64_t seed = 0; seed < 5; seed++) {
+    struct world *w = suite_found(seed, LEAVERS);
+    uint32_t requests = 0;
+    uint32_t views = 0;
+    for (uint32_t i = 0; i < LEAVERS; i++)
+      requests -= world_member(w, i)->num_requests;
+    for (uint32_t i = 0; i < LEAVERS; i++)
+      group_machine_close(world_member(w, i)->machine, world_now(w) + 1000000000u);
+    world_until(w, all_closed, 2000, "all close");
+    for (uint32_t i = 0; i < LEAVERS; i++) {
+      requests += world_member(w, i)->num_requests;
+      views = world_member(w, i)->num_views > views ? world_member(w, i)->num_views : views;
+    }
+    assert_in_range(views, 2, 8);
+    assert_in_range(requests, LEAVERS, 4 * LEAVERS);
+    assert_int_equal(world_keys(w, "/g/"), 0);
+    assert_int_equal(world_leases(w), 0);
+    suite_end(w, false);
+  }
+}
+
 static void any_rank_64_at_once_without_duplicate_or_gap(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < 5; seed++) {
@@ -95,6 +120,7 @@ int suite_run_closing(void) {
       cmocka_unit_test(leaver_is_out_without_a_fence),
       cmocka_unit_test(closing_before_the_watch_is_back_asks_for_little),
       cmocka_unit_test(closing_all_at_once_leaves_nothing),
+      cmocka_unit_test(sixty_leave_together_in_few_views),
       cmocka_unit_test(any_rank_64_at_once_without_duplicate_or_gap),
   };
   return cmocka_run_group_tests_name("closing", tests, NULL, NULL);
