@@ -74,6 +74,7 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
   s->hidden = or_default(s->hidden, 256);
   s->topk = or_default(s->topk, 4);
   s->experts = or_default(s->experts, 2);
+  s->patience_s = or_default(s->patience_s, DEADLINE_MS / 1000);
   s->timeout_ms = or_default(s->timeout_ms, 20000);
   rank->pattern = (struct pattern){.seed = s->seed ? s->seed : SEED,
                                    .num_tokens = s->no_tokens ? 0 : s->tokens,
@@ -97,7 +98,7 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
                                     .dtype = s->dtype,
                                     .op_timeout_ms = s->timeout_ms,
                                     .lease_ttl_s = s->lease_s};
-  if (weft_ep_open(&rank->ep, &options, DEADLINE_MS) != 0)
+  if (weft_ep_open(&rank->ep, &options, s->patience_s * 1000) != 0)
     return rank_fail(rank, "open: %s", weft_last_error());
   rank->index = weft_ep_rank(rank->ep);
   return true;
@@ -126,7 +127,7 @@ void rank_close(struct rank *rank) {
 }
 
 bool rank_activate(struct rank *rank) {
-  if (weft_ep_activate(rank->ep, DEADLINE_MS) != 0)
+  if (weft_ep_activate(rank->ep, rank->setup.patience_s * 1000) != 0)
     return rank_fail(rank, "activate: %s", weft_last_error());
   return true;
 }

@@ -42,6 +42,7 @@ struct setup {
   uint64_t seed;       // of the pattern and the masks; 12,345
   uint32_t timeout_ms; // of an operation; 20,000
   uint32_t lease_s;    // the library's default
+  uint32_t patience_s; // of open and activate; 60
 };
 
 struct rank {

@@ -124,8 +124,13 @@ static void all_claim_connect_operate_and_leave(void **state) {
   struct board *board = processes_share(sizeof *board);
   for (uint32_t i = 0; i < num_ranks; i++)
     founders[i] = (int32_t)i;
-  struct setup setup = {
-      .capacity = num_ranks, .tokens = 2, .hidden = 128, .topk = 4, .experts = 1, .timeout_ms = 60000};
+  struct setup setup = {.capacity = num_ranks,
+                        .tokens = 2,
+                        .hidden = 128,
+                        .topk = 4,
+                        .experts = 1,
+                        .timeout_ms = 60000,
+                        .patience_s = 200};
   struct processes processes;
   board->begun_ns = clock_ns();
   processes_start(&processes, num_ranks, &setup, live, board);
