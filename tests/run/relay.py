@@ -38,6 +38,7 @@ class Relay:
         self.pipes = {}  # source -> Pipe
         self.ends = {}  # source -> when its connection is cut
         self.stalled, self.closing = False, False
+        self.refusing = False  # set: connections end as soon as they are made
         self.wake, self.waker = socket.socketpair()
         self.selector = selectors.DefaultSelector()
         self.thread = threading.Thread(target=self.work, name="relay")
@@ -69,6 +70,9 @@ class Relay:
 
     def accept(self):
         one, _ = self.listener.accept()
+        if self.refusing:
+            one.close()
+            return
         try:
             other = socket.create_connection(self.target, timeout=5)
         except OSError:

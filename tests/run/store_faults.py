@@ -1,6 +1,7 @@
 """A store that dies in mid-run and comes back, with what it had or empty: the run goes on and ends right."""
 
 from judge import check_states
+from relay import Relay
 from stores import Etcd, Serve
 from tool import Run, main, wait_for
 
@@ -53,7 +54,25 @@ def dies(kind, when, number, empty):
     return test
 
 
+def an_empty_etcd_that_looks_like_the_old_one():
+    """The same cluster, and past the revision that the watches know: only leases tell that it is another one."""
+    with Etcd() as etcd, Relay(etcd.port) as relay:
+        with Run("--store", relay.url, "--iterations", ITERATIONS, plan=PLAN) as run:
+            reaches(run, "-> start phase 1")
+            relay.refusing = True
+            etcd.kill()
+            etcd.lose_all()
+            etcd.start()
+            etcd.grow(300)
+            relay.refusing = False
+            run.expect(0)
+            check_states(run.results(), PLAN, iterations=ITERATIONS)
+            assert [e for e in run.events() if e["kind"] == "store_forgot"], run.text()
+        wait_for("the end of the run's keys", lambda: not etcd.keys())
+
+
 main({
+    "an_empty_etcd_that_looks_like_the_old_one": an_empty_etcd_that_looks_like_the_old_one,
     "an_embedded_store_dies_in_a_phase_and_comes_back_empty": dies(Serve, in_a_phase, 1, True),
     "an_embedded_store_dies_in_a_transition_and_comes_back_empty": dies(Serve, in_a_transition, 1, True),
     "an_embedded_store_dies_in_a_kill_and_comes_back_empty": dies(Serve, in_a_kill, 2, True),

@@ -98,6 +98,13 @@ class Etcd(Store):
         """What it has stored; it must be dead."""
         shutil.rmtree(self.data)
 
+    def grow(self, revisions):
+        """Puts a key so often, which is gone afterwards."""
+        key = base64.b64encode(b"/other").decode()
+        for request in [("put", {"key": key, "value": ""})] * revisions + [("deleterange", {"key": key})]:
+            url = f"{self.url}/v3/kv/{request[0]}"
+            urllib.request.urlopen(urllib.request.Request(url, json.dumps(request[1]).encode()), timeout=5).close()
+
     def healthy(self):
         try:
             with urllib.request.urlopen(self.url + "/health", timeout=1) as answer:
