@@ -17,15 +17,14 @@
 
 enum active_mutation {
   ACTIVE_RIGHT,
-  ACTIVE_NO_CATCH_UP,  // an operation that was sent before an adoption stays in the old view
-  ACTIVE_NO_TELL,      // only who decides tells joiners
-  ACTIVE_NO_PASS,      // a peer that counts us from later on is waited for
-  ACTIVE_NO_MISS,      // a peer that has been sent a later operation as its first is counted in this one
-  ACTIVE_NO_ADOPTION,  // a newer view in a header is not taken over
-  ACTIVE_LATEST_START, // the start that was told last stands
-  ACTIVE_TELL_ANY,     // a newer view in place of the decided one is told to its joiners by a rank that is not in it
-  ACTIVE_KEEP_LINKS,   // a joiner keeps its links to ranks of the view it joined that are not in its first
-  ACTIVE_EARLY_CLOSE,  // a peer whose header has not come is not waited for
+  ACTIVE_NO_CATCH_UP, // an operation that was sent before an adoption stays in the old view
+  ACTIVE_NO_TELL,     // only who decides tells joiners
+  ACTIVE_NO_PASS,     // a peer that counts us from later on is waited for
+  ACTIVE_NO_MISS,     // a peer that has been sent a later operation as its first is counted in this one
+  ACTIVE_NO_ADOPTION, // a newer view in a header is not taken over
+  ACTIVE_TELL_ANY,    // a newer view in place of the decided one is told to its joiners by a rank that is not in it
+  ACTIVE_KEEP_LINKS,  // a joiner keeps its links to ranks of the view it joined that are not in its first
+  ACTIVE_EARLY_CLOSE, // a peer whose header has not come is not waited for
   ACTIVE_MUTATIONS,
 };
 

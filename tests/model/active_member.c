@@ -51,8 +51,7 @@ void member_die(struct play *p, int i) {
 
 static void tell_start(struct play *p, int i, int to, uint8_t op, uint8_t epoch) {
   struct way *way = &p->w.way[i][to];
-  bool tells = p->o->mutation == ACTIVE_LATEST_START ? way->start != op + 1 : ep_activation_tells(way->start, op);
-  if (!tells || !writes(p) || p->w.m[to].dead)
+  if (!ep_activation_tells(way->start, op) || !writes(p) || p->w.m[to].dead)
     return;
   way->start = (uint8_t)(op + 1);
   way->start_epoch = epoch;

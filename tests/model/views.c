@@ -352,9 +352,7 @@ static void try_empty(struct search *s) {
   if (s->from->empties >= s->o->empties)
     return;
   struct play p = begin(s);
-  num life = p.w.store.revision;
   p.w.store = (struct store){.revision = 1};
-  (void)life;
   p.w.empties++;
   p.w.forgetful = p.w.emptied = 1;
   for (int i = 0; i < MEMBERS; i++)

@@ -29,7 +29,7 @@ enum views_mutation {
 struct views_options {
   uint32_t founders, joiners; // together 4 at most
   bool founding;              // begins before the first view; else all founders are in it
-  bool any_rank;              // joiners take the lowest free rank; else the one of the first founder that may be dead
+  bool any_rank;              // joiners take the lowest free rank
   bool heir;                  // joiners want rank 0, which its holder has to lose first; else the next free ones
   uint32_t leavers;           // of the founders, the highest
   uint32_t crashes, losses, cuts, expiries, empties;
