@@ -25,6 +25,16 @@ STOP_AT(stopped_between_peers_of_a_combine, PLACE_COMBINE_PEERS)
 STOP_AT(stopped_after_all_flags_of_a_combine, PLACE_COMBINE_SENT)
 STOP_AT(stopped_between_operations, PLACE_BETWEEN)
 
+// In a dispatch the one that is left doubts itself and reports nobody: they are put out when their leases run out. In a
+// combine it reports them.
+static void two_of_three_stopped_at_once(void **state) {
+  (void)state;
+  static const enum place places[] = {PLACE_BETWEEN, PLACE_COMBINE_FIRST_ROW};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+    story_tell(&(struct story){
+        .setup = {.timeout_ms = 800, .lease_s = 3}, .ranks = 3, .victims = 6, .place = places[i], .blow = STORY_STOP});
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(stopped_before_the_first_row_of_a_dispatch),
@@ -37,6 +47,7 @@ int main(void) {
       cmocka_unit_test(stopped_between_peers_of_a_combine),
       cmocka_unit_test(stopped_after_all_flags_of_a_combine),
       cmocka_unit_test(stopped_between_operations),
+      cmocka_unit_test(two_of_three_stopped_at_once),
   };
   return cmocka_run_group_tests_name("ep_stop", tests, NULL, NULL);
 }
