@@ -34,6 +34,7 @@ struct lead;
 // How a launch stands: who has claimed it, and what is known of its process.
 struct launch {
   bool claimed;
+  bool asked; // this agent has asked for it and has no answer: the claim that shows may be its own
   uint32_t agent;
 };
 
@@ -48,6 +49,7 @@ struct agent_restore {
   bool look; // find out what the store has
   enum restore_stage stage;
   uint64_t deadline_ns;
+  bool forgot;        // the store did not have the run
   int64_t done_lease; // the run's lease when the lead said that all is back
 };
 

@@ -75,15 +75,18 @@ int agent_launch(struct agent *agent, uint32_t phase) {
     struct run_child *slot = free_slot(agent);
     if (!slot)
       return 0;
-    if (launch->claimed)
+    if (launch->claimed && !(launch->asked && launch->agent == agent->id))
       continue;
     char key[RUN_KEY_SIZE];
     bool created = false;
     run_key(key, &agent->keys, "launch/%u/%d", phase, joins->rank[i]);
     json_t *claim = json_pack("{s:i}", "agent", (int)agent->id);
+    launch->asked = true;
     err = run_storage_create(agent->store, key, json_incref(claim), agent->run_lease, &created);
-    if (!err)
+    if (!err) {
+      launch->asked = false;
       launch->claimed = true; // by this agent or another: the watch will say whose
+    }
     if (!err && created) {
       run_reporter_keep(agent->reporter, key, json_incref(claim));
       err = start(agent, slot, phase, joins->rank[i]);

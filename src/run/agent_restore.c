@@ -38,10 +38,11 @@ static int check_lease(struct agent *agent, bool *alive) {
   return err == WEFT_ERR_NOT_FOUND ? 0 : err;
 }
 
-static void begin_to_write(struct agent *agent) {
+static void begin_to_write(struct agent *agent, bool forgot) {
   if (agent->restore.stage == RESTORE_NONE)
     run_directory_event(&agent->directory, "store_forgot", json_pack("{s:s}", "store", agent->endpoints));
   agent->restore.stage = RESTORE_WRITE;
+  agent->restore.forgot |= forgot;
   run_reporter_renew(agent->reporter);
 }
 
@@ -52,7 +53,7 @@ static int put_run_back(struct agent *agent) {
   if (err)
     return err;
   agent->run_lease = agent->own_lease;
-  begin_to_write(agent); // it begins when the key is there, whether or not its answer comes here
+  begin_to_write(agent, true); // it begins when the key is there, whether or not its answer comes here
   err = agent_create_run(agent, &created);
   if (!err && !created)
     return fail(WEFT_ERR_TIMEOUT, "another run of the job came between"); // the next look sees it
@@ -61,8 +62,9 @@ static int put_run_back(struct agent *agent) {
 
 // A follower found the run on a new lease.
 static int take_lease(struct agent *agent, int64_t lease) {
+  bool forgot = lease != agent->run_lease; // else only this agent's own lease ran out
   agent->run_lease = lease;
-  begin_to_write(agent);
+  begin_to_write(agent, forgot);
   return 0;
 }
 
@@ -113,13 +115,18 @@ uint32_t agent_restore_missing(const struct agent *agent, struct text *text) {
 static int gather(struct agent *agent) {
   char key[RUN_KEY_SIZE];
   if (!agent->leads) {
-    if (agent->restore.done_lease == agent->run_lease)
+    if (!agent->restore.forgot || agent->restore.done_lease == agent->run_lease) {
       agent->restore.stage = RESTORE_NONE;
+      agent->restore.forgot = false;
+    }
     return 0;
   }
   struct text missing = {0};
-  if (agent_restore_missing(agent, &missing) == 0) {
+  bool all_here = agent_restore_missing(agent, &missing) == 0;
+  if (all_here)
     agent->restore.stage = RESTORE_NONE;
+  if (all_here && agent->restore.forgot) {
+    agent->restore.forgot = false;
     run_key(key, &agent->keys, "restored");
     run_reporter_put(agent->reporter, key, json_integer((json_int_t)agent->run_lease));
     run_directory_event(&agent->directory, "store_restored", NULL);

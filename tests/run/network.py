@@ -46,11 +46,11 @@ def an_etcd_whose_watch_is_cut_every_200_ms():
 
 
 def connections_that_are_reset_at_random():
-    through(Serve, cut_every=0.1, reset=True, seed=2)
+    through(Serve, cut_every=0.2, reset=True, seed=2)
 
 
 def an_etcd_whose_connections_are_reset_at_random():
-    through(Etcd, cut_every=0.1, reset=True, seed=3)
+    through(Etcd, cut_every=0.2, reset=True, seed=3)
 
 
 def a_store_that_is_silent_for_seconds():
