@@ -13,6 +13,10 @@ def two_jobs(kind):
         with kind() as store:
             arguments = ["--store", store.url, "--iterations", ITERATIONS]
             with Run(*arguments, "--seed", 1, plan=PLAN) as one, Run(*arguments, "--seed", 2, plan=PLAN) as other:
+                wait_for("the first run", lambda: "-> start phase 0" in one.text())
+                one.pause()  # it begins no other phase before the second is there, however busy this host is
+                wait_for("the second run", lambda: "-> start phase 0" in other.text())
+                one.resume()
                 for run in (one, other):
                     run.expect(0)
                     check_states(run.results(), PLAN, iterations=ITERATIONS)
