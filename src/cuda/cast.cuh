@@ -1,0 +1,77 @@
+// bf16 and e4m3 in registers.
+#ifndef CUDA_CAST_CUH
+#define CUDA_CAST_CUH
+
+#include <cuda_fp8.h>
+
+#include <cstdint>
+
+__device__ __forceinline__ float bf16_low(uint32_t pair) {
+  return __uint_as_float(pair << 16);
+}
+__device__ __forceinline__ float bf16_high(uint32_t pair) {
+  return __uint_as_float(pair & 0xFFFF0000u);
+}
+
+__device__ __forceinline__ uint32_t to_bf16_pair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+__device__ __forceinline__ uint32_t to_e4m3_pair(float low, float high) {
+  float2 pair = make_float2(low, high);
+  return __nv_cvt_float2_to_fp8x2(pair, __NV_SATFINITE, __NV_E4M3);
+}
+
+// The largest finite magnitude of eight bf16 values, as bf16 bits.
+__device__ __forceinline__ uint32_t amax_of(uint4 v) {
+  uint32_t words[4] = {v.x, v.y, v.z, v.w};
+  uint32_t most = 0;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    uint32_t magnitude = words[i] & 0x7FFF7FFFu;
+    magnitude &= __vcmpltu2(magnitude, 0x7F807F80u);
+    most = __vmaxu2(most, magnitude);
+  }
+  return max(most & 0xFFFF, most >> 16);
+}
+
+// As in ep/kernels/kernels.h: the scale of a block, and the factor that values are multiplied by.
+__device__ __forceinline__ float block_scale(uint32_t amax, bool pow2, float *inverse) {
+  float most = fmaxf(__uint_as_float(amax << 16), 1e-4f);
+  float ratio = __fdiv_rn(most, 448.0f);
+  if (!pow2) {
+    *inverse = __fdiv_rn(448.0f, most);
+    return ratio;
+  }
+  uint32_t exponent = (__float_as_uint(ratio) + 0x007FFFFFu) & 0x7F800000u;
+  *inverse = __uint_as_float((254u << 23) - exponent);
+  return __uint_as_float(exponent);
+}
+
+// Eight values to eight codes.
+__device__ __forceinline__ uint2 cast8(uint4 v, float inverse) {
+  uint2 out;
+  out.x = to_e4m3_pair(__fmul_rn(bf16_low(v.x), inverse), __fmul_rn(bf16_high(v.x), inverse)) |
+          to_e4m3_pair(__fmul_rn(bf16_low(v.y), inverse), __fmul_rn(bf16_high(v.y), inverse)) << 16;
+  out.y = to_e4m3_pair(__fmul_rn(bf16_low(v.z), inverse), __fmul_rn(bf16_high(v.z), inverse)) |
+          to_e4m3_pair(__fmul_rn(bf16_low(v.w), inverse), __fmul_rn(bf16_high(v.w), inverse)) << 16;
+  return out;
+}
+
+__device__ __forceinline__ void add8(float acc[8], uint4 v, float weight) {
+  uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    acc[2 * i] = fmaf(weight, bf16_low(words[i]), acc[2 * i]);
+    acc[2 * i + 1] = fmaf(weight, bf16_high(words[i]), acc[2 * i + 1]);
+  }
+}
+
+__device__ __forceinline__ uint4 pack8(const float acc[8]) {
+  return make_uint4(to_bf16_pair(acc[0], acc[1]), to_bf16_pair(acc[2], acc[3]), to_bf16_pair(acc[4], acc[5]),
+                    to_bf16_pair(acc[6], acc[7]));
+}
+
+#endif

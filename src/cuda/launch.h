@@ -1,0 +1,39 @@
+// The kernels' launchers. They return a cudaError_t.
+#ifndef CUDA_LAUNCH_H
+#define CUDA_LAUNCH_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+
+#include "cuda/args.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// `blocks`: processors to use; all blocks must be resident at once, with those of the other ranks on this device.
+// `early`: blocks are placed while the stream's kernel before ends. Only for a rank that has the device to itself: else
+// they could take the place of a kernel that somebody waits for.
+int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t members, uint32_t blocks, bool early,
+                         cudaStream_t stream);
+int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+
+inline cudaError_t launch(const void *kernel, void **params, uint32_t blocks, uint32_t threads, size_t memory,
+                          bool early, cudaStream_t stream) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = early;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = memory;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaLaunchKernelExC(&config, kernel, params);
+}
+#endif
+#endif

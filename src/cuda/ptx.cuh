@@ -1,0 +1,152 @@
+// The PTX that the kernels use, in one place.
+#ifndef CUDA_PTX_CUH
+#define CUDA_PTX_CUH
+
+#include <cstdint>
+
+namespace ptx {
+
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t *p) {
+  uint32_t v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ uint64_t load_acquire(const uint64_t *p) {
+  uint64_t v;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ uint64_t load_volatile(const uint64_t *p) {
+  uint64_t v;
+  asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ void store_relaxed(uint64_t *p, uint64_t v) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
+__device__ __forceinline__ void store_relaxed(uint32_t *p, uint32_t v) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ void store_release(uint32_t *p, uint32_t v) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ void store_release(uint64_t *p, uint64_t v) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
+// 16 bytes as a whole (PTX 8.3: one access of 128 bits, relaxed).
+__device__ __forceinline__ uint4 load_unit(const void *p) {
+  uint64_t low, high;
+  asm volatile("{\n.reg .b128 t;\nld.relaxed.sys.global.b128 t, [%2];\nmov.b128 {%0, %1}, t;\n}"
+               : "=l"(low), "=l"(high)
+               : "l"(p)
+               : "memory");
+  return make_uint4((uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32));
+}
+
+__device__ __forceinline__ void store_unit(void *p, uint4 v) {
+  uint64_t low = (uint64_t)v.y << 32 | v.x, high = (uint64_t)v.w << 32 | v.z;
+  asm volatile("{\n.reg .b128 t;\nmov.b128 t, {%1, %2};\nst.relaxed.sys.global.b128 [%0], t;\n}" ::"l"(p), "l"(low),
+               "l"(high)
+               : "memory");
+}
+
+// 16 bytes of data that another processor wrote: from the second-level cache, not from the first.
+__device__ __forceinline__ uint4 load_shared16(const void *p) {
+  uint4 v;
+  asm volatile("ld.relaxed.gpu.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
+  return v;
+}
+
+// 16 bytes that this kernel only reads.
+__device__ __forceinline__ uint4 load_once16(const void *p) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+
+__device__ __forceinline__ void store16(void *p, uint4 v) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+__device__ __forceinline__ uint64_t time_ns() {
+  uint64_t v;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(v));
+  return v;
+}
+
+// Launched early, a kernel waits here until the kernel before it in the stream has ended. Lets the next one be
+// launched.
+__device__ __forceinline__ void kernel_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// A barrier of `threads` threads of the block; ids 1 to 15 (0 is __syncthreads).
+__device__ __forceinline__ void barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// The same; whether `value` holds for all of the threads.
+__device__ __forceinline__ bool barrier_all(int id, int threads, bool value) {
+  int all;
+  asm volatile("{\n.reg .pred p, q;\nsetp.ne.s32 p, %3, 0;\nbar.red.and.pred q, %1, %2, p;\nselp.s32 %0, 1, 0, q;\n}"
+               : "=r"(all)
+               : "r"(id), "r"(threads), "r"((int)value)
+               : "memory");
+  return all;
+}
+
+// Counts this warp's arrival without waiting.
+__device__ __forceinline__ void barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ void fence_system() {
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+// --- bulk copies from shared memory (Hopper and later): one thread issues them, and waits for its own ---
+
+// Orders this thread's stores to shared memory before bulk copies that are issued after a barrier.
+__device__ __forceinline__ void bulk_fence() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+#if __CUDA_ARCH__ >= 900
+
+// `size`: a multiple of 16, as are the addresses.
+__device__ __forceinline__ void bulk_store(void *to, const void *from, uint32_t size) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"((uint32_t)__cvta_generic_to_shared(from)), "r"(size)
+               : "memory");
+}
+
+__device__ __forceinline__ void bulk_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// All but the last PENDING groups have arrived: what they wrote is visible to this thread.
+template <int PENDING> __device__ __forceinline__ void bulk_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+#endif
+
+} // namespace ptx
+
+#endif
