@@ -1,0 +1,277 @@
+// Dispatch and combine between the GPUs of one process: times of the slowest rank, beside the rate at which all ranks
+// store to each other in the same run. Usage: bench_cuda_ep [--json] [name=number...], see tests/cuda/ranks.cu.
+#include <pthread.h>
+
+#include <cstring>
+
+#include "cuda/ranks.cuh"
+
+namespace {
+
+enum { ROUNDS = 400, WARM_UP = 100, IN_GRAPH = 20 };
+
+struct targets {
+  uint4 *to[CUDA_MAX_MEMBERS];
+  uint32_t count;
+};
+
+// Block i stores to target i % count.
+__global__ void store_to(const targets targets, size_t count) {
+  uint4 *to = targets.to[blockIdx.x % targets.count];
+  size_t blocks = gridDim.x / targets.count, block = blockIdx.x / targets.count;
+  for (size_t i = block * blockDim.x + threadIdx.x; block < blocks && i < count; i += blocks * blockDim.x)
+    to[i] = make_uint4((uint32_t)i, 1, 2, 3);
+}
+
+struct bench {
+  struct group group;
+  pthread_barrier_t barrier;
+
+  explicit bench(const shape &shape) : group(shape) { pthread_barrier_init(&barrier, nullptr, shape.ranks); }
+};
+
+float elapsed_us(cudaEvent_t begin, cudaEvent_t end) {
+  float ms;
+  OK(cudaEventElapsedTime(&ms, begin, end));
+  return ms * 1e3f;
+}
+
+float median(std::vector<float> v) {
+  std::sort(v.begin(), v.end());
+  return v.empty() ? 0 : v[v.size() / 2];
+}
+
+// Every rank stores to all others at once; GB/s of the slowest.
+float store_rate(bench &b, size_t bytes) {
+  uint32_t ranks = b.group.shape.ranks;
+  std::vector<char *> memory(ranks);
+  std::vector<float> rate(ranks);
+  enum { REPEATS = 8 };
+  b.group.each([&](rank &r) {
+    memory[r.index] = device_alloc<char>(bytes * ranks);
+    cudaEvent_t begin, end;
+    OK(cudaEventCreate(&begin));
+    OK(cudaEventCreate(&end));
+    for (int round = 0; round < 2; round++) {
+      pthread_barrier_wait(&b.barrier);
+      targets targets = {};
+      for (uint32_t k = 1; k < ranks; k++)
+        targets.to[targets.count++] = (uint4 *)(memory[(r.index + k) % ranks] + r.index * bytes);
+      OK(cudaEventRecord(begin, r.stream));
+      for (int i = 0; i < REPEATS; i++)
+        store_to<<<b.group.shape.blocks, 1024, 0, r.stream>>>(targets, bytes / 16 / targets.count);
+      OK(cudaEventRecord(end, r.stream));
+      OK(cudaEventSynchronize(end));
+      rate[r.index] = (float)(REPEATS * bytes) / elapsed_us(begin, end) / 1e3f;
+    }
+    pthread_barrier_wait(&b.barrier);
+    OK(cudaFree(memory[r.index]));
+  });
+  return *std::min_element(rate.begin(), rate.end());
+}
+
+// Microseconds of one rank.
+struct times {
+  float dispatch, combine; // medians between events
+  float both, graph;       // averages back to back: with launches, and as a graph
+};
+
+void run_both(bench &b, rank &r, int rounds) {
+  for (int i = 0; i < rounds; i++) {
+    b.group.dispatch(r);
+    b.group.combine(r);
+  }
+}
+
+float time_average(bench &b, rank &r, cudaEvent_t begin, cudaEvent_t end) {
+  pthread_barrier_wait(&b.barrier);
+  run_both(b, r, WARM_UP);
+  OK(cudaEventRecord(begin, r.stream));
+  run_both(b, r, ROUNDS);
+  OK(cudaEventRecord(end, r.stream));
+  b.group.finish(r);
+  return elapsed_us(begin, end) / ROUNDS;
+}
+
+float time_graph(bench &b, rank &r, cudaEvent_t begin, cudaEvent_t end) {
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  OK(cudaStreamBeginCapture(r.stream, cudaStreamCaptureModeThreadLocal));
+  run_both(b, r, IN_GRAPH);
+  OK(cudaStreamEndCapture(r.stream, &graph));
+  OK(cudaGraphInstantiate(&exec, graph, 0));
+  pthread_barrier_wait(&b.barrier);
+  OK(cudaGraphLaunch(exec, r.stream));
+  OK(cudaEventRecord(begin, r.stream));
+  for (int i = 0; i < ROUNDS / IN_GRAPH; i++)
+    OK(cudaGraphLaunch(exec, r.stream));
+  OK(cudaEventRecord(end, r.stream));
+  b.group.finish(r);
+  OK(cudaGraphExecDestroy(exec));
+  OK(cudaGraphDestroy(graph));
+  return elapsed_us(begin, end) / (ROUNDS / IN_GRAPH * IN_GRAPH);
+}
+
+void time_kernels(bench &b, rank &r, times &t) {
+  std::vector<cudaEvent_t> events(2 * ROUNDS + 1);
+  for (cudaEvent_t &event : events)
+    OK(cudaEventCreate(&event));
+  pthread_barrier_wait(&b.barrier);
+  run_both(b, r, WARM_UP);
+  OK(cudaEventRecord(events[0], r.stream));
+  for (int i = 0; i < ROUNDS; i++) {
+    b.group.dispatch(r);
+    OK(cudaEventRecord(events[2 * i + 1], r.stream));
+    b.group.combine(r);
+    OK(cudaEventRecord(events[2 * i + 2], r.stream));
+  }
+  b.group.finish(r);
+  std::vector<float> dispatch, combine;
+  for (int i = 0; i < ROUNDS; i++) {
+    dispatch.push_back(elapsed_us(events[2 * i], events[2 * i + 1]));
+    combine.push_back(elapsed_us(events[2 * i + 1], events[2 * i + 2]));
+  }
+  t.dispatch = median(dispatch);
+  t.combine = median(combine);
+  for (cudaEvent_t &event : events)
+    OK(cudaEventDestroy(event));
+}
+
+times measure(bench &b) {
+  std::vector<times> of(b.group.shape.ranks);
+  b.group.each([&](rank &r) {
+    b.group.upload(r, b.group.make_input(r.index, 1, 0.0f, false));
+    OK(cudaMemset(r.y, 0, (size_t)b.group.parts * b.group.rows * b.group.shape.hidden * 2));
+    OK(cudaDeviceSynchronize());
+    cudaEvent_t begin, end;
+    OK(cudaEventCreate(&begin));
+    OK(cudaEventCreate(&end));
+    time_kernels(b, r, of[r.index]);
+    of[r.index].both = time_average(b, r, begin, end);
+    of[r.index].graph = time_graph(b, r, begin, end);
+  });
+  times worst = {};
+  for (const times &t : of) {
+    worst.dispatch = std::max(worst.dispatch, t.dispatch);
+    worst.combine = std::max(worst.combine, t.combine);
+    worst.both = std::max(worst.both, t.both);
+    worst.graph = std::max(worst.graph, t.graph);
+  }
+  return worst;
+}
+
+// Bytes that the busiest rank sends to others.
+struct traffic {
+  double dispatch, combine;
+};
+
+traffic count_traffic(const group &g) {
+  traffic most = {};
+  for (uint32_t i = 0; i < g.shape.ranks; i++) {
+    input in = g.make_input(i, 1, 0.0f, false);
+    double rows = 0;
+    for (uint32_t t = 0; t < in.num_tokens; t++) {
+      std::vector<int64_t> to;
+      for (uint32_t k = 0; k < g.shape.topk; k++) {
+        int64_t rank = in.topk_idx[(size_t)t * g.shape.topk + k] / g.shape.experts;
+        if (rank != g.active[i] && std::find(to.begin(), to.end(), rank) == to.end())
+          to.push_back(rank);
+      }
+      rows += (double)to.size();
+    }
+    most.dispatch = std::max(most.dispatch, rows * (g.layout.value_bytes + g.layout.scale_bytes));
+    most.combine = std::max(most.combine, rows * g.layout.combine_stride);
+  }
+  return most;
+}
+
+void report(const group &g, const times &t, float rate, bool json) {
+  traffic wire = count_traffic(g);
+  double dispatch = wire.dispatch / rate / 1e3, combine = wire.combine / rate / 1e3; // us at that rate
+  double memory = (double)g.layout.area * g.shape.ranks / 1e6;
+  if (json) {
+    printf("{\"ranks\": %u, \"tokens\": %u, \"hidden\": %u, \"topk\": %u, \"experts\": %u, \"dtype\": %d, "
+           "\"dispatch_us\": "
+           "%.1f, \"combine_us\": %.1f, \"both_us\": %.1f, \"graph_us\": %.1f, \"store_gbs\": %.0f, "
+           "\"dispatch_bound_us\": "
+           "%.1f, \"combine_bound_us\": %.1f, \"window_mb\": %.1f}\n",
+           g.shape.ranks, g.shape.tokens, g.shape.hidden, g.shape.topk, g.shape.experts, g.shape.dtype, t.dispatch,
+           t.combine, t.both, t.graph, rate, dispatch, combine, memory);
+    return;
+  }
+  shape_print(g.shape);
+  printf("\n%u devices, %u blocks; stores to all others at once: %.0f GB/s; windows %.1f MB per rank\n\n",
+         g.shape.devices, g.shape.blocks, rate, memory);
+  printf("%-24s %8s %14s %6s\n", "", "us", "us at the rate", "ratio");
+  printf("%-24s %8.1f %14.1f %6.2f\n", "dispatch", t.dispatch, dispatch, dispatch / t.dispatch);
+  printf("%-24s %8.1f %14.1f %6.2f\n", "combine", t.combine, combine, combine / t.combine);
+  printf("%-24s %8.1f %14.1f %6.2f\n", "both, back to back", t.both, dispatch + combine, (dispatch + combine) / t.both);
+  printf("%-24s %8.1f %14.1f %6.2f\n", "both, in a graph", t.graph, dispatch + combine, (dispatch + combine) / t.graph);
+}
+
+#ifdef CUDA_TRACE
+// When the blocks of rank 0 come to each step of the kernels: earliest, median and latest, in ns since the first began.
+void print_trace(const char *name, const std::vector<uint64_t> &stamps, uint32_t blocks) {
+  uint64_t start = ~0ull;
+  for (uint32_t i = 0; i < blocks; i++)
+    start = std::min(start, stamps[i * 8]);
+  printf("%s:", name);
+  for (uint32_t step = 0; step < 8; step++) {
+    std::vector<float> at;
+    for (uint32_t i = 0; i < blocks; i++)
+      if (stamps[i * 8 + step] != 0)
+        at.push_back((float)(stamps[i * 8 + step] - start));
+    std::sort(at.begin(), at.end());
+    if (!at.empty())
+      printf("  %u: %.0f %.0f %.0f", step, at[0], at[at.size() / 2], at.back());
+  }
+  printf("\n");
+}
+
+void trace(bench &b) {
+  uint32_t blocks = b.group.shape.blocks;
+  b.group.each([&](rank &r) {
+    r.dispatch_trace = device_alloc<uint64_t>(blocks * 8);
+    r.combine_trace = device_alloc<uint64_t>(blocks * 8);
+    pthread_barrier_wait(&b.barrier);
+    run_both(b, r, WARM_UP);
+    b.group.finish(r);
+  });
+  OK(cudaSetDevice(b.group.ranks[0].device));
+  print_trace("dispatch", fetch(b.group.ranks[0].dispatch_trace, blocks * 8), blocks);
+  print_trace("combine", fetch(b.group.ranks[0].combine_trace, blocks * 8), blocks);
+}
+#endif
+
+} // namespace
+
+int main(int argc, char **argv) {
+  shape shape;
+  bool json = false;
+  for (int i = 1; i < argc; i++) {
+    bool flag = strcmp(argv[i], "--json") == 0;
+    json |= flag;
+    if (!flag && !shape_option(shape, argv[i])) {
+      fprintf(stderr,
+              "usage: bench_cuda_ep [--json] [ranks=4] [tokens=128] [hidden=7168] [topk=8] [experts=72] [dtype=1]\n");
+      return 2;
+    }
+  }
+  if (device_count() == 0) {
+    fprintf(stderr, "bench_cuda_ep: no GPU here\n");
+    return 3;
+  }
+  bench b(shape);
+  times t = measure(b);
+  float rate = shape.ranks > 1 ? store_rate(b, (size_t)64 << 20) : 0.0f;
+  for (const rank &r : b.group.ranks)
+    if (b.group.lost(r)) {
+      fprintf(stderr, "bench_cuda_ep: rank %d lost others\n", b.group.active[r.index]);
+      return 5;
+    }
+  report(b.group, t, rate, json);
+#ifdef CUDA_TRACE
+  trace(b);
+#endif
+  return 0;
+}

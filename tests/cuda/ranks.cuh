@@ -1,0 +1,115 @@
+// Ranks in one process, for tests and benchmarks of the kernels: each has a device, or shares one with others, and maps
+// the others' memory directly. Failures of CUDA end the process with a sentence.
+#ifndef TESTS_CUDA_RANKS_CUH
+#define TESTS_CUDA_RANKS_CUH
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include <weft/ep.h>
+
+#include "cuda/launch.h"
+
+extern "C" {
+#include "ep/oracle/pattern.h"
+}
+
+#define OK(call)                                                                                                       \
+  do {                                                                                                                 \
+    cudaError_t rc_ = (cudaError_t)(call);                                                                             \
+    if (rc_ != cudaSuccess) {                                                                                          \
+      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(rc_));                          \
+      exit(1);                                                                                                         \
+    }                                                                                                                  \
+  } while (0)
+
+struct shape {
+  uint32_t ranks = 4, tokens = 128, hidden = 7168, topk = 8;
+  uint32_t experts = 72;   // per rank
+  uint32_t stride = 1;     // rank indices are multiples of it
+  uint32_t rank_major = 0; // layout
+  uint32_t devices = 8;    // to be used at most
+  uint32_t blocks = 0;     // of each kernel; 0: what a rank's share of its device allows
+  uint32_t halves = 0;     // a kernel for each half of dispatch and combine
+  uint32_t early = 1;      // see launch.h; where ranks share no device
+  int dtype = CUDA_FP8;
+};
+
+struct rank {
+  uint32_t index;
+  int device;
+  cudaStream_t stream;
+  std::vector<char *> areas; // that each member writes
+  cuda_state *state;
+  uint16_t *x, *y, *out;
+  int64_t *topk_idx;
+  float *topk_weights;
+  uint32_t num_tokens;
+  char *received;
+  float *scales;
+  int32_t *counts, *src_rank, *src_token, *local_expert;
+  int64_t *range;
+  float *weights;
+  uint64_t *dispatch_trace, *combine_trace;
+};
+
+struct input {
+  std::vector<uint16_t> x;
+  std::vector<int64_t> topk_idx;
+  std::vector<float> weights;
+  uint32_t num_tokens;
+};
+
+struct group {
+  struct shape shape;
+  cuda_layout layout;
+  uint32_t rows, capacity, parts; // rows of each part of the receive buffer: an expert's, or the rank's
+  std::vector<int32_t> active;
+  std::vector<rank> ranks;
+
+  explicit group(const struct shape &shape);
+  ~group();
+  group(const group &) = delete;
+
+  // Runs `work` for each rank, in a thread of its own with the rank's device current.
+  void each(const std::function<void(rank &)> &work);
+  // The rank's input to operation `op`; a function of both.
+  input make_input(uint32_t index, uint64_t op, float drop, bool uneven) const;
+  // Copies it to the device, and poisons the rank's outputs.
+  void upload(rank &r, const input &in) const;
+  void dispatch(rank &r) const;
+  void combine(rank &r) const;
+  // Waits for the rank's stream.
+  void finish(const rank &r) const;
+  // The experts are the identity: makes y from what the rank received. PER_EXPERT. In the rank's stream.
+  void run_experts(rank &r) const;
+  // Members that the rank lost, by bit.
+  uint64_t lost(const rank &r) const;
+};
+
+// Devices here, 0 where there is no driver.
+int device_count(void);
+
+template <typename T> T *device_alloc(size_t count) {
+  void *p;
+  OK(cudaMalloc(&p, std::max<size_t>(count * sizeof(T), 16)));
+  OK(cudaMemset(p, 0, std::max<size_t>(count * sizeof(T), 16)));
+  return (T *)p;
+}
+
+template <typename T> std::vector<T> fetch(const T *p, size_t count) {
+  std::vector<T> v(count);
+  OK(cudaMemcpy(v.data(), p, count * sizeof(T), cudaMemcpyDeviceToHost));
+  return v;
+}
+
+// Reads options of the form name=number into the shape. False: it has none of that name.
+bool shape_option(struct shape &shape, const char *argument);
+void shape_print(const struct shape &shape);
+
+#endif

@@ -1,0 +1,184 @@
+// The kernels against the oracle: shapes times operations, on all devices that are there. Without arguments, the shapes
+// below; with name=number arguments, that one.
+#include <cstring>
+
+#include "cuda/ranks.cuh"
+
+extern "C" {
+#include "ep/oracle/oracle.h"
+}
+
+namespace {
+
+enum { SKIPPED = 77 };
+
+// What the ranks of an operation dispatched, for the oracle.
+struct judged {
+  std::vector<input> in;
+  std::vector<oracle_source> sources;
+  oracle_case test;
+};
+
+void describe(const group &g, judged &j) {
+  for (uint32_t i = 0; i < g.shape.ranks; i++)
+    j.sources.push_back(
+        {g.active[i], j.in[i].num_tokens, j.in[i].x.data(), j.in[i].topk_idx.data(), j.in[i].weights.data()});
+  j.test = {g.shape.hidden,   g.shape.topk, g.shape.experts, g.capacity, (enum weft_ep_dtype)g.shape.dtype,
+            j.sources.data(), g.shape.ranks};
+}
+
+// Rank-major, the experts are the identity: y = row * (sum of its weights), made here.
+void reduce_rows(const group &g, rank &r, const weft_ep_recv &recv, uint32_t count) {
+  const shape &s = g.shape;
+  std::vector<uint16_t> y((size_t)g.rows * s.hidden);
+  std::vector<double> row(s.hidden);
+  for (uint32_t i = 0; i < count; i++) {
+    if (s.dtype == CUDA_BF16)
+      for (uint32_t h = 0; h < s.hidden; h++)
+        row[h] = oracle_bf16(((const uint16_t *)recv.x)[(size_t)i * s.hidden + h]);
+    else
+      oracle_uncast(row.data(), (const uint8_t *)recv.x + (size_t)i * s.hidden,
+                    recv.scales + (size_t)i * (s.hidden / CUDA_BLOCK), s.hidden);
+    for (uint32_t h = 0; h < s.hidden; h++) {
+      float sum = 0.0f;
+      for (uint32_t k = 0; k < s.topk && recv.local_expert[i * s.topk + k] >= 0; k++)
+        sum += recv.weights[i * s.topk + k] * (float)row[h];
+      y[(size_t)i * s.hidden + h] = oracle_to_bf16(sum);
+    }
+  }
+  OK(cudaMemcpy(r.y, y.data(), y.size() * 2, cudaMemcpyHostToDevice));
+}
+
+bool judge_dispatch(const group &g, rank &r, const judged &j) {
+  const shape &s = g.shape;
+  size_t all = (size_t)g.parts * g.rows;
+  auto x = fetch(r.received, all * g.layout.value_bytes);
+  auto scales = fetch(r.scales, all * (s.hidden / CUDA_BLOCK));
+  auto counts = fetch(r.counts, s.experts);
+  auto src_rank = fetch(r.src_rank, all), src_token = fetch(r.src_token, all);
+  auto local_expert = fetch(r.local_expert, all * s.topk);
+  auto range = fetch(r.range, (size_t)g.parts * g.capacity);
+  auto weights = fetch(r.weights, all * s.topk);
+  weft_ep_recv recv = WEFT_EP_RECV_INIT;
+  recv.layout = s.rank_major ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT;
+  recv.rows = g.rows;
+  recv.x = x.data();
+  recv.scales = scales.data();
+  recv.counts = counts.data();
+  recv.src_rank = src_rank.data();
+  recv.src_token = src_token.data();
+  recv.range = range.data();
+  recv.local_expert = s.rank_major ? local_expert.data() : nullptr;
+  recv.weights = s.rank_major ? weights.data() : nullptr;
+  oracle_verdict verdict = oracle_check_dispatch(&j.test, g.active[r.index], &recv, nullptr, nullptr, 0);
+  if (!verdict.ok) {
+    printf("  rank %d: %s\n", g.active[r.index], verdict.what);
+    return false;
+  }
+  if (!s.rank_major) {
+    g.run_experts(r);
+    g.finish(r);
+    return true;
+  }
+  uint32_t count = 0;
+  for (int32_t active : g.active)
+    count += (uint32_t)range[active];
+  reduce_rows(g, r, recv, count);
+  return true;
+}
+
+bool judge_combine(const group &g, rank &r, const judged &j) {
+  auto out = fetch(r.out, (size_t)g.shape.tokens * g.shape.hidden);
+  enum pattern_kind kind = PATTERN_PLAIN;
+  oracle_verdict verdict =
+      oracle_check_combine(&j.test, g.active[r.index], out.data(), nullptr, pattern_expert, &kind, nullptr, 0, false);
+  if (!verdict.ok)
+    printf("  rank %d: %s\n", g.active[r.index], verdict.what);
+  return verdict.ok;
+}
+
+// One operation, judged.
+bool run_operation(group &g, uint64_t op) {
+  judged j;
+  j.in.resize(g.shape.ranks);
+  std::vector<char> ok(g.shape.ranks);
+  g.each([&](rank &r) {
+    j.in[r.index] = g.make_input(r.index, op, op % 3 == 0 ? 0.2f : 0.0f, op % 2 == 0);
+    g.upload(r, j.in[r.index]);
+  });
+  describe(g, j);
+  g.each([&](rank &r) {
+    g.dispatch(r);
+    g.finish(r);
+    ok[r.index] = judge_dispatch(g, r, j);
+  });
+  g.each([&](rank &r) {
+    g.combine(r);
+    g.finish(r);
+    ok[r.index] = judge_combine(g, r, j) && ok[r.index];
+    if (g.lost(r)) {
+      printf("  rank %d lost members %llx\n", g.active[r.index], (unsigned long long)g.lost(r));
+      ok[r.index] = false;
+    }
+  });
+  return std::count(ok.begin(), ok.end(), 0) == 0;
+}
+
+// Operations whose experts are the identity.
+const uint64_t operations[] = {1, 2, 3, 5, 6, 7};
+
+bool run_shape(const shape &shape) {
+  shape_print(shape);
+  printf("\n");
+  fflush(stdout);
+  group g(shape);
+  bool ok = true;
+  for (uint64_t op : operations)
+    ok = ok && run_operation(g, op);
+  return ok;
+}
+
+std::vector<shape> all_shapes(void) {
+  std::vector<shape> shapes;
+  auto add = [&](auto set) {
+    shape shape;
+    set(shape);
+    shapes.push_back(shape);
+  };
+  add([](shape &) {});
+  add([](shape &s) { s.halves = 1; });
+  for (int dtype : {CUDA_BF16, CUDA_FP8, CUDA_FP8_POW2})
+    for (uint32_t rank_major : {0u, 1u})
+      add([=](shape &s) { s.dtype = dtype, s.rank_major = rank_major, s.experts = 5, s.tokens = 33; });
+  for (uint32_t hidden : {128u, 640u, 2048u, 2560u, 3072u, 3584u, 4096u, 5120u, 6144u, 8192u, 16384u})
+    add([=](shape &s) {
+      s.hidden = hidden, s.tokens = 20, s.experts = 9, s.dtype = hidden % 3 ? CUDA_FP8 : CUDA_BF16;
+    });
+  for (uint32_t tokens : {1u, 7u, 513u, 1024u})
+    add([=](shape &s) { s.tokens = tokens, s.hidden = 1024, s.experts = 16; });
+  for (uint32_t ranks : {1u, 2u, 3u})
+    add([=](shape &s) { s.ranks = ranks, s.stride = 3, s.topk = 16 / ranks - 1, s.tokens = 60, s.experts = 24; });
+  return shapes;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (device_count() == 0) {
+    printf("skipped: no GPU here\n");
+    return SKIPPED;
+  }
+  std::vector<shape> shapes = all_shapes();
+  if (argc > 1)
+    shapes.assign(1, shape());
+  for (int i = 1; i < argc; i++)
+    if (!shape_option(shapes[0], argv[i])) {
+      fprintf(stderr, "%s: no option %s\n", argv[0], argv[i]);
+      return 2;
+    }
+  int failed = 0;
+  for (const shape &shape : shapes)
+    failed += !run_shape(shape);
+  printf("%zu shapes right, %d wrong\n", shapes.size() - (size_t)failed, failed);
+  return failed != 0;
+}
