@@ -148,7 +148,8 @@ static void run(const struct scenario *scenario, uint32_t members, uint64_t seed
   sim_clear(sim);
   if (scenario->deadline_s) {
     expect(sim, sim_agreed, (10 * TTL_S + 60) * SIM_S, "all who run in one view, and nobody else");
-    be_refused(sim, scenario, members < 12 ? 1 : 4);
+    if (!sim_broken(sim))
+      be_refused(sim, scenario, members < 12 ? 1 : 4);
   }
   expect(sim, sim_agreed, (10 * TTL_S + 60) * SIM_S, "all who run in one view, and nobody else");
   end(sim);

@@ -97,11 +97,13 @@ static enum sim_mishap first_missing(const struct sim_weather *weather, const ui
 void sim_endure(struct sim *sim, const struct sim_weather *weather, uint32_t mishaps, uint32_t happened[SIM_MISHAPS]) {
   for (; mishaps > 0 && !sim_broken(sim); mishaps--) {
     sim_run(sim, sim_dice(sim, 2 * weather->gap_ns));
+    if (sim->num_live == 0)
+      sim_break(sim, "the group is over: all have gone");
     enum sim_mishap mishap = first_missing(weather, happened);
     if (mishap == SIM_MISHAPS)
       mishap = pick(sim, weather);
-    bool takes = mishap >= SIM_LEAVE && mishap <= SIM_ACCUSE;
-    if (takes && sim->num_live < weather->members * 3 / 4 + 1)
+    bool on_members = mishap >= SIM_LEAVE && mishap <= SIM_CUT; // where there are few, it may find none to fall on
+    if (on_members && sim->num_live < weather->members * 3 / 4 + 1)
       mishap = SIM_JOIN;
     if (mishap <= SIM_RETURN && sim->num_live > weather->members && !(weather->each_first && happened[mishap] == 0))
       mishap = SIM_CRASH;
