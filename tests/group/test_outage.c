@@ -98,12 +98,17 @@ static void wait_until_forgotten(void) {
   size_t left = 1;
   while (left > 0 && !clock_passed(deadline)) {
     struct weft_store_list list;
-    assert_int_equal(weft_store_range(direct, "/weft/test/", true, 0, &list), 0);
+    int err = weft_store_range(direct, "/weft/test/", true, 0, &list);
+    if (err == WEFT_ERR_TIMEOUT)
+      continue; // etcd reads when it has written, which on a busy machine is not always within a request's limit
+    if (err)
+      fail_msg("reading beside the relay: %s", weft_last_error());
     left = list.count;
     weft_store_list_free(&list);
   }
   weft_store_close(direct);
-  assert_int_equal(left, 0);
+  if (left > 0)
+    fail_msg("the store still has %zu keys; leases last %d s", left, TTL_S);
 }
 
 static void outage_longer_than_every_lease_puts_nobody_out(void **state) {
