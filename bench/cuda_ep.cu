@@ -261,9 +261,13 @@ int main(int argc, char **argv) {
     fprintf(stderr, "bench_cuda_ep: no GPU here\n");
     return 3;
   }
+  if (shape.ranks < 2) {
+    fprintf(stderr, "bench_cuda_ep: it takes two ranks at least\n");
+    return 2;
+  }
   bench b(shape);
   times t = measure(b);
-  float rate = shape.ranks > 1 ? store_rate(b, (size_t)64 << 20) : 0.0f;
+  float rate = store_rate(b, (size_t)64 << 20);
   for (const rank &r : b.group.ranks)
     if (b.group.lost(r)) {
       fprintf(stderr, "bench_cuda_ep: rank %d lost others\n", b.group.active[r.index]);
