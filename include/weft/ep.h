@@ -115,7 +115,8 @@ struct weft_ep_options {
   uint32_t lease_ttl_s;      /**< the store forgets a rank so long after its last sign of life; default 10 */
   weft_ep_event_fn on_event; /**< may be NULL */
   void *event_arg;
-  bool join_only; /**< there is a group: await its view, and never found one, even if the store has lost it */
+  bool join_only; /**< there is a group: await its view, and never found one, even if the store has lost it;
+                     weft_ep_open waits for it for up to a lease's time, so that it takes no member's rank */
 };
 #ifdef __cplusplus
 }

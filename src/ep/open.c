@@ -117,6 +117,7 @@ static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint
       .capacity = options->capacity,
       .founders = options->founders,
       .num_founders = options->num_founders,
+      .join_only = options->join_only,
       .lease_ttl_s = options->lease_ttl_s,
       .address = ep->links.address,
       .on_event = ep_views_event,

@@ -72,6 +72,7 @@ static int set_up(struct group *group, const struct group_options *options) {
       .capacity = options->capacity,
       .founders = options->founders,
       .num_founders = options->num_founders,
+      .join_only = options->join_only,
       .lease_ttl_s = options->lease_ttl_s,
       .address = options->address,
       .incarnation = group->incarnation,

@@ -72,6 +72,7 @@ struct group_options {
   uint32_t capacity;       // ranks are below it
   const int32_t *founders; // ranks of the first view; copied
   uint32_t num_founders;   // 0: this rank alone founds the group when there is no view
+  bool join_only; // there is a group: a store without a view has lost it, and has a lease's time to get it back
   uint32_t lease_ttl_s;
   const char *address; // how peers reach this rank: opaque text for the layer above
   group_event_fn on_event;

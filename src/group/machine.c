@@ -32,6 +32,7 @@ int group_machine_new(struct group_machine **machine, const struct group_machine
     return fail(WEFT_ERR_NOMEM, "no memory for a group");
   m->capacity = options->capacity;
   m->num_founders = options->num_founders;
+  m->join_only = options->join_only;
   m->ttl_ns = (uint64_t)options->lease_ttl_s * 1000000000u;
   m->incarnation = options->incarnation;
   m->random = options->seed;

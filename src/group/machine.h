@@ -22,6 +22,7 @@ struct group_machine_options {
   uint32_t capacity;
   const int32_t *founders; // num_founders 0: this rank alone
   uint32_t num_founders;
+  bool join_only;
   uint32_t lease_ttl_s;
   const char *address;
   uint64_t incarnation; // not 0

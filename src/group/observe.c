@@ -282,6 +282,8 @@ void group_observe_all(struct group_machine *m, const struct weft_store_list *li
   m->revision = list->revision;
   if (m->standing == GROUP_OPENING && (m->stored || m->num_founders == 0))
     m->grace_until = m->now + m->ttl_ns; // it cannot know whether there was an outage before it came
+  if (m->join_only && !m->stored && m->wary_until == 0)
+    m->wary_until = m->now + m->ttl_ns; // the members' claims are not back either
   m->synced = true;
   m->holding = false;
   group_barriers_settle(m);

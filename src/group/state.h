@@ -70,6 +70,7 @@ struct group_machine {
   uint32_t capacity;
   int32_t *founders; // [num_founders], ascending; none: this rank alone
   uint32_t num_founders;
+  bool join_only;
   uint64_t ttl_ns;
   uint64_t incarnation;
   uint64_t random;

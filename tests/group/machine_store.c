@@ -155,6 +155,26 @@ static void who_comes_first_to_a_store_that_restarted_empty_puts_nobody_out(void
   }
 }
 
+// It finds no view and no claim, but knows that there are members, whose ranks are not free.
+static void who_joins_at_a_store_that_restarted_empty_takes_nobodys_rank(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 4);
+    for (uint32_t i = 0; i < 4; i++)
+      world_member(w, i)->cut = true;
+    world_restart_empty(w);
+    world_add_joiner(w, -1);
+    world_advance(w, 1000);
+    for (uint32_t i = 0; i < 4; i++)
+      world_member(w, i)->cut = false;
+    world_advance(w, 3 * TTL_S * 1000);
+    assert_int_equal(suite_fenced(w), 0);
+    assert_int_equal(group_machine_rank(world_member(w, 4)->machine), 4);
+    assert_int_equal(world_keys(w, "/g/rank/"), 5);
+    suite_end(w, false);
+  }
+}
+
 static void leases_that_all_run_out_at_once_put_nobody_out(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -383,6 +403,7 @@ int suite_run_store(void) {
       cmocka_unit_test(group_goes_on_after_the_store_restarted_empty),
       cmocka_unit_test(newest_epoch_wins_after_the_store_restarted_empty),
       cmocka_unit_test(who_comes_first_to_a_store_that_restarted_empty_puts_nobody_out),
+      cmocka_unit_test(who_joins_at_a_store_that_restarted_empty_takes_nobodys_rank),
       cmocka_unit_test(leases_that_all_run_out_at_once_put_nobody_out),
       cmocka_unit_test(two_views_of_one_epoch_end_in_a_newer_one),
       cmocka_unit_test(a_second_memory_of_an_epoch_is_settled_though_nothing_else_changes),

@@ -378,7 +378,7 @@ struct world *world_new(uint64_t seed, uint32_t capacity, uint32_t ttl_s) {
   return w;
 }
 
-struct world_member *world_add(struct world *w, int32_t rank, uint32_t founders) {
+static struct world_member *add(struct world *w, int32_t rank, uint32_t founders, bool join_only) {
   assert_true(w->num_members < WORLD_MEMBERS);
   struct world_member *m = &w->members[w->num_members++];
   int32_t ranks[WORLD_MEMBERS];
@@ -390,12 +390,21 @@ struct world_member *world_add(struct world *w, int32_t rank, uint32_t founders)
                                                 .capacity = w->capacity,
                                                 .founders = ranks,
                                                 .num_founders = founders,
+                                                .join_only = join_only,
                                                 .lease_ttl_s = w->ttl_s,
                                                 .address = "somewhere",
                                                 .incarnation = m->incarnation,
                                                 .seed = random_next(&w->random)};
   assert_int_equal(group_machine_new(&m->machine, &options), 0);
   return m;
+}
+
+struct world_member *world_add(struct world *w, int32_t rank, uint32_t founders) {
+  return add(w, rank, founders, false);
+}
+
+struct world_member *world_add_joiner(struct world *w, int32_t rank) {
+  return add(w, rank, 0, true);
 }
 
 struct world_member *world_member(struct world *w, uint32_t index) {

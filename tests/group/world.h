@@ -33,6 +33,8 @@ struct world *world_new(uint64_t seed, uint32_t capacity, uint32_t ttl_s);
 void world_free(struct world *world);
 // A member with founders 0 to `founders` - 1; its number is its place.
 struct world_member *world_add(struct world *world, int32_t rank, uint32_t founders);
+// One that knows that there is a group.
+struct world_member *world_add_joiner(struct world *world, int32_t rank);
 struct world_member *world_member(struct world *world, uint32_t index);
 uint32_t world_count(const struct world *world);
 void world_kill(struct world *world, struct world_member *member);

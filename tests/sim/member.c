@@ -333,6 +333,7 @@ struct sim_member *sim_member_new(struct sim *sim, int32_t rank, uint32_t founde
                                                 .capacity = sim->options.capacity,
                                                 .founders = ranks,
                                                 .num_founders = founders,
+                                                .join_only = founders == 0,
                                                 .lease_ttl_s = sim->options.ttl_s,
                                                 .address = "host/socket",
                                                 .incarnation = m->incarnation,
