@@ -25,14 +25,16 @@ enum {
 };
 
 const struct shape shapes[SHAPES] = {
-    {"bf16 rank-major", WEFT_EP_BF16, WEFT_EP_RANK_MAJOR, false},
-    {"bf16 rank-major in place", WEFT_EP_BF16, WEFT_EP_RANK_MAJOR, true},
-    {"bf16 per-expert", WEFT_EP_BF16, WEFT_EP_PER_EXPERT, false},
-    {"bf16 per-expert in place", WEFT_EP_BF16, WEFT_EP_PER_EXPERT, true},
-    {"fp8 rank-major", WEFT_EP_FP8, WEFT_EP_RANK_MAJOR, false},
-    {"fp8 rank-major in place", WEFT_EP_FP8, WEFT_EP_RANK_MAJOR, true},
-    {"fp8 per-expert", WEFT_EP_FP8, WEFT_EP_PER_EXPERT, false},
-    {"fp8 per-expert in place", WEFT_EP_FP8, WEFT_EP_PER_EXPERT, true},
+    {"bf16 rank-major", WEFT_EP_BF16, WEFT_EP_RANK_MAJOR, false, false},
+    {"bf16 rank-major in place", WEFT_EP_BF16, WEFT_EP_RANK_MAJOR, true, false},
+    {"bf16 per-expert", WEFT_EP_BF16, WEFT_EP_PER_EXPERT, false, false},
+    {"bf16 per-expert in place", WEFT_EP_BF16, WEFT_EP_PER_EXPERT, true, false},
+    {"fp8 rank-major", WEFT_EP_FP8, WEFT_EP_RANK_MAJOR, false, false},
+    {"fp8 rank-major in place", WEFT_EP_FP8, WEFT_EP_RANK_MAJOR, true, false},
+    {"fp8 cast before", WEFT_EP_FP8, WEFT_EP_RANK_MAJOR, false, true},
+    {"fp8 cast before in place", WEFT_EP_FP8, WEFT_EP_RANK_MAJOR, true, true},
+    {"fp8 per-expert", WEFT_EP_FP8, WEFT_EP_PER_EXPERT, false, false},
+    {"fp8 per-expert in place", WEFT_EP_FP8, WEFT_EP_PER_EXPERT, true, false},
 };
 
 static struct board *board;
@@ -56,6 +58,7 @@ static void meet(void) {
 struct buffers {
   uint16_t x[TOKENS * HIDDEN], out[TOKENS * HIDDEN];
   uint8_t cast[2 * TOKENS * HIDDEN], heads[TOKENS * 128]; // what the copies send in place of fp8 rows and row headers
+  float cast_scales[TOKENS * HIDDEN / 128];
   int64_t topk_idx[TOKENS * TOPK];
   float weights[TOKENS * TOPK];
   uint16_t received[EXPERTS * RANKS * TOKENS * HIDDEN], y[EXPERTS * RANKS * TOKENS * HIDDEN];
@@ -198,12 +201,17 @@ static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
     recv.x = NULL;
     recv.rows_at = b->rows_at;
   }
+  if (shapes[run->shape].cast_before) {
+    dispatch.x = b->cast;
+    dispatch.scales = b->cast_scales;
+    make(b->cast_scales, sizeof b->cast_scales);
+  }
   bool placed = shapes[run->shape].in_place && recv.layout == WEFT_EP_RANK_MAJOR;
   struct weft_ep_combine combine = {.size = sizeof combine, .y = placed ? NULL : b->y, .out = b->out};
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
   uint64_t op, ns[HALVES];
-  make(b->x, sizeof b->x);
+  make((void *)dispatch.x, (dispatch.scales ? sizeof(uint8_t) : sizeof(uint16_t)) * TOKENS * HIDDEN);
   meet();
   uint64_t begin = clock_ns();
   if (weft_ep_dispatch(run->ep, &dispatch, &recv, &info, &op) != 0)
@@ -270,6 +278,7 @@ static int run_rank(int rank, const char *url) {
   const struct pattern pattern = {
       .seed = 1, .num_tokens = TOKENS, .hidden = HIDDEN, .topk = TOPK, .experts_per_rank = EXPERTS};
   pattern_fill(&pattern, 1, rank, active, RANKS, b->x, b->topk_idx, b->weights);
+  ep_kernels_best()->cast_fp8(b->cast, b->cast_scales, b->x, TOKENS * HIDDEN, false);
   struct run run = {.rank = rank, .b = b};
   for (run.shape = 0; run.shape < SHAPES; run.shape++) {
     run.ep = open_rank(store, rank, run.shape);

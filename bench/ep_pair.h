@@ -31,11 +31,12 @@ struct shape {
   const char *name;
   enum weft_ep_dtype dtype;
   enum weft_ep_layout layout;
-  bool in_place; // rows are read where they came and, rank-major, answers stand where they leave when combine begins
+  bool in_place;    // rows are read where they came and, rank-major, answers stand where they leave when combine begins
+  bool cast_before; // x is dispatched as e4m3 with scales
 };
 
 extern const struct shape shapes[];
-enum { SHAPES = 8 };
+enum { SHAPES = 10 };
 
 // The processes' common memory: barriers, flags, and the times in ns.
 struct board {

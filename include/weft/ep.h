@@ -204,10 +204,13 @@ WEFT_API void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark);
 /** What to dispatch. */
 struct weft_ep_dispatch {
   size_t size;
-  const void *x;             /**< bf16 [T][H]; read until dispatch_send returns */
+  const void *x;             /**< bf16 [T][H], or with `scales` e4m3; read until dispatch_send returns */
   uint32_t num_tokens;       /**< T, 0 to max_tokens */
   const int64_t *topk_idx;   /**< [T][K] global expert, or -1 for none */
   const float *topk_weights; /**< [T][K], or NULL: they come with the combine (PER_EXPERT only) */
+  /** fp8: [T][H/128], read as long as x, which then is e4m3 [T][H]: both travel as given, for a caller whose layer
+   *  before has made them. What they mean is the caller's: nothing is looked at. NULL: x is bf16, and is cast here. */
+  const float *scales;
 };
 #define WEFT_EP_DISPATCH_INIT WEFT_SIZED(struct weft_ep_dispatch)
 
@@ -318,7 +321,7 @@ WEFT_API int weft_ep_combine_recv(weft_ep_t *ep, uint64_t op, const struct weft_
 WEFT_API int weft_ep_finish(weft_ep_t *ep, uint64_t op);
 
 /** dispatch_send and dispatch_recv in one. After LIMIT the operation is open: call dispatch_recv with more room, and
- *  keep args->x readable until it returns. [owner] */
+ *  keep args->x and args->scales readable until it returns. [owner] */
 WEFT_API int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
                               struct weft_ep_info *info, uint64_t *op);
 

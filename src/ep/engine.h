@@ -73,10 +73,11 @@ struct ep_op {
   uint8_t *cast;       // [T][row_stride] rows as they travel, by token: fp8, and what this rank sends to itself
   const uint8_t *own_rows; // where this rank's own rows are read: `cast`, or the caller's x
   size_t own_stride;
-  uint8_t *own_heads;     // [M] row headers of what this rank sends to itself
-  struct ep_inbox own_in; // likewise
-  uint16_t *own_combine;  // [M][H] this rank's own rows, reduced; with own_y, room for one
-  const uint16_t *own_y;  // the caller's y, while it stays readable until combine_recv has returned
+  const float *own_scales; // the caller's, where own_rows is its x; NULL: none, or behind the values
+  uint8_t *own_heads;      // [M] row headers of what this rank sends to itself
+  struct ep_inbox own_in;  // likewise
+  uint16_t *own_combine;   // [M][H] this rank's own rows, reduced; with own_y, room for one
+  const uint16_t *own_y;   // the caller's y, while it stays readable until combine_recv has returned
 
   enum weft_ep_layout layout;
   uint32_t recv_rows; // weft_ep_recv.rows
@@ -152,6 +153,10 @@ void ep_views_free(weft_ep_t *ep);
 // Allocates what an operation needs, for the largest one.
 int ep_op_init(weft_ep_t *ep, struct ep_op *op);
 void ep_op_free(struct ep_op *op);
+// Copies a row of the caller's to its place in op->cast: its values, and behind them the token's scales among `scales`,
+// if there are any. Returns that place.
+const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
+                              const float *scales);
 // Gives the operation the members of `view`; what is known of those that it had is kept.
 void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *view);
 // The member of that rank, or -1.
@@ -180,7 +185,7 @@ const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t d
 
 // --- send.c ---
 
-// Begins an operation of either kind. `x_stays`: args->x stays readable until dispatch_recv returns.
+// Begins an operation of either kind. `x_stays`: args->x and args->scales stay readable until dispatch_recv returns.
 int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kind, bool x_stays, uint64_t *number);
 // Sends the header of an operation without rows, to a member that it had not counted.
 void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns);

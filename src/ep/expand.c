@@ -10,6 +10,7 @@ struct source {
   void *heads;
   const uint8_t *rows; // row i at i * stride; `by_token`: at token * stride
   size_t stride;
+  const float *scales; // by token, where they do not lie behind the values
   bool by_token;
   uint32_t count;
   struct ep_inbox *inbox;
@@ -23,6 +24,7 @@ static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index) 
                            .heads = op->own_heads,
                            .rows = op->own_rows,
                            .stride = op->own_stride,
+                           .scales = op->own_scales,
                            .by_token = true,
                            .count = member->rows_in,
                            .inbox = &op->own_in};
@@ -53,19 +55,35 @@ static int check_heads(weft_ep_t *ep, const struct source *source) {
   return 0;
 }
 
-static void lay_row(weft_ep_t *ep, const uint8_t *row, const struct weft_ep_recv *recv, size_t to) {
+// Where a row lies.
+struct body {
+  const uint8_t *values, *scales;
+};
+
+static struct body body_of(weft_ep_t *ep, struct ep_op *op, const struct source *source, uint32_t i, uint32_t token,
+                           bool in_place) {
   const struct ep_layout *layout = &ep->layout;
-  if (recv->rows_at) {
-    recv->rows_at[to] = row;
-    return;
-  }
-  ep->kernels->copy((char *)recv->x + to * layout->value_bytes, row, layout->value_bytes);
-  if (layout->scale_bytes > 0)
-    memcpy((char *)recv->scales + to * layout->scale_bytes, row + layout->value_bytes, layout->scale_bytes);
+  const uint8_t *values = source->rows + (source->by_token ? token : i) * source->stride;
+  if (source->scales && !in_place)
+    return (struct body){values, (const uint8_t *)source->scales + token * layout->scale_bytes};
+  if (source->scales) // who reads it in place wants them together
+    values = ep_op_keep_row(ep, op, token, values, source->scales);
+  return (struct body){values, values + layout->value_bytes};
 }
 
-static void by_expert(weft_ep_t *ep, const struct source *source, uint32_t i, struct ep_row *row, const uint8_t *values,
-                      const struct weft_ep_recv *recv) {
+static void lay_row(weft_ep_t *ep, const struct body *body, const struct weft_ep_recv *recv, size_t to) {
+  const struct ep_layout *layout = &ep->layout;
+  if (recv->rows_at) {
+    recv->rows_at[to] = body->values;
+    return;
+  }
+  ep->kernels->copy((char *)recv->x + to * layout->value_bytes, body->values, layout->value_bytes);
+  if (layout->scale_bytes > 0)
+    memcpy((char *)recv->scales + to * layout->scale_bytes, body->scales, layout->scale_bytes);
+}
+
+static void by_expert(weft_ep_t *ep, const struct source *source, uint32_t i, struct ep_row *row,
+                      const struct body *body, const struct weft_ep_recv *recv) {
   const int16_t *experts = ep_row_experts(&ep->layout, row);
   const float *weights = ep_row_weights(row);
   size_t at = (size_t)i * ep->layout.topk;
@@ -76,7 +94,7 @@ static void by_expert(weft_ep_t *ep, const struct source *source, uint32_t i, st
     source->inbox->weight[at + j] = weights[j];
     if (place >= recv->rows)
       continue; // counted; see ep_expand_needed
-    lay_row(ep, values, recv, to);
+    lay_row(ep, body, recv, to);
     if (recv->src_rank)
       recv->src_rank[to] = source->rank;
     if (recv->src_token)
@@ -85,7 +103,7 @@ static void by_expert(weft_ep_t *ep, const struct source *source, uint32_t i, st
   source->inbox->count[i] = (uint8_t)row->count;
 }
 
-static void by_rank(weft_ep_t *ep, const struct source *source, uint32_t i, struct ep_row *row, const uint8_t *values,
+static void by_rank(weft_ep_t *ep, const struct source *source, uint32_t i, struct ep_row *row, const struct body *body,
                     const struct weft_ep_recv *recv) {
   uint32_t topk = ep->layout.topk;
   const int16_t *experts = ep_row_experts(&ep->layout, row);
@@ -96,7 +114,7 @@ static void by_rank(weft_ep_t *ep, const struct source *source, uint32_t i, stru
     ep->cursor[experts[j]]++;
   if (to >= recv->rows)
     return;
-  lay_row(ep, values, recv, to);
+  lay_row(ep, body, recv, to);
   if (recv->src_rank)
     recv->src_rank[to] = source->rank;
   if (recv->src_token)
@@ -138,11 +156,11 @@ int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct wef
   note_range(ep, recv, source.rank, false);
   for (uint32_t i = 0; i < source.count; i++) {
     struct ep_row *row = ep_row_at(&ep->layout, source.heads, i);
-    const uint8_t *values = source.rows + (source.by_token ? (uint32_t)row->token : i) * source.stride;
+    struct body body = body_of(ep, op, &source, i, (uint32_t)row->token, recv->rows_at != NULL);
     if (recv->layout == WEFT_EP_PER_EXPERT)
-      by_expert(ep, &source, i, row, values, recv);
+      by_expert(ep, &source, i, row, &body, recv);
     else
-      by_rank(ep, &source, i, row, values, recv);
+      by_rank(ep, &source, i, row, &body, recv);
   }
   note_range(ep, recv, source.rank, true);
   return 0;

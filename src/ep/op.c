@@ -56,6 +56,16 @@ void ep_op_free(struct ep_op *op) {
   *op = (struct ep_op){0};
 }
 
+const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
+                              const float *scales) {
+  const struct ep_layout *layout = &ep->layout;
+  uint8_t *row = op->cast + token * layout->row_stride;
+  ep->kernels->copy(row, values, layout->value_bytes);
+  if (scales)
+    memcpy(row + layout->value_bytes, (const char *)scales + token * layout->scale_bytes, layout->scale_bytes);
+  return row;
+}
+
 int32_t ep_op_member(const struct ep_op *op, int32_t rank) {
   uint32_t low = 0, high = op->num_members;
   while (low < high) {

@@ -13,6 +13,8 @@ static int check_args(const weft_ep_t *ep, const struct weft_ep_dispatch *args) 
                 ep->layout.max_tokens);
   if (args->num_tokens > 0 && (!args->x || !args->topk_idx))
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but %s is NULL", args->num_tokens, args->x ? "topk_idx" : "x");
+  if (args->scales && ep->dtype == WEFT_EP_BF16)
+    return fail(WEFT_ERR_INVALID, "dispatch: scales are given, but the group dispatches bf16, which has none");
   int64_t experts = (int64_t)ep->capacity * ep->experts_per_rank;
   for (uint32_t t = 0; t < args->num_tokens; t++)
     for (uint32_t k = 0; k < ep->layout.topk; k++) {
@@ -71,12 +73,17 @@ static void route(weft_ep_t *ep, struct ep_op *op) {
   }
 }
 
-// A token's row as it travels, by token. fp8: cast once, on first use.
+// Whether x holds the values as they travel: bf16, or fp8 that the caller has cast.
+static bool is_cast(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
+  return ep->dtype == WEFT_EP_BF16 || args->scales;
+}
+
+// A token's values as they travel. Where they are cast here, once, on first use, their scales lie behind them.
 static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, uint32_t t) {
   const struct ep_layout *layout = &ep->layout;
+  if (is_cast(ep, args))
+    return (const uint8_t *)args->x + t * layout->value_bytes;
   const uint16_t *x = (const uint16_t *)args->x + (size_t)t * layout->hidden;
-  if (ep->dtype == WEFT_EP_BF16)
-    return (const uint8_t *)x;
   uint8_t *row = op->cast + t * layout->row_stride;
   if (!(op->cast_done[t / 64] >> (t % 64) & 1)) {
     ep->kernels->cast_fp8(row, (float *)(row + layout->value_bytes), x, layout->hidden, ep->dtype == WEFT_EP_FP8_POW2);
@@ -140,6 +147,15 @@ struct sending {
   uint32_t rows_written, peers_done;
 };
 
+static void write_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, uint32_t token,
+                      struct ep_writing *writing, char *to) {
+  const struct ep_layout *layout = &ep->layout;
+  size_t behind = args->scales ? 0 : layout->scale_bytes;
+  ep_write_row(ep, writing, to, outgoing_row(ep, op, args, token), layout->value_bytes + behind);
+  if (args->scales)
+    memcpy(to + layout->value_bytes, (const char *)args->scales + token * layout->scale_bytes, layout->scale_bytes);
+}
+
 static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct sending *sending) {
   const struct ep_layout *layout = &ep->layout;
   struct ep_member *member = &op->members[index];
@@ -153,9 +169,7 @@ static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
   for (uint32_t i = 0; i < member->rows_out; i++) {
     uint32_t token = op->row_token[member->first_row + i];
     write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
-    const uint8_t *row = outgoing_row(ep, op, sending->args, token);
-    ep_write_row(ep, &writing, slot + layout->rows + i * layout->row_stride, row,
-                 layout->value_bytes + layout->scale_bytes);
+    write_row(ep, op, sending->args, token, &writing, slot + layout->rows + i * layout->row_stride);
     sending->rows_written++;
     if (ep->fault)
       ep->fault(ep->fault_arg, sending->rows_written, sending->peers_done);
@@ -171,15 +185,16 @@ static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
 static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, bool x_stays) {
   const struct ep_layout *layout = &ep->layout;
   const struct ep_member *self = &op->members[op->self];
-  bool direct = ep->dtype == WEFT_EP_BF16 && x_stays;
+  bool given = is_cast(ep, args), direct = given && x_stays;
   op->own_rows = direct ? args->x : op->cast;
   op->own_stride = direct ? layout->value_bytes : layout->row_stride;
+  op->own_scales = direct ? args->scales : NULL;
   for (uint32_t i = 0; i < self->rows_out; i++) {
     uint32_t token = op->row_token[self->first_row + i];
     write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
     const uint8_t *row = outgoing_row(ep, op, args, token); // casts it, if nobody else needed it
-    if (ep->dtype == WEFT_EP_BF16 && !direct)
-      ep->kernels->copy(op->cast + token * layout->row_stride, row, layout->value_bytes);
+    if (given && !direct)
+      ep_op_keep_row(ep, op, token, row, args->scales);
   }
 }
 

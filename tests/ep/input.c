@@ -193,6 +193,10 @@ static void dispatch_arguments_are_checked(void **state) {
   assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, "topk_idx is NULL");
   args.topk_idx = topk_idx;
   args.topk_weights = weights;
+  args.scales = weights;
+  assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID,
+              "scales are given, but the group dispatches bf16");
+  args.scales = NULL;
   topk_idx[5] = 8;
   assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, "topk_idx[2][1] is 8");
   topk_idx[5] = -2;
@@ -221,6 +225,39 @@ static void dispatch_arguments_are_checked(void **state) {
   assert_says(weft_ep_combine_recv(ep, op, &combine, NULL), WEFT_ERR_INVALID, "combine_send");
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), 0);
   assert_int_equal(weft_ep_next_op(ep), op + 1);
+  weft_ep_close(ep);
+}
+
+// The rows that were too many lie apart from their scales; then they are asked for in place, together.
+static void rows_cast_before_come_in_place_after_a_limit(void **state) {
+  (void)state;
+  struct weft_ep_options o = small();
+  o.dtype = WEFT_EP_FP8;
+  weft_ep_t *ep;
+  assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
+  assert_int_equal(weft_ep_activate(ep, 10000), 0);
+  uint8_t x[3 * 128], received[2 * 128];
+  for (size_t i = 0; i < sizeof x; i++)
+    x[i] = (uint8_t)i;
+  const int64_t topk_idx[6] = {1, -1, 1, -1, 1, -1};
+  const float scales[3] = {0.25f, 0.5f, 4.0f};
+  const void *rows_at[6];
+  int32_t counts[2];
+  uint64_t op;
+  const struct weft_ep_dispatch args = {
+      .size = sizeof args, .x = x, .num_tokens = 3, .topk_idx = topk_idx, .scales = scales};
+  struct weft_ep_recv recv = {.size = sizeof recv, .rows = 1, .x = received, .scales = (float[2]){0}, .counts = counts};
+  assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &op), WEFT_ERR_LIMIT, "3 came");
+  recv.rows = 3;
+  recv.x = NULL;
+  recv.rows_at = rows_at;
+  assert_int_equal(weft_ep_dispatch_recv(ep, op, &recv, NULL), 0);
+  assert_int_equal(counts[1], 3);
+  for (int t = 0; t < 3; t++) {
+    assert_memory_equal(rows_at[3 + t], x + t * 128, 128);
+    assert_memory_equal((const uint8_t *)rows_at[3 + t] + 128, &scales[t], sizeof *scales);
+  }
+  assert_int_equal(weft_ep_finish(ep, op), 0);
   weft_ep_close(ep);
 }
 
@@ -272,6 +309,7 @@ int main(void) {
       cmocka_unit_test(who_may_only_join_founds_no_group),
       cmocka_unit_test(founders_that_do_not_come_are_named),
       cmocka_unit_test(dispatch_arguments_are_checked),
+      cmocka_unit_test(rows_cast_before_come_in_place_after_a_limit),
       cmocka_unit_test(a_masked_or_absent_rank_costs_its_selections_only),
   };
   return cmocka_run_group_tests_name("ep_input", tests, open_store, close_store);

@@ -72,6 +72,21 @@ static void rows_and_answers_in_place(void **state) {
   run((struct setup){.placed = true, .layout = WEFT_EP_RANK_MAJOR, .uneven = true, .drop = 0.5f}, all, 3, 9);
 }
 
+static void rows_cast_before(void **state) {
+  (void)state;
+  for (int how = 0; how < 16; how++)
+    run((struct setup){.cast_before = true,
+                       .dtype = how & 1 ? WEFT_EP_FP8_POW2 : WEFT_EP_FP8,
+                       .layout = how & 2 ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT,
+                       .apart = how & 4,
+                       .in_place = how & 8,
+                       .uneven = true,
+                       .drop = 0.2f},
+        all, 3, 9);
+  run((struct setup){.cast_before = true, .dtype = WEFT_EP_FP8, .late_weights = true, .hidden = 7168, .tokens = 32},
+      all, 2, 9);
+}
+
 static void uneven_tokens(void **state) {
   (void)state;
   run((struct setup){.uneven = true, .drop = 0.4f}, all, 4, 24);
@@ -220,6 +235,7 @@ int main(void) {
       cmocka_unit_test(weights_with_the_combine),
       cmocka_unit_test(halves_apart),
       cmocka_unit_test(rows_and_answers_in_place),
+      cmocka_unit_test(rows_cast_before),
       cmocka_unit_test(uneven_tokens),
       cmocka_unit_test(token_counts),
       cmocka_unit_test(hidden_sizes),

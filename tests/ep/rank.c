@@ -38,6 +38,7 @@ static void allocate(struct rank *rank) {
   // A token's selections of one expert are distinct in the pattern, so this holds every row.
   size_t total = (size_t)rank->rows * (experts ? s->experts : 1);
   rank->x = calloc((size_t)s->tokens * s->hidden, 2);
+  rank->x_scales = calloc((size_t)s->tokens * (s->hidden / 128), sizeof *rank->x_scales);
   rank->out = calloc((size_t)s->tokens * s->hidden, 2);
   rank->y = calloc(total * s->hidden, 2);
   rank->topk_idx = calloc(selections, sizeof *rank->topk_idx);
@@ -108,6 +109,7 @@ void rank_close(struct rank *rank) {
   weft_ep_close(rank->ep);
   rank->ep = NULL;
   void *memory[] = {rank->x,
+                    rank->x_scales,
                     rank->out,
                     rank->y,
                     rank->topk_idx,
@@ -217,6 +219,25 @@ static void poison(struct rank *rank) {
   memset(rank->src_token, 0x7F, total * sizeof *rank->src_token);
 }
 
+// What a layer before the dispatch may do: x becomes e4m3 with scales.
+static void cast_rows(struct rank *rank, uint32_t tokens) {
+  uint32_t hidden = rank->setup.hidden;
+  uint8_t *q = malloc(hidden);
+  for (uint32_t t = 0; t < tokens; t++) { // a row's codes end before the next row's values
+    oracle_cast(q, rank->x_scales + (size_t)t * (hidden / 128), rank->x + (size_t)t * hidden, hidden,
+                rank->setup.dtype);
+    memcpy((uint8_t *)rank->x + (size_t)t * hidden, q, hidden);
+  }
+  free(q);
+}
+
+// Nobody reads what was dispatched any more.
+static void spoil_rows(struct rank *rank) {
+  size_t values = (size_t)rank->setup.tokens * rank->setup.hidden;
+  memset(rank->x, 0xFF, values * 2);
+  memset(rank->x_scales, 0xFF, values / 128 * sizeof *rank->x_scales);
+}
+
 static void reach(struct rank *rank, enum rank_step step) {
   if (rank->setup.at)
     rank->setup.at(rank, step);
@@ -233,6 +254,7 @@ static bool send_and_receive(struct rank *rank, const struct weft_ep_dispatch *d
   if (rank->setup.apart) {
     rc = weft_ep_dispatch_send(rank->ep, dispatch, op);
     if (rc == 0) {
+      spoil_rows(rank);
       reach(rank, RANK_SENT);
       rc = weft_ep_dispatch_recv(rank->ep, *op, &recv, &rank->info);
     }
@@ -284,13 +306,17 @@ bool rank_operate(struct rank *rank) {
       pattern_fill(&rank->pattern, op, rank->index, ranks, (uint32_t)count, rank->x, rank->topk_idx, rank->weights);
   if (rank->unjudged)
     memset(rank->x, 0x55, (size_t)s->tokens * s->hidden * 2);
+  bool cast = s->cast_before && s->dtype != WEFT_EP_BF16;
+  if (cast)
+    cast_rows(rank, tokens);
   rank->info = (struct weft_ep_info){.size = sizeof rank->info, .lost = rank->lost, .lost_cap = 16};
   rank->result = (struct weft_ep_result){.size = sizeof rank->result, .missing = rank->missing, .missing_cap = 4096};
   struct weft_ep_dispatch dispatch = {.size = sizeof dispatch,
                                       .x = rank->x,
                                       .num_tokens = tokens,
                                       .topk_idx = rank->topk_idx,
-                                      .topk_weights = s->late_weights ? NULL : rank->weights};
+                                      .topk_weights = s->late_weights ? NULL : rank->weights,
+                                      .scales = cast ? rank->x_scales : NULL};
   struct weft_ep_combine args = {.size = sizeof args,
                                  .y = rank->y,
                                  .topk_weights = s->late_weights ? rank->weights : NULL,

@@ -29,6 +29,7 @@ struct setup {
   uint32_t topk;     // 4
   uint32_t experts;  // 2 per rank
   enum weft_ep_dtype dtype;
+  bool cast_before; // fp8: x is dispatched as e4m3 with scales
   enum weft_ep_layout layout;
   bool late_weights;                                  // weights with the combine
   bool apart;                                         // the four halves by calls of their own
@@ -66,7 +67,8 @@ struct rank {
   bool unjudged;   // operations are run, not judged: this rank sends rubbish
 
   uint32_t rows;
-  uint16_t *x, *out, *y;
+  uint16_t *x, *out, *y; // x with cast_before: e4m3
+  float *x_scales;
   int64_t *topk_idx;
   float *weights;
   void *received;
