@@ -22,7 +22,7 @@ import xml.etree.ElementTree as xml
 OUTCOMES = ("passed", "failed", "skipped")
 WIDTH = 120
 SLOWEST = 10
-FUZZED = re.compile(r"DONE\s+cov: (\d+) ft: \d+ corp: (\d+)/(\S+).* exec/s: (\d+)")
+FUZZED = re.compile(r"#(\d+)\s+DONE\s+cov: (\d+) ft: \d+ corp: (\d+)/(\S+)")
 PART_SKIPPED = re.compile(r"^(\S+) .*\.\.\. skipped ['\"](.*)['\"]$|^\[ *SKIPPED *\] (\w+)$", flags=re.M)
 
 
@@ -119,8 +119,9 @@ def print_fuzzed(cases):
     for case in cases:
         done = FUZZED.search(case.output)
         if done:
-            edges, inputs, size, rate = done.groups()
-            print(f"fuzzed {case.name}: {rate} executions/s, corpus of {inputs} inputs ({size}), {edges} edges covered")
+            runs, edges, inputs, size = done.groups()
+            print(f"fuzzed {case.name}: {int(runs):,} executions in {case.seconds:.0f} s, corpus of {inputs} inputs "
+                  f"({size}), {edges} edges covered")
 
 
 def line(cases):
