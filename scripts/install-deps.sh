@@ -29,6 +29,7 @@ command openssl             openssl
 file /usr/include/uthash.h  uthash-dev
 command shellcheck          shellcheck
 command valgrind            valgrind
+command ip                  iproute2
 "
 
 fail() {
