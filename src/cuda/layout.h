@@ -29,10 +29,7 @@
 
 enum {
   CUDA_LINE = 128,
-  CUDA_MAX_TOKENS = 1024,
   CUDA_MAX_MEMBERS = 64,
-  CUDA_MAX_TOPK = 16,
-  CUDA_MAX_CAPACITY = 4096,
   CUDA_BLOCK = 128, // values that share a scale
   CUDA_DEPTH = 2,
 };
@@ -54,9 +51,8 @@ struct cuda_unit {
 
 // Header of an operation's dispatch.
 struct cuda_slot_head {
-  struct cuda_unit count;               // word 0: tokens of the source; word 1: enum ep_kind
-  struct cuda_unit active, ready, mark; // words 0 and 1: as in the host engine's header
-  uint64_t pad[8];
+  struct cuda_unit count; // word 0: tokens of the source
+  uint64_t pad[14];
 };
 
 // Two selections of a token: local experts (int16, -1: not the reader's) in word 0, their weights (f32) behind.

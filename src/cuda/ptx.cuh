@@ -36,10 +36,6 @@ __device__ __forceinline__ void store_release(uint32_t *p, uint32_t v) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 
-__device__ __forceinline__ void store_release(uint64_t *p, uint64_t v) {
-  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
-}
-
 // 16 bytes as a whole (PTX 8.3: one access of 128 bits, relaxed).
 __device__ __forceinline__ uint4 load_unit(const void *p) {
   uint64_t low, high;
@@ -100,16 +96,6 @@ __device__ __forceinline__ void barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// The same; whether `value` holds for all of the threads.
-__device__ __forceinline__ bool barrier_all(int id, int threads, bool value) {
-  int all;
-  asm volatile("{\n.reg .pred p, q;\nsetp.ne.s32 p, %3, 0;\nbar.red.and.pred q, %1, %2, p;\nselp.s32 %0, 1, 0, q;\n}"
-               : "=r"(all)
-               : "r"(id), "r"(threads), "r"((int)value)
-               : "memory");
-  return all;
-}
-
 // Counts this warp's arrival without waiting.
 __device__ __forceinline__ void barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -141,9 +127,9 @@ __device__ __forceinline__ void bulk_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// All but the last PENDING groups have arrived: what they wrote is visible to this thread.
-template <int PENDING> __device__ __forceinline__ void bulk_wait() {
-  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
+// All groups have arrived: what they wrote is visible to this thread.
+__device__ __forceinline__ void bulk_wait() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 #endif
 

@@ -91,7 +91,7 @@ __device__ __forceinline__ void carried(uint32_t lane) {
 #if __CUDA_ARCH__ >= 900
   if (lane == 0) {
     ptx::bulk_commit();
-    ptx::bulk_wait<0>();
+    ptx::bulk_wait();
   }
 #endif
   __syncwarp();
