@@ -13,6 +13,13 @@
  * A lost peer costs one deadline (or, when the kernel reports its death, milliseconds): the operation
  * ends without it, its results say what is missing, and the next one runs without that rank.
  *
+ * On CUDA memory (weft_ep_options.memory) every buffer of an operation is device memory of the rank's GPU, and the
+ * calls are ordered in the caller's streams: they launch kernels and return. `info` or `result` given, a call waits for
+ * its kernel; else ask weft_ep_await() later. What a call would have returned for a lost peer is there to be read, never
+ * an error of CUDA. The launches can be captured in a CUDA graph, which replays across operations and changes of view:
+ * kernels count operations themselves, so that the numbers given to the host's calls matter for eager launches only.
+ * Eager launches and replays are not mixed while an operation is open.
+ *
  * Symbols in shapes: T tokens of this rank, H hidden, K top-k, E experts per rank, S rows of a receive buffer.
  * Thread rules: [owner] one thread at a time uses the handle for operations; [any] any thread, at any time.
  */
@@ -48,6 +55,13 @@ enum weft_ep_dtype {
   WEFT_EP_FP8 = 1,
   /** the same with the scale rounded up to a power of two */
   WEFT_EP_FP8_POW2 = 2,
+};
+
+/** Where the buffers of operations lie, and who moves them. */
+enum weft_ep_memory {
+  WEFT_EP_MEMORY_HOST = 0, /**< host memory: the processor, over shared memory */
+  WEFT_EP_MEMORY_CUDA = 1, /**< memory of one GPU: kernels, over NVLink or PCIe peer access */
+  WEFT_EP_MEMORY_AUTO = 2, /**< CUDA where this process has a GPU that can do it, else host; weft_ep_memory() tells */
 };
 
 /** How received rows are laid out. */
@@ -117,19 +131,24 @@ struct weft_ep_options {
   void *event_arg;
   bool join_only; /**< there is a group: await its view, and never found one, even if the store has lost it;
                      weft_ep_open waits for it for up to a lease's time, so that it takes no member's rank */
+  enum weft_ep_memory memory;  /**< all ranks of a group have the same */
+  int32_t device;              /**< CUDA: index of the GPU; -1 (from OPTIONS_INIT): the calling thread's current one */
+  uint32_t max_processors;     /**< CUDA: streaming multiprocessors that a kernel may take; default all of them. Ranks
+                                    of one process that share a GPU must share these out among them */
 };
 #ifdef __cplusplus
 }
 inline weft_ep_options weft_ep_options_init() {
   weft_ep_options options = weft_sized<weft_ep_options>();
   options.rank = -1;
+  options.device = -1;
   return options;
 }
 extern "C" {
 #define WEFT_EP_OPTIONS_INIT weft_ep_options_init()
 #else
 #define WEFT_EP_OPTIONS_INIT                                                                                           \
-  { .size = sizeof(struct weft_ep_options), .rank = -1 }
+  { .size = sizeof(struct weft_ep_options), .rank = -1, .device = -1 }
 #endif
 
 /**
@@ -144,6 +163,9 @@ WEFT_API int weft_ep_open(weft_ep_t **ep, const struct weft_ep_options *options,
  * legal. [owner]
  */
 WEFT_API void weft_ep_close(weft_ep_t *ep);
+
+/** Where the operations' buffers lie: HOST or CUDA; `*device` (may be NULL) is the GPU's index, -1 for none. [any] */
+WEFT_API enum weft_ep_memory weft_ep_memory(const weft_ep_t *ep, int32_t *device);
 
 /** This rank's index. [any] */
 WEFT_API int32_t weft_ep_rank(const weft_ep_t *ep);
@@ -211,6 +233,7 @@ struct weft_ep_dispatch {
   /** fp8: [T][H/128], read as long as x, which then is e4m3 [T][H]: both travel as given, for a caller whose layer
    *  before has made them. What they mean is the caller's: nothing is looked at. NULL: x is bf16, and is cast here. */
   const float *scales;
+  void *stream; /**< CUDA: the cudaStream_t of dispatch_send; NULL: the default stream */
 };
 #define WEFT_EP_DISPATCH_INIT WEFT_SIZED(struct weft_ep_dispatch)
 
@@ -236,6 +259,9 @@ struct weft_ep_recv {
    *  senders; args->x has to stay as long. Their sender maps them too: one that breaks the protocol could still change
    *  values, as it could before, but now between two readings. */
   const void **rows_at;
+  int32_t *expert_total; /**< *[E], added to: rows (RANK_MAJOR: pairs) of each local expert */
+  int64_t *wait_ns;      /**< *[capacity], added to: ns that this rank waited for each source's dispatch */
+  void *stream;          /**< CUDA: the cudaStream_t of dispatch_recv */
 };
 #define WEFT_EP_RECV_INIT WEFT_SIZED(struct weft_ep_recv)
 
@@ -263,6 +289,7 @@ struct weft_ep_combine {
   const float *topk_weights; /**< [T][K] when the dispatch had none, else NULL */
   bool renormalize;          /**< scale each token by (all weights) / (weights that came), where some are missing */
   void *out;                 /**< bf16 [T][H], written by combine_recv; a token with no contribution is 0 */
+  void *stream;              /**< CUDA: the cudaStream_t of the half that is called */
 };
 #define WEFT_EP_COMBINE_INIT WEFT_SIZED(struct weft_ep_combine)
 
@@ -328,6 +355,15 @@ WEFT_API int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args
 /** combine_send and combine_recv in one. [owner] */
 WEFT_API int weft_ep_combine(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args,
                              struct weft_ep_result *result);
+
+/**
+ * CUDA: waits until the launches of operation `op` so far are done, and fills what is not NULL; `op` is one of the newest
+ * two. UINT64_MAX: the newest that the device has begun, whoever launched it, a graph's replay too. TIMEOUT leaves the
+ * work in the stream. LIMIT: recv.rows were too few, `info` says how many rows came; those beyond are lost, and the
+ * operation goes on. On host memory: what the calls told. [owner]
+ */
+WEFT_API int weft_ep_await(weft_ep_t *ep, uint64_t op, struct weft_ep_info *info, struct weft_ep_result *result,
+                           uint32_t timeout_ms);
 
 /** An operation without tokens: returns when every active rank has come to it. PEER_LOST names those that did not
  *  within op_timeout_ms; they are lost. [owner] */

@@ -1,40 +1,90 @@
 // What a rank's kernels share, in device memory, so that a captured graph replays across operations and views.
+//
+// `control`, `seats` and `published` are written by the host, by copies that a kernel may meet at any moment; the rest
+// by kernels, which run one after the other. A *live* view is one that operations run in: a published one, with the
+// operation from which on each member counts.
 #ifndef CUDA_STATE_H
 #define CUDA_STATE_H
 
 #include "cuda/layout.h"
+#include "device/device.h"
 
-struct cuda_member {
-  char *in;       // area that it writes, in our memory
-  char *out;      // area that we write, in its memory; our own rank's: the same as `in`
-  uint64_t since; // first operation that counts it
-  int32_t rank;
-  uint32_t pad;
+enum {
+  CUDA_PUBLISHED = 8, // views that the host may be ahead
+  CUDA_LIVE = 4,      // at most three differ among the operations that are open or decided, one is being made
+  CUDA_RECORDS = 4,
+  CUDA_NOT_A_MEMBER = 0xFFFFFFFF,
 };
 
-// What dispatch leaves for combine, for each operation in flight.
+struct cuda_member {
+  char *in;    // area that it writes, in our memory
+  char *out;   // area that we write, in its memory; our own rank's: the same as `in`
+  int32_t rank;
+  uint32_t seat;  // DEVICE_NO_SEAT: lost before it came; `in` and `out` are NULL
+  uint64_t since; // first operation that counts it
+};
+
+// `number`: 0 while the host writes it, else its epoch.
+struct cuda_view {
+  uint64_t epoch;
+  uint32_t count, self;       // self: CUDA_NOT_A_MEMBER when this rank is not in it
+  uint64_t pad[14];
+  struct cuda_member members[CUDA_MAX_MEMBERS]; // ascending by rank
+};
+
+// By the host, as a whole.
+struct cuda_control {
+  uint64_t ready, mark, gone, masked; // struct device_control
+  uint64_t timeout_ns;
+  uint64_t pad[11];
+};
+
+// What dispatch leaves for combine, for each operation in flight. Bits of members are by seat.
 struct cuda_handle {
   int32_t *place;    // [R][M][K]: row of the caller's buffer that holds the selection, -1: not this rank's
   float *weight;     // [R][M][K]
-  uint64_t *members; // [M]: which members have a row of this rank's token
+  uint64_t *members; // [M]: seats that have a row of this rank's token
+  uint64_t *missing; // [M]: members (by index) whose contribution to the token did not come
   uint32_t *tokens;  // [R]: tokens of each member; 0: it was not heard
 };
 
 // The words that every kernel reads first, in one line.
 struct cuda_counters {
   uint64_t sent, received, answered, combined; // operations so far: the number of the next one of each kind
-  uint64_t lost;                               // members that did not come in time, by bit
-  uint64_t timeout_ns;
-  uint32_t count, self; // members of the view; which one is this rank
+  uint64_t lost;                               // seats that did not come in time
+  uint8_t live[CUDA_LIVE];                     // the live view of operation n: live[n % CUDA_LIVE]
+  uint8_t late[CUDA_LIVE];                     // whether its weights come with the combine
+  uint32_t newest;                             // live view that was made last
+  uint32_t activations;                        // told to the host
+  uint64_t pad[8];
+};
+
+// How the blocks of a kernel agree on whom they have heard, see settle.cuh. For operation n: votes[n % CUDA_LIVE].
+struct cuda_votes {
+  uint32_t all; // blocks that have heard everybody
+  uint32_t pad[31];
+  struct {
+    uint32_t heard, given_up; // other blocks, for each member
+  } member[4][CUDA_MAX_MEMBERS]; // of each round
 };
 
 struct cuda_state {
   struct cuda_counters counters;
-  uint64_t pad[8];
-  uint64_t arrived; // blocks that have read the counters, in the kernel that runs
-  uint64_t pad2[15];
-  struct cuda_member members[CUDA_MAX_MEMBERS]; // of the view, ascending by rank
+  struct cuda_control control;
+  uint32_t arrived; // blocks that have read the counters, in the kernel that runs
+  uint32_t pad[31];
+  struct cuda_view live[CUDA_LIVE];
+  struct cuda_view published[CUDA_PUBLISHED]; // of epoch e: any; free when its epoch is 0
+  uint64_t told[DEVICE_SEATS]; // operation + 1 that a peer was told as its first, 0: none
   struct cuda_handle handle[CUDA_DEPTH];
+  struct cuda_votes votes[CUDA_LIVE];
+  struct device_record record[CUDA_RECORDS]; // of operation n: record[n % CUDA_RECORDS]
+  struct device_report *report;              // the host's
+  char *own_area;
+  int32_t rank;
 };
+
+CUDA_STATIC_ASSERT(sizeof(struct cuda_counters) == CUDA_LINE, "the counters are one line");
+CUDA_STATIC_ASSERT(sizeof(struct cuda_control) == CUDA_LINE, "the control words are one line");
 
 #endif

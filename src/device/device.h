@@ -1,0 +1,220 @@
+// What the layers above need of GPUs: a table of functions that the plug-in libweft_cuda fills in. The plug-in holds
+// the kernels and all calls of CUDA; nobody else includes a header of CUDA.
+//
+// Functions return 0 or a weft_err, and then say in `why` (DEVICE_WHY bytes) what was wrong. Streams are cudaStream_t.
+// [any] means that any thread may call at any time. A function leaves the calling thread's current device as it was.
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+  DEVICE_ABI = 1, // of this page
+  DEVICE_WHY = 256,
+  DEVICE_SEATS = 64, // peers of an engine, itself among them
+};
+
+struct device;    // a GPU, opened by this process
+struct device_ep; // one rank's engine on it
+
+struct device_info {
+  char name[96];
+  char pci[16];
+  uint8_t uuid[16];
+  int major, minor; // compute capability
+  uint32_t processors;
+  uint64_t memory_bytes;
+  bool windows; // its memory can be shared with other processes by file descriptors (VMM)
+};
+
+// Memory of a GPU that processes share: the plug-in's matter but for `memory` and `size`.
+struct device_window {
+  void *memory; // on the device; NULL: none
+  size_t size;
+  uint64_t handle;
+};
+
+// --- the engine ---
+
+struct device_ep_options {
+  int32_t rank;
+  uint32_t capacity, max_tokens, hidden, topk, experts_per_rank;
+  int dtype, combine_dtype; // of weft/ep.h
+  uint32_t processors;      // to use at most; 0: all
+  uint64_t timeout_ns;      // a peer silent for so long in an operation is lost
+};
+
+// A member of a view. `seat` names the link to one incarnation as long as it stands: below DEVICE_SEATS, unique among
+// the links of this rank; its own seat has `in` and `out` NULL. DEVICE_NO_SEAT: there is no link, so it counts as lost.
+enum { DEVICE_NO_SEAT = 0xFF };
+struct device_member {
+  int32_t rank;
+  uint32_t seat;
+  void *in;  // area that the peer writes, in our memory
+  void *out; // area that we write, in its memory
+};
+
+struct device_view {
+  uint64_t epoch; // below 2^32
+  uint32_t count;
+  const struct device_member *members; // ascending by rank
+};
+
+// What the host tells the kernels. `gone`: seats of links that are down. `masked`: seats that get no tokens.
+struct device_control {
+  uint64_t ready, mark;
+  uint64_t gone, masked;
+};
+
+// What the kernels tell the host, in host memory. Words are written one by one, in the order of this page from the last
+// to the first of each group.
+enum { DEVICE_ACTIVATIONS = 16 };
+struct device_report {
+  volatile uint64_t begun;    // dispatches begun: the number of the newest + 1
+  volatile uint64_t ended;    // operations before this number are over (combined or finished)
+  volatile uint64_t lost;     // seats that a kernel has found silent, by bit; see device_seat_clear
+  volatile uint64_t received; // dispatches received: the number of the newest + 1
+  // Views decided, in order; entry i % DEVICE_ACTIVATIONS is the i-th
+  volatile uint64_t activations;
+  volatile struct {
+    uint64_t op, epoch; // the view takes effect with this operation
+  } activation[DEVICE_ACTIVATIONS];
+};
+
+// What one operation did; copied from the device.
+struct device_record {
+  uint64_t op, epoch, mark;
+  uint64_t lost;           // dispatch: members (by index in the view of `epoch`) whose tokens did not come
+  uint64_t combine_lost;   // combine: members whose contributions did not come
+  uint32_t num_ranks;
+  uint32_t num_rows;       // received
+  uint32_t needed_rows;    // of weft_ep_recv.rows, to hold all
+  uint32_t sent_rows;      // to other ranks
+  uint32_t answered_rows;  // of the combine, to other ranks
+  uint32_t selections;     // valid (token, expert) pairs dispatched by this rank
+  uint32_t missing;        // of them, without contribution
+  uint32_t kind;           // 1: dispatch, 2: barrier, as this rank sent it
+  uint64_t other_kinds;    // members that sent another kind
+  uint64_t wait_ns[DEVICE_SEATS]; // that this rank waited for each member's header
+};
+
+enum { DEVICE_SEND = 1, DEVICE_RECV = 2 }; // halves, to be run by one kernel
+
+// All pointers are to device memory (or to memory that the device can read and write); see weft/ep.h for their shapes.
+struct device_dispatch {
+  uint32_t halves;
+  uint32_t kind; // 1: dispatch, 2: barrier
+  // send
+  const void *x;
+  const float *scales; // given with rows cast before; else NULL
+  const int64_t *topk_idx;
+  const float *topk_weights; // NULL: they come with the combine
+  uint32_t num_tokens;
+  // receive
+  bool rank_major;
+  uint32_t rows;
+  void *out;
+  void *out_scales;
+  int32_t *counts, *src_rank, *src_token;
+  int64_t *range;
+  int32_t *local_expert;
+  float *weights;
+  int32_t *expert_total; // [E], added to; may be NULL
+  int64_t *wait_ns;      // [capacity], added to; may be NULL
+};
+
+struct device_combine {
+  uint32_t halves;
+  bool rank_major, renormalize;
+  bool late_weights; // topk_weights travel now
+  bool placed;       // rows stand in the peers' windows already (device_api.ep_rows)
+  const void *y;
+  void *out;
+  uint32_t num_tokens;
+  const int64_t *topk_idx;   // of the dispatch
+  const float *topk_weights; // likewise, or those of now
+};
+
+struct device_api {
+  uint32_t abi;
+
+  // Devices that this process may use. UNSUPPORTED: no driver, one that is too old, or no device. [any]
+  int (*count)(int *count, char *why);
+  int (*describe)(int index, struct device_info *info, char *why);         // [any]
+  // UNSUPPORTED: memory of device `peer` cannot be reached from `index`. [any]
+  int (*check_peer)(int index, int peer, char *why);
+  int (*open)(int index, struct device **device, char *why);               // [any]
+  void (*close)(struct device *device);                                    // NULL is legal
+
+  // Plain memory for callers, zeroed. [any]
+  int (*allocate)(struct device *device, size_t size, void **memory, char *why);
+  void (*release)(struct device *device, void *memory);
+  // Copies in any direction, in the stream's order; returns when it is done if `wait`.
+  int (*copy)(struct device *device, void *to, const void *from, size_t size, void *stream, bool wait, char *why);
+  int (*fill)(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why);
+  // Which device `memory` is on: -1 for memory that none has. [any]
+  int (*owner)(const void *memory, int *index, char *why);
+
+  // Windows, zeroed. *fd is for the peer; the caller closes it. [any]
+  int (*window_create)(struct device *device, size_t size, struct device_window *window, int *fd, char *why);
+  int (*window_map)(struct device *device, size_t size, int fd, struct device_window *window, char *why);
+  void (*window_release)(struct device *device, struct device_window *window);
+
+  // Streams and time.
+  int (*stream_open)(struct device *device, void **stream, char *why);
+  void (*stream_close)(struct device *device, void *stream);
+  // Waits until all that is in the stream is done; TIMEOUT after `timeout_ms`.
+  int (*stream_wait)(struct device *device, void *stream, uint32_t timeout_ms, char *why);
+  // Index of the stream's device; NULL is the default stream of the current one. INVALID: it is none.
+  int (*stream_device)(void *stream, int *index, char *why);
+  int (*mark_open)(struct device *device, void **mark, char *why); // a point in a stream
+  void (*mark_close)(struct device *device, void *mark);
+  int (*mark_set)(struct device *device, void *mark, void *stream, char *why);
+  // Time between two marks that have been passed, in ns.
+  int (*mark_between)(struct device *device, void *begin, void *end, uint64_t *ns, char *why);
+
+  // Bytes of a window for one direction of a link. 0 and `why`: no engine can be so large.
+  size_t (*ep_area_bytes)(const struct device_ep_options *options, char *why);
+  int (*ep_open)(struct device *device, const struct device_ep_options *options, struct device_ep **ep, char *why);
+  void (*ep_close)(struct device_ep *ep);
+  uint64_t (*ep_memory)(const struct device_ep *ep); // bytes on the device, windows apart
+  const struct device_report *(*ep_report)(const struct device_ep *ep);
+  // Views are published in ascending order, each before a control with a `ready` that covers it. What is published here
+  // is seen by every kernel launched after the return, and soon by those that run. BUSY: as many as are remembered are
+  // still needed; try again when one has taken effect. [any, one at a time]
+  int (*ep_publish)(struct device_ep *ep, const struct device_view *view, char *why);
+  int (*ep_control)(struct device_ep *ep, const struct device_control *control, char *why);
+  // A seat is given to a new link: forgets what is known of the old one. [any, one at a time with the two above]
+  int (*ep_seat)(struct device_ep *ep, uint32_t seat, char *why);
+  // The first operation and its view, published before. [owner]
+  int (*ep_begin)(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why);
+  // Waits until a peer among the seats of `seats` has told the first operation, and begins with it. *cancel is looked
+  // at meanwhile. TIMEOUT: nobody has (*epoch 0), or the view with *epoch has not been published. [owner]
+  int (*ep_await_begin)(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
+                        const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why);
+  // One rank's kernels run one after the other: in one stream, or in several that are ordered by events. [owner]
+  int (*ep_dispatch)(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why);
+  int (*ep_combine)(struct device_ep *ep, const struct device_combine *args, void *stream, char *why);
+  // Ends an operation without a combine.
+  int (*ep_finish)(struct device_ep *ep, void *stream, char *why);
+  // rows_at[i] (device memory): where to write the answer to received row i of the newest operation. RANK_MAJOR.
+  int (*ep_rows)(struct device_ep *ep, void **rows_at, void *stream, char *why);
+  // What operation `op` did: the newest two can be asked for. Wait for the stream before.
+  int (*ep_record)(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
+  // Members (by index in the view of the operation) that brought nothing for each token of its combine, by bit.
+  int (*ep_missing)(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
+};
+
+// The plug-in's only symbol: `weft_cuda_api`.
+typedef const struct device_api *device_api_fn(void);
+
+// The plug-in, loaded on first use: from the folder of this library or program, or where the loader finds it
+// (WEFT_CUDA_PLUGIN names another file). UNSUPPORTED: it is not there, or is of another version. [any]
+int device_load(const struct device_api **api);
+
+// Reports an error of the plug-in: fail(rc, "<what>: <why>"). Returns rc.
+int device_fail(int rc, const char *what, const char *why);
+
+#endif
