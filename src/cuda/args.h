@@ -1,46 +1,46 @@
-// What the kernels are launched with.
+// What the kernels are launched with. Pointers are to device memory; shapes as in weft/ep.h.
 #ifndef CUDA_ARGS_H
 #define CUDA_ARGS_H
 
 #include "cuda/state.h"
 
-enum { CUDA_SEND = 1, CUDA_RECV = 2 }; // halves of an operation's dispatch or combine, to be run by one kernel
-
-// Pointers as in weft/ep.h, to device memory.
 struct cuda_dispatch_args {
   struct cuda_state *state;
   struct cuda_layout layout;
-  uint32_t experts_per_rank, capacity, halves;
+  uint32_t experts_per_rank, capacity;
   int dtype;
-  // send
-  const void *x;
-  const int64_t *topk_idx;
-  const float *topk_weights;
-  uint32_t num_tokens;
-  // receive
-  uint32_t rank_major, rows;
-  void *out;
-  float *scales;
-  int32_t *counts, *src_rank, *src_token;
-  int64_t *range;
-  int32_t *local_expert;
-  float *weights;
+  struct device_dispatch d;
   uint64_t *trace; // [blocks][8] or NULL: see scene.cuh
 };
 
 struct cuda_combine_args {
   struct cuda_state *state;
   struct cuda_layout layout;
-  uint32_t experts_per_rank, halves;
-  uint32_t rank_major;
-  const void *y;
-  void *out;
-  uint32_t num_tokens;
-  const int64_t *topk_idx; // for renormalize
-  const float *topk_weights;
-  uint32_t renormalize;
-  uint64_t *missing; // [T], may be NULL: members that brought nothing for the token, by bit
-  uint64_t *trace;   // [blocks][8] or NULL: see scene.cuh
+  uint32_t experts_per_rank;
+  struct device_combine c;
+  uint64_t *trace;
+};
+
+// What begin and rows need.
+struct cuda_rows_args {
+  struct cuda_state *state;
+  struct cuda_layout layout;
+  void **rows_at;
+};
+
+// Begins with operation `op` in the published view of `epoch`; `op` is CUDA_AWAIT: waits for `timeout_ns` at most until
+// the areas in[0..count) tell it.
+#define CUDA_AWAIT UINT64_MAX
+struct cuda_begin {
+  uint64_t op, epoch;
+  uint64_t begun; // 1: it has
+};
+struct cuda_begin_args {
+  struct cuda_state *state;
+  uint64_t op, epoch, timeout_ns;
+  uint32_t count;
+  const char *in[CUDA_MAX_MEMBERS];
+  struct cuda_begin *result; // host memory; `epoch` 0: nobody told anything
 };
 
 #endif

@@ -11,12 +11,19 @@
 extern "C" {
 #endif
 
-// `blocks`: processors to use; all blocks must be resident at once, with those of the other ranks on this device.
-// `early`: blocks are placed while the stream's kernel before ends. Only for a rank that has the device to itself: else
-// they could take the place of a kernel that somebody waits for.
+// `members`: the most that a view of these launches can have; it sizes shared memory. `blocks`: processors to use; all
+// blocks must be resident at once, with those of the other ranks on this device. `early`: blocks are placed while the
+// stream's kernel before ends. Only for a rank that has the device to itself: else they could take the place of a kernel
+// that somebody waits for.
 int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t members, uint32_t blocks, bool early,
                          cudaStream_t stream);
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+// Ends the newest received operation without a combine.
+int cuda_launch_finish(struct cuda_state *state, cudaStream_t stream);
+int cuda_launch_rows(const struct cuda_rows_args *args, cudaStream_t stream);
+int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream);
+// Shared memory that dispatch needs for so many members; the device allows `limit` for a block.
+size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args, uint32_t members);
 
 #ifdef __cplusplus
 }
