@@ -1,8 +1,11 @@
 # libweft: the objects of its layers as one shared and one static library, and what an installation holds.
 
-set(WEFT_LIBRARY_LAYERS base store group ep_kernels ep)
-set(WEFT_LIBRARY_NEEDS PkgConfig::JANSSON PkgConfig::CURL)
+set(WEFT_LIBRARY_LAYERS base store group device ep_kernels ep)
+set(WEFT_LIBRARY_NEEDS PkgConfig::JANSSON PkgConfig::CURL ${CMAKE_DL_LIBS})
 set(WEFT_LIBRARY_NEEDS_PC ${JANSSON_LDFLAGS} ${CURL_LDFLAGS})
+foreach(library ${CMAKE_DL_LIBS})
+  list(APPEND WEFT_LIBRARY_NEEDS_PC -l${library})
+endforeach()
 if(MICROHTTPD_FOUND)
   list(APPEND WEFT_LIBRARY_NEEDS PkgConfig::MICROHTTPD)
   list(APPEND WEFT_LIBRARY_NEEDS_PC ${MICROHTTPD_LDFLAGS})
