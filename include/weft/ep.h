@@ -15,10 +15,10 @@
  *
  * On CUDA memory (weft_ep_options.memory) every buffer of an operation is device memory of the rank's GPU, and the
  * calls are ordered in the caller's streams: they launch kernels and return. `info` or `result` given, a call waits for
- * its kernel; else ask weft_ep_await() later. What a call would have returned for a lost peer is there to be read, never
- * an error of CUDA. The launches can be captured in a CUDA graph, which replays across operations and changes of view:
- * kernels count operations themselves, so that the numbers given to the host's calls matter for eager launches only.
- * Eager launches and replays are not mixed while an operation is open.
+ * its kernel; else ask weft_ep_await() later. What a call would have returned for a lost peer is there to be read,
+ * never an error of CUDA. The launches can be captured in a CUDA graph, which replays across operations and changes of
+ * view: kernels count operations themselves, so that the numbers given to the host's calls matter for eager launches
+ * only. Eager launches and replays are not mixed while an operation is open.
  *
  * Symbols in shapes: T tokens of this rank, H hidden, K top-k, E experts per rank, S rows of a receive buffer.
  * Thread rules: [owner] one thread at a time uses the handle for operations; [any] any thread, at any time.
@@ -55,6 +55,9 @@ enum weft_ep_dtype {
   WEFT_EP_FP8 = 1,
   /** the same with the scale rounded up to a power of two */
   WEFT_EP_FP8_POW2 = 2,
+  /** the same, the scales as ue8m0 (OCP Microscaling: a byte, exponent + 127; 255 is NaN): uint32_t [ceil(H/512)] for
+   *  a row, block b in byte b % 4, the lowest first, of word b / 4; bytes without a block are 0 */
+  WEFT_EP_FP8_UE8M0 = 3,
 };
 
 /** Where the buffers of operations lie, and who moves them. */
@@ -129,12 +132,12 @@ struct weft_ep_options {
   uint32_t lease_ttl_s;      /**< the store forgets a rank so long after its last sign of life; default 10 */
   weft_ep_event_fn on_event; /**< may be NULL */
   void *event_arg;
-  bool join_only; /**< there is a group: await its view, and never found one, even if the store has lost it;
-                     weft_ep_open waits for it for up to a lease's time, so that it takes no member's rank */
-  enum weft_ep_memory memory;  /**< all ranks of a group have the same */
-  int32_t device;              /**< CUDA: index of the GPU; -1 (from OPTIONS_INIT): the calling thread's current one */
-  uint32_t max_processors;     /**< CUDA: streaming multiprocessors that a kernel may take; default all of them. Ranks
-                                    of one process that share a GPU must share these out among them */
+  bool join_only;             /**< there is a group: await its view, and never found one, even if the store has lost it;
+                                 weft_ep_open waits for it for up to a lease's time, so that it takes no member's rank */
+  enum weft_ep_memory memory; /**< all ranks of a group have the same */
+  int32_t device;             /**< CUDA: index of the GPU; -1 (from OPTIONS_INIT): the thread's current one */
+  uint32_t max_processors;    /**< CUDA: streaming multiprocessors that a kernel may take; default all of them. Ranks
+                                   of one process that share a GPU must share these out among them */
 };
 #ifdef __cplusplus
 }
@@ -230,9 +233,10 @@ struct weft_ep_dispatch {
   uint32_t num_tokens;       /**< T, 0 to max_tokens */
   const int64_t *topk_idx;   /**< [T][K] global expert, or -1 for none */
   const float *topk_weights; /**< [T][K], or NULL: they come with the combine (PER_EXPERT only) */
-  /** fp8: [T][H/128], read as long as x, which then is e4m3 [T][H]: both travel as given, for a caller whose layer
-   *  before has made them. What they mean is the caller's: nothing is looked at. NULL: x is bf16, and is cast here. */
-  const float *scales;
+  /** fp8: float [T][H/128], ue8m0: uint32_t [T][ceil(H/512)], read as long as x, which then is e4m3 [T][H]: both travel
+   *  as given, for a caller whose layer before has made them. What they mean is the caller's: nothing is looked at.
+   *  NULL: x is bf16, and is cast here. */
+  const void *scales;
   void *stream; /**< CUDA: the cudaStream_t of dispatch_send; NULL: the default stream */
 };
 #define WEFT_EP_DISPATCH_INIT WEFT_SIZED(struct weft_ep_dispatch)
@@ -245,16 +249,17 @@ struct weft_ep_recv {
                            enough, unless a view with more ranks takes effect in mid-operation or a token selects one
                            expert twice; LIMIT says how many were needed. At most INT32_MAX in all */
   void *x;            /**< bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H]. NULL: see rows_at */
-  float *scales;      /**< fp8: PER_EXPERT [E][rows][H/128], RANK_MAJOR [rows][H/128] */
+  void *scales;       /**< fp8: float, PER_EXPERT [E][rows][H/128], RANK_MAJOR [rows][H/128]; ue8m0: uint32_t, with
+                           ceil(H/512) in the place of H/128 */
   int32_t *counts;    /**< [E] rows of each local expert; RANK_MAJOR: (token, expert) pairs of each */
   int32_t *src_rank;  /**< *[E][rows] or [rows]: rank that the row came from */
   int32_t *src_token; /**< *[E][rows] or [rows]: the token's index there */
   int64_t *range;     /**< *PER_EXPERT [E][capacity], RANK_MAJOR [capacity]: begin << 32 | count of each source */
   int32_t *local_expert; /**< *RANK_MAJOR [rows][K]: local expert ids in top-k order, then -1 */
   float *weights;        /**< *RANK_MAJOR [rows][K]: their weights, then 0 */
-  /** *In place, with x NULL: where each row lies, [E][rows] or [rows]: H values, for fp8 its H/128 scales right behind
-   *  them. Nothing is copied: rows of other ranks stay in the windows that they came through, this rank's own in
-   *  args->x of weft_ep_dispatch (or in the library's memory: fp8, or halves apart). They stay as they are until
+  /** *In place, with x NULL: where each row lies, [E][rows] or [rows]: H values, for fp8 its scales right behind them.
+   *  Nothing is copied: rows of other ranks stay in the windows that they came through, this rank's own in args->x of
+   *  weft_ep_dispatch (or in the library's memory: fp8, or halves apart). They stay as they are until
    *  weft_ep_combine_send, weft_ep_combine or weft_ep_finish of this operation is called, whatever happens to their
    *  senders; args->x has to stay as long. Their sender maps them too: one that breaks the protocol could still change
    *  values, as it could before, but now between two readings. */
@@ -277,7 +282,7 @@ struct weft_ep_info {
   uint32_t lost_cap;
   uint64_t mark;          /**< lowest mark of the ranks heard (weft_ep_set_mark) */
   uint64_t wire_bytes;    /**< sent to other ranks in the dispatch: rows, scales and row headers */
-  uint64_t logical_bytes; /**< per valid (token, expert): H + 4H/128 + 16 for fp8, 2H + 16 for bf16 */
+  uint64_t logical_bytes; /**< per valid (token, expert): 2H + 16 for bf16, H + 16 and its scales for fp8 */
 };
 #define WEFT_EP_INFO_INIT WEFT_SIZED(struct weft_ep_info)
 
@@ -357,10 +362,10 @@ WEFT_API int weft_ep_combine(weft_ep_t *ep, uint64_t op, const struct weft_ep_co
                              struct weft_ep_result *result);
 
 /**
- * CUDA: waits until the launches of operation `op` so far are done, and fills what is not NULL; `op` is one of the newest
- * two. UINT64_MAX: the newest that the device has begun, whoever launched it, a graph's replay too. TIMEOUT leaves the
- * work in the stream. LIMIT: recv.rows were too few, `info` says how many rows came; those beyond are lost, and the
- * operation goes on. On host memory: what the calls told. [owner]
+ * CUDA: waits until the launches of operation `op` so far are done, and fills what is not NULL; `op` is one of the
+ * newest two. UINT64_MAX: the newest that the device has begun, whoever launched it, a graph's replay too. TIMEOUT
+ * leaves the work in the stream. LIMIT: recv.rows were too few, `info` says how many rows came; those beyond are lost,
+ * and the operation goes on. On host memory: what the calls told. [owner]
  */
 WEFT_API int weft_ep_await(weft_ep_t *ep, uint64_t op, struct weft_ep_info *info, struct weft_ep_result *result,
                            uint32_t timeout_ms);

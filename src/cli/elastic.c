@@ -15,8 +15,11 @@ struct elastic {
   enum cli_terminal_color color;
 };
 
-static const char *const dtypes[] = {
-    [WEFT_EP_BF16] = "bf16", [WEFT_EP_FP8] = "fp8", [WEFT_EP_FP8_POW2] = "fp8-pow2", NULL};
+static const char *const dtypes[] = {[WEFT_EP_BF16] = "bf16",
+                                     [WEFT_EP_FP8] = "fp8",
+                                     [WEFT_EP_FP8_POW2] = "fp8-pow2",
+                                     [WEFT_EP_FP8_UE8M0] = "fp8-ue8m0",
+                                     NULL};
 static const char *const layouts[] = {[WEFT_EP_PER_EXPERT] = "per-expert", [WEFT_EP_RANK_MAJOR] = "rank-major", NULL};
 static const char *const negatives[] = {[RUN_NEGATIVE_KILL] = "kill", [RUN_NEGATIVE_LEAVE] = "leave", NULL};
 
@@ -70,7 +73,8 @@ static const struct cli_option rows[] = {
   {.name = "num-topk", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = WEFT_EP_MAX_TOPK, .preset = "8",
    FIELD(config.topk), .help = "experts that a token selects"},
   {.name = "dtype", .type = OPTION_ENUM, .metavar = "TYPE", .choices = dtypes, .preset = "bf16", FIELD(config.dtype),
-   .help = "what travels in a dispatch: bf16, fp8 (e4m3, a scale per 128 values), or fp8 with power-of-two scales"},
+   .help = "what travels in a dispatch: bf16, fp8 (e4m3, a scale per 128 values), "
+   "or fp8 with power-of-two scales, as floats or as bytes (ue8m0)"},
   {.name = "layout", .type = OPTION_ENUM, .metavar = "NAME", .choices = layouts, .preset = "per-expert",
    FIELD(config.layout), .help = "how received tokens are laid out: a row for each expert, or one for each rank"},
 

@@ -73,11 +73,11 @@ struct ep_op {
   uint8_t *cast;       // [T][row_stride] rows as they travel, by token: fp8, and what this rank sends to itself
   const uint8_t *own_rows; // where this rank's own rows are read: `cast`, or the caller's x
   size_t own_stride;
-  const float *own_scales; // the caller's, where own_rows is its x; NULL: none, or behind the values
-  uint8_t *own_heads;      // [M] row headers of what this rank sends to itself
-  struct ep_inbox own_in;  // likewise
-  uint16_t *own_combine;   // [M][H] this rank's own rows, reduced; with own_y, room for one
-  const uint16_t *own_y;   // the caller's y, while it stays readable until combine_recv has returned
+  const void *own_scales; // the caller's, where own_rows is its x; NULL: none, or behind the values
+  uint8_t *own_heads;     // [M] row headers of what this rank sends to itself
+  struct ep_inbox own_in; // likewise
+  uint16_t *own_combine;  // [M][H] this rank's own rows, reduced; with own_y, room for one
+  const uint16_t *own_y;  // the caller's y, while it stays readable until combine_recv has returned
 
   enum weft_ep_layout layout;
   uint32_t recv_rows; // weft_ep_recv.rows
@@ -156,7 +156,7 @@ void ep_op_free(struct ep_op *op);
 // Copies a row of the caller's to its place in op->cast: its values, and behind them the token's scales among `scales`,
 // if there are any. Returns that place.
 const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
-                              const float *scales);
+                              const void *scales);
 // Gives the operation the members of `view`; what is known of those that it had is kept.
 void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *view);
 // The member of that rank, or -1.

@@ -10,7 +10,7 @@ struct source {
   void *heads;
   const uint8_t *rows; // row i at i * stride; `by_token`: at token * stride
   size_t stride;
-  const float *scales; // by token, where they do not lie behind the values
+  const void *scales; // by token, where they do not lie behind the values
   bool by_token;
   uint32_t count;
   struct ep_inbox *inbox;

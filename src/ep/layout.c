@@ -4,12 +4,19 @@ static size_t round_up(size_t value, size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
+static size_t scale_bytes(uint32_t hidden, enum weft_ep_dtype dtype) {
+  size_t blocks = hidden / WEFT_EP_BLOCK;
+  if (dtype == WEFT_EP_BF16)
+    return 0;
+  return dtype == WEFT_EP_FP8_UE8M0 ? round_up(blocks, sizeof(uint32_t)) : blocks * sizeof(float);
+}
+
 void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
                     enum weft_ep_dtype dtype) {
   size_t m = max_tokens;
   *layout = (struct ep_layout){.max_tokens = max_tokens, .topk = topk, .hidden = hidden};
   layout->value_bytes = dtype == WEFT_EP_BF16 ? 2 * (size_t)hidden : hidden;
-  layout->scale_bytes = dtype == WEFT_EP_BF16 ? 0 : hidden / WEFT_EP_BLOCK * sizeof(float);
+  layout->scale_bytes = scale_bytes(hidden, dtype);
   layout->row_stride = round_up(layout->value_bytes + layout->scale_bytes, EP_LINE);
   layout->head_stride = round_up(sizeof(struct ep_row) + topk * (sizeof(float) + sizeof(int16_t)), sizeof(uint64_t));
   layout->heads = sizeof(struct ep_slot_head);

@@ -74,7 +74,7 @@ struct ep_row {
 struct ep_layout {
   uint32_t max_tokens, topk, hidden;
   size_t value_bytes;                   // of one row's values: 2H or H
-  size_t scale_bytes;                   // of its scales behind them: 0 or 4H/128
+  size_t scale_bytes;                   // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512)
   size_t row_stride;                    // whole cache lines
   size_t head_stride;                   // of row headers
   size_t heads, rows, weights, combine; // offsets in a slot

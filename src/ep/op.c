@@ -57,7 +57,7 @@ void ep_op_free(struct ep_op *op) {
 }
 
 const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
-                              const float *scales) {
+                              const void *scales) {
   const struct ep_layout *layout = &ep->layout;
   uint8_t *row = op->cast + token * layout->row_stride;
   ep->kernels->copy(row, values, layout->value_bytes);

@@ -64,7 +64,7 @@ static int complete(struct weft_ep_options *options) {
   if (rc == 0)
     rc = check_range("experts_per_rank", options->experts_per_rank, 1, WEFT_EP_MAX_EXPERTS);
   if (rc == 0)
-    rc = check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_POW2);
+    rc = check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
   if (rc == 0 && options->rank != -1 && (options->rank < 0 || (uint32_t)options->rank >= options->capacity))
     rc = fail(WEFT_ERR_INVALID, "rank %d is beyond the capacity: ranks are 0 to %u, or -1 for any", options->rank,
               options->capacity - 1);

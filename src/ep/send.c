@@ -78,6 +78,18 @@ static bool is_cast(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
   return ep->dtype == WEFT_EP_BF16 || args->scales;
 }
 
+static void cast_row(weft_ep_t *ep, uint8_t *row, const uint16_t *x) {
+  const struct ep_layout *layout = &ep->layout;
+  uint8_t *behind = row + layout->value_bytes;
+  if (ep->dtype != WEFT_EP_FP8_UE8M0) {
+    ep->kernels->cast_fp8(row, (float *)behind, x, layout->hidden, ep->dtype == WEFT_EP_FP8_POW2);
+    return;
+  }
+  float scales[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  ep->kernels->cast_fp8(row, scales, x, layout->hidden, true);
+  ep_kernels_pack_scales(behind, scales, layout->hidden);
+}
+
 // A token's values as they travel. Where they are cast here, once, on first use, their scales lie behind them.
 static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, uint32_t t) {
   const struct ep_layout *layout = &ep->layout;
@@ -86,7 +98,7 @@ static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct
   const uint16_t *x = (const uint16_t *)args->x + (size_t)t * layout->hidden;
   uint8_t *row = op->cast + t * layout->row_stride;
   if (!(op->cast_done[t / 64] >> (t % 64) & 1)) {
-    ep->kernels->cast_fp8(row, (float *)(row + layout->value_bytes), x, layout->hidden, ep->dtype == WEFT_EP_FP8_POW2);
+    cast_row(ep, row, x);
     op->cast_done[t / 64] |= (uint64_t)1 << (t % 64);
   }
   return row;

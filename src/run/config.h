@@ -28,7 +28,7 @@ struct run_config {
   uint32_t experts_per_rank;                                    // 2
   uint32_t hidden;                                              // 7168
   uint32_t topk;                                                // 8
-  enum weft_ep_dtype dtype;                                     // fp8 or bf16; default bf16
+  enum weft_ep_dtype dtype;                                     // default bf16
   enum weft_ep_layout layout;                                   // per-expert
   uint32_t timeout_ms;                                          // of an operation; default 5,000
   uint32_t startup_timeout_s; // a rank that is launched must be active by then; default 60

@@ -7,7 +7,7 @@
 
 #include "base/fail.h"
 
-enum { MAX_WORDS = 3 };
+enum { MAX_WORDS = 4 };
 
 // A number, or one of a few words that stand for the numbers from 0 on.
 struct field {
@@ -29,7 +29,7 @@ static const struct field numbers[] = {
 };
 
 static const struct field choices[] = {
-    {"dtype", offsetof(struct run_config, dtype), {"bf16", "fp8", "fp8-pow2"}},
+    {"dtype", offsetof(struct run_config, dtype), {"bf16", "fp8", "fp8-pow2", "fp8-ue8m0"}},
     {"layout", offsetof(struct run_config, layout), {"per-expert", "rank-major"}},
     {"negative", offsetof(struct run_config, negative), {"kill", "leave"}},
 };

@@ -29,6 +29,11 @@ static size_t value_size(const struct run_config *config) {
   return config->dtype == WEFT_EP_BF16 ? 2 : 1;
 }
 
+static size_t scale_bytes(const struct run_config *config) {
+  size_t blocks = config->hidden / WEFT_EP_BLOCK;
+  return config->dtype == WEFT_EP_FP8_UE8M0 ? (blocks + 3) / 4 * sizeof(uint32_t) : blocks * sizeof(float);
+}
+
 int traffic_input_open(struct traffic_input *input, const struct run_config *config) {
   size_t tokens = config->num_tokens ? config->num_tokens : 1;
   input->x = malloc(tokens * config->hidden * sizeof *input->x);
@@ -55,7 +60,7 @@ static int open_receive(struct traffic *t) {
   *recv = (struct weft_ep_recv){.size = sizeof *recv, .layout = config->layout, .rows = t->rows};
   int err = map(&recv->x, all * hidden * value_size(config));
   if (!err && config->dtype != WEFT_EP_BF16)
-    err = map(&recv->scales, all * (hidden / WEFT_EP_BLOCK) * sizeof(float));
+    err = map(&recv->scales, all * scale_bytes(config));
   if (!err)
     err = map(&t->y, all * hidden * sizeof *t->y);
   recv->counts = calloc(config->experts_per_rank, sizeof *recv->counts);
@@ -73,7 +78,7 @@ static int open_receive(struct traffic *t) {
 static void close_receive(struct traffic *t) {
   size_t all = (size_t)t->groups * t->rows, hidden = t->config->hidden;
   unmap(t->recv.x, all * hidden * value_size(t->config));
-  unmap(t->recv.scales, all * (hidden / WEFT_EP_BLOCK) * sizeof(float));
+  unmap(t->recv.scales, all * scale_bytes(t->config));
   unmap(t->y, all * hidden * sizeof *t->y);
   free(t->recv.counts);
   free(t->recv.src_rank);
@@ -157,7 +162,7 @@ static void poison(struct traffic *t) {
     memset((char *)recv->x + first * hidden * value_size(config), POISON, rows * hidden * value_size(config));
     memset(t->y + first * hidden, POISON, rows * hidden * sizeof *t->y);
     if (recv->scales)
-      memset(recv->scales + first * (hidden / WEFT_EP_BLOCK), POISON, rows * (hidden / WEFT_EP_BLOCK) * sizeof(float));
+      memset((char *)recv->scales + first * scale_bytes(config), POISON, rows * scale_bytes(config));
   }
   memset(recv->counts, POISON, config->experts_per_rank * sizeof *recv->counts);
   memset(recv->src_rank, POISON, all * sizeof *recv->src_rank);

@@ -7,8 +7,14 @@ static const uint16_t *row_bf16(const struct traffic *t, size_t row, uint16_t *r
   uint32_t hidden = t->config->hidden;
   if (t->config->dtype == WEFT_EP_BF16)
     return (const uint16_t *)t->recv.x + row * hidden;
-  ep_kernels_best()->uncast_fp8(room, (const uint8_t *)t->recv.x + row * hidden,
-                                t->recv.scales + row * (hidden / WEFT_EP_BLOCK), hidden);
+  size_t blocks = hidden / WEFT_EP_BLOCK;
+  float unpacked[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  const float *scales = (const float *)t->recv.scales + row * blocks;
+  if (t->config->dtype == WEFT_EP_FP8_UE8M0) {
+    ep_kernels_unpack_scales(unpacked, (const uint8_t *)t->recv.scales + row * ((blocks + 3) / 4 * 4), hidden);
+    scales = unpacked;
+  }
+  ep_kernels_best()->uncast_fp8(room, (const uint8_t *)t->recv.x + row * hidden, scales, hidden);
   return room;
 }
 

@@ -38,7 +38,7 @@ void reduce_rows(const group &g, rank &r, const weft_ep_recv &recv, uint32_t cou
         row[h] = oracle_bf16(((const uint16_t *)recv.x)[(size_t)i * s.hidden + h]);
     else
       oracle_uncast(row.data(), (const uint8_t *)recv.x + (size_t)i * s.hidden,
-                    recv.scales + (size_t)i * (s.hidden / CUDA_BLOCK), s.hidden);
+                    (const float *)recv.scales + (size_t)i * (s.hidden / CUDA_BLOCK), s.hidden);
     for (uint32_t h = 0; h < s.hidden; h++) {
       float sum = 0.0f;
       for (uint32_t k = 0; k < s.topk && recv.local_expert[i * s.topk + k] >= 0; k++)

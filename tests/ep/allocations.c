@@ -98,7 +98,7 @@ static void operations_ask_the_system_for_nothing(void **state) {
               {WEFT_EP_PER_EXPERT, false, false, false, "per-expert"},
               {WEFT_EP_PER_EXPERT, false, false, true, "per-expert, cast before"},
               {WEFT_EP_PER_EXPERT, true, true, false, "per-expert in place with late weights"}};
-  for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_POW2; dtype++)
+  for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++)
     for (int apart = 0; apart < 2; apart++)
       for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         if (ways[i].cast_before && dtype == WEFT_EP_BF16)

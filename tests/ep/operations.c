@@ -34,7 +34,7 @@ static void two_ranks(void **state) {
 
 static void four_ranks_in_each_dtype_and_layout(void **state) {
   (void)state;
-  for (int dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_POW2; dtype++)
+  for (int dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++)
     for (int layout = WEFT_EP_PER_EXPERT; layout <= WEFT_EP_RANK_MAJOR; layout++)
       run((struct setup){.dtype = (enum weft_ep_dtype)dtype, .layout = (enum weft_ep_layout)layout, .drop = 0.2f}, all,
           4, 9);
@@ -61,7 +61,7 @@ static void halves_apart(void **state) {
 
 static void rows_and_answers_in_place(void **state) {
   (void)state;
-  for (int dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8; dtype++)
+  for (int dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++)
     for (int apart = 0; apart < 2; apart++) {
       struct setup setup = {.in_place = true, .placed = true, .dtype = (enum weft_ep_dtype)dtype, .apart = apart};
       setup.layout = WEFT_EP_RANK_MAJOR;
@@ -74,12 +74,12 @@ static void rows_and_answers_in_place(void **state) {
 
 static void rows_cast_before(void **state) {
   (void)state;
-  for (int how = 0; how < 16; how++)
+  for (int how = 0; how < 24; how++)
     run((struct setup){.cast_before = true,
-                       .dtype = how & 1 ? WEFT_EP_FP8_POW2 : WEFT_EP_FP8,
-                       .layout = how & 2 ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT,
-                       .apart = how & 4,
-                       .in_place = how & 8,
+                       .dtype = (enum weft_ep_dtype)(WEFT_EP_FP8 + how % 3),
+                       .layout = how / 3 & 1 ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT,
+                       .apart = how / 3 & 2,
+                       .in_place = how / 3 & 4,
                        .uneven = true,
                        .drop = 0.2f},
         all, 3, 9);
@@ -104,7 +104,7 @@ static void hidden_sizes(void **state) {
   (void)state;
   const uint32_t hidden[] = {128, 384, 2048, 2560, 7168, 16384};
   for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
-    for (int dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8; dtype++)
+    for (int dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++)
       run((struct setup){.hidden = hidden[i], .tokens = 3, .dtype = (enum weft_ep_dtype)dtype}, all, 2, 5);
 }
 

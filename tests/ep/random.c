@@ -32,7 +32,7 @@ static struct setup draw_setup(uint64_t *state) {
   setup.hidden = draw(state, 1, 4) * WEFT_EP_BLOCK;
   setup.topk = draw(state, 1, 8);
   setup.experts = draw(state, 1, 4);
-  setup.dtype = (enum weft_ep_dtype)draw(state, WEFT_EP_BF16, WEFT_EP_FP8_POW2);
+  setup.dtype = (enum weft_ep_dtype)draw(state, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
   setup.cast_before = draw(state, 0, 1);
   setup.layout = (enum weft_ep_layout)draw(state, WEFT_EP_PER_EXPERT, WEFT_EP_RANK_MAJOR);
   setup.late_weights = setup.layout == WEFT_EP_PER_EXPERT && draw(state, 0, 2) == 0;

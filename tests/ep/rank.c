@@ -30,6 +30,12 @@ static uint32_t or_default(uint32_t value, uint32_t preset) {
   return value ? value : preset;
 }
 
+// Of one row; at most those of a float for each block.
+static size_t scale_bytes(const struct setup *s) {
+  size_t blocks = s->hidden / 128;
+  return s->dtype == WEFT_EP_FP8_UE8M0 ? (blocks + 3) / 4 * 4 : blocks * sizeof(float);
+}
+
 static void allocate(struct rank *rank) {
   const struct setup *s = &rank->setup;
   size_t selections = (size_t)s->tokens * s->topk;
@@ -134,16 +140,23 @@ bool rank_activate(struct rank *rank) {
   return true;
 }
 
+static void uncast(const struct setup *s, uint16_t *out, const uint8_t *values, const void *scales) {
+  float unpacked[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  if (s->dtype == WEFT_EP_FP8_UE8M0)
+    ep_kernels_unpack_scales(unpacked, scales, s->hidden);
+  ep_kernels_best()->uncast_fp8(out, values, s->dtype == WEFT_EP_FP8_UE8M0 ? unpacked : scales, s->hidden);
+}
+
 // What the experts of `kind` make of one received row.
 static void apply_expert(struct rank *rank, enum pattern_kind kind, int64_t expert, size_t row, uint16_t *out) {
   const struct setup *s = &rank->setup;
   size_t value_bytes = s->dtype == WEFT_EP_BF16 ? 2 : 1;
   const uint8_t *values = s->in_place ? rank->rows_at[row] : (uint8_t *)rank->received + row * s->hidden * value_bytes;
-  const float *scales = s->in_place ? (const float *)(values + s->hidden) : rank->scales + row * (s->hidden / 128);
+  const uint8_t *scales = s->in_place ? values + s->hidden : (uint8_t *)rank->scales + row * scale_bytes(s);
   if (s->dtype == WEFT_EP_BF16)
     memcpy(out, values, (size_t)s->hidden * 2);
   else
-    ep_kernels_best()->uncast_fp8(out, values, scales, s->hidden);
+    uncast(s, out, values, scales);
   if (kind != PATTERN_SCALED)
     return;
   for (uint32_t i = 0; i < s->hidden; i++)
@@ -181,10 +194,10 @@ static void run_experts_by_rank(struct rank *rank, enum pattern_kind kind) {
 // What lies in place, to where the judge looks for it.
 static void gather_row(struct rank *rank, size_t row) {
   const struct setup *s = &rank->setup;
-  size_t bytes = s->hidden * (s->dtype == WEFT_EP_BF16 ? 2 : 1), scales = s->hidden / 128;
+  size_t bytes = s->hidden * (s->dtype == WEFT_EP_BF16 ? 2 : 1), scales = scale_bytes(s);
   memcpy((uint8_t *)rank->received + row * bytes, rank->rows_at[row], bytes);
   if (s->dtype != WEFT_EP_BF16)
-    memcpy(rank->scales + row * scales, (const uint8_t *)rank->rows_at[row] + bytes, scales * sizeof *rank->scales);
+    memcpy((uint8_t *)rank->scales + row * scales, (const uint8_t *)rank->rows_at[row] + bytes, scales);
 }
 
 static void gather_rows(struct rank *rank) {
@@ -222,10 +235,15 @@ static void poison(struct rank *rank) {
 // What a layer before the dispatch may do: x becomes e4m3 with scales.
 static void cast_rows(struct rank *rank, uint32_t tokens) {
   uint32_t hidden = rank->setup.hidden;
-  uint8_t *q = malloc(hidden);
+  uint8_t *q = malloc(hidden), *to = (uint8_t *)rank->x_scales;
+  float scales[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
   for (uint32_t t = 0; t < tokens; t++) { // a row's codes end before the next row's values
-    oracle_cast(q, rank->x_scales + (size_t)t * (hidden / 128), rank->x + (size_t)t * hidden, hidden,
-                rank->setup.dtype);
+    oracle_cast(q, scales, rank->x + (size_t)t * hidden, hidden, rank->setup.dtype);
+    if (rank->setup.dtype == WEFT_EP_FP8_UE8M0)
+      oracle_pack_scales(to, scales, hidden);
+    else
+      memcpy(to, scales, hidden / 128 * sizeof *scales);
+    to += scale_bytes(&rank->setup);
     memcpy((uint8_t *)rank->x + (size_t)t * hidden, q, hidden);
   }
   free(q);

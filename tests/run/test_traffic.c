@@ -80,7 +80,7 @@ static void every_kind_passes(enum weft_ep_dtype dtype, enum weft_ep_layout layo
 
 static void operations_of_every_kind_and_form_pass(void **state) {
   (void)state;
-  for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_POW2; dtype++) {
+  for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++) {
     every_kind_passes(dtype, WEFT_EP_PER_EXPERT);
     every_kind_passes(dtype, WEFT_EP_RANK_MAJOR);
   }

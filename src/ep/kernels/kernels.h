@@ -41,6 +41,11 @@ struct ep_kernels {
   void (*stream)(void *to, const void *from, size_t size);
 };
 
+// Scales that are powers of two from 2^-127 to 2^127 as bytes, exponent + 127 (ue8m0), and back: a byte for each 128 of
+// `hidden`; behind them zeros to a multiple of four bytes. Byte 255 becomes NaN. No variants: a row has so few.
+void ep_kernels_pack_scales(uint8_t *packed, const float *scales, uint32_t hidden);
+void ep_kernels_unpack_scales(float *scales, const uint8_t *packed, uint32_t hidden);
+
 // Orders every store of a kernel before the stores that follow: to be called before a flag is raised.
 void ep_kernels_fence(void);
 

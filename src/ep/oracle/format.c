@@ -61,10 +61,18 @@ static float block_scale(const uint16_t *x, bool pow2, float *inverse) {
 void oracle_cast(uint8_t *q, float *scales, const uint16_t *x, uint32_t hidden, enum weft_ep_dtype dtype) {
   for (uint32_t start = 0; start < hidden; start += WEFT_EP_BLOCK) {
     float inverse;
-    *scales++ = block_scale(x + start, dtype == WEFT_EP_FP8_POW2, &inverse);
+    *scales++ = block_scale(x + start, dtype != WEFT_EP_FP8, &inverse);
     for (uint32_t i = start; i < start + WEFT_EP_BLOCK; i++)
       q[i] = oracle_to_e4m3((double)(float)(format_bf16_value(x[i]) * (double)inverse));
   }
+}
+
+size_t oracle_pack_scales(uint8_t *packed, const float *scales, uint32_t hidden) {
+  size_t blocks = hidden / WEFT_EP_BLOCK, size = (blocks + 3) / 4 * 4;
+  memset(packed, 0, size);
+  for (size_t b = 0; b < blocks; b++)
+    packed[b] = (uint8_t)(ilogb((double)scales[b]) + 127);
+  return size;
 }
 
 void oracle_uncast(double *row, const uint8_t *q, const float *scales, uint32_t hidden) {

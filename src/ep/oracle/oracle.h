@@ -73,6 +73,9 @@ uint8_t oracle_to_e4m3(double value);
 // The cast of a row as kernels.h defines it, `dtype` one of the fp8 ones: q[H], scales[H/128].
 void oracle_cast(uint8_t *q, float *scales, const uint16_t *x, uint32_t hidden, enum weft_ep_dtype dtype);
 
+// A row's scales, powers of two, as they travel with WEFT_EP_FP8_UE8M0. Returns their bytes, at most H/128 + 3.
+size_t oracle_pack_scales(uint8_t *packed, const float *scales, uint32_t hidden);
+
 // The way back: bf16 values, as double [H]. Each is the f32 product of code and scale, rounded to bf16.
 void oracle_uncast(double *row, const uint8_t *q, const float *scales, uint32_t hidden);
 

@@ -165,6 +165,28 @@ static void casts_every_code_back_as_defined_whatever_the_scale(void **state) {
   }
 }
 
+static void packs_scales_and_takes_them_apart_again(void **state) {
+  (void)state;
+  for (uint32_t blocks = 1; blocks <= 128; blocks++) {
+    float scales[128], back[129];
+    uint8_t packed[129];
+    memset(packed, 0xA5, sizeof packed);
+    for (uint32_t b = 0; b < blocks; b++)
+      scales[b] = ldexpf(1.0f, (int)b * 2 - 127);
+    ep_kernels_pack_scales(packed, scales, blocks * BLOCK);
+    for (uint32_t b = 0; b < sizeof packed; b++)
+      assert_int_equal(packed[b], b < blocks ? 2 * b : b < (blocks + 3) / 4 * 4 ? 0 : 0xA5);
+    back[blocks] = 7;
+    ep_kernels_unpack_scales(back, packed, blocks * BLOCK);
+    assert_memory_equal(back, scales, blocks * sizeof *scales);
+    assert_true(back[blocks] == 7);
+  }
+  const uint8_t nan[4] = {255};
+  float value;
+  ep_kernels_unpack_scales(&value, nan, BLOCK);
+  assert_true(isnan(value));
+}
+
 // Sums of two f32, rounded from double, are those of f32 arithmetic: 53 bits are more than twice 24 and two.
 static uint16_t reduced_value(const uint16_t *const *rows, const float *weights, uint32_t count, float factor,
                               uint32_t i) {
@@ -289,6 +311,7 @@ int main(void) {
       cmocka_unit_test(casts_every_bf16_value_as_defined_whatever_the_scale),
       cmocka_unit_test(casts_millions_of_random_values_as_defined),
       cmocka_unit_test(casts_every_code_back_as_defined_whatever_the_scale),
+      cmocka_unit_test(packs_scales_and_takes_them_apart_again),
       cmocka_unit_test(reduces_random_rows_as_defined),
       cmocka_unit_test(reduces_special_numbers_as_defined),
       cmocka_unit_test(stays_within_its_buffers),

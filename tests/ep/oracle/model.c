@@ -75,12 +75,16 @@ static void put_row(struct model *m, int place, int s, int token) {
   const uint16_t *x = &m->x[s][token * MODEL_HIDDEN];
   m->src_rank[place] = ranks[s];
   m->src_token[place] = token;
-  if (m->test.dtype == WEFT_EP_BF16)
+  if (m->test.dtype == WEFT_EP_BF16) {
     memcpy(&m->rows.bf16[place * MODEL_HIDDEN], x, MODEL_HIDDEN * sizeof *x);
-  else
-    ep_kernels_named("portable")
-        ->cast_fp8(&m->rows.fp8[place * MODEL_HIDDEN], &m->scales[place * MODEL_BLOCKS], x, MODEL_HIDDEN,
-                   m->test.dtype == WEFT_EP_FP8_POW2);
+    return;
+  }
+  bool packed = m->test.dtype == WEFT_EP_FP8_UE8M0;
+  float apart[MODEL_BLOCKS], *scales = packed ? apart : &m->scales[place * MODEL_BLOCKS];
+  ep_kernels_named("portable")
+      ->cast_fp8(&m->rows.fp8[place * MODEL_HIDDEN], scales, x, MODEL_HIDDEN, m->test.dtype != WEFT_EP_FP8);
+  if (packed) // a word for the two blocks of a row
+    ep_kernels_pack_scales((uint8_t *)m->scales + place * 4, apart, MODEL_HIDDEN);
 }
 
 static int local_of(const struct model *m, int s, int token, int k) {
@@ -151,7 +155,7 @@ static void run_expert(const struct model *m, int s, int token, int64_t expert, 
   if (m->test.dtype != WEFT_EP_BF16) {
     uint8_t q[MODEL_HIDDEN];
     float scales[MODEL_BLOCKS];
-    kernels->cast_fp8(q, scales, x, MODEL_HIDDEN, m->test.dtype == WEFT_EP_FP8_POW2);
+    kernels->cast_fp8(q, scales, x, MODEL_HIDDEN, m->test.dtype != WEFT_EP_FP8);
     kernels->uncast_fp8(seen, q, scales, MODEL_HIDDEN);
   }
   float factor = 1 + (float)expert / 16;

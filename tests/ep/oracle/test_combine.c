@@ -10,7 +10,7 @@
 
 #include "model.h"
 
-static const enum weft_ep_dtype dtypes[] = {WEFT_EP_BF16, WEFT_EP_FP8, WEFT_EP_FP8_POW2};
+static const enum weft_ep_dtype dtypes[] = {WEFT_EP_BF16, WEFT_EP_FP8, WEFT_EP_FP8_POW2, WEFT_EP_FP8_UE8M0};
 
 static void accept(const struct model *m) {
   struct oracle_verdict verdict = model_judge_combine(m);
@@ -33,7 +33,7 @@ static struct model *new_model(int32_t lost) {
 
 static void accepts_what_is_right(void **state) {
   (void)state;
-  for (size_t d = 0; d < 3; d++)
+  for (size_t d = 0; d < 4; d++)
     for (int lost = -1; lost <= 6; lost += 1)
       for (int renormalize = 0; renormalize < 2; renormalize++) {
         struct model *m = model_new(dtypes[d], WEFT_EP_PER_EXPERT, lost);
@@ -73,7 +73,7 @@ static void accepts_a_result_rounded_once_and_sums_that_cancel(void **state) {
 // last place, and a right result cannot be four off.
 static void refuses_any_value_four_units_off(void **state) {
   (void)state;
-  for (size_t d = 0; d < 3; d++) {
+  for (size_t d = 0; d < 4; d++) {
     struct model *m = model_new(dtypes[d], WEFT_EP_PER_EXPERT, -1);
     for (int i = 0; i < MODEL_TOKENS * MODEL_HIDDEN; i += 5) {
       char place[64];

@@ -9,7 +9,7 @@
 
 #include "model.h"
 
-static const enum weft_ep_dtype dtypes[] = {WEFT_EP_BF16, WEFT_EP_FP8, WEFT_EP_FP8_POW2};
+static const enum weft_ep_dtype dtypes[] = {WEFT_EP_BF16, WEFT_EP_FP8, WEFT_EP_FP8_POW2, WEFT_EP_FP8_UE8M0};
 static const enum weft_ep_layout layouts[] = {WEFT_EP_PER_EXPERT, WEFT_EP_RANK_MAJOR};
 
 static void accept(const struct model *m) {
@@ -29,7 +29,7 @@ static void refuse(const struct model *m, const char *place) {
 
 static void accepts_what_is_right(void **state) {
   (void)state;
-  for (size_t d = 0; d < 3; d++)
+  for (size_t d = 0; d < 4; d++)
     for (size_t l = 0; l < 2; l++)
       for (int32_t lost = -1; lost < MODEL_CAPACITY; lost++) {
         if (lost == 1 || lost == 4 || lost == 5 || lost == 7 || lost == MODEL_JUDGED)
@@ -47,7 +47,7 @@ static void accepts_what_is_right(void **state) {
 
 static void refuses_a_flipped_bit_in_any_value(void **state) {
   (void)state;
-  for (size_t d = 0; d < 3; d++)
+  for (size_t d = 0; d < 4; d++)
     for (size_t l = 0; l < 2; l++) {
       struct model *m = model_new(dtypes[d], layouts[l], -1);
       int rows = l == 0 ? m->counts[1] : (int)m->info.num_rows;
@@ -87,6 +87,24 @@ static void refuses_a_scale_off_by_its_last_bit(void **state) {
     refuse(m, "scales[1] is");
     free(m);
   }
+}
+
+// Of a block's byte, and of the bytes that fill up the word.
+static void refuses_any_other_packed_scale(void **state) {
+  (void)state;
+  struct model *m = model_new(WEFT_EP_FP8_UE8M0, WEFT_EP_PER_EXPERT, -1);
+  accept(m);
+  for (int byte = 0; byte < 4; byte++) {
+    uint8_t *packed = (uint8_t *)m->scales + 4; // of row 1
+    char place[64];
+    snprintf(place, sizeof place, "scales[0], byte %d is", byte);
+    packed[byte] ^= 1;
+    refuse(m, "local expert 0, row 1");
+    refuse(m, place);
+    packed[byte] ^= 1;
+  }
+  accept(m);
+  free(m);
 }
 
 static void swap_rows(struct model *m, int a, int b, bool sources_too) {
@@ -225,6 +243,7 @@ int main(void) {
       cmocka_unit_test(accepts_what_is_right),
       cmocka_unit_test(refuses_a_flipped_bit_in_any_value),
       cmocka_unit_test(refuses_a_scale_off_by_its_last_bit),
+      cmocka_unit_test(refuses_any_other_packed_scale),
       cmocka_unit_test(refuses_rows_out_of_order),
       cmocka_unit_test(refuses_a_row_too_few_or_too_many),
       cmocka_unit_test(wants_a_row_for_each_of_two_equal_selections),

@@ -101,6 +101,16 @@ static void knows_scales_by_hand(void **state) {
   assert_true(scales[0] == 2);
 }
 
+static void packs_scales_by_hand(void **state) {
+  (void)state;
+  const float scales[5] = {1, 0x1p-22f, 0x1p120f, 2, 0x1p-126f};
+  uint8_t packed[8];
+  memset(packed, 0xFF, sizeof packed);
+  assert_int_equal(oracle_pack_scales(packed, scales, 5 * 128), 8);
+  const uint8_t right[8] = {127, 105, 247, 128, 1};
+  assert_memory_equal(packed, right, sizeof right);
+}
+
 static void measures_the_difference_as_the_field_does(void **state) {
   (void)state;
   double a[] = {1, 2, 3, -1}, b[] = {1, 2, 5, -1};
@@ -114,11 +124,9 @@ static void measures_the_difference_as_the_field_does(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rounds_to_the_nearest_bf16),
-      cmocka_unit_test(rounds_to_the_nearest_e4m3),
-      cmocka_unit_test(casts_rows_as_the_kernels_do),
-      cmocka_unit_test(knows_scales_by_hand),
-      cmocka_unit_test(measures_the_difference_as_the_field_does),
+      cmocka_unit_test(rounds_to_the_nearest_bf16),   cmocka_unit_test(rounds_to_the_nearest_e4m3),
+      cmocka_unit_test(casts_rows_as_the_kernels_do), cmocka_unit_test(knows_scales_by_hand),
+      cmocka_unit_test(packs_scales_by_hand),         cmocka_unit_test(measures_the_difference_as_the_field_does),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
