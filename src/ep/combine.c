@@ -274,6 +274,17 @@ static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, co
   return count;
 }
 
+static bool brought_nothing(const struct ep_op *op, size_t at) {
+  return op->experts[at] >= 0 && (op->member_of[at] < 0 || op->members[op->member_of[at]].lost);
+}
+
+static void note_missing(const struct ep_op *op, uint32_t token, uint32_t k, size_t at, struct weft_ep_result *result) {
+  if (result->missing && result->num_missing < result->missing_cap)
+    result->missing[result->num_missing] =
+        (struct weft_ep_missing){.token = (int32_t)token, .k = (int32_t)k, .expert = op->experts[at]};
+  result->num_missing++;
+}
+
 // Notes the token's selections that brought nothing; returns the factor that makes up for them.
 static float account(weft_ep_t *ep, const struct ep_op *op, uint32_t token, struct weft_ep_result *result) {
   size_t at = (size_t)token * ep->layout.topk;
@@ -283,15 +294,10 @@ static float account(weft_ep_t *ep, const struct ep_op *op, uint32_t token, stru
       continue;
     float weight = op->has_weights || op->layout == WEFT_EP_PER_EXPERT ? op->weights[at + k] : 1.0f;
     all += weight;
-    int16_t member = op->member_of[at + k];
-    if (member >= 0 && !op->members[member].lost) {
+    if (brought_nothing(op, at + k))
+      note_missing(op, token, k, at + k, result);
+    else
       came += weight;
-      continue;
-    }
-    if (result->missing && result->num_missing < result->missing_cap)
-      result->missing[result->num_missing] =
-          (struct weft_ep_missing){.token = (int32_t)token, .k = (int32_t)k, .expert = op->experts[at + k]};
-    result->num_missing++;
   }
   return came != 0.0f ? all / came : 1.0f;
 }
@@ -306,6 +312,22 @@ static void sum_tokens(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_com
     ep->kernels->reduce((uint16_t *)args->out + (size_t)t * ep->layout.hidden, rows, NULL, count,
                         args->renormalize && result->num_missing > before ? factor : 1.0f, ep->layout.hidden);
   }
+}
+
+void ep_list_missing(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result) {
+  result->num_missing = 0;
+  for (uint32_t t = 0; t < op->num_tokens; t++)
+    for (uint32_t k = 0; k < ep->layout.topk; k++)
+      if (brought_nothing(op, (size_t)t * ep->layout.topk + k))
+        note_missing(op, t, k, (size_t)t * ep->layout.topk + k, result);
+}
+
+void ep_tell_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result) {
+  result->num_lost = 0;
+  for (uint32_t i = 0; i < op->told.members; i++)
+    result->num_lost += op->members[i].lost;
+  result->wire_bytes = op->combine_wire_bytes;
+  result->logical_bytes = op->logical_selections * ep->layout.hidden * sizeof(uint16_t);
 }
 
 static void let_go(weft_ep_t *ep, struct ep_op *op) {
@@ -335,14 +357,13 @@ int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
   struct weft_ep_result unwanted = WEFT_EP_RESULT_INIT;
   if (!result)
     result = &unwanted;
-  result->num_missing = result->num_lost = 0;
+  result->num_missing = 0;
   hear_all(ep, op);
   sum_tokens(ep, op, args, result);
   let_go(ep, op);
-  for (uint32_t i = 0; i < op->num_members; i++)
-    result->num_lost += op->members[i].lost;
-  result->wire_bytes = op->combine_wire_bytes;
-  result->logical_bytes = op->logical_selections * ep->layout.hidden * sizeof(uint16_t);
+  op->told.combined = true;
+  op->told.members = op->num_members;
+  ep_tell_result(ep, op, result);
   ep->stats.combine_wire_bytes += result->wire_bytes;
   ep->stats.combine_logical_bytes += result->logical_bytes;
   ep->stats.missing += result->num_missing;

@@ -41,6 +41,7 @@ struct ep_member {
   uint32_t rows_out;    // tokens sent to it
   int32_t last_token;   // the last of them, -1 for none
   uint32_t rows_in;     // its tokens that came
+  uint64_t wait_ns;     // that this rank waited for its dispatch header
   bool sent;            // our dispatch header went out
   bool heard;           // its dispatch header came
   bool lost;            // it is dead, silent, or has no link: nothing more is expected from it in this operation
@@ -84,6 +85,13 @@ struct ep_op {
   bool in_place;      // the rows that came are still being read where they lie: nobody may overwrite them yet
   bool placed;        // weft_ep_combine_rows has told where to write the answers
   uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
+
+  // What the calls of the last operation in this place told, for weft_ep_await; its members stay as they were.
+  struct ep_told {
+    bool heard, combined;
+    uint32_t members, rows;
+    uint64_t epoch, mark;
+  } told;
 };
 
 struct weft_ep {
@@ -210,6 +218,11 @@ void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const voi
 
 // --- receive.c ---
 
+// What a dispatch did, from op->told and the members.
+void ep_tell_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_info *info);
+// The bytes of a dispatch by the caller's count: `selections` of valid (token, expert) pairs.
+uint64_t ep_logical_bytes(const weft_ep_t *ep, uint64_t selections);
+
 // Hears every member's header; lays the rows out where `recv` says (NULL: there must be none).
 int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv, struct weft_ep_info *info);
 
@@ -225,6 +238,13 @@ int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct wef
 uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv *recv);
 // Writes the counts; returns the rows in all.
 uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv *recv);
+
+// --- combine.c ---
+
+// Notes the selections of `op` that brought nothing in the result's list, and counts them.
+void ep_list_missing(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result);
+// What the combine did: the losses and the bytes.
+void ep_tell_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result);
 
 // --- waiting: pause.c ---
 

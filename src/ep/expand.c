@@ -180,6 +180,8 @@ uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv *recv) {
   uint32_t rows = 0;
   for (uint32_t e = 0; e < ep->experts_per_rank; e++) {
     recv->counts[e] = (int32_t)ep->cursor[e];
+    if (recv->expert_total)
+      recv->expert_total[e] += (int32_t)ep->cursor[e];
     rows += ep->cursor[e];
   }
   return recv->layout == WEFT_EP_PER_EXPERT ? rows : ep->laid_rows;

@@ -16,6 +16,7 @@ struct hearing {
   uint64_t mark;
   uint32_t last;       // member that was heard last
   uint32_t extensions; // of the deadline, for those who wait in turn
+  struct ep_pause pause;
 };
 
 static struct ep_dispatch_head *head_of(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
@@ -83,8 +84,18 @@ static void catch_up(weft_ep_t *ep, struct ep_op *op) {
   group_view_unref(view);
 }
 
+// The member's header is there, or will not come. Hearing it again, in a newer view, is no second wait.
+static void note_wait(struct ep_member *member, const struct hearing *hearing) {
+  if (hearing->pause.since_ns == 0)
+    return;
+  uint64_t waited = clock_ns() - hearing->pause.since_ns;
+  if (waited > member->wait_ns)
+    member->wait_ns = waited;
+}
+
 static void lose(struct ep_member *member, struct hearing *hearing) {
   member->lost = true;
+  note_wait(member, hearing);
   hearing->pending--;
 }
 
@@ -149,6 +160,7 @@ static bool hear(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct hearing
   if (member->lost)
     return false;
   member->heard = true;
+  note_wait(member, hearing);
   member->rows_in = head.count;
   member->late_weights = !head.has_weights;
   member->kind = head.kind;
@@ -224,17 +236,16 @@ static void give_up(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
 }
 
 static void hear_all(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
-  struct ep_pause pause = {0};
   catch_up(ep, op);
   restart(ep, op, hearing);
   while (hearing->next < op->num_members) {
     bool news = listen_once(ep, op, hearing);
     if (lay_out(ep, op, hearing) || news)
       continue;
-    if (!ep_pause(ep, &pause, hearing->deadline_ns))
+    if (!ep_pause(ep, &hearing->pause, hearing->deadline_ns))
       give_up(ep, op, hearing);
   }
-  uint64_t waited = ep_pause_end(ep, &pause);
+  uint64_t waited = ep_pause_end(ep, &hearing->pause);
   struct ep_link *last = op->members[hearing->last].link;
   if (last)
     last->wait_ns += waited;
@@ -260,24 +271,28 @@ static void count_bytes(const weft_ep_t *ep, struct ep_op *op) {
   }
 }
 
-static void tell(weft_ep_t *ep, const struct ep_op *op, const struct hearing *hearing, uint32_t rows,
-                 struct weft_ep_info *info) {
+static void add_waits(const struct ep_op *op, const struct weft_ep_recv *recv) {
+  for (uint32_t i = 0; i < op->num_members; i++)
+    recv->wait_ns[op->members[i].rank] += (int64_t)op->members[i].wait_ns;
+}
+
+uint64_t ep_logical_bytes(const weft_ep_t *ep, uint64_t selections) {
   uint64_t value =
       ep->dtype == WEFT_EP_BF16 ? 2 * (uint64_t)ep->layout.hidden : ep->layout.value_bytes + ep->layout.scale_bytes;
-  uint64_t logical = op->logical_selections * (value + 16);
-  ep->stats.dispatch_wire_bytes += op->dispatch_wire_bytes;
-  ep->stats.dispatch_logical_bytes += logical;
-  if (!info)
-    return;
+  return selections * (value + 16);
+}
+
+void ep_tell_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_info *info) {
+  const struct ep_told *told = &op->told;
   info->op = op->number;
-  info->epoch = op->view->epoch;
-  info->num_ranks = op->num_members;
-  info->num_rows = rows;
-  info->mark = hearing->mark;
+  info->epoch = told->epoch;
+  info->num_ranks = told->members;
+  info->num_rows = told->rows;
+  info->mark = told->mark;
   info->wire_bytes = op->dispatch_wire_bytes;
-  info->logical_bytes = logical;
+  info->logical_bytes = ep_logical_bytes(ep, op->logical_selections);
   info->num_lost = 0;
-  for (uint32_t i = 0; i < op->num_members; i++) {
+  for (uint32_t i = 0; i < told->members; i++) {
     if (op->members[i].heard)
       continue;
     if (info->lost && info->num_lost < info->lost_cap)
@@ -297,6 +312,8 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv,
                 recv->rows, recv->layout == WEFT_EP_PER_EXPERT ? " for each expert" : "", ep_expand_needed(ep, recv));
   uint32_t rows = recv ? ep_expand_end(ep, recv) : 0;
   count_bytes(ep, op);
+  if (recv && recv->wait_ns)
+    add_waits(op, recv);
   op->in_place = recv && recv->rows_at;
   if (!op->in_place)
     ep_release_rows(ep, op);
@@ -306,7 +323,12 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv,
     op->recv_rows = recv->rows;
   }
   op->state = EP_OP_RECEIVED;
-  tell(ep, op, &hearing, rows, info);
+  op->told = (struct ep_told){
+      .heard = true, .members = op->num_members, .rows = rows, .epoch = op->view->epoch, .mark = hearing.mark};
+  ep->stats.dispatch_wire_bytes += op->dispatch_wire_bytes;
+  ep->stats.dispatch_logical_bytes += ep_logical_bytes(ep, op->logical_selections);
+  if (info)
+    ep_tell_info(ep, op, info);
   return 0;
 }
 

@@ -226,6 +226,7 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
     memcpy(op->weights, args->topk_weights, selections * sizeof *op->weights);
   memset(op->cast_done, 0, (args->num_tokens + 63) / 64 * sizeof *op->cast_done);
   op->num_members = 0;
+  op->told = (struct ep_told){0};
   ep_op_set_view(ep, op, ep->view);
   route(ep, op);
 }

@@ -3,6 +3,13 @@
 #include "ep/engine.h"
 #include "group/view.h"
 
+enum weft_ep_memory weft_ep_memory(const weft_ep_t *ep, int32_t *device) {
+  (void)ep;
+  if (device)
+    *device = -1;
+  return WEFT_EP_MEMORY_HOST;
+}
+
 int32_t weft_ep_rank(const weft_ep_t *ep) {
   return ep->rank;
 }
