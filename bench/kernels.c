@@ -21,6 +21,8 @@ struct buffers {
   uint16_t out[ROWS][HIDDEN];
   uint8_t q[ROWS][HIDDEN];
   float scales[ROWS][HIDDEN / 128];
+  uint8_t codes[ROWS][HIDDEN * 10 / 8];
+  float heads[ROWS][HIDDEN / 128 * 2];
   float weights[ROWS];
   const uint16_t *rows[ROWS];
 };
@@ -49,6 +51,14 @@ static void run_uncast(const struct ep_kernels *kernels, struct buffers *b, int 
   kernels->uncast_fp8(b->out[i], b->q[i], b->scales[i], HIDDEN);
 }
 
+static void run_encode10(const struct ep_kernels *kernels, struct buffers *b, int i) {
+  kernels->encode10(b->codes[i], b->heads[i], b->x[i], HIDDEN);
+}
+
+static void run_decode10(const struct ep_kernels *kernels, struct buffers *b, int i) {
+  kernels->decode10(b->out[i], b->codes[i], b->heads[i], HIDDEN);
+}
+
 static void run_reduce2(const struct ep_kernels *kernels, struct buffers *b, int i) {
   kernels->reduce(b->out[i], b->rows, b->weights, 2, 1.0f, HIDDEN);
 }
@@ -74,6 +84,8 @@ static const struct subject subjects[] = {
     {"cast_fp8", run_cast, 3 * HIDDEN + HIDDEN / 32},
     {"cast_fp8 pow2", run_cast_pow2, 3 * HIDDEN + HIDDEN / 32},
     {"uncast_fp8", run_uncast, 3 * HIDDEN + HIDDEN / 32},
+    {"encode10", run_encode10, 2 * HIDDEN + HIDDEN * 10 / 8 + HIDDEN / 16},
+    {"decode10", run_decode10, 2 * HIDDEN + HIDDEN * 10 / 8 + HIDDEN / 16},
     {"reduce 2 rows", run_reduce2, 6 * HIDDEN},
     {"reduce 8 rows", run_reduce8, 18 * HIDDEN},
     {"sum 2 rows", run_sum2, 6 * HIDDEN},

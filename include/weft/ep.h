@@ -133,7 +133,7 @@ struct weft_ep_options {
   weft_ep_event_fn on_event; /**< may be NULL */
   void *event_arg;
   bool join_only;             /**< there is a group: await its view, and never found one, even if the store has lost it;
-                                 weft_ep_open waits for it for up to a lease's time, so that it takes no member's rank */
+                                 weft_ep_open waits for it up to a lease's time, so that it takes no member's rank */
   enum weft_ep_memory memory; /**< all ranks of a group have the same */
   int32_t device;             /**< CUDA: index of the GPU; -1 (from OPTIONS_INIT): the thread's current one */
   uint32_t max_processors;    /**< CUDA: streaming multiprocessors that a kernel may take; default all of them. Ranks

@@ -148,6 +148,131 @@ static void avx2_reduce(uint16_t *out, const uint16_t *const *rows, const float 
       reduce_part(out, rows, NULL, count, factors, start);
 }
 
+// --- logfmt10: eight values of a register, in their order ---
+
+enum { WIDE = 8 };
+
+static inline __m256 horner(__m256 x, __m256 sum, float next) {
+  return _mm256_fmadd_ps(x, sum, _mm256_set1_ps(next));
+}
+
+static inline __m256 log_lanes(__m256i magnitude) {
+  __m256i sum = _mm256_add_epi32(magnitude, _mm256_set1_epi32(LOGFMT10_CARRY));
+  __m256i fraction = _mm256_and_si256(sum, _mm256_set1_epi32(F32_FRACTION));
+  __m256 t = _mm256_castsi256_ps(_mm256_add_epi32(fraction, _mm256_set1_epi32(LOGFMT10_ROOT)));
+  t = _mm256_sub_ps(t, _mm256_set1_ps(1.0f));
+  __m256 log = horner(t, _mm256_set1_ps(LOGFMT10_LOG_5), LOGFMT10_LOG_4);
+  log = horner(t, log, LOGFMT10_LOG_3);
+  log = horner(t, log, LOGFMT10_LOG_2);
+  log = horner(t, log, LOGFMT10_LOG_1);
+  log = horner(t, log, LOGFMT10_LOG_0);
+  __m256i exponent = _mm256_sub_epi32(_mm256_srli_epi32(sum, F32_FRACTION_BITS), _mm256_set1_epi32(127));
+  log = _mm256_fmadd_ps(t, log, _mm256_cvtepi32_ps(exponent));
+  __m256i nothing = _mm256_cmpgt_epi32(_mm256_set1_epi32(F32_NORMAL), magnitude);
+  __m256i wrong = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(F32_EXPONENT - 1));
+  log = _mm256_blendv_ps(log, _mm256_set1_ps(LOGFMT10_NOTHING), _mm256_castsi256_ps(nothing));
+  return _mm256_blendv_ps(log, _mm256_set1_ps(LOGFMT10_WRONG), _mm256_castsi256_ps(wrong));
+}
+
+static inline __m256i load_wide(const uint16_t *x) {
+  return _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x)), 16);
+}
+
+static inline float largest(__m256 x) {
+  __m128 most = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  most = _mm_max_ps(most, _mm_movehl_ps(most, most));
+  return _mm_cvtss_f32(_mm_max_ss(most, _mm_movehdup_ps(most)));
+}
+
+// Writes the L of 128 values; returns how these are encoded.
+static bool log_block(struct log_scale *scale, float *head, float *logs, const uint16_t *x) {
+  __m256 high = _mm256_set1_ps(LOGFMT10_NOTHING), least = _mm256_set1_ps(-LOGFMT10_WRONG); // negative
+  const __m256 nothing = _mm256_set1_ps(LOGFMT10_NOTHING), sign = _mm256_set1_ps(-0.0f);
+  for (int i = 0; i < KERNEL_BLOCK; i += WIDE) {
+    __m256 log = log_lanes(_mm256_and_si256(load_wide(x + i), _mm256_set1_epi32(BF16_MAGNITUDE << 16)));
+    _mm256_store_ps(logs + i, log);
+    high = _mm256_max_ps(high, log);
+    __m256 some = _mm256_cmp_ps(log, nothing, _CMP_GT_OQ);
+    least = _mm256_max_ps(least, _mm256_blendv_ps(least, _mm256_xor_ps(log, sign), some));
+  }
+  return log_scale_make(scale, head, largest(high), -largest(least));
+}
+
+static inline __m256i encode_lanes(const float *logs, const struct log_scale *scale) {
+  __m256 v = _mm256_sub_ps(_mm256_load_ps(logs), _mm256_set1_ps(scale->low));
+  __m256 none = _mm256_cmp_ps(v, _mm256_set1_ps(-1.0f), _CMP_LT_OQ);
+  v = _mm256_max_ps(v, _mm256_setzero_ps());
+  __m256 k = _mm256_fmadd_ps(v, _mm256_set1_ps(scale->inverse), _mm256_set1_ps(scale->shift));
+  __m256i code = _mm256_add_epi32(_mm256_cvtps_epi32(k), _mm256_set1_epi32(1));
+  return _mm256_andnot_si256(_mm256_castps_si256(none), code);
+}
+
+static void avx2_encode10(uint8_t *codes, float *heads, const uint16_t *x, uint32_t hidden) {
+  _Alignas(32) float logs[KERNEL_BLOCK];
+  for (; hidden > 0; hidden -= KERNEL_BLOCK, x += KERNEL_BLOCK, codes += LOGFMT10_CODE_BYTES, heads += 2) {
+    struct log_scale scale;
+    if (!log_block(&scale, heads, logs, x)) {
+      memset(codes, 0, LOGFMT10_CODE_BYTES);
+      continue;
+    }
+    for (int i = 0; i < KERNEL_BLOCK; i += WIDE) {
+      __m256i code = encode_lanes(logs + i, &scale);
+      __m256i low = _mm256_shuffle_epi8(code, _mm256_set1_epi32(0x0C080400)); // four bytes, in each half
+      _mm_storel_epi64((__m128i *)(codes + i),
+                       _mm_unpacklo_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1)));
+      __m256 bits = _mm256_castsi256_ps(_mm256_slli_epi32(code, 31 - 8));
+      codes[LOGFMT10_BITS + i / 8] = (uint8_t)_mm256_movemask_ps(bits);
+      codes[LOGFMT10_SIGNS + i / 8] = (uint8_t)_mm256_movemask_ps(_mm256_castsi256_ps(load_wide(x + i)));
+    }
+  }
+}
+
+// `value` in the lanes whose bit is set.
+static inline __m256i spread_bits(uint8_t bits, int value) {
+  const __m256i places = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  __m256i set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(bits), places), places);
+  return _mm256_and_si256(set, _mm256_set1_epi32(value));
+}
+
+// bf16 bits of eight values, in the lower half of each lane.
+static inline __m256i decode_lanes(__m256i code, __m256i sign, __m256 low, __m256 step) {
+  __m256 k = _mm256_cvtepi32_ps(_mm256_sub_epi32(code, _mm256_set1_epi32(1)));
+  __m256 y = _mm256_fmadd_ps(k, step, low), anchored = _mm256_add_ps(y, _mm256_set1_ps(LOGFMT10_ANCHOR));
+  __m256 f = _mm256_sub_ps(y, _mm256_sub_ps(anchored, _mm256_set1_ps(LOGFMT10_ANCHOR)));
+  __m256 exp = horner(f, _mm256_set1_ps(LOGFMT10_EXP_4), LOGFMT10_EXP_3);
+  exp = horner(f, exp, LOGFMT10_EXP_2);
+  exp = horner(f, exp, LOGFMT10_EXP_1);
+  exp = horner(f, exp, LOGFMT10_EXP_0);
+  __m256i power = _mm256_slli_epi32(_mm256_castps_si256(anchored), F32_FRACTION_BITS);
+  __m256i bits = _mm256_add_epi32(_mm256_castps_si256(exp), power);
+  __m256i zero = _mm256_cmpeq_epi32(code, _mm256_setzero_si256());
+  bits = _mm256_andnot_si256(zero, bits);
+  __m256i lowest = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  bits = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), lowest);
+  return _mm256_or_si256(_mm256_srli_epi32(bits, 16), sign);
+}
+
+static void decode_block(uint16_t *out, const uint8_t *codes, const float *head) {
+  __m256 low = _mm256_set1_ps(head[0]), step = _mm256_set1_ps(head[1]);
+  for (int i = 0; i < KERNEL_BLOCK; i += WIDE) {
+    __m256i code = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(codes + i)));
+    code = _mm256_or_si256(code, spread_bits(codes[LOGFMT10_BITS + i / 8], 256));
+    __m256i sign = spread_bits(codes[LOGFMT10_SIGNS + i / 8], BF16_SIGN);
+    __m256i bits = decode_lanes(code, sign, low, step);
+    _mm_storeu_si128((__m128i *)(out + i),
+                     _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1)));
+  }
+}
+
+static void avx2_decode10(uint16_t *out, const uint8_t *codes, const float *heads, uint32_t hidden) {
+  for (; hidden > 0; hidden -= KERNEL_BLOCK, out += KERNEL_BLOCK, codes += LOGFMT10_CODE_BYTES, heads += 2)
+    if (heads[0] == heads[0])
+      decode_block(out, codes, heads);
+    else
+      for (int i = 0; i < KERNEL_BLOCK; i += LANES)
+        store(out + i, _mm256_set1_epi16(BF16_NAN));
+}
+
 static void avx2_stream(void *to, const void *from, size_t size) {
   const char *in = from;
   char *out = to;
@@ -165,6 +290,8 @@ const struct ep_kernels ep_kernels_avx2 = {
     .cast_fp8 = avx2_cast_fp8,
     .uncast_fp8 = avx2_uncast_fp8,
     .reduce = avx2_reduce,
+    .encode10 = avx2_encode10,
+    .decode10 = avx2_decode10,
     .copy = ep_kernels_copy,
     .stream = avx2_stream,
 };

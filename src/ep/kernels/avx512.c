@@ -1,5 +1,5 @@
 // The kernels for AVX-512 (F, BW, VL, DQ).
-#include "ep/kernels/avx512.h"
+#include "ep/kernels/avx512_log.h"
 
 // 32 codes.
 INLINE __m256i cast_values(__m512i x, __m512 inverse) {
@@ -37,6 +37,14 @@ static void avx512_reduce(uint16_t *out, const uint16_t *const *rows, const floa
   reduce_row(out, rows, weights, count, factor, hidden, round_fast, wrong);
 }
 
+static void avx512_encode10(uint8_t *codes, float *heads, const uint16_t *x, uint32_t hidden) {
+  encode_row(codes, heads, x, hidden);
+}
+
+static void avx512_decode10(uint16_t *out, const uint8_t *codes, const float *heads, uint32_t hidden) {
+  decode_row(out, codes, heads, hidden);
+}
+
 static void avx512_copy(void *to, const void *from, size_t size) {
   copy_bytes(to, from, size);
 }
@@ -50,6 +58,8 @@ const struct ep_kernels ep_kernels_avx512 = {
     .cast_fp8 = avx512_cast_fp8,
     .uncast_fp8 = avx512_uncast_fp8,
     .reduce = avx512_reduce,
+    .encode10 = avx512_encode10,
+    .decode10 = avx512_decode10,
     .copy = avx512_copy,
     .stream = avx512_stream,
 };

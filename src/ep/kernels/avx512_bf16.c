@@ -1,5 +1,5 @@
 // The kernels for AVX-512 with VBMI, which moves bytes between any places, and BF16, which rounds to it.
-#include "ep/kernels/avx512.h"
+#include "ep/kernels/avx512_log.h"
 
 // Codes still apart, of 32 values: in each 64 bits four numbers of steps, then the four exponents that go with them.
 INLINE __m512i cast_values(__m512i x, __m512 inverse) {
@@ -55,6 +55,14 @@ static void avx512_bf16_reduce(uint16_t *out, const uint16_t *const *rows, const
   reduce_row(out, rows, weights, count, factor, hidden, round_fast, wrong);
 }
 
+static void avx512_bf16_encode10(uint8_t *codes, float *heads, const uint16_t *x, uint32_t hidden) {
+  encode_row(codes, heads, x, hidden);
+}
+
+static void avx512_bf16_decode10(uint16_t *out, const uint8_t *codes, const float *heads, uint32_t hidden) {
+  decode_row(out, codes, heads, hidden);
+}
+
 static void avx512_bf16_copy(void *to, const void *from, size_t size) {
   copy_bytes(to, from, size);
 }
@@ -68,6 +76,8 @@ const struct ep_kernels ep_kernels_avx512_bf16 = {
     .cast_fp8 = avx512_bf16_cast_fp8,
     .uncast_fp8 = avx512_bf16_uncast_fp8,
     .reduce = avx512_bf16_reduce,
+    .encode10 = avx512_bf16_encode10,
+    .decode10 = avx512_bf16_decode10,
     .copy = avx512_bf16_copy,
     .stream = avx512_bf16_stream,
 };

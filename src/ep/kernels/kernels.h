@@ -2,8 +2,8 @@
 // with VBMI and BF16.
 //
 // No kernel allocates or fails. Rows are aligned to their elements, no more; in and out do not overlap; `hidden` is a
-// multiple of 128. Every f32 operation is one of IEEE 754, rounded to nearest even, none fused; denormals count, so the
-// floating-point environment is the default one. [any] thread.
+// multiple of 128. Every f32 operation is one of IEEE 754, rounded to nearest even, none fused but those of logfmt10;
+// denormals count, so the floating-point environment is the default one. [any] thread.
 #ifndef EP_KERNELS_H
 #define EP_KERNELS_H
 
@@ -32,6 +32,11 @@ struct ep_kernels {
   // is 0x7FC0.
   void (*reduce)(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count, float factor,
                  uint32_t hidden);
+
+  // Encodes a row as logfmt10 (device/logfmt10.h): codes [H * 10 / 8], heads [H/128][2], low and step of each block.
+  // And decodes it, rounding to bf16, to nearest even; every NaN becomes 0x7FC0. These use fused multiply-adds.
+  void (*encode10)(uint8_t *codes, float *heads, const uint16_t *x, uint32_t hidden);
+  void (*decode10)(uint16_t *out, const uint8_t *codes, const float *heads, uint32_t hidden);
 
   // Copies `size` bytes to memory that another core reads next.
   void (*copy)(void *to, const void *from, size_t size);

@@ -87,6 +87,8 @@ const struct ep_kernels ep_kernels_portable = {
     .cast_fp8 = portable_cast_fp8,
     .uncast_fp8 = portable_uncast_fp8,
     .reduce = portable_reduce,
+    .encode10 = ep_kernels_portable_encode10,
+    .decode10 = ep_kernels_portable_decode10,
     .copy = ep_kernels_copy,
     .stream = ep_kernels_copy,
 };

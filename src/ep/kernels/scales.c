@@ -1,7 +1,7 @@
 // Scales as bytes: the exponent of an f32 is the byte already, but for the two ends.
 #include "ep/kernels/variants.h"
 
-enum { F32_FRACTION_BITS = 23, LOWEST = 1 << 22 }; // 2^-127, a denormal f32
+enum { LOWEST = 1 << 22 }; // 2^-127, a denormal f32
 
 void ep_kernels_pack_scales(uint8_t *packed, const float *scales, uint32_t hidden) {
   uint32_t blocks = hidden / KERNEL_BLOCK;

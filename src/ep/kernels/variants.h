@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "device/logfmt10.h"
 #include "ep/kernels/kernels.h"
 
 extern const struct ep_kernels ep_kernels_portable;
@@ -13,6 +14,8 @@ extern const struct ep_kernels ep_kernels_avx512;
 extern const struct ep_kernels ep_kernels_avx512_bf16;
 #endif
 
+void ep_kernels_portable_encode10(uint8_t *codes, float *heads, const uint16_t *x, uint32_t hidden);
+void ep_kernels_portable_decode10(uint16_t *out, const uint8_t *codes, const float *heads, uint32_t hidden);
 void ep_kernels_copy(void *to, const void *from, size_t size); // of the C library
 
 enum {
@@ -29,6 +32,9 @@ enum {
   E4M3_MOST_F32 = 0x43E00000,  // 448, likewise
 
   F32_EXPONENT = 0x7F800000,
+  F32_FRACTION = 0x007FFFFF,
+  F32_NORMAL = 0x00800000, // 2^-126
+  F32_FRACTION_BITS = 23,
 
   // How f32 is rounded to e4m3. Let E be the exponent of a value v, at least -6. e4m3 counts in steps of 2^(E-3) there,
   // and so does f32 at 2^(E+20): the sum v + 2^(E+20) is v rounded as e4m3 asks, with the number of steps in its lowest
@@ -76,6 +82,23 @@ static inline float block_scale(uint32_t amax, bool pow2, float *scale) {
   uint32_t exponent = (bits_of(ratio) + 0x007FFFFF) & F32_EXPONENT;
   *scale = float_of(exponent);
   return float_of((254u << 23) - exponent);
+}
+
+// How the values of a logfmt10 block are encoded, of which the largest L is `high`, and the smallest `least`. False:
+// they are not, as one of them is no number.
+struct log_scale {
+  float low, inverse, shift;
+};
+
+static inline bool log_scale_make(struct log_scale *scale, float *head, float high, float least) {
+  bool wrong = high >= LOGFMT10_WRONG, nothing = high <= LOGFMT10_NOTHING;
+  float lowest = high - LOGFMT10_RANGE, low = nothing ? 0.0f : least > lowest ? least : lowest;
+  float range = wrong || nothing ? 0.0f : high - low, step = range * LOGFMT10_PER_STEP;
+  head[0] = wrong ? float_of(BF16_NAN << 16) : low;
+  head[1] = step;
+  *scale = (struct log_scale){
+      .low = low, .inverse = range > 0.0f ? LOGFMT10_STEPS / range : 0.0f, .shift = step * LOGFMT10_SHIFT};
+  return !wrong;
 }
 
 #endif
