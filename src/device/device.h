@@ -73,9 +73,9 @@ struct device_control {
 enum { DEVICE_ACTIVATIONS = 16 };
 struct device_report {
   volatile uint64_t begun;    // dispatches begun: the number of the newest + 1
-  volatile uint64_t ended;    // operations before this number are over (combined or finished)
-  volatile uint64_t lost;     // seats that a kernel has found silent, by bit; see device_seat_clear
-  volatile uint64_t received; // dispatches received: the number of the newest + 1
+  volatile uint64_t ended;    // operations before this number are over (combined or finished); the next kernel tells
+  volatile uint64_t lost;     // seats that a kernel has found silent, by bit; ep_seat clears its bit
+  volatile uint64_t received; // dispatches whose headers are all heard: the number of the newest + 1
   // Views decided, in order; entry i % DEVICE_ACTIVATIONS is the i-th
   volatile uint64_t activations;
   volatile struct {
@@ -169,6 +169,8 @@ struct device_api {
   int (*stream_wait)(struct device *device, void *stream, uint32_t timeout_ms, char *why);
   // Index of the stream's device; NULL is the default stream of the current one. INVALID: it is none.
   int (*stream_device)(void *stream, int *index, char *why);
+  // Whether launches into the stream are captured into a graph rather than run. [any]
+  int (*stream_capturing)(void *stream, bool *capturing, char *why);
   int (*mark_open)(struct device *device, void **mark, char *why); // a point in a stream
   void (*mark_close)(struct device *device, void *mark);
   int (*mark_set)(struct device *device, void *mark, void *stream, char *why);
@@ -178,6 +180,7 @@ struct device_api {
   // Bytes of a window for one direction of a link. 0 and `why`: no engine can be so large.
   size_t (*ep_area_bytes)(const struct device_ep_options *options, char *why);
   int (*ep_open)(struct device *device, const struct device_ep_options *options, struct device_ep **ep, char *why);
+  // Waits until kernels that are under way have ended: soon, once all seats are gone. NULL is legal.
   void (*ep_close)(struct device_ep *ep);
   uint64_t (*ep_memory)(const struct device_ep *ep); // bytes on the device, windows apart
   const struct device_report *(*ep_report)(const struct device_ep *ep);
