@@ -21,6 +21,8 @@ static const char *const dtypes[] = {[WEFT_EP_BF16] = "bf16",
                                      [WEFT_EP_FP8_UE8M0] = "fp8-ue8m0",
                                      NULL};
 static const char *const layouts[] = {[WEFT_EP_PER_EXPERT] = "per-expert", [WEFT_EP_RANK_MAJOR] = "rank-major", NULL};
+static const char *const memories[] = {
+    [WEFT_EP_MEMORY_HOST] = "host", [WEFT_EP_MEMORY_CUDA] = "cuda", [WEFT_EP_MEMORY_AUTO] = "auto", NULL};
 static const char *const negatives[] = {[RUN_NEGATIVE_KILL] = "kill", [RUN_NEGATIVE_LEAVE] = "leave", NULL};
 
 // clang-format off
@@ -77,6 +79,15 @@ static const struct cli_option rows[] = {
    "or fp8 with power-of-two scales, as floats or as bytes (ue8m0)"},
   {.name = "layout", .type = OPTION_ENUM, .metavar = "NAME", .choices = layouts, .preset = "per-expert",
    FIELD(config.layout), .help = "how received tokens are laid out: a row for each expert, or one for each rank"},
+
+  {.section = "Memory", .name = "memory", .type = OPTION_ENUM, .metavar = "WHERE", .choices = memories,
+   .preset = "host", .variable = "WEFT_MEMORY", FIELD(config.memory),
+   .help = "where operations run: in host memory; in GPU memory, by CUDA kernels over NVLink or PCIe, a GPU for each "
+   "rank; auto: on GPUs where each rank of this agent can have one of its own, else in host memory. The lead decides "
+   "for all agents; CUDA_VISIBLE_DEVICES says which GPUs an agent may use"},
+  {.name = "share-gpus", .type = OPTION_FLAG, .variable = "WEFT_SHARE_GPUS", FIELD(config.share_gpus),
+   .help = "let several ranks of this agent have one GPU, where there are fewer GPUs than ranks: for tests, as their "
+   "processes take turns on it and every wait for a peer costs turns"},
 
   {.section = "Operations and time limits", .name = "iterations", .type = OPTION_UINT, .metavar = "N", .min = 1,
    .max = 1000000, .preset = "20", FIELD(config.iterations), .help = "timed operations of each phase"},

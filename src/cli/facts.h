@@ -13,6 +13,11 @@ json_t *cli_facts_build(void);
 // [{name, reach, available, reason, kernels, variants}]: `reason` says why it is not available here.
 json_t *cli_facts_transports(void);
 
+// {available, reason, visible, devices: [{index, name, pci, uuid, compute_capability, processors, memory_bytes,
+// windows}]}: `reason` says why there is none for `weft elastic --memory cuda`, `visible` is CUDA_VISIBLE_DEVICES or
+// null; a device that cannot be described has {index, error}.
+json_t *cli_facts_gpus(void);
+
 // [{name, value, meaning}]: value null means no limit.
 json_t *cli_facts_limits(void);
 

@@ -29,16 +29,16 @@ static const struct cli_option rows[] = {
 // clang-format on
 
 static const struct cli_example examples[] = {
-    {"weft info", "version, build, transports, limits, and every option with its present value"},
+    {"weft info", "version, build, transports, GPUs, limits, and every option with its present value"},
     {"weft info --json | jq '.options[] | select(.source == \"environment\")'", "what the environment sets"},
     {NULL, NULL},
 };
 
 static json_t *gather(void) {
-  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", weft_version(), "build", cli_facts_build(),
-                   "transports", cli_facts_transports(), "host", topology_describe(), "limits", cli_facts_limits(),
-                   "options", cli_facts_options(), "variables", cli_facts_variables(), "unknown_variables",
-                   cli_facts_strangers());
+  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", weft_version(), "build",
+                   cli_facts_build(), "transports", cli_facts_transports(), "gpus", cli_facts_gpus(), "host",
+                   topology_describe(), "limits", cli_facts_limits(), "options", cli_facts_options(), "variables",
+                   cli_facts_variables(), "unknown_variables", cli_facts_strangers());
 }
 
 static int run(const struct cli_command *command, int argc, char **argv) {
@@ -64,9 +64,10 @@ static int run(const struct cli_command *command, int argc, char **argv) {
 const struct cli_command cli_info = {
     .name = "info",
     .summary = "what this tool is and can do here; options and variables",
-    .description = "Tells version and build, the transports and what each can do on this host, the limits that matter, "
-                   "and every option and environment variable with its default, its present value and where that "
-                   "comes from. A WEFT_ variable that means nothing is pointed out.",
+    .description =
+        "Tells version and build, the transports and what each can do on this host, its GPUs, the limits that matter, "
+        "and every option and environment variable with its default, its present value and where that "
+        "comes from. A WEFT_ variable that means nothing is pointed out.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

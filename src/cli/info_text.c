@@ -76,6 +76,28 @@ static void print_transports(struct printer *printer, const json_t *transports) 
   }
 }
 
+static void print_gpus(struct printer *printer, const json_t *gpus) {
+  FILE *out = printer->out;
+  heading(printer, "GPUs");
+  if (!json_is_true(json_object_get(gpus, "available"))) {
+    table_print_text(out, printer->look.color, TABLE_RED, "none", 0);
+    fprintf(out, ": %s\n", text_of(gpus, "reason"));
+  }
+  const json_t *gpu;
+  size_t i;
+  json_array_foreach(json_object_get(gpus, "devices"), i, gpu) {
+    fprintf(out, "%" JSON_INTEGER_FORMAT ": ", number_of(gpu, "index"));
+    if (*text_of(gpu, "error"))
+      fprintf(out, "%s\n", text_of(gpu, "error"));
+    else
+      fprintf(out, "%s at %s, %.0f GiB, %" JSON_INTEGER_FORMAT " processors, compute capability %s%s; GPU-%s\n",
+              text_of(gpu, "name"), text_of(gpu, "pci"), (double)number_of(gpu, "memory_bytes") / (1 << 30),
+              number_of(gpu, "processors"), text_of(gpu, "compute_capability"),
+              json_is_true(json_object_get(gpu, "windows")) ? "" : ", cannot share its memory between processes",
+              text_of(gpu, "uuid"));
+  }
+}
+
 static void print_host(struct printer *printer, const json_t *host) {
   FILE *out = printer->out;
   heading(printer, "Host");
@@ -222,6 +244,7 @@ int cli_info_print(FILE *out, const json_t *info, struct cli_terminal terminal, 
   fprintf(out, "weft %s\n", text_of(info, "version"));
   print_build(&printer, json_object_get(info, "build"));
   print_transports(&printer, json_object_get(info, "transports"));
+  print_gpus(&printer, json_object_get(info, "gpus"));
   print_host(&printer, host);
   if (topology) {
     print_numa_and_caches(&printer, host);

@@ -15,6 +15,7 @@
 #include "run/child.h"
 #include "run/config.h"
 #include "run/directory.h"
+#include "run/gpus.h"
 #include "run/keys.h"
 #include "run/progress.h"
 #include "run/record.h"
@@ -62,6 +63,7 @@ struct agent {
   char host[64], boot[RUN_BOOT_SIZE];
   bool leads;
   uint32_t id, slots;
+  struct run_gpus gpus;
   uint32_t num_places; // of a follower: agents that the lead expects
   bool registered;     // of a follower: it has one of them
 
@@ -100,6 +102,10 @@ void agent_close(struct agent *agent);
 
 // INVALID: no other agents are expected, and the plan needs more slots than this one is told to have.
 int agent_check_slots(const struct agent *agent);
+
+// Settles which memory the run uses (run/gpus.h) and with it, on GPUs, how many ranks this agent has room for. Before
+// the run or this agent is told to anybody.
+int agent_choose_memory(struct agent *agent);
 
 // Waits for up to `ms` or until a signal asks to stop; CANCELED then. For the waits before the loop.
 int agent_pause(struct agent *agent, int ms);

@@ -50,6 +50,7 @@ static int start(struct agent *agent, struct run_child *slot, uint32_t phase, in
       .run = agent->run,
       .rank = rank,
       .slot = (uint32_t)(slot - agent->children),
+      .gpu = run_gpus_of_slot(&agent->gpus, (uint32_t)(slot - agent->children)),
       .phase = phase,
       .patience_s = config->startup_timeout_s,
       .launch_ns = clock_ns(),
@@ -59,9 +60,9 @@ static int start(struct agent *agent, struct run_child *slot, uint32_t phase, in
   free(log);
   if (!err)
     run_directory_event(&agent->directory, "launch",
-                        json_pack("{s:I, s:s, s:i, s:i, s:i, s:i}", "time_ns", (json_int_t)task.launch_ns, "host",
-                                  agent->host, "rank", (int)rank, "phase", (int)phase, "slot", (int)task.slot, "pid",
-                                  (int)slot->pid));
+                        json_pack("{s:I, s:s, s:i, s:i, s:i, s:i, s:i}", "time_ns", (json_int_t)task.launch_ns, "host",
+                                  agent->host, "rank", (int)rank, "phase", (int)phase, "slot", (int)task.slot, "gpu",
+                                  (int)task.gpu, "pid", (int)slot->pid));
   return err;
 }
 

@@ -52,6 +52,13 @@ static int describe_run(struct agent *agent) {
   return err ? err : run_directory_save(&agent->directory, "plan.json", plan_to_json(agent->plan));
 }
 
+static void tell_memory(struct agent *agent) {
+  bool cuda = agent->config.memory == WEFT_EP_MEMORY_CUDA;
+  run_directory_event(&agent->directory, "memory",
+                      json_pack("{s:s, s:i, s:s}", "memory", cuda ? "cuda" : "host", "gpus", (int)agent->gpus.count,
+                                "why", agent->gpus.why));
+}
+
 static int load_plan(struct agent *agent) {
   const struct run_config *config = &agent->config;
   if (config->plan)
@@ -67,6 +74,26 @@ int agent_check_slots(const struct agent *agent) {
   const struct run_config *config = &agent->config;
   return config->num_agents > 1 || config->num_processes == 0 ? 0
                                                               : plan_check_slots(agent->plan, config->num_processes);
+}
+
+// Ranks that may be live at once here. Of several agents that are not told, none takes more than it has GPUs for.
+static uint32_t num_live(const struct agent *agent) {
+  uint32_t slots = agent->config.num_processes, most = agent->plan->num_processes;
+  return slots && slots < most ? slots : most;
+}
+
+int agent_choose_memory(struct agent *agent) {
+  struct run_config *config = &agent->config;
+  bool was_auto = config->memory == WEFT_EP_MEMORY_AUTO;
+  uint32_t most = num_live(agent), least = config->num_agents > 1 && config->num_processes == 0 ? 1 : most;
+  int err = run_gpus_choose(&agent->gpus, config, least, most);
+  if (err)
+    return err;
+  if (config->memory == WEFT_EP_MEMORY_CUDA)
+    config->num_processes = config->share_gpus ? most : agent->gpus.count;
+  if (was_auto && agent->gpus.why[0] && !config->quiet)
+    fprintf(stderr, "weft elastic: --memory auto: host memory, because %s\n", agent->gpus.why);
+  return 0;
 }
 
 static int make_room(struct agent *agent) {
@@ -118,6 +145,8 @@ int agent_open(struct agent *agent) {
     agent->leads = true;
     err = agent_check_slots(agent);
     if (!err)
+      err = agent_choose_memory(agent);
+    if (!err)
       err = open_directory(agent);
   }
   if (!err)
@@ -126,6 +155,8 @@ int agent_open(struct agent *agent) {
     err = open_directory(agent);
   if (!err)
     err = describe_run(agent);
+  if (!err)
+    tell_memory(agent);
   if (!err)
     err = make_room(agent);
   if (!err)

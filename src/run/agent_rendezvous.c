@@ -149,6 +149,8 @@ static int follow(struct agent *agent, const json_t *live) {
   agent->num_places = (uint32_t)agents;
   int err = adopt(agent, live);
   if (!err)
+    err = agent_choose_memory(agent); // that of the lead
+  if (!err)
     err = agent_insist(agent, take_place);
   if (!err && !agent->registered)
     err = agent_refuse(agent, live, ", and all its agents are there");
@@ -188,6 +190,8 @@ static int lead_or_follow(struct agent *agent) {
   json_decref(live);
   if (!err && first)
     err = agent_check_slots(agent);
+  if (!err && first && !agent->directory.path) // who has its own store has chosen
+    err = agent_choose_memory(agent);
   if (!err && first)
     err = agent_insist(agent, try_lead);
   return err || agent->leads ? err : wait_and_follow(agent);

@@ -30,6 +30,8 @@ struct run_config {
   uint32_t topk;                                                // 8
   enum weft_ep_dtype dtype;                                     // default bf16
   enum weft_ep_layout layout;                                   // per-expert
+  enum weft_ep_memory memory;                                   // AUTO: the lead decides, HOST or CUDA afterwards
+  bool share_gpus;                                              // on this agent several ranks may have one GPU
   uint32_t timeout_ms;                                          // of an operation; default 5,000
   uint32_t startup_timeout_s; // a rank that is launched must be active by then; default 60
   uint32_t iterations;        // timed operations per phase; default 20

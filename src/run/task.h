@@ -18,6 +18,7 @@ struct run_task {
   const char *job, *run;
   int32_t rank;
   uint32_t slot;       // its place on its agent: local_rank
+  int32_t gpu;         // its device, -1 with host memory
   uint32_t phase;      // the first that it takes part in
   uint32_t patience_s; // how long it waits for a store that does not answer when it starts
   uint64_t launch_ns;  // when the agent decided

@@ -22,6 +22,7 @@ ELASTIC = [
     (["--iterations", "0"], "--iterations: 0 is out of range"),
     (["--timeout-ms", "1"], "--timeout-ms: 1 is out of range; want 10 to 600000 ms"),
     (["--dtype", "fp7"], '--dtype: "fp7" is none of bf16, fp8, fp8-pow2, fp8-ue8m0; did you mean fp8?'),
+    (["--memory", "disk"], '--memory: "disk" is none of host, cuda, auto'),
     (["--layout", "rows"], '--layout: "rows" is none of per-expert, rank-major'),
     (["--negative", "killed"], '--negative: "killed" is none of kill, leave; did you mean kill?'),
     (["--store", "localhost:2379"], '--store: "localhost:2379" is not the URL of a server; want http://HOST:PORT'),

@@ -62,6 +62,7 @@ static const struct run_config sample = {
     .topk = 6,
     .dtype = WEFT_EP_FP8_POW2,
     .layout = WEFT_EP_RANK_MAJOR,
+    .memory = WEFT_EP_MEMORY_CUDA,
     .timeout_ms = 1234,
     .startup_timeout_s = 9,
     .iterations = 7,

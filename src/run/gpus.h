@@ -1,0 +1,30 @@
+// Which memory the operations of a run use, and which GPU each local rank has. The lead decides for the whole run; an
+// agent that cannot follow says so before anything is started. The agent's process makes no context of CUDA.
+#ifndef RUN_GPUS_H
+#define RUN_GPUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "run/config.h"
+
+enum { RUN_GPUS_WHY = 512 };
+
+// What was decided for this agent.
+struct run_gpus {
+  uint32_t count; // GPUs that its ranks use, 0 with host memory: indices 0 to count - 1 as its processes see them
+  char why[RUN_GPUS_WHY]; // why `auto` came to host memory, or ""
+};
+
+// Settles config->memory, HOST or CUDA afterwards, for ranks that are live at once on this agent: it has to have GPUs
+// for `least` of them, and uses no more than for `most`. UNSUPPORTED: CUDA was asked for and cannot be had; says why.
+int run_gpus_choose(struct run_gpus *gpus, struct run_config *config, uint32_t least, uint32_t most);
+
+// The GPU of a process slot, -1 with host memory. Slots share GPUs when there are fewer of these.
+int32_t run_gpus_of_slot(const struct run_gpus *gpus, uint32_t slot);
+
+// Looks at a value of CUDA_VISIBLE_DEVICES (NULL: unset). UNSUPPORTED: CUDA would see no GPU at all with it, or not the
+// ones that it names; says which word is odd.
+int run_gpus_check_visible(const char *list);
+
+#endif
