@@ -22,6 +22,9 @@ int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, b
 int cuda_launch_finish(struct cuda_state *state, cudaStream_t stream);
 int cuda_launch_rows(const struct cuda_rows_args *args, cudaStream_t stream);
 int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream);
+// Loads every kernel of this page (cudaFuncGetAttributes does), before the first of them runs: to load one later, as
+// CUDA does at its first launch, may wait for those that run, and they may wait for it.
+int cuda_launch_load(void);
 // Shared memory that dispatch needs for so many members; the device allows `limit` for a block.
 size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args, uint32_t members);
 

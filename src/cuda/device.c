@@ -1,0 +1,281 @@
+// Devices of this process.
+#include "cuda/driver.h"
+#include "cuda/plugin.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEVICES = 64, OLDEST = 8 }; // OLDEST: compute capability that the kernels are made for
+
+// What the process has of each device. A context is never given back: the runtime keeps things in it.
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  CUcontext context;
+  uint32_t engines, processors;
+} shares[MAX_DEVICES];
+
+static int no_devices(cudaError_t error, char *why) {
+  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+  int driver = 0, runtime = 0;
+  cudaGetLastError();
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0)
+    return cuda_why(why, WEFT_ERR_UNSUPPORTED,
+                    "there is no NVIDIA driver here (libcuda.so.1 is not found, or finds no device)");
+  if (error == cudaErrorInsufficientDriver)
+    return cuda_why(
+        why, WEFT_ERR_UNSUPPORTED,
+        "the NVIDIA driver here is for CUDA %d.%d, and this plug-in needs one for CUDA %d.%d: install a newer "
+        "driver, or a plug-in built with an older CUDA",
+        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  if (error == cudaErrorSystemNotReady)
+    return cuda_why(why, WEFT_ERR_UNSUPPORTED,
+                    "the GPUs are not ready: on hosts with NVSwitch, is nvidia-fabricmanager running? (%s)",
+                    cudaGetErrorString(error));
+  if (visible)
+    return cuda_why(why, WEFT_ERR_UNSUPPORTED, "no GPU can be used with CUDA_VISIBLE_DEVICES='%.80s' (%s)", visible,
+                    cudaGetErrorString(error));
+  return cuda_why(why, WEFT_ERR_UNSUPPORTED, "no GPU can be used (%s)", cudaGetErrorString(error));
+}
+
+int cuda_count(int *count, char *why) {
+  int found = 0;
+  cudaError_t error = cudaGetDeviceCount(&found);
+  if (error != cudaSuccess || found == 0)
+    return no_devices(error == cudaSuccess ? cudaErrorNoDevice : error, why);
+  *count = found < MAX_DEVICES ? found : MAX_DEVICES;
+  return 0;
+}
+
+static int check_index(int index, char *why) {
+  int count;
+  int rc = cuda_count(&count, why);
+  if (rc == 0 && (index < 0 || index >= count))
+    rc = cuda_why(why, WEFT_ERR_INVALID, "there is no device %d: this process has 0 to %d%s", index, count - 1,
+                  getenv("CUDA_VISIBLE_DEVICES") ? " (CUDA_VISIBLE_DEVICES counts)" : "");
+  return rc;
+}
+
+// Whether memory of the device can be exported as a file descriptor.
+static bool has_windows(const struct cuda_driver *driver, int index) {
+  static const CUdevice_attribute needed[] = {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                              CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED};
+  CUdevice device;
+  if (driver->cuDeviceGet(&device, index) != CUDA_SUCCESS)
+    return false;
+  for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+    int value = 0;
+    if (driver->cuDeviceGetAttribute(&value, needed[i], device) != CUDA_SUCCESS || !value)
+      return false;
+  }
+  return true;
+}
+
+int cuda_describe(int index, struct device_info *info, char *why) {
+  struct cudaDeviceProp properties;
+  int rc = check_index(index, why);
+  if (rc != 0)
+    return rc;
+  const struct cuda_driver *driver = cuda_driver(why);
+  if (!driver)
+    return WEFT_ERR_UNSUPPORTED;
+  rc = cuda_check(why, cudaGetDeviceProperties(&properties, index), "cannot describe the device");
+  if (rc != 0)
+    return rc;
+  *info = (struct device_info){.major = properties.major,
+                               .minor = properties.minor,
+                               .processors = (uint32_t)properties.multiProcessorCount,
+                               .memory_bytes = properties.totalGlobalMem,
+                               .windows = has_windows(driver, index)};
+  memcpy(info->name, properties.name, sizeof info->name - 1);
+  memcpy(info->uuid, &properties.uuid, sizeof info->uuid);
+  return cuda_check(why, cudaDeviceGetPCIBusId(info->pci, sizeof info->pci, index), "cannot describe the device");
+}
+
+int cuda_check_peer(int index, int peer, char *why) {
+  int reaches = 0, rc = check_index(index, why);
+  if (rc == 0)
+    rc = check_index(peer, why);
+  if (rc != 0 || index == peer)
+    return rc;
+  rc = cuda_check(why, cudaDeviceCanAccessPeer(&reaches, index, peer), "cannot ask for peer access");
+  if (rc == 0 && !reaches)
+    rc = cuda_why(
+        why, WEFT_ERR_UNSUPPORTED,
+        "device %d cannot reach the memory of device %d: they have neither NVLink nor PCIe peer access between "
+        "them (nvidia-smi topo -p2p w)",
+        index, peer);
+  return rc;
+}
+
+// The primary context, which the runtime uses too.
+static int open_context(const struct cuda_driver *driver, struct device *device, char *why) {
+  CUdevice ordinal;
+  CUcontext context;
+  int rc = 0;
+  pthread_mutex_lock(&lock);
+  if (!shares[device->index].context) {
+    rc = cuda_check_driver(why, driver->cuDeviceGet(&ordinal, device->index), "cannot open the device");
+    if (rc == 0)
+      rc = cuda_check_driver(why, driver->cuDevicePrimaryCtxRetain(&context, ordinal), "cannot open the device");
+    if (rc == 0)
+      shares[device->index].context = context;
+  }
+  device->context = shares[device->index].context;
+  pthread_mutex_unlock(&lock);
+  return rc;
+}
+
+static int open_pool(struct device *device, char *why) {
+  // What was freed stays mapped for the next: to unmap it would take it from a kernel that still runs.
+  uint64_t all = UINT64_MAX;
+  struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                   .location = {.type = cudaMemLocationTypeDevice, .id = device->index}};
+  int rc = cuda_check(why, cudaMemPoolCreate(&device->pool, &props), "cannot make a pool of device memory");
+  if (rc == 0)
+    rc = cuda_check(why, cudaMemPoolSetAttribute(device->pool, cudaMemPoolAttrReleaseThreshold, &all),
+                    "cannot set up a pool of device memory");
+  return rc;
+}
+
+static int open_parts(const struct cuda_driver *driver, struct device *device, char *why) {
+  int least, greatest, shared;
+  int rc = cuda_check(why, cudaDeviceGetStreamPriorityRange(&least, &greatest), "cannot open the device");
+  if (rc == 0)
+    rc = cuda_check(why, cudaStreamCreateWithPriority(&device->stream, cudaStreamNonBlocking, greatest),
+                    "cannot make a stream");
+  if (rc == 0)
+    rc = cuda_check(why, cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device->index),
+                    "cannot describe the device");
+  if (rc == 0)
+    rc = open_pool(device, why);
+  if (rc == 0)
+    rc = cuda_check(why, cudaHostAlloc(&device->zeros, CUDA_ZEROS, cudaHostAllocPortable), "cannot pin host memory");
+  if (rc != 0)
+    return rc;
+  memset(device->zeros, 0, CUDA_ZEROS);
+  device->shared_memory = (size_t)shared;
+  if (!device->info.windows)
+    return 0;
+  CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                               .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                               .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->index}};
+  return cuda_check_driver(
+      why, driver->cuMemGetAllocationGranularity(&device->granularity, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+      "cannot ask for the size of pages");
+}
+
+int cuda_open(int index, struct device **out, char *why) {
+  struct device_info info;
+  int rc = cuda_describe(index, &info, why);
+  if (rc != 0)
+    return rc;
+  if (info.major < OLDEST)
+    return cuda_why(why, WEFT_ERR_UNSUPPORTED, "device %d (%s) has compute capability %d.%d; the kernels need %d.0",
+                    index, info.name, info.major, info.minor, OLDEST);
+  struct device *device = calloc(1, sizeof *device);
+  if (!device)
+    return cuda_why(why, WEFT_ERR_NOMEM, "no memory for a device");
+  device->index = index;
+  device->info = info;
+  const struct cuda_driver *driver = cuda_driver(why);
+  rc = driver ? open_context(driver, device, why) : WEFT_ERR_UNSUPPORTED;
+  struct cuda_turn turn;
+  if (rc == 0)
+    rc = cuda_enter(device, &turn, why);
+  if (rc == 0) {
+    rc = open_parts(driver, device, why);
+    cuda_leave(&turn);
+  }
+  if (rc != 0)
+    cuda_close(device);
+  else
+    *out = device;
+  return rc;
+}
+
+void cuda_close(struct device *device) {
+  struct cuda_turn turn;
+  if (device && device->context && cuda_enter(device, &turn, NULL) == 0) {
+    if (device->stream)
+      cudaStreamDestroy(device->stream);
+    if (device->pool)
+      cudaMemPoolDestroy(device->pool);
+    cudaFreeHost(device->zeros);
+    cudaGetLastError();
+    cuda_leave(&turn);
+  }
+  free(device);
+}
+
+// `context` NULL: whichever is current.
+static int enter(const struct cuda_driver *driver, CUcontext context, struct cuda_turn *turn, char *why) {
+  CUcontext current = NULL;
+  turn->pushed = context && (driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context);
+  if (turn->pushed) {
+    int rc = cuda_check_driver(why, driver->cuCtxPushCurrent(context), "cannot use the device");
+    if (rc != 0)
+      return rc;
+  }
+  turn->mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&turn->mode);
+  return 0;
+}
+
+int cuda_enter(const struct device *device, struct cuda_turn *turn, char *why) {
+  const struct cuda_driver *driver = cuda_driver(why);
+  return driver ? enter(driver, device->context, turn, why) : WEFT_ERR_UNSUPPORTED;
+}
+
+int cuda_enter_any(struct cuda_turn *turn) {
+  const struct cuda_driver *driver = cuda_driver(NULL);
+  CUcontext context = NULL;
+  if (!driver)
+    return WEFT_ERR_NOT_FOUND;
+  if (driver->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context)
+    return enter(driver, NULL, turn, NULL);
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < MAX_DEVICES && !context; i++)
+    context = shares[i].context;
+  pthread_mutex_unlock(&lock);
+  return context ? enter(driver, context, turn, NULL) : WEFT_ERR_NOT_FOUND;
+}
+
+void cuda_leave(const struct cuda_turn *turn) {
+  enum cudaStreamCaptureMode mode = turn->mode;
+  CUcontext popped;
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  if (turn->pushed)
+    cuda_driver(NULL)->cuCtxPopCurrent(&popped);
+}
+
+int cuda_share_take(const struct device *device, uint32_t processors, char *why) {
+  int rc = 0;
+  pthread_mutex_lock(&lock);
+  uint32_t taken = shares[device->index].processors;
+  if (taken + processors > device->info.processors) {
+    rc =
+        cuda_why(why, WEFT_ERR_LIMIT,
+                 "ranks of this process have %u of the %u processors of device %d already, and this one wants %u: each "
+                 "must be limited so that all can run at once",
+                 taken, device->info.processors, device->index, processors);
+  } else {
+    shares[device->index].processors += processors;
+    shares[device->index].engines++;
+  }
+  pthread_mutex_unlock(&lock);
+  return rc;
+}
+
+void cuda_share_give(const struct device *device, uint32_t processors) {
+  pthread_mutex_lock(&lock);
+  shares[device->index].processors -= processors;
+  shares[device->index].engines--;
+  pthread_mutex_unlock(&lock);
+}
+
+bool cuda_share_alone(const struct device *device) {
+  return __atomic_load_n(&shares[device->index].engines, __ATOMIC_RELAXED) == 1;
+}

@@ -1,0 +1,83 @@
+// Plain memory of a device. It comes from a pool, since cudaMalloc and cudaFree may wait for kernels, and a kernel of
+// one rank may wait for the rank that would be waiting here.
+#include "cuda/plugin.h"
+
+int cuda_allocate(struct device *device, size_t size, void **memory, char *why) {
+  struct cuda_turn turn;
+  void *made = NULL;
+  int rc = cuda_enter(device, &turn, why);
+  if (rc != 0)
+    return rc;
+  cudaError_t error = cudaMallocFromPoolAsync(&made, size ? size : 1, device->pool, device->stream);
+  rc = cuda_check(why, error, "cannot allocate device memory");
+  if (error == cudaErrorMemoryAllocation)
+    rc = cuda_why(why, WEFT_ERR_NOMEM, "device %d has no %zu bytes left (%s)", device->index, size, device->info.name);
+  if (rc == 0)
+    rc = cuda_zero(device, made, size, why);
+  if (rc != 0 && made)
+    cudaFreeAsync(made, device->stream);
+  cuda_leave(&turn);
+  if (rc == 0)
+    *memory = made;
+  return rc;
+}
+
+void cuda_release(struct device *device, void *memory) {
+  struct cuda_turn turn;
+  if (!memory || cuda_enter(device, &turn, NULL) != 0)
+    return;
+  cudaFreeAsync(memory, device->stream);
+  cudaGetLastError();
+  cuda_leave(&turn);
+}
+
+int cuda_zero(struct device *device, void *memory, size_t size, char *why) {
+  cudaError_t error = cudaSuccess;
+  for (size_t at = 0; at < size && error == cudaSuccess; at += CUDA_ZEROS)
+    error = cudaMemcpyAsync((char *)memory + at, device->zeros, size - at < CUDA_ZEROS ? size - at : CUDA_ZEROS,
+                            cudaMemcpyHostToDevice, device->stream);
+  int rc = cuda_check(why, error, "cannot zero device memory");
+  if (rc == 0)
+    rc = cuda_await(device->stream, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "zeroing device memory", why);
+  return rc;
+}
+
+int cuda_copy(struct device *device, void *to, const void *from, size_t size, void *stream, bool wait, char *why) {
+  struct cuda_turn turn;
+  int rc = cuda_enter(device, &turn, why);
+  if (rc != 0)
+    return rc;
+  uint64_t allowance = CUDA_ALLOWANCE_MS * (uint64_t)1000000;
+  if (wait) // before the copy: one into memory that is not pinned waits without a deadline
+    rc = cuda_await(stream, allowance, "work before a copy", why);
+  if (rc == 0)
+    rc = cuda_check(why, cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, stream), "cannot copy");
+  if (rc == 0 && wait)
+    rc = cuda_await(stream, allowance, "a copy", why);
+  cuda_leave(&turn);
+  return rc;
+}
+
+int cuda_fill(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why) {
+  struct cuda_turn turn;
+  int rc = cuda_enter(device, &turn, why);
+  if (rc != 0)
+    return rc;
+  rc = cuda_check(why, cudaMemsetAsync(memory, byte, size, stream), "cannot fill device memory");
+  cuda_leave(&turn);
+  return rc;
+}
+
+int cuda_owner(const void *memory, int *index, char *why) {
+  struct cudaPointerAttributes attributes;
+  struct cuda_turn turn;
+  bool entered = cuda_enter_any(&turn) == 0;
+  int rc = cuda_check(why, cudaPointerGetAttributes(&attributes, memory), "cannot ask whose memory it is");
+  if (entered)
+    cuda_leave(&turn);
+  if (rc != 0)
+    return rc;
+  bool device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+  *index = device ? attributes.device : -1;
+  return 0;
+}

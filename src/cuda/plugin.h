@@ -1,0 +1,111 @@
+// What the files of the plug-in share: devices, turns on them, and how errors are told. Unlike the rest of Weft the
+// plug-in keeps no last error: the sentence goes into the caller's `why`.
+#ifndef CUDA_PLUGIN_H
+#define CUDA_PLUGIN_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/err.h>
+
+#include "device/device.h"
+
+enum {
+  CUDA_ALLOWANCE_MS = 20000, // for copies of our own, which nothing but a broken device holds up
+  CUDA_ZEROS = 1 << 20,      // bytes of zeros that every device has in pinned host memory
+};
+
+struct device {
+  int index;
+  CUcontext context; // the primary one: the same as the caller's own CUDA code uses
+  struct device_info info;
+  size_t shared_memory; // that a block can have
+  size_t granularity;   // of windows; 0: no windows
+  cudaStream_t stream;  // of our own, ordered with no other
+  cudaMemPool_t pool;
+  void *zeros;
+  bool strict; // a window has been mapped that is not behind NVLink: see layout.h
+};
+
+// --- errors: why.c ---
+
+// Writes the sentence and returns rc.
+int cuda_why(char *why, int rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
+// 0 for success; else "<what>: <CUDA's words>" and the code that fits.
+int cuda_check(char *why, cudaError_t error, const char *what);
+int cuda_check_driver(char *why, CUresult result, const char *what);
+
+// --- turns: device.c ---
+
+// A thread's stay on a device. CUDA's own "current device" is left alone, since to restore it would open a context on
+// the device that it was; and no call in between disturbs a stream capture of this thread or another.
+struct cuda_turn {
+  enum cudaStreamCaptureMode mode;
+  bool pushed;
+};
+int cuda_enter(const struct device *device, struct cuda_turn *turn, char *why);
+void cuda_leave(const struct cuda_turn *turn);
+
+// The same on any device that has been opened, for calls that need some context and would open one: 0 or NOT_FOUND.
+int cuda_enter_any(struct cuda_turn *turn);
+
+// What the engines of this process have of a device. LIMIT: others have so much that `processors` are not left.
+int cuda_share_take(const struct device *device, uint32_t processors, char *why);
+void cuda_share_give(const struct device *device, uint32_t processors);
+bool cuda_share_alone(const struct device *device);
+
+// --- waiting: stream.c ---
+
+// Polls until all that is in the stream is done: 0, TIMEOUT or what went wrong.
+int cuda_await(cudaStream_t stream, uint64_t timeout_ns, const char *what, char *why);
+
+// --- the table's functions, see device.h ---
+
+int cuda_count(int *count, char *why);
+int cuda_describe(int index, struct device_info *info, char *why);
+int cuda_check_peer(int index, int peer, char *why);
+int cuda_open(int index, struct device **device, char *why);
+void cuda_close(struct device *device);
+
+int cuda_allocate(struct device *device, size_t size, void **memory, char *why);
+void cuda_release(struct device *device, void *memory);
+int cuda_copy(struct device *device, void *to, const void *from, size_t size, void *stream, bool wait, char *why);
+int cuda_fill(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why);
+int cuda_owner(const void *memory, int *index, char *why);
+// Zeroes device memory by the copy engine: a kernel would have to wait for those that spin. Within a turn.
+int cuda_zero(struct device *device, void *memory, size_t size, char *why);
+
+int cuda_window_create(struct device *device, size_t size, struct device_window *window, int *fd, char *why);
+int cuda_window_map(struct device *device, size_t size, int fd, struct device_window *window, char *why);
+void cuda_window_release(struct device *device, struct device_window *window);
+
+int cuda_stream_open(struct device *device, void **stream, char *why);
+void cuda_stream_close(struct device *device, void *stream);
+int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why);
+int cuda_stream_device(void *stream, int *index, char *why);
+int cuda_mark_open(struct device *device, void **mark, char *why);
+void cuda_mark_close(struct device *device, void *mark);
+int cuda_mark_set(struct device *device, void *mark, void *stream, char *why);
+int cuda_mark_between(struct device *device, void *begin, void *end, uint64_t *ns, char *why);
+
+size_t cuda_ep_area_bytes(const struct device_ep_options *options, char *why);
+int cuda_ep_open(struct device *device, const struct device_ep_options *options, struct device_ep **ep, char *why);
+void cuda_ep_close(struct device_ep *ep);
+uint64_t cuda_ep_memory(const struct device_ep *ep);
+const struct device_report *cuda_ep_report(const struct device_ep *ep);
+int cuda_ep_publish(struct device_ep *ep, const struct device_view *view, char *why);
+int cuda_ep_control(struct device_ep *ep, const struct device_control *control, char *why);
+int cuda_ep_seat(struct device_ep *ep, uint32_t seat, char *why);
+int cuda_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why);
+int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
+                        const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why);
+int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why);
+int cuda_ep_combine(struct device_ep *ep, const struct device_combine *args, void *stream, char *why);
+int cuda_ep_finish(struct device_ep *ep, void *stream, char *why);
+int cuda_ep_rows(struct device_ep *ep, void **rows_at, void *stream, char *why);
+int cuda_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
+int cuda_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
+
+#endif
