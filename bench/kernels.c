@@ -1,5 +1,5 @@
 // How fast the kernels are on one core, in memory that the second-level cache holds: bytes read and written per second,
-// and the ratio to memcpy measured in the same round. Usage: bench_kernels [--json]
+// and the ratio to memcpy measured in the same round. Usage: bench_kernels [--json] [KERNEL]
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,9 +126,10 @@ static void measure(const struct subject *subject, const struct ep_kernels *kern
 }
 
 int main(int argc, char **argv) {
-  bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
-  if (argc > 1 && !json) {
-    fprintf(stderr, "usage: bench_kernels [--json]\n");
+  bool json = argc >= 2 && strcmp(argv[1], "--json") == 0;
+  const char *only = argc > 1 + json ? argv[1 + json] : ""; // the kernels whose names begin so
+  if (argc > 2 + json || *only == '-') {
+    fprintf(stderr, "usage: bench_kernels [--json] [KERNEL]\n");
     return 2;
   }
   struct buffers *b = aligned_alloc(4096, (sizeof *b + 4095) / 4096 * 4096);
@@ -153,7 +154,8 @@ int main(int argc, char **argv) {
   bool first = true;
   for (size_t s = 0; s < sizeof subjects / sizeof *subjects; s++)
     for (const struct ep_kernels *const *k = ep_kernels_all(); *k; k++)
-      measure(&subjects[s], *k, b, json, &first);
+      if (strncmp(subjects[s].name, only, strlen(only)) == 0)
+        measure(&subjects[s], *k, b, json, &first);
   if (json)
     printf("\n]}\n");
   free(b);

@@ -60,6 +60,16 @@ enum weft_ep_dtype {
   WEFT_EP_FP8_UE8M0 = 3,
 };
 
+/** What travels in a combine, from one rank to another; what the caller gives and gets is bf16. */
+enum weft_ep_combine_dtype {
+  WEFT_EP_COMBINE_BF16 = 0,
+  /** 10 bits a value, on a logarithmic scale of its own for each 128 values, whose two ends come through as they are.
+   *  Off by at most 0.07 % of the value for each power of two between these ends, rounding to bf16 aside; by 2.2 % at
+   *  most, for the scale ends at 2^-32 of the largest magnitude: what is smaller becomes 0 or that. 128 values with an
+   *  infinity or NaN among them become NaN. Two thirds of the bytes: 10H/8 + 8H/128 for a row */
+  WEFT_EP_COMBINE_LOGFMT10 = 1,
+};
+
 /** Where the buffers of operations lie, and who moves them. */
 enum weft_ep_memory {
   WEFT_EP_MEMORY_HOST = 0, /**< host memory: the processor, over shared memory */
@@ -112,7 +122,8 @@ struct weft_ep_event {
 typedef void (*weft_ep_event_fn)(void *arg, const struct weft_ep_event *event);
 
 /** How to open. Initialise with WEFT_EP_OPTIONS_INIT; zero means the default of each field. All ranks of a
- *  group must agree on capacity, max_tokens, hidden, topk, experts_per_rank and dtype: connect checks it. */
+ *  group must agree on capacity, max_tokens, hidden, topk, experts_per_rank, dtype and combine_dtype;
+ *  connect checks it. */
 struct weft_ep_options {
   size_t size;
   weft_store_t *store;       /**< required; stays the caller's, outlives the handle */
@@ -138,6 +149,7 @@ struct weft_ep_options {
   int32_t device;             /**< CUDA: index of the GPU; -1 (from OPTIONS_INIT): the thread's current one */
   uint32_t max_processors;    /**< CUDA: streaming multiprocessors that a kernel may take; default all of them. Ranks
                                    of one process that share a GPU must share these out among them */
+  enum weft_ep_combine_dtype combine_dtype; /**< of combine */
 };
 #ifdef __cplusplus
 }
@@ -336,8 +348,8 @@ WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft
  * ranks that is the window that they read, so write each line once and in full, best past the caches unless the two
  * processors share one; what is there is not defined. The caller has ended every write before it calls combine_send.
  * May wait for a peer to have taken its rows of two operations ago, like dispatch_send; the rows of one that has not
- * all have one address, and it is lost. `rows_at` has info->num_rows places. INVALID: PER_EXPERT, or not the time.
- * [owner]
+ * all have one address, and it is lost. `rows_at` has info->num_rows places. INVALID: PER_EXPERT, a
+ * combine of LOGFMT10, or not the time. [owner]
  */
 WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 

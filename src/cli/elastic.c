@@ -20,6 +20,8 @@ static const char *const dtypes[] = {[WEFT_EP_BF16] = "bf16",
                                      [WEFT_EP_FP8_POW2] = "fp8-pow2",
                                      [WEFT_EP_FP8_UE8M0] = "fp8-ue8m0",
                                      NULL};
+static const char *const combine_dtypes[] = {
+    [WEFT_EP_COMBINE_BF16] = "bf16", [WEFT_EP_COMBINE_LOGFMT10] = "logfmt10", NULL};
 static const char *const layouts[] = {[WEFT_EP_PER_EXPERT] = "per-expert", [WEFT_EP_RANK_MAJOR] = "rank-major", NULL};
 static const char *const memories[] = {
     [WEFT_EP_MEMORY_HOST] = "host", [WEFT_EP_MEMORY_CUDA] = "cuda", [WEFT_EP_MEMORY_AUTO] = "auto", NULL};
@@ -77,6 +79,8 @@ static const struct cli_option rows[] = {
   {.name = "dtype", .type = OPTION_ENUM, .metavar = "TYPE", .choices = dtypes, .preset = "bf16", FIELD(config.dtype),
    .help = "what travels in a dispatch: bf16, fp8 (e4m3, a scale per 128 values), "
    "or fp8 with power-of-two scales, as floats or as bytes (ue8m0)"},
+  {.name = "combine-dtype", .type = OPTION_ENUM, .metavar = "TYPE", .choices = combine_dtypes, .preset = "bf16",
+   FIELD(config.combine_dtype), .help = "what travels in a combine: bf16, or logfmt10 (10 bits a value)"},
   {.name = "layout", .type = OPTION_ENUM, .metavar = "NAME", .choices = layouts, .preset = "per-expert",
    FIELD(config.layout), .help = "how received tokens are laid out: a row for each expert, or one for each rank"},
 

@@ -10,8 +10,9 @@ static float *late_weights(weft_ep_t *ep, void *area, uint64_t op) {
   return (float *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.weights);
 }
 
-static uint16_t *combine_rows(weft_ep_t *ep, void *area, uint64_t op) {
-  return (uint16_t *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.combine);
+// Row i of the answers.
+static void *combine_row(weft_ep_t *ep, void *area, uint64_t op, uint32_t i) {
+  return (char *)ep_slot(&ep->layout, area, op) + ep->layout.combine + i * ep->layout.combine_stride;
 }
 
 static int check_args(const struct ep_op *op, const struct weft_ep_combine *args, const char *call) {
@@ -100,15 +101,22 @@ static void reduce_own_rows(weft_ep_t *ep, struct ep_op *op, uint32_t rows, cons
   }
 }
 
+static const uint8_t *encoded_row(weft_ep_t *ep, const uint16_t *row, uint8_t *room) {
+  ep->kernels->encode10(room, (float *)(room + ep->layout.combine_heads), row, ep->layout.hidden);
+  return room;
+}
+
 static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, const uint16_t *y) {
-  uint32_t hidden = ep->layout.hidden;
   const struct ep_inbox *inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH];
-  uint16_t *to = combine_rows(ep, member->link->out.memory, op->number);
+  bool coded = ep->combine_dtype == WEFT_EP_COMBINE_LOGFMT10;
   struct ep_writing writing = ep_write_begin(member->link, member->rows_in);
-  for (uint32_t i = 0; i < member->rows_in; i++, to += hidden) {
-    const uint16_t *row = reduced_row(ep, op, inbox, i, y, ep_write_in_place(&writing) ? to : ep->reduced);
+  for (uint32_t i = 0; i < member->rows_in; i++) {
+    void *to = combine_row(ep, member->link->out.memory, op->number, i);
+    const void *row = reduced_row(ep, op, inbox, i, y, !coded && ep_write_in_place(&writing) ? to : ep->reduced);
+    if (coded)
+      row = encoded_row(ep, row, ep_write_in_place(&writing) ? to : ep->encoded);
     if (row != to)
-      ep_write_row(ep, &writing, to, row, hidden * sizeof *to);
+      ep_write_row(ep, &writing, to, row, ep->layout.combine_bytes);
   }
 }
 
@@ -158,7 +166,7 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   atomic_store_explicit(&slot->combine.flag, op->number + 1, memory_order_release);
   link->sent_combine[place] = op->number + 1;
   ep_doorbell_ring(ep_link_bell(link));
-  uint64_t bytes = (uint64_t)member->rows_in * ep->layout.hidden * sizeof(uint16_t);
+  uint64_t bytes = (uint64_t)member->rows_in * ep->layout.combine_bytes;
   link->sent_bytes += bytes;
   op->combine_wire_bytes += bytes;
 }
@@ -193,7 +201,7 @@ static bool place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member *member
   struct ep_link *link = member->link;
   uint32_t place = op->number % WEFT_EP_DEPTH;
   const struct ep_inbox *inbox = link ? &link->inbox[place] : &op->own_in;
-  uint16_t *to = link ? combine_rows(ep, link->out.memory, op->number) : op->own_combine;
+  uint16_t *to = link ? combine_row(ep, link->out.memory, op->number, 0) : op->own_combine;
   size_t stride = ep->layout.hidden;
   bool taken = !member->lost;
   if (taken && link)
@@ -220,6 +228,8 @@ int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
                 "combine_rows: the rows of operation %llu were received per expert: they are weighed "
                 "and summed on their way",
                 (unsigned long long)number);
+  if (ep->combine_dtype != WEFT_EP_COMBINE_BF16)
+    return fail(WEFT_ERR_INVALID, "combine_rows: the rows of a combine are encoded on their way here, as logfmt10");
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   for (uint32_t i = 0; i < op->num_members; i++)
     if (op->members[i].heard && op->members[i].rows_in > 0 &&
@@ -246,6 +256,16 @@ static void hear_all(weft_ep_t *ep, struct ep_op *op) {
   }
 }
 
+// A row that came, as bf16; decoded into `room` if it has to be.
+static const uint16_t *row_that_came(weft_ep_t *ep, const struct ep_op *op, struct ep_link *link, uint32_t i,
+                                     uint16_t *room) {
+  const uint8_t *row = combine_row(ep, link->in.memory, op->number, i);
+  if (ep->combine_dtype == WEFT_EP_COMBINE_BF16)
+    return (const uint16_t *)row;
+  ep->kernels->decode10(room, row, (const float *)(row + ep->layout.combine_heads), ep->layout.hidden);
+  return room;
+}
+
 // The members that brought something for one token, ascending: rows to add.
 static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, const uint16_t **rows) {
   const struct ep_layout *layout = &ep->layout;
@@ -257,6 +277,7 @@ static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, co
     if (member < 0 || op->members[member].lost)
       continue;
     uint32_t place = count;
+    uint16_t *room = ep->decoded ? ep->decoded + (size_t)count * layout->hidden : NULL;
     while (place > 0 && members[place - 1] > member)
       place--;
     if (place > 0 && members[place - 1] == member)
@@ -268,8 +289,7 @@ static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, co
     members[place] = member;
     struct ep_link *link = op->members[member].link;
     uint32_t row = op->row_of[at + k];
-    rows[place] =
-        link ? combine_rows(ep, link->in.memory, op->number) + (size_t)row * layout->hidden : own_row(ep, op, row);
+    rows[place] = link ? row_that_came(ep, op, link, row, room) : own_row(ep, op, row);
   }
   return count;
 }
@@ -338,7 +358,7 @@ static void let_go(weft_ep_t *ep, struct ep_op *op) {
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
     atomic_store_explicit(&slot->taken.combine, op->number + 1, memory_order_release);
     ep_doorbell_ring(ep_link_bell(member->link));
-    member->link->received_bytes += (uint64_t)member->rows_out * ep->layout.hidden * sizeof(uint16_t);
+    member->link->received_bytes += (uint64_t)member->rows_out * ep->layout.combine_bytes;
   }
 }
 

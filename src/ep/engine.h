@@ -101,6 +101,7 @@ struct weft_ep {
   uint32_t capacity, experts_per_rank, op_timeout_ms;
   uint32_t processors; // of this host, online
   enum weft_ep_dtype dtype;
+  enum weft_ep_combine_dtype combine_dtype;
   struct ep_layout layout;
   const struct ep_kernels *kernels;
   weft_ep_event_fn on_event;
@@ -137,6 +138,8 @@ struct weft_ep {
   uint32_t *cursor;   // [experts] selections of each local expert laid out so far
   uint32_t laid_rows; // rows laid out so far (RANK_MAJOR)
   uint16_t *reduced;  // [H] a row between its reduction and its way to the peer
+  uint8_t *encoded;   // logfmt10: the same, as it travels
+  uint16_t *decoded;  // logfmt10: [K][H] rows of one token that came
   _Atomic bool sweep; // a link went down or a view changed: look for links to let go of
   uint32_t spins;     // rounds of a wait before it sleeps
   ep_fault_fn fault;

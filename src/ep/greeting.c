@@ -21,6 +21,7 @@ struct ep_greeting ep_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind k
       .topk = ep->layout.topk,
       .experts_per_rank = ep->experts_per_rank,
       .dtype = ep->dtype,
+      .combine_dtype = ep->combine_dtype,
       .depth = WEFT_EP_DEPTH,
   };
 }
@@ -58,6 +59,8 @@ int ep_greeting_check(const weft_ep_t *ep, const struct ep_greeting *greeting, s
     rc = check_same(rank, "experts_per_rank", greeting->experts_per_rank, ep->experts_per_rank);
   if (rc == 0)
     rc = check_same(rank, "dtype", greeting->dtype, ep->dtype);
+  if (rc == 0)
+    rc = check_same(rank, "combine_dtype", greeting->combine_dtype, ep->combine_dtype);
   if (rc == 0)
     rc = check_same(rank, "depth", greeting->depth, WEFT_EP_DEPTH);
   if (rc == 0)

@@ -25,6 +25,7 @@ struct ep_greeting {
   uint32_t capacity, max_tokens, hidden, topk, experts_per_rank, dtype, depth;
   int32_t error; // REFUSED: enum weft_err
   char why[128];
+  uint32_t combine_dtype;
 };
 
 // This rank's greeting.

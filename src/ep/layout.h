@@ -23,7 +23,7 @@
 
 enum {
   EP_LINE = 64,
-  EP_LAYOUT_VERSION = 2, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 3, // of this page and the doorbell's: peers with another one do not connect
 };
 
 enum ep_kind { EP_KIND_DISPATCH = 1, EP_KIND_BARRIER = 2 };
@@ -77,13 +77,16 @@ struct ep_layout {
   size_t scale_bytes;                   // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512)
   size_t row_stride;                    // whole cache lines
   size_t head_stride;                   // of row headers
+  size_t combine_heads;                 // logfmt10: where the heads begin in a row of the combine
+  size_t combine_bytes;                 // of such a row
+  size_t combine_stride;                // whole cache lines
   size_t heads, rows, weights, combine; // offsets in a slot
   size_t slot;                          // bytes of a slot
   size_t area;                          // bytes of an area, whole pages
 };
 
 void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
-                    enum weft_ep_dtype dtype);
+                    enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype);
 
 static inline struct ep_slot_head *ep_slot(const struct ep_layout *layout, void *area, uint64_t op) {
   return (struct ep_slot_head *)((char *)area + sizeof(struct ep_area_head) + (op % WEFT_EP_DEPTH) * layout->slot);

@@ -65,6 +65,8 @@ static int complete(struct weft_ep_options *options) {
     rc = check_range("experts_per_rank", options->experts_per_rank, 1, WEFT_EP_MAX_EXPERTS);
   if (rc == 0)
     rc = check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
+  if (rc == 0)
+    rc = check_range("combine_dtype", options->combine_dtype, WEFT_EP_COMBINE_BF16, WEFT_EP_COMBINE_LOGFMT10);
   if (rc == 0 && options->rank != -1 && (options->rank < 0 || (uint32_t)options->rank >= options->capacity))
     rc = fail(WEFT_ERR_INVALID, "rank %d is beyond the capacity: ranks are 0 to %u, or -1 for any", options->rank,
               options->capacity - 1);
@@ -93,6 +95,12 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   if (!ep->heads || !ep->reduced || !ep->links.by_rank || !ep->links.dialling || !ep->links.answering || !ep->masked ||
       !ep->cursor)
     return fail(WEFT_ERR_NOMEM, "no memory for %u ranks", ep->capacity);
+  if (options->combine_dtype == WEFT_EP_COMBINE_LOGFMT10) {
+    ep->encoded = aligned_alloc(EP_LINE, ep->layout.combine_stride);
+    ep->decoded = calloc((size_t)options->topk * options->hidden, sizeof *ep->decoded);
+    if (!ep->encoded || !ep->decoded)
+      return fail(WEFT_ERR_NOMEM, "no memory to encode rows of %u values", options->hidden);
+  }
   for (int i = 0; i < WEFT_EP_DEPTH; i++) {
     int rc = ep_op_init(ep, &ep->ops[i]);
     if (rc != 0)
@@ -151,11 +159,12 @@ int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t 
   ep->experts_per_rank = options.experts_per_rank;
   ep->op_timeout_ms = options.op_timeout_ms;
   ep->dtype = options.dtype;
+  ep->combine_dtype = options.combine_dtype;
   ep->on_event = options.on_event;
   ep->event_arg = options.event_arg;
   ep->kernels = ep_kernels_best();
   ep->processors = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
-  ep_layout_init(&ep->layout, options.max_tokens, options.hidden, options.topk, options.dtype);
+  ep_layout_init(&ep->layout, options.max_tokens, options.hidden, options.topk, options.dtype, options.combine_dtype);
   rc = allocate(ep, &options);
   if (rc == 0)
     rc = ep_service_listen(ep);
@@ -204,6 +213,8 @@ void weft_ep_close(weft_ep_t *ep) {
   free(ep->cursor);
   free(ep->heads);
   free(ep->reduced);
+  free(ep->encoded);
+  free(ep->decoded);
   free(ep->founders);
   pthread_cond_destroy(&ep->links.changed);
   pthread_mutex_destroy(&ep->links.lock);

@@ -29,6 +29,7 @@ struct run_config {
   uint32_t hidden;                                              // 7168
   uint32_t topk;                                                // 8
   enum weft_ep_dtype dtype;                                     // default bf16
+  enum weft_ep_combine_dtype combine_dtype;                     // default bf16
   enum weft_ep_layout layout;                                   // per-expert
   enum weft_ep_memory memory;                                   // AUTO: the lead decides, HOST or CUDA afterwards
   bool share_gpus;                                              // on this agent several ranks may have one GPU

@@ -142,6 +142,7 @@ static int open_ep(struct rank *rank) {
       .topk = config->topk,
       .experts_per_rank = config->experts_per_rank,
       .dtype = config->dtype,
+      .combine_dtype = config->combine_dtype,
       .op_timeout_ms = config->timeout_ms,
       .on_event = rank_on_event,
       .event_arg = &rank->events,

@@ -30,6 +30,7 @@ static const struct field numbers[] = {
 
 static const struct field choices[] = {
     {"dtype", offsetof(struct run_config, dtype), {"bf16", "fp8", "fp8-pow2", "fp8-ue8m0"}},
+    {"combine_dtype", offsetof(struct run_config, combine_dtype), {"bf16", "logfmt10"}},
     {"layout", offsetof(struct run_config, layout), {"per-expert", "rank-major"}},
     {"memory", offsetof(struct run_config, memory), {"host", "cuda", "auto"}},
     {"negative", offsetof(struct run_config, negative), {"kill", "leave"}},
@@ -37,8 +38,10 @@ static const struct field choices[] = {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-_Static_assert(sizeof(enum weft_ep_dtype) == sizeof(unsigned) && sizeof(enum weft_ep_layout) == sizeof(unsigned) &&
-                   sizeof(enum weft_ep_memory) == sizeof(unsigned) && sizeof(enum run_negative) == sizeof(unsigned),
+_Static_assert(sizeof(enum weft_ep_dtype) == sizeof(unsigned) &&
+                   sizeof(enum weft_ep_combine_dtype) == sizeof(unsigned) &&
+                   sizeof(enum weft_ep_layout) == sizeof(unsigned) && sizeof(enum weft_ep_memory) == sizeof(unsigned) &&
+                   sizeof(enum run_negative) == sizeof(unsigned),
                "choices are read and written as unsigned");
 
 json_t *run_settings_to_json(const struct run_config *config) {

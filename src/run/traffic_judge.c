@@ -42,8 +42,14 @@ int traffic_judge(struct traffic *t, const struct traffic_op *op, const int32_t 
   if (!err) {
     make_sources(t, op, sources);
     const struct run_config *config = t->config;
-    struct oracle_case test = {config->hidden, config->topk, config->experts_per_rank, t->capacity, config->dtype,
-                               sources,        op->num_ranks};
+    struct oracle_case test = {.hidden = config->hidden,
+                               .topk = config->topk,
+                               .experts_per_rank = config->experts_per_rank,
+                               .capacity = t->capacity,
+                               .dtype = config->dtype,
+                               .sources = sources,
+                               .num_sources = op->num_ranks,
+                               .combine_dtype = config->combine_dtype};
     int32_t rank = weft_ep_rank(t->ep);
     struct oracle_verdict verdict = oracle_check_dispatch(&test, rank, &t->recv, &t->info, op->lost, op->num_lost);
     if (!verdict.ok)

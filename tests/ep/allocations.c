@@ -90,14 +90,15 @@ static void operations_ask_the_system_for_nothing(void **state) {
   (void)state;
   static const struct {
     enum weft_ep_layout layout;
-    bool late_weights, in_place, cast_before;
+    bool late_weights, in_place, cast_before, coded;
     const char *what;
-  } ways[] = {{WEFT_EP_RANK_MAJOR, false, false, false, "rank-major"},
-              {WEFT_EP_RANK_MAJOR, false, true, false, "rank-major in place"},
-              {WEFT_EP_RANK_MAJOR, false, true, true, "rank-major in place, cast before"},
-              {WEFT_EP_PER_EXPERT, false, false, false, "per-expert"},
-              {WEFT_EP_PER_EXPERT, false, false, true, "per-expert, cast before"},
-              {WEFT_EP_PER_EXPERT, true, true, false, "per-expert in place with late weights"}};
+  } ways[] = {{WEFT_EP_RANK_MAJOR, false, false, false, false, "rank-major"},
+              {WEFT_EP_RANK_MAJOR, false, true, false, false, "rank-major in place"},
+              {WEFT_EP_RANK_MAJOR, false, true, true, false, "rank-major in place, cast before"},
+              {WEFT_EP_PER_EXPERT, false, false, false, false, "per-expert"},
+              {WEFT_EP_PER_EXPERT, false, false, true, false, "per-expert, cast before"},
+              {WEFT_EP_PER_EXPERT, true, true, false, false, "per-expert in place with late weights"},
+              {WEFT_EP_PER_EXPERT, false, false, false, true, "per-expert, combined as logfmt10"}};
   for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++)
     for (int apart = 0; apart < 2; apart++)
       for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -108,6 +109,7 @@ static void operations_ask_the_system_for_nothing(void **state) {
                            .layout = ways[i].layout,
                            .late_weights = ways[i].late_weights,
                            .in_place = ways[i].in_place,
+                           .combine_dtype = ways[i].coded ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16,
                            .cast_before = ways[i].cast_before,
                            .placed = ways[i].in_place},
             ways[i].what);

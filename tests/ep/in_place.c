@@ -237,11 +237,23 @@ static void misuse(struct rank *rank, void *arg) {
     refuse(rank, weft_ep_combine_rows(rank->ep, op.number, op.answers_at), "per expert");
 }
 
+static void coded(struct rank *rank, void *arg) {
+  (void)arg;
+  static struct operation op;
+  if (begin(rank, &op, 0))
+    refuse(rank, weft_ep_combine_rows(rank->ep, op.number, op.answers_at), "logfmt10");
+  else
+    rank_fail(rank, "%s", weft_last_error());
+}
+
 static void misuse_is_refused(void **state) {
   (void)state;
   struct setup setup = {.tokens = TOKENS, .hidden = HIDDEN, .topk = TOPK};
   assert_int_equal(weft_store_open_local(&setup.store), 0);
   ranks_run(&setup, all, 1, misuse, NULL);
+  setup.prefix = "/weft/coded/";
+  setup.combine_dtype = WEFT_EP_COMBINE_LOGFMT10;
+  ranks_run(&setup, all, 1, coded, NULL);
   weft_store_close(setup.store);
 }
 

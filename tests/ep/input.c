@@ -60,6 +60,8 @@ static void options_out_of_range_are_named(void **state) {
   REFUSED(capacity, 4097, "capacity is 4097");
   REFUSED(rank, 4, "rank 4 is beyond the capacity");
   REFUSED(rank, -2, "rank -2");
+  REFUSED(dtype, (enum weft_ep_dtype)4, "dtype is 4");
+  REFUSED(combine_dtype, (enum weft_ep_combine_dtype)2, "combine_dtype is 2");
   REFUSED(num_founders, 1, "founders is NULL");
   static const int32_t twice[] = {0, 0}, others[] = {1, 2}, beyond[] = {0, 9};
   o = small();
@@ -121,18 +123,23 @@ static void connect_names_what_is_wrong(void **state) {
   weft_ep_close(ep);
 }
 
-static void other_sizes_do_not_connect(void **state) {
+static void other_sizes_and_formats_do_not_connect(void **state) {
   (void)state;
-  struct weft_ep_options o = small();
-  weft_ep_t *ep, *peer;
-  assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
-  o.rank = 1;
-  o.hidden = 256;
-  assert_int_equal(weft_ep_open(&peer, &o, 10000), 0);
   static const int32_t one[] = {1};
-  assert_says(weft_ep_connect(ep, one, 1, 10000), WEFT_ERR_VERSION, "hidden");
-  weft_ep_close(peer);
-  weft_ep_close(ep);
+  static const char *const words[] = {"hidden 256", "with dtype 3", "combine_dtype 1"};
+  for (int i = 0; i < 3; i++) {
+    struct weft_ep_options o = small();
+    weft_ep_t *ep, *peer;
+    assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
+    o.rank = 1;
+    o.hidden = i == 0 ? 256 : o.hidden;
+    o.dtype = i == 1 ? WEFT_EP_FP8_UE8M0 : o.dtype;
+    o.combine_dtype = i == 2 ? WEFT_EP_COMBINE_LOGFMT10 : o.combine_dtype;
+    assert_int_equal(weft_ep_open(&peer, &o, 10000), 0);
+    assert_says(weft_ep_connect(ep, one, 1, 10000), WEFT_ERR_VERSION, words[i]);
+    weft_ep_close(peer);
+    weft_ep_close(ep);
+  }
 }
 
 static void operations_before_activation_are_refused(void **state) {
@@ -304,7 +311,7 @@ int main(void) {
       cmocka_unit_test(options_out_of_range_are_named),
       cmocka_unit_test(a_held_rank_is_refused_by_its_deadline),
       cmocka_unit_test(connect_names_what_is_wrong),
-      cmocka_unit_test(other_sizes_do_not_connect),
+      cmocka_unit_test(other_sizes_and_formats_do_not_connect),
       cmocka_unit_test(operations_before_activation_are_refused),
       cmocka_unit_test(who_may_only_join_founds_no_group),
       cmocka_unit_test(founders_that_do_not_come_are_named),

@@ -87,6 +87,44 @@ static void rows_cast_before(void **state) {
       all, 2, 9);
 }
 
+static void combined_as_logfmt10(void **state) {
+  (void)state;
+  const uint32_t hidden[] = {128, 384, 2560, 7168};
+  for (int how = 0; how < 16; how++)
+    run((struct setup){.combine_dtype = WEFT_EP_COMBINE_LOGFMT10,
+                       .dtype = how & 1 ? WEFT_EP_FP8_UE8M0 : WEFT_EP_BF16,
+                       .layout = how & 2 ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT,
+                       .apart = how & 4,
+                       .in_place = how & 8,
+                       .late_weights = !(how & 2) && how & 4,
+                       .hidden = hidden[how / 4],
+                       .tokens = 40, // enough that rows are written in more than one way
+                       .uneven = true,
+                       .drop = 0.2f},
+        all, 4, 9);
+}
+
+// Rows as they travel: codes and heads of each 128 values.
+static void logfmt10_bytes_body(struct rank *rank, void *arg) {
+  (void)arg;
+  for (int i = 0; i < 8 && rank_operate(rank); i++) {
+    uint64_t rows = 0, row_bytes = rank->setup.hidden / 128 * (160 + 8);
+    for (uint32_t row = 0; row < rank->info.num_rows; row++)
+      rows += rank->src_rank[row] != rank->index;
+    if (rank->result.wire_bytes != rows * row_bytes)
+      rank_fail(rank, "the combine of %u rows for others sent %u bytes", (unsigned)rows,
+                (unsigned)rank->result.wire_bytes);
+  }
+}
+
+static void logfmt10_sends_two_thirds_of_the_bytes(void **state) {
+  (void)state;
+  struct setup setup = {.combine_dtype = WEFT_EP_COMBINE_LOGFMT10, .layout = WEFT_EP_RANK_MAJOR, .hidden = 384};
+  assert_int_equal(weft_store_open_local(&setup.store), 0);
+  ranks_run(&setup, all, 3, logfmt10_bytes_body, NULL);
+  weft_store_close(setup.store);
+}
+
 static void uneven_tokens(void **state) {
   (void)state;
   run((struct setup){.uneven = true, .drop = 0.4f}, all, 4, 24);
@@ -236,6 +274,8 @@ int main(void) {
       cmocka_unit_test(halves_apart),
       cmocka_unit_test(rows_and_answers_in_place),
       cmocka_unit_test(rows_cast_before),
+      cmocka_unit_test(combined_as_logfmt10),
+      cmocka_unit_test(logfmt10_sends_two_thirds_of_the_bytes),
       cmocka_unit_test(uneven_tokens),
       cmocka_unit_test(token_counts),
       cmocka_unit_test(hidden_sizes),

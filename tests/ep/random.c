@@ -33,12 +33,13 @@ static struct setup draw_setup(uint64_t *state) {
   setup.topk = draw(state, 1, 8);
   setup.experts = draw(state, 1, 4);
   setup.dtype = (enum weft_ep_dtype)draw(state, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
+  setup.combine_dtype = (enum weft_ep_combine_dtype)draw(state, WEFT_EP_COMBINE_BF16, WEFT_EP_COMBINE_LOGFMT10);
   setup.cast_before = draw(state, 0, 1);
   setup.layout = (enum weft_ep_layout)draw(state, WEFT_EP_PER_EXPERT, WEFT_EP_RANK_MAJOR);
   setup.late_weights = setup.layout == WEFT_EP_PER_EXPERT && draw(state, 0, 2) == 0;
   setup.apart = draw(state, 0, 1);
   setup.in_place = draw(state, 0, 1);
-  setup.placed = draw(state, 0, 1);
+  setup.placed = draw(state, 0, 1) && setup.combine_dtype == WEFT_EP_COMBINE_BF16;
   setup.renormalize = draw(state, 0, 1);
   setup.drop = (float)draw(state, 0, 4) / 8;
   return setup;

@@ -103,6 +103,7 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
                                     .topk = s->topk,
                                     .experts_per_rank = s->experts,
                                     .dtype = s->dtype,
+                                    .combine_dtype = s->combine_dtype,
                                     .op_timeout_ms = s->timeout_ms,
                                     .lease_ttl_s = s->lease_s};
   if (weft_ep_open(&rank->ep, &options, s->patience_s * 1000) != 0)

@@ -29,6 +29,7 @@ struct setup {
   uint32_t topk;     // 4
   uint32_t experts;  // 2 per rank
   enum weft_ep_dtype dtype;
+  enum weft_ep_combine_dtype combine_dtype;
   bool cast_before; // fp8: x is dispatched as e4m3 with scales
   enum weft_ep_layout layout;
   bool late_weights;                                  // weights with the combine

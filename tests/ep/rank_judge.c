@@ -80,7 +80,8 @@ bool rank_judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t c
                              .capacity = s->capacity,
                              .dtype = s->dtype,
                              .sources = inputs.sources,
-                             .num_sources = count};
+                             .num_sources = count,
+                             .combine_dtype = s->combine_dtype};
   strip_masked(rank, op, &inputs);
   struct oracle_verdict verdict =
       oracle_check_dispatch(&test, rank->index, &rank->recv, &rank->info, rank->lost, rank->info.num_lost);

@@ -11,7 +11,7 @@ enum { OWN_RANK = 3, PEER_RANK = 5, LONGER = 64 };
 
 static struct weft_ep make_rank(int32_t rank) {
   struct weft_ep ep = {.rank = rank, .incarnation = 7, .capacity = 8, .experts_per_rank = 2, .dtype = WEFT_EP_FP8};
-  ep_layout_init(&ep.layout, 16, 256, 4, ep.dtype);
+  ep_layout_init(&ep.layout, 16, 256, 4, ep.dtype, WEFT_EP_COMBINE_BF16);
   return ep;
 }
 

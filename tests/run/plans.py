@@ -105,6 +105,7 @@ main({
     "fp8": data("--dtype", "fp8"),
     "fp8_pow2_rank_major": data("--dtype", "fp8-pow2", "--layout", "rank-major"),
     "fp8_ue8m0": data("--dtype", "fp8-ue8m0"),
+    "combine_logfmt10": data("--combine-dtype", "logfmt10"),
     "bf16_rank_major": data("--layout", "rank-major"),
     "a_few_tokens_and_experts": a_few_tokens_and_experts,
     "all_prints_are_there": all_prints_are_there,

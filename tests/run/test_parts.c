@@ -61,6 +61,7 @@ static const struct run_config sample = {
     .hidden = 512,
     .topk = 6,
     .dtype = WEFT_EP_FP8_POW2,
+    .combine_dtype = WEFT_EP_COMBINE_LOGFMT10,
     .layout = WEFT_EP_RANK_MAJOR,
     .memory = WEFT_EP_MEMORY_CUDA,
     .timeout_ms = 1234,
@@ -81,6 +82,7 @@ static void settings_come_back_from_json_as_they_were(void **state) {
   assert_true(json_equal(json, again));
   assert_int_equal(read.seed, UINT64_MAX - 1);
   assert_int_equal(read.dtype, WEFT_EP_FP8_POW2);
+  assert_int_equal(read.combine_dtype, WEFT_EP_COMBINE_LOGFMT10);
   assert_int_equal(read.negative, RUN_NEGATIVE_LEAVE);
   assert_string_equal(read.job, "kept");
   json_decref(json);

@@ -8,6 +8,12 @@
 // - A rank with n selections of the token forms P = sum of w y: n products and n - 1 sums. It is off by at most
 //   e = g(n) * sum |w y|, and by 2^-150 for each product that is denormal. The rounding to bf16 adds h(|P| + e).
 //   Together d = e + h(|P| + e).
+// - As logfmt10 (device/logfmt10.h), what was rounded, P', is coded: its magnitude as one of 511 evenly spaced in the
+//   logarithm between the ends of its 128 values, at least 2^-32 of the upper one. The nearest is off by at most
+//   (r - 1) / (r + 1) of |P'|, r the ratio of two neighbours; f32 logarithms add less than 2^-15 of it. What lies below
+//   the lower end, where that was cut, is off by half of the lower end; below 2^-126, by all of itself. The rounding of
+//   the decoded value to bf16 adds h of it once more. The ends are known from |P| + d and |P| - d; if a P' may be zero
+//   or next to it, the range may be as wide as can be.
 // - The source adds the rows of R ranks. The d add up to D, and the R - 1 sums add g(R - 1) * sum of (|P| + d).
 // - If something is missing and renormalised, the total S is scaled by an f32 factor f, the quotient of two sums of at
 //   most K weights. Each is off by g(K) of itself, times its condition sum |w| / |sum w|. The quotient and the product
@@ -23,7 +29,10 @@
 #include "ep/oracle/format.h"
 #include "ep/oracle/judge.h"
 
-#define F32_ROUNDING 0x1p-24
+#define F32_ROUNDING        0x1p-24
+#define LOGFMT10_STEPS      510
+#define LOGFMT10_CUT        0x1p-32
+#define LOGFMT10_ARITHMETIC 0x1p-15
 
 struct combine {
   const struct oracle_case *test;
@@ -39,16 +48,17 @@ struct combine {
   uint32_t num_missing;  // so far
   double error, squares; // so far: sums of (a - b)^2 and of a^2 + b^2, shifted by 1
   // One token, each [H]:
-  double *row;       // what its experts saw
-  double *y;         // what one expert gave
-  double *rank_sum;  // P
-  double *rank_size; // sum |w y|
-  double *sum;       // S
-  double *spread;    // D
-  double *size;      // sum of (|P| + d)
+  double *row;        // what its experts saw
+  double *y;          // what one expert gave
+  double *rank_sum;   // P
+  double *rank_size;  // sum |w y|
+  double *row_spread; // d
+  double *sum;        // S
+  double *spread;     // D
+  double *size;       // sum of (|P| + d)
 };
 
-enum { ARRAYS = 7 };
+enum { ARRAYS = 8 };
 
 static double error_of(uint32_t operations) {
   double u = operations * F32_ROUNDING;
@@ -92,6 +102,39 @@ static void see_row(struct combine *combine, uint32_t token) {
   oracle_uncast(combine->row, q, scales, hidden);
 }
 
+// The ends of the magnitudes of 128 values that are within `d` of P. False: the lower one may be any.
+static bool find_ends(const struct combine *combine, const double *d, uint32_t start, double *most, double *least) {
+  *most = 0;
+  *least = INFINITY;
+  for (uint32_t i = start; i < start + WEFT_EP_BLOCK; i++) {
+    double size = fabs(combine->rank_sum[i]);
+    if (combine->rank_size[i] == 0)
+      continue; // surely zero, which has a code of its own
+    *most = fmax(*most, size + d[i]);
+    *least = fmin(*least, size - d[i]);
+  }
+  bool known = *least >= 0x1p-126 && *least >= *most * LOGFMT10_CUT;
+  *least = fmax(fmax(*least, *most * LOGFMT10_CUT), 0x1p-126);
+  return known;
+}
+
+// Adds to `d` what coding as logfmt10 may add.
+static void add_coding(const struct combine *combine, double *d) {
+  for (uint32_t start = 0; start < combine->test->hidden; start += WEFT_EP_BLOCK) {
+    double most, least;
+    bool known = find_ends(combine, d, start, &most, &least);
+    double ratio = exp2(log2(fmax(most / least, 1)) / LOGFMT10_STEPS);
+    double relative = (ratio - 1) / (ratio + 1) + LOGFMT10_ARITHMETIC;
+    for (uint32_t i = start; i < start + WEFT_EP_BLOCK; i++) {
+      double size = fabs(combine->rank_sum[i]) + d[i];
+      double off = size * relative + 0x1p-126;
+      if (!known && size - 2 * d[i] < least)
+        off = fmax(off, least * (0.5 + LOGFMT10_ARITHMETIC));
+      d[i] += off + format_bf16_step(size + off) / 2;
+    }
+  }
+}
+
 static void add_selection(struct combine *combine, int64_t expert, double weight) {
   uint32_t hidden = combine->test->hidden;
   const double *restrict y = combine->y;
@@ -109,13 +152,17 @@ static void add_rank(struct combine *combine, uint32_t n) {
   uint32_t hidden = combine->test->hidden;
   const double *restrict rank_sum = combine->rank_sum, *restrict rank_size = combine->rank_size;
   double *restrict sum = combine->sum, *restrict spread = combine->spread, *restrict size = combine->size;
-  double relative = error_of(n), denormal = n * 0x1p-150;
+  double relative = error_of(n), denormal = n * 0x1p-150, *restrict d = combine->row_spread;
   for (uint32_t i = 0; i < hidden; i++) {
     double e = relative * rank_size[i] + denormal;
-    double d = e + format_bf16_step(fabs(rank_sum[i]) + e) / 2;
+    d[i] = e + format_bf16_step(fabs(rank_sum[i]) + e) / 2;
+  }
+  if (combine->test->combine_dtype == WEFT_EP_COMBINE_LOGFMT10)
+    add_coding(combine, d);
+  for (uint32_t i = 0; i < hidden; i++) {
     sum[i] += rank_sum[i];
-    spread[i] += d;
-    size[i] += fabs(rank_sum[i]) + d;
+    spread[i] += d[i];
+    size[i] += fabs(rank_sum[i]) + d[i];
   }
 }
 
@@ -248,7 +295,7 @@ struct oracle_verdict oracle_check_combine(const struct oracle_case *test, int32
     return verdict;
   }
   double **fields[ARRAYS] = {&combine.row, &combine.y,      &combine.rank_sum, &combine.rank_size,
-                             &combine.sum, &combine.spread, &combine.size};
+                             &combine.sum, &combine.spread, &combine.size,     &combine.row_spread};
   for (size_t i = 0; i < ARRAYS; i++)
     *fields[i] = arrays + i * test->hidden;
   bool ok = true;

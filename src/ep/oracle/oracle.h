@@ -27,6 +27,7 @@ struct oracle_case {
   enum weft_ep_dtype dtype;
   const struct oracle_source *sources; // the ranks of the operation's view, ascending
   uint32_t num_sources;
+  enum weft_ep_combine_dtype combine_dtype;
 };
 
 // A verdict: ok, or the first thing that is wrong, in words with indices and values.
@@ -50,11 +51,11 @@ struct oracle_verdict oracle_check_dispatch(const struct oracle_case *test, int3
 typedef void (*oracle_expert_fn)(void *arg, int64_t expert, const double *row, uint32_t hidden, double *out);
 
 // Judges what `rank` combined: `out` bf16 [T][H] of its own tokens, each value against the weighted sum in double,
-// within the rounding that bf16 outputs, one bf16 row per rank and one bf16 result allow (check_combine.c derives the
-// bound). In RANK_MAJOR the caller has made those rows: from outputs rounded to bf16, with products and sums in f32.
-// The selections of experts on `missing_ranks`, or on ranks outside the view, bring nothing, and the result must list
-// just these; with `renormalize`, each token is scaled by (all its weights) / (the weights that came), by 1 where these
-// add up to 0. A token with no contribution is 0. `result` may be NULL: its list is not judged then.
+// within the rounding that bf16 outputs, one row of each rank as it travels and one bf16 result allow (check_combine.c
+// derives the bound). In RANK_MAJOR the caller has made those rows: from outputs rounded to bf16, with products and
+// sums in f32. The selections of experts on `missing_ranks`, or on ranks outside the view, bring nothing, and the
+// result must list just these; with `renormalize`, each token is scaled by (all its weights) / (the weights that came),
+// by 1 where these add up to 0. A token with no contribution is 0. `result` may be NULL: its list is not judged then.
 struct oracle_verdict oracle_check_combine(const struct oracle_case *test, int32_t rank, const uint16_t *out,
                                            const struct weft_ep_result *result, oracle_expert_fn expert, void *arg,
                                            const int32_t *missing_ranks, uint32_t num_missing_ranks, bool renormalize);

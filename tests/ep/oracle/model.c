@@ -163,6 +163,15 @@ static void run_expert(const struct model *m, int s, int token, int64_t expert, 
   kernels->reduce(y, rows, &factor, 1, 1.0f, MODEL_HIDDEN);
 }
 
+// As the row travels, and back.
+static void code(uint16_t *row) {
+  const struct ep_kernels *kernels = ep_kernels_named("portable");
+  uint8_t codes[MODEL_HIDDEN * 10 / 8];
+  float heads[MODEL_BLOCKS * 2];
+  kernels->encode10(codes, heads, row, MODEL_HIDDEN);
+  kernels->decode10(row, codes, heads, MODEL_HIDDEN);
+}
+
 static void combine_token(struct model *m, int s, int token) {
   const struct ep_kernels *kernels = ep_kernels_named("portable");
   const int64_t *experts = &m->topk_idx[s][token * MODEL_TOPK];
@@ -185,6 +194,8 @@ static void combine_token(struct model *m, int s, int token) {
       }
     if (count > 0) {
       kernels->reduce(sums[num_sums], rows, used, count, 1.0f, MODEL_HIDDEN);
+      if (m->test.combine_dtype == WEFT_EP_COMBINE_LOGFMT10)
+        code(sums[num_sums]);
       sum_rows[num_sums] = sums[num_sums];
       num_sums++;
     }

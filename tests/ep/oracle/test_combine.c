@@ -108,6 +108,50 @@ static void refuses_a_lone_contribution_two_units_off(void **state) {
   free(m);
 }
 
+static struct model *new_coded_model(enum weft_ep_dtype dtype) {
+  struct model *m = model_new(dtype, WEFT_EP_PER_EXPERT, -1);
+  m->test.combine_dtype = WEFT_EP_COMBINE_LOGFMT10;
+  model_combine(m);
+  return m;
+}
+
+// The rows span 2^6 at most, so that coding leaves room for a value's 246th part, two units of its last place; the
+// roundings leave two more. Eight are too many.
+static void accepts_rows_coded_as_logfmt10_and_no_others(void **state) {
+  (void)state;
+  for (size_t d = 0; d < 4; d++) {
+    struct model *m = new_coded_model(dtypes[d]);
+    accept(m);
+    for (int i = 0; i < MODEL_TOKENS * MODEL_HIDDEN; i += 5) {
+      char place[64];
+      snprintf(place, sizeof place, "token %d, column %d is", i / MODEL_HIDDEN, i % MODEL_HIDDEN);
+      m->out[i] ^= 8;
+      refuse(m, place);
+      m->out[i] ^= 8;
+    }
+    free(m);
+  }
+}
+
+static void knows_ranges_of_logfmt10_with_zeros_signs_and_cuts(void **state) {
+  (void)state;
+  struct model *m = new_coded_model(WEFT_EP_BF16);
+  for (int i = 0; i < MODEL_TOKENS * MODEL_HIDDEN; i++) {
+    m->x[1][i] ^= i % 3 == 0 ? 0x8000 : 0;
+    if (i / 128 % 3 == 1 && i % 7 == 0)
+      m->x[1][i] = 0;
+    if (i / 128 % 3 == 2) // from 2^0 to 2^38 and more
+      m->x[1][i] = (uint16_t)((m->x[1][i] & 0x807F) | (0x3F80 + i % 39 * 128));
+  }
+  model_combine(m);
+  struct oracle_verdict verdict = model_judge_combine(m);
+  if (!verdict.ok)
+    fail_msg("refused: %s", verdict.what);
+  m->test.combine_dtype = WEFT_EP_COMBINE_BF16; // which would not have done that
+  refuse(m, "should be");
+  free(m);
+}
+
 static void refuses_nan_and_infinity(void **state) {
   (void)state;
   static const uint16_t bad[] = {0x7FC0, 0xFFC0, 0x7F80, 0xFF80, 0x7F81};
@@ -223,6 +267,8 @@ int main(void) {
       cmocka_unit_test(accepts_a_result_rounded_once_and_sums_that_cancel),
       cmocka_unit_test(refuses_any_value_four_units_off),
       cmocka_unit_test(refuses_a_lone_contribution_two_units_off),
+      cmocka_unit_test(accepts_rows_coded_as_logfmt10_and_no_others),
+      cmocka_unit_test(knows_ranges_of_logfmt10_with_zeros_signs_and_cuts),
       cmocka_unit_test(refuses_nan_and_infinity),
       cmocka_unit_test(refuses_swapped_tokens),
       cmocka_unit_test(refuses_anything_for_a_token_without_contribution),
