@@ -46,6 +46,7 @@ struct rank {
   weft_store_watch_t *watch;
   struct run_reporter *reporter;
   weft_ep_t *ep;
+  struct buffer_home home; // of the operations' buffers
   struct traffic *traffic;
   struct rank_events events;
   _Atomic uint32_t current;    // newest phase that has begun; num_phases: the end

@@ -30,7 +30,7 @@ static int die_in_dispatch(struct rank *rank) {
   ep_fault_set(rank->ep, on_row, rank);
   int err = traffic_send_only(rank->traffic);
   if (!err)
-    die(rank); // it had no rows for others
+    die(rank); // it had no rows for others, or a kernel is on its way with them
   return err;
 }
 

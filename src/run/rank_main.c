@@ -146,11 +146,15 @@ static int open_ep(struct rank *rank) {
       .op_timeout_ms = config->timeout_ms,
       .on_event = rank_on_event,
       .event_arg = &rank->events,
+      .memory = config->memory,
+      .device = rank->task.gpu,
   };
   uint64_t deadline = clock_deadline_ms((uint64_t)config->startup_timeout_s * 1000);
-  int err = weft_ep_open(&rank->ep, &options, config->startup_timeout_s * 1000);
+  int err = buffer_home_open(&rank->home, rank->task.gpu);
   if (!err)
-    err = traffic_open(&rank->traffic, rank->ep, config, rank->plan->capacity, rank->plan->ranks.count);
+    err = weft_ep_open(&rank->ep, &options, config->startup_timeout_s * 1000);
+  if (!err)
+    err = traffic_open(&rank->traffic, rank->ep, config, &rank->home, rank->plan->capacity, rank->plan->ranks.count);
   if (!err)
     err = weft_ep_activate(rank->ep, (uint32_t)clock_left_ms(deadline));
   return err;
@@ -223,6 +227,7 @@ static void close_rank(struct rank *rank) {
   run_reporter_close(rank->reporter, clock_deadline_ms(FLUSH_MS));
   traffic_close(rank->traffic);
   weft_ep_close(rank->ep);
+  buffer_home_close(&rank->home);
   weft_store_close(rank->store);
   run_record_free(&rank->record);
   rank_events_free(&rank->events);

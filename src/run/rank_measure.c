@@ -58,7 +58,7 @@ static int take_samples(struct rank *rank, struct samples *samples) {
     int err = operate(rank, false, &op);
     if (err)
       return err;
-    if (op.kind != PATTERN_PLAIN)
+    if (op.kind != PATTERN_PLAIN || !op.in_step)
       continue;
     uint32_t i = samples->count++;
     samples->dispatch[i] = op.dispatch_ns;

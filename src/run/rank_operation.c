@@ -93,7 +93,7 @@ int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool
   if (!rank->dispatched)
     note_first(rank, op);
   rank->record.rank.num_lost_selections += op->num_missing;
-  if (changing && !waits)
+  if (changing && !waits && op->in_step)
     note_stall(rank, op);
   err = note_view(rank, op);
   if (!err)

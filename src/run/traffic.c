@@ -1,114 +1,24 @@
 #include "run/traffic.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "run/traffic_internal.h"
 
-enum { POISON = 0xA5, POISON_MARGIN = 8 };
-
-// Pages appear when they are touched: receive buffers are sized for the worst routing, of which little is used.
-static int map(void *out, size_t size) {
-  void *at = mmap(NULL, size ? size : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED)
-    return fail_errno(errno, "no memory for a buffer of %zu bytes", size);
-  memcpy(out, &at, sizeof at);
-  return 0;
-}
-
-static void unmap(void *at, size_t size) {
-  if (at)
-    munmap(at, size ? size : 1);
-}
-
-static size_t value_size(const struct run_config *config) {
-  return config->dtype == WEFT_EP_BF16 ? 2 : 1;
-}
-
-static size_t scale_bytes(const struct run_config *config) {
-  size_t blocks = config->hidden / WEFT_EP_BLOCK;
-  return config->dtype == WEFT_EP_FP8_UE8M0 ? (blocks + 3) / 4 * sizeof(uint32_t) : blocks * sizeof(float);
-}
-
-int traffic_input_open(struct traffic_input *input, const struct run_config *config) {
-  size_t tokens = config->num_tokens ? config->num_tokens : 1;
-  input->x = malloc(tokens * config->hidden * sizeof *input->x);
-  input->topk = malloc(tokens * config->topk * sizeof *input->topk);
-  input->weights = malloc(tokens * config->topk * sizeof *input->weights);
-  return input->x && input->topk && input->weights
-             ? 0
-             : fail(WEFT_ERR_NOMEM, "no memory for %zu tokens of %u values", tokens, config->hidden);
-}
-
-void traffic_input_close(struct traffic_input *input) {
-  free(input->x);
-  free(input->topk);
-  free(input->weights);
-}
-
-static int open_receive(struct traffic *t) {
-  const struct run_config *config = t->config;
-  bool per_expert = config->layout == WEFT_EP_PER_EXPERT;
-  t->groups = per_expert ? config->experts_per_rank : 1;
-  t->rows = (config->num_tokens ? config->num_tokens : 1) * t->max_ranks;
-  size_t all = (size_t)t->groups * t->rows, hidden = config->hidden;
-  struct weft_ep_recv *recv = &t->recv;
-  *recv = (struct weft_ep_recv){.size = sizeof *recv, .layout = config->layout, .rows = t->rows};
-  int err = map(&recv->x, all * hidden * value_size(config));
-  if (!err && config->dtype != WEFT_EP_BF16)
-    err = map(&recv->scales, all * scale_bytes(config));
-  if (!err)
-    err = map(&t->y, all * hidden * sizeof *t->y);
-  recv->counts = calloc(config->experts_per_rank, sizeof *recv->counts);
-  recv->src_rank = calloc(all, sizeof *recv->src_rank);
-  recv->src_token = calloc(all, sizeof *recv->src_token);
-  recv->range = calloc((size_t)t->groups * t->capacity, sizeof *recv->range);
-  recv->local_expert = per_expert ? NULL : calloc(all * config->topk, sizeof *recv->local_expert);
-  recv->weights = per_expert ? NULL : calloc(all * config->topk, sizeof *recv->weights);
-  t->dirty = calloc(t->groups, sizeof *t->dirty);
-  bool complete = recv->counts && recv->src_rank && recv->src_token && recv->range && t->dirty &&
-                  (per_expert || (recv->local_expert && recv->weights));
-  return err || complete ? err : fail(WEFT_ERR_NOMEM, "no memory to receive %zu rows", all);
-}
-
-static void close_receive(struct traffic *t) {
-  size_t all = (size_t)t->groups * t->rows, hidden = t->config->hidden;
-  unmap(t->recv.x, all * hidden * value_size(t->config));
-  unmap(t->recv.scales, all * scale_bytes(t->config));
-  unmap(t->y, all * hidden * sizeof *t->y);
-  free(t->recv.counts);
-  free(t->recv.src_rank);
-  free(t->recv.src_token);
-  free(t->recv.range);
-  free(t->recv.local_expert);
-  free(t->recv.weights);
-  free(t->dirty);
-}
-
-int traffic_open(struct traffic **out, weft_ep_t *ep, const struct run_config *config, uint32_t capacity,
-                 uint32_t max_ranks) {
+int traffic_open(struct traffic **out, weft_ep_t *ep, const struct run_config *config, struct buffer_home *home,
+                 uint32_t capacity, uint32_t max_ranks) {
   struct traffic *t = calloc(1, sizeof *t);
   if (!t)
     return fail(WEFT_ERR_NOMEM, "no memory for the traffic");
   t->ep = ep;
   t->config = config;
+  t->home = home;
   t->capacity = capacity;
   t->max_ranks = max_ranks;
-  size_t selections = (size_t)config->num_tokens * config->topk + 1;
-  int err = traffic_input_open(&t->input, config);
+  int err = traffic_memory_open(t);
   if (!err)
-    err = open_receive(t);
-  t->row = malloc((size_t)(config->topk + 1) * config->hidden * sizeof *t->row);
-  t->out = malloc((size_t)(config->num_tokens + 1) * config->hidden * sizeof *t->out);
-  t->missing = malloc(selections * sizeof *t->missing);
-  t->ranks = malloc(capacity * sizeof *t->ranks);
-  t->lost = malloc(capacity * sizeof *t->lost);
-  if (!err && !(t->row && t->out && t->missing && t->ranks && t->lost))
-    err = fail(WEFT_ERR_NOMEM, "no memory for the traffic");
+    err = traffic_gpu_open(t);
   if (err) {
     traffic_close(t);
     return err;
@@ -120,16 +30,8 @@ int traffic_open(struct traffic **out, weft_ep_t *ep, const struct run_config *c
 void traffic_close(struct traffic *t) {
   if (!t)
     return;
-  for (uint32_t i = 0; t->others && i < t->max_ranks; i++)
-    traffic_input_close(&t->others[i]);
-  free(t->others);
-  traffic_input_close(&t->input);
-  close_receive(t);
-  free(t->row);
-  free(t->out);
-  free(t->missing);
-  free(t->ranks);
-  free(t->lost);
+  traffic_gpu_close(t);
+  traffic_memory_close(t);
   free(t);
 }
 
@@ -137,68 +39,25 @@ enum pattern_kind traffic_next_kind(const struct traffic *t) {
   return pattern_kind_of(weft_ep_next_op(t->ep));
 }
 
-// Operations of the plain kind are the ones that are timed: full, and all the same size. The others bring the odd
-// cases.
-struct pattern traffic_pattern(const struct run_config *config, enum pattern_kind kind) {
-  return (struct pattern){
-      .seed = config->seed,
-      .num_tokens = config->num_tokens,
-      .hidden = config->hidden,
-      .topk = config->topk,
-      .experts_per_rank = config->experts_per_rank,
-      .uneven = kind == PATTERN_SCALED,
-      .drop = kind == PATTERN_PLAIN ? 0 : 0.1f,
-  };
-}
-
-// Rows that no operation has reached still hold zeroes, which no judge takes for data; rubbish goes where data was.
-static void poison(struct traffic *t) {
-  const struct run_config *config = t->config;
-  struct weft_ep_recv *recv = &t->recv;
-  size_t hidden = config->hidden, all = (size_t)t->groups * t->rows;
-  for (uint32_t g = 0; g < t->groups; g++) {
-    size_t first = (size_t)g * t->rows, rows = t->dirty[g] + POISON_MARGIN;
-    rows = rows < t->rows ? rows : t->rows;
-    memset((char *)recv->x + first * hidden * value_size(config), POISON, rows * hidden * value_size(config));
-    memset(t->y + first * hidden, POISON, rows * hidden * sizeof *t->y);
-    if (recv->scales)
-      memset((char *)recv->scales + first * scale_bytes(config), POISON, rows * scale_bytes(config));
-  }
-  memset(recv->counts, POISON, config->experts_per_rank * sizeof *recv->counts);
-  memset(recv->src_rank, POISON, all * sizeof *recv->src_rank);
-  memset(recv->src_token, POISON, all * sizeof *recv->src_token);
-  memset(recv->range, POISON, (size_t)t->groups * t->capacity * sizeof *recv->range);
-  if (recv->local_expert) {
-    memset(recv->local_expert, POISON, all * config->topk * sizeof *recv->local_expert);
-    memset(recv->weights, POISON, all * config->topk * sizeof *recv->weights);
-  }
-  memset(t->out, 0xFF, (size_t)config->num_tokens * hidden * sizeof *t->out); // NaN
-}
-
-static void note_dirty(struct traffic *t) {
-  for (uint32_t g = 0; g < t->groups; g++) {
-    uint32_t rows = t->config->layout == WEFT_EP_PER_EXPERT ? (uint32_t)t->recv.counts[g] : t->info.num_rows;
-    t->dirty[g] = rows > t->dirty[g] ? rows : t->dirty[g];
-  }
+int traffic_check_number(uint64_t expected, uint64_t begun) {
+  return begun == expected ? 0
+                           : fail(WEFT_ERR_DATA, "operation %llu was to begin, but dispatch began %llu",
+                                  (unsigned long long)expected, (unsigned long long)begun);
 }
 
 static int run_dispatch(struct traffic *t, const struct weft_ep_dispatch *args, struct traffic_op *op) {
-  t->info = (struct weft_ep_info){.size = sizeof t->info, .lost = t->lost, .lost_cap = t->capacity};
   uint64_t expected = op->op;
   op->begin_ns = clock_ns();
   int err = weft_ep_dispatch_send(t->ep, args, &op->op);
-  if (!err && op->op != expected)
-    err = fail(WEFT_ERR_DATA, "operation %llu was to begin, but dispatch began %llu", (unsigned long long)expected,
-               (unsigned long long)op->op);
   if (!err)
-    err = weft_ep_dispatch_recv(t->ep, op->op, &t->recv, &t->info);
+    err = traffic_check_number(expected, op->op);
+  if (!err)
+    err = weft_ep_dispatch_recv(t->ep, op->op, &t->place, &t->info);
   op->dispatch_ns = clock_ns() - op->begin_ns;
   return err;
 }
 
 static int run_combine(struct traffic *t, const struct weft_ep_combine *args, struct traffic_op *op) {
-  t->result = (struct weft_ep_result){
-      .size = sizeof t->result, .missing = t->missing, .missing_cap = t->input.num_tokens * t->config->topk};
   uint64_t begin = clock_ns();
   int err = weft_ep_combine_send(t->ep, op->op, args);
   if (!err)
@@ -226,6 +85,14 @@ static bool weighs_late(const struct traffic *t, enum pattern_kind kind) {
   return kind == PATTERN_CONSTANT && t->config->layout == WEFT_EP_PER_EXPERT;
 }
 
+// By the operation's number alone, so that all ranks answer alike, whatever each does with the operation.
+static enum traffic_answer answer_of(const struct traffic *t, enum pattern_kind kind) {
+  bool plain_rows = t->config->layout == WEFT_EP_PER_EXPERT && t->config->dtype == WEFT_EP_BF16;
+  if (kind != PATTERN_SCALED && plain_rows)
+    return TRAFFIC_SAME; // an identity needs no copy
+  return t->home->api && kind == PATTERN_PLAIN ? TRAFFIC_HELD : TRAFFIC_EXPERTS;
+}
+
 // Looks up the view of the next operation, and makes this rank's input.
 static int prepare(struct traffic *t, struct traffic_op *op) {
   size_t count = 0;
@@ -238,42 +105,59 @@ static int prepare(struct traffic *t, struct traffic_op *op) {
     return fail(WEFT_ERR_LIMIT, "view %llu has %zu ranks, but the plan never has more than %u",
                 (unsigned long long)op->begin_epoch, count, t->max_ranks);
   op->num_ranks = (uint32_t)count;
-  struct pattern pattern = traffic_pattern(t->config, op->kind);
-  struct traffic_input *input = &t->input;
-  input->num_tokens = pattern_fill(&pattern, op->op, weft_ep_rank(t->ep), t->ranks, op->num_ranks, input->x,
-                                   input->topk, input->weights);
-  return 0;
+  t->answer = answer_of(t, op->kind);
+  t->renormalize = op->op % 2 == 1;
+  t->has_copies = false;
+  bool ready = false;
+  err = traffic_prepare_input(t, op, &ready);
+  op->in_step = !t->home->api || (ready && t->answer != TRAFFIC_EXPERTS);
+  t->info = (struct weft_ep_info){.size = sizeof t->info, .lost = t->lost, .lost_cap = t->capacity};
+  t->result = (struct weft_ep_result){
+      .size = sizeof t->result, .missing = t->missing, .missing_cap = t->input.num_tokens * t->config->topk};
+  return err;
 }
 
 static struct weft_ep_dispatch dispatch_args(const struct traffic *t, enum pattern_kind kind) {
   return (struct weft_ep_dispatch){.size = sizeof(struct weft_ep_dispatch),
-                                   .x = t->input.x,
+                                   .x = t->slot->x,
                                    .num_tokens = t->input.num_tokens,
-                                   .topk_idx = t->input.topk,
-                                   .topk_weights = weighs_late(t, kind) ? NULL : t->input.weights};
+                                   .topk_idx = t->slot->topk,
+                                   .topk_weights = weighs_late(t, kind) ? NULL : t->slot->weights,
+                                   .stream = t->home->stream};
+}
+
+static struct weft_ep_combine combine_args(const struct traffic *t, enum pattern_kind kind) {
+  return (struct weft_ep_combine){.size = sizeof(struct weft_ep_combine),
+                                  .y = t->answer == TRAFFIC_SAME ? t->place.x : t->pairs[PAIR_Y].place,
+                                  .topk_weights = weighs_late(t, kind) ? t->slot->weights : NULL,
+                                  .renormalize = t->renormalize,
+                                  .out = t->pairs[PAIR_OUT].place,
+                                  .stream = t->home->stream};
+}
+
+static int operate(struct traffic *t, const struct weft_ep_dispatch *dispatch, const struct weft_ep_combine *combine,
+                   struct traffic_op *op) {
+  int err = run_dispatch(t, dispatch, op);
+  if (err)
+    return err;
+  if (t->answer == TRAFFIC_EXPERTS)
+    traffic_experts(t, op->kind);
+  return run_combine(t, combine, op);
 }
 
 int traffic_run(struct traffic *t, bool with_poison, struct traffic_op *op) {
   struct traffic_op done;
   int err = prepare(t, &done);
+  if (!err && with_poison)
+    err = traffic_poison(t);
   if (err)
     return err;
-  if (with_poison)
-    poison(t);
   struct weft_ep_dispatch dispatch = dispatch_args(t, done.kind);
-  err = run_dispatch(t, &dispatch, &done);
+  struct weft_ep_combine combine = combine_args(t, done.kind);
+  err = t->home->api ? traffic_gpu_operate(t, &dispatch, &combine, &done) : operate(t, &dispatch, &combine, &done);
   if (err)
     return err;
-  note_dirty(t);
-  t->renormalize = done.op % 2 == 1;
-  struct weft_ep_combine combine = {.size = sizeof combine,
-                                    .y = traffic_experts(t, done.kind),
-                                    .topk_weights = weighs_late(t, done.kind) ? t->input.weights : NULL,
-                                    .renormalize = t->renormalize,
-                                    .out = t->out};
-  err = run_combine(t, &combine, &done);
-  if (err)
-    return err;
+  traffic_note_dirty(t);
   describe(t, &done);
   *op = done;
   return 0;

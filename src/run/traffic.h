@@ -10,6 +10,7 @@
 #include <weft/ep.h>
 
 #include "ep/oracle/pattern.h"
+#include "run/buffer.h"
 #include "run/config.h"
 
 struct traffic;
@@ -28,14 +29,18 @@ struct traffic_op {
   uint32_t num_lost;
   uint64_t mark;
   uint64_t begin_ns;
-  uint64_t dispatch_ns, combine_ns;                                        // durations of send + receive
+  uint64_t dispatch_ns, combine_ns; // durations of send + receive, by the host's clock or the GPU's
+  // Nothing that takes different ranks a different time stood right before a half: the durations tell of the operation.
+  // False on a GPU where input was copied there, or the experts answered on the host.
+  bool in_step;
   uint64_t num_missing;                                                    // selections without contribution
   uint64_t dispatch_logical, dispatch_wire, combine_logical, combine_wire; // bytes
 };
 
-// `max_ranks`: the most that a view will have. `ep` stays the caller's and outlives the traffic.
-int traffic_open(struct traffic **traffic, weft_ep_t *ep, const struct run_config *config, uint32_t capacity,
-                 uint32_t max_ranks);
+// `home`: where `ep` has its memory. `max_ranks`: the most that a view will have. All three stay the caller's and
+// outlive the traffic.
+int traffic_open(struct traffic **traffic, weft_ep_t *ep, const struct run_config *config, struct buffer_home *home,
+                 uint32_t capacity, uint32_t max_ranks);
 void traffic_close(struct traffic *traffic); // NULL is legal
 
 // Kind of the next operation.
@@ -45,7 +50,8 @@ enum pattern_kind traffic_next_kind(const struct traffic *traffic);
 // weft/ep.h; lost ranks are none. *op is complete on success.
 int traffic_run(struct traffic *traffic, bool poison, struct traffic_op *op);
 
-// Begins the next operation and sends its dispatch, no more: for a rank that dies with it.
+// Begins the next operation and sends its dispatch, no more: for a rank that dies with it. On a GPU it is on its way
+// when this returns.
 int traffic_send_only(struct traffic *traffic);
 
 // Rows that the dispatch under way has for other ranks: one for each token and rank.

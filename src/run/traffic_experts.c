@@ -23,9 +23,7 @@ static float factor_of(const struct traffic *t, enum pattern_kind kind, uint32_t
   return kind == PATTERN_SCALED ? (float)pattern_expert_factor(expert) : 1.0f;
 }
 
-static const void *answer_per_expert(struct traffic *t, enum pattern_kind kind) {
-  if (kind != PATTERN_SCALED && t->config->dtype == WEFT_EP_BF16)
-    return t->recv.x; // an identity needs no copy
+static void answer_per_expert(struct traffic *t, enum pattern_kind kind) {
   const struct ep_kernels *kernels = ep_kernels_best();
   uint32_t hidden = t->config->hidden;
   for (uint32_t e = 0; e < t->config->experts_per_rank; e++) {
@@ -38,11 +36,10 @@ static const void *answer_per_expert(struct traffic *t, enum pattern_kind kind) 
         kernels->reduce(y, &x, NULL, 1, factor, hidden);
     }
   }
-  return t->y;
 }
 
 // Each row goes to all its local experts; their outputs, rounded to bf16 as from real experts, are weighed and summed.
-static const void *answer_rank_major(struct traffic *t, enum pattern_kind kind) {
+static void answer_rank_major(struct traffic *t, enum pattern_kind kind) {
   const struct ep_kernels *kernels = ep_kernels_best();
   uint32_t hidden = t->config->hidden, topk = t->config->topk;
   const uint16_t *outputs[WEFT_EP_MAX_TOPK];
@@ -59,9 +56,11 @@ static const void *answer_rank_major(struct traffic *t, enum pattern_kind kind) 
     }
     kernels->reduce(t->y + (size_t)i * hidden, outputs, t->recv.weights + (size_t)i * topk, count, 1.0f, hidden);
   }
-  return t->y;
 }
 
-const void *traffic_experts(struct traffic *t, enum pattern_kind kind) {
-  return t->config->layout == WEFT_EP_PER_EXPERT ? answer_per_expert(t, kind) : answer_rank_major(t, kind);
+void traffic_experts(struct traffic *t, enum pattern_kind kind) {
+  if (t->config->layout == WEFT_EP_PER_EXPERT)
+    answer_per_expert(t, kind);
+  else
+    answer_rank_major(t, kind);
 }

@@ -22,7 +22,9 @@ static void make_sources(struct traffic *t, const struct traffic_op *op, struct 
   for (uint32_t i = 0; i < op->num_ranks; i++) {
     bool own = op->ranks[i] == weft_ep_rank(t->ep);
     struct traffic_input *input = own ? &t->input : &t->others[i];
-    if (!own)
+    if (own && t->input_op != op->op)
+      traffic_fill_input(t, op->op, op->ranks, op->num_ranks);
+    else if (!own)
       input->num_tokens =
           pattern_fill(&pattern, op->op, op->ranks[i], op->ranks, op->num_ranks, input->x, input->topk, input->weights);
     sources[i] = (struct oracle_source){op->ranks[i], input->num_tokens, input->x, input->topk, input->weights};
@@ -33,9 +35,29 @@ static int refuse(const struct traffic_op *op, const char *half, const struct or
   return fail(WEFT_ERR_DATA, "%s of operation %llu is wrong: %s", half, (unsigned long long)op->op, verdict->what);
 }
 
+// What held rows have in the place of an expert's output.
+static void held_expert(void *arg, int64_t expert, const double *row, uint32_t hidden, double *out) {
+  (void)expert, (void)row;
+  for (uint32_t i = 0; i < hidden; i++)
+    out[i] = *(const double *)arg;
+}
+
+static struct oracle_verdict judge_combine(const struct traffic *t, const struct oracle_case *test,
+                                           const struct traffic_op *op, const int32_t *missing, uint32_t num_missing) {
+  enum pattern_kind kind = op->kind;
+  double held = t->config->layout == WEFT_EP_PER_EXPERT ? oracle_bf16(TRAFFIC_HELD_BYTE * 0x0101) : 0;
+  bool is_held = t->answer == TRAFFIC_HELD;
+  return oracle_check_combine(test, weft_ep_rank(t->ep), t->out, &t->result, is_held ? held_expert : pattern_expert,
+                              is_held ? (void *)&held : (void *)&kind, missing, num_missing, t->renormalize);
+}
+
 int traffic_judge(struct traffic *t, const struct traffic_op *op, const int32_t *missing, uint32_t num_missing,
                   double *worst_diff) {
-  int err = open_others(t);
+  int err = traffic_get_received(t);
+  if (!err)
+    err = traffic_get_out(t);
+  if (!err)
+    err = open_others(t);
   struct oracle_source *sources = calloc(op->num_ranks, sizeof *sources);
   if (!err && !sources)
     err = fail(WEFT_ERR_NOMEM, "no memory for %u sources", op->num_ranks);
@@ -55,9 +77,7 @@ int traffic_judge(struct traffic *t, const struct traffic_op *op, const int32_t 
     if (!verdict.ok)
       err = refuse(op, "dispatch", &verdict);
     if (!err) {
-      enum pattern_kind kind = op->kind;
-      verdict = oracle_check_combine(&test, rank, t->out, &t->result, pattern_expert, &kind, missing, num_missing,
-                                     t->renormalize);
+      verdict = judge_combine(t, &test, op, missing, num_missing);
       if (!verdict.ok)
         err = refuse(op, "combine", &verdict);
       else if (verdict.worst_diff > *worst_diff)

@@ -19,10 +19,12 @@ struct rig {
   struct run_config config;
   weft_store_t *store;
   weft_ep_t *ep;
+  struct buffer_home home;
   struct traffic *traffic;
 };
 
-static void open_rig(struct rig *rig, enum weft_ep_dtype dtype, enum weft_ep_layout layout) {
+// `gpu`: the operations' buffers lie in what a plug-in takes for the memory of a GPU (fake_gpus.c).
+static void open_rig(struct rig *rig, enum weft_ep_dtype dtype, enum weft_ep_layout layout, bool gpu) {
   *rig = (struct rig){.config = {.num_tokens = 9,
                                  .experts_per_rank = 3,
                                  .hidden = 256,
@@ -42,11 +44,13 @@ static void open_rig(struct rig *rig, enum weft_ep_dtype dtype, enum weft_ep_lay
                                     .dtype = dtype};
   assert_int_equal(weft_ep_open(&rig->ep, &options, TIMEOUT_MS), 0);
   assert_int_equal(weft_ep_activate(rig->ep, TIMEOUT_MS), 0);
-  assert_int_equal(traffic_open(&rig->traffic, rig->ep, &rig->config, options.capacity, 1), 0);
+  assert_int_equal(buffer_home_open(&rig->home, gpu ? 0 : -1), 0);
+  assert_int_equal(traffic_open(&rig->traffic, rig->ep, &rig->config, &rig->home, options.capacity, 1), 0);
 }
 
 static void close_rig(struct rig *rig) {
   traffic_close(rig->traffic);
+  buffer_home_close(&rig->home);
   weft_ep_close(rig->ep);
   weft_store_close(rig->store);
 }
@@ -57,11 +61,11 @@ static int judge(struct rig *rig, const struct traffic_op *op) {
 }
 
 // Runs and judges enough operations to have each kind.
-static void every_kind_passes(enum weft_ep_dtype dtype, enum weft_ep_layout layout) {
+static void every_kind_passes(enum weft_ep_dtype dtype, enum weft_ep_layout layout, bool gpu) {
   struct rig rig;
   struct traffic_op op;
   unsigned kinds = 0;
-  open_rig(&rig, dtype, layout);
+  open_rig(&rig, dtype, layout, gpu);
   for (uint64_t i = 0; i < 16; i++) {
     enum pattern_kind announced = traffic_next_kind(rig.traffic);
     assert_int_equal(traffic_run(rig.traffic, true, &op), 0);
@@ -81,8 +85,8 @@ static void every_kind_passes(enum weft_ep_dtype dtype, enum weft_ep_layout layo
 static void operations_of_every_kind_and_form_pass(void **state) {
   (void)state;
   for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++) {
-    every_kind_passes(dtype, WEFT_EP_PER_EXPERT);
-    every_kind_passes(dtype, WEFT_EP_RANK_MAJOR);
+    every_kind_passes(dtype, WEFT_EP_PER_EXPERT, false);
+    every_kind_passes(dtype, WEFT_EP_RANK_MAJOR, false);
   }
 }
 
@@ -90,7 +94,7 @@ static void a_spoilt_operation_is_refused(void **state) {
   (void)state;
   struct rig rig;
   struct traffic_op op;
-  open_rig(&rig, WEFT_EP_BF16, WEFT_EP_PER_EXPERT);
+  open_rig(&rig, WEFT_EP_BF16, WEFT_EP_PER_EXPERT, false);
   do
     assert_int_equal(traffic_run(rig.traffic, true, &op), 0);
   while (op.kind != PATTERN_PLAIN);
@@ -118,7 +122,7 @@ static void rows_for_others_are_one_a_token_and_rank(void **state) {
   (void)state;
   struct rig rig;
   struct traffic_op op;
-  open_rig(&rig, WEFT_EP_BF16, WEFT_EP_PER_EXPERT);
+  open_rig(&rig, WEFT_EP_BF16, WEFT_EP_PER_EXPERT, false);
   assert_int_equal(traffic_run(rig.traffic, false, &op), 0);
   assert_int_equal(traffic_remote_rows(rig.traffic), 0); // alone
   static const int64_t topk[] = {6,  7,  0,  2, /* own 6..8, rank 0 twice: 1 */ 3,
@@ -131,10 +135,76 @@ static void rows_for_others_are_one_a_token_and_rank(void **state) {
   close_rig(&rig);
 }
 
+// The plug-in stands in this variable; false: it was not built here.
+static bool has_fake_gpus(void) {
+  const char *path = getenv("WEFT_FAKE_GPUS");
+  return path && setenv("WEFT_CUDA_PLUGIN", path, 1) == 0;
+}
+
+static void the_same_passes_through_copies(void **state) {
+  (void)state;
+  if (!has_fake_gpus())
+    skip();
+  for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++) {
+    every_kind_passes(dtype, WEFT_EP_PER_EXPERT, true);
+    every_kind_passes(dtype, WEFT_EP_RANK_MAJOR, true);
+  }
+}
+
+// Whatever is spoilt where the operation worked is found in the copies.
+static void what_is_spoilt_on_a_gpu_is_refused(void **state) {
+  (void)state;
+  if (!has_fake_gpus())
+    skip();
+  for (int layout = WEFT_EP_PER_EXPERT; layout <= WEFT_EP_RANK_MAJOR; layout++) {
+    for (int i = 0; i < 24; i++) {
+      struct rig rig;
+      struct traffic_op op;
+      open_rig(&rig, WEFT_EP_FP8, (enum weft_ep_layout)layout, true);
+      for (int k = 0; k <= i / 3; k++)
+        assert_int_equal(traffic_run(rig.traffic, true, &op), 0);
+      static const int pairs[] = {PAIR_X, PAIR_COUNTS, PAIR_OUT};
+      uint8_t *spoilt = rig.traffic->pairs[pairs[i % 3]].place;
+      bool empty = op.kind == PATTERN_SCALED && rig.traffic->input.num_tokens == 0;
+      spoilt[1] ^= 0x40;
+      rig.traffic->has_copies = false; // where the experts were asked, it was taken before
+      if (!empty && judge(&rig, &op) != WEFT_ERR_DATA)
+        fail_msg("operation %d, layout %d, buffer %d: not refused", (int)op.op, layout, i % 3);
+      spoilt[1] ^= 0x40;
+      rig.traffic->has_copies = false;
+      if (judge(&rig, &op))
+        fail_msg("operation %d, layout %d, buffer %d: %s", (int)op.op, layout, i % 3, weft_last_error());
+      close_rig(&rig);
+    }
+  }
+}
+
+static void an_operation_may_be_judged_after_it_ran_unpoisoned(void **state) {
+  (void)state;
+  if (!has_fake_gpus())
+    skip();
+  struct rig rig;
+  struct traffic_op op;
+  unsigned in_step = 0;
+  open_rig(&rig, WEFT_EP_FP8_POW2, WEFT_EP_PER_EXPERT, true);
+  for (int i = 0; i < 32; i++) {
+    assert_int_equal(traffic_run(rig.traffic, i % 5 == 0, &op), 0);
+    in_step += op.kind == PATTERN_PLAIN && op.in_step;
+    assert_true(op.kind == PATTERN_PLAIN || !op.in_step);
+    if (i % 3 == 0)
+      assert_int_equal(judge(&rig, &op), 0);
+  }
+  assert_in_range(in_step, 20, 24); // of 24, those after the first batch was made at the latest
+  close_rig(&rig);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(operations_of_every_kind_and_form_pass),
       cmocka_unit_test(a_spoilt_operation_is_refused),
+      cmocka_unit_test(the_same_passes_through_copies),
+      cmocka_unit_test(what_is_spoilt_on_a_gpu_is_refused),
+      cmocka_unit_test(an_operation_may_be_judged_after_it_ran_unpoisoned),
       cmocka_unit_test(rows_for_others_are_one_a_token_and_rank),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
