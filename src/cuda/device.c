@@ -8,12 +8,8 @@
 
 enum { MAX_DEVICES = 64, OLDEST = 8 }; // OLDEST: compute capability that the kernels are made for
 
-// What the process has of each device. A context is never given back: the runtime keeps things in it.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-  CUcontext context;
-  uint32_t engines, processors;
-} shares[MAX_DEVICES];
+static struct device *devices[MAX_DEVICES];
 
 static int no_devices(cudaError_t error, char *why) {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -110,21 +106,12 @@ int cuda_check_peer(int index, int peer, char *why) {
   return rc;
 }
 
-// The primary context, which the runtime uses too.
+// The primary context, which the runtime uses too; never given back, since the runtime keeps things in it.
 static int open_context(const struct cuda_driver *driver, struct device *device, char *why) {
   CUdevice ordinal;
-  CUcontext context;
-  int rc = 0;
-  pthread_mutex_lock(&lock);
-  if (!shares[device->index].context) {
-    rc = cuda_check_driver(why, driver->cuDeviceGet(&ordinal, device->index), "cannot open the device");
-    if (rc == 0)
-      rc = cuda_check_driver(why, driver->cuDevicePrimaryCtxRetain(&context, ordinal), "cannot open the device");
-    if (rc == 0)
-      shares[device->index].context = context;
-  }
-  device->context = shares[device->index].context;
-  pthread_mutex_unlock(&lock);
+  int rc = cuda_check_driver(why, driver->cuDeviceGet(&ordinal, device->index), "cannot open the device");
+  if (rc == 0)
+    rc = cuda_check_driver(why, driver->cuDevicePrimaryCtxRetain(&device->context, ordinal), "cannot open the device");
   return rc;
 }
 
@@ -138,6 +125,16 @@ static int open_pool(struct device *device, char *why) {
     rc = cuda_check(why, cudaMemPoolSetAttribute(device->pool, cudaMemPoolAttrReleaseThreshold, &all),
                     "cannot set up a pool of device memory");
   return rc;
+}
+
+static void close_parts(struct device *device) {
+  if (device->stream)
+    cudaStreamDestroy(device->stream);
+  if (device->pool)
+    cudaMemPoolDestroy(device->pool);
+  if (device->zeros)
+    cudaFreeHost(device->zeros);
+  cudaGetLastError();
 }
 
 static int open_parts(const struct cuda_driver *driver, struct device *device, char *why) {
@@ -167,115 +164,71 @@ static int open_parts(const struct cuda_driver *driver, struct device *device, c
       "cannot ask for the size of pages");
 }
 
-int cuda_open(int index, struct device **out, char *why) {
-  struct device_info info;
-  int rc = cuda_describe(index, &info, why);
-  if (rc != 0)
-    return rc;
-  if (info.major < OLDEST)
-    return cuda_why(why, WEFT_ERR_UNSUPPORTED, "device %d (%s) has compute capability %d.%d; the kernels need %d.0",
-                    index, info.name, info.major, info.minor, OLDEST);
+// After a failure what there is stays; the next try makes another.
+static int make(int index, struct device **out, char *why) {
   struct device *device = calloc(1, sizeof *device);
-  if (!device)
-    return cuda_why(why, WEFT_ERR_NOMEM, "no memory for a device");
-  device->index = index;
-  device->info = info;
   const struct cuda_driver *driver = cuda_driver(why);
-  rc = driver ? open_context(driver, device, why) : WEFT_ERR_UNSUPPORTED;
   struct cuda_turn turn;
+  if (!device || !driver) {
+    free(device);
+    return driver ? cuda_why(why, WEFT_ERR_NOMEM, "no memory for a device") : WEFT_ERR_UNSUPPORTED;
+  }
+  device->index = index;
+  pthread_mutex_init(&device->lock, NULL);
+  int rc = cuda_describe(index, &device->info, why);
+  if (rc == 0 && device->info.major < OLDEST)
+    rc = cuda_why(why, WEFT_ERR_UNSUPPORTED, "device %d (%s) has compute capability %d.%d; the kernels need %d.0",
+                  index, device->info.name, device->info.major, device->info.minor, OLDEST);
+  if (rc == 0)
+    rc = open_context(driver, device, why);
   if (rc == 0)
     rc = cuda_enter(device, &turn, why);
   if (rc == 0) {
     rc = open_parts(driver, device, why);
+    if (rc != 0)
+      close_parts(device);
     cuda_leave(&turn);
   }
-  if (rc != 0)
-    cuda_close(device);
-  else
+  if (rc == 0)
     *out = device;
+  else
+    free(device);
+  return rc;
+}
+
+int cuda_open(int index, struct device **out, char *why) {
+  int rc = check_index(index, why);
+  if (rc != 0)
+    return rc;
+  pthread_mutex_lock(&lock);
+  if (!devices[index])
+    rc = make(index, &devices[index], why);
+  if (rc == 0) {
+    devices[index]->users++;
+    *out = devices[index];
+  }
+  pthread_mutex_unlock(&lock);
   return rc;
 }
 
 void cuda_close(struct device *device) {
   struct cuda_turn turn;
-  if (device && device->context && cuda_enter(device, &turn, NULL) == 0) {
-    if (device->stream)
-      cudaStreamDestroy(device->stream);
-    if (device->pool)
-      cudaMemPoolDestroy(device->pool);
-    cudaFreeHost(device->zeros);
+  if (!device)
+    return;
+  pthread_mutex_lock(&lock);
+  if (--device->users == 0 && cuda_enter(device, &turn, NULL) == 0) {
+    cudaMemPoolTrimTo(device->pool, 0);
     cudaGetLastError();
     cuda_leave(&turn);
   }
-  free(device);
-}
-
-// `context` NULL: whichever is current.
-static int enter(const struct cuda_driver *driver, CUcontext context, struct cuda_turn *turn, char *why) {
-  CUcontext current = NULL;
-  turn->pushed = context && (driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context);
-  if (turn->pushed) {
-    int rc = cuda_check_driver(why, driver->cuCtxPushCurrent(context), "cannot use the device");
-    if (rc != 0)
-      return rc;
-  }
-  turn->mode = cudaStreamCaptureModeRelaxed;
-  cudaThreadExchangeStreamCaptureMode(&turn->mode);
-  return 0;
-}
-
-int cuda_enter(const struct device *device, struct cuda_turn *turn, char *why) {
-  const struct cuda_driver *driver = cuda_driver(why);
-  return driver ? enter(driver, device->context, turn, why) : WEFT_ERR_UNSUPPORTED;
-}
-
-int cuda_enter_any(struct cuda_turn *turn) {
-  const struct cuda_driver *driver = cuda_driver(NULL);
-  CUcontext context = NULL;
-  if (!driver)
-    return WEFT_ERR_NOT_FOUND;
-  if (driver->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context)
-    return enter(driver, NULL, turn, NULL);
-  pthread_mutex_lock(&lock);
-  for (int i = 0; i < MAX_DEVICES && !context; i++)
-    context = shares[i].context;
-  pthread_mutex_unlock(&lock);
-  return context ? enter(driver, context, turn, NULL) : WEFT_ERR_NOT_FOUND;
-}
-
-void cuda_leave(const struct cuda_turn *turn) {
-  enum cudaStreamCaptureMode mode = turn->mode;
-  CUcontext popped;
-  cudaThreadExchangeStreamCaptureMode(&mode);
-  if (turn->pushed)
-    cuda_driver(NULL)->cuCtxPopCurrent(&popped);
-}
-
-int cuda_share_take(const struct device *device, uint32_t processors, char *why) {
-  int rc = 0;
-  pthread_mutex_lock(&lock);
-  uint32_t taken = shares[device->index].processors;
-  if (taken + processors > device->info.processors) {
-    rc =
-        cuda_why(why, WEFT_ERR_LIMIT,
-                 "ranks of this process have %u of the %u processors of device %d already, and this one wants %u: each "
-                 "must be limited so that all can run at once",
-                 taken, device->info.processors, device->index, processors);
-  } else {
-    shares[device->index].processors += processors;
-    shares[device->index].engines++;
-  }
-  pthread_mutex_unlock(&lock);
-  return rc;
-}
-
-void cuda_share_give(const struct device *device, uint32_t processors) {
-  pthread_mutex_lock(&lock);
-  shares[device->index].processors -= processors;
-  shares[device->index].engines--;
   pthread_mutex_unlock(&lock);
 }
 
-bool cuda_share_alone(const struct device *device) {
-  return __atomic_load_n(&shares[device->index].engines, __ATOMIC_RELAXED) == 1;
+const struct device *cuda_any_device(void) {
+  const struct device *found = NULL;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < MAX_DEVICES && !found; i++)
+    found = devices[i];
+  pthread_mutex_unlock(&lock);
+  return found;
 }

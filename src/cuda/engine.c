@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <weft/ep.h>
 
 static void layout_of(const struct device_ep_options *o, struct cuda_layout *layout) {
   cuda_layout_init(layout, o->max_tokens, o->hidden, o->topk, o->dtype);
@@ -77,14 +76,10 @@ static int open_memory(struct device_ep *ep, char *why) {
 }
 
 static int open_host(struct device_ep *ep, char *why) {
-  size_t size = sizeof *ep->host + ep->options.max_tokens * sizeof *ep->host->missing;
   void *seen;
-  int rc = cuda_check(why, cudaHostAlloc((void **)&ep->host, size, cudaHostAllocPortable | cudaHostAllocMapped),
-                      "cannot pin host memory");
-  if (rc != 0)
-    return rc;
-  memset(ep->host, 0, size);
-  rc = cuda_check(why, cudaHostGetDevicePointer(&seen, ep->host, 0), "the device does not see pinned host memory");
+  int rc = cuda_pin(ep->device, (void **)&ep->host, why);
+  if (rc == 0)
+    rc = cuda_check(why, cudaHostGetDevicePointer(&seen, ep->host, 0), "the device does not see pinned host memory");
   if (rc != 0)
     return rc;
   ep->report = (struct device_report *)((char *)seen + offsetof(struct cuda_host, report));
@@ -180,8 +175,7 @@ void cuda_ep_close(struct device_ep *ep) {
       cudaStreamDestroy(ep->control);
     if (ep->owner)
       cudaStreamDestroy(ep->owner);
-    if (ep->host)
-      cudaFreeHost(ep->host);
+    cuda_unpin(ep->device, ep->host);
     cudaGetLastError();
     cuda_leave(&turn);
   }

@@ -2,7 +2,7 @@
 #ifndef CUDA_ENGINE_H
 #define CUDA_ENGINE_H
 
-#include <pthread.h>
+#include <weft/ep.h>
 
 #include "cuda/launch.h"
 #include "cuda/plugin.h"
@@ -22,8 +22,9 @@ struct cuda_host {
   } out;
   // On their way from it, for the owner
   struct device_record record;
-  uint64_t missing[]; // [max_tokens]
+  uint64_t missing[WEFT_EP_MAX_TOKENS];
 };
+CUDA_STATIC_ASSERT(sizeof(struct cuda_host) <= CUDA_PINNED, "it is in a piece of pinned memory");
 
 struct device_ep {
   struct device *device;
@@ -46,6 +47,7 @@ struct device_ep {
   pthread_mutex_t lock;
   uint64_t published[CUDA_PUBLISHED]; // epoch in each place
   uint64_t newest, begun;             // epochs: published last, begun with
+  uint32_t rows;                      // that the newest dispatch had room for
   const void *known[CUDA_KNOWN];      // arguments
 };
 

@@ -65,17 +65,20 @@ int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void
   if (rc == 0)
     rc = cuda_check(why, (cudaError_t)cuda_launch_dispatch(&args, ep->members, ep->blocks, early(ep), stream),
                     "cannot launch dispatch");
+  if (rc == 0 && (d->halves & DEVICE_RECV))
+    ep->rows = d->kind == 1 ? d->rows : 0;
   cuda_leave(&turn);
   return rc;
 }
 
 static int check_combine(struct device_ep *ep, const struct device_combine *c, char *why) {
   bool sends = c->halves & DEVICE_SEND, some = c->num_tokens > 0;
+  bool receives = c->halves & DEVICE_RECV;
   const struct cuda_argument list[] = {
-      {"y", sends && !c->placed ? c->y : NULL, PIECE, false}, // whether it is needed the device knows: it has the rows
-      {"out", c->halves & DEVICE_RECV ? c->out : NULL, PIECE, some && (c->halves & DEVICE_RECV)},
-      {"topk_idx", some ? c->topk_idx : NULL, sizeof *c->topk_idx, some},
-      {"topk_weights", some ? c->topk_weights : NULL, sizeof *c->topk_weights, some && c->late_weights},
+      {"y", sends && !c->placed ? c->y : NULL, PIECE, sends && !c->placed && ep->rows > 0},
+      {"out", receives && some ? c->out : NULL, PIECE, receives && some},
+      {"topk_idx", some ? c->topk_idx : NULL, sizeof *c->topk_idx, receives && some},
+      {"topk_weights", some ? c->topk_weights : NULL, sizeof *c->topk_weights, c->late_weights && some},
   };
   return cuda_check_arguments(ep, list, COUNT(list), why);
 }

@@ -159,7 +159,7 @@ static int begin(struct device_ep *ep, struct cuda_begin_args *args, char *why) 
     rc = cuda_await(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "beginning", why);
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   if (rc == 0 && ep->host->begin.begun)
-    __atomic_store_n(&ep->begun, ep->host->begin.epoch, __ATOMIC_RELEASE);
+    __atomic_store_n(&ep->begun, args->op == CUDA_AWAIT ? ep->host->begin.epoch : args->epoch, __ATOMIC_RELEASE);
   return rc;
 }
 

@@ -2,6 +2,8 @@
 // one rank may wait for the rank that would be waiting here.
 #include "cuda/plugin.h"
 
+#include <string.h>
+
 int cuda_allocate(struct device *device, size_t size, void **memory, char *why) {
   struct cuda_turn turn;
   void *made = NULL;
@@ -42,13 +44,48 @@ int cuda_zero(struct device *device, void *memory, size_t size, char *why) {
   return rc;
 }
 
+// A piece that waits for its next user.
+struct cuda_spare {
+  struct cuda_spare *next;
+};
+
+int cuda_pin(struct device *device, void **memory, char *why) {
+  pthread_mutex_lock(&device->lock);
+  struct cuda_spare *spare = device->spares;
+  if (spare)
+    device->spares = spare->next;
+  pthread_mutex_unlock(&device->lock);
+  void *made = spare;
+  int rc = 0;
+  if (!spare)
+    rc = cuda_check(why, cudaHostAlloc(&made, CUDA_PINNED, cudaHostAllocPortable | cudaHostAllocMapped),
+                    "cannot pin host memory");
+  if (rc != 0)
+    return rc;
+  memset(made, 0, CUDA_PINNED);
+  *memory = made;
+  return 0;
+}
+
+void cuda_unpin(struct device *device, void *memory) {
+  struct cuda_spare *spare = memory;
+  if (!spare)
+    return;
+  pthread_mutex_lock(&device->lock);
+  spare->next = device->spares;
+  device->spares = spare;
+  pthread_mutex_unlock(&device->lock);
+}
+
 int cuda_copy(struct device *device, void *to, const void *from, size_t size, void *stream, bool wait, char *why) {
   struct cuda_turn turn;
   int rc = cuda_enter(device, &turn, why);
   if (rc != 0)
     return rc;
   uint64_t allowance = CUDA_ALLOWANCE_MS * (uint64_t)1000000;
-  if (wait) // before the copy: one into memory that is not pinned waits without a deadline
+  if (wait)
+    rc = cuda_check_capture(stream, why);
+  if (rc == 0 && wait) // before the copy: one into memory that is not pinned waits without a deadline
     rc = cuda_await(stream, allowance, "work before a copy", why);
   if (rc == 0)
     rc = cuda_check(why, cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, stream), "cannot copy");

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,8 +16,11 @@
 enum {
   CUDA_ALLOWANCE_MS = 20000, // for copies of our own, which nothing but a broken device holds up
   CUDA_ZEROS = 1 << 20,      // bytes of zeros that every device has in pinned host memory
+  CUDA_PINNED = 256 << 10,   // bytes of what cuda_pin gives
 };
 
+// Opened once for the process, and then kept: to take such things down waits for kernels, and a kernel of one rank may
+// wait for the rank that would be waiting here.
 struct device {
   int index;
   CUcontext context; // the primary one: the same as the caller's own CUDA code uses
@@ -27,6 +31,11 @@ struct device {
   cudaMemPool_t pool;
   void *zeros;
   bool strict; // a window has been mapped that is not behind NVLink: see layout.h
+
+  pthread_mutex_t lock; // of what follows
+  uint32_t users;       // open() without close()
+  uint32_t engines, processors;
+  struct cuda_spare *spares; // pinned host memory that engines have left
 };
 
 // --- errors: why.c ---
@@ -37,7 +46,10 @@ int cuda_why(char *why, int rc, const char *format, ...) __attribute__((format(p
 int cuda_check(char *why, cudaError_t error, const char *what);
 int cuda_check_driver(char *why, CUresult result, const char *what);
 
-// --- turns: device.c ---
+// A device that has been opened, or NULL.
+const struct device *cuda_any_device(void);
+
+// --- turns: turn.c ---
 
 // A thread's stay on a device. CUDA's own "current device" is left alone, since to restore it would open a context on
 // the device that it was; and no call in between disturbs a stream capture of this thread or another.
@@ -52,12 +64,14 @@ void cuda_leave(const struct cuda_turn *turn);
 int cuda_enter_any(struct cuda_turn *turn);
 
 // What the engines of this process have of a device. LIMIT: others have so much that `processors` are not left.
-int cuda_share_take(const struct device *device, uint32_t processors, char *why);
-void cuda_share_give(const struct device *device, uint32_t processors);
+int cuda_share_take(struct device *device, uint32_t processors, char *why);
+void cuda_share_give(struct device *device, uint32_t processors);
 bool cuda_share_alone(const struct device *device);
 
 // --- waiting: stream.c ---
 
+// A stream of the caller's may be in a capture, which would end if anybody waited for it: INVALID.
+int cuda_check_capture(cudaStream_t stream, char *why);
 // Polls until all that is in the stream is done: 0, TIMEOUT or what went wrong.
 int cuda_await(cudaStream_t stream, uint64_t timeout_ns, const char *what, char *why);
 
@@ -76,6 +90,9 @@ int cuda_fill(struct device *device, void *memory, uint8_t byte, size_t size, vo
 int cuda_owner(const void *memory, int *index, char *why);
 // Zeroes device memory by the copy engine: a kernel would have to wait for those that spin. Within a turn.
 int cuda_zero(struct device *device, void *memory, size_t size, char *why);
+// Pinned host memory, zeroed, of one size for all; what is given back serves the next. Within a turn.
+int cuda_pin(struct device *device, void **memory, char *why);
+void cuda_unpin(struct device *device, void *memory);
 
 int cuda_window_create(struct device *device, size_t size, struct device_window *window, int *fd, char *why);
 int cuda_window_map(struct device *device, size_t size, int fd, struct device_window *window, char *why);

@@ -45,17 +45,22 @@ void cuda_stream_close(struct device *device, void *stream) {
   cuda_leave(&turn);
 }
 
-int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why) {
+int cuda_check_capture(cudaStream_t stream, char *why) {
   enum cudaStreamCaptureStatus status;
+  int rc = cuda_check(why, cudaStreamIsCapturing(stream, &status), "cannot wait for the stream");
+  if (rc == 0 && status != cudaStreamCaptureStatusNone)
+    rc = cuda_why(why, WEFT_ERR_INVALID,
+                  "the stream is being captured: nothing runs, and there is nothing to wait for, before its graph is "
+                  "launched");
+  return rc;
+}
+
+int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why) {
   struct cuda_turn turn;
   int rc = cuda_enter(device, &turn, why);
   if (rc != 0)
     return rc;
-  rc = cuda_check(why, cudaStreamIsCapturing(stream, &status), "cannot wait for the stream");
-  if (rc == 0 && status != cudaStreamCaptureStatusNone) // to ask would end the capture
-    rc = cuda_why(why, WEFT_ERR_INVALID,
-                  "the stream is being captured: nothing runs, and there is nothing to wait for, before its graph is "
-                  "launched");
+  rc = cuda_check_capture(stream, why);
   if (rc == 0)
     rc = cuda_await(stream, timeout_ms * (uint64_t)1000000, "work in the stream", why);
   cuda_leave(&turn);
