@@ -275,7 +275,13 @@ static int read_object(const struct field *fields, char *object, const json_t *j
   for (const struct field *field = fields; field->name; field++) {
     struct path here = {path, field->name, -1};
     json_t *value = json_object_get(json, field->name);
-    int err = value ? read_field(field, object, value, &here) : refuse(&here, "is missing");
+    int err = 0;
+    if (value)
+      err = read_field(field, object, value, &here);
+    else if (!field->optional)
+      err = refuse(&here, "is missing");
+    else if (field->type == FIELD_INDEX)
+      *(int32_t *)(void *)(object + field->offset) = -1;
     if (err)
       return err;
   }

@@ -2,6 +2,7 @@
 #ifndef MEASURE_FIELDS_H
 #define MEASURE_FIELDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <jansson.h>
@@ -32,6 +33,7 @@ struct field {
   size_t count;
   const struct field *fields;
   const char *const *names; // by value, then NULL
+  bool optional;            // may be missing, as in results of older versions: -1 for an INDEX then, else zero
 };
 
 // NULL: memory ran out, or an integer has no JSON form; the last error names it.

@@ -11,7 +11,7 @@ static const char header[] = "run,job,phase,rank,host,slot,incarnation,state,rea
                              "combine_avg_us,combine_min_us,combine_p50_us,combine_p99_us,combine_max_us,"
                              "logical_gbps,dispatch_logical_gbps,dispatch_wire_gbps,combine_logical_gbps,"
                              "combine_wire_gbps,dispatch_logical_bytes,dispatch_wire_bytes,combine_logical_bytes,"
-                             "combine_wire_bytes\r\n";
+                             "combine_wire_bytes,gpu,gpu_name,window_bytes\r\n";
 
 // A field of text, quoted where it must be.
 static void put_text(FILE *out, const char *text) {
@@ -71,6 +71,15 @@ static void put_rank(FILE *out, const struct results *results, uint32_t phase, c
   put_times(out, &rank->dispatch);
   put_times(out, &rank->combine);
   put_bandwidths(out, rank);
+  if (ran && rank->gpu >= 0)
+    fprintf(out, ",%" PRId32 ",", rank->gpu);
+  else
+    fputs(",,", out);
+  put_text(out, rank->gpu_name);
+  if (ran)
+    fprintf(out, ",%" PRIu64, rank->window_bytes);
+  else
+    fputc(',', out);
   fputs("\r\n", out);
 }
 

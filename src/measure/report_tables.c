@@ -41,16 +41,20 @@ static void add_figures(struct table *table, const struct results_rank *rank) {
   add_figure(table, both->max, 1);
 }
 
-// The host, short enough to leave the table its width, and the slot.
+// The host, short enough to leave the table its width, the slot, and the GPU if it has one.
 static void add_place(struct table *table, const struct results_rank *rank, bool unicode) {
-  enum { ROOM = 11 };
   const char *host = rank->host;
+  char gpu[16] = "";
+  if (rank->gpu >= 0)
+    snprintf(gpu, sizeof gpu, "/%" PRId32, rank->gpu);
+  size_t taken = strlen(gpu), room = taken < 9 ? 11 - taken : 2;
   if (!*host)
     table_add(table, TABLE_PLAIN, "%s", "");
-  else if (strlen(host) <= ROOM)
-    table_add(table, TABLE_PLAIN, "%s:%" PRId32, host, rank->local_rank);
+  else if (strlen(host) <= room)
+    table_add(table, TABLE_PLAIN, "%s:%" PRId32 "%s", host, rank->local_rank, gpu);
   else
-    table_add(table, TABLE_PLAIN, "%.*s%s:%" PRId32, ROOM - 1, host, unicode ? "…" : "~", rank->local_rank);
+    table_add(table, TABLE_PLAIN, "%.*s%s:%" PRId32 "%s", (int)room - 1, host, unicode ? "…" : "~", rank->local_rank,
+              gpu);
 }
 
 // Ranks that never came to the phase say nothing but that: neighbours of one such state share a row.
@@ -119,8 +123,20 @@ static void add_title(struct table *table, const struct results_phase *phase) {
   text_free(&title);
 }
 
+static bool has_gpus(const struct results *results) {
+  for (uint32_t i = 0; i < results->num_phases; i++)
+    for (uint32_t k = 0; k < results->phases[i].num_ranks; k++)
+      if (*results->phases[i].ranks[k].host && results->phases[i].ranks[k].gpu >= 0)
+        return true;
+  return false;
+}
+
 int report_phases(FILE *out, const struct results *results, const struct report_options *options) {
-  struct table table = {.columns = phase_columns, .num_columns = COUNT(phase_columns)};
+  struct table_column columns[COUNT(phase_columns)];
+  memcpy(columns, phase_columns, sizeof columns);
+  if (has_gpus(results))
+    columns[1].heading = "host:slot/gpu";
+  struct table table = {.columns = columns, .num_columns = COUNT(phase_columns)};
   for (uint32_t i = 0; i < results->num_phases; i++) {
     add_title(&table, &results->phases[i]);
     add_ranks(&table, &results->phases[i], options->unicode);

@@ -82,6 +82,47 @@ static void add_word(struct text *text, const json_t *config, const char *key, c
     text_add(text, "%s%s%s", text->size > 0 ? ", " : "", word, noun);
 }
 
+// The name of the ranks' GPUs, "" where they differ or have none, and the most that any rank takes.
+static void find_memory(const struct results *results, const char **gpu_name, uint64_t *window_bytes) {
+  bool differ = false;
+  *gpu_name = "";
+  *window_bytes = 0;
+  for (uint32_t i = 0; i < results->num_phases; i++) {
+    for (uint32_t k = 0; k < results->phases[i].num_ranks; k++) {
+      const struct results_rank *rank = &results->phases[i].ranks[k];
+      if (rank->window_bytes > *window_bytes)
+        *window_bytes = rank->window_bytes;
+      if (!*rank->gpu_name)
+        continue;
+      differ |= **gpu_name && strcmp(*gpu_name, rank->gpu_name) != 0;
+      *gpu_name = rank->gpu_name;
+    }
+  }
+  if (differ)
+    *gpu_name = "";
+}
+
+// Where the operations ran, and by which clock they are timed. Results of older versions do not tell.
+static void print_memory(FILE *out, const struct results *results, const struct report_options *options) {
+  const char *memory = json_string_value(json_object_get(results->config, "memory")), *gpu_name;
+  const char *why = json_string_value(json_object_get(results->config, "memory_why"));
+  uint64_t window_bytes;
+  struct text line = {0};
+  if (!memory)
+    return;
+  find_memory(results, &gpu_name, &window_bytes);
+  bool cuda = strcmp(memory, "cuda") == 0;
+  text_add(&line, "%s%s%s", memory, *gpu_name ? ", " : "", gpu_name);
+  if (window_bytes > 0)
+    text_add(&line, ", up to %.1f MB of windows and workspace a rank", (double)window_bytes / 1e6);
+  text_add(&line, "; times by %s, waiting for peers included",
+           cuda ? "CUDA events around each half" : "the host's clock");
+  if (why)
+    text_add(&line, "; not on GPUs, because %s", why);
+  print_labelled(out, options, "memory", TABLE_DIM, TABLE_PLAIN, line.data ? line.data : memory);
+  text_free(&line);
+}
+
 static void print_header(FILE *out, const struct results *results, const struct report_options *options) {
   struct text run = {0}, sizes = {0};
   const char *dot = options->unicode ? "·" : "-";
@@ -96,6 +137,7 @@ static void print_header(FILE *out, const struct results *results, const struct 
   add_number(&sizes, results->config, "iterations", "# timed operations a phase");
   print_labelled(out, options, "run", TABLE_DIM, TABLE_PLAIN, run.data ? run.data : results->run);
   print_labelled(out, options, "sizes", TABLE_DIM, TABLE_PLAIN, sizes.data ? sizes.data : "");
+  print_memory(out, results, options);
   print_labelled(out, options, "store", TABLE_DIM, TABLE_PLAIN, results->store);
   print_labelled(
       out, options, "GB/s", TABLE_DIM, TABLE_PLAIN,

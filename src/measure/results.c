@@ -39,6 +39,8 @@ static const struct field times_fields[] = {
 static const struct field rank_fields[] = {
     {RANK(rank), .type = FIELD_INDEX},
     {RANK(local_rank), .type = FIELD_INDEX},
+    {RANK(gpu), .type = FIELD_INDEX, .optional = true},
+    {RANK(gpu_name), .type = FIELD_TEXT, .optional = true},
     {RANK(host), .type = FIELD_TEXT},
     {RANK(incarnation), .type = FIELD_ID},
     {RANK(state), .type = FIELD_NAME, .names = state_names},
@@ -53,6 +55,7 @@ static const struct field rank_fields[] = {
     {RANK(dispatch_wire_bytes), .type = FIELD_REAL},
     {RANK(combine_logical_bytes), .type = FIELD_REAL},
     {RANK(combine_wire_bytes), .type = FIELD_REAL},
+    {RANK(window_bytes), .type = FIELD_U64, .optional = true},
     END,
 };
 

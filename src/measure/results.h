@@ -32,6 +32,8 @@ struct results_times {
 struct results_rank {
   int32_t rank;
   int32_t local_rank; // process slot on its host
+  int32_t gpu;        // index on its host, as its agent's processes count them; negative: its memory is the host's
+  char gpu_name[64];
   char host[64];
   uint64_t incarnation;
   enum results_state state;
@@ -42,6 +44,7 @@ struct results_rank {
   struct results_times both, dispatch, combine; // timed operations; `both` is dispatch + combine
   // Bytes of one operation, means over the timed ones.
   double dispatch_logical_bytes, dispatch_wire_bytes, combine_logical_bytes, combine_wire_bytes;
+  uint64_t window_bytes; // windows and workspace at the end of the phase
 };
 
 struct results_phase {
@@ -77,7 +80,8 @@ struct results {
   double elapsed_s;
   char store[128]; // what kind, and where
   json_t *config; // the run's configuration, as given and defaulted: an object with the names of struct run_config; the
-                  // reports show num_tokens, hidden, topk, experts_per_rank, iterations and, as text, dtype and layout
+                  // reports show num_tokens, hidden, topk, experts_per_rank, iterations and, as text, dtype, layout and
+                  // memory, and memory_why: what kept `auto` from GPUs
   json_t *plan;   // the plan's JSON
   uint32_t num_phases;
   struct results_phase *phases;

@@ -40,7 +40,7 @@ static void describe_absent(const struct agent *agent, uint32_t phase, struct re
 
 // A rank's slot, host and incarnation are those of its last record when this phase has none.
 static void copy_place(const struct agent *agent, uint32_t phase, struct results_rank *row) {
-  row->local_rank = -1;
+  row->local_rank = row->gpu = -1;
   if (row->state == RESULTS_NOT_MEMBER)
     return;
   for (uint32_t p = phase + 1; p-- > lead_launch_phase(agent, phase, row->rank);) {
@@ -48,6 +48,8 @@ static void copy_place(const struct agent *agent, uint32_t phase, struct results
     if (!seat->has_record)
       continue;
     row->local_rank = seat->record.rank.local_rank;
+    row->gpu = seat->record.rank.gpu;
+    memcpy(row->gpu_name, seat->record.rank.gpu_name, sizeof row->gpu_name);
     row->incarnation = seat->record.rank.incarnation;
     memcpy(row->host, seat->record.rank.host, sizeof row->host);
     return;
@@ -228,6 +230,8 @@ static int fill(const struct agent *agent, struct results *results, int status, 
   results->elapsed_s = (double)(clock_ns() - lead->started_ns) / 1e9;
   describe_store(agent, results->store, sizeof results->store);
   results->config = run_settings_to_json(&agent->config);
+  if (agent->gpus.why[0])
+    json_object_set_new(results->config, "memory_why", json_string(agent->gpus.why));
   results->plan = plan_to_json(agent->plan);
   results->passed = status == 0;
   results->exit_status = status;

@@ -47,6 +47,7 @@ struct rank {
   struct run_reporter *reporter;
   weft_ep_t *ep;
   struct buffer_home home; // of the operations' buffers
+  char gpu_name[64];       // "" in host memory
   struct traffic *traffic;
   struct rank_events events;
   _Atomic uint32_t current;    // newest phase that has begun; num_phases: the end

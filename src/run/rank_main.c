@@ -123,6 +123,16 @@ static int open_store(struct rank *rank) {
   return err ? err : insist(rank, follow_phases);
 }
 
+static int open_home(struct rank *rank) {
+  struct device_info info = {0};
+  char why[DEVICE_WHY];
+  int err = buffer_home_open(&rank->home, rank->task.gpu);
+  if (!err && rank->home.api && !rank->home.api->describe(rank->task.gpu, &info, why))
+    snprintf(rank->gpu_name, sizeof rank->gpu_name, "%.*s", (int)sizeof rank->gpu_name - 1, info.name);
+  rank_record_begin(rank); // with what is known now
+  return err;
+}
+
 static int open_ep(struct rank *rank) {
   const struct run_config *config = &rank->config;
   const struct plan_ranks *founders = &rank->plan->phases[0].live;
@@ -150,7 +160,7 @@ static int open_ep(struct rank *rank) {
       .device = rank->task.gpu,
   };
   uint64_t deadline = clock_deadline_ms((uint64_t)config->startup_timeout_s * 1000);
-  int err = buffer_home_open(&rank->home, rank->task.gpu);
+  int err = open_home(rank);
   if (!err)
     err = weft_ep_open(&rank->ep, &options, config->startup_timeout_s * 1000);
   if (!err)

@@ -12,6 +12,8 @@ void rank_record_begin(struct rank *rank) {
   record->median_us = rank->median_ns ? (double)rank->median_ns / 1000 : -1;
   record->rank.rank = rank->task.rank;
   record->rank.local_rank = (int32_t)rank->task.slot;
+  record->rank.gpu = rank->task.gpu;
+  snprintf(record->rank.gpu_name, sizeof record->rank.gpu_name, "%s", rank->gpu_name);
   record->rank.incarnation = rank->ep ? weft_ep_incarnation(rank->ep) : 0;
   snprintf(record->rank.host, sizeof record->rank.host, "%s", rank->host);
   snprintf(record->boot, sizeof record->boot, "%s", rank->boot);
@@ -20,6 +22,9 @@ void rank_record_begin(struct rank *rank) {
 
 void rank_record_put(struct rank *rank, enum results_state state, const char *reason) {
   char key[RUN_KEY_SIZE];
+  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+  if (rank->ep && !weft_ep_stats(rank->ep, &stats))
+    rank->record.rank.window_bytes = stats.window_bytes;
   rank->record.rank.state = state;
   snprintf(rank->record.rank.reason, sizeof rank->record.rank.reason, "%s", reason);
   run_key(key, &rank->keys, "record/%u/%d", rank->phase, rank->task.rank);

@@ -25,6 +25,8 @@ struct field {
 static const struct field fields[] = {
     FIELD(KIND_I32, "rank", rank.rank),
     FIELD(KIND_I32, "local_rank", rank.local_rank),
+    FIELD(KIND_I32, "gpu", rank.gpu),
+    TEXT("gpu_name", rank.gpu_name),
     TEXT("host", rank.host),
     TEXT("boot", boot),
     FIELD(KIND_U64, "incarnation", rank.incarnation),
@@ -40,6 +42,7 @@ static const struct field fields[] = {
     FIELD(KIND_DOUBLE, "dispatch_wire_bytes", rank.dispatch_wire_bytes),
     FIELD(KIND_DOUBLE, "combine_logical_bytes", rank.combine_logical_bytes),
     FIELD(KIND_DOUBLE, "combine_wire_bytes", rank.combine_wire_bytes),
+    FIELD(KIND_U64, "window_bytes", rank.window_bytes),
     FIELD(KIND_DOUBLE, "launch_us", launch_us),
     FIELD(KIND_DOUBLE, "connect_us", connect_us),
     FIELD(KIND_DOUBLE, "first_dispatch_us", first_dispatch_us),

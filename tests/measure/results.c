@@ -101,6 +101,26 @@ static void json_round_trip_loses_nothing(void **state) {
   }
 }
 
+// What newer versions have added.
+static void fields_that_older_versions_lack_may_be_missing(void **state) {
+  (void)state;
+  static const char *const added[] = {"gpu", "gpu_name", "window_bytes"};
+  struct results results, again;
+  sample_passed(&results);
+  json_t *json = results_to_json(&results);
+  json_t *rank = json_array_get(json_object_get(json_array_get(json_object_get(json, "phases"), 1), "ranks"), 2);
+  for (size_t i = 0; i < 3; i++)
+    assert_int_equal(json_object_del(rank, added[i]), 0);
+  assert_int_equal(results_from_json(&again, json), 0);
+  assert_int_equal(again.phases[1].ranks[2].gpu, -1);
+  assert_string_equal(again.phases[1].ranks[2].gpu_name, "");
+  assert_int_equal(again.phases[1].ranks[2].window_bytes, 0);
+  assert_int_equal(again.phases[1].ranks[3].gpu, 3);
+  json_decref(json);
+  results_free(&again);
+  results_free(&results);
+}
+
 static void unknown_fields_are_passed_over(void **state) {
   (void)state;
   struct results results, again;
@@ -336,6 +356,7 @@ int main(void) {
       cmocka_unit_test(default_metric_is_the_mean_of_the_last_phase_that_passed),
       cmocka_unit_test(a_phase_of_planned_losses_only_has_not_passed),
       cmocka_unit_test(json_round_trip_loses_nothing),
+      cmocka_unit_test(fields_that_older_versions_lack_may_be_missing),
       cmocka_unit_test(unknown_fields_are_passed_over),
       cmocka_unit_test(wrong_data_does_not_keep_results_from_being_written),
       cmocka_unit_test(a_count_too_large_for_json_is_named),

@@ -29,6 +29,7 @@ static struct results_rank *add_phase(struct results *results, uint32_t index, u
   for (uint32_t i = 0; i < num_ranks; i++) {
     struct results_rank *rank = &phase->ranks[i];
     rank->rank = rank->local_rank = (int32_t)i;
+    rank->gpu = -1;
     rank->state = states[i];
     if (states[i] == RESULTS_NOT_MEMBER || states[i] == RESULTS_UNREACHED)
       continue;
@@ -86,6 +87,21 @@ static struct results_transition join(uint32_t phase, int32_t rank, uint64_t op)
 #define L RESULTS_LEFT
 #define U RESULTS_UNREACHED
 
+// All ranks on GPUs of their own.
+static void put_on_gpus(struct results *results) {
+  json_object_set_new(results->config, "memory", json_string("cuda"));
+  for (uint32_t i = 0; i < results->num_phases; i++) {
+    for (uint32_t k = 0; k < results->phases[i].num_ranks; k++) {
+      struct results_rank *rank = &results->phases[i].ranks[k];
+      if (!*rank->host)
+        continue;
+      rank->gpu = (int32_t)k % 4;
+      strcpy(rank->gpu_name, "NVIDIA H200");
+      rank->window_bytes = 15728640 * (i + 1);
+    }
+  }
+}
+
 void sample_passed(struct results *results) {
   begin(results, 4, 7, "[[0,1,2,3],[0,1,2,3,4,5,6,7],[0,1,2,3,4,-6,7],[0,1,2,3,4,5,6,7]]");
   add_phase(results, 0, 8, (enum results_state[]){P, P, P, P, N, N, N, N});
@@ -99,6 +115,7 @@ void sample_passed(struct results *results) {
   results->transitions[5].detect_us = 912.5;
   results->transitions[5].detect_median_us = 1087;
   results->transitions[6] = join(3, 6, 140);
+  put_on_gpus(results);
   results->passed = true;
 }
 
@@ -120,6 +137,9 @@ void sample_failed(struct results *results) {
   results->transitions[0].median_us = -1;
   results->phases[0].ranks[0].both.max = 12345678.9;
   results->phases[0].ranks[1].num_lost_selections = 32;
+  json_object_set_new(results->config, "memory", json_string("host"));
+  json_object_set_new(results->config, "memory_why", json_string("there is no GPU"));
+  results->phases[0].ranks[0].window_bytes = 1048576;
   results->exit_status = 4;
   strcpy(results->error,
          "rank 2, phase 1: operation 47: dispatch: row 12 of local expert 1 (rank 3, token 17) is wrong");

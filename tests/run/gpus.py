@@ -33,7 +33,10 @@ def runs_on_host(*words, plan=FOUR, **environment):
         run.expect(0)
         lines = [line for line in run.text().splitlines() if "host memory, because" in line]
         assert len(lines) == 1 and all(word in lines[0] for word in words), (words, run.text())
-        assert run.results()["config"]["memory"] == "host"
+        results = run.results()
+        assert results["config"]["memory"] == "host" and words[0] in results["config"]["memory_why"], results["config"]
+        assert all(row["gpu"] is None for phase in results["phases"] for row in phase["ranks"]), results
+        assert "times by the host's clock" in run.text() and "not on GPUs, because" in run.text(), run.text()
         told = [event for event in run.events() if event["kind"] == "memory"]
         assert len(told) == 1 and told[0]["memory"] == "host" and words[0] in told[0]["why"], told
         assert all(event["gpu"] == -1 for event in run.events() if event["kind"] == "launch")

@@ -152,6 +152,8 @@ static void a_task_comes_back_from_text_with_and_without_secrets(void **state) {
 static struct run_record sample_record(void) {
   struct run_record record = {.rank = {.rank = 7,
                                        .local_rank = 2,
+                                       .gpu = -1,
+                                       .window_bytes = 1ull << 40,
                                        .host = "h",
                                        .incarnation = UINT64_MAX,
                                        .state = RESULTS_FAILED,
