@@ -36,7 +36,8 @@ def runs_on_host(*words, plan=FOUR, **environment):
         results = run.results()
         assert results["config"]["memory"] == "host" and words[0] in results["config"]["memory_why"], results["config"]
         assert all(row["gpu"] is None for phase in results["phases"] for row in phase["ranks"]), results
-        assert "times by the host's clock" in run.text() and "not on GPUs, because" in run.text(), run.text()
+        report = " ".join(run.text().split())
+        assert "times by the host's clock" in report and "not on GPUs, because" in report, run.text()
         told = [event for event in run.events() if event["kind"] == "memory"]
         assert len(told) == 1 and told[0]["memory"] == "host" and words[0] in told[0]["why"], told
         assert all(event["gpu"] == -1 for event in run.events() if event["kind"] == "launch")
