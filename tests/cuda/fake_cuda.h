@@ -1,0 +1,37 @@
+// A CUDA made of host memory, for the host side of the plug-in: one device, streams whose work is done at once, windows
+// that are memfds, and kernels that only note with what they were launched.
+#ifndef TESTS_CUDA_FAKE_CUDA_H
+#define TESTS_CUDA_FAKE_CUDA_H
+
+#include "cuda/launch.h"
+
+enum { FAKE_PROCESSORS = 8, FAKE_SHARED = 200 << 10 };
+
+struct fake_cuda {
+  bool stuck;                  // streams: their work is never done
+  bool capturing;              // likewise: they are being captured
+  bool full;                   // device memory
+  bool mappable;               // windows
+  int waits_in_capture, depth; // contexts pushed
+  size_t allocated;            // pieces of memory, pinned ones and windows too
+  // the newest launch
+  struct cuda_dispatch_args dispatch;
+  struct cuda_combine_args combine;
+  struct cuda_begin_args begin;
+  uint32_t members, blocks;
+  bool early;
+  int launches, begins;
+  struct cuda_begin found; // what begin finds, from the `begins_until_found`th launch on
+  int begins_until_found;
+  uint32_t memory_per_member; // what dispatch needs
+};
+extern struct fake_cuda fake;
+
+// Streams: of the device, and of another one.
+#define FAKE_STREAM       ((cudaStream_t)0x1000)
+#define FAKE_OTHER_STREAM ((cudaStream_t)0x2000)
+// Memory: of another device, and of the host.
+#define FAKE_OTHER_MEMORY ((void *)0x7000)
+extern char fake_host_memory[64];
+
+#endif

@@ -1,0 +1,459 @@
+// The host side of the CUDA plug-in on a CUDA made of host memory: what reaches the device's state, and what is
+// refused.
+#include "cmocka_all.h"
+#include "cuda/engine.h"
+#include "cuda/fake_cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RANK = 2, AREA_A = 0x10000, AREA_B = 0x20000 };
+
+static char why[DEVICE_WHY];
+static struct device *device;
+static struct device_ep *ep;
+
+static struct device_ep_options usual(void) {
+  return (struct device_ep_options){.rank = RANK,
+                                    .capacity = 8,
+                                    .max_tokens = 16,
+                                    .hidden = 256,
+                                    .topk = 2,
+                                    .experts_per_rank = 4,
+                                    .dtype = WEFT_EP_FP8,
+                                    .timeout_ns = 5000};
+}
+
+static int open_all(void **state) {
+  (void)state;
+  struct device_ep_options options = usual();
+  fake = (struct fake_cuda){.mappable = true, .memory_per_member = 1024};
+  why[0] = '\0';
+  assert_int_equal(cuda_open(0, &device, why), 0);
+  assert_int_equal(cuda_ep_open(device, &options, &ep, why), 0);
+  return 0;
+}
+
+static int close_all(void **state) {
+  (void)state;
+  fake.stuck = fake.capturing = false;
+  cuda_ep_close(ep);
+  cuda_close(device);
+  assert_int_equal(fake.allocated, 0);
+  assert_int_equal(fake.depth, 0); // every turn has ended
+  return 0;
+}
+
+#define assert_refused(call, code, word)                                                                               \
+  do {                                                                                                                 \
+    why[0] = '\0';                                                                                                     \
+    assert_int_equal(call, code);                                                                                      \
+    if (!strstr(why, word))                                                                                            \
+      fail_msg("'%s' does not say '%s'", why, word);                                                                   \
+  } while (0)
+
+// A view of ranks 0, RANK and 5; rank 5 has no link.
+static int publish(uint64_t epoch) {
+  const struct device_member members[] = {
+      {0, 7, (void *)AREA_A, (void *)AREA_B}, {RANK, 3, NULL, NULL}, {5, DEVICE_NO_SEAT, NULL, NULL}};
+  const struct device_view view = {epoch, 3, members};
+  return cuda_ep_publish(ep, &view, why);
+}
+
+static const struct cuda_view *published(uint64_t epoch) {
+  for (int i = 0; i < CUDA_PUBLISHED; i++)
+    if (ep->state->published[i].epoch == epoch)
+      return &ep->state->published[i];
+  return NULL;
+}
+
+static void activate(uint64_t epoch) {
+  struct device_report *report = &ep->host->report;
+  report->activation[report->activations % DEVICE_ACTIVATIONS].epoch = epoch;
+  report->activations++;
+}
+
+static void a_new_engine_begins_with_nothing_but_its_pointers(void **state) {
+  (void)state;
+  const struct cuda_state *s = ep->state;
+  assert_int_equal(s->control.timeout_ns, 5000);
+  assert_ptr_equal(s->report, &ep->host->report);
+  assert_int_equal(s->counters.sent, 0);
+  for (int i = 0; i < CUDA_DEPTH; i++) {
+    const struct cuda_handle *h = &s->handle[i];
+    assert_true((char *)h->place >= (char *)ep->arrays);
+    assert_int_equal((char *)h->weight - (char *)h->place, 8 * 16 * 2 * 4);
+    h->tokens[8 - 1] = 0; // the last of them is ours: a sanitizer sees
+    assert_int_equal(h->place[8 * 16 * 2 - 1], 0);
+    assert_int_equal(h->missing[15], 0);
+  }
+  assert_int_equal(cuda_ep_memory(ep), sizeof *s + ep->layout.area + 2 * (2 * 1024 + 2 * 128 + 128));
+}
+
+static void a_published_view_has_ones_own_area_and_no_areas_without_a_link(void **state) {
+  (void)state;
+  assert_int_equal(publish(4), 0);
+  const struct cuda_view *view = published(4);
+  assert_non_null(view);
+  assert_int_equal(view->count, 3);
+  assert_int_equal(view->self, 1);
+  assert_ptr_equal(view->members[0].in, (void *)AREA_A);
+  assert_ptr_equal(view->members[0].out, (void *)AREA_B);
+  assert_int_equal(view->members[0].seat, 7);
+  assert_ptr_equal(view->members[1].in, ep->area);
+  assert_ptr_equal(view->members[1].out, ep->area);
+  assert_null(view->members[2].in);
+  assert_int_equal(view->members[2].seat, DEVICE_NO_SEAT);
+}
+
+static void views_that_kernels_may_look_for_are_kept(void **state) {
+  (void)state;
+  for (uint64_t epoch = 1; epoch <= CUDA_PUBLISHED; epoch++)
+    assert_int_equal(publish(epoch), 0);
+  assert_refused(publish(9), WEFT_ERR_BUSY, "wait to take effect");
+  activate(1); // the active one itself is kept
+  assert_refused(publish(9), WEFT_ERR_BUSY, "wait to take effect");
+  activate(3);
+  assert_int_equal(publish(9), 0);
+  assert_null(published(1));
+  assert_non_null(published(2));
+  assert_int_equal(publish(10), 0);
+  assert_refused(publish(11), WEFT_ERR_BUSY, "wait to take effect");
+  for (uint64_t epoch = 3; epoch <= 10; epoch++)
+    assert_non_null(published(epoch));
+  for (uint64_t epoch = 11; epoch < 60; epoch++) { // past the ring of activations
+    activate(epoch - 1);
+    assert_int_equal(publish(epoch), 0);
+  }
+  assert_non_null(published(59));
+}
+
+static void views_out_of_order_are_refused(void **state) {
+  (void)state;
+  assert_int_equal(publish(4), 0);
+  assert_refused(publish(4), WEFT_ERR_INVALID, "ascending");
+  assert_refused(publish(3), WEFT_ERR_INVALID, "ascending");
+  const struct device_member wrong[] = {{1, 2, (void *)AREA_A, (void *)AREA_B}, {1, 3, (void *)AREA_A, (void *)AREA_B}};
+  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 2, wrong}, why), WEFT_ERR_INVALID, "rank 1");
+  const struct device_member blind[] = {{1, 2, NULL, (void *)AREA_B}};
+  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 1, blind}, why), WEFT_ERR_INVALID, "without areas");
+  const struct device_member lost[] = {{RANK, DEVICE_NO_SEAT, NULL, NULL}};
+  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 1, lost}, why), WEFT_ERR_INVALID, "seat 255");
+  struct device_member many[9];
+  for (int i = 0; i < 9; i++)
+    many[i] = (struct device_member){i, (uint32_t)i, (void *)AREA_A, (void *)AREA_B};
+  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 9, many}, why), WEFT_ERR_LIMIT, "9 ranks");
+}
+
+static void control_words_keep_the_deadline(void **state) {
+  (void)state;
+  const struct device_control control = {.ready = 7, .mark = 8, .gone = 9, .masked = 10};
+  assert_int_equal(cuda_ep_control(ep, &control, why), 0);
+  const struct cuda_control *c = &ep->state->control;
+  assert_int_equal(c->ready, 7);
+  assert_int_equal(c->mark, 8);
+  assert_int_equal(c->gone, 9);
+  assert_int_equal(c->masked, 10);
+  assert_int_equal(c->timeout_ns, 5000);
+  assert_int_equal(ep->state->counters.sent, 0); // nothing beside it
+  assert_int_equal(ep->state->arrived, 0);
+}
+
+static void a_seat_given_again_is_forgotten(void **state) {
+  (void)state;
+  ep->state->told[6] = ep->state->told[7] = 12;
+  ep->host->report.lost = 0xC0;
+  assert_int_equal(cuda_ep_seat(ep, 6, why), 0);
+  assert_int_equal(ep->state->told[6], 0);
+  assert_int_equal(ep->state->told[7], 12);
+  assert_int_equal(ep->host->report.lost, 0x80);
+  assert_refused(cuda_ep_seat(ep, DEVICE_SEATS, why), WEFT_ERR_INVALID, "no seat 64");
+}
+
+static void a_device_that_does_not_answer_is_no_endless_wait(void **state) {
+  (void)state;
+  fake.stuck = true;
+  assert_refused(cuda_stream_wait(device, FAKE_STREAM, 3, why), WEFT_ERR_TIMEOUT, "3 ms");
+  uint64_t ns;
+  assert_refused(cuda_mark_between(device, NULL, NULL, &ns, why), WEFT_ERR_BUSY, "marks");
+}
+
+static void a_stream_that_is_captured_is_not_waited_for(void **state) {
+  (void)state;
+  char byte = 1, copy = 0;
+  fake.capturing = true;
+  assert_refused(cuda_stream_wait(device, FAKE_STREAM, 10, why), WEFT_ERR_INVALID, "captured");
+  assert_refused(cuda_copy(device, &copy, &byte, 1, FAKE_STREAM, true, why), WEFT_ERR_INVALID, "captured");
+  assert_int_equal(fake.waits_in_capture, 0);
+  assert_int_equal(cuda_copy(device, &copy, &byte, 1, FAKE_STREAM, false, why), 0);
+  assert_int_equal(copy, 1);
+}
+
+static void a_first_operation_is_told_or_not(void **state) {
+  (void)state;
+  const struct device_member seats[] = {{0, 0, (void *)AREA_A, NULL}, {1, 1, NULL, NULL}, {3, 2, (void *)AREA_B, NULL}};
+  bool cancel = false;
+  uint64_t op = 99, epoch = 99;
+  fake.begins_until_found = 3;
+  fake.found = (struct cuda_begin){.op = 40, .epoch = 6, .begun = 1};
+  assert_int_equal(cuda_ep_await_begin(ep, seats, 3, 60000, &cancel, &op, &epoch, why), 0);
+  assert_int_equal(fake.begins, 3);
+  assert_int_equal(op, 40);
+  assert_int_equal(epoch, 6);
+  assert_int_equal(fake.begin.count, 2);
+  assert_ptr_equal(fake.begin.in[1], (void *)AREA_B);
+  assert_true(fake.begin.op == CUDA_AWAIT);
+  assert_in_range(fake.begin.timeout_ns, 1, 20 * 1000 * 1000);
+
+  fake.found.begun = 0; // told, but with a view that is not here yet
+  assert_refused(cuda_ep_await_begin(ep, seats, 3, 60000, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT, "published");
+  assert_int_equal(epoch, 6);
+  assert_int_equal(fake.begins, 4); // who publishes it asks again: no use in waiting
+  fake.begins_until_found = INT32_MAX;
+  assert_refused(cuda_ep_await_begin(ep, seats, 3, 1, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT, "no peer");
+  assert_int_equal(epoch, 0);
+  cancel = true;
+  assert_refused(cuda_ep_await_begin(ep, seats, 3, 60000, &cancel, &op, &epoch, why), WEFT_ERR_CANCELED, "cancelled");
+
+  fake.begins = 0;
+  fake.begins_until_found = 1;
+  fake.found = (struct cuda_begin){.begun = 1};
+  assert_int_equal(cuda_ep_begin(ep, 17, 5, why), 0);
+  assert_int_equal(fake.begin.op, 17);
+  assert_int_equal(fake.begin.epoch, 5);
+  fake.found.begun = 0;
+  assert_refused(cuda_ep_begin(ep, 17, 5, why), WEFT_ERR_NOT_FOUND, "view 5");
+}
+
+static void the_view_that_one_began_with_counts_as_active(void **state) {
+  (void)state;
+  fake.begins_until_found = 1;
+  fake.found = (struct cuda_begin){.begun = 1};
+  for (uint64_t epoch = 1; epoch <= CUDA_PUBLISHED; epoch++)
+    assert_int_equal(publish(epoch), 0);
+  assert_int_equal(cuda_ep_begin(ep, 0, 2, why), 0);
+  assert_int_equal(publish(9), 0);
+  assert_refused(publish(10), WEFT_ERR_BUSY, "wait to take effect");
+}
+
+static _Alignas(16) char x[64], more[64];
+
+static struct device_dispatch good(void) {
+  return (struct device_dispatch){.halves = DEVICE_SEND | DEVICE_RECV,
+                                  .kind = 1,
+                                  .x = x,
+                                  .topk_idx = (int64_t *)x,
+                                  .num_tokens = 3,
+                                  .rows = 4,
+                                  .out = more,
+                                  .out_scales = more,
+                                  .counts = (int32_t *)more};
+}
+
+static void a_launch_has_what_was_given(void **state) {
+  (void)state;
+  struct device_dispatch d = good();
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
+  assert_ptr_equal(fake.dispatch.state, ep->state);
+  assert_int_equal(fake.dispatch.capacity, 8);
+  assert_int_equal(fake.dispatch.d.num_tokens, 3);
+  assert_int_equal(fake.members, 8);
+  assert_int_equal(fake.blocks, FAKE_PROCESSORS);
+  assert_true(fake.early);
+  struct device_combine c = {
+      .halves = DEVICE_SEND | DEVICE_RECV, .y = x, .out = more, .num_tokens = 3, .topk_idx = (int64_t *)x};
+  assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0);
+  assert_ptr_equal(fake.combine.c.y, x);
+  assert_int_equal(cuda_ep_finish(ep, FAKE_STREAM, why), 0);
+  assert_int_equal(fake.launches, 3);
+}
+
+#define assert_dispatch_refused(change, word)                                                                          \
+  do {                                                                                                                 \
+    struct device_dispatch d = good();                                                                                 \
+    change;                                                                                                            \
+    assert_refused(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), WEFT_ERR_INVALID, word);                                \
+  } while (0)
+
+static void arguments_that_kernels_would_stumble_over_are_refused(void **state) {
+  (void)state;
+  assert_dispatch_refused(d.x = x + 8, "x (0x");
+  assert_dispatch_refused(d.x = x + 8, "want a multiple of 16");
+  assert_dispatch_refused(d.x = fake_host_memory, "memory of the host");
+  assert_dispatch_refused(d.x = FAKE_OTHER_MEMORY, "memory of device 1");
+  assert_dispatch_refused(d.x = NULL, "x is NULL");
+  assert_dispatch_refused(d.topk_idx = (int64_t *)(x + 4), "topk_idx");
+  assert_dispatch_refused(d.scales = (void *)(x + 2), "scales");
+  assert_dispatch_refused(d.out = NULL, "recv.x");
+  assert_dispatch_refused(d.out_scales = NULL, "recv.scales");
+  assert_dispatch_refused(d.counts = NULL, "recv.counts");
+  assert_dispatch_refused(d.wait_ns = (int64_t *)fake_host_memory, "recv.wait_ns");
+  assert_dispatch_refused(d.num_tokens = 17, "num_tokens is 17");
+  struct device_dispatch d = good();
+  assert_refused(cuda_ep_dispatch(ep, &d, FAKE_OTHER_STREAM, why), WEFT_ERR_INVALID, "the stream is one of device 1");
+  assert_int_equal(fake.launches, 0);
+  assert_int_equal(cuda_ep_dispatch(ep, &d, NULL, why), 0); // this thread has used no device
+  struct device_combine c = {.halves = DEVICE_SEND | DEVICE_RECV, .num_tokens = 3, .topk_idx = (int64_t *)x, .out = x};
+  assert_refused(cuda_ep_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_INVALID, "y is NULL");
+  c.y = x;
+  c.out = more + 4;
+  assert_refused(cuda_ep_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_INVALID, "out (0x");
+  assert_int_equal(fake.launches, 1);
+  d = (struct device_dispatch){.halves = DEVICE_SEND | DEVICE_RECV, .kind = 2};
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0); // a barrier has no arguments
+  c = (struct device_combine){.halves = DEVICE_SEND | DEVICE_RECV};
+  assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0); // nothing came, and nothing went
+}
+
+static void records_are_those_of_the_operation_asked_for(void **state) {
+  (void)state;
+  struct device_record record;
+  ep->state->record[9 % CUDA_RECORDS] = (struct device_record){.op = 9, .kind = 1, .num_rows = 5};
+  assert_int_equal(cuda_ep_record(ep, 9, &record, why), 0);
+  assert_int_equal(record.num_rows, 5);
+  assert_refused(cuda_ep_record(ep, 13, &record, why), WEFT_ERR_NOT_FOUND, "operation 13");
+  assert_refused(cuda_ep_record(ep, 0, &record, why), WEFT_ERR_NOT_FOUND, "operation 0"); // though it has number 0
+  uint64_t missing[16];
+  ep->handle[1].missing[15] = 6;
+  assert_int_equal(cuda_ep_missing(ep, 9, missing, 16, why), 0);
+  assert_int_equal(missing[15], 6);
+  assert_refused(cuda_ep_missing(ep, 9, missing, 17, why), WEFT_ERR_INVALID, "17");
+}
+
+static void ranks_that_share_a_device_share_its_processors_out(void **state) {
+  (void)state;
+  struct device_ep_options options = usual();
+  struct device_ep *half[3] = {NULL};
+  assert_refused(cuda_ep_open(device, &options, &half[0], why), WEFT_ERR_LIMIT, "8 of the 8 processors");
+  cuda_ep_close(ep);
+  ep = NULL;
+  options.processors = FAKE_PROCESSORS / 2;
+  struct device_dispatch d = good();
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(cuda_ep_open(device, &options, &half[i], why), 0);
+    assert_int_equal(cuda_ep_dispatch(half[i], &d, FAKE_STREAM, why), 0);
+    assert_int_equal(fake.blocks, FAKE_PROCESSORS / 2);
+    assert_false(fake.early);
+  }
+  options.processors = 1;
+  assert_refused(cuda_ep_open(device, &options, &half[2], why), WEFT_ERR_LIMIT, "wants 1");
+  cuda_ep_close(half[0]);
+  assert_int_equal(cuda_ep_open(device, &options, &half[2], why), 0);
+  cuda_ep_close(half[1]);
+  cuda_ep_close(half[2]);
+}
+
+static void sizes_that_do_not_fit_are_refused(void **state) {
+  (void)state;
+  struct device_ep_options options = usual();
+  struct device_ep *none = NULL;
+  cuda_ep_close(ep);
+  ep = NULL;
+  options.hidden = 200;
+  assert_true(cuda_ep_area_bytes(&options, why) == 0);
+  assert_refused(cuda_ep_open(device, &options, &none, why), WEFT_ERR_INVALID, "hidden 200");
+  options = usual();
+  assert_true(cuda_ep_area_bytes(&options, why) > 0);
+  fake.full = true;
+  assert_refused(cuda_ep_open(device, &options, &none, why), WEFT_ERR_NOMEM, "device 0");
+  fake.full = false;
+  fake.memory_per_member = FAKE_SHARED / 3;
+  assert_int_equal(cuda_ep_open(device, &options, &ep, why), 0);
+  assert_int_equal(ep->members, 3);
+  fake.memory_per_member = FAKE_SHARED + 1;
+  assert_refused(cuda_ep_open(device, &options, &none, why), WEFT_ERR_LIMIT, "shared memory");
+  assert_null(none);
+}
+
+static void windows_are_whole_pages_shared_and_zeroed(void **state) {
+  (void)state;
+  struct device_window own = {0}, mapped = {0}, none = {0};
+  int fd = -1, nothing = -1;
+  size_t before = fake.allocated;
+  assert_int_equal(cuda_window_create(device, 5000, &own, &fd, why), 0);
+  assert_int_equal(own.size, 8192);
+  assert_int_equal(cuda_window_map(device, 5000, fd, &mapped, why), 0);
+  assert_ptr_not_equal(own.memory, mapped.memory);
+  assert_int_equal(((char *)own.memory)[8191], 0);
+  ((char *)mapped.memory)[8191] = 5;
+  assert_int_equal(((char *)own.memory)[8191], 5);
+  close(fd);
+  cuda_window_release(device, &own);
+  assert_null(own.memory);
+  assert_int_equal(((char *)mapped.memory)[8191], 5); // as long as one maps it
+  cuda_window_release(device, &mapped);
+  cuda_window_release(device, &mapped); // nothing
+  assert_int_equal(fake.allocated, before);
+
+  assert_refused(cuda_window_create(device, 0, &none, &nothing, why), WEFT_ERR_INVALID, "0 bytes");
+  assert_refused(cuda_window_create(device, SIZE_MAX, &none, &nothing, why), WEFT_ERR_INVALID, "a window of");
+  fake.full = true;
+  assert_refused(cuda_window_create(device, 5000, &none, &nothing, why), WEFT_ERR_NOMEM, "device 0");
+  fake.full = false;
+  assert_int_equal(cuda_window_create(device, 5000, &own, &fd, why), 0);
+  assert_refused(cuda_window_map(device, 9000, fd, &none, why), WEFT_ERR_PROTOCOL, "device 0");
+  int pipes[2];
+  assert_int_equal(pipe(pipes), 0);
+  assert_refused(cuda_window_map(device, 5000, pipes[0], &none, why), WEFT_ERR_PROTOCOL, "no window");
+  close(pipes[0]);
+  close(pipes[1]);
+  fake.mappable = false;
+  assert_refused(cuda_window_map(device, 5000, fd, &none, why), WEFT_ERR_UNSUPPORTED, "a window of device 0");
+  assert_refused(cuda_window_create(device, 5000, &none, &nothing, why), WEFT_ERR_UNSUPPORTED, "access");
+  assert_refused(cuda_check_peer(0, 1, why), WEFT_ERR_UNSUPPORTED, "cannot reach");
+  close(fd);
+  cuda_window_release(device, &own);
+  assert_null(none.memory);
+  assert_int_equal(nothing, -1);
+  assert_int_equal(fake.allocated, before);
+}
+
+static void devices_streams_and_owners_are_told(void **state) {
+  (void)state;
+  int index = -1;
+  struct device_info info;
+  void *memory;
+  assert_int_equal(cuda_stream_device(FAKE_OTHER_STREAM, &index, why), 0);
+  assert_int_equal(index, 1);
+  assert_int_equal(cuda_owner(fake_host_memory, &index, why), 0);
+  assert_int_equal(index, -1);
+  assert_int_equal(cuda_describe(1, &info, why), 0);
+  assert_string_equal(info.name, "Fake");
+  assert_true(info.windows);
+  assert_refused(cuda_describe(2, &info, why), WEFT_ERR_INVALID, "no device 2");
+  struct device *again = NULL;
+  assert_int_equal(cuda_open(0, &again, why), 0);
+  assert_ptr_equal(again, device);
+  cuda_close(again);
+  assert_int_equal(cuda_allocate(device, CUDA_ZEROS + 3, &memory, why), 0);
+  assert_int_equal(((char *)memory)[CUDA_ZEROS + 2], 0);
+  cuda_release(device, memory);
+  fake.full = true;
+  assert_refused(cuda_allocate(device, 12345, &memory, why), WEFT_ERR_NOMEM, "12345");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(a_new_engine_begins_with_nothing_but_its_pointers),
+      TEST(a_published_view_has_ones_own_area_and_no_areas_without_a_link),
+      TEST(views_that_kernels_may_look_for_are_kept),
+      TEST(views_out_of_order_are_refused),
+      TEST(control_words_keep_the_deadline),
+      TEST(a_seat_given_again_is_forgotten),
+      TEST(a_device_that_does_not_answer_is_no_endless_wait),
+      TEST(a_stream_that_is_captured_is_not_waited_for),
+      TEST(a_first_operation_is_told_or_not),
+      TEST(the_view_that_one_began_with_counts_as_active),
+      TEST(a_launch_has_what_was_given),
+      TEST(arguments_that_kernels_would_stumble_over_are_refused),
+      TEST(records_are_those_of_the_operation_asked_for),
+      TEST(ranks_that_share_a_device_share_its_processors_out),
+      TEST(sizes_that_do_not_fit_are_refused),
+      TEST(windows_are_whole_pages_shared_and_zeroed),
+      TEST(devices_streams_and_owners_are_told),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
