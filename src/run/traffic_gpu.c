@@ -7,14 +7,17 @@
 
 enum { DISPATCH_BEGIN, DISPATCH_END, COMBINE_BEGIN, COMBINE_END, NUM_MARKS };
 
-enum { SPARE_MS = 10000 };
+enum {
+  SPARE_MS = 10000,
+  COVER_BYTES = 64 << 20, // takes a GPU longer to fill than the host to launch two kernels
+};
 
 _Static_assert(NUM_MARKS == sizeof((struct traffic *)0)->marks / sizeof(void *), "marks of an operation");
 
 int traffic_gpu_open(struct traffic *t) {
   const struct buffer_home *home = t->home;
   char why[DEVICE_WHY] = "";
-  int err = 0;
+  int err = home->api ? buffer_allocate(home, COVER_BYTES, &t->cover) : 0;
   for (int i = 0; home->api && i < NUM_MARKS && !err; i++)
     if ((err = home->api->mark_open(home->device, &t->marks[i], why)))
       device_fail(err, "no mark for times", why);
@@ -22,6 +25,7 @@ int traffic_gpu_open(struct traffic *t) {
 }
 
 void traffic_gpu_close(struct traffic *t) {
+  buffer_release(t->home, t->cover, COVER_BYTES);
   for (int i = 0; t->home->api && !t->home->is_stuck && i < NUM_MARKS; i++)
     if (t->marks[i])
       t->home->api->mark_close(t->home->device, t->marks[i]);
@@ -31,6 +35,19 @@ static int set_mark(struct traffic *t, int index) {
   char why[DEVICE_WHY] = "";
   int err = t->home->api->mark_set(t->home->device, t->marks[index], t->home->stream, why);
   return err ? device_fail(err, "cannot set a mark for times", why) : 0;
+}
+
+// A stream that has nothing to do passes a mark at once, and would count the host's way to the launch for the kernel's.
+static int keep_busy(struct traffic *t) {
+  return buffer_fill(t->home, t->cover, 0, COVER_BYTES);
+}
+
+// The last mark comes after what was awaited.
+static int await_marks(struct traffic *t) {
+  char why[DEVICE_WHY] = "";
+  int err = t->home->api->stream_wait(t->home->device, t->home->stream, SPARE_MS, why);
+  t->home->is_stuck |= err == WEFT_ERR_TIMEOUT;
+  return err ? device_fail(err, "cannot wait for the end of an operation", why) : 0;
 }
 
 static int time_between(struct traffic *t, int begin, int end, uint64_t *ns) {
@@ -82,6 +99,8 @@ int traffic_gpu_operate(struct traffic *t, struct weft_ep_dispatch *dispatch, st
                         struct traffic_op *op) {
   bool asks = t->answer == TRAFFIC_EXPERTS;
   int err = t->answer == TRAFFIC_HELD ? traffic_hold(t) : 0;
+  if (!err && op->in_step)
+    err = keep_busy(t);
   if (!err)
     err = launch_dispatch(t, dispatch, op);
   if (!err && asks)
@@ -90,6 +109,8 @@ int traffic_gpu_operate(struct traffic *t, struct weft_ep_dispatch *dispatch, st
     err = launch_combine(t, combine, op);
   if (!err)
     err = await(t, op->op, asks ? NULL : &t->info, &t->result);
+  if (!err)
+    err = await_marks(t);
   if (!err)
     err = time_between(t, DISPATCH_BEGIN, DISPATCH_END, &op->dispatch_ns);
   if (!err)

@@ -90,6 +90,7 @@ struct traffic {
   uint64_t last_epoch; // view in which the last operation ended; 0: there was none
   uint32_t *dirty;     // [groups] rows that hold data of earlier operations, at most
   uint32_t *unheld;    // [groups] rows of y that do not hold what TRAFFIC_HELD wants, at most
+  void *cover;         // on a GPU: memory to be busy with
   void *marks[4];      // on a GPU: begin and end of dispatch, begin and end of combine
 };
 

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Plans on real GPUs, with the embedded store: $WEFT is the tool. Exits 77 where there are no two GPUs, saying why.
+
+A name behind it runs that one test alone. Needs Python 3.8 or later and nothing else.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+WEFT = os.environ.get("WEFT") or sys.exit("WEFT is not set: it is the path of the tool")
+SKIPPED = 77
+DEADLINE = 180.0  # seconds: contexts of CUDA take some
+SMALL = ["--hidden-dim", "512", "--num-tokens", "32", "--iterations", "4", "--warmup", "2", "--startup-timeout", "90",
+         "--timeout-ms", "5000"]
+# Founded, grown, killed and come back, shrunk, grown, and one that takes the place and the GPU of another.
+ON_TWO = [[0], [0, 1], [0, -1], [0, 1], [1], [0, 1], [1, 2]]
+ON_FOUR = [[0, 1], [0, 1, 2, 3], [0, 1, -2, 3], [0, 1, 2, 3], [0, 3], [0, 4, 5, 6]]
+
+
+def gpus():
+    """What `weft info` tells of them."""
+    told = subprocess.run([WEFT, "info", "--json"], capture_output=True, text=True, timeout=DEADLINE, check=True)
+    return json.loads(told.stdout)["gpus"]
+
+
+def states_of(plan, index):
+    expected = {abs(rank): "not_member" for phase in plan for rank in phase}
+    expected.update({abs(rank): "passed" if rank >= 0 else "killed" for rank in plan[index]})
+    return {str(rank): state for rank, state in expected.items()}
+
+
+def check_gpus(events):
+    """A GPU has one rank at a time."""
+    on = {}
+    for event in events:
+        if event["kind"] == "launch":
+            assert event["gpu"] >= 0 and event["gpu"] not in on.values(), (event, on)
+            on[event["rank"]] = event["gpu"]
+        elif event["kind"] == "exit":
+            on.pop(event["rank"], None)
+
+
+def check(plan, results, events, text, shared):
+    assert results["passed"] and results["config"]["memory"] == "cuda", results["error"]
+    for index, phase in enumerate(results["phases"]):
+        states = {str(row["rank"]): row["state"] for row in phase["ranks"]}
+        assert states == states_of(plan, index), (index, states)
+        for row in phase["ranks"]:
+            if row["state"] != "passed":
+                continue
+            assert row["checked"] >= 6 and row["both"]["count"] == 4, row
+            assert row["gpu"] is not None and row["gpu_name"] and row["window_bytes"] > 0, row
+            assert 0 < row["dispatch"]["min"] <= row["both"]["min"], row
+    for change in results["transitions"]:
+        assert change["change"] != "kill" or change["detect_us"] is not None, change
+    if not shared:
+        check_gpus(events)
+    assert "times by CUDA events" in " ".join(text.split()), text
+
+
+def run(plan, *arguments, memory="cuda", shared=False, environment=None):
+    with tempfile.TemporaryDirectory(prefix="weft-test-") as name:
+        path = pathlib.Path(name) / "run"
+        command = [WEFT, "elastic", *SMALL, "--memory", memory, "--run-dir", path, "--validate-phase-failures",
+                   "--job", f"cuda-{os.getpid()}", "--plan", pathlib.Path(name) / "plan.json", *arguments]
+        (pathlib.Path(name) / "plan.json").write_text(json.dumps(plan))
+        env = {**{k: v for k, v in os.environ.items() if k != "WEFT_STORE"}, **(environment or {})}
+        ran = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=DEADLINE, env=env,
+                             check=False)
+        text = ran.stdout + ran.stderr
+        if ran.returncode != 0:
+            logs = "".join(f"--- {log.name}\n{log.read_text()}" for log in sorted(path.glob("rank-*.log")))
+            raise AssertionError(f"{command} ended with {ran.returncode}:\n{text}\n{logs}")
+        results = json.loads((path / "results.json").read_text())
+        events = [json.loads(line) for line in (path / "events.jsonl").read_text().splitlines()]
+        check(plan, results, events, text, shared)
+        return results, text
+
+
+def print_times(results):
+    for row in results["phases"][1]["ranks"]:
+        if row["state"] == "passed":
+            print(f"  rank {row['rank']} on GPU {row['gpu']}: dispatch {row['dispatch']['p50']:.1f} us, combine "
+                  f"{row['combine']['p50']:.1f} us, {row['window_bytes'] / 1e6:.1f} MB")
+
+
+def two_gpus_bf16():
+    print_times(run(ON_TWO)[0])
+
+
+def two_gpus_of_many_sizes():
+    run(ON_TWO[:3], "--num-tokens", "0")
+    run(ON_TWO[:3], "--num-tokens", "1", "--num-topk", "1", "--num-experts-per-rank", "5")
+    run(ON_TWO[:3], "--hidden-dim", "7168", "--num-tokens", "128", "--num-experts-per-rank", "16")
+
+
+def two_gpus_fp8():
+    print_times(run(ON_TWO, "--dtype", "fp8")[0])
+
+
+def two_gpus_fp8_pow2_rank_major():
+    run(ON_TWO, "--dtype", "fp8-pow2", "--layout", "rank-major")
+
+
+def two_gpus_bf16_rank_major():
+    run(ON_TWO, "--layout", "rank-major")
+
+
+def a_rank_that_leaves_is_no_loss():
+    run([[0, 1], [0], [0, 1]])
+
+
+def auto_takes_gpus():
+    run([[0, 1]], memory="auto")
+
+
+def four_gpus():
+    if len(gpus()["devices"]) < 4:
+        return "four GPUs"
+    print_times(run(ON_FOUR)[0])
+    return None
+
+
+def four_ranks_take_turns_on_two_gpus():
+    run([[0, 1], [0, 1, 2, 3], [0, 1, 2, -3]], "--share-gpus", "--timeout-ms", "20000", shared=True,
+        environment={"CUDA_VISIBLE_DEVICES": "0,1"})
+
+
+def more_ranks_than_visible_gpus():
+    env = dict(os.environ, CUDA_VISIBLE_DEVICES="1")
+    with tempfile.TemporaryDirectory(prefix="weft-test-") as name:
+        (pathlib.Path(name) / "plan.json").write_text("[[0, 1]]")
+        ran = subprocess.run([WEFT, "elastic", "--memory", "cuda", "--run-dir", name + "/run", name + "/plan.json"],
+                             capture_output=True, text=True, timeout=DEADLINE, env=env, check=False)
+    assert ran.returncode == 3 and "1 GPU " in ran.stderr and "2 ranks" in ran.stderr, ran
+
+
+TESTS = (more_ranks_than_visible_gpus, two_gpus_bf16, two_gpus_fp8, two_gpus_bf16_rank_major,
+         two_gpus_fp8_pow2_rank_major, two_gpus_of_many_sizes, a_rank_that_leaves_is_no_loss, auto_takes_gpus,
+         four_gpus, four_ranks_take_turns_on_two_gpus)
+
+
+def main():
+    found = gpus()
+    if not found["available"]:
+        print(f"skipped: no GPU can be used: {found['reason']}")
+        sys.exit(SKIPPED)
+    if len(found["devices"]) < 2:
+        print("skipped: two GPUs are wanted, and there is one")
+        sys.exit(SKIPPED)
+    failed = []
+    for test in TESTS:
+        if sys.argv[1:] and test.__name__ not in sys.argv[1:]:
+            continue
+        try:
+            wanted = test()
+            print(f"skipped: {test.__name__} wants {wanted}" if wanted else f"passed: {test.__name__}", flush=True)
+        except (AssertionError, subprocess.SubprocessError) as error:
+            failed.append(test.__name__)
+            print(f"FAILED: {test.__name__}: {error}", flush=True)
+    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
