@@ -68,8 +68,9 @@ int agent_register(struct agent *agent, bool *created) {
   uint32_t slots = agent->config.num_processes ? agent->config.num_processes : agent->plan->num_processes;
   run_key(key, &agent->keys, "agent/%u", agent->id);
   return run_storage_create(agent->store, key,
-                            json_pack("{s:s, s:s, s:I, s:I}", "host", agent->host, "boot", agent->boot, "pid",
-                                      (json_int_t)getpid(), "slots", (json_int_t)slots),
+                            json_pack("{s:s, s:s, s:I, s:I, s:o, s:b}", "host", agent->host, "boot", agent->boot, "pid",
+                                      (json_int_t)getpid(), "slots", (json_int_t)slots, "gpus",
+                                      run_gpus_names(&agent->gpus), "share_gpus", agent->config.share_gpus),
                             agent->own_lease, created);
 }
 

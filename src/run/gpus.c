@@ -82,18 +82,25 @@ static int count_gpus(const struct device_api *api, uint32_t *count) {
   return found > 0 ? 0 : fail(WEFT_ERR_UNSUPPORTED, "there is no GPU");
 }
 
-// Whether GPUs 0 to count - 1 can share memory with other processes, and reach each other's.
-static int check_gpus(const struct device_api *api, uint32_t count) {
+enum { OLDEST = 8 }; // compute capability that the kernels are made for
+
+// Whether the GPUs can run the kernels, share memory with other processes, and reach each other's; notes their names.
+static int check_gpus(const struct device_api *api, struct run_gpus *gpus) {
   char why[DEVICE_WHY] = "", what[64];
-  for (int i = 0; i < (int)count; i++) {
+  int count = (int)gpus->count;
+  for (int i = 0; i < count; i++) {
     struct device_info info;
     snprintf(what, sizeof what, "GPU %d", i);
     int err = api->describe(i, &info, why);
     if (err)
       return device_fail(err, what, why);
+    memcpy(gpus->uuid[i], info.uuid, sizeof gpus->uuid[i]);
+    if (info.major < OLDEST)
+      return fail(WEFT_ERR_UNSUPPORTED, "GPU %d (%s) has compute capability %d.%d, and the kernels want %d.0", i,
+                  info.name, info.major, info.minor, OLDEST);
     if (!info.windows)
       return fail(WEFT_ERR_UNSUPPORTED, "GPU %d (%s) cannot share its memory with other processes", i, info.name);
-    for (int k = 0; k < (int)count; k++) {
+    for (int k = 0; k < count; k++) {
       snprintf(what, sizeof what, "GPU %d cannot reach GPU %d", i, k);
       err = k == i ? 0 : api->check_peer(i, k, why);
       if (err)
@@ -112,34 +119,50 @@ static int too_few(uint32_t count, uint32_t num_ranks) {
               visible ? visible : "", visible ? "')" : "", num_ranks);
 }
 
-// How many GPUs this agent's ranks get.
-static int find(uint32_t *count, const struct run_config *config, uint32_t least, uint32_t most) {
+// Finds this agent's GPUs.
+static int find(struct run_gpus *gpus, const struct run_config *config, uint32_t least, uint32_t most) {
   const struct device_api *api = NULL;
   int err = run_gpus_check_visible(getenv(VISIBLE));
   if (!err)
     err = device_load(&api);
   if (!err)
-    err = count_gpus(api, count);
-  if (!err && *count < least && !config->share_gpus)
-    err = too_few(*count, least);
-  if (!err && *count > most)
-    *count = most;
-  return err ? err : check_gpus(api, *count);
+    err = count_gpus(api, &gpus->count);
+  if (!err && gpus->count < least && !config->share_gpus)
+    err = too_few(gpus->count, least);
+  if (err)
+    return err;
+  most = most < RUN_GPUS_MAX ? most : RUN_GPUS_MAX;
+  gpus->count = gpus->count < most ? gpus->count : most;
+  return check_gpus(api, gpus);
 }
 
 int run_gpus_choose(struct run_gpus *gpus, struct run_config *config, uint32_t least, uint32_t most) {
-  *gpus = (struct run_gpus){0};
+  struct run_gpus found = {0};
+  *gpus = found;
   if (config->memory == WEFT_EP_MEMORY_HOST)
     return 0;
-  uint32_t count = 0;
-  int err = find(&count, config, least, most);
+  int err = find(&found, config, least, most);
   if (err && config->memory == WEFT_EP_MEMORY_CUDA)
     return fail_context(err, "--memory cuda");
   if (err)
     snprintf(gpus->why, sizeof gpus->why, "%s", weft_last_error());
-  gpus->count = err ? 0 : count;
+  else
+    *gpus = found;
   config->memory = err ? WEFT_EP_MEMORY_HOST : WEFT_EP_MEMORY_CUDA;
   return 0;
+}
+
+json_t *run_gpus_names(const struct run_gpus *gpus) {
+  json_t *names = json_array();
+  for (uint32_t i = 0; i < gpus->count; i++) {
+    struct text name = {0};
+    text_add(&name, "GPU-");
+    for (int k = 0; k < RUN_GPUS_UUID; k++)
+      text_add(&name, "%s%02x", k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "", gpus->uuid[i][k]);
+    json_array_append_new(names, json_string(name.data ? name.data : ""));
+    text_free(&name);
+  }
+  return names;
 }
 
 int32_t run_gpus_of_slot(const struct run_gpus *gpus, uint32_t slot) {

@@ -6,19 +6,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <jansson.h>
+
 #include "run/config.h"
 
-enum { RUN_GPUS_WHY = 512 };
+enum {
+  RUN_GPUS_WHY = 512,
+  RUN_GPUS_MAX = 64,
+  RUN_GPUS_UUID = 16, // bytes that name a GPU, whoever counts
+};
 
 // What was decided for this agent.
 struct run_gpus {
   uint32_t count; // GPUs that its ranks use, 0 with host memory: indices 0 to count - 1 as its processes see them
   char why[RUN_GPUS_WHY]; // why `auto` came to host memory, or ""
+  uint8_t uuid[RUN_GPUS_MAX][RUN_GPUS_UUID];
 };
 
 // Settles config->memory, HOST or CUDA afterwards, for ranks that are live at once on this agent: it has to have GPUs
 // for `least` of them, and uses no more than for `most`. UNSUPPORTED: CUDA was asked for and cannot be had; says why.
 int run_gpus_choose(struct run_gpus *gpus, struct run_config *config, uint32_t least, uint32_t most);
+
+// The names of this agent's GPUs, a list of strings such as "GPU-..."; NULL when memory ran out.
+json_t *run_gpus_names(const struct run_gpus *gpus);
 
 // The GPU of a process slot, -1 with host memory. Slots share GPUs when there are fewer of these.
 int32_t run_gpus_of_slot(const struct run_gpus *gpus, uint32_t slot);

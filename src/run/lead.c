@@ -57,6 +57,8 @@ void lead_close(struct agent *agent) {
   for (size_t i = 0; lead->seats && i < (size_t)agent->plan->num_phases * agent->plan->ranks.count; i++)
     run_record_free(&lead->seats[i].record);
   free(lead->seats);
+  for (uint32_t i = 0; lead->agents && i < lead->num_agents; i++)
+    json_decref(lead->agents[i].gpus);
   free(lead->agents);
   free(lead);
   agent->lead = NULL;
@@ -79,6 +81,38 @@ static int take_agent(struct agent *agent, const struct run_news *news, const ch
   seen->here = true;
   seen->slots = (uint32_t)json_integer_value(json_object_get(news->json, "slots"));
   snprintf(seen->host, sizeof seen->host, "%s", host ? host : "?");
+  json_decref(seen->gpus);
+  seen->gpus = json_incref(json_object_get(news->json, "gpus"));
+  seen->shares_gpus = json_is_true(json_object_get(news->json, "share_gpus"));
+  return 0;
+}
+
+// The first GPU that both use, NULL for none.
+static const char *common_gpu(const struct seen_agent *a, const struct seen_agent *b) {
+  const json_t *one, *other;
+  size_t i, k;
+  json_array_foreach(a->gpus, i, one) {
+    json_array_foreach(b->gpus, k, other) {
+      if (json_equal(one, other))
+        return json_string_value(one);
+    }
+  }
+  return NULL;
+}
+
+// Agents of one host each count the GPUs that they see from the first on.
+static int check_gpus(const struct lead *lead) {
+  for (uint32_t i = 0; i < lead->num_agents; i++) {
+    for (uint32_t k = i + 1; k < lead->num_agents; k++) {
+      const struct seen_agent *a = &lead->agents[i], *b = &lead->agents[k];
+      const char *gpu = a->shares_gpus && b->shares_gpus ? NULL : common_gpu(a, b);
+      if (gpu)
+        return fail(WEFT_ERR_UNSUPPORTED,
+                    "agents %u and %u on %s both use %s: name the GPUs of each in its CUDA_VISIBLE_DEVICES, or give "
+                    "both --share-gpus",
+                    i, k, a->host, gpu);
+    }
+  }
   return 0;
 }
 
@@ -173,6 +207,9 @@ static int gather(struct agent *agent) {
   int err = plan_check_slots(agent->plan, slots);
   if (err)
     return fail_context(err, "%u agents have %u slots together", here, slots);
+  err = check_gpus(lead);
+  if (err)
+    return err;
   lead->state = LEAD_RUNS;
   return begin_phase(agent, 0);
 }

@@ -20,6 +20,8 @@ struct seen_agent {
   bool here;
   uint32_t slots;
   char host[64];
+  json_t *gpus; // names of those that it uses
+  bool shares_gpus;
 };
 
 enum lead_state { LEAD_GATHERS, LEAD_RUNS, LEAD_ENDS };

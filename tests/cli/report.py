@@ -17,7 +17,8 @@ def times(avg):
 
 
 def rank_results(rank, state):
-    return {"rank": rank, "local_rank": rank, "gpu": None, "gpu_name": "", "window_bytes": 1000, "host": "host-a", "incarnation": f"{rank + 1:016x}", "state": state,
+    return {"rank": rank, "local_rank": rank, "gpu": None, "gpu_name": "", "window_bytes": 1000,
+            "host": "host-a", "incarnation": f"{rank + 1:016x}", "state": state,
             "reason": "calc_diff was 0.5" if state == "failed" else "", "checked": 6, "num_lost_selections": 0,
             "worst_diff": 1e-6, "both": times(300.0), "dispatch": times(100.0), "combine": times(200.0),
             "dispatch_logical_bytes": 2e6, "dispatch_wire_bytes": 1e6, "combine_logical_bytes": 2e6,

@@ -1,7 +1,7 @@
 // A plug-in whose GPUs are host memory, for what can be tested without any: it counts and describes them, allocates,
 // copies and tells times; it has no engine. What it is to be comes from the environment:
 //   FAKE_GPUS=N         how many there are; none when it is not set
-//   FAKE_GPUS_CANNOT=W  what they cannot do: "count", "describe", "windows" or "peer"
+//   FAKE_GPUS_CANNOT=W  what they cannot do: "count", "describe", "compute", "windows" or "peer"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static int describe(int index, struct device_info *info, char *why) {
   if (cannot("describe"))
     return refuse(why, "it has fallen off the bus");
   *info = (struct device_info){.uuid = {[15] = (uint8_t)index},
-                               .major = 9,
+                               .major = cannot("compute") ? 7 : 9,
                                .processors = 132,
                                .memory_bytes = UINT64_C(8) << 30,
                                .windows = !cannot("windows")};

@@ -69,6 +69,7 @@ def what_counts_is_how_many_are_live_at_once():
 
 def gpus_that_cannot():
     refused("GPU 0: it has fallen off the bus", **some(4, FAKE_GPUS_CANNOT="describe"))
+    refused("GPU 0 (Fake 0) has compute capability 7.0", **some(4, FAKE_GPUS_CANNOT="compute"))
     refused("GPU 0 (Fake 0) cannot share its memory", **some(4, FAKE_GPUS_CANNOT="windows"))
     refused("GPU 0 cannot reach GPU 1: they are on different continents", **some(4, FAKE_GPUS_CANNOT="peer"))
     runs_on_host("GPU 0 cannot reach GPU 1", **some(4, FAKE_GPUS_CANNOT="peer"))
@@ -93,6 +94,19 @@ def a_follower_without_gpus():
             assert "--memory cuda: " in other.text() and "the CUDA plug-in" in other.text(), other.text()
         lead.process.terminate()
         lead.expect(143)
+
+
+def two_agents_on_one_gpu():
+    """Each has enough, but they are the same."""
+    port = free_port()
+    arguments = ("--num-agents", 2, "--num-processes", 1, "--store-port", port, "--memory", "cuda")
+    with Run(*arguments, plan=[[0, 1]], environment=some(2)) as lead:
+        with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 1, job=lead.job, environment=some(2)) as other:
+            lead.expect(3)
+            words = "agents 0 and 1 on ", " both use GPU-00000000-0000-0000-0000-000000000000: ", "--share-gpus"
+            assert all(word in lead.text() for word in words), lead.text()
+            other.expect_status(3)
+        assert not [event for event in lead.events() if event["kind"] == "launch"], lead.events()
 
 
 def a_follower_takes_the_lead_s_word():
@@ -129,5 +143,6 @@ def info_tells_the_gpus():
 
 main({test.__name__: test for test in (
     cuda_without_a_gpu, auto_without_a_gpu, fewer_gpus_than_ranks, what_counts_is_how_many_are_live_at_once,
-    gpus_that_cannot, odd_visible_devices, a_follower_without_gpus, a_follower_takes_the_lead_s_word,
+    gpus_that_cannot, odd_visible_devices, a_follower_without_gpus,
+    two_agents_on_one_gpu, a_follower_takes_the_lead_s_word,
     info_tells_the_gpus)})
