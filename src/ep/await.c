@@ -1,6 +1,6 @@
 // weft_ep_await: what an operation's calls told, once more.
 #include "base/fail.h"
-#include "ep/engine.h"
+#include "ep/gpu.h"
 
 static int check(const weft_ep_t *ep, const struct weft_ep_info *info, const struct weft_ep_result *result) {
   if (!ep)
@@ -14,10 +14,12 @@ static int check(const weft_ep_t *ep, const struct weft_ep_info *info, const str
 
 int weft_ep_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
                   uint32_t timeout_ms) {
-  (void)timeout_ms; // the calls have waited
   int rc = check(ep, info, result);
   if (rc != 0)
     return rc;
+  if (ep->gpu)
+    return ep_gpu_await(ep, number, info, result, timeout_ms);
+  // On host memory the calls have waited.
   if (number == UINT64_MAX)
     number = ep->next_op - 1;
   struct ep_op *op = &ep->ops[number % WEFT_EP_DEPTH];

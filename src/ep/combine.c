@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "ep/engine.h"
+#include "ep/gpu.h"
 
 // Late weights of this operation's rows, in the order of rows and selections: in our window to the peer, or from it.
 static float *late_weights(weft_ep_t *ep, void *area, uint64_t op) {
@@ -23,7 +23,7 @@ static int check_args(const struct ep_op *op, const struct weft_ep_combine *args
   return 0;
 }
 
-static int check_result(const struct weft_ep_result *result) {
+int ep_check_result(const struct weft_ep_result *result) {
   if (result && result->size != sizeof *result)
     return fail(WEFT_ERR_INVALID, "combine_recv: initialise the result with WEFT_EP_RESULT_INIT");
   return 0;
@@ -175,6 +175,8 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
 static int send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, bool y_stays) {
   if (!ep)
     return fail(WEFT_ERR_INVALID, "combine_send: ep is NULL");
+  if (ep->gpu)
+    return ep_gpu_combine(ep, number, args, DEVICE_SEND, NULL, "combine_send");
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_send", &op);
   if (rc == 0)
@@ -219,6 +221,8 @@ static bool place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member *member
 int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
   if (!ep || !rows_at)
     return fail(WEFT_ERR_INVALID, "combine_rows: %s is NULL", ep ? "rows_at" : "ep");
+  if (ep->gpu)
+    return ep_gpu_combine_rows(ep, number, rows_at);
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_rows", &op);
   if (rc != 0)
@@ -366,12 +370,14 @@ int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
                          struct weft_ep_result *result) {
   if (!ep)
     return fail(WEFT_ERR_INVALID, "combine_recv: ep is NULL");
+  if (ep->gpu)
+    return ep_gpu_combine(ep, number, args, DEVICE_RECV, result, "combine_recv");
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_ANSWERED, "combine_recv", &op);
   if (rc == 0)
     rc = check_args(op, args, "combine_recv");
   if (rc == 0)
-    rc = check_result(result);
+    rc = ep_check_result(result);
   if (rc != 0)
     return rc;
   struct weft_ep_result unwanted = WEFT_EP_RESULT_INIT;
@@ -392,7 +398,9 @@ int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
 }
 
 int weft_ep_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
-  int rc = check_result(result); // before anything is sent
+  if (ep && ep->gpu)
+    return ep_gpu_combine(ep, number, args, DEVICE_SEND | DEVICE_RECV, result, "combine");
+  int rc = ep_check_result(result); // before anything is sent
   if (rc == 0)
     rc = send(ep, number, args, true);
   return rc != 0 ? rc : weft_ep_combine_recv(ep, number, args, result);

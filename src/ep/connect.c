@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "ep/engine.h"
+#include "ep/gpu.h"
 #include "group/view.h"
 
 enum { RETRY_MS = 10 }; // between two calls of a rank whose process has gone, until its claim goes too
@@ -106,11 +106,17 @@ static int found(weft_ep_t *ep, uint64_t deadline_ns) {
     rc = group_found(ep->group, deadline_ns);
   if (rc != 0)
     return rc;
+  ep_hold_links(ep);
   const struct group_view *view = first_view(ep);
+  ep_unhold_links(ep);
   if (!view)
     return fail(WEFT_ERR_NOMEM, "no memory for the first view");
-  ep_start(ep, 0, view);
-  return 0;
+  rc = ep->gpu ? ep_gpu_found(ep, view) : 0;
+  if (rc == 0)
+    ep_start(ep, 0, view);
+  else
+    group_view_unref(view);
+  return rc;
 }
 
 // Connects to every member of a view. NOT_FOUND: one of them is gone, so the view will change.
@@ -140,13 +146,18 @@ static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
     if (!view)
       return fail(WEFT_ERR_NOT_FOUND, "the group has no view to join");
     if (group_view_has(view, ep->rank, ep->incarnation)) {
+      if (ep->gpu)
+        ep_gpu_joined(ep, 0);
       group_view_unref(view);
       return 0;
     }
     int rc = connect_view(ep, view, deadline_ns);
     bool stale = rc == WEFT_ERR_NOT_FOUND;
-    if (rc == 0)
+    if (rc == 0) {
       rc = group_join(ep->group, view, deadline_ns);
+      if (rc == 0 && ep->gpu)
+        ep_gpu_joined(ep, view->epoch);
+    }
     group_view_unref(view);
     if (rc != 0 && rc != WEFT_ERR_CONFLICT && !stale)
       return rc;
@@ -181,6 +192,15 @@ static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
     *epoch = ep_link_in(link)->start.epoch;
   }
   return first != UINT64_MAX;
+}
+
+static int await_start_on_gpu(weft_ep_t *ep, uint64_t deadline_ns) {
+  const struct group_view *view;
+  uint64_t op;
+  int rc = ep_gpu_await_start(ep, deadline_ns, &op, &view);
+  if (rc == 0)
+    ep_start(ep, op, view);
+  return rc;
 }
 
 static int await_start(weft_ep_t *ep, uint64_t deadline_ns) {
@@ -226,7 +246,7 @@ int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
   if (rc == WEFT_ERR_NOT_FOUND) { // founded before
     rc = propose(ep, deadline_ns);
     if (rc == 0)
-      rc = await_start(ep, deadline_ns);
+      rc = ep->gpu ? await_start_on_gpu(ep, deadline_ns) : await_start(ep, deadline_ns);
   }
   return rc == 0 ? 0 : fail_context(rc, "activate");
 }
@@ -235,7 +255,9 @@ int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
 
 // A connected rank that is in no view is only unmapped.
 static int unmap(weft_ep_t *ep, int32_t rank) {
-  struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+  if (ep->gpu && ep_gpu_unmap(ep, rank) == 0)
+    return 0;
+  struct ep_link *link = ep->gpu ? NULL : atomic_load(&ep->links.by_rank[rank]);
   if (!link)
     return fail(WEFT_ERR_NOT_FOUND, "rank %d is not connected", rank);
   if (ep_op_uses(ep, link)) { // it was active: the end of that operation lets go of it
@@ -256,6 +278,8 @@ int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32
   int32_t *active = malloc((count ? count : 1) * sizeof *active);
   if (!active)
     return fail(WEFT_ERR_NOMEM, "disconnect: no memory");
+  if (ep->gpu)
+    ep_gpu_follow(ep);
   const struct group_view *view = group_view(ep->group);
   size_t num_active = 0;
   for (size_t i = 0; i < count && rc == 0; i++) {

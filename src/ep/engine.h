@@ -94,8 +94,11 @@ struct ep_op {
   } told;
 };
 
+struct ep_gpu; // gpu.h
+
 struct weft_ep {
   // Fixed after open.
+  struct ep_gpu *gpu; // NULL: on host memory. On CUDA memory the operations' fields below are not used
   int32_t rank;
   uint64_t incarnation;
   uint32_t capacity, experts_per_rank, op_timeout_ms;
@@ -181,6 +184,11 @@ void ep_op_end(weft_ep_t *ep, struct ep_op *op);
 // Lets go of links that nobody needs any more, if there may be some. [owner]
 void ep_sweep(weft_ep_t *ep);
 
+// On CUDA memory the watcher lets go of links: while they are held, none that is in the table is freed. Nothing on host
+// memory, where the owner does.
+void ep_hold_links(const weft_ep_t *ep);
+void ep_unhold_links(const weft_ep_t *ep);
+
 // --- start.c: which view the operations run in ---
 
 // This rank runs operations from `op` on, in `view` (the caller's reference is taken).
@@ -195,6 +203,9 @@ void ep_activate_next(weft_ep_t *ep);
 const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns);
 
 // --- send.c ---
+
+// What can be said of the arguments without looking at memory.
+int ep_check_dispatch(const weft_ep_t *ep, const struct weft_ep_dispatch *args);
 
 // Begins an operation of either kind. `x_stays`: args->x and args->scales stay readable until dispatch_recv returns.
 int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kind, bool x_stays, uint64_t *number);
@@ -221,6 +232,8 @@ void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const voi
 
 // --- receive.c ---
 
+int ep_check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv, const struct weft_ep_info *info);
+
 // What a dispatch did, from op->told and the members.
 void ep_tell_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_info *info);
 // The bytes of a dispatch by the caller's count: `selections` of valid (token, expert) pairs.
@@ -243,6 +256,8 @@ uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv *recv);
 uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv *recv);
 
 // --- combine.c ---
+
+int ep_check_result(const struct weft_ep_result *result);
 
 // Notes the selections of `op` that brought nothing in the result's list, and counts them.
 void ep_list_missing(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result);

@@ -12,10 +12,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
-#include "ep/engine.h"
+#include "ep/gpu.h"
 #include "ep/greeting.h"
-
-enum { FDS = 2 }; // doorbell, area
 
 // A peer that closes with a call of ours in its queue, or unread, resets the connection.
 static int fail_socket(int error, const char *what) {
@@ -24,30 +22,36 @@ static int fail_socket(int error, const char *what) {
   return fail_errno(error, "%s", what);
 }
 
-// Sends one packet, with the doorbell's and the area's descriptors if `area_fd` is one.
-static int send_greeting(weft_ep_t *ep, int socket, const struct ep_greeting *greeting, int area_fd) {
+// How many descriptors a greeting with windows brings.
+static uint32_t num_fds(const weft_ep_t *ep) {
+  return ep->gpu ? EP_FDS : EP_FD_DEVICE;
+}
+
+// Sends one packet, with descriptors if `fds` is not NULL.
+static int send_greeting(weft_ep_t *ep, int socket, const struct ep_greeting *greeting, const int *fds) {
   union {
     struct cmsghdr align;
-    char bytes[CMSG_SPACE(FDS * sizeof(int))];
+    char bytes[CMSG_SPACE(EP_FDS * sizeof(int))];
   } control = {0};
   struct iovec data = {.iov_base = (void *)greeting, .iov_len = sizeof *greeting};
   struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
-  if (area_fd >= 0) {
+  if (fds) {
+    size_t size = num_fds(ep) * sizeof *fds;
     message.msg_control = control.bytes;
-    message.msg_controllen = sizeof control.bytes;
+    message.msg_controllen = CMSG_SPACE(size);
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(FDS * sizeof(int));
-    memcpy(CMSG_DATA(header), (int[FDS]){ep->bell_fd, area_fd}, FDS * sizeof(int));
+    header->cmsg_len = CMSG_LEN(size);
+    memcpy(CMSG_DATA(header), fds, size);
   }
   if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0)
     return fail_socket(errno, "cannot send a greeting");
   return 0;
 }
 
-// Takes what descriptors a message brought; closes those beyond FDS. Returns how many there are in fds.
-static int take_fds(struct msghdr *message, int fds[FDS]) {
+// Takes what descriptors a message brought; closes those beyond EP_FDS. Returns how many there are in fds.
+static int take_fds(struct msghdr *message, int fds[EP_FDS]) {
   int count = 0;
   for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
@@ -56,7 +60,7 @@ static int take_fds(struct msghdr *message, int fds[FDS]) {
     for (size_t i = 0; i < got; i++) {
       int fd;
       memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-      if (count < FDS)
+      if (count < EP_FDS)
         fds[count++] = fd;
       else
         close(fd);
@@ -66,15 +70,16 @@ static int take_fds(struct msghdr *message, int fds[FDS]) {
 }
 
 // Receives the packet that is there. fds are -1 where none came.
-static int receive_greeting(weft_ep_t *ep, int socket, struct ep_greeting *greeting, int fds[FDS]) {
+static int receive_greeting(weft_ep_t *ep, int socket, struct ep_greeting *greeting, int fds[EP_FDS]) {
   union {
     struct cmsghdr align;
-    char bytes[CMSG_SPACE(4 * FDS * sizeof(int))];
+    char bytes[CMSG_SPACE(4 * EP_FDS * sizeof(int))];
   } control;
   struct iovec data = {.iov_base = greeting, .iov_len = sizeof *greeting};
   struct msghdr message = {
       .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-  fds[0] = fds[1] = -1;
+  for (int i = 0; i < EP_FDS; i++)
+    fds[i] = -1;
   ssize_t size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0)
     return fail_socket(errno, "cannot receive a greeting");
@@ -83,7 +88,7 @@ static int receive_greeting(weft_ep_t *ep, int socket, struct ep_greeting *greet
   take_fds(&message, fds);
   int rc = ep_greeting_check(ep, greeting, (size_t)size);
   bool needs_fds = greeting->kind == EP_HELLO || greeting->kind == EP_WELCOME;
-  bool lacks_fds = rc == 0 && needs_fds && (fds[0] < 0 || fds[1] < 0);
+  bool lacks_fds = rc == 0 && needs_fds && fds[num_fds(ep) - 1] < 0;
   if (lacks_fds && (message.msg_flags & MSG_CTRUNC))
     rc = fail_errno(EMFILE, "cannot take the windows of rank %d", greeting->rank);
   else if (lacks_fds)
@@ -91,15 +96,26 @@ static int receive_greeting(weft_ep_t *ep, int socket, struct ep_greeting *greet
   return rc;
 }
 
-static void close_fds(int fds[FDS]) {
-  for (int i = 0; i < FDS; i++)
+static void close_fds(int fds[EP_FDS]) {
+  for (int i = 0; i < EP_FDS; i++)
     if (fds[i] >= 0)
       close(fds[i]);
 }
 
-static int map_peer(weft_ep_t *ep, struct ep_link *link, int fds[FDS]) {
-  int rc = ep_window_map(&link->bell, EP_DOORBELL_SIZE, fds[0]);
-  return rc != 0 ? rc : ep_window_map(&link->out, ep->layout.area, fds[1]);
+static int map_peer(weft_ep_t *ep, struct ep_link *link, const struct ep_greeting *greeting, int fds[EP_FDS]) {
+  int rc = ep_window_map(&link->bell, EP_DOORBELL_SIZE, fds[EP_FD_BELL]);
+  if (rc == 0)
+    rc = ep_window_map(&link->out, ep->layout.area, fds[EP_FD_AREA]);
+  if (rc == 0 && ep->gpu)
+    rc = ep_gpu_link_map(ep, link, fds[EP_FD_DEVICE], greeting->device);
+  return rc;
+}
+
+// This rank's own, of a new link; the doorbell's stays.
+static void close_own(const int fds[EP_FDS]) {
+  for (int i = EP_FD_AREA; i < EP_FDS; i++)
+    if (fds[i] >= 0)
+      close(fds[i]);
 }
 
 // --- dial ---
@@ -153,14 +169,13 @@ static int wait_readable(int socket, int32_t rank, uint64_t deadline_ns) {
 // Says hello on a connected socket and makes the link of the answer. `*yield`: the peer's call stands instead.
 static int converse(weft_ep_t *ep, int socket, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool *yield) {
   struct ep_link *link;
-  int area_fd;
-  int rc = ep_link_new(ep, rank, incarnation, &link, &area_fd);
+  int own[EP_FDS] = {ep->bell_fd}, fds[EP_FDS] = {-1, -1, -1};
+  int rc = ep_link_new(ep, rank, incarnation, &link, own);
   if (rc != 0)
     return rc;
   struct ep_greeting greeting = ep_greeting_make(ep, EP_HELLO, incarnation);
-  int fds[FDS] = {-1, -1};
-  rc = send_greeting(ep, socket, &greeting, area_fd);
-  close(area_fd);
+  rc = send_greeting(ep, socket, &greeting, own);
+  close_own(own);
   if (rc == 0)
     rc = wait_readable(socket, rank, deadline_ns);
   if (rc == 0)
@@ -171,7 +186,7 @@ static int converse(weft_ep_t *ep, int socket, int32_t rank, uint64_t incarnatio
   if (rc == 0 && !*yield && (greeting.kind != EP_WELCOME || greeting.incarnation != incarnation))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave an answer that is none", rank);
   if (rc == 0 && !*yield)
-    rc = map_peer(ep, link, fds);
+    rc = map_peer(ep, link, &greeting, fds);
   if (rc == 0 && !*yield) {
     link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
     rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", rank) : ep_link_install(ep, link);
@@ -253,7 +268,7 @@ static void refuse(weft_ep_t *ep, int socket, uint64_t to, int error) {
   struct ep_greeting no = ep_greeting_make(ep, EP_REFUSED, to);
   no.error = error;
   snprintf(no.why, sizeof no.why, "%.*s", (int)sizeof no.why - 1, weft_last_error());
-  send_greeting(ep, socket, &no, -1);
+  send_greeting(ep, socket, &no, NULL);
 }
 
 // A caller that has let go of its last link, or failed to make it, may be faster than the news of that.
@@ -287,13 +302,13 @@ static void end_reservation(weft_ep_t *ep, const struct ep_greeting *hello) {
   pthread_mutex_unlock(&links->lock);
 }
 
-static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hello, int fds[FDS]) {
+static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hello, int fds[EP_FDS]) {
   struct ep_link *link;
-  int area_fd;
-  int rc = ep_link_new(ep, hello->rank, hello->incarnation, &link, &area_fd);
+  int own[EP_FDS] = {ep->bell_fd};
+  int rc = ep_link_new(ep, hello->rank, hello->incarnation, &link, own);
   if (rc != 0)
     return rc;
-  rc = map_peer(ep, link, fds);
+  rc = map_peer(ep, link, hello, fds);
   if (rc == 0) {
     link->socket = socket;
     rc = ep_link_install(ep, link);
@@ -305,15 +320,15 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hell
   } else {
     // If this fails the caller has gone, and the socket's hang-up takes the link down.
     struct ep_greeting welcome = ep_greeting_make(ep, EP_WELCOME, hello->incarnation);
-    send_greeting(ep, socket, &welcome, area_fd);
+    send_greeting(ep, socket, &welcome, own);
   }
-  close(area_fd);
+  close_own(own);
   return rc;
 }
 
 void ep_answer(weft_ep_t *ep, int socket) {
   struct ep_greeting hello = {0};
-  int fds[FDS] = {-1, -1};
+  int fds[EP_FDS] = {-1, -1, -1};
   bool taken = false;
   int rc = check_caller(socket);
   if (rc == 0)
@@ -326,7 +341,7 @@ void ep_answer(weft_ep_t *ep, int socket) {
     end_reservation(ep, &hello);
   } else if (rc == 0) {
     struct ep_greeting yield = ep_greeting_make(ep, EP_YIELD, hello.incarnation);
-    send_greeting(ep, socket, &yield, -1);
+    send_greeting(ep, socket, &yield, NULL);
   }
   if (rc != 0) {
     log_info("rank %d refused a call: %s", ep->rank, weft_last_error());

@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "ep/gpu.h"
 
 static const uint64_t magic = 0x4B4E494C54464557u; // "WEFTLINK", read as little endian
 
 struct ep_greeting ep_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to) {
-  return (struct ep_greeting){
+  struct ep_greeting greeting = {
       .magic = magic,
       .version = EP_LAYOUT_VERSION,
       .kind = kind,
@@ -23,7 +24,13 @@ struct ep_greeting ep_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind k
       .dtype = ep->dtype,
       .combine_dtype = ep->combine_dtype,
       .depth = WEFT_EP_DEPTH,
+      .memory = weft_ep_memory(ep, NULL),
   };
+  if (ep->gpu) {
+    greeting.device_bytes = ep->gpu->area_bytes;
+    memcpy(greeting.device, ep->gpu->uuid, sizeof greeting.device);
+  }
+  return greeting;
 }
 
 static int check_same(int32_t rank, const char *what, uint64_t theirs, uint64_t ours) {
@@ -31,6 +38,18 @@ static int check_same(int32_t rank, const char *what, uint64_t theirs, uint64_t 
     return 0;
   return fail(WEFT_ERR_VERSION, "rank %d runs with %s %llu, this rank with %llu: all ranks of a group must agree", rank,
               what, (unsigned long long)theirs, (unsigned long long)ours);
+}
+
+static const char *memory_name(uint32_t memory) {
+  return memory == WEFT_EP_MEMORY_CUDA ? "CUDA" : "host";
+}
+
+static int check_memory(const weft_ep_t *ep, const struct ep_greeting *greeting) {
+  uint32_t ours = weft_ep_memory(ep, NULL);
+  if (greeting->memory == ours)
+    return check_same(greeting->rank, "device window size", greeting->device_bytes, ep->gpu ? ep->gpu->area_bytes : 0);
+  return fail(WEFT_ERR_VERSION, "rank %d runs on %s memory, this rank on %s memory: all ranks of a group must agree",
+              greeting->rank, memory_name(greeting->memory), memory_name(ours));
 }
 
 int ep_greeting_check(const weft_ep_t *ep, const struct ep_greeting *greeting, size_t size) {
@@ -63,6 +82,8 @@ int ep_greeting_check(const weft_ep_t *ep, const struct ep_greeting *greeting, s
     rc = check_same(rank, "combine_dtype", greeting->combine_dtype, ep->combine_dtype);
   if (rc == 0)
     rc = check_same(rank, "depth", greeting->depth, WEFT_EP_DEPTH);
+  if (rc == 0)
+    rc = check_memory(ep, greeting);
   if (rc == 0)
     rc = check_same(rank, "window size", greeting->area_bytes, ep->layout.area);
   return rc;

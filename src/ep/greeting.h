@@ -8,8 +8,8 @@
 #include "ep/engine.h"
 
 enum ep_greeting_kind {
-  EP_HELLO = 1, // the dialler's; with two descriptors: doorbell page, area
-  EP_WELCOME,   // the acceptor's yes; with two descriptors
+  EP_HELLO = 1, // the dialler's; with descriptors: doorbell page, area, and on CUDA memory the device's window
+  EP_WELCOME,   // the acceptor's yes; with descriptors
   EP_YIELD,     // both dialled: the acceptor's own call stands, or its link is there already
   EP_REFUSED,   // `error` and `why` say why
 };
@@ -18,12 +18,14 @@ struct ep_greeting {
   uint64_t magic;
   uint32_t version; // EP_LAYOUT_VERSION
   uint32_t kind;
-  uint64_t incarnation; // the sender's
-  uint64_t to;          // whom it means
-  uint64_t area_bytes;
-  int32_t rank; // the sender's
+  uint64_t incarnation;              // the sender's
+  uint64_t to;                       // whom it means
+  uint64_t area_bytes, device_bytes; // device_bytes: 0 on host memory
+  int32_t rank;                      // the sender's
   uint32_t capacity, max_tokens, hidden, topk, experts_per_rank, dtype, depth;
-  int32_t error; // REFUSED: enum weft_err
+  uint32_t memory;    // enum weft_ep_memory: HOST or CUDA
+  uint8_t device[16]; // CUDA: uuid of the GPU
+  int32_t error;      // REFUSED: enum weft_err
   char why[128];
   uint32_t combine_dtype;
 };

@@ -7,7 +7,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
-#include "ep/engine.h"
+#include "ep/gpu.h"
 
 static int new_inbox(const struct ep_layout *layout, struct ep_inbox *inbox) {
   size_t rows = layout->max_tokens, selections = rows * layout->topk;
@@ -23,24 +23,33 @@ static void free_inbox(struct ep_inbox *inbox) {
   free(inbox->weight);
 }
 
-int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_link **out, int *area_fd) {
+static int open_windows(weft_ep_t *ep, struct ep_link *link, int fds[EP_FDS]) {
+  for (int i = 0; i < WEFT_EP_DEPTH && !ep->gpu; i++)
+    if (new_inbox(&ep->layout, &link->inbox[i]) != 0)
+      return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", link->rank);
+  int rc = ep_window_create(&link->in, ep->layout.area, &fds[EP_FD_AREA]);
+  if (rc == 0 && ep->gpu)
+    rc = ep_gpu_link_new(ep, link, &fds[EP_FD_DEVICE]);
+  atomic_fetch_add(&ep->links.window_bytes, link->in.size + link->device.in.size);
+  return rc == 0 ? 0 : fail_context(rc, "link to rank %d", link->rank);
+}
+
+int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_link **out, int fds[EP_FDS]) {
   struct ep_link *link = calloc(1, sizeof *link);
   if (!link)
     return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", rank);
   link->rank = rank;
   link->incarnation = incarnation;
   link->socket = -1;
-  for (int i = 0; i < WEFT_EP_DEPTH; i++)
-    if (new_inbox(&ep->layout, &link->inbox[i]) != 0) {
-      ep_link_free(ep, link);
-      return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", rank);
-    }
-  int rc = ep_window_create(&link->in, ep->layout.area, area_fd);
+  link->device.seat = DEVICE_NO_SEAT;
+  fds[EP_FD_AREA] = fds[EP_FD_DEVICE] = -1;
+  int rc = open_windows(ep, link, fds);
   if (rc != 0) {
+    if (fds[EP_FD_AREA] >= 0)
+      close(fds[EP_FD_AREA]);
     ep_link_free(ep, link);
-    return fail_context(rc, "link to rank %d", rank);
+    return rc;
   }
-  atomic_fetch_add(&ep->links.window_bytes, link->in.size);
   *out = link;
   return 0;
 }
@@ -48,7 +57,9 @@ int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_lin
 void ep_link_free(weft_ep_t *ep, struct ep_link *link) {
   if (!link)
     return;
-  size_t window_bytes = link->in.size;
+  size_t window_bytes = link->in.size + link->device.in.size;
+  if (ep->gpu)
+    ep_gpu_link_free(ep, link);
   ep_window_release(&link->in);
   ep_window_release(&link->out);
   ep_window_release(&link->bell);
@@ -102,6 +113,8 @@ void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state,
     state = settle(link, state);
   if (!atomic_compare_exchange_strong(&link->state, &up, (int)state))
     return;
+  if (ep->gpu) // first of all: kernels wait for it
+    ep_gpu_link_gone(ep, link);
   log_info("rank %d: link to rank %d is down: %s", ep->rank, link->rank, how);
   atomic_fetch_sub(&ep->links.connected, 1);
   atomic_store(&ep->sweep, true);

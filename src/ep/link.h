@@ -13,6 +13,7 @@
 
 #include <weft/ep.h>
 
+#include "device/device.h"
 #include "ep/doorbell.h"
 #include "ep/layout.h"
 #include "ep/window.h"
@@ -49,6 +50,10 @@ struct ep_link {
   struct ep_window in;   // we read, the peer writes; our memory
   struct ep_window out;  // the peer reads, we write
   struct ep_window bell; // the peer's doorbell page
+  struct {               // on CUDA memory, where `in` and `out` hold the area's head only
+    struct device_window in, out;
+    uint32_t seat; // DEVICE_NO_SEAT: none
+  } device;
   int socket;
   _Atomic int state;     // enum ep_link_state
   _Atomic bool reported; // the group has been told that the peer is gone
@@ -100,8 +105,12 @@ static inline struct ep_area_head *ep_link_out(const struct ep_link *link) {
 
 // --- link.c: one link ---
 
-// Creates the link and the area that this rank will read. `*area_fd` is for the peer; the caller closes it.
-int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_link **link, int *area_fd);
+// The descriptors that a greeting brings.
+enum ep_fd { EP_FD_BELL, EP_FD_AREA, EP_FD_DEVICE, EP_FDS };
+
+// Creates the link and the windows that this rank will read. Their descriptors in `fds` (-1: there is none) are for the
+// peer; the caller closes them.
+int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_link **link, int fds[EP_FDS]);
 void ep_link_free(weft_ep_t *ep, struct ep_link *link);
 // The peer is gone, `state` says how: wakes the owner, tells the group if the peer is in the view. First caller wins.
 // [any]

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "ep/engine.h"
+#include "ep/gpu.h"
 #include "group/view.h"
 
 // A wait spins about as long as a sleep and a wake-up would take; for a moment only where the peer may need this very
@@ -163,6 +163,10 @@ static bool needless(weft_ep_t *ep, const struct ep_link *link) {
 }
 
 void ep_sweep(weft_ep_t *ep) {
+  if (ep->gpu) {
+    ep_gpu_sweep(ep);
+    return;
+  }
   if (!atomic_exchange(&ep->sweep, false))
     return;
   bool again = ep_links_sweep(ep, ep_op_uses);

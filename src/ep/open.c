@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "ep/engine.h"
+#include "base/log.h"
+#include "ep/gpu.h"
 
 static int check_range(const char *what, uint32_t value, uint32_t low, uint32_t high) {
   if (value >= low && value <= high)
@@ -70,6 +71,10 @@ static int complete(struct weft_ep_options *options) {
   if (rc == 0 && options->rank != -1 && (options->rank < 0 || (uint32_t)options->rank >= options->capacity))
     rc = fail(WEFT_ERR_INVALID, "rank %d is beyond the capacity: ranks are 0 to %u, or -1 for any", options->rank,
               options->capacity - 1);
+  if (rc == 0)
+    rc = check_range("memory", options->memory, WEFT_EP_MEMORY_HOST, WEFT_EP_MEMORY_AUTO);
+  if (rc == 0 && options->memory != WEFT_EP_MEMORY_HOST && options->device < -1)
+    rc = fail(WEFT_ERR_INVALID, "device is %d; it is an index from 0, or -1 for the current one", options->device);
   return rc != 0 ? rc : check_founders(options);
 }
 
@@ -84,17 +89,13 @@ static void init_locks(weft_ep_t *ep) {
   ep->links.listener = ep->links.epoll = ep->links.wake = ep->bell_fd = -1;
 }
 
-static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
-  ep->links.by_rank = calloc(ep->capacity, sizeof *ep->links.by_rank);
-  ep->links.dialling = calloc(ep->capacity, sizeof *ep->links.dialling);
-  ep->links.answering = calloc(ep->capacity, sizeof *ep->links.answering);
-  ep->masked = calloc(ep->capacity, sizeof *ep->masked);
+// What operations on host memory work with.
+static int allocate_work(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->cursor = calloc(ep->experts_per_rank, sizeof *ep->cursor);
   ep->heads = calloc(options->max_tokens, ep->layout.head_stride);
   ep->reduced = calloc(options->hidden, sizeof *ep->reduced);
-  if (!ep->heads || !ep->reduced || !ep->links.by_rank || !ep->links.dialling || !ep->links.answering || !ep->masked ||
-      !ep->cursor)
-    return fail(WEFT_ERR_NOMEM, "no memory for %u ranks", ep->capacity);
+  if (!ep->heads || !ep->reduced || !ep->cursor)
+    return fail(WEFT_ERR_NOMEM, "no memory for operations of %u tokens", options->max_tokens);
   if (options->combine_dtype == WEFT_EP_COMBINE_LOGFMT10) {
     ep->encoded = aligned_alloc(EP_LINE, ep->layout.combine_stride);
     ep->decoded = calloc((size_t)options->topk * options->hidden, sizeof *ep->decoded);
@@ -106,6 +107,16 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
     if (rc != 0)
       return rc;
   }
+  return 0;
+}
+
+static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
+  ep->links.by_rank = calloc(ep->capacity, sizeof *ep->links.by_rank);
+  ep->links.dialling = calloc(ep->capacity, sizeof *ep->links.dialling);
+  ep->links.answering = calloc(ep->capacity, sizeof *ep->links.answering);
+  ep->masked = calloc(ep->capacity, sizeof *ep->masked);
+  if (!ep->links.by_rank || !ep->links.dialling || !ep->links.answering || !ep->masked)
+    return fail(WEFT_ERR_NOMEM, "no memory for %u ranks", ep->capacity);
   if (options->num_founders > 0) {
     ep->founders = malloc(options->num_founders * sizeof *ep->founders);
     if (!ep->founders)
@@ -114,7 +125,8 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
     ep->num_founders = options->num_founders;
   }
   ep->join_only = options->join_only;
-  return ep_window_create(&ep->bell, EP_DOORBELL_SIZE, &ep->bell_fd);
+  int rc = ep->gpu ? 0 : allocate_work(ep, options);
+  return rc == 0 ? ep_window_create(&ep->bell, EP_DOORBELL_SIZE, &ep->bell_fd) : rc;
 }
 
 static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint32_t timeout_ms) {
@@ -141,6 +153,60 @@ static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint
   return 0;
 }
 
+static void init_sizes(weft_ep_t *ep, const struct weft_ep_options *options) {
+  ep->rank = options->rank;
+  ep->capacity = options->capacity;
+  ep->experts_per_rank = options->experts_per_rank;
+  ep->op_timeout_ms = options->op_timeout_ms;
+  ep->dtype = options->dtype;
+  ep->combine_dtype = options->combine_dtype;
+  ep->on_event = options->on_event;
+  ep->event_arg = options->event_arg;
+  ep->kernels = ep_kernels_best();
+  ep->processors = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+  ep_layout_init(&ep->layout, options->max_tokens, options->hidden, options->topk, options->dtype,
+                 options->combine_dtype);
+}
+
+// The steps of opening. *no_engine: what failed is the engine on the GPU.
+static int open_parts(weft_ep_t *ep, const struct weft_ep_options *options, uint32_t timeout_ms, bool *no_engine) {
+  int rc = ep_gpu_open(ep, options);
+  if (rc != 0)
+    return fail_context(rc, "weft_ep_open");
+  if (ep->gpu)
+    ep->layout.area = EP_PAGE; // its head; rows travel through the GPU's windows
+  rc = allocate(ep, options);
+  if (rc == 0)
+    rc = ep_service_listen(ep);
+  if (rc == 0)
+    rc = join_group(ep, options, timeout_ms);
+  if (rc == 0 && ep->gpu) {
+    rc = ep_gpu_start(ep, options);
+    *no_engine = rc != 0;
+  }
+  if (rc == 0)
+    rc = ep_life_start(ep); // before anybody maps the doorbell
+  if (rc == 0)
+    rc = ep_service_start(ep); // now that this rank knows its incarnation, calls can be answered
+  if (rc == 0 && ep->gpu)
+    rc = ep_gpu_watch_start(ep);
+  return rc;
+}
+
+static int open_rank(weft_ep_t **out, const struct weft_ep_options *options, uint32_t timeout_ms, bool *no_engine) {
+  weft_ep_t *ep = calloc(1, sizeof *ep);
+  if (!ep)
+    return fail(WEFT_ERR_NOMEM, "weft_ep_open: no memory");
+  init_locks(ep);
+  init_sizes(ep, options);
+  int rc = open_parts(ep, options, timeout_ms, no_engine);
+  if (rc != 0)
+    weft_ep_close(ep);
+  else
+    *out = ep;
+  return rc;
+}
+
 int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t timeout_ms) {
   if (!out || !given)
     return fail(WEFT_ERR_INVALID, "weft_ep_open: %s is NULL", out ? "options" : "ep");
@@ -150,36 +216,14 @@ int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t 
   int rc = complete(&options);
   if (rc != 0)
     return fail_context(rc, "weft_ep_open");
-  weft_ep_t *ep = calloc(1, sizeof *ep);
-  if (!ep)
-    return fail(WEFT_ERR_NOMEM, "weft_ep_open: no memory");
-  init_locks(ep);
-  ep->rank = options.rank;
-  ep->capacity = options.capacity;
-  ep->experts_per_rank = options.experts_per_rank;
-  ep->op_timeout_ms = options.op_timeout_ms;
-  ep->dtype = options.dtype;
-  ep->combine_dtype = options.combine_dtype;
-  ep->on_event = options.on_event;
-  ep->event_arg = options.event_arg;
-  ep->kernels = ep_kernels_best();
-  ep->processors = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
-  ep_layout_init(&ep->layout, options.max_tokens, options.hidden, options.topk, options.dtype, options.combine_dtype);
-  rc = allocate(ep, &options);
-  if (rc == 0)
-    rc = ep_service_listen(ep);
-  if (rc == 0)
-    rc = join_group(ep, &options, timeout_ms);
-  if (rc == 0)
-    rc = ep_life_start(ep); // before anybody maps the doorbell
-  if (rc == 0)
-    rc = ep_service_start(ep); // now that this rank knows its incarnation, calls can be answered
-  if (rc != 0) {
-    weft_ep_close(ep);
+  bool no_engine = false;
+  rc = open_rank(out, &options, timeout_ms, &no_engine);
+  if (rc == 0 || !no_engine || options.memory != WEFT_EP_MEMORY_AUTO)
     return rc;
-  }
-  *out = ep;
-  return 0;
+  // The rank has been given back, and the group's thread with it: a rank's memory does not change under it.
+  log_info("memory is AUTO and will be the host's: %s", weft_last_error());
+  options.memory = WEFT_EP_MEMORY_HOST;
+  return open_rank(out, &options, timeout_ms, &no_engine);
 }
 
 // Tells every peer that what follows is no death.
@@ -196,13 +240,18 @@ void weft_ep_close(weft_ep_t *ep) {
     return;
   ep_life_stop(ep);
   ep_service_stop(ep);
+  if (ep->gpu)
+    ep_gpu_watch_stop(ep);
   say_goodbye(ep);
   group_close(ep->group); // out of the view before the sockets close
+  if (ep->gpu)
+    ep_gpu_stop(ep); // before its windows go
   ep_links_free(ep);
   ep_views_free(ep);
   group_view_unref(ep->view);
   for (int i = 0; i < WEFT_EP_DEPTH; i++)
     ep_op_free(&ep->ops[i]);
+  ep_gpu_close(ep);
   ep_window_release(&ep->bell);
   if (ep->bell_fd >= 0)
     close(ep->bell_fd);

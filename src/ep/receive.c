@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/text.h"
-#include "ep/engine.h"
+#include "ep/gpu.h"
 #include "group/view.h"
 
 struct hearing {
@@ -23,7 +23,7 @@ static struct ep_dispatch_head *head_of(weft_ep_t *ep, const struct ep_op *op, c
   return &ep_slot(&ep->layout, member->link->in.memory, op->number)->dispatch;
 }
 
-static int check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv, const struct weft_ep_info *info) {
+int ep_check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv, const struct weft_ep_info *info) {
   if (!recv || recv->size != sizeof *recv)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: initialise the buffers with WEFT_EP_RECV_INIT");
   if (recv->layout != WEFT_EP_PER_EXPERT && recv->layout != WEFT_EP_RANK_MAJOR)
@@ -335,10 +335,12 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv,
 int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info) {
   if (!ep)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: ep is NULL");
+  if (ep->gpu)
+    return ep_gpu_receive(ep, number, recv, info);
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
   if (rc == 0)
-    rc = check_recv(ep, recv, info);
+    rc = ep_check_recv(ep, recv, info);
   return rc != 0 ? rc : ep_receive(ep, op, recv, info);
 }
 
@@ -346,7 +348,9 @@ int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const s
                      struct weft_ep_info *info, uint64_t *number) {
   if (!ep || !number)
     return fail(WEFT_ERR_INVALID, "dispatch: %s is NULL", ep ? "op" : "ep");
-  int rc = check_recv(ep, recv, info); // before anything is sent
+  if (ep->gpu)
+    return ep_gpu_dispatch(ep, args, recv, info, number);
+  int rc = ep_check_recv(ep, recv, info); // before anything is sent
   if (rc == 0)
     rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
   return rc != 0 ? rc : weft_ep_dispatch_recv(ep, *number, recv, info);
@@ -356,6 +360,8 @@ int weft_ep_finish(weft_ep_t *ep, uint64_t number) {
   struct ep_op *op;
   if (!ep)
     return fail(WEFT_ERR_INVALID, "finish: ep is NULL");
+  if (ep->gpu)
+    return ep_gpu_finish(ep, number);
   int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "finish", &op);
   if (rc == 0)
     ep_op_end(ep, op);
@@ -391,6 +397,8 @@ static int check_barrier(const struct ep_op *op) {
 int weft_ep_barrier(weft_ep_t *ep) {
   if (!ep)
     return fail(WEFT_ERR_INVALID, "barrier: ep is NULL");
+  if (ep->gpu)
+    return ep_gpu_barrier(ep);
   struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
   uint64_t number;
   int rc = ep_send(ep, &none, EP_KIND_BARRIER, true, &number);

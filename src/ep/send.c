@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "ep/engine.h"
+#include "ep/gpu.h"
 
-static int check_args(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
+int ep_check_dispatch(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
   if (!args || args->size != sizeof *args)
     return fail(WEFT_ERR_INVALID, "dispatch: initialise the arguments with WEFT_EP_DISPATCH_INIT");
   if (args->num_tokens > ep->layout.max_tokens)
@@ -15,6 +15,10 @@ static int check_args(const weft_ep_t *ep, const struct weft_ep_dispatch *args) 
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but %s is NULL", args->num_tokens, args->x ? "topk_idx" : "x");
   if (args->scales && ep->dtype == WEFT_EP_BF16)
     return fail(WEFT_ERR_INVALID, "dispatch: scales are given, but the group dispatches bf16, which has none");
+  return 0;
+}
+
+static int check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
   int64_t experts = (int64_t)ep->capacity * ep->experts_per_rank;
   for (uint32_t t = 0; t < args->num_tokens; t++)
     for (uint32_t k = 0; k < ep->layout.topk; k++) {
@@ -232,7 +236,9 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
 }
 
 int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kind, bool x_stays, uint64_t *number) {
-  int rc = check_args(ep, args);
+  int rc = ep_check_dispatch(ep, args);
+  if (rc == 0)
+    rc = check_experts(ep, args);
   if (rc == 0)
     rc = ep_check_active(ep);
   if (rc != 0)
@@ -255,6 +261,8 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kin
 int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
   if (!ep || !number)
     return fail(WEFT_ERR_INVALID, "dispatch_send: %s is NULL", ep ? "op" : "ep");
+  if (ep->gpu)
+    return ep_gpu_send(ep, args, number);
   return ep_send(ep, args, EP_KIND_DISPATCH, false, number);
 }
 

@@ -1,7 +1,7 @@
 // Which view the operations run in: from the decisions of activation.c to views, joiners' notices and this rank's own
 // state.
 #include "base/fail.h"
-#include "ep/engine.h"
+#include "ep/gpu.h"
 #include "group/view.h"
 
 const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns) {
@@ -16,6 +16,10 @@ const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t d
 
 // The view of the next operation, as far as it is decided.
 static void follow(weft_ep_t *ep) {
+  if (ep->gpu) {
+    ep_gpu_follow(ep);
+    return;
+  }
   uint64_t newest = ep->activation.op + 1;
   uint64_t epoch = ep_activation_epoch(&ep->activation, ep->next_op < newest ? ep->next_op : newest);
   if (epoch <= ep->view->epoch)
@@ -72,8 +76,13 @@ void ep_start(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
   group_view_unref(ep->view);
   ep->view = view;
   ep->started = true;
+  ep_hold_links(ep);
   count_earlier(ep, view);
-  tell_joiners(ep, NULL, view, op); // those who were told by a rank that died before it told all
+  if (ep->gpu) // kernels tell the joiners
+    ep_gpu_started(ep, op, view);
+  else
+    tell_joiners(ep, NULL, view, op); // those who were told by a rank that died before it told all
+  ep_unhold_links(ep);
   ep->stats.activations++;
   ep_emit(ep, WEFT_EP_EVENT_ACTIVATED, -1, 0, view->epoch, op, "");
 }
@@ -112,7 +121,10 @@ int ep_check_active(weft_ep_t *ep) {
                             : "rank %d was put out: view %llu is without it; open it again to rejoin",
                 ep->rank, (unsigned long long)ep->view->epoch);
   // A rank that others remove goes on until the view takes effect; one that was taken for dead finds its peers gone.
-  if (atomic_load(&ep->fenced) && !any_link_up(ep))
+  ep_hold_links(ep);
+  bool alone = atomic_load(&ep->fenced) && !any_link_up(ep);
+  ep_unhold_links(ep);
+  if (alone)
     return fail(WEFT_ERR_FENCED, "rank %d was taken for dead and put out of the view; open it again to rejoin",
                 ep->rank);
   return 0;

@@ -1,13 +1,12 @@
 // What a rank knows of its group, and its counters.
 #include "base/fail.h"
-#include "ep/engine.h"
+#include "ep/gpu.h"
 #include "group/view.h"
 
 enum weft_ep_memory weft_ep_memory(const weft_ep_t *ep, int32_t *device) {
-  (void)ep;
   if (device)
-    *device = -1;
-  return WEFT_EP_MEMORY_HOST;
+    *device = ep->gpu ? ep->gpu->index : -1;
+  return ep->gpu ? WEFT_EP_MEMORY_CUDA : WEFT_EP_MEMORY_HOST;
 }
 
 int32_t weft_ep_rank(const weft_ep_t *ep) {
@@ -19,15 +18,24 @@ uint64_t weft_ep_incarnation(const weft_ep_t *ep) {
 }
 
 uint64_t weft_ep_next_op(const weft_ep_t *ep) {
-  return ep->next_op;
+  return ep->gpu ? ep_gpu_next_op(ep) : ep->next_op;
+}
+
+// On CUDA memory the kernels decide, and the owner learns of it when it asks.
+static void follow(const weft_ep_t *ep) {
+  if (ep->gpu && ep->started)
+    ep_gpu_follow((weft_ep_t *)ep);
 }
 
 bool weft_ep_is_active(const weft_ep_t *ep) {
+  follow(ep);
   return ep->started && group_view_has(ep->view, ep->rank, ep->incarnation);
 }
 
 void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark) {
   ep->mark = mark;
+  if (ep->gpu)
+    ep_gpu_set_mark(ep, mark);
 }
 
 static void copy_view(const struct group_view *view, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count) {
@@ -43,6 +51,7 @@ static void copy_view(const struct group_view *view, uint64_t *epoch, int32_t *r
 int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count) {
   if (!ep || (cap > 0 && !ranks))
     return fail(WEFT_ERR_INVALID, "weft_ep_view: %s is NULL", ep ? "ranks" : "ep");
+  follow(ep);
   copy_view(ep->view, epoch, ranks, cap, count);
   return 0;
 }
@@ -60,6 +69,8 @@ int weft_ep_mask_query(const weft_ep_t *ep, enum weft_ep_rank_state *states) {
   if (!ep || !states)
     return fail(WEFT_ERR_INVALID, "weft_ep_mask_query: %s is NULL", ep ? "states" : "ep");
   weft_ep_t *inside = (weft_ep_t *)ep; // looks only
+  follow(ep);
+  ep_hold_links(ep);
   for (uint32_t rank = 0; rank < ep->capacity; rank++)
     states[rank] = ep_link_find(inside, (int32_t)rank, 0) ? WEFT_EP_CONNECTED : WEFT_EP_ABSENT;
   for (uint32_t i = 0; ep->view && i < ep->view->count; i++) {
@@ -67,6 +78,7 @@ int weft_ep_mask_query(const weft_ep_t *ep, enum weft_ep_rank_state *states) {
     bool there = member->rank == ep->rank || ep_link_find(inside, member->rank, member->incarnation);
     states[member->rank] = !there ? WEFT_EP_LOST : ep->masked[member->rank] ? WEFT_EP_MASKED : WEFT_EP_ACTIVE;
   }
+  ep_unhold_links(ep);
   return 0;
 }
 
@@ -76,9 +88,13 @@ int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked) {
   if (rank < 0 || (uint32_t)rank >= ep->capacity)
     return fail(WEFT_ERR_INVALID, "weft_ep_mask_update: rank %d is out of range; ranks are 0 to %u", rank,
                 ep->capacity - 1);
+  follow(ep);
   if (!ep->view || !group_view_find(ep->view, rank))
     return fail(WEFT_ERR_NOT_FOUND, "weft_ep_mask_update: rank %d is not active", rank);
-  ep->masked[rank] = masked;
+  if (ep->gpu)
+    ep_gpu_mask(ep, rank, masked);
+  else
+    ep->masked[rank] = masked;
   return 0;
 }
 
@@ -90,20 +106,23 @@ int weft_ep_stats(const weft_ep_t *ep, struct weft_ep_stats *stats) {
   stats->connected = atomic_load(&ep->links.connected);
   stats->window_bytes = atomic_load(&ep->links.window_bytes) + ep->bell.size;
   stats->lost = atomic_load(&ep->lost);
+  if (ep->gpu)
+    ep_gpu_add_stats(ep, stats);
   return 0;
 }
 
 int weft_ep_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats) {
   if (!ep || !stats || stats->size != sizeof *stats)
     return fail(WEFT_ERR_INVALID, "weft_ep_peer_stats: initialise the result with WEFT_EP_PEER_STATS_INIT");
+  ep_hold_links(ep);
   struct ep_link *link = rank >= 0 && (uint32_t)rank < ep->capacity ? ep_link_find((weft_ep_t *)ep, rank, 0) : NULL;
-  if (!link)
-    return fail(WEFT_ERR_NOT_FOUND, "weft_ep_peer_stats: rank %d is not connected", rank);
-  *stats = (struct weft_ep_peer_stats){.size = sizeof *stats,
-                                       .incarnation = link->incarnation,
-                                       .sent_bytes = link->sent_bytes,
-                                       .received_bytes = link->received_bytes,
-                                       .window_bytes = link->in.size,
-                                       .wait_ns = link->wait_ns};
-  return 0;
+  if (link)
+    *stats = (struct weft_ep_peer_stats){.size = sizeof *stats,
+                                         .incarnation = link->incarnation,
+                                         .sent_bytes = link->sent_bytes,
+                                         .received_bytes = link->received_bytes,
+                                         .window_bytes = link->in.size + link->device.in.size,
+                                         .wait_ns = link->wait_ns};
+  ep_unhold_links(ep);
+  return link ? 0 : fail(WEFT_ERR_NOT_FOUND, "weft_ep_peer_stats: rank %d is not connected", rank);
 }

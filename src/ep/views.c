@@ -1,7 +1,7 @@
 // What the group has agreed on, as the engine needs it: the last views, and for which of them this rank has every link.
 #include "base/clock.h"
 #include "base/log.h"
-#include "ep/engine.h"
+#include "ep/gpu.h"
 #include "group/view.h"
 
 static void remember(weft_ep_t *ep, const struct group_view *view) {
@@ -42,6 +42,8 @@ void ep_views_update_ready(weft_ep_t *ep) {
       atomic_store(&ep->ready, ready = ep->views[i]->epoch);
   pthread_mutex_unlock(&ep->links.lock);
   pthread_mutex_unlock(&ep->lock);
+  if (ep->gpu)
+    ep_gpu_publish(ep);
 }
 
 void ep_views_event(void *arg, const struct group_event *event) {
