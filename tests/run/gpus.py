@@ -101,7 +101,8 @@ def two_agents_on_one_gpu():
     port = free_port()
     arguments = ("--num-agents", 2, "--num-processes", 1, "--store-port", port, "--memory", "cuda")
     with Run(*arguments, plan=[[0, 1]], environment=some(2)) as lead:
-        with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 1, job=lead.job, environment=some(2)) as other:
+        with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 1, job=lead.job,
+                 environment=some(2)) as other:
             lead.expect(3)
             words = "agents 0 and 1 on ", " both use GPU-00000000-0000-0000-0000-000000000000: ", "--share-gpus"
             assert all(word in lead.text() for word in words), lead.text()
