@@ -5,7 +5,7 @@
 #include <string.h>
 
 static void layout_of(const struct device_ep_options *o, struct cuda_layout *layout) {
-  cuda_layout_init(layout, o->max_tokens, o->hidden, o->topk, o->dtype);
+  cuda_layout_init(layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype);
 }
 
 size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
@@ -28,14 +28,14 @@ size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
 // The most members of a view for which a block's shared memory is enough.
 static uint32_t most_members(const struct device_ep *ep) {
   struct cuda_dispatch_args args = {.layout = ep->layout,
-                                    .experts_per_rank = ep->options.experts_per_rank,
                                     .capacity = ep->options.capacity,
-                                    .dtype = ep->options.dtype,
-                                    .d = {.halves = DEVICE_SEND | DEVICE_RECV, .kind = 1, .rank_major = true}};
-  uint32_t members = ep->options.capacity < CUDA_MAX_MEMBERS ? ep->options.capacity : CUDA_MAX_MEMBERS;
-  while (members > 0 && cuda_dispatch_memory(&args, members) > ep->device->shared_memory)
-    members--;
-  return members;
+                                    .members = ep->options.capacity < CUDA_MAX_MEMBERS ? ep->options.capacity
+                                                                                       : CUDA_MAX_MEMBERS,
+                                    .dtype = ep->options.dtype};
+  args.d = (struct device_dispatch){.halves = DEVICE_SEND | DEVICE_RECV, .kind = 1, .rank_major = true};
+  while (args.members > 0 && cuda_dispatch_memory(&args) + CUDA_DISPATCH_FIXED > ep->device->shared_memory)
+    args.members--;
+  return args.members;
 }
 
 static uint64_t aligned(uint64_t size) {
@@ -51,12 +51,14 @@ static uint64_t place_handles(struct device_ep *ep, char *base) {
     at += aligned(selections * sizeof *handle->place);
     handle->weight = (float *)(base + at);
     at += aligned(selections * sizeof *handle->weight);
+    handle->token = (uint32_t *)(base + at);
+    at += aligned(ep->members * tokens * sizeof *handle->token);
     handle->members = (uint64_t *)(base + at);
     at += aligned(tokens * sizeof *handle->members);
     handle->missing = (uint64_t *)(base + at);
     at += aligned(tokens * sizeof *handle->missing);
-    handle->tokens = (uint32_t *)(base + at);
-    at += aligned(ep->members * sizeof *handle->tokens);
+    handle->rows = (uint32_t *)(base + at);
+    at += aligned(ep->members * sizeof *handle->rows);
   }
   return at;
 }
@@ -96,6 +98,8 @@ static int open_streams(struct device_ep *ep, char *why) {
   if (rc == 0)
     rc = cuda_check(why, cudaStreamCreateWithPriority(&ep->owner, cudaStreamNonBlocking, greatest),
                     "cannot make a stream");
+  if (rc == 0)
+    rc = cuda_check(why, cudaEventCreateWithFlags(&ep->end, cudaEventDisableTiming), "cannot make an event");
   return rc;
 }
 
@@ -163,20 +167,42 @@ int cuda_ep_open(struct device *device, const struct device_ep_options *options,
   return rc;
 }
 
+// Waits for the newest launch, unless somebody has waited for it: its stream may be gone then.
+static void await_launches(struct device_ep *ep) {
+  struct device *device = ep->device;
+  pthread_mutex_lock(&device->lock);
+  bool idle = device->idle_stream == ep->last && device->idle_launches >= ep->last_launch;
+  pthread_mutex_unlock(&device->lock);
+  if (ep->last_launch == 0 || idle || cuda_check_capture(ep->last, NULL) != 0)
+    return;
+  uint64_t allowance = ep->options.timeout_ns + CUDA_ALLOWANCE_MS * (uint64_t)1000000;
+  if (cudaEventRecord(ep->end, ep->last) == cudaSuccess && cudaStreamWaitEvent(ep->owner, ep->end, 0) == cudaSuccess)
+    cuda_await(ep->owner, allowance, "launches before a close", NULL);
+  cudaGetLastError();
+}
+
+// Gives back all that there is, within a turn.
+static void close_parts(struct device_ep *ep) {
+  await_launches(ep);
+  cuda_release(ep->device, ep->arrays);
+  cuda_release(ep->device, ep->area);
+  cuda_release(ep->device, ep->state);
+  if (ep->control)
+    cudaStreamDestroy(ep->control);
+  if (ep->owner)
+    cudaStreamDestroy(ep->owner);
+  if (ep->end)
+    cudaEventDestroy(ep->end);
+  cuda_unpin(ep->device, ep->host);
+  cudaGetLastError();
+}
+
 void cuda_ep_close(struct device_ep *ep) {
   struct cuda_turn turn;
   if (!ep)
     return;
-  cuda_release(ep->device, ep->arrays);
-  cuda_release(ep->device, ep->area);
-  cuda_release(ep->device, ep->state);
   if (cuda_enter(ep->device, &turn, NULL) == 0) {
-    if (ep->control)
-      cudaStreamDestroy(ep->control);
-    if (ep->owner)
-      cudaStreamDestroy(ep->owner);
-    cuda_unpin(ep->device, ep->host);
-    cudaGetLastError();
+    close_parts(ep);
     cuda_leave(&turn);
   }
   if (ep->shared)

@@ -44,6 +44,9 @@ struct device_ep {
   struct cuda_begin *begin;     // likewise
   cudaStream_t control;         // carries what any thread tells the kernels
   cudaStream_t owner;           // carries what the owner asks of them
+  cudaEvent_t end;
+  cudaStream_t last;    // of the newest launch
+  uint64_t last_launch; // its number among those of the device, 0: none
   pthread_mutex_t lock;
   uint64_t published[CUDA_PUBLISHED]; // epoch in each place
   uint64_t newest, begun;             // epochs: published last, begun with

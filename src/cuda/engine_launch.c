@@ -17,6 +17,16 @@ static int enter(struct device_ep *ep, void *stream, struct cuda_turn *turn, cha
   return rc ? rc : cuda_enter(ep->device, turn, why);
 }
 
+// What came of a launch; cuda_ep_close waits for the newest.
+static int launched(struct device_ep *ep, int error, void *stream, const char *what, char *why) {
+  int rc = cuda_check(why, (cudaError_t)error, what);
+  if (rc == 0) {
+    ep->last = stream;
+    ep->last_launch = __atomic_add_fetch(&ep->device->launches, 1, __ATOMIC_RELAXED);
+  }
+  return rc;
+}
+
 static int check_send(struct device_ep *ep, const struct device_dispatch *d, char *why) {
   bool some = d->num_tokens > 0;
   const struct cuda_argument list[] = {
@@ -50,8 +60,8 @@ static int check_receive(struct device_ep *ep, const struct device_dispatch *d, 
 int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void *stream, char *why) {
   struct cuda_dispatch_args args = {.state = ep->state,
                                     .layout = ep->layout,
-                                    .experts_per_rank = ep->options.experts_per_rank,
                                     .capacity = ep->options.capacity,
+                                    .members = ep->members,
                                     .dtype = ep->options.dtype,
                                     .d = *d};
   struct cuda_turn turn;
@@ -63,8 +73,8 @@ int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void
   if (rc == 0 && d->kind == 1 && (d->halves & DEVICE_RECV))
     rc = check_receive(ep, d, why);
   if (rc == 0)
-    rc = cuda_check(why, (cudaError_t)cuda_launch_dispatch(&args, ep->members, ep->blocks, early(ep), stream),
-                    "cannot launch dispatch");
+    rc =
+        launched(ep, cuda_launch_dispatch(&args, ep->blocks, early(ep), stream), stream, "cannot launch dispatch", why);
   if (rc == 0 && (d->halves & DEVICE_RECV))
     ep->rows = d->kind == 1 ? d->rows : 0;
   cuda_leave(&turn);
@@ -84,16 +94,14 @@ static int check_combine(struct device_ep *ep, const struct device_combine *c, c
 }
 
 int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *stream, char *why) {
-  struct cuda_combine_args args = {
-      .state = ep->state, .layout = ep->layout, .experts_per_rank = ep->options.experts_per_rank, .c = *c};
+  struct cuda_combine_args args = {.state = ep->state, .layout = ep->layout, .c = *c};
   struct cuda_turn turn;
   int rc = enter(ep, stream, &turn, why);
   if (rc != 0)
     return rc;
   rc = check_combine(ep, c, why);
   if (rc == 0)
-    rc = cuda_check(why, (cudaError_t)cuda_launch_combine(&args, ep->blocks, early(ep), stream),
-                    "cannot launch combine");
+    rc = launched(ep, cuda_launch_combine(&args, ep->blocks, early(ep), stream), stream, "cannot launch combine", why);
   cuda_leave(&turn);
   return rc;
 }
@@ -103,7 +111,7 @@ int cuda_ep_finish(struct device_ep *ep, void *stream, char *why) {
   int rc = enter(ep, stream, &turn, why);
   if (rc != 0)
     return rc;
-  rc = cuda_check(why, (cudaError_t)cuda_launch_finish(ep->state, stream), "cannot launch finish");
+  rc = launched(ep, cuda_launch_finish(ep->state, stream), stream, "cannot launch finish", why);
   cuda_leave(&turn);
   return rc;
 }

@@ -20,6 +20,7 @@ static const struct device_api api = {
     .stream_close = cuda_stream_close,
     .stream_wait = cuda_stream_wait,
     .stream_device = cuda_stream_device,
+    .stream_capturing = cuda_stream_capturing,
     .mark_open = cuda_mark_open,
     .mark_close = cuda_mark_close,
     .mark_set = cuda_mark_set,

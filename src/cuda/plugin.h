@@ -36,6 +36,10 @@ struct device {
   uint32_t users;       // open() without close()
   uint32_t engines, processors;
   struct cuda_spare *spares; // pinned host memory that engines have left
+  uint64_t launches;         // by all engines; atomic
+  // The stream that somebody has waited for last, and how many launches there were before
+  cudaStream_t idle_stream;
+  uint64_t idle_launches;
 };
 
 // --- errors: why.c ---
@@ -102,6 +106,7 @@ int cuda_stream_open(struct device *device, void **stream, char *why);
 void cuda_stream_close(struct device *device, void *stream);
 int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why);
 int cuda_stream_device(void *stream, int *index, char *why);
+int cuda_stream_capturing(void *stream, bool *capturing, char *why);
 int cuda_mark_open(struct device *device, void **mark, char *why);
 void cuda_mark_close(struct device *device, void *mark);
 int cuda_mark_set(struct device *device, void *mark, void *stream, char *why);

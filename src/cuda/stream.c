@@ -57,6 +57,7 @@ int cuda_check_capture(cudaStream_t stream, char *why) {
 
 int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why) {
   struct cuda_turn turn;
+  uint64_t before = __atomic_load_n(&device->launches, __ATOMIC_RELAXED);
   int rc = cuda_enter(device, &turn, why);
   if (rc != 0)
     return rc;
@@ -64,7 +65,25 @@ int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, c
   if (rc == 0)
     rc = cuda_await(stream, timeout_ms * (uint64_t)1000000, "work in the stream", why);
   cuda_leave(&turn);
+  if (rc == 0) {
+    pthread_mutex_lock(&device->lock);
+    device->idle_stream = stream;
+    device->idle_launches = before;
+    pthread_mutex_unlock(&device->lock);
+  }
   return rc;
+}
+
+int cuda_stream_capturing(void *stream, bool *capturing, char *why) {
+  enum cudaStreamCaptureStatus status;
+  struct cuda_turn turn;
+  bool entered = cuda_enter_any(&turn) == 0;
+  cudaError_t error = cudaStreamIsCapturing(stream, &status);
+  if (entered)
+    cuda_leave(&turn);
+  // The last: it is the default stream, which is never captured; the launch will say what is wrong.
+  *capturing = error == cudaSuccess && status != cudaStreamCaptureStatusNone;
+  return error == cudaErrorStreamCaptureImplicit ? 0 : cuda_check(why, error, "cannot ask about the stream's capture");
 }
 
 int cuda_stream_device(void *stream, int *index, char *why) {

@@ -306,6 +306,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   (void)event, (void)stream;
   return cudaSuccess;
 }
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+  (void)stream, (void)event, (void)flags;
+  fake.drained++;
+  return cudaSuccess;
+}
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {
   (void)begin, (void)end;
   *ms = 0.5f;
@@ -380,11 +385,9 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *is, const voi
 int cuda_launch_load(void) {
   return cudaSuccess;
 }
-int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t members, uint32_t blocks, bool early,
-                         cudaStream_t stream) {
+int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   (void)stream;
   fake.dispatch = *args;
-  fake.members = members;
   fake.blocks = blocks;
   fake.early = early;
   fake.launches++;
@@ -410,7 +413,6 @@ int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream) {
     *args->result = fake.found;
   return cudaSuccess;
 }
-size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args, uint32_t members) {
-  (void)args;
-  return (size_t)members * fake.memory_per_member;
+size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args) {
+  return (size_t)args->members * fake.memory_per_member;
 }

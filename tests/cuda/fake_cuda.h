@@ -12,13 +12,14 @@ struct fake_cuda {
   bool capturing;              // likewise: they are being captured
   bool full;                   // device memory
   bool mappable;               // windows
+  int drained;                 // waits for another stream
   int waits_in_capture, depth; // contexts pushed
   size_t allocated;            // pieces of memory, pinned ones and windows too
   // the newest launch
   struct cuda_dispatch_args dispatch;
   struct cuda_combine_args combine;
   struct cuda_begin_args begin;
-  uint32_t members, blocks;
+  uint32_t blocks;
   bool early;
   int launches, begins;
   struct cuda_begin found; // what begin finds, from the `begins_until_found`th launch on

@@ -84,11 +84,11 @@ static void a_new_engine_begins_with_nothing_but_its_pointers(void **state) {
     const struct cuda_handle *h = &s->handle[i];
     assert_true((char *)h->place >= (char *)ep->arrays);
     assert_int_equal((char *)h->weight - (char *)h->place, 8 * 16 * 2 * 4);
-    h->tokens[8 - 1] = 0; // the last of them is ours: a sanitizer sees
+    h->rows[8 - 1] = 0; // the last of them is ours: a sanitizer sees
     assert_int_equal(h->place[8 * 16 * 2 - 1], 0);
     assert_int_equal(h->missing[15], 0);
   }
-  assert_int_equal(cuda_ep_memory(ep), sizeof *s + ep->layout.area + 2 * (2 * 1024 + 2 * 128 + 128));
+  assert_int_equal(cuda_ep_memory(ep), sizeof *s + ep->layout.area + 2 * (2 * 1024 + 512 + 2 * 128 + 128));
 }
 
 static void a_published_view_has_ones_own_area_and_no_areas_without_a_link(void **state) {
@@ -186,6 +186,9 @@ static void a_stream_that_is_captured_is_not_waited_for(void **state) {
   assert_refused(cuda_stream_wait(device, FAKE_STREAM, 10, why), WEFT_ERR_INVALID, "captured");
   assert_refused(cuda_copy(device, &copy, &byte, 1, FAKE_STREAM, true, why), WEFT_ERR_INVALID, "captured");
   assert_int_equal(fake.waits_in_capture, 0);
+  bool capturing = false;
+  assert_int_equal(cuda_stream_capturing(FAKE_STREAM, &capturing, why), 0);
+  assert_true(capturing);
   assert_int_equal(cuda_copy(device, &copy, &byte, 1, FAKE_STREAM, false, why), 0);
   assert_int_equal(copy, 1);
 }
@@ -258,7 +261,7 @@ static void a_launch_has_what_was_given(void **state) {
   assert_ptr_equal(fake.dispatch.state, ep->state);
   assert_int_equal(fake.dispatch.capacity, 8);
   assert_int_equal(fake.dispatch.d.num_tokens, 3);
-  assert_int_equal(fake.members, 8);
+  assert_int_equal(fake.dispatch.members, 8);
   assert_int_equal(fake.blocks, FAKE_PROCESSORS);
   assert_true(fake.early);
   struct device_combine c = {
@@ -304,6 +307,30 @@ static void arguments_that_kernels_would_stumble_over_are_refused(void **state) 
   assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0); // a barrier has no arguments
   c = (struct device_combine){.halves = DEVICE_SEND | DEVICE_RECV};
   assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0); // nothing came, and nothing went
+}
+
+static void a_close_waits_for_what_was_launched(void **state) {
+  (void)state;
+  struct device_ep_options options = usual();
+  struct device_dispatch d = good();
+  cuda_ep_close(ep); // nothing was
+  assert_int_equal(fake.drained, 0);
+  assert_int_equal(cuda_ep_open(device, &options, &ep, why), 0);
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
+  cuda_ep_close(ep);
+  assert_int_equal(fake.drained, 1);
+  assert_int_equal(cuda_ep_open(device, &options, &ep, why), 0);
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
+  assert_int_equal(cuda_stream_wait(device, FAKE_STREAM, 1000, why), 0);
+  cuda_ep_close(ep); // its stream may be gone
+  assert_int_equal(fake.drained, 1);
+  assert_int_equal(cuda_ep_open(device, &options, &ep, why), 0);
+  assert_int_equal(cuda_stream_wait(device, FAKE_STREAM, 1000, why), 0);
+  assert_int_equal(cuda_ep_finish(ep, FAKE_STREAM, why), 0); // since
+  cuda_ep_close(ep);
+  assert_int_equal(fake.drained, 2);
+  ep = NULL;
+  cuda_ep_close(ep);
 }
 
 static void records_are_those_of_the_operation_asked_for(void **state) {
@@ -358,7 +385,7 @@ static void sizes_that_do_not_fit_are_refused(void **state) {
   fake.full = true;
   assert_refused(cuda_ep_open(device, &options, &none, why), WEFT_ERR_NOMEM, "device 0");
   fake.full = false;
-  fake.memory_per_member = FAKE_SHARED / 3;
+  fake.memory_per_member = (FAKE_SHARED - CUDA_DISPATCH_FIXED) / 3;
   assert_int_equal(cuda_ep_open(device, &options, &ep, why), 0);
   assert_int_equal(ep->members, 3);
   fake.memory_per_member = FAKE_SHARED + 1;
@@ -449,6 +476,7 @@ int main(void) {
       TEST(the_view_that_one_began_with_counts_as_active),
       TEST(a_launch_has_what_was_given),
       TEST(arguments_that_kernels_would_stumble_over_are_refused),
+      TEST(a_close_waits_for_what_was_launched),
       TEST(records_are_those_of_the_operation_asked_for),
       TEST(ranks_that_share_a_device_share_its_processors_out),
       TEST(sizes_that_do_not_fit_are_refused),
