@@ -86,7 +86,7 @@ int agent_choose_memory(struct agent *agent) {
   struct run_config *config = &agent->config;
   bool was_auto = config->memory == WEFT_EP_MEMORY_AUTO;
   uint32_t most = num_live(agent), least = config->num_agents > 1 && config->num_processes == 0 ? 1 : most;
-  int err = run_gpus_choose(&agent->gpus, config, least, most);
+  int err = run_gpus_choose(&agent->gpus, config, &(struct run_gpus_need){agent->plan->num_processes, least, most});
   if (err)
     return err;
   if (config->memory == WEFT_EP_MEMORY_CUDA)

@@ -120,28 +120,31 @@ static int too_few(uint32_t count, uint32_t num_ranks) {
 }
 
 // Finds this agent's GPUs.
-static int find(struct run_gpus *gpus, const struct run_config *config, uint32_t least, uint32_t most) {
+static int find(struct run_gpus *gpus, const struct run_config *config, const struct run_gpus_need *need) {
   const struct device_api *api = NULL;
+  uint32_t most = need->most < RUN_GPUS_MAX ? need->most : RUN_GPUS_MAX;
   int err = run_gpus_check_visible(getenv(VISIBLE));
+  if (!err && need->in_all > DEVICE_SEATS)
+    err = fail(WEFT_ERR_UNSUPPORTED, "the plan has up to %u ranks live at once, and on GPUs there can be %d",
+               need->in_all, DEVICE_SEATS);
   if (!err)
     err = device_load(&api);
   if (!err)
     err = count_gpus(api, &gpus->count);
-  if (!err && gpus->count < least && !config->share_gpus)
-    err = too_few(gpus->count, least);
+  if (!err && gpus->count < need->least && !config->share_gpus)
+    err = too_few(gpus->count, need->least);
   if (err)
     return err;
-  most = most < RUN_GPUS_MAX ? most : RUN_GPUS_MAX;
   gpus->count = gpus->count < most ? gpus->count : most;
   return check_gpus(api, gpus);
 }
 
-int run_gpus_choose(struct run_gpus *gpus, struct run_config *config, uint32_t least, uint32_t most) {
+int run_gpus_choose(struct run_gpus *gpus, struct run_config *config, const struct run_gpus_need *need) {
   struct run_gpus found = {0};
   *gpus = found;
   if (config->memory == WEFT_EP_MEMORY_HOST)
     return 0;
-  int err = find(&found, config, least, most);
+  int err = find(&found, config, need);
   if (err && config->memory == WEFT_EP_MEMORY_CUDA)
     return fail_context(err, "--memory cuda");
   if (err)

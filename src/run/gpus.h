@@ -23,9 +23,14 @@ struct run_gpus {
   uint8_t uuid[RUN_GPUS_MAX][RUN_GPUS_UUID];
 };
 
-// Settles config->memory, HOST or CUDA afterwards, for ranks that are live at once on this agent: it has to have GPUs
-// for `least` of them, and uses no more than for `most`. UNSUPPORTED: CUDA was asked for and cannot be had; says why.
-int run_gpus_choose(struct run_gpus *gpus, struct run_config *config, uint32_t least, uint32_t most);
+// How many ranks are live at once.
+struct run_gpus_need {
+  uint32_t in_all;
+  uint32_t least, most; // on this agent: it has to have GPUs for so many, and uses no more than for so many
+};
+
+// Settles config->memory: it is HOST or CUDA afterwards. UNSUPPORTED: CUDA was asked for and cannot be had; says why.
+int run_gpus_choose(struct run_gpus *gpus, struct run_config *config, const struct run_gpus_need *need);
 
 // The names of this agent's GPUs, a list of strings such as "GPU-..."; NULL when memory ran out.
 json_t *run_gpus_names(const struct run_gpus *gpus);

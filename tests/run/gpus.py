@@ -67,6 +67,11 @@ def what_counts_is_how_many_are_live_at_once():
             **some(2))
 
 
+def more_ranks_than_gpus_can_serve():
+    refused("up to 65 ranks", "there can be 64", arguments=("--memory", "cuda", "--share-gpus"),
+            plan=[list(range(65))], **some(4))
+
+
 def gpus_that_cannot():
     refused("GPU 0: it has fallen off the bus", **some(4, FAKE_GPUS_CANNOT="describe"))
     refused("GPU 0 (Fake 0) has compute capability 7.0", **some(4, FAKE_GPUS_CANNOT="compute"))
@@ -144,6 +149,6 @@ def info_tells_the_gpus():
 
 main({test.__name__: test for test in (
     cuda_without_a_gpu, auto_without_a_gpu, fewer_gpus_than_ranks, what_counts_is_how_many_are_live_at_once,
-    gpus_that_cannot, odd_visible_devices, a_follower_without_gpus,
+    more_ranks_than_gpus_can_serve, gpus_that_cannot, odd_visible_devices, a_follower_without_gpus,
     two_agents_on_one_gpu, a_follower_takes_the_lead_s_word,
     info_tells_the_gpus)})
