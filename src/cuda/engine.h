@@ -50,7 +50,6 @@ struct device_ep {
   pthread_mutex_t lock;
   uint64_t published[CUDA_PUBLISHED]; // epoch in each place
   uint64_t newest, begun;             // epochs: published last, begun with
-  uint32_t rows;                      // that the newest dispatch had room for
   const void *known[CUDA_KNOWN];      // arguments
 };
 

@@ -75,8 +75,6 @@ int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void
   if (rc == 0)
     rc =
         launched(ep, cuda_launch_dispatch(&args, ep->blocks, early(ep), stream), stream, "cannot launch dispatch", why);
-  if (rc == 0 && (d->halves & DEVICE_RECV))
-    ep->rows = d->kind == 1 ? d->rows : 0;
   cuda_leave(&turn);
   return rc;
 }
@@ -85,7 +83,7 @@ static int check_combine(struct device_ep *ep, const struct device_combine *c, c
   bool sends = c->halves & DEVICE_SEND, some = c->num_tokens > 0;
   bool receives = c->halves & DEVICE_RECV;
   const struct cuda_argument list[] = {
-      {"y", sends && !c->placed ? c->y : NULL, PIECE, sends && !c->placed && ep->rows > 0},
+      {"y", sends && !c->placed ? c->y : NULL, PIECE, false},
       {"out", receives && some ? c->out : NULL, PIECE, receives && some},
       {"topk_idx", some ? c->topk_idx : NULL, sizeof *c->topk_idx, receives && some},
       {"topk_weights", some ? c->topk_weights : NULL, sizeof *c->topk_weights, c->late_weights && some},

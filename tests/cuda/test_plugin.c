@@ -298,7 +298,8 @@ static void arguments_that_kernels_would_stumble_over_are_refused(void **state) 
   assert_int_equal(fake.launches, 0);
   assert_int_equal(cuda_ep_dispatch(ep, &d, NULL, why), 0); // this thread has used no device
   struct device_combine c = {.halves = DEVICE_SEND | DEVICE_RECV, .num_tokens = 3, .topk_idx = (int64_t *)x, .out = x};
-  assert_refused(cuda_ep_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_INVALID, "y is NULL");
+  c.y = x + 2;
+  assert_refused(cuda_ep_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_INVALID, "y (0x");
   c.y = x;
   c.out = more + 4;
   assert_refused(cuda_ep_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_INVALID, "out (0x");
