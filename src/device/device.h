@@ -180,8 +180,8 @@ struct device_api {
   // Bytes of a window for one direction of a link. 0 and `why`: no engine can be so large.
   size_t (*ep_area_bytes)(const struct device_ep_options *options, char *why);
   int (*ep_open)(struct device *device, const struct device_ep_options *options, struct device_ep **ep, char *why);
-  // Waits until kernels that are under way have ended: soon, once all seats are gone. The stream of the newest launch is
-  // still there, unless stream_wait has waited for it; replays of graphs have ended. NULL is legal.
+  // Waits until kernels that are under way have ended: soon, once all seats are gone. The stream of the newest launch
+  // is still there, unless stream_wait has waited for it; replays of graphs have ended. NULL is legal.
   void (*ep_close)(struct device_ep *ep);
   uint64_t (*ep_memory)(const struct device_ep *ep); // bytes on the device, windows apart
   const struct device_report *(*ep_report)(const struct device_ep *ep);
