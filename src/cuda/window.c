@@ -3,6 +3,7 @@
 #include "cuda/driver.h"
 #include "cuda/plugin.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 static size_t whole_pages(const struct device *device, size_t size) {
@@ -61,6 +62,7 @@ static int create(const struct cuda_driver *driver, struct device *device, size_
     driver->cuMemRelease(handle);
     return rc;
   }
+  fcntl(exported, F_SETFD, FD_CLOEXEC); // a child would keep the memory
   struct device_window made = {0};
   rc = map(driver, device, handle, size, &made, why);
   if (rc == 0)

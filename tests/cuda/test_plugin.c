@@ -4,6 +4,7 @@
 #include "cuda/engine.h"
 #include "cuda/fake_cuda.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -401,6 +402,7 @@ static void windows_are_whole_pages_shared_and_zeroed(void **state) {
   size_t before = fake.allocated;
   assert_int_equal(cuda_window_create(device, 5000, &own, &fd, why), 0);
   assert_int_equal(own.size, 8192);
+  assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
   assert_int_equal(cuda_window_map(device, 5000, fd, &mapped, why), 0);
   assert_ptr_not_equal(own.memory, mapped.memory);
   assert_int_equal(((char *)own.memory)[8191], 0);
