@@ -104,6 +104,11 @@ struct ep_gpu {
   uint64_t *missing;                                   // [M], likewise
 };
 
+// A word of the report, which the device writes; what it had written before is seen too.
+static inline uint64_t ep_gpu_read(const volatile uint64_t *word) {
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
 // --- gpu_open.c ---
 
 // Finds the device that `options` asks for. With AUTO and none that will do, ep->gpu stays NULL and a log line says

@@ -4,7 +4,7 @@
 #include "ep/gpu.h"
 
 uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
-  uint64_t begun = ep->gpu->report ? ep->gpu->report->begun : 0; // replays count too
+  uint64_t begun = ep->gpu->report ? ep_gpu_read(&ep->gpu->report->begun) : 0; // replays count too
   return begun > ep->next_op ? begun : ep->next_op;
 }
 

@@ -288,7 +288,7 @@ static void take_activation(weft_ep_t *ep, uint64_t op, uint64_t epoch) {
 static void drop_passed(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
   uint32_t passed = 0;
-  while (passed + 1 < gpu->num_steps && gpu->steps[passed + 1].op <= gpu->report->ended)
+  while (passed + 1 < gpu->num_steps && gpu->steps[passed + 1].op <= ep_gpu_read(&gpu->report->ended))
     group_view_unref(gpu->steps[passed++].view);
   if (passed == 0)
     return;
@@ -300,13 +300,12 @@ static void drop_passed(weft_ep_t *ep) {
 
 void ep_gpu_take_activations(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
-  uint64_t told = gpu->report->activations;
-  atomic_thread_fence(memory_order_acquire);
+  uint64_t told = ep_gpu_read(&gpu->report->activations);
   if (told - gpu->seen > DEVICE_ACTIVATIONS)
     gpu->seen = told - DEVICE_ACTIVATIONS;
   for (; gpu->seen < told; gpu->seen++)
-    take_activation(ep, gpu->report->activation[gpu->seen % DEVICE_ACTIVATIONS].op,
-                    gpu->report->activation[gpu->seen % DEVICE_ACTIVATIONS].epoch);
+    take_activation(ep, ep_gpu_read(&gpu->report->activation[gpu->seen % DEVICE_ACTIVATIONS].op),
+                    ep_gpu_read(&gpu->report->activation[gpu->seen % DEVICE_ACTIVATIONS].epoch));
   drop_passed(ep);
 }
 
@@ -315,7 +314,7 @@ void ep_gpu_take_activations(weft_ep_t *ep) {
 void ep_gpu_follow(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
   uint64_t next = ep_gpu_next_op(ep);
-  if (!gpu->report || (gpu->report->activations == gpu->followed && next < gpu->next_step))
+  if (!gpu->report || (ep_gpu_read(&gpu->report->activations) == gpu->followed && next < gpu->next_step))
     return;
   pthread_mutex_lock(&gpu->lock);
   ep_gpu_take_activations(ep);

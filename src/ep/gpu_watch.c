@@ -17,7 +17,7 @@ static void emit(weft_ep_t *ep, const struct gpu_news *news, uint32_t count) {
 // Seats that kernels gave up and nobody has been told of. Those of one operation are given up at about the same time,
 // and how many they are says who is astray: they are judged when a look brings no more. Under lock.
 static uint64_t take_lost(struct ep_gpu *gpu) {
-  uint64_t lost = gpu->report->lost;
+  uint64_t lost = ep_gpu_read(&gpu->report->lost);
   gpu->lost_seen = (gpu->lost_seen & lost) | (lost & gpu->control.gone);
   uint64_t fresh = lost & ~gpu->lost_seen;
   bool settled = fresh == gpu->lost_pending;
@@ -32,7 +32,7 @@ static uint64_t take_lost(struct ep_gpu *gpu) {
 static uint32_t members_now(const struct ep_gpu *gpu) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < gpu->num_steps; i++)
-    if (i == 0 || gpu->steps[i].op < gpu->report->begun)
+    if (i == 0 || gpu->steps[i].op < ep_gpu_read(&gpu->report->begun))
       count = gpu->steps[i].view->count;
   return count;
 }
