@@ -114,6 +114,8 @@ static CUresult export(void *fd, CUmemGenericAllocationHandle handle, CUmemAlloc
 static CUresult import(CUmemGenericAllocationHandle *handle, void *fd, CUmemAllocationHandleType type) {
   (void)type;
   struct stat about;
+  if (fake.hidden)
+    return CUDA_ERROR_INVALID_DEVICE;
   if (fstat((int)(uintptr_t)fd, &about) != 0 || !S_ISREG(about.st_mode))
     return CUDA_ERROR_INVALID_VALUE;
   fake.allocated++;

@@ -11,6 +11,7 @@ struct fake_cuda {
   bool stuck;                  // streams: their work is never done
   bool capturing;              // likewise: they are being captured
   bool full;                   // device memory
+  bool hidden;                 // the GPU of windows that are mapped
   bool mappable;               // windows
   int drained;                 // waits for another stream
   int waits_in_capture, depth; // contexts pushed

@@ -428,6 +428,9 @@ static void windows_are_whole_pages_shared_and_zeroed(void **state) {
   assert_refused(cuda_window_map(device, 5000, pipes[0], &none, why), WEFT_ERR_PROTOCOL, "no window");
   close(pipes[0]);
   close(pipes[1]);
+  fake.hidden = true;
+  assert_refused(cuda_window_map(device, 5000, fd, &none, why), WEFT_ERR_UNSUPPORTED, "CUDA_VISIBLE_DEVICES");
+  fake.hidden = false;
   fake.mappable = false;
   assert_refused(cuda_window_map(device, 5000, fd, &none, why), WEFT_ERR_UNSUPPORTED, "a window of device 0");
   assert_refused(cuda_window_create(device, 5000, &none, &nothing, why), WEFT_ERR_UNSUPPORTED, "access");
