@@ -135,12 +135,12 @@ int cuda_window_map(struct device *device, size_t size, int fd, struct device_wi
       __atomic_store_n(&device->strict, true, __ATOMIC_RELEASE);
     if (rc != 0)
       rc = refused(device, props.location.id, rc == WEFT_ERR_SYSTEM ? WEFT_ERR_PROTOCOL : rc, why);
-  } else if (result == CUDA_ERROR_INVALID_DEVICE) { // so the driver answers: NVIDIA/nccl issue 1647
-    rc =
-        cuda_why(why, WEFT_ERR_UNSUPPORTED,
-                 "device %d cannot map the window of a GPU that this process does not see: CUDA_VISIBLE_DEVICES has to "
-                 "list the GPUs of all ranks of the host, for each of them",
-                 device->index);
+  } else if (result == CUDA_ERROR_INVALID_DEVICE) { // the driver's answer in a container without that GPU
+    rc = cuda_why(
+        why, WEFT_ERR_UNSUPPORTED,
+        "device %d cannot map the window of a GPU that this process has no access to: does it run in a container "
+        "with some of the host's GPUs only?",
+        device->index);
   } else {
     rc = cuda_check_driver(why, result, "the peer's descriptor is no window that can be mapped here");
     rc = rc == WEFT_ERR_SYSTEM ? WEFT_ERR_PROTOCOL : rc;

@@ -429,7 +429,7 @@ static void windows_are_whole_pages_shared_and_zeroed(void **state) {
   close(pipes[0]);
   close(pipes[1]);
   fake.hidden = true;
-  assert_refused(cuda_window_map(device, 5000, fd, &none, why), WEFT_ERR_UNSUPPORTED, "CUDA_VISIBLE_DEVICES");
+  assert_refused(cuda_window_map(device, 5000, fd, &none, why), WEFT_ERR_UNSUPPORTED, "has no access to");
   fake.hidden = false;
   fake.mappable = false;
   assert_refused(cuda_window_map(device, 5000, fd, &none, why), WEFT_ERR_UNSUPPORTED, "a window of device 0");
