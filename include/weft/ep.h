@@ -175,7 +175,7 @@ WEFT_API int weft_ep_open(weft_ep_t **ep, const struct weft_ep_options *options,
 /**
  * Leaves at once and frees everything; peers see a clean departure. An active rank that wants to leave without
  * costing the others anything calls weft_ep_disconnect() on itself first and goes on until it is out. NULL is
- * legal. [owner]
+ * legal. CUDA: what was launched is to have run, so wait for the streams before. [owner]
  */
 WEFT_API void weft_ep_close(weft_ep_t *ep);
 
@@ -241,9 +241,10 @@ WEFT_API void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark);
 /** What to dispatch. */
 struct weft_ep_dispatch {
   size_t size;
-  const void *x;             /**< bf16 [T][H], or with `scales` e4m3; read until dispatch_send returns */
-  uint32_t num_tokens;       /**< T, 0 to max_tokens */
-  const int64_t *topk_idx;   /**< [T][K] global expert, or -1 for none */
+  const void *x;           /**< bf16 [T][H], or with `scales` e4m3; read until dispatch_send returns */
+  uint32_t num_tokens;     /**< T, 0 to max_tokens */
+  const int64_t *topk_idx; /**< [T][K] global expert, or -1 for none. CUDA: this and topk_weights stay as they are until
+                                the combine has run; an expert that does not exist is one whose rank is not there */
   const float *topk_weights; /**< [T][K], or NULL: they come with the combine (PER_EXPERT only) */
   /** fp8: float [T][H/128], ue8m0: uint32_t [T][ceil(H/512)], read as long as x, which then is e4m3 [T][H]: both travel
    *  as given, for a caller whose layer before has made them. What they mean is the caller's: nothing is looked at.
@@ -348,8 +349,8 @@ WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft
  * ranks that is the window that they read, so write each line once and in full, best past the caches unless the two
  * processors share one; what is there is not defined. The caller has ended every write before it calls combine_send.
  * May wait for a peer to have taken its rows of two operations ago, like dispatch_send; the rows of one that has not
- * all have one address, and it is lost. `rows_at` has info->num_rows places. INVALID: PER_EXPERT, a
- * combine of LOGFMT10, or not the time. [owner]
+ * all have one address, and it is lost. `rows_at` has info->num_rows places (CUDA: in device memory, filled in the
+ * stream of dispatch_recv). INVALID: PER_EXPERT, a combine of LOGFMT10, or not the time. [owner]
  */
 WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 
@@ -361,11 +362,12 @@ WEFT_API int weft_ep_combine_send(weft_ep_t *ep, uint64_t op, const struct weft_
 WEFT_API int weft_ep_combine_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args,
                                   struct weft_ep_result *result);
 
-/** Ends an operation without a combine; every rank of the view does so, or none. [owner] */
+/** Ends an operation without a combine; every rank of the view does so, or none. CUDA: in the stream of the
+ *  operation's last launch. [owner] */
 WEFT_API int weft_ep_finish(weft_ep_t *ep, uint64_t op);
 
-/** dispatch_send and dispatch_recv in one. After LIMIT the operation is open: call dispatch_recv with more room, and
- *  keep args->x and args->scales readable until it returns. [owner] */
+/** dispatch_send and dispatch_recv in one; CUDA: one kernel, in args->stream. On host memory, after LIMIT the operation
+ *  is open: call dispatch_recv with more room, and keep args->x and args->scales readable until it returns. [owner] */
 WEFT_API int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
                               struct weft_ep_info *info, uint64_t *op);
 
@@ -375,18 +377,21 @@ WEFT_API int weft_ep_combine(weft_ep_t *ep, uint64_t op, const struct weft_ep_co
 
 /**
  * CUDA: waits until the launches of operation `op` so far are done, and fills what is not NULL; `op` is one of the
- * newest two. UINT64_MAX: the newest that the device has begun, whoever launched it, a graph's replay too. TIMEOUT
- * leaves the work in the stream. LIMIT: recv.rows were too few, `info` says how many rows came; those beyond are lost,
+ * newest two. UINT64_MAX: the newest that the device has begun, whoever launched it, a graph's replay too; of a replay
+ * the dispatch is awaited, its stream is for the caller to wait for, and result->missing is not filled. TIMEOUT leaves
+ * the work in the stream. LIMIT: recv.rows were too few, `info` says how many rows came; those beyond are lost,
  * and the operation goes on. On host memory: what the calls told. [owner]
  */
 WEFT_API int weft_ep_await(weft_ep_t *ep, uint64_t op, struct weft_ep_info *info, struct weft_ep_result *result,
                            uint32_t timeout_ms);
 
 /** An operation without tokens: returns when every active rank has come to it. PEER_LOST names those that did not
- *  within op_timeout_ms; they are lost. [owner] */
+ *  within op_timeout_ms; they are lost. CUDA: in the stream of the last launch. [owner] */
 WEFT_API int weft_ep_barrier(weft_ep_t *ep);
 
-/** Counters since open; bytes are those of `weft_ep_info` and `weft_ep_result`. */
+/** Counters since open; bytes are those of `weft_ep_info` and `weft_ep_result`. On CUDA memory bytes, `missing` and
+ *  `wait_ns` are those of operations that were asked for by info or result, window_bytes holds the engine's workspace
+ *  too, and of a peer's bytes nothing is counted. */
 struct weft_ep_stats {
   size_t size;
   uint64_t operations;

@@ -281,6 +281,8 @@ int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
                 "combine_rows: the rows of operation %llu were received per expert: they are weighed and summed on "
                 "their way",
                 (unsigned long long)number);
+  if (ep->combine_dtype != WEFT_EP_COMBINE_BF16)
+    return fail(WEFT_ERR_INVALID, "combine_rows: the rows of a combine are encoded on their way here, as logfmt10");
   rc = ep->gpu->api->ep_rows(ep->gpu->engine, rows_at, op->stream, why);
   if (rc != 0)
     return fail(rc, "combine_rows: %s", why);

@@ -94,9 +94,11 @@ static int list_missing(weft_ep_t *ep, const struct gpu_op *op, const struct gro
   for (uint32_t t = 0; t < op->num_tokens; t++)
     for (uint32_t k = 0; k < topk && count < result->missing_cap; k++) {
       int64_t expert = gpu->experts[(size_t)t * topk + k];
-      if (expert < 0 || expert >= experts)
+      if (expert < 0)
         continue;
-      const struct group_member *member = group_view_find(view, (int32_t)(expert / ep->experts_per_rank));
+      // One that does not exist has nobody, as the kernels take it.
+      const struct group_member *member =
+          expert < experts ? group_view_find(view, (int32_t)(expert / ep->experts_per_rank)) : NULL;
       if (!member || gpu->missing[t] >> (member - view->members) & 1)
         result->missing[count++] = (struct weft_ep_missing){.token = (int32_t)t, .k = (int32_t)k, .expert = expert};
     }
