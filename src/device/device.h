@@ -86,17 +86,17 @@ struct device_report {
 // What one operation did; copied from the device.
 struct device_record {
   uint64_t op, epoch, mark;
-  uint64_t lost;           // dispatch: members (by index in the view of `epoch`) whose tokens did not come
-  uint64_t combine_lost;   // combine: members whose contributions did not come
+  uint64_t lost;         // dispatch: members (by index in the view of `epoch`) whose tokens did not come
+  uint64_t combine_lost; // combine: members whose contributions did not come
   uint32_t num_ranks;
-  uint32_t num_rows;       // received
-  uint32_t needed_rows;    // of weft_ep_recv.rows, to hold all
-  uint32_t sent_rows;      // to other ranks
-  uint32_t answered_rows;  // of the combine, to other ranks
-  uint32_t selections;     // valid (token, expert) pairs dispatched by this rank
-  uint32_t missing;        // of them, without contribution
-  uint32_t kind;           // 1: dispatch, 2: barrier, as this rank sent it
-  uint64_t other_kinds;    // members that sent another kind
+  uint32_t num_rows;              // received
+  uint32_t needed_rows;           // of weft_ep_recv.rows, to hold all
+  uint32_t sent_rows;             // to other ranks
+  uint32_t answered_rows;         // of the combine, to other ranks
+  uint32_t selections;            // valid (token, expert) pairs dispatched by this rank
+  uint32_t missing;               // of them, without contribution
+  uint32_t kind;                  // 1: dispatch, 2: barrier, as this rank sent it
+  uint64_t other_kinds;           // members that sent another kind
   uint64_t wait_ns[DEVICE_SEATS]; // that this rank waited for each member's header
 };
 
@@ -142,11 +142,11 @@ struct device_api {
 
   // Devices that this process may use. UNSUPPORTED: no driver, one that is too old, or no device. [any]
   int (*count)(int *count, char *why);
-  int (*describe)(int index, struct device_info *info, char *why);         // [any]
+  int (*describe)(int index, struct device_info *info, char *why); // [any]
   // UNSUPPORTED: memory of device `peer` cannot be reached from `index`. [any]
   int (*check_peer)(int index, int peer, char *why);
-  int (*open)(int index, struct device **device, char *why);               // [any]
-  void (*close)(struct device *device);                                    // NULL is legal
+  int (*open)(int index, struct device **device, char *why); // [any]
+  void (*close)(struct device *device);                      // NULL is legal
 
   // Plain memory for callers, zeroed. [any]
   int (*allocate)(struct device *device, size_t size, void **memory, char *why);
