@@ -396,6 +396,57 @@ static void captured_launches_have_no_number_and_tell_nothing(void **state) {
   weft_ep_close(eps[0]);
 }
 
+// Two tokens of one rank in a group of eight places; experts 0 and 1 are its own.
+static void rows_too_many_and_selections_missing_are_told(void **state) {
+  (void)state;
+  struct weft_ep_options options = options_of(0, NULL, 0, NULL);
+  options.topk = 2;
+  weft_ep_t *ep = open_rank(options);
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  static uint16_t x[2 * 128], out[2 * 128];
+  const int64_t experts[] = {1, 15, 9, -1};
+  const float weights[4] = {1, 1, 1, 1};
+  struct weft_ep_dispatch dispatch = WEFT_EP_DISPATCH_INIT;
+  dispatch.x = x;
+  dispatch.num_tokens = 2;
+  dispatch.topk_idx = experts;
+  dispatch.topk_weights = weights;
+  struct weft_ep_recv recv = *no_rows();
+  recv.rows = 2;
+  recv.x = x;
+  struct weft_ep_info info = WEFT_EP_INFO_INIT;
+  uint64_t op;
+  setenv("FAKE_ROWS", "3", 1);
+  setenv("FAKE_MISSING", "2", 1);
+  assert_int_equal(weft_ep_dispatch(ep, &dispatch, &recv, &info, &op), WEFT_ERR_LIMIT);
+  assert_says("the buffer has 2 rows for each expert, and 3 came");
+  unsetenv("FAKE_ROWS");
+  assert_int_equal(info.num_rows, 3);
+  struct weft_ep_combine combine = WEFT_EP_COMBINE_INIT;
+  struct weft_ep_missing missing[3];
+  struct weft_ep_result result = WEFT_EP_RESULT_INIT;
+  combine.out = out;
+  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID);
+  assert_says("y is NULL");
+  combine.y = x;
+  combine.topk_weights = weights;
+  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID);
+  assert_says("given with the dispatch already");
+  combine.topk_weights = NULL;
+  result.missing = missing;
+  result.missing_cap = 3;
+  assert_ok(weft_ep_combine(ep, op, &combine, &result));
+  unsetenv("FAKE_MISSING");
+  assert_int_equal(result.num_missing, 2);
+  assert_true(missing[0].token == 0 && missing[0].k == 1 && missing[0].expert == 15);
+  assert_true(missing[1].token == 1 && missing[1].k == 0 && missing[1].expert == 9);
+  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+  assert_ok(weft_ep_await(ep, op, NULL, &result, 1000)); // counted once
+  assert_ok(weft_ep_stats(ep, &stats));
+  assert_int_equal(stats.missing, 2);
+  weft_ep_close(ep);
+}
+
 static void operations_out_of_turn_are_refused(void **state) {
   (void)state;
   weft_ep_t *eps[1];
@@ -436,6 +487,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(ranks_on_other_memory_or_out_of_reach_do_not_connect, open_store, close_store),
       cmocka_unit_test_setup_teardown(auto_without_an_engine_is_host_memory, open_store, close_store),
       cmocka_unit_test_setup_teardown(captured_launches_have_no_number_and_tell_nothing, open_store, close_store),
+      cmocka_unit_test_setup_teardown(rows_too_many_and_selections_missing_are_told, open_store, close_store),
       cmocka_unit_test_setup_teardown(operations_out_of_turn_are_refused, open_store, close_store),
   };
   return cmocka_run_group_tests_name("ep_fake_gpu", tests, NULL, NULL);

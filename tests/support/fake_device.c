@@ -1,6 +1,6 @@
 // A plug-in without a GPU (device/device.h): memory is the host's, windows are memfds, and a thread for each device
-// runs what is launched, one after the other. Its kernels carry headers only: operations have no tokens. They follow
-// the rule of activation, but adopt no view.
+// runs what is launched, one after the other. Its kernels carry headers and no tokens. They follow the rule of
+// activation, but adopt no view. FAKE_ROWS and FAKE_MISSING say what their records tell.
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -421,6 +421,11 @@ static void decide(struct device_ep *ep, uint64_t op) {
   tell(&ep->report.activations, n + 1);
 }
 
+static uint32_t number_of(const char *variable) {
+  const char *value = getenv(variable);
+  return value ? (uint32_t)atoi(value) : 0;
+}
+
 static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
   uint64_t op = ep->sent++;
   const struct view view = ep->live[op % 4];
@@ -431,6 +436,9 @@ static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
   pthread_mutex_unlock(&ep->lock);
   struct device_record record = {.op = op, .epoch = view.epoch, .mark = control.mark, .kind = args->kind};
   record.num_ranks = has_self(ep, &view) ? view.count : 0;
+  record.num_rows = record.needed_rows = number_of("FAKE_ROWS");
+  record.selections = args->num_tokens * ep->options.topk;
+  record.missing = number_of("FAKE_MISSING");
   for (uint32_t m = 0; m < view.count && record.num_ranks > 0; m++) {
     if (!is_peer(ep, &view.members[m]) || is_gone(ep, view.members[m].seat))
       continue;
@@ -480,8 +488,8 @@ static void *run(void *arg) {
 }
 
 static int fake_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why) {
-  if (args->halves != (DEVICE_SEND | DEVICE_RECV) || args->num_tokens > 0)
-    return say(why, WEFT_ERR_UNSUPPORTED, "the fake has no tokens and no halves");
+  if (args->halves != (DEVICE_SEND | DEVICE_RECV))
+    return say(why, WEFT_ERR_UNSUPPORTED, "the fake has no halves");
   if (stream != (void *)1) // what is captured does not run
     put(ep->device, &(struct launch){.kind = LAUNCH_DISPATCH, .ep = ep, .dispatch = *args});
   return 0;
@@ -505,6 +513,13 @@ static int fake_ep_record(struct device_ep *ep, uint64_t op, struct device_recor
   *record = ep->record[op % RECORDS];
   pthread_mutex_unlock(&ep->lock);
   return record->op == op && record->kind != 0 ? 0 : say(why, WEFT_ERR_NOT_FOUND, "no such operation");
+}
+
+// Members of the view have brought all.
+static int fake_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why) {
+  (void)ep, (void)op, (void)why;
+  memset(missing, 0, num_tokens * sizeof *missing);
+  return 0;
 }
 
 static const struct device_api api = {
@@ -537,6 +552,7 @@ static const struct device_api api = {
     .ep_combine = fake_ep_combine,
     .ep_finish = fake_ep_finish,
     .ep_record = fake_ep_record,
+    .ep_missing = fake_ep_missing,
 };
 
 __attribute__((visibility("default"))) device_api_fn weft_cuda_api;
