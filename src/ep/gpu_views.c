@@ -251,6 +251,7 @@ static void add_step(weft_ep_t *ep, uint64_t op, const struct group_view *view) 
 
 void ep_gpu_started(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
   ep->gpu->first_op = op;
+  forget(ep->gpu, view->epoch); // who is in an older one only waits until this rank lets go of it
   add_step(ep, op, group_view_ref(view));
 }
 
