@@ -180,7 +180,7 @@ traffic count_traffic(const group &g) {
       rows += (double)to.size();
     }
     most.dispatch = std::max(most.dispatch, rows * (g.layout.value_bytes + g.layout.scale_bytes));
-    most.combine = std::max(most.combine, rows * g.layout.combine_stride);
+    most.combine = std::max(most.combine, rows * 2.0 * g.shape.hidden);
   }
   return most;
 }
@@ -237,9 +237,11 @@ void trace(bench &b) {
     run_both(b, r, WARM_UP);
     b.group.finish(r);
   });
-  OK(cudaSetDevice(b.group.ranks[0].device));
-  print_trace("dispatch", fetch(b.group.ranks[0].dispatch_trace, blocks * 8), blocks);
-  print_trace("combine", fetch(b.group.ranks[0].combine_trace, blocks * 8), blocks);
+  for (const rank &r : b.group.ranks) {
+    OK(cudaSetDevice(r.device));
+    print_trace("dispatch", fetch(r.dispatch_trace, blocks * 8), blocks);
+    print_trace("combine", fetch(r.combine_trace, blocks * 8), blocks);
+  }
 }
 #endif
 

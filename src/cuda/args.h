@@ -7,7 +7,8 @@
 struct cuda_dispatch_args {
   struct cuda_state *state;
   struct cuda_layout layout;
-  uint32_t experts_per_rank, capacity;
+  uint32_t capacity;
+  uint32_t members; // the most that a view has during this launch: it sizes shared memory
   int dtype;
   struct device_dispatch d;
   uint64_t *trace; // [blocks][8] or NULL: see scene.cuh
@@ -16,16 +17,8 @@ struct cuda_dispatch_args {
 struct cuda_combine_args {
   struct cuda_state *state;
   struct cuda_layout layout;
-  uint32_t experts_per_rank;
   struct device_combine c;
   uint64_t *trace;
-};
-
-// What begin and rows need.
-struct cuda_rows_args {
-  struct cuda_state *state;
-  struct cuda_layout layout;
-  void **rows_at;
 };
 
 // Begins with operation `op` in the published view of `epoch`; `op` is CUDA_AWAIT: waits for `timeout_ns` at most until

@@ -25,16 +25,36 @@ __device__ __forceinline__ uint32_t to_e4m3_pair(float low, float high) {
 }
 
 // The largest finite magnitude of eight bf16 values, as bf16 bits.
-__device__ __forceinline__ uint32_t amax_of(uint4 v) {
+static __device__ __noinline__ uint32_t finite_amax_of(uint4 v) {
   uint32_t words[4] = {v.x, v.y, v.z, v.w};
   uint32_t most = 0;
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < 4; i++) {
     uint32_t magnitude = words[i] & 0x7FFF7FFFu;
     magnitude &= __vcmpltu2(magnitude, 0x7F807F80u);
     most = __vmaxu2(most, magnitude);
   }
   return max(most & 0xFFFF, most >> 16);
+}
+
+__device__ __forceinline__ uint32_t max_pair(uint32_t a, uint32_t b) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t most;
+  asm("max.u16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
+  return most;
+#else
+  return __vmaxu2(a, b);
+#endif
+}
+
+__device__ __forceinline__ uint32_t amax_pair(uint4 v) {
+  return max_pair(max_pair(v.x & 0x7FFF7FFFu, v.y & 0x7FFF7FFFu), max_pair(v.z & 0x7FFF7FFFu, v.w & 0x7FFF7FFFu));
+}
+
+// Of sixteen values.
+__device__ __forceinline__ uint32_t amax_of(uint4 a, uint4 b) {
+  uint32_t pair = max_pair(amax_pair(a), amax_pair(b)), most = max(pair & 0xFFFF, pair >> 16);
+  return most < 0x7F80 ? most : max(finite_amax_of(a), finite_amax_of(b)); // infinite or no number: rare
 }
 
 // As in ep/kernels/kernels.h: the scale of a block, and the factor that values are multiplied by.
@@ -48,6 +68,11 @@ __device__ __forceinline__ float block_scale(uint32_t amax, bool pow2, float *in
   uint32_t exponent = (__float_as_uint(ratio) + 0x007FFFFFu) & 0x7F800000u;
   *inverse = __uint_as_float((254u << 23) - exponent);
   return __uint_as_float(exponent);
+}
+
+// A power of two as its ue8m0 byte.
+__device__ __forceinline__ uint32_t ue8m0_of(float scale) {
+  return __float_as_uint(scale) >> 23;
 }
 
 // Eight values to eight codes.

@@ -1,75 +1,87 @@
 // dispatch: cast and write rows to the ranks of their experts; place the rows that come by expert, or by rank.
-#include "cuda/dispatch_receive.cuh"
-#include "cuda/dispatch_send.cuh"
 #include "cuda/launch.h"
+#include "cuda/place.cuh"
 
 namespace {
 
-// Warps of a block: a team that sends, the couriers, three teams that receive.
-template <int PARTS, bool FP8> __global__ void __launch_bounds__(BLOCK, 1) dispatch(const cuda_dispatch_args args) {
+// Warps of a block that send rows; the others announce them, and receive.
+enum { SENDERS = 2, BARRIER_RECEIVE = 1 };
+
+template <int KIND, bool SENDS, bool RECEIVES>
+__global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cuda_dispatch_args args) {
   extern __shared__ __align__(128) char memory[];
   __shared__ scene scene;
-  __shared__ ring<row_mail> ring;
-  __shared__ uint32_t tokens[CUDA_MAX_MEMBERS];
-  bool sends = args.halves & CUDA_SEND, receives = args.halves & CUDA_RECV;
-  uint32_t tid = threadIdx.x, lane = tid % WARP;
+  __shared__ scratch scratches[WARPS];
+  constexpr uint32_t senders = SENDS ? SENDERS : 0, STAGE = row_form<KIND>::ITERATIONS * GROUPS * CUDA_LINE;
+  const role sending = {0, senders, 0}, receiving = {senders, WARPS - senders, BARRIER_RECEIVE};
+  scratch &scratch = scratches[threadIdx.x / WARP];
+  uint32_t packets = args.layout.row.packets, *shared = (uint32_t *)(memory + senders * STAGE);
   ptx::kernel_wait();
-  row<PARTS> first; // asked for before all else: it takes longest to come
-  int64_t expert = -1;
-  team sender = {tid, lane, tid / WARP, blockIdx.x, gridDim.x};
-  if (sends && tid < TEAM && sender.index < args.num_tokens) {
-    load_row<PARTS, FP8>(first, args, sender.index, sender);
-    expert = load_expert(args, sender.index, sender);
+  // Asked for before all else, for they take longest to come.
+  source_packet<KIND> source;
+  outgoing out;
+  slice selected(args, SENDS ? threadIdx.x / WARP : NO_SLICE);
+  if (SENDS) {
+    crew crew(sending);
+    if (sending.plays() && crew.index < args.d.num_tokens * packets)
+      load_source<KIND>(source, args, crew.index / packets, crew.index % packets);
+    out = outgoing_begin(args, shared);
+    shared += (args.members * out.parts + CUDA_UNIT_COUNTS) * out.words;
   }
-  trace(args.trace, 0, tid == 0);
-  scene_begin(scene, args.state, {sends, receives, false, false});
-  trace(args.trace, 1, tid == 0);
-  outbox<row_mail> outbox = {&ring, memory, stage_bytes(args.layout), TEAM, 0};
-  if (tid < TEAM) {
-    if (sends)
-      send<PARTS, FP8>(args, scene, first, expert, outbox, sender);
-  } else if (tid < FIRST_RECEIVER) {
-    if (sends)
-      run_courier(outbox, (tid - TEAM) / WARP,
-                  [&](const row_mail &mail, const char *stage) { deliver(args, scene, mail, stage, lane); });
-    trace(args.trace, 2, tid == TEAM);
-  } else if (receives) {
-    uint32_t thread = tid - FIRST_RECEIVER, local = thread / PLACERS;
-    team receiver = {thread % PLACERS, lane, thread % PLACERS / WARP, local * gridDim.x + blockIdx.x,
-                     RECEIVERS / PLACERS * gridDim.x};
-    receive(args, scene, tokens, (uint32_t *)(memory + (sends ? COURIERS * stage_bytes(args.layout) : 0)), thread,
-            receiver);
+  trace(args.trace, 0, threadIdx.x == 0);
+  scene_begin(scene, args.state, {SENDS, RECEIVES, false, false});
+  trace(args.trace, 1, threadIdx.x == 0);
+  if (SENDS) {
+    outgoing_mark(out, args, scene, view_of(scene, scene.counters.sent), selected);
+    __syncthreads();
   }
+  if (SENDS && sending.plays()) {
+    send_rows<KIND>(args, scene, view_of(scene, scene.counters.sent), out, source, crew(sending), scratch,
+                    memory + threadIdx.x / WARP * STAGE);
+    trace(args.trace, 2, threadIdx.x == 0);
+    return;
+  }
+  if (SENDS)
+    announce(args, scene, view_of(scene, scene.counters.sent), out, crew(receiving));
+  trace(args.trace, 6, receiving.thread() == 0);
+  if (RECEIVES)
+    receive<row_form<KIND>::EACH>(args, scene, shared, receiving, crew(receiving), scratch);
 }
 
-template <bool FP8> const void *kernel_for(uint32_t hidden) {
-  switch ((hidden + 16 * TEAM - 1) / (16 * TEAM)) {
-  case 1:
-    return (const void *)dispatch<1, FP8>;
-  case 2:
-    return (const void *)dispatch<2, FP8>;
-  case 3:
-    return (const void *)dispatch<3, FP8>;
-  case 4:
-    return (const void *)dispatch<4, FP8>;
-  default:
-    return (const void *)dispatch<5, FP8>;
-  }
+template <int KIND> const void *half_of(uint32_t halves) {
+  return halves == DEVICE_SEND   ? (const void *)dispatch<KIND, true, false>
+         : halves == DEVICE_RECV ? (const void *)dispatch<KIND, false, true>
+                                 : (const void *)dispatch<KIND, true, true>;
+}
+
+const void *kernel_for(const cuda_dispatch_args &args) {
+  return args.dtype == CUDA_BF16  ? half_of<ROW_BF16>(args.d.halves)
+         : args.d.scales          ? half_of<ROW_GIVEN>(args.d.halves)
+                                  : half_of<ROW_CAST>(args.d.halves);
 }
 
 } // namespace
 
-int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t members, uint32_t blocks, bool early,
-                         cudaStream_t stream) {
-  const void *kernel =
-      args->dtype == CUDA_BF16 ? kernel_for<false>(args->layout.hidden) : kernel_for<true>(args->layout.hidden);
-  size_t memory = (args->halves & CUDA_SEND ? COURIERS * (size_t)stage_bytes(args->layout) : 0) +
-                  (args->halves & CUDA_RECV ? places_size(*args, members) : 0);
+size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args) {
+  size_t senders = args->d.halves & DEVICE_SEND ? SENDERS : 0;
+  return senders * (CUDA_BF16_CHUNKS + 1) * CUDA_LINE + (args->d.halves & DEVICE_SEND ? outgoing_size(*args) : 0) +
+         (args->d.halves & DEVICE_RECV ? places_size(*args) : 0);
+}
+
+int cuda_load_dispatch(void) {
   cudaError_t rc = cudaSuccess;
-  if (memory > 40 * 1024)
-    rc = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)memory);
-  void *params[] = {(void *)args};
-  if (rc == cudaSuccess)
-    rc = launch(kernel, params, blocks, BLOCK, memory, early, stream);
+  for (uint32_t halves = DEVICE_SEND; halves <= (DEVICE_SEND | DEVICE_RECV); halves++) {
+    const void *const kernels[] = {half_of<ROW_BF16>(halves), half_of<ROW_GIVEN>(halves), half_of<ROW_CAST>(halves)};
+    for (const void *kernel : kernels)
+      if (rc == cudaSuccess)
+        rc = load(kernel);
+  }
   return (int)rc;
+}
+
+int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
+  const void *kernel = kernel_for(*args);
+  size_t memory = cuda_dispatch_memory(args);
+  void *params[] = {(void *)args};
+  return (int)launch(kernel, params, blocks, BLOCK, memory, early, stream);
 }

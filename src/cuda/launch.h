@@ -11,24 +11,41 @@
 extern "C" {
 #endif
 
-// `members`: the most that a view of these launches can have; it sizes shared memory. `blocks`: processors to use; all
+// `blocks`: processors to use; all
 // blocks must be resident at once, with those of the other ranks on this device. `early`: blocks are placed while the
 // stream's kernel before ends. Only for a rank that has the device to itself: else they could take the place of a kernel
 // that somebody waits for.
-int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t members, uint32_t blocks, bool early,
-                         cudaStream_t stream);
+int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Ends the newest received operation without a combine.
 int cuda_launch_finish(struct cuda_state *state, cudaStream_t stream);
-int cuda_launch_rows(const struct cuda_rows_args *args, cudaStream_t stream);
 int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream);
-// Loads every kernel of this page (cudaFuncGetAttributes does), before the first of them runs: to load one later, as
-// CUDA does at its first launch, may wait for those that run, and they may wait for it.
+// Loads every kernel of this page on the current device, before the first of them runs there: to load one later, as CUDA
+// does at its first launch, may wait for those that run, and they may wait for it.
 int cuda_launch_load(void);
-// Shared memory that dispatch needs for so many members; the device allows `limit` for a block.
-size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args, uint32_t members);
+int cuda_load_dispatch(void); // its parts
+int cuda_load_combine(void);
+// Shared memory, in bytes, that a dispatch needs, besides what the kernel has of itself (CUDA_DISPATCH_FIXED at most).
+enum { CUDA_DISPATCH_FIXED = 24 * 1024 };
+size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args);
 
 #ifdef __cplusplus
+}
+
+// Lets the kernel have all the shared memory there is: set at each launch, as much as that one needs, it would fail those
+// of another thread that need more.
+inline cudaError_t load(const void *kernel) {
+  cudaFuncAttributes attributes;
+  int device, limit;
+  cudaError_t rc = cudaFuncGetAttributes(&attributes, kernel);
+  if (rc == cudaSuccess)
+    rc = cudaGetDevice(&device);
+  if (rc == cudaSuccess)
+    rc = cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (rc == cudaSuccess)
+    rc = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              limit - (int)attributes.sharedSizeBytes);
+  return rc;
 }
 
 inline cudaError_t launch(const void *kernel, void **params, uint32_t blocks, uint32_t threads, size_t memory,

@@ -1,20 +1,31 @@
 // The memory that two GPU ranks share: for host and device alike.
 //
 // An *area* lies in the memory of its reader; its writer, the peer, maps it. One area per direction, like the host
-// engine's, with three differences that a GPU asks for:
-//   - A row has a place of its own for each token of the source (row t is token t), so that nobody counts before it
-//     writes; rows of tokens that do not go to the reader stay as they are.
-//   - Each row has a flag of its own: a row is expanded, or added, when it comes, while others are on their way.
-//   - The header and the routing of all tokens (local experts and weights) travel ahead of the rows, in *units* of 16
-//     bytes that carry their own flag and are written and read as a whole: no fence, and one look brings flag and data.
-//     From the routing the reader computes the place of each row that is still to come.
+// engine's. Nothing is announced apart from the data: small things travel in *units* of 16 bytes, the rest in *lines* of
+// 128; each is written and read as a whole, and carries the number of its operation. One look brings flag and data; no
+// fence, no acknowledgement and no second store is on anybody's way.
 //
-//   head | slot 0 | slot 1      slot: header, routing [M][K/2], row flags [M], combine flags [M], rows [M],
-//                                     combine rows [M]
+//   head | slot 0 | slot 1      slot: header, counts [E/6], routing [M], late weights [M][K/3], rows [M], answers [M]
 //
-// Operation n uses slot n % 2. A flag holds n + 1 (its lower 32 bits); flags are only ever raised. The *credit* words
-// of the head say which operations of ours the area's writer has taken from the area that we write: it writes them at
-// the start of its next kernel, when the kernel before has read everything.
+// The header says how many rows come, and the counts how many of them each local expert gets: with those of all sources
+// the reader knows where each source's rows begin. A row's routing says which experts it is for, and as how manieth of
+// its source's. So every row is placed when it comes, whoever else is still on the way. Rows are packed in the order of
+// tokens; an answer has the place of its token.
+//
+// Operation n uses slot n % 2. A flag holds n + 1. Who writes a slot again must know that its reader has taken what was
+// there: a header says how far its sender is, which is enough as long as operations follow each other; where they
+// overlap, the *credit* words of the head say it, written at the start of the reader's next kernel, when the kernel
+// before has read everything. The *start* unit tells a joiner its first operation.
+//
+// A row is cut into *packets*: C chunks of 128 bytes in C + 1 lines. A line's last 8 bytes are its flag; what they push
+// out of each chunk, and each chunk's scale, stand in the packet's last line. So a warp handles a packet by itself, 16
+// bytes a lane, all of it aligned, and a chunk of e4m3 is just what shares one scale.
+//
+// Why a line is whole: the 8 lanes' stores of 16 bytes are one instruction of one warp to one aligned line, which an SM
+// sends as one packet to the second-level cache, over NVLink too, and which is read by one instruction likewise. It is
+// what NCCL's LL128 protocol rests on, on the same links. PTX promises it for 16 bytes only (.b128), which units rely
+// on. So there is a *strict* way for other links: the writer fences between a packet's data and its flags, and the
+// reader reads once more after it has seen them (packet.cuh).
 #ifndef CUDA_LAYOUT_H
 #define CUDA_LAYOUT_H
 
@@ -34,14 +45,8 @@ enum {
   CUDA_DEPTH = 2,
 };
 
-enum cuda_dtype { CUDA_BF16 = 0, CUDA_FP8 = 1, CUDA_FP8_POW2 = 2 }; // enum weft_ep_dtype
-
-// By the area's writer.
-struct cuda_area_head {
-  uint64_t taken_dispatch; // number + 1 of the last dispatch that it has taken from us
-  uint64_t taken_combine;
-  uint64_t pad[14];
-};
+enum cuda_dtype { CUDA_BF16 = 0, CUDA_FP8 = 1, CUDA_FP8_POW2 = 2, CUDA_FP8_UE8M0 = 3 }; // enum weft_ep_dtype
+enum cuda_combine_dtype { CUDA_COMBINE_BF16 = 0, CUDA_COMBINE_LOGFMT10 = 1 };           // weft_ep_combine_dtype
 
 // Written and read as a whole.
 struct cuda_unit {
@@ -49,52 +54,106 @@ struct cuda_unit {
   uint32_t flag;
 };
 
-// Header of an operation's dispatch.
-struct cuda_slot_head {
-  struct cuda_unit count; // word 0: tokens of the source
-  uint64_t pad[14];
+// By the area's writer.
+struct cuda_area_head {
+  uint64_t taken_dispatch; // number + 1 of the last dispatch that it has taken from us
+  uint64_t taken_combine;
+  struct cuda_unit start; // words 0, 1: the operation that is the reader's first, + 1; word 2: its epoch; flag: 1
+  uint64_t pad[12];
 };
 
-// Two selections of a token: local experts (int16, -1: not the reader's) in word 0, their weights (f32) behind.
-enum { CUDA_UNIT_SELECTIONS = 2 };
+// Header of an operation's dispatch. Word 0 of `count`: rows, 16 bits; kind, 8; whether the weights come late, 1; how
+// many dispatches (2 bits) and combines (3 bits) before this operation the sender has not taken yet. Words 1 and 2: the
+// epochs that it runs in, and that it is ready for.
+enum { CUDA_HEAD_KIND = 16, CUDA_HEAD_LATE = 24, CUDA_HEAD_DISPATCHES = 25, CUDA_HEAD_COMBINES = 27 };
+struct cuda_slot_head {
+  struct cuda_unit count;
+  struct cuda_unit mark;  // words 0, 1
+  uint64_t pad[12];
+};
+
+enum {
+  CUDA_UNIT_COUNTS = 6,  // of experts, 16 bits each
+  CUDA_UNIT_WEIGHTS = 3, // late ones
+};
+
+// A selection of a row, 8 bytes of its routing line: this word, and its weight (f32). A line has 15, in top-k order;
+// those of other ranks are 0.
+#define CUDA_SELECTION_VALID 0x80000000u
+enum {
+  CUDA_SELECTION_EXPERT = 0,  // shifts: local expert, 8 bits
+  CUDA_SELECTION_ROW = 8,     // how manieth row of its source for that expert, 10 bits
+  CUDA_SELECTION_TOKEN = 18,  // of the source, 10 bits
+  CUDA_LINE_SELECTIONS = 15,
+};
+
+enum {
+  CUDA_FP8_CHUNKS = 10,  // of a packet: 10 * (8 bytes pushed out + a scale) fill a line
+  CUDA_BF16_CHUNKS = 15, // 15 * 8 bytes pushed out fill a line
+};
+
+// How a row travels.
+struct cuda_form {
+  uint32_t chunks;  // of 128 bytes, of a row
+  uint32_t each;    // of a packet; the last one may have fewer
+  uint32_t packets; // of a row
+  uint32_t stride;  // bytes of a row
+};
 
 struct cuda_layout {
   uint32_t max_tokens, hidden, topk;
-  uint32_t units;                                // of a token's routing
-  uint32_t value_bytes, scale_bytes, row_stride; // of a dispatched row
-  uint32_t combine_stride;
+  uint32_t experts;                  // of a rank
+  uint32_t count_units, late_units;  // of a header's counts, of a token's late weights
+  uint32_t routing_lines;            // of a row
+  uint32_t value_bytes, scale_bytes; // of a dispatched row, where it arrives
+  struct cuda_form row, answer;      // of dispatch, of combine
   // offsets in a slot
-  uint32_t routing, row_flags, combine_flags, rows, combine;
-  uint32_t slot, area; // bytes
+  uint32_t counts, routing, late, rows, answers;
+  uint32_t slot; // bytes
+  uint64_t area;
 };
 
 static inline uint32_t cuda_round_up(uint32_t value, uint32_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
+static inline struct cuda_form cuda_form_of(uint32_t bytes, uint32_t each) {
+  struct cuda_form form;
+  form.chunks = bytes / CUDA_LINE;
+  form.each = each;
+  form.packets = (form.chunks + each - 1) / each;
+  form.stride = form.packets * (each + 1) * CUDA_LINE;
+  return form;
+}
+
 static inline void cuda_layout_init(struct cuda_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
-                                    int dtype) {
+                                    uint32_t experts, int dtype) {
   layout->max_tokens = max_tokens;
   layout->hidden = hidden;
   layout->topk = topk;
-  layout->units = (topk + CUDA_UNIT_SELECTIONS - 1) / CUDA_UNIT_SELECTIONS;
+  layout->experts = experts;
+  layout->count_units = (experts + CUDA_UNIT_COUNTS - 1) / CUDA_UNIT_COUNTS;
+  layout->routing_lines = (topk + CUDA_LINE_SELECTIONS - 1) / CUDA_LINE_SELECTIONS;
+  layout->late_units = (topk + CUDA_UNIT_WEIGHTS - 1) / CUDA_UNIT_WEIGHTS;
   layout->value_bytes = dtype == CUDA_BF16 ? 2 * hidden : hidden;
-  layout->scale_bytes = dtype == CUDA_BF16 ? 0 : hidden / CUDA_BLOCK * 4;
-  layout->row_stride = cuda_round_up(layout->value_bytes + layout->scale_bytes, CUDA_LINE);
-  layout->combine_stride = 2 * hidden;
+  layout->scale_bytes = dtype == CUDA_BF16         ? 0
+                        : dtype == CUDA_FP8_UE8M0 ? cuda_round_up(hidden / CUDA_BLOCK, 4)
+                                                  : hidden / CUDA_BLOCK * 4;
+  layout->row = cuda_form_of(layout->value_bytes, dtype == CUDA_BF16 ? CUDA_BF16_CHUNKS : CUDA_FP8_CHUNKS);
+  layout->answer = cuda_form_of(2 * hidden, CUDA_BF16_CHUNKS);
   uint32_t at = sizeof(struct cuda_slot_head);
+  layout->counts = at;
+  at = cuda_round_up(at + layout->count_units * (uint32_t)sizeof(struct cuda_unit), CUDA_LINE);
   layout->routing = at;
-  at = cuda_round_up(at + max_tokens * layout->units * (uint32_t)sizeof(struct cuda_unit), CUDA_LINE);
-  layout->row_flags = at;
-  at = cuda_round_up(at + max_tokens * 4, CUDA_LINE);
-  layout->combine_flags = at;
-  at = cuda_round_up(at + max_tokens * 4, CUDA_LINE);
+  at += max_tokens * layout->routing_lines * CUDA_LINE;
+  layout->late = at;
+  at = cuda_round_up(at + max_tokens * layout->late_units * (uint32_t)sizeof(struct cuda_unit), CUDA_LINE);
   layout->rows = at;
-  at += max_tokens * layout->row_stride;
-  layout->combine = at;
-  at += max_tokens * layout->combine_stride;
+  at += max_tokens * layout->row.stride;
+  layout->answers = at;
+  at += max_tokens * layout->answer.stride;
   layout->slot = at;
-  layout->area = cuda_round_up(sizeof(struct cuda_area_head) + CUDA_DEPTH * at, CUDA_LINE);
+  layout->area = sizeof(struct cuda_area_head) + (uint64_t)CUDA_DEPTH * at;
 }
 
 CUDA_STATIC_ASSERT(sizeof(struct cuda_area_head) == CUDA_LINE, "an area's head is one line");

@@ -32,10 +32,6 @@ __device__ __forceinline__ void store_relaxed(uint32_t *p, uint32_t v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 
-__device__ __forceinline__ void store_release(uint32_t *p, uint32_t v) {
-  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-}
-
 // 16 bytes as a whole (PTX 8.3: one access of 128 bits, relaxed).
 __device__ __forceinline__ uint4 load_unit(const void *p) {
   uint64_t low, high;
@@ -53,14 +49,39 @@ __device__ __forceinline__ void store_unit(void *p, uint4 v) {
                : "memory");
 }
 
-// 16 bytes of data that another processor wrote: from the second-level cache, not from the first.
-__device__ __forceinline__ uint4 load_shared16(const void *p) {
+// A lane's part of a line: 8 neighbouring lanes together read or write all of it (layout.h).
+__device__ __forceinline__ uint4 load_line(const void *p) {
   uint4 v;
-  asm volatile("ld.relaxed.gpu.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(p)
                : "memory");
   return v;
+}
+
+__device__ __forceinline__ void store_line(void *p, uint4 v) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
+}
+
+__device__ __forceinline__ uint64_t load_relaxed(const uint64_t *p) {
+  uint64_t v;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+
+// Adds without waiting for what was there.
+__device__ __forceinline__ void add(uint32_t *p, uint32_t v) {
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+__device__ __forceinline__ void add_release(uint32_t *p, uint32_t v) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+__device__ __forceinline__ void add(uint64_t *p, uint64_t v) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+__device__ __forceinline__ void set_bits(uint64_t *p, uint64_t v) {
+  asm volatile("red.relaxed.gpu.global.or.b64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
 // 16 bytes that this kernel only reads.
@@ -96,9 +117,15 @@ __device__ __forceinline__ void barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Counts this warp's arrival without waiting.
-__device__ __forceinline__ void barrier_arrive(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+// The same; tells whether any of the threads said true.
+__device__ __forceinline__ bool barrier_or(int id, int threads, bool said) {
+  uint32_t any;
+  asm volatile("{\n.reg .pred p, q;\nsetp.ne.u32 p, %3, 0;\nbarrier.cta.red.or.pred q, %1, %2, p;\n"
+               "selp.u32 %0, 1, 0, q;\n}"
+               : "=r"(any)
+               : "r"(id), "r"(threads), "r"((uint32_t)said)
+               : "memory");
+  return any != 0;
 }
 
 __device__ __forceinline__ void fence_system() {
@@ -107,14 +134,11 @@ __device__ __forceinline__ void fence_system() {
 
 // --- bulk copies from shared memory (Hopper and later): one thread issues them, and waits for its own ---
 
+#if __CUDA_ARCH__ >= 900
 // Orders this thread's stores to shared memory before bulk copies that are issued after a barrier.
 __device__ __forceinline__ void bulk_fence() {
-#if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
 }
-
-#if __CUDA_ARCH__ >= 900
 
 // `size`: a multiple of 16, as are the addresses.
 __device__ __forceinline__ void bulk_store(void *to, const void *from, uint32_t size) {
@@ -127,7 +151,12 @@ __device__ __forceinline__ void bulk_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// All groups have arrived: what they wrote is visible to this thread.
+// What the copies so far are made from has been read, and may be written again.
+__device__ __forceinline__ void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+// The copies so far have arrived.
 __device__ __forceinline__ void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }

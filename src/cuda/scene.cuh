@@ -1,10 +1,25 @@
-// What each block reads first: the counters, the view, and what the peers have taken.
+// What each block reads first: the counters, the host's words, the views, and what the peers have taken.
 #ifndef CUDA_SCENE_CUH
 #define CUDA_SCENE_CUH
 
 #include "cuda/args.h"
-#include "cuda/team.cuh"
-#include "cuda/wait.cuh"
+#include "cuda/packet.cuh"
+
+enum { WARPS = 24, BLOCK = WARPS * WARP };
+
+// Warps of a block that do the same: a kernel that does two things has two roles, side by side.
+struct role {
+  uint32_t first, warps; // of the block's
+  int barrier;           // 1 to 15
+
+  __device__ __forceinline__ bool plays() const {
+    return threadIdx.x / WARP >= first && threadIdx.x / WARP < first + warps;
+  }
+  __device__ __forceinline__ uint32_t thread() const { return threadIdx.x - first * WARP; }
+  __device__ __forceinline__ uint32_t threads() const { return warps * WARP; }
+  __device__ __forceinline__ void sync() const { ptx::barrier(barrier, (int)threads()); }
+  __device__ __forceinline__ bool sync_or(bool said) const { return ptx::barrier_or(barrier, (int)threads(), said); }
+};
 
 // Built with CUDA_TRACE, one thread of each block notes the time at which it comes to step i (0 to 7).
 __device__ __forceinline__ void trace(uint64_t *stamps, uint32_t i, bool one) {
@@ -16,35 +31,65 @@ __device__ __forceinline__ void trace(uint64_t *stamps, uint32_t i, bool one) {
 #endif
 }
 
-struct scene {
+struct alignas(16) scene {
   cuda_counters counters;
-  cuda_member members[CUDA_MAX_MEMBERS];
+  cuda_control control;
+  cuda_view live[CUDA_LIVE];
 };
+
+__device__ __forceinline__ cuda_view &view_of(scene &scene, uint64_t op) {
+  return scene.live[scene.counters.live[op % CUDA_LIVE]];
+}
 
 // What a kernel does, and so which counters it moves on.
 struct steps {
   bool sends, receives, answers, combines;
 };
 
-// Reads the view and the counters; tells the peers what the kernels before have taken; counts what this kernel begins.
-// Ends with a barrier of the block.
+template <typename T> __device__ __forceinline__ void clear(T *object, uint32_t thread, uint32_t threads) {
+#pragma unroll 1
+  for (uint32_t i = thread; i < sizeof(T) / 4; i += threads)
+    ((uint32_t *)object)[i] = 0;
+}
+
+// By the last warp of the last block: tells the peers what the kernels before have taken, and the host how far they
+// are; makes ready what operations to come will count in.
+__device__ __forceinline__ void publish(const scene &scene, const cuda_view &view, cuda_state *state, steps steps) {
+  const cuda_counters &now = scene.counters;
+  uint32_t lane = threadIdx.x % WARP;
+#pragma unroll 1
+  for (uint32_t m = lane; m < view.count; m += WARP)
+    if (view.members[m].out) {
+      // The end of the kernels before has ordered what they read before these stores.
+      cuda_area_head *head = (cuda_area_head *)view.members[m].out;
+      ptx::store_relaxed(&head->taken_dispatch, now.received);
+      ptx::store_relaxed(&head->taken_combine, now.combined);
+    }
+  if (lane == 0) {
+    state->report->ended = now.combined;
+    state->report->begun = now.sent + steps.sends;
+  }
+  if (steps.sends)
+    clear(&state->record[(now.sent + 1) % CUDA_RECORDS], lane, WARP);
+  if (steps.receives)
+    clear(&state->votes[(now.received + 2) % CUDA_LIVE], lane, WARP);
+}
+
+// Reads it all; counts what this kernel begins. `op`: of the kernel's view. Ends with a barrier of the block.
 __device__ __forceinline__ void scene_begin(scene &scene, cuda_state *state, steps steps) {
   uint32_t tid = threadIdx.x;
-  const uint64_t *from = (const uint64_t *)&state->counters;
-  if (tid < sizeof(cuda_counters) / 8)
-    ((uint64_t *)&scene.counters)[tid] = ptx::load_volatile(from + tid);
-  else if (tid >= WARP && tid < WARP + CUDA_MAX_MEMBERS)
-    scene.members[tid - WARP] = state->members[tid - WARP];
+  constexpr uint32_t LIVE = sizeof scene.live / 16, WORDS = (sizeof scene.counters + sizeof scene.control) / 8;
+  static_assert(LIVE + WORDS <= BLOCK, "a thread for each");
+  if (tid < LIVE)
+    ((uint4 *)scene.live)[tid] = ((const uint4 *)state->live)[tid];
+  else if (tid < LIVE + WORDS)
+    ((uint64_t *)&scene.counters)[tid - LIVE] = ptx::load_volatile((const uint64_t *)&state->counters + (tid - LIVE));
   __syncthreads();
   const cuda_counters &now = scene.counters;
-  uint32_t behind = BLOCK - 1 - tid; // the last threads have least to do
-  if (blockIdx.x == gridDim.x - 1 && behind < now.count) {
-    // The end of the kernels before has ordered what they read before these stores.
-    cuda_area_head *head = (cuda_area_head *)scene.members[behind].out;
-    ptx::store_relaxed(&head->taken_dispatch, now.received);
-    ptx::store_relaxed(&head->taken_combine, now.combined);
-  }
-  if (behind == 0 && atomicAdd((unsigned long long *)&state->arrived, 1) == gridDim.x - 1) {
+  uint64_t op = steps.sends ? now.sent : steps.receives ? now.received : steps.answers ? now.answered : now.combined;
+  if (blockIdx.x == gridDim.x - 1 && tid >= BLOCK - WARP)
+    publish(scene, view_of(scene, op), state, steps);
+  if (tid == BLOCK - 1 && atomicAdd(&state->arrived, 1) == gridDim.x - 1) {
     state->arrived = 0;
     state->counters.sent = now.sent + steps.sends;
     state->counters.received = now.received + steps.receives;
@@ -53,24 +98,52 @@ __device__ __forceinline__ void scene_begin(scene &scene, cuda_state *state, ste
   }
 }
 
-// Which members have taken what this operation's slots held before, by bit; who has not in time is lost. [warp]
-__device__ __forceinline__ uint64_t await_credit(cuda_state *state, const scene &scene, uint64_t op,
-                                                 uint64_t cuda_area_head::*taken) {
-  uint64_t open = 0;
-  for (uint32_t base = 0; base < scene.counters.count; base += WARP) {
+__device__ __forceinline__ char *slot_of(const cuda_layout &layout, char *area, uint64_t op) {
+  return area + sizeof(cuda_area_head) + (op % CUDA_DEPTH) * layout.slot;
+}
+
+// The place, in an area, of packet `index` of a row among those that begin at `rows` of a slot.
+__device__ __forceinline__ size_t packet_offset(const cuda_layout &layout, const cuda_form &form, uint32_t rows,
+                                                uint64_t op, uint32_t token, uint32_t index) {
+  return sizeof(cuda_area_head) + (size_t)(op % CUDA_DEPTH * layout.slot + rows) +
+         (token * form.stride + index * (form.each + 1) * CUDA_LINE);
+}
+
+__device__ __forceinline__ uint32_t chunks_of(const cuda_form &form, uint32_t index) {
+  return min(form.each, form.chunks - index * form.each);
+}
+
+// Which members have taken what this operation's slots held before, by seat; who has not in time is lost. `known`: the
+// operations before it have been taken by all. [warp]
+__device__ __forceinline__ uint64_t await_credit(cuda_state *state, const scene &scene, const cuda_view &view,
+                                                 uint64_t op, uint64_t known, uint64_t cuda_area_head::*taken) {
+  uint64_t open = 0, shut = scene.counters.lost | scene.control.gone;
+#pragma unroll 1
+  for (uint32_t base = 0; base < view.count; base += WARP) {
     uint32_t m = base + threadIdx.x % WARP;
-    bool ok = false;
-    if (m < scene.counters.count && !(scene.counters.lost >> m & 1)) {
-      const cuda_area_head *head = (const cuda_area_head *)scene.members[m].in;
-      ok = op < scene.members[m].since + CUDA_DEPTH || wait_flag(state, m, &(head->*taken), op + 1 - CUDA_DEPTH);
+    uint64_t bit = 0;
+    if (m < view.count && view.members[m].seat < DEVICE_SEATS)
+      bit = (1ull << view.members[m].seat) & ~shut;
+    if (bit && known + 1 < op && op >= view.members[m].since + CUDA_DEPTH) {
+      const uint64_t *word = &(((const cuda_area_head *)view.members[m].in)->*taken);
+      patience patience;
+      while (bit && ptx::load_acquire(word) + 1 < op)
+        if (patience.over(state, view.members[m].seat))
+          bit = 0;
     }
-    open |= (uint64_t)__ballot_sync(~0u, ok) << base;
+    uint32_t low = __reduce_or_sync(~0u, (uint32_t)bit), high = __reduce_or_sync(~0u, (uint32_t)(bit >> 32));
+    open |= (uint64_t)high << 32 | low;
   }
   return open;
 }
 
-__device__ __forceinline__ char *slot_of(const cuda_layout &layout, char *area, uint64_t op) {
-  return area + sizeof(cuda_area_head) + (op % CUDA_DEPTH) * layout.slot;
-}
+// The warps of a kernel that play a role, so numbered that a few jobs take as many processors.
+struct crew {
+  uint32_t index, count, lane;
+
+  __device__ __forceinline__ crew(const role &role)
+      : index((threadIdx.x / WARP - role.first) * gridDim.x + blockIdx.x), count(gridDim.x * role.warps),
+        lane(threadIdx.x % WARP) {}
+};
 
 #endif

@@ -13,6 +13,7 @@ enum {
   CUDA_PUBLISHED = 8, // views that the host may be ahead
   CUDA_LIVE = 4,      // at most three differ among the operations that are open or decided, one is being made
   CUDA_RECORDS = 4,
+  CUDA_ROUNDS = 4, // in which the members of an operation can be heard again
   CUDA_NOT_A_MEMBER = 0xFFFFFFFF,
 };
 
@@ -24,10 +25,9 @@ struct cuda_member {
   uint64_t since; // first operation that counts it
 };
 
-// `number`: 0 while the host writes it, else its epoch.
 struct cuda_view {
-  uint64_t epoch;
-  uint32_t count, self;       // self: CUDA_NOT_A_MEMBER when this rank is not in it
+  uint64_t epoch;       // 0: none, or the host is at work on it
+  uint32_t count, self; // self: CUDA_NOT_A_MEMBER when this rank is not in it; nobody is then counted, and count is 0
   uint64_t pad[14];
   struct cuda_member members[CUDA_MAX_MEMBERS]; // ascending by rank
 };
@@ -36,36 +36,42 @@ struct cuda_view {
 struct cuda_control {
   uint64_t ready, mark, gone, masked; // struct device_control
   uint64_t timeout_ns;
-  uint64_t pad[11];
+  uint64_t strict; // see layout.h
+  uint64_t pad[10];
 };
 
 // What dispatch leaves for combine, for each operation in flight. Bits of members are by seat.
 struct cuda_handle {
-  int32_t *place;    // [R][M][K]: row of the caller's buffer that holds the selection, -1: not this rank's
+  int32_t *place;    // [R][M][K]: of each member's rows: row of the caller's buffer that holds the selection, or -1
   float *weight;     // [R][M][K]
+  uint32_t *token;   // [R][M]: the token of each row, in its source's numbers
   uint64_t *members; // [M]: seats that have a row of this rank's token
   uint64_t *missing; // [M]: members (by index) whose contribution to the token did not come
-  uint32_t *tokens;  // [R]: tokens of each member; 0: it was not heard
+  uint32_t *rows;    // [R]: rows of each member; 0: it was not heard
+  uint64_t late;     // members (by index) whose weights come with the combine
 };
 
 // The words that every kernel reads first, in one line.
 struct cuda_counters {
   uint64_t sent, received, answered, combined; // operations so far: the number of the next one of each kind
-  uint64_t lost;                               // seats that did not come in time
+  uint64_t lost;                               // seats that did not come in time; changes while kernels run
+  uint64_t given_up;                           // seats that the next operation's receivers do not wait for
+  uint64_t masked;                             // seats that get no rows, where the launch does not say
+  uint64_t taken_dispatch, taken_combine;      // operations before these have been taken by all members heard
   uint8_t live[CUDA_LIVE];                     // the live view of operation n: live[n % CUDA_LIVE]
-  uint8_t late[CUDA_LIVE];                     // whether its weights come with the combine
   uint32_t newest;                             // live view that was made last
-  uint32_t activations;                        // told to the host
-  uint64_t pad[8];
+  uint64_t activations;                        // told to the host
+  uint64_t pad[5];
 };
 
 // How the blocks of a kernel agree on whom they have heard, see settle.cuh. For operation n: votes[n % CUDA_LIVE].
 struct cuda_votes {
-  uint32_t all; // blocks that have heard everybody
-  uint32_t pad[31];
+  uint32_t all;     // blocks that have heard everybody, and nothing unusual
+  uint32_t verdict[CUDA_ROUNDS]; // of the first block, what to do about a newer view: 0: none yet; see settle.cuh
+  uint32_t pad[27];
   struct {
-    uint32_t heard, given_up; // other blocks, for each member
-  } member[4][CUDA_MAX_MEMBERS]; // of each round
+    uint32_t heard, given_up; // other blocks, of each member
+  } member[CUDA_ROUNDS][CUDA_MAX_MEMBERS];
 };
 
 struct cuda_state {
@@ -80,8 +86,6 @@ struct cuda_state {
   struct cuda_votes votes[CUDA_LIVE];
   struct device_record record[CUDA_RECORDS]; // of operation n: record[n % CUDA_RECORDS]
   struct device_report *report;              // the host's
-  char *own_area;
-  int32_t rank;
 };
 
 CUDA_STATIC_ASSERT(sizeof(struct cuda_counters) == CUDA_LINE, "the counters are one line");

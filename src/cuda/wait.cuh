@@ -5,56 +5,66 @@
 #include "cuda/ptx.cuh"
 #include "cuda/state.h"
 
-__device__ __forceinline__ bool reached(uint32_t flag, uint32_t want) {
-  return (int32_t)(flag - want) >= 0;
-}
-__device__ __forceinline__ bool reached(uint64_t flag, uint64_t want) {
-  return flag >= want;
+__device__ __forceinline__ bool is_lost(const cuda_state *state, uint32_t seat) {
+  uint64_t lost = ptx::load_volatile(&state->counters.lost) | ptx::load_volatile(&state->control.gone);
+  return seat >= DEVICE_SEATS || (lost >> seat & 1);
 }
 
-__device__ __forceinline__ bool is_lost(const cuda_state *state, uint32_t member) {
-  return ptx::load_volatile(&state->counters.lost) >> member & 1;
+// From now on nobody waits for it, and the host hears of it.
+__device__ __forceinline__ void lose(cuda_state *state, uint32_t seat) {
+  uint64_t before = atomicOr((unsigned long long *)&state->counters.lost, 1ull << seat);
+  if (!(before >> seat & 1))
+    atomicOr_system((unsigned long long *)&state->report->lost, 1ull << seat);
 }
 
-// Counts the rounds of a wait and says when it is over: the member is lost, found so here or by another thread.
+// Counts the rounds of a wait and says when it is over: the link is down, or its seat is lost, found so here or by
+// another thread.
 struct patience {
   uint64_t since;
   uint32_t rounds;
 
   __device__ __forceinline__ patience() : since(0), rounds(0) {}
-  __device__ __forceinline__ bool over(cuda_state *state, uint32_t member) {
+  __device__ __forceinline__ bool over(cuda_state *state, uint32_t seat) {
     __nanosleep(20); // leaves the cache to those who write
-    if (++rounds % 64 != 0)
-      return false;
-    if (is_lost(state, member))
+    return ++rounds % 64 == 0 && look_up(state, seat);
+  }
+  __device__ __noinline__ bool look_up(cuda_state *state, uint32_t seat) {
+    if (is_lost(state, seat))
       return true;
     uint64_t now = ptx::time_ns();
     if (since == 0)
       since = now;
-    if (now - since <= state->counters.timeout_ns)
+    if (now - since <= ptx::load_volatile(&state->control.timeout_ns))
       return false;
-    atomicOr((unsigned long long *)&state->counters.lost, 1ull << member);
+    lose(state, seat);
     return true;
   }
 };
 
-// True: *flag has come to `want`, and what its writer wrote before is visible to the calling thread. False: the member
-// is lost.
-template <typename Word>
-__device__ __forceinline__ bool wait_flag(cuda_state *state, uint32_t member, const Word *flag, Word want) {
-  patience patience;
-  while (!reached(ptx::load_acquire(flag), want))
-    if (patience.over(state, member))
+// For waits among the blocks of one kernel, all of which are bounded by the one above: far beyond it, so that a defect
+// of ours is no hang.
+struct long_patience {
+  uint64_t since;
+  uint32_t rounds;
+
+  __device__ __forceinline__ long_patience() : since(0), rounds(0) {}
+  __device__ __forceinline__ bool over(const cuda_state *state) {
+    __nanosleep(100);
+    if (++rounds % 64 != 0)
       return false;
-  return true;
-}
+    uint64_t now = ptx::time_ns();
+    if (since == 0)
+      since = now;
+    return now - since > 8 * ptx::load_volatile(&state->control.timeout_ns);
+  }
+};
 
 // Waits until the unit's flag is `want`; `unit` holds a first look at it.
-__device__ __forceinline__ bool wait_unit(cuda_state *state, uint32_t member, const void *from, uint32_t want,
+__device__ __forceinline__ bool wait_unit(cuda_state *state, uint32_t seat, const void *from, uint32_t want,
                                           uint4 &unit) {
   patience patience;
   while (unit.w != want) {
-    if (patience.over(state, member))
+    if (patience.over(state, seat))
       return false;
     unit = ptx::load_unit(from);
   }

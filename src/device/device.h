@@ -100,6 +100,7 @@ struct device_record {
   uint64_t wait_ns[DEVICE_SEATS]; // that this rank waited for each member's header
 };
 
+#define DEVICE_MASK_OF_CONTROL UINT64_MAX
 enum { DEVICE_SEND = 1, DEVICE_RECV = 2 }; // halves, to be run by one kernel
 
 // All pointers are to device memory (or to memory that the device can read and write); see weft/ep.h for their shapes.
@@ -112,6 +113,7 @@ struct device_dispatch {
   const int64_t *topk_idx;
   const float *topk_weights; // NULL: they come with the combine
   uint32_t num_tokens;
+  uint64_t masked; // seats that get no rows; DEVICE_MASK_OF_CONTROL in a graph, which replays with other masks
   // receive
   bool rank_major;
   uint32_t rows;

@@ -94,7 +94,18 @@ static void ended(weft_ep_t *ep, struct gpu_op *op) {
 
 // --- dispatch ---
 
-static void describe_send(struct gpu_op *op, const struct weft_ep_dispatch *args, struct device_dispatch *out) {
+// Seats that get no rows. A graph replays with other masks than it was captured with.
+static uint64_t masked_seats(weft_ep_t *ep, const struct gpu_op *op) {
+  if (captured(op))
+    return DEVICE_MASK_OF_CONTROL;
+  pthread_mutex_lock(&ep->gpu->lock);
+  uint64_t masked = ep->gpu->control.masked;
+  pthread_mutex_unlock(&ep->gpu->lock);
+  return masked;
+}
+
+static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch *args,
+                          struct device_dispatch *out) {
   op->num_tokens = args->num_tokens;
   op->has_weights = args->topk_weights != NULL || args->num_tokens == 0;
   op->topk_idx = args->topk_idx;
@@ -105,6 +116,7 @@ static void describe_send(struct gpu_op *op, const struct weft_ep_dispatch *args
   out->topk_idx = args->topk_idx;
   out->topk_weights = args->topk_weights;
   out->num_tokens = args->num_tokens;
+  out->masked = masked_seats(ep, op);
 }
 
 static void describe_receive(struct gpu_op *op, const struct weft_ep_recv *recv, struct device_dispatch *out) {
@@ -161,7 +173,7 @@ int ep_gpu_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *nu
   int rc = prepare(ep, args, false, &op);
   if (rc != 0)
     return rc;
-  describe_send(op, args, &out);
+  describe_send(ep, op, args, &out);
   rc = launch_dispatch(ep, op, &out, args->stream, "dispatch_send");
   if (rc != 0)
     return rc;
@@ -200,7 +212,7 @@ int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const st
     rc = prepare(ep, args, info != NULL, &op);
   if (rc != 0)
     return rc;
-  describe_send(op, args, &out);
+  describe_send(ep, op, args, &out);
   describe_receive(op, recv, &out);
   rc = launch_dispatch(ep, op, &out, args->stream, "dispatch");
   if (rc != 0)
@@ -317,6 +329,7 @@ int ep_gpu_barrier(weft_ep_t *ep) {
   if (rc != 0)
     return rc;
   op->has_weights = op->rank_major = true;
+  out.masked = masked_seats(ep, op);
   rc = launch_dispatch(ep, op, &out, gpu->stream, "barrier");
   if (rc != 0)
     return rc;

@@ -22,7 +22,8 @@ static const struct {
     {"ranks", &shape::ranks},   {"tokens", &shape::tokens},         {"hidden", &shape::hidden},
     {"topk", &shape::topk},     {"experts", &shape::experts},       {"stride", &shape::stride},
     {"blocks", &shape::blocks}, {"rank_major", &shape::rank_major}, {"devices", &shape::devices},
-    {"halves", &shape::halves}, {"early", &shape::early},
+    {"halves", &shape::halves}, {"early", &shape::early},           {"strict", &shape::strict},
+    {"late", &shape::late},
 };
 
 bool shape_option(struct shape &shape, const char *argument) {
@@ -88,23 +89,37 @@ static void connect(group &g, rank &r) {
   OK(cudaSetDevice(r.device));
   std::vector<char> memory(sizeof(cuda_state));
   cuda_state *state = (cuda_state *)memory.data();
-  state->counters.timeout_ns = 5000000000ull;
-  state->counters.count = s.ranks;
-  state->counters.self = r.index;
-  for (uint32_t m = 0; m < s.ranks; m++) {
-    cuda_member &member = state->members[m];
-    member.in = r.areas[m];
-    member.out = g.ranks[m].areas[r.index];
-    member.rank = g.active[m];
-  }
+  OK(cudaMallocHost(&r.report, sizeof *r.report));
+  memset((void *)r.report, 0, sizeof *r.report);
+  state->report = r.report;
+  state->control.timeout_ns = 5000000000ull;
+  state->control.strict = s.strict;
+  state->control.ready = 1;
+  cuda_view &view = state->published[0];
+  view.epoch = 1;
+  view.count = s.ranks;
+  view.self = r.index;
+  for (uint32_t m = 0; m < s.ranks; m++)
+    view.members[m] = {r.areas[m], g.ranks[m].areas[r.index], g.active[m], m, 0};
   for (cuda_handle &handle : state->handle) {
     size_t entries = (size_t)s.ranks * s.tokens * s.topk;
     handle.place = device_alloc<int32_t>(entries);
     handle.weight = device_alloc<float>(entries);
     handle.members = device_alloc<uint64_t>(s.tokens);
-    handle.tokens = device_alloc<uint32_t>(CUDA_MAX_MEMBERS);
+    handle.missing = device_alloc<uint64_t>(s.tokens);
+    handle.token = device_alloc<uint32_t>((size_t)s.ranks * s.tokens);
+    handle.rows = device_alloc<uint32_t>(CUDA_MAX_MEMBERS);
   }
   OK(cudaMemcpy(r.state, state, sizeof *state, cudaMemcpyHostToDevice));
+  cuda_begin *result;
+  OK(cudaMallocHost(&result, sizeof *result));
+  cuda_begin_args args = {};
+  args.state = r.state;
+  args.epoch = 1;
+  args.result = result;
+  OK(cuda_launch_begin(&args, r.stream));
+  OK(cudaStreamSynchronize(r.stream));
+  OK(cudaFreeHost(result));
 }
 
 group::group(const struct shape &wanted) : shape(wanted) {
@@ -116,12 +131,14 @@ group::group(const struct shape &wanted) : shape(wanted) {
   if (s.blocks == 0)
     s.blocks = (uint32_t)processors / sharing;
   s.early = s.early && sharing == 1;
-  cuda_layout_init(&layout, s.tokens, s.hidden, s.topk, s.dtype);
+  cuda_layout_init(&layout, s.tokens, s.hidden, s.topk, s.experts, s.dtype);
   rows = s.tokens * s.ranks;
   capacity = s.ranks * s.stride;
   parts = s.rank_major ? 1 : s.experts;
-  for (uint32_t i = 0; i < s.devices; i++)
+  for (uint32_t i = 0; i < s.devices; i++) {
     open_peers((int)i, (int)s.devices);
+    OK(cuda_launch_load());
+  }
   ranks.resize(s.ranks);
   for (uint32_t i = 0; i < s.ranks; i++) {
     active.push_back((int32_t)(i * s.stride));
@@ -194,46 +211,49 @@ void group::dispatch(rank &r) const {
   cuda_dispatch_args args = {};
   args.state = r.state;
   args.layout = layout;
-  args.experts_per_rank = shape.experts;
   args.capacity = capacity;
+  args.members = shape.ranks;
   args.dtype = shape.dtype;
-  args.x = r.x;
-  args.topk_idx = r.topk_idx;
-  args.topk_weights = r.topk_weights;
-  args.num_tokens = r.num_tokens;
-  args.rank_major = shape.rank_major;
-  args.rows = rows;
-  args.out = r.received;
-  args.scales = r.scales;
-  args.counts = r.counts;
-  args.src_rank = r.src_rank;
-  args.src_token = r.src_token;
-  args.range = r.range;
-  args.local_expert = r.local_expert;
-  args.weights = r.weights;
   args.trace = r.dispatch_trace;
-  args.halves = shape.halves ? CUDA_SEND : CUDA_SEND | CUDA_RECV;
-  OK(cuda_launch_dispatch(&args, shape.ranks, shape.blocks, shape.early, r.stream));
-  args.halves = CUDA_RECV;
+  device_dispatch &d = args.d;
+  d.kind = 1;
+  d.x = r.x;
+  d.topk_idx = r.topk_idx;
+  d.topk_weights = shape.late ? nullptr : r.topk_weights;
+  d.num_tokens = r.num_tokens;
+  d.rank_major = shape.rank_major;
+  d.rows = rows;
+  d.out = r.received;
+  d.out_scales = r.scales;
+  d.counts = r.counts;
+  d.src_rank = r.src_rank;
+  d.src_token = r.src_token;
+  d.range = r.range;
+  d.local_expert = r.local_expert;
+  d.weights = r.weights;
+  d.halves = shape.halves ? DEVICE_SEND : DEVICE_SEND | DEVICE_RECV;
+  OK(cuda_launch_dispatch(&args, shape.blocks, shape.early, r.stream));
+  d.halves = DEVICE_RECV;
   if (shape.halves)
-    OK(cuda_launch_dispatch(&args, shape.ranks, shape.blocks, shape.early, r.stream));
+    OK(cuda_launch_dispatch(&args, shape.blocks, shape.early, r.stream));
 }
 
 void group::combine(rank &r) const {
   cuda_combine_args args = {};
   args.state = r.state;
   args.layout = layout;
-  args.experts_per_rank = shape.experts;
-  args.rank_major = shape.rank_major;
-  args.y = r.y;
-  args.out = r.out;
-  args.num_tokens = r.num_tokens;
-  args.topk_idx = r.topk_idx;
-  args.topk_weights = r.topk_weights;
   args.trace = r.combine_trace;
-  args.halves = shape.halves ? CUDA_SEND : CUDA_SEND | CUDA_RECV;
+  device_combine &c = args.c;
+  c.rank_major = shape.rank_major;
+  c.late_weights = shape.late;
+  c.y = r.y;
+  c.out = r.out;
+  c.num_tokens = r.num_tokens;
+  c.topk_idx = r.topk_idx;
+  c.topk_weights = r.topk_weights;
+  c.halves = shape.halves ? DEVICE_SEND : DEVICE_SEND | DEVICE_RECV;
   OK(cuda_launch_combine(&args, shape.blocks, shape.early, r.stream));
-  args.halves = CUDA_RECV;
+  c.halves = DEVICE_RECV;
   if (shape.halves)
     OK(cuda_launch_combine(&args, shape.blocks, shape.early, r.stream));
 }

@@ -37,6 +37,8 @@ struct shape {
   uint32_t blocks = 0;     // of each kernel; 0: what a rank's share of its device allows
   uint32_t halves = 0;     // a kernel for each half of dispatch and combine
   uint32_t early = 1;      // see launch.h; where ranks share no device
+  uint32_t strict = 0;     // see layout.h
+  uint32_t late = 0;       // the weights come with the combine
   int dtype = CUDA_FP8;
 };
 
@@ -46,6 +48,7 @@ struct rank {
   cudaStream_t stream;
   std::vector<char *> areas; // that each member writes
   cuda_state *state;
+  device_report *report;
   uint16_t *x, *y, *out;
   int64_t *topk_idx;
   float *topk_weights;

@@ -147,6 +147,9 @@ std::vector<shape> all_shapes(void) {
   };
   add([](shape &) {});
   add([](shape &s) { s.halves = 1; });
+  add([](shape &s) { s.strict = 1; });
+  add([](shape &s) { s.late = 1, s.tokens = 50; });
+  add([](shape &s) { s.late = s.halves = 1, s.tokens = 50, s.topk = 5; });
   for (int dtype : {CUDA_BF16, CUDA_FP8, CUDA_FP8_POW2})
     for (uint32_t rank_major : {0u, 1u})
       add([=](shape &s) { s.dtype = dtype, s.rank_major = rank_major, s.experts = 5, s.tokens = 33; });

@@ -1,0 +1,199 @@
+// The source's side of combine: waits for the ranks' rows of a token and adds them.
+#ifndef CUDA_ADD_UP_CUH
+#define CUDA_ADD_UP_CUH
+
+#include "cuda/answer.cuh"
+
+// Warps that add one token's packets, and agree on what came of it.
+enum { TEAM = 8, TEAMS = WARPS / TEAM, FIRST_TEAM_BARRIER = 1 }; // teams of a block at most
+
+struct team {
+  uint32_t local, count, warp; // in the block; of them; of the team
+
+  __device__ __forceinline__ team(const role &role)
+      : local(role.thread() / WARP / TEAM), count(role.warps / TEAM), warp(role.thread() / WARP % TEAM) {}
+  __device__ __forceinline__ void sync() const { ptx::barrier(FIRST_TEAM_BARRIER + local, TEAM * WARP); }
+};
+
+// Lists the rows of a token that stand for `seats`, in the order of ranks. Returns how many: at most top-k. [warp]
+__device__ __forceinline__ uint32_t list_arrivals(const cuda_combine_args &args, const cuda_view &view, uint64_t seats,
+                                                  uint32_t token, uint64_t op, uint32_t lane, scratch &scratch) {
+  size_t offset = packet_offset(args.layout, args.layout.answer, args.layout.answers, op, token, 0);
+  uint32_t rows = 0;
+  __syncwarp();
+#pragma unroll 1
+  for (uint32_t base = 0; base < view.count; base += WARP) {
+    uint32_t m = base + lane;
+    bool has = m < view.count && view.members[m].seat < DEVICE_SEATS && seats >> view.members[m].seat & 1;
+    uint32_t all = __ballot_sync(~0u, has);
+    if (has)
+      scratch.rows[rows + __popc(all & ((1u << lane) - 1))] = {view.members[m].in + offset, 1.0f,
+                                                               view.members[m].seat};
+    rows += __popc(all);
+  }
+  __syncwarp();
+  return rows;
+}
+
+// Waits for the packet of each row. Returns the seats that are lost. [warp]
+__device__ __forceinline__ uint64_t await_packets(const cuda_combine_args &args, const scratch &scratch, uint32_t rows,
+                                                  uint32_t offset, uint32_t count, uint64_t flag, uint32_t lane) {
+  bool lost = false;
+  if (lane < rows) {
+    const uint64_t *last =
+        (const uint64_t *)(scratch.rows[lane].row + offset + count * CUDA_LINE + CUDA_LINE - 8);
+    patience patience;
+    while (!lost && ptx::load_relaxed(last) != flag)
+      lost = patience.over(args.state, scratch.rows[lane].seat);
+  }
+  if (!__any_sync(~0u, lost))
+    return 0;
+  uint64_t bit = lost ? 1ull << scratch.rows[lane].seat : 0;
+  uint32_t low = __reduce_or_sync(~0u, (uint32_t)bit), high = __reduce_or_sync(~0u, (uint32_t)(bit >> 32));
+  return (uint64_t)high << 32 | low;
+}
+
+// factor * (the packet's rows added up), in lines as they travel: what the flags pushed out lies in the last line of all
+// of them, and is put back once. False: some line is not there yet. [warp]
+__device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows,
+                                            uint32_t offset, uint32_t count, uint64_t flag, float factor) {
+  seat_in_packet at;
+  bool whole = true, flags = at.lane == GROUP - 1;
+  const char *row[BATCH];
+#pragma unroll
+  for (uint32_t j = 0; j < BATCH; j++)
+    row[j] = scratch.rows[j].row + offset + at.offset(0);
+#pragma unroll
+  for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++) {
+    float acc[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    bool in = at.line(i) <= count;
+    uint4 v[BATCH];
+#pragma unroll
+    for (uint32_t j = 0; j < BATCH; j++)
+      if (j < rows && in)
+        v[j] = ptx::load_line(row[j] + i * GROUPS * CUDA_LINE);
+#pragma unroll
+    for (uint32_t j = 0; j < BATCH; j++)
+      if (j < rows && in) {
+        whole &= !flags || has_flag(v[j], flag);
+        add8(acc, v[j], 1.0f);
+      }
+#pragma unroll 1
+    for (uint32_t r = BATCH; r < rows; r++)
+      if (in) {
+        uint4 w = ptx::load_line(scratch.rows[r].row + offset + at.offset(i));
+        whole &= !flags || has_flag(w, flag);
+        add8(acc, w, 1.0f);
+      }
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+      acc[j] *= factor;
+    p.v[i] = pack8(acc);
+  }
+  return __all_sync(~0u, whole);
+}
+
+// (all weights) / (weights that came) of a token. [warp]
+static __device__ __noinline__ float make_up(const cuda_combine_args &args, const cuda_view &view, uint32_t token,
+                                      uint64_t seats) {
+  uint32_t lane = threadIdx.x % WARP;
+  size_t at = (size_t)token * args.layout.topk + lane;
+  int64_t expert = lane < args.layout.topk ? args.c.topk_idx[at] : -1;
+  float weight = expert >= 0 ? args.c.topk_weights[at] : 0.0f, there = 0.0f;
+#pragma unroll 1
+  for (uint32_t m = 0; m < view.count; m++)
+    if (expert >= 0 && view.members[m].seat < DEVICE_SEATS && seats >> view.members[m].seat & 1 &&
+        expert / args.layout.experts == view.members[m].rank)
+      there = weight;
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    weight += __shfl_xor_sync(~0u, weight, step);
+    there += __shfl_xor_sync(~0u, there, step);
+  }
+  return there != 0.0f ? weight / there : 1.0f;
+}
+
+// Notes that `gone` brought nothing for the token: which members, and how many selections. [warp]
+static __device__ __noinline__ void note_missing(const cuda_combine_args &args, const cuda_view &view, uint32_t token,
+                                          uint64_t gone, uint64_t op) {
+  uint32_t lane = threadIdx.x % WARP;
+  size_t at = (size_t)token * args.layout.topk + lane;
+  int64_t expert = lane < args.layout.topk ? args.c.topk_idx[at] : -1;
+  uint64_t members = 0;
+  bool missing = false;
+#pragma unroll 1
+  for (uint32_t m = 0; m < view.count; m++) {
+    if (view.members[m].seat >= DEVICE_SEATS || !(gone >> view.members[m].seat & 1))
+      continue;
+    members |= 1ull << m;
+    missing |= expert >= 0 && expert / args.layout.experts == view.members[m].rank;
+  }
+  uint32_t selections = __popc(__ballot_sync(~0u, missing));
+  if (lane != 0)
+    return;
+  device_record &record = args.state->record[op % CUDA_RECORDS];
+  ptx::add(&record.missing, selections);
+  ptx::set_bits(&record.combine_lost, members);
+  args.state->handle[op % CUDA_DEPTH].missing[token] = members;
+}
+
+// Adds the token's packets. Returns the seats that are lost, found by this warp. [team]
+__device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
+                                              uint32_t token, uint64_t seats, uint64_t op, const team &team,
+                                              uint32_t lane, scratch &scratch) {
+  const cuda_layout &layout = args.layout;
+  float factor = args.c.renormalize ? make_up(args, view, token, seats) : 1.0f;
+  char *out = (char *)args.c.out + (size_t)token * layout.hidden * 2;
+  seat_in_packet at;
+#pragma unroll 1
+  for (uint32_t index = team.warp; index < layout.answer.packets; index += TEAM) {
+    uint32_t count = chunks_of(layout.answer, index), offset = index * (ANSWER_EACH + 1) * CUDA_LINE;
+    uint32_t rows = list_arrivals(args, view, seats, token, op, lane, scratch);
+    packet<ANSWER_EACH> p;
+    do {
+      uint64_t lost = await_packets(args, scratch, rows, offset, count, op + 1, lane);
+      if (lost)
+        return lost;
+      if (scene.control.strict)
+        ptx::fence_system();
+    } while (!add_packets(p, scratch, rows, offset, count, op + 1, factor));
+    unseal(p, count, scratch);
+#pragma unroll
+    for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++)
+      if (at.line(i) < count)
+        ptx::store16(out + (size_t)index * ANSWER_EACH * CUDA_LINE + at.offset(i), p.v[i]);
+  }
+  return 0;
+}
+
+// lost[team]: shared. [role]
+__device__ __forceinline__ void add_up(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
+                                       uint64_t *lost, const role &role, const crew &crew, scratch &scratch) {
+  uint64_t op = scene.counters.combined;
+  const cuda_handle &handle = args.state->handle[op % CUDA_DEPTH];
+  team team(role);
+#pragma unroll 1
+  for (uint32_t token = team.local * gridDim.x + blockIdx.x; token < args.c.num_tokens; token += gridDim.x * team.count) {
+    uint64_t sent = handle.members[token], seats = sent;
+    if (team.warp == 0 && crew.lane == 0)
+      lost[team.local] = 0;
+    team.sync();
+    for (;;) { // until all of the team have added the same
+      uint64_t found = add_token(args, scene, view, token, seats, op, team, crew.lane, scratch);
+      if (found && crew.lane == 0)
+        atomicOr((unsigned long long *)&lost[team.local], found);
+      team.sync();
+      uint64_t gone = lost[team.local];
+      team.sync();
+      if (!(gone & seats))
+        break;
+      seats &= ~gone;
+    }
+    if (team.warp == 0 && seats != sent)
+      note_missing(args, view, token, sent & ~seats, op);
+    else if (team.warp == 0 && crew.lane == 0)
+      handle.missing[token] = 0;
+  }
+}
+
+#endif

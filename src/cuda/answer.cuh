@@ -1,0 +1,151 @@
+// The experts' side of combine: adds this rank's rows for a token, each with its weight, and returns one.
+#ifndef CUDA_ANSWER_CUH
+#define CUDA_ANSWER_CUH
+
+#include "cuda/cast.cuh"
+#include "cuda/scene.cuh"
+
+enum { ANSWER_EACH = CUDA_BF16_CHUNKS, BATCH = 4 }; // chunks of a packet; loads of a thread under way at once
+
+// Weights that did not travel with the dispatch: a lane for each (member, unit). [all warps]
+__device__ __forceinline__ void send_weights(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
+                                             uint64_t open, uint64_t op, const crew &crew) {
+  const cuda_layout &layout = args.layout;
+  uint32_t K = layout.topk, units = view.count * layout.late_units;
+#pragma unroll 1
+  for (uint32_t token = crew.index; token < args.c.num_tokens; token += crew.count)
+#pragma unroll 1
+    for (uint32_t i = crew.lane; i < units; i += WARP) {
+      const cuda_member &member = view.members[i / layout.late_units];
+      uint32_t unit = i % layout.late_units, k = unit * CUDA_UNIT_WEIGHTS;
+      if (member.seat >= DEVICE_SEATS || !(open >> member.seat & 1))
+        continue;
+      const float *weights = args.c.topk_weights + (size_t)token * K;
+      float a = weights[k], b = k + 1 < K ? weights[k + 1] : 0.0f, c = k + 2 < K ? weights[k + 2] : 0.0f;
+      ptx::store_unit((cuda_unit *)(slot_of(layout, member.out, op) + layout.late) + token * layout.late_units + unit,
+                      make_uint4(__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), (uint32_t)op + 1));
+    }
+  (void)scene;
+}
+
+// Where the experts' outputs for one row stand, and with which weight: lane k has selection k.
+struct selection {
+  int32_t place;
+  float weight;
+};
+
+__device__ __forceinline__ selection load_selection(const cuda_handle &handle, const cuda_layout &layout, uint32_t m,
+                                                    uint32_t row, uint32_t lane) {
+  size_t entry = ((size_t)m * layout.max_tokens + row) * layout.topk + lane;
+  return lane < layout.topk ? selection{handle.place[entry], handle.weight[entry]} : selection{-1, 0.0f};
+}
+
+// A weight that comes now. [warp]
+static __device__ __noinline__ void take_weight(const cuda_combine_args &args, const cuda_member &member, selection &s,
+                                                uint32_t token, uint64_t op, uint32_t lane) {
+  if (lane >= args.layout.topk || s.place < 0)
+    return;
+  const cuda_unit *from = (const cuda_unit *)(slot_of(args.layout, member.in, op) + args.layout.late) +
+                          token * args.layout.late_units + lane / CUDA_UNIT_WEIGHTS;
+  uint4 unit = ptx::load_unit(from);
+  if (!wait_unit(args.state, member.seat, from, (uint32_t)op + 1, unit))
+    s.place = -1;
+  uint32_t part = lane % CUDA_UNIT_WEIGHTS;
+  s.weight = __uint_as_float(part == 0 ? unit.x : part == 1 ? unit.y : unit.z);
+}
+
+// Lists the rows to be added, each with its weight, in the order of top-k. Returns how many. [warp]
+__device__ __forceinline__ uint32_t list_rows(const cuda_combine_args &args, const selection &s, uint32_t lane,
+                                              scratch &scratch) {
+  uint32_t valid = __ballot_sync(~0u, s.place >= 0);
+  if (args.c.rank_major) // the caller has reduced them to one
+    valid &= 0u - valid;
+  __syncwarp();
+  if (valid >> lane & 1)
+    scratch.rows[__popc(valid & ((1u << lane) - 1))] = {
+        (const char *)args.c.y + (size_t)s.place * args.layout.hidden * 2, args.c.rank_major ? 1.0f : s.weight, 0};
+  __syncwarp();
+  return __popc(valid);
+}
+
+// One packet of an answer: f32, in the listed order, rounded once. [warp]
+__device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows, uint32_t first,
+                                         uint32_t count) {
+  seat_in_packet at;
+  const char *row[BATCH];
+  float weight[BATCH];
+#pragma unroll
+  for (uint32_t j = 0; j < BATCH; j++) {
+    row[j] = scratch.rows[j].row + (size_t)first * CUDA_LINE + at.offset(0);
+    weight[j] = scratch.rows[j].weight;
+  }
+#pragma unroll
+  for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++) {
+    float acc[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    bool in = at.line(i) < count;
+    uint4 v[BATCH];
+#pragma unroll
+    for (uint32_t j = 0; j < BATCH; j++)
+      if (j < rows && in)
+        v[j] = ptx::load_once16(row[j] + i * GROUPS * CUDA_LINE);
+#pragma unroll
+    for (uint32_t j = 0; j < BATCH; j++)
+      if (j < rows && in)
+        add8(acc, v[j], weight[j]);
+#pragma unroll 1
+    for (uint32_t r = BATCH; r < rows; r++)
+      if (in)
+        add8(acc, ptx::load_once16(scratch.rows[r].row + (size_t)first * CUDA_LINE + at.offset(i)),
+             scratch.rows[r].weight);
+    p.v[i] = pack8(acc);
+  }
+}
+
+// Answers to every member, packet by packet. [all warps]
+__device__ __forceinline__ void answer(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
+                                       const crew &crew, scratch &scratch, char *stage) {
+  const cuda_layout &layout = args.layout;
+  uint64_t op = scene.counters.answered;
+  const cuda_handle &handle = args.state->handle[op % CUDA_DEPTH];
+  uint32_t packets = layout.answer.packets, turn = view.count * packets, lane = crew.lane;
+  if (view.count == 0)
+    return;
+  // Rows of member `lane`, and of the one a warp behind it.
+  uint32_t mine = lane < view.count ? handle.rows[lane] : 0;
+  uint32_t also = lane + WARP < view.count ? handle.rows[lane + WARP] : 0;
+  uint64_t open =
+      await_credit(args.state, scene, view, op, scene.counters.taken_combine, &cuda_area_head::taken_combine);
+  uint32_t most = __reduce_max_sync(~0u, max(mine, also)), sent = 0;
+  if (args.c.late_weights)
+    send_weights(args, scene, view, open, op, crew);
+#pragma unroll 1
+  for (uint32_t i = crew.index; i < most * turn; i += crew.count) {
+    uint32_t row = i / turn, m = (i % turn / packets + view.self + 1) % view.count, index = i % packets;
+    const cuda_member &member = view.members[m];
+    // Asked for before it is known that there is such a row.
+    uint32_t token = handle.token[(size_t)m * layout.max_tokens + row];
+    selection s = load_selection(handle, layout, m, row, lane);
+    uint32_t rows = __shfl_sync(~0u, m < WARP ? mine : also, (int)(m % WARP));
+    if (row >= rows || member.seat >= DEVICE_SEATS || !(open >> member.seat & 1))
+      continue;
+    if (handle.late >> m & 1 && !args.c.rank_major)
+      take_weight(args, member, s, token, op, lane);
+    uint32_t listed = list_rows(args, s, lane, scratch);
+    if (listed == 0)
+      continue;
+    packet<ANSWER_EACH> p;
+    uint32_t count = chunks_of(layout.answer, index);
+    add_rows(p, scratch, listed, index * ANSWER_EACH, count);
+    seal(p, count, op + 1, scratch);
+    parcel<ANSWER_EACH>::wait_until_read(); // the one before
+    const parcel<ANSWER_EACH> parcel(p, stage, count, scene.control.strict);
+    parcel.send(member.out + packet_offset(layout, layout.answer, layout.answers, op, token, index));
+    parcel.sent();
+    sent += index == 0 && m != view.self;
+  }
+  if (lane == 0 && sent)
+    ptx::add(&args.state->record[op % CUDA_RECORDS].answered_rows, sent);
+  parcel<ANSWER_EACH>::wait_until_read();
+}
+
+#endif

@@ -1,0 +1,103 @@
+// The small kernels: the first operation, and the end of one without a combine.
+#include "cuda/activate.cuh"
+#include "cuda/launch.h"
+
+namespace {
+
+// The earliest operation that any peer has told, + 1, and its epoch: where they differ, because a rank died while they
+// fixed it, the earliest stands.
+__device__ uint64_t find_start(const cuda_begin_args &args, uint64_t *epoch) {
+  uint64_t first = 0;
+  for (uint32_t i = 0; i < args.count; i++) {
+    uint4 unit = ptx::load_unit(&((const cuda_area_head *)args.in[i])->start);
+    uint64_t op = (uint64_t)unit.y << 32 | unit.x;
+    if (unit.w != 1 || (first != 0 && op >= first))
+      continue;
+    first = op;
+    *epoch = unit.z;
+  }
+  return first;
+}
+
+__device__ bool await_start(const cuda_begin_args &args, uint64_t *op, uint64_t *epoch) {
+  uint64_t begin = ptx::time_ns(), first;
+  while ((first = find_start(args, epoch)) == 0) {
+    __nanosleep(200);
+    if (ptx::time_ns() - begin > args.timeout_ns)
+      return false;
+  }
+  ptx::fence_system();
+  first = find_start(args, epoch); // whoever told an earlier one did so before the one that was found
+  *op = first - 1;
+  return true;
+}
+
+__device__ uint32_t await_published(const cuda_begin_args &args, uint64_t epoch) {
+  uint64_t begin = ptx::time_ns();
+  uint32_t slot;
+  while ((slot = find_published(args.state, epoch)) == NOT_PUBLISHED) {
+    __nanosleep(200);
+    if (ptx::time_ns() - begin > args.timeout_ns)
+      break;
+  }
+  return slot;
+}
+
+__global__ void begin(const __grid_constant__ cuda_begin_args args) {
+  cuda_state *state = args.state;
+  uint64_t op = args.op, epoch = args.epoch;
+  bool told = op != CUDA_AWAIT || await_start(args, &op, &epoch);
+  args.result->op = op;
+  args.result->epoch = told ? epoch : 0;
+  uint32_t slot = told ? await_published(args, epoch) : (uint32_t)NOT_PUBLISHED;
+  if (slot == NOT_PUBLISHED)
+    return;
+  cuda_view &live = state->live[0], &none = state->live[1];
+  none.count = 0;
+  make_live(live, state->published[slot], none, op, 0, 1);
+  cuda_counters &counters = state->counters;
+  counters.sent = counters.received = counters.answered = counters.combined = op;
+  counters.lost = 0;
+  counters.given_up = ptx::load_volatile(&state->control.gone);
+  counters.newest = 0;
+  for (uint8_t &index : counters.live)
+    index = 0;
+  for (device_record &record : state->record)
+    clear(&record, 0, 1);
+  for (cuda_votes &votes : state->votes)
+    clear(&votes, 0, 1);
+  state->arrived = 0;
+  tell_joiners(state, none, live, op); // those who were told by a rank that died before it told all
+  report_activation(state, op, live.epoch);
+  args.result->begun = 1;
+  ptx::fence_system();
+}
+
+__global__ void finish(cuda_state *state) {
+  ptx::kernel_wait();
+  cuda_counters &counters = state->counters;
+  counters.answered++;
+  counters.combined++;
+  state->report->ended = counters.combined;
+}
+
+} // namespace
+
+int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream) {
+  void *params[] = {(void *)args};
+  return (int)launch((const void *)begin, params, 1, 1, 0, false, stream);
+}
+
+int cuda_launch_finish(struct cuda_state *state, cudaStream_t stream) {
+  void *params[] = {&state};
+  return (int)launch((const void *)finish, params, 1, 1, 0, false, stream);
+}
+
+int cuda_launch_load(void) {
+  int rc = (int)load((const void *)begin);
+  if (rc == cudaSuccess)
+    rc = (int)load((const void *)finish);
+  if (rc == cudaSuccess)
+    rc = cuda_load_dispatch();
+  return rc == cudaSuccess ? cuda_load_combine() : rc;
+}

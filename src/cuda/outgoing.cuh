@@ -1,0 +1,133 @@
+// Where a rank's tokens go: a bit for each (member, local expert, token) and each (member, token), in shared memory of
+// every block. From them a warp reads which members get a token, and as how manieth row.
+#ifndef CUDA_OUTGOING_CUH
+#define CUDA_OUTGOING_CUH
+
+#include "cuda/scene.cuh"
+
+__host__ __device__ inline uint32_t words_of(uint32_t tokens) {
+  return (tokens + 31) / 32;
+}
+
+struct outgoing {
+  uint32_t *bits; // [members][experts + 1][words]; the last part is the member as a whole
+  uint32_t parts, words;
+
+  __device__ __forceinline__ uint32_t *of(uint32_t member, uint32_t part) const {
+    return bits + (member * parts + part) * words;
+  }
+  __device__ __forceinline__ bool has(uint32_t member, uint32_t part, uint32_t token) const {
+    return of(member, part)[token / 32] >> token % 32 & 1;
+  }
+  // How many tokens before this one have the bit.
+  __device__ __forceinline__ uint32_t before(uint32_t member, uint32_t part, uint32_t token) const {
+    const uint32_t *word = of(member, part);
+    uint32_t sum = __popc(word[token / 32] & ((1u << token % 32) - 1));
+    for (uint32_t i = 0; i < token / 32; i++)
+      sum += __popc(word[i]);
+    return sum;
+  }
+  __device__ __forceinline__ uint32_t total(uint32_t member, uint32_t part) const {
+    const uint32_t *word = of(member, part);
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < words; i++)
+      sum += __popc(word[i]);
+    return sum;
+  }
+};
+
+inline size_t outgoing_size(const cuda_dispatch_args &args) {
+  size_t parts = (size_t)args.members * (args.layout.experts + 1) + CUDA_UNIT_COUNTS; // the last unit may look beyond
+  return parts * words_of(args.d.num_tokens) * 4;
+}
+
+// Before scene_begin, whose barrier ends it. [block]
+__device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &args, uint32_t *memory) {
+  outgoing out = {memory, args.layout.experts + 1, words_of(args.d.num_tokens)};
+#pragma unroll 1
+  for (uint32_t i = threadIdx.x; i < args.members * out.parts * out.words; i += BLOCK)
+    memory[i] = 0;
+  return out;
+}
+
+// Which members get rows, as seats: the same in every block, for the blocks compute rows' places with it.
+__device__ __forceinline__ uint64_t shut_seats(const cuda_dispatch_args &args, const scene &scene) {
+  return scene.counters.given_up | (args.d.masked == DEVICE_MASK_OF_CONTROL ? scene.counters.masked : args.d.masked);
+}
+
+// Where selections go: members, -1 for none, and their local experts. All N at once, for each step takes its time.
+template <int N>
+__device__ __forceinline__ void find_members(const cuda_dispatch_args &args, const cuda_view &view, uint64_t shut,
+                                             const int32_t expert[N], int member[N], uint32_t local[N]) {
+  int32_t rank[N];
+#pragma unroll
+  for (int j = 0; j < N; j++) {
+    rank[j] = expert[j] >= 0 ? (int32_t)((uint32_t)expert[j] / args.layout.experts) : -1;
+    local[j] = (uint32_t)expert[j] - (uint32_t)rank[j] * args.layout.experts;
+    member[j] = -1;
+  }
+#pragma unroll 1
+  for (uint32_t m = 0; m < view.count; m++) {
+    int32_t its = view.members[m].rank;
+    uint32_t seat = view.members[m].seat;
+    bool open = seat < DEVICE_SEATS && !(shut >> seat & 1);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+      if (open && rank[j] == its)
+        member[j] = (int)m;
+  }
+}
+
+// A warp marks a *slice* at a time: SLICE selections of each of 32 tokens, a lane for each token. So lanes meet on a word
+// only where tokens share an expert, and the members as a whole are marked by ballots: atomic operations on few words
+// would take longer than all else here.
+enum { SLICE = 4, NO_SLICE = 1 << 20 }; // beyond all that there are
+
+struct slice {
+  int32_t expert[SLICE];
+
+  __device__ __forceinline__ slice(const cuda_dispatch_args &args, uint32_t index) {
+    uint32_t K = args.layout.topk, slices = (K + SLICE - 1) / SLICE, first = index % slices * SLICE;
+    uint32_t token = index / slices * WARP + threadIdx.x % WARP;
+#pragma unroll
+    for (uint32_t j = 0; j < SLICE; j++)
+      expert[j] =
+          token < args.d.num_tokens && first + j < K ? (int32_t)args.d.topk_idx[(size_t)token * K + first + j] : -1;
+  }
+};
+
+__device__ __forceinline__ void mark_slice(const outgoing &out, const cuda_dispatch_args &args, const cuda_view &view,
+                                           uint64_t shut, uint32_t index, const slice &slice) {
+  uint32_t lane = threadIdx.x % WARP, word = index / ((args.layout.topk + SLICE - 1) / SLICE);
+  int member[SLICE];
+  uint32_t local[SLICE];
+  find_members<SLICE>(args, view, shut, slice.expert, member, local);
+#pragma unroll
+  for (uint32_t j = 0; j < SLICE; j++)
+    if (member[j] >= 0)
+      atomicOr(out.of((uint32_t)member[j], local[j]) + word, 1u << lane);
+#pragma unroll 1
+  for (uint32_t m = 0; m < view.count; m++) {
+    bool has = false;
+#pragma unroll
+    for (uint32_t j = 0; j < SLICE; j++)
+      has |= member[j] == (int)m;
+    uint32_t tokens = __ballot_sync(~0u, has);
+    if (lane == m % WARP && tokens)
+      atomicOr(out.of(m, args.layout.experts) + word, tokens);
+  }
+}
+
+// `first`: of this warp, asked for before the scene was known. [block, barrier to follow]
+__device__ __forceinline__ void outgoing_mark(const outgoing &out, const cuda_dispatch_args &args, const scene &scene,
+                                              const cuda_view &view, const slice &first) {
+  uint64_t shut = shut_seats(args, scene);
+  uint32_t index = threadIdx.x / WARP, slices = out.words * ((args.layout.topk + SLICE - 1) / SLICE);
+  if (index < slices)
+    mark_slice(out, args, view, shut, index, first);
+#pragma unroll 1
+  for (index += WARPS; index < slices; index += WARPS)
+    mark_slice(out, args, view, shut, index, slice(args, index));
+}
+
+#endif

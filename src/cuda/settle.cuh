@@ -1,0 +1,186 @@
+// What a block does when not everybody was heard, or somebody runs in a newer view: rare, and then all blocks have to
+// come to the same view and the same members, for each computes the places of all rows by itself.
+//
+// Heard or lost: a block that gave a member up tells so and waits until every block has told. If any has heard the
+// member, all its routing has arrived, and this block reads it again. Those who heard everybody, and nothing newer, tell
+// so with one add that they do not wait for: that is all that the usual operation pays.
+//
+// A newer view (ep/activation.h, adopt): the newest that anybody runs in. As all blocks have heard the same, all see
+// that there is one; the speaker looks for it and tells the others what to do.
+#ifndef CUDA_SETTLE_CUH
+#define CUDA_SETTLE_CUH
+
+#include "cuda/activate.cuh"
+
+enum verdict {
+  VERDICT_NONE,
+  VERDICT_ADOPT,  // run in the published view; its slot stands above the low byte
+  VERDICT_STAY,   // this rank is not in it: go on without those who are, and end with this operation
+  VERDICT_REFUSE, // it has not come from the store: let go of those who run in it
+};
+
+// Where a block's receiving half stands. In shared memory.
+struct standing {
+  const cuda_view *view;  // what the operation runs in
+  uint32_t live;          // its index among the live views
+  uint32_t round;
+  bool adopted;
+  uint32_t out; // published view without this rank, from the next operation on; NOT_PUBLISHED: none
+};
+
+// Whether any block has heard the member. [one thread for each member]
+static __device__ __noinline__ bool agree_on(const cuda_dispatch_args &args, cuda_votes &votes, uint32_t round, uint32_t m,
+                                      bool heard) {
+  auto &vote = votes.member[round][m];
+  ptx::add_release(heard ? &vote.heard : &vote.given_up, 1);
+  long_patience patience;
+  for (;;) {
+    uint32_t all = round == 0 ? ptx::load_acquire(&votes.all) : 0, yes = ptx::load_acquire(&vote.heard);
+    if (all + yes + ptx::load_acquire(&vote.given_up) >= gridDim.x || patience.over(args.state))
+      return all + yes > 0;
+  }
+}
+
+// The speaker's decision about the view of `epoch`. [one thread]
+static __device__ __noinline__ uint32_t judge(const cuda_dispatch_args &args, uint64_t epoch) {
+  cuda_state *state = args.state;
+  uint32_t slot;
+  uint64_t begin = ptx::time_ns();
+  while ((slot = find_published(state, epoch)) == NOT_PUBLISHED) {
+    __nanosleep(1000);
+    if (ptx::time_ns() - begin > ptx::load_volatile(&state->control.timeout_ns))
+      return VERDICT_REFUSE;
+  }
+  return (state->published[slot].self == CUDA_NOT_A_MEMBER ? VERDICT_STAY : VERDICT_ADOPT) | slot << 8;
+}
+
+static __device__ __noinline__ uint32_t await_verdict(const cuda_dispatch_args &args, cuda_votes &votes, uint32_t round,
+                                               uint64_t epoch) {
+  if (is_speaker()) {
+    uint32_t verdict = judge(args, epoch);
+    ptx::fence_system();
+    atomicExch(&votes.verdict[round], verdict);
+    return verdict;
+  }
+  long_patience patience;
+  uint32_t verdict;
+  while ((verdict = ptx::load_acquire(&votes.verdict[round])) == VERDICT_NONE)
+    if (patience.over(args.state))
+      return VERDICT_REFUSE;
+  return verdict;
+}
+
+// Headers without rows, to members that the operation had not counted when it was sent. [one thread]
+static __device__ __noinline__ void send_empty(const cuda_dispatch_args &args, const scene &scene, const cuda_view &before,
+                                        const cuda_view &view, uint64_t op) {
+#pragma unroll 1
+  for (uint32_t m = 0; m < view.count; m++) {
+    const cuda_member &member = view.members[m];
+    if (member.seat >= DEVICE_SEATS || find_seat(before, member.seat))
+      continue;
+    tell_start(args.state, member, op, view.epoch);
+    ptx::fence_system();
+    cuda_slot_head *head = (cuda_slot_head *)slot_of(args.layout, member.out, op);
+    uint64_t mark = scene.control.mark;
+    cuda_unit *counts = (cuda_unit *)((char *)head + args.layout.counts);
+    for (uint32_t unit = 0; unit < args.layout.count_units; unit++)
+      ptx::store_unit(counts + unit, make_uint4(0, 0, 0, (uint32_t)op + 1));
+    ptx::store_unit(&head->mark, make_uint4((uint32_t)mark, (uint32_t)(mark >> 32), 0, (uint32_t)op + 1));
+    ptx::store_unit(&head->count,
+                    make_uint4(KIND_DISPATCH << CUDA_HEAD_KIND, (uint32_t)view.epoch, (uint32_t)scene.control.ready, (uint32_t)op + 1));
+  }
+}
+
+// Gives up those who run in a newer view than this operation's. [one thread for each member]
+__device__ __forceinline__ void let_go(const cuda_dispatch_args &args, const cuda_view &view, hearing &hearing,
+                                       uint32_t m, uint64_t op, bool lost) {
+  const cuda_member &member = view.members[m];
+  if (!takes_part(hearing, member))
+    return;
+  uint4 count = ptx::load_unit(&((const cuda_slot_head *)slot_of(args.layout, member.in, op))->count);
+  if (count.w != (uint32_t)op + 1 || count.y <= (uint32_t)view.epoch)
+    return;
+  atomicOr((unsigned long long *)&hearing.given_up, 1ull << member.seat);
+  if (lost && is_speaker())
+    lose(args.state, member.seat);
+}
+
+// Runs in the published view instead. [role]
+static __device__ __noinline__ void adopt(const cuda_dispatch_args &args, scene &scene, standing &standing,
+                                          uint32_t slot, uint64_t op, const role &role) {
+  const cuda_view &published = args.state->published[slot], &before = *standing.view;
+  uint32_t made = standing.adopted ? standing.live : (scene.counters.newest + 1) % CUDA_LIVE;
+  cuda_view &live = scene.live[made];
+  // A second one in the same operation takes the place of the first: what it needs of that is in the registers then.
+  uint32_t m = role.thread();
+  cuda_member member;
+  uint32_t count = published.count;
+  if (m < count) {
+    member = published.members[m];
+    const cuda_member *same = member.seat < DEVICE_SEATS ? find_seat(before, member.seat) : nullptr;
+    member.since = same ? same->since : op;
+  }
+  role.sync();
+  if (is_speaker() && m == 0) {
+    cuda_view &sent = view_of(scene, op);
+    forgive(args.state, before, published);
+    send_empty(args, scene, sent, published, op);
+  }
+  role.sync();
+  if (m < count)
+    live.members[m] = member;
+  if (m == 0) {
+    live.epoch = published.epoch;
+    live.count = count;
+    live.self = published.self;
+    standing.view = &live;
+    standing.live = made;
+    standing.adopted = true;
+  }
+  role.sync();
+}
+
+// True: hear once more. `again`: this block hears what others have heard, without a vote. [role]
+static __device__ __noinline__ bool settle(const cuda_dispatch_args &args, scene &scene, standing &standing,
+                                           hearing &hearing, uint64_t op, const role &role, bool *again) {
+  cuda_votes &votes = args.state->votes[op % CUDA_LIVE];
+  const cuda_view &view = *standing.view;
+  uint32_t m = role.thread(), round = standing.round;
+  if (!*again) {
+    bool votes_on = m < view.count && takes_part(hearing, view.members[m]);
+    bool mine = votes_on && !(hearing.failed >> m & 1);
+    bool theirs = votes_on && agree_on(args, votes, round, m, mine);
+    role.sync();
+    if (votes_on && !theirs)
+      atomicOr((unsigned long long *)&hearing.given_up, 1ull << view.members[m].seat);
+    *again = role.sync_or(votes_on && !(mine && theirs)); // also without the marks of those who came in part
+    if (*again)
+      return true;
+  }
+  *again = false;
+  uint32_t newest = hearing.newest;
+  role.sync();
+  if (newest <= (uint32_t)view.epoch)
+    return false;
+  __shared__ uint32_t verdict;
+  if (m == 0)
+    verdict = round + 1 < CUDA_ROUNDS ? await_verdict(args, votes, round, newest) : (uint32_t)VERDICT_REFUSE;
+  role.sync();
+  uint32_t found = verdict;
+  if (m == 0) {
+    standing.round = round + 1;
+    if ((found & 0xFF) == VERDICT_STAY)
+      standing.out = found >> 8;
+  }
+  if ((found & 0xFF) == VERDICT_ADOPT) {
+    adopt(args, scene, standing, found >> 8, op, role);
+    return true;
+  }
+  if (m < view.count)
+    let_go(args, view, hearing, m, op, (found & 0xFF) == VERDICT_REFUSE);
+  role.sync();
+  *again = true; // without them, as they have been heard and marked
+  return true;
+}
+
+#endif
