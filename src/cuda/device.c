@@ -46,7 +46,7 @@ int cuda_count(int *count, char *why) {
 }
 
 static int check_index(int index, char *why) {
-  int count;
+  int count = 0;
   int rc = cuda_count(&count, why);
   if (rc == 0 && (index < 0 || index >= count))
     rc = cuda_why(why, WEFT_ERR_INVALID, "there is no device %d: this process has 0 to %d%s", index, count - 1,
