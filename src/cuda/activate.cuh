@@ -86,8 +86,8 @@ __device__ __forceinline__ void report_activation(cuda_state *state, uint64_t op
   state->counters.activations = n + 1;
 }
 
-// All headers of `op`, which ran in `now`, are heard: decides the view of op + 2, as every other rank does. `next`: that
-// of op + 1. [one thread]
+// All headers of `op`, which ran in `now`, are heard: decides the view of op + 2, as every other rank does. `next`:
+// that of op + 1. [one thread]
 __device__ __forceinline__ void decide(cuda_state *state, const cuda_view &now, const cuda_view &next,
                                        uint32_t next_live, uint64_t lowest, uint64_t op) {
   cuda_counters &counters = state->counters;

@@ -27,8 +27,7 @@ __device__ __forceinline__ uint32_t list_arrivals(const cuda_combine_args &args,
     bool has = m < view.count && view.members[m].seat < DEVICE_SEATS && seats >> view.members[m].seat & 1;
     uint32_t all = __ballot_sync(~0u, has);
     if (has)
-      scratch.rows[rows + __popc(all & ((1u << lane) - 1))] = {view.members[m].in + offset, 1.0f,
-                                                               view.members[m].seat};
+      scratch.rows[rows + __popc(all & ((1u << lane) - 1))] = {view.members[m].in + offset, 1.0f, view.members[m].seat};
     rows += __popc(all);
   }
   __syncwarp();
@@ -40,8 +39,7 @@ __device__ __forceinline__ uint64_t await_packets(const cuda_combine_args &args,
                                                   uint32_t offset, uint32_t count, uint64_t flag, uint32_t lane) {
   bool lost = false;
   if (lane < rows) {
-    const uint64_t *last =
-        (const uint64_t *)(scratch.rows[lane].row + offset + count * CUDA_LINE + CUDA_LINE - 8);
+    const uint64_t *last = (const uint64_t *)(scratch.rows[lane].row + offset + count * CUDA_LINE + CUDA_LINE - 8);
     patience patience;
     while (!lost && ptx::load_relaxed(last) != flag)
       lost = patience.over(args.state, scratch.rows[lane].seat);
@@ -53,8 +51,8 @@ __device__ __forceinline__ uint64_t await_packets(const cuda_combine_args &args,
   return (uint64_t)high << 32 | low;
 }
 
-// factor * (the packet's rows added up), in lines as they travel: what the flags pushed out lies in the last line of all
-// of them, and is put back once. False: some line is not there yet. [warp]
+// factor * (the packet's rows added up), in lines as they travel: what the flags pushed out lies in the last line of
+// all of them, and is put back once. False: some line is not there yet. [warp]
 __device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows,
                                             uint32_t offset, uint32_t count, uint64_t flag, float factor) {
   seat_in_packet at;
@@ -95,7 +93,7 @@ __device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratc
 
 // (all weights) / (weights that came) of a token. [warp]
 static __device__ __noinline__ float make_up(const cuda_combine_args &args, const cuda_view &view, uint32_t token,
-                                      uint64_t seats) {
+                                             uint64_t seats) {
   uint32_t lane = threadIdx.x % WARP;
   size_t at = (size_t)token * args.layout.topk + lane;
   int64_t expert = lane < args.layout.topk ? args.c.topk_idx[at] : -1;
@@ -115,7 +113,7 @@ static __device__ __noinline__ float make_up(const cuda_combine_args &args, cons
 
 // Notes that `gone` brought nothing for the token: which members, and how many selections. [warp]
 static __device__ __noinline__ void note_missing(const cuda_combine_args &args, const cuda_view &view, uint32_t token,
-                                          uint64_t gone, uint64_t op) {
+                                                 uint64_t gone, uint64_t op) {
   uint32_t lane = threadIdx.x % WARP;
   size_t at = (size_t)token * args.layout.topk + lane;
   int64_t expert = lane < args.layout.topk ? args.c.topk_idx[at] : -1;
@@ -173,7 +171,8 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
   const cuda_handle &handle = args.state->handle[op % CUDA_DEPTH];
   team team(role);
 #pragma unroll 1
-  for (uint32_t token = team.local * gridDim.x + blockIdx.x; token < args.c.num_tokens; token += gridDim.x * team.count) {
+  for (uint32_t token = team.local * gridDim.x + blockIdx.x; token < args.c.num_tokens;
+       token += gridDim.x * team.count) {
     uint64_t sent = handle.members[token], seats = sent;
     if (team.warp == 0 && crew.lane == 0)
       lost[team.local] = 0;

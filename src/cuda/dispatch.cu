@@ -55,9 +55,9 @@ template <int KIND> const void *half_of(uint32_t halves) {
 }
 
 const void *kernel_for(const cuda_dispatch_args &args) {
-  return args.dtype == CUDA_BF16  ? half_of<ROW_BF16>(args.d.halves)
-         : args.d.scales          ? half_of<ROW_GIVEN>(args.d.halves)
-                                  : half_of<ROW_CAST>(args.d.halves);
+  return args.dtype == CUDA_BF16 ? half_of<ROW_BF16>(args.d.halves)
+         : args.d.scales         ? half_of<ROW_GIVEN>(args.d.halves)
+                                 : half_of<ROW_CAST>(args.d.halves);
 }
 
 } // namespace

@@ -8,12 +8,12 @@ enum { KIND_DISPATCH = 1, KIND_BARRIER = 2 }; // enum ep_kind
 
 // What a block has heard. In shared memory.
 struct hearing {
-  uint64_t given_up;             // seats that take no part: lost, or passed over
-  uint64_t failed;               // members, by index, that some thread did not hear
-  uint64_t late, barriers;       // likewise: their weights come later; their operation is a barrier
+  uint64_t given_up;       // seats that take no part: lost, or passed over
+  uint64_t failed;         // members, by index, that some thread did not hear
+  uint64_t late, barriers; // likewise: their weights come later; their operation is a barrier
   uint64_t mark;
-  uint32_t lowest, newest; // lowest `ready`, newest `active`
-  uint32_t dispatches, combines; // most that anybody has not taken yet
+  uint32_t lowest, newest;                                 // lowest `ready`, newest `active`
+  uint32_t dispatches, combines;                           // most that anybody has not taken yet
   uint32_t rows[CUDA_MAX_MEMBERS], base[CUDA_MAX_MEMBERS]; // of each member; before it (rank-major)
 };
 
@@ -58,8 +58,7 @@ __device__ __forceinline__ bool wait_header(const cuda_dispatch_args &args, cons
   uint64_t begin = timed ? ptx::time_ns() : 0;
   patience patience;
   while (count.w != (uint32_t)op + 1) {
-    if (patience.over(args.state, member.seat) ||
-        (patience.rounds % 64 == 0 && passes_over(args.layout, member, op)))
+    if (patience.over(args.state, member.seat) || (patience.rounds % 64 == 0 && passes_over(args.layout, member, op)))
       return false;
     count = ptx::load_unit(head);
   }

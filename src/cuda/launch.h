@@ -13,15 +13,15 @@ extern "C" {
 
 // `blocks`: processors to use; all
 // blocks must be resident at once, with those of the other ranks on this device. `early`: blocks are placed while the
-// stream's kernel before ends. Only for a rank that has the device to itself: else they could take the place of a kernel
-// that somebody waits for.
+// stream's kernel before ends. Only for a rank that has the device to itself: else they could take the place of a
+// kernel that somebody waits for.
 int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Ends the newest received operation without a combine.
 int cuda_launch_finish(struct cuda_state *state, cudaStream_t stream);
 int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream);
-// Loads every kernel of this page on the current device, before the first of them runs there: to load one later, as CUDA
-// does at its first launch, may wait for those that run, and they may wait for it.
+// Loads every kernel of this page on the current device, before the first of them runs there: to load one later, as
+// CUDA does at its first launch, may wait for those that run, and they may wait for it.
 int cuda_launch_load(void);
 int cuda_load_dispatch(void); // its parts
 int cuda_load_combine(void);
@@ -32,8 +32,8 @@ size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args);
 #ifdef __cplusplus
 }
 
-// Lets the kernel have all the shared memory there is: set at each launch, as much as that one needs, it would fail those
-// of another thread that need more.
+// Lets the kernel have all the shared memory there is: set at each launch, as much as that one needs, it would fail
+// those of another thread that need more.
 inline cudaError_t load(const void *kernel) {
   cudaFuncAttributes attributes;
   int device, limit;

@@ -1,9 +1,9 @@
 // The memory that two GPU ranks share: for host and device alike.
 //
 // An *area* lies in the memory of its reader; its writer, the peer, maps it. One area per direction, like the host
-// engine's. Nothing is announced apart from the data: small things travel in *units* of 16 bytes, the rest in *lines* of
-// 128; each is written and read as a whole, and carries the number of its operation. One look brings flag and data; no
-// fence, no acknowledgement and no second store is on anybody's way.
+// engine's. Nothing is announced apart from the data: small things travel in *units* of 16 bytes, the rest in *lines*
+// of 128; each is written and read as a whole, and carries the number of its operation. One look brings flag and data;
+// no fence, no acknowledgement and no second store is on anybody's way.
 //
 //   head | slot 0 | slot 1      slot: header, counts [E/6], routing [M], late weights [M][K/3], rows [M], answers [M]
 //
@@ -68,7 +68,7 @@ struct cuda_area_head {
 enum { CUDA_HEAD_KIND = 16, CUDA_HEAD_LATE = 24, CUDA_HEAD_DISPATCHES = 25, CUDA_HEAD_COMBINES = 27 };
 struct cuda_slot_head {
   struct cuda_unit count;
-  struct cuda_unit mark;  // words 0, 1
+  struct cuda_unit mark; // words 0, 1
   uint64_t pad[12];
 };
 
@@ -81,9 +81,9 @@ enum {
 // those of other ranks are 0.
 #define CUDA_SELECTION_VALID 0x80000000u
 enum {
-  CUDA_SELECTION_EXPERT = 0,  // shifts: local expert, 8 bits
-  CUDA_SELECTION_ROW = 8,     // how manieth row of its source for that expert, 10 bits
-  CUDA_SELECTION_TOKEN = 18,  // of the source, 10 bits
+  CUDA_SELECTION_EXPERT = 0, // shifts: local expert, 8 bits
+  CUDA_SELECTION_ROW = 8,    // how manieth row of its source for that expert, 10 bits
+  CUDA_SELECTION_TOKEN = 18, // of the source, 10 bits
   CUDA_LINE_SELECTIONS = 15,
 };
 
@@ -136,7 +136,7 @@ static inline void cuda_layout_init(struct cuda_layout *layout, uint32_t max_tok
   layout->routing_lines = (topk + CUDA_LINE_SELECTIONS - 1) / CUDA_LINE_SELECTIONS;
   layout->late_units = (topk + CUDA_UNIT_WEIGHTS - 1) / CUDA_UNIT_WEIGHTS;
   layout->value_bytes = dtype == CUDA_BF16 ? 2 * hidden : hidden;
-  layout->scale_bytes = dtype == CUDA_BF16         ? 0
+  layout->scale_bytes = dtype == CUDA_BF16        ? 0
                         : dtype == CUDA_FP8_UE8M0 ? cuda_round_up(hidden / CUDA_BLOCK, 4)
                                                   : hidden / CUDA_BLOCK * 4;
   layout->row = cuda_form_of(layout->value_bytes, dtype == CUDA_BF16 ? CUDA_BF16_CHUNKS : CUDA_FP8_CHUNKS);

@@ -78,9 +78,9 @@ __device__ __forceinline__ void find_members(const cuda_dispatch_args &args, con
   }
 }
 
-// A warp marks a *slice* at a time: SLICE selections of each of 32 tokens, a lane for each token. So lanes meet on a word
-// only where tokens share an expert, and the members as a whole are marked by ballots: atomic operations on few words
-// would take longer than all else here.
+// A warp marks a *slice* at a time: SLICE selections of each of 32 tokens, a lane for each token. So lanes meet on a
+// word only where tokens share an expert, and the members as a whole are marked by ballots: atomic operations on few
+// words would take longer than all else here.
 enum { SLICE = 4, NO_SLICE = 1 << 20 }; // beyond all that there are
 
 struct slice {

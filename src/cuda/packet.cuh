@@ -23,7 +23,8 @@ union alignas(16) scratch {
   } rows[16]; // top-k at most
 };
 
-// EACH: chunks of a packet. Where there are scales, scale[i] is the one of the chunk of iteration i of the lane's group.
+// EACH: chunks of a packet. Where there are scales, scale[i] is the one of the chunk of iteration i of the lane's
+// group.
 template <int EACH> struct packet {
   static constexpr int ITERATIONS = (EACH + 1 + GROUPS - 1) / GROUPS;
   static constexpr bool SCALES = EACH == CUDA_FP8_CHUNKS;
@@ -193,8 +194,8 @@ template <int EACH> __device__ __forceinline__ void unseal(packet<EACH> &p, uint
   }
 }
 
-// Waits for a packet after a first look at it that was in vain: one lane asks for the flag of the packet's last line, so
-// that those who wait leave the cache to those who write. False: the member is lost. [warp]
+// Waits for a packet after a first look at it that was in vain: one lane asks for the flag of the packet's last line,
+// so that those who wait leave the cache to those who write. False: the member is lost. [warp]
 template <int EACH>
 __device__ __forceinline__ bool take_late(packet<EACH> &p, cuda_state *state, uint32_t seat, const char *from,
                                           uint32_t count, uint64_t flag) {

@@ -202,15 +202,16 @@ __device__ __forceinline__ void place_rows(const cuda_dispatch_args &args, const
   for (uint32_t i = crew.index; i < most * turn; i += crew.count) {
     uint32_t row = i / turn, m = (i % turn / packets + view.self) % view.count;
     if (row < hearing.rows[m] &&
-        !place_packet<EACH>(args, scene, view.members[m], hearing, places, m, row, i % packets, op, crew.lane, scratch) &&
+        !place_packet<EACH>(args, scene, view.members[m], hearing, places, m, row, i % packets, op, crew.lane,
+                            scratch) &&
         crew.lane == 0)
       ptx::set_bits(&args.state->record[op % CUDA_RECORDS].lost, 1ull << m);
   }
 }
 
 // What is known when all have been heard, for the operations to come and for the host. [one thread of the speaker]
-static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, const scene &scene, const standing &standing,
-                                      const hearing &hearing, uint64_t op) {
+static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, const scene &scene,
+                                             const standing &standing, const hearing &hearing, uint64_t op) {
   cuda_state *state = args.state;
   cuda_counters &counters = state->counters;
   const cuda_view &view = *standing.view;

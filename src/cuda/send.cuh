@@ -91,9 +91,8 @@ __device__ __forceinline__ void send_header(const cuda_dispatch_args &args, cons
   cuda_slot_head *head = (cuda_slot_head *)slot;
   uint64_t mark = scene.control.mark;
   if (lane == 0)
-    ptx::store_unit(&head->count,
-                    make_uint4(out.total(m, layout.experts) | head_bits(args, scene, op), (uint32_t)view.epoch,
-                               (uint32_t)scene.control.ready, (uint32_t)op + 1));
+    ptx::store_unit(&head->count, make_uint4(out.total(m, layout.experts) | head_bits(args, scene, op),
+                                             (uint32_t)view.epoch, (uint32_t)scene.control.ready, (uint32_t)op + 1));
   if (lane == 1)
     ptx::store_unit(&head->mark, make_uint4((uint32_t)mark, (uint32_t)(mark >> 32), 0, (uint32_t)op + 1));
 #pragma unroll 1
@@ -117,7 +116,8 @@ struct selection_sent {
 };
 
 __device__ __forceinline__ selection_sent load_selection(const cuda_dispatch_args &args, const cuda_view &view,
-                                                         const outgoing &out, uint64_t shut, uint32_t token, bool *valid) {
+                                                         const outgoing &out, uint64_t shut, uint32_t token,
+                                                         bool *valid) {
   uint32_t lane = threadIdx.x % WARP;
   selection_sent s = {-1, 0, 0};
   *valid = false;
@@ -200,10 +200,9 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
 // Writes a packet to each member that gets the token, beginning with one that differs from rank to rank and token to
 // token. [warp]
 template <int EACH>
-__device__ __forceinline__ void put_to_members(const cuda_dispatch_args &args, const scene &scene,
-                                               const cuda_view &view, const outgoing &out, uint64_t open,
-                                               const packet<EACH> &p, uint64_t op, uint32_t token, uint32_t index,
-                                               char *stage) {
+__device__ __forceinline__ void
+put_to_members(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view, const outgoing &out,
+               uint64_t open, const packet<EACH> &p, uint64_t op, uint32_t token, uint32_t index, char *stage) {
   uint32_t count = chunks_of(args.layout.row, index), lane = threadIdx.x % WARP;
   const parcel<EACH> parcel(p, stage, count, scene.control.strict);
   size_t offset = packet_offset(args.layout, args.layout.row, args.layout.rows, op, 0, index);
@@ -229,8 +228,8 @@ __device__ __forceinline__ void put_to_members(const cuda_dispatch_args &args, c
 __device__ __forceinline__ void announce(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
                                          const outgoing &out, const crew &crew) {
   uint64_t op = scene.counters.sent;
-  uint64_t open = await_credit(args.state, scene, view, op, scene.counters.taken_dispatch,
-                               &cuda_area_head::taken_dispatch);
+  uint64_t open =
+      await_credit(args.state, scene, view, op, scene.counters.taken_dispatch, &cuda_area_head::taken_dispatch);
   uint32_t behind = crew.count - 1 - crew.index;
 #pragma unroll 1
   for (uint32_t m = behind; m < view.count; m += crew.count)
@@ -244,7 +243,8 @@ __device__ __forceinline__ void announce(const cuda_dispatch_args &args, const s
 }
 
 // The rows. `source`: of this warp's first packet, asked for before the scene was known. A warp waits until its packet
-// has arrived before it sends the next: more under way would not be faster, and what is small would wait behind it. [role]
+// has arrived before it sends the next: more under way would not be faster, and what is small would wait behind it.
+// [role]
 template <int KIND>
 __device__ __forceinline__ void send_rows(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
                                           const outgoing &out, source_packet<KIND> &source, const crew &crew,
@@ -252,8 +252,8 @@ __device__ __forceinline__ void send_rows(const cuda_dispatch_args &args, const 
   constexpr int EACH = row_form<KIND>::EACH;
   uint64_t op = scene.counters.sent;
   uint32_t packets = args.layout.row.packets, jobs = args.d.num_tokens * packets;
-  uint64_t open = await_credit(args.state, scene, view, op, scene.counters.taken_dispatch,
-                               &cuda_area_head::taken_dispatch);
+  uint64_t open =
+      await_credit(args.state, scene, view, op, scene.counters.taken_dispatch, &cuda_area_head::taken_dispatch);
 #pragma unroll 1
   for (uint32_t i = crew.index; i < jobs; i += crew.count) {
     uint32_t token = i / packets, index = i % packets, next = i + crew.count;

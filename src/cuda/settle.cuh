@@ -2,8 +2,8 @@
 // come to the same view and the same members, for each computes the places of all rows by itself.
 //
 // Heard or lost: a block that gave a member up tells so and waits until every block has told. If any has heard the
-// member, all its routing has arrived, and this block reads it again. Those who heard everybody, and nothing newer, tell
-// so with one add that they do not wait for: that is all that the usual operation pays.
+// member, all its routing has arrived, and this block reads it again. Those who heard everybody, and nothing newer,
+// tell so with one add that they do not wait for: that is all that the usual operation pays.
 //
 // A newer view (ep/activation.h, adopt): the newest that anybody runs in. As all blocks have heard the same, all see
 // that there is one; the speaker looks for it and tells the others what to do.
@@ -21,16 +21,16 @@ enum verdict {
 
 // Where a block's receiving half stands. In shared memory.
 struct standing {
-  const cuda_view *view;  // what the operation runs in
-  uint32_t live;          // its index among the live views
+  const cuda_view *view; // what the operation runs in
+  uint32_t live;         // its index among the live views
   uint32_t round;
   bool adopted;
   uint32_t out; // published view without this rank, from the next operation on; NOT_PUBLISHED: none
 };
 
 // Whether any block has heard the member. [one thread for each member]
-static __device__ __noinline__ bool agree_on(const cuda_dispatch_args &args, cuda_votes &votes, uint32_t round, uint32_t m,
-                                      bool heard) {
+static __device__ __noinline__ bool agree_on(const cuda_dispatch_args &args, cuda_votes &votes, uint32_t round,
+                                             uint32_t m, bool heard) {
   auto &vote = votes.member[round][m];
   ptx::add_release(heard ? &vote.heard : &vote.given_up, 1);
   long_patience patience;
@@ -55,7 +55,7 @@ static __device__ __noinline__ uint32_t judge(const cuda_dispatch_args &args, ui
 }
 
 static __device__ __noinline__ uint32_t await_verdict(const cuda_dispatch_args &args, cuda_votes &votes, uint32_t round,
-                                               uint64_t epoch) {
+                                                      uint64_t epoch) {
   if (is_speaker()) {
     uint32_t verdict = judge(args, epoch);
     ptx::fence_system();
@@ -71,8 +71,8 @@ static __device__ __noinline__ uint32_t await_verdict(const cuda_dispatch_args &
 }
 
 // Headers without rows, to members that the operation had not counted when it was sent. [one thread]
-static __device__ __noinline__ void send_empty(const cuda_dispatch_args &args, const scene &scene, const cuda_view &before,
-                                        const cuda_view &view, uint64_t op) {
+static __device__ __noinline__ void send_empty(const cuda_dispatch_args &args, const scene &scene,
+                                               const cuda_view &before, const cuda_view &view, uint64_t op) {
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++) {
     const cuda_member &member = view.members[m];
@@ -86,8 +86,8 @@ static __device__ __noinline__ void send_empty(const cuda_dispatch_args &args, c
     for (uint32_t unit = 0; unit < args.layout.count_units; unit++)
       ptx::store_unit(counts + unit, make_uint4(0, 0, 0, (uint32_t)op + 1));
     ptx::store_unit(&head->mark, make_uint4((uint32_t)mark, (uint32_t)(mark >> 32), 0, (uint32_t)op + 1));
-    ptx::store_unit(&head->count,
-                    make_uint4(KIND_DISPATCH << CUDA_HEAD_KIND, (uint32_t)view.epoch, (uint32_t)scene.control.ready, (uint32_t)op + 1));
+    ptx::store_unit(&head->count, make_uint4(KIND_DISPATCH << CUDA_HEAD_KIND, (uint32_t)view.epoch,
+                                             (uint32_t)scene.control.ready, (uint32_t)op + 1));
   }
 }
 

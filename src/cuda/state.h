@@ -18,8 +18,8 @@ enum {
 };
 
 struct cuda_member {
-  char *in;    // area that it writes, in our memory
-  char *out;   // area that we write, in its memory; our own rank's: the same as `in`
+  char *in;  // area that it writes, in our memory
+  char *out; // area that we write, in its memory; our own rank's: the same as `in`
   int32_t rank;
   uint32_t seat;  // DEVICE_NO_SEAT: lost before it came; `in` and `out` are NULL
   uint64_t since; // first operation that counts it
@@ -66,7 +66,7 @@ struct cuda_counters {
 
 // How the blocks of a kernel agree on whom they have heard, see settle.cuh. For operation n: votes[n % CUDA_LIVE].
 struct cuda_votes {
-  uint32_t all;     // blocks that have heard everybody, and nothing unusual
+  uint32_t all;                  // blocks that have heard everybody, and nothing unusual
   uint32_t verdict[CUDA_ROUNDS]; // of the first block, what to do about a newer view: 0: none yet; see settle.cuh
   uint32_t pad[27];
   struct {
@@ -81,7 +81,7 @@ struct cuda_state {
   uint32_t pad[31];
   struct cuda_view live[CUDA_LIVE];
   struct cuda_view published[CUDA_PUBLISHED]; // of epoch e: any; free when its epoch is 0
-  uint64_t told[DEVICE_SEATS]; // operation + 1 that a peer was told as its first, 0: none
+  uint64_t told[DEVICE_SEATS];                // operation + 1 that a peer was told as its first, 0: none
   struct cuda_handle handle[CUDA_DEPTH];
   struct cuda_votes votes[CUDA_LIVE];
   struct device_record record[CUDA_RECORDS]; // of operation n: record[n % CUDA_RECORDS]

@@ -44,7 +44,7 @@ bool shape_option(struct shape &shape, const char *argument) {
 }
 
 void shape_print(const struct shape &shape) {
-  static const char *const dtypes[] = {"bf16", "fp8", "fp8 pow2"};
+  static const char *const dtypes[] = {"bf16", "fp8", "fp8 pow2", "fp8 ue8m0"};
   printf("%u ranks, %u tokens, hidden %u, top-%u, %u experts per rank, %s, %s%s", shape.ranks, shape.tokens,
          shape.hidden, shape.topk, shape.experts, dtypes[shape.dtype], shape.rank_major ? "rank-major" : "per-expert",
          shape.halves ? ", halves apart" : "");
@@ -272,16 +272,20 @@ namespace {
 
 // Row i of expert e: received, brought back to bf16.
 __global__ void identity(const char *received, const float *scales, const int32_t *counts, uint16_t *y, uint32_t rows,
-                         uint32_t hidden, bool fp8) {
+                         uint32_t hidden, int dtype) {
   for (uint32_t row = blockIdx.x; row < (uint32_t)counts[blockIdx.y]; row += gridDim.x)
     for (uint32_t i = threadIdx.x; i < hidden; i += blockDim.x) {
       size_t at = ((size_t)blockIdx.y * rows + row) * hidden + i;
-      if (!fp8) {
+      if (dtype == CUDA_BF16) {
         y[at] = ((const uint16_t *)received)[at];
         continue;
       }
       __half_raw raw = __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)received[at], __NV_E4M3);
-      float value = __half2float(*(__half *)&raw) * scales[at / CUDA_BLOCK];
+      size_t bytes = (hidden / CUDA_BLOCK + 3) / 4 * 4; // ue8m0, of a row
+      float scale = dtype == CUDA_FP8_UE8M0
+                        ? exp2f((float)((const uint8_t *)scales)[at / hidden * bytes + i / CUDA_BLOCK] - 127.0f)
+                        : scales[at / CUDA_BLOCK];
+      float value = __half2float(*(__half *)&raw) * scale;
       y[at] = (uint16_t)to_bf16_pair(value, 0.0f);
     }
 }
@@ -290,6 +294,6 @@ __global__ void identity(const char *received, const float *scales, const int32_
 
 void group::run_experts(rank &r) const {
   identity<<<dim3(32, shape.experts), 256, 0, r.stream>>>(r.received, r.scales, r.counts, r.y, rows, shape.hidden,
-                                                          shape.dtype != CUDA_BF16);
+                                                          shape.dtype);
   OK(cudaGetLastError());
 }

@@ -1,5 +1,6 @@
 // The kernels against the oracle: shapes times operations, on all devices that are there. Without arguments, the shapes
 // below; with name=number arguments, that one.
+#include <cmath>
 #include <cstring>
 
 #include "cuda/ranks.cuh"
@@ -23,8 +24,18 @@ void describe(const group &g, judged &j) {
   for (uint32_t i = 0; i < g.shape.ranks; i++)
     j.sources.push_back(
         {g.active[i], j.in[i].num_tokens, j.in[i].x.data(), j.in[i].topk_idx.data(), j.in[i].weights.data()});
-  j.test = {g.shape.hidden,   g.shape.topk, g.shape.experts, g.capacity, (enum weft_ep_dtype)g.shape.dtype,
-            j.sources.data(), g.shape.ranks};
+  j.test = {g.shape.hidden,   g.shape.topk,  g.shape.experts,     g.capacity, (enum weft_ep_dtype)g.shape.dtype,
+            j.sources.data(), g.shape.ranks, WEFT_EP_COMBINE_BF16};
+}
+
+// Scales of row i, as numbers.
+std::vector<float> row_scales(const shape &s, const void *scales, uint32_t i) {
+  uint32_t count = s.hidden / CUDA_BLOCK, stride = (count + 3) / 4 * 4;
+  std::vector<float> row(count);
+  for (uint32_t b = 0; b < count; b++)
+    row[b] = s.dtype == CUDA_FP8_UE8M0 ? exp2f((float)((const uint8_t *)scales)[(size_t)i * stride + b] - 127.0f)
+                                       : ((const float *)scales)[(size_t)i * count + b];
+  return row;
 }
 
 // Rank-major, the experts are the identity: y = row * (sum of its weights), made here.
@@ -37,8 +48,8 @@ void reduce_rows(const group &g, rank &r, const weft_ep_recv &recv, uint32_t cou
       for (uint32_t h = 0; h < s.hidden; h++)
         row[h] = oracle_bf16(((const uint16_t *)recv.x)[(size_t)i * s.hidden + h]);
     else
-      oracle_uncast(row.data(), (const uint8_t *)recv.x + (size_t)i * s.hidden,
-                    (const float *)recv.scales + (size_t)i * (s.hidden / CUDA_BLOCK), s.hidden);
+      oracle_uncast(row.data(), (const uint8_t *)recv.x + (size_t)i * s.hidden, row_scales(s, recv.scales, i).data(),
+                    s.hidden);
     for (uint32_t h = 0; h < s.hidden; h++) {
       float sum = 0.0f;
       for (uint32_t k = 0; k < s.topk && recv.local_expert[i * s.topk + k] >= 0; k++)
@@ -150,7 +161,7 @@ std::vector<shape> all_shapes(void) {
   add([](shape &s) { s.strict = 1; });
   add([](shape &s) { s.late = 1, s.tokens = 50; });
   add([](shape &s) { s.late = s.halves = 1, s.tokens = 50, s.topk = 5; });
-  for (int dtype : {CUDA_BF16, CUDA_FP8, CUDA_FP8_POW2})
+  for (int dtype : {CUDA_BF16, CUDA_FP8, CUDA_FP8_POW2, CUDA_FP8_UE8M0})
     for (uint32_t rank_major : {0u, 1u})
       add([=](shape &s) { s.dtype = dtype, s.rank_major = rank_major, s.experts = 5, s.tokens = 33; });
   for (uint32_t hidden : {128u, 640u, 2048u, 2560u, 3072u, 3584u, 4096u, 5120u, 6144u, 8192u, 16384u})
