@@ -46,9 +46,7 @@ __device__ __forceinline__ uint64_t await_packets(const cuda_combine_args &args,
   }
   if (!__any_sync(~0u, lost))
     return 0;
-  uint64_t bit = lost ? 1ull << scratch.rows[lane].seat : 0;
-  uint32_t low = __reduce_or_sync(~0u, (uint32_t)bit), high = __reduce_or_sync(~0u, (uint32_t)(bit >> 32));
-  return (uint64_t)high << 32 | low;
+  return or_over_warp(lost ? 1ull << scratch.rows[lane].seat : 0);
 }
 
 // factor * (the packet's rows added up), in lines as they travel: what the flags pushed out lies in the last line of
@@ -132,7 +130,7 @@ static __device__ __noinline__ void note_missing(const cuda_combine_args &args, 
   device_record &record = args.state->record[op % CUDA_RECORDS];
   ptx::add(&record.missing, selections);
   ptx::set_bits(&record.combine_lost, members);
-  args.state->handle[op % CUDA_DEPTH].missing[token] = members;
+  args.state->handle[op % CUDA_DEPTH].missing[token] |= members;
 }
 
 // Adds the token's packets. Returns the seats that are lost, found by this warp. [team]
@@ -188,10 +186,11 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
         break;
       seats &= ~gone;
     }
+    if (team.warp == 0 && crew.lane == 0)
+      handle.missing[token] = handle.unsent[token];
+    __syncwarp();
     if (team.warp == 0 && seats != sent)
       note_missing(args, view, token, sent & ~seats, op);
-    else if (team.warp == 0 && crew.lane == 0)
-      handle.missing[token] = 0;
   }
 }
 

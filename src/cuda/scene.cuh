@@ -113,6 +113,11 @@ __device__ __forceinline__ uint32_t chunks_of(const cuda_form &form, uint32_t in
   return min(form.each, form.chunks - index * form.each);
 }
 
+__device__ __forceinline__ uint64_t or_over_warp(uint64_t bits) {
+  uint32_t low = __reduce_or_sync(~0u, (uint32_t)bits), high = __reduce_or_sync(~0u, (uint32_t)(bits >> 32));
+  return (uint64_t)high << 32 | low;
+}
+
 // Which members have taken what this operation's slots held before, by seat; who has not in time is lost. `known`: the
 // operations before it have been taken by all. [warp]
 __device__ __forceinline__ uint64_t await_credit(cuda_state *state, const scene &scene, const cuda_view &view,
@@ -131,8 +136,7 @@ __device__ __forceinline__ uint64_t await_credit(cuda_state *state, const scene 
         if (patience.over(state, view.members[m].seat))
           bit = 0;
     }
-    uint32_t low = __reduce_or_sync(~0u, (uint32_t)bit), high = __reduce_or_sync(~0u, (uint32_t)(bit >> 32));
-    open |= (uint64_t)high << 32 | low;
+    open |= or_over_warp(bit);
   }
   return open;
 }

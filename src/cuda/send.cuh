@@ -111,25 +111,36 @@ __device__ __forceinline__ void send_header(const cuda_dispatch_args &args, cons
 
 // A selection as it travels. Lane k has selection k.
 struct selection_sent {
-  int member; // -1: nobody gets it
+  int member;      // -1: nobody gets it
+  uint64_t unsent; // the member, as a bit, that is in the view and does not get it
+  bool valid;      // there is a selection
   uint32_t word, weight;
 };
 
 __device__ __forceinline__ selection_sent load_selection(const cuda_dispatch_args &args, const cuda_view &view,
-                                                         const outgoing &out, uint64_t shut, uint32_t token,
-                                                         bool *valid) {
+                                                         const outgoing &out, uint64_t shut, uint64_t open,
+                                                         uint32_t token) {
   uint32_t lane = threadIdx.x % WARP;
-  selection_sent s = {-1, 0, 0};
-  *valid = false;
+  selection_sent s = {-1, 0, false, 0, 0};
   if (lane >= args.layout.topk)
     return s;
   size_t at = (size_t)token * args.layout.topk + lane;
   int32_t expert = (int32_t)args.d.topk_idx[at];
-  uint32_t local;
   if (args.d.topk_weights)
     s.weight = __float_as_uint(args.d.topk_weights[at]);
-  *valid = expert >= 0;
-  find_members<1>(args, view, shut, &expert, &s.member, &local);
+  s.valid = expert >= 0;
+  if (!s.valid)
+    return s;
+  uint32_t rank = (uint32_t)expert / args.layout.experts, local = (uint32_t)expert - rank * args.layout.experts;
+#pragma unroll 1
+  for (uint32_t m = 0; m < view.count; m++) {
+    const cuda_member &member = view.members[m];
+    if ((uint32_t)member.rank != rank)
+      continue;
+    uint64_t bit = member.seat < DEVICE_SEATS ? 1ull << member.seat : 0;
+    s.member = bit & ~shut ? (int)m : -1;
+    s.unsent = bit & ~shut & open ? 0 : 1ull << m;
+  }
   if (s.member >= 0)
     s.word = CUDA_SELECTION_VALID | local << CUDA_SELECTION_EXPERT |
              out.before((uint32_t)s.member, local, token) << CUDA_SELECTION_ROW | token << CUDA_SELECTION_TOKEN;
@@ -159,8 +170,7 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
                                              tally &tally) {
   const cuda_layout &layout = args.layout;
   seat_in_packet at;
-  bool valid;
-  selection_sent s = load_selection(args, view, out, shut_seats(args, scene), token, &valid);
+  selection_sent s = load_selection(args, view, out, shut_seats(args, scene), open, token);
   uint64_t seats = 0;
 #pragma unroll 1
   for (uint32_t line = 0; line < layout.routing_lines; line++) {
@@ -187,14 +197,18 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
                       v);
     }
   }
-  uint32_t low = __reduce_or_sync(~0u, (uint32_t)seats), high = __reduce_or_sync(~0u, (uint32_t)(seats >> 32));
-  seats = (uint64_t)high << 32 | low;
+  seats = or_over_warp(seats);
   uint64_t own = view.count ? 1ull << view.members[view.self].seat : 0;
   tally.rows += __popcll(seats & ~own);
-  tally.selections += __popc(__ballot_sync(~0u, valid));
-  tally.missing += __popc(__ballot_sync(~0u, valid && s.member < 0));
-  if (threadIdx.x % WARP == 0)
-    args.state->handle[op % CUDA_DEPTH].members[token] = seats;
+  tally.selections += __popc(__ballot_sync(~0u, s.valid));
+  uint32_t missing = __ballot_sync(~0u, s.valid && (s.member < 0 || s.unsent));
+  uint64_t unsent = missing ? or_over_warp(s.unsent) : 0;
+  tally.missing += __popc(missing);
+  const cuda_handle &handle = args.state->handle[op % CUDA_DEPTH];
+  if (threadIdx.x % WARP == 0) {
+    handle.members[token] = seats;
+    handle.unsent[token] = unsent;
+  }
 }
 
 // Writes a packet to each member that gets the token, beginning with one that differs from rank to rank and token to

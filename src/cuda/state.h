@@ -46,6 +46,7 @@ struct cuda_handle {
   float *weight;     // [R][M][K]
   uint32_t *token;   // [R][M]: the token of each row, in its source's numbers
   uint64_t *members; // [M]: seats that have a row of this rank's token
+  uint64_t *unsent;  // [M]: members (by index) that were to have one, and are masked or lost
   uint64_t *missing; // [M]: members (by index) whose contribution to the token did not come
   uint32_t *rows;    // [R]: rows of each member; 0: it was not heard
   uint64_t late;     // members (by index) whose weights come with the combine

@@ -107,6 +107,7 @@ static void connect(group &g, rank &r) {
     handle.weight = device_alloc<float>(entries);
     handle.members = device_alloc<uint64_t>(s.tokens);
     handle.missing = device_alloc<uint64_t>(s.tokens);
+    handle.unsent = device_alloc<uint64_t>(s.tokens);
     handle.token = device_alloc<uint32_t>((size_t)s.ranks * s.tokens);
     handle.rows = device_alloc<uint32_t>(CUDA_MAX_MEMBERS);
   }
