@@ -1,0 +1,377 @@
+// Dispatch and combine on GPUs through weft/ep.h, one process for each rank: times of both halves and back to back,
+// beside what the rate at which the same GPUs store to each other allows; then what a SIGKILL and a join cost those who
+// go on. Usage: bench_ep_cuda [--json] [name=number...], names as in `options`
+#include <cuda_runtime_api.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "ep_cuda.h"
+
+enum { SETTLE = 200, DEADLINE_MS = 60000, NO_GPU = 3, FAILED = 5 };
+
+static struct ep_cuda_board *board;
+static struct bench_store store;
+static pid_t pids[BENCH_RANKS];
+
+// --- processes ---
+
+static _Noreturn void give_up(const char *why) {
+  fprintf(stderr, "bench_ep_cuda: %s\n", why);
+  bench_kill(pids, BENCH_RANKS);
+  bench_store_stop(&store);
+  exit(FAILED);
+}
+
+// The parent makes no call of CUDA, so that its children may.
+static int find_rate(void *arg) {
+  (void)arg;
+  uint32_t ranks = board->setup.ranks, used = (uint32_t)board->devices < ranks ? (uint32_t)board->devices : ranks;
+  double rate = board->setup.rate;
+  int error = board->setup.rate > 0 ? 0 : ep_cuda_rate((int)used, &rate);
+  if (error != 0)
+    fprintf(stderr, "bench_ep_cuda: stores between GPUs: %s\n", cudaGetErrorString((cudaError_t)error));
+  board->rate = board->setup.rate > 0 ? rate : rate / ((ranks + used - 1) / used); // a rank's share of its GPU's
+  return error != 0;
+}
+
+static int count_devices(void *arg) {
+  (void)arg;
+  board->devices = ep_cuda_devices();
+  return 0;
+}
+
+static int live(void *arg) {
+  return ep_cuda_rank_main(board, (int32_t)((pid_t *)arg - pids));
+}
+
+static void start(uint32_t index) {
+  pids[index] = bench_fork(live, &pids[index]);
+}
+
+// Nobody ends unless told to.
+static void watch(void) {
+  for (uint32_t i = 0; i < BENCH_RANKS; i++)
+    if (pids[i] > 0 && waitpid(pids[i], NULL, WNOHANG) != 0) {
+      pids[i] = 0;
+      give_up("a rank has ended before its time");
+    }
+}
+
+static void await(bool (*reached)(uint32_t index), const char *what) {
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  for (uint32_t i = 0; i < BENCH_RANKS; i++)
+    for (; pids[i] > 0 && !reached(i); poll(NULL, 0, 1)) {
+      watch();
+      if (clock_passed(deadline)) {
+        fprintf(stderr, "bench_ep_cuda: rank %u: by the deadline there is no end of: ", i);
+        give_up(what);
+      }
+    }
+}
+
+// --- what the log tells ---
+
+static uint32_t wanted_ranks;
+static uint64_t from[BENCH_RANKS];
+
+static const struct ep_cuda_pair *pair_of(uint32_t index, uint64_t number) {
+  return &board->rank[index].log[number % EP_CUDA_LOG];
+}
+
+static bool has_settled(uint32_t index) {
+  uint64_t pairs = board->rank[index].pairs;
+  return pairs >= from[index] + SETTLE && pair_of(index, pairs - 1)->num_ranks == wanted_ranks &&
+         pair_of(index, pairs - SETTLE)->num_ranks == wanted_ranks;
+}
+
+// From now on, SETTLE pairs of everybody in a view of so many ranks.
+static void await_pairs(uint32_t num_ranks, const char *what) {
+  wanted_ranks = num_ranks;
+  for (uint32_t i = 0; i < BENCH_RANKS; i++)
+    from[i] = board->rank[i].pairs;
+  await(has_settled, what);
+}
+
+static bool is_measured(uint32_t index) {
+  return board->rank[index].measured;
+}
+
+static bool is_open(uint32_t index) {
+  return index != board->setup.ranks || board->rank[index].open;
+}
+
+struct gaps {
+  double median, longest; // ms between ends of pairs
+};
+
+// The gaps of a rank that touch this time. The newest EP_CUDA_LOG / 2 pairs are looked at.
+static struct gaps gaps_between(uint32_t index, uint64_t begin_ns, uint64_t end_ns) {
+  static uint64_t gap[EP_CUDA_LOG];
+  uint64_t pairs = board->rank[index].pairs, first = pairs > EP_CUDA_LOG / 2 ? pairs - EP_CUDA_LOG / 2 : 0;
+  size_t count = 0;
+  for (uint64_t i = first + 1; i < pairs; i++) {
+    uint64_t before_ns = pair_of(index, i - 1)->end_ns, after_ns = pair_of(index, i)->end_ns;
+    if (after_ns >= begin_ns && before_ns <= end_ns)
+      gap[count++] = after_ns - before_ns;
+  }
+  struct bench_spread spread = bench_spread(gap, count, 1e6);
+  return (struct gaps){spread.p50, spread.max};
+}
+
+static double ms_since(uint64_t ns, uint64_t begin_ns) {
+  return ns > begin_ns ? (double)(ns - begin_ns) / 1e6 : 0;
+}
+
+static double larger(double a, double b) {
+  return a > b ? a : b;
+}
+
+// --- kill and join ---
+
+// Of the survivor for whom it is worst.
+static struct {
+  double longest, gone, back; // ms
+  bool listed;
+} killed;
+
+static void note_kill(uint32_t index, uint64_t kill_ns, uint64_t end_ns) {
+  uint64_t gone_ns = 0, back_ns = 0, pairs = board->rank[index].pairs, i = pairs;
+  bool listed = false;
+  while (i > 0 && pairs - i < EP_CUDA_LOG / 2 && pair_of(index, i - 1)->end_ns >= kill_ns)
+    i--;
+  for (; i < pairs && back_ns == 0; i++) {
+    const struct ep_cuda_pair *pair = pair_of(index, i);
+    listed |= pair->listed;
+    if (gone_ns == 0 && (pair->lost || pair->num_ranks < board->setup.ranks))
+      gone_ns = pair->end_ns;
+    if (pair->num_ranks < board->setup.ranks)
+      back_ns = pair->end_ns;
+  }
+  killed.longest = larger(killed.longest, gaps_between(index, kill_ns, end_ns).longest);
+  killed.gone = larger(killed.gone, ms_since(gone_ns, kill_ns));
+  killed.back = larger(killed.back, ms_since(back_ns, kill_ns));
+  killed.listed &= listed;
+}
+
+static void kill_last(void) {
+  uint32_t survivors = board->setup.ranks - 1;
+  await_pairs(board->setup.ranks, "pairs of all ranks");
+  uint64_t kill_ns = clock_ns();
+  bench_kill(&pids[survivors], 1);
+  await_pairs(survivors, "pairs without the rank that was killed");
+  killed.listed = true;
+  for (uint32_t i = 0; i < survivors; i++)
+    note_kill(i, kill_ns, clock_ns());
+}
+
+static struct {
+  double active, first; // ms from the begin of weft_ep_connect
+  double median, quiet; // ms of pairs just before: of the slowest survivor, and the longest of all
+  double longest, ratio;
+} joined;
+
+static void join(void) {
+  uint32_t joiner = board->setup.ranks, survivors = joiner - 1;
+  struct gaps quiet[BENCH_RANKS];
+  start(joiner);
+  await(is_open, "opening a rank that is to join");
+  pid_t pid = pids[joiner];
+  pids[joiner] = 0; // it has no pairs yet
+  uint64_t quiet_ns = clock_ns();
+  await_pairs(survivors, "pairs beside a rank that is to join");
+  pids[joiner] = pid;
+  for (uint32_t i = 0; i < survivors; i++) {
+    quiet[i] = gaps_between(i, quiet_ns, clock_ns());
+    joined.median = larger(joined.median, quiet[i].median);
+    joined.quiet = larger(joined.quiet, quiet[i].longest);
+  }
+  board->join = true;
+  await_pairs(board->setup.ranks, "pairs with the rank that joined");
+  uint64_t begin_ns = board->rank[joiner].connect_ns, first_ns = board->rank[joiner].first_ns;
+  joined.active = ms_since(board->rank[joiner].active_ns, begin_ns);
+  joined.first = ms_since(first_ns, begin_ns);
+  for (uint32_t i = 0; i < survivors; i++) {
+    double longest = gaps_between(i, begin_ns, first_ns).longest;
+    joined.longest = larger(joined.longest, longest);
+    joined.ratio = larger(joined.ratio, longest / quiet[i].median);
+  }
+}
+
+// --- the report ---
+
+struct spread {
+  double median, least, most;
+};
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+// Over the ranks, of the number that stands at `offset` in their figures.
+static struct spread over_ranks(size_t offset) {
+  double value[BENCH_RANKS];
+  uint32_t count = board->setup.ranks;
+  for (uint32_t i = 0; i < count; i++)
+    memcpy(&value[i], (const char *)&board->rank[i].figures + offset, sizeof *value);
+  qsort(value, count, sizeof *value, ascending);
+  double median = count % 2 ? value[count / 2] : (value[count / 2 - 1] + value[count / 2]) / 2;
+  return (struct spread){median, value[0], value[count - 1]};
+}
+
+#define OVER_RANKS(field) over_ranks(offsetof(struct ep_cuda_figures, field))
+
+// `wire`, `logical`: bytes of one rank; `bound`: us, of the rank that sends most.
+static void report_time(const char *name, const char *what, struct spread us, double wire, double logical,
+                        double bound) {
+  double wire_rate = wire / us.median / 1e3, logical_rate = logical / us.median / 1e3;
+  if (board->setup.json)
+    printf("\"%s\": {\"us\": %.2f, \"min_us\": %.2f, \"max_us\": %.2f, \"wire_gbs\": %.1f, \"logical_gbs\": %.1f, "
+           "\"bound_us\": %.2f, \"bound_ratio\": %.3f}, ",
+           name, us.median, us.least, us.most, wire_rate, logical_rate, bound, bound / us.median);
+  else
+    printf("%-24s %8.1f %8.1f %8.1f %8.0f %9.0f %8.1f %7.2f\n", what, us.median, us.least, us.most, wire_rate,
+           logical_rate, bound, bound / us.median);
+}
+
+static void report_times(void) {
+  struct spread dispatch = OVER_RANKS(dispatch_wire), combine = OVER_RANKS(combine_wire);
+  double dispatch_logical = OVER_RANKS(dispatch_logical).median, combine_logical = OVER_RANKS(combine_logical).median;
+  double both = dispatch.median + combine.median, both_logical = dispatch_logical + combine_logical;
+  double dispatch_bound = dispatch.most / board->rate / 1e3, combine_bound = combine.most / board->rate / 1e3;
+  if (!board->setup.json)
+    printf("%-24s %8s %8s %8s %8s %9s %8s %7s\n", "", "us", "least", "most", "wire", "logical", "bound", "ratio");
+  report_time("dispatch", "dispatch", OVER_RANKS(dispatch), dispatch.median, dispatch_logical, dispatch_bound);
+  report_time("combine", "combine", OVER_RANKS(combine), combine.median, combine_logical, combine_bound);
+  report_time("eager", "both, back to back", OVER_RANKS(eager), both, both_logical, dispatch_bound + combine_bound);
+  report_time("graph", "both, in a graph", OVER_RANKS(graph), both, both_logical, dispatch_bound + combine_bound);
+  if (board->setup.json)
+    printf("\"dispatch_wire_bytes\": %.0f, \"combine_wire_bytes\": %.0f, ", dispatch.median, combine.median);
+}
+
+static void report_json(void) {
+  const struct ep_cuda_setup *s = &board->setup;
+  printf("{\"ranks\": %u, \"devices\": %d, \"tokens\": %u, \"hidden\": %u, \"topk\": %u, \"experts\": %u, "
+         "\"dtype\": %u, \"iterations\": %u, \"in_graph\": %u, \"store_gbs\": %.1f, ",
+         s->ranks, board->devices, s->tokens, s->hidden, s->topk, s->experts, s->dtype, s->iterations, s->in_graph,
+         board->rate);
+  report_times();
+  printf("\"memory_mb\": %.1f, "
+         "\"kill\": {\"longest_pair_ms\": %.3f, \"gone_ms\": %.3f, \"back_ms\": %.3f, \"listed\": %s}, "
+         "\"join\": {\"active_ms\": %.3f, \"first_pair_ms\": %.3f, \"median_pair_ms\": %.4f, \"quiet_longest_ms\": "
+         "%.4f, \"longest_pair_ms\": %.4f, \"ratio\": %.2f}}\n",
+         OVER_RANKS(memory).most / 1e6, killed.longest, killed.gone, killed.back, killed.listed ? "true" : "false",
+         joined.active, joined.first, joined.median, joined.quiet, joined.longest, joined.ratio);
+}
+
+static void report_table(void) {
+  const struct ep_cuda_setup *s = &board->setup;
+  printf("%u ranks on %d GPUs, %u tokens x %u, top-%u, %u experts per rank, dtype %u; medians over ranks.\n"
+         "wire and logical in GB/s; bound: us for the wire bytes at %.0f GB/s, stores to all others at once.\n\n",
+         s->ranks, board->devices, s->tokens, s->hidden, s->topk, s->experts, s->dtype, board->rate);
+  report_times();
+  printf("\nmemory: %.1f MB per rank\n", OVER_RANKS(memory).most / 1e6);
+  printf("kill:   longest pair %.2f ms; known after %.2f ms, view without it after %.2f ms; losses %s\n",
+         killed.longest, killed.gone, killed.back, killed.listed ? "listed" : "not listed by everybody");
+  printf("join:   active after %.2f ms, first pair after %.2f ms; the others' longest pair %.3f ms, %.2f medians\n"
+         "        (median %.3f ms, longest without a join %.3f ms)\n",
+         joined.active, joined.first, joined.longest, joined.ratio, joined.median, joined.quiet);
+}
+
+// --- the program ---
+
+static void finish(void) {
+  bool well = true;
+  board->mark = EP_CUDA_END;
+  for (uint32_t i = 0; i < BENCH_RANKS; i++)
+    if (pids[i] > 0) {
+      well &= bench_reap(pids[i]);
+      pids[i] = 0;
+    }
+  if (!well)
+    give_up("a rank did not end well");
+  bench_store_stop(&store);
+}
+
+struct option {
+  const char *name;
+  uint32_t *value, low, high;
+};
+
+static bool take(const struct option *option, const char *argument) {
+  size_t size = strlen(option->name);
+  char *end;
+  if (strncmp(argument, option->name, size) != 0 || argument[size] != '=' || argument[size + 1] == '\0')
+    return false;
+  errno = 0;
+  unsigned long value = strtoul(argument + size + 1, &end, 10);
+  if (*end || errno != 0 || value < option->low || value > option->high) {
+    fprintf(stderr, "bench_ep_cuda: %s: want a number from %u to %u\n", argument, option->low, option->high);
+    exit(2);
+  }
+  *option->value = (uint32_t)value;
+  return true;
+}
+
+static void parse(int argc, char **argv) {
+  struct ep_cuda_setup *s = &board->setup;
+  *s = (struct ep_cuda_setup){4, 128, 7168, 8, 72, WEFT_EP_FP8, 200, 1, 0, false};
+  const struct option options[] = {{"ranks", &s->ranks, 2, BENCH_RANKS - 1},
+                                   {"tokens", &s->tokens, 1, WEFT_EP_MAX_TOKENS},
+                                   {"hidden", &s->hidden, WEFT_EP_BLOCK, WEFT_EP_MAX_HIDDEN},
+                                   {"topk", &s->topk, 1, WEFT_EP_MAX_TOPK},
+                                   {"experts", &s->experts, 1, WEFT_EP_MAX_EXPERTS},
+                                   {"dtype", &s->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0},
+                                   {"iterations", &s->iterations, 1, 10000},
+                                   {"in_graph", &s->in_graph, 1, 100},
+                                   {"rate", &s->rate, 0, 100000}};
+  size_t count = sizeof options / sizeof *options;
+  for (int i = 1; i < argc; i++) {
+    bool known = strcmp(argv[i], "--json") == 0;
+    s->json |= known;
+    for (size_t k = 0; k < count && !known; k++)
+      known = take(&options[k], argv[i]);
+    if (known)
+      continue;
+    fprintf(stderr, "usage: bench_ep_cuda [--json]");
+    for (size_t k = 0; k < count; k++)
+      fprintf(stderr, " [%s=%u]", options[k].name, *options[k].value);
+    fprintf(stderr, "\n");
+    exit(2);
+  }
+}
+
+static void run_child(int (*body)(void *arg), const char *failure) {
+  if (!bench_reap(bench_fork(body, NULL)))
+    give_up(failure);
+}
+
+int main(int argc, char **argv) {
+  board = bench_shared(sizeof *board);
+  parse(argc, argv);
+  run_child(count_devices, "the GPUs could not be counted");
+  if (board->devices == 0) {
+    fprintf(stderr, "bench_ep_cuda: no GPU here, or no driver for one\n");
+    return NO_GPU;
+  }
+  run_child(find_rate, "the rate of stores between GPUs could not be measured");
+  bench_store_start(&store, false);
+  snprintf(board->url, sizeof board->url, "%s", store.url);
+  for (uint32_t i = 0; i < board->setup.ranks; i++)
+    start(i);
+  await(is_measured, "the measurements");
+  kill_last();
+  join();
+  finish();
+  if (board->setup.json)
+    report_json();
+  else
+    report_table();
+  return killed.listed ? 0 : FAILED;
+}

@@ -1,0 +1,73 @@
+// What the files of bench_ep_cuda share: the board in memory that all its processes see, and what asks for kernels.
+#ifndef BENCH_EP_CUDA_H
+#define BENCH_EP_CUDA_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+// GPUs that this process may use; 0 where there is no driver.
+int ep_cuda_devices(void);
+// The others return 0 or a cudaError_t.
+// GB/s of the slowest when all devices store to all others at once; one alone stores to itself.
+int ep_cuda_rate(int devices, double *rate);
+// Keeps a stream busy for so long, so that what follows is launched before it runs.
+int ep_cuda_spin(uint32_t us, void *stream);
+#ifdef __cplusplus
+}
+#else
+
+#include <stdbool.h>
+
+#include "ranks.h"
+
+enum {
+  EP_CUDA_RUN = 0, // marks that ride on operations
+  EP_CUDA_END = 1,
+  EP_CUDA_LOG = 1 << 17,
+};
+
+struct ep_cuda_setup {
+  uint32_t ranks, tokens, hidden, topk, experts; // experts per rank
+  uint32_t dtype, iterations, in_graph;          // pairs in a graph
+  uint32_t rate;                                 // GB/s; 0: to be measured
+  bool json;
+};
+
+// Of one rank; times are medians or averages in us, bytes those of one operation.
+struct ep_cuda_figures {
+  double dispatch, combine; // between events, everything launched ahead
+  double eager, graph;      // dispatch and combine, back to back
+  double dispatch_wire, combine_wire, dispatch_logical, combine_logical, memory;
+};
+
+// One dispatch and combine that the host has waited for.
+struct ep_cuda_pair {
+  uint64_t end_ns;
+  uint32_t num_ranks;
+  bool lost, listed; // somebody was lost; the losses name the one that was killed
+};
+
+struct ep_cuda_board {
+  struct ep_cuda_setup setup;
+  char url[128];
+  int devices;
+  double rate;
+  _Atomic uint64_t mark;
+  _Atomic bool join; // the joiner may connect
+  struct {
+    _Atomic bool open, measured;
+    _Atomic uint64_t connect_ns, active_ns, first_ns; // of the joiner
+    struct ep_cuda_figures figures;
+    _Atomic uint64_t pairs; // those before it are in the log, at their number % EP_CUDA_LOG
+    struct ep_cuda_pair log[EP_CUDA_LOG];
+  } rank[BENCH_RANKS];
+};
+
+// The body of a rank's process: a founder measures, then runs pairs until the mark says END; the joiner, whose index is
+// setup.ranks, runs pairs only. Ends the process with 5 and a sentence when something fails.
+int ep_cuda_rank_main(struct ep_cuda_board *board, int32_t index);
+
+#endif
+#endif
