@@ -264,6 +264,16 @@ void group::finish(const rank &r) const {
   OK(cudaStreamSynchronize(r.stream));
 }
 
+device_record group::record(const rank &r, uint64_t op) const {
+  OK(cudaSetDevice(r.device));
+  return fetch(&r.state->record[op % CUDA_RECORDS], 1)[0];
+}
+
+void group::set_timeout(rank &r, uint64_t timeout_ns) const {
+  OK(cudaSetDevice(r.device));
+  OK(cudaMemcpy(&r.state->control.timeout_ns, &timeout_ns, sizeof timeout_ns, cudaMemcpyHostToDevice));
+}
+
 uint64_t group::lost(const rank &r) const {
   OK(cudaSetDevice(r.device));
   return fetch(&r.state->counters.lost, 1)[0];

@@ -93,6 +93,9 @@ struct group {
   void run_experts(rank &r) const;
   // Members that the rank lost, by bit.
   uint64_t lost(const rank &r) const;
+  // What an operation of the newest did.
+  device_record record(const rank &r, uint64_t op) const;
+  void set_timeout(rank &r, uint64_t timeout_ns) const;
 };
 
 // Devices here, 0 where there is no driver.

@@ -1,5 +1,5 @@
-// The kernels against the oracle: shapes times operations, on all devices that are there. Without arguments, the shapes
-// below; with name=number arguments, that one.
+// The kernels against the oracle: shapes times operations, on all devices that are there, ten thousand operations in a
+// row, and a rank that stays silent. With name=number arguments, that one shape.
 #include <cmath>
 #include <cstring>
 
@@ -138,6 +138,62 @@ bool run_operation(group &g, uint64_t op) {
 // Operations whose experts are the identity.
 const uint64_t operations[] = {1, 2, 3, 5, 6, 7};
 
+// Operations of random sizes, one behind the other in the stream, without a look between: then one that is judged.
+bool run_storm(const shape &shape, uint32_t operations) {
+  shape_print(shape);
+  printf(", %u operations of random sizes in a row\n", operations);
+  fflush(stdout);
+  group g(shape);
+  g.each([&](rank &r) {
+    g.upload(r, g.make_input(r.index, 1, 0.1f, false));
+    uint32_t state = 12345 + r.index; // each rank another size
+    for (uint32_t i = 0; i < operations; i++) {
+      state = state * 1664525 + 1013904223;
+      r.num_tokens = (state >> 16) % 4 == 0 ? (state >> 20) % 3 : (state >> 16) % (shape.tokens + 1);
+      g.dispatch(r);
+      g.run_experts(r);
+      g.combine(r);
+    }
+    g.finish(r);
+  });
+  return run_operation(g, operations);
+}
+
+// A rank that does not come: the others lose it by the deadline, agree on who was there, and go on without it.
+bool run_silence(const shape &shape) {
+  shape_print(shape);
+  printf(", one of them silent\n");
+  fflush(stdout);
+  group g(shape);
+  bool ok = true;
+  g.each([&](rank &r) {
+    g.set_timeout(r, 20000000);
+    g.upload(r, g.make_input(r.index, 1, 0.0f, false));
+    if (r.index == 1)
+      return;
+    for (int i = 0; i < 3; i++) {
+      g.dispatch(r);
+      g.run_experts(r);
+      g.combine(r);
+    }
+    g.finish(r);
+  });
+  for (const rank &r : g.ranks) {
+    uint64_t lost = r.index == 1 ? 2 : g.lost(r);
+    if (lost != 2) {
+      printf("  rank %d lost members %llx, not 2\n", g.active[r.index], (unsigned long long)lost);
+      ok = false;
+    }
+    auto record = g.record(r, 2);
+    if (r.index != 1 && (record.lost != 2 || record.num_ranks != shape.ranks || record.missing == 0)) {
+      printf("  rank %d: operation %llu has lost %llx of %u ranks, and %u selections\n", g.active[r.index],
+             (unsigned long long)record.op, (unsigned long long)record.lost, record.num_ranks, record.missing);
+      ok = false;
+    }
+  }
+  return ok;
+}
+
 bool run_shape(const shape &shape) {
   shape_print(shape);
   printf("\n");
@@ -193,6 +249,14 @@ int main(int argc, char **argv) {
   int failed = 0;
   for (const shape &shape : shapes)
     failed += !run_shape(shape);
-  printf("%zu shapes right, %d wrong\n", shapes.size() - (size_t)failed, failed);
+  if (argc == 1) {
+    shape small;
+    small.hidden = 1024;
+    small.experts = 16;
+    failed += !run_storm(small, 10000);
+    small.ranks = 3;
+    failed += !run_silence(small);
+  }
+  printf("%zu shapes, %d wrong\n", shapes.size(), failed);
   return failed != 0;
 }
