@@ -15,7 +15,7 @@
 
 namespace {
 
-enum { MAX_DEVICES = 16, ROUNDS = 2, REPEATS = 8, THREADS = 1024 };
+enum { MAX_DEVICES = 16, ROUNDS = 2, REPEATS = 32, THREADS = 1024 };
 const size_t BYTES = (size_t)64 << 20; // that each device stores in a launch
 
 struct targets {
