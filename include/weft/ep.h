@@ -66,7 +66,8 @@ enum weft_ep_combine_dtype {
   /** 10 bits a value, on a logarithmic scale of its own for each 128 values, whose two ends come through as they are.
    *  Off by at most 0.07 % of the value for each power of two between these ends, rounding to bf16 aside; by 2.2 % at
    *  most, for the scale ends at 2^-32 of the largest magnitude: what is smaller becomes 0 or that. 128 values with an
-   *  infinity or NaN among them become NaN. Two thirds of the bytes: 10H/8 + 8H/128 for a row */
+   *  infinity or NaN among them become NaN. Two thirds of the bytes: 10H/8 + 8H/128 for a row.
+   *  Host memory only */
   WEFT_EP_COMBINE_LOGFMT10 = 1,
 };
 
@@ -349,8 +350,9 @@ WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft
  * ranks that is the window that they read, so write each line once and in full, best past the caches unless the two
  * processors share one; what is there is not defined. The caller has ended every write before it calls combine_send.
  * May wait for a peer to have taken its rows of two operations ago, like dispatch_send; the rows of one that has not
- * all have one address, and it is lost. `rows_at` has info->num_rows places (CUDA: in device memory, filled in the
- * stream of dispatch_recv). INVALID: PER_EXPERT, a combine of LOGFMT10, or not the time. [owner]
+ * all have one address, and it is lost. `rows_at` has info->num_rows places. INVALID: PER_EXPERT, a combine of
+ * LOGFMT10, or not the time. UNSUPPORTED: CUDA memory, where rows carry flags inside on their way; there y is read where
+ * it lies, and never copied before it travels. [owner]
  */
 WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 

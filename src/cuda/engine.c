@@ -21,6 +21,11 @@ size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
         WEFT_EP_MAX_TOPK, WEFT_EP_MAX_EXPERTS);
     return 0;
   }
+  if (o->combine_dtype != CUDA_COMBINE_BF16) {
+    cuda_why(why, WEFT_ERR_UNSUPPORTED,
+             "a combine travels as bf16 on CUDA memory: logfmt10 is there on host memory only");
+    return 0;
+  }
   layout_of(o, &layout);
   return layout.area;
 }
@@ -32,7 +37,8 @@ static uint32_t most_members(const struct device_ep *ep) {
                                     .members = ep->options.capacity < CUDA_MAX_MEMBERS ? ep->options.capacity
                                                                                        : CUDA_MAX_MEMBERS,
                                     .dtype = ep->options.dtype};
-  args.d = (struct device_dispatch){.halves = DEVICE_SEND | DEVICE_RECV, .kind = 1, .rank_major = true};
+  args.d = (struct device_dispatch){
+      .halves = DEVICE_SEND | DEVICE_RECV, .kind = 1, .num_tokens = ep->options.max_tokens, .rank_major = true};
   while (args.members > 0 && cuda_dispatch_memory(&args) + CUDA_DISPATCH_FIXED > ep->device->shared_memory)
     args.members--;
   return args.members;

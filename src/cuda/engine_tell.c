@@ -49,8 +49,8 @@ static int check_view(const struct device_ep *ep, const struct device_view *view
   if (view->epoch <= ep->newest || view->epoch > UINT32_MAX)
     return cuda_why(why, WEFT_ERR_INVALID, "view %llu comes after view %llu: want ascending epochs below 2^32",
                     (unsigned long long)view->epoch, (unsigned long long)ep->newest);
-  if (view->count == 0 || view->count > ep->members)
-    return cuda_why(why, WEFT_ERR_LIMIT, "view %llu has %u ranks: kernels of this rank's sizes serve 1 to %u",
+  if (view->count > ep->members) // none at all is the view that the last to leave leave behind
+    return cuda_why(why, WEFT_ERR_LIMIT, "view %llu has %u ranks: kernels of this rank's sizes serve at most %u",
                     (unsigned long long)view->epoch, view->count, ep->members);
   for (uint32_t i = 0; i < view->count; i++) {
     const struct device_member *m = &view->members[i];
