@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { SLICE_NS = 20 * 1000 * 1000 }; // of a wait for a joiner's first operation
+enum { SLICE_NS = 20 * 1000 * 1000, AWAKE_MS = 200 }; // of a wait for a joiner's first operation
 
 // Copies from `out` to the device; what has returned is seen by kernels launched later. Under the lock, within a turn.
 static int put(struct device_ep *ep, void *to, size_t size, const char *what, char *why) {
@@ -149,14 +149,15 @@ int cuda_ep_seat(struct device_ep *ep, uint32_t seat, char *why) {
   return rc;
 }
 
-// Runs the kernel once; what it found is in host->begin. Within a turn.
-static int begin(struct device_ep *ep, struct cuda_begin_args *args, char *why) {
+// Runs the kernel once; what it found is in host->begin. The others come to this rank's first operation two operations
+// after they have told it, and then wait: so this thread stays awake for `awake_ns`. Within a turn.
+static int begin(struct device_ep *ep, struct cuda_begin_args *args, uint64_t awake_ns, char *why) {
   args->state = ep->state;
   args->result = ep->begin;
   ep->host->begin = (struct cuda_begin){0};
   int rc = cuda_check(why, (cudaError_t)cuda_launch_begin(args, ep->owner), "cannot launch a kernel");
   if (rc == 0)
-    rc = cuda_await(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "beginning", why);
+    rc = cuda_await_awake(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, awake_ns, "beginning", why);
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   if (rc == 0 && ep->host->begin.begun)
     __atomic_store_n(&ep->begun, args->op == CUDA_AWAIT ? ep->host->begin.epoch : args->epoch, __ATOMIC_RELEASE);
@@ -169,7 +170,7 @@ int cuda_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why) 
   int rc = cuda_enter(ep->device, &turn, why);
   if (rc != 0)
     return rc;
-  rc = begin(ep, &args, why);
+  rc = begin(ep, &args, 0, why);
   if (rc == 0 && !ep->host->begin.begun)
     rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "view %llu has not been published", (unsigned long long)epoch);
   cuda_leave(&turn);
@@ -178,7 +179,7 @@ int cuda_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why) 
 
 int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
                         const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why) {
-  uint64_t deadline = clock_deadline_ms(timeout_ms);
+  uint64_t deadline = clock_deadline_ms(timeout_ms), nap = clock_deadline_ms(AWAKE_MS);
   struct cuda_begin_args args = {.op = CUDA_AWAIT};
   const struct cuda_begin *found = &ep->host->begin;
   struct cuda_turn turn;
@@ -192,7 +193,7 @@ int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats,
   do {
     uint64_t left = clock_left_ns(deadline);
     args.timeout_ns = left < SLICE_NS ? left : SLICE_NS;
-    rc = begin(ep, &args, why);
+    rc = begin(ep, &args, clock_left_ns(nap), why);
     if (rc == 0 && !found->begun && *cancel)
       rc = cuda_why(why, WEFT_ERR_CANCELED, "the wait for the first operation was cancelled");
   } while (rc == 0 && !found->begun && found->epoch == 0 && !clock_passed(deadline));

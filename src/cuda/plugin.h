@@ -78,6 +78,8 @@ bool cuda_share_alone(const struct device *device);
 int cuda_check_capture(cudaStream_t stream, char *why);
 // Polls until all that is in the stream is done: 0, TIMEOUT or what went wrong.
 int cuda_await(cudaStream_t stream, uint64_t timeout_ns, const char *what, char *why);
+// The same, without a nap in the first `awake_ns`: for one whom others wait for.
+int cuda_await_awake(cudaStream_t stream, uint64_t timeout_ns, uint64_t awake_ns, const char *what, char *why);
 
 // --- the table's functions, see device.h ---
 

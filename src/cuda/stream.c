@@ -6,7 +6,7 @@
 
 enum { SPIN_NS = 200 * 1000, NAP_NS = 20 * 1000 };
 
-int cuda_await(cudaStream_t stream, uint64_t timeout_ns, const char *what, char *why) {
+int cuda_await_awake(cudaStream_t stream, uint64_t timeout_ns, uint64_t awake_ns, const char *what, char *why) {
   uint64_t begun = clock_ns();
   for (;;) {
     cudaError_t error = cudaStreamQuery(stream);
@@ -18,9 +18,13 @@ int cuda_await(cudaStream_t stream, uint64_t timeout_ns, const char *what, char 
       return cuda_why(why, WEFT_ERR_TIMEOUT, "%s: not done after %llu ms", what,
                       (unsigned long long)(timeout_ns / 1000000));
     struct timespec nap = clock_timespec(NAP_NS);
-    if (passed > SPIN_NS)
+    if (passed > awake_ns)
       nanosleep(&nap, NULL);
   }
+}
+
+int cuda_await(cudaStream_t stream, uint64_t timeout_ns, const char *what, char *why) {
+  return cuda_await_awake(stream, timeout_ns, SPIN_NS, what, why);
 }
 
 int cuda_stream_open(struct device *device, void **stream, char *why) {
