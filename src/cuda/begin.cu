@@ -46,6 +46,12 @@ __device__ uint32_t await_published(const cuda_begin_args &args, uint64_t epoch)
 __global__ void begin(const __grid_constant__ cuda_begin_args args) {
   cuda_state *state = args.state;
   uint64_t op = args.op, epoch = args.epoch;
+  // What takes its time comes before the wait: others count on this rank from its first operation on.
+  for (device_record &record : state->record)
+    clear(&record, 0, 1);
+  for (cuda_votes &votes : state->votes)
+    clear(&votes, 0, 1);
+  state->arrived = 0;
   bool told = op != CUDA_AWAIT || await_start(args, &op, &epoch);
   args.result->op = op;
   args.result->epoch = told ? epoch : 0;
@@ -62,11 +68,6 @@ __global__ void begin(const __grid_constant__ cuda_begin_args args) {
   counters.newest = 0;
   for (uint8_t &index : counters.live)
     index = 0;
-  for (device_record &record : state->record)
-    clear(&record, 0, 1);
-  for (cuda_votes &votes : state->votes)
-    clear(&votes, 0, 1);
-  state->arrived = 0;
   tell_joiners(state, none, live, op); // those who were told by a rank that died before it told all
   report_activation(state, op, live.epoch);
   args.result->begun = 1;
