@@ -133,38 +133,87 @@ static __device__ __noinline__ void note_missing(const cuda_combine_args &args, 
   args.state->handle[op % CUDA_DEPTH].missing[token] |= members;
 }
 
+// The rows added up, where those of other ranks are coded: one after the other, each back to bf16 first. Returns the
+// seats that are lost. [warp]
+static __device__ __noinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, const cuda_combine_args &args,
+                                                  const scene &scene, const cuda_view &view, scratch &scratch,
+                                                  uint32_t rows, uint32_t token, uint32_t index, uint64_t op,
+                                                  float factor, char *room) {
+  const cuda_layout &layout = args.layout;
+  uint32_t chunks = chunks_of(layout.answer, index), wire = coded_chunks(chunks), lane = threadIdx.x % WARP;
+  size_t row = packet_offset(layout, layout.answer, layout.answers, op, token, 0);
+  size_t own_at = packet_offset(layout, layout.answer, layout.answers, op, token, index) - row;
+  size_t coded_at = coded_offset(layout, op, token, index) - row;
+  float acc[packet<ANSWER_EACH>::ITERATIONS][8] = {};
+  // Lane r keeps row r: what is unsealed takes the list's place.
+  const char *listed = lane < rows ? scratch.rows[lane].row : nullptr;
+  uint32_t seats = lane < rows ? scratch.rows[lane].seat : 0;
+#pragma unroll 1
+  for (uint32_t r = 0; r < rows; r++) {
+    const char *from = (const char *)__shfl_sync(~0u, (unsigned long long)listed, (int)r);
+    uint32_t seat = __shfl_sync(~0u, seats, (int)r);
+    bool own = seat == view.members[view.self].seat;
+    packet<ANSWER_EACH> p;
+    if (!take(p, args.state, seat, from + (own ? own_at : coded_at), own ? chunks : wire, op + 1, scene.control.strict,
+              scratch))
+      return 1ull << seat;
+    if (!own)
+      decode_packet(p, chunks, room);
+#pragma unroll
+    for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++)
+      add8(acc[i], p.v[i], 1.0f);
+  }
+#pragma unroll
+  for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++) {
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+      acc[i][j] *= factor;
+    sum.v[i] = pack8(acc[i]);
+  }
+  return 0;
+}
+
 // Adds the token's packets. Returns the seats that are lost, found by this warp. [team]
+template <bool CODED>
 __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
                                               uint32_t token, uint64_t seats, uint64_t op, const team &team,
-                                              uint32_t lane, scratch &scratch) {
+                                              uint32_t lane, scratch &scratch, char *room) {
   const cuda_layout &layout = args.layout;
   float factor = args.c.renormalize ? make_up(args, view, token, seats) : 1.0f;
   char *out = (char *)args.c.out + (size_t)token * layout.hidden * 2;
   seat_in_packet at;
 #pragma unroll 1
   for (uint32_t index = team.warp; index < layout.answer.packets; index += TEAM) {
-    uint32_t count = chunks_of(layout.answer, index), offset = index * (ANSWER_EACH + 1) * CUDA_LINE;
+    uint32_t count = chunks_of(layout.answer, index), offset = index * (layout.answer.each + 1) * CUDA_LINE;
     uint32_t rows = list_arrivals(args, view, seats, token, op, lane, scratch);
     packet<ANSWER_EACH> p;
-    do {
-      uint64_t lost = await_packets(args, scratch, rows, offset, count, op + 1, lane);
+    if (CODED) {
+      uint64_t lost = add_coded(p, args, scene, view, scratch, rows, token, index, op, factor, room);
       if (lost)
         return lost;
-      if (scene.control.strict)
-        ptx::fence_system();
-    } while (!add_packets(p, scratch, rows, offset, count, op + 1, factor));
-    unseal(p, count, scratch);
+    } else {
+      do {
+        uint64_t lost = await_packets(args, scratch, rows, offset, count, op + 1, lane);
+        if (lost)
+          return lost;
+        if (scene.control.strict)
+          ptx::fence_system();
+      } while (!add_packets(p, scratch, rows, offset, count, op + 1, factor));
+      unseal(p, count, scratch);
+    }
 #pragma unroll
     for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++)
       if (at.line(i) < count)
-        ptx::store16(out + (size_t)index * ANSWER_EACH * CUDA_LINE + at.offset(i), p.v[i]);
+        ptx::store16(out + (size_t)index * layout.answer.each * CUDA_LINE + at.offset(i), p.v[i]);
   }
   return 0;
 }
 
 // lost[team]: shared. [role]
+template <bool CODED>
 __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
-                                       uint64_t *lost, const role &role, const crew &crew, scratch &scratch) {
+                                       uint64_t *lost, const role &role, const crew &crew, scratch &scratch,
+                                       char *room) {
   uint64_t op = scene.counters.combined;
   const cuda_handle &handle = args.state->handle[op % CUDA_DEPTH];
   team team(role);
@@ -176,7 +225,7 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
       lost[team.local] = 0;
     team.sync();
     for (;;) { // until all of the team have added the same
-      uint64_t found = add_token(args, scene, view, token, seats, op, team, crew.lane, scratch);
+      uint64_t found = add_token<CODED>(args, scene, view, token, seats, op, team, crew.lane, scratch, room);
       if (found && crew.lane == 0)
         atomicOr((unsigned long long *)&lost[team.local], found);
       team.sync();

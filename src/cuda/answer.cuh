@@ -2,8 +2,7 @@
 #ifndef CUDA_ANSWER_CUH
 #define CUDA_ANSWER_CUH
 
-#include "cuda/cast.cuh"
-#include "cuda/scene.cuh"
+#include "cuda/coded.cuh"
 
 enum { ANSWER_EACH = CUDA_BF16_CHUNKS, BATCH = 4 }; // chunks of a packet; loads of a thread under way at once
 
@@ -101,9 +100,10 @@ __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &
   }
 }
 
-// Answers to every member, packet by packet. [all warps]
+// Answers to every member, packet by packet. `room`: for coding. [role]
+template <bool CODED>
 __device__ __forceinline__ void answer(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
-                                       const crew &crew, scratch &scratch, char *stage) {
+                                       const crew &crew, scratch &scratch, char *stage, char *room) {
   const cuda_layout &layout = args.layout;
   uint64_t op = scene.counters.answered;
   const cuda_handle &handle = args.state->handle[op % CUDA_DEPTH];
@@ -135,11 +135,17 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
       continue;
     packet<ANSWER_EACH> p;
     uint32_t count = chunks_of(layout.answer, index);
-    add_rows(p, scratch, listed, index * ANSWER_EACH, count);
+    size_t to = packet_offset(layout, layout.answer, layout.answers, op, token, index);
+    add_rows(p, scratch, listed, index * layout.answer.each, count);
+    if (CODED && m != view.self) {
+      encode_packet(p, count, room);
+      count = coded_chunks(count);
+      to = coded_offset(layout, op, token, index);
+    }
     seal(p, count, op + 1, scratch);
     parcel<ANSWER_EACH>::wait_until_read(); // the one before
     const parcel<ANSWER_EACH> parcel(p, stage, count, scene.control.strict);
-    parcel.send(member.out + packet_offset(layout, layout.answer, layout.answers, op, token, index));
+    parcel.send(member.out + to);
     parcel.sent();
     sent += index == 0 && m != view.self;
   }

@@ -7,9 +7,9 @@ namespace {
 // Warps of a block that answer, where the others add.
 enum { ANSWERERS = WARPS - TEAM };
 
-template <bool ANSWERS, bool ADDS>
+template <bool ANSWERS, bool ADDS, bool CODED>
 __global__ void __launch_bounds__(BLOCK, 1) combine(const __grid_constant__ cuda_combine_args args) {
-  extern __shared__ __align__(128) char memory[]; // the answerers' stages
+  extern __shared__ __align__(128) char memory[]; // the answerers' stages, and everybody's room
   __shared__ scene scene;
   __shared__ scratch scratches[WARPS];
   __shared__ uint64_t lost[TEAMS];
@@ -17,39 +17,45 @@ __global__ void __launch_bounds__(BLOCK, 1) combine(const __grid_constant__ cuda
   constexpr uint32_t answerers = !ADDS ? WARPS : ANSWERS ? ANSWERERS : 0;
   const role answering = {0, answerers, 0}, adding = {answerers, WARPS - answerers, 0};
   scratch &scratch = scratches[threadIdx.x / WARP];
+  char *room = CODED ? memory + answerers * STAGE + threadIdx.x / WARP * CODED_ROOM : nullptr;
   ptx::kernel_wait();
   trace(args.trace, 0, threadIdx.x == 0);
   scene_begin(scene, args.state, {false, false, ANSWERS, ADDS});
   trace(args.trace, 1, threadIdx.x == 0);
   if (ANSWERS && answering.plays()) {
-    answer(args, scene, view_of(scene, scene.counters.answered), crew(answering), scratch,
-           memory + threadIdx.x / WARP * STAGE);
+    answer<CODED>(args, scene, view_of(scene, scene.counters.answered), crew(answering), scratch,
+                  memory + threadIdx.x / WARP * STAGE, room);
     trace(args.trace, 2, threadIdx.x == 0);
   } else if (ADDS && adding.plays()) {
-    add_up(args, scene, view_of(scene, scene.counters.combined), lost, adding, crew(adding), scratch);
+    add_up<CODED>(args, scene, view_of(scene, scene.counters.combined), lost, adding, crew(adding), scratch, room);
     trace(args.trace, 4, adding.thread() == 0);
   }
 }
 
-const void *kernel_for(uint32_t halves) {
-  return halves == DEVICE_SEND   ? (const void *)combine<true, false>
-         : halves == DEVICE_RECV ? (const void *)combine<false, true>
-                                 : (const void *)combine<true, true>;
+template <bool CODED> const void *half_of(uint32_t halves) {
+  return halves == DEVICE_SEND   ? (const void *)combine<true, false, CODED>
+         : halves == DEVICE_RECV ? (const void *)combine<false, true, CODED>
+                                 : (const void *)combine<true, true, CODED>;
 }
 
 } // namespace
 
 int cuda_load_combine(void) {
   cudaError_t rc = cudaSuccess;
-  for (uint32_t halves = DEVICE_SEND; halves <= (DEVICE_SEND | DEVICE_RECV) && rc == cudaSuccess; halves++)
-    rc = load(kernel_for(halves));
+  for (uint32_t halves = DEVICE_SEND; halves <= (DEVICE_SEND | DEVICE_RECV) && rc == cudaSuccess; halves++) {
+    rc = load(half_of<false>(halves));
+    if (rc == cudaSuccess)
+      rc = load(half_of<true>(halves));
+  }
   return (int)rc;
 }
 
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
-  const void *kernel = kernel_for(args->c.halves);
-  uint32_t answerers = args->c.halves == DEVICE_SEND ? WARPS : args->c.halves & DEVICE_SEND ? ANSWERERS : 0;
+  uint32_t halves = args->c.halves;
+  const void *kernel = args->layout.coded ? half_of<true>(halves) : half_of<false>(halves);
+  uint32_t answerers = halves == DEVICE_SEND ? WARPS : halves & DEVICE_SEND ? ANSWERERS : 0;
   size_t memory = (size_t)answerers * (ANSWER_EACH + 1) * CUDA_LINE;
+  memory += args->layout.coded ? (size_t)WARPS * CODED_ROOM : 0;
   void *params[] = {(void *)args};
   return (int)launch(kernel, params, blocks, BLOCK, memory, early, stream);
 }

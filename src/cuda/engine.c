@@ -5,7 +5,7 @@
 #include <string.h>
 
 static void layout_of(const struct device_ep_options *o, struct cuda_layout *layout) {
-  cuda_layout_init(layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype);
+  cuda_layout_init(layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
 }
 
 size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
@@ -19,11 +19,6 @@ size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
         "%d",
         o->max_tokens, o->hidden, o->topk, o->experts_per_rank, WEFT_EP_MAX_TOKENS, WEFT_EP_MAX_HIDDEN, CUDA_BLOCK,
         WEFT_EP_MAX_TOPK, WEFT_EP_MAX_EXPERTS);
-    return 0;
-  }
-  if (o->combine_dtype != CUDA_COMBINE_BF16) {
-    cuda_why(why, WEFT_ERR_UNSUPPORTED,
-             "a combine travels as bf16 on CUDA memory: logfmt10 is there on host memory only");
     return 0;
   }
   layout_of(o, &layout);

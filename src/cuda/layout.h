@@ -88,8 +88,10 @@ enum {
 };
 
 enum {
-  CUDA_FP8_CHUNKS = 10,  // of a packet: 10 * (8 bytes pushed out + a scale) fill a line
-  CUDA_BF16_CHUNKS = 15, // 15 * 8 bytes pushed out fill a line
+  CUDA_FP8_CHUNKS = 10,   // of a packet: 10 * (8 bytes pushed out + a scale) fill a line
+  CUDA_BF16_CHUNKS = 15,  // 15 * 8 bytes pushed out fill a line
+  CUDA_CODED_CHUNKS = 14, // of bf16, that travel as seven blocks of logfmt10
+  CUDA_CODED_LINES = 11,  // in which they do: coded.cuh
 };
 
 // How a row travels.
@@ -106,6 +108,7 @@ struct cuda_layout {
   uint32_t count_units, late_units;  // of a header's counts, of a token's late weights
   uint32_t routing_lines;            // of a row
   uint32_t value_bytes, scale_bytes; // of a dispatched row, where it arrives
+  uint32_t coded;                    // whether other ranks' answers travel as logfmt10
   struct cuda_form row, answer;      // of dispatch, of combine
   // offsets in a slot
   uint32_t counts, routing, late, rows, answers;
@@ -127,7 +130,7 @@ static inline struct cuda_form cuda_form_of(uint32_t bytes, uint32_t each) {
 }
 
 static inline void cuda_layout_init(struct cuda_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
-                                    uint32_t experts, int dtype) {
+                                    uint32_t experts, int dtype, int combine_dtype) {
   layout->max_tokens = max_tokens;
   layout->hidden = hidden;
   layout->topk = topk;
@@ -140,7 +143,8 @@ static inline void cuda_layout_init(struct cuda_layout *layout, uint32_t max_tok
                         : dtype == CUDA_FP8_UE8M0 ? cuda_round_up(hidden / CUDA_BLOCK, 4)
                                                   : hidden / CUDA_BLOCK * 4;
   layout->row = cuda_form_of(layout->value_bytes, dtype == CUDA_BF16 ? CUDA_BF16_CHUNKS : CUDA_FP8_CHUNKS);
-  layout->answer = cuda_form_of(2 * hidden, CUDA_BF16_CHUNKS);
+  layout->coded = combine_dtype == CUDA_COMBINE_LOGFMT10;
+  layout->answer = cuda_form_of(2 * hidden, layout->coded ? CUDA_CODED_CHUNKS : CUDA_BF16_CHUNKS);
   uint32_t at = sizeof(struct cuda_slot_head);
   layout->counts = at;
   at = cuda_round_up(at + layout->count_units * (uint32_t)sizeof(struct cuda_unit), CUDA_LINE);

@@ -23,7 +23,7 @@ static const struct {
     {"topk", &shape::topk},     {"experts", &shape::experts},       {"stride", &shape::stride},
     {"blocks", &shape::blocks}, {"rank_major", &shape::rank_major}, {"devices", &shape::devices},
     {"halves", &shape::halves}, {"early", &shape::early},           {"strict", &shape::strict},
-    {"late", &shape::late},
+    {"late", &shape::late},     {"coded", &shape::coded},
 };
 
 bool shape_option(struct shape &shape, const char *argument) {
@@ -48,6 +48,7 @@ void shape_print(const struct shape &shape) {
   printf("%u ranks, %u tokens, hidden %u, top-%u, %u experts per rank, %s, %s%s", shape.ranks, shape.tokens,
          shape.hidden, shape.topk, shape.experts, dtypes[shape.dtype], shape.rank_major ? "rank-major" : "per-expert",
          shape.halves ? ", halves apart" : "");
+  printf("%s%s%s", shape.late ? ", late weights" : "", shape.strict ? ", strict" : "", shape.coded ? ", logfmt10" : "");
 }
 
 static void open_peers(int device, int devices) {
@@ -132,7 +133,7 @@ group::group(const struct shape &wanted) : shape(wanted) {
   if (s.blocks == 0)
     s.blocks = (uint32_t)processors / sharing;
   s.early = s.early && sharing == 1;
-  cuda_layout_init(&layout, s.tokens, s.hidden, s.topk, s.experts, s.dtype);
+  cuda_layout_init(&layout, s.tokens, s.hidden, s.topk, s.experts, s.dtype, (int)s.coded);
   rows = s.tokens * s.ranks;
   capacity = s.ranks * s.stride;
   parts = s.rank_major ? 1 : s.experts;

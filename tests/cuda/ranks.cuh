@@ -39,6 +39,7 @@ struct shape {
   uint32_t early = 1;      // see launch.h; where ranks share no device
   uint32_t strict = 0;     // see layout.h
   uint32_t late = 0;       // the weights come with the combine
+  uint32_t coded = 0;      // a combine travels as logfmt10
   int dtype = CUDA_FP8;
 };
 

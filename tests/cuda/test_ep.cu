@@ -24,8 +24,14 @@ void describe(const group &g, judged &j) {
   for (uint32_t i = 0; i < g.shape.ranks; i++)
     j.sources.push_back(
         {g.active[i], j.in[i].num_tokens, j.in[i].x.data(), j.in[i].topk_idx.data(), j.in[i].weights.data()});
-  j.test = {g.shape.hidden,   g.shape.topk,  g.shape.experts,     g.capacity, (enum weft_ep_dtype)g.shape.dtype,
-            j.sources.data(), g.shape.ranks, WEFT_EP_COMBINE_BF16};
+  j.test = {g.shape.hidden,
+            g.shape.topk,
+            g.shape.experts,
+            g.capacity,
+            (enum weft_ep_dtype)g.shape.dtype,
+            j.sources.data(),
+            g.shape.ranks,
+            g.shape.coded ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16};
 }
 
 // Scales of row i, as numbers.
@@ -215,6 +221,9 @@ std::vector<shape> all_shapes(void) {
   add([](shape &) {});
   add([](shape &s) { s.halves = 1; });
   add([](shape &s) { s.strict = 1; });
+  for (uint32_t rank_major : {0u, 1u})
+    add([=](shape &s) { s.coded = 1, s.rank_major = rank_major, s.tokens = 40, s.experts = 9; });
+  add([](shape &s) { s.coded = s.halves = s.strict = 1, s.hidden = 1152, s.tokens = 40, s.experts = 9; });
   add([](shape &s) { s.late = 1, s.tokens = 50; });
   add([](shape &s) { s.late = s.halves = 1, s.tokens = 50, s.topk = 5; });
   for (int dtype : {CUDA_BF16, CUDA_FP8, CUDA_FP8_POW2, CUDA_FP8_UE8M0})
