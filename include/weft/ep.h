@@ -66,8 +66,7 @@ enum weft_ep_combine_dtype {
   /** 10 bits a value, on a logarithmic scale of its own for each 128 values, whose two ends come through as they are.
    *  Off by at most 0.07 % of the value for each power of two between these ends, rounding to bf16 aside; by 2.2 % at
    *  most, for the scale ends at 2^-32 of the largest magnitude: what is smaller becomes 0 or that. 128 values with an
-   *  infinity or NaN among them become NaN. Two thirds of the bytes: 10H/8 + 8H/128 for a row.
-   *  Host memory only */
+   *  infinity or NaN among them become NaN. Two thirds of the bytes: 10H/8 + 8H/128 for a row */
   WEFT_EP_COMBINE_LOGFMT10 = 1,
 };
 
