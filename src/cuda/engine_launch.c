@@ -83,7 +83,7 @@ static int check_combine(struct device_ep *ep, const struct device_combine *c, c
   bool sends = c->halves & DEVICE_SEND, some = c->num_tokens > 0;
   bool receives = c->halves & DEVICE_RECV;
   const struct cuda_argument list[] = {
-      {"y", sends && !c->placed ? c->y : NULL, PIECE, false},
+      {"y", sends ? c->y : NULL, PIECE, false},
       {"out", receives && some ? c->out : NULL, PIECE, receives && some},
       {"topk_idx", some ? c->topk_idx : NULL, sizeof *c->topk_idx, receives && some},
       {"topk_weights", some ? c->topk_weights : NULL, sizeof *c->topk_weights, c->late_weights && some},
@@ -112,13 +112,6 @@ int cuda_ep_finish(struct device_ep *ep, void *stream, char *why) {
   rc = launched(ep, cuda_launch_finish(ep->state, stream), stream, "cannot launch finish", why);
   cuda_leave(&turn);
   return rc;
-}
-
-int cuda_ep_rows(struct device_ep *ep, void **rows_at, void *stream, char *why) {
-  (void)ep, (void)rows_at, (void)stream;
-  return cuda_why(why, WEFT_ERR_UNSUPPORTED,
-                  "on CUDA memory rows carry their flags inside, so that no caller can write them in place: give y to "
-                  "combine");
 }
 
 // Copies from the device by the owner's stream. Within a turn.

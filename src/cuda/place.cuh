@@ -56,7 +56,7 @@ struct target {
 // Reads the row's routing: a group of lanes for each line. False: the member is lost. [warp]
 __device__ __forceinline__ bool find_target(const cuda_dispatch_args &args, const cuda_member &member,
                                             const hearing &hearing, const places &places, uint32_t m, uint32_t row,
-                                            uint64_t op, target &t) {
+                                            uint64_t op, bool strict, target &t) {
   const cuda_layout &layout = args.layout;
   seat_in_packet at;
   uint32_t lane = threadIdx.x % WARP, line = min(at.group, layout.routing_lines - 1);
@@ -68,6 +68,10 @@ __device__ __forceinline__ bool find_target(const cuda_dispatch_args &args, cons
     bool over = lane == 0 && patience.over(args.state, member.seat);
     if (__shfl_sync(~0u, over, 0))
       return false;
+    v = ptx::load_line(from);
+  }
+  if (strict) {
+    ptx::fence_system();
     v = ptx::load_line(from);
   }
   uint32_t k = lane % CUDA_LINE_SELECTIONS; // lane 15 is the first of the second line
@@ -169,7 +173,7 @@ __device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, con
   const char *from = member.in + packet_offset(layout, layout.row, layout.rows, op, row, index);
   bool whole = load_packet(p, from, count, op + 1); // a first look, before the routing is read
   target t;
-  bool here = find_target(args, member, hearing, places, m, row, op, t);
+  bool here = find_target(args, member, hearing, places, m, row, op, scene.control.strict, t);
   if (!here)
     t = {-1, 0.0f, -1, 0, 0};
   if (index == 0)

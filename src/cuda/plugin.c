@@ -38,7 +38,6 @@ static const struct device_api api = {
     .ep_dispatch = cuda_ep_dispatch,
     .ep_combine = cuda_ep_combine,
     .ep_finish = cuda_ep_finish,
-    .ep_rows = cuda_ep_rows,
     .ep_record = cuda_ep_record,
     .ep_missing = cuda_ep_missing,
 };

@@ -128,7 +128,6 @@ int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats,
 int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why);
 int cuda_ep_combine(struct device_ep *ep, const struct device_combine *args, void *stream, char *why);
 int cuda_ep_finish(struct device_ep *ep, void *stream, char *why);
-int cuda_ep_rows(struct device_ep *ep, void **rows_at, void *stream, char *why);
 int cuda_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
 int cuda_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
 

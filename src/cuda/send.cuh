@@ -164,38 +164,61 @@ struct tally {
   }
 };
 
-// A token's routing, to each member that gets it: a group of lanes for each. [warp]
+// Two selections that a lane has of a routing line.
+struct selection_pair {
+  int member[2];
+  uint32_t word[2], weight[2];
+};
+
+// Writes a routing line to each member that gets the token: a group of lanes for each. `writes`: whether this lane
+// does. Returns their seats, those of this lane's group.
+__device__ __forceinline__ uint64_t put_routing(const cuda_dispatch_args &args, const cuda_view &view,
+                                                const outgoing &out, uint64_t open, const selection_pair &pair,
+                                                uint32_t token, uint32_t line, uint64_t op, bool writes) {
+  const cuda_layout &layout = args.layout;
+  seat_in_packet at;
+  uint64_t seats = 0;
+#pragma unroll 1
+  for (uint32_t m = at.group; m < view.count; m += GROUPS) {
+    const cuda_member &member = view.members[m];
+    if (!out.has(m, layout.experts, token) || !(open >> member.seat & 1))
+      continue;
+    seats |= 1ull << member.seat;
+    uint4 v = make_uint4(pair.member[0] == (int)m ? pair.word[0] : 0, pair.weight[0],
+                         pair.member[1] == (int)m ? pair.word[1] : 0, pair.weight[1]);
+    if (at.lane == GROUP - 1) {
+      v.z = (uint32_t)(op + 1);
+      v.w = (uint32_t)((op + 1) >> 32);
+    }
+    uint32_t row = out.before(m, layout.experts, token);
+    char *to = slot_of(layout, member.out, op) + layout.routing + (row * layout.routing_lines + line) * CUDA_LINE;
+    if (writes)
+      ptx::store_line(to + at.lane * 16, v);
+  }
+  return seats;
+}
+
+// A token's routing. [warp]
 __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
                                              const outgoing &out, uint64_t open, uint32_t token, uint64_t op,
                                              tally &tally) {
-  const cuda_layout &layout = args.layout;
   seat_in_packet at;
   selection_sent s = load_selection(args, view, out, shut_seats(args, scene), open, token);
   uint64_t seats = 0;
+  bool flags = at.lane == GROUP - 1;
 #pragma unroll 1
-  for (uint32_t line = 0; line < layout.routing_lines; line++) {
+  for (uint32_t line = 0; line < args.layout.routing_lines; line++) {
     int even = (int)(line * CUDA_LINE_SELECTIONS + 2 * at.lane), odd = even + 1;
-    int member_even = __shfl_sync(~0u, s.member, even), member_odd = __shfl_sync(~0u, s.member, odd);
-    uint32_t word_even = __shfl_sync(~0u, s.word, even), word_odd = __shfl_sync(~0u, s.word, odd);
-    uint32_t weight_even = __shfl_sync(~0u, s.weight, even), weight_odd = __shfl_sync(~0u, s.weight, odd);
-    bool last = at.lane == GROUP - 1;
-#pragma unroll 1
-    for (uint32_t m = at.group; m < view.count; m += GROUPS) {
-      const cuda_member &member = view.members[m];
-      if (!out.has(m, layout.experts, token) || !(open >> member.seat & 1))
-        continue;
-      seats |= 1ull << member.seat;
-      uint4 v = make_uint4(member_even == (int)m ? word_even : 0, weight_even, member_odd == (int)m ? word_odd : 0,
-                           weight_odd);
-      if (last) {
-        v.z = (uint32_t)(op + 1);
-        v.w = (uint32_t)((op + 1) >> 32);
-      }
-      uint32_t row = out.before(m, layout.experts, token);
-      ptx::store_line(slot_of(layout, member.out, op) + layout.routing +
-                          (row * layout.routing_lines + line) * CUDA_LINE + at.lane * 16,
-                      v);
+    selection_pair pair = {{__shfl_sync(~0u, s.member, even), __shfl_sync(~0u, s.member, odd)},
+                           {__shfl_sync(~0u, s.word, even), __shfl_sync(~0u, s.word, odd)},
+                           {__shfl_sync(~0u, s.weight, even), __shfl_sync(~0u, s.weight, odd)}};
+    if (scene.control.strict) { // as in packet.cuh
+      put_routing(args, view, out, open, pair, token, line, op, !flags);
+      ptx::fence_system();
+      __syncwarp();
+      ptx::fence_system();
     }
+    seats |= put_routing(args, view, out, open, pair, token, line, op, flags || !scene.control.strict);
   }
   seats = or_over_warp(seats);
   uint64_t own = view.count ? 1ull << view.members[view.self].seat : 0;

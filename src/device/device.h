@@ -131,7 +131,6 @@ struct device_combine {
   uint32_t halves;
   bool rank_major, renormalize;
   bool late_weights; // topk_weights travel now
-  bool placed;       // rows stand in the peers' windows already (device_api.ep_rows)
   const void *y;
   void *out;
   uint32_t num_tokens;
@@ -205,8 +204,6 @@ struct device_api {
   int (*ep_combine)(struct device_ep *ep, const struct device_combine *args, void *stream, char *why);
   // Ends an operation without a combine.
   int (*ep_finish)(struct device_ep *ep, void *stream, char *why);
-  // rows_at[i] (device memory): where to write the answer to received row i of the newest operation. RANK_MAJOR.
-  int (*ep_rows)(struct device_ep *ep, void **rows_at, void *stream, char *why);
   // What operation `op` did: the newest two can be asked for. Wait for the stream before.
   int (*ep_record)(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
   // Members (by index in the view of the operation) that brought nothing for each token of its combine, by bit.

@@ -222,7 +222,7 @@ int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
   if (!ep || !rows_at)
     return fail(WEFT_ERR_INVALID, "combine_rows: %s is NULL", ep ? "rows_at" : "ep");
   if (ep->gpu)
-    return ep_gpu_combine_rows(ep, number, rows_at);
+    return ep_gpu_combine_rows();
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_rows", &op);
   if (rc != 0)

@@ -50,7 +50,7 @@ struct gpu_op {
   uint64_t number;
   enum ep_op_state state;
   bool begun, received, combined; // launched; they stay when the operation has ended
-  bool has_weights, rank_major, placed;
+  bool has_weights, rank_major;
   bool no_rows; // received, as far as the caller has asked
   uint32_t num_tokens, rows;
   const int64_t *topk_idx;
@@ -174,7 +174,7 @@ int ep_gpu_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *nu
 int ep_gpu_receive(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info);
 int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
                     struct weft_ep_info *info, uint64_t *number);
-int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at);
+int ep_gpu_combine_rows(void);
 // `halves`: of device.h.
 int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, uint32_t halves,
                    struct weft_ep_result *result, const char *call);

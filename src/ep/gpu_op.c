@@ -233,9 +233,7 @@ static int check_combine(const struct gpu_op *op, const struct weft_ep_combine *
     return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
   if (!(halves & DEVICE_SEND))
     return 0;
-  if (op->placed && args->y)
-    return fail(WEFT_ERR_INVALID, "%s: y is given, but weft_ep_combine_rows has told where to write it", call);
-  if (op->rows > 0 && !args->y && !op->placed && !op->no_rows)
+  if (op->rows > 0 && !args->y && !op->no_rows)
     return fail(WEFT_ERR_INVALID, "%s: y is NULL", call);
   if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
     return fail(WEFT_ERR_INVALID, "%s: topk_weights were given with the dispatch already", call);
@@ -264,7 +262,6 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine 
                                      .rank_major = op->rank_major,
                                      .renormalize = args->renormalize,
                                      .late_weights = late,
-                                     .placed = op->placed,
                                      .y = args->y,
                                      .out = args->out,
                                      .num_tokens = op->num_tokens,
@@ -282,24 +279,10 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine 
   return result ? ep_gpu_tell(ep, op, NULL, result, ep_gpu_patience_ms(ep)) : 0;
 }
 
-int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
-  struct gpu_op *op = NULL;
-  char why[DEVICE_WHY] = "";
-  int rc = find(ep, number, EP_OP_RECEIVED, "combine_rows", &op);
-  if (rc != 0)
-    return rc;
-  if (!op->rank_major)
-    return fail(WEFT_ERR_INVALID,
-                "combine_rows: the rows of operation %llu were received per expert: they are weighed and summed on "
-                "their way",
-                (unsigned long long)number);
-  if (ep->combine_dtype != WEFT_EP_COMBINE_BF16)
-    return fail(WEFT_ERR_INVALID, "combine_rows: the rows of a combine are encoded on their way here, as logfmt10");
-  rc = ep->gpu->api->ep_rows(ep->gpu->engine, rows_at, op->stream, why);
-  if (rc != 0)
-    return fail(rc, "combine_rows: %s", why);
-  op->placed = true;
-  return 0;
+int ep_gpu_combine_rows(void) {
+  return fail(WEFT_ERR_UNSUPPORTED,
+              "combine_rows: on CUDA memory rows carry flags inside on their way, so that no caller "
+              "can write them in place: give y, which is read where it lies");
 }
 
 static int finish(weft_ep_t *ep, struct gpu_op *op, const char *call) {
