@@ -24,7 +24,7 @@ __device__ __forceinline__ void tell_counts(const cuda_dispatch_args &args, cons
       if (part < E && args.d.expert_total)
         args.d.expert_total[part] += (int32_t)total;
       if (rows && total) {
-        ptx::add(&record.num_rows, min(total, args.d.rows));
+        ptx::add(&record.num_rows, total); // also those that there is no room for
         atomicMax(&record.needed_rows, total);
       }
     }
