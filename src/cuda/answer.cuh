@@ -130,9 +130,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
       continue;
     if (handle.late >> m & 1 && !args.c.rank_major)
       take_weight(args, member, s, token, op, lane);
-    uint32_t listed = list_rows(args, s, lane, scratch);
-    if (listed == 0)
-      continue;
+    uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
     packet<ANSWER_EACH> p;
     uint32_t count = chunks_of(layout.answer, index);
     size_t to = packet_offset(layout, layout.answer, layout.answers, op, token, index);
