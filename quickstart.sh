@@ -16,7 +16,12 @@ build() {
   else
     cmake --preset release
   fi
-  cmake --build --preset release --target weft
+  targets=(weft)
+  # Where there is a GPU, and a compiler for it, the plug-in too.
+  if [ -e /dev/nvidiactl ] && grep -qs weft_cuda_plugin build/release/build.ninja; then
+    targets+=(weft_cuda_plugin)
+  fi
+  cmake --build --preset release --target "${targets[@]}"
 }
 
 "$root/scripts/install-deps.sh" --build
