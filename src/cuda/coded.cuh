@@ -55,13 +55,8 @@ __device__ __forceinline__ void decode_packet(answer_packet &p, uint32_t chunks,
   for (int i = 0; i < answer_packet::ITERATIONS; i++) {
     if (at.line(i) >= chunks)
       continue;
-    uint32_t piece = (uint32_t)i * WARP + lane, block = piece / LOGFMT10_PIECES, place = piece % LOGFMT10_PIECES;
-    const char *codes = room + block * LOGFMT10_CODE_BYTES;
-    logfmt10_piece coded = {*(const uint2 *)(codes + place * LOGFMT10_PIECE), (uint8_t)codes[LOGFMT10_BITS + place],
-                            (uint8_t)codes[LOGFMT10_SIGNS + place],
-                            *(const float2 *)(room + logfmt10_heads(hidden) + block * LOGFMT10_HEAD_BYTES)};
     float x[8];
-    logfmt10_decode(x, coded);
+    logfmt10_decode(x, logfmt10_load(room, hidden, (uint32_t)i * WARP + lane));
     p.v[i] = pack8(x);
   }
 }

@@ -1,49 +1,16 @@
-// Formats that a GPU shares with the host's kernels, bit for bit: scales as ue8m0 bytes, and logfmt10
-// (device/logfmt10.h). Every product and sum is an intrinsic, so that the compiler fuses nothing of its own.
+// logfmt10 (device/logfmt10.h) on a GPU, with the bits of the host's kernels. Every product and sum is an intrinsic, so
+// that the compiler fuses nothing of its own.
 //
-// Who calls what. Rows are handled in pieces of eight values, one for each thread; a block of 128 values is 16 pieces,
-// of 16 neighbouring lanes of a warp, the first of which is lane 0 or 16.
-//   dispatch, cast of a row    ue8m0_block_scale by all 16 lanes in the place of block_scale (cast.cuh); then
-//                              ue8m0_store by the first of them. A row's scales have ue8m0_bytes(hidden) bytes, behind
-//                              its values; the receiver copies them as words
-//   combine, at the experts    logfmt10_encode by all 16 lanes, with the reduced values of their piece: to a row in
-//                              shared memory, logfmt10_row_bytes(hidden) long, that is sent as it stands
-//   combine, at the source     logfmt10_load and logfmt10_decode by any thread, for any piece of a row that came
-// The host's kernels encode rows that have been rounded to bf16, and round to bf16 what they decode. Who wants the same
-// bits does so too (pack8 of cast.cuh before and after); values that are not rounded are within the same bound.
+// Rows are handled in pieces of eight values, one for each thread; a block of 128 values is 16 pieces, of 16
+// neighbouring lanes of a warp, the first of which is lane 0 or 16. All 16 encode together; any thread decodes any
+// piece. The host's kernels encode rows that have been rounded to bf16, and round to bf16 what they decode; who wants
+// the same bits does so too. coded.cuh cuts a row into packets that are rows of their own here.
 #ifndef CUDA_FORMAT_CUH
 #define CUDA_FORMAT_CUH
 
 #include <cstdint>
 
 #include "device/logfmt10.h"
-
-// --- ue8m0: exponent + 127 of a scale that is a power of two ---
-
-// Of the row's scales: a byte for each 128 values, padded to whole words.
-__host__ __device__ __forceinline__ uint32_t ue8m0_bytes(uint32_t hidden) {
-  return (hidden + 511) / 512 * 4;
-}
-
-// The scale of a block whose largest finite magnitude has the bf16 bits `amax`, as a byte, and the factor that values
-// are multiplied by: those of WEFT_EP_FP8_POW2.
-__device__ __forceinline__ uint32_t ue8m0_block_scale(uint32_t amax, float *inverse) {
-  float ratio = __fdiv_rn(fmaxf(__uint_as_float(amax << 16), 1e-4f), 448.0f);
-  uint32_t exponent = (__float_as_uint(ratio) + 0x007FFFFFu) >> 23; // one higher if there is a fraction
-  *inverse = __uint_as_float((254u - exponent) << 23);
-  return exponent;
-}
-
-// Puts the byte of block `block`, of `blocks`, into the row's scales. Who has the last block fills up its word.
-__device__ __forceinline__ void ue8m0_store(void *scales, uint32_t block, uint32_t blocks, uint32_t byte) {
-  uint8_t *bytes = (uint8_t *)scales;
-  bytes[block] = (uint8_t)byte;
-  if (block + 1 == blocks)
-    for (uint32_t pad = blocks; pad % 4 != 0; pad++)
-      bytes[pad] = 0;
-}
-
-// --- logfmt10 ---
 
 // Values of a thread; threads of a block.
 enum { LOGFMT10_PIECE = 8, LOGFMT10_PIECES = LOGFMT10_BLOCK / LOGFMT10_PIECE };
@@ -138,16 +105,13 @@ struct logfmt10_piece {
   float2 head;
 };
 
-// From a row in global memory that another processor wrote, aligned to 8 bytes: past the first-level cache.
+// From a row, aligned to 8 bytes.
 __device__ __forceinline__ logfmt10_piece logfmt10_load(const char *row, uint32_t hidden, uint32_t piece) {
   uint32_t block = piece / LOGFMT10_PIECES, place = piece % LOGFMT10_PIECES;
   const char *codes = row + block * LOGFMT10_CODE_BYTES;
-  logfmt10_piece p;
-  p.low = __ldcg((const uint2 *)(codes + place * LOGFMT10_PIECE));
-  p.bits = __ldcg((const unsigned char *)(codes + LOGFMT10_BITS + place));
-  p.signs = __ldcg((const unsigned char *)(codes + LOGFMT10_SIGNS + place));
-  p.head = __ldcg((const float2 *)(row + logfmt10_heads(hidden) + block * LOGFMT10_HEAD_BYTES));
-  return p;
+  return {*(const uint2 *)(codes + place * LOGFMT10_PIECE), (uint8_t)codes[LOGFMT10_BITS + place],
+          (uint8_t)codes[LOGFMT10_SIGNS + place],
+          *(const float2 *)(row + logfmt10_heads(hidden) + block * LOGFMT10_HEAD_BYTES)};
 }
 
 // The eight values. Those of a wrong block are NaN.
