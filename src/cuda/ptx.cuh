@@ -28,10 +28,6 @@ __device__ __forceinline__ void store_relaxed(uint64_t *p, uint64_t v) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
-__device__ __forceinline__ void store_relaxed(uint32_t *p, uint32_t v) {
-  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-}
-
 // 16 bytes as a whole (PTX 8.3: one access of 128 bits, relaxed).
 __device__ __forceinline__ uint4 load_unit(const void *p) {
   uint64_t low, high;
@@ -76,9 +72,6 @@ __device__ __forceinline__ void add(uint32_t *p, uint32_t v) {
 }
 __device__ __forceinline__ void add_release(uint32_t *p, uint32_t v) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-}
-__device__ __forceinline__ void add(uint64_t *p, uint64_t v) {
-  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 __device__ __forceinline__ void set_bits(uint64_t *p, uint64_t v) {
   asm volatile("red.relaxed.gpu.global.or.b64 [%0], %1;" ::"l"(p), "l"(v) : "memory");

@@ -68,7 +68,7 @@ struct cuda_counters {
 // How the blocks of a kernel agree on whom they have heard, see settle.cuh. For operation n: votes[n % CUDA_LIVE].
 struct cuda_votes {
   uint32_t all;                  // blocks that have heard everybody, and nothing unusual
-  uint32_t verdict[CUDA_ROUNDS]; // of the first block, what to do about a newer view: 0: none yet; see settle.cuh
+  uint32_t verdict[CUDA_ROUNDS]; // of the speaker, what to do about a newer view: 0: none yet; see settle.cuh
   uint32_t pad[27];
   struct {
     uint32_t heard, given_up; // other blocks, of each member
