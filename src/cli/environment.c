@@ -5,6 +5,8 @@
 const struct cli_variable cli_variables[] = {
     {"WEFT_LOG", "warn", "how much is logged on standard error: error, warn, info or debug"},
     {"WEFT_EP_KERNELS", "the best that runs here", "variant of the kernels: portable, avx2, avx512 or avx512-bf16"},
+    {"WEFT_NICS", "those nearest to each GPU",
+     "NICs to choose among: names with commas between them, or ^ and those to leave out"},
     {"WEFT_CUDA_PLUGIN", "beside the library", "file of the CUDA plug-in, libweft_cuda"},
     {"NO_COLOR", "unset", "when not empty, nothing is coloured unless --color=always"},
     {NULL, NULL, NULL},

@@ -1,13 +1,13 @@
 #include "topology/machine.h"
 
 #include "base/log.h"
+#include "topology/hwloc_load.h"
 
-#include <errno.h>
-#include <hwloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/err.h>
 
 // Appends or drops: both array and value may be NULL when memory ran out.
 static int append(json_t *array, json_t *value) {
@@ -123,19 +123,14 @@ static int describe(json_t *out, hwloc_topology_t topology) {
 
 int topology_add_machine(json_t *out) {
   hwloc_topology_t topology;
-  if (hwloc_topology_init(&topology) != 0)
+  int err = topology_hwloc_load(&topology);
+  if (err == WEFT_ERR_NOMEM)
     return -1;
-  // These plugins talk to a display server or to GPU drivers, which takes long and tells nothing that PCI does not;
-  // "pci" leaks memory, and what it knows beyond sysfs are the models' names.
-  static const char *const unwanted[] = {"gl", "opencl", "cuda", "nvml", "rsmi", "levelzero", "pci"};
-  for (size_t i = 0; i < sizeof unwanted / sizeof unwanted[0]; i++)
-    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, unwanted[i]);
-  hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  int err = 0;
-  if (hwloc_topology_load(topology) == 0)
-    err = describe(out, topology);
-  else
-    log_warn("hwloc cannot describe this host: %s", strerror(errno));
+  if (err) {
+    log_warn("%s", weft_last_error());
+    return 0;
+  }
+  err = describe(out, topology);
   hwloc_topology_destroy(topology);
   return err;
 }
