@@ -18,6 +18,9 @@ json_t *cli_facts_transports(void);
 // null; a device that cannot be described has {index, error}.
 json_t *cli_facts_gpus(void);
 
+// What topology_choice_describe() makes; {known: false, error} when WEFT_NICS names what is not there.
+json_t *cli_facts_choice(void);
+
 // [{name, value, meaning}]: value null means no limit.
 json_t *cli_facts_limits(void);
 

@@ -2,6 +2,7 @@
 
 #include "base/fail.h"
 #include "ep/kernels/kernels.h"
+#include "topology/choice.h"
 #include "topology/topology.h"
 
 #include <errno.h>
@@ -77,4 +78,13 @@ json_t *cli_facts_limits(void) {
     return NULL;
   }
   return list;
+}
+
+json_t *cli_facts_choice(void) {
+  struct topology_choice *choice = NULL;
+  if (topology_choose(&choice, NULL) != 0)
+    return json_pack("{s:b, s:s}", "known", 0, "error", weft_last_error());
+  json_t *out = topology_choice_describe(choice);
+  topology_choice_free(choice);
+  return out;
 }

@@ -21,7 +21,7 @@ struct options {
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "topology", .letter = 't', .type = OPTION_FLAG, FIELD(topology),
-   .help = "also caches, NUMA nodes, devices and network interfaces (JSON has them always)"},
+   .help = "also caches, NUMA nodes, devices, network interfaces, and which NICs serve which GPU and why (JSON has them always)"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the text"},
@@ -30,15 +30,16 @@ static const struct cli_option rows[] = {
 
 static const struct cli_example examples[] = {
     {"weft info", "version, build, transports, GPUs, limits, and every option with its present value"},
+    {"weft info --topology", "the devices too: how far each NIC is from each GPU, which serve which, and why"},
     {"weft info --json | jq '.options[] | select(.source == \"environment\")'", "what the environment sets"},
     {NULL, NULL},
 };
 
 static json_t *gather(void) {
-  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", weft_version(), "build",
+  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", weft_version(), "build",
                    cli_facts_build(), "transports", cli_facts_transports(), "gpus", cli_facts_gpus(), "host",
-                   topology_describe(), "limits", cli_facts_limits(), "options", cli_facts_options(), "variables",
-                   cli_facts_variables(), "unknown_variables", cli_facts_strangers());
+                   topology_describe(), "choice", cli_facts_choice(), "limits", cli_facts_limits(), "options",
+                   cli_facts_options(), "variables", cli_facts_variables(), "unknown_variables", cli_facts_strangers());
 }
 
 static int run(const struct cli_command *command, int argc, char **argv) {

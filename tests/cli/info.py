@@ -82,6 +82,20 @@ class Info(tool.ToolTest):
             info = self.info(HWLOC_FSROOT=nothing)
         self.assertTrue(info["host"]["host"])
 
+    def test_the_choice_of_nics_is_explained(self):
+        if not any(row["name"] == "hwloc" and row["version"] for row in self.info()["build"]["libraries"]):
+            self.skipTest("built without hwloc")
+        host = str(tool.SOURCE / "tests/topology/host_4_nics.xml")
+        choice = self.info(HWLOC_XMLFILE=host)["choice"]
+        self.assertEqual([gpu["nics"] for gpu in choice["gpus"]], [[f"mlx5_{i // 2}"] for i in range(8)])
+        self.assertEqual(choice["distances"][0], ["PXB", "NODE", "SYS", "SYS"])
+        text = self.passes("info", "--topology", HWLOC_XMLFILE=host)
+        self.assertIn("\nNICs for GPUs\n", text)
+        for gpu in choice["gpus"]:
+            self.assertIn(gpu["why"], text)
+        choice = self.info(HWLOC_XMLFILE=host, WEFT_NICS="mlx5_9")["choice"]
+        self.assertIn("want some of mlx5_0, mlx5_1, mlx5_2, mlx5_3", choice["error"])
+
     def test_limits_are_those_of_the_process(self):
         limits = {row["name"]: row["value"] for row in self.info()["limits"]}
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
