@@ -21,7 +21,8 @@ struct options {
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "topology", .letter = 't', .type = OPTION_FLAG, FIELD(topology),
-   .help = "also caches, NUMA nodes, devices, network interfaces, and which NICs serve which GPU and why (JSON has them always)"},
+   .help = "also caches, NUMA nodes, devices, network interfaces, and which NICs serve which GPU and why "
+   "(JSON has them always)"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the text"},
