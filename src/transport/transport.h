@@ -118,7 +118,9 @@ struct transport_piece {
 enum { TRANSPORT_IN_FLIGHT = 1 };
 
 // One posted thing: pieces, then a message; either may be missing. It is the caller's, who keeps it, its pieces and its
-// message unchanged from prepare() to unprepare(); it can be posted again whenever it is not in flight.
+// message unchanged from prepare() to unprepare(), but for lengths: between posts a piece's may be set to anything up to
+// what it was at prepare(), 0 included, which leaves the piece out; and message_size likewise, from 1 on (so post() has
+// to look at them). It can be posted again whenever it is not in flight.
 struct transport_request {
   struct transport_peer *peer;
   enum weft_op op;
