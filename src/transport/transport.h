@@ -44,6 +44,7 @@ enum transport_flag {
   TRANSPORT_SELF_ONLY = 1 << 4,       // the only peer is the worker itself (storage)
   TRANSPORT_TELLS_DEATH = 1 << 5,     // on_peer comes soon after a peer's process has died
   TRANSPORT_MAPS = 1 << 6,            // map() can give a pointer
+  TRANSPORT_LENGTHS = 1 << 7,         // lengths of a prepared request may change, see struct transport_request
 };
 
 struct transport;
@@ -118,9 +119,9 @@ struct transport_piece {
 enum { TRANSPORT_IN_FLIGHT = 1 };
 
 // One posted thing: pieces, then a message; either may be missing. It is the caller's, who keeps it, its pieces and its
-// message unchanged from prepare() to unprepare(), but for lengths: between posts a piece's may be set to anything up to
-// what it was at prepare(), 0 included, which leaves the piece out; and message_size likewise, from 1 on (so post() has
-// to look at them). It can be posted again whenever it is not in flight.
+// message unchanged from prepare() to unprepare(); but where the transport has TRANSPORT_LENGTHS, between posts a
+// piece's may be set to anything up to what it was at prepare(), 0 included, which leaves the piece out; and everywhere
+// the size of a message, from 1 on. It can be posted again whenever it is not in flight.
 struct transport_request {
   struct transport_peer *peer;
   enum weft_op op;
