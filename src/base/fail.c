@@ -5,12 +5,22 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DETAIL_SIZE = 1024 };
+enum { DETAIL_SIZE = FAIL_DETAIL_SIZE };
 
-static _Thread_local char detail[DETAIL_SIZE];
+static _Thread_local char own_detail[DETAIL_SIZE];
+
+char *fail_detail(void) {
+  return own_detail;
+}
+
+static fail_detail_fn *place = fail_detail;
+
+void fail_share(fail_detail_fn *detail) {
+  place = detail;
+}
 
 const char *weft_last_error(void) {
-  return detail;
+  return place();
 }
 
 const char *weft_strerror(int err) {
@@ -86,7 +96,7 @@ static const char *hint_of_errno(int value) {
 int fail(int err, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  vsnprintf(detail, sizeof detail, format, args);
+  vsnprintf(place(), DETAIL_SIZE, format, args);
   va_end(args);
   return err;
 }
@@ -107,13 +117,14 @@ static int code_of_errno(int value) {
 }
 
 int fail_errno(int errno_value, const char *format, ...) {
+  char *detail = place();
   va_list args;
   va_start(args, format);
-  int used = vsnprintf(detail, sizeof detail, format, args);
+  int used = vsnprintf(detail, DETAIL_SIZE, format, args);
   va_end(args);
-  if (used >= 0 && (size_t)used < sizeof detail) {
+  if (used >= 0 && used < DETAIL_SIZE) {
     char text[128];
-    snprintf(detail + used, sizeof detail - (size_t)used, ": %s%s", strerror_r(errno_value, text, sizeof text),
+    snprintf(detail + used, (size_t)(DETAIL_SIZE - used), ": %s%s", strerror_r(errno_value, text, sizeof text),
              hint_of_errno(errno_value));
   }
   return code_of_errno(errno_value);
@@ -129,14 +140,15 @@ int fail_thread(int error, const char *what) {
 }
 
 int fail_context(int err, const char *format, ...) {
+  char *detail = place();
   char inner[DETAIL_SIZE - 2]; // as much as ": " leaves room for
   memcpy(inner, detail, sizeof inner);
   inner[sizeof inner - 1] = '\0';
   va_list args;
   va_start(args, format);
-  int used = vsnprintf(detail, sizeof detail, format, args);
+  int used = vsnprintf(detail, DETAIL_SIZE, format, args);
   va_end(args);
-  if (used >= 0 && (size_t)used < sizeof detail)
-    snprintf(detail + used, sizeof detail - (size_t)used, ": %s", inner);
+  if (used >= 0 && used < DETAIL_SIZE)
+    snprintf(detail + used, (size_t)(DETAIL_SIZE - used), ": %s", inner);
   return err;
 }

@@ -18,4 +18,11 @@ int fail_thread(int error, const char *what);
 // Puts "context: " before the last error's sentence, for a caller that knows what was being done; returns `err`.
 int fail_context(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+// A plug-in has a copy of this code. Told so once when it is loaded, the copy writes its sentences where the library's
+// own stand: into what `detail` returns, FAIL_DETAIL_SIZE bytes of the calling thread.
+enum { FAIL_DETAIL_SIZE = 1024 };
+typedef char *fail_detail_fn(void);
+void fail_share(fail_detail_fn *detail);
+fail_detail_fn fail_detail; // the library's
+
 #endif

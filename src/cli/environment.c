@@ -8,6 +8,8 @@ const struct cli_variable cli_variables[] = {
     {"WEFT_NICS", "those nearest to each GPU",
      "NICs to choose among: names with commas between them, or ^ and those to leave out"},
     {"WEFT_CUDA_PLUGIN", "beside the library", "file of the CUDA plug-in, libweft_cuda"},
+    {"WEFT_UCX_PLUGIN", "beside the library", "file of the plug-in for UCX, libweft_ucx"},
+    {"WEFT_OFI_PLUGIN", "beside the library", "file of the plug-in for libfabric, libweft_ofi"},
     {"NO_COLOR", "unset", "when not empty, nothing is coloured unless --color=always"},
     {NULL, NULL, NULL},
 };

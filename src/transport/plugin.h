@@ -1,0 +1,22 @@
+// A transport in a shared module of its own, libweft_<name>.so.0: what the module shows. cmake's
+// weft_transport_plugin() makes such a module; it has its own copy of the base layer.
+#ifndef TRANSPORT_PLUGIN_H
+#define TRANSPORT_PLUGIN_H
+
+#include "base/fail.h"
+#include "transport/transport.h"
+
+#define TRANSPORT_PLUGIN_SYMBOL "weft_transport_plugin"
+
+// Of this struct and of transport.h: raised with every change that another build would take wrongly.
+enum { TRANSPORT_ABI = 1 };
+
+struct transport_plugin {
+  uint32_t abi;
+  const struct transport *transport;
+  void (*share)(fail_detail_fn *detail); // called first: failures inside are told in the library's own place
+};
+
+extern const struct transport_plugin weft_transport_plugin;
+
+#endif

@@ -1,0 +1,51 @@
+// The registry's way with shared modules, through those named in the environment.
+#include "cmocka_all.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "transport/transport.h"
+
+static void test_what_is_no_plugin_is_told(void **state) {
+  (void)state;
+  const struct transport *transport = NULL;
+  setenv("WEFT_UCX_PLUGIN", "/nowhere/libweft_ucx.so.0", 1);
+  assert_int_equal(transport_find("ucx", &transport), WEFT_ERR_UNSUPPORTED);
+  assert_non_null(strstr(weft_last_error(), "/nowhere/libweft_ucx.so.0 (from WEFT_UCX_PLUGIN)"));
+  setenv("WEFT_UCX_PLUGIN", "libm.so.6", 1);
+  assert_int_equal(transport_find("ucx", &transport), WEFT_ERR_UNSUPPORTED);
+  assert_non_null(strstr(weft_last_error(), "libm.so.6 is no ucx plug-in of Weft"));
+  setenv("WEFT_UCX_PLUGIN", FAKE_OTHER, 1);
+  assert_int_equal(transport_find("ucx", &transport), WEFT_ERR_UNSUPPORTED);
+  assert_non_null(strstr(weft_last_error(), "another version"));
+  assert_null(transport);
+}
+
+static void test_a_plugin_is_loaded_and_its_failures_are_ours(void **state) {
+  (void)state;
+  const struct transport *transport = NULL, *again = NULL;
+  setenv("WEFT_UCX_PLUGIN", FAKE_PLUGIN, 1);
+  assert_int_equal(transport_find("ucx", &transport), 0);
+  assert_string_equal(transport->name, "ucx");
+  setenv("WEFT_UCX_PLUGIN", "/nowhere", 1); // it is kept
+  assert_int_equal(transport_find("ucx", &again), 0);
+  assert_ptr_equal(transport, again);
+
+  char why[8];
+  assert_int_equal(transport->probe(why, sizeof why), WEFT_ERR_UNSUPPORTED);
+  assert_string_equal(weft_last_error(), "the plug-in says 42");
+  struct transport_worker *worker;
+  assert_int_equal(transport->open(NULL, &worker), WEFT_ERR_UNREACHABLE);
+  assert_string_equal(weft_last_error(), "opening: no road");
+  fail_context(0, "here");
+  assert_string_equal(weft_last_error(), "here: opening: no road");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_what_is_no_plugin_is_told),
+      cmocka_unit_test(test_a_plugin_is_loaded_and_its_failures_are_ours),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
