@@ -1,0 +1,94 @@
+// What the parts of the transport `file` share. file.c: the table; queue.c: which bytes are read or written next, and
+// what becomes of them; uring.c and posix.c: the engines that do it.
+#ifndef TRANSPORT_FILE_FILE_H
+#define TRANSPORT_FILE_FILE_H
+
+#include <sys/types.h>
+
+#include "transport/self.h"
+
+enum {
+  FILE_PAGE = 4096,          // O_DIRECT begins and ends at multiples of it, so that no page is written both ways
+  FILE_MAX_FIXED = 16,       // registered buffers of one region: one for each FILE_FIXED_BYTES
+  FILE_FIXED_BYTES = 1 << 30 // the kernel's limit of one
+};
+
+struct file_worker;
+struct file_op;
+
+// Registered with the transport: a file, or host memory (then the descriptors are -1).
+struct file_region {
+  struct self_region base;
+  int buffered, direct; // descriptors: through the page cache, and past it (-1: the file system cannot)
+  bool own_buffered;    // to be closed; else it is the caller's
+  bool no_direct;       // it said that it can, and then refused
+  bool readable, writable;
+  uint32_t memory_align;          // that O_DIRECT wants of addresses
+  int slot_buffered, slot_direct; // in the ring's table; -1: none
+  bool fixed_tried;               // memory: pinning was tried
+  uint32_t num_fixed;             // memory: registered buffers
+  uint16_t fixed[FILE_MAX_FIXED]; // their numbers
+};
+
+struct file_request {
+  struct self_request base;
+  struct self_link issue; // in the worker's list, while there is more to begin
+  uint32_t piece;         // the next to begin,
+  uint64_t offset;        // from there in it
+  uint32_t in_flight;     // operations
+  bool syncing;
+  uint32_t num_files; // those that a request with sync=data has to flush, and the next of them
+  uint32_t next_file;
+  struct file_region **files;
+};
+
+// An operation, of which a worker has a fixed number.
+struct file_op {
+  struct file_op *next; // free, or posix.c's
+  struct file_request *request;
+  struct file_region *file;
+  struct file_region *memory;
+  uint32_t piece;
+  uint16_t tries; // without any progress
+  bool busy, sync, direct, to_file;
+  char *address;
+  uint64_t offset;
+  uint32_t length;
+};
+
+// How operations are carried out. Functions that return int follow fail.h.
+struct file_engine {
+  const char *name;
+  int (*open)(struct file_worker *worker);
+  void (*close)(struct file_worker *worker);
+  void (*start)(struct file_worker *worker, struct file_op *op); // it ends in reap(), with file_op_done()
+  uint32_t (*reap)(struct file_worker *worker);                  // returns how many ended
+  void (*flush)(struct file_worker *worker);                     // what was started is under way
+  void (*cancel)(struct file_worker *worker, struct file_op *op);
+  void (*attach)(struct file_worker *worker, struct file_region *file); // may do nothing
+  void (*detach)(struct file_worker *worker, struct file_region *region);
+  void (*pin)(struct file_worker *worker, struct file_region *memory);
+  int (*arm)(struct file_worker *worker);
+};
+
+extern const struct file_engine file_posix;
+extern const struct file_engine file_uring; // only with WEFT_HAVE_URING
+
+struct file_worker {
+  struct self_worker base;
+  const struct file_engine *engine;
+  uint64_t depth; // operations at once
+  bool direct, pin, sync;
+  int event_fd; // the engine's, or -1
+  struct file_op *ops, *free_ops;
+  uint32_t in_flight;
+  struct self_link issue; // requests with something to begin
+  void *engine_data;
+};
+
+// queue.c
+void file_issue(struct file_worker *worker);                                       // begins what can be begun
+void file_op_done(struct file_worker *worker, struct file_op *op, ssize_t result); // bytes, or -errno
+void file_cancel(struct transport_request *request);
+
+#endif

@@ -1,0 +1,242 @@
+// The engine on io_uring: operations at the device as many as the worker has, one system call for a batch of them,
+// descriptors and (where they may be locked) pages of memory looked up once. Seccomp profiles of containers often
+// forbid io_uring, so that it can only be known at run time.
+#include <errno.h>
+#include <liburing.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "transport/file/file.h"
+
+enum { FILE_SLOTS = 1024, BUFFER_SLOTS = 1024, BATCH = 64 };
+
+struct uring {
+  struct io_uring ring;
+  bool files, buffers;             // the ring has these tables
+  uint16_t free_files[FILE_SLOTS]; // stacks of the numbers that are free
+  uint16_t free_buffers[BUFFER_SLOTS];
+  uint32_t num_free_files, num_free_buffers;
+};
+
+// A ring that one thread uses can leave completions to that thread's own calls, which is the fastest; other threads
+// would never see them.
+static int make_ring(struct file_worker *worker, struct io_uring *ring) {
+  unsigned entries = (unsigned)(worker->depth < 16 ? 32 : worker->depth * 2); // cancellations need some as well
+  struct io_uring_params params = {.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+                                            IORING_SETUP_TASKRUN_FLAG};
+  int rc = worker->base.base.options.threads ? -EINVAL : io_uring_queue_init_params(entries, ring, &params);
+  if (rc == -EINVAL) {
+    params = (struct io_uring_params){0};
+    rc = io_uring_queue_init_params(entries, ring, &params);
+  }
+  if (rc < 0)
+    return fail(WEFT_ERR_UNSUPPORTED, "io_uring does not work here: %s%s", strerror(-rc),
+                rc == -EPERM ? " (a seccomp profile or kernel.io_uring_disabled forbids it)" : "");
+  return 0;
+}
+
+static void make_tables(struct uring *uring) {
+  uring->files = io_uring_register_files_sparse(&uring->ring, FILE_SLOTS) == 0;
+  uring->buffers = io_uring_register_buffers_sparse(&uring->ring, BUFFER_SLOTS) == 0;
+  for (uint32_t i = 0; uring->files && i < FILE_SLOTS; i++)
+    uring->free_files[uring->num_free_files++] = (uint16_t)i;
+  for (uint32_t i = 0; uring->buffers && i < BUFFER_SLOTS; i++)
+    uring->free_buffers[uring->num_free_buffers++] = (uint16_t)i;
+}
+
+static int uring_open(struct file_worker *worker) {
+  struct uring *uring = calloc(1, sizeof *uring);
+  if (!uring)
+    return fail(WEFT_ERR_NOMEM, "out of memory for the transport file");
+  int rc = make_ring(worker, &uring->ring);
+  if (rc < 0) {
+    free(uring);
+    return rc;
+  }
+  worker->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (worker->event_fd < 0 || io_uring_register_eventfd(&uring->ring, worker->event_fd) < 0) {
+    rc = fail_errno(errno, "cannot make an eventfd for io_uring");
+    if (worker->event_fd >= 0)
+      close(worker->event_fd);
+    worker->event_fd = -1;
+    io_uring_queue_exit(&uring->ring);
+    free(uring);
+    return rc;
+  }
+  make_tables(uring);
+  worker->engine_data = uring;
+  return 0;
+}
+
+static void uring_close(struct file_worker *worker) {
+  struct uring *uring = worker->engine_data;
+  io_uring_queue_exit(&uring->ring);
+  close(worker->event_fd);
+  free(uring);
+}
+
+// There is room for all operations; what fills it besides is cancellations, which are on their way after a submit.
+static struct io_uring_sqe *next_sqe(struct uring *uring) {
+  struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
+  if (!sqe) {
+    io_uring_submit(&uring->ring);
+    sqe = io_uring_get_sqe(&uring->ring);
+  }
+  return sqe;
+}
+
+// The registered buffer that holds all of the operation's memory, or -1.
+static int fixed_of(const struct file_op *op) {
+  if (op->sync || op->memory->num_fixed == 0)
+    return -1;
+  uint64_t begin = (uint64_t)(op->address - (const char *)op->memory->base.base.memory.address);
+  uint64_t first = begin / FILE_FIXED_BYTES, last = (begin + op->length - 1) / FILE_FIXED_BYTES;
+  return first == last ? op->memory->fixed[first] : -1;
+}
+
+static void uring_start(struct file_worker *worker, struct file_op *op) {
+  struct io_uring_sqe *sqe = next_sqe(worker->engine_data);
+  if (!sqe) { // the kernel takes nothing now
+    file_op_done(worker, op, -EAGAIN);
+    return;
+  }
+  int slot = op->direct ? op->file->slot_direct : op->file->slot_buffered;
+  int fd = slot >= 0 ? slot : op->direct ? op->file->direct : op->file->buffered;
+  int buffer = fixed_of(op);
+  if (op->sync)
+    io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
+  else if (op->to_file && buffer >= 0)
+    io_uring_prep_write_fixed(sqe, fd, op->address, op->length, op->offset, buffer);
+  else if (op->to_file)
+    io_uring_prep_write(sqe, fd, op->address, op->length, op->offset);
+  else if (buffer >= 0)
+    io_uring_prep_read_fixed(sqe, fd, op->address, op->length, op->offset, buffer);
+  else
+    io_uring_prep_read(sqe, fd, op->address, op->length, op->offset);
+  if (slot >= 0)
+    io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
+  io_uring_sqe_set_data(sqe, op);
+}
+
+static uint32_t uring_reap(struct file_worker *worker) {
+  struct uring *uring = worker->engine_data;
+  struct io_uring_cqe *cqes[BATCH];
+  unsigned ready = io_uring_peek_batch_cqe(&uring->ring, cqes, BATCH);
+  uint32_t count = 0;
+  for (unsigned i = 0; i < ready; i++) {
+    struct file_op *op = io_uring_cqe_get_data(cqes[i]);
+    if (!op) // of a cancellation
+      continue;
+    file_op_done(worker, op, cqes[i]->res);
+    count++;
+  }
+  io_uring_cq_advance(&uring->ring, ready);
+  return count;
+}
+
+static void uring_flush(struct file_worker *worker) {
+  struct uring *uring = worker->engine_data;
+  if (io_uring_sq_ready(&uring->ring) == 0)
+    return;
+  int rc = io_uring_submit(&uring->ring);
+  // What was not taken stays in the ring, for the next call.
+  if (rc < 0 && rc != -EAGAIN && rc != -EBUSY && rc != -EINTR)
+    log_error("io_uring does not take operations: %s", strerror(-rc));
+}
+
+static void uring_cancel(struct file_worker *worker, struct file_op *op) {
+  struct io_uring_sqe *sqe = next_sqe(worker->engine_data);
+  if (!sqe)
+    return; // it ends by itself
+  io_uring_prep_cancel(sqe, op, 0);
+  io_uring_sqe_set_data(sqe, NULL);
+}
+
+static int attach_one(struct uring *uring, int fd) {
+  if (fd < 0 || uring->num_free_files == 0)
+    return -1;
+  int slot = uring->free_files[uring->num_free_files - 1];
+  if (io_uring_register_files_update(&uring->ring, (unsigned)slot, &fd, 1) != 1)
+    return -1;
+  uring->num_free_files--;
+  return slot;
+}
+
+static void uring_attach(struct file_worker *worker, struct file_region *file) {
+  file->slot_buffered = attach_one(worker->engine_data, file->buffered);
+  file->slot_direct = attach_one(worker->engine_data, file->direct);
+}
+
+static void detach_one(struct uring *uring, int slot) {
+  if (slot < 0)
+    return;
+  int none = -1;
+  io_uring_register_files_update(&uring->ring, (unsigned)slot, &none, 1);
+  uring->free_files[uring->num_free_files++] = (uint16_t)slot;
+}
+
+static void uring_detach(struct file_worker *worker, struct file_region *region) {
+  struct uring *uring = worker->engine_data;
+  detach_one(uring, region->slot_buffered);
+  detach_one(uring, region->slot_direct);
+  for (uint32_t i = 0; i < region->num_fixed; i++) {
+    struct iovec none = {0};
+    io_uring_register_buffers_update_tag(&uring->ring, region->fixed[i], &none, NULL, 1);
+    uring->free_buffers[uring->num_free_buffers++] = region->fixed[i];
+  }
+  region->num_fixed = 0;
+}
+
+// All of the region or nothing: memory that cannot be locked (RLIMIT_MEMLOCK) or written is used as it is.
+static void uring_pin(struct file_worker *worker, struct file_region *memory) {
+  struct uring *uring = worker->engine_data;
+  char *address = memory->base.base.memory.address;
+  uint64_t length = memory->base.base.memory.length;
+  uint64_t wanted = (length + FILE_FIXED_BYTES - 1) / FILE_FIXED_BYTES;
+  if (wanted == 0 || wanted > FILE_MAX_FIXED || wanted > uring->num_free_buffers)
+    return;
+  for (uint64_t i = 0; i < wanted; i++) {
+    uint64_t begin = i * FILE_FIXED_BYTES, rest = length - begin;
+    struct iovec run = {address + begin, rest < FILE_FIXED_BYTES ? rest : FILE_FIXED_BYTES};
+    uint16_t number = uring->free_buffers[uring->num_free_buffers - 1];
+    int rc = io_uring_register_buffers_update_tag(&uring->ring, number, &run, NULL, 1);
+    if (rc != 1) {
+      log_debug("file: host memory is not pinned: %s", strerror(rc < 0 ? -rc : ENOMEM));
+      uring_detach(worker, memory);
+      return;
+    }
+    uring->num_free_buffers--;
+    memory->fixed[memory->num_fixed++] = number;
+  }
+}
+
+static int uring_arm(struct file_worker *worker) {
+  struct uring *uring = worker->engine_data;
+  uint64_t count;
+  if (read(worker->event_fd, &count, sizeof count) < 0 && errno != EAGAIN)
+    return WEFT_ERR_BUSY;
+  if (io_uring_cq_ready(&uring->ring) > 0 || io_uring_sq_ready(&uring->ring) > 0)
+    return WEFT_ERR_BUSY;
+  // With deferred completions, the ring says in this word that some wait for a call of this thread.
+  unsigned flags = __atomic_load_n(uring->ring.sq.kflags, __ATOMIC_ACQUIRE);
+  return flags & (IORING_SQ_CQ_OVERFLOW | IORING_SQ_TASKRUN) ? WEFT_ERR_BUSY : 0;
+}
+
+const struct file_engine file_uring = {
+    .name = "uring",
+    .open = uring_open,
+    .close = uring_close,
+    .start = uring_start,
+    .reap = uring_reap,
+    .flush = uring_flush,
+    .cancel = uring_cancel,
+    .attach = uring_attach,
+    .detach = uring_detach,
+    .pin = uring_pin,
+    .arm = uring_arm,
+};
