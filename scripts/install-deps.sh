@@ -18,6 +18,10 @@ library libcurl             libcurl4-openssl-dev
 library libmicrohttpd       libmicrohttpd-dev
 library hwloc               libhwloc-dev
 "
+# What adds to a build and is not required: where it cannot be had, what it adds is left out.
+build_wanted="
+library liburing            liburing-dev
+"
 test_needs="
 library cmocka              libcmocka-dev
 command etcd                etcd-server
@@ -86,6 +90,16 @@ install_packages() {
   rm -f "$log"
 }
 
+# Package by package, since one that is not to be had keeps apt from installing the others.
+install_wanted() {
+  find_missing <<<"$build_wanted"
+  local package
+  for package in "${missing[@]}"; do
+    missing=("$package")
+    (install_packages) || echo "install-deps: no $package: Weft is built without what it adds" >&2
+  done
+}
+
 # libFuzzer is one of clang's run-time libraries, which have a package of clang's version.
 fuzzer_is_there() {
   find "$(clang -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*.a' | grep -q .
@@ -129,5 +143,6 @@ if [ ${#missing[@]} -gt 0 ]; then
   find_missing <<<"$needs"
   [ ${#missing[@]} -eq 0 ] || fail "installed, and still not found: ${missing[*]}"
 fi
+install_wanted
 if [ "${1:-}" = --test ] && ! fuzzer_is_there; then install_fuzzer; fi
 cmake_is_new_enough || install_newer_cmake
