@@ -6,7 +6,7 @@ import unittest
 
 import tool
 
-COMMANDS = ["elastic", "plan", "report", "serve", "info", "help"]
+COMMANDS = ["elastic", "plan", "report", "serve", "info", "doctor", "help"]
 
 
 class Help(tool.ToolTest):

@@ -1,0 +1,78 @@
+// The table of checks.
+#include "doctor/families.h"
+
+#include "base/fail.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TIMEOUT_MS = 3000, PATH_SIZE = 512 };
+
+const struct doctor_check doctor_checks[] = {
+    {"driver", "the GPUs' driver", doctor_judge_driver},
+    {"gpus", "GPUs that Weft can use, and whether processes can share their memory", doctor_judge_gpus},
+    {"peer-access", "GPUs that reach each other's memory", doctor_judge_peer_access},
+    {"gpu-rdma", "NICs that reach GPU memory", doctor_judge_gpu_rdma},
+    {"nics", "the NIC of each GPU", doctor_judge_nics},
+    {"links", "links of the NICs", doctor_judge_links},
+    {"rdma", "RDMA devices", doctor_judge_rdma},
+    {"gids", "addresses of RDMA ports", doctor_judge_gids},
+    {"mtu", "MTU of the interfaces", doctor_judge_mtu},
+    {"memlock", "locked memory", doctor_judge_memlock},
+    {"huge-pages", "huge pages", doctor_judge_huge_pages},
+    {"shm", "/dev/shm", doctor_judge_shm},
+    {"files", "open files", doctor_judge_files},
+    {"cma", "reading other processes' memory", doctor_judge_cma},
+    {"io-uring", "io_uring", doctor_judge_io_uring},
+    {"pidfd", "news of processes that end", doctor_judge_pidfd},
+    {"futex", "waiting for many at once", doctor_judge_futex},
+    {"ucx", "UCX and its transports", doctor_judge_ucx},
+    {"libfabric", "libfabric and its providers", doctor_judge_ofi},
+    {"store", "the store", doctor_judge_store},
+    {"peer", "the way to the peer", doctor_judge_peer},
+    {"peer-back", "the way back", doctor_judge_peer_back},
+    {"peer-mtu", "large packets on the way", doctor_judge_peer_mtu},
+    {NULL, NULL, NULL},
+};
+
+const char *doctor_read(const char *root, const char *path, char *out, size_t cap) {
+  char full[PATH_SIZE];
+  FILE *file = snprintf(full, sizeof full, "%s%s", root, path) < PATH_SIZE ? fopen(full, "re") : NULL;
+  if (!file)
+    return NULL;
+  char *line = fgets(out, (int)cap, file);
+  fclose(file);
+  if (line)
+    line[strcspn(line, "\n")] = '\0';
+  return line;
+}
+
+// The libraries are asked in a child, which is best made while there are no other threads: the store's client has some.
+void doctor_gather(struct doctor_facts *facts, const struct doctor_place *place) {
+  const char *root = place->root ? place->root : "";
+  uint32_t timeout_ms = place->timeout_ms ? place->timeout_ms : TIMEOUT_MS;
+  *facts = (struct doctor_facts){0};
+  doctor_gather_ucx(&facts->ucx, timeout_ms);
+  doctor_gather_ofi(&facts->ofi, timeout_ms);
+  doctor_gather_kernel(&facts->kernel, root);
+  if (topology_choose(&facts->choice, &(struct topology_choice_options){.root = place->root}) != 0)
+    snprintf(facts->choice_error, sizeof facts->choice_error, "%s", weft_last_error());
+  doctor_gather_rdma(&facts->rdma, root);
+  doctor_gather_memory(&facts->memory, root);
+  doctor_gather_network(&facts->network, root);
+  doctor_gather_gpu(&facts->gpu, root);
+  doctor_gather_peer(&facts->peer, place->peer, timeout_ms);
+  doctor_gather_store(&facts->store, place->store);
+}
+
+void doctor_facts_free(struct doctor_facts *facts) {
+  topology_choice_free(facts->choice);
+  facts->choice = NULL;
+}
+
+void doctor_judge(const struct doctor_facts *facts, struct doctor_report *report) {
+  for (const struct doctor_check *check = doctor_checks; check->name; check++) {
+    report->check = check->name;
+    check->judge(facts, report);
+  }
+}

@@ -1,0 +1,125 @@
+// GPUs: driver, what Weft sees of them, and who reaches whose memory.
+#include "doctor/families.h"
+
+#include "base/fail.h"
+#include "device/device.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void describe(struct doctor_gpu_facts *facts, const struct device_api *api, size_t index) {
+  struct device_info info = {0};
+  char why[DEVICE_WHY] = "";
+  if (api->describe((int)index, &info, why))
+    snprintf(facts->gpus[index].error, sizeof facts->gpus[index].error, "%s", *why ? why : "no reason given");
+  snprintf(facts->gpus[index].name, sizeof facts->gpus[index].name, "%.63s", info.name);
+  snprintf(facts->gpus[index].pci, sizeof facts->gpus[index].pci, "%.15s", info.pci);
+  facts->gpus[index].windows = info.windows;
+}
+
+static void try_pair(struct doctor_gpu_facts *facts, const struct device_api *api, int a, int b) {
+  char why[DEVICE_WHY] = "";
+  facts->pairs++;
+  if (api->check_peer(a, b, why) && facts->pairs_apart++ == 0)
+    snprintf(facts->apart, sizeof facts->apart, "%d and %d: %.200s", a, b, why);
+}
+
+void doctor_gather_gpu(struct doctor_gpu_facts *facts, const char *root) {
+  char line[DOCTOR_TEXT];
+  if (doctor_read(root, "/proc/driver/nvidia/version", line, sizeof line))
+    memcpy(facts->driver, line, sizeof line);
+  char module[512];
+  snprintf(module, sizeof module, "%s/sys/module/nvidia_peermem", root);
+  facts->peer_memory = access(module, F_OK) == 0;
+  const struct device_api *api = NULL;
+  char why[DEVICE_WHY] = "";
+  int count = 0;
+  if (device_load(&api))
+    snprintf(facts->missing, sizeof facts->missing, "%s", weft_last_error());
+  else if (api->count(&count, why))
+    snprintf(facts->missing, sizeof facts->missing, "%s", why);
+  else if (count == 0)
+    snprintf(facts->missing, sizeof facts->missing, "there is no GPU");
+  facts->count = count > DOCTOR_GPUS ? DOCTOR_GPUS : count > 0 ? (size_t)count : 0;
+  for (size_t i = 0; i < facts->count; i++)
+    describe(facts, api, i);
+  for (size_t a = 0; a < facts->count; a++)
+    for (size_t b = a + 1; b < facts->count; b++)
+      try_pair(facts, api, (int)a, (int)b);
+}
+
+static size_t on_bus(const struct doctor_facts *facts) {
+  return facts->choice ? facts->choice->num_gpus : 0;
+}
+
+void doctor_judge_driver(const struct doctor_facts *facts, struct doctor_report *report) {
+  if (*facts->gpu.driver) {
+    doctor_find(report, DOCTOR_OK, "%s", facts->gpu.driver);
+  } else if (facts->gpu.count > 0) { // as in a container that hides it
+    doctor_find(report, DOCTOR_OK, "the driver answers, and does not tell its version in /proc/driver/nvidia");
+  } else if (on_bus(facts) > 0) {
+    doctor_find(report, DOCTOR_PROBLEM, "%zu NVIDIA GPUs on the PCI bus, and no driver", on_bus(facts));
+    doctor_means(report, "no program can use them");
+    doctor_fix(report, "install the NVIDIA driver (such as the package nvidia-driver), then 'modprobe nvidia'; in a "
+                       "container, start it with the GPUs (docker run --gpus all)");
+  } else {
+    doctor_find(report, DOCTOR_NOTE, "no NVIDIA GPU and no driver");
+    doctor_means(report, "everything runs in host memory");
+  }
+}
+
+void doctor_judge_gpus(const struct doctor_facts *facts, struct doctor_report *report) {
+  const struct doctor_gpu_facts *gpu = &facts->gpu;
+  if (*gpu->missing) {
+    bool wanted = *gpu->driver || on_bus(facts) > 0;
+    doctor_find(report, wanted ? DOCTOR_PROBLEM : DOCTOR_NOTE, "Weft can use no GPU: %s", gpu->missing);
+    doctor_means(report, "'--memory cuda' will not work");
+    if (wanted)
+      doctor_fix(report, "build Weft with nvcc and install libweft_cuda beside libweft, and see that "
+                         "CUDA_VISIBLE_DEVICES does not hide the GPUs");
+    return;
+  }
+  for (size_t i = 0; i < gpu->count; i++) {
+    if (*gpu->gpus[i].error) {
+      doctor_find(report, DOCTOR_PROBLEM, "GPU %zu does not answer: %s", i, gpu->gpus[i].error);
+      doctor_means(report, "a rank that is given it will not start");
+      doctor_fix(report, "look for Xid errors in 'dmesg'; 'nvidia-smi -q -i %zu' says whether it has to be reset", i);
+    } else if (!gpu->gpus[i].windows) {
+      doctor_find(report, DOCTOR_NOTE, "GPU %zu, %s at %s, cannot share its memory between processes", i,
+                  gpu->gpus[i].name, gpu->gpus[i].pci);
+      doctor_means(report, "ranks on it reach no other rank");
+      doctor_fix(report, "a driver and a GPU with virtual memory management and file descriptors as handles");
+    } else {
+      doctor_find(report, DOCTOR_OK, "GPU %zu: %s at %s", i, gpu->gpus[i].name, gpu->gpus[i].pci);
+    }
+  }
+}
+
+void doctor_judge_peer_access(const struct doctor_facts *facts, struct doctor_report *report) {
+  const struct doctor_gpu_facts *gpu = &facts->gpu;
+  if (gpu->pairs == 0)
+    return;
+  if (gpu->pairs_apart == 0) {
+    doctor_find(report, DOCTOR_OK, "all %zu pairs of GPUs reach each other's memory", gpu->pairs);
+    return;
+  }
+  doctor_find(report, DOCTOR_PROBLEM, "%zu of %zu pairs of GPUs do not reach each other's memory, such as %s",
+              gpu->pairs_apart, gpu->pairs, gpu->apart);
+  doctor_means(report, "ranks on such a pair cannot be of one group on GPU memory");
+  doctor_fix(report, "'nvidia-smi topo -p2p r' shows the pairs and reasons; with NVSwitch, nvidia-fabricmanager has to "
+                     "run; over PCIe, switch ACS redirection off, and let a container or guest see all GPUs");
+}
+
+void doctor_judge_gpu_rdma(const struct doctor_facts *facts, struct doctor_report *report) {
+  if (facts->gpu.count == 0 || facts->rdma.count == 0)
+    return;
+  if (facts->gpu.peer_memory) {
+    doctor_find(report, DOCTOR_OK, "the kernel module nvidia_peermem is loaded");
+    return;
+  }
+  doctor_find(report, DOCTOR_NOTE, "the kernel module nvidia_peermem is not loaded");
+  doctor_means(report, "NICs reach GPU memory by dma-buf (which takes the driver's open kernel modules) or not at all; "
+                       "then everything goes by way of host memory");
+  doctor_fix(report, "'modprobe nvidia-peermem', at every start by a file in /etc/modules-load.d");
+}

@@ -1,0 +1,72 @@
+// NICs: which serve the GPUs, and their links.
+#include "doctor/families.h"
+
+static bool known(const struct doctor_facts *facts) {
+  return facts->choice && facts->choice->known;
+}
+
+static void judge_gpu(const struct topology_choice *choice, size_t index, struct doctor_report *report) {
+  const struct topology_gpu *gpu = &choice->gpus[index];
+  if (gpu->num_nics == 0) {
+    doctor_find(report, DOCTOR_NOTE, "GPU %zu has no NIC: %s", index, gpu->why);
+    doctor_means(report, "it reaches other hosts by way of host memory and TCP, if at all");
+  } else if (gpu->distance == TOPOLOGY_SYS) {
+    doctor_find(report, DOCTOR_NOTE, "GPU %zu: %s", index, gpu->why);
+    doctor_means(report, "its traffic to other hosts crosses between processors, at a fraction of the NIC's rate");
+    doctor_fix(report, "put a NIC near it, or bring up one that is there ('weft info --topology')");
+  } else {
+    doctor_find(report, DOCTOR_OK, "GPU %zu: %s", index, gpu->why);
+  }
+}
+
+void doctor_judge_nics(const struct doctor_facts *facts, struct doctor_report *report) {
+  if (!facts->choice) {
+    doctor_find(report, DOCTOR_PROBLEM, "%s", facts->choice_error);
+    doctor_means(report, "no NIC can be chosen");
+    doctor_fix(report, "set WEFT_NICS to names that 'weft info --topology' shows, or unset it");
+  } else if (!facts->choice->known) {
+    doctor_find(report, DOCTOR_NOTE, "the PCI bus cannot be read, or Weft was built without hwloc");
+    doctor_means(report, "no NIC can be chosen for a GPU");
+    doctor_fix(report, "build with hwloc (package libhwloc-dev); in a container, mount /sys");
+  } else if (facts->choice->num_nics == 0) {
+    doctor_find(report, DOCTOR_NOTE, "there is no NIC on the PCI bus");
+    doctor_means(report, "other hosts are reached, if at all, over interfaces without hardware of their own");
+  } else if (facts->choice->num_gpus == 0) {
+    doctor_find(report, DOCTOR_OK, "no GPU to serve; NICs: %zu", facts->choice->num_nics);
+  } else {
+    for (size_t g = 0; g < facts->choice->num_gpus; g++)
+      judge_gpu(facts->choice, g, report);
+  }
+}
+
+static void judge_down(const struct topology_nic *nic, struct doctor_report *report) {
+  doctor_find(report, DOCTOR_NOTE, "%s at %s: its link is down", topology_nic_name(nic), nic->address);
+  doctor_means(report, "nothing can go over it, and the GPUs near it share another");
+  if (nic->infiniband)
+    doctor_fix(report,
+               "see that the cable is in and that a subnet manager (opensm) runs; 'ibstat %s' says how far it is",
+               nic->rdma);
+  else
+    doctor_fix(report, "see that the cable is in and the switch's port is on; 'ip link set dev %s up'",
+               *nic->interface ? nic->interface : "INTERFACE");
+}
+
+void doctor_judge_links(const struct doctor_facts *facts, struct doctor_report *report) {
+  size_t up = 0, unknown = 0, down = 0;
+  for (size_t n = 0; known(facts) && n < facts->choice->num_nics; n++) {
+    const struct topology_nic *nic = &facts->choice->nics[n];
+    up += nic->link == TOPOLOGY_LINK_UP;
+    unknown += nic->link == TOPOLOGY_LINK_UNKNOWN;
+    down += nic->link == TOPOLOGY_LINK_DOWN;
+    if (nic->link == TOPOLOGY_LINK_DOWN)
+      judge_down(nic, report);
+  }
+  if (down > 0 && up + unknown == 0) {
+    doctor_find(report, DOCTOR_PROBLEM, "the links of all %zu NICs are down", down);
+    doctor_means(report, "no other host can be reached over them");
+  } else if (up > 0) {
+    doctor_find(report, DOCTOR_OK, "%zu of %zu links are up", up, up + unknown + down);
+  } else if (unknown > 0) {
+    doctor_find(report, DOCTOR_OK, "%zu links, of which the system does not tell the state", unknown);
+  }
+}

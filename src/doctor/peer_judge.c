@@ -1,0 +1,91 @@
+#include "doctor/families.h"
+
+#include <string.h>
+
+enum { MAX_IPV4 = 65535 }; // bytes of a packet
+
+static void judge_silence(const struct doctor_peer_facts *peer, struct doctor_report *report) {
+  if (peer->reach == DOCTOR_REFUSED) {
+    doctor_find(report, DOCTOR_PROBLEM, "%s (%s) refuses connections at port %s", peer->name, peer->address,
+                peer->port);
+    doctor_means(report, "the host is there, and either nobody listens at this port or a firewall says no");
+    doctor_fix(report, "run 'weft doctor --listen %s' there", peer->port);
+  } else if (peer->reach == DOCTOR_SILENT) {
+    doctor_find(report, DOCTOR_PROBLEM, "%s (%s) does not answer at port %s", peer->name, peer->address, peer->port);
+    doctor_means(report, "a firewall drops the packets, or the host is not there");
+    doctor_fix(report, "let TCP port %s of that host through ('nft list ruleset', 'iptables -L', the provider's rules)",
+               peer->port);
+  } else {
+    doctor_find(report, DOCTOR_PROBLEM, "%s (%s) cannot be reached: %s", peer->name, peer->address,
+                strerror(peer->reach_errno));
+    doctor_means(report, "there is no way to it from here");
+    doctor_fix(report, "'ip route get %s' shows the way that is taken", peer->address);
+  }
+}
+
+void doctor_judge_peer(const struct doctor_facts *facts, struct doctor_report *report) {
+  const struct doctor_peer_facts *peer = &facts->peer;
+  if (!peer->asked)
+    return;
+  if (*peer->error) {
+    doctor_find(report, DOCTOR_PROBLEM, "%s: %s", peer->name, peer->error);
+    doctor_means(report, "nothing is known of the way to it");
+    doctor_fix(report, "see /etc/hosts and /etc/resolv.conf, or give its address; a port is a number");
+  } else if (peer->reach != DOCTOR_REACHED) {
+    judge_silence(peer, report);
+  } else if (!peer->answered) {
+    doctor_find(report, DOCTOR_PROBLEM, "%s (%s) takes connections at port %s, and %s", peer->name, peer->address,
+                peer->port, peer->wrong_answer ? "is something else than 'weft doctor --listen'" : "says nothing");
+    doctor_means(report, "the way there is open; the way back and large packets are not known");
+    doctor_fix(report, "run 'weft doctor --listen 0' there, and give the port that it tells");
+  } else {
+    doctor_find(report, DOCTOR_OK, "%s (%s) answers at port %s; connected in %.3g ms through %s", peer->name,
+                peer->address, peer->port, peer->connect_ms,
+                *peer->interface ? peer->interface : "an unknown interface");
+  }
+}
+
+void doctor_judge_peer_back(const struct doctor_facts *facts, struct doctor_report *report) {
+  const struct doctor_peer_facts *peer = &facts->peer;
+  if (!peer->answered)
+    return;
+  if (peer->back == DOCTOR_REACHED) {
+    doctor_find(report, DOCTOR_OK, "%s can connect to this host", peer->name);
+    return;
+  }
+  static const char *const how[] = {[DOCTOR_NOT_TRIED] = "did not try to connect",
+                                    [DOCTOR_REACHED] = "",
+                                    [DOCTOR_REFUSED] = "is refused when it connects",
+                                    [DOCTOR_SILENT] = "hears nothing when it connects",
+                                    [DOCTOR_UNREACHABLE] = "finds no way when it connects"};
+  doctor_find(report, peer->back == DOCTOR_NOT_TRIED ? DOCTOR_NOTE : DOCTOR_PROBLEM, "%s %s to this host", peer->name,
+              how[peer->back]);
+  doctor_means(report, "ranks there reach no rank here unless that one calls");
+  doctor_fix(report, "let TCP ports above 1023 of this host through, for that host");
+}
+
+void doctor_judge_peer_mtu(const struct doctor_facts *facts, struct doctor_report *report) {
+  const struct doctor_peer_facts *peer = &facts->peer;
+  int own = peer->interface_mtu > MAX_IPV4 ? MAX_IPV4 : peer->interface_mtu; // loopback has a little more
+  int other = peer->peer_mtu > MAX_IPV4 ? MAX_IPV4 : peer->peer_mtu;
+  if (!peer->asked || *peer->error)
+    return;
+  if (peer->bulk_sent && !peer->bulk_came) {
+    doctor_find(report, DOCTOR_PROBLEM, "small messages come back from %s, 256 KiB do not (MTU %d here, %d there)",
+                peer->name, own, other);
+    doctor_means(report, "something on the way drops large packets and does not say so");
+    doctor_fix(report, "'ping -M do -s %d %s' tries one packet; give both hosts and the switches between them one MTU",
+               own > 28 ? own - 28 : 1472, peer->address);
+  } else if (peer->answered && other > 0 && own > 0 && other != own) {
+    doctor_find(report, DOCTOR_NOTE, "MTU %d at %s here, %d at %s", own, peer->interface, other, peer->name);
+    doctor_means(report, "TCP settles on the smaller one; RDMA over Ethernet may drop what is larger");
+    doctor_fix(report, "'ip link set dev INTERFACE mtu %d' on both", own > other ? own : other);
+  } else if (peer->path_mtu > 0 && own > 0 && peer->path_mtu < own) {
+    doctor_find(report, DOCTOR_NOTE, "the way to %s takes packets of %d bytes, the interface %s has %d", peer->name,
+                peer->path_mtu, peer->interface, own);
+    doctor_means(report, "a tunnel or a router on the way cuts packets down");
+    doctor_fix(report, "one MTU along the way, or a way without the tunnel");
+  } else if (peer->answered && peer->bulk_came) {
+    doctor_find(report, DOCTOR_OK, "256 KiB came back whole; MTU %d", own);
+  }
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""weft doctor tells what it found, by its exit status too, and answers another doctor."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import unittest
+
+import tool
+
+CHECKS = ("driver gpus nics rdma mtu memlock huge-pages shm files cma io-uring pidfd futex ucx libfabric").split()
+
+
+class Listener:
+    """weft doctor --listen 0, with its port."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([tool.WEFT, "doctor", "--listen", "0"], env=tool.environment(),
+                                        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self.port = int(self.process.stdout.readline())
+
+    def end(self, by=signal.SIGTERM):
+        self.process.send_signal(by)
+        status = self.process.wait(tool.TIMEOUT_S)
+        self.process.stdout.close()
+        return status
+
+
+class Doctor(tool.ToolTest):
+    def examine(self, *arguments, **more):
+        """The findings, after a look at whether the exit status fits them."""
+        result = tool.weft("doctor", "--json", *arguments, **more)
+        self.assertEqual(result.stderr, "")
+        report = json.loads(result.stdout)
+        problems = [row for row in report["findings"] if row["grade"] == "problem"]
+        self.assertEqual(result.returncode, 3 if problems else 0)
+        self.assertEqual((report["problems"], report["ok"]), (len(problems), not problems))
+        return report["findings"]
+
+    def grades(self, check, *arguments, **more):
+        return [row["grade"] for row in self.examine(*arguments, **more) if row["check"] == check]
+
+    def test_every_check_of_the_host_says_something(self):
+        findings = self.examine()
+        for check in CHECKS:
+            self.assertIn(check, [row["check"] for row in findings])
+        for row in findings:
+            self.assertIn(row["grade"], ("ok", "note", "problem"))
+            self.assertTrue(row["found"])
+            self.assertTrue(row["grade"] == "ok" or row["means"], row)
+
+    def test_text_has_what_json_has(self):
+        findings = self.examine()
+        result = tool.weft("doctor")
+        words = " ".join(result.stdout.split())
+        for row in findings:
+            if not any(character.isdigit() for character in row["found"]):  # others may have changed
+                self.assertIn(" ".join(row["found"].split()), words)
+        self.assertNotIn("\033[", result.stdout)
+        self.assertIn("\033[", tool.weft("doctor", "--color=always").stdout)
+
+    def test_a_peer_is_asked_and_asks_back(self):
+        listener = Listener()
+        self.addCleanup(lambda: listener.process.poll() is None and listener.process.kill())
+        for check in ("peer", "peer-back", "peer-mtu"):
+            self.assertEqual(self.grades(check, "--peer", f"127.0.0.1:{listener.port}"), ["ok"])
+        self.assertEqual(listener.end(), 0)
+        self.assertEqual(self.grades("peer", "--peer", f"127.0.0.1:{listener.port}"), ["problem"])
+
+    def test_a_peer_that_is_no_doctor_costs_a_deadline(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            peer = f"127.0.0.1:{server.getsockname()[1]}"
+            self.assertEqual(self.grades("peer", "--peer", peer, "--timeout-ms", 2000), ["problem"])
+
+    def test_the_store_is_asked(self):
+        store = subprocess.Popen([tool.WEFT, "serve", "--port", "0"], env=tool.environment(), stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, text=True)
+        url = store.stdout.readline().strip()
+        self.assertEqual(self.grades("store", "--store", url), ["ok"])
+        store.terminate()
+        store.wait(tool.TIMEOUT_S)
+        store.stdout.close()
+        self.assertEqual(self.grades("store", "--store", url), ["problem"])
+        self.assertEqual(self.grades("store"), [])
+
+    def test_a_wish_for_a_nic_that_is_not_there_is_a_problem(self):
+        if not os.path.exists("/sys/bus/pci"):
+            self.skipTest("no PCI bus to look at")
+        host = str(tool.SOURCE / "tests/topology/host_4_nics.xml")
+        self.assertEqual(self.grades("nics", HWLOC_XMLFILE=host), ["ok"] * 8)
+        self.assertEqual(self.grades("nics", HWLOC_XMLFILE=host, WEFT_NICS="mlx5_7"), ["problem"])
+
+    def test_wrong_arguments_are_refused(self):
+        self.refused(2, '--listen: "x" is not a port; want 0 to 65535', "doctor", "--listen", "x")
+        self.refused(2, '--listen: "65536" is not a port', "doctor", "--listen", "65536")
+        self.refused(2, "--listen and --peer are both given", "doctor", "--listen", "0", "--peer", "a")
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.refused(3, "is in use", "doctor", "--listen", server.getsockname()[1])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,222 @@
+// What is read of a host: from a made-up /sys, /proc and /dev; and, where it must be tried, from this one.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "doctor/families.h"
+#include "doctor/library.h"
+#include "support/temporary.h"
+
+static char root[256];
+
+static int make_root(void **state) {
+  (void)state;
+  support_temporary(root, sizeof root, "weft-doctor");
+  return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk) {
+  (void)status;
+  (void)kind;
+  (void)walk;
+  return remove(path);
+}
+
+static int remove_root(void **state) {
+  (void)state;
+  return nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+// Writes a file of the made-up host, with the folders above it.
+static void put(const char *path, const char *text) {
+  char full[512];
+  snprintf(full, sizeof full, "%s%s", root, path);
+  for (char *slash = strchr(full + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    mkdir(full, 0755);
+    *slash = '/';
+  }
+  FILE *file = fopen(full, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  fclose(file);
+}
+
+static void rdma_ports_and_their_gids_are_counted(void **state) {
+  (void)state;
+  put("/sys/class/infiniband/mlx5_1/ports/1/state", "4: ACTIVE\n");
+  put("/sys/class/infiniband/mlx5_1/ports/1/link_layer", "Ethernet\n");
+  put("/sys/class/infiniband/mlx5_1/ports/1/rate", "400 Gb/sec (4X NDR)\n");
+  put("/sys/class/infiniband/mlx5_1/ports/1/gids/0", "fe80:0000:0000:0000:0ac0:ebff:fe12:3456\n");
+  put("/sys/class/infiniband/mlx5_1/ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001\n");
+  put("/sys/class/infiniband/mlx5_1/ports/1/gids/2", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+  put("/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/0", "IB/RoCE v1\n");
+  put("/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/1", "RoCE v2\n");
+  put("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
+  put("/sys/class/infiniband/mlx5_0/ports/2/state", "2: INIT\n");
+  put("/dev/infiniband/uverbs0", "");
+  put("/dev/infiniband/uverbs1", "");
+  put("/dev/infiniband/rdma_cm", "");
+  struct doctor_rdma_facts facts = {0};
+  doctor_gather_rdma(&facts, root);
+  assert_int_equal(facts.count, 3);
+  assert_string_equal(facts.ports[0].device, "mlx5_0");
+  assert_int_equal(facts.ports[1].number, 2);
+  assert_string_equal(facts.ports[1].state, "2: INIT");
+  assert_int_equal(facts.ports[0].gids, 0);
+  assert_string_equal(facts.ports[2].layer, "Ethernet");
+  assert_string_equal(facts.ports[2].rate, "400 Gb/sec (4X NDR)");
+  assert_int_equal(facts.ports[2].gids, 2);
+  assert_int_equal(facts.ports[2].routable, 1);
+  assert_int_equal(facts.verbs, 2);
+  assert_int_equal(facts.verbs_usable, 2);
+}
+
+static void memory_is_read_from_proc_and_limits(void **state) {
+  (void)state;
+  struct rlimit limit;
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  put("/proc/meminfo",
+      "MemTotal: 1 kB\nHugePages_Total:      16\nHugePages_Free:       12\nHugepagesize:       2048 kB\n");
+  put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000004000\n");
+  put("/dev/shm/x", "");
+  struct doctor_memory_facts facts = {0};
+  doctor_gather_memory(&facts, root);
+  assert_int_equal(facts.huge_total, 16);
+  assert_int_equal(facts.huge_free, 12);
+  assert_int_equal(facts.huge_page, 2 << 20);
+  assert_true(facts.may_lock); // bit 14 is CAP_IPC_LOCK
+  assert_false(facts.shm);     // a folder like any other
+  assert_int_equal(facts.files, limit.rlim_cur);
+  put("/proc/self/status", "CapEff:\tffffffffffffbfff\n");
+  doctor_gather_memory(&facts, root);
+  assert_false(facts.may_lock);
+}
+
+static void interfaces_are_those_of_sysfs_without_loopback(void **state) {
+  (void)state;
+  put("/sys/class/net/lo/mtu", "65536\n");
+  put("/sys/class/net/eth1/mtu", "9000\n");
+  put("/sys/class/net/eth1/operstate", "up\n");
+  put("/sys/class/net/eth1/speed", "100000\n");
+  put("/sys/class/net/eth0/mtu", "1500\n");
+  put("/sys/class/net/eth0/operstate", "down\n");
+  put("/sys/class/net/eth0/speed", "-1\n");
+  struct doctor_network_facts facts = {0};
+  doctor_gather_network(&facts, root);
+  assert_int_equal(facts.count, 2);
+  assert_string_equal(facts.interfaces[0].name, "eth0");
+  assert_string_equal(facts.interfaces[0].state, "down");
+  assert_int_equal(facts.interfaces[0].mbit_s, 0);
+  assert_int_equal(facts.interfaces[1].mtu, 9000);
+  assert_int_equal(facts.interfaces[1].mbit_s, 100000);
+}
+
+static void the_driver_is_read_where_there_is_one(void **state) {
+  (void)state;
+  struct doctor_gpu_facts facts = {0};
+  doctor_gather_gpu(&facts, root);
+  assert_string_equal(facts.driver, "");
+  assert_false(facts.peer_memory);
+  put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1\nGCC version: 13\n");
+  put("/sys/module/nvidia_peermem/initstate", "live\n");
+  doctor_gather_gpu(&facts, root);
+  assert_string_equal(facts.driver, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1");
+  assert_true(facts.peer_memory);
+}
+
+static void settings_of_the_kernel_are_read_and_calls_tried(void **state) {
+  (void)state;
+  struct doctor_kernel_facts facts = {0};
+  doctor_gather_kernel(&facts, root);
+  assert_int_equal(facts.ptrace_scope, -1);
+  put("/proc/sys/kernel/yama/ptrace_scope", "2\n");
+  put("/proc/sys/kernel/io_uring_disabled", "1\n");
+  doctor_gather_kernel(&facts, root);
+  assert_int_equal(facts.ptrace_scope, 2);
+  assert_int_equal(facts.io_uring_disabled, 1);
+  if (access("/proc/sys/kernel/yama", F_OK) != 0 && geteuid() == 0)
+    assert_int_equal(facts.read_parent, 0);
+}
+
+static void a_host_without_anything_is_read_too(void **state) {
+  (void)state;
+  struct doctor_facts *facts = calloc(1, sizeof *facts);
+  assert_non_null(facts);
+  doctor_gather_rdma(&facts->rdma, "/nonexistent");
+  doctor_gather_memory(&facts->memory, "/nonexistent");
+  doctor_gather_network(&facts->network, "/nonexistent");
+  doctor_gather_kernel(&facts->kernel, "/nonexistent");
+  struct doctor_report report = {0};
+  doctor_judge(facts, &report);
+  assert_false(report.failed);
+  doctor_report_free(&report);
+  free(facts);
+}
+
+static void answer(FILE *out) {
+  fputs("version 7.1\ntransport a\ntransport b/c\n", out);
+}
+
+static void hang(FILE *out) {
+  fputs("version 7.1\n", out);
+  fflush(out);
+  pause();
+}
+
+static void crash(FILE *out) {
+  fputs("version 7.1\n", out);
+  fflush(out);
+  raise(SIGKILL); // any signal ends it; sanitizers let this one be
+}
+
+static void miss(FILE *out) {
+  fputs("missing it is not there\n", out);
+}
+
+static void a_library_s_answer_is_taken(void **state) {
+  (void)state;
+  struct doctor_library_facts facts = {0};
+  doctor_ask_library(&facts, answer, 30000);
+  assert_true(facts.present && !facts.hung && !facts.signal);
+  assert_string_equal(facts.version, "7.1");
+  assert_string_equal(facts.transports, "a, b/c");
+}
+
+static void a_library_that_hangs_crashes_or_is_missing_is_told(void **state) {
+  (void)state;
+  struct doctor_library_facts hung = {0}, crashed = {0}, missing = {0};
+  doctor_ask_library(&hung, hang, 200);
+  assert_true(hung.present && hung.hung);
+  doctor_ask_library(&crashed, crash, 30000);
+  assert_int_equal(crashed.signal, SIGKILL);
+  assert_string_equal(crashed.version, "7.1");
+  doctor_ask_library(&missing, miss, 30000);
+  assert_false(missing.present);
+  assert_string_equal(missing.missing, "it is not there");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(rdma_ports_and_their_gids_are_counted, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(memory_is_read_from_proc_and_limits, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(interfaces_are_those_of_sysfs_without_loopback, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(the_driver_is_read_where_there_is_one, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(settings_of_the_kernel_are_read_and_calls_tried, make_root, remove_root),
+      cmocka_unit_test(a_host_without_anything_is_read_too),
+      cmocka_unit_test(a_library_s_answer_is_taken),
+      cmocka_unit_test(a_library_that_hangs_crashes_or_is_missing_is_told),
+  };
+  return cmocka_run_group_tests_name("facts of a host", tests, NULL, NULL);
+}
