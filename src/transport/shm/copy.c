@@ -1,0 +1,7 @@
+#include <string.h>
+
+#include "transport/shm/shm.h"
+
+void shm_copy(void *to, const void *from, size_t size) {
+  memcpy(to, from, size);
+}

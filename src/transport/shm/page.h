@@ -1,0 +1,67 @@
+// What a worker shows to the others of its host: one memfd, which they find by its owner's /proc/PID/fd. They map its
+// head, and each of them the one ring that it sends into; memory that nobody touches is never allocated.
+#ifndef SHM_PAGE_H
+#define SHM_PAGE_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+  SHM_SLOTS = 1024,    // senders that a worker hears
+  SHM_REGIONS = 65536, // registered at a time
+  SHM_RING = 65536,    // bytes of messages under way between two workers
+  SHM_VERSION = 1,
+};
+#define SHM_MAGIC 0x65676170746677u // "wftpage"
+
+enum shm_slot_state {
+  SHM_SLOT_FREE,
+  SHM_SLOT_READY, // its owner sends
+  SHM_SLOT_LEFT,  // no more will come
+};
+
+// A sender's messages. One sender writes, the page's owner reads; positions count up, and are taken modulo SHM_RING.
+struct shm_slot {
+  alignas(64) _Atomic uint64_t owner; // 0: free; the sender's pid << 32 | a random number: taken with one step
+  _Atomic uint32_t state;
+  int32_t bell_fd;                   // the sender's doorbell, in its process
+  uint64_t bell_inode;               // and how to know that it is that one
+  alignas(64) _Atomic uint64_t head; // the sender's
+  alignas(64) _Atomic uint64_t tail; // the owner's
+  _Atomic uint32_t waiting;          // the sender has more than there was room for
+};
+
+// A registered region, as its fence: whoever is about to touch it counts itself in, looks, and counts itself out.
+struct shm_gate {
+  _Atomic uint64_t id; // 0: none
+  _Atomic uint32_t users;
+  uint32_t padding;
+};
+
+struct shm_page {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t pid;
+  uint64_t cookie; // of this worker: tells it from whoever comes to have its pid
+  _Atomic uint32_t closed;
+  alignas(64) _Atomic uint32_t armed;                // the owner sleeps: ring its bell
+  _Atomic uint32_t sweep;                            // somebody found no free slot
+  _Atomic uint32_t next_slot;                        // where to look for one
+  alignas(64) _Atomic uint64_t news[SHM_SLOTS / 64]; // a bit for each slot that has messages
+  struct shm_slot slots[SHM_SLOTS];
+  struct shm_gate gates[SHM_REGIONS];
+};
+
+// The rings follow at the next page boundary.
+#define SHM_RINGS     ((sizeof(struct shm_page) + 4095) / 4096 * 4096)
+#define SHM_PAGE_SIZE (SHM_RINGS + (size_t)SHM_SLOTS * SHM_RING)
+
+// A message in a ring: this, then its bytes, up to the next multiple of 8. It may wrap around behind this.
+struct shm_record {
+  uint32_t size;
+  uint32_t padding;
+};
+
+#endif

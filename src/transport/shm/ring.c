@@ -1,0 +1,140 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "transport/shm/shm.h"
+
+static uint64_t span(uint32_t size) {
+  return sizeof(struct shm_record) + (((uint64_t)size + 7) & ~UINT64_C(7));
+}
+
+static void copy_in(unsigned char *ring, uint64_t position, const void *bytes, size_t size) {
+  size_t at = position % SHM_RING, first = size < SHM_RING - at ? size : SHM_RING - at;
+  memcpy(ring + at, bytes, first);
+  if (first < size)
+    memcpy(ring, (const unsigned char *)bytes + first, size - first);
+}
+
+static void copy_out(void *bytes, const unsigned char *ring, uint64_t position, size_t size) {
+  size_t at = position % SHM_RING, first = size < SHM_RING - at ? size : SHM_RING - at;
+  memcpy(bytes, ring + at, first);
+  if (first < size)
+    memcpy((unsigned char *)bytes + first, ring, size - first);
+}
+
+// With the peer's turn.
+int shm_ring_put(struct shm_peer *peer, const void *bytes, uint32_t size) {
+  struct shm_slot *slot = peer->slot;
+  uint64_t head = atomic_load_explicit(&slot->head, memory_order_relaxed);
+  if (head + span(size) - atomic_load(&slot->tail) > SHM_RING) {
+    atomic_store(&slot->waiting, 1); // the reader looks at it after it has made room
+    if (head + span(size) - atomic_load(&slot->tail) > SHM_RING)
+      return SHM_RING_FULL;
+  }
+  struct shm_record record = {.size = size};
+  memcpy(peer->ring + head % SHM_RING, &record, sizeof record);
+  copy_in(peer->ring, head + sizeof record, bytes, size);
+  atomic_store(&slot->head, head + span(size));
+  return 0;
+}
+
+static void ring_bell(int bell) {
+  if (bell >= 0)
+    while (write(bell, "", 1) < 0 && errno == EINTR) // full: it rings already
+      ;
+}
+
+void shm_ring_tell(struct shm_peer *peer) {
+  _Atomic uint64_t *news = &peer->page->news[peer->index / 64];
+  uint64_t bit = UINT64_C(1) << peer->index % 64;
+  if ((atomic_load(news) & bit) == 0)
+    atomic_fetch_or(news, bit);
+  if (atomic_load(&peer->page->armed) && atomic_exchange(&peer->page->armed, 0))
+    ring_bell(peer->bell);
+}
+
+// The sender's doorbell, opened when it is needed first.
+void shm_ring_call(struct shm_worker *worker, uint32_t index) {
+  struct shm_slot *slot = &worker->page->slots[index];
+  if (worker->bells[index] < 0) {
+    pid_t pid = (pid_t)(atomic_load(&slot->owner) >> 32);
+    int fd;
+    if (shm_road_open(pid, slot->bell_fd, O_RDWR, worker->bell_device, slot->bell_inode, "the doorbell", &fd) != 0)
+      return; // it is gone
+    worker->bells[index] = fd;
+  }
+  ring_bell(worker->bells[index]);
+}
+
+static unsigned char *ring_of(struct shm_worker *worker, uint32_t index) {
+  return (unsigned char *)worker->page + SHM_RINGS + (size_t)index * SHM_RING;
+}
+
+void shm_ring_forget(struct shm_worker *worker, uint32_t index) {
+  struct shm_slot *slot = &worker->page->slots[index];
+  if (worker->bells[index] >= 0)
+    close(worker->bells[index]);
+  worker->bells[index] = -1;
+  (void)fallocate(worker->page_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  (off_t)(SHM_RINGS + (size_t)index * SHM_RING), SHM_RING);
+  atomic_store(&slot->waiting, 0);
+  atomic_store(&slot->head, 0);
+  atomic_store(&slot->tail, 0);
+  atomic_store(&slot->state, SHM_SLOT_FREE);
+  atomic_store(&slot->owner, 0);
+}
+
+// Delivers what was there on entry.
+static uint32_t drain(struct shm_worker *worker, uint32_t index) {
+  struct shm_slot *slot = &worker->page->slots[index];
+  uint32_t state = atomic_load(&slot->state); // before head: who has left has written all
+  uint64_t head = atomic_load(&slot->head), tail = atomic_load(&slot->tail);
+  uint32_t count = 0;
+  while (tail != head) {
+    struct shm_record record;
+    memcpy(&record, ring_of(worker, index) + tail % SHM_RING, sizeof record);
+    if (record.size > sizeof worker->message || head - tail > SHM_RING || span(record.size) > head - tail) {
+      log_error("shm: a process of this host has written nonsense into its messages; they are dropped");
+      atomic_store(&slot->tail, head);
+      break;
+    }
+    copy_out(worker->message, ring_of(worker, index), tail + sizeof record, record.size);
+    tail += span(record.size);
+    atomic_store(&slot->tail, tail);
+    if (worker->base.options.on_message)
+      worker->base.options.on_message(worker->base.options.arg, worker->message, record.size);
+    count++;
+  }
+  if (count && atomic_load(&slot->waiting) && atomic_exchange(&slot->waiting, 0))
+    shm_ring_call(worker, index);
+  if (state == SHM_SLOT_LEFT)
+    shm_ring_forget(worker, index);
+  return count;
+}
+
+uint32_t shm_ring_receive(struct shm_worker *worker) {
+  uint32_t count = 0;
+  for (uint32_t word = 0; word < SHM_SLOTS / 64; word++) {
+    if (atomic_load_explicit(&worker->page->news[word], memory_order_relaxed) == 0)
+      continue;
+    uint64_t bits = atomic_exchange(&worker->page->news[word], 0);
+    for (; bits; bits &= bits - 1)
+      count += drain(worker, word * 64 + (uint32_t)__builtin_ctzll(bits));
+  }
+  return count;
+}
+
+void shm_ring_sweep(struct shm_worker *worker) {
+  atomic_store(&worker->page->sweep, 0);
+  for (uint32_t index = 0; index < SHM_SLOTS; index++) {
+    struct shm_slot *slot = &worker->page->slots[index];
+    uint64_t owner = atomic_load(&slot->owner);
+    if (owner == 0 || kill((pid_t)(owner >> 32), 0) == 0 || errno != ESRCH)
+      continue;
+    atomic_store(&slot->state, SHM_SLOT_LEFT);
+    drain(worker, index);
+  }
+}

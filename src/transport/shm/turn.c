@@ -1,0 +1,107 @@
+#include "transport/shm/shm.h"
+
+enum { FREE, TAKEN, LOOK_AGAIN };
+
+static void take_inbox(struct shm_peer *peer) {
+  struct shm_op *newest = atomic_exchange(&peer->inbox, NULL), *oldest = NULL, *last = newest;
+  while (newest) {
+    struct shm_op *next = newest->next;
+    newest->next = oldest;
+    oldest = newest;
+    newest = next;
+  }
+  if (!oldest)
+    return;
+  if (peer->last)
+    peer->last->next = oldest;
+  else
+    peer->first = oldest;
+  peer->last = last;
+}
+
+static struct shm_op *pop(struct shm_peer *peer) {
+  struct shm_op *op = peer->first;
+  peer->first = op->next;
+  if (!peer->first)
+    peer->last = NULL;
+  return op;
+}
+
+static void end_canceled(struct shm_peer *peer) {
+  if (!atomic_exchange(&peer->cancels, false))
+    return;
+  struct shm_op *all = peer->first;
+  peer->first = peer->last = NULL;
+  while (all) {
+    struct shm_op *op = all;
+    all = op->next;
+    op->next = NULL;
+    if (atomic_load(&op->canceled)) {
+      shm_finish(op->request, WEFT_ERR_CANCELED, "cancelled");
+      continue;
+    }
+    if (peer->last)
+      peer->last->next = op;
+    else
+      peer->first = op;
+    peer->last = op;
+  }
+}
+
+static void set_waiting(struct shm_peer *peer, bool waits) {
+  if (atomic_exchange(&peer->waits, waits) == waits)
+    return;
+  if (waits)
+    atomic_fetch_add(&peer->worker->waiting, 1);
+  else
+    atomic_fetch_sub(&peer->worker->waiting, 1);
+}
+
+static void work(struct shm_peer *peer) {
+  take_inbox(peer);
+  end_canceled(peer);
+  uint32_t sent = 0;
+  int ended = atomic_load(&peer->ended);
+  while (ended && peer->first)
+    shm_finish(pop(peer)->request, ended, peer->why);
+  while (peer->first && !ended) {
+    const struct transport_request *request = peer->first->request;
+    if (shm_ring_put(peer, request->message, request->message_size) != 0)
+      break;
+    sent++;
+    shm_finish(pop(peer)->request, 0, NULL);
+  }
+  if (sent)
+    shm_ring_tell(peer);
+  set_waiting(peer, peer->first != NULL);
+}
+
+void shm_turn_push(struct shm_peer *peer, struct shm_op *op) {
+  struct shm_op *newest = atomic_load(&peer->inbox);
+  do
+    op->next = newest;
+  while (!atomic_compare_exchange_weak(&peer->inbox, &newest, op));
+}
+
+// False: somebody has the turn, and will look again.
+static bool take_turn(struct shm_peer *peer) {
+  for (;;) {
+    uint32_t seen = FREE;
+    if (atomic_compare_exchange_strong(&peer->turn, &seen, TAKEN))
+      return true;
+    if (seen == LOOK_AGAIN || atomic_compare_exchange_strong(&peer->turn, &seen, LOOK_AGAIN))
+      return false;
+  }
+}
+
+void shm_turn_run(struct shm_peer *peer) {
+  if (!take_turn(peer))
+    return;
+  for (;;) {
+    work(peer);
+    uint32_t seen = TAKEN;
+    if (atomic_compare_exchange_strong(&peer->turn, &seen, FREE))
+      return;
+    atomic_store(&peer->turn, TAKEN);
+  }
+}

@@ -1,0 +1,98 @@
+// Memory that has no descriptor, by process_vm_readv and process_vm_writev.
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "base/fail.h"
+#include "transport/shm/shm.h"
+
+enum { BATCH = 256 };
+
+// As many of the pieces that follow as go into one call.
+static uint32_t collect(const struct shm_walk *walk, const struct shm_remote *remote, struct iovec *local,
+                        struct iovec *there) {
+  const struct transport_request *request = walk->request;
+  uint64_t budget = SHM_STRETCH, offset = walk->offset;
+  uint32_t count = 0;
+  for (uint32_t i = walk->at; i < request->num_pieces && count < BATCH && budget; i++, offset = 0) {
+    const struct transport_piece *piece = &request->pieces[i];
+    if (piece->remote != &remote->base)
+      break;
+    uint64_t left = piece->length - offset, size = left < budget ? left : budget;
+    local[count] = (struct iovec){(void *)(uintptr_t)(piece->local_address + offset), size};
+    there[count++] = (struct iovec){(void *)(uintptr_t)(piece->remote_address + offset), size};
+    budget -= size;
+  }
+  return count;
+}
+
+static void fail_all(struct shm_walk *walk, const struct shm_remote *remote, int err, const char *why) {
+  while (walk->at < walk->request->num_pieces && walk->request->pieces[walk->at].remote == &remote->base)
+    shm_walk_fail(walk, err, "piece %u: %s", walk->at, why);
+}
+
+static bool told(struct shm_walk *walk, const struct shm_remote *remote, int error) {
+  char text[64];
+  switch (error) {
+  case EFAULT:
+    shm_walk_fail(walk, WEFT_ERR_NOT_FOUND, "piece %u: its memory is not there, here or at the peer", walk->at);
+    return true;
+  case ESRCH:
+    fail_all(walk, remote, WEFT_ERR_PEER_LOST, "the peer's process is gone");
+    return false;
+  case EPERM:
+    fail_all(walk, remote, WEFT_ERR_UNREACHABLE, "the kernel no longer lets this process reach the peer's memory");
+    return false;
+  default:
+    fail_all(walk, remote, error == ENOMEM ? WEFT_ERR_NOMEM : WEFT_ERR_SYSTEM, strerror_r(error, text, sizeof text));
+    return false;
+  }
+}
+
+bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
+  const struct shm_peer *peer = (const struct shm_peer *)remote->base.peer;
+  struct iovec local[BATCH], there[BATCH];
+  uint32_t count = collect(walk, remote, local, there);
+  if (!shm_road_alive(peer->pidfd)) { // somebody else may have its pid
+    fail_all(walk, remote, WEFT_ERR_PEER_LOST, "the peer's process has died");
+    return false;
+  }
+  ssize_t moved;
+  do
+    moved = walk->request->op == WEFT_WRITE ? process_vm_writev(peer->pid, local, count, there, count, 0)
+                                            : process_vm_readv(peer->pid, local, count, there, count, 0);
+  while (moved < 0 && errno == EINTR);
+  if (moved < 0)
+    return told(walk, remote, errno);
+  // Fewer than asked: the next call begins where this one stopped, and says why.
+  if (moved == 0 && walk->request->pieces[walk->at].length != walk->offset)
+    return told(walk, remote, EFAULT);
+  shm_walk_advance(walk, (uint64_t)moved);
+  return true;
+}
+
+int shm_vm_check(pid_t pid, uint64_t address) {
+  char byte, scope[16] = "";
+  struct iovec local = {&byte, 1}, there = {(void *)(uintptr_t)address, 1};
+  if (process_vm_readv(pid, &local, 1, &there, 1, 0) == 1)
+    return 0;
+  int error = errno;
+  if (error == EFAULT)
+    return fail(WEFT_ERR_UNREACHABLE, "process %d has no memory at that address", (int)pid);
+  if (error == ESRCH)
+    return fail(WEFT_ERR_PEER_LOST, "process %d is gone", (int)pid);
+  if (error != EPERM)
+    return fail_errno(error, "cannot reach the memory of process %d", (int)pid);
+  FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
+  if (file) {
+    if (fscanf(file, "%15s", scope) != 1)
+      scope[0] = '\0';
+    fclose(file);
+  }
+  return fail(WEFT_ERR_UNREACHABLE,
+              "the kernel does not let this process reach the memory of process %d%s%s: set "
+              "kernel.yama.ptrace_scope to 0, or have CAP_SYS_PTRACE, or register memory that can be mapped (a sealed "
+              "memfd, as weft_agent_allocate() makes it)",
+              (int)pid, scope[0] ? ", kernel.yama.ptrace_scope is " : "", scope);
+}

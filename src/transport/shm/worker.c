@@ -1,0 +1,304 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/random.h"
+#include "transport/shm/shm.h"
+
+enum { CLOSE_MS = 1000 };
+
+static int no(char *why, size_t cap, const char *text) {
+  snprintf(why, cap, "%s", text);
+  return fail(WEFT_ERR_UNSUPPORTED, "%s", text);
+}
+
+static int probe(char *why, size_t cap) {
+  int memory = memfd_create("weft-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (memory < 0)
+    return no(why, cap, "memfd_create does not work here");
+  close(memory);
+  int process = (int)syscall(SYS_pidfd_open, getpid(), 0);
+  if (process < 0)
+    return no(why, cap,
+              "pidfd_open does not work here: shared memory needs Linux 5.3, and no seccomp filter against it");
+  close(process);
+  if (access("/proc/self/fd", R_OK) != 0)
+    return no(why, cap, "/proc is not mounted: shared memory finds its peers there");
+  return 0;
+}
+
+// Names the host: its boot, and what the user adds, so that several may be told apart on one.
+static int name_host(struct shm_worker *worker, const char *extra) {
+  char boot[64] = "";
+  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+  bool read = file && fgets(boot, sizeof boot, file);
+  if (file)
+    fclose(file);
+  if (!read)
+    return fail(WEFT_ERR_UNSUPPORTED, "cannot tell which host this is from /proc/sys/kernel/random/boot_id");
+  for (int half = 0; half < 2; half++) {
+    uint64_t hash = (uint64_t)half;
+    for (const char *c = boot; *c; c++)
+      hash = random_mix(hash ^ (unsigned char)*c);
+    for (const char *c = extra; *c; c++)
+      hash = random_mix(hash ^ (unsigned char)*c);
+    worker->host[half] = hash;
+  }
+  struct stat status;
+  if (stat("/proc/self/ns/pid", &status) != 0)
+    return fail_errno(errno, "cannot tell which pid namespace this is");
+  worker->pid_space = status.st_ino;
+  return 0;
+}
+
+static int take_settings(struct shm_worker *worker, const char *const *settings) {
+  const char *host = "";
+  for (; settings && *settings; settings++) {
+    if (strncmp(*settings, "host=", 5) == 0)
+      host = *settings + 5;
+    else if (strcmp(*settings, "map=off") == 0)
+      worker->no_map = true;
+    else if (strcmp(*settings, "vm=off") == 0)
+      worker->no_vm = true;
+    else if (strcmp(*settings, "here=off") == 0)
+      worker->no_here = true;
+    else if (strcmp(*settings, "map=on") != 0 && strcmp(*settings, "vm=on") != 0 && strcmp(*settings, "here=on") != 0)
+      return fail(WEFT_ERR_INVALID, "shm has the settings host=NAME, and map, vm and here, which are on or off; not %s",
+                  *settings);
+  }
+  return name_host(worker, host);
+}
+
+static int inode_of(int fd, uint64_t *device, uint64_t *inode) {
+  struct stat status;
+  if (fstat(fd, &status) != 0)
+    return fail_errno(errno, "cannot look at a descriptor of shared memory");
+  *device = status.st_dev;
+  *inode = status.st_ino;
+  return 0;
+}
+
+static int set_up(struct shm_worker *worker, const struct transport_options *options) {
+  int rc = take_settings(worker, options->settings);
+  if (rc != 0)
+    return rc;
+  worker->taken = calloc(SHM_REGIONS / 32, sizeof *worker->taken);
+  if (!worker->taken)
+    return fail(WEFT_ERR_NOMEM, "no memory for a worker");
+  int bell[2];
+  if (pipe2(bell, O_CLOEXEC | O_NONBLOCK) != 0)
+    return fail_errno(errno, "cannot make a doorbell");
+  worker->bell_read = bell[0];
+  worker->bell_write = bell[1];
+  worker->epoll = epoll_create1(EPOLL_CLOEXEC);
+  struct epoll_event event = {.events = EPOLLIN};
+  if (worker->epoll < 0 || epoll_ctl(worker->epoll, EPOLL_CTL_ADD, worker->bell_read, &event) != 0)
+    return fail_errno(errno, "cannot wait for a doorbell");
+  rc = shm_home_create(random_id(), &worker->page_fd, &worker->home);
+  if (rc != 0)
+    return rc;
+  worker->page = worker->home->page;
+  rc = inode_of(worker->page_fd, &worker->page_device, &worker->page_inode);
+  return rc ? rc : inode_of(worker->bell_write, &worker->bell_device, &worker->bell_inode);
+}
+
+static void close_fd(int fd) {
+  if (fd >= 0)
+    close(fd);
+}
+
+static void free_worker(struct shm_worker *worker) {
+  for (uint32_t i = 0; i < SHM_SLOTS; i++)
+    close_fd(worker->bells[i]);
+  close_fd(worker->page_fd);
+  close_fd(worker->bell_read);
+  close_fd(worker->bell_write);
+  close_fd(worker->epoll);
+  if (worker->home)
+    shm_home_leave(worker->home);
+  free(worker->taken);
+  free(worker);
+}
+
+static int open_worker(const struct transport_options *options, struct transport_worker **made) {
+  struct shm_worker *worker = calloc(1, sizeof *worker);
+  if (!worker)
+    return fail(WEFT_ERR_NOMEM, "no memory for a worker");
+  worker->base =
+      (struct transport_worker){.transport = &transport_shm, .abilities = transport_shm.abilities, .options = *options};
+  worker->page_fd = worker->bell_read = worker->bell_write = worker->epoll = -1;
+  memset(worker->bells, -1, sizeof worker->bells);
+  worker->next_id = random_id() >> 8 | 1; // never 0, far from its end, and not that of another worker's
+  int rc = set_up(worker, options);
+  if (rc != 0) {
+    free_worker(worker);
+    return rc;
+  }
+  worker->base.options.settings = NULL;
+  worker->base.options.device = NULL;
+  *made = &worker->base;
+  return 0;
+}
+
+static bool free_leaving(struct shm_worker *worker) {
+  for (struct shm_peer **link = &worker->leaving; *link;) {
+    struct shm_peer *peer = *link;
+    if (atomic_load(&peer->active) != 0) {
+      link = &peer->next;
+      continue;
+    }
+    *link = peer->next;
+    shm_peer_free(peer);
+  }
+  return worker->leaving == NULL;
+}
+
+// Tells those who send here that nobody listens any more; they see it in the page.
+static void tell_all(struct shm_worker *worker) {
+  atomic_store(&worker->page->closed, 1);
+  for (uint32_t i = 0; i < SHM_SLOTS; i++)
+    if (atomic_load(&worker->page->slots[i].state) == SHM_SLOT_READY)
+      shm_ring_call(worker, i);
+}
+
+static void close_worker(struct transport_worker *base) {
+  if (!base)
+    return;
+  struct shm_worker *worker = (struct shm_worker *)base;
+  while (worker->peers)
+    shm_disconnect(&worker->peers->base);
+  uint64_t deadline_ns = clock_deadline_ms(CLOSE_MS);
+  while (!free_leaving(worker) && !clock_passed(deadline_ns))
+    sched_yield();
+  while (worker->regions)
+    shm_unreg(&worker->regions->base);
+  tell_all(worker);
+  free_worker(worker);
+}
+
+static int address(struct transport_worker *base, void *bytes, size_t *size) {
+  const struct shm_worker *worker = (const struct shm_worker *)base;
+  struct shm_address own = {.host = {worker->host[0], worker->host[1]},
+                            .pid_space = worker->pid_space,
+                            .cookie = worker->home->cookie,
+                            .page_device = worker->page_device,
+                            .page_inode = worker->page_inode,
+                            .bell_inode = worker->bell_inode,
+                            .pid = (uint32_t)getpid(),
+                            .page_fd = worker->page_fd,
+                            .bell_fd = worker->bell_write};
+  return shm_address_pack(&own, bytes, size);
+}
+
+static uint32_t look_for_closed(struct shm_worker *worker) {
+  uint32_t count = 0;
+  for (struct shm_peer *peer = worker->peers; peer; peer = peer->next) {
+    if (!peer->told && atomic_load_explicit(&peer->page->closed, memory_order_relaxed)) {
+      shm_peer_lost(peer, WEFT_ERR_PEER_LOST, "it has closed its transport");
+      count++;
+    }
+  }
+  return count;
+}
+
+static uint32_t look_at_descriptors(struct shm_worker *worker) {
+  enum { AT_ONCE = 16 };
+  struct epoll_event events[AT_ONCE];
+  char bytes[256];
+  uint32_t count = 0;
+  int ready = epoll_wait(worker->epoll, events, AT_ONCE, 0);
+  for (int i = 0; i < ready; i++) {
+    struct shm_peer *peer = events[i].data.ptr;
+    if (!peer) {
+      while (read(worker->bell_read, bytes, sizeof bytes) == (ssize_t)sizeof bytes)
+        ;
+      continue;
+    }
+    char why[64];
+    snprintf(why, sizeof why, "its process %d has died", (int)peer->pid);
+    shm_peer_lost(peer, WEFT_ERR_PEER_LOST, why);
+    atomic_store(&worker->page->sweep, 1);
+    count++;
+  }
+  return count + look_for_closed(worker);
+}
+
+static uint32_t progress(struct transport_worker *base) {
+  struct shm_worker *worker = (struct shm_worker *)base;
+  uint32_t count = 0;
+  if (worker->slept || ++worker->ticks % SHM_LOOK_EVERY == 0) {
+    worker->slept = false;
+    count += look_at_descriptors(worker);
+    if (atomic_load(&worker->page->sweep))
+      shm_ring_sweep(worker);
+  }
+  count += shm_ring_receive(worker);
+  if (atomic_load(&worker->waiting))
+    for (struct shm_peer *peer = worker->peers; peer; peer = peer->next)
+      if (atomic_load(&peer->waits))
+        shm_turn_run(peer);
+  if (worker->leaving)
+    free_leaving(worker);
+  return count;
+}
+
+static int get_fd(struct transport_worker *base) {
+  return ((struct shm_worker *)base)->epoll;
+}
+
+static int arm(struct transport_worker *base) {
+  struct shm_worker *worker = (struct shm_worker *)base;
+  worker->slept = true;
+  atomic_store(&worker->page->armed, 1);
+  bool busy = worker->leaving != NULL || atomic_load(&worker->page->sweep);
+  for (uint32_t word = 0; word < SHM_SLOTS / 64 && !busy; word++)
+    busy = atomic_load(&worker->page->news[word]) != 0;
+  if (!busy)
+    return 0;
+  atomic_store(&worker->page->armed, 0);
+  return WEFT_ERR_BUSY; // without a sentence: it is no failure, and comes often
+}
+
+static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *is) {
+  (void)base, (void)peer;
+  *is = (struct transport_cost){.latency_ns = 150, .piece_ns = 30, .bytes_per_s = 10000000000u};
+}
+
+const struct transport transport_shm = {
+    .name = "shm",
+    .what = "between processes of one host: mapped memory, and process_vm",
+    .abilities = {.local_kinds = 1 << WEFT_MEMORY_HOST,
+                  .remote_kinds = 1 << WEFT_MEMORY_HOST,
+                  .flags = TRANSPORT_MESSAGES | TRANSPORT_ONE_SIDED | TRANSPORT_CONCURRENT_POST |
+                           TRANSPORT_TELLS_DEATH | TRANSPORT_MAPS | TRANSPORT_LENGTHS},
+    .probe = probe,
+    .open = open_worker,
+    .close = close_worker,
+    .address = address,
+    .reg = shm_reg,
+    .unreg = shm_unreg,
+    .pack = shm_pack,
+    .connect = shm_connect,
+    .disconnect = shm_disconnect,
+    .import = shm_import,
+    .release = shm_release,
+    .map = shm_map,
+    .prepare = shm_prepare,
+    .unprepare = shm_unprepare,
+    .post = shm_post,
+    .cancel = shm_cancel,
+    .progress = progress,
+    .fd = get_fd,
+    .arm = arm,
+    .cost = cost,
+};

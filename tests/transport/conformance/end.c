@@ -1,0 +1,86 @@
+#include "conformance/suite.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+
+static void take_message(void *arg, const void *bytes, size_t size) {
+  struct end *end = arg;
+  end->messages++;
+  if (end->hook)
+    end->hook(end, bytes, size);
+}
+
+static void take_peer(void *arg, struct transport_peer *peer, int err, const char *why) {
+  struct end *end = arg;
+  assert_true(err < 0);
+  assert_non_null(why);
+  if (end->peer_events < MAX_PEER_EVENTS) {
+    end->told[end->peer_events].peer = peer;
+    end->told[end->peer_events].err = err;
+  }
+  end->peer_events++;
+}
+
+void end_open(struct end *end) {
+  memset(end, 0, sizeof *end);
+  struct transport_options options = {
+      .size = sizeof options, .on_message = take_message, .on_peer = take_peer, .arg = end, .settings = suite.settings};
+  assert_works(suite.transport->open(&options, &end->worker));
+  assert_ptr_equal(end->worker->transport, suite.transport);
+}
+
+void end_close(struct end *end) {
+  if (end->worker)
+    suite.transport->close(end->worker);
+  end->worker = NULL;
+}
+
+struct transport_peer *end_connect(struct end *from, struct end *to) {
+  unsigned char address[TRANSPORT_MAX_ADDRESS];
+  size_t size = sizeof address;
+  struct transport_peer *peer = NULL;
+  assert_works(suite.transport->address(to->worker, address, &size));
+  assert_true(size <= sizeof address);
+  assert_works(suite.transport->connect(from->worker, address, size, &peer));
+  assert_non_null(peer);
+  assert_ptr_equal(peer->worker, from->worker);
+  return peer;
+}
+
+void pair_open(struct pair *pair, bool loopback) {
+  memset(pair, 0, sizeof *pair);
+  pair->a = &pair->ends[0];
+  end_open(pair->a);
+  if (loopback || HAS(SELF_ONLY)) {
+    pair->b = pair->a;
+    pair->to_a = pair->to_b = end_connect(pair->a, pair->a);
+    return;
+  }
+  pair->b = &pair->ends[1];
+  end_open(pair->b);
+  pair->to_b = end_connect(pair->a, pair->b);
+  pair->to_a = end_connect(pair->b, pair->a);
+}
+
+void pair_close(struct pair *pair) {
+  end_close(pair->a);
+  if (pair->b != pair->a)
+    end_close(pair->b);
+}
+
+void pair_drive(struct pair *pair) {
+  if (pair->a->worker)
+    suite.transport->progress(pair->a->worker);
+  if (pair->b != pair->a && pair->b->worker)
+    suite.transport->progress(pair->b->worker);
+}
+
+void pair_wait(struct pair *pair, bool (*condition)(void *arg), void *arg, const char *what) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  while (!condition(arg)) {
+    pair_drive(pair);
+    if (clock_passed(deadline_ns))
+      fail_msg("waited in vain for %s", what);
+  }
+}

@@ -1,0 +1,91 @@
+// conformance NAME [name=value...]: the suite on that transport, with settings of its own. NAME may be "NAME:CASES",
+// with the cases' group: data, messages, life, bad, processes or random. WEFT_SEED=N repeats the random ones.
+#include "conformance/suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+
+struct suite suite;
+
+static const struct group {
+  const char *name;
+  const struct CMUnitTest *cases;
+  const size_t *count;
+} groups[] = {
+    {"data", data_cases, &num_data_cases},
+    {"messages", message_cases, &num_message_cases},
+};
+
+static const char *const kinds[WEFT_MEMORY_KINDS] = {"host", "cuda", "file", "object"};
+
+static int run_group(const struct group *group, const char *what) {
+  char title[128];
+  snprintf(title, sizeof title, "%s, %s memory: %s", suite.name, what, group->name);
+  print_message("--- %s\n", title);
+  return _cmocka_run_group_tests(title, group->cases, *group->count, NULL, NULL);
+}
+
+static int run_kind(enum weft_memory_kind kind, bool plain, const char *what, const char *only) {
+  int failed = 0;
+  suite.kind = kind;
+  suite.plain = plain;
+  for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+    if (!only || strcmp(only, groups[i].name) == 0)
+      failed += run_group(&groups[i], what);
+  return failed;
+}
+
+static int run_all(const char *only) {
+  int failed = 0;
+  for (enum weft_memory_kind kind = 0; kind < WEFT_MEMORY_KINDS; kind++) {
+    if (!(suite.abilities.remote_kinds & 1u << kind))
+      continue;
+    if (!place_can(kind)) {
+      print_message("not run: the suite has no way to look at %s memory\n", kinds[kind]);
+      continue;
+    }
+    failed += run_kind(kind, false, kind == WEFT_MEMORY_HOST ? "mapped host" : kinds[kind], only);
+    if (kind == WEFT_MEMORY_HOST)
+      failed += run_kind(kind, true, "plain host", only);
+  }
+  return failed;
+}
+
+static void draw_seed(void) {
+  const char *given = getenv("WEFT_SEED");
+  suite.seed = given ? strtoull(given, NULL, 0) : random_id();
+  print_message("WEFT_SEED=%llu\n", (unsigned long long)suite.seed);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2) {
+    fprintf(stderr, "usage: %s TRANSPORT[:CASES] [SETTING...]\n", argv[0]);
+    return 2;
+  }
+  char *only = strrchr(argv[1], ':');
+  if (only && strncmp(argv[1], "fault:", 6) != 0)
+    *only++ = '\0';
+  else
+    only = NULL;
+  suite.name = argv[1];
+  for (int i = 2; i < argc && i < 2 + MAX_SETTINGS; i++)
+    suite.settings[i - 2] = argv[i];
+  char why[256] = "";
+  if (transport_find(suite.name, &suite.transport) != 0 || suite.transport->probe(why, sizeof why) != 0) {
+    printf("skipped: %s: %s\n", suite.name, why[0] ? why : weft_last_error());
+    return 77;
+  }
+  draw_seed();
+  struct transport_options options = {.size = sizeof options, .settings = suite.settings};
+  struct transport_worker *worker;
+  if (suite.transport->open(&options, &worker) != 0) {
+    printf("%s does not open: %s\n", suite.name, weft_last_error());
+    return 1;
+  }
+  suite.abilities = worker->abilities;
+  suite.transport->close(worker);
+  return run_all(only) != 0;
+}
