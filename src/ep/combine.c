@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "ep/gpu.h"
+#include "ep/remote.h"
 
 // Late weights of this operation's rows, in the order of rows and selections: in our window to the peer, or from it.
 static float *late_weights(weft_ep_t *ep, void *area, uint64_t op) {
@@ -67,10 +68,16 @@ static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_c
       write_weights(ep, op, i, op->own_in.weight);
       continue;
     }
+    if (member->link->remote &&
+        !ep_remote_settle(member->link->remote, op->number, EP_PART_WEIGHTS, clock_deadline_ms(ep->op_timeout_ms)))
+      continue; // the combine finds it down
     write_weights(ep, op, i, late_weights(ep, member->link->out.memory, op->number));
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->out.memory, op->number);
     atomic_store_explicit(&slot->weights.flag, op->number + 1, memory_order_release);
-    ep_doorbell_ring(ep_link_bell(member->link));
+    if (member->link->remote)
+      ep_remote_publish(member->link->remote, op->number, EP_PART_WEIGHTS, member->rows_out);
+    else
+      ep_doorbell_ring(ep_link_bell(member->link));
     uint64_t bytes = (uint64_t)member->rows_out * ep->layout.topk * sizeof(float);
     member->link->sent_bytes += bytes;
     op->combine_wire_bytes += bytes;
@@ -117,6 +124,8 @@ static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_mem
       row = encoded_row(ep, row, ep_write_in_place(&writing) ? to : ep->encoded);
     if (row != to)
       ep_write_row(ep, &writing, to, row, ep->layout.combine_bytes);
+    if (member->link->remote)
+      ep_remote_rows(member->link->remote, op->number, EP_PART_COMBINE, i + 1);
   }
 }
 
@@ -141,6 +150,14 @@ static bool take_weights(weft_ep_t *ep, struct ep_op *op, const struct ep_member
   return true;
 }
 
+// Waits until the peer has taken the answers of two operations ago.
+static bool combine_free(weft_ep_t *ep, const struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
+  return ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[op->number % WEFT_EP_DEPTH], deadline_ns,
+                      "it did not take a combine by the deadline") &&
+         (!link->remote || ep_remote_settle(link->remote, op->number, EP_PART_COMBINE, deadline_ns));
+}
+
 static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const void *y, uint64_t deadline_ns) {
   if (!member->heard || member->lost || member->rows_in == 0)
     return;
@@ -154,9 +171,7 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   struct ep_inbox *inbox = &link->inbox[place];
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
   bool late = member->late_weights && op->layout == WEFT_EP_PER_EXPERT;
-  if ((late && !take_weights(ep, op, member, inbox, deadline_ns)) ||
-      !ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[place], deadline_ns,
-                    "it did not take a combine by the deadline")) {
+  if ((late && !take_weights(ep, op, member, inbox, deadline_ns)) || !combine_free(ep, op, link, deadline_ns)) {
     member->lost = true;
     return;
   }
@@ -165,7 +180,10 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   ep_kernels_fence();
   atomic_store_explicit(&slot->combine.flag, op->number + 1, memory_order_release);
   link->sent_combine[place] = op->number + 1;
-  ep_doorbell_ring(ep_link_bell(link));
+  if (link->remote)
+    ep_remote_publish(link->remote, op->number, EP_PART_COMBINE, member->rows_in);
+  else
+    ep_doorbell_ring(ep_link_bell(link));
   uint64_t bytes = (uint64_t)member->rows_in * ep->layout.combine_bytes;
   link->sent_bytes += bytes;
   op->combine_wire_bytes += bytes;
@@ -193,6 +211,7 @@ static int send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *ar
     send_weights(ep, op, args);
   for (uint32_t i = 1; i <= op->num_members; i++) // the ranks behind this one first, itself last
     answer(ep, op, &op->members[(op->self + i) % op->num_members], args->y, deadline_ns);
+  ep_remote_hand_over(ep);
   op->state = EP_OP_ANSWERED;
   return 0;
 }
@@ -207,8 +226,7 @@ static bool place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member *member
   size_t stride = ep->layout.hidden;
   bool taken = !member->lost;
   if (taken && link)
-    taken = ep_wait_word(ep, link, &ep_slot(&ep->layout, link->out.memory, op->number)->taken.combine,
-                         link->sent_combine[place], deadline_ns, "it did not take a combine by the deadline");
+    taken = combine_free(ep, op, link, deadline_ns);
   if (!taken) {
     to = ep->reduced;
     stride = 0;
@@ -361,7 +379,10 @@ static void let_go(weft_ep_t *ep, struct ep_op *op) {
       continue;
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
     atomic_store_explicit(&slot->taken.combine, op->number + 1, memory_order_release);
-    ep_doorbell_ring(ep_link_bell(member->link));
+    if (member->link->remote)
+      ep_remote_tell(member->link->remote);
+    else
+      ep_doorbell_ring(ep_link_bell(member->link));
     member->link->received_bytes += (uint64_t)member->rows_out * ep->layout.combine_bytes;
   }
 }
@@ -387,6 +408,7 @@ int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
   hear_all(ep, op);
   sum_tokens(ep, op, args, result);
   let_go(ep, op);
+  ep_remote_hand_over(ep);
   op->told.combined = true;
   op->told.members = op->num_members;
   ep_tell_result(ep, op, result);

@@ -264,7 +264,7 @@ static int unmap(weft_ep_t *ep, int32_t rank) {
     atomic_store(&ep->sweep, true);
     return 0;
   }
-  atomic_store(&ep_link_out(link)->notice.left, 1);
+  ep_link_say_left(link);
   ep_link_retire(ep, link);
   return 0;
 }

@@ -119,6 +119,9 @@ struct weft_ep {
   // Links: see link.h. Who of them has died: see life.h.
   struct ep_links links;
   struct ep_life life;
+  // The way to other hosts, once it is open; see net.h.
+  struct ep_net *_Atomic net;
+  pthread_mutex_t net_lock;
 
   // Views: written by the group's thread.
   pthread_mutex_t lock;
@@ -129,8 +132,9 @@ struct weft_ep {
   _Atomic bool fenced;    // an agreed view is without this rank, which had not asked to leave
 
   // The owner's.
-  bool started; // has been told its first operation
-  bool leaving; // asked to leave
+  uint64_t next_sign_ns; // when to tell other hosts again that this rank waits
+  bool started;          // has been told its first operation
+  bool leaving;          // asked to leave
   uint64_t next_op;
   uint64_t mark;
   struct ep_activation activation;
@@ -277,6 +281,9 @@ struct ep_pause {
 
 // A peer that does not come because it waits for a third one is not silent: it gets so many more time limits.
 enum { EP_EXTENSIONS = 3 };
+
+// A rank that sleeps in a wait says so often in an operation's time limit that it waits.
+enum { EP_SIGNS = 8 };
 
 // Whether the peer waits for somebody, inside one of its operations, or did a moment ago.
 bool ep_link_waits(const weft_ep_t *ep, const struct ep_link *link);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "ep/gpu.h"
 #include "ep/greeting.h"
+#include "ep/remote.h"
 
 // A peer that closes with a call of ours in its queue, or unread, resets the connection.
 static int fail_socket(int error, const char *what) {
@@ -120,19 +121,16 @@ static void close_own(const int fds[EP_FDS]) {
 
 // --- dial ---
 
+// `*far`: what the claim says for callers on other hosts; NULL: it is this host's.
 static int split_address(const weft_ep_t *ep, int32_t rank, const char *address, struct sockaddr_un *to,
-                         socklen_t *size) {
-  char host[128], name[64], here[128];
-  if (sscanf(address, "%127s %63s", host, name) != 2)
-    return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none: \"%s\"", rank, address);
-  if (sscanf(ep->links.address, "%127s", here) != 1)
+                         socklen_t *size, const char **far) {
+  char host[EP_HOST_SIZE], name[64], here[EP_HOST_SIZE];
+  int end = 0;
+  if (sscanf(address, "%159s %63s%n", host, name, &end) != 2)
+    return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none", rank);
+  if (sscanf(ep->links.address, "%159s", here) != 1)
     return fail(WEFT_ERR_PROTOCOL, "this rank has no address");
-  if (strcmp(host, here) != 0)
-    return fail(
-        WEFT_ERR_UNSUPPORTED,
-        "rank %d is on another host (%s, this one is %s): this version connects ranks of one host, in one network "
-        "namespace",
-        rank, host, here);
+  *far = strcmp(host, here) != 0 ? address + end : NULL;
   *to = (struct sockaddr_un){.sun_family = AF_UNIX};
   memcpy(to->sun_path + 1, name, strlen(name)); // abstract: a NUL first, no file
   *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
@@ -201,9 +199,12 @@ static int call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *a
                 bool *yield) {
   struct sockaddr_un to;
   socklen_t size = 0;
-  int rc = split_address(ep, rank, address, &to, &size);
+  const char *far = NULL;
+  int rc = split_address(ep, rank, address, &to, &size, &far);
   if (rc != 0)
     return rc;
+  if (far)
+    return ep_far_call(ep, rank, incarnation, far, deadline_ns, yield);
   int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return fail_errno(errno, "cannot call rank %d", rank);
@@ -272,32 +273,33 @@ static void refuse(weft_ep_t *ep, int socket, uint64_t to, int error) {
 }
 
 // A caller that has let go of its last link, or failed to make it, may be faster than the news of that.
-static void end_last_link(weft_ep_t *ep, const struct ep_greeting *hello) {
-  struct ep_link *link = ep_link_find(ep, hello->rank, hello->incarnation);
+static void end_last_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  struct ep_link *link = ep_link_find(ep, rank, incarnation);
   if (!link)
     return;
+  if (link->remote)
+    ep_remote_listen(link);
   struct pollfd hang_up = {.fd = link->socket, .events = POLLRDHUP};
   if (atomic_load(&ep_link_in(link)->notice.left) || poll(&hang_up, 1, 0) > 0)
     ep_link_down(ep, link, EP_LINK_LEFT, "it calls again");
 }
 
-// Decides whose call stands. False: the caller's does not, or it has a link already.
-static bool reserve(weft_ep_t *ep, const struct ep_greeting *hello) {
+bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   struct ep_links *links = &ep->links;
-  end_last_link(ep, hello);
+  end_last_link(ep, rank, incarnation);
   pthread_mutex_lock(&links->lock);
-  bool ours_stands = links->dialling[hello->rank] == hello->incarnation && ep->rank < hello->rank;
-  bool theirs_stands = !ours_stands && !ep_link_find(ep, hello->rank, hello->incarnation);
+  bool ours_stands = links->dialling[rank] == incarnation && ep->rank < rank;
+  bool theirs_stands = !ours_stands && !ep_link_find(ep, rank, incarnation);
   if (theirs_stands)
-    links->answering[hello->rank] = hello->incarnation;
+    links->answering[rank] = incarnation;
   pthread_mutex_unlock(&links->lock);
   return theirs_stands;
 }
 
-static void end_reservation(weft_ep_t *ep, const struct ep_greeting *hello) {
+void ep_answer_end(weft_ep_t *ep, int32_t rank) {
   struct ep_links *links = &ep->links;
   pthread_mutex_lock(&links->lock);
-  links->answering[hello->rank] = 0;
+  links->answering[rank] = 0;
   pthread_cond_broadcast(&links->changed);
   pthread_mutex_unlock(&links->lock);
 }
@@ -335,10 +337,10 @@ void ep_answer(weft_ep_t *ep, int socket) {
     rc = receive_greeting(ep, socket, &hello, fds);
   if (rc == 0 && (hello.kind != EP_HELLO || hello.to != ep->incarnation))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello.rank);
-  if (rc == 0 && reserve(ep, &hello)) {
+  if (rc == 0 && ep_answer_begin(ep, hello.rank, hello.incarnation)) {
     rc = accept_link(ep, socket, &hello, fds);
     taken = rc == 0;
-    end_reservation(ep, &hello);
+    ep_answer_end(ep, hello.rank);
   } else if (rc == 0) {
     struct ep_greeting yield = ep_greeting_make(ep, EP_YIELD, hello.incarnation);
     send_greeting(ep, socket, &yield, NULL);

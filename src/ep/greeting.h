@@ -1,11 +1,12 @@
-// The message that two ranks exchange when they connect: fixed size, one packet, both ways. Same host, so native byte
-// order.
+// The message that two ranks exchange when they connect: fixed size, one packet, both ways, in native byte order: on
+// another host with another one the magic number is another.
 #ifndef EP_GREETING_H
 #define EP_GREETING_H
 
 #include <stdint.h>
 
 #include "ep/engine.h"
+#include "ep/net.h"
 
 enum ep_greeting_kind {
   EP_HELLO = 1, // the dialler's; with descriptors: doorbell page, area, and on CUDA memory the device's window
@@ -28,6 +29,17 @@ struct ep_greeting {
   int32_t error;      // REFUSED: enum weft_err
   char why[128];
   uint32_t combine_dtype;
+};
+
+// Between hosts, over TCP.
+struct ep_far_greeting {
+  struct ep_greeting greeting;
+  uint8_t token[EP_TOKEN]; // HELLO: what the claim of the rank that is called says; nobody else knows it
+  char transport[EP_NET_NAME];
+  uint64_t link; // the sender's number of it, for messages to it
+  uint32_t address_size, key_size;
+  uint8_t address[TRANSPORT_MAX_ADDRESS]; // of the sender's worker
+  uint8_t key[TRANSPORT_MAX_KEY];         // of the area that it reads
 };
 
 // This rank's greeting.

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "ep/gpu.h"
+#include "ep/remote.h"
 
 static int new_inbox(const struct ep_layout *layout, struct ep_inbox *inbox) {
   size_t rows = layout->max_tokens, selections = rows * layout->topk;
@@ -57,9 +58,10 @@ int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_lin
 void ep_link_free(weft_ep_t *ep, struct ep_link *link) {
   if (!link)
     return;
-  size_t window_bytes = link->in.size + link->device.in.size;
+  size_t window_bytes = link->in.size + link->device.in.size + (link->remote ? link->out.size : 0);
   if (ep->gpu)
     ep_gpu_link_free(ep, link);
+  ep_remote_free(link->remote);
   ep_window_release(&link->in);
   ep_window_release(&link->out);
   ep_window_release(&link->bell);
@@ -92,7 +94,9 @@ void ep_links_report(weft_ep_t *ep, const struct group_view *view) {
   }
 }
 
-bool ep_link_takes_us_for_lost(const struct ep_link *link) {
+bool ep_link_takes_us_for_lost(struct ep_link *link) {
+  if (link->remote)
+    ep_remote_listen(link);
   return atomic_load(&ep_link_in(link)->notice.lost) != 0;
 }
 
@@ -103,7 +107,7 @@ static enum ep_link_state settle(struct ep_link *link, enum ep_link_state state)
   if (state == EP_LINK_SILENT && ep_link_takes_us_for_lost(link))
     return EP_LINK_DOUBTED;
   if (state == EP_LINK_SILENT || state == EP_LINK_BROKEN)
-    atomic_store(&ep_link_out(link)->notice.lost, 1);
+    ep_link_say_lost(link);
   return state;
 }
 

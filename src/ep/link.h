@@ -35,6 +35,8 @@ struct ep_way {
   uint32_t pause;       // between the last two trials that agreed
 };
 
+enum { EP_TOKEN = 16, EP_TRANSPORT_NAME = 32, EP_HOST_SIZE = 160 };
+
 enum ep_link_state {
   EP_LINK_UP,
   EP_LINK_LEFT,    // the peer closed, cleanly
@@ -54,6 +56,7 @@ struct ep_link {
     struct device_window in, out;
     uint32_t seat; // DEVICE_NO_SEAT: none
   } device;
+  struct ep_remote *remote; // to a rank on another host: `out` and `bell` are only here; NULL: `out` is the peer's
   int socket;
   _Atomic int state;     // enum ep_link_state
   _Atomic bool reported; // the group has been told that the peer is gone
@@ -86,7 +89,12 @@ struct ep_links {
   bool stop; // under lock
   bool running;
   pthread_t thread;
-  char address[256]; // what the claim says: "<host> <socket name>"
+  int far_listener;                  // TCP, for other hosts; -1: there is none
+  char endpoints[256];               // of it
+  uint8_t token[EP_TOKEN];           // which who calls there has to know
+  char transport[EP_TRANSPORT_NAME]; // to other hosts, as asked for; "": any
+  // What the claim says: "<host> <socket name>", and with a listener for other hosts " <token> <endpoints>".
+  char address[GROUP_ADDRESS_SIZE];
 };
 
 static inline bool ep_link_up(const struct ep_link *link) {
@@ -116,7 +124,9 @@ void ep_link_free(weft_ep_t *ep, struct ep_link *link);
 // [any]
 void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how);
 // Whether the peer has said that it takes this rank for lost. [any]
-bool ep_link_takes_us_for_lost(const struct ep_link *link);
+bool ep_link_takes_us_for_lost(struct ep_link *link);
+// Tells the peer that what follows is no death. [any]
+void ep_link_say_left(struct ep_link *link);
 // Reports members of a new view whose links went down before it came. [group]
 void ep_links_report(weft_ep_t *ep, const struct group_view *view);
 // The live link to that incarnation (0: any), or NULL. [any]
@@ -132,15 +142,30 @@ bool ep_links_sweep(weft_ep_t *ep, bool (*in_use)(weft_ep_t *ep, const struct ep
 
 // --- greet.c: the handshake ---
 
-// Connects to that incarnation, unless it is connected. TIMEOUT, VERSION, UNSUPPORTED (another host), AUTH. [owner]
+// Connects to that incarnation, unless it is connected. TIMEOUT, VERSION, UNSUPPORTED (no way to its host), AUTH,
+// UNREACHABLE. [owner]
 int ep_dial(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *address, uint64_t deadline_ns);
 // Answers a greeting that has arrived on `socket`; the socket is the link's, or closed, afterwards. [service]
 void ep_answer(weft_ep_t *ep, int socket);
+// Decides whose call stands. False: the caller's does not, or it has a link already. [service]
+bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
+void ep_answer_end(weft_ep_t *ep, int32_t rank);
+
+// --- greet_far.c: the same between hosts ---
+
+// Calls the rank at the token and endpoints of its claim, until one of them is its own. `*yield`: its call stands
+// instead. [owner]
+int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *claimed, uint64_t deadline_ns,
+                bool *yield);
+// Answers what has arrived on `socket`. [service]
+void ep_far_answer(weft_ep_t *ep, int socket);
+// Bytes that a call between hosts begins with.
+size_t ep_far_size(void);
 
 // --- service.c: the thread ---
 
-// Opens the listener and fills links.address. Calls wait in its queue until the thread starts.
-int ep_service_listen(weft_ep_t *ep);
+// Opens the listeners and fills links.address. Calls wait in their queues until the thread starts.
+int ep_service_listen(weft_ep_t *ep, const struct weft_ep_options *options);
 int ep_service_start(weft_ep_t *ep);
 // Closes the listener, ends the thread. Links stay as they are.
 void ep_service_stop(weft_ep_t *ep);
@@ -149,7 +174,5 @@ void ep_links_free(weft_ep_t *ep);
 void ep_service_kick(weft_ep_t *ep);
 // Watches a link's socket. [any]
 int ep_service_watch(weft_ep_t *ep, struct ep_link *link);
-// Name of this host as far as shared memory and abstract sockets reach: boot id and network namespace.
-int ep_host_name(char *out, size_t cap);
 
 #endif

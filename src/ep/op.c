@@ -180,7 +180,7 @@ void ep_sweep(weft_ep_t *ep) {
       again = true;
       continue;
     }
-    atomic_store(&ep_link_out(link)->notice.left, 1);
+    ep_link_say_left(link);
     ep_link_retire(ep, link);
   }
   if (again)

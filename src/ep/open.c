@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "ep/gpu.h"
+#include "ep/remote.h"
 
 static int check_range(const char *what, uint32_t value, uint32_t low, uint32_t high) {
   if (value >= low && value <= high)
@@ -84,9 +85,10 @@ static void init_locks(weft_ep_t *ep) {
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_mutex_init(&ep->lock, NULL);
   pthread_mutex_init(&ep->links.lock, NULL);
+  pthread_mutex_init(&ep->net_lock, NULL);
   pthread_cond_init(&ep->links.changed, &attributes);
   pthread_condattr_destroy(&attributes);
-  ep->links.listener = ep->links.epoll = ep->links.wake = ep->bell_fd = -1;
+  ep->links.listener = ep->links.far_listener = ep->links.epoll = ep->links.wake = ep->bell_fd = -1;
 }
 
 // What operations on host memory work with.
@@ -177,7 +179,7 @@ static int open_parts(weft_ep_t *ep, const struct weft_ep_options *options, uint
     ep->layout.area = EP_PAGE; // its head; rows travel through the GPU's windows
   rc = allocate(ep, options);
   if (rc == 0)
-    rc = ep_service_listen(ep);
+    rc = ep_service_listen(ep, options);
   if (rc == 0)
     rc = join_group(ep, options, timeout_ms);
   if (rc == 0 && ep->gpu) {
@@ -231,7 +233,7 @@ static void say_goodbye(weft_ep_t *ep) {
   for (uint32_t rank = 0; ep->links.by_rank && rank < ep->capacity; rank++) {
     struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
     if (link)
-      atomic_store(&ep_link_out(link)->notice.left, 1);
+      ep_link_say_left(link);
   }
 }
 
@@ -247,6 +249,7 @@ void weft_ep_close(weft_ep_t *ep) {
   if (ep->gpu)
     ep_gpu_stop(ep); // before its windows go
   ep_links_free(ep);
+  ep_net_close(atomic_load(&ep->net));
   ep_views_free(ep);
   group_view_unref(ep->view);
   for (int i = 0; i < WEFT_EP_DEPTH; i++)
@@ -267,6 +270,7 @@ void weft_ep_close(weft_ep_t *ep) {
   free(ep->founders);
   pthread_cond_destroy(&ep->links.changed);
   pthread_mutex_destroy(&ep->links.lock);
+  pthread_mutex_destroy(&ep->net_lock);
   pthread_mutex_destroy(&ep->lock);
   free(ep);
 }

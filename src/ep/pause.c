@@ -1,6 +1,6 @@
 // How the owner waits: spin for a moment, then sleep on the doorbell.
 #include "base/clock.h"
-#include "ep/engine.h"
+#include "ep/remote.h"
 
 static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -13,10 +13,12 @@ static inline void relax(void) {
 // A sleeper wakes so often in an operation's time limit, to say that it still waits, and says so when its wait ends.
 // Whoever has not said so in SIGNS_MISSED of these times does not wait: half of the time limit, for on a crowded
 // machine a sleeper wakes late, and one that has just given up a third rank needs a moment until it comes to this one.
-enum { SIGNS_PER_TIMEOUT = 8, SIGNS_MISSED = 4 };
+enum { SIGNS_MISSED = 4 };
+
+enum { ROUNDS_PER_DRIVE = 8 }; // where there are peers on other hosts: a look at the network takes longer
 
 static uint64_t sign_ns(const weft_ep_t *ep) {
-  return (uint64_t)ep->op_timeout_ms * 1000000u / SIGNS_PER_TIMEOUT;
+  return (uint64_t)ep->op_timeout_ms * 1000000u / EP_SIGNS;
 }
 
 // Looks at the clock. Time in which this rank did not look, because it was stopped, is none in which its peers were
@@ -34,6 +36,8 @@ static uint64_t look_at_clock(weft_ep_t *ep, struct ep_pause *pause) {
 static void sleep_on_bell(weft_ep_t *ep, uint32_t begun, uint64_t now_ns, uint64_t deadline_ns) {
   uint64_t next = now_ns + sign_ns(ep);
   atomic_store_explicit(&ep_own_bell(ep)->waiting_ns, now_ns, memory_order_relaxed);
+  ep_remote_sign(ep, now_ns);
+  ep_remote_hand_over(ep);
   ep_doorbell_sleep(ep_own_bell(ep), begun, next < deadline_ns ? next : deadline_ns);
 }
 
@@ -51,6 +55,9 @@ bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
   if (pause->rounds < ep->spins) {
     pause->rounds++;
     relax();
+    struct ep_net *net = atomic_load_explicit(&ep->net, memory_order_acquire);
+    if (net && pause->rounds % ROUNDS_PER_DRIVE == 0)
+      ep_net_drive_once(net);
     return true;
   }
   uint64_t now_ns = look_at_clock(ep, pause);

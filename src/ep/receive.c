@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/text.h"
 #include "ep/gpu.h"
+#include "ep/remote.h"
 #include "group/view.h"
 
 struct hearing {
@@ -259,8 +260,12 @@ void ep_release_rows(weft_ep_t *ep, struct ep_op *op) {
       continue;
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
     atomic_store_explicit(&slot->taken.dispatch, op->number + 1, memory_order_release);
-    ep_doorbell_ring(ep_link_bell(member->link));
+    if (member->link->remote)
+      ep_remote_tell(member->link->remote);
+    else
+      ep_doorbell_ring(ep_link_bell(member->link));
   }
+  ep_remote_hand_over(ep);
 }
 
 static void count_bytes(const weft_ep_t *ep, struct ep_op *op) {
@@ -322,6 +327,7 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv,
     op->layout = recv->layout;
     op->recv_rows = recv->rows;
   }
+  ep_remote_hand_over(ep);
   op->state = EP_OP_RECEIVED;
   op->told = (struct ep_told){
       .heard = true, .members = op->num_members, .rows = rows, .epoch = op->view->epoch, .mark = hearing.mark};

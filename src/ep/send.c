@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "ep/gpu.h"
+#include "ep/remote.h"
 
 int ep_check_dispatch(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
   if (!args || args->size != sizeof *args)
@@ -138,14 +139,18 @@ static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *me
   atomic_store_explicit(&head->flag, op->number + 1, memory_order_release);
   link->sent_dispatch[op->number % WEFT_EP_DEPTH] = op->number + 1;
   member->sent = true;
-  ep_doorbell_ring(ep_link_bell(link));
+  if (link->remote)
+    ep_remote_publish(link->remote, op->number, EP_PART_DISPATCH, count);
+  else
+    ep_doorbell_ring(ep_link_bell(link));
 }
 
 // Waits until the peer has taken what this slot held two operations ago.
 static bool slot_free(weft_ep_t *ep, struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
   return ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[op->number % WEFT_EP_DEPTH], deadline_ns,
-                      "it did not take a dispatch by the deadline");
+                      "it did not take a dispatch by the deadline") &&
+         (!link->remote || ep_remote_settle(link->remote, op->number, EP_PART_DISPATCH, deadline_ns));
 }
 
 void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns) {
@@ -187,6 +192,8 @@ static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
     write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
     write_row(ep, op, sending->args, token, &writing, slot + layout->rows + i * layout->row_stride);
     sending->rows_written++;
+    if (link->remote)
+      ep_remote_rows(link->remote, op->number, EP_PART_DISPATCH, i + 1);
     if (ep->fault)
       ep->fault(ep->fault_arg, sending->rows_written, sending->peers_done);
   }
@@ -252,6 +259,7 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kin
   for (uint32_t i = 1; i < op->num_members; i++) // each rank begins with the one after it: no two with the same
     send_to(ep, op, (op->self + i) % op->num_members, &sending);
   keep_own(ep, op, args, x_stays);
+  ep_remote_hand_over(ep);
   op->state = EP_OP_SENT;
   ep->next_op++;
   *number = op->number;

@@ -1,57 +1,41 @@
 // The service thread: takes calls, hears hang-ups, frees retired links. It never waits for one peer.
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
-#include "base/random.h"
-#include "ep/engine.h"
+#include "ep/endpoint.h"
+#include "ep/remote.h"
 
 enum {
   CALLERS = 64,            // that have connected and not yet greeted
+  FAR_CALLERS = 32,        // of these from other hosts: who knows no token does not keep those of this host out
   GREETING_TIME_MS = 5000, // for them to do so
+  HANG_UP_MS = 20,         // of a peer whose transport says that it has gone
   MUTE_MS = 100,           // without a look at the listener, when a call cannot be taken
   TAG_LISTENER = 1,        // epoll data: a tag, or a link's address (aligned: its low bits are 0)
   TAG_WAKE = 2,
   TAG_CALLER = 3, // and the socket above it
+  TAG_FAR_LISTENER = 4,
   TAG_BITS = 3,
 };
 
 struct callers {
   struct {
     int socket;
+    bool far;
     uint64_t deadline_ns;
   } entry[CALLERS];
-  int count;
+  int count, num_far;
   uint64_t muted_until_ns; // 0: the listener is looked at
 };
-
-int ep_host_name(char *out, size_t cap) {
-  char boot[64] = "";
-  int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  ssize_t size = file >= 0 ? read(file, boot, sizeof boot - 1) : -1;
-  int error = errno;
-  if (file >= 0)
-    close(file);
-  if (size < 0)
-    return fail_errno(error, "cannot tell which host this is from /proc/sys/kernel/random/boot_id");
-  boot[strcspn(boot, "\n")] = '\0';
-  struct stat network;
-  if (stat("/proc/self/ns/net", &network) != 0)
-    return fail_errno(errno, "cannot tell the network namespace from /proc/self/ns/net");
-  snprintf(out, cap, "%s-%llu", boot, (unsigned long long)network.st_ino);
-  return 0;
-}
 
 static int add(int epoll, int fd, uint64_t tag) {
   struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = tag};
@@ -60,11 +44,15 @@ static int add(int epoll, int fd, uint64_t tag) {
   return 0;
 }
 
-// Looks at the listener, or not: calls that it cannot take yet would wake the thread at once, again and again. They
-// wait in the listener's queue.
-static void look_at_listener(struct ep_links *links, bool look) {
+// Looks at the listeners, or not: calls that it cannot take yet would wake the thread at once, again and again. They
+// wait in the listeners' queues.
+static void look_at_listeners(struct ep_links *links, const struct callers *callers) {
+  bool look = callers->count < CALLERS && callers->muted_until_ns == 0, far = look && callers->num_far < FAR_CALLERS;
   struct epoll_event event = {.events = look ? EPOLLIN : 0, .data.u64 = TAG_LISTENER};
   epoll_ctl(links->epoll, EPOLL_CTL_MOD, links->listener, &event);
+  event = (struct epoll_event){.events = far ? EPOLLIN : 0, .data.u64 = TAG_FAR_LISTENER};
+  if (links->far_listener >= 0)
+    epoll_ctl(links->epoll, EPOLL_CTL_MOD, links->far_listener, &event);
 }
 
 int ep_service_watch(weft_ep_t *ep, struct ep_link *link) {
@@ -78,39 +66,55 @@ void ep_service_kick(weft_ep_t *ep) {
 }
 
 static void drop_caller(weft_ep_t *ep, struct callers *callers, int i) {
-  if (callers->count == CALLERS && callers->muted_until_ns == 0)
-    look_at_listener(&ep->links, true);
+  bool full = callers->count == CALLERS || callers->num_far == FAR_CALLERS;
+  callers->num_far -= callers->entry[i].far;
   callers->entry[i] = callers->entry[--callers->count];
+  if (full)
+    look_at_listeners(&ep->links, callers);
 }
 
-static void take_calls(weft_ep_t *ep, struct callers *callers) {
-  while (callers->count < CALLERS) {
-    int socket = accept4(ep->links.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (socket < 0) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        log_warn("rank %d cannot take a call now: %s%s", ep->rank, strerror(errno),
-                 errno == EMFILE ? " (see ulimit -n)" : "");
-        callers->muted_until_ns = clock_deadline_ms(MUTE_MS);
-        look_at_listener(&ep->links, false);
-      }
-      return;
+// False: not now.
+static bool take_call(weft_ep_t *ep, struct callers *callers, int listener, bool far) {
+  int socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (socket < 0) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      log_warn("rank %d cannot take a call now: %s%s", ep->rank, strerror(errno),
+               errno == EMFILE ? " (see ulimit -n)" : "");
+      callers->muted_until_ns = clock_deadline_ms(MUTE_MS);
     }
-    if (add(ep->links.epoll, socket, ((uint64_t)socket << TAG_BITS) | TAG_CALLER) != 0) {
-      close(socket);
-      continue;
-    }
-    callers->entry[callers->count].socket = socket;
-    callers->entry[callers->count++].deadline_ns = clock_deadline_ms(GREETING_TIME_MS);
+    return errno == ECONNABORTED || errno == EINTR;
   }
-  look_at_listener(&ep->links, false);
+  int whole = (int)ep_far_size(); // from there, the thread hears of no less
+  if ((far && (!ep_endpoint_is_ours(socket, ep->links.endpoints) ||
+               setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &whole, sizeof whole) != 0)) ||
+      add(ep->links.epoll, socket, ((uint64_t)socket << TAG_BITS) | TAG_CALLER) != 0) {
+    close(socket);
+    return true;
+  }
+  callers->entry[callers->count].socket = socket;
+  callers->entry[callers->count].far = far;
+  callers->entry[callers->count++].deadline_ns = clock_deadline_ms(GREETING_TIME_MS);
+  callers->num_far += far;
+  return true;
+}
+
+static void take_calls(weft_ep_t *ep, struct callers *callers, int listener, bool far) {
+  while (callers->count < CALLERS && (!far || callers->num_far < FAR_CALLERS))
+    if (!take_call(ep, callers, listener, far))
+      break;
+  look_at_listeners(&ep->links, callers);
 }
 
 static void hear_caller(weft_ep_t *ep, struct callers *callers, int socket) {
   for (int i = 0; i < callers->count; i++)
     if (callers->entry[i].socket == socket) {
+      bool far = callers->entry[i].far;
       drop_caller(ep, callers, i);
       epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, socket, NULL);
-      ep_answer(ep, socket);
+      if (far)
+        ep_far_answer(ep, socket);
+      else
+        ep_answer(ep, socket);
       return;
     }
 }
@@ -122,7 +126,7 @@ static int expire(weft_ep_t *ep, struct callers *callers) {
     next = clock_left_ms(callers->muted_until_ns);
     if (next == 0) {
       callers->muted_until_ns = 0;
-      look_at_listener(&ep->links, callers->count < CALLERS);
+      look_at_listeners(&ep->links, callers);
       next = -1;
     }
   }
@@ -139,14 +143,58 @@ static int expire(weft_ep_t *ep, struct callers *callers) {
   return next;
 }
 
-static void hear_link(weft_ep_t *ep, struct ep_link *link) {
-  epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, link->socket, NULL);
+// The link's peer has gone in some way, of which `state` and `how` tell; but what it said before counts.
+static void put_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how) {
   if (ep_link_takes_us_for_lost(link))
     ep_link_down(ep, link, EP_LINK_DOUBTED, "it takes this rank for lost");
   else if (atomic_load(&ep_link_in(link)->notice.left))
     ep_link_down(ep, link, EP_LINK_LEFT, "it left");
   else
-    ep_link_down(ep, link, EP_LINK_DEAD, "its process ended");
+    ep_link_down(ep, link, state, how);
+}
+
+static void hear_link(weft_ep_t *ep, struct ep_link *link) {
+  int error = link->remote ? ep_remote_listen(link) : EPIPE;
+  if (error == 0) // it said something, and is still there
+    return;
+  epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, link->socket, NULL);
+  if (error == EPIPE || error == ECONNRESET)
+    put_down(ep, link, EP_LINK_DEAD, "its process ended");
+  else
+    put_down(ep, link, ep_remote_verdict(ep, link), "its host does not answer");
+}
+
+// A link that is up and whose transport has failed: held, so that nobody frees it. NULL: there is none.
+static struct ep_link *take_failed(weft_ep_t *ep) {
+  struct ep_link *found = NULL;
+  pthread_mutex_lock(&ep->links.lock);
+  for (uint32_t rank = 0; rank < ep->capacity && !found; rank++) {
+    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+    if (link && ep_link_up(link) && link->remote && ep_remote_failed(link->remote))
+      found = link;
+  }
+  if (found)
+    found->holds++;
+  pthread_mutex_unlock(&ep->links.lock);
+  return found;
+}
+
+// Takes down the links whose transport has failed. A peer that has gone is heard by its socket too, which knows better
+// how: it has a moment to say so.
+static void take_failures(weft_ep_t *ep) {
+  struct ep_net *net = atomic_load(&ep->net);
+  if (!net || !atomic_exchange(&net->failures, false))
+    return;
+  struct ep_link *link;
+  while ((link = take_failed(ep))) {
+    struct pollfd news = {.fd = link->socket, .events = POLLIN | POLLRDHUP};
+    poll(&news, 1, HANG_UP_MS);
+    int failed = atomic_load(&link->remote->failed);
+    put_down(ep, link, failed == WEFT_ERR_PROTOCOL ? EP_LINK_BROKEN : ep_remote_verdict(ep, link), link->remote->why);
+    pthread_mutex_lock(&ep->links.lock);
+    link->holds--;
+    pthread_mutex_unlock(&ep->links.lock);
+  }
 }
 
 // The retired links that nobody holds.
@@ -199,7 +247,9 @@ static void *serve(void *arg) {
       uint64_t tag = data & ((1u << TAG_BITS) - 1);
       uint64_t drained;
       if (tag == TAG_LISTENER)
-        take_calls(ep, &callers);
+        take_calls(ep, &callers, ep->links.listener, false);
+      else if (tag == TAG_FAR_LISTENER)
+        take_calls(ep, &callers, ep->links.far_listener, true);
       else if (tag == TAG_WAKE)
         (void)!read(ep->links.wake, &drained, sizeof drained);
       else if (tag == TAG_CALLER)
@@ -207,32 +257,12 @@ static void *serve(void *arg) {
       else
         hear_link(ep, (struct ep_link *)(uintptr_t)data);
     }
+    take_failures(ep);
     free_retired(ep); // after the whole batch: an event in it may mean a link that has been retired since
   }
   for (int i = 0; i < callers.count; i++)
     close(callers.entry[i].socket);
   return NULL;
-}
-
-int ep_service_listen(weft_ep_t *ep) {
-  struct ep_links *links = &ep->links;
-  char host[160], name[48];
-  int rc = ep_host_name(host, sizeof host);
-  if (rc != 0)
-    return rc;
-  uint64_t id;
-  random_bytes(&id, sizeof id);
-  int length = snprintf(name, sizeof name, "weft-%016llx", (unsigned long long)id);
-  snprintf(links->address, sizeof links->address, "%s %s", host, name);
-  struct sockaddr_un at = {.sun_family = AF_UNIX};
-  memcpy(at.sun_path + 1, name, (size_t)length);
-  links->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (links->listener < 0 ||
-      bind(links->listener, (struct sockaddr *)&at,
-           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) != 0 ||
-      listen(links->listener, 1024) != 0)
-    return fail_errno(errno, "cannot listen for peers");
-  return 0;
 }
 
 int ep_service_start(weft_ep_t *ep) {
@@ -244,6 +274,8 @@ int ep_service_start(weft_ep_t *ep) {
   int rc = add(links->epoll, links->listener, TAG_LISTENER);
   if (rc == 0)
     rc = add(links->epoll, links->wake, TAG_WAKE);
+  if (rc == 0 && links->far_listener >= 0)
+    rc = add(links->epoll, links->far_listener, TAG_FAR_LISTENER);
   if (rc != 0)
     return rc;
   int error = pthread_create(&links->thread, NULL, serve, ep);
@@ -276,8 +308,8 @@ void ep_links_free(weft_ep_t *ep) {
     ep_link_free(ep, link);
   }
   free_retired(ep);
-  int fds[] = {links->listener, links->epoll, links->wake};
-  for (int i = 0; i < 3; i++)
+  int fds[] = {links->listener, links->far_listener, links->epoll, links->wake};
+  for (int i = 0; i < 4; i++)
     if (fds[i] >= 0)
       close(fds[i]);
 }

@@ -2,6 +2,7 @@
 // state.
 #include "base/fail.h"
 #include "ep/gpu.h"
+#include "ep/remote.h"
 #include "group/view.h"
 
 const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns) {
@@ -40,7 +41,10 @@ void ep_tell_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
     return;
   area->start.epoch = epoch;
   atomic_store_explicit(&area->start.op_plus_1, op + 1, memory_order_release);
-  ep_doorbell_ring(ep_link_bell(link));
+  if (link->remote)
+    ep_remote_tell_start(link->remote, op, epoch);
+  else
+    ep_doorbell_ring(ep_link_bell(link));
 }
 
 // Tells each rank that is in `next` but not in `now` that operation `op` is its first.

@@ -65,6 +65,14 @@ int ep_window_map(struct ep_window *window, size_t size, int fd) {
   return map(window, size, fd);
 }
 
+int ep_window_private(struct ep_window *window, size_t size) {
+  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (memory == MAP_FAILED)
+    return fail_errno(errno, "no memory for a window of %zu bytes", size);
+  *window = (struct ep_window){.memory = memory, .size = size};
+  return 0;
+}
+
 void ep_window_release(struct ep_window *window) {
   if (window->memory)
     munmap(window->memory, window->size);

@@ -14,7 +14,7 @@ enum {
 struct ep_writing ep_write_begin(struct ep_link *link, uint32_t rows) {
   struct ep_way *way = &link->way;
   struct ep_writing writing = {.way = way};
-  if (rows < 2 * TRIAL_ROWS)
+  if (rows < 2 * TRIAL_ROWS || link->remote) // what stands in a shadow is read from here at once
     return writing;
   writing.trial = way->until_trial == 0;
   way->until_trial = writing.trial ? way->pause : way->until_trial - 1;

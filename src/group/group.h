@@ -25,7 +25,7 @@
 
 struct group;
 
-enum { GROUP_ADDRESS_SIZE = 256 };
+enum { GROUP_ADDRESS_SIZE = 512 };
 
 struct group_member {
   int32_t rank;
@@ -74,7 +74,7 @@ struct group_options {
   uint32_t num_founders;   // 0: this rank alone founds the group when there is no view
   bool join_only; // there is a group: a store without a view has lost it, and has a lease's time to get it back
   uint32_t lease_ttl_s;
-  const char *address; // how peers reach this rank: opaque text for the layer above
+  const char *address; // how peers reach this rank: text for the layer above; errors show its first word only
   group_event_fn on_event;
   void *event_arg;
 };

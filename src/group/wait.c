@@ -92,8 +92,8 @@ int group_wait_claim(struct group *group, uint64_t deadline_ns) {
   uint64_t holder;
   const char *address;
   if (err == WEFT_ERR_TIMEOUT && rank >= 0 && group_machine_claim(group->machine, rank, &holder, &address))
-    err =
-        fail(WEFT_ERR_EXISTS, "rank %" PRId32 " is held by incarnation %016" PRIx64 " at '%s'", rank, holder, address);
+    err = fail(WEFT_ERR_EXISTS, "rank %" PRId32 " is held by incarnation %016" PRIx64 " at '%.*s'", rank, holder,
+               (int)strcspn(address, " "), address);
   pthread_mutex_unlock(&group->lock);
   return err;
 }

@@ -1,0 +1,308 @@
+#include "ep/net.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "ep/engine.h"
+#include "ep/remote.h"
+
+enum {
+  IDLE_ROUNDS = 16, // of the thread without news, before it sleeps
+  NAP_MS = 1,       // of the thread, where the transport has no descriptor, or while the owner drives
+  LINKS_MORE = 64,  // links that are let go of, beside those of the capacity
+};
+
+// --- the turn ---
+
+static bool try_turn(struct ep_net *net) {
+  return !atomic_load_explicit(&net->turn, memory_order_relaxed) && !atomic_exchange(&net->turn, true);
+}
+
+static void end(struct ep_post *post, int err) {
+  post->in_flight = false;
+  post->ended(post, err);
+}
+
+static void done(struct transport_request *request) {
+  struct ep_post *post = request->arg;
+  if (post->in_flight)
+    end(post, atomic_load_explicit(&request->state, memory_order_acquire));
+}
+
+void ep_net_post_now(struct ep_net *net, struct ep_post *post) {
+  if (ep_remote_failed(post->remote)) {
+    post->ended(post, WEFT_ERR_PEER_LOST);
+    return;
+  }
+  post->request.arg = post;
+  post->request.done = done;
+  post->in_flight = true;
+  net->num_posts++;
+  int rc = net->transport->post(&post->request);
+  if (rc != 0)
+    end(post, rc);
+}
+
+static void empty_queue(struct ep_net *net) {
+  struct ep_post *newest = atomic_exchange(&net->queue, NULL), *oldest = NULL;
+  while (newest) { // turn it round
+    struct ep_post *next = newest->next;
+    newest->next = oldest;
+    oldest = newest;
+    newest = next;
+  }
+  while (oldest) {
+    struct ep_post *next = oldest->next; // it may be in the queue again when it has ended
+    ep_net_post_now(net, oldest);
+    oldest = next;
+  }
+}
+
+// Gives the turn back. Who put something into the queue meanwhile and did not get the turn has left it to us.
+void ep_net_leave(struct ep_net *net) {
+  do {
+    empty_queue(net);
+    atomic_store(&net->turn, false);
+  } while (atomic_load(&net->queue) && try_turn(net));
+}
+
+void ep_net_enter(struct ep_net *net) {
+  atomic_fetch_add(&net->wanted, 1);
+  while (!try_turn(net))
+    sched_yield();
+  atomic_fetch_sub(&net->wanted, 1);
+}
+
+uint32_t ep_net_progress(struct ep_net *net) {
+  empty_queue(net);
+  return net->transport->progress(net->worker);
+}
+
+void ep_net_post(struct ep_net *net, struct ep_post *post) {
+  struct ep_post *head = atomic_load_explicit(&net->queue, memory_order_relaxed);
+  do
+    post->next = head;
+  while (!atomic_compare_exchange_weak(&net->queue, &head, post));
+  if (try_turn(net))
+    ep_net_leave(net);
+}
+
+void ep_net_drive_once(struct ep_net *net) {
+  if (!atomic_load_explicit(&net->driving, memory_order_relaxed))
+    atomic_store(&net->driving, true);
+  if (atomic_load_explicit(&net->wanted, memory_order_relaxed) || !try_turn(net))
+    return;
+  ep_net_progress(net);
+  ep_net_leave(net);
+}
+
+void ep_net_hand_over(struct ep_net *net) {
+  atomic_store(&net->driving, false);
+  if (!atomic_exchange(&net->asleep, false))
+    return;
+  uint64_t one = 1;
+  ssize_t written = write(net->kick, &one, sizeof one);
+  (void)written;
+}
+
+// --- the thread ---
+
+// True: there is nothing to do, and the transport's descriptor will tell when there is.
+static bool arm(struct ep_net *net) {
+  if (!try_turn(net))
+    return false;
+  atomic_store(&net->asleep, true); // before the look: what is posted after it comes with a kick
+  bool armed = ep_net_progress(net) == 0;
+  if (armed && net->transport->arm && net->transport->fd(net->worker) >= 0)
+    armed = net->transport->arm(net->worker) == 0;
+  uint64_t posts = net->num_posts;
+  empty_queue(net); // it must not be posted after the arming
+  armed = armed && net->num_posts == posts;
+  if (!armed)
+    atomic_store(&net->asleep, false);
+  ep_net_leave(net);
+  return armed;
+}
+
+static void sleep_until_news(struct ep_net *net, bool on_transport) {
+  int fd = on_transport ? net->transport->fd(net->worker) : -1; // poll() passes over -1
+  struct pollfd entries[] = {{.fd = net->kick, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+  poll(entries, 2, fd >= 0 ? -1 : NAP_MS);
+  atomic_store(&net->asleep, false);
+  uint64_t drained;
+  if (entries[0].revents)
+    (void)!read(net->kick, &drained, sizeof drained);
+}
+
+// One round; true when something happened.
+static bool drive(struct ep_net *net) {
+  if (atomic_load(&net->wanted) || !try_turn(net)) {
+    sched_yield();
+    return false;
+  }
+  uint32_t news = ep_net_progress(net);
+  ep_net_leave(net);
+  return news > 0;
+}
+
+static void *run(void *arg) {
+  struct ep_net *net = arg;
+  uint32_t idle = 0;
+  while (!atomic_load(&net->stop)) {
+    if (atomic_load(&net->driving)) {
+      atomic_store(&net->asleep, true);
+      if (atomic_load(&net->driving))
+        sleep_until_news(net, false);
+      continue;
+    }
+    if (drive(net)) {
+      idle = 0;
+    } else if (++idle > IDLE_ROUNDS && arm(net)) {
+      sleep_until_news(net, true);
+      idle = 0;
+    }
+  }
+  return NULL;
+}
+
+// --- opening ---
+
+static bool can_carry(const struct transport_abilities *abilities) {
+  uint32_t host = 1u << WEFT_MEMORY_HOST;
+  return (abilities->flags & TRANSPORT_MESSAGES) && (abilities->local_kinds & host) && (abilities->remote_kinds & host);
+}
+
+static int find_named(const char *name, const struct transport **transport) {
+  char why[160] = "";
+  int rc = transport_find(name, transport);
+  if (rc == 0 && !can_carry(&(*transport)->abilities))
+    rc = fail(WEFT_ERR_UNSUPPORTED, "the transport %s does not carry messages between ranks", name);
+  if (rc == 0 && (*transport)->probe && (*transport)->probe(why, sizeof why) != 0)
+    rc = fail(WEFT_ERR_UNSUPPORTED, "the transport %s does not work here: %s", name, why);
+  return rc;
+}
+
+// The first that reaches other hosts and works.
+static int find_any(const struct transport **transport) {
+  for (const char *const *name = transport_names(); *name; name++)
+    if (find_named(*name, transport) == 0 && ((*transport)->abilities.flags & TRANSPORT_OTHER_HOSTS))
+      return 0;
+  return fail(WEFT_ERR_UNSUPPORTED, "no transport to other hosts works here: `weft info` says what is missing");
+}
+
+static void on_message(void *arg, const void *bytes, size_t size) {
+  ep_remote_hear(arg, bytes, size);
+}
+
+static void on_peer(void *arg, struct transport_peer *peer, int err, const char *why) {
+  (void)arg;
+  if (peer->arg)
+    ep_remote_fail(peer->arg, err, why);
+}
+
+static int open_worker(struct ep_net *net) {
+  struct transport_options options = {
+      .size = sizeof options, .on_message = on_message, .on_peer = on_peer, .arg = net, .threads = true};
+  int rc = net->transport->open(&options, &net->worker);
+  net->address_size = sizeof net->address;
+  if (rc == 0)
+    rc = net->transport->address(net->worker, net->address, &net->address_size);
+  return rc;
+}
+
+static int start(struct ep_net *net) {
+  net->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (net->kick < 0)
+    return fail_errno(errno, "cannot start the net thread");
+  int error = pthread_create(&net->thread, NULL, run, net);
+  if (error != 0)
+    return fail_thread(error, "the net thread");
+  net->running = true;
+  return 0;
+}
+
+static int open_new(weft_ep_t *ep, const struct transport *transport, struct ep_net **out) {
+  struct ep_net *net = calloc(1, sizeof *net);
+  if (!net)
+    return fail(WEFT_ERR_NOMEM, "no memory for the way to other hosts");
+  net->ep = ep;
+  net->transport = transport;
+  net->kick = -1;
+  net->num_remotes = 2 * ep->capacity + LINKS_MORE;
+  net->remotes = calloc(net->num_remotes, sizeof(struct ep_remote *));
+  int rc = net->remotes ? open_worker(net) : fail(WEFT_ERR_NOMEM, "no memory for links to other hosts");
+  if (rc == 0)
+    rc = start(net);
+  if (rc != 0) {
+    ep_net_close(net);
+    return fail_context(rc, "transport %s", transport->name);
+  }
+  log_info("rank %d reaches other hosts by %s", ep->rank, transport->name);
+  *out = net;
+  return 0;
+}
+
+int ep_net_open(weft_ep_t *ep, const char *name, struct ep_net **out) {
+  const char *own = ep->links.transport[0] ? ep->links.transport : NULL;
+  const struct transport *transport = NULL;
+  pthread_mutex_lock(&ep->net_lock);
+  struct ep_net *net = atomic_load(&ep->net);
+  int rc = 0;
+  if (!net && !(own && name && strcmp(own, name) != 0)) {
+    if (own || name)
+      rc = find_named(own ? own : name, &transport);
+    else
+      rc = find_any(&transport);
+    if (rc == 0)
+      rc = open_new(ep, transport, &net);
+    if (rc == 0)
+      atomic_store(&ep->net, net);
+  }
+  pthread_mutex_unlock(&ep->net_lock);
+  const char *used = net ? net->transport->name : own;
+  if (rc == 0 && name && strcmp(used, name) != 0)
+    rc = fail(WEFT_ERR_UNSUPPORTED, "rank %d reaches other hosts by %s and not by %s: set WEFT_EP_TRANSPORT on all",
+              ep->rank, used, name);
+  if (rc == 0)
+    *out = net;
+  return rc;
+}
+
+void ep_net_close(struct ep_net *net) {
+  if (!net)
+    return;
+  if (net->running) {
+    atomic_store(&net->stop, true);
+    atomic_store(&net->asleep, true);
+    ep_net_hand_over(net);
+    pthread_join(net->thread, NULL);
+  }
+  if (net->worker)
+    net->transport->close(net->worker);
+  for (uint32_t i = 0; i < EP_NET_BURIED; i++)
+    ep_window_release(&net->buried[i]);
+  if (net->kick >= 0)
+    close(net->kick);
+  free(net->remotes);
+  free(net);
+}
+
+void ep_net_bury(struct ep_net *net, struct ep_window *window) {
+  struct ep_window *grave = &net->buried[net->num_buried++ % EP_NET_BURIED];
+  ep_window_release(grave);
+  void *memory = mmap(window->memory, window->size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (memory == MAP_FAILED)
+    return; // the window stays what it is, and is released by its owner
+  *grave = *window;
+  *window = (struct ep_window){0};
+}

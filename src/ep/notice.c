@@ -1,0 +1,63 @@
+// What peers on other hosts say on the greeting's socket, and what its silence means.
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "ep/endpoint.h"
+#include "ep/remote.h"
+#include "group/view.h"
+
+enum { SAY_LEFT = 'L', SAY_LOST = 'X' };
+
+static void say(struct ep_link *link, char what) {
+  if (link->remote && link->socket >= 0)
+    send(link->socket, &what, sizeof what, MSG_DONTWAIT | MSG_NOSIGNAL); // if it cannot go, nobody reads it
+}
+
+void ep_link_say_left(struct ep_link *link) {
+  if (!atomic_exchange(&ep_link_out(link)->notice.left, 1))
+    say(link, SAY_LEFT);
+}
+
+void ep_link_say_lost(struct ep_link *link) {
+  atomic_store(&ep_link_out(link)->notice.lost, 1);
+  say(link, SAY_LOST);
+}
+
+int ep_remote_listen(struct ep_link *link) {
+  char said[16];
+  for (;;) {
+    ssize_t size = recv(link->socket, said, sizeof said, MSG_DONTWAIT);
+    if (size <= 0)
+      return size == 0 ? EPIPE : errno == EAGAIN || errno == EINTR ? 0 : errno;
+    for (ssize_t i = 0; i < size; i++) {
+      if (said[i] == SAY_LEFT)
+        atomic_store(&ep_link_in(link)->notice.left, 1);
+      else if (said[i] == SAY_LOST)
+        atomic_store(&ep_link_in(link)->notice.lost, 1);
+    }
+  }
+}
+
+// Whether the peer's host has acknowledged nothing for a while, though it is asked every second.
+static bool is_quiet(const struct ep_link *link) {
+  struct tcp_info info;
+  socklen_t size = sizeof info;
+  return getsockopt(link->socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+         info.tcpi_last_ack_recv > EP_ENDPOINT_TIMEOUT_MS / 2;
+}
+
+enum ep_link_state ep_remote_verdict(weft_ep_t *ep, struct ep_link *silent) {
+  uint32_t quiet = 1, members = 1;
+  const struct group_view *view = group_view(ep->group);
+  pthread_mutex_lock(&ep->links.lock); // a link in the table is not freed then
+  for (uint32_t i = 0; view && i < view->count; i++) {
+    struct ep_link *link = atomic_load(&ep->links.by_rank[view->members[i].rank]);
+    members += view->members[i].rank != ep->rank;
+    quiet += link && link != silent && link->remote && (!ep_link_up(link) || is_quiet(link));
+  }
+  pthread_mutex_unlock(&ep->links.lock);
+  group_view_unref(view);
+  return ep_activation_astray(quiet, members) ? EP_LINK_DOUBTED : EP_LINK_SILENT;
+}

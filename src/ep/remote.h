@@ -1,0 +1,131 @@
+// A link to a rank on another host. Its `out` is a shadow of the peer's area: the engine writes into it as into a
+// mapped window, and where it raises a flag it publishes: the rows go as pieces of a transport's requests, and behind
+// them a message with the words that the flag's line holds, which the peer stores into its area. Words that the reader
+// of an area writes (`taken`) go back likewise, into the writer's shadow. So all else is as on one host.
+//
+// Rows leave in chunks while the next are written. The message goes when all of them are visible at the peer.
+//
+// The socket of the greeting stays, as on one host. It carries what must be heard before its hang-up: that the peer
+// left, or takes this rank for lost (a byte each).
+#ifndef EP_REMOTE_H
+#define EP_REMOTE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/ep.h>
+
+#include "ep/greeting.h"
+#include "ep/net.h"
+
+enum ep_part { EP_PART_DISPATCH, EP_PART_WEIGHTS, EP_PART_COMBINE, EP_PARTS };
+
+enum {
+  EP_CHUNKS = 16,           // of a part, at most
+  EP_CHUNK_BYTES = 1 << 18, // at least, but for the last
+  EP_WORDS = 8,             // of a message
+};
+
+// A word of a message: `value` for the place `offset` in the peer's area, or its shadow of this rank's.
+struct ep_word {
+  uint32_t place; // enum ep_place
+  uint32_t offset;
+  uint64_t value;
+};
+
+struct ep_note {
+  uint64_t link; // the receiver's number of it
+  uint32_t version, count;
+  struct ep_word words[EP_WORDS];
+};
+
+// A message and its way.
+struct ep_telling {
+  struct ep_post post;
+  struct ep_note note;
+};
+
+// One part of a slot.
+struct ep_publication {
+  struct ep_post *chunks; // [num_chunks] rows without a message
+  struct transport_piece (*pieces)[2];
+  struct ep_telling last; // with the rows of the first chunk, if these are all
+  struct transport_piece last_pieces[2];
+  uint32_t num_chunks, num_pieces, chunk_rows;
+  uint32_t strides[2];      // of the pieces
+  uint32_t posted;          // rows, of what is being written; [owner]
+  _Atomic uint32_t pending; // chunks under way, and 1 while the last is not ready
+  _Atomic bool busy;        // from the first chunk until the message has left
+};
+
+struct ep_remote {
+  weft_ep_t *ep;
+  struct ep_net *net;
+  uint64_t id, peer_id; // of the link: what the peer's messages say, and ours
+  struct ep_link *link;
+  int area_fd;
+  struct transport_region *in, *out;
+  struct transport_peer *peer;
+  struct transport_remote *area; // the peer's
+  struct ep_publication parts[WEFT_EP_DEPTH][EP_PARTS];
+  // What the peer should know besides: the newest counts, so one message at a time is enough.
+  struct ep_telling state;
+  _Atomic bool state_busy, state_dirty, sign;
+  _Atomic uint64_t start_plus_1, start_epoch;
+  _Atomic int failed; // 0, or why the transport cannot reach the peer any more
+  char why[160];      // set before
+};
+
+// --- making one: remote.c ---
+
+// Makes the link one to another host: registers its area, of which `area_fd` (taken) is the descriptor, and makes the
+// shadow. Messages to it are heard from here on. [owner, service]
+int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int area_fd);
+// What the peer needs of it.
+int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greeting);
+// With what the peer says: ready to publish.
+int ep_remote_connect(struct ep_remote *remote, const struct ep_far_greeting *greeting);
+// Ends what is under way and frees all but the windows. When it returns nothing of the link is written or read by the
+// transport, and what comes late meets no data. NULL is legal.
+void ep_remote_free(struct ep_remote *remote);
+
+static inline bool ep_remote_failed(struct ep_remote *remote) {
+  return atomic_load_explicit(&remote->failed, memory_order_acquire) != 0;
+}
+// The transport does not reach the peer any more: the service thread takes the link down. [any]
+void ep_remote_fail(struct ep_remote *remote, int err, const char *why);
+// A message has come. [turn]
+void ep_remote_hear(struct ep_net *net, const void *bytes, size_t size);
+
+// --- publishing: publish.c; all [owner] ---
+
+// Waits until what was published in that place before has left the shadow. False: the link is down.
+bool ep_remote_settle(struct ep_remote *remote, uint64_t op, enum ep_part part, uint64_t deadline_ns);
+// `rows` rows of a part stand in the shadow: sends those chunks that are whole.
+void ep_remote_rows(struct ep_remote *remote, uint64_t op, enum ep_part part, uint32_t rows);
+// All `rows` rows do, and the flag: sends the rest, and the words.
+void ep_remote_publish(struct ep_remote *remote, uint64_t op, enum ep_part part, uint32_t rows);
+// `taken` words, in the area, or the start: tells the peer.
+void ep_remote_tell(struct ep_remote *remote);
+void ep_remote_tell_start(struct ep_remote *remote, uint64_t op, uint64_t epoch);
+// The owner returns to its caller, or sleeps: the net thread drives.
+static inline void ep_remote_hand_over(weft_ep_t *ep) {
+  struct ep_net *net = atomic_load_explicit(&ep->net, memory_order_acquire);
+  if (net)
+    ep_net_hand_over(net);
+}
+// Tells all peers on other hosts that this rank waits, if it has not done so for a while.
+void ep_remote_sign(weft_ep_t *ep, uint64_t now_ns);
+
+// --- the socket: notice.c ---
+
+// Tells the peer that this rank takes it for lost, as on one host. [any]
+void ep_link_say_lost(struct ep_link *link);
+// Takes what the peer has said there. 0: it has not hung up; else an errno: EPIPE and ECONNRESET when it has, others
+// when its host does not answer. [any]
+int ep_remote_listen(struct ep_link *link);
+// What is to be thought of a peer whose host does not answer: it is silent, unless most of the view is.
+enum ep_link_state ep_remote_verdict(weft_ep_t *ep, struct ep_link *link);
+
+#endif
