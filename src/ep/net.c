@@ -178,7 +178,8 @@ static void *run(void *arg) {
 
 static bool can_carry(const struct transport_abilities *abilities) {
   uint32_t host = 1u << WEFT_MEMORY_HOST;
-  return (abilities->flags & TRANSPORT_MESSAGES) && (abilities->local_kinds & host) && (abilities->remote_kinds & host);
+  uint32_t flags = TRANSPORT_MESSAGES | TRANSPORT_LENGTHS;
+  return (abilities->flags & flags) == flags && (abilities->local_kinds & host) && (abilities->remote_kinds & host);
 }
 
 static int find_named(const char *name, const struct transport **transport) {
