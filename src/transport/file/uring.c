@@ -36,7 +36,9 @@ static int make_ring(struct file_worker *worker, struct io_uring *ring) {
   }
   if (rc < 0)
     return fail(WEFT_ERR_UNSUPPORTED, "io_uring does not work here: %s%s", strerror(-rc),
-                rc == -EPERM ? " (a seccomp profile or kernel.io_uring_disabled forbids it)" : "");
+                rc == -EPERM    ? " (a seccomp profile or kernel.io_uring_disabled forbids it)"
+                : rc == -ENOMEM ? " (raise ulimit -l)"
+                                : "");
   return 0;
 }
 
