@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft doctor --peer between network namespaces: good ways, one that swallows large packets, and those that lead nowhere.
+"""weft doctor --peer between network namespaces: good ways, one that swallows large packets, ways to nowhere.
 
   a (10.78.0.1, 9000) ---- s: a bridge ---- b (10.78.0.2, 9000)
 """
@@ -33,8 +33,8 @@ class Ways:
             ip("-n", self.switch, "link", "add", "bridge", "mtu", "9000", "type", "bridge")
             ip("-n", self.switch, "link", "set", "bridge", "up")
             for one, port, address in ((self.a, "to-a", "10.78.0.1/24"), (self.b, "to-b", OTHER + "/24")):
-                ip("link", "add", "w0", "mtu", "9000", "gso_max_segs", "1", "netns", one, "type", "veth", "peer", "name",
-                   port, "mtu", "9000", "netns", self.switch)
+                ip("link", "add", "w0", "mtu", "9000", "gso_max_segs", "1", "netns", one, "type", "veth",
+                   "peer", "name", port, "mtu", "9000", "netns", self.switch)
                 ip("-n", self.switch, "link", "set", port, "master", "bridge", "up")
                 ip("-n", one, "link", "set", "w0", "up", "gso_max_segs", "1")
                 ip("-n", one, "address", "add", address, "dev", "w0")
@@ -94,7 +94,8 @@ def check_mtu(ways):
 
 def check_nowhere(ways):
     ways.expect("peer", "problem", "Network is unreachable", "10.99.0.1")
-    ip("-n", ways.a, "neighbour", "replace", "10.78.0.9", "lladdr", "02:00:00:00:00:09", "dev", "w0", "nud", "permanent")
+    ip("-n", ways.a, "neighbour", "replace", "10.78.0.9", "lladdr", "02:00:00:00:00:09", "dev", "w0",
+       "nud", "permanent")
     ways.expect("peer", "problem", "does not answer", "10.78.0.9")
 
 
