@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""weft env prints exports that a shell takes, for the host and for a rank, and leaves out what is not known."""
+import json
+import os
+import subprocess
+import unittest
+
+import tool
+
+HOSTS = tool.SOURCE / "tests/topology"
+
+
+class Env(tool.ToolTest):
+    def setUp(self):
+        libraries = json.loads(self.passes("info", "--json"))["build"]["libraries"]
+        if not any(row["name"] == "hwloc" and row["version"] for row in libraries):
+            self.skipTest("built without hwloc")
+
+    def env(self, host, *arguments, **more):
+        file = str(HOSTS / f"host_{host}.xml")
+        return json.loads(self.passes("env", "--json", *arguments, HWLOC_XMLFILE=file, **more))
+
+    def value(self, name, host, *arguments, **more):
+        return {row["name"]: row["value"] for row in self.env(host, *arguments, **more)["exports"]}[name]
+
+    def test_each_rank_has_the_nic_of_its_gpu(self):
+        for rank in range(8):
+            self.assertEqual(self.value("UCX_NET_DEVICES", "4_nics", "--rank", rank), f"mlx5_{rank // 2}:1")
+        self.assertEqual(self.env("4_nics", "--rank", 5)["gpu"]["index"], 5)
+        self.assertEqual(self.env("4_nics", "--rank", 13)["gpu"]["index"], 5)  # more ranks than GPUs
+        self.assertIsNone(self.env("4_nics")["gpu"])
+
+    def test_visible_devices_are_heeded_and_left_alone(self):
+        self.assertEqual(self.env("4_nics", "--rank", 1, CUDA_VISIBLE_DEVICES="6,7")["gpu"]["index"], 7)
+        self.assertIsNone(self.env("4_nics", "--rank", 0, CUDA_VISIBLE_DEVICES="GPU-1234")["gpu"])
+        self.assertIsNone(self.value("CUDA_VISIBLE_DEVICES", "4_nics", "--rank", 1, CUDA_VISIBLE_DEVICES="6,7"))
+
+    def test_wishes_are_heeded(self):
+        self.assertEqual(self.value("UCX_NET_DEVICES", "4_nics", "--rank", 0, WEFT_NICS="mlx5_3"), "mlx5_3:1")
+        self.refused(2, "want some of mlx5_0", "env", HWLOC_XMLFILE=str(HOSTS / "host_far_nic.xml"), WEFT_NICS="eth7")
+
+    def test_every_variable_is_set_or_left_out_with_a_reason(self):
+        for host in ("10_nics", "no_nic", "far_nic"):
+            for row in self.env(host)["exports"]:
+                self.assertTrue(row["why"], row)
+
+    def test_a_shell_takes_it(self):
+        for arguments in ([], ["--shell"], ["--rank", "3"]):
+            text = self.passes("env", *arguments, HWLOC_XMLFILE=str(HOSTS / "host_10_nics.xml"))
+            for line in text.splitlines():
+                self.assertRegex(line, r"^(# .*|export [A-Z_]+=\S+)$")
+            script = f'{text}\nprintf "%s\\n" "$NCCL_IB_HCA" "$UCX_NET_DEVICES"'
+            for shell in ("sh", "bash"):
+                result = subprocess.run([shell, "-eu", "-c", script], env={"PATH": os.environ["PATH"]}, check=True,
+                                        capture_output=True, text=True, timeout=tool.TIMEOUT_S)
+                rank = arguments if "--rank" in arguments else []
+                expected = [self.value(name, "10_nics", *rank) for name in ("NCCL_IB_HCA", "UCX_NET_DEVICES")]
+                self.assertEqual(result.stdout.splitlines(), expected)
+
+    def test_wrong_arguments_are_refused(self):
+        self.refused(2, "--shell and --json are both given", "env", "--shell", "--json")
+        self.refused(2, '--rank: "one" is not a whole number', "env", "--rank", "one")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
