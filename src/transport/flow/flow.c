@@ -1,0 +1,273 @@
+#include "transport/flow/flow.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+
+static struct flow_worker *worker_of(const struct flow_peer *peer) {
+  return (struct flow_worker *)peer->base.worker;
+}
+
+static uint32_t window_of(const struct transport_request *request) {
+  if (request->num_pieces < 2)
+    return 2; // a long piece is cut, too
+  return request->num_pieces < FLOW_WINDOW ? request->num_pieces : FLOW_WINDOW;
+}
+
+int flow_prepare(struct transport_request *request) {
+  struct flow_peer *peer = (struct flow_peer *)request->peer;
+  struct flow_worker *worker = worker_of(peer);
+  uint32_t window = window_of(request);
+  size_t head = (sizeof(struct flow_request) + 63) / 64 * 64;
+  struct flow_request *own = aligned_alloc(64, (head + window * worker->wire.op_size + 63) / 64 * 64);
+  if (!own)
+    return fail(WEFT_ERR_NOMEM, "no memory for a request of %u pieces", request->num_pieces);
+  *own = (struct flow_request){.request = request, .worker = worker, .peer = peer};
+  link_init(&own->active);
+  link_init(&own->waiting);
+  for (uint32_t i = 0; i < window; i++) {
+    struct flow_op *op = (struct flow_op *)(void *)((char *)own + head + i * worker->wire.op_size);
+    memset(op, 0, worker->wire.op_size);
+    op->own = own;
+    op->next = own->free;
+    own->free = op;
+  }
+  request->own = own;
+  return 0;
+}
+
+void flow_unprepare(struct transport_request *request) {
+  free(request->own);
+  request->own = NULL;
+}
+
+// The first failure is the one that is told.
+static void break_request(struct flow_request *own, int err, const char *why) {
+  if (own->err != 0)
+    return;
+  own->err = err;
+  snprintf(own->request->why, sizeof own->request->why, "%s", why);
+}
+
+static void fill_status(struct flow_request *own) {
+  struct transport_request *request = own->request;
+  if (own->err == 0) {
+    memset(request->status, 0, request->num_pieces * sizeof *request->status);
+    return;
+  }
+  // A WRITE that was not settled has an unknown end, and the piece in the middle has failed with the rest.
+  bool settled = request->op == WEFT_READ || own->worker->wire.settled_when_moved || own->stage > FLOW_SETTLING;
+  for (uint32_t i = settled ? own->piece : 0; i < request->num_pieces; i++) {
+    if (i >= own->piece || request->status[i] == 0)
+      request->status[i] = own->err;
+  }
+}
+
+// The last that touches the request.
+static void finish(struct flow_request *own) {
+  struct transport_request *request = own->request;
+  void (*done)(struct transport_request *) = request->done;
+  int state = own->err;
+  link_remove(&own->active);
+  if (own->canceled)
+    own->worker->doomed--;
+  own->worker->events++;
+  if (request->status)
+    fill_status(own);
+  atomic_store_explicit(&request->state, state, memory_order_release);
+  if (done)
+    done(request);
+}
+
+static void wait_for_room(struct flow_request *own) {
+  struct flow_peer *peer = own->peer;
+  if (own->waiting.next != &own->waiting)
+    return;
+  link_add(&peer->waiting, &own->waiting);
+  if (peer->wanting.next == &peer->wanting)
+    link_add(&own->worker->wanting, &peer->wanting);
+}
+
+static void stop_waiting(struct flow_request *own) {
+  link_remove(&own->waiting);
+  if (link_empty(&own->peer->waiting))
+    link_remove(&own->peer->wanting);
+}
+
+static struct flow_op *take_op(struct flow_request *own) {
+  struct flow_op *op = own->free;
+  own->free = op->next;
+  return op;
+}
+
+static void give_op(struct flow_request *own, struct flow_op *op) {
+  op->next = own->free;
+  own->free = op;
+}
+
+// Whether it may go on: false when the network has no room.
+static bool started(struct flow_request *own, struct flow_op *op, int result) {
+  if (result == FLOW_STARTED) {
+    own->running++;
+    own->running_bytes += op->length;
+    return true;
+  }
+  give_op(own, op);
+  if (result == FLOW_AGAIN)
+    return false;
+  if (result < 0)
+    break_request(own, result, weft_last_error());
+  return true;
+}
+
+static void count_moved(struct flow_request *own, uint64_t length) {
+  own->request->moved += length;
+}
+
+// Starts operations until all pieces are, or the window is full. False: the network has no room.
+static bool move(struct flow_request *own) {
+  struct transport_request *request = own->request;
+  const struct flow_wire *wire = &own->worker->wire;
+  while (own->piece < request->num_pieces && own->err == 0) {
+    const struct transport_piece *piece = &request->pieces[own->piece];
+    uint64_t length = piece->length - own->offset;
+    if (length > wire->max_operation)
+      length = wire->max_operation;
+    if (!own->free || (own->running > 0 && own->running_bytes + length > FLOW_WINDOW_BYTES))
+      return true;
+    if (own->offset == 0 && request->status)
+      request->status[own->piece] = 0;
+    if (length > 0) {
+      struct flow_op *op = take_op(own);
+      op->length = length;
+      op->piece = own->piece;
+      int result = wire->move(own, piece, own->offset, op);
+      if (result == FLOW_DONE)
+        count_moved(own, length);
+      else if (result < 0 && request->status)
+        request->status[own->piece] = result;
+      if (!started(own, op, result))
+        return false;
+      if (result < 0)
+        return true;
+    }
+    own->offset += length;
+    if (own->offset == piece->length) {
+      own->piece++;
+      own->offset = 0;
+    }
+  }
+  return true;
+}
+
+// One operation that is not a piece's. False: the network has no room.
+static bool single(struct flow_request *own, int (*start)(struct flow_request *, struct flow_op *)) {
+  struct flow_op *op = take_op(own);
+  op->length = 0;
+  op->piece = UINT32_MAX;
+  return started(own, op, start(own, op));
+}
+
+// What can be done now; false: the network has no room. `own->stage` is the one that has been started.
+static bool step(struct flow_request *own) {
+  struct transport_request *request = own->request;
+  if (own->stage == FLOW_MOVING) {
+    if (!move(own))
+      return false;
+    if (own->err != 0 || own->running > 0 || own->piece < request->num_pieces)
+      return true;
+    if (request->op == WEFT_WRITE && request->num_pieces > 0 && !own->worker->wire.settled_when_moved) {
+      if (!single(own, own->worker->wire.settle))
+        return false;
+      own->stage = FLOW_SETTLING;
+      if (own->err != 0 || own->running > 0)
+        return true;
+    } else {
+      own->stage = FLOW_SETTLING;
+    }
+  }
+  if (own->stage == FLOW_SETTLING && own->running == 0 && own->err == 0) {
+    if (request->message_size > 0 && !single(own, own->worker->wire.send))
+      return false;
+    own->stage = FLOW_SENDING;
+  }
+  return true;
+}
+
+// Moves the request on as far as it goes now; it may end.
+void flow_pump(struct flow_request *own) {
+  bool room;
+  own->pumping = true;
+  do {
+    own->again = false;
+    room = own->err != 0 || step(own);
+  } while (own->again && room);
+  own->pumping = false;
+  if (own->err == 0 && !room) {
+    wait_for_room(own);
+    return;
+  }
+  if (own->waiting.next != &own->waiting)
+    stop_waiting(own);
+  if (own->running == 0 && (own->err != 0 || own->stage == FLOW_SENDING))
+    finish(own);
+}
+
+int flow_post(struct transport_request *request) {
+  struct flow_request *own = request->own;
+  struct flow_peer *peer = own->peer;
+  request->moved = 0;
+  request->why[0] = '\0';
+  if (peer->base.failed) {
+    snprintf(request->why, sizeof request->why, "%s", peer->why);
+    atomic_store_explicit(&request->state, peer->base.failed, memory_order_release);
+    return fail(peer->base.failed, "%s", peer->why);
+  }
+  own->piece = 0;
+  own->offset = 0;
+  own->stage = FLOW_MOVING;
+  own->canceled = false;
+  own->err = 0;
+  link_add(&peer->active, &own->active);
+  atomic_store_explicit(&request->state, TRANSPORT_IN_FLIGHT, memory_order_relaxed);
+  if (link_empty(&peer->waiting))
+    flow_pump(own);
+  else
+    wait_for_room(own); // behind those that came before
+  return 0;
+}
+
+void flow_ended(struct flow_op *op, int err, const char *why) {
+  struct flow_request *own = op->own;
+  own->running--;
+  own->running_bytes -= op->length;
+  if (err == 0)
+    count_moved(own, op->length);
+  else if (op->piece != UINT32_MAX && own->request->status)
+    own->request->status[op->piece] = err;
+  if (err != 0)
+    break_request(own, err, why);
+  give_op(own, op);
+  own->again = true;
+  if (!own->pumping && (own->waiting.next == &own->waiting || own->err != 0))
+    flow_pump(own);
+}
+
+void flow_break(struct flow_request *own, int err, const char *why, uint64_t deadline) {
+  if (!own->canceled)
+    own->worker->doomed++;
+  own->deadline = own->canceled && own->deadline < deadline ? own->deadline : deadline;
+  own->canceled = true;
+  if (own->stage != FLOW_SENDING || err == WEFT_ERR_PEER_LOST) // sent is sent: it ends as the network took it
+    break_request(own, err, why);
+  if (!own->pumping)
+    flow_pump(own);
+}
+
+void flow_cancel(struct transport_request *request) {
+  if (atomic_load_explicit(&request->state, memory_order_relaxed) == TRANSPORT_IN_FLIGHT)
+    flow_break(request->own, WEFT_ERR_CANCELED, "cancelled", clock_deadline_ms(FLOW_GRACE_MS));
+}

@@ -1,0 +1,162 @@
+// What the transports over networks share: how a request's pieces flow. Each back end (ucx, ofi) starts single
+// operations and says when they end; this part cuts pieces into operations, keeps a bounded number of them under way,
+// queues what the network does not take at once, sends the message when all data is visible at the peer, and ends
+// requests, cancelled ones and those of lost peers too.
+//
+//   post -> move, move, ... (a window of them) -> all ended -> settle (WRITE) -> send the message -> state
+//
+// An operation of a network cannot be taken back. A cancelled request starts none any more and ends when those under
+// way have; if they do not within GRACE_MS (a stopped peer, a link that is down), the back end severs the peer, which
+// ends them by force. Then the peer is lost for all.
+#ifndef FLOW_FLOW_H
+#define FLOW_FLOW_H
+
+#include "transport/flow/link.h"
+#include "transport/transport.h"
+
+enum {
+  FLOW_WINDOW = 64,             // operations of a request under way
+  FLOW_CHUNK = 8 << 20,         // bytes of an operation at most
+  FLOW_WINDOW_BYTES = 32 << 20, // of a request's operations under way, unless there is only one
+  FLOW_GRACE_MS = 500,          // from cancel() to severing the peer
+  FLOW_CLOSE_MS = 1000,
+};
+
+// How an operation stands after it was started.
+enum flow_start {
+  FLOW_STARTED = 0, // flow_ended() will be called, not from inside the call that started it
+  FLOW_DONE = 1,    // it has ended well already
+  FLOW_AGAIN = 2,   // not now: flow_retry() tries again
+};
+
+struct flow_request;
+
+// An operation under way. The back end's own bytes follow it.
+struct flow_op {
+  struct flow_request *own;
+  struct flow_op *next; // of those that are free
+  uint64_t length;
+  uint32_t piece;
+  uint32_t more; // the back end's
+} __attribute__((aligned(16)));
+
+enum flow_stage { FLOW_MOVING, FLOW_SETTLING, FLOW_SENDING };
+
+struct flow_worker;
+struct flow_peer;
+
+// What prepare() makes; request->own.
+struct flow_request {
+  struct transport_request *request;
+  struct flow_worker *worker;
+  struct flow_peer *peer;
+  struct link active;  // in the peer's list of requests in flight
+  struct link waiting; // in the peer's list of requests that the network did not take
+  struct flow_op *free;
+  uint32_t piece;   // the next to be started, from `offset` on
+  uint32_t running; // operations under way
+  uint64_t offset;
+  uint64_t running_bytes;
+  uint64_t deadline; // cancelled: when the peer is severed
+  uint8_t stage;
+  bool pumping, again, canceled;
+  int err; // why it will fail
+};
+
+struct flow_peer {
+  struct transport_peer base;
+  struct link peers; // in the worker's list
+  struct link remotes;
+  struct link active; // requests
+  struct link waiting;
+  struct link wanting; // in the worker's list of peers with requests waiting
+  uint64_t deadline;   // leaving: when it is severed
+  char why[120];       // it failed
+  bool leaving, severed, untold;
+};
+
+struct flow_region {
+  struct transport_region base;
+  struct link regions;
+};
+
+struct flow_remote {
+  struct transport_remote base;
+  struct link remotes;
+};
+
+// What a back end does. All but `ready` get a request whose peer has not failed.
+struct flow_wire {
+  size_t op_size;          // of struct flow_op and what follows
+  bool settled_when_moved; // an ended WRITE operation is visible at the peer: no settle()
+  uint64_t max_operation;  // bytes
+  uint32_t lost_ms;        // from a peer's failure to severing it, if its operations have not ended by then
+  // Start one; or negative, with fail()'s sentence.
+  int (*move)(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
+  int (*settle)(struct flow_request *own, struct flow_op *op); // what the ended WRITE operations wrote becomes visible
+  int (*send)(struct flow_request *own, struct flow_op *op);
+  // Ends by force what is under way to that peer, in later progress() at the latest. Once for each peer, when it has
+  // failed.
+  void (*sever)(struct flow_peer *peer);
+  // A disconnected peer without requests, from each progress(): false while there is still something to do. After true
+  // it is freed.
+  bool (*part)(struct flow_peer *peer);
+  void (*free_remote)(struct flow_remote *remote);
+};
+
+struct flow_worker {
+  struct transport_worker base;
+  struct flow_wire wire;
+  struct link peers, regions;
+  struct link wanting;
+  uint32_t doomed; // cancelled requests and leaving peers: somebody has to look at deadlines
+  uint32_t untold; // peers that have failed, before on_peer
+  uint32_t events; // since the last progress()
+};
+
+void flow_worker_init(struct flow_worker *worker, const struct transport *transport,
+                      const struct transport_options *options);
+void flow_peer_init(struct flow_peer *peer, struct flow_worker *worker);
+void flow_remote_init(struct flow_remote *remote, struct flow_peer *peer);
+void flow_region_init(struct flow_region *region, struct flow_worker *worker, const struct transport_memory *memory);
+
+// The table's functions that are the same for all.
+int flow_prepare(struct transport_request *request);
+void flow_unprepare(struct transport_request *request);
+int flow_post(struct transport_request *request);
+void flow_cancel(struct transport_request *request);
+void flow_disconnect(struct transport_peer *peer);
+void flow_release(struct transport_remote *remote);
+
+// Inside flow: moves a request on; has it end with `err` as soon as it can, by force from `deadline` on.
+void flow_pump(struct flow_request *own);
+void flow_break(struct flow_request *own, int err, const char *why, uint64_t deadline);
+
+// An operation that was started has ended: 0, or why not.
+void flow_ended(struct flow_op *op, int err, const char *why);
+// Part of progress(), after the network's own: waiting requests, deadlines, peers that leave. Returns events.
+uint32_t flow_progress(struct flow_worker *worker);
+// Whether flow_progress() has something to do that no event of the network will announce.
+bool flow_busy(const struct flow_worker *worker);
+// No request to that peer can succeed any more. on_peer is called by flow_progress().
+void flow_peer_failed(struct flow_peer *peer, int err, const char *why);
+// For close(), first: no operation is started any more; CANCELED is what requests end with.
+void flow_stop(struct flow_worker *worker);
+// For close(), after the network has let go of all memory: ends what is left and frees peers and remotes.
+void flow_end(struct flow_worker *worker);
+bool flow_idle(const struct flow_worker *worker);
+
+// --- card.c: what is told to other workers: a kind, a version, bytes, a checksum ---
+
+// 0, or LIMIT when `*size` is too small.
+int flow_card_write(const char *what, uint32_t magic, const void *body, size_t body_size, void *bytes, size_t *size);
+// PROTOCOL: it is none, or damaged.
+int flow_card_read(const char *what, uint32_t magic, const void *bytes, size_t size, const void **body,
+                   size_t *body_size);
+
+// The value of "name=value" for that name, or NULL.
+const char *flow_setting(const char *const *settings, const char *name);
+// Numbers that are equal for two workers of one host and one network namespace, and else not.
+void flow_host(uint64_t *host, uint64_t *net);
+
+#endif

@@ -1,0 +1,94 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "transport/ucx/ucx.h"
+
+// Options that serve better than UCX's own defaults; UCX_<name> in the environment overrides them.
+static const struct {
+  const char *name, *value;
+  bool shared_memory; // UCX warns of it where it may not use shared memory
+} defaults[] = {
+    {"MM_ERROR_HANDLING", "y", true},    // without it shared memory refuses endpoints that tell of failures
+    {"KEEPALIVE_INTERVAL", "1s", false}, // how soon the death of a peer over shared memory shows (UCX: 20 s)
+};
+
+static bool in_environment(const char *name) {
+  char variable[80];
+  snprintf(variable, sizeof variable, "UCX_%s", name);
+  return getenv(variable) != NULL;
+}
+
+static bool exists(const char *folder, const char *name, size_t length) {
+  char path[256];
+  int size = snprintf(path, sizeof path, "%s/%.*s", folder, (int)length, name);
+  return size < (int)sizeof path && access(path, F_OK) == 0;
+}
+
+// UCX only warns of devices that are not there, and goes on without a network.
+static int set_device(ucp_config_t *config, const char *device) {
+  for (const char *one = device; *one; one += strcspn(one, ",")) {
+    one += *one == ',';
+    size_t length = strcspn(one, ",:");
+    if (length == 0 || strchr(one, '/') ||
+        !(exists("/sys/class/net", one, length) || exists("/sys/class/infiniband", one, length)))
+      return fail(WEFT_ERR_NOT_FOUND,
+                  "there is no device %.*s for UCX here: see /sys/class/net and "
+                  "/sys/class/infiniband",
+                  (int)strcspn(one, ","), one);
+  }
+  ucs_status_t status = ucp_config_modify(config, "NET_DEVICES", device);
+  return status == UCS_OK ? 0 : ucx_fail(status, "cannot choose the device %s", device);
+}
+
+static int set(ucp_config_t *config, const char *setting) {
+  char name[64];
+  const char *equals = strchr(setting, '=');
+  size_t length = equals ? (size_t)(equals - setting) : 0;
+  if (length == 0 || length >= sizeof name)
+    return fail(WEFT_ERR_INVALID, "a setting of ucx is NAME=VALUE, as in UCX_NAME=VALUE, not %s", setting);
+  memcpy(name, setting, length);
+  name[length] = '\0';
+  ucs_status_t status = ucp_config_modify(config, strncmp(name, "UCX_", 4) == 0 ? name + 4 : name, equals + 1);
+  return status == UCS_OK ? 0 : ucx_fail(status, "UCX does not take the setting %s", setting);
+}
+
+static bool uses_shared_memory(const struct transport_options *options) {
+  static const char *const names[] = {"all", "sm", "shm", "mm", "posix", "sysv", "xpmem"};
+  const char *list = flow_setting(options->settings, "TLS");
+  list = list ? list : getenv("UCX_TLS");
+  if (!list || *list == '^')
+    return true;
+  for (size_t length; *list; list += length + (list[length] == ',')) {
+    length = strcspn(list, ",");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+      if (length == strlen(names[i]) && memcmp(list, names[i], length) == 0)
+        return true;
+    }
+  }
+  return false;
+}
+
+static int set_all(ucp_config_t *config, const struct transport_options *options) {
+  bool shared_memory = uses_shared_memory(options);
+  for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
+    if (!in_environment(defaults[i].name) && (shared_memory || !defaults[i].shared_memory))
+      ucp_config_modify(config, defaults[i].name, defaults[i].value);
+  }
+  int rc = options->device ? set_device(config, options->device) : 0;
+  for (const char *const *setting = options->settings; rc == 0 && setting && *setting; setting++)
+    rc = set(config, *setting);
+  return rc;
+}
+
+int ucx_config(const struct transport_options *options, ucp_config_t **config) {
+  ucs_status_t status = ucp_config_read(NULL, NULL, config);
+  if (status != UCS_OK)
+    return ucx_fail(status, "UCX cannot read its options (UCX_* in the environment)");
+  int rc = set_all(*config, options);
+  if (rc != 0)
+    ucp_config_release(*config);
+  return rc;
+}

@@ -1,0 +1,131 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/wire.h"
+#include "transport/ucx/ucx.h"
+
+enum { KEY_MAGIC = 0x6b757731, KEY_HEAD = 1 + 8 + 8 }; // kind, address, length; then UCX's rkey
+
+ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind) {
+  return kind == WEFT_MEMORY_CUDA ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+}
+
+static int map_memory(struct ucx_worker *worker, struct ucx_region *region) {
+  struct transport_memory *memory = &region->flow.base.memory;
+  bool allocate = memory->kind == WEFT_MEMORY_HOST && !memory->address;
+  ucp_mem_map_params_t params = {
+      .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE |
+                    (allocate ? UCP_MEM_MAP_PARAM_FIELD_FLAGS : UCP_MEM_MAP_PARAM_FIELD_ADDRESS),
+      .address = memory->address,
+      .length = memory->length,
+      .flags = UCP_MEM_MAP_ALLOCATE,
+      .memory_type = ucx_memory_type(memory->kind),
+  };
+  if (memory->read_only) {
+    params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_PROT;
+    params.prot = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_REMOTE_READ;
+  }
+  ucs_status_t status = ucp_mem_map(worker->context, &params, &region->memory);
+  if (status != UCS_OK)
+    return ucx_fail(status, "UCX cannot register %" PRIu64 " bytes at %p", memory->length, memory->address);
+  if (!allocate)
+    return 0;
+  ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
+  status = ucp_mem_query(region->memory, &attr);
+  if (status != UCS_OK) {
+    ucp_mem_unmap(worker->context, region->memory);
+    return ucx_fail(status, "UCX does not tell where it allocated");
+  }
+  memory->address = attr.address;
+  memset(memory->address, 0, memory->length);
+  return 0;
+}
+
+int ucx_reg(struct transport_worker *base, const struct transport_memory *memory, struct transport_region **made) {
+  struct ucx_worker *worker = (struct ucx_worker *)base;
+  if (!(base->abilities.local_kinds >> memory->kind & 1))
+    return fail(WEFT_ERR_UNSUPPORTED, memory->kind == WEFT_MEMORY_CUDA
+                                          ? "this UCX was built without CUDA, or finds no GPU: stage through the host"
+                                          : "ucx moves host and CUDA memory only");
+  if (memory->length == 0)
+    return fail(WEFT_ERR_INVALID, "a region has at least one byte");
+  struct ucx_region *region = calloc(1, sizeof *region);
+  if (!region)
+    return fail(WEFT_ERR_NOMEM, "no memory for a region");
+  flow_region_init(&region->flow, &worker->flow, memory);
+  int rc = map_memory(worker, region);
+  if (rc != 0) {
+    link_remove(&region->flow.regions);
+    free(region);
+    return rc;
+  }
+  *made = &region->flow.base;
+  return 0;
+}
+
+void ucx_unreg(struct transport_region *base) {
+  struct ucx_region *region = (struct ucx_region *)base;
+  ucp_mem_unmap(((struct ucx_worker *)base->worker)->context, region->memory);
+  link_remove(&region->flow.regions);
+  free(region);
+}
+
+int ucx_pack(struct transport_region *base, void *bytes, size_t *size) {
+  struct ucx_region *region = (struct ucx_region *)base;
+  uint8_t body[TRANSPORT_MAX_KEY];
+  void *rkey;
+  size_t rkey_size;
+  ucs_status_t status = ucp_rkey_pack(((struct ucx_worker *)base->worker)->context, region->memory, &rkey, &rkey_size);
+  if (status != UCS_OK)
+    return ucx_fail(status, "UCX gives no key of a region");
+  struct wire_writer writer = {.bytes = body, .capacity = sizeof body};
+  wire_put_number(&writer, base->memory.kind, 1);
+  wire_put_number(&writer, (uintptr_t)base->memory.address, 8);
+  wire_put_number(&writer, base->memory.length, 8);
+  wire_put(&writer, rkey, rkey_size);
+  ucp_rkey_buffer_release(rkey);
+  if (writer.at > sizeof body)
+    return fail(WEFT_ERR_LIMIT,
+                "UCX's key of a region takes %zu bytes, more than %d: choose fewer devices with "
+                "UCX_NET_DEVICES",
+                rkey_size, TRANSPORT_MAX_KEY);
+  return flow_card_write("a key of ucx", KEY_MAGIC, body, writer.at, bytes, size);
+}
+
+int ucx_import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **made) {
+  struct ucx_peer *peer = (struct ucx_peer *)base;
+  const void *body;
+  size_t body_size;
+  int rc = flow_card_read("key of ucx", KEY_MAGIC, bytes, size, &body, &body_size);
+  if (rc != 0)
+    return rc;
+  struct wire_reader reader = {.bytes = body, .size = body_size};
+  uint64_t kind = wire_take_number(&reader, 1), address = wire_take_number(&reader, 8);
+  uint64_t length = wire_take_number(&reader, 8);
+  if (reader.failed || kind > WEFT_MEMORY_CUDA)
+    return fail(WEFT_ERR_PROTOCOL, "a key of ucx is of another make");
+  if (!peer->ep)
+    return fail(WEFT_ERR_PEER_LOST, "%s", peer->flow.why);
+  struct ucx_remote *remote = calloc(1, sizeof *remote);
+  if (!remote)
+    return fail(WEFT_ERR_NOMEM, "no memory for a remote region");
+  ucs_status_t status = ucp_ep_rkey_unpack(peer->ep, (const char *)body + KEY_HEAD, &remote->rkey);
+  if (status != UCS_OK) {
+    free(remote);
+    return ucx_fail(status, "UCX cannot reach that region");
+  }
+  flow_remote_init(&remote->flow, &peer->flow);
+  remote->flow.base.kind = (enum weft_memory_kind)kind;
+  remote->flow.base.address = address;
+  remote->flow.base.length = length;
+  *made = &remote->flow.base;
+  return 0;
+}
+
+void ucx_free_remote(struct flow_remote *base) {
+  struct ucx_remote *remote = (struct ucx_remote *)base;
+  ucp_rkey_destroy(remote->rkey);
+  free(remote);
+}

@@ -1,0 +1,67 @@
+#include <string.h>
+
+#include "base/fail.h"
+#include "transport/ucx/ucx.h"
+
+size_t ucx_op_size(const struct ucx_worker *worker) {
+  return sizeof(struct flow_op) + (worker->request_size + 63) / 64 * 64 + 64;
+}
+
+// UCX keeps its state before this address; what is from there on is ours, and unused.
+static void *place(const struct flow_request *own, struct flow_op *op) {
+  return (char *)op + ((struct ucx_worker *)own->worker)->flow.wire.op_size - 64;
+}
+
+static void ended(void *request, ucs_status_t status, void *arg) {
+  struct flow_op *op = arg;
+  (void)request;
+  if (status == UCS_OK)
+    flow_ended(op, 0, NULL);
+  else
+    flow_ended(op, ucx_code(status), ucs_status_string(status));
+}
+
+static ucp_request_param_t parameters(struct flow_request *own, struct flow_op *op) {
+  return (ucp_request_param_t){
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_REQUEST,
+      .cb.send = ended,
+      .user_data = op,
+      .request = place(own, op),
+  };
+}
+
+static int how(ucs_status_ptr_t result, const char *what) {
+  if (!result)
+    return FLOW_DONE;
+  if (UCS_PTR_IS_ERR(result))
+    return ucx_fail(UCS_PTR_STATUS(result), "UCX refuses %s", what);
+  return FLOW_STARTED;
+}
+
+int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op) {
+  ucp_ep_h ep = ((struct ucx_peer *)own->peer)->ep;
+  ucp_rkey_h rkey = ((struct ucx_remote *)piece->remote)->rkey;
+  ucp_request_param_t param = parameters(own, op);
+  void *local = (void *)(uintptr_t)(piece->local_address + offset);
+  uint64_t remote = piece->remote_address + offset;
+  param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_MEMH;
+  param.memory_type = ucx_memory_type(piece->local->memory.kind);
+  param.memh = ((struct ucx_region *)piece->local)->memory;
+  return own->request->op == WEFT_WRITE ? how(ucp_put_nbx(ep, local, op->length, remote, rkey, &param), "a put")
+                                        : how(ucp_get_nbx(ep, local, op->length, remote, rkey, &param), "a get");
+}
+
+int ucx_settle(struct flow_request *own, struct flow_op *op) {
+  ucp_request_param_t param = parameters(own, op);
+  return how(ucp_ep_flush_nbx(((struct ucx_peer *)own->peer)->ep, &param), "a flush");
+}
+
+int ucx_send(struct flow_request *own, struct flow_op *op) {
+  const struct transport_request *request = own->request;
+  ucp_request_param_t param = parameters(own, op);
+  param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_AM_SEND_FLAG_EAGER;
+  return how(ucp_am_send_nbx(((struct ucx_peer *)own->peer)->ep, UCX_MESSAGE_ID, NULL, 0, request->message,
+                             request->message_size, &param),
+             "a message");
+}

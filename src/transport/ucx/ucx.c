@@ -1,0 +1,262 @@
+#include "transport/ucx/ucx.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+
+int ucx_code(ucs_status_t status) {
+  switch (status) {
+  case UCS_ERR_NO_MEMORY:
+    return WEFT_ERR_NOMEM;
+  case UCS_ERR_CANCELED: // its endpoint was closed by force
+  case UCS_ERR_CONNECTION_RESET:
+  case UCS_ERR_ENDPOINT_TIMEOUT:
+  case UCS_ERR_NOT_CONNECTED:
+  case UCS_ERR_TIMED_OUT:
+  case UCS_ERR_REJECTED:
+    return WEFT_ERR_PEER_LOST;
+  case UCS_ERR_UNSUPPORTED:
+  case UCS_ERR_NOT_IMPLEMENTED:
+    return WEFT_ERR_UNSUPPORTED;
+  case UCS_ERR_INVALID_PARAM:
+    return WEFT_ERR_INVALID;
+  default:
+    return WEFT_ERR_UNREACHABLE;
+  }
+}
+
+int ucx_fail(ucs_status_t status, const char *format, ...) {
+  char text[256];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return fail(ucx_code(status), "%s: %s", text, ucs_status_string(status));
+}
+
+static int make_context(const struct transport_options *options, ucp_context_h *context) {
+  ucp_params_t params = {
+      .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME,
+      .features = UCP_FEATURE_RMA | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+      .mt_workers_shared = 0,
+      .name = "weft",
+  };
+  ucp_config_t *config;
+  int rc = ucx_config(options, &config);
+  if (rc != 0)
+    return rc;
+  ucs_status_t status = ucp_init(&params, config, context);
+  ucp_config_release(config);
+  return status == UCS_OK ? 0 : ucx_fail(status, "UCX cannot start (UCX_TLS and UCX_NET_DEVICES choose what it uses)");
+}
+
+static int probe(char *why, size_t cap) {
+  struct transport_options options = {.size = sizeof options};
+  ucp_context_h context;
+  int rc = make_context(&options, &context);
+  if (rc != 0) {
+    snprintf(why, cap, "%s", weft_last_error());
+    return WEFT_ERR_UNSUPPORTED;
+  }
+  ucp_cleanup(context);
+  return 0;
+}
+
+static ucs_status_t received(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                             const ucp_am_recv_param_t *param) {
+  struct flow_worker *worker = arg;
+  (void)header, (void)header_size;
+  if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV || size > TRANSPORT_MAX_MESSAGE)
+    return UCS_OK; // no message of Weft's: those are sent eagerly
+  worker->events++;
+  if (worker->base.options.on_message)
+    worker->base.options.on_message(worker->base.options.arg, data, size);
+  return UCS_OK;
+}
+
+static int make_worker(struct ucx_worker *worker, bool threads) {
+  ucp_worker_params_t params = {
+      .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+      .thread_mode = threads ? UCS_THREAD_MODE_SERIALIZED : UCS_THREAD_MODE_SINGLE,
+  };
+  ucs_status_t status = ucp_worker_create(worker->context, &params, &worker->worker);
+  if (status != UCS_OK)
+    return ucx_fail(status, "UCX makes no worker");
+  ucp_am_handler_param_t handler = {
+      .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                    UCP_AM_HANDLER_PARAM_FIELD_ARG,
+      .id = UCX_MESSAGE_ID,
+      .flags = UCP_AM_FLAG_WHOLE_MSG,
+      .cb = received,
+      .arg = &worker->flow,
+  };
+  status = ucp_worker_set_am_recv_handler(worker->worker, &handler);
+  if (status == UCS_OK)
+    status = ucp_worker_get_address(worker->worker, &worker->address, &worker->address_size);
+  if (status != UCS_OK)
+    return ucx_fail(status, "UCX takes no messages");
+  if (ucp_worker_get_efd(worker->worker, &worker->fd) != UCS_OK)
+    worker->fd = -1; // some of its transports cannot wake anybody: poll
+  return 0;
+}
+
+// What UCX tells of itself here.
+static int ask(struct ucx_worker *worker) {
+  ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES};
+  ucs_status_t status = ucp_context_query(worker->context, &attr);
+  if (status != UCS_OK)
+    return ucx_fail(status, "UCX does not describe itself");
+  worker->request_size = attr.request_size;
+  if (attr.memory_types >> UCS_MEMORY_TYPE_CUDA & 1) {
+    worker->flow.base.abilities.local_kinds |= 1u << WEFT_MEMORY_CUDA;
+    worker->flow.base.abilities.remote_kinds |= 1u << WEFT_MEMORY_CUDA;
+  }
+  worker->flow.wire = (struct flow_wire){
+      .op_size = ucx_op_size(worker),
+      .max_operation = FLOW_CHUNK,
+      .move = ucx_move,
+      .settle = ucx_settle,
+      .send = ucx_send,
+      .sever = ucx_sever,
+      .part = ucx_part,
+      .free_remote = ucx_free_remote,
+  };
+  return 0;
+}
+
+static void free_worker(struct ucx_worker *worker) {
+  if (worker->address)
+    ucp_worker_release_address(worker->worker, worker->address);
+  if (worker->worker)
+    ucp_worker_destroy(worker->worker);
+  if (worker->context)
+    ucp_cleanup(worker->context);
+  free(worker);
+}
+
+static int open_worker(const struct transport_options *options, struct transport_worker **made) {
+  struct ucx_worker *worker = calloc(1, sizeof *worker);
+  if (!worker)
+    return fail(WEFT_ERR_NOMEM, "no memory for a worker");
+  flow_worker_init(&worker->flow, &transport_ucx, options);
+  worker->fd = -1;
+  int rc = make_context(options, &worker->context);
+  if (rc == 0)
+    rc = ask(worker);
+  if (rc == 0)
+    rc = make_worker(worker, options->threads);
+  if (rc != 0) {
+    free_worker(worker);
+    return rc;
+  }
+  *made = &worker->flow.base;
+  return 0;
+}
+
+static bool all_parted(const struct flow_worker *flow) {
+  bool parted = true;
+  for (struct link *link = flow->peers.next; link != &flow->peers; link = link->next)
+    parted &= ucx_part(LINK_OF(link, struct flow_peer, peers));
+  return parted;
+}
+
+static void drive(struct ucx_worker *worker, uint64_t ms, bool (*until)(const struct flow_worker *)) {
+  uint64_t deadline = clock_deadline_ms(ms);
+  while (!until(&worker->flow) && !clock_passed(deadline))
+    ucp_worker_progress(worker->worker);
+}
+
+// First what was sent may arrive, where nothing is stuck; then all endpoints are closed by force.
+static void close_worker(struct transport_worker *base) {
+  struct ucx_worker *worker = (struct ucx_worker *)base;
+  struct flow_worker *flow = &worker->flow;
+  flow_stop(flow);
+  if (flow_idle(flow))
+    drive(worker, FLOW_CLOSE_MS / 5, all_parted);
+  for (struct link *link = flow->peers.next; link != &flow->peers; link = link->next)
+    ucx_sever(LINK_OF(link, struct flow_peer, peers));
+  drive(worker, FLOW_CLOSE_MS / 2, flow_idle);
+  drive(worker, FLOW_CLOSE_MS / 5, all_parted);
+  flow_end(flow);
+  while (!link_empty(&flow->regions))
+    ucx_unreg(&LINK_OF(flow->regions.next, struct flow_region, regions)->base);
+  free_worker(worker);
+}
+
+static uint32_t progress(struct transport_worker *base) {
+  struct ucx_worker *worker = (struct ucx_worker *)base;
+  uint32_t events = ucp_worker_progress(worker->worker);
+  return events + flow_progress(&worker->flow);
+}
+
+static int worker_fd(struct transport_worker *base) {
+  return ((struct ucx_worker *)base)->fd;
+}
+
+static int arm(struct transport_worker *base) {
+  struct ucx_worker *worker = (struct ucx_worker *)base;
+  if (flow_busy(&worker->flow))
+    return WEFT_ERR_BUSY;
+  ucs_status_t status = ucp_worker_arm(worker->worker);
+  if (status == UCS_ERR_BUSY)
+    return WEFT_ERR_BUSY;
+  return status == UCS_OK ? 0 : ucx_fail(status, "UCX cannot arm its descriptor");
+}
+
+static double seconds_of(ucp_ep_h ep, size_t bytes) {
+  ucp_ep_evaluate_perf_param_t param = {.field_mask = UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE, .message_size = bytes};
+  ucp_ep_evaluate_perf_attr_t attr = {.field_mask = UCP_EP_PERF_ATTR_FIELD_ESTIMATED_TIME};
+  return ucp_ep_evaluate_perf(ep, &param, &attr) == UCS_OK ? attr.estimated_time : 0;
+}
+
+// UCX estimates for an endpoint, from the speed of the link; where a virtual one tells none it takes the slowest that
+// there ever was, so there is a least value. In general: what TCP over a good Ethernet does.
+static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *cost) {
+  (void)base;
+  *cost = (struct transport_cost){.latency_ns = 10000, .piece_ns = 1000, .bytes_per_s = 3000000000};
+  const struct ucx_peer *one = (const struct ucx_peer *)peer;
+  if (!one || !one->ep)
+    return;
+  enum { LARGE = 16 << 20, LEAST_RATE = 1000000000 };
+  double small = seconds_of(one->ep, 8), large = seconds_of(one->ep, LARGE);
+  if (small <= 0 || large <= small)
+    return;
+  cost->latency_ns = (uint64_t)(small * 1e9) + 1;
+  cost->piece_ns = cost->latency_ns / 10 + 1;
+  double rate = LARGE / (large - small);
+  cost->bytes_per_s = rate > LEAST_RATE ? (uint64_t)rate : LEAST_RATE;
+}
+
+const struct transport transport_ucx = {
+    .name = "ucx",
+    .what = "networks and shared memory through UCX",
+    .abilities =
+        {
+            .local_kinds = 1u << WEFT_MEMORY_HOST,
+            .remote_kinds = 1u << WEFT_MEMORY_HOST,
+            .flags = TRANSPORT_MESSAGES | TRANSPORT_OTHER_HOSTS | TRANSPORT_LENGTHS,
+        },
+    .probe = probe,
+    .open = open_worker,
+    .close = close_worker,
+    .address = ucx_address,
+    .reg = ucx_reg,
+    .unreg = ucx_unreg,
+    .pack = ucx_pack,
+    .connect = ucx_connect,
+    .disconnect = flow_disconnect,
+    .import = ucx_import,
+    .release = flow_release,
+    .prepare = flow_prepare,
+    .unprepare = flow_unprepare,
+    .post = flow_post,
+    .cancel = flow_cancel,
+    .progress = progress,
+    .fd = worker_fd,
+    .arm = arm,
+    .cost = cost,
+};
