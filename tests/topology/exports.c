@@ -168,6 +168,7 @@ static void the_default_route_is_that_of_the_least_metric(void **state) {
 #define SIX  "00000000000000000000000000000000 00 00000000000000000000000000000000 00 fd000000000000000000000000000001 "
   assert_string_equal(route_of(HEAD "eth1\t00000000\t0102000A\t0003\t0\t0\t200\t00000000\t0\t0\t0\n"
                                     "eth2\t00000000\t0102000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+                                    "eth4\t00000000\t0102000A\t0003\t0\t0\t300\t00000000\t0\t0\t0\n"
                                     "eth3\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n",
                                ""),
                       "eth2");
