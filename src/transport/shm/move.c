@@ -73,17 +73,18 @@ static void fail_remote(struct shm_walk *walk, const struct shm_remote *remote, 
     shm_walk_fail(walk, err, "piece %u: %s", walk->at, why);
 }
 
-// Within the region's gate, so that its owner knows.
 static void stretch(struct shm_walk *walk, const struct shm_remote *remote) {
-  struct shm_gate *gate = remote->gate;
-  atomic_fetch_add(&gate->users, 1);
-  if (atomic_load(&gate->id) != remote->id)
+  const struct shm_peer *peer = (const struct shm_peer *)walk->request->peer;
+  uint32_t place;
+  if (!shm_gate_enter(peer, remote, &place)) {
     fail_remote(walk, remote, WEFT_ERR_NOT_FOUND, "its owner has taken the region back");
-  else if (remote->memory)
+    return;
+  }
+  if (remote->memory)
     copy_stretch(walk, remote);
   else
     shm_vm_stretch(walk, remote);
-  atomic_fetch_sub(&gate->users, 1);
+  shm_gate_leave(peer, remote, place);
 }
 
 int shm_move(struct transport_request *request, struct shm_op *op) {

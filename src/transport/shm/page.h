@@ -11,6 +11,7 @@
 enum {
   SHM_SLOTS = 1024,    // senders that a worker hears
   SHM_REGIONS = 65536, // registered at a time
+  SHM_INSIDE = 16,     // threads of a sender in transfers at a time that are known singly
   SHM_RING = 65536,    // bytes of messages under way between two workers
   SHM_VERSION = 1,
 };
@@ -31,12 +32,16 @@ struct shm_slot {
   alignas(64) _Atomic uint64_t head; // the sender's
   alignas(64) _Atomic uint64_t tail; // the owner's
   _Atomic uint32_t waiting;          // the sender has more than there was room for
+  // Gates that threads of the sender are inside of, plus one; 0: a free place. The owner knows by them whom to wait
+  // for.
+  alignas(64) _Atomic uint32_t inside[SHM_INSIDE];
 };
 
-// A registered region, as its fence: whoever is about to touch it counts itself in, looks, and counts itself out.
+// A registered region, as its fence: whoever is about to touch it says so in its slot, looks here, and says when it is
+// out again.
 struct shm_gate {
-  _Atomic uint64_t id; // 0: none
-  _Atomic uint32_t users;
+  _Atomic uint64_t id;    // 0: none
+  _Atomic uint32_t users; // those who found no place in their slot
   uint32_t padding;
 };
 
@@ -49,6 +54,7 @@ struct shm_page {
   alignas(64) _Atomic uint32_t armed;                // the owner sleeps: ring its bell
   _Atomic uint32_t sweep;                            // somebody found no free slot
   _Atomic uint32_t next_slot;                        // where to look for one
+  _Atomic uint32_t slots_used;                       // all beyond were never taken
   alignas(64) _Atomic uint64_t news[SHM_SLOTS / 64]; // a bit for each slot that has messages
   struct shm_slot slots[SHM_SLOTS];
   struct shm_gate gates[SHM_REGIONS];

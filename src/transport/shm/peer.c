@@ -67,6 +67,9 @@ static int claim_slot(struct shm_peer *peer) {
     if (!atomic_compare_exchange_strong(&slot->owner, &none, owner))
       continue;
     atomic_store(&page->next_slot, index + 1);
+    uint32_t slots = atomic_load(&page->slots_used);
+    while (slots <= index && !atomic_compare_exchange_weak(&page->slots_used, &slots, index + 1))
+      ;
     slot->bell_fd = peer->worker->bell_write;
     slot->bell_inode = peer->worker->bell_inode;
     atomic_store(&slot->state, SHM_SLOT_READY);

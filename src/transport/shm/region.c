@@ -1,11 +1,9 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "transport/shm/shm.h"
@@ -67,26 +65,13 @@ int shm_reg(struct transport_worker *base, const struct transport_memory *memory
   return 0;
 }
 
-// Until nobody is inside. Each stays for one stretch, or for ever if it died or was stopped there: then the gate is
-// not used again.
-static bool close_gate(struct shm_gate *gate) {
-  atomic_store(&gate->id, 0);
-  uint64_t deadline_ns = clock_deadline_ms(SHM_FENCE_MS);
-  while (atomic_load(&gate->users) != 0) {
-    if (clock_passed(deadline_ns))
-      return false;
-    sched_yield();
-  }
-  return true;
-}
-
 void shm_unreg(struct transport_region *base) {
   struct shm_region *region = (struct shm_region *)base;
   struct shm_worker *worker = (struct shm_worker *)base->worker;
-  if (close_gate(&worker->page->gates[region->gate]))
+  if (shm_gate_close(worker, region->gate))
     worker->taken[region->gate / 32] &= ~(1u << region->gate % 32);
-  else
-    log_warn("shm: a process that died or was stopped was in mid-transfer with a region that is taken back");
+  else // not used again
+    log_warn("shm: a process was stopped in mid-transfer with a region that is taken back; it may still write there");
   *region->link = region->next;
   if (region->next)
     region->next->link = region->link;

@@ -87,6 +87,7 @@ int shm_import(struct transport_peer *base, const void *bytes, size_t size, stru
   remote->base =
       (struct transport_remote){.peer = base, .kind = WEFT_MEMORY_HOST, .address = key.address, .length = key.length};
   remote->gate = gate;
+  remote->gate_index = key.gate;
   remote->id = key.id;
   remote->read_only = key.read_only != 0;
   rc = reach(remote, peer, &key);

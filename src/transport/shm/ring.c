@@ -80,6 +80,8 @@ void shm_ring_forget(struct shm_worker *worker, uint32_t index) {
   worker->bells[index] = -1;
   (void)fallocate(worker->page_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   (off_t)(SHM_RINGS + (size_t)index * SHM_RING), SHM_RING);
+  for (uint32_t i = 0; i < SHM_INSIDE; i++)
+    atomic_store(&slot->inside[i], 0);
   atomic_store(&slot->waiting, 0);
   atomic_store(&slot->head, 0);
   atomic_store(&slot->tail, 0);
@@ -129,7 +131,7 @@ uint32_t shm_ring_receive(struct shm_worker *worker) {
 
 void shm_ring_sweep(struct shm_worker *worker) {
   atomic_store(&worker->page->sweep, 0);
-  for (uint32_t index = 0; index < SHM_SLOTS; index++) {
+  for (uint32_t index = 0; index < SHM_SLOTS && index < atomic_load(&worker->page->slots_used); index++) {
     struct shm_slot *slot = &worker->page->slots[index];
     uint64_t owner = atomic_load(&slot->owner);
     if (owner == 0 || kill((pid_t)(owner >> 32), 0) == 0 || errno != ESRCH)

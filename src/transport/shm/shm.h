@@ -7,8 +7,8 @@
 // How one finds the other: an address is a pid and the numbers of descriptors in that process, opened through /proc.
 // Inodes and a cookie tell whether they still are what was meant, and a pidfd whether the process still is.
 //
-// Taking back a region: each region has a gate in its owner's page. Initiators count themselves in and out around each
-// stretch of at most SHM_STRETCH bytes; unreg() closes the gate and waits until nobody is inside.
+// Taking back a region: each region has a gate in its owner's page. Initiators say there that they go in and out around
+// each stretch of at most SHM_STRETCH bytes; unreg() closes the gate and waits until no living process is inside.
 //
 // Messages and threads: threads that post to one peer push onto its inbox. One of them has the peer's turn and moves
 // what is there into the ring; who finds the turn taken leaves word, and the holder looks again before it goes. Nobody
@@ -26,7 +26,7 @@
 
 enum {
   SHM_STRETCH = 1 << 20, // bytes between looks at the gate and at cancel()
-  SHM_FENCE_MS = 200,    // how long unreg() waits for those inside: one of them may have died there
+  SHM_FENCE_MS = 200,    // how long unreg() waits for those inside: one of them may have been stopped there
   SHM_LOOK_EVERY = 256,  // progress() calls between looks at descriptors
   SHM_WHY = 120,         // of a request
 };
@@ -105,6 +105,7 @@ struct shm_remote {
   struct transport_remote base;
   struct shm_remote *next, **link;
   struct shm_gate *gate;
+  uint32_t gate_index;
   uint64_t id;
   unsigned char *memory; // of base.address in this process; NULL: by process_vm
   void *mapping;         // ours to unmap
@@ -147,6 +148,13 @@ int shm_key_read(struct shm_key *key, const void *bytes, size_t size);
 int shm_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
 void shm_unreg(struct transport_region *region);
 int shm_pack(struct transport_region *region, void *bytes, size_t *size);
+
+// gate.c
+// Goes in, for one stretch; false: the region was taken back. `*place` is for leave().
+bool shm_gate_enter(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t *place);
+void shm_gate_leave(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t place);
+// Until nobody is inside who still lives. False: somebody stays, who was stopped there.
+bool shm_gate_close(struct shm_worker *worker, uint32_t index);
 
 // remote.c
 int shm_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);

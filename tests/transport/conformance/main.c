@@ -17,6 +17,9 @@ static const struct group {
 } groups[] = {
     {"data", data_cases, &num_data_cases},
     {"messages", message_cases, &num_message_cases},
+    {"life", life_cases, &num_life_cases},
+    {"bad", bad_cases, &num_bad_cases},
+    {"processes", process_cases, &num_process_cases},
 };
 
 static const char *const kinds[WEFT_MEMORY_KINDS] = {"host", "cuda", "file", "object"};
@@ -33,7 +36,7 @@ static int run_kind(enum weft_memory_kind kind, bool plain, const char *what, co
   suite.kind = kind;
   suite.plain = plain;
   for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-    if (!only || strcmp(only, groups[i].name) == 0)
+    if ((!only || strcmp(only, groups[i].name) == 0) && !(groups[i].cases == process_cases && HAS(SELF_ONLY)))
       failed += run_group(&groups[i], what);
   return failed;
 }
@@ -60,7 +63,25 @@ static void draw_seed(void) {
   print_message("WEFT_SEED=%llu\n", (unsigned long long)suite.seed);
 }
 
+// Finds the transport and takes the settings that follow its name. False: it does not work here, in words.
+static bool choose(char **argv) {
+  char why[256] = "";
+  suite.name = *argv++;
+  for (int i = 0; *argv && i < MAX_SETTINGS; i++)
+    suite.settings[i] = *argv++;
+  if (transport_find(suite.name, &suite.transport) == 0 && suite.transport->probe(why, sizeof why) == 0)
+    return true;
+  printf("skipped: %s: %s\n", suite.name, why[0] ? why : weft_last_error());
+  return false;
+}
+
 int main(int argc, char **argv) {
+  if (argc > 3 && strcmp(argv[1], "--child") == 0) {
+    if (!choose(argv + 3))
+      return 1;
+    suite.abilities = suite.transport->abilities;
+    return child_main(atoi(argv[2]));
+  }
   if (argc < 2) {
     fprintf(stderr, "usage: %s TRANSPORT[:CASES] [SETTING...]\n", argv[0]);
     return 2;
@@ -70,14 +91,8 @@ int main(int argc, char **argv) {
     *only++ = '\0';
   else
     only = NULL;
-  suite.name = argv[1];
-  for (int i = 2; i < argc && i < 2 + MAX_SETTINGS; i++)
-    suite.settings[i - 2] = argv[i];
-  char why[256] = "";
-  if (transport_find(suite.name, &suite.transport) != 0 || suite.transport->probe(why, sizeof why) != 0) {
-    printf("skipped: %s: %s\n", suite.name, why[0] ? why : weft_last_error());
+  if (!choose(argv + 1))
     return 77;
-  }
   draw_seed();
   struct transport_options options = {.size = sizeof options, .settings = suite.settings};
   struct transport_worker *worker;

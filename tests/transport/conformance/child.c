@@ -1,0 +1,139 @@
+// The other process: a worker, one region, one peer, one request.
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "conformance/process.h"
+
+static struct {
+  struct end end;
+  struct place place;
+  struct transport_peer *peer;
+  struct transport_remote *remote;
+  struct transport_piece piece;
+  struct transport_request request;
+  bool prepared, keep, still;
+  unsigned char message[64];
+} own;
+
+static int import(const struct order *order) {
+  return suite.transport->import(own.peer, order->bytes, order->size, &own.remote);
+}
+
+static int open_region(const struct order *order, struct answer *answer) {
+  place_open(&own.place, &own.end, NULL, order->a);
+  place_fill(&own.place, order->b);
+  size_t size = sizeof answer->bytes;
+  int rc = suite.transport->pack(own.place.region, answer->bytes, &size);
+  answer->size = (uint32_t)size;
+  return rc;
+}
+
+static int start(const struct order *order) {
+  if (own.prepared)
+    suite.transport->unprepare(&own.request);
+  own.piece = (struct transport_piece){.local = own.place.region,
+                                       .remote = own.remote,
+                                       .local_address = place_address(&own.place, 0),
+                                       .remote_address = own.remote->address,
+                                       .length = own.place.length};
+  request_init(&own.request, own.peer, (enum weft_op)order->a, &own.piece, 1);
+  if (order->b) {
+    own.request.message = own.message;
+    own.request.message_size = sizeof own.message;
+  }
+  int rc = suite.transport->prepare(&own.request);
+  own.prepared = rc == 0;
+  return rc ? rc : suite.transport->post(&own.request);
+}
+
+static uint64_t count_wrong(uint64_t seed) {
+  uint64_t wrong = 0;
+  for (uint64_t i = 0; i < own.place.length; i++)
+    wrong += own.place.bytes[i] != pattern(seed, i);
+  return wrong;
+}
+
+static int carry_out(const struct order *order, struct answer *answer) {
+  size_t size = sizeof answer->bytes;
+  int rc = 0;
+  switch (order->kind) {
+  case ORDER_OPEN:
+    end_open(&own.end);
+    rc = suite.transport->address(own.end.worker, answer->bytes, &size);
+    answer->size = (uint32_t)size;
+    return rc;
+  case ORDER_CONNECT:
+    return suite.transport->connect(own.end.worker, order->bytes, order->size, &own.peer);
+  case ORDER_REGION:
+    return open_region(order, answer);
+  case ORDER_IMPORT:
+    return import(order);
+  case ORDER_POST:
+    return start(order);
+  case ORDER_WAIT:
+    while (!request_ended(&own.request))
+      suite.transport->progress(own.end.worker);
+    answer->value = (uint64_t)(int64_t)own.request.state;
+    return 0;
+  case ORDER_KEEP:
+    own.keep = true;
+    return 0;
+  case ORDER_CHECK:
+    answer->value = count_wrong(order->a);
+    return 0;
+  case ORDER_COUNT:
+    answer->value = own.end.messages;
+    return 0;
+  case ORDER_STILL:
+    own.still = true;
+    return 0;
+  case ORDER_CLOSE:
+    if (own.prepared)
+      suite.transport->unprepare(&own.request);
+    own.prepared = own.keep = false;
+    end_close(&own.end);
+    return 0;
+  case ORDER_END:
+    return 0;
+  }
+  return WEFT_ERR_INVALID;
+}
+
+static void go_on(void) {
+  if (!own.end.worker || own.still)
+    return;
+  suite.transport->progress(own.end.worker);
+  if (own.keep && request_ended(&own.request))
+    suite.transport->post(&own.request);
+}
+
+int child_main(int socket) {
+  static struct order order;
+  static struct answer answer;
+  for (;;) {
+    ssize_t got = recv(socket, &order, sizeof order, own.still || !own.end.worker ? 0 : MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+      go_on();
+      continue;
+    }
+    if (got != sizeof order)
+      return 0;
+    own.still = false;
+    memset(&answer, 0, sizeof answer);
+    answer.rc = carry_out(&order, &answer);
+    if (answer.rc != 0)
+      snprintf(answer.why, sizeof answer.why, "%s", weft_last_error());
+    send(socket, &answer, sizeof answer, MSG_NOSIGNAL);
+    if (order.kind == ORDER_END)
+      break;
+  }
+  if (own.prepared && own.end.worker)
+    suite.transport->unprepare(&own.request);
+  end_close(&own.end);
+  own.place.region = NULL;
+  if (own.place.bytes)
+    place_close(&own.place);
+  return 0;
+}

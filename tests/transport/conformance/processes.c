@@ -1,0 +1,337 @@
+// A peer in another process: that does nothing, is killed at any moment, is stopped, or closes.
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "conformance/process.h"
+
+enum { LENGTH = 3000000 };
+
+// This process' end, and another's with a region that is known here.
+struct couple {
+  struct pair pair; // a alone
+  struct process process;
+  struct transport_peer *peer;
+  struct place local;
+  struct transport_remote *remote;
+  struct transport_piece piece;
+  struct transport_request request;
+};
+
+static void couple_connect(struct couple *couple) {
+  unsigned char address[TRANSPORT_MAX_ADDRESS];
+  size_t size = sizeof address;
+  process_start(&couple->process, couple->pair.a);
+  struct answer *answer = process_ask(&couple->process, ORDER_OPEN, 0, 0, NULL, 0);
+  assert_works(suite.transport->connect(couple->pair.a->worker, answer->bytes, answer->size, &couple->peer));
+  couple->pair.to_b = couple->peer;
+  assert_works(suite.transport->address(couple->pair.a->worker, address, &size));
+  process_ask(&couple->process, ORDER_CONNECT, 0, 0, address, size);
+  answer = process_ask(&couple->process, ORDER_REGION, LENGTH, 51, NULL, 0);
+  assert_works(suite.transport->import(couple->peer, answer->bytes, answer->size, &couple->remote));
+}
+
+static void couple_open(struct couple *couple) {
+  memset(couple, 0, sizeof *couple);
+  couple->pair.a = couple->pair.b = &couple->pair.ends[0];
+  end_open(couple->pair.a);
+  couple_connect(couple);
+  place_open(&couple->local, couple->pair.a, NULL, LENGTH);
+  place_fill(&couple->local, 52);
+}
+
+static void couple_close(struct couple *couple) {
+  if (couple->local.bytes)
+    place_close(&couple->local);
+  end_close(couple->pair.a);
+  if (couple->process.pid)
+    process_end(&couple->process);
+}
+
+static void prepare_whole(struct couple *couple, enum weft_op op, bool message) {
+  couple->piece = (struct transport_piece){.local = couple->local.region,
+                                           .remote = couple->remote,
+                                           .local_address = place_address(&couple->local, 0),
+                                           .remote_address = couple->remote->address,
+                                           .length = LENGTH};
+  request_init(&couple->request, couple->peer, op, &couple->piece, 1);
+  if (message && HAS(MESSAGES)) {
+    couple->request.message = "whole";
+    couple->request.message_size = 6;
+  }
+  assert_works(suite.transport->prepare(&couple->request));
+}
+
+static void run_whole(struct couple *couple, enum weft_op op, bool message, int wanted) {
+  prepare_whole(couple, op, message);
+  assert_works(suite.transport->post(&couple->request));
+  pair_wait(&couple->pair, request_ended, &couple->request, "a transfer with another process");
+  if (couple->request.state != wanted)
+    fail_msg("it ended with %s: %s", weft_err_name(couple->request.state), couple->request.why);
+  suite.transport->unprepare(&couple->request);
+}
+
+static void wait_for_messages(struct couple *couple, uint64_t count) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  while (process_ask(&couple->process, ORDER_COUNT, 0, 0, NULL, 0)->value < count)
+    if (clock_passed(deadline_ns))
+      fail_msg("the other process did not get %llu messages", (unsigned long long)count);
+}
+
+static void test_another_process(void **state) {
+  (void)state;
+  struct couple couple;
+  couple_open(&couple);
+  run_whole(&couple, WEFT_WRITE, true, 0);
+  assert_int_equal(process_ask(&couple.process, ORDER_CHECK, 52, 0, NULL, 0)->value, 0);
+  if (HAS(MESSAGES))
+    wait_for_messages(&couple, 1);
+  place_fill(&couple.local, 53);
+  run_whole(&couple, WEFT_READ, false, 0);
+  place_check(&couple.local, 0, LENGTH, 52, 0);
+  couple_close(&couple);
+}
+
+// And it to us, its region being private memory of its own.
+static void test_another_process_as_initiator(void **state) {
+  (void)state;
+  struct couple couple;
+  unsigned char key[TRANSPORT_MAX_KEY];
+  size_t size = sizeof key;
+  couple_open(&couple);
+  assert_works(suite.transport->pack(couple.local.region, key, &size));
+  process_ask(&couple.process, ORDER_IMPORT, 0, 0, key, size);
+  process_ask(&couple.process, ORDER_POST, WEFT_READ, 0, NULL, 0);
+  assert_int_equal(process_ask(&couple.process, ORDER_WAIT, 0, 0, NULL, 0)->value, 0);
+  assert_int_equal(process_ask(&couple.process, ORDER_CHECK, 52, 0, NULL, 0)->value, 0);
+  place_fill(&couple.local, 54);
+  process_ask(&couple.process, ORDER_POST, WEFT_WRITE, HAS(MESSAGES), NULL, 0);
+  assert_int_equal(process_ask(&couple.process, ORDER_WAIT, 0, 0, NULL, 0)->value, 0);
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  while (HAS(MESSAGES) && couple.pair.a->messages == 0) {
+    suite.transport->progress(couple.pair.a->worker);
+    assert_false(clock_passed(deadline_ns));
+  }
+  place_check(&couple.local, 0, LENGTH, 52, 0);
+  couple_close(&couple);
+}
+
+static void test_one_sided_needs_no_help(void **state) {
+  (void)state;
+  NEEDS(HAS(ONE_SIDED), "its data needs the target's progress");
+  struct couple couple;
+  couple_open(&couple);
+  assert_int_equal(kill(couple.process.pid, SIGSTOP), 0);
+  run_whole(&couple, WEFT_WRITE, false, 0);
+  place_fill(&couple.local, 53);
+  run_whole(&couple, WEFT_READ, false, 0);
+  place_check(&couple.local, 0, LENGTH, 52, 0);
+  assert_int_equal(kill(couple.process.pid, SIGCONT), 0);
+  assert_int_equal(process_ask(&couple.process, ORDER_CHECK, 52, 0, NULL, 0)->value, 0);
+  couple_close(&couple);
+}
+
+static bool was_told(void *arg) {
+  return ((struct end *)arg)->peer_events > 0;
+}
+
+// The peer is dead: that is told once where it is told, and a post fails or can be ended.
+static void expect_lost(struct couple *couple) {
+  struct end *end = couple->pair.a;
+  if (HAS(TELLS_DEATH)) {
+    pair_wait(&couple->pair, was_told, end, "the news of a peer's death");
+    assert_ptr_equal(end->told[0].peer, couple->peer);
+    assert_int_equal(end->told[0].err, WEFT_ERR_PEER_LOST);
+    assert_int_not_equal(couple->peer->failed, 0);
+  }
+  for (enum weft_op op = WEFT_READ; op <= WEFT_WRITE; op++) {
+    prepare_whole(couple, op, true);
+    int rc = suite.transport->post(&couple->request);
+    if (HAS(TELLS_DEATH))
+      assert_int_equal(rc, WEFT_ERR_PEER_LOST);
+    if (rc == 0) {
+      for (int i = 0; i < 1000 && !request_ended(&couple->request); i++)
+        suite.transport->progress(end->worker);
+      suite.transport->cancel(&couple->request);
+      pair_wait(&couple->pair, request_ended, &couple->request, "the end of a request to a dead peer");
+    }
+    print_message("%s: post to a dead peer: %s: %s\n", suite.name, weft_err_name(couple->request.state),
+                  couple->request.why);
+    suite.transport->unprepare(&couple->request);
+  }
+  for (int i = 0; i < 2000; i++)
+    suite.transport->progress(end->worker);
+  assert_true(end->peer_events <= 1);
+}
+
+// Its worker is as good as new: another process takes the dead one's place.
+static void expect_successor(struct couple *couple) {
+  suite.transport->disconnect(couple->peer);
+  couple->pair.a->peer_events = 0;
+  couple_connect(couple);
+  place_fill(&couple->local, 55);
+  run_whole(couple, WEFT_WRITE, true, 0);
+  assert_int_equal(process_ask(&couple->process, ORDER_CHECK, 55, 0, NULL, 0)->value, 0);
+}
+
+static void test_killed_while_idle(void **state) {
+  (void)state;
+  struct couple couple;
+  couple_open(&couple);
+  process_kill(&couple.process);
+  expect_lost(&couple);
+  expect_successor(&couple);
+  couple_close(&couple);
+}
+
+static void test_a_zombie_is_dead(void **state) {
+  (void)state;
+  NEEDS(HAS(TELLS_DEATH), "it does not tell of deaths");
+  struct couple couple;
+  couple_open(&couple);
+  assert_int_equal(kill(couple.process.pid, SIGKILL), 0);
+  siginfo_t info;
+  assert_int_equal(waitid(P_PID, (id_t)couple.process.pid, &info, WEXITED | WNOWAIT), 0);
+  expect_lost(&couple);
+  process_kill(&couple.process); // reaps it
+  couple_close(&couple);
+}
+
+// The other end dies while this one writes, after some posts.
+static void test_killed_under_writes(void **state) {
+  (void)state;
+  uint64_t random = suite.seed;
+  for (int round = 0; round < 4; round++) {
+    struct couple couple;
+    couple_open(&couple);
+    prepare_whole(&couple, round % 2 ? WEFT_WRITE : WEFT_READ, true);
+    uint64_t kill_at = random_next(&random) % 20, deadline_ns = clock_deadline_ms(DEADLINE_MS);
+    int is = 0;
+    for (uint64_t i = 0; is == 0 && i < kill_at + 200; i++) {
+      is = suite.transport->post(&couple.request);
+      if (i == kill_at)
+        process_kill(&couple.process);
+      while (is == 0 && !request_ended(&couple.request)) {
+        suite.transport->progress(couple.pair.a->worker);
+        if (i >= kill_at && clock_left_ms(deadline_ns) < DEADLINE_MS - 5000)
+          suite.transport->cancel(&couple.request);
+        if (clock_passed(deadline_ns))
+          fail_msg("a request to a process that was killed did not end");
+      }
+      is = is ? is : couple.request.state;
+      suite.transport->progress(couple.pair.a->worker);
+    }
+    suite.transport->unprepare(&couple.request);
+    place_forget(&couple.local);
+    munmap(couple.local.mapping, couple.local.mapping_size);
+    memset(&couple.local, 0, sizeof couple.local);
+    for (int i = 0; i < 2000; i++)
+      suite.transport->progress(couple.pair.a->worker);
+    couple_close(&couple);
+  }
+}
+
+// The one that writes dies: its target takes the region back, and goes on with the next.
+static void test_initiator_killed_under_writes(void **state) {
+  (void)state;
+  unsigned char key[TRANSPORT_MAX_KEY];
+  for (int round = 0; round < 4; round++) {
+    struct couple couple;
+    size_t size = sizeof key;
+    couple_open(&couple);
+    assert_works(suite.transport->pack(couple.local.region, key, &size));
+    process_ask(&couple.process, ORDER_IMPORT, 0, 0, key, size);
+    process_ask(&couple.process, ORDER_POST, WEFT_WRITE, HAS(MESSAGES), NULL, 0);
+    process_ask(&couple.process, ORDER_KEEP, 0, 0, NULL, 0);
+    uint64_t deadline_ns = clock_ns() + (uint64_t)round * 3000000u; // somewhere in the midst
+    do
+      suite.transport->progress(couple.pair.a->worker);
+    while (!clock_passed(deadline_ns));
+    process_kill(&couple.process);
+    for (int i = 0; i < 2000; i++)
+      suite.transport->progress(couple.pair.a->worker);
+    place_close(&couple.local);
+    place_open(&couple.local, couple.pair.a, NULL, LENGTH);
+    expect_successor(&couple);
+    couple_close(&couple);
+  }
+}
+
+// A process that is stopped takes no messages: those that wait can be cancelled, the others come when it goes on.
+static void test_stopped(void **state) {
+  (void)state;
+  NEEDS(HAS(MESSAGES), "it carries no messages");
+  enum { COUNT = 200 };
+  static struct transport_request requests[COUNT];
+  static unsigned char message[TRANSPORT_MAX_MESSAGE];
+  struct couple couple;
+  couple_open(&couple);
+  assert_int_equal(kill(couple.process.pid, SIGSTOP), 0);
+  for (int i = 0; i < COUNT; i++) {
+    request_init(&requests[i], couple.peer, WEFT_WRITE, NULL, 0);
+    requests[i].message = message;
+    requests[i].message_size = sizeof message;
+    assert_works(suite.transport->prepare(&requests[i]));
+    assert_works(suite.transport->post(&requests[i]));
+  }
+  for (int i = 0; i < 5000; i++)
+    suite.transport->progress(couple.pair.a->worker);
+  uint64_t sent = 0, waiting = 0;
+  for (int i = 0; i < COUNT; i++)
+    waiting += !request_ended(&requests[i]);
+  for (int i = COUNT; i-- > 0;) // the last first
+    suite.transport->cancel(&requests[i]);
+  for (int i = 0; i < COUNT; i++) {
+    pair_wait(&couple.pair, request_ended, &requests[i], "the end of what was cancelled, its peer being stopped");
+    assert_true(requests[i].state == 0 || requests[i].state == WEFT_ERR_CANCELED);
+    sent += requests[i].state == 0;
+    suite.transport->unprepare(&requests[i]);
+  }
+  print_message("%s: of %d messages to a stopped process %llu had gone, %llu waited\n", suite.name, COUNT,
+                (unsigned long long)sent, (unsigned long long)waiting);
+  assert_int_equal(kill(couple.process.pid, SIGCONT), 0);
+  wait_for_messages(&couple, sent);
+  run_whole(&couple, WEFT_WRITE, true, 0);
+  wait_for_messages(&couple, sent + 1);
+  assert_int_equal(process_ask(&couple.process, ORDER_COUNT, 0, 0, NULL, 0)->value, sent + 1);
+  couple_close(&couple);
+}
+
+static void test_the_peer_closes(void **state) {
+  (void)state;
+  struct couple couple;
+  couple_open(&couple);
+  run_whole(&couple, WEFT_WRITE, true, 0);
+  process_ask(&couple.process, ORDER_CLOSE, 0, 0, NULL, 0);
+  prepare_whole(&couple, WEFT_WRITE, true);
+  int rc = suite.transport->post(&couple.request);
+  if (rc == 0) {
+    for (int i = 0; i < 1000 && !request_ended(&couple.request); i++)
+      suite.transport->progress(couple.pair.a->worker);
+    suite.transport->cancel(&couple.request);
+    pair_wait(&couple.pair, request_ended, &couple.request, "the end of a request to a worker that has closed");
+  }
+  print_message("%s: post to a worker that has closed: %s: %s\n", suite.name, weft_err_name(couple.request.state),
+                couple.request.why);
+  suite.transport->unprepare(&couple.request);
+  if (HAS(TELLS_DEATH))
+    pair_wait(&couple.pair, was_told, couple.pair.a, "the news that a peer has closed");
+  couple_close(&couple);
+}
+
+const struct CMUnitTest process_cases[] = {
+    CASE(test_another_process),
+    CASE(test_another_process_as_initiator),
+    CASE(test_one_sided_needs_no_help),
+    CASE(test_killed_while_idle),
+    CASE(test_a_zombie_is_dead),
+    CASE(test_killed_under_writes),
+    CASE(test_initiator_killed_under_writes),
+    CASE(test_stopped),
+    CASE(test_the_peer_closes),
+};
+const size_t num_process_cases = sizeof process_cases / sizeof *process_cases;
