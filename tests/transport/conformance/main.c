@@ -15,11 +15,9 @@ static const struct group {
   const struct CMUnitTest *cases;
   const size_t *count;
 } groups[] = {
-    {"data", data_cases, &num_data_cases},
-    {"messages", message_cases, &num_message_cases},
-    {"life", life_cases, &num_life_cases},
-    {"bad", bad_cases, &num_bad_cases},
-    {"processes", process_cases, &num_process_cases},
+    {"data", data_cases, &num_data_cases},       {"messages", message_cases, &num_message_cases},
+    {"life", life_cases, &num_life_cases},       {"bad", bad_cases, &num_bad_cases},
+    {"random", random_cases, &num_random_cases}, {"processes", process_cases, &num_process_cases},
 };
 
 static const char *const kinds[WEFT_MEMORY_KINDS] = {"host", "cuda", "file", "object"};
