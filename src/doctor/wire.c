@@ -161,7 +161,7 @@ static bool ipv4_of(const struct sockaddr *address, struct in_addr *out) {
 }
 
 static bool same_address(const struct sockaddr *a, const struct sockaddr *b) {
-  struct in_addr four_a, four_b;
+  struct in_addr four_a = {0}, four_b = {0};
   bool is_four = ipv4_of(a, &four_a);
   if (is_four != ipv4_of(b, &four_b))
     return false;
