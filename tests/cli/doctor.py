@@ -60,11 +60,18 @@ class Doctor(tool.ToolTest):
         self.assertNotIn("\033[", result.stdout)
         self.assertIn("\033[", tool.weft("doctor", "--color=always").stdout)
 
+    def test_gpus_and_what_they_cannot_do(self):
+        fake = {"WEFT_CUDA_PLUGIN": os.environ["WEFT_FAKE_GPUS"], "FAKE_GPUS": "3"}
+        for cannot, check, expected in (("", "gpus", ["ok"] * 3), ("", "peer-access", ["ok"]),
+                                        ("windows", "gpus", ["note"] * 3), ("describe", "gpus", ["problem"] * 3),
+                                        ("peer", "peer-access", ["problem"])):
+            self.assertEqual(self.grades(check, FAKE_GPUS_CANNOT=cannot, **fake), expected, cannot)
+
     def test_a_peer_is_asked_and_asks_back(self):
         listener = Listener()
         self.addCleanup(lambda: listener.process.poll() is None and listener.process.kill())
-        for check in ("peer", "peer-back", "peer-mtu"):
-            self.assertEqual(self.grades(check, "--peer", f"127.0.0.1:{listener.port}"), ["ok"])
+        found = {row["check"]: row["grade"] for row in self.examine("--peer", f"127.0.0.1:{listener.port}")}
+        self.assertEqual([found[check] for check in ("peer", "peer-back", "peer-mtu")], ["ok"] * 3)
         self.assertEqual(listener.end(), 0)
         self.assertEqual(self.grades("peer", "--peer", f"127.0.0.1:{listener.port}"), ["problem"])
 

@@ -35,6 +35,13 @@ class Env(tool.ToolTest):
         self.assertIsNone(self.env("4_nics", "--rank", 0, CUDA_VISIBLE_DEVICES="GPU-1234")["gpu"])
         self.assertIsNone(self.value("CUDA_VISIBLE_DEVICES", "4_nics", "--rank", 1, CUDA_VISIBLE_DEVICES="6,7"))
 
+    def test_cuda_s_own_word_counts_where_there_is_a_plug_in(self):
+        """The fake GPU 22 says that it is at 0000:16:00.0."""
+        fake = {"WEFT_CUDA_PLUGIN": os.environ["WEFT_FAKE_GPUS"], "FAKE_GPUS": "23"}
+        gpu = self.env("10_nics", "--rank", 22, **fake)["gpu"]
+        self.assertEqual((gpu["index"], gpu["address"], gpu["how"]),
+                         (1, "0000:16:00.0", "device 22 of 23 that CUDA shows"))
+
     def test_wishes_are_heeded(self):
         self.assertEqual(self.value("UCX_NET_DEVICES", "4_nics", "--rank", 0, WEFT_NICS="mlx5_3"), "mlx5_3:1")
         self.refused(2, "want some of mlx5_0", "env", HWLOC_XMLFILE=str(HOSTS / "host_far_nic.xml"), WEFT_NICS="eth7")

@@ -69,34 +69,35 @@ class Ways:
         assert result.returncode == (0 if report["ok"] else 3), result
         return {row["check"]: (row["grade"], row["found"]) for row in report["findings"]}
 
-    def expect(self, check, grade, sentence, host=OTHER):
-        found = self.ask(host).get(check)
-        assert found and found[0] == grade and sentence in found[1], (check, grade, sentence, found)
+    def expect(self, *expected, host=OTHER):
+        """Each (check, grade, part of the sentence) is among the findings."""
+        findings = self.ask(host)
+        for check, grade, sentence in expected:
+            found = findings.get(check)
+            assert found and found[0] == grade and sentence in found[1], (check, grade, sentence, found)
 
 
 def check_good(ways):
-    ways.expect("peer", "ok", "through w0")
-    ways.expect("peer-back", "ok", "can connect to this host")
-    ways.expect("peer-mtu", "ok", "256 KiB came back whole; MTU 9000")
+    ways.expect(("peer", "ok", "through w0"), ("peer-back", "ok", "can connect to this host"),
+                ("peer-mtu", "ok", "256 KiB came back whole; MTU 9000"))
 
 
 def check_mtu(ways):
     """A switch between that takes less than both ends believe, and two ends that differ."""
     for port in ("to-a", "to-b"):
         ways.mtu(ways.switch, port, 1500)
-    ways.expect("peer", "ok", "through w0")
-    ways.expect("peer-mtu", "problem", "256 KiB do not")
+    ways.expect(("peer", "ok", "through w0"), ("peer-mtu", "problem", "256 KiB do not"))
     ways.mtu(ways.b, "w0", 1500)
-    ways.expect("peer-mtu", "note", f"MTU 9000 at w0 here, 1500 at {OTHER}")
+    ways.expect(("peer-mtu", "note", f"MTU 9000 at w0 here, 1500 at {OTHER}"))
     ways.mtu(ways.a, "w0", 1500)
-    ways.expect("peer-mtu", "ok", "MTU 1500")
+    ways.expect(("peer-mtu", "ok", "MTU 1500"))
 
 
 def check_nowhere(ways):
-    ways.expect("peer", "problem", "Network is unreachable", "10.99.0.1")
+    ways.expect(("peer", "problem", "Network is unreachable"), host="10.99.0.1")
     ip("-n", ways.a, "neighbour", "replace", "10.78.0.9", "lladdr", "02:00:00:00:00:09", "dev", "w0",
        "nud", "permanent")
-    ways.expect("peer", "problem", "does not answer", "10.78.0.9")
+    ways.expect(("peer", "problem", "does not answer"), host="10.78.0.9")
 
 
 def check_no_way_back(ways):
@@ -104,8 +105,7 @@ def check_no_way_back(ways):
     rules = ([10, "sport", str(ways.port), "lookup", "main"], [20, "to", "10.78.0.1", "unreachable"])
     for priority, *rule in rules:
         ip("-n", ways.b, "rule", "add", "priority", str(priority), "ipproto", "tcp", *rule)
-    ways.expect("peer", "ok", "through w0")
-    ways.expect("peer-back", "problem", "finds no way when it connects")
+    ways.expect(("peer", "ok", "through w0"), ("peer-back", "problem", "finds no way when it connects"))
     for priority, *_ in rules:
         ip("-n", ways.b, "rule", "del", "priority", str(priority))
 
@@ -119,8 +119,7 @@ def check_firewall(ways):
     except (OSError, subprocess.CalledProcessError):
         print("left out: the firewall, as nft does not work here")
         return
-    ways.expect("peer", "ok", "through w0")
-    ways.expect("peer-back", "problem", "hears nothing when it connects")
+    ways.expect(("peer", "ok", "through w0"), ("peer-back", "problem", "hears nothing when it connects"))
 
 
 def main():
