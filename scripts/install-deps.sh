@@ -121,12 +121,27 @@ cmake_is_new_enough() {
 }
 
 install_newer_cmake() {
+  if ! install_from_pypi "cmake>=$cmake_wanted,<4"; then
+    fail "no cmake $cmake_wanted or newer: install one from https://cmake.org/download/"
+  fi
+}
+
+# install_from_pypi REQUIREMENT: into build/tools
+install_from_pypi() {
   local tools=$root/build/tools
-  echo "Installing cmake $cmake_wanted or newer into $tools"
+  echo "Installing $1 into $tools"
   missing=(python3-venv)
   if ! python3 -c 'import ensurepip' 2>/dev/null; then install_packages; fi
-  if ! python3 -m venv "$tools" || ! "$tools/bin/python" -m pip install --quiet "cmake>=$cmake_wanted,<4"; then
-    fail "no cmake $cmake_wanted or newer: install one from https://cmake.org/download/"
+  python3 -m venv "$tools" && "$tools/bin/python" -m pip install --quiet "$1"
+}
+
+# The S3 server of the tests: OpenStack Swift, which has served objects in production for years and speaks S3, installs
+# from PyPI in seconds and starts in one. The others that are as real come neither by apt nor from PyPI, or want a
+# cluster (radosgw).
+install_swift() {
+  if "$root/build/tools/bin/python" -c 'import swift' 2>/dev/null; then return; fi
+  if ! (install_from_pypi 'swift>=2.35,<3'); then
+    echo "install-deps: no Swift: the tests against a real S3 server will be skipped" >&2
   fi
 }
 
@@ -146,3 +161,4 @@ fi
 install_wanted
 if [ "${1:-}" = --test ] && ! fuzzer_is_there; then install_fuzzer; fi
 cmake_is_new_enough || install_newer_cmake
+if [ "${1:-}" = --test ]; then install_swift; fi

@@ -1,0 +1,33 @@
+// What an S3 server says: header lines, error documents, and what they mean. No I/O: this reads what comes from
+// outside.
+#ifndef TRANSPORT_OBJECT_ANSWER_H
+#define TRANSPORT_OBJECT_ANSWER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct object_answer {
+  int status; // of HTTP; 0: none yet
+  bool has_range;
+  uint64_t range_first, range_last, range_total; // of Content-Range; the total is UINT64_MAX where it is not told
+  bool has_length;
+  uint64_t length; // Content-Length
+  char etag[128];  // quotes included
+  char text[4096]; // of the body, when it is not the object; ends with a NUL
+  size_t text_size;
+};
+
+// Takes one line of the header. A status line starts the answer again (100 Continue comes before another one).
+void object_answer_header(struct object_answer *answer, const char *line, size_t size);
+// Keeps the beginning of a body.
+void object_answer_text(struct object_answer *answer, const char *bytes, size_t size);
+
+// The text of the first element of that name, with the five named entities resolved. False: there is none, or it does
+// not fit.
+bool object_answer_element(const struct object_answer *answer, const char *name, char *out, size_t cap);
+
+// The code for a status, and whether to try again; 0: it went well. Writes the sentence, without what was asked for.
+int object_answer_judge(const struct object_answer *answer, bool *again, char *why, size_t cap);
+
+#endif

@@ -1,0 +1,138 @@
+// What the parts of the transport `object` share. object.c: the table; settings.c: where the server is and who asks;
+// plan.c: how a request is cut into parts; work.c: which exchange comes next, and what becomes of it; exchange.c: one
+// exchange with the server; loop.c: all of them at once; answer.c: what servers say.
+#ifndef TRANSPORT_OBJECT_OBJECT_H
+#define TRANSPORT_OBJECT_OBJECT_H
+
+#include <curl/curl.h>
+
+#include "transport/object/answer.h"
+#include "transport/self.h"
+
+enum {
+  OBJECT_MAX_PARTS = 10000, // of a multipart upload, S3's limit
+  OBJECT_MAX_PARALLEL = 256,
+};
+
+struct object_settings {
+  char *endpoint; // "https://host:port", without a '/' at the end; NULL: Amazon's for the region
+  char *region;
+  char *key, *secret, *token; // key NULL: requests are not signed
+  char *ca_file;
+  bool virtual_host; // the bucket stands in the host's name
+  uint64_t part_bytes, parallel, retries, backoff_ms, connect_ms, stall_s, timeout_s;
+};
+
+struct object_region {
+  struct self_region base;
+  char *url; // of the object; NULL: host memory
+};
+
+// A run of bytes of an object that one exchange moves.
+struct object_part {
+  uint64_t offset, length;
+  uint32_t first; // the entry of `order` that its first byte belongs to
+  char etag[64];  // WRITE: the server's name for it
+};
+
+// An object of a request.
+struct object_target {
+  struct object_region *region;
+  uint32_t first_entry, num_entries; // of `order`
+  uint32_t first_part, num_parts;
+  uint32_t next_part, parts_done, parts_running;
+  bool opening; // nothing else begins until the first answer: READ: with its version; WRITE: the upload's id
+  bool opened;
+  int err;           // nothing more begins
+  char etag[128];    // READ: the version that its parts have to be of
+  char upload[1024]; // WRITE: id of a multipart upload, encoded for a URL; "": there is none
+};
+
+struct object_request {
+  struct self_request base;
+  uint32_t *order; // the pieces by object and offset
+  struct object_part *parts;
+  struct object_target *targets;
+  uint32_t num_targets, num_parts;
+  uint32_t next_target;
+  uint32_t running; // lanes
+};
+
+enum object_verb { OBJECT_GET, OBJECT_PUT, OBJECT_CREATE, OBJECT_PUT_PART, OBJECT_COMPLETE, OBJECT_ABORT };
+
+// An exchange, and the handle for it; a worker has a fixed number.
+struct object_lane {
+  struct object_worker *worker;
+  CURL *easy;
+  struct curl_slist *headers;
+  bool busy, added;
+  enum object_verb verb;
+  struct object_request *own; // NULL: of a request that has ended (ABORT, and CREATE to be aborted)
+  struct object_target *target;
+  struct object_part *part;
+  char *object_url; // the lane's
+  char upload[1024];
+  char *body; // COMPLETE
+  uint32_t attempt;
+  uint64_t began_ns, retry_ns; // retry_ns 0: under way
+  // The answer so far:
+  struct object_answer answer;
+  uint64_t moved;    // bytes of the part
+  uint32_t entry;    // where they go or come from: place in `order`,
+  uint64_t in_piece; // and in that piece
+  int refused;       // code of a callback that ended it; its sentence is in `why`
+  char why[160];
+};
+
+// An upload to be aborted when there is a free lane.
+struct object_abort {
+  struct object_abort *next;
+  char *object_url;
+  char upload[1024];
+};
+
+struct object_worker {
+  struct self_worker base;
+  struct object_settings set;
+  CURLM *multi;
+  int epoll_fd, timer_fd;
+  bool armed;       // somebody may sleep on epoll_fd
+  uint64_t curl_ns; // when curl wants to be called; 0: not by time
+  struct object_lane *lanes;
+  uint32_t busy;
+  struct object_abort *aborts;
+};
+
+// settings.c
+int object_settings_read(struct object_settings *set, const struct transport_options *options);
+void object_settings_free(struct object_settings *set);
+// The URL of "bucket/key"; INVALID: it has not that form.
+int object_url(const struct object_settings *set, const char *path, char **url);
+// Percent-encodes all but letters, digits and "-._~" and those in `keep`. False: it does not fit.
+bool object_encode(const char *text, const char *keep, char *out, size_t cap);
+
+// plan.c
+int object_plan(struct object_request *own, const struct object_settings *set);
+void object_plan_free(struct object_request *own);
+
+// work.c
+bool object_can_issue(const struct object_worker *worker);
+void object_issue(struct object_worker *worker); // gives free lanes something to do
+void object_lane_ended(struct object_lane *lane, CURLcode result);
+void object_cancel(struct transport_request *request);
+
+// exchange.c
+int object_exchange_setup(struct object_lane *lane); // for another attempt
+void object_exchange_clear(struct object_lane *lane);
+// Sets `refused` for an answer that ended with too few bytes of the part.
+void object_exchange_check_short(struct object_lane *lane);
+
+// loop.c
+int object_loop_open(struct object_worker *worker);
+void object_loop_close(struct object_worker *worker);
+void object_loop_start(struct object_lane *lane); // the exchange that is set up in it
+void object_loop_stop(struct object_lane *lane);  // nothing of it is touched any more
+uint32_t object_loop_run(struct object_worker *worker);
+int object_loop_arm(struct object_worker *worker);
+
+#endif
