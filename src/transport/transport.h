@@ -187,7 +187,7 @@ struct transport {
 
   // Makes what post() needs; the request's pieces, peer and op are set.
   int (*prepare)(struct transport_request *request);
-  // The request is not in flight.
+  // The request is not in flight. Its peer may be gone, by disconnect() or close().
   void (*unprepare)(struct transport_request *request);
   // Starts it. 0: `state` says how it stands; it may have ended already. Negative: it was not started, `state` is that
   // code, done() is not called. No allocation, no lock, no wait for the peer.

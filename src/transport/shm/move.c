@@ -87,18 +87,65 @@ static void stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   shm_gate_leave(peer, remote, place);
 }
 
-int shm_move(struct transport_request *request, struct shm_op *op) {
-  struct shm_peer *peer = (struct shm_peer *)request->peer;
-  struct shm_walk walk = {.request = request, .op = op};
-  while (walk.at < request->num_pieces) {
-    stretch(&walk, (const struct shm_remote *)request->pieces[walk.at].remote);
-    if (walk.at == request->num_pieces)
-      break;
+bool shm_move(struct shm_op *op, uint32_t stretches) {
+  struct shm_walk *walk = &op->walk;
+  struct shm_peer *peer = (struct shm_peer *)walk->request->peer;
+  for (uint32_t i = 0; walk->at < walk->request->num_pieces; i++) {
     int ended = atomic_load_explicit(&peer->ended, memory_order_relaxed);
     if (ended)
-      fail_rest(&walk, ended, peer->why);
+      fail_rest(walk, ended, peer->why);
     else if (atomic_load_explicit(&op->canceled, memory_order_relaxed))
-      fail_rest(&walk, WEFT_ERR_CANCELED, "cancelled");
+      fail_rest(walk, WEFT_ERR_CANCELED, "cancelled");
+    else if (i == stretches)
+      return false;
+    else
+      stretch(walk, (const struct shm_remote *)walk->request->pieces[walk->at].remote);
   }
-  return walk.failure;
+  return true;
+}
+
+void shm_move_later(struct shm_op *op) {
+  struct shm_worker *worker = ((struct shm_peer *)op->walk.request->peer)->worker;
+  struct shm_op *newest = atomic_load(&worker->large);
+  do
+    op->next = newest;
+  while (!atomic_compare_exchange_weak(&worker->large, &newest, op));
+  shm_ring_wake(worker);
+}
+
+static void append(struct shm_worker *worker, struct shm_op *first, struct shm_op *last) {
+  if (worker->last_moving)
+    worker->last_moving->next = first;
+  else
+    worker->moving = first;
+  worker->last_moving = last;
+}
+
+static void take_large(struct shm_worker *worker) {
+  struct shm_op *newest = atomic_exchange(&worker->large, NULL), *oldest = NULL, *last = newest;
+  while (newest) {
+    struct shm_op *next = newest->next;
+    newest->next = oldest;
+    oldest = newest;
+    newest = next;
+  }
+  if (oldest)
+    append(worker, oldest, last);
+}
+
+uint32_t shm_move_on(struct shm_worker *worker) {
+  if (atomic_load_explicit(&worker->large, memory_order_relaxed))
+    take_large(worker);
+  struct shm_op *op = worker->moving;
+  if (!op)
+    return 0;
+  worker->moving = op->next;
+  if (!worker->moving)
+    worker->last_moving = NULL;
+  op->next = NULL;
+  if (shm_move(op, SHM_TURN))
+    shm_pieces_done(op);
+  else
+    append(worker, op, op); // the others' turn
+  return 1;
 }

@@ -31,15 +31,18 @@ int shm_prepare(struct transport_request *request) {
   if (request->message_size > TRANSPORT_MAX_MESSAGE)
     return fail(WEFT_ERR_LIMIT, "a message has %u bytes at most, not %u", (unsigned)TRANSPORT_MAX_MESSAGE,
                 request->message_size);
+  uint64_t total = 0;
   for (uint32_t i = 0; i < request->num_pieces; i++) {
     int rc = check_piece(request, i);
     if (rc != 0)
       return rc;
+    total += request->pieces[i].length < SHM_INLINE ? request->pieces[i].length : SHM_INLINE + 1; // never too much
   }
   struct shm_op *op = calloc(1, sizeof *op);
   if (!op)
     return fail(WEFT_ERR_NOMEM, "no memory for a request");
-  op->request = request;
+  op->walk.request = request;
+  op->large = total > SHM_INLINE;
   request->own = op;
   return 0;
 }
@@ -68,6 +71,18 @@ static int refuse(struct transport_request *request, int err, const char *why) {
   return fail(err, "%s", why);
 }
 
+void shm_pieces_done(struct shm_op *op) {
+  struct transport_request *request = op->walk.request;
+  struct shm_peer *peer = (struct shm_peer *)request->peer;
+  if (op->walk.failure != 0 || !request->message) {
+    shm_finish(request, op->walk.failure, NULL);
+  } else {
+    shm_turn_push(peer, op);
+    shm_turn_run(peer);
+  }
+  atomic_fetch_sub(&peer->active, 1); // the last touch of the peer
+}
+
 int shm_post(struct transport_request *request) {
   struct shm_peer *peer = (struct shm_peer *)request->peer;
   struct shm_op *op = request->own;
@@ -75,21 +90,21 @@ int shm_post(struct transport_request *request) {
   int rc = atomic_load(&peer->ended);
   if (rc != 0) {
     refuse(request, rc, peer->why);
-  } else {
-    request->why[0] = '\0';
-    request->moved = 0;
-    atomic_store_explicit(&op->canceled, false, memory_order_relaxed);
-    atomic_store_explicit(&request->state, TRANSPORT_IN_FLIGHT, memory_order_relaxed);
-    int moved = request->num_pieces ? shm_move(request, op) : 0;
-    if (moved != 0 || !request->message) {
-      shm_finish(request, moved, NULL);
-    } else {
-      shm_turn_push(peer, op);
-      shm_turn_run(peer);
-    }
+    atomic_fetch_sub(&peer->active, 1);
+    return rc;
   }
-  atomic_fetch_sub(&peer->active, 1); // the last touch of the peer
-  return rc;
+  request->why[0] = '\0';
+  request->moved = 0;
+  op->walk = (struct shm_walk){.request = request};
+  atomic_store_explicit(&op->canceled, false, memory_order_relaxed);
+  atomic_store_explicit(&request->state, TRANSPORT_IN_FLIGHT, memory_order_relaxed);
+  if (op->large) {
+    shm_move_later(op);
+  } else {
+    shm_move(op, UINT32_MAX);
+    shm_pieces_done(op);
+  }
+  return 0;
 }
 
 void shm_cancel(struct transport_request *request) {

@@ -56,6 +56,11 @@ void shm_ring_tell(struct shm_peer *peer) {
     ring_bell(peer->bell);
 }
 
+void shm_ring_wake(struct shm_worker *worker) {
+  if (atomic_load(&worker->page->armed) && atomic_exchange(&worker->page->armed, 0))
+    ring_bell(worker->bell_write);
+}
+
 // The sender's doorbell, opened when it is needed first.
 void shm_ring_call(struct shm_worker *worker, uint32_t index) {
   struct shm_slot *slot = &worker->page->slots[index];

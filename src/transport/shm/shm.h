@@ -1,8 +1,9 @@
 // The transport between processes of one host.
 //
-// Windows (memory with a sealed memfd) are mapped by both sides, so a transfer is a memcpy in post(), and the target
-// does nothing. Memory without a descriptor is reached with process_vm_readv and -writev, likewise in post(). Nothing
-// but a message waits for the peer: until its ring has room.
+// Windows (memory with a sealed memfd) are mapped by both sides, so a transfer is a memcpy, and the target does
+// nothing. Memory without a descriptor is reached with process_vm_readv and -writev. Small requests move in post(), in
+// the caller's thread; those of more than SHM_INLINE bytes in progress(), so that post() returns soon. Nothing but a
+// message waits for the peer: until its ring has room.
 //
 // How one finds the other: an address is a pid and the numbers of descriptors in that process, opened through /proc.
 // Inodes and a cookie tell whether they still are what was meant, and a pidfd whether the process still is.
@@ -25,10 +26,12 @@
 #include "transport/transport.h"
 
 enum {
-  SHM_STRETCH = 1 << 20, // bytes between looks at the gate and at cancel()
-  SHM_FENCE_MS = 200,    // how long unreg() waits for those inside: one of them may have been stopped there
-  SHM_LOOK_EVERY = 256,  // progress() calls between looks at descriptors
-  SHM_WHY = 120,         // of a request
+  SHM_INLINE = 256 << 10, // bytes that post() moves itself
+  SHM_TURN = 4,           // stretches that progress() moves at a time
+  SHM_STRETCH = 1 << 20,  // bytes between looks at the gate and at cancel()
+  SHM_FENCE_MS = 200,     // how long unreg() waits for those inside: one of them may have been stopped there
+  SHM_LOOK_EVERY = 256,   // progress() calls between looks at descriptors
+  SHM_WHY = 120,          // of a request
 };
 
 // A worker's page in this process; its own, or mapped by a peer. Workers and peers of one process share one mapping.
@@ -53,7 +56,9 @@ struct shm_worker {
   bool slept;
   uint32_t ticks, next_gate;
   uint64_t next_id;
-  _Atomic uint32_t waiting; // peers with messages that wait for room
+  _Atomic uint32_t waiting;            // peers with messages that wait for room
+  _Atomic(struct shm_op *) large;      // requests for progress() to move, newest first
+  struct shm_op *moving, *last_moving; // in progress()
   struct shm_peer *peers, *leaving;
   struct shm_region *regions;
   int bells[SHM_SLOTS]; // of those who send here, once they were needed; -1: not open
@@ -70,9 +75,18 @@ struct shm_region {
   uint64_t device, inode;
 };
 
-struct shm_op {
+// Where in its pieces a request is.
+struct shm_walk {
   struct transport_request *request;
-  struct shm_op *next;
+  uint32_t at;     // the piece
+  uint64_t offset; // in it
+  int failure;     // the first
+};
+
+struct shm_op {
+  struct shm_walk walk;
+  struct shm_op *next; // in the worker's movers, then in the peer's inbox and queue
+  bool large;
   _Atomic bool canceled;
 };
 
@@ -176,6 +190,8 @@ void shm_turn_run(struct shm_peer *peer);
 enum { SHM_RING_FULL = 1 };
 int shm_ring_put(struct shm_peer *peer, const void *bytes, uint32_t size);
 void shm_ring_tell(struct shm_peer *peer);
+// This worker, if it sleeps. Any thread.
+void shm_ring_wake(struct shm_worker *worker);
 // Rings the sender of a slot.
 void shm_ring_call(struct shm_worker *worker, uint32_t index);
 uint32_t shm_ring_receive(struct shm_worker *worker);
@@ -188,20 +204,18 @@ int shm_prepare(struct transport_request *request);
 void shm_unprepare(struct transport_request *request);
 int shm_post(struct transport_request *request);
 void shm_cancel(struct transport_request *request);
+// Its pieces are through: the message, if they all came, and the end. Counts it out of peer->active.
+void shm_pieces_done(struct shm_op *op);
 // `why` may be NULL. The last touch of the request.
 void shm_finish(struct transport_request *request, int state, const char *why);
 
-// move.c: all pieces of a request; 0 or the first failure, with request->why and status.
-int shm_move(struct transport_request *request, struct shm_op *op);
-
-// Where in its pieces a request is.
-struct shm_walk {
-  struct transport_request *request;
-  struct shm_op *op;
-  uint32_t at;     // the piece
-  uint64_t offset; // in it
-  int failure;     // the first
-};
+// move.c
+// Moves up to that many stretches of the request's pieces; true when it is through with them, well or not.
+bool shm_move(struct shm_op *op, uint32_t stretches);
+// Hands a large request over to progress(). Any thread.
+void shm_move_later(struct shm_op *op);
+// In progress(): the number of requests that were moved on.
+uint32_t shm_move_on(struct shm_worker *worker);
 // Ends the piece with that code and goes on to the next.
 void shm_walk_fail(struct shm_walk *walk, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void shm_walk_done(struct shm_walk *walk);

@@ -37,7 +37,7 @@ static void end_canceled(struct shm_peer *peer) {
     all = op->next;
     op->next = NULL;
     if (atomic_load(&op->canceled)) {
-      shm_finish(op->request, WEFT_ERR_CANCELED, "cancelled");
+      shm_finish(op->walk.request, WEFT_ERR_CANCELED, "cancelled");
       continue;
     }
     if (peer->last)
@@ -63,13 +63,13 @@ static void work(struct shm_peer *peer) {
   uint32_t sent = 0;
   int ended = atomic_load(&peer->ended);
   while (ended && peer->first)
-    shm_finish(pop(peer)->request, ended, peer->why);
+    shm_finish(pop(peer)->walk.request, ended, peer->why);
   while (peer->first && !ended) {
-    const struct transport_request *request = peer->first->request;
+    const struct transport_request *request = peer->first->walk.request;
     if (shm_ring_put(peer, request->message, request->message_size) != 0)
       break;
     sent++;
-    shm_finish(pop(peer)->request, 0, NULL);
+    shm_finish(pop(peer)->walk.request, 0, NULL);
   }
   if (sent)
     shm_ring_tell(peer);

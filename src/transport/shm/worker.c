@@ -178,8 +178,10 @@ static void close_worker(struct transport_worker *base) {
   while (worker->peers)
     shm_disconnect(&worker->peers->base);
   uint64_t deadline_ns = clock_deadline_ms(CLOSE_MS);
-  while (!free_leaving(worker) && !clock_passed(deadline_ns))
-    sched_yield();
+  do
+    while (shm_move_on(worker)) // which ends them
+      ;
+  while (!free_leaving(worker) && !clock_passed(deadline_ns) && sched_yield() == 0);
   while (worker->regions)
     shm_unreg(&worker->regions->base);
   tell_all(worker);
@@ -242,7 +244,7 @@ static uint32_t progress(struct transport_worker *base) {
     if (atomic_load(&worker->page->sweep))
       shm_ring_sweep(worker);
   }
-  count += shm_ring_receive(worker);
+  count += shm_ring_receive(worker) + shm_move_on(worker);
   if (atomic_load(&worker->waiting))
     for (struct shm_peer *peer = worker->peers; peer; peer = peer->next)
       if (atomic_load(&peer->waits))
@@ -260,7 +262,7 @@ static int arm(struct transport_worker *base) {
   struct shm_worker *worker = (struct shm_worker *)base;
   worker->slept = true;
   atomic_store(&worker->page->armed, 1);
-  bool busy = worker->leaving != NULL || atomic_load(&worker->page->sweep);
+  bool busy = worker->leaving || worker->moving || atomic_load(&worker->large) || atomic_load(&worker->page->sweep);
   for (uint32_t word = 0; word < SHM_SLOTS / 64 && !busy; word++)
     busy = atomic_load(&worker->page->news[word]) != 0;
   if (!busy)

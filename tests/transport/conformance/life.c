@@ -181,6 +181,7 @@ static void test_close_in_flight(void **state) {
       int is = atomic_load(&batch.requests[i].state);
       assert_true(is == 0 || is == WEFT_ERR_CANCELED);
     }
+    batch_unprepare(&batch);
     batch.local.region = NULL; // freed with the worker
     batch.there.remote = NULL;
     if (pair.b == pair.a)
@@ -443,7 +444,7 @@ static void test_posts_of_many_threads(void **state) {
 
 struct firing {
   struct transport_request request;
-  _Atomic bool begun, stop;
+  _Atomic bool begun, stop, over;
 };
 
 static void *fire(void *arg) {
@@ -451,7 +452,10 @@ static void *fire(void *arg) {
   while (!atomic_load(&firing->stop)) {
     suite.transport->post(&firing->request);
     atomic_store(&firing->begun, true);
+    while (!request_ended(&firing->request))
+      sched_yield();
   }
+  atomic_store(&firing->over, true);
   return NULL;
 }
 
@@ -459,11 +463,15 @@ static bool has_begun(void *arg) {
   return atomic_load(&((struct firing *)arg)->begun);
 }
 
+static bool has_ended(void *arg) {
+  return atomic_load(&((struct firing *)arg)->over);
+}
+
 static void test_nothing_is_written_after_unreg(void **state) {
   (void)state;
   NEEDS(HAS(CONCURRENT_POST) && HAS(ONE_SIDED), "its writes need the target's help");
-  enum { SIZE = 4 << 20 };
-  for (int round = 0; round < 5; round++) {
+  enum { SIZE = 192 << 10 };
+  for (int round = 0; round < 20; round++) {
     struct pair pair;
     struct place local, there;
     pthread_t thread;
@@ -482,6 +490,7 @@ static void test_nothing_is_written_after_unreg(void **state) {
     place_check(&there, 0, SIZE, 32, 0);
     place_check(&there, 0, SIZE, 32, 0);
     atomic_store(&firing.stop, true);
+    pair_wait(&pair, has_ended, &firing, "the last write");
     pthread_join(thread, NULL);
     assert_true(firing.request.state < 0);
     suite.transport->unprepare(&firing.request);
