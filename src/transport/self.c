@@ -17,7 +17,12 @@ struct self_key {
   uint32_t kind;
   uint64_t worker;
   uint64_t region;
+  uint64_t check; // of the others: what was damaged on its way names no other worker or region
 };
+
+static uint64_t check_of(const struct self_key *key) {
+  return random_mix(random_mix(random_mix((uint64_t)key->magic << 32 | key->kind) ^ key->worker) ^ key->region);
+}
 
 void self_link_init(struct self_link *link) {
   link->prev = link->next = link;
@@ -115,7 +120,8 @@ void self_worker_clear(struct self_worker *worker, void (*drop)(struct self_regi
     drop_region(CONTAINER(worker->regions.next, struct self_region, link), drop);
 }
 
-static int give(const struct self_key *key, void *bytes, size_t *size) {
+static int give(struct self_key *key, void *bytes, size_t *size) {
+  key->check = check_of(key);
   if (*size < sizeof *key)
     return fail(WEFT_ERR_LIMIT, "%zu bytes are too few, %zu are needed", *size, sizeof *key);
   memcpy(bytes, key, sizeof *key);
@@ -135,7 +141,7 @@ int self_connect(struct transport_worker *base, const void *address, size_t size
     return fail(WEFT_ERR_PROTOCOL, "an address of the transport %s has %zu bytes, not %zu", base->transport->name,
                 sizeof key, size);
   memcpy(&key, address, sizeof key);
-  if (key.magic != MAGIC_WORKER)
+  if (key.magic != MAGIC_WORKER || key.check != check_of(&key))
     return fail(WEFT_ERR_PROTOCOL, "that is no address of the transport %s", base->transport->name);
   if (key.worker != worker->id)
     return fail(WEFT_ERR_UNREACHABLE, "the transport %s reaches storage of its own worker only, no other one",
@@ -168,7 +174,7 @@ bool self_region_put(struct self_region *region) {
 int self_pack(struct transport_region *base, void *bytes, size_t *size) {
   struct self_region *region = (struct self_region *)base;
   struct self_worker *worker = (struct self_worker *)base->worker;
-  struct self_key key = {MAGIC_REGION, base->memory.kind, worker->id, region->number};
+  struct self_key key = {MAGIC_REGION, base->memory.kind, worker->id, region->number, 0};
   return give(&key, bytes, size);
 }
 
@@ -189,7 +195,7 @@ int self_import(struct transport_peer *base, const void *bytes, size_t size, str
     return fail(WEFT_ERR_PROTOCOL, "a region's key of the transport %s has %zu bytes, not %zu",
                 worker->base.transport->name, sizeof key, size);
   memcpy(&key, bytes, sizeof key);
-  if (key.magic != MAGIC_REGION)
+  if (key.magic != MAGIC_REGION || key.check != check_of(&key))
     return fail(WEFT_ERR_PROTOCOL, "that is no region's key of the transport %s", worker->base.transport->name);
   if (key.kind >= WEFT_MEMORY_KINDS || !(worker->base.abilities.remote_kinds & 1u << key.kind))
     return fail(WEFT_ERR_UNREACHABLE, "the transport %s reaches no memory of that kind", worker->base.transport->name);

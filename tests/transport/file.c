@@ -35,7 +35,7 @@ static void read_all(int fd, uint8_t *bytes, uint64_t length) {
   }
 }
 
-enum { FILE_BYTES = 4 << 20, ROUNDS = SUPPORT_SANITIZED ? 60 : 300, MAX_PIECES = 12 };
+enum { FILE_BYTES = 4 << 20, ROUNDS = SUPPORT_SANITIZED ? 40 : 120, MAX_PIECES = 12 };
 
 // Pieces that do not overlap, of odd sizes and alignments, or of whole pages.
 static void choose_pieces(struct storage *storage, struct storage_request *request, uint32_t file, uint64_t *seed) {

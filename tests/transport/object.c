@@ -41,7 +41,7 @@ static void test_round_trip(void **state) {
 // Pieces in any order, some of which adjoin, some overlap, over several parts; scattered in memory.
 static void test_pieces(void **state) {
   (void)state;
-  enum { LENGTH = 11 * MIB + 77, COUNT = SUPPORT_SANITIZED ? 40 : 150 };
+  enum { LENGTH = 11 * MIB + 77, COUNT = SUPPORT_SANITIZED ? 30 : 60 };
   uint64_t seed = random_id();
   print_message("seed %llu\n", (unsigned long long)seed);
   struct storage storage;
