@@ -66,8 +66,20 @@ struct weft_memory {
   bool read_only;   /**< nobody writes to it: a WRITE to it, or a READ into it, is refused */
   bool no_metadata; /**< peers are not told of it: it serves this agent's own side of transfers only */
 };
+#ifdef __cplusplus
+}
+inline weft_memory weft_memory_init() {
+  weft_memory memory = weft_sized<weft_memory>();
+  memory.device = -1;
+  memory.fd = -1;
+  return memory;
+}
+extern "C" {
+#define WEFT_MEMORY_INIT weft_memory_init()
+#else
 #define WEFT_MEMORY_INIT                                                                                               \
   { .size = sizeof(struct weft_memory), .device = -1, .fd = -1 }
+#endif
 
 /** A run of bytes in a region. */
 struct weft_descriptor {
@@ -118,8 +130,7 @@ struct weft_agent_options {
   weft_agent_event_fn on_event; /**< may be NULL */
   void *event_arg;
 };
-#define WEFT_AGENT_OPTIONS_INIT                                                                                        \
-  { .size = sizeof(struct weft_agent_options) }
+#define WEFT_AGENT_OPTIONS_INIT WEFT_SIZED(struct weft_agent_options)
 
 /** Opens the transports that work here and starts the thread. UNSUPPORTED: a transport asked for does not work here,
  *  the text says why. [any] */
@@ -230,16 +241,16 @@ struct weft_transfer_options {
   uint32_t timeout_ms;   /**< from each post; default: the agent's */
   const char *transport; /**< use this one; default: the cheapest that can, see weft_transfer_explain() */
 };
-#define WEFT_TRANSFER_OPTIONS_INIT                                                                                     \
-  { .size = sizeof(struct weft_transfer_options) }
+#define WEFT_TRANSFER_OPTIONS_INIT WEFT_SIZED(struct weft_transfer_options)
 
 /** Makes a transfer between a list of this agent's and one of a peer's (or of its own); the pairs' lengths are equal.
  *  Neighbours on both sides are merged. The lists stay in use until it is freed. [any] */
 WEFT_API int weft_transfer_create(weft_agent_t *agent, enum weft_op op, weft_list_t *local, weft_list_t *remote,
                                   const struct weft_transfer_options *options, weft_transfer_t **transfer);
 
-/** Starts it, again when it has ended before. BUSY: it is in flight. Fails at once with PEER_LOST when the incarnation
- *  is gone. 0: poll it. */
+/** Starts it, again when it has ended before. BUSY: it is in flight, or it has a notification and the peer as many
+ * unread ones as it takes. Fails at once with PEER_LOST when the incarnation is gone, with NOT_FOUND when the peer has
+ * taken a region back. 0: poll it. */
 WEFT_API int weft_transfer_post(weft_transfer_t *transfer);
 
 /** 0: it has ended well, all data is visible; 1: in flight; negative: it failed with that code, and nothing touches its
@@ -275,7 +286,8 @@ WEFT_API int weft_transfer_estimate(weft_transfer_t *transfer, uint64_t *ns);
 
 /* --- notifications --- */
 
-/** Sends a notification by itself. BUSY: the peer has as many unread ones as it takes (1,024). [any] */
+/** Sends a notification by itself. BUSY: the peer has as many unread ones as it takes (1,024); it tells each time that
+ *  it has taken a quarter of these. [any] */
 WEFT_API int weft_agent_notify(weft_agent_t *agent, weft_peer_t peer, const void *bytes, uint32_t size);
 
 struct weft_notification {
@@ -284,8 +296,8 @@ struct weft_notification {
   uint32_t size;
 };
 
-/** Takes up to `*count` notifications, each peer's in the order in which they were sent; `*count` is their number on
- *  return. One thread at a time. */
+/** Takes up to `*count` notifications, each peer's in the order in which they were sent (with a transfer: in which the
+ *  data came); `*count` is their number on return. One thread at a time. */
 WEFT_API int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t *count);
 
 /* --- progress and telemetry --- */

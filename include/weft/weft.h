@@ -1,10 +1,11 @@
 /**
  * @file weft.h
- * @brief All of libweft: errors, store, elastic expert parallelism.
+ * @brief All of libweft: errors, store, elastic expert parallelism, transfers.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
+#include <weft/agent.h>
 #include <weft/ep.h>
 #include <weft/err.h>
 #include <weft/store.h>

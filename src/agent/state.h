@@ -50,9 +50,10 @@ struct agent_region {
   uint64_t address, length; // FILE, OBJECT: address 0; length UINT64_MAX: no limit
   int32_t device;
   bool read_only, no_metadata;
-  bool gone;             // of a peer: it was deregistered, or the peer is
-  uint32_t lists;        // that use it
-  struct agent_peer *of; // NULL: of this agent
+  bool gone;                 // of a peer: it was deregistered, or the peer is
+  uint32_t lists;            // that use it
+  struct agent_peer *of;     // whose it is: a peer's, or &agent->self
+  struct agent_region *next; // among a peer's orphans
   // By worker. Of this agent: `local`. `remote` comes when a transfer first needs it, for this agent by loopback.
   struct transport_region *local[AGENT_MAX_WORKERS];
   struct transport_remote *remote[AGENT_MAX_WORKERS];
@@ -82,15 +83,18 @@ struct agent_ranges {
 
 // A request of a transport, on its way there. Its owner embeds it.
 struct agent_post {
-  struct transport_request request; // request.arg is the post's matter
+  struct transport_request request; // first; done and arg are turn.c's
   struct agent_worker *worker;
-  struct agent_post *next; // in the worker's queue
-  _Atomic bool queued;     // in it
-  _Atomic bool wanted;     // to be posted
-  _Atomic bool posting;    // inside the transport's post(), outside of the turn
-  _Atomic bool cancel;     // to be cancelled, when in flight
-  bool prepared;
-  // It has ended: `err` is 0 or a code. With the turn held, or in the thread that posted; last touch of the post.
+  void *owner;
+  struct agent_post *next;   // in the worker's queue
+  _Atomic bool queued;       // in it
+  _Atomic bool wanted;       // to be posted
+  _Atomic bool posting;      // inside the transport's post(), outside of the turn
+  _Atomic uint32_t number;   // counts its starts
+  _Atomic uint32_t canceled; // the start that is to be cancelled
+  bool prepared;             // turn
+  // It has ended: `err` is 0 or a code, and request.why says more. Inside a callback of the transport or in the thread
+  // that started it; nothing touches the post afterwards.
   void (*ended)(struct agent_post *post, int err);
 };
 
@@ -100,11 +104,12 @@ struct agent_worker {
   weft_agent_t *agent;
   uint32_t index;
   bool concurrent; // TRANSPORT_CONCURRENT_POST
+  int fd;          // the transport's, to sleep on; -1: none
   pthread_mutex_t turn;
   _Atomic uint32_t waiting; // for the turn: who spins on it steps back
   _Alignas(64) _Atomic(struct agent_post *) queue;
-  _Alignas(64) _Atomic uint64_t in_flight; // posts that the transport has
-  _Atomic bool stuck;                      // a link of it has failed: housekeeping looks
+  struct agent_link *failed_links;                          // turn: for housekeeping
+  _Alignas(64) _Atomic(struct agent_note *) spare_notes[2]; // small and large; taken with the turn, given back by any
 };
 
 // --- peers (peer.c, adopt.c) ---
@@ -115,7 +120,8 @@ enum agent_peer_state { AGENT_PEER_ALIVE, AGENT_PEER_LEFT, AGENT_PEER_LOST };
 struct agent_link {
   struct agent_peer *peer;
   struct agent_worker *worker;
-  struct transport_peer *to;  // NULL: this worker does not reach it
+  struct transport_peer *to; // NULL: this worker does not reach it
+  struct agent_link *next_failed;
   _Atomic int failed;         // by on_peer
   char why[AGENT_MAX_DETAIL]; // why `to` is NULL, or it failed
   struct agent_meter *meter;  // counters: metrics.c's
@@ -136,22 +142,25 @@ struct agent_peer {
   struct agent_link links[AGENT_MAX_WORKERS];
   struct agent_worker *messenger; // carries messages to it; NULL: nothing does
   struct agent_ranges regions;
+  struct agent_region *orphans;    // gone, but in use by lists
   struct weft_list *lists;         // of its regions
   struct weft_transfer *transfers; // with it
   bool torn;                       // ended, and let go of by the transports
   // Notifications to it: those in flight, and how far the reader is behind what has arrived (notify.c).
-  _Atomic uint64_t sent;      // the newest number
-  _Atomic uint64_t arrived;   // the highest number that has arrived
-  _Atomic uint64_t read;      // the highest number that it says it has read
-  _Atomic uint32_t on_way;    // in flight
-  struct agent_letter *spare; // letters that are not in flight; turn of the messenger
-  uint32_t num_letters;
+  _Atomic uint64_t sent;                // the newest number
+  _Atomic uint64_t arrived;             // the highest number that has arrived
+  _Atomic uint64_t read;                // the highest number that it says it has read
+  _Atomic uint32_t on_way;              // in flight
+  struct agent_letter *letters;         // all; turn of the messenger
+  _Atomic(struct agent_letter *) spare; // those that are not in flight; taken with that turn
+  _Atomic uint32_t flying;              // letters in flight
   // From it.
   _Atomic uint32_t unread;
   _Atomic uint64_t taken; // the highest number that the application has taken
   _Atomic uint64_t told;  // of that, what the peer knows
-  struct agent_peer *next_by_name, *next_by_incarnation, *next_free;
-  void *meta; // liveness and sockets: agentmeta's
+  struct agent_peer *next_by_name, *next_by_incarnation;
+  struct agent_peer *next; // among the dying, or the free
+  void *meta;              // liveness and sockets: agentmeta's
 };
 
 struct agent_peers {
@@ -209,6 +218,77 @@ void agent_watch_remove(weft_agent_t *agent, struct agent_watch *watch);
 // Has the thread look at everything soon. [any]
 void agent_wake(weft_agent_t *agent);
 
+// --- lists and transfers (list.c, pieces.c, select.c, transfer*.c) ---
+
+struct agent_span {
+  uint64_t address, length;
+  struct agent_region *region;
+};
+
+struct weft_list {
+  weft_agent_t *agent;
+  struct agent_peer *peer; // &agent->self: of this agent
+  enum weft_memory_kind kind;
+  uint32_t count, num_regions;
+  struct agent_span *spans;
+  struct agent_region **regions; // those that the spans lie in, each once
+  uint32_t transfers;            // that use it; lock
+  _Atomic uint64_t broken;       // id of a region of it that has gone; 0: none
+  struct weft_list *next, **back;
+};
+
+// Of a transfer's state, while it is not 0 or a code.
+enum {
+  AGENT_IN_FLIGHT = 1,
+  AGENT_SLEEPER = 2, // somebody sleeps on the state
+  AGENT_EVENT = 4,   // the event descriptor wants to know
+  AGENT_NEVER = 8,   // not posted yet
+};
+
+struct weft_transfer {
+  // What post and poll touch comes first.
+  _Atomic int state;
+  _Atomic uint32_t left; // parts in flight
+  _Atomic int err;       // the first failure
+  uint32_t num_parts;
+  struct agent_post *parts;
+  weft_agent_t *agent;
+  struct agent_peer *peer;
+  struct weft_list *local, *remote; // the caller's
+  struct agent_link *link;
+  _Atomic uint32_t number; // counts posts
+  _Atomic uint64_t ending; // of post `number`: number << 8 | -code, when it was asked to end early
+  uint64_t posted_ns, timeout_ns;
+  _Atomic uint64_t deadline_ns;
+  uint64_t bytes; // of all pieces
+  uint32_t polls;
+  enum weft_op op;   // as the caller sees it
+  uint64_t sequence; // of its notification in the last post
+  uint8_t *message;  // header and notification; NULL: none
+  uint32_t message_size;
+  struct agent_post *letter; // sends it when the last part has ended well; NULL: the only part carries it
+  int event_fd;
+  _Atomic uint32_t leaving; // threads that still touch it though its state is final
+
+  struct transport_piece *pieces;
+  int32_t *status;    // [num_pieces]
+  uint32_t *piece_of; // [num_pairs]; NULL: pair i is piece i
+  uint32_t num_pieces, num_pairs;
+  uint64_t estimate_ns;
+  char *explanation;
+  char why[AGENT_MAX_DETAIL + WEFT_AGENT_MAX_NAME + 32];
+  struct weft_transfer *next, **back; // of the agent
+  struct weft_transfer *next_of_peer, **back_of_peer;
+};
+
+// Has post `number` of it end with `code`, unless it ends before. [any]
+void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code);
+// Whether it is in flight. [any]
+static inline bool agent_transfer_flies(weft_transfer_t *transfer) {
+  int state = atomic_load(&transfer->state);
+  return state > 0 && (state & AGENT_IN_FLIGHT);
+}
+
 // --- the agent ---
 
 struct weft_agent {
@@ -230,12 +310,19 @@ struct weft_agent {
   uint64_t change; // counts changes of the regions that peers are told of
   struct agent_peers peers;
   struct agent_peer self;
-  struct weft_list *lists; // of its own regions
+  struct weft_transfer *transfers;
+  struct agent_peer *dying; // ended, and not torn yet
   bool closing;
 
   // notifications that came, first in, first out (inbox.c)
-  struct agent_inbox *inbox;
+  struct agent_inbox {
+    _Alignas(64) _Atomic(struct agent_note *) last; // pushed by any
+    _Alignas(64) struct agent_note *first;          // popped by one
+    struct agent_note *held;                        // handed out
+    _Atomic bool signalled, watched;                // event_fd: readable; asked for
+  } inbox, control;
   int event_fd;
+  _Atomic uint64_t dropped; // messages of unknown senders, and beyond the credits
 
   // progress
   pthread_t thread;

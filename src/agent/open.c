@@ -1,0 +1,238 @@
+#include "agent/open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/inbox.h"
+#include "agent/list.h"
+#include "agent/notify.h"
+#include "agent/peer.h"
+#include "agent/progress.h"
+#include "agent/ranges.h"
+#include "agent/region.h"
+#include "agent/transfer.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/random.h"
+#include "base/text.h"
+
+enum { CLOSE_MS = 1000 }; // for what is in flight to end
+
+static uint32_t or_default(uint32_t value, uint32_t preset) {
+  return value != 0 ? value : preset;
+}
+
+static int check(const struct weft_agent_options *options) {
+  if (!options || options->size != sizeof *options)
+    return fail(WEFT_ERR_INVALID, "the options were not made with WEFT_AGENT_OPTIONS_INIT of this version");
+  if (!options->name || !options->name[0])
+    return fail(WEFT_ERR_INVALID, "an agent needs a name");
+  if (strlen(options->name) >= WEFT_AGENT_MAX_NAME)
+    return fail(WEFT_ERR_LIMIT, "the name has %zu bytes; %d are the most", strlen(options->name),
+                WEFT_AGENT_MAX_NAME - 1);
+  if (options->progress != WEFT_AGENT_PROGRESS_THREAD && options->progress != WEFT_AGENT_PROGRESS_NONE)
+    return fail(WEFT_ERR_INVALID, "progress is %d, which is no way of it", (int)options->progress);
+  if (options->listen && !(options->token && options->token[0]))
+    return fail(WEFT_ERR_INVALID, "an agent that listens needs a token, which those who meet it share");
+  const char *prefix = options->prefix;
+  if (prefix && (!prefix[0] || prefix[strlen(prefix) - 1] != '/'))
+    return fail(WEFT_ERR_INVALID, "prefix \"%s\" does not end in '/'", prefix);
+  return 0;
+}
+
+// The strings of the options, one behind the other in one block.
+static int copy_strings(weft_agent_t *agent) {
+  struct weft_agent_options *options = &agent->options;
+  const char **strings[] = {&options->name, &options->transports, &options->prefix, &options->listen, &options->token};
+  size_t size = 0;
+  for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
+    size += *strings[i] ? strlen(*strings[i]) + 1 : 0;
+  char *place = agent->strings = malloc(size);
+  if (!place)
+    return fail(WEFT_ERR_NOMEM, "no memory for an agent");
+  for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
+    if (!*strings[i])
+      continue;
+    size_t length = strlen(*strings[i]) + 1;
+    *strings[i] = memcpy(place, *strings[i], length);
+    place += length;
+  }
+  return 0;
+}
+
+static int complete(weft_agent_t *agent, const struct weft_agent_options *given) {
+  struct weft_agent_options *options = &agent->options;
+  *options = *given;
+  options->prefix = options->prefix ? options->prefix : "/weft/default/";
+  options->spin_us = or_default(options->spin_us, 50);
+  options->heartbeat_ms = or_default(options->heartbeat_ms, 1000);
+  options->peer_timeout_ms = or_default(options->peer_timeout_ms, 5000);
+  options->transfer_timeout_ms = or_default(options->transfer_timeout_ms, 30000);
+  options->lease_ttl_s = or_default(options->lease_ttl_s, 10);
+  return copy_strings(agent);
+}
+
+static void set_up(weft_agent_t *agent) {
+  pthread_mutexattr_t recursive;
+  pthread_mutexattr_init(&recursive);
+  pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&agent->tending, &recursive);
+  pthread_mutexattr_destroy(&recursive);
+  pthread_mutex_init(&agent->lock, NULL);
+  agent->event_fd = agent->epoll = agent->wake = -1;
+  agent->next_region = 1;
+  do
+    agent->incarnation = random_id();
+  while (agent->incarnation == WEFT_PEER_SELF);
+  strcpy(agent->name, agent->options.name);
+  agent_identify(agent);
+}
+
+// The agent as its own peer.
+static void know_thyself(weft_agent_t *agent) {
+  struct agent_peer *self = &agent->self;
+  self->id = WEFT_PEER_SELF;
+  self->incarnation = agent->incarnation;
+  memcpy(self->name, agent->name, sizeof self->name);
+  for (uint32_t i = 0; i < agent->num_workers; i++)
+    self->links[i] = (struct agent_link){.peer = self, .worker = &agent->workers[i]};
+  self->messenger = &agent->workers[0];
+}
+
+static int start(weft_agent_t *agent, const struct transport *const *more) {
+  int rc = agent_inbox_open(agent);
+  if (rc == 0)
+    rc = agent_workers_open(agent, more);
+  if (rc != 0)
+    return rc;
+  know_thyself(agent);
+  for (uint32_t i = 0; rc == 0 && i < agent->num_workers; i++)
+    rc = agent_metrics_open(&agent->self.links[i]);
+  if (rc == 0 && !agent_link_get(&agent->self, agent->self.messenger))
+    rc = fail(WEFT_ERR_NOMEM, "%s", agent->self.links[0].why);
+  if (rc == 0)
+    rc = agent_progress_open(agent);
+  if (rc == 0)
+    rc = agent_meta_open(agent, &agent->options);
+  if (rc == 0 && agent->options.progress == WEFT_AGENT_PROGRESS_THREAD)
+    rc = agent_progress_start(agent);
+  return rc;
+}
+
+static void dispose(weft_agent_t *agent) {
+  agent_peers_free(agent);
+  agent_meta_close(agent);
+  agent_inbox_free(agent);
+  agent_progress_close(agent);
+  pthread_mutex_destroy(&agent->lock);
+  pthread_mutex_destroy(&agent->tending);
+  free(agent->strings);
+  free(agent);
+}
+
+int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *options,
+                    const struct transport *const *more) {
+  int rc = agent ? check(options) : fail(WEFT_ERR_INVALID, "agent is NULL");
+  if (rc != 0)
+    return rc;
+  weft_agent_t *made = calloc(1, sizeof *made);
+  if (!made)
+    return fail(WEFT_ERR_NOMEM, "no memory for an agent");
+  rc = complete(made, options);
+  if (rc != 0) {
+    free(made);
+    return rc;
+  }
+  set_up(made);
+  rc = start(made, more);
+  if (rc != 0) {
+    char why[256];
+    strncpy(why, weft_last_error(), sizeof why - 1);
+    why[sizeof why - 1] = '\0';
+    weft_agent_close(made);
+    return fail(rc, "%s", why);
+  }
+  *agent = made;
+  return 0;
+}
+
+int weft_agent_open(weft_agent_t **agent, const struct weft_agent_options *options) {
+  return agent_open_with(agent, options, NULL);
+}
+
+static bool is_busy(weft_agent_t *agent) {
+  bool busy = atomic_load(&agent->in_flight) > 0;
+  for (uint32_t i = 0; !busy && i < agent->peers.count; i++)
+    busy = !agent_letters_idle(agent->peers.slots[i]);
+  return busy || !agent_letters_idle(&agent->self);
+}
+
+// Has everything in flight end. What a transport does not let go of in time, its close() ends.
+static void quiesce(weft_agent_t *agent) {
+  uint64_t until = clock_deadline_ms(CLOSE_MS);
+  pthread_mutex_lock(&agent->lock);
+  for (weft_transfer_t *transfer = agent->transfers; transfer; transfer = transfer->next)
+    if (agent_transfer_flies(transfer))
+      agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_CANCELED);
+  pthread_mutex_unlock(&agent->lock);
+  // Messages, a goodbye among them, have a part of the time to leave.
+  uint64_t letters_until = clock_deadline_ms(CLOSE_MS / 4);
+  bool canceled = false;
+  while (is_busy(agent) && !clock_passed(until)) {
+    agent_drive(agent);
+    if (!canceled && clock_passed(letters_until)) {
+      canceled = true;
+      for (uint32_t i = 0; i < agent->peers.count; i++)
+        agent_letters_cancel(agent->peers.slots[i]);
+    }
+  }
+}
+
+static void free_transfers(weft_agent_t *agent, bool all) {
+  weft_transfer_t *next;
+  for (weft_transfer_t *transfer = agent->transfers; transfer; transfer = next) {
+    next = transfer->next;
+    if (all || !agent_transfer_flies(transfer))
+      agent_transfer_free(transfer);
+  }
+}
+
+static void tear_all(weft_agent_t *agent, bool all) {
+  for (uint32_t i = 0; i <= agent->peers.count; i++) {
+    struct agent_peer *peer = i < agent->peers.count ? agent->peers.slots[i] : &agent->self;
+    if (!peer->torn && (all || agent_peer_is_quiet(peer)))
+      agent_peer_tear(agent, peer);
+  }
+}
+
+static void free_lists(weft_agent_t *agent) {
+  for (uint32_t i = 0; i <= agent->peers.count; i++) {
+    struct agent_peer *peer = i < agent->peers.count ? agent->peers.slots[i] : &agent->self;
+    while (peer->lists)
+      agent_list_free(peer->lists);
+  }
+}
+
+// First what can be given back piece by piece. What could not be stopped in time ends when its transport closes, and is
+// freed after that.
+void weft_agent_close(weft_agent_t *agent) {
+  if (!agent)
+    return;
+  agent_meta_leave(agent);
+  agent_progress_stop(agent);
+  quiesce(agent);
+  pthread_mutex_lock(&agent->lock);
+  for (uint32_t i = 0; i < agent->peers.count; i++) {
+    struct agent_peer *peer = agent->peers.slots[i];
+    if (peer->state == AGENT_PEER_ALIVE && peer->name[0])
+      agent_meta_peer(agent, peer, WEFT_AGENT_EVENT_PEER_LEFT);
+  }
+  free_transfers(agent, false);
+  tear_all(agent, false);
+  agent_workers_close(agent);
+  free_transfers(agent, true);
+  tear_all(agent, true);
+  free_lists(agent);
+  pthread_mutex_unlock(&agent->lock);
+  dispose(agent);
+}

@@ -1,0 +1,19 @@
+// How an agent begins.
+#ifndef AGENT_OPEN_H
+#define AGENT_OPEN_H
+
+#include "agent/state.h"
+
+// weft_agent_open() with transports of the caller's own besides: `more` ends with NULL, and goes before the others. For
+// tests.
+int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *options,
+                    const struct transport *const *more);
+
+// Host, process.
+void agent_identify(weft_agent_t *agent);
+
+// Opens those that options.transports names, all of which have to work; or all that do.
+int agent_workers_open(weft_agent_t *agent, const struct transport *const *more);
+void agent_workers_close(weft_agent_t *agent);
+
+#endif
