@@ -285,9 +285,17 @@ void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
   peer->torn = true;
 }
 
+// A transfer may have ended while who posted it is still inside the transport's post().
+static bool is_posting(struct weft_transfer *transfer) {
+  for (uint32_t i = 0; i < transfer->num_parts; i++)
+    if (atomic_load(&transfer->parts[i].posting))
+      return true;
+  return false;
+}
+
 bool agent_peer_is_quiet(struct agent_peer *peer) {
   for (struct weft_transfer *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
-    if (agent_transfer_flies(transfer))
+    if (agent_transfer_flies(transfer) || is_posting(transfer))
       return false;
   return agent_letters_idle(peer);
 }
