@@ -17,6 +17,7 @@
   X(cuCtxGetDevice, 2000)                                                                                              \
   X(cuStreamGetCtx, 9020)                                                                                              \
   X(cuDeviceGetP2PAttribute, 8000)                                                                                     \
+  X(cuMemGetAddressRange, 3020)                                                                                        \
   X(cuMemGetAllocationGranularity, 10020)                                                                              \
   X(cuMemGetAllocationPropertiesFromHandle, 10020)                                                                     \
   X(cuMemCreate, 10020)                                                                                                \

@@ -40,6 +40,15 @@ static const struct device_api api = {
     .ep_finish = cuda_ep_finish,
     .ep_record = cuda_ep_record,
     .ep_missing = cuda_ep_missing,
+    .share = cuda_share,
+    .share_open = cuda_share_open,
+    .share_close = cuda_share_close,
+    .pin = cuda_pin_caller,
+    .unpin = cuda_unpin_caller,
+    .copies_open = cuda_copies_open,
+    .copies_run = cuda_copies_run,
+    .copies_close = cuda_copies_close,
+    .mark_passed = cuda_mark_passed,
 };
 
 __attribute__((visibility("default"))) device_api_fn weft_cuda_api;

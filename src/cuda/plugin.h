@@ -131,4 +131,15 @@ int cuda_ep_finish(struct device_ep *ep, void *stream, char *why);
 int cuda_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
 int cuda_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
 
+int cuda_share(const void *memory, uint64_t size, bool window, struct device_share *share, char *why);
+int cuda_share_open(struct device *device, const struct device_share *share, int fd, void **memory, char *why);
+void cuda_share_close(struct device *device, const struct device_share *share, void *memory);
+int cuda_pin_caller(void *memory, uint64_t size, char *why);
+void cuda_unpin_caller(void *memory);
+int cuda_copies_open(struct device *device, const struct device_copy *copies, uint32_t count,
+                     struct device_copies **opened, char *why);
+int cuda_copies_run(struct device_copies *copies, void *stream, char *why);
+void cuda_copies_close(struct device_copies *copies);
+int cuda_mark_passed(struct device *device, void *mark, bool *passed, char *why);
+
 #endif

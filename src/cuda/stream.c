@@ -141,6 +141,22 @@ int cuda_mark_set(struct device *device, void *mark, void *stream, char *why) {
   return rc;
 }
 
+int cuda_mark_passed(struct device *device, void *mark, bool *passed, char *why) {
+  struct cuda_turn turn;
+  int rc = cuda_enter(device, &turn, why);
+  if (rc != 0)
+    return rc;
+  cudaError_t error = cudaEventQuery(mark);
+  if (error == cudaErrorNotReady)
+    cudaGetLastError();
+  else
+    rc = cuda_check(why, error, "work before a mark");
+  cuda_leave(&turn);
+  if (rc == 0)
+    *passed = error == cudaSuccess;
+  return rc;
+}
+
 int cuda_mark_between(struct device *device, void *begin, void *end, uint64_t *ns, char *why) {
   struct cuda_turn turn;
   float ms = 0;

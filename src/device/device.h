@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 1, // of this page
+  DEVICE_ABI = 2, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
 };
@@ -35,6 +35,25 @@ struct device_window {
   size_t size;
   uint64_t handle;
 };
+
+// --- copies, also between processes of a host ---
+
+// Names memory of a device so that another process of the host can map it. Plain bytes, to be sent there.
+struct device_share {
+  uint64_t process;   // random, of the process that shares
+  uint64_t address;   // of the memory there
+  uint64_t size;
+  uint64_t offset;    // of the memory in the allocation that `handle` names
+  uint8_t uuid[16];   // of the device
+  uint8_t handle[64]; // of CUDA's IPC; zeros: it is a window, which is mapped by its descriptor
+};
+
+struct device_copy {
+  void *to;
+  const void *from;
+  uint64_t size;
+};
+struct device_copies; // many copies, which run together
 
 // --- the engine ---
 
@@ -208,6 +227,22 @@ struct device_api {
   int (*ep_record)(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
   // Members (by index in the view of the operation) that brought nothing for each token of its combine, by bit.
   int (*ep_missing)(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
+
+  // Memory of CUDA's own allocator, or of a window (`window`). UNSUPPORTED: others cannot map it. [any]
+  int (*share)(const void *memory, uint64_t size, bool window, struct device_share *share, char *why);
+  // Where `device` reaches what another process, or this one, shares. `fd`: of a window, stays the caller's. [any]
+  int (*share_open)(struct device *device, const struct device_share *share, int fd, void **memory, char *why);
+  void (*share_close)(struct device *device, const struct device_share *share, void *memory);
+  // Host memory, so that devices copy from and to it by themselves. EXISTS: somebody has pinned it before. [any]
+  int (*pin)(void *memory, uint64_t size, char *why);
+  void (*unpin)(void *memory);
+  // Copies by one device, of memory that it reaches, host memory that is pinned among it; in no order. [any]
+  int (*copies_open)(struct device *device, const struct device_copy *copies, uint32_t count,
+                     struct device_copies **opened, char *why);
+  // Launches them. What they wrote is there for all devices and processors when a mark behind them has passed.
+  int (*copies_run)(struct device_copies *copies, void *stream, char *why);
+  void (*copies_close)(struct device_copies *copies); // none of it runs. NULL is legal
+  int (*mark_passed)(struct device *device, void *mark, bool *passed, char *why);
 };
 
 // The plug-in's only symbol: `weft_cuda_api`.

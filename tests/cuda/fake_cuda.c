@@ -1,5 +1,6 @@
 #include "cuda/fake_cuda.h"
 
+#include "cuda/copies.h"
 #include "cuda/driver.h"
 
 #include <stdlib.h>
@@ -72,6 +73,12 @@ static CUresult stream_context(CUstream stream, CUcontext *context) {
 static CUresult p2p_attribute(int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to) {
   (void)attribute, (void)from, (void)to;
   *value = 0;
+  return CUDA_SUCCESS;
+}
+
+static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr within) {
+  *base = within & ~(CUdeviceptr)4095;
+  *size = 8192;
   return CUDA_SUCCESS;
 }
 
@@ -174,6 +181,7 @@ static const struct {
     {"cuCtxGetDevice", (void *)context_device},
     {"cuStreamGetCtx", (void *)stream_context},
     {"cuDeviceGetP2PAttribute", (void *)p2p_attribute},
+    {"cuMemGetAddressRange", (void *)address_range},
     {"cuMemGetAllocationGranularity", (void *)granularity},
     {"cuMemGetAllocationPropertiesFromHandle", (void *)properties},
     {"cuMemCreate", (void *)create},
@@ -417,4 +425,46 @@ int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream) {
 }
 size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args) {
   return (size_t)args->members * fake.memory_per_member;
+}
+
+// --- copies ---
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  (void)event;
+  return fake.stuck ? cudaErrorNotReady : cudaSuccess;
+}
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *memory) {
+  memset(handle, 1, sizeof *handle);
+  memcpy(handle, &memory, sizeof memory);
+  return fake.mappable ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaIpcOpenMemHandle(void **memory, cudaIpcMemHandle_t handle, unsigned int flags) {
+  (void)flags;
+  memcpy(memory, &handle, sizeof *memory);
+  return cudaSuccess;
+}
+cudaError_t cudaIpcCloseMemHandle(void *memory) {
+  (void)memory;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
+  (void)peer, (void)flags;
+  return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void *memory, size_t size, unsigned int flags) {
+  (void)memory, (void)size, (void)flags;
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void *memory) {
+  (void)memory;
+  return cudaSuccess;
+}
+cudaError_t cuda_copies_load(void) {
+  return cudaSuccess;
+}
+cudaError_t cuda_copies_launch(const struct device_copy *pieces, uint32_t count, uint32_t blocks, cudaStream_t stream) {
+  (void)stream, (void)blocks;
+  for (uint32_t i = 0; i < count; i++)
+    memcpy(pieces[i].to, pieces[i].from, pieces[i].size);
+  return cudaSuccess;
 }
