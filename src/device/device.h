@@ -40,8 +40,8 @@ struct device_window {
 
 // Names memory of a device so that another process of the host can map it. Plain bytes, to be sent there.
 struct device_share {
-  uint64_t process;   // random, of the process that shares
-  uint64_t address;   // of the memory there
+  uint64_t process; // random, of the process that shares
+  uint64_t address; // of the memory there
   uint64_t size;
   uint64_t offset;    // of the memory in the allocation that `handle` names
   uint8_t uuid[16];   // of the device

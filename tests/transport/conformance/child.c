@@ -22,7 +22,7 @@ static int import(const struct order *order) {
 }
 
 static int open_region(const struct order *order, struct answer *answer) {
-  place_open(&own.place, &own.end, NULL, order->a);
+  place_show(&own.place, &own.end, (enum weft_memory_kind)order->bytes[0], order->bytes[1], order->a);
   place_fill(&own.place, order->b);
   size_t size = sizeof answer->bytes;
   int rc = suite.transport->pack(own.place.region, answer->bytes, &size);
@@ -49,9 +49,14 @@ static int start(const struct order *order) {
 }
 
 static uint64_t count_wrong(uint64_t seed) {
+  static unsigned char bytes[1 << 16];
   uint64_t wrong = 0;
-  for (uint64_t i = 0; i < own.place.length; i++)
-    wrong += own.place.bytes[i] != pattern(seed, i);
+  for (uint64_t at = 0; at < own.place.length; at += sizeof bytes) {
+    uint64_t left = own.place.length - at, size = left < sizeof bytes ? left : sizeof bytes;
+    place_read(&own.place, at, bytes, size);
+    for (uint64_t i = 0; i < size; i++)
+      wrong += bytes[i] != pattern(seed, at + i);
+  }
   return wrong;
 }
 
@@ -133,7 +138,7 @@ int child_main(int socket) {
     suite.transport->unprepare(&own.request);
   end_close(&own.end);
   own.place.region = NULL;
-  if (own.place.bytes)
+  if (own.place.region)
     place_close(&own.place);
   return 0;
 }

@@ -29,9 +29,11 @@ static int run_group(const struct group *group, const char *what) {
   return _cmocka_run_group_tests(title, group->cases, *group->count, NULL, NULL);
 }
 
-static int run_kind(enum weft_memory_kind kind, bool plain, const char *what, const char *only) {
+static int run_kind(enum weft_memory_kind kind, enum weft_memory_kind local, bool plain, const char *what,
+                    const char *only) {
   int failed = 0;
   suite.kind = kind;
+  suite.local_kind = local;
   suite.plain = plain;
   for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
     if ((!only || strcmp(only, groups[i].name) == 0) && !(groups[i].cases == process_cases && HAS(SELF_ONLY)))
@@ -48,9 +50,11 @@ static int run_all(const char *only) {
       print_message("not run: the suite has no way to look at %s memory\n", kinds[kind]);
       continue;
     }
-    failed += run_kind(kind, false, kind == WEFT_MEMORY_HOST ? "mapped host" : kinds[kind], only);
-    if (kind == WEFT_MEMORY_HOST)
-      failed += run_kind(kind, true, "plain host", only);
+    failed += run_kind(kind, WEFT_MEMORY_HOST, false, kind == WEFT_MEMORY_HOST ? "mapped host" : kinds[kind], only);
+    if (kind == WEFT_MEMORY_HOST && !HAS(MAPPED_ONLY))
+      failed += run_kind(kind, WEFT_MEMORY_HOST, true, "plain host", only);
+    if (kind == WEFT_MEMORY_CUDA && suite.abilities.local_kinds & 1u << WEFT_MEMORY_CUDA)
+      failed += run_kind(kind, WEFT_MEMORY_CUDA, false, "cuda to cuda", only);
   }
   return failed;
 }

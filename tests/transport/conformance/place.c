@@ -11,8 +11,39 @@
 
 enum { GUARD = 4096, GUARD_BYTE = 0xA5 };
 
+// --- memory of a GPU: a window ---
+
+static const struct device_api *api;
+static struct device *device;
+
+static bool has_gpu(void) {
+  char why[DEVICE_WHY] = "";
+  int count = 0;
+  if (!device && device_load(&api) == 0 && api->count(&count, why) == 0 && api->open(0, &device, why) != 0)
+    device = NULL;
+  return device != NULL;
+}
+
+#define assert_device_works(call)                                                                                      \
+  do {                                                                                                                 \
+    char why[DEVICE_WHY] = "";                                                                                         \
+    if ((call) != 0)                                                                                                   \
+      fail_msg("%s: %s", #call, why);                                                                                  \
+  } while (0)
+
+static void open_cuda(struct place *place, struct transport_memory *memory) {
+  assert_true(has_gpu());
+  assert_device_works(api->window_create(device, place->length, &place->window, &place->fd, why));
+  memory->address = place->window.memory;
+  memory->fd = place->fd;
+}
+
+static void copy_cuda(void *to, const void *from, size_t size) {
+  assert_device_works(api->copy(device, to, from, size, NULL, true, why));
+}
+
 bool place_can(enum weft_memory_kind kind) {
-  return kind == WEFT_MEMORY_HOST || kind == WEFT_MEMORY_FILE;
+  return kind == WEFT_MEMORY_HOST || kind == WEFT_MEMORY_FILE || (kind == WEFT_MEMORY_CUDA && has_gpu());
 }
 
 static void open_host(struct place *place, struct transport_memory *memory, bool plain) {
@@ -43,15 +74,20 @@ static void open_file(struct place *place, struct transport_memory *memory) {
   memory->path = place->path;
 }
 
-void place_open(struct place *place, struct end *end, struct transport_peer *peer, uint64_t length) {
-  *place = (struct place){.end = end, .length = length, .fd = -1};
-  place->kind = peer ? suite.kind : WEFT_MEMORY_HOST;
+void place_show(struct place *place, struct end *end, enum weft_memory_kind kind, bool plain, uint64_t length) {
+  *place = (struct place){.end = end, .kind = kind, .length = length, .fd = -1};
   struct transport_memory memory = {.kind = place->kind, .length = length, .device = -1, .fd = -1};
   if (place->kind == WEFT_MEMORY_HOST)
-    open_host(place, &memory, suite.plain || !peer);
+    open_host(place, &memory, plain);
+  else if (place->kind == WEFT_MEMORY_CUDA)
+    open_cuda(place, &memory);
   else
     open_file(place, &memory);
   assert_works(suite.transport->reg(end->worker, &memory, &place->region));
+}
+
+void place_open(struct place *place, struct end *end, struct transport_peer *peer, uint64_t length) {
+  place_show(place, end, peer ? suite.kind : suite.local_kind, !peer || suite.plain, length);
   if (!peer)
     return;
   unsigned char key[TRANSPORT_MAX_KEY];
@@ -74,18 +110,23 @@ void place_close(struct place *place) {
   place_forget(place);
   if (place->mapping)
     munmap(place->mapping, place->mapping_size);
+  if (place->window.memory)
+    api->window_release(device, &place->window);
   if (place->fd >= 0)
     close(place->fd);
   memset(place, 0, sizeof *place);
 }
 
 uint64_t place_address(const struct place *place, uint64_t offset) {
-  return place->bytes ? (uintptr_t)place->bytes + offset : offset;
+  const void *memory = place->kind == WEFT_MEMORY_CUDA ? place->window.memory : place->bytes;
+  return (uintptr_t)memory + offset;
 }
 
 void place_write(struct place *place, uint64_t offset, const void *bytes, size_t size) {
   if (place->bytes)
     memcpy(place->bytes + offset, bytes, size);
+  else if (place->window.memory)
+    copy_cuda((char *)place->window.memory + offset, bytes, size);
   else
     assert_int_equal(pwrite(place->fd, bytes, size, (off_t)offset), size);
 }
@@ -93,6 +134,8 @@ void place_write(struct place *place, uint64_t offset, const void *bytes, size_t
 void place_read(struct place *place, uint64_t offset, void *bytes, size_t size) {
   if (place->bytes)
     memcpy(bytes, place->bytes + offset, size);
+  else if (place->window.memory)
+    copy_cuda(bytes, (const char *)place->window.memory + offset, size);
   else
     assert_int_equal(pread(place->fd, bytes, size, (off_t)offset), size);
 }
@@ -103,7 +146,7 @@ void pattern_fill(unsigned char *bytes, uint64_t seed, uint64_t position, uint64
 }
 
 void place_fill(struct place *place, uint64_t seed) {
-  unsigned char bytes[4096];
+  static unsigned char bytes[1 << 16];
   for (uint64_t at = 0; at < place->length; at += sizeof bytes) {
     size_t size = place->length - at < sizeof bytes ? (size_t)(place->length - at) : sizeof bytes;
     pattern_fill(bytes, seed, at, size);
@@ -112,7 +155,7 @@ void place_fill(struct place *place, uint64_t seed) {
 }
 
 void place_check(struct place *place, uint64_t offset, uint64_t size, uint64_t seed, uint64_t seed_offset) {
-  unsigned char bytes[4096];
+  static unsigned char bytes[1 << 16];
   for (uint64_t at = 0; at < size; at += sizeof bytes) {
     size_t part = size - at < sizeof bytes ? (size_t)(size - at) : sizeof bytes;
     place_read(place, offset + at, bytes, part);

@@ -31,7 +31,8 @@ static void couple_connect(struct couple *couple) {
   couple->pair.to_b = couple->peer;
   assert_works(suite.transport->address(couple->pair.a->worker, address, &size));
   process_ask(&couple->process, ORDER_CONNECT, 0, 0, address, size);
-  answer = process_ask(&couple->process, ORDER_REGION, LENGTH, 51, NULL, 0);
+  const unsigned char how[2] = {(unsigned char)suite.kind, suite.plain};
+  answer = process_ask(&couple->process, ORDER_REGION, LENGTH, 51, how, sizeof how);
   assert_works(suite.transport->import(couple->peer, answer->bytes, answer->size, &couple->remote));
 }
 
@@ -40,12 +41,13 @@ static void couple_open(struct couple *couple) {
   couple->pair.a = couple->pair.b = &couple->pair.ends[0];
   end_open(couple->pair.a);
   couple_connect(couple);
-  place_open(&couple->local, couple->pair.a, NULL, LENGTH);
+  place_show(&couple->local, couple->pair.a, suite.local_kind, suite.local_kind == WEFT_MEMORY_HOST && suite.plain,
+             LENGTH);
   place_fill(&couple->local, 52);
 }
 
 static void couple_close(struct couple *couple) {
-  if (couple->local.bytes)
+  if (couple->local.region)
     place_close(&couple->local);
   end_close(couple->pair.a);
   if (couple->process.pid)
@@ -255,7 +257,8 @@ static void test_initiator_killed_under_writes(void **state) {
     for (int i = 0; i < 2000; i++)
       suite.transport->progress(couple.pair.a->worker);
     place_close(&couple.local);
-    place_open(&couple.local, couple.pair.a, NULL, LENGTH);
+    place_show(&couple.local, couple.pair.a, suite.local_kind, suite.local_kind == WEFT_MEMORY_HOST && suite.plain,
+               LENGTH);
     expect_successor(&couple);
     couple_close(&couple);
   }

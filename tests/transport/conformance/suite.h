@@ -5,6 +5,7 @@
 
 #include "cmocka_all.h"
 
+#include "device/device.h"
 #include "support/sanitized.h"
 #include "transport/transport.h"
 
@@ -16,7 +17,8 @@ struct suite {
   const char *settings[MAX_SETTINGS + 1];
   struct transport_abilities abilities;
   enum weft_memory_kind kind; // of the peer's memory
-  bool plain;                 // HOST: without a descriptor
+  enum weft_memory_kind local_kind;
+  bool plain; // HOST: without a descriptor
   uint64_t seed;
 };
 extern struct suite suite;
@@ -78,6 +80,7 @@ struct place {
   enum weft_memory_kind kind;
   uint64_t length;
   unsigned char *mapping, *bytes; // HOST
+  struct device_window window;    // CUDA
   size_t mapping_size;
   int fd;
   char path[128];
@@ -85,8 +88,10 @@ struct place {
   struct transport_remote *remote; // NULL: it was not made known
 };
 bool place_can(enum weft_memory_kind kind);
-// `peer`, of the other end, imports it; NULL: local only, and then it is HOST.
+// `peer`, of the other end, imports it; NULL: local only.
 void place_open(struct place *place, struct end *end, struct transport_peer *peer, uint64_t length);
+// The same for a region of that kind which others are told of by other means.
+void place_show(struct place *place, struct end *end, enum weft_memory_kind kind, bool plain, uint64_t length);
 void place_close(struct place *place);
 void place_forget(struct place *place); // takes the region back, and keeps the memory
 uint64_t place_address(const struct place *place, uint64_t offset);

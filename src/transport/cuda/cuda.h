@@ -1,0 +1,112 @@
+// The cuda transport: copies between GPUs of one host, and between a GPU and host memory.
+//
+// A peer's memory is mapped (NVLink, PCIe): what CUDA's allocator made by its IPC handles, windows by their
+// descriptors, and host memory, when it is the transport shm's to map, by pinning that mapping. Then a request is
+// copies on one GPU, which need nobody at the peer: large ones by the copy engines, thousands of small ones by one
+// kernel. A mark in the stream behind them tells when they are done, and everything that they wrote is then visible;
+// what cannot be called back runs to its end.
+//
+// Messages, and the news of deaths, are those of a worker of shm inside this one.
+#ifndef TRANSPORT_CUDA_CUDA_H
+#define TRANSPORT_CUDA_CUDA_H
+
+#include "device/device.h"
+#include "transport/transport.h"
+
+enum { CUDA_DEVICES = 64 };
+
+struct cuda_worker {
+  struct transport_worker base;
+  const struct device_api *api;
+  struct transport_worker *shm;
+  int num_devices;
+  struct device_info info[CUDA_DEVICES];
+  struct device *devices[CUDA_DEVICES]; // opened when first used
+  void *streams[CUDA_DEVICES];
+  struct cuda_request *first, **last; // under way, in the order of their posts
+  struct cuda_request *prepared;
+  struct cuda_peer *peers;
+};
+
+struct cuda_region {
+  struct transport_region base;
+  struct transport_region *shm; // HOST
+  struct device_share share;    // CUDA
+  bool shared;                  // `share` is filled
+  bool pinned;                  // by us
+  char why_not[DEVICE_WHY];     // nobody else can map it
+};
+
+struct cuda_peer {
+  struct transport_peer base;
+  struct transport_peer *shm;
+  int32_t pid;
+  struct cuda_remote *remotes;
+  bool leaving;
+  struct cuda_peer *next;
+};
+
+struct cuda_remote {
+  struct transport_remote base;
+  struct device_share share;    // CUDA
+  int fd;                       // of a window; -1: none
+  void *mapped[CUDA_DEVICES];   // where each device sees it
+  struct transport_remote *shm; // HOST
+  void *host;                   // HOST: where this process sees it
+  bool pinned, read_only;
+  struct cuda_remote *next;
+};
+
+enum cuda_stage { CUDA_IDLE, CUDA_COPYING, CUDA_TELLING };
+
+struct cuda_request {
+  struct transport_request *request;
+  struct cuda_worker *worker; // NULL: it has been closed
+  struct cuda_peer *peer;
+  int device; // that copies
+  struct device_copies *copies;
+  void *mark;
+  struct transport_request message; // of shm: no pieces
+  enum cuda_stage stage;
+  bool canceled;
+  struct cuda_request *next;
+  struct cuda_request *sooner, *later; // in the worker's list of those that are prepared
+};
+
+// --- worker.c ---
+
+// Device `index` and its stream, opened when first asked for.
+int cuda_worker_device(struct cuda_worker *worker, int index, struct device **device);
+// The index of the device of that uuid, -1: this process does not see it.
+int cuda_worker_find(const struct cuda_worker *worker, const uint8_t uuid[16]);
+
+// --- memory.c ---
+
+// CRC-32C of an address or key, with 0 for its sum, which stands at `at`.
+uint32_t cuda_sum(const void *bytes, size_t size, size_t at);
+
+int cuda_transport_reg(struct transport_worker *worker, const struct transport_memory *memory,
+                       struct transport_region **region);
+void cuda_transport_unreg(struct transport_region *region);
+int cuda_transport_pack(struct transport_region *region, void *bytes, size_t *size);
+int cuda_transport_import(struct transport_peer *peer, const void *bytes, size_t size,
+                          struct transport_remote **remote);
+void cuda_transport_release(struct transport_remote *remote);
+// Where device `index` sees the remote region; maps it when needed.
+int cuda_remote_on(struct cuda_remote *remote, int index, void **memory);
+
+// --- request.c ---
+
+int cuda_transport_prepare(struct transport_request *request);
+void cuda_transport_unprepare(struct transport_request *request);
+int cuda_transport_post(struct transport_request *request);
+void cuda_transport_cancel(struct transport_request *request);
+// Moves requests on; returns how many steps were made.
+uint32_t cuda_requests_advance(struct cuda_worker *worker);
+// Those of `peer` (NULL: all) are to end, without messages.
+void cuda_requests_cancel(struct cuda_worker *worker, const struct cuda_peer *peer);
+// What requests hold of the worker, which closes, is given back.
+void cuda_requests_leave(struct cuda_worker *worker);
+bool cuda_requests_of(const struct cuda_worker *worker, const struct cuda_peer *peer);
+
+#endif

@@ -1,0 +1,252 @@
+// Regions, what is told of them, and where this process sees those of others.
+#include "transport/cuda/cuda.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "base/fail.h"
+
+// What pack() tells, before the key of shm (HOST). Bytes as they lie in memory: it never leaves the host.
+enum { KEY_MAGIC = 0x77435544 };
+struct key {
+  uint32_t magic;
+  uint32_t kind;
+  int32_t fd;                        // of the window in its owner's process; -1: none
+  uint32_t shm_size, sum, read_only; // sum: CRC-32C of all, with 0 in its place
+  uint64_t address, length;
+  struct device_share share;
+};
+
+uint32_t cuda_sum(const void *bytes, size_t size, size_t at) {
+  const uint32_t none = 0;
+  uint32_t sum = crc32c(0, bytes, at);
+  sum = crc32c(sum, &none, sizeof none);
+  return crc32c(sum, (const char *)bytes + at + sizeof none, size - at - sizeof none);
+}
+
+static struct cuda_worker *worker_of(struct transport_worker *worker) {
+  return (struct cuda_worker *)worker;
+}
+
+static int register_host(struct cuda_worker *worker, struct cuda_region *region) {
+  char why[DEVICE_WHY] = "";
+  int rc = worker->shm->transport->reg(worker->shm, &region->base.memory, &region->shm);
+  if (rc != 0)
+    return rc;
+  rc = worker->api->pin(region->base.memory.address, region->base.memory.length, why);
+  region->pinned = rc == 0;
+  return rc == 0 || rc == WEFT_ERR_EXISTS ? 0 : device_fail(rc, "host memory for copies by GPUs", why);
+}
+
+static int register_cuda(struct cuda_worker *worker, struct cuda_region *region) {
+  const struct transport_memory *memory = &region->base.memory;
+  char why[DEVICE_WHY] = "";
+  int owner = -1;
+  int rc = worker->api->owner(memory->address, &owner, why);
+  if (rc == 0 && (owner < 0 || (memory->device >= 0 && memory->device != owner)))
+    return fail(WEFT_ERR_INVALID, "%p is memory of %s %d, and was to be of GPU %d", memory->address,
+                owner < 0 ? "no GPU:" : "GPU", owner, memory->device);
+  if (rc != 0)
+    return device_fail(rc, "memory of a GPU", why);
+  region->base.memory.device = owner;
+  struct device *device;
+  rc = cuda_worker_device(worker, owner, &device);
+  if (rc != 0)
+    return rc;
+  // What others cannot map still serves as this side of transfers.
+  region->shared =
+      worker->api->share(memory->address, memory->length, memory->fd >= 0, &region->share, region->why_not) == 0;
+  return 0;
+}
+
+int cuda_transport_reg(struct transport_worker *base, const struct transport_memory *memory,
+                       struct transport_region **out) {
+  struct cuda_worker *worker = worker_of(base);
+  if (memory->kind != WEFT_MEMORY_HOST && memory->kind != WEFT_MEMORY_CUDA)
+    return fail(WEFT_ERR_UNSUPPORTED, "the transport cuda registers memory of hosts and GPUs, not files or objects");
+  if (!memory->address || memory->length == 0)
+    return fail(WEFT_ERR_INVALID, "the transport cuda cannot register %llu bytes at %p",
+                (unsigned long long)memory->length, memory->address);
+  struct cuda_region *region = calloc(1, sizeof *region);
+  if (!region)
+    return fail(WEFT_ERR_NOMEM, "no memory for a region");
+  region->base = (struct transport_region){.worker = base, .memory = *memory};
+  int rc = memory->kind == WEFT_MEMORY_HOST ? register_host(worker, region) : register_cuda(worker, region);
+  if (rc == 0)
+    *out = &region->base;
+  else
+    cuda_transport_unreg(&region->base);
+  return rc;
+}
+
+void cuda_transport_unreg(struct transport_region *base) {
+  struct cuda_region *region = (struct cuda_region *)base;
+  struct cuda_worker *worker = worker_of(base->worker);
+  if (region->pinned)
+    worker->api->unpin(base->memory.address);
+  if (region->shm)
+    worker->shm->transport->unreg(region->shm);
+  free(region);
+}
+
+int cuda_transport_pack(struct transport_region *base, void *bytes, size_t *size) {
+  struct cuda_region *region = (struct cuda_region *)base;
+  struct cuda_worker *worker = worker_of(base->worker);
+  struct key key = {.magic = KEY_MAGIC,
+                    .kind = base->memory.kind,
+                    .fd = base->memory.kind == WEFT_MEMORY_CUDA ? base->memory.fd : -1,
+                    .address = (uintptr_t)base->memory.address,
+                    .length = base->memory.length,
+                    .read_only = base->memory.read_only,
+                    .share = region->share};
+  if (base->memory.kind == WEFT_MEMORY_CUDA && !region->shared)
+    return fail(WEFT_ERR_UNSUPPORTED, "%s", region->why_not);
+  if (*size < sizeof key)
+    return fail(WEFT_ERR_LIMIT, "a key of the transport cuda has %zu bytes or more, not %zu", sizeof key, *size);
+  size_t inner = 0;
+  if (region->shm) {
+    inner = *size - sizeof key;
+    int rc = worker->shm->transport->pack(region->shm, (char *)bytes + sizeof key, &inner);
+    if (rc != 0)
+      return rc;
+    key.shm_size = (uint32_t)inner;
+  }
+  memcpy(bytes, &key, sizeof key);
+  key.sum = crc32c(0, bytes, sizeof key + inner);
+  memcpy(bytes, &key, sizeof key);
+  *size = sizeof key + inner;
+  return 0;
+}
+
+// --- a peer's ---
+
+// The descriptor of a window has no name through which it could be opened again: it is duplicated from its owner.
+static int fetch_window(int32_t pid, int fd, int *out) {
+  if (pid == getpid()) {
+    *out = dup(fd);
+    return *out >= 0 ? 0 : fail_errno(errno, "cannot duplicate a window's descriptor");
+  }
+  int process = (int)syscall(SYS_pidfd_open, pid, 0);
+  if (process < 0)
+    return fail(WEFT_ERR_UNREACHABLE, "process %d cannot be opened from here (%s): is it in another pid namespace?",
+                pid, strerror(errno));
+  int found = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+  int error = errno;
+  close(process);
+  if (found < 0)
+    return fail(WEFT_ERR_UNREACHABLE,
+                "process %d does not let its windows be taken (%s): the same user and kernel.yama.ptrace_scope=0, or "
+                "CAP_SYS_PTRACE, are needed; memory of cudaMalloc needs neither",
+                pid, strerror(error));
+  *out = found;
+  return 0;
+}
+
+static int import_cuda(struct cuda_peer *peer, const struct key *key, struct cuda_remote *remote) {
+  remote->share = key->share;
+  return key->fd >= 0 ? fetch_window(peer->pid, key->fd, &remote->fd) : 0;
+}
+
+static int import_host(struct cuda_worker *worker, struct cuda_peer *peer, const void *bytes, size_t size,
+                       struct cuda_remote *remote) {
+  const struct transport *shm = worker->shm->transport;
+  char why[DEVICE_WHY] = "";
+  int rc = shm->import(peer->shm, bytes, size, &remote->shm);
+  if (rc != 0)
+    return rc;
+  remote->host = shm->map(remote->shm);
+  if (!remote->host)
+    return fail(WEFT_ERR_UNREACHABLE, "the peer's host memory is its own allocation, which GPUs here cannot map: want "
+                                      "memory of weft_agent_allocate");
+  rc = worker->api->pin(remote->host, remote->base.length, why);
+  remote->pinned = rc == 0;
+  return rc == 0 || rc == WEFT_ERR_EXISTS ? 0 : device_fail(rc, "a peer's host memory for copies by GPUs", why);
+}
+
+static int check_key(const void *bytes, size_t size, struct key *key) {
+  if (size < sizeof *key)
+    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda has %zu bytes or more, not %zu", sizeof *key, size);
+  memcpy(key, bytes, sizeof *key);
+  if (key->magic != KEY_MAGIC)
+    return fail(WEFT_ERR_PROTOCOL, "this is no key of the transport cuda");
+  if (cuda_sum(bytes, size, offsetof(struct key, sum)) != key->sum)
+    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda is damaged");
+  bool host = key->kind == WEFT_MEMORY_HOST;
+  if ((!host && key->kind != WEFT_MEMORY_CUDA) || size - sizeof *key != key->shm_size || host != (key->shm_size > 0) ||
+      key->fd < -1 || key->length == 0 || key->address + key->length < key->address)
+    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda has fields that it cannot have");
+  if (!host && (key->share.address != key->address || key->share.size != key->length))
+    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda contradicts itself");
+  return 0;
+}
+
+int cuda_transport_import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **out) {
+  struct cuda_peer *peer = (struct cuda_peer *)base;
+  struct cuda_worker *worker = worker_of(base->worker);
+  struct key key;
+  int rc = check_key(bytes, size, &key);
+  if (rc != 0)
+    return rc;
+  struct cuda_remote *remote = calloc(1, sizeof *remote);
+  if (!remote)
+    return fail(WEFT_ERR_NOMEM, "no memory for a remote region");
+  remote->base = (struct transport_remote){
+      .peer = base, .kind = (enum weft_memory_kind)key.kind, .address = key.address, .length = key.length};
+  remote->fd = -1;
+  remote->read_only = key.read_only;
+  remote->next = peer->remotes;
+  peer->remotes = remote;
+  if (key.kind == WEFT_MEMORY_CUDA)
+    rc = import_cuda(peer, &key, remote);
+  else
+    rc = import_host(worker, peer, (const char *)bytes + sizeof key, key.shm_size, remote);
+  if (rc == 0)
+    *out = &remote->base;
+  else
+    cuda_transport_release(&remote->base);
+  return rc;
+}
+
+void cuda_transport_release(struct transport_remote *base) {
+  struct cuda_remote *remote = (struct cuda_remote *)base, **link;
+  struct cuda_peer *peer = (struct cuda_peer *)base->peer;
+  struct cuda_worker *worker = worker_of(base->peer->worker);
+  for (int i = 0; i < worker->num_devices; i++)
+    if (remote->mapped[i])
+      worker->api->share_close(worker->devices[i], &remote->share, remote->mapped[i]);
+  if (remote->fd >= 0)
+    close(remote->fd);
+  if (remote->pinned)
+    worker->api->unpin(remote->host);
+  if (remote->shm)
+    worker->shm->transport->release(remote->shm);
+  for (link = &peer->remotes; *link != remote; link = &(*link)->next)
+    continue;
+  *link = remote->next;
+  free(remote);
+}
+
+int cuda_remote_on(struct cuda_remote *remote, int index, void **memory) {
+  struct cuda_worker *worker = worker_of(remote->base.peer->worker);
+  char why[DEVICE_WHY] = "";
+  struct device *device;
+  if (remote->base.kind == WEFT_MEMORY_HOST) {
+    *memory = remote->host;
+    return 0;
+  }
+  int rc = cuda_worker_device(worker, index, &device);
+  if (rc != 0)
+    return rc;
+  if (!remote->mapped[index]) {
+    rc = worker->api->share_open(device, &remote->share, remote->fd, &remote->mapped[index], why);
+    if (rc != 0)
+      return device_fail(rc, "the peer's GPU memory", why);
+  }
+  *memory = remote->mapped[index];
+  return 0;
+}
