@@ -135,9 +135,10 @@ int agent_post_prepare(struct agent_post *post, struct agent_worker *worker, voi
 }
 
 void agent_post_unprepare(struct agent_post *post) {
-  if (!post->prepared || !post->worker->worker) // closed: there is nothing left of it
+  if (!post->prepared)
     return;
-  serve_queue(post->worker); // a cancellation that came too late may still be there
+  if (post->worker->worker)
+    serve_queue(post->worker); // a cancellation that came too late may still be there
   post->worker->transport->unprepare(&post->request);
   post->prepared = false;
 }
