@@ -177,7 +177,7 @@ static void state_left(struct ep_post *post, int err) {
   }
   atomic_store(&remote->state_busy, false);
   if (take_state(remote))
-    ep_net_post_now(remote->net, post);
+    push(remote, post); // from the queue: a request is not posted again where it ends
 }
 
 void ep_remote_tell(struct ep_remote *remote) {

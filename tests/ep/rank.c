@@ -72,6 +72,17 @@ static void allocate(struct rank *rank) {
                                      .weights = experts ? NULL : rank->recv_weights};
 }
 
+// With WEFT_TEST_HOSTS=N ranks take turns to be on N hosts, as far as they know.
+static const char *host_of(const struct rank *rank, char host[16]) {
+  static _Atomic uint32_t others;
+  const char *hosts = getenv("WEFT_TEST_HOSTS");
+  if (!hosts)
+    return NULL;
+  uint32_t number = rank->index >= 0 ? (uint32_t)rank->index : others++;
+  snprintf(host, 16, "host%lu", number % strtoul(hosts, NULL, 10));
+  return host;
+}
+
 bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, const int32_t *founders,
                uint32_t num_founders) {
   *rank = (struct rank){.setup = *setup, .index = index};
@@ -91,6 +102,7 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
                                    .uneven = s->uneven,
                                    .drop = s->drop};
   allocate(rank);
+  char host[16];
   struct weft_ep_options options = {.size = sizeof options,
                                     .store = s->store,
                                     .prefix = s->prefix,
@@ -105,7 +117,8 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
                                     .dtype = s->dtype,
                                     .combine_dtype = s->combine_dtype,
                                     .op_timeout_ms = s->timeout_ms,
-                                    .lease_ttl_s = s->lease_s};
+                                    .lease_ttl_s = s->lease_s,
+                                    .host_id = host_of(rank, host)};
   if (weft_ep_open(&rank->ep, &options, s->patience_s * 1000) != 0)
     return rank_fail(rank, "open: %s", weft_last_error());
   rank->index = weft_ep_rank(rank->ep);
