@@ -40,7 +40,9 @@ static int connect_rank(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns) {
       return rc;
     if (group_find(ep->group, rank, &peer) == 0) {
       rc = ep_dial(ep, rank, peer.incarnation, peer.address, deadline_ns);
-      if (rc != WEFT_ERR_PEER_LOST)
+      if (rc == WEFT_ERR_UNREACHABLE && clock_passed(deadline_ns))
+        return rc;
+      if (rc != WEFT_ERR_PEER_LOST && rc != WEFT_ERR_UNREACHABLE)
         return rc;
     }
     if (clock_passed(deadline_ns))
@@ -61,7 +63,7 @@ int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t 
   for (size_t i = 0; i < count; i++) // first whoever is there: an absent one costs the others nothing
     if (group_find(ep->group, ranks[i], &peer) == 0) {
       rc = ep_dial(ep, ranks[i], peer.incarnation, peer.address, deadline_ns);
-      if (rc != 0 && rc != WEFT_ERR_PEER_LOST)
+      if (rc != 0 && rc != WEFT_ERR_PEER_LOST && rc != WEFT_ERR_UNREACHABLE)
         return fail_context(rc, "connect");
     }
   rc = group_wait_ranks(ep->group, ranks, count, deadline_ns);
@@ -133,6 +135,8 @@ static int connect_view(weft_ep_t *ep, const struct group_view *view, uint64_t d
       rc = ep_dial(ep, member->rank, peer.incarnation, peer.address, deadline_ns);
     if (rc == WEFT_ERR_PEER_LOST || rc == WEFT_ERR_NOT_FOUND)
       return fail(WEFT_ERR_NOT_FOUND, "rank %d of the view is gone", member->rank);
+    if (rc == WEFT_ERR_UNREACHABLE) // its host may be: then the view changes
+      return fail_context(WEFT_ERR_NOT_FOUND, "a rank of the view");
     if (rc != 0)
       return rc;
   }
@@ -162,8 +166,8 @@ static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
     if (rc != 0 && rc != WEFT_ERR_CONFLICT && !stale)
       return rc;
     if (clock_passed(deadline_ns))
-      return fail(WEFT_ERR_TIMEOUT, "this rank could not join by the deadline: %s",
-                  stale ? "a rank of the view is gone, and no view without it came" : "the view changed each time");
+      return stale ? fail_context(WEFT_ERR_TIMEOUT, "this rank could not join by the deadline, and no other view came")
+                   : fail(WEFT_ERR_TIMEOUT, "this rank could not join by the deadline: the view changed each time");
     if (stale)
       wait_a_little(ep, deadline_ns);
   }

@@ -74,6 +74,7 @@ void ep_remote_hear(struct ep_net *net, const void *bytes, size_t size) {
   struct ep_remote *remote = ep_remote_find(net, note.link);
   if (!remote || ep_remote_failed(remote)) // late: the link has been let go of
     return;
+  atomic_fetch_add(&remote->heard, 1);
   bool right = note.version == EP_LAYOUT_VERSION && size == head + (size_t)note.count * sizeof *note.words;
   for (uint32_t i = 0; right && i < note.count; i++)
     right = take_word(remote, &note.words[i]);

@@ -4,15 +4,19 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "ep/endpoint.h"
 #include "ep/remote.h"
 #include "group/view.h"
 
-enum { SAY_LEFT = 'L', SAY_LOST = 'X' };
+enum { SAY_LEFT = 1, SAY_LOST = 2, COUNT_BITS = 56, LAST_MS = 200 };
 
-static void say(struct ep_link *link, char what) {
-  if (link->remote && link->socket >= 0)
-    send(link->socket, &what, sizeof what, MSG_DONTWAIT | MSG_NOSIGNAL); // if it cannot go, nobody reads it
+// A word is one of these, and messages so far.
+static void say(struct ep_link *link, uint64_t what) {
+  if (!link->remote || link->socket < 0)
+    return;
+  uint64_t word = what << COUNT_BITS | atomic_load(&link->remote->told);
+  send(link->socket, &word, sizeof word, MSG_DONTWAIT | MSG_NOSIGNAL); // if it cannot go, nobody reads it
 }
 
 void ep_link_say_left(struct ep_link *link) {
@@ -25,19 +29,47 @@ void ep_link_say_lost(struct ep_link *link) {
   say(link, SAY_LOST);
 }
 
-int ep_remote_listen(struct ep_link *link) {
-  char said[16];
+static void take(struct ep_link *link, uint64_t word) {
+  if (word >> COUNT_BITS == SAY_LEFT) {
+    atomic_store(&link->remote->awaited, word & ((UINT64_C(1) << COUNT_BITS) - 1));
+    atomic_store(&ep_link_in(link)->notice.left, 1);
+  } else if (word >> COUNT_BITS == SAY_LOST) {
+    atomic_store(&ep_link_in(link)->notice.lost, 1);
+  }
+}
+
+static int listen_locked(struct ep_link *link) {
+  struct ep_remote *remote = link->remote;
   for (;;) {
-    ssize_t size = recv(link->socket, said, sizeof said, MSG_DONTWAIT);
+    ssize_t size = recv(link->socket, (char *)&remote->said + remote->said_bytes,
+                        sizeof remote->said - remote->said_bytes, MSG_DONTWAIT);
     if (size <= 0)
       return size == 0 ? EPIPE : errno == EAGAIN || errno == EINTR ? 0 : errno;
-    for (ssize_t i = 0; i < size; i++) {
-      if (said[i] == SAY_LEFT)
-        atomic_store(&ep_link_in(link)->notice.left, 1);
-      else if (said[i] == SAY_LOST)
-        atomic_store(&ep_link_in(link)->notice.lost, 1);
+    remote->said_bytes += (size_t)size;
+    if (remote->said_bytes == sizeof remote->said) {
+      take(link, remote->said);
+      remote->said_bytes = 0;
     }
   }
+}
+
+int ep_remote_listen(struct ep_link *link) {
+  pthread_mutex_lock(&link->remote->said_lock);
+  int error = listen_locked(link);
+  pthread_mutex_unlock(&link->remote->said_lock);
+  return error;
+}
+
+void ep_remote_hear_last(struct ep_link *link) {
+  struct ep_remote *remote = link->remote;
+  uint64_t deadline_ns = clock_deadline_ms(LAST_MS);
+  uint32_t news;
+  do {
+    ep_net_enter(remote->net);
+    news = ep_net_progress(remote->net);
+    ep_net_leave(remote->net);
+  } while ((news > 0 || atomic_load(&remote->heard) < atomic_load(&remote->awaited)) && !ep_remote_failed(remote) &&
+           !clock_passed(deadline_ns));
 }
 
 // Whether the peer's host has acknowledged nothing for a while, though it is asked every second.

@@ -240,6 +240,7 @@ static void say_goodbye(weft_ep_t *ep) {
 void weft_ep_close(weft_ep_t *ep) {
   if (!ep)
     return;
+  ep_remote_flush(ep);
   ep_life_stop(ep);
   ep_service_stop(ep);
   if (ep->gpu)

@@ -81,6 +81,8 @@ uint64_t ep_pause_end(weft_ep_t *ep, struct ep_pause *pause) {
     atomic_store_explicit(&ep_own_bell(ep)->waiting_ns, now_ns, memory_order_relaxed);
     ep_doorbell_end(ep_own_bell(ep));
   }
+  if (pause->since_ns)
+    ep_remote_hand_over(ep);
   ep->stats.wait_ns += waited;
   *pause = (struct ep_pause){0};
   return waited;

@@ -7,13 +7,16 @@
 #include "base/clock.h"
 #include "base/fail.h"
 
+enum { FLUSH_MS = 1000 };
+
 // --- words ---
 
 static void add(struct ep_note *note, enum ep_place place, size_t offset, uint64_t value) {
   note->words[note->count++] = (struct ep_word){.place = place, .offset = (uint32_t)offset, .value = value};
 }
 
-static void begin(struct ep_telling *telling, const struct ep_remote *remote) {
+static void begin(struct ep_telling *telling, struct ep_remote *remote) {
+  atomic_fetch_add(&remote->told, 1);
   telling->note.link = remote->peer_id;
   telling->note.version = EP_LAYOUT_VERSION;
   telling->note.count = 0;
@@ -202,6 +205,28 @@ void ep_remote_sign(weft_ep_t *ep, uint64_t now_ns) {
       continue;
     atomic_store(&link->remote->sign, true);
     ep_remote_tell(link->remote);
+  }
+}
+
+static bool all_left(struct ep_remote *remote) {
+  bool busy = atomic_load(&remote->state_busy);
+  for (int slot = 0; slot < WEFT_EP_DEPTH; slot++)
+    for (int part = 0; part < EP_PARTS; part++)
+      busy |= atomic_load(&remote->parts[slot][part].busy);
+  return !busy || ep_remote_failed(remote);
+}
+
+void ep_remote_flush(weft_ep_t *ep) {
+  struct ep_net *net = atomic_load(&ep->net);
+  uint64_t deadline_ns = clock_deadline_ms(FLUSH_MS);
+  for (uint32_t rank = 0; net && rank < ep->capacity; rank++) {
+    struct ep_link *link;
+    while ((link = ep_link_find(ep, (int32_t)rank, 0)) && link->remote && !all_left(link->remote) &&
+           !clock_passed(deadline_ns)) {
+      ep_net_enter(net);
+      ep_net_progress(net);
+      ep_net_leave(net);
+    }
   }
 }
 

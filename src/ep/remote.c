@@ -52,6 +52,7 @@ int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int a
   remote->net = net;
   remote->link = link;
   remote->area_fd = area_fd;
+  pthread_mutex_init(&remote->said_lock, NULL);
   link->remote = remote;
   int rc = ep_window_private(&link->out, ep->layout.area);
   atomic_fetch_add(&ep->links.window_bytes, link->out.size); // beside the area, this is the link's own too
@@ -143,6 +144,8 @@ static void let_go_of_peer(struct ep_remote *remote) {
 static bool end(struct ep_remote *remote) {
   struct ep_net *net = remote->net;
   int none = 0;
+  if (atomic_load(&remote->link->state) == EP_LINK_LEFT) // what was sent before counts
+    quiesce(remote);
   atomic_compare_exchange_strong(&remote->failed, &none, WEFT_ERR_CANCELED); // the queue posts nothing more of it
   if (remote->id != 0)
     net->remotes[remote->id & ((1u << INDEX_BITS) - 1)] = NULL;
@@ -176,6 +179,7 @@ void ep_remote_free(struct ep_remote *remote) {
   if (quiet) {
     close(remote->area_fd);
     ep_publish_free(remote);
+    pthread_mutex_destroy(&remote->said_lock);
     free(remote);
     return;
   }

@@ -6,7 +6,7 @@
 // Rows leave in chunks while the next are written. The message goes when all of them are visible at the peer.
 //
 // The socket of the greeting stays, as on one host. It carries what must be heard before its hang-up: that the peer
-// left, or takes this rank for lost (a byte each).
+// left, or takes this rank for lost; and how many messages it has sent, for these come another way, and may come later.
 #ifndef EP_REMOTE_H
 #define EP_REMOTE_H
 
@@ -73,8 +73,13 @@ struct ep_remote {
   struct ep_telling state;
   _Atomic bool state_busy, state_dirty, sign;
   _Atomic uint64_t start_plus_1, start_epoch;
-  _Atomic int failed; // 0, or why the transport cannot reach the peer any more
-  char why[160];      // set before
+  _Atomic uint64_t told, heard; // messages, to the peer and from it
+  pthread_mutex_t said_lock;
+  uint64_t said; // by the peer on the socket: what has come of the next word
+  size_t said_bytes;
+  _Atomic uint64_t awaited; // messages that the peer had sent when it left
+  _Atomic int failed;       // 0, or why the transport cannot reach the peer any more
+  char why[160];            // set before
 };
 
 // --- making one: remote.c ---
@@ -99,6 +104,9 @@ void ep_remote_fail(struct ep_remote *remote, int err, const char *why);
 void ep_remote_hear(struct ep_net *net, const void *bytes, size_t size);
 
 // --- publishing: publish.c; all [owner] ---
+
+// Waits a moment until all that was published has left: this rank is about to.
+void ep_remote_flush(weft_ep_t *ep);
 
 // Waits until what was published in that place before has left the shadow. False: the link is down.
 bool ep_remote_settle(struct ep_remote *remote, uint64_t op, enum ep_part part, uint64_t deadline_ns);
@@ -125,6 +133,8 @@ void ep_link_say_lost(struct ep_link *link);
 // Takes what the peer has said there. 0: it has not hung up; else an errno: EPIPE and ECONNRESET when it has, others
 // when its host does not answer. [any]
 int ep_remote_listen(struct ep_link *link);
+// Hears what is on its way from a peer that has hung up, for a moment at most. [service]
+void ep_remote_hear_last(struct ep_link *link);
 // What is to be thought of a peer whose host does not answer: it is silent, unless most of the view is.
 enum ep_link_state ep_remote_verdict(weft_ep_t *ep, struct ep_link *link);
 

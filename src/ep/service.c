@@ -158,6 +158,8 @@ static void hear_link(weft_ep_t *ep, struct ep_link *link) {
   if (error == 0) // it said something, and is still there
     return;
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, link->socket, NULL);
+  if (link->remote && ep_link_up(link))
+    ep_remote_hear_last(link);
   if (error == EPIPE || error == ECONNRESET)
     put_down(ep, link, EP_LINK_DEAD, "its process ended");
   else
