@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/plugin.h"
+#include "transport/fault/fault.h"
 #include "transport_builtins.h"
 
 #define DECLARE(name) extern const struct transport transport_##name;
@@ -66,6 +67,8 @@ static int load(enum plugin_name name, const struct transport **transport) {
 }
 
 int transport_find(const char *name, const struct transport **transport) {
+  if (strncmp(name, "fault:", 6) == 0)
+    return transport_fault_find(name, transport);
   for (const struct transport *const *one = builtins; *one; one++) {
     if (strcmp((*one)->name, name) == 0) {
       *transport = *one;

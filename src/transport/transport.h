@@ -190,6 +190,7 @@ struct transport {
   int (*prepare)(struct transport_request *request);
   // The request is not in flight. Its peer may be gone, by disconnect() or close().
   void (*unprepare)(struct transport_request *request);
+  // Messages of requests without pieces come in the order of their posts to that peer; others when their data is there.
   // Starts it. 0: `state` says how it stands; it may have ended already. Negative: it was not started, `state` is that
   // code, done() is not called. No allocation, no lock, no wait for the peer.
   int (*post)(struct transport_request *request);
@@ -211,7 +212,8 @@ struct transport {
 // --- registry.c: all transports ---
 
 // The transport of that name: built in, or a plug-in, which is loaded now (and kept). NOT_FOUND: there is none of that
-// name; UNSUPPORTED: not in this build, or its libraries are missing, in words. Any thread.
+// name; UNSUPPORTED: not in this build, or its libraries are missing, in words. Any thread. "fault:SEED:SCRIPT:NAME" is
+// the transport NAME with faults on purpose, see fault/fault.h.
 int transport_find(const char *name, const struct transport **transport);
 
 // Names of all that this version knows of, built or not, NULL at the end; best first, which breaks ties of cost.

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "support/allocations.h"
 
-enum { BATCH = 32, LENGTH = 300000 };
+enum { BATCH = 24, LENGTH = 270000 };
 
 // Requests that write parts of one place, each with a message where there are messages.
 struct batch {

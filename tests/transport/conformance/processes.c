@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "conformance/process.h"
 
-enum { LENGTH = 3000000 };
+enum { LENGTH = 1000000 };
 
 // This process' end, and another's with a region that is known here.
 struct couple {

@@ -1,0 +1,103 @@
+// Faults on purpose: a transport around another one, by the name "fault:SEED:SCRIPT:INNER". It does what INNER does,
+// but for what the script says. For tests: the same seed and the same order of posts give the same faults.
+//
+// The script is a list of rules with '+' between them, or "none". P is a percentage of requests, N counts this worker's
+// posts from 1.
+//   delay=P/T   ends late: up to T progress() calls later, half of those without a message begun so late, all others
+//   told so lose=P      the message is not sent, and nobody is told fail=P      post() fails with UNREACHABLE short=P
+//   only some pieces move: the others fail with DATA, and no message is sent stick=P     never ends, until it is
+//   cancelled die@N       the peer of post N dies: it and what is under way to that peer end with PEER_LOST mute@N from
+//   post N on all stick: the link is down
+// Posts come from one thread at a time.
+#ifndef FAULT_FAULT_H
+#define FAULT_FAULT_H
+
+#include "transport/transport.h"
+
+// The transport of that name; the same for the same name. INVALID: the name is none, in words; LIMIT: too many.
+int transport_fault_find(const char *name, const struct transport **transport);
+
+// --- within fault/ ---
+
+struct fault_script {
+  uint32_t delay, delay_turns, lose, fail, short_, stick; // percentages, but for the turns
+  uint64_t die, mute;                                     // 0: never
+};
+int fault_script_read(struct fault_script *script, const char *text, size_t size);
+
+struct fault_setup {
+  struct transport table;
+  const struct transport *inner;
+  struct fault_script script;
+  uint64_t seed;
+};
+
+struct fault_link {
+  struct fault_link *next, *prev;
+};
+
+struct fault_worker {
+  struct transport_worker base;
+  const struct transport *inner_table;
+  struct transport_worker *inner;
+  const struct fault_script *script;
+  uint64_t random, posts, turn;
+  struct fault_link regions, peers, held; // held: operations that this transport keeps back
+};
+
+struct fault_region {
+  struct transport_region base;
+  struct fault_link link;
+  struct transport_region *inner;
+};
+
+struct fault_peer {
+  struct transport_peer base;
+  struct fault_link link, remotes;
+  struct transport_peer *inner;
+  uint32_t flights;
+  bool closing, died, told;
+};
+
+struct fault_remote {
+  struct transport_remote base;
+  struct fault_link link;
+  struct transport_remote *inner;
+};
+
+enum fault_hold { HOLD_NOT, HOLD_BEGIN, HOLD_END, HOLD_STUCK };
+
+struct fault_op {
+  struct fault_link link;        // in held
+  const struct transport *table; // the inner one
+  struct transport_request *outer;
+  struct transport_request inner;
+  struct transport_piece *pieces;
+  uint32_t num_pieces; // that move
+  bool cut;            // fewer than asked
+  enum fault_hold hold;
+  bool late; // to be told late
+  uint64_t until;
+  int state; // to be told
+};
+
+#define FAULT_OF(type, link_) ((struct type *)(void *)((char *)(link_)-offsetof(struct type, link)))
+
+void fault_link_init(struct fault_link *link);
+void fault_link_add(struct fault_link *head, struct fault_link *link); // at the end
+void fault_link_drop(struct fault_link *link);
+
+// request.c
+int fault_prepare(struct transport_request *request);
+void fault_unprepare(struct transport_request *request);
+int fault_post(struct transport_request *request);
+void fault_cancel(struct transport_request *request);
+// Lets go of what has been held long enough; the number of them.
+uint32_t fault_release_due(struct fault_worker *worker);
+// Ends what is held, of that peer or (NULL) of all.
+void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, int err, const char *why);
+// Tells of a death that the script made.
+uint32_t fault_tell_deaths(struct fault_worker *worker);
+void fault_peer_free(struct fault_peer *peer);
+
+#endif

@@ -1,0 +1,11 @@
+#ifndef FAULT_WORKER_H
+#define FAULT_WORKER_H
+
+#include "transport/fault/fault.h"
+
+// Fills in the set-up's table, but for name, probe and open.
+void fault_table(struct fault_setup *setup);
+int fault_open(const struct fault_setup *setup, const struct transport_options *options,
+               struct transport_worker **worker);
+
+#endif
