@@ -21,6 +21,7 @@ library hwloc               libhwloc-dev
 # What adds to a build and is not required: where it cannot be had, what it adds is left out.
 build_wanted="
 library liburing            liburing-dev
+library libcrypto           libssl-dev
 "
 test_needs="
 library cmocka              libcmocka-dev

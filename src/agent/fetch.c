@@ -1,0 +1,338 @@
+// The keys of other agents: read once, then watched from the revision behind that reading, so that no change and no
+// deletion is missed.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/keeper.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "store/limit.h"
+
+static uint64_t ttl_ns(const struct agent_keeper *keeper) {
+  return (uint64_t)keeper->agent->options.lease_ttl_s * 1000000000u;
+}
+
+static uint32_t chain_of(const char *name) {
+  uint64_t hash = 0;
+  for (; *name; name++)
+    hash = random_mix(hash ^ (unsigned char)*name);
+  return (uint32_t)(hash % KEEPER_NAMES);
+}
+
+static struct keeper_name *find(struct agent_keeper *keeper, const char *name) {
+  struct keeper_name *found;
+  SLIST_FOREACH(found, &keeper->names[chain_of(name)], chain)
+  if (strcmp(found->name, name) == 0)
+    break;
+  return found;
+}
+
+static void add_todo(struct agent_keeper *keeper, struct keeper_name *name) {
+  if (!name->todo)
+    STAILQ_INSERT_TAIL(&keeper->todo, name, next);
+  name->todo = true;
+  keeper_poke(keeper);
+}
+
+static void drop_blob(struct keeper_name *name) {
+  free(name->blob);
+  name->blob = NULL;
+}
+
+// News of a key, from the watch or from a reading. [lock]
+static void take_value(struct agent_keeper *keeper, struct keeper_name *name, const struct weft_store_kv *kv) {
+  void *blob = malloc(kv->value_len + 1);
+  if (!blob) {
+    log_warn("agent %s: no memory for the metadata of %s", keeper->agent->name, name->name);
+    return;
+  }
+  memcpy(blob, kv->value, kv->value_len);
+  drop_blob(name);
+  name->blob = blob;
+  name->size = kv->value_len;
+  name->revision = kv->mod_revision;
+  name->absent = false;
+  add_todo(keeper, name);
+}
+
+static void take_absence(struct agent_keeper *keeper, struct keeper_name *name, int64_t revision) {
+  uint64_t now = clock_ns();
+  drop_blob(name);
+  name->revision = revision;
+  name->absent = true;
+  name->absent_until = keeper->away || now < keeper->away_until ? now + ttl_ns(keeper) : 0;
+  add_todo(keeper, name);
+}
+
+// The store was away for a while, so that leases may have run out.
+static void is_back(struct agent_keeper *keeper) {
+  if (keeper->away)
+    keeper->away_until = clock_ns() + ttl_ns(keeper);
+  keeper->must_renew |= keeper->away;
+  keeper->away = false;
+  keeper_poke(keeper);
+}
+
+static void forget_revisions(struct agent_keeper *keeper) {
+  for (int i = 0; i < KEEPER_NAMES; i++) {
+    struct keeper_name *name;
+    SLIST_FOREACH(name, &keeper->names[i], chain)
+    name->revision = 0;
+  }
+}
+
+static void on_event(void *arg, const struct weft_store_event *event) {
+  struct agent_keeper *keeper = arg;
+  bool of_key = event->kind == WEFT_STORE_EVENT_PUT || event->kind == WEFT_STORE_EVENT_DELETE;
+  pthread_mutex_lock(&keeper->lock);
+  struct keeper_name *name = of_key ? find(keeper, event->kv.key + strlen(keeper->prefix)) : NULL;
+  if (name && event->kv.mod_revision > name->revision) {
+    if (event->kind == WEFT_STORE_EVENT_PUT)
+      take_value(keeper, name, &event->kv);
+    else
+      take_absence(keeper, name, event->kv.mod_revision);
+  } else if (event->kind == WEFT_STORE_EVENT_LOST) {
+    keeper->away = true;
+  } else if (event->kind == WEFT_STORE_EVENT_RESUMED) {
+    is_back(keeper);
+  } else if (event->kind == WEFT_STORE_EVENT_RESET) {
+    keeper->away = keeper->must_read = true;
+    is_back(keeper);
+    forget_revisions(keeper);
+  }
+  pthread_mutex_unlock(&keeper->lock);
+}
+
+// --- the thread ---
+
+static bool lives(weft_agent_t *agent, weft_peer_t id) {
+  pthread_mutex_lock(&agent->lock);
+  struct agent_peer *peer = id ? agent_peer_get(agent, id) : NULL;
+  bool alive = peer && peer->state == AGENT_PEER_ALIVE;
+  pthread_mutex_unlock(&agent->lock);
+  return alive;
+}
+
+// An incarnation that has ended here is not loaded again because its key changes: it was found dead, or invalidated.
+static int load(struct agent_keeper *keeper, const struct keeper_name *name, const void *blob, size_t size, bool asked,
+                weft_peer_t *peer, uint64_t *incarnation) {
+  struct agent_description *description;
+  int err = agent_blob_read(blob, size, &description);
+  if (err)
+    return err;
+  bool alive = lives(keeper->agent, name->peer), same = description->incarnation == name->incarnation;
+  *peer = name->peer;
+  *incarnation = description->incarnation;
+  if (strcmp(description->name, name->name) != 0)
+    err = fail(WEFT_ERR_PROTOCOL, "under the name %s stands metadata of %s", name->name, description->name);
+  else if (alive && !same)
+    agent_peer_end(keeper->agent, name->peer, WEFT_AGENT_EVENT_PEER_LEFT,
+                   "another incarnation has its name in the store");
+  if (!err && (alive || asked || !same))
+    err = agent_adopt(keeper->agent, description, peer);
+  free(description);
+  return err;
+}
+
+static void do_value(struct agent_keeper *keeper, struct keeper_name *name) {
+  void *blob = name->blob;
+  size_t size = name->size;
+  bool asked = name->asked;
+  name->blob = NULL;
+  weft_peer_t peer = 0;
+  uint64_t incarnation = 0;
+  pthread_mutex_unlock(&keeper->lock); // only this thread changes peer and incarnation
+  int err = load(keeper, name, blob, size, asked, &peer, &incarnation);
+  free(blob);
+  pthread_mutex_lock(&keeper->lock);
+  name->err = err;
+  snprintf(name->why, sizeof name->why, "%s", err ? weft_last_error() : "");
+  if (err) {
+    log_info("agent %s: %s", keeper->agent->name, name->why);
+    return;
+  }
+  name->peer = peer;
+  name->incarnation = incarnation;
+  name->asked = false;
+}
+
+static void do_absence(struct agent_keeper *keeper, struct keeper_name *name) {
+  weft_peer_t peer = name->peer;
+  name->absent = false;
+  pthread_mutex_unlock(&keeper->lock);
+  if (peer != 0)
+    agent_peer_end(keeper->agent, peer, WEFT_AGENT_EVENT_PEER_LEFT, "its key has gone from the store");
+  pthread_mutex_lock(&keeper->lock);
+}
+
+// Who is not in the store that came back has a lease's time to put its key again.
+static void take_list(struct agent_keeper *keeper, const struct weft_store_list *list) {
+  for (size_t i = 0; i < list->count; i++) {
+    struct keeper_name *name = find(keeper, list->kvs[i].key + strlen(keeper->prefix));
+    if (name && list->kvs[i].mod_revision > name->revision)
+      take_value(keeper, name, &list->kvs[i]);
+  }
+  for (int i = 0; i < KEEPER_NAMES; i++) {
+    struct keeper_name *name;
+    SLIST_FOREACH(name, &keeper->names[i], chain)
+    if (name->revision == 0)
+      take_absence(keeper, name, 0);
+  }
+}
+
+static int read_all(struct agent_keeper *keeper) {
+  struct weft_store_list list;
+  int err = weft_store_range(keeper->store, keeper->prefix, true, 0, &list);
+  if (err)
+    return err;
+  pthread_mutex_lock(&keeper->lock);
+  take_list(keeper, &list);
+  pthread_mutex_unlock(&keeper->lock);
+  weft_store_list_free(&list);
+  return 0;
+}
+
+uint64_t fetch_tend(struct agent_keeper *keeper, uint64_t now_ns) {
+  uint64_t due = UINT64_MAX;
+  pthread_mutex_lock(&keeper->lock);
+  bool read = keeper->must_read;
+  keeper->must_read = false;
+  pthread_mutex_unlock(&keeper->lock);
+  if (read && read_all(keeper) != 0)
+    due = now_ns + (uint64_t)KEEPER_RETRY_MS * 1000000u;
+  pthread_mutex_lock(&keeper->lock);
+  keeper->must_read |= due != UINT64_MAX;
+  struct keeper_todo later = STAILQ_HEAD_INITIALIZER(later);
+  struct keeper_name *name;
+  while ((name = STAILQ_FIRST(&keeper->todo))) {
+    STAILQ_REMOVE_HEAD(&keeper->todo, next);
+    name->todo = false;
+    if (name->blob) {
+      do_value(keeper, name);
+    } else if (name->absent && now_ns >= name->absent_until) {
+      do_absence(keeper, name);
+    } else if (name->absent) {
+      due = name->absent_until < due ? name->absent_until : due;
+      name->todo = true;
+      STAILQ_INSERT_TAIL(&later, name, next);
+    }
+  }
+  STAILQ_CONCAT(&keeper->todo, &later);
+  pthread_cond_broadcast(&keeper->changed);
+  pthread_mutex_unlock(&keeper->lock);
+  return due;
+}
+
+void fetch_free(struct agent_keeper *keeper) {
+  for (int i = 0; i < KEEPER_NAMES; i++) {
+    struct keeper_name *name;
+    while ((name = SLIST_FIRST(&keeper->names[i]))) {
+      SLIST_REMOVE_HEAD(&keeper->names[i], chain);
+      drop_blob(name);
+      free(name);
+    }
+  }
+}
+
+// --- weft_agent_fetch() ---
+
+// One watch for the names of all agents: a connection for each would be too many.
+static int need_watch(struct agent_keeper *keeper) {
+  pthread_mutex_lock(&keeper->publishing);
+  struct weft_store_list list = {0};
+  int err = keeper->watch ? 0 : weft_store_range(keeper->store, keeper->prefix, true, 1, &list);
+  if (!err && !keeper->watch)
+    err = weft_store_watch_open(keeper->store, keeper->prefix, list.revision + 1, on_event, keeper, &keeper->watch);
+  weft_store_list_free(&list);
+  pthread_mutex_unlock(&keeper->publishing);
+  return err;
+}
+
+// The name is known before its key is read: what the watch says meanwhile is newer than the reading.
+static int ask(struct agent_keeper *keeper, const char *text, struct keeper_name **out) {
+  pthread_mutex_lock(&keeper->lock);
+  struct keeper_name *name = find(keeper, text);
+  if (!name && (name = calloc(1, sizeof *name))) {
+    snprintf(name->name, sizeof name->name, "%s", text);
+    SLIST_INSERT_HEAD(&keeper->names[chain_of(text)], name, chain);
+  }
+  if (name) {
+    name->asked = true;
+    name->err = 0;
+  }
+  pthread_mutex_unlock(&keeper->lock);
+  *out = name;
+  return name ? 0 : fail(WEFT_ERR_NOMEM, "no memory to watch for agent %s", text);
+}
+
+static int read_one(struct agent_keeper *keeper, struct keeper_name *name) {
+  char key[KEEPER_MAX_KEY];
+  keeper_key(keeper, name->name, key);
+  struct weft_store_list list;
+  int err = weft_store_range(keeper->store, key, false, 0, &list);
+  if (err)
+    return err;
+  pthread_mutex_lock(&keeper->lock);
+  if (list.count > 0 && list.kvs[0].mod_revision >= name->revision)
+    take_value(keeper, name, &list.kvs[0]);
+  pthread_mutex_unlock(&keeper->lock);
+  weft_store_list_free(&list);
+  return 0;
+}
+
+static int read_until(struct agent_keeper *keeper, struct keeper_name *name, uint64_t deadline_ns) {
+  for (;;) {
+    int err = need_watch(keeper);
+    if (!err)
+      err = read_one(keeper, name);
+    if ((err != WEFT_ERR_UNREACHABLE && err != WEFT_ERR_TIMEOUT) || clock_passed(deadline_ns))
+      return err;
+    keeper_pause(keeper, deadline_ns);
+  }
+}
+
+static int await(struct agent_keeper *keeper, struct keeper_name *name, uint64_t deadline_ns, weft_peer_t *peer) {
+  struct timespec until = clock_timespec(deadline_ns);
+  int err = 0;
+  pthread_mutex_lock(&keeper->lock);
+  while (name->asked && !name->err && !keeper->stop && !clock_passed(deadline_ns))
+    pthread_cond_timedwait(&keeper->changed, &keeper->lock, &until);
+  if (!name->asked)
+    *peer = name->peer;
+  else if (name->err)
+    err = fail(name->err, "%s", name->why);
+  else
+    err = fail(WEFT_ERR_TIMEOUT, "it has not put its metadata at %s%s of the store %s", keeper->prefix, name->name,
+               weft_store_name(keeper->store));
+  name->asked = false;
+  pthread_mutex_unlock(&keeper->lock);
+  return err;
+}
+
+int weft_agent_fetch(weft_agent_t *agent, const char *text, uint32_t timeout_ms, weft_peer_t *peer) {
+  if (!agent || !text || !peer)
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !text ? "name" : "peer");
+  if (!*text || strlen(text) >= WEFT_AGENT_MAX_NAME)
+    return fail(WEFT_ERR_INVALID, "an agent's name has 1 to %d bytes", WEFT_AGENT_MAX_NAME - 1);
+  if (strcmp(text, agent->name) == 0) {
+    *peer = WEFT_PEER_SELF;
+    return 0;
+  }
+  _Atomic uint64_t deadline = clock_deadline_ms(timeout_ms);
+  struct agent_keeper *keeper;
+  struct keeper_name *name = NULL;
+  int err = keeper_get(agent, &keeper);
+  if (!err)
+    err = ask(keeper, text, &name);
+  if (err)
+    return err;
+  store_limit_thread(&deadline);
+  err = read_until(keeper, name, deadline);
+  store_limit_thread(NULL);
+  if (!err)
+    err = await(keeper, name, deadline, peer);
+  return err ? fail_context(err, "fetching agent %s", text) : 0;
+}

@@ -1,0 +1,241 @@
+// Whether an agent notices by itself that a peer has died, fallen silent or left; and that it blames nobody for a time
+// in which it did not look.
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/crowd.h"
+#include "base/clock.h"
+#include "cmocka_all.h"
+#include "support/wait.h"
+
+// An agent in a process of its own: takes a blob, gives its own, with one region, and idles until its input ends.
+static int idle(void *arg, int in, int out) {
+  static struct crowd_member member;
+  const char *name = arg;
+  char byte;
+  struct weft_agent_options options = crowd_options(name);
+  crowd_open(&member, &options);
+  weft_region_t region;
+  void *address;
+  assert_int_equal(weft_agent_allocate(member.agent, WEFT_MEMORY_HOST, 4096, 0, &region, &address), 0);
+  weft_peer_t peer = crowd_take_blob(in, member.agent);
+  crowd_send_blob(out, member.agent);
+  while (read(in, &byte, 1) > 0)
+    assert_int_equal(weft_agent_notify(member.agent, peer, "here", 4), 0);
+  crowd_close(&member);
+  return 0;
+}
+
+static bool has_notification(void *arg) {
+  struct weft_notification notification;
+  uint32_t count = 1;
+  return weft_agent_notifications(arg, &notification, &count) == 0 && count == 1;
+}
+
+// Has the process say something, and waits for it: from now on its silence counts.
+static void hear(struct crowd_process *process, struct crowd_member *member) {
+  crowd_write(process->to, "?", 1);
+  assert_true(support_wait(has_notification, member->agent, SUPPORT_DEADLINE_MS));
+}
+
+static weft_peer_t exchange(struct crowd_process *process, struct crowd_member *member) {
+  crowd_send_blob(process->to, member->agent);
+  return crowd_take_blob(process->from, member->agent);
+}
+
+// A transfer to the peer's only region.
+static weft_transfer_t *make_transfer(weft_agent_t *agent, weft_peer_t peer) {
+  static char bytes[64];
+  struct weft_memory memory = WEFT_MEMORY_INIT;
+  memory.address = bytes;
+  memory.length = sizeof bytes;
+  weft_region_t region;
+  struct weft_region_info info = {.size = sizeof info};
+  uint32_t count = 1;
+  weft_list_t *local, *remote;
+  weft_transfer_t *transfer;
+  struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
+  assert_int_equal(weft_agent_register(agent, &memory, &region), 0);
+  assert_int_equal(weft_agent_regions(agent, peer, &info, &count), 0);
+  struct weft_descriptor from = {.address = (uintptr_t)bytes, .length = 8, .region = region};
+  struct weft_descriptor to = {.address = info.address, .length = 8, .region = info.region};
+  assert_int_equal(weft_list_create(agent, WEFT_PEER_SELF, &from, 1, &local), 0);
+  assert_int_equal(weft_list_create(agent, peer, &to, 1, &remote), 0);
+  assert_int_equal(weft_transfer_create(agent, WEFT_WRITE, local, remote, &options, &transfer), 0);
+  return transfer;
+}
+
+static void test_idle_peer_killed(void **state) {
+  (void)state;
+  struct crowd_process process;
+  crowd_start(&process, idle, (void *)"idler");
+  static struct crowd_member member;
+  struct weft_agent_options options = crowd_options("watcher");
+  options.peer_timeout_ms = 30000; // it is not its silence that tells
+  crowd_open(&member, &options);
+  weft_peer_t peer = exchange(&process, &member), found;
+  weft_transfer_t *transfer = make_transfer(member.agent, peer);
+  assert_int_equal(weft_transfer_post(transfer), 0);
+  assert_int_equal(weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS), 0);
+  assert_int_equal(weft_agent_check(member.agent, peer), 0);
+  crowd_kill(&process);
+  struct crowd_event event = crowd_await(&member, LOST, "idler", 1);
+  assert_true(event.peer == peer);
+  printf("  %s\n", event.detail);
+  assert_int_equal(weft_agent_check(member.agent, peer), WEFT_ERR_PEER_LOST);
+  assert_true(*weft_last_error());
+  assert_int_equal(weft_transfer_post(transfer), WEFT_ERR_PEER_LOST); // at once
+  assert_int_equal(weft_agent_notify(member.agent, peer, "x", 1), WEFT_ERR_PEER_LOST);
+  assert_int_equal(weft_agent_find(member.agent, "idler", &found), WEFT_ERR_NOT_FOUND);
+  crowd_close(&member);
+}
+
+static void test_successor(void **state) {
+  (void)state;
+  struct crowd_process first, second;
+  crowd_start(&first, idle, (void *)"twin");
+  crowd_start(&second, idle, (void *)"twin"); // as after a restart
+  static struct crowd_member member;
+  struct weft_agent_options options = crowd_options("watcher");
+  crowd_open(&member, &options);
+  weft_peer_t old = exchange(&first, &member), other = 0;
+  size_t size;
+  crowd_send_blob(second.to, member.agent);
+  crowd_read(second.from, &size, sizeof size);
+  void *blob = malloc(size);
+  crowd_read(second.from, blob, size);
+  assert_int_equal(weft_agent_load(member.agent, blob, size, &other), WEFT_ERR_EXISTS); // two agents of one name
+  assert_int_equal(other, 0);
+  assert_int_equal(weft_agent_check(member.agent, old), 0);
+  crowd_kill(&first);
+  crowd_await(&member, LOST, "twin", 1);
+  assert_int_equal(weft_agent_load(member.agent, blob, size, &other), 0);
+  assert_true(other != old);
+  assert_int_equal(weft_agent_check(member.agent, other), 0);
+  assert_int_equal(weft_agent_check(member.agent, old), WEFT_ERR_PEER_LOST); // it does not mean its successor
+  free(blob);
+  crowd_end(&second);
+  crowd_await(&member, LEFT, "twin", 1);
+  crowd_close(&member);
+}
+
+static void test_close_is_no_death(void **state) {
+  (void)state;
+  struct crowd_process process;
+  crowd_start(&process, idle, (void *)"leaver");
+  static struct crowd_member member;
+  struct weft_agent_options options = crowd_options("watcher");
+  crowd_open(&member, &options);
+  weft_peer_t peer = exchange(&process, &member);
+  crowd_end(&process);
+  crowd_await(&member, LEFT, "leaver", 1);
+  assert_int_equal(crowd_count(&member, LOST, NULL), 0);
+  assert_int_equal(weft_agent_check(member.agent, peer), WEFT_ERR_PEER_LOST);
+  crowd_close(&member);
+}
+
+static void test_stopped_peer(void **state) {
+  (void)state;
+  struct crowd_process process;
+  crowd_start(&process, idle, (void *)"sleeper");
+  static struct crowd_member member;
+  struct weft_agent_options options = crowd_options("watcher");
+  options.peer_timeout_ms = 500;
+  crowd_open(&member, &options);
+  weft_peer_t peer = exchange(&process, &member);
+  assert_int_equal(weft_agent_check(member.agent, peer), 0);
+  hear(&process, &member);
+  kill(process.pid, SIGSTOP);
+  struct crowd_event event = crowd_await(&member, LOST, "sleeper", 1);
+  assert_non_null(strstr(event.detail, "nothing came from it"));
+  assert_int_equal(weft_agent_check(member.agent, peer), WEFT_ERR_PEER_LOST);
+  kill(process.pid, SIGCONT);
+  crowd_end(&process);
+  crowd_close(&member);
+}
+
+// Watches a peer, and says at the end of its input how many it lost.
+static int watch(void *arg, int in, int out) {
+  (void)arg;
+  static struct crowd_member member;
+  char byte;
+  struct weft_agent_options options = crowd_options("watched");
+  options.peer_timeout_ms = 400;
+  crowd_open(&member, &options);
+  crowd_take_blob(in, member.agent);
+  crowd_send_blob(out, member.agent);
+  while (read(in, &byte, 1) > 0) {
+    size_t lost = crowd_count(&member, LOST, NULL);
+    crowd_write(out, &lost, sizeof lost);
+  }
+  crowd_close(&member);
+  return 0;
+}
+
+// Stopped for several times its patience, again and again: each time its peer has sent nothing that it has read when it
+// wakes, and lives all the same.
+static void test_own_stop(void **state) {
+  (void)state;
+  struct crowd_process process;
+  crowd_start(&process, watch, NULL);
+  static struct crowd_member member;
+  struct weft_agent_options options = crowd_options("steady");
+  options.peer_timeout_ms = 60000;
+  crowd_open(&member, &options);
+  exchange(&process, &member);
+  size_t lost = 0;
+  for (int i = 0; i < 3; i++) {
+    kill(process.pid, SIGSTOP);
+    int status;
+    assert_int_equal(waitpid(process.pid, &status, WUNTRACED), process.pid);
+    uint64_t until = clock_deadline_ms(1200); // this time is what is tested
+    while (!clock_passed(until))
+      usleep(10000);
+    kill(process.pid, SIGCONT);
+    crowd_write(process.to, "?", 1);
+    crowd_read(process.from, &lost, sizeof lost);
+    assert_int_equal(lost, 0);
+    uint64_t look = clock_deadline_ms(200); // and it goes on looking
+    while (!clock_passed(look))
+      usleep(10000);
+  }
+  crowd_write(process.to, "?", 1);
+  crowd_read(process.from, &lost, sizeof lost);
+  assert_int_equal(lost, 0);
+  crowd_end(&process);
+  crowd_close(&member);
+}
+
+// Who was loaded by hand and does not know this agent sends nothing, and is not lost for it.
+static void test_one_way(void **state) {
+  (void)state;
+  static struct crowd_member target, initiator;
+  struct weft_agent_options options = crowd_options("target");
+  crowd_open(&target, &options);
+  options = crowd_options("initiator");
+  options.peer_timeout_ms = 200;
+  crowd_open(&initiator, &options);
+  weft_peer_t peer = crowd_load(initiator.agent, target.agent);
+  uint64_t until = clock_deadline_ms(1000);
+  while (!clock_passed(until)) {
+    assert_int_equal(weft_agent_check(initiator.agent, peer), 0);
+    usleep(10000);
+  }
+  assert_int_equal(weft_agent_invalidate(initiator.agent, peer), 0);
+  assert_int_equal(weft_agent_check(initiator.agent, peer), WEFT_ERR_PEER_LOST);
+  crowd_close(&initiator);
+  crowd_close(&target);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_idle_peer_killed),  cmocka_unit_test(test_successor),
+      cmocka_unit_test(test_close_is_no_death), cmocka_unit_test(test_stopped_peer),
+      cmocka_unit_test(test_own_stop),          cmocka_unit_test(test_one_way),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,31 @@
+# Metadata, its exchange, liveness and telemetry.
+
+weft_test(agent_wheel PROVES "Each timer of a wheel fires once, never early and at most two ticks late."
+  SOURCES wheel.c LAYERS agent VALGRIND)
+
+set(support ${CMAKE_CURRENT_SOURCE_DIR}/../support/wait.c)
+weft_test(agent_liveness PROVES
+  "An idle peer that is killed, stopped or closed is noticed by itself, and nobody is blamed for time not looked."
+  SOURCES liveness.c crowd.c ${support} LAYERS agent)
+weft_test(agent_meet PROVES
+  "Agents meet by socket with one token, and no caller without it learns anything or holds the others up."
+  SOURCES meet.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/relay.c ${support} LAYERS agent)
+weft_test(agent_store_local PROVES
+  "Through the store of a process, metadata comes, changes and goes as its agents do, and no deletion is missed."
+  SOURCES store.c kind_local.c crowd.c ${support} LAYERS agent)
+if(MICROHTTPD_FOUND)
+  weft_test(agent_store_embedded PROVES
+    "The same through the embedded server, which is killed and comes back empty while running peers stay."
+    SOURCES store.c kind_served.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/etcd.c ${support} LAYERS agent LIBS PkgConfig::CURL)
+endif()
+weft_test(agent_store_etcd PROVES
+  "The same through a real etcd, which is killed and comes back with its data and without."
+  SOURCES store.c kind_served.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/etcd.c ${support} LAYERS agent LIBS PkgConfig::CURL LABELS etcd)
+target_compile_definitions(test_agent_store_etcd PRIVATE KIND_ETCD)
+
+add_executable(agent_metrics_served metrics_served.c crowd.c ${support})
+target_link_libraries(agent_metrics_served PRIVATE weft_flags weft_agent PkgConfig::CMOCKA)
+target_include_directories(agent_metrics_served PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+weft_script_test(agent_metrics PROVES
+  "An agent's metrics are OpenMetrics 1.0 by a strict reader, and count what its transfers did."
+  COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/metrics.py $<TARGET_FILE:agent_metrics_served>)

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""metrics.py PROGRAM: what an agent serves as metrics is OpenMetrics 1.0, by a strict reader, with the right numbers.
+
+The reader knows the parts of the format that Weft uses; what it does not know is an error. Where prometheus_client is
+installed, its parser has to agree.
+"""
+import re
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"')
+NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)$")
+SUFFIXES = {
+    "counter": ["_total"],
+    "gauge": [""],
+    "info": ["_info"],
+    "histogram": ["_bucket", "_count", "_sum"],
+}
+
+
+def read_labels(text):
+    labels, at = {}, 0
+    while at < len(text):
+        found = LABEL.match(text, at)
+        assert found, f"labels: {text[at:]}"
+        assert found[1] not in labels, f"the label {found[1]} twice"
+        labels[found[1]] = re.sub(r"\\(.)", lambda escaped: "\n" if escaped[1] == "n" else escaped[1], found[2])
+        at = found.end()
+        if at < len(text):
+            assert text[at] == "," and at + 1 < len(text), text
+            at += 1
+    return labels
+
+
+def read(text):
+    """Families by name: type, and values by (suffix, labels)."""
+    assert text.endswith("# EOF\n") and text.count("# EOF") == 1, "no # EOF at the end"
+    families, name = {}, None
+    for line in text.splitlines()[:-1]:
+        meta = re.match(rf"# (TYPE|UNIT|HELP) ({NAME}) (.+)$", line)
+        if meta:
+            if meta[1] == "TYPE":
+                assert meta[2] not in families, f"the family {meta[2]} twice"
+                name = meta[2]
+                families[name] = {"type": meta[3], "values": {}}
+                assert meta[3] in SUFFIXES, line
+            assert meta[2] == name and not families[name]["values"], f"out of place: {line}"
+            assert meta[1] == "TYPE" or meta[1] not in families[name], f"twice: {line}"
+            families[name][meta[1]] = meta[3]
+            if meta[1] == "UNIT":
+                assert name.endswith("_" + meta[3]), f"the unit is no part of the name: {line}"
+            continue
+        sample = re.match(rf"({NAME})(?:\{{(.*)\}})? (\S+)$", line)
+        assert sample and name, f"no sample: {line}"
+        family = families[name]
+        suffix = sample[1][len(name):]
+        assert sample[1].startswith(name) and suffix in SUFFIXES[family["type"]], f"not of {name}: {line}"
+        assert NUMBER.match(sample[3]), line
+        key = (suffix, tuple(sorted(read_labels(sample[2] or "").items())))
+        assert key not in family["values"], f"twice: {line}"
+        family["values"][key] = float(sample[3])
+    for name, family in families.items():
+        if family["type"] == "histogram":
+            check_histogram(name, family["values"])
+    return families
+
+
+def check_histogram(name, values):
+    series = {}
+    for (suffix, labels), value in values.items():
+        rest = tuple(label for label in labels if label[0] != "le")
+        part = series.setdefault(rest, {"buckets": []})
+        if suffix == "_bucket":
+            part["buckets"].append((float(dict(labels)["le"]), value))
+        else:
+            part[suffix] = value
+    for labels, part in series.items():
+        bounds = [bound for bound, _ in part["buckets"]]
+        counts = [count for _, count in part["buckets"]]
+        assert bounds == sorted(set(bounds)) and bounds[-1] == float("inf"), f"{name} {labels}: {bounds}"
+        assert counts == sorted(counts) and counts[-1] == part["_count"], f"{name} {labels}: {counts}"
+        assert part["_sum"] >= 0
+
+
+def value(families, name, suffix="", **labels):
+    return families[name]["values"].get((suffix, tuple(sorted(labels.items()))))
+
+
+def fetch(port, path="/metrics", method="GET", data=None):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method, data=data)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, None, ""
+
+
+def check_values(families, other):
+    def series(name, **labels):
+        return value(families, name, "_total", transport="shm", **labels)
+    assert series("weft_transfers", peer="b", op="write") == 3
+    assert series("weft_transfers", peer="b", op="read") == 2
+    assert series("weft_transfer_bytes", peer="b", op="write") == 300
+    assert series("weft_transfer_errors", peer="b", op="write") == 0
+    assert series("weft_transfers", peer="", op="write") == 1  # what the one that left had
+    assert series("weft_transfers", peer="gone", op="write") is None
+    assert value(families, "weft_transfer_seconds", "_count", transport="shm", peer="b", op="write") == 3
+    assert value(families, "weft_notifications_sent", "_total", peer="b") == 1
+    assert value(families, "weft_peers") == 1
+    assert families["weft_transfer_bytes"]["UNIT"] == "bytes"
+    names = [dict(labels)["name"] for _, labels in families["weft_agent"]["values"]]
+    assert names == ['a "quoted\\name"'], names
+    labels = {"peer": 'a "quoted\\name"', "transport": "shm", "op": "read"}
+    assert value(other, "weft_transfer_cancels", "_total", **labels) == 1
+    assert value(other, "weft_transfer_errors", "_total", **labels) == 1
+    assert value(other, "weft_transfers", "_total", **labels) == 8
+    bucket = {le: value(other, "weft_transfer_seconds", "_bucket", le=le, **labels)
+              for le in ("2.56e-07", "5.12e-07", "34.3597384", "+Inf")}
+    assert list(bucket.values()) == [3, 5, 6, 8], bucket
+    assert value(other, "weft_notifications_taken", "_total", peer=labels["peer"]) == 1
+
+
+def check(ports):
+    status, kind, text = fetch(ports[0])
+    assert status == 200 and kind == "application/openmetrics-text; version=1.0.0; charset=utf-8", (status, kind)
+    other = fetch(ports[1])[2]
+    check_values(read(text), read(other))
+    assert fetch(ports[0], "/")[0] == 404
+    assert fetch(ports[0], method="POST", data=b"x" * 100000)[0] == 405
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(fetch(ports[0])[0])) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [200] * 20, answers
+    try:
+        from prometheus_client.openmetrics.parser import text_string_to_metric_families
+    except ImportError:
+        return "by this reader"
+    assert len(list(text_string_to_metric_families(text))) == len(read(text))
+    assert len(list(text_string_to_metric_families(other))) == len(read(other))
+    return "by this reader and prometheus_client"
+
+
+def main():
+    broken = ["", "# EOF", "# TYPE a counter\na 1\n# EOF\n", "# TYPE a counter\na_total 1\na_total 1\n# EOF\n",
+              "a 1\n# EOF\n", '# TYPE a gauge\na{b="\n"} 1\n# EOF\n', "# TYPE a gauge\na one\n# EOF\n",
+              '# TYPE a histogram\na_bucket{le="1"} 2\na_bucket{le="+Inf"} 1\na_count 1\na_sum 1\n# EOF\n',
+              "# TYPE a gauge\n# UNIT a seconds\na 1\n# EOF\n"]
+    for text in broken:  # the reader refuses what is wrong
+        try:
+            read(text)
+        except AssertionError:
+            continue
+        sys.exit(f"took {text!r}")
+    program = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    ports = [program.stdout.readline().strip() for _ in range(2)]
+    if not all(ports):
+        program.stdin.close()
+        status = program.wait(60)
+        print("skipped: this build has no libmicrohttpd" if status == 77 else "the program failed")
+        sys.exit(status)
+    try:
+        how = check(ports)
+    finally:
+        program.stdin.close()
+        status = program.wait(60)
+    if status != 0:
+        sys.exit(f"the program exits with {status}")
+    print("read", how)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,441 @@
+// Metadata through the store: one suite for the store inside the process, the embedded server and etcd.
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/crowd.h"
+#include "agent/description.h"
+#include "agent/kind.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "cmocka_all.h"
+#include "support/wait.h"
+
+enum { TTL_S = 2 };
+
+static const char prefix[] = "/weft/test/";
+
+static void open_member(struct crowd_member *member, const char *name, weft_store_t *store) {
+  struct weft_agent_options options = crowd_options(name);
+  options.store = store;
+  options.prefix = prefix;
+  options.lease_ttl_s = TTL_S;
+  crowd_open(member, &options);
+}
+
+static void publish(struct crowd_member *member) {
+  int err = weft_agent_publish(member->agent, SUPPORT_DEADLINE_MS);
+  if (err)
+    fail_msg("publish: %s: %s", weft_err_name(err), weft_last_error());
+}
+
+static weft_peer_t fetch(struct crowd_member *member, const char *name) {
+  weft_peer_t peer = 0;
+  int err = weft_agent_fetch(member->agent, name, SUPPORT_DEADLINE_MS, &peer);
+  if (err)
+    fail_msg("fetch: %s: %s", weft_err_name(err), weft_last_error());
+  return peer;
+}
+
+static weft_region_t allocate(struct crowd_member *member) {
+  weft_region_t region;
+  void *address;
+  assert_int_equal(weft_agent_allocate(member->agent, WEFT_MEMORY_HOST, 4096, 0, &region, &address), 0);
+  return region;
+}
+
+static uint32_t count_regions(struct crowd_member *member, weft_peer_t peer) {
+  struct weft_region_info info[8] = {{.size = sizeof *info}};
+  uint32_t count = 8;
+  assert_int_equal(weft_agent_regions(member->agent, peer, info, &count), 0);
+  return count;
+}
+
+static void test_there_and_updates(void **state) {
+  (void)state;
+  static struct crowd_member a, b;
+  weft_store_t *of_a = kind_open(), *of_b = kind_open();
+  open_member(&a, "a", of_a);
+  open_member(&b, "b", of_b);
+  allocate(&a);
+  publish(&a);
+  publish(&b);
+  publish(&b); // again: nothing new
+  weft_peer_t peer = fetch(&b, "a"), back = fetch(&a, "b"), self = 0;
+  assert_int_equal(count_regions(&b, peer), 1);
+  assert_int_equal(weft_agent_check(a.agent, back), 0);
+  assert_true(fetch(&b, "a") == peer);
+  assert_int_equal(weft_agent_fetch(a.agent, "a", 1000, &self), 0);
+  assert_true(self == WEFT_PEER_SELF);
+  weft_region_t region = allocate(&a);
+  crowd_await(&b, UPDATED, "a", 1);
+  assert_int_equal(count_regions(&b, peer), 2);
+  assert_int_equal(weft_agent_deregister(a.agent, region), 0);
+  crowd_await(&b, UPDATED, "a", 2);
+  assert_int_equal(count_regions(&b, peer), 1);
+  crowd_close(&a);
+  crowd_await(&b, LEFT, "a", 1);
+  assert_int_equal(crowd_count(&b, LOST, NULL), 0);
+  struct weft_store_list list;
+  assert_int_equal(weft_store_range(of_b, prefix, true, 0, &list), 0);
+  assert_int_equal(list.count, 1); // its own key alone is left
+  weft_store_list_free(&list);
+  crowd_close(&b);
+  kind_close(of_a);
+  kind_close(of_b);
+}
+
+static void *publish_later(void *arg) {
+  struct crowd_member *member = arg;
+  poll(NULL, 0, 50); // most of the time the other waits by then; it need not
+  publish(member);
+  return NULL;
+}
+
+static void test_fetch_waits(void **state) {
+  (void)state;
+  static struct crowd_member early, late;
+  weft_store_t *store = kind_open();
+  open_member(&early, "early", store);
+  open_member(&late, "late", store);
+  weft_peer_t peer = 5;
+  assert_int_equal(weft_agent_fetch(early.agent, "late", 100, &peer), WEFT_ERR_TIMEOUT);
+  assert_non_null(strstr(weft_last_error(), "late"));
+  assert_true(peer == 5);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, publish_later, &late), 0);
+  peer = fetch(&early, "late");
+  pthread_join(thread, NULL);
+  assert_int_equal(weft_agent_check(early.agent, peer), 0);
+  crowd_close(&early);
+  crowd_close(&late);
+  kind_close(store);
+}
+
+static void test_arguments(void **state) {
+  (void)state;
+  static struct crowd_member bare;
+  struct weft_agent_options options = crowd_options("bare");
+  crowd_open(&bare, &options);
+  weft_peer_t peer;
+  char name[200];
+  memset(name, 'x', sizeof name - 1);
+  name[sizeof name - 1] = '\0';
+  assert_int_equal(weft_agent_publish(bare.agent, 100), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_fetch(bare.agent, "other", 100, &peer), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_fetch(bare.agent, "", 100, &peer), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_fetch(bare.agent, name, 100, &peer), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_fetch(bare.agent, NULL, 100, &peer), WEFT_ERR_INVALID);
+  crowd_close(&bare);
+}
+
+static void test_name_taken(void **state) {
+  (void)state;
+  static struct crowd_member first, second;
+  weft_store_t *store = kind_open();
+  open_member(&first, "twin", store);
+  open_member(&second, "twin", store);
+  publish(&first);
+  assert_int_equal(weft_agent_publish(second.agent, SUPPORT_DEADLINE_MS), WEFT_ERR_EXISTS); // it is renewed
+  assert_non_null(strstr(weft_last_error(), "twin"));
+  crowd_close(&first);
+  publish(&second);
+  crowd_close(&second);
+  kind_close(store);
+}
+
+// --- ghosts: keys of agents that are none ---
+
+struct ghost {
+  struct crowd_member body; // whose transports answer for it
+  struct agent_description *description;
+  weft_store_t *store;
+};
+
+static void ghost_open(struct ghost *ghost, weft_store_t *store) {
+  struct weft_agent_options options = crowd_options("body");
+  crowd_open(&ghost->body, &options);
+  size_t size;
+  void *blob = crowd_blob(ghost->body.agent, &size);
+  assert_int_equal(agent_blob_read(blob, size, &ghost->description), 0);
+  free(blob);
+  snprintf(ghost->description->name, sizeof ghost->description->name, "ghost");
+  snprintf(ghost->description->host, sizeof ghost->description->host, "elsewhere");
+  ghost->description->heartbeat_ms = 0;
+  ghost->store = store;
+}
+
+static void ghost_close(struct ghost *ghost) {
+  free(ghost->description);
+  crowd_close(&ghost->body);
+}
+
+// Puts the ghost's key, as a new incarnation.
+static void ghost_appear(struct ghost *ghost, int64_t lease) {
+  char blob[8192];
+  size_t size = sizeof blob;
+  ghost->description->incarnation = random_id();
+  assert_int_equal(agent_blob_write(ghost->description, blob, &size), 0);
+  assert_int_equal(weft_store_put(ghost->store, "/weft/test/agents/ghost", blob, size, lease, NULL), 0);
+}
+
+static void ghost_vanish(struct ghost *ghost) {
+  assert_int_equal(weft_store_delete(ghost->store, "/weft/test/agents/ghost", false, NULL), 0);
+}
+
+static void test_lease_runs_out(void **state) {
+  (void)state;
+  static struct crowd_member member;
+  static struct ghost ghost;
+  weft_store_t *store = kind_open();
+  open_member(&member, "watcher", store);
+  ghost_open(&ghost, store);
+  int64_t lease;
+  assert_int_equal(weft_store_lease_grant(store, TTL_S, &lease, NULL), 0);
+  ghost_appear(&ghost, lease); // and nobody renews it
+  weft_peer_t peer = fetch(&member, "ghost");
+  struct crowd_event event = crowd_await(&member, LEFT, "ghost", 1);
+  assert_non_null(strstr(event.detail, "key has gone"));
+  assert_int_equal(weft_agent_check(member.agent, peer), WEFT_ERR_PEER_LOST);
+  ghost_appear(&ghost, 0); // the name is still watched: the next incarnation is loaded
+  crowd_await(&member, LOADED, "ghost", 2);
+  ghost_appear(&ghost, 0); // and takes the place of the one before
+  crowd_await(&member, LOADED, "ghost", 3);
+  assert_int_equal(crowd_count(&member, LEFT, "ghost"), 2);
+  ghost_vanish(&ghost);
+  crowd_await(&member, LEFT, "ghost", 3);
+  ghost_close(&ghost);
+  crowd_close(&member);
+  kind_close(store);
+}
+
+struct flicker {
+  struct ghost *ghost;
+  _Atomic bool go, gone;
+};
+
+static void *vanish_soon(void *arg) {
+  struct flicker *flicker = arg;
+  while (!flicker->go)
+    continue;
+  ghost_vanish(flicker->ghost);
+  return NULL;
+}
+
+// A key that goes while it is being fetched, in every phase of that: the deletion is never missed.
+static void test_deletions(void **state) {
+  (void)state;
+  static struct ghost ghost;
+  weft_store_t *store = kind_open(), *other = kind_open();
+  ghost_open(&ghost, other);
+  for (int i = 0; i < 20; i++) {
+    static struct crowd_member member; // a new one each time, whose watch is opened anew
+    char name[32];
+    snprintf(name, sizeof name, "fetcher-%d", i);
+    open_member(&member, name, store);
+    struct flicker flicker = {.ghost = &ghost};
+    pthread_t thread;
+    ghost_appear(&ghost, 0);
+    assert_int_equal(pthread_create(&thread, NULL, vanish_soon, &flicker), 0);
+    flicker.go = true;
+    for (volatile int spin = 0; spin < i * 20000; spin++)
+      continue;
+    weft_peer_t peer = 0;
+    int err = weft_agent_fetch(member.agent, "ghost", 100, &peer);
+    pthread_join(thread, NULL);
+    if (err == 0)
+      crowd_await(&member, LEFT, "ghost", 1);
+    else
+      assert_int_equal(err, WEFT_ERR_TIMEOUT);
+    crowd_close(&member);
+  }
+  ghost_close(&ghost);
+  kind_close(store);
+  kind_close(other);
+}
+
+static void test_foreign_values(void **state) {
+  (void)state;
+  static struct crowd_member member, ghostly;
+  static struct ghost ghost;
+  weft_store_t *store = kind_open();
+  open_member(&member, "watcher", store);
+  open_member(&ghostly, "ghost", store);
+  ghost_open(&ghost, store);
+  weft_peer_t peer;
+  assert_int_equal(weft_store_put(store, "/weft/test/agents/ghost", "what?", 5, 0, NULL), 0);
+  assert_int_equal(weft_agent_fetch(member.agent, "ghost", SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_PROTOCOL);
+  assert_int_equal(weft_agent_publish(ghostly.agent, SUPPORT_DEADLINE_MS), WEFT_ERR_EXISTS);
+  snprintf(ghost.description->name, sizeof ghost.description->name, "impostor");
+  ghost_appear(&ghost, 0);
+  assert_int_equal(weft_agent_fetch(member.agent, "ghost", SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_PROTOCOL);
+  assert_non_null(strstr(weft_last_error(), "impostor"));
+  assert_int_equal(crowd_count(&member, LOADED, NULL), 0);
+  snprintf(ghost.description->name, sizeof ghost.description->name, "ghost");
+  ghost_appear(&ghost, 0);
+  fetch(&member, "ghost"); // it came right
+  ghost_vanish(&ghost);
+  crowd_await(&member, LEFT, "ghost", 1);
+  ghost_close(&ghost);
+  crowd_close(&ghostly);
+  crowd_close(&member);
+  kind_close(store);
+}
+
+static void test_invalidated(void **state) {
+  (void)state;
+  static struct crowd_member a, b;
+  weft_store_t *store = kind_open();
+  open_member(&a, "a", store);
+  open_member(&b, "b", store);
+  publish(&a);
+  weft_peer_t peer = fetch(&b, "a");
+  assert_int_equal(weft_agent_invalidate(b.agent, peer), 0);
+  crowd_await(&b, LEFT, "a", 1);
+  allocate(&a); // its key changes: that does not bring it back
+  static struct crowd_member witness;
+  open_member(&witness, "witness", store);
+  weft_peer_t seen = fetch(&witness, "a");
+  while (count_regions(&witness, seen) == 0)
+    crowd_await(&witness, UPDATED, "a", 1);
+  assert_int_equal(weft_agent_check(b.agent, peer), WEFT_ERR_PEER_LOST);
+  assert_int_equal(crowd_count(&b, LOADED, "a"), 1);
+  weft_peer_t again = fetch(&b, "a"); // asked for, it comes
+  assert_true(again != peer);
+  assert_int_equal(count_regions(&b, again), 1);
+  crowd_close(&witness);
+  crowd_close(&a);
+  crowd_close(&b);
+  kind_close(store);
+}
+
+// --- deaths and outages ---
+
+static int be_published(void *arg, int in, int out) {
+  static struct crowd_member member;
+  char byte;
+  weft_store_t *store = NULL;
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  options.endpoints = arg;
+  if (weft_store_open(&store, &options) != 0)
+    return 1;
+  open_member(&member, "phoenix", store);
+  publish(&member);
+  crowd_write(out, "", 1);
+  while (read(in, &byte, 1) > 0)
+    continue;
+  crowd_close(&member);
+  weft_store_close(store);
+  return 0;
+}
+
+// Who was killed leaves its key behind; its successor on the same host need not wait for the lease.
+static void test_restarted(void **state) {
+  (void)state;
+  const char *url = kind_url();
+  if (!url)
+    return;
+  struct crowd_process process;
+  char byte;
+  crowd_start(&process, be_published, (void *)(uintptr_t)url);
+  crowd_read(process.from, &byte, 1);
+  static struct crowd_member watcher, successor;
+  weft_store_t *store = kind_open();
+  open_member(&watcher, "watcher", store);
+  weft_peer_t old = fetch(&watcher, "phoenix");
+  crowd_kill(&process);
+  open_member(&successor, "phoenix", store);
+  publish(&successor);
+  crowd_await(&watcher, LOADED, "phoenix", 2);
+  assert_int_equal(weft_agent_check(watcher.agent, old), WEFT_ERR_PEER_LOST);
+  weft_peer_t young = fetch(&watcher, "phoenix");
+  assert_true(young != old);
+  assert_int_equal(weft_agent_check(watcher.agent, young), 0);
+  crowd_close(&successor);
+  crowd_close(&watcher);
+  kind_close(store);
+}
+
+static bool has_key(void *arg) {
+  struct weft_store_list list;
+  bool has = weft_store_range(arg, "/weft/test/agents/a", false, 0, &list) == 0 && list.count == 1;
+  if (has)
+    weft_store_list_free(&list);
+  return has;
+}
+
+static void outage(bool keep) {
+  static struct crowd_member a, b;
+  weft_store_t *of_a = kind_open(), *of_b = kind_open(), *probe = kind_open();
+  open_member(&a, "a", of_a);
+  open_member(&b, "b", of_b);
+  publish(&a);
+  publish(&b);
+  weft_peer_t peer = fetch(&b, "a"), back = fetch(&a, "b");
+  kind_stop();
+  allocate(&a); // waits
+  static struct crowd_member c;
+  weft_store_t *of_c = kind_open();
+  open_member(&c, "c", of_c);
+  int err = weft_agent_publish(c.agent, 300);
+  assert_true(err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_TIMEOUT);
+  uint64_t until = clock_deadline_ms((TTL_S + 1) * 1000); // leases would have run out by then
+  while (!clock_passed(until)) {
+    assert_int_equal(weft_agent_check(b.agent, peer), 0);
+    assert_int_equal(weft_agent_check(a.agent, back), 0);
+    poll(NULL, 0, 20);
+  }
+  kind_start(keep);
+  assert_true(support_wait(has_key, probe, SUPPORT_DEADLINE_MS));
+  crowd_await(&b, UPDATED, "a", 1);
+  assert_int_equal(count_regions(&b, peer), 1);
+  assert_true(fetch(&b, "a") == peer);
+  publish(&c);
+  fetch(&a, "c");
+  weft_region_t region = allocate(&a); // and changes come through as before
+  crowd_await(&b, UPDATED, "a", 2);
+  assert_int_equal(weft_agent_deregister(a.agent, region), 0);
+  crowd_await(&b, UPDATED, "a", 3);
+  assert_int_equal(crowd_count(&b, LEFT, NULL) + crowd_count(&b, LOST, NULL), 0);
+  assert_int_equal(crowd_count(&a, LEFT, NULL) + crowd_count(&a, LOST, NULL), 0);
+  crowd_close(&a);
+  crowd_await(&b, LEFT, "a", 1);
+  crowd_close(&b);
+  crowd_close(&c);
+  kind_close(of_a);
+  kind_close(of_b);
+  kind_close(of_c);
+  kind_close(probe);
+}
+
+static void test_outage_empty(void **state) {
+  (void)state;
+  if (kind_url())
+    outage(false);
+}
+
+static void test_outage_kept(void **state) {
+  (void)state;
+  if (kind_url() && kind_keeps())
+    outage(true);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_restarted), // forks: before anything has threads
+      cmocka_unit_test(test_there_and_updates), cmocka_unit_test(test_fetch_waits),
+      cmocka_unit_test(test_arguments),         cmocka_unit_test(test_name_taken),
+      cmocka_unit_test(test_lease_runs_out),    cmocka_unit_test(test_deletions),
+      cmocka_unit_test(test_foreign_values),    cmocka_unit_test(test_invalidated),
+      cmocka_unit_test(test_outage_empty),      cmocka_unit_test(test_outage_kept),
+  };
+  if (!kind_begin())
+    return 1;
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  kind_end();
+  return failed;
+}

@@ -1,0 +1,112 @@
+// The wheel of timers against a list of due times, in random stories of virtual time.
+#include "agent/wheel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/random.h"
+#include "cmocka_all.h"
+
+enum { TIMERS = 300, STEPS = 20000, TICK = 16 };
+
+struct alarm {
+  struct wheel_timer timer; // first
+  uint64_t due;             // 0: not set
+};
+
+struct story {
+  struct wheel wheel;
+  struct alarm alarms[TIMERS];
+  uint64_t now, random;
+};
+
+static void set(struct story *story, struct alarm *alarm) {
+  static const uint64_t reach[] = {1, 20, TICK * 40, TICK * WHEEL_SLOTS, TICK * WHEEL_SLOTS * 5};
+  alarm->due = story->now + random_next(&story->random) % reach[random_next(&story->random) % 5] + 1;
+  wheel_set(&story->wheel, &alarm->timer, alarm->due);
+  assert_true(wheel_is_set(&alarm->timer));
+}
+
+static void change_one(struct story *story) {
+  struct alarm *alarm = &story->alarms[random_next(&story->random) % TIMERS];
+  if (random_next(&story->random) % 3) {
+    set(story, alarm);
+  } else {
+    wheel_cancel(&story->wheel, &alarm->timer);
+    alarm->due = 0;
+  }
+}
+
+// Takes out what is due: nothing before its time, and what is left is not due by more than a tick.
+static void expire(struct story *story) {
+  struct wheel_timer *timer;
+  while ((timer = wheel_expire(&story->wheel, story->now))) {
+    struct alarm *alarm = (struct alarm *)timer;
+    assert_true(alarm->due != 0 && alarm->due <= story->now);
+    assert_false(wheel_is_set(timer));
+    alarm->due = 0;
+    if (random_next(&story->random) % 2)
+      set(story, alarm);
+    if (random_next(&story->random) % 4 == 0)
+      change_one(story);
+  }
+  uint64_t earliest = UINT64_MAX;
+  for (int i = 0; i < TIMERS; i++)
+    if (story->alarms[i].due && story->alarms[i].due < earliest)
+      earliest = story->alarms[i].due;
+  if (earliest == UINT64_MAX) {
+    assert_true(wheel_next(&story->wheel) == UINT64_MAX);
+    return;
+  }
+  assert_true(earliest + 2 * TICK > story->now);
+  assert_true(wheel_next(&story->wheel) <= earliest + 2 * TICK);
+}
+
+static void test_stories(void **state) {
+  (void)state;
+  for (uint64_t seed = 1; seed <= 5; seed++) {
+    struct story *story = calloc(1, sizeof *story);
+    assert_non_null(story);
+    story->random = seed;
+    story->now = 1000000 * seed;
+    wheel_init(&story->wheel, TICK, story->now);
+    printf("seed %d\n", (int)seed);
+    for (int step = 0; step < STEPS; step++) {
+      for (uint64_t i = random_next(&story->random) % 4; i > 0; i--)
+        change_one(story);
+      bool sleeps = random_next(&story->random) % 100 == 0; // it was stopped for rounds
+      story->now += random_next(&story->random) % (sleeps ? TICK * WHEEL_SLOTS * 3 : TICK * 3);
+      expire(story);
+    }
+    free(story);
+  }
+}
+
+// However many there are, a look at a moment when none is due costs no look at any: the wheel knows which slots it may
+// pass over.
+static void test_next(void **state) {
+  (void)state;
+  struct wheel wheel;
+  struct wheel_timer timers[3] = {0};
+  wheel_init(&wheel, TICK, 1000);
+  assert_true(wheel_next(&wheel) == UINT64_MAX);
+  wheel_set(&wheel, &timers[0], 5000);
+  wheel_set(&wheel, &timers[1], 3000);
+  wheel_set(&wheel, &timers[2], 100); // in the past: as soon as can be
+  assert_true(wheel_next(&wheel) <= 1000 + 2 * TICK);
+  assert_ptr_equal(wheel_expire(&wheel, 1100), &timers[2]);
+  assert_null(wheel_expire(&wheel, 2990));
+  assert_true(wheel_next(&wheel) >= 3000 && wheel_next(&wheel) < 3000 + TICK);
+  wheel_set(&wheel, &timers[1], 9000); // again, later
+  assert_true(wheel_next(&wheel) >= 5000);
+  wheel_cancel(&wheel, &timers[0]);
+  wheel_cancel(&wheel, &timers[0]);
+  assert_ptr_equal(wheel_expire(&wheel, 1000000), &timers[1]);
+  assert_null(wheel_expire(&wheel, 2000000));
+  assert_true(wheel_next(&wheel) == UINT64_MAX);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_stories), cmocka_unit_test(test_next)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
