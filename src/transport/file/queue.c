@@ -10,6 +10,7 @@
 enum {
   CHUNK = 1 << 20,  // bytes of an operation, at most: what a long piece is cut into, so that its parts run at once
   TURN = 16,        // operations that a request begins before the next request has its turn
+  BATCH = 4,        // operations that are handed on together: a device that gets all at once idles while they are made
   MAX_TRIES = 1000, // of an operation that the kernel puts off
 };
 
@@ -107,6 +108,8 @@ void file_issue(struct file_worker *worker) {
         begin_sync(worker, own);
       else
         begin(worker, own);
+      if (i % BATCH == BATCH - 1)
+        worker->engine->flush(worker);
     }
     if (!self_link_empty(&own->issue)) { // the others' turn
       self_link_remove(&own->issue);
