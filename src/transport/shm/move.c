@@ -52,15 +52,16 @@ static void copy_stretch(struct shm_walk *walk, const struct shm_remote *remote)
     void *local = (void *)(uintptr_t)(piece->local_address + walk->offset);
     void *there = remote->memory + (piece->remote_address - remote->base.address) + walk->offset;
     if (request->op == WEFT_WRITE)
-      shm_copy(there, local, size);
+      shm_copy(there, local, size, walk->past_caches);
     else
-      shm_copy(local, there, size);
+      shm_copy(local, there, size, walk->past_caches);
     walk->request->moved += size;
     walk->offset += size;
     budget -= size;
     if (walk->offset == piece->length)
       shm_walk_done(walk);
   }
+  shm_copy_end(walk->past_caches);
 }
 
 static void fail_rest(struct shm_walk *walk, int err, const char *why) {

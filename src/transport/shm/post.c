@@ -36,13 +36,14 @@ int shm_prepare(struct transport_request *request) {
     int rc = check_piece(request, i);
     if (rc != 0)
       return rc;
-    total += request->pieces[i].length < SHM_INLINE ? request->pieces[i].length : SHM_INLINE + 1; // never too much
+    total += request->pieces[i].length < SHM_STREAM ? request->pieces[i].length : SHM_STREAM; // never too much
   }
   struct shm_op *op = calloc(1, sizeof *op);
   if (!op)
     return fail(WEFT_ERR_NOMEM, "no memory for a request");
   op->walk.request = request;
   op->large = total > SHM_INLINE;
+  op->past_caches = total >= SHM_STREAM;
   request->own = op;
   return 0;
 }
@@ -95,7 +96,7 @@ int shm_post(struct transport_request *request) {
   }
   request->why[0] = '\0';
   request->moved = 0;
-  op->walk = (struct shm_walk){.request = request};
+  op->walk = (struct shm_walk){.request = request, .past_caches = op->past_caches};
   atomic_store_explicit(&op->canceled, false, memory_order_relaxed);
   atomic_store_explicit(&request->state, TRANSPORT_IN_FLIGHT, memory_order_relaxed);
   if (op->large) {

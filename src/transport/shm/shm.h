@@ -27,6 +27,7 @@
 
 enum {
   SHM_INLINE = 256 << 10, // bytes that post() moves itself
+  SHM_STREAM = 16 << 20,  // bytes of a request that go past the caches
   SHM_TURN = 4,           // stretches that progress() moves at a time
   SHM_STRETCH = 1 << 20,  // bytes between looks at the gate and at cancel()
   SHM_FENCE_MS = 200,     // how long unreg() waits for those inside: one of them may have been stopped there
@@ -80,13 +81,14 @@ struct shm_walk {
   struct transport_request *request;
   uint32_t at;     // the piece
   uint64_t offset; // in it
-  int failure;     // the first
+  bool past_caches;
+  int failure; // the first
 };
 
 struct shm_op {
   struct shm_walk walk;
   struct shm_op *next; // in the worker's movers, then in the peer's inbox and queue
-  bool large;
+  bool large, past_caches;
   _Atomic bool canceled;
 };
 
@@ -228,6 +230,8 @@ bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote);
 int shm_vm_check(pid_t pid, uint64_t address);
 
 // copy.c
-void shm_copy(void *to, const void *from, size_t size);
+void shm_copy(void *to, const void *from, size_t size, bool past_caches);
+// After the last of them: what was copied is visible before what is stored from here on.
+void shm_copy_end(bool past_caches);
 
 #endif

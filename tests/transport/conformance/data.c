@@ -61,6 +61,38 @@ static void test_all_sizes_to_oneself(void **state) {
   move_all_sizes(true);
 }
 
+// So much that a transport may copy it in another way.
+static void test_more_than_the_caches_hold(void **state) {
+  (void)state;
+  NEEDS(suite.kind == WEFT_MEMORY_HOST, "only host memory is tried");
+  enum { COUNT = 3, UNIT = (6 << 20) + 77 };
+  struct pair pair;
+  struct place local, there;
+  struct transport_piece pieces[COUNT];
+  struct transport_request request;
+  pair_open(&pair, false);
+  place_open(&local, pair.a, NULL, COUNT * UNIT + 100);
+  place_open(&there, pair.b, pair.to_b, COUNT * UNIT + 100);
+  for (enum weft_op op = WEFT_READ; op <= WEFT_WRITE; op++) {
+    place_fill(&local, 1);
+    place_fill(&there, 2);
+    for (uint32_t i = 0; i < COUNT; i++)
+      pieces[i] = piece_of(&local, i * UNIT + 3, &there, i * UNIT + 50, UNIT - 9);
+    request_init(&request, pair.to_b, op, pieces, COUNT);
+    assert_int_equal(request_run(&pair, &request), 0);
+    struct place *to = op == WEFT_WRITE ? &there : &local;
+    uint64_t at = op == WEFT_WRITE ? 50 : 3, from = op == WEFT_WRITE ? 3 : 50, seed = op == WEFT_WRITE ? 1 : 2;
+    for (uint32_t i = 0; i < COUNT; i++) {
+      place_check(to, i * UNIT + at, UNIT - 9, seed, i * UNIT + from);
+      place_check(to, i * UNIT + at + UNIT - 9, 9, 3 - seed, i * UNIT + at + UNIT - 9);
+    }
+    place_check(to, 0, at, 3 - seed, 0);
+  }
+  place_close(&there);
+  place_close(&local);
+  pair_close(&pair);
+}
+
 // Pieces of drawn lengths, next to each other at the source and in another order at the destination.
 static void test_scattered_pieces(void **state) {
   (void)state;
@@ -244,12 +276,8 @@ static void test_mapped_memory_is_the_peers(void **state) {
 }
 
 const struct CMUnitTest data_cases[] = {
-    CASE(test_all_sizes),
-    CASE(test_all_sizes_to_oneself),
-    CASE(test_scattered_pieces),
-    CASE(test_lengths_change_between_posts),
-    CASE(test_posted_again_and_again),
-    CASE(test_many_at_once),
-    CASE(test_mapped_memory_is_the_peers),
+    CASE(test_all_sizes),        CASE(test_all_sizes_to_oneself),         CASE(test_more_than_the_caches_hold),
+    CASE(test_scattered_pieces), CASE(test_lengths_change_between_posts), CASE(test_posted_again_and_again),
+    CASE(test_many_at_once),     CASE(test_mapped_memory_is_the_peers),
 };
 const size_t num_data_cases = sizeof data_cases / sizeof *data_cases;
