@@ -366,6 +366,7 @@ struct poster {
     uint32_t thread, number;
   } message;
   uint32_t index, next; // to come
+  uint32_t wrong;       // bytes
   _Atomic bool over;
 };
 
@@ -390,7 +391,10 @@ static void *post_many(void *arg) {
       sched_yield();
     if (poster->request.state != 0)
       break;
-    place_check(&poster->there, 0, 64, poster->index * EACH + i, 0);
+    unsigned char came[64];
+    place_read(&poster->there, 0, came, sizeof came);
+    for (uint32_t at = 0; at < sizeof came; at++)
+      poster->wrong += came[at] != pattern(poster->index * EACH + i, at);
   }
   atomic_store(&poster->over, true);
   return NULL;
@@ -432,6 +436,7 @@ static void test_posts_of_many_threads(void **state) {
   for (uint32_t i = 0; i < THREADS; i++) {
     pthread_join(threads[i], NULL);
     assert_int_equal(posters[i].request.state, 0);
+    assert_int_equal(posters[i].wrong, 0);
     suite.transport->unprepare(&posters[i].request);
     place_close(&posters[i].there);
     place_close(&posters[i].local);
@@ -444,7 +449,7 @@ static void test_posts_of_many_threads(void **state) {
 
 struct firing {
   struct transport_request request;
-  _Atomic bool begun, stop, over;
+  _Atomic bool begun, refused, stop, over;
 };
 
 static void *fire(void *arg) {
@@ -454,6 +459,8 @@ static void *fire(void *arg) {
     atomic_store(&firing->begun, true);
     while (!request_ended(&firing->request))
       sched_yield();
+    if (firing->request.state != 0)
+      atomic_store(&firing->refused, true);
   }
   atomic_store(&firing->over, true);
   return NULL;
@@ -461,6 +468,10 @@ static void *fire(void *arg) {
 
 static bool has_begun(void *arg) {
   return atomic_load(&((struct firing *)arg)->begun);
+}
+
+static bool was_refused(void *arg) {
+  return atomic_load(&((struct firing *)arg)->refused);
 }
 
 static bool has_ended(void *arg) {
@@ -489,6 +500,7 @@ static void test_nothing_is_written_after_unreg(void **state) {
     place_fill(&there, 32);
     place_check(&there, 0, SIZE, 32, 0);
     place_check(&there, 0, SIZE, 32, 0);
+    pair_wait(&pair, was_refused, &firing, "a write that is refused");
     atomic_store(&firing.stop, true);
     pair_wait(&pair, has_ended, &firing, "the last write");
     pthread_join(thread, NULL);

@@ -146,7 +146,7 @@ void pattern_fill(unsigned char *bytes, uint64_t seed, uint64_t position, uint64
 }
 
 void place_fill(struct place *place, uint64_t seed) {
-  static unsigned char bytes[1 << 16];
+  static _Thread_local unsigned char bytes[1 << 16]; // threads fill and look too
   for (uint64_t at = 0; at < place->length; at += sizeof bytes) {
     size_t size = place->length - at < sizeof bytes ? (size_t)(place->length - at) : sizeof bytes;
     pattern_fill(bytes, seed, at, size);
@@ -155,7 +155,7 @@ void place_fill(struct place *place, uint64_t seed) {
 }
 
 void place_check(struct place *place, uint64_t offset, uint64_t size, uint64_t seed, uint64_t seed_offset) {
-  static unsigned char bytes[1 << 16];
+  static _Thread_local unsigned char bytes[1 << 16]; // threads fill and look too
   for (uint64_t at = 0; at < size; at += sizeof bytes) {
     size_t part = size - at < sizeof bytes ? (size_t)(size - at) : sizeof bytes;
     place_read(place, offset + at, bytes, part);
