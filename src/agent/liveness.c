@@ -17,10 +17,12 @@
 #include "agent/process.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/random.h"
 
 enum {
   PATIENCE_BEATS = 3,               // a peer may leave out two heartbeats, however short this agent's time limit is
   GAP_PARTS = 8,                    // of the time limit: a gap in which nobody looked counts as no more
+  MAX_FIRED = 64,                   // at once; then it is the transfers' turn
   LAST_WORDS_NS = 20 * 1000 * 1000, // for a goodbye that is on its way when the process is found dead
 };
 
@@ -112,7 +114,8 @@ static void fired(struct meta_timer *timer, uint64_t now_ns) {
   uint64_t beat = (uint64_t)agent->options.heartbeat_ms * 1000000u;
   if (now_ns >= life->beat_ns) {
     agent_send(agent, life->peer, AGENT_HEARTBEAT, NULL, 0); // what fails shows in the link
-    life->beat_ns = now_ns + beat;
+    life->beat_ns = now_ns + (life->has_begun ? beat : random_mix(life->id) % (beat + 1));
+    life->has_begun = true; // those that were loaded at once do not stay in step
   }
   uint64_t due = life->beat_ns;
   if (life->patience_ns > 0 && life->heard_ns > life->loaded_ns && now_ns + life->patience_ns - silent < due)
@@ -227,7 +230,7 @@ uint64_t liveness_tick(struct agent_meta *meta, uint64_t now_ns) {
   meta->last_tick_ns = now_ns;
   take_changes(meta, now_ns);
   struct wheel_timer *timer;
-  while ((timer = wheel_expire(&meta->wheel, now_ns)))
+  for (int i = 0; i < MAX_FIRED && (timer = wheel_expire(&meta->wheel, now_ns)); i++)
     ((struct meta_timer *)timer)->fired((struct meta_timer *)timer, now_ns);
   take_changes(meta, now_ns);
   uint64_t next = wheel_next(&meta->wheel);

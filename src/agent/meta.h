@@ -28,6 +28,7 @@ struct agent_life {
   weft_peer_t id;
   struct agent_watch process; // a pidfd; fd -1: none
   uint64_t beat_ns;           // the next heartbeat
+  bool has_begun;             // the first was sent
   uint64_t patience_ns;       // it may be silent for so long
   uint64_t loaded_ns;         // silence counts once something was heard after this
   uint64_t heard_ns;          // peer->heard_ns when it was last looked at
