@@ -215,6 +215,53 @@ static void test_a_server_that_hangs(void **state) {
   storage_free(&request);
 }
 
+static void test_pieces_that_adjoin_are_one_request(void **state) {
+  (void)state;
+  enum { COUNT = 100 };
+  struct storage storage = open_storage();
+  uint32_t object = storage_object(&storage, "bucket/good/adjoin", 0);
+  struct storage_request request;
+  storage_request(&storage, &request, WEFT_READ, COUNT);
+  for (uint64_t i = 0; i < COUNT; i++) // the last first, and apart in memory
+    storage_piece(&storage, &request, object, i * 50, (COUNT - 1 - i) * 30, 30);
+  storage_prepare(&request);
+  long before = reported(&storage, "gets");
+  assert_int_equal(storage_run(&storage, &request), 0);
+  assert_int_equal(reported(&storage, "gets") - before, 1);
+  for (uint64_t i = 0; i < COUNT * 30; i++)
+    assert_int_equal(storage.bytes[(COUNT - 1 - i / 30) * 50 + i % 30], served(i));
+  storage_free(&request);
+  storage_close(&storage);
+}
+
+// One read with these settings, "endpoint" with this URL.
+static int read_from(const char *url, const char *more, char *why) {
+  char endpoint[128], setting[256];
+  snprintf(endpoint, sizeof endpoint, "endpoint=%s", url);
+  snprintf(setting, sizeof setting, "%s", more);
+  const char *const settings[] = {endpoint, setting, "retries=1", "backoff_ms=1", NULL};
+  struct storage storage;
+  assert_int_equal(storage_open(&storage, "object", settings, 4096), 0);
+  uint32_t object = storage_object(&storage, "bucket/good/any", 0);
+  int rc = storage_move(&storage, WEFT_READ, object, 0, 3, 1000, why);
+  for (uint32_t i = 0; rc == 0 && i < 1000; i++)
+    assert_int_equal(storage.bytes[i], served(3 + i));
+  storage_close(&storage);
+  return rc;
+}
+
+static void test_tls_and_virtual_hosts(void **state) {
+  (void)state;
+  char why[120], ca[256], url[128];
+  const char *tls = getenv("WRONG_TLS_URL"), *plain = getenv("AWS_ENDPOINT_URL");
+  snprintf(ca, sizeof ca, "ca_file=%s", getenv("WRONG_CA"));
+  assert_int_equal(read_from(tls, ca, why), 0);
+  assert_int_equal(read_from(tls, "style=path", why), WEFT_ERR_AUTH); // signed by nobody that is known
+  assert_non_null(strstr(why, "certificate"));
+  snprintf(url, sizeof url, "http://localhost%s", strrchr(plain, ':'));
+  assert_int_equal(read_from(url, "style=virtual", why), 0);
+}
+
 static void expect_open(const char *const *settings, int err, const char *words) {
   struct storage storage;
   assert_int_equal(storage_open(&storage, "object", settings, 4096), err);
@@ -251,6 +298,8 @@ int main(void) {
       cmocka_unit_test(test_writes),
       cmocka_unit_test(test_cancelled_uploads_are_aborted),
       cmocka_unit_test(test_a_server_that_hangs),
+      cmocka_unit_test(test_pieces_that_adjoin_are_one_request),
+      cmocka_unit_test(test_tls_and_virtual_hosts),
       cmocka_unit_test(test_settings),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

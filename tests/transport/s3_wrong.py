@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """A server that misbehaves as it is told: s3_wrong.py COMMAND... runs a command with it in AWS_ENDPOINT_URL.
 
-It speaks enough of S3 to be written to and read from, keeps objects in memory, and checks every signature. The name of
-an object says what goes wrong with it: bucket/FAULT,COUNT/anything: the first COUNT requests get the fault, later ones
+A second one speaks TLS, in WRONG_TLS_URL, with a certificate in WRONG_CA. Both speak enough of S3 to be
+written to and read from, keep objects in memory, and check every signature. The name of an object says what goes wrong with it: bucket/FAULT,COUNT/anything: the first COUNT requests get the fault, later ones
 go well. bucket/report reads as what has been seen, one line each.
 """
 import http.server
 import os
+import shutil
 import socket
+import ssl
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -22,7 +25,7 @@ BODY = bytes((i * 7 + i // 251) % 256 for i in range(1 << 20))
 
 lock = threading.Lock()
 objects, uploads, counts = {}, {}, {}
-seen = {"signed": 0, "unsigned": 0, "aborts": 0, "open": 0, "completed": 0, "matched": 0}
+seen = {"signed": 0, "unsigned": 0, "aborts": 0, "open": 0, "completed": 0, "matched": 0, "gets": 0}
 
 
 class Wrong(http.server.BaseHTTPRequestHandler):
@@ -71,6 +74,8 @@ class Wrong(http.server.BaseHTTPRequestHandler):
             seen["unsigned" if wrong else "signed"] += 1
         if wrong:
             return self.error(403, "SignatureDoesNotMatch", wrong)
+        if headers["host"].startswith("bucket."):  # the other way to name a bucket
+            self.path = "/bucket" + self.path
         if self.path == "/bucket/report":
             seen["open"] = len(uploads)
             text = "".join(f"{name}={value}\n" for name, value in seen.items()).ljust(200).encode()[:200]
@@ -90,6 +95,8 @@ class Wrong(http.server.BaseHTTPRequestHandler):
         getattr(self, "on_" + self.command.lower())(body, fault, headers)
 
     def on_get(self, _, fault, headers):
+        with lock:
+            seen["gets"] += 1
         data = objects.get(self.path, BODY)
         first, last = (int(n) for n in headers["range"].removeprefix("bytes=").split("-"))
         etag = '"v1"'
@@ -175,14 +182,34 @@ class Wrong(http.server.BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = handle_any
 
 
-def main():
+def make_certificate(folder):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wrong", "-days", "2",
+                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{folder}/key", "-out", f"{folder}/cert"],
+                   check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(f"{folder}/cert", f"{folder}/key")
+    return context
+
+
+def start(context=None):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Wrong)
     server.daemon_threads = True
+    if context:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    return subprocess.run(sys.argv[1:], env=os.environ | {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_address[1]}", "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN,
-        "NO_PROXY": "127.0.0.1"}).returncode
+    return server.server_address[1]
+
+
+def main():
+    folder = tempfile.mkdtemp(prefix="weft-wrong-")
+    try:
+        return subprocess.run(sys.argv[1:], env=os.environ | {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{start()}", "AWS_REGION": "us-east-1",
+            "WRONG_TLS_URL": f"https://127.0.0.1:{start(make_certificate(folder))}", "WRONG_CA": f"{folder}/cert",
+            "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN,
+            "NO_PROXY": "127.0.0.1,localhost"}).returncode
+    finally:
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
