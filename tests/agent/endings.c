@@ -304,6 +304,7 @@ static void each_pair_has_its_status(void **state) {
   for (uint32_t i = 0; i < 2 * AGENT_CREDITS; i++) {
     atomic_store(&loop.refuse, WEFT_ERR_BUSY);
     assert_int_equal(weft_transfer_post(transfer), 0);
+    assert_true(pair_until(&pair, ended, transfer)); // the thread may have the turn
     assert_int_equal(weft_transfer_poll(transfer), WEFT_ERR_BUSY);
   }
   assert_int_equal(weft_transfer_status(transfer, status, &count), 0);
