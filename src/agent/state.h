@@ -105,7 +105,7 @@ struct agent_worker {
   uint32_t index;
   bool concurrent; // TRANSPORT_CONCURRENT_POST
   int fd;          // the transport's, to sleep on; -1: none
-  pthread_mutex_t turn;
+  _Atomic uint32_t turn;
   _Atomic uint32_t waiting; // for the turn: who spins on it steps back
   _Alignas(64) _Atomic(struct agent_post *) queue;
   struct agent_link *failed_links;                          // turn: for housekeeping

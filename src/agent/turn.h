@@ -6,9 +6,6 @@
 
 #include "agent/state.h"
 
-int agent_turn_init(struct agent_worker *worker);
-void agent_turn_fini(struct agent_worker *worker);
-
 // Waits for it: set-up only.
 void agent_turn_take(struct agent_worker *worker);
 // False: somebody has it, or waits for it.

@@ -23,18 +23,13 @@ static int open_one(weft_agent_t *agent, const struct transport *transport) {
                                       .on_peer = agent_peer_failed,
                                       .arg = worker,
                                       .threads = true};
-  rc = agent_turn_init(worker);
-  if (rc != 0)
-    return rc;
   worker->transport = transport;
   worker->agent = agent;
   worker->index = agent->num_workers;
   worker->fd = -1;
   rc = transport->open(&options, &worker->worker);
-  if (rc != 0) {
-    agent_turn_fini(worker);
+  if (rc != 0)
     return fail_context(rc, "the transport %s does not open", transport->name);
-  }
   worker->concurrent = worker->worker->abilities.flags & TRANSPORT_CONCURRENT_POST;
   agent->num_workers++;
   return 0;
@@ -92,9 +87,7 @@ void agent_workers_close(weft_agent_t *agent) {
     struct agent_worker *worker = &agent->workers[i];
     agent_turn_take(worker);
     worker->transport->close(worker->worker);
-    worker->worker = NULL;
-    pthread_mutex_unlock(&worker->turn); // what may be in its queue has ended
-    agent_turn_fini(worker);
+    worker->worker = NULL; // what may be in its queue has ended
   }
   agent->num_workers = 0;
 }
