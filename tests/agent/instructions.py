@@ -17,8 +17,8 @@ LIMIT = 300
 
 def collected(program, how, function):
     with tempfile.NamedTemporaryFile(prefix="callgrind-") as out:
-        command = ["valgrind", "--tool=callgrind", "--vgdb=no", f"--callgrind-out-file={out.name}", "--collect-atstart=no",
-                   f"--toggle-collect={function}", program, str(ROUNDS), *how]
+        command = ["valgrind", "--tool=callgrind", "--vgdb=no", f"--callgrind-out-file={out.name}",
+                   "--collect-atstart=no", f"--toggle-collect={function}", program, str(ROUNDS), *how]
         result = subprocess.run(command, capture_output=True, text=True, timeout=100)
     if result.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{result.stdout}{result.stderr}")

@@ -258,6 +258,7 @@ static uint32_t loop_progress(struct transport_worker *base) {
       move(flight->request);
     } else if (letter) {
       base->options.on_message(base->options.arg, letter->bytes, letter->size);
+      loop.heard++;
       free(letter);
     } else {
       return events;

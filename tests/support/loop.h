@@ -20,7 +20,7 @@ struct loop {
   _Atomic uint32_t fail_piece; // and this piece of it
   _Atomic int refuse;          // the next post() does, once
   _Atomic bool mute;           // messages arrive at nobody
-  _Atomic uint32_t posts, cancels, ends, messages;
+  _Atomic uint32_t posts, cancels, ends, messages, heard; // messages: on their way; heard: told to somebody
 };
 extern struct loop loop;
 
