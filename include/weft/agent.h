@@ -50,7 +50,7 @@ enum weft_memory_kind {
   WEFT_MEMORY_HOST = 0,
   WEFT_MEMORY_CUDA = 1,
   WEFT_MEMORY_FILE = 2,
-  WEFT_MEMORY_OBJECT = 3,
+  WEFT_MEMORY_OBJECT = 3, /**< of an S3 store; a transfer that writes to it gives all of it, from byte 0 on */
   WEFT_MEMORY_KINDS = 4,
 };
 

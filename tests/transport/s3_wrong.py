@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A server that misbehaves as it is told: s3_wrong.py COMMAND... runs a command with it in AWS_ENDPOINT_URL.
 
-A second one speaks TLS, in WRONG_TLS_URL, with a certificate in WRONG_CA. Both speak enough of S3 to be
-written to and read from, keep objects in memory, and check every signature. The name of an object says what goes wrong with it: bucket/FAULT,COUNT/anything: the first COUNT requests get the fault, later ones
-go well. bucket/report reads as what has been seen, one line each.
+A second one speaks TLS, in WRONG_TLS_URL, with a certificate in WRONG_CA. Both speak enough of S3 to be written to and
+read from, keep objects in memory, and check every signature. The name of an object says what goes wrong with it:
+bucket/FAULT,COUNT/anything: the first COUNT requests get the fault, later ones go well. bucket/report reads as what has
+been seen, one line each.
 """
 import http.server
 import os
