@@ -100,7 +100,22 @@ static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct a
   return 0;
 }
 
-// What is not in a description of all regions has gone. What lists use stays until these are freed, found by nobody.
+// What lists use stays until these are freed, found by nobody.
+static void drop(weft_agent_t *agent, struct agent_peer *peer, struct agent_region *region) {
+  agent_ranges_remove(&peer->regions, region);
+  region->gone = true;
+  agent_lists_break(peer, region);
+  if (region->lists > 0) {
+    region->next = peer->orphans;
+    peer->orphans = region;
+    return;
+  }
+  agent_turns_take(agent);
+  agent_region_free(agent, region);
+  agent_turns_give(agent);
+}
+
+// What is not in a description of all regions has gone.
 static bool drop_gone(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description) {
   struct agent_ranges *ranges = &peer->regions;
   uint32_t place = 0, before = ranges->count;
@@ -112,17 +127,7 @@ static bool drop_gone(weft_agent_t *agent, struct agent_peer *peer, const struct
       i++;
       continue;
     }
-    agent_ranges_remove(ranges, region);
-    region->gone = true;
-    agent_lists_break(peer, region);
-    if (region->lists > 0) {
-      region->next = peer->orphans;
-      peer->orphans = region;
-    } else {
-      agent_turns_take(agent);
-      agent_region_free(agent, region);
-      agent_turns_give(agent);
-    }
+    drop(agent, peer, region);
   }
   return ranges->count != before;
 }
@@ -252,4 +257,21 @@ int agent_adopt(weft_agent_t *agent, const struct agent_description *description
   if (rc == 0)
     agent_wake(agent);
   return rc;
+}
+
+void agent_regions_gone(weft_agent_t *agent, weft_peer_t id, const uint64_t *ids, uint32_t count) {
+  bool changed = false;
+  pthread_mutex_lock(&agent->lock);
+  struct agent_peer *peer = id == WEFT_PEER_SELF ? NULL : agent_peer_get(agent, id);
+  for (uint32_t i = 0; peer && peer->state == AGENT_PEER_ALIVE && i < count; i++) {
+    struct agent_region *region = agent_ranges_get(&peer->regions, ids[i]);
+    if (region)
+      drop(agent, peer, region);
+    changed |= region != NULL;
+  }
+  if (changed) {
+    agent_meta_peer(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED);
+    agent_tell(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED, "");
+  }
+  pthread_mutex_unlock(&agent->lock);
 }

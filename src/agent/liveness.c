@@ -237,21 +237,6 @@ uint64_t liveness_tick(struct agent_meta *meta, uint64_t now_ns) {
   return next == UINT64_MAX || next < now_ns + limit / 2 ? next : now_ns + limit / 2; // often enough to see a gap
 }
 
-void liveness_leave(struct agent_meta *meta) {
-  weft_agent_t *agent = meta->agent;
-  for (uint32_t i = 0;; i++) {
-    pthread_mutex_lock(&agent->lock);
-    bool more = i < agent->peers.count;
-    struct agent_peer *peer = more ? agent->peers.slots[i] : NULL;
-    bool tell = peer && peer->state == AGENT_PEER_ALIVE && peer->messenger;
-    pthread_mutex_unlock(&agent->lock);
-    if (!more)
-      return;
-    if (tell)
-      agent_send(agent, peer, AGENT_GOODBYE, NULL, 0);
-  }
-}
-
 void liveness_close(struct agent_meta *meta) {
   take_changes(meta, clock_ns());
 }

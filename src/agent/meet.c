@@ -134,8 +134,13 @@ static void free_ended(struct agent_meet *meet) {
   }
 }
 
-static void update_all(struct agent_meet *meet) {
-  struct agent_talk *talk = TAILQ_FIRST(&meet->talks);
+void meet_tick(struct agent_meta *meta) {
+  if (meta->meet)
+    free_ended(meta->meet);
+}
+
+void meet_update(struct agent_meta *meta) {
+  struct agent_talk *talk = meta->meet ? TAILQ_FIRST(&meta->meet->talks) : NULL;
   while (talk) {
     struct agent_talk *next = TAILQ_NEXT(talk, all);
     if (talk->state >= TALK_WANTS_ADOPTED && talk->out.size > 0)
@@ -144,14 +149,6 @@ static void update_all(struct agent_meet *meet) {
       talk_send_metadata(talk, TALK_UPDATE);
     talk = next;
   }
-}
-
-void meet_tick(struct agent_meta *meta) {
-  if (!meta->meet)
-    return;
-  free_ended(meta->meet);
-  if (atomic_exchange(&meta->regions_changed, false))
-    update_all(meta->meet);
 }
 
 static void say_goodbye(struct agent_talk *talk) {

@@ -38,7 +38,7 @@ void agent_meta_leave(weft_agent_t *agent) {
   keeper_leave(meta);
   pthread_mutex_lock(&agent->tending);
   meet_leave(meta);
-  liveness_leave(meta);
+  tell_goodbye(meta);
   pthread_mutex_unlock(&agent->tending);
 }
 
@@ -53,6 +53,7 @@ void agent_meta_close(weft_agent_t *agent) {
   liveness_close(meta);
   pthread_mutex_unlock(&agent->tending);
   pthread_mutex_destroy(&meta->keeper_lock);
+  free(meta->known);
   free(meta);
   agent->meta = NULL;
 }
@@ -62,6 +63,10 @@ uint64_t agent_meta_tick(weft_agent_t *agent, uint64_t now_ns) {
   if (!meta)
     return UINT64_MAX;
   meet_tick(meta);
+  if (atomic_exchange(&meta->regions_changed, false)) {
+    meet_update(meta);
+    tell_gone(meta);
+  }
   return liveness_tick(meta, now_ns);
 }
 
@@ -72,13 +77,6 @@ void agent_meta_regions(weft_agent_t *agent) {
   keeper_update(meta);
   if (!atomic_exchange(&meta->regions_changed, true))
     agent_wake(agent);
-}
-
-void agent_meta_message(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,
-                        uint32_t size) {
-  (void)bytes, (void)size;
-  if (kind == AGENT_GOODBYE)
-    agent_peer_end(agent, peer, WEFT_AGENT_EVENT_PEER_LEFT, "it closed");
 }
 
 // --- by hand ---

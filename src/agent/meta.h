@@ -45,6 +45,8 @@ struct agent_meta {
   weft_agent_t *agent;
   struct wheel wheel;
   _Atomic bool regions_changed;
+  uint64_t *known; // ids of the regions that peers may know, ascending
+  uint32_t num_known;
 
   // Liveness. Watched time stands still while this process does not look.
   uint64_t watched_ns, last_tick_ns, blind_until;
@@ -62,19 +64,21 @@ void meta_timer_set(struct agent_meta *meta, struct meta_timer *timer, uint64_t 
 
 // liveness.c
 uint64_t liveness_tick(struct agent_meta *meta, uint64_t now_ns);
-// Says goodbye to every peer.
-void liveness_leave(struct agent_meta *meta);
 // Frees what is left, at the end.
 void liveness_close(struct agent_meta *meta);
 // The life of a living peer; NULL. [tending]
 struct agent_life *liveness_of(weft_agent_t *agent, weft_peer_t id);
 
+// tell.c: messages to all peers
+void tell_gone(struct agent_meta *meta); // of regions that have gone since the last call
+void tell_goodbye(struct agent_meta *meta);
+
 // meet.c
 int meet_open(struct agent_meta *meta, const struct weft_agent_options *options);
 void meet_leave(struct agent_meta *meta); // says goodbye
 void meet_close(struct agent_meta *meta);
-// Tells those who met of changed regions; frees connections that have ended.
-void meet_tick(struct agent_meta *meta);
+void meet_tick(struct agent_meta *meta);   // frees connections that have ended
+void meet_update(struct agent_meta *meta); // tells those who met of changed regions
 // The peer has ended: its connections end too.
 void meet_end(struct agent_life *life);
 

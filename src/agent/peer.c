@@ -383,7 +383,9 @@ int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t id) {
   if (!agent || id == WEFT_PEER_SELF)
     return fail(WEFT_ERR_INVALID, agent ? "an agent cannot forget itself" : "the agent is NULL");
   int rc = weft_agent_check(agent, id);
-  if (rc == 0)
+  if (rc == 0) {
+    agent_meta_forget(agent, id);
     agent_peer_end(agent, id, WEFT_AGENT_EVENT_PEER_LEFT, "its metadata was invalidated");
+  }
   return rc;
 }

@@ -41,6 +41,9 @@ int agent_describe(weft_agent_t *agent, const weft_region_t *regions, uint32_t n
 // [any, takes lock and turns; tells on_event]
 int agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t *peer);
 
+// Regions of a living peer have gone, by its own word. [any, takes lock and turns; tells on_event]
+void agent_regions_gone(weft_agent_t *agent, weft_peer_t peer, const uint64_t *ids, uint32_t count);
+
 // --- regions (region.c, ranges.c) ---
 
 // A region of this agent or of a peer.
@@ -195,7 +198,7 @@ enum agent_message_kind {
   AGENT_CREDIT = 2,    // the header says it all
   AGENT_HEARTBEAT = 3, // likewise: every message is a sign of life
   AGENT_GOODBYE = 4,
-  AGENT_UPDATE = 5, // metadata
+  AGENT_UPDATE = 5, // of what is known of the sender: tell.c
 };
 
 // Sends a message of at most WEFT_AGENT_MAX_NOTIFICATION bytes, in order after those sent before. NOT_CONNECTED: no
@@ -353,6 +356,8 @@ void agent_meta_message(weft_agent_t *agent, weft_peer_t peer, enum agent_messag
 // A peer came (`kind` LOADED: sets peer->meta as it likes), changed, or ended (frees peer->meta). [lock: calls nothing
 // that takes one]
 void agent_meta_peer(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind);
+// The peer is about to be forgotten here: tells it, so that it does not take silence for death. [no lock]
+void agent_meta_forget(weft_agent_t *agent, weft_peer_t peer);
 // The regions that peers are told of have changed. [any thread, no lock]
 void agent_meta_regions(weft_agent_t *agent);
 // A transfer over this link has ended: counts it. Allocates nothing, waits for nothing. [any]

@@ -210,6 +210,44 @@ static void test_own_stop(void **state) {
   crowd_close(&member);
 }
 
+// A peer that forgets this agent falls silent, and lives; one that takes its regions back says so.
+static void test_forgotten(void **state) {
+  (void)state;
+  static struct crowd_member target, initiator;
+  struct weft_agent_options options = crowd_options("target");
+  crowd_open(&target, &options);
+  options = crowd_options("initiator");
+  options.peer_timeout_ms = 300;
+  crowd_open(&initiator, &options);
+  weft_region_t kept, regions[600];
+  void *address;
+  for (int i = 0; i < 600; i++) // more than one message tells
+    assert_int_equal(weft_agent_allocate(target.agent, WEFT_MEMORY_HOST, 4096, 0, &regions[i], &address), 0);
+  assert_int_equal(weft_agent_allocate(target.agent, WEFT_MEMORY_HOST, 4096, 0, &kept, &address), 0);
+  weft_peer_t peer = crowd_load(initiator.agent, target.agent), back = crowd_load(target.agent, initiator.agent);
+  assert_int_equal(weft_agent_notify(target.agent, back, "here", 4), 0);
+  assert_true(support_wait(has_notification, initiator.agent, SUPPORT_DEADLINE_MS));
+  struct weft_region_info info[2] = {{.size = sizeof *info}};
+  for (int i = 0; i < 600; i++)
+    assert_int_equal(weft_agent_deregister(target.agent, regions[i]), 0);
+  for (size_t n = 1;; n++) {
+    uint32_t count = 2;
+    crowd_await(&initiator, UPDATED, "target", n);
+    if (weft_agent_regions(initiator.agent, peer, info, &count) == 0 && count == 1)
+      break;
+  }
+  assert_true(info[0].region == kept);
+  assert_int_equal(weft_agent_invalidate(target.agent, back), 0);
+  uint64_t until = clock_deadline_ms(1500); // this time is what is tested
+  while (!clock_passed(until)) {
+    assert_int_equal(weft_agent_check(initiator.agent, peer), 0);
+    usleep(10000);
+  }
+  assert_int_equal(crowd_count(&initiator, LOST, NULL) + crowd_count(&initiator, LEFT, NULL), 0);
+  crowd_close(&initiator);
+  crowd_close(&target);
+}
+
 // Who was loaded by hand and does not know this agent sends nothing, and is not lost for it.
 static void test_one_way(void **state) {
   (void)state;
@@ -235,7 +273,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_idle_peer_killed),  cmocka_unit_test(test_successor),
       cmocka_unit_test(test_close_is_no_death), cmocka_unit_test(test_stopped_peer),
-      cmocka_unit_test(test_own_stop),          cmocka_unit_test(test_one_way),
+      cmocka_unit_test(test_own_stop),          cmocka_unit_test(test_forgotten),
+      cmocka_unit_test(test_one_way),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
