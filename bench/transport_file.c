@@ -1,5 +1,7 @@
 // Random reads of a file past the page cache, 32 at once, by the transport `file` and by fio, in turns: reads per
-// second and their ratio. Usage: bench_transport_file [--json] [FOLDER], with 1 GiB of room; fio has to be installed.
+// second and their ratio. Usage: bench_transport_file [--json] [--threads] [FOLDER], with 1 GiB of room; fio has to be
+// installed. With
+// --threads the worker may be used by any thread, as an agent's is, which rules out what io_uring has for one thread.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -13,6 +15,7 @@
 #include "base/random.h"
 #include "transport/transport.h"
 
+enum { SPIN_NS = 50000 };
 enum { FILE_BYTES = 1 << 30, DEPTH = 32, ROUNDS = 7, ROUND_MS = 400, LIST = 8192, MAX_BLOCK = 128 << 10 };
 
 static char path[512];
@@ -31,7 +34,7 @@ static void need(int rc, const char *what) {
   exit(1);
 }
 
-static void make_file(const char *folder) {
+static void make_file(const char *folder, bool threads) {
   snprintf(path, sizeof path, "%s/weft-bench-XXXXXX", folder);
   int fd = mkstemp(path);
   uint8_t *block = malloc(MAX_BLOCK);
@@ -49,7 +52,9 @@ static void make_file(const char *folder) {
   const struct transport *transport = NULL;
   need(transport_find("file", &transport), "find");
   static const char *const settings[] = {"engine=uring", "depth=32", NULL};
-  need(transport->open(&(struct transport_options){.size = sizeof(struct transport_options), .settings = settings},
+  need(transport->open(&(struct transport_options){.size = sizeof(struct transport_options),
+                                                   .settings = settings,
+                                                   .threads = threads},
                        &worker),
        "open");
   char bytes[TRANSPORT_MAX_ADDRESS];
@@ -72,10 +77,14 @@ static void place(struct transport_piece *piece, uint32_t slot, uint32_t block) 
                                     random_next(&seed) % (FILE_BYTES / block) * block, block};
 }
 
+// As an agent does: spins for a moment, then sleeps.
 static void drive(const struct transport_request *requests, uint32_t count) {
+  uint64_t last = clock_ns();
   for (uint32_t i = 0; i < count; i++) {
     while (atomic_load_explicit(&requests[i].state, memory_order_acquire) == TRANSPORT_IN_FLIGHT) {
-      if (worker->transport->progress(worker) == 0 && worker->transport->arm(worker) == 0)
+      if (worker->transport->progress(worker) > 0)
+        last = clock_ns();
+      else if (clock_ns() - last > SPIN_NS && worker->transport->arm(worker) == 0)
         poll(&(struct pollfd){.fd = worker->transport->fd(worker), .events = POLLIN}, 1, 1000);
     }
     need(requests[i].state, requests[i].why);
@@ -181,8 +190,17 @@ static void measure(uint32_t block, bool json, bool last) {
 }
 
 int main(int argc, char **argv) {
-  bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
-  make_file(argc > 1 + json ? argv[1 + json] : ".");
+  bool json = false, threads = false;
+  const char *folder = ".";
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--json") == 0)
+      json = true;
+    else if (strcmp(argv[i], "--threads") == 0)
+      threads = true;
+    else
+      folder = argv[i];
+  }
+  make_file(folder, threads);
   printf("%s\n", json ? "[" : "    block   list reads/s one each reads/s  fio reads/s   list/fio  each/fio");
   measure(4096, json, false);
   measure(128 << 10, json, true);
