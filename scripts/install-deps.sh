@@ -22,6 +22,8 @@ library hwloc               libhwloc-dev
 build_wanted="
 library liburing            liburing-dev
 library libcrypto           libssl-dev
+library ucx                 libucx-dev
+library libfabric           libfabric-dev
 "
 test_needs="
 library cmocka              libcmocka-dev

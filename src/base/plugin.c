@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,11 +49,28 @@ static int cannot_load(const struct plugin *plugin, const char *path, const char
               variable ? variable : "", variable ? ")" : "", why ? why : "no reason");
 }
 
+// What a library does when it is loaded must not change how this process takes signals: libpsm_infinipath, which comes
+// with Debian's libfabric, installs handlers for SIGTERM, SIGSEGV and others.
+static void *open_file(const char *path) {
+  struct sigaction before[NSIG], after;
+  for (int i = 1; i < NSIG; i++) {
+    if (sigaction(i, NULL, &before[i]) != 0)
+      before[i].sa_handler = SIG_ERR; // the C library's own
+  }
+  void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  for (int i = 1; i < NSIG; i++) {
+    if (before[i].sa_handler != SIG_ERR && sigaction(i, NULL, &after) == 0 &&
+        after.sa_sigaction != before[i].sa_sigaction)
+      sigaction(i, &before[i], NULL);
+  }
+  return file;
+}
+
 // NOT_FOUND: the file is not there.
 static int try_file(const struct plugin *plugin, const char *path, plugin_check_fn check, void *arg) {
   if (access(path, F_OK) != 0)
     return WEFT_ERR_NOT_FOUND;
-  void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void *file = open_file(path);
   return file ? take(plugin, file, path, check, arg) : cannot_load(plugin, path, NULL);
 }
 
@@ -68,7 +86,7 @@ static int search(const struct plugin *plugin, plugin_check_fn check, void *arg)
         return rc;
     }
   }
-  void *file = dlopen(plugin->file, RTLD_NOW | RTLD_LOCAL);
+  void *file = open_file(plugin->file);
   if (file)
     return take(plugin, file, plugin->file, check, arg);
   const char *why = dlerror();
@@ -82,6 +100,6 @@ int plugin_open(const struct plugin *plugin, plugin_check_fn check, void *arg) {
   const char *named = secure_getenv(plugin->variable);
   if (!named || !named[0])
     return search(plugin, check, arg);
-  void *file = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+  void *file = open_file(named);
   return file ? take(plugin, file, named, check, arg) : cannot_load(plugin, named, plugin->variable);
 }

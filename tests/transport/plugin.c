@@ -1,6 +1,7 @@
 // The registry's way with shared modules, through those named in the environment.
 #include "cmocka_all.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,10 @@ static void test_a_plugin_is_loaded_and_its_failures_are_ours(void **state) {
   setenv("WEFT_UCX_PLUGIN", FAKE_PLUGIN, 1);
   assert_int_equal(transport_find("ucx", &transport), 0);
   assert_string_equal(transport->name, "ucx");
-  setenv("WEFT_UCX_PLUGIN", "/nowhere", 1); // it is kept
+  struct sigaction action;
+  assert_int_equal(sigaction(SIGUSR2, NULL, &action), 0);
+  assert_true(action.sa_handler == SIG_DFL); // the plug-in had changed it
+  setenv("WEFT_UCX_PLUGIN", "/nowhere", 1);  // it is kept
   assert_int_equal(transport_find("ucx", &again), 0);
   assert_ptr_equal(transport, again);
 

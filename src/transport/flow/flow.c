@@ -17,20 +17,26 @@ static uint32_t window_of(const struct transport_request *request) {
   return request->num_pieces < FLOW_WINDOW ? request->num_pieces : FLOW_WINDOW;
 }
 
+enum { HEAD = (sizeof(struct flow_request) + 63) / 64 * 64 };
+
+struct flow_op *flow_op_of(struct flow_request *own, uint32_t i) {
+  return (struct flow_op *)(void *)((char *)own + HEAD + i * own->worker->wire.op_size);
+}
+
 int flow_prepare(struct transport_request *request) {
   struct flow_peer *peer = (struct flow_peer *)request->peer;
   struct flow_worker *worker = worker_of(peer);
   uint32_t window = window_of(request);
-  size_t head = (sizeof(struct flow_request) + 63) / 64 * 64;
-  struct flow_request *own = aligned_alloc(64, (head + window * worker->wire.op_size + 63) / 64 * 64);
+  size_t size = (HEAD + window * worker->wire.op_size + 63) / 64 * 64;
+  struct flow_request *own = aligned_alloc(64, size);
   if (!own)
     return fail(WEFT_ERR_NOMEM, "no memory for a request of %u pieces", request->num_pieces);
-  *own = (struct flow_request){.request = request, .worker = worker, .peer = peer};
+  memset(own, 0, size);
+  *own = (struct flow_request){.request = request, .worker = worker, .peer = peer, .window = window};
   link_init(&own->active);
   link_init(&own->waiting);
   for (uint32_t i = 0; i < window; i++) {
-    struct flow_op *op = (struct flow_op *)(void *)((char *)own + head + i * worker->wire.op_size);
-    memset(op, 0, worker->wire.op_size);
+    struct flow_op *op = flow_op_of(own, i);
     op->own = own;
     op->next = own->free;
     own->free = op;
@@ -254,6 +260,15 @@ void flow_ended(struct flow_op *op, int err, const char *why) {
   own->again = true;
   if (!own->pumping && (own->waiting.next == &own->waiting || own->err != 0))
     flow_pump(own);
+}
+
+void flow_hold(struct flow_request *own) {
+  own->pumping = true;
+}
+
+void flow_let(struct flow_request *own) {
+  own->pumping = false;
+  flow_pump(own);
 }
 
 void flow_break(struct flow_request *own, int err, const char *why, uint64_t deadline) {

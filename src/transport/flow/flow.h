@@ -55,6 +55,7 @@ struct flow_request {
   struct flow_op *free;
   uint32_t piece;   // the next to be started, from `offset` on
   uint32_t running; // operations under way
+  uint32_t window;  // operations that there are
   uint64_t offset;
   uint64_t running_bytes;
   uint64_t deadline; // cancelled: when the peer is severed
@@ -127,6 +128,12 @@ int flow_post(struct transport_request *request);
 void flow_cancel(struct transport_request *request);
 void flow_disconnect(struct transport_peer *peer);
 void flow_release(struct transport_remote *remote);
+
+// Its i-th operation, of `window`; whether it is under way is the back end's to know.
+struct flow_op *flow_op_of(struct flow_request *own, uint32_t i);
+// Between the two, flow_ended() does not end the request.
+void flow_hold(struct flow_request *own);
+void flow_let(struct flow_request *own);
 
 // Inside flow: moves a request on; has it end with `err` as soon as it can, by force from `deadline` on.
 void flow_pump(struct flow_request *own);

@@ -1,0 +1,109 @@
+// Which provider: RMA and messages between reliable datagram endpoints is what it must have.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "transport/ofi/ofi.h"
+
+// From the fastest network on; what is not in the table comes before TCP. Negative: only when it is asked for.
+// `sockets` hangs and is no longer maintained, `net` does not tell of deaths, ofi_rxd is unreliable in 1.17, and shared
+// memory (shm, sm2) reaches this host only.
+static const struct {
+  const char *name;
+  int rank;
+} providers[] = {
+    {"cxi", 9},   {"efa", 8},          {"opx", 8},  {"psm3", 7},         {"psm2", 7}, {"verbs;ofi_rxm", 6},
+    {"verbs", 6}, {"tcp;ofi_rxm", 2},  {"tcp", 1},  {"shm", -1},         {"sm2", -1}, {"sockets", -2},
+    {"net", -2},  {"net;ofi_rxm", -2}, {"udp", -2}, {"udp;ofi_rxd", -2}, {"psm", -2},
+};
+enum { UNKNOWN_RANK = 4 };
+
+static int rank_of(const struct fi_info *info) {
+  const char *name = info->fabric_attr->prov_name;
+  for (size_t i = 0; i < sizeof providers / sizeof *providers; i++) {
+    if (strcmp(name, providers[i].name) == 0)
+      return providers[i].rank;
+  }
+  return strstr(name, "ofi_rxd") || strncmp(name, "ofi_", 4) == 0 ? -2 : UNKNOWN_RANK;
+}
+
+static struct fi_info *wishes(const struct transport_options *options, uint64_t flags, bool cuda) {
+  const char *provider = flow_setting(options->settings, "provider");
+  struct fi_info *hints = fi_allocinfo();
+  if (!hints)
+    return NULL;
+  hints->caps = FI_MSG | FI_RMA | (cuda ? FI_HMEM : 0);
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->domain_attr->mr_mode =
+      FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT | (cuda ? FI_MR_HMEM : 0);
+  hints->tx_attr->op_flags = flags;
+  if (!(flags & FI_DELIVERY_COMPLETE))
+    hints->tx_attr->msg_order = FI_ORDER_RAW; // the read behind the writes
+  if (options->device)
+    hints->domain_attr->name = strdup(options->device);
+  if (provider)
+    hints->fabric_attr->prov_name = strdup(provider);
+  return hints;
+}
+
+static int family_rank(const struct fi_info *info) {
+  return info->addr_format == FI_SOCKADDR_IN ? 1 : 0; // IPv6 addresses may be of one link only
+}
+
+// The first of the best; NULL: none will do.
+static const struct fi_info *best_of(const struct fi_info *list, bool asked) {
+  const struct fi_info *best = NULL;
+  for (const struct fi_info *one = list; one; one = one->next) {
+    int rank = rank_of(one);
+    if (rank < 0 && !asked)
+      continue;
+    if (!best || rank > rank_of(best) || (rank == rank_of(best) && family_rank(one) > family_rank(best)))
+      best = one;
+  }
+  return best;
+}
+
+static int try(const struct transport_options *options, uint64_t flags, bool cuda, struct fi_info **info) {
+  struct fi_info *hints = wishes(options, flags, cuda), *list = NULL;
+  if (!hints)
+    return -FI_ENOMEM;
+  int rc = fi_getinfo(OFI_API, NULL, NULL, 0, hints, &list);
+  fi_freeinfo(hints);
+  if (rc != 0)
+    return rc;
+  const char *environment = getenv("FI_PROVIDER");
+  bool asked = flow_setting(options->settings, "provider") || (environment && *environment && *environment != '^');
+  const struct fi_info *best = best_of(list, asked);
+  *info = best ? fi_dupinfo(best) : NULL;
+  fi_freeinfo(list);
+  return *info ? 0 : -FI_ENODATA;
+}
+
+static bool has_gpu(void) {
+  return access("/dev/nvidiactl", F_OK) == 0;
+}
+
+int ofi_choose(const struct transport_options *options, struct fi_info **info) {
+  const char *complete = flow_setting(options->settings, "complete");
+  bool read = complete && strcmp(complete, "read") == 0;
+  int rc = -FI_ENODATA;
+  // With GPU memory and completion by delivery, if possible; then without one, and without both.
+  for (int wish = 0; wish < 4 && rc != 0; wish++) {
+    bool cuda = !(wish & 2), delivery = !(wish & 1);
+    if ((cuda && !has_gpu()) || (delivery && read))
+      continue;
+    rc = try(options, delivery ? FI_DELIVERY_COMPLETE : 0, cuda, info);
+  }
+  if (rc == 0 || rc == -FI_ENOMEM)
+    return rc == 0 ? 0 : fail(WEFT_ERR_NOMEM, "no memory for libfabric's choice");
+  const char *provider = flow_setting(options->settings, "provider");
+  return fail(WEFT_ERR_UNSUPPORTED,
+              "libfabric %u.%u has no provider with RMA between reliable datagram endpoints%s%s%s%s: see fi_info, and "
+              "FI_PROVIDER in the environment",
+              FI_MAJOR(fi_version()), FI_MINOR(fi_version()), provider ? " named " : "", provider ? provider : "",
+              options->device ? " for the device " : "", options->device ? options->device : "");
+}

@@ -1,0 +1,147 @@
+// The objects of libfabric that a worker has.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/random.h"
+#include "transport/ofi/ofi.h"
+
+enum { QUEUE = 4096, SLOT = (TRANSPORT_MAX_MESSAGE + 63) / 64 * 64, SLAB = (OFI_RECEIVES + OFI_SENDS) * SLOT };
+
+static void close_fid(struct fid *fid) {
+  if (fid)
+    fi_close(fid);
+}
+#define CLOSE(object) close_fid((object) ? &(object)->fid : NULL)
+
+static int open_queue(struct ofi_worker *worker, bool wait) {
+  struct fi_cq_attr attr = {
+      .size = QUEUE,
+      .format = FI_CQ_FORMAT_MSG,
+      .wait_obj = wait ? FI_WAIT_FD : FI_WAIT_NONE,
+  };
+  int rc = fi_cq_open(worker->domain, &attr, &worker->cq, worker);
+  if (rc != 0)
+    return rc;
+  if (wait && fi_control(&worker->cq->fid, FI_GETWAIT, &worker->fd) != 0)
+    worker->fd = -1;
+  worker->max_running = (uint32_t)(attr.size ? attr.size : QUEUE) - OFI_RECEIVES;
+  return 0;
+}
+
+static int open_domain(struct ofi_worker *worker, bool wait) {
+  int rc = fi_fabric(worker->info->fabric_attr, &worker->fabric, worker);
+  if (rc != 0)
+    return ofi_fail(rc, "libfabric opens no fabric %s", worker->info->fabric_attr->name);
+  rc = fi_domain(worker->fabric, worker->info, &worker->domain, worker);
+  if (rc != 0)
+    return ofi_fail(rc, "libfabric opens no domain %s", worker->info->domain_attr->name);
+  struct fi_av_attr attr = {.type = FI_AV_TABLE};
+  rc = fi_av_open(worker->domain, &attr, &worker->av, worker);
+  if (rc != 0)
+    return ofi_fail(rc, "libfabric makes no table of addresses");
+  rc = wait ? open_queue(worker, true) : -FI_ENOSYS;
+  if (rc != 0)
+    rc = open_queue(worker, false); // one that wakes nobody: poll
+  return rc ? ofi_fail(rc, "libfabric makes no completion queue") : 0;
+}
+
+static int open_endpoint(struct ofi_worker *worker, struct fid_ep **ep) {
+  struct fid_ep *made;
+  int rc = fi_endpoint(worker->domain, worker->info, &made, worker);
+  if (rc != 0)
+    return ofi_fail(rc, "libfabric makes no endpoint");
+  rc = fi_ep_bind(made, &worker->av->fid, 0);
+  if (rc == 0)
+    rc = fi_ep_bind(made, &worker->cq->fid, FI_TRANSMIT | FI_RECV);
+  if (rc == 0)
+    rc = fi_enable(made);
+  if (rc != 0) {
+    fi_close(&made->fid);
+    return ofi_fail(rc, "libfabric starts no endpoint");
+  }
+  *ep = made;
+  return 0;
+}
+
+int ofi_road_open(struct ofi_worker *worker, struct ofi_road **made) {
+  struct ofi_road *road = calloc(1, sizeof *road);
+  if (!road)
+    return fail(WEFT_ERR_NOMEM, "no memory for an endpoint");
+  link_init(&road->roads);
+  int rc = open_endpoint(worker, &road->ep);
+  if (rc != 0)
+    free(road);
+  else
+    *made = road;
+  return rc;
+}
+
+void ofi_road_close(struct ofi_road *road) {
+  if (!road)
+    return;
+  fi_close(&road->ep->fid);
+  link_remove(&road->roads);
+  free(road);
+}
+
+static int fill_slab(struct ofi_worker *worker) {
+  worker->slab = aligned_alloc(4096, (SLAB + 4095) / 4096 * 4096);
+  if (!worker->slab)
+    return fail(WEFT_ERR_NOMEM, "no memory for messages");
+  memset(worker->slab, 0, SLAB);
+  if (worker->local_keys) {
+    struct transport_memory memory = {.address = worker->slab, .length = SLAB};
+    int rc = ofi_register(worker, &memory, FI_SEND | FI_RECV, &worker->slab_mr);
+    if (rc != 0)
+      return rc;
+  }
+  for (uint32_t i = 0; i < OFI_SENDS; i++) {
+    worker->sends[i] = (struct ofi_buffer){.next = worker->free_sends, .bytes = worker->slab + i * SLOT};
+    worker->free_sends = &worker->sends[i];
+  }
+  for (uint32_t i = 0; i < OFI_RECEIVES; i++) {
+    worker->receives[i] = (struct ofi_buffer){.bytes = worker->slab + (OFI_SENDS + i) * SLOT};
+    worker->receives[i].context.what = OFI_RECEIVE;
+    ofi_receive(worker, &worker->receives[i]);
+  }
+  return 0;
+}
+
+int ofi_open(struct ofi_worker *worker, const struct transport_options *options) {
+  const char *wait = flow_setting(options->settings, "wait");
+  int rc = ofi_choose(options, &worker->info);
+  if (rc != 0)
+    return rc;
+  worker->local_keys = worker->info->domain_attr->mr_mode & FI_MR_LOCAL;
+  // Small numbers would be those of another process too, which may have got the port of one that died.
+  worker->next_key = random_id() >> (worker->info->domain_attr->mr_key_size < 8 ? 40 : 16);
+  flow_host(&worker->host, &worker->net);
+  rc = open_domain(worker, !(wait && strcmp(wait, "none") == 0));
+  if (rc == 0)
+    rc = open_endpoint(worker, &worker->home);
+  if (rc == 0)
+    rc = ofi_road_open(worker, &worker->road);
+  return rc ? rc : fill_slab(worker);
+}
+
+void ofi_close(struct ofi_worker *worker) {
+  ofi_road_close(worker->road);
+  while (!link_empty(&worker->roads))
+    ofi_road_close(LINK_OF(worker->roads.next, struct ofi_road, roads));
+  CLOSE(worker->home);
+  worker->road = NULL;
+  worker->home = NULL;
+  flow_end(&worker->flow); // nothing touches memory any more
+  while (!link_empty(&worker->flow.regions))
+    ofi_unreg(&LINK_OF(worker->flow.regions.next, struct flow_region, regions)->base);
+  CLOSE(worker->slab_mr);
+  CLOSE(worker->cq);
+  CLOSE(worker->av);
+  CLOSE(worker->domain);
+  CLOSE(worker->fabric);
+  free(worker->slab);
+  if (worker->info)
+    fi_freeinfo(worker->info);
+  free(worker);
+}

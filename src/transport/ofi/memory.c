@@ -1,0 +1,113 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/wire.h"
+#include "transport/ofi/ofi.h"
+
+enum { KEY_MAGIC = 0x6b666f31 };
+
+int ofi_register(struct ofi_worker *worker, const struct transport_memory *memory, uint64_t access,
+                 struct fid_mr **made) {
+  struct iovec part = {.iov_base = memory->address, .iov_len = memory->length};
+  struct fi_mr_attr attr = {
+      .mr_iov = &part,
+      .iov_count = 1,
+      .access = access,
+      .requested_key = worker->next_key,
+      .iface = memory->kind == WEFT_MEMORY_CUDA ? FI_HMEM_CUDA : FI_HMEM_SYSTEM,
+  };
+  if (memory->kind == WEFT_MEMORY_CUDA)
+    attr.device.cuda = memory->device;
+  uint64_t key_mask = worker->info->domain_attr->mr_key_size < 8
+                          ? (UINT64_C(1) << 8 * worker->info->domain_attr->mr_key_size) - 1
+                          : UINT64_MAX;
+  worker->next_key = (worker->next_key + 1) & key_mask;
+  struct fid_mr *mr;
+  int rc = fi_mr_regattr(worker->domain, &attr, 0, &mr);
+  if (rc != 0)
+    return ofi_fail(rc, "libfabric cannot register %" PRIu64 " bytes at %p%s", memory->length, memory->address,
+                    memory->kind == WEFT_MEMORY_CUDA ? " of CUDA memory (was it built with CUDA?)" : "");
+  if (worker->info->domain_attr->mr_mode & FI_MR_ENDPOINT) {
+    rc = fi_mr_bind(mr, &worker->home->fid, 0);
+    if (rc == 0)
+      rc = fi_mr_enable(mr);
+    if (rc != 0) {
+      fi_close(&mr->fid);
+      return ofi_fail(rc, "libfabric cannot bind a region to its endpoint");
+    }
+  }
+  *made = mr;
+  return 0;
+}
+
+int ofi_reg(struct transport_worker *base, const struct transport_memory *memory, struct transport_region **made) {
+  struct ofi_worker *worker = (struct ofi_worker *)base;
+  if (!(base->abilities.local_kinds >> memory->kind & 1))
+    return fail(WEFT_ERR_UNSUPPORTED, "the provider %s moves %s only", worker->info->fabric_attr->prov_name,
+                base->abilities.local_kinds >> WEFT_MEMORY_CUDA & 1 ? "host and CUDA memory"
+                                                                    : "host memory: stage through the host");
+  if (memory->length == 0 || !memory->address)
+    return fail(WEFT_ERR_INVALID, "a region has an address and at least one byte");
+  struct ofi_region *region = calloc(1, sizeof *region);
+  if (!region)
+    return fail(WEFT_ERR_NOMEM, "no memory for a region");
+  uint64_t access = FI_WRITE | FI_REMOTE_READ | (memory->read_only ? 0 : FI_READ | FI_REMOTE_WRITE);
+  int rc = ofi_register(worker, memory, access, &region->mr);
+  if (rc != 0) {
+    free(region);
+    return rc;
+  }
+  flow_region_init(&region->flow, &worker->flow, memory);
+  *made = &region->flow.base;
+  return 0;
+}
+
+void ofi_unreg(struct transport_region *base) {
+  struct ofi_region *region = (struct ofi_region *)base;
+  fi_close(&region->mr->fid);
+  link_remove(&region->flow.regions);
+  free(region);
+}
+
+int ofi_pack(struct transport_region *base, void *bytes, size_t *size) {
+  struct ofi_region *region = (struct ofi_region *)base;
+  struct ofi_worker *worker = (struct ofi_worker *)base->worker;
+  uint64_t address = (uintptr_t)base->memory.address;
+  uint8_t body[64];
+  struct wire_writer writer = {.bytes = body, .capacity = sizeof body};
+  wire_put_number(&writer, base->memory.kind, 1);
+  wire_put_number(&writer, address, 8);
+  wire_put_number(&writer, base->memory.length, 8);
+  wire_put_number(&writer, fi_mr_key(region->mr), 8);
+  wire_put_number(&writer, worker->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? address : 0, 8);
+  return flow_card_write("a key of ofi", KEY_MAGIC, body, writer.at, bytes, size);
+}
+
+int ofi_import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **made) {
+  const void *body;
+  size_t body_size;
+  int rc = flow_card_read("key of ofi", KEY_MAGIC, bytes, size, &body, &body_size);
+  if (rc != 0)
+    return rc;
+  struct wire_reader reader = {.bytes = body, .size = body_size};
+  struct ofi_remote found = {.flow.base.kind = (enum weft_memory_kind)wire_take_number(&reader, 1)};
+  found.flow.base.address = wire_take_number(&reader, 8);
+  found.flow.base.length = wire_take_number(&reader, 8);
+  found.key = wire_take_number(&reader, 8);
+  found.base = wire_take_number(&reader, 8);
+  if (reader.failed || wire_left(&reader) > 0 || found.flow.base.kind > WEFT_MEMORY_CUDA)
+    return fail(WEFT_ERR_PROTOCOL, "a key of ofi is of another make");
+  struct ofi_remote *remote = malloc(sizeof *remote);
+  if (!remote)
+    return fail(WEFT_ERR_NOMEM, "no memory for a remote region");
+  *remote = found;
+  flow_remote_init(&remote->flow, (struct flow_peer *)base);
+  *made = &remote->flow.base;
+  return 0;
+}
+
+void ofi_free_remote(struct flow_remote *remote) {
+  free(remote);
+}

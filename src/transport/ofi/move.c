@@ -1,0 +1,159 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "transport/ofi/ofi.h"
+
+static struct ofi_worker *worker_of(const struct flow_request *own) {
+  return (struct ofi_worker *)own->worker;
+}
+
+// Counts an operation that was started, or says how it was refused.
+static int how(struct flow_request *own, struct ofi_op *op, ssize_t rc, const char *what) {
+  if (rc == 0) {
+    op->road = worker_of(own)->road;
+    op->road->running++;
+    worker_of(own)->running++;
+    return FLOW_STARTED;
+  }
+  if (rc == -FI_EAGAIN)
+    return FLOW_AGAIN;
+  int code = ofi_fail((int)rc, "libfabric refuses %s", what);
+  if (code == WEFT_ERR_PEER_LOST)
+    flow_peer_failed(own->peer, code, weft_last_error());
+  return code;
+}
+
+static bool full(const struct flow_request *own) {
+  return worker_of(own)->running >= worker_of(own)->max_running;
+}
+
+int ofi_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *base) {
+  struct ofi_op *op = (struct ofi_op *)base;
+  const struct ofi_remote *remote = (const struct ofi_remote *)piece->remote;
+  fi_addr_t peer = ((struct ofi_peer *)own->peer)->address;
+  struct fid_ep *ep = worker_of(own)->road->ep;
+  void *local = (void *)(uintptr_t)(piece->local_address + offset);
+  void *desc = fi_mr_desc(((struct ofi_region *)piece->local)->mr);
+  uint64_t at = piece->remote_address - remote->flow.base.address + remote->base + offset;
+  if (full(own))
+    return FLOW_AGAIN;
+  ssize_t rc = own->request->op == WEFT_WRITE
+                   ? fi_write(ep, local, base->length, desc, peer, at, remote->key, &op->context.libfabric)
+                   : fi_read(ep, local, base->length, desc, peer, at, remote->key, &op->context.libfabric);
+  return how(own, op, rc, own->request->op == WEFT_WRITE ? "a write" : "a read");
+}
+
+// A read behind the writes, of the last byte written, whose bytes go to a buffer of ours.
+int ofi_settle(struct flow_request *own, struct flow_op *base) {
+  struct ofi_op *op = (struct ofi_op *)base;
+  struct ofi_worker *worker = worker_of(own);
+  const struct transport_piece *piece = &own->request->pieces[own->request->num_pieces - 1];
+  const struct ofi_remote *remote = (const struct ofi_remote *)piece->remote;
+  struct ofi_buffer *buffer = worker->free_sends;
+  if (full(own) || !buffer)
+    return FLOW_AGAIN;
+  uint64_t at = piece->remote_address - remote->flow.base.address + remote->base;
+  ssize_t rc = fi_read(worker->road->ep, buffer->bytes, 1, worker->slab_mr ? fi_mr_desc(worker->slab_mr) : NULL,
+                       ((struct ofi_peer *)own->peer)->address, at, remote->key, &op->context.libfabric);
+  int result = how(own, op, rc, "a read behind writes");
+  if (result == FLOW_STARTED) {
+    worker->free_sends = buffer->next;
+    op->buffer = buffer;
+  }
+  return result;
+}
+
+// Messages are copied, if local memory has to be registered; else the caller's buffer is sent.
+int ofi_send(struct flow_request *own, struct flow_op *base) {
+  struct ofi_op *op = (struct ofi_op *)base;
+  struct ofi_worker *worker = worker_of(own);
+  const struct transport_request *request = own->request;
+  struct ofi_buffer *buffer = worker->local_keys ? worker->free_sends : NULL;
+  const void *bytes = request->message;
+  if (full(own) || (worker->local_keys && !buffer))
+    return FLOW_AGAIN;
+  if (buffer)
+    bytes = memcpy(buffer->bytes, request->message, request->message_size);
+  ssize_t rc = fi_send(worker->road->ep, bytes, request->message_size, buffer ? fi_mr_desc(worker->slab_mr) : NULL,
+                       ((struct ofi_peer *)own->peer)->address, &op->context.libfabric);
+  int result = how(own, op, rc, "a message");
+  if (result == FLOW_STARTED && buffer) {
+    worker->free_sends = buffer->next;
+    op->buffer = buffer;
+  }
+  return result;
+}
+
+void ofi_op_ended(struct ofi_op *op, int error, const char *why) {
+  struct ofi_worker *worker = worker_of(op->flow.own);
+  op->road->running--;
+  op->road = NULL;
+  worker->running--;
+  if (op->buffer) {
+    op->buffer->next = worker->free_sends;
+    worker->free_sends = op->buffer;
+    op->buffer = NULL;
+  }
+  flow_ended(&op->flow, error ? ofi_code(error) : 0, why);
+}
+
+void ofi_receive(struct ofi_worker *worker, struct ofi_buffer *buffer) {
+  ssize_t rc =
+      fi_recv(worker->home, buffer->bytes, TRANSPORT_MAX_MESSAGE, worker->slab_mr ? fi_mr_desc(worker->slab_mr) : NULL,
+              FI_ADDR_UNSPEC, &buffer->context.libfabric);
+  if (rc == 0)
+    return;
+  buffer->next = worker->unposted;
+  worker->unposted = buffer;
+}
+
+static void received(struct ofi_worker *worker, struct ofi_buffer *buffer, size_t size) {
+  const struct transport_options *options = &worker->flow.base.options;
+  if (options->on_message)
+    options->on_message(options->arg, buffer->bytes, size);
+  ofi_receive(worker, buffer);
+}
+
+static void take_error(struct ofi_worker *worker) {
+  struct fi_cq_err_entry entry = {0};
+  if (fi_cq_readerr(worker->cq, &entry, 0) != 1 || !entry.op_context)
+    return;
+  struct ofi_context *context = entry.op_context;
+  if (context->what == OFI_RECEIVE) {
+    ofi_receive(worker, LINK_OF(context, struct ofi_buffer, context)); // what came was too long, or half of it
+    return;
+  }
+  struct ofi_op *op = LINK_OF(context, struct ofi_op, context);
+  char why[120];
+  snprintf(why, sizeof why, "%s (%s)", fi_strerror(entry.err),
+           fi_cq_strerror(worker->cq, entry.prov_errno, entry.err_data, NULL, 0));
+  if (ofi_code(entry.err) == WEFT_ERR_PEER_LOST)
+    flow_peer_failed(op->flow.own->peer, WEFT_ERR_PEER_LOST, why);
+  ofi_op_ended(op, entry.err, why);
+}
+
+uint32_t ofi_complete(struct ofi_worker *worker) {
+  struct fi_cq_msg_entry entries[OFI_EVENTS];
+  ssize_t count = fi_cq_read(worker->cq, entries, OFI_EVENTS);
+  for (ssize_t i = 0; i < count; i++) {
+    struct ofi_context *context = entries[i].op_context;
+    if (!context)
+      continue;
+    if (context->what == OFI_RECEIVE)
+      received(worker, LINK_OF(context, struct ofi_buffer, context), entries[i].len);
+    else
+      ofi_op_ended(LINK_OF(context, struct ofi_op, context), 0, NULL);
+  }
+  if (count == -FI_EAVAIL) {
+    take_error(worker);
+    return 1;
+  }
+  struct ofi_buffer *unposted = worker->unposted;
+  worker->unposted = NULL;
+  for (struct ofi_buffer *next; unposted; unposted = next) {
+    next = unposted->next;
+    ofi_receive(worker, unposted);
+  }
+  return count > 0 ? (uint32_t)count : 0;
+}

@@ -1,0 +1,137 @@
+// The transport over libfabric: EFA, verbs, TCP and what else has a provider with RMA between reliable datagram
+// endpoints. The provider is the best of what fi_getinfo() lists (choose.c), or what `settings` ("provider=shm"),
+// FI_PROVIDER and `device` (the name of a domain: a NIC or an interface) leave.
+//
+// A WRITE asks for completion by delivery (FI_DELIVERY_COMPLETE), so an operation that has ended is visible at the
+// peer; where the provider has none, a READ of one byte behind the WRITEs does it. Then the message, as a send.
+//
+// libfabric has no way to take an operation back either, and none to cut off one peer. So a worker has two endpoints:
+// one that peers know, which receives messages and serves their accesses, and one that starts operations. To sever a
+// peer, a new one is opened for operations to come; the old one is closed, which ends what was stuck in it, as soon as
+// nothing else is under way there.
+//
+// A provider may see by a failing operation only that a peer is gone: the transport does not claim TELLS_DEATH.
+#ifndef OFI_OFI_H
+#define OFI_OFI_H
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#include "transport/flow/flow.h"
+
+#define OFI_API FI_VERSION(1, 17) // what is asked of libfabric; every newer one serves it
+
+enum { OFI_RECEIVES = 64, OFI_SENDS = 64, OFI_MAX_NAME = 256, OFI_EVENTS = 32 };
+
+// What a completion's context points to.
+enum ofi_what { OFI_OPERATION, OFI_RECEIVE };
+struct ofi_context {
+  struct fi_context2 libfabric;
+  enum ofi_what what;
+};
+
+// An endpoint that starts operations.
+struct ofi_road {
+  struct link roads; // in the worker's list of those that are being left
+  struct fid_ep *ep;
+  uint32_t running;
+};
+
+struct ofi_op {
+  struct flow_op flow;
+  struct ofi_context context;
+  struct ofi_road *road;
+  struct ofi_buffer *buffer; // of a message
+};
+
+// Of the slab of registered memory.
+struct ofi_buffer {
+  struct ofi_context context;
+  struct ofi_buffer *next;
+  unsigned char *bytes;
+};
+
+struct ofi_worker {
+  struct flow_worker flow;
+  struct fi_info *info;
+  struct fid_fabric *fabric;
+  struct fid_domain *domain;
+  struct fid_av *av;
+  struct fid_cq *cq;
+  struct fid_ep *home;   // that peers know
+  struct ofi_road *road; // that starts operations now
+  struct link roads;
+  struct fid_mr *slab_mr;
+  unsigned char *slab;
+  struct ofi_buffer receives[OFI_RECEIVES], sends[OFI_SENDS];
+  struct ofi_buffer *free_sends;
+  struct ofi_buffer *unposted; // receives that the provider did not take yet
+  uint64_t next_key;
+  uint64_t host, net;
+  uint32_t running, max_running; // operations; the completion queue has room for so many
+  int fd;
+  bool local_keys; // local memory has to be registered (FI_MR_LOCAL)
+};
+
+struct ofi_peer {
+  struct flow_peer flow;
+  fi_addr_t address;
+};
+
+struct ofi_region {
+  struct flow_region flow;
+  struct fid_mr *mr;
+};
+
+struct ofi_remote {
+  struct flow_remote flow;
+  uint64_t key;
+  uint64_t base; // what the provider calls the first byte
+};
+
+extern const struct transport transport_ofi;
+
+int ofi_code(int error); // of a positive or negative FI_E*
+int ofi_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// choose.c
+int ofi_choose(const struct transport_options *options, struct fi_info **info);
+
+// endpoint.c
+int ofi_open(struct ofi_worker *worker, const struct transport_options *options);
+void ofi_close(struct ofi_worker *worker);
+int ofi_road_open(struct ofi_worker *worker, struct ofi_road **road);
+void ofi_road_close(struct ofi_road *road);
+
+// memory.c
+int ofi_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
+void ofi_unreg(struct transport_region *region);
+int ofi_pack(struct transport_region *region, void *bytes, size_t *size);
+int ofi_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
+void ofi_free_remote(struct flow_remote *remote);
+int ofi_register(struct ofi_worker *worker, const struct transport_memory *memory, uint64_t access, struct fid_mr **mr);
+
+// peer.c
+int ofi_address(struct transport_worker *worker, void *bytes, size_t *size);
+int ofi_connect(struct transport_worker *worker, const void *address, size_t size, struct transport_peer **peer);
+void ofi_sever(struct flow_peer *peer);
+bool ofi_part(struct flow_peer *peer);
+// Closes the roads on which nothing runs but what was severed.
+void ofi_leave_roads(struct ofi_worker *worker);
+
+// move.c
+int ofi_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
+int ofi_settle(struct flow_request *own, struct flow_op *op);
+int ofi_send(struct flow_request *own, struct flow_op *op);
+// Puts a buffer there for a message to come; later, if the provider has no room now.
+void ofi_receive(struct ofi_worker *worker, struct ofi_buffer *buffer);
+// Takes what the completion queue has; returns events.
+uint32_t ofi_complete(struct ofi_worker *worker);
+// The operation will not be heard of any more.
+void ofi_op_ended(struct ofi_op *op, int error, const char *why);
+
+#endif

@@ -1,0 +1,172 @@
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/wire.h"
+#include "transport/ofi/ofi.h"
+
+enum { ADDRESS_MAGIC = 0x61666f31 };
+
+static bool is_shm(const struct fi_info *info) {
+  return strncmp(info->fabric_attr->prov_name, "shm", 3) == 0 || strncmp(info->fabric_attr->prov_name, "sm2", 3) == 0;
+}
+
+// An address that means something else on every host.
+static bool is_local(const struct fi_info *info, const void *name) {
+  const struct sockaddr_in *four = name;
+  const struct sockaddr_in6 *six = name;
+  switch (info->addr_format) {
+  case FI_SOCKADDR_IN:
+    return ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  case FI_SOCKADDR_IN6:
+    return IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+  default:
+    return is_shm(info);
+  }
+}
+
+int ofi_address(struct transport_worker *base, void *bytes, size_t *size) {
+  struct ofi_worker *worker = (struct ofi_worker *)base;
+  const char *provider = worker->info->fabric_attr->prov_name;
+  uint8_t name[OFI_MAX_NAME], body[OFI_MAX_NAME * 2];
+  size_t name_size = sizeof name;
+  int rc = fi_getname(&worker->home->fid, name, &name_size);
+  if (rc != 0)
+    return ofi_fail(rc, "libfabric does not tell its address");
+  bool local = is_local(worker->info, name);
+  struct wire_writer writer = {.bytes = body, .capacity = sizeof body};
+  wire_put_number(&writer, worker->info->addr_format, 4);
+  wire_put_number(&writer, local ? worker->host : 0, 8);
+  wire_put_number(&writer, local ? worker->net : 0, 8);
+  wire_put_number(&writer, strlen(provider), 1);
+  wire_put(&writer, provider, strlen(provider));
+  wire_put(&writer, name, name_size);
+  if (writer.at > sizeof body)
+    return fail(WEFT_ERR_LIMIT, "an address of the provider %s takes %zu bytes", provider, name_size);
+  return flow_card_write("the address of ofi", ADDRESS_MAGIC, body, writer.at, bytes, size);
+}
+
+// What stands in an address; the libfabric name in it, when it can be reached.
+static int read_address(const struct ofi_worker *worker, const void *address, size_t size, const void **name,
+                        size_t *name_size) {
+  const void *body;
+  size_t body_size;
+  int rc = flow_card_read("address of ofi", ADDRESS_MAGIC, address, size, &body, &body_size);
+  if (rc != 0)
+    return rc;
+  struct wire_reader reader = {.bytes = body, .size = body_size};
+  uint64_t format = wire_take_number(&reader, 4), host = wire_take_number(&reader, 8);
+  uint64_t net = wire_take_number(&reader, 8), length = wire_take_number(&reader, 1);
+  const char *provider = wire_take(&reader, length);
+  const char *here = worker->info->fabric_attr->prov_name;
+  *name_size = wire_left(&reader);
+  *name = wire_take(&reader, *name_size);
+  if (reader.failed || *name_size == 0)
+    return fail(WEFT_ERR_PROTOCOL, "an address of ofi is of another make");
+  if (length != strlen(here) || memcmp(provider, here, length) != 0 || format != worker->info->addr_format)
+    return fail(WEFT_ERR_UNREACHABLE,
+                "that worker uses the provider %.*s of libfabric, with another kind of address, "
+                "and this one %s: choose one with FI_PROVIDER",
+                (int)length, provider, here);
+  if (host != 0 && (host != worker->host || net != worker->net))
+    return fail(WEFT_ERR_UNREACHABLE, "that worker's address is one for its own host only: choose an interface that "
+                                      "other hosts reach");
+  return 0;
+}
+
+int ofi_connect(struct transport_worker *base, const void *address, size_t size, struct transport_peer **made) {
+  struct ofi_worker *worker = (struct ofi_worker *)base;
+  // Providers read as far as their kind of name reaches, so that it stands in a buffer of zeros.
+  uint8_t name[OFI_MAX_NAME * 2] = {0};
+  const void *found;
+  size_t name_size;
+  int rc = read_address(worker, address, size, &found, &name_size);
+  if (rc != 0)
+    return rc;
+  if (name_size > OFI_MAX_NAME)
+    return fail(WEFT_ERR_PROTOCOL, "an address of ofi is too long");
+  memcpy(name, found, name_size);
+  struct ofi_peer *peer = calloc(1, sizeof *peer);
+  if (!peer)
+    return fail(WEFT_ERR_NOMEM, "no memory for a peer");
+  rc = fi_av_insert(worker->av, name, 1, &peer->address, 0, NULL);
+  if (rc != 1) {
+    free(peer);
+    return ofi_fail(rc < 0 ? rc : -FI_EINVAL, "libfabric does not take that address");
+  }
+  flow_peer_init(&peer->flow, &worker->flow);
+  *made = &peer->flow.base;
+  return 0;
+}
+
+// What is stuck ends when its road is closed; what comes takes a new one. libfabric 1.17 faults in fi_cq_read() after
+// an endpoint of shm was closed under an operation: there, requests end with the peer's process, when it goes on, or
+// with this worker.
+void ofi_sever(struct flow_peer *base) {
+  struct ofi_worker *worker = (struct ofi_worker *)base->base.worker;
+  struct ofi_road *road;
+  if (is_shm(worker->info))
+    return;
+  if (link_empty(&base->active) || worker->road->running == 0 || ofi_road_open(worker, &road) != 0)
+    return;
+  link_add(&worker->roads, &worker->road->roads);
+  worker->road = road;
+}
+
+// Whether all that runs on that road is beyond its deadline; else some peer's requests may end well there yet.
+static bool is_dead(const struct ofi_worker *worker, const struct ofi_road *road) {
+  const struct flow_worker *flow = &worker->flow;
+  uint32_t severed = 0;
+  for (const struct link *link = flow->peers.next; link != &flow->peers; link = link->next) {
+    const struct flow_peer *peer = LINK_OF(link, struct flow_peer, peers);
+    for (const struct link *one = peer->active.next; peer->severed && one != &peer->active; one = one->next) {
+      struct flow_request *own = LINK_OF(one, struct flow_request, active);
+      for (uint32_t i = 0; i < own->window; i++)
+        severed += ((struct ofi_op *)flow_op_of(own, i))->road == road;
+    }
+  }
+  return severed == road->running;
+}
+
+static void end_ops(struct ofi_worker *worker, struct ofi_road *road) {
+  struct flow_worker *flow = &worker->flow;
+  for (struct link *link = flow->peers.next; link != &flow->peers; link = link->next) {
+    struct flow_peer *peer = LINK_OF(link, struct flow_peer, peers);
+    for (struct link *one = peer->active.next, *next; one != &peer->active; one = next) {
+      struct flow_request *own = LINK_OF(one, struct flow_request, active);
+      next = one->next;
+      flow_hold(own);
+      for (uint32_t i = 0; i < own->window; i++) {
+        struct ofi_op *op = (struct ofi_op *)flow_op_of(own, i);
+        if (op->road == road)
+          ofi_op_ended(op, FI_ECANCELED, "the peer was cut off");
+      }
+      flow_let(own);
+    }
+  }
+}
+
+void ofi_leave_roads(struct ofi_worker *worker) {
+  for (struct link *link = worker->roads.next, *next; link != &worker->roads; link = next) {
+    struct ofi_road *road = LINK_OF(link, struct ofi_road, roads);
+    next = link->next;
+    if (!is_dead(worker, road))
+      continue;
+    fi_close(&road->ep->fid);
+    while (ofi_complete(worker) > 0) // what it has queued of that endpoint's
+      ;
+    end_ops(worker, road);
+    link_remove(&road->roads);
+    free(road);
+  }
+}
+
+bool ofi_part(struct flow_peer *base) {
+  struct ofi_peer *peer = (struct ofi_peer *)base;
+  struct ofi_worker *worker = (struct ofi_worker *)base->base.worker;
+  fi_av_remove(worker->av, &peer->address, 1, 0);
+  return true;
+}
