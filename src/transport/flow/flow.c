@@ -11,10 +11,14 @@ static struct flow_worker *worker_of(const struct flow_peer *peer) {
   return (struct flow_worker *)peer->base.worker;
 }
 
+// As many operations as its pieces are cut into, and no more than the window.
 static uint32_t window_of(const struct transport_request *request) {
-  if (request->num_pieces < 2)
-    return 2; // a long piece is cut, too
-  return request->num_pieces < FLOW_WINDOW ? request->num_pieces : FLOW_WINDOW;
+  uint64_t count = 0, most = ((const struct flow_peer *)request->peer)->max_operation;
+  for (uint32_t i = 0; i < request->num_pieces && count < FLOW_WINDOW; i++)
+    count += request->pieces[i].length / most + 1;
+  if (count == 0)
+    return 1; // a message
+  return count < FLOW_WINDOW ? (uint32_t)count : FLOW_WINDOW;
 }
 
 enum { HEAD = (sizeof(struct flow_request) + 63) / 64 * 64 };
@@ -23,8 +27,30 @@ struct flow_op *flow_op_of(struct flow_request *own, uint32_t i) {
   return (struct flow_op *)(void *)((char *)own + HEAD + i * own->worker->wire.op_size);
 }
 
+static bool inside(uint64_t address, uint64_t length, uint64_t start, uint64_t size) {
+  return address >= start && address - start <= size && length <= size - (address - start);
+}
+
+static int check_piece(const struct transport_request *request, uint32_t i) {
+  const struct transport_piece *piece = &request->pieces[i];
+  const struct transport_memory *local = &piece->local->memory;
+  const struct flow_remote *remote = (const struct flow_remote *)piece->remote;
+  if (!inside(piece->local_address, piece->length, (uintptr_t)local->address, local->length))
+    return fail(WEFT_ERR_INVALID, "piece %u is not inside its own region", i);
+  if (!inside(piece->remote_address, piece->length, remote->base.address, remote->base.length))
+    return fail(WEFT_ERR_INVALID, "piece %u is not inside the peer's region", i);
+  if (request->op == WEFT_WRITE ? remote->read_only : local->read_only)
+    return fail(WEFT_ERR_INVALID, "piece %u writes to a region that is for reading only", i);
+  return 0;
+}
+
 int flow_prepare(struct transport_request *request) {
   struct flow_peer *peer = (struct flow_peer *)request->peer;
+  for (uint32_t i = 0; i < request->num_pieces; i++) {
+    int rc = check_piece(request, i);
+    if (rc != 0)
+      return rc;
+  }
   struct flow_worker *worker = worker_of(peer);
   uint32_t window = window_of(request);
   size_t size = (HEAD + window * worker->wire.op_size + 63) / 64 * 64;
@@ -140,8 +166,8 @@ static bool move(struct flow_request *own) {
   while (own->piece < request->num_pieces && own->err == 0) {
     const struct transport_piece *piece = &request->pieces[own->piece];
     uint64_t length = piece->length - own->offset;
-    if (length > wire->max_operation)
-      length = wire->max_operation;
+    if (length > own->peer->max_operation)
+      length = own->peer->max_operation;
     if (!own->free || (own->running > 0 && own->running_bytes + length > FLOW_WINDOW_BYTES))
       return true;
     if (own->offset == 0 && request->status)
@@ -151,6 +177,7 @@ static bool move(struct flow_request *own) {
       op->length = length;
       op->piece = own->piece;
       int result = wire->move(own, piece, own->offset, op);
+      own->wrote |= result == FLOW_STARTED || result == FLOW_DONE ? request->op == WEFT_WRITE : false;
       if (result == FLOW_DONE)
         count_moved(own, length);
       else if (result < 0 && request->status)
@@ -177,23 +204,22 @@ static bool single(struct flow_request *own, int (*start)(struct flow_request *,
   return started(own, op, start(own, op));
 }
 
-// What can be done now; false: the network has no room. `own->stage` is the one that has been started.
+static bool has_to_settle(const struct flow_request *own) {
+  return own->wrote && !own->worker->wire.settled_when_moved && !own->peer->lost;
+}
+
+// What can be done now; false: the network has no room. `own->stage` is the one that has been started. A request that
+// fails is settled too: what it had written may not change the peer's memory after its end.
 static bool step(struct flow_request *own) {
-  struct transport_request *request = own->request;
+  const struct transport_request *request = own->request;
   if (own->stage == FLOW_MOVING) {
-    if (!move(own))
+    if (own->err == 0 && !move(own))
       return false;
-    if (own->err != 0 || own->running > 0 || own->piece < request->num_pieces)
+    if (own->running > 0 || (own->err == 0 && own->piece < request->num_pieces))
       return true;
-    if (request->op == WEFT_WRITE && request->num_pieces > 0 && !own->worker->wire.settled_when_moved) {
-      if (!single(own, own->worker->wire.settle))
-        return false;
-      own->stage = FLOW_SETTLING;
-      if (own->err != 0 || own->running > 0)
-        return true;
-    } else {
-      own->stage = FLOW_SETTLING;
-    }
+    if (has_to_settle(own) && !single(own, own->worker->wire.settle))
+      return false;
+    own->stage = FLOW_SETTLING;
   }
   if (own->stage == FLOW_SETTLING && own->running == 0 && own->err == 0) {
     if (request->message_size > 0 && !single(own, own->worker->wire.send))
@@ -209,16 +235,16 @@ void flow_pump(struct flow_request *own) {
   own->pumping = true;
   do {
     own->again = false;
-    room = own->err != 0 || step(own);
+    room = step(own);
   } while (own->again && room);
   own->pumping = false;
-  if (own->err == 0 && !room) {
+  if (!room) {
     wait_for_room(own);
     return;
   }
   if (own->waiting.next != &own->waiting)
     stop_waiting(own);
-  if (own->running == 0 && (own->err != 0 || own->stage == FLOW_SENDING))
+  if (own->running == 0 && (own->stage == FLOW_SENDING || (own->stage == FLOW_SETTLING && own->err != 0)))
     finish(own);
 }
 
@@ -235,7 +261,7 @@ int flow_post(struct transport_request *request) {
   own->piece = 0;
   own->offset = 0;
   own->stage = FLOW_MOVING;
-  own->canceled = false;
+  own->canceled = own->wrote = false;
   own->err = 0;
   link_add(&peer->active, &own->active);
   atomic_store_explicit(&request->state, TRANSPORT_IN_FLIGHT, memory_order_relaxed);
@@ -255,7 +281,7 @@ void flow_ended(struct flow_op *op, int err, const char *why) {
   else if (op->piece != UINT32_MAX && own->request->status)
     own->request->status[op->piece] = err;
   if (err != 0)
-    break_request(own, err, why);
+    break_request(own, own->canceled ? WEFT_ERR_CANCELED : err, why);
   give_op(own, op);
   own->again = true;
   if (!own->pumping && (own->waiting.next == &own->waiting || own->err != 0))

@@ -61,7 +61,8 @@ struct flow_request {
   uint64_t deadline; // cancelled: when the peer is severed
   uint8_t stage;
   bool pumping, again, canceled;
-  int err; // why it will fail
+  bool wrote; // something of a WRITE was started
+  int err;    // why it will fail
 };
 
 struct flow_peer {
@@ -70,10 +71,12 @@ struct flow_peer {
   struct link remotes;
   struct link active; // requests
   struct link waiting;
-  struct link wanting; // in the worker's list of peers with requests waiting
-  uint64_t deadline;   // leaving: when it is severed
-  char why[120];       // it failed
-  bool leaving, severed, untold;
+  struct link wanting;    // in the worker's list of peers with requests waiting
+  uint64_t deadline;      // leaving: when it is severed
+  char why[120];          // it failed
+  uint64_t max_operation; // bytes; from the wire's, may be set to less by connect()
+  bool leaving, untold;
+  bool lost; // there is no way to it any more
 };
 
 struct flow_region {
@@ -83,6 +86,7 @@ struct flow_region {
 
 struct flow_remote {
   struct transport_remote base;
+  bool read_only;
   struct link remotes;
 };
 
@@ -96,8 +100,8 @@ struct flow_wire {
   int (*move)(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
   int (*settle)(struct flow_request *own, struct flow_op *op); // what the ended WRITE operations wrote becomes visible
   int (*send)(struct flow_request *own, struct flow_op *op);
-  // Ends by force what is under way to that peer, in later progress() at the latest. Once for each peer, when it has
-  // failed.
+  // Ends by force the operations under way to that peer whose requests are past their deadlines, in later progress() at
+  // the latest; if that costs the way to it, the peer has failed. Called again and again as long as there are some.
   void (*sever)(struct flow_peer *peer);
   // A disconnected peer without requests, from each progress(): false while there is still something to do. After true
   // it is freed.
@@ -134,6 +138,9 @@ struct flow_op *flow_op_of(struct flow_request *own, uint32_t i);
 // Between the two, flow_ended() does not end the request.
 void flow_hold(struct flow_request *own);
 void flow_let(struct flow_request *own);
+
+// Whether it is to be ended by force.
+bool flow_overdue(const struct flow_request *own, uint64_t now);
 
 // Inside flow: moves a request on; has it end with `err` as soon as it can, by force from `deadline` on.
 void flow_pump(struct flow_request *own);

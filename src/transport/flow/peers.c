@@ -22,6 +22,7 @@ void flow_worker_init(struct flow_worker *worker, const struct transport *transp
 
 void flow_peer_init(struct flow_peer *peer, struct flow_worker *worker) {
   peer->base.worker = &worker->base;
+  peer->max_operation = worker->wire.max_operation;
   link_init(&peer->remotes);
   link_init(&peer->active);
   link_init(&peer->waiting);
@@ -44,8 +45,11 @@ static struct flow_worker *worker_of(const struct flow_peer *peer) {
 }
 
 void flow_peer_failed(struct flow_peer *peer, int err, const char *why) {
-  if (peer->base.failed)
+  if (peer->lost)
     return;
+  peer->lost = true;
+  if (peer->base.failed)
+    return; // it is leaving
   peer->base.failed = err;
   snprintf(peer->why, sizeof peer->why, "%s", why);
   peer->untold = true;
@@ -59,20 +63,10 @@ static void break_all(struct flow_peer *peer, int err, const char *why, uint64_t
   }
 }
 
-static void sever(struct flow_peer *peer) {
-  if (peer->severed)
-    return;
-  flow_peer_failed(peer, WEFT_ERR_PEER_LOST, "requests to it did not end after they were cancelled: it was cut off");
-  peer->severed = true;
-  worker_of(peer)->wire.sever(peer);
-}
-
 static void tell(struct flow_worker *worker, struct flow_peer *peer) {
   peer->untold = false;
   worker->untold--;
   worker->events++;
-  if (worker->wire.lost_ms == 0)
-    sever(peer);
   break_all(peer, WEFT_ERR_PEER_LOST, peer->why, clock_deadline_ms(worker->wire.lost_ms));
   if (worker->base.options.on_peer && !peer->leaving)
     worker->base.options.on_peer(worker->base.options.arg, &peer->base, peer->base.failed, peer->why);
@@ -113,18 +107,20 @@ void flow_release(struct transport_remote *base) {
   worker->wire.free_remote(remote);
 }
 
+bool flow_overdue(const struct flow_request *own, uint64_t now) {
+  return own->canceled && now >= own->deadline;
+}
+
 static bool overdue(const struct flow_peer *peer, uint64_t now) {
   for (const struct link *link = peer->active.next; link != &peer->active; link = link->next) {
-    const struct flow_request *own = LINK_OF(link, struct flow_request, active);
-    if (own->canceled && now >= own->deadline)
+    if (flow_overdue(LINK_OF(link, struct flow_request, active), now))
       return true;
   }
   return false;
 }
 
 static void free_left(struct flow_worker *worker, struct flow_peer *peer) {
-  if (peer->untold)
-    worker->untold--;
+  worker->untold -= peer->untold;
   worker->doomed--;
   worker->events++;
   free_remotes(peer);
@@ -137,12 +133,10 @@ static void look_at_doomed(struct flow_worker *worker) {
   for (struct link *link = worker->peers.next, *next; link != &worker->peers; link = next) {
     struct flow_peer *peer = LINK_OF(link, struct flow_peer, peers);
     next = link->next;
-    if (overdue(peer, now))
-      sever(peer);
+    if (overdue(peer, now) || (peer->leaving && now >= peer->deadline))
+      worker->wire.sever(peer);
     if (!peer->leaving || !link_empty(&peer->active))
       continue;
-    if (now >= peer->deadline)
-      sever(peer);
     if (worker->wire.part(peer))
       free_left(worker, peer);
   }

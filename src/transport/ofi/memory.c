@@ -78,6 +78,7 @@ int ofi_pack(struct transport_region *base, void *bytes, size_t *size) {
   uint8_t body[64];
   struct wire_writer writer = {.bytes = body, .capacity = sizeof body};
   wire_put_number(&writer, base->memory.kind, 1);
+  wire_put_number(&writer, base->memory.read_only, 1);
   wire_put_number(&writer, address, 8);
   wire_put_number(&writer, base->memory.length, 8);
   wire_put_number(&writer, fi_mr_key(region->mr), 8);
@@ -93,6 +94,7 @@ int ofi_import(struct transport_peer *base, const void *bytes, size_t size, stru
     return rc;
   struct wire_reader reader = {.bytes = body, .size = body_size};
   struct ofi_remote found = {.flow.base.kind = (enum weft_memory_kind)wire_take_number(&reader, 1)};
+  found.flow.read_only = wire_take_number(&reader, 1);
   found.flow.base.address = wire_take_number(&reader, 8);
   found.flow.base.length = wire_take_number(&reader, 8);
   found.key = wire_take_number(&reader, 8);

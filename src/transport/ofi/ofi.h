@@ -6,9 +6,9 @@
 // peer; where the provider has none, a READ of one byte behind the WRITEs does it. Then the message, as a send.
 //
 // libfabric has no way to take an operation back either, and none to cut off one peer. So a worker has two endpoints:
-// one that peers know, which receives messages and serves their accesses, and one that starts operations. To sever a
-// peer, a new one is opened for operations to come; the old one is closed, which ends what was stuck in it, as soon as
-// nothing else is under way there.
+// one that peers know, which receives messages and serves their accesses, and one that starts operations. When a
+// cancelled request is stuck there, a new one is opened for operations to come; the old one is closed, which ends what
+// was stuck in it, as soon as nothing else is under way there.
 //
 // A provider may see by a failing operation only that a peer is gone: the transport does not claim TELLS_DEATH.
 #ifndef OFI_OFI_H
@@ -120,7 +120,7 @@ int ofi_address(struct transport_worker *worker, void *bytes, size_t *size);
 int ofi_connect(struct transport_worker *worker, const void *address, size_t size, struct transport_peer **peer);
 void ofi_sever(struct flow_peer *peer);
 bool ofi_part(struct flow_peer *peer);
-// Closes the roads on which nothing runs but what was severed.
+// Closes the roads on which nothing runs but what is to be ended by force.
 void ofi_leave_roads(struct ofi_worker *worker);
 
 // move.c

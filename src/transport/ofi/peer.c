@@ -102,33 +102,33 @@ int ofi_connect(struct transport_worker *base, const void *address, size_t size,
   return 0;
 }
 
+// Operations on that road whose requests are to be ended by force, of that peer; NULL: of all peers.
+static uint32_t count_overdue(const struct ofi_worker *worker, const struct ofi_road *road,
+                              const struct flow_peer *only) {
+  const struct flow_worker *flow = &worker->flow;
+  uint64_t now = clock_ns();
+  uint32_t count = 0;
+  for (const struct link *link = flow->peers.next; link != &flow->peers; link = link->next) {
+    const struct flow_peer *peer = LINK_OF(link, struct flow_peer, peers);
+    for (const struct link *one = peer->active.next; one != &peer->active; one = one->next) {
+      struct flow_request *own = LINK_OF(one, struct flow_request, active);
+      for (uint32_t i = 0; (!only || only == peer) && flow_overdue(own, now) && i < own->window; i++)
+        count += ((struct ofi_op *)flow_op_of(own, i))->road == road;
+    }
+  }
+  return count;
+}
+
 // What is stuck ends when its road is closed; what comes takes a new one. libfabric 1.17 faults in fi_cq_read() after
 // an endpoint of shm was closed under an operation: there, requests end with the peer's process, when it goes on, or
 // with this worker.
 void ofi_sever(struct flow_peer *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base->base.worker;
   struct ofi_road *road;
-  if (is_shm(worker->info))
-    return;
-  if (link_empty(&base->active) || worker->road->running == 0 || ofi_road_open(worker, &road) != 0)
+  if (is_shm(worker->info) || count_overdue(worker, worker->road, base) == 0 || ofi_road_open(worker, &road) != 0)
     return;
   link_add(&worker->roads, &worker->road->roads);
   worker->road = road;
-}
-
-// Whether all that runs on that road is beyond its deadline; else some peer's requests may end well there yet.
-static bool is_dead(const struct ofi_worker *worker, const struct ofi_road *road) {
-  const struct flow_worker *flow = &worker->flow;
-  uint32_t severed = 0;
-  for (const struct link *link = flow->peers.next; link != &flow->peers; link = link->next) {
-    const struct flow_peer *peer = LINK_OF(link, struct flow_peer, peers);
-    for (const struct link *one = peer->active.next; peer->severed && one != &peer->active; one = one->next) {
-      struct flow_request *own = LINK_OF(one, struct flow_request, active);
-      for (uint32_t i = 0; i < own->window; i++)
-        severed += ((struct ofi_op *)flow_op_of(own, i))->road == road;
-    }
-  }
-  return severed == road->running;
 }
 
 static void end_ops(struct ofi_worker *worker, struct ofi_road *road) {
@@ -142,7 +142,7 @@ static void end_ops(struct ofi_worker *worker, struct ofi_road *road) {
       for (uint32_t i = 0; i < own->window; i++) {
         struct ofi_op *op = (struct ofi_op *)flow_op_of(own, i);
         if (op->road == road)
-          ofi_op_ended(op, FI_ECANCELED, "the peer was cut off");
+          ofi_op_ended(op, FI_ECANCELED, "it was cut off");
       }
       flow_let(own);
     }
@@ -153,8 +153,8 @@ void ofi_leave_roads(struct ofi_worker *worker) {
   for (struct link *link = worker->roads.next, *next; link != &worker->roads; link = next) {
     struct ofi_road *road = LINK_OF(link, struct ofi_road, roads);
     next = link->next;
-    if (!is_dead(worker, road))
-      continue;
+    if (count_overdue(worker, road, NULL) < road->running)
+      continue; // the others' operations may end well there yet
     fi_close(&road->ep->fid);
     while (ofi_complete(worker) > 0) // what it has queued of that endpoint's
       ;

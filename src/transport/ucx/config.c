@@ -6,13 +6,19 @@
 #include "base/fail.h"
 #include "transport/ucx/ucx.h"
 
-// Options that serve better than UCX's own defaults; UCX_<name> in the environment overrides them.
+// Options that serve better than UCX's own defaults; UCX_<variable> in the environment overrides them. `name` is how
+// ucp_config_modify() wants it: for one of a transport's own, without the transport's prefix.
 static const struct {
-  const char *name, *value;
-  bool shared_memory; // UCX warns of it where it may not use shared memory
+  const char *variable, *name, *value;
+  const char *for_one_of[8]; // where UCX may use none of these it warns that the option is not used; NULL: always
 } defaults[] = {
-    {"MM_ERROR_HANDLING", "y", true},    // without it shared memory refuses endpoints that tell of failures
-    {"KEEPALIVE_INTERVAL", "1s", false}, // how soon the death of a peer over shared memory shows (UCX: 20 s)
+    // Without it shared memory refuses endpoints that tell of failures.
+    {"MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y", {"all", "sm", "shm", "mm", "posix", "sysv", "xpmem"}},
+    // How soon the death of a peer over shared memory shows (UCX: 20 s).
+    {"KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s", {NULL}},
+    // A served access is one segment (UCX_SEGMENT); faster, too.
+    {"TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "256k", {"all", "tcp"}},
+    {"TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "256k", {"all", "tcp"}},
 };
 
 static bool in_environment(const char *name) {
@@ -45,25 +51,31 @@ static int set_device(ucp_config_t *config, const char *device) {
 
 static int set(ucp_config_t *config, const char *setting) {
   char name[64];
+  if (strcmp(setting, "serve=on") == 0 || strcmp(setting, "serve=off") == 0 || strcmp(setting, "serve=auto") == 0)
+    return 0; // ours
   const char *equals = strchr(setting, '=');
   size_t length = equals ? (size_t)(equals - setting) : 0;
-  if (length == 0 || length >= sizeof name)
-    return fail(WEFT_ERR_INVALID, "a setting of ucx is NAME=VALUE, as in UCX_NAME=VALUE, not %s", setting);
+  if (length == 0 || length >= sizeof name || strspn(setting, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") < length)
+    return fail(WEFT_ERR_INVALID,
+                "ucx has the setting serve=on|off|auto, and those of UCX, NAME=VALUE for UCX_NAME=VALUE, not %s",
+                setting);
   memcpy(name, setting, length);
   name[length] = '\0';
-  ucs_status_t status = ucp_config_modify(config, strncmp(name, "UCX_", 4) == 0 ? name + 4 : name, equals + 1);
+  const char *bare = strncmp(name, "UCX_", 4) == 0 ? name + 4 : name;
+  bare = strncmp(bare, "TCP_", 4) == 0 ? bare + 4 : bare; // as in `defaults`
+  ucs_status_t status = ucp_config_modify(config, bare, equals + 1);
   return status == UCS_OK ? 0 : ucx_fail(status, "UCX does not take the setting %s", setting);
 }
 
-static bool uses_shared_memory(const struct transport_options *options) {
-  static const char *const names[] = {"all", "sm", "shm", "mm", "posix", "sysv", "xpmem"};
+// Whether UCX may use one of these, by TLS in the settings or the environment.
+static bool uses(const struct transport_options *options, const char *const names[8]) {
   const char *list = flow_setting(options->settings, "TLS");
   list = list ? list : getenv("UCX_TLS");
-  if (!list || *list == '^')
+  if (!list || *list == '^' || !names[0])
     return true;
   for (size_t length; *list; list += length + (list[length] == ',')) {
     length = strcspn(list, ",");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < 8 && names[i]; i++) {
       if (length == strlen(names[i]) && memcmp(list, names[i], length) == 0)
         return true;
     }
@@ -72,10 +84,9 @@ static bool uses_shared_memory(const struct transport_options *options) {
 }
 
 static int set_all(ucp_config_t *config, const struct transport_options *options) {
-  bool shared_memory = uses_shared_memory(options);
   for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
-    if (!in_environment(defaults[i].name) && (shared_memory || !defaults[i].shared_memory))
-      ucp_config_modify(config, defaults[i].name, defaults[i].value);
+    if (!in_environment(defaults[i].variable) && uses(options, defaults[i].for_one_of))
+      ucp_config_modify(config, defaults[i].name, defaults[i].value); // one that this UCX does not know is no loss
   }
   int rc = options->device ? set_device(config, options->device) : 0;
   for (const char *const *setting = options->settings; rc == 0 && setting && *setting; setting++)

@@ -6,7 +6,10 @@
 #include "base/wire.h"
 #include "transport/ucx/ucx.h"
 
-enum { KEY_MAGIC = 0x6b757731, KEY_HEAD = 1 + 8 + 8 }; // kind, address, length; then UCX's rkey
+enum {
+  KEY_MAGIC = 0x6b757731,
+  KEY_HEAD = 1 + 1 + 8 + 8 + 8
+}; // kind, read only, address, length, own key; then UCX's rkey
 
 ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind) {
   return kind == WEFT_MEMORY_CUDA ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
@@ -39,6 +42,7 @@ static int map_memory(struct ucx_worker *worker, struct ucx_region *region) {
     return ucx_fail(status, "UCX does not tell where it allocated");
   }
   memory->address = attr.address;
+  region->allocated = true;
   memset(memory->address, 0, memory->length);
   return 0;
 }
@@ -56,6 +60,11 @@ int ucx_reg(struct transport_worker *base, const struct transport_memory *memory
     return fail(WEFT_ERR_NOMEM, "no memory for a region");
   flow_region_init(&region->flow, &worker->flow, memory);
   int rc = map_memory(worker, region);
+  if (rc == 0) {
+    rc = ucx_serve_region(worker, region);
+    if (rc != 0)
+      ucp_mem_unmap(worker->context, region->memory);
+  }
   if (rc != 0) {
     link_remove(&region->flow.regions);
     free(region);
@@ -67,6 +76,7 @@ int ucx_reg(struct transport_worker *base, const struct transport_memory *memory
 
 void ucx_unreg(struct transport_region *base) {
   struct ucx_region *region = (struct ucx_region *)base;
+  ucx_serve_forget((struct ucx_worker *)base->worker, region);
   ucp_mem_unmap(((struct ucx_worker *)base->worker)->context, region->memory);
   link_remove(&region->flow.regions);
   free(region);
@@ -82,8 +92,11 @@ int ucx_pack(struct transport_region *base, void *bytes, size_t *size) {
     return ucx_fail(status, "UCX gives no key of a region");
   struct wire_writer writer = {.bytes = body, .capacity = sizeof body};
   wire_put_number(&writer, base->memory.kind, 1);
+  wire_put_number(&writer, base->memory.read_only, 1);
+  wire_put_number(&writer, region->allocated, 1);
   wire_put_number(&writer, (uintptr_t)base->memory.address, 8);
   wire_put_number(&writer, base->memory.length, 8);
+  wire_put_number(&writer, region->key, 8);
   wire_put(&writer, rkey, rkey_size);
   ucp_rkey_buffer_release(rkey);
   if (writer.at > sizeof body)
@@ -94,6 +107,11 @@ int ucx_pack(struct transport_region *base, void *bytes, size_t *size) {
   return flow_card_write("a key of ucx", KEY_MAGIC, body, writer.at, bytes, size);
 }
 
+static bool reaches(const struct ucx_peer *peer, bool allocated) {
+  int serve = ((const struct ucx_worker *)peer->flow.base.worker)->serve;
+  return serve >= 0 ? !serve : peer->direct || (peer->near && allocated);
+}
+
 int ucx_import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **made) {
   struct ucx_peer *peer = (struct ucx_peer *)base;
   const void *body;
@@ -102,16 +120,22 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   if (rc != 0)
     return rc;
   struct wire_reader reader = {.bytes = body, .size = body_size};
-  uint64_t kind = wire_take_number(&reader, 1), address = wire_take_number(&reader, 8);
-  uint64_t length = wire_take_number(&reader, 8);
+  uint64_t kind = wire_take_number(&reader, 1), read_only = wire_take_number(&reader, 1);
+  uint64_t allocated = wire_take_number(&reader, 1);
+  uint64_t address = wire_take_number(&reader, 8), length = wire_take_number(&reader, 8);
+  uint64_t key = wire_take_number(&reader, 8);
   if (reader.failed || kind > WEFT_MEMORY_CUDA)
     return fail(WEFT_ERR_PROTOCOL, "a key of ucx is of another make");
   if (!peer->ep)
     return fail(WEFT_ERR_PEER_LOST, "%s", peer->flow.why);
+  bool direct = reaches(peer, allocated);
+  if (!direct && kind != WEFT_MEMORY_HOST)
+    return fail(WEFT_ERR_UNREACHABLE, "without RDMA, ucx reaches host memory only: stage through the host");
   struct ucx_remote *remote = calloc(1, sizeof *remote);
   if (!remote)
     return fail(WEFT_ERR_NOMEM, "no memory for a remote region");
-  ucs_status_t status = ucp_ep_rkey_unpack(peer->ep, (const char *)body + KEY_HEAD, &remote->rkey);
+  remote->key = key;
+  ucs_status_t status = !direct ? UCS_OK : ucp_ep_rkey_unpack(peer->ep, (const char *)body + KEY_HEAD, &remote->rkey);
   if (status != UCS_OK) {
     free(remote);
     return ucx_fail(status, "UCX cannot reach that region");
@@ -120,12 +144,14 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   remote->flow.base.kind = (enum weft_memory_kind)kind;
   remote->flow.base.address = address;
   remote->flow.base.length = length;
+  remote->flow.read_only = read_only;
   *made = &remote->flow.base;
   return 0;
 }
 
 void ucx_free_remote(struct flow_remote *base) {
   struct ucx_remote *remote = (struct ucx_remote *)base;
-  ucp_rkey_destroy(remote->rkey);
+  if (remote->rkey)
+    ucp_rkey_destroy(remote->rkey);
   free(remote);
 }

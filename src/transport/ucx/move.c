@@ -7,8 +7,7 @@ size_t ucx_op_size(const struct ucx_worker *worker) {
   return sizeof(struct flow_op) + (worker->request_size + 63) / 64 * 64 + 64;
 }
 
-// UCX keeps its state before this address; what is from there on is ours, and unused.
-static void *place(const struct flow_request *own, struct flow_op *op) {
+void *ucx_place(const struct flow_request *own, struct flow_op *op) {
   return (char *)op + ((struct ucx_worker *)own->worker)->flow.wire.op_size - 64;
 }
 
@@ -26,7 +25,7 @@ static ucp_request_param_t parameters(struct flow_request *own, struct flow_op *
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_REQUEST,
       .cb.send = ended,
       .user_data = op,
-      .request = place(own, op),
+      .request = ucx_place(own, op),
   };
 }
 
@@ -41,6 +40,8 @@ static int how(ucs_status_ptr_t result, const char *what) {
 int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op) {
   ucp_ep_h ep = ((struct ucx_peer *)own->peer)->ep;
   ucp_rkey_h rkey = ((struct ucx_remote *)piece->remote)->rkey;
+  if (!rkey)
+    return ucx_ask(own, piece, offset, op);
   ucp_request_param_t param = parameters(own, op);
   void *local = (void *)(uintptr_t)(piece->local_address + offset);
   uint64_t remote = piece->remote_address + offset;
@@ -52,16 +53,42 @@ int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint
 }
 
 int ucx_settle(struct flow_request *own, struct flow_op *op) {
+  const struct transport_request *request = own->request;
+  uint32_t served = 0;
+  while (served < request->num_pieces && !((struct ucx_remote *)request->pieces[served].remote)->rkey)
+    served++;
+  if (served == request->num_pieces)
+    return FLOW_DONE; // each operation was answered
   ucp_request_param_t param = parameters(own, op);
   return how(ucp_ep_flush_nbx(((struct ucx_peer *)own->peer)->ep, &param), "a flush");
 }
 
+static void note_ended(void *request, ucs_status_t status, void *arg) {
+  struct ucx_note *note = arg;
+  (void)request, (void)status; // a failure is the endpoint's, which tells of it
+  note->next = note->peer->free_notes;
+  note->peer->free_notes = note;
+}
+
 int ucx_send(struct flow_request *own, struct flow_op *op) {
-  const struct transport_request *request = own->request;
-  ucp_request_param_t param = parameters(own, op);
-  param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = UCP_AM_SEND_FLAG_EAGER;
-  return how(ucp_am_send_nbx(((struct ucx_peer *)own->peer)->ep, UCX_MESSAGE_ID, NULL, 0, request->message,
-                             request->message_size, &param),
-             "a message");
+  struct ucx_peer *peer = (struct ucx_peer *)own->peer;
+  struct ucx_note *note = peer->free_notes;
+  (void)op;
+  if (!note)
+    return FLOW_AGAIN;
+  memcpy(note->bytes, own->request->message, own->request->message_size);
+  ucp_request_param_t param = {
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_REQUEST |
+                      UCP_OP_ATTR_FIELD_FLAGS,
+      .flags = UCP_AM_SEND_FLAG_EAGER,
+      .cb.send = note_ended,
+      .user_data = note,
+      .request = note->request,
+  };
+  peer->free_notes = note->next;
+  int result = how(ucp_am_send_nbx(peer->ep, UCX_MESSAGE, NULL, 0, note->bytes, own->request->message_size, &param),
+                   "a message");
+  if (result != FLOW_STARTED)
+    note_ended(NULL, UCS_OK, note);
+  return result < 0 ? result : FLOW_DONE;
 }

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,43 @@ static void failed(void *arg, ucp_ep_h ep, ucs_status_t status) {
   flow_peer_failed(&peer->flow, WEFT_ERR_PEER_LOST, ucs_status_string(status));
 }
 
+// With room for its notes.
+static struct ucx_peer *make_peer(struct ucx_worker *worker) {
+  size_t head = (sizeof(struct ucx_peer) + 63) / 64 * 64;
+  size_t request = (worker->request_size + 63) / 64 * 64, bytes = (TRANSPORT_MAX_MESSAGE + 63) / 64 * 64;
+  size_t size = head + UCX_NOTES * (request + bytes);
+  struct ucx_peer *peer = aligned_alloc(64, size);
+  if (!peer)
+    return NULL;
+  memset(peer, 0, size);
+  for (int i = 0; i < UCX_NOTES; i++) {
+    struct ucx_note *note = &peer->notes[i];
+    note->peer = peer;
+    note->bytes = (unsigned char *)peer + head + (size_t)i * (request + bytes) + request;
+    note->request = note->bytes; // UCX's own stands before
+    note->next = peer->free_notes;
+    peer->free_notes = note;
+  }
+  flow_peer_init(&peer->flow, &worker->flow);
+  return peer;
+}
+
+// By what UCX reaches that peer: what it prints of an endpoint is the one place where all versions tell it.
+static void look_at(struct ucx_peer *peer) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *file = open_memstream(&text, &size);
+  if (!file)
+    return;
+  ucp_ep_print_info(peer->ep, file);
+  if (fclose(file) == 0) {
+    bool tcp = strstr(text, ":tcp/");
+    peer->direct = !tcp && (strstr(text, ":rc_") || strstr(text, ":dc_"));
+    peer->near = !tcp && (strstr(text, ":posix/") || strstr(text, ":sysv/") || strstr(text, ":self/"));
+  }
+  free(text);
+}
+
 int ucx_connect(struct transport_worker *base, const void *address, size_t size, struct transport_peer **made) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
   const void *body;
@@ -26,10 +64,9 @@ int ucx_connect(struct transport_worker *base, const void *address, size_t size,
   int rc = flow_card_read("address of ucx", ADDRESS_MAGIC, address, size, &body, &body_size);
   if (rc != 0)
     return rc;
-  struct ucx_peer *peer = calloc(1, sizeof *peer);
+  struct ucx_peer *peer = make_peer(worker);
   if (!peer)
     return fail(WEFT_ERR_NOMEM, "no memory for a peer");
-  flow_peer_init(&peer->flow, &worker->flow);
   ucp_ep_params_t params = {
       .field_mask =
           UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
@@ -44,6 +81,9 @@ int ucx_connect(struct transport_worker *base, const void *address, size_t size,
     rc = ucx_fail(status, "UCX has no way to that worker that tells of failures");
     return status == UCS_ERR_UNREACHABLE || status == UCS_ERR_UNSUPPORTED ? WEFT_ERR_UNREACHABLE : rc;
   }
+  look_at(peer);
+  if (worker->serve != 0 && !peer->direct)
+    peer->flow.max_operation = peer->near ? UCX_SERVED_NEAR : UCX_SERVED;
   *made = &peer->flow.base;
   return 0;
 }
@@ -66,9 +106,11 @@ void ucx_sever(struct flow_peer *base) {
   struct ucx_peer *peer = (struct ucx_peer *)base;
   if (!peer->ep)
     return;
+  flow_peer_failed(base, WEFT_ERR_PEER_LOST, "requests to it did not end after they were cancelled: it was cut off");
   ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
   peer->closing = pooled(ucp_ep_close_nbx(peer->ep, &param));
   peer->ep = NULL;
+  ucx_serve_lost(peer);
 }
 
 // What was sent is flushed first, so that a last message arrives.

@@ -18,6 +18,7 @@ int ucx_code(ucs_status_t status) {
   case UCS_ERR_NOT_CONNECTED:
   case UCS_ERR_TIMED_OUT:
   case UCS_ERR_REJECTED:
+  case UCS_ERR_SHMEM_SEGMENT: // of a process that is gone
     return WEFT_ERR_PEER_LOST;
   case UCS_ERR_UNSUPPORTED:
   case UCS_ERR_NOT_IMPLEMENTED:
@@ -89,7 +90,7 @@ static int make_worker(struct ucx_worker *worker, bool threads) {
   ucp_am_handler_param_t handler = {
       .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
                     UCP_AM_HANDLER_PARAM_FIELD_ARG,
-      .id = UCX_MESSAGE_ID,
+      .id = UCX_MESSAGE,
       .flags = UCP_AM_FLAG_WHOLE_MSG,
       .cb = received,
       .arg = &worker->flow,
@@ -135,7 +136,13 @@ static void free_worker(struct ucx_worker *worker) {
     ucp_worker_destroy(worker->worker);
   if (worker->context)
     ucp_cleanup(worker->context);
+  ucx_serve_close(worker);
   free(worker);
+}
+
+static int serve_setting(const char *const *settings) {
+  const char *value = flow_setting(settings, "serve");
+  return !value || strcmp(value, "auto") == 0 ? -1 : strcmp(value, "on") == 0;
 }
 
 static int open_worker(const struct transport_options *options, struct transport_worker **made) {
@@ -144,11 +151,14 @@ static int open_worker(const struct transport_options *options, struct transport
     return fail(WEFT_ERR_NOMEM, "no memory for a worker");
   flow_worker_init(&worker->flow, &transport_ucx, options);
   worker->fd = -1;
+  worker->serve = serve_setting(options->settings);
   int rc = make_context(options, &worker->context);
   if (rc == 0)
     rc = ask(worker);
   if (rc == 0)
     rc = make_worker(worker, options->threads);
+  if (rc == 0)
+    rc = ucx_serve_open(worker);
   if (rc != 0) {
     free_worker(worker);
     return rc;

@@ -1,15 +1,17 @@
 // The transport over UCX (libucp): RDMA NICs, TCP, shared memory, whatever UCX finds; NIC and kinds of transport are
 // chosen by UCX_* in the environment, `device` and `settings` (which are UCX's own options without "UCX_").
 //
-// A WRITE is ucp_put_nbx for each piece, then a flush of the endpoint, which UCX ends when the data is visible at the
-// peer; then the message, as an active message. A READ is ucp_get_nbx. Where the network has no one-sided access (TCP;
-// shared memory that UCX did not allocate itself) UCX emulates both by messages, which the peer serves in its
-// progress(): so the transport does not claim ONE_SIDED. UCX does not check the bounds of an emulated access: a peer
-// that writes to a region that its owner has unregistered and unmapped makes the owner fault; owners tell peers first.
+// Where UCX reaches a peer's memory by itself (RDMA; shared memory that it allocated: a region registered with a NULL
+// address), a WRITE is ucp_put_nbx for each piece, then a flush of the endpoint, which UCX ends when the data is
+// visible at the peer; a READ is ucp_get_nbx. Then the message, as an active message.
+//
+// Elsewhere (TCP, other memory over shared memory) UCX would emulate both, but its emulation takes any address that a
+// peer names, aborts the target's process when the initiator's worker goes at the wrong moment (1.13: "Fatal:
+// unexpected error", from ucp_put_handler), and does not always end an operation whose endpoint is closed by force. So
+// there the transport serves accesses itself (serve.c): active messages that the target checks against its regions,
+// copies and answers. They need the target's progress(), so the transport does not claim ONE_SIDED.
 //
 // Nothing that was given to UCX can be taken back: severing a peer is closing its endpoint by force.
-//
-// A region whose address is NULL is allocated by UCX, for which it has one-sided shared memory.
 #ifndef UCX_UCX_H
 #define UCX_UCX_H
 
@@ -17,7 +19,23 @@
 
 #include "transport/flow/flow.h"
 
-enum { UCX_MESSAGE_ID = 7 };
+enum {
+  UCX_NOTES = 4,
+  UCX_ASKED = 4096,        // served operations under way, of a worker
+  UCX_SEGMENT = 256 << 10, // of TCP, unless the environment says otherwise
+  UCX_SERVED = 240 << 10,  // bytes of a served operation; with its header it is one segment
+  UCX_SERVED_NEAR = 7680,  // over shared memory, whose segments have 8 KiB
+};
+
+// The active messages.
+enum ucx_id { UCX_MESSAGE = 7, UCX_WRITE, UCX_READ, UCX_ANSWER };
+
+// An operation that waits for its answer. The cookie that stands for it on the way is its index and its generation, so
+// that a late answer means nothing else.
+struct ucx_asked {
+  struct flow_op *op; // NULL: none
+  uint32_t generation, next;
+};
 
 struct ucx_worker {
   struct flow_worker flow;
@@ -26,11 +44,30 @@ struct ucx_worker {
   ucp_address_t *address;
   size_t address_size;
   size_t request_size; // of UCX's request, which stands before where its pointer points
+  struct ucx_asked *asked;
+  uint32_t free_asked;
+  struct ucx_region **served; // by index
+  uint32_t num_served;
+  struct ucx_answer *answers[2], *all_answers; // that are free, small and large; all
+  uint32_t num_large;
+  int serve; // 1: everything, 0: nothing, -1: what UCX does not reach by itself
   int fd;
+};
+
+// A message on its way: a copy, so that what a stopped peer does not take is not the caller's memory.
+struct ucx_note {
+  struct ucx_note *next; // of those that are free
+  struct ucx_peer *peer;
+  void *request; // UCX's
+  unsigned char *bytes;
 };
 
 struct ucx_peer {
   struct flow_peer flow;
+  struct ucx_note notes[UCX_NOTES];
+  struct ucx_note *free_notes;
+  bool direct;    // UCX reaches all its memory by itself
+  bool near;      // it shares memory with us
   ucp_ep_h ep;    // NULL: closed
   void *flushing; // a request of UCX's pool, NULL: none
   void *closing;
@@ -40,11 +77,14 @@ struct ucx_peer {
 struct ucx_region {
   struct flow_region flow;
   ucp_mem_h memory;
+  bool allocated; // by UCX
+  uint64_t key;   // for served accesses; its low bits are the index in the worker's table
 };
 
 struct ucx_remote {
   struct flow_remote flow;
-  ucp_rkey_h rkey;
+  ucp_rkey_h rkey; // NULL: served
+  uint64_t key;
 };
 
 extern const struct transport transport_ucx;
@@ -53,6 +93,9 @@ extern const struct transport transport_ucx;
 int ucx_code(ucs_status_t status);
 // fail() with UCX's text behind the sentence.
 int ucx_fail(ucs_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// move.c: UCX keeps its state of an operation before this address; the 64 bytes from there on are ours.
+void *ucx_place(const struct flow_request *own, struct flow_op *op);
 
 // config.c: the environment's options, ours where it has none, then the caller's.
 int ucx_config(const struct transport_options *options, ucp_config_t **config);
@@ -76,5 +119,14 @@ size_t ucx_op_size(const struct ucx_worker *worker);
 int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
 int ucx_settle(struct flow_request *own, struct flow_op *op);
 int ucx_send(struct flow_request *own, struct flow_op *op);
+
+// serve.c
+int ucx_serve_open(struct ucx_worker *worker);
+void ucx_serve_close(struct ucx_worker *worker);
+int ucx_serve_region(struct ucx_worker *worker, struct ucx_region *region);
+void ucx_serve_forget(struct ucx_worker *worker, struct ucx_region *region);
+// No answer will come: ends what waits for one. What UCX has not sent yet, it ends itself.
+void ucx_serve_lost(struct ucx_peer *peer);
+int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
 
 #endif

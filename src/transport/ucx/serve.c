@@ -1,0 +1,333 @@
+// Accesses that the target serves: its side and the initiator's.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/random.h"
+#include "transport/ucx/ucx.h"
+
+enum {
+  INDEX_BITS = 20,  // of a region's key, and of a cookie's index
+  MAX_ANSWERS = 64, // with data, on their way; a READ beyond is told to come again
+  LOCAL = 1,        // what an operation waits for, in flow_op.more: that UCX has sent it
+  REMOTE = 2,       // the answer
+};
+
+// With a WRITE its data follows.
+struct ask {
+  uint64_t cookie, key, address, length;
+};
+
+// With a READ that worked its data follows.
+struct answer {
+  uint64_t cookie;
+  int64_t status;
+};
+
+// On its way; UCX may refer to it until it has sent it.
+struct ucx_answer {
+  struct ucx_answer *next, *all;
+  struct ucx_worker *worker;
+  struct answer head;
+  bool large; // it has UCX_SERVED bytes
+  unsigned char bytes[];
+};
+
+// What the initiator keeps with an operation.
+struct asking {
+  struct ask ask;
+  void *local;
+};
+
+// --- the target ---
+
+int ucx_serve_region(struct ucx_worker *worker, struct ucx_region *region) {
+  uint32_t index = 0;
+  while (index < worker->num_served && worker->served[index])
+    index++;
+  if (index == worker->num_served) {
+    uint32_t count = worker->num_served ? worker->num_served * 2 : 64;
+    struct ucx_region **served = index >> INDEX_BITS ? NULL : realloc(worker->served, count * sizeof *served);
+    if (!served)
+      return fail(WEFT_ERR_NOMEM, "no memory for %u regions", count);
+    memset(served + index, 0, (count - index) * sizeof *served);
+    worker->served = served;
+    worker->num_served = count;
+  }
+  worker->served[index] = region;
+  region->key = random_id() << INDEX_BITS | index;
+  return 0;
+}
+
+void ucx_serve_forget(struct ucx_worker *worker, struct ucx_region *region) {
+  worker->served[region->key & ((1u << INDEX_BITS) - 1)] = NULL;
+}
+
+static void answer_sent(void *request, ucs_status_t status, void *arg) {
+  struct ucx_answer *answer = arg;
+  (void)status;
+  answer->next = answer->worker->answers[answer->large];
+  answer->worker->answers[answer->large] = answer;
+  if (request)
+    ucp_request_free(request);
+}
+
+// They are kept for the next; there are as many small ones as peers ever had operations under way at once.
+static struct ucx_answer *take_answer(struct ucx_worker *worker, bool large) {
+  struct ucx_answer *answer = worker->answers[large];
+  if (answer) {
+    worker->answers[large] = answer->next;
+    return answer;
+  }
+  if (large && worker->num_large == MAX_ANSWERS)
+    return NULL;
+  answer = malloc(sizeof *answer + (large ? UCX_SERVED : 0));
+  if (!answer)
+    return NULL;
+  answer->worker = worker;
+  answer->large = large;
+  answer->all = worker->all_answers;
+  worker->all_answers = answer;
+  worker->num_large += large;
+  return answer;
+}
+
+static void reply(struct ucx_worker *worker, ucp_ep_h ep, uint64_t cookie, int status, const void *data, size_t size) {
+  struct ucx_answer *answer = take_answer(worker, size > 0);
+  if (!answer && size > 0) {
+    size = 0;
+    status = WEFT_ERR_BUSY;
+    answer = take_answer(worker, false);
+  }
+  if (!answer)
+    return; // no memory: the initiator ends it by its deadline
+  answer->head = (struct answer){.cookie = cookie, .status = status};
+  if (size > 0)
+    memcpy(answer->bytes, data, size);
+  ucp_request_param_t param = {
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+      .flags = UCP_AM_SEND_FLAG_EAGER,
+      .cb.send = answer_sent,
+      .user_data = answer,
+  };
+  void *request = ucp_am_send_nbx(ep, UCX_ANSWER, &answer->head, sizeof answer->head, answer->bytes, size, &param);
+  if (!UCS_PTR_IS_PTR(request))
+    answer_sent(NULL, UCS_OK, answer);
+}
+
+// The region's bytes, if that is what the key stands for and it may be done with them.
+static void *find(const struct ucx_worker *worker, const struct ask *ask, bool write, int *status) {
+  uint64_t index = ask->key & ((1u << INDEX_BITS) - 1);
+  const struct ucx_region *region = index < worker->num_served ? worker->served[index] : NULL;
+  *status = WEFT_ERR_NOT_FOUND;
+  if (!region || region->key != ask->key)
+    return NULL;
+  const struct transport_memory *memory = &region->flow.base.memory;
+  uint64_t start = (uintptr_t)memory->address;
+  *status = WEFT_ERR_INVALID;
+  if (ask->address < start || ask->address - start > memory->length ||
+      ask->length > memory->length - (ask->address - start) || (write && memory->read_only) ||
+      memory->kind != WEFT_MEMORY_HOST)
+    return NULL;
+  *status = 0;
+  return (void *)(uintptr_t)ask->address;
+}
+
+static ucs_status_t on_write(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                             const ucp_am_recv_param_t *param) {
+  struct ucx_worker *worker = arg;
+  struct ask ask;
+  int status;
+  if (header_size != sizeof ask || param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
+    return UCS_OK; // nothing that Weft sends
+  memcpy(&ask, header, sizeof ask);
+  void *bytes = size == ask.length ? find(worker, &ask, true, &status) : NULL;
+  if (bytes)
+    memcpy(bytes, data, size);
+  worker->flow.events++;
+  reply(worker, param->reply_ep, ask.cookie, size == ask.length ? status : WEFT_ERR_PROTOCOL, NULL, 0);
+  return UCS_OK;
+}
+
+static ucs_status_t on_read(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                            const ucp_am_recv_param_t *param) {
+  struct ucx_worker *worker = arg;
+  struct ask ask;
+  int status;
+  (void)data, (void)size;
+  if (header_size != sizeof ask)
+    return UCS_OK;
+  memcpy(&ask, header, sizeof ask);
+  const void *bytes = ask.length <= UCX_SERVED ? find(worker, &ask, false, &status) : NULL;
+  worker->flow.events++;
+  reply(worker, param->reply_ep, ask.cookie, ask.length <= UCX_SERVED ? status : WEFT_ERR_LIMIT, bytes,
+        bytes ? ask.length : 0);
+  return UCS_OK;
+}
+
+// --- the initiator ---
+
+static uint64_t cookie_of(const struct ucx_worker *worker, uint32_t index) {
+  return (uint64_t)worker->asked[index].generation << 32 | index;
+}
+
+static void forget(struct ucx_worker *worker, uint32_t index) {
+  struct ucx_asked *asked = &worker->asked[index];
+  asked->op = NULL;
+  asked->generation++;
+  asked->next = worker->free_asked;
+  worker->free_asked = index;
+}
+
+static struct asking *asking_of(struct flow_op *op) {
+  return ucx_place(op->own, op);
+}
+
+// One of the two things that it waited for has come.
+static void came(struct flow_op *op, uint32_t what, int err, const char *why) {
+  op->more &= ~what;
+  if (err != 0 && op->more) { // no answer will come
+    forget((struct ucx_worker *)op->own->worker, (uint32_t)asking_of(op)->ask.cookie);
+    op->more = 0;
+  }
+  if (op->more == 0)
+    flow_ended(op, err, why);
+}
+
+static void sent(void *request, ucs_status_t status, void *arg) {
+  (void)request;
+  came(arg, LOCAL, status == UCS_OK ? 0 : ucx_code(status), status == UCS_OK ? NULL : ucs_status_string(status));
+}
+
+// FLOW_DONE: it has been sent; FLOW_STARTED: sent() will tell.
+static int send_ask(struct flow_op *op) {
+  const struct asking *asking = asking_of(op);
+  bool write = op->own->request->op == WEFT_WRITE;
+  ucp_request_param_t param = {
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_REQUEST |
+                      UCP_OP_ATTR_FIELD_FLAGS,
+      .flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY,
+      .cb.send = sent,
+      .user_data = op,
+      .request = ucx_place(op->own, op),
+  };
+  void *request = ucp_am_send_nbx(((struct ucx_peer *)op->own->peer)->ep, write ? UCX_WRITE : UCX_READ, &asking->ask,
+                                  sizeof asking->ask, write ? asking->local : NULL, write ? op->length : 0, &param);
+  if (UCS_PTR_IS_ERR(request))
+    return ucx_fail(UCS_PTR_STATUS(request), "UCX refuses an active message");
+  if (!request)
+    op->more &= ~(uint32_t)LOCAL;
+  return request ? FLOW_STARTED : FLOW_DONE;
+}
+
+int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op) {
+  struct ucx_worker *worker = (struct ucx_worker *)own->worker;
+  struct asking *asking = asking_of(op);
+  uint32_t index = worker->free_asked;
+  if (piece->local->memory.kind != WEFT_MEMORY_HOST)
+    return fail(WEFT_ERR_UNSUPPORTED, "without RDMA, ucx moves host memory only: stage through the host");
+  if (index == UCX_ASKED)
+    return FLOW_AGAIN;
+  worker->free_asked = worker->asked[index].next;
+  worker->asked[index].op = op;
+  *asking = (struct asking){
+      .ask = {.cookie = cookie_of(worker, index),
+              .key = ((struct ucx_remote *)piece->remote)->key,
+              .address = piece->remote_address + offset,
+              .length = op->length},
+      .local = (void *)(uintptr_t)(piece->local_address + offset),
+  };
+  op->more = LOCAL | REMOTE;
+  int rc = send_ask(op);
+  if (rc < 0) {
+    forget(worker, index);
+    return rc;
+  }
+  return FLOW_STARTED;
+}
+
+static const char *text_of(int status) {
+  switch (status) {
+  case WEFT_ERR_NOT_FOUND:
+    return "the peer has no such region any more";
+  case WEFT_ERR_INVALID:
+    return "the peer refuses: outside its region, or a region for reading only";
+  default:
+    return "the peer refuses";
+  }
+}
+
+static ucs_status_t on_answer(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                              const ucp_am_recv_param_t *param) {
+  struct ucx_worker *worker = arg;
+  struct answer answer;
+  if (header_size != sizeof answer || param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
+    return UCS_OK;
+  memcpy(&answer, header, sizeof answer);
+  uint32_t index = (uint32_t)answer.cookie;
+  struct flow_op *op = index < UCX_ASKED ? worker->asked[index].op : NULL;
+  if (!op || cookie_of(worker, index) != answer.cookie)
+    return UCS_OK; // too late: it was ended by force
+  if (answer.status == WEFT_ERR_BUSY && !(op->more & LOCAL)) {
+    op->more |= LOCAL;
+    int again = send_ask(op);
+    if (again < 0)
+      came(op, LOCAL, again, weft_last_error());
+    return UCS_OK;
+  }
+  bool read = op->own->request->op == WEFT_READ;
+  int status = answer.status < 0 ? (int)answer.status : 0;
+  if (read && status == 0 && size != op->length)
+    status = WEFT_ERR_PROTOCOL;
+  if (read && status == 0)
+    memcpy(asking_of(op)->local, data, size);
+  forget(worker, index);
+  came(op, REMOTE, status, status ? text_of(status) : NULL);
+  return UCS_OK;
+}
+
+void ucx_serve_lost(struct ucx_peer *peer) {
+  struct ucx_worker *worker = (struct ucx_worker *)peer->flow.base.worker;
+  for (uint32_t i = 0; i < UCX_ASKED; i++) {
+    struct flow_op *op = worker->asked[i].op;
+    if (!op || op->own->peer != &peer->flow || op->more & LOCAL)
+      continue;
+    forget(worker, i);
+    came(op, REMOTE, WEFT_ERR_PEER_LOST, peer->flow.why);
+  }
+}
+
+int ucx_serve_open(struct ucx_worker *worker) {
+  static const struct {
+    enum ucx_id id;
+    ucp_am_recv_callback_t call;
+  } handlers[] = {{UCX_WRITE, on_write}, {UCX_READ, on_read}, {UCX_ANSWER, on_answer}};
+  worker->asked = calloc(UCX_ASKED, sizeof *worker->asked);
+  if (!worker->asked)
+    return fail(WEFT_ERR_NOMEM, "no memory for a worker");
+  for (uint32_t i = 0; i < UCX_ASKED; i++)
+    worker->asked[i].next = i + 1;
+  for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++) {
+    ucp_am_handler_param_t handler = {
+        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                      UCP_AM_HANDLER_PARAM_FIELD_ARG,
+        .id = handlers[i].id,
+        .flags = UCP_AM_FLAG_WHOLE_MSG,
+        .cb = handlers[i].call,
+        .arg = worker,
+    };
+    ucs_status_t status = ucp_worker_set_am_recv_handler(worker->worker, &handler);
+    if (status != UCS_OK)
+      return ucx_fail(status, "UCX takes no messages");
+  }
+  return 0;
+}
+
+void ucx_serve_close(struct ucx_worker *worker) {
+  for (struct ucx_answer *answer = worker->all_answers, *next; answer; answer = next) {
+    next = answer->all;
+    free(answer);
+  }
+  free(worker->served);
+  free(worker->asked);
+}
