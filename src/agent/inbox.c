@@ -116,10 +116,11 @@ static void keep(struct agent_worker *worker, struct agent_peer *peer, const str
   weft_agent_t *agent = worker->agent;
   bool notification = header->kind == AGENT_NOTIFICATION;
   struct agent_note *note = NULL;
-  if (notification && atomic_fetch_add(&peer->unread, 1) >= AGENT_CREDITS)
-    log_warn("%s sends more notifications than it may: one is dropped", peer->name);
-  else
+  bool beyond = notification && atomic_fetch_add(&peer->unread, 1) >= AGENT_CREDITS;
+  if (!beyond)
     note = take_note(worker, header->size);
+  else if (!atomic_exchange(&peer->flooded, true)) // one that forgot this agent and loaded it again may do so too
+    log_warn("%s sends more notifications than it may: they are dropped", peer->name);
   if (!note) {
     if (notification)
       atomic_fetch_sub(&peer->unread, 1);

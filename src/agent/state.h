@@ -159,6 +159,7 @@ struct agent_peer {
   _Atomic uint32_t flying;              // letters in flight
   // From it.
   _Atomic uint32_t unread;
+  _Atomic bool flooded;   // it has sent more than it may, which was said
   _Atomic uint64_t taken; // the highest number that the application has taken
   _Atomic uint64_t told;  // of that, what the peer knows
   struct agent_peer *next_by_name, *next_by_incarnation;
