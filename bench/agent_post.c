@@ -1,0 +1,172 @@
+// What an agent adds to its transport: a small write, posted and complete, beside the transport's own; and one transfer
+// of many descriptors beside one large copy. Two agents of one process, over the transport named (default: shm).
+//   bench_agent_post [transport]
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+#include "agent/state.h"
+#include "base/clock.h"
+
+enum { MANY = 20000, PIECE = 16384, POSTS = 20000, ROUNDS = 5 };
+
+static void must(int rc, const char *what) {
+  if (rc == 0)
+    return;
+  fprintf(stderr, "%s: %s: %s\n", what, weft_strerror(rc), weft_last_error());
+  exit(1);
+}
+
+static int ascending(const void *left, const void *right) {
+  const uint64_t *a = left, *b = right;
+  return (*a > *b) - (*a < *b);
+}
+
+static uint64_t median(uint64_t *values, uint32_t count) {
+  qsort(values, count, sizeof *values, ascending);
+  return values[count / 2];
+}
+
+struct end {
+  weft_agent_t *agent;
+  weft_region_t region;
+  uint8_t *memory;
+};
+
+static void open_end(struct end *end, const char *name, const char *transport, uint64_t bytes) {
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  options.name = name;
+  options.transports = transport;
+  options.progress = WEFT_AGENT_PROGRESS_NONE;
+  must(weft_agent_open(&end->agent, &options), "open");
+  void *memory;
+  must(weft_agent_allocate(end->agent, WEFT_MEMORY_HOST, bytes, -1, &end->region, &memory), "allocate");
+  end->memory = memory;
+  memset(memory, 1, bytes);
+}
+
+static weft_peer_t tell(weft_agent_t *from, weft_agent_t *to) {
+  static uint8_t blob[1 << 16];
+  size_t size = sizeof blob;
+  weft_peer_t peer;
+  must(weft_agent_metadata(from, NULL, 0, true, blob, &size), "metadata");
+  must(weft_agent_load(to, blob, size, &peer), "load");
+  return peer;
+}
+
+static weft_transfer_t *make(struct end *a, struct end *b, weft_peer_t peer, const struct weft_descriptor *here,
+                             const struct weft_descriptor *there, uint32_t count) {
+  weft_list_t *local, *remote;
+  weft_transfer_t *transfer;
+  (void)b;
+  must(weft_list_create(a->agent, WEFT_PEER_SELF, here, count, &local), "list");
+  must(weft_list_create(a->agent, peer, there, count, &remote), "list");
+  must(weft_transfer_create(a->agent, WEFT_WRITE, local, remote, NULL, &transfer), "transfer");
+  return transfer;
+}
+
+static void run(struct end *a, struct end *b, weft_transfer_t *transfer) {
+  must(weft_transfer_post(transfer), "post");
+  int rc;
+  while ((rc = weft_transfer_poll(transfer)) == 1)
+    must(weft_agent_progress(b->agent, NULL), "progress");
+  must(rc, "transfer");
+  (void)a;
+}
+
+// The transport's post alone, of the same prepared request.
+static void run_bare(weft_transfer_t *transfer) {
+  struct agent_post *part = &transfer->parts[0];
+  const struct transport *transport = part->worker->transport;
+  void (*done)(struct transport_request *) = part->request.done;
+  part->request.done = NULL;
+  must(transport->post(&part->request), "post");
+  while (atomic_load_explicit(&part->request.state, memory_order_acquire) == TRANSPORT_IN_FLIGHT)
+    transport->progress(part->worker->worker);
+  part->request.done = done;
+}
+
+static void small(struct end *a, struct end *b, weft_peer_t peer) {
+  struct weft_descriptor here = {(uintptr_t)a->memory, 8, a->region}, there = {(uintptr_t)b->memory, 8, b->region};
+  weft_transfer_t *transfer = make(a, b, peer, &here, &there, 1);
+  uint64_t with[ROUNDS], bare[ROUNDS];
+  run(a, b, transfer);
+  for (uint32_t round = 0; round < ROUNDS; round++) { // in turns, so that both meet the same disturbances
+    uint64_t begun = clock_ns();
+    for (uint32_t i = 0; i < POSTS; i++)
+      run(a, b, transfer);
+    with[round] = clock_ns() - begun;
+    begun = clock_ns();
+    for (uint32_t i = 0; i < POSTS; i++)
+      run_bare(transfer);
+    bare[round] = clock_ns() - begun;
+  }
+  uint64_t agent = median(with, ROUNDS) / POSTS, alone = median(bare, ROUNDS) / POSTS;
+  printf("write of 8 bytes, posted and complete: %lu ns by the agent, %lu ns by the transport alone\n",
+         (unsigned long)agent, (unsigned long)alone);
+}
+
+// The i-th piece, none beside the one before: all over the memory, or neighbours exchanged.
+static uint64_t place_of(uint32_t i, bool scattered) {
+  return scattered ? (uint64_t)i * 7919 % MANY : i ^ 1;
+}
+
+static void many(struct end *a, struct end *b, weft_peer_t peer, bool scattered) {
+  struct weft_descriptor *here = calloc(MANY, sizeof *here), *there = calloc(MANY, sizeof *there);
+  if (!here || !there)
+    exit(1);
+  for (uint32_t i = 0; i < MANY; i++) {
+    uint64_t place = place_of(i, scattered);
+    here[i] = (struct weft_descriptor){(uintptr_t)a->memory + place * PIECE, PIECE, 0};
+    there[i] = (struct weft_descriptor){(uintptr_t)b->memory + place * PIECE, PIECE, 0};
+  }
+  struct weft_descriptor all_here = {(uintptr_t)a->memory, (uint64_t)MANY * PIECE, 0};
+  struct weft_descriptor all_there = {(uintptr_t)b->memory, (uint64_t)MANY * PIECE, 0};
+  uint64_t begun = clock_ns();
+  weft_transfer_t *pieces = make(a, b, peer, here, there, MANY);
+  uint64_t made = clock_ns() - begun;
+  weft_transfer_t *whole = make(a, b, peer, &all_here, &all_there, 1);
+  uint64_t post[ROUNDS], moved[ROUNDS], large[ROUNDS], plain[ROUNDS];
+  run(a, b, pieces);
+  run(a, b, whole);
+  for (uint32_t round = 0; round < ROUNDS; round++) {
+    begun = clock_ns();
+    must(weft_transfer_post(pieces), "post");
+    post[round] = clock_ns() - begun;
+    while (weft_transfer_poll(pieces) == 1)
+      ;
+    moved[round] = clock_ns() - begun;
+    begun = clock_ns();
+    run(a, b, whole);
+    large[round] = clock_ns() - begun;
+    begun = clock_ns();
+    for (uint32_t i = 0; i < MANY; i++)
+      memcpy((void *)(uintptr_t)there[i].address, (void *)(uintptr_t)here[i].address, PIECE);
+    plain[round] = clock_ns() - begun;
+  }
+  uint64_t bytes = (uint64_t)MANY * PIECE, ns = median(moved, ROUNDS), one = median(large, ROUNDS);
+  printf("%d pieces of %d bytes, %s, %u after merging: lists and transfer made in %.2f ms, posted in %.3f ms,\n"
+         "moved at %.2f GB/s (memcpy of the same pieces: %.2f GB/s); as one piece at %.2f GB/s: %.0f %%\n",
+         MANY, PIECE, scattered ? "scattered" : "neighbours exchanged", pieces->num_pieces, (double)made / 1e6,
+         (double)median(post, ROUNDS) / 1e6, (double)bytes / (double)ns, (double)bytes / (double)median(plain, ROUNDS),
+         (double)bytes / (double)one, 100.0 * (double)one / (double)ns);
+  free(here);
+  free(there);
+}
+
+int main(int argc, char **argv) {
+  struct end a, b;
+  const char *transport = argc > 1 ? argv[1] : "shm";
+  open_end(&a, "a", transport, (uint64_t)MANY * PIECE);
+  open_end(&b, "b", transport, (uint64_t)MANY * PIECE);
+  weft_peer_t peer = tell(b.agent, a.agent);
+  tell(a.agent, b.agent);
+  small(&a, &b, peer);
+  many(&a, &b, peer, false);
+  many(&a, &b, peer, true);
+  weft_agent_close(a.agent);
+  weft_agent_close(b.agent);
+  return 0;
+}
