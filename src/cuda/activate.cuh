@@ -43,6 +43,8 @@ __device__ __forceinline__ void make_live(cuda_view &live, const cuda_view &publ
   if (thread == 0) {
     live.epoch = published.epoch;
     live.count = count;
+    live.by_count = published.by_count;
+    live.seats = published.seats;
     live.self = published.self;
   }
 }

@@ -5,7 +5,7 @@
 #include "cuda/answer.cuh"
 
 // Warps that add one token's packets, and agree on what came of it.
-enum { TEAM = 8, TEAMS = WARPS / TEAM, FIRST_TEAM_BARRIER = 1 }; // teams of a block at most
+enum { TEAM = 8, FIRST_TEAM_BARRIER = 1 };
 
 struct team {
   uint32_t local, count, warp; // in the block; of them; of the team
@@ -55,36 +55,34 @@ __device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratc
                                             uint32_t offset, uint32_t count, uint64_t flag, float factor) {
   seat_in_packet at;
   bool whole = true, flags = at.lane == GROUP - 1;
-  const char *row[BATCH];
 #pragma unroll
-  for (uint32_t j = 0; j < BATCH; j++)
-    row[j] = scratch.rows[j].row + offset + at.offset(0);
-#pragma unroll
-  for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++) {
-    float acc[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    bool in = at.line(i) <= count;
-    uint4 v[BATCH];
-#pragma unroll
-    for (uint32_t j = 0; j < BATCH; j++)
-      if (j < rows && in)
-        v[j] = ptx::load_line(row[j] + i * GROUPS * CUDA_LINE);
-#pragma unroll
-    for (uint32_t j = 0; j < BATCH; j++)
-      if (j < rows && in) {
-        whole &= !flags || has_flag(v[j], flag);
-        add8(acc, v[j], 1.0f);
-      }
+  for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i += ABREAST) {
+    float acc[ABREAST][8] = {};
 #pragma unroll 1
-    for (uint32_t r = BATCH; r < rows; r++)
-      if (in) {
-        uint4 w = ptx::load_line(scratch.rows[r].row + offset + at.offset(i));
-        whole &= !flags || has_flag(w, flag);
-        add8(acc, w, 1.0f);
-      }
+    for (uint32_t base = 0; base < rows; base += BATCH) {
+      uint4 v[BATCH][ABREAST];
 #pragma unroll
-    for (int j = 0; j < 8; j++)
-      acc[j] *= factor;
-    p.v[i] = pack8(acc);
+      for (uint32_t j = 0; j < BATCH; j++)
+#pragma unroll
+        for (int a = 0; a < ABREAST; a++)
+          if (base + j < rows && at.line(i + a) <= count)
+            v[j][a] = ptx::load_line(scratch.rows[base + j].row + offset + at.offset(i + a));
+#pragma unroll
+      for (uint32_t j = 0; j < BATCH; j++)
+#pragma unroll
+        for (int a = 0; a < ABREAST; a++)
+          if (base + j < rows && at.line(i + a) <= count) {
+            whole &= !flags || has_flag(v[j][a], flag);
+            add8(acc[a], v[j][a], 1.0f);
+          }
+    }
+#pragma unroll
+    for (int a = 0; a < ABREAST; a++) {
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+        acc[a][j] *= factor;
+      p.v[i + a] = pack8(acc[a]);
+    }
   }
   return __all_sync(~0u, whole);
 }
@@ -215,11 +213,13 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
                                        uint64_t *lost, const role &role, const crew &crew, scratch &scratch,
                                        char *room) {
   uint64_t op = scene.counters.combined;
-  const cuda_handle &handle = args.state->handle[op % CUDA_DEPTH];
+  const cuda_handle &handle = scene.handle[op % CUDA_DEPTH];
   team team(role);
+  if (team.local >= team.count)
+    return;
 #pragma unroll 1
-  for (uint32_t token = team.local * gridDim.x + blockIdx.x; token < args.c.num_tokens;
-       token += gridDim.x * team.count) {
+  for (uint32_t token = team.local * role.blocks + blockIdx.x - role.first_block; token < args.c.num_tokens;
+       token += role.blocks * team.count) {
     uint64_t sent = handle.members[token], seats = sent;
     if (team.warp == 0 && crew.lane == 0)
       lost[team.local] = 0;

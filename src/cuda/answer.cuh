@@ -4,7 +4,8 @@
 
 #include "cuda/coded.cuh"
 
-enum { ANSWER_EACH = CUDA_BF16_CHUNKS, BATCH = 4 }; // chunks of a packet; loads of a thread under way at once
+// Chunks of a packet; a thread has the loads of BATCH rows, of ABREAST lines each, under way at once.
+enum { ANSWER_EACH = CUDA_BF16_CHUNKS, BATCH = 2, ABREAST = 4 };
 
 // Weights that did not travel with the dispatch: a lane for each (member, unit). [all warps]
 __device__ __forceinline__ void send_weights(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
@@ -39,11 +40,11 @@ __device__ __forceinline__ selection load_selection(const cuda_handle &handle, c
   return lane < layout.topk ? selection{handle.place[entry], handle.weight[entry]} : selection{-1, 0.0f};
 }
 
-// A weight that comes now. [warp]
-static __device__ __noinline__ void take_weight(const cuda_combine_args &args, const cuda_member &member, selection &s,
-                                                uint32_t token, uint64_t op, uint32_t lane) {
+// The selection, with a weight that comes now. [warp]
+static __device__ __noinline__ selection take_weight(const cuda_combine_args &args, const cuda_member &member,
+                                                     selection s, uint32_t token, uint64_t op, uint32_t lane) {
   if (lane >= args.layout.topk || s.place < 0)
-    return;
+    return s;
   const cuda_unit *from = (const cuda_unit *)(slot_of(args.layout, member.in, op) + args.layout.late) +
                           token * args.layout.late_units + lane / CUDA_UNIT_WEIGHTS;
   uint4 unit = ptx::load_unit(from);
@@ -51,6 +52,7 @@ static __device__ __noinline__ void take_weight(const cuda_combine_args &args, c
     s.place = -1;
   uint32_t part = lane % CUDA_UNIT_WEIGHTS;
   s.weight = __uint_as_float(part == 0 ? unit.x : part == 1 ? unit.y : unit.z);
+  return s;
 }
 
 // Lists the rows to be added, each with its weight, in the order of top-k. Returns how many. [warp]
@@ -71,32 +73,28 @@ __device__ __forceinline__ uint32_t list_rows(const cuda_combine_args &args, con
 __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows, uint32_t first,
                                          uint32_t count) {
   seat_in_packet at;
-  const char *row[BATCH];
-  float weight[BATCH];
 #pragma unroll
-  for (uint32_t j = 0; j < BATCH; j++) {
-    row[j] = scratch.rows[j].row + (size_t)first * CUDA_LINE + at.offset(0);
-    weight[j] = scratch.rows[j].weight;
-  }
-#pragma unroll
-  for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++) {
-    float acc[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    bool in = at.line(i) < count;
-    uint4 v[BATCH];
-#pragma unroll
-    for (uint32_t j = 0; j < BATCH; j++)
-      if (j < rows && in)
-        v[j] = ptx::load_once16(row[j] + i * GROUPS * CUDA_LINE);
-#pragma unroll
-    for (uint32_t j = 0; j < BATCH; j++)
-      if (j < rows && in)
-        add8(acc, v[j], weight[j]);
+  for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i += ABREAST) {
+    float acc[ABREAST][8] = {};
 #pragma unroll 1
-    for (uint32_t r = BATCH; r < rows; r++)
-      if (in)
-        add8(acc, ptx::load_once16(scratch.rows[r].row + (size_t)first * CUDA_LINE + at.offset(i)),
-             scratch.rows[r].weight);
-    p.v[i] = pack8(acc);
+    for (uint32_t base = 0; base < rows; base += BATCH) {
+      uint4 v[BATCH][ABREAST];
+#pragma unroll
+      for (uint32_t j = 0; j < BATCH; j++)
+#pragma unroll
+        for (int a = 0; a < ABREAST; a++)
+          if (base + j < rows && at.line(i + a) < count)
+            v[j][a] = ptx::load_once16(scratch.rows[base + j].row + (size_t)first * CUDA_LINE + at.offset(i + a));
+#pragma unroll
+      for (uint32_t j = 0; j < BATCH; j++)
+#pragma unroll
+        for (int a = 0; a < ABREAST; a++)
+          if (base + j < rows && at.line(i + a) < count)
+            add8(acc[a], v[j][a], scratch.rows[base + j].weight);
+    }
+#pragma unroll
+    for (int a = 0; a < ABREAST; a++)
+      p.v[i + a] = pack8(acc[a]);
   }
 }
 
@@ -106,7 +104,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
                                        const crew &crew, scratch &scratch, char *stage, char *room) {
   const cuda_layout &layout = args.layout;
   uint64_t op = scene.counters.answered;
-  const cuda_handle &handle = args.state->handle[op % CUDA_DEPTH];
+  const cuda_handle &handle = scene.handle[op % CUDA_DEPTH];
   uint32_t packets = layout.answer.packets, turn = view.count * packets, lane = crew.lane;
   if (view.count == 0)
     return;
@@ -120,16 +118,17 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
     send_weights(args, scene, view, open, op, crew);
 #pragma unroll 1
   for (uint32_t i = crew.index; i < most * turn; i += crew.count) {
-    uint32_t row = i / turn, m = (i % turn / packets + view.self + 1) % view.count, index = i % packets;
+    uint32_t nth = divide(i, layout.answer.by_packets), row = divide(nth, view.by_count), index = i - nth * packets;
+    uint32_t m = nth - row * view.count + view.self + 1;
+    m -= m >= view.count ? view.count : 0;
     const cuda_member &member = view.members[m];
     // Asked for before it is known that there is such a row.
     uint32_t token = handle.token[(size_t)m * layout.max_tokens + row];
     selection s = load_selection(handle, layout, m, row, lane);
-    uint32_t rows = __shfl_sync(~0u, m < WARP ? mine : also, (int)(m % WARP));
-    if (row >= rows || member.seat >= DEVICE_SEATS || !(open >> member.seat & 1))
+    if (row >= handle.rows[m] || member.seat >= DEVICE_SEATS || !(open >> member.seat & 1))
       continue;
     if (handle.late >> m & 1 && !args.c.rank_major)
-      take_weight(args, member, s, token, op, lane);
+      s = take_weight(args, member, s, token, op, lane);
     uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
     packet<ANSWER_EACH> p;
     uint32_t count = chunks_of(layout.answer, index);

@@ -4,24 +4,29 @@
 
 namespace {
 
-// Warps of a block that answer, where the others add.
-enum { ANSWERERS = WARPS - TEAM };
+// Warps of a block; of them, those that answer where the others add.
+enum { COMBINE_WARPS = 20, COMBINE_BLOCK = COMBINE_WARPS * WARP, ANSWERERS = COMBINE_WARPS - TEAM };
 
 template <bool ANSWERS, bool ADDS, bool CODED>
-__global__ void __launch_bounds__(BLOCK, 1) combine(const __grid_constant__ cuda_combine_args args) {
+__global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constant__ cuda_combine_args args) {
   extern __shared__ __align__(128) char memory[]; // the answerers' stages, and everybody's room
   __shared__ scene scene;
-  __shared__ scratch scratches[WARPS];
-  __shared__ uint64_t lost[TEAMS];
+  __shared__ scratch scratches[COMBINE_WARPS];
+  __shared__ uint64_t lost[COMBINE_WARPS / TEAM];
   constexpr uint32_t STAGE = (ANSWER_EACH + 1) * CUDA_LINE;
-  constexpr uint32_t answerers = !ADDS ? WARPS : ANSWERS ? ANSWERERS : 0;
-  const role answering = {0, answerers, 0}, adding = {answerers, WARPS - answerers, 0};
+  constexpr uint32_t answerers = !ADDS ? COMBINE_WARPS : ANSWERS ? ANSWERERS : 0;
+  constexpr steps STEPS = {false, false, ANSWERS, ADDS};
+  const role answering = {0, gridDim.x, 0, answerers, 0};
+  const role adding = {0, gridDim.x, answerers, COMBINE_WARPS - answerers, 0};
   scratch &scratch = scratches[threadIdx.x / WARP];
   char *room = CODED ? memory + answerers * STAGE + threadIdx.x / WARP * CODED_ROOM : nullptr;
   ptx::kernel_wait();
   trace(args.trace, 0, threadIdx.x == 0);
-  scene_begin(scene, args.state, {false, false, ANSWERS, ADDS});
+  scene_begin<COMBINE_BLOCK>(scene, args.state);
   trace(args.trace, 1, threadIdx.x == 0);
+  arrival arrival(args.state);
+  if (is_publisher(COMBINE_BLOCK))
+    publish(scene, args.state, STEPS);
   if (ANSWERS && answering.plays()) {
     answer<CODED>(args, scene, view_of(scene, scene.counters.answered), crew(answering), scratch,
                   memory + threadIdx.x / WARP * STAGE, room);
@@ -30,6 +35,7 @@ __global__ void __launch_bounds__(BLOCK, 1) combine(const __grid_constant__ cuda
     add_up<CODED>(args, scene, view_of(scene, scene.counters.combined), lost, adding, crew(adding), scratch, room);
     trace(args.trace, 4, adding.thread() == 0);
   }
+  arrival.end(scene, args.state, STEPS);
 }
 
 template <bool CODED> const void *half_of(uint32_t halves) {
@@ -53,9 +59,9 @@ int cuda_load_combine(void) {
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   uint32_t halves = args->c.halves;
   const void *kernel = args->layout.coded ? half_of<true>(halves) : half_of<false>(halves);
-  uint32_t answerers = halves == DEVICE_SEND ? WARPS : halves & DEVICE_SEND ? ANSWERERS : 0;
+  uint32_t answerers = halves == DEVICE_SEND ? COMBINE_WARPS : halves & DEVICE_SEND ? ANSWERERS : 0;
   size_t memory = (size_t)answerers * (ANSWER_EACH + 1) * CUDA_LINE;
-  memory += args->layout.coded ? (size_t)WARPS * CODED_ROOM : 0;
+  memory += args->layout.coded ? (size_t)COMBINE_WARPS * CODED_ROOM : 0;
   void *params[] = {(void *)args};
-  return (int)launch(kernel, params, blocks, BLOCK, memory, early, stream);
+  return (int)launch(kernel, params, blocks, COMBINE_BLOCK, memory, early, stream);
 }

@@ -4,48 +4,79 @@
 
 namespace {
 
-// Warps of a block that send rows; the others announce them, and receive.
-enum { SENDERS = 2, BARRIER_RECEIVE = 1 };
+// A warp has one packet under way, so it takes many to fill the links; and what is loaded on a processor queues behind
+// what it stores to other GPUs. So a part of the blocks sends rows, and the others announce and receive them. Where
+// there are few blocks, each has warps for both.
+enum { SENDING_PART = 3, SENDERS = 12, FEW_BLOCKS = 16, SENDERS_AMONG_FEW = 2, BARRIER_RECEIVE = 1 };
+const uint32_t NO_TOKEN = UINT32_MAX;
+
+struct roles {
+  role sending, receiving;
+
+  __device__ __forceinline__ explicit roles(bool sends)
+      : sending{0, 0, 0, 0, 0}, receiving{0, gridDim.x, 0, WARPS, BARRIER_RECEIVE} {
+    if (!sends)
+      return;
+    if (gridDim.x < FEW_BLOCKS) {
+      sending = {0, gridDim.x, 0, SENDERS_AMONG_FEW, 0};
+      receiving.first = SENDERS_AMONG_FEW;
+      receiving.warps = WARPS - SENDERS_AMONG_FEW;
+      return;
+    }
+    uint32_t part = gridDim.x / SENDING_PART;
+    sending = {0, part, 0, SENDERS, 0};
+    receiving.first_block = part;
+    receiving.blocks = gridDim.x - part;
+  }
+};
 
 template <int KIND, bool SENDS, bool RECEIVES>
 __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cuda_dispatch_args args) {
   extern __shared__ __align__(128) char memory[];
   __shared__ scene scene;
   __shared__ scratch scratches[WARPS];
-  constexpr uint32_t senders = SENDS ? SENDERS : 0, STAGE = row_form<KIND>::ITERATIONS * GROUPS * CUDA_LINE;
-  const role sending = {0, senders, 0}, receiving = {senders, WARPS - senders, BARRIER_RECEIVE};
+  constexpr uint32_t STAGE = row_form<KIND>::ITERATIONS * GROUPS * CUDA_LINE;
+  constexpr steps STEPS = {SENDS, RECEIVES, false, false};
+  const roles roles(SENDS);
+  const role &sending = roles.sending, &receiving = roles.receiving;
   scratch &scratch = scratches[threadIdx.x / WARP];
-  uint32_t packets = args.layout.row.packets, *shared = (uint32_t *)(memory + senders * STAGE);
+  uint32_t packets = args.layout.row.packets, *shared = (uint32_t *)(memory + (SENDS ? SENDERS : 0) * STAGE);
   ptx::kernel_wait();
   // Asked for before all else, for they take longest to come.
   source_packet<KIND> source;
   outgoing out;
   slice selected(args, SENDS ? threadIdx.x / WARP : NO_SLICE);
+  selection_given given(args, SENDS && receiving.plays() ? crew(receiving).index : NO_TOKEN);
   if (SENDS) {
     crew crew(sending);
-    if (sending.plays() && crew.index < args.d.num_tokens * packets)
-      load_source<KIND>(source, args, crew.index / packets, crew.index % packets);
+    uint32_t token = divide(crew.index, args.layout.row.by_packets);
+    if (sending.plays() && token < args.d.num_tokens)
+      load_source<KIND>(source, args, token, crew.index - token * packets);
     out = outgoing_begin(args, shared);
     shared += (args.members * out.parts + CUDA_UNIT_COUNTS) * out.words;
   }
   trace(args.trace, 0, threadIdx.x == 0);
-  scene_begin(scene, args.state, {SENDS, RECEIVES, false, false});
+  scene_begin<BLOCK>(scene, args.state);
   trace(args.trace, 1, threadIdx.x == 0);
   if (SENDS) {
     outgoing_mark(out, args, scene, view_of(scene, scene.counters.sent), selected);
     __syncthreads();
   }
+  arrival arrival(args.state);
+  if (is_publisher(BLOCK))
+    publish(scene, args.state, STEPS);
   if (SENDS && sending.plays()) {
     send_rows<KIND>(args, scene, view_of(scene, scene.counters.sent), out, source, crew(sending), scratch,
                     memory + threadIdx.x / WARP * STAGE);
     trace(args.trace, 2, threadIdx.x == 0);
-    return;
+  } else if (receiving.plays()) {
+    if (SENDS)
+      announce(args, scene, view_of(scene, scene.counters.sent), out, given, crew(receiving));
+    trace(args.trace, 6, receiving.thread() == 0);
+    if (RECEIVES)
+      receive<row_form<KIND>::EACH>(args, scene, shared, receiving, crew(receiving), scratch);
   }
-  if (SENDS)
-    announce(args, scene, view_of(scene, scene.counters.sent), out, crew(receiving));
-  trace(args.trace, 6, receiving.thread() == 0);
-  if (RECEIVES)
-    receive<row_form<KIND>::EACH>(args, scene, shared, receiving, crew(receiving), scratch);
+  arrival.end(scene, args.state, STEPS);
 }
 
 template <int KIND> const void *half_of(uint32_t halves) {

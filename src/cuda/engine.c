@@ -60,8 +60,6 @@ static uint64_t place_handles(struct device_ep *ep, char *base) {
     at += aligned(tokens * sizeof *handle->missing);
     handle->unsent = (uint64_t *)(base + at);
     at += aligned(tokens * sizeof *handle->unsent);
-    handle->rows = (uint32_t *)(base + at);
-    at += aligned(ep->members * sizeof *handle->rows);
   }
   return at;
 }

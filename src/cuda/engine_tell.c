@@ -67,12 +67,14 @@ static int check_view(const struct device_ep *ep, const struct device_view *view
 static void fill_view(const struct device_ep *ep, const struct device_view *view, struct cuda_view *out) {
   memset(out, 0, sizeof *out);
   out->count = view->count;
+  out->by_count = cuda_divisor_of(view->count ? view->count : 1);
   out->self = CUDA_NOT_A_MEMBER;
   for (uint32_t i = 0; i < view->count; i++) {
     const struct device_member *m = &view->members[i];
     struct cuda_member *to = &out->members[i];
     to->rank = m->rank;
     to->seat = m->seat;
+    out->seats |= m->seat < DEVICE_SEATS ? UINT64_C(1) << m->seat : 0;
     if (m->rank == ep->options.rank) {
       out->self = i;
       to->in = to->out = ep->area;

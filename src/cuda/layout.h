@@ -94,12 +94,26 @@ enum {
   CUDA_CODED_LINES = 11,  // in which they do: coded.cuh
 };
 
+// Divides numbers below 2^31 by what it was made of, exactly: a division proper takes a GPU some 200 cycles.
+struct cuda_divisor {
+  uint32_t factor, shift;
+};
+
+static inline struct cuda_divisor cuda_divisor_of(uint32_t number) {
+  struct cuda_divisor by = {0, 31};
+  while ((uint64_t)1 << (by.shift - 31) < number)
+    by.shift++;
+  by.factor = (uint32_t)((((uint64_t)1 << by.shift) + number - 1) / number);
+  return by;
+}
+
 // How a row travels.
 struct cuda_form {
   uint32_t chunks;  // of 128 bytes, of a row
   uint32_t each;    // of a packet; the last one may have fewer
   uint32_t packets; // of a row
   uint32_t stride;  // bytes of a row
+  struct cuda_divisor by_packets;
 };
 
 struct cuda_layout {
@@ -109,7 +123,8 @@ struct cuda_layout {
   uint32_t routing_lines;            // of a row
   uint32_t value_bytes, scale_bytes; // of a dispatched row, where it arrives
   uint32_t coded;                    // whether other ranks' answers travel as logfmt10
-  struct cuda_form row, answer;      // of dispatch, of combine
+  struct cuda_divisor by_experts;
+  struct cuda_form row, answer; // of dispatch, of combine
   // offsets in a slot
   uint32_t counts, routing, late, rows, answers;
   uint32_t slot; // bytes
@@ -126,6 +141,7 @@ static inline struct cuda_form cuda_form_of(uint32_t bytes, uint32_t each) {
   form.each = each;
   form.packets = (form.chunks + each - 1) / each;
   form.stride = form.packets * (each + 1) * CUDA_LINE;
+  form.by_packets = cuda_divisor_of(form.packets);
   return form;
 }
 
@@ -135,6 +151,7 @@ static inline void cuda_layout_init(struct cuda_layout *layout, uint32_t max_tok
   layout->hidden = hidden;
   layout->topk = topk;
   layout->experts = experts;
+  layout->by_experts = cuda_divisor_of(experts);
   layout->count_units = (experts + CUDA_UNIT_COUNTS - 1) / CUDA_UNIT_COUNTS;
   layout->routing_lines = (topk + CUDA_LINE_SELECTIONS - 1) / CUDA_LINE_SELECTIONS;
   layout->late_units = (topk + CUDA_UNIT_WEIGHTS - 1) / CUDA_UNIT_WEIGHTS;

@@ -62,7 +62,7 @@ __device__ __forceinline__ void find_members(const cuda_dispatch_args &args, con
   int32_t rank[N];
 #pragma unroll
   for (int j = 0; j < N; j++) {
-    rank[j] = expert[j] >= 0 ? (int32_t)((uint32_t)expert[j] / args.layout.experts) : -1;
+    rank[j] = expert[j] >= 0 ? (int32_t)divide((uint32_t)expert[j], args.layout.by_experts) : -1;
     local[j] = (uint32_t)expert[j] - (uint32_t)rank[j] * args.layout.experts;
     member[j] = -1;
   }
@@ -83,12 +83,17 @@ __device__ __forceinline__ void find_members(const cuda_dispatch_args &args, con
 // words would take longer than all else here.
 enum { SLICE = 4, NO_SLICE = 1 << 20 }; // beyond all that there are
 
+// Slices of 32 tokens, as a power of two: up to 16 selections each.
+__device__ __forceinline__ uint32_t slices_log2(const cuda_layout &layout) {
+  return layout.topk <= SLICE ? 0 : layout.topk <= 2 * SLICE ? 1 : 2;
+}
+
 struct slice {
   int32_t expert[SLICE];
 
   __device__ __forceinline__ slice(const cuda_dispatch_args &args, uint32_t index) {
-    uint32_t K = args.layout.topk, slices = (K + SLICE - 1) / SLICE, first = index % slices * SLICE;
-    uint32_t token = index / slices * WARP + threadIdx.x % WARP;
+    uint32_t K = args.layout.topk, log2 = slices_log2(args.layout), first = (index & ((1u << log2) - 1)) * SLICE;
+    uint32_t token = (index >> log2) * WARP + threadIdx.x % WARP;
 #pragma unroll
     for (uint32_t j = 0; j < SLICE; j++)
       expert[j] =
@@ -98,7 +103,7 @@ struct slice {
 
 __device__ __forceinline__ void mark_slice(const outgoing &out, const cuda_dispatch_args &args, const cuda_view &view,
                                            uint64_t shut, uint32_t index, const slice &slice) {
-  uint32_t lane = threadIdx.x % WARP, word = index / ((args.layout.topk + SLICE - 1) / SLICE);
+  uint32_t lane = threadIdx.x % WARP, word = index >> slices_log2(args.layout);
   int member[SLICE];
   uint32_t local[SLICE];
   find_members<SLICE>(args, view, shut, slice.expert, member, local);
@@ -122,7 +127,7 @@ __device__ __forceinline__ void mark_slice(const outgoing &out, const cuda_dispa
 __device__ __forceinline__ void outgoing_mark(const outgoing &out, const cuda_dispatch_args &args, const scene &scene,
                                               const cuda_view &view, const slice &first) {
   uint64_t shut = shut_seats(args, scene);
-  uint32_t index = threadIdx.x / WARP, slices = out.words * ((args.layout.topk + SLICE - 1) / SLICE);
+  uint32_t index = threadIdx.x / WARP, slices = out.words << slices_log2(args.layout);
   if (index < slices)
     mark_slice(out, args, view, shut, index, first);
 #pragma unroll 1

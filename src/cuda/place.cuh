@@ -53,16 +53,21 @@ struct target {
   uint32_t token;  // of the source
 };
 
-// Reads the row's routing: a group of lanes for each line. False: the member is lost. [warp]
+// Where a lane finds its part of a row's routing: a group of lanes has a line.
+__device__ __forceinline__ const char *routing_of(const cuda_layout &layout, const cuda_member &member, uint32_t row,
+                                                  uint64_t op) {
+  seat_in_packet at;
+  uint32_t line = row * layout.routing_lines + min(at.group, layout.routing_lines - 1);
+  return slot_of(layout, member.in, op) + layout.routing + line * CUDA_LINE + at.lane * 16;
+}
+
+// Reads the row's routing, `v` being a first look at it. False: the member is lost. [warp]
 __device__ __forceinline__ bool find_target(const cuda_dispatch_args &args, const cuda_member &member,
                                             const hearing &hearing, const places &places, uint32_t m, uint32_t row,
-                                            uint64_t op, bool strict, target &t) {
+                                            uint64_t op, bool strict, const char *from, uint4 v, target &t) {
   const cuda_layout &layout = args.layout;
   seat_in_packet at;
-  uint32_t lane = threadIdx.x % WARP, line = min(at.group, layout.routing_lines - 1);
-  const char *from =
-      slot_of(layout, member.in, op) + layout.routing + (row * layout.routing_lines + line) * CUDA_LINE + at.lane * 16;
-  uint4 v = ptx::load_line(from);
+  uint32_t lane = threadIdx.x % WARP;
   patience patience;
   while (!__all_sync(~0u, at.lane != GROUP - 1 || has_flag(v, op + 1))) {
     bool over = lane == 0 && patience.over(args.state, member.seat);
@@ -115,9 +120,9 @@ __device__ __forceinline__ void tell_selections(const cuda_dispatch_args &args, 
 }
 
 // What combine and the caller have to know of a row, apart from its values. [warp]
-__device__ __forceinline__ void tell_row(const cuda_dispatch_args &args, const cuda_member &member, const target &t,
-                                         uint32_t m, uint32_t row, uint64_t op, uint32_t lane) {
-  const cuda_handle &handle = args.state->handle[op % CUDA_DEPTH];
+__device__ __forceinline__ void tell_row(const cuda_dispatch_args &args, const scene &scene, const cuda_member &member,
+                                         const target &t, uint32_t m, uint32_t row, uint64_t op, uint32_t lane) {
+  const cuda_handle &handle = scene.handle[op % CUDA_DEPTH];
   size_t at = (size_t)m * args.layout.max_tokens + row;
   if (lane == 0)
     handle.token[at] = t.token;
@@ -171,13 +176,15 @@ __device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, con
   packet<EACH> p;
   uint32_t count = chunks_of(layout.row, index);
   const char *from = member.in + packet_offset(layout, layout.row, layout.rows, op, row, index);
-  bool whole = load_packet(p, from, count, op + 1); // a first look, before the routing is read
+  const char *routing_from = routing_of(layout, member, row, op);
+  uint4 routing = ptx::load_line(routing_from);
+  bool whole = load_packet(p, from, count, op + 1); // both come in one round trip
   target t;
-  bool here = find_target(args, member, hearing, places, m, row, op, scene.control.strict, t);
+  bool here = find_target(args, member, hearing, places, m, row, op, scene.control.strict, routing_from, routing, t);
   if (!here)
     t = {-1, 0.0f, -1, 0, 0};
   if (index == 0)
-    tell_row(args, member, t, m, row, op, lane);
+    tell_row(args, scene, member, t, m, row, op, lane);
   here = here && (whole || take_late(p, args.state, member.seat, from, count, op + 1));
   if (here && scene.control.strict) {
     ptx::fence_system();
@@ -204,9 +211,11 @@ __device__ __forceinline__ void place_rows(const cuda_dispatch_args &args, const
     most = max(most, hearing.rows[m]);
 #pragma unroll 1
   for (uint32_t i = crew.index; i < most * turn; i += crew.count) {
-    uint32_t row = i / turn, m = (i % turn / packets + view.self) % view.count;
+    uint32_t nth = divide(i, args.layout.row.by_packets), row = divide(nth, view.by_count);
+    uint32_t m = nth - row * view.count + view.self;
+    m -= m >= view.count ? view.count : 0;
     if (row < hearing.rows[m] &&
-        !place_packet<EACH>(args, scene, view.members[m], hearing, places, m, row, i % packets, op, crew.lane,
+        !place_packet<EACH>(args, scene, view.members[m], hearing, places, m, row, i - nth * packets, op, crew.lane,
                             scratch) &&
         crew.lane == 0)
       ptx::set_bits(&args.state->record[op % CUDA_RECORDS].lost, 1ull << m);
@@ -239,7 +248,7 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
   counters.masked = ptx::load_volatile(&state->control.masked);
   counters.taken_dispatch = op - hearing.dispatches;
   counters.taken_combine = op - hearing.combines;
-  uint64_t heard = heard_of(hearing, view);
+  uint64_t heard = hearing.heard;
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++)
     state->handle[op % CUDA_DEPTH].rows[m] = hearing.rows[m];

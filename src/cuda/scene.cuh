@@ -7,13 +7,14 @@
 
 enum { WARPS = 24, BLOCK = WARPS * WARP };
 
-// Warps of a block that do the same: a kernel that does two things has two roles, side by side.
+// Blocks, and warps of each of them, that do the same: a kernel that does two things has two roles, side by side.
 struct role {
-  uint32_t first, warps; // of the block's
+  uint32_t first_block, blocks;
+  uint32_t first, warps; // of a block's
   int barrier;           // 1 to 15
 
   __device__ __forceinline__ bool plays() const {
-    return threadIdx.x / WARP >= first && threadIdx.x / WARP < first + warps;
+    return blockIdx.x - first_block < blocks && threadIdx.x / WARP - first < warps;
   }
   __device__ __forceinline__ uint32_t thread() const { return threadIdx.x - first * WARP; }
   __device__ __forceinline__ uint32_t threads() const { return warps * WARP; }
@@ -35,9 +36,17 @@ struct alignas(16) scene {
   cuda_counters counters;
   cuda_control control;
   cuda_view live[CUDA_LIVE];
+  cuda_handle handle[CUDA_DEPTH];
 };
 
+__device__ __forceinline__ uint32_t divide(uint32_t number, cuda_divisor by) {
+  return (uint32_t)((uint64_t)number * by.factor >> by.shift);
+}
+
 __device__ __forceinline__ cuda_view &view_of(scene &scene, uint64_t op) {
+  return scene.live[scene.counters.live[op % CUDA_LIVE]];
+}
+__device__ __forceinline__ const cuda_view &view_of(const scene &scene, uint64_t op) {
   return scene.live[scene.counters.live[op % CUDA_LIVE]];
 }
 
@@ -52,10 +61,17 @@ template <typename T> __device__ __forceinline__ void clear(T *object, uint32_t 
     ((uint32_t *)object)[i] = 0;
 }
 
-// By the last warp of the last block: tells the peers what the kernels before have taken, and the host how far they
-// are; makes ready what operations to come will count in.
-__device__ __forceinline__ void publish(const scene &scene, const cuda_view &view, cuda_state *state, steps steps) {
+// The warp that publishes: one for which nobody waits.
+__device__ __forceinline__ bool is_publisher(uint32_t threads) {
+  return blockIdx.x == 0 && threadIdx.x >= threads - WARP;
+}
+
+// Tells the peers what the kernels before have taken, and the host how far they are; makes ready what operations to
+// come will count in. [warp]
+__device__ __forceinline__ void publish(const scene &scene, cuda_state *state, steps steps) {
   const cuda_counters &now = scene.counters;
+  uint64_t op = steps.sends ? now.sent : steps.receives ? now.received : steps.answers ? now.answered : now.combined;
+  const cuda_view &view = view_of(scene, op);
   uint32_t lane = threadIdx.x % WARP;
 #pragma unroll 1
   for (uint32_t m = lane; m < view.count; m += WARP)
@@ -75,28 +91,41 @@ __device__ __forceinline__ void publish(const scene &scene, const cuda_view &vie
     clear(&state->votes[(now.received + 2) % CUDA_LIVE], lane, WARP);
 }
 
-// Reads it all; counts what this kernel begins. `op`: of the kernel's view. Ends with a barrier of the block.
-__device__ __forceinline__ void scene_begin(scene &scene, cuda_state *state, steps steps) {
-  uint32_t tid = threadIdx.x;
-  constexpr uint32_t LIVE = sizeof scene.live / 16, WORDS = (sizeof scene.counters + sizeof scene.control) / 8;
-  static_assert(LIVE + WORDS <= BLOCK, "a thread for each");
-  if (tid < LIVE)
-    ((uint4 *)scene.live)[tid] = ((const uint4 *)state->live)[tid];
-  else if (tid < LIVE + WORDS)
-    ((uint64_t *)&scene.counters)[tid - LIVE] = ptx::load_volatile((const uint64_t *)&state->counters + (tid - LIVE));
+// Reads it all. Ends with a barrier of the block.
+template <uint32_t THREADS> __device__ __forceinline__ void scene_begin(scene &scene, const cuda_state *state) {
+  constexpr uint32_t LIVE = sizeof scene.live / 16, HANDLES = sizeof scene.handle / 16;
+  constexpr uint32_t WORDS = (sizeof scene.counters + sizeof scene.control) / 8;
+#pragma unroll
+  for (uint32_t i = threadIdx.x; i < WORDS + HANDLES + LIVE; i += THREADS)
+    if (i < WORDS)
+      ((uint64_t *)&scene.counters)[i] = ptx::load_volatile((const uint64_t *)&state->counters + i);
+    else if (i < WORDS + HANDLES)
+      ((uint4 *)scene.handle)[i - WORDS] = ((const uint4 *)state->handle)[i - WORDS];
+    else
+      ((uint4 *)scene.live)[i - WORDS - HANDLES] = ((const uint4 *)state->live)[i - WORDS - HANDLES];
   __syncthreads();
-  const cuda_counters &now = scene.counters;
-  uint64_t op = steps.sends ? now.sent : steps.receives ? now.received : steps.answers ? now.answered : now.combined;
-  if (blockIdx.x == gridDim.x - 1 && tid >= BLOCK - WARP)
-    publish(scene, view_of(scene, op), state, steps);
-  if (tid == BLOCK - 1 && atomicAdd(&state->arrived, 1) == gridDim.x - 1) {
+}
+
+// Counts what this kernel begins, once all its blocks have read the counters. To arrive takes a round trip to the
+// second-level cache: the block's first warp begins it early, and waits for it when it has done all else. [block]
+struct arrival {
+  uint32_t before;
+
+  __device__ __forceinline__ explicit arrival(cuda_state *state) : before(UINT32_MAX) {
+    if (threadIdx.x == 0)
+      before = atomicAdd(&state->arrived, 1);
+  }
+  __device__ __forceinline__ void end(const scene &scene, cuda_state *state, steps steps) const {
+    const cuda_counters &now = scene.counters;
+    if (before != gridDim.x - 1)
+      return;
     state->arrived = 0;
     state->counters.sent = now.sent + steps.sends;
     state->counters.received = now.received + steps.receives;
     state->counters.answered = now.answered + steps.answers;
     state->counters.combined = now.combined + steps.combines;
   }
-}
+};
 
 __device__ __forceinline__ char *slot_of(const cuda_layout &layout, char *area, uint64_t op) {
   return area + sizeof(cuda_area_head) + (op % CUDA_DEPTH) * layout.slot;
@@ -118,18 +147,18 @@ __device__ __forceinline__ uint64_t or_over_warp(uint64_t bits) {
   return (uint64_t)high << 32 | low;
 }
 
-// Which members have taken what this operation's slots held before, by seat; who has not in time is lost. `known`: the
-// operations before it have been taken by all. [warp]
-__device__ __forceinline__ uint64_t await_credit(cuda_state *state, const scene &scene, const cuda_view &view,
-                                                 uint64_t op, uint64_t known, uint64_t cuda_area_head::*taken) {
-  uint64_t open = 0, shut = scene.counters.lost | scene.control.gone;
+// Waits for those of the seats `asked` whose members have not taken yet what this operation's slots held before;
+// returns those that have. [warp]
+static __device__ __noinline__ uint64_t await_taken(cuda_state *state, const cuda_view &view, uint64_t asked,
+                                                    uint64_t op, uint64_t cuda_area_head::*taken) {
+  uint64_t open = 0;
 #pragma unroll 1
   for (uint32_t base = 0; base < view.count; base += WARP) {
     uint32_t m = base + threadIdx.x % WARP;
     uint64_t bit = 0;
     if (m < view.count && view.members[m].seat < DEVICE_SEATS)
-      bit = (1ull << view.members[m].seat) & ~shut;
-    if (bit && known + 1 < op && op >= view.members[m].since + CUDA_DEPTH) {
+      bit = (1ull << view.members[m].seat) & asked;
+    if (bit && op >= view.members[m].since + CUDA_DEPTH) {
       const uint64_t *word = &(((const cuda_area_head *)view.members[m].in)->*taken);
       patience patience;
       while (bit && ptx::load_acquire(word) + 1 < op)
@@ -141,13 +170,21 @@ __device__ __forceinline__ uint64_t await_credit(cuda_state *state, const scene 
   return open;
 }
 
+// Which members have taken what this operation's slots held before, by seat; who has not in time is lost. `known`: the
+// operations before it have been taken by all. [warp]
+__device__ __forceinline__ uint64_t await_credit(cuda_state *state, const scene &scene, const cuda_view &view,
+                                                 uint64_t op, uint64_t known, uint64_t cuda_area_head::*taken) {
+  uint64_t open = view.seats & ~(scene.counters.lost | scene.control.gone);
+  return known + 1 < op ? await_taken(state, view, open, op, taken) : open;
+}
+
 // The warps of a kernel that play a role, so numbered that a few jobs take as many processors.
 struct crew {
   uint32_t index, count, lane;
 
   __device__ __forceinline__ crew(const role &role)
-      : index((threadIdx.x / WARP - role.first) * gridDim.x + blockIdx.x), count(gridDim.x * role.warps),
-        lane(threadIdx.x % WARP) {}
+      : index((threadIdx.x / WARP - role.first) * role.blocks + blockIdx.x - role.first_block),
+        count(role.blocks * role.warps), lane(threadIdx.x % WARP) {}
 };
 
 #endif

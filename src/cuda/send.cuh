@@ -117,21 +117,32 @@ struct selection_sent {
   uint32_t word, weight;
 };
 
-__device__ __forceinline__ selection_sent load_selection(const cuda_dispatch_args &args, const cuda_view &view,
+// A lane's selection of a token, as the caller has it: -1 for none.
+struct selection_given {
+  int32_t expert;
+  uint32_t weight;
+
+  __device__ __forceinline__ selection_given(const cuda_dispatch_args &args, uint32_t token) : expert(-1), weight(0) {
+    uint32_t lane = threadIdx.x % WARP;
+    size_t at = (size_t)token * args.layout.topk + lane;
+    if (lane >= args.layout.topk || token >= args.d.num_tokens)
+      return;
+    expert = (int32_t)args.d.topk_idx[at];
+    if (args.d.topk_weights)
+      weight = __float_as_uint(args.d.topk_weights[at]);
+  }
+};
+
+__device__ __forceinline__ selection_sent find_selection(const cuda_dispatch_args &args, const cuda_view &view,
                                                          const outgoing &out, uint64_t shut, uint64_t open,
-                                                         uint32_t token) {
-  uint32_t lane = threadIdx.x % WARP;
-  selection_sent s = {-1, 0, false, 0, 0};
-  if (lane >= args.layout.topk)
-    return s;
-  size_t at = (size_t)token * args.layout.topk + lane;
-  int32_t expert = (int32_t)args.d.topk_idx[at];
-  if (args.d.topk_weights)
-    s.weight = __float_as_uint(args.d.topk_weights[at]);
+                                                         uint32_t token, const selection_given &given) {
+  selection_sent s = {-1, 0, false, 0, given.weight};
+  int32_t expert = given.expert;
   s.valid = expert >= 0;
   if (!s.valid)
     return s;
-  uint32_t rank = (uint32_t)expert / args.layout.experts, local = (uint32_t)expert - rank * args.layout.experts;
+  uint32_t rank = divide((uint32_t)expert, args.layout.by_experts);
+  uint32_t local = (uint32_t)expert - rank * args.layout.experts;
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++) {
     const cuda_member &member = view.members[m];
@@ -200,10 +211,10 @@ __device__ __forceinline__ uint64_t put_routing(const cuda_dispatch_args &args, 
 
 // A token's routing. [warp]
 __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
-                                             const outgoing &out, uint64_t open, uint32_t token, uint64_t op,
-                                             tally &tally) {
+                                             const outgoing &out, uint64_t open, uint32_t token,
+                                             const selection_given &given, uint64_t op, tally &tally) {
   seat_in_packet at;
-  selection_sent s = load_selection(args, view, out, shut_seats(args, scene), open, token);
+  selection_sent s = find_selection(args, view, out, shut_seats(args, scene), open, token, given);
   uint64_t seats = 0;
   bool flags = at.lane == GROUP - 1;
 #pragma unroll 1
@@ -227,7 +238,7 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
   uint32_t missing = __ballot_sync(~0u, s.valid && (s.member < 0 || s.unsent));
   uint64_t unsent = missing ? or_over_warp(s.unsent) : 0;
   tally.missing += __popc(missing);
-  const cuda_handle &handle = args.state->handle[op % CUDA_DEPTH];
+  const cuda_handle &handle = scene.handle[op % CUDA_DEPTH];
   if (threadIdx.x % WARP == 0) {
     handle.members[token] = seats;
     handle.unsent[token] = unsent;
@@ -249,8 +260,8 @@ put_to_members(const cuda_dispatch_args &args, const scene &scene, const cuda_vi
     bool to = m < view.count && out.has(m, args.layout.experts, token) && open >> view.members[m].seat & 1;
     if (to)
       row = out.before(m, args.layout.experts, token);
-    uint32_t all = __ballot_sync(~0u, to), here = min(view.count - base, (uint32_t)WARP);
-    uint32_t ahead = all & ~0u << (view.self + 1 + token) % here;
+    uint32_t all = __ballot_sync(~0u, to), turn = view.self + 1 + token;
+    uint32_t ahead = all & ~0u << (turn - divide(turn, view.by_count) * view.count) % WARP;
 #pragma unroll 1
     for (uint32_t left = ahead ? ahead : all; left; left = all & ahead ? all & ahead : all) {
       uint32_t i = (uint32_t)__ffs((int)left) - 1;
@@ -261,9 +272,9 @@ put_to_members(const cuda_dispatch_args &args, const scene &scene, const cuda_vi
   parcel.sent();
 }
 
-// Routing of every token, and headers. [role]
+// Headers, and routing of every token. `given`: this warp's first token's. [role]
 __device__ __forceinline__ void announce(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
-                                         const outgoing &out, const crew &crew) {
+                                         const outgoing &out, selection_given &given, const crew &crew) {
   uint64_t op = scene.counters.sent;
   uint64_t open =
       await_credit(args.state, scene, view, op, scene.counters.taken_dispatch, &cuda_area_head::taken_dispatch);
@@ -274,8 +285,10 @@ __device__ __forceinline__ void announce(const cuda_dispatch_args &args, const s
       send_header(args, scene, view, out, m, op);
   tally tally;
 #pragma unroll 1
-  for (uint32_t token = crew.index; token < args.d.num_tokens; token += crew.count)
-    send_routing(args, scene, view, out, open, token, op, tally);
+  for (uint32_t token = crew.index; token < args.d.num_tokens; token += crew.count) {
+    send_routing(args, scene, view, out, open, token, given, op, tally);
+    given = selection_given(args, token + crew.count);
+  }
   tally.end(args.state->record[op % CUDA_RECORDS]);
 }
 
@@ -293,11 +306,12 @@ __device__ __forceinline__ void send_rows(const cuda_dispatch_args &args, const 
       await_credit(args.state, scene, view, op, scene.counters.taken_dispatch, &cuda_area_head::taken_dispatch);
 #pragma unroll 1
   for (uint32_t i = crew.index; i < jobs; i += crew.count) {
-    uint32_t token = i / packets, index = i % packets, next = i + crew.count;
+    uint32_t token = divide(i, args.layout.row.by_packets), index = i - token * packets, next = i + crew.count;
     packet<EACH> p;
     make_packet<KIND>(p, source, args.dtype);
+    uint32_t after = divide(next, args.layout.row.by_packets);
     if (next < jobs)
-      load_source<KIND>(source, args, next / packets, next % packets);
+      load_source<KIND>(source, args, after, next - after * packets);
     seal(p, chunks_of(args.layout.row, index), op + 1, scratch);
     parcel<EACH>::wait_until_there(); // the one before
     put_to_members(args, scene, view, out, open, p, op, token, index, stage);

@@ -30,13 +30,13 @@ struct standing {
 
 // Whether any block has heard the member. [one thread for each member]
 static __device__ __noinline__ bool agree_on(const cuda_dispatch_args &args, cuda_votes &votes, uint32_t round,
-                                             uint32_t m, bool heard) {
+                                             uint32_t m, bool heard, uint32_t blocks) {
   auto &vote = votes.member[round][m];
   ptx::add_release(heard ? &vote.heard : &vote.given_up, 1);
   long_patience patience;
   for (;;) {
     uint32_t all = round == 0 ? ptx::load_acquire(&votes.all) : 0, yes = ptx::load_acquire(&vote.heard);
-    if (all + yes + ptx::load_acquire(&vote.given_up) >= gridDim.x || patience.over(args.state))
+    if (all + yes + ptx::load_acquire(&vote.given_up) >= blocks || patience.over(args.state))
       return all + yes > 0;
   }
 }
@@ -132,6 +132,8 @@ static __device__ __noinline__ void adopt(const cuda_dispatch_args &args, scene 
   if (m == 0) {
     live.epoch = published.epoch;
     live.count = count;
+    live.by_count = published.by_count;
+    live.seats = published.seats;
     live.self = published.self;
     standing.view = &live;
     standing.live = made;
@@ -149,7 +151,7 @@ static __device__ __noinline__ bool settle(const cuda_dispatch_args &args, scene
   if (!*again) {
     bool votes_on = m < view.count && takes_part(hearing, view.members[m]);
     bool mine = votes_on && !(hearing.failed >> m & 1);
-    bool theirs = votes_on && agree_on(args, votes, round, m, mine);
+    bool theirs = votes_on && agree_on(args, votes, round, m, mine, role.blocks);
     role.sync();
     if (votes_on && !theirs)
       atomicOr((unsigned long long *)&hearing.given_up, 1ull << view.members[m].seat);

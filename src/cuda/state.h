@@ -28,7 +28,9 @@ struct cuda_member {
 struct cuda_view {
   uint64_t epoch;       // 0: none, or the host is at work on it
   uint32_t count, self; // self: CUDA_NOT_A_MEMBER when this rank is not in it; nobody is then counted, and count is 0
-  uint64_t pad[14];
+  struct cuda_divisor by_count;
+  uint64_t seats; // of all members that have one
+  uint64_t pad[12];
   struct cuda_member members[CUDA_MAX_MEMBERS]; // ascending by rank
 };
 
@@ -48,8 +50,9 @@ struct cuda_handle {
   uint64_t *members; // [M]: seats that have a row of this rank's token
   uint64_t *unsent;  // [M]: members (by index) that were to have one, and are masked or lost
   uint64_t *missing; // [M]: members (by index) whose contribution to the token did not come
-  uint32_t *rows;    // [R]: rows of each member; 0: it was not heard
   uint64_t late;     // members (by index) whose weights come with the combine
+  uint64_t pad;
+  uint32_t rows[CUDA_MAX_MEMBERS]; // of each member; 0: it was not heard
 };
 
 // The words that every kernel reads first, in one line.

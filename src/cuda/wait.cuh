@@ -26,18 +26,22 @@ struct patience {
   __device__ __forceinline__ patience() : since(0), rounds(0) {}
   __device__ __forceinline__ bool over(cuda_state *state, uint32_t seat) {
     __nanosleep(20); // leaves the cache to those who write
-    return ++rounds % 64 == 0 && look_up(state, seat);
+    return ++rounds % 64 == 0 && (since = look_up(state, seat, since)) == OVER;
   }
-  __device__ __noinline__ bool look_up(cuda_state *state, uint32_t seat) {
+
+private:
+  enum : uint64_t { OVER = UINT64_MAX };
+  // Since when there has been waiting, or OVER. By value: what is pointed to would live in memory.
+  static __device__ __noinline__ uint64_t look_up(cuda_state *state, uint32_t seat, uint64_t since) {
     if (is_lost(state, seat))
-      return true;
+      return OVER;
     uint64_t now = ptx::time_ns();
     if (since == 0)
       since = now;
     if (now - since <= ptx::load_volatile(&state->control.timeout_ns))
-      return false;
+      return since;
     lose(state, seat);
-    return true;
+    return OVER;
   }
 };
 

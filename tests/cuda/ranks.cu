@@ -99,6 +99,8 @@ static void connect(group &g, rank &r) {
   cuda_view &view = state->published[0];
   view.epoch = 1;
   view.count = s.ranks;
+  view.by_count = cuda_divisor_of(s.ranks);
+  view.seats = (1ull << s.ranks) - 1;
   view.self = r.index;
   for (uint32_t m = 0; m < s.ranks; m++)
     view.members[m] = {r.areas[m], g.ranks[m].areas[r.index], g.active[m], m, 0};
@@ -110,7 +112,6 @@ static void connect(group &g, rank &r) {
     handle.missing = device_alloc<uint64_t>(s.tokens);
     handle.unsent = device_alloc<uint64_t>(s.tokens);
     handle.token = device_alloc<uint32_t>((size_t)s.ranks * s.tokens);
-    handle.rows = device_alloc<uint32_t>(CUDA_MAX_MEMBERS);
   }
   OK(cudaMemcpy(r.state, state, sizeof *state, cudaMemcpyHostToDevice));
   cuda_begin *result;
@@ -123,6 +124,30 @@ static void connect(group &g, rank &r) {
   OK(cudaStreamSynchronize(r.stream));
   OK(cudaFreeHost(result));
 }
+
+namespace {
+
+// Row i of expert e: received, brought back to bf16.
+__global__ void identity(const char *received, const float *scales, const int32_t *counts, uint16_t *y, uint32_t rows,
+                         uint32_t hidden, int dtype) {
+  for (uint32_t row = blockIdx.x; row < (uint32_t)counts[blockIdx.y]; row += gridDim.x)
+    for (uint32_t i = threadIdx.x; i < hidden; i += blockDim.x) {
+      size_t at = ((size_t)blockIdx.y * rows + row) * hidden + i;
+      if (dtype == CUDA_BF16) {
+        y[at] = ((const uint16_t *)received)[at];
+        continue;
+      }
+      __half_raw raw = __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)received[at], __NV_E4M3);
+      size_t bytes = (hidden / CUDA_BLOCK + 3) / 4 * 4; // ue8m0, of a row
+      float scale = dtype == CUDA_FP8_UE8M0
+                        ? exp2f((float)((const uint8_t *)scales)[at / hidden * bytes + i / CUDA_BLOCK] - 127.0f)
+                        : scales[at / CUDA_BLOCK];
+      float value = __half2float(*(__half *)&raw) * scale;
+      y[at] = (uint16_t)to_bf16_pair(value, 0.0f);
+    }
+}
+
+} // namespace
 
 group::group(const struct shape &wanted) : shape(wanted) {
   struct shape &s = shape;
@@ -140,6 +165,7 @@ group::group(const struct shape &wanted) : shape(wanted) {
   for (uint32_t i = 0; i < s.devices; i++) {
     open_peers((int)i, (int)s.devices);
     OK(cuda_launch_load());
+    OK(load((const void *)identity)); // likewise: ranks that share a device may wait for each other by then
   }
   ranks.resize(s.ranks);
   for (uint32_t i = 0; i < s.ranks; i++) {
@@ -279,30 +305,6 @@ uint64_t group::lost(const rank &r) const {
   OK(cudaSetDevice(r.device));
   return fetch(&r.state->counters.lost, 1)[0];
 }
-
-namespace {
-
-// Row i of expert e: received, brought back to bf16.
-__global__ void identity(const char *received, const float *scales, const int32_t *counts, uint16_t *y, uint32_t rows,
-                         uint32_t hidden, int dtype) {
-  for (uint32_t row = blockIdx.x; row < (uint32_t)counts[blockIdx.y]; row += gridDim.x)
-    for (uint32_t i = threadIdx.x; i < hidden; i += blockDim.x) {
-      size_t at = ((size_t)blockIdx.y * rows + row) * hidden + i;
-      if (dtype == CUDA_BF16) {
-        y[at] = ((const uint16_t *)received)[at];
-        continue;
-      }
-      __half_raw raw = __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)received[at], __NV_E4M3);
-      size_t bytes = (hidden / CUDA_BLOCK + 3) / 4 * 4; // ue8m0, of a row
-      float scale = dtype == CUDA_FP8_UE8M0
-                        ? exp2f((float)((const uint8_t *)scales)[at / hidden * bytes + i / CUDA_BLOCK] - 127.0f)
-                        : scales[at / CUDA_BLOCK];
-      float value = __half2float(*(__half *)&raw) * scale;
-      y[at] = (uint16_t)to_bf16_pair(value, 0.0f);
-    }
-}
-
-} // namespace
 
 void group::run_experts(rank &r) const {
   identity<<<dim3(32, shape.experts), 256, 0, r.stream>>>(r.received, r.scales, r.counts, r.y, rows, shape.hidden,

@@ -85,12 +85,12 @@ static void a_new_engine_begins_with_nothing_but_its_pointers(void **state) {
     const struct cuda_handle *h = &s->handle[i];
     assert_true((char *)h->place >= (char *)ep->arrays);
     assert_int_equal((char *)h->weight - (char *)h->place, 8 * 16 * 2 * 4);
-    h->rows[8 - 1] = 0; // the last of them is ours: a sanitizer sees
+    assert_int_equal(h->rows[CUDA_MAX_MEMBERS - 1], 0);
     assert_int_equal(h->place[8 * 16 * 2 - 1], 0);
     assert_int_equal(h->missing[15], 0);
-    assert_int_equal(h->unsent[15], 0);
+    h->unsent[15] = 0; // the last of them is ours: a sanitizer sees
   }
-  assert_int_equal(cuda_ep_memory(ep), sizeof *s + ep->layout.area + 2 * (2 * 1024 + 512 + 3 * 128 + 128));
+  assert_int_equal(cuda_ep_memory(ep), sizeof *s + ep->layout.area + 2 * (2 * 1024 + 512 + 3 * 128));
 }
 
 static void a_published_view_has_ones_own_area_and_no_areas_without_a_link(void **state) {
