@@ -103,10 +103,13 @@ void place_check(struct place *place, uint64_t offset, uint64_t size, uint64_t s
 void place_check_guards(const struct place *place);
 
 // The byte at a position of the endless random data that belongs to a seed.
-static inline unsigned char pattern(uint64_t seed, uint64_t position) {
-  uint64_t x = (position / 8 + 1) * UINT64_C(0x9E3779B97F4A7C15) ^ seed * UINT64_C(0xBF58476D1CE4E5B9);
+static inline uint64_t pattern_word(uint64_t seed, uint64_t word) {
+  uint64_t x = (word + 1) * UINT64_C(0x9E3779B97F4A7C15) ^ seed * UINT64_C(0xBF58476D1CE4E5B9);
   x = (x ^ (x >> 29)) * UINT64_C(0x94D049BB133111EB);
-  return (unsigned char)((x ^ (x >> 32)) >> (8 * (position % 8)));
+  return x ^ (x >> 32);
+}
+static inline unsigned char pattern(uint64_t seed, uint64_t position) {
+  return (unsigned char)(pattern_word(seed, position / 8) >> (8 * (position % 8)));
 }
 void pattern_fill(unsigned char *bytes, uint64_t seed, uint64_t position, uint64_t size);
 

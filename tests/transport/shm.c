@@ -1,0 +1,318 @@
+// What only shared memory between processes has: roads under /proc, slots, rings and gates.
+#include "conformance/suite.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "transport/shm/shm.h"
+
+struct suite suite = {.name = "shm", .settings = {"here=off"}};
+
+static int set_up(void **state) {
+  (void)state;
+  assert_works(transport_find("shm", &suite.transport));
+  suite.abilities = suite.transport->abilities;
+  return 0;
+}
+
+static void test_as_many_senders_as_there_are_slots(void **state) {
+  (void)state;
+  static struct transport_peer *peers[SHM_SLOTS];
+  struct end sender, receiver;
+  unsigned char address[TRANSPORT_MAX_ADDRESS];
+  size_t size = sizeof address;
+  struct transport_peer *more = NULL;
+  end_open(&sender);
+  end_open(&receiver);
+  assert_works(suite.transport->address(receiver.worker, address, &size));
+  struct rlimit files = {4 * SHM_SLOTS, 4 * SHM_SLOTS};
+  if (setrlimit(RLIMIT_NOFILE, &files) != 0) {
+    print_message("the limit of open files cannot be raised: not tried\n");
+    end_close(&sender);
+    end_close(&receiver);
+    skip();
+  }
+  for (uint32_t i = 0; i < SHM_SLOTS; i++)
+    assert_works(suite.transport->connect(sender.worker, address, size, &peers[i]));
+  assert_int_equal(suite.transport->connect(sender.worker, address, size, &more), WEFT_ERR_LIMIT);
+  assert_null(more);
+  for (uint32_t i = 0; i < SHM_SLOTS; i += 2)
+    suite.transport->disconnect(peers[i]);
+  suite.transport->progress(receiver.worker); // lets go of their slots
+  for (uint32_t i = 0; i < SHM_SLOTS; i += 2)
+    assert_works(suite.transport->connect(sender.worker, address, size, &peers[i]));
+  assert_int_equal(suite.transport->connect(sender.worker, address, size, &more), WEFT_ERR_LIMIT);
+  end_close(&sender);
+  end_close(&receiver);
+}
+
+// Senders that die without a word leave their slots to others.
+static void test_slots_of_the_dead_are_used_again(void **state) {
+  (void)state;
+  enum { DEAD = 20 };
+  struct end receiver;
+  unsigned char address[TRANSPORT_MAX_ADDRESS];
+  size_t size = sizeof address;
+  end_open(&receiver);
+  assert_works(suite.transport->address(receiver.worker, address, &size));
+  for (int i = 0; i < DEAD; i++) {
+    pid_t child = fork();
+    if (child == 0) {
+      struct transport_worker *worker;
+      struct transport_peer *peer;
+      struct transport_options options = {.size = sizeof options};
+      struct transport_request request = {.op = WEFT_WRITE, .message = "last words", .message_size = 11};
+      bool sent =
+          suite.transport->open(&options, &worker) == 0 && suite.transport->connect(worker, address, size, &peer) == 0;
+      request.peer = peer;
+      sent = sent && suite.transport->prepare(&request) == 0 && suite.transport->post(&request) == 0;
+      _exit(sent && request.state == 0 ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+  }
+  struct shm_worker *worker = (struct shm_worker *)receiver.worker;
+  suite.transport->progress(receiver.worker);
+  assert_int_equal(receiver.messages, DEAD); // what they had sent comes
+  atomic_store(&worker->page->sweep, 1);
+  for (int i = 0; i <= SHM_LOOK_EVERY; i++)
+    suite.transport->progress(receiver.worker);
+  for (uint32_t i = 0; i < SHM_SLOTS; i++)
+    assert_int_equal(atomic_load(&worker->page->slots[i].owner), 0);
+  assert_int_equal(receiver.messages, DEAD);
+  end_close(&receiver);
+}
+
+static void test_other_hosts_are_out_of_reach(void **state) {
+  (void)state;
+  struct end here, there;
+  unsigned char address[TRANSPORT_MAX_ADDRESS];
+  size_t size = sizeof address;
+  struct transport_peer *peer = NULL;
+  end_open(&here);
+  suite.settings[1] = "host=other";
+  end_open(&there);
+  suite.settings[1] = NULL;
+  assert_works(suite.transport->address(there.worker, address, &size));
+  assert_int_equal(suite.transport->connect(here.worker, address, size, &peer), WEFT_ERR_UNREACHABLE);
+  assert_non_null(strstr(weft_last_error(), "another host"));
+  end_close(&there);
+  end_close(&here);
+}
+
+// A process of another user, and one in another pid namespace: each says what is in its way.
+static void expect_refusal(int (*change)(void), const char *words) {
+  struct end end;
+  unsigned char address[TRANSPORT_MAX_ADDRESS];
+  size_t size = sizeof address;
+  if (geteuid() != 0) {
+    print_message("not root: not tried\n");
+    skip();
+  }
+  end_open(&end);
+  assert_works(suite.transport->address(end.worker, address, &size));
+  pid_t child = fork();
+  if (child == 0) {
+    if (change() != 0)
+      _exit(77);
+    pid_t inner = fork(); // a new pid namespace begins with the next child
+    if (inner == 0) {
+      struct transport_worker *worker;
+      struct transport_peer *peer;
+      struct transport_options options = {.size = sizeof options};
+      if (suite.transport->open(&options, &worker) != 0)
+        _exit(2);
+      int rc = suite.transport->connect(worker, address, size, &peer);
+      _exit(rc == WEFT_ERR_UNREACHABLE && strstr(weft_last_error(), words) ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(inner, &status, 0);
+    _exit(WEXITSTATUS(status));
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  end_close(&end);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+    print_message("not allowed here: not tried\n");
+    skip();
+  }
+  assert_int_equal(status, 0);
+}
+
+static int become_nobody(void) {
+  return setgid(65534) || setuid(65534);
+}
+
+static int leave_pid_namespace(void) {
+  return unshare(CLONE_NEWPID);
+}
+
+static void test_another_user_is_told(void **state) {
+  (void)state;
+  expect_refusal(become_nobody, "processes of one user");
+}
+
+static void test_another_pid_namespace_is_told(void **state) {
+  (void)state;
+  expect_refusal(leave_pid_namespace, "pid namespace");
+}
+
+// A memfd that may shrink is not mapped: its owner could have its peers die of SIGBUS.
+static void test_memory_that_may_shrink_is_not_mapped(void **state) {
+  (void)state;
+  struct pair pair;
+  struct transport_region *region;
+  struct transport_remote *remote;
+  unsigned char key[TRANSPORT_MAX_KEY];
+  size_t size = sizeof key;
+  pair_open(&pair, false);
+  int fd = memfd_create("weft-shrinks", MFD_CLOEXEC);
+  assert_int_equal(ftruncate(fd, 8192), 0);
+  unsigned char *bytes = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  struct transport_memory memory = {.address = bytes, .length = 8192, .device = -1, .fd = fd};
+  assert_works(suite.transport->reg(pair.b->worker, &memory, &region));
+  assert_works(suite.transport->pack(region, key, &size));
+  assert_works(suite.transport->import(pair.to_b, key, size, &remote));
+  assert_null(suite.transport->map(remote));
+  struct place local;
+  place_open(&local, pair.a, NULL, 8192);
+  place_fill(&local, 3);
+  struct transport_piece piece = {.local = local.region,
+                                  .remote = remote,
+                                  .local_address = (uintptr_t)local.bytes,
+                                  .remote_address = (uintptr_t)bytes,
+                                  .length = 8192};
+  struct transport_request request;
+  int32_t status = 99;
+  request_init(&request, pair.to_b, WEFT_WRITE, &piece, 1);
+  request.status = &status;
+  assert_int_equal(request_run(&pair, &request), 0);
+  for (uint64_t i = 0; i < 8192; i++)
+    assert_int_equal(bytes[i], pattern(3, i));
+  munmap(bytes + 4096, 4096); // without taking it back: the transfer fails, and nobody dies
+  assert_int_equal(request_run(&pair, &request), WEFT_ERR_NOT_FOUND);
+  assert_int_equal(status, WEFT_ERR_NOT_FOUND);
+  place_close(&local);
+  suite.transport->unreg(region);
+  munmap(bytes, 4096);
+  close(fd);
+  pair_close(&pair);
+}
+
+// What a broken neighbour writes into its ring harms nobody else.
+static void test_nonsense_in_a_ring(void **state) {
+  (void)state;
+  static const uint32_t sizes[] = {TRANSPORT_MAX_MESSAGE + 1, UINT32_MAX, 3000};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    struct pair pair;
+    pair_open(&pair, false);
+    struct shm_peer *peer = (struct shm_peer *)pair.to_b;
+    struct shm_record record = {.size = sizes[i]};
+    memcpy(peer->ring, &record, sizeof record);
+    atomic_store(&peer->slot->head, sizes[i] == 3000 ? 2000 : SHM_RING);
+    shm_ring_tell(peer);
+    pair_drive(&pair);
+    assert_int_equal(pair.b->messages, 0);
+    struct transport_request request; // from the other end all is well
+    request_init(&request, pair.to_a, WEFT_WRITE, NULL, 0);
+    request.message = "well";
+    request.message_size = 5;
+    assert_int_equal(request_run(&pair, &request), 0);
+    pair_drive(&pair);
+    assert_int_equal(pair.a->messages, 1);
+    pair_close(&pair);
+  }
+}
+
+// Who sleeps with messages that wait for room is woken when there is some.
+static void test_room_wakes_the_sender(void **state) {
+  (void)state;
+  enum { COUNT = 40 };
+  static struct transport_request requests[COUNT];
+  static unsigned char message[TRANSPORT_MAX_MESSAGE];
+  struct pair pair;
+  pair_open(&pair, false);
+  for (int i = 0; i < COUNT; i++) {
+    request_init(&requests[i], pair.to_b, WEFT_WRITE, NULL, 0);
+    requests[i].message = message;
+    requests[i].message_size = sizeof message;
+    assert_works(suite.transport->prepare(&requests[i]));
+    assert_works(suite.transport->post(&requests[i]));
+  }
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  while (!request_ended(&requests[COUNT - 1])) {
+    while (suite.transport->arm(pair.a->worker) != 0)
+      suite.transport->progress(pair.a->worker);
+    suite.transport->progress(pair.b->worker); // makes room
+    struct pollfd poll_fd = {.fd = suite.transport->fd(pair.a->worker), .events = POLLIN};
+    if (poll(&poll_fd, 1, DEADLINE_MS) != 1 || clock_passed(deadline_ns))
+      fail_msg("there was room, and nobody told the sender, who had %d messages more", COUNT);
+    suite.transport->progress(pair.a->worker);
+  }
+  suite.transport->progress(pair.b->worker);
+  assert_int_equal(pair.b->messages, COUNT);
+  for (int i = 0; i < COUNT; i++)
+    suite.transport->unprepare(&requests[i]);
+  pair_close(&pair);
+}
+
+// A large request is moved in progress(), also for those who sleep, and in turn with others.
+static void test_large_requests_take_turns(void **state) {
+  (void)state;
+  enum { LARGE = 64 << 20, SMALL = 1 << 20 };
+  struct pair pair;
+  struct place local, there;
+  struct transport_request requests[2];
+  pair_open(&pair, false);
+  place_open(&local, pair.a, NULL, LARGE);
+  place_open(&there, pair.b, pair.to_b, LARGE);
+  struct transport_piece pieces[2] = {piece_of(&local, 0, &there, 0, LARGE), piece_of(&local, 0, &there, 0, SMALL)};
+  for (int i = 0; i < 2; i++) {
+    request_init(&requests[i], pair.to_b, WEFT_WRITE, &pieces[i], 1);
+    assert_works(suite.transport->prepare(&requests[i]));
+  }
+  while (suite.transport->arm(pair.a->worker) != 0)
+    suite.transport->progress(pair.a->worker);
+  assert_works(suite.transport->post(&requests[0]));
+  struct pollfd poll_fd = {.fd = suite.transport->fd(pair.a->worker), .events = POLLIN};
+  assert_int_equal(poll(&poll_fd, 1, DEADLINE_MS), 1);
+  assert_works(suite.transport->post(&requests[1]));
+  assert_int_equal(requests[0].state, TRANSPORT_IN_FLIGHT);
+  for (int i = 0; i < 3; i++)
+    suite.transport->progress(pair.a->worker);
+  assert_int_equal(requests[1].state, 0);
+  assert_int_equal(requests[0].state, TRANSPORT_IN_FLIGHT);
+  suite.transport->cancel(&requests[0]);
+  pair_wait(&pair, request_ended, &requests[0], "the end of a large request");
+  assert_int_equal(requests[0].state, WEFT_ERR_CANCELED);
+  for (int i = 0; i < 2; i++)
+    suite.transport->unprepare(&requests[i]);
+  place_close(&there);
+  place_close(&local);
+  pair_close(&pair);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_as_many_senders_as_there_are_slots),
+      cmocka_unit_test(test_slots_of_the_dead_are_used_again),
+      cmocka_unit_test(test_other_hosts_are_out_of_reach),
+      cmocka_unit_test(test_another_user_is_told),
+      cmocka_unit_test(test_another_pid_namespace_is_told),
+      cmocka_unit_test(test_memory_that_may_shrink_is_not_mapped),
+      cmocka_unit_test(test_nonsense_in_a_ring),
+      cmocka_unit_test(test_room_wakes_the_sender),
+      cmocka_unit_test(test_large_requests_take_turns),
+  };
+  return cmocka_run_group_tests(tests, set_up, NULL);
+}
