@@ -373,6 +373,10 @@ static void test_half_open(void **state) {
   uint64_t begin = clock_ns();
   meet(&caller, &listener);
   printf("  met among %d half-open ones in %d ms\n", MANY, (int)((clock_ns() - begin) / 1000000));
+  pthread_mutex_lock(&listener.agent->tending);
+  uint32_t half_open = listener.agent->meta->meet->num_half_open;
+  pthread_mutex_unlock(&listener.agent->tending);
+  assert_true(half_open <= 64);
   read_out(fds[0], in, sizeof in);        // cut off by those that came later
   read_out(fds[MANY - 1], in, sizeof in); // and the last by its time
   for (int i = 0; i < MANY; i++)
@@ -424,6 +428,113 @@ static void test_between(void **state) {
   crowd_close(&listener);
 }
 
+// --- who has the token, and does not keep to the protocol ---
+
+struct raw {
+  int fd;
+  uint8_t nonces[2][TALK_NONCE];
+  uint8_t key[HMAC_SIZE]; // of what the caller says
+  uint64_t number;
+};
+
+static void prove(const struct raw *raw, const char *role, uint8_t out[HMAC_SIZE]) {
+  const struct hmac_part parts[] = {
+      {"WEFTMEET", 8}, {role, strlen(role) + 1}, {raw->nonces[0], TALK_NONCE}, {raw->nonces[1], TALK_NONCE}};
+  assert_int_equal(hmac_sha256(token, strlen(token), parts, 4, out), 0);
+}
+
+// Calls, and goes through the proofs as talk.h says.
+static void raw_open(struct raw *raw, uint16_t port) {
+  uint8_t out[512], in[512], proof[HMAC_SIZE], want[HMAC_SIZE];
+  *raw = (struct raw){.fd = dial(port)};
+  size_t size = put_hello(out, TALK_VERSION, TALK_MINIMUM);
+  memset(raw->nonces[0], 7, TALK_NONCE);
+  crowd_write(raw->fd, out, size);
+  crowd_read(raw->fd, in, size);
+  assert_int_equal(in[4], TALK_HELLO);
+  memcpy(raw->nonces[1], in + size - TALK_NONCE, TALK_NONCE);
+  prove(raw, "caller", proof);
+  crowd_write(raw->fd, out, put_message(out, TALK_PROOF, proof, HMAC_SIZE));
+  crowd_read(raw->fd, in, TALK_HEAD + HMAC_SIZE);
+  prove(raw, "listener", want);
+  assert_int_equal(in[4], TALK_PROOF);
+  assert_memory_equal(in + TALK_HEAD, want, HMAC_SIZE); // it has the token too
+  prove(raw, "key of what the caller says", raw->key);
+}
+
+// A sealed message, in `out`; returns its size.
+static size_t raw_put(struct raw *raw, uint8_t *out, enum talk_kind kind, const void *content, size_t size) {
+  struct wire_writer writer = {.bytes = out, .capacity = SIZE_MAX / 2};
+  uint8_t number[8];
+  wire_put_number(&writer, size + 1 + HMAC_SIZE, 4);
+  wire_put_number(&writer, kind, 1);
+  wire_put(&writer, content, size);
+  struct wire_writer counter = {.bytes = number, .capacity = sizeof number};
+  wire_put_number(&counter, raw->number++, 8);
+  const struct hmac_part parts[] = {{number, sizeof number}, {out, writer.at}};
+  assert_int_equal(hmac_sha256(raw->key, HMAC_SIZE, parts, 2, out + writer.at), 0);
+  return writer.at + HMAC_SIZE;
+}
+
+enum break_how { HONEST, FLIPPED, REPLAYED, RENUMBERED, UNSEALED, NO_BLOB, OUT_OF_TURN, BREAKS };
+
+// Says what `how` means, with the metadata of an agent; returns what came back.
+static size_t raw_break(struct raw *raw, enum break_how how, const void *blob, size_t size, uint8_t *in, size_t room) {
+  uint8_t *out = malloc(2 * size + 1024);
+  assert_non_null(out);
+  size_t length;
+  raw->number += how == RENUMBERED;
+  if (how == UNSEALED)
+    length = put_message(out, TALK_METADATA, blob, size);
+  else if (how == NO_BLOB)
+    length = raw_put(raw, out, TALK_METADATA, "no blob", 7);
+  else if (how == OUT_OF_TURN)
+    length = raw_put(raw, out, TALK_UPDATE, blob, size);
+  else
+    length = raw_put(raw, out, TALK_METADATA, blob, size);
+  if (how == FLIPPED)
+    out[length / 2] ^= 4;
+  if (how == REPLAYED) {
+    memcpy(out + length, out, length);
+    length *= 2;
+  }
+  crowd_write(raw->fd, out, length);
+  if (how == HONEST)
+    shutdown(raw->fd, SHUT_WR);
+  free(out);
+  return read_out(raw->fd, in, room);
+}
+
+static void test_seals(void **state) {
+  (void)state;
+  static struct crowd_member listener, other;
+  static uint8_t in[65536];
+  open_listener(&listener, "listener", "127.0.0.1:0");
+  open_caller(&other, "other", token);
+  size_t blob_size, loaded = 0;
+  void *blob = crowd_blob(other.agent, &blob_size);
+  for (enum break_how how = HONEST; how < BREAKS; how++) {
+    struct raw raw;
+    raw_open(&raw, port_of(&listener));
+    size_t size = raw_break(&raw, how, blob, blob_size, in, sizeof in);
+    close(raw.fd);
+    bool known = how == HONEST || how == REPLAYED; // its first was right
+    loaded += known;
+    if (known)
+      crowd_await(&listener, LOST, "other", loaded); // its connection has ended
+    assert_int_equal(crowd_count(&listener, LOADED, "other"), loaded);
+    if (how == NO_BLOB) { // who has proved itself is told why
+      assert_int_equal(in[4], TALK_REFUSED);
+      assert_int_equal(in[5], -WEFT_ERR_PROTOCOL);
+    } else if (!known) {
+      assert_int_equal(size, 0);
+    }
+  }
+  free(blob);
+  crowd_close(&other);
+  crowd_close(&listener);
+}
+
 static size_t count_descriptors(void) {
   DIR *folder = opendir("/proc/self/fd");
   size_t count = 0;
@@ -440,7 +551,7 @@ int main(void) {
       cmocka_unit_test(test_without_thread), cmocka_unit_test(test_killed),     cmocka_unit_test(test_tokens),
       cmocka_unit_test(test_arguments),      cmocka_unit_test(test_name_taken), cmocka_unit_test(test_learns_nothing),
       cmocka_unit_test(test_versions),       cmocka_unit_test(test_garbage),    cmocka_unit_test(test_half_open),
-      cmocka_unit_test(test_mute_listener),  cmocka_unit_test(test_between),
+      cmocka_unit_test(test_mute_listener),  cmocka_unit_test(test_between),    cmocka_unit_test(test_seals),
   };
   if (!hmac_is_there()) {
     printf("skipped: this build has no libcrypto\n");

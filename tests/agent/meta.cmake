@@ -4,6 +4,9 @@ weft_test(agent_wheel PROVES "Each timer of a wheel fires once, never early and 
   SOURCES wheel.c LAYERS agent VALGRIND)
 
 set(support ${CMAKE_CURRENT_SOURCE_DIR}/../support/wait.c)
+weft_test(agent_by_hand PROVES
+  "An agent loads metadata whole or not at all, adds what is partial, and lets nothing old undo what is new."
+  SOURCES by_hand.c describe.c crowd.c ${support} LAYERS agent)
 weft_test(agent_liveness PROVES
   "An idle peer that is killed, stopped or closed is noticed by itself, and nobody is blamed for time not looked."
   SOURCES liveness.c crowd.c ${support} LAYERS agent)
