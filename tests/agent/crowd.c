@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -130,6 +131,7 @@ void crowd_start(struct crowd_process *process, int (*run)(void *arg, int in, in
   process->pid = fork();
   assert_true(process->pid >= 0);
   if (process->pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // where a test fails, nothing is left behind
     close(to[1]);
     close(from[0]);
     int status = run(arg, to[0], from[1]);

@@ -3,6 +3,7 @@
 #define TESTS_AGENT_KIND_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <weft/store.h>
 
 bool kind_begin(void);
@@ -10,6 +11,7 @@ void kind_end(void);
 
 // Where it is; NULL: inside this process, which cannot be stopped.
 const char *kind_url(void);
+uint16_t kind_port(void);
 // Whether it can come back with what it held.
 bool kind_keeps(void);
 

@@ -14,6 +14,10 @@ const char *kind_url(void) {
   return NULL;
 }
 
+uint16_t kind_port(void) {
+  return 0;
+}
+
 bool kind_keeps(void) {
   return false;
 }

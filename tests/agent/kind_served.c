@@ -26,6 +26,10 @@ const char *kind_url(void) {
   return etcd.url;
 }
 
+uint16_t kind_port(void) {
+  return etcd.port;
+}
+
 bool kind_keeps(void) {
   return true;
 }
@@ -43,10 +47,11 @@ void kind_start(bool keep) {
 // In a process of its own, forked before there are threads: the tests fork too. A byte starts the server or stops it,
 // and is answered when that is done.
 static char url[64];
+static uint16_t port;
 static pid_t keeper;
 static int to, from;
 
-static bool obey(weft_store_server_t **server, uint16_t port, char command) {
+static bool obey(weft_store_server_t **server, char command) {
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
   options.port = port;
   if (command == 's')
@@ -56,11 +61,11 @@ static bool obey(weft_store_server_t **server, uint16_t port, char command) {
   return true;
 }
 
-static void be_keeper(int in, int out, uint16_t port) {
+static void be_keeper(int in, int out) {
   weft_store_server_t *server = NULL;
   char command;
   while (read(in, &command, 1) == 1) {
-    if (!obey(&server, port, command)) {
+    if (!obey(&server, command)) {
       fprintf(stderr, "%s\n", weft_last_error());
       break;
     }
@@ -78,7 +83,7 @@ static bool tell(char command) {
 
 bool kind_begin(void) {
   int there[2], back[2];
-  uint16_t port = support_free_port();
+  port = support_free_port();
   snprintf(url, sizeof url, "http://127.0.0.1:%u", port);
   if (pipe2(there, O_CLOEXEC) != 0 || pipe2(back, O_CLOEXEC) != 0)
     return false;
@@ -87,7 +92,7 @@ bool kind_begin(void) {
   if (keeper == 0) {
     close(there[1]);
     close(back[0]);
-    be_keeper(there[0], back[1], port);
+    be_keeper(there[0], back[1]);
   }
   close(there[0]);
   close(back[1]);
@@ -104,6 +109,10 @@ void kind_end(void) {
 
 const char *kind_url(void) {
   return url;
+}
+
+uint16_t kind_port(void) {
+  return port;
 }
 
 bool kind_keeps(void) {

@@ -158,22 +158,41 @@ static void test_stopped_peer(void **state) {
   crowd_close(&member);
 }
 
-// Watches a peer, and says at the end of its input how many it lost.
+// Watches a peer; says how many it lost, or for "n" how many notifications have come.
 static int watch(void *arg, int in, int out) {
-  (void)arg;
   static struct crowd_member member;
   char byte;
+  size_t heard = 0;
   struct weft_agent_options options = crowd_options("watched");
-  options.peer_timeout_ms = 400;
+  options.peer_timeout_ms = *(const uint32_t *)arg;
   crowd_open(&member, &options);
-  crowd_take_blob(in, member.agent);
   crowd_send_blob(out, member.agent);
+  crowd_take_blob(in, member.agent);
   while (read(in, &byte, 1) > 0) {
-    size_t lost = crowd_count(&member, LOST, NULL);
-    crowd_write(out, &lost, sizeof lost);
+    heard += has_notification(member.agent);
+    size_t answer = byte == 'n' ? heard : crowd_count(&member, LOST, NULL);
+    crowd_write(out, &answer, sizeof answer);
   }
   crowd_close(&member);
   return 0;
+}
+
+static void pass_time(uint32_t ms) {
+  uint64_t until = clock_deadline_ms(ms);
+  while (!clock_passed(until))
+    usleep(5000);
+}
+
+// The watcher's blob goes to the other, and the other's back.
+static void pass_one(int from, int to) {
+  size_t size;
+  crowd_read(from, &size, sizeof size);
+  char *blob = malloc(size);
+  assert_non_null(blob);
+  crowd_read(from, blob, size);
+  crowd_write(to, &size, sizeof size);
+  crowd_write(to, blob, size);
+  free(blob);
 }
 
 // Stopped for several times its patience, again and again: each time its peer has sent nothing that it has read when it
@@ -181,27 +200,25 @@ static int watch(void *arg, int in, int out) {
 static void test_own_stop(void **state) {
   (void)state;
   struct crowd_process process;
-  crowd_start(&process, watch, NULL);
+  uint32_t patience_ms = 400;
+  crowd_start(&process, watch, &patience_ms);
   static struct crowd_member member;
   struct weft_agent_options options = crowd_options("steady");
   options.peer_timeout_ms = 60000;
   crowd_open(&member, &options);
-  exchange(&process, &member);
+  crowd_take_blob(process.from, member.agent);
+  crowd_send_blob(process.to, member.agent);
   size_t lost = 0;
   for (int i = 0; i < 3; i++) {
     kill(process.pid, SIGSTOP);
     int status;
     assert_int_equal(waitpid(process.pid, &status, WUNTRACED), process.pid);
-    uint64_t until = clock_deadline_ms(1200); // this time is what is tested
-    while (!clock_passed(until))
-      usleep(10000);
+    pass_time(1200); // this time is what is tested
     kill(process.pid, SIGCONT);
     crowd_write(process.to, "?", 1);
     crowd_read(process.from, &lost, sizeof lost);
     assert_int_equal(lost, 0);
-    uint64_t look = clock_deadline_ms(200); // and it goes on looking
-    while (!clock_passed(look))
-      usleep(10000);
+    pass_time(200); // and it goes on looking
   }
   crowd_write(process.to, "?", 1);
   crowd_read(process.from, &lost, sizeof lost);
@@ -248,6 +265,38 @@ static void test_forgotten(void **state) {
   crowd_close(&target);
 }
 
+// Both were stopped, as when a host sleeps: the one that wakes first finds nothing from the other in all that time, and
+// waits for it all the same. Its patience is 2,000 ms, of which the gap may count for 250.
+static void test_both_stopped(void **state) {
+  (void)state;
+  struct crowd_process watcher, other;
+  uint32_t patience_ms = 2000;
+  crowd_start(&watcher, watch, &patience_ms);
+  crowd_start(&other, idle, (void *)"other");
+  pass_one(watcher.from, other.to);
+  pass_one(other.from, watcher.to);
+  size_t lost = 1;
+  crowd_write(other.to, "?", 1); // so that it was heard
+  do {
+    crowd_write(watcher.to, "n", 1);
+    crowd_read(watcher.from, &lost, sizeof lost);
+  } while (lost == 0);
+  kill(watcher.pid, SIGSTOP);
+  kill(other.pid, SIGSTOP);
+  pass_time(3000);
+  kill(watcher.pid, SIGCONT);
+  pass_time(300);
+  kill(other.pid, SIGCONT);
+  for (int i = 0; i < 20; i++) {
+    crowd_write(watcher.to, "?", 1);
+    crowd_read(watcher.from, &lost, sizeof lost);
+    assert_int_equal(lost, 0);
+    pass_time(10);
+  }
+  crowd_end(&other);
+  crowd_end(&watcher);
+}
+
 // Who was loaded by hand and does not know this agent sends nothing, and is not lost for it.
 static void test_one_way(void **state) {
   (void)state;
@@ -273,8 +322,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_idle_peer_killed),  cmocka_unit_test(test_successor),
       cmocka_unit_test(test_close_is_no_death), cmocka_unit_test(test_stopped_peer),
-      cmocka_unit_test(test_own_stop),          cmocka_unit_test(test_forgotten),
-      cmocka_unit_test(test_one_way),
+      cmocka_unit_test(test_own_stop),          cmocka_unit_test(test_both_stopped),
+      cmocka_unit_test(test_forgotten),         cmocka_unit_test(test_one_way),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

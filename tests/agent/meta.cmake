@@ -15,15 +15,15 @@ weft_test(agent_meet PROVES
   SOURCES meet.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/relay.c ${support} LAYERS agent)
 weft_test(agent_store_local PROVES
   "Through the store of a process, metadata comes, changes and goes as its agents do, and no deletion is missed."
-  SOURCES store.c kind_local.c crowd.c ${support} LAYERS agent)
+  SOURCES store.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/relay.c kind_local.c crowd.c ${support} LAYERS agent)
 if(MICROHTTPD_FOUND)
   weft_test(agent_store_embedded PROVES
     "The same through the embedded server, which is killed and comes back empty while running peers stay."
-    SOURCES store.c kind_served.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/etcd.c ${support} LAYERS agent LIBS PkgConfig::CURL)
+    SOURCES store.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/relay.c kind_served.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/etcd.c ${support} LAYERS agent LIBS PkgConfig::CURL)
 endif()
 weft_test(agent_store_etcd PROVES
   "The same through a real etcd, which is killed and comes back with its data and without."
-  SOURCES store.c kind_served.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/etcd.c ${support} LAYERS agent LIBS PkgConfig::CURL LABELS etcd)
+  SOURCES store.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/relay.c kind_served.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/etcd.c ${support} LAYERS agent LIBS PkgConfig::CURL LABELS etcd)
 target_compile_definitions(test_agent_store_etcd PRIVATE KIND_ETCD)
 
 add_executable(agent_metrics_served metrics_served.c crowd.c ${support})

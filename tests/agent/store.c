@@ -13,9 +13,12 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "cmocka_all.h"
+#include "support/relay.h"
 #include "support/wait.h"
 
 enum { TTL_S = 2 };
+
+static uint32_t lease_ttl_s = TTL_S;
 
 static const char prefix[] = "/weft/test/";
 
@@ -23,7 +26,7 @@ static void open_member(struct crowd_member *member, const char *name, weft_stor
   struct weft_agent_options options = crowd_options(name);
   options.store = store;
   options.prefix = prefix;
-  options.lease_ttl_s = TTL_S;
+  options.lease_ttl_s = lease_ttl_s;
   crowd_open(member, &options);
 }
 
@@ -341,6 +344,7 @@ static void test_restarted(void **state) {
     return;
   struct crowd_process process;
   char byte;
+  lease_ttl_s = 300; // longer than anybody waits here
   crowd_start(&process, be_published, (void *)(uintptr_t)url);
   crowd_read(process.from, &byte, 1);
   static struct crowd_member watcher, successor;
@@ -357,6 +361,7 @@ static void test_restarted(void **state) {
   assert_int_equal(weft_agent_check(watcher.agent, young), 0);
   crowd_close(&successor);
   crowd_close(&watcher);
+  lease_ttl_s = TTL_S;
   kind_close(store);
 }
 
@@ -412,6 +417,54 @@ static void outage(bool keep) {
   kind_close(probe);
 }
 
+// The store is back, empty, and one agent does not find it for a while: the other waits for its key.
+static void test_late_return(void **state) {
+  (void)state;
+  if (!kind_url() || kind_keeps()) // one kind that comes back empty suffices
+    return;
+  static struct crowd_member late, watcher;
+  struct support_relay *relay = support_relay_start(kind_port());
+  assert_non_null(relay);
+  char url[64];
+  snprintf(url, sizeof url, "http://127.0.0.1:%u", support_relay_port(relay));
+  struct weft_store_options store = WEFT_STORE_OPTIONS_INIT;
+  weft_store_t *through = NULL, *direct = kind_open();
+  store.endpoints = url;
+  store.connect_timeout_ms = 500;
+  assert_int_equal(weft_store_open(&through, &store), 0);
+  struct weft_agent_options options = crowd_options("a");
+  options.store = through;
+  options.prefix = prefix;
+  options.lease_ttl_s = 30; // no matter how slow this machine is
+  crowd_open(&late, &options);
+  options.name = "watcher";
+  options.store = direct;
+  crowd_open(&watcher, &options);
+  publish(&late);
+  weft_peer_t peer = fetch(&watcher, "a");
+  support_relay_refuse(relay, true);
+  support_relay_cut(relay);
+  kind_stop();
+  kind_start(false);
+  publish(&watcher); // it has found the store
+  uint64_t until = clock_deadline_ms(2000);
+  while (!clock_passed(until)) {
+    assert_int_equal(weft_agent_check(watcher.agent, peer), 0);
+    poll(NULL, 0, 20);
+  }
+  assert_false(has_key(direct));
+  support_relay_refuse(relay, false);
+  assert_true(support_wait(has_key, direct, SUPPORT_DEADLINE_MS));
+  allocate(&late);
+  crowd_await(&watcher, UPDATED, "a", 1);
+  assert_int_equal(crowd_count(&watcher, LEFT, NULL) + crowd_count(&watcher, LOST, NULL), 0);
+  crowd_close(&watcher);
+  crowd_close(&late);
+  weft_store_close(through);
+  support_relay_stop(relay);
+  kind_close(direct);
+}
+
 static void test_outage_empty(void **state) {
   (void)state;
   if (kind_url())
@@ -432,6 +485,7 @@ int main(void) {
       cmocka_unit_test(test_lease_runs_out),    cmocka_unit_test(test_deletions),
       cmocka_unit_test(test_foreign_values),    cmocka_unit_test(test_invalidated),
       cmocka_unit_test(test_outage_empty),      cmocka_unit_test(test_outage_kept),
+      cmocka_unit_test(test_late_return),
   };
   if (!kind_begin())
     return 1;
