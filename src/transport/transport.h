@@ -10,8 +10,8 @@
 // - A back end embeds the structs of this file as the first member of its own, and fills in only what is said to be the
 //   transport's.
 // - Callbacks (`on_message`, `on_peer`, request.done) run inside post(), progress(), cancel() or close(), in the thread
-//   that called; they may call post() of other requests, and nothing else of the worker. A post() that runs beside other
-//   calls (TRANSPORT_CONCURRENT_POST) calls none but `done`.
+//   that called; they may call post() of other requests, and nothing else of the worker. A post() that runs beside
+//   other calls (TRANSPORT_CONCURRENT_POST) calls none but `done`.
 #ifndef TRANSPORT_TRANSPORT_H
 #define TRANSPORT_TRANSPORT_H
 
