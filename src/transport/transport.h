@@ -82,7 +82,7 @@ struct transport_worker {
 // What to register. HOST memory with a descriptor can be mapped by peers.
 struct transport_memory {
   enum weft_memory_kind kind;
-  void *address;
+  void *address; // ucx: NULL has it allocated so that peers of this host reach it one-sided; the region tells where
   uint64_t length;
   int32_t device;
   int fd; // HOST: a memfd whose bytes from fd_offset on are `address`, or -1. CUDA: exportable handle or -1. FILE: open

@@ -6,10 +6,7 @@
 #include "base/wire.h"
 #include "transport/ucx/ucx.h"
 
-enum {
-  KEY_MAGIC = 0x6b757731,
-  KEY_HEAD = 1 + 1 + 8 + 8 + 8
-}; // kind, read only, address, length, own key; then UCX's rkey
+enum { KEY_MAGIC = 0x6b757831 }; // then kind, read only, allocated, address, length, own key; then UCX's rkey
 
 ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind) {
   return kind == WEFT_MEMORY_CUDA ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
@@ -124,7 +121,7 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   uint64_t allocated = wire_take_number(&reader, 1);
   uint64_t address = wire_take_number(&reader, 8), length = wire_take_number(&reader, 8);
   uint64_t key = wire_take_number(&reader, 8);
-  if (reader.failed || kind > WEFT_MEMORY_CUDA)
+  if (reader.failed || wire_left(&reader) == 0 || kind > WEFT_MEMORY_CUDA)
     return fail(WEFT_ERR_PROTOCOL, "a key of ucx is of another make");
   if (!peer->ep)
     return fail(WEFT_ERR_PEER_LOST, "%s", peer->flow.why);
@@ -135,7 +132,7 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   if (!remote)
     return fail(WEFT_ERR_NOMEM, "no memory for a remote region");
   remote->key = key;
-  ucs_status_t status = !direct ? UCS_OK : ucp_ep_rkey_unpack(peer->ep, (const char *)body + KEY_HEAD, &remote->rkey);
+  ucs_status_t status = !direct ? UCS_OK : ucp_ep_rkey_unpack(peer->ep, reader.bytes + reader.at, &remote->rkey);
   if (status != UCS_OK) {
     free(remote);
     return ucx_fail(status, "UCX cannot reach that region");

@@ -1,9 +1,11 @@
 #include "transport/ucx/ucx.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <ucs/debug/log_def.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -39,6 +41,19 @@ int ucx_fail(ucs_status_t status, const char *format, ...) {
   return fail(ucx_code(status), "%s: %s", text, ucs_status_string(status));
 }
 
+// UCX prints errors of its own, such as a peer that does not answer any more, to the standard output of the process.
+// They come to the caller by codes, so they are printed only when UCX_LOG_LEVEL asks for it.
+static ucs_log_func_rc_t keep_silent(const char *file, unsigned line, const char *function, ucs_log_level_t level,
+                                     const ucs_log_component_config_t *component, const char *message, va_list args) {
+  (void)file, (void)line, (void)function, (void)component, (void)message, (void)args;
+  return level == UCS_LOG_LEVEL_FATAL ? UCS_LOG_FUNC_RC_CONTINUE : UCS_LOG_FUNC_RC_STOP;
+}
+
+static void silence(void) {
+  if (!getenv("UCX_LOG_LEVEL"))
+    ucs_log_push_handler(keep_silent);
+}
+
 static int make_context(const struct transport_options *options, ucp_context_h *context) {
   ucp_params_t params = {
       .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME,
@@ -47,6 +62,8 @@ static int make_context(const struct transport_options *options, ucp_context_h *
       .name = "weft",
   };
   ucp_config_t *config;
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, silence);
   int rc = ucx_config(options, &config);
   if (rc != 0)
     return rc;
