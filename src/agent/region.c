@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "agent/peer.h"
@@ -129,8 +128,7 @@ void agent_region_free(weft_agent_t *agent, struct agent_region *region) {
     free(region->why[i]);
     free((void *)(uintptr_t)region->keys[i].bytes);
   }
-  if (region->mapping)
-    munmap(region->mapping, region->length);
+  agent_memory_free(region);
   if (region->owns_fd)
     close(region->fd);
   free(region->path);
@@ -207,28 +205,12 @@ int weft_agent_register(weft_agent_t *agent, const struct weft_memory *memory, w
   return add(agent, made, region);
 }
 
-static int map_new(struct agent_region *region, uint64_t length) {
-  region->fd = memfd_create("weft", MFD_CLOEXEC);
-  if (region->fd < 0)
-    return fail_errno(errno, "cannot make a memfd of %" PRIu64 " bytes", length);
-  region->owns_fd = true;
-  if (length > INT64_MAX || ftruncate(region->fd, (off_t)length) != 0)
-    return fail_errno(length > INT64_MAX ? ENOMEM : errno, "cannot make a memfd of %" PRIu64 " bytes", length);
-  void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd, 0);
-  if (memory == MAP_FAILED)
-    return fail_errno(errno, "cannot map a memfd of %" PRIu64 " bytes", length);
-  region->mapping = memory;
-  region->address = (uintptr_t)memory;
-  return 0;
-}
-
 int weft_agent_allocate(weft_agent_t *agent, enum weft_memory_kind kind, uint64_t length, int32_t device,
                         weft_region_t *region, void **address) {
   if (!agent || !region || !address || length == 0)
     return fail(WEFT_ERR_INVALID, "the agent, region or address is NULL, or the length 0");
-  if (kind != WEFT_MEMORY_HOST)
-    return fail(WEFT_ERR_UNSUPPORTED, "%s cannot be allocated here: allocate it elsewhere and register it",
-                agent_kind_name(kind));
+  if (kind != WEFT_MEMORY_HOST && kind != WEFT_MEMORY_CUDA)
+    return fail(WEFT_ERR_UNSUPPORTED, "%s is not allocated: register it", agent_kind_name(kind));
   struct agent_region *made = calloc(1, sizeof *made);
   if (!made)
     return fail(WEFT_ERR_NOMEM, "no memory for a region");
@@ -236,12 +218,12 @@ int weft_agent_allocate(weft_agent_t *agent, enum weft_memory_kind kind, uint64_
   made->kind = kind;
   made->length = length;
   made->device = device;
-  int rc = map_new(made, length);
+  int rc = agent_memory_make(made);
   if (rc != 0) {
     free_alone(agent, made);
     return rc;
   }
-  void *memory = made->mapping;
+  void *memory = (void *)(uintptr_t)made->address;
   rc = add(agent, made, region);
   if (rc == 0)
     *address = memory;

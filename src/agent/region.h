@@ -11,6 +11,15 @@ struct transport_remote *agent_region_remote(struct agent_region *region, struct
 // Lets the workers release what they have of a region, and frees it. [lock, all turns; not in `ranges` any more]
 void agent_region_free(weft_agent_t *agent, struct agent_region *region);
 
+// --- memory.c: memory that the agent allocates, and peers can map ---
+
+// HOST or CUDA, of region->length bytes: fills in the address, the descriptor and the device. What was made before a
+// failure is agent_region_free()'s to give back.
+int agent_memory_make(struct agent_region *region);
+void agent_memory_free(struct agent_region *region);
+
+// --- region.c ---
+
 // Keeps the calling thread's last error as the reason why the worker does not have it.
 void agent_region_keep_why(struct agent_region *region, uint32_t worker);
 

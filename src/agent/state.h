@@ -18,6 +18,7 @@
 #include <weft/agent.h>
 
 #include "agent/description.h"
+#include "device/device.h"
 #include "transport/transport.h"
 
 enum {
@@ -62,7 +63,9 @@ struct agent_region {
   struct transport_remote *remote[AGENT_MAX_WORKERS];
   char *why[AGENT_MAX_WORKERS]; // why this worker does not have it; NULL: it was not asked
   // Of this agent: what it owns.
-  void *mapping; // of weft_agent_allocate()
+  void *mapping;               // of weft_agent_allocate(); HOST
+  struct device_window window; // likewise; CUDA
+  struct device *gpu;
   int fd;
   bool owns_fd;
   char *path;
