@@ -23,8 +23,8 @@ struct cli_command {
 };
 
 // One file each.
-extern const struct cli_command cli_doctor, cli_elastic, cli_env, cli_plan, cli_serve, cli_info, cli_report, cli_rank,
-    cli_help;
+extern const struct cli_command cli_doctor, cli_elastic, cli_env, cli_p2p, cli_plan, cli_serve, cli_info, cli_report,
+    cli_rank, cli_help;
 
 // Every command, in the order of the help; ends with NULL.
 extern const struct cli_command *const cli_commands[];

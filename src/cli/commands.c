@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct cli_command *const cli_commands[] = {&cli_elastic, &cli_plan, &cli_report, &cli_serve, &cli_info,
-                                                  &cli_doctor,  &cli_env,  &cli_help,   &cli_rank,  NULL};
+const struct cli_command *const cli_commands[] = {&cli_elastic, &cli_p2p, &cli_plan, &cli_report, &cli_serve, &cli_info,
+                                                  &cli_doctor,  &cli_env, &cli_help, &cli_rank,   NULL};
 
 const struct cli_command *cli_command_find(const char *name) {
   for (size_t i = 0; cli_commands[i]; i++)

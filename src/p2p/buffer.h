@@ -1,0 +1,27 @@
+// The memory that is written to and read from, with contents that are a function of a seed and the place.
+#ifndef P2P_BUFFER_H
+#define P2P_BUFFER_H
+
+#include "device/device.h"
+#include "p2p/p2p.h"
+
+struct p2p_buffer {
+  enum p2p_memory memory;
+  weft_agent_t *agent;
+  weft_region_t region;
+  char *address;
+  uint64_t length;
+  const struct device_api *api; // CUDA
+  struct device *device;
+};
+
+int p2p_buffer_open(struct p2p_buffer *buffer, weft_agent_t *agent, enum p2p_memory memory, uint32_t gpu,
+                    uint64_t length);
+void p2p_buffer_close(struct p2p_buffer *buffer);
+
+// Writes the contents of `seed` into the first `bytes`.
+int p2p_buffer_fill(struct p2p_buffer *buffer, uint64_t seed, uint64_t bytes);
+// DATA: says where the first wrong byte is, and how many there are.
+int p2p_buffer_check(struct p2p_buffer *buffer, uint64_t seed, uint64_t bytes);
+
+#endif

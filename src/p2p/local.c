@@ -1,0 +1,91 @@
+// Both sides: a target in a process of its own, or one of the two alone.
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/random.h"
+#include "p2p/p2p.h"
+
+const char *const p2p_mode_names[] = {
+    [P2P_LOCAL] = "local", [P2P_TARGET] = "target", [P2P_INITIATOR] = "initiator", NULL};
+const char *const p2p_memory_names[] = {
+    [P2P_MEMORY_HOST] = "host", [P2P_MEMORY_USER] = "user", [P2P_MEMORY_CUDA] = "cuda", NULL};
+const char *const p2p_op_names[] = {
+    [P2P_OP_ALL] = "all", [P2P_OP_WRITE] = "write", [P2P_OP_READ] = "read", [P2P_OP_NOTIFY] = "notify", NULL};
+
+// What the target's process ends with.
+static void be_target(const struct p2p_config *config, int port_out, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent)
+    _exit(1);
+  int rc = p2p_target(config, port_out);
+  if (rc != 0)
+    fprintf(stderr, "weft p2p: the target: %s\n", weft_last_error());
+  _exit(weft_err_exit_status(rc));
+}
+
+static int hear_port(int in, uint16_t *port) {
+  ssize_t got;
+  do
+    got = read(in, port, sizeof *port);
+  while (got < 0 && errno == EINTR);
+  return got == sizeof *port ? 0 : fail(WEFT_ERR_SYSTEM, "the target did not start");
+}
+
+// It ends by itself when the initiator has said good-bye, or has gone.
+static void end_target(pid_t pid, uint32_t timeout_ms) {
+  uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
+  while (waitpid(pid, NULL, WNOHANG) == 0) {
+    if (clock_passed(deadline_ns))
+      kill(pid, SIGKILL);
+    usleep(1000);
+  }
+}
+
+static int run_local(const struct p2p_config *given, const struct p2p_sizes *sizes) {
+  struct p2p_config config = *given;
+  char token[37];
+  int pipe_fds[2];
+  random_uuid(token);
+  config.token = token;
+  config.listen = config.host = "127.0.0.1";
+  config.port = 0;
+  if (pipe(pipe_fds) != 0)
+    return fail_errno(errno, "cannot make a pipe");
+  fflush(NULL);
+  pid_t parent = getpid(), pid = fork();
+  if (pid < 0)
+    return fail_errno(errno, "cannot start the target");
+  if (pid == 0) {
+    close(pipe_fds[0]);
+    be_target(&config, pipe_fds[1], parent);
+  }
+  close(pipe_fds[1]);
+  int rc = hear_port(pipe_fds[0], &config.port);
+  close(pipe_fds[0]);
+  if (rc == 0)
+    rc = p2p_initiator(&config, sizes);
+  end_target(pid, rc == 0 ? config.timeout_ms : 0);
+  return rc;
+}
+
+int p2p_run(const struct p2p_config *config) {
+  struct p2p_sizes sizes;
+  int rc = p2p_sizes_parse(config->sizes, &sizes);
+  if (rc != 0)
+    return rc;
+  switch (config->mode) {
+  case P2P_TARGET:
+    return p2p_target(config, -1);
+  case P2P_INITIATOR:
+    return p2p_initiator(config, &sizes);
+  default:
+    return run_local(config, &sizes);
+  }
+}

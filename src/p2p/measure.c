@@ -1,0 +1,134 @@
+#include "p2p/measure.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+
+enum { MAX_DEPTH = 256 };
+
+// The transfers of a load, one for each place.
+struct lane {
+  weft_list_t *local, *remote;
+  weft_transfer_t *transfers[MAX_DEPTH];
+  uint32_t count;
+};
+
+uint32_t p2p_places(uint64_t length, uint64_t bytes, uint32_t depth) {
+  uint64_t places = length / bytes;
+  places = places < depth ? places : depth;
+  return places < MAX_DEPTH ? (uint32_t)places : MAX_DEPTH;
+}
+
+static void close_lane(struct lane *lane) {
+  for (uint32_t i = 0; i < lane->count; i++) {
+    weft_transfer_cancel(lane->transfers[i], 1000);
+    weft_transfer_free(lane->transfers[i]);
+  }
+  weft_list_free(lane->local);
+  weft_list_free(lane->remote);
+}
+
+static int make_lists(struct lane *lane, struct p2p_session *session, const struct p2p_load *load, uint32_t places,
+                      const struct p2p_buffer *local, const struct p2p_remote *remote) {
+  struct weft_descriptor here[MAX_DEPTH] = {{0}}, there[MAX_DEPTH] = {{0}};
+  for (uint32_t i = 0; i < places; i++) {
+    here[i] = (struct weft_descriptor){
+        .address = (uintptr_t)local->address + i * load->bytes, .length = load->bytes, .region = local->region};
+    there[i] = (struct weft_descriptor){
+        .address = remote->address + i * load->bytes, .length = load->bytes, .region = remote->region};
+  }
+  int rc = weft_list_create(session->agent, WEFT_PEER_SELF, here, places, &lane->local);
+  if (rc == 0)
+    rc = weft_list_create(session->agent, session->peer, there, places, &lane->remote);
+  return rc;
+}
+
+static int open_lane(struct lane *lane, struct p2p_session *session, const struct p2p_load *load, uint32_t places,
+                     const struct p2p_buffer *local, const struct p2p_remote *remote) {
+  *lane = (struct lane){0};
+  int rc = make_lists(lane, session, load, places, local, remote);
+  for (uint32_t i = 0; i < places && rc == 0; i++) {
+    struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
+    options.local_index = options.remote_index = &i;
+    options.num_index = 1;
+    options.transport = load->transport;
+    rc = weft_transfer_create(session->agent, load->op, lane->local, lane->remote, &options, &lane->transfers[i]);
+    lane->count += rc == 0;
+  }
+  if (rc != 0)
+    close_lane(lane);
+  return rc;
+}
+
+// The deadline is the transfer's own.
+static int finish(weft_transfer_t *transfer) {
+  int rc;
+  while ((rc = weft_transfer_poll(transfer)) == 1)
+    continue;
+  return rc == 0 ? 0 : fail(rc, "a transfer failed: %s", weft_transfer_error(transfer));
+}
+
+static int once(weft_transfer_t *transfer) {
+  int rc = weft_transfer_post(transfer);
+  return rc == 0 ? finish(transfer) : rc;
+}
+
+// The transport's name is the first word of the line that is marked with an arrow, or of the first line.
+static void name_transport(weft_transfer_t *transfer, char out[32]) {
+  const char *text = weft_transfer_explain(transfer);
+  size_t size = strcspn(text, " :\n");
+  snprintf(out, 32, "%.*s", (int)(size < 31 ? size : 31), text);
+}
+
+int p2p_latency(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
+                const struct p2p_remote *remote, struct histogram *latency, char transport[32]) {
+  struct lane lane;
+  int rc = open_lane(&lane, session, load, 1, local, remote);
+  if (rc != 0)
+    return rc;
+  *latency = (struct histogram){0};
+  name_transport(lane.transfers[0], transport);
+  for (uint32_t i = 0; i < load->warmup + load->iterations && rc == 0; i++) {
+    uint64_t begun = clock_ns();
+    rc = once(lane.transfers[0]);
+    if (i >= load->warmup)
+      histogram_add(latency, clock_ns() - begun);
+  }
+  close_lane(&lane);
+  return rc;
+}
+
+// Posts `count` in all, each place's again when it has ended.
+static int stream(struct lane *lane, uint32_t count) {
+  int rc = 0;
+  for (uint32_t i = 0; i < count && rc == 0; i++) {
+    weft_transfer_t *transfer = lane->transfers[i % lane->count];
+    if (i >= lane->count)
+      rc = finish(transfer);
+    if (rc == 0)
+      rc = weft_transfer_post(transfer);
+  }
+  for (uint32_t i = 0; i < lane->count && i < count && rc == 0; i++)
+    rc = finish(lane->transfers[i]);
+  return rc;
+}
+
+int p2p_bandwidth(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
+                  const struct p2p_remote *remote, double *gbps) {
+  struct lane lane;
+  uint32_t places = p2p_places(local->length, load->bytes, load->depth);
+  uint32_t count = load->iterations > places ? load->iterations : places; // so that every place is written
+  int rc = open_lane(&lane, session, load, places, local, remote);
+  if (rc != 0)
+    return rc;
+  rc = stream(&lane, load->warmup > places ? load->warmup : places); // the first touch of a page is slow
+  uint64_t begun = clock_ns();
+  if (rc == 0)
+    rc = stream(&lane, count);
+  if (rc == 0)
+    *gbps = (double)load->bytes * count / (double)(clock_ns() - begun);
+  close_lane(&lane);
+  return rc;
+}

@@ -1,0 +1,32 @@
+// The loops that are timed.
+#ifndef P2P_MEASURE_H
+#define P2P_MEASURE_H
+
+#include "p2p/buffer.h"
+#include "p2p/session.h"
+
+// A buffer of the peer's.
+struct p2p_remote {
+  weft_region_t region;
+  uint64_t address;
+};
+
+struct p2p_load {
+  enum weft_op op;
+  uint64_t bytes;
+  uint32_t iterations, warmup;
+  uint32_t depth; // transfers under way; they use that many places of the buffers, one after the other
+  const char *transport;
+};
+
+// Places of `bytes` that a buffer of that length has for a load: at most `depth`.
+uint32_t p2p_places(uint64_t length, uint64_t bytes, uint32_t depth);
+
+// One transfer after the other; `transport` is told.
+int p2p_latency(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
+                const struct p2p_remote *remote, struct histogram *latency, char transport[32]);
+// `depth` of them under way; 1e9 bytes a second.
+int p2p_bandwidth(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
+                  const struct p2p_remote *remote, double *gbps);
+
+#endif

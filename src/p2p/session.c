@@ -1,0 +1,192 @@
+#include "p2p/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/random.h"
+
+enum { PING = 1, PONG = 2, SPIN_NS = 200000, YIELD_NS = 5000, NAP_MS = 20 };
+
+int p2p_session_open(struct p2p_session *session, const struct p2p_config *config, const char *listen) {
+  char name[WEFT_AGENT_MAX_NAME];
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  snprintf(name, sizeof name, "p2p-%s-%016llx", listen ? "target" : "initiator", (unsigned long long)random_id());
+  *session = (struct p2p_session){.timeout_ms = config->timeout_ms, .wake = -1};
+  options.name = name;
+  options.transports = config->transport;
+  options.listen = listen;
+  options.token = config->token;
+  options.transfer_timeout_ms = config->timeout_ms;
+  int rc = weft_agent_open(&session->agent, &options);
+  if (rc == 0)
+    rc = weft_agent_fd(session->agent, &session->wake);
+  if (rc != 0)
+    p2p_session_close(session);
+  return rc;
+}
+
+void p2p_session_close(struct p2p_session *session) {
+  weft_agent_close(session->agent);
+  session->agent = NULL;
+}
+
+int p2p_say(struct p2p_session *session, json_t *message) {
+  char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
+  json_decref(message);
+  if (!text)
+    return fail(WEFT_ERR_NOMEM, "no memory for a message");
+  int rc = weft_agent_notify(session->agent, session->peer, text, (uint32_t)strlen(text));
+  free(text);
+  return rc;
+}
+
+int p2p_say_failure(struct p2p_session *session, int err) {
+  return p2p_say(session, json_pack("{s:s, s:i, s:s}", "say", "failed", "code", err, "text", weft_last_error()));
+}
+
+// --- hearing ---
+
+// Waits until the agent has news, not longer than the deadline.
+static void await_news(const struct p2p_session *session, uint64_t deadline_ns) {
+  struct pollfd wake = {.fd = session->wake, .events = POLLIN};
+  int left = clock_left_ms(deadline_ns);
+  poll(&wake, 1, left < NAP_MS ? left : NAP_MS); // a peer's death is looked for in between
+}
+
+// The next notification, at most until the deadline.
+static int next(struct p2p_session *session, uint64_t deadline_ns, struct weft_notification *out) {
+  uint64_t begun = clock_ns();
+  for (;;) {
+    uint32_t count = 1;
+    int rc = weft_agent_notifications(session->agent, out, &count);
+    if (rc != 0)
+      return rc;
+    if (count == 1 && session->peer == 0)
+      session->peer = out->peer;
+    if (count == 1 && out->peer == session->peer)
+      return 0;
+    if (count == 1)
+      continue; // a second initiator's: it waits for an answer in vain, and says so
+    uint64_t waited = clock_ns() - begun;
+    if (waited < SPIN_NS) {
+      if (waited > YIELD_NS) // to the peer, if it is on the same processor
+        sched_yield();
+      rc = weft_agent_progress(session->agent, NULL);
+      if (rc != 0)
+        return rc;
+      continue;
+    }
+    if (session->peer != 0 && (rc = weft_agent_check(session->agent, session->peer)) != 0)
+      return rc;
+    if (clock_passed(deadline_ns))
+      return fail(WEFT_ERR_TIMEOUT, "the peer said nothing for %.1f s", (double)(clock_ns() - begun) / 1e9);
+    await_news(session, deadline_ns);
+  }
+}
+
+static int parse(const struct weft_notification *note, json_t **message) {
+  json_error_t error;
+  json_t *read = json_loadb(note->bytes, note->size, 0, &error);
+  if (!read || !p2p_text(read, "say")[0]) {
+    json_decref(read);
+    return fail(WEFT_ERR_PROTOCOL, "the peer said something that is no message of weft p2p: is it another version?");
+  }
+  if (strcmp(p2p_text(read, "say"), "failed") != 0) {
+    *message = read;
+    return 0;
+  }
+  json_t *code = json_object_get(read, "code");
+  int err = json_is_integer(code) && json_integer_value(code) < 0 ? (int)json_integer_value(code) : WEFT_ERR_PROTOCOL;
+  int rc = fail(err, "at the peer: %s", p2p_text(read, "text"));
+  json_decref(read);
+  return rc;
+}
+
+int p2p_hear(struct p2p_session *session, uint32_t timeout_ms, json_t **message) {
+  uint64_t deadline_ns = clock_deadline_ms(timeout_ms ? timeout_ms : session->timeout_ms);
+  for (;;) {
+    struct weft_notification note;
+    int rc = next(session, deadline_ns, &note);
+    if (rc != 0)
+      return rc;
+    if (note.size == 0 || *(const char *)note.bytes != PING)
+      return parse(&note, message);
+    char pong[WEFT_AGENT_MAX_NOTIFICATION];
+    memcpy(pong, note.bytes, note.size);
+    pong[0] = PONG;
+    rc = weft_agent_notify(session->agent, session->peer, pong, note.size);
+    if (rc != 0)
+      return rc;
+    if (timeout_ms == 0) // the peer is at work
+      deadline_ns = clock_deadline_ms(session->timeout_ms);
+  }
+}
+
+int p2p_ask(struct p2p_session *session, json_t *message, const char *what, json_t **answer) {
+  json_t *heard = NULL;
+  int rc = p2p_say(session, message);
+  if (rc == 0)
+    rc = p2p_hear(session, 0, &heard);
+  if (rc == 0 && strcmp(p2p_text(heard, "say"), what) != 0)
+    rc = fail(WEFT_ERR_PROTOCOL, "the peer said \"%s\" where \"%s\" was to come: is it another version?",
+              p2p_text(heard, "say"), what);
+  if (rc == 0 && answer)
+    *answer = heard;
+  else
+    json_decref(heard);
+  return rc;
+}
+
+int p2p_await_region(struct p2p_session *session, weft_region_t region) {
+  uint64_t deadline_ns = clock_deadline_ms(session->timeout_ms);
+  for (;;) {
+    struct weft_region_info info[8] = {{.size = sizeof info[0]}};
+    uint32_t count = 8;
+    int rc = weft_agent_regions(session->agent, session->peer, info, &count);
+    for (uint32_t i = 0; rc == 0 && i < count; i++)
+      if (info[i].region == region)
+        return 0;
+    if (rc == 0)
+      rc = weft_agent_check(session->agent, session->peer);
+    if (rc == 0 && clock_passed(deadline_ns))
+      rc = fail(WEFT_ERR_TIMEOUT, "the peer's buffer was not told within %u ms", session->timeout_ms);
+    if (rc == 0)
+      rc = weft_agent_progress(session->agent, NULL);
+    if (rc != 0)
+      return rc;
+    sched_yield();
+  }
+}
+
+int p2p_ping(struct p2p_session *session, uint32_t size, uint64_t *ns) {
+  char ping[WEFT_AGENT_MAX_NOTIFICATION] = {PING};
+  struct weft_notification note;
+  uint64_t begun = clock_ns();
+  int rc = weft_agent_notify(session->agent, session->peer, ping, size);
+  if (rc == 0)
+    rc = next(session, clock_deadline_ms(session->timeout_ms), &note);
+  if (rc == 0 && (note.size != size || *(const char *)note.bytes != PONG))
+    rc =
+        fail(WEFT_ERR_PROTOCOL, "the peer answered a notification of %u bytes with another one of %u", size, note.size);
+  if (rc == 0)
+    *ns = clock_ns() - begun;
+  return rc;
+}
+
+int p2p_number(const json_t *message, const char *name, uint64_t *value) {
+  const json_t *field = json_object_get(message, name);
+  if (!json_is_integer(field) || json_integer_value(field) < 0)
+    return fail(WEFT_ERR_PROTOCOL, "the peer's message \"%s\" has no number \"%s\"", p2p_text(message, "say"), name);
+  *value = (uint64_t)json_integer_value(field);
+  return 0;
+}
+
+const char *p2p_text(const json_t *message, const char *name) {
+  const char *text = json_string_value(json_object_get(message, name));
+  return text ? text : "";
+}

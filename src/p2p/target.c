@@ -1,0 +1,144 @@
+// The target: lends a buffer and does what the initiator says.
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "p2p/measure.h"
+
+struct target {
+  const struct p2p_config *config;
+  struct p2p_session session;
+  struct p2p_buffer buffer;
+  bool done;
+};
+
+static int hello(struct target *target, const json_t *message) {
+  uint64_t version, bytes;
+  int rc = p2p_number(message, "version", &version);
+  if (rc == 0 && version != P2P_VERSION)
+    rc = fail(WEFT_ERR_VERSION, "weft p2p of version %d does not understand version %" PRIu64, P2P_VERSION, version);
+  if (rc == 0)
+    rc = p2p_number(message, "bytes", &bytes);
+  if (rc != 0)
+    return rc;
+  p2p_buffer_close(&target->buffer);
+  rc = p2p_buffer_open(&target->buffer, target->session.agent, target->config->memory, target->config->gpu, bytes);
+  if (rc != 0)
+    return rc;
+  return p2p_say(&target->session,
+                 json_pack("{s:s, s:I, s:I}", "say", "ready", "region", (json_int_t)target->buffer.region, "address",
+                           (json_int_t)(uintptr_t)target->buffer.address));
+}
+
+static int fill(struct target *target, const json_t *message) {
+  uint64_t seed, bytes;
+  int rc = p2p_number(message, "seed", &seed);
+  if (rc == 0)
+    rc = p2p_number(message, "bytes", &bytes);
+  if (rc == 0 && bytes > target->buffer.length)
+    rc = fail(WEFT_ERR_PROTOCOL, "%" PRIu64 " bytes of a buffer of %" PRIu64, bytes, target->buffer.length);
+  if (rc != 0)
+    return rc;
+  bool check = strcmp(p2p_text(message, "say"), "check") == 0;
+  rc = check ? p2p_buffer_check(&target->buffer, seed, bytes) : p2p_buffer_fill(&target->buffer, seed, bytes);
+  return rc != 0 ? rc : p2p_say(&target->session, json_pack("{s:s}", "say", check ? "checked" : "filled"));
+}
+
+// The same load as the initiator's, towards its buffer, at the same time.
+static int load_back(struct target *target, const json_t *message) {
+  uint64_t op, bytes, iterations, warmup, depth, region, address;
+  struct {
+    const char *name;
+    uint64_t *value;
+  } fields[] = {{"op", &op},       {"bytes", &bytes},   {"iterations", &iterations}, {"warmup", &warmup},
+                {"depth", &depth}, {"region", &region}, {"address", &address}};
+  int rc = 0;
+  for (size_t i = 0; i < sizeof fields / sizeof *fields && rc == 0; i++)
+    rc = p2p_number(message, fields[i].name, fields[i].value);
+  if (rc == 0 && (bytes == 0 || bytes > target->buffer.length || depth == 0))
+    rc = fail(WEFT_ERR_PROTOCOL, "a load of %" PRIu64 " bytes %" PRIu64 " times at once", bytes, depth);
+  if (rc != 0)
+    return rc;
+  struct p2p_load load = {.op = op == WEFT_READ ? WEFT_READ : WEFT_WRITE,
+                          .bytes = bytes,
+                          .iterations = (uint32_t)iterations,
+                          .warmup = (uint32_t)warmup,
+                          .depth = (uint32_t)depth,
+                          .transport = target->config->transport};
+  struct p2p_remote remote = {.region = region, .address = address};
+  double gbps = 0;
+  rc = p2p_await_region(&target->session, region);
+  if (rc == 0)
+    rc = p2p_bandwidth(&target->session, &load, &target->buffer, &remote, &gbps);
+  return rc != 0 ? rc : p2p_say(&target->session, json_pack("{s:s, s:f}", "say", "loaded", "gbps", gbps));
+}
+
+static int obey(struct target *target, const json_t *message) {
+  const char *say = p2p_text(message, "say");
+  if (strcmp(say, "hello") == 0)
+    return hello(target, message);
+  if (strcmp(say, "fill") == 0 || strcmp(say, "check") == 0)
+    return fill(target, message);
+  if (strcmp(say, "load") == 0)
+    return load_back(target, message);
+  if (strcmp(say, "bye") != 0)
+    return fail(WEFT_ERR_PROTOCOL, "\"%s\" is nothing that weft p2p can do: is the initiator of another version?", say);
+  target->done = true;
+  return p2p_say(&target->session, json_pack("{s:s}", "say", "bye"));
+}
+
+// One initiator, until it says good-bye.
+static int serve(struct target *target, uint32_t patience_ms) {
+  target->done = false;
+  while (!target->done) {
+    json_t *message = NULL;
+    int rc = p2p_hear(&target->session, patience_ms, &message);
+    if (rc != 0)
+      return rc;
+    rc = obey(target, message);
+    json_decref(message);
+    if (rc != 0) { // the initiator says what becomes of it
+      rc = p2p_say_failure(&target->session, rc);
+      if (rc != 0)
+        return rc;
+    }
+    patience_ms = 0;
+  }
+  return 0;
+}
+
+static void tell_port(const struct target *target, int out) {
+  uint16_t port = 0;
+  weft_agent_port(target->session.agent, &port);
+  if (out >= 0) {
+    if (write(out, &port, sizeof port) != sizeof port)
+      return; // nobody waits for it any more
+    close(out);
+  } else if (!target->config->quiet) {
+    printf("listening on %s, port %u\n", target->config->listen, port);
+    fflush(stdout);
+  }
+}
+
+int p2p_target(const struct p2p_config *config, int port_out) {
+  enum { DAY_MS = 86400000 };
+  struct target target = {.config = config};
+  char listen[128];
+  bool v6 = strchr(config->listen, ':') != NULL;
+  snprintf(listen, sizeof listen, v6 ? "[%s]:%u" : "%s:%u", config->listen, config->port);
+  int rc = p2p_session_open(&target.session, config, listen);
+  if (rc != 0)
+    return rc;
+  tell_port(&target, port_out);
+  do {
+    target.session.peer = 0;
+    rc = serve(&target, DAY_MS);
+    p2p_buffer_close(&target.buffer);
+    if (rc != 0 && config->forever)
+      fprintf(stderr, "weft p2p: an initiator went: %s\n", weft_last_error());
+  } while (config->forever);
+  p2p_session_close(&target.session);
+  return rc;
+}
