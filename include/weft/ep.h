@@ -150,7 +150,7 @@ struct weft_ep_options {
   uint32_t max_processors;    /**< CUDA: streaming multiprocessors that a kernel may take; default all of them. Ranks
                                    of one process that share a GPU must share these out among them */
   enum weft_ep_combine_dtype combine_dtype; /**< of combine */
-  /** Way to ranks on other hosts: the transport "ucx" or "ofi"; "none": this host only. NULL: the environment's
+  /** Way to ranks on other hosts: the transport "ofi" or "ucx"; "none": this host only. NULL: the environment's
    *  WEFT_EP_TRANSPORT, else the first that works, unless the store is of this process. All ranks have the same. */
   const char *transport;
   /** Where ranks on other hosts call: comma-separated addresses or interfaces of this host. NULL: WEFT_ADDRESS or
