@@ -17,7 +17,7 @@ enum {
   HOSTS = 2,
   PIECE = 1 << 20,
   PIECES = 4, // under way: as much as two operations have
-  PUTS = 512,  // of a round
+  PUTS = 512, // of a round
   OPERATIONS = 200,
   TOKENS = 128,
   HIDDEN = 7168,

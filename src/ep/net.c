@@ -67,12 +67,26 @@ static void empty_queue(struct ep_net *net) {
   }
 }
 
+static void wake(struct ep_net *net) {
+  if (!atomic_exchange(&net->asleep, false))
+    return;
+  uint64_t one = 1;
+  ssize_t written = write(net->kick, &one, sizeof one);
+  (void)written;
+}
+
 // Gives the turn back. Who put something into the queue meanwhile and did not get the turn has left it to us.
-void ep_net_leave(struct ep_net *net) {
+static void leave(struct ep_net *net) {
   do {
     empty_queue(net);
     atomic_store(&net->turn, false);
   } while (atomic_load(&net->queue) && try_turn(net));
+}
+
+// The thread may sleep on news that have been taken here.
+void ep_net_leave(struct ep_net *net) {
+  leave(net);
+  wake(net);
 }
 
 void ep_net_enter(struct ep_net *net) {
@@ -93,7 +107,7 @@ void ep_net_post(struct ep_net *net, struct ep_post *post) {
     post->next = head;
   while (!atomic_compare_exchange_weak(&net->queue, &head, post));
   if (try_turn(net))
-    ep_net_leave(net);
+    leave(net);
 }
 
 void ep_net_drive_once(struct ep_net *net) {
@@ -102,16 +116,12 @@ void ep_net_drive_once(struct ep_net *net) {
   if (atomic_load_explicit(&net->wanted, memory_order_relaxed) || !try_turn(net))
     return;
   ep_net_progress(net);
-  ep_net_leave(net);
+  leave(net);
 }
 
 void ep_net_hand_over(struct ep_net *net) {
   atomic_store(&net->driving, false);
-  if (!atomic_exchange(&net->asleep, false))
-    return;
-  uint64_t one = 1;
-  ssize_t written = write(net->kick, &one, sizeof one);
-  (void)written;
+  wake(net);
 }
 
 // --- the thread ---
@@ -129,7 +139,7 @@ static bool arm(struct ep_net *net) {
   armed = armed && net->num_posts == posts;
   if (!armed)
     atomic_store(&net->asleep, false);
-  ep_net_leave(net);
+  leave(net);
   return armed;
 }
 
@@ -150,7 +160,7 @@ static bool drive(struct ep_net *net) {
     return false;
   }
   uint32_t news = ep_net_progress(net);
-  ep_net_leave(net);
+  leave(net);
   return news > 0;
 }
 

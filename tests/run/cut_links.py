@@ -1,7 +1,7 @@
 """Agents whose network to the store is cut, for less and for longer than a lease lives. Operations go on meanwhile.
 
-Ranks connect within one network namespace only, so all of them share one; each agent reaches the store, in another,
-by a link of its own. (Cutting two agents from each other waits for ranks that connect between hosts.)
+All ranks share one network namespace; each agent reaches the store, in another, by a link of its own. (hosts.py has
+agents that are cut from each other.)
 """
 
 import time

@@ -1,4 +1,4 @@
-"""A plan on three test hosts: agents in network namespaces of their own, joined by veth links to a switch with etcd."""
+"""Plans on three test hosts: agents in network namespaces of their own, veth links between them, and an etcd."""
 
 import os
 import signal
@@ -52,9 +52,13 @@ class Hosts:
     def address(self, where, link, number):
         self.ip("-n", where, "address", "add", f"10.78.0.{number}/24", "dev", link)
         self.ip("-n", where, "link", "set", link, "up")
-        state = ["ip", "netns", "exec", where, "cat", f"/sys/class/net/{link}/operstate"]
         if where != self.switch:
-            wait_for("a link", lambda: subprocess.run(state, capture_output=True, text=True, check=True).stdout == "up\n")
+            wait_for("a link", lambda: self.state(where, link) == "up\n")
+
+    @staticmethod
+    def state(where, link):
+        return subprocess.run(["ip", "netns", "exec", where, "cat", f"/sys/class/net/{link}/operstate"],
+                              capture_output=True, text=True, check=True).stdout
 
     def cut(self, host):
         self.ip("-n", self.switch, "link", "set", f"p{host}", "down")
@@ -75,8 +79,8 @@ class FarEtcd(Etcd):
     def start(self):
         self.url = f"http://10.78.0.1:{PORT}"
         self.process = subprocess.Popen(
-            ["ip", "netns", "exec", self.hosts.switch, "etcd", "--data-dir", self.data, "--listen-client-urls", self.url,
-             "--advertise-client-urls", self.url, "--listen-peer-urls", self.peer,
+            ["ip", "netns", "exec", self.hosts.switch, "etcd", "--data-dir", self.data,
+             "--listen-client-urls", self.url, "--advertise-client-urls", self.url, "--listen-peer-urls", self.peer,
              "--initial-advertise-peer-urls", self.peer, "--initial-cluster", f"default={self.peer}"],
             stdout=self.log, stderr=self.log)
         wait_for("etcd", self.healthy)
