@@ -132,7 +132,8 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
   group_view_unref(op->view);
   op->view = group_view_ref(view);
   op->num_members = view->count;
-  ep->spins = view->count <= ep->processors ? SPINS : SPINS_CROWDED;
+  uint32_t threads = atomic_load(&ep->net) ? 2 : 1; // of a rank; the network's own work wants room too
+  ep->spins = view->count * threads <= ep->processors ? SPINS : SPINS_CROWDED;
   int32_t self = ep_op_member(op, ep->rank);
   op->self = self < 0 ? 0 : (uint32_t)self;
 }
