@@ -5,9 +5,8 @@
 #include <stdlib.h>
 
 enum {
-  ENGINE_FROM = 1 << 20, // bytes of a copy that the copy engine does at least as fast as a kernel
+  ENGINE_FROM = 8 << 20, // bytes of a copy from which on the copy engine's start costs nothing
   ENGINE_COUNT = 8,      // so few copies are not worth a kernel
-  PROCESSOR_SHARE = 2,   // a kernel takes one in so many of the processors: enough for NVLink
 };
 
 struct device_copies {
@@ -51,7 +50,7 @@ static void cut(const struct device_copy *copies, uint32_t count, struct device_
 static int place(struct device_copies *copies, const struct device_copy *pieces, char *why) {
   size_t size = copies->num_pieces * sizeof *pieces;
   uint32_t wanted = (copies->num_pieces + CUDA_COPIES_WARPS - 1) / CUDA_COPIES_WARPS;
-  uint32_t most = copies->device->info.processors / PROCESSOR_SHARE;
+  uint32_t most = copies->device->info.processors;
   copies->blocks = wanted < most ? wanted : most;
   struct cuda_turn turn;
   int rc = cuda_enter(copies->device, &turn, why);

@@ -9,7 +9,7 @@
 
 enum {
   CUDA_COPIES_PIECE = 32 << 10, // bytes that one warp copies at a time: what is larger is cut
-  CUDA_COPIES_WARPS = 16,       // of a block
+  CUDA_COPIES_WARPS = 8,        // of a block
 };
 
 #ifdef __cplusplus
