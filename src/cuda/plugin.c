@@ -1,5 +1,6 @@
 // The plug-in's table, its only symbol.
 #include "cuda/plugin.h"
+#include "cuda/relay.h"
 
 static const struct device_api api = {
     .abi = DEVICE_ABI,
@@ -40,6 +41,12 @@ static const struct device_api api = {
     .ep_finish = cuda_ep_finish,
     .ep_record = cuda_ep_record,
     .ep_missing = cuda_ep_missing,
+    .host_window_create = cuda_host_window_create,
+    .host_window_release = cuda_host_window_release,
+    .relay_open = cuda_relay_open,
+    .relay_close = cuda_relay_close,
+    .relay_collect = cuda_relay_collect,
+    .relay_deliver = cuda_relay_deliver,
     .share = cuda_share,
     .share_open = cuda_share_open,
     .share_close = cuda_share_close,

@@ -35,8 +35,9 @@ struct device {
   pthread_mutex_t lock; // of what follows
   uint32_t users;       // open() without close()
   uint32_t engines, processors;
-  struct cuda_spare *spares; // pinned host memory that engines have left
-  uint64_t launches;         // by all engines; atomic
+  struct cuda_spare *spares;           // pinned host memory that engines have left
+  struct cuda_host_spare *host_spares; // windows in host memory that links have left
+  uint64_t launches;                   // by all engines; atomic
   // The stream that somebody has waited for last, and how many launches there were before
   cudaStream_t idle_stream;
   uint64_t idle_launches;
@@ -103,6 +104,9 @@ void cuda_unpin(struct device *device, void *memory);
 int cuda_window_create(struct device *device, size_t size, struct device_window *window, int *fd, char *why);
 int cuda_window_map(struct device *device, size_t size, int fd, struct device_window *window, char *why);
 void cuda_window_release(struct device *device, struct device_window *window);
+
+int cuda_host_window_create(struct device *device, size_t size, struct device_window *window, void **host, char *why);
+void cuda_host_window_release(struct device *device, struct device_window *window, void *host);
 
 int cuda_stream_open(struct device *device, void **stream, char *why);
 void cuda_stream_close(struct device *device, void *stream);

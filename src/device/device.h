@@ -11,13 +11,14 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 2, // of this page
+  DEVICE_ABI = 3, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
 };
 
 struct device;    // a GPU, opened by this process
 struct device_ep; // one rank's engine on it
+struct device_relay;
 
 struct device_info {
   char name[96];
@@ -243,6 +244,21 @@ struct device_api {
   int (*copies_run)(struct device_copies *copies, void *stream, char *why);
   void (*copies_close)(struct device_copies *copies); // none of it runs. NULL is legal
   int (*mark_passed)(struct device *device, void *mark, bool *passed, char *why);
+
+  // Peers on other hosts have windows in host memory, zeroed: *host is where the host sees it. From here on kernels of
+  // the device do not count on more than 16 bytes to arrive at once. [any]
+  int (*host_window_create)(struct device *device, size_t size, struct device_window *window, void **host, char *why);
+  void (*host_window_release)(struct device *device, struct device_window *window, void *host); // no kernel uses it
+  // What goes to and fro between a link's two windows `in` and `out` (as the host sees them) and the peer's. One thread
+  // at a time for each of them; nothing waits.
+  int (*relay_open)(const struct device_ep_options *options, void *in, const void *out, struct device_relay **relay,
+                    char *why);
+  void (*relay_close)(struct device_relay *relay); // NULL is legal
+  // Takes what kernels have written into `out`, as far as it is whole, is not taken yet and fits into `size` bytes
+  // (aligned to 16). A dispatch's header comes behind all of its rows. Returns how many they are.
+  size_t (*relay_collect)(struct device_relay *relay, void *bytes, size_t size);
+  // Puts what the peer's relay has collected into `in`. Each piece once, in their order. PROTOCOL: it is none.
+  int (*relay_deliver)(struct device_relay *relay, const void *bytes, size_t size, char *why);
 };
 
 // The plug-in's only symbol: `weft_cuda_api`.

@@ -66,6 +66,7 @@ struct ep_gpu {
   const struct device_report *report;
   int index;
   uint8_t uuid[16];
+  struct device_ep_options options;
   size_t area_bytes;
   uint64_t workspace_bytes;
 
@@ -124,6 +125,8 @@ void ep_gpu_close(weft_ep_t *ep);
 
 // Gives the link a seat and the window that its peer will write; *fd is for the peer. LIMIT: no seat is free.
 int ep_gpu_link_new(weft_ep_t *ep, struct ep_link *link, int *fd);
+// The same for a peer on another host: both windows are in this host's memory.
+int ep_gpu_link_far(weft_ep_t *ep, struct ep_link *link);
 // Maps the window that the peer, on the device of that uuid, reads.
 int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t uuid[16]);
 void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link);

@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "ep/gpu.h"
+#include "ep/proxy.h"
 #include "group/view.h"
 
 static uint64_t bit(uint32_t seat) {
@@ -53,6 +54,20 @@ int ep_gpu_link_new(weft_ep_t *ep, struct ep_link *link, int *fd) {
   return rc == 0 ? 0 : device_fail(rc, "a window on the GPU", why);
 }
 
+int ep_gpu_link_far(weft_ep_t *ep, struct ep_link *link) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  int rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.in, &link->device.host_in, why);
+  if (rc == 0)
+    rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.out, &link->device.host_out, why);
+  if (rc != 0)
+    return device_fail(rc, "a window for a peer on another host", why);
+  pthread_mutex_lock(&gpu->lock);
+  rc = take_seat(ep, link); // with the control words: kernels read such windows another way
+  pthread_mutex_unlock(&gpu->lock);
+  return rc;
+}
+
 // Whether kernels of ours reach the memory of the device of that uuid. One that this process does not see is not asked
 // about: mapping its window tells.
 static int check_reach(const struct ep_gpu *gpu, int32_t rank, const uint8_t uuid[16]) {
@@ -80,12 +95,18 @@ int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t u
   return rc == 0 ? 0 : fail(rc, "the window of rank %d on its GPU: %s", link->rank, why);
 }
 
+static void release(const struct ep_gpu *gpu, struct device_window *window, void **host) {
+  if (*host)
+    gpu->api->host_window_release(gpu->device, window, *host);
+  else if (window->memory)
+    gpu->api->window_release(gpu->device, window);
+  *host = NULL;
+}
+
 void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
-  if (link->device.in.memory)
-    gpu->api->window_release(gpu->device, &link->device.in);
-  if (link->device.out.memory)
-    gpu->api->window_release(gpu->device, &link->device.out);
+  release(gpu, &link->device.in, &link->device.host_in);
+  release(gpu, &link->device.out, &link->device.host_out);
   if (link->device.seat == DEVICE_NO_SEAT)
     return;
   pthread_mutex_lock(&gpu->lock);
@@ -126,7 +147,9 @@ static bool is_needed(weft_ep_t *ep, const struct ep_link *link) {
 }
 
 static void let_go(weft_ep_t *ep, struct ep_link *link) {
-  atomic_store(&ep_link_out(link)->notice.left, 1);
+  if (link->remote)
+    ep_proxy_flush(link->remote);
+  ep_link_say_left(link);
   ep_link_retire(ep, link);
 }
 

@@ -60,8 +60,8 @@ static int open_all(weft_ep_t *ep, const struct weft_ep_options *options) {
     rc = open_device(gpu);
   if (rc != 0)
     return rc;
-  struct device_ep_options engine = engine_options(ep, options);
-  gpu->area_bytes = gpu->api->ep_area_bytes(&engine, why);
+  gpu->options = engine_options(ep, options);
+  gpu->area_bytes = gpu->api->ep_area_bytes(&gpu->options, why);
   return gpu->area_bytes > 0 ? 0 : device_fail(WEFT_ERR_UNSUPPORTED, "these sizes cannot be served by a GPU", why);
 }
 

@@ -168,7 +168,7 @@ static int wait_readable(int socket, int32_t rank, uint64_t deadline_ns) {
 static int converse(weft_ep_t *ep, int socket, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool *yield) {
   struct ep_link *link;
   int own[EP_FDS] = {ep->bell_fd}, fds[EP_FDS] = {-1, -1, -1};
-  int rc = ep_link_new(ep, rank, incarnation, &link, own);
+  int rc = ep_link_new(ep, rank, incarnation, false, &link, own);
   if (rc != 0)
     return rc;
   struct ep_greeting greeting = ep_greeting_make(ep, EP_HELLO, incarnation);
@@ -307,7 +307,7 @@ void ep_answer_end(weft_ep_t *ep, int32_t rank) {
 static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hello, int fds[EP_FDS]) {
   struct ep_link *link;
   int own[EP_FDS] = {ep->bell_fd};
-  int rc = ep_link_new(ep, hello->rank, hello->incarnation, &link, own);
+  int rc = ep_link_new(ep, hello->rank, hello->incarnation, false, &link, own);
   if (rc != 0)
     return rc;
   rc = map_peer(ep, link, hello, fds);

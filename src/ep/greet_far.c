@@ -46,10 +46,7 @@ static int receive_greeting(int socket, struct ep_far_greeting *greeting) {
 }
 
 static int check_greeting(weft_ep_t *ep, const struct ep_far_greeting *greeting) {
-  int rc = ep_greeting_check(ep, &greeting->greeting, sizeof greeting->greeting);
-  if (rc == 0 && ep->gpu)
-    rc = fail(WEFT_ERR_UNSUPPORTED, "ranks on CUDA memory connect within one host in this version");
-  return rc;
+  return ep_greeting_check(ep, &greeting->greeting, sizeof greeting->greeting);
 }
 
 static struct ep_far_greeting make_greeting(weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to) {
@@ -107,7 +104,7 @@ static int new_link(weft_ep_t *ep, const char *transport, int32_t rank, uint64_t
   int own[EP_FDS];
   int rc = ep_net_open(ep, transport, &net);
   if (rc == 0)
-    rc = ep_link_new(ep, rank, incarnation, link, own);
+    rc = ep_link_new(ep, rank, incarnation, true, link, own);
   if (rc != 0)
     return rc;
   rc = ep_remote_new(ep, net, *link, own[EP_FD_AREA]);
@@ -155,9 +152,6 @@ int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *c
                 bool *yield) {
   char digits[2 * EP_TOKEN + 1], endpoints[sizeof ep->links.endpoints];
   uint8_t token[EP_TOKEN];
-  if (ep->gpu)
-    return fail(WEFT_ERR_UNSUPPORTED,
-                "rank %d is on another host: ranks on CUDA memory connect within one host in this version", rank);
   if (ep->links.far_listener < 0)
     return fail(WEFT_ERR_UNSUPPORTED,
                 "rank %d is on another host, and this rank reaches none (WEFT_EP_TRANSPORT is %s)", rank,

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "ep/proxy.h"
 #include "ep/publish.h"
 
 // Words of headers and flags are of several types; what stores them here does not know which.
@@ -75,6 +76,10 @@ void ep_remote_hear(struct ep_net *net, const void *bytes, size_t size) {
   if (!remote || ep_remote_failed(remote)) // late: the link has been let go of
     return;
   atomic_fetch_add(&remote->heard, 1);
+  if (remote->proxy) {
+    ep_proxy_hear(remote, bytes, size);
+    return;
+  }
   bool right = note.version == EP_LAYOUT_VERSION && size == head + (size_t)note.count * sizeof *note.words;
   for (uint32_t i = 0; right && i < note.count; i++)
     right = take_word(remote, &note.words[i]);

@@ -24,18 +24,18 @@ static void free_inbox(struct ep_inbox *inbox) {
   free(inbox->weight);
 }
 
-static int open_windows(weft_ep_t *ep, struct ep_link *link, int fds[EP_FDS]) {
+static int open_windows(weft_ep_t *ep, struct ep_link *link, bool far, int fds[EP_FDS]) {
   for (int i = 0; i < WEFT_EP_DEPTH && !ep->gpu; i++)
     if (new_inbox(&ep->layout, &link->inbox[i]) != 0)
       return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", link->rank);
   int rc = ep_window_create(&link->in, ep->layout.area, &fds[EP_FD_AREA]);
   if (rc == 0 && ep->gpu)
-    rc = ep_gpu_link_new(ep, link, &fds[EP_FD_DEVICE]);
+    rc = far ? ep_gpu_link_far(ep, link) : ep_gpu_link_new(ep, link, &fds[EP_FD_DEVICE]);
   atomic_fetch_add(&ep->links.window_bytes, link->in.size + link->device.in.size);
   return rc == 0 ? 0 : fail_context(rc, "link to rank %d", link->rank);
 }
 
-int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_link **out, int fds[EP_FDS]) {
+int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, bool far, struct ep_link **out, int fds[EP_FDS]) {
   struct ep_link *link = calloc(1, sizeof *link);
   if (!link)
     return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", rank);
@@ -44,7 +44,7 @@ int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_lin
   link->socket = -1;
   link->device.seat = DEVICE_NO_SEAT;
   fds[EP_FD_AREA] = fds[EP_FD_DEVICE] = -1;
-  int rc = open_windows(ep, link, fds);
+  int rc = open_windows(ep, link, far, fds);
   if (rc != 0) {
     if (fds[EP_FD_AREA] >= 0)
       close(fds[EP_FD_AREA]);
@@ -59,9 +59,9 @@ void ep_link_free(weft_ep_t *ep, struct ep_link *link) {
   if (!link)
     return;
   size_t window_bytes = link->in.size + link->device.in.size + (link->remote ? link->out.size : 0);
+  ep_remote_free(link->remote); // whose proxy uses the GPU's windows
   if (ep->gpu)
     ep_gpu_link_free(ep, link);
-  ep_remote_free(link->remote);
   ep_window_release(&link->in);
   ep_window_release(&link->out);
   ep_window_release(&link->bell);

@@ -54,7 +54,8 @@ struct ep_link {
   struct ep_window bell; // the peer's doorbell page
   struct {               // on CUDA memory, where `in` and `out` hold the area's head only
     struct device_window in, out;
-    uint32_t seat; // DEVICE_NO_SEAT: none
+    void *host_in, *host_out; // to another host: the same windows, which are in host memory; else NULL
+    uint32_t seat;            // DEVICE_NO_SEAT: none
   } device;
   struct ep_remote *remote; // to a rank on another host: `out` and `bell` are only here; NULL: `out` is the peer's
   int socket;
@@ -117,8 +118,8 @@ static inline struct ep_area_head *ep_link_out(const struct ep_link *link) {
 enum ep_fd { EP_FD_BELL, EP_FD_AREA, EP_FD_DEVICE, EP_FDS };
 
 // Creates the link and the windows that this rank will read. Their descriptors in `fds` (-1: there is none) are for the
-// peer; the caller closes them.
-int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, struct ep_link **link, int fds[EP_FDS]);
+// peer; the caller closes them. `far`: the peer is on another host.
+int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, bool far, struct ep_link **link, int fds[EP_FDS]);
 void ep_link_free(weft_ep_t *ep, struct ep_link *link);
 // The peer is gone, `state` says how: wakes the owner, tells the group if the peer is in the view. First caller wins.
 // [any]

@@ -108,5 +108,5 @@ int ep_service_listen(weft_ep_t *ep, const struct weft_ep_options *options) {
   snprintf(name, sizeof name, "weft-%016llx", (unsigned long long)random_id());
   snprintf(links->address, sizeof links->address, "%s %s", host, name);
   rc = listen_near(links, name);
-  return rc == 0 && !ep->gpu && wants_far(links, options) ? listen_far(links, options) : rc;
+  return rc == 0 && wants_far(links, options) ? listen_far(links, options) : rc;
 }

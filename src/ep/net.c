@@ -13,11 +13,12 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "ep/engine.h"
+#include "ep/proxy.h"
 #include "ep/remote.h"
 
 enum {
   IDLE_ROUNDS = 16, // of the thread without news, before it sleeps
-  NAP_MS = 1,       // of the thread, where the transport has no descriptor, or while the owner drives
+  NAP_NS = 1000000, // of the thread, where the transport has no descriptor, or while the owner drives
   LINKS_MORE = 64,  // links that are let go of, beside those of the capacity
 };
 
@@ -143,10 +144,14 @@ static bool arm(struct ep_net *net) {
   return armed;
 }
 
-static void sleep_until_news(struct ep_net *net, bool on_transport) {
+// `nap_ns`: at most so long; 0: no limit but for a transport without a descriptor.
+static void sleep_until_news(struct ep_net *net, bool on_transport, uint64_t nap_ns) {
   int fd = on_transport ? net->transport->fd(net->worker) : -1; // poll() passes over -1
   struct pollfd entries[] = {{.fd = net->kick, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
-  poll(entries, 2, fd >= 0 ? -1 : NAP_MS);
+  if (nap_ns == 0 && fd < 0)
+    nap_ns = NAP_NS;
+  struct timespec nap = clock_timespec(nap_ns);
+  ppoll(entries, 2, nap_ns ? &nap : NULL, NULL);
   atomic_store(&net->asleep, false);
   uint64_t drained;
   if (entries[0].revents)
@@ -160,24 +165,40 @@ static bool drive(struct ep_net *net) {
     return false;
   }
   uint32_t news = ep_net_progress(net);
+  if (net->ep->gpu)
+    news += ep_proxy_poll(net);
   leave(net);
   return news > 0;
+}
+
+// Rests after rounds without news; false: or does not. On CUDA memory, since `last_ns`, when there were news: kernels
+// tell nobody that they have written something.
+static bool rest(struct ep_net *net, uint64_t last_ns) {
+  uint64_t nap_ns = net->ep->gpu ? ep_proxy_nap_ns(last_ns) : 0;
+  if (net->ep->gpu && nap_ns == 0)
+    sched_yield();
+  else if (arm(net))
+    sleep_until_news(net, true, nap_ns);
+  else
+    return false;
+  return !net->ep->gpu;
 }
 
 static void *run(void *arg) {
   struct ep_net *net = arg;
   uint32_t idle = 0;
+  uint64_t last_ns = 0; // of something that happened, on CUDA memory
   while (!atomic_load(&net->stop)) {
-    if (atomic_load(&net->driving)) {
+    if (atomic_load(&net->driving) && !net->ep->gpu) {
       atomic_store(&net->asleep, true);
       if (atomic_load(&net->driving))
-        sleep_until_news(net, false);
+        sleep_until_news(net, false, 0);
       continue;
     }
     if (drive(net)) {
       idle = 0;
-    } else if (++idle > IDLE_ROUNDS && arm(net)) {
-      sleep_until_news(net, true);
+      last_ns = net->ep->gpu ? clock_ns() : 0;
+    } else if (++idle > IDLE_ROUNDS && rest(net, last_ns)) {
       idle = 0;
     }
   }

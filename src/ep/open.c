@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "ep/gpu.h"
+#include "ep/proxy.h"
 #include "ep/remote.h"
 
 static int check_range(const char *what, uint32_t value, uint32_t low, uint32_t high) {
@@ -232,6 +233,8 @@ int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t 
 static void say_goodbye(weft_ep_t *ep) {
   for (uint32_t rank = 0; ep->links.by_rank && rank < ep->capacity; rank++) {
     struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+    if (link && link->remote && link->remote->proxy)
+      ep_proxy_flush(link->remote);
     if (link)
       ep_link_say_left(link);
   }

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "ep/proxy.h"
 
 enum { FLUSH_MS = 1000 };
 
@@ -301,6 +302,8 @@ static int prepare_part(struct ep_remote *remote, uint32_t slot, enum ep_part wh
 }
 
 int ep_publish_prepare(struct ep_remote *remote) {
+  if (remote->proxy)
+    return ep_proxy_prepare(remote);
   const struct ep_layout *layout = &remote->ep->layout;
   const struct extent extents[EP_PARTS] = {
       [EP_PART_DISPATCH] = {layout->rows, layout->row_stride, layout->heads, layout->head_stride},
@@ -316,6 +319,8 @@ int ep_publish_prepare(struct ep_remote *remote) {
 
 // Calls `visit` for each request of the link, until it returns true.
 static bool each(const struct ep_remote *remote, bool (*visit)(const struct ep_remote *remote, struct ep_post *post)) {
+  if (remote->proxy)
+    return ep_proxy_each(remote, visit);
   bool any = visit(remote, (struct ep_post *)&remote->state.post);
   for (int slot = 0; slot < WEFT_EP_DEPTH; slot++)
     for (int i = 0; i < EP_PARTS; i++) {

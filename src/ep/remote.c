@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "ep/proxy.h"
 #include "ep/publish.h"
 
 enum {
@@ -42,6 +43,11 @@ static int reg(struct ep_net *net, const struct ep_window *window, int fd, struc
   return net->transport->reg(net->worker, &memory, region);
 }
 
+// What the peer's transport writes.
+static struct ep_window *written(struct ep_remote *remote) {
+  return remote->proxy ? ep_proxy_landing(remote->proxy) : &remote->link->in;
+}
+
 int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int area_fd) {
   struct ep_remote *remote = calloc(1, sizeof *remote);
   if (!remote) {
@@ -58,13 +64,18 @@ int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int a
   atomic_fetch_add(&ep->links.window_bytes, link->out.size); // beside the area, this is the link's own too
   if (rc == 0)
     rc = ep_window_private(&link->bell, EP_DOORBELL_SIZE);
+  if (rc == 0 && ep->gpu) {
+    close(remote->area_fd); // nobody maps it
+    remote->area_fd = -1;
+    rc = ep_proxy_new(remote, &remote->area_fd);
+  }
   ep_net_enter(net);
   if (rc == 0)
     rc = take_number(net, remote);
   if (rc == 0)
-    rc = reg(net, &link->in, area_fd, &remote->in);
+    rc = reg(net, written(remote), remote->area_fd, &remote->in);
   if (rc == 0)
-    rc = reg(net, &link->out, -1, &remote->out);
+    rc = reg(net, remote->proxy ? ep_proxy_staging(remote->proxy) : &link->out, -1, &remote->out);
   ep_net_leave(net);
   return rc == 0 ? 0 : fail_context(rc, "link to rank %d", link->rank);
 }
@@ -85,7 +96,7 @@ int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greetin
 
 static int reach(struct ep_remote *remote, const struct ep_far_greeting *greeting) {
   const struct transport *transport = remote->net->transport;
-  size_t area = remote->ep->layout.area;
+  size_t area = written(remote)->size;
   int rc = transport->connect(remote->net->worker, greeting->address, greeting->address_size, &remote->peer);
   if (rc != 0)
     return rc;
@@ -163,7 +174,7 @@ static bool end(struct ep_remote *remote) {
     net->transport->unreg(remote->out);
   if (remote->in) {
     net->transport->unreg(remote->in);
-    ep_net_bury(net, &remote->link->in);
+    ep_net_bury(net, written(remote));
   }
   return true;
 }
@@ -180,6 +191,7 @@ void ep_remote_free(struct ep_remote *remote) {
     close(remote->area_fd);
     ep_publish_free(remote);
     pthread_mutex_destroy(&remote->said_lock);
+    ep_proxy_free(remote->proxy);
     free(remote);
     return;
   }

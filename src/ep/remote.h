@@ -59,11 +59,14 @@ struct ep_publication {
   _Atomic bool busy;        // from the first chunk until the message has left
 };
 
+struct ep_proxy;
+
 struct ep_remote {
   weft_ep_t *ep;
   struct ep_net *net;
   uint64_t id, peer_id; // of the link: what the peer's messages say, and ours
   struct ep_link *link;
+  struct ep_proxy *proxy; // on CUDA memory (proxy.h), where what is registered is its, and nothing is published
   int area_fd;
   struct transport_region *in, *out;
   struct transport_peer *peer;

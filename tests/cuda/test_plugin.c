@@ -443,6 +443,35 @@ static void windows_are_whole_pages_shared_and_zeroed(void **state) {
   assert_int_equal(fake.allocated, before);
 }
 
+static void windows_in_host_memory_are_zeroed_handed_on_and_strict(void **state) {
+  (void)state;
+  struct device_window window = {0};
+  void *host = NULL, *other = NULL;
+  device->strict = false;
+  assert_refused(cuda_host_window_create(device, 8, &window, &host, why), WEFT_ERR_INVALID, "too small");
+  assert_false(device->strict);
+  assert_int_equal(cuda_host_window_create(device, 5000, &window, &host, why), 0);
+  assert_true(device->strict);
+  assert_ptr_equal(window.memory, host); // as the fake has it
+  assert_int_equal(window.size, 5000);
+  for (int i = 0; i < 5000; i++)
+    assert_int_equal(((char *)host)[i], 0);
+  memset(host, 7, 5000);
+  void *first = host;
+  cuda_host_window_release(device, &window, host);
+  assert_null(window.memory);
+  struct device_window small = {0};
+  assert_int_equal(cuda_host_window_create(device, 4000, &small, &other, why), 0); // not one of another size
+  assert_ptr_not_equal(other, first);
+  assert_int_equal(cuda_host_window_create(device, 5000, &window, &host, why), 0);
+  assert_ptr_equal(host, first);
+  for (int i = 0; i < 5000; i++)
+    assert_int_equal(((char *)host)[i], 0);
+  cuda_host_window_release(device, &small, other);
+  cuda_host_window_release(device, &window, host);
+  device->strict = false;
+}
+
 static void devices_streams_and_owners_are_told(void **state) {
   (void)state;
   int index = -1;
@@ -488,6 +517,7 @@ int main(void) {
       TEST(ranks_that_share_a_device_share_its_processors_out),
       TEST(sizes_that_do_not_fit_are_refused),
       TEST(windows_are_whole_pages_shared_and_zeroed),
+      TEST(windows_in_host_memory_are_zeroed_handed_on_and_strict),
       TEST(devices_streams_and_owners_are_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

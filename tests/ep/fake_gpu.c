@@ -68,6 +68,8 @@ static struct weft_ep_options options_of(int32_t rank, const int32_t *founders, 
   options.memory = WEFT_EP_MEMORY_CUDA;
   options.on_event = heard ? hear : NULL;
   options.event_arg = heard;
+  if (getenv("WEFT_TEST_HOSTS")) // odd ranks are on another host than even ones
+    options.host_id = rank % 2 ? "odd" : "even";
   return options;
 }
 

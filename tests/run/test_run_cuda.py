@@ -7,9 +7,11 @@ A name behind it runs that one test alone. Needs Python 3.8 or later and nothing
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 WEFT = os.environ.get("WEFT") or sys.exit("WEFT is not set: it is the path of the tool")
 SKIPPED = 77
@@ -81,6 +83,56 @@ def run(plan, *arguments, memory="cuda", shared=False, environment=None):
         return results, text
 
 
+def command_of(name, job, *arguments):
+    return [str(part) for part in (WEFT, "elastic", "--run-dir", pathlib.Path(name) / "run", "--job", job, *arguments)]
+
+
+def finish(processes, path):
+    """Waits for the agents, of which all are to succeed."""
+    deadline = time.monotonic() + DEADLINE
+    texts = []
+    try:
+        for process in processes:
+            texts.append(process.communicate(timeout=max(0.1, deadline - time.monotonic()))[0])
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                texts.append(process.communicate()[0])
+    if any(process.returncode != 0 for process in processes):
+        logs = "".join(f"--- {log.name}\n{log.read_text()}" for log in sorted(path.glob("**/rank-*.log")))
+        raise AssertionError(f"agents ended with {[p.returncode for p in processes]}:\n{texts}\n{logs}")
+    return texts
+
+
+def run_far(plan, *arguments):
+    """Two agents, with a GPU each, whose ranks are on different hosts as far as they know."""
+    with tempfile.TemporaryDirectory(prefix="weft-test-") as name, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        path, job = pathlib.Path(name), f"far-{os.getpid()}"
+        (path / "plan.json").write_text(json.dumps(plan))
+        base = {k: v for k, v in os.environ.items() if k != "WEFT_STORE"}
+        base.setdefault("WEFT_EP_TRANSPORT", "shm")
+        base["WEFT_ADDRESS"] = "127.0.0.1"
+        commands = (["--num-agents", 2, "--store-port", port, *SMALL, "--memory", "cuda", "--validate-phase-failures",
+                     "--plan", path / "plan.json", *arguments], ["--rank-server", f"127.0.0.1:{port}"])
+        processes = []
+        for index, command in enumerate(commands):
+            folder = path / str(index)
+            folder.mkdir()
+            processes.append(subprocess.Popen(
+                command_of(folder, job, *command, "--num-processes", 1), stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True,
+                env={**base, "WEFT_HOST_ID": f"host{index}", "CUDA_VISIBLE_DEVICES": str(index)}))
+        texts = finish(processes, path)
+        results = json.loads((path / "0" / "run" / "results.json").read_text())
+        events = [json.loads(line) for line in (path / "0" / "run" / "events.jsonl").read_text().splitlines()]
+        check(plan, results, events, texts[0], True)
+        return results
+
+
 def print_times(results):
     for row in results["phases"][1]["ranks"]:
         if row["state"] == "passed":
@@ -114,6 +166,20 @@ def a_rank_that_leaves_is_no_loss():
     run([[0, 1], [0], [0, 1]])
 
 
+def two_hosts():
+    """Ranks come, are killed, come back and leave, each time with one on the other host."""
+    print_times(run_far([[0, 1], [0, -1], [0, 1], [0], [0, 1]]))
+
+
+def two_hosts_fp8_and_logfmt10():
+    run_far([[0, 1], [0], [0, 1]], "--dtype", "fp8-ue8m0", "--combine-dtype", "logfmt10", "--hidden-dim", "2048")
+
+
+def two_hosts_of_the_default_sizes():
+    print_times(run_far([[0, 1], [0, 1]], "--hidden-dim", "7168", "--num-tokens", "128", "--num-experts-per-rank",
+                        "16"))
+
+
 def auto_takes_gpus():
     run([[0, 1]], memory="auto")
 
@@ -141,7 +207,8 @@ def more_ranks_than_visible_gpus():
 
 TESTS = (more_ranks_than_visible_gpus, two_gpus_bf16, two_gpus_fp8, two_gpus_bf16_rank_major,
          two_gpus_fp8_pow2_rank_major, two_gpus_of_many_sizes, a_rank_that_leaves_is_no_loss, auto_takes_gpus,
-         four_gpus, four_ranks_take_turns_on_two_gpus)
+         four_gpus, four_ranks_take_turns_on_two_gpus, two_hosts, two_hosts_fp8_and_logfmt10,
+         two_hosts_of_the_default_sizes)
 
 
 def main():

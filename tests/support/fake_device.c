@@ -1,6 +1,6 @@
 // A plug-in without a GPU (device/device.h): memory is the host's, windows are memfds, and a thread for each device
-// runs what is launched, one after the other. Its kernels carry headers and no tokens. They follow the rule of
-// activation, but adopt no view. FAKE_ROWS and FAKE_MISSING say what their records tell.
+// runs what is launched, one after the other. Its kernels carry headers, as the real ones lay them out, and no tokens.
+// They follow the rule of activation, but adopt no view. FAKE_ROWS and FAKE_MISSING say what their records tell.
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -14,20 +14,12 @@
 #include <weft/err.h>
 
 #include "base/clock.h"
+#include "cuda/layout.h"
+#include "cuda/relay.h"
 #include "device/device.h"
 #include "ep/activation.h"
 
 enum { DEVICES = 2, PUBLISHED = 8, QUEUE = 64, RECORDS = 4, NAP_NS = 20000 };
-
-struct header {
-  _Atomic uint64_t flag;
-  uint64_t active, ready, mark, kind;
-};
-struct area {
-  _Atomic uint64_t start; // + 1
-  uint64_t start_epoch;
-  struct header slot[2];
-};
 
 enum launch_kind { LAUNCH_DISPATCH, LAUNCH_COMBINE, LAUNCH_FINISH, LAUNCH_STOP };
 struct launch {
@@ -54,6 +46,8 @@ struct view {
 struct device_ep {
   struct device *device;
   struct device_ep_options options;
+  size_t slot, counts; // bytes, and where the counts begin
+  uint32_t count_units;
   pthread_mutex_t lock;
   struct device_control control;
   struct view published[PUBLISHED];
@@ -69,6 +63,26 @@ struct device_ep {
 static int say(char *why, int rc, const char *what) {
   snprintf(why, DEVICE_WHY, "%s", what);
   return rc;
+}
+
+typedef uint64_t __attribute__((may_alias)) unit_word;
+
+// Units are written with the flag last, and read with the flag first.
+static void store_unit(struct cuda_unit *unit, uint32_t a, uint32_t b, uint32_t c, uint32_t flag) {
+  unit_word *words = (unit_word *)unit;
+  __atomic_store_n(words, (uint64_t)b << 32 | a, __ATOMIC_RELAXED);
+  __atomic_store_n(words + 1, (uint64_t)flag << 32 | c, __ATOMIC_RELEASE);
+}
+
+static struct cuda_unit load_unit(const struct cuda_unit *unit) {
+  const unit_word *words = (const unit_word *)unit;
+  uint64_t high = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE), low = __atomic_load_n(words, __ATOMIC_ACQUIRE);
+  return (struct cuda_unit){.word = {(uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high},
+                            .flag = (uint32_t)(high >> 32)};
+}
+
+static void init_layout(const struct device_ep_options *o, struct cuda_layout *layout) {
+  cuda_layout_init(layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
 }
 
 // A word of the report, which the host reads at any time.
@@ -180,6 +194,22 @@ static void fake_window_release(struct device *device, struct device_window *win
   *window = (struct device_window){0};
 }
 
+static int fake_host_window_create(struct device *device, size_t size, struct device_window *window, void **host,
+                                   char *why) {
+  (void)device;
+  *host = calloc(1, size);
+  if (!*host)
+    return say(why, WEFT_ERR_NOMEM, "no memory");
+  *window = (struct device_window){.memory = *host, .size = size};
+  return 0;
+}
+
+static void fake_host_window_release(struct device *device, struct device_window *window, void *host) {
+  (void)device;
+  free(host);
+  *window = (struct device_window){0};
+}
+
 static int fake_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why) {
   (void)stream;
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
@@ -210,8 +240,10 @@ static int fake_stream_capturing(void *stream, bool *capturing, char *why) {
 // --- the engine ---
 
 static size_t fake_area_bytes(const struct device_ep_options *options, char *why) {
-  (void)options, (void)why;
-  return 4096;
+  struct cuda_layout layout;
+  (void)why;
+  init_layout(options, &layout);
+  return layout.area;
 }
 
 static int fake_ep_open(struct device *device, const struct device_ep_options *options, struct device_ep **out,
@@ -221,6 +253,11 @@ static int fake_ep_open(struct device *device, const struct device_ep_options *o
   struct device_ep *ep = calloc(1, sizeof *ep);
   ep->device = device;
   ep->options = *options;
+  struct cuda_layout layout;
+  init_layout(options, &layout);
+  ep->slot = layout.slot;
+  ep->counts = layout.counts;
+  ep->count_units = layout.count_units;
   pthread_mutex_init(&ep->lock, NULL);
   *out = ep;
   return 0;
@@ -310,9 +347,8 @@ static void tell_joiners(struct device_ep *ep, const struct view *now, const str
     if (!is_peer(ep, member) || member_at(now, member->seat) || !ep_activation_tells(ep->told[member->seat], op))
       continue;
     ep->told[member->seat] = op + 1;
-    struct area *area = member->out;
-    area->start_epoch = next->epoch;
-    atomic_store(&area->start, op + 1);
+    struct cuda_area_head *head = member->out;
+    store_unit(&head->start, (uint32_t)(op + 1), 0, (uint32_t)next->epoch, 1);
   }
 }
 
@@ -336,13 +372,12 @@ static int fake_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char
 static bool find_start(const struct device_member *seats, uint32_t count, uint64_t *op, uint64_t *epoch) {
   uint64_t first = UINT64_MAX;
   for (uint32_t i = 0; i < count; i++) {
-    struct area *area = seats[i].in;
-    uint64_t start = atomic_load(&area->start);
-    if (start == 0 || start > first)
+    struct cuda_unit start = load_unit(&((const struct cuda_area_head *)seats[i].in)->start);
+    if (start.flag != 1 || start.word[0] > first)
       continue;
-    first = start;
-    *op = start - 1;
-    *epoch = area->start_epoch;
+    first = start.word[0];
+    *op = first - 1;
+    *epoch = start.word[2];
   }
   return first != UINT64_MAX;
 }
@@ -373,10 +408,14 @@ static bool is_gone(struct device_ep *ep, uint32_t seat) {
   return gone;
 }
 
-static bool await_header(struct device_ep *ep, const struct device_member *member, uint64_t op) {
-  struct header *header = &((struct area *)member->in)->slot[op % 2];
+static struct cuda_slot_head *head_of(const struct device_ep *ep, void *area, uint64_t op) {
+  return (struct cuda_slot_head *)((char *)area + sizeof(struct cuda_area_head) + op % CUDA_DEPTH * ep->slot);
+}
+
+static bool await_unit(struct device_ep *ep, const struct device_member *member, const struct cuda_unit *unit,
+                       uint64_t op) {
   uint64_t deadline_ns = clock_ns() + ep->options.timeout_ns;
-  while (atomic_load(&header->flag) < op + 1) {
+  while (load_unit(unit).flag != (uint32_t)op + 1) {
     if (is_gone(ep, member->seat))
       return false;
     if (clock_passed(deadline_ns)) {
@@ -396,15 +435,16 @@ static void hear(struct device_ep *ep, const struct view *view, uint64_t op, str
     const struct device_member *member = &view->members[m];
     if (member->rank == ep->options.rank)
       continue;
-    if (member->seat == DEVICE_NO_SEAT || !await_header(ep, member, op)) {
+    struct cuda_slot_head *head = member->seat == DEVICE_NO_SEAT ? NULL : head_of(ep, member->in, op);
+    if (!head || !await_unit(ep, member, &head->count, op) || !await_unit(ep, member, &head->mark, op)) {
       record->lost |= UINT64_C(1) << m;
       continue;
     }
-    const struct header *header = &((struct area *)member->in)->slot[op % 2];
-    ep_activation_hear(&ep->activation, header->ready);
-    if (header->mark < record->mark)
-      record->mark = header->mark;
-    if (header->kind != record->kind)
+    struct cuda_unit count = load_unit(&head->count), mark = load_unit(&head->mark);
+    ep_activation_hear(&ep->activation, count.word[2]);
+    if (((uint64_t)mark.word[1] << 32 | mark.word[0]) < record->mark)
+      record->mark = (uint64_t)mark.word[1] << 32 | mark.word[0];
+    if (count.word[0] >> CUDA_HEAD_KIND != record->kind)
       record->other_kinds |= UINT64_C(1) << m;
   }
 }
@@ -443,12 +483,13 @@ static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
   for (uint32_t m = 0; m < view.count && record.num_ranks > 0; m++) {
     if (!is_peer(ep, &view.members[m]) || is_gone(ep, view.members[m].seat))
       continue;
-    struct header *header = &((struct area *)view.members[m].out)->slot[op % 2];
-    header->active = view.epoch;
-    header->ready = control.ready;
-    header->mark = control.mark;
-    header->kind = args->kind;
-    atomic_store(&header->flag, op + 1);
+    struct cuda_slot_head *head = head_of(ep, view.members[m].out, op);
+    struct cuda_unit *counts = (struct cuda_unit *)((char *)head + ep->counts);
+    for (uint32_t unit = 0; unit < ep->count_units; unit++)
+      store_unit(counts + unit, 0, 0, 0, (uint32_t)op + 1);
+    store_unit(&head->mark, (uint32_t)control.mark, (uint32_t)(control.mark >> 32), 0, (uint32_t)op + 1);
+    store_unit(&head->count, args->kind << CUDA_HEAD_KIND, (uint32_t)view.epoch, (uint32_t)control.ready,
+               (uint32_t)op + 1);
   }
   ep_activation_hear(&ep->activation, control.ready);
   if (record.num_ranks > 0)
@@ -672,6 +713,12 @@ static const struct device_api api = {
     .ep_finish = fake_ep_finish,
     .ep_record = fake_ep_record,
     .ep_missing = fake_ep_missing,
+    .host_window_create = fake_host_window_create,
+    .host_window_release = fake_host_window_release,
+    .relay_open = cuda_relay_open,
+    .relay_close = cuda_relay_close,
+    .relay_collect = cuda_relay_collect,
+    .relay_deliver = cuda_relay_deliver,
     .owner = fake_owner,
     .stream_open = fake_stream_open,
     .stream_close = fake_stream_close,

@@ -1,0 +1,509 @@
+// What goes between two ranks on CUDA memory of different hosts (cuda/relay.h): threads in the place of kernels write
+// units and lines in drawn order, data first and then the flag, and check all that they read behind a flag; a thread in
+// the place of the net threads carries, in pieces of drawn sizes.
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmocka_all.h"
+
+#include "base/clock.h"
+#include "cuda/layout.h"
+#include "cuda/relay.h"
+#include "device/logfmt10.h"
+#include "weft/err.h"
+
+enum { TOKENS = 12, EXPERTS = 16, DEADLINE_MS = 60000, BATCH = 32 << 10 };
+
+typedef uint64_t __attribute__((may_alias)) word;
+
+// What both sides of a link can compute.
+struct plan {
+  struct cuda_layout layout;
+  uint64_t first, ops, seed;
+};
+
+struct side {
+  const struct plan *plan;
+  uint32_t self;
+  char *in, *out;
+  struct device_relay *relay;
+  uint64_t random;
+  char error[160];
+  _Atomic bool *stop;
+};
+
+static uint64_t mix(uint64_t x) {
+  x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+  x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+  return x ^ x >> 31;
+}
+
+// A number that belongs to (side, operation, what).
+static uint64_t drawn(const struct plan *plan, uint32_t side, uint64_t op, uint64_t what) {
+  return mix(plan->seed ^ mix(op * 2 + side) ^ mix(what + 77));
+}
+
+static uint64_t next(struct side *side, uint64_t below) {
+  return (side->random = mix(side->random + 0x9E3779B97F4A7C15u)) % below;
+}
+
+static bool has_token(const struct plan *plan, uint32_t side, uint64_t op, uint32_t token) {
+  return drawn(plan, side, op, 1000) % 5 && drawn(plan, side, op, 2000 + token) % 3 != 0; // some bring nothing
+}
+
+static uint32_t rows_of(const struct plan *plan, uint32_t side, uint64_t op) {
+  uint32_t rows = 0;
+  for (uint32_t token = 0; token < TOKENS; token++)
+    rows += has_token(plan, side, op, token);
+  return rows;
+}
+
+static uint32_t token_of(const struct plan *plan, uint32_t side, uint64_t op, uint32_t row) {
+  uint32_t token = 0;
+  for (;; token++)
+    if (has_token(plan, side, op, token) && row-- == 0)
+      return token;
+}
+
+static bool is_late(const struct plan *plan, uint32_t side, uint64_t op) {
+  return drawn(plan, side, op, 3000) % 2;
+}
+
+// Selection k of a token goes to the peer; of each row at least one does.
+static bool has_selection(const struct plan *plan, uint32_t side, uint64_t op, uint32_t token, uint32_t k) {
+  return drawn(plan, side, op, 4000 + token) % plan->layout.topk == k ||
+         drawn(plan, side, op, 5000 + token * 16 + k) % 4 == 0;
+}
+
+// --- items: units and lines, each known by its place ---
+
+struct item {
+  size_t offset;
+  uint32_t bytes;
+};
+
+struct items {
+  struct item *item;
+  uint32_t count;
+};
+
+static void add(struct items *items, size_t offset, uint32_t bytes) {
+  items->item[items->count++] = (struct item){.offset = offset, .bytes = bytes};
+}
+
+static void add_packets(struct items *items, const struct cuda_form *form, bool coded, size_t begin) {
+  for (uint32_t packet = 0; packet < form->packets; packet++) {
+    uint32_t left = form->chunks - packet * form->each, chunks = left < form->each ? left : form->each;
+    uint32_t each = coded ? CUDA_CODED_LINES : form->each + 1;
+    if (coded)
+      chunks = (chunks / 2 * (LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES) + CUDA_LINE - 1) / CUDA_LINE;
+    for (uint32_t line = 0; line <= chunks; line++)
+      add(items, begin + ((size_t)packet * each + line) * CUDA_LINE, CUDA_LINE);
+  }
+}
+
+static size_t slot_of(const struct plan *plan, uint64_t op) {
+  return sizeof(struct cuda_area_head) + op % CUDA_DEPTH * plan->layout.slot;
+}
+
+// What the dispatch of `side` writes.
+static void list_dispatch(const struct plan *plan, uint32_t side, uint64_t op, struct items *items) {
+  const struct cuda_layout *layout = &plan->layout;
+  size_t slot = slot_of(plan, op);
+  uint32_t rows = rows_of(plan, side, op);
+  items->count = 0;
+  add(items, slot, 16);
+  add(items, slot + 16, 16);
+  for (uint32_t i = 0; i < layout->count_units; i++)
+    add(items, slot + layout->counts + i * 16, 16);
+  for (uint32_t i = 0; i < rows * layout->routing_lines; i++)
+    add(items, slot + layout->routing + (size_t)i * CUDA_LINE, CUDA_LINE);
+  for (uint32_t row = 0; row < rows; row++)
+    add_packets(items, &layout->row, false, slot + layout->rows + (size_t)row * layout->row.stride);
+}
+
+// The late weights of `side`: all units, or those that the peer reads.
+static void list_weights(const struct plan *plan, uint32_t side, uint64_t op, bool all, struct items *items) {
+  const struct cuda_layout *layout = &plan->layout;
+  items->count = 0;
+  for (uint32_t token = 0; token < TOKENS && is_late(plan, side, op); token++)
+    for (uint32_t unit = 0; unit < layout->late_units; unit++) {
+      bool read = all;
+      for (uint32_t k = unit * CUDA_UNIT_WEIGHTS; k < (unit + 1) * CUDA_UNIT_WEIGHTS && k < layout->topk; k++)
+        read |= has_token(plan, side, op, token) && has_selection(plan, side, op, token, k);
+      if (read)
+        add(items, slot_of(plan, op) + layout->late + (size_t)(token * layout->late_units + unit) * 16, 16);
+    }
+}
+
+// What is answered to the dispatch of `side`.
+static void list_answers(const struct plan *plan, uint32_t side, uint64_t op, struct items *items) {
+  const struct cuda_layout *layout = &plan->layout;
+  items->count = 0;
+  for (uint32_t token = 0; token < TOKENS; token++)
+    if (has_token(plan, side, op, token))
+      add_packets(items, &layout->answer, layout->coded,
+                  slot_of(plan, op) + layout->answers + (size_t)token * layout->answer.stride);
+}
+
+// The content of an item of `side`.
+static void content(const struct plan *plan, uint32_t side, uint64_t op, const struct item *item, uint64_t words[16]) {
+  const struct cuda_layout *layout = &plan->layout;
+  size_t at = item->offset - slot_of(plan, op);
+  for (uint32_t i = 0; i < item->bytes / 8; i++)
+    words[i] = drawn(plan, side, op, item->offset * 8 + i);
+  if (item->bytes == 16) {
+    words[1] = (words[1] & UINT32_MAX) | (uint64_t)(uint32_t)(op + 1) << 32;
+    if (at == 0)
+      words[0] = rows_of(plan, side, op) | 1u << CUDA_HEAD_KIND | (uint64_t)is_late(plan, side, op) << CUDA_HEAD_LATE;
+    return;
+  }
+  words[15] = op + 1;
+  if (at < layout->routing || at >= layout->late)
+    return;
+  uint32_t index = (uint32_t)((at - layout->routing) / CUDA_LINE), line = index % layout->routing_lines;
+  uint32_t token = token_of(plan, side, op, index / layout->routing_lines);
+  for (uint32_t i = 0; i < CUDA_LINE_SELECTIONS; i++) {
+    uint32_t k = line * CUDA_LINE_SELECTIONS + i;
+    bool valid = k < layout->topk && has_selection(plan, side, op, token, k);
+    words[i] = (words[i] & ~(uint64_t)UINT32_MAX) |
+               (valid ? CUDA_SELECTION_VALID | token << CUDA_SELECTION_TOKEN | k << CUDA_SELECTION_EXPERT : 0);
+  }
+}
+
+// --- in the place of kernels ---
+
+static void shuffle(struct side *side, struct items *items) {
+  for (uint32_t i = items->count; i > 1; i--) {
+    uint32_t j = (uint32_t)next(side, i);
+    struct item item = items->item[j];
+    items->item[j] = items->item[i - 1];
+    items->item[i - 1] = item;
+  }
+}
+
+static void write_items(struct side *side, uint64_t op, struct items *items) {
+  shuffle(side, items);
+  for (uint32_t i = 0; i < items->count; i++) {
+    uint64_t words[16];
+    uint32_t last = items->item[i].bytes / 8 - 1;
+    content(side->plan, side->self, op, &items->item[i], words);
+    word *to = (word *)(side->out + items->item[i].offset);
+    for (uint32_t w = 0; w < last; w++)
+      if (last == 1)
+        __atomic_store_n(to + w, words[w], __ATOMIC_RELAXED); // a unit may be looked at while it is written
+      else
+        to[w] = words[w];
+    __atomic_store_n(to + last, words[last], __ATOMIC_RELEASE);
+  }
+}
+
+static bool wait_over(struct side *side, uint64_t deadline_ns, const char *what, uint64_t op) {
+  if (!clock_passed(deadline_ns) && !atomic_load(side->stop))
+    return false;
+  if (!side->error[0])
+    snprintf(side->error, sizeof side->error, "side %u, operation %llu: %s did not come", side->self,
+             (unsigned long long)op, what);
+  return true;
+}
+
+// Waits for each item, unless all have to be there, and compares it as soon as its flag is there.
+static bool read_items(struct side *side, uint64_t op, struct items *items, bool there, const char *what) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  shuffle(side, items);
+  for (uint32_t i = 0; i < items->count; i++) {
+    uint64_t words[16], got[16];
+    uint32_t last = items->item[i].bytes / 8 - 1;
+    content(side->plan, !side->self, op, &items->item[i], words);
+    const word *from = (const word *)(side->in + items->item[i].offset);
+    while ((got[last] = __atomic_load_n(from + last, __ATOMIC_ACQUIRE)) >> (last == 1 ? 32 : 0) !=
+           words[last] >> (last == 1 ? 32 : 0)) {
+      if (wait_over(side, there ? 0 : deadline_ns, what, op))
+        return false;
+      sched_yield();
+    }
+    for (uint32_t w = 0; w < last; w++)
+      got[w] = last == 1 ? __atomic_load_n(from + w, __ATOMIC_RELAXED) : from[w];
+    if (memcmp(got, words, items->item[i].bytes) == 0)
+      continue;
+    snprintf(side->error, sizeof side->error, "side %u, operation %llu: %s at %zu is wrong behind its flag", side->self,
+             (unsigned long long)op, what, items->item[i].offset);
+    return false;
+  }
+  return true;
+}
+
+static bool await_taken(struct side *side, uint32_t which, uint64_t op) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  if (op < side->plan->first + CUDA_DEPTH)
+    return true;
+  while (__atomic_load_n((word *)side->in + which, __ATOMIC_ACQUIRE) + 1 < op) {
+    if (wait_over(side, deadline_ns, "the credit", op))
+      return false;
+    sched_yield();
+  }
+  return true;
+}
+
+static void tell_taken(struct side *side, uint32_t which, uint64_t op) {
+  __atomic_store_n((word *)side->out + which, op + 1, __ATOMIC_RELEASE);
+}
+
+static bool send(struct side *side, uint64_t op, struct items *items) {
+  if (!await_taken(side, 0, op))
+    return false;
+  list_dispatch(side->plan, side->self, op, items);
+  write_items(side, op, items);
+  return true;
+}
+
+static bool receive(struct side *side, uint64_t op, struct items *items) {
+  struct item header = {.offset = slot_of(side->plan, op), .bytes = 16};
+  struct items alone = {.item = &header, .count = 1};
+  list_dispatch(side->plan, !side->self, op, items);
+  if (!read_items(side, op, &alone, false, "a header") || !read_items(side, op, items, true, "a row"))
+    return false;
+  tell_taken(side, 0, op);
+  return true;
+}
+
+static bool combine(struct side *side, uint64_t op, struct items *items) {
+  if (!await_taken(side, 1, op))
+    return false;
+  list_weights(side->plan, side->self, op, true, items);
+  write_items(side, op, items);
+  list_weights(side->plan, !side->self, op, false, items);
+  if (!read_items(side, op, items, false, "a weight"))
+    return false;
+  list_answers(side->plan, !side->self, op, items); // of this side, to the peer's dispatch
+  write_items(side, op, items);
+  list_answers(side->plan, side->self, op, items);
+  if (!read_items(side, op, items, false, "an answer"))
+    return false;
+  tell_taken(side, 1, op);
+  return true;
+}
+
+// Dispatches overlap with the combine before, or do not.
+static void *run_side(void *arg) {
+  struct side *side = arg;
+  const struct plan *plan = side->plan;
+  uint64_t sent = plan->first, end = plan->first + plan->ops;
+  struct items items = {.item = calloc(plan->layout.area / 16, sizeof(struct item))};
+  for (uint64_t op = plan->first; op < end; op++) {
+    for (; sent < end && (sent == op || (sent == op + 1 && next(side, 2))); sent++)
+      if (!send(side, sent, &items))
+        goto out;
+    if (!receive(side, op, &items))
+      goto out;
+    if (sent == op + 1 && sent < end && next(side, 2) && !send(side, sent++, &items))
+      goto out;
+    if (drawn(plan, 0, op, 9) % 7 != 0 && !combine(side, op, &items)) // else both end it without
+      goto out;
+    if (drawn(plan, 0, op, 9) % 7 == 0)
+      tell_taken(side, 1, op);
+  }
+out:
+  if (side->error[0])
+    atomic_store(side->stop, true);
+  free(items.item);
+  return NULL;
+}
+
+// --- in the place of the net threads ---
+
+struct carrier {
+  struct side *sides;
+  _Atomic bool done;
+  uint64_t batches;
+  char error[DEVICE_WHY];
+};
+
+static void *carry(void *arg) {
+  struct carrier *carrier = arg;
+  static _Alignas(16) char bytes[BATCH];
+  while (!atomic_load(&carrier->done)) {
+    for (int i = 0; i < 2; i++) {
+      size_t room = 1024 + next(&carrier->sides[i], BATCH - 1024);
+      size_t size = cuda_relay_collect(carrier->sides[i].relay, bytes, room);
+      if (size > room)
+        snprintf(carrier->error, sizeof carrier->error, "%zu bytes were collected into %zu", size, room);
+      if (size > 0 && cuda_relay_deliver(carrier->sides[!i].relay, bytes, size, carrier->error) == 0)
+        carrier->batches++;
+    }
+  }
+  return NULL;
+}
+
+static void open_side(struct side *side, const struct plan *plan, const struct device_ep_options *options,
+                      uint32_t self, _Atomic bool *stop) {
+  char why[DEVICE_WHY] = "";
+  *side = (struct side){.plan = plan, .self = self, .random = plan->seed + self, .stop = stop};
+  side->in = aligned_alloc(CUDA_LINE, plan->layout.area);
+  side->out = aligned_alloc(CUDA_LINE, plan->layout.area);
+  memset(side->in, 0, plan->layout.area);
+  memset(side->out, 0, plan->layout.area);
+  assert_int_equal(cuda_relay_open(options, side->in, side->out, &side->relay, why), 0);
+}
+
+static void close_side(struct side *side) {
+  cuda_relay_close(side->relay);
+  free(side->in);
+  free(side->out);
+}
+
+static struct device_ep_options options_of(uint32_t topk, uint32_t hidden, int dtype, int combine_dtype) {
+  return (struct device_ep_options){.max_tokens = TOKENS,
+                                    .hidden = hidden,
+                                    .topk = topk,
+                                    .experts_per_rank = EXPERTS,
+                                    .dtype = dtype,
+                                    .combine_dtype = combine_dtype};
+}
+
+static void converse(const struct device_ep_options *o, uint64_t first, uint64_t ops, uint64_t seed) {
+  struct plan plan = {.first = first, .ops = ops, .seed = seed};
+  _Atomic bool stop = false;
+  struct side sides[2], carried[2];
+  struct carrier carrier = {.sides = carried};
+  pthread_t threads[2], thread;
+  print_message("seed %llu\n", (unsigned long long)seed);
+  cuda_layout_init(&plan.layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
+  for (uint32_t i = 0; i < 2; i++) {
+    open_side(&sides[i], &plan, o, i, &stop);
+    carried[i] = sides[i]; // with random numbers of its own
+  }
+  assert_int_equal(pthread_create(&thread, NULL, carry, &carrier), 0);
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, run_side, &sides[i]), 0);
+  for (int i = 0; i < 2; i++)
+    pthread_join(threads[i], NULL);
+  atomic_store(&carrier.done, true);
+  pthread_join(thread, NULL);
+  if (carrier.error[0] || sides[0].error[0] || sides[1].error[0])
+    fail_msg("%s %s %s", carrier.error, sides[0].error, sides[1].error);
+  assert_true(carrier.batches > ops);
+  for (int i = 0; i < 2; i++)
+    close_side(&sides[i]);
+}
+
+static void all_arrives_and_nothing_before_its_flag(void **state) {
+  (void)state;
+  static const struct {
+    uint32_t topk, hidden;
+    int dtype, combine_dtype;
+  } shapes[] = {{4, 256, CUDA_BF16, CUDA_COMBINE_BF16},
+                {16, 2048, CUDA_FP8, CUDA_COMBINE_LOGFMT10},
+                {8, 1152, CUDA_FP8_UE8M0, CUDA_COMBINE_BF16},
+                {2, 1280, CUDA_BF16, CUDA_COMBINE_LOGFMT10}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    struct device_ep_options options =
+        options_of(shapes[i].topk, shapes[i].hidden, shapes[i].dtype, shapes[i].combine_dtype);
+    converse(&options, 0, 150, 11 + i);
+  }
+}
+
+static void operations_go_on_beyond_32_bits(void **state) {
+  (void)state;
+  struct device_ep_options options = options_of(4, 256, CUDA_BF16, CUDA_COMBINE_BF16);
+  converse(&options, (UINT64_C(1) << 32) - 20, 60, 5);
+}
+
+// --- one by one ---
+
+static void put_unit(struct side *side, size_t offset, uint64_t low, uint32_t c, uint32_t flag) {
+  word *to = (word *)(side->out + offset);
+  to[0] = low;
+  to[1] = (uint64_t)flag << 32 | c;
+}
+
+static void nothing_is_taken_without_its_flag(void **state) {
+  (void)state;
+  struct device_ep_options options = options_of(4, 256, CUDA_BF16, CUDA_COMBINE_BF16);
+  struct plan plan = {0};
+  _Atomic bool stop = false;
+  struct side side;
+  static _Alignas(16) char bytes[BATCH];
+  cuda_layout_init(&plan.layout, TOKENS, 256, 4, EXPERTS, CUDA_BF16, CUDA_COMBINE_BF16);
+  open_side(&side, &plan, &options, 0, &stop);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  size_t slot = slot_of(&plan, 0);
+  memset(side.out + slot + plan.layout.routing, 7, CUDA_LINE - 8); // data whose flag is not there
+  put_unit(&side, slot, 2, 0, 1);                                  // two rows come
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  *(word *)(side.out + slot + plan.layout.routing + CUDA_LINE - 8) = 3; // another operation's
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  *(word *)(side.out + slot + plan.layout.routing + CUDA_LINE - 8) = 1;
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, 16 + CUDA_LINE - 1), 0); // no room
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 16 + CUDA_LINE);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  // A header goes when all that belongs to it has gone; and the start that was told before it, earlier.
+  slot = slot_of(&plan, 1);
+  put_unit(&side, slot, 0, 0, 2);
+  put_unit(&side, slot + plan.layout.counts, 0, 0, 2);
+  put_unit(&side, slot + plan.layout.counts + 16, 0, 0, 2);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  put_unit(&side, slot + 16, 0, 0, 2); // the mark, which goes first
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 2 * 16 + 3 * 16);
+  put_unit(&side, offsetof(struct cuda_area_head, start), 3, 1, 1);
+  put_unit(&side, slot + plan.layout.counts + 32, 0, 0, 2);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 3 * 32);
+  assert_int_equal(*(uint32_t *)bytes, offsetof(struct cuda_area_head, start));
+  assert_int_equal(*(uint32_t *)(bytes + 64), slot);
+  close_side(&side);
+}
+
+static void what_does_not_belong_there_is_refused(void **state) {
+  (void)state;
+  static const struct {
+    uint32_t offset, bytes, kind, pad;
+    size_t size;
+  } bad[] = {{0, 16, 0, 0, 32},
+             {8, 16, 2, 0, 32},
+             {0, 24, 2, 0, 48},
+             {0, 128, 3, 0, 16 + 64},
+             {64, 128, 3, 0, 16 + 128},
+             {0, 16, 9, 0, 32},
+             {0, 0, 2, 0, 16},
+             {UINT32_MAX - 15, 16, 2, 0, 32},
+             {0, UINT32_MAX - 15, 2, 0, 32},
+             {0, 16, 2, 0, 8}};
+  struct device_ep_options options = options_of(4, 256, CUDA_BF16, CUDA_COMBINE_BF16);
+  struct plan plan = {0};
+  _Atomic bool stop = false;
+  struct side side;
+  static _Alignas(16) char bytes[256];
+  char why[DEVICE_WHY];
+  cuda_layout_init(&plan.layout, TOKENS, 256, 4, EXPERTS, CUDA_BF16, CUDA_COMBINE_BF16);
+  open_side(&side, &plan, &options, 0, &stop);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    memcpy(bytes, &bad[i], 16);
+    assert_int_equal(cuda_relay_deliver(side.relay, bytes, bad[i].size, why), WEFT_ERR_PROTOCOL);
+  }
+  for (size_t i = 0; i < plan.layout.area; i++)
+    assert_int_equal(side.in[i], 0);
+  // Rows and tokens beyond what there is are no answers to wait for.
+  const uint32_t run[] = {(uint32_t)(slot_of(&plan, 0) + plan.layout.routing), CUDA_LINE, 3, 0};
+  memcpy(bytes, run, sizeof run);
+  memset(bytes + 16, 0xFF, CUDA_LINE);
+  assert_int_equal(cuda_relay_deliver(side.relay, bytes, 16 + CUDA_LINE, why), 0);
+  cuda_relay_collect(side.relay, bytes, sizeof bytes);
+  close_side(&side);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(nothing_is_taken_without_its_flag),
+      cmocka_unit_test(what_does_not_belong_there_is_refused),
+      cmocka_unit_test(all_arrives_and_nothing_before_its_flag),
+      cmocka_unit_test(operations_go_on_beyond_32_bits),
+  };
+  return cmocka_run_group_tests_name("cuda_relay", tests, NULL, NULL);
+}
