@@ -1,5 +1,6 @@
-// bench_transport [--json] NAME [SETTING...]: a transport between two processes of this host, each on a processor of
-// its own, beside what the same processes reach with bare loads, stores and memcpy in the same run.
+// bench_transport [--json] NAME [allocate] [SETTING...]: a transport between two processes of this host, each on a
+// processor of its own, beside what the same processes reach with bare loads, stores and memcpy in the same run.
+// `allocate`: the transport allocates the windows (ucx). bench/transport_peers.sh puts other programs beside it.
 //   8 B     a write, posted and seen by the other's polling processor: half of a round trip
 //   post    a write of 8 bytes, posted and complete
 //   1 MiB   writes, one after the other
@@ -50,6 +51,7 @@ struct side {
 };
 
 static const char *name, *const *settings;
+static bool allocate;
 
 static _Noreturn void die(const char *what) {
   fprintf(stderr, "%s: %s: %s\n", name, what, weft_last_error());
@@ -88,7 +90,9 @@ static void open_side(struct side *side, int processor) {
   side->mine = map_memory(-1, ALL);
   memset(side->mine, 1, ALL);
   struct transport_memory memory = {.address = side->memory, .length = ALL, .device = -1, .fd = fd};
+  memory.address = allocate ? NULL : side->memory;
   check(side->transport->reg(side->worker, &memory, &side->window), "register");
+  side->memory = side->window->memory.address;
   memory = (struct transport_memory){.address = side->mine, .length = ALL, .device = -1, .fd = -1};
   check(side->transport->reg(side->worker, &memory, &side->source), "register");
 }
@@ -317,6 +321,8 @@ int main(int argc, char **argv) {
     return 2;
   }
   name = argv[first];
+  allocate = argc > first + 1 && strcmp(argv[first + 1], "allocate") == 0;
+  first += allocate;
   settings = (const char *const *)argv + first + 1;
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {

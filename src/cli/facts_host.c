@@ -4,6 +4,7 @@
 #include "ep/kernels/kernels.h"
 #include "topology/choice.h"
 #include "topology/topology.h"
+#include "transport/transport.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,14 +33,32 @@ static int try_memfd(void) {
   return err;
 }
 
+// What agents may use, tried now.
+static void add_ways(json_t *list) {
+  for (const char *const *name = transport_names(); *name; name++) {
+    const struct transport *transport = NULL;
+    char why[256] = "";
+    int err = transport_find(*name, &transport);
+    snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
+    if (!err)
+      err = transport->probe(why, sizeof why);
+    json_array_append_new(list,
+                          json_pack("{s:s, s:s, s:b, s:s}", "name", *name, "reach", transport ? transport->what : "",
+                                    "available", err == 0, "reason", err ? why : ""));
+  }
+}
+
 json_t *cli_facts_transports(void) {
   json_t *variants = json_array();
   for (const struct ep_kernels *const *at = ep_kernels_all(); *at; at++)
     json_array_append_new(variants, json_string((*at)->name));
   int err = try_memfd();
-  return json_pack("[{s:s, s:s, s:b, s:s, s:s, s:o}]", "name", "shared memory (memfd)", "reach", "ranks of one host",
-                   "available", err == 0, "reason", err ? weft_last_error() : "", "kernels", ep_kernels_best()->name,
-                   "variants", variants);
+  json_t *list = json_pack("[{s:s, s:s, s:b, s:s, s:s, s:o}]", "name", "shared memory (memfd)", "reach",
+                           "ranks of one host", "available", err == 0, "reason", err ? weft_last_error() : "",
+                           "kernels", ep_kernels_best()->name, "variants", variants);
+  if (list)
+    add_ways(list);
+  return list;
 }
 
 static int add_limit(json_t *list, const char *name, json_t *value, const char *meaning) {

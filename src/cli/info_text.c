@@ -66,12 +66,15 @@ static void print_transports(struct printer *printer, const json_t *transports) 
   size_t i;
   json_array_foreach(transports, i, transport) {
     bool available = json_is_true(json_object_get(transport, "available"));
-    fprintf(out, "%s, between %s: ", text_of(transport, "name"), text_of(transport, "reach"));
+    const char *kernels = text_of(transport, "kernels"), *reach = text_of(transport, "reach");
+    fprintf(out, "%s%s%s: ", text_of(transport, "name"), kernels[0] ? ", between " : reach[0] ? ", " : "", reach);
     table_print_text(out, printer->look.color, available ? TABLE_GREEN : TABLE_RED,
                      available ? "available" : "not available", 0);
     fprintf(out, "%s%s\n", available ? "" : ": ", text_of(transport, "reason"));
+    if (!kernels[0])
+      continue;
     char *variants = join(json_object_get(transport, "variants"));
-    fprintf(out, "kernels: %s; those that run here: %s\n", text_of(transport, "kernels"), variants ? variants : "");
+    fprintf(out, "kernels: %s; those that run here: %s\n", kernels, variants ? variants : "");
     free(variants);
   }
 }

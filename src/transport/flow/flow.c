@@ -11,11 +11,15 @@ static struct flow_worker *worker_of(const struct flow_peer *peer) {
   return (struct flow_worker *)peer->base.worker;
 }
 
+static uint64_t most_of(const struct transport_piece *piece) {
+  return ((const struct flow_remote *)piece->remote)->max_operation;
+}
+
 // As many operations as its pieces are cut into, and no more than the window.
 static uint32_t window_of(const struct transport_request *request) {
-  uint64_t count = 0, most = ((const struct flow_peer *)request->peer)->max_operation;
+  uint64_t count = 0;
   for (uint32_t i = 0; i < request->num_pieces && count < FLOW_WINDOW; i++)
-    count += request->pieces[i].length / most + 1;
+    count += request->pieces[i].length / most_of(&request->pieces[i]) + 1;
   if (count == 0)
     return 1; // a message
   return count < FLOW_WINDOW ? (uint32_t)count : FLOW_WINDOW;
@@ -163,11 +167,14 @@ static void count_moved(struct flow_request *own, uint64_t length) {
 static bool move(struct flow_request *own) {
   struct transport_request *request = own->request;
   const struct flow_wire *wire = &own->worker->wire;
+  uint64_t done = 0;
   while (own->piece < request->num_pieces && own->err == 0) {
     const struct transport_piece *piece = &request->pieces[own->piece];
     uint64_t length = piece->length - own->offset;
-    if (length > own->peer->max_operation)
-      length = own->peer->max_operation;
+    if (length > most_of(piece))
+      length = most_of(piece);
+    if (done >= FLOW_BURST)
+      return false;
     if (!own->free || (own->running > 0 && own->running_bytes + length > FLOW_WINDOW_BYTES))
       return true;
     if (own->offset == 0 && request->status)
@@ -178,6 +185,7 @@ static bool move(struct flow_request *own) {
       op->piece = own->piece;
       int result = wire->move(own, piece, own->offset, op);
       own->wrote |= result == FLOW_STARTED || result == FLOW_DONE ? request->op == WEFT_WRITE : false;
+      done += result == FLOW_DONE ? length : 0;
       if (result == FLOW_DONE)
         count_moved(own, length);
       else if (result < 0 && request->status)

@@ -18,7 +18,8 @@ enum {
   FLOW_WINDOW = 64,             // operations of a request under way
   FLOW_CHUNK = 8 << 20,         // bytes of an operation at most
   FLOW_WINDOW_BYTES = 32 << 20, // of a request's operations under way, unless there is only one
-  FLOW_GRACE_MS = 500,          // from cancel() to severing the peer
+  FLOW_BURST = 1 << 20, // bytes that a post or one progress() moves of a request, where the network copies at once
+  FLOW_GRACE_MS = 500,  // from cancel() to severing the peer
   FLOW_CLOSE_MS = 1000,
 };
 
@@ -71,10 +72,9 @@ struct flow_peer {
   struct link remotes;
   struct link active; // requests
   struct link waiting;
-  struct link wanting;    // in the worker's list of peers with requests waiting
-  uint64_t deadline;      // leaving: when it is severed
-  char why[120];          // it failed
-  uint64_t max_operation; // bytes; from the wire's, may be set to less by connect()
+  struct link wanting; // in the worker's list of peers with requests waiting
+  uint64_t deadline;   // leaving: when it is severed
+  char why[120];       // it failed
   bool leaving, untold;
   bool lost; // there is no way to it any more
 };
@@ -86,6 +86,7 @@ struct flow_region {
 
 struct flow_remote {
   struct transport_remote base;
+  uint64_t max_operation; // bytes; from the wire's, may be set to less by import()
   bool read_only;
   struct link remotes;
 };

@@ -9,6 +9,10 @@
 
 enum { RETRIES = 64 }; // peers of one progress()
 
+static struct flow_worker *worker_of(const struct flow_peer *peer) {
+  return (struct flow_worker *)peer->base.worker;
+}
+
 void flow_worker_init(struct flow_worker *worker, const struct transport *transport,
                       const struct transport_options *options) {
   worker->base =
@@ -22,7 +26,6 @@ void flow_worker_init(struct flow_worker *worker, const struct transport *transp
 
 void flow_peer_init(struct flow_peer *peer, struct flow_worker *worker) {
   peer->base.worker = &worker->base;
-  peer->max_operation = worker->wire.max_operation;
   link_init(&peer->remotes);
   link_init(&peer->active);
   link_init(&peer->waiting);
@@ -32,16 +35,13 @@ void flow_peer_init(struct flow_peer *peer, struct flow_worker *worker) {
 
 void flow_remote_init(struct flow_remote *remote, struct flow_peer *peer) {
   remote->base.peer = &peer->base;
+  remote->max_operation = worker_of(peer)->wire.max_operation;
   link_add(&peer->remotes, &remote->remotes);
 }
 
 void flow_region_init(struct flow_region *region, struct flow_worker *worker, const struct transport_memory *memory) {
   region->base = (struct transport_region){.worker = &worker->base, .memory = *memory};
   link_add(&worker->regions, &region->regions);
-}
-
-static struct flow_worker *worker_of(const struct flow_peer *peer) {
-  return (struct flow_worker *)peer->base.worker;
 }
 
 void flow_peer_failed(struct flow_peer *peer, int err, const char *why) {

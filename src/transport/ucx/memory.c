@@ -142,6 +142,8 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   remote->flow.base.address = address;
   remote->flow.base.length = length;
   remote->flow.read_only = read_only;
+  if (!direct)
+    remote->flow.max_operation = peer->near ? UCX_SERVED_NEAR : UCX_SERVED;
   *made = &remote->flow.base;
   return 0;
 }

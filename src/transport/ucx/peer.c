@@ -82,8 +82,6 @@ int ucx_connect(struct transport_worker *base, const void *address, size_t size,
     return status == UCS_ERR_UNREACHABLE || status == UCS_ERR_UNSUPPORTED ? WEFT_ERR_UNREACHABLE : rc;
   }
   look_at(peer);
-  if (worker->serve != 0 && !peer->direct)
-    peer->flow.max_operation = peer->near ? UCX_SERVED_NEAR : UCX_SERVED;
   *made = &peer->flow.base;
   return 0;
 }
