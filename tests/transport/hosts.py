@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""hosts.py HOST_PROGRAM TRANSPORT [SETTING...]: a transport between two test hosts (network namespaces joined by a veth
-pair): data both ways, a link that goes down and comes back, a peer that is stopped, and one that is killed in mid-write.
+"""hosts.py HOST_PROGRAM TRANSPORT [SETTING...]: a transport between two test hosts (network namespaces, a veth pair):
+data both ways, a link that goes down and comes back, a peer that is stopped, and one that is killed in mid-write.
 """
 import os
 import select
