@@ -312,7 +312,6 @@ struct weft_agent {
   uint32_t num_workers;
 
   // lock
-  struct agent_ranges regions;
   weft_region_t next_region;
   uint64_t change; // counts changes of the regions that peers are told of
   struct agent_peers peers;

@@ -26,6 +26,7 @@ struct cuda_worker {
   struct cuda_request *first, **last; // under way, in the order of their posts
   struct cuda_request *prepared;
   struct cuda_peer *peers;
+  struct cuda_region *regions;
 };
 
 struct cuda_region {
@@ -35,6 +36,7 @@ struct cuda_region {
   bool shared;                  // `share` is filled
   bool pinned;                  // by us
   char why_not[DEVICE_WHY];     // nobody else can map it
+  struct cuda_region *next;
 };
 
 struct cuda_peer {

@@ -76,6 +76,8 @@ int cuda_transport_reg(struct transport_worker *base, const struct transport_mem
   if (!region)
     return fail(WEFT_ERR_NOMEM, "no memory for a region");
   region->base = (struct transport_region){.worker = base, .memory = *memory};
+  region->next = worker->regions;
+  worker->regions = region;
   int rc = memory->kind == WEFT_MEMORY_HOST ? register_host(worker, region) : register_cuda(worker, region);
   if (rc == 0)
     *out = &region->base;
@@ -85,8 +87,11 @@ int cuda_transport_reg(struct transport_worker *base, const struct transport_mem
 }
 
 void cuda_transport_unreg(struct transport_region *base) {
-  struct cuda_region *region = (struct cuda_region *)base;
+  struct cuda_region *region = (struct cuda_region *)base, **link;
   struct cuda_worker *worker = worker_of(base->worker);
+  for (link = &worker->regions; *link != region; link = &(*link)->next)
+    continue;
+  *link = region->next;
   if (region->pinned)
     worker->api->unpin(base->memory.address);
   if (region->shm)

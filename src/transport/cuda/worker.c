@@ -168,6 +168,8 @@ static void cuda_transport_close(struct transport_worker *base) {
   cuda_requests_leave(worker);
   while (worker->peers)
     free_peer(worker, worker->peers);
+  while (worker->regions)
+    cuda_transport_unreg(&worker->regions->base);
   if (worker->shm)
     worker->shm->transport->close(worker->shm);
   for (int i = 0; i < worker->num_devices; i++) {
