@@ -286,8 +286,9 @@ WEFT_API int weft_transfer_estimate(weft_transfer_t *transfer, uint64_t *ns);
 
 /* --- notifications --- */
 
-/** Sends a notification by itself. BUSY: the peer has as many unread ones as it takes (1,024); it tells each time that
- *  it has taken a quarter of these. [any] */
+/** Sends a notification by itself. A peer that does not know this agent, because it has not loaded its metadata, drops
+ *  it. BUSY: the peer has as many unread ones as it takes (1,024); it tells each time that it has taken a quarter of
+ *  these. [any] */
 WEFT_API int weft_agent_notify(weft_agent_t *agent, weft_peer_t peer, const void *bytes, uint32_t size);
 
 struct weft_notification {
