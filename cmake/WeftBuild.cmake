@@ -71,10 +71,15 @@ function(weft_test_properties name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  set(sanitizer_environment "")
+  if(WEFT_SANITIZE) # UCX, when it is loaded, patches madvise() and others under the feet of a sanitizer
+    set(sanitizer_environment "UCX_MEM_EVENTS=n")
+  endif()
   # The cost puts those that may take long first, so that none of them runs alone at the end.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
     LABELS "${ARG_LABELS}"
-    ENVIRONMENT "WEFT=${PROJECT_BINARY_DIR}/weft;WEFT_SOURCE=${PROJECT_SOURCE_DIR};${ARG_ENVIRONMENT}")
+    ENVIRONMENT
+    "WEFT=${PROJECT_BINARY_DIR}/weft;WEFT_SOURCE=${PROJECT_SOURCE_DIR};${sanitizer_environment};${ARG_ENVIRONMENT}")
   if(ARG_SERIAL)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
