@@ -14,6 +14,13 @@ static double rate(const struct p2p_result *result) { // messages a second, one 
   return mean > 0 ? 1e9 / mean : 0;
 }
 
+static void add_rate(struct table *table, enum table_style style, double gbps) {
+  if (gbps > 0)
+    table_add(table, style, "%.3f", gbps);
+  else
+    table_add(table, style, "%s", "");
+}
+
 static int report_table(FILE *out, const struct p2p_config *config, const struct p2p_results *results) {
   static const struct table_column columns[] = {
       {"operation", NULL, false},    {"size", NULL, true},          {"p50", "latency (us)", true},
@@ -32,9 +39,12 @@ static int report_table(FILE *out, const struct p2p_config *config, const struct
     table_add(&table, TABLE_PLAIN, "%.2f", us(one->latency.min));
     table_add(&table, TABLE_PLAIN, "%.2f", us(one->latency.max));
     table_add(&table, TABLE_PLAIN, "%.0f", rate(one));
-    table_add(&table, TABLE_BOLD, one->gbps > 0 ? "%.3f" : "", one->gbps);
-    table_add(&table, TABLE_PLAIN, one->peer_gbps > 0 ? "%.3f" : "", one->peer_gbps);
-    table_add(&table, TABLE_PLAIN, one->gbps > 0 ? "%u" : "", one->depth);
+    add_rate(&table, TABLE_BOLD, one->gbps);
+    add_rate(&table, TABLE_PLAIN, one->peer_gbps);
+    if (one->gbps > 0)
+      table_add(&table, TABLE_PLAIN, "%u", one->depth);
+    else
+      table_add(&table, TABLE_PLAIN, "%s", "");
     table_add(&table, one->checked ? TABLE_GREEN : TABLE_PLAIN, "%s", one->checked ? "yes" : "");
     table_add(&table, TABLE_PLAIN, "%s", one->transport);
   }

@@ -68,7 +68,7 @@ static void test_slots_of_the_dead_are_used_again(void **state) {
     pid_t child = fork();
     if (child == 0) {
       struct transport_worker *worker;
-      struct transport_peer *peer;
+      struct transport_peer *peer = NULL;
       struct transport_options options = {.size = sizeof options};
       struct transport_request request = {.op = WEFT_WRITE, .message = "last words", .message_size = 11};
       bool sent =
