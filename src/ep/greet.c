@@ -151,7 +151,7 @@ static int connect_until(int socket, const struct sockaddr_un *to, socklen_t siz
   }
 }
 
-static int wait_readable(int socket, int32_t rank, uint64_t deadline_ns) {
+int ep_await_answer(int socket, int32_t rank, uint64_t deadline_ns) {
   struct pollfd entry = {.fd = socket, .events = POLLIN};
   for (;;) {
     int n = poll(&entry, 1, clock_left_ms(deadline_ns));
@@ -175,7 +175,7 @@ static int converse(weft_ep_t *ep, int socket, int32_t rank, uint64_t incarnatio
   rc = send_greeting(ep, socket, &greeting, own);
   close_own(own);
   if (rc == 0)
-    rc = wait_readable(socket, rank, deadline_ns);
+    rc = ep_await_answer(socket, rank, deadline_ns);
   if (rc == 0)
     rc = receive_greeting(ep, socket, &greeting, fds);
   if (rc == 0 && greeting.kind == EP_REFUSED)

@@ -4,7 +4,6 @@
 // travel as they are: the network between the hosts has to be one's own.
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -67,23 +66,10 @@ static void await_bytes(int socket) {
 
 // --- call ---
 
-static int wait_readable(int socket, int32_t rank, uint64_t deadline_ns) {
-  struct pollfd entry = {.fd = socket, .events = POLLIN};
-  for (;;) {
-    int n = poll(&entry, 1, clock_left_ms(deadline_ns));
-    if (n > 0)
-      return 0;
-    if (n < 0 && errno != EINTR)
-      return fail_errno(errno, "waiting for rank %d's answer", rank);
-    if (n == 0 && clock_passed(deadline_ns))
-      return fail(WEFT_ERR_TIMEOUT, "rank %d did not answer the call by the deadline", rank);
-  }
-}
-
 static int hear_answer(weft_ep_t *ep, int socket, const struct ep_link *link, uint64_t deadline_ns,
                        struct ep_far_greeting *answer, bool *yield) {
   await_whole(socket);
-  int rc = wait_readable(socket, link->rank, deadline_ns);
+  int rc = ep_await_answer(socket, link->rank, deadline_ns);
   if (rc == 0)
     rc = receive_greeting(socket, answer);
   const struct ep_greeting *greeting = &answer->greeting;

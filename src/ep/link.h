@@ -152,6 +152,9 @@ void ep_answer(weft_ep_t *ep, int socket);
 bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 void ep_answer_end(weft_ep_t *ep, int32_t rank);
 
+// Waits until the called rank has answered on `socket`. TIMEOUT. [owner]
+int ep_await_answer(int socket, int32_t rank, uint64_t deadline_ns);
+
 // --- greet_far.c: the same between hosts ---
 
 // Calls the rank at the token and endpoints of its claim, until one of them is its own. `*yield`: its call stands

@@ -18,6 +18,7 @@
 #include "cuda/relay.h"
 #include "device/device.h"
 #include "ep/activation.h"
+#include "support/fake_copies.h"
 
 enum { DEVICES = 2, PUBLISHED = 8, QUEUE = 64, RECORDS = 4, NAP_NS = 20000 };
 
@@ -562,124 +563,6 @@ static int fake_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing,
   (void)ep, (void)op, (void)why;
   memset(missing, 0, num_tokens * sizeof *missing);
   return 0;
-}
-
-// --- copies between processes ---
-
-// Windows are known by the name of their mapping.
-static int fake_owner(const void *memory, int *index, char *why) {
-  char line[512];
-  FILE *maps = fopen("/proc/self/maps", "re");
-  if (!maps)
-    return say(why, WEFT_ERR_SYSTEM, strerror(errno));
-  *index = -1;
-  while (fgets(line, sizeof line, maps)) {
-    uintptr_t begin, end;
-    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) == 2 && (uintptr_t)memory >= begin &&
-        (uintptr_t)memory < end && strstr(line, "memfd:fake-device"))
-      *index = 0;
-  }
-  fclose(maps);
-  return 0;
-}
-
-static int fake_share(const void *memory, uint64_t size, bool window, struct device_share *share, char *why) {
-  if (!window)
-    return say(why, WEFT_ERR_UNSUPPORTED, "others cannot map what is no window of the fake");
-  *share =
-      (struct device_share){.process = (uint64_t)getpid(), .address = (uintptr_t)memory, .size = size, .uuid = {1}};
-  return 0;
-}
-
-static int fake_share_open(struct device *device, const struct device_share *share, int fd, void **memory, char *why) {
-  if (share->process == (uint64_t)getpid()) {
-    *memory = (void *)(uintptr_t)share->address;
-    return 0;
-  }
-  struct device_window window;
-  int rc = fake_window_map(device, share->size, fd, &window, why);
-  if (rc == 0)
-    *memory = window.memory;
-  return rc;
-}
-
-static void fake_share_close(struct device *device, const struct device_share *share, void *memory) {
-  (void)device;
-  if (share->process != (uint64_t)getpid())
-    munmap(memory, share->size);
-}
-
-static int fake_pin(void *memory, uint64_t size, char *why) {
-  (void)memory, (void)size, (void)why;
-  return 0;
-}
-
-static void fake_unpin(void *memory) {
-  (void)memory;
-}
-
-struct device_copies {
-  uint32_t count;
-  struct device_copy copy[];
-};
-
-static int fake_copies_open(struct device *device, const struct device_copy *copies, uint32_t count,
-                            struct device_copies **opened, char *why) {
-  (void)device;
-  struct device_copies *made = malloc(sizeof *made + count * sizeof *copies);
-  if (!made)
-    return say(why, WEFT_ERR_NOMEM, "no memory");
-  made->count = count;
-  memcpy(made->copy, copies, count * sizeof *copies);
-  *opened = made;
-  return 0;
-}
-
-static int fake_copies_run(struct device_copies *copies, void *stream, char *why) {
-  (void)stream, (void)why;
-  for (uint32_t i = 0; i < copies->count; i++)
-    memcpy(copies->copy[i].to, copies->copy[i].from, copies->copy[i].size);
-  return 0;
-}
-
-static void fake_copies_close(struct device_copies *copies) {
-  free(copies);
-}
-
-// A mark is passed when it has been looked at some times: requests are under way for a while.
-enum { LOOKS = 3 };
-
-static int fake_mark_open(struct device *device, void **mark, char *why) {
-  (void)device;
-  *mark = calloc(1, sizeof(int));
-  return *mark ? 0 : say(why, WEFT_ERR_NOMEM, "no memory");
-}
-
-static void fake_mark_close(struct device *device, void *mark) {
-  (void)device;
-  free(mark);
-}
-
-static int fake_mark_set(struct device *device, void *mark, void *stream, char *why) {
-  (void)device, (void)stream, (void)why;
-  *(int *)mark = LOOKS;
-  return 0;
-}
-
-static int fake_mark_passed(struct device *device, void *mark, bool *passed, char *why) {
-  (void)device, (void)why;
-  *passed = --*(int *)mark <= 0;
-  return 0;
-}
-
-static int fake_stream_open(struct device *device, void **stream, char *why) {
-  (void)why;
-  *stream = device;
-  return 0;
-}
-
-static void fake_stream_close(struct device *device, void *stream) {
-  (void)device, (void)stream;
 }
 
 static const struct device_api api = {

@@ -1,0 +1,143 @@
+// Copies between processes, streams and marks of the plug-in of the tests: memory is the host's, and a copy is done
+// when it is launched.
+#include "support/fake_copies.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <weft/err.h>
+
+static int say(char *why, int rc, const char *what) {
+  snprintf(why, DEVICE_WHY, "%s", what);
+  return rc;
+}
+
+static int map_window(size_t size, int fd, struct device_window *window, char *why) {
+  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED)
+    return say(why, WEFT_ERR_SYSTEM, strerror(errno));
+  *window = (struct device_window){.memory = memory, .size = size};
+  return 0;
+}
+
+// Windows are known by the name of their mapping.
+int fake_owner(const void *memory, int *index, char *why) {
+  char line[512];
+  FILE *maps = fopen("/proc/self/maps", "re");
+  if (!maps)
+    return say(why, WEFT_ERR_SYSTEM, strerror(errno));
+  *index = -1;
+  while (fgets(line, sizeof line, maps)) {
+    uintptr_t begin, end;
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) == 2 && (uintptr_t)memory >= begin &&
+        (uintptr_t)memory < end && strstr(line, "memfd:fake-device"))
+      *index = 0;
+  }
+  fclose(maps);
+  return 0;
+}
+
+int fake_share(const void *memory, uint64_t size, bool window, struct device_share *share, char *why) {
+  if (!window)
+    return say(why, WEFT_ERR_UNSUPPORTED, "others cannot map what is no window of the fake");
+  *share =
+      (struct device_share){.process = (uint64_t)getpid(), .address = (uintptr_t)memory, .size = size, .uuid = {1}};
+  return 0;
+}
+
+int fake_share_open(struct device *device, const struct device_share *share, int fd, void **memory, char *why) {
+  (void)device;
+  if (share->process == (uint64_t)getpid()) {
+    *memory = (void *)(uintptr_t)share->address;
+    return 0;
+  }
+  struct device_window window;
+  int rc = map_window(share->size, fd, &window, why);
+  if (rc == 0)
+    *memory = window.memory;
+  return rc;
+}
+
+void fake_share_close(struct device *device, const struct device_share *share, void *memory) {
+  (void)device;
+  if (share->process != (uint64_t)getpid())
+    munmap(memory, share->size);
+}
+
+int fake_pin(void *memory, uint64_t size, char *why) {
+  (void)memory, (void)size, (void)why;
+  return 0;
+}
+
+void fake_unpin(void *memory) {
+  (void)memory;
+}
+
+struct device_copies {
+  uint32_t count;
+  struct device_copy copy[];
+};
+
+int fake_copies_open(struct device *device, const struct device_copy *copies, uint32_t count,
+                     struct device_copies **opened, char *why) {
+  (void)device;
+  struct device_copies *made = malloc(sizeof *made + count * sizeof *copies);
+  if (!made)
+    return say(why, WEFT_ERR_NOMEM, "no memory");
+  made->count = count;
+  memcpy(made->copy, copies, count * sizeof *copies);
+  *opened = made;
+  return 0;
+}
+
+int fake_copies_run(struct device_copies *copies, void *stream, char *why) {
+  (void)stream, (void)why;
+  for (uint32_t i = 0; i < copies->count; i++)
+    memcpy(copies->copy[i].to, copies->copy[i].from, copies->copy[i].size);
+  return 0;
+}
+
+void fake_copies_close(struct device_copies *copies) {
+  free(copies);
+}
+
+// A mark is passed when it has been looked at some times: requests are under way for a while.
+enum { LOOKS = 3 };
+
+int fake_mark_open(struct device *device, void **mark, char *why) {
+  (void)device;
+  *mark = calloc(1, sizeof(int));
+  return *mark ? 0 : say(why, WEFT_ERR_NOMEM, "no memory");
+}
+
+void fake_mark_close(struct device *device, void *mark) {
+  (void)device;
+  free(mark);
+}
+
+int fake_mark_set(struct device *device, void *mark, void *stream, char *why) {
+  (void)device, (void)stream, (void)why;
+  *(int *)mark = LOOKS;
+  return 0;
+}
+
+int fake_mark_passed(struct device *device, void *mark, bool *passed, char *why) {
+  (void)device, (void)why;
+  *passed = --*(int *)mark <= 0;
+  return 0;
+}
+
+int fake_stream_open(struct device *device, void **stream, char *why) {
+  (void)why;
+  *stream = device;
+  return 0;
+}
+
+void fake_stream_close(struct device *device, void *stream) {
+  (void)device, (void)stream;
+}
