@@ -193,7 +193,7 @@ static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
       continue;
     first = op_plus_1;
     *op = op_plus_1 - 1;
-    *epoch = ep_link_in(link)->start.epoch;
+    *epoch = atomic_load_explicit(&ep_link_in(link)->start.epoch, memory_order_relaxed);
   }
   return first != UINT64_MAX;
 }

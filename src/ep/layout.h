@@ -57,7 +57,7 @@ struct ep_slot_head {
 struct ep_area_head {
   struct { // to a joiner: the operation that is its first. `op_plus_1` is the flag.
     _Alignas(EP_LINE) _Atomic uint64_t op_plus_1;
-    uint64_t epoch;
+    _Atomic uint64_t epoch; // stored before the flag; a link to another host stores both again with each of its words
   } start;
   struct {
     _Alignas(EP_LINE) _Atomic uint32_t left; // the writer has let go of the link on purpose: its hang-up is no death
