@@ -4,25 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/card.h"
 #include "base/fail.h"
 #include "base/random.h"
 
 #define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
-enum { MAGIC_WORKER = 0x57534131, MAGIC_REGION = 0x57534b31 };
-
-// Addresses and keys never leave the process, so they have no byte order.
-struct self_key {
-  uint32_t magic;
-  uint32_t kind;
-  uint64_t worker;
-  uint64_t region;
-  uint64_t check; // of the others: what was damaged on its way names no other worker or region
-};
-
-static uint64_t check_of(const struct self_key *key) {
-  return random_mix(random_mix(random_mix((uint64_t)key->magic << 32 | key->kind) ^ key->worker) ^ key->region);
-}
+// The worker's id.
+static const struct card address_card = {"address of storage", 0x57534131, 2};
+// The worker's id, the kind, the region's number.
+static const struct card key_card = {"key of storage", 0x57534b31, 2};
 
 void self_link_init(struct self_link *link) {
   link->prev = link->next = link;
@@ -120,30 +111,20 @@ void self_worker_clear(struct self_worker *worker, void (*drop)(struct self_regi
     drop_region(CONTAINER(worker->regions.next, struct self_region, link), drop);
 }
 
-static int give(struct self_key *key, void *bytes, size_t *size) {
-  key->check = check_of(key);
-  if (*size < sizeof *key)
-    return fail(WEFT_ERR_LIMIT, "%zu bytes are too few, %zu are needed", *size, sizeof *key);
-  memcpy(bytes, key, sizeof *key);
-  *size = sizeof *key;
-  return 0;
-}
-
 int self_address(struct transport_worker *base, void *bytes, size_t *size) {
   struct self_worker *worker = (struct self_worker *)base;
-  return give(&(struct self_key){.magic = MAGIC_WORKER, .worker = worker->id}, bytes, size);
+  struct wire_writer writer = card_begin(&address_card, bytes, *size);
+  wire_put_number(&writer, worker->id, 8);
+  return card_end(&address_card, &writer, size);
 }
 
 int self_connect(struct transport_worker *base, const void *address, size_t size, struct transport_peer **peer) {
   struct self_worker *worker = (struct self_worker *)base;
-  struct self_key key;
-  if (size != sizeof key)
-    return fail(WEFT_ERR_PROTOCOL, "an address of the transport %s has %zu bytes, not %zu", base->transport->name,
-                sizeof key, size);
-  memcpy(&key, address, sizeof key);
-  if (key.magic != MAGIC_WORKER || key.check != check_of(&key))
-    return fail(WEFT_ERR_PROTOCOL, "that is no address of the transport %s", base->transport->name);
-  if (key.worker != worker->id)
+  struct wire_reader reader;
+  int rc = card_read(&address_card, address, size, &reader);
+  if (rc != 0)
+    return rc;
+  if (wire_take_number(&reader, 8) != worker->id)
     return fail(WEFT_ERR_UNREACHABLE, "the transport %s reaches storage of its own worker only, no other one",
                 base->transport->name);
   struct self_peer *own = calloc(1, sizeof *own);
@@ -174,8 +155,11 @@ bool self_region_put(struct self_region *region) {
 int self_pack(struct transport_region *base, void *bytes, size_t *size) {
   struct self_region *region = (struct self_region *)base;
   struct self_worker *worker = (struct self_worker *)base->worker;
-  struct self_key key = {MAGIC_REGION, base->memory.kind, worker->id, region->number, 0};
-  return give(&key, bytes, size);
+  struct wire_writer writer = card_begin(&key_card, bytes, *size);
+  wire_put_number(&writer, worker->id, 8);
+  wire_put_number(&writer, base->memory.kind, 4);
+  wire_put_number(&writer, region->number, 8);
+  return card_end(&key_card, &writer, size);
 }
 
 static struct self_region *find_region(struct self_worker *worker, uint64_t number) {
@@ -190,16 +174,15 @@ static struct self_region *find_region(struct self_worker *worker, uint64_t numb
 int self_import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **remote) {
   struct self_peer *peer = (struct self_peer *)base;
   struct self_worker *worker = (struct self_worker *)base->worker;
-  struct self_key key;
-  if (size != sizeof key)
-    return fail(WEFT_ERR_PROTOCOL, "a region's key of the transport %s has %zu bytes, not %zu",
-                worker->base.transport->name, sizeof key, size);
-  memcpy(&key, bytes, sizeof key);
-  if (key.magic != MAGIC_REGION || key.check != check_of(&key))
-    return fail(WEFT_ERR_PROTOCOL, "that is no region's key of the transport %s", worker->base.transport->name);
-  if (key.kind >= WEFT_MEMORY_KINDS || !(worker->base.abilities.remote_kinds & 1u << key.kind))
+  struct wire_reader reader;
+  int rc = card_read(&key_card, bytes, size, &reader);
+  if (rc != 0)
+    return rc;
+  uint64_t id = wire_take_number(&reader, 8), kind = wire_take_number(&reader, 4),
+           number = wire_take_number(&reader, 8);
+  if (kind >= WEFT_MEMORY_KINDS || !(worker->base.abilities.remote_kinds & 1u << kind))
     return fail(WEFT_ERR_UNREACHABLE, "the transport %s reaches no memory of that kind", worker->base.transport->name);
-  struct self_region *region = key.worker == worker->id ? find_region(worker, key.region) : NULL;
+  struct self_region *region = id == worker->id ? find_region(worker, number) : NULL;
   if (!region)
     return fail(WEFT_ERR_UNREACHABLE, "that region is not this worker's, or not any more");
   struct self_remote *own = calloc(1, sizeof *own);

@@ -1,7 +1,9 @@
 // Numbers and bytes on the wire: their order, and that nothing is read or written out of bounds.
+#include "base/card.h"
 #include "base/crc32c.h"
 #include "base/wire.h"
 #include "cmocka_all.h"
+#include <weft/err.h>
 
 static void test_order(void **state) {
   (void)state;
@@ -66,8 +68,38 @@ static void test_checksum(void **state) {
   assert_int_equal(crc32c(0, bytes, sizeof bytes), 0x46DD794E);
 }
 
+static void test_card(void **state) {
+  (void)state;
+  static const struct card one = {"test of cards", 0x12345678, 1}, two = {"test of cards", 0x12345678, 2};
+  uint8_t bytes[32], wanted[] = {0x78, 0x56, 0x34, 0x12, 1, 0, 0, 0, 3, 0, 0, 0, 'a', 'b', 'c'};
+  for (size_t room = 0; room <= sizeof bytes; room++) {
+    size_t size = SIZE_MAX;
+    struct wire_writer writer = card_begin(&one, bytes, room);
+    wire_put(&writer, "abc", 3);
+    int rc = card_end(&one, &writer, &size);
+    assert_int_equal(rc, room < 19 ? WEFT_ERR_LIMIT : 0);
+    assert_true(size == (room < 19 ? SIZE_MAX : 19));
+  }
+  assert_memory_equal(bytes, wanted, sizeof wanted);
+  struct wire_reader body = {0};
+  assert_int_equal(card_read(&two, bytes, 19, &body), WEFT_ERR_VERSION);
+  assert_int_equal(card_read(&(struct card){"other", 1, 1}, bytes, 19, &body), WEFT_ERR_PROTOCOL);
+  for (size_t at = 0; at < 19; at++) {
+    assert_int_equal(card_read(&one, bytes, at, &body), WEFT_ERR_PROTOCOL);
+    bytes[at] ^= 0x10;
+    assert_int_equal(card_read(&one, bytes, 19, &body), WEFT_ERR_PROTOCOL);
+    bytes[at] ^= 0x10;
+  }
+  assert_int_equal(card_read(&one, bytes, 20, &body), WEFT_ERR_PROTOCOL);
+  assert_null(body.bytes);
+  assert_int_equal(card_read(&one, bytes, 19, &body), 0);
+  assert_memory_equal(wire_take(&body, 3), "abc", 3);
+  assert_int_equal(wire_left(&body), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_no_room),
-                                     cmocka_unit_test(test_the_end), cmocka_unit_test(test_checksum)};
+                                     cmocka_unit_test(test_the_end), cmocka_unit_test(test_checksum),
+                                     cmocka_unit_test(test_card)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,9 +84,6 @@ int cuda_worker_find(const struct cuda_worker *worker, const uint8_t uuid[16]);
 
 // --- memory.c ---
 
-// CRC-32C of an address or key, with 0 for its sum, which stands at `at`.
-uint32_t cuda_sum(const void *bytes, size_t size, size_t at);
-
 int cuda_transport_reg(struct transport_worker *worker, const struct transport_memory *memory,
                        struct transport_region **region);
 void cuda_transport_unreg(struct transport_region *region);

@@ -2,32 +2,22 @@
 #include "transport/cuda/cuda.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/crc32c.h"
+#include "base/card.h"
 #include "base/fail.h"
 
 // What pack() tells, before the key of shm (HOST). Bytes as they lie in memory: it never leaves the host.
-enum { KEY_MAGIC = 0x77435544 };
+static const struct card key_card = {"key of cuda", 0x77435544, 2};
 struct key {
-  uint32_t magic;
   uint32_t kind;
-  int32_t fd;                        // of the window in its owner's process; -1: none
-  uint32_t shm_size, sum, read_only; // sum: CRC-32C of all, with 0 in its place
-  uint64_t address, length;
+  int32_t fd; // of the window in its owner's process; -1: none
+  uint64_t address, length, read_only;
   struct device_share share;
 };
-
-uint32_t cuda_sum(const void *bytes, size_t size, size_t at) {
-  const uint32_t none = 0;
-  uint32_t sum = crc32c(0, bytes, at);
-  sum = crc32c(sum, &none, sizeof none);
-  return crc32c(sum, (const char *)bytes + at + sizeof none, size - at - sizeof none);
-}
 
 static struct cuda_worker *worker_of(struct transport_worker *worker) {
   return (struct cuda_worker *)worker;
@@ -102,8 +92,7 @@ void cuda_transport_unreg(struct transport_region *base) {
 int cuda_transport_pack(struct transport_region *base, void *bytes, size_t *size) {
   struct cuda_region *region = (struct cuda_region *)base;
   struct cuda_worker *worker = worker_of(base->worker);
-  struct key key = {.magic = KEY_MAGIC,
-                    .kind = base->memory.kind,
+  struct key key = {.kind = base->memory.kind,
                     .fd = base->memory.kind == WEFT_MEMORY_CUDA ? base->memory.fd : -1,
                     .address = (uintptr_t)base->memory.address,
                     .length = base->memory.length,
@@ -111,21 +100,17 @@ int cuda_transport_pack(struct transport_region *base, void *bytes, size_t *size
                     .share = region->share};
   if (base->memory.kind == WEFT_MEMORY_CUDA && !region->shared)
     return fail(WEFT_ERR_UNSUPPORTED, "%s", region->why_not);
-  if (*size < sizeof key)
-    return fail(WEFT_ERR_LIMIT, "a key of the transport cuda has %zu bytes or more, not %zu", sizeof key, *size);
-  size_t inner = 0;
+  struct wire_writer writer = card_begin(&key_card, bytes, *size);
+  wire_put(&writer, &key, sizeof key);
   if (region->shm) {
-    inner = *size - sizeof key;
-    int rc = worker->shm->transport->pack(region->shm, (char *)bytes + sizeof key, &inner);
+    uint8_t inner[TRANSPORT_MAX_KEY];
+    size_t inner_size = sizeof inner;
+    int rc = worker->shm->transport->pack(region->shm, inner, &inner_size);
     if (rc != 0)
       return rc;
-    key.shm_size = (uint32_t)inner;
+    wire_put(&writer, inner, inner_size);
   }
-  memcpy(bytes, &key, sizeof key);
-  key.sum = crc32c(0, bytes, sizeof key + inner);
-  memcpy(bytes, &key, sizeof key);
-  *size = sizeof key + inner;
-  return 0;
+  return card_end(&key_card, &writer, size);
 }
 
 // --- a peer's ---
@@ -173,17 +158,18 @@ static int import_host(struct cuda_worker *worker, struct cuda_peer *peer, const
   return rc == 0 || rc == WEFT_ERR_EXISTS ? 0 : device_fail(rc, "a peer's host memory for copies by GPUs", why);
 }
 
-static int check_key(const void *bytes, size_t size, struct key *key) {
-  if (size < sizeof *key)
-    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda has %zu bytes or more, not %zu", sizeof *key, size);
-  memcpy(key, bytes, sizeof *key);
-  if (key->magic != KEY_MAGIC)
-    return fail(WEFT_ERR_PROTOCOL, "this is no key of the transport cuda");
-  if (cuda_sum(bytes, size, offsetof(struct key, sum)) != key->sum)
-    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda is damaged");
+// What follows the key in the card is shm's own.
+static int read_key(const void *bytes, size_t size, struct key *key, struct wire_reader *reader) {
+  int rc = card_read(&key_card, bytes, size, reader);
+  if (rc != 0)
+    return rc;
+  const void *found = wire_take(reader, sizeof *key);
+  if (!found)
+    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda is too short");
+  memcpy(key, found, sizeof *key);
   bool host = key->kind == WEFT_MEMORY_HOST;
-  if ((!host && key->kind != WEFT_MEMORY_CUDA) || size - sizeof *key != key->shm_size || host != (key->shm_size > 0) ||
-      key->fd < -1 || key->length == 0 || key->address + key->length < key->address)
+  if ((!host && key->kind != WEFT_MEMORY_CUDA) || host != (wire_left(reader) > 0) || key->fd < -1 || key->length == 0 ||
+      key->address + key->length < key->address)
     return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda has fields that it cannot have");
   if (!host && (key->share.address != key->address || key->share.size != key->length))
     return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda contradicts itself");
@@ -194,7 +180,8 @@ int cuda_transport_import(struct transport_peer *base, const void *bytes, size_t
   struct cuda_peer *peer = (struct cuda_peer *)base;
   struct cuda_worker *worker = worker_of(base->worker);
   struct key key;
-  int rc = check_key(bytes, size, &key);
+  struct wire_reader reader;
+  int rc = read_key(bytes, size, &key, &reader);
   if (rc != 0)
     return rc;
   struct cuda_remote *remote = calloc(1, sizeof *remote);
@@ -209,7 +196,7 @@ int cuda_transport_import(struct transport_peer *base, const void *bytes, size_t
   if (key.kind == WEFT_MEMORY_CUDA)
     rc = import_cuda(peer, &key, remote);
   else
-    rc = import_host(worker, peer, (const char *)bytes + sizeof key, key.shm_size, remote);
+    rc = import_host(worker, peer, reader.bytes + reader.at, wire_left(&reader), remote);
   if (rc == 0)
     *out = &remote->base;
   else

@@ -1,27 +1,23 @@
 #include "transport/cuda/cuda.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/card.h"
 #include "base/clock.h"
 #include "base/fail.h"
 
 enum {
-  ADDRESS_MAGIC = 0x57435544,
   CLOSE_NS = 1000000000, // for what runs on a GPU
   LATENCY_NS = 9000,     // a copy of few bytes, its launch and the look at its mark among it
   PIECE_NS = 30,         // of a kernel's many
 };
 #define NVLINK_BYTES_PER_S UINT64_C(350000000000)
 
-// What address() tells, before the address of shm.
-struct address {
-  uint32_t magic, sum;
-  int32_t pid;
-};
+// The process, then the address of shm.
+static const struct card address_card = {"address of cuda", 0x57435544, 2};
 
 static struct cuda_worker *worker_of(struct transport_worker *worker) {
   return (struct cuda_worker *)worker;
@@ -185,38 +181,33 @@ static void cuda_transport_close(struct transport_worker *base) {
 
 static int address(struct transport_worker *base, void *bytes, size_t *size) {
   struct cuda_worker *worker = worker_of(base);
-  struct address address = {.magic = ADDRESS_MAGIC, .pid = getpid()};
-  if (*size < sizeof address)
-    return fail(WEFT_ERR_LIMIT, "an address of the transport cuda has %zu bytes or more", sizeof address);
-  size_t inner = *size - sizeof address;
-  int rc = worker->shm->transport->address(worker->shm, (char *)bytes + sizeof address, &inner);
+  uint8_t inner[TRANSPORT_MAX_ADDRESS];
+  size_t inner_size = sizeof inner;
+  int rc = worker->shm->transport->address(worker->shm, inner, &inner_size);
   if (rc != 0)
     return rc;
-  memcpy(bytes, &address, sizeof address);
-  address.sum = cuda_sum(bytes, sizeof address + inner, offsetof(struct address, sum));
-  memcpy(bytes, &address, sizeof address);
-  *size = sizeof address + inner;
-  return 0;
+  struct wire_writer writer = card_begin(&address_card, bytes, *size);
+  wire_put_number(&writer, (uint32_t)getpid(), 4);
+  wire_put(&writer, inner, inner_size);
+  return card_end(&address_card, &writer, size);
 }
 
 static int cuda_transport_connect(struct transport_worker *base, const void *bytes, size_t size,
                                   struct transport_peer **out) {
   struct cuda_worker *worker = worker_of(base);
-  struct address address;
-  if (size <= sizeof address)
-    return fail(WEFT_ERR_PROTOCOL, "an address of the transport cuda has more than %zu bytes", size);
-  memcpy(&address, bytes, sizeof address);
-  if (address.magic != ADDRESS_MAGIC)
-    return fail(WEFT_ERR_PROTOCOL, "this is no address of the transport cuda");
-  if (address.sum != cuda_sum(bytes, size, offsetof(struct address, sum)) || address.pid <= 0)
-    return fail(WEFT_ERR_PROTOCOL, "an address of the transport cuda is damaged");
+  struct wire_reader reader;
+  int rc = card_read(&address_card, bytes, size, &reader);
+  if (rc != 0)
+    return rc;
+  int32_t pid = (int32_t)wire_take_number(&reader, 4);
+  if (pid <= 0)
+    return fail(WEFT_ERR_PROTOCOL, "an address of the transport cuda names no process");
   struct cuda_peer *peer = calloc(1, sizeof *peer);
   if (!peer)
     return fail(WEFT_ERR_NOMEM, "no memory for a peer");
   peer->base.worker = base;
-  peer->pid = address.pid;
-  int rc = worker->shm->transport->connect(worker->shm, (const char *)bytes + sizeof address, size - sizeof address,
-                                           &peer->shm);
+  peer->pid = pid;
+  rc = worker->shm->transport->connect(worker->shm, reader.bytes + reader.at, wire_left(&reader), &peer->shm);
   if (rc != 0) {
     free(peer);
     return rc;

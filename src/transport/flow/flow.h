@@ -161,13 +161,7 @@ void flow_stop(struct flow_worker *worker);
 void flow_end(struct flow_worker *worker);
 bool flow_idle(const struct flow_worker *worker);
 
-// --- card.c: what is told to other workers: a kind, a version, bytes, a checksum ---
-
-// 0, or LIMIT when `*size` is too small.
-int flow_card_write(const char *what, uint32_t magic, const void *body, size_t body_size, void *bytes, size_t *size);
-// PROTOCOL: it is none, or damaged.
-int flow_card_read(const char *what, uint32_t magic, const void *bytes, size_t size, const void **body,
-                   size_t *body_size);
+// --- host.c ---
 
 // The value of "name=value" for that name, or NULL.
 const char *flow_setting(const char *const *settings, const char *name);

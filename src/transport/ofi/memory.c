@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/card.h"
 #include "base/fail.h"
-#include "base/wire.h"
 #include "transport/ofi/ofi.h"
 
-enum { KEY_MAGIC = 0x6b666f31 };
+static const struct card key_card = {"key of ofi", 0x6b666f31, 2};
 
 int ofi_register(struct ofi_worker *worker, const struct transport_memory *memory, uint64_t access,
                  struct fid_mr **made) {
@@ -75,24 +75,21 @@ int ofi_pack(struct transport_region *base, void *bytes, size_t *size) {
   struct ofi_region *region = (struct ofi_region *)base;
   struct ofi_worker *worker = (struct ofi_worker *)base->worker;
   uint64_t address = (uintptr_t)base->memory.address;
-  uint8_t body[64];
-  struct wire_writer writer = {.bytes = body, .capacity = sizeof body};
+  struct wire_writer writer = card_begin(&key_card, bytes, *size);
   wire_put_number(&writer, base->memory.kind, 1);
   wire_put_number(&writer, base->memory.read_only, 1);
   wire_put_number(&writer, address, 8);
   wire_put_number(&writer, base->memory.length, 8);
   wire_put_number(&writer, fi_mr_key(region->mr), 8);
   wire_put_number(&writer, worker->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? address : 0, 8);
-  return flow_card_write("a key of ofi", KEY_MAGIC, body, writer.at, bytes, size);
+  return card_end(&key_card, &writer, size);
 }
 
 int ofi_import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **made) {
-  const void *body;
-  size_t body_size;
-  int rc = flow_card_read("key of ofi", KEY_MAGIC, bytes, size, &body, &body_size);
+  struct wire_reader reader;
+  int rc = card_read(&key_card, bytes, size, &reader);
   if (rc != 0)
     return rc;
-  struct wire_reader reader = {.bytes = body, .size = body_size};
   struct ofi_remote found = {.flow.base.kind = (enum weft_memory_kind)wire_take_number(&reader, 1)};
   found.flow.read_only = wire_take_number(&reader, 1);
   found.flow.base.address = wire_take_number(&reader, 8);

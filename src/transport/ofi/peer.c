@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/card.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/wire.h"
 #include "transport/ofi/ofi.h"
 
-enum { ADDRESS_MAGIC = 0x61666f31 };
+static const struct card address_card = {"address of ofi", 0x61666f31, 2};
 
 static bool is_shm(const struct fi_info *info) {
   return strncmp(info->fabric_attr->prov_name, "shm", 3) == 0 || strncmp(info->fabric_attr->prov_name, "sm2", 3) == 0;
@@ -31,33 +31,29 @@ static bool is_local(const struct fi_info *info, const void *name) {
 int ofi_address(struct transport_worker *base, void *bytes, size_t *size) {
   struct ofi_worker *worker = (struct ofi_worker *)base;
   const char *provider = worker->info->fabric_attr->prov_name;
-  uint8_t name[OFI_MAX_NAME], body[OFI_MAX_NAME * 2];
+  uint8_t name[OFI_MAX_NAME];
   size_t name_size = sizeof name;
   int rc = fi_getname(&worker->home->fid, name, &name_size);
   if (rc != 0)
     return ofi_fail(rc, "libfabric does not tell its address");
   bool local = is_local(worker->info, name);
-  struct wire_writer writer = {.bytes = body, .capacity = sizeof body};
+  struct wire_writer writer = card_begin(&address_card, bytes, *size);
   wire_put_number(&writer, worker->info->addr_format, 4);
   wire_put_number(&writer, local ? worker->host : 0, 8);
   wire_put_number(&writer, local ? worker->net : 0, 8);
   wire_put_number(&writer, strlen(provider), 1);
   wire_put(&writer, provider, strlen(provider));
   wire_put(&writer, name, name_size);
-  if (writer.at > sizeof body)
-    return fail(WEFT_ERR_LIMIT, "an address of the provider %s takes %zu bytes", provider, name_size);
-  return flow_card_write("the address of ofi", ADDRESS_MAGIC, body, writer.at, bytes, size);
+  return card_end(&address_card, &writer, size);
 }
 
 // What stands in an address; the libfabric name in it, when it can be reached.
 static int read_address(const struct ofi_worker *worker, const void *address, size_t size, const void **name,
                         size_t *name_size) {
-  const void *body;
-  size_t body_size;
-  int rc = flow_card_read("address of ofi", ADDRESS_MAGIC, address, size, &body, &body_size);
+  struct wire_reader reader;
+  int rc = card_read(&address_card, address, size, &reader);
   if (rc != 0)
     return rc;
-  struct wire_reader reader = {.bytes = body, .size = body_size};
   uint64_t format = wire_take_number(&reader, 4), host = wire_take_number(&reader, 8);
   uint64_t net = wire_take_number(&reader, 8), length = wire_take_number(&reader, 1);
   const char *provider = wire_take(&reader, length);

@@ -1,68 +1,10 @@
-// Addresses and keys as bytes: little-endian, with a sum, so that what was damaged on its way is found.
-#include <string.h>
-
+// Addresses and keys as bytes: cards, little-endian.
+#include "base/card.h"
 #include "base/fail.h"
 #include "transport/shm/shm.h"
 
-enum { ADDRESS_MAGIC = 0x61534657, KEY_MAGIC = 0x6b534657, SUM = 4 };
-
-struct writer {
-  unsigned char bytes[256];
-  size_t size;
-};
-
-static void put(struct writer *writer, uint64_t value, size_t size) {
-  for (size_t i = 0; i < size; i++)
-    writer->bytes[writer->size++] = (unsigned char)(value >> (8 * i));
-}
-
-struct reader {
-  const unsigned char *bytes;
-};
-
-static uint64_t get(struct reader *reader, size_t size) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < size; i++)
-    value |= (uint64_t)reader->bytes[i] << (8 * i);
-  reader->bytes += size;
-  return value;
-}
-
-// FNV-1a: each step is one to one, so any single changed byte changes it.
-static uint32_t sum(const unsigned char *bytes, size_t size) {
-  uint32_t hash = 0x811c9dc5;
-  for (size_t i = 0; i < size; i++)
-    hash = (hash ^ bytes[i]) * 0x01000193u;
-  return hash;
-}
-
-static int hand_over(struct writer *writer, void *bytes, size_t *size, const char *what) {
-  put(writer, sum(writer->bytes, writer->size), SUM);
-  size_t space = *size;
-  *size = writer->size;
-  if (space < writer->size)
-    return fail(WEFT_ERR_LIMIT, "%s takes %zu bytes, there is room for %zu", what, writer->size, space);
-  memcpy(bytes, writer->bytes, writer->size);
-  return 0;
-}
-
-static int check(const void *bytes, size_t size, size_t wanted, uint32_t magic, const char *what) {
-  const unsigned char *raw = bytes;
-  if (size != wanted)
-    return fail(WEFT_ERR_PROTOCOL, "%s has %zu bytes, not %zu", what, size, wanted);
-  struct reader head = {raw}, tail = {raw + size - SUM};
-  if (get(&head, 4) != magic)
-    return fail(WEFT_ERR_PROTOCOL, "this is not %s", what);
-  uint32_t version = (uint32_t)get(&head, 4);
-  if (get(&tail, SUM) != sum(raw, size - SUM))
-    return fail(WEFT_ERR_PROTOCOL, "%s is damaged", what);
-  if (version != SHM_VERSION)
-    return fail(WEFT_ERR_VERSION, "%s is of version %u, this is %u", what, version, (unsigned)SHM_VERSION);
-  return 0;
-}
-
-#define ADDRESS "a worker's address for shared memory"
-#define KEY     "a region's key for shared memory"
+static const struct card address_card = {"address of a worker for shared memory", 0x61534657, SHM_VERSION};
+static const struct card key_card = {"key of a region in shared memory", 0x6b534657, SHM_VERSION};
 
 // The fields in their order: X(name, bytes).
 #define ADDRESS_FIELDS(X)                                                                                              \
@@ -76,43 +18,42 @@ static int check(const void *bytes, size_t size, size_t wanted, uint32_t magic, 
   X(id, 8)                                                                                                             \
   X(address, 8) X(length, 8) X(device, 8) X(inode, 8) X(fd_offset, 8) X(gate, 4) X(fd, 4) X(read_only, 4)
 
-#define PUT(name, size)  put(&writer, (uint64_t)from->name, size);
-#define GET(name, size)  to->name = (__typeof__(to->name))get(&reader, size);
-#define SIZE(name, size) +size
-enum { ADDRESS_SIZE = 8 ADDRESS_FIELDS(SIZE) + SUM, KEY_SIZE = 8 KEY_FIELDS(SIZE) + SUM };
+#define PUT(name, size) wire_put_number(&writer, (uint64_t)from->name, size);
+#define GET(name, size) to->name = (__typeof__(to->name))wire_take_number(&reader, size);
+
+// Every field was there, and nothing else.
+static int whole(const struct wire_reader *reader, const struct card *card) {
+  return !reader->failed && wire_left(reader) == 0 ? 0 : fail(WEFT_ERR_PROTOCOL, "the %s has other fields", card->what);
+}
 
 int shm_address_pack(const struct shm_address *from, void *bytes, size_t *size) {
-  struct writer writer = {.size = 0};
-  put(&writer, ADDRESS_MAGIC, 4);
-  put(&writer, SHM_VERSION, 4);
+  struct wire_writer writer = card_begin(&address_card, bytes, *size);
   ADDRESS_FIELDS(PUT)
-  return hand_over(&writer, bytes, size, ADDRESS);
+  return card_end(&address_card, &writer, size);
 }
 
 int shm_address_read(struct shm_address *to, const void *bytes, size_t size) {
-  int rc = check(bytes, size, ADDRESS_SIZE, ADDRESS_MAGIC, ADDRESS);
+  struct wire_reader reader;
+  int rc = card_read(&address_card, bytes, size, &reader);
   if (rc != 0)
     return rc;
-  struct reader reader = {(const unsigned char *)bytes + 8};
   ADDRESS_FIELDS(GET)
-  return 0;
+  return whole(&reader, &address_card);
 }
 
 int shm_key_pack(const struct shm_key *from, void *bytes, size_t *size) {
-  struct writer writer = {.size = 0};
-  put(&writer, KEY_MAGIC, 4);
-  put(&writer, SHM_VERSION, 4);
+  struct wire_writer writer = card_begin(&key_card, bytes, *size);
   KEY_FIELDS(PUT)
-  return hand_over(&writer, bytes, size, KEY);
+  return card_end(&key_card, &writer, size);
 }
 
 int shm_key_read(struct shm_key *to, const void *bytes, size_t size) {
-  int rc = check(bytes, size, KEY_SIZE, KEY_MAGIC, KEY);
+  struct wire_reader reader;
+  int rc = card_read(&key_card, bytes, size, &reader);
   if (rc != 0)
     return rc;
-  struct reader reader = {(const unsigned char *)bytes + 8};
   KEY_FIELDS(GET)
   if (to->gate >= SHM_REGIONS || to->address + to->length < to->address)
-    return fail(WEFT_ERR_PROTOCOL, KEY " makes no sense");
-  return 0;
+    return fail(WEFT_ERR_PROTOCOL, "the %s makes no sense", key_card.what);
+  return whole(&reader, &key_card);
 }

@@ -13,7 +13,7 @@ enum {
   SHM_REGIONS = 65536, // registered at a time
   SHM_INSIDE = 16,     // threads of a sender in transfers at a time that are known singly
   SHM_RING = 65536,    // bytes of messages under way between two workers
-  SHM_VERSION = 1,
+  SHM_VERSION = 2,     // of this, and of addresses and keys
 };
 #define SHM_MAGIC 0x65676170746677u // "wftpage"
 

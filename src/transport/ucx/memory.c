@@ -2,11 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/card.h"
 #include "base/fail.h"
-#include "base/wire.h"
 #include "transport/ucx/ucx.h"
 
-enum { KEY_MAGIC = 0x6b757831 }; // then kind, read only, allocated, address, length, own key; then UCX's rkey
+// Kind, read only, allocated, address, length, own key; then UCX's rkey.
+static const struct card key_card = {"key of ucx", 0x6b757831, 2};
 
 ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind) {
   return kind == WEFT_MEMORY_CUDA ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
@@ -81,13 +82,12 @@ void ucx_unreg(struct transport_region *base) {
 
 int ucx_pack(struct transport_region *base, void *bytes, size_t *size) {
   struct ucx_region *region = (struct ucx_region *)base;
-  uint8_t body[TRANSPORT_MAX_KEY];
   void *rkey;
   size_t rkey_size;
   ucs_status_t status = ucp_rkey_pack(((struct ucx_worker *)base->worker)->context, region->memory, &rkey, &rkey_size);
   if (status != UCS_OK)
     return ucx_fail(status, "UCX gives no key of a region");
-  struct wire_writer writer = {.bytes = body, .capacity = sizeof body};
+  struct wire_writer writer = card_begin(&key_card, bytes, *size);
   wire_put_number(&writer, base->memory.kind, 1);
   wire_put_number(&writer, base->memory.read_only, 1);
   wire_put_number(&writer, region->allocated, 1);
@@ -96,12 +96,8 @@ int ucx_pack(struct transport_region *base, void *bytes, size_t *size) {
   wire_put_number(&writer, region->key, 8);
   wire_put(&writer, rkey, rkey_size);
   ucp_rkey_buffer_release(rkey);
-  if (writer.at > sizeof body)
-    return fail(WEFT_ERR_LIMIT,
-                "UCX's key of a region takes %zu bytes, more than %d: choose fewer devices with "
-                "UCX_NET_DEVICES",
-                rkey_size, TRANSPORT_MAX_KEY);
-  return flow_card_write("a key of ucx", KEY_MAGIC, body, writer.at, bytes, size);
+  int rc = card_end(&key_card, &writer, size);
+  return rc ? fail_context(rc, "choose fewer devices with UCX_NET_DEVICES") : 0;
 }
 
 static bool reaches(const struct ucx_peer *peer, bool allocated) {
@@ -111,12 +107,10 @@ static bool reaches(const struct ucx_peer *peer, bool allocated) {
 
 int ucx_import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **made) {
   struct ucx_peer *peer = (struct ucx_peer *)base;
-  const void *body;
-  size_t body_size;
-  int rc = flow_card_read("key of ucx", KEY_MAGIC, bytes, size, &body, &body_size);
+  struct wire_reader reader;
+  int rc = card_read(&key_card, bytes, size, &reader);
   if (rc != 0)
     return rc;
-  struct wire_reader reader = {.bytes = body, .size = body_size};
   uint64_t kind = wire_take_number(&reader, 1), read_only = wire_take_number(&reader, 1);
   uint64_t allocated = wire_take_number(&reader, 1);
   uint64_t address = wire_take_number(&reader, 8), length = wire_take_number(&reader, 8);

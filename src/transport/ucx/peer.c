@@ -2,14 +2,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/card.h"
 #include "base/fail.h"
 #include "transport/ucx/ucx.h"
 
-enum { ADDRESS_MAGIC = 0x61757731 };
+static const struct card address_card = {"address of ucx", 0x61757731, 2};
 
 int ucx_address(struct transport_worker *base, void *bytes, size_t *size) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
-  int rc = flow_card_write("the address of ucx", ADDRESS_MAGIC, worker->address, worker->address_size, bytes, size);
+  struct wire_writer writer = card_begin(&address_card, bytes, *size);
+  wire_put(&writer, worker->address, worker->address_size);
+  int rc = card_end(&address_card, &writer, size);
   return rc ? fail_context(rc, "choose fewer devices with UCX_NET_DEVICES") : 0;
 }
 
@@ -59,9 +62,8 @@ static void look_at(struct ucx_peer *peer) {
 
 int ucx_connect(struct transport_worker *base, const void *address, size_t size, struct transport_peer **made) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
-  const void *body;
-  size_t body_size;
-  int rc = flow_card_read("address of ucx", ADDRESS_MAGIC, address, size, &body, &body_size);
+  struct wire_reader body;
+  int rc = card_read(&address_card, address, size, &body);
   if (rc != 0)
     return rc;
   struct ucx_peer *peer = make_peer(worker);
@@ -70,7 +72,7 @@ int ucx_connect(struct transport_worker *base, const void *address, size_t size,
   ucp_ep_params_t params = {
       .field_mask =
           UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
-      .address = body,
+      .address = (const void *)body.bytes,
       .err_mode = UCP_ERR_HANDLING_MODE_PEER,
       .err_handler = {.cb = failed, .arg = peer},
   };

@@ -1,0 +1,31 @@
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/random.h"
+#include "transport/flow/flow.h"
+
+const char *flow_setting(const char *const *settings, const char *name) {
+  size_t length = strlen(name);
+  const char *value = NULL;
+  for (; settings && *settings; settings++) {
+    if (strncmp(*settings, name, length) == 0 && (*settings)[length] == '=')
+      value = *settings + length + 1;
+  }
+  return value;
+}
+
+void flow_host(uint64_t *host, uint64_t *net) {
+  char boot[64] = "";
+  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+  if (!file || !fgets(boot, sizeof boot, file))
+    boot[0] = '\0';
+  if (file)
+    fclose(file);
+  uint64_t hash = 1;
+  for (const char *c = boot; *c; c++)
+    hash = random_mix(hash ^ (unsigned char)*c);
+  struct stat status = {0};
+  *host = hash;
+  *net = stat("/proc/self/ns/net", &status) == 0 ? status.st_ino : 0;
+}
