@@ -15,6 +15,8 @@
 #include "ep/endpoint.h"
 #include "ep/remote.h"
 
+enum { DRAINED = 16 }; // greetings' sizes, at most
+
 size_t ep_far_size(void) {
   return sizeof(struct ep_far_greeting);
 }
@@ -26,30 +28,20 @@ static int fail_socket(int error, const char *what, int32_t rank) {
 }
 
 // It fits a socket's buffer, and is the first thing that is sent.
-static int send_greeting(int socket, const struct ep_far_greeting *greeting) {
+static int send_greeting(int socket, const struct ep_far_greeting *greeting, int32_t rank) {
   ssize_t sent = send(socket, greeting, sizeof *greeting, MSG_NOSIGNAL);
   if (sent == (ssize_t)sizeof *greeting)
     return 0;
-  return fail_socket(sent < 0 ? errno : EMSGSIZE, "cannot send a greeting to", greeting->greeting.rank);
+  return fail_socket(sent < 0 ? errno : EMSGSIZE, "cannot send a greeting to", rank);
 }
 
-// What has arrived; PROTOCOL when it is not a whole greeting.
-static int receive_greeting(int socket, struct ep_far_greeting *greeting) {
-  ssize_t size = recv(socket, greeting, sizeof *greeting, MSG_DONTWAIT);
-  if (size <= 0)
-    return fail(WEFT_ERR_PEER_LOST, "the peer hung up");
-  if (size != (ssize_t)sizeof *greeting)
-    return fail(WEFT_ERR_PROTOCOL, "a greeting has %zd bytes, not %zu", size, sizeof *greeting);
-  greeting->transport[sizeof greeting->transport - 1] = '\0';
+// What has arrived: its size. It may be no greeting, or a part of one. PEER_LOST: nothing has come.
+static int receive_greeting(int socket, struct ep_far_greeting *greeting, size_t *size) {
+  ssize_t got = recv(socket, greeting, sizeof *greeting, MSG_DONTWAIT);
+  if (got <= 0)
+    return fail(WEFT_ERR_PEER_LOST, got < 0 && errno == EAGAIN ? "the peer says nothing" : "the peer hung up");
+  *size = (size_t)got;
   return 0;
-}
-
-static int check_greeting(weft_ep_t *ep, const struct ep_far_greeting *greeting) {
-  return ep_greeting_check(ep, &greeting->greeting, sizeof greeting->greeting);
-}
-
-static struct ep_far_greeting make_greeting(weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to) {
-  return (struct ep_far_greeting){.greeting = ep_greeting_make(ep, kind, to)};
 }
 
 // Wakes who waits for the socket when a whole greeting is there, or none will come.
@@ -68,19 +60,13 @@ static void await_bytes(int socket) {
 
 static int hear_answer(weft_ep_t *ep, int socket, const struct ep_link *link, uint64_t deadline_ns,
                        struct ep_far_greeting *answer, bool *yield) {
+  size_t size = 0;
   await_whole(socket);
   int rc = ep_await_answer(socket, link->rank, deadline_ns);
   if (rc == 0)
-    rc = receive_greeting(socket, answer);
-  const struct ep_greeting *greeting = &answer->greeting;
-  if (rc == 0 && greeting->kind == EP_REFUSED)
-    return fail(greeting->error < 0 ? greeting->error : WEFT_ERR_PROTOCOL, "rank %d refused: %.*s", link->rank,
-                (int)sizeof greeting->why - 1, greeting->why);
+    rc = receive_greeting(socket, answer, &size);
   if (rc == 0)
-    rc = check_greeting(ep, answer);
-  *yield = rc == 0 && greeting->kind == EP_YIELD;
-  if (rc == 0 && !*yield && (greeting->kind != EP_WELCOME || greeting->incarnation != link->incarnation))
-    rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave an answer that is none", link->rank);
+    rc = ep_far_answer_check(ep, answer, size, link->rank, link->incarnation, yield);
   await_bytes(socket);
   return rc;
 }
@@ -99,28 +85,51 @@ static int new_link(weft_ep_t *ep, const char *transport, int32_t rank, uint64_t
   return rc;
 }
 
-// Says hello on a connected socket and makes the link of the answer.
-static int converse(weft_ep_t *ep, int socket, int32_t rank, uint64_t incarnation, const uint8_t *token,
-                    uint64_t deadline_ns, bool *yield) {
+// A new link, and what this rank says to make it one: all is ready before the call, so that the called one never waits.
+static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const uint8_t *token, struct ep_link **out,
+                      struct ep_far_greeting *hello) {
   struct ep_link *link;
   int rc = new_link(ep, NULL, rank, incarnation, &link);
   if (rc != 0)
     return rc;
-  struct ep_far_greeting greeting = make_greeting(ep, EP_HELLO, incarnation);
-  memcpy(greeting.token, token, sizeof greeting.token);
-  rc = ep_remote_describe(link->remote, &greeting);
+  *hello = ep_far_greeting_make(ep, EP_HELLO, incarnation);
+  memcpy(hello->token, token, sizeof hello->token);
+  rc = ep_remote_describe(link->remote, hello);
   if (rc == 0)
-    rc = send_greeting(socket, &greeting);
+    *out = link;
+  else
+    ep_link_free(ep, link);
+  return rc;
+}
+
+// Says hello on a connected socket, and makes the link one of the answer.
+static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struct ep_far_greeting *hello,
+                    uint64_t deadline_ns, bool *yield) {
+  struct ep_far_greeting answer = {0};
+  int rc = send_greeting(socket, hello, link->rank);
   if (rc == 0)
-    rc = hear_answer(ep, socket, link, deadline_ns, &greeting, yield);
+    rc = hear_answer(ep, socket, link, deadline_ns, &answer, yield);
   if (rc == 0 && !*yield)
-    rc = ep_remote_connect(link->remote, &greeting);
+    rc = ep_remote_connect(link->remote, &answer);
   if (rc == 0 && !*yield) {
     link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
-    rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", rank) : ep_link_install(ep, link);
+    rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", link->rank) : ep_link_install(ep, link);
   }
-  if (rc != 0 || *yield)
-    ep_link_free(ep, link);
+  return rc;
+}
+
+static int call_until(weft_ep_t *ep, const char *endpoints, struct ep_link *link, const struct ep_far_greeting *hello,
+                      uint64_t deadline_ns, bool *yield) {
+  int rc = WEFT_ERR_AUTH;
+  for (const char *rest = endpoints; *rest && rc == WEFT_ERR_AUTH;) { // AUTH: another host has that address too
+    int socket;
+    rc = ep_endpoint_call(&rest, link->rank, deadline_ns, &socket);
+    if (rc != 0)
+      break;
+    ep_endpoint_tune(socket);
+    rc = converse(ep, socket, link, hello, deadline_ns, yield);
+    close(socket);
+  }
   return rc;
 }
 
@@ -149,41 +158,39 @@ int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *c
                 rank);
   if (!parse_token(digits, token))
     return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none", rank);
-  int rc = WEFT_ERR_AUTH;
-  for (const char *rest = endpoints; *rest && rc == WEFT_ERR_AUTH;) { // AUTH: another host has that address too
-    int socket;
-    rc = ep_endpoint_call(&rest, rank, deadline_ns, &socket);
-    if (rc != 0)
-      break;
-    ep_endpoint_tune(socket);
-    rc = converse(ep, socket, rank, incarnation, token, deadline_ns, yield);
-    close(socket);
-  }
+  struct ep_link *link;
+  struct ep_far_greeting hello;
+  int rc = make_hello(ep, rank, incarnation, token, &link, &hello);
+  if (rc != 0)
+    return rc;
+  rc = call_until(ep, endpoints, link, &hello, deadline_ns, yield);
+  if (rc != 0 || *yield)
+    ep_link_free(ep, link);
   return rc;
 }
 
 // --- answer ---
 
+// Who has not shown the token gets to know that it was refused, and nothing of this rank.
 static void refuse(weft_ep_t *ep, int socket, uint64_t to, int error) {
-  struct ep_far_greeting no = make_greeting(ep, EP_REFUSED, to);
-  if (error == WEFT_ERR_AUTH) // not to be told to just anybody
-    no.greeting = (struct ep_greeting){.magic = no.greeting.magic, .version = no.greeting.version, .kind = EP_REFUSED};
+  struct ep_far_greeting no = ep_far_greeting_make(ep, EP_REFUSED, to);
+  if (error == WEFT_ERR_AUTH)
+    no.greeting = (struct ep_greeting){.kind = EP_REFUSED};
   no.greeting.error = error;
   snprintf(no.greeting.why, sizeof no.greeting.why, "%.*s", (int)sizeof no.greeting.why - 1, weft_last_error());
-  send_greeting(socket, &no);
+  send_greeting(socket, &no, -1);
 }
 
-// As long for a wrong token as for the right one.
-static int check_token(const weft_ep_t *ep, const struct ep_far_greeting *hello) {
-  uint8_t different = 0;
-  for (int i = 0; i < EP_TOKEN; i++)
-    different |= hello->token[i] ^ ep->links.token[i];
-  return different ? fail(WEFT_ERR_AUTH, "a caller does not know this rank's token") : 0;
+// Reads what is left of a longer greeting: a socket that is closed with bytes in it is reset, and the answer lost.
+static void drain(int socket) {
+  char bytes[sizeof(struct ep_far_greeting)];
+  for (int i = 0; i < DRAINED && recv(socket, bytes, sizeof bytes, MSG_DONTWAIT) > 0; i++)
+    ;
 }
 
 static int accept_link(weft_ep_t *ep, int socket, const struct ep_far_greeting *hello) {
   struct ep_link *link;
-  struct ep_far_greeting welcome = make_greeting(ep, EP_WELCOME, hello->greeting.incarnation);
+  struct ep_far_greeting welcome = ep_far_greeting_make(ep, EP_WELCOME, hello->greeting.incarnation);
   int rc = new_link(ep, hello->transport, hello->greeting.rank, hello->greeting.incarnation, &link);
   if (rc != 0)
     return rc;
@@ -192,7 +199,8 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_far_greeting *
     rc = ep_remote_connect(link->remote, hello);
   if (rc == 0) {
     link->socket = socket;
-    send_greeting(socket, &welcome); // if this fails the caller has gone, and the hang-up takes the link down
+    send_greeting(socket, &welcome,
+                  link->rank); // if this fails the caller has gone, and the hang-up takes the link down
     rc = ep_link_install(ep, link);
     if (rc != 0)
       link->socket = -1;
@@ -205,14 +213,11 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_far_greeting *
 void ep_far_answer(weft_ep_t *ep, int socket) {
   struct ep_far_greeting hello = {0};
   const struct ep_greeting *greeting = &hello.greeting;
-  bool taken = false;
-  int rc = receive_greeting(socket, &hello);
+  bool taken = false, known = false;
+  size_t size = 0;
+  int rc = receive_greeting(socket, &hello, &size);
   if (rc == 0)
-    rc = check_token(ep, &hello);
-  if (rc == 0)
-    rc = check_greeting(ep, &hello);
-  if (rc == 0 && (greeting->kind != EP_HELLO || greeting->to != ep->incarnation))
-    rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", greeting->rank);
+    rc = ep_far_hello_check(ep, &hello, size, &known);
   await_bytes(socket);
   ep_endpoint_tune(socket);
   if (rc == 0 && ep_answer_begin(ep, greeting->rank, greeting->incarnation)) {
@@ -220,12 +225,14 @@ void ep_far_answer(weft_ep_t *ep, int socket) {
     taken = rc == 0;
     ep_answer_end(ep, greeting->rank);
   } else if (rc == 0) {
-    struct ep_far_greeting yield = make_greeting(ep, EP_YIELD, greeting->incarnation);
-    send_greeting(socket, &yield);
+    struct ep_far_greeting yield = ep_far_greeting_make(ep, EP_YIELD, greeting->incarnation);
+    send_greeting(socket, &yield, greeting->rank);
   }
-  if (rc != 0) {
+  if (rc != 0)
     log_info("rank %d refused a call from another host: %s", ep->rank, weft_last_error());
+  if (rc != 0 && known) {
     refuse(ep, socket, greeting->incarnation, rc);
+    drain(socket);
   }
   if (!taken)
     close(socket);

@@ -1,11 +1,13 @@
 #include "ep/greeting.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "ep/gpu.h"
 
-static const uint64_t magic = 0x4B4E494C54464557u; // "WEFTLINK", read as little endian
+static const uint64_t magic = 0x4B4E494C54464557u;   // "WEFTLINK", read as little endian
+static const uint64_t far_magic = 0x52414654464557u; // "WEFTFAR", and a NUL
 
 struct ep_greeting ep_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to) {
   struct ep_greeting greeting = {
@@ -86,5 +88,101 @@ int ep_greeting_check(const weft_ep_t *ep, const struct ep_greeting *greeting, s
     rc = check_memory(ep, greeting);
   if (rc == 0)
     rc = check_same(rank, "window size", greeting->area_bytes, ep->layout.area);
+  return rc;
+}
+
+// --- between hosts ---
+
+struct ep_far_greeting ep_far_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to) {
+  return (struct ep_far_greeting){.magic = far_magic,
+                                  .version = EP_LAYOUT_VERSION,
+                                  .size = sizeof(struct ep_far_greeting),
+                                  .greeting = ep_greeting_make(ep, kind, to)};
+}
+
+static int check_head(const struct ep_far_greeting *far, size_t size) {
+  if (size < offsetof(struct ep_far_greeting, greeting) || far->magic != far_magic)
+    return fail(WEFT_ERR_PROTOCOL, "what came (%zu bytes) is no greeting of a Weft rank", size);
+  return 0;
+}
+
+static int check_version(const struct ep_far_greeting *far) {
+  if (far->version == EP_LAYOUT_VERSION)
+    return 0;
+  return fail(WEFT_ERR_VERSION,
+              "the peer's windows have layout version %u, ours %u: use one version of Weft everywhere", far->version,
+              EP_LAYOUT_VERSION);
+}
+
+static int check_whole(const struct ep_far_greeting *far, size_t size) {
+  if (far->size != sizeof *far || size != sizeof *far)
+    return fail(WEFT_ERR_PROTOCOL, "a greeting has %zu bytes and says %u, not %zu", size, far->size, sizeof *far);
+  return 0;
+}
+
+static int check_rest(const weft_ep_t *ep, const struct ep_far_greeting *far) {
+  int rc = ep_greeting_check(ep, &far->greeting, sizeof far->greeting);
+  if (rc != 0)
+    return rc;
+  if (!memchr(far->transport, '\0', sizeof far->transport))
+    return fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d has a transport whose name does not end", far->greeting.rank);
+  if (far->address_size > sizeof far->address || far->key_size > sizeof far->key)
+    return fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d speaks of an address of %u bytes and a key of %u",
+                far->greeting.rank, far->address_size, far->key_size);
+  return 0;
+}
+
+// As long for a wrong token as for the right one.
+static int check_token(const weft_ep_t *ep, const struct ep_far_greeting *hello) {
+  uint8_t different = 0;
+  for (int i = 0; i < EP_TOKEN; i++)
+    different |= hello->token[i] ^ ep->links.token[i];
+  return different ? fail(WEFT_ERR_AUTH, "a caller does not know this rank's token") : 0;
+}
+
+int ep_far_hello_check(const weft_ep_t *ep, const struct ep_far_greeting *hello, size_t size, bool *known) {
+  int rc = check_head(hello, size);
+  *known = rc == 0;
+  if (rc == 0)
+    rc = check_token(ep, hello);
+  if (rc == 0)
+    rc = check_version(hello);
+  if (rc == 0)
+    rc = check_whole(hello, size);
+  if (rc == 0)
+    rc = check_rest(ep, hello);
+  if (rc == 0 && (hello->greeting.kind != EP_HELLO || hello->greeting.to != ep->incarnation))
+    rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello->greeting.rank);
+  return rc;
+}
+
+// What it says is shown to people: no control characters.
+static int take_refusal(const struct ep_greeting *refusal, int32_t rank) {
+  char why[sizeof refusal->why];
+  size_t length = strnlen(refusal->why, sizeof why - 1);
+  for (size_t i = 0; i < length; i++)
+    why[i] = isprint((unsigned char)refusal->why[i]) ? refusal->why[i] : '?';
+  why[length] = '\0';
+  bool known = refusal->error <= WEFT_ERR_INVALID && refusal->error >= WEFT_ERR_COMPACTED;
+  return fail(known ? refusal->error : WEFT_ERR_PROTOCOL, "rank %d refused: %s", rank, why);
+}
+
+int ep_far_answer_check(const weft_ep_t *ep, const struct ep_far_greeting *answer, size_t size, int32_t rank,
+                        uint64_t incarnation, bool *yield) {
+  const struct ep_greeting *greeting = &answer->greeting;
+  *yield = false;
+  int rc = check_head(answer, size);
+  if (rc == 0)
+    rc = check_version(answer);
+  if (rc == 0)
+    rc = check_whole(answer, size);
+  if (rc == 0 && greeting->kind == EP_REFUSED)
+    return take_refusal(greeting, rank);
+  if (rc == 0)
+    rc = check_rest(ep, answer);
+  bool right = greeting->rank == rank && greeting->incarnation == incarnation;
+  if (rc == 0 && !(right && (greeting->kind == EP_WELCOME || greeting->kind == EP_YIELD)))
+    rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave an answer that is none", rank);
+  *yield = rc == 0 && greeting->kind == EP_YIELD;
   return rc;
 }

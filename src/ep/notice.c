@@ -9,7 +9,13 @@
 #include "ep/remote.h"
 #include "group/view.h"
 
-enum { SAY_LEFT = 1, SAY_LOST = 2, COUNT_BITS = 56, LAST_MS = 200 };
+enum {
+  SAY_LEFT = 1,
+  SAY_LOST = 2,
+  COUNT_BITS = 56,
+  LAST_MS = 200,
+  WORDS_AT_ONCE = 16, // that are heard of one peer before others are: it has two things to say in its life
+};
 
 // A word is one of these, and messages so far.
 static void say(struct ep_link *link, uint64_t what) {
@@ -29,28 +35,35 @@ void ep_link_say_lost(struct ep_link *link) {
   say(link, SAY_LOST);
 }
 
-static void take(struct ep_link *link, uint64_t word) {
+// 0, or EPROTO: no rank says that.
+static int take(struct ep_link *link, uint64_t word) {
   if (word >> COUNT_BITS == SAY_LEFT) {
     atomic_store(&link->remote->awaited, word & ((UINT64_C(1) << COUNT_BITS) - 1));
     atomic_store(&ep_link_in(link)->notice.left, 1);
   } else if (word >> COUNT_BITS == SAY_LOST) {
     atomic_store(&ep_link_in(link)->notice.lost, 1);
+  } else {
+    return EPROTO;
   }
+  return 0;
 }
 
 static int listen_locked(struct ep_link *link) {
   struct ep_remote *remote = link->remote;
-  for (;;) {
+  for (int words = 0; words < WORDS_AT_ONCE;) {
     ssize_t size = recv(link->socket, (char *)&remote->said + remote->said_bytes,
                         sizeof remote->said - remote->said_bytes, MSG_DONTWAIT);
     if (size <= 0)
       return size == 0 ? EPIPE : errno == EAGAIN || errno == EINTR ? 0 : errno;
     remote->said_bytes += (size_t)size;
     if (remote->said_bytes == sizeof remote->said) {
-      take(link, remote->said);
       remote->said_bytes = 0;
+      words++;
+      if (take(link, remote->said) != 0)
+        return EPROTO;
     }
   }
+  return 0;
 }
 
 int ep_remote_listen(struct ep_link *link) {

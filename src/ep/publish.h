@@ -4,13 +4,6 @@
 
 #include "ep/remote.h"
 
-// Where a word of a message belongs.
-enum ep_place {
-  EP_PLACE_AREA,   // the receiver's area: flags, headers, the start
-  EP_PLACE_SHADOW, // the receiver's shadow: `taken`
-  EP_PLACE_SIGN,   // nowhere: the sender waits
-};
-
 // Makes all requests of a link whose peer is connected. [turn]
 int ep_publish_prepare(struct ep_remote *remote);
 void ep_publish_cancel(struct ep_remote *remote);          // asks all to end [turn]

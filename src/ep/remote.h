@@ -18,26 +18,13 @@
 
 #include "ep/greeting.h"
 #include "ep/net.h"
+#include "ep/note.h"
 
 enum ep_part { EP_PART_DISPATCH, EP_PART_WEIGHTS, EP_PART_COMBINE, EP_PARTS };
 
 enum {
   EP_CHUNKS = 16,           // of a part, at most
   EP_CHUNK_BYTES = 1 << 18, // at least, but for the last
-  EP_WORDS = 8,             // of a message
-};
-
-// A word of a message: `value` for the place `offset` in the peer's area, or its shadow of this rank's.
-struct ep_word {
-  uint32_t place; // enum ep_place
-  uint32_t offset;
-  uint64_t value;
-};
-
-struct ep_note {
-  uint64_t link; // the receiver's number of it
-  uint32_t version, count;
-  struct ep_word words[EP_WORDS];
 };
 
 // A message and its way.
@@ -133,8 +120,8 @@ void ep_remote_sign(weft_ep_t *ep, uint64_t now_ns);
 
 // Tells the peer that this rank takes it for lost, as on one host. [any]
 void ep_link_say_lost(struct ep_link *link);
-// Takes what the peer has said there. 0: it has not hung up; else an errno: EPIPE and ECONNRESET when it has, others
-// when its host does not answer. [any]
+// Takes what the peer has said there. 0: it has not hung up; else an errno: EPIPE and ECONNRESET when it has, EPROTO
+// when it said what no rank says, others when its host does not answer. [any]
 int ep_remote_listen(struct ep_link *link);
 // Hears what is on its way from a peer that has hung up, for a moment at most. [service]
 void ep_remote_hear_last(struct ep_link *link);

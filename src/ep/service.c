@@ -15,9 +15,10 @@
 #include "ep/remote.h"
 
 enum {
-  CALLERS = 64,            // that have connected and not yet greeted
-  FAR_CALLERS = 32,        // of these from other hosts: who knows no token does not keep those of this host out
+  NEAR_CALLERS = 64,       // of this host that have connected and not yet greeted: others wait
+  FAR_CALLERS = 64,        // likewise from other hosts, whoever they are: a new one has the oldest cut off
   GREETING_TIME_MS = 5000, // for them to do so
+  AT_ONCE = 32,            // calls that are taken before others are heard
   HANG_UP_MS = 20,         // of a peer whose transport says that it has gone
   MUTE_MS = 100,           // without a look at the listener, when a call cannot be taken
   TAG_LISTENER = 1,        // epoll data: a tag, or a link's address (aligned: its low bits are 0)
@@ -32,7 +33,7 @@ struct callers {
     int socket;
     bool far;
     uint64_t deadline_ns;
-  } entry[CALLERS];
+  } entry[NEAR_CALLERS + FAR_CALLERS + 1];
   int count, num_far;
   uint64_t muted_until_ns; // 0: the listener is looked at
 };
@@ -44,13 +45,17 @@ static int add(int epoll, int fd, uint64_t tag) {
   return 0;
 }
 
+static bool has_room(const struct callers *callers, bool far) {
+  return far || callers->count - callers->num_far < NEAR_CALLERS;
+}
+
 // Looks at the listeners, or not: calls that it cannot take yet would wake the thread at once, again and again. They
 // wait in the listeners' queues.
 static void look_at_listeners(struct ep_links *links, const struct callers *callers) {
-  bool look = callers->count < CALLERS && callers->muted_until_ns == 0, far = look && callers->num_far < FAR_CALLERS;
-  struct epoll_event event = {.events = look ? EPOLLIN : 0, .data.u64 = TAG_LISTENER};
+  bool look = callers->muted_until_ns == 0;
+  struct epoll_event event = {.events = look && has_room(callers, false) ? EPOLLIN : 0, .data.u64 = TAG_LISTENER};
   epoll_ctl(links->epoll, EPOLL_CTL_MOD, links->listener, &event);
-  event = (struct epoll_event){.events = far ? EPOLLIN : 0, .data.u64 = TAG_FAR_LISTENER};
+  event = (struct epoll_event){.events = look ? EPOLLIN : 0, .data.u64 = TAG_FAR_LISTENER};
   if (links->far_listener >= 0)
     epoll_ctl(links->epoll, EPOLL_CTL_MOD, links->far_listener, &event);
 }
@@ -66,11 +71,26 @@ void ep_service_kick(weft_ep_t *ep) {
 }
 
 static void drop_caller(weft_ep_t *ep, struct callers *callers, int i) {
-  bool full = callers->count == CALLERS || callers->num_far == FAR_CALLERS;
+  bool full = !has_room(callers, false);
   callers->num_far -= callers->entry[i].far;
   callers->entry[i] = callers->entry[--callers->count];
   if (full)
     look_at_listeners(&ep->links, callers);
+}
+
+static void hang_up(weft_ep_t *ep, int socket) {
+  epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, socket, NULL); // a child may hold it open
+  close(socket);
+}
+
+// Who says nothing keeps nobody out. (A rank that was cut off calls again, and has all ready to say when it calls.)
+static void cut_oldest_far(weft_ep_t *ep, struct callers *callers) {
+  int oldest = -1;
+  for (int i = 0; i < callers->count; i++)
+    if (callers->entry[i].far && (oldest < 0 || callers->entry[i].deadline_ns < callers->entry[oldest].deadline_ns))
+      oldest = i;
+  hang_up(ep, callers->entry[oldest].socket);
+  drop_caller(ep, callers, oldest);
 }
 
 // False: not now.
@@ -99,9 +119,12 @@ static bool take_call(weft_ep_t *ep, struct callers *callers, int listener, bool
 }
 
 static void take_calls(weft_ep_t *ep, struct callers *callers, int listener, bool far) {
-  while (callers->count < CALLERS && (!far || callers->num_far < FAR_CALLERS))
+  for (int i = 0; i < AT_ONCE && has_room(callers, far); i++) {
     if (!take_call(ep, callers, listener, far))
       break;
+    if (callers->num_far > FAR_CALLERS)
+      cut_oldest_far(ep, callers);
+  }
   look_at_listeners(&ep->links, callers);
 }
 
@@ -119,7 +142,8 @@ static void hear_caller(weft_ep_t *ep, struct callers *callers, int socket) {
     }
 }
 
-// Hangs up on callers that do not greet, ends a mute; returns the milliseconds to the next such deadline, -1 for none.
+// Ends with callers that do not greet in time, ends a mute; returns the milliseconds to the next such deadline, -1 for
+// none.
 static int expire(weft_ep_t *ep, struct callers *callers) {
   int next = -1;
   if (callers->muted_until_ns != 0) {
@@ -132,9 +156,10 @@ static int expire(weft_ep_t *ep, struct callers *callers) {
   }
   for (int i = callers->count - 1; i >= 0; i--) {
     int left = clock_left_ms(callers->entry[i].deadline_ns);
-    if (left == 0) {
-      epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, callers->entry[i].socket, NULL); // a child may hold it open
-      close(callers->entry[i].socket);
+    if (left == 0 && callers->entry[i].far) { // one of another version may have said all that it has to say
+      hear_caller(ep, callers, callers->entry[i].socket);
+    } else if (left == 0) {
+      hang_up(ep, callers->entry[i].socket);
       drop_caller(ep, callers, i);
     } else if (next < 0 || left < next) {
       next = left;
@@ -162,6 +187,8 @@ static void hear_link(weft_ep_t *ep, struct ep_link *link) {
     ep_remote_hear_last(link);
   if (error == EPIPE || error == ECONNRESET)
     put_down(ep, link, EP_LINK_DEAD, "its process ended");
+  else if (error == EPROTO)
+    ep_link_down(ep, link, EP_LINK_BROKEN, "what it says on its socket means nothing");
   else
     put_down(ep, link, ep_remote_verdict(ep, link), "its host does not answer");
 }
@@ -244,14 +271,15 @@ static void *serve(void *arg) {
   struct epoll_event events[64];
   while (!stopping(&ep->links)) {
     int count = epoll_wait(ep->links.epoll, events, 64, expire(ep, &callers));
+    bool near = false, far = false;
     for (int i = 0; i < count; i++) {
       uint64_t data = events[i].data.u64;
       uint64_t tag = data & ((1u << TAG_BITS) - 1);
       uint64_t drained;
       if (tag == TAG_LISTENER)
-        take_calls(ep, &callers, ep->links.listener, false);
+        near = true;
       else if (tag == TAG_FAR_LISTENER)
-        take_calls(ep, &callers, ep->links.far_listener, true);
+        far = true;
       else if (tag == TAG_WAKE)
         (void)!read(ep->links.wake, &drained, sizeof drained);
       else if (tag == TAG_CALLER)
@@ -259,6 +287,10 @@ static void *serve(void *arg) {
       else
         hear_link(ep, (struct ep_link *)(uintptr_t)data);
     }
+    if (near) // after the batch: an event in it may mean a socket whose number a new one gets
+      take_calls(ep, &callers, ep->links.listener, false);
+    if (far)
+      take_calls(ep, &callers, ep->links.far_listener, true);
     take_failures(ep);
     free_retired(ep); // after the whole batch: an event in it may mean a link that has been retired since
   }

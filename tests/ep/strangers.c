@@ -1,0 +1,94 @@
+#include "strangers.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cmocka_all.h"
+
+weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host) {
+  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  options.store = hosts->store;
+  options.rank = rank;
+  options.capacity = 4;
+  options.hidden = 128;
+  options.max_tokens = 4;
+  options.topk = 2;
+  options.host_id = host;
+  options.transport = "shm";
+  options.listen = "127.0.0.1";
+  weft_ep_t *ep;
+  if (weft_ep_open(&ep, &options, STRANGERS_DEADLINE_MS) != 0)
+    fail_msg("rank %d: %s", rank, weft_last_error());
+  return ep;
+}
+
+void hosts_open(struct hosts *hosts) {
+  assert_int_equal(weft_store_open_local(&hosts->store), 0);
+  hosts->called = hosts_rank(hosts, 0, "one");
+  hosts->caller = hosts_rank(hosts, 1, "two");
+}
+
+void hosts_close(struct hosts *hosts) {
+  weft_ep_close(hosts->caller);
+  weft_ep_close(hosts->called);
+  weft_store_close(hosts->store);
+}
+
+struct ep_link *hosts_connect(struct hosts *hosts) {
+  static const int32_t called = 0;
+  if (weft_ep_connect(hosts->caller, &called, 1, STRANGERS_DEADLINE_MS) != 0)
+    fail_msg("rank 1 does not reach rank 0: %s", weft_last_error());
+  uint64_t deadline_ns = clock_deadline_ms(STRANGERS_DEADLINE_MS);
+  struct ep_link *link;
+  while (!(link = ep_link_find(hosts->called, 1, 0))) {
+    if (clock_passed(deadline_ns))
+      fail_msg("rank 0 has no link to rank 1");
+    poll(NULL, 0, 1);
+  }
+  return link;
+}
+
+int strangers_call(const weft_ep_t *ep) {
+  struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  struct linger reset = {.l_onoff = 1}; // leaves no port in TIME_WAIT
+  to.sin_port = htons((uint16_t)atoi(strrchr(ep->links.endpoints, ':') + 1));
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_true(fd >= 0);
+  assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+  if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0)
+    fail_msg("a call is not taken: %s", strerror(errno));
+  return fd;
+}
+
+void strangers_send(int socket, const void *bytes, size_t size) {
+  ssize_t sent = send(socket, bytes, size, MSG_NOSIGNAL);
+  if (sent != (ssize_t)size && !(sent < 0 && (errno == EPIPE || errno == ECONNRESET))) // it may have hung up already
+    fail_msg("%zu bytes are not sent: %s", size, strerror(errno));
+}
+
+size_t strangers_read(int socket, void *bytes, size_t size) {
+  size_t at = 0;
+  for (;;) {
+    struct pollfd ready = {.fd = socket, .events = POLLIN};
+    if (poll(&ready, 1, STRANGERS_DEADLINE_MS) != 1)
+      fail_msg("the rank does not close the connection");
+    ssize_t got = at < size ? recv(socket, (char *)bytes + at, size - at, 0) : 0;
+    if (got <= 0)
+      return at;
+    at += (size_t)got;
+  }
+}
+
+struct ep_far_greeting strangers_hello(const weft_ep_t *caller, const weft_ep_t *called) {
+  struct ep_far_greeting hello = ep_far_greeting_make(caller, EP_HELLO, called->incarnation);
+  memcpy(hello.token, called->links.token, sizeof hello.token);
+  strcpy(hello.transport, "shm");
+  return hello;
+}

@@ -1,0 +1,32 @@
+// Two ranks that are told to be on two hosts, for tests in which somebody else speaks for one of them.
+#ifndef TESTS_EP_STRANGERS_H
+#define TESTS_EP_STRANGERS_H
+
+#include <weft/weft.h>
+
+#include "ep/remote.h"
+
+enum { STRANGERS_DEADLINE_MS = 60000 };
+
+struct hosts {
+  weft_store_t *store;
+  weft_ep_t *called, *caller; // ranks 0 and 1
+};
+
+// Opens both, not connected; ends the test on failure.
+void hosts_open(struct hosts *hosts);
+void hosts_close(struct hosts *hosts);
+// Opens one more.
+weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host);
+// Has the caller connect to the called one, and waits until that one has the link too, which it returns.
+struct ep_link *hosts_connect(struct hosts *hosts);
+
+// Connects to that rank's TCP listener.
+int strangers_call(const weft_ep_t *ep);
+void strangers_send(int socket, const void *bytes, size_t size);
+// Reads until the other side closes; returns how many bytes came, as far as they have room.
+size_t strangers_read(int socket, void *bytes, size_t size);
+// What `caller` says first to `called`; its transport's address and key are not in it.
+struct ep_far_greeting strangers_hello(const weft_ep_t *caller, const weft_ep_t *called);
+
+#endif
