@@ -29,6 +29,7 @@ struct topology_nic {
   int numa_node;                 // -1: not known, or none in particular
   enum topology_link link;       // of the RDMA device's first port, or of the interface
   uint32_t mbit_s;               // 0: not known
+  uint32_t pci_mbit_s;           // of its PCIe link as it runs, 0: not known
   bool infiniband;               // the link layer of the RDMA device; else Ethernet
   bool usable;                   // was considered
   bool chosen;                   // serves a GPU

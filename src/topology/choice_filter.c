@@ -84,6 +84,23 @@ static void exclude_slow(struct topology_choice *choice) {
   }
 }
 
+// NVSwitches are managed through InfiniBand devices that are active and may stand on a GPU's switch, but reach no other
+// host. Their PCIe links show them: on the recorded B200 and B300 they have a 16th and a 32nd of the NICs' width.
+static void exclude_narrow(struct topology_choice *choice) {
+  uint32_t widest = 0;
+  for (size_t i = 0; i < choice->num_nics; i++)
+    if (choice->nics[i].usable && choice->nics[i].pci_mbit_s > widest)
+      widest = choice->nics[i].pci_mbit_s;
+  for (size_t i = 0; i < choice->num_nics; i++) {
+    struct topology_nic *nic = &choice->nics[i];
+    if (!nic->usable || nic->pci_mbit_s == 0 || nic->pci_mbit_s > widest / SLOWER)
+      continue;
+    nic->usable = false;
+    snprintf(nic->why, sizeof nic->why, "its PCIe link of %.4g Gbit/s is narrow beside one of %.4g",
+             nic->pci_mbit_s / 1e3, widest / 1e3);
+  }
+}
+
 int topology_filter_nics(struct topology_choice *choice, const char *wished) {
   bool all_but = wished[0] == '^', all = wished[0] == '\0';
   for (size_t i = 0; i < choice->num_nics; i++) {
@@ -102,6 +119,7 @@ int topology_filter_nics(struct topology_choice *choice, const char *wished) {
     exclude_links_that_are_down(choice);
     exclude_plain_beside_rdma(choice);
     exclude_slow(choice);
+    exclude_narrow(choice);
   }
   return 0;
 }

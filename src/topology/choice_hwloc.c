@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NVIDIA = 0x10de };
+enum { NVIDIA = 0x10de, GBYTE_MBITS = 8000 };
 
 // A display of the board's own controller is no GPU to compute on.
 static bool is_gpu(hwloc_obj_t device) {
@@ -97,6 +97,7 @@ static void describe_nic(struct topology_nic *nic, hwloc_topology_t topology, hw
   nic->device = device->attr->pcidev.device_id;
   nic->numa_node = node_of(topology, device);
   nic->infiniband = device->attr->pcidev.class_id == 0x0207;
+  nic->pci_mbit_s = (uint32_t)(device->attr->pcidev.linkspeed * GBYTE_MBITS);
   const char *state = rdma ? hwloc_obj_get_info_by_name(rdma, "Port1State") : NULL;
   if (state)
     nic->link = atoi(state) == 4 ? TOPOLOGY_LINK_UP : TOPOLOGY_LINK_DOWN;

@@ -1,4 +1,4 @@
-// State, speed and layer of links, as sysfs has them.
+// State, speed and layer of links, and speed of PCIe links, as sysfs has them.
 #include "topology/choice_parts.h"
 #include "topology/topology.h"
 
@@ -45,9 +45,22 @@ static void read_interface(struct topology_nic *nic, const char *root) {
   }
 }
 
+// "32.0 GT/s PCIe" a lane, and lanes. Up to 5 GT/s 8 bits of 10 are data, beyond it 128 of 130.
+static void read_pci(struct topology_nic *nic, const char *root) {
+  char line[LINE_SIZE];
+  double rate = 0, lanes = 0;
+  if (read_line(line, "%s/sys/bus/pci/devices/%s/current_link_speed", root, nic->address))
+    rate = strtod(line, NULL);
+  if (read_line(line, "%s/sys/bus/pci/devices/%s/current_link_width", root, nic->address))
+    lanes = strtod(line, NULL);
+  if (rate > 0 && rate < 1e3 && lanes > 0 && lanes <= 32)
+    nic->pci_mbit_s = (uint32_t)(rate * 1e3 * lanes * (rate > 5 ? 128.0 / 130 : 0.8));
+}
+
 void topology_read_links(struct topology_choice *choice, const char *root) {
   for (size_t i = 0; i < choice->num_nics; i++) {
     struct topology_nic *nic = &choice->nics[i];
+    read_pci(nic, root);
     if (*nic->rdma)
       read_rdma(nic, root);
     else

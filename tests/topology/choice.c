@@ -11,70 +11,38 @@
 #include <string.h>
 #include <weft/err.h>
 
+#include "hosts.h"
 #include "support/temporary.h"
-#include "topology/choice.h"
-
-static struct topology_choice *choose(const char *host, const char *nics, const char *root) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/host_%s.xml", HOSTS, host);
-  assert_int_equal(setenv("HWLOC_XMLFILE", path, 1), 0);
-  struct topology_choice *choice = NULL;
-  const struct topology_choice_options options = {.nics = nics, .root = root};
-  assert_int_equal(topology_choose(&choice, &options), 0);
-  assert_true(choice->known);
-  return choice;
-}
-
-// "0:mlx5_0 1:mlx5_1,mlx5_2 2:-"
-static void serves(const struct topology_choice *choice, const char *expected) {
-  char text[1024] = "";
-  for (size_t g = 0; g < choice->num_gpus; g++) {
-    const struct topology_gpu *gpu = &choice->gpus[g];
-    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%zu:%s", g ? " " : "", g, gpu->num_nics ? "" : "-");
-    for (size_t i = 0; i < gpu->num_nics; i++)
-      snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? "," : "",
-               topology_nic_name(&choice->nics[gpu->nics[i]]));
-  }
-  assert_string_equal(text, expected);
-}
-
-static const struct topology_nic *nic_named(const struct topology_choice *choice, const char *name) {
-  for (size_t n = 0; n < choice->num_nics; n++)
-    if (strcmp(topology_nic_name(&choice->nics[n]), name) == 0)
-      return &choice->nics[n];
-  fail_msg("no NIC %s", name);
-  return NULL;
-}
 
 static void each_gpu_has_a_nic_of_its_switch(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("10_nics", "", NULL);
+  struct topology_choice *choice = host_choose("10_nics", "", NULL);
   assert_int_equal(choice->num_gpus, 8); // neither display nor NVSwitch
   assert_int_equal(choice->num_nics, 10);
-  serves(choice, "0:mlx5_0 1:mlx5_1 2:mlx5_2 3:mlx5_3 4:mlx5_5 5:mlx5_6 6:mlx5_7 7:mlx5_8");
+  host_serves(choice, "0:mlx5_0 1:mlx5_1 2:mlx5_2 3:mlx5_3 4:mlx5_5 5:mlx5_6 6:mlx5_7 7:mlx5_8");
   assert_string_equal(choice->gpus[0].address, "0000:14:00.0");
   assert_int_equal(choice->gpus[0].distance, TOPOLOGY_PIX);
   assert_string_equal(choice->gpus[0].why, "mlx5_0: of 2 NICs behind the same PCIe switch (PIX), shared out evenly");
-  assert_string_equal(nic_named(choice, "mlx5_4")->why, "each GPU has a nearer one");
-  assert_false(nic_named(choice, "mlx5_4")->chosen);
+  assert_string_equal(host_nic(choice, "mlx5_4")->why, "each GPU has a nearer one");
+  assert_false(host_nic(choice, "mlx5_4")->chosen);
   topology_choice_free(choice);
 }
 
 static void distances_are_those_of_the_buses(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("10_nics", "", NULL);
+  struct topology_choice *choice = host_choose("10_nics", "", NULL);
   static const char *const of_first[] = {"PIX", "PIX", "NODE", "NODE", "NODE", "SYS", "SYS", "SYS", "SYS", "SYS"};
   for (size_t n = 0; n < 10; n++)
     assert_string_equal(topology_distance_name(topology_distance_of(choice, 0, n)), of_first[n]);
   topology_choice_free(choice);
-  choice = choose("4_nics", "", NULL);
+  choice = host_choose("4_nics", "", NULL);
   assert_string_equal(topology_distance_name(topology_distance_of(choice, 0, 0)), "PXB");
   topology_choice_free(choice);
 }
 
 static void threads_belong_to_the_gpu_s_node(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("10_nics", "", NULL);
+  struct topology_choice *choice = host_choose("10_nics", "", NULL);
   assert_int_equal(choice->num_nodes, 2);
   assert_string_equal(choice->nodes[1].cpus, "4-7");
   for (size_t g = 0; g < 8; g++) {
@@ -86,51 +54,52 @@ static void threads_belong_to_the_gpu_s_node(void **state) {
 
 static void two_gpus_share_the_one_nic_near_them(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("4_nics", "", NULL);
-  serves(choice, "0:mlx5_0 1:mlx5_0 2:mlx5_1 3:mlx5_1 4:mlx5_2 5:mlx5_2 6:mlx5_3 7:mlx5_3");
+  struct topology_choice *choice = host_choose("4_nics", "", NULL);
+  host_serves(choice, "0:mlx5_0 1:mlx5_0 2:mlx5_1 3:mlx5_1 4:mlx5_2 5:mlx5_2 6:mlx5_3 7:mlx5_3");
   assert_string_equal(choice->gpus[1].why, "mlx5_0: reached through PCIe switches alone (PXB); serves GPU 0 too");
   topology_choice_free(choice);
 }
 
 static void equally_near_nics_are_shared_out_evenly(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("nics_at_processors", "", NULL);
-  serves(choice, "0:mlx5_0 1:mlx5_1 2:mlx5_0 3:mlx5_1 4:mlx5_2 5:mlx5_2 6:mlx5_2 7:mlx5_2");
-  assert_string_equal(nic_named(choice, "mlx5_3")->why, "its link is down");
-  assert_string_equal(nic_named(choice, "eth0")->why, "it has no RDMA device, and others have");
+  struct topology_choice *choice = host_choose("nics_at_processors", "", NULL);
+  host_serves(choice, "0:mlx5_0 1:mlx5_1 2:mlx5_0 3:mlx5_1 4:mlx5_2 5:mlx5_2 6:mlx5_2 7:mlx5_2");
+  assert_string_equal(host_nic(choice, "mlx5_3")->why, "its link is down");
+  assert_string_equal(host_nic(choice, "eth0")->why, "it has no RDMA device, and others have");
   topology_choice_free(choice);
 }
 
 static void several_nics_for_each_gpu_are_all_used(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("16_nics", "", NULL);
-  serves(choice, "0:mlx5_0,mlx5_1,mlx5_2,mlx5_3 1:mlx5_4,mlx5_5,mlx5_6,mlx5_7 "
-                 "2:mlx5_8,mlx5_9,mlx5_10,mlx5_11 3:mlx5_12,mlx5_13,mlx5_14,mlx5_15");
+  struct topology_choice *choice = host_choose("16_nics", "", NULL);
+  host_serves(choice, "0:mlx5_0,mlx5_1,mlx5_2,mlx5_3 1:mlx5_4,mlx5_5,mlx5_6,mlx5_7 "
+                      "2:mlx5_8,mlx5_9,mlx5_10,mlx5_11 3:mlx5_12,mlx5_13,mlx5_14,mlx5_15");
   topology_choice_free(choice);
 }
 
 static void what_does_not_go_round_is_left_over(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("nics_at_processors", "mlx5_0,mlx5_1,mlx5_2,mlx5_3,eth0", NULL);
-  serves(choice, "0:mlx5_0 1:mlx5_1 2:eth0 3:mlx5_0 4:mlx5_2 5:mlx5_3 6:mlx5_2 7:mlx5_3");
+  struct topology_choice *choice = host_choose("nics_at_processors", "mlx5_0,mlx5_1,mlx5_2,mlx5_3,eth0", NULL);
+  host_serves(choice, "0:mlx5_0 1:mlx5_1 2:eth0 3:mlx5_0 4:mlx5_2 5:mlx5_3 6:mlx5_2 7:mlx5_3");
   topology_choice_free(choice);
-  choice = choose("16_nics", "mlx5_0,mlx5_1,mlx5_5", NULL); // two for the first GPU's switch, none for the last ones'
-  serves(choice, "0:mlx5_0 1:mlx5_5 2:mlx5_1 3:mlx5_0");
+  choice =
+      host_choose("16_nics", "mlx5_0,mlx5_1,mlx5_5", NULL); // two for the first GPU's switch, none for the last ones'
+  host_serves(choice, "0:mlx5_0 1:mlx5_5 2:mlx5_1 3:mlx5_0");
   topology_choice_free(choice);
 }
 
 static void a_host_without_nics_says_so(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("no_nic", "", NULL);
-  serves(choice, "0:- 1:- 2:- 3:- 4:- 5:- 6:- 7:-");
+  struct topology_choice *choice = host_choose("no_nic", "", NULL);
+  host_serves(choice, "0:- 1:- 2:- 3:- 4:- 5:- 6:- 7:-");
   assert_string_equal(choice->gpus[7].why, "this host has no NIC");
   topology_choice_free(choice);
 }
 
 static void a_far_nic_is_better_than_none(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("far_nic", "", NULL);
-  serves(choice, "0:mlx5_0");
+  struct topology_choice *choice = host_choose("far_nic", "", NULL);
+  host_serves(choice, "0:mlx5_0");
   assert_int_equal(choice->gpus[0].distance, TOPOLOGY_SYS);
   assert_non_null(strstr(choice->gpus[0].why, "(SYS); none is nearer"));
   topology_choice_free(choice);
@@ -138,27 +107,27 @@ static void a_far_nic_is_better_than_none(void **state) {
 
 static void names_decide_where_they_are_given(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("10_nics", "mlx5_4,0000:98:00.0", NULL);
-  serves(choice, "0:mlx5_4 1:mlx5_4 2:mlx5_4 3:mlx5_4 4:mlx5_5 5:mlx5_5 6:mlx5_5 7:mlx5_5");
-  assert_string_equal(nic_named(choice, "mlx5_0")->why, "it is not in WEFT_NICS");
+  struct topology_choice *choice = host_choose("10_nics", "mlx5_4,0000:98:00.0", NULL);
+  host_serves(choice, "0:mlx5_4 1:mlx5_4 2:mlx5_4 3:mlx5_4 4:mlx5_5 5:mlx5_5 6:mlx5_5 7:mlx5_5");
+  assert_string_equal(host_nic(choice, "mlx5_0")->why, "it is not in WEFT_NICS");
   topology_choice_free(choice);
-  choice = choose("10_nics", "mlx5_4:1,ib5", NULL); // with its port; and by another of its names
-  serves(choice, "0:mlx5_4 1:mlx5_4 2:mlx5_4 3:mlx5_4 4:mlx5_5 5:mlx5_5 6:mlx5_5 7:mlx5_5");
+  choice = host_choose("10_nics", "mlx5_4:1,ib5", NULL); // with its port; and by another of its names
+  host_serves(choice, "0:mlx5_4 1:mlx5_4 2:mlx5_4 3:mlx5_4 4:mlx5_5 5:mlx5_5 6:mlx5_5 7:mlx5_5");
   topology_choice_free(choice);
 }
 
 static void leaving_out_is_possible_too(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("10_nics", "^mlx5_0", NULL);
-  serves(choice, "0:mlx5_1 1:mlx5_1 2:mlx5_2 3:mlx5_3 4:mlx5_5 5:mlx5_6 6:mlx5_7 7:mlx5_8");
-  assert_string_equal(nic_named(choice, "mlx5_0")->why, "WEFT_NICS leaves it out");
+  struct topology_choice *choice = host_choose("10_nics", "^mlx5_0", NULL);
+  host_serves(choice, "0:mlx5_1 1:mlx5_1 2:mlx5_2 3:mlx5_3 4:mlx5_5 5:mlx5_6 6:mlx5_7 7:mlx5_8");
+  assert_string_equal(host_nic(choice, "mlx5_0")->why, "WEFT_NICS leaves it out");
   topology_choice_free(choice);
 }
 
 static void a_link_that_is_down_is_used_when_it_is_named(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("nics_at_processors", "mlx5_3", NULL);
-  serves(choice, "0:mlx5_3 1:mlx5_3 2:mlx5_3 3:mlx5_3 4:mlx5_3 5:mlx5_3 6:mlx5_3 7:mlx5_3");
+  struct topology_choice *choice = host_choose("nics_at_processors", "mlx5_3", NULL);
+  host_serves(choice, "0:mlx5_3 1:mlx5_3 2:mlx5_3 3:mlx5_3 4:mlx5_3 5:mlx5_3 6:mlx5_3 7:mlx5_3");
   topology_choice_free(choice);
 }
 
@@ -192,12 +161,12 @@ static void links_that_are_down_or_slow_are_left_out(void **state) {
   write_port(root, "mlx5_1", "1: DOWN", "400 Gb/sec (4X NDR)");
   write_port(root, "mlx5_2", "4: ACTIVE", "25 Gb/sec (1X EDR)");
   write_port(root, "mlx5_3", "4: ACTIVE", "200 Gb/sec (4X HDR)");
-  struct topology_choice *choice = choose("4_nics", "", root);
-  assert_int_equal(nic_named(choice, "mlx5_0")->mbit_s, 400000);
-  assert_int_equal(nic_named(choice, "mlx5_0")->link, TOPOLOGY_LINK_UP);
-  assert_false(nic_named(choice, "mlx5_0")->infiniband);
-  assert_string_equal(nic_named(choice, "mlx5_1")->why, "its link is down");
-  assert_string_equal(nic_named(choice, "mlx5_2")->why, "its 25 Gbit/s are few beside 400");
+  struct topology_choice *choice = host_choose("4_nics", "", root);
+  assert_int_equal(host_nic(choice, "mlx5_0")->mbit_s, 400000);
+  assert_int_equal(host_nic(choice, "mlx5_0")->link, TOPOLOGY_LINK_UP);
+  assert_false(host_nic(choice, "mlx5_0")->infiniband);
+  assert_string_equal(host_nic(choice, "mlx5_1")->why, "its link is down");
+  assert_string_equal(host_nic(choice, "mlx5_2")->why, "its 25 Gbit/s are few beside 400");
   assert_int_equal(choice->gpus[2].distance, TOPOLOGY_NODE);
   assert_int_equal(choice->gpus[2].nics[0], 0);
   assert_int_equal(choice->gpus[4].nics[0], 3);
@@ -209,7 +178,7 @@ static void links_that_are_down_or_slow_are_left_out(void **state) {
 static void the_variable_is_read_where_nothing_is_asked(void **state) {
   (void)state;
   setenv("WEFT_NICS", "^mlx5_0", 1);
-  struct topology_choice *choice = choose("10_nics", NULL, NULL);
+  struct topology_choice *choice = host_choose("10_nics", NULL, NULL);
   assert_string_equal(topology_nic_name(&choice->nics[choice->gpus[0].nics[0]]), "mlx5_1");
   topology_choice_free(choice);
   unsetenv("WEFT_NICS");
@@ -217,7 +186,7 @@ static void the_variable_is_read_where_nothing_is_asked(void **state) {
 
 static void a_gpu_is_found_by_either_form_of_its_address(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("10_nics", "", NULL);
+  struct topology_choice *choice = host_choose("10_nics", "", NULL);
   assert_int_equal(topology_gpu_at(choice, "0000:16:00.0"), 1);
   assert_int_equal(topology_gpu_at(choice, "00000000:B4:00.0"), 6);
   assert_int_equal(topology_gpu_at(choice, "0000:ff:00.0"), -1);
@@ -226,8 +195,8 @@ static void a_gpu_is_found_by_either_form_of_its_address(void **state) {
 
 static void the_same_host_gives_the_same_choice(void **state) {
   (void)state;
-  struct topology_choice *first = choose("nics_at_processors", "", NULL);
-  struct topology_choice *second = choose("nics_at_processors", "", NULL);
+  struct topology_choice *first = host_choose("nics_at_processors", "", NULL);
+  struct topology_choice *second = host_choose("nics_at_processors", "", NULL);
   json_t *one = topology_choice_describe(first), *other = topology_choice_describe(second);
   assert_true(json_equal(one, other));
   assert_int_equal(json_array_size(json_object_get(one, "gpus")), 8);

@@ -3,7 +3,7 @@
 
 They are laid out as 8-GPU servers are (two processors, PCIe switches with two GPUs each, NICs on the switches or on the
 processors), with four cores a processor, and were made rather than recorded: they name no host, and every case of the
-choice of NICs is in one of them.
+choice of NICs is in one of them. Those of recorded_hosts.py are real ones.
 """
 import itertools
 import pathlib
@@ -91,6 +91,9 @@ class Host:
         for number, inside in enumerate(packages):
             self.package(number, inside)
         self.end(1)
+        self.save(name)
+
+    def save(self, name):
         head = ['<?xml version="1.0" encoding="UTF-8"?>', '<!DOCTYPE topology SYSTEM "hwloc2.dtd">',
                 '<topology version="2.0">']
         tail = ["  <support name=\"discovery.pu\"/>", "  <support name=\"discovery.numa\"/>",
