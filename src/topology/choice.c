@@ -32,6 +32,19 @@ const char *topology_nic_name(const struct topology_nic *nic) {
   return *nic->rdma ? nic->rdma : *nic->interface ? nic->interface : nic->address;
 }
 
+// Amazon's Elastic Fabric Adapter has an RDMA device, but is of libfabric's provider rather than of verbs; its link
+// layer has no name.
+enum topology_network topology_nic_network(const struct topology_nic *nic) {
+  enum { AMAZON = 0x1d0f };
+  return nic->vendor == AMAZON && *nic->rdma ? TOPOLOGY_EFA : nic->infiniband ? TOPOLOGY_INFINIBAND : TOPOLOGY_ETHERNET;
+}
+
+const char *topology_network_name(enum topology_network network) {
+  static const char *const names[] = {
+      [TOPOLOGY_EFA] = "EFA", [TOPOLOGY_INFINIBAND] = "InfiniBand", [TOPOLOGY_ETHERNET] = "Ethernet"};
+  return names[network];
+}
+
 // The part of an address from the last four digits of its domain on, or all of it when it has no such domain.
 static const char *short_address(const char *address) {
   size_t domain = strcspn(address, ":");

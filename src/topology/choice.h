@@ -84,6 +84,11 @@ const char *topology_distance_meaning(enum topology_distance distance); // "behi
 // The RDMA device, else the interface, else the PCI address.
 const char *topology_nic_name(const struct topology_nic *nic);
 
+// Networks whose NICs do not reach those of another.
+enum topology_network { TOPOLOGY_EFA, TOPOLOGY_INFINIBAND, TOPOLOGY_ETHERNET, TOPOLOGY_NETWORKS };
+enum topology_network topology_nic_network(const struct topology_nic *nic);
+const char *topology_network_name(enum topology_network network); // "EFA", "InfiniBand" or "Ethernet"
+
 // The GPU at a PCI address ("0000:1b:00.0", also with the 8-digit domain of CUDA and in capitals), or -1.
 int topology_gpu_at(const struct topology_choice *choice, const char *address);
 

@@ -101,6 +101,28 @@ static void exclude_narrow(struct topology_choice *choice) {
   }
 }
 
+// Ranks that use NICs of two networks would not reach each other: that of most NICs stays; of as many, the faster one.
+static void exclude_other_networks(struct topology_choice *choice) {
+  uint64_t count[TOPOLOGY_NETWORKS] = {0}, mbit_s[TOPOLOGY_NETWORKS] = {0};
+  for (size_t i = 0; i < choice->num_nics; i++)
+    if (choice->nics[i].usable) {
+      count[topology_nic_network(&choice->nics[i])]++;
+      mbit_s[topology_nic_network(&choice->nics[i])] += choice->nics[i].mbit_s;
+    }
+  int best = 0;
+  for (int n = 1; n < TOPOLOGY_NETWORKS; n++)
+    if (count[n] > count[best] || (count[n] == count[best] && mbit_s[n] > mbit_s[best]))
+      best = n;
+  for (size_t i = 0; i < choice->num_nics; i++) {
+    struct topology_nic *nic = &choice->nics[i];
+    if (!nic->usable || (int)topology_nic_network(nic) == best)
+      continue;
+    nic->usable = false;
+    snprintf(nic->why, sizeof nic->why, "it is on %s, and the others are on %s",
+             topology_network_name(topology_nic_network(nic)), topology_network_name((enum topology_network)best));
+  }
+}
+
 int topology_filter_nics(struct topology_choice *choice, const char *wished) {
   bool all_but = wished[0] == '^', all = wished[0] == '\0';
   for (size_t i = 0; i < choice->num_nics; i++) {
@@ -120,6 +142,7 @@ int topology_filter_nics(struct topology_choice *choice, const char *wished) {
     exclude_plain_beside_rdma(choice);
     exclude_slow(choice);
     exclude_narrow(choice);
+    exclude_other_networks(choice);
   }
   return 0;
 }

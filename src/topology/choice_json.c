@@ -24,7 +24,8 @@ static json_t *describe_nic(const struct topology_nic *nic) {
                    nic->address, "rdma", text_or_null(nic->rdma), "interface", text_or_null(nic->interface),
                    "numa_node", node_or_null(nic->numa_node), "link", links[nic->link], "mbit_s",
                    nic->mbit_s ? json_integer(nic->mbit_s) : json_null(), "link_layer",
-                   nic->infiniband ? "InfiniBand" : "Ethernet", "chosen", nic->chosen, "why", text_or_null(nic->why));
+                   topology_network_name(topology_nic_network(nic)), "chosen", nic->chosen, "why",
+                   text_or_null(nic->why));
 }
 
 static json_t *describe_distances(const struct topology_choice *choice, size_t gpu) {

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { AMAZON = 0x1d0f };
-
 static void say(char *out, size_t cap, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 static void say(char *out, size_t cap, const char *format, ...) {
@@ -19,9 +17,8 @@ static void say(char *out, size_t cap, const char *format, ...) {
 
 #define WHY(export, ...) say((export)->why, sizeof(export)->why, __VA_ARGS__)
 
-// EFA: an RDMA device, but of libfabric's provider, not of verbs.
 static bool is_efa(const struct topology_nic *nic) {
-  return nic->vendor == AMAZON && *nic->rdma;
+  return topology_nic_network(nic) == TOPOLOGY_EFA;
 }
 
 // Whether the host's ranks use it: one that serves a GPU, or, where there is no GPU, any that can be used.
@@ -36,11 +33,20 @@ static bool serves(const struct topology_choice *choice, int gpu, size_t nic) {
   return false;
 }
 
-typedef bool want(const struct topology_nic *);
-
-static bool any_rdma(const struct topology_nic *nic) {
-  return *nic->rdma;
+static bool uses_efa(const struct topology_choice *choice) {
+  for (size_t n = 0; n < choice->num_nics; n++)
+    if (is_efa(&choice->nics[n]) && is_used(choice, &choice->nics[n]))
+      return true;
+  return false;
 }
+
+// Why a list of devices for verbs is left out.
+static void no_verbs(const struct topology_exports_facts *facts, struct topology_export *to) {
+  WHY(to, uses_efa(facts->choice) ? "the NICs are Elastic Fabric Adapters, which take libfabric rather than verbs"
+                                  : "no RDMA device is used on this host");
+}
+
+typedef bool want(const struct topology_nic *);
 
 static bool verbs(const struct topology_nic *nic) {
   return *nic->rdma && !is_efa(nic);
@@ -65,10 +71,6 @@ static size_t list(const struct topology_choice *choice, int gpu, want *wanted, 
   return count;
 }
 
-static void no_rdma(struct topology_export *to) {
-  WHY(to, "no RDMA device is used on this host");
-}
-
 static void name_interface(const struct topology_exports_facts *facts, struct topology_export *to, const char *before) {
   to->set = *facts->interface;
   if (to->set) {
@@ -79,11 +81,16 @@ static void name_interface(const struct topology_exports_facts *facts, struct to
   }
 }
 
-static bool uses_efa(const struct topology_choice *choice) {
-  for (size_t n = 0; n < choice->num_nics; n++)
-    if (is_efa(&choice->nics[n]) && is_used(choice, &choice->nics[n]))
-      return true;
-  return false;
+// A UCX that knows EFA (its transport is srd) takes the adapters; another one says that they are not there and takes
+// the interface. Left to itself, it may try InfiniBand devices that reach no other host.
+static void ucx_on_efa(const struct topology_exports_facts *facts, struct topology_export *to) {
+  to->set = *facts->interface && list(facts->choice, facts->gpu, is_efa, ":1", to->value) > 0;
+  if (to->set) {
+    say(to->value + strlen(to->value), sizeof to->value - strlen(to->value), ",%s", facts->interface);
+    WHY(to, "Elastic Fabric Adapters, for a UCX that has srd, and the default route's interface for one without");
+  } else {
+    WHY(to, "the NICs are Elastic Fabric Adapters, which not every UCX can use, and there is no default route");
+  }
 }
 
 // Without RDMA it is not the nearest NIC that counts but one with an address, which the default route's has.
@@ -97,7 +104,7 @@ static void ucx_net_devices(const struct topology_exports_facts *facts, struct t
             : facts->ranked       ? "the NICs nearest to some GPU"
                                   : "the NICs nearest to some GPU; with --rank, those of one");
   } else if (uses_efa(choice)) {
-    WHY(to, "the NICs are Elastic Fabric Adapters, which UCX may or may not use");
+    ucx_on_efa(facts, to);
   } else {
     name_interface(facts, to, "");
     if (to->set)
@@ -122,7 +129,19 @@ static void nccl_ib_hca(const struct topology_exports_facts *facts, struct topol
     WHY(to,
         "those that serve GPUs, the same for all ranks: NCCL takes the nearest itself; = means exactly these names");
   else
-    no_rdma(to);
+    no_verbs(facts, to);
+}
+
+// Without its plug-in NCCL would take what other verbs devices there are.
+static void nccl_ib_disable(const struct topology_exports_facts *facts, struct topology_export *to) {
+  char names[TOPOLOGY_VALUE] = "";
+  to->set = uses_efa(facts->choice) && list(facts->choice, -1, verbs, "", names) == 0;
+  if (to->set) {
+    say(to->value, sizeof to->value, "1");
+    WHY(to, "NCCL uses Elastic Fabric Adapters by its plug-in aws-ofi-nccl, never by its own transport for verbs");
+  } else {
+    WHY(to, "nothing here speaks against its transport for verbs");
+  }
 }
 
 static void nvshmem_hca_list(const struct topology_exports_facts *facts, struct topology_export *to) {
@@ -130,7 +149,21 @@ static void nvshmem_hca_list(const struct topology_exports_facts *facts, struct 
   if (to->set)
     WHY(to, "those that serve GPUs, the same for all ranks: NVSHMEM takes the nearest itself");
   else
-    no_rdma(to);
+    no_verbs(facts, to);
+}
+
+static void on_efa(const struct topology_exports_facts *facts, struct topology_export *to, const char *value) {
+  to->set = uses_efa(facts->choice);
+  if (to->set)
+    say(to->value, sizeof to->value, "%s", value);
+  WHY(to, to->set ? "the NICs are Elastic Fabric Adapters"
+                  : "a program that asks libfabric knows best which of its providers fit");
+}
+
+static void nvshmem_remote_transport(const struct topology_exports_facts *facts, struct topology_export *to) {
+  on_efa(facts, to, "libfabric");
+  if (!to->set)
+    WHY(to, "nothing here asks for another than its default");
 }
 
 static void exact_interface(const struct topology_exports_facts *facts, struct topology_export *to) {
@@ -142,13 +175,7 @@ static void interface(const struct topology_exports_facts *facts, struct topolog
 }
 
 static void fi_provider(const struct topology_exports_facts *facts, struct topology_export *to) {
-  to->set = uses_efa(facts->choice);
-  if (to->set) {
-    say(to->value, sizeof to->value, "efa");
-    WHY(to, "the NICs are Elastic Fabric Adapters");
-  } else {
-    WHY(to, "a program that asks libfabric knows best which of its providers fit");
-  }
+  on_efa(facts, to, "efa");
 }
 
 // The variable takes a prefix: mlx5_1 would mean mlx5_10 too.
@@ -167,8 +194,8 @@ static void fi_verbs_device(const struct topology_exports_facts *facts, struct t
     WHY(to, "%s", facts->choice->gpus[facts->gpu].why);
   else if (other)
     WHY(to, "it takes the beginning of a name, and %s is the beginning of another's too", to->value);
-  else if (list(facts->choice, -1, any_rdma, "", to->value) == 0)
-    no_rdma(to);
+  else if (list(facts->choice, -1, verbs, "", to->value) == 0)
+    no_verbs(facts, to);
   else
     WHY(to, facts->ranked ? "it names one device, and this rank has none or several of verbs"
                           : "it names one device, so it takes a --rank");
@@ -187,8 +214,11 @@ size_t topology_exports(const struct topology_exports_facts *facts, struct topol
       {"UCX_NET_DEVICES", ucx_net_devices},
       {"UCX_TLS", ucx_tls},
       {"NCCL_IB_HCA", nccl_ib_hca},
+      {"NCCL_IB_DISABLE", nccl_ib_disable},
       {"NCCL_SOCKET_IFNAME", exact_interface},
       {"NVSHMEM_HCA_LIST", nvshmem_hca_list},
+      {"NVSHMEM_REMOTE_TRANSPORT", nvshmem_remote_transport},
+      {"NVSHMEM_LIBFABRIC_PROVIDER", fi_provider},
       {"NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", interface},
       {"GLOO_SOCKET_IFNAME", interface},
       {"FI_PROVIDER", fi_provider},

@@ -47,7 +47,7 @@ class Env(tool.ToolTest):
         self.refused(2, "want some of mlx5_0", "env", HWLOC_XMLFILE=str(HOSTS / "host_far_nic.xml"), WEFT_NICS="eth7")
 
     def test_every_variable_is_set_or_left_out_with_a_reason(self):
-        for host in ("10_nics", "no_nic", "far_nic"):
+        for host in ("10_nics", "no_nic", "far_nic", "p4d", "p6_b200"):
             for row in self.env(host)["exports"]:
                 self.assertTrue(row["why"], row)
 
@@ -63,6 +63,14 @@ class Env(tool.ToolTest):
                 rank = arguments if "--rank" in arguments else []
                 expected = [self.value(name, "10_nics", *rank) for name in ("NCCL_IB_HCA", "UCX_NET_DEVICES")]
                 self.assertEqual(result.stdout.splitlines(), expected)
+
+    def test_elastic_fabric_adapters_take_libfabric(self):
+        for rank, nics in ((0, ["rdmap85s0:1", "rdmap87s0:1"]), (7, ["rdmap161s0:1", "rdmap163s0:1"])):
+            self.assertEqual(self.value("FI_PROVIDER", "p5en", "--rank", rank), "efa")
+            self.assertIsNone(self.value("NCCL_IB_HCA", "p5en", "--rank", rank))
+            devices = self.value("UCX_NET_DEVICES", "p5en", "--rank", rank)
+            if devices is not None:  # else this host has no default route
+                self.assertEqual(devices.split(",")[:-1], nics)
 
     def test_wrong_arguments_are_refused(self):
         self.refused(2, "--shell and --json are both given", "env", "--shell", "--json")

@@ -23,7 +23,7 @@ static void each_gpu_has_a_nic_of_its_switch(void **state) {
   assert_string_equal(choice->gpus[0].address, "0000:14:00.0");
   assert_int_equal(choice->gpus[0].distance, TOPOLOGY_PIX);
   assert_string_equal(choice->gpus[0].why, "mlx5_0: of 2 NICs behind the same PCIe switch (PIX), shared out evenly");
-  assert_string_equal(host_nic(choice, "mlx5_4")->why, "each GPU has a nearer one");
+  assert_string_equal(host_nic(choice, "mlx5_4")->why, "it is on Ethernet, and the others are on InfiniBand");
   assert_false(host_nic(choice, "mlx5_4")->chosen);
   topology_choice_free(choice);
 }

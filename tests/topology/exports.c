@@ -12,20 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "hosts.h"
 #include "support/temporary.h"
 #include "topology/exports.h"
 
 static struct topology_export exports[TOPOLOGY_EXPORTS];
 static size_t num_exports;
-
-static struct topology_choice *choose(const char *host) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/host_%s.xml", HOSTS, host);
-  setenv("HWLOC_XMLFILE", path, 1);
-  struct topology_choice *choice = NULL;
-  assert_int_equal(topology_choose(&choice, &(struct topology_choice_options){.nics = ""}), 0);
-  return choice;
-}
 
 static void tell(const struct topology_choice *choice, bool ranked, int gpu, const char *interface) {
   struct topology_exports_facts facts = {.choice = choice, .ranked = ranked, .gpu = gpu};
@@ -57,7 +49,7 @@ static void is_left_out(const char *name, const char *why) {
 
 static void a_rank_has_its_own_nics_and_the_host_s_lists(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("10_nics");
+  struct topology_choice *choice = host_choose("10_nics", "", NULL);
   tell(choice, true, 6, "eth9");
   is("UCX_NET_DEVICES", "mlx5_7:1");
   is("FI_VERBS_DEVICE_NAME", "mlx5_7");
@@ -69,13 +61,15 @@ static void a_rank_has_its_own_nics_and_the_host_s_lists(void **state) {
   is("NCCL_SOCKET_IFNAME", "=eth9");
   is("GLOO_SOCKET_IFNAME", "eth9");
   is("FI_TCP_IFACE", "eth9");
+  is_left_out("NCCL_IB_DISABLE", "nothing here speaks against");
+  is_left_out("NVSHMEM_REMOTE_TRANSPORT", "its default");
   is_left_out("CUDA_VISIBLE_DEVICES", "it stays as it is");
   topology_choice_free(choice);
 }
 
 static void a_host_without_a_rank_has_all_that_serve(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("4_nics");
+  struct topology_choice *choice = host_choose("4_nics", "", NULL);
   tell(choice, false, -1, "");
   is("UCX_NET_DEVICES", "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1");
   is_left_out("FI_VERBS_DEVICE_NAME", "takes a --rank");
@@ -86,7 +80,7 @@ static void a_host_without_a_rank_has_all_that_serve(void **state) {
 
 static void several_nics_are_all_named_and_no_single_one(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("16_nics");
+  struct topology_choice *choice = host_choose("16_nics", "", NULL);
   tell(choice, true, 1, "eth0");
   is("UCX_NET_DEVICES", "mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_7:1");
   is_left_out("FI_VERBS_DEVICE_NAME", "none or several");
@@ -95,7 +89,7 @@ static void several_nics_are_all_named_and_no_single_one(void **state) {
 
 static void a_name_that_begins_another_s_is_not_given_as_a_prefix(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("10_nics");
+  struct topology_choice *choice = host_choose("10_nics", "", NULL);
   strcpy(choice->nics[2].rdma, "mlx5_10");
   tell(choice, true, 1, "eth0");
   is("UCX_NET_DEVICES", "mlx5_1:1");
@@ -105,7 +99,7 @@ static void a_name_that_begins_another_s_is_not_given_as_a_prefix(void **state) 
 
 static void without_rdma_the_route_decides(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("no_nic");
+  struct topology_choice *choice = host_choose("no_nic", "", NULL);
   tell(choice, true, 0, "bond0");
   is("UCX_NET_DEVICES", "bond0");
   is_left_out("NCCL_IB_HCA", "no RDMA device");
@@ -117,19 +111,46 @@ static void without_rdma_the_route_decides(void **state) {
 
 static void elastic_fabric_adapters_are_libfabric_s(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("16_nics");
-  for (size_t n = 0; n < choice->num_nics; n++)
-    choice->nics[n].vendor = 0x1d0f;
-  tell(choice, true, 0, "eth0");
-  is("FI_PROVIDER", "efa");
-  is_left_out("NCCL_IB_HCA", "no RDMA device");
-  is_left_out("UCX_NET_DEVICES", "Elastic Fabric");
+  static const char *const machines[] = {"p4d", "p5en", "p6_b200", "p6_b300"};
+  static const char *const of_fourth[] = {"rdmap144s27:1,ens32", "rdmap135s0:1,rdmap137s0:1,ens32",
+                                          "rdmap113s0:1,ens32", "rdmap146s0:1,rdmap147s0:1,ens32"};
+  for (int m = 0; m < 4; m++) {
+    struct topology_choice *choice = host_choose(machines[m], "", NULL);
+    tell(choice, true, 4, "ens32");
+    is("UCX_NET_DEVICES", of_fourth[m]);
+    is("FI_PROVIDER", "efa");
+    is("NVSHMEM_REMOTE_TRANSPORT", "libfabric");
+    is("NVSHMEM_LIBFABRIC_PROVIDER", "efa");
+    is("NCCL_IB_DISABLE", "1");
+    is("NCCL_SOCKET_IFNAME", "=ens32");
+    is("FI_TCP_IFACE", "ens32");
+    is_left_out("NCCL_IB_HCA", "libfabric rather than verbs");
+    is_left_out("NVSHMEM_HCA_LIST", "libfabric rather than verbs");
+    is_left_out("FI_VERBS_DEVICE_NAME", "libfabric rather than verbs");
+    tell(choice, true, 4, "");
+    is_left_out("UCX_NET_DEVICES", "no default route");
+    topology_choice_free(choice);
+  }
+}
+
+static void all_ranks_have_all_adapters(void **state) {
+  (void)state;
+  struct topology_choice *choice = host_choose("p6_b200", "", NULL);
+  tell(choice, false, -1, "enp71s0");
+  is("UCX_NET_DEVICES", "rdmap79s0:1,rdmap80s0:1,rdmap96s0:1,rdmap97s0:1,rdmap113s0:1,rdmap114s0:1,rdmap132s0:1,"
+                        "rdmap133s0:1,enp71s0");
+  topology_choice_free(choice);
+  choice = host_choose("p6_b200", "ibp115s0f0", NULL); // who names it gets it
+  tell(choice, true, 0, "enp71s0");
+  is("NCCL_IB_HCA", "=ibp115s0f0:1");
+  is_left_out("NCCL_IB_DISABLE", "nothing here speaks against");
+  is_left_out("FI_PROVIDER", "knows best");
   topology_choice_free(choice);
 }
 
 static void a_transport_that_cannot_work_is_taken_out(void **state) {
   (void)state;
-  struct topology_choice *choice = choose("no_nic");
+  struct topology_choice *choice = host_choose("no_nic", "", NULL);
   struct topology_exports_facts facts = {.choice = choice, .gpu = -1};
   num_exports = topology_exports(&facts, exports);
   is_left_out("UCX_TLS", "nothing here speaks against one");
@@ -187,6 +208,7 @@ int main(void) {
       cmocka_unit_test(a_name_that_begins_another_s_is_not_given_as_a_prefix),
       cmocka_unit_test(without_rdma_the_route_decides),
       cmocka_unit_test(elastic_fabric_adapters_are_libfabric_s),
+      cmocka_unit_test(all_ranks_have_all_adapters),
       cmocka_unit_test(a_transport_that_cannot_work_is_taken_out),
       cmocka_unit_test(the_default_route_is_that_of_the_least_metric),
   };

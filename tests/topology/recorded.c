@@ -105,6 +105,41 @@ static void a_plain_nic_serves_where_the_adapters_are_left_out(void **state) {
   topology_choice_free(choice);
 }
 
+static void who_names_every_nic_still_gets_the_nearest(void **state) {
+  (void)state;
+  char names[1024] = "";
+  struct topology_choice *choice = host_choose("p6_b300", "", NULL);
+  for (size_t n = 0; n < choice->num_nics; n++)
+    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", n ? "," : "",
+             topology_nic_name(&choice->nics[n]));
+  topology_choice_free(choice);
+  choice = host_choose("p6_b300", names, NULL);
+  assert_int_equal(count_chosen(choice), 16);
+  assert_string_equal(host_nic(choice, "enp71s0")->why, "each GPU has a nearer one");
+  assert_string_equal(host_nic(choice, "ibp198s0f0")->why, "each GPU has a nearer one");
+  topology_choice_free(choice);
+}
+
+// Where nothing tells of PCIe links, a device of another network than most is told by that.
+static void what_is_on_another_network_serves_no_gpu(void **state) {
+  (void)state;
+  struct topology_choice *choice = host_choose("p6_b200", "", NULL);
+  for (size_t n = 0; n < choice->num_nics; n++)
+    choice->nics[n].pci_mbit_s = 0;
+  assert_int_equal(topology_assign(choice, ""), 0);
+  assert_int_equal(count_chosen(choice), 8);
+  assert_string_equal(host_nic(choice, "ibp115s0f0")->why, "it is on InfiniBand, and the others are on EFA");
+  for (size_t n = 0; n < choice->num_nics; n++) // two of each are left, and these are faster
+    if (n > 3 && strncmp(choice->nics[n].rdma, "rdmap", 5) == 0)
+      choice->nics[n].link = TOPOLOGY_LINK_DOWN;
+    else
+      choice->nics[n].mbit_s = strncmp(choice->nics[n].rdma, "ibp", 3) == 0 ? 400000 : 200000;
+  assert_int_equal(topology_assign(choice, ""), 0);
+  assert_int_equal(count_chosen(choice), 2);
+  assert_string_equal(host_nic(choice, "rdmap79s0")->why, "it is on EFA, and the others are on InfiniBand");
+  topology_choice_free(choice);
+}
+
 static void distances_grow_from_switch_to_processor(void **state) {
   (void)state;
   static const char *const machine[] = {"p4d", "p5en", "p6_b200", "p6_b300"};
@@ -174,6 +209,8 @@ int main(void) {
       cmocka_unit_test(two_nics_of_a_gpu_s_own_switch_are_its_own),
       cmocka_unit_test(devices_that_manage_nvswitches_serve_no_gpu),
       cmocka_unit_test(a_plain_nic_serves_where_the_adapters_are_left_out),
+      cmocka_unit_test(who_names_every_nic_still_gets_the_nearest),
+      cmocka_unit_test(what_is_on_another_network_serves_no_gpu),
       cmocka_unit_test(distances_grow_from_switch_to_processor),
       cmocka_unit_test(threads_run_on_both_halves_of_the_cores_near_the_gpu),
       cmocka_unit_test(the_pcie_link_is_read_from_the_system),
