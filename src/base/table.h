@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { TABLE_MAX_COLUMNS = 16 };
+enum { TABLE_MAX_COLUMNS = 24 };
 
 enum table_style {
   TABLE_PLAIN,

@@ -31,27 +31,38 @@ static int print_table(FILE *out, struct table *table, const struct table_look *
   return failed ? fail(WEFT_ERR_NOMEM, "no memory for a table") : 0;
 }
 
+// All NICs when they fit, else those that serve a GPU: hosts with an adapter for each GPU may have more of other kinds.
+static size_t pick_shown(const json_t *nics, size_t shown[SHOWN_NICS]) {
+  size_t count = 0, n;
+  const json_t *nic;
+  json_array_foreach(nics, n, nic) {
+    if (count < SHOWN_NICS && (json_array_size(nics) <= SHOWN_NICS || json_is_true(json_object_get(nic, "chosen"))))
+      shown[count++] = n;
+  }
+  return count;
+}
+
 // A row for each GPU, a column for each NIC; those that serve the GPU stand out by a star too.
 static int print_matrix(FILE *out, const json_t *choice, const struct table_look *look) {
   const json_t *gpus = json_object_get(choice, "gpus"), *nics = json_object_get(choice, "nics"), *gpu;
   struct table_column columns[TABLE_MAX_COLUMNS] = {{.heading = "GPU"}};
-  size_t shown = json_array_size(nics) < SHOWN_NICS ? json_array_size(nics) : SHOWN_NICS, g;
-  for (size_t n = 0; n < shown; n++)
-    columns[FIRST_NIC + n].heading = text_of(json_array_get(nics, n), "name");
-  struct table table = {.columns = columns, .num_columns = FIRST_NIC + shown};
+  size_t shown[SHOWN_NICS], num_shown = pick_shown(nics, shown), g;
+  for (size_t n = 0; n < num_shown; n++)
+    columns[FIRST_NIC + n].heading = text_of(json_array_get(nics, shown[n]), "name");
+  struct table table = {.columns = columns, .num_columns = FIRST_NIC + num_shown};
   json_array_foreach(gpus, g, gpu) {
     table_row(&table);
     table_add(&table, TABLE_PLAIN, "%zu at %s", g, text_of(gpu, "address"));
-    for (size_t n = 0; n < shown; n++) {
+    for (size_t n = 0; n < num_shown; n++) {
       bool chosen = serves(gpu, columns[FIRST_NIC + n].heading);
       const char *distance =
-          json_string_value(json_array_get(json_array_get(json_object_get(choice, "distances"), g), n));
+          json_string_value(json_array_get(json_array_get(json_object_get(choice, "distances"), g), shown[n]));
       table_add(&table, chosen ? TABLE_GREEN : TABLE_PLAIN, "%s%s", distance, chosen ? "*" : "");
     }
   }
   int err = print_table(out, &table, look);
-  if (shown < json_array_size(nics))
-    fprintf(out, "and %zu more NICs (--json has all)\n", json_array_size(nics) - shown);
+  if (num_shown < json_array_size(nics))
+    fprintf(out, "and %zu more NICs (--json has all)\n", json_array_size(nics) - num_shown);
   return err;
 }
 

@@ -96,6 +96,18 @@ class Info(tool.ToolTest):
         choice = self.info(HWLOC_XMLFILE=host, WEFT_NICS="mlx5_9")["choice"]
         self.assertIn("want some of mlx5_0, mlx5_1, mlx5_2, mlx5_3", choice["error"])
 
+    def test_who_serves_a_gpu_is_shown_where_not_all_nics_fit(self):
+        if not any(row["name"] == "hwloc" and row["version"] for row in self.info()["build"]["libraries"]):
+            self.skipTest("built without hwloc")
+        host = str(tool.SOURCE / "tests/topology/host_p5en.xml")
+        rows = self.passes("info", "--topology", HWLOC_XMLFILE=host).split("\nNICs for GPUs\n")[1].splitlines()
+        self.assertEqual(rows[0].split()[1:5], ["rdmap85s0", "rdmap86s0", "rdmap87s0", "rdmap88s0"])
+        for row in rows[1:9]:
+            self.assertEqual(row.count("PIX*"), 2, row)
+        self.assertEqual(rows[9], "and 16 more NICs (--json has all)")
+        layers = {nic["name"]: nic["link_layer"] for nic in self.info(HWLOC_XMLFILE=host)["choice"]["nics"]}
+        self.assertEqual((layers["rdmap85s0"], layers["enp71s0"]), ("EFA", "Ethernet"))
+
     def test_limits_are_those_of_the_process(self):
         limits = {row["name"]: row["value"] for row in self.info()["limits"]}
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
