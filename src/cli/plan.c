@@ -72,7 +72,9 @@ const struct cli_command cli_plan = {
         "A plan is a JSON list of phases, each a non-empty list of integers. A rank R that is listed is active in the "
         "phase; one that was not active before joins. A rank that was active and is not listed leaves cleanly when "
         "the phase starts. -R is lost abruptly, in the middle of the phase's first dispatch (rank 0 cannot be). A rank "
-        "that reappears joins again, as a new process.\n"
+        "that reappears joins again, as a new process. Where no rank of the phase before stays, one of them waits "
+        "until "
+        "those who join have come, and needs its process slot as long.\n"
         "Example: [[0, 1], [0, 1, 2, 3], [0, 1, 2, -3]] starts with two ranks, adds two and kills one of them.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

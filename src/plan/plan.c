@@ -41,13 +41,15 @@ enum plan_role plan_rank_role(const struct plan *plan, uint32_t phase, int32_t r
 
 int plan_check_slots(const struct plan *plan, uint32_t slots) {
   for (uint32_t i = 0; i < plan->num_phases; i++) {
-    uint32_t need = plan->phases[i].num_processes;
+    const struct plan_phase *phase = &plan->phases[i];
+    uint32_t need = phase->num_processes, named = phase->live.count + phase->kills.count;
     if (need > slots)
       return fail(WEFT_ERR_INVALID,
-                  "phase %u has %u live rank%s, but there %s %u process slot%s: the plan needs %u "
+                  "phase %u has %u live rank%s%s, but there %s %u process slot%s: the plan needs %u "
                   "(--num-processes, on all agents together)",
-                  i, need, need == 1 ? "" : "s", slots == 1 ? "is" : "are", slots, slots == 1 ? "" : "s",
-                  plan->num_processes);
+                  i, named, named == 1 ? "" : "s",
+                  need > named ? ", all new, whom one of the phase before waits for" : "", slots == 1 ? "is" : "are",
+                  slots, slots == 1 ? "" : "s", plan->num_processes);
   }
   return 0;
 }

@@ -28,7 +28,9 @@ struct plan_phase {
   struct plan_ranks rejoins; // of `joins`: active in an earlier phase
   struct plan_ranks leaves;  // active at the end of the phase before, not named in this one
   struct plan_ranks kills;   // active at the end of the phase before, lost in this one's first dispatch
-  uint32_t num_processes;    // live at once: live and kills; leavers are gone before joiners are launched
+  // Live at once: live and kills. Leavers are gone before joiners are launched, but one where none of the phase before
+  // stays: whoever joins needs somebody to join.
+  uint32_t num_processes;
 };
 
 // Read-only once made: any thread may read it.

@@ -54,6 +54,13 @@ static bool in_view(const struct traffic_op *op, const int32_t *ranks, uint32_t 
   return op->begin_epoch == op->epoch && op->num_ranks == count && memcmp(op->ranks, ranks, count * sizeof *ranks) == 0;
 }
 
+static bool contains_all(const struct traffic_op *op, const int32_t *ranks, uint32_t count) {
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < op->num_ranks && found < count; i++)
+    found += op->ranks[i] == ranks[found];
+  return found == count;
+}
+
 // Leaves: the view without this rank is agreed on when this returns; operations go on until it takes effect.
 static int ask_to_leave(struct rank *rank) {
   int32_t self = rank->task.rank;
@@ -67,6 +74,7 @@ static bool loses(const struct rank *rank) {
 
 int rank_transition(struct rank *rank, bool *left) {
   bool leaving = run_roster_leaves(rank->plan, rank->config.negative, rank->phase, rank->task.rank), asked = false;
+  bool waits = run_roster_waits(rank->plan, rank->config.negative, rank->phase, rank->task.rank);
   uint64_t deadline = 0;
   struct traffic_op op;
   for (;;) {
@@ -75,7 +83,7 @@ int rank_transition(struct rank *rank, bool *left) {
       deadline = clock_deadline_ms((uint64_t)(rank->config.startup_timeout_s + PATIENCE_S) * 1000);
       rank->record.learned_ns = atomic_load(&rank->current_ns);
     }
-    if (begun && leaving && !asked) {
+    if (begun && leaving && !waits && !asked) {
       asked = true;
       int err = ask_to_leave(rank);
       if (err)
@@ -88,6 +96,7 @@ int rank_transition(struct rank *rank, bool *left) {
     int err = rank_operate(rank, &(struct rank_judgement){0}, begun, &op);
     if (err)
       return err;
+    waits = waits && !contains_all(&op, rank->expected, rank->num_expected);
     if (!leaving && op.mark >= mark_of(rank->phase) && in_view(&op, rank->expected, rank->num_expected)) {
       *left = false;
       return loses(rank) ? 0 : rank_judge_last(rank, &op);

@@ -23,6 +23,14 @@ bool run_roster_leaves(const struct plan *plan, enum run_negative negative, uint
   return role == PLAN_LEAVES || (role == PLAN_KILLED && negative == RUN_NEGATIVE_LEAVE);
 }
 
+bool run_roster_waits(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t rank) {
+  if (phase == 0 || !run_roster_leaves(plan, negative, phase, rank))
+    return false;
+  const struct plan_phase *it = &plan->phases[phase];
+  bool stays = it->joins.count < it->live.count || (negative == RUN_NEGATIVE_KILL && it->kills.count > 0);
+  return !stays && rank == plan->phases[phase - 1].live.rank[0];
+}
+
 bool run_roster_equal(const struct plan_ranks *ranks, const int32_t *other, uint32_t count) {
   return ranks->count == count && (count == 0 || memcmp(ranks->rank, other, count * sizeof *other) == 0);
 }

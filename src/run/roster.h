@@ -14,6 +14,10 @@ uint32_t run_roster_start(const struct plan *plan, enum run_negative negative, u
 bool run_roster_dies(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t rank);
 bool run_roster_leaves(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t rank);
 
+// Whether `rank`, which leaves, is to wait until those who join are in the view: where none stays, the lowest of those
+// who go. A group without a member has nobody who could tell a joiner its first operation.
+bool run_roster_waits(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t rank);
+
 // Whether the `count` ascending ranks are exactly those of `ranks`.
 bool run_roster_equal(const struct plan_ranks *ranks, const int32_t *other, uint32_t count);
 

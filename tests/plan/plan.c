@@ -201,6 +201,19 @@ static void a_killed_rank_needs_a_slot_and_a_leaver_does_not(void **state) {
   plan_free(plan);
 }
 
+static void one_stays_until_those_who_replace_all_have_come(void **state) {
+  (void)state;
+  struct plan *plan = parse("[[0,1],[2],[3,4],[-3,5,6]]");
+  assert_int_equal(plan->phases[1].num_processes, 2);
+  assert_int_equal(plan->phases[2].num_processes, 3);
+  assert_int_equal(plan->phases[3].num_processes, 3);
+  assert_int_equal(plan_check_slots(plan, 2), WEFT_ERR_INVALID);
+  assert_non_null(strstr(weft_last_error(),
+                         "phase 2 has 2 live ranks, all new, whom one of the phase before waits for, "
+                         "but there are 2 process slots: the plan needs 3"));
+  plan_free(plan);
+}
+
 static void classic_plans_load(void **state) {
   (void)state;
   static const struct {
@@ -313,6 +326,7 @@ int main(void) {
       cmocka_unit_test(size_and_phases_are_bounded),
       cmocka_unit_test(slots_are_checked_against_every_phase),
       cmocka_unit_test(a_killed_rank_needs_a_slot_and_a_leaver_does_not),
+      cmocka_unit_test(one_stays_until_those_who_replace_all_have_come),
       cmocka_unit_test(classic_plans_load),
       cmocka_unit_test(a_file_that_cannot_be_read_is_named),
       cmocka_unit_test(description_says_what_each_phase_does),

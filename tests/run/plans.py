@@ -50,6 +50,12 @@ def negative_leaves():
     assert not [e for e in events if e["kind"] == "exit" and e["status"] != 0]
 
 
+def all_ranks_are_replaced():
+    run_plan([[0, 1], [2], [0, 1], [3, 4]])
+    run_plan([[0, 1], [-1, 2]])
+    run_plan([[0, 1], [0], [1, 2], [3, -1]], "--negative", "leave", negative="left")
+
+
 def odd_and_sparse_ranks():
     run_plan([[1, 5, 9], [1, 5, 9, 2, 13], [13, 5, 9]])
 
@@ -101,6 +107,7 @@ main({
     "several_kills_a_join_and_a_leave_at_once": several_kills_a_join_and_a_leave_at_once,
     "the_last_survivor_goes_on": the_last_survivor_goes_on,
     "negative_leaves": negative_leaves,
+    "all_ranks_are_replaced": all_ranks_are_replaced,
     "odd_and_sparse_ranks": odd_and_sparse_ranks,
     "fp8": data("--dtype", "fp8"),
     "fp8_pow2_rank_major": data("--dtype", "fp8-pow2", "--layout", "rank-major"),

@@ -274,6 +274,21 @@ static void a_phase_starts_with_its_victims_unless_they_leave(void **state) {
   plan_free(plan);
 }
 
+static void one_that_leaves_waits_only_where_nobody_stays(void **state) {
+  (void)state;
+  static const char text[] = "[[0, 1, 2], [0, 3], [4], [4, 5], [-5, 6]]";
+  struct plan *plan;
+  assert_int_equal(plan_from_text(&plan, text, sizeof text - 1), 0);
+  assert_false(run_roster_waits(plan, RUN_NEGATIVE_KILL, 0, 0));
+  assert_false(run_roster_waits(plan, RUN_NEGATIVE_KILL, 1, 1)); // rank 0 stays
+  assert_true(run_roster_waits(plan, RUN_NEGATIVE_KILL, 2, 0));
+  assert_false(run_roster_waits(plan, RUN_NEGATIVE_KILL, 2, 3));
+  assert_false(run_roster_waits(plan, RUN_NEGATIVE_KILL, 2, 4));
+  assert_false(run_roster_waits(plan, RUN_NEGATIVE_KILL, 4, 4)); // rank 5 stays until it dies
+  assert_true(run_roster_waits(plan, RUN_NEGATIVE_LEAVE, 4, 4));
+  plan_free(plan);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(keys_give_back_what_was_put_into_them),
@@ -286,6 +301,7 @@ int main(void) {
       cmocka_unit_test(a_record_with_any_field_missing_or_wrong_names_it),
       cmocka_unit_test(what_does_not_fit_a_record_is_refused),
       cmocka_unit_test(a_phase_starts_with_its_victims_unless_they_leave),
+      cmocka_unit_test(one_that_leaves_waits_only_where_nobody_stays),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
