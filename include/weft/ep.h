@@ -98,7 +98,7 @@ enum weft_ep_rank_state {
 
 /** What happened, for weft_ep_options.on_event. */
 enum weft_ep_event_kind {
-  WEFT_EP_EVENT_CONNECTED,  /**< windows with `rank` are mapped both ways */
+  WEFT_EP_EVENT_CONNECTED,  /**< windows with `rank` are mapped both ways; on another host: `detail` is the transport */
   WEFT_EP_EVENT_PEER_LOST,  /**< `rank` was found dead or silent; `detail` says how */
   WEFT_EP_EVENT_COMMITTED,  /**< view `epoch` is agreed on */
   WEFT_EP_EVENT_ACTIVATED,  /**< view `epoch` takes effect with operation `op` */

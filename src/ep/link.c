@@ -140,6 +140,7 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
   struct ep_links *links = &ep->links;
   int32_t rank = link->rank;
   uint64_t incarnation = link->incarnation;
+  const char *way = link->remote ? link->remote->net->transport->name : "";
   pthread_mutex_lock(&links->lock);
   int rc = ep_service_watch(ep, link);
   struct ep_link *old = NULL;
@@ -161,7 +162,7 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
     atomic_store(&ep->sweep, true); // it may have been down before
   }
   ep_life_kick(ep);
-  ep_emit(ep, WEFT_EP_EVENT_CONNECTED, rank, incarnation, 0, 0, "");
+  ep_emit(ep, WEFT_EP_EVENT_CONNECTED, rank, incarnation, 0, 0, way);
   ep_views_update_ready(ep);
   return 0;
 }

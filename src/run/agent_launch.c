@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "run/agent.h"
+#include "run/roster.h"
 
 enum { TAIL_LINES = 5 };
 
@@ -113,15 +114,23 @@ static void describe_exit(const struct agent *agent, const struct run_child *chi
   run_directory_log_tail(&agent->directory, child->rank, TAIL_LINES, text);
 }
 
+// When it was killed, if the plan has that: it has said so itself, or it was to be killed from outside.
+static uint64_t planned_kill(const struct agent *agent, const struct run_child *child, int status) {
+  bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  bool awaited = agent->config.negative == RUN_NEGATIVE_LOST && agent->current < agent->plan->num_phases &&
+                 run_roster_dies(agent->plan, RUN_NEGATIVE_LOST, agent->current, child->rank);
+  return !killed ? 0 : child->kill_ns || !awaited ? child->kill_ns : clock_ns();
+}
+
 void agent_tell_exit(struct agent *agent, const struct run_child *child, int status) {
-  bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && child->kill_ns != 0;
-  bool planned = killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  uint64_t kill_ns = planned_kill(agent, child, status);
+  bool planned = kill_ns != 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
   struct text what = {0};
   if (!planned)
     describe_exit(agent, child, status, &what);
   int code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
   json_t *exit = json_pack("{s:b, s:i, s:I, s:s, s:s}", "planned", planned, "status", code, "kill_ns",
-                           (json_int_t)child->kill_ns, "boot", agent->boot, "what", what.data ? what.data : "");
+                           (json_int_t)kill_ns, "boot", agent->boot, "what", what.data ? what.data : "");
   run_directory_event(&agent->directory, "exit",
                       json_pack("{s:s, s:i, s:i, s:b, s:i}", "host", agent->host, "rank", (int)child->rank, "phase",
                                 (int)child->phase, "planned", planned, "status", code));

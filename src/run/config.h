@@ -10,7 +10,8 @@
 // How long a request to the store may take: a connection that died without a word costs less than half a lease's life.
 enum { RUN_REQUEST_MS = 3000 };
 
-enum run_negative { RUN_NEGATIVE_KILL, RUN_NEGATIVE_LEAVE };
+// What a negative rank of the plan does: kills itself, leaves, or runs on until it is lost from outside.
+enum run_negative { RUN_NEGATIVE_KILL, RUN_NEGATIVE_LEAVE, RUN_NEGATIVE_LOST };
 
 struct run_config {
   const char *plan;       // path of the plan; a lead agent needs it or `plan_text`
@@ -39,6 +40,7 @@ struct run_config {
   uint32_t warmup;            // untimed ones before; default 3
   uint64_t seed;
   bool validate_phase_failures; // judge every operation of a phase with a planned loss until the view is agreed on
+  bool digests;                 // every operation's result, for comparison with another run's
   enum run_negative negative;
   const char *run_dir; // default weft-run/<date>-<time>-<run>
   bool json;           // results.json on standard output instead of the report

@@ -167,7 +167,7 @@ static int begin_phase(struct agent *agent, uint32_t phase) {
   lead->deadline_ns = clock_deadline_ms((uint64_t)agent->config.startup_timeout_s * 1000);
   run_directory_event(&agent->directory, "phase_begin", json_pack("{s:i}", "phase", (int)phase));
   const struct plan_phase *it = &agent->plan->phases[phase];
-  bool kills = agent->config.negative == RUN_NEGATIVE_KILL;
+  bool kills = agent->config.negative != RUN_NEGATIVE_LEAVE;
   progress_show(&agent->progress, true, "phase %u (%u of %u): %u ranks, %u join, %u leave, %u killed", phase, phase + 1,
                 agent->plan->num_phases, it->live.count, it->joins.count,
                 it->leaves.count + (kills ? 0 : it->kills.count), kills ? it->kills.count : 0);

@@ -76,6 +76,7 @@ bool rank_find_activation(struct rank_events *events, uint64_t epoch, struct ran
 struct rank_judgement {
   bool judge;
   bool only_settled; // judge only when every rank's input is certain
+  bool only_whole;   // judge only when nothing is missing
   const int32_t *missing;
   uint32_t num_missing;
 };

@@ -1,6 +1,9 @@
 // A planned loss. All ranks begin the phase with the same operation; in its dispatch the victims kill themselves, when
 // they have sent half of their rows. What the survivors got of it is judged: a victim's tokens came whole or not at
 // all, its experts brought nothing, everything else is right. Then operations go on until the view without the victims.
+//
+// Those that are to be lost from outside run on until they are (or find the others gone, and end), and nobody knows
+// the operation: what is left of it is not judged.
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +37,33 @@ static int die_in_dispatch(struct rank *rank) {
   return err;
 }
 
+static bool awaits_losses(const struct rank *rank) {
+  return rank->config.negative == RUN_NEGATIVE_LOST;
+}
+
+static bool loses_survivor(const struct rank *rank, const struct traffic_op *op) {
+  for (uint32_t i = 0; i < op->num_lost; i++)
+    if (!run_roster_dies(rank->plan, rank->config.negative, rank->phase, op->lost[i]))
+      return true;
+  return false;
+}
+
+// Until this rank is killed, or cut off from those that go on.
+static int await_loss(struct rank *rank) {
+  uint64_t deadline = clock_deadline_ms((uint64_t)rank->config.startup_timeout_s * 1000);
+  struct traffic_op op;
+  for (;;) {
+    int err = traffic_run(rank->traffic, false, &op);
+    if (err == WEFT_ERR_FENCED || (!err && loses_survivor(rank, &op)))
+      die(rank);
+    if (err)
+      return err;
+    if (clock_passed(deadline))
+      return fail(WEFT_ERR_TIMEOUT, "rank %d was to be lost in phase %u, but nothing happened to it within %u s",
+                  rank->task.rank, rank->phase, rank->config.startup_timeout_s);
+  }
+}
+
 // The victims that are in the view with which `op` began.
 static uint32_t victims_of(const struct rank *rank, const int32_t *ranks, uint32_t count, int32_t *victims) {
   uint32_t num_victims = 0;
@@ -45,7 +75,10 @@ static uint32_t victims_of(const struct rank *rank, const int32_t *ranks, uint32
 
 static int too_late(const struct rank *rank, const int32_t *victims, uint32_t num_victims) {
   int32_t first = num_victims ? victims[0] : -1;
-  return fail(WEFT_ERR_TIMEOUT, "rank %d was lost in phase %u, but no view without it took effect", first, rank->phase);
+  return fail(WEFT_ERR_TIMEOUT,
+              awaits_losses(rank) ? "rank %d was to be lost in phase %u, but is in the view still"
+                                  : "rank %d was lost in phase %u, but no view without it took effect",
+              first, rank->phase);
 }
 
 // Until an operation ran in the view of those that are left.
@@ -62,7 +95,11 @@ static int settle(struct rank *rank, int32_t *victims) {
     if (err)
       return err;
     uint32_t num_victims = victims_of(rank, ranks, (uint32_t)count, victims);
-    struct rank_judgement judgement = {rank->config.validate_phase_failures, true, victims, num_victims};
+    struct rank_judgement judgement = {.judge = rank->config.validate_phase_failures,
+                                       .only_settled = true,
+                                       .only_whole = awaits_losses(rank),
+                                       .missing = victims,
+                                       .num_missing = awaits_losses(rank) ? 0 : num_victims};
     err = rank_operate(rank, &judgement, true, &op);
     if (err)
       return err;
@@ -75,16 +112,17 @@ static int settle(struct rank *rank, int32_t *victims) {
 
 int rank_lose(struct rank *rank) {
   if (run_roster_dies(rank->plan, rank->config.negative, rank->phase, rank->task.rank))
-    return die_in_dispatch(rank);
+    return awaits_losses(rank) ? await_loss(rank) : die_in_dispatch(rank);
   int32_t *victims = malloc((rank->plan->ranks.count + 1) * sizeof *victims);
   if (!victims)
     return fail(WEFT_ERR_NOMEM, "no memory for the lost ranks");
   struct traffic_op op;
-  struct rank_judgement judgement = {true, false, victims, 0};
+  struct rank_judgement judgement = {.judge = true, .missing = victims};
   judgement.num_missing = victims_of(rank, rank->expected, rank->num_expected, victims);
   int err = 0;
   if (judgement.num_missing > 0) {
-    err = rank_operate(rank, &judgement, true, &op);
+    if (!awaits_losses(rank))
+      err = rank_operate(rank, &judgement, true, &op);
     if (!err)
       err = settle(rank, victims);
   }

@@ -1,8 +1,10 @@
 // One operation, what the record keeps of it, and what the plan does not allow.
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "run/message.h"
 #include "run/rank.h"
 #include "run/roster.h"
 
@@ -84,6 +86,21 @@ static int judge(struct rank *rank, const struct rank_judgement *judgement, cons
   return err;
 }
 
+// Of an operation that all its ranks began in the same view, and of which nothing is missing: what any other run with
+// this seed has to come to.
+static int tell_digest(struct rank *rank, const struct traffic_op *op) {
+  uint64_t digest = 0;
+  int err = traffic_digest(rank->traffic, &digest);
+  json_t *ranks = err ? NULL : json_array();
+  for (uint32_t i = 0; ranks && i < op->num_ranks; i++)
+    json_array_append_new(ranks, json_integer(op->ranks[i]));
+  if (!err)
+    run_message_send(rank->task.message_fd,
+                     json_pack("{s:s, s:s, s:I, s:o, s:o}", "kind", "event", "event", "digest", "op",
+                               (json_int_t)op->op, "ranks", ranks, "digest", json_sprintf("%016" PRIx64, digest)));
+  return err;
+}
+
 int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool changing, struct traffic_op *op) {
   bool waits = rank->judged;
   rank->judged = false;
@@ -98,8 +115,11 @@ int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool
   err = note_view(rank, op);
   if (!err)
     err = note_losses(rank, op);
-  if (!err && judgement->judge && (op->settled || !judgement->only_settled))
+  bool whole = op->num_lost == 0 && op->num_missing == 0;
+  if (!err && judgement->judge && (op->settled || !judgement->only_settled) && (whole || !judgement->only_whole))
     err = judge(rank, judgement, op);
+  if (!err && rank->config.digests && op->settled && whole)
+    err = tell_digest(rank, op);
   return err;
 }
 

@@ -69,7 +69,7 @@ static int ask_to_leave(struct rank *rank) {
 
 // Before a planned loss nothing is judged: a survivor that is still busy with it would seem to detect the loss late.
 static bool loses(const struct rank *rank) {
-  return rank->config.negative == RUN_NEGATIVE_KILL && rank->plan->phases[rank->phase].kills.count > 0;
+  return rank->config.negative != RUN_NEGATIVE_LEAVE && rank->plan->phases[rank->phase].kills.count > 0;
 }
 
 int rank_transition(struct rank *rank, bool *left) {

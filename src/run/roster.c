@@ -5,7 +5,7 @@
 uint32_t run_roster_start(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t *ranks) {
   const struct plan_phase *it = &plan->phases[phase];
   const struct plan_ranks none = {0};
-  const struct plan_ranks *live = &it->live, *kills = negative == RUN_NEGATIVE_KILL ? &it->kills : &none;
+  const struct plan_ranks *live = &it->live, *kills = negative == RUN_NEGATIVE_LEAVE ? &none : &it->kills;
   uint32_t count = 0, l = 0, k = 0;
   while (l < live->count || k < kills->count) {
     bool take_live = k == kills->count || (l < live->count && live->rank[l] < kills->rank[k]);
@@ -15,7 +15,7 @@ uint32_t run_roster_start(const struct plan *plan, enum run_negative negative, u
 }
 
 bool run_roster_dies(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t rank) {
-  return negative == RUN_NEGATIVE_KILL && plan_rank_role(plan, phase, rank) == PLAN_KILLED;
+  return negative != RUN_NEGATIVE_LEAVE && plan_rank_role(plan, phase, rank) == PLAN_KILLED;
 }
 
 bool run_roster_leaves(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t rank) {
@@ -27,7 +27,7 @@ bool run_roster_waits(const struct plan *plan, enum run_negative negative, uint3
   if (phase == 0 || !run_roster_leaves(plan, negative, phase, rank))
     return false;
   const struct plan_phase *it = &plan->phases[phase];
-  bool stays = it->joins.count < it->live.count || (negative == RUN_NEGATIVE_KILL && it->kills.count > 0);
+  bool stays = it->joins.count < it->live.count || (negative != RUN_NEGATIVE_LEAVE && it->kills.count > 0);
   return !stays && rank == plan->phases[phase - 1].live.rank[0];
 }
 

@@ -33,7 +33,7 @@ static const struct field choices[] = {
     {"combine_dtype", offsetof(struct run_config, combine_dtype), {"bf16", "logfmt10"}},
     {"layout", offsetof(struct run_config, layout), {"per-expert", "rank-major"}},
     {"memory", offsetof(struct run_config, memory), {"host", "cuda", "auto"}},
-    {"negative", offsetof(struct run_config, negative), {"kill", "leave"}},
+    {"negative", offsetof(struct run_config, negative), {"kill", "leave", "lost"}},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -60,6 +60,7 @@ json_t *run_settings_to_json(const struct run_config *config) {
   // A string: JSON readers need not keep all 64 bits of a number.
   failed |= json_object_set_new(json, "seed", json_sprintf("%" PRIu64, config->seed));
   failed |= json_object_set_new(json, "validate_phase_failures", json_boolean(config->validate_phase_failures));
+  failed |= json_object_set_new(json, "digests", json_boolean(config->digests));
   if (failed) {
     json_decref(json);
     return NULL;
@@ -101,12 +102,15 @@ int run_settings_from_json(struct run_config *config, const json_t *json) {
       return err;
   }
   const char *seed = json_string_value(json_object_get(json, "seed"));
-  const json_t *validate = json_object_get(json, "validate_phase_failures");
+  const json_t *validate = json_object_get(json, "validate_phase_failures"),
+               *digests = json_object_get(json, "digests");
   if (read_seed(&read.seed, seed))
     return fail(WEFT_ERR_PROTOCOL, "run settings: 'seed' is missing or not a decimal number of 64 bits in a string");
-  if (!json_is_boolean(validate))
-    return fail(WEFT_ERR_PROTOCOL, "run settings: 'validate_phase_failures' is missing or not true or false");
+  if (!json_is_boolean(validate) || !json_is_boolean(digests))
+    return fail(WEFT_ERR_PROTOCOL, "run settings: '%s' is missing or not true or false",
+                json_is_boolean(validate) ? "digests" : "validate_phase_failures");
   read.validate_phase_failures = json_is_true(validate);
+  read.digests = json_is_true(digests);
   *config = read;
   return 0;
 }

@@ -62,4 +62,7 @@ uint32_t traffic_remote_rows(const struct traffic *traffic);
 int traffic_judge(struct traffic *traffic, const struct traffic_op *op, const int32_t *missing, uint32_t num_missing,
                   double *worst_diff);
 
+// A number (FNV-1a) that stands for every bit that this rank combined in the last operation.
+int traffic_digest(struct traffic *traffic, uint64_t *digest);
+
 #endif

@@ -24,7 +24,7 @@ ELASTIC = [
     (["--dtype", "fp7"], '--dtype: "fp7" is none of bf16, fp8, fp8-pow2, fp8-ue8m0; did you mean fp8?'),
     (["--memory", "disk"], '--memory: "disk" is none of host, cuda, auto'),
     (["--layout", "rows"], '--layout: "rows" is none of per-expert, rank-major'),
-    (["--negative", "killed"], '--negative: "killed" is none of kill, leave; did you mean kill?'),
+    (["--negative", "killed"], '--negative: "killed" is none of kill, leave, lost; did you mean kill?'),
     (["--store", "localhost:2379"], '--store: "localhost:2379" is not the URL of a server; want http://HOST:PORT'),
     (["--etcd-server", "http://a:0"], '--etcd-server: "http://a:0" is not the URL of a server'),
     (["--plan"], "--plan needs a value: --plan PLAN"),

@@ -2,172 +2,114 @@
 
 import os
 import signal
-import subprocess
-import uuid
 
+from digests import check_digests, digests_of
+from far import RANKS, Agents, FarEtcd, Hosts
 from judge import check_states
-from namespaces import need_namespaces
-from stores import Etcd
-from tool import Run, main, ranks_of, wait_for
+from tool import main, wait_for
 
-HOSTS = 3
-PORT = 2379
 GROW = [[0, 1, 2], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]
 KILLS = [[0, 1, 2, 3, 4, 5], [0, 1, -2, 3, 4, -5], [0, 1, 2, 3, 4, 5]]
+REPLACE = [[0, 1, 2], [3, 4, 5], [0, 1]]
+CUT = [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, -4, -5], [0, 1, 2, 3, 4, 5]]
 LONG = [[0, 1, 2, 3, 4, 5]]
 
 
-class Hosts:
-    """Host i is at 10.78.0.<i + 2>, the switch and its etcd at 10.78.0.1."""
-
-    def __enter__(self):
-        need_namespaces()
-        self.name = "weft-" + uuid.uuid4().hex[:6]
-        self.switch = self.name + "-s"
-        self.hosts = [f"{self.name}-{i}" for i in range(HOSTS)]
-        try:
-            for one in (self.switch, *self.hosts):
-                self.ip("netns", "add", one)
-                self.ip("-n", one, "link", "set", "lo", "up")
-            self.ip("-n", self.switch, "link", "add", "br0", "type", "bridge")
-            self.address(self.switch, "br0", 1)
-            for i, host in enumerate(self.hosts):
-                self.ip("link", "add", "eth0", "netns", host, "type", "veth", "peer", "name", f"p{i}", "netns",
-                        self.switch)
-                self.ip("-n", self.switch, "link", "set", f"p{i}", "master", "br0", "up")
-                self.address(host, "eth0", i + 2)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *unused):
-        for one in (self.switch, *self.hosts):
-            subprocess.run(["ip", "netns", "del", one], capture_output=True, check=False)
-
-    @staticmethod
-    def ip(*arguments):
-        subprocess.run(["ip", *arguments], check=True)
-
-    def address(self, where, link, number):
-        self.ip("-n", where, "address", "add", f"10.78.0.{number}/24", "dev", link)
-        self.ip("-n", where, "link", "set", link, "up")
-        if where != self.switch:
-            wait_for("a link", lambda: self.state(where, link) == "up\n")
-
-    @staticmethod
-    def state(where, link):
-        return subprocess.run(["ip", "netns", "exec", where, "cat", f"/sys/class/net/{link}/operstate"],
-                              capture_output=True, text=True, check=True).stdout
-
-    def cut(self, host):
-        self.ip("-n", self.switch, "link", "set", f"p{host}", "down")
-
-    def join(self, host):
-        self.ip("-n", self.switch, "link", "set", f"p{host}", "up")
-
-    def inside(self, host):
-        return ["ip", "netns", "exec", self.hosts[host]]
+def check_ways(agents, transport):
+    """Ranks of one host met on it, those of two by the transport."""
+    hosts = {event["rank"]: event["at"] for event in agents.events("launch")}
+    met = agents.events("connected")
+    assert {hosts[event["rank"]] == hosts[event["peer"]] for event in met} == {True, False}, met
+    for event in met:
+        assert event["detail"] == ("" if hosts[event["rank"]] == hosts[event["peer"]] else transport), event
 
 
-class FarEtcd(Etcd):
-    """A real etcd at the switch."""
-
-    def __init__(self, hosts):
-        self.hosts = hosts
-
-    def start(self):
-        self.url = f"http://10.78.0.1:{PORT}"
-        self.process = subprocess.Popen(
-            ["ip", "netns", "exec", self.hosts.switch, "etcd", "--data-dir", self.data,
-             "--listen-client-urls", self.url, "--advertise-client-urls", self.url, "--listen-peer-urls", self.peer,
-             "--initial-advertise-peer-urls", self.peer, "--initial-cluster", f"default={self.peer}"],
-            stdout=self.log, stderr=self.log)
-        wait_for("etcd", self.healthy)
-
-    def healthy(self):
-        asked = subprocess.run(["ip", "netns", "exec", self.hosts.switch, "etcdctl", "--endpoints", self.url,
-                                "endpoint", "health"], capture_output=True, check=False,
-                               env=dict(os.environ, ETCDCTL_API="3"))
-        return asked.returncode == 0
-
-    def keys(self, prefix="/weft/"):
-        found = subprocess.run(["ip", "netns", "exec", self.hosts.switch, "etcdctl", "--endpoints", self.url, "get",
-                                "--prefix", "--keys-only", prefix], capture_output=True, check=True, text=True,
-                               env=dict(os.environ, ETCDCTL_API="3"))
-        return found.stdout.split()
-
-
-class Agents:
-    """An agent on each host; the first leads."""
-
-    def __init__(self, hosts, etcd, plan, *arguments, slots=2):
-        shared = ["--store", etcd.url, "--num-processes", slots, *arguments]
-        environment = {"UCX_TLS": "tcp"}  # that it takes no shared memory: these hosts are one
-        self.runs = [Run("--num-agents", HOSTS, *shared, plan=plan, environment=environment, inside=hosts.inside(0))]
-        wait_for("the lead", lambda: "waiting for agents" in self.runs[0].text())
-        for i in range(1, HOSTS):
-            self.runs.append(Run(*shared, job=self.runs[0].job, environment=environment, inside=hosts.inside(i)))
-
-    def __enter__(self):
-        return self.runs
-
-    def __exit__(self, *unused):
-        for run in self.runs:
-            run.close()
-
-
-def runs_right(plan, *arguments, slots=2):
+def runs_right(plan, *arguments, transport="ofi", ways=True):
+    """It passes, is judged as on one host, and every whole operation gave every rank the same bits as there."""
     with Hosts() as hosts, FarEtcd(hosts) as etcd:
-        with Agents(hosts, etcd, plan, *arguments, slots=slots) as runs:
-            for run in runs:
+        with Agents(hosts, etcd, plan, "--digests", *arguments, transport=transport) as agents:
+            for run in agents.runs:
                 run.expect(0)
-            check_states(runs[0].results(), plan)
+            check_states(agents.runs[0].results(), plan)
+            if ways:
+                check_ways(agents, transport)
+            found = digests_of(event for run in agents.runs for event in run.events())
         assert etcd.keys() == [], etcd.keys()
+    views = {tuple(rank for rank in phase if rank >= 0) for phase in plan}
+    check_digests(found, sorted(views), *arguments)
 
 
 def ranks_grow_across_hosts():
     runs_right(GROW)
 
 
+def ranks_grow_across_hosts_over_ucx():
+    runs_right(GROW, transport="ucx")
+
+
 def ranks_are_killed_and_rejoin():
-    runs_right(KILLS)
+    runs_right(KILLS, ways=False)  # the two may change places
 
 
 def rows_in_fp8_with_late_weights_are_the_same():
     runs_right(GROW, "--dtype", "fp8")
 
 
+def all_ranks_are_replaced():
+    runs_right(REPLACE, ways=False)
+
+
+def a_host_is_cut_off_and_its_ranks_rejoin():
+    """Its ranks are lost to the others, which go on; when its link is back, new ones join from there."""
+    with Hosts() as hosts, FarEtcd(hosts) as etcd:
+        with Agents(hosts, etcd, CUT, "--negative", "lost", transport="ofi") as agents:
+            wait_for("phase 1", lambda: agents.started(1) == len(CUT[1]))
+            hosts.cut(2, [RANKS])
+            wait_for("their loss", lambda: {e["peer"] for e in agents.events("peer_lost") if e["at"] != 2} >= {4, 5})
+            hosts.join(2, [RANKS])
+            for run in agents.runs:
+                run.expect(0)
+            check_states(agents.runs[0].results(), CUT)
+            check_ways(agents, "ofi")
+            places = [(e["rank"], e["at"]) for e in agents.events("launch")]
+            assert places.count((4, 2)) == places.count((5, 2)) == 2, places
+        assert etcd.keys() == [], etcd.keys()
+
+
 def a_host_that_disappears_is_named():
     """Its ranks are lost, the others go on; then its agent is, and the run ends and says so."""
     with Hosts() as hosts, FarEtcd(hosts) as etcd:
-        with Agents(hosts, etcd, LONG, "--iterations", 100000, "--timeout-ms", 3000) as runs:
-            wait_for("the phase", lambda: "-> start phase 0" in runs[0].text())
+        with Agents(hosts, etcd, LONG, "--iterations", 100000, "--timeout-ms", 3000) as agents:
+            wait_for("the phase", lambda: agents.started(0) > 0)
             hosts.cut(2)
-            runs[0].expect_status(5)
-            text = runs[0].text() + str(runs[0].results()["error"])
+            lead = agents.runs[0]
+            lead.expect_status(5)
+            text = lead.text() + str(lead.results()["error"])
             assert "agent" in text, text
             hosts.join(2)
-            for run in runs[1:]:
+            for run in agents.runs[1:]:
                 assert run.wait() in (3, 5), run.text()
                 run.expect_nothing_left()
 
 
 def a_rank_killed_from_outside_is_lost_to_all_hosts():
     with Hosts() as hosts, FarEtcd(hosts) as etcd:
-        with Agents(hosts, etcd, LONG, "--iterations", 100000) as runs:
-            wait_for("the phase", lambda: "-> start phase 0" in runs[0].text())
-            os.kill(ranks_of(runs[0].job)[0], signal.SIGKILL)
-            assert runs[0].wait() not in (0, 3), runs[0].text()
-            for run in runs:
+        with Agents(hosts, etcd, LONG, "--iterations", 100000) as agents:
+            wait_for("the phase", lambda: agents.started(0) > 0)
+            os.kill(agents.events("launch")[0]["pid"], signal.SIGKILL)
+            assert agents.runs[0].wait() not in (0, 3), agents.runs[0].text()
+            for run in agents.runs:
                 run.wait()
                 run.expect_nothing_left()
 
 
 main({test.__name__: test for test in (
     ranks_grow_across_hosts,
+    ranks_grow_across_hosts_over_ucx,
     ranks_are_killed_and_rejoin,
     rows_in_fp8_with_late_weights_are_the_same,
+    all_ranks_are_replaced,
+    a_host_is_cut_off_and_its_ranks_rejoin,
     a_host_that_disappears_is_named,
     a_rank_killed_from_outside_is_lost_to_all_hosts,
 )}, at_once=2)

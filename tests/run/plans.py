@@ -1,10 +1,12 @@
 """Whole runs that have to pass: plans, kinds of data, what they print and leave."""
 
 import json
+import os
+import signal
 import subprocess
 
 from judge import check_states
-from tool import SOURCE, WEFT, Run, main, plan_file
+from tool import SOURCE, WEFT, Run, main, plan_file, wait_for
 
 REPORT = ("results.json", "config.json", "plan.json", "host.json", "events.jsonl")
 
@@ -48,6 +50,19 @@ def negative_leaves():
     results, events, _ = run_plan([[0, 1, 2], [0, -1, 2], [0, 1, 2]], "--negative", "leave", negative="left")
     assert [t["change"] for t in results["transitions"] if t["phase"] == 1] == ["leave"]
     assert not [e for e in events if e["kind"] == "exit" and e["status"] != 0]
+
+
+def ranks_that_are_killed_from_outside():
+    """The phase waits for it, the survivors are judged in the view without them, and they come back."""
+    plan = [[0, 1, 2, 3], [0, -1, 2, -3], [0, 1, 2, 3]]
+    with Run("--negative", "lost", "--validate-phase-failures", plan=plan) as run:
+        wait_for("the phase", lambda: run.text().count("-> start phase 1") == 4)
+        for rank in (1, 3):
+            os.kill(next(e["pid"] for e in run.events() if e["kind"] == "launch" and e["rank"] == rank), signal.SIGKILL)
+        run.expect(0)
+        check_states(run.results(), plan)
+        exits = [e for e in run.events() if e["kind"] == "exit" and e["rank"] in (1, 3)]
+        assert [(e["status"], e["planned"]) for e in exits] == [(-9, True)] * 2 + [(0, True)] * 2, exits
 
 
 def all_ranks_are_replaced():
@@ -107,6 +122,7 @@ main({
     "several_kills_a_join_and_a_leave_at_once": several_kills_a_join_and_a_leave_at_once,
     "the_last_survivor_goes_on": the_last_survivor_goes_on,
     "negative_leaves": negative_leaves,
+    "ranks_that_are_killed_from_outside": ranks_that_are_killed_from_outside,
     "all_ranks_are_replaced": all_ranks_are_replaced,
     "odd_and_sparse_ranks": odd_and_sparse_ranks,
     "fp8": data("--dtype", "fp8"),

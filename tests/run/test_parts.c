@@ -70,6 +70,7 @@ static const struct run_config sample = {
     .warmup = 2,
     .seed = UINT64_MAX - 1,
     .validate_phase_failures = true,
+    .digests = true,
     .negative = RUN_NEGATIVE_LEAVE,
 };
 
@@ -84,6 +85,7 @@ static void settings_come_back_from_json_as_they_were(void **state) {
   assert_int_equal(read.dtype, WEFT_EP_FP8_POW2);
   assert_int_equal(read.combine_dtype, WEFT_EP_COMBINE_LOGFMT10);
   assert_int_equal(read.negative, RUN_NEGATIVE_LEAVE);
+  assert_true(read.digests);
   assert_string_equal(read.job, "kept");
   json_decref(json);
   json_decref(again);
