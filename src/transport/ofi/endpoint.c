@@ -1,6 +1,8 @@
 // The objects of libfabric that a worker has.
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "base/fail.h"
 #include "base/random.h"
@@ -14,19 +16,41 @@ static void close_fid(struct fid *fid) {
 }
 #define CLOSE(object) close_fid((object) ? &(object)->fid : NULL)
 
-static int open_queue(struct ofi_worker *worker, bool wait) {
+// Its descriptor, if it has one, joins the worker's.
+static bool watch(struct ofi_worker *worker, struct fid_cq *cq) {
+  int fd = -1;
+  struct epoll_event event = {.events = EPOLLIN};
+  return fi_control(&cq->fid, FI_GETWAIT, &fd) == 0 && epoll_ctl(worker->fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static int open_queue(struct ofi_worker *worker, struct fid_cq **cq) {
+  bool wait = worker->fd >= 0;
   struct fi_cq_attr attr = {
       .size = QUEUE,
       .format = FI_CQ_FORMAT_MSG,
       .wait_obj = wait ? FI_WAIT_FD : FI_WAIT_NONE,
   };
-  int rc = fi_cq_open(worker->domain, &attr, &worker->cq, worker);
-  if (rc != 0)
-    return rc;
-  if (wait && fi_control(&worker->cq->fid, FI_GETWAIT, &worker->fd) != 0)
+  int rc = fi_cq_open(worker->domain, &attr, cq, worker);
+  if (rc == 0 && wait && !watch(worker, *cq)) {
+    fi_close(&(*cq)->fid);
+    *cq = NULL;
+    rc = -FI_ENOSYS;
+  }
+  if (rc == 0)
+    worker->max_running = (uint32_t)(attr.size ? attr.size : QUEUE) - OFI_RECEIVES;
+  return rc;
+}
+
+// Of the first queue: without a descriptor, if there is none to be had.
+static int open_first_queue(struct ofi_worker *worker, bool wait) {
+  worker->fd = wait ? epoll_create1(EPOLL_CLOEXEC) : -1;
+  int rc = open_queue(worker, &worker->cq);
+  if (rc != 0 && worker->fd >= 0) { // one that wakes nobody: poll
+    close(worker->fd);
     worker->fd = -1;
-  worker->max_running = (uint32_t)(attr.size ? attr.size : QUEUE) - OFI_RECEIVES;
-  return 0;
+    rc = open_queue(worker, &worker->cq);
+  }
+  return rc;
 }
 
 static int open_domain(struct ofi_worker *worker, bool wait) {
@@ -40,20 +64,18 @@ static int open_domain(struct ofi_worker *worker, bool wait) {
   rc = fi_av_open(worker->domain, &attr, &worker->av, worker);
   if (rc != 0)
     return ofi_fail(rc, "libfabric makes no table of addresses");
-  rc = wait ? open_queue(worker, true) : -FI_ENOSYS;
-  if (rc != 0)
-    rc = open_queue(worker, false); // one that wakes nobody: poll
+  rc = open_first_queue(worker, wait);
   return rc ? ofi_fail(rc, "libfabric makes no completion queue") : 0;
 }
 
-static int open_endpoint(struct ofi_worker *worker, struct fid_ep **ep) {
+static int open_endpoint(struct ofi_worker *worker, struct fid_cq *cq, struct fid_ep **ep) {
   struct fid_ep *made;
   int rc = fi_endpoint(worker->domain, worker->info, &made, worker);
   if (rc != 0)
     return ofi_fail(rc, "libfabric makes no endpoint");
   rc = fi_ep_bind(made, &worker->av->fid, 0);
   if (rc == 0)
-    rc = fi_ep_bind(made, &worker->cq->fid, FI_TRANSMIT | FI_RECV);
+    rc = fi_ep_bind(made, &cq->fid, FI_TRANSMIT | FI_RECV);
   if (rc == 0)
     rc = fi_enable(made);
   if (rc != 0) {
@@ -69,9 +91,10 @@ int ofi_road_open(struct ofi_worker *worker, struct ofi_road **made) {
   if (!road)
     return fail(WEFT_ERR_NOMEM, "no memory for an endpoint");
   link_init(&road->roads);
-  int rc = open_endpoint(worker, &road->ep);
+  int rc = open_queue(worker, &road->cq);
+  rc = rc ? ofi_fail(rc, "libfabric makes no completion queue") : open_endpoint(worker, road->cq, &road->ep);
   if (rc != 0)
-    free(road);
+    ofi_road_close(road);
   else
     *made = road;
   return rc;
@@ -80,9 +103,15 @@ int ofi_road_open(struct ofi_worker *worker, struct ofi_road **made) {
 void ofi_road_close(struct ofi_road *road) {
   if (!road)
     return;
-  fi_close(&road->ep->fid);
+  CLOSE(road->ep);
+  CLOSE(road->cq);
   link_remove(&road->roads);
   free(road);
+}
+
+int ofi_trywait(struct ofi_worker *worker) {
+  struct fid *fids[] = {&worker->cq->fid, &worker->road->cq->fid};
+  return fi_trywait(worker->fabric, fids, 2);
 }
 
 static int fill_slab(struct ofi_worker *worker) {
@@ -119,7 +148,7 @@ int ofi_open(struct ofi_worker *worker, const struct transport_options *options)
   flow_host(&worker->host, &worker->net);
   rc = open_domain(worker, !(wait && strcmp(wait, "none") == 0));
   if (rc == 0)
-    rc = open_endpoint(worker, &worker->home);
+    rc = open_endpoint(worker, worker->cq, &worker->home);
   if (rc == 0)
     rc = ofi_road_open(worker, &worker->road);
   return rc ? rc : fill_slab(worker);
@@ -140,6 +169,8 @@ void ofi_close(struct ofi_worker *worker) {
   CLOSE(worker->av);
   CLOSE(worker->domain);
   CLOSE(worker->fabric);
+  if (worker->fd >= 0)
+    close(worker->fd);
   free(worker->slab);
   if (worker->info)
     fi_freeinfo(worker->info);

@@ -115,9 +115,9 @@ static void received(struct ofi_worker *worker, struct ofi_buffer *buffer, size_
   ofi_receive(worker, buffer);
 }
 
-static void take_error(struct ofi_worker *worker) {
+static void take_error(struct ofi_worker *worker, struct fid_cq *cq, bool closed) {
   struct fi_cq_err_entry entry = {0};
-  if (fi_cq_readerr(worker->cq, &entry, 0) != 1 || !entry.op_context)
+  if (fi_cq_readerr(cq, &entry, 0) != 1 || !entry.op_context)
     return;
   struct ofi_context *context = entry.op_context;
   if (context->what == OFI_RECEIVE) {
@@ -126,16 +126,17 @@ static void take_error(struct ofi_worker *worker) {
   }
   struct ofi_op *op = LINK_OF(context, struct ofi_op, context);
   char why[120];
-  snprintf(why, sizeof why, "%s (%s)", fi_strerror(entry.err),
-           fi_cq_strerror(worker->cq, entry.prov_errno, entry.err_data, NULL, 0));
+  // ofi_rxm looks for the words in the queue's endpoint.
+  const char *more = closed ? NULL : fi_cq_strerror(cq, entry.prov_errno, entry.err_data, NULL, 0);
+  snprintf(why, sizeof why, "%s (%s)", fi_strerror(entry.err), more ? more : "its endpoint was closed");
   if (ofi_code(entry.err) == WEFT_ERR_PEER_LOST)
     flow_peer_failed(op->flow.own->peer, WEFT_ERR_PEER_LOST, why);
   ofi_op_ended(op, entry.err, why);
 }
 
-uint32_t ofi_complete(struct ofi_worker *worker) {
+static uint32_t complete(struct ofi_worker *worker, struct fid_cq *cq, bool closed) {
   struct fi_cq_msg_entry entries[OFI_EVENTS];
-  ssize_t count = fi_cq_read(worker->cq, entries, OFI_EVENTS);
+  ssize_t count = fi_cq_read(cq, entries, OFI_EVENTS);
   for (ssize_t i = 0; i < count; i++) {
     struct ofi_context *context = entries[i].op_context;
     if (!context)
@@ -146,14 +147,26 @@ uint32_t ofi_complete(struct ofi_worker *worker) {
       ofi_op_ended(LINK_OF(context, struct ofi_op, context), 0, NULL);
   }
   if (count == -FI_EAVAIL) {
-    take_error(worker);
+    take_error(worker, cq, closed);
     return 1;
   }
+  return count > 0 ? (uint32_t)count : 0;
+}
+
+uint32_t ofi_complete_closed(struct ofi_worker *worker, struct ofi_road *road) {
+  return complete(worker, road->cq, true);
+}
+
+uint32_t ofi_complete(struct ofi_worker *worker) {
+  uint32_t events = complete(worker, worker->cq, false);
+  events += complete(worker, worker->road->cq, false);
+  for (struct link *link = worker->roads.next; link != &worker->roads; link = link->next)
+    events += complete(worker, LINK_OF(link, struct ofi_road, roads)->cq, false);
   struct ofi_buffer *unposted = worker->unposted;
   worker->unposted = NULL;
   for (struct ofi_buffer *next; unposted; unposted = next) {
     next = unposted->next;
     ofi_receive(worker, unposted);
   }
-  return count > 0 ? (uint32_t)count : 0;
+  return events;
 }

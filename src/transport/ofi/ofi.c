@@ -130,8 +130,7 @@ static int arm(struct transport_worker *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base;
   if (flow_busy(&worker->flow) || worker->unposted || !link_empty(&worker->roads))
     return WEFT_ERR_BUSY;
-  struct fid *fids[] = {&worker->cq->fid};
-  int rc = worker->fd >= 0 ? fi_trywait(worker->fabric, fids, 1) : 0;
+  int rc = worker->fd >= 0 ? ofi_trywait(worker) : 0;
   if (rc == -FI_EAGAIN)
     return WEFT_ERR_BUSY;
   return rc == 0 ? 0 : ofi_fail(rc, "libfabric cannot arm its descriptor");

@@ -8,7 +8,9 @@
 // libfabric has no way to take an operation back either, and none to cut off one peer. So a worker has two endpoints:
 // one that peers know, which receives messages and serves their accesses, and one that starts operations. When a
 // cancelled request is stuck there, a new one is opened for operations to come; the old one is closed, which ends what
-// was stuck in it, as soon as nothing else is under way there.
+// was stuck in it, as soon as nothing else is under way there. Each endpoint has a completion queue of its own, which
+// goes with it: ofi_rxm of libfabric 1.17 leaves an endpoint that was closed in its queue's list of what to look at
+// before a sleep, and fi_trywait() reads freed memory then.
 //
 // A provider may see by a failing operation only that a peer is gone: the transport does not claim TELLS_DEATH.
 #ifndef OFI_OFI_H
@@ -38,6 +40,7 @@ struct ofi_context {
 struct ofi_road {
   struct link roads; // in the worker's list of those that are being left
   struct fid_ep *ep;
+  struct fid_cq *cq;
   uint32_t running;
 };
 
@@ -61,7 +64,7 @@ struct ofi_worker {
   struct fid_fabric *fabric;
   struct fid_domain *domain;
   struct fid_av *av;
-  struct fid_cq *cq;
+  struct fid_cq *cq;     // of `home`
   struct fid_ep *home;   // that peers know
   struct ofi_road *road; // that starts operations now
   struct link roads;
@@ -72,9 +75,9 @@ struct ofi_worker {
   struct ofi_buffer *unposted; // receives that the provider did not take yet
   uint64_t next_key;
   uint64_t host, net;
-  uint32_t running, max_running; // operations; the completion queue has room for so many
-  int fd;
-  bool local_keys; // local memory has to be registered (FI_MR_LOCAL)
+  uint32_t running, max_running; // operations; a completion queue has room for so many
+  int fd;                        // epoll, with the descriptor of each completion queue; -1: they have none
+  bool local_keys;               // local memory has to be registered (FI_MR_LOCAL)
 };
 
 struct ofi_peer {
@@ -105,7 +108,9 @@ int ofi_choose(const struct transport_options *options, struct fi_info **info);
 int ofi_open(struct ofi_worker *worker, const struct transport_options *options);
 void ofi_close(struct ofi_worker *worker);
 int ofi_road_open(struct ofi_worker *worker, struct ofi_road **road);
-void ofi_road_close(struct ofi_road *road);
+void ofi_road_close(struct ofi_road *road); // what is in its queue is lost
+// Whether the descriptor will tell of news: nothing is there now. Returns what libfabric says.
+int ofi_trywait(struct ofi_worker *worker);
 
 // memory.c
 int ofi_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
@@ -129,8 +134,10 @@ int ofi_settle(struct flow_request *own, struct flow_op *op);
 int ofi_send(struct flow_request *own, struct flow_op *op);
 // Puts a buffer there for a message to come; later, if the provider has no room now.
 void ofi_receive(struct ofi_worker *worker, struct ofi_buffer *buffer);
-// Takes what the completion queue has; returns events.
+// Takes what the completion queues have; returns events.
 uint32_t ofi_complete(struct ofi_worker *worker);
+// The same of the queue of a road whose endpoint was closed.
+uint32_t ofi_complete_closed(struct ofi_worker *worker, struct ofi_road *road);
 // The operation will not be heard of any more.
 void ofi_op_ended(struct ofi_op *op, int error, const char *why);
 

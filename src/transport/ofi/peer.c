@@ -152,11 +152,11 @@ void ofi_leave_roads(struct ofi_worker *worker) {
     if (count_overdue(worker, road, NULL) < road->running)
       continue; // the others' operations may end well there yet
     fi_close(&road->ep->fid);
-    while (ofi_complete(worker) > 0) // what it has queued of that endpoint's
+    road->ep = NULL;
+    while (ofi_complete_closed(worker, road) > 0) // what it has of that endpoint's
       ;
     end_ops(worker, road);
-    link_remove(&road->roads);
-    free(road);
+    ofi_road_close(road);
   }
 }
 
