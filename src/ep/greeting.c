@@ -180,8 +180,8 @@ int ep_far_answer_check(const weft_ep_t *ep, const struct ep_far_greeting *answe
     return take_refusal(greeting, rank);
   if (rc == 0)
     rc = check_rest(ep, answer);
-  bool right = greeting->rank == rank && greeting->incarnation == incarnation;
-  if (rc == 0 && !(right && (greeting->kind == EP_WELCOME || greeting->kind == EP_YIELD)))
+  if (rc == 0 && (greeting->rank != rank || greeting->incarnation != incarnation ||
+                  (greeting->kind != EP_WELCOME && greeting->kind != EP_YIELD)))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave an answer that is none", rank);
   *yield = rc == 0 && greeting->kind == EP_YIELD;
   return rc;

@@ -1,0 +1,130 @@
+// Messages of an agent that is known, and of others: whatever they say, what is handed to the application is within its
+// bounds, comes from who sent it, and is no more than that one may have sent.
+//
+// An input: messages, each a byte of choices, one of kind, two of size, eight of sequence, eight of credit, the
+// content.
+#include <stdlib.h>
+#include <string.h>
+#include <weft/weft.h>
+
+#include "agent/inbox.h"
+#include "agent/message.h"
+#include "agent/peer.h"
+#include "agent/progress.h"
+#include "agent/turn.h"
+#include "fuzz.h"
+
+enum {
+  CHOICE_FROM_ANOTHER = 1,
+  CHOICE_TO_ANOTHER = 2,
+  CHOICE_FROM_SELF = 4,
+  CHOICE_OTHER_SIZE = 8,
+  CHOICE_SHORT = 16,
+  CHOICE_MAGIC = 32,
+  CHOICE_TEND = 64,
+  CHOICE_READ = 128,
+  AT_ONCE = 5, // notifications that are read
+};
+
+static weft_agent_t *agent, *other;
+static weft_peer_t peer;
+
+static weft_agent_t *open_agent(const char *name) {
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  weft_agent_t *opened;
+  options.name = name;
+  options.transports = "shm";
+  options.progress = WEFT_AGENT_PROGRESS_NONE;
+  options.heartbeat_ms = 60000;
+  options.peer_timeout_ms = 600000;
+  FUZZ_CHECK(weft_agent_open(&opened, &options) == 0);
+  return opened;
+}
+
+// The other may have said that it leaves.
+static void know_other(void) {
+  if (peer != 0 && weft_agent_check(agent, peer) == 0)
+    return;
+  weft_agent_progress(other, NULL); // it lets go of who has gone
+  size_t size = 0;
+  FUZZ_CHECK(weft_agent_metadata(other, NULL, 0, true, NULL, &size) == WEFT_ERR_LIMIT);
+  uint8_t *blob = malloc(size);
+  FUZZ_CHECK(blob && weft_agent_metadata(other, NULL, 0, true, blob, &size) == 0);
+  FUZZ_CHECK(weft_agent_load(agent, blob, size, &peer) == 0);
+  free(blob);
+}
+
+static void tend(void) {
+  agent_wake(agent);
+  weft_agent_progress(agent, NULL);
+}
+
+static uint32_t read_some(void) {
+  struct weft_notification got[AT_ONCE];
+  uint32_t count = AT_ONCE;
+  FUZZ_CHECK(weft_agent_notifications(agent, got, &count) == 0 && count <= AT_ONCE);
+  for (uint32_t i = 0; i < count; i++) {
+    FUZZ_CHECK(got[i].size <= WEFT_AGENT_MAX_NOTIFICATION && got[i].peer != 0);
+    uint8_t sum = 0;
+    for (uint32_t j = 0; j < got[i].size; j++) // all of it is there
+      sum ^= ((const uint8_t *)got[i].bytes)[j];
+    static volatile uint8_t kept;
+    kept = sum;
+    (void)kept;
+  }
+  return count;
+}
+
+static void hear(struct fuzz_input *input, uint8_t choices) {
+  struct agent_header header = {.from = other->incarnation, .to = agent->incarnation};
+  uint8_t kind;
+  uint16_t size;
+  fuzz_bytes(input, &kind, sizeof kind);
+  fuzz_bytes(input, &size, sizeof size);
+  fuzz_bytes(input, &header.sequence, sizeof header.sequence);
+  fuzz_bytes(input, &header.credit, sizeof header.credit);
+  size %= TRANSPORT_MAX_MESSAGE - AGENT_HEADER + 1;
+  header.kind = kind;
+  header.size = size + (choices & CHOICE_OTHER_SIZE ? 1 : 0);
+  if (choices & CHOICE_FROM_ANOTHER)
+    header.from++;
+  if (choices & CHOICE_FROM_SELF)
+    header.from = agent->incarnation;
+  if (choices & CHOICE_TO_ANOTHER)
+    header.to++;
+  size_t whole = choices & CHOICE_SHORT ? size % AGENT_HEADER : AGENT_HEADER + size;
+  uint8_t *bytes = malloc(whole), head[AGENT_HEADER]; // of this very size, so that a read behind it shows
+  FUZZ_CHECK(bytes);
+  agent_header_write(head, &header);
+  head[0] ^= choices & CHOICE_MAGIC ? 1 : 0;
+  memcpy(bytes, head, whole < sizeof head ? whole : sizeof head);
+  if (whole > sizeof head)
+    fuzz_bytes(input, bytes + sizeof head, whole - sizeof head);
+  agent_turn_take(&agent->workers[0]);
+  agent_inbox_message(&agent->workers[0], bytes, whole);
+  agent_turn_give(&agent->workers[0]);
+  free(bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  if (!agent) {
+    agent = open_agent("fuzzed");
+    other = open_agent("other");
+  }
+  uint32_t heard = 0, read = 0;
+  for (struct fuzz_input input = {(const char *)data, size}; input.size > 0; heard++) {
+    uint8_t choices;
+    fuzz_bytes(&input, &choices, sizeof choices);
+    know_other();
+    hear(&input, choices);
+    if (choices & CHOICE_TEND)
+      tend();
+    if (choices & CHOICE_READ)
+      read += read_some();
+  }
+  for (uint32_t more; (more = read_some()) > 0;)
+    read += more;
+  FUZZ_CHECK(read <= heard);
+  tend();
+  return 0;
+}
