@@ -12,25 +12,14 @@
 
 #include <weft/err.h>
 
-static int say(char *why, int rc, const char *what) {
-  snprintf(why, DEVICE_WHY, "%s", what);
-  return rc;
-}
-
-static int map_window(size_t size, int fd, struct device_window *window, char *why) {
-  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED)
-    return say(why, WEFT_ERR_SYSTEM, strerror(errno));
-  *window = (struct device_window){.memory = memory, .size = size};
-  return 0;
-}
+#include "support/fake_device.h"
 
 // Windows are known by the name of their mapping.
 int fake_owner(const void *memory, int *index, char *why) {
   char line[512];
   FILE *maps = fopen("/proc/self/maps", "re");
   if (!maps)
-    return say(why, WEFT_ERR_SYSTEM, strerror(errno));
+    return fake_say(why, WEFT_ERR_SYSTEM, strerror(errno));
   *index = -1;
   while (fgets(line, sizeof line, maps)) {
     uintptr_t begin, end;
@@ -44,20 +33,19 @@ int fake_owner(const void *memory, int *index, char *why) {
 
 int fake_share(const void *memory, uint64_t size, bool window, struct device_share *share, char *why) {
   if (!window)
-    return say(why, WEFT_ERR_UNSUPPORTED, "others cannot map what is no window of the fake");
+    return fake_say(why, WEFT_ERR_UNSUPPORTED, "others cannot map what is no window of the fake");
   *share =
       (struct device_share){.process = (uint64_t)getpid(), .address = (uintptr_t)memory, .size = size, .uuid = {1}};
   return 0;
 }
 
 int fake_share_open(struct device *device, const struct device_share *share, int fd, void **memory, char *why) {
-  (void)device;
   if (share->process == (uint64_t)getpid()) {
     *memory = (void *)(uintptr_t)share->address;
     return 0;
   }
-  struct device_window window;
-  int rc = map_window(share->size, fd, &window, why);
+  struct device_window window = {0};
+  int rc = fake_window_map(device, share->size, fd, &window, why);
   if (rc == 0)
     *memory = window.memory;
   return rc;
@@ -88,7 +76,7 @@ int fake_copies_open(struct device *device, const struct device_copy *copies, ui
   (void)device;
   struct device_copies *made = malloc(sizeof *made + count * sizeof *copies);
   if (!made)
-    return say(why, WEFT_ERR_NOMEM, "no memory");
+    return fake_say(why, WEFT_ERR_NOMEM, "no memory");
   made->count = count;
   memcpy(made->copy, copies, count * sizeof *copies);
   *opened = made;
@@ -112,7 +100,7 @@ enum { LOOKS = 3 };
 int fake_mark_open(struct device *device, void **mark, char *why) {
   (void)device;
   *mark = calloc(1, sizeof(int));
-  return *mark ? 0 : say(why, WEFT_ERR_NOMEM, "no memory");
+  return *mark ? 0 : fake_say(why, WEFT_ERR_NOMEM, "no memory");
 }
 
 void fake_mark_close(struct device *device, void *mark) {

@@ -1,97 +1,29 @@
-// A plug-in without a GPU (device/device.h): memory is the host's, windows are memfds, and a thread for each device
-// runs what is launched, one after the other. Its kernels carry headers, as the real ones lay them out, and no tokens.
-// They follow the rule of activation, but adopt no view. FAKE_ROWS and FAKE_MISSING say what their records tell.
+// The plug-in of the tests, without a GPU (device/device.h): devices, memory, windows, streams, and the table. Memory
+// is the host's, windows are memfds, and a thread for each device runs what is launched, one after the other.
+#include "support/fake_device.h"
+
 #include <errno.h>
-#include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <weft/err.h>
 
 #include "base/clock.h"
-#include "cuda/layout.h"
 #include "cuda/relay.h"
-#include "device/device.h"
-#include "ep/activation.h"
 #include "support/fake_copies.h"
 
-enum { DEVICES = 2, PUBLISHED = 8, QUEUE = 64, RECORDS = 4, NAP_NS = 20000 };
+enum { DEVICES = 2, NAP_NS = 20000 };
 
-enum launch_kind { LAUNCH_DISPATCH, LAUNCH_COMBINE, LAUNCH_FINISH, LAUNCH_STOP };
-struct launch {
-  enum launch_kind kind;
-  struct device_ep *ep;
-  struct device_dispatch dispatch;
-};
-
-struct device {
-  int index;
-  pthread_mutex_t lock;
-  pthread_cond_t changed;
-  struct launch queue[QUEUE];
-  uint64_t put, done;
-  pthread_t thread;
-};
-
-struct view {
-  uint64_t epoch;
-  uint32_t count;
-  struct device_member members[DEVICE_SEATS];
-};
-
-struct device_ep {
-  struct device *device;
-  struct device_ep_options options;
-  size_t slot, counts; // bytes, and where the counts begin
-  uint32_t count_units;
-  pthread_mutex_t lock;
-  struct device_control control;
-  struct view published[PUBLISHED];
-  uint64_t lost, told[DEVICE_SEATS];
-  // Of the thread that runs kernels, and before it does
-  struct ep_activation activation;
-  struct view live[4]; // of operation n: live[n % 4]
-  uint64_t sent, received, combined;
-  struct device_record record[RECORDS];
-  struct device_report report;
-};
-
-static int say(char *why, int rc, const char *what) {
+int fake_say(char *why, int rc, const char *what) {
   snprintf(why, DEVICE_WHY, "%s", what);
   return rc;
 }
 
-typedef uint64_t __attribute__((may_alias)) unit_word;
-
-// Units are written with the flag last, and read with the flag first.
-static void store_unit(struct cuda_unit *unit, uint32_t a, uint32_t b, uint32_t c, uint32_t flag) {
-  unit_word *words = (unit_word *)unit;
-  __atomic_store_n(words, (uint64_t)b << 32 | a, __ATOMIC_RELAXED);
-  __atomic_store_n(words + 1, (uint64_t)flag << 32 | c, __ATOMIC_RELEASE);
-}
-
-static struct cuda_unit load_unit(const struct cuda_unit *unit) {
-  const unit_word *words = (const unit_word *)unit;
-  uint64_t high = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE), low = __atomic_load_n(words, __ATOMIC_ACQUIRE);
-  return (struct cuda_unit){.word = {(uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high},
-                            .flag = (uint32_t)(high >> 32)};
-}
-
-static void init_layout(const struct device_ep_options *o, struct cuda_layout *layout) {
-  cuda_layout_init(layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
-}
-
-// A word of the report, which the host reads at any time.
-static void tell(volatile uint64_t *word, uint64_t value) {
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-
-static void nap(void) {
+void fake_nap(void) {
   const struct timespec time = {.tv_nsec = NAP_NS};
   nanosleep(&time, NULL);
 }
@@ -112,7 +44,7 @@ static int fake_describe(int index, struct device_info *info, char *why) {
 
 static int fake_check_peer(int index, int peer, char *why) {
   if (getenv("FAKE_APART"))
-    return say(why, WEFT_ERR_UNSUPPORTED, "the fakes are apart");
+    return fake_say(why, WEFT_ERR_UNSUPPORTED, "the fakes are apart");
   (void)index, (void)peer;
   return 0;
 }
@@ -122,27 +54,27 @@ static void *run(void *arg);
 static int fake_open(int index, struct device **out, char *why) {
   struct device *device = calloc(1, sizeof *device);
   if (!device)
-    return say(why, WEFT_ERR_NOMEM, "no memory");
+    return fake_say(why, WEFT_ERR_NOMEM, "no memory");
   device->index = index;
   pthread_mutex_init(&device->lock, NULL);
   pthread_cond_init(&device->changed, NULL);
   if (pthread_create(&device->thread, NULL, run, device) != 0)
-    return say(why, WEFT_ERR_SYSTEM, "no thread");
+    return fake_say(why, WEFT_ERR_SYSTEM, "no thread");
   *out = device;
   return 0;
 }
 
-static void put(struct device *device, const struct launch *launch) {
+void fake_launch(struct device *device, const struct fake_launch *launch) {
   pthread_mutex_lock(&device->lock);
-  while (device->put - device->done == QUEUE)
+  while (device->put - device->done == FAKE_QUEUE)
     pthread_cond_wait(&device->changed, &device->lock);
-  device->queue[device->put++ % QUEUE] = *launch;
+  device->queue[device->put++ % FAKE_QUEUE] = *launch;
   pthread_cond_broadcast(&device->changed);
   pthread_mutex_unlock(&device->lock);
 }
 
 static void fake_close(struct device *device) {
-  put(device, &(struct launch){.kind = LAUNCH_STOP});
+  fake_launch(device, &(struct fake_launch){.kernel = NULL});
   pthread_join(device->thread, NULL);
   pthread_cond_destroy(&device->changed);
   pthread_mutex_destroy(&device->lock);
@@ -170,7 +102,7 @@ static int fake_copy(struct device *device, void *to, const void *from, size_t s
 static int map(size_t size, int fd, struct device_window *window, char *why) {
   void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED)
-    return say(why, WEFT_ERR_SYSTEM, strerror(errno));
+    return fake_say(why, WEFT_ERR_SYSTEM, strerror(errno));
   *window = (struct device_window){.memory = memory, .size = size};
   return 0;
 }
@@ -179,12 +111,12 @@ static int fake_window_create(struct device *device, size_t size, struct device_
   (void)device;
   int made = memfd_create("fake-device", MFD_CLOEXEC);
   if (made < 0 || ftruncate(made, (off_t)size) != 0)
-    return say(why, WEFT_ERR_SYSTEM, strerror(errno));
+    return fake_say(why, WEFT_ERR_SYSTEM, strerror(errno));
   *fd = made;
   return map(size, made, window, why);
 }
 
-static int fake_window_map(struct device *device, size_t size, int fd, struct device_window *window, char *why) {
+int fake_window_map(struct device *device, size_t size, int fd, struct device_window *window, char *why) {
   (void)device;
   return map(size, fd, window, why);
 }
@@ -200,7 +132,7 @@ static int fake_host_window_create(struct device *device, size_t size, struct de
   (void)device;
   *host = calloc(1, size);
   if (!*host)
-    return say(why, WEFT_ERR_NOMEM, "no memory");
+    return fake_say(why, WEFT_ERR_NOMEM, "no memory");
   *window = (struct device_window){.memory = *host, .size = size};
   return 0;
 }
@@ -211,7 +143,7 @@ static void fake_host_window_release(struct device *device, struct device_window
   *window = (struct device_window){0};
 }
 
-static int fake_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why) {
+int fake_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why) {
   (void)stream;
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
   for (;;) {
@@ -221,8 +153,8 @@ static int fake_stream_wait(struct device *device, void *stream, uint32_t timeou
     if (done)
       return 0;
     if (clock_passed(deadline_ns))
-      return say(why, WEFT_ERR_TIMEOUT, "not done");
-    nap();
+      return fake_say(why, WEFT_ERR_TIMEOUT, "not done");
+    fake_nap();
   }
 }
 
@@ -238,331 +170,23 @@ static int fake_stream_capturing(void *stream, bool *capturing, char *why) {
   return 0;
 }
 
-// --- the engine ---
-
-static size_t fake_area_bytes(const struct device_ep_options *options, char *why) {
-  struct cuda_layout layout;
-  (void)why;
-  init_layout(options, &layout);
-  return layout.area;
-}
-
-static int fake_ep_open(struct device *device, const struct device_ep_options *options, struct device_ep **out,
-                        char *why) {
-  if (getenv("FAKE_NO_ENGINE"))
-    return say(why, WEFT_ERR_LIMIT, "the fake has no engine");
-  struct device_ep *ep = calloc(1, sizeof *ep);
-  ep->device = device;
-  ep->options = *options;
-  struct cuda_layout layout;
-  init_layout(options, &layout);
-  ep->slot = layout.slot;
-  ep->counts = layout.counts;
-  ep->count_units = layout.count_units;
-  pthread_mutex_init(&ep->lock, NULL);
-  *out = ep;
-  return 0;
-}
-
-static void fake_ep_close(struct device_ep *ep) {
-  char why[DEVICE_WHY];
-  fake_stream_wait(ep->device, NULL, 60000, why);
-  pthread_mutex_destroy(&ep->lock);
-  free(ep);
-}
-
-static uint64_t fake_ep_memory(const struct device_ep *ep) {
-  return sizeof *ep;
-}
-
-static const struct device_report *fake_ep_report(const struct device_ep *ep) {
-  return &ep->report;
-}
-
-static int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *why) {
-  pthread_mutex_lock(&ep->lock);
-  struct view *oldest = &ep->published[0];
-  for (int i = 1; i < PUBLISHED; i++)
-    if (ep->published[i].epoch < oldest->epoch)
-      oldest = &ep->published[i];
-  bool room = oldest->epoch == 0 || oldest->epoch < ep->activation.epoch[0];
-  if (room) {
-    *oldest = (struct view){.epoch = view->epoch, .count = view->count};
-    memcpy(oldest->members, view->members, view->count * sizeof *view->members);
-  }
-  pthread_mutex_unlock(&ep->lock);
-  return room ? 0 : say(why, WEFT_ERR_BUSY, "no room");
-}
-
-static int fake_ep_control(struct device_ep *ep, const struct device_control *control, char *why) {
-  (void)why;
-  pthread_mutex_lock(&ep->lock);
-  ep->control = *control;
-  pthread_mutex_unlock(&ep->lock);
-  return 0;
-}
-
-static int fake_ep_seat(struct device_ep *ep, uint32_t seat, char *why) {
-  (void)why;
-  pthread_mutex_lock(&ep->lock);
-  ep->lost &= ~(UINT64_C(1) << seat);
-  tell(&ep->report.lost, ep->report.lost & ~(UINT64_C(1) << seat));
-  ep->told[seat] = 0;
-  pthread_mutex_unlock(&ep->lock);
-  return 0;
-}
-
-// The published view of `epoch`, or the oldest newer one. Under lock.
-static bool find_view(const struct device_ep *ep, uint64_t epoch, struct view *out) {
-  const struct view *found = NULL;
-  for (int i = 0; i < PUBLISHED; i++)
-    if (ep->published[i].epoch >= epoch && (!found || ep->published[i].epoch < found->epoch))
-      found = &ep->published[i];
-  if (found && epoch > 0)
-    *out = *found;
-  return found && epoch > 0;
-}
-
-static const struct device_member *member_at(const struct view *view, uint32_t seat) {
-  for (uint32_t m = 0; m < view->count; m++)
-    if (view->members[m].seat == seat)
-      return &view->members[m];
-  return NULL;
-}
-
-static bool has_self(const struct device_ep *ep, const struct view *view) {
-  for (uint32_t m = 0; m < view->count; m++)
-    if (view->members[m].rank == ep->options.rank)
-      return true;
-  return false;
-}
-
-static bool is_peer(const struct device_ep *ep, const struct device_member *member) {
-  return member->rank != ep->options.rank && member->seat != DEVICE_NO_SEAT;
-}
-
-// Tells those who are in `next` and not in `now` that `op` is their first. Under lock.
-static void tell_joiners(struct device_ep *ep, const struct view *now, const struct view *next, uint64_t op) {
-  for (uint32_t m = 0; m < next->count; m++) {
-    const struct device_member *member = &next->members[m];
-    if (!is_peer(ep, member) || member_at(now, member->seat) || !ep_activation_tells(ep->told[member->seat], op))
-      continue;
-    ep->told[member->seat] = op + 1;
-    struct cuda_area_head *head = member->out;
-    store_unit(&head->start, (uint32_t)(op + 1), 0, (uint32_t)next->epoch, 1);
-  }
-}
-
-static void begin(struct device_ep *ep, uint64_t op, const struct view *view) {
-  ep_activation_init(&ep->activation, op, view->epoch);
-  ep->live[op % 4] = ep->live[(op + 1) % 4] = *view;
-  ep->sent = ep->received = ep->combined = op;
-  tell_joiners(ep, &(struct view){0}, view, op);
-}
-
-static int fake_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why) {
-  struct view view;
-  pthread_mutex_lock(&ep->lock);
-  bool found = find_view(ep, epoch, &view);
-  if (found)
-    begin(ep, op, &view);
-  pthread_mutex_unlock(&ep->lock);
-  return found ? 0 : say(why, WEFT_ERR_NOT_FOUND, "not published");
-}
-
-static bool find_start(const struct device_member *seats, uint32_t count, uint64_t *op, uint64_t *epoch) {
-  uint64_t first = UINT64_MAX;
-  for (uint32_t i = 0; i < count; i++) {
-    struct cuda_unit start = load_unit(&((const struct cuda_area_head *)seats[i].in)->start);
-    if (start.flag != 1 || start.word[0] > first)
-      continue;
-    first = start.word[0];
-    *op = first - 1;
-    *epoch = start.word[2];
-  }
-  return first != UINT64_MAX;
-}
-
-static int fake_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count,
-                               uint32_t timeout_ms, const volatile bool *cancel, uint64_t *op, uint64_t *epoch,
-                               char *why) {
-  uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
-  *epoch = 0;
-  while (!find_start(seats, count, op, epoch)) {
-    if (__atomic_load_n(cancel, __ATOMIC_SEQ_CST))
-      return say(why, WEFT_ERR_CANCELED, "cancelled");
-    if (clock_passed(deadline_ns))
-      return say(why, WEFT_ERR_TIMEOUT, "nobody told");
-    nap();
-  }
-  int rc = fake_ep_begin(ep, *op, *epoch, why);
-  *epoch = rc == 0 ? ep->activation.epoch[0] : *epoch;
-  return rc == 0 ? 0 : WEFT_ERR_TIMEOUT;
-}
-
-// --- kernels ---
-
-static bool is_gone(struct device_ep *ep, uint32_t seat) {
-  pthread_mutex_lock(&ep->lock);
-  bool gone = (ep->lost | ep->control.gone) >> seat & 1;
-  pthread_mutex_unlock(&ep->lock);
-  return gone;
-}
-
-static struct cuda_slot_head *head_of(const struct device_ep *ep, void *area, uint64_t op) {
-  return (struct cuda_slot_head *)((char *)area + sizeof(struct cuda_area_head) + op % CUDA_DEPTH * ep->slot);
-}
-
-static bool await_unit(struct device_ep *ep, const struct device_member *member, const struct cuda_unit *unit,
-                       uint64_t op) {
-  uint64_t deadline_ns = clock_ns() + ep->options.timeout_ns;
-  while (load_unit(unit).flag != (uint32_t)op + 1) {
-    if (is_gone(ep, member->seat))
-      return false;
-    if (clock_passed(deadline_ns)) {
-      pthread_mutex_lock(&ep->lock);
-      ep->lost |= UINT64_C(1) << member->seat;
-      tell(&ep->report.lost, ep->report.lost | UINT64_C(1) << member->seat);
-      pthread_mutex_unlock(&ep->lock);
-      return false;
-    }
-    nap();
-  }
-  return true;
-}
-
-static void hear(struct device_ep *ep, const struct view *view, uint64_t op, struct device_record *record) {
-  for (uint32_t m = 0; m < view->count; m++) {
-    const struct device_member *member = &view->members[m];
-    if (member->rank == ep->options.rank)
-      continue;
-    struct cuda_slot_head *head = member->seat == DEVICE_NO_SEAT ? NULL : head_of(ep, member->in, op);
-    if (!head || !await_unit(ep, member, &head->count, op) || !await_unit(ep, member, &head->mark, op)) {
-      record->lost |= UINT64_C(1) << m;
-      continue;
-    }
-    struct cuda_unit count = load_unit(&head->count), mark = load_unit(&head->mark);
-    ep_activation_hear(&ep->activation, count.word[2]);
-    if (((uint64_t)mark.word[1] << 32 | mark.word[0]) < record->mark)
-      record->mark = (uint64_t)mark.word[1] << 32 | mark.word[0];
-    if (count.word[0] >> CUDA_HEAD_KIND != record->kind)
-      record->other_kinds |= UINT64_C(1) << m;
-  }
-}
-
-static void decide(struct device_ep *ep, uint64_t op) {
-  struct view *next = &ep->live[(op + 2) % 4];
-  *next = ep->live[(op + 1) % 4];
-  uint64_t decided = ep_activation_close(&ep->activation);
-  if (decided == 0 || !find_view(ep, decided, next))
-    return;
-  tell_joiners(ep, &ep->live[(op + 1) % 4], next, op + 2);
-  uint64_t n = ep->report.activations;
-  tell(&ep->report.activation[n % DEVICE_ACTIVATIONS].op, op + 2);
-  tell(&ep->report.activation[n % DEVICE_ACTIVATIONS].epoch, next->epoch);
-  tell(&ep->report.activations, n + 1);
-}
-
-static uint32_t number_of(const char *variable) {
-  const char *value = getenv(variable);
-  return value ? (uint32_t)atoi(value) : 0;
-}
-
-static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
-  uint64_t op = ep->sent++;
-  const struct view view = ep->live[op % 4];
-  pthread_mutex_lock(&ep->lock);
-  struct device_control control = ep->control;
-  tell(&ep->report.ended, ep->combined);
-  tell(&ep->report.begun, op + 1);
-  pthread_mutex_unlock(&ep->lock);
-  struct device_record record = {.op = op, .epoch = view.epoch, .mark = control.mark, .kind = args->kind};
-  record.num_ranks = has_self(ep, &view) ? view.count : 0;
-  record.num_rows = record.needed_rows = number_of("FAKE_ROWS");
-  record.selections = args->num_tokens * ep->options.topk;
-  record.missing = number_of("FAKE_MISSING");
-  for (uint32_t m = 0; m < view.count && record.num_ranks > 0; m++) {
-    if (!is_peer(ep, &view.members[m]) || is_gone(ep, view.members[m].seat))
-      continue;
-    struct cuda_slot_head *head = head_of(ep, view.members[m].out, op);
-    struct cuda_unit *counts = (struct cuda_unit *)((char *)head + ep->counts);
-    for (uint32_t unit = 0; unit < ep->count_units; unit++)
-      store_unit(counts + unit, 0, 0, 0, (uint32_t)op + 1);
-    store_unit(&head->mark, (uint32_t)control.mark, (uint32_t)(control.mark >> 32), 0, (uint32_t)op + 1);
-    store_unit(&head->count, args->kind << CUDA_HEAD_KIND, (uint32_t)view.epoch, (uint32_t)control.ready,
-               (uint32_t)op + 1);
-  }
-  ep_activation_hear(&ep->activation, control.ready);
-  if (record.num_ranks > 0)
-    hear(ep, &view, op, &record);
-  pthread_mutex_lock(&ep->lock);
-  decide(ep, op);
-  ep->record[op % RECORDS] = record;
-  ep->received = op + 1;
-  tell(&ep->report.received, op + 1);
-  pthread_mutex_unlock(&ep->lock);
-}
-
-static void execute(const struct launch *launch) {
-  struct device_ep *ep = launch->ep;
-  if (launch->kind == LAUNCH_DISPATCH)
-    dispatch(ep, &launch->dispatch);
-  else
-    ep->combined++;
-}
-
 static void *run(void *arg) {
   struct device *device = arg;
   for (bool go_on = true; go_on;) {
     pthread_mutex_lock(&device->lock);
     while (device->put == device->done)
       pthread_cond_wait(&device->changed, &device->lock);
-    struct launch launch = device->queue[device->done % QUEUE];
+    struct fake_launch launch = device->queue[device->done % FAKE_QUEUE];
     pthread_mutex_unlock(&device->lock);
-    go_on = launch.kind != LAUNCH_STOP;
+    go_on = launch.kernel;
     if (go_on)
-      execute(&launch);
+      launch.kernel(&launch);
     pthread_mutex_lock(&device->lock);
     device->done++;
     pthread_cond_broadcast(&device->changed);
     pthread_mutex_unlock(&device->lock);
   }
   return NULL;
-}
-
-static int fake_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why) {
-  if (args->halves != (DEVICE_SEND | DEVICE_RECV))
-    return say(why, WEFT_ERR_UNSUPPORTED, "the fake has no halves");
-  if (stream != (void *)1) // what is captured does not run
-    put(ep->device, &(struct launch){.kind = LAUNCH_DISPATCH, .ep = ep, .dispatch = *args});
-  return 0;
-}
-
-static int fake_ep_combine(struct device_ep *ep, const struct device_combine *args, void *stream, char *why) {
-  (void)args, (void)why;
-  if (stream != (void *)1)
-    put(ep->device, &(struct launch){.kind = LAUNCH_COMBINE, .ep = ep});
-  return 0;
-}
-
-static int fake_ep_finish(struct device_ep *ep, void *stream, char *why) {
-  (void)stream, (void)why;
-  put(ep->device, &(struct launch){.kind = LAUNCH_FINISH, .ep = ep});
-  return 0;
-}
-
-static int fake_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why) {
-  pthread_mutex_lock(&ep->lock);
-  *record = ep->record[op % RECORDS];
-  pthread_mutex_unlock(&ep->lock);
-  return record->op == op && record->kind != 0 ? 0 : say(why, WEFT_ERR_NOT_FOUND, "no such operation");
-}
-
-// Members of the view have brought all.
-static int fake_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why) {
-  (void)ep, (void)op, (void)why;
-  memset(missing, 0, num_tokens * sizeof *missing);
-  return 0;
 }
 
 static const struct device_api api = {

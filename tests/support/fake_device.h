@@ -1,0 +1,53 @@
+// The parts of the plug-in of the tests (fake_device.c): its devices, and its engine (fake_engine.c).
+#ifndef SUPPORT_FAKE_DEVICE_H
+#define SUPPORT_FAKE_DEVICE_H
+
+#include <pthread.h>
+
+#include "device/device.h"
+
+enum { FAKE_QUEUE = 64 };
+
+// What a device runs next, by its thread; NULL ends that.
+struct fake_launch {
+  void (*kernel)(const struct fake_launch *launch);
+  struct device_ep *ep;
+  struct device_dispatch dispatch;
+};
+
+struct device {
+  int index;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  struct fake_launch queue[FAKE_QUEUE];
+  uint64_t put, done;
+  pthread_t thread;
+};
+
+// Writes the sentence; returns the code.
+int fake_say(char *why, int rc, const char *what);
+void fake_nap(void);
+void fake_launch(struct device *device, const struct fake_launch *launch);
+int fake_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why);
+int fake_window_map(struct device *device, size_t size, int fd, struct device_window *window, char *why);
+
+// --- the engine: its part of the table ---
+
+size_t fake_area_bytes(const struct device_ep_options *options, char *why);
+int fake_ep_open(struct device *device, const struct device_ep_options *options, struct device_ep **out, char *why);
+void fake_ep_close(struct device_ep *ep);
+uint64_t fake_ep_memory(const struct device_ep *ep);
+const struct device_report *fake_ep_report(const struct device_ep *ep);
+int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *why);
+int fake_ep_control(struct device_ep *ep, const struct device_control *control, char *why);
+int fake_ep_seat(struct device_ep *ep, uint32_t seat, char *why);
+int fake_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why);
+int fake_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
+                        const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why);
+int fake_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why);
+int fake_ep_combine(struct device_ep *ep, const struct device_combine *args, void *stream, char *why);
+int fake_ep_finish(struct device_ep *ep, void *stream, char *why);
+int fake_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
+int fake_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
+
+#endif

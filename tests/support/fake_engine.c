@@ -1,0 +1,366 @@
+// The engine of the plug-in of the tests. Its kernels carry headers, as the real ones lay them out, and no tokens. They
+// follow the rule of activation, but adopt no view. FAKE_ROWS and FAKE_MISSING say what their records tell.
+#include "support/fake_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/err.h>
+
+#include "base/clock.h"
+#include "cuda/layout.h"
+#include "ep/activation.h"
+
+enum { PUBLISHED = 8, RECORDS = 4 };
+
+struct view {
+  uint64_t epoch;
+  uint32_t count;
+  struct device_member members[DEVICE_SEATS];
+};
+
+struct device_ep {
+  struct device *device;
+  struct device_ep_options options;
+  size_t slot, counts; // bytes, and where the counts begin
+  uint32_t count_units;
+  pthread_mutex_t lock;
+  struct device_control control;
+  struct view published[PUBLISHED];
+  uint64_t lost, told[DEVICE_SEATS];
+  // Of the thread that runs kernels, and before it does
+  struct ep_activation activation;
+  struct view live[4]; // of operation n: live[n % 4]
+  uint64_t sent, received, combined;
+  struct device_record record[RECORDS];
+  struct device_report report;
+};
+
+typedef uint64_t __attribute__((may_alias)) unit_word;
+
+// Units are written with the flag last, and read with the flag first.
+static void store_unit(struct cuda_unit *unit, uint32_t a, uint32_t b, uint32_t c, uint32_t flag) {
+  unit_word *words = (unit_word *)unit;
+  __atomic_store_n(words, (uint64_t)b << 32 | a, __ATOMIC_RELAXED);
+  __atomic_store_n(words + 1, (uint64_t)flag << 32 | c, __ATOMIC_RELEASE);
+}
+
+static struct cuda_unit load_unit(const struct cuda_unit *unit) {
+  const unit_word *words = (const unit_word *)unit;
+  uint64_t high = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE), low = __atomic_load_n(words, __ATOMIC_ACQUIRE);
+  return (struct cuda_unit){.word = {(uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high},
+                            .flag = (uint32_t)(high >> 32)};
+}
+
+static void init_layout(const struct device_ep_options *o, struct cuda_layout *layout) {
+  cuda_layout_init(layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
+}
+
+// A word of the report, which the host reads at any time.
+static void tell(volatile uint64_t *word, uint64_t value) {
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+size_t fake_area_bytes(const struct device_ep_options *options, char *why) {
+  struct cuda_layout layout;
+  (void)why;
+  init_layout(options, &layout);
+  return layout.area;
+}
+
+int fake_ep_open(struct device *device, const struct device_ep_options *options, struct device_ep **out, char *why) {
+  if (getenv("FAKE_NO_ENGINE"))
+    return fake_say(why, WEFT_ERR_LIMIT, "the fake has no engine");
+  struct device_ep *ep = calloc(1, sizeof *ep);
+  ep->device = device;
+  ep->options = *options;
+  struct cuda_layout layout;
+  init_layout(options, &layout);
+  ep->slot = layout.slot;
+  ep->counts = layout.counts;
+  ep->count_units = layout.count_units;
+  pthread_mutex_init(&ep->lock, NULL);
+  *out = ep;
+  return 0;
+}
+
+void fake_ep_close(struct device_ep *ep) {
+  char why[DEVICE_WHY];
+  fake_stream_wait(ep->device, NULL, 60000, why);
+  pthread_mutex_destroy(&ep->lock);
+  free(ep);
+}
+
+uint64_t fake_ep_memory(const struct device_ep *ep) {
+  return sizeof *ep;
+}
+
+const struct device_report *fake_ep_report(const struct device_ep *ep) {
+  return &ep->report;
+}
+
+int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *why) {
+  pthread_mutex_lock(&ep->lock);
+  struct view *oldest = &ep->published[0];
+  for (int i = 1; i < PUBLISHED; i++)
+    if (ep->published[i].epoch < oldest->epoch)
+      oldest = &ep->published[i];
+  bool room = oldest->epoch == 0 || oldest->epoch < ep->activation.epoch[0];
+  if (room) {
+    *oldest = (struct view){.epoch = view->epoch, .count = view->count};
+    memcpy(oldest->members, view->members, view->count * sizeof *view->members);
+  }
+  pthread_mutex_unlock(&ep->lock);
+  return room ? 0 : fake_say(why, WEFT_ERR_BUSY, "no room");
+}
+
+int fake_ep_control(struct device_ep *ep, const struct device_control *control, char *why) {
+  (void)why;
+  pthread_mutex_lock(&ep->lock);
+  ep->control = *control;
+  pthread_mutex_unlock(&ep->lock);
+  return 0;
+}
+
+int fake_ep_seat(struct device_ep *ep, uint32_t seat, char *why) {
+  (void)why;
+  pthread_mutex_lock(&ep->lock);
+  ep->lost &= ~(UINT64_C(1) << seat);
+  tell(&ep->report.lost, ep->report.lost & ~(UINT64_C(1) << seat));
+  ep->told[seat] = 0;
+  pthread_mutex_unlock(&ep->lock);
+  return 0;
+}
+
+// The published view of `epoch`, or the oldest newer one. Under lock.
+static bool find_view(const struct device_ep *ep, uint64_t epoch, struct view *out) {
+  const struct view *found = NULL;
+  for (int i = 0; i < PUBLISHED; i++)
+    if (ep->published[i].epoch >= epoch && (!found || ep->published[i].epoch < found->epoch))
+      found = &ep->published[i];
+  if (found && epoch > 0)
+    *out = *found;
+  return found && epoch > 0;
+}
+
+static const struct device_member *member_at(const struct view *view, uint32_t seat) {
+  for (uint32_t m = 0; m < view->count; m++)
+    if (view->members[m].seat == seat)
+      return &view->members[m];
+  return NULL;
+}
+
+static bool has_self(const struct device_ep *ep, const struct view *view) {
+  for (uint32_t m = 0; m < view->count; m++)
+    if (view->members[m].rank == ep->options.rank)
+      return true;
+  return false;
+}
+
+static bool is_peer(const struct device_ep *ep, const struct device_member *member) {
+  return member->rank != ep->options.rank && member->seat != DEVICE_NO_SEAT;
+}
+
+// Tells those who are in `next` and not in `now` that `op` is their first. Under lock.
+static void tell_joiners(struct device_ep *ep, const struct view *now, const struct view *next, uint64_t op) {
+  for (uint32_t m = 0; m < next->count; m++) {
+    const struct device_member *member = &next->members[m];
+    if (!is_peer(ep, member) || member_at(now, member->seat) || !ep_activation_tells(ep->told[member->seat], op))
+      continue;
+    ep->told[member->seat] = op + 1;
+    struct cuda_area_head *head = member->out;
+    store_unit(&head->start, (uint32_t)(op + 1), 0, (uint32_t)next->epoch, 1);
+  }
+}
+
+static void begin(struct device_ep *ep, uint64_t op, const struct view *view) {
+  ep_activation_init(&ep->activation, op, view->epoch);
+  ep->live[op % 4] = ep->live[(op + 1) % 4] = *view;
+  ep->sent = ep->received = ep->combined = op;
+  tell_joiners(ep, &(struct view){0}, view, op);
+}
+
+int fake_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why) {
+  struct view view;
+  pthread_mutex_lock(&ep->lock);
+  bool found = find_view(ep, epoch, &view);
+  if (found)
+    begin(ep, op, &view);
+  pthread_mutex_unlock(&ep->lock);
+  return found ? 0 : fake_say(why, WEFT_ERR_NOT_FOUND, "not published");
+}
+
+static bool find_start(const struct device_member *seats, uint32_t count, uint64_t *op, uint64_t *epoch) {
+  uint64_t first = UINT64_MAX;
+  for (uint32_t i = 0; i < count; i++) {
+    struct cuda_unit start = load_unit(&((const struct cuda_area_head *)seats[i].in)->start);
+    if (start.flag != 1 || start.word[0] > first)
+      continue;
+    first = start.word[0];
+    *op = first - 1;
+    *epoch = start.word[2];
+  }
+  return first != UINT64_MAX;
+}
+
+int fake_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
+                        const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why) {
+  uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
+  *epoch = 0;
+  while (!find_start(seats, count, op, epoch)) {
+    if (__atomic_load_n(cancel, __ATOMIC_SEQ_CST))
+      return fake_say(why, WEFT_ERR_CANCELED, "cancelled");
+    if (clock_passed(deadline_ns))
+      return fake_say(why, WEFT_ERR_TIMEOUT, "nobody told");
+    fake_nap();
+  }
+  int rc = fake_ep_begin(ep, *op, *epoch, why);
+  *epoch = rc == 0 ? ep->activation.epoch[0] : *epoch;
+  return rc == 0 ? 0 : WEFT_ERR_TIMEOUT;
+}
+
+// --- kernels ---
+
+static bool is_gone(struct device_ep *ep, uint32_t seat) {
+  pthread_mutex_lock(&ep->lock);
+  bool gone = (ep->lost | ep->control.gone) >> seat & 1;
+  pthread_mutex_unlock(&ep->lock);
+  return gone;
+}
+
+static struct cuda_slot_head *head_of(const struct device_ep *ep, void *area, uint64_t op) {
+  return (struct cuda_slot_head *)((char *)area + sizeof(struct cuda_area_head) + op % CUDA_DEPTH * ep->slot);
+}
+
+static bool await_unit(struct device_ep *ep, const struct device_member *member, const struct cuda_unit *unit,
+                       uint64_t op) {
+  uint64_t deadline_ns = clock_ns() + ep->options.timeout_ns;
+  while (load_unit(unit).flag != (uint32_t)op + 1) {
+    if (is_gone(ep, member->seat))
+      return false;
+    if (clock_passed(deadline_ns)) {
+      pthread_mutex_lock(&ep->lock);
+      ep->lost |= UINT64_C(1) << member->seat;
+      tell(&ep->report.lost, ep->report.lost | UINT64_C(1) << member->seat);
+      pthread_mutex_unlock(&ep->lock);
+      return false;
+    }
+    fake_nap();
+  }
+  return true;
+}
+
+static void hear(struct device_ep *ep, const struct view *view, uint64_t op, struct device_record *record) {
+  for (uint32_t m = 0; m < view->count; m++) {
+    const struct device_member *member = &view->members[m];
+    if (member->rank == ep->options.rank)
+      continue;
+    struct cuda_slot_head *head = member->seat == DEVICE_NO_SEAT ? NULL : head_of(ep, member->in, op);
+    if (!head || !await_unit(ep, member, &head->count, op) || !await_unit(ep, member, &head->mark, op)) {
+      record->lost |= UINT64_C(1) << m;
+      continue;
+    }
+    struct cuda_unit count = load_unit(&head->count), mark = load_unit(&head->mark);
+    ep_activation_hear(&ep->activation, count.word[2]);
+    if (((uint64_t)mark.word[1] << 32 | mark.word[0]) < record->mark)
+      record->mark = (uint64_t)mark.word[1] << 32 | mark.word[0];
+    if (count.word[0] >> CUDA_HEAD_KIND != record->kind)
+      record->other_kinds |= UINT64_C(1) << m;
+  }
+}
+
+static void decide(struct device_ep *ep, uint64_t op) {
+  struct view *next = &ep->live[(op + 2) % 4];
+  *next = ep->live[(op + 1) % 4];
+  uint64_t decided = ep_activation_close(&ep->activation);
+  if (decided == 0 || !find_view(ep, decided, next))
+    return;
+  tell_joiners(ep, &ep->live[(op + 1) % 4], next, op + 2);
+  uint64_t n = ep->report.activations;
+  tell(&ep->report.activation[n % DEVICE_ACTIVATIONS].op, op + 2);
+  tell(&ep->report.activation[n % DEVICE_ACTIVATIONS].epoch, next->epoch);
+  tell(&ep->report.activations, n + 1);
+}
+
+static uint32_t number_of(const char *variable) {
+  const char *value = getenv(variable);
+  return value ? (uint32_t)atoi(value) : 0;
+}
+
+static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
+  uint64_t op = ep->sent++;
+  const struct view view = ep->live[op % 4];
+  pthread_mutex_lock(&ep->lock);
+  struct device_control control = ep->control;
+  tell(&ep->report.ended, ep->combined);
+  tell(&ep->report.begun, op + 1);
+  pthread_mutex_unlock(&ep->lock);
+  struct device_record record = {.op = op, .epoch = view.epoch, .mark = control.mark, .kind = args->kind};
+  record.num_ranks = has_self(ep, &view) ? view.count : 0;
+  record.num_rows = record.needed_rows = number_of("FAKE_ROWS");
+  record.selections = args->num_tokens * ep->options.topk;
+  record.missing = number_of("FAKE_MISSING");
+  for (uint32_t m = 0; m < view.count && record.num_ranks > 0; m++) {
+    if (!is_peer(ep, &view.members[m]) || is_gone(ep, view.members[m].seat))
+      continue;
+    struct cuda_slot_head *head = head_of(ep, view.members[m].out, op);
+    struct cuda_unit *counts = (struct cuda_unit *)((char *)head + ep->counts);
+    for (uint32_t unit = 0; unit < ep->count_units; unit++)
+      store_unit(counts + unit, 0, 0, 0, (uint32_t)op + 1);
+    store_unit(&head->mark, (uint32_t)control.mark, (uint32_t)(control.mark >> 32), 0, (uint32_t)op + 1);
+    store_unit(&head->count, args->kind << CUDA_HEAD_KIND, (uint32_t)view.epoch, (uint32_t)control.ready,
+               (uint32_t)op + 1);
+  }
+  ep_activation_hear(&ep->activation, control.ready);
+  if (record.num_ranks > 0)
+    hear(ep, &view, op, &record);
+  pthread_mutex_lock(&ep->lock);
+  decide(ep, op);
+  ep->record[op % RECORDS] = record;
+  ep->received = op + 1;
+  tell(&ep->report.received, op + 1);
+  pthread_mutex_unlock(&ep->lock);
+}
+
+static void run_dispatch(const struct fake_launch *launch) {
+  dispatch(launch->ep, &launch->dispatch);
+}
+
+static void run_combine(const struct fake_launch *launch) {
+  launch->ep->combined++;
+}
+
+int fake_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why) {
+  if (args->halves != (DEVICE_SEND | DEVICE_RECV))
+    return fake_say(why, WEFT_ERR_UNSUPPORTED, "the fake has no halves");
+  if (stream != (void *)1) // what is captured does not run
+    fake_launch(ep->device, &(struct fake_launch){.kernel = run_dispatch, .ep = ep, .dispatch = *args});
+  return 0;
+}
+
+int fake_ep_combine(struct device_ep *ep, const struct device_combine *args, void *stream, char *why) {
+  (void)args, (void)why;
+  if (stream != (void *)1)
+    fake_launch(ep->device, &(struct fake_launch){.kernel = run_combine, .ep = ep});
+  return 0;
+}
+
+int fake_ep_finish(struct device_ep *ep, void *stream, char *why) {
+  (void)stream, (void)why;
+  fake_launch(ep->device, &(struct fake_launch){.kernel = run_combine, .ep = ep});
+  return 0;
+}
+
+int fake_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why) {
+  pthread_mutex_lock(&ep->lock);
+  *record = ep->record[op % RECORDS];
+  pthread_mutex_unlock(&ep->lock);
+  return record->op == op && record->kind != 0 ? 0 : fake_say(why, WEFT_ERR_NOT_FOUND, "no such operation");
+}
+
+// Members of the view have brought all.
+int fake_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why) {
+  (void)ep, (void)op, (void)why;
+  memset(missing, 0, num_tokens * sizeof *missing);
+  return 0;
+}
