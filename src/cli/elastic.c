@@ -41,9 +41,9 @@ static const struct cli_option rows[] = {
   {.name = "job", .type = OPTION_STRING, .metavar = "NAME", .preset = "elastic", .variable = "WEFT_JOB",
    FIELD(config.job), .help = "name of the job in the store: agents of one job find each other by it"},
   {.name = "negative", .type = OPTION_ENUM, .metavar = "HOW", .preset = "kill", .choices = negatives,
-   FIELD(config.negative), .help = "what a negative rank of the plan does: dies in mid-dispatch; leaves cleanly; or runs on until it is lost by "
-   "your doing (its link cut, for less than the 10 s that an agent may be away, or its process killed), while the "
-   "phase waits for that"},
+   FIELD(config.negative),
+   .help = "what a negative rank of the plan does: dies in mid-dispatch; leaves cleanly; or runs on until it is lost by "
+   "your doing (its network cut, its process killed), for which the phase waits"},
 
   {.section = "Store", .name = "store", .alias = "etcd-server", .type = OPTION_URL, .metavar = "URL",
    .variable = "WEFT_STORE", .preset_note = "an embedded one, for this run", FIELD(config.store),
@@ -105,8 +105,8 @@ static const struct cli_option rows[] = {
   {.name = "validate-phase-failures", .type = OPTION_FLAG, FIELD(config.validate_phase_failures),
    .help = "judge also every operation between a planned loss and the view without the lost rank"},
   {.name = "digests", .type = OPTION_FLAG, FIELD(config.digests),
-   .help = "note in events.jsonl a digest of what each rank got from each whole operation: operations of one number and "
-   "seed among the same ranks have the same, on whatever hosts"},
+   .help = "note in events.jsonl a digest of what each rank got from each whole operation: with the same seed, number "
+   "and ranks it is the same, on whatever hosts"},
   {.name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10, .max = 600000, .unit = "ms",
    .preset = "5000", .variable = "WEFT_TIMEOUT_MS", FIELD(config.timeout_ms),
    .help = "a peer that is silent for so long in an operation is lost"},
