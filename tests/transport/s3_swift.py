@@ -26,6 +26,11 @@ pipeline = catch_errors s3api tempauth slo proxy-server
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
+# All of it is one process, which may wait for its processor.
+conn_timeout = 60
+node_timeout = 60
+recoverable_node_timeout = 60
+error_suppression_limit = 1000000
 [filter:catch_errors]
 use = egg:swift#catch_errors
 [filter:s3api]
@@ -71,6 +76,7 @@ def serve(home):
 
     utils.SWIFT_CONF_FILE = f"{home}/swift.conf"
     pathlib.Path(utils.SWIFT_CONF_FILE).write_text("[swift-hash]\nswift_hash_path_suffix = weft\n")
+    utils.fsync = utils.fsync_dir = lambda *_: None  # nothing of it has to outlive the server
     os.makedirs(f"{home}/devices/disk")
     listeners = {kind: eventlet.listen(("127.0.0.1", 0)) for kind in ("account", "container", "object", "proxy")}
     ports = {kind: listener.getsockname()[1] for kind, listener in listeners.items()}

@@ -1,5 +1,6 @@
 #include "conformance/suite.h"
 
+#include <poll.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -76,10 +77,17 @@ void pair_drive(struct pair *pair) {
     suite.transport->progress(pair->b->worker);
 }
 
+void pair_sleep(struct pair *pair) {
+  struct transport_worker *worker = pair->a->worker;
+  if (suite.kind == WEFT_MEMORY_OBJECT && worker && suite.transport->arm(worker) == 0)
+    poll(&(struct pollfd){.fd = suite.transport->fd(worker), .events = POLLIN}, 1, 10);
+}
+
 void pair_wait(struct pair *pair, bool (*condition)(void *arg), void *arg, const char *what) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
   while (!condition(arg)) {
     pair_drive(pair);
+    pair_sleep(pair);
     if (clock_passed(deadline_ns))
       fail_msg("waited in vain for %s", what);
   }

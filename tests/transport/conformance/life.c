@@ -24,11 +24,11 @@ struct batch {
 
 static void batch_open(struct batch *batch, struct pair *pair) {
   memset(batch, 0, sizeof *batch);
-  batch->count = BATCH;
-  place_open(&batch->local, pair->a, NULL, (uint64_t)BATCH * LENGTH);
-  place_open(&batch->there, pair->b, pair->to_b, (uint64_t)BATCH * LENGTH);
+  batch->count = suite.kind == WEFT_MEMORY_OBJECT ? BATCH / 4 : BATCH;
+  place_open(&batch->local, pair->a, NULL, (uint64_t)batch->count * LENGTH);
+  place_open_parts(&batch->there, pair->b, pair->to_b, (uint64_t)batch->count * LENGTH, LENGTH);
   place_fill(&batch->local, 21);
-  for (uint32_t i = 0; i < BATCH; i++) {
+  for (uint32_t i = 0; i < batch->count; i++) {
     uint64_t at = (uint64_t)i * LENGTH;
     batch->pieces[i] = piece_of(&batch->local, at, &batch->there, at, LENGTH);
     request_init(&batch->requests[i], pair->to_b, WEFT_WRITE, &batch->pieces[i], 1);
@@ -94,9 +94,14 @@ static void test_cancel_in_flight(void **state) {
     uint32_t well = batch_wait(&batch, &pair, WEFT_ERR_CANCELED);
     batch_unprepare(&batch);
     vanish(&batch.local);
-    place_fill(&batch.there, 23);
-    drive_on(&pair);
-    place_check(&batch.there, 0, batch.there.length, 23, 0);
+    if (place_is_whole(&batch.there)) { // what the server had received whole it may still make the object
+      drive_on(&pair);
+      place_check_either(&batch.there, 21, 22);
+    } else {
+      place_fill(&batch.there, 23);
+      drive_on(&pair);
+      place_check(&batch.there, 0, batch.there.length, 23, 0);
+    }
     if (HAS(MESSAGES))
       assert_int_equal(pair.b->messages, well); // never that of one that was cancelled
     place_close(&batch.there);
@@ -142,7 +147,7 @@ static void test_disconnect_in_flight(void **state) {
     for (int i = 0; i < round * 10; i++)
       pair_drive(&pair);
     suite.transport->disconnect(pair.to_b);
-    batch.there.remote = NULL; // freed with the peer
+    place_lost_peer(&batch.there);
     batch_wait(&batch, &pair, WEFT_ERR_CANCELED);
     batch_unprepare(&batch);
     vanish(&batch.local);
@@ -182,10 +187,10 @@ static void test_close_in_flight(void **state) {
       assert_true(is == 0 || is == WEFT_ERR_CANCELED);
     }
     batch_unprepare(&batch);
-    batch.local.region = NULL; // freed with the worker
-    batch.there.remote = NULL;
+    place_lost_worker(&batch.local);
+    place_lost_peer(&batch.there);
     if (pair.b == pair.a)
-      batch.there.region = NULL;
+      place_lost_worker(&batch.there);
     vanish(&batch.local);
     drive_on(&pair);
     place_close(&batch.there);
@@ -237,15 +242,15 @@ static void come_and_go(void) {
   struct pair pair;
   struct place local, there;
   pair_open(&pair, false);
-  for (int i = 0; i < 100; i++) {
+  for (uint32_t i = 0; i < times(100); i++) {
     place_open(&local, pair.a, NULL, 1000);
     place_open(&there, pair.b, pair.to_b, 1000);
-    place_fill(&local, (uint64_t)i);
+    place_fill(&local, i);
     struct transport_piece piece = piece_of(&local, 0, &there, 0, 1000);
     struct transport_request request;
     request_init(&request, pair.to_b, WEFT_WRITE, &piece, 1);
     assert_int_equal(request_run(&pair, &request), 0);
-    place_check(&there, 0, 1000, (uint64_t)i, 0);
+    place_check(&there, 0, 1000, i, 0);
     place_close(&there);
     place_close(&local);
   }
@@ -256,7 +261,7 @@ static void test_all_is_given_back(void **state) {
   (void)state;
   come_and_go(); // what stays for the life of the process is there then
   uint32_t descriptors = open_descriptors();
-  for (int i = 0; i < 5; i++)
+  for (uint32_t i = 0; i < (suite.kind == WEFT_MEMORY_OBJECT ? 2 : 5); i++)
     come_and_go();
   assert_int_equal(open_descriptors(), descriptors);
 }
@@ -272,7 +277,7 @@ static void test_two_pairs_side_by_side(void **state) {
   batch_post(&batches[0]);
   batch_post(&batches[1]);
   for (int i = 0; i < 2; i++) {
-    assert_int_equal(batch_wait(&batches[i], &pairs[i], 0), BATCH);
+    assert_int_equal(batch_wait(&batches[i], &pairs[i], 0), batches[i].count);
     batch_unprepare(&batches[i]);
     place_close(&batches[i].there);
     place_close(&batches[i].local);
@@ -285,19 +290,20 @@ static void test_two_pairs_side_by_side(void **state) {
 
 struct chain {
   struct transport_request *requests;
-  uint32_t posted, done;
+  uint32_t count, posted, done;
 };
 
 static void post_next(struct transport_request *request) {
   struct chain *chain = request->arg;
   assert_int_equal(atomic_load(&request->state), 0);
   chain->done++;
-  if (chain->posted < BATCH)
+  if (chain->posted < chain->count)
     assert_works(suite.transport->post(&chain->requests[chain->posted++]));
 }
 
 static bool is_done(void *arg) {
-  return ((struct chain *)arg)->done == BATCH;
+  struct chain *chain = arg;
+  return chain->done == chain->count;
 }
 
 static void test_done_may_post(void **state) {
@@ -306,14 +312,14 @@ static void test_done_may_post(void **state) {
   struct batch batch;
   pair_open(&pair, false);
   batch_open(&batch, &pair);
-  struct chain chain = {.requests = batch.requests, .posted = 1};
-  for (uint32_t i = 0; i < BATCH; i++) {
+  struct chain chain = {.requests = batch.requests, .count = batch.count, .posted = 1};
+  for (uint32_t i = 0; i < batch.count; i++) {
     batch.requests[i].done = post_next;
     batch.requests[i].arg = &chain;
   }
   assert_works(suite.transport->post(&batch.requests[0]));
   pair_wait(&pair, is_done, &chain, "requests that each post the next");
-  assert_int_equal(batch_wait(&batch, &pair, 0), BATCH);
+  assert_int_equal(batch_wait(&batch, &pair, 0), batch.count);
   batch_unprepare(&batch);
   place_close(&batch.there);
   place_close(&batch.local);
@@ -332,11 +338,17 @@ static void test_post_and_progress_allocate_nothing(void **state) {
   batch_post(&batch);
   batch_wait(&batch, &pair, 0);
   struct allocations sum = {0};
-  for (int round = 0; round < 5; round++) {
-    for (uint32_t i = 0; i < BATCH; i++) {
+  for (uint32_t round = 0; round < (suite.kind == WEFT_MEMORY_OBJECT ? 2 : 5); round++) {
+    for (uint32_t i = 0; i < batch.count; i++) {
       struct transport_request *request = &batch.requests[i];
       allocations_begin();
       int rc = suite.transport->post(request);
+      if (place_is_whole(&batch.there)) { // only its post: to begin an exchange by HTTP allocates
+        allocations_end(&sum);
+        assert_works(rc);
+        pair_wait(&pair, request_ended, request, "a request whose post was looked at");
+        continue;
+      }
       for (int turns = 0; rc == 0 && turns < 10000000 && !request_ended(request); turns++)
         pair_drive(&pair);
       allocations_end(&sum);
@@ -504,7 +516,8 @@ static bool has_ended(void *arg) {
 
 static void test_nothing_is_written_after_unreg(void **state) {
   (void)state;
-  NEEDS(HAS(CONCURRENT_POST) && HAS(ONE_SIDED), "its writes need the target's help");
+  NEEDS(HAS(ONE_SIDED), "its writes need the target's help");
+  NEEDS(HAS(CONCURRENT_POST), "its posts come from one thread at a time");
   enum { SIZE = 192 << 10 };
   for (int round = 0; round < 20; round++) {
     struct pair pair;

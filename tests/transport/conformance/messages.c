@@ -47,7 +47,7 @@ static void test_the_message_comes_after_the_data(void **state) {
     request.message = &seed;
     request.message_size = sizeof seed;
     assert_works(suite.transport->prepare(&request));
-    for (seed = 1; seed <= 30; seed++) {
+    for (seed = 1; seed <= times(30); seed++) {
       watch.came = false;
       place_fill(&local, seed);
       assert_works(suite.transport->post(&request));

@@ -8,9 +8,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "conformance/objects.h"
 #include "support/temporary.h"
 
-enum { GUARD = 4096, GUARD_BYTE = 0xA5 };
+enum { GUARD = 4096, GUARD_BYTE = 0xA5, STEP = 1 << 16 };
 
 // --- memory of a GPU: a window ---
 
@@ -44,7 +45,8 @@ static void copy_cuda(void *to, const void *from, size_t size) {
 }
 
 bool place_can(enum weft_memory_kind kind) {
-  return kind == WEFT_MEMORY_HOST || kind == WEFT_MEMORY_FILE || (kind == WEFT_MEMORY_CUDA && has_gpu());
+  return kind == WEFT_MEMORY_HOST || kind == WEFT_MEMORY_FILE || (kind == WEFT_MEMORY_CUDA && has_gpu()) ||
+         (kind == WEFT_MEMORY_OBJECT && objects_can());
 }
 
 static void open_host(struct place *place, struct transport_memory *memory, bool plain) {
@@ -75,6 +77,12 @@ static void open_file(struct place *place, struct transport_memory *memory) {
   memory->path = place->path;
 }
 
+static void open_object(struct place *place, struct transport_memory *memory) {
+  assert_true(place_can(WEFT_MEMORY_OBJECT));
+  objects_name(place->path, sizeof place->path);
+  memory->path = place->path;
+}
+
 void place_show(struct place *place, struct end *end, enum weft_memory_kind kind, bool plain, uint64_t length) {
   *place = (struct place){.end = end, .kind = kind, .length = length, .fd = -1};
   struct transport_memory memory = {.kind = place->kind, .length = length, .device = -1, .fd = -1};
@@ -82,8 +90,10 @@ void place_show(struct place *place, struct end *end, enum weft_memory_kind kind
     open_host(place, &memory, plain);
   else if (place->kind == WEFT_MEMORY_CUDA)
     open_cuda(place, &memory);
-  else
+  else if (place->kind == WEFT_MEMORY_FILE)
     open_file(place, &memory);
+  else
+    open_object(place, &memory);
   assert_works(suite.transport->reg(end->worker, &memory, &place->region));
 }
 
@@ -99,12 +109,18 @@ void place_open(struct place *place, struct end *end, struct transport_peer *pee
 }
 
 void place_forget(struct place *place) {
+  for (uint32_t i = 0; i < place->num_parts; i++)
+    place_forget(&place->parts[i]);
   if (place->region && place->end->worker)
     suite.transport->unreg(place->region);
   place->region = NULL;
 }
 
 void place_close(struct place *place) {
+  for (uint32_t i = 0; i < place->num_parts; i++)
+    place_close(&place->parts[i]);
+  free(place->parts);
+  place->num_parts = 0;
   place_check_guards(place);
   if (place->remote)
     suite.transport->release(place->remote);
@@ -128,6 +144,8 @@ void place_write(struct place *place, uint64_t offset, const void *bytes, size_t
     memcpy(place->bytes + offset, bytes, size);
   else if (place->window.memory)
     copy_cuda((char *)place->window.memory + offset, bytes, size);
+  else if (place_is_whole(place))
+    place_write_object(place, offset, bytes, size);
   else
     assert_int_equal(pwrite(place->fd, bytes, size, (off_t)offset), size);
 }
@@ -137,6 +155,8 @@ void place_read(struct place *place, uint64_t offset, void *bytes, size_t size) 
     memcpy(bytes, place->bytes + offset, size);
   else if (place->window.memory)
     copy_cuda(bytes, (const char *)place->window.memory + offset, size);
+  else if (place_is_whole(place))
+    place_read_object(place, offset, bytes, size);
   else
     assert_int_equal(pread(place->fd, bytes, size, (off_t)offset), size);
 }
@@ -153,19 +173,29 @@ void pattern_fill(unsigned char *bytes, uint64_t seed, uint64_t position, uint64
     bytes[i] = pattern(seed, position + i);
 }
 
+// How much is filled or looked at at once: of objects all, since each time is an exchange with their server.
+static size_t step_of(const struct place *place, uint64_t size) {
+  return place_is_whole(place) || size < STEP ? (size_t)size : STEP;
+}
+
 void place_fill(struct place *place, uint64_t seed) {
-  static _Thread_local unsigned char bytes[1 << 16]; // threads fill and look too
-  for (uint64_t at = 0; at < place->length; at += sizeof bytes) {
-    size_t size = place->length - at < sizeof bytes ? (size_t)(place->length - at) : sizeof bytes;
+  size_t step = step_of(place, place->length);
+  unsigned char *bytes = malloc(step + 1);
+  assert_non_null(bytes);
+  for (uint64_t at = 0; at < place->length; at += step) {
+    size_t size = place->length - at < step ? (size_t)(place->length - at) : step;
     pattern_fill(bytes, seed, at, size);
     place_write(place, at, bytes, size);
   }
+  free(bytes);
 }
 
 void place_check(struct place *place, uint64_t offset, uint64_t size, uint64_t seed, uint64_t seed_offset) {
-  static _Thread_local unsigned char bytes[1 << 16], wanted[1 << 16];
-  for (uint64_t at = 0; at < size; at += sizeof bytes) {
-    size_t part = size - at < sizeof bytes ? (size_t)(size - at) : sizeof bytes;
+  size_t step = step_of(place, size);
+  unsigned char *bytes = malloc(2 * step + 1), *wanted = bytes + step;
+  assert_non_null(bytes);
+  for (uint64_t at = 0; at < size; at += step) {
+    size_t part = size - at < step ? (size_t)(size - at) : step;
     place_read(place, offset + at, bytes, part);
     pattern_fill(wanted, seed, seed_offset + at, part);
     if (memcmp(bytes, wanted, part) == 0)
@@ -174,6 +204,7 @@ void place_check(struct place *place, uint64_t offset, uint64_t size, uint64_t s
       if (bytes[i] != wanted[i])
         fail_msg("byte %llu is %02x, not %02x", (unsigned long long)(offset + at + i), bytes[i], wanted[i]);
   }
+  free(bytes);
 }
 
 void place_check_guards(const struct place *place) {

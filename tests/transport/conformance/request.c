@@ -32,9 +32,10 @@ int request_run(struct pair *pair, struct transport_request *request) {
 
 struct transport_piece piece_of(const struct place *local, uint64_t local_offset, const struct place *there,
                                 uint64_t offset, uint64_t length) {
+  const struct place *part = place_at(there, &offset);
   return (struct transport_piece){.local = local->region,
-                                  .remote = there->remote,
+                                  .remote = part->remote,
                                   .local_address = place_address(local, local_offset),
-                                  .remote_address = place_address(there, offset),
+                                  .remote_address = place_address(part, offset),
                                   .length = length};
 }

@@ -33,6 +33,11 @@ extern struct suite suite;
     }                                                                                                                  \
   } while (0)
 
+// How often: of objects, each of which is an exchange with a server, a tenth.
+static inline uint32_t times(uint32_t count) {
+  return suite.kind != WEFT_MEMORY_OBJECT ? count : count < 20 ? 2 : count / 10;
+}
+
 // --- ends: end.c ---
 
 // A worker, and what came to it.
@@ -61,6 +66,8 @@ struct pair {
 void pair_open(struct pair *pair, bool loopback);
 void pair_close(struct pair *pair);
 void pair_drive(struct pair *pair);
+// Until a transport that waits for a server has heard from it, or for a moment; of others nothing.
+void pair_sleep(struct pair *pair);
 // Drives both until it holds; fails the test with `what` at the deadline.
 void pair_wait(struct pair *pair, bool (*condition)(void *arg), void *arg, const char *what);
 
@@ -74,7 +81,8 @@ void pair_wait(struct pair *pair, bool (*condition)(void *arg), void *arg, const
 
 // --- memory: place.c ---
 
-// A region of `length` bytes at `end`, and how the other end knows it. Host memory stands between guard bytes.
+// A region of `length` bytes at `end`, and how the other end knows it. Host memory stands between guard bytes. Objects
+// are written as a whole: where a case writes parts of a place, the place is made of an object for each.
 struct place {
   struct end *end;
   enum weft_memory_kind kind;
@@ -86,7 +94,13 @@ struct place {
   char path[128];
   struct transport_region *region;
   struct transport_remote *remote; // NULL: it was not made known
+  struct place *parts;             // OBJECT, in parts: regions of their own; this one has none
+  uint32_t num_parts;
 };
+// Whether what is written to the place has to begin at byte 0, and becomes all of it.
+static inline bool place_is_whole(const struct place *place) {
+  return place->kind == WEFT_MEMORY_OBJECT;
+}
 bool place_can(enum weft_memory_kind kind);
 // `peer`, of the other end, imports it; NULL: local only.
 void place_open(struct place *place, struct end *end, struct transport_peer *peer, uint64_t length);
@@ -101,6 +115,23 @@ void place_fill(struct place *place, uint64_t seed);
 // Every byte of the range is what the seed says.
 void place_check(struct place *place, uint64_t offset, uint64_t size, uint64_t seed, uint64_t seed_offset);
 void place_check_guards(const struct place *place);
+
+// --- places of objects: parts.c ---
+
+// place_open() for writes of `part` bytes each, which divides the length, that begin at its multiples.
+void place_open_parts(struct place *place, struct end *end, struct transport_peer *peer, uint64_t length,
+                      uint64_t part);
+// Where a byte of it is: the place itself, or the part, and the offset there.
+const struct place *place_at(const struct place *place, uint64_t *offset);
+// The peer has gone, and with it what was known of the region; with its worker the region too.
+void place_lost_peer(struct place *place);
+void place_lost_worker(struct place *place);
+void place_write_object(const struct place *place, uint64_t offset, const void *from, size_t size);
+void place_read_object(const struct place *place, uint64_t offset, void *to, size_t size);
+// Each object is what one of the seeds says: it was changed wholly or not at all.
+void place_check_either(const struct place *place, uint64_t seed, uint64_t other_seed);
+// The object has that many bytes.
+void place_check_end(const struct place *place, uint64_t length);
 
 // The byte at a position of the endless random data that belongs to a seed.
 static inline uint64_t pattern_word(uint64_t seed, uint64_t word) {
