@@ -178,6 +178,18 @@ static void fi_provider(const struct topology_exports_facts *facts, struct topol
   on_efa(facts, to, "efa");
 }
 
+static bool any_rdma(const struct topology_nic *nic) {
+  return *nic->rdma;
+}
+
+static void weft_ofi_nics(const struct topology_exports_facts *facts, struct topology_export *to) {
+  to->set = facts->gpu >= 0 && list(facts->choice, facts->gpu, any_rdma, "", to->value) > 0;
+  if (to->set)
+    WHY(to, "%s", facts->choice->gpus[facts->gpu].why);
+  else
+    WHY(to, facts->gpu >= 0 ? "this rank has no RDMA device" : "it is of one rank with a GPU");
+}
+
 // The variable takes a prefix: mlx5_1 would mean mlx5_10 too.
 static bool begins_another(const struct topology_choice *choice, const char *name) {
   size_t begins = 0;
@@ -221,6 +233,7 @@ size_t topology_exports(const struct topology_exports_facts *facts, struct topol
       {"NVSHMEM_LIBFABRIC_PROVIDER", fi_provider},
       {"NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", interface},
       {"GLOO_SOCKET_IFNAME", interface},
+      {"WEFT_OFI_NICS", weft_ofi_nics},
       {"FI_PROVIDER", fi_provider},
       {"FI_VERBS_DEVICE_NAME", fi_verbs_device},
       {"FI_TCP_IFACE", interface},

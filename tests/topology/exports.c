@@ -53,6 +53,7 @@ static void a_rank_has_its_own_nics_and_the_host_s_lists(void **state) {
   tell(choice, true, 6, "eth9");
   is("UCX_NET_DEVICES", "mlx5_7:1");
   is("FI_VERBS_DEVICE_NAME", "mlx5_7");
+  is("WEFT_OFI_NICS", "mlx5_7");
   static const char all[] = "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1,mlx5_5:1,mlx5_6:1,mlx5_7:1,mlx5_8:1";
   char exact[sizeof all + 1];
   snprintf(exact, sizeof exact, "=%s", all);
@@ -73,6 +74,7 @@ static void a_host_without_a_rank_has_all_that_serve(void **state) {
   tell(choice, false, -1, "");
   is("UCX_NET_DEVICES", "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1");
   is_left_out("FI_VERBS_DEVICE_NAME", "takes a --rank");
+  is_left_out("WEFT_OFI_NICS", "of one rank");
   is_left_out("NCCL_SOCKET_IFNAME", "no default route");
   is_left_out("GLOO_SOCKET_IFNAME", "no default route");
   topology_choice_free(choice);
@@ -104,6 +106,7 @@ static void without_rdma_the_route_decides(void **state) {
   is("UCX_NET_DEVICES", "bond0");
   is_left_out("NCCL_IB_HCA", "no RDMA device");
   is_left_out("NVSHMEM_HCA_LIST", "no RDMA device");
+  is_left_out("WEFT_OFI_NICS", "no RDMA device");
   tell(choice, true, 0, "");
   is_left_out("UCX_NET_DEVICES", "no default route");
   topology_choice_free(choice);

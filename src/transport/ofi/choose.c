@@ -5,28 +5,7 @@
 
 #include "base/fail.h"
 #include "transport/ofi/ofi.h"
-
-// From the fastest network on; what is not in the table comes before TCP. Negative: only when it is asked for.
-// `sockets` hangs and is no longer maintained, `net` does not tell of deaths, ofi_rxd is unreliable in 1.17, and shared
-// memory (shm, sm2) reaches this host only.
-static const struct {
-  const char *name;
-  int rank;
-} providers[] = {
-    {"cxi", 9},   {"efa", 8},          {"opx", 8},  {"psm3", 7},         {"psm2", 7}, {"verbs;ofi_rxm", 6},
-    {"verbs", 6}, {"tcp;ofi_rxm", 2},  {"tcp", 1},  {"shm", -1},         {"sm2", -1}, {"sockets", -2},
-    {"net", -2},  {"net;ofi_rxm", -2}, {"udp", -2}, {"udp;ofi_rxd", -2}, {"psm", -2},
-};
-enum { UNKNOWN_RANK = 4 };
-
-static int rank_of(const struct fi_info *info) {
-  const char *name = info->fabric_attr->prov_name;
-  for (size_t i = 0; i < sizeof providers / sizeof *providers; i++) {
-    if (strcmp(name, providers[i].name) == 0)
-      return providers[i].rank;
-  }
-  return strstr(name, "ofi_rxd") || strncmp(name, "ofi_", 4) == 0 ? -2 : UNKNOWN_RANK;
-}
+#include "transport/ofi/pick.h"
 
 static struct fi_info *wishes(const struct transport_options *options, uint64_t flags, bool cuda) {
   const char *provider = flow_setting(options->settings, "provider");
@@ -50,23 +29,6 @@ static struct fi_info *wishes(const struct transport_options *options, uint64_t 
   return hints;
 }
 
-static int family_rank(const struct fi_info *info) {
-  return info->addr_format == FI_SOCKADDR_IN ? 1 : 0; // IPv6 addresses may be of one link only
-}
-
-// The first of the best; NULL: none will do.
-static const struct fi_info *best_of(const struct fi_info *list, bool asked) {
-  const struct fi_info *best = NULL;
-  for (const struct fi_info *one = list; one; one = one->next) {
-    int rank = rank_of(one);
-    if (rank < 0 && !asked)
-      continue;
-    if (!best || rank > rank_of(best) || (rank == rank_of(best) && family_rank(one) > family_rank(best)))
-      best = one;
-  }
-  return best;
-}
-
 static int try(const struct transport_options *options, uint64_t flags, bool cuda, struct fi_info **info) {
   struct fi_info *hints = wishes(options, flags, cuda), *list = NULL;
   if (!hints)
@@ -77,7 +39,7 @@ static int try(const struct transport_options *options, uint64_t flags, bool cud
     return rc;
   const char *environment = getenv("FI_PROVIDER");
   bool asked = flow_setting(options->settings, "provider") || (environment && *environment && *environment != '^');
-  const struct fi_info *best = best_of(list, asked);
+  const struct fi_info *best = ofi_pick(list, asked, getenv("WEFT_OFI_NICS"));
   *info = best ? fi_dupinfo(best) : NULL;
   fi_freeinfo(list);
   return *info ? 0 : -FI_ENODATA;
