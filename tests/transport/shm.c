@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/random.h"
 #include "transport/shm/shm.h"
 
 struct suite suite = {.name = "shm", .settings = {"here=off"}};
@@ -302,6 +303,98 @@ static void test_large_requests_take_turns(void **state) {
   pair_close(&pair);
 }
 
+// --- what goes past the caches: lists of pieces of any length and alignment, to and from two regions by turns ---
+
+enum { UNITS = 900, UNIT = 18701, GROUP = 7 }; // SHM_STREAM in all; a unit is more than one run
+
+struct units {
+  struct pair pair;
+  struct place local, there[2];
+  struct transport_piece pieces[UNITS];
+  int32_t status[UNITS];
+};
+
+static uint32_t unit_here(uint32_t i) {
+  return i * 389 % UNITS;
+}
+static uint32_t unit_there(uint32_t i) {
+  return i * 7 % UNITS;
+}
+static struct place *region_of(struct units *units, uint32_t i) {
+  return &units->there[i / GROUP % 2];
+}
+
+static void units_open(struct units *units) {
+  pair_open(&units->pair, false);
+  place_open(&units->local, units->pair.a, NULL, (uint64_t)UNITS * UNIT);
+  for (int i = 0; i < 2; i++)
+    place_open(&units->there[i], units->pair.b, units->pair.to_b, (uint64_t)UNITS * UNIT);
+  for (uint32_t i = 0; i < UNITS; i++)
+    units->pieces[i] = piece_of(&units->local, (uint64_t)unit_here(i) * UNIT, region_of(units, i),
+                                (uint64_t)unit_there(i) * UNIT, UNIT);
+}
+
+// What was asked for is there, and nothing else was touched.
+static void units_check(struct units *units, enum weft_op op, uint64_t seed) {
+  for (uint32_t i = 0; i < UNITS; i++) {
+    uint64_t here = (uint64_t)unit_here(i) * UNIT, there = (uint64_t)unit_there(i) * UNIT;
+    uint64_t length = units->pieces[i].length;
+    struct place *to = op == WEFT_WRITE ? region_of(units, i) : &units->local;
+    uint64_t at = op == WEFT_WRITE ? there : here, from = op == WEFT_WRITE ? here : there;
+    assert_int_equal(units->status[i], 0);
+    place_check(to, at, length, seed, from);
+    place_check(to, at + length, UNIT - length, 7, at + length);
+  }
+}
+
+// All of them, then shorter ones in rows of a kind, so that pieces of no bytes come first, last, and many in a row.
+static uint64_t units_shorten(struct units *units, uint64_t round, uint64_t *random) {
+  uint64_t total = 0, kind = 0;
+  for (uint32_t i = 0; i < UNITS; i++) {
+    kind = i % 5 == 0 || i + 5 > UNITS ? random_next(random) % 3 : kind;
+    units->pieces[i].length = round == 0 ? UNIT : kind == 0 ? 0 : random_next(random) % (kind == 1 ? 200 : UNIT);
+    total += units->pieces[i].length;
+    units->status[i] = 99;
+  }
+  return total;
+}
+
+static void units_move(struct units *units, enum weft_op op, uint64_t *random) {
+  struct transport_request request;
+  for (uint32_t i = 0; i < UNITS; i++)
+    units->pieces[i].length = UNIT;
+  request_init(&request, units->pair.to_b, op, units->pieces, UNITS);
+  request.status = units->status;
+  assert_works(suite.transport->prepare(&request));
+  for (uint64_t round = op == WEFT_WRITE ? 0 : 1; round < 2; round++) {
+    uint64_t total = units_shorten(units, round, random);
+    place_fill(&units->local, op == WEFT_WRITE ? 10 + round : 7);
+    for (int i = 0; i < 2; i++)
+      place_fill(&units->there[i], op == WEFT_WRITE ? 7 : 10 + round);
+    assert_works(suite.transport->post(&request));
+    pair_wait(&units->pair, request_ended, &request, "the end of a long list");
+    assert_int_equal(request.state, 0);
+    assert_int_equal(request.moved, total);
+    units_check(units, op, 10 + round);
+  }
+  suite.transport->unprepare(&request);
+}
+
+static void test_long_lists_of_any_lengths(void **state) {
+  (void)state;
+  struct units *units = calloc(1, sizeof *units);
+  assert_non_null(units);
+  units_open(units);
+  uint64_t random = 5;
+  units_move(units, WEFT_WRITE, &random);
+  units_move(units, WEFT_READ, &random);
+  for (int i = 0; i < 2; i++)
+    place_close(&units->there[i]);
+  place_close(&units->local);
+  pair_close(&units->pair);
+  free(units);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_as_many_senders_as_there_are_slots),
@@ -313,6 +406,7 @@ int main(void) {
       cmocka_unit_test(test_nonsense_in_a_ring),
       cmocka_unit_test(test_room_wakes_the_sender),
       cmocka_unit_test(test_large_requests_take_turns),
+      cmocka_unit_test(test_long_lists_of_any_lengths),
   };
   return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -6,40 +6,61 @@
 #ifdef __x86_64__
 #include <emmintrin.h>
 
-// Past the caches: what is more than they hold would be read into them only to be overwritten.
-static void stream(unsigned char *to, const unsigned char *from, size_t size) {
-  size_t before = (64 - ((uintptr_t)to & 63)) & 63;
+enum { LINE = 64, PAGE = 4096, BURST = 2048 };
+
+// Into the second level: the few places for misses of the first would bound the rate.
+static inline void ask(const unsigned char *line) {
+  _mm_prefetch((const char *)line, _MM_HINT_T1);
+}
+
+// A line of each page, so that its translation is at hand.
+static void ask_pages(const unsigned char *at, size_t size) {
+  for (size_t i = 0; i < size; i += PAGE)
+    ask(at + i);
+}
+
+static void ask_lines(const struct shm_run *run, size_t from, size_t to) {
+  for (size_t i = from; i < to && i < run->size; i += LINE)
+    ask(run->from + i);
+}
+
+// What is more than the caches hold would be read into them only to be overwritten.
+static void store(unsigned char *to, const unsigned char *from, size_t size) {
+  for (size_t at = 0; at < size; at += LINE)
+    for (size_t i = at; i < at + LINE; i += 16)
+      _mm_stream_si128((__m128i *)(void *)(to + i), _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+}
+
+void shm_stream(const struct shm_run *now, const struct shm_run *next, const struct shm_run *later) {
+  unsigned char *to = now->to;
+  const unsigned char *from = now->from;
+  size_t size = now->size, before = -(uintptr_t)to & (LINE - 1), asked = 0;
   if (before > size)
     before = size;
+  ask_pages(next->to, next->size);
+  ask_pages(later->from, later->size);
   memcpy(to, from, before);
-  to += before, from += before, size -= before;
-  for (; size >= 64; to += 64, from += 64, size -= 64)
-    for (int i = 0; i < 64; i += 16)
-      _mm_stream_si128((__m128i *)(void *)(to + i), _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+  for (to += before, from += before, size -= before; size >= LINE; asked += BURST) {
+    size_t burst = size < BURST ? size & ~(size_t)(LINE - 1) : BURST;
+    ask_lines(next, asked, asked + BURST);
+    store(to, from, burst);
+    to += burst, from += burst, size -= burst;
+  }
+  ask_lines(next, asked, next->size);
   memcpy(to, from, size);
 }
 
-void shm_copy(void *to, const void *from, size_t size, bool past_caches) {
-  if (past_caches)
-    stream(to, from, size);
-  else
-    memcpy(to, from, size);
-}
-
-void shm_copy_end(bool past_caches) {
-  if (past_caches)
-    _mm_sfence(); // such stores are not in order with the others
+void shm_stream_end(void) {
+  _mm_sfence(); // such stores are not in order with the others
 }
 
 #else
 
-void shm_copy(void *to, const void *from, size_t size, bool past_caches) {
-  (void)past_caches;
-  memcpy(to, from, size);
+void shm_stream(const struct shm_run *now, const struct shm_run *next, const struct shm_run *later) {
+  (void)next, (void)later;
+  memcpy(now->to, now->from, now->size);
 }
 
-void shm_copy_end(bool past_caches) {
-  (void)past_caches;
-}
+void shm_stream_end(void) {}
 
 #endif

@@ -1,5 +1,6 @@
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "transport/shm/shm.h"
 
@@ -42,26 +43,71 @@ void shm_walk_advance(struct shm_walk *walk, uint64_t bytes) {
   }
 }
 
+static bool is_of(const struct transport_request *request, uint32_t at, const struct shm_remote *remote) {
+  return at < request->num_pieces && request->pieces[at].remote == &remote->base;
+}
+
+static struct shm_run run_of(const struct transport_request *request, const struct shm_remote *remote, uint32_t at,
+                             uint64_t offset, uint64_t size) {
+  const struct transport_piece *piece = &request->pieces[at];
+  unsigned char *local = (unsigned char *)(uintptr_t)(piece->local_address + offset);
+  unsigned char *there = remote->memory + (piece->remote_address - remote->base.address) + offset;
+  bool is_write = request->op == WEFT_WRITE;
+  return (struct shm_run){.to = is_write ? there : local, .from = is_write ? local : there, .size = size};
+}
+
 // The pieces that follow and are of this remote, up to SHM_STRETCH bytes.
 static void copy_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   const struct transport_request *request = walk->request;
   uint64_t budget = SHM_STRETCH;
-  while (walk->at < request->num_pieces && request->pieces[walk->at].remote == &remote->base && budget) {
-    const struct transport_piece *piece = &request->pieces[walk->at];
-    uint64_t left = piece->length - walk->offset, size = left < budget ? left : budget;
-    void *local = (void *)(uintptr_t)(piece->local_address + walk->offset);
-    void *there = remote->memory + (piece->remote_address - remote->base.address) + walk->offset;
-    if (request->op == WEFT_WRITE)
-      shm_copy(there, local, size, walk->past_caches);
-    else
-      shm_copy(local, there, size, walk->past_caches);
-    walk->request->moved += size;
-    walk->offset += size;
-    budget -= size;
-    if (walk->offset == piece->length)
+  while (is_of(request, walk->at, remote) && budget) {
+    uint64_t length = request->pieces[walk->at].length, left = length - walk->offset;
+    struct shm_run run = run_of(request, remote, walk->at, walk->offset, left < budget ? left : budget);
+    memcpy(run.to, run.from, run.size);
+    walk->request->moved += run.size;
+    walk->offset += run.size;
+    budget -= run.size;
+    if (walk->offset == length)
       shm_walk_done(walk);
   }
-  shm_copy_end(walk->past_caches);
+}
+
+// The next run from there on, which moves on.
+static struct shm_run take_run(const struct shm_walk *walk, const struct shm_remote *remote, uint32_t *at,
+                               uint64_t *offset) {
+  const struct transport_request *request = walk->request;
+  while (is_of(request, *at, remote)) {
+    uint64_t left = request->pieces[*at].length - *offset;
+    uint64_t size = left < SHM_RUN ? left : SHM_RUN;
+    struct shm_run run = run_of(request, remote, *at, *offset, size);
+    *offset += size;
+    if (size == left) {
+      ++*at;
+      *offset = 0;
+    }
+    if (size > 0)
+      return run;
+  }
+  return (struct shm_run){0};
+}
+
+// The same past the caches. A processor finds by itself what is read in order, but has to begin anew with each piece
+// that lies elsewhere: half of the time of pieces of 16 KiB goes to that, unless it is told of them in time.
+static void stream_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
+  uint32_t at = walk->at;
+  uint64_t offset = walk->offset, budget = SHM_STRETCH;
+  struct shm_run now = take_run(walk, remote, &at, &offset), next = take_run(walk, remote, &at, &offset);
+  while (now.size > 0 && now.size <= budget) {
+    struct shm_run later = take_run(walk, remote, &at, &offset);
+    shm_stream(&now, &next, &later);
+    shm_walk_advance(walk, now.size);
+    budget -= now.size;
+    now = next;
+    next = later;
+  }
+  while (now.size == 0 && is_of(walk->request, walk->at, remote)) // the rest is of no bytes
+    shm_walk_done(walk);
+  shm_stream_end();
 }
 
 static void fail_rest(struct shm_walk *walk, int err, const char *why) {
@@ -81,10 +127,12 @@ static void stretch(struct shm_walk *walk, const struct shm_remote *remote) {
     fail_remote(walk, remote, WEFT_ERR_NOT_FOUND, "its owner has taken the region back");
     return;
   }
-  if (remote->memory)
-    copy_stretch(walk, remote);
-  else
+  if (!remote->memory)
     shm_vm_stretch(walk, remote);
+  else if (walk->past_caches)
+    stream_stretch(walk, remote);
+  else
+    copy_stretch(walk, remote);
   shm_gate_leave(peer, remote, place);
 }
 

@@ -28,6 +28,7 @@
 enum {
   SHM_INLINE = 256 << 10, // bytes that post() moves itself
   SHM_STREAM = 16 << 20,  // bytes of a request that go past the caches
+  SHM_RUN = 16 << 10,     // of those, bytes that are asked for while as many before them are copied
   SHM_TURN = 4,           // stretches that progress() moves at a time
   SHM_STRETCH = 1 << 20,  // bytes between looks at the gate and at cancel()
   SHM_FENCE_MS = 200,     // how long unreg() waits for those inside: one of them may have been stopped there
@@ -229,9 +230,15 @@ bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote);
 // Whether process `pid` lets us reach its memory.
 int shm_vm_check(pid_t pid, uint64_t address);
 
-// copy.c
-void shm_copy(void *to, const void *from, size_t size, bool past_caches);
+// copy.c: past the caches
+struct shm_run {
+  unsigned char *to;
+  const unsigned char *from;
+  size_t size; // 0: there is none
+};
+// Copies `now`, and asks for what `next` and then `later` will need.
+void shm_stream(const struct shm_run *now, const struct shm_run *next, const struct shm_run *later);
 // After the last of them: what was copied is visible before what is stored from here on.
-void shm_copy_end(bool past_caches);
+void shm_stream_end(void);
 
 #endif
