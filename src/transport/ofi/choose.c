@@ -1,4 +1,5 @@
 // Which provider: RMA and messages between reliable datagram endpoints is what it must have.
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,7 +30,37 @@ static struct fi_info *wishes(const struct transport_options *options, uint64_t 
   return hints;
 }
 
+// ofi_rxm fills its buffers when an endpoint opens: with its own defaults 70 MB of them, of which a worker needs none
+// but for small messages. It takes their size and number from the environment only, when libfabric is first used.
+static const char *const defaults[][2] = {
+    {"FI_OFI_RXM_BUFFER_SIZE", "FI_OFI_RXM_BUFFER_SIZE=4608"}, // TRANSPORT_MAX_MESSAGE and headers
+    {"FI_OFI_RXM_MSG_RX_SIZE", "FI_OFI_RXM_MSG_RX_SIZE=128"},  // what it takes over other networks than TCP
+};
+enum { DEFAULTS = sizeof defaults / sizeof *defaults };
+_Static_assert(TRANSPORT_MAX_MESSAGE + 256 <= 4608, "a message fits a buffer of ofi_rxm");
+
+// What the environment does not say. Not by setenv(), which may free what a getenv() in another thread reads: an array
+// that is larger takes the place of the old one, and both stay.
+static void set_defaults(void) {
+  static char **larger __attribute__((used)); // else found by nothing once another has replaced it
+  size_t count = 0;
+  while (environ && environ[count])
+    count++;
+  larger = malloc((count + DEFAULTS + 1) * sizeof *larger);
+  if (!larger)
+    return; // it works without
+  if (count > 0)
+    memcpy(larger, environ, count * sizeof *larger);
+  for (size_t i = 0; i < DEFAULTS; i++)
+    if (!getenv(defaults[i][0]))
+      larger[count++] = (char *)(uintptr_t)defaults[i][1];
+  larger[count] = NULL;
+  __atomic_store_n(&environ, larger, __ATOMIC_RELEASE);
+}
+
 static int try(const struct transport_options *options, uint64_t flags, bool cuda, struct fi_info **info) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, set_defaults);
   struct fi_info *hints = wishes(options, flags, cuda), *list = NULL;
   if (!hints)
     return -FI_ENOMEM;
