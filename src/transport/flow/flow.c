@@ -146,8 +146,10 @@ static void give_op(struct flow_request *own, struct flow_op *op) {
 
 // Whether it may go on: false when the network has no room.
 static bool started(struct flow_request *own, struct flow_op *op, int result) {
+  own->peer->refused = result == FLOW_AGAIN;
   if (result == FLOW_STARTED) {
     own->running++;
+    own->peer->running++;
     own->running_bytes += op->length;
     return true;
   }
@@ -283,6 +285,7 @@ int flow_post(struct transport_request *request) {
 void flow_ended(struct flow_op *op, int err, const char *why) {
   struct flow_request *own = op->own;
   own->running--;
+  own->peer->running--;
   own->running_bytes -= op->length;
   if (err == 0)
     count_moved(own, op->length);

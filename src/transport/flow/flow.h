@@ -73,6 +73,10 @@ struct flow_peer {
   struct link active; // requests
   struct link waiting;
   struct link wanting; // in the worker's list of peers with requests waiting
+  uint32_t running;    // operations of its requests under way
+  bool refused;        // the last operation that was tried
+  uint64_t delay_ns;   // what waits is tried again so much later,
+  uint64_t retry_ns;   // then
   uint64_t deadline;   // leaving: when it is severed
   char why[120];       // it failed
   bool leaving, untold;
@@ -96,6 +100,7 @@ struct flow_wire {
   size_t op_size;          // of struct flow_op and what follows
   bool settled_when_moved; // an ended WRITE operation is visible at the peer: no settle()
   uint64_t max_operation;  // bytes
+  bool connects;           // on demand: FLOW_AGAIN with nothing under way is a peer that is not connected, perhaps gone
   uint32_t lost_ms;        // from a peer's failure to severing it, if its operations have not ended by then
   // Start one; or negative, with fail()'s sentence.
   int (*move)(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);

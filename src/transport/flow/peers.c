@@ -7,7 +7,11 @@
 #include "base/fail.h"
 #include "transport/flow/flow.h"
 
-enum { RETRIES = 64 }; // peers of one progress()
+enum {
+  RETRIES = 64,           // peers of one progress()
+  LEAST_DELAY_NS = 20000, // see put_off()
+  MOST_DELAY_NS = 1000000,
+};
 
 static struct flow_worker *worker_of(const struct flow_peer *peer) {
   return (struct flow_worker *)peer->base.worker;
@@ -142,17 +146,33 @@ static void look_at_doomed(struct flow_worker *worker) {
   }
 }
 
+// A peer that has gone refuses for ever, and each try may cost a connection that fails: so they become rare.
+static void put_off(struct flow_peer *peer) {
+  bool alone = worker_of(peer)->wire.connects && peer->refused && peer->running == 0;
+  peer->delay_ns = !alone ? 0 : peer->delay_ns == 0 ? LEAST_DELAY_NS : 2 * peer->delay_ns;
+  if (peer->delay_ns > MOST_DELAY_NS)
+    peer->delay_ns = MOST_DELAY_NS;
+  peer->retry_ns = alone ? clock_ns() + peer->delay_ns : 0;
+}
+
+static bool is_due(const struct flow_peer *peer) {
+  return peer->retry_ns == 0 || clock_ns() >= peer->retry_ns;
+}
+
 // The first of each peer first, so that what was posted first is sent first.
 static void retry(struct flow_worker *worker) {
   for (int i = 0; i < RETRIES && !link_empty(&worker->wanting); i++) {
     struct flow_peer *peer = LINK_OF(worker->wanting.next, struct flow_peer, wanting);
     link_remove(&peer->wanting); // and to the end, if it has to wait still
     link_add(&worker->wanting, &peer->wanting);
-    for (struct link *first = peer->waiting.next; first != &peer->waiting; first = peer->waiting.next) {
+    bool due = is_due(peer);
+    for (struct link *first = peer->waiting.next; due && first != &peer->waiting; first = peer->waiting.next) {
       flow_pump(LINK_OF(first, struct flow_request, waiting));
       if (peer->waiting.next == first)
         break;
     }
+    if (due)
+      put_off(peer);
     if (!link_empty(&peer->waiting) && worker->wanting.next == &peer->wanting)
       break; // there is no other
   }

@@ -69,6 +69,7 @@ static void describe(struct ofi_worker *worker) {
       .op_size = (sizeof(struct ofi_op) + 15) / 16 * 16,
       .settled_when_moved = info->tx_attr->op_flags & FI_DELIVERY_COMPLETE,
       .max_operation = most < FLOW_CHUNK ? most : FLOW_CHUNK,
+      .connects = true,
       .lost_ms = FLOW_GRACE_MS,
       .move = ofi_move,
       .settle = ofi_settle,
