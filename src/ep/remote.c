@@ -139,6 +139,14 @@ static bool quiesce(struct ep_remote *remote) {
   return !ep_publish_under_way(remote);
 }
 
+// Likewise, while the peer takes it: who has hung up has freed the link.
+static void deliver(struct ep_remote *remote) {
+  uint64_t deadline_ns = clock_deadline_ms(END_MS);
+  do
+    ep_net_progress(remote->net);
+  while (ep_publish_under_way(remote) && ep_remote_listen(remote->link) == 0 && !clock_passed(deadline_ns));
+}
+
 static void let_go_of_peer(struct ep_remote *remote) {
   const struct transport *transport = remote->net->transport;
   if (remote->area)
@@ -156,7 +164,7 @@ static bool end(struct ep_remote *remote) {
   struct ep_net *net = remote->net;
   int none = 0;
   if (atomic_load(&remote->link->state) == EP_LINK_LEFT) // what was sent before counts
-    quiesce(remote);
+    deliver(remote);
   atomic_compare_exchange_strong(&remote->failed, &none, WEFT_ERR_CANCELED); // the queue posts nothing more of it
   if (remote->id != 0)
     net->remotes[remote->id & ((1u << INDEX_BITS) - 1)] = NULL;
