@@ -17,9 +17,10 @@
 #include "ep/remote.h"
 
 enum {
-  IDLE_ROUNDS = 16, // of the thread without news, before it sleeps
-  NAP_NS = 1000000, // of the thread, where the transport has no descriptor, or while the owner drives
-  LINKS_MORE = 64,  // links that are let go of, beside those of the capacity
+  IDLE_ROUNDS = 16,    // of the thread without news, before it sleeps; twice as many where the transport is busy
+  NAP_NS = 1000000,    // of the thread, where the transport has no descriptor, or while the owner drives
+  BUSY_NAP_NS = 50000, // where the transport has something to do, and cannot do it yet
+  LINKS_MORE = 64,     // links that are let go of, beside those of the capacity
 };
 
 // --- the turn ---
@@ -69,7 +70,7 @@ static void empty_queue(struct ep_net *net) {
 }
 
 static void wake(struct ep_net *net) {
-  if (!atomic_exchange(&net->asleep, false))
+  if (!atomic_load(&net->asleep) || !atomic_exchange(&net->asleep, false))
     return;
   uint64_t one = 1;
   ssize_t written = write(net->kick, &one, sizeof one);
@@ -109,6 +110,8 @@ void ep_net_post(struct ep_net *net, struct ep_post *post) {
   while (!atomic_compare_exchange_weak(&net->queue, &head, post));
   if (try_turn(net))
     leave(net);
+  if (!atomic_load(&net->driving)) // what the network did not take at once, no descriptor tells of
+    wake(net);
 }
 
 void ep_net_drive_once(struct ep_net *net) {
@@ -127,18 +130,25 @@ void ep_net_hand_over(struct ep_net *net) {
 
 // --- the thread ---
 
-// True: there is nothing to do, and the transport's descriptor will tell when there is.
-static bool arm(struct ep_net *net) {
+enum armed {
+  ARMED, // there is nothing to do, and the transport's descriptor will tell when there is
+  BUSY,  // there is, but nothing that could be done now
+  AWAKE, // something happened, or somebody else drives
+};
+
+static enum armed arm(struct ep_net *net) {
   if (!try_turn(net))
-    return false;
+    return AWAKE;
   atomic_store(&net->asleep, true); // before the look: what is posted after it comes with a kick
-  bool armed = ep_net_progress(net) == 0;
-  if (armed && net->transport->arm && net->transport->fd(net->worker) >= 0)
-    armed = net->transport->arm(net->worker) == 0;
+  enum armed armed = ep_net_progress(net) == 0 ? ARMED : AWAKE;
+  if (armed == ARMED && net->transport->arm && net->transport->fd(net->worker) >= 0 &&
+      net->transport->arm(net->worker) != 0)
+    armed = BUSY;
   uint64_t posts = net->num_posts;
   empty_queue(net); // it must not be posted after the arming
-  armed = armed && net->num_posts == posts;
-  if (!armed)
+  if (net->num_posts != posts)
+    armed = AWAKE;
+  if (armed == AWAKE)
     atomic_store(&net->asleep, false);
   leave(net);
   return armed;
@@ -171,17 +181,19 @@ static bool drive(struct ep_net *net) {
   return news > 0;
 }
 
-// Rests after rounds without news; false: or does not. On CUDA memory, since `last_ns`, when there were news: kernels
-// tell nobody that they have written something.
-static bool rest(struct ep_net *net, uint64_t last_ns) {
+// Rests after `idle` rounds without news; false: or does not. On CUDA memory, since `last_ns`, when there were news:
+// kernels tell nobody that they have written something.
+static bool rest(struct ep_net *net, uint32_t idle, uint64_t last_ns) {
   uint64_t nap_ns = net->ep->gpu ? ep_proxy_nap_ns(last_ns) : 0;
-  if (net->ep->gpu && nap_ns == 0)
+  if (net->ep->gpu && nap_ns == 0) {
     sched_yield();
-  else if (arm(net))
-    sleep_until_news(net, true, nap_ns);
-  else
     return false;
-  return !net->ep->gpu;
+  }
+  enum armed armed = arm(net);
+  if (armed == AWAKE || (armed == BUSY && idle < 2 * IDLE_ROUNDS))
+    return false;
+  sleep_until_news(net, armed == ARMED, armed == BUSY ? BUSY_NAP_NS : nap_ns);
+  return armed == ARMED && !net->ep->gpu;
 }
 
 static void *run(void *arg) {
@@ -198,7 +210,7 @@ static void *run(void *arg) {
     if (drive(net)) {
       idle = 0;
       last_ns = net->ep->gpu ? clock_ns() : 0;
-    } else if (++idle > IDLE_ROUNDS && rest(net, last_ns)) {
+    } else if (++idle > IDLE_ROUNDS && rest(net, idle, last_ns)) {
       idle = 0;
     }
   }
