@@ -42,8 +42,8 @@ static const struct cli_option rows[] = {
    FIELD(config.job), .help = "name of the job in the store: agents of one job find each other by it"},
   {.name = "negative", .type = OPTION_ENUM, .metavar = "HOW", .preset = "kill", .choices = negatives,
    FIELD(config.negative),
-   .help = "what a negative rank of the plan does: dies in mid-dispatch; leaves cleanly; or runs on until it is lost by "
-   "your doing (its network cut, its process killed), for which the phase waits"},
+   .help = "what a negative rank of the plan does: dies in mid-dispatch; leaves cleanly; or runs on until it is lost "
+   "by your doing (its network cut, its process killed), for which the phase waits"},
 
   {.section = "Store", .name = "store", .alias = "etcd-server", .type = OPTION_URL, .metavar = "URL",
    .variable = "WEFT_STORE", .preset_note = "an embedded one, for this run", FIELD(config.store),

@@ -1,12 +1,15 @@
 """Plans on three test hosts: agents in network namespaces of their own, veth links between them, and an etcd."""
 
+import json
 import os
+import re
+import shlex
 import signal
 
 from digests import check_digests, digests_of
 from far import RANKS, Agents, FarEtcd, Hosts
 from judge import check_states
-from tool import main, wait_for
+from tool import SOURCE, Run, main, wait_for
 
 GROW = [[0, 1, 2], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]
 KILLS = [[0, 1, 2, 3, 4, 5], [0, 1, -2, 3, 4, -5], [0, 1, 2, 3, 4, 5]]
@@ -92,6 +95,25 @@ def a_host_that_disappears_is_named():
                 run.expect_nothing_left()
 
 
+def the_commands_of_the_readme_work():
+    """As they stand there, but for addresses, sizes and the name of the job; no network is chosen."""
+    text = (SOURCE / "README.md").read_text().split("### On several hosts")[1].replace("10.0.0.1", "10.78.0.2")
+    token, lead, other = re.search(r"```sh\n(.*?)\n```", text, re.DOTALL)[1].splitlines()
+    environment = dict([shlex.split(token, comments=True)[1].split("=")])
+    program, command, option, plan, *rest = shlex.split(lead)
+    assert (program, command, option) == ("build/release/weft", "elastic", "--plan"), lead
+    plan = (SOURCE / plan).read_text()
+    with Hosts() as hosts:
+        with Run(*rest, plan=plan, environment=environment, inside=hosts.inside(0)) as one:
+            wait_for("the lead", lambda: "waiting for agents" in one.text())
+            with Run(*shlex.split(other, comments=True)[2:], job=one.job, environment=environment,
+                     inside=hosts.inside(1)) as two:
+                one.expect(0)
+                two.expect(0)
+                check_states(one.results(), json.loads(plan))
+                assert list(two.path.glob("rank-*.log")), "ranks ran on both hosts"
+
+
 def a_rank_killed_from_outside_is_lost_to_all_hosts():
     with Hosts() as hosts, FarEtcd(hosts) as etcd:
         with Agents(hosts, etcd, LONG, "--iterations", 100000) as agents:
@@ -112,4 +134,5 @@ main({test.__name__: test for test in (
     a_host_is_cut_off_and_its_ranks_rejoin,
     a_host_that_disappears_is_named,
     a_rank_killed_from_outside_is_lost_to_all_hosts,
+    the_commands_of_the_readme_work,
 )}, at_once=2)
