@@ -100,6 +100,7 @@ static void know_thyself(weft_agent_t *agent) {
 }
 
 static int start(weft_agent_t *agent, const struct transport *const *more) {
+  trace_open();
   int rc = agent_inbox_open(agent);
   if (rc == 0)
     rc = agent_workers_open(agent, more);

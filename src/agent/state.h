@@ -18,6 +18,7 @@
 #include <weft/agent.h>
 
 #include "agent/description.h"
+#include "base/trace.h"
 #include "device/device.h"
 #include "transport/transport.h"
 
@@ -114,7 +115,9 @@ struct agent_worker {
   _Atomic uint32_t turn;
   _Atomic uint32_t waiting; // for the turn: who spins on it steps back
   _Alignas(64) _Atomic(struct agent_post *) queue;
-  struct agent_link *failed_links;                          // turn: for housekeeping
+  struct agent_link *failed_links; // turn: for housekeeping
+  struct trace_name traces[2];     // by enum weft_op: what profilers call its transfers
+  char trace_texts[2][48];
   _Alignas(64) _Atomic(struct agent_note *) spare_notes[2]; // small and large; taken with the turn, given back by any
 };
 
@@ -266,6 +269,7 @@ struct weft_transfer {
   _Atomic uint32_t number; // counts posts
   _Atomic uint64_t ending; // of post `number`: number << 8 | -code, when it was asked to end early
   uint64_t posted_ns, timeout_ns;
+  uint64_t range; // a profiler's, from post to end
   _Atomic uint64_t deadline_ns;
   uint64_t bytes; // of all pieces
   uint32_t polls;

@@ -39,6 +39,7 @@ static void finish(weft_transfer_t *transfer, int err) {
   if (transfer->message)
     agent_credit_end(transfer->peer, transfer->sequence, err);
   agent_metrics_transfer(transfer->link, transfer->op, transfer->bytes, clock_ns() - transfer->posted_ns, err);
+  trace_end(transfer->range);
   atomic_fetch_sub_explicit(&agent->in_flight, 1, memory_order_relaxed);
   int state = atomic_load_explicit(&transfer->state, memory_order_relaxed);
   bool leaving = false;
@@ -183,6 +184,7 @@ int weft_transfer_post(weft_transfer_t *transfer) {
   if (rc != 0)
     return rc;
   uint32_t number = atomic_load_explicit(&transfer->number, memory_order_relaxed);
+  transfer->range = trace_begin(&transfer->link->worker->traces[transfer->op], transfer->bytes);
   for (uint32_t i = 0; i < transfer->num_parts; i++)
     agent_post_start(&transfer->parts[i], number);
   weft_agent_t *agent = transfer->agent;

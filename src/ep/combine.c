@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/trace.h"
 #include "ep/gpu.h"
 #include "ep/remote.h"
 
@@ -262,6 +263,7 @@ int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
 }
 
 int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args) {
+  TRACE_BLOCK("combine_send");
   return send(ep, number, args, false);
 }
 
@@ -389,6 +391,7 @@ static void let_go(weft_ep_t *ep, struct ep_op *op) {
 
 int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
                          struct weft_ep_result *result) {
+  TRACE_BLOCK("combine_recv");
   if (!ep)
     return fail(WEFT_ERR_INVALID, "combine_recv: ep is NULL");
   if (ep->gpu)
@@ -420,6 +423,7 @@ int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
 }
 
 int weft_ep_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
+  TRACE_BLOCK("combine");
   if (ep && ep->gpu)
     return ep_gpu_combine(ep, number, args, DEVICE_SEND | DEVICE_RECV, result, "combine");
   int rc = ep_check_result(result); // before anything is sent

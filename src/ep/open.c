@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "ep/gpu.h"
 #include "ep/proxy.h"
 #include "ep/remote.h"
@@ -219,6 +220,7 @@ int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t 
   int rc = complete(&options);
   if (rc != 0)
     return fail_context(rc, "weft_ep_open");
+  trace_open();
   bool no_engine = false;
   rc = open_rank(out, &options, timeout_ms, &no_engine);
   if (rc == 0 || !no_engine || options.memory != WEFT_EP_MEMORY_AUTO)

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/text.h"
+#include "base/trace.h"
 #include "ep/gpu.h"
 #include "ep/remote.h"
 #include "group/view.h"
@@ -339,6 +340,7 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv,
 }
 
 int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info) {
+  TRACE_BLOCK("dispatch_recv");
   if (!ep)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: ep is NULL");
   if (ep->gpu)
@@ -352,6 +354,7 @@ int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_r
 
 int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
                      struct weft_ep_info *info, uint64_t *number) {
+  TRACE_BLOCK("dispatch");
   if (!ep || !number)
     return fail(WEFT_ERR_INVALID, "dispatch: %s is NULL", ep ? "op" : "ep");
   if (ep->gpu)

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/trace.h"
 #include "ep/gpu.h"
 #include "ep/remote.h"
 
@@ -267,6 +268,7 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kin
 }
 
 int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
+  TRACE_BLOCK("dispatch_send");
   if (!ep || !number)
     return fail(WEFT_ERR_INVALID, "dispatch_send: %s is NULL", ep ? "op" : "ep");
   if (ep->gpu)

@@ -1,0 +1,23 @@
+# NVTX, by which profilers show what Weft does; headers alone, which come with CUDA.
+# weft_traced(TARGET...): has what base/trace.h declares.
+function(weft_traced)
+  if(WEFT_NVTX_FOUND)
+    foreach(target ${ARGN})
+      target_compile_definitions(${target} PRIVATE WEFT_NVTX)
+    endforeach()
+  endif()
+endfunction()
+
+set(WEFT_NVTX AUTO CACHE STRING "Ranges for profilers, by NVTX: AUTO (where CUDA is built and has its header), ON or OFF")
+set(WEFT_NVTX_FOUND OFF)
+if(WEFT_NVTX STREQUAL "ON" OR (WEFT_NVTX STREQUAL "AUTO" AND WEFT_CUDA_FOUND))
+  get_filename_component(cuda_bin "${WEFT_NVCC}" DIRECTORY)
+  find_path(WEFT_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS "${cuda_bin}/../include" /usr/local/cuda/include)
+  if(WEFT_NVTX_INCLUDE)
+    set(WEFT_NVTX_FOUND ON)
+  elseif(WEFT_NVTX STREQUAL "ON")
+    message(FATAL_ERROR "WEFT_NVTX is ON, and there is no nvtx3/nvToolsExt.h: it comes with CUDA")
+  else()
+    message(STATUS "nvtx3/nvToolsExt.h not found: no ranges for profilers")
+  endif()
+endif()
