@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What a profiler sees of a run: ranges.py PROFILER
 
-PROFILER is what tests/support/nvtx_tool.c became, or "" where Weft is built without NVTX. Each call of EP is a range, and
-each range ends once.
+PROFILER is what tests/support/nvtx_tool.c became, or "" where Weft is built without NVTX. Each call of EP is a range,
+and each range ends once.
 """
 import collections
 import json
