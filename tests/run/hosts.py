@@ -46,12 +46,12 @@ def ranks_grow_across_hosts():
     runs_right(GROW)
 
 
-def ranks_grow_across_hosts_over_ucx():
-    runs_right(GROW, transport="ucx")
-
-
 def ranks_are_killed_and_rejoin():
     runs_right(KILLS, ways=False)  # the two may change places
+
+
+def ranks_are_killed_and_rejoin_over_ucx():
+    runs_right(KILLS, transport="ucx", ways=False)
 
 
 def rows_in_fp8_with_late_weights_are_the_same():
@@ -62,10 +62,10 @@ def all_ranks_are_replaced():
     runs_right(REPLACE, ways=False)
 
 
-def a_host_is_cut_off_and_its_ranks_rejoin():
+def a_host_is_cut_off(transport):
     """Its ranks are lost to the others, which go on; when its link is back, new ones join from there."""
     with Hosts() as hosts, FarEtcd(hosts) as etcd:
-        with Agents(hosts, etcd, CUT, "--negative", "lost", transport="ofi") as agents:
+        with Agents(hosts, etcd, CUT, "--negative", "lost", transport=transport) as agents:
             wait_for("phase 1", lambda: agents.started(1) == len(CUT[1]))
             hosts.cut(2, [RANKS])
             wait_for("their loss", lambda: {e["peer"] for e in agents.events("peer_lost") if e["at"] != 2} >= {4, 5})
@@ -73,10 +73,18 @@ def a_host_is_cut_off_and_its_ranks_rejoin():
             for run in agents.runs:
                 run.expect(0)
             check_states(agents.runs[0].results(), CUT)
-            check_ways(agents, "ofi")
+            check_ways(agents, transport)
             places = [(e["rank"], e["at"]) for e in agents.events("launch")]
             assert places.count((4, 2)) == places.count((5, 2)) == 2, places
         assert etcd.keys() == [], etcd.keys()
+
+
+def a_host_is_cut_off_and_its_ranks_rejoin():
+    a_host_is_cut_off("ofi")
+
+
+def a_host_is_cut_off_and_its_ranks_rejoin_over_ucx():
+    a_host_is_cut_off("ucx")
 
 
 def a_host_that_disappears_is_named():
@@ -127,11 +135,12 @@ def a_rank_killed_from_outside_is_lost_to_all_hosts():
 
 main({test.__name__: test for test in (
     ranks_grow_across_hosts,
-    ranks_grow_across_hosts_over_ucx,
     ranks_are_killed_and_rejoin,
+    ranks_are_killed_and_rejoin_over_ucx,
     rows_in_fp8_with_late_weights_are_the_same,
     all_ranks_are_replaced,
     a_host_is_cut_off_and_its_ranks_rejoin,
+    a_host_is_cut_off_and_its_ranks_rejoin_over_ucx,
     a_host_that_disappears_is_named,
     a_rank_killed_from_outside_is_lost_to_all_hosts,
     the_commands_of_the_readme_work,

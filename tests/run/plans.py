@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 
+from digests import ENOUGH, digests_of
 from judge import check_states
 from tool import SOURCE, WEFT, Run, main, plan_file, wait_for
 
@@ -110,10 +111,14 @@ def all_prints_are_there():
 
 
 def the_same_seed_dispatches_the_same_bytes():
-    def sizes(seed):
-        results, _, _ = run_plan([[0, 1, 2]], "--seed", seed, "--num-topk", 2)
-        return [(row["dispatch_wire_bytes"], row["combine_wire_bytes"]) for row in results["phases"][0]["ranks"]]
-    assert sizes(7) == sizes(7) != sizes(8)
+    def run(seed):
+        results, events, _ = run_plan([[0, 1, 2]], "--seed", seed, "--num-topk", 2, "--digests")
+        rows = results["phases"][0]["ranks"]
+        return [(row["dispatch_wire_bytes"], row["combine_wire_bytes"]) for row in rows], digests_of(events)
+    (sizes, digests), (same_sizes, same_digests), (other_sizes, other_digests) = run(7), run(7), run(8)
+    both = digests.keys() & same_digests.keys() & other_digests.keys()
+    assert sizes == same_sizes != other_sizes and len(both) >= 3 * ENOUGH, (sizes, same_sizes, other_sizes, both)
+    assert all(digests[key] == same_digests[key] != other_digests[key] for key in both), (digests, same_digests)
 
 
 main({
