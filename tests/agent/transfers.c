@@ -1,5 +1,6 @@
 // What every transport has to come to through the agent: data, notifications, merging, indices, runs. The argument
 // names the transport: loop, free (a test's own), or one of the library's.
+#include <dirent.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -197,6 +198,45 @@ static void regions_do_not_merge(void **state) {
   pair_free(transfer);
 }
 
+// Two regions of b that share a part: each serves what lies in it, the whole what crosses both; and when one is taken
+// back, what is known of the others stands.
+static void regions_overlap(void **state) {
+  (void)state;
+  enum { SIZE = 8192, SHARED = 4096, BEGIN = 16384 };
+  struct weft_memory memory = WEFT_MEMORY_INIT;
+  weft_region_t first, second;
+  memory.length = SIZE;
+  memory.address = pair.b.memory + BEGIN;
+  assert_int_equal(weft_agent_register(pair.b.agent, &memory, &first), 0);
+  memory.address = pair.b.memory + BEGIN + SIZE - SHARED;
+  memory.length = SIZE + 1; // so that the first is the smaller one
+  assert_int_equal(weft_agent_register(pair.b.agent, &memory, &second), 0);
+  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  uint64_t there = (uintptr_t)pair.b.memory + BEGIN;
+  struct weft_descriptor parts[] = {{there + 10, 20, 0},             // in the first
+                                    {there + SIZE - 10, 10, 0},      // in both
+                                    {there + SIZE, 100, 0},          // in the second
+                                    {there + 10, SIZE + SHARED, 0}}; // across both
+  const weft_region_t serves[] = {first, first, second, pair.b.region};
+  weft_list_t *remote;
+  assert_int_equal(weft_list_create(pair.a.agent, pair.a.peer, parts, 4, &remote), 0);
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(remote->spans[i].region->id, serves[i]);
+  assert_int_equal(weft_list_free(remote), 0);
+  assert_int_equal(weft_agent_deregister(pair.b.agent, first), 0);
+  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  assert_int_equal(weft_list_create(pair.a.agent, pair.a.peer, parts + 1, 2, &remote), 0);
+  assert_int_equal(remote->spans[0].region->id, second);
+  struct weft_descriptor here[] = {{(uintptr_t)pair.a.memory, 10, 0}, {(uintptr_t)pair.a.memory + 10, 100, 0}};
+  weft_list_t *local;
+  assert_int_equal(weft_list_create(pair.a.agent, WEFT_PEER_SELF, here, 2, &local), 0);
+  weft_transfer_t *transfer = make(WEFT_WRITE, local, remote, NULL);
+  fill(pair.a.memory, 110, 5);
+  assert_int_equal(run(transfer), 0);
+  assert_memory_equal(pair.b.memory + BEGIN + SIZE - 10, pair.a.memory, 110);
+  pair_free(transfer);
+}
+
 // A notification with a transfer is there once, after the data; alone too; in order.
 static void notifies(void **state) {
   (void)state;
@@ -337,6 +377,38 @@ static void waits_and_signals(void **state) {
   pair_free(transfer);
 }
 
+// Whether that thread of this process sleeps, as the kernel sees it.
+static bool is_asleep(void *thread) {
+  char path[64], text[256] = "";
+  snprintf(path, sizeof path, "/proc/self/task/%s/stat", (const char *)thread);
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return false;
+  size_t size = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  const char *state = size > 0 ? strrchr(text, ')') : NULL;
+  return state && state[2] == 'S';
+}
+
+// The agents' threads, which have nothing to do, do not spin.
+static void idle_threads_sleep(void **state) {
+  (void)state;
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, 4096, NULL);
+  char own[32];
+  snprintf(own, sizeof own, "%d", getpid());
+  for (int round = 0; round < 3; round++) {
+    assert_int_equal(run(transfer), 0);
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (struct dirent *task; (task = readdir(tasks));)
+      if (task->d_name[0] != '.' && strcmp(task->d_name, own) != 0 &&
+          !support_wait(is_asleep, task->d_name, SUPPORT_DEADLINE_MS))
+        fail_msg("thread %s does not sleep", task->d_name);
+    closedir(tasks);
+  }
+  pair_free(transfer);
+}
+
 static void explains_the_choice(void **state) {
   (void)state;
   weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, 4096, NULL);
@@ -366,9 +438,9 @@ int main(int argc, char **argv) {
     names = name;
 #define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
   const struct CMUnitTest tests[] = {
-      CASE(writes_and_reads),  CASE(chooses_descriptors),          CASE(merges_neighbours), CASE(regions_do_not_merge),
-      CASE(notifies),          CASE(notifies_after_many_requests), CASE(loops_back),        CASE(floods_are_bounded),
-      CASE(waits_and_signals), CASE(explains_the_choice),
+      CASE(writes_and_reads), CASE(chooses_descriptors), CASE(merges_neighbours), CASE(regions_do_not_merge),
+      CASE(regions_overlap),  CASE(idle_threads_sleep),  CASE(notifies),          CASE(notifies_after_many_requests),
+      CASE(loops_back),       CASE(floods_are_bounded),  CASE(waits_and_signals), CASE(explains_the_choice),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
