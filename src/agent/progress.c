@@ -15,6 +15,7 @@
 #include "agent/transfer.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/near.h"
 
 enum {
   SHORT_NAP_NS = 100000, // a transport without a descriptor, something in flight
@@ -141,6 +142,28 @@ void agent_sleep(weft_agent_t *agent, uint64_t until_ns) {
 
 // --- the thread ---
 
+// Near the only GPU that this process sees, if a transport serves it, else near the NICs, if one reaches other hosts.
+// False: it does not matter where.
+static bool find_near(weft_agent_t *agent, struct near_place *place) {
+  const struct device_api *api;
+  struct device_info info;
+  char why[DEVICE_WHY];
+  int count = 0;
+  bool gpu = false, nic = near_asked();
+  for (uint32_t i = 0; i < agent->num_workers; i++) {
+    gpu |= agent->workers[i].worker->abilities.local_kinds & 1u << WEFT_MEMORY_CUDA &&
+           agent->workers[i].transport != &agent_transport_self;
+    nic |= agent->workers[i].worker->abilities.flags & TRANSPORT_OTHER_HOSTS;
+  }
+  if (gpu && device_load(&api) == 0 && api->count(&count, why) == 0 && count == 1 && api->describe(0, &info, why) == 0)
+    near_find(NULL, info.pci, place);
+  else if (nic)
+    near_find(NULL, NULL, place);
+  else
+    return false;
+  return true;
+}
+
 static void *run(void *arg) {
   weft_agent_t *agent = arg;
   uint64_t spin_ns = agent->options.spin_us * UINT64_C(1000), busy_ns = clock_ns(), looked_ns = busy_ns;
@@ -188,9 +211,11 @@ int agent_progress_open(weft_agent_t *agent) {
 
 int agent_progress_start(weft_agent_t *agent) {
   sigset_t all, before;
+  struct near_place place;
+  bool is_near = find_near(agent, &place);
   sigfillset(&all); // signals are the application's
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(&agent->thread, NULL, run, agent);
+  int error = near_create(is_near ? &place : NULL, &agent->thread, run, agent);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (error != 0)
     return fail_thread(error, "the thread of an agent");

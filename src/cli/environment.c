@@ -7,6 +7,8 @@ const struct cli_variable cli_variables[] = {
     {"WEFT_EP_KERNELS", "the best that runs here", "variant of the kernels: portable, avx2, avx512 or avx512-bf16"},
     {"WEFT_NICS", "those nearest to each GPU",
      "NICs to choose among: names with commas between them, or ^ and those to leave out"},
+    {"WEFT_CPUS", "near the GPU or NIC",
+     "processors for the threads that drive transports: a list like 0-3,8, of those that the process may use, or any"},
     {"WEFT_EP_TRANSPORT", "the first that works", "how ranks reach those on other hosts: ofi, ucx, or none"},
     {"WEFT_ADDRESS", "all but loopback", "addresses of this host, with commas, at which ranks on other hosts call"},
     {"WEFT_INTERFACE", "all but loopback", "the same by the names of interfaces"},

@@ -21,6 +21,9 @@ json_t *cli_facts_gpus(void);
 // What topology_choice_describe() makes; {known: false, error} when WEFT_NICS names what is not there.
 json_t *cli_facts_choice(void);
 
+// Where threads that drive transports run, in words, without a GPU of their own.
+json_t *cli_facts_threads(void);
+
 // [{name, value, meaning}]: value null means no limit.
 json_t *cli_facts_limits(void);
 

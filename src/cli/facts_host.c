@@ -1,6 +1,7 @@
 #include "cli/facts.h"
 
 #include "base/fail.h"
+#include "base/near.h"
 #include "ep/kernels/kernels.h"
 #include "topology/choice.h"
 #include "topology/topology.h"
@@ -97,6 +98,12 @@ json_t *cli_facts_limits(void) {
     return NULL;
   }
   return list;
+}
+
+json_t *cli_facts_threads(void) {
+  struct near_place place;
+  near_find(NULL, NULL, &place);
+  return json_string(place.why);
 }
 
 json_t *cli_facts_choice(void) {

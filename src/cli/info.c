@@ -37,10 +37,11 @@ static const struct cli_example examples[] = {
 };
 
 static json_t *gather(void) {
-  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", weft_version(), "build",
+  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", weft_version(), "build",
                    cli_facts_build(), "transports", cli_facts_transports(), "gpus", cli_facts_gpus(), "host",
-                   topology_describe(), "choice", cli_facts_choice(), "limits", cli_facts_limits(), "options",
-                   cli_facts_options(), "variables", cli_facts_variables(), "unknown_variables", cli_facts_strangers());
+                   topology_describe(), "choice", cli_facts_choice(), "threads", cli_facts_threads(), "limits",
+                   cli_facts_limits(), "options", cli_facts_options(), "variables", cli_facts_variables(),
+                   "unknown_variables", cli_facts_strangers());
 }
 
 static int run(const struct cli_command *command, int argc, char **argv) {

@@ -254,6 +254,7 @@ int cli_info_print(FILE *out, const json_t *info, struct cli_terminal terminal, 
     print_devices(&printer, json_object_get(host, "devices"));
     print_interfaces(&printer, json_object_get(host, "interfaces"));
     printer.failed |= cli_info_print_choice(out, json_object_get(info, "choice"), terminal) != 0;
+    fprintf(out, "threads that drive transports run %s\n", text_of(info, "threads"));
   }
   print_limits(&printer, json_object_get(info, "limits"));
   print_options(&printer, json_object_get(info, "options"));

@@ -12,7 +12,9 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "ep/engine.h"
+#include "ep/gpu.h"
 #include "ep/proxy.h"
 #include "ep/remote.h"
 
@@ -196,6 +198,14 @@ static bool rest(struct ep_net *net, uint32_t idle, uint64_t last_ns) {
   return armed == ARMED && !net->ep->gpu;
 }
 
+// Near the GPU whose windows it carries, or near the NICs.
+static void find_near(weft_ep_t *ep, struct near_place *place) {
+  struct device_info info;
+  char why[DEVICE_WHY];
+  bool known = ep->gpu && ep->gpu->api->describe(ep->gpu->index, &info, why) == 0;
+  near_find(NULL, known ? info.pci : NULL, place);
+}
+
 static void *run(void *arg) {
   struct ep_net *net = arg;
   uint32_t idle = 0;
@@ -269,7 +279,9 @@ static int start(struct ep_net *net) {
   net->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (net->kick < 0)
     return fail_errno(errno, "cannot start the net thread");
-  int error = pthread_create(&net->thread, NULL, run, net);
+  struct near_place place;
+  find_near(net->ep, &place);
+  int error = near_create(&place, &net->thread, run, net);
   if (error != 0)
     return fail_thread(error, "the net thread");
   net->running = true;

@@ -96,6 +96,11 @@ class Info(tool.ToolTest):
         choice = self.info(HWLOC_XMLFILE=host, WEFT_NICS="mlx5_9")["choice"]
         self.assertIn("want some of mlx5_0, mlx5_1, mlx5_2, mlx5_3", choice["error"])
 
+    def test_where_threads_run_is_told(self):
+        self.assertEqual(self.info(WEFT_CPUS="any")["threads"], "where they are: WEFT_CPUS=any")
+        self.assertIn("threads that drive transports run where they are: WEFT_CPUS=any\n",
+                      self.passes("info", "--topology", WEFT_CPUS="any"))
+
     def test_who_serves_a_gpu_is_shown_where_not_all_nics_fit(self):
         if not any(row["name"] == "hwloc" and row["version"] for row in self.info()["build"]["libraries"]):
             self.skipTest("built without hwloc")
