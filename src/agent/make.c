@@ -11,6 +11,7 @@
 #include "agent/transfer.h"
 #include "agent/turn.h"
 #include "base/fail.h"
+#include "base/ticks.h"
 
 static int keep_notification(weft_transfer_t *transfer, const struct weft_transfer_options *options) {
   if (!options->notification && options->notification_size == 0)
@@ -178,6 +179,7 @@ static int create(weft_agent_t *agent, enum weft_op op, weft_list_t *local, weft
   transfer->event_fd = -1;
   transfer->timeout_ns =
       (options->timeout_ms ? options->timeout_ms : agent->options.transfer_timeout_ms) * UINT64_C(1000000);
+  transfer->timeout_ticks = ticks_of_ns(transfer->timeout_ns);
   atomic_store(&transfer->state, AGENT_NEVER);
   int rc = build(transfer, options);
   if (rc != 0) {

@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "base/ticks.h"
 
 enum { CLOSE_MS = 1000 }; // for what is in flight to end
 
@@ -144,6 +145,7 @@ int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *optio
     free(made);
     return rc;
   }
+  ticks_open();
   set_up(made);
   rc = start(made, more);
   if (rc != 0) {

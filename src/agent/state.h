@@ -268,9 +268,9 @@ struct weft_transfer {
   struct agent_link *link;
   _Atomic uint32_t number; // counts posts
   _Atomic uint64_t ending; // of post `number`: number << 8 | -code, when it was asked to end early
-  uint64_t posted_ns, timeout_ns;
+  uint64_t posted_ticks, timeout_ticks, timeout_ns;
   uint64_t range; // a profiler's, from post to end
-  _Atomic uint64_t deadline_ns;
+  _Atomic uint64_t deadline_ticks;
   uint64_t bytes; // of all pieces
   uint32_t polls;
   enum weft_op op;   // as the caller sees it
@@ -299,6 +299,9 @@ static inline bool agent_transfer_flies(weft_transfer_t *transfer) {
   int state = atomic_load(&transfer->state);
   return state > 0 && (state & AGENT_IN_FLIGHT);
 }
+
+// How long it still has; 0: its time is over. [any]
+uint64_t agent_transfer_left_ns(const weft_transfer_t *transfer);
 
 // --- the agent ---
 

@@ -15,8 +15,12 @@
 #include "agent/turn.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/ticks.h"
 
-enum { POLLS_PER_LOOK = 64 }; // a poll looks at the clock once in so many
+enum {
+  POLLS_PER_LOOK = 64,   // a poll looks at the clock once in so many
+  AHEAD_NS = 1000000000, // by which one processor's counter is surely not ahead of another's
+};
 
 static uint64_t not_ending(uint32_t number) {
   return (uint64_t)number << 8;
@@ -38,7 +42,9 @@ static void finish(weft_transfer_t *transfer, int err) {
   }
   if (transfer->message)
     agent_credit_end(transfer->peer, transfer->sequence, err);
-  agent_metrics_transfer(transfer->link, transfer->op, transfer->bytes, clock_ns() - transfer->posted_ns, err);
+  int64_t ticks = (int64_t)(ticks_now() - transfer->posted_ticks); // less than nothing on another processor, perhaps
+  agent_metrics_transfer(transfer->link, transfer->op, transfer->bytes, ticks > 0 ? ticks_to_ns((uint64_t)ticks) : 0,
+                         err);
   trace_end(transfer->range);
   atomic_fetch_sub_explicit(&agent->in_flight, 1, memory_order_relaxed);
   int state = atomic_load_explicit(&transfer->state, memory_order_relaxed);
@@ -103,6 +109,12 @@ void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code) {
     agent_wake(transfer->agent);
 }
 
+uint64_t agent_transfer_left_ns(const weft_transfer_t *transfer) {
+  uint64_t deadline = atomic_load_explicit(&transfer->deadline_ticks, memory_order_acquire), now = ticks_now();
+  uint64_t most = transfer->timeout_ticks + ticks_of_ns(AHEAD_NS), left = deadline - now;
+  return (int64_t)left <= 0 || left > most ? 0 : ticks_to_ns(left); // more: the counter began anew, as after a sleep
+}
+
 uint64_t agent_transfers_tend(weft_agent_t *agent, uint64_t now_ns) {
   uint64_t next = CLOCK_NEVER;
   if (atomic_load(&agent->in_flight) == 0)
@@ -112,11 +124,11 @@ uint64_t agent_transfers_tend(weft_agent_t *agent, uint64_t now_ns) {
     uint32_t number = atomic_load(&transfer->number);
     if (!agent_transfer_flies(transfer))
       continue;
-    uint64_t deadline = atomic_load_explicit(&transfer->deadline_ns, memory_order_relaxed);
-    if (now_ns >= deadline)
+    uint64_t left_ns = agent_transfer_left_ns(transfer);
+    if (left_ns == 0)
       agent_transfer_stop(transfer, number, WEFT_ERR_TIMEOUT);
-    else if (deadline < next)
-      next = deadline;
+    else if (now_ns + left_ns < next)
+      next = now_ns + left_ns;
   }
   pthread_mutex_unlock(&agent->lock);
   return next;
@@ -150,10 +162,10 @@ static int take_credit(weft_transfer_t *transfer) {
 // of the two sees the other.
 static int begin(weft_transfer_t *transfer) {
   uint32_t number = atomic_load_explicit(&transfer->number, memory_order_relaxed) + 1;
-  uint64_t now = clock_ns();
-  transfer->posted_ns = now;
+  uint64_t now = ticks_now();
+  transfer->posted_ticks = now;
   transfer->why[0] = '\0';
-  atomic_store_explicit(&transfer->deadline_ns, now + transfer->timeout_ns, memory_order_relaxed);
+  atomic_store_explicit(&transfer->deadline_ticks, now + transfer->timeout_ticks, memory_order_relaxed);
   atomic_store_explicit(&transfer->err, 0, memory_order_relaxed);
   atomic_store_explicit(&transfer->left, transfer->num_parts, memory_order_relaxed);
   atomic_store_explicit(&transfer->number, number, memory_order_relaxed);
@@ -196,11 +208,10 @@ int weft_transfer_post(weft_transfer_t *transfer) {
 // --- poll ---
 
 static void look_at_clock(weft_transfer_t *transfer) {
-  uint64_t now = clock_ns();
-  if (now >= atomic_load_explicit(&transfer->deadline_ns, memory_order_relaxed))
+  if (agent_transfer_left_ns(transfer) == 0)
     agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_TIMEOUT);
   if (!transfer->agent->has_thread)
-    agent_tend_if_due(transfer->agent, now);
+    agent_tend_if_due(transfer->agent, clock_ns());
 }
 
 int weft_transfer_poll(weft_transfer_t *transfer) {
