@@ -34,17 +34,13 @@ uint32_t agent_drive(weft_agent_t *agent) {
 
 // --- housekeeping ---
 
-// Descriptors of transports are there to wake the sleeper only.
+// Descriptors of transports, and `wake`, are there to wake the sleeper only.
 static void serve_watches(weft_agent_t *agent) {
   struct epoll_event events[WATCHES_AT_ONCE];
   int count = epoll_wait(agent->epoll, events, WATCHES_AT_ONCE, 0);
   for (int i = 0; i < count; i++) {
     struct agent_watch *watch = events[i].data.ptr;
-    if (watch == (void *)agent) {
-      uint64_t times;
-      ssize_t got = read(agent->wake, &times, sizeof times);
-      (void)got;
-    } else if (watch) {
+    if (watch && watch != (void *)agent) {
       watch->ready(watch);
       break; // it may have taken others away: look anew
     }
@@ -134,8 +130,12 @@ void agent_sleep(weft_agent_t *agent, uint64_t until_ns) {
     uint64_t left = clock_left_ns(until);
     struct timespec time = clock_timespec(left < nap ? left : nap);
     struct pollfd fd = {.fd = agent->epoll, .events = POLLIN};
-    if (ppoll(&fd, 1, &time, NULL) > 0)
+    if (ppoll(&fd, 1, &time, NULL) > 0) {
       atomic_store(&agent->attention, true); // a watch may be ready
+      uint64_t times; // nobody else reads it: who has written it takes the sleeper for awake, and does not write again
+      ssize_t got = read(agent->wake, &times, sizeof times);
+      (void)got;
+    }
   }
   atomic_store(&agent->asleep, false);
 }
