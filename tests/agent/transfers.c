@@ -1,6 +1,5 @@
 // What every transport has to come to through the agent: data, notifications, merging, indices, runs. The argument
 // names the transport: loop, free (a test's own), or one of the library's.
-#include <dirent.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -377,38 +376,6 @@ static void waits_and_signals(void **state) {
   pair_free(transfer);
 }
 
-// Whether that thread of this process sleeps, as the kernel sees it.
-static bool is_asleep(void *thread) {
-  char path[64], text[256] = "";
-  snprintf(path, sizeof path, "/proc/self/task/%s/stat", (const char *)thread);
-  FILE *file = fopen(path, "re");
-  if (!file)
-    return false;
-  size_t size = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  const char *state = size > 0 ? strrchr(text, ')') : NULL;
-  return state && state[2] == 'S';
-}
-
-// The agents' threads, which have nothing to do, do not spin.
-static void idle_threads_sleep(void **state) {
-  (void)state;
-  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, 4096, NULL);
-  char own[32];
-  snprintf(own, sizeof own, "%d", getpid());
-  for (int round = 0; round < 3; round++) {
-    assert_int_equal(run(transfer), 0);
-    DIR *tasks = opendir("/proc/self/task");
-    assert_non_null(tasks);
-    for (struct dirent *task; (task = readdir(tasks));)
-      if (task->d_name[0] != '.' && strcmp(task->d_name, own) != 0 &&
-          !support_wait(is_asleep, task->d_name, SUPPORT_DEADLINE_MS))
-        fail_msg("thread %s does not sleep", task->d_name);
-    closedir(tasks);
-  }
-  pair_free(transfer);
-}
-
 static void explains_the_choice(void **state) {
   (void)state;
   weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, 4096, NULL);
@@ -438,9 +405,17 @@ int main(int argc, char **argv) {
     names = name;
 #define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
   const struct CMUnitTest tests[] = {
-      CASE(writes_and_reads), CASE(chooses_descriptors), CASE(merges_neighbours), CASE(regions_do_not_merge),
-      CASE(regions_overlap),  CASE(idle_threads_sleep),  CASE(notifies),          CASE(notifies_after_many_requests),
-      CASE(loops_back),       CASE(floods_are_bounded),  CASE(waits_and_signals), CASE(explains_the_choice),
+      CASE(writes_and_reads),
+      CASE(chooses_descriptors),
+      CASE(merges_neighbours),
+      CASE(regions_do_not_merge),
+      CASE(regions_overlap),
+      CASE(notifies),
+      CASE(notifies_after_many_requests),
+      CASE(loops_back),
+      CASE(floods_are_bounded),
+      CASE(waits_and_signals),
+      CASE(explains_the_choice),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
