@@ -74,8 +74,19 @@ static void raise(void *area, const struct ep_word *from) {
     __atomic_store_n(to, from->value, __ATOMIC_RELEASE);
 }
 
+// Whether the note tells of no start, or of one that has been told or told anew: who tells again tells of an earlier
+// operation, and messages overtake each other.
+static bool is_old_start(const struct ep_note *note, const void *area) {
+  const size_t at = offsetof(struct ep_area_head, start.op_plus_1);
+  uint64_t start = 0, known = __atomic_load_n((const word *)((const char *)area + at), __ATOMIC_RELAXED);
+  for (uint32_t i = 0; i < note->count; i++)
+    if (note->words[i].place == EP_PLACE_AREA && note->words[i].offset == at)
+      start = note->words[i].value;
+  return start == 0 || (known != 0 && known <= start);
+}
+
 bool ep_note_store(const struct ep_note *note, const struct ep_layout *layout, void *area, void *shadow) {
-  bool waits = false;
+  bool waits = false, old_start = is_old_start(note, area);
   for (uint32_t i = 0; i < note->count; i++) {
     const struct ep_word *from = &note->words[i];
     if (from->place == EP_PLACE_SIGN)
@@ -84,7 +95,7 @@ bool ep_note_store(const struct ep_note *note, const struct ep_layout *layout, v
       raise(shadow, from);
     else if (is_flag(in_slot(layout, from->offset)))
       raise(area, from);
-    else
+    else if (!old_start || !is_in_head(from->offset))
       store(area, from);
   }
   return waits;

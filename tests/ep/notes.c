@@ -253,10 +253,37 @@ static void operations_go_on_without_one_that_is_wrong(void **state) {
   weft_store_close(setup.store);
 }
 
+// --- in another order than they were sent ---
+
+static struct ep_note start_note(uint64_t op, uint64_t epoch) {
+  return (struct ep_note){.version = EP_LAYOUT_VERSION,
+                          .count = 2,
+                          .words = {{EP_PLACE_AREA, offsetof(struct ep_area_head, start.epoch), epoch},
+                                    {EP_PLACE_AREA, offsetof(struct ep_area_head, start.op_plus_1), op + 1}}};
+}
+
+static void of_two_starts_the_earlier_stands_in_either_order(void **state) {
+  (void)state;
+  struct ep_layout layout;
+  ep_layout_init(&layout, 4, 128, 2, WEFT_EP_BF16, WEFT_EP_COMBINE_BF16);
+  const struct ep_note notes[] = {start_note(10, 5), start_note(9, 6)};
+  struct ep_area_head *area = aligned_alloc(EP_PAGE, layout.area);
+  assert_non_null(area);
+  for (int first = 0; first < 2; first++) {
+    memset(area, 0, layout.area);
+    for (int i = 0; i < 3; i++) // the first of them comes a second time
+      ep_note_store(&notes[(first + i) % 2], &layout, area, area);
+    assert_int_equal(atomic_load(&area->start.op_plus_1), 9 + 1);
+    assert_int_equal(atomic_load(&area->start.epoch), 6);
+  }
+  free(area);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_wrong_in_a_message_keeps_all_of_it_out),
       cmocka_unit_test(what_is_of_no_link_is_dropped),
+      cmocka_unit_test(of_two_starts_the_earlier_stands_in_either_order),
       cmocka_unit_test(rubbish_on_the_socket_ends_the_link),
       cmocka_unit_test(others_and_the_next_go_on),
       cmocka_unit_test(operations_go_on_without_one_that_is_wrong),
