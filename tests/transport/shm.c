@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -395,6 +396,44 @@ static void test_long_lists_of_any_lengths(void **state) {
   free(units);
 }
 
+struct closing {
+  struct shm_worker *worker;
+  uint32_t gate;
+  _Atomic bool over;
+  bool closed;
+};
+
+static void *close_gate(void *arg) {
+  struct closing *closing = arg;
+  closing->closed = shm_gate_close(closing->worker, closing->gate);
+  atomic_store(&closing->over, true);
+  return NULL;
+}
+
+// It may have lost its processor for long; that it was stopped cannot be.
+static void test_a_thread_of_the_same_process_is_waited_for(void **state) {
+  (void)state;
+  struct pair pair;
+  struct place there;
+  pthread_t thread;
+  uint32_t at;
+  pair_open(&pair, false);
+  place_open(&there, pair.b, pair.to_b, 1000);
+  struct shm_remote *remote = (struct shm_remote *)there.remote;
+  struct shm_peer *peer = (struct shm_peer *)pair.to_b;
+  struct closing closing = {.worker = (struct shm_worker *)pair.b->worker, .gate = remote->gate_index};
+  assert_true(shm_gate_enter(peer, remote, &at));
+  assert_int_equal(pthread_create(&thread, NULL, close_gate, &closing), 0);
+  for (uint64_t until_ns = clock_deadline_ms(2 * SHM_FENCE_MS); !clock_passed(until_ns);)
+    sched_yield();
+  assert_false(atomic_load(&closing.over));
+  shm_gate_leave(peer, remote, at);
+  pthread_join(thread, NULL);
+  assert_true(closing.closed);
+  place_close(&there);
+  pair_close(&pair);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_as_many_senders_as_there_are_slots),
@@ -407,6 +446,7 @@ int main(void) {
       cmocka_unit_test(test_room_wakes_the_sender),
       cmocka_unit_test(test_large_requests_take_turns),
       cmocka_unit_test(test_long_lists_of_any_lengths),
+      cmocka_unit_test(test_a_thread_of_the_same_process_is_waited_for),
   };
   return cmocka_run_group_tests(tests, set_up, NULL);
 }

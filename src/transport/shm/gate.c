@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "transport/shm/shm.h"
@@ -44,29 +45,34 @@ static bool is_dead(const struct shm_worker *worker, pid_t pid) {
   return false;
 }
 
-static bool is_inside(const struct shm_worker *worker, const struct shm_slot *slot, uint32_t index) {
+// How long whoever is inside by that slot is worth waiting for; 0: nobody is.
+static uint32_t patience_ms(const struct shm_worker *worker, const struct shm_slot *slot, uint32_t index) {
   uint64_t owner = atomic_load(&slot->owner);
+  pid_t pid = (pid_t)(owner >> 32);
   if (owner == 0)
-    return false;
+    return 0;
   for (uint32_t i = 0; i < SHM_INSIDE; i++)
     if (atomic_load(&slot->inside[i]) == index + 1)
-      return !is_dead(worker, (pid_t)(owner >> 32));
-  return false;
+      return pid == getpid() ? SHM_FENCE_OWN_MS : is_dead(worker, pid) ? 0 : SHM_FENCE_MS;
+  return 0;
 }
 
-static bool is_empty(const struct shm_worker *worker, uint32_t index) {
+// The longest of all.
+static uint32_t longest_ms(const struct shm_worker *worker, uint32_t index) {
   uint32_t slots = atomic_load(&worker->page->slots_used);
-  for (uint32_t i = 0; i < slots && i < SHM_SLOTS; i++)
-    if (is_inside(worker, &worker->page->slots[i], index))
-      return false;
-  return atomic_load(&worker->page->gates[index].users) == 0;
+  uint32_t longest = atomic_load(&worker->page->gates[index].users) > 0 ? SHM_FENCE_MS : 0;
+  for (uint32_t i = 0; i < slots && i < SHM_SLOTS; i++) {
+    uint32_t patience = patience_ms(worker, &worker->page->slots[i], index);
+    longest = patience > longest ? patience : longest;
+  }
+  return longest;
 }
 
 bool shm_gate_close(struct shm_worker *worker, uint32_t index) {
   atomic_store(&worker->page->gates[index].id, 0);
-  uint64_t deadline_ns = clock_deadline_ms(SHM_FENCE_MS);
-  while (!is_empty(worker, index)) {
-    if (clock_passed(deadline_ns))
+  uint64_t begun_ns = clock_ns();
+  for (uint32_t patience; (patience = longest_ms(worker, index)) > 0;) {
+    if (clock_ns() - begun_ns >= patience * UINT64_C(1000000))
       return false;
     sched_yield();
   }

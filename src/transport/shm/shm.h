@@ -26,14 +26,15 @@
 #include "transport/transport.h"
 
 enum {
-  SHM_INLINE = 256 << 10, // bytes that post() moves itself
-  SHM_STREAM = 16 << 20,  // bytes of a request that go past the caches
-  SHM_RUN = 16 << 10,     // of those, bytes that are asked for while as many before them are copied
-  SHM_TURN = 4,           // stretches that progress() moves at a time
-  SHM_STRETCH = 1 << 20,  // bytes between looks at the gate and at cancel()
-  SHM_FENCE_MS = 200,     // how long unreg() waits for those inside: one of them may have been stopped there
-  SHM_LOOK_EVERY = 256,   // progress() calls between looks at descriptors
-  SHM_WHY = 120,          // of a request
+  SHM_INLINE = 256 << 10,   // bytes that post() moves itself
+  SHM_STREAM = 16 << 20,    // bytes of a request that go past the caches
+  SHM_RUN = 16 << 10,       // of those, bytes that are asked for while as many before them are copied
+  SHM_TURN = 4,             // stretches that progress() moves at a time
+  SHM_STRETCH = 1 << 20,    // bytes between looks at the gate and at cancel()
+  SHM_FENCE_MS = 200,       // how long unreg() waits for those inside: one of them may have been stopped there
+  SHM_FENCE_OWN_MS = 20000, // the same for threads of this process, which only wait for a processor
+  SHM_LOOK_EVERY = 256,     // progress() calls between looks at descriptors
+  SHM_WHY = 120,            // of a request
 };
 
 // A worker's page in this process; its own, or mapped by a peer. Workers and peers of one process share one mapping.
