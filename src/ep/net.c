@@ -116,9 +116,13 @@ void ep_net_post(struct ep_net *net, struct ep_post *post) {
     wake(net);
 }
 
-void ep_net_drive_once(struct ep_net *net) {
+void ep_net_take_over(struct ep_net *net) {
   if (!atomic_load_explicit(&net->driving, memory_order_relaxed))
     atomic_store(&net->driving, true);
+}
+
+void ep_net_drive_once(struct ep_net *net) {
+  ep_net_take_over(net);
   if (atomic_load_explicit(&net->wanted, memory_order_relaxed) || !try_turn(net))
     return;
   ep_net_progress(net);

@@ -80,7 +80,10 @@ void ep_net_post_now(struct ep_net *net, struct ep_post *post);
 // was put out, meets nobody's data. (A transport in software writes where it is told.) [turn]
 void ep_net_bury(struct ep_net *net, struct ep_window *window);
 
-// The owner waits: moves everything on, if nobody else does. [owner]
+// The owner drives from here on until it hands over; the thread sleeps, and takes neither the turn nor a processor.
+// [owner]
+void ep_net_take_over(struct ep_net *net);
+// The owner waits: takes over and moves everything on, if nobody else does. [owner]
 void ep_net_drive_once(struct ep_net *net);
 // The owner does something else from now on: the thread drives. [owner]
 void ep_net_hand_over(struct ep_net *net);

@@ -72,11 +72,6 @@ static struct ep_publication *part_of(struct ep_remote *remote, uint64_t op, enu
   return &remote->parts[op % WEFT_EP_DEPTH][part];
 }
 
-static void set_rows(const struct ep_publication *part, struct transport_piece *pieces, uint32_t rows) {
-  for (uint32_t i = 0; i < part->num_pieces; i++)
-    pieces[i].length = (uint64_t)rows * part->strides[i];
-}
-
 static void push(struct ep_remote *remote, struct ep_post *post) {
   ep_net_post(remote->net, post);
 }
@@ -114,16 +109,24 @@ bool ep_remote_settle(struct ep_remote *remote, uint64_t op, enum ep_part which,
   return up;
 }
 
+static void send_piece(struct ep_remote *remote, struct ep_publication *part, struct ep_post *post,
+                       struct transport_piece *piece, uint64_t bytes) {
+  piece->length = bytes;
+  atomic_fetch_add(&part->pending, 1);
+  push(remote, post);
+}
+
+// Beside an owner that writes rows and sends them the net thread would find the turn taken, and take a processor to
+// find that out.
 static void send_chunk(struct ep_remote *remote, struct ep_publication *part, uint32_t rows) {
   uint32_t index = part->posted / part->chunk_rows;
   if (part->posted == 0) {
     atomic_store_explicit(&part->pending, 1, memory_order_relaxed);
     atomic_store_explicit(&part->busy, true, memory_order_relaxed);
   }
-  set_rows(part, part->pieces[index], rows);
   part->posted += rows;
-  atomic_fetch_add(&part->pending, 1);
-  push(remote, &part->chunks[index]);
+  send_piece(remote, part, &part->chunks[index], &part->pieces[index], (uint64_t)rows * part->strides[0]);
+  ep_net_drive_once(remote->net); // what did not go at once before
 }
 
 void ep_remote_rows(struct ep_remote *remote, uint64_t op, enum ep_part which, uint32_t rows) {
@@ -139,8 +142,11 @@ void ep_remote_publish(struct ep_remote *remote, uint64_t op, enum ep_part which
   add_part(&part->last.note, remote, op, which);
   end(&part->last);
   bool alone = part->posted == 0;
-  set_rows(part, part->last_pieces, alone ? rows : 0);
+  for (int i = 0; i < 2; i++)
+    part->last_pieces[i].length = alone ? (uint64_t)rows * part->strides[i] : 0;
   atomic_store_explicit(&part->busy, true, memory_order_relaxed);
+  if (!alone && part->strides[1])
+    send_piece(remote, part, &part->heads, &part->heads_piece, (uint64_t)rows * part->strides[1]);
   if (!alone)
     send_chunk(remote, part, rows - part->posted);
   if (alone || atomic_fetch_sub(&part->pending, 1) == 1)
@@ -242,14 +248,14 @@ static struct transport_piece piece(struct ep_remote *remote, size_t offset, siz
 }
 
 static int prepare(struct ep_remote *remote, struct ep_post *post, void (*ended)(struct ep_post *post, int err),
-                   struct ep_publication *part, struct transport_piece *pieces) {
+                   struct ep_publication *part, struct transport_piece *pieces, uint32_t num_pieces) {
   post->remote = remote;
   post->ended = ended;
   post->part = part;
   post->request.peer = remote->peer;
   post->request.op = WEFT_WRITE;
   post->request.pieces = pieces;
-  post->request.num_pieces = pieces ? part->num_pieces : 0;
+  post->request.num_pieces = num_pieces;
   int rc = remote->net->transport->prepare(&post->request);
   post->prepared = rc == 0;
   return rc;
@@ -257,10 +263,10 @@ static int prepare(struct ep_remote *remote, struct ep_post *post, void (*ended)
 
 static int prepare_telling(struct ep_remote *remote, struct ep_telling *telling,
                            void (*ended)(struct ep_post *post, int err), struct ep_publication *part,
-                           struct transport_piece *pieces) {
+                           struct transport_piece *pieces, uint32_t num_pieces) {
   telling->post.request.message = &telling->note;
   telling->post.request.message_size = sizeof telling->note;
-  return prepare(remote, &telling->post, ended, part, pieces);
+  return prepare(remote, &telling->post, ended, part, pieces, num_pieces);
 }
 
 // Rows from `rows` on, and what lies beside them from `heads` on (stride 0: nothing), both from the beginning of a
@@ -269,15 +275,25 @@ struct extent {
   size_t rows, row_stride, heads, head_stride;
 };
 
+static int prepare_chunks(struct ep_remote *remote, struct ep_publication *part, size_t rows_at, uint32_t most) {
+  for (uint32_t i = 0; i < part->num_chunks; i++) {
+    uint32_t first = i * part->chunk_rows, rows = most - first < part->chunk_rows ? most - first : part->chunk_rows;
+    part->pieces[i] = piece(remote, rows_at + (size_t)first * part->strides[0], (size_t)rows * part->strides[0]);
+    int rc = prepare(remote, &part->chunks[i], chunk_left, part, &part->pieces[i], 1);
+    if (rc != 0)
+      return rc;
+  }
+  return 0;
+}
+
 static int prepare_part(struct ep_remote *remote, uint32_t slot, enum ep_part which, const struct extent *extent) {
   uint32_t most = remote->ep->layout.max_tokens;
   struct ep_publication *part = &remote->parts[slot][which];
-  uint32_t least = EP_CHUNK_BYTES / (uint32_t)extent->row_stride + 1, even = (most + EP_CHUNKS - 1) / EP_CHUNKS;
+  uint32_t least = EP_CHUNK_BYTES / (uint32_t)extent->row_stride, even = (most + EP_CHUNKS - 1) / EP_CHUNKS;
   part->chunk_rows = least > even ? least : even;
   if (part->chunk_rows > most)
     part->chunk_rows = most;
   part->num_chunks = (most + part->chunk_rows - 1) / part->chunk_rows;
-  part->num_pieces = extent->head_stride ? 2 : 1;
   part->strides[0] = (uint32_t)extent->row_stride;
   part->strides[1] = (uint32_t)extent->head_stride;
   part->chunks = calloc(part->num_chunks, sizeof *part->chunks);
@@ -286,19 +302,16 @@ static int prepare_part(struct ep_remote *remote, uint32_t slot, enum ep_part wh
     return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", remote->link->rank);
   size_t begins =
       (size_t)((char *)ep_slot(&remote->ep->layout, remote->link->out.memory, slot) - (char *)remote->link->out.memory);
-  int rc = 0;
-  for (uint32_t i = 0; rc == 0 && i < part->num_chunks; i++) {
-    size_t first = (size_t)i * part->chunk_rows,
-           rows = most - first < part->chunk_rows ? most - first : part->chunk_rows;
-    part->pieces[i][0] = piece(remote, begins + extent->rows + first * extent->row_stride, rows * extent->row_stride);
-    part->pieces[i][1] =
-        piece(remote, begins + extent->heads + first * extent->head_stride, rows * extent->head_stride);
-    rc = prepare(remote, &part->chunks[i], chunk_left, part, part->pieces[i]);
-  }
-  if (rc != 0)
-    return rc;
-  memcpy(part->last_pieces, part->pieces[0], sizeof part->last_pieces);
-  return prepare_telling(remote, &part->last, last_left, part, part->last_pieces);
+  int rc = prepare_chunks(remote, part, begins + extent->rows, most);
+  part->heads_piece = piece(remote, begins + extent->heads, most * extent->head_stride);
+  if (rc == 0 && extent->head_stride)
+    rc = prepare(remote, &part->heads, chunk_left, part, &part->heads_piece, 1);
+  part->last_pieces[0] = part->pieces[0];
+  part->last_pieces[1] =
+      piece(remote, begins + extent->heads, part->chunk_rows * extent->head_stride); // `alone` has no more
+  if (rc == 0)
+    rc = prepare_telling(remote, &part->last, last_left, part, part->last_pieces, extent->head_stride ? 2 : 1);
+  return rc;
 }
 
 int ep_publish_prepare(struct ep_remote *remote) {
@@ -310,7 +323,7 @@ int ep_publish_prepare(struct ep_remote *remote) {
       [EP_PART_WEIGHTS] = {.rows = layout->weights, .row_stride = layout->topk * sizeof(float)},
       [EP_PART_COMBINE] = {.rows = layout->combine, .row_stride = layout->combine_stride},
   };
-  int rc = prepare_telling(remote, &remote->state, state_left, NULL, NULL);
+  int rc = prepare_telling(remote, &remote->state, state_left, NULL, NULL, 0);
   for (uint32_t slot = 0; slot < WEFT_EP_DEPTH; slot++)
     for (int part = 0; rc == 0 && part < EP_PARTS; part++)
       rc = prepare_part(remote, slot, part, &extents[part]);
@@ -327,6 +340,7 @@ static bool each(const struct ep_remote *remote, bool (*visit)(const struct ep_r
       const struct ep_publication *part = &remote->parts[slot][i];
       for (uint32_t chunk = 0; part->chunks && chunk < part->num_chunks; chunk++)
         any |= visit(remote, &part->chunks[chunk]);
+      any |= visit(remote, (struct ep_post *)&part->heads);
       any |= visit(remote, (struct ep_post *)&part->last.post);
     }
   return any;

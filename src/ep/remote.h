@@ -23,8 +23,8 @@
 enum ep_part { EP_PART_DISPATCH, EP_PART_WEIGHTS, EP_PART_COMBINE, EP_PARTS };
 
 enum {
-  EP_CHUNKS = 16,           // of a part, at most
-  EP_CHUNK_BYTES = 1 << 18, // at least, but for the last
+  EP_CHUNKS = 16,             // of a part, at most
+  EP_CHUNK_BYTES = 240 << 10, // about; more, where that would be too many. The most that ucx serves as one operation
 };
 
 // A message and its way.
@@ -36,13 +36,15 @@ struct ep_telling {
 // One part of a slot.
 struct ep_publication {
   struct ep_post *chunks; // [num_chunks] rows without a message
-  struct transport_piece (*pieces)[2];
-  struct ep_telling last; // with the rows of the first chunk, if these are all
+  struct transport_piece *pieces;
+  struct ep_post heads; // of all these rows: small, so they go at once, with the last chunk
+  struct transport_piece heads_piece;
+  struct ep_telling last; // with the rows of the first chunk and their heads, if these are all
   struct transport_piece last_pieces[2];
-  uint32_t num_chunks, num_pieces, chunk_rows;
-  uint32_t strides[2];      // of the pieces
+  uint32_t num_chunks, chunk_rows;
+  uint32_t strides[2];      // of rows and heads; the latter's may be 0: there are none
   uint32_t posted;          // rows, of what is being written; [owner]
-  _Atomic uint32_t pending; // chunks under way, and 1 while the last is not ready
+  _Atomic uint32_t pending; // chunks and heads under way, and 1 while the last is not ready
   _Atomic bool busy;        // from the first chunk until the message has left
 };
 

@@ -138,6 +138,20 @@ static void token_counts(void **state) {
     run((struct setup){.tokens = tokens[i], .hidden = 128, .topk = 2}, all, 2, 5);
 }
 
+// Between hosts rows leave in chunks of some 240 KB while the next are written; counts on both sides of the borders.
+static void rows_of_many_chunks(void **state) {
+  (void)state;
+  for (int in_place = 0; in_place < 2; in_place++)
+    run((struct setup){.tokens = 128,
+                       .hidden = 2048,
+                       .topk = 2,
+                       .experts = 1,
+                       .layout = WEFT_EP_RANK_MAJOR,
+                       .in_place = in_place,
+                       .uneven = in_place},
+        all, 2, 3);
+}
+
 static void hidden_sizes(void **state) {
   (void)state;
   const uint32_t hidden[] = {128, 384, 2048, 2560, 7168, 16384};
@@ -278,6 +292,7 @@ int main(void) {
       cmocka_unit_test(logfmt10_sends_two_thirds_of_the_bytes),
       cmocka_unit_test(uneven_tokens),
       cmocka_unit_test(token_counts),
+      cmocka_unit_test(rows_of_many_chunks),
       cmocka_unit_test(hidden_sizes),
       cmocka_unit_test(topk_and_experts),
       cmocka_unit_test(barriers_between_operations),
