@@ -1,10 +1,11 @@
-// bench_transport [--json] NAME [allocate] [SETTING...]: a transport between two processes of this host, each on a
-// processor of its own, beside what the same processes reach with bare loads, stores and memcpy in the same run.
+// bench_transport [--json] [--brief] NAME [allocate] [SETTING...]: a transport between two processes of this host, each
+// on a processor of its own, beside what the same processes reach with bare loads, stores and memcpy in the same run.
 // `allocate`: the transport allocates the windows (ucx). bench/transport_peers.sh puts other programs beside it.
 //   8 B     a write, posted and seen by the other's polling processor: half of a round trip
 //   post    a write of 8 bytes, posted and complete
-//   1 MiB   writes, one after the other
+//   1 MiB   writes, one after the other, and four under way
 //   many    20,000 writes of 16 KiB, each elsewhere, as one request; beside one copy of all their bytes
+// `--brief`: a second or two, without `many`.
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -29,8 +30,10 @@ enum {
   MIB = 1 << 20,
   ROUNDS = 25,
   PINGS = 4000,
-  POSTS = 4000,
+  BRIEF_ROUNDS = 9,
+  BRIEF_PINGS = 2000,
   COPIES = 64,
+  UNDER_WAY = 4,
   HEAD = 4096, // words for pings; then data
   WORD_SENT = 0,
   WORD_BARE = 512,
@@ -52,6 +55,7 @@ struct side {
 
 static const char *name, *const *settings;
 static bool allocate;
+static int rounds = ROUNDS, pings = PINGS;
 
 static _Noreturn void die(const char *what) {
   fprintf(stderr, "%s: %s: %s\n", name, what, weft_last_error());
@@ -189,8 +193,8 @@ static int compare(const void *a, const void *b) {
 }
 
 static double median(double values[ROUNDS]) {
-  qsort(values, ROUNDS, sizeof *values, compare);
-  return values[ROUNDS / 2];
+  qsort(values, (size_t)rounds, sizeof *values, compare);
+  return values[rounds / 2];
 }
 
 static bool as_json;
@@ -212,29 +216,29 @@ static void ping(struct side *side) {
   double sent[ROUNDS], bare[ROUNDS], posts[ROUNDS];
   uint64_t number = 1, bare_number = 1;
   prepare(side, &request, &one, 1);
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < rounds; round++) {
     uint64_t begin = clock_ns();
-    for (int i = 0; i < PINGS; i++, number++) {
+    for (int i = 0; i < pings; i++, number++) {
       *(uint64_t *)(void *)side->mine = number;
       run(side, &request);
       wait_for(side, WORD_SENT, number);
     }
-    sent[round] = (double)(clock_ns() - begin) / PINGS / 2;
+    sent[round] = (double)(clock_ns() - begin) / pings / 2;
     begin = clock_ns();
-    for (int i = 0; side->there && i < PINGS; i++, bare_number++) {
+    for (int i = 0; side->there && i < pings; i++, bare_number++) {
       *(volatile uint64_t *)(volatile void *)(side->there + WORD_BARE) = bare_number;
       wait_for(side, WORD_BARE, bare_number);
     }
-    bare[round] = side->there ? (double)(clock_ns() - begin) / PINGS / 2 : 0;
+    bare[round] = side->there ? (double)(clock_ns() - begin) / pings / 2 : 0;
   }
   struct transport_piece other = piece(side, 0, HEAD, 8);
   side->transport->unprepare(&request);
   prepare(side, &request, &other, 1);
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < rounds; round++) {
     uint64_t begin = clock_ns();
-    for (int i = 0; i < POSTS; i++)
+    for (int i = 0; i < pings; i++)
       run(side, &request);
-    posts[round] = (double)(clock_ns() - begin) / POSTS;
+    posts[round] = (double)(clock_ns() - begin) / pings;
   }
   side->transport->unprepare(&request);
   tell("8 B, until the other sees it", median(sent), median(bare), "ns", false);
@@ -247,7 +251,7 @@ static void large(struct side *side) {
   unsigned char *to = side->there ? (unsigned char *)(uintptr_t)side->there : side->memory;
   double own[ROUNDS], bare[ROUNDS];
   prepare(side, &request, &one, 1);
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < rounds; round++) {
     uint64_t begin = clock_ns();
     for (int i = 0; i < COPIES; i++)
       run(side, &request);
@@ -259,6 +263,34 @@ static void large(struct side *side) {
   }
   side->transport->unprepare(&request);
   tell("1 MiB writes", median(own), median(bare), "GB/s", true);
+}
+
+// GB/s
+static double stream(struct side *side, struct transport_request requests[UNDER_WAY]) {
+  int posted = 0, ended = 0;
+  uint64_t begin = clock_ns();
+  for (; ended < COPIES; side->transport->progress(side->worker)) {
+    while (ended < posted && atomic_load(&requests[ended % UNDER_WAY].state) != TRANSPORT_IN_FLIGHT)
+      finish(side, &requests[ended++ % UNDER_WAY]);
+    for (; posted < COPIES && posted - ended < UNDER_WAY; posted++)
+      check(side->transport->post(&requests[posted % UNDER_WAY]), "post");
+  }
+  return (double)COPIES * MIB / (double)(clock_ns() - begin);
+}
+
+static void several(struct side *side) {
+  struct transport_request requests[UNDER_WAY];
+  struct transport_piece pieces[UNDER_WAY];
+  double own[ROUNDS];
+  for (int i = 0; i < UNDER_WAY; i++) {
+    pieces[i] = piece(side, (uint64_t)i * MIB, HEAD + (uint64_t)i * MIB, MIB);
+    prepare(side, &requests[i], &pieces[i], 1);
+  }
+  for (int round = 0; round < rounds; round++)
+    own[round] = stream(side, requests);
+  for (int i = 0; i < UNDER_WAY; i++)
+    side->transport->unprepare(&requests[i]);
+  tell("1 MiB writes, 4 under way", median(own), 0, "GB/s", true);
 }
 
 static void many(struct side *side) {
@@ -278,7 +310,7 @@ static void many(struct side *side) {
     pieces[i] = piece(side, (uint64_t)i * PIECE, HEAD + (uint64_t)order[i] * PIECE, PIECE);
   prepare(side, &request, pieces, PIECES);
   memcpy(to + HEAD, side->mine, (size_t)PIECE * PIECES);
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < rounds; round++) {
     int from = round % TIMES; // each is measured so often; the rest are copies of these
     if (round != from) {
       post[round] = post[from], own[round] = own[from], bare[round] = bare[from];
@@ -304,7 +336,9 @@ static void many(struct side *side) {
 static void measure(struct side *side) {
   ping(side);
   large(side);
-  many(side);
+  several(side);
+  if (rounds == ROUNDS)
+    many(side);
   struct transport_request request;
   struct transport_piece one = piece(side, 0, WORD_SENT, 8);
   prepare(side, &request, &one, 1);
@@ -316,8 +350,13 @@ static void measure(struct side *side) {
 int main(int argc, char **argv) {
   int first = argc > 1 && strcmp(argv[1], "--json") == 0 ? 2 : 1;
   as_json = first == 2;
+  if (argc > first && strcmp(argv[first], "--brief") == 0) {
+    rounds = BRIEF_ROUNDS;
+    pings = BRIEF_PINGS;
+    first++;
+  }
   if (argc <= first) {
-    fprintf(stderr, "usage: %s [--json] TRANSPORT [SETTING...]\n", argv[0]);
+    fprintf(stderr, "usage: %s [--json] [--brief] TRANSPORT [allocate] [SETTING...]\n", argv[0]);
     return 2;
   }
   name = argv[first];
