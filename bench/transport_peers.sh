@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # transport_peers.sh BUILD_FOLDER shm|tcp|ofi [ROUNDS]: bench_transport over UCX's shared memory, UCX's TCP or
 # libfabric's TCP, in turn with the programs that come with these (packages ucx-utils, libfabric-bin) or do the same
-# with nothing between (bench_ofi_plain), each pair of processes on processors 0 and 1. Medians of all rounds. Never at a
-# real-time priority: processes that spin would starve the kernel's own threads, which carry what is sent.
+# with nothing between (bench_ofi_plain), each pair of processes on processors 0 and 1. Medians of all rounds. Never at
+# a real-time priority: processes that spin would starve the kernel's own threads, which carry what is sent.
 set -euo pipefail
 
 build=$1 part=$2 rounds=${3:-5}
