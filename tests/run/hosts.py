@@ -90,8 +90,8 @@ def a_host_is_cut_off_and_its_ranks_rejoin_over_ucx():
 def a_host_that_disappears_is_named():
     """Its ranks are lost, or its agent, whichever is seen first; the run ends and says so."""
     with Hosts() as hosts, FarEtcd(hosts) as etcd:
-        with Agents(hosts, etcd, LONG, "--iterations", 100000) as agents:
-            wait_for("the phase", lambda: agents.started(0) == len(LONG[0]))
+        with Agents(hosts, etcd, LONG, "--iterations", 100000, "--digests") as agents:
+            wait_for("operations that are not judged", lambda: any(e["op"] > 40 for e in agents.events("digest")))
             hosts.cut(2)
             lead = agents.runs[0]
             lead.expect_status(5)
