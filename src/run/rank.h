@@ -32,6 +32,7 @@ struct rank_events {
   size_t num_activations;
   struct run_loss *losses;
   size_t num_losses;
+  pthread_cond_t lost; // one more
 };
 
 struct rank {

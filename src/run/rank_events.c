@@ -15,7 +15,13 @@ static const char *const names[] = {
 
 int rank_events_init(struct rank_events *events, int message_fd) {
   *events = (struct rank_events){.message_fd = message_fd};
-  int error = pthread_mutex_init(&events->mutex, NULL);
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  int error = pthread_cond_init(&events->lost, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  if (!error && (error = pthread_mutex_init(&events->mutex, NULL)) != 0)
+    pthread_cond_destroy(&events->lost);
   return error ? fail_errno(error, "cannot make a mutex") : 0;
 }
 
@@ -23,6 +29,7 @@ void rank_events_free(struct rank_events *events) {
   free(events->activations);
   free(events->losses);
   pthread_mutex_destroy(&events->mutex);
+  pthread_cond_destroy(&events->lost);
 }
 
 static void keep_activation(struct rank_events *events, const struct weft_ep_event *event) {
@@ -46,6 +53,7 @@ static void keep_loss(struct rank_events *events, const struct weft_ep_event *ev
   struct run_loss *loss = &grown[events->num_losses++];
   *loss = (struct run_loss){.rank = event->rank, .time_ns = event->time_ns};
   strncat(loss->detail, event->detail, sizeof loss->detail - 1);
+  pthread_cond_broadcast(&events->lost);
 }
 
 void rank_on_event(void *arg, const struct weft_ep_event *event) {

@@ -1,4 +1,5 @@
 // One operation, what the record keeps of it, and what the plan does not allow.
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,6 +8,8 @@
 #include "run/message.h"
 #include "run/rank.h"
 #include "run/roster.h"
+
+enum { REASON_MS = 1000 };
 
 static bool dies_now(const struct rank *rank, int32_t peer) {
   return run_roster_dies(rank->plan, rank->config.negative, rank->phase, peer);
@@ -26,13 +29,22 @@ static bool contains(const int32_t *ranks, uint32_t count, int32_t peer) {
   return false;
 }
 
+// Whether the operation went without a rank that the plan has live; at the run's end, going is no loss.
+static bool went_without(const struct rank *rank, const struct traffic_op *op, bool ending) {
+  for (uint32_t i = 0; i < op->num_lost; i++)
+    if (!dies_now(rank, op->lost[i]))
+      return true;
+  uint32_t may_be_silent = 0;
+  for (uint32_t i = 0; i < op->num_ranks; i++)
+    may_be_silent += dies_now(rank, op->ranks[i]) || parts_now(rank, op->ranks[i]);
+  return !ending && op->num_silent > may_be_silent;
+}
+
 // Moves what the callback has said since into the record. A peer of the view that was lost though the plan has it live
-// ends the run; at the run's end, going is no loss.
-static int note_losses(struct rank *rank, const struct traffic_op *op) {
-  struct rank_events *events = &rank->events;
-  bool ending = atomic_load(&rank->current) >= rank->plan->num_phases;
+// ends the run.
+static int note_events(struct rank *rank, const struct traffic_op *op, bool ending) {
+  const struct rank_events *events = &rank->events;
   int err = 0;
-  pthread_mutex_lock(&events->mutex);
   for (; rank->seen_losses < events->num_losses && !err; rank->seen_losses++) {
     const struct run_loss *loss = &events->losses[rank->seen_losses];
     err = run_record_add_loss(&rank->record, loss);
@@ -41,11 +53,30 @@ static int note_losses(struct rank *rank, const struct traffic_op *op) {
       err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in phase %u, which the plan does not have (%s)", loss->rank,
                  rank->phase, loss->detail);
   }
+  return err;
+}
+
+// What the operation itself tells of losses may come before the callback, which says why: that is waited for.
+static int note_losses(struct rank *rank, const struct traffic_op *op) {
+  struct rank_events *events = &rank->events;
+  bool ending = atomic_load(&rank->current) >= rank->plan->num_phases, without = went_without(rank, op, ending);
+  struct timespec until = clock_timespec(clock_deadline_ms(REASON_MS));
+  bool in_time = true;
+  pthread_mutex_lock(&events->mutex);
+  int err = note_events(rank, op, ending);
+  while (!err && without && in_time) {
+    in_time = pthread_cond_timedwait(&events->lost, &events->mutex, &until) != ETIMEDOUT;
+    err = note_events(rank, op, ending);
+  }
   pthread_mutex_unlock(&events->mutex);
   for (uint32_t i = 0; i < op->num_lost && !err; i++)
     if (!dies_now(rank, op->lost[i]))
       err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu of phase %u, which the plan does not have",
                  op->lost[i], (unsigned long long)op->op, rank->phase);
+  if (!err && without)
+    err = fail(WEFT_ERR_PEER_LOST,
+               "a rank was lost in the combine of operation %llu of phase %u, which the plan does not have",
+               (unsigned long long)op->op, rank->phase);
   return err;
 }
 

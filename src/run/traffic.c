@@ -72,6 +72,7 @@ static void describe(struct traffic *t, struct traffic_op *op) {
   op->lost = t->lost;
   op->num_lost = t->info.num_lost;
   op->mark = t->info.mark;
+  op->num_silent = t->result.num_lost;
   op->num_missing = t->result.num_missing;
   op->dispatch_logical = t->info.logical_bytes;
   op->dispatch_wire = t->info.wire_bytes;

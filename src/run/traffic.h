@@ -33,6 +33,7 @@ struct traffic_op {
   // Nothing that takes different ranks a different time stood right before a half: the durations tell of the operation.
   // False on a GPU where input was copied there, or the experts answered on the host.
   bool in_step;
+  uint32_t num_silent;                                                     // ranks without contributions
   uint64_t num_missing;                                                    // selections without contribution
   uint64_t dispatch_logical, dispatch_wire, combine_logical, combine_wire; // bytes
 };
