@@ -34,10 +34,12 @@ static bool went_without(const struct rank *rank, const struct traffic_op *op, b
   for (uint32_t i = 0; i < op->num_lost; i++)
     if (!dies_now(rank, op->lost[i]))
       return true;
+  if (ending || op->num_silent == 0)
+    return false;
   uint32_t may_be_silent = 0;
   for (uint32_t i = 0; i < op->num_ranks; i++)
     may_be_silent += dies_now(rank, op->ranks[i]) || parts_now(rank, op->ranks[i]);
-  return !ending && op->num_silent > may_be_silent;
+  return op->num_silent > may_be_silent;
 }
 
 // Moves what the callback has said since into the record. A peer of the view that was lost though the plan has it live
@@ -59,7 +61,8 @@ static int note_events(struct rank *rank, const struct traffic_op *op, bool endi
 // What the operation itself tells of losses may come before the callback, which says why: that is waited for.
 static int note_losses(struct rank *rank, const struct traffic_op *op) {
   struct rank_events *events = &rank->events;
-  bool ending = atomic_load(&rank->current) >= rank->plan->num_phases, without = went_without(rank, op, ending);
+  uint32_t end = rank->plan->num_phases;
+  bool ending = rank->phase >= end || atomic_load(&rank->current) >= end, without = went_without(rank, op, ending);
   struct timespec until = clock_timespec(clock_deadline_ms(REASON_MS));
   bool in_time = true;
   pthread_mutex_lock(&events->mutex);
