@@ -7,10 +7,11 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { FIRST_USER_PORT = 1024 };
+enum { FIRST_USER_PORT = 1024, AT_ONCE = 64 };
 
 int doctor_listener_open(struct doctor_listener *listener, uint16_t port) {
   struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT, .sin6_port = htons(port)};
@@ -75,17 +76,85 @@ static void answer(int fd, uint32_t timeout_ms) {
     echo_bulk(fd, timeout_ms);
 }
 
+// --- callers, each with a thread: one that says nothing keeps nobody waiting ---
+
+struct callers {
+  pthread_mutex_t lock;
+  pthread_cond_t one_less;
+  uint32_t timeout_ms;
+  int count;
+  struct caller {
+    struct callers *all;
+    int fd; // -1: nobody
+  } entry[AT_ONCE];
+};
+
+static void *answer_caller(void *argument) {
+  struct caller *caller = argument;
+  struct callers *all = caller->all;
+  answer(caller->fd, all->timeout_ms);
+  pthread_mutex_lock(&all->lock);
+  close(caller->fd);
+  caller->fd = -1;
+  all->count--;
+  pthread_cond_signal(&all->one_less);
+  pthread_mutex_unlock(&all->lock);
+  return NULL;
+}
+
+static void init(struct callers *callers, uint32_t timeout_ms) {
+  *callers = (struct callers){.timeout_ms = timeout_ms};
+  pthread_mutex_init(&callers->lock, NULL);
+  pthread_cond_init(&callers->one_less, NULL);
+  for (int i = 0; i < AT_ONCE; i++)
+    callers->entry[i] = (struct caller){.all = callers, .fd = -1};
+}
+
+// Waits while there are more than `most`: no longer than it takes to answer one.
+static void wait_for_room(struct callers *callers, int most) {
+  pthread_mutex_lock(&callers->lock);
+  while (callers->count > most)
+    pthread_cond_wait(&callers->one_less, &callers->lock);
+  pthread_mutex_unlock(&callers->lock);
+}
+
+static void take(struct callers *callers, int fd) {
+  wait_for_room(callers, AT_ONCE - 1);
+  pthread_mutex_lock(&callers->lock);
+  struct caller *caller = callers->entry;
+  while (caller->fd >= 0)
+    caller++;
+  caller->fd = fd;
+  callers->count++;
+  pthread_mutex_unlock(&callers->lock);
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, answer_caller, caller) == 0)
+    pthread_detach(thread);
+  else
+    answer_caller(caller);
+}
+
+static void end(struct callers *callers) {
+  pthread_mutex_lock(&callers->lock);
+  for (int i = 0; i < AT_ONCE; i++)
+    if (callers->entry[i].fd >= 0)
+      shutdown(callers->entry[i].fd, SHUT_RDWR);
+  pthread_mutex_unlock(&callers->lock);
+  wait_for_room(callers, 0);
+  pthread_cond_destroy(&callers->one_less);
+  pthread_mutex_destroy(&callers->lock);
+}
+
 void doctor_listener_serve(const struct doctor_listener *listener, int stop, uint32_t timeout_ms) {
+  struct callers callers;
+  init(&callers, timeout_ms);
   for (;;) {
     struct pollfd ready[] = {{.fd = stop, .events = POLLIN}, {.fd = listener->fd, .events = POLLIN}};
-    if (poll(ready, 2, -1) < 0 && errno != EINTR) // ends by `stop`
-      return;
-    if (ready[0].revents)
-      return;
+    if ((poll(ready, 2, -1) < 0 && errno != EINTR) || ready[0].revents) // ends by `stop`
+      break;
     int fd = ready[1].revents ? doctor_accept(listener->fd, clock_ns()) : -1;
-    if (fd < 0)
-      continue;
-    answer(fd, timeout_ms);
-    close(fd);
+    if (fd >= 0)
+      take(&callers, fd);
   }
+  end(&callers);
 }

@@ -15,7 +15,7 @@ struct doctor_listener {
 // doctor_listener_close().
 int doctor_listener_open(struct doctor_listener *listener, uint16_t port);
 
-// Answers callers, one after the other, each for at most `timeout_ms` a step, until `stop` can be read.
+// Answers callers, up to 64 at once, each for at most `timeout_ms` a step, until `stop` can be read.
 void doctor_listener_serve(const struct doctor_listener *listener, int stop, uint32_t timeout_ms);
 
 void doctor_listener_close(struct doctor_listener *listener);

@@ -130,7 +130,7 @@ int doctor_listen_at(const struct sockaddr *address, socklen_t size) {
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (address->sa_family == AF_INET6)
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-  if (bind(fd, address, size) == 0 && listen(fd, 16) == 0)
+  if (bind(fd, address, size) == 0 && listen(fd, 64) == 0)
     return fd;
   int error = errno;
   close(fd);

@@ -183,6 +183,28 @@ static void listeners_survive_rubbish(void **state) {
   stop(&other);
 }
 
+// Each would cost the others the deadline of a step, if they were heard one after the other.
+static void callers_who_say_nothing_keep_nobody_waiting(void **state) {
+  (void)state;
+  enum { SILENT = 40 };
+  struct other other;
+  struct doctor_peer_facts facts;
+  int silent[SILENT];
+  start(&other);
+  struct sockaddr_in address = {
+      .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(other.listener.port)};
+  for (int i = 0; i < SILENT; i++) {
+    silent[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(silent[i], (struct sockaddr *)&address, sizeof address), 0);
+  }
+  look(&facts, "127.0.0.1", other.listener.port, LONG_MS / 2);
+  assert_true(facts.answered);
+  assert_int_equal(facts.back, DOCTOR_REACHED);
+  stop(&other); // hangs up on them
+  for (int i = 0; i < SILENT; i++)
+    close(silent[i]);
+}
+
 static void messages_survive_the_wire(void **state) {
   (void)state;
   struct doctor_message in = {.mtu = 9000, .back_port = 40000, .back = DOCTOR_SILENT}, out;
@@ -206,6 +228,7 @@ int main(void) {
       cmocka_unit_test(who_says_that_it_called_must_have_come),
       cmocka_unit_test(names_and_ports_that_are_none_are_told),
       cmocka_unit_test(listeners_survive_rubbish),
+      cmocka_unit_test(callers_who_say_nothing_keep_nobody_waiting),
       cmocka_unit_test(messages_survive_the_wire),
   };
   return cmocka_run_group_tests_name("the way to a peer", tests, NULL, NULL);
