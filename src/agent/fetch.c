@@ -148,15 +148,17 @@ static void do_value(struct agent_keeper *keeper, struct keeper_name *name) {
   int err = load(keeper, name, blob, size, asked, &peer, &incarnation);
   free(blob);
   pthread_mutex_lock(&keeper->lock);
-  name->err = err;
-  snprintf(name->why, sizeof name->why, "%s", err ? weft_last_error() : "");
-  if (err) {
-    log_info("agent %s: %s", keeper->agent->name, name->why);
-    return;
+  if (err)
+    log_info("agent %s: %s", keeper->agent->name, weft_last_error());
+  if (asked) { // who has asked meanwhile has the value read again, and waits for that one
+    name->err = err;
+    snprintf(name->why, sizeof name->why, "%s", err ? weft_last_error() : "");
+    name->asked = err != 0;
   }
-  name->peer = peer;
-  name->incarnation = incarnation;
-  name->asked = false;
+  if (!err) {
+    name->peer = peer;
+    name->incarnation = incarnation;
+  }
 }
 
 static void do_absence(struct agent_keeper *keeper, struct keeper_name *name) {

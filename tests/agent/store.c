@@ -316,6 +316,29 @@ static void test_invalidated(void **state) {
   kind_close(store);
 }
 
+// What is asked for while the keeper is at a value that nobody had asked for is not answered by that one.
+static void test_invalidated_and_fetched(void **state) {
+  (void)state;
+  enum { ROUNDS = 30 };
+  static struct crowd_member a, b;
+  weft_store_t *store = kind_open();
+  open_member(&a, "a", store);
+  open_member(&b, "b", store);
+  publish(&a);
+  weft_peer_t peer = fetch(&b, "a");
+  for (int i = 0; i < ROUNDS; i++) {
+    assert_int_equal(weft_agent_invalidate(b.agent, peer), 0);
+    allocate(&a); // its key changes: b hears of it now, or soon
+    weft_peer_t again = fetch(&b, "a");
+    assert_true(again != peer);
+    assert_int_equal(weft_agent_check(b.agent, again), 0);
+    peer = again;
+  }
+  crowd_close(&a);
+  crowd_close(&b);
+  kind_close(store);
+}
+
 // --- deaths and outages ---
 
 static int be_published(void *arg, int in, int out) {
@@ -480,11 +503,17 @@ static void test_outage_kept(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_restarted), // forks: before anything has threads
-      cmocka_unit_test(test_there_and_updates), cmocka_unit_test(test_fetch_waits),
-      cmocka_unit_test(test_arguments),         cmocka_unit_test(test_name_taken),
-      cmocka_unit_test(test_lease_runs_out),    cmocka_unit_test(test_deletions),
-      cmocka_unit_test(test_foreign_values),    cmocka_unit_test(test_invalidated),
-      cmocka_unit_test(test_outage_empty),      cmocka_unit_test(test_outage_kept),
+      cmocka_unit_test(test_there_and_updates),
+      cmocka_unit_test(test_fetch_waits),
+      cmocka_unit_test(test_arguments),
+      cmocka_unit_test(test_name_taken),
+      cmocka_unit_test(test_lease_runs_out),
+      cmocka_unit_test(test_deletions),
+      cmocka_unit_test(test_foreign_values),
+      cmocka_unit_test(test_invalidated),
+      cmocka_unit_test(test_invalidated_and_fetched),
+      cmocka_unit_test(test_outage_empty),
+      cmocka_unit_test(test_outage_kept),
       cmocka_unit_test(test_late_return),
   };
   if (!kind_begin())
