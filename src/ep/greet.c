@@ -164,34 +164,52 @@ int ep_await_answer(int socket, int32_t rank, uint64_t deadline_ns) {
   }
 }
 
-// Says hello on a connected socket and makes the link of the answer. `*yield`: the peer's call stands instead.
-static int converse(weft_ep_t *ep, int socket, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool *yield) {
-  struct ep_link *link;
-  int own[EP_FDS] = {ep->bell_fd}, fds[EP_FDS] = {-1, -1, -1};
-  int rc = ep_link_new(ep, rank, incarnation, false, &link, own);
-  if (rc != 0)
-    return rc;
-  struct ep_greeting greeting = ep_greeting_make(ep, EP_HELLO, incarnation);
-  rc = send_greeting(ep, socket, &greeting, own);
+// Says hello on a connected socket, and makes the link one of the answer. Closes this rank's own descriptors of it.
+// `*yield`: the peer's call stands instead.
+static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int own[EP_FDS], uint64_t deadline_ns,
+                    bool *yield) {
+  int fds[EP_FDS] = {-1, -1, -1};
+  struct ep_greeting greeting = ep_greeting_make(ep, EP_HELLO, link->incarnation);
+  int rc = send_greeting(ep, socket, &greeting, own);
   close_own(own);
   if (rc == 0)
-    rc = ep_await_answer(socket, rank, deadline_ns);
+    rc = ep_await_answer(socket, link->rank, deadline_ns);
   if (rc == 0)
     rc = receive_greeting(ep, socket, &greeting, fds);
   if (rc == 0 && greeting.kind == EP_REFUSED)
-    rc = fail(greeting.error < 0 ? greeting.error : WEFT_ERR_PROTOCOL, "rank %d refused: %s", rank, greeting.why);
+    rc = fail(greeting.error < 0 ? greeting.error : WEFT_ERR_PROTOCOL, "rank %d refused: %s", link->rank, greeting.why);
   *yield = rc == 0 && greeting.kind == EP_YIELD;
-  if (rc == 0 && !*yield && (greeting.kind != EP_WELCOME || greeting.incarnation != incarnation))
-    rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave an answer that is none", rank);
+  if (rc == 0 && !*yield && (greeting.kind != EP_WELCOME || greeting.incarnation != link->incarnation))
+    rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave an answer that is none", link->rank);
   if (rc == 0 && !*yield)
     rc = map_peer(ep, link, &greeting, fds);
   if (rc == 0 && !*yield) {
     link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
-    rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", rank) : ep_link_install(ep, link);
+    rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", link->rank) : ep_link_install(ep, link);
   }
   close_fds(fds);
-  if (rc != 0 || *yield)
-    ep_link_free(ep, link);
+  return rc;
+}
+
+// All is ready before the call: who is called cuts off callers that say nothing.
+static int call_near(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const struct sockaddr_un *to, socklen_t size,
+                     uint64_t deadline_ns, bool *yield) {
+  struct ep_link *link;
+  int own[EP_FDS] = {ep->bell_fd};
+  int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0)
+    return fail_errno(errno, "cannot call rank %d", rank);
+  int rc = ep_link_new(ep, rank, incarnation, false, &link, own);
+  if (rc == 0) {
+    rc = connect_until(fd, to, size, rank, deadline_ns);
+    if (rc == 0)
+      rc = converse(ep, fd, link, own, deadline_ns, yield);
+    else
+      close_own(own);
+    if (rc != 0 || *yield)
+      ep_link_free(ep, link);
+  }
+  close(fd);
   return rc;
 }
 
@@ -203,16 +221,8 @@ static int call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *a
   int rc = split_address(ep, rank, address, &to, &size, &far);
   if (rc != 0)
     return rc;
-  if (far)
-    return ep_far_call(ep, rank, incarnation, far, deadline_ns, yield);
-  int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0)
-    return fail_errno(errno, "cannot call rank %d", rank);
-  rc = connect_until(fd, &to, size, rank, deadline_ns);
-  if (rc == 0)
-    rc = converse(ep, fd, rank, incarnation, deadline_ns, yield);
-  close(fd);
-  return rc;
+  return far ? ep_far_call(ep, rank, incarnation, far, deadline_ns, yield)
+             : call_near(ep, rank, incarnation, &to, size, deadline_ns, yield);
 }
 
 // Waits while the other's call is expected, until its link is there. True: it is; false: calling is up to us.

@@ -15,8 +15,8 @@
 #include "ep/remote.h"
 
 enum {
-  NEAR_CALLERS = 64,       // of this host that have connected and not yet greeted: others wait
-  FAR_CALLERS = 64,        // likewise from other hosts, whoever they are: a new one has the oldest cut off
+  NEAR_CALLERS = 64,       // of this host that have connected and not yet greeted: a new one has the oldest cut off
+  FAR_CALLERS = 64,        // likewise from other hosts, whoever they are
   GREETING_TIME_MS = 5000, // for them to do so
   AT_ONCE = 32,            // calls that are taken before others are heard
   HANG_UP_MS = 20,         // of a peer whose transport says that it has gone
@@ -33,7 +33,7 @@ struct callers {
     int socket;
     bool far;
     uint64_t deadline_ns;
-  } entry[NEAR_CALLERS + FAR_CALLERS + 1];
+  } entry[NEAR_CALLERS + FAR_CALLERS + 1]; // one too many, until the oldest is cut off
   int count, num_far;
   uint64_t muted_until_ns; // 0: the listener is looked at
 };
@@ -45,15 +45,15 @@ static int add(int epoll, int fd, uint64_t tag) {
   return 0;
 }
 
-static bool has_room(const struct callers *callers, bool far) {
-  return far || callers->count - callers->num_far < NEAR_CALLERS;
+static bool too_many(const struct callers *callers, bool far) {
+  return far ? callers->num_far > FAR_CALLERS : callers->count - callers->num_far > NEAR_CALLERS;
 }
 
 // Looks at the listeners, or not: calls that it cannot take yet would wake the thread at once, again and again. They
 // wait in the listeners' queues.
 static void look_at_listeners(struct ep_links *links, const struct callers *callers) {
   bool look = callers->muted_until_ns == 0;
-  struct epoll_event event = {.events = look && has_room(callers, false) ? EPOLLIN : 0, .data.u64 = TAG_LISTENER};
+  struct epoll_event event = {.events = look ? EPOLLIN : 0, .data.u64 = TAG_LISTENER};
   epoll_ctl(links->epoll, EPOLL_CTL_MOD, links->listener, &event);
   event = (struct epoll_event){.events = look ? EPOLLIN : 0, .data.u64 = TAG_FAR_LISTENER};
   if (links->far_listener >= 0)
@@ -70,27 +70,14 @@ void ep_service_kick(weft_ep_t *ep) {
   (void)written;
 }
 
-static void drop_caller(weft_ep_t *ep, struct callers *callers, int i) {
-  bool full = !has_room(callers, false);
+static void drop_caller(struct callers *callers, int i) {
   callers->num_far -= callers->entry[i].far;
   callers->entry[i] = callers->entry[--callers->count];
-  if (full)
-    look_at_listeners(&ep->links, callers);
 }
 
 static void hang_up(weft_ep_t *ep, int socket) {
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, socket, NULL); // a child may hold it open
   close(socket);
-}
-
-// Who says nothing keeps nobody out. (A rank that was cut off calls again, and has all ready to say when it calls.)
-static void cut_oldest_far(weft_ep_t *ep, struct callers *callers) {
-  int oldest = -1;
-  for (int i = 0; i < callers->count; i++)
-    if (callers->entry[i].far && (oldest < 0 || callers->entry[i].deadline_ns < callers->entry[oldest].deadline_ns))
-      oldest = i;
-  hang_up(ep, callers->entry[oldest].socket);
-  drop_caller(ep, callers, oldest);
 }
 
 // False: not now.
@@ -118,21 +105,11 @@ static bool take_call(weft_ep_t *ep, struct callers *callers, int listener, bool
   return true;
 }
 
-static void take_calls(weft_ep_t *ep, struct callers *callers, int listener, bool far) {
-  for (int i = 0; i < AT_ONCE && has_room(callers, far); i++) {
-    if (!take_call(ep, callers, listener, far))
-      break;
-    if (callers->num_far > FAR_CALLERS)
-      cut_oldest_far(ep, callers);
-  }
-  look_at_listeners(&ep->links, callers);
-}
-
 static void hear_caller(weft_ep_t *ep, struct callers *callers, int socket) {
   for (int i = 0; i < callers->count; i++)
     if (callers->entry[i].socket == socket) {
       bool far = callers->entry[i].far;
-      drop_caller(ep, callers, i);
+      drop_caller(callers, i);
       epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, socket, NULL);
       if (far)
         ep_far_answer(ep, socket);
@@ -140,6 +117,30 @@ static void hear_caller(weft_ep_t *ep, struct callers *callers, int socket) {
         ep_answer(ep, socket);
       return;
     }
+}
+
+// Who says nothing keeps nobody out. What has been said since the thread looked is heard. (A rank that was cut off
+// calls again, and has all ready to say when it calls.)
+static void cut_oldest(weft_ep_t *ep, struct callers *callers, bool far) {
+  int oldest = -1;
+  for (int i = 0; i < callers->count; i++)
+    if (callers->entry[i].far == far &&
+        (oldest < 0 || callers->entry[i].deadline_ns < callers->entry[oldest].deadline_ns))
+      oldest = i;
+  struct pollfd said = {.fd = callers->entry[oldest].socket, .events = POLLIN};
+  if (poll(&said, 1, 0) > 0) {
+    hear_caller(ep, callers, said.fd);
+    return;
+  }
+  hang_up(ep, said.fd);
+  drop_caller(callers, oldest);
+}
+
+static void take_calls(weft_ep_t *ep, struct callers *callers, int listener, bool far) {
+  for (int i = 0; i < AT_ONCE && take_call(ep, callers, listener, far); i++)
+    if (too_many(callers, far))
+      cut_oldest(ep, callers, far);
+  look_at_listeners(&ep->links, callers);
 }
 
 // Ends with callers that do not greet in time, ends a mute; returns the milliseconds to the next such deadline, -1 for
@@ -160,7 +161,7 @@ static int expire(weft_ep_t *ep, struct callers *callers) {
       hear_caller(ep, callers, callers->entry[i].socket);
     } else if (left == 0) {
       hang_up(ep, callers->entry[i].socket);
-      drop_caller(ep, callers, i);
+      drop_caller(callers, i);
     } else if (next < 0 || left < next) {
       next = left;
     }

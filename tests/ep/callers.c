@@ -1,4 +1,4 @@
-// Everything that may call at the TCP listener of a rank, and everything that may answer there in its place. Nobody who
+// Everything that may call at the listeners of a rank, and everything that may answer there in its place. Nobody who
 // does not show the token gets to know anything, no greeting that is wrong anywhere makes a link, each is refused in
 // words, and the ranks' own calls come through beside all of them.
 #include <dirent.h>
@@ -188,17 +188,21 @@ static uint32_t count_descriptors(void) {
 }
 
 // More than it ever listens to at once, so that a caller behind them would wait for many of their deadlines.
-static void who_says_nothing_keeps_nobody_out(void **state) {
-  (void)state;
+static void expect_through_silence(const char *host_of_caller) {
   static int silent[SILENT];
   static const int32_t called = 0;
   struct hosts hosts;
   hosts_open(&hosts);
+  bool near = strcmp(host_of_caller, "one") == 0;
+  if (near) {
+    weft_ep_close(hosts.caller);
+    hosts.caller = hosts_rank(&hosts, 1, host_of_caller);
+  }
   const struct ep_far_greeting right = strangers_hello(hosts.caller, hosts.called);
   uint32_t before = count_descriptors();
   for (int i = 0; i < SILENT; i++) {
-    silent[i] = strangers_call(hosts.called);
-    if (i % 2)
+    silent[i] = near ? strangers_call_near(hosts.called) : strangers_call(hosts.called);
+    if (i % 2 && !near)
       strangers_send(silent[i], &right, 100); // and not the rest
   }
   if (weft_ep_connect(hosts.caller, &called, 1, SILENT_MS) != 0)
@@ -209,6 +213,16 @@ static void who_says_nothing_keeps_nobody_out(void **state) {
   for (int i = 0; i < SILENT; i++)
     close(silent[i]);
   hosts_close(&hosts);
+}
+
+static void who_says_nothing_keeps_nobody_out(void **state) {
+  (void)state;
+  expect_through_silence("two");
+}
+
+static void who_says_nothing_on_the_same_host_keeps_nobody_out(void **state) {
+  (void)state;
+  expect_through_silence("one");
 }
 
 // --- who answers in a rank's place ---
@@ -310,6 +324,7 @@ int main(void) {
       cmocka_unit_test(another_version_is_told_so),
       cmocka_unit_test(a_greeting_that_is_wrong_anywhere_is_refused_in_words),
       cmocka_unit_test(who_says_nothing_keeps_nobody_out),
+      cmocka_unit_test(who_says_nothing_on_the_same_host_keeps_nobody_out),
       cmocka_unit_test(an_answer_that_is_wrong_makes_no_link),
   };
   printf("seed %d\n", SEED);

@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -64,6 +66,19 @@ int strangers_call(const weft_ep_t *ep) {
   assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
   if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0)
     fail_msg("a call is not taken: %s", strerror(errno));
+  return fd;
+}
+
+int strangers_call_near(const weft_ep_t *ep) {
+  struct sockaddr_un to = {.sun_family = AF_UNIX};
+  uint64_t deadline_ns = clock_deadline_ms(STRANGERS_DEADLINE_MS);
+  assert_int_equal(sscanf(ep->links.address, "%*s %63s", to.sun_path + 1), 1); // abstract: a NUL first
+  socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(to.sun_path + 1));
+  int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  assert_true(fd >= 0);
+  while (connect(fd, (struct sockaddr *)&to, size) != 0)
+    if ((errno != EAGAIN && errno != EINTR) || clock_passed(deadline_ns))
+      fail_msg("a call is not taken: %s", strerror(errno));
   return fd;
 }
 

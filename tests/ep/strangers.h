@@ -23,6 +23,8 @@ struct ep_link *hosts_connect(struct hosts *hosts);
 
 // Connects to that rank's TCP listener.
 int strangers_call(const weft_ep_t *ep);
+// Connects to its listener for ranks of the same host.
+int strangers_call_near(const weft_ep_t *ep);
 void strangers_send(int socket, const void *bytes, size_t size);
 // Reads until the other side closes; returns how many bytes came, as far as they have room.
 size_t strangers_read(int socket, void *bytes, size_t size);
