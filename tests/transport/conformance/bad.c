@@ -86,68 +86,58 @@ static void test_damaged_keys(void **state) {
 
 static void test_pieces_out_of_bounds(void **state) {
   (void)state;
-  struct pair pair;
-  struct place local, there;
-  pair_open(&pair, false);
-  place_open(&local, pair.a, NULL, 1000);
-  place_open(&there, pair.b, pair.to_b, 1000);
+  struct route route;
+  route_open(&route, 1000);
   const uint64_t cases[][3] = {{1, 0, 1000}, {0, 1, 1000},           {0, 0, 1001},          {1001, 0, 1},
                                {0, 1001, 1}, {0, 0, UINT64_MAX - 5}, {(uint64_t)-8, 0, 16}, {0, (uint64_t)-8, 16}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    struct transport_piece piece = piece_of(&local, cases[i][0], &there, cases[i][1], cases[i][2]);
+    struct transport_piece piece = piece_of(&route.local, cases[i][0], &route.there, cases[i][1], cases[i][2]);
     struct transport_request request;
-    request_init(&request, pair.to_b, i % 2 ? WEFT_READ : WEFT_WRITE, &piece, 1);
+    request_init(&request, route.pair.to_b, i % 2 ? WEFT_READ : WEFT_WRITE, &piece, 1);
     int rc = suite.transport->prepare(&request);
     if (rc >= 0)
       fail_msg("a piece out of bounds was taken (case %zu)", i);
   }
-  place_close(&there);
-  place_close(&local);
-  pair_close(&pair);
+  route_close(&route);
 }
 
 static void test_read_only_memory_is_not_written(void **state) {
   (void)state;
   NEEDS(suite.kind == WEFT_MEMORY_HOST, "only host memory is tried");
-  struct pair pair;
-  struct place local, there;
+  struct route route;
   struct transport_region *regions[2];
   struct transport_remote *remote;
   unsigned char key[TRANSPORT_MAX_KEY];
   size_t size = sizeof key;
-  pair_open(&pair, false);
-  place_open(&local, pair.a, NULL, 1000);
-  place_open(&there, pair.b, pair.to_b, 1000);
-  place_fill(&there, 4);
-  struct transport_memory memory = there.region->memory;
+  route_open(&route, 1000);
+  place_fill(&route.there, 4);
+  struct transport_memory memory = route.there.region->memory;
   memory.read_only = true;
-  assert_works(suite.transport->reg(pair.b->worker, &memory, &regions[0]));
+  assert_works(suite.transport->reg(route.pair.b->worker, &memory, &regions[0]));
   assert_works(suite.transport->pack(regions[0], key, &size));
-  assert_works(suite.transport->import(pair.to_b, key, size, &remote));
-  memory = local.region->memory;
+  assert_works(suite.transport->import(route.pair.to_b, key, size, &remote));
+  memory = route.local.region->memory;
   memory.read_only = true;
-  assert_works(suite.transport->reg(pair.a->worker, &memory, &regions[1]));
+  assert_works(suite.transport->reg(route.pair.a->worker, &memory, &regions[1]));
 
-  struct transport_piece piece = piece_of(&local, 0, &there, 0, 1000);
+  struct transport_piece piece = piece_of(&route.local, 0, &route.there, 0, 1000);
   struct transport_request request;
   piece.remote = remote;
-  request_init(&request, pair.to_b, WEFT_WRITE, &piece, 1);
+  request_init(&request, route.pair.to_b, WEFT_WRITE, &piece, 1);
   assert_int_equal(suite.transport->prepare(&request), WEFT_ERR_INVALID);
   request.op = WEFT_READ;
-  assert_int_equal(request_run(&pair, &request), 0);
-  place_check(&local, 0, 1000, 4, 0);
-  piece = piece_of(&local, 0, &there, 0, 1000);
+  assert_int_equal(request_run(&route.pair, &request), 0);
+  place_check(&route.local, 0, 1000, 4, 0);
+  piece = piece_of(&route.local, 0, &route.there, 0, 1000);
   piece.local = regions[1];
   assert_int_equal(suite.transport->prepare(&request), WEFT_ERR_INVALID);
   request.op = WEFT_WRITE;
-  assert_int_equal(request_run(&pair, &request), 0);
+  assert_int_equal(request_run(&route.pair, &request), 0);
 
   suite.transport->release(remote);
   suite.transport->unreg(regions[0]);
   suite.transport->unreg(regions[1]);
-  place_close(&there);
-  place_close(&local);
-  pair_close(&pair);
+  route_close(&route);
 }
 
 static void test_settings_that_are_none(void **state) {

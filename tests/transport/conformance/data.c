@@ -74,21 +74,18 @@ static void test_more_than_the_caches_hold(void **state) {
   (void)state;
   NEEDS(suite.kind == WEFT_MEMORY_HOST, "only host memory is tried");
   enum { COUNT = 3, UNIT = (6 << 20) + 77 };
-  struct pair pair;
-  struct place local, there;
+  struct route route;
   struct transport_piece pieces[COUNT];
   struct transport_request request;
-  pair_open(&pair, false);
-  place_open(&local, pair.a, NULL, COUNT * UNIT + 100);
-  place_open(&there, pair.b, pair.to_b, COUNT * UNIT + 100);
+  route_open(&route, COUNT * UNIT + 100);
   for (enum weft_op op = WEFT_READ; op <= WEFT_WRITE; op++) {
-    place_fill(&local, 1);
-    place_fill(&there, 2);
+    place_fill(&route.local, 1);
+    place_fill(&route.there, 2);
     for (uint32_t i = 0; i < COUNT; i++)
-      pieces[i] = piece_of(&local, i * UNIT + 3, &there, i * UNIT + 50, UNIT - 9);
-    request_init(&request, pair.to_b, op, pieces, COUNT);
-    assert_int_equal(request_run(&pair, &request), 0);
-    struct place *to = op == WEFT_WRITE ? &there : &local;
+      pieces[i] = piece_of(&route.local, i * UNIT + 3, &route.there, i * UNIT + 50, UNIT - 9);
+    request_init(&request, route.pair.to_b, op, pieces, COUNT);
+    assert_int_equal(request_run(&route.pair, &request), 0);
+    struct place *to = op == WEFT_WRITE ? &route.there : &route.local;
     uint64_t at = op == WEFT_WRITE ? 50 : 3, from = op == WEFT_WRITE ? 3 : 50, seed = op == WEFT_WRITE ? 1 : 2;
     for (uint32_t i = 0; i < COUNT; i++) {
       place_check(to, i * UNIT + at, UNIT - 9, seed, i * UNIT + from);
@@ -96,9 +93,7 @@ static void test_more_than_the_caches_hold(void **state) {
     }
     place_check(to, 0, at, 3 - seed, 0);
   }
-  place_close(&there);
-  place_close(&local);
-  pair_close(&pair);
+  route_close(&route);
 }
 
 // Pieces of drawn lengths, next to each other at the source and in another order at the destination.
@@ -110,11 +105,8 @@ static void test_scattered_pieces(void **state) {
     count = count < ALL / 10 ? count : ALL / 10;
   if (suite.kind == WEFT_MEMORY_OBJECT) // an exchange for each
     count = count < ALL / 500 ? count : ALL / 500;
-  struct pair pair;
-  struct place local, there;
-  pair_open(&pair, false);
-  place_open(&local, pair.a, NULL, (uint64_t)count * UNIT);
-  place_open(&there, pair.b, pair.to_b, (uint64_t)count * UNIT);
+  struct route route;
+  route_open(&route, (uint64_t)count * UNIT);
   struct transport_piece *pieces = calloc(count, sizeof *pieces);
   int32_t *status = malloc(count * sizeof *status);
   uint32_t *order = malloc(count * sizeof *order);
@@ -128,37 +120,35 @@ static void test_scattered_pieces(void **state) {
     }
     for (uint32_t i = 0; i < count; i++) {
       uint64_t length = 1 + random_next(&random) % UNIT;
-      if (op == WEFT_WRITE && place_is_whole(&there)) // then without a gap
+      if (op == WEFT_WRITE && place_is_whole(&route.there)) // then without a gap
         length = UNIT;
-      pieces[i] = piece_of(&local, (uint64_t)i * UNIT, &there, (uint64_t)order[i] * UNIT, length);
+      pieces[i] = piece_of(&route.local, (uint64_t)i * UNIT, &route.there, (uint64_t)order[i] * UNIT, length);
       status[i] = 99;
       total += length;
     }
-    place_fill(&local, 1);
-    place_fill(&there, 2);
+    place_fill(&route.local, 1);
+    place_fill(&route.there, 2);
     struct transport_request request;
-    request_init(&request, pair.to_b, op, pieces, count);
+    request_init(&request, route.pair.to_b, op, pieces, count);
     request.status = status;
-    assert_int_equal(request_run(&pair, &request), 0);
+    assert_int_equal(request_run(&route.pair, &request), 0);
     assert_int_equal(request.moved, total);
     for (uint32_t i = 0; i < count; i++) {
       uint64_t here = (uint64_t)i * UNIT, far = (uint64_t)order[i] * UNIT, length = pieces[i].length;
       assert_int_equal(status[i], 0);
       if (op == WEFT_WRITE) {
-        place_check(&there, far, length, 1, here);
-        place_check(&there, far + length, UNIT - length, 2, far + length);
+        place_check(&route.there, far, length, 1, here);
+        place_check(&route.there, far + length, UNIT - length, 2, far + length);
       } else {
-        place_check(&local, here, length, 2, far);
-        place_check(&local, here + length, UNIT - length, 1, here + length);
+        place_check(&route.local, here, length, 2, far);
+        place_check(&route.local, here + length, UNIT - length, 1, here + length);
       }
     }
   }
   free(order);
   free(status);
   free(pieces);
-  place_close(&there);
-  place_close(&local);
-  pair_close(&pair);
+  route_close(&route);
 }
 
 // Lengths may be less than they were at prepare(), and nothing.
@@ -166,69 +156,59 @@ static void test_lengths_change_between_posts(void **state) {
   (void)state;
   NEEDS(HAS(LENGTHS), "lengths stay what they were at prepare()");
   enum { COUNT = 8, UNIT = 1000 };
-  struct pair pair;
-  struct place local, there;
-  pair_open(&pair, false);
-  place_open(&local, pair.a, NULL, COUNT * UNIT);
-  place_open(&there, pair.b, pair.to_b, COUNT * UNIT);
+  struct route route;
+  route_open(&route, COUNT * UNIT);
   struct transport_piece pieces[COUNT];
   int32_t status[COUNT];
   for (uint32_t i = 0; i < COUNT; i++)
-    pieces[i] = piece_of(&local, i * UNIT, &there, i * UNIT, UNIT);
+    pieces[i] = piece_of(&route.local, i * UNIT, &route.there, i * UNIT, UNIT);
   struct transport_request request;
-  request_init(&request, pair.to_b, WEFT_WRITE, pieces, COUNT);
+  request_init(&request, route.pair.to_b, WEFT_WRITE, pieces, COUNT);
   request.status = status;
   assert_works(suite.transport->prepare(&request));
   uint64_t random = suite.seed;
   for (int round = 0; round < 50; round++) {
     uint64_t total = 0;
-    place_fill(&local, 100u + (unsigned)round);
-    place_fill(&there, 7);
+    place_fill(&route.local, 100u + (unsigned)round);
+    place_fill(&route.there, 7);
     for (uint32_t i = 0; i < COUNT; i++) {
       pieces[i].length = random_next(&random) % 3 == 0 ? 0 : random_next(&random) % (UNIT + 1);
       total += pieces[i].length;
       status[i] = 99;
     }
     assert_works(suite.transport->post(&request));
-    pair_wait(&pair, request_ended, &request, "a request with other lengths");
+    pair_wait(&route.pair, request_ended, &request, "a request with other lengths");
     assert_int_equal(request.state, 0);
     assert_int_equal(request.moved, total);
     for (uint32_t i = 0; i < COUNT; i++) {
       assert_int_equal(status[i], 0);
-      place_check(&there, i * UNIT, pieces[i].length, 100u + (unsigned)round, i * UNIT);
-      place_check(&there, i * UNIT + pieces[i].length, UNIT - pieces[i].length, 7, i * UNIT + pieces[i].length);
+      place_check(&route.there, i * UNIT, pieces[i].length, 100u + (unsigned)round, i * UNIT);
+      place_check(&route.there, i * UNIT + pieces[i].length, UNIT - pieces[i].length, 7, i * UNIT + pieces[i].length);
     }
   }
   suite.transport->unprepare(&request);
-  place_close(&there);
-  place_close(&local);
-  pair_close(&pair);
+  route_close(&route);
 }
 
 static void test_posted_again_and_again(void **state) {
   (void)state;
   enum { LENGTH = 1000 };
   uint32_t rounds = suite.kind == WEFT_MEMORY_HOST ? 1000 : times(100);
-  struct pair pair;
-  struct place local, there;
-  pair_open(&pair, false);
-  place_open(&local, pair.a, NULL, LENGTH);
-  place_open(&there, pair.b, pair.to_b, LENGTH);
-  struct transport_piece piece = piece_of(&local, 0, &there, 0, LENGTH);
+  struct route route;
+  route_open(&route, LENGTH);
+  struct transport_piece piece = piece_of(&route.local, 0, &route.there, 0, LENGTH);
   struct transport_request request;
-  request_init(&request, pair.to_b, WEFT_WRITE, &piece, 1);
+  request_init(&request, route.pair.to_b, WEFT_WRITE, &piece, 1);
   assert_works(suite.transport->prepare(&request));
   for (uint32_t i = 0; i < rounds; i++) {
-    place_fill(&local, i);
+    place_fill(&route.local, i);
     assert_works(suite.transport->post(&request));
-    pair_wait(&pair, request_ended, &request, "a request that was posted again");
+    pair_wait(&route.pair, request_ended, &request, "a request that was posted again");
     assert_int_equal(request.state, 0);
-    place_check(&there, 0, LENGTH, i, 0);
+    place_check(&route.there, 0, LENGTH, i, 0);
   }
   suite.transport->unprepare(&request);
-  place_close(&there);
-  place_close(&local);
-  pair_close(&pair);
+  route_close(&route);
 }
 
 static void count_done(struct transport_request *request) {
@@ -240,19 +220,16 @@ static void test_many_at_once(void **state) {
   (void)state;
   enum { MOST = 64, LENGTH = 20000 };
   uint32_t count = times(MOST) * 2 < MOST ? times(MOST) * 2 : MOST;
-  struct pair pair;
-  struct place local, there;
+  struct route route;
   struct transport_piece pieces[MOST];
   struct transport_request requests[MOST];
   uint32_t done = 0;
-  pair_open(&pair, false);
-  place_open(&local, pair.a, NULL, (uint64_t)count * LENGTH);
-  place_open_parts(&there, pair.b, pair.to_b, (uint64_t)count * LENGTH, LENGTH);
-  place_fill(&local, 11);
-  place_fill(&there, 12);
+  route_open_parts(&route, (uint64_t)count * LENGTH, LENGTH);
+  place_fill(&route.local, 11);
+  place_fill(&route.there, 12);
   for (uint32_t i = 0; i < count; i++) { // half of them each way, in parts of their own
-    pieces[i] = piece_of(&local, i * LENGTH, &there, i * LENGTH, LENGTH);
-    request_init(&requests[i], pair.to_b, i % 2 ? WEFT_READ : WEFT_WRITE, &pieces[i], 1);
+    pieces[i] = piece_of(&route.local, i * LENGTH, &route.there, i * LENGTH, LENGTH);
+    request_init(&requests[i], route.pair.to_b, i % 2 ? WEFT_READ : WEFT_WRITE, &pieces[i], 1);
     requests[i].done = count_done;
     requests[i].arg = &done;
     assert_works(suite.transport->prepare(&requests[i]));
@@ -260,16 +237,14 @@ static void test_many_at_once(void **state) {
   for (uint32_t i = 0; i < count; i++)
     assert_works(suite.transport->post(&requests[i]));
   for (uint32_t i = 0; i < count; i++) {
-    pair_wait(&pair, request_ended, &requests[i], "one of many requests");
+    pair_wait(&route.pair, request_ended, &requests[i], "one of many requests");
     assert_int_equal(requests[i].state, 0);
     suite.transport->unprepare(&requests[i]);
   }
   assert_int_equal(done, count);
   for (uint32_t i = 0; i < count; i++)
-    place_check(i % 2 ? &local : &there, i * LENGTH, LENGTH, i % 2 ? 12 : 11, i * LENGTH);
-  place_close(&there);
-  place_close(&local);
-  pair_close(&pair);
+    place_check(i % 2 ? &route.local : &route.there, i * LENGTH, LENGTH, i % 2 ? 12 : 11, i * LENGTH);
+  route_close(&route);
 }
 
 static void test_mapped_memory_is_the_peers(void **state) {

@@ -77,6 +77,11 @@ void pair_drive(struct pair *pair) {
     suite.transport->progress(pair->b->worker);
 }
 
+void pair_drive_on(struct pair *pair, int times) {
+  for (int i = 0; i < times; i++)
+    pair_drive(pair);
+}
+
 void pair_sleep(struct pair *pair) {
   struct transport_worker *worker = pair->a->worker;
   if (suite.kind == WEFT_MEMORY_OBJECT && worker && suite.transport->arm(worker) == 0)

@@ -1,5 +1,5 @@
 // conformance NAME [name=value...]: the suite on that transport, with settings of its own. NAME may be "NAME:CASES",
-// with the cases' group: data, messages, life, bad, processes or random. WEFT_SEED=N repeats the random ones.
+// with the cases' group: data, messages, life, threads, bad, processes or random. WEFT_SEED=N repeats the random ones.
 #include "conformance/suite.h"
 
 #include <stdio.h>
@@ -15,9 +15,13 @@ static const struct group {
   const struct CMUnitTest *cases;
   const size_t *count;
 } groups[] = {
-    {"data", data_cases, &num_data_cases},       {"messages", message_cases, &num_message_cases},
-    {"life", life_cases, &num_life_cases},       {"bad", bad_cases, &num_bad_cases},
-    {"random", random_cases, &num_random_cases}, {"processes", process_cases, &num_process_cases},
+    {"data", data_cases, &num_data_cases},
+    {"messages", message_cases, &num_message_cases},
+    {"life", life_cases, &num_life_cases},
+    {"threads", thread_cases, &num_thread_cases},
+    {"bad", bad_cases, &num_bad_cases},
+    {"random", random_cases, &num_random_cases},
+    {"processes", process_cases, &num_process_cases},
 };
 
 static const char *const kinds[WEFT_MEMORY_KINDS] = {"host", "cuda", "file", "object"};

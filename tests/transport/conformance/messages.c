@@ -137,27 +137,22 @@ static void test_a_read_may_have_a_message(void **state) {
   (void)state;
   NEEDS(HAS(MESSAGES), "it carries no messages");
   static struct keep keep;
-  struct pair pair;
-  struct place local, there;
-  pair_open(&pair, false);
-  place_open(&local, pair.a, NULL, 5000);
-  place_open(&there, pair.b, pair.to_b, 5000);
-  place_fill(&there, 3);
+  struct route route;
+  route_open(&route, 5000);
+  place_fill(&route.there, 3);
   keep.came = false;
-  pair.b->hook = keep_message;
-  pair.b->hook_arg = &keep;
-  struct transport_piece piece = piece_of(&local, 0, &there, 0, 5000);
+  route.pair.b->hook = keep_message;
+  route.pair.b->hook_arg = &keep;
+  struct transport_piece piece = piece_of(&route.local, 0, &route.there, 0, 5000);
   struct transport_request request;
-  request_init(&request, pair.to_b, WEFT_READ, &piece, 1);
+  request_init(&request, route.pair.to_b, WEFT_READ, &piece, 1);
   request.message = "read";
   request.message_size = 5;
-  assert_int_equal(request_run(&pair, &request), 0);
-  place_check(&local, 0, 5000, 3, 0);
-  pair_wait(&pair, is_kept, &keep, "the message of a read");
+  assert_int_equal(request_run(&route.pair, &request), 0);
+  place_check(&route.local, 0, 5000, 3, 0);
+  pair_wait(&route.pair, is_kept, &keep, "the message of a read");
   assert_string_equal((char *)keep.bytes, "read");
-  place_close(&there);
-  place_close(&local);
-  pair_close(&pair);
+  route_close(&route);
 }
 
 // --- floods ---

@@ -216,3 +216,21 @@ void place_check_guards(const struct place *place) {
       fail_msg("the byte %td before or after a region of %llu was written", at - place->bytes,
                (unsigned long long)place->length);
 }
+
+void route_open(struct route *route, uint64_t length) {
+  pair_open(&route->pair, false);
+  place_open(&route->local, route->pair.a, NULL, length);
+  place_open(&route->there, route->pair.b, route->pair.to_b, length);
+}
+
+void route_open_parts(struct route *route, uint64_t length, uint64_t part) {
+  pair_open(&route->pair, false);
+  place_open(&route->local, route->pair.a, NULL, length);
+  place_open_parts(&route->there, route->pair.b, route->pair.to_b, length, part);
+}
+
+void route_close(struct route *route) {
+  place_close(&route->there);
+  place_close(&route->local);
+  pair_close(&route->pair);
+}

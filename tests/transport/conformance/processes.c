@@ -36,13 +36,17 @@ static void couple_connect(struct couple *couple) {
   assert_works(suite.transport->import(couple->peer, answer->bytes, answer->size, &couple->remote));
 }
 
+static void show_local(struct couple *couple) {
+  place_show(&couple->local, couple->pair.a, suite.local_kind, suite.local_kind == WEFT_MEMORY_HOST && suite.plain,
+             LENGTH);
+}
+
 static void couple_open(struct couple *couple) {
   memset(couple, 0, sizeof *couple);
   couple->pair.a = couple->pair.b = &couple->pair.ends[0];
   end_open(couple->pair.a);
   couple_connect(couple);
-  place_show(&couple->local, couple->pair.a, suite.local_kind, suite.local_kind == WEFT_MEMORY_HOST && suite.plain,
-             LENGTH);
+  show_local(couple);
   place_fill(&couple->local, 52);
 }
 
@@ -77,6 +81,28 @@ static void run_whole(struct couple *couple, enum weft_op op, bool message, int 
   suite.transport->unprepare(&couple->request);
 }
 
+// Posts to a peer that is gone; what did not fail at once is cut short.
+static int post_in_vain(struct couple *couple, const char *what) {
+  int rc = suite.transport->post(&couple->request);
+  if (rc == 0) {
+    for (int i = 0; i < 1000 && !request_ended(&couple->request); i++)
+      pair_drive(&couple->pair);
+    suite.transport->cancel(&couple->request);
+    pair_wait(&couple->pair, request_ended, &couple->request, what);
+  }
+  print_message("%s: %s: %s: %s\n", suite.name, what, weft_err_name(couple->request.state), couple->request.why);
+  suite.transport->unprepare(&couple->request);
+  return rc;
+}
+
+// The process learns of the region here.
+static void tell_region(struct couple *couple) {
+  unsigned char key[TRANSPORT_MAX_KEY];
+  size_t size = sizeof key;
+  assert_works(suite.transport->pack(couple->local.region, key, &size));
+  process_ask(&couple->process, ORDER_IMPORT, 0, 0, key, size);
+}
+
 static void wait_for_messages(struct couple *couple, uint64_t count) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
   while (process_ask(&couple->process, ORDER_COUNT, 0, 0, NULL, 0)->value < count)
@@ -102,11 +128,8 @@ static void test_another_process(void **state) {
 static void test_another_process_as_initiator(void **state) {
   (void)state;
   struct couple couple;
-  unsigned char key[TRANSPORT_MAX_KEY];
-  size_t size = sizeof key;
   couple_open(&couple);
-  assert_works(suite.transport->pack(couple.local.region, key, &size));
-  process_ask(&couple.process, ORDER_IMPORT, 0, 0, key, size);
+  tell_region(&couple);
   process_ask(&couple.process, ORDER_POST, WEFT_READ, 0, NULL, 0);
   assert_int_equal(process_ask(&couple.process, ORDER_WAIT, 0, 0, NULL, 0)->value, 0);
   assert_int_equal(process_ask(&couple.process, ORDER_CHECK, 52, 0, NULL, 0)->value, 0);
@@ -152,21 +175,11 @@ static void expect_lost(struct couple *couple) {
   }
   for (enum weft_op op = WEFT_READ; op <= WEFT_WRITE; op++) {
     prepare_whole(couple, op, true);
-    int rc = suite.transport->post(&couple->request);
+    int rc = post_in_vain(couple, "the end of a post to a dead peer");
     if (HAS(TELLS_DEATH))
       assert_int_equal(rc, WEFT_ERR_PEER_LOST);
-    if (rc == 0) {
-      for (int i = 0; i < 1000 && !request_ended(&couple->request); i++)
-        suite.transport->progress(end->worker);
-      suite.transport->cancel(&couple->request);
-      pair_wait(&couple->pair, request_ended, &couple->request, "the end of a request to a dead peer");
-    }
-    print_message("%s: post to a dead peer: %s: %s\n", suite.name, weft_err_name(couple->request.state),
-                  couple->request.why);
-    suite.transport->unprepare(&couple->request);
   }
-  for (int i = 0; i < 2000; i++)
-    suite.transport->progress(end->worker);
+  pair_drive_on(&couple->pair, 2000);
   assert_true(end->peer_events <= 1);
 }
 
@@ -231,8 +244,7 @@ static void test_killed_under_writes(void **state) {
     place_forget(&couple.local);
     munmap(couple.local.mapping, couple.local.mapping_size);
     memset(&couple.local, 0, sizeof couple.local);
-    for (int i = 0; i < 2000; i++)
-      suite.transport->progress(couple.pair.a->worker);
+    pair_drive_on(&couple.pair, 2000);
     couple_close(&couple);
   }
 }
@@ -240,13 +252,10 @@ static void test_killed_under_writes(void **state) {
 // The one that writes dies: its target takes the region back, and goes on with the next.
 static void test_initiator_killed_under_writes(void **state) {
   (void)state;
-  unsigned char key[TRANSPORT_MAX_KEY];
   for (int round = 0; round < 4; round++) {
     struct couple couple;
-    size_t size = sizeof key;
     couple_open(&couple);
-    assert_works(suite.transport->pack(couple.local.region, key, &size));
-    process_ask(&couple.process, ORDER_IMPORT, 0, 0, key, size);
+    tell_region(&couple);
     process_ask(&couple.process, ORDER_POST, WEFT_WRITE, HAS(MESSAGES), NULL, 0);
     process_ask(&couple.process, ORDER_KEEP, 0, 0, NULL, 0);
     uint64_t deadline_ns = clock_ns() + (uint64_t)round * 3000000u; // somewhere in the midst
@@ -254,11 +263,9 @@ static void test_initiator_killed_under_writes(void **state) {
       suite.transport->progress(couple.pair.a->worker);
     while (!clock_passed(deadline_ns));
     process_kill(&couple.process);
-    for (int i = 0; i < 2000; i++)
-      suite.transport->progress(couple.pair.a->worker);
+    pair_drive_on(&couple.pair, 2000);
     place_close(&couple.local);
-    place_show(&couple.local, couple.pair.a, suite.local_kind, suite.local_kind == WEFT_MEMORY_HOST && suite.plain,
-               LENGTH);
+    show_local(&couple);
     expect_successor(&couple);
     couple_close(&couple);
   }
@@ -281,8 +288,7 @@ static void test_stopped(void **state) {
     assert_works(suite.transport->prepare(&requests[i]));
     assert_works(suite.transport->post(&requests[i]));
   }
-  for (int i = 0; i < 5000; i++)
-    suite.transport->progress(couple.pair.a->worker);
+  pair_drive_on(&couple.pair, 5000);
   uint64_t sent = 0, waiting = 0;
   for (int i = 0; i < COUNT; i++)
     waiting += !request_ended(&requests[i]);
@@ -311,16 +317,7 @@ static void test_the_peer_closes(void **state) {
   run_whole(&couple, WEFT_WRITE, true, 0);
   process_ask(&couple.process, ORDER_CLOSE, 0, 0, NULL, 0);
   prepare_whole(&couple, WEFT_WRITE, true);
-  int rc = suite.transport->post(&couple.request);
-  if (rc == 0) {
-    for (int i = 0; i < 1000 && !request_ended(&couple.request); i++)
-      suite.transport->progress(couple.pair.a->worker);
-    suite.transport->cancel(&couple.request);
-    pair_wait(&couple.pair, request_ended, &couple.request, "the end of a request to a worker that has closed");
-  }
-  print_message("%s: post to a worker that has closed: %s: %s\n", suite.name, weft_err_name(couple.request.state),
-                couple.request.why);
-  suite.transport->unprepare(&couple.request);
+  post_in_vain(&couple, "the end of a post to a worker that has closed");
   if (HAS(TELLS_DEATH))
     pair_wait(&couple.pair, was_told, couple.pair.a, "the news that a peer has closed");
   couple_close(&couple);

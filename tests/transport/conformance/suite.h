@@ -66,6 +66,7 @@ struct pair {
 void pair_open(struct pair *pair, bool loopback);
 void pair_close(struct pair *pair);
 void pair_drive(struct pair *pair);
+void pair_drive_on(struct pair *pair, int times);
 // Until a transport that waits for a server has heard from it, or for a moment; of others nothing.
 void pair_sleep(struct pair *pair);
 // Drives both until it holds; fails the test with `what` at the deadline.
@@ -133,6 +134,17 @@ void place_check_either(const struct place *place, uint64_t seed, uint64_t other
 // The object has that many bytes.
 void place_check_end(const struct place *place, uint64_t length);
 
+// --- two ends that know each other, with a place at each; the one at `b` is known to `a` ---
+
+struct route {
+  struct pair pair;
+  struct place local, there;
+};
+void route_open(struct route *route, uint64_t length);
+// The one at `b` is for writes of `part` bytes each, as place_open_parts() has it.
+void route_open_parts(struct route *route, uint64_t length, uint64_t part);
+void route_close(struct route *route);
+
 // The byte at a position of the endless random data that belongs to a seed.
 static inline uint64_t pattern_word(uint64_t seed, uint64_t word) {
   uint64_t x = (word + 1) * UINT64_C(0x9E3779B97F4A7C15) ^ seed * UINT64_C(0xBF58476D1CE4E5B9);
@@ -157,10 +169,10 @@ struct transport_piece piece_of(const struct place *local, uint64_t local_offset
 // --- cases ---
 
 #define CASE(name) cmocka_unit_test(name)
-extern const struct CMUnitTest data_cases[], message_cases[], life_cases[], bad_cases[], process_cases[],
-    random_cases[];
-extern const size_t num_data_cases, num_message_cases, num_life_cases, num_bad_cases, num_process_cases,
-    num_random_cases;
+extern const struct CMUnitTest data_cases[], message_cases[], life_cases[], thread_cases[], bad_cases[],
+    process_cases[], random_cases[];
+extern const size_t num_data_cases, num_message_cases, num_life_cases, num_thread_cases, num_bad_cases,
+    num_process_cases, num_random_cases;
 
 // In a process of its own: child.c
 int child_main(int socket);
