@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "support/loop.h"
+#include "values.h"
 
 enum { SAMPLES = 64, FINDS = 20000, REGIONS = 4, IDLE_MS = 2000 };
 
@@ -73,13 +74,8 @@ static weft_peer_t load(weft_agent_t *agent, const struct agent_description *bod
   return peer;
 }
 
-static int compare(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
-}
-
 static double median_us(uint64_t *ns, double *max) {
-  qsort(ns, SAMPLES, sizeof *ns, compare);
+  bench_sort_ns(ns, SAMPLES);
   *max = (double)ns[SAMPLES - 1] / 1e3;
   return (double)ns[SAMPLES / 2] / 1e3;
 }

@@ -9,6 +9,7 @@
 #include <weft/weft.h>
 
 #include "agent/state.h"
+#include "values.h"
 
 enum { MANY = 20000, PIECE = 16384, POSTS = 20000, ROUNDS = 15 };
 
@@ -26,13 +27,8 @@ static uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int ascending(const void *left, const void *right) {
-  const uint64_t *a = left, *b = right;
-  return (*a > *b) - (*a < *b);
-}
-
 static uint64_t median(uint64_t *values, uint32_t count) {
-  qsort(values, count, sizeof *values, ascending);
+  bench_sort_ns(values, count);
   return values[count / 2];
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "ep_cuda.h"
+#include "values.h"
 
 enum { SETTLE = 200, DEADLINE_MS = 60000, NO_GPU = 3, FAILED = 5 };
 
@@ -213,18 +214,13 @@ struct spread {
   double median, least, most;
 };
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
 // Over the ranks, of the number that stands at `offset` in their figures.
 static struct spread over_ranks(size_t offset) {
   double value[BENCH_RANKS];
   uint32_t count = board->setup.ranks;
   for (uint32_t i = 0; i < count; i++)
     memcpy(&value[i], (const char *)&board->rank[i].figures + offset, sizeof *value);
-  qsort(value, count, sizeof *value, ascending);
+  bench_sort(value, count);
   double median = count % 2 ? value[count / 2] : (value[count / 2 - 1] + value[count / 2]) / 2;
   return (struct spread){median, value[0], value[count - 1]};
 }

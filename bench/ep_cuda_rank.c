@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "ep/oracle/pattern.h"
 #include "ep_cuda.h"
+#include "values.h"
 
 enum { WARM_UP = 50, AHEAD_US = 60, WAIT_MS = 20000 };
 
@@ -227,11 +228,6 @@ static double elapsed_us(struct rank *r, cudaEvent_t begin, cudaEvent_t end) {
   return (double)ms * 1e3;
 }
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
 // Between events, everything launched before it runs. The pair ahead makes the ranks begin together, as their GPUs see
 // it: the ranks' hosts alone would be some microseconds apart.
 static void time_halves(struct rank *r, cudaEvent_t *event, struct ep_cuda_figures *f) {
@@ -254,10 +250,8 @@ static void time_halves(struct rank *r, cudaEvent_t *event, struct ep_cuda_figur
     dispatch[i - WARM_UP] = elapsed_us(r, event[0], event[1]);
     combine[i - WARM_UP] = elapsed_us(r, event[1], event[2]);
   }
-  qsort(dispatch, count, sizeof *dispatch, ascending);
-  qsort(combine, count, sizeof *combine, ascending);
-  f->dispatch = dispatch[count / 2];
-  f->combine = combine[count / 2];
+  f->dispatch = bench_median(dispatch, count);
+  f->combine = bench_median(combine, count);
   free(dispatch);
   free(combine);
 }

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "ranks.h"
 #include "transport/transport.h"
+#include "values.h"
 
 enum {
   HOSTS = 2,
@@ -310,11 +311,6 @@ static int live(void *arg) {
   return 0;
 }
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 int main(int argc, char **argv) {
   if (argc > 1)
     name = argv[1];
@@ -339,8 +335,8 @@ int main(int argc, char **argv) {
     printf("puts %.2f GB/s, dispatch %.2f GB/s, %.0f %%; operation both ways %.0f us\n", board->put[i],
            board->dispatch[i], 100 * ratio[i], both[i]);
   }
-  qsort(ratio, rounds, sizeof *ratio, by_value);
-  qsort(both, rounds, sizeof *both, by_value);
+  bench_sort(ratio, rounds);
+  bench_sort(both, rounds);
   printf("%s: median %.0f %% of the puts (%.0f to %.0f), an operation %.0f us\n", name, 100 * ratio[rounds / 2],
          100 * ratio[0], 100 * ratio[rounds - 1], both[rounds / 2]);
   return 0;

@@ -4,7 +4,6 @@
 #include "ep_pair.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "base/clock.h"
 #include "ep/engine.h"
 #include "ep/oracle/pattern.h"
+#include "values.h"
 
 enum {
   PINGS = 100,
@@ -259,10 +259,7 @@ static void run_rounds(struct run *run, int first) {
 }
 
 static int run_rank(int rank, const char *url) {
-  cpu_set_t processor;
-  CPU_ZERO(&processor);
-  CPU_SET(rank, &processor);
-  if (sched_setaffinity(0, sizeof processor, &processor) != 0) {
+  if (bench_pin(rank) != 0) {
     fprintf(stderr, "bench_ep_pair: cannot pin to processor %d: %s\n", rank, strerror(errno));
     return 3;
   }

@@ -1,8 +1,8 @@
 // The tables of bench_ep_pair.
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "ep_pair.h"
+#include "values.h"
 
 // The two processors may share a cache or not, and a virtual machine's may be moved from one to the other in mid-run:
 // each round belongs to one of the two.
@@ -17,13 +17,8 @@ struct spread {
   int rounds;
 };
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
 static struct spread spread_of(double *values, int count) {
-  qsort(values, (size_t)count, sizeof *values, ascending);
+  bench_sort(values, (size_t)count);
   if (count == 0)
     return (struct spread){0};
   return (struct spread){values[count / 10], values[count / 2], values[count * 9 / 10], count};

@@ -1,6 +1,5 @@
 // bench_ofi_plain [PROVIDER]: what bench_transport measures, by plain libfabric and nothing else: the two processes,
 // processors, loops and lines are the same. It stands where fi_rma_bw would, which Debian does not package.
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +19,7 @@
 #include <rdma/fi_rma.h>
 
 #include "base/clock.h"
+#include "values.h"
 
 enum {
   MIB = 1 << 20,
@@ -82,10 +82,7 @@ static struct fid_mr *reg(struct side *side, void *memory, uint64_t key) {
 }
 
 static void open_side(struct side *side, int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(processor, &set);
-  sched_setaffinity(0, sizeof set, &set);
+  bench_pin(processor);
   struct fid_fabric *fabric;
   struct fi_cq_attr cq = {.size = 4096, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_NONE};
   struct fi_av_attr av = {.type = FI_AV_TABLE};
@@ -156,14 +153,8 @@ static void answer(struct side *side) {
   }
 }
 
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static void tell(const char *what, double values[ROUNDS], const char *unit) {
-  qsort(values, ROUNDS, sizeof *values, compare);
-  printf("%-44s %10.4g %s\n", what, values[ROUNDS / 2], unit);
+  printf("%-44s %10.4g %s\n", what, bench_median(values, ROUNDS), unit);
 }
 
 static void ping(struct side *side) {

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "support/etcd.h"
+#include "values.h"
 
 // --- processes ---
 
@@ -240,16 +241,11 @@ int bench_operate(struct bench_rank *rank, struct bench_times *times) {
 
 // --- figures ---
 
-static int ascending(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
 struct bench_spread bench_spread(uint64_t *values, size_t count, double unit) {
   struct bench_spread spread = {.count = count};
   if (count == 0)
     return spread;
-  qsort(values, count, sizeof *values, ascending);
+  bench_sort_ns(values, count);
   spread.p10 = (double)values[count / 10] / unit;
   spread.p50 = (double)values[count / 2] / unit;
   spread.p90 = (double)values[count * 9 / 10] / unit;

@@ -8,7 +8,6 @@
 // `--brief`: a second or two, without `many`.
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +22,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "transport/transport.h"
+#include "values.h"
 
 enum {
   PIECE = 16 << 10,
@@ -78,10 +78,7 @@ static void *map_memory(int fd, size_t size) {
 }
 
 static void open_side(struct side *side, int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(processor, &set);
-  sched_setaffinity(0, sizeof set, &set);
+  bench_pin(processor);
   check(transport_find(name, &side->transport), "find");
   struct transport_options options = {.size = sizeof options, .settings = settings};
   check(side->transport->open(&options, &side->worker), "open");
@@ -187,14 +184,8 @@ static void answer(struct side *side) {
   side->transport->unprepare(&request);
 }
 
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static double median(double values[ROUNDS]) {
-  qsort(values, (size_t)rounds, sizeof *values, compare);
-  return values[rounds / 2];
+  return bench_median(values, (size_t)rounds);
 }
 
 static bool as_json;

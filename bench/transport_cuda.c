@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "device/device.h"
 #include "transport/transport.h"
+#include "values.h"
 
 enum { PIECES = 20000, PIECE = 16384 };
 
@@ -82,11 +83,6 @@ static struct transport_piece *make_pieces(const struct side *from, struct trans
   return pieces;
 }
 
-static int compare(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
-}
-
 struct figures {
   double post_us, us, gbps; // medians
 };
@@ -114,8 +110,8 @@ static struct figures measure(struct side *from, struct transport_remote *to, en
   }
   cuda->unprepare(&request);
   free(pieces);
-  qsort(posts, n, sizeof *posts, compare);
-  qsort(times, n, sizeof *times, compare);
+  bench_sort_ns(posts, n);
+  bench_sort_ns(times, n);
   double us = (double)times[n / 2] / 1e3;
   return (struct figures){
       .post_us = (double)posts[n / 2] / 1e3, .us = us, .gbps = (double)count * (double)size / us / 1e3};

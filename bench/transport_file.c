@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "transport/transport.h"
+#include "values.h"
 
 enum { SPIN_NS = 50000 };
 enum { FILE_BYTES = 1 << 30, DEPTH = 32, ROUNDS = 7, ROUND_MS = 400, LIST = 8192, MAX_BLOCK = 128 << 10 };
@@ -161,14 +162,8 @@ static double run_fio(uint32_t block) {
   return atof(field);
 }
 
-static int compare(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *values) {
-  qsort(values, ROUNDS, sizeof *values, compare);
-  return values[ROUNDS / 2];
+static double median(double values[ROUNDS]) {
+  return bench_median(values, ROUNDS);
 }
 
 static void measure(uint32_t block, bool json, bool last) {
