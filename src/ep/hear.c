@@ -24,7 +24,10 @@ void ep_remote_hear(struct ep_net *net, const void *bytes, size_t size) {
     return;
   memcpy(&id, bytes, sizeof id);
   struct ep_remote *remote = ep_remote_find(net, id);
-  if (!remote || ep_remote_failed(remote)) // late: the link has been let go of; or a stranger's, who guesses numbers
+  if (!remote) // late: the link has been let go of; or a stranger's, who guesses numbers
+    return;
+  // What came before its sender could not be reached any more counts; nobody believes one that has written nonsense.
+  if (atomic_load(&remote->failed) == WEFT_ERR_PROTOCOL)
     return;
   atomic_fetch_add(&remote->heard, 1);
   if (remote->proxy) {

@@ -77,12 +77,13 @@ void ep_remote_hear_last(struct ep_link *link) {
   struct ep_remote *remote = link->remote;
   uint64_t deadline_ns = clock_deadline_ms(LAST_MS);
   uint32_t news;
+  bool more; // may come
   do {
     ep_net_enter(remote->net);
     news = ep_net_progress(remote->net);
+    more = remote->peer->failed == 0 && atomic_load(&remote->heard) < atomic_load(&remote->awaited);
     ep_net_leave(remote->net);
-  } while ((news > 0 || atomic_load(&remote->heard) < atomic_load(&remote->awaited)) && !ep_remote_failed(remote) &&
-           !clock_passed(deadline_ns));
+  } while ((news > 0 || more) && !clock_passed(deadline_ns));
 }
 
 // Whether the peer's host has acknowledged nothing for a while, though it is asked every second.

@@ -209,18 +209,28 @@ static struct ep_link *take_failed(weft_ep_t *ep) {
   return found;
 }
 
-// Takes down the links whose transport has failed. A peer that has gone is heard by its socket too, which knows better
-// how: it has a moment to say so.
+// The link's transport has failed. A peer that has gone is heard by its socket too, which knows better how: it has a
+// moment to say so.
+static void put_down_failed(weft_ep_t *ep, struct ep_link *link) {
+  struct pollfd news = {.fd = link->socket, .events = POLLIN | POLLRDHUP};
+  poll(&news, 1, HANG_UP_MS);
+  if (atomic_load(&link->remote->failed) == WEFT_ERR_PROTOCOL) {
+    put_down(ep, link, EP_LINK_BROKEN, link->remote->why);
+    return;
+  }
+  ep_remote_listen(link); // which says how much is to be heard
+  ep_remote_hear_last(link);
+  put_down(ep, link, ep_remote_verdict(ep, link), link->remote->why);
+}
+
+// Takes down the links whose transport has failed.
 static void take_failures(weft_ep_t *ep) {
   struct ep_net *net = atomic_load(&ep->net);
   if (!net || !atomic_exchange(&net->failures, false))
     return;
   struct ep_link *link;
   while ((link = take_failed(ep))) {
-    struct pollfd news = {.fd = link->socket, .events = POLLIN | POLLRDHUP};
-    poll(&news, 1, HANG_UP_MS);
-    int failed = atomic_load(&link->remote->failed);
-    put_down(ep, link, failed == WEFT_ERR_PROTOCOL ? EP_LINK_BROKEN : ep_remote_verdict(ep, link), link->remote->why);
+    put_down_failed(ep, link);
     pthread_mutex_lock(&ep->links.lock);
     link->holds--;
     pthread_mutex_unlock(&ep->links.lock);

@@ -58,7 +58,8 @@ struct transport_request;
 
 // A message came; it is gone when this returns. The sender says in it who it is.
 typedef void (*transport_message_fn)(void *arg, const void *bytes, size_t size);
-// A peer cannot be reached any more; its requests have ended, or will end with PEER_LOST. Once for each peer at most.
+// A peer cannot be reached any more; its requests have ended, or will end with PEER_LOST. Once for each peer at most,
+// after the messages of it that have arrived.
 typedef void (*transport_peer_fn)(void *arg, struct transport_peer *peer, int err, const char *why);
 
 // `size` first, as the public structs: what is zero has its default.

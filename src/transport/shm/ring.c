@@ -134,6 +134,14 @@ uint32_t shm_ring_receive(struct shm_worker *worker) {
   return count;
 }
 
+uint32_t shm_ring_receive_all(struct shm_worker *worker) {
+  uint32_t count = 0;
+  for (uint32_t index = 0; index < SHM_SLOTS && index < atomic_load(&worker->page->slots_used); index++)
+    if (atomic_load(&worker->page->slots[index].owner) != 0)
+      count += drain(worker, index);
+  return count;
+}
+
 void shm_ring_sweep(struct shm_worker *worker) {
   atomic_store(&worker->page->sweep, 0);
   for (uint32_t index = 0; index < SHM_SLOTS && index < atomic_load(&worker->page->slots_used); index++) {

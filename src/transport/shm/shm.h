@@ -199,6 +199,8 @@ void shm_ring_wake(struct shm_worker *worker);
 // Rings the sender of a slot.
 void shm_ring_call(struct shm_worker *worker, uint32_t index);
 uint32_t shm_ring_receive(struct shm_worker *worker);
+// Also what nobody has told of, because its sender died before it could.
+uint32_t shm_ring_receive_all(struct shm_worker *worker);
 // Slots whose senders have died.
 void shm_ring_sweep(struct shm_worker *worker);
 void shm_ring_forget(struct shm_worker *worker, uint32_t index);

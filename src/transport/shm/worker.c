@@ -202,13 +202,18 @@ static int address(struct transport_worker *base, void *bytes, size_t *size) {
   return shm_address_pack(&own, bytes, size);
 }
 
+// The peer has come to its end: what it sent before comes first. The number of things that happened.
+static uint32_t lose(struct shm_worker *worker, struct shm_peer *peer, const char *why) {
+  uint32_t count = shm_ring_receive_all(worker);
+  shm_peer_lost(peer, WEFT_ERR_PEER_LOST, why);
+  return count + 1;
+}
+
 static uint32_t look_for_closed(struct shm_worker *worker) {
   uint32_t count = 0;
   for (struct shm_peer *peer = worker->peers; peer; peer = peer->next) {
-    if (!peer->told && atomic_load_explicit(&peer->page->closed, memory_order_relaxed)) {
-      shm_peer_lost(peer, WEFT_ERR_PEER_LOST, "it has closed its transport");
-      count++;
-    }
+    if (!peer->told && atomic_load_explicit(&peer->page->closed, memory_order_acquire))
+      count += lose(worker, peer, "it has closed its transport");
   }
   return count;
 }
@@ -228,9 +233,8 @@ static uint32_t look_at_descriptors(struct shm_worker *worker) {
     }
     char why[64];
     snprintf(why, sizeof why, "its process %d has died", (int)peer->pid);
-    shm_peer_lost(peer, WEFT_ERR_PEER_LOST, why);
+    count += lose(worker, peer, why);
     atomic_store(&worker->page->sweep, 1);
-    count++;
   }
   return count + look_for_closed(worker);
 }

@@ -19,6 +19,7 @@ static void take_peer(void *arg, struct transport_peer *peer, int err, const cha
   if (end->peer_events < MAX_PEER_EVENTS) {
     end->told[end->peer_events].peer = peer;
     end->told[end->peer_events].err = err;
+    end->told[end->peer_events].messages = end->messages;
   }
   end->peer_events++;
 }

@@ -310,6 +310,45 @@ static void test_stopped(void **state) {
   couple_close(&couple);
 }
 
+// Messages that lie there when their sender ends, unseen, are heard before its end is.
+static void hear_last_of(void (*end)(struct couple *couple)) {
+  enum { COUNT = 5 };
+  struct couple couple;
+  unsigned char key[TRANSPORT_MAX_KEY];
+  size_t size = sizeof key;
+  couple_open(&couple);
+  assert_works(suite.transport->pack(couple.local.region, key, &size));
+  process_ask(&couple.process, ORDER_IMPORT, 0, 0, key, size);
+  couple.process.driven = NULL;
+  for (int i = 0; i < COUNT; i++) {
+    process_ask(&couple.process, ORDER_POST, WEFT_WRITE, true, NULL, 0);
+    assert_int_equal(process_ask(&couple.process, ORDER_WAIT, 0, 0, NULL, 0)->value, 0);
+  }
+  if (suite.transport->arm)
+    suite.transport->arm(couple.pair.a->worker); // as who sleeps: the news of an end may be looked at first then
+  end(&couple);
+  assert_int_equal(couple.pair.a->messages, 0);
+  pair_wait(&couple.pair, was_told, couple.pair.a, "the news of a peer's end");
+  assert_int_equal(couple.pair.a->told[0].messages, COUNT);
+  couple_close(&couple);
+}
+
+static void be_killed(struct couple *couple) {
+  process_kill(&couple->process);
+}
+
+static void close_worker(struct couple *couple) {
+  process_ask(&couple->process, ORDER_CLOSE, 0, 0, NULL, 0);
+}
+
+static void test_the_last_messages_come_before_the_end(void **state) {
+  (void)state;
+  NEEDS(HAS(MESSAGES) && HAS(TELLS_DEATH), "it carries no messages, or does not tell of deaths");
+  NEEDS(HAS(ONE_SIDED), "what is on its way over a network may be lost with its sender");
+  hear_last_of(be_killed);
+  hear_last_of(close_worker);
+}
+
 static void test_the_peer_closes(void **state) {
   (void)state;
   struct couple couple;
@@ -332,6 +371,7 @@ const struct CMUnitTest process_cases[] = {
     CASE(test_killed_under_writes),
     CASE(test_initiator_killed_under_writes),
     CASE(test_stopped),
+    CASE(test_the_last_messages_come_before_the_end),
     CASE(test_the_peer_closes),
 };
 const size_t num_process_cases = sizeof process_cases / sizeof *process_cases;

@@ -50,6 +50,7 @@ struct end {
   struct {
     struct transport_peer *peer;
     int err;
+    uint64_t messages; // that had come
   } told[MAX_PEER_EVENTS];
 };
 
