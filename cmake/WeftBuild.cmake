@@ -68,8 +68,8 @@ function(weft_test_properties name)
   if(ARG_UNPARSED_ARGUMENTS) # a semicolon in a sentence makes some
     message(FATAL_ERROR "the test ${name} does not understand \"${ARG_UNPARSED_ARGUMENTS}\"")
   endif()
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+  if(NOT ARG_TIMEOUT) # far more than anything takes, also on a busy machine: it is there for what hangs
+    set(ARG_TIMEOUT 300)
   endif()
   set(sanitizer_environment "")
   if(WEFT_SANITIZE) # UCX, when it is loaded, patches madvise() and others under the feet of a sanitizer
@@ -113,5 +113,5 @@ function(weft_valgrind_test name)
     --errors-for-leak-kinds=definite,indirect,possible --error-exitcode=99
     --suppressions=${PROJECT_SOURCE_DIR}/tests/valgrind.supp $<TARGET_FILE:test_${name}>)
   weft_test_properties(valgrind_${name} ${ARGN})
-  set_tests_properties(valgrind_${name} PROPERTIES LABELS valgrind TIMEOUT 600)
+  set_tests_properties(valgrind_${name} PROPERTIES LABELS valgrind TIMEOUT 900)
 endfunction()
