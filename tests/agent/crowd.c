@@ -20,7 +20,7 @@ struct weft_agent_options crowd_options(const char *name) {
   options.name = name;
   options.transports = "shm";
   options.heartbeat_ms = 50;
-  options.peer_timeout_ms = 2000;
+  options.peer_timeout_ms = 30000; // those that are to be lost for their silence have less
   return options;
 }
 

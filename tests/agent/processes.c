@@ -34,7 +34,7 @@ static weft_agent_t *open_agent(const char *name, weft_region_t *region, void **
   options.name = name;
   options.transports = transport;
   options.heartbeat_ms = 50;
-  options.peer_timeout_ms = 1000;
+  options.peer_timeout_ms = 3000;
   if (weft_agent_open(&agent, &options) != 0 ||
       weft_agent_allocate(agent, WEFT_MEMORY_HOST, BYTES, -1, region, memory) != 0)
     return NULL;

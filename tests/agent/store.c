@@ -16,7 +16,7 @@
 #include "support/relay.h"
 #include "support/wait.h"
 
-enum { TTL_S = 2 };
+enum { TTL_S = 5 }; // a machine that is busy may not renew one of two seconds
 
 static uint32_t lease_ttl_s = TTL_S;
 

@@ -19,7 +19,7 @@
 #include "doctor/listen.h"
 #include "doctor/wire.h"
 
-enum { LONG_MS = 30000, SHORT_MS = 200 };
+enum { LONG_MS = 30000, SHORT_MS = 2000 };
 
 struct other {
   struct doctor_listener listener;

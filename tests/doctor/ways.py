@@ -38,7 +38,7 @@ class Ways:
                 ip("-n", self.switch, "link", "set", port, "master", "bridge", "up")
                 ip("-n", one, "link", "set", "w0", "up", "gso_max_segs", "1")
                 ip("-n", one, "address", "add", address, "dev", "w0")
-            self.listener = subprocess.Popen(self.inside(self.b, "doctor", "--listen", "0", "--timeout-ms", "1000"),
+            self.listener = subprocess.Popen(self.inside(self.b, "doctor", "--listen", "0", "--timeout-ms", "3000"),
                                              stdout=subprocess.PIPE, text=True)
             self.port = int(self.listener.stdout.readline())
         except BaseException:
@@ -63,7 +63,7 @@ class Ways:
 
     def ask(self, host=OTHER):
         """What the checks of the peer find: {check: (grade, sentence)}."""
-        command = self.inside(self.a, "doctor", "--json", "--peer", f"{host}:{self.port}", "--timeout-ms", "1000")
+        command = self.inside(self.a, "doctor", "--json", "--peer", f"{host}:{self.port}", "--timeout-ms", "3000")
         result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         report = json.loads(result.stdout)
         assert result.returncode == (0 if report["ok"] else 3), result

@@ -64,7 +64,7 @@ def a_rank_that_dies_unplanned_ends_the_run_and_is_named():
 
 
 def a_rank_that_falls_silent_is_lost_after_one_deadline():
-    with Run(*LONG, "--timeout-ms", 500, plan=PLAN) as run:
+    with Run(*LONG, "--timeout-ms", 3000, plan=PLAN) as run:
         victim = running(run)[0]
         os.kill(victim, signal.SIGSTOP)
         run.expect(5)
@@ -83,7 +83,7 @@ def silence_of_the_store_ends_the_run():
 
 def a_short_silence_of_the_store_does_not():
     with Etcd() as etcd:
-        with Run("--store", etcd.url, "--iterations", 3000, plan=PLAN) as run:
+        with Run("--store", etcd.url, "--iterations", 1500, plan=PLAN) as run:
             running(run)
             etcd.process.send_signal(signal.SIGSTOP)
             before = len(run.events())

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHORT_MS = 400, LONG_MS = 30000 };
+// The time of a request: one that gets no answer; one on whose watches nothing comes; all others.
+enum { SHORT_MS = 400, QUIET_MS = 2000, LONG_MS = 30000 };
 
 struct fixture {
   struct support_relay *relay;
@@ -218,7 +219,7 @@ static void a_watch_counts_ten_thousand_events_across_three_cuts(void **state) {
 static void a_watch_finds_out_a_connection_that_died_without_a_word(void **state) {
   struct fixture *fixture = *state;
   weft_store_watch_t *watched;
-  weft_store_t *store = open_relayed(fixture, SHORT_MS);
+  weft_store_t *store = open_relayed(fixture, QUIET_MS);
   watch(fixture, store, "/f/dumb/", &watched);
   support_relay_hold(fixture->relay, true);
   suite_put(fixture->direct, "/f/dumb/a", "1", 0);
@@ -239,7 +240,7 @@ static bool has_answered(void *arg) {
 static void a_quiet_watch_is_renewed_without_a_word(void **state) {
   struct fixture *fixture = *state;
   weft_store_watch_t *watched;
-  weft_store_t *store = open_relayed(fixture, SHORT_MS);
+  weft_store_t *store = open_relayed(fixture, QUIET_MS);
   watch(fixture, store, "/f/quiet/", &watched);
   for (size_t i = 1; i <= 3; i++) {
     fixture->answered = support_relay_answered(fixture->relay);
