@@ -146,13 +146,21 @@ static bool await_count(const _Atomic uint32_t *word, uint32_t count) {
   return *word >= count;
 }
 
+// After two deaths survivors may end one operation in different views, and report each other's rows as lost in it
+// (docs/design.md, Activation).
+static bool may_miss_the_living(uint32_t *missed) {
+  return told->event == DEATH && ++*missed == 1;
+}
+
 static bool lost_only_the_dead(struct rank *rank) {
+  static uint32_t missed; // operations in which this rank lost one that lives
   for (uint32_t i = 0; i < rank->info.num_lost; i++)
     if (!dies(rank->lost[i]))
-      return rank_fail(rank, "rank %d, which lives, was lost", rank->lost[i]);
+      return may_miss_the_living(&missed) || rank_fail(rank, "rank %d, which lives, was lost", rank->lost[i]);
   for (uint32_t i = 0; i < rank->result.num_missing; i++)
     if (!dies((int32_t)(rank->missing[i].expert / rank->setup.experts)))
-      return rank_fail(rank, "expert %lld, which lives, is missing", (long long)rank->missing[i].expert);
+      return may_miss_the_living(&missed) ||
+             rank_fail(rank, "expert %lld, which lives, is missing", (long long)rank->missing[i].expert);
   return true;
 }
 
@@ -265,11 +273,13 @@ static void tell(struct story story) {
   struct processes processes;
   told = &story;
   board = processes_share(sizeof *board);
-  processes_start(
-      &processes, 6,
-      &(struct setup){
-          .capacity = CAPACITY, .lease_s = story.event == JOIN ? LEASE_S : 0, .apart = true, .at = place_reach},
-      live, NULL);
+  processes_start(&processes, 6,
+                  &(struct setup){.capacity = CAPACITY,
+                                  .lease_s = story.event == JOIN ? LEASE_S : 0,
+                                  .apart = true,
+                                  .at = place_reach,
+                                  .deaths = true},
+                  live, NULL);
   bool good = true;
   for (int32_t i = 0; i < 6; i++)
     good &= processes_expect(&processes, (uint32_t)i, i == told->doomed || (i < FOUNDERS && dies(i)) ? SIGKILL : 0);

@@ -204,7 +204,7 @@ static bool live(struct rank *rank, void *arg) {
 static void what_a_rank_holds_does_not_grow(void **state) {
   (void)state;
   struct board *board = processes_share(sizeof *board);
-  struct setup setup = {.tokens = 8, .hidden = 128, .topk = 2, .capacity = SENDERS + 1};
+  struct setup setup = {.tokens = 8, .hidden = 128, .topk = 2, .capacity = SENDERS + 1, .deaths = true};
   struct processes processes;
   processes_start(&processes, SENDERS + 1, &setup, live, board);
   for (uint32_t i = SENDERS + 1; i-- > 0;) { // the senders first: when one fails, the founder stays for ever

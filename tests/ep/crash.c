@@ -148,7 +148,7 @@ static void tell(struct story *story) {
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
   struct processes processes;
-  processes_start(&processes, story->num_ranks, &(struct setup){.tokens = 32}, live_story, story);
+  processes_start(&processes, story->num_ranks, &(struct setup){.tokens = 32, .deaths = true}, live_story, story);
   int status[RANKS];
   for (uint32_t i = 0; i < story->num_ranks; i++)
     status[i] = processes_reap(&processes, i);

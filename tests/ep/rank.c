@@ -87,6 +87,7 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
                uint32_t num_founders) {
   *rank = (struct rank){.setup = *setup, .index = index};
   struct setup *s = &rank->setup;
+  rank->had_losses = s->deaths && num_founders == 0;
   s->capacity = or_default(s->capacity, 16);
   s->tokens = or_default(s->tokens, 16);
   s->hidden = or_default(s->hidden, 256);
