@@ -133,6 +133,7 @@ struct weft_ep {
 
   // The owner's.
   uint64_t next_sign_ns; // when to tell other hosts again that this rank waits
+  bool holds;            // inside a call that goes on: the network stays the owner's
   bool started;          // has been told its first operation
   bool leaving;          // asked to leave
   uint64_t next_op;

@@ -110,9 +110,13 @@ void ep_net_post(struct ep_net *net, struct ep_post *post) {
   do
     post->next = head;
   while (!atomic_compare_exchange_weak(&net->queue, &head, post));
-  if (try_turn(net))
+  bool ended = false;
+  if (try_turn(net)) {
+    empty_queue(net);
+    ended = !post->in_flight;
     leave(net);
-  if (!atomic_load(&net->driving)) // what the network did not take at once, no descriptor tells of
+  }
+  if (!ended && !atomic_load(&net->driving)) // what the network did not take at once, no descriptor tells of
     wake(net);
 }
 
@@ -130,8 +134,8 @@ void ep_net_drive_once(struct ep_net *net) {
 }
 
 void ep_net_hand_over(struct ep_net *net) {
-  atomic_store(&net->driving, false);
-  wake(net);
+  if (atomic_exchange(&net->driving, false))
+    wake(net);
 }
 
 // --- the thread ---
@@ -219,6 +223,7 @@ static void *run(void *arg) {
       atomic_store(&net->asleep, true);
       if (atomic_load(&net->driving))
         sleep_until_news(net, false, 0);
+      idle = IDLE_ROUNDS; // the owner has just looked
       continue;
     }
     if (drive(net)) {
@@ -344,8 +349,9 @@ void ep_net_close(struct ep_net *net) {
     return;
   if (net->running) {
     atomic_store(&net->stop, true);
+    atomic_store(&net->driving, false);
     atomic_store(&net->asleep, true);
-    ep_net_hand_over(net);
+    wake(net);
     pthread_join(net->thread, NULL);
   }
   if (net->worker)

@@ -37,7 +37,9 @@ static void sleep_on_bell(weft_ep_t *ep, uint32_t begun, uint64_t now_ns, uint64
   uint64_t next = now_ns + sign_ns(ep);
   atomic_store_explicit(&ep_own_bell(ep)->waiting_ns, now_ns, memory_order_relaxed);
   ep_remote_sign(ep, now_ns);
-  ep_remote_hand_over(ep);
+  struct ep_net *net = atomic_load_explicit(&ep->net, memory_order_acquire);
+  if (net)
+    ep_net_hand_over(net);
   ep_doorbell_sleep(ep_own_bell(ep), begun, next < deadline_ns ? next : deadline_ns);
 }
 

@@ -360,9 +360,15 @@ int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const s
   if (ep->gpu)
     return ep_gpu_dispatch(ep, args, recv, info, number);
   int rc = ep_check_recv(ep, recv, info); // before anything is sent
+  if (rc != 0)
+    return rc;
+  ep->holds = true; // to hand the network over between the two would wake the net thread for nothing
+  rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
   if (rc == 0)
-    rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
-  return rc != 0 ? rc : weft_ep_dispatch_recv(ep, *number, recv, info);
+    rc = weft_ep_dispatch_recv(ep, *number, recv, info);
+  ep->holds = false;
+  ep_remote_hand_over(ep);
+  return rc;
 }
 
 int weft_ep_finish(weft_ep_t *ep, uint64_t number) {

@@ -112,7 +112,7 @@ void ep_remote_tell_start(struct ep_remote *remote, uint64_t op, uint64_t epoch)
 // The owner returns to its caller, or sleeps: the net thread drives.
 static inline void ep_remote_hand_over(weft_ep_t *ep) {
   struct ep_net *net = atomic_load_explicit(&ep->net, memory_order_acquire);
-  if (net)
+  if (net && !ep->holds)
     ep_net_hand_over(net);
 }
 // Tells all peers on other hosts that this rank waits, if it has not done so for a while.
