@@ -128,7 +128,8 @@ static int describe_all(weft_agent_t *agent, struct agent_region *const *regions
   memcpy(description->host, agent->host, sizeof description->host);
   int rc = describe_transports(agent, place, with_addresses, block);
   for (uint32_t i = 0; rc == 0 && i < count; i++) {
-    const struct agent_region *region = regions[i];
+    struct agent_region *region = regions[i];
+    region->described = true;
     described[i] = (struct agent_region_description){.id = region->id,
                                                      .kind = region->kind,
                                                      .read_only = region->read_only,

@@ -53,7 +53,7 @@ void agent_meta_close(weft_agent_t *agent) {
   liveness_close(meta);
   pthread_mutex_unlock(&agent->tending);
   pthread_mutex_destroy(&meta->keeper_lock);
-  free(meta->known);
+  free(meta->gone);
   free(meta);
   agent->meta = NULL;
 }

@@ -45,8 +45,8 @@ struct agent_meta {
   weft_agent_t *agent;
   struct wheel wheel;
   _Atomic bool regions_changed;
-  uint64_t *known; // ids of the regions that peers may know, ascending
-  uint32_t num_known;
+  uint64_t *gone; // ids of regions that peers may know and that have gone, until they are told; agent->lock
+  uint32_t num_gone, room_gone;
 
   // Liveness. Watched time stands still while this process does not look.
   uint64_t watched_ns, last_tick_ns, blind_until;

@@ -269,6 +269,8 @@ int weft_agent_deregister(weft_agent_t *agent, weft_region_t id) {
     rc = fail_in_use(agent, region);
   } else {
     told = !region->no_metadata;
+    if (region->described)
+      agent_meta_gone(agent, region->id);
     agent->change += told;
     agent_ranges_remove(&agent->self.regions, region);
     free_alone(agent, region);

@@ -55,6 +55,7 @@ struct agent_region {
   uint64_t address, length; // FILE, OBJECT: address 0; length UINT64_MAX: no limit
   int32_t device;
   bool read_only, no_metadata;
+  bool described;            // own: metadata was made that has it
   bool gone;                 // of a peer: it was deregistered, or the peer is
   uint32_t lists;            // that use it
   struct agent_peer *of;     // whose it is: a peer's, or &agent->self
@@ -368,6 +369,8 @@ void agent_meta_message(weft_agent_t *agent, weft_peer_t peer, enum agent_messag
 void agent_meta_peer(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind);
 // The peer is about to be forgotten here: tells it, so that it does not take silence for death. [no lock]
 void agent_meta_forget(weft_agent_t *agent, weft_peer_t peer);
+// A region that was described goes: peers are told so when agent_meta_regions() has been called. [lock]
+void agent_meta_gone(weft_agent_t *agent, uint64_t region);
 // The regions that peers are told of have changed. [any thread, no lock]
 void agent_meta_regions(weft_agent_t *agent);
 // A transfer over this link has ended: counts it. Allocates nothing, waits for nothing. [any]

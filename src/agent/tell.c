@@ -12,39 +12,32 @@ enum news { NEWS_GONE = 1, NEWS_FORGOTTEN = 2 }; // the first byte; GONE: ids (u
 
 enum { IDS_AT_ONCE = 256 };
 
-// This agent's regions that peers may know, ascending. [lock]
-static uint32_t collect(const weft_agent_t *agent, uint64_t *ids) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < agent->self.regions.count; i++)
-    if (!agent->self.regions.by_id[i]->no_metadata)
-      ids[count++] = agent->self.regions.by_id[i]->id;
-  return count;
+void agent_meta_gone(weft_agent_t *agent, uint64_t region) {
+  struct agent_meta *meta = agent->meta;
+  if (!meta)
+    return;
+  if (meta->num_gone == meta->room_gone) {
+    uint32_t room = meta->room_gone ? 2 * meta->room_gone : IDS_AT_ONCE;
+    uint64_t *larger = realloc(meta->gone, room * sizeof *larger);
+    if (!larger) {
+      log_warn("agent %s: no memory to tell which regions have gone", agent->name);
+      return;
+    }
+    meta->gone = larger;
+    meta->room_gone = room;
+  }
+  meta->gone[meta->num_gone++] = region;
 }
 
-// Has meta->known be what there is now; `gone` is what went: their number, in an array to be freed.
-static uint32_t find_gone(struct agent_meta *meta, uint64_t **gone) {
-  weft_agent_t *agent = meta->agent;
-  uint32_t num_gone = 0, place = 0;
-  pthread_mutex_lock(&agent->lock);
-  uint64_t *now = malloc((agent->self.regions.count + 1) * sizeof *now);
-  uint32_t count = now ? collect(agent, now) : 0;
-  pthread_mutex_unlock(&agent->lock);
-  *gone = malloc((meta->num_known + 1) * sizeof **gone);
-  if (!now || !*gone) {
-    log_warn("agent %s: no memory to tell which regions have gone", agent->name);
-    free(now);
-    return 0;
-  }
-  for (uint32_t i = 0; i < meta->num_known; i++) {
-    while (place < count && now[place] < meta->known[i])
-      place++;
-    if (place == count || now[place] != meta->known[i])
-      (*gone)[num_gone++] = meta->known[i];
-  }
-  free(meta->known);
-  meta->known = now;
-  meta->num_known = count;
-  return num_gone;
+// Their number; the array is to be freed.
+static uint32_t take_news(struct agent_meta *meta, uint64_t **ids) {
+  pthread_mutex_lock(&meta->agent->lock);
+  uint32_t count = meta->num_gone;
+  *ids = meta->gone;
+  meta->gone = NULL;
+  meta->num_gone = meta->room_gone = 0;
+  pthread_mutex_unlock(&meta->agent->lock);
+  return count;
 }
 
 static void send_gone(weft_agent_t *agent, struct agent_peer *peer, const uint64_t *ids, uint32_t count) {
@@ -71,7 +64,7 @@ static struct agent_peer *peer_at(weft_agent_t *agent, uint32_t slot, bool *more
 
 void tell_gone(struct agent_meta *meta) {
   uint64_t *ids;
-  uint32_t count = find_gone(meta, &ids);
+  uint32_t count = take_news(meta, &ids);
   bool more = count > 0;
   for (uint32_t slot = 0; more; slot++) {
     struct agent_peer *peer = peer_at(meta->agent, slot, &more);

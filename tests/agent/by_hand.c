@@ -163,6 +163,29 @@ static void test_sealed(void **state) {
   crowd_load(reader.agent, owner.agent);
 }
 
+// However soon: whoever drives this agent has not looked between a region's beginning and its end.
+static void test_gone_at_once(void **state) {
+  (void)state;
+  struct crowd_member idle;
+  struct weft_agent_options options = crowd_options("idle");
+  options.progress = WEFT_AGENT_PROGRESS_NONE;
+  crowd_open(&idle, &options);
+  weft_region_t regions[3], ids[8];
+  void *address;
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(weft_agent_allocate(idle.agent, WEFT_MEMORY_HOST, 4096, 0, &regions[i], &address), 0);
+  weft_peer_t peer = crowd_load(reader.agent, idle.agent);
+  crowd_load(idle.agent, reader.agent);
+  assert_int_equal(known(peer, ids), 3);
+  assert_int_equal(weft_agent_deregister(idle.agent, regions[2]), 0);
+  assert_int_equal(weft_agent_deregister(idle.agent, regions[0]), 0);
+  assert_int_equal(weft_agent_progress(idle.agent, NULL), 0);
+  crowd_await(&reader, UPDATED, "idle", 1);
+  assert_int_equal(known(peer, ids), 1);
+  assert_true(ids[0] == regions[1]);
+  crowd_close(&idle);
+}
+
 static void test_unreachable(void **state) {
   (void)state;
   size_t size;
@@ -183,6 +206,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_arguments, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_damaged, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_sealed, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_gone_at_once, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_unreachable, open_both, close_both),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
