@@ -82,8 +82,8 @@ static void nine_tenths_before_combine(struct rank *rank, enum rank_step step) {
 
 static void slow_by_nine_tenths_in_every_operation(void **state) {
   (void)state;
-  tell((struct story){.ranks = 3, .operations = 2, .timeout_ms = 2500, .before = nine_tenths_before_dispatch});
-  tell((struct story){.ranks = 3, .operations = 1, .timeout_ms = 2500, .at = nine_tenths_before_combine});
+  tell((struct story){.ranks = 3, .operations = 2, .timeout_ms = 7000, .before = nine_tenths_before_dispatch});
+  tell((struct story){.ranks = 3, .operations = 1, .timeout_ms = 7000, .at = nine_tenths_before_combine});
 }
 
 // Rank 2 answers rank 0, and rank 1 six tenths of the time limit later; rank 1 is slow for as long again before it
