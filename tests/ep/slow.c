@@ -66,8 +66,8 @@ static void tenth_at_random(struct rank *rank, enum rank_step step) {
 
 static void slow_by_a_tenth_at_random_places(void **state) {
   (void)state;
-  tell((struct story){.ranks = 4, .operations = 150, .timeout_ms = 600, .at = tenth_at_random});
-  tell((struct story){.ranks = 3, .operations = 60, .timeout_ms = 600, .at = tenth_at_random, .late_weights = true});
+  tell((struct story){.ranks = 4, .operations = 50, .timeout_ms = 2000, .at = tenth_at_random});
+  tell((struct story){.ranks = 3, .operations = 20, .timeout_ms = 2000, .at = tenth_at_random, .late_weights = true});
 }
 
 static void nine_tenths_before_dispatch(struct rank *rank) {
