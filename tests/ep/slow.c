@@ -105,7 +105,7 @@ static void chain_before(struct rank *rank) {
 
 static void a_chain_of_slow_ranks(void **state) {
   (void)state;
-  tell((struct story){.ranks = 3, .operations = 4, .timeout_ms = 2000, .at = chain_at, .before = chain_before});
+  tell((struct story){.ranks = 3, .operations = 4, .timeout_ms = 5000, .at = chain_at, .before = chain_before});
 }
 
 int main(void) {
