@@ -33,8 +33,8 @@ struct agent_peer *agent_peer_get(weft_agent_t *agent, weft_peer_t id) {
 int agent_peer_fail(weft_agent_t *agent, weft_peer_t id) {
   struct agent_peer *peer = agent_peer_get(agent, id);
   if (peer && peer->state != AGENT_PEER_ALIVE)
-    return fail(WEFT_ERR_PEER_LOST, "%s %s: %s", peer->name, peer->state == AGENT_PEER_LEFT ? "has left" : "is lost",
-                peer->why);
+    return fail(WEFT_ERR_PEER_LOST, "%s %s: %s" AGENT_COME_BACK, peer->name,
+                peer->state == AGENT_PEER_LEFT ? "has left" : "is lost", peer->why);
   uint64_t slot = (id & SLOT_MASK) - 1;
   if (!peer && slot < agent->peers.count && agent->peers.slots[slot]->id > id)
     return fail(WEFT_ERR_PEER_LOST, "peer %" PRIu64 " has been gone for long", id);

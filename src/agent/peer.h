@@ -4,6 +4,9 @@
 
 #include "agent/state.h"
 
+// Ends each sentence about a peer that has gone: it stays so for this agent, though the peer may live.
+#define AGENT_COME_BACK "; to use it, load its metadata again"
+
 // The peer as that worker reaches it; NULL: it does not, and links[].why says why. The way to oneself is made when it
 // is first asked for. [lock; may take the worker's turn]
 struct agent_link *agent_link_get(struct agent_peer *peer, struct agent_worker *worker);

@@ -288,7 +288,7 @@ struct weft_transfer {
   uint32_t num_pieces, num_pairs;
   uint64_t estimate_ns;
   char *explanation;
-  char why[AGENT_MAX_DETAIL + WEFT_AGENT_MAX_NAME + 32];
+  char why[AGENT_MAX_DETAIL + WEFT_AGENT_MAX_NAME + 64];
   struct weft_transfer *next, **back; // of the agent
   struct weft_transfer *next_of_peer, **back_of_peer;
 };

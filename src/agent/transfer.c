@@ -11,6 +11,7 @@
 
 #include "agent/message.h"
 #include "agent/notify.h"
+#include "agent/peer.h"
 #include "agent/progress.h"
 #include "agent/turn.h"
 #include "base/clock.h"
@@ -35,7 +36,7 @@ static void finish(weft_transfer_t *transfer, int err) {
   if (err != 0 && asked != 0) {
     err = asked;
     if (asked == WEFT_ERR_TIMEOUT)
-      snprintf(transfer->why, sizeof transfer->why, "it did not end within %" PRIu64 " ms",
+      snprintf(transfer->why, sizeof transfer->why, "%s: it did not end within %" PRIu64 " ms", transfer->peer->name,
                transfer->timeout_ns / 1000000);
     else if (asked == WEFT_ERR_PEER_LOST)
       snprintf(transfer->why, sizeof transfer->why, "%s: %s", transfer->peer->name, transfer->peer->why);
@@ -71,7 +72,7 @@ static void finish(weft_transfer_t *transfer, int err) {
 static void keep_err(weft_transfer_t *transfer, const struct agent_post *post, int err) {
   int none = 0;
   if (atomic_compare_exchange_strong(&transfer->err, &none, err))
-    snprintf(transfer->why, sizeof transfer->why, "%s: %s", post->worker->transport->name,
+    snprintf(transfer->why, sizeof transfer->why, "%s: %s: %s", transfer->peer->name, post->worker->transport->name,
              post->request.why[0] ? post->request.why : weft_strerror(err));
 }
 
@@ -144,7 +145,7 @@ static int fail_to_post(weft_transfer_t *transfer, int err) {
     return fail(err, "%s has taken region %" PRIu64 " back", transfer->peer->name,
                 atomic_load(&transfer->remote->broken));
   default:
-    snprintf(transfer->why, sizeof transfer->why, "%s: %s", transfer->peer->name, transfer->peer->why);
+    snprintf(transfer->why, sizeof transfer->why, "%s: %s" AGENT_COME_BACK, transfer->peer->name, transfer->peer->why);
     return fail(err, "%s", transfer->why);
   }
 }

@@ -222,6 +222,8 @@ static bool has_to_settle(const struct flow_request *own) {
 // fails is settled too: what it had written may not change the peer's memory after its end.
 static bool step(struct flow_request *own) {
   const struct transport_request *request = own->request;
+  if (own->peer->lost && own->stage != FLOW_SENDING) // it may have been severed since, and nobody told yet
+    break_request(own, WEFT_ERR_PEER_LOST, own->peer->why);
   if (own->stage == FLOW_MOVING) {
     if (own->err == 0 && !move(own))
       return false;

@@ -19,6 +19,9 @@ static const struct {
     // A served access is one segment (UCX_SEGMENT); faster, too.
     {"TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "256k", {"all", "tcp"}},
     {"TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "256k", {"all", "tcp"}},
+    // Else whoever connects to a host that does not answer waits in the kernel for two minutes, and all of its worker
+    // too.
+    {"TCP_CONN_NB", "CONN_NB", "y", {"all", "tcp"}},
 };
 
 static bool in_environment(const char *name) {
