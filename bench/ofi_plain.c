@@ -1,5 +1,5 @@
-// bench_ofi_plain [PROVIDER]: what bench_transport measures, by plain libfabric and nothing else: the two processes,
-// processors, loops and lines are the same. It stands where fi_rma_bw would, which Debian does not package.
+// bench_ofi_plain [PROVIDER [fd]]: what bench_transport measures, by plain libfabric and nothing else: the two
+// processes, processors, loops and lines are the same. It stands where fi_rma_bw would, which Debian does not package.
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,6 +52,7 @@ struct side {
 };
 
 static const char *provider = "tcp;ofi_rxm";
+static enum fi_wait_obj wait_object = FI_WAIT_NONE; // `fd`: queues that one could sleep on, as Weft's
 
 static void check(long rc, const char *what) {
   if (rc >= 0)
@@ -84,7 +85,7 @@ static struct fid_mr *reg(struct side *side, void *memory, uint64_t key) {
 static void open_side(struct side *side, int processor) {
   bench_pin(processor);
   struct fid_fabric *fabric;
-  struct fi_cq_attr cq = {.size = 4096, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_NONE};
+  struct fi_cq_attr cq = {.size = 4096, .format = FI_CQ_FORMAT_MSG, .wait_obj = wait_object};
   struct fi_av_attr av = {.type = FI_AV_TABLE};
   choose(side);
   check(fi_fabric(side->info->fabric_attr, &fabric, NULL), "a fabric");
@@ -203,6 +204,8 @@ static void large(struct side *side) {
 int main(int argc, char **argv) {
   if (argc > 1)
     provider = argv[1];
+  if (argc > 2 && strcmp(argv[2], "fd") == 0)
+    wait_object = FI_WAIT_FD;
   int sockets[2];
   check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), "a socket");
   struct side side = {.peer = 0};
