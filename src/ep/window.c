@@ -2,12 +2,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fail.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 
@@ -65,10 +70,14 @@ int ep_window_map(struct ep_window *window, size_t size, int fd) {
   return map(window, size, fd);
 }
 
+// In huge pages where the kernel gives some: all rows go through it.
 int ep_window_private(struct ep_window *window, size_t size) {
-  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     return fail_errno(errno, "no memory for a window of %zu bytes", size);
+  madvise(memory, size, MADV_HUGEPAGE);
+  if (madvise(memory, size, MADV_POPULATE_WRITE) != 0 && errno == EINVAL) // before Linux 5.14
+    memset(memory, 0, size);
   *window = (struct ep_window){.memory = memory, .size = size};
   return 0;
 }
