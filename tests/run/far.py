@@ -87,8 +87,9 @@ class FarEtcd(Etcd):
         wait_for("etcd", self.healthy)
 
     def control(self, *arguments):
-        return subprocess.run(["ip", "netns", "exec", self.hosts.switch, "etcdctl", "--endpoints", self.url, *arguments],
-                              capture_output=True, check=False, text=True, env=dict(os.environ, ETCDCTL_API="3"))
+        command = ["ip", "netns", "exec", self.hosts.switch, "etcdctl", "--endpoints", self.url, *arguments]
+        return subprocess.run(command, capture_output=True, check=False, text=True,
+                              env=dict(os.environ, ETCDCTL_API="3"))
 
     def healthy(self):
         return self.control("endpoint", "health").returncode == 0
