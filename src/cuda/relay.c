@@ -375,18 +375,28 @@ static void deliver_run(struct device_relay *relay, const struct run *run, const
     deliver_units(to, from, run->bytes);
 }
 
+// The run at `at`, whose bytes follow it; a copy, as the peer may write there.
+static int find_run(const struct device_relay *relay, const char *from, size_t size, size_t at, struct run *run,
+                    char *why) {
+  if (size - at < sizeof *run)
+    return say(why, WEFT_ERR_PROTOCOL, "what came ends within a run");
+  memcpy(run, from + at, sizeof *run);
+  if (!is_legal(relay, run) || run->bytes > size - at - sizeof *run)
+    return say(why, WEFT_ERR_PROTOCOL, "what came does not belong into this area");
+  return 0;
+}
+
+// All of it is looked at before anything is written.
 int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size, char *why) {
   const char *from = bytes;
-  for (size_t at = 0; at < size;) {
-    struct run run;
-    if (size - at < sizeof run)
-      return say(why, WEFT_ERR_PROTOCOL, "what came ends within a run");
-    memcpy(&run, from + at, sizeof run);
-    at += sizeof run;
-    if (!is_legal(relay, &run) || run.bytes > size - at)
-      return say(why, WEFT_ERR_PROTOCOL, "what came does not belong into this area");
-    deliver_run(relay, &run, from + at);
-    at += run.bytes;
+  struct run run;
+  for (size_t at = 0; at < size; at += sizeof run + run.bytes)
+    if (find_run(relay, from, size, at, &run, why) != 0)
+      return WEFT_ERR_PROTOCOL;
+  for (size_t at = 0; at < size; at += sizeof run + run.bytes) {
+    if (find_run(relay, from, size, at, &run, why) != 0)
+      return WEFT_ERR_PROTOCOL;
+    deliver_run(relay, &run, from + at + sizeof run);
   }
   return 0;
 }

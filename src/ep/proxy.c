@@ -14,17 +14,9 @@ enum {
   AT_ONCE = 4, // batches of a link in one round, so that others have theirs
 };
 
-struct note {
-  uint64_t link; // as in struct ep_note
-  uint32_t version;
-  uint32_t size;      // of the batch; 0: none, this only counts
-  uint64_t number;    // of the batch, from 0 on
-  uint64_t delivered; // batches of the receiver's that are in their place
-};
-
 struct batch {
   struct ep_post post;
-  struct note note;
+  struct ep_proxy_note note;
   struct transport_piece piece;
   bool busy; // it has not left
 };
@@ -129,11 +121,11 @@ int ep_proxy_prepare(struct ep_remote *remote) {
 // --- sending ---
 
 static void post(struct ep_proxy *proxy, struct batch *batch, uint32_t size) {
-  batch->note = (struct note){.link = proxy->remote->peer_id,
-                              .version = EP_LAYOUT_VERSION,
-                              .size = size,
-                              .number = proxy->posted,
-                              .delivered = proxy->delivered};
+  batch->note = (struct ep_proxy_note){.link = proxy->remote->peer_id,
+                                       .version = EP_LAYOUT_VERSION,
+                                       .size = size,
+                                       .number = proxy->posted,
+                                       .delivered = proxy->delivered};
   proxy->told = proxy->delivered;
   atomic_fetch_add(&proxy->remote->told, 1);
   proxy->posted += size > 0;
@@ -216,29 +208,43 @@ static int deliver(struct ep_proxy *proxy) {
 }
 
 // Whether the peer can have sent it.
-static bool is_right(const struct ep_proxy *proxy, const struct note *note) {
-  bool counts = note->delivered <= proxy->posted;
+static int check(const struct ep_proxy *proxy, const struct ep_proxy_note *note) {
+  if (note->version != EP_LAYOUT_VERSION)
+    return fail(WEFT_ERR_PROTOCOL, "it sent a message of version %u, not %u", note->version, EP_LAYOUT_VERSION);
+  if (note->delivered > proxy->posted)
+    return fail(WEFT_ERR_PROTOCOL, "it has counted %llu batches of the %llu that were sent to it",
+                (unsigned long long)note->delivered, (unsigned long long)proxy->posted);
   if (note->size == 0)
-    return counts;
-  return counts && note->size <= EP_PROXY_BYTES && note->number >= proxy->delivered &&
-         note->number - proxy->delivered < EP_PROXY_BATCHES && proxy->landed[note->number % EP_PROXY_BATCHES] == 0;
+    return 0;
+  if (note->size > EP_PROXY_BYTES)
+    return fail(WEFT_ERR_PROTOCOL, "it sent a batch of %u bytes", note->size);
+  if (note->number < proxy->delivered || note->number - proxy->delivered >= EP_PROXY_BATCHES ||
+      proxy->landed[note->number % EP_PROXY_BATCHES] != 0)
+    return fail(WEFT_ERR_PROTOCOL, "it sent batch %llu, with %llu in their places", (unsigned long long)note->number,
+                (unsigned long long)proxy->delivered);
+  return 0;
+}
+
+static int take_note(struct ep_proxy *proxy, const void *bytes, size_t size) {
+  struct ep_proxy_note note;
+  if (size != sizeof note)
+    return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes, not %zu", size, sizeof note);
+  memcpy(&note, bytes, size);
+  int rc = check(proxy, &note);
+  if (rc != 0)
+    return rc;
+  if (note.delivered > proxy->counted)
+    proxy->counted = note.delivered;
+  if (note.size == 0)
+    return 0;
+  proxy->landed[note.number % EP_PROXY_BATCHES] = note.size;
+  return deliver(proxy);
 }
 
 void ep_proxy_hear(struct ep_remote *remote, const void *bytes, size_t size) {
-  struct ep_proxy *proxy = remote->proxy;
-  struct note note;
-  int rc = WEFT_ERR_PROTOCOL;
-  if (size == sizeof note) {
-    memcpy(&note, bytes, size);
-    if (note.version == EP_LAYOUT_VERSION && is_right(proxy, &note)) {
-      if (note.delivered > proxy->counted)
-        proxy->counted = note.delivered;
-      proxy->landed[note.number % EP_PROXY_BATCHES] |= note.size;
-      rc = deliver(proxy);
-    }
-  }
+  int rc = take_note(remote->proxy, bytes, size);
   if (rc != 0)
-    ep_remote_fail(remote, rc, "it sent a message that is none");
+    ep_remote_fail(remote, rc, weft_last_error());
 }
 
 // --- the net thread's rest ---

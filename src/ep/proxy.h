@@ -17,6 +17,15 @@ enum {
 
 struct ep_proxy;
 
+// What goes with each batch, or alone.
+struct ep_proxy_note {
+  uint64_t link; // as in struct ep_note
+  uint32_t version;
+  uint32_t size;      // of the batch; 0: none, this only counts
+  uint64_t number;    // of the batch, from 0 on
+  uint64_t delivered; // batches of the receiver's that are in their place
+};
+
 // Makes the windows of batches; `*fd` of the one that the peer writes. The link has its windows. [owner, service]
 int ep_proxy_new(struct ep_remote *remote, int *fd);
 void ep_proxy_free(struct ep_proxy *proxy);

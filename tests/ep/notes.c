@@ -8,52 +8,15 @@
 
 #include "base/clock.h"
 #include "cmocka_all.h"
-#include "ep/proxy.h"
 #include "rank.h"
 #include "strangers.h"
-
-// Sends a message to the peer of that link, and if there are any, bytes into its memory before.
-static void say(struct ep_remote *remote, const void *bytes, size_t size, struct transport_piece *piece) {
-  struct ep_net *net = remote->net;
-  struct transport_request request = {.peer = remote->peer,
-                                      .op = WEFT_WRITE,
-                                      .pieces = piece,
-                                      .num_pieces = piece ? 1 : 0,
-                                      .message = bytes,
-                                      .message_size = (uint32_t)size};
-  uint64_t deadline_ns = clock_deadline_ms(STRANGERS_DEADLINE_MS);
-  ep_net_enter(net);
-  assert_int_equal(net->transport->prepare(&request), 0);
-  assert_int_equal(net->transport->post(&request), 0);
-  while (atomic_load(&request.state) == TRANSPORT_IN_FLIGHT && !clock_passed(deadline_ns))
-    ep_net_progress(net);
-  assert_int_equal(atomic_load(&request.state), 0);
-  net->transport->unprepare(&request);
-  ep_net_leave(net);
-}
-
-static struct ep_remote *remote_of(struct hosts *hosts) {
-  struct ep_link *link = ep_link_find(hosts->caller, 0, 0);
-  assert_non_null(link);
-  return link->remote;
-}
-
-// Waits until the link is down; it has to be for what its peer sent, and the reason has to say `text`.
-static void await_broken(const struct ep_link *link, const char *text) {
-  uint64_t deadline_ns = clock_deadline_ms(STRANGERS_DEADLINE_MS);
-  while (ep_link_up(link) && !clock_passed(deadline_ns))
-    poll(NULL, 0, 1);
-  assert_int_equal(atomic_load(&link->state), EP_LINK_BROKEN);
-  if (!strstr(link->remote->why, text))
-    fail_msg("the link is down as \"%s\", which says nothing of \"%s\"", link->remote->why, text);
-}
 
 // Has the peer say that it waits, which is right, and waits until it is heard: so has been all before it.
 static void assert_heard(struct ep_remote *from, struct ep_link *link) {
   struct ep_note note = {.link = from->peer_id, .version = EP_LAYOUT_VERSION, .count = 1};
   note.words[0].place = EP_PLACE_SIGN;
   uint64_t deadline_ns = clock_deadline_ms(STRANGERS_DEADLINE_MS), before = atomic_load(&link->remote->heard);
-  say(from, &note, offsetof(struct ep_note, words) + sizeof *note.words, NULL);
+  strangers_say(from, &note, offsetof(struct ep_note, words) + sizeof *note.words, NULL);
   while (atomic_load(&link->remote->heard) == before) {
     if (clock_passed(deadline_ns))
       fail_msg("a message is not heard");
@@ -110,7 +73,8 @@ static void say_wrong(struct ep_remote *from, const struct wrong *wrong) {
   struct ep_note note = wrong->note;
   note.link = wrong->dropped ? wrong->note.link : from->peer_id;
   memcpy(bytes, &note, sizeof note);
-  say(from, bytes, wrong->size ? wrong->size : offsetof(struct ep_note, words) + note.count * sizeof *note.words, NULL);
+  strangers_say(from, bytes,
+                wrong->size ? wrong->size : offsetof(struct ep_note, words) + note.count * sizeof *note.words, NULL);
 }
 
 static void expect_nothing_written(const struct wrong *wrong) {
@@ -118,11 +82,11 @@ static void expect_nothing_written(const struct wrong *wrong) {
   hosts_open(&hosts);
   struct ep_link *link = hosts_connect(&hosts);
   uint64_t *area = copy_of(&link->in), *shadow = copy_of(&link->out);
-  say_wrong(remote_of(&hosts), wrong);
+  say_wrong(hosts_remote(&hosts), wrong);
   if (wrong->dropped)
-    assert_heard(remote_of(&hosts), link);
+    assert_heard(hosts_remote(&hosts), link);
   else
-    await_broken(link, wrong->text);
+    strangers_await_broken(link, wrong->text);
   if (!is_as_before(&link->in, area) || !is_as_before(&link->out, shadow))
     fail_msg("something has been written of a message that is wrong in \"%s\"", wrong->text);
   free(area);
@@ -193,7 +157,7 @@ static void rubbish_on_the_socket_ends_the_link(void **state) {
   struct ep_link *link = hosts_connect(&hosts);
   static const char rubbish[] = "GET / HTTP/1.1\r\n\r\n";
   assert_true(send(ep_link_find(hosts.caller, 0, 0)->socket, rubbish, sizeof rubbish, MSG_NOSIGNAL) > 0);
-  await_broken(link, "");
+  strangers_await_broken(link, "");
   hosts_close(&hosts);
 }
 
@@ -207,14 +171,14 @@ static void others_and_the_next_go_on(void **state) {
   struct ep_link *link = hosts_connect(&hosts), *to_other = ep_link_find(hosts.called, 2, 0);
   assert_non_null(to_other);
   struct wrong wrong = word("place 3,", 3, 0);
-  say_wrong(remote_of(&hosts), &wrong);
-  await_broken(link, "place 3,");
+  say_wrong(hosts_remote(&hosts), &wrong);
+  strangers_await_broken(link, "place 3,");
   assert_heard(ep_link_find(other, 0, 0)->remote, to_other);
   // The next life of that rank, which keeps to the rules.
   weft_ep_close(hosts.caller);
   hosts.caller = hosts_rank(&hosts, 1, "two");
   link = hosts_connect(&hosts);
-  assert_heard(remote_of(&hosts), link);
+  assert_heard(hosts_remote(&hosts), link);
   assert_heard(ep_link_find(other, 0, 0)->remote, to_other);
   weft_ep_close(other);
   hosts_close(&hosts);

@@ -25,16 +25,22 @@ weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host) {
   options.host_id = host;
   options.transport = "shm";
   options.listen = "127.0.0.1";
+  options.memory = hosts->memory;
   weft_ep_t *ep;
   if (weft_ep_open(&ep, &options, STRANGERS_DEADLINE_MS) != 0)
     fail_msg("rank %d: %s", rank, weft_last_error());
   return ep;
 }
 
-void hosts_open(struct hosts *hosts) {
+void hosts_open_on(struct hosts *hosts, enum weft_ep_memory memory) {
+  hosts->memory = memory;
   assert_int_equal(weft_store_open_local(&hosts->store), 0);
   hosts->called = hosts_rank(hosts, 0, "one");
   hosts->caller = hosts_rank(hosts, 1, "two");
+}
+
+void hosts_open(struct hosts *hosts) {
+  hosts_open_on(hosts, WEFT_EP_MEMORY_HOST);
 }
 
 void hosts_close(struct hosts *hosts) {
@@ -55,6 +61,40 @@ struct ep_link *hosts_connect(struct hosts *hosts) {
     poll(NULL, 0, 1);
   }
   return link;
+}
+
+struct ep_remote *hosts_remote(struct hosts *hosts) {
+  struct ep_link *link = ep_link_find(hosts->caller, 0, 0);
+  assert_non_null(link);
+  return link->remote;
+}
+
+void strangers_say(struct ep_remote *remote, const void *bytes, size_t size, struct transport_piece *piece) {
+  struct ep_net *net = remote->net;
+  struct transport_request request = {.peer = remote->peer,
+                                      .op = WEFT_WRITE,
+                                      .pieces = piece,
+                                      .num_pieces = piece ? 1 : 0,
+                                      .message = bytes,
+                                      .message_size = (uint32_t)size};
+  uint64_t deadline_ns = clock_deadline_ms(STRANGERS_DEADLINE_MS);
+  ep_net_enter(net);
+  assert_int_equal(net->transport->prepare(&request), 0);
+  assert_int_equal(net->transport->post(&request), 0);
+  while (atomic_load(&request.state) == TRANSPORT_IN_FLIGHT && !clock_passed(deadline_ns))
+    ep_net_progress(net);
+  assert_int_equal(atomic_load(&request.state), 0);
+  net->transport->unprepare(&request);
+  ep_net_leave(net);
+}
+
+void strangers_await_broken(const struct ep_link *link, const char *text) {
+  uint64_t deadline_ns = clock_deadline_ms(STRANGERS_DEADLINE_MS);
+  while (ep_link_up(link) && !clock_passed(deadline_ns))
+    poll(NULL, 0, 1);
+  assert_int_equal(atomic_load(&link->state), EP_LINK_BROKEN);
+  if (!strstr(link->remote->why, text))
+    fail_msg("the link is down as \"%s\", which says nothing of \"%s\"", link->remote->why, text);
 }
 
 int strangers_call(const weft_ep_t *ep) {

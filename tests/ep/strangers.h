@@ -11,15 +11,24 @@ enum { STRANGERS_DEADLINE_MS = 60000 };
 struct hosts {
   weft_store_t *store;
   weft_ep_t *called, *caller; // ranks 0 and 1
+  enum weft_ep_memory memory;
 };
 
-// Opens both, not connected; ends the test on failure.
+// Opens both, not connected; ends the test on failure. On host memory, or that.
 void hosts_open(struct hosts *hosts);
+void hosts_open_on(struct hosts *hosts, enum weft_ep_memory memory);
 void hosts_close(struct hosts *hosts);
 // Opens one more.
 weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host);
 // Has the caller connect to the called one, and waits until that one has the link too, which it returns.
 struct ep_link *hosts_connect(struct hosts *hosts);
+// The caller's side of that link.
+struct ep_remote *hosts_remote(struct hosts *hosts);
+
+// Sends a message to the peer of that link, and if there are any, bytes into its memory before.
+void strangers_say(struct ep_remote *remote, const void *bytes, size_t size, struct transport_piece *piece);
+// Waits until the link is down; it has to be for what its peer sent, and the reason has to say `text`.
+void strangers_await_broken(const struct ep_link *link, const char *text);
 
 // Connects to that rank's TCP listener.
 int strangers_call(const weft_ep_t *ep);
