@@ -1,7 +1,6 @@
 // Agents that meet by socket: both ways at once, over IPv4 and IPv6, with one token; and everything that may call at a
 // listener besides.
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,6 +15,7 @@
 #include "base/clock.h"
 #include "base/wire.h"
 #include "cmocka_all.h"
+#include "support/entries.h"
 #include "support/relay.h"
 #include "support/wait.h"
 
@@ -535,16 +535,6 @@ static void test_seals(void **state) {
   crowd_close(&listener);
 }
 
-static size_t count_descriptors(void) {
-  DIR *folder = opendir("/proc/self/fd");
-  size_t count = 0;
-  assert_non_null(folder);
-  while (readdir(folder))
-    count++;
-  closedir(folder);
-  return count;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_both_ways),      cmocka_unit_test(test_ipv6),       cmocka_unit_test(test_each_calls),
@@ -557,10 +547,10 @@ int main(void) {
     printf("skipped: this build has no libcrypto\n");
     return 77;
   }
-  size_t before = count_descriptors();
+  int before = support_descriptors();
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  if (failed == 0 && count_descriptors() != before) {
-    printf("%zu descriptors before, %zu behind\n", before, count_descriptors());
+  if (failed == 0 && support_descriptors() != before) {
+    printf("%d descriptors before, %d behind\n", before, support_descriptors());
     return 1;
   }
   return failed;

@@ -1,30 +1,16 @@
 // Where an agent's thread runs: where WEFT_CPUS says, and nobody else does.
-#include <dirent.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "cmocka_all.h"
+#include "support/first_processor.h"
 
 #include <weft/agent.h>
 
-static cpu_set_t allowed, first;
+static struct first_processor processor;
 
-// Whether a thread other than this one runs on the first processor alone.
+// Whether a thread runs on the first processor alone. The test's own does not.
 static bool is_there(void) {
-  bool found = false;
-  DIR *tasks = opendir("/proc/self/task");
-  assert_non_null(tasks);
-  for (struct dirent *task; (task = readdir(tasks));) {
-    int id = atoi(task->d_name);
-    cpu_set_t set;
-    found |= id > 0 && id != (int)syscall(SYS_gettid) && sched_getaffinity(id, sizeof set, &set) == 0 &&
-             CPU_EQUAL(&set, &first);
-  }
-  closedir(tasks);
-  return found;
+  uint32_t there, anywhere;
+  first_processor_count(&processor, &there, &anywhere);
+  return there > 0;
 }
 
 static void test_the_thread_is_where_it_was_asked_to_be(void **state) {
@@ -40,22 +26,12 @@ static void test_the_thread_is_where_it_was_asked_to_be(void **state) {
   assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
   weft_agent_close(agent);
   assert_true(there);
-  assert_true(CPU_EQUAL(&own, &allowed));
+  assert_true(CPU_EQUAL(&own, &processor.allowed));
 }
 
 int main(void) {
-  char list[16];
-  int cpu = 0;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) {
-    printf("skipped: there are not two processors to choose from\n");
+  if (!first_processor_ask(&processor))
     return 77;
-  }
-  while (!CPU_ISSET(cpu, &allowed))
-    cpu++;
-  CPU_ZERO(&first);
-  CPU_SET(cpu, &first);
-  snprintf(list, sizeof list, "%d", cpu);
-  setenv("WEFT_CPUS", list, 1);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_thread_is_where_it_was_asked_to_be)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,6 +118,15 @@ struct side {
   struct target target;
 };
 
+static void side_open(struct side *side) {
+  weft_region_t region;
+  void *memory;
+  memset(side, 0, sizeof *side);
+  side->agent = open_agent("source", &region, &memory);
+  assert_non_null(side->agent);
+  side->memory = memory;
+}
+
 static void connect_to(struct side *side) {
   side->target = start_target();
   if (!load_blob(side->agent, side->target.from, &side->peer))
@@ -174,26 +183,26 @@ static bool is_lost(void *arg) {
   return weft_agent_check(side->agent, side->peer) == WEFT_ERR_PEER_LOST;
 }
 
+static void expect_no_posts(struct side *side) {
+  assert_int_equal(weft_transfer_post(side->write), WEFT_ERR_PEER_LOST);
+  assert_int_equal(weft_transfer_post(side->read), WEFT_ERR_PEER_LOST);
+}
+
 static void killed_in_the_middle(void **state) {
   (void)state;
-  struct side side = {0};
-  weft_region_t region;
-  void *memory;
+  struct side side;
   uint64_t seed = 1;
-  side.agent = open_agent("source", &region, &memory);
-  assert_non_null(side.agent);
-  side.memory = memory;
+  side_open(&side);
   int kills = strcmp(transport, "shm") == 0 ? KILLS : FAR_KILLS;
   for (int i = 0; i < kills; i++) {
     connect_to(&side);
     post_until_lost(&side, clock_ns() + random_next(&seed) % 30000000);
     assert_true(support_wait(is_lost, &side, SUPPORT_DEADLINE_MS));
-    assert_int_equal(weft_transfer_post(side.write), WEFT_ERR_PEER_LOST);
-    assert_int_equal(weft_transfer_post(side.read), WEFT_ERR_PEER_LOST);
+    expect_no_posts(&side);
     // All have ended, so that this page is nobody's: who touched it would end the test.
-    assert_int_equal(mprotect(memory, BYTES, PROT_NONE), 0);
+    assert_int_equal(mprotect(side.memory, BYTES, PROT_NONE), 0);
     end_target(&side.target, 0);
-    assert_int_equal(mprotect(memory, BYTES, PROT_READ | PROT_WRITE), 0);
+    assert_int_equal(mprotect(side.memory, BYTES, PROT_READ | PROT_WRITE), 0);
     let_go(&side);
   }
   weft_agent_close(side.agent);
@@ -202,12 +211,8 @@ static void killed_in_the_middle(void **state) {
 // Killed with a post behind it that nobody waits for.
 static void killed_after_a_post(void **state) {
   (void)state;
-  struct side side = {0};
-  weft_region_t region;
-  void *memory;
-  side.agent = open_agent("source", &region, &memory);
-  assert_non_null(side.agent);
-  side.memory = memory;
+  struct side side;
+  side_open(&side);
   connect_to(&side);
   assert_int_equal(weft_transfer_post(side.write), 0);
   end_target(&side.target, SIGKILL);
@@ -220,18 +225,13 @@ static void killed_after_a_post(void **state) {
 
 static void killed_idle(void **state) {
   (void)state;
-  struct side side = {0};
-  weft_region_t region;
-  void *memory;
-  side.agent = open_agent("source", &region, &memory);
-  assert_non_null(side.agent);
-  side.memory = memory;
+  struct side side;
+  side_open(&side);
   connect_to(&side);
   assert_true(support_wait(has_spoken, side.agent, SUPPORT_DEADLINE_MS));
   end_target(&side.target, SIGKILL);
   assert_true(support_wait(is_lost, &side, SUPPORT_DEADLINE_MS)); // nobody asks anything of it
-  assert_int_equal(weft_transfer_post(side.write), WEFT_ERR_PEER_LOST);
-  assert_int_equal(weft_transfer_post(side.read), WEFT_ERR_PEER_LOST);
+  expect_no_posts(&side);
   let_go(&side);
   weft_agent_close(side.agent);
 }
@@ -243,12 +243,8 @@ static void stopped_in_the_middle(void **state) {
     printf("  not by ofi\n");
     return;
   }
-  struct side side = {0};
-  weft_region_t region;
-  void *memory;
-  side.agent = open_agent("source", &region, &memory);
-  assert_non_null(side.agent);
-  side.memory = memory;
+  struct side side;
+  side_open(&side);
   for (int i = 0; i < 2; i++) {
     connect_to(&side);
     assert_true(support_wait(has_spoken, side.agent, SUPPORT_DEADLINE_MS));
@@ -258,10 +254,10 @@ static void stopped_in_the_middle(void **state) {
     int rc = weft_transfer_wait(one, SUPPORT_DEADLINE_MS);
     assert_true(rc == 0 || rc == WEFT_ERR_PEER_LOST);
     assert_true(support_wait(is_lost, &side, SUPPORT_DEADLINE_MS));
-    assert_int_equal(mprotect(memory, BYTES, PROT_NONE), 0);
+    assert_int_equal(mprotect(side.memory, BYTES, PROT_NONE), 0);
     kill(side.target.pid, SIGCONT);
     end_target(&side.target, 0); // it goes on, and closes
-    assert_int_equal(mprotect(memory, BYTES, PROT_READ | PROT_WRITE), 0);
+    assert_int_equal(mprotect(side.memory, BYTES, PROT_READ | PROT_WRITE), 0);
     let_go(&side);
   }
   weft_agent_close(side.agent);
@@ -270,23 +266,19 @@ static void stopped_in_the_middle(void **state) {
 // One that is stopped is not needed for what is mapped; with its heartbeats gone it is lost all the same.
 static void stopped(void **state) {
   (void)state;
-  struct side side = {0};
-  weft_region_t region;
-  void *memory;
-  side.agent = open_agent("source", &region, &memory);
-  assert_non_null(side.agent);
-  side.memory = memory;
+  struct side side;
+  side_open(&side);
   connect_to(&side);
   assert_true(support_wait(has_spoken, side.agent, SUPPORT_DEADLINE_MS)); // who never spoke may be silent
   kill(side.target.pid, SIGSTOP);
-  memset(memory, 7, BYTES);
+  memset(side.memory, 7, BYTES);
   int rc = weft_transfer_post(side.read);
   assert_true(rc == 0 || rc == WEFT_ERR_PEER_LOST);
   if (rc == 0)
     rc = weft_transfer_wait(side.read, SUPPORT_DEADLINE_MS);
   assert_true(rc == 0 || rc == WEFT_ERR_PEER_LOST);
   if (rc == 0)
-    assert_int_equal(((uint8_t *)memory)[BYTES - 1], 0);
+    assert_int_equal(side.memory[BYTES - 1], 0);
   assert_true(support_wait(is_lost, &side, SUPPORT_DEADLINE_MS));
   assert_int_equal(weft_transfer_post(side.read), WEFT_ERR_PEER_LOST);
   end_target(&side.target, SIGKILL);

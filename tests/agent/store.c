@@ -289,54 +289,61 @@ static void test_foreign_values(void **state) {
   kind_close(store);
 }
 
+// Two agents on one store, of which the second has fetched the first.
+static struct couple {
+  weft_store_t *store;
+  struct crowd_member a, b;
+  weft_peer_t peer;
+} couple;
+
+static void couple_open(void) {
+  couple.store = kind_open();
+  open_member(&couple.a, "a", couple.store);
+  open_member(&couple.b, "b", couple.store);
+  publish(&couple.a);
+  couple.peer = fetch(&couple.b, "a");
+}
+
+static void couple_close(void) {
+  crowd_close(&couple.a);
+  crowd_close(&couple.b);
+  kind_close(couple.store);
+}
+
 static void test_invalidated(void **state) {
   (void)state;
-  static struct crowd_member a, b;
-  weft_store_t *store = kind_open();
-  open_member(&a, "a", store);
-  open_member(&b, "b", store);
-  publish(&a);
-  weft_peer_t peer = fetch(&b, "a");
-  assert_int_equal(weft_agent_invalidate(b.agent, peer), 0);
-  crowd_await(&b, LEFT, "a", 1);
-  allocate(&a); // its key changes: that does not bring it back
+  couple_open();
+  assert_int_equal(weft_agent_invalidate(couple.b.agent, couple.peer), 0);
+  crowd_await(&couple.b, LEFT, "a", 1);
+  allocate(&couple.a); // its key changes: that does not bring it back
   static struct crowd_member witness;
-  open_member(&witness, "witness", store);
+  open_member(&witness, "witness", couple.store);
   weft_peer_t seen = fetch(&witness, "a");
   while (count_regions(&witness, seen) == 0)
     crowd_await(&witness, UPDATED, "a", 1);
-  assert_int_equal(weft_agent_check(b.agent, peer), WEFT_ERR_PEER_LOST);
-  assert_int_equal(crowd_count(&b, LOADED, "a"), 1);
-  weft_peer_t again = fetch(&b, "a"); // asked for, it comes
-  assert_true(again != peer);
-  assert_int_equal(count_regions(&b, again), 1);
+  assert_int_equal(weft_agent_check(couple.b.agent, couple.peer), WEFT_ERR_PEER_LOST);
+  assert_int_equal(crowd_count(&couple.b, LOADED, "a"), 1);
+  weft_peer_t again = fetch(&couple.b, "a"); // asked for, it comes
+  assert_true(again != couple.peer);
+  assert_int_equal(count_regions(&couple.b, again), 1);
   crowd_close(&witness);
-  crowd_close(&a);
-  crowd_close(&b);
-  kind_close(store);
+  couple_close();
 }
 
 // What is asked for while the keeper is at a value that nobody had asked for is not answered by that one.
 static void test_invalidated_and_fetched(void **state) {
   (void)state;
   enum { ROUNDS = 30 };
-  static struct crowd_member a, b;
-  weft_store_t *store = kind_open();
-  open_member(&a, "a", store);
-  open_member(&b, "b", store);
-  publish(&a);
-  weft_peer_t peer = fetch(&b, "a");
+  couple_open();
   for (int i = 0; i < ROUNDS; i++) {
-    assert_int_equal(weft_agent_invalidate(b.agent, peer), 0);
-    allocate(&a); // its key changes: b hears of it now, or soon
-    weft_peer_t again = fetch(&b, "a");
-    assert_true(again != peer);
-    assert_int_equal(weft_agent_check(b.agent, again), 0);
-    peer = again;
+    assert_int_equal(weft_agent_invalidate(couple.b.agent, couple.peer), 0);
+    allocate(&couple.a); // its key changes: b hears of it now, or soon
+    weft_peer_t again = fetch(&couple.b, "a");
+    assert_true(again != couple.peer);
+    assert_int_equal(weft_agent_check(couple.b.agent, again), 0);
+    couple.peer = again;
   }
-  crowd_close(&a);
-  crowd_close(&b);
-  kind_close(store);
+  couple_close();
 }
 
 // --- deaths and outages ---

@@ -3,9 +3,9 @@
 // Exits 77 where there is no GPU. test_cuda_windows [write DEVICE | own DEVICE]: the other process, with descriptor 3.
 #include "base/fail.h"
 #include "device/device.h"
+#include "support/entries.h"
 #include "support/wait.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -255,22 +255,12 @@ static void wrong_sizes_and_descriptors_are_refused(struct device *device) {
   check_usable(device, "after refused windows");
 }
 
-static int descriptors(void) {
-  DIR *folder = opendir("/proc/self/fd");
-  int count = 0;
-  while (folder && readdir(folder))
-    count++;
-  if (folder)
-    closedir(folder);
-  return count;
-}
-
 // Together they are larger than the device, so that what is not given back is missed.
 static void nothing_is_left_behind(struct device *device) {
   struct device_info info;
   must(api->describe(0, &info, why), "cannot describe the device");
   size_t size = (size_t)info.memory_bytes / (TIMES - 10);
-  int before = descriptors(), done = 0, rc = 0;
+  int before = support_descriptors(), done = 0, rc = 0;
   for (; done < TIMES && rc == 0; done++) {
     struct device_window window = {0}, mapped = {0};
     int fd;
@@ -283,7 +273,7 @@ static void nothing_is_left_behind(struct device *device) {
     api->window_release(device, &window);
   }
   CHECK(done == TIMES, "after %d windows of %zu bytes: %s", done, size, why);
-  CHECK(descriptors() == before, "%d descriptors, and %d before", descriptors(), before);
+  CHECK(support_descriptors() == before, "%d descriptors, and %d before", support_descriptors(), before);
   printf("%d windows of %zu bytes made, mapped and released\n", done, size);
 }
 

@@ -1,7 +1,6 @@
 // Everything that may call at the listeners of a rank, and everything that may answer there in its place. Nobody who
 // does not show the token gets to know anything, no greeting that is wrong anywhere makes a link, each is refused in
 // words, and the ranks' own calls come through beside all of them.
-#include <dirent.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "base/random.h"
 #include "cmocka_all.h"
 #include "strangers.h"
+#include "support/entries.h"
 
 enum { SILENT = 320, SILENT_MS = 20000, SEED = 20, LATER = 3000 };
 
@@ -177,16 +177,6 @@ static void a_greeting_that_is_wrong_anywhere_is_refused_in_words(void **state) 
 
 // --- many ---
 
-static uint32_t count_descriptors(void) {
-  DIR *folder = opendir("/proc/self/fd");
-  assert_non_null(folder);
-  uint32_t count = 0;
-  while (readdir(folder))
-    count++;
-  closedir(folder);
-  return count;
-}
-
 // More than it ever listens to at once, so that a caller behind them would wait for many of their deadlines.
 static void expect_through_silence(const char *host_of_caller) {
   static int silent[SILENT];
@@ -199,7 +189,7 @@ static void expect_through_silence(const char *host_of_caller) {
     hosts.caller = hosts_rank(&hosts, 1, host_of_caller);
   }
   const struct ep_far_greeting right = strangers_hello(hosts.caller, hosts.called);
-  uint32_t before = count_descriptors();
+  int before = support_descriptors();
   for (int i = 0; i < SILENT; i++) {
     silent[i] = near ? strangers_call_near(hosts.called) : strangers_call(hosts.called);
     if (i % 2 && !near)
@@ -207,7 +197,7 @@ static void expect_through_silence(const char *host_of_caller) {
   }
   if (weft_ep_connect(hosts.caller, &called, 1, SILENT_MS) != 0)
     fail_msg("rank 1 does not get through: %s", weft_last_error());
-  uint32_t taken = count_descriptors() - before - SILENT;
+  uint32_t taken = support_descriptors() - before - SILENT;
   if (taken > SILENT / 2)
     fail_msg("of %d that say nothing, %u are kept", SILENT, taken);
   for (int i = 0; i < SILENT; i++)

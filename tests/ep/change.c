@@ -180,16 +180,6 @@ static bool settle(struct rank *rank, uint32_t members) {
   return true;
 }
 
-// All end with the same operation.
-static bool end_together(struct rank *rank) {
-  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
-  weft_ep_set_mark(rank->ep, 1);
-  while (rank->info.mark < 1 && !clock_passed(deadline))
-    if (!rank_operate(rank))
-      return false;
-  return rank->info.mark >= 1 ? true : rank_fail(rank, "the end did not come");
-}
-
 static uint32_t last_view(void) {
   uint32_t members = (1u << FOUNDERS) - 1;
   if (told->event == JOIN)
@@ -225,7 +215,7 @@ static bool survive(struct rank *rank) {
   if (!settle(rank, members))
     return false;
   board->recovered++;
-  return settle(rank, last_view()) && end_together(rank);
+  return settle(rank, last_view()) && rank_end_together(rank);
 }
 
 static bool found(struct rank *rank) {
@@ -266,7 +256,7 @@ static bool live(struct rank *rank, void *arg) {
     return false;
   if (!next_life && told->doomed == JOINER)
     doom(rank);
-  return rank_activate(rank) && (!next_life || settle(rank, last_view())) && end_together(rank);
+  return rank_activate(rank) && (!next_life || settle(rank, last_view())) && rank_end_together(rank);
 }
 
 static void tell(struct story story) {

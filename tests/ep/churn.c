@@ -1,6 +1,5 @@
 // Two hundred joins in one rank's life: processes come, take part for a moment, and leave or are killed. What the rank
 // holds at the end is what it held after the first of them.
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -21,6 +20,7 @@
 #include "ep/fault.h"
 #include "ep/net.h"
 #include "processes.h"
+#include "support/entries.h"
 #include "support/sanitized.h"
 
 // Three at a time come and go. In the first rounds everything is allocated that stays, such as the views that a rank
@@ -70,23 +70,13 @@ static long read_rss_kib(void) {
   return kib;
 }
 
-static int count_descriptors(void) {
-  DIR *folder = opendir("/proc/self/fd");
-  int count = 0;
-  while (folder && readdir(folder))
-    count++;
-  if (folder)
-    closedir(folder);
-  return count;
-}
-
 static bool look(struct rank *rank, struct held *held) {
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
   if (weft_ep_stats(rank->ep, &stats) != 0)
     return rank_fail(rank, "%s", weft_last_error());
   *held = (struct held){.heap = mallinfo2().uordblks,
                         .window_bytes = stats.window_bytes,
-                        .descriptors = count_descriptors(),
+                        .descriptors = support_descriptors(),
                         .maps = count_lines("/proc/self/maps"),
                         .rss_kib = read_rss_kib()};
   return true;
@@ -133,15 +123,6 @@ static void die(void *arg, uint32_t rows_written, uint32_t peers_done) {
   kill(getpid(), SIGKILL);
 }
 
-static bool leave(struct rank *rank) {
-  if (weft_ep_disconnect(rank->ep, &rank->index, 1, DEADLINE_MS) != 0)
-    return rank_fail(rank, "leave: %s", weft_last_error());
-  while (weft_ep_is_active(rank->ep))
-    if (!rank_operate(rank))
-      return false;
-  return true;
-}
-
 // Every third one is killed in the middle of a dispatch.
 static bool visit(struct rank *rank, struct board *board, uint32_t round) {
   if (!rank_open(rank, &rank->setup, rank->index, NULL, 0) || !rank_activate(rank))
@@ -149,7 +130,7 @@ static bool visit(struct rank *rank, struct board *board, uint32_t round) {
   board->joined++;
   if ((round + (uint32_t)rank->index) % 3 == 0)
     ep_fault_set(rank->ep, die, board);
-  return rank_operate_n(rank, 10) && leave(rank); // the killed one does not come here: it sends rows by then
+  return rank_operate_n(rank, 10) && rank_leave(rank); // the killed one does not come here: it sends rows by then
 }
 
 static void be_guest(const struct rank *sender, struct board *board, char error[1024], uint32_t round) {

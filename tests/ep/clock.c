@@ -136,15 +136,8 @@ static bool live_through_outage(struct rank *rank, void *arg) {
   board->running++;
   if (!operate_until(rank, 1, outage_is_over))
     return false;
-  if (rank->index == 2) { // needs the store, in which the group has put itself back
-    if (weft_ep_disconnect(rank->ep, &rank->index, 1, DEADLINE_MS) != 0)
-      return rank_fail(rank, "leave: %s", weft_last_error());
-    while (weft_ep_is_active(rank->ep))
-      if (!rank_operate(rank))
-        return false;
-    return true;
-  }
-  return rank_operate_until(rank, left, 2);
+  // To leave needs the store, in which the group has put itself back.
+  return rank->index == 2 ? rank_leave(rank) : rank_operate_until(rank, left, 2);
 }
 
 static void a_store_that_is_away_and_comes_back_empty_is_filled_again(void **state) {

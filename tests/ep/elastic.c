@@ -1,5 +1,4 @@
 // Ranks join and leave while operations go on: none of the others stops, and every number stays right.
-#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -14,6 +13,7 @@
 
 #include "base/clock.h"
 #include "rank.h"
+#include "support/entries.h"
 
 enum { DEADLINE_MS = 60000 };
 
@@ -42,11 +42,8 @@ static uint32_t view_size(const int32_t view[16]) {
 }
 
 static bool leave(struct rank *rank) {
-  if (weft_ep_disconnect(rank->ep, &rank->index, 1, DEADLINE_MS) != 0)
-    return rank_fail(rank, "leave: %s", weft_last_error());
-  while (weft_ep_is_active(rank->ep))
-    if (!rank_operate(rank))
-      return false;
+  if (!rank_leave(rank))
+    return false;
   struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
   uint64_t op;
   if (weft_ep_dispatch_send(rank->ep, &none, &op) != WEFT_ERR_FENCED)
@@ -198,16 +195,6 @@ static uint64_t window_bytes(const struct rank *rank) {
   return weft_ep_stats(rank->ep, &stats) == 0 ? stats.window_bytes : 0;
 }
 
-static int open_descriptors(void) {
-  DIR *folder = opendir("/proc/self/fd");
-  assert_non_null(folder);
-  int count = 0;
-  while (readdir(folder))
-    count++;
-  closedir(folder);
-  return count;
-}
-
 // Operates, and lets go of its last guest's windows.
 static void stay_alone(struct rank *rank) {
   static const int32_t self[] = {0};
@@ -241,7 +228,7 @@ static void *stay(void *arg) {
 static void fifty_joins_and_leaves_leave_nothing(void **state) {
   (void)state;
   struct churn churn = {.setup = {.tokens = 4, .hidden = 128, .topk = 2, .capacity = 4}};
-  int descriptors = open_descriptors();
+  int descriptors = support_descriptors();
   assert_int_equal(weft_store_open_local(&churn.setup.store), 0);
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, stay, &churn), 0);
@@ -259,7 +246,7 @@ static void fifty_joins_and_leaves_leave_nothing(void **state) {
   assert_string_equal(churn.rank[0].error, "");
   assert_string_equal(guest->error, "");
   assert_int_equal(churn.window_bytes[0], churn.window_bytes[1]);
-  assert_int_equal(open_descriptors(), descriptors);
+  assert_int_equal(support_descriptors(), descriptors);
 }
 
 int main(void) {

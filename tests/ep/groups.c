@@ -26,15 +26,6 @@ static void die(struct rank *rank) {
   kill(getpid(), SIGKILL);
 }
 
-static bool end_together(struct rank *rank) {
-  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
-  weft_ep_set_mark(rank->ep, 1);
-  while (rank->info.mark < 1 && !clock_passed(deadline))
-    if (!rank_operate(rank))
-      return false;
-  return rank->info.mark >= 1 ? true : rank_fail(rank, "the end did not come");
-}
-
 // The first group: one is killed, the others go on, it comes back.
 static bool suffer(struct rank *rank) {
   static const int32_t left[] = {0, 2}, all[] = {0, 1, 2};
@@ -43,7 +34,7 @@ static bool suffer(struct rank *rank) {
   if (!rank_operate_until(rank, left, 2) || !rank_operate_n(rank, AFTER))
     return false;
   board->recovered++;
-  return rank_operate_until(rank, all, RANKS) && end_together(rank);
+  return rank_operate_until(rank, all, RANKS) && rank_end_together(rank);
 }
 
 static bool come_back(struct rank *rank) {
@@ -51,7 +42,7 @@ static bool come_back(struct rank *rank) {
   while (board->recovered < RANKS - 1 && !clock_passed(deadline))
     poll(NULL, 0, 1);
   if (!rank_open(rank, &rank->setup, VICTIM, NULL, 0) || !rank_activate(rank) || !rank_operate_n(rank, AFTER) ||
-      !end_together(rank))
+      !rank_end_together(rank))
     return false;
   board->rejoined = 1;
   return true;

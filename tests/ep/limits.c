@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "resident.h"
+#include "support/entries.h"
 #include "support/sanitized.h"
 
 enum {
@@ -39,6 +40,31 @@ static struct weft_ep_options large(weft_store_t *store, int32_t rank) {
   return (struct weft_ep_options){.size = sizeof(struct weft_ep_options), .store = store, .rank = rank, .capacity = 2};
 }
 
+// A guest that is to connect to a rank that is there.
+struct visit {
+  weft_store_t *store;
+  struct resident resident;
+  weft_ep_t *guest;
+};
+
+static void visit_begin(struct visit *visit, struct weft_ep_options (*options_of)(weft_store_t *store, int32_t rank)) {
+  assert_int_equal(weft_store_open_local(&visit->store), 0);
+  struct weft_ep_options options[] = {options_of(visit->store, 0), options_of(visit->store, 1)};
+  resident_start(&visit->resident, &options[0]);
+  assert_int_equal(weft_ep_open(&visit->guest, &options[1], DEADLINE_MS), 0);
+}
+
+static int visit_connect(struct visit *visit, uint32_t timeout_ms) {
+  static const int32_t zero = 0;
+  return weft_ep_connect(visit->guest, &zero, 1, timeout_ms);
+}
+
+static void visit_end(struct visit *visit) {
+  weft_ep_close(visit->guest);
+  resident_end(&visit->resident);
+  weft_store_close(visit->store);
+}
+
 static struct rlimit lower(int resource, rlim_t to) {
   struct rlimit before, lowered;
   assert_int_equal(getrlimit(resource, &before), 0);
@@ -61,9 +87,9 @@ static rlim_t lowest_free_descriptor(void) {
 // Threads close what they held a moment later.
 static void await_descriptors(int wanted) {
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
-  while (resident_descriptors() != wanted) {
+  while (support_descriptors() != wanted) {
     if (clock_passed(deadline))
-      fail_msg("%d descriptors are open, not %d", resident_descriptors(), wanted);
+      fail_msg("%d descriptors are open, not %d", support_descriptors(), wanted);
     poll(NULL, 0, 1);
   }
 }
@@ -79,7 +105,7 @@ static void open_names_the_descriptor_limit(void **state) {
   weft_store_t *store;
   assert_int_equal(weft_store_open_local(&store), 0);
   struct weft_ep_options options = small(store, 0);
-  int descriptors = resident_descriptors(), refused = 0;
+  int descriptors = support_descriptors(), refused = 0;
   weft_ep_t *ep = NULL;
   for (; refused < MUCH; refused++) {
     struct rlimit before = lower(RLIMIT_NOFILE, lowest_free_descriptor() + (rlim_t)refused);
@@ -89,7 +115,7 @@ static void open_names_the_descriptor_limit(void **state) {
       break;
     assert_says(rc, WEFT_ERR_LIMIT, "ulimit -n");
     assert_null(ep);
-    assert_int_equal(resident_descriptors(), descriptors);
+    assert_int_equal(support_descriptors(), descriptors);
   }
   assert_true(refused >= 3 && refused < MUCH);
   weft_ep_close(ep);
@@ -98,33 +124,25 @@ static void open_names_the_descriptor_limit(void **state) {
 
 static void connect_names_the_descriptor_limit(void **state) {
   (void)state;
-  static const int32_t zero = 0;
-  weft_store_t *store;
-  assert_int_equal(weft_store_open_local(&store), 0);
-  struct weft_ep_options options[] = {small(store, 0), small(store, 1)};
-  struct resident resident;
-  resident_start(&resident, &options[0]);
-  weft_ep_t *guest;
-  assert_int_equal(weft_ep_open(&guest, &options[1], DEADLINE_MS), 0);
-  int descriptors = resident_descriptors(), refused = 0, named = 0;
+  struct visit visit;
+  visit_begin(&visit, small);
+  int descriptors = support_descriptors(), refused = 0, named = 0;
   for (; refused < MUCH; refused++) {
     struct rlimit before = lower(RLIMIT_NOFILE, lowest_free_descriptor() + (rlim_t)refused);
-    int rc = weft_ep_connect(guest, &zero, 1, SHORT_MS);
+    int rc = visit_connect(&visit, SHORT_MS);
     restore(RLIMIT_NOFILE, &before);
     if (rc == 0)
       break;
     if (rc != WEFT_ERR_TIMEOUT) // the other rank could not even take the call, and says so in its log
       assert_says(rc, WEFT_ERR_LIMIT, "ulimit -n");
     named += rc == WEFT_ERR_LIMIT;
-    resident_assert_runs(&resident);
+    resident_assert_runs(&visit.resident);
     await_descriptors(descriptors);
   }
   assert_true(named >= 3 && refused < MUCH);
-  assert_int_equal(weft_ep_activate(guest, DEADLINE_MS), 0);
-  assert_int_equal(weft_ep_barrier(guest), 0);
-  weft_ep_close(guest);
-  resident_end(&resident);
-  weft_store_close(store);
+  assert_int_equal(weft_ep_activate(visit.guest, DEADLINE_MS), 0);
+  assert_int_equal(weft_ep_barrier(visit.guest), 0);
+  visit_end(&visit);
 }
 
 // The linker puts this in the place of the library's (--wrap): each look at a call that cannot be taken says so.
@@ -195,52 +213,36 @@ static rlim_t address_space(void) {
 
 static void connect_names_the_memory_limit(void **state) {
   (void)state;
-  static const int32_t zero = 0;
   if (SUPPORT_SANITIZED) // whose shadow takes the address space
     skip();
-  weft_store_t *store;
-  assert_int_equal(weft_store_open_local(&store), 0);
-  struct weft_ep_options options[] = {large(store, 0), large(store, 1)};
-  struct resident resident;
-  resident_start(&resident, &options[0]);
-  weft_ep_t *guest;
-  assert_int_equal(weft_ep_open(&guest, &options[1], DEADLINE_MS), 0);
-  int descriptors = resident_descriptors(), refused = 0;
+  struct visit visit;
+  visit_begin(&visit, large);
+  int descriptors = support_descriptors(), refused = 0;
   for (; refused < MUCH; refused++) { // a connection maps four windows here
     struct rlimit before = lower(RLIMIT_AS, address_space() + (rlim_t)refused * 4 * MIB);
-    int rc = weft_ep_connect(guest, &zero, 1, DEADLINE_MS);
+    int rc = visit_connect(&visit, DEADLINE_MS);
     restore(RLIMIT_AS, &before);
     if (rc == 0)
       break;
     assert_says(rc, WEFT_ERR_NOMEM, "ulimit -v");
-    resident_assert_runs(&resident);
+    resident_assert_runs(&visit.resident);
     await_descriptors(descriptors);
   }
   assert_true(refused >= 4 && refused < MUCH);
-  weft_ep_close(guest);
-  resident_end(&resident);
-  weft_store_close(store);
+  visit_end(&visit);
 }
 
 static void connect_names_the_file_size_limit(void **state) {
   (void)state;
-  static const int32_t zero = 0;
-  weft_store_t *store;
-  assert_int_equal(weft_store_open_local(&store), 0);
-  struct weft_ep_options options[] = {large(store, 0), large(store, 1)};
-  struct resident resident;
-  resident_start(&resident, &options[0]);
-  weft_ep_t *guest;
-  assert_int_equal(weft_ep_open(&guest, &options[1], DEADLINE_MS), 0);
+  struct visit visit;
+  visit_begin(&visit, large);
   struct rlimit before = lower(RLIMIT_FSIZE, MIB);
-  int rc = weft_ep_connect(guest, &zero, 1, DEADLINE_MS);
+  int rc = visit_connect(&visit, DEADLINE_MS);
   restore(RLIMIT_FSIZE, &before);
   assert_says(rc, WEFT_ERR_LIMIT, "ulimit -f");
-  resident_assert_runs(&resident);
-  assert_int_equal(weft_ep_connect(guest, &zero, 1, DEADLINE_MS), 0);
-  weft_ep_close(guest);
-  resident_end(&resident);
-  weft_store_close(store);
+  resident_assert_runs(&visit.resident);
+  assert_int_equal(visit_connect(&visit, DEADLINE_MS), 0);
+  visit_end(&visit);
 }
 
 enum outcome { OPENED, NO_STORE, NO_RANK, WRONG };
@@ -256,11 +258,11 @@ static enum outcome open_with_threads(rlim_t threads) {
   if (rc != 0)
     return rc == WEFT_ERR_LIMIT && strstr(weft_last_error(), "ulimit -u") ? NO_STORE : WRONG;
   struct weft_ep_options options = small(store, 0);
-  int descriptors = resident_descriptors();
+  int descriptors = support_descriptors();
   rc = weft_ep_open(&ep, &options, DEADLINE_MS);
   if (rc == 0)
     return OPENED;
-  bool clean = resident_descriptors() == descriptors;
+  bool clean = support_descriptors() == descriptors;
   bool named = rc == WEFT_ERR_LIMIT && strstr(weft_last_error(), "ulimit -u");
   weft_store_close(store);
   return clean && named ? NO_RANK : WRONG;

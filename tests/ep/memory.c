@@ -106,14 +106,8 @@ static bool join_and_leave(struct rank *rank, struct board *board) {
   if (!rank_activate(rank) || !rank_operate_n(rank, 2) || !holds_one_peer(rank, board) ||
       !meeting_wait(&board->meeting, rank, 2, 5))
     return false;
-  if (rank->index == 1) {
-    if (weft_ep_disconnect(rank->ep, &rank->index, 1, DEADLINE_MS) != 0)
-      return rank_fail(rank, "%s", weft_last_error());
-    while (weft_ep_is_active(rank->ep))
-      if (!rank_operate(rank))
-        return false;
-    return true;
-  }
+  if (rank->index == 1)
+    return rank_leave(rank);
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   struct weft_ep_stats stats = {.size = sizeof stats, .connected = 1};
   if (!rank_operate_until(rank, self, 1))

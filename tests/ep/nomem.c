@@ -6,6 +6,7 @@
 
 #include "resident.h"
 #include "support/allocations.h"
+#include "support/entries.h"
 
 enum { SOON_MS = 10000, ROUNDS_MAX = 5000, WARM_UP = 4 };
 
@@ -75,12 +76,12 @@ static void every_allocation_may_fail(void **state) {
   for (int i = 0; i < WARM_UP; i++)
     run(0, &told);
   int64_t live = allocations_live();
-  int descriptors = resident_descriptors();
+  int descriptors = support_descriptors();
   uint64_t n = 1;
   while (n < ROUNDS_MAX && run(n, &told)) {
     if (allocations_live() != live)
       fail_msg("allocation %" PRIu64 ": %" PRId64 " allocations are left behind", n, allocations_live() - live);
-    assert_int_equal(resident_descriptors(), descriptors);
+    assert_int_equal(support_descriptors(), descriptors);
     n++;
   }
   print_message("each of %" PRIu64 " allocations failed once; %u visits were ended by it, the others went on\n", n - 1,

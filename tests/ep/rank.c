@@ -405,6 +405,24 @@ bool rank_operate_until(struct rank *rank, const int32_t *ranks, uint32_t count)
   return true;
 }
 
+bool rank_leave(struct rank *rank) {
+  if (weft_ep_disconnect(rank->ep, &rank->index, 1, DEADLINE_MS) != 0)
+    return rank_fail(rank, "leave: %s", weft_last_error());
+  while (weft_ep_is_active(rank->ep))
+    if (!rank_operate(rank))
+      return false;
+  return true;
+}
+
+bool rank_end_together(struct rank *rank) {
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  weft_ep_set_mark(rank->ep, 1);
+  while (rank->info.mark < 1 && !clock_passed(deadline))
+    if (!rank_operate(rank))
+      return false;
+  return rank->info.mark >= 1 ? true : rank_fail(rank, "the end did not come");
+}
+
 struct run {
   struct rank *rank;
   const struct setup *setup;

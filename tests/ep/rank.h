@@ -107,6 +107,11 @@ bool rank_sees(struct rank *rank, const int32_t *ranks, uint32_t count);
 // Operates until the view of the next operation is that; false after too long, or at an error.
 bool rank_operate_until(struct rank *rank, const int32_t *ranks, uint32_t count);
 
+// Leaves, and operates until the others have let it go.
+bool rank_leave(struct rank *rank);
+// Operates until all have called this: their last operation is the same one.
+bool rank_end_together(struct rank *rank);
+
 // Notes a failure with its place; returns false.
 bool rank_fail(struct rank *rank, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

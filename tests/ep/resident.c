@@ -1,6 +1,5 @@
 #include "resident.h"
 
-#include <dirent.h>
 #include <sched.h>
 #include <stdio.h>
 
@@ -59,14 +58,4 @@ void resident_end(struct resident *resident) {
   if (resident->error[0])
     fail_msg("the rank that is there: %s", resident->error);
   weft_ep_close(resident->ep);
-}
-
-int resident_descriptors(void) {
-  DIR *folder = opendir("/proc/self/fd");
-  assert_non_null(folder);
-  int count = 0;
-  while (readdir(folder))
-    count++;
-  closedir(folder);
-  return count;
 }

@@ -25,7 +25,4 @@ void resident_assert_runs(struct resident *resident);
 // Waits until it is alone, and closes it.
 void resident_end(struct resident *resident);
 
-// Descriptors of this process.
-int resident_descriptors(void);
-
 #endif

@@ -2,13 +2,11 @@
 // judges on every rank, and leave. Nothing is left behind.
 //
 //   test_ep_scale [ranks]
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -17,6 +15,7 @@
 
 #include "base/clock.h"
 #include "processes.h"
+#include "support/entries.h"
 
 enum { STORE_EMPTY_MS = 60000 };
 
@@ -69,17 +68,6 @@ static bool live(struct rank *rank, void *arg) {
   return true;
 }
 
-// Those whose names begin so.
-static int count_entries(const char *path, const char *begin) {
-  DIR *folder = opendir(path);
-  assert_non_null(folder);
-  int count = 0;
-  for (const struct dirent *entry; (entry = readdir(folder));)
-    count += strncmp(entry->d_name, begin, strlen(begin)) == 0;
-  closedir(folder);
-  return count;
-}
-
 // Ranks that leave together may give up taking themselves out of the view one by one: its lease takes it away then.
 static void await_empty_store(const struct processes *processes) {
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
@@ -122,7 +110,7 @@ static void print_steps(const struct board *board) {
 static void all_claim_connect_operate_and_leave(void **state) {
   (void)state;
   // Of what is Weft's: tests of UCX and libfabric may run beside this one.
-  int descriptors = count_entries("/proc/self/fd", ""), shared = count_entries("/dev/shm", "weft");
+  int descriptors = support_descriptors(), shared = support_entries("/dev/shm", "weft");
   struct board *board = processes_share(sizeof *board);
   for (uint32_t i = 0; i < num_ranks; i++)
     founders[i] = (int32_t)i;
@@ -151,8 +139,8 @@ static void all_claim_connect_operate_and_leave(void **state) {
   munmap(board, sizeof *board);
   assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
   assert_int_equal(errno, ECHILD);
-  assert_int_equal(count_entries("/proc/self/fd", ""), descriptors);
-  assert_int_equal(count_entries("/dev/shm", "weft"), shared);
+  assert_int_equal(support_descriptors(), descriptors);
+  assert_int_equal(support_entries("/dev/shm", "weft"), shared);
 }
 
 int main(int argc, char **argv) {

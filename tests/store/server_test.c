@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "server_http.h"
+#include "support/entries.h"
 #include <cmocka.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -329,23 +329,13 @@ static void a_thousand_watches_and_three_hundred_connections_are_served(void **s
   free(connections);
 }
 
-static size_t open_descriptors(void) {
-  DIR *directory = opendir("/proc/self/fd");
-  assert_non_null(directory);
-  size_t count = 0;
-  while (readdir(directory))
-    count++;
-  closedir(directory);
-  return count;
-}
-
 // A client that goes away from a silent watch is noticed without any event on it.
 static void a_client_that_left_leaves_nothing(void **state) {
   enum { LEAVERS = 50 };
   struct http_stream *leaver = calloc(1, sizeof *leaver);
   assert_non_null(leaver);
   assert_int_equal(http_request(url(state), "/health", NULL, NULL, NULL), 200);
-  size_t before = open_descriptors();
+  int before = support_descriptors();
   for (int i = 0; i < LEAVERS; i++) {
     http_stream_open(leaver, url(state), "{\"create_request\":{\"key\":\"YQ==\"}}");
     http_stream_expect(leaver, "\"created\":true");
@@ -353,9 +343,9 @@ static void a_client_that_left_leaves_nothing(void **state) {
   }
   free(leaver);
   uint64_t deadline = clock_deadline_ms(HTTP_DEADLINE_MS);
-  while (open_descriptors() > before + 5 && !clock_passed(deadline)) // the last answer's connection may be closing
+  while (support_descriptors() > before + 5 && !clock_passed(deadline)) // the last answer's connection may be closing
     assert_int_equal(http_request(url(state), "/health", NULL, NULL, NULL), 200);
-  assert_true(open_descriptors() <= before + 5);
+  assert_true(support_descriptors() <= before + 5);
 }
 
 static void stop_ends_open_watches(void **state) {

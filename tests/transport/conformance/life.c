@@ -1,12 +1,12 @@
 // Endings: of requests, peers, regions and workers, with everything under way. What has ended touches no memory.
 #include "conformance/suite.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "support/allocations.h"
+#include "support/entries.h"
 
 enum { BATCH = 24, LENGTH = 270000 };
 
@@ -216,16 +216,6 @@ static void test_a_region_that_was_taken_back(void **state) {
   route_close(&route);
 }
 
-static uint32_t open_descriptors(void) {
-  uint32_t count = 0;
-  DIR *folder = opendir("/proc/self/fd");
-  assert_non_null(folder);
-  while (readdir(folder))
-    count++;
-  closedir(folder);
-  return count;
-}
-
 static void come_and_go(void) {
   struct pair pair;
   pair_open(&pair, false);
@@ -237,10 +227,10 @@ static void come_and_go(void) {
 static void test_all_is_given_back(void **state) {
   (void)state;
   come_and_go(); // what stays for the life of the process is there then
-  uint32_t descriptors = open_descriptors();
+  int descriptors = support_descriptors();
   for (uint32_t i = 0; i < (suite.kind == WEFT_MEMORY_OBJECT ? 2 : 5); i++)
     come_and_go();
-  assert_int_equal(open_descriptors(), descriptors);
+  assert_int_equal(support_descriptors(), descriptors);
 }
 
 static void test_two_pairs_side_by_side(void **state) {

@@ -1,0 +1,29 @@
+// What is counted before and after, so that what was left behind is found.
+#ifndef SUPPORT_ENTRIES_H
+#define SUPPORT_ENTRIES_H
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Entries of a folder whose names begin so. One that cannot be read ends the program.
+static inline int support_entries(const char *path, const char *begin) {
+  DIR *folder = opendir(path);
+  int count = 0;
+  if (!folder) {
+    perror(path);
+    exit(1);
+  }
+  for (const struct dirent *entry; (entry = readdir(folder));)
+    count += strncmp(entry->d_name, begin, strlen(begin)) == 0;
+  closedir(folder);
+  return count;
+}
+
+// Descriptors of this process, and a few that are always counted.
+static inline int support_descriptors(void) {
+  return support_entries("/proc/self/fd", "");
+}
+
+#endif
