@@ -4,6 +4,7 @@
 #define TRANSPORT_SELF_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "transport/transport.h"
@@ -55,15 +56,32 @@ struct self_request {
   bool canceled;
 };
 
-void self_link_init(struct self_link *link);
-void self_link_add(struct self_link *head, struct self_link *link); // at the end
-void self_link_remove(struct self_link *link);
+// The struct that holds a link, or another member.
+#define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+static inline void self_link_init(struct self_link *link) {
+  link->prev = link->next = link;
+}
+
+// At the end.
+static inline void self_link_add(struct self_link *head, struct self_link *link) {
+  link->prev = head->prev;
+  link->next = head;
+  head->prev->next = link;
+  head->prev = link;
+}
+
+static inline void self_link_remove(struct self_link *link) {
+  link->prev->next = link->next;
+  link->next->prev = link->prev;
+  self_link_init(link);
+}
 
 static inline bool self_link_empty(const struct self_link *head) {
   return head->next == head;
 }
 
-// --- settings ---
+// --- settings: self_settings.c ---
 
 // INVALID: one of the settings has none of the names [NULL at the end].
 int self_settings_check(const struct transport_options *options, const char *transport, const char *const *names);
@@ -73,7 +91,7 @@ const char *self_setting(const struct transport_options *options, const char *na
 int self_setting_number(const struct transport_options *options, const char *name, uint64_t least, uint64_t most,
                         uint64_t *value);
 
-// --- worker, regions, peers: the table's functions, or what they call ---
+// --- worker, regions, peers: the table's functions, or what they call: self.c ---
 
 // Fills in a zeroed worker.
 void self_worker_init(struct self_worker *worker, const struct transport *transport,
@@ -92,7 +110,7 @@ void self_region_add(struct self_worker *worker, const struct transport_memory *
 bool self_region_put(struct self_region *region);
 struct self_region *self_remote_free(struct transport_remote *remote); // the region, to be put
 
-// --- requests ---
+// --- requests: self_request.c ---
 
 // prepare(): checks the pieces against the local and remote regions, and sets up a zeroed `own`.
 int self_request_init(struct transport_request *request, struct self_request *own);
@@ -106,9 +124,13 @@ void self_request_moved(struct self_request *own, uint32_t piece, uint64_t bytes
 void self_request_failed(struct self_request *own, uint32_t piece, int err);
 // Nothing touches its memory any more; whatever has not been moved is CANCELED, or failed with the request's code.
 void self_request_end(struct self_request *own);
+// Tells its end: message, state, done(). Nothing of it is touched afterwards.
+void self_request_tell(struct self_request *own);
 
-// Tells the requests that have ended: message, state, done(). Returns how many. Peers whose last request ended are
-// freed, their regions dropped as in self_worker_clear().
+// --- the ends of requests and peers: self.c ---
+
+// Tells the requests that have ended. Returns how many. Peers whose last request ended are freed, their regions dropped
+// as in self_worker_clear().
 uint32_t self_worker_tell(struct self_worker *worker, void (*drop)(struct self_region *region));
 
 // disconnect(): `cancel` is the table's.

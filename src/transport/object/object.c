@@ -27,8 +27,6 @@ extern const struct transport transport_object;
 
 enum { CLOSE_MS = 1000, CURL_LEAST = 0x075800 }; // older ones sign S3's requests wrongly
 
-#define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
-
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 
 static void init_curl(void) {

@@ -12,8 +12,6 @@
 #include "base/random.h"
 #include "transport/object/object.h"
 
-#define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
-
 enum { BACKOFF_MAX_MS = 5000 };
 
 static bool is_multipart(const struct object_request *own, const struct object_target *target) {
