@@ -7,6 +7,8 @@
 // Ends each sentence about a peer that has gone: it stays so for this agent, though the peer may live.
 #define AGENT_COME_BACK "; to use it, load its metadata again"
 
+// --- the table: peer.c ---
+
 // The peer as that worker reaches it; NULL: it does not, and links[].why says why. The way to oneself is made when it
 // is first asked for. [lock; may take the worker's turn]
 struct agent_link *agent_link_get(struct agent_peer *peer, struct agent_worker *worker);
@@ -20,8 +22,13 @@ int agent_peer_living(weft_agent_t *agent, weft_peer_t id, struct agent_peer **p
 int agent_peer_new(weft_agent_t *agent, struct agent_peer **peer);
 // Puts it into the tables: from here on it is found, and its messages are heard. [lock; takes all turns]
 void agent_peer_enter(weft_agent_t *agent, struct agent_peer *peer);
+// Takes it out of them. [lock; takes all turns]
+void agent_peer_withdraw(weft_agent_t *agent, struct agent_peer *peer);
 // Gives back what was not entered, or is torn and used by nobody. [lock]
 void agent_peer_recycle(weft_agent_t *agent, struct agent_peer *peer);
+
+// --- the end: peer_end.c ---
+
 // Whether nothing of it is in flight. [lock]
 bool agent_peer_is_quiet(struct agent_peer *peer);
 // Disconnects its links, frees its letters and regions. Its transfers have ended. [lock; takes all turns]

@@ -122,7 +122,7 @@ struct agent_worker {
   _Alignas(64) _Atomic(struct agent_note *) spare_notes[2]; // small and large; taken with the turn, given back by any
 };
 
-// --- peers (peer.c, adopt.c) ---
+// --- peers (peer.c, peer_end.c, adopt.c) ---
 
 enum agent_peer_state { AGENT_PEER_ALIVE, AGENT_PEER_LEFT, AGENT_PEER_LOST };
 
