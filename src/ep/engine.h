@@ -235,6 +235,12 @@ static inline bool ep_write_in_place(const struct ep_writing *writing) {
 // Copies one row. ep_kernels_fence() comes before the flag.
 void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const void *from, size_t size);
 
+// --- headers.c ---
+
+// Hears every member's header and lays the rows out where `recv` says (NULL: there must be none). Returns the lowest
+// mark of those heard.
+uint64_t ep_hear_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv);
+
 // --- receive.c ---
 
 int ep_check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv, const struct weft_ep_info *info);
@@ -244,7 +250,7 @@ void ep_tell_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_in
 // The bytes of a dispatch by the caller's count: `selections` of valid (token, expert) pairs.
 uint64_t ep_logical_bytes(const weft_ep_t *ep, uint64_t selections);
 
-// Hears every member's header; lays the rows out where `recv` says (NULL: there must be none).
+// The second half of a dispatch, of an operation that was sent.
 int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv, struct weft_ep_info *info);
 
 // The rows that came have been read: their writers may overwrite them.
@@ -260,8 +266,22 @@ uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv *recv);
 // Writes the counts; returns the rows in all.
 uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv *recv);
 
+// --- combine_send.c ---
+
+// combine_send. `y_stays`: args->y stays readable until combine_recv returns.
+int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, bool y_stays);
+// A row that was received, reduced over this rank's experts: in y, or written to `room`.
+const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t row,
+                               const uint16_t *y, uint16_t *room);
+
+// Row i of the answers, in a window.
+static inline void *ep_combine_row(weft_ep_t *ep, void *area, uint64_t op, uint32_t i) {
+  return (char *)ep_slot(&ep->layout, area, op) + ep->layout.combine + i * ep->layout.combine_stride;
+}
+
 // --- combine.c ---
 
+int ep_check_combine(const struct ep_op *op, const struct weft_ep_combine *args, const char *call);
 int ep_check_result(const struct weft_ep_result *result);
 
 // Notes the selections of `op` that brought nothing in the result's list, and counts them.

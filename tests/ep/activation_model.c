@@ -1,4 +1,4 @@
-// The activation rule with crashes, in a model: members drive the real decision and the adoption rule of receive.c over
+// The activation rule with crashes, in a model: members drive the real decision and the adoption rule of headers.c over
 // headers that a dying member delivers to some and not to others, while ranks join and leave. Without
 // a crash all agree on every operation, after one they do so soon, and nobody waits for ever. One seed, one story.
 #include <setjmp.h>

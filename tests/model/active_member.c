@@ -1,4 +1,5 @@
-// What the owner of a rank does: send.c, receive.c, start.c, op.c and combine.c of src/ep, as far as it decides.
+// What the owner of a rank does: send.c, headers.c, receive.c, start.c, op.c and combine.c of src/ep, as far as it
+// decides.
 #include <stdio.h>
 #include <string.h>
 
