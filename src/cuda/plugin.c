@@ -56,6 +56,7 @@ static const struct device_api api = {
     .copies_run = cuda_copies_run,
     .copies_close = cuda_copies_close,
     .mark_passed = cuda_mark_passed,
+    .with = cuda_with,
 };
 
 __attribute__((visibility("default"))) device_api_fn weft_cuda_api;

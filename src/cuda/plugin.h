@@ -145,5 +145,6 @@ int cuda_copies_open(struct device *device, const struct device_copy *copies, ui
 int cuda_copies_run(struct device_copies *copies, void *stream, char *why);
 void cuda_copies_close(struct device_copies *copies);
 int cuda_mark_passed(struct device *device, void *mark, bool *passed, char *why);
+int cuda_with(struct device *device, void (*function)(void *arg), void *arg, char *why);
 
 #endif

@@ -40,6 +40,16 @@ void cuda_leave(const struct cuda_turn *turn) {
     cuda_driver(NULL)->cuCtxPopCurrent(&popped);
 }
 
+int cuda_with(struct device *device, void (*function)(void *arg), void *arg, char *why) {
+  struct cuda_turn turn;
+  int rc = cuda_enter(device, &turn, why);
+  if (rc != 0)
+    return rc;
+  function(arg);
+  cuda_leave(&turn);
+  return 0;
+}
+
 int cuda_share_take(struct device *device, uint32_t processors, char *why) {
   int rc = 0;
   pthread_mutex_lock(&device->lock);

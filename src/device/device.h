@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 3, // of this page
+  DEVICE_ABI = 4, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
 };
@@ -259,6 +259,9 @@ struct device_api {
   size_t (*relay_collect)(struct device_relay *relay, void *bytes, size_t size);
   // Puts what the peer's relay has collected into `in`. Each piece once, in their order. PROTOCOL: it is none.
   int (*relay_deliver)(struct device_relay *relay, const void *bytes, size_t size, char *why);
+
+  // Calls the function with `device` as the calling thread's current one: for libraries that look at it. [any]
+  int (*with)(struct device *device, void (*function)(void *arg), void *arg, char *why);
 };
 
 // The plug-in's only symbol: `weft_cuda_api`.

@@ -9,8 +9,10 @@ static int check_local(const struct transport_request *request, uint32_t i) {
   const struct transport_piece *piece = &request->pieces[i];
   const struct transport_memory *memory = &piece->local->memory;
   uint64_t start = (uint64_t)(uintptr_t)memory->address;
-  if (memory->kind != WEFT_MEMORY_HOST)
-    return fail(WEFT_ERR_INVALID, "piece %u: its local side is not host memory", i);
+  const struct transport_worker *worker = request->peer->worker;
+  if (!(worker->abilities.local_kinds & 1u << memory->kind))
+    return fail(WEFT_ERR_INVALID, "piece %u: its local side is no memory that the transport %s moves", i,
+                worker->transport->name);
   if (piece->local_address < start || piece->length > memory->length ||
       piece->local_address - start > memory->length - piece->length)
     return fail(WEFT_ERR_LIMIT, "piece %u: its local side is outside its region", i);

@@ -77,6 +77,7 @@ struct transport_options {
 struct transport_worker {
   const struct transport *transport;
   struct transport_abilities abilities; // of this one: may be less than the table's
+  char lacks[256];                      // why, where there is something to say
   struct transport_options options;     // its strings are not kept
 };
 

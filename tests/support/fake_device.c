@@ -170,6 +170,23 @@ static int fake_stream_capturing(void *stream, bool *capturing, char *why) {
   return 0;
 }
 
+static _Thread_local const struct device *current;
+
+static int fake_with(struct device *device, void (*function)(void *arg), void *arg, char *why) {
+  (void)why;
+  const struct device *before = current;
+  current = device;
+  function(arg);
+  current = before;
+  return 0;
+}
+
+// For the fake of cuFile: whether the calling thread is in with().
+__attribute__((visibility("default"))) bool fake_device_is_current(void);
+bool fake_device_is_current(void) {
+  return current != NULL;
+}
+
 static void *run(void *arg) {
   struct device *device = arg;
   for (bool go_on = true; go_on;) {
@@ -241,6 +258,7 @@ static const struct device_api api = {
     .copies_open = fake_copies_open,
     .copies_run = fake_copies_run,
     .copies_close = fake_copies_close,
+    .with = fake_with,
 };
 
 __attribute__((visibility("default"))) device_api_fn weft_cuda_api;

@@ -1,5 +1,5 @@
 // The transport `file`: reads and writes files from and to host memory, with io_uring or, where there is none, with
-// pread() and pwrite().
+// pread() and pwrite(); and from and to memory of GPUs with cuFile, where it is there, in threads of its own.
 //
 // Data goes past the page cache (O_DIRECT, through a second descriptor of the same file) where whole pages of the file
 // are moved and the address allows; heads and tails go through it. The kernel keeps the two coherent, and no page is
@@ -7,7 +7,8 @@
 // device has it as well.
 //
 // Settings: engine=auto|uring|posix, depth=1..4096 (operations at once, 64), direct=0|1 (1), pin=0|1 (1: register host
-// memory with the ring when a request first uses it), sync=none|data (none).
+// memory with the ring, and that of GPUs with cuFile, when a request first uses it), sync=none|data (none), gds=0|1 (1:
+// memory of GPUs, by cuFile), gds_threads=1..64 (8).
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/stat.h>
@@ -25,7 +26,7 @@
 
 extern const struct transport transport_file;
 
-enum { DEFAULT_DEPTH = 64, MAX_DEPTH = 4096, CLOSE_MS = 1000 };
+enum { DEFAULT_DEPTH = 64, MAX_DEPTH = 4096, DEFAULT_THREADS = 8, MAX_THREADS = 64, CLOSE_MS = 1000 };
 
 #define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
@@ -44,9 +45,10 @@ static int read_switch(const struct transport_options *options, const char *name
 }
 
 static int read_settings(struct file_worker *worker, const struct transport_options *options) {
-  static const char *const names[] = {"engine", "depth", "direct", "pin", "sync", NULL};
+  static const char *const names[] = {"engine", "depth", "direct", "pin", "sync", "gds", "gds_threads", NULL};
   worker->depth = DEFAULT_DEPTH;
-  worker->direct = worker->pin = true;
+  worker->gds_threads = DEFAULT_THREADS;
+  worker->direct = worker->pin = worker->by_gds = true;
   const char *sync = self_setting(options, "sync");
   int rc = self_settings_check(options, "file", names);
   if (rc == 0)
@@ -55,6 +57,10 @@ static int read_settings(struct file_worker *worker, const struct transport_opti
     rc = read_switch(options, "direct", &worker->direct);
   if (rc == 0)
     rc = read_switch(options, "pin", &worker->pin);
+  if (rc == 0)
+    rc = read_switch(options, "gds", &worker->by_gds);
+  if (rc == 0)
+    rc = self_setting_number(options, "gds_threads", 1, MAX_THREADS, &worker->gds_threads);
   if (rc == 0 && sync && strcmp(sync, "none") != 0 && strcmp(sync, "data") != 0)
     rc = fail(WEFT_ERR_INVALID, "sync=%s: none or data is wanted", sync);
   worker->sync = sync && strcmp(sync, "data") == 0;
@@ -81,6 +87,17 @@ static int open_engine(struct file_worker *worker, const char *wanted) {
   return worker->engine->open(worker);
 }
 
+// Without it the worker does what else it can.
+static void open_gds(struct file_worker *worker) {
+  struct transport_worker *base = &worker->base.base;
+  if (worker->by_gds) {
+    file_gds.open(worker);
+    return;
+  }
+  base->abilities.local_kinds &= ~(1u << WEFT_MEMORY_CUDA);
+  snprintf(base->lacks, sizeof base->lacks, "GPUDirect Storage is switched off (gds=0)");
+}
+
 static int open_worker(const struct transport_options *options, struct transport_worker **out) {
   struct file_worker *worker = calloc(1, sizeof *worker);
   if (!worker)
@@ -98,6 +115,7 @@ static int open_worker(const struct transport_options *options, struct transport
     free(worker);
     return rc;
   }
+  open_gds(worker);
   for (uint64_t i = worker->depth; i-- > 0;) {
     worker->ops[i].next = worker->free_ops;
     worker->free_ops = &worker->ops[i];
@@ -115,6 +133,7 @@ static void drop(struct self_region *base) {
 static void let_go(struct file_region *region) {
   struct file_worker *worker = (struct file_worker *)region->base.base.worker;
   worker->engine->detach(worker, region);
+  file_gds.detach(worker, region);
   if (region->own_buffered)
     close(region->buffered);
   region->own_buffered = false;
@@ -125,9 +144,14 @@ static void let_go(struct file_region *region) {
 
 static uint32_t progress(struct transport_worker *base) {
   struct file_worker *worker = (struct file_worker *)base;
-  uint32_t count = worker->engine->reap(worker);
+  uint32_t count = worker->engine->reap(worker) + file_gds.reap(worker);
   file_issue(worker);
   return count + self_worker_tell(&worker->base, drop);
+}
+
+static int arm_engines(struct file_worker *worker) {
+  int rc = worker->engine->arm(worker); // forgets what woke the caller: what ended before is found behind
+  return rc == 0 ? file_gds.arm(worker) : rc;
 }
 
 static void cancel_all(struct file_worker *worker) {
@@ -147,18 +171,21 @@ static void close_worker(struct transport_worker *base) {
   progress(base);
   while (worker->in_flight > 0 && !clock_passed(deadline)) {
     struct pollfd wait = {.fd = worker->event_fd, .events = POLLIN};
-    if (worker->engine->arm(worker) == 0)
+    if (arm_engines(worker) == 0)
       poll(&wait, 1, clock_left_ms(deadline));
     progress(base);
   }
-  if (worker->in_flight > 0)
+  if (worker->in_flight > 0) {
     log_warn("file: %u operations do not end; the kernel may still use their memory", worker->in_flight);
+    file_gds_abandon(worker);
+  }
   while (!self_link_empty(&worker->base.active))
     self_request_end(CONTAINER(worker->base.active.next, struct self_request, link));
   self_worker_tell(&worker->base, drop);
   for (struct self_link *link = worker->base.regions.next; link != &worker->base.regions; link = link->next)
     let_go((struct file_region *)CONTAINER(link, struct self_region, link));
   self_worker_clear(&worker->base, drop);
+  file_gds.close(worker);
   worker->engine->close(worker);
   free(worker->ops);
   free(worker);
@@ -217,19 +244,24 @@ static int open_file(struct file_worker *worker, struct file_region *file, const
   if (file->memory_align > 0)
     file->direct = open_again(memory->fd, flags, true);
   worker->engine->attach(worker, file);
+  file_gds.attach(worker, file);
   return 0;
 }
 
 static int reg(struct transport_worker *base, const struct transport_memory *memory, struct transport_region **out) {
   struct file_worker *worker = (struct file_worker *)base;
-  if (memory->kind != WEFT_MEMORY_HOST && memory->kind != WEFT_MEMORY_FILE)
-    return fail(WEFT_ERR_UNSUPPORTED, "the transport file moves bytes between host memory and files only");
+  if (memory->kind == WEFT_MEMORY_OBJECT)
+    return fail(WEFT_ERR_UNSUPPORTED, "the transport file moves bytes between memory and files only");
   struct file_region *region = calloc(1, sizeof *region);
   if (!region)
     return fail(WEFT_ERR_NOMEM, "out of memory for a region");
-  region->buffered = region->direct = region->slot_buffered = region->slot_direct = -1;
+  region->buffered = region->direct = region->slot_buffered = region->slot_direct = region->handle_fd = -1;
   region->base.base.worker = base;
-  int rc = memory->kind == WEFT_MEMORY_FILE ? open_file(worker, region, memory) : 0;
+  int rc = 0;
+  if (memory->kind == WEFT_MEMORY_FILE)
+    rc = open_file(worker, region, memory);
+  else if (memory->kind == WEFT_MEMORY_CUDA)
+    rc = file_gds_reg(worker, region, memory);
   if (rc < 0) {
     free(region);
     return rc;
@@ -310,6 +342,8 @@ static int prepare(struct transport_request *request) {
   int rc = check_modes(request);
   if (rc == 0)
     rc = self_request_init(request, &own->base);
+  if (rc == 0)
+    rc = file_gds_prepare(worker, request);
   if (rc == 0 && worker->sync && request->op == WEFT_WRITE)
     rc = list_files(own, request);
   if (rc < 0) {
@@ -319,7 +353,7 @@ static int prepare(struct transport_request *request) {
   for (uint32_t i = 0; worker->pin && i < request->num_pieces; i++) {
     struct file_region *memory = (struct file_region *)request->pieces[i].local;
     if (!memory->fixed_tried)
-      worker->engine->pin(worker, memory);
+      (file_is_cuda(memory) ? &file_gds : worker->engine)->pin(worker, memory);
     memory->fixed_tried = true;
   }
   request->own = own;
@@ -357,7 +391,7 @@ static int get_fd(struct transport_worker *base) {
 static int arm(struct transport_worker *base) {
   struct file_worker *worker = (struct file_worker *)base;
   bool idle = self_link_empty(&worker->base.ended) && (self_link_empty(&worker->issue) || !worker->free_ops);
-  return idle ? worker->engine->arm(worker) : WEFT_ERR_BUSY;
+  return idle ? arm_engines(worker) : WEFT_ERR_BUSY;
 }
 
 // An NVMe drive of a server; only the order against other transports matters, and there is none for files.
@@ -368,8 +402,8 @@ static void cost(struct transport_worker *base, const struct transport_peer *pee
 
 const struct transport transport_file = {
     .name = "file",
-    .what = "files, by io_uring or pread() and pwrite()",
-    .abilities = {.local_kinds = 1u << WEFT_MEMORY_HOST,
+    .what = "files, by io_uring or pread() and pwrite(), and by cuFile for GPUs",
+    .abilities = {.local_kinds = 1u << WEFT_MEMORY_HOST | 1u << WEFT_MEMORY_CUDA,
                   .remote_kinds = 1u << WEFT_MEMORY_FILE,
                   .flags = TRANSPORT_MESSAGES | TRANSPORT_ONE_SIDED | TRANSPORT_SELF_ONLY | TRANSPORT_LENGTHS},
     .probe = probe,

@@ -1,10 +1,12 @@
 // What the parts of the transport `file` share. file.c: the table; queue.c: which bytes are read or written next, and
-// what becomes of them; uring.c and posix.c: the engines that do it.
+// what becomes of them; uring.c, posix.c and, for memory of GPUs, gds.c: the engines that do it.
 #ifndef TRANSPORT_FILE_FILE_H
 #define TRANSPORT_FILE_FILE_H
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
+#include "transport/file/cufile.h"
 #include "transport/self.h"
 
 enum {
@@ -15,8 +17,9 @@ enum {
 
 struct file_worker;
 struct file_op;
+struct file_gds;
 
-// Registered with the transport: a file, or host memory (then the descriptors are -1).
+// Registered with the transport: a file, or memory (then the descriptors are -1).
 struct file_region {
   struct self_region base;
   int buffered, direct; // descriptors: through the page cache, and past it (-1: the file system cannot)
@@ -28,6 +31,11 @@ struct file_region {
   bool fixed_tried;               // memory: pinning was tried
   uint32_t num_fixed;             // memory: registered buffers
   uint16_t fixed[FILE_MAX_FIXED]; // their numbers
+  // gds.c's
+  cufile_handle handle; // a file's, for cuFile; NULL: not yet
+  int handle_fd;        // the handle's, where there is no `direct`; -1
+  int device;           // memory's
+  bool pinned;          // memory: registered with cuFile
 };
 
 struct file_request {
@@ -44,7 +52,7 @@ struct file_request {
 
 // An operation, of which a worker has a fixed number.
 struct file_op {
-  struct file_op *next; // free, or posix.c's
+  struct file_op *next; // free, or the engine's
   struct file_request *request;
   struct file_region *file;
   struct file_region *memory;
@@ -54,6 +62,10 @@ struct file_op {
   char *address;
   uint64_t offset;
   uint32_t length;
+  // gds.c's
+  _Atomic bool stopped; // it is not worth going on
+  ssize_t result;       // of file_op_done()
+  const char *why;      // result -EIO: what cuFile or the GPU said; NULL: see errno
 };
 
 // How operations are carried out. Functions that return int follow fail.h.
@@ -71,6 +83,7 @@ struct file_engine {
   int (*arm)(struct file_worker *worker);
 };
 
+extern const struct file_engine file_gds; // beside one of these:
 extern const struct file_engine file_posix;
 extern const struct file_engine file_uring; // only with WEFT_HAVE_URING
 
@@ -78,8 +91,10 @@ struct file_worker {
   struct self_worker base;
   const struct file_engine *engine;
   uint64_t depth; // operations at once
-  bool direct, pin, sync;
-  int event_fd; // the engine's, or -1
+  bool direct, pin, sync, by_gds;
+  uint64_t gds_threads;
+  struct file_gds *gds; // NULL: nothing goes to or from GPUs
+  int event_fd;         // the engine's, or -1
   struct file_op *ops, *free_ops;
   uint32_t in_flight;
   struct self_link issue; // requests with something to begin
@@ -90,5 +105,16 @@ struct file_worker {
 void file_issue(struct file_worker *worker);                                       // begins what can be begun
 void file_op_done(struct file_worker *worker, struct file_op *op, ssize_t result); // bytes, or -errno
 void file_cancel(struct transport_request *request);
+
+static inline bool file_is_cuda(const struct file_region *region) {
+  return region && region->base.base.memory.kind == WEFT_MEMORY_CUDA;
+}
+
+// gds.c, beside the engine's functions
+int file_gds_reg(struct file_worker *worker, struct file_region *memory, const struct transport_memory *about);
+// What the request needs of cuFile; nothing where no piece is a GPU's. UNSUPPORTED, in words.
+int file_gds_prepare(struct file_worker *worker, const struct transport_request *request);
+// Before close(), when operations do not end: what threads that hang in cuFile use is left as it is.
+void file_gds_abandon(struct file_worker *worker);
 
 #endif

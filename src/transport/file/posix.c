@@ -19,7 +19,7 @@ static int posix_open(struct file_worker *worker) {
   struct posix *posix = calloc(1, sizeof *posix);
   if (!posix)
     return fail(WEFT_ERR_NOMEM, "out of memory for the transport file");
-  worker->event_fd = eventfd(0, EFD_CLOEXEC); // never readable: nothing happens but in progress()
+  worker->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); // for gds.c's: here all happens in progress()
   if (worker->event_fd < 0) {
     free(posix);
     return fail_errno(errno, "cannot make an eventfd");
@@ -82,7 +82,11 @@ static void posix_region(struct file_worker *worker, struct file_region *region)
 }
 
 static int posix_arm(struct file_worker *worker) {
-  return worker->in_flight > 0 ? WEFT_ERR_BUSY : 0;
+  const struct posix *posix = worker->engine_data;
+  uint64_t count;
+  if (read(worker->event_fd, &count, sizeof count) < 0 && errno != EAGAIN)
+    return WEFT_ERR_BUSY;
+  return posix->first ? WEFT_ERR_BUSY : 0;
 }
 
 const struct file_engine file_posix = {

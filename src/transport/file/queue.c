@@ -8,8 +8,9 @@
 #include "transport/file/file.h"
 
 enum {
-  CHUNK = 1 << 20,  // bytes of an operation, at most: what a long piece is cut into, so that its parts run at once
-  TURN = 16,        // operations that a request begins before the next request has its turn
+  CHUNK = 1 << 20,     // bytes of an operation, at most: what a long piece is cut into, so that its parts run at once
+  GPU_CHUNK = 4 << 20, // likewise, by cuFile, whose threads are few
+  TURN = 16,           // operations that a request begins before the next request has its turn
   BATCH = 4,        // operations that are handed on together: a device that gets all at once idles while they are made
   MAX_TRIES = 1000, // of an operation that the kernel puts off
 };
@@ -21,6 +22,14 @@ static const char *name_of(const struct file_region *file) {
   return path ? path : "the file";
 }
 
+static const struct file_engine *engine_of(const struct file_worker *worker, const struct file_op *op) {
+  return file_is_cuda(op->memory) ? &file_gds : worker->engine;
+}
+
+static void start(struct file_worker *worker, struct file_op *op) {
+  engine_of(worker, op)->start(worker, op);
+}
+
 // How long an operation from here can be, and whether it goes past the page cache: whole pages do, where the address
 // fits; what stands before and behind them does not.
 static void shape(const struct file_worker *worker, struct file_op *op, uint64_t left) {
@@ -28,6 +37,10 @@ static void shape(const struct file_worker *worker, struct file_op *op, uint64_t
   uint64_t off_page = op->offset % FILE_PAGE, length = left < CHUNK ? left : CHUNK;
   uintptr_t at_page = (uintptr_t)op->address - off_page; // congruent to where the next page begins
   op->direct = false;
+  if (file_is_cuda(op->memory)) { // ends with a page, so that no two write to one page by cuFile
+    op->length = (uint32_t)(left < GPU_CHUNK ? left : GPU_CHUNK - off_page);
+    return;
+  }
   if (worker->direct && file->direct >= 0 && !file->no_direct && at_page % file->memory_align == 0) {
     uint64_t head = off_page ? FILE_PAGE - off_page : 0;
     if (head > 0 && length > head) {
@@ -67,7 +80,7 @@ static void begin_sync(struct file_worker *worker, struct file_request *own) {
   op->sync = op->to_file = true;
   if (own->next_file == own->num_files)
     self_link_remove(&own->issue);
-  worker->engine->start(worker, op);
+  start(worker, op);
 }
 
 // Begins the next operation of the request, or finds that there is none.
@@ -88,7 +101,7 @@ static void begin(struct file_worker *worker, struct file_request *own) {
     op->offset = piece->remote_address + own->offset;
     shape(worker, op, piece->length - own->offset);
     own->offset += op->length;
-    worker->engine->start(worker, op);
+    start(worker, op);
   }
   if (file->base.gone || own->offset >= piece->length) {
     own->piece++;
@@ -153,6 +166,9 @@ static void op_failed(const struct file_op *op, int error) {
     err = fail(WEFT_ERR_LIMIT, "%s ends at byte %llu, and %llu from byte %llu were asked for", name_of(op->file),
                (unsigned long long)op->offset, (unsigned long long)own->base.request->pieces[op->piece].length,
                (unsigned long long)own->base.request->pieces[op->piece].remote_address);
+  else if (op->why)
+    err = fail(WEFT_ERR_SYSTEM, "cannot %s %u bytes at %llu of %s: %s", what, op->length,
+               (unsigned long long)op->offset, name_of(op->file), op->why);
   else
     err = fail_errno(error ? error : EIO, "cannot %s %u bytes at %llu of %s", what, op->length,
                      (unsigned long long)op->offset, name_of(op->file));
@@ -182,12 +198,12 @@ void file_op_done(struct file_worker *worker, struct file_op *op, ssize_t result
       shape(worker, op, left);
       op->direct = op->direct && op->length == left;
       op->length = left;
-      worker->engine->start(worker, op);
+      start(worker, op);
       return;
     }
   } else if (result < 0 || (!op->sync && op->length > 0)) {
     if (!own->canceled && result < 0 && goes_on(op, (int)-result)) {
-      worker->engine->start(worker, op);
+      start(worker, op);
       return;
     }
     if (!own->canceled || (result != -ECANCELED && result != -EINTR))
@@ -209,7 +225,7 @@ void file_cancel(struct transport_request *request) {
     self_link_remove(&own->issue);
   for (uint32_t i = 0; own->in_flight > 0 && i < worker->depth; i++) {
     if (worker->ops[i].busy && worker->ops[i].request == own)
-      worker->engine->cancel(worker, &worker->ops[i]);
+      engine_of(worker, &worker->ops[i])->cancel(worker, &worker->ops[i]);
   }
   if (own->in_flight == 0)
     self_request_end(&own->base);

@@ -62,8 +62,11 @@ static int run_all(const char *only) {
     failed += run_kind(kind, WEFT_MEMORY_HOST, false, kind == WEFT_MEMORY_HOST ? "mapped host" : kinds[kind], only);
     if (kind == WEFT_MEMORY_HOST && !HAS(MAPPED_ONLY))
       failed += run_kind(kind, WEFT_MEMORY_HOST, true, "plain host", only);
-    if (kind == WEFT_MEMORY_CUDA && suite.abilities.local_kinds & 1u << WEFT_MEMORY_CUDA)
+    bool from_cuda = suite.abilities.local_kinds & 1u << WEFT_MEMORY_CUDA && place_can(WEFT_MEMORY_CUDA);
+    if (from_cuda && kind == WEFT_MEMORY_CUDA)
       failed += run_kind(kind, WEFT_MEMORY_CUDA, false, "cuda to cuda", only);
+    if (from_cuda && kind == WEFT_MEMORY_FILE)
+      failed += run_kind(kind, WEFT_MEMORY_CUDA, false, "cuda to file", only);
   }
   return failed;
 }

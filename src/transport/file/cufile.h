@@ -1,0 +1,54 @@
+// cuFile, the library of GPUDirect Storage, which is looked for when the program runs: no header of it is needed to
+// build. What is called stands here, after its reference (docs.nvidia.com, cuFile API): it has been the same in every
+// version 1.
+#ifndef TRANSPORT_FILE_CUFILE_H
+#define TRANSPORT_FILE_CUFILE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+enum { CUFILE_SUCCESS = 0, CUFILE_CUDA_DRIVER_ERROR = 5011, CUFILE_MEMORY_ALREADY_REGISTERED = 5023 };
+enum { CUFILE_DRIVER_ALREADY_OPEN = 5026, CUFILE_OPAQUE_FD = 1 };
+
+struct cufile_status { // CUfileError_t
+  int err;             // one of CUfileOpError
+  int cuda;            // CUresult, where `err` is CUDA_DRIVER_ERROR
+};
+
+struct cufile_target { // CUfileDescr_t
+  int type;            // CUFILE_OPAQUE_FD
+  union {
+    int fd;
+    void *handle;
+  } of;
+  const void *operations; // NULL
+};
+
+typedef void *cufile_handle; // CUfileHandle_t
+
+// All functions may be called by any thread. read and write return bytes, -1 (see errno) or a negated CUfileOpError.
+struct cufile {
+  struct cufile_status (*driver_open)(void);
+  struct cufile_status (*handle_register)(cufile_handle *handle, struct cufile_target *target);
+  void (*handle_deregister)(cufile_handle handle);
+  struct cufile_status (*buffer_register)(const void *memory, size_t size, int flags);
+  struct cufile_status (*buffer_deregister)(const void *memory);
+  ssize_t (*read)(cufile_handle handle, void *memory, size_t size, off_t file_offset, off_t memory_offset);
+  ssize_t (*write)(cufile_handle handle, const void *memory, size_t size, off_t file_offset, off_t memory_offset);
+  struct cufile_status (*get_version)(int *version); // NULL before 1.8
+};
+
+// The library: libcufile.so.0, or the file that WEFT_CUFILE names. UNSUPPORTED: it is not here, is none, or WEFT_CUFILE
+// is "off". It is kept for ever. Any thread.
+int cufile_load(const struct cufile **cufile);
+// Its driver, once for the process, which stays open: others in the process may use it. UNSUPPORTED, in cuFile's words.
+// It looks at GPUs and file systems, which takes up to seconds. Any thread.
+int cufile_driver(const struct cufile *cufile);
+
+enum { CUFILE_WORDS = 160 };
+// "CU_FILE_IO_NOT_SUPPORTED (5008): this file or its file system is not supported". Returns `text`.
+const char *cufile_words(struct cufile_status status, char text[CUFILE_WORDS]);
+// "1.15"; "of unknown version" where it does not tell. Returns `text`.
+const char *cufile_version(const struct cufile *cufile, char text[32]);
+
+#endif
