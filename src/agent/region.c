@@ -88,11 +88,15 @@ static int enroll(weft_agent_t *agent, struct agent_region *region, const struct
   uint32_t taken = 0, bit = 1u << region->kind;
   int first = 0;
   char why[256] = "";
+  const struct agent_worker *lacks = NULL;
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     struct agent_worker *worker = &agent->workers[i];
     const struct transport_abilities *can = &worker->worker->abilities;
-    if (!((can->local_kinds | can->remote_kinds) & bit))
+    if (!((can->local_kinds | can->remote_kinds) & bit)) {
+      if (worker->transport->abilities.local_kinds & bit && worker->worker->lacks[0] && !lacks)
+        lacks = worker;
       continue;
+    }
     agent_turn_take(worker);
     int rc = worker->transport->reg(worker->worker, memory, &region->local[i]);
     agent_turn_give(worker);
@@ -113,7 +117,9 @@ static int enroll(weft_agent_t *agent, struct agent_region *region, const struct
   }
   if (first != 0)
     return fail(first, "%s", why);
-  return fail(WEFT_ERR_UNSUPPORTED, "no transport of this agent handles %s", agent_kind_name(region->kind));
+  return fail(WEFT_ERR_UNSUPPORTED, "no transport of this agent handles %s%s%s%s%s", agent_kind_name(region->kind),
+              lacks ? "; " : "", lacks ? lacks->transport->name : "", lacks ? ": " : "",
+              lacks ? lacks->worker->lacks : "");
 }
 
 void agent_region_free(weft_agent_t *agent, struct agent_region *region) {

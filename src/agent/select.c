@@ -41,12 +41,20 @@ static int has_regions(struct agent_worker *worker, const weft_list_t *local, co
   return 0;
 }
 
+// Whether it would, on another host.
+static bool could(const struct agent_worker *worker, const weft_list_t *local, const weft_list_t *remote) {
+  const struct transport_abilities *can = &worker->transport->abilities;
+  return (can->local_kinds & 1u << local->kind) && (can->remote_kinds & 1u << remote->kind);
+}
+
 // 0: it can. Else `why` says why not. Local and remote are the transport's sides here.
 static int judge(struct agent_worker *worker, const weft_list_t *local, const weft_list_t *remote, char *why,
                  size_t size) {
   const struct transport_abilities *can = &worker->worker->abilities;
   if (!(can->local_kinds & 1u << local->kind) || !(can->remote_kinds & 1u << remote->kind)) {
-    snprintf(why, size, "it does not go from %s to %s", agent_kind_name(local->kind), agent_kind_name(remote->kind));
+    bool tells = could(worker, local, remote) && worker->worker->lacks[0];
+    snprintf(why, size, "it does not go from %s to %s%s%s", agent_kind_name(local->kind), agent_kind_name(remote->kind),
+             tells ? ": " : "", tells ? worker->worker->lacks : "");
     return -1;
   }
   if ((can->flags & TRANSPORT_SELF_ONLY) && remote->peer->id != WEFT_PEER_SELF) {
@@ -78,6 +86,8 @@ static void weigh(struct agent_worker *worker, weft_transfer_t *transfer, struct
     char other[400];
     rc = judge(worker, remote, local, other, sizeof other);
     swapped = rc == 0;
+    if (rc != 0 && could(worker, remote, local))
+      snprintf(why, sizeof why, "%s", other);
   }
   if (rc != 0) {
     text_add(text, "%s: cannot: %s\n", worker->transport->name, why);

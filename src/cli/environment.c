@@ -16,6 +16,8 @@ const struct cli_variable cli_variables[] = {
     {"WEFT_CUDA_PLUGIN", "beside the library", "file of the CUDA plug-in, libweft_cuda"},
     {"WEFT_UCX_PLUGIN", "beside the library", "file of the plug-in for UCX, libweft_ucx"},
     {"WEFT_OFI_PLUGIN", "beside the library", "file of the plug-in for libfabric, libweft_ofi"},
+    {"WEFT_CUFILE", "libcufile.so.0",
+     "file of cuFile, with which the transport file reaches memory of GPUs; off: not by it"},
     {"WEFT_OFI_NICS", "libfabric's first",
      "NICs with commas between them: the transport ofi takes the first that its provider has"},
     {"NO_COLOR", "unset", "when not empty, nothing is coloured unless --color=always"},

@@ -5,6 +5,7 @@
 #include "ep/kernels/kernels.h"
 #include "topology/choice.h"
 #include "topology/topology.h"
+#include "transport/file/cufile.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -49,6 +50,18 @@ static void add_ways(json_t *list) {
   }
 }
 
+// GPUDirect Storage: a part of the transport file. Its driver is left closed: that takes long, and `weft doctor` does
+// it.
+static void add_cufile(json_t *list) {
+  const struct cufile *cufile = NULL;
+  char version[32] = "", reach[96];
+  int err = cufile_load(&cufile);
+  snprintf(reach, sizeof reach, "files and memory of GPUs%s%s", err ? "" : ", version ",
+           err ? "" : cufile_version(cufile, version));
+  json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "name", "file by cuFile", "reach", reach, "available",
+                                        err == 0, "reason", err ? weft_last_error() : ""));
+}
+
 json_t *cli_facts_transports(void) {
   json_t *variants = json_array();
   for (const struct ep_kernels *const *at = ep_kernels_all(); *at; at++)
@@ -57,8 +70,10 @@ json_t *cli_facts_transports(void) {
   json_t *list = json_pack("[{s:s, s:s, s:b, s:s, s:s, s:o}]", "name", "shared memory (memfd)", "reach",
                            "ranks of one host", "available", err == 0, "reason", err ? weft_last_error() : "",
                            "kernels", ep_kernels_best()->name, "variants", variants);
-  if (list)
+  if (list) {
     add_ways(list);
+    add_cufile(list);
+  }
   return list;
 }
 

@@ -28,6 +28,7 @@ const struct doctor_check doctor_checks[] = {
     {"futex", "waiting for many at once", doctor_judge_futex},
     {"ucx", "UCX and its transports", doctor_judge_ucx},
     {"libfabric", "libfabric and its providers", doctor_judge_ofi},
+    {"cufile", "cuFile: files that reach GPU memory", doctor_judge_cufile},
     {"store", "the store", doctor_judge_store},
     {"peer", "the way to the peer", doctor_judge_peer},
     {"peer-back", "the way back", doctor_judge_peer_back},
@@ -54,6 +55,7 @@ void doctor_gather(struct doctor_facts *facts, const struct doctor_place *place)
   *facts = (struct doctor_facts){0};
   doctor_gather_ucx(&facts->ucx, timeout_ms);
   doctor_gather_ofi(&facts->ofi, timeout_ms);
+  doctor_gather_cufile(&facts->cufile);
   doctor_gather_kernel(&facts->kernel, root);
   if (topology_choose(&facts->choice, &(struct topology_choice_options){.root = place->root}) != 0)
     snprintf(facts->choice_error, sizeof facts->choice_error, "%s", weft_last_error());

@@ -118,7 +118,7 @@ struct doctor_facts {
   struct doctor_kernel_facts kernel;
   struct doctor_network_facts network;
   struct doctor_peer_facts peer;
-  struct doctor_library_facts ucx, ofi;
+  struct doctor_library_facts ucx, ofi, cufile; // cufile's only transport is its driver
   struct doctor_store_facts store;
 };
 

@@ -163,7 +163,7 @@ struct transport {
   // May block for some milliseconds.
   int (*open)(const struct transport_options *options, struct transport_worker **worker);
   // Ends all requests in flight with CANCELED, first; frees peers, remotes and regions that are left. Blocks until no
-  // memory is touched any more, for a second at most.
+  // memory is touched any more, for some seconds at most.
   void (*close)(struct transport_worker *worker);
   // What connect() of other workers needs; `*size` is the space on entry, TRANSPORT_MAX_ADDRESS suffices.
   int (*address)(struct transport_worker *worker, void *bytes, size_t *size);

@@ -66,6 +66,7 @@ static struct doctor_facts well(void) {
                                           .bulk_came = true};
   facts.ucx = (struct doctor_library_facts){.present = true, .version = "1.13.1", .transports = "tcp/eth0"};
   facts.ofi = (struct doctor_library_facts){.present = true, .version = "1.17", .transports = "tcp;ofi_rxm"};
+  facts.cufile = (struct doctor_library_facts){.present = true, .version = "1.15"};
   facts.store = (struct doctor_store_facts){.asked = true, .url = "http://a:1", .version = "3.4.23"};
   return facts;
 }
@@ -125,6 +126,10 @@ WORSE(no_ucx, facts->ucx.present = false; strcpy(facts->ucx.missing, "no such fi
 WORSE(hung_ucx, facts->ucx.hung = true)
 WORSE(crashed_ofi, facts->ofi.signal = 11)
 WORSE(empty_ofi, facts->ofi.transports[0] = '\0')
+WORSE(no_cufile, facts->cufile.version[0] = '\0'; strcpy(facts->cufile.missing, "there is no cuFile"))
+WORSE(shut_cufile, strcpy(facts->cufile.missing, "CU_FILE_DRIVER_NOT_INITIALIZED (5001)"))
+WORSE(hung_cufile, facts->cufile.hung = true)
+WORSE(crashed_cufile, facts->cufile.signal = 11)
 WORSE(no_store, strcpy(facts->store.error, "unreachable"))
 WORSE(unknown_peer, strcpy(facts->peer.error, "Name or service not known"))
 WORSE(refusing_peer, facts->peer.reach = DOCTOR_REFUSED; facts->peer.answered = false)
@@ -193,6 +198,10 @@ static const struct {
     {"ucx", hung_ucx, DOCTOR_PROBLEM, "does not answer in time", "libucx0"},
     {"libfabric", crashed_ofi, DOCTOR_PROBLEM, "ended by signal 11", "libfabric1"},
     {"libfabric", empty_ofi, DOCTOR_PROBLEM, "no transport that works", "libfabric1"},
+    {"cufile", no_cufile, DOCTOR_NOTE, "there is no cuFile", "libcufile"},
+    {"cufile", shut_cufile, DOCTOR_NOTE, "not for use: CU_FILE_DRIVER_NOT_INITIALIZED (5001)", "modprobe nvidia-fs"},
+    {"cufile", hung_cufile, DOCTOR_PROBLEM, "opening its driver does not end", "WEFT_CUFILE=off"},
+    {"cufile", crashed_cufile, DOCTOR_PROBLEM, "opening its driver ends the process", "do not crash too"},
     {"store", no_store, DOCTOR_PROBLEM, "unreachable", "weft serve"},
     {"peer", unknown_peer, DOCTOR_PROBLEM, "Name or service not known", "resolv.conf"},
     {"peer", refusing_peer, DOCTOR_PROBLEM, "refuses connections at port 5555", "weft doctor --listen 5555"},

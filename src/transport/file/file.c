@@ -26,7 +26,14 @@
 
 extern const struct transport transport_file;
 
-enum { DEFAULT_DEPTH = 64, MAX_DEPTH = 4096, DEFAULT_THREADS = 8, MAX_THREADS = 64, CLOSE_MS = 1000 };
+enum {
+  DEFAULT_DEPTH = 64,
+  MAX_DEPTH = 4096,
+  DEFAULT_THREADS = 8,
+  MAX_THREADS = 64,
+  CLOSE_MS = 1000,
+  GPU_CLOSE_MS = 5000
+};
 
 #define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
@@ -167,7 +174,8 @@ static void close_worker(struct transport_worker *base) {
     return;
   worker->base.closing = true;
   cancel_all(worker);
-  uint64_t deadline = clock_deadline_ms(CLOSE_MS);
+  // Threads that are in cuFile cannot be stopped, and share processors with others.
+  uint64_t deadline = clock_deadline_ms(worker->gds ? GPU_CLOSE_MS : CLOSE_MS);
   progress(base);
   while (worker->in_flight > 0 && !clock_passed(deadline)) {
     struct pollfd wait = {.fd = worker->event_fd, .events = POLLIN};

@@ -1,0 +1,232 @@
+// An agent with files and memory of a GPU, through the public interface, with fakes in place of CUDA and cuFile: what
+// goes from a file to a GPU and from there to another file is the same; deadlines and deregistration hold while cuFile
+// waits; and without cuFile the agent says why it cannot.
+#include "cmocka_all.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <weft/agent.h>
+
+#include "base/crc32c.h"
+#include "base/random.h"
+#include "support/fake_cufile.h"
+#include "support/temporary.h"
+#include "support/wait.h"
+
+enum { BYTES = 9 << 20, ODD = 4097, LENGTH = BYTES - 2 * ODD };
+
+static weft_agent_t *agent;
+static weft_region_t gpu;
+static uint64_t gpu_address;
+static const char *cufile_path;
+
+static struct fake_cufile *fake(void) {
+  void *library = dlopen(cufile_path, RTLD_NOW);
+  void *symbol = library ? dlsym(library, FAKE_CUFILE_SYMBOL) : NULL;
+  if (!symbol)
+    fail_msg("no fake of cuFile: %s", dlerror());
+  fake_cufile_fn *function;
+  memcpy(&function, &symbol, sizeof function);
+  return function();
+}
+
+static void works(int rc) {
+  if (rc < 0)
+    fail_msg("%s: %s", weft_err_name(rc), weft_last_error());
+}
+
+static void open_agent(void) {
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  options.name = "loader";
+  works(weft_agent_open(&agent, &options));
+}
+
+static void allocate_gpu(void) {
+  void *address;
+  works(weft_agent_allocate(agent, WEFT_MEMORY_CUDA, BYTES, 0, &gpu, &address));
+  gpu_address = (uint64_t)(uintptr_t)address;
+}
+
+static int make_file(uint64_t length, uint64_t seed) {
+  char path[96];
+  support_temporary(path, sizeof path, "weft-gds");
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  unlink(path);
+  uint8_t *bytes = malloc(length + 1);
+  assert_non_null(bytes);
+  for (uint64_t i = 0; i < length; i++)
+    bytes[i] = (uint8_t)random_mix(seed + i);
+  assert_int_equal(pwrite(fd, bytes, length, 0), (ssize_t)length);
+  free(bytes);
+  return fd;
+}
+
+static weft_region_t region_of(int fd, const char *name) {
+  struct weft_memory what = WEFT_MEMORY_INIT;
+  weft_region_t region;
+  what.kind = WEFT_MEMORY_FILE;
+  what.fd = fd;
+  what.path = name;
+  works(weft_agent_register(agent, &what, &region));
+  return region;
+}
+
+static uint32_t digest(int fd, uint64_t offset, uint64_t length) {
+  uint8_t *bytes = malloc(length);
+  assert_non_null(bytes);
+  assert_int_equal(pread(fd, bytes, length, (off_t)offset), (ssize_t)length);
+  uint32_t sum = crc32c(0, bytes, length);
+  free(bytes);
+  return sum;
+}
+
+struct lists {
+  weft_list_t *gpu, *file;
+};
+
+static struct lists lists_of(weft_region_t file, uint64_t offset, uint64_t length) {
+  struct weft_descriptor here = {gpu_address + ODD, length, gpu}, there = {offset, length, file};
+  struct lists lists;
+  works(weft_list_create(agent, WEFT_PEER_SELF, &here, 1, &lists.gpu));
+  works(weft_list_create(agent, WEFT_PEER_SELF, &there, 1, &lists.file));
+  return lists; // they go with the agent
+}
+
+static weft_transfer_t *transfer_of(enum weft_op op, weft_list_t *local, weft_list_t *remote, uint32_t timeout_ms) {
+  weft_transfer_t *transfer;
+  struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
+  options.timeout_ms = timeout_ms;
+  works(weft_transfer_create(agent, op, local, remote, &options, &transfer));
+  return transfer;
+}
+
+static void run(weft_transfer_t *transfer) {
+  assert_non_null(strstr(weft_transfer_explain(transfer), "file is chosen"));
+  works(weft_transfer_post(transfer));
+  int rc = weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS);
+  if (rc < 0)
+    fail_msg("%s: %s", weft_err_name(rc), weft_transfer_error(transfer));
+  works(weft_transfer_free(transfer));
+}
+
+static void test_file_to_gpu_to_file(void **state) {
+  (void)state;
+  uint64_t seed = random_id();
+  print_message("seed %llu\n", (unsigned long long)seed);
+  int from = make_file(BYTES, seed), to = make_file(BYTES, seed + BYTES);
+  uint32_t head = digest(to, 0, ODD), tail = digest(to, ODD + LENGTH, ODD);
+  open_agent();
+  weft_region_t source = region_of(from, "source.bin"), sink = region_of(to, "sink.bin");
+  allocate_gpu();
+  struct lists read = lists_of(source, ODD, LENGTH), write = lists_of(sink, ODD, LENGTH);
+  int before = atomic_load(&fake()->calls);
+  run(transfer_of(WEFT_READ, read.gpu, read.file, 0));
+  run(transfer_of(WEFT_WRITE, write.gpu, write.file, 0));
+  assert_true(atomic_load(&fake()->calls) >= before + 6); // 4 MiB at once, at most
+  assert_int_equal(digest(to, ODD, LENGTH), digest(from, ODD, LENGTH));
+  assert_int_equal(digest(to, 0, ODD), head);
+  assert_int_equal(digest(to, ODD + LENGTH, ODD), tail);
+  run(transfer_of(WEFT_WRITE, read.file, read.gpu, 0)); // the other way round: a file is written to a GPU
+  run(transfer_of(WEFT_READ, write.file, write.gpu, 0));
+  assert_int_equal(digest(to, ODD, LENGTH), digest(from, ODD, LENGTH));
+  weft_agent_close(agent);
+  assert_int_equal(atomic_load(&fake()->handles), 0);
+  assert_int_equal(atomic_load(&fake()->buffers), 0);
+  close(from);
+  close(to);
+}
+
+static bool is_inside(void *arg) {
+  struct fake_cufile *it = arg;
+  return atomic_load(&it->inside) > 0;
+}
+
+// A deadline passes while cuFile waits: the transfer ends when cuFile is done with the memory, and not before.
+static void test_deadline(void **state) {
+  (void)state;
+  int fd = make_file(BYTES, 1);
+  open_agent();
+  weft_region_t file = region_of(fd, "slow.bin");
+  allocate_gpu();
+  struct lists lists = lists_of(file, 0, LENGTH);
+  weft_transfer_t *transfer = transfer_of(WEFT_READ, lists.gpu, lists.file, 50);
+  atomic_store(&fake()->hold, 1);
+  works(weft_transfer_post(transfer));
+  assert_true(support_wait(is_inside, fake(), SUPPORT_DEADLINE_MS));
+  assert_int_equal(weft_transfer_wait(transfer, 300), WEFT_ERR_TIMEOUT); // of this call
+  assert_int_equal(weft_agent_deregister(agent, gpu), WEFT_ERR_BUSY);
+  assert_int_equal(weft_transfer_free(transfer), WEFT_ERR_BUSY);
+  atomic_store(&fake()->hold, 0);
+  int rc = weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS);
+  if (rc != WEFT_ERR_TIMEOUT)
+    fail_msg("the transfer ended with %s: %s", weft_err_name(rc), weft_transfer_error(transfer));
+  assert_int_equal(atomic_load(&fake()->inside), 0);
+  works(weft_transfer_free(transfer));
+  weft_agent_close(agent);
+  close(fd);
+}
+
+static void test_error_is_told(void **state) {
+  (void)state;
+  int fd = make_file(BYTES, 1);
+  open_agent();
+  weft_region_t file = region_of(fd, "broken.bin");
+  allocate_gpu();
+  struct lists lists = lists_of(file, 0, LENGTH);
+  weft_transfer_t *transfer = transfer_of(WEFT_READ, lists.gpu, lists.file, 0);
+  atomic_store(&fake()->error, 5010);
+  works(weft_transfer_post(transfer));
+  assert_int_equal(weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS), WEFT_ERR_SYSTEM);
+  atomic_store(&fake()->error, 0);
+  if (!strstr(weft_transfer_error(transfer), "CU_FILE_NVFS_DRIVER_ERROR (5010)"))
+    fail_msg("\"%s\" does not name the error", weft_transfer_error(transfer));
+  works(weft_transfer_free(transfer));
+  weft_agent_close(agent);
+  close(fd);
+}
+
+// Nothing else changes: the GPU's memory is registered and the file too, and what goes between them is told.
+static void without(const char *want) {
+  int fd = make_file(BYTES, 1);
+  open_agent();
+  allocate_gpu();
+  struct lists lists = lists_of(region_of(fd, "far.bin"), 0, LENGTH);
+  weft_transfer_t *transfer;
+  weft_list_t *sides[2] = {lists.gpu, lists.file};
+  for (int i = 0; i < 2; i++) {
+    int rc = weft_transfer_create(agent, WEFT_READ, sides[i], sides[1 - i], NULL, &transfer);
+    assert_int_equal(rc, WEFT_ERR_UNREACHABLE);
+    if (!strstr(weft_last_error(), want))
+      fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), want);
+  }
+  weft_agent_close(agent);
+  close(fd);
+}
+
+static void test_without(void **state) {
+  (void)state;
+  setenv("WEFT_CUFILE", "off", 1);
+  without("memory of GPUs has to go through host memory: GPUDirect Storage is switched off (WEFT_CUFILE=off)");
+  setenv("WEFT_CUFILE", cufile_path, 1);
+  atomic_store(&fake()->driver_error, 5001);
+  without("memory of GPUs has to go through host memory: cuFile's driver does not open");
+  atomic_store(&fake()->driver_error, 0);
+}
+
+int main(void) {
+  cufile_path = getenv("WEFT_CUFILE");
+  if (!cufile_path || !getenv("WEFT_CUDA_PLUGIN"))
+    return 77;
+  cufile_path = strdup(cufile_path);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_without), // first: a process keeps cuFile's driver
+      cmocka_unit_test(test_file_to_gpu_to_file),
+      cmocka_unit_test(test_deadline),
+      cmocka_unit_test(test_error_is_told),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
