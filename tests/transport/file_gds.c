@@ -19,6 +19,7 @@
 enum { CUDA_BIT = 1 << WEFT_MEMORY_CUDA, PAGE = 4096, LENGTH = 1 << 20, FILE_BYTES = 1 << 20 };
 
 static const char *const by_uring[] = {"engine=uring", NULL}, *const by_posix[] = {"engine=posix", NULL};
+static const char *const in_haste[] = {"engine=posix", "gds_close_s=1", NULL};
 static const char *const by_one[] = {"engine=posix", "gds_threads=1", NULL};
 static const char *cufile_path;
 
@@ -423,7 +424,7 @@ static void test_close_while_it_hangs(void **state) {
   (void)state;
   struct gpu gpu;
   struct storage_request request;
-  assert_true(open_gpu(&gpu, by_posix, FILE_BYTES));
+  assert_true(open_gpu(&gpu, in_haste, FILE_BYTES));
   storage_request(&gpu.storage, &request, WEFT_READ, 1);
   gpu_piece(&gpu, &request, 0, 0, LENGTH);
   storage_prepare(&request);

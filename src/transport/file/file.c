@@ -8,7 +8,8 @@
 //
 // Settings: engine=auto|uring|posix, depth=1..4096 (operations at once, 64), direct=0|1 (1), pin=0|1 (1: register host
 // memory with the ring, and that of GPUs with cuFile, when a request first uses it), sync=none|data (none), gds=0|1 (1:
-// memory of GPUs, by cuFile), gds_threads=1..64 (8).
+// memory of GPUs, by cuFile), gds_threads=1..64 (8),
+// gds_close_s=1..600 (5: that close() waits for cuFile).
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/stat.h>
@@ -26,14 +27,8 @@
 
 extern const struct transport transport_file;
 
-enum {
-  DEFAULT_DEPTH = 64,
-  MAX_DEPTH = 4096,
-  DEFAULT_THREADS = 8,
-  MAX_THREADS = 64,
-  CLOSE_MS = 1000,
-  GPU_CLOSE_MS = 5000
-};
+enum { DEFAULT_DEPTH = 64, MAX_DEPTH = 4096, DEFAULT_THREADS = 8, MAX_THREADS = 64 };
+enum { CLOSE_MS = 1000, CLOSE_GPU_S = 5, MAX_CLOSE_S = 600 };
 
 #define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
@@ -52,9 +47,11 @@ static int read_switch(const struct transport_options *options, const char *name
 }
 
 static int read_settings(struct file_worker *worker, const struct transport_options *options) {
-  static const char *const names[] = {"engine", "depth", "direct", "pin", "sync", "gds", "gds_threads", NULL};
+  static const char *const names[] = {"engine", "depth",       "direct",      "pin", "sync",
+                                      "gds",    "gds_threads", "gds_close_s", NULL};
   worker->depth = DEFAULT_DEPTH;
   worker->gds_threads = DEFAULT_THREADS;
+  worker->close_s = CLOSE_GPU_S;
   worker->direct = worker->pin = worker->by_gds = true;
   const char *sync = self_setting(options, "sync");
   int rc = self_settings_check(options, "file", names);
@@ -68,6 +65,8 @@ static int read_settings(struct file_worker *worker, const struct transport_opti
     rc = read_switch(options, "gds", &worker->by_gds);
   if (rc == 0)
     rc = self_setting_number(options, "gds_threads", 1, MAX_THREADS, &worker->gds_threads);
+  if (rc == 0)
+    rc = self_setting_number(options, "gds_close_s", 1, MAX_CLOSE_S, &worker->close_s);
   if (rc == 0 && sync && strcmp(sync, "none") != 0 && strcmp(sync, "data") != 0)
     rc = fail(WEFT_ERR_INVALID, "sync=%s: none or data is wanted", sync);
   worker->sync = sync && strcmp(sync, "data") == 0;
@@ -175,7 +174,7 @@ static void close_worker(struct transport_worker *base) {
   worker->base.closing = true;
   cancel_all(worker);
   // Threads that are in cuFile cannot be stopped, and share processors with others.
-  uint64_t deadline = clock_deadline_ms(worker->gds ? GPU_CLOSE_MS : CLOSE_MS);
+  uint64_t deadline = clock_deadline_ms(worker->gds ? (uint32_t)worker->close_s * 1000 : CLOSE_MS);
   progress(base);
   while (worker->in_flight > 0 && !clock_passed(deadline)) {
     struct pollfd wait = {.fd = worker->event_fd, .events = POLLIN};

@@ -92,7 +92,7 @@ struct file_worker {
   const struct file_engine *engine;
   uint64_t depth; // operations at once
   bool direct, pin, sync, by_gds;
-  uint64_t gds_threads;
+  uint64_t gds_threads, close_s;
   struct file_gds *gds; // NULL: nothing goes to or from GPUs
   int event_fd;         // the engine's, or -1
   struct file_op *ops, *free_ops;
