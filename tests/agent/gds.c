@@ -148,16 +148,17 @@ static bool is_inside(void *arg) {
 // A deadline passes while cuFile waits: the transfer ends when cuFile is done with the memory, and not before.
 static void test_deadline(void **state) {
   (void)state;
+  const uint32_t patience_ms = 3000; // until when cuFile is called, on a busy machine too
   int fd = make_file(BYTES, 1);
   open_agent();
   weft_region_t file = region_of(fd, "slow.bin");
   allocate_gpu();
   struct lists lists = lists_of(file, 0, LENGTH);
-  weft_transfer_t *transfer = transfer_of(WEFT_READ, lists.gpu, lists.file, 50);
+  weft_transfer_t *transfer = transfer_of(WEFT_READ, lists.gpu, lists.file, patience_ms);
   atomic_store(&fake()->hold, 1);
   works(weft_transfer_post(transfer));
   assert_true(support_wait(is_inside, fake(), SUPPORT_DEADLINE_MS));
-  assert_int_equal(weft_transfer_wait(transfer, 300), WEFT_ERR_TIMEOUT); // of this call
+  assert_int_equal(weft_transfer_wait(transfer, patience_ms + 300), WEFT_ERR_TIMEOUT); // of this call
   assert_int_equal(weft_agent_deregister(agent, gpu), WEFT_ERR_BUSY);
   assert_int_equal(weft_transfer_free(transfer), WEFT_ERR_BUSY);
   atomic_store(&fake()->hold, 0);
