@@ -225,7 +225,8 @@ static bool found(struct rank *rank) {
   // Set before anybody can die: that takes some operations, in which all take part.
   if (told->step == WITH_PROPOSAL && rank->index == 0)
     leading = rank;
-  following = told->event == DEATH && told->doomed == 0 && rank->index != 0;
+  // Rank 0 proposes a death at once, the others a moment later: on a busy machine they may be first.
+  following = told->event == DEATH && rank->index != 0;
   if (rank->index == told->doomed && told->event == DEATH)
     doom(rank);
   if (!rank_operate_n(rank, BEFORE))
