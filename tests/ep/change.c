@@ -23,7 +23,7 @@ enum {
   DEADLINE_MS = 60000,
   BEFORE = 10,
   AFTER = 10,
-  LEASE_S = 3
+  LEASE_S = 5
 };
 
 enum event {

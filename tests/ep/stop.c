@@ -3,9 +3,11 @@
 
 #include "story.h"
 
+enum { TIMEOUT_MS = 2000, LEASE_S = 5 }; // who lives must be heard within them on a busy machine, too
+
 static void stop_at(enum place place) {
   story_tell(&(struct story){
-      .setup = {.timeout_ms = 800}, .ranks = 4, .victims = 1u << place % 4, .place = place, .blow = STORY_STOP});
+      .setup = {.timeout_ms = TIMEOUT_MS}, .ranks = 4, .victims = 1u << place % 4, .place = place, .blow = STORY_STOP});
 }
 
 #define STOP_AT(name, place)                                                                                           \
@@ -31,8 +33,11 @@ static void two_of_three_stopped_at_once(void **state) {
   (void)state;
   static const enum place places[] = {PLACE_BETWEEN, PLACE_COMBINE_FIRST_ROW};
   for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-    story_tell(&(struct story){
-        .setup = {.timeout_ms = 800, .lease_s = 3}, .ranks = 3, .victims = 6, .place = places[i], .blow = STORY_STOP});
+    story_tell(&(struct story){.setup = {.timeout_ms = TIMEOUT_MS, .lease_s = LEASE_S},
+                               .ranks = 3,
+                               .victims = 6,
+                               .place = places[i],
+                               .blow = STORY_STOP});
 }
 
 int main(void) {
