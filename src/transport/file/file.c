@@ -30,8 +30,6 @@ extern const struct transport transport_file;
 enum { DEFAULT_DEPTH = 64, MAX_DEPTH = 4096, DEFAULT_THREADS = 8, MAX_THREADS = 64 };
 enum { CLOSE_MS = 1000, CLOSE_GPU_S = 5, MAX_CLOSE_S = 600 };
 
-#define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
-
 static int probe(char *why, size_t cap) {
   snprintf(why, cap, "%s", "");
   return 0;

@@ -15,8 +15,6 @@ enum {
   MAX_TRIES = 1000, // of an operation that the kernel puts off
 };
 
-#define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
-
 static const char *name_of(const struct file_region *file) {
   const char *path = file->base.base.memory.path;
   return path ? path : "the file";
