@@ -80,8 +80,11 @@ class Subject:
         return status, self.plain(answer)
 
     def open_streams(self, watches):
+        """Each has been answered when this returns: one from now on would miss what comes before."""
         self.end_streams()
         self.streams = [Stream(self, watch) for watch in watches]
+        for stream in self.streams:
+            stream.hear()
 
     def end_streams(self):
         for stream in self.streams:
@@ -116,13 +119,19 @@ class Stream:
         self.thread.join(DEADLINE_S)
         self.connection.close()
 
+    def hear(self):
+        """Waits for the next message. False: none comes."""
+        try:
+            self.seen.append(self.lines.get(timeout=DEADLINE_S))
+        except queue.Empty:
+            return False
+        return True
+
     def take(self, last):
         """All that comes until the event of revision `last`, 0 for none. Messages may be cut anywhere."""
         while not any(int(event["kv"]["mod_revision"]) == last for message in self.seen
                       for event in message.get("events", [])) and (last or not self.seen):
-            try:
-                self.seen.append(self.lines.get(timeout=DEADLINE_S))
-            except queue.Empty:
+            if not self.hear():
                 return f"not all has come within {DEADLINE_S} s: {self.seen}"
         told = []
         for message in self.seen:
