@@ -70,7 +70,7 @@ struct cufile_status cuFileHandleRegister(cufile_handle *handle, const struct cu
     status.err = INVALID_VALUE;
   if (status.err == 0)
     atomic_fetch_add(&fake.handles, 1);
-  *handle = status.err == 0 ? (char *)NULL + target->of.fd + 1 : (void *)&fake; // undefined after a failure
+  *handle = status.err == 0 ? (void *)((intptr_t)target->of.fd + 1) : (void *)&fake; // undefined after a failure
   return status;
 }
 
@@ -144,7 +144,7 @@ static ssize_t call(cufile_handle handle, char *memory, size_t size, off_t offse
   else if (!has_device())
     result = -CONTEXT_MISMATCH;
   else if (!fails(offset, size, &result))
-    result = move((int)((char *)handle - (char *)NULL) - 1, memory, size, offset, write);
+    result = move((int)((intptr_t)handle - 1), memory, size, offset, write);
   int error = errno;
   atomic_fetch_sub(&fake.inside, 1);
   errno = error;
