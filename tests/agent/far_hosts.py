@@ -173,8 +173,8 @@ def for_a_moment():
                 assert not one.events("lost", other) and not one.events("left", other), one.ask("events")
 
 
-# What is in flight when the link goes is a read: a write may arrive when the link is back, in the midst of what is looked
-# at then (docs/design.md).
+# What is in flight when the link goes is a read: a write may arrive when the link is back, while
+# something else is looked at (docs/design.md).
 LOST = r"PEER_LOST: b.*: nothing came from it for \d+ ms.*"
 LEFT = r"PEER_LOST: b.*: its key has gone from the store.*"
 AGAIN = "load its metadata again"
