@@ -21,6 +21,9 @@ struct fake_cufile {
   _Atomic int calls, inside;             // reads and writes; those that have not returned
 };
 
+// Of the library in that file; fails the test where it is none.
+struct fake_cufile *fake_cufile_find(const char *path);
+
 #define FAKE_CUFILE_SYMBOL "fake_cufile"
 typedef struct fake_cufile *fake_cufile_fn(void);
 

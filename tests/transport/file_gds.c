@@ -2,7 +2,6 @@
 // (support/fake_cufile.h), which do what a test wants: short counts, errors, calls that do not return, no driver.
 #include "cmocka_all.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,15 +24,8 @@ static const char *cufile_path;
 
 static struct fake_cufile *fake(void) {
   static struct fake_cufile *found;
-  if (!found) {
-    void *library = dlopen(cufile_path, RTLD_NOW);
-    void *symbol = library ? dlsym(library, FAKE_CUFILE_SYMBOL) : NULL;
-    if (!symbol)
-      fail_msg("no fake of cuFile: %s", dlerror());
-    fake_cufile_fn *function;
-    memcpy(&function, &symbol, sizeof function);
-    found = function();
-  }
+  if (!found)
+    found = fake_cufile_find(cufile_path);
   return found;
 }
 
