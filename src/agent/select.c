@@ -103,6 +103,8 @@ static void weigh(struct agent_worker *worker, weft_transfer_t *transfer, struct
            " bytes at %.3g GB/s\n",
            worker->transport->name, ns, cost.latency_ns, transfer->num_pieces - 1, cost.piece_ns, transfer->bytes,
            (double)cost.bytes_per_s / 1e9);
+  if (worker->nics[0])
+    text_add(text, "%s: NICs: %s\n", worker->transport->name, worker->nics);
   if (!best->worker || ns < best->ns)
     *best = (struct choice){worker, ns, swapped};
 }

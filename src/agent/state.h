@@ -20,6 +20,7 @@
 #include "agent/description.h"
 #include "base/trace.h"
 #include "device/device.h"
+#include "topology/serve.h"
 #include "transport/transport.h"
 
 enum {
@@ -117,6 +118,7 @@ struct agent_worker {
   _Atomic uint32_t waiting; // for the turn: who spins on it steps back
   _Alignas(64) _Atomic(struct agent_post *) queue;
   struct agent_link *failed_links; // turn: for housekeeping
+  char nics[TOPOLOGY_SERVED_WHY];  // which it uses and why, in words; "": there is nothing to say
   struct trace_name traces[2];     // by enum weft_op: what profilers call its transfers
   char trace_texts[2][48];
   _Alignas(64) _Atomic(struct agent_note *) spare_notes[2]; // small and large; taken with the turn, given back by any

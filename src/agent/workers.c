@@ -9,6 +9,7 @@
 #include "agent/turn.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "transport/nics.h"
 
 static int open_one(weft_agent_t *agent, const struct transport *transport) {
   if (agent->num_workers == AGENT_MAX_WORKERS)
@@ -18,10 +19,13 @@ static int open_one(weft_agent_t *agent, const struct transport *transport) {
   int rc = transport->probe(why, sizeof why);
   if (rc != 0)
     return fail(rc, "the transport %s does not work here: %s", transport->name, why);
+  struct transport_nics nics;
+  transport_nics_choose(transport, TRANSPORT_ANY_GPU, &nics);
   struct transport_options options = {.size = sizeof options,
                                       .on_message = agent_inbox_message,
                                       .on_peer = agent_peer_failed,
                                       .arg = worker,
+                                      .settings = nics.settings,
                                       .threads = true};
   worker->transport = transport;
   worker->agent = agent;
@@ -30,6 +34,9 @@ static int open_one(weft_agent_t *agent, const struct transport *transport) {
   rc = transport->open(&options, &worker->worker);
   if (rc != 0)
     return fail_context(rc, "the transport %s does not open", transport->name);
+  memcpy(worker->nics, nics.why, sizeof worker->nics);
+  if (nics.why[0])
+    log_info("agent %s: NICs of %s: %s", agent->name, transport->name, nics.why);
   worker->concurrent = worker->worker->abilities.flags & TRANSPORT_CONCURRENT_POST;
   for (int op = 0; op < 2; op++) {
     worker->traces[op].text = worker->trace_texts[op];

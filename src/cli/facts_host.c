@@ -6,6 +6,7 @@
 #include "topology/choice.h"
 #include "topology/topology.h"
 #include "transport/file/cufile.h"
+#include "transport/nics.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -44,9 +45,12 @@ static void add_ways(json_t *list) {
     snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
     if (!err)
       err = transport->probe(why, sizeof why);
-    json_array_append_new(list,
-                          json_pack("{s:s, s:s, s:b, s:s}", "name", *name, "reach", transport ? transport->what : "",
-                                    "available", err == 0, "reason", err ? why : ""));
+    struct transport_nics nics = {.why = ""};
+    if (!err)
+      transport_nics_choose(transport, TRANSPORT_ANY_GPU, &nics);
+    json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s, s:s}", "name", *name, "reach",
+                                          transport ? transport->what : "", "available", err == 0, "reason",
+                                          err ? why : "", "nics", nics.why));
   }
 }
 

@@ -71,6 +71,8 @@ static void print_transports(struct printer *printer, const json_t *transports) 
     table_print_text(out, printer->look.color, available ? TABLE_GREEN : TABLE_RED,
                      available ? "available" : "not available", 0);
     fprintf(out, "%s%s\n", available ? "" : ": ", text_of(transport, "reason"));
+    if (text_of(transport, "nics")[0])
+      fprintf(out, "NICs of %s: %s\n", text_of(transport, "name"), text_of(transport, "nics"));
     if (!kernels[0])
       continue;
     char *variants = join(json_object_get(transport, "variants"));

@@ -17,6 +17,7 @@
 #include "ep/gpu.h"
 #include "ep/proxy.h"
 #include "ep/remote.h"
+#include "transport/nics.h"
 
 enum {
   IDLE_ROUNDS = 16,    // of the thread without news, before it sleeps; twice as many where the transport is busy
@@ -275,8 +276,16 @@ static void on_peer(void *arg, struct transport_peer *peer, int err, const char 
 }
 
 static int open_worker(struct ep_net *net) {
-  struct transport_options options = {
-      .size = sizeof options, .on_message = on_message, .on_peer = on_peer, .arg = net, .threads = true};
+  struct transport_nics nics;
+  transport_nics_choose(net->transport, net->ep->gpu ? net->ep->gpu->index : TRANSPORT_NO_GPU, &nics);
+  struct transport_options options = {.size = sizeof options,
+                                      .on_message = on_message,
+                                      .on_peer = on_peer,
+                                      .arg = net,
+                                      .settings = nics.settings,
+                                      .threads = true};
+  if (nics.why[0])
+    log_info("rank %d: NICs of %s: %s", net->ep->rank, net->transport->name, nics.why);
   int rc = net->transport->open(&options, &net->worker);
   net->address_size = sizeof net->address;
   if (rc == 0)

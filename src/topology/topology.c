@@ -10,17 +10,6 @@
 
 enum { LINE_SIZE = 256 };
 
-char *topology_read_line(const char *path, char *out, size_t cap) {
-  FILE *file = fopen(path, "re");
-  if (!file)
-    return NULL;
-  char *line = fgets(out, (int)cap, file);
-  fclose(file);
-  if (line)
-    line[strcspn(line, "\n")] = '\0';
-  return line;
-}
-
 // The model of the first processor; architectures that have no "model name" give none.
 static char *read_cpu_model(char *out, size_t cap) {
   FILE *file = fopen("/proc/cpuinfo", "re");

@@ -4,6 +4,8 @@
 
 #include <jansson.h>
 
+#include "topology/line.h"
+
 // Describes the host as it is now, into an object that is the caller's; NULL when memory ran out. What the host does
 // not tell is left out. Any thread.
 //
@@ -15,8 +17,5 @@
 //
 // HWLOC_XMLFILE and HWLOC_SYNTHETIC describe another machine in this one's place, as in hwloc's own tools.
 json_t *topology_describe(void);
-
-// Reads the first line of a file, such as one of sysfs, into out[cap], without its line end. Returns out, or NULL.
-char *topology_read_line(const char *path, char *out, size_t cap);
 
 #endif

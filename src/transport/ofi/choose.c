@@ -70,7 +70,8 @@ static int try(const struct transport_options *options, uint64_t flags, bool cud
     return rc;
   const char *environment = getenv("FI_PROVIDER");
   bool asked = flow_setting(options->settings, "provider") || (environment && *environment && *environment != '^');
-  const struct fi_info *best = ofi_pick(list, asked, getenv("WEFT_OFI_NICS"));
+  const char *nics = flow_setting(options->settings, "nics");
+  const struct fi_info *best = ofi_pick(list, asked, nics ? nics : getenv("WEFT_OFI_NICS"));
   *info = best ? fi_dupinfo(best) : NULL;
   fi_freeinfo(list);
   return *info ? 0 : -FI_ENODATA;

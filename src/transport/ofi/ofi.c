@@ -82,9 +82,10 @@ static void describe(struct ofi_worker *worker) {
 
 static int open_worker(const struct transport_options *options, struct transport_worker **made) {
   for (const char *const *one = options->settings; one && *one; one++) {
-    if (strncmp(*one, "provider=", 9) != 0 && strncmp(*one, "complete=", 9) != 0 && strncmp(*one, "wait=", 5) != 0)
+    if (strncmp(*one, "provider=", 9) != 0 && strncmp(*one, "complete=", 9) != 0 && strncmp(*one, "wait=", 5) != 0 &&
+        strncmp(*one, "nics=", 5) != 0)
       return fail(WEFT_ERR_INVALID,
-                  "ofi has the settings provider=NAME, complete=delivery|read and wait=fd|none, "
+                  "ofi has the settings provider=NAME, complete=delivery|read, wait=fd|none and nics=NAME,..., "
                   "not %s; libfabric's own are FI_* in the environment",
                   *one);
   }

@@ -1,3 +1,4 @@
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,46 @@ static bool exists(const char *folder, const char *name, size_t length) {
   return size < (int)sizeof path && access(path, F_OK) == 0;
 }
 
+// Whether anything but UCX's own default says which devices it uses: the environment, or its configuration file.
+static bool names_devices(const ucp_config_t *config) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&text, &size);
+  if (!stream)
+    return true;
+  ucp_config_print(config, stream, NULL, UCS_CONFIG_PRINT_CONFIG);
+  bool named = fclose(stream) != 0 || !strstr(text, "UCX_NET_DEVICES=all\n");
+  free(text);
+  return named;
+}
+
+// The interfaces stay, for peers that have no RDMA: UCX takes the faster one by itself.
+static int add_interfaces(char *list, size_t cap) {
+  enum { MOST = 64 };
+  struct if_nameindex *interfaces = if_nameindex();
+  size_t used = strlen(list), count = 0;
+  for (struct if_nameindex *at = interfaces; at && at->if_index != 0 && used < cap; at++, count++)
+    used += (size_t)snprintf(list + used, cap - used, ",%s", at->if_name);
+  bool good = interfaces && used < cap && count <= MOST;
+  if (interfaces)
+    if_freenameindex(interfaces);
+  return good ? 0 : -1;
+}
+
+// A wish, which what was said to UCX goes before: the first port of each RDMA device. A list that does not fit is none.
+static void wish_nics(ucp_config_t *config, const char *nics) {
+  char list[4096] = "";
+  size_t used = 0;
+  if (names_devices(config))
+    return;
+  for (size_t length; *nics && used < sizeof list; nics += length + (nics[length] == ',')) {
+    length = strcspn(nics, ",");
+    used += (size_t)snprintf(list + used, sizeof list - used, "%s%.*s:1", used ? "," : "", (int)length, nics);
+  }
+  if (used > 0 && used < sizeof list && add_interfaces(list, sizeof list) == 0)
+    ucp_config_modify(config, "NET_DEVICES", list);
+}
+
 // UCX only warns of devices that are not there, and goes on without a network.
 static int set_device(ucp_config_t *config, const char *device) {
   for (const char *one = device; *one; one += strcspn(one, ",")) {
@@ -54,13 +95,15 @@ static int set_device(ucp_config_t *config, const char *device) {
 
 static int set(ucp_config_t *config, const char *setting) {
   char name[64];
-  if (strcmp(setting, "serve=on") == 0 || strcmp(setting, "serve=off") == 0 || strcmp(setting, "serve=auto") == 0)
+  if (strcmp(setting, "serve=on") == 0 || strcmp(setting, "serve=off") == 0 || strcmp(setting, "serve=auto") == 0 ||
+      strncmp(setting, "nics=", 5) == 0)
     return 0; // ours
   const char *equals = strchr(setting, '=');
   size_t length = equals ? (size_t)(equals - setting) : 0;
   if (length == 0 || length >= sizeof name || strspn(setting, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") < length)
     return fail(WEFT_ERR_INVALID,
-                "ucx has the setting serve=on|off|auto, and those of UCX, NAME=VALUE for UCX_NAME=VALUE, not %s",
+                "ucx has the settings serve=on|off|auto and nics=NAME,..., and those of UCX, NAME=VALUE for "
+                "UCX_NAME=VALUE, not %s",
                 setting);
   memcpy(name, setting, length);
   name[length] = '\0';
@@ -91,6 +134,9 @@ static int set_all(ucp_config_t *config, const struct transport_options *options
     if (!in_environment(defaults[i].variable) && uses(options, defaults[i].for_one_of))
       ucp_config_modify(config, defaults[i].name, defaults[i].value); // one that this UCX does not know is no loss
   }
+  const char *nics = flow_setting(options->settings, "nics");
+  if (nics && !options->device)
+    wish_nics(config, nics);
   int rc = options->device ? set_device(config, options->device) : 0;
   for (const char *const *setting = options->settings; rc == 0 && setting && *setting; setting++)
     rc = set(config, *setting);
