@@ -12,7 +12,7 @@
 #include "base/crc32c.h"
 #include "base/random.h"
 #include "support/fake_cufile.h"
-#include "support/temporary.h"
+#include "support/file.h"
 #include "support/wait.h"
 
 enum { BYTES = 9 << 20, ODD = 4097, LENGTH = BYTES - 2 * ODD };
@@ -44,21 +44,6 @@ static void allocate_gpu(void) {
   void *address;
   works(weft_agent_allocate(agent, WEFT_MEMORY_CUDA, BYTES, 0, &gpu, &address));
   gpu_address = (uint64_t)(uintptr_t)address;
-}
-
-static int make_file(uint64_t length, uint64_t seed) {
-  char path[96];
-  support_temporary(path, sizeof path, "weft-gds");
-  int fd = mkstemp(path);
-  assert_true(fd >= 0);
-  unlink(path);
-  uint8_t *bytes = malloc(length + 1);
-  assert_non_null(bytes);
-  for (uint64_t i = 0; i < length; i++)
-    bytes[i] = (uint8_t)random_mix(seed + i);
-  assert_int_equal(pwrite(fd, bytes, length, 0), (ssize_t)length);
-  free(bytes);
-  return fd;
 }
 
 static weft_region_t region_of(int fd, const char *name) {
@@ -113,7 +98,7 @@ static void test_file_to_gpu_to_file(void **state) {
   (void)state;
   uint64_t seed = random_id();
   print_message("seed %llu\n", (unsigned long long)seed);
-  int from = make_file(BYTES, seed), to = make_file(BYTES, seed + BYTES);
+  int from = support_file(BYTES, seed), to = support_file(BYTES, seed + BYTES);
   uint32_t head = digest(to, 0, ODD), tail = digest(to, ODD + LENGTH, ODD);
   open_agent();
   weft_region_t source = region_of(from, "source.bin"), sink = region_of(to, "sink.bin");
@@ -145,7 +130,7 @@ static bool is_inside(void *arg) {
 static void test_deadline(void **state) {
   (void)state;
   const uint32_t patience_ms = 3000; // until when cuFile is called, on a busy machine too
-  int fd = make_file(BYTES, 1);
+  int fd = support_file(BYTES, 1);
   open_agent();
   weft_region_t file = region_of(fd, "slow.bin");
   allocate_gpu();
@@ -169,7 +154,7 @@ static void test_deadline(void **state) {
 
 static void test_error_is_told(void **state) {
   (void)state;
-  int fd = make_file(BYTES, 1);
+  int fd = support_file(BYTES, 1);
   open_agent();
   weft_region_t file = region_of(fd, "broken.bin");
   allocate_gpu();
@@ -188,7 +173,7 @@ static void test_error_is_told(void **state) {
 
 // Nothing else changes: the GPU's memory is registered and the file too, and what goes between them is told.
 static void without(const char *want) {
-  int fd = make_file(BYTES, 1);
+  int fd = support_file(BYTES, 1);
   open_agent();
   allocate_gpu();
   struct lists lists = lists_of(region_of(fd, "far.bin"), 0, LENGTH);

@@ -12,20 +12,12 @@
 
 #include "base/random.h"
 #include "support/allocations.h"
+#include "support/file.h"
 #include "support/sanitized.h"
-#include "support/temporary.h"
 #include "transport/storage.h"
 
 // How the worker is opened in this run of the program.
 static const char *settings[8];
-
-static int temporary_file(char path[96]) {
-  support_temporary(path, 96, "weft-file");
-  int fd = mkstemp(path);
-  assert_true(fd >= 0);
-  unlink(path);
-  return fd;
-}
 
 static void read_all(int fd, uint8_t *bytes, uint64_t length) {
   for (uint64_t done = 0; done < length;) {
@@ -61,24 +53,23 @@ static void test_random_pieces(void **state) {
   (void)state;
   uint64_t seed = random_id();
   print_message("seed %llu\n", (unsigned long long)seed);
-  char path[96];
-  int fd = temporary_file(path);
+  int fd = support_file(0, 0);
   uint8_t *model = malloc(FILE_BYTES), *memory = malloc(FILE_BYTES), *now = malloc(FILE_BYTES);
-  storage_fill(model, FILE_BYTES, seed);
+  support_fill(model, FILE_BYTES, seed);
   assert_int_equal(pwrite(fd, model, FILE_BYTES, 0), FILE_BYTES);
   struct storage storage;
   assert_int_equal(storage_open(&storage, "file", settings, FILE_BYTES), 0);
-  uint32_t file = storage_file(&storage, fd, path);
+  uint32_t file = storage_file(&storage, fd, "data.bin");
   for (uint32_t round = 0; round < ROUNDS; round++) {
     struct storage_request request;
     storage_request(&storage, &request, round % 2 ? WEFT_READ : WEFT_WRITE, MAX_PIECES);
     choose_pieces(&storage, &request, file, &seed);
     if (request.request.op == WEFT_WRITE && round % 4 == 0) { // dirty pages of another writer's
       uint64_t place = random_next(&seed) % (FILE_BYTES - 5000);
-      storage_fill(model + place, 5000, seed);
+      support_fill(model + place, 5000, seed);
       assert_int_equal(pwrite(fd, model + place, 5000, (off_t)place), 5000);
     }
-    storage_fill(storage.bytes, FILE_BYTES, seed + round);
+    support_fill(storage.bytes, FILE_BYTES, seed + round);
     memcpy(memory, storage.bytes, FILE_BYTES);
     uint64_t total = 0;
     for (uint32_t i = 0; i < request.request.num_pieces; i++) {
@@ -108,11 +99,10 @@ static void test_random_pieces(void **state) {
 static void test_many_pieces(void **state) {
   (void)state;
   enum { COUNT = 20000, STRIDE = 600, LENGTH = 512 };
-  char path[96];
-  int fd = temporary_file(path);
+  int fd = support_file(0, 0);
   struct storage storage;
   assert_int_equal(storage_open(&storage, "file", settings, (uint64_t)COUNT * LENGTH), 0);
-  uint32_t file = storage_file(&storage, fd, path);
+  uint32_t file = storage_file(&storage, fd, "data.bin");
   struct storage_request out, in;
   storage_request(&storage, &out, WEFT_WRITE, COUNT);
   storage_request(&storage, &in, WEFT_READ, COUNT);
@@ -125,7 +115,7 @@ static void test_many_pieces(void **state) {
   struct allocations sum = {0};
   for (uint32_t round = 0; round < 3; round++) {
     uint8_t *want = malloc(storage.length);
-    storage_fill(want, storage.length, round + 7);
+    support_fill(want, storage.length, round + 7);
     memcpy(storage.bytes, want, storage.length);
     allocations_begin();
     int rc = storage_run(&storage, &out);
@@ -156,13 +146,12 @@ static void test_many_pieces(void **state) {
 
 static void test_holes_read_as_zeros_and_stay_holes(void **state) {
   (void)state;
-  char path[96];
-  int fd = temporary_file(path);
+  int fd = support_file(0, 0);
   enum { FAR = 1 << 30 };
   struct storage storage;
   assert_int_equal(storage_open(&storage, "file", settings, 1 << 20), 0);
-  uint32_t file = storage_file(&storage, fd, path);
-  storage_fill(storage.bytes, 8192, 5);
+  uint32_t file = storage_file(&storage, fd, "data.bin");
+  support_fill(storage.bytes, 8192, 5);
   assert_int_equal(storage_move(&storage, WEFT_WRITE, file, 0, FAR, 8192, NULL), 0);
   assert_int_equal(storage_move(&storage, WEFT_READ, file, 65536, FAR - 65536, 65536 + 8192, NULL), 0);
   for (uint32_t i = 0; i < 65536; i++)
@@ -178,12 +167,11 @@ static void test_holes_read_as_zeros_and_stay_holes(void **state) {
 
 static void test_messages_come_after_the_data_and_never_on_failure(void **state) {
   (void)state;
-  char path[96];
-  int fd = temporary_file(path);
+  int fd = support_file(0, 0);
   assert_int_equal(ftruncate(fd, 10000), 0);
   struct storage storage;
   assert_int_equal(storage_open(&storage, "file", settings, 1 << 20), 0);
-  uint32_t file = storage_file(&storage, fd, path);
+  uint32_t file = storage_file(&storage, fd, "data.bin");
   struct storage_request request;
   storage_request(&storage, &request, WEFT_READ, 1);
   storage_piece(&storage, &request, file, 0, 0, 10000);
@@ -212,12 +200,11 @@ static void test_messages_come_after_the_data_and_never_on_failure(void **state)
 static void test_cancel(void **state) {
   (void)state;
   enum { COUNT = 512, LENGTH = 16384 };
-  char path[96];
-  int fd = temporary_file(path);
+  int fd = support_file(0, 0);
   assert_int_equal(ftruncate(fd, (off_t)COUNT * LENGTH), 0);
   struct storage storage;
   assert_int_equal(storage_open(&storage, "file", settings, (uint64_t)COUNT * LENGTH), 0);
-  uint32_t file = storage_file(&storage, fd, path);
+  uint32_t file = storage_file(&storage, fd, "data.bin");
   for (uint32_t round = 0; round < 20; round++) {
     struct storage_request request, other;
     storage_request(&storage, &request, WEFT_READ, COUNT);
@@ -256,12 +243,11 @@ static void test_cancel(void **state) {
 static void test_close_and_disconnect_cancel(void **state) {
   (void)state;
   for (uint32_t how = 0; how < 2; how++) {
-    char path[96];
-    int fd = temporary_file(path);
+    int fd = support_file(0, 0);
     assert_int_equal(ftruncate(fd, 16 << 20), 0);
     struct storage storage;
     assert_int_equal(storage_open(&storage, "file", settings, 16 << 20), 0);
-    uint32_t file = storage_file(&storage, fd, path);
+    uint32_t file = storage_file(&storage, fd, "data.bin");
     struct storage_request request;
     storage_request(&storage, &request, WEFT_READ, 1);
     storage_piece(&storage, &request, file, 0, 0, 16 << 20);
@@ -304,8 +290,7 @@ static int refused_piece(struct storage *storage, enum weft_op op, uint32_t file
 
 static void test_what_cannot_be_is_refused(void **state) {
   (void)state;
-  char path[96];
-  int fd = temporary_file(path), ends[2];
+  int fd = support_file(0, 0), ends[2];
   assert_int_equal(pipe(ends), 0);
   struct storage storage;
   assert_int_equal(storage_open(&storage, "file", settings, 1 << 20), 0);

@@ -18,9 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/random.h"
+#include "support/file.h"
 #include "support/sanitized.h"
-#include "support/temporary.h"
 #include "transport/storage.h"
 
 // --- system calls that say what a test wants ---
@@ -71,18 +70,6 @@ int __wrap_fdatasync(int fd) {
 static const char *const by_uring[] = {"engine=uring", NULL}, *const by_posix[] = {"engine=posix", NULL};
 static const char *const by_posix_synced[] = {"engine=posix", "sync=data", "direct=0", NULL};
 
-static int temporary_file(char path[96], uint64_t length) {
-  support_temporary(path, 96, "weft-file");
-  int fd = mkstemp(path);
-  assert_true(fd >= 0);
-  unlink(path);
-  uint8_t *bytes = malloc(length + 1);
-  storage_fill(bytes, length, 3);
-  assert_int_equal(pwrite(fd, bytes, length, 0), (ssize_t)length);
-  free(bytes);
-  return fd;
-}
-
 // Runs a test with each engine that is here.
 static void with_each(void (*test)(const char *const *settings)) {
   struct storage storage;
@@ -96,8 +83,7 @@ static void with_each(void (*test)(const char *const *settings)) {
 }
 
 static void short_file(const char *const *settings) {
-  char path[96];
-  int fd = temporary_file(path, 100001);
+  int fd = support_file(100001, 3);
   struct storage storage;
   assert_int_equal(storage_open(&storage, "file", settings, 1 << 20), 0);
   uint32_t file = storage_file(&storage, fd, "short.bin");
@@ -128,7 +114,7 @@ static void bad_blocks(const char *const *settings) {
   long page = sysconf(_SC_PAGESIZE);
   uint8_t *disk = mmap(NULL, (size_t)page * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   assert_ptr_not_equal(disk, MAP_FAILED);
-  storage_fill(disk, (uint64_t)page * 4, 11);
+  support_fill(disk, (uint64_t)page * 4, 11);
   assert_int_equal(mprotect(disk + page, (size_t)page, PROT_NONE), 0);
   assert_int_equal(munmap(disk + page, (size_t)page), 0);
   int fd = open("/proc/self/mem", O_RDWR);
@@ -168,18 +154,17 @@ static void test_input_output_error_is_of_its_piece(void **state) {
 
 static void test_short_and_interrupted_calls_go_on(void **state) {
   (void)state;
-  char path[96];
-  int fd = temporary_file(path, 1 << 20);
+  int fd = support_file(1 << 20, 3);
   struct storage storage;
   assert_int_equal(storage_open(&storage, "file", by_posix, 2 << 20), 0);
-  uint32_t file = storage_file(&storage, fd, path);
+  uint32_t file = storage_file(&storage, fd, "data.bin");
   wrap_at_most = 7777;
   wrap_interrupts = 50;
   assert_int_equal(storage_move(&storage, WEFT_READ, file, 0, 0, 1 << 20, NULL), 0);
   assert_int_equal(wrap_interrupts, 0);
-  storage_fill(storage.bytes + (1 << 20), 1 << 20, 3);
+  support_fill(storage.bytes + (1 << 20), 1 << 20, 3);
   assert_memory_equal(storage.bytes, storage.bytes + (1 << 20), 1 << 20);
-  storage_fill(storage.bytes, 1 << 20, 4);
+  support_fill(storage.bytes, 1 << 20, 4);
   assert_int_equal(storage_move(&storage, WEFT_WRITE, file, 0, 13, 1 << 20, NULL), 0);
   wrap_at_most = 0;
   assert_int_equal(storage_move(&storage, WEFT_READ, file, 1 << 20, 13, 1 << 20, NULL), 0);
@@ -192,8 +177,8 @@ static void test_short_and_interrupted_calls_go_on(void **state) {
 }
 
 static void write_fails_with(int error, int code, const char *words) {
-  char path[96], why[120];
-  int fd = temporary_file(path, 4096);
+  char why[120];
+  int fd = support_file(4096, 3);
   struct storage storage;
   assert_int_equal(storage_open(&storage, "file", by_posix, 1 << 20), 0);
   uint32_t file = storage_file(&storage, fd, "full.bin");
@@ -226,8 +211,7 @@ static void test_quota_and_input_output_error(void **state) {
 
 static void test_sync_before_the_end_and_its_failure(void **state) {
   (void)state;
-  char path[96];
-  int fd = temporary_file(path, 4096), other = temporary_file(path, 4096);
+  int fd = support_file(4096, 3), other = support_file(4096, 3);
   struct storage storage;
   assert_int_equal(storage_open(&storage, "file", by_posix_synced, 1 << 20), 0);
   uint32_t first = storage_file(&storage, fd, "first"), second = storage_file(&storage, other, "second");
@@ -256,8 +240,7 @@ static void test_sync_before_the_end_and_its_failure(void **state) {
 static int child_file; // made before, since the child may not be allowed to
 
 static int in_child(int (*body)(void)) {
-  char path[96];
-  child_file = temporary_file(path, 1 << 20);
+  child_file = support_file(1 << 20, 3);
   fflush(NULL);
   pid_t child = fork();
   if (child == 0)
@@ -274,7 +257,7 @@ static int round_trip(const char *const *settings) {
   if (storage_open(&storage, "file", settings, 2 << 20) != 0)
     return 1;
   uint32_t file = storage_file(&storage, child_file, "file");
-  storage_fill(storage.bytes + (1 << 20), 1 << 20, 3);
+  support_fill(storage.bytes + (1 << 20), 1 << 20, 3);
   bool good = storage_move(&storage, WEFT_READ, file, 0, 0, 1 << 20, NULL) == 0 &&
               memcmp(storage.bytes, storage.bytes + (1 << 20), 1 << 20) == 0;
   storage_close(&storage);

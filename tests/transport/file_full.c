@@ -13,7 +13,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "support/temporary.h"
+#include "support/file.h"
 #include "transport/storage.h"
 
 static char folder[96], image[128], mounted[128];
@@ -53,7 +53,7 @@ static void fill_disk(const char *const *settings) {
   struct storage storage;
   assert_int_equal(storage_open(&storage, "file", settings, (uint64_t)PIECE * COUNT), 0);
   uint32_t file = storage_file(&storage, fd, path);
-  storage_fill(storage.bytes, storage.length, 9);
+  support_fill(storage.bytes, storage.length, 9);
   struct storage_request request;
   storage_request(&storage, &request, WEFT_WRITE, COUNT);
   for (uint64_t i = 0; i < COUNT; i++)

@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "device/device.h"
 #include "support/fake_cufile.h"
-#include "support/temporary.h"
+#include "support/file.h"
 #include "support/wait.h"
 #include "transport/storage.h"
 
@@ -42,19 +42,6 @@ struct gpu {
   uint32_t file;
 };
 
-static int temporary_file(uint64_t length) {
-  char path[96];
-  support_temporary(path, sizeof path, "weft-gds");
-  int fd = mkstemp(path);
-  assert_true(fd >= 0);
-  unlink(path);
-  uint8_t *bytes = malloc(length + 1);
-  storage_fill(bytes, length, 3);
-  assert_int_equal(pwrite(fd, bytes, length, 0), (ssize_t)length);
-  free(bytes);
-  return fd;
-}
-
 static void open_memory(struct gpu *gpu) {
   char why[DEVICE_WHY] = "";
   assert_int_equal(device_load(&gpu->api), 0);
@@ -75,7 +62,7 @@ static bool open_gpu(struct gpu *gpu, const char *const *settings, uint64_t file
   if (storage_open(&gpu->storage, "file", settings, LENGTH) != 0)
     return false;
   open_memory(gpu);
-  gpu->fd = temporary_file(file_bytes);
+  gpu->fd = support_file(file_bytes, 3);
   gpu->file = storage_file(&gpu->storage, gpu->fd, "data.bin");
   assert_int_equal(reg_memory(gpu), 0);
   return true;
@@ -152,7 +139,7 @@ static void without(const char *want) {
     fail_msg("\"%s\" does not say \"%s\"", gpu.storage.worker->lacks, want);
   assert_int_equal(reg_memory(&gpu), WEFT_ERR_UNSUPPORTED);
   assert_non_null(strstr(weft_last_error(), want));
-  gpu.fd = temporary_file(PAGE);
+  gpu.fd = support_file(PAGE, 3);
   uint32_t file = storage_file(&gpu.storage, gpu.fd, "data.bin");
   assert_int_equal(storage_move(&gpu.storage, WEFT_READ, file, 0, 0, PAGE, NULL), 0);
   storage_close(&gpu.storage);
@@ -184,7 +171,7 @@ static void test_no_driver(void **state) {
     assert_int_equal(storage->worker->abilities.local_kinds & CUDA_BIT, CUDA_BIT);
     if (memory_first)
       assert_int_equal(reg_memory(&gpu), 0);
-    gpu.fd = temporary_file(PAGE);
+    gpu.fd = support_file(PAGE, 3);
     gpu.file = storage_file(storage, gpu.fd, "data.bin");
     if (!memory_first) {
       assert_int_equal(reg_memory(&gpu), WEFT_ERR_UNSUPPORTED);
@@ -238,9 +225,9 @@ static void pieces_of_any_kind(const char *const *settings) {
   uint64_t seed = random_id();
   print_message("seed %llu\n", (unsigned long long)seed);
   uint8_t *want = malloc(FILE_BYTES);
-  storage_fill(want, FILE_BYTES, 3);
-  storage_fill(gpu.bytes, LENGTH, seed);
-  storage_fill(gpu.storage.bytes, LENGTH, seed + LENGTH);
+  support_fill(want, FILE_BYTES, 3);
+  support_fill(gpu.bytes, LENGTH, seed);
+  support_fill(gpu.storage.bytes, LENGTH, seed + LENGTH);
   struct storage_request request;
   storage_request(&gpu.storage, &request, WEFT_WRITE, PIECES);
   uint64_t offset = random_mix(seed) % PAGE;

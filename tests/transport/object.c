@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "support/file.h"
 #include "support/sanitized.h"
 #include "transport/storage.h"
 
@@ -28,7 +29,7 @@ static void test_round_trip(void **state) {
   assert_int_equal(storage_open(&storage, "object", small_parts, 40 * MIB), 0);
   uint32_t object = storage_object(&storage, "bucket/round/trip", 0);
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-    storage_fill(storage.bytes, lengths[i], i);
+    support_fill(storage.bytes, lengths[i], i);
     put(&storage, object, lengths[i]);
     memset(storage.bytes + 20 * MIB, 0, lengths[i] + 1);
     assert_int_equal(storage_move(&storage, WEFT_READ, object, 20 * MIB, 0, lengths[i], NULL), 0);
@@ -47,7 +48,7 @@ static void test_pieces(void **state) {
   struct storage storage;
   assert_int_equal(storage_open(&storage, "object", small_parts, 64 * MIB), 0);
   uint32_t object = storage_object(&storage, "bucket/pieces", LENGTH);
-  storage_fill(storage.bytes, LENGTH, seed);
+  support_fill(storage.bytes, LENGTH, seed);
   struct storage_request request;
   storage_request(&storage, &request, WEFT_WRITE, 3); // a write of several pieces, the last one first
   storage_piece(&storage, &request, object, 6 * MIB, 6 * MIB, LENGTH - 6 * MIB);
@@ -89,7 +90,7 @@ static void test_several_objects_and_odd_names(void **state) {
   struct storage_request out, in;
   storage_request(&storage, &out, WEFT_WRITE, 3);
   storage_request(&storage, &in, WEFT_READ, 3);
-  storage_fill(storage.bytes, 3000, 9);
+  support_fill(storage.bytes, 3000, 9);
   for (uint32_t i = 0; i < 3; i++) {
     storage_object(&storage, names[i], 0);
     storage_piece(&storage, &out, i, 1000 * i, 0, 1000 - i);

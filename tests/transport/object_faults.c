@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "support/file.h"
 #include "support/wait.h"
 #include "transport/storage.h"
 
@@ -147,7 +148,7 @@ static void test_writes(void **state) {
     struct storage storage = open_storage();
     uint32_t object = storage_object(&storage, writes[i].path, 0);
     char why[120];
-    storage_fill(storage.bytes, writes[i].length, i);
+    support_fill(storage.bytes, writes[i].length, i);
     int rc = storage_move(&storage, WEFT_WRITE, object, 0, 0, writes[i].length, why);
     if (rc != writes[i].err || !strstr(why, writes[i].words))
       fail_msg("%s: %s with \"%s\" is wanted, not %s: %s", writes[i].path, weft_err_name(writes[i].err),

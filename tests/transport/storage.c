@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "base/random.h"
 #include "support/wait.h"
 
 static void on_message(void *arg, const void *bytes, size_t size) {
@@ -136,9 +135,4 @@ int storage_move(struct storage *storage, enum weft_op op, uint32_t remote, uint
     snprintf(why, sizeof request.request.why, "%s", request.request.why);
   storage_free(&request);
   return rc;
-}
-
-void storage_fill(uint8_t *bytes, uint64_t length, uint64_t seed) {
-  for (uint64_t i = 0; i < length; i++)
-    bytes[i] = (uint8_t)random_mix(seed + i);
 }

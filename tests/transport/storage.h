@@ -56,7 +56,4 @@ int storage_run(struct storage *storage, struct storage_request *request);
 int storage_move(struct storage *storage, enum weft_op op, uint32_t remote, uint64_t at, uint64_t offset,
                  uint64_t length, char *why);
 
-// Bytes that depend on position and seed.
-void storage_fill(uint8_t *bytes, uint64_t length, uint64_t seed);
-
 #endif
