@@ -10,9 +10,11 @@ weft_test(agent_by_hand PROVES
 weft_test(agent_liveness PROVES
   "An idle peer that is killed, stopped or closed is noticed by itself, and nobody is blamed for time not looked."
   SOURCES liveness.c crowd.c ${support} LAYERS agent)
-weft_test(agent_meet PROVES
-  "Agents meet by socket with one token, and no caller without it learns anything or holds the others up."
-  SOURCES meet.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/relay.c ${support} LAYERS agent)
+weft_test(agent_meet PROVES "Agents with one token meet by socket, both ways at once, and others are refused."
+  SOURCES meet.c meeting.c crowd.c ${support} LAYERS agent)
+weft_test(agent_strangers PROVES
+  "Nobody who calls without the token learns anything or holds the others up, and who has it breaks nothing."
+  SOURCES strangers.c meeting.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/relay.c ${support} LAYERS agent)
 weft_test(agent_store_local PROVES
   "Through the store of a process, metadata comes, changes and goes as its agents do, and no deletion is missed."
   SOURCES store.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/relay.c kind_local.c crowd.c ${support} LAYERS agent)
