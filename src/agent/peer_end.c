@@ -21,6 +21,18 @@ void agent_tell(weft_agent_t *agent, const struct agent_peer *peer, enum weft_ag
   agent_inbox_signal(agent);
 }
 
+// Before anybody is told: what is done with the memory from then on must not meet a late write.
+static void fence(weft_agent_t *agent, struct agent_peer *peer) {
+  for (uint32_t i = 0; i < agent->num_workers; i++) {
+    struct agent_worker *worker = &agent->workers[i];
+    if (!peer->links[i].to || !worker->transport->fence)
+      continue;
+    agent_turn_take(worker);
+    worker->transport->fence(peer->links[i].to);
+    agent_turn_give(worker);
+  }
+}
+
 void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_kind kind, const char *why) {
   pthread_mutex_lock(&agent->lock);
   struct agent_peer *peer = agent_peer_get(agent, id);
@@ -36,6 +48,7 @@ void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_k
     if (agent_transfer_flies(transfer))
       agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_PEER_LOST);
   agent_letters_cancel(peer);
+  fence(agent, peer);
   agent_meta_peer(agent, peer, kind);
   agent_tell(agent, peer, kind, peer->why);
   peer->next = agent->dying;

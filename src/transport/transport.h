@@ -182,6 +182,11 @@ struct transport {
   // Its requests end with CANCELED, in progress() at the latest; when the last one has, the peer and its remotes are
   // freed. The caller uses neither from here on.
   void (*disconnect)(struct transport_peer *peer);
+  // Severs what that peer's worker can reach this one by: from the return on nothing changes this worker's memory that
+  // it started before, nor what it starts before it connects to this worker anew. What it was doing fails there. What
+  // this worker does with the peer, and other peers, go on. A transport that cannot says so in its comment. May block
+  // for the peer's sake, for a fifth of a second at most. NULL: its peer is itself.
+  void (*fence)(struct transport_peer *peer);
   // PROTOCOL: malformed. UNREACHABLE: that region cannot be reached this way.
   int (*import)(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
   void (*release)(struct transport_remote *remote);

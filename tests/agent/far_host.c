@@ -1,6 +1,6 @@
 // far_host NAME TRANSPORT STORE LEASE_S PATIENCE_MS: an agent on a test host, which has put itself into the store; told
 // by lines what to do, each of which is answered by one. far_hosts.py has three of them.
-//   fetch NAME   write NAME   read NAME   fill BYTE   check BYTE   notifications   events   state NAME   publish
+//   fetch NAME   write NAME   read NAME   stream NAME   fill BYTE   check BYTE   notifications   events   state NAME
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,13 +8,22 @@
 
 #include <weft/weft.h>
 
-enum { BYTES = 1 << 20, WAIT_MS = 60000, TRANSFER_MS = 8000, STORE_MS = 20000, LINE = 256, EVENTS = 8192, PEERS = 4 };
+enum {
+  BYTES = 1 << 20,
+  WAIT_MS = 60000,
+  TRANSFER_MS = 8000,
+  STORE_MS = 20000,
+  LINE = 256,
+  EVENTS = 8192,
+  PEERS = 4,
+  QUIETLY = 2
+};
 
 struct peer {
   char name[LINE];
   weft_peer_t id;
   weft_list_t *list;
-  weft_transfer_t *transfers[2]; // by weft_op
+  weft_transfer_t *transfers[3]; // by weft_op; the last writes without a notification
 };
 
 static weft_agent_t *agent;
@@ -77,6 +86,8 @@ static int prepare(struct peer *peer) {
     rc = weft_transfer_create(agent, WEFT_WRITE, here, peer->list, &options, &peer->transfers[WEFT_WRITE]);
   if (rc == 0)
     rc = weft_transfer_create(agent, WEFT_READ, here, peer->list, NULL, &peer->transfers[WEFT_READ]);
+  if (rc == 0)
+    rc = weft_transfer_create(agent, WEFT_WRITE, here, peer->list, NULL, &peer->transfers[QUIETLY]);
   return rc;
 }
 
@@ -85,16 +96,25 @@ static int fetch(struct peer *peer) {
   int rc = weft_agent_fetch(agent, peer->name, STORE_MS, &id);
   if (rc != 0 || id == peer->id)
     return rc;
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < 3; i++)
     must(weft_transfer_free(peer->transfers[i]));
   must(weft_list_free(peer->list));
   peer->id = id;
   return prepare(peer);
 }
 
-static int move(struct peer *peer, enum weft_op op) {
+static int move(struct peer *peer, int op) {
   int rc = weft_transfer_post(peer->transfers[op]);
   return rc == 0 ? weft_transfer_wait(peer->transfers[op], WAIT_MS) : rc;
+}
+
+// Writes again and again, until one fails.
+static int stream(struct peer *peer) {
+  int rc;
+  do
+    rc = move(peer, QUIETLY);
+  while (rc == 0);
+  return rc;
 }
 
 static void tell_wrong(int wanted) {
@@ -121,6 +141,8 @@ static void obey(const char *line) {
     answer(move(find(name), WEFT_WRITE));
   else if (sscanf(line, "read %s", name) == 1)
     answer(move(find(name), WEFT_READ));
+  else if (sscanf(line, "stream %s", name) == 1)
+    answer(stream(find(name)));
   else if (sscanf(line, "state %s", name) == 1)
     answer(weft_agent_check(agent, find(name)->id));
   else if (sscanf(line, "check %d", &number) == 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""far_hosts.py PROGRAM TRANSPORT: agents on three test hosts (network namespaces, veth links, an etcd), one of which is
+"""far_hosts.py PROGRAM TRANSPORT STORY...: agents on three test hosts (network namespaces, veth links, an etcd), one of which is
 cut off from the others and from the store: for a moment, for longer than its peers have patience, and for longer than
 its lease lives.
 
@@ -14,13 +14,15 @@ import sys
 from far import FarEtcd, Hosts
 from tool import wait_for
 
-PROGRAM, TRANSPORT = sys.argv[1:]
+PROGRAM, TRANSPORT, *STORIES = sys.argv[1:]
 DEADLINE_S = 90
 KEY = "/weft/default/agents/b"
 PLACES = {"a": 0, "b": 2, "c": 1}
 # One processor of this machine may serve all hosts: short enough to wait for, long enough to be heard in.
 PATIENCE_MS, MUCH_PATIENCE_MS = 3000, 60000
 LEASE_S, LONG_LEASE_S = 3, 60
+# In /proc/net/tcp: 10.78.0, and a listener.
+RANKS_NET, LISTENS = "004E0A", "0A"
 
 
 class Agent:
@@ -173,8 +175,6 @@ def for_a_moment():
                 assert not one.events("lost", other) and not one.events("left", other), one.ask("events")
 
 
-# What is in flight when the link goes is a read: a write may arrive when the link is back, while
-# something else is looked at (docs/design.md).
 LOST = r"PEER_LOST: b.*: nothing came from it for \d+ ms.*"
 LEFT = r"PEER_LOST: b.*: its key has gone from the store.*"
 AGAIN = "load its metadata again"
@@ -184,7 +184,7 @@ def within_its_lease():
     with Three(LONG_LEASE_S) as three:
         a, b, c = three.agents
         three.hosts.cut(2)
-        a.fails("read b", LOST)  # in flight when it is lost
+        a.fails("write b", LOST)  # in flight when it is lost
         a.fails("write b", LOST + AGAIN)
         a.fails("state b", LOST + AGAIN)
         wait_for("b to miss a", lambda: b.events("lost", "a"))
@@ -204,7 +204,7 @@ def longer_than_its_lease():
     with Three(LEASE_S, c=MUCH_PATIENCE_MS) as three:
         a, b, c = three.agents
         three.hosts.cut(2)
-        a.fails("read b", f"{LOST}|{LEFT}")  # whichever comes first
+        a.fails("write b", f"{LOST}|{LEFT}")  # whichever comes first
         wait_for("the end of b's lease", lambda: KEY not in three.etcd.keys())
         wait_for("c to hear of it", lambda: c.events("left", "b"))
         c.fails("write b", LEFT + AGAIN)
@@ -223,6 +223,50 @@ def longer_than_its_lease():
         assert len(c.events("left", "b")) == 1, c.ask("events")
 
 
-for test in (for_a_moment, within_its_lease, longer_than_its_lease):
-    print(test.__name__, flush=True)
-    test()
+def queued(hosts, host, column):
+    """Bytes in the queues of that host's connections to ranks: column 0, to be sent; 1, to be read."""
+    lines = subprocess.run([*hosts.inside(host), "cat", "/proc/net/tcp"], capture_output=True, text=True,
+                           check=True).stdout.splitlines()[1:]
+    rows = [line.split() for line in lines]
+    return sum(int(row[4].split(":")[column], 16) for row in rows
+               if row[1].split(":")[0].endswith(RANKS_NET) and row[3] != LISTENS)
+
+
+def late(patience):
+    """What b was writing to a when its link went does not come to a after a has lost it, and uses its memory for
+    something else."""
+    with Three(LONG_LEASE_S, b=patience) as three:
+        a, b, _ = three.agents
+        b.does("fill 7")
+        b.tell("stream a")
+        wait_for("what b writes", lambda: a.ask("check 7") == "0")
+        three.hosts.cut(2)
+        wait_for("a to miss b", lambda: a.events("lost", "b"))
+        a.does("fill 9")
+        if patience == PATIENCE_MS:
+            told = b.hear()
+            three.hosts.join(2)
+        else:
+            three.hosts.join(2)
+            told = b.hear()
+        assert told.startswith("PEER_LOST: a"), told
+        wait_for("what b's host sends still", lambda: queued(three.hosts, 2, 0) == 0)
+        wait_for("what a's host has of it", lambda: queued(three.hosts, 0, 1) == 0)
+        wrong = a.ask("check 9")
+        assert wrong == "0", f"{wrong} bytes were written to a after it had lost b"
+
+
+def late_write():
+    late(PATIENCE_MS)
+
+
+def late_write_of_the_patient():
+    """b has not lost a when its link is back."""
+    late(MUCH_PATIENCE_MS)
+
+
+ALL = {test.__name__: test for test in (for_a_moment, within_its_lease, longer_than_its_lease, late_write,
+                                        late_write_of_the_patient)}
+for name in STORIES or ALL:
+    print(name, flush=True)
+    ALL[name]()

@@ -41,9 +41,13 @@ if(TARGET weft_ofi_plugin)
   add_executable(agent_far_host far_host.c)
   target_link_libraries(agent_far_host PRIVATE weft_flags weft_agent)
   add_dependencies(agent_far_host weft_ofi_plugin)
+  set(far_hosts COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/far_hosts.py $<TARGET_FILE:agent_far_host> ofi)
+  set(far_environment ENVIRONMENT PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=${PROJECT_SOURCE_DIR}/tests/run
+    WEFT_OFI_PLUGIN=$<TARGET_FILE:weft_ofi_plugin>)
   weft_script_test(agent_hosts_ofi TIMEOUT 300 LABELS slow etcd
-    COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/far_hosts.py $<TARGET_FILE:agent_far_host> ofi
-    ENVIRONMENT PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=${PROJECT_SOURCE_DIR}/tests/run
-    WEFT_OFI_PLUGIN=$<TARGET_FILE:weft_ofi_plugin> PROVES
+    ${far_hosts} for_a_moment within_its_lease longer_than_its_lease ${far_environment} PROVES
     "An agent whose host is cut off is lost or has left in words, and works again over ofi when it was fetched again.")
+  weft_script_test(agent_late_ofi TIMEOUT 300 LABELS slow etcd
+    ${far_hosts} late_write late_write_of_the_patient ${far_environment} PROVES
+    "What a lost agent was writing over ofi does not land later, when the link to its host is back.")
 endif()

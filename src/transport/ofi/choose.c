@@ -31,10 +31,12 @@ static struct fi_info *wishes(const struct transport_options *options, uint64_t 
 }
 
 // ofi_rxm fills its buffers when an endpoint opens: with its own defaults 70 MB of them, of which a worker needs none
-// but for small messages. It takes their size and number from the environment only, when libfabric is first used.
+// but for small messages. It takes their size and number from the environment only, when libfabric is first used; and
+// so what it does when an address is removed.
 static const char *const defaults[][2] = {
     {"FI_OFI_RXM_BUFFER_SIZE", "FI_OFI_RXM_BUFFER_SIZE=4608"}, // TRANSPORT_MAX_MESSAGE and headers
     {"FI_OFI_RXM_MSG_RX_SIZE", "FI_OFI_RXM_MSG_RX_SIZE=128"},  // what it takes over other networks than TCP
+    {"FI_AV_REMOVE_CLEANUP", "FI_AV_REMOVE_CLEANUP=1"},        // connections go with the address: see ofi.h
 };
 enum { DEFAULTS = sizeof defaults / sizeof *defaults };
 _Static_assert(TRANSPORT_MAX_MESSAGE + 256 <= 4608, "a message fits a buffer of ofi_rxm");

@@ -129,7 +129,7 @@ static void take_error(struct ofi_worker *worker, struct fid_cq *cq, bool closed
   // ofi_rxm looks for the words in the queue's endpoint.
   const char *more = closed ? NULL : fi_cq_strerror(cq, entry.prov_errno, entry.err_data, NULL, 0);
   snprintf(why, sizeof why, "%s (%s)", fi_strerror(entry.err), more ? more : "its endpoint was closed");
-  if (ofi_code(entry.err) == WEFT_ERR_PEER_LOST)
+  if (ofi_code(entry.err) == WEFT_ERR_PEER_LOST && !((struct ofi_peer *)op->flow.own->peer)->cutting)
     flow_peer_failed(op->flow.own->peer, WEFT_ERR_PEER_LOST, why);
   ofi_op_ended(op, entry.err, why);
 }

@@ -169,6 +169,7 @@ const struct transport transport_ofi = {
     .pack = ofi_pack,
     .connect = ofi_connect,
     .disconnect = flow_disconnect,
+    .fence = ofi_fence,
     .import = ofi_import,
     .release = flow_release,
     .prepare = flow_prepare,

@@ -5,10 +5,14 @@
 // A WRITE asks for completion by delivery (FI_DELIVERY_COMPLETE), so an operation that has ended is visible at the
 // peer; where the provider has none, a READ of one byte behind the WRITEs does it. Then the message, as a send.
 //
-// libfabric has no way to take an operation back either, and none to cut off one peer. So a worker has two endpoints:
-// one that peers know, which receives messages and serves their accesses, and one that starts operations. When a
-// cancelled request is stuck there, a new one is opened for operations to come; the old one is closed, which ends what
-// was stuck in it, as soon as nothing else is under way there. Each endpoint has a completion queue of its own, which
+// libfabric has no way to take an operation back either. A worker has two endpoints: one that peers know, which receives
+// messages and serves their accesses, and one that starts operations, whose name stands in the worker's address too.
+// ofi_rxm closes its connections to a name that is removed from the table of addresses (FI_AV_REMOVE_CLEANUP, which
+// choose.c sets). So a cancelled request that is stuck ends with the connection to its peer; and fence() removes the
+// name that the peer's operations come from, which ends what of them has arrived in part or is on its way: taking a
+// region's key back does not, for the provider looks at the key when an operation begins, not while its data comes.
+// Where that does not end a request, another endpoint is opened for operations to come; the old one is closed, which
+// ends what was stuck in it, as soon as nothing else is under way there. Each endpoint has a completion queue of its own, which
 // goes with it: ofi_rxm of libfabric 1.17 leaves an endpoint that was closed in its queue's list of what to look at
 // before a sleep, and fi_trywait() reads freed memory then.
 //
@@ -83,6 +87,9 @@ struct ofi_worker {
 struct ofi_peer {
   struct flow_peer flow;
   fi_addr_t address;
+  uint8_t road[OFI_MAX_NAME]; // what its operations come from
+  size_t road_size;           // 0: not known
+  bool cutting;               // ends of operations are this worker's doing
 };
 
 struct ofi_region {
@@ -124,6 +131,7 @@ int ofi_register(struct ofi_worker *worker, const struct transport_memory *memor
 int ofi_address(struct transport_worker *worker, void *bytes, size_t *size);
 int ofi_connect(struct transport_worker *worker, const void *address, size_t size, struct transport_peer **peer);
 void ofi_sever(struct flow_peer *peer);
+void ofi_fence(struct transport_peer *peer);
 bool ofi_part(struct flow_peer *peer);
 // Closes the roads on which nothing runs but what is to be ended by force.
 void ofi_leave_roads(struct ofi_worker *worker);

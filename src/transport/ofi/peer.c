@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "transport/ofi/ofi.h"
 
-static const struct card address_card = {"address of ofi", 0x61666f31, 2};
+static const struct card address_card = {"address of ofi", 0x61666f31, 3};
 
 static bool is_shm(const struct fi_info *info) {
   return strncmp(info->fabric_attr->prov_name, "shm", 3) == 0 || strncmp(info->fabric_attr->prov_name, "sm2", 3) == 0;
@@ -33,7 +33,11 @@ int ofi_address(struct transport_worker *base, void *bytes, size_t *size) {
   const char *provider = worker->info->fabric_attr->prov_name;
   uint8_t name[OFI_MAX_NAME];
   size_t name_size = sizeof name;
+  uint8_t road[OFI_MAX_NAME];
+  size_t road_size = sizeof road;
   int rc = fi_getname(&worker->home->fid, name, &name_size);
+  if (rc == 0)
+    rc = fi_getname(&worker->road->ep->fid, road, &road_size);
   if (rc != 0)
     return ofi_fail(rc, "libfabric does not tell its address");
   bool local = is_local(worker->info, name);
@@ -43,13 +47,27 @@ int ofi_address(struct transport_worker *base, void *bytes, size_t *size) {
   wire_put_number(&writer, local ? worker->net : 0, 8);
   wire_put_number(&writer, strlen(provider), 1);
   wire_put(&writer, provider, strlen(provider));
+  wire_put_number(&writer, name_size, 2);
   wire_put(&writer, name, name_size);
+  wire_put(&writer, road, road_size);
   return card_end(&address_card, &writer, size);
 }
 
-// What stands in an address; the libfabric name in it, when it can be reached.
-static int read_address(const struct ofi_worker *worker, const void *address, size_t size, const void **name,
-                        size_t *name_size) {
+struct names {
+  const void *home, *road;
+  size_t home_size, road_size;
+};
+
+// Providers read as far as their kind of name reaches, so that it stands in a buffer of zeros.
+static int insert(struct ofi_worker *worker, const void *name, size_t size, fi_addr_t *address) {
+  uint8_t room[OFI_MAX_NAME * 2] = {0};
+  memcpy(room, name, size);
+  int rc = fi_av_insert(worker->av, room, 1, address, 0, NULL);
+  return rc == 1 ? 0 : rc < 0 ? rc : -FI_EINVAL;
+}
+
+// What stands in an address; the libfabric names in it, when it can be reached.
+static int read_address(const struct ofi_worker *worker, const void *address, size_t size, struct names *names) {
   struct wire_reader reader;
   int rc = card_read(&address_card, address, size, &reader);
   if (rc != 0)
@@ -58,9 +76,11 @@ static int read_address(const struct ofi_worker *worker, const void *address, si
   uint64_t net = wire_take_number(&reader, 8), length = wire_take_number(&reader, 1);
   const char *provider = wire_take(&reader, length);
   const char *here = worker->info->fabric_attr->prov_name;
-  *name_size = wire_left(&reader);
-  *name = wire_take(&reader, *name_size);
-  if (reader.failed || *name_size == 0)
+  names->home_size = wire_take_number(&reader, 2);
+  names->home = wire_take(&reader, names->home_size);
+  names->road_size = wire_left(&reader);
+  names->road = wire_take(&reader, names->road_size);
+  if (reader.failed || names->home_size == 0 || names->road_size == 0)
     return fail(WEFT_ERR_PROTOCOL, "an address of ofi is of another make");
   if (length != strlen(here) || memcmp(provider, here, length) != 0 || format != worker->info->addr_format)
     return fail(WEFT_ERR_UNREACHABLE,
@@ -70,29 +90,27 @@ static int read_address(const struct ofi_worker *worker, const void *address, si
   if (host != 0 && (host != worker->host || net != worker->net))
     return fail(WEFT_ERR_UNREACHABLE, "that worker's address is one for its own host only: choose an interface that "
                                       "other hosts reach");
+  if (names->home_size > OFI_MAX_NAME || names->road_size > OFI_MAX_NAME)
+    return fail(WEFT_ERR_PROTOCOL, "an address of ofi is too long");
   return 0;
 }
 
 int ofi_connect(struct transport_worker *base, const void *address, size_t size, struct transport_peer **made) {
   struct ofi_worker *worker = (struct ofi_worker *)base;
-  // Providers read as far as their kind of name reaches, so that it stands in a buffer of zeros.
-  uint8_t name[OFI_MAX_NAME * 2] = {0};
-  const void *found;
-  size_t name_size;
-  int rc = read_address(worker, address, size, &found, &name_size);
+  struct names names;
+  int rc = read_address(worker, address, size, &names);
   if (rc != 0)
     return rc;
-  if (name_size > OFI_MAX_NAME)
-    return fail(WEFT_ERR_PROTOCOL, "an address of ofi is too long");
-  memcpy(name, found, name_size);
   struct ofi_peer *peer = calloc(1, sizeof *peer);
   if (!peer)
     return fail(WEFT_ERR_NOMEM, "no memory for a peer");
-  rc = fi_av_insert(worker->av, name, 1, &peer->address, 0, NULL);
-  if (rc != 1) {
+  rc = insert(worker, names.home, names.home_size, &peer->address);
+  if (rc != 0) {
     free(peer);
-    return ofi_fail(rc < 0 ? rc : -FI_EINVAL, "libfabric does not take that address");
+    return ofi_fail(rc, "libfabric does not take that address");
   }
+  memcpy(peer->road, names.road, names.road_size);
+  peer->road_size = names.road_size;
   flow_peer_init(&peer->flow, &worker->flow);
   *made = &peer->flow.base;
   return 0;
@@ -115,13 +133,33 @@ static uint32_t count_overdue(const struct ofi_worker *worker, const struct ofi_
   return count;
 }
 
-// What is stuck ends when its road is closed; what comes takes a new one. libfabric 1.17 faults in fi_cq_read() after
-// an endpoint of shm was closed under an operation: there, requests end with the peer's process, when it goes on, or
-// with this worker.
+// Ends what is under way to that peer with its connection. What comes makes a new one.
+static void cut_off(struct ofi_worker *worker, struct ofi_peer *peer) {
+  uint8_t name[OFI_MAX_NAME];
+  size_t size = sizeof name;
+  if (fi_av_lookup(worker->av, peer->address, name, &size) != 0 || size > sizeof name)
+    return;
+  peer->cutting = true;
+  fi_av_remove(worker->av, &peer->address, 1, 0);
+  if (insert(worker, name, size, &peer->address) != 0)
+    flow_peer_failed(&peer->flow, WEFT_ERR_PEER_LOST, "it was cut off");
+  while (ofi_complete(worker) > 0)
+    ;
+  peer->cutting = false;
+}
+
+// Where removing an address does not end its connection, what is stuck ends when its road is closed; what comes takes a
+// new one. libfabric 1.17 faults in fi_cq_read() after an endpoint of shm was closed under an operation: there,
+// requests end with the peer's process, when it goes on, or with this worker.
 void ofi_sever(struct flow_peer *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base->base.worker;
   struct ofi_road *road;
-  if (is_shm(worker->info) || count_overdue(worker, worker->road, base) == 0 || ofi_road_open(worker, &road) != 0)
+  uint32_t overdue = is_shm(worker->info) ? 0 : count_overdue(worker, worker->road, base);
+  if (overdue > 0 && base->running > overdue)
+    flow_peer_failed(base, WEFT_ERR_PEER_LOST, "requests to it did not end after they were cancelled: it was cut off");
+  if (overdue > 0)
+    cut_off(worker, (struct ofi_peer *)base);
+  if (overdue == 0 || count_overdue(worker, worker->road, base) == 0 || ofi_road_open(worker, &road) != 0)
     return;
   link_add(&worker->roads, &worker->road->roads);
   worker->road = road;
@@ -160,9 +198,30 @@ void ofi_leave_roads(struct ofi_worker *worker) {
   }
 }
 
+// Whether somebody else has that address too, who was connected while this one was being left.
+static bool is_shared(const struct ofi_worker *worker, const struct ofi_peer *peer) {
+  const struct link *peers = &worker->flow.peers;
+  for (const struct link *link = peers->next; link != peers; link = link->next) {
+    const struct ofi_peer *other = (const struct ofi_peer *)LINK_OF(link, struct flow_peer, peers);
+    if (other != peer && other->address == peer->address)
+      return true;
+  }
+  return false;
+}
+
+// The connection goes with the address, whoever else uses it.
 bool ofi_part(struct flow_peer *base) {
   struct ofi_peer *peer = (struct ofi_peer *)base;
   struct ofi_worker *worker = (struct ofi_worker *)base->base.worker;
-  fi_av_remove(worker->av, &peer->address, 1, 0);
+  if (!is_shared(worker, peer))
+    fi_av_remove(worker->av, &peer->address, 1, 0);
   return true;
+}
+
+void ofi_fence(struct transport_peer *base) {
+  struct ofi_peer *peer = (struct ofi_peer *)base;
+  struct ofi_worker *worker = (struct ofi_worker *)base->worker;
+  fi_addr_t road;
+  if (insert(worker, peer->road, peer->road_size, &road) == 0)
+    fi_av_remove(worker->av, &road, 1, 0);
 }
