@@ -86,12 +86,17 @@ static void fill_view(const struct device_ep *ep, const struct device_view *view
 }
 
 // A kernel that meets the place halfway finds epoch 0 there, or the whole view: each copy ends before the next begins.
+// So who finds the view also finds that one of its links is slow: the control words may come later.
 static int write_view(struct device_ep *ep, const struct device_view *view, struct cuda_view *place, char *why) {
   ep->host->out.word = 0;
   int rc = put(ep, &place->epoch, sizeof place->epoch, "taking back an old view", why);
   if (rc == 0) {
     fill_view(ep, view, &ep->host->out.view);
     rc = put(ep, place, sizeof *place, "publishing a view", why);
+  }
+  if (rc == 0 && __atomic_load_n(&ep->device->strict, __ATOMIC_ACQUIRE)) {
+    ep->host->out.word = true;
+    rc = put(ep, &ep->state->control.strict, sizeof ep->state->control.strict, "telling that a link is slow", why);
   }
   if (rc == 0) {
     ep->host->out.word = view->epoch;

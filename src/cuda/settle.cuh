@@ -7,6 +7,11 @@
 //
 // A newer view (ep/activation.h, adopt): the newest that anybody runs in. As all blocks have heard the same, all see
 // that there is one; the speaker looks for it and tells the others what to do.
+//
+// Its first member behind a slow link may come with it, after this kernel has read that all links are fast. The host
+// writes `strict` before the view's epoch; the speaker acquires the epoch and releases its verdict (a fence, then the
+// exchange), each block's first thread acquires the verdict, reads the word again, and a barrier hands it to the warps
+// that place rows. Those that send meanwhile read it once for each packet, and send to members of the view before.
 #ifndef CUDA_SETTLE_CUH
 #define CUDA_SETTLE_CUH
 
@@ -138,6 +143,7 @@ static __device__ __noinline__ void adopt(const cuda_dispatch_args &args, scene 
     standing.view = &live;
     standing.live = made;
     standing.adopted = true;
+    scene.control.strict |= ptx::load_volatile(&args.state->control.strict);
   }
   role.sync();
 }

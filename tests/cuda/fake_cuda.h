@@ -26,6 +26,7 @@ struct fake_cuda {
   struct cuda_begin found; // what begin finds, from the `begins_until_found`th launch on
   int begins_until_found;
   uint32_t memory_per_member; // what dispatch needs
+  void (*copied)(void);       // NULL, or called behind each copy
 };
 extern struct fake_cuda fake;
 

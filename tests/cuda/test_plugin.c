@@ -109,6 +109,26 @@ static void a_published_view_has_ones_own_area_and_no_areas_without_a_link(void 
   assert_int_equal(view->members[2].seat, DEVICE_NO_SEAT);
 }
 
+static int found_before_told;
+
+static void look_for_view_4(void) {
+  found_before_told += published(4) && !ep->state->control.strict;
+}
+
+static void who_finds_a_view_knows_that_a_link_is_slow(void **state) {
+  (void)state;
+  found_before_told = 0;
+  device->strict = true;
+  fake.copied = look_for_view_4;
+  int rc = publish(4);
+  fake.copied = NULL;
+  device->strict = false;
+  assert_int_equal(rc, 0);
+  assert_int_equal(found_before_told, 0);
+  assert_int_equal(ep->state->control.strict, 1);
+  assert_int_equal(ep->state->control.timeout_ns, 5000); // nothing beside it
+}
+
 static void views_that_kernels_may_look_for_are_kept(void **state) {
   (void)state;
   for (uint64_t epoch = 1; epoch <= CUDA_PUBLISHED; epoch++)
@@ -502,6 +522,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_new_engine_begins_with_nothing_but_its_pointers),
       TEST(a_published_view_has_ones_own_area_and_no_areas_without_a_link),
+      TEST(who_finds_a_view_knows_that_a_link_is_slow),
       TEST(views_that_kernels_may_look_for_are_kept),
       TEST(views_out_of_order_are_refused),
       TEST(control_words_keep_the_deadline),
