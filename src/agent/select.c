@@ -11,9 +11,10 @@
 #include "base/fail.h"
 #include "base/text.h"
 
-// latency + each further piece + bytes / bandwidth.
-static uint64_t reckon(const struct transport_cost *cost, uint32_t pieces, uint64_t bytes) {
+// latency + each further piece + bytes / bandwidth, + what `on_gpus` sides that are memory of a GPU cost each piece.
+static uint64_t reckon(const struct transport_cost *cost, uint32_t pieces, uint64_t bytes, uint32_t on_gpus) {
   uint64_t ns = cost->latency_ns + (uint64_t)(pieces - 1) * cost->piece_ns;
+  ns += (uint64_t)pieces * on_gpus * cost->gpu_piece_ns;
   return ns + (cost->bytes_per_s > 0 ? (uint64_t)((double)bytes * 1e9 / (double)cost->bytes_per_s) : 0);
 }
 
@@ -93,16 +94,19 @@ static void weigh(struct agent_worker *worker, weft_transfer_t *transfer, struct
     text_add(text, "%s: cannot: %s\n", worker->transport->name, why);
     return;
   }
-  struct transport_cost cost;
+  struct transport_cost cost = {0};
   agent_turn_take(worker);
   worker->transport->cost(worker->worker, remote->peer->links[worker->index].to, &cost);
   agent_turn_give(worker);
-  uint64_t ns = reckon(&cost, transfer->num_pieces, transfer->bytes);
+  uint32_t on_gpus = (local->kind == WEFT_MEMORY_CUDA) + (remote->kind == WEFT_MEMORY_CUDA);
+  uint64_t ns = reckon(&cost, transfer->num_pieces, transfer->bytes, on_gpus);
   text_add(text,
-           "%s: %" PRIu64 " ns = %" PRIu64 " ns + %u further pieces of %" PRIu64 " ns + %" PRIu64
-           " bytes at %.3g GB/s\n",
+           "%s: %" PRIu64 " ns = %" PRIu64 " ns + %u further pieces of %" PRIu64 " ns + %" PRIu64 " bytes at %.3g GB/s",
            worker->transport->name, ns, cost.latency_ns, transfer->num_pieces - 1, cost.piece_ns, transfer->bytes,
            (double)cost.bytes_per_s / 1e9);
+  if (on_gpus > 0 && cost.gpu_piece_ns > 0)
+    text_add(text, " + %" PRIu64 " ns a piece for each side on a GPU", cost.gpu_piece_ns);
+  text_add(text, "\n");
   if (worker->nics[0])
     text_add(text, "%s: NICs: %s\n", worker->transport->name, worker->nics);
   if (!best->worker || ns < best->ns)

@@ -149,6 +149,7 @@ struct transport_cost {
   uint64_t latency_ns; // of the first byte
   uint64_t piece_ns;   // of each further piece
   uint64_t bytes_per_s;
+  uint64_t gpu_piece_ns; // what a piece costs more for each side of it that is memory of a GPU
 };
 
 struct transport {

@@ -52,9 +52,10 @@ int fake_share_open(struct device *device, const struct device_share *share, int
 }
 
 void fake_share_close(struct device *device, const struct device_share *share, void *memory) {
-  (void)device;
-  if (share->process != (uint64_t)getpid())
-    munmap(memory, share->size);
+  if (share->process == (uint64_t)getpid())
+    return;
+  struct device_window window = {.memory = memory, .size = share->size};
+  fake_window_release(device, &window);
 }
 
 int fake_pin(void *memory, uint64_t size, char *why) {
@@ -86,7 +87,7 @@ int fake_copies_open(struct device *device, const struct device_copy *copies, ui
 int fake_copies_run(struct device_copies *copies, void *stream, char *why) {
   (void)stream, (void)why;
   for (uint32_t i = 0; i < copies->count; i++)
-    memcpy(copies->copy[i].to, copies->copy[i].from, copies->copy[i].size);
+    memcpy(fake_reach(copies->copy[i].to), fake_reach(copies->copy[i].from), copies->copy[i].size);
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #define SUPPORT_FAKE_CUFILE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct fake_cufile {
@@ -21,6 +22,8 @@ struct fake_cufile {
   _Atomic int calls, inside;             // reads and writes; those that have not returned
 };
 
+// Whether the library in that file is the fake: else it is cuFile itself, which takes no orders.
+bool fake_cufile_is(const char *path);
 // Of the library in that file; fails the test where it is none.
 struct fake_cufile *fake_cufile_find(const char *path);
 

@@ -5,9 +5,17 @@
 
 #include "support/fake_cufile.h"
 
-struct fake_cufile *fake_cufile_find(const char *path) {
+static void *look_up(const char *path) {
   void *library = dlopen(path, RTLD_NOW);
-  void *symbol = library ? dlsym(library, FAKE_CUFILE_SYMBOL) : NULL;
+  return library ? dlsym(library, FAKE_CUFILE_SYMBOL) : NULL;
+}
+
+bool fake_cufile_is(const char *path) {
+  return look_up(path) != NULL;
+}
+
+struct fake_cufile *fake_cufile_find(const char *path) {
+  void *symbol = look_up(path);
   if (!symbol)
     fail_msg("no fake of cuFile: %s", dlerror());
   fake_cufile_fn *function;

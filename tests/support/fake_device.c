@@ -108,8 +108,53 @@ static void fake_release(struct device *device, void *memory) {
 static int fake_copy(struct device *device, void *to, const void *from, size_t size, void *stream, bool wait,
                      char *why) {
   (void)device, (void)stream, (void)wait, (void)why;
-  memcpy(to, from, size);
+  memcpy(fake_reach(to), fake_reach(from), size);
   return 0;
+}
+
+// With FAKE_HIDDEN set the host cannot touch windows, as it cannot touch memory of a GPU: who tries dies of it. Copies
+// reach them by a second mapping.
+static struct hidden {
+  char *memory, *bytes;
+  size_t size;
+} hidden[64];
+static pthread_mutex_t hidden_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void *fake_reach(const void *memory) {
+  const char *at = memory;
+  pthread_mutex_lock(&hidden_lock);
+  for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
+    if (hidden[i].memory && at >= hidden[i].memory && at < hidden[i].memory + hidden[i].size)
+      at = hidden[i].bytes + (at - hidden[i].memory);
+  pthread_mutex_unlock(&hidden_lock);
+  return (void *)(uintptr_t)at;
+}
+
+static int hide(struct device_window *window, int fd, char *why) {
+  void *bytes = mmap(NULL, window->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  size_t i = 0;
+  pthread_mutex_lock(&hidden_lock);
+  while (i < sizeof hidden / sizeof *hidden && hidden[i].memory)
+    i++;
+  bool made = bytes != MAP_FAILED && i < sizeof hidden / sizeof *hidden;
+  if (made)
+    hidden[i] = (struct hidden){window->memory, bytes, window->size};
+  pthread_mutex_unlock(&hidden_lock);
+  if (!made)
+    return fake_say(why, WEFT_ERR_LIMIT, "too many windows of the fake");
+  mprotect(window->memory, window->size, PROT_NONE);
+  return 0;
+}
+
+static void show(const void *memory) {
+  pthread_mutex_lock(&hidden_lock);
+  for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) {
+    if (!hidden[i].memory || hidden[i].memory != memory)
+      continue;
+    munmap(hidden[i].bytes, hidden[i].size);
+    hidden[i] = (struct hidden){NULL, NULL, 0};
+  }
+  pthread_mutex_unlock(&hidden_lock);
 }
 
 static int map(size_t size, int fd, struct device_window *window, char *why) {
@@ -117,7 +162,7 @@ static int map(size_t size, int fd, struct device_window *window, char *why) {
   if (memory == MAP_FAILED)
     return fake_say(why, WEFT_ERR_SYSTEM, strerror(errno));
   *window = (struct device_window){.memory = memory, .size = size};
-  return 0;
+  return getenv("FAKE_HIDDEN") ? hide(window, fd, why) : 0;
 }
 
 static int fake_window_create(struct device *device, size_t size, struct device_window *window, int *fd, char *why) {
@@ -134,8 +179,9 @@ int fake_window_map(struct device *device, size_t size, int fd, struct device_wi
   return map(size, fd, window, why);
 }
 
-static void fake_window_release(struct device *device, struct device_window *window) {
+void fake_window_release(struct device *device, struct device_window *window) {
   (void)device;
+  show(window->memory);
   munmap(window->memory, window->size);
   *window = (struct device_window){0};
 }

@@ -29,7 +29,10 @@ int fake_say(char *why, int rc, const char *what);
 void fake_nap(void);
 void fake_launch(struct device *device, const struct fake_launch *launch);
 int fake_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why);
+// Where the host reaches what a device knows by that address.
+void *fake_reach(const void *memory);
 int fake_window_map(struct device *device, size_t size, int fd, struct device_window *window, char *why);
+void fake_window_release(struct device *device, struct device_window *window);
 
 // --- the engine: its part of the table ---
 

@@ -12,7 +12,9 @@ static struct flow_worker *worker_of(const struct flow_peer *peer) {
 }
 
 static uint64_t most_of(const struct transport_piece *piece) {
-  return ((const struct flow_remote *)piece->remote)->max_operation;
+  uint64_t there = ((const struct flow_remote *)piece->remote)->max_operation;
+  uint64_t here = ((const struct flow_region *)piece->local)->max_operation;
+  return here < there ? here : there;
 }
 
 // As many operations as its pieces are cut into, and no more than the window.

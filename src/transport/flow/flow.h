@@ -85,6 +85,7 @@ struct flow_peer {
 
 struct flow_region {
   struct transport_region base;
+  uint64_t max_operation; // bytes, as with remotes; no limit unless reg() sets one
   struct link regions;
 };
 

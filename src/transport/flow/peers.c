@@ -45,6 +45,7 @@ void flow_remote_init(struct flow_remote *remote, struct flow_peer *peer) {
 
 void flow_region_init(struct flow_region *region, struct flow_worker *worker, const struct transport_memory *memory) {
   region->base = (struct transport_region){.worker = &worker->base, .memory = *memory};
+  region->max_operation = UINT64_MAX;
   link_add(&worker->regions, &region->regions);
 }
 

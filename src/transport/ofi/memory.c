@@ -45,9 +45,8 @@ int ofi_register(struct ofi_worker *worker, const struct transport_memory *memor
 int ofi_reg(struct transport_worker *base, const struct transport_memory *memory, struct transport_region **made) {
   struct ofi_worker *worker = (struct ofi_worker *)base;
   if (!(base->abilities.local_kinds >> memory->kind & 1))
-    return fail(WEFT_ERR_UNSUPPORTED, "the provider %s moves %s only", worker->info->fabric_attr->prov_name,
-                base->abilities.local_kinds >> WEFT_MEMORY_CUDA & 1 ? "host and CUDA memory"
-                                                                    : "host memory: stage through the host");
+    return fail(WEFT_ERR_UNSUPPORTED, "%s",
+                memory->kind == WEFT_MEMORY_CUDA ? base->lacks : "ofi moves host and CUDA memory only");
   if (memory->length == 0 || !memory->address)
     return fail(WEFT_ERR_INVALID, "a region has an address and at least one byte");
   struct ofi_region *region = calloc(1, sizeof *region);

@@ -62,8 +62,12 @@ static int probe(char *why, size_t cap) {
 static void describe(struct ofi_worker *worker) {
   const struct fi_info *info = worker->info;
   struct transport_abilities *abilities = &worker->flow.base.abilities;
-  if (info->caps & FI_HMEM)
-    abilities->local_kinds = abilities->remote_kinds = 1u << WEFT_MEMORY_HOST | 1u << WEFT_MEMORY_CUDA;
+  if (!(info->caps & FI_HMEM)) {
+    abilities->local_kinds = abilities->remote_kinds = 1u << WEFT_MEMORY_HOST;
+    snprintf(worker->flow.base.lacks, sizeof worker->flow.base.lacks,
+             "libfabric's provider %s moves host memory only; the transport ucx copies a GPU's through the host",
+             info->fabric_attr->prov_name);
+  }
   uint64_t most = info->ep_attr->max_msg_size;
   worker->flow.wire = (struct flow_wire){
       .op_size = (sizeof(struct ofi_op) + 15) / 16 * 16,
@@ -156,8 +160,8 @@ const struct transport transport_ofi = {
     .what = "networks through libfabric",
     .abilities =
         {
-            .local_kinds = 1u << WEFT_MEMORY_HOST,
-            .remote_kinds = 1u << WEFT_MEMORY_HOST,
+            .local_kinds = 1u << WEFT_MEMORY_HOST | 1u << WEFT_MEMORY_CUDA,
+            .remote_kinds = 1u << WEFT_MEMORY_HOST | 1u << WEFT_MEMORY_CUDA,
             .flags = TRANSPORT_MESSAGES | TRANSPORT_OTHER_HOSTS | TRANSPORT_LENGTHS,
         },
     .probe = probe,

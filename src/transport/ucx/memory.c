@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "transport/ucx/ucx.h"
 
-// Kind, read only, allocated, address, length, own key; then UCX's rkey.
+// Kind, read only, allocated, address, length, own key; then UCX's rkey, if it knows the region.
 static const struct card key_card = {"key of ucx", 0x6b757831, 2};
 
 ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind) {
@@ -28,6 +28,14 @@ static int map_memory(struct ucx_worker *worker, struct ucx_region *region) {
     params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_PROT;
     params.prot = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_REMOTE_READ;
   }
+  if (memory->kind == WEFT_MEMORY_CUDA) {
+    int rc = ucx_gpu_reg(worker, region);
+    if (rc == 0 && worker->cuda)
+      ucx_gpu_map(worker, region, &params);
+    if (!region->memory)
+      region->flow.max_operation = UCX_SERVED;
+    return rc;
+  }
   ucs_status_t status = ucp_mem_map(worker->context, &params, &region->memory);
   if (status != UCS_OK)
     return ucx_fail(status, "UCX cannot register %" PRIu64 " bytes at %p", memory->length, memory->address);
@@ -45,12 +53,16 @@ static int map_memory(struct ucx_worker *worker, struct ucx_region *region) {
   return 0;
 }
 
+static void unmap_memory(struct ucx_worker *worker, struct ucx_region *region) {
+  if (region->memory)
+    ucp_mem_unmap(worker->context, region->memory);
+}
+
 int ucx_reg(struct transport_worker *base, const struct transport_memory *memory, struct transport_region **made) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
   if (!(base->abilities.local_kinds >> memory->kind & 1))
-    return fail(WEFT_ERR_UNSUPPORTED, memory->kind == WEFT_MEMORY_CUDA
-                                          ? "this UCX was built without CUDA, or finds no GPU: stage through the host"
-                                          : "ucx moves host and CUDA memory only");
+    return fail(WEFT_ERR_UNSUPPORTED, "%s",
+                memory->kind == WEFT_MEMORY_CUDA ? base->lacks : "ucx moves host and CUDA memory only");
   if (memory->length == 0)
     return fail(WEFT_ERR_INVALID, "a region has at least one byte");
   struct ucx_region *region = calloc(1, sizeof *region);
@@ -61,7 +73,7 @@ int ucx_reg(struct transport_worker *base, const struct transport_memory *memory
   if (rc == 0) {
     rc = ucx_serve_region(worker, region);
     if (rc != 0)
-      ucp_mem_unmap(worker->context, region->memory);
+      unmap_memory(worker, region);
   }
   if (rc != 0) {
     link_remove(&region->flow.regions);
@@ -75,16 +87,18 @@ int ucx_reg(struct transport_worker *base, const struct transport_memory *memory
 void ucx_unreg(struct transport_region *base) {
   struct ucx_region *region = (struct ucx_region *)base;
   ucx_serve_forget((struct ucx_worker *)base->worker, region);
-  ucp_mem_unmap(((struct ucx_worker *)base->worker)->context, region->memory);
+  unmap_memory((struct ucx_worker *)base->worker, region);
   link_remove(&region->flow.regions);
   free(region);
 }
 
 int ucx_pack(struct transport_region *base, void *bytes, size_t *size) {
   struct ucx_region *region = (struct ucx_region *)base;
-  void *rkey;
-  size_t rkey_size;
-  ucs_status_t status = ucp_rkey_pack(((struct ucx_worker *)base->worker)->context, region->memory, &rkey, &rkey_size);
+  void *rkey = NULL;
+  size_t rkey_size = 0;
+  ucs_status_t status = UCS_OK;
+  if (region->memory)
+    status = ucp_rkey_pack(((struct ucx_worker *)base->worker)->context, region->memory, &rkey, &rkey_size);
   if (status != UCS_OK)
     return ucx_fail(status, "UCX gives no key of a region");
   struct wire_writer writer = card_begin(&key_card, bytes, *size);
@@ -95,7 +109,8 @@ int ucx_pack(struct transport_region *base, void *bytes, size_t *size) {
   wire_put_number(&writer, base->memory.length, 8);
   wire_put_number(&writer, region->key, 8);
   wire_put(&writer, rkey, rkey_size);
-  ucp_rkey_buffer_release(rkey);
+  if (rkey)
+    ucp_rkey_buffer_release(rkey);
   int rc = card_end(&key_card, &writer, size);
   return rc ? fail_context(rc, "choose fewer devices with UCX_NET_DEVICES") : 0;
 }
@@ -115,13 +130,11 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   uint64_t allocated = wire_take_number(&reader, 1);
   uint64_t address = wire_take_number(&reader, 8), length = wire_take_number(&reader, 8);
   uint64_t key = wire_take_number(&reader, 8);
-  if (reader.failed || wire_left(&reader) == 0 || kind > WEFT_MEMORY_CUDA)
+  if (reader.failed || (wire_left(&reader) == 0 && kind == WEFT_MEMORY_HOST) || kind > WEFT_MEMORY_CUDA)
     return fail(WEFT_ERR_PROTOCOL, "a key of ucx is of another make");
   if (!peer->ep)
     return fail(WEFT_ERR_PEER_LOST, "%s", peer->flow.why);
-  bool direct = reaches(peer, allocated);
-  if (!direct && kind != WEFT_MEMORY_HOST)
-    return fail(WEFT_ERR_UNREACHABLE, "without RDMA, ucx reaches host memory only: stage through the host");
+  bool direct = wire_left(&reader) > 0 && reaches(peer, allocated);
   struct ucx_remote *remote = calloc(1, sizeof *remote);
   if (!remote)
     return fail(WEFT_ERR_NOMEM, "no memory for a remote region");
@@ -137,7 +150,7 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   remote->flow.base.length = length;
   remote->flow.read_only = read_only;
   if (!direct)
-    remote->flow.max_operation = peer->near ? UCX_SERVED_NEAR : UCX_SERVED;
+    remote->flow.max_operation = peer->near && kind == WEFT_MEMORY_HOST ? UCX_SERVED_NEAR : UCX_SERVED;
   *made = &remote->flow.base;
   return 0;
 }

@@ -40,14 +40,15 @@ static int how(ucs_status_ptr_t result, const char *what) {
 int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op) {
   ucp_ep_h ep = ((struct ucx_peer *)own->peer)->ep;
   ucp_rkey_h rkey = ((struct ucx_remote *)piece->remote)->rkey;
-  if (!rkey)
+  ucp_mem_h memory = ((struct ucx_region *)piece->local)->memory;
+  if (!rkey || !memory)
     return ucx_ask(own, piece, offset, op);
   ucp_request_param_t param = parameters(own, op);
   void *local = (void *)(uintptr_t)(piece->local_address + offset);
   uint64_t remote = piece->remote_address + offset;
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_MEMH;
   param.memory_type = ucx_memory_type(piece->local->memory.kind);
-  param.memh = ((struct ucx_region *)piece->local)->memory;
+  param.memh = memory;
   return own->request->op == WEFT_WRITE ? how(ucp_put_nbx(ep, local, op->length, remote, rkey, &param), "a put")
                                         : how(ucp_get_nbx(ep, local, op->length, remote, rkey, &param), "a get");
 }

@@ -37,7 +37,10 @@ struct ucx_answer {
 struct asking {
   struct ask ask;
   void *local;
+  const struct ucx_region *region; // that of `local`
+  struct ucx_bounce *bounce;       // from which UCX sends; NULL: from `local`
 };
+_Static_assert(sizeof(struct asking) <= 64, "what ucx_place() has");
 
 // --- the target ---
 
@@ -92,7 +95,9 @@ static struct ucx_answer *take_answer(struct ucx_worker *worker, bool large) {
   return answer;
 }
 
-static void reply(struct ucx_worker *worker, ucp_ep_h ep, uint64_t cookie, int status, const void *data, size_t size) {
+// `region`: whose the data is, if there is any.
+static void reply(struct ucx_worker *worker, ucp_ep_h ep, uint64_t cookie, int status, const struct ucx_region *region,
+                  const void *data, size_t size) {
   struct ucx_answer *answer = take_answer(worker, size > 0);
   if (!answer && size > 0) {
     size = 0;
@@ -101,9 +106,11 @@ static void reply(struct ucx_worker *worker, ucp_ep_h ep, uint64_t cookie, int s
   }
   if (!answer)
     return; // no memory: the initiator ends it by its deadline
-  answer->head = (struct answer){.cookie = cookie, .status = status};
   if (size > 0)
-    memcpy(answer->bytes, data, size);
+    status = ucx_copy(worker, region, answer->bytes, data, size);
+  if (status != 0)
+    size = 0;
+  answer->head = (struct answer){.cookie = cookie, .status = status};
   ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
       .flags = UCP_AM_SEND_FLAG_EAGER,
@@ -115,8 +122,8 @@ static void reply(struct ucx_worker *worker, ucp_ep_h ep, uint64_t cookie, int s
     answer_sent(NULL, UCS_OK, answer);
 }
 
-// The region's bytes, if that is what the key stands for and it may be done with them.
-static void *find(const struct ucx_worker *worker, const struct ask *ask, bool write, int *status) {
+// The region, if that is what the key stands for and it may be done with these bytes of it.
+static const struct ucx_region *find(const struct ucx_worker *worker, const struct ask *ask, bool write, int *status) {
   uint64_t index = ask->key & ((1u << INDEX_BITS) - 1);
   const struct ucx_region *region = index < worker->num_served ? worker->served[index] : NULL;
   *status = WEFT_ERR_NOT_FOUND;
@@ -126,11 +133,10 @@ static void *find(const struct ucx_worker *worker, const struct ask *ask, bool w
   uint64_t start = (uintptr_t)memory->address;
   *status = WEFT_ERR_INVALID;
   if (ask->address < start || ask->address - start > memory->length ||
-      ask->length > memory->length - (ask->address - start) || (write && memory->read_only) ||
-      memory->kind != WEFT_MEMORY_HOST)
+      ask->length > memory->length - (ask->address - start) || (write && memory->read_only))
     return NULL;
   *status = 0;
-  return (void *)(uintptr_t)ask->address;
+  return region;
 }
 
 static ucs_status_t on_write(void *arg, const void *header, size_t header_size, void *data, size_t size,
@@ -141,11 +147,11 @@ static ucs_status_t on_write(void *arg, const void *header, size_t header_size, 
   if (header_size != sizeof ask || param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
     return UCS_OK; // nothing that Weft sends
   memcpy(&ask, header, sizeof ask);
-  void *bytes = size == ask.length ? find(worker, &ask, true, &status) : NULL;
-  if (bytes)
-    memcpy(bytes, data, size);
+  const struct ucx_region *region = size == ask.length ? find(worker, &ask, true, &status) : NULL;
+  if (region)
+    status = ucx_copy(worker, region, (void *)(uintptr_t)ask.address, data, size);
   worker->flow.events++;
-  reply(worker, param->reply_ep, ask.cookie, size == ask.length ? status : WEFT_ERR_PROTOCOL, NULL, 0);
+  reply(worker, param->reply_ep, ask.cookie, size == ask.length ? status : WEFT_ERR_PROTOCOL, NULL, NULL, 0);
   return UCS_OK;
 }
 
@@ -158,10 +164,10 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_size, v
   if (header_size != sizeof ask)
     return UCS_OK;
   memcpy(&ask, header, sizeof ask);
-  const void *bytes = ask.length <= UCX_SERVED ? find(worker, &ask, false, &status) : NULL;
+  const struct ucx_region *region = ask.length <= UCX_SERVED ? find(worker, &ask, false, &status) : NULL;
   worker->flow.events++;
-  reply(worker, param->reply_ep, ask.cookie, ask.length <= UCX_SERVED ? status : WEFT_ERR_LIMIT, bytes,
-        bytes ? ask.length : 0);
+  reply(worker, param->reply_ep, ask.cookie, ask.length <= UCX_SERVED ? status : WEFT_ERR_LIMIT, region,
+        (const void *)(uintptr_t)ask.address, region ? ask.length : 0);
   return UCS_OK;
 }
 
@@ -183,9 +189,18 @@ static struct asking *asking_of(struct flow_op *op) {
   return ucx_place(op->own, op);
 }
 
+static void give_bounce(struct flow_op *op) {
+  struct asking *asking = asking_of(op);
+  if (asking->bounce)
+    ucx_bounce_give(&((struct ucx_worker *)op->own->worker)->gpus, asking->bounce);
+  asking->bounce = NULL;
+}
+
 // One of the two things that it waited for has come.
 static void came(struct flow_op *op, uint32_t what, int err, const char *why) {
   op->more &= ~what;
+  if (what == LOCAL)
+    give_bounce(op);
   if (err != 0 && op->more) { // no answer will come
     forget((struct ucx_worker *)op->own->worker, (uint32_t)asking_of(op)->ask.cookie);
     op->more = 0;
@@ -211,8 +226,11 @@ static int send_ask(struct flow_op *op) {
       .user_data = op,
       .request = ucx_place(op->own, op),
   };
+  const void *bytes = asking->bounce ? asking->bounce->bytes : asking->local;
   void *request = ucp_am_send_nbx(((struct ucx_peer *)op->own->peer)->ep, write ? UCX_WRITE : UCX_READ, &asking->ask,
-                                  sizeof asking->ask, write ? asking->local : NULL, write ? op->length : 0, &param);
+                                  sizeof asking->ask, write ? bytes : NULL, write ? op->length : 0, &param);
+  if (!UCS_PTR_IS_PTR(request))
+    give_bounce(op);
   if (UCS_PTR_IS_ERR(request))
     return ucx_fail(UCS_PTR_STATUS(request), "UCX refuses an active message");
   if (!request)
@@ -224,10 +242,20 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
   struct ucx_worker *worker = (struct ucx_worker *)own->worker;
   struct asking *asking = asking_of(op);
   uint32_t index = worker->free_asked;
-  if (piece->local->memory.kind != WEFT_MEMORY_HOST)
-    return fail(WEFT_ERR_UNSUPPORTED, "without RDMA, ucx moves host memory only: stage through the host");
+  struct ucx_bounce *bounce = NULL;
   if (index == UCX_ASKED)
     return FLOW_AGAIN;
+  if (own->request->op == WEFT_WRITE && piece->local->memory.kind != WEFT_MEMORY_HOST) {
+    const void *from = (const void *)(uintptr_t)(piece->local_address + offset);
+    bounce = ucx_bounce_take(&worker->gpus);
+    if (!bounce)
+      return FLOW_AGAIN;
+    int rc = ucx_copy(worker, (struct ucx_region *)piece->local, bounce->bytes, from, op->length);
+    if (rc != 0) {
+      ucx_bounce_give(&worker->gpus, bounce);
+      return rc;
+    }
+  }
   worker->free_asked = worker->asked[index].next;
   worker->asked[index].op = op;
   *asking = (struct asking){
@@ -236,6 +264,8 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
               .address = piece->remote_address + offset,
               .length = op->length},
       .local = (void *)(uintptr_t)(piece->local_address + offset),
+      .region = (struct ucx_region *)piece->local,
+      .bounce = bounce,
   };
   op->more = LOCAL | REMOTE;
   int rc = send_ask(op);
@@ -252,6 +282,8 @@ static const char *text_of(int status) {
     return "the peer has no such region any more";
   case WEFT_ERR_INVALID:
     return "the peer refuses: outside its region, or a region for reading only";
+  case WEFT_ERR_SYSTEM:
+    return "the GPU whose memory it is does not copy";
   default:
     return "the peer refuses";
   }
@@ -280,7 +312,7 @@ static ucs_status_t on_answer(void *arg, const void *header, size_t header_size,
   if (read && status == 0 && size != op->length)
     status = WEFT_ERR_PROTOCOL;
   if (read && status == 0)
-    memcpy(asking_of(op)->local, data, size);
+    status = ucx_copy(worker, asking_of(op)->region, asking_of(op)->local, data, size);
   forget(worker, index);
   came(op, REMOTE, status, status ? text_of(status) : NULL);
   return UCS_OK;

@@ -129,10 +129,7 @@ static int ask(struct ucx_worker *worker) {
   if (status != UCS_OK)
     return ucx_fail(status, "UCX does not describe itself");
   worker->request_size = attr.request_size;
-  if (attr.memory_types >> UCS_MEMORY_TYPE_CUDA & 1) {
-    worker->flow.base.abilities.local_kinds |= 1u << WEFT_MEMORY_CUDA;
-    worker->flow.base.abilities.remote_kinds |= 1u << WEFT_MEMORY_CUDA;
-  }
+  worker->cuda = attr.memory_types >> UCS_MEMORY_TYPE_CUDA & 1;
   worker->flow.wire = (struct flow_wire){
       .op_size = ucx_op_size(worker),
       .max_operation = FLOW_CHUNK,
@@ -154,6 +151,7 @@ static void free_worker(struct ucx_worker *worker) {
   if (worker->context)
     ucp_cleanup(worker->context);
   ucx_serve_close(worker);
+  ucx_gpus_close(worker);
   free(worker);
 }
 
@@ -176,6 +174,8 @@ static int open_worker(const struct transport_options *options, struct transport
     rc = make_worker(worker, options->threads);
   if (rc == 0)
     rc = ucx_serve_open(worker);
+  if (rc == 0)
+    ucx_gpus_open(worker);
   if (rc != 0) {
     free_worker(worker);
     return rc;
@@ -240,11 +240,14 @@ static double seconds_of(ucp_ep_h ep, size_t bytes) {
   return ucp_ep_evaluate_perf(ep, &param, &attr) == UCS_OK ? attr.estimated_time : 0;
 }
 
+enum { GPU_PIECE_NS = 8000 }; // a copy between a GPU and host memory, and the wait for it
+
 // UCX estimates for an endpoint, from the speed of the link; where a virtual one tells none it takes the slowest that
 // there ever was, so there is a least value. In general: what TCP over a good Ethernet does.
 static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *cost) {
   (void)base;
-  *cost = (struct transport_cost){.latency_ns = 10000, .piece_ns = 1000, .bytes_per_s = 3000000000};
+  *cost = (struct transport_cost){
+      .latency_ns = 10000, .piece_ns = 1000, .bytes_per_s = 3000000000, .gpu_piece_ns = GPU_PIECE_NS};
   const struct ucx_peer *one = (const struct ucx_peer *)peer;
   if (!one || !one->ep)
     return;
@@ -257,12 +260,12 @@ static void cost(struct transport_worker *base, const struct transport_peer *pee
   cost->piece_ns = cost->latency_ns / 10 + 1;
   double rate = LARGE / (large - small);
   cost->bytes_per_s = rate > LEAST_RATE ? (uint64_t)rate : LEAST_RATE;
-  // Faster than any network: shared memory, of which the estimate leaves out the flush, and the copies that both sides
-  // make.
-  if (cost->latency_ns < HOST_NS) {
+  // Faster than any network: shared memory, of which the estimate leaves out the flush.
+  if (cost->latency_ns < HOST_NS)
     cost->latency_ns = HOST_NS;
-    cost->bytes_per_s = cost->bytes_per_s < HOST_RATE ? cost->bytes_per_s : HOST_RATE;
-  }
+  // Where accesses are served, processors copy, whatever UCX could do itself (with CUDA, by NVLink).
+  if (!one->direct && cost->bytes_per_s > HOST_RATE)
+    cost->bytes_per_s = HOST_RATE;
 }
 
 const struct transport transport_ucx = {
@@ -270,8 +273,8 @@ const struct transport transport_ucx = {
     .what = "networks and shared memory through UCX",
     .abilities =
         {
-            .local_kinds = 1u << WEFT_MEMORY_HOST,
-            .remote_kinds = 1u << WEFT_MEMORY_HOST,
+            .local_kinds = 1u << WEFT_MEMORY_HOST | 1u << WEFT_MEMORY_CUDA,
+            .remote_kinds = 1u << WEFT_MEMORY_HOST | 1u << WEFT_MEMORY_CUDA,
             .flags = TRANSPORT_MESSAGES | TRANSPORT_OTHER_HOSTS | TRANSPORT_LENGTHS,
         },
     .probe = probe,

@@ -9,7 +9,9 @@
 // peer names, aborts the target's process when the initiator's worker goes at the wrong moment (1.13: "Fatal:
 // unexpected error", from ucp_put_handler), and does not always end an operation whose endpoint is closed by force. So
 // there the transport serves accesses itself (serve.c): active messages that the target checks against its regions,
-// copies and answers. They need the target's progress(), so the transport does not claim ONE_SIDED.
+// copies and answers. They need the target's progress(), so the transport does not claim ONE_SIDED. Memory of GPUs is
+// copied by the CUDA plug-in then (gpu.c), so that it goes to other hosts by any network; by RDMA, UCX takes it as it
+// is if it was built with CUDA.
 //
 // Nothing that was given to UCX can be taken back: severing a peer is closing its endpoint by force.
 #ifndef UCX_UCX_H
@@ -17,9 +19,11 @@
 
 #include <ucp/api/ucp.h>
 
+#include "device/device.h"
 #include "transport/flow/flow.h"
 
 enum {
+  UCX_GPUS = 64,
   UCX_NOTES = 4,
   UCX_ASKED = 4096,        // served operations under way, of a worker
   UCX_SEGMENT = 256 << 10, // of TCP, unless the environment says otherwise
@@ -37,6 +41,22 @@ struct ucx_asked {
   uint32_t generation, next;
 };
 
+// Host memory that UCX sends in place of a GPU's.
+struct ucx_bounce {
+  struct ucx_bounce *next;
+  unsigned char bytes[];
+};
+
+struct ucx_gpus {
+  const struct device_api *api;
+  int count;                        // 0: memory of GPUs is refused
+  struct device *devices[UCX_GPUS]; // opened when first used
+  void *streams[UCX_GPUS];
+  unsigned char *bounces;
+  bool pinned;
+  struct ucx_bounce *free_bounces;
+};
+
 struct ucx_worker {
   struct flow_worker flow;
   ucp_context_h context;
@@ -50,6 +70,8 @@ struct ucx_worker {
   uint32_t num_served;
   struct ucx_answer *answers[2], *all_answers; // that are free, small and large; all
   uint32_t num_large;
+  struct ucx_gpus gpus;
+  bool cuda; // UCX was built with CUDA
   int serve; // 1: everything, 0: nothing, -1: what UCX does not reach by itself
   int fd;
 };
@@ -76,9 +98,10 @@ struct ucx_peer {
 
 struct ucx_region {
   struct flow_region flow;
-  ucp_mem_h memory;
-  bool allocated; // by UCX
-  uint64_t key;   // for served accesses; its low bits are the index in the worker's table
+  ucp_mem_h memory; // NULL: UCX does not know it
+  int gpu;          // CUDA: whose it is
+  bool allocated;   // by UCX
+  uint64_t key;     // for served accesses; its low bits are the index in the worker's table
 };
 
 struct ucx_remote {
@@ -107,6 +130,18 @@ int ucx_pack(struct transport_region *region, void *bytes, size_t *size);
 int ucx_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
 void ucx_free_remote(struct flow_remote *remote);
 ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind);
+
+// gpu.c
+// Without GPUs or the plug-in the worker's abilities lose them, and it says why.
+void ucx_gpus_open(struct ucx_worker *worker);
+void ucx_gpus_close(struct ucx_worker *worker);
+int ucx_gpu_reg(struct ucx_worker *worker, struct ucx_region *region);
+// Has UCX register it, if it can.
+void ucx_gpu_map(struct ucx_worker *worker, struct ucx_region *region, const ucp_mem_map_params_t *params);
+struct ucx_bounce *ucx_bounce_take(struct ucx_gpus *gpus); // NULL: all are under way
+void ucx_bounce_give(struct ucx_gpus *gpus, struct ucx_bounce *bounce);
+// Between host memory and the region's, whichever it is; waits for it.
+int ucx_copy(struct ucx_worker *worker, const struct ucx_region *region, void *to, const void *from, size_t size);
 
 // peer.c
 int ucx_address(struct transport_worker *worker, void *bytes, size_t *size);
