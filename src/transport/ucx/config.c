@@ -7,22 +7,21 @@
 #include "base/fail.h"
 #include "transport/ucx/ucx.h"
 
-// Options that serve better than UCX's own defaults; UCX_<variable> in the environment overrides them. `name` is how
-// ucp_config_modify() wants it: for one of a transport's own, without the transport's prefix.
+// Options that serve better than UCX's own defaults; UCX_<name> in the environment overrides them.
 static const struct {
-  const char *variable, *name, *value;
+  const char *name, *value;
   const char *for_one_of[8]; // where UCX may use none of these it warns that the option is not used; NULL: always
 } defaults[] = {
     // Without it shared memory refuses endpoints that tell of failures.
-    {"MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y", {"all", "sm", "shm", "mm", "posix", "sysv", "xpmem"}},
+    {"MM_ERROR_HANDLING", "y", {"all", "sm", "shm", "mm", "posix", "sysv", "xpmem"}},
     // How soon the death of a peer over shared memory shows (UCX: 20 s).
-    {"KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s", {NULL}},
+    {"KEEPALIVE_INTERVAL", "1s", {NULL}},
     // A served access is one segment (UCX_SEGMENT); faster, too.
-    {"TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "256k", {"all", "tcp"}},
-    {"TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "256k", {"all", "tcp"}},
+    {"TCP_TX_SEG_SIZE", "256k", {"all", "tcp"}},
+    {"TCP_RX_SEG_SIZE", "256k", {"all", "tcp"}},
     // Else whoever connects to a host that does not answer waits in the kernel for two minutes, and all of its worker
     // too.
-    {"TCP_CONN_NB", "CONN_NB", "y", {"all", "tcp"}},
+    {"TCP_CONN_NB", "y", {"all", "tcp"}},
 };
 
 static bool in_environment(const char *name) {
@@ -93,6 +92,16 @@ static int set_device(ucp_config_t *config, const char *device) {
   return status == UCS_OK ? 0 : ucx_fail(status, "cannot choose the device %s", device);
 }
 
+// Before version 1.17 UCX wants an option of its TCP without that name in front, and from then on with it. The other
+// one it takes too, often, and does not use.
+static ucs_status_t modify(ucp_config_t *config, const char *name, const char *value) {
+  enum { WHOLE_NAMES = 117 };
+  unsigned major, minor, release;
+  ucp_get_version(&major, &minor, &release);
+  bool whole = major * 100 + minor >= WHOLE_NAMES;
+  return ucp_config_modify(config, !whole && strncmp(name, "TCP_", 4) == 0 ? name + 4 : name, value);
+}
+
 static int set(ucp_config_t *config, const char *setting) {
   char name[64];
   if (strcmp(setting, "serve=on") == 0 || strcmp(setting, "serve=off") == 0 || strcmp(setting, "serve=auto") == 0 ||
@@ -107,9 +116,7 @@ static int set(ucp_config_t *config, const char *setting) {
                 setting);
   memcpy(name, setting, length);
   name[length] = '\0';
-  const char *bare = strncmp(name, "UCX_", 4) == 0 ? name + 4 : name;
-  bare = strncmp(bare, "TCP_", 4) == 0 ? bare + 4 : bare; // as in `defaults`
-  ucs_status_t status = ucp_config_modify(config, bare, equals + 1);
+  ucs_status_t status = modify(config, strncmp(name, "UCX_", 4) == 0 ? name + 4 : name, equals + 1);
   return status == UCS_OK ? 0 : ucx_fail(status, "UCX does not take the setting %s", setting);
 }
 
@@ -131,8 +138,8 @@ static bool uses(const struct transport_options *options, const char *const name
 
 static int set_all(ucp_config_t *config, const struct transport_options *options) {
   for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
-    if (!in_environment(defaults[i].variable) && uses(options, defaults[i].for_one_of))
-      ucp_config_modify(config, defaults[i].name, defaults[i].value); // one that this UCX does not know is no loss
+    if (!in_environment(defaults[i].name) && uses(options, defaults[i].for_one_of))
+      modify(config, defaults[i].name, defaults[i].value); // one that this UCX does not know is no loss
   }
   const char *nics = flow_setting(options->settings, "nics");
   if (nics && !options->device)
