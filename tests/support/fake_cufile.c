@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -63,11 +65,19 @@ struct cufile_status cuFileGetVersion(int *version) {
   return (struct cufile_status){0};
 }
 
+// cuFile 1.15 opens a file once more, by its name, if the descriptor has O_DIRECT.
+static bool is_unlinked_and_direct(int fd) {
+  struct stat about;
+  return fcntl(fd, F_GETFL) & O_DIRECT && fstat(fd, &about) == 0 && about.st_nlink == 0;
+}
+
 // A handle is the descriptor's number and one.
 struct cufile_status cuFileHandleRegister(cufile_handle *handle, const struct cufile_target *target) {
   struct cufile_status status = {.err = atomic_load(&fake.handle_error)};
   if (target->type != CUFILE_OPAQUE_FD || target->operations)
     status.err = INVALID_VALUE;
+  else if (status.err == 0 && is_unlinked_and_direct(target->of.fd))
+    status.err = CUFILE_GETNEWFD_FAILED;
   if (status.err == 0)
     atomic_fetch_add(&fake.handles, 1);
   *handle = status.err == 0 ? (void *)((intptr_t)target->of.fd + 1) : (void *)&fake; // undefined after a failure

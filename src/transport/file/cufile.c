@@ -43,11 +43,11 @@ static const struct {
     {5024, "MEMORY_NOT_REGISTERED", "the memory is not registered"},
     {5025, "PERMISSION_DENIED", "the driver or the device may not be used"},
     {CUFILE_DRIVER_ALREADY_OPEN, "DRIVER_ALREADY_OPEN", "its driver is open already"},
-    {5027, "HANDLE_NOT_REGISTERED", "the file is not registered"},
+    {CUFILE_HANDLE_NOT_REGISTERED, "HANDLE_NOT_REGISTERED", "the file is not registered"},
     {5028, "HANDLE_ALREADY_REGISTERED", "the file is registered already"},
     {5029, "DEVICE_NOT_FOUND", "the GPU is not found"},
     {5030, "INTERNAL_ERROR", "an internal error"},
-    {5031, "GETNEWFD_FAILED", "no further descriptor can be opened"},
+    {CUFILE_GETNEWFD_FAILED, "GETNEWFD_FAILED", "the file cannot be opened once more"},
     {5033, "NVFS_SETUP_ERROR", "the kernel module nvidia-fs cannot be set up"},
     {5034, "IO_DISABLED", "its configuration forbids this file"},
     {5036, "GPU_MEMORY_PINNING_FAILED", "the GPU's memory cannot be pinned"},
@@ -70,6 +70,16 @@ const char *cufile_words(struct cufile_status status, char text[CUFILE_WORDS]) {
              status.cuda);
   else
     snprintf(text, CUFILE_WORDS, "CU_FILE_%s (%d): %s", codes[i].name, status.err, codes[i].words);
+  return text;
+}
+
+const char *cufile_file_words(struct cufile_status status, char text[CUFILE_WORDS]) {
+  if (status.err != CUFILE_HANDLE_NOT_REGISTERED)
+    return cufile_words(status, text);
+  snprintf(text, CUFILE_WORDS,
+           "CU_FILE_HANDLE_NOT_REGISTERED (%d): it does not learn from udev (/run/udev) of which "
+           "kind the file's device is",
+           status.err);
   return text;
 }
 

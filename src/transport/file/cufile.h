@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 enum { CUFILE_SUCCESS = 0, CUFILE_CUDA_DRIVER_ERROR = 5011, CUFILE_MEMORY_ALREADY_REGISTERED = 5023 };
+enum { CUFILE_HANDLE_NOT_REGISTERED = 5027, CUFILE_GETNEWFD_FAILED = 5031 };
 enum { CUFILE_DRIVER_ALREADY_OPEN = 5026, CUFILE_OPAQUE_FD = 1 };
 
 struct cufile_status { // CUfileError_t
@@ -48,6 +49,8 @@ int cufile_driver(const struct cufile *cufile);
 enum { CUFILE_WORDS = 160 };
 // "CU_FILE_IO_NOT_SUPPORTED (5008): this file or its file system is not supported". Returns `text`.
 const char *cufile_words(struct cufile_status status, char text[CUFILE_WORDS]);
+// The same for a file that was to be registered, of which some codes mean something else.
+const char *cufile_file_words(struct cufile_status status, char text[CUFILE_WORDS]);
 // "1.15"; "of unknown version" where it does not tell. Returns `text`.
 const char *cufile_version(const struct cufile *cufile, char text[32]);
 

@@ -124,24 +124,37 @@ int file_gds_reg(struct file_worker *worker, struct file_region *memory, const s
   return gds->ready || !gds->has_files ? 0 : fail(WEFT_ERR_UNSUPPORTED, "%s", worker->base.base.lacks);
 }
 
-// A descriptor of our own: cuFile takes none twice.
+static struct cufile_status take_file(const struct cufile *cufile, struct file_region *file, int fd) {
+  struct cufile_target target = {.type = CUFILE_OPAQUE_FD};
+  target.of.fd = fd;
+  struct cufile_status status = cufile->handle_register(&file->handle, &target);
+  if (status.err != CUFILE_SUCCESS)
+    file->handle = NULL;
+  return status;
+}
+
+// A descriptor of our own: cuFile takes none twice. One with O_DIRECT, if it can be: of that cuFile opens the file once
+// more by its name, which one that was unlinked has no more.
 static int open_handle(struct file_worker *worker, struct file_region *file) {
+  const struct cufile *cufile = worker->gds->cufile;
   const char *path = file->base.base.memory.path ? file->base.base.memory.path : "the file";
+  struct cufile_status status = {.err = CUFILE_GETNEWFD_FAILED};
   char words[CUFILE_WORDS];
   if (file->handle)
     return 0;
-  if (file->direct < 0 && file->handle_fd < 0)
-    file->handle_fd = fcntl(file->buffered, F_DUPFD_CLOEXEC, 0);
-  struct cufile_target target = {.type = CUFILE_OPAQUE_FD};
-  target.of.fd = file->direct >= 0 ? file->direct : file->handle_fd;
-  if (target.of.fd < 0)
-    return fail_errno(errno, "cannot duplicate the descriptor of %s", path);
-  struct cufile_status status = worker->gds->cufile->handle_register(&file->handle, &target);
+  if (file->direct >= 0)
+    status = take_file(cufile, file, file->direct);
+  if (status.err == CUFILE_GETNEWFD_FAILED) {
+    if (file->handle_fd < 0)
+      file->handle_fd = fcntl(file->buffered, F_DUPFD_CLOEXEC, 0);
+    if (file->handle_fd < 0)
+      return fail_errno(errno, "cannot duplicate the descriptor of %s", path);
+    status = take_file(cufile, file, file->handle_fd);
+  }
   if (status.err == CUFILE_SUCCESS)
     return 0;
-  file->handle = NULL;
   return fail(WEFT_ERR_UNSUPPORTED, "cuFile does not take %s, so that memory of GPUs has to go through host memory: %s",
-              path, cufile_words(status, words));
+              path, cufile_file_words(status, words));
 }
 
 struct pinning {
