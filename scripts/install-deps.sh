@@ -147,6 +147,13 @@ install_swift() {
     echo "install-deps: no Swift: the tests against a real S3 server will be skipped" >&2
   fi
 }
+# A UCX that is newer than the distribution's and built with CUDA: the tests run Weft's module with it, too.
+install_newer_ucx() {
+  if "$root/build/tools/bin/python" -c 'import libucx' 2>/dev/null; then return; fi
+  if ! (install_from_pypi 'libucx-cu13>=1.22,<2'); then
+    echo "install-deps: no newer UCX: the tests with one will be skipped" >&2
+  fi
+}
 
 case "${1:---build}" in
   --build) needs=$build_needs ;;
@@ -164,4 +171,7 @@ fi
 install_wanted
 if [ "${1:-}" = --test ] && ! fuzzer_is_there; then install_fuzzer; fi
 cmake_is_new_enough || install_newer_cmake
-if [ "${1:-}" = --test ]; then install_swift; fi
+if [ "${1:-}" = --test ]; then
+  install_swift
+  install_newer_ucx
+fi

@@ -1,5 +1,6 @@
 // conformance NAME [name=value...]: the suite on that transport, with settings of its own. NAME may be "NAME:CASES",
-// with the cases' group: data, messages, life, threads, bad, processes or random. WEFT_SEED=N repeats the random ones.
+// with the cases' group: data, messages, life, threads, bad, processes or random. WEFT_SEED=N repeats the random ones;
+// WEFT_TEST_KIND=host, cuda, file or object runs it for that memory of the peer's only.
 #include "conformance/suite.h"
 
 #include <stdio.h>
@@ -51,9 +52,10 @@ static int run_kind(enum weft_memory_kind kind, enum weft_memory_kind local, boo
 }
 
 static int run_all(const char *only) {
+  const char *wanted = getenv("WEFT_TEST_KIND");
   int failed = 0;
   for (enum weft_memory_kind kind = 0; kind < WEFT_MEMORY_KINDS; kind++) {
-    if (!(suite.abilities.remote_kinds & 1u << kind))
+    if (!(suite.abilities.remote_kinds & 1u << kind) || (wanted && strcmp(wanted, kinds[kind]) != 0))
       continue;
     if (!place_can(kind)) {
       print_message("not run: the suite has no way to look at %s memory\n", kinds[kind]);
