@@ -81,16 +81,6 @@ static inline bool self_link_empty(const struct self_link *head) {
   return head->next == head;
 }
 
-// --- settings: self_settings.c ---
-
-// INVALID: one of the settings has none of the names [NULL at the end].
-int self_settings_check(const struct transport_options *options, const char *transport, const char *const *names);
-// The value of the last setting of that name, or NULL.
-const char *self_setting(const struct transport_options *options, const char *name);
-// Reads a number; `*value` stays when there is no such setting. INVALID: not within the bounds.
-int self_setting_number(const struct transport_options *options, const char *name, uint64_t least, uint64_t most,
-                        uint64_t *value);
-
 // --- worker, regions, peers: the table's functions, or what they call: self.c ---
 
 // Fills in a zeroed worker.

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "transport/file/file.h"
 
 extern const struct transport transport_file;
@@ -37,36 +38,28 @@ static int probe(char *why, size_t cap) {
 
 // --- open and close ---
 
-static int read_switch(const struct transport_options *options, const char *name, bool *value) {
-  uint64_t number = *value;
-  int rc = self_setting_number(options, name, 0, 1, &number);
-  *value = number;
-  return rc;
-}
-
 static int read_settings(struct file_worker *worker, const struct transport_options *options) {
-  static const char *const names[] = {"engine", "depth",       "direct",      "pin", "sync",
-                                      "gds",    "gds_threads", "gds_close_s", NULL};
+  static const char *const others[] = {"engine", "sync", NULL};
+  uint64_t direct = 1, pin = 1, gds = 1;
+  const struct settings_number numbers[] = {
+      {"depth", 1, MAX_DEPTH, &worker->depth},
+      {"direct", 0, 1, &direct},
+      {"pin", 0, 1, &pin},
+      {"gds", 0, 1, &gds},
+      {"gds_threads", 1, MAX_THREADS, &worker->gds_threads},
+      {"gds_close_s", 1, MAX_CLOSE_S, &worker->close_s},
+      {.name = NULL},
+  };
   worker->depth = DEFAULT_DEPTH;
   worker->gds_threads = DEFAULT_THREADS;
   worker->close_s = CLOSE_GPU_S;
-  worker->direct = worker->pin = worker->by_gds = true;
-  const char *sync = self_setting(options, "sync");
-  int rc = self_settings_check(options, "file", names);
-  if (rc == 0)
-    rc = self_setting_number(options, "depth", 1, MAX_DEPTH, &worker->depth);
-  if (rc == 0)
-    rc = read_switch(options, "direct", &worker->direct);
-  if (rc == 0)
-    rc = read_switch(options, "pin", &worker->pin);
-  if (rc == 0)
-    rc = read_switch(options, "gds", &worker->by_gds);
-  if (rc == 0)
-    rc = self_setting_number(options, "gds_threads", 1, MAX_THREADS, &worker->gds_threads);
-  if (rc == 0)
-    rc = self_setting_number(options, "gds_close_s", 1, MAX_CLOSE_S, &worker->close_s);
+  const char *sync = settings_value(options->settings, "sync");
+  int rc = settings_read(options->settings, "file", numbers, others);
   if (rc == 0 && sync && strcmp(sync, "none") != 0 && strcmp(sync, "data") != 0)
     rc = fail(WEFT_ERR_INVALID, "sync=%s: none or data is wanted", sync);
+  worker->direct = direct;
+  worker->pin = pin;
+  worker->by_gds = gds;
   worker->sync = sync && strcmp(sync, "data") == 0;
   return rc;
 }
@@ -113,7 +106,7 @@ static int open_worker(const struct transport_options *options, struct transport
   if (rc == 0 && !(worker->ops = calloc(worker->depth, sizeof *worker->ops)))
     rc = fail(WEFT_ERR_NOMEM, "out of memory for %llu operations", (unsigned long long)worker->depth);
   if (rc == 0)
-    rc = open_engine(worker, self_setting(options, "engine"));
+    rc = open_engine(worker, settings_value(options->settings, "engine"));
   if (rc < 0) {
     free(worker->ops);
     free(worker);

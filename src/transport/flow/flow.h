@@ -169,8 +169,6 @@ bool flow_idle(const struct flow_worker *worker);
 
 // --- host.c ---
 
-// The value of "name=value" for that name, or NULL.
-const char *flow_setting(const char *const *settings, const char *name);
 // Numbers that are equal for two workers of one host and one network namespace, and else not.
 void flow_host(uint64_t *host, uint64_t *net);
 

@@ -5,16 +5,6 @@
 #include "base/random.h"
 #include "transport/flow/flow.h"
 
-const char *flow_setting(const char *const *settings, const char *name) {
-  size_t length = strlen(name);
-  const char *value = NULL;
-  for (; settings && *settings; settings++) {
-    if (strncmp(*settings, name, length) == 0 && (*settings)[length] == '=')
-      value = *settings + length + 1;
-  }
-  return value;
-}
-
 void flow_host(uint64_t *host, uint64_t *net) {
   char boot[64] = "";
   FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");

@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "transport/object/object.h"
 
 // NOMEM alone; `*out` stays NULL where nothing is set.
 static int read_text(const struct transport_options *options, const char *name, const char *const *variables,
                      char **out) {
-  const char *value = self_setting(options, name);
+  const char *value = settings_value(options->settings, name);
   for (; !value && *variables; variables++) {
     value = getenv(*variables);
     value = value && *value ? value : NULL;
@@ -22,23 +23,23 @@ static int read_text(const struct transport_options *options, const char *name, 
 }
 
 static int read_numbers(struct object_settings *set, const struct transport_options *options) {
+  static const char *const others[] = {"endpoint",      "region",  "access_key_id", "secret_access_key",
+                                       "session_token", "ca_file", "style",         NULL};
   static const uint64_t mib = 1 << 20;
   uint64_t part_mib = 8;
+  const struct settings_number numbers[] = {
+      {"part_mib", 5, 5120, &part_mib},
+      {"parallel", 1, OBJECT_MAX_PARALLEL, &set->parallel},
+      {"retries", 0, 100, &set->retries},
+      {"backoff_ms", 0, 60000, &set->backoff_ms},
+      {"connect_ms", 1, 600000, &set->connect_ms},
+      {"stall_s", 1, 3600, &set->stall_s},
+      {"timeout_s", 1, 86400, &set->timeout_s},
+      {.name = NULL},
+  };
   *set = (struct object_settings){
       .parallel = 16, .retries = 5, .backoff_ms = 50, .connect_ms = 5000, .stall_s = 10, .timeout_s = 120};
-  int rc = self_setting_number(options, "part_mib", 5, 5120, &part_mib);
-  if (rc == 0)
-    rc = self_setting_number(options, "parallel", 1, OBJECT_MAX_PARALLEL, &set->parallel);
-  if (rc == 0)
-    rc = self_setting_number(options, "retries", 0, 100, &set->retries);
-  if (rc == 0)
-    rc = self_setting_number(options, "backoff_ms", 0, 60000, &set->backoff_ms);
-  if (rc == 0)
-    rc = self_setting_number(options, "connect_ms", 1, 600000, &set->connect_ms);
-  if (rc == 0)
-    rc = self_setting_number(options, "stall_s", 1, 3600, &set->stall_s);
-  if (rc == 0)
-    rc = self_setting_number(options, "timeout_s", 1, 86400, &set->timeout_s);
+  int rc = settings_read(options->settings, "object", numbers, others);
   set->part_bytes = part_mib * mib;
   return rc;
 }
@@ -89,17 +90,11 @@ static int check(struct object_settings *set, const char *style) {
 }
 
 int object_settings_read(struct object_settings *set, const struct transport_options *options) {
-  static const char *const names[] = {"endpoint",   "region",     "access_key_id", "secret_access_key", "session_token",
-                                      "ca_file",    "style",      "part_mib",      "parallel",          "retries",
-                                      "backoff_ms", "connect_ms", "stall_s",       "timeout_s",         NULL};
-  int rc = self_settings_check(options, "object", names);
-  *set = (struct object_settings){0};
-  if (rc == 0)
-    rc = read_numbers(set, options);
+  int rc = read_numbers(set, options);
   if (rc == 0)
     rc = read_texts(set, options);
   if (rc == 0)
-    rc = check(set, self_setting(options, "style"));
+    rc = check(set, settings_value(options->settings, "style"));
   if (rc < 0)
     object_settings_free(set);
   return rc;

@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/settings.h"
 #include "transport/ofi/ofi.h"
 #include "transport/ofi/pick.h"
 
 static struct fi_info *wishes(const struct transport_options *options, uint64_t flags, bool cuda) {
-  const char *provider = flow_setting(options->settings, "provider");
+  const char *provider = settings_value(options->settings, "provider");
   struct fi_info *hints = fi_allocinfo();
   if (!hints)
     return NULL;
@@ -71,8 +72,8 @@ static int try(const struct transport_options *options, uint64_t flags, bool cud
   if (rc != 0)
     return rc;
   const char *environment = getenv("FI_PROVIDER");
-  bool asked = flow_setting(options->settings, "provider") || (environment && *environment && *environment != '^');
-  const char *nics = flow_setting(options->settings, "nics");
+  bool asked = settings_value(options->settings, "provider") || (environment && *environment && *environment != '^');
+  const char *nics = settings_value(options->settings, "nics");
   const struct fi_info *best = ofi_pick(list, asked, nics ? nics : getenv("WEFT_OFI_NICS"));
   *info = best ? fi_dupinfo(best) : NULL;
   fi_freeinfo(list);
@@ -84,7 +85,7 @@ static bool has_gpu(void) {
 }
 
 int ofi_choose(const struct transport_options *options, struct fi_info **info) {
-  const char *complete = flow_setting(options->settings, "complete");
+  const char *complete = settings_value(options->settings, "complete");
   bool read = complete && strcmp(complete, "read") == 0;
   int rc = -FI_ENODATA;
   // With GPU memory and completion by delivery, if possible; then without one, and without both.
@@ -96,7 +97,7 @@ int ofi_choose(const struct transport_options *options, struct fi_info **info) {
   }
   if (rc == 0 || rc == -FI_ENOMEM)
     return rc == 0 ? 0 : fail(WEFT_ERR_NOMEM, "no memory for libfabric's choice");
-  const char *provider = flow_setting(options->settings, "provider");
+  const char *provider = settings_value(options->settings, "provider");
   return fail(WEFT_ERR_UNSUPPORTED,
               "libfabric %u.%u has no provider with RMA between reliable datagram endpoints%s%s%s%s: see fi_info, and "
               "FI_PROVIDER in the environment",

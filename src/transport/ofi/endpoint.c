@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/settings.h"
 #include "transport/ofi/ofi.h"
 
 enum { QUEUE = 4096, SLOT = (TRANSPORT_MAX_MESSAGE + 63) / 64 * 64, SLAB = (OFI_RECEIVES + OFI_SENDS) * SLOT };
@@ -138,7 +139,7 @@ static int fill_slab(struct ofi_worker *worker) {
 }
 
 int ofi_open(struct ofi_worker *worker, const struct transport_options *options) {
-  const char *wait = flow_setting(options->settings, "wait");
+  const char *wait = settings_value(options->settings, "wait");
   int rc = ofi_choose(options, &worker->info);
   if (rc != 0)
     return rc;

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/settings.h"
 
 int ofi_code(int error) {
   switch (abs(error)) {
@@ -85,14 +86,10 @@ static void describe(struct ofi_worker *worker) {
 }
 
 static int open_worker(const struct transport_options *options, struct transport_worker **made) {
-  for (const char *const *one = options->settings; one && *one; one++) {
-    if (strncmp(*one, "provider=", 9) != 0 && strncmp(*one, "complete=", 9) != 0 && strncmp(*one, "wait=", 5) != 0 &&
-        strncmp(*one, "nics=", 5) != 0)
-      return fail(WEFT_ERR_INVALID,
-                  "ofi has the settings provider=NAME, complete=delivery|read, wait=fd|none and nics=NAME,..., "
-                  "not %s; libfabric's own are FI_* in the environment",
-                  *one);
-  }
+  static const char *const names[] = {"provider", "complete", "wait", "nics", NULL};
+  const struct settings_number none = {.name = NULL};
+  if (settings_read(options->settings, "ofi, apart from libfabric's FI_* in the environment,", &none, names) != 0)
+    return WEFT_ERR_INVALID;
   struct ofi_worker *worker = calloc(1, sizeof *worker);
   if (!worker)
     return fail(WEFT_ERR_NOMEM, "no memory for a worker");

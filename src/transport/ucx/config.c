@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/settings.h"
 #include "transport/ucx/ucx.h"
 
 // Options that serve better than UCX's own defaults; UCX_<name> in the environment overrides them.
@@ -122,7 +123,7 @@ static int set(ucp_config_t *config, const char *setting) {
 
 // Whether UCX may use one of these, by TLS in the settings or the environment.
 static bool uses(const struct transport_options *options, const char *const names[8]) {
-  const char *list = flow_setting(options->settings, "TLS");
+  const char *list = settings_value(options->settings, "TLS");
   list = list ? list : getenv("UCX_TLS");
   if (!list || *list == '^' || !names[0])
     return true;
@@ -141,7 +142,7 @@ static int set_all(ucp_config_t *config, const struct transport_options *options
     if (!in_environment(defaults[i].name) && uses(options, defaults[i].for_one_of))
       modify(config, defaults[i].name, defaults[i].value); // one that this UCX does not know is no loss
   }
-  const char *nics = flow_setting(options->settings, "nics");
+  const char *nics = settings_value(options->settings, "nics");
   if (nics && !options->device)
     wish_nics(config, nics);
   int rc = options->device ? set_device(config, options->device) : 0;

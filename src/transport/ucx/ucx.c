@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/settings.h"
 
 int ucx_code(ucs_status_t status) {
   switch (status) {
@@ -156,7 +157,7 @@ static void free_worker(struct ucx_worker *worker) {
 }
 
 static int serve_setting(const char *const *settings) {
-  const char *value = flow_setting(settings, "serve");
+  const char *value = settings_value(settings, "serve");
   return !value || strcmp(value, "auto") == 0 ? -1 : strcmp(value, "on") == 0;
 }
 
