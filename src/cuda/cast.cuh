@@ -4,7 +4,7 @@
 
 #include <cuda_fp8.h>
 
-#include <cstdint>
+#include "cuda/ptx.cuh"
 
 __device__ __forceinline__ float bf16_low(uint32_t pair) {
   return __uint_as_float(pair << 16);
@@ -20,16 +20,21 @@ __device__ __forceinline__ uint32_t to_bf16_pair(float low, float high) {
 }
 
 __device__ __forceinline__ uint32_t to_e4m3_pair(float low, float high) {
-  float2 pair = make_float2(low, high);
-  return __nv_cvt_float2_to_fp8x2(pair, __NV_SATFINITE, __NV_E4M3);
+#if __CUDA_ARCH__ >= 890
+  uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, __NV_E4M3);
+#endif
 }
 
-// The largest finite magnitude of eight bf16 values, as bf16 bits.
-static __device__ __noinline__ uint32_t finite_amax_of(uint4 v) {
-  uint32_t words[4] = {v.x, v.y, v.z, v.w};
+// The largest finite magnitude of sixteen bf16 values, as bf16 bits.
+static __device__ __noinline__ uint32_t finite_amax_of(uint4 a, uint4 b) {
+  uint32_t words[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
   uint32_t most = 0;
-#pragma unroll 1
-  for (int i = 0; i < 4; i++) {
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
     uint32_t magnitude = words[i] & 0x7FFF7FFFu;
     magnitude &= __vcmpltu2(magnitude, 0x7F807F80u);
     most = __vmaxu2(most, magnitude);
@@ -54,15 +59,23 @@ __device__ __forceinline__ uint32_t amax_pair(uint4 v) {
 // Of sixteen values.
 __device__ __forceinline__ uint32_t amax_of(uint4 a, uint4 b) {
   uint32_t pair = max_pair(amax_pair(a), amax_pair(b)), most = max(pair & 0xFFFF, pair >> 16);
-  return most < 0x7F80 ? most : max(finite_amax_of(a), finite_amax_of(b)); // infinite or no number: rare
+  return most < 0x7F80 ? most : finite_amax_of(a, b); // infinite or no number: rare
 }
 
 // As in ep/kernels/kernels.h: the scale of a block, and the factor that values are multiplied by.
 __device__ __forceinline__ float block_scale(uint32_t amax, bool pow2, float *inverse) {
   float most = fmaxf(__uint_as_float(amax << 16), 1e-4f);
-  float ratio = __fdiv_rn(most, 448.0f);
+  // most / 448, rounded as a division: one step of Newton's, exact as `most` is far from the ends of the range below.
+  const float RECIPROCAL = 1.0f / 448.0f;
+  float ratio = __fmul_rn(most, RECIPROCAL);
+  ratio = __fmaf_rn(__fmaf_rn(-448.0f, ratio, most), RECIPROCAL, ratio);
   if (!pow2) {
-    *inverse = __fdiv_rn(448.0f, most);
+    // 448 / most likewise, with both of them made smaller so that the reciprocal is no subnormal number.
+    const float SMALLER = 0x1p-30f;
+    float by = most * SMALLER, once = ptx::reciprocal(by);
+    once = __fmaf_rn(__fmaf_rn(-by, once, 1.0f), once, once);
+    float quotient = __fmul_rn(448.0f * SMALLER, once);
+    *inverse = __fmaf_rn(__fmaf_rn(-by, quotient, 448.0f * SMALLER), once, quotient);
     return ratio;
   }
   uint32_t exponent = (__float_as_uint(ratio) + 0x007FFFFFu) & 0x7F800000u;

@@ -9,21 +9,20 @@ enum { HEAD_UNITS = 2 };                      // of a slot's head: count and mar
 
 // What a block has heard. In shared memory.
 struct hearing {
-  uint64_t given_up;       // seats that take no part: lost, or passed over
-  uint64_t heard, failed;  // members, by index, that some warp heard, and did not hear
-  uint64_t late, barriers; // likewise: their weights come later; their operation is a barrier
-  uint64_t mark;
-  uint32_t lowest, newest;                                 // lowest `ready`, newest `active`
-  uint32_t dispatches, combines;                           // most that anybody has not taken yet
-  uint32_t rows[CUDA_MAX_MEMBERS], base[CUDA_MAX_MEMBERS]; // of each member; before it (rank-major)
+  uint64_t given_up;      // seats that take no part: lost, or passed over
+  uint64_t heard, failed; // members, by index, that some warp heard, and did not hear
+  // Of each member, where it was heard
+  uint4 count[CUDA_MAX_MEMBERS]; // the header's first unit
+  uint64_t mark[CUDA_MAX_MEMBERS];
+
+  __device__ __forceinline__ uint32_t rows(const cuda_layout &layout, uint32_t m) const {
+    return heard >> m & 1 ? min(count[m].x & 0xFFFF, layout.max_tokens) : 0;
+  }
 };
 
 // [one thread]
 __device__ __forceinline__ void hearing_begin(hearing &hearing) {
-  hearing.heard = hearing.failed = hearing.late = hearing.barriers = 0;
-  hearing.mark = UINT64_MAX;
-  hearing.lowest = UINT32_MAX;
-  hearing.newest = hearing.dispatches = hearing.combines = 0;
+  hearing.heard = hearing.failed = 0;
 }
 
 __device__ __forceinline__ bool takes_part(const hearing &hearing, const cuda_member &member) {
@@ -46,32 +45,64 @@ __device__ __forceinline__ bool is_speaker() {
   return blockIdx.x == gridDim.x - 1;
 }
 
-// What a header says, into what the block knows. [one thread for each member]
-__device__ __forceinline__ void note_header(const cuda_dispatch_args &args, uint32_t m, uint4 count, hearing &hearing) {
-  uint64_t bit = 1ull << m;
-  hearing.rows[m] = min(count.x & 0xFFFF, args.layout.max_tokens);
-  atomicMin(&hearing.lowest, count.z);
-  atomicMax(&hearing.newest, count.y);
-  atomicMax(&hearing.dispatches, count.x >> CUDA_HEAD_DISPATCHES & 3);
-  atomicMax(&hearing.combines, count.x >> CUDA_HEAD_COMBINES & 7);
-  if (count.x >> CUDA_HEAD_LATE & 1)
-    atomicOr((unsigned long long *)&hearing.late, bit);
-  if ((count.x >> CUDA_HEAD_KIND & 0xFF) == KIND_BARRIER)
-    atomicOr((unsigned long long *)&hearing.barriers, bit);
+// What all headers together say. Bits are of members, by index.
+struct summary {
+  uint64_t late, barriers; // their weights come later; their operation is a barrier
+  uint64_t mark;
+  uint32_t lowest, newest;       // lowest `ready`, newest `active`
+  uint32_t dispatches, combines; // most that anybody has not taken yet
+
+  __device__ __forceinline__ summary(const hearing &hearing, uint32_t members)
+      : late(0), barriers(0), mark(UINT64_MAX), lowest(UINT32_MAX), newest(0), dispatches(0), combines(0) {
+#pragma unroll 1
+    for (uint32_t m = 0; m < members; m++) {
+      uint64_t bit = hearing.heard & 1ull << m;
+      if (!bit)
+        continue;
+      uint4 count = hearing.count[m];
+      late |= count.x >> CUDA_HEAD_LATE & 1 ? bit : 0;
+      barriers |= (count.x >> CUDA_HEAD_KIND & 0xFF) == KIND_BARRIER ? bit : 0;
+      mark = min(mark, hearing.mark[m]);
+      lowest = min(lowest, count.z);
+      newest = max(newest, count.y);
+      dispatches = max(dispatches, count.x >> CUDA_HEAD_DISPATCHES & 3);
+      combines = max(combines, count.x >> CUDA_HEAD_COMBINES & 7);
+    }
+  }
+};
+
+// Bit `m` of a word in shared memory: 64 bits at once would take a loop.
+__device__ __forceinline__ void set_shared(uint64_t &bits, uint32_t m) {
+  atomicOr((uint32_t *)&bits + m / 32, 1u << m % 32);
 }
 
-// Where the rows of each (local expert, member) stand among the expert's. In shared memory.
+// How many rows of each member are for each local expert: where they stand among the expert's follows by adding up
+// those of the members before, for each row anew: with a few members that is less than it takes all warps to do it
+// first. In shared memory.
 struct places {
-  uint32_t *base;   // [members][experts]: counts, then sums of those of the members before
-  uint32_t *totals; // [experts]
+  uint32_t *counts; // [members][experts], of members that were heard
+
+  __device__ __forceinline__ uint32_t before(const hearing &hearing, const cuda_layout &layout, uint32_t m,
+                                             uint32_t expert) const {
+    uint32_t sum = 0;
+#pragma unroll 1
+    for (uint32_t i = 0; i < m; i++)
+      sum += hearing.heard >> i & 1 ? counts[i * layout.experts + expert] : 0;
+    return sum;
+  }
 };
 
 inline size_t places_size(const cuda_dispatch_args &args) {
-  return ((size_t)args.members + 1) * args.layout.experts * 4;
+  return (size_t)args.members * args.layout.experts * 4;
 }
 
-__device__ __forceinline__ places places_in(const cuda_dispatch_args &args, uint32_t *memory) {
-  return {memory + args.layout.experts, memory};
+// Rows of the members before: where a member's begin in the caller's buffer, where that is rank-major.
+__device__ __forceinline__ uint32_t rows_before(const hearing &hearing, const cuda_layout &layout, uint32_t m) {
+  uint32_t sum = 0;
+#pragma unroll 1
+  for (uint32_t i = 0; i < m; i++)
+    sum += hearing.rows(layout, i);
+  return sum;
 }
 
 // What a header has, in the order in which lanes look at it: count, mark, counts.
@@ -84,14 +115,14 @@ __device__ __forceinline__ void note_unit(const cuda_dispatch_args &args, uint32
                                           hearing &hearing, const places &places) {
   uint32_t first = (i - HEAD_UNITS) * CUDA_UNIT_COUNTS, word[3] = {unit.x, unit.y, unit.z};
   if (i == 0)
-    note_header(args, m, unit, hearing);
+    hearing.count[m] = unit;
   else if (i == 1)
-    atomicMin((unsigned long long *)&hearing.mark, (uint64_t)unit.y << 32 | unit.x);
+    hearing.mark[m] = (uint64_t)unit.y << 32 | unit.x;
   else
 #pragma unroll
     for (uint32_t j = 0; j < CUDA_UNIT_COUNTS; j++)
       if (first + j < args.layout.experts)
-        places.base[m * args.layout.experts + first + j] = word[j / 2] >> j % 2 * 16 & 0xFFFF;
+        places.counts[m * args.layout.experts + first + j] = word[j / 2] >> j % 2 * 16 & 0xFFFF;
 }
 
 // Waits for a member's header, all units at once, and notes it. False: the member is lost. [warp]
@@ -142,46 +173,10 @@ __device__ __forceinline__ bool hear(const cuda_dispatch_args &args, const cuda_
     bool here = hear_member(args, view, hearing, places, m, op, &epoch);
     *newer |= here && epoch > (uint32_t)view.epoch;
     if (threadIdx.x % WARP == 0)
-      atomicOr((unsigned long long *)(here ? &hearing.heard : &hearing.failed), 1ull << m);
+      set_shared(here ? hearing.heard : hearing.failed, m);
     all &= here;
   }
   return all;
-}
-
-enum { AT_ONCE = 4 }; // loads of a thread, each of which takes its time
-
-// Sums the counts up. [role, barriers before and behind]
-__device__ __forceinline__ void sum_up(const cuda_dispatch_args &args, const cuda_view &view, hearing &hearing,
-                                       const places &places, const role &role) {
-  uint64_t heard = hearing.heard;
-#pragma unroll 1
-  for (uint32_t e = role.thread(); e < args.layout.experts; e += role.threads()) {
-    uint32_t sum = 0;
-#pragma unroll 1
-    for (uint32_t base = 0; base < view.count; base += AT_ONCE) {
-      uint32_t count[AT_ONCE], *at = &places.base[base * args.layout.experts + e];
-#pragma unroll
-      for (uint32_t j = 0; j < AT_ONCE; j++)
-        count[j] = base + j < view.count && heard >> (base + j) & 1 ? at[j * args.layout.experts] : 0;
-#pragma unroll
-      for (uint32_t j = 0; j < AT_ONCE; j++) {
-        if (base + j < view.count)
-          at[j * args.layout.experts] = sum;
-        sum += count[j];
-      }
-    }
-    places.totals[e] = sum;
-  }
-  if (role.thread() == role.threads() - 1) {
-    uint32_t sum = 0;
-#pragma unroll 1
-    for (uint32_t m = 0; m < view.count; m++) {
-      hearing.base[m] = sum;
-      if (!(heard >> m & 1))
-        hearing.rows[m] = 0;
-      sum += hearing.rows[m];
-    }
-  }
 }
 
 #endif

@@ -5,8 +5,19 @@
 
 #include "cuda/scene.cuh"
 
+enum { QUAD = 4 }; // words that are read at once
+
 __host__ __device__ inline uint32_t words_of(uint32_t tokens) {
-  return (tokens + 31) / 32;
+  return (tokens + 32 * QUAD - 1) / (32 * QUAD) * QUAD;
+}
+
+__device__ __forceinline__ uint32_t count_bits(uint4 quad) {
+  return __popc(quad.x) + __popc(quad.y) + __popc(quad.z) + __popc(quad.w);
+}
+
+// The first `count` bits; none where it is below 0.
+__device__ __forceinline__ uint32_t first_bits(int32_t count) {
+  return __funnelshift_lc(~0u, 0, (uint32_t)max(count, 0));
 }
 
 struct outgoing {
@@ -21,17 +32,22 @@ struct outgoing {
   }
   // How many tokens before this one have the bit.
   __device__ __forceinline__ uint32_t before(uint32_t member, uint32_t part, uint32_t token) const {
-    const uint32_t *word = of(member, part);
-    uint32_t sum = __popc(word[token / 32] & ((1u << token % 32) - 1));
-    for (uint32_t i = 0; i < token / 32; i++)
-      sum += __popc(word[i]);
+    const uint4 *quad = (const uint4 *)of(member, part);
+    uint32_t sum = 0;
+#pragma unroll 1
+    for (int32_t left = (int32_t)token; left > 0; left -= 32 * QUAD) {
+      uint4 v = *quad++;
+      sum += count_bits(make_uint4(v.x & first_bits(left), v.y & first_bits(left - 32), v.z & first_bits(left - 64),
+                                   v.w & first_bits(left - 96)));
+    }
     return sum;
   }
   __device__ __forceinline__ uint32_t total(uint32_t member, uint32_t part) const {
-    const uint32_t *word = of(member, part);
+    const uint4 *quad = (const uint4 *)of(member, part);
     uint32_t sum = 0;
-    for (uint32_t i = 0; i < words; i++)
-      sum += __popc(word[i]);
+#pragma unroll 1
+    for (uint32_t i = 0; i < words; i += QUAD)
+      sum += count_bits(*quad++);
     return sum;
   }
 };
@@ -45,8 +61,8 @@ inline size_t outgoing_size(const cuda_dispatch_args &args) {
 __device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &args, uint32_t *memory) {
   outgoing out = {memory, args.layout.experts + 1, words_of(args.d.num_tokens)};
 #pragma unroll 1
-  for (uint32_t i = threadIdx.x; i < args.members * out.parts * out.words; i += BLOCK)
-    memory[i] = 0;
+  for (uint32_t i = threadIdx.x; i < args.members * out.parts * out.words / QUAD; i += BLOCK)
+    ((uint4 *)memory)[i] = make_uint4(0, 0, 0, 0);
   return out;
 }
 
@@ -127,12 +143,12 @@ __device__ __forceinline__ void mark_slice(const outgoing &out, const cuda_dispa
 __device__ __forceinline__ void outgoing_mark(const outgoing &out, const cuda_dispatch_args &args, const scene &scene,
                                               const cuda_view &view, const slice &first) {
   uint64_t shut = shut_seats(args, scene);
-  uint32_t index = threadIdx.x / WARP, slices = out.words << slices_log2(args.layout);
-  if (index < slices)
-    mark_slice(out, args, view, shut, index, first);
+  uint32_t index = threadIdx.x / WARP, slices = (args.d.num_tokens + WARP - 1) / WARP << slices_log2(args.layout);
 #pragma unroll 1
-  for (index += WARPS; index < slices; index += WARPS)
-    mark_slice(out, args, view, shut, index, slice(args, index));
+  for (slice now = first; index < slices; now = slice(args, index)) {
+    mark_slice(out, args, view, shut, index, now);
+    index += WARPS;
+  }
 }
 
 #endif

@@ -12,11 +12,8 @@ __device__ __forceinline__ void tell_counts(const cuda_dispatch_args &args, cons
   uint32_t E = args.layout.experts;
 #pragma unroll 1
   for (uint32_t part = crew.count - 1 - crew.index; part <= E; part += crew.count) {
-    uint32_t last = view.count - 1, total = 0;
-    if (part < E)
-      total = places.totals[part];
-    else if (view.count)
-      total = hearing.base[last] + hearing.rows[last];
+    uint32_t total = part < E ? places.before(hearing, args.layout, view.count, part)
+                              : rows_before(hearing, args.layout, view.count);
     bool rows = args.d.rank_major == (part == E); // of the caller's buffer
     if (crew.lane == 0) {
       if (part < E)
@@ -37,9 +34,14 @@ __device__ __forceinline__ void tell_counts(const cuda_dispatch_args &args, cons
     __syncwarp();
 #pragma unroll 1
     for (uint32_t m = crew.lane; m < view.count; m += WARP) {
-      const uint32_t *base = args.d.rank_major ? &hearing.base[m] : &places.base[m * E + part];
-      uint32_t begin = *base, end = m == last ? total : base[args.d.rank_major ? 1 : E];
-      range[view.members[m].rank] = (int64_t)((uint64_t)begin << 32 | (end - begin));
+      uint32_t ends[2];
+#pragma unroll 1
+      for (uint32_t i = 0; i < 2; i++) {
+        ends[1] = args.d.rank_major ? rows_before(hearing, args.layout, m + i)
+                                    : places.before(hearing, args.layout, m + i, part);
+        ends[0] = i == 0 ? ends[1] : ends[0];
+      }
+      range[view.members[m].rank] = (int64_t)((uint64_t)ends[0] << 32 | (ends[1] - ends[0]));
     }
   }
 }
@@ -92,7 +94,8 @@ __device__ __forceinline__ bool find_target(const cuda_dispatch_args &args, cons
   t.token = __reduce_max_sync(~0u, valid ? word >> CUDA_SELECTION_TOKEN & 0x3FF : 0);
   t.place = -1;
   if (valid) {
-    uint32_t place = args.d.rank_major ? hearing.base[m] + row : places.base[m * layout.experts + expert] + nth;
+    uint32_t place =
+        args.d.rank_major ? rows_before(hearing, layout, m) + row : places.before(hearing, layout, m, expert) + nth;
     if (place < args.d.rows)
       t.place = (int32_t)(args.d.rank_major ? place : expert * args.d.rows + place);
   }
@@ -208,13 +211,13 @@ __device__ __forceinline__ void place_rows(const cuda_dispatch_args &args, const
   uint32_t most = 0, packets = args.layout.row.packets, turn = view.count * packets;
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++)
-    most = max(most, hearing.rows[m]);
+    most = max(most, hearing.rows(args.layout, m));
 #pragma unroll 1
   for (uint32_t i = crew.index; i < most * turn; i += crew.count) {
     uint32_t nth = divide(i, args.layout.row.by_packets), row = divide(nth, view.by_count);
     uint32_t m = nth - row * view.count + view.self;
     m -= m >= view.count ? view.count : 0;
-    if (row < hearing.rows[m] &&
+    if (row < hearing.rows(args.layout, m) &&
         !place_packet<EACH>(args, scene, view.members[m], hearing, places, m, row, i - nth * packets, op, crew.lane,
                             scratch) &&
         crew.lane == 0)
@@ -228,6 +231,7 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
   cuda_state *state = args.state;
   cuda_counters &counters = state->counters;
   const cuda_view &view = *standing.view;
+  const summary summary(hearing, view.count);
   uint32_t next_live = scene.counters.live[(op + 1) % CUDA_LIVE];
   if (standing.adopted) {
     state->live[standing.live] = view;
@@ -243,23 +247,23 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
     counters.live[(op + 1) % CUDA_LIVE] = (uint8_t)next_live;
     report_activation(state, op + 1, state->live[next_live].epoch);
   }
-  decide(state, view, state->live[next_live], next_live, hearing.lowest, op);
+  decide(state, view, state->live[next_live], next_live, summary.lowest, op);
   counters.given_up = ptx::load_volatile(&counters.lost) | ptx::load_volatile(&state->control.gone);
   counters.masked = ptx::load_volatile(&state->control.masked);
-  counters.taken_dispatch = op - hearing.dispatches;
-  counters.taken_combine = op - hearing.combines;
+  counters.taken_dispatch = op - summary.dispatches;
+  counters.taken_combine = op - summary.combines;
   uint64_t heard = hearing.heard;
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++)
-    state->handle[op % CUDA_DEPTH].rows[m] = hearing.rows[m];
-  state->handle[op % CUDA_DEPTH].late = hearing.late;
+    state->handle[op % CUDA_DEPTH].rows[m] = hearing.rows(args.layout, m);
+  state->handle[op % CUDA_DEPTH].late = summary.late;
   device_record &record = state->record[op % CUDA_RECORDS];
   record.op = op;
   record.epoch = view.epoch;
-  record.mark = hearing.mark;
+  record.mark = summary.mark;
   record.num_ranks = view.count;
   record.kind = args.d.kind;
-  record.other_kinds = args.d.kind == KIND_BARRIER ? heard & ~hearing.barriers : heard & hearing.barriers;
+  record.other_kinds = args.d.kind == KIND_BARRIER ? heard & ~summary.barriers : summary.barriers;
   uint64_t all = view.count == 64 ? ~0ull : (1ull << view.count) - 1;
   ptx::set_bits(&record.lost, all & ~heard);
 #pragma unroll 1
@@ -285,8 +289,11 @@ __device__ __forceinline__ void hear_all(const cuda_dispatch_args &args, scene &
         ptx::add_release(&args.state->votes[op % CUDA_LIVE].all, 1);
       return;
     }
-    if (!settle(args, scene, standing, hearing, op, role, &again))
+    const struct role copy = role; // what is pointed to lives in memory
+    uint32_t rc = settle(args, scene, standing, hearing, op, copy, again);
+    if (rc == SETTLED)
       return;
+    again = rc == HEAR_AGAIN;
     if (role.thread() == 0)
       hearing_begin(hearing);
     role.sync();
@@ -300,17 +307,14 @@ __device__ __forceinline__ void receive(const cuda_dispatch_args &args, scene &s
   __shared__ hearing hearing;
   __shared__ standing standing;
   uint64_t op = scene.counters.received;
-  places places = places_in(args, memory);
+  places places = {memory};
   hear_all(args, scene, standing, hearing, places, op, role);
   trace(args.trace, 3, role.thread() == 0);
-  sum_up(args, *standing.view, hearing, places, role);
-  role.sync();
-  trace(args.trace, 4, role.thread() == 0);
   if (is_speaker() && role.thread() == role.threads() - WARP)
     conclude(args, scene, standing, hearing, op);
   tell_counts(args, *standing.view, hearing, places, crew, args.state->record[op % CUDA_RECORDS]);
   place_rows<EACH>(args, scene, *standing.view, hearing, places, op, crew, scratch);
-  trace(args.trace, 5, role.thread() == 0);
+  trace(args.trace, 4, role.thread() == 0);
 }
 
 #endif

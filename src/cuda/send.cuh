@@ -100,10 +100,10 @@ __device__ __forceinline__ void send_header(const cuda_dispatch_args &args, cons
     uint32_t first = unit * CUDA_UNIT_COUNTS, sum[CUDA_UNIT_COUNTS] = {};
     const uint32_t *bits = out.of(m, first);
 #pragma unroll 1
-    for (uint32_t w = 0; w < out.words; w++)
+    for (uint32_t w = 0; w < out.words; w += QUAD)
 #pragma unroll
-      for (uint32_t i = 0; i < CUDA_UNIT_COUNTS; i++)
-        sum[i] += __popc(bits[i * out.words + w]); // beyond the last expert: something, which nobody reads
+      for (uint32_t i = 0; i < CUDA_UNIT_COUNTS; i++) // beyond the last expert: something, which nobody reads
+        sum[i] += count_bits(*(const uint4 *)(bits + i * out.words + w));
     ptx::store_unit((cuda_unit *)(slot + layout.counts) + unit,
                     make_uint4(sum[0] | sum[1] << 16, sum[2] | sum[3] << 16, sum[4] | sum[5] << 16, (uint32_t)op + 1));
   }

@@ -148,28 +148,32 @@ static __device__ __noinline__ void adopt(const cuda_dispatch_args &args, scene 
   role.sync();
 }
 
-// True: hear once more. `again`: this block hears what others have heard, without a vote. [role]
-static __device__ __noinline__ bool settle(const cuda_dispatch_args &args, scene &scene, standing &standing,
-                                           hearing &hearing, uint64_t op, const role &role, bool *again) {
+enum settled {
+  SETTLED,
+  HEAR,       // once more
+  HEAR_AGAIN, // likewise, without a vote: what others have heard
+};
+
+// `again`: the block has heard so. [role]
+static __device__ __noinline__ settled settle(const cuda_dispatch_args &args, scene &scene, standing &standing,
+                                              hearing &hearing, uint64_t op, const role &role, bool again) {
   cuda_votes &votes = args.state->votes[op % CUDA_LIVE];
   const cuda_view &view = *standing.view;
   uint32_t m = role.thread(), round = standing.round;
-  if (!*again) {
+  if (!again) {
     bool votes_on = m < view.count && takes_part(hearing, view.members[m]);
     bool mine = votes_on && !(hearing.failed >> m & 1);
     bool theirs = votes_on && agree_on(args, votes, round, m, mine, role.blocks);
     role.sync();
     if (votes_on && !theirs)
       atomicOr((unsigned long long *)&hearing.given_up, 1ull << view.members[m].seat);
-    *again = role.sync_or(votes_on && !(mine && theirs)); // also without the marks of those who came in part
-    if (*again)
-      return true;
+    if (role.sync_or(votes_on && !(mine && theirs))) // also without the marks of those who came in part
+      return HEAR_AGAIN;
   }
-  *again = false;
-  uint32_t newest = hearing.newest;
+  uint32_t newest = summary(hearing, view.count).newest;
   role.sync();
   if (newest <= (uint32_t)view.epoch)
-    return false;
+    return SETTLED;
   __shared__ uint32_t verdict;
   if (m == 0)
     verdict = round + 1 < CUDA_ROUNDS ? await_verdict(args, votes, round, newest) : (uint32_t)VERDICT_REFUSE;
@@ -182,13 +186,12 @@ static __device__ __noinline__ bool settle(const cuda_dispatch_args &args, scene
   }
   if ((found & 0xFF) == VERDICT_ADOPT) {
     adopt(args, scene, standing, found >> 8, op, role);
-    return true;
+    return HEAR;
   }
   if (m < view.count)
     let_go(args, view, hearing, m, op, (found & 0xFF) == VERDICT_REFUSE);
   role.sync();
-  *again = true; // without them, as they have been heard and marked
-  return true;
+  return HEAR_AGAIN; // without them, as they have been heard and marked
 }
 
 #endif

@@ -60,6 +60,11 @@ __global__ void scale(uint8_t *bytes, float *inverses) {
   bytes[amax] = (uint8_t)ue8m0_of(block_scale(amax, true, &inverses[amax]));
 }
 
+__global__ void scale_exactly(float *scales, float *inverses) {
+  uint32_t amax = blockIdx.x * blockDim.x + threadIdx.x;
+  scales[amax] = block_scale(amax, false, &inverses[amax]);
+}
+
 float wide(uint16_t bits) {
   uint32_t word = (uint32_t)bits << 16;
   float value;
@@ -214,6 +219,30 @@ bool scales_as_the_host(void) {
   return true;
 }
 
+// Likewise: the kernels divide without a division.
+bool quotients_as_the_host(void) {
+  enum { COUNT = 0x7F80 };
+  float *scales, *inverses;
+  OK(cudaMalloc(&scales, COUNT * sizeof(float)));
+  OK(cudaMalloc(&inverses, COUNT * sizeof(float)));
+  scale_exactly<<<COUNT / 32, 32>>>(scales, inverses);
+  OK(cudaGetLastError());
+  std::vector<float> is(COUNT), inverse(COUNT);
+  OK(cudaMemcpy(is.data(), scales, COUNT * sizeof(float), cudaMemcpyDeviceToHost));
+  OK(cudaMemcpy(inverse.data(), inverses, COUNT * sizeof(float), cudaMemcpyDeviceToHost));
+  OK(cudaFree(scales));
+  OK(cudaFree(inverses));
+  for (uint32_t amax = 0; amax < COUNT; amax++) {
+    float value = wide((uint16_t)amax), most = value < 1e-4f ? 1e-4f : value;
+    if (is[amax] != most / 448.0f || inverse[amax] != 448.0f / most) {
+      fprintf(stderr, "largest magnitude 0x%04x: scale %a, inverse %a; right are %a, %a\n", amax, (double)is[amax],
+              (double)inverse[amax], (double)(most / 448.0f), (double)(448.0f / most));
+      return false;
+    }
+  }
+  return true;
+}
+
 } // namespace
 
 int main() {
@@ -230,7 +259,8 @@ int main() {
     bool ok;
   } tests[] = {{"logfmt10 has the bits of the host's kernels", same_as_the_host(device)},
                {"f32 as logfmt10 is within the bound", f32_within_the_bound(device)},
-               {"ue8m0 scales are those of the host's kernels", scales_as_the_host()}};
+               {"ue8m0 scales are those of the host's kernels", scales_as_the_host()},
+               {"scales and their inverses are those of a division", quotients_as_the_host()}};
   bool ok = true;
   for (const auto &test : tests) {
     printf("%-6s %s\n", test.ok ? "ok" : "FAILED", test.name);
