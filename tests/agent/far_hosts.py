@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""far_hosts.py PROGRAM TRANSPORT STORY...: agents on three test hosts (network namespaces, veth links, an etcd), one of which is
-cut off from the others and from the store: for a moment, for longer than its peers have patience, and for longer than
-its lease lives.
+"""far_hosts.py PROGRAM TRANSPORT STORY...: agents on three test hosts (network namespaces, veth links, an etcd), one of
+which is cut off from the others and from the store: for a moment, for longer than its peers have patience, and for
+longer than its lease lives.
 
 Agent a is on host 0, c on host 1, b on host 2, which is cut off.
 """

@@ -5,16 +5,16 @@
 // A WRITE asks for completion by delivery (FI_DELIVERY_COMPLETE), so an operation that has ended is visible at the
 // peer; where the provider has none, a READ of one byte behind the WRITEs does it. Then the message, as a send.
 //
-// libfabric has no way to take an operation back either. A worker has two endpoints: one that peers know, which receives
-// messages and serves their accesses, and one that starts operations, whose name stands in the worker's address too.
-// ofi_rxm closes its connections to a name that is removed from the table of addresses (FI_AV_REMOVE_CLEANUP, which
-// choose.c sets). So a cancelled request that is stuck ends with the connection to its peer; and fence() removes the
-// name that the peer's operations come from, which ends what of them has arrived in part or is on its way: taking a
-// region's key back does not, for the provider looks at the key when an operation begins, not while its data comes.
-// Where that does not end a request, another endpoint is opened for operations to come; the old one is closed, which
-// ends what was stuck in it, as soon as nothing else is under way there. Each endpoint has a completion queue of its own, which
-// goes with it: ofi_rxm of libfabric 1.17 leaves an endpoint that was closed in its queue's list of what to look at
-// before a sleep, and fi_trywait() reads freed memory then.
+// libfabric has no way to take an operation back either. A worker has two endpoints: one that peers know, which
+// receives messages and serves their accesses, and one that starts operations, whose name stands in the worker's
+// address too. ofi_rxm closes its connections to a name that is removed from the table of addresses
+// (FI_AV_REMOVE_CLEANUP, which choose.c sets). So a cancelled request that is stuck ends with the connection to its
+// peer; and fence() removes the name that the peer's operations come from, which ends what of them has arrived in part
+// or is on its way: taking a region's key back does not, for the provider looks at the key when an operation begins,
+// not while its data comes. Where that does not end a request, another endpoint is opened for operations to come; the
+// old one is closed, which ends what was stuck in it, as soon as nothing else is under way there. Each endpoint has a
+// completion queue of its own, which goes with it: ofi_rxm of libfabric 1.17 leaves an endpoint that was closed in its
+// queue's list of what to look at before a sleep, and fi_trywait() reads freed memory then.
 //
 // A provider may see by a failing operation only that a peer is gone: the transport does not claim TELLS_DEATH.
 #ifndef OFI_OFI_H
