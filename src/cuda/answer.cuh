@@ -4,8 +4,10 @@
 
 #include "cuda/coded.cuh"
 
-// Chunks of a packet; a thread has the loads of BATCH rows, of ABREAST lines each, under way at once.
-enum { ANSWER_EACH = CUDA_BF16_CHUNKS, BATCH = 2, ABREAST = 4 };
+// Chunks of a packet; a thread has the loads of BATCH rows, of ABREAST lines each, under way to its registers at once,
+// and where it answers, those of ASIDE more to shared memory.
+enum { ANSWER_EACH = CUDA_BF16_CHUNKS, BATCH = 2, ABREAST = 4, ASIDE = 2 };
+const uint32_t ASIDE_ROOM = ASIDE * ABREAST * WARP * 16; // bytes of a warp
 
 // Weights that did not travel with the dispatch: a lane for each (member, unit). [all warps]
 __device__ __forceinline__ void send_weights(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
@@ -69,39 +71,54 @@ __device__ __forceinline__ uint32_t list_rows(const cuda_combine_args &args, con
   return __popc(valid);
 }
 
-// One packet of an answer: f32, in the listed order, rounded once. [warp]
+// One packet of an answer: f32, in the listed order, rounded once. `aside`: shared, ASIDE_ROOM of this warp. [warp]
 __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows, uint32_t first,
-                                         uint32_t count) {
+                                         uint32_t count, char *aside) {
+  static_assert(packet<ANSWER_EACH>::ITERATIONS == ABREAST, "all lines of a lane at once");
   seat_in_packet at;
-#pragma unroll
-  for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i += ABREAST) {
-    float acc[ABREAST][8] = {};
+  float acc[ABREAST][8] = {};
+  size_t offset = (size_t)first * CUDA_LINE + at.offset(0);
+  aside += threadIdx.x % WARP * 16; // each lane reads what it wrote
 #pragma unroll 1
-    for (uint32_t base = 0; base < rows; base += BATCH) {
-      uint4 v[BATCH][ABREAST];
+  for (uint32_t base = 0; base < rows; base += BATCH + ASIDE) {
+#pragma unroll 1
+    for (uint32_t j = base + BATCH, k = 0; j < rows && k < ASIDE; j++, k++)
 #pragma unroll
-      for (uint32_t j = 0; j < BATCH; j++)
+      for (int a = 0; a < ABREAST; a++)
+        ptx::load_shared16_if(at.line(a) < count, aside + (k * ABREAST + a) * WARP * 16,
+                              scratch.rows[j].row + offset + a * GROUPS * CUDA_LINE);
+    uint4 v[BATCH][ABREAST];
 #pragma unroll
-        for (int a = 0; a < ABREAST; a++)
-          if (base + j < rows && at.line(i + a) < count)
-            v[j][a] = ptx::load_once16(scratch.rows[base + j].row + (size_t)first * CUDA_LINE + at.offset(i + a));
+    for (uint32_t j = 0; j < BATCH; j++)
 #pragma unroll
-      for (uint32_t j = 0; j < BATCH; j++)
+      for (int a = 0; a < ABREAST; a++)
+        if (base + j < rows && at.line(a) < count)
+          v[j][a] = ptx::load_once16(scratch.rows[base + j].row + offset + a * GROUPS * CUDA_LINE);
 #pragma unroll
-        for (int a = 0; a < ABREAST; a++)
-          if (base + j < rows && at.line(i + a) < count)
-            add8(acc[a], v[j][a], scratch.rows[base + j].weight);
-    }
+    for (uint32_t j = 0; j < BATCH; j++)
 #pragma unroll
-    for (int a = 0; a < ABREAST; a++)
-      p.v[i + a] = pack8(acc[a]);
+      for (int a = 0; a < ABREAST; a++)
+        if (base + j < rows && at.line(a) < count)
+          add8(acc[a], v[j][a], scratch.rows[base + j].weight);
+    if (base + BATCH >= rows)
+      break;
+    ptx::load_shared_wait();
+#pragma unroll 1
+    for (uint32_t j = base + BATCH, k = 0; j < rows && k < ASIDE; j++, k++)
+#pragma unroll
+      for (int a = 0; a < ABREAST; a++)
+        if (at.line(a) < count)
+          add8(acc[a], *(const uint4 *)(aside + (k * ABREAST + a) * WARP * 16), scratch.rows[j].weight);
   }
+#pragma unroll
+  for (int a = 0; a < ABREAST; a++)
+    p.v[a] = pack8(acc[a]);
 }
 
 // Answers to every member, packet by packet. `room`: for coding. [role]
 template <bool CODED>
 __device__ __forceinline__ void answer(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
-                                       const crew &crew, scratch &scratch, char *stage, char *room) {
+                                       const crew &crew, scratch &scratch, char *stage, char *aside, char *room) {
   const cuda_layout &layout = args.layout;
   uint64_t op = scene.counters.answered;
   const cuda_handle &handle = scene.handle[op % CUDA_DEPTH];
@@ -133,7 +150,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
     packet<ANSWER_EACH> p;
     uint32_t count = chunks_of(layout.answer, index);
     size_t to = packet_offset(layout, layout.answer, layout.answers, op, token, index);
-    add_rows(p, scratch, listed, index * layout.answer.each, count);
+    add_rows(p, scratch, listed, index * layout.answer.each, count, aside);
     if (CODED && m != view.self) {
       encode_packet(p, count, room);
       count = coded_chunks(count);

@@ -9,7 +9,7 @@ enum { COMBINE_WARPS = 20, COMBINE_BLOCK = COMBINE_WARPS * WARP, ANSWERERS = COM
 
 template <bool ANSWERS, bool ADDS, bool CODED>
 __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constant__ cuda_combine_args args) {
-  extern __shared__ __align__(128) char memory[]; // the answerers' stages, and everybody's room
+  extern __shared__ __align__(128) char memory[]; // the answerers' stages and rows aside, and everybody's room
   __shared__ scene scene;
   __shared__ scratch scratches[COMBINE_WARPS];
   __shared__ uint64_t lost[COMBINE_WARPS / TEAM];
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   const role answering = {0, gridDim.x, 0, answerers, 0};
   const role adding = {0, gridDim.x, answerers, COMBINE_WARPS - answerers, 0};
   scratch &scratch = scratches[threadIdx.x / WARP];
-  char *room = CODED ? memory + answerers * STAGE + threadIdx.x / WARP * CODED_ROOM : nullptr;
+  char *room = CODED ? memory + answerers * (STAGE + ASIDE_ROOM) + threadIdx.x / WARP * CODED_ROOM : nullptr;
   ptx::kernel_wait();
   trace(args.trace, 0, threadIdx.x == 0);
   scene_begin<COMBINE_BLOCK>(scene, args.state);
@@ -29,7 +29,8 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
     publish(scene, args.state, STEPS);
   if (ANSWERS && answering.plays()) {
     answer<CODED>(args, scene, view_of(scene, scene.counters.answered), crew(answering), scratch,
-                  memory + threadIdx.x / WARP * STAGE, room);
+                  memory + threadIdx.x / WARP * STAGE, memory + answerers * STAGE + threadIdx.x / WARP * ASIDE_ROOM,
+                  room);
     trace(args.trace, 2, threadIdx.x == 0);
   } else if (ADDS && adding.plays()) {
     add_up<CODED>(args, scene, view_of(scene, scene.counters.combined), lost, adding, crew(adding), scratch, room);
@@ -60,7 +61,7 @@ int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, b
   uint32_t halves = args->c.halves;
   const void *kernel = args->layout.coded ? half_of<true>(halves) : half_of<false>(halves);
   uint32_t answerers = halves == DEVICE_SEND ? COMBINE_WARPS : halves & DEVICE_SEND ? ANSWERERS : 0;
-  size_t memory = (size_t)answerers * (ANSWER_EACH + 1) * CUDA_LINE;
+  size_t memory = (size_t)answerers * ((ANSWER_EACH + 1) * CUDA_LINE + ASIDE_ROOM);
   memory += args->layout.coded ? (size_t)COMBINE_WARPS * CODED_ROOM : 0;
   void *params[] = {(void *)args};
   return (int)launch(kernel, params, blocks, COMBINE_BLOCK, memory, early, stream);

@@ -172,7 +172,7 @@ __device__ __forceinline__ bool load_packet(packet<EACH> &p, const char *from, u
   return __all_sync(~0u, whole);
 }
 
-// Puts what the flags pushed out back to its place, and the chunks' scales to their groups. [warp]
+// Puts what the flags pushed out back to its place. The last line stays in `scratch`, with the scales. [warp]
 template <int EACH> __device__ __forceinline__ void unseal(packet<EACH> &p, uint32_t count, scratch &scratch) {
   constexpr int ITERATIONS = packet<EACH>::ITERATIONS;
   seat_in_packet at;
@@ -189,9 +189,12 @@ template <int EACH> __device__ __forceinline__ void unseal(packet<EACH> &p, uint
       p.v[i].z = pushed.x;
       p.v[i].w = pushed.y;
     }
-    if constexpr (packet<EACH>::SCALES)
-      p.scale[i] = ((const uint32_t *)&scratch.granule[EACH])[at.line(i) % 12];
   }
+}
+
+// The scale of chunk `lane` of a packet that has been unsealed; of a lane that has no chunk: anything. [warp]
+template <int EACH> __device__ __forceinline__ uint32_t packet_scale(const scratch &scratch, uint32_t lane) {
+  return ((const uint32_t *)&scratch.granule[EACH])[lane % (2 * (16 - EACH))];
 }
 
 // Waits for a packet after a first look at it that was in vain: one lane asks for the flag of the packet's last line,

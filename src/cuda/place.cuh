@@ -143,30 +143,26 @@ __device__ __forceinline__ void tell_row(const cuda_dispatch_args &args, const s
     tell_selections(args, t, __shfl_sync(~0u, t.place, __ffs((int)t.copies) - 1), lane);
 }
 
+// Writes a packet to a row of the caller's buffer. `scale`: of chunk `lane` of the packet. [warp]
 template <int EACH>
-__device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, const packet<EACH> &p, int32_t place,
-                                             uint32_t index) {
+__device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, const packet<EACH> &p, uint32_t scale,
+                                             int32_t place, uint32_t index, uint32_t count) {
   seat_in_packet at;
-  uint32_t first = index * EACH, count = chunks_of(args.layout.row, index);
-  char *out = (char *)args.d.out + (size_t)place * args.layout.value_bytes + first * CUDA_LINE;
-  char *scales = (char *)args.d.out_scales + (size_t)place * args.layout.scale_bytes;
+  uint32_t first = index * EACH, lane = threadIdx.x % WARP;
+  char *out = (char *)args.d.out + (size_t)place * args.layout.value_bytes + first * CUDA_LINE + at.offset(0);
 #pragma unroll
-  for (int i = 0; i < packet<EACH>::ITERATIONS; i++) {
-    if (at.line(i) >= count)
-      continue;
-    ptx::store16(out + at.offset(i), p.v[i]);
-    if (!packet<EACH>::SCALES || at.lane != 0)
-      continue;
-    if (args.dtype == CUDA_FP8_UE8M0)
-      ((uint8_t *)scales)[first + at.line(i)] = (uint8_t)p.scale[i];
-    else
-      ((uint32_t *)scales)[first + at.line(i)] = p.scale[i];
+  for (int i = 0; i < packet<EACH>::ITERATIONS; i++)
+    ptx::store16_if(at.line(i) < count, out + i * GROUPS * CUDA_LINE, p.v[i]);
+  if (!packet<EACH>::SCALES)
+    return;
+  char *scales = (char *)args.d.out_scales + (size_t)place * args.layout.scale_bytes;
+  if (args.dtype != CUDA_FP8_UE8M0) {
+    ptx::store4_if(lane < count, scales + (first + lane) * 4, scale);
+    return;
   }
-  if (packet<EACH>::SCALES && args.dtype == CUDA_FP8_UE8M0 && index + 1 == args.layout.row.packets) {
-    uint32_t pad = args.layout.row.chunks + threadIdx.x % WARP; // to whole words
-    if (pad < args.layout.scale_bytes)
-      ((uint8_t *)scales)[pad] = 0;
-  }
+  bool last = index + 1 == args.layout.row.packets; // its scales are padded to whole words
+  if (lane < count || (last && first + lane < args.layout.scale_bytes))
+    scales[first + lane] = (char)(lane < count ? scale : 0);
 }
 
 // One packet of a row: from its area to each of its places. False: the member is lost. [warp]
@@ -193,13 +189,17 @@ __device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, con
     ptx::fence_system();
     load_packet(p, from, count, op + 1);
   }
-  if (here)
+  uint32_t scale = 0;
+  if (here) {
     unseal(p, count, scratch);
-  else
+    if constexpr (packet<EACH>::SCALES)
+      scale = packet_scale<EACH>(scratch, lane);
+  } else {
     p = packet<EACH>();
+  }
 #pragma unroll 1
   for (uint32_t left = t.copies; left; left &= left - 1)
-    store_packet(args, p, __shfl_sync(~0u, t.place, __ffs((int)left) - 1), index);
+    store_packet(args, p, scale, __shfl_sync(~0u, t.place, __ffs((int)left) - 1), index, count);
   return here;
 }
 
@@ -286,7 +286,7 @@ __device__ __forceinline__ void hear_all(const cuda_dispatch_args &args, scene &
     bool unusual = role.sync_or(!fine || newer);
     if (!unusual && standing.round == 0 && !again) {
       if (role.thread() == 0)
-        ptx::add_release(&args.state->votes[op % CUDA_LIVE].all, 1);
+        ptx::add(&args.state->votes[op % CUDA_LIVE].all, 1);
       return;
     }
     const struct role copy = role; // what is pointed to lives in memory

@@ -97,6 +97,29 @@ __device__ __forceinline__ float reciprocal(float x) {
   return y;
 }
 
+// The same, by the lanes that say so: a branch for each store would cost more than the store does.
+__device__ __forceinline__ void store16_if(bool here, void *p, uint4 v) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n@p st.global.v4.u32 [%0], {%1, %2, %3, %4};\n}" ::"l"(p),
+               "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"((uint32_t)here)
+               : "memory");
+}
+__device__ __forceinline__ void store4_if(bool here, void *p, uint32_t v) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p st.global.u32 [%0], %1;\n}" ::"l"(p), "r"(v),
+               "r"((uint32_t)here)
+               : "memory");
+}
+
+// 16 bytes that this kernel only reads, to shared memory; the lanes that say so. load_wait() waits for this thread's.
+__device__ __forceinline__ void load_shared16_if(bool here, void *to, const void *from) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p cp.async.cg.shared.global [%0], [%1], 16;\n}" ::"r"(
+                   (uint32_t)__cvta_generic_to_shared(to)),
+               "l"(from), "r"((uint32_t)here)
+               : "memory");
+}
+__device__ __forceinline__ void load_shared_wait() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
 __device__ __forceinline__ uint64_t time_ns() {
   uint64_t v;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(v));
