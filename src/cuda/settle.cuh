@@ -3,7 +3,9 @@
 //
 // Heard or lost: a block that gave a member up tells so and waits until every block has told. If any has heard the
 // member, all its routing has arrived, and this block reads it again. Those who heard everybody, and nothing newer,
-// tell so with one add that they do not wait for: that is all that the usual operation pays.
+// tell so with one add that they do not wait for: that is all that the usual operation pays. It is a relaxed one, for a
+// release would wait for the thread's stores to peers, and all others for the thread: what it vouches for is in this
+// device's memory already, where the thread has read it, and whoever reads it again looks for the same flags.
 //
 // A newer view (ep/activation.h, adopt): the newest that anybody runs in. As all blocks have heard the same, all see
 // that there is one; the speaker looks for it and tells the others what to do.
