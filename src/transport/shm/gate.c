@@ -4,7 +4,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "transport/shm/shm.h"
+
+bool shm_gate_fenced(const struct shm_peer *peer) {
+  return atomic_load(&peer->slot->fenced) != 0;
+}
 
 bool shm_gate_enter(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t *place) {
   static _Thread_local char thread; // its address spreads the threads
@@ -22,7 +27,7 @@ bool shm_gate_enter(const struct shm_peer *peer, const struct shm_remote *remote
     *place = SHM_INSIDE;
     atomic_fetch_add(&remote->gate->users, 1);
   }
-  if (atomic_load(&remote->gate->id) == remote->id)
+  if (atomic_load(&remote->gate->id) == remote->id && !shm_gate_fenced(peer))
     return true;
   shm_gate_leave(peer, remote, *place);
   return false;
@@ -77,4 +82,48 @@ bool shm_gate_close(struct shm_worker *worker, uint32_t index) {
     sched_yield();
   }
   return true;
+}
+
+static bool is_inside(const struct shm_slot *slot) {
+  for (uint32_t i = 0; i < SHM_INSIDE; i++)
+    if (atomic_load(&slot->inside[i]) != 0)
+      return true;
+  return false;
+}
+
+// Those who are not known singly may be anybody's.
+static bool is_any_inside(const struct shm_worker *worker) {
+  for (const struct shm_region *region = worker->regions; region; region = region->next)
+    if (atomic_load(&worker->page->gates[region->gate].users) > 0)
+      return true;
+  return false;
+}
+
+// Fences all slots of that worker's; whether it is inside at any gate.
+static bool close_to(struct shm_worker *worker, uint64_t sender) {
+  uint32_t slots = atomic_load(&worker->page->slots_used);
+  bool inside = is_any_inside(worker);
+  for (uint32_t i = 0; i < slots && i < SHM_SLOTS; i++) {
+    struct shm_slot *slot = &worker->page->slots[i];
+    if (atomic_load(&slot->state) != SHM_SLOT_READY || slot->sender != sender)
+      continue;
+    atomic_store(&slot->fenced, 1);
+    inside |= is_inside(slot);
+  }
+  return inside;
+}
+
+void shm_fence(struct transport_peer *base) {
+  struct shm_peer *peer = (struct shm_peer *)base;
+  uint64_t deadline = clock_deadline_ms(SHM_FENCE_MS);
+  while (close_to(peer->worker, peer->cookie)) {
+    if (is_dead(peer->worker, peer->pid))
+      return;
+    if (clock_passed(deadline)) {
+      log_warn("process %d is lost, but was stopped in a transfer: when it goes on it may change up to %d MiB still",
+               (int)peer->pid, SHM_STRETCH >> 20);
+      return;
+    }
+    sched_yield();
+  }
 }

@@ -124,7 +124,10 @@ static void stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   const struct shm_peer *peer = (const struct shm_peer *)walk->request->peer;
   uint32_t place;
   if (!shm_gate_enter(peer, remote, &place)) {
-    fail_remote(walk, remote, WEFT_ERR_NOT_FOUND, "its owner has taken the region back");
+    if (shm_gate_fenced(peer))
+      fail_remote(walk, remote, WEFT_ERR_PEER_LOST, "the peer has lost this one");
+    else
+      fail_remote(walk, remote, WEFT_ERR_NOT_FOUND, "its owner has taken the region back");
     return;
   }
   if (!remote->memory)

@@ -13,7 +13,7 @@ enum {
   SHM_REGIONS = 65536, // registered at a time
   SHM_INSIDE = 16,     // threads of a sender in transfers at a time that are known singly
   SHM_RING = 65536,    // bytes of messages under way between two workers
-  SHM_VERSION = 2,     // of this, and of addresses and keys
+  SHM_VERSION = 3,     // of this, and of addresses and keys
 };
 #define SHM_MAGIC 0x65676170746677u // "wftpage"
 
@@ -29,9 +29,11 @@ struct shm_slot {
   _Atomic uint32_t state;
   int32_t bell_fd;                   // the sender's doorbell, in its process
   uint64_t bell_inode;               // and how to know that it is that one
+  uint64_t sender;                   // the cookie of the sender's worker
   alignas(64) _Atomic uint64_t head; // the sender's
   alignas(64) _Atomic uint64_t tail; // the owner's
   _Atomic uint32_t waiting;          // the sender has more than there was room for
+  _Atomic uint32_t fenced;           // the owner's: the sender may not go in at any gate any more
   // Gates that threads of the sender are inside of, plus one; 0: a free place. The owner knows by them whom to wait
   // for.
   alignas(64) _Atomic uint32_t inside[SHM_INSIDE];

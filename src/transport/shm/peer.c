@@ -72,6 +72,8 @@ static int claim_slot(struct shm_peer *peer) {
       ;
     slot->bell_fd = peer->worker->bell_write;
     slot->bell_inode = peer->worker->bell_inode;
+    slot->sender = peer->worker->page->cookie;
+    atomic_store(&slot->fenced, 0);
     atomic_store(&slot->state, SHM_SLOT_READY);
     peer->slot = slot;
     peer->index = index;
@@ -121,6 +123,7 @@ int shm_connect(struct transport_worker *base, const void *bytes, size_t size, s
   peer->base.worker = base;
   peer->worker = worker;
   peer->pid = (pid_t)address.pid;
+  peer->cookie = address.cookie;
   peer->here = peer->pid == getpid() && !worker->no_here;
   peer->pidfd = peer->bell = -1;
   rc = join(peer, &address);

@@ -9,7 +9,8 @@
 // Inodes and a cookie tell whether they still are what was meant, and a pidfd whether the process still is.
 //
 // Taking back a region: each region has a gate in its owner's page. Initiators say there that they go in and out around
-// each stretch of at most SHM_STRETCH bytes; unreg() closes the gate and waits until no living process is inside.
+// each stretch of at most SHM_STRETCH bytes; unreg() closes the gate and waits until no living process is inside. A
+// fence does the same to one peer, whichever gate it is at.
 //
 // Messages and threads: threads that post to one peer push onto its inbox. One of them has the peer's turn and moves
 // what is there into the ring; who finds the turn taken leaves word, and the holder looks again before it goes. Nobody
@@ -105,6 +106,7 @@ struct shm_peer {
   uint32_t index; // of the slot
   uint64_t owner; // its word
   pid_t pid;
+  uint64_t cookie; // of its worker
   bool here;       // in this process
   int pidfd, bell; // -1: none
   bool told;       // on_peer was called
@@ -168,11 +170,15 @@ void shm_unreg(struct transport_region *region);
 int shm_pack(struct transport_region *region, void *bytes, size_t *size);
 
 // gate.c
-// Goes in, for one stretch; false: the region was taken back. `*place` is for leave().
+// Goes in, for one stretch; false: the region was taken back, or shm_gate_fenced(). `*place` is for leave().
 bool shm_gate_enter(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t *place);
+// Whether the peer has lost this side.
+bool shm_gate_fenced(const struct shm_peer *peer);
 void shm_gate_leave(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t place);
 // Until nobody is inside who still lives. False: somebody stays, who was stopped there.
 bool shm_gate_close(struct shm_worker *worker, uint32_t index);
+// The table's: what that peer's worker sends from has no way in any more.
+void shm_fence(struct transport_peer *peer);
 
 // remote.c
 int shm_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);

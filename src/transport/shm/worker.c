@@ -296,6 +296,7 @@ const struct transport transport_shm = {
     .pack = shm_pack,
     .connect = shm_connect,
     .disconnect = shm_disconnect,
+    .fence = shm_fence,
     .import = shm_import,
     .release = shm_release,
     .map = shm_map,

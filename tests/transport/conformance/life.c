@@ -168,6 +168,45 @@ static void test_disconnect_in_flight(void **state) {
   }
 }
 
+// Whether this transport fences peers, with these settings.
+static bool fences(void) {
+  bool can = suite.transport->fence != NULL;
+  for (const char *const *setting = suite.settings; *setting; setting++)
+    if (strcmp(*setting, "serve=off") == 0 || strcmp(*setting, "provider=shm") == 0)
+      can = false;
+  return can;
+}
+
+// What was under way changes nothing any more.
+static void test_a_fence(void **state) {
+  (void)state;
+  NEEDS(fences(), "its peers are not fenced");
+  struct batch batch;
+  struct route *route = &batch.route;
+  struct pair *pair = &route->pair;
+  for (int round = 0; round < 6; round++) {
+    batch_begin(&batch, 0);
+    pair_wait(pair, request_ended, &batch.requests[round], "a write before the fence");
+    suite.transport->fence(pair->to_a);
+    place_fill(&route->there, 23);
+    for (uint32_t i = 0; i < batch.count; i++)
+      pair_wait(pair, request_ended, &batch.requests[i], "a write that met a fence");
+    pair_drive_on(pair, 2000);
+    place_check(&route->there, 0, route->there.length, 23, 0);
+    assert_int_not_equal(batch.requests[batch.count - 1].state, 0);
+    batch_unprepare(&batch);
+    // And there is a way to come back.
+    suite.transport->disconnect(pair->to_b);
+    place_lost_peer(&route->there);
+    pair_drive_on(pair, 2000);
+    pair->to_b = end_connect(pair->a, pair->b);
+    write_once(pair, 9);
+    place_close(&route->local);
+    place_close(&route->there);
+    pair_close(pair);
+  }
+}
+
 static void test_close_in_flight(void **state) {
   (void)state;
   struct batch batch;
@@ -318,14 +357,10 @@ static void test_post_and_progress_allocate_nothing(void **state) {
 }
 
 const struct CMUnitTest life_cases[] = {
-    CASE(test_cancel_in_flight),
-    CASE(test_cancel_of_what_is_not_in_flight),
-    CASE(test_disconnect_in_flight),
-    CASE(test_close_in_flight),
-    CASE(test_a_region_that_was_taken_back),
-    CASE(test_all_is_given_back),
-    CASE(test_two_pairs_side_by_side),
-    CASE(test_done_may_post),
-    CASE(test_post_and_progress_allocate_nothing),
+    CASE(test_cancel_in_flight),     CASE(test_cancel_of_what_is_not_in_flight),
+    CASE(test_disconnect_in_flight), CASE(test_a_fence),
+    CASE(test_close_in_flight),      CASE(test_a_region_that_was_taken_back),
+    CASE(test_all_is_given_back),    CASE(test_two_pairs_side_by_side),
+    CASE(test_done_may_post),        CASE(test_post_and_progress_allocate_nothing),
 };
 const size_t num_life_cases = sizeof life_cases / sizeof *life_cases;
