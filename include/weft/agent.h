@@ -98,7 +98,9 @@ enum weft_agent_event_kind {
   WEFT_AGENT_EVENT_PEER_LOADED,  /**< metadata of a new incarnation came (from the store, a socket or a call) */
   WEFT_AGENT_EVENT_PEER_UPDATED, /**< regions came or went */
   WEFT_AGENT_EVENT_PEER_LEFT,    /**< it closed, or its metadata was invalidated */
-  WEFT_AGENT_EVENT_PEER_LOST,    /**< found dead or silent; `detail` says how */
+  WEFT_AGENT_EVENT_PEER_LOST,    /**< found dead or silent; `detail` says how. Over shm, and ofi by TCP, what it was
+                                      writing changes no memory any more from this event on, but a MiB at most of a
+                                      process that was stopped in mid-copy; design.md, "A host that is cut off" */
 };
 
 struct weft_agent_event {
