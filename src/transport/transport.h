@@ -186,7 +186,7 @@ struct transport {
   // Severs what that peer's worker can reach this one by: from the return on nothing changes this worker's memory that
   // it started before, nor what it starts before it connects to this worker anew. What it was doing fails there. What
   // this worker does with the peer, and other peers, go on. A transport that cannot says so in its comment. May block
-  // for the peer's sake, for a fifth of a second at most. NULL: its peer is itself.
+  // for the peer's sake, for a fifth of a second at most. NULL: it cannot, or its peer is itself.
   void (*fence)(struct transport_peer *peer);
   // PROTOCOL: malformed. UNREACHABLE: that region cannot be reached this way.
   int (*import)(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
