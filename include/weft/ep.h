@@ -378,11 +378,13 @@ WEFT_API int weft_ep_combine_recv(weft_ep_t *ep, uint64_t op, const struct weft_
 WEFT_API int weft_ep_finish(weft_ep_t *ep, uint64_t op);
 
 /** dispatch_send and dispatch_recv in one; CUDA: one kernel, in args->stream. On host memory, after LIMIT the operation
- *  is open: call dispatch_recv with more room, and keep args->x and args->scales readable until it returns. [owner] */
+ *  is open: call dispatch_recv with more room, and keep args->x and args->scales readable until it returns. Rows may go
+ *  to other hosts straight from args->x: it waits until they have left, or their rank is lost (up to half a second more
+ *  than op_timeout_ms); after it the network reads no memory of the caller's. [owner] */
 WEFT_API int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
                               struct weft_ep_info *info, uint64_t *op);
 
-/** combine_send and combine_recv in one. [owner] */
+/** combine_send and combine_recv in one. What weft_ep_dispatch says of args->x holds for args->y. [owner] */
 WEFT_API int weft_ep_combine(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args,
                              struct weft_ep_result *result);
 

@@ -189,5 +189,8 @@ int weft_ep_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
   int rc = ep_check_result(result); // before anything is sent
   if (rc == 0)
     rc = ep_combine_send(ep, number, args, true);
-  return rc != 0 ? rc : weft_ep_combine_recv(ep, number, args, result);
+  if (rc == 0)
+    rc = weft_ep_combine_recv(ep, number, args, result);
+  ep_remote_return(ep);
+  return rc;
 }

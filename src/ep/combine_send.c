@@ -94,11 +94,31 @@ static const uint8_t *encoded_row(weft_ep_t *ep, const uint16_t *row, uint8_t *r
   return room;
 }
 
+// As in a dispatch. In a rank-major y the rows of one source stand together.
+static bool lend_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t first,
+                      const uint16_t *y, uint32_t *end) {
+  if (!member->link->remote || !op->own_y || op->layout != WEFT_EP_RANK_MAJOR ||
+      ep->combine_dtype != WEFT_EP_COMBINE_BF16)
+    return false;
+  const struct ep_inbox *inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH];
+  const int32_t *row = inbox->index + (size_t)first * ep->layout.topk;
+  uint32_t run = 1;
+  while (first + run < member->rows_in && row[run * ep->layout.topk] == row[0] + (int32_t)run)
+    run++;
+  const uint16_t *from = y + (size_t)row[0] * ep->layout.hidden;
+  return ep_remote_lend(member->link->remote, op->number, EP_PART_COMBINE, first, member->rows_in, from, run, end);
+}
+
 static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, const uint16_t *y) {
   const struct ep_inbox *inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH];
   bool coded = ep->combine_dtype == WEFT_EP_COMBINE_LOGFMT10;
   struct ep_writing writing = ep_write_begin(member->link, member->rows_in);
+  uint32_t lent = 0;
   for (uint32_t i = 0; i < member->rows_in; i++) {
+    if (i < lent || lend_rows(ep, op, member, i, y, &lent)) {
+      ep_remote_rows(member->link->remote, op->number, EP_PART_COMBINE, i + 1);
+      continue;
+    }
     void *to = ep_combine_row(ep, member->link->out.memory, op->number, i);
     const void *row = ep_reduced_row(ep, op, inbox, i, y, !coded && ep_write_in_place(&writing) ? to : ep->reduced);
     if (coded)

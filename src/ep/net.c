@@ -32,8 +32,27 @@ static bool try_turn(struct ep_net *net) {
   return !atomic_load_explicit(&net->turn, memory_order_relaxed) && !atomic_exchange(&net->turn, true);
 }
 
+void ep_net_borrow(struct ep_net *net, struct ep_post *post) {
+  post->borrows = true;
+  atomic_fetch_add(&net->borrowing, 1);
+}
+
+static void give_back(struct ep_post *post) {
+  struct ep_net *net = post->remote->net;
+  if (!post->borrows)
+    return;
+  post->borrows = false;
+  if (atomic_fetch_sub(&net->borrowing, 1) == 1)
+    ep_doorbell_ring(ep_own_bell(net->ep));
+}
+
+static void taken(struct transport_request *request) {
+  give_back(request->arg);
+}
+
 static void end(struct ep_post *post, int err) {
   post->in_flight = false;
+  give_back(post);
   post->ended(post, err);
 }
 
@@ -45,11 +64,12 @@ static void done(struct transport_request *request) {
 
 void ep_net_post_now(struct ep_net *net, struct ep_post *post) {
   if (ep_remote_failed(post->remote)) {
-    post->ended(post, WEFT_ERR_PEER_LOST);
+    end(post, WEFT_ERR_PEER_LOST);
     return;
   }
   post->request.arg = post;
   post->request.done = done;
+  post->request.taken = taken;
   post->in_flight = true;
   net->num_posts++;
   int rc = net->transport->post(&post->request);

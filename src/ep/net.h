@@ -33,6 +33,7 @@ struct ep_post {
   struct ep_post *next;                         // in the queue
   void *part;                                   // the publication that it belongs to
   bool in_flight;                               // [turn]
+  bool borrows;                                 // reads the caller's memory; [owner], until it is posted, then [turn]
   bool prepared;
 };
 
@@ -44,7 +45,8 @@ struct ep_net {
   size_t address_size;
 
   _Atomic bool turn;
-  _Atomic uint32_t wanted; // threads that wait for the turn
+  _Atomic uint32_t wanted;    // threads that wait for the turn
+  _Atomic uint32_t borrowing; // posts that may read the caller's memory
   struct ep_post *_Atomic queue;
   uint64_t num_posts;         // so far; [turn]
   struct ep_remote **remotes; // [num_remotes] by the low bits of their ids; [turn]
@@ -76,6 +78,8 @@ uint32_t ep_net_progress(struct ep_net *net);
 void ep_net_post(struct ep_net *net, struct ep_post *post);
 // With the turn: posts now.
 void ep_net_post_now(struct ep_net *net, struct ep_post *post);
+// Before posting it: it reads memory of the caller's, and is counted until it does no more. [owner]
+void ep_net_borrow(struct ep_net *net, struct ep_post *post);
 // Keeps the addresses of a window that peers could write to, without its memory: what still comes late, from one that
 // was put out, meets nobody's data. (A transport in software writes where it is told.) [turn]
 void ep_net_bury(struct ep_net *net, struct ep_window *window);

@@ -8,7 +8,10 @@
 #include "base/fail.h"
 #include "ep/proxy.h"
 
-enum { FLUSH_MS = 1000 };
+enum {
+  FLUSH_MS = 1000,
+  LEND_BYTES = 64 << 10, // of one chunk at least: less is copied
+};
 
 // --- words ---
 
@@ -106,7 +109,26 @@ bool ep_remote_settle(struct ep_remote *remote, uint64_t op, enum ep_part which,
       ep_link_down(ep, remote->link, ep_remote_verdict(ep, remote->link), "what was sent to it did not leave in time");
   ep_pause_end(ep, &pause);
   part->posted = 0;
+  part->lent = 0;
   return up;
+}
+
+bool ep_remote_lend(struct ep_remote *remote, uint64_t op, enum ep_part which, uint32_t first, uint32_t rows,
+                    const void *from, uint32_t run, uint32_t *end) {
+  struct ep_publication *part = part_of(remote, op, which);
+  uint32_t index = first / part->chunk_rows, left = rows - first;
+  uint32_t count = left < part->chunk_rows ? left : part->chunk_rows;
+  if (!remote->area || !remote->area->copies || first % part->chunk_rows != 0 || rows <= part->chunk_rows ||
+      run < count || (uint64_t)count * part->strides[0] < LEND_BYTES)
+    return false;
+  part->lent |= (uint64_t)1 << index;
+  part->pieces[index].local_address = (uintptr_t)from;
+  *end = first + count;
+  return true;
+}
+
+static uint64_t in_shadow(const struct ep_remote *remote, const struct transport_piece *piece) {
+  return (uintptr_t)remote->link->out.memory + (piece->remote_address - remote->area->address);
 }
 
 static void send_piece(struct ep_remote *remote, struct ep_publication *part, struct ep_post *post,
@@ -125,6 +147,10 @@ static void send_chunk(struct ep_remote *remote, struct ep_publication *part, ui
     atomic_store_explicit(&part->busy, true, memory_order_relaxed);
   }
   part->posted += rows;
+  if (part->lent >> index & 1)
+    ep_net_borrow(remote->net, &part->chunks[index]);
+  else
+    part->pieces[index].local_address = in_shadow(remote, &part->pieces[index]);
   send_piece(remote, part, &part->chunks[index], &part->pieces[index], (uint64_t)rows * part->strides[0]);
   ep_net_drive_once(remote->net); // what did not go at once before
 }
@@ -332,8 +358,8 @@ int ep_publish_prepare(struct ep_remote *remote) {
   return rc;
 }
 
-// Calls `visit` for each request of the link, until it returns true.
-static bool each(const struct ep_remote *remote, bool (*visit)(const struct ep_remote *remote, struct ep_post *post)) {
+bool ep_publish_each(const struct ep_remote *remote,
+                     bool (*visit)(const struct ep_remote *remote, struct ep_post *post)) {
   if (remote->proxy)
     return ep_proxy_each(remote, visit);
   bool any = visit(remote, (struct ep_post *)&remote->state.post);
@@ -367,15 +393,15 @@ static bool unprepare(const struct ep_remote *remote, struct ep_post *post) {
 }
 
 void ep_publish_cancel(struct ep_remote *remote) {
-  each(remote, cancel);
+  ep_publish_each(remote, cancel);
 }
 
 bool ep_publish_under_way(const struct ep_remote *remote) {
-  return each(remote, under_way);
+  return ep_publish_each(remote, under_way);
 }
 
 void ep_publish_unprepare(struct ep_remote *remote) {
-  each(remote, unprepare);
+  ep_publish_each(remote, unprepare);
 }
 
 void ep_publish_free(struct ep_remote *remote) {

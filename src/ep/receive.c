@@ -137,6 +137,7 @@ int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const s
   rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
   if (rc == 0)
     rc = weft_ep_dispatch_recv(ep, *number, recv, info);
+  ep_remote_return(ep);
   ep->holds = false;
   ep_remote_hand_over(ep);
   return rc;

@@ -44,6 +44,7 @@ struct ep_publication {
   uint32_t num_chunks, chunk_rows;
   uint32_t strides[2];      // of rows and heads; the latter's may be 0: there are none
   uint32_t posted;          // rows, of what is being written; [owner]
+  uint64_t lent;            // bit i: chunk i is read where the caller has it; [owner]
   _Atomic uint32_t pending; // chunks and heads under way, and 1 while the last is not ready
   _Atomic bool busy;        // from the first chunk until the message has left
 };
@@ -102,7 +103,12 @@ void ep_remote_flush(weft_ep_t *ep);
 
 // Waits until what was published in that place before has left the shadow. False: the link is down.
 bool ep_remote_settle(struct ep_remote *remote, uint64_t op, enum ep_part part, uint64_t deadline_ns);
-// `rows` rows of a part stand in the shadow: sends those chunks that are whole.
+// Rows from `first` on, of `rows` in all, stand one behind the other at `from`, as they travel, `run` of them: whether
+// a chunk of them may go from there. If so they need not be written to the shadow, until `*end`, and `from` must be
+// left as it is until ep_remote_return().
+bool ep_remote_lend(struct ep_remote *remote, uint64_t op, enum ep_part part, uint32_t first, uint32_t rows,
+                    const void *from, uint32_t run, uint32_t *end);
+// `rows` rows of a part stand in the shadow, or are lent: sends those chunks that are whole.
 void ep_remote_rows(struct ep_remote *remote, uint64_t op, enum ep_part part, uint32_t rows);
 // All `rows` rows do, and the flag: sends the rest, and the words.
 void ep_remote_publish(struct ep_remote *remote, uint64_t op, enum ep_part part, uint32_t rows);
@@ -117,6 +123,12 @@ static inline void ep_remote_hand_over(weft_ep_t *ep) {
 }
 // Tells all peers on other hosts that this rank waits, if it has not done so for a while.
 void ep_remote_sign(weft_ep_t *ep, uint64_t now_ns);
+
+// --- the caller's memory: lent.c ---
+
+// Waits until the caller's memory is read no more, whatever it takes: links that do not go on are taken down.
+// [owner]
+void ep_remote_return(weft_ep_t *ep);
 
 // --- the socket: notice.c ---
 

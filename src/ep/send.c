@@ -165,6 +165,7 @@ void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, ui
 
 struct sending {
   const struct weft_ep_dispatch *args;
+  bool x_stays;
   uint64_t deadline_ns;
   uint32_t rows_written, peers_done;
 };
@@ -178,6 +179,19 @@ static void write_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_disp
     memcpy(to + layout->value_bytes, (const char *)args->scales + token * layout->scale_bytes, layout->scale_bytes);
 }
 
+// Whether the member's rows from `first` on go to its host from x, without a copy, and until which.
+static bool lend_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t first,
+                      const struct sending *sending, uint32_t *end) {
+  if (!member->link->remote || !sending->x_stays || ep->dtype != WEFT_EP_BF16)
+    return false;
+  const uint16_t *token = op->row_token + member->first_row + first;
+  uint32_t run = 1;
+  while (first + run < member->rows_out && token[run] == token[0] + run)
+    run++;
+  const char *from = (const char *)sending->args->x + token[0] * ep->layout.value_bytes;
+  return ep_remote_lend(member->link->remote, op->number, EP_PART_DISPATCH, first, member->rows_out, from, run, end);
+}
+
 static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct sending *sending) {
   const struct ep_layout *layout = &ep->layout;
   struct ep_member *member = &op->members[index];
@@ -188,10 +202,12 @@ static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
   }
   char *slot = (char *)ep_slot(layout, link->out.memory, op->number);
   struct ep_writing writing = ep_write_begin(link, member->rows_out);
+  uint32_t lent = 0; // rows until there are read where they are
   for (uint32_t i = 0; i < member->rows_out; i++) {
     uint32_t token = op->row_token[member->first_row + i];
     write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
-    write_row(ep, op, sending->args, token, &writing, slot + layout->rows + i * layout->row_stride);
+    if (i >= lent && !lend_rows(ep, op, member, i, sending, &lent))
+      write_row(ep, op, sending->args, token, &writing, slot + layout->rows + i * layout->row_stride);
     sending->rows_written++;
     if (link->remote)
       ep_remote_rows(link->remote, op->number, EP_PART_DISPATCH, i + 1);
@@ -256,7 +272,7 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kin
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
                 (unsigned long long)op->number, WEFT_EP_DEPTH);
   begin(ep, op, args, kind);
-  struct sending sending = {.args = args, .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
+  struct sending sending = {.args = args, .x_stays = x_stays, .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
   for (uint32_t i = 1; i < op->num_members; i++) // each rank begins with the one after it: no two with the same
     send_to(ep, op, (op->self + i) % op->num_members, &sending);
   keep_own(ep, op, args, x_stays);

@@ -9,7 +9,7 @@
 #define TRANSPORT_PLUGIN_SYMBOL "weft_transport_plugin"
 
 // Of this struct and of transport.h: raised with every change that another build would take wrongly.
-enum { TRANSPORT_ABI = 3 };
+enum { TRANSPORT_ABI = 5 };
 
 struct transport_plugin {
   uint32_t abi;

@@ -123,7 +123,8 @@ int self_import(struct transport_peer *base, const void *bytes, size_t size, str
   struct self_remote *own = calloc(1, sizeof *own);
   if (!own)
     return fail(WEFT_ERR_NOMEM, "out of memory for a region");
-  own->base = (struct transport_remote){base, region->base.memory.kind, 0, region->base.memory.length};
+  own->base =
+      (struct transport_remote){.peer = base, .kind = region->base.memory.kind, .length = region->base.memory.length};
   own->region = region;
   region->refs++;
   self_link_add(&peer->remotes, &own->link);

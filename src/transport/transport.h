@@ -109,6 +109,7 @@ struct transport_remote {
   struct transport_peer *peer;
   enum weft_memory_kind kind;
   uint64_t address, length; // as its owner knows them
+  bool copies;              // what a WRITE brings there is read by the processor: see struct transport_request
 };
 
 // A run of bytes on both sides, within one region each.
@@ -125,7 +126,9 @@ enum { TRANSPORT_IN_FLIGHT = 1 };
 // One posted thing: pieces, then a message; either may be missing. It is the caller's, who keeps it, its pieces and its
 // message unchanged from prepare() to unprepare(); but where the transport has TRANSPORT_LENGTHS, between posts a
 // piece's may be set to anything up to what it was at prepare(), 0 included, which leaves the piece out; and everywhere
-// the size of a message, from 1 on. It can be posted again whenever it is not in flight.
+// the size of a message, from 1 on. A WRITE to a remote that `copies` may have any of this process's host memory in the
+// place of its pieces' from prepare(): set their local_address between posts, and have `taken` called.
+// It can be posted again whenever it is not in flight.
 struct transport_request {
   struct transport_peer *peer;
   enum weft_op op;
@@ -135,6 +138,8 @@ struct transport_request {
   const void *message;   // the peer's on_message gets it once all data is visible there, never if a piece failed. The
   uint32_t message_size; // bytes may be changed between posts. READ: when the data has been read
   void (*done)(struct transport_request *request); // after `state` has left IN_FLIGHT; may be NULL
+  // Once at most, in flight: nothing reads the pieces' local memory any more. May be NULL; only where remotes copy.
+  void (*taken)(struct transport_request *request);
   void *arg;
   // The transport's:
   _Atomic int state; // IN_FLIGHT; 0: all data is visible at its destination, and the message is on its way; negative.

@@ -151,6 +151,7 @@ static bool started(struct flow_request *own, struct flow_op *op, int result) {
   own->peer->refused = result == FLOW_AGAIN;
   if (result == FLOW_STARTED) {
     own->running++;
+    own->reading += !op->taken;
     own->peer->running++;
     own->running_bytes += op->length;
     return true;
@@ -187,6 +188,7 @@ static bool move(struct flow_request *own) {
       struct flow_op *op = take_op(own);
       op->length = length;
       op->piece = own->piece;
+      op->taken = false;
       int result = wire->move(own, piece, own->offset, op);
       own->wrote |= result == FLOW_STARTED || result == FLOW_DONE ? request->op == WEFT_WRITE : false;
       done += result == FLOW_DONE ? length : 0;
@@ -213,11 +215,31 @@ static bool single(struct flow_request *own, int (*start)(struct flow_request *,
   struct flow_op *op = take_op(own);
   op->length = 0;
   op->piece = UINT32_MAX;
+  op->taken = true;
   return started(own, op, start(own, op));
 }
 
 static bool has_to_settle(const struct flow_request *own) {
   return own->wrote && !own->worker->wire.settled_when_moved && !own->peer->lost;
+}
+
+// All pieces have been started, and what reads them has.
+static void tell_taken(struct flow_request *own) {
+  struct transport_request *request = own->request;
+  if (own->reading > 0 || own->piece < request->num_pieces || own->told)
+    return;
+  own->told = true;
+  if (request->taken)
+    request->taken(request);
+}
+
+void flow_taken(struct flow_op *op) {
+  struct flow_request *own = op->own;
+  if (op->taken)
+    return;
+  op->taken = true;
+  own->reading--;
+  tell_taken(own);
 }
 
 // What can be done now; false: the network has no room. `own->stage` is the one that has been started. A request that
@@ -229,6 +251,7 @@ static bool step(struct flow_request *own) {
   if (own->stage == FLOW_MOVING) {
     if (own->err == 0 && !move(own))
       return false;
+    tell_taken(own);
     if (own->running > 0 || (own->err == 0 && own->piece < request->num_pieces))
       return true;
     if (has_to_settle(own) && !single(own, own->worker->wire.settle))
@@ -275,7 +298,8 @@ int flow_post(struct transport_request *request) {
   own->piece = 0;
   own->offset = 0;
   own->stage = FLOW_MOVING;
-  own->canceled = own->wrote = false;
+  own->canceled = own->wrote = own->told = false;
+  own->reading = 0;
   own->err = 0;
   link_add(&peer->active, &own->active);
   atomic_store_explicit(&request->state, TRANSPORT_IN_FLIGHT, memory_order_relaxed);
@@ -289,6 +313,7 @@ int flow_post(struct transport_request *request) {
 void flow_ended(struct flow_op *op, int err, const char *why) {
   struct flow_request *own = op->own;
   own->running--;
+  own->reading -= !op->taken;
   own->peer->running--;
   own->running_bytes -= op->length;
   if (err == 0)

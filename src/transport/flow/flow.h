@@ -39,6 +39,7 @@ struct flow_op {
   uint64_t length;
   uint32_t piece;
   uint32_t more; // the back end's
+  bool taken;    // see flow_taken()
 } __attribute__((aligned(16)));
 
 enum flow_stage { FLOW_MOVING, FLOW_SETTLING, FLOW_SENDING };
@@ -56,12 +57,14 @@ struct flow_request {
   struct flow_op *free;
   uint32_t piece;   // the next to be started, from `offset` on
   uint32_t running; // operations under way
+  uint32_t reading; // of these, may still read local memory
   uint32_t window;  // operations that there are
   uint64_t offset;
   uint64_t running_bytes;
   uint64_t deadline; // cancelled: when the peer is severed
   uint8_t stage;
   bool pumping, again, canceled;
+  bool told;  // request->taken has been called
   bool wrote; // something of a WRITE was started
   int err;    // why it will fail
 };
@@ -153,6 +156,9 @@ bool flow_overdue(const struct flow_request *own, uint64_t now);
 void flow_pump(struct flow_request *own);
 void flow_break(struct flow_request *own, int err, const char *why, uint64_t deadline);
 
+// An operation of a WRITE that was started reads its local memory no more. For wires whose remotes copy; their move()
+// sets op->taken itself where that is so when it returns.
+void flow_taken(struct flow_op *op);
 // An operation that was started has ended: 0, or why not.
 void flow_ended(struct flow_op *op, int err, const char *why);
 // Part of progress(), after the network's own: waiting requests, deadlines, peers that leave. Returns events.

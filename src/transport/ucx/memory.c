@@ -148,6 +148,7 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   remote->flow.base.kind = (enum weft_memory_kind)kind;
   remote->flow.base.address = address;
   remote->flow.base.length = length;
+  remote->flow.base.copies = !direct;
   remote->flow.read_only = read_only;
   if (!direct)
     remote->flow.max_operation = peer->near && kind == WEFT_MEMORY_HOST ? UCX_SERVED_NEAR : UCX_SERVED;

@@ -39,6 +39,7 @@ struct asking {
   void *local;
   const struct ucx_region *region; // that of `local`
   struct ucx_bounce *bounce;       // from which UCX sends; NULL: from `local`
+  int refused;                     // what an answer said that came while UCX was still sending
 };
 _Static_assert(sizeof(struct asking) <= 64, "what ucx_place() has");
 
@@ -196,22 +197,47 @@ static void give_bounce(struct flow_op *op) {
   asking->bounce = NULL;
 }
 
-// One of the two things that it waited for has come.
-static void came(struct flow_op *op, uint32_t what, int err, const char *why) {
-  op->more &= ~what;
-  if (what == LOCAL)
-    give_bounce(op);
-  if (err != 0 && op->more) { // no answer will come
-    forget((struct ucx_worker *)op->own->worker, (uint32_t)asking_of(op)->ask.cookie);
-    op->more = 0;
+static const char *text_of(int status) {
+  switch (status) {
+  case WEFT_ERR_NOT_FOUND:
+    return "the peer has no such region any more";
+  case WEFT_ERR_INVALID:
+    return "the peer refuses: outside its region, or a region for reading only";
+  case WEFT_ERR_SYSTEM:
+    return "the GPU whose memory it is does not copy";
+  default:
+    return "the peer refuses";
   }
+}
+
+// An answer has come, which UCX may outrun: it has to have sent all, or it reads on.
+static void answered(struct flow_op *op, int err, const char *why) {
+  op->more &= ~(uint32_t)REMOTE;
+  asking_of(op)->refused = err;
   if (op->more == 0)
+    flow_ended(op, err, why);
+}
+
+// It has been sent, or will not be; then no answer will come.
+static void left(struct flow_op *op, int err, const char *why) {
+  struct asking *asking = asking_of(op);
+  op->more &= ~(uint32_t)LOCAL;
+  give_bounce(op);
+  if (err != 0 && op->more)
+    forget((struct ucx_worker *)op->own->worker, (uint32_t)asking->ask.cookie);
+  if (err != 0)
+    op->more = 0;
+  else
+    flow_taken(op);
+  if (op->more == 0 && err == 0 && asking->refused != 0)
+    flow_ended(op, asking->refused, text_of(asking->refused));
+  else if (op->more == 0)
     flow_ended(op, err, why);
 }
 
 static void sent(void *request, ucs_status_t status, void *arg) {
   (void)request;
-  came(arg, LOCAL, status == UCS_OK ? 0 : ucx_code(status), status == UCS_OK ? NULL : ucs_status_string(status));
+  left(arg, status == UCS_OK ? 0 : ucx_code(status), status == UCS_OK ? NULL : ucs_status_string(status));
 }
 
 // FLOW_DONE: it has been sent; FLOW_STARTED: sent() will tell.
@@ -273,20 +299,8 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
     forget(worker, index);
     return rc;
   }
+  op->taken = !(op->more & LOCAL);
   return FLOW_STARTED;
-}
-
-static const char *text_of(int status) {
-  switch (status) {
-  case WEFT_ERR_NOT_FOUND:
-    return "the peer has no such region any more";
-  case WEFT_ERR_INVALID:
-    return "the peer refuses: outside its region, or a region for reading only";
-  case WEFT_ERR_SYSTEM:
-    return "the GPU whose memory it is does not copy";
-  default:
-    return "the peer refuses";
-  }
 }
 
 static ucs_status_t on_answer(void *arg, const void *header, size_t header_size, void *data, size_t size,
@@ -304,7 +318,7 @@ static ucs_status_t on_answer(void *arg, const void *header, size_t header_size,
     op->more |= LOCAL;
     int again = send_ask(op);
     if (again < 0)
-      came(op, LOCAL, again, weft_last_error());
+      left(op, again, weft_last_error());
     return UCS_OK;
   }
   bool read = op->own->request->op == WEFT_READ;
@@ -314,7 +328,7 @@ static ucs_status_t on_answer(void *arg, const void *header, size_t header_size,
   if (read && status == 0)
     status = ucx_copy(worker, asking_of(op)->region, asking_of(op)->local, data, size);
   forget(worker, index);
-  came(op, REMOTE, status, status ? text_of(status) : NULL);
+  answered(op, status, status ? text_of(status) : NULL);
   return UCS_OK;
 }
 
@@ -325,7 +339,7 @@ void ucx_serve_lost(struct ucx_peer *peer) {
     if (!op || op->own->peer != &peer->flow || op->more & LOCAL)
       continue;
     forget(worker, i);
-    came(op, REMOTE, WEFT_ERR_PEER_LOST, peer->flow.why);
+    answered(op, WEFT_ERR_PEER_LOST, peer->flow.why);
   }
 }
 
