@@ -100,13 +100,17 @@ static bool lend_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_mem
   if (!member->link->remote || !op->own_y || op->layout != WEFT_EP_RANK_MAJOR ||
       ep->combine_dtype != WEFT_EP_COMBINE_BF16)
     return false;
+  struct ep_remote *remote = member->link->remote;
+  uint32_t count = ep_remote_lendable(remote, op->number, EP_PART_COMBINE, first, member->rows_in), run = 0;
   const struct ep_inbox *inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH];
   const int32_t *row = inbox->index + (size_t)first * ep->layout.topk;
-  uint32_t run = 1;
-  while (first + run < member->rows_in && row[run * ep->layout.topk] == row[0] + (int32_t)run)
+  while (run < count && row[run * ep->layout.topk] == row[0] + (int32_t)run)
     run++;
-  const uint16_t *from = y + (size_t)row[0] * ep->layout.hidden;
-  return ep_remote_lend(member->link->remote, op->number, EP_PART_COMBINE, first, member->rows_in, from, run, end);
+  if (count == 0 || run < count)
+    return false;
+  ep_remote_lend(remote, op->number, EP_PART_COMBINE, first, y + (size_t)row[0] * ep->layout.hidden);
+  *end = first + count;
+  return true;
 }
 
 static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, const uint16_t *y) {

@@ -113,18 +113,19 @@ bool ep_remote_settle(struct ep_remote *remote, uint64_t op, enum ep_part which,
   return up;
 }
 
-bool ep_remote_lend(struct ep_remote *remote, uint64_t op, enum ep_part which, uint32_t first, uint32_t rows,
-                    const void *from, uint32_t run, uint32_t *end) {
+uint32_t ep_remote_lendable(struct ep_remote *remote, uint64_t op, enum ep_part which, uint32_t first, uint32_t rows) {
+  const struct ep_publication *part = part_of(remote, op, which);
+  uint32_t left = rows - first, count = left < part->chunk_rows ? left : part->chunk_rows;
+  bool fits = remote->area && remote->area->copies && first % part->chunk_rows == 0 && rows > part->chunk_rows;
+  return fits && (uint64_t)count * part->strides[0] >= LEND_BYTES ? count : 0;
+}
+
+void ep_remote_lend(struct ep_remote *remote, uint64_t op, enum ep_part which, uint32_t first, const void *from) {
   struct ep_publication *part = part_of(remote, op, which);
-  uint32_t index = first / part->chunk_rows, left = rows - first;
-  uint32_t count = left < part->chunk_rows ? left : part->chunk_rows;
-  if (!remote->area || !remote->area->copies || first % part->chunk_rows != 0 || rows <= part->chunk_rows ||
-      run < count || (uint64_t)count * part->strides[0] < LEND_BYTES)
-    return false;
+  uint32_t index = first / part->chunk_rows;
+  _Static_assert(EP_CHUNKS <= 64, "a bit for each chunk");
   part->lent |= (uint64_t)1 << index;
   part->pieces[index].local_address = (uintptr_t)from;
-  *end = first + count;
-  return true;
 }
 
 static uint64_t in_shadow(const struct ep_remote *remote, const struct transport_piece *piece) {

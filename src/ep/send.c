@@ -184,12 +184,17 @@ static bool lend_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_mem
                       const struct sending *sending, uint32_t *end) {
   if (!member->link->remote || !sending->x_stays || ep->dtype != WEFT_EP_BF16)
     return false;
+  struct ep_remote *remote = member->link->remote;
+  uint32_t count = ep_remote_lendable(remote, op->number, EP_PART_DISPATCH, first, member->rows_out), run = 0;
   const uint16_t *token = op->row_token + member->first_row + first;
-  uint32_t run = 1;
-  while (first + run < member->rows_out && token[run] == token[0] + run)
+  while (run < count && token[run] == token[0] + run)
     run++;
+  if (count == 0 || run < count)
+    return false;
   const char *from = (const char *)sending->args->x + token[0] * ep->layout.value_bytes;
-  return ep_remote_lend(member->link->remote, op->number, EP_PART_DISPATCH, first, member->rows_out, from, run, end);
+  ep_remote_lend(remote, op->number, EP_PART_DISPATCH, first, from);
+  *end = first + count;
+  return true;
 }
 
 static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct sending *sending) {
