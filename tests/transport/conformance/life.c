@@ -177,23 +177,30 @@ static bool fences(void) {
   return can;
 }
 
-// What was under way changes nothing any more.
+// What was under way changes nothing any more. Where some of it has ended, all of it may have, but not in each round.
 static void test_a_fence(void **state) {
   (void)state;
   NEEDS(fences(), "its peers are not fenced");
   struct batch batch;
   struct route *route = &batch.route;
   struct pair *pair = &route->pair;
+  int met = 0;
   for (int round = 0; round < 6; round++) {
-    batch_begin(&batch, 0);
-    pair_wait(pair, request_ended, &batch.requests[round], "a write before the fence");
+    batch_open(&batch);
+    write_once(pair, 9); // there is a connection
+    place_fill(&route->there, 22);
+    batch_post(&batch);
+    if (round < 3)
+      pair_drive_on(pair, round * 10);
+    else
+      pair_wait(pair, request_ended, &batch.requests[round], "a write before the fence");
     suite.transport->fence(pair->to_a);
     place_fill(&route->there, 23);
     for (uint32_t i = 0; i < batch.count; i++)
       pair_wait(pair, request_ended, &batch.requests[i], "a write that met a fence");
     pair_drive_on(pair, 2000);
     place_check(&route->there, 0, route->there.length, 23, 0);
-    assert_int_not_equal(batch.requests[batch.count - 1].state, 0);
+    met += batch.requests[batch.count - 1].state != 0;
     batch_unprepare(&batch);
     // And there is a way to come back.
     suite.transport->disconnect(pair->to_b);
@@ -205,6 +212,7 @@ static void test_a_fence(void **state) {
     place_close(&route->there);
     pair_close(pair);
   }
+  assert_true(met > 0);
 }
 
 static void test_close_in_flight(void **state) {
