@@ -103,8 +103,8 @@ void ep_remote_flush(weft_ep_t *ep);
 
 // Waits until what was published in that place before has left the shadow. False: the link is down.
 bool ep_remote_settle(struct ep_remote *remote, uint64_t op, enum ep_part part, uint64_t deadline_ns);
-// How many rows from `first` on, of `rows` in all, may go from where the caller has them, if they stand there one behind
-// the other, as they travel. 0: none, they go by the shadow.
+// How many rows from `first` on, of `rows` in all, may go from where the caller has them, if they stand there one after
+// another, as they travel. 0: none, they go by the shadow.
 uint32_t ep_remote_lendable(struct ep_remote *remote, uint64_t op, enum ep_part part, uint32_t first, uint32_t rows);
 // They go from `from`, and need not be written to the shadow. It must be left as it is until ep_remote_return().
 void ep_remote_lend(struct ep_remote *remote, uint64_t op, enum ep_part part, uint32_t first, const void *from);
