@@ -198,17 +198,6 @@ static void drive(struct ucx_worker *worker, uint64_t ms, bool (*until)(const st
     ucp_worker_progress(worker->worker);
 }
 
-// A peer that connects just now gets an answer by a connection that UCX is still making: UCX 1.13 ends the process when
-// the worker goes with that in its queue (an assertion, ucp_request.c:684). So it gets a moment to leave.
-static void drive_until_quiet(struct ucx_worker *worker) {
-  enum { QUIET_MS = 5 };
-  uint64_t deadline = clock_deadline_ms(FLOW_CLOSE_MS / 5), quiet = clock_deadline_ms(QUIET_MS);
-  while (!clock_passed(quiet) && !clock_passed(deadline)) {
-    if (ucp_worker_progress(worker->worker) > 0)
-      quiet = clock_deadline_ms(QUIET_MS);
-  }
-}
-
 // First what was sent may arrive, where nothing is stuck; then all endpoints are closed by force.
 static void close_worker(struct transport_worker *base) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
@@ -220,7 +209,6 @@ static void close_worker(struct transport_worker *base) {
     ucx_sever(LINK_OF(link, struct flow_peer, peers));
   drive(worker, FLOW_CLOSE_MS / 2, flow_idle);
   drive(worker, FLOW_CLOSE_MS / 5, all_parted);
-  drive_until_quiet(worker);
   flow_end(flow);
   while (!link_empty(&flow->regions))
     ucx_unreg(&LINK_OF(flow->regions.next, struct flow_region, regions)->base);
