@@ -2,9 +2,9 @@
 #include "doctor/families.h"
 
 #include "base/fail.h"
+#include "topology/line.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { TIMEOUT_MS = 3000, PATH_SIZE = 512 };
 
@@ -38,14 +38,7 @@ const struct doctor_check doctor_checks[] = {
 
 const char *doctor_read(const char *root, const char *path, char *out, size_t cap) {
   char full[PATH_SIZE];
-  FILE *file = snprintf(full, sizeof full, "%s%s", root, path) < PATH_SIZE ? fopen(full, "re") : NULL;
-  if (!file)
-    return NULL;
-  char *line = fgets(out, (int)cap, file);
-  fclose(file);
-  if (line)
-    line[strcspn(line, "\n")] = '\0';
-  return line;
+  return snprintf(full, sizeof full, "%s%s", root, path) < PATH_SIZE ? topology_read_line(full, out, cap) : NULL;
 }
 
 // The libraries are asked in a child, which is best made while there are no other threads: the store's client has some.

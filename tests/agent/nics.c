@@ -81,8 +81,7 @@ static int make(void **state) {
 
 static int removed(void **state) {
   (void)state;
-  topology_choice_free(host);
-  rdma_host_remove();
+  rdma_host_remove(host);
   return 0;
 }
 

@@ -68,7 +68,8 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
   return remove(path);
 }
 
-void rdma_host_remove(void) {
+void rdma_host_remove(struct topology_choice *host) {
+  topology_choice_free(host);
   nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
   topology_serve_root(NULL);
 }

@@ -8,10 +8,10 @@
 #include "topology/choice.h"
 
 // The machine of tests/topology/host_NAME.xml, all of whose devices may be opened; with `most` not 0, the first of
-// them. The choice is the caller's: its GPUs, in order, are those of the fake plug-in for GPUs (FAKE_PCI). cmocka
-// asserts.
+// them. The GPUs of the choice, in order, are those of the fake plug-in for GPUs (FAKE_PCI). cmocka asserts.
 struct topology_choice *rdma_host_make(const char *name, size_t most);
-void rdma_host_remove(void);
+// Frees the choice, too.
+void rdma_host_remove(struct topology_choice *host);
 
 // Makes one GPU the only one that the fake plug-in shows, or all; -1: all.
 void rdma_host_show(const struct topology_choice *choice, int gpu);

@@ -52,8 +52,7 @@ static void one_that_may_be_opened_is_left_alone(void **state) {
   chooses("", "");
   unsetenv("WEFT_OFI_NICS");
   assert_false(is_loaded());
-  topology_choice_free(host);
-  rdma_host_remove();
+  rdma_host_remove(host);
 }
 
 static void a_missing_plugin_is_said(void **state) {
@@ -65,8 +64,7 @@ static void a_missing_plugin_is_said(void **state) {
   chooses("", "/nowhere/libweft_topology.so.0 (from WEFT_TOPOLOGY_PLUGIN)");
   setenv("WEFT_TOPOLOGY_PLUGIN", plugin, 1);
   free(plugin);
-  topology_choice_free(host);
-  rdma_host_remove();
+  rdma_host_remove(host);
 }
 
 // A user's word that is wrong is said, and another is believed once it is right.
@@ -77,8 +75,7 @@ static void a_wish_that_names_nothing_is_said(void **state) {
   chooses("", "WEFT_NICS names mlx5_77");
   assert_true(is_loaded());
   unsetenv("WEFT_NICS");
-  topology_choice_free(host);
-  rdma_host_remove();
+  rdma_host_remove(host);
 }
 
 // GPU 0 is nearest to the first of the two adapters that may be opened, GPU 7 to none of them.
@@ -91,8 +88,7 @@ static void only_what_may_be_opened_is_chosen(void **state) {
   assert_string_equal(first.wish, "nics=rdmap79s0");
   assert_true(strcmp(last.wish, "nics=rdmap79s0") == 0 || strcmp(last.wish, "nics=rdmap80s0") == 0);
   assert_non_null(strstr(last.why, "SYS"));
-  topology_choice_free(host);
-  rdma_host_remove();
+  rdma_host_remove(host);
 }
 
 int main(void) {
