@@ -39,12 +39,17 @@ static bool is_canceled(struct agent_post *post) {
   return atomic_load(&post->canceled) == atomic_load_explicit(&post->number, memory_order_relaxed);
 }
 
+// With the turn: a cancellation that was served before this found nothing to cancel, one that comes now waits.
+static void start_unless_canceled(struct agent_post *post) {
+  if (is_canceled(post))
+    refuse(post, WEFT_ERR_CANCELED, "it was cancelled before it began");
+  else
+    start(post);
+}
+
 static void serve(struct agent_post *post) {
   if (atomic_exchange(&post->wanted, false)) {
-    if (is_canceled(post))
-      refuse(post, WEFT_ERR_CANCELED, "it was cancelled before it began");
-    else
-      start(post);
+    start_unless_canceled(post);
     return; // it may have ended, and be gone; a cancellation that came meanwhile has put it into the queue again
   }
   // Whoever posts it outside of the turn looks for cancellations afterwards, and comes back.
@@ -172,7 +177,7 @@ void agent_post_start(struct agent_post *post, uint32_t number) {
   } else if (agent_turn_try(worker)) {
     if (has_queue(worker)) // those that came before it
       serve_queue(worker);
-    start(post);
+    start_unless_canceled(post);
     agent_turn_give(worker);
   } else {
     atomic_store(&post->wanted, true);

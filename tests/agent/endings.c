@@ -13,6 +13,7 @@
 #include "agent/pair.h"
 #include "agent/peer.h"
 #include "agent/region.h"
+#include "agent/turn.h"
 #include "base/clock.h"
 #include "support/loop.h"
 #include "support/wait.h"
@@ -114,6 +115,24 @@ static void cancel_waits_until_nothing_moves(void **state) {
   char text[8];
   assert_int_equal(pair_hear(&pair, &pair.b, text, sizeof text), 5);
   assert_int_equal(weft_transfer_cancel(transfer, 0), 0);
+  assert_int_equal(weft_transfer_poll(transfer), 0);
+  pair_free(transfer);
+}
+
+// What asks for the end may run between the moment in which a post says that it flies and the one in which the
+// transport has it: it is in the worker's queue, and served, before there is anything to stop.
+static void cancel_overtakes_the_post(void **state) {
+  (void)state;
+  atomic_store(&loop.hold, true);
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, 4096, NULL);
+  agent_post_cancel(&transfer->parts[0], atomic_load(&transfer->number) + 1);
+  assert_int_equal(weft_transfer_post(transfer), 0);
+  assert_true(pair_until(&pair, ended, transfer));
+  assert_int_equal(weft_transfer_poll(transfer), WEFT_ERR_CANCELED);
+  assert_int_equal(loop_flying(), 0);
+  atomic_store(&loop.hold, false);
+  assert_int_equal(weft_transfer_post(transfer), 0); // the next one is not meant
+  assert_true(pair_until(&pair, ended, transfer));
   assert_int_equal(weft_transfer_poll(transfer), 0);
   pair_free(transfer);
 }
@@ -466,6 +485,7 @@ int main(int argc, char **argv) {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
   const struct CMUnitTest tests[] = {
       CASE(cancel_waits_until_nothing_moves),
+      CASE(cancel_overtakes_the_post),
       CASE(deadline_passes),
       CASE(peer_dies),
       CASE(incarnations_do_not_mix),
