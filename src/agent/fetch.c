@@ -154,6 +154,7 @@ static void do_value(struct agent_keeper *keeper, struct keeper_name *name) {
     name->err = err;
     snprintf(name->why, sizeof name->why, "%s", err ? weft_last_error() : "");
     name->asked = err != 0;
+    name->answered++;
   }
   if (!err) {
     name->peer = peer;
@@ -254,7 +255,7 @@ static int need_watch(struct agent_keeper *keeper) {
 }
 
 // The name is known before its key is read: what the watch says meanwhile is newer than the reading.
-static int ask(struct agent_keeper *keeper, const char *text, struct keeper_name **out) {
+static int ask(struct agent_keeper *keeper, const char *text, struct keeper_name **out, uint64_t *answered) {
   pthread_mutex_lock(&keeper->lock);
   struct keeper_name *name = find(keeper, text);
   if (!name && (name = calloc(1, sizeof *name))) {
@@ -263,7 +264,8 @@ static int ask(struct agent_keeper *keeper, const char *text, struct keeper_name
   }
   if (name) {
     name->asked = true;
-    name->err = 0;
+    name->waiting++;
+    *answered = name->answered;
   }
   pthread_mutex_unlock(&keeper->lock);
   *out = name;
@@ -296,22 +298,30 @@ static int read_until(struct agent_keeper *keeper, struct keeper_name *name, uin
   }
 }
 
-static int await(struct agent_keeper *keeper, struct keeper_name *name, uint64_t deadline_ns, weft_peer_t *peer) {
+static int await(struct agent_keeper *keeper, struct keeper_name *name, uint64_t answered, uint64_t deadline_ns,
+                 weft_peer_t *peer) {
   struct timespec until = clock_timespec(deadline_ns);
   int err = 0;
   pthread_mutex_lock(&keeper->lock);
-  while (name->asked && !name->err && !keeper->stop && !clock_passed(deadline_ns))
+  while (name->answered == answered && !keeper->stop && !clock_passed(deadline_ns))
     pthread_cond_timedwait(&keeper->changed, &keeper->lock, &until);
-  if (!name->asked)
-    *peer = name->peer;
+  if (name->answered == answered)
+    err = fail(WEFT_ERR_TIMEOUT, "it has not put its metadata at %s%s of the store %s", keeper->prefix, name->name,
+               weft_store_name(keeper->store));
   else if (name->err)
     err = fail(name->err, "%s", name->why);
   else
-    err = fail(WEFT_ERR_TIMEOUT, "it has not put its metadata at %s%s of the store %s", keeper->prefix, name->name,
-               weft_store_name(keeper->store));
-  name->asked = false;
+    *peer = name->peer;
   pthread_mutex_unlock(&keeper->lock);
   return err;
+}
+
+// Who gave up leaves the question to those who still wait.
+static void withdraw(struct agent_keeper *keeper, struct keeper_name *name) {
+  pthread_mutex_lock(&keeper->lock);
+  if (--name->waiting == 0)
+    name->asked = false;
+  pthread_mutex_unlock(&keeper->lock);
 }
 
 int weft_agent_fetch(weft_agent_t *agent, const char *text, uint32_t timeout_ms, weft_peer_t *peer) {
@@ -326,15 +336,17 @@ int weft_agent_fetch(weft_agent_t *agent, const char *text, uint32_t timeout_ms,
   _Atomic uint64_t deadline = clock_deadline_ms(timeout_ms);
   struct agent_keeper *keeper;
   struct keeper_name *name = NULL;
+  uint64_t answered = 0;
   int err = keeper_get(agent, &keeper);
   if (!err)
-    err = ask(keeper, text, &name);
+    err = ask(keeper, text, &name, &answered);
   if (err)
     return err;
   store_limit_thread(&deadline);
   err = read_until(keeper, name, deadline);
   store_limit_thread(NULL);
   if (!err)
-    err = await(keeper, name, deadline, peer);
+    err = await(keeper, name, answered, deadline, peer);
+  withdraw(keeper, name);
   return err ? fail_context(err, "fetching agent %s", text) : 0;
 }

@@ -26,8 +26,10 @@ struct keeper_name {
   uint64_t absent_until; // and so long to come back, when the store was away; 0: it has gone
   void *blob;            // the newest value, to be loaded; NULL: none
   size_t size;
-  bool asked; // for: also an incarnation that has ended here is loaded
-  int err;    // why it could not be loaded
+  bool asked;        // for: also an incarnation that has ended here is loaded
+  uint32_t waiting;  // threads that ask for it
+  uint64_t answered; // counts the answers; each who asks waits for the next one
+  int err;           // of the last: why it could not be loaded
   char why[AGENT_MAX_DETAIL];
   bool todo; // among keeper->todo
   SLIST_ENTRY(keeper_name) chain;

@@ -119,6 +119,52 @@ static void test_fetch_waits(void **state) {
   kind_close(store);
 }
 
+struct fetching {
+  weft_agent_t *agent;
+  uint32_t timeout_ms;
+  weft_peer_t peer;
+  int err;
+};
+
+static void *fetch_nobody(void *arg) {
+  struct fetching *fetching = arg;
+  fetching->err = weft_agent_fetch(fetching->agent, "nobody", fetching->timeout_ms, &fetching->peer);
+  return NULL;
+}
+
+// Two threads want the same agent: each gets its own answer, though the other gives up first.
+static void test_two_fetch_one(void **state) {
+  (void)state;
+  static struct crowd_member early;
+  weft_store_t *store = kind_open();
+  open_member(&early, "early", store);
+  struct fetching both[2] = {{early.agent, 100, 5, 0}, {early.agent, 1000, 5, 0}};
+  pthread_t threads[2];
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, fetch_nobody, &both[i]), 0);
+  for (int i = 0; i < 2; i++)
+    pthread_join(threads[i], NULL);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(both[i].err, WEFT_ERR_TIMEOUT);
+    assert_true(both[i].peer == 5);
+  }
+  // What is wrong with its metadata is told to all who ask, and not only to the first.
+  for (int i = 0; i < 2; i++) {
+    both[i].timeout_ms = SUPPORT_DEADLINE_MS;
+    assert_int_equal(pthread_create(&threads[i], NULL, fetch_nobody, &both[i]), 0);
+  }
+  assert_int_equal(weft_store_put(store, "/weft/test/agents/nobody", "what?", 5, 0, NULL), 0);
+  for (int i = 0; i < 2; i++)
+    pthread_join(threads[i], NULL);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(both[i].err, WEFT_ERR_PROTOCOL);
+    assert_true(both[i].peer == 5);
+  }
+  assert_int_equal(weft_store_delete(store, "/weft/test/agents/nobody", false, NULL), 0);
+  crowd_close(&early);
+  kind_close(store);
+}
+
 static void test_arguments(void **state) {
   (void)state;
   static struct crowd_member bare;
@@ -510,17 +556,12 @@ static void test_outage_kept(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_restarted), // forks: before anything has threads
-      cmocka_unit_test(test_there_and_updates),
-      cmocka_unit_test(test_fetch_waits),
-      cmocka_unit_test(test_arguments),
-      cmocka_unit_test(test_name_taken),
-      cmocka_unit_test(test_lease_runs_out),
-      cmocka_unit_test(test_deletions),
-      cmocka_unit_test(test_foreign_values),
-      cmocka_unit_test(test_invalidated),
-      cmocka_unit_test(test_invalidated_and_fetched),
-      cmocka_unit_test(test_outage_empty),
-      cmocka_unit_test(test_outage_kept),
+      cmocka_unit_test(test_there_and_updates), cmocka_unit_test(test_fetch_waits),
+      cmocka_unit_test(test_two_fetch_one),     cmocka_unit_test(test_arguments),
+      cmocka_unit_test(test_name_taken),        cmocka_unit_test(test_lease_runs_out),
+      cmocka_unit_test(test_deletions),         cmocka_unit_test(test_foreign_values),
+      cmocka_unit_test(test_invalidated),       cmocka_unit_test(test_invalidated_and_fetched),
+      cmocka_unit_test(test_outage_empty),      cmocka_unit_test(test_outage_kept),
       cmocka_unit_test(test_late_return),
   };
   if (!kind_begin())
