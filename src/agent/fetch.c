@@ -42,13 +42,11 @@ static void drop_blob(struct keeper_name *name) {
   name->blob = NULL;
 }
 
-// News of a key, from the watch or from a reading. [lock]
-static void take_value(struct agent_keeper *keeper, struct keeper_name *name, const struct weft_store_kv *kv) {
+// News of a key, from the watch or from a reading. NOMEM: it is as if it had not come. [lock]
+static int take_value(struct agent_keeper *keeper, struct keeper_name *name, const struct weft_store_kv *kv) {
   void *blob = malloc(kv->value_len + 1);
-  if (!blob) {
-    log_warn("agent %s: no memory for the metadata of %s", keeper->agent->name, name->name);
-    return;
-  }
+  if (!blob)
+    return fail(WEFT_ERR_NOMEM, "no memory for the metadata of %s", name->name);
   memcpy(blob, kv->value, kv->value_len);
   drop_blob(name);
   name->blob = blob;
@@ -56,6 +54,7 @@ static void take_value(struct agent_keeper *keeper, struct keeper_name *name, co
   name->revision = kv->mod_revision;
   name->absent = false;
   add_todo(keeper, name);
+  return 0;
 }
 
 static void take_absence(struct agent_keeper *keeper, struct keeper_name *name, int64_t revision) {
@@ -90,9 +89,11 @@ static void on_event(void *arg, const struct weft_store_event *event) {
   pthread_mutex_lock(&keeper->lock);
   struct keeper_name *name = of_key ? find(keeper, event->kv.key + strlen(keeper->prefix)) : NULL;
   if (name && event->kv.mod_revision > name->revision) {
-    if (event->kind == WEFT_STORE_EVENT_PUT)
-      take_value(keeper, name, &event->kv);
-    else
+    bool put = event->kind == WEFT_STORE_EVENT_PUT;
+    if (put && take_value(keeper, name, &event->kv) != 0) {
+      keeper->must_read = true; // what the watch said once has to be asked for
+      keeper_poke(keeper);
+    } else if (!put)
       take_absence(keeper, name, event->kv.mod_revision);
   } else if (event->kind == WEFT_STORE_EVENT_LOST) {
     keeper->away = true;
@@ -137,7 +138,8 @@ static int load(struct agent_keeper *keeper, const struct keeper_name *name, con
   return err;
 }
 
-static void do_value(struct agent_keeper *keeper, struct keeper_name *name) {
+// False: it has to be done again, later.
+static bool do_value(struct agent_keeper *keeper, struct keeper_name *name) {
   void *blob = name->blob;
   size_t size = name->size;
   bool asked = name->asked;
@@ -146,8 +148,12 @@ static void do_value(struct agent_keeper *keeper, struct keeper_name *name) {
   uint64_t incarnation = 0;
   pthread_mutex_unlock(&keeper->lock); // only this thread changes peer and incarnation
   int err = load(keeper, name, blob, size, asked, &peer, &incarnation);
-  free(blob);
   pthread_mutex_lock(&keeper->lock);
+  bool again = err == WEFT_ERR_NOMEM && !asked && !name->blob && !name->absent;
+  if (again)
+    name->blob = blob;
+  else
+    free(blob);
   if (err)
     log_info("agent %s: %s", keeper->agent->name, weft_last_error());
   if (asked) { // who has asked meanwhile has the value read again, and waits for that one
@@ -160,6 +166,7 @@ static void do_value(struct agent_keeper *keeper, struct keeper_name *name) {
     name->peer = peer;
     name->incarnation = incarnation;
   }
+  return !again;
 }
 
 static void do_absence(struct agent_keeper *keeper, struct keeper_name *name) {
@@ -172,18 +179,22 @@ static void do_absence(struct agent_keeper *keeper, struct keeper_name *name) {
 }
 
 // Who is not in the store that came back has a lease's time to put its key again.
-static void take_list(struct agent_keeper *keeper, const struct weft_store_list *list) {
+static int take_list(struct agent_keeper *keeper, const struct weft_store_list *list) {
+  int err = 0;
   for (size_t i = 0; i < list->count; i++) {
     struct keeper_name *name = find(keeper, list->kvs[i].key + strlen(keeper->prefix));
-    if (name && list->kvs[i].mod_revision > name->revision)
-      take_value(keeper, name, &list->kvs[i]);
+    if (name && list->kvs[i].mod_revision > name->revision && take_value(keeper, name, &list->kvs[i]) != 0)
+      err = WEFT_ERR_NOMEM;
   }
+  if (err)
+    return err; // it is read again
   for (int i = 0; i < KEEPER_NAMES; i++) {
     struct keeper_name *name;
     SLIST_FOREACH(name, &keeper->names[i], chain)
     if (name->revision == 0)
       take_absence(keeper, name, 0);
   }
+  return 0;
 }
 
 static int read_all(struct agent_keeper *keeper) {
@@ -192,20 +203,20 @@ static int read_all(struct agent_keeper *keeper) {
   if (err)
     return err;
   pthread_mutex_lock(&keeper->lock);
-  take_list(keeper, &list);
+  err = take_list(keeper, &list);
   pthread_mutex_unlock(&keeper->lock);
   weft_store_list_free(&list);
-  return 0;
+  return err;
 }
 
 uint64_t fetch_tend(struct agent_keeper *keeper, uint64_t now_ns) {
-  uint64_t due = UINT64_MAX;
+  uint64_t due = UINT64_MAX, again = now_ns + (uint64_t)KEEPER_RETRY_MS * 1000000u;
   pthread_mutex_lock(&keeper->lock);
   bool read = keeper->must_read;
   keeper->must_read = false;
   pthread_mutex_unlock(&keeper->lock);
   if (read && read_all(keeper) != 0)
-    due = now_ns + (uint64_t)KEEPER_RETRY_MS * 1000000u;
+    due = again;
   pthread_mutex_lock(&keeper->lock);
   keeper->must_read |= due != UINT64_MAX;
   struct keeper_todo later = STAILQ_HEAD_INITIALIZER(later);
@@ -213,15 +224,18 @@ uint64_t fetch_tend(struct agent_keeper *keeper, uint64_t now_ns) {
   while ((name = STAILQ_FIRST(&keeper->todo))) {
     STAILQ_REMOVE_HEAD(&keeper->todo, next);
     name->todo = false;
-    if (name->blob) {
-      do_value(keeper, name);
-    } else if (name->absent && now_ns >= name->absent_until) {
+    uint64_t next = UINT64_MAX;
+    if (name->blob)
+      next = do_value(keeper, name) ? UINT64_MAX : again;
+    else if (name->absent && now_ns >= name->absent_until)
       do_absence(keeper, name);
-    } else if (name->absent) {
-      due = name->absent_until < due ? name->absent_until : due;
+    else if (name->absent)
+      next = name->absent_until;
+    if (next != UINT64_MAX && !name->todo) {
       name->todo = true;
       STAILQ_INSERT_TAIL(&later, name, next);
     }
+    due = next < due ? next : due;
   }
   STAILQ_CONCAT(&keeper->todo, &later);
   pthread_cond_broadcast(&keeper->changed);
@@ -281,10 +295,10 @@ static int read_one(struct agent_keeper *keeper, struct keeper_name *name) {
     return err;
   pthread_mutex_lock(&keeper->lock);
   if (list.count > 0 && list.kvs[0].mod_revision >= name->revision)
-    take_value(keeper, name, &list.kvs[0]);
+    err = take_value(keeper, name, &list.kvs[0]);
   pthread_mutex_unlock(&keeper->lock);
   weft_store_list_free(&list);
-  return 0;
+  return err;
 }
 
 static int read_until(struct agent_keeper *keeper, struct keeper_name *name, uint64_t deadline_ns) {

@@ -134,21 +134,29 @@ static void free_ended(struct agent_meet *meet) {
   }
 }
 
+// To those to whom nothing else is on its way. What cannot be written for want of memory stays due.
+static void send_updates(struct agent_meet *meet) {
+  struct agent_talk *talk = TAILQ_FIRST(&meet->talks);
+  while (talk) {
+    struct agent_talk *next = TAILQ_NEXT(talk, all);
+    talk_send_update(talk);
+    talk = next;
+  }
+}
+
 void meet_tick(struct agent_meta *meta) {
-  if (meta->meet)
-    free_ended(meta->meet);
+  if (!meta->meet)
+    return;
+  send_updates(meta->meet);
+  free_ended(meta->meet);
 }
 
 void meet_update(struct agent_meta *meta) {
-  struct agent_talk *talk = meta->meet ? TAILQ_FIRST(&meta->meet->talks) : NULL;
-  while (talk) {
-    struct agent_talk *next = TAILQ_NEXT(talk, all);
-    if (talk->state >= TALK_WANTS_ADOPTED && talk->out.size > 0)
-      talk->update_due = true;
-    else if (talk->state >= TALK_WANTS_ADOPTED)
-      talk_send_metadata(talk, TALK_UPDATE);
-    talk = next;
-  }
+  struct agent_talk *talk;
+  if (!meta->meet)
+    return;
+  TAILQ_FOREACH(talk, &meta->meet->talks, all)
+  talk->update_due |= talk->state >= TALK_WANTS_ADOPTED;
 }
 
 static void say_goodbye(struct agent_talk *talk) {

@@ -62,11 +62,11 @@ uint64_t agent_meta_tick(weft_agent_t *agent, uint64_t now_ns) {
   struct agent_meta *meta = agent->meta;
   if (!meta)
     return UINT64_MAX;
-  meet_tick(meta);
   if (atomic_exchange(&meta->regions_changed, false)) {
     meet_update(meta);
     tell_gone(meta);
   }
+  meet_tick(meta);
   return liveness_tick(meta, now_ns);
 }
 

@@ -77,8 +77,8 @@ void tell_goodbye(struct agent_meta *meta);
 int meet_open(struct agent_meta *meta, const struct weft_agent_options *options);
 void meet_leave(struct agent_meta *meta); // says goodbye
 void meet_close(struct agent_meta *meta);
-void meet_tick(struct agent_meta *meta);   // frees connections that have ended
-void meet_update(struct agent_meta *meta); // tells those who met of changed regions
+void meet_tick(struct agent_meta *meta);   // sends updates that are due, frees connections that have ended
+void meet_update(struct agent_meta *meta); // those who met are to learn of changed regions
 // The peer has ended: its connections end too.
 void meet_end(struct agent_life *life);
 

@@ -148,6 +148,14 @@ int talk_send_metadata(struct agent_talk *talk, enum talk_kind kind) {
   return err;
 }
 
+void talk_send_update(struct agent_talk *talk) {
+  if (talk->state == TALK_ENDED || talk->out.size > 0 || !talk->update_due)
+    return;
+  talk->update_due = false;
+  if (talk_send_metadata(talk, TALK_UPDATE) != 0)
+    talk->update_due = true;
+}
+
 // --- in ---
 
 // Takes one message off the front of `in`. False: there is none whole, or the connection has ended.
@@ -238,10 +246,7 @@ static void ready(struct agent_watch *watch) {
   }
   if (talk->out.size > 0)
     flush(talk);
-  if (talk->state != TALK_ENDED && talk->out.size == 0 && talk->update_due) {
-    talk->update_due = false;
-    talk_send_metadata(talk, TALK_UPDATE);
-  }
+  talk_send_update(talk);
   if (talk->state != TALK_ENDED)
     receive(talk);
 }

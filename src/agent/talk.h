@@ -61,7 +61,7 @@ struct agent_talk {
   uint64_t num_sent, num_read;
   struct text in, out;
   size_t out_at;
-  bool update_due;  // when `out` is empty again
+  bool update_due;  // the regions have changed; sent when `out` is empty
   weft_peer_t peer; // 0: not known yet
   int err;          // of the end
   char why[AGENT_MAX_DETAIL];
@@ -87,6 +87,8 @@ void talk_tell_caller(struct agent_talk *talk);
 
 // Sends this agent's metadata.
 int talk_send_metadata(struct agent_talk *talk, enum talk_kind kind);
+// Sends it if an update is due and nothing else on its way.
+void talk_send_update(struct agent_talk *talk);
 
 // talk_steps.c: a message that was read whole, and whose seal is right.
 void talk_take(struct agent_talk *talk, enum talk_kind kind, const uint8_t *bytes, size_t size);
