@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "agent/region.h"
@@ -10,6 +11,9 @@
 
 static int make_host(struct agent_region *region) {
   uint64_t length = region->length;
+  struct rlimit files; // which hold for memfds too, and kill who goes beyond
+  if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < length)
+    return fail_errno(EFBIG, "cannot make a memfd of %" PRIu64 " bytes", length);
   region->fd = memfd_create("weft", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (region->fd < 0)
     return fail_errno(errno, "cannot make a memfd of %" PRIu64 " bytes", length);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cmocka_all.h"
@@ -456,6 +457,24 @@ static void bad_input_is_refused(void **state) {
   assert_int_equal(weft_agent_register(pair.a.agent, &memory, &region), WEFT_ERR_INVALID);
 }
 
+// Beyond it the kernel would kill the process.
+static void the_file_size_limit_is_told(void **state) {
+  (void)state;
+  struct rlimit before, little;
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  little = (struct rlimit){PAIR_BYTES, before.rlim_max};
+  weft_region_t region;
+  void *address;
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+  int above = weft_agent_allocate(pair.a.agent, WEFT_MEMORY_HOST, PAIR_BYTES + 1, -1, &region, &address);
+  bool told = strstr(weft_last_error(), "ulimit -f") != NULL;
+  int below = weft_agent_allocate(pair.a.agent, WEFT_MEMORY_HOST, PAIR_BYTES, -1, &region, &address);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  assert_int_equal(above, WEFT_ERR_LIMIT);
+  assert_true(told);
+  assert_int_equal(below, 0);
+}
+
 static void read_only_is_kept(void **state) {
   (void)state;
   struct weft_memory memory = WEFT_MEMORY_INIT;
@@ -497,6 +516,7 @@ int main(int argc, char **argv) {
       CASE(closes_with_work_in_flight),
       CASE(closes_on_a_transport_that_hangs),
       CASE(bad_input_is_refused),
+      CASE(the_file_size_limit_is_told),
       CASE(read_only_is_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
