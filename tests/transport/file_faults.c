@@ -104,6 +104,41 @@ static void short_file(const char *const *settings) {
   close(fd);
 }
 
+// The kernel kills who writes beyond it.
+static void file_size_limit(const char *const *settings) {
+  enum { MOST = 1 << 20 };
+  int fd = support_file(0, 3);
+  struct storage storage;
+  assert_int_equal(storage_open(&storage, "file", settings, 4 * MOST), 0);
+  uint32_t file = storage_file(&storage, fd, "limited.bin");
+  struct storage_request request;
+  storage_request(&storage, &request, WEFT_WRITE, 3);
+  storage_piece(&storage, &request, file, 0, 0, MOST);
+  storage_piece(&storage, &request, file, MOST, MOST - 1, 2);
+  storage_piece(&storage, &request, file, 2 * MOST, MOST * UINT64_C(3), 4096);
+  storage_prepare(&request);
+  struct rlimit before, little;
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  little = (struct rlimit){MOST, before.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+  int rc = storage_run(&storage, &request);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  assert_int_equal(rc, WEFT_ERR_LIMIT);
+  const int32_t want[] = {0, WEFT_ERR_LIMIT, WEFT_ERR_LIMIT};
+  assert_memory_equal(request.status, want, sizeof want);
+  assert_non_null(strstr(request.request.why, "limited.bin"));
+  assert_non_null(strstr(request.request.why, "ulimit -f"));
+  assert_int_equal(storage_run(&storage, &request), 0); // without a limit
+  storage_free(&request);
+  storage_close(&storage);
+  close(fd);
+}
+
+static void test_file_size_limit(void **state) {
+  (void)state;
+  with_each(file_size_limit);
+}
+
 static void test_short_file(void **state) {
   (void)state;
   with_each(short_file);
@@ -310,6 +345,7 @@ static void test_memory_that_cannot_be_locked(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_short_file),
+      cmocka_unit_test(test_file_size_limit),
       cmocka_unit_test(test_input_output_error_is_of_its_piece),
       cmocka_unit_test(test_short_and_interrupted_calls_go_on),
       cmocka_unit_test(test_quota_and_input_output_error),

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -211,7 +212,7 @@ static uint32_t direct_alignment(int fd) {
   return FILE_PAGE;
 }
 
-static int check_file(const struct transport_memory *memory, int *flags) {
+static int check_file(const struct transport_memory *memory, int *flags, bool *limited) {
   const char *name = memory->path ? memory->path : "the file";
   struct stat about;
   if (fstat(memory->fd, &about) < 0 || (*flags = fcntl(memory->fd, F_GETFL)) < 0)
@@ -221,12 +222,13 @@ static int check_file(const struct transport_memory *memory, int *flags) {
   if (*flags & (O_PATH | O_APPEND))
     return fail(WEFT_ERR_INVALID, "%s was opened with %s: its bytes cannot be written where they belong", name,
                 *flags & O_PATH ? "O_PATH" : "O_APPEND");
+  *limited = S_ISREG(about.st_mode);
   return 0;
 }
 
 static int open_file(struct file_worker *worker, struct file_region *file, const struct transport_memory *memory) {
   int flags = 0;
-  int rc = check_file(memory, &flags);
+  int rc = check_file(memory, &flags, &file->limited);
   if (rc < 0)
     return rc;
   file->readable = (flags & O_ACCMODE) != O_WRONLY;
@@ -363,6 +365,11 @@ static void unprepare(struct transport_request *request) {
   request->own = NULL;
 }
 
+static uint64_t most_of_a_file(void) {
+  struct rlimit files;
+  return getrlimit(RLIMIT_FSIZE, &files) == 0 ? files.rlim_cur : UINT64_MAX;
+}
+
 static int post(struct transport_request *request) {
   struct file_request *own = request->own;
   int rc = self_request_begin(request);
@@ -372,6 +379,7 @@ static int post(struct transport_request *request) {
   own->piece = own->next_file = 0;
   own->offset = 0;
   own->syncing = false;
+  own->most = request->op == WEFT_WRITE ? most_of_a_file() : UINT64_MAX;
   if (request->num_pieces == 0) {
     self_request_end(&own->base);
     return 0;

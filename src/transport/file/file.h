@@ -26,6 +26,7 @@ struct file_region {
   bool own_buffered;    // to be closed; else it is the caller's
   bool no_direct;       // it said that it can, and then refused
   bool readable, writable;
+  bool limited;                   // by RLIMIT_FSIZE: a regular file
   uint32_t memory_align;          // that O_DIRECT wants of addresses
   int slot_buffered, slot_direct; // in the ring's table; -1: none
   bool fixed_tried;               // memory: pinning was tried
@@ -43,6 +44,7 @@ struct file_request {
   struct self_link issue; // in the worker's list, while there is more to begin
   uint32_t piece;         // the next to begin,
   uint64_t offset;        // from there in it
+  uint64_t most;          // RLIMIT_FSIZE at post(): who writes beyond is killed
   uint32_t in_flight;     // operations
   bool syncing;
   uint32_t num_files; // those that a request with sync=data has to flush, and the next of them

@@ -99,7 +99,10 @@ static void begin(struct file_worker *worker, struct file_request *own) {
     op->offset = piece->remote_address + own->offset;
     shape(worker, op, piece->length - own->offset);
     own->offset += op->length;
-    start(worker, op);
+    if (file->limited && op->offset + op->length > own->most)
+      file_op_done(worker, op, -EFBIG);
+    else
+      start(worker, op);
   }
   if (file->base.gone || own->offset >= piece->length) {
     own->piece++;
