@@ -60,7 +60,8 @@ static const struct cli_option rows[] = {
    FIELD(config.gpu), .help = "GPU of the buffer"},
   {.name = "transport", .type = OPTION_STRING, .metavar = "NAME", .preset_note = "the cheapest that can",
    .variable = "WEFT_TRANSPORTS", FIELD(config.transport),
-   .help = "shm, cuda, ucx or ofi ('weft info' tells which work here)"},
+   .help = "shm, cuda, ucx or ofi ('weft info' tells which work here); of several, with commas between them, the "
+   "cheapest"},
 
   {.section = "Time limit and output", .name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10,
    .max = 600000, .unit = "ms", .preset = "30000", .variable = "WEFT_TIMEOUT_MS", FIELD(config.timeout_ms),

@@ -1,6 +1,7 @@
 #include "p2p/buffer.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,10 +31,36 @@ static int register_own(struct p2p_buffer *buffer) {
   return weft_agent_register(buffer->agent, &memory, &buffer->region);
 }
 
+// Of the host's memory, what can be had without that of others; UINT64_MAX: nobody tells.
+static uint64_t available(void) {
+  char line[128];
+  unsigned long long kib;
+  uint64_t bytes = UINT64_MAX;
+  FILE *file = fopen("/proc/meminfo", "re");
+  while (file && bytes == UINT64_MAX && fgets(line, sizeof line, file))
+    if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+      bytes = kib * 1024;
+  if (file)
+    fclose(file);
+  return bytes;
+}
+
+int p2p_buffer_room(enum p2p_memory memory, uint64_t length, uint32_t number) {
+  uint64_t most = memory == P2P_MEMORY_CUDA ? UINT64_MAX : available();
+  if (length <= most / number)
+    return 0;
+  return fail(WEFT_ERR_LIMIT,
+              "%u buffer%s of %" PRIu64 " MiB: this host has %" PRIu64
+              " MiB of memory to spare; choose smaller --buffer-sizes",
+              number, number == 1 ? "" : "s", length >> 20, most >> 20);
+}
+
 int p2p_buffer_open(struct p2p_buffer *buffer, weft_agent_t *agent, enum p2p_memory memory, uint32_t gpu,
                     uint64_t length) {
   *buffer = (struct p2p_buffer){.memory = memory, .agent = agent, .length = length};
-  int rc;
+  int rc = p2p_buffer_room(memory, length, 1);
+  if (rc != 0)
+    return rc;
   if (memory == P2P_MEMORY_USER) {
     rc = register_own(buffer);
   } else {

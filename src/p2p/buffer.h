@@ -15,6 +15,8 @@ struct p2p_buffer {
   struct device *device;
 };
 
+// Whether this host has room for so many buffers of that kind. LIMIT: says how much there is.
+int p2p_buffer_room(enum p2p_memory memory, uint64_t length, uint32_t number);
 int p2p_buffer_open(struct p2p_buffer *buffer, weft_agent_t *agent, enum p2p_memory memory, uint32_t gpu,
                     uint64_t length);
 void p2p_buffer_close(struct p2p_buffer *buffer);

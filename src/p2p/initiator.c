@@ -22,10 +22,10 @@ struct initiator {
 
 // --- set-up ---
 
-static uint64_t buffer_bytes(const struct initiator *one) {
-  uint64_t most = one->sizes->largest * one->config->depth;
+uint64_t p2p_buffer_bytes(const struct p2p_config *config, const struct p2p_sizes *sizes) {
+  uint64_t most = sizes->largest * config->depth;
   if (most > MOST_AT_ONCE)
-    most = one->sizes->largest > MOST_AT_ONCE ? one->sizes->largest : MOST_AT_ONCE;
+    most = sizes->largest > MOST_AT_ONCE ? sizes->largest : MOST_AT_ONCE;
   return most;
 }
 
@@ -34,12 +34,12 @@ static int meet(struct initiator *one) {
   bool v6 = strchr(one->config->host, ':') != NULL;
   snprintf(address, sizeof address, v6 ? "[%s]:%u" : "%s:%u", one->config->host, one->config->port);
   int rc = weft_agent_meet(one->session.agent, address, one->config->timeout_ms, &one->session.peer);
+  uint64_t bytes = p2p_buffer_bytes(one->config, one->sizes);
   json_t *ready = NULL;
   if (rc == 0)
-    rc = p2p_ask(
-        &one->session,
-        json_pack("{s:s, s:i, s:I}", "say", "hello", "version", P2P_VERSION, "bytes", (json_int_t)buffer_bytes(one)),
-        "ready", &ready);
+    rc = p2p_ask(&one->session,
+                 json_pack("{s:s, s:i, s:I}", "say", "hello", "version", P2P_VERSION, "bytes", (json_int_t)bytes),
+                 "ready", &ready);
   if (rc == 0)
     rc = p2p_number(ready, "region", &one->remote.region);
   if (rc == 0)
@@ -48,7 +48,7 @@ static int meet(struct initiator *one) {
   if (rc == 0)
     rc = p2p_await_region(&one->session, one->remote.region);
   if (rc == 0)
-    rc = p2p_buffer_open(&one->buffer, one->session.agent, one->config->memory, one->config->gpu, buffer_bytes(one));
+    rc = p2p_buffer_open(&one->buffer, one->session.agent, one->config->memory, one->config->gpu, bytes);
   return rc;
 }
 

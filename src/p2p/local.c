@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/random.h"
-#include "p2p/p2p.h"
+#include "p2p/buffer.h"
 
 const char *const p2p_mode_names[] = {
     [P2P_LOCAL] = "local", [P2P_TARGET] = "target", [P2P_INITIATOR] = "initiator", NULL};
@@ -52,6 +52,9 @@ static int run_local(const struct p2p_config *given, const struct p2p_sizes *siz
   struct p2p_config config = *given;
   char token[37];
   int pipe_fds[2];
+  int rc = p2p_buffer_room(config.memory, p2p_buffer_bytes(&config, sizes), 2);
+  if (rc != 0)
+    return rc;
   random_uuid(token);
   config.token = token;
   config.listen = config.host = "127.0.0.1";
@@ -67,7 +70,7 @@ static int run_local(const struct p2p_config *given, const struct p2p_sizes *siz
     be_target(&config, pipe_fds[1], parent);
   }
   close(pipe_fds[1]);
-  int rc = hear_port(pipe_fds[0], &config.port);
+  rc = hear_port(pipe_fds[0], &config.port);
   close(pipe_fds[0]);
   if (rc == 0)
     rc = p2p_initiator(&config, sizes);
@@ -75,9 +78,24 @@ static int run_local(const struct p2p_config *given, const struct p2p_sizes *siz
   return rc;
 }
 
+// Those of storage have no peer. (That others exist is seen in the processes that open them: a network's library does
+// not like to be loaded before a fork.)
+static int check_transports(const char *names) {
+  while (names && *names) {
+    size_t length = strcspn(names, ",");
+    if ((length == 4 && strncmp(names, "file", 4) == 0) || (length == 6 && strncmp(names, "object", 6) == 0))
+      return fail(WEFT_ERR_INVALID, "--transport: %.*s reaches no other process; want shm, cuda, ucx or ofi",
+                  (int)length, names);
+    names += length + (names[length] == ',');
+  }
+  return 0;
+}
+
 int p2p_run(const struct p2p_config *config) {
   struct p2p_sizes sizes;
   int rc = p2p_sizes_parse(config->sizes, &sizes);
+  if (rc == 0)
+    rc = check_transports(config->transport);
   if (rc != 0)
     return rc;
   switch (config->mode) {

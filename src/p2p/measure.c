@@ -53,7 +53,7 @@ static int open_lane(struct lane *lane, struct p2p_session *session, const struc
     struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
     options.local_index = options.remote_index = &i;
     options.num_index = 1;
-    options.transport = load->transport;
+    options.transport = load->transport && !strchr(load->transport, ',') ? load->transport : NULL;
     rc = weft_transfer_create(session->agent, load->op, lane->local, lane->remote, &options, &lane->transfers[i]);
     lane->count += rc == 0;
   }

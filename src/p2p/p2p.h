@@ -54,6 +54,9 @@ int p2p_sizes_parse(const char *text, struct p2p_sizes *sizes);
 // "64 KiB"; into out[cap], which it returns.
 const char *p2p_size_text(uint64_t bytes, char *out, size_t cap);
 
+// How large each side's buffer is to be.
+uint64_t p2p_buffer_bytes(const struct p2p_config *config, const struct p2p_sizes *sizes);
+
 // What one size and operation came to.
 struct p2p_result {
   enum p2p_op op;

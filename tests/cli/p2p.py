@@ -64,6 +64,20 @@ class Local(tool.ToolTest):
             self.refused(2, "is no size", "p2p", "-s", sizes)
         self.refused(3, "smoke", "p2p", "--transport", "smoke")
         self.refused(2, "4096", "p2p", "--op", "notify", "-s", "1MB")
+        self.refused(2, "reaches no other process", "p2p", "--transport", "file")
+
+    def test_a_buffer_that_no_host_has_room_for(self):
+        for memory in ("host", "user"):  # at once, and not when memory has run out
+            self.refused(3, "--buffer-sizes", "p2p", "-s", "1TB", "--memory", memory)
+        with target("--forever") as (process, port):
+            self.refused(3, "at the peer: ", "p2p", "--mode", "initiator", "--port", port, "-s", "1TB")
+            self.passes("p2p", "--mode", "initiator", "--port", port, "-s", "8", "-n", 5)
+            self.assertIsNone(process.poll())
+
+    def test_one_of_several_transports(self):
+        [one] = json.loads(self.passes("p2p", "--json", "--op", "write", "-s", "8", "-n", 5, "--transport",
+                                       "shm,shm"))["results"]
+        self.assertEqual(one["transport"], "shm")
 
 
 class TwoSides(tool.ToolTest):
