@@ -157,9 +157,19 @@ uint32_t ofi_complete_closed(struct ofi_worker *worker, struct ofi_road *road) {
   return complete(worker, road->cq, true);
 }
 
+// A look at a queue is a system call, and more, in providers that are moved on by it. So the road's is looked at when
+// something is under way there, and then the other at each second time only. Else what it has is a connection's end,
+// which can wait; but not in who sleeps, whom it wakes.
 uint32_t ofi_complete(struct ofi_worker *worker) {
-  uint32_t events = complete(worker, worker->cq, false);
-  events += complete(worker, worker->road->cq, false);
+  bool busy = worker->road->running > 0 || !link_empty(&worker->flow.wanting);
+  bool both = worker->armed || worker->looks % OFI_LOOKS == 0;
+  uint32_t events = 0;
+  worker->armed = false;
+  if (both || !busy || worker->looks % 2 == 0)
+    events += complete(worker, worker->cq, false);
+  if (both || busy)
+    events += complete(worker, worker->road->cq, false);
+  worker->looks++;
   for (struct link *link = worker->roads.next; link != &worker->roads; link = link->next)
     events += complete(worker, LINK_OF(link, struct ofi_road, roads)->cq, false);
   struct ofi_buffer *unposted = worker->unposted;

@@ -134,6 +134,7 @@ static int arm(struct transport_worker *base) {
   if (flow_busy(&worker->flow) || worker->unposted || !link_empty(&worker->roads))
     return WEFT_ERR_BUSY;
   int rc = worker->fd >= 0 ? ofi_trywait(worker) : 0;
+  worker->armed = true;
   if (rc == -FI_EAGAIN)
     return WEFT_ERR_BUSY;
   return rc == 0 ? 0 : ofi_fail(rc, "libfabric cannot arm its descriptor");

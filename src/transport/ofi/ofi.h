@@ -31,7 +31,7 @@
 
 #define OFI_API FI_VERSION(1, 17) // what is asked of libfabric; every newer one serves it
 
-enum { OFI_RECEIVES = 64, OFI_SENDS = 64, OFI_MAX_NAME = 256, OFI_EVENTS = 32 };
+enum { OFI_RECEIVES = 64, OFI_SENDS = 64, OFI_MAX_NAME = 256, OFI_EVENTS = 32, OFI_LOOKS = 64 };
 
 // What a completion's context points to.
 enum ofi_what { OFI_OPERATION, OFI_RECEIVE };
@@ -80,6 +80,8 @@ struct ofi_worker {
   uint64_t next_key;
   uint64_t host, net;
   uint32_t running, max_running; // operations; a completion queue has room for so many
+  uint32_t looks;                // at the completion queues, so far
+  bool armed;                    // since the last of them
   int fd;                        // epoll, with the descriptor of each completion queue; -1: they have none
   bool local_keys;               // local memory has to be registered (FI_MR_LOCAL)
 };
