@@ -156,6 +156,8 @@ int ofi_open(struct ofi_worker *worker, const struct transport_options *options)
 }
 
 void ofi_close(struct ofi_worker *worker) {
+  for (struct link *link = worker->flow.peers.next; link != &worker->flow.peers; link = link->next)
+    ofi_break(worker, (struct ofi_peer *)LINK_OF(link, struct flow_peer, peers));
   ofi_road_close(worker->road);
   while (!link_empty(&worker->roads))
     ofi_road_close(LINK_OF(worker->roads.next, struct ofi_road, roads));

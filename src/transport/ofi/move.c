@@ -157,6 +157,13 @@ uint32_t ofi_complete_closed(struct ofi_worker *worker, struct ofi_road *road) {
   return complete(worker, road->cq, true);
 }
 
+uint32_t ofi_complete_roads(struct ofi_worker *worker) {
+  uint32_t events = complete(worker, worker->road->cq, false);
+  for (struct link *link = worker->roads.next; link != &worker->roads; link = link->next)
+    events += complete(worker, LINK_OF(link, struct ofi_road, roads)->cq, false);
+  return events;
+}
+
 // A look at a queue is a system call, and more, in providers that are moved on by it. So the road's is looked at when
 // something is under way there, and then the other at each second time only. Else what it has is a connection's end,
 // which can wait; but not in who sleeps, whom it wakes.

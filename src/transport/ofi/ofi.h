@@ -138,6 +138,14 @@ bool ofi_part(struct flow_peer *peer);
 // Closes the roads on which nothing runs but what is to be ended by force.
 void ofi_leave_roads(struct ofi_worker *worker);
 
+// break.c
+// Whether ofi_break() does something here: libfabric's TCP before 1.18, in which closing a connection on which the
+// answer to a read has come in part faults: it lets go of that read twice. Where the connection breaks it does so once.
+bool ofi_has_to_break(const struct ofi_worker *worker);
+// Ends what is under way to that peer by breaking its connection. Another worker of this process that is connected to
+// the same worker loses that connection too: libfabric does not tell which socket is whose.
+void ofi_break(struct ofi_worker *worker, struct ofi_peer *peer);
+
 // move.c
 int ofi_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
 int ofi_settle(struct flow_request *own, struct flow_op *op);
@@ -146,6 +154,8 @@ int ofi_send(struct flow_request *own, struct flow_op *op);
 void ofi_receive(struct ofi_worker *worker, struct ofi_buffer *buffer);
 // Takes what the completion queues have; returns events.
 uint32_t ofi_complete(struct ofi_worker *worker);
+// Of those of the roads alone, and of each of them.
+uint32_t ofi_complete_roads(struct ofi_worker *worker);
 // The same of the queue of a road whose endpoint was closed.
 uint32_t ofi_complete_closed(struct ofi_worker *worker, struct ofi_road *road);
 // The operation will not be heard of any more.

@@ -140,10 +140,11 @@ static void cut_off(struct ofi_worker *worker, struct ofi_peer *peer) {
   if (fi_av_lookup(worker->av, peer->address, name, &size) != 0 || size > sizeof name)
     return;
   peer->cutting = true;
+  ofi_break(worker, peer);
   fi_av_remove(worker->av, &peer->address, 1, 0);
   if (insert(worker, name, size, &peer->address) != 0)
     flow_peer_failed(&peer->flow, WEFT_ERR_PEER_LOST, "it was cut off");
-  while (ofi_complete(worker) > 0)
+  while (ofi_complete_roads(worker) > 0)
     ;
   peer->cutting = false;
 }
