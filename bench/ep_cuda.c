@@ -175,15 +175,37 @@ static void kill_last(void) {
   bench_kill(&victim, 1); // to give its GPU back takes long, and by then the log would have gone on
 }
 
+// Of the survivor for whom it is worst, of each join.
+enum { JOINS = 100 };
 static struct {
-  double active, first; // ms from the begin of weft_ep_connect
-  double median, quiet; // ms of pairs just before: of the slowest survivor, and the longest of all
-  double longest, ratio;
+  double active[JOINS], first[JOINS];   // ms from the begin of weft_ep_connect
+  double median[JOINS], quiet[JOINS];   // ms of pairs just before: of the slowest survivor, and the longest of all
+  double longest[JOINS], ratio[JOINS];  // the longest pair, in ms and in medians
+  double before[JOINS], meeting[JOINS]; // in medians: the longest until there is a view with the joiner, and in it
 } joined;
 
-static void join(void) {
+static void note_join(uint32_t n, uint32_t index, struct gaps quiet) {
+  uint32_t joiner = board->setup.ranks;
+  uint64_t begin_ns = board->rank[joiner].connect_ns, end_ns = board->rank[joiner].first_ns;
+  uint64_t pairs = board->rank[index].pairs, met = pairs;
+  while (met > 1 && pairs - met < EP_CUDA_LOG / 2 && pair_of(index, met - 1)->num_ranks == joiner)
+    met--;
+  uint64_t before_ns = pair_of(index, met - 1)->end_ns; // of the last pair without it
+  double longest = gaps_between(index, begin_ns, end_ns).longest;
+  joined.median[n] = larger(joined.median[n], quiet.median);
+  joined.quiet[n] = larger(joined.quiet[n], quiet.longest);
+  joined.longest[n] = larger(joined.longest[n], longest);
+  joined.ratio[n] = larger(joined.ratio[n], longest / quiet.median);
+  joined.before[n] = larger(joined.before[n], gaps_between(index, begin_ns, before_ns - 1).longest / quiet.median);
+  joined.meeting[n] = larger(joined.meeting[n], gaps_between(index, before_ns + 1, end_ns).longest / quiet.median);
+}
+
+static void join(uint32_t n) {
   uint32_t joiner = board->setup.ranks, survivors = joiner - 1;
   struct gaps quiet[BENCH_RANKS];
+  board->join = board->leave = false;
+  board->rank[joiner].open = false;
+  board->rank[joiner].pairs = board->rank[joiner].first_ns = 0;
   start(joiner);
   await(is_open, "opening a rank that is to join");
   pid_t pid = pids[joiner];
@@ -191,21 +213,23 @@ static void join(void) {
   uint64_t quiet_ns = clock_ns();
   await_pairs(survivors, "pairs beside a rank that is to join");
   pids[joiner] = pid;
-  for (uint32_t i = 0; i < survivors; i++) {
+  for (uint32_t i = 0; i < survivors; i++)
     quiet[i] = gaps_between(i, quiet_ns, clock_ns());
-    joined.median = larger(joined.median, quiet[i].median);
-    joined.quiet = larger(joined.quiet, quiet[i].longest);
-  }
   board->join = true;
   await_pairs(board->setup.ranks, "pairs with the rank that joined");
-  uint64_t begin_ns = board->rank[joiner].connect_ns, first_ns = board->rank[joiner].first_ns;
-  joined.active = ms_since(board->rank[joiner].active_ns, begin_ns);
-  joined.first = ms_since(first_ns, begin_ns);
-  for (uint32_t i = 0; i < survivors; i++) {
-    double longest = gaps_between(i, begin_ns, first_ns).longest;
-    joined.longest = larger(joined.longest, longest);
-    joined.ratio = larger(joined.ratio, longest / quiet[i].median);
-  }
+  joined.active[n] = ms_since(board->rank[joiner].active_ns, board->rank[joiner].connect_ns);
+  joined.first[n] = ms_since(board->rank[joiner].first_ns, board->rank[joiner].connect_ns);
+  for (uint32_t i = 0; i < survivors; i++)
+    note_join(n, i, quiet[i]);
+}
+
+// The joiner goes, so that it can join again.
+static void leave(void) {
+  uint32_t joiner = board->setup.ranks;
+  board->leave = true;
+  if (!bench_reap(pids[joiner]))
+    give_up("the rank that joined did not leave well");
+  pids[joiner] = 0;
 }
 
 // --- the report ---
@@ -226,6 +250,22 @@ static struct spread over_ranks(size_t offset) {
 }
 
 #define OVER_RANKS(field) over_ranks(offsetof(struct ep_cuda_figures, field))
+
+static double median_of(const double *values) {
+  double sorted[JOINS];
+  memcpy(sorted, values, sizeof sorted);
+  return bench_median(sorted, board->setup.joins);
+}
+
+static double most_of(const double *values) {
+  double most = 0;
+  for (uint32_t i = 0; i < board->setup.joins; i++)
+    most = larger(most, values[i]);
+  return most;
+}
+
+#define MEDIAN(field) median_of(joined.field)
+#define MOST(field)   most_of(joined.field)
 
 // `wire`, `logical`: bytes of one rank; `bound`: us, of the rank that sends most.
 static void report_time(const char *name, const char *what, struct spread us, double wire, double logical,
@@ -264,10 +304,12 @@ static void report_json(void) {
   report_times();
   printf("\"memory_mb\": %.1f, "
          "\"kill\": {\"longest_pair_ms\": %.3f, \"gone_ms\": %.3f, \"back_ms\": %.3f, \"listed\": %s}, "
-         "\"join\": {\"active_ms\": %.3f, \"first_pair_ms\": %.3f, \"median_pair_ms\": %.4f, \"quiet_longest_ms\": "
-         "%.4f, \"longest_pair_ms\": %.4f, \"ratio\": %.2f}}\n",
+         "\"join\": {\"count\": %u, \"active_ms\": %.3f, \"first_pair_ms\": %.3f, \"median_pair_ms\": %.4f, "
+         "\"quiet_longest_ms\": %.4f, \"longest_pair_ms\": %.4f, \"ratio\": %.2f, \"ratio_max\": %.2f, "
+         "\"before\": %.2f, \"before_max\": %.2f, \"meeting\": %.2f, \"meeting_max\": %.2f}}\n",
          OVER_RANKS(memory).most / 1e6, killed.longest, killed.gone, killed.back, killed.listed ? "true" : "false",
-         joined.active, joined.first, joined.median, joined.quiet, joined.longest, joined.ratio);
+         s->joins, MEDIAN(active), MEDIAN(first), MEDIAN(median), MEDIAN(quiet), MEDIAN(longest), MEDIAN(ratio),
+         MOST(ratio), MEDIAN(before), MOST(before), MEDIAN(meeting), MOST(meeting));
 }
 
 static void report_table(void) {
@@ -280,8 +322,10 @@ static void report_table(void) {
   printf("kill:   longest pair %.2f ms; known after %.2f ms, view without it after %.2f ms; losses %s\n",
          killed.longest, killed.gone, killed.back, killed.listed ? "listed" : "not listed by everybody");
   printf("join:   active after %.2f ms, first pair after %.2f ms; the others' longest pair %.3f ms, %.2f medians\n"
-         "        (median %.3f ms, longest without a join %.3f ms)\n",
-         joined.active, joined.first, joined.longest, joined.ratio, joined.median, joined.quiet);
+         "        (median %.3f ms, longest without a join %.3f ms; medians of %u joins). At most %.2f medians:\n"
+         "        %.2f (at most %.2f) before the joiner's first operation, %.2f (%.2f) with it\n",
+         MEDIAN(active), MEDIAN(first), MEDIAN(longest), MEDIAN(ratio), MEDIAN(median), MEDIAN(quiet), s->joins,
+         MOST(ratio), MEDIAN(before), MOST(before), MEDIAN(meeting), MOST(meeting));
 }
 
 // --- the program ---
@@ -321,7 +365,7 @@ static bool take(const struct option *option, const char *argument) {
 
 static void parse(int argc, char **argv) {
   struct ep_cuda_setup *s = &board->setup;
-  *s = (struct ep_cuda_setup){4, 128, 7168, 8, 72, WEFT_EP_FP8, 200, 1, 0, false};
+  *s = (struct ep_cuda_setup){4, 128, 7168, 8, 72, WEFT_EP_FP8, 200, 1, 0, 1, false};
   const struct option options[] = {{"ranks", &s->ranks, 2, BENCH_RANKS - 1},
                                    {"tokens", &s->tokens, 1, WEFT_EP_MAX_TOKENS},
                                    {"hidden", &s->hidden, WEFT_EP_BLOCK, WEFT_EP_MAX_HIDDEN},
@@ -330,7 +374,8 @@ static void parse(int argc, char **argv) {
                                    {"dtype", &s->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0},
                                    {"iterations", &s->iterations, 1, 10000},
                                    {"in_graph", &s->in_graph, 1, 100},
-                                   {"rate", &s->rate, 0, 100000}};
+                                   {"rate", &s->rate, 0, 100000},
+                                   {"joins", &s->joins, 1, JOINS}};
   size_t count = sizeof options / sizeof *options;
   for (int i = 1; i < argc; i++) {
     bool known = strcmp(argv[i], "--json") == 0;
@@ -367,7 +412,11 @@ int main(int argc, char **argv) {
     start(i);
   await(is_measured, "the measurements");
   kill_last();
-  join();
+  for (uint32_t n = 0; n < board->setup.joins; n++) {
+    if (n > 0)
+      leave();
+    join(n);
+  }
   finish();
   if (board->setup.json)
     report_json();

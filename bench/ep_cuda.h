@@ -32,6 +32,7 @@ struct ep_cuda_setup {
   uint32_t ranks, tokens, hidden, topk, experts; // experts per rank
   uint32_t dtype, iterations, in_graph;          // pairs in a graph
   uint32_t rate;                                 // GB/s; 0: to be measured
+  uint32_t joins;                                // how many times
   bool json;
 };
 
@@ -55,7 +56,8 @@ struct ep_cuda_board {
   int devices;
   double rate;
   _Atomic uint64_t mark;
-  _Atomic bool join; // the joiner may connect
+  _Atomic bool join;  // the joiner may connect
+  _Atomic bool leave; // it is to go again
   struct {
     _Atomic bool open, measured;
     _Atomic uint64_t connect_ns, active_ns, first_ns; // of the joiner

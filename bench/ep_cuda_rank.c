@@ -346,8 +346,13 @@ static void run_pair(struct rank *r) {
 }
 
 static void run_pairs(struct rank *r) {
+  bool joins = r->index == (int32_t)r->setup->ranks, leaving = false;
   uint64_t told = EP_CUDA_RUN;
   do {
+    if (joins && r->board->leave && !leaving) {
+      must(r, weft_ep_disconnect(r->ep, &r->index, 1, BENCH_DEADLINE_MS), "weft_ep_disconnect");
+      leaving = true;
+    }
     uint64_t mark = r->board->mark;
     if (mark != told)
       weft_ep_set_mark(r->ep, mark);
@@ -355,7 +360,7 @@ static void run_pairs(struct rank *r) {
     run_pair(r);
     if (r->board->rank[r->index].first_ns == 0)
       r->board->rank[r->index].first_ns = clock_ns();
-  } while (r->info.mark < EP_CUDA_END);
+  } while (r->info.mark < EP_CUDA_END && weft_ep_is_active(r->ep));
 }
 
 static void await_join(struct rank *r) {
