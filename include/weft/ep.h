@@ -314,7 +314,7 @@ struct weft_ep_combine {
   size_t size;
   const void *y;             /**< bf16, in the layout and row order of the receive; read until combine_send returns.
                                   NULL after weft_ep_combine_rows */
-  const float *topk_weights; /**< [T][K] when the dispatch had none, else NULL */
+  const float *topk_weights; /**< PER_EXPERT: [T][K] when the dispatch had none; else NULL */
   bool renormalize;          /**< scale each token by (all weights) / (weights that came), where some are missing */
   void *out;                 /**< bf16 [T][H], written by combine_recv; a token with no contribution is 0 */
   void *stream;              /**< CUDA: the cudaStream_t of the half that is called */

@@ -24,6 +24,8 @@ static int check_send(const struct ep_op *op, const struct weft_ep_combine *args
     return fail(WEFT_ERR_INVALID, "combine_send: topk_weights were given with the dispatch already");
   if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT && !args->topk_weights)
     return fail(WEFT_ERR_INVALID, "combine_send: topk_weights is NULL here and was in the dispatch");
+  if (!op->has_weights && op->layout == WEFT_EP_RANK_MAJOR && args->topk_weights)
+    return fail(WEFT_ERR_INVALID, EP_NOT_LATE, "combine_send");
   return 0;
 }
 
@@ -203,7 +205,7 @@ int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
     ep_release_rows(ep, op);
   op->own_y = y_stays ? args->y : NULL;
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
-  if (!op->has_weights && args->topk_weights)
+  if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT)
     send_weights(ep, op, args);
   for (uint32_t i = 1; i <= op->num_members; i++) // the ranks behind this one first, itself last
     answer(ep, op, &op->members[(op->self + i) % op->num_members], args->y, deadline_ns);

@@ -281,6 +281,7 @@ static inline void *ep_combine_row(weft_ep_t *ep, void *area, uint64_t op, uint3
 
 // --- combine.c ---
 
+#define EP_NOT_LATE "%s: topk_weights are given, but the receive was RANK_MAJOR: they go with the dispatch, or nowhere"
 int ep_check_combine(const struct ep_op *op, const struct weft_ep_combine *args, const char *call);
 int ep_check_result(const struct weft_ep_result *result);
 

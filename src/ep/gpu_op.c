@@ -239,6 +239,8 @@ static int check_combine(const struct gpu_op *op, const struct weft_ep_combine *
     return fail(WEFT_ERR_INVALID, "%s: topk_weights were given with the dispatch already", call);
   if (!op->has_weights && !op->rank_major && !args->topk_weights)
     return fail(WEFT_ERR_INVALID, "%s: topk_weights is NULL here and was in the dispatch", call);
+  if (!op->has_weights && op->rank_major && args->topk_weights)
+    return fail(WEFT_ERR_INVALID, EP_NOT_LATE, call);
   return 0;
 }
 

@@ -265,6 +265,10 @@ int main(int argc, char **argv) {
       fprintf(stderr, "%s: no option %s\n", argv[0], argv[i]);
       return 2;
     }
+  if (shapes[0].late && shapes[0].rank_major) {
+    fprintf(stderr, "%s: late and rank_major: rows by rank come with their weights, or without any\n", argv[0]);
+    return 2;
+  }
   int failed = 0;
   for (const shape &shape : shapes)
     failed += !run_shape(shape);

@@ -459,6 +459,27 @@ static void rows_too_many_and_selections_missing_are_told(void **state) {
   weft_ep_close(ep);
 }
 
+// Rows by rank come with their weights or without any.
+static void weights_of_rows_by_rank_do_not_come_late(void **state) {
+  (void)state;
+  weft_ep_t *ep = open_rank(options_of(0, NULL, 0, NULL));
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  static uint16_t x[128], out[128];
+  const int64_t expert = 0;
+  const float weight = 1;
+  const struct weft_ep_dispatch dispatch = {.size = sizeof dispatch, .x = x, .num_tokens = 1, .topk_idx = &expert};
+  struct weft_ep_recv recv = *no_rows();
+  recv.layout = WEFT_EP_RANK_MAJOR;
+  struct weft_ep_combine combine = {.size = sizeof combine, .y = x, .out = out, .topk_weights = &weight};
+  uint64_t op;
+  assert_ok(weft_ep_dispatch(ep, &dispatch, &recv, NULL, &op));
+  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID);
+  assert_says("RANK_MAJOR: they go with the dispatch");
+  combine.topk_weights = NULL;
+  assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+  weft_ep_close(ep);
+}
+
 static void operations_out_of_turn_are_refused(void **state) {
   (void)state;
   weft_ep_t *eps[1];
@@ -500,6 +521,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(auto_without_an_engine_is_host_memory, open_store, close_store),
       cmocka_unit_test_setup_teardown(captured_launches_have_no_number_and_tell_nothing, open_store, close_store),
       cmocka_unit_test_setup_teardown(rows_too_many_and_selections_missing_are_told, open_store, close_store),
+      cmocka_unit_test_setup_teardown(weights_of_rows_by_rank_do_not_come_late, open_store, close_store),
       cmocka_unit_test_setup_teardown(operations_out_of_turn_are_refused, open_store, close_store),
   };
   return cmocka_run_group_tests_name("ep_fake_gpu", tests, NULL, NULL);

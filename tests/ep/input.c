@@ -235,6 +235,29 @@ static void dispatch_arguments_are_checked(void **state) {
   weft_ep_close(ep);
 }
 
+// Rows by rank come with their weights or without any.
+static void weights_of_rows_by_rank_do_not_come_late(void **state) {
+  (void)state;
+  struct weft_ep_options o = small();
+  weft_ep_t *ep;
+  assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
+  assert_int_equal(weft_ep_activate(ep, 10000), 0);
+  uint16_t x[128] = {0}, received[128], out[128];
+  const int64_t topk_idx[2] = {0, -1};
+  const float weights[2] = {1, 0};
+  int32_t counts[2];
+  uint64_t op;
+  const struct weft_ep_dispatch args = {.size = sizeof args, .x = x, .num_tokens = 1, .topk_idx = topk_idx};
+  const struct weft_ep_recv recv = {
+      .size = sizeof recv, .layout = WEFT_EP_RANK_MAJOR, .rows = 1, .x = received, .counts = counts};
+  struct weft_ep_combine combine = {.size = sizeof combine, .y = received, .out = out, .topk_weights = weights};
+  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
+  assert_says(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID, "RANK_MAJOR: they go with the dispatch");
+  combine.topk_weights = NULL;
+  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), 0);
+  weft_ep_close(ep);
+}
+
 // The rows that were too many lie apart from their scales; then they are asked for in place, together.
 static void rows_cast_before_come_in_place_after_a_limit(void **state) {
   (void)state;
@@ -316,6 +339,7 @@ int main(void) {
       cmocka_unit_test(who_may_only_join_founds_no_group),
       cmocka_unit_test(founders_that_do_not_come_are_named),
       cmocka_unit_test(dispatch_arguments_are_checked),
+      cmocka_unit_test(weights_of_rows_by_rank_do_not_come_late),
       cmocka_unit_test(rows_cast_before_come_in_place_after_a_limit),
       cmocka_unit_test(a_masked_or_absent_rank_costs_its_selections_only),
   };
