@@ -21,8 +21,8 @@ struct cuda_combine_args {
   uint64_t *trace;
 };
 
-// Begins with operation `op` in the published view of `epoch`; `op` is CUDA_AWAIT: waits for `timeout_ns` at most until
-// the areas in[0..count) tell it.
+// `in`, `out`: as in struct cuda_member, of the peers. Begins with operation `op` in the published view of `epoch`;
+// `op` is CUDA_AWAIT: waits for `timeout_ns` at most until the areas in[0..count) tell it.
 #define CUDA_AWAIT UINT64_MAX
 struct cuda_begin {
   uint64_t op, epoch;
@@ -32,7 +32,8 @@ struct cuda_begin_args {
   struct cuda_state *state;
   uint64_t op, epoch, timeout_ns;
   uint32_t count;
-  const char *in[CUDA_MAX_MEMBERS];
+  const char *in[CUDA_MAX_MEMBERS], *out[CUDA_MAX_MEMBERS];
+  uint64_t area;             // bytes of each
   struct cuda_begin *result; // host memory; `epoch` 0: nobody told anything
 };
 

@@ -4,6 +4,25 @@
 
 namespace {
 
+enum { BEGIN_THREADS = 128, ROUSING_LINES = 2048 };
+
+// A link between GPUs that has been idle for some ten milliseconds sleeps, and the first access over it takes 0.1 ms
+// then: a running rank's too, in the middle of an operation. Lines of an area are spread over all links. So this reads
+// some of them all over each peer's; what they hold does not matter.
+__device__ uint64_t rouse(const cuda_begin_args &args) {
+  uint64_t lines = args.area / CUDA_LINE, step = lines / ROUSING_LINES + 1, sum = 0;
+  for (uint32_t i = 0; i < args.count; i++)
+#pragma unroll 4
+    for (uint64_t line = threadIdx.x * step; line < lines; line += blockDim.x * step)
+      sum += ptx::load_volatile((const uint64_t *)(args.out[i] + line * CUDA_LINE));
+  return sum;
+}
+
+__global__ void rouse_links(const __grid_constant__ cuda_begin_args args) {
+  if (rouse(args) == 1) // never mind: so that it waits for all
+    args.result->op = 1;
+}
+
 // The earliest operation that any peer has told, + 1, and its epoch: where they differ, because a rank died while they
 // fixed it, the earliest stands.
 __device__ uint64_t find_start(const cuda_begin_args &args, uint64_t *epoch) {
@@ -48,9 +67,13 @@ __global__ void begin(const __grid_constant__ cuda_begin_args args) {
   uint64_t op = args.op, epoch = args.epoch;
   // What takes its time comes before the wait: others count on this rank from its first operation on.
   for (device_record &record : state->record)
-    clear(&record, 0, 1);
+    clear(&record, threadIdx.x, blockDim.x);
   for (cuda_votes &votes : state->votes)
-    clear(&votes, 0, 1);
+    clear(&votes, threadIdx.x, blockDim.x);
+  rouse(args); // keeps them awake: nobody waits for what it reads
+  __syncthreads();
+  if (threadIdx.x != 0)
+    return;
   state->arrived = 0;
   bool told = op != CUDA_AWAIT || await_start(args, &op, &epoch);
   args.result->op = op;
@@ -86,7 +109,12 @@ __global__ void finish(cuda_state *state) {
 
 int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream) {
   void *params[] = {(void *)args};
-  return (int)launch((const void *)begin, params, 1, 1, 0, false, stream);
+  return (int)launch((const void *)begin, params, 1, BEGIN_THREADS, 0, false, stream);
+}
+
+int cuda_launch_rouse(const struct cuda_begin_args *args, cudaStream_t stream) {
+  void *params[] = {(void *)args};
+  return (int)launch((const void *)rouse_links, params, 1, BEGIN_THREADS, 0, false, stream);
 }
 
 int cuda_launch_finish(struct cuda_state *state, cudaStream_t stream) {
@@ -96,6 +124,8 @@ int cuda_launch_finish(struct cuda_state *state, cudaStream_t stream) {
 
 int cuda_launch_load(void) {
   int rc = (int)load((const void *)begin);
+  if (rc == cudaSuccess)
+    rc = (int)load((const void *)rouse_links);
   if (rc == cudaSuccess)
     rc = (int)load((const void *)finish);
   if (rc == cudaSuccess)

@@ -184,15 +184,35 @@ int cuda_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why) 
   return rc;
 }
 
+static struct cuda_begin_args args_of(const struct device_ep *ep, const struct device_member *seats, uint32_t count) {
+  struct cuda_begin_args args = {.op = CUDA_AWAIT, .state = ep->state, .result = ep->begin, .area = ep->layout.area};
+  for (uint32_t i = 0; i < count && args.count < CUDA_MAX_MEMBERS; i++)
+    if (seats[i].in) {
+      args.in[args.count] = seats[i].in;
+      args.out[args.count++] = seats[i].out;
+    }
+  return args;
+}
+
+int cuda_ep_rouse(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why) {
+  struct cuda_begin_args args = args_of(ep, seats, count);
+  struct cuda_turn turn;
+  int rc = cuda_enter(ep->device, &turn, why);
+  if (rc != 0)
+    return rc;
+  rc = cuda_check(why, (cudaError_t)cuda_launch_rouse(&args, ep->owner), "cannot launch a kernel");
+  if (rc == 0)
+    rc = cuda_await(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "waking links", why);
+  cuda_leave(&turn);
+  return rc;
+}
+
 int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
                         const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why) {
   uint64_t deadline = clock_deadline_ms(timeout_ms), nap = clock_deadline_ms(AWAKE_MS);
-  struct cuda_begin_args args = {.op = CUDA_AWAIT};
+  struct cuda_begin_args args = args_of(ep, seats, count);
   const struct cuda_begin *found = &ep->host->begin;
   struct cuda_turn turn;
-  for (uint32_t i = 0; i < count; i++)
-    if (seats[i].in && args.count < CUDA_MAX_MEMBERS)
-      args.in[args.count++] = seats[i].in;
   *epoch = 0;
   int rc = cuda_enter(ep->device, &turn, why);
   if (rc != 0)

@@ -20,6 +20,8 @@ int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, b
 // Ends the newest received operation without a combine.
 int cuda_launch_finish(struct cuda_state *state, cudaStream_t stream);
 int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream);
+// Wakes the links to the peers whose areas are out[0..count).
+int cuda_launch_rouse(const struct cuda_begin_args *args, cudaStream_t stream);
 // Loads every kernel of this page on the current device, before the first of them runs there: to load one later, as
 // CUDA does at its first launch, may wait for those that run, and they may wait for it.
 int cuda_launch_load(void);

@@ -35,6 +35,7 @@ static const struct device_api api = {
     .ep_control = cuda_ep_control,
     .ep_seat = cuda_ep_seat,
     .ep_begin = cuda_ep_begin,
+    .ep_rouse = cuda_ep_rouse,
     .ep_await_begin = cuda_ep_await_begin,
     .ep_dispatch = cuda_ep_dispatch,
     .ep_combine = cuda_ep_combine,

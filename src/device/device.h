@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 4, // of this page
+  DEVICE_ABI = 5, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
 };
@@ -215,6 +215,8 @@ struct device_api {
   int (*ep_seat)(struct device_ep *ep, uint32_t seat, char *why);
   // The first operation and its view, published before. [owner]
   int (*ep_begin)(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why);
+  // Wakes the links to the peers of `seats`, so that the first operation with them meets none that sleeps. [owner]
+  int (*ep_rouse)(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why);
   // Waits until a peer among the seats of `seats` has told the first operation, and begins with it. *cancel is looked
   // at meanwhile. TIMEOUT: nobody has (*epoch 0), or the view with *epoch has not been published. [owner]
   int (*ep_await_begin)(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,

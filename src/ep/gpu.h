@@ -75,10 +75,13 @@ struct ep_gpu {
   // Under lock.
   struct ep_link *seats[DEVICE_SEATS]; // NULL: free, or one's own
   struct device_control control;       // as the device has it
+  _Atomic uint64_t masked;             // control.masked, for launches: whoever publishes holds the lock for long
   uint64_t publish_from;               // first epoch that this rank can run in; UINT64_MAX: not known yet
   uint64_t looked_at;                  // newest epoch that was published, or could not be
   uint64_t published_last;             // newest that was
   bool behind;                         // the device had no room for the next one
+  bool holds_back;                     // `ready` does not cover yet what was published
+  uint64_t hold_until_ns;
   struct gpu_published published[GPU_VIEWS];
   uint32_t num_published;
   struct gpu_step steps[GPU_STEPS]; // ascending; the first is the oldest that an open operation may run in
@@ -153,6 +156,8 @@ void ep_gpu_publish_locked(weft_ep_t *ep);
 int ep_gpu_found(weft_ep_t *ep, const struct group_view *view);
 // This rank is in a view, the first one after that of `base` (0: not known).
 void ep_gpu_joined(weft_ep_t *ep, uint64_t base);
+// Before this rank proposes a view with itself: its links to those who run wake.
+void ep_gpu_rouse(weft_ep_t *ep);
 // Waits until a running rank has told the first operation, and begins with it. `*view` is a reference.
 int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view);
 // This rank runs operations from `op` on; under lock.

@@ -14,6 +14,7 @@ static uint64_t bit(uint32_t seat) {
 void ep_gpu_control(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
+  atomic_store(&gpu->masked, gpu->control.masked);
   if (gpu->engine && gpu->api->ep_control(gpu->engine, &gpu->control, why) != 0)
     log_warn("rank %d: what the GPU is to know did not come there: %s", ep->rank, why);
 }

@@ -96,12 +96,7 @@ static void ended(weft_ep_t *ep, struct gpu_op *op) {
 
 // Seats that get no rows. A graph replays with other masks than it was captured with.
 static uint64_t masked_seats(weft_ep_t *ep, const struct gpu_op *op) {
-  if (captured(op))
-    return DEVICE_MASK_OF_CONTROL;
-  pthread_mutex_lock(&ep->gpu->lock);
-  uint64_t masked = ep->gpu->control.masked;
-  pthread_mutex_unlock(&ep->gpu->lock);
-  return masked;
+  return captured(op) ? DEVICE_MASK_OF_CONTROL : atomic_load(&ep->gpu->masked);
 }
 
 static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch *args,

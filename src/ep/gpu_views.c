@@ -7,7 +7,8 @@
 #include "ep/gpu.h"
 #include "group/view.h"
 
-enum { AWAIT_SLICE_MS = 200, RETRY_NS = 500000 };
+// JOINER_NS: for a joiner to hear of the view that has it, after those who run have.
+enum { AWAIT_SLICE_MS = 200, RETRY_NS = 500000, JOINER_NS = 1000000 };
 
 static bool is_self(const weft_ep_t *ep, const struct group_member *member) {
   return member->rank == ep->rank && member->incarnation == ep->incarnation;
@@ -60,6 +61,8 @@ static int publish(weft_ep_t *ep, const struct group_view *view) {
   if (rc != 0 && rc != WEFT_ERR_BUSY)
     log_warn("rank %d: view %llu did not come to the GPU: %s", ep->rank, (unsigned long long)view->epoch, why);
   if (rc == 0) {
+    if (gpu->num_published > 0 && (seats & ~gpu->published[gpu->num_published - 1].seats) != 0)
+      gpu->hold_until_ns = clock_ns() + JOINER_NS;
     gpu->published[gpu->num_published++] = (struct gpu_published){.view = group_view_ref(view), .seats = seats};
     gpu->published_last = view->epoch;
   }
@@ -89,7 +92,9 @@ void ep_gpu_publish_locked(weft_ep_t *ep) {
     if (!wanted)
       break;
   }
-  if (gpu->published_last == covered && covered > gpu->control.ready) {
+  bool tells = gpu->published_last == covered && covered > gpu->control.ready;
+  gpu->holds_back = tells && clock_ns() < gpu->hold_until_ns;
+  if (tells && !gpu->holds_back) {
     gpu->control.ready = covered;
     ep_gpu_control(ep);
   }
@@ -167,6 +172,16 @@ static void release(weft_ep_t *ep, struct ep_link **links, uint32_t count) {
     links[i]->holds--;
   pthread_mutex_unlock(&ep->links.lock);
   ep_service_kick(ep); // one may have been retired in between
+}
+
+void ep_gpu_rouse(weft_ep_t *ep) {
+  struct device_member members[DEVICE_SEATS];
+  struct ep_link *links[DEVICE_SEATS];
+  char why[DEVICE_WHY] = "";
+  uint32_t count = hold_seats(ep, members, links);
+  if (ep->gpu->api->ep_rouse(ep->gpu->engine, members, count, why) != 0) // it only begins slowly, then
+    log_warn("rank %d: links between GPUs may sleep: %s", ep->rank, why);
+  release(ep, links, count);
 }
 
 // One wait among the peers that are there now; more may come.

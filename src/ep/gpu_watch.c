@@ -71,7 +71,7 @@ static void look(weft_ep_t *ep) {
   struct gpu_news news[DEVICE_ACTIVATIONS];
   pthread_mutex_lock(&gpu->lock);
   ep_gpu_take_activations(ep);
-  if (gpu->behind)
+  if (gpu->behind || gpu->holds_back)
     ep_gpu_publish_locked(ep);
   uint32_t count = gpu->num_news, members = members_now(gpu);
   memcpy(news, gpu->news, count * sizeof *news);

@@ -125,9 +125,12 @@ int ep_check_active(weft_ep_t *ep) {
                             : "rank %d was put out: view %llu is without it; open it again to rejoin",
                 ep->rank, (unsigned long long)ep->view->epoch);
   // A rank that others remove goes on until the view takes effect; one that was taken for dead finds its peers gone.
-  ep_hold_links(ep);
-  bool alone = atomic_load(&ep->fenced) && !any_link_up(ep);
-  ep_unhold_links(ep);
+  bool alone = false;
+  if (atomic_load(&ep->fenced)) {
+    ep_hold_links(ep);
+    alone = !any_link_up(ep);
+    ep_unhold_links(ep);
+  }
   if (alone)
     return fail(WEFT_ERR_FENCED, "rank %d was taken for dead and put out of the view; open it again to rejoin",
                 ep->rank);

@@ -425,6 +425,11 @@ int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream) {
     *args->result = fake.found;
   return cudaSuccess;
 }
+int cuda_launch_rouse(const struct cuda_begin_args *args, cudaStream_t stream) {
+  (void)stream;
+  fake.begin = *args;
+  return cudaSuccess;
+}
 size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args) {
   return (size_t)args->members * fake.memory_per_member;
 }

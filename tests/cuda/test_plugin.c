@@ -215,6 +215,15 @@ static void a_stream_that_is_captured_is_not_waited_for(void **state) {
   assert_int_equal(copy, 1);
 }
 
+static void links_to_peers_are_woken(void **state) {
+  (void)state;
+  const struct device_member seats[] = {{0, 0, (void *)AREA_A, (void *)AREA_B}, {1, 1, NULL, NULL}};
+  assert_int_equal(cuda_ep_rouse(ep, seats, 2, why), 0);
+  assert_int_equal(fake.begin.count, 1);
+  assert_ptr_equal(fake.begin.out[0], (void *)AREA_B);
+  assert_int_equal(fake.begin.area, ep->layout.area);
+}
+
 static void a_first_operation_is_told_or_not(void **state) {
   (void)state;
   const struct device_member seats[] = {{0, 0, (void *)AREA_A, NULL}, {1, 1, NULL, NULL}, {3, 2, (void *)AREA_B, NULL}};
@@ -529,6 +538,7 @@ int main(void) {
       TEST(a_seat_given_again_is_forgotten),
       TEST(a_device_that_does_not_answer_is_no_endless_wait),
       TEST(a_stream_that_is_captured_is_not_waited_for),
+      TEST(links_to_peers_are_woken),
       TEST(a_first_operation_is_told_or_not),
       TEST(the_view_that_one_began_with_counts_as_active),
       TEST(a_launch_has_what_was_given),

@@ -291,6 +291,7 @@ static const struct device_api api = {
     .ep_control = fake_ep_control,
     .ep_seat = fake_ep_seat,
     .ep_begin = fake_ep_begin,
+    .ep_rouse = fake_ep_rouse,
     .ep_await_begin = fake_ep_await_begin,
     .ep_dispatch = fake_ep_dispatch,
     .ep_combine = fake_ep_combine,

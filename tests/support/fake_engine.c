@@ -2,6 +2,7 @@
 // follow the rule of activation, but adopt no view. FAKE_ROWS and FAKE_MISSING say what their records tell.
 #include "support/fake_device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #include "cuda/layout.h"
 #include "ep/activation.h"
 
-enum { PUBLISHED = 8, RECORDS = 4 };
+enum { PUBLISHED = 8, RECORDS = 4, JOINER_NS = 1000000 };
 
 struct view {
   uint64_t epoch;
@@ -28,6 +29,8 @@ struct device_ep {
   struct device_control control;
   struct view published[PUBLISHED];
   uint64_t lost, told[DEVICE_SEATS];
+  uint64_t seats, grown, grown_ns; // of the newest view; the newest that had new ones, and when it came
+  bool roused;
   // Of the thread that runs kernels, and before it does
   struct ep_activation activation;
   struct view live[4]; // of operation n: live[n % 4]
@@ -99,6 +102,22 @@ const struct device_report *fake_ep_report(const struct device_ep *ep) {
   return &ep->report;
 }
 
+static _Noreturn void give_up(const struct device_ep *ep, const char *what) {
+  fprintf(stderr, "fake device: rank %d: %s\n", ep->options.rank, what);
+  abort();
+}
+
+static void note_seats(struct device_ep *ep, const struct device_view *view) {
+  uint64_t before = ep->seats;
+  ep->seats = 0;
+  for (uint32_t m = 0; m < view->count; m++)
+    ep->seats |= view->members[m].seat < DEVICE_SEATS ? UINT64_C(1) << view->members[m].seat : 0;
+  if (before == 0 || (ep->seats & ~before) == 0)
+    return;
+  ep->grown = view->epoch;
+  ep->grown_ns = clock_ns();
+}
+
 int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *why) {
   pthread_mutex_lock(&ep->lock);
   struct view *oldest = &ep->published[0];
@@ -109,6 +128,7 @@ int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *
   if (room) {
     *oldest = (struct view){.epoch = view->epoch, .count = view->count};
     memcpy(oldest->members, view->members, view->count * sizeof *view->members);
+    note_seats(ep, view);
   }
   pthread_mutex_unlock(&ep->lock);
   return room ? 0 : fake_say(why, WEFT_ERR_BUSY, "no room");
@@ -117,6 +137,8 @@ int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *
 int fake_ep_control(struct device_ep *ep, const struct device_control *control, char *why) {
   (void)why;
   pthread_mutex_lock(&ep->lock);
+  if (control->ready >= ep->grown && ep->control.ready < ep->grown && clock_ns() - ep->grown_ns < JOINER_NS)
+    give_up(ep, "it is ready for a joiner that has had no time to hear of its view");
   ep->control = *control;
   pthread_mutex_unlock(&ep->lock);
   return 0;
@@ -203,10 +225,18 @@ static bool find_start(const struct device_member *seats, uint32_t count, uint64
   return first != UINT64_MAX;
 }
 
+int fake_ep_rouse(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why) {
+  (void)seats, (void)why;
+  ep->roused = count > 0;
+  return 0;
+}
+
 int fake_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
                         const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why) {
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
   *epoch = 0;
+  if (!ep->roused)
+    give_up(ep, "its links may sleep");
   while (!find_start(seats, count, op, epoch)) {
     if (__atomic_load_n(cancel, __ATOMIC_SEQ_CST))
       return fake_say(why, WEFT_ERR_CANCELED, "cancelled");
