@@ -166,7 +166,7 @@ void ep_gpu_started(weft_ep_t *ep, uint64_t op, const struct group_view *view);
 void ep_gpu_take_activations(weft_ep_t *ep);
 // Brings ep->view to that of the next operation, as far as it is decided. [owner]
 void ep_gpu_follow(weft_ep_t *ep);
-// The view of exactly that epoch, NULL if it is forgotten. A reference.
+// The view of exactly that epoch, NULL if it is forgotten. A reference. [owner]
 const struct group_view *ep_gpu_view(weft_ep_t *ep, uint64_t epoch);
 void ep_gpu_views_free(weft_ep_t *ep);
 

@@ -42,12 +42,12 @@ static void count_waits(weft_ep_t *ep, const struct device_record *record, const
     if (record->wait_ns[m] > record->wait_ns[last])
       last = m;
   ep->stats.wait_ns += record->wait_ns[last];
-  ep_hold_links(ep);
+  pthread_mutex_lock(&ep->links.lock); // a link in the table is not freed then; the other lock may take long to come
   struct ep_link *link =
       view && last < view->count ? ep_link_find(ep, view->members[last].rank, view->members[last].incarnation) : NULL;
   if (link)
     link->wait_ns += record->wait_ns[last];
-  ep_unhold_links(ep);
+  pthread_mutex_unlock(&ep->links.lock);
 }
 
 static void tell_info(weft_ep_t *ep, const struct device_record *record, const struct group_view *view,
