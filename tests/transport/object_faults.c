@@ -2,6 +2,7 @@
 // what the names of objects mean.
 #include "cmocka_all.h"
 
+#include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,42 @@ static long reported(struct storage *storage, const char *name) {
   const char *found = strstr(text, wanted);
   assert_non_null(found);
   return atol(found + strlen(wanted));
+}
+
+// --- libcurl, when it has no memory to go on with ---
+
+static int wrap_lost; // calls that end so, and leave what they were to do
+
+CURLMcode __real_curl_multi_socket_action(CURLM *multi, curl_socket_t socket, int bits, int *running);
+CURLMcode __wrap_curl_multi_socket_action(CURLM *multi, curl_socket_t socket, int bits, int *running);
+
+CURLMcode __wrap_curl_multi_socket_action(CURLM *multi, curl_socket_t socket, int bits, int *running) {
+  if (wrap_lost > 0 && wrap_lost--)
+    return CURLM_OUT_OF_MEMORY;
+  return __real_curl_multi_socket_action(multi, socket, bits, running);
+}
+
+// It never comes back to what it was at.
+static void test_curl_without_memory(void **state) {
+  (void)state;
+  struct storage storage = open_storage();
+  uint32_t object = storage_object(&storage, "bucket/good/lost", 0);
+  char why[120] = "";
+  memset(storage.bytes, 0, 1000);
+  wrap_lost = 3; // as often as is tried again
+  assert_int_equal(storage_move(&storage, WEFT_READ, object, 0, 0, 1000, why), 0);
+  assert_int_equal(wrap_lost, 0);
+  for (uint32_t i = 0; i < 1000; i++)
+    assert_int_equal(storage.bytes[i], served(i));
+  wrap_lost = 4;
+  assert_int_equal(storage_move(&storage, WEFT_READ, object, 0, 0, 1000, why), WEFT_ERR_NOMEM);
+  assert_non_null(strstr(why, "bucket/good/lost: "));
+  assert_int_equal(wrap_lost, 0);
+  support_fill(storage.bytes, FULL, 3);
+  wrap_lost = 2; // before anything is sent: no upload is begun twice
+  assert_int_equal(storage_move(&storage, WEFT_WRITE, object, 0, 0, FULL, why), 0);
+  assert_int_equal(reported(&storage, "open"), 0);
+  storage_close(&storage);
 }
 
 static const struct {
@@ -299,6 +336,7 @@ int main(void) {
       cmocka_unit_test(test_writes),
       cmocka_unit_test(test_cancelled_uploads_are_aborted),
       cmocka_unit_test(test_a_server_that_hangs),
+      cmocka_unit_test(test_curl_without_memory),
       cmocka_unit_test(test_pieces_that_adjoin_are_one_request),
       cmocka_unit_test(test_tls_and_virtual_hosts),
       cmocka_unit_test(test_settings),

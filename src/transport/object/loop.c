@@ -129,14 +129,29 @@ static uint32_t start_again(struct object_worker *worker) {
   return count;
 }
 
+// curl has lost its way, for want of memory: what is under way may never be heard of again, and is tried once more.
+static uint32_t fail_all(struct object_worker *worker) {
+  uint32_t count = 0;
+  for (uint64_t i = 0; i < worker->set.parallel; i++) {
+    struct object_lane *lane = &worker->lanes[i];
+    if (!lane->busy || !lane->added)
+      continue;
+    object_loop_stop(lane);
+    object_lane_ended(lane, CURLE_OUT_OF_MEMORY);
+    count++;
+  }
+  return count;
+}
+
 uint32_t object_loop_run(struct object_worker *worker) {
   struct epoll_event events[EVENTS];
   if (worker->busy == 0 && !worker->armed)
     return 0;
   worker->armed = false;
+  CURLMcode code = CURLM_OK;
   int running, ready = epoll_wait(worker->epoll_fd, events, EVENTS, 0);
   uint64_t count;
-  for (int i = 0; i < ready; i++) {
+  for (int i = 0; i < ready && code == CURLM_OK; i++) {
     uint32_t what = events[i].events;
     if (events[i].data.fd == worker->timer_fd) {
       if (read(worker->timer_fd, &count, sizeof count) < 0)
@@ -144,14 +159,17 @@ uint32_t object_loop_run(struct object_worker *worker) {
     } else {
       int bits = (what & EPOLLIN ? CURL_CSELECT_IN : 0) | (what & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                  (what & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
-      curl_multi_socket_action(worker->multi, events[i].data.fd, bits, &running);
+      code = curl_multi_socket_action(worker->multi, events[i].data.fd, bits, &running);
     }
   }
-  if (worker->curl_ns && clock_passed(worker->curl_ns)) {
+  if (code == CURLM_OK && worker->curl_ns && clock_passed(worker->curl_ns)) {
     worker->curl_ns = 0;
-    curl_multi_socket_action(worker->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    code = curl_multi_socket_action(worker->multi, CURL_SOCKET_TIMEOUT, 0, &running);
   }
-  return take_ended(worker) + start_again(worker);
+  uint32_t ended = take_ended(worker);
+  if (code != CURLM_OK)
+    ended += fail_all(worker);
+  return ended + start_again(worker);
 }
 
 int object_loop_arm(struct object_worker *worker) {
