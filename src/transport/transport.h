@@ -26,6 +26,7 @@ enum {
   TRANSPORT_MAX_MESSAGE = 4096 + 128, // bytes that every transport with messages carries
   TRANSPORT_MAX_ADDRESS = 4096,       // of a worker's address
   TRANSPORT_MAX_KEY = 1024,           // of a packed region
+  TRANSPORT_END_MS = 1000,            // from cancel() or disconnect() to the end of a request
 };
 
 // What a transport can do; `kinds` are bits 1 << enum weft_memory_kind.
@@ -185,7 +186,7 @@ struct transport {
   // another host; the sentence says why. A peer that does not answer shows in on_peer, later. May block for
   // milliseconds, not for the peer's sake.
   int (*connect)(struct transport_worker *worker, const void *address, size_t size, struct transport_peer **peer);
-  // Its requests end with CANCELED, in progress() at the latest; when the last one has, the peer and its remotes are
+  // Its requests end with CANCELED, as soon as after cancel(); when the last one has, the peer and its remotes are
   // freed. The caller uses neither from here on.
   void (*disconnect)(struct transport_peer *peer);
   // Severs what that peer's worker can reach this one by: from the return on nothing changes this worker's memory that
@@ -209,7 +210,9 @@ struct transport {
   // code, done() is not called. No allocation, no lock, no wait for the peer.
   int (*post)(struct transport_request *request);
   // Asks that it ends soon. It has ended, with CANCELED or as it happened to, when `state` says so: here or in
-  // progress(), and only when nothing can touch its memory any more.
+  // progress(), and only when nothing can touch its memory any more. That is within TRANSPORT_END_MS of calls of
+  // progress(), whatever its peer does, which may be stopped or out of reach: at last by force, and the peer has failed
+  // then. A transport that cannot end some so says in its comment which; they end with close().
   void (*cancel)(struct transport_request *request);
 
   // Moves everything on; returns the number of things that happened. Does not wait.

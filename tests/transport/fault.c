@@ -66,6 +66,8 @@ static void test_names_that_are_wrong(void **state) {
                                       "fault:1:delay=5:shm",
                                       "fault:1:die@0:shm",
                                       "fault:1:lose=5x:shm",
+                                      "fault:1:big@0:shm",
+                                      "fault:1:cling@3:shm",
                                       "fault:1:burn=5:shm",
                                       "fault:1:none:fault:1:none:shm"};
   const struct transport *transport = NULL;
@@ -146,6 +148,34 @@ static void test_what_sticks_ends_when_cancelled(void **state) {
   }
 }
 
+static void test_what_clings(void **state) {
+  (void)state;
+  static const char *const names[] = {"fault:7:big@8000+cling@1:shm", "fault:7:big@8000+cling@2:shm"};
+  for (int i = 0; i < 2; i++) {
+    struct fixture fixture;
+    struct transport_request *request = &fixture.request;
+    open_fixture(&fixture, names[i]);
+    assert_works(suite.transport->post(request));
+    suite.transport->cancel(request);
+    pair_drive_on(&fixture.pair, 1000);
+    assert_int_equal(request->state, TRANSPORT_IN_FLIGHT);
+    suite.transport->disconnect(fixture.pair.to_b);
+    fixture.there.remote = NULL;
+    assert_int_equal(request->state, i == 0 ? WEFT_ERR_CANCELED : TRANSPORT_IN_FLIGHT);
+    end_close(fixture.pair.a);
+    assert_int_equal(request->state, WEFT_ERR_CANCELED);
+    close_fixture(&fixture);
+  }
+}
+
+static void test_small_ones_do_not_stick(void **state) {
+  (void)state;
+  struct fixture fixture;
+  open_fixture(&fixture, "fault:7:big@8008:shm");
+  assert_int_equal(post_once(&fixture), 0);
+  close_fixture(&fixture);
+}
+
 static void test_the_link_goes_down(void **state) {
   (void)state;
   struct fixture fixture;
@@ -196,6 +226,8 @@ int main(void) {
       cmocka_unit_test(test_failing_posts),
       cmocka_unit_test(test_short_transfers),
       cmocka_unit_test(test_what_sticks_ends_when_cancelled),
+      cmocka_unit_test(test_what_clings),
+      cmocka_unit_test(test_small_ones_do_not_stick),
       cmocka_unit_test(test_the_link_goes_down),
       cmocka_unit_test(test_a_peer_dies),
       cmocka_unit_test(test_a_seed_repeats),

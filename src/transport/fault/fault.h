@@ -4,10 +4,15 @@
 // The script is a list of rules with '+' between them, or "none". P is a percentage of requests, N counts this worker's
 // posts from 1.
 //   delay=P/T   ends late: up to T progress() calls later, half of those without a message begun so late, all others
-//   told so lose=P      the message is not sent, and nobody is told fail=P      post() fails with UNREACHABLE short=P
-//   only some pieces move: the others fail with DATA, and no message is sent stick=P     never ends, until it is
-//   cancelled die@N       the peer of post N dies: it and what is under way to that peer end with PEER_LOST mute@N from
-//   post N on all stick: the link is down
+//               told so
+//   lose=P      the message is not sent, and nobody is told
+//   fail=P      post() fails with UNREACHABLE
+//   short=P     only some pieces move: the others fail with DATA, and no message is sent
+//   stick=P     never ends, until it is cancelled
+//   die@N       the peer of post N dies: it and what is under way to that peer end with PEER_LOST
+//   mute@N      from post N on all stick: the link is down
+//   big@N       what has more than N bytes sticks: the link loses large packets
+//   cling@N     cancel() does not end what sticks (which no transport may do): 1: disconnect() does, 2: close() does
 // Posts come from one thread at a time.
 #ifndef FAULT_FAULT_H
 #define FAULT_FAULT_H
@@ -21,7 +26,8 @@ int transport_fault_find(const char *name, const struct transport **transport);
 
 struct fault_script {
   uint32_t delay, delay_turns, lose, fail, short_, stick; // percentages, but for the turns
-  uint64_t die, mute;                                     // 0: never
+  uint64_t die, mute, big;                                // 0: never
+  uint64_t cling;                                         // 0 to 2
 };
 int fault_script_read(struct fault_script *script, const char *text, size_t size);
 
@@ -94,7 +100,7 @@ int fault_post(struct transport_request *request);
 void fault_cancel(struct transport_request *request);
 // Lets go of what has been held long enough; the number of them.
 uint32_t fault_release_due(struct fault_worker *worker);
-// Ends what is held, of that peer or (NULL) of all.
+// Ends what is held, of that peer or (NULL) of all, where the worker closes.
 void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, int err, const char *why);
 // Tells of a death that the script made.
 uint32_t fault_tell_deaths(struct fault_worker *worker);

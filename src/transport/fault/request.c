@@ -134,8 +134,10 @@ static void set_up(struct fault_worker *worker, struct fault_op *op) {
   const struct transport_request *outer = op->outer;
   op->cut = outer->num_pieces > 0 && draw(worker, worker->script->short_);
   op->num_pieces = op->cut ? (uint32_t)(random_next(&worker->random) % outer->num_pieces) : outer->num_pieces;
-  for (uint32_t i = 0; i < outer->num_pieces; i++)
+  for (uint32_t i = 0; i < outer->num_pieces; i++) {
     op->pieces[i].length = outer->pieces[i].length;
+    op->pieces[i].local_address = outer->pieces[i].local_address;
+  }
   op->inner.num_pieces = op->num_pieces;
   bool lost = draw(worker, worker->script->lose);
   op->inner.message = op->cut || lost ? NULL : outer->message;
@@ -146,6 +148,13 @@ static void set_up(struct fault_worker *worker, struct fault_op *op) {
 static void die(struct fault_peer *peer) {
   peer->died = true;
   peer->base.failed = WEFT_ERR_PEER_LOST;
+}
+
+static bool is_big(const struct fault_script *script, const struct transport_request *request) {
+  uint64_t bytes = request->message_size;
+  for (uint32_t i = 0; i < request->num_pieces; i++)
+    bytes += request->pieces[i].length;
+  return script->big && bytes > script->big;
 }
 
 int fault_post(struct transport_request *request) {
@@ -160,7 +169,8 @@ int fault_post(struct transport_request *request) {
   if (draw(worker, worker->script->fail))
     return refuse(request, WEFT_ERR_UNREACHABLE, "the post failed (a fault on purpose)");
   set_up(worker, op);
-  bool stuck = (worker->script->mute && number >= worker->script->mute) || draw(worker, worker->script->stick);
+  bool stuck = (worker->script->mute && number >= worker->script->mute) || draw(worker, worker->script->stick) ||
+               is_big(worker->script, request);
   bool delayed = draw(worker, worker->script->delay), early = random_next(&worker->random) % 2;
   early = early && !request->message; // messages keep their order
   request->why[0] = '\0';
@@ -187,6 +197,8 @@ void fault_cancel(struct transport_request *request) {
   if (!op || atomic_load(&request->state) != TRANSPORT_IN_FLIGHT)
     return;
   op->late = false;
+  if (op->hold == HOLD_STUCK && worker_of(op)->script->cling)
+    return;
   if (op->hold == HOLD_END)
     end(op, op->state);
   else if (op->hold != HOLD_NOT)
@@ -218,7 +230,7 @@ void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, 
   while (link != &worker->held) {
     struct fault_op *op = FAULT_OF(fault_op, link);
     link = link->next;
-    if (peer && op->outer->peer != &peer->base)
+    if (peer && (op->outer->peer != &peer->base || (op->hold == HOLD_STUCK && worker->script->cling == 2)))
       continue;
     if (op->hold == HOLD_END)
       end(op, op->state);

@@ -14,6 +14,27 @@ static bool read_number(const char **text, uint64_t *number) {
   return true;
 }
 
+static bool read_count(struct fault_script *script, const char *rule) {
+  static const struct {
+    const char *name;
+    size_t offset;
+  } counts[] = {{"die@", offsetof(struct fault_script, die)},
+                {"mute@", offsetof(struct fault_script, mute)},
+                {"big@", offsetof(struct fault_script, big)},
+                {"cling@", offsetof(struct fault_script, cling)}};
+  uint64_t number;
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    const char *at = rule + strlen(counts[i].name);
+    if (strncmp(rule, counts[i].name, strlen(counts[i].name)) != 0)
+      continue;
+    if (!read_number(&at, &number) || number == 0 || *at != '\0')
+      return false;
+    *(uint64_t *)(void *)((char *)script + counts[i].offset) = number;
+    return script->cling <= 2;
+  }
+  return false;
+}
+
 static bool read_rule(struct fault_script *script, const char *rule) {
   static const struct {
     const char *name;
@@ -38,14 +59,7 @@ static bool read_rule(struct fault_script *script, const char *rule) {
     script->delay_turns = (uint32_t)number;
     return *at == '\0';
   }
-  bool die = strncmp(rule, "die@", 4) == 0;
-  if (!die && strncmp(rule, "mute@", 5) != 0)
-    return false;
-  const char *at = rule + (die ? 4 : 5);
-  if (!read_number(&at, &number) || number == 0 || *at != '\0')
-    return false;
-  *(die ? &script->die : &script->mute) = number;
-  return true;
+  return read_count(script, rule);
 }
 
 int fault_script_read(struct fault_script *script, const char *text, size_t size) {
@@ -61,7 +75,8 @@ int fault_script_read(struct fault_script *script, const char *text, size_t size
   for (char *rule = strtok_r(copy, "+", &rest); rule; rule = strtok_r(NULL, "+", &rest))
     if (!read_rule(script, rule))
       return fail(WEFT_ERR_INVALID,
-                  "\"%s\" is no rule of faults: delay=P/T, lose=P, fail=P, short=P, stick=P, die@N and mute@N are",
+                  "\"%s\" is no rule of faults: delay=P/T, lose=P, fail=P, short=P, stick=P, die@N, mute@N, "
+                  "big@N and cling@N are",
                   rule);
   return 0;
 }

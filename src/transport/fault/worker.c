@@ -202,6 +202,10 @@ static void disconnect(struct transport_peer *base) {
     fault_peer_free(peer);
 }
 
+static void fence(struct transport_peer *base) {
+  ((struct fault_worker *)base->worker)->inner_table->fence(((struct fault_peer *)base)->inner);
+}
+
 static int import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **made) {
   struct fault_peer *peer = (struct fault_peer *)base;
   struct fault_remote *remote = make(sizeof *remote);
@@ -241,6 +245,7 @@ void fault_table(struct fault_setup *setup) {
                                     .pack = pack,
                                     .connect = connect_peer,
                                     .disconnect = disconnect,
+                                    .fence = setup->inner->fence ? fence : NULL,
                                     .import = import,
                                     .release = release,
                                     .map = map,

@@ -310,6 +310,54 @@ static void test_stopped(void **state) {
   couple_close(&couple);
 }
 
+// More data to a stopped process than what is between the two holds: what is cancelled, or whose peer is disconnected,
+// ends, and nothing reads its memory from then on.
+static void end_writes_to_a_stopped(void (*end)(struct couple *couple, struct transport_request *request)) {
+  enum { COUNT = 16 };
+  struct transport_request requests[COUNT];
+  struct couple couple;
+  couple_open(&couple);
+  run_whole(&couple, WEFT_WRITE, false, 0); // they are connected
+  assert_int_equal(kill(couple.process.pid, SIGSTOP), 0);
+  for (int i = 0; i < COUNT; i++) {
+    request_init(&requests[i], couple.peer, WEFT_WRITE, &couple.piece, 1);
+    assert_works(suite.transport->prepare(&requests[i]));
+    assert_works(suite.transport->post(&requests[i]));
+  }
+  pair_drive_on(&couple.pair, 2000);
+  for (int i = 0; i < COUNT; i++)
+    end(&couple, &requests[i]);
+  for (int i = 0; i < COUNT; i++) {
+    pair_wait(&couple.pair, request_ended, &requests[i], "the end of a write to a process that is stopped");
+    assert_true(requests[i].state == 0 || requests[i].state == WEFT_ERR_CANCELED);
+    suite.transport->unprepare(&requests[i]);
+  }
+  place_forget(&couple.local);
+  munmap(couple.local.mapping, couple.local.mapping_size);
+  memset(&couple.local, 0, sizeof couple.local);
+  assert_int_equal(kill(couple.process.pid, SIGCONT), 0);
+  pair_drive_on(&couple.pair, 2000);
+  couple_close(&couple);
+}
+
+static void cancel_one(struct couple *couple, struct transport_request *request) {
+  (void)couple;
+  suite.transport->cancel(request);
+}
+
+static void disconnect_once(struct couple *couple, struct transport_request *request) {
+  (void)request;
+  if (couple->peer)
+    suite.transport->disconnect(couple->peer);
+  couple->peer = NULL;
+}
+
+static void test_writes_to_a_stopped_process_end(void **state) {
+  (void)state;
+  end_writes_to_a_stopped(cancel_one);
+  end_writes_to_a_stopped(disconnect_once);
+}
+
 // Messages that lie there when their sender ends, unseen, are heard before its end is.
 static void hear_last_of(void (*end)(struct couple *couple)) {
   enum { COUNT = 5 };
@@ -371,6 +419,7 @@ const struct CMUnitTest process_cases[] = {
     CASE(test_killed_under_writes),
     CASE(test_initiator_killed_under_writes),
     CASE(test_stopped),
+    CASE(test_writes_to_a_stopped_process_end),
     CASE(test_the_last_messages_come_before_the_end),
     CASE(test_the_peer_closes),
 };
