@@ -3,8 +3,6 @@
 #include "base/log.h"
 #include "ep/publish.h"
 
-enum { AGAIN_MS = 1000 }; // between two warnings of what is not given back
-
 static bool borrows(const struct ep_remote *remote, struct ep_post *post) {
   (void)remote;
   return post->borrows;
@@ -35,24 +33,45 @@ static struct ep_link *recall_all(struct ep_net *net) {
   return up;
 }
 
-// The only wait without an end of its own: transports end by force what does not end when it is cancelled.
+static bool disconnect(const struct ep_remote *remote, struct ep_post *post) {
+  if (post->borrows && remote->peer)
+    ep_remote_disconnect(post->remote);
+  return false;
+}
+
+// What is done about it when the time has passed, one after the other.
+enum force { FORCE_CANCEL, FORCE_DISCONNECT, FORCE_CLOSE, FORCE_NONE };
+
+static void force(weft_ep_t *ep, struct ep_net *net, enum force force) {
+  struct ep_link *link;
+  while ((link = recall_all(net))) // none, from the second time on
+    ep_link_down(ep, link, ep_remote_verdict(ep, link), "what was sent to it did not leave in time");
+  if (force == FORCE_CANCEL)
+    return;
+  log_warn("rank %d: the transport still reads what was sent to a rank that is gone: %s", ep->rank,
+           force == FORCE_CLOSE ? "it is closed, with all links to other hosts" : "its connection is torn down");
+  ep_net_enter(net);
+  for (uint32_t i = 0; force == FORCE_DISCONNECT && i < net->num_remotes; i++)
+    if (net->remotes[i] && !net->remotes[i]->proxy)
+      ep_publish_each(net->remotes[i], disconnect);
+  if (force == FORCE_CLOSE)
+    ep_net_shut(net);
+  ep_net_leave(net);
+}
+
 void ep_remote_return(weft_ep_t *ep) {
   struct ep_net *net = atomic_load_explicit(&ep->net, memory_order_acquire);
   struct ep_pause pause = {0};
   uint64_t deadline_ns = 0;
-  while (net && atomic_load_explicit(&net->borrowing, memory_order_acquire) > 0) {
+  for (enum force next = FORCE_CANCEL;
+       net && next != FORCE_NONE && atomic_load_explicit(&net->borrowing, memory_order_acquire) > 0;) {
     deadline_ns = deadline_ns ? deadline_ns : clock_deadline_ms(ep->op_timeout_ms);
     if (atomic_load(&ep->sweep)) // a link may have gone down
       recall_all(net);
     if (ep_pause(ep, &pause, deadline_ns))
       continue;
-    struct ep_link *link;
-    uint32_t late = 0;
-    for (; (link = recall_all(net)); late++)
-      ep_link_down(ep, link, ep_remote_verdict(ep, link), "what was sent to it did not leave in time");
-    if (late == 0)
-      log_warn("rank %d: the transport still reads what was sent to a rank that is gone", ep->rank);
-    deadline_ns = clock_deadline_ms(AGAIN_MS);
+    force(ep, net, next++);
+    deadline_ns = clock_deadline_ms(TRANSPORT_END_MS);
   }
   ep_pause_end(ep, &pause);
 }

@@ -123,7 +123,17 @@ void ep_net_enter(struct ep_net *net) {
 
 uint32_t ep_net_progress(struct ep_net *net) {
   empty_queue(net);
-  return net->transport->progress(net->worker);
+  return net->worker ? net->transport->progress(net->worker) : 0;
+}
+
+void ep_net_shut(struct ep_net *net) {
+  struct transport_worker *worker = net->worker;
+  for (uint32_t i = 0; i < net->num_remotes; i++)
+    if (net->remotes[i])
+      ep_remote_abandon(net->remotes[i]);
+  net->worker = NULL;
+  if (worker)
+    net->transport->close(worker);
 }
 
 void ep_net_post(struct ep_net *net, struct ep_post *post) {
@@ -167,14 +177,19 @@ enum armed {
   AWAKE, // something happened, or somebody else drives
 };
 
-static enum armed arm(struct ep_net *net) {
+// `*fd` is the descriptor, where it will; else -1.
+static enum armed arm(struct ep_net *net, int *fd) {
+  *fd = -1;
   if (!try_turn(net))
     return AWAKE;
   atomic_store(&net->asleep, true); // before the look: what is posted after it comes with a kick
   enum armed armed = ep_net_progress(net) == 0 ? ARMED : AWAKE;
-  if (armed == ARMED && net->transport->arm && net->transport->fd(net->worker) >= 0 &&
-      net->transport->arm(net->worker) != 0)
+  if (armed == ARMED && net->worker)
+    *fd = net->transport->fd(net->worker);
+  if (*fd >= 0 && net->transport->arm && net->transport->arm(net->worker) != 0) {
     armed = BUSY;
+    *fd = -1;
+  }
   uint64_t posts = net->num_posts;
   empty_queue(net); // it must not be posted after the arming
   if (net->num_posts != posts)
@@ -185,9 +200,8 @@ static enum armed arm(struct ep_net *net) {
   return armed;
 }
 
-// `nap_ns`: at most so long; 0: no limit but for a transport without a descriptor.
-static void sleep_until_news(struct ep_net *net, bool on_transport, uint64_t nap_ns) {
-  int fd = on_transport ? net->transport->fd(net->worker) : -1; // poll() passes over -1
+// `nap_ns`: at most so long; 0: no limit but for a transport without a descriptor, -1.
+static void sleep_until_news(struct ep_net *net, int fd, uint64_t nap_ns) {
   struct pollfd entries[] = {{.fd = net->kick, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
   if (nap_ns == 0 && fd < 0)
     nap_ns = NAP_NS;
@@ -220,10 +234,11 @@ static bool rest(struct ep_net *net, uint32_t idle, uint64_t last_ns) {
     sched_yield();
     return false;
   }
-  enum armed armed = arm(net);
+  int fd;
+  enum armed armed = arm(net, &fd);
   if (armed == AWAKE || (armed == BUSY && idle < 2 * IDLE_ROUNDS))
     return false;
-  sleep_until_news(net, armed == ARMED, armed == BUSY ? BUSY_NAP_NS : nap_ns);
+  sleep_until_news(net, fd, armed == BUSY ? BUSY_NAP_NS : nap_ns);
   return armed == ARMED && !net->ep->gpu;
 }
 
@@ -243,7 +258,7 @@ static void *run(void *arg) {
     if (atomic_load(&net->driving) && !net->ep->gpu) {
       atomic_store(&net->asleep, true);
       if (atomic_load(&net->driving))
-        sleep_until_news(net, false, 0);
+        sleep_until_news(net, -1, 0);
       idle = IDLE_ROUNDS; // the owner has just looked
       continue;
     }

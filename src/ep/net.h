@@ -40,7 +40,7 @@ struct ep_post {
 struct ep_net {
   weft_ep_t *ep;
   const struct transport *transport;
-  struct transport_worker *worker;
+  struct transport_worker *worker; // [turn] NULL: it was closed
   uint8_t address[TRANSPORT_MAX_ADDRESS];
   size_t address_size;
 
@@ -80,6 +80,8 @@ void ep_net_post(struct ep_net *net, struct ep_post *post);
 void ep_net_post_now(struct ep_net *net, struct ep_post *post);
 // Before posting it: it reads memory of the caller's, and is counted until it does no more. [owner]
 void ep_net_borrow(struct ep_net *net, struct ep_post *post);
+// Closes the transport, which ends all that is under way: no link to another host can be used any more. [turn]
+void ep_net_shut(struct ep_net *net);
 // Keeps the addresses of a window that peers could write to, without its memory: what still comes late, from one that
 // was put out, meets nobody's data. (A transport in software writes where it is told.) [turn]
 void ep_net_bury(struct ep_net *net, struct ep_window *window);

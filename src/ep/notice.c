@@ -81,7 +81,7 @@ void ep_remote_hear_last(struct ep_link *link) {
   do {
     ep_net_enter(remote->net);
     news = ep_net_progress(remote->net);
-    more = remote->peer->failed == 0 && atomic_load(&remote->heard) < atomic_load(&remote->awaited);
+    more = remote->peer && remote->peer->failed == 0 && atomic_load(&remote->heard) < atomic_load(&remote->awaited);
     ep_net_leave(remote->net);
   } while ((news > 0 || more) && !clock_passed(deadline_ns));
 }

@@ -129,7 +129,7 @@ void ep_remote_lend(struct ep_remote *remote, uint64_t op, enum ep_part which, u
 }
 
 static uint64_t in_shadow(const struct ep_remote *remote, const struct transport_piece *piece) {
-  return (uintptr_t)remote->link->out.memory + (piece->remote_address - remote->area->address);
+  return (uintptr_t)remote->link->out.memory + (piece->remote_address - remote->area_at);
 }
 
 static void send_piece(struct ep_remote *remote, struct ep_publication *part, struct ep_post *post,

@@ -38,6 +38,8 @@ struct ep_remote *ep_remote_find(struct ep_net *net, uint64_t id) {
 // --- making ---
 
 static int reg(struct ep_net *net, const struct ep_window *window, int fd, struct transport_region **region) {
+  if (!net->worker)
+    return fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
   struct transport_memory memory = {
       .kind = WEFT_MEMORY_HOST, .address = window->memory, .length = window->size, .device = -1, .fd = fd};
   return net->transport->reg(net->worker, &memory, region);
@@ -84,7 +86,8 @@ int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greetin
   struct ep_net *net = remote->net;
   size_t size = sizeof greeting->key;
   ep_net_enter(net);
-  int rc = net->transport->pack(remote->in, greeting->key, &size);
+  int rc = remote->in ? net->transport->pack(remote->in, greeting->key, &size)
+                      : fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
   ep_net_leave(net);
   snprintf(greeting->transport, sizeof greeting->transport, "%s", net->transport->name);
   memcpy(greeting->address, net->address, net->address_size);
@@ -97,6 +100,8 @@ int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greetin
 static int reach(struct ep_remote *remote, const struct ep_far_greeting *greeting) {
   const struct transport *transport = remote->net->transport;
   size_t area = written(remote)->size;
+  if (!remote->in)
+    return fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
   int rc = transport->connect(remote->net->worker, greeting->address, greeting->address_size, &remote->peer);
   if (rc != 0)
     return rc;
@@ -104,7 +109,10 @@ static int reach(struct ep_remote *remote, const struct ep_far_greeting *greetin
   rc = transport->import(remote->peer, greeting->key, greeting->key_size, &remote->area);
   if (rc == 0 && (remote->area->kind != WEFT_MEMORY_HOST || remote->area->length < area))
     rc = fail(WEFT_ERR_PROTOCOL, "its area has %llu bytes, not %zu", (unsigned long long)remote->area->length, area);
-  return rc == 0 ? ep_publish_prepare(remote) : rc;
+  if (rc != 0)
+    return rc;
+  remote->area_at = remote->area->address;
+  return ep_publish_prepare(remote);
 }
 
 int ep_remote_connect(struct ep_remote *remote, const struct ep_far_greeting *greeting) {
@@ -147,16 +155,46 @@ static void deliver(struct ep_remote *remote) {
   while (ep_publish_under_way(remote) && ep_remote_listen(remote->link) == 0 && !clock_passed(deadline_ns));
 }
 
-static void let_go_of_peer(struct ep_remote *remote) {
+// Whether a newer link leads to the same worker, whose writes go on.
+static bool is_shared(const struct ep_remote *remote) {
+  const struct ep_net *net = remote->net;
+  for (uint32_t i = 0; i < net->num_remotes; i++) {
+    const struct ep_remote *other = net->remotes[i];
+    if (other && other != remote && other->link->rank == remote->link->rank &&
+        other->link->incarnation == remote->link->incarnation)
+      return true;
+  }
+  return false;
+}
+
+// A peer that was stopped may be in the midst of a write, and goes on with it whatever has become of the window.
+static void fence(const struct ep_remote *remote) {
   const struct transport *transport = remote->net->transport;
-  if (remote->area)
-    transport->release(remote->area);
+  if (remote->peer && transport->fence && !is_shared(remote))
+    transport->fence(remote->peer);
+}
+
+static void let_go_of_peer(struct ep_remote *remote) {
   if (remote->peer) {
+    fence(remote);
     remote->peer->arg = NULL;
-    transport->disconnect(remote->peer);
+    remote->net->transport->disconnect(remote->peer); // and frees its remotes, when what uses them has ended
   }
   remote->area = NULL;
   remote->peer = NULL;
+}
+
+void ep_remote_disconnect(struct ep_remote *remote) {
+  int none = 0;
+  atomic_compare_exchange_strong(&remote->failed, &none, WEFT_ERR_CANCELED); // the queue posts nothing more of it
+  let_go_of_peer(remote);
+}
+
+void ep_remote_abandon(struct ep_remote *remote) {
+  ep_remote_fail(remote, WEFT_ERR_CLOSED, "this rank's transport did not let go of memory, and was closed");
+  remote->peer = NULL;
+  remote->area = NULL;
+  remote->in = remote->out = NULL;
 }
 
 // False: the transport still touches memory of the link.

@@ -60,7 +60,8 @@ struct ep_remote {
   int area_fd;
   struct transport_region *in, *out;
   struct transport_peer *peer;
-  struct transport_remote *area; // the peer's
+  struct transport_remote *area; // the peer's; NULL when it was disconnected,
+  uint64_t area_at;              // and its address there, for what is still published to nobody
   struct ep_publication parts[WEFT_EP_DEPTH][EP_PARTS];
   // What the peer should know besides: the newest counts, so one message at a time is enough.
   struct ep_telling state;
@@ -91,6 +92,10 @@ void ep_remote_free(struct ep_remote *remote);
 static inline bool ep_remote_failed(struct ep_remote *remote) {
   return atomic_load_explicit(&remote->failed, memory_order_acquire) != 0;
 }
+// Disconnects the peer, which ends by force what is under way to it, soon. [turn]
+void ep_remote_disconnect(struct ep_remote *remote);
+// The worker is about to close, with all peers and regions. [turn]
+void ep_remote_abandon(struct ep_remote *remote);
 // The transport does not reach the peer any more: the service thread takes the link down. [any]
 void ep_remote_fail(struct ep_remote *remote, int err, const char *why);
 // A message has come. [turn]
@@ -126,8 +131,11 @@ void ep_remote_sign(weft_ep_t *ep, uint64_t now_ns);
 
 // --- the caller's memory: lent.c ---
 
-// Waits until the caller's memory is read no more, whatever it takes: links that do not go on are taken down.
-// [owner]
+// Waits until the caller's memory is read no more. At the operation's deadline the peers that it is still read for are
+// lost, and their requests are cancelled, which ends them (transport.h). If it does not, their connections are torn
+// down TRANSPORT_END_MS later; and if that does not help either, another TRANSPORT_END_MS later, the transport is
+// closed, which ends everything: this rank, which is the one astray then, reaches no rank on another host any more, and
+// they put it out. [owner]
 void ep_remote_return(weft_ep_t *ep);
 
 // --- the socket: notice.c ---

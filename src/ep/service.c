@@ -214,8 +214,9 @@ static struct ep_link *take_failed(weft_ep_t *ep) {
 static void put_down_failed(weft_ep_t *ep, struct ep_link *link) {
   struct pollfd news = {.fd = link->socket, .events = POLLIN | POLLRDHUP};
   poll(&news, 1, HANG_UP_MS);
-  if (atomic_load(&link->remote->failed) == WEFT_ERR_PROTOCOL) {
-    put_down(ep, link, EP_LINK_BROKEN, link->remote->why);
+  int err = atomic_load(&link->remote->failed);
+  if (err == WEFT_ERR_PROTOCOL || err == WEFT_ERR_CLOSED) { // the peer's doing, or this rank's own
+    put_down(ep, link, err == WEFT_ERR_CLOSED ? EP_LINK_DOUBTED : EP_LINK_BROKEN, link->remote->why);
     return;
   }
   ep_remote_listen(link); // which says how much is to be heard

@@ -1,10 +1,11 @@
 // Rows that go to another host from the caller's own memory: when a call that holds both halves has returned, nothing
 // reads it any more, whatever became of the peer. The rows are more than the sockets between the two hold, so most of
 // them are unread while the peer is stopped. What reads a page that was given back to the kernel makes it present.
-#include <fcntl.h>
+// So it is, too, where the transport breaks its word and does not let go of them.
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,23 +15,21 @@
 #include "base/clock.h"
 #include "ep/fault.h"
 #include "ep/remote.h"
+#include "pages.h"
 #include "processes.h"
 
-enum {
-  RANKS = 2,
-  ROWS = 512,
-  HIDDEN = 16384,
-  SIZE = ROWS * HIDDEN * 2,
-  PAGE = 4096,
-  DEADLINE_MS = 60000,
-  POISON = 0xEE
-};
+enum { RANKS = 2, ROWS = 512, HIDDEN = 16384, SIZE = ROWS * HIDDEN * 2, DEADLINE_MS = 60000, POISON = 0xEE };
 
 enum befalls { GOES_ON, STAYS_STOPPED, IS_KILLED };
+
+// What does not come, and does not end when it is cancelled: until its peer is disconnected, or the transport closed.
+#define UNTIL_DISCONNECTED "fault:1:big@65535+cling@1:ucx"
+#define UNTIL_CLOSED       "fault:1:big@65535+cling@2:ucx"
 
 struct story {
   enum befalls befalls; // rank 1, that is stopped before rank 0's rows
   bool combine;         // the rows are answers
+  const char *faults;   // the transport does not take the rows; else NULL
   // Shared by the processes.
   struct meeting meeting;
   _Atomic pid_t reader;
@@ -56,21 +55,6 @@ static bool are_right(const uint16_t *row, uint32_t number) {
     if (row[j] != value_at(number, j))
       return false;
   return true;
-}
-
-// Pages that are there, -1: nobody tells.
-static int count_present(const void *memory) {
-  static uint64_t entries[SIZE / PAGE];
-  int file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC), count = 0;
-  ssize_t got =
-      file < 0 ? -1 : pread(file, entries, sizeof entries, (off_t)((uintptr_t)memory / PAGE * sizeof *entries));
-  if (file >= 0)
-    close(file);
-  if (got != sizeof entries)
-    return -1;
-  for (size_t i = 0; i < SIZE / PAGE; i++)
-    count += (entries[i] >> 62) != 0; // present, or swapped
-  return count;
 }
 
 static bool is_stopped(pid_t pid) {
@@ -127,18 +111,26 @@ static bool combine(struct rank *rank, uint64_t op, const void *y) {
 // The call has returned. What was lent is written at once, where rank 1 still takes it; else given back to the kernel
 // and looked at when rank 1 has had its time to take what it should not.
 static bool is_free(struct rank *rank, struct story *story, uint16_t *rows) {
-  if (story->befalls == GOES_ON) {
+  struct ep_net *net = rank->ep->net;
+  if (net->borrowing != 0 || (net->worker == NULL) != (story->faults && strcmp(story->faults, UNTIL_CLOSED) == 0))
+    return rank_fail(rank, "%u requests read the rows still, or the transport was closed in vain", net->borrowing);
+  if (story->befalls == GOES_ON && !story->faults) {
     memset(rows, POISON, SIZE);
     return rank->info.num_lost == 0 || rank_fail(rank, "rank 1 was lost, though it went on");
   }
-  if (madvise(rows, SIZE, MADV_DONTNEED) != 0 || count_present(rows) != 0)
+  if (madvise(rows, SIZE, MADV_DONTNEED) != 0 || pages_present(rows, SIZE) != 0)
     return rank_fail(rank, "nobody tells which pages are there");
   if (story->befalls == STAYS_STOPPED)
     kill(story->reader, SIGCONT);
   weft_ep_close(rank->ep);
   rank->ep = NULL;
-  int present = count_present(rows);
+  int present = pages_present(rows, SIZE);
   return present == 0 || rank_fail(rank, "%d pages were read after the call had returned", present);
+}
+
+// Those who lose nobody go together.
+static bool part(struct rank *rank, struct story *story) {
+  return story->befalls != GOES_ON || story->faults || meeting_wait(&story->meeting, rank, RANKS, 1);
 }
 
 static bool write_rows(struct rank *rank, struct story *story) {
@@ -152,8 +144,7 @@ static bool write_rows(struct rank *rank, struct story *story) {
     return false;
   ep_fault_set(rank->ep, on_row, story);
   bool done = story->combine ? combine(rank, op, rows) : dispatch(rank, rows, true, &op);
-  return done && is_free(rank, story, rows) &&
-         (story->befalls != GOES_ON || meeting_wait(&story->meeting, rank, RANKS, 1));
+  return done && is_free(rank, story, rows) && part(rank, story);
 }
 
 // Stops when all that it says before the rows has been said.
@@ -177,13 +168,13 @@ static bool take_dispatch(struct rank *rank, struct story *story) {
   stop(rank, story);
   if (weft_ep_dispatch_recv(rank->ep, op, &recv, &info) != 0)
     return rank_fail(rank, "dispatch_recv: %s", weft_last_error());
-  if (story->befalls == GOES_ON && info.num_rows != ROWS)
+  if (story->befalls == GOES_ON && !story->faults && info.num_rows != ROWS)
     return rank_fail(rank, "%u rows came, not %d", info.num_rows, ROWS);
   for (uint32_t i = 0; i < info.num_rows; i++)
     if (!are_right(rank->rows_at[i], i))
       return rank_fail(rank, "row %u is not what was given", i);
   weft_ep_finish(rank->ep, op);
-  return story->befalls != GOES_ON || meeting_wait(&story->meeting, rank, RANKS, 1);
+  return part(rank, story);
 }
 
 static bool take_combine(struct rank *rank, struct story *story) {
@@ -243,7 +234,7 @@ static void rows_are_right_whichever_way_they_go(void **state) {
   assert_true(ok);
 }
 
-static void tell(enum befalls befalls, bool combine) {
+static void tell_with(enum befalls befalls, bool combine, const char *faults) {
   struct story *story = processes_share(sizeof *story);
   struct processes processes;
   struct setup setup = {.capacity = RANKS,
@@ -253,16 +244,24 @@ static void tell(enum befalls befalls, bool combine) {
                         .experts = 1,
                         .layout = WEFT_EP_RANK_MAJOR,
                         .in_place = true,
-                        .timeout_ms = befalls == STAYS_STOPPED ? 3000 : 20000,
+                        .timeout_ms = befalls == STAYS_STOPPED || faults ? 3000 : 20000,
                         .lease_s = 60};
   story->befalls = befalls;
   story->combine = combine;
+  story->faults = faults;
+  if (faults)
+    setenv("WEFT_EP_TRANSPORT", faults, 1);
   processes_start(&processes, RANKS, &setup, live, story);
   bool ok = processes_expect(&processes, 0, 0);
   ok &= processes_expect(&processes, 1, befalls == IS_KILLED ? SIGKILL : 0);
   processes_end(&processes);
   munmap(story, sizeof *story);
+  setenv("WEFT_EP_TRANSPORT", "ucx", 1);
   assert_true(ok);
+}
+
+static void tell(enum befalls befalls, bool combine) {
+  tell_with(befalls, combine, NULL);
 }
 
 static void the_peer_takes_them_late(void **state) {
@@ -285,6 +284,16 @@ static void the_peer_is_stopped_past_the_deadline_of_a_combine(void **state) {
   tell(STAYS_STOPPED, true);
 }
 
+static void the_transport_lets_go_when_the_peer_is_disconnected(void **state) {
+  (void)state;
+  tell_with(GOES_ON, false, UNTIL_DISCONNECTED);
+}
+
+static void the_transport_lets_go_when_it_is_closed(void **state) {
+  (void)state;
+  tell_with(GOES_ON, false, UNTIL_CLOSED);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_right_whichever_way_they_go),
@@ -292,6 +301,8 @@ int main(void) {
       cmocka_unit_test(the_peer_is_stopped_past_the_deadline),
       cmocka_unit_test(the_peer_is_killed),
       cmocka_unit_test(the_peer_is_stopped_past_the_deadline_of_a_combine),
+      cmocka_unit_test(the_transport_lets_go_when_the_peer_is_disconnected),
+      cmocka_unit_test(the_transport_lets_go_when_it_is_closed),
   };
   return cmocka_run_group_tests_name("ep_lent", tests, NULL, NULL);
 }
