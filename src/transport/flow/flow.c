@@ -219,8 +219,10 @@ static bool single(struct flow_request *own, int (*start)(struct flow_request *,
   return started(own, op, start(own, op));
 }
 
+// What was ended by force is not: a peer that is stopped would settle nothing.
 static bool has_to_settle(const struct flow_request *own) {
-  return own->wrote && !own->worker->wire.settled_when_moved && !own->peer->lost;
+  return own->wrote && !own->worker->wire.settled_when_moved && !own->peer->lost &&
+         !(own->canceled && flow_overdue(own, clock_ns()));
 }
 
 // All pieces have been started, and what reads them has.
