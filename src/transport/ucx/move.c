@@ -4,11 +4,11 @@
 #include "transport/ucx/ucx.h"
 
 size_t ucx_op_size(const struct ucx_worker *worker) {
-  return sizeof(struct flow_op) + (worker->request_size + 63) / 64 * 64 + 64;
+  return sizeof(struct flow_op) + (worker->request_size + 63) / 64 * 64 + UCX_OURS;
 }
 
 void *ucx_place(const struct flow_request *own, struct flow_op *op) {
-  return (char *)op + ((struct ucx_worker *)own->worker)->flow.wire.op_size - 64;
+  return (char *)op + ((struct ucx_worker *)own->worker)->flow.wire.op_size - UCX_OURS;
 }
 
 static void ended(void *request, ucs_status_t status, void *arg) {
@@ -77,6 +77,12 @@ int ucx_send(struct flow_request *own, struct flow_op *op) {
   (void)op;
   if (!note)
     return FLOW_AGAIN;
+  // With the first message, so that the peer knows whom it has let in before anything can cut the two apart.
+  if (!peer->greeted && !peer->direct && ((struct ucx_worker *)own->worker)->serve != 0) {
+    int rc = ucx_greet(peer);
+    if (rc != 0)
+      return rc;
+  }
   memcpy(note->bytes, own->request->message, own->request->message_size);
   ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_REQUEST |

@@ -6,11 +6,12 @@
 #include "base/fail.h"
 #include "transport/ucx/ucx.h"
 
-static const struct card address_card = {"address of ucx", 0x61757731, 2};
+static const struct card address_card = {"address of ucx", 0x61757731, 3};
 
 int ucx_address(struct transport_worker *base, void *bytes, size_t *size) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
   struct wire_writer writer = card_begin(&address_card, bytes, *size);
+  wire_put_number(&writer, worker->id, 8);
   wire_put(&writer, worker->address, worker->address_size);
   int rc = card_end(&address_card, &writer, size);
   return rc ? fail_context(rc, "choose fewer devices with UCX_NET_DEVICES") : 0;
@@ -66,13 +67,17 @@ int ucx_connect(struct transport_worker *base, const void *address, size_t size,
   int rc = card_read(&address_card, address, size, &body);
   if (rc != 0)
     return rc;
+  uint64_t id = wire_take_number(&body, 8);
+  if (body.failed || wire_left(&body) == 0)
+    return fail(WEFT_ERR_PROTOCOL, "an address of ucx is cut short");
   struct ucx_peer *peer = make_peer(worker);
   if (!peer)
     return fail(WEFT_ERR_NOMEM, "no memory for a peer");
+  peer->id = id;
   ucp_ep_params_t params = {
       .field_mask =
           UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
-      .address = (const void *)body.bytes,
+      .address = (const void *)(body.bytes + body.at),
       .err_mode = UCP_ERR_HANDLING_MODE_PEER,
       .err_handler = {.cb = failed, .arg = peer},
   };

@@ -11,11 +11,12 @@ enum {
   MAX_ANSWERS = 64, // with data, on their way; a READ beyond is told to come again
   LOCAL = 1,        // what an operation waits for, in flow_op.more: that UCX has sent it
   REMOTE = 2,       // the answer
+  HELD = 4,         // besides: that the peer lets us in, before it is sent
 };
 
 // With a WRITE its data follows.
 struct ask {
-  uint64_t cookie, key, address, length;
+  uint64_t cookie, key, address, length, pass;
 };
 
 // With a READ that worked its data follows.
@@ -41,7 +42,7 @@ struct asking {
   struct ucx_bounce *bounce;       // from which UCX sends; NULL: from `local`
   int refused;                     // what an answer said that came while UCX was still sending
 };
-_Static_assert(sizeof(struct asking) <= 64, "what ucx_place() has");
+_Static_assert(sizeof(struct asking) <= UCX_OURS, "what ucx_place() has");
 
 // --- the target ---
 
@@ -125,6 +126,9 @@ static void reply(struct ucx_worker *worker, ucp_ep_h ep, uint64_t cookie, int s
 
 // The region, if that is what the key stands for and it may be done with these bytes of it.
 static const struct ucx_region *find(const struct ucx_worker *worker, const struct ask *ask, bool write, int *status) {
+  *status = WEFT_ERR_PEER_LOST;
+  if (!ucx_pass_is_good(worker, ask->pass))
+    return NULL;
   uint64_t index = ask->key & ((1u << INDEX_BITS) - 1);
   const struct ucx_region *region = index < worker->num_served ? worker->served[index] : NULL;
   *status = WEFT_ERR_NOT_FOUND;
@@ -205,6 +209,8 @@ static const char *text_of(int status) {
     return "the peer refuses: outside its region, or a region for reading only";
   case WEFT_ERR_SYSTEM:
     return "the GPU whose memory it is does not copy";
+  case WEFT_ERR_PEER_LOST:
+    return "the peer has lost this one";
   default:
     return "the peer refuses";
   }
@@ -266,11 +272,15 @@ static int send_ask(struct flow_op *op) {
 
 int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op) {
   struct ucx_worker *worker = (struct ucx_worker *)own->worker;
+  struct ucx_peer *peer = (struct ucx_peer *)own->peer;
   struct asking *asking = asking_of(op);
   uint32_t index = worker->free_asked;
   struct ucx_bounce *bounce = NULL;
   if (index == UCX_ASKED)
     return FLOW_AGAIN;
+  int greeted = peer->greeted ? 0 : ucx_greet(peer);
+  if (greeted != 0)
+    return greeted;
   if (own->request->op == WEFT_WRITE && piece->local->memory.kind != WEFT_MEMORY_HOST) {
     const void *from = (const void *)(uintptr_t)(piece->local_address + offset);
     bounce = ucx_bounce_take(&worker->gpus);
@@ -288,12 +298,18 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
       .ask = {.cookie = cookie_of(worker, index),
               .key = ((struct ucx_remote *)piece->remote)->key,
               .address = piece->remote_address + offset,
-              .length = op->length},
+              .length = op->length,
+              .pass = peer->pass},
       .local = (void *)(uintptr_t)(piece->local_address + offset),
       .region = (struct ucx_region *)piece->local,
       .bounce = bounce,
   };
   op->more = LOCAL | REMOTE;
+  if (!peer->let_in) {
+    op->more |= HELD;
+    peer->held++;
+    return FLOW_STARTED;
+  }
   int rc = send_ask(op);
   if (rc < 0) {
     forget(worker, index);
@@ -321,6 +337,8 @@ static ucs_status_t on_answer(void *arg, const void *header, size_t header_size,
       left(op, again, weft_last_error());
     return UCS_OK;
   }
+  if (answer.status == WEFT_ERR_PEER_LOST)
+    flow_peer_failed(op->own->peer, WEFT_ERR_PEER_LOST, text_of(WEFT_ERR_PEER_LOST));
   bool read = op->own->request->op == WEFT_READ;
   int status = answer.status < 0 ? (int)answer.status : 0;
   if (read && status == 0 && size != op->length)
@@ -332,10 +350,41 @@ static ucs_status_t on_answer(void *arg, const void *header, size_t header_size,
   return UCS_OK;
 }
 
+// It has not been sent, and will not be.
+static void drop_held(struct flow_op *op, int err, const char *why) {
+  ((struct ucx_peer *)op->own->peer)->held--;
+  op->more = LOCAL | REMOTE;
+  left(op, err, why);
+}
+
+void ucx_serve_begin(struct ucx_peer *peer) {
+  struct ucx_worker *worker = (struct ucx_worker *)peer->flow.base.worker;
+  for (uint32_t i = 0; i < UCX_ASKED && peer->held > 0; i++) {
+    struct flow_op *op = worker->asked[i].op;
+    if (!op || op->own->peer != &peer->flow || !(op->more & HELD))
+      continue;
+    if (op->own->err != 0) { // cancelled meanwhile
+      drop_held(op, op->own->err, "cancelled");
+      continue;
+    }
+    op->more = LOCAL | REMOTE;
+    peer->held--;
+    asking_of(op)->ask.pass = peer->pass;
+    int rc = send_ask(op);
+    if (rc < 0)
+      left(op, rc, weft_last_error());
+    else if (rc == FLOW_DONE)
+      flow_taken(op);
+  }
+}
+
 void ucx_serve_lost(struct ucx_peer *peer) {
   struct ucx_worker *worker = (struct ucx_worker *)peer->flow.base.worker;
   for (uint32_t i = 0; i < UCX_ASKED; i++) {
     struct flow_op *op = worker->asked[i].op;
+    if (op && op->own->peer == &peer->flow && op->more & HELD)
+      drop_held(op, WEFT_ERR_PEER_LOST, peer->flow.why);
+    op = worker->asked[i].op;
     if (!op || op->own->peer != &peer->flow || op->more & LOCAL)
       continue;
     forget(worker, i);
@@ -347,7 +396,11 @@ int ucx_serve_open(struct ucx_worker *worker) {
   static const struct {
     enum ucx_id id;
     ucp_am_recv_callback_t call;
-  } handlers[] = {{UCX_WRITE, on_write}, {UCX_READ, on_read}, {UCX_ANSWER, on_answer}};
+  } handlers[] = {{UCX_WRITE, on_write},
+                  {UCX_READ, on_read},
+                  {UCX_ANSWER, on_answer},
+                  {UCX_HELLO, ucx_on_hello},
+                  {UCX_WELCOME, ucx_on_welcome}};
   worker->asked = calloc(UCX_ASKED, sizeof *worker->asked);
   if (!worker->asked)
     return fail(WEFT_ERR_NOMEM, "no memory for a worker");
@@ -376,4 +429,5 @@ void ucx_serve_close(struct ucx_worker *worker) {
   }
   free(worker->served);
   free(worker->asked);
+  free(worker->known);
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/random.h"
 #include "base/settings.h"
 
 int ucx_code(ucs_status_t status) {
@@ -168,6 +169,7 @@ static int open_worker(const struct transport_options *options, struct transport
   flow_worker_init(&worker->flow, &transport_ucx, options);
   worker->fd = -1;
   worker->serve = serve_setting(options->settings);
+  worker->id = random_id();
   int rc = make_context(options, &worker->context);
   if (rc == 0)
     rc = ask(worker);
@@ -287,6 +289,7 @@ const struct transport transport_ucx = {
     .pack = ucx_pack,
     .connect = ucx_connect,
     .disconnect = flow_disconnect,
+    .fence = ucx_fence,
     .import = ucx_import,
     .release = flow_release,
     .prepare = flow_prepare,

@@ -13,7 +13,9 @@
 // copied by the CUDA plug-in then (gpu.c), so that it goes to other hosts by any network; by RDMA, UCX takes it as it
 // is if it was built with CUDA.
 //
-// Nothing that was given to UCX can be taken back: severing a peer is closing its endpoint by force.
+// Nothing that was given to UCX can be taken back: severing a peer is closing its endpoint by force. A fence refuses
+// what comes to be served (session.c); RDMA ends with this side's endpoint, where each peer has a queue pair of its own
+// (rc). What UCX of a process of this host writes to memory that UCX allocated is not fenced.
 #ifndef UCX_UCX_H
 #define UCX_UCX_H
 
@@ -29,10 +31,11 @@ enum {
   UCX_SEGMENT = 256 << 10, // of TCP, unless the environment says otherwise
   UCX_SERVED = 240 << 10,  // bytes of a served operation; with its header it is one segment
   UCX_SERVED_NEAR = 7680,  // over shared memory, whose segments have 8 KiB
+  UCX_OURS = 80,           // bytes of an operation, behind UCX's own
 };
 
 // The active messages.
-enum ucx_id { UCX_MESSAGE = 7, UCX_WRITE, UCX_READ, UCX_ANSWER };
+enum ucx_id { UCX_MESSAGE = 7, UCX_WRITE, UCX_READ, UCX_ANSWER, UCX_HELLO, UCX_WELCOME };
 
 // An operation that waits for its answer. The cookie that stands for it on the way is its index and its generation, so
 // that a late answer means nothing else.
@@ -68,6 +71,9 @@ struct ucx_worker {
   uint32_t free_asked;
   struct ucx_region **served; // by index
   uint32_t num_served;
+  struct ucx_known *known; // initiators of served accesses
+  uint32_t num_known, room_known;
+  uint64_t id, sessions;                       // as an initiator: its number, and the last peer that it greeted
   struct ucx_answer *answers[2], *all_answers; // that are free, small and large; all
   uint32_t num_large;
   struct ucx_gpus gpus;
@@ -88,8 +94,13 @@ struct ucx_peer {
   struct flow_peer flow;
   struct ucx_note notes[UCX_NOTES];
   struct ucx_note *free_notes;
-  bool direct;    // UCX reaches all its memory by itself
-  bool near;      // it shares memory with us
+  bool direct;   // UCX reaches all its memory by itself
+  bool near;     // it shares memory with us
+  bool greeted;  // it was asked to let us in
+  bool let_in;   // it did
+  uint32_t held; // accesses that wait for that
+  uint64_t id;   // of its worker
+  uint64_t hello[2], pass;
   ucp_ep_h ep;    // NULL: closed
   void *flushing; // a request of UCX's pool, NULL: none
   void *closing;
@@ -117,7 +128,7 @@ int ucx_code(ucs_status_t status);
 // fail() with UCX's text behind the sentence.
 int ucx_fail(ucs_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// move.c: UCX keeps its state of an operation before this address; the 64 bytes from there on are ours.
+// move.c: UCX keeps its state of an operation before this address; the UCX_OURS bytes from there on are ours.
 void *ucx_place(const struct flow_request *own, struct flow_op *op);
 
 // config.c: the environment's options, ours where it has none, then the caller's.
@@ -155,6 +166,16 @@ int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint
 int ucx_settle(struct flow_request *own, struct flow_op *op);
 int ucx_send(struct flow_request *own, struct flow_op *op);
 
+// session.c
+bool ucx_pass_is_good(const struct ucx_worker *worker, uint64_t pass);
+// Asks to be let in; ucx_serve_begin() when it was.
+int ucx_greet(struct ucx_peer *peer);
+void ucx_fence(struct transport_peer *peer);
+ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                          const ucp_am_recv_param_t *param);
+ucs_status_t ucx_on_welcome(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                            const ucp_am_recv_param_t *param);
+
 // serve.c
 int ucx_serve_open(struct ucx_worker *worker);
 void ucx_serve_close(struct ucx_worker *worker);
@@ -162,6 +183,8 @@ int ucx_serve_region(struct ucx_worker *worker, struct ucx_region *region);
 void ucx_serve_forget(struct ucx_worker *worker, struct ucx_region *region);
 // No answer will come: ends what waits for one. What UCX has not sent yet, it ends itself.
 void ucx_serve_lost(struct ucx_peer *peer);
+// The accesses that waited for a pass are sent.
+void ucx_serve_begin(struct ucx_peer *peer);
 int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
 
 #endif
