@@ -6,6 +6,7 @@
 
 // Warps that add one token's packets, and agree on what came of it.
 enum { TEAM = 8, FIRST_TEAM_BARRIER = 1 };
+enum { BATCH = 2 }; // rows that a warp asks for at once
 
 struct team {
   uint32_t local, count, warp; // in the block; of them; of the team

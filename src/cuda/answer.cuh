@@ -4,10 +4,9 @@
 
 #include "cuda/coded.cuh"
 
-// Chunks of a packet; a thread has the loads of BATCH rows, of ABREAST lines each, under way to its registers at once,
-// and where it answers, those of ASIDE more to shared memory.
-enum { ANSWER_EACH = CUDA_BF16_CHUNKS, BATCH = 2, ABREAST = 4, ASIDE = 2 };
-const uint32_t ASIDE_ROOM = ASIDE * ABREAST * WARP * 16; // bytes of a warp
+// Chunks of a packet, and the lines of it that are a lane's. A warp asks for `aside` rows at once, into shared memory:
+// registers for that would not suffice, and one that is spilled stands in the way of all that follows.
+enum { ANSWER_EACH = CUDA_BF16_CHUNKS, ABREAST = 4, ROW_ASIDE = ABREAST * WARP * 16 }; // bytes
 
 // Weights that did not travel with the dispatch: a lane for each (member, unit). [all warps]
 __device__ __forceinline__ void send_weights(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
@@ -71,7 +70,9 @@ __device__ __forceinline__ uint32_t list_rows(const cuda_combine_args &args, con
   return __popc(valid);
 }
 
-// One packet of an answer: f32, in the listed order, rounded once. `aside`: shared, ASIDE_ROOM of this warp. [warp]
+// One packet of an answer: f32, in the listed order, rounded once. `aside`: of this warp, in shared memory, for ASIDE
+// rows. [warp]
+template <uint32_t ASIDE>
 __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows, uint32_t first,
                                          uint32_t count, char *aside) {
   static_assert(packet<ANSWER_EACH>::ITERATIONS == ABREAST, "all lines of a lane at once");
@@ -80,43 +81,58 @@ __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &
   size_t offset = (size_t)first * CUDA_LINE + at.offset(0);
   aside += threadIdx.x % WARP * 16; // each lane reads what it wrote
 #pragma unroll 1
-  for (uint32_t base = 0; base < rows; base += BATCH + ASIDE) {
+  for (uint32_t base = 0; base < rows; base += ASIDE) {
+    uint32_t end = min(base + ASIDE, rows);
+    char *to = aside;
 #pragma unroll 1
-    for (uint32_t j = base + BATCH, k = 0; j < rows && k < ASIDE; j++, k++)
+    for (uint32_t j = base; j < end; j++, to += ROW_ASIDE) {
+      const char *from = scratch.rows[j].row + offset;
 #pragma unroll
       for (int a = 0; a < ABREAST; a++)
-        ptx::load_shared16_if(at.line(a) < count, aside + (k * ABREAST + a) * WARP * 16,
-                              scratch.rows[j].row + offset + a * GROUPS * CUDA_LINE);
-    uint4 v[BATCH][ABREAST];
-#pragma unroll
-    for (uint32_t j = 0; j < BATCH; j++)
-#pragma unroll
-      for (int a = 0; a < ABREAST; a++)
-        if (base + j < rows && at.line(a) < count)
-          v[j][a] = ptx::load_once16(scratch.rows[base + j].row + offset + a * GROUPS * CUDA_LINE);
-#pragma unroll
-    for (uint32_t j = 0; j < BATCH; j++)
-#pragma unroll
-      for (int a = 0; a < ABREAST; a++)
-        if (base + j < rows && at.line(a) < count)
-          add8(acc[a], v[j][a], scratch.rows[base + j].weight);
-    if (base + BATCH >= rows)
-      break;
+        ptx::load_shared16_if(at.line(a) < count, to + a * WARP * 16, from + a * GROUPS * CUDA_LINE);
+    }
     ptx::load_shared_wait();
+    to = aside;
+    // Without branches, so that the lines do not wait for each other: what lies behind the packet's last is added as it
+    // happens to be, and not sent.
 #pragma unroll 1
-    for (uint32_t j = base + BATCH, k = 0; j < rows && k < ASIDE; j++, k++)
+    for (uint32_t j = base; j < end; j++, to += ROW_ASIDE) {
+      float weight = scratch.rows[j].weight;
+      uint4 v[ABREAST];
 #pragma unroll
       for (int a = 0; a < ABREAST; a++)
-        if (at.line(a) < count)
-          add8(acc[a], *(const uint4 *)(aside + (k * ABREAST + a) * WARP * 16), scratch.rows[j].weight);
+        v[a] = *(const uint4 *)(to + a * WARP * 16);
+#pragma unroll
+      for (int a = 0; a < ABREAST; a++)
+        add8(acc[a], v[a], weight);
+    }
   }
 #pragma unroll
   for (int a = 0; a < ABREAST; a++)
     p.v[a] = pack8(acc[a]);
 }
 
+// A packet to be answered: of the i-th row, all members' by turns, beginning with the one behind this rank.
+struct request {
+  uint32_t m, row, index, token;
+  selection s;
+
+  // Asks for what has to be known, before it is known that there is such a row. [warp]
+  __device__ __forceinline__ request(const cuda_layout &layout, const cuda_view &view, const cuda_handle &handle,
+                                     uint32_t i, uint32_t lane) {
+    uint32_t nth = divide(i, layout.answer.by_packets);
+    row = divide(nth, view.by_count);
+    index = i - nth * layout.answer.packets;
+    m = nth - row * view.count + view.self + 1;
+    m -= m >= view.count ? view.count : 0;
+    uint32_t there = min(row, layout.max_tokens - 1);
+    token = handle.token[(size_t)m * layout.max_tokens + there];
+    s = load_selection(handle, layout, m, there, lane);
+  }
+};
+
 // Answers to every member, packet by packet. `room`: for coding. [role]
-template <bool CODED>
+template <bool CODED, uint32_t ASIDE>
 __device__ __forceinline__ void answer(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
                                        const crew &crew, scratch &scratch, char *stage, char *aside, char *room) {
   const cuda_layout &layout = args.layout;
@@ -125,6 +141,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
   uint32_t packets = layout.answer.packets, turn = view.count * packets, lane = crew.lane;
   if (view.count == 0)
     return;
+  request next(layout, view, handle, crew.index, lane);
   // Rows of member `lane`, and of the one a warp behind it.
   uint32_t mine = lane < view.count ? handle.rows[lane] : 0;
   uint32_t also = lane + WARP < view.count ? handle.rows[lane + WARP] : 0;
@@ -135,13 +152,11 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
     send_weights(args, scene, view, open, op, crew);
 #pragma unroll 1
   for (uint32_t i = crew.index; i < most * turn; i += crew.count) {
-    uint32_t nth = divide(i, layout.answer.by_packets), row = divide(nth, view.by_count), index = i - nth * packets;
-    uint32_t m = nth - row * view.count + view.self + 1;
-    m -= m >= view.count ? view.count : 0;
+    const request now = next;
+    next = request(layout, view, handle, i + crew.count, lane);
+    uint32_t m = now.m, row = now.row, index = now.index, token = now.token;
+    selection s = now.s;
     const cuda_member &member = view.members[m];
-    // Asked for before it is known that there is such a row.
-    uint32_t token = handle.token[(size_t)m * layout.max_tokens + row];
-    selection s = load_selection(handle, layout, m, row, lane);
     if (row >= handle.rows[m] || member.seat >= DEVICE_SEATS || !(open >> member.seat & 1))
       continue;
     if (handle.late >> m & 1 && !args.c.rank_major)
@@ -150,7 +165,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
     packet<ANSWER_EACH> p;
     uint32_t count = chunks_of(layout.answer, index);
     size_t to = packet_offset(layout, layout.answer, layout.answers, op, token, index);
-    add_rows(p, scratch, listed, index * layout.answer.each, count, aside);
+    add_rows<ASIDE>(p, scratch, listed, index * layout.answer.each, count, aside);
     if (CODED && m != view.self) {
       encode_packet(p, count, room);
       count = coded_chunks(count);

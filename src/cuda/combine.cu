@@ -4,8 +4,21 @@
 
 namespace {
 
-// Warps of a block; of them, those that answer where the others add.
-enum { COMBINE_WARPS = 20, COMBINE_BLOCK = COMBINE_WARPS * WARP, ANSWERERS = COMBINE_WARPS - TEAM };
+// Warps of a block, few enough that each has all the registers that it needs; of them, those that answer where the
+// others add.
+enum { COMBINE_WARPS = 16, COMBINE_BLOCK = COMBINE_WARPS * WARP, ANSWERERS = COMBINE_WARPS - TEAM };
+
+// What shared memory has room for, by the halves that a kernel does.
+__host__ __device__ constexpr uint32_t answerers_of(bool answers, bool adds) {
+  return !answers ? 0 : adds ? ANSWERERS : COMBINE_WARPS;
+}
+__host__ __device__ constexpr uint32_t aside_of(bool adds) {
+  return adds ? 8 : 4;
+}
+const uint32_t STAGE = (ANSWER_EACH + 1) * CUDA_LINE;
+__host__ __device__ constexpr uint32_t answerer_room(bool adds) {
+  return STAGE + aside_of(adds) * ROW_ASIDE;
+}
 
 template <bool ANSWERS, bool ADDS, bool CODED>
 __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constant__ cuda_combine_args args) {
@@ -13,30 +26,32 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   __shared__ scene scene;
   __shared__ scratch scratches[COMBINE_WARPS];
   __shared__ uint64_t lost[COMBINE_WARPS / TEAM];
-  constexpr uint32_t STAGE = (ANSWER_EACH + 1) * CUDA_LINE;
-  constexpr uint32_t answerers = !ADDS ? COMBINE_WARPS : ANSWERS ? ANSWERERS : 0;
+  constexpr uint32_t answerers = answerers_of(ANSWERS, ADDS), ASIDE = aside_of(ADDS);
+  constexpr uint32_t QUIET = ANSWERS ? answerers - 1 : COMBINE_WARPS - 1; // the warp that has least else to do
   constexpr steps STEPS = {false, false, ANSWERS, ADDS};
   const role answering = {0, gridDim.x, 0, answerers, 0};
   const role adding = {0, gridDim.x, answerers, COMBINE_WARPS - answerers, 0};
   scratch &scratch = scratches[threadIdx.x / WARP];
-  char *room = CODED ? memory + answerers * (STAGE + ASIDE_ROOM) + threadIdx.x / WARP * CODED_ROOM : nullptr;
+  char *room = CODED ? memory + answerers * answerer_room(ADDS) + threadIdx.x / WARP * CODED_ROOM : nullptr;
+  touch(args);
   ptx::kernel_wait();
   trace(args.trace, 0, threadIdx.x == 0);
   scene_begin<COMBINE_BLOCK>(scene, args.state);
   trace(args.trace, 1, threadIdx.x == 0);
-  arrival arrival(args.state);
-  if (is_publisher(COMBINE_BLOCK))
-    publish(scene, args.state, STEPS);
+  if (threadIdx.x / WARP == QUIET) {
+    if (blockIdx.x == gridDim.x - 1)
+      publish(scene, args.state, STEPS);
+    arrive(scene, args.state, STEPS);
+  }
   if (ANSWERS && answering.plays()) {
-    answer<CODED>(args, scene, view_of(scene, scene.counters.answered), crew(answering), scratch,
-                  memory + threadIdx.x / WARP * STAGE, memory + answerers * STAGE + threadIdx.x / WARP * ASIDE_ROOM,
-                  room);
+    answer<CODED, ASIDE>(args, scene, view_of(scene, scene.counters.answered), crew(answering), scratch,
+                         memory + threadIdx.x / WARP * STAGE,
+                         memory + answerers * STAGE + threadIdx.x / WARP * ASIDE * ROW_ASIDE, room);
     trace(args.trace, 2, threadIdx.x == 0);
   } else if (ADDS && adding.plays()) {
     add_up<CODED>(args, scene, view_of(scene, scene.counters.combined), lost, adding, crew(adding), scratch, room);
     trace(args.trace, 4, adding.thread() == 0);
   }
-  arrival.end(scene, args.state, STEPS);
 }
 
 template <bool CODED> const void *half_of(uint32_t halves) {
@@ -60,8 +75,8 @@ int cuda_load_combine(void) {
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   uint32_t halves = args->c.halves;
   const void *kernel = args->layout.coded ? half_of<true>(halves) : half_of<false>(halves);
-  uint32_t answerers = halves == DEVICE_SEND ? COMBINE_WARPS : halves & DEVICE_SEND ? ANSWERERS : 0;
-  size_t memory = (size_t)answerers * ((ANSWER_EACH + 1) * CUDA_LINE + ASIDE_ROOM);
+  bool adds = halves & DEVICE_RECV;
+  size_t memory = (size_t)answerers_of(halves & DEVICE_SEND, adds) * answerer_room(adds);
   memory += args->layout.coded ? (size_t)COMBINE_WARPS * CODED_ROOM : 0;
   void *params[] = {(void *)args};
   return (int)launch(kernel, params, blocks, COMBINE_BLOCK, memory, early, stream);

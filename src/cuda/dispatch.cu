@@ -41,10 +41,15 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
   const role &sending = roles.sending, &receiving = roles.receiving;
   scratch &scratch = scratches[threadIdx.x / WARP];
   uint32_t packets = args.layout.row.packets, *shared = (uint32_t *)(memory + (SENDS ? SENDERS : 0) * STAGE);
+  touch(args);
+  outgoing out;
+  if (SENDS) {
+    out = outgoing_begin(args, shared);
+    shared += (args.members * out.parts + CUDA_UNIT_COUNTS) * out.words;
+  }
   ptx::kernel_wait();
   // Asked for before all else, for they take longest to come.
   source_packet<KIND> source;
-  outgoing out;
   slice selected(args, SENDS ? threadIdx.x / WARP : NO_SLICE);
   selection_given given(args, SENDS && receiving.plays() ? crew(receiving).index : NO_TOKEN);
   if (SENDS) {
@@ -52,8 +57,6 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
     uint32_t token = divide(crew.index, args.layout.row.by_packets);
     if (sending.plays() && token < args.d.num_tokens)
       load_source<KIND>(source, args, token, crew.index - token * packets);
-    out = outgoing_begin(args, shared);
-    shared += (args.members * out.parts + CUDA_UNIT_COUNTS) * out.words;
   }
   trace(args.trace, 0, threadIdx.x == 0);
   scene_begin<BLOCK>(scene, args.state);
@@ -62,9 +65,11 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
     outgoing_mark(out, args, scene, view_of(scene, scene.counters.sent), selected);
     __syncthreads();
   }
-  arrival arrival(args.state);
-  if (is_publisher(BLOCK))
-    publish(scene, args.state, STEPS);
+  if (threadIdx.x / WARP == WARPS - 1) { // the warp that has least else to do
+    if (blockIdx.x == 0)
+      publish(scene, args.state, STEPS);
+    arrive(scene, args.state, STEPS);
+  }
   if (SENDS && sending.plays()) {
     send_rows<KIND>(args, scene, view_of(scene, scene.counters.sent), out, source, crew(sending), scratch,
                     memory + threadIdx.x / WARP * STAGE);
@@ -76,7 +81,6 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
     if (RECEIVES)
       receive<row_form<KIND>::EACH>(args, scene, shared, receiving, crew(receiving), scratch);
   }
-  arrival.end(scene, args.state, STEPS);
 }
 
 template <int KIND> const void *half_of(uint32_t halves) {

@@ -61,11 +61,6 @@ template <typename T> __device__ __forceinline__ void clear(T *object, uint32_t 
     ((uint32_t *)object)[i] = 0;
 }
 
-// The warp that publishes: one for which nobody waits.
-__device__ __forceinline__ bool is_publisher(uint32_t threads) {
-  return blockIdx.x == 0 && threadIdx.x >= threads - WARP;
-}
-
 // Tells the peers what the kernels before have taken, and the host how far they are; makes ready what operations to
 // come will count in. [warp]
 __device__ __forceinline__ void publish(const scene &scene, cuda_state *state, steps steps) {
@@ -91,6 +86,16 @@ __device__ __forceinline__ void publish(const scene &scene, cuda_state *state, s
     clear(&state->votes[(now.received + 2) % CUDA_LIVE], lane, WARP);
 }
 
+// Asks for the arguments before all else, a line of them by each warp: where each is asked for when it is needed, a
+// kernel waits a third of a microsecond for each line.
+template <typename T> __device__ __forceinline__ void touch(const T &args) {
+  constexpr uint32_t LINE = 16; // words
+  __shared__ uint32_t unread[32];
+  uint32_t warp = threadIdx.x / WARP;
+  if (threadIdx.x % WARP == 0)
+    *(volatile uint32_t *)&unread[warp] = ((const uint32_t *)&args)[min(warp * LINE, (uint32_t)(sizeof args / 4 - 1))];
+}
+
 // Reads it all. Ends with a barrier of the block.
 template <uint32_t THREADS> __device__ __forceinline__ void scene_begin(scene &scene, const cuda_state *state) {
   constexpr uint32_t LIVE = sizeof scene.live / 16, HANDLES = sizeof scene.handle / 16;
@@ -106,26 +111,18 @@ template <uint32_t THREADS> __device__ __forceinline__ void scene_begin(scene &s
   __syncthreads();
 }
 
-// Counts what this kernel begins, once all its blocks have read the counters. To arrive takes a round trip to the
-// second-level cache: the block's first warp begins it early, and waits for it when it has done all else. [block]
-struct arrival {
-  uint32_t before;
-
-  __device__ __forceinline__ explicit arrival(cuda_state *state) : before(UINT32_MAX) {
-    if (threadIdx.x == 0)
-      before = atomicAdd(&state->arrived, 1);
-  }
-  __device__ __forceinline__ void end(const scene &scene, cuda_state *state, steps steps) const {
-    const cuda_counters &now = scene.counters;
-    if (before != gridDim.x - 1)
-      return;
-    state->arrived = 0;
-    state->counters.sent = now.sent + steps.sends;
-    state->counters.received = now.received + steps.receives;
-    state->counters.answered = now.answered + steps.answers;
-    state->counters.combined = now.combined + steps.combines;
-  }
-};
+// Counts what this kernel begins, once all its blocks have read the counters. By a warp for which nobody waits, for to
+// arrive takes a round trip to the second-level cache. [warp]
+__device__ __forceinline__ void arrive(const scene &scene, cuda_state *state, steps steps) {
+  const cuda_counters &now = scene.counters;
+  if (threadIdx.x % WARP != 0 || atomicAdd(&state->arrived, 1) != gridDim.x - 1)
+    return;
+  state->arrived = 0;
+  state->counters.sent = now.sent + steps.sends;
+  state->counters.received = now.received + steps.receives;
+  state->counters.answered = now.answered + steps.answers;
+  state->counters.combined = now.combined + steps.combines;
+}
 
 __device__ __forceinline__ char *slot_of(const cuda_layout &layout, char *area, uint64_t op) {
   return area + sizeof(cuda_area_head) + (op % CUDA_DEPTH) * layout.slot;
