@@ -6,7 +6,6 @@
 
 // Warps that add one token's packets, and agree on what came of it.
 enum { TEAM = 8, FIRST_TEAM_BARRIER = 1 };
-enum { BATCH = 2 }; // rows that a warp asks for at once
 
 struct team {
   uint32_t local, count, warp; // in the block; of them; of the team
@@ -50,42 +49,65 @@ __device__ __forceinline__ uint64_t await_packets(const cuda_combine_args &args,
   return or_over_warp(lost ? 1ull << scratch.rows[lane].seat : 0);
 }
 
+// A lane's lines of a packet. Behind the last one it has that again, which is not used: a branch for each line would make
+// each wait for the one before.
+struct lines_of {
+  uint32_t offset[ABREAST];
+
+  __device__ __forceinline__ explicit lines_of(uint32_t count) {
+    seat_in_packet at;
+#pragma unroll
+    for (int a = 0; a < ABREAST; a++)
+      offset[a] = min(at.line(a), count) * CUDA_LINE + at.lane * 16;
+  }
+  __device__ __forceinline__ void load(uint4 v[ABREAST], const char *packet) const {
+#pragma unroll
+    for (int a = 0; a < ABREAST; a++)
+      v[a] = ptx::load_line(packet + offset[a]);
+  }
+};
+
+// Adds a packet's lines. False: a flag is missing.
+__device__ __forceinline__ bool add_lines(float acc[ABREAST][8], const uint4 v[ABREAST], uint64_t flag) {
+  bool whole = true;
+#pragma unroll
+  for (int a = 0; a < ABREAST; a++) {
+    whole &= has_flag(v[a], flag);
+    add8(acc[a], v[a], 1.0f);
+  }
+  return whole;
+}
+
 // factor * (the packet's rows added up), in lines as they travel: what the flags pushed out lies in the last line of
 // all of them, and is put back once. False: some line is not there yet. [warp]
 __device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows,
                                             uint32_t offset, uint32_t count, uint64_t flag, float factor) {
-  seat_in_packet at;
-  bool whole = true, flags = at.lane == GROUP - 1;
-#pragma unroll
-  for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i += ABREAST) {
-    float acc[ABREAST][8] = {};
+  static_assert(packet<ANSWER_EACH>::ITERATIONS == ABREAST, "all lines of a lane at once");
+  const lines_of lines(count);
+  bool whole = true;
+  float acc[ABREAST][8] = {};
+  uint32_t r = 0;
 #pragma unroll 1
-    for (uint32_t base = 0; base < rows; base += BATCH) {
-      uint4 v[BATCH][ABREAST];
-#pragma unroll
-      for (uint32_t j = 0; j < BATCH; j++)
-#pragma unroll
-        for (int a = 0; a < ABREAST; a++)
-          if (base + j < rows && at.line(i + a) <= count)
-            v[j][a] = ptx::load_line(scratch.rows[base + j].row + offset + at.offset(i + a));
-#pragma unroll
-      for (uint32_t j = 0; j < BATCH; j++)
-#pragma unroll
-        for (int a = 0; a < ABREAST; a++)
-          if (base + j < rows && at.line(i + a) <= count) {
-            whole &= !flags || has_flag(v[j][a], flag);
-            add8(acc[a], v[j][a], 1.0f);
-          }
-    }
-#pragma unroll
-    for (int a = 0; a < ABREAST; a++) {
-#pragma unroll
-      for (int j = 0; j < 8; j++)
-        acc[a][j] *= factor;
-      p.v[i + a] = pack8(acc[a]);
-    }
+  for (; r + 1 < rows; r += 2) {
+    uint4 v[2][ABREAST];
+    lines.load(v[0], scratch.rows[r].row + offset);
+    lines.load(v[1], scratch.rows[r + 1].row + offset);
+    whole &= add_lines(acc, v[0], flag);
+    whole &= add_lines(acc, v[1], flag);
   }
-  return __all_sync(~0u, whole);
+  if (r < rows) {
+    uint4 v[ABREAST];
+    lines.load(v, scratch.rows[r].row + offset);
+    whole &= add_lines(acc, v, flag);
+  }
+#pragma unroll
+  for (int a = 0; a < ABREAST; a++) {
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+      acc[a][j] *= factor;
+    p.v[a] = pack8(acc[a]);
+  }
+  return __all_sync(~0u, whole || threadIdx.x % GROUP != GROUP - 1);
 }
 
 // (all weights) / (weights that came) of a token. [warp]

@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
   // Asked for before all else, for they take longest to come.
   source_packet<KIND> source;
   slice selected(args, SENDS ? threadIdx.x / WARP : NO_SLICE);
-  selection_given given(args, SENDS && receiving.plays() ? crew(receiving).index : NO_TOKEN);
+  selection_given given(args, SENDS && receiving.plays() ? first_token(receiving) : NO_TOKEN);
   if (SENDS) {
     crew crew(sending);
     uint32_t token = divide(crew.index, args.layout.row.by_packets);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
     trace(args.trace, 2, threadIdx.x == 0);
   } else if (receiving.plays()) {
     if (SENDS)
-      announce(args, scene, view_of(scene, scene.counters.sent), out, given, crew(receiving));
+      announce(args, scene, view_of(scene, scene.counters.sent), out, given, first_token(receiving), crew(receiving));
     trace(args.trace, 6, receiving.thread() == 0);
     if (RECEIVES)
       receive<row_form<KIND>::EACH>(args, scene, shared, receiving, crew(receiving), scratch);

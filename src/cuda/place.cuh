@@ -5,13 +5,15 @@
 #include "cuda/send.cuh"
 #include "cuda/settle.cuh"
 
-// Counts and ranges: one warp for each part of the caller's buffer, and each expert.
+// Counts and ranges: one warp for each part of the caller's buffer, and each expert. The last ones come first, for they
+// have least to place; but for the very last, which concludes.
 __device__ __forceinline__ void tell_counts(const cuda_dispatch_args &args, const cuda_view &view,
                                             const hearing &hearing, const places &places, const crew &crew,
                                             device_record &record) {
   uint32_t E = args.layout.experts;
 #pragma unroll 1
-  for (uint32_t part = crew.count - 1 - crew.index; part <= E; part += crew.count) {
+  for (uint32_t part = crew.index + 1 < crew.count ? crew.count - 2 - crew.index : crew.count - 1; part <= E;
+       part += crew.count) {
     uint32_t total = part < E ? places.before(hearing, args.layout, view.count, part)
                               : rows_before(hearing, args.layout, view.count);
     bool rows = args.d.rank_major == (part == E); // of the caller's buffer
@@ -143,26 +145,34 @@ __device__ __forceinline__ void tell_row(const cuda_dispatch_args &args, const s
     tell_selections(args, t, __shfl_sync(~0u, t.place, __ffs((int)t.copies) - 1), lane);
 }
 
-// Writes a packet to a row of the caller's buffer. `scale`: of chunk `lane` of the packet. [warp]
+// Writes a packet to its rows of the caller's buffer. `scale`: of chunk `lane` of the packet. Each lane knows where its
+// own copy begins, so that little is left to be done for one after the other. [warp]
 template <int EACH>
 __device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, const packet<EACH> &p, uint32_t scale,
-                                             int32_t place, uint32_t index, uint32_t count) {
+                                             const target &t, uint32_t index, uint32_t count) {
+  constexpr bool SCALES = packet<EACH>::SCALES;
   seat_in_packet at;
   uint32_t first = index * EACH, lane = threadIdx.x % WARP;
-  char *out = (char *)args.d.out + (size_t)place * args.layout.value_bytes + first * CUDA_LINE + at.offset(0);
+  bool bytes = SCALES && args.dtype == CUDA_FP8_UE8M0; // of a scale: 1, else 4
+  bool last = index + 1 == args.layout.row.packets;    // its scales are padded to whole words, if they are bytes
+  bool pads = bytes && last && first + lane < args.layout.scale_bytes, has = lane < count;
+  uint64_t mine = (uint64_t)args.d.out + (uint64_t)(uint32_t)t.place * args.layout.value_bytes;
+  uint64_t its = SCALES ? (uint64_t)args.d.out_scales + (uint64_t)(uint32_t)t.place * args.layout.scale_bytes : 0;
+  uint32_t offset = first * CUDA_LINE + at.offset(0), scale_offset = (first + lane) * (bytes ? 1 : 4);
+#pragma unroll 1
+  for (uint32_t left = t.copies; left; left &= left - 1) {
+    int from = __ffs((int)left) - 1;
+    char *out = (char *)__shfl_sync(~0u, mine, from) + offset;
 #pragma unroll
-  for (int i = 0; i < packet<EACH>::ITERATIONS; i++)
-    ptx::store16_if(at.line(i) < count, out + i * GROUPS * CUDA_LINE, p.v[i]);
-  if (!packet<EACH>::SCALES)
-    return;
-  char *scales = (char *)args.d.out_scales + (size_t)place * args.layout.scale_bytes;
-  if (args.dtype != CUDA_FP8_UE8M0) {
-    ptx::store4_if(lane < count, scales + (first + lane) * 4, scale);
-    return;
+    for (int i = 0; i < packet<EACH>::ITERATIONS; i++)
+      ptx::store16_if(at.line(i) < count, out + i * GROUPS * CUDA_LINE, p.v[i]);
+    if (!SCALES)
+      continue;
+    char *scales = (char *)__shfl_sync(~0u, its, from) + scale_offset;
+    ptx::store4_if(has && !bytes, scales, scale);
+    if (bytes && (has || pads))
+      *scales = (char)(has ? scale : 0);
   }
-  bool last = index + 1 == args.layout.row.packets; // its scales are padded to whole words
-  if (lane < count || (last && first + lane < args.layout.scale_bytes))
-    scales[first + lane] = (char)(lane < count ? scale : 0);
 }
 
 // One packet of a row: from its area to each of its places. False: the member is lost. [warp]
@@ -197,9 +207,7 @@ __device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, con
   } else {
     p = packet<EACH>();
   }
-#pragma unroll 1
-  for (uint32_t left = t.copies; left; left &= left - 1)
-    store_packet(args, p, scale, __shfl_sync(~0u, t.place, __ffs((int)left) - 1), index, count);
+  store_packet(args, p, scale, t, index, count);
   return here;
 }
 
@@ -231,6 +239,10 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
   cuda_state *state = args.state;
   cuda_counters &counters = state->counters;
   const cuda_view &view = *standing.view;
+  // Asked for first, together.
+  uint64_t lost = ptx::load_volatile(&counters.lost), gone = ptx::load_volatile(&state->control.gone);
+  uint64_t masked = ptx::load_volatile(&state->control.masked);
+  device_report *report = (device_report *)ptx::load_volatile((const uint64_t *)&state->report);
   const summary summary(hearing, view.count);
   uint32_t next_live = scene.counters.live[(op + 1) % CUDA_LIVE];
   if (standing.adopted) {
@@ -247,9 +259,10 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
     counters.live[(op + 1) % CUDA_LIVE] = (uint8_t)next_live;
     report_activation(state, op + 1, state->live[next_live].epoch);
   }
-  decide(state, view, state->live[next_live], next_live, summary.lowest, op);
-  counters.given_up = ptx::load_volatile(&counters.lost) | ptx::load_volatile(&state->control.gone);
-  counters.masked = ptx::load_volatile(&state->control.masked);
+  const cuda_view &next = standing.out != NOT_PUBLISHED ? state->live[next_live] : scene.live[next_live];
+  decide(state, view, next, next_live, summary.lowest, op);
+  counters.given_up = lost | gone;
+  counters.masked = masked;
   counters.taken_dispatch = op - summary.dispatches;
   counters.taken_combine = op - summary.combines;
   uint64_t heard = hearing.heard;
@@ -269,7 +282,7 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
 #pragma unroll 1
   for (uint32_t m = 0; args.d.wait_ns && m < view.count; m++)
     args.d.wait_ns[view.members[m].rank] += (int64_t)record.wait_ns[m];
-  state->report->received = op + 1;
+  report->received = op + 1;
 }
 
 // Hears everybody, as all blocks do. [role]

@@ -272,20 +272,28 @@ put_to_members(const cuda_dispatch_args &args, const scene &scene, const cuda_vi
   parcel.sent();
 }
 
-// Headers, and routing of every token. `given`: this warp's first token's. [role]
+// The first token whose routing a warp sends. Who announces is in a block of the middle, where there is little to
+// announce: the first blocks have rows to place, and the last one concludes, for which all of a block must have heard.
+__device__ __forceinline__ uint32_t first_token(const role &role) {
+  crew crew(role);
+  uint32_t middle = crew.count / 2 + role.blocks / 2;
+  return crew.index + (crew.index < middle ? crew.count : 0) - middle;
+}
+
+// Headers, and routing of every token from `first` on. `given`: that token's. [role]
 __device__ __forceinline__ void announce(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
-                                         const outgoing &out, selection_given &given, const crew &crew) {
+                                         const outgoing &out, selection_given &given, uint32_t first,
+                                         const crew &crew) {
   uint64_t op = scene.counters.sent;
   uint64_t open =
       await_credit(args.state, scene, view, op, scene.counters.taken_dispatch, &cuda_area_head::taken_dispatch);
-  uint32_t behind = crew.count - 1 - crew.index;
 #pragma unroll 1
-  for (uint32_t m = behind; m < view.count; m += crew.count)
+  for (uint32_t m = crew.count - 1 - first; m < view.count; m += crew.count) // beginning before token 0
     if (view.members[m].seat < DEVICE_SEATS && open >> view.members[m].seat & 1)
       send_header(args, scene, view, out, m, op);
   tally tally;
 #pragma unroll 1
-  for (uint32_t token = crew.index; token < args.d.num_tokens; token += crew.count) {
+  for (uint32_t token = first; token < args.d.num_tokens; token += crew.count) {
     send_routing(args, scene, view, out, open, token, given, op, tally);
     given = selection_given(args, token + crew.count);
   }
