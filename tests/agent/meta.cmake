@@ -36,7 +36,8 @@ weft_script_test(agent_metrics PROVES
   COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/metrics.py $<TARGET_FILE:agent_metrics_served>)
 
 # Agents of test hosts, one of which is cut off; where there is a root. (agent_hosts not by UCX 1.13: in some of its runs
-# a connection that was made after the link had come back broke once more, and its peer had to be fetched again.)
+# a connection that was made after the link had come back broke once more, and its peer had to be fetched again; one run
+# went on for longer than a wait of the test.)
 if(TARGET weft_ofi_plugin OR TARGET weft_ucx_plugin)
   add_executable(agent_far_host far_host.c)
   target_link_libraries(agent_far_host PRIVATE weft_flags weft_agent)
