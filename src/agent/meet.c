@@ -51,7 +51,8 @@ static void cut_oldest(struct agent_meet *meet) {
 static void accept_again(struct meta_timer *timer, uint64_t now_ns) {
   (void)now_ns;
   struct agent_meet *meet = (struct agent_meet *)((char *)timer - offsetof(struct agent_meet, again));
-  agent_watch_add(meet->meta->agent, &meet->listener);
+  if (agent_watch_add(meet->meta->agent, &meet->listener) != 0) // for want of memory, say
+    meta_timer_set(meet->meta, &meet->again, clock_deadline_ms(AGAIN_MS));
 }
 
 static void accept_some(struct agent_watch *watch) {

@@ -1,6 +1,7 @@
 // The end of a peer: it is found no more, what flies to it is stopped, and it is freed when nobody uses it.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/inbox.h"
 #include "agent/notify.h"
@@ -77,17 +78,34 @@ static bool is_fatal(const struct agent_link *link) {
   return link->peer->messenger == link->worker || !link->peer->messenger;
 }
 
+// By id, and in words of its own: without the turn, the link's peer may go, and another take its place.
 static void end_failed(weft_agent_t *agent, struct agent_worker *worker) {
-  agent_turn_take(worker);
-  struct agent_link *link = worker->failed_links;
-  worker->failed_links = NULL;
-  agent_turn_give(worker);
-  while (link) {
-    struct agent_link *next = link->next_failed;
-    if (is_fatal(link))
-      agent_peer_lost(agent, link->peer->id, link->why);
-    link = next;
-  }
+  struct agent_link *link;
+  do {
+    char why[sizeof link->why];
+    weft_peer_t id = 0;
+    bool fatal = false;
+    agent_turn_take(worker);
+    link = worker->failed_links;
+    if (link) {
+      worker->failed_links = link->next_failed;
+      fatal = is_fatal(link);
+      id = link->peer->id;
+      memcpy(why, link->why, sizeof why);
+    }
+    agent_turn_give(worker);
+    if (fatal)
+      agent_peer_lost(agent, id, why);
+  } while (link);
+}
+
+// [turn]
+static void forget_failed(struct agent_worker *worker, const struct agent_link *link) {
+  struct agent_link **place = &worker->failed_links;
+  while (*place && *place != link)
+    place = &(*place)->next_failed;
+  if (*place)
+    *place = link->next_failed;
 }
 
 static void release(struct agent_region *region, uint32_t worker) {
@@ -110,6 +128,7 @@ void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
     if (link->to)
       agent->workers[i].transport->disconnect(link->to);
     link->to = NULL;
+    forget_failed(&agent->workers[i], link);
   }
   for (uint32_t i = 0; i < AGENT_MAX_WORKERS; i++)
     agent_metrics_close(&peer->links[i]);
