@@ -180,8 +180,10 @@ enum { JOINS = 100 };
 static struct {
   double active[JOINS], first[JOINS];   // ms from the begin of weft_ep_connect
   double median[JOINS], quiet[JOINS];   // ms of pairs just before: of the slowest survivor, and the longest of all
+  double alone[JOINS];                  // the latter in medians
   double longest[JOINS], ratio[JOINS];  // the longest pair, in ms and in medians
   double before[JOINS], meeting[JOINS]; // in medians: the longest until there is a view with the joiner, and in it
+  double still[JOINS], stalled[JOINS];  // ms: the longest that a thread stood which only reads the clock: before, then
 } joined;
 
 static void note_join(uint32_t n, uint32_t index, struct gaps quiet) {
@@ -194,6 +196,7 @@ static void note_join(uint32_t n, uint32_t index, struct gaps quiet) {
   double longest = gaps_between(index, begin_ns, end_ns).longest;
   joined.median[n] = larger(joined.median[n], quiet.median);
   joined.quiet[n] = larger(joined.quiet[n], quiet.longest);
+  joined.alone[n] = larger(joined.alone[n], quiet.longest / quiet.median);
   joined.longest[n] = larger(joined.longest[n], longest);
   joined.ratio[n] = larger(joined.ratio[n], longest / quiet.median);
   joined.before[n] = larger(joined.before[n], gaps_between(index, begin_ns, before_ns - 1).longest / quiet.median);
@@ -215,10 +218,12 @@ static void join(uint32_t n) {
   pids[joiner] = pid;
   for (uint32_t i = 0; i < survivors; i++)
     quiet[i] = gaps_between(i, quiet_ns, clock_ns());
+  joined.still[n] = ep_cuda_clock_longest(quiet_ns, clock_ns());
   board->join = true;
   await_pairs(board->setup.ranks, "pairs with the rank that joined");
   joined.active[n] = ms_since(board->rank[joiner].active_ns, board->rank[joiner].connect_ns);
   joined.first[n] = ms_since(board->rank[joiner].first_ns, board->rank[joiner].connect_ns);
+  joined.stalled[n] = ep_cuda_clock_longest(board->rank[joiner].connect_ns, board->rank[joiner].first_ns);
   for (uint32_t i = 0; i < survivors; i++)
     note_join(n, i, quiet[i]);
 }
@@ -264,8 +269,16 @@ static double most_of(const double *values) {
   return most;
 }
 
+static uint32_t count_over(const double *values, double limit) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < board->setup.joins; i++)
+    count += values[i] > limit;
+  return count;
+}
+
 #define MEDIAN(field) median_of(joined.field)
 #define MOST(field)   most_of(joined.field)
+#define OVER(field)   count_over(joined.field, 2) // the mark: twice the median
 
 // `wire`, `logical`: bytes of one rank; `bound`: us, of the rank that sends most.
 static void report_time(const char *name, const char *what, struct spread us, double wire, double logical,
@@ -306,10 +319,13 @@ static void report_json(void) {
          "\"kill\": {\"longest_pair_ms\": %.3f, \"gone_ms\": %.3f, \"back_ms\": %.3f, \"listed\": %s}, "
          "\"join\": {\"count\": %u, \"active_ms\": %.3f, \"first_pair_ms\": %.3f, \"median_pair_ms\": %.4f, "
          "\"quiet_longest_ms\": %.4f, \"longest_pair_ms\": %.4f, \"ratio\": %.2f, \"ratio_max\": %.2f, "
-         "\"before\": %.2f, \"before_max\": %.2f, \"meeting\": %.2f, \"meeting_max\": %.2f}}\n",
+         "\"before\": %.2f, \"before_max\": %.2f, \"meeting\": %.2f, \"meeting_max\": %.2f, "
+         "\"quiet\": %.2f, \"quiet_max\": %.2f, \"over\": %u, \"over_before\": %u, \"over_quiet\": %u, "
+         "\"clock_ms\": %.4f, \"clock_ms_max\": %.4f, \"clock_quiet_ms\": %.4f, \"clock_quiet_ms_max\": %.4f}}\n",
          OVER_RANKS(memory).most / 1e6, killed.longest, killed.gone, killed.back, killed.listed ? "true" : "false",
          s->joins, MEDIAN(active), MEDIAN(first), MEDIAN(median), MEDIAN(quiet), MEDIAN(longest), MEDIAN(ratio),
-         MOST(ratio), MEDIAN(before), MOST(before), MEDIAN(meeting), MOST(meeting));
+         MOST(ratio), MEDIAN(before), MOST(before), MEDIAN(meeting), MOST(meeting), MEDIAN(alone), MOST(alone),
+         OVER(ratio), OVER(before), OVER(alone), MEDIAN(stalled), MOST(stalled), MEDIAN(still), MOST(still));
 }
 
 static void report_table(void) {
@@ -321,11 +337,16 @@ static void report_table(void) {
   printf("\nmemory: %.1f MB per rank\n", OVER_RANKS(memory).most / 1e6);
   printf("kill:   longest pair %.2f ms; known after %.2f ms, view without it after %.2f ms; losses %s\n",
          killed.longest, killed.gone, killed.back, killed.listed ? "listed" : "not listed by everybody");
-  printf("join:   active after %.2f ms, first pair after %.2f ms; the others' longest pair %.3f ms, %.2f medians\n"
-         "        (median %.3f ms, longest without a join %.3f ms; medians of %u joins). At most %.2f medians:\n"
-         "        %.2f (at most %.2f) before the joiner's first operation, %.2f (%.2f) with it\n",
-         MEDIAN(active), MEDIAN(first), MEDIAN(longest), MEDIAN(ratio), MEDIAN(median), MEDIAN(quiet), s->joins,
-         MOST(ratio), MEDIAN(before), MOST(before), MEDIAN(meeting), MOST(meeting));
+  printf(
+      "join:   active after %.2f ms, first pair after %.2f ms; the others' longest pair %.3f ms, %.2f medians\n"
+      "        (median %.3f ms, longest without a join %.3f ms; medians of %u joins). At most %.2f medians:\n"
+      "        %.2f (at most %.2f) before the joiner's first operation, %.2f (%.2f) with it\n"
+      "        without a join %.2f (%.2f). Above twice the median: %u of %u joins, %u before the joiner's first\n"
+      "        operation; %u without a join. A thread that only reads the clock stood for %.3f ms (%.3f), %.3f (%.3f)\n"
+      "        without a join\n",
+      MEDIAN(active), MEDIAN(first), MEDIAN(longest), MEDIAN(ratio), MEDIAN(median), MEDIAN(quiet), s->joins,
+      MOST(ratio), MEDIAN(before), MOST(before), MEDIAN(meeting), MOST(meeting), MEDIAN(alone), MOST(alone),
+      OVER(ratio), s->joins, OVER(before), OVER(alone), MEDIAN(stalled), MOST(stalled), MEDIAN(still), MOST(still));
 }
 
 // --- the program ---
@@ -412,6 +433,8 @@ int main(int argc, char **argv) {
     start(i);
   await(is_measured, "the measurements");
   kill_last();
+  if (ep_cuda_clock_start() != 0)
+    give_up("there is no thread that reads the clock");
   for (uint32_t n = 0; n < board->setup.joins; n++) {
     if (n > 0)
       leave();

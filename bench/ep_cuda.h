@@ -67,6 +67,12 @@ struct ep_cuda_board {
   } rank[BENCH_RANKS];
 };
 
+// A thread that does nothing but read the clock. When it stands, the machine has taken its processor from it: as often
+// and as long as from a rank's thread, which is what a pair's time is to be seen beside. 0 or an errno.
+int ep_cuda_clock_start(void);
+// ms of the longest time that it stood and that touches this one; 0: none that is worth a word.
+double ep_cuda_clock_longest(uint64_t begin_ns, uint64_t end_ns);
+
 // The body of a rank's process: a founder measures, then runs pairs until the mark says END; the joiner, whose index is
 // setup.ranks, runs pairs only. Ends the process with 5 and a sentence when something fails.
 int ep_cuda_rank_main(struct ep_cuda_board *board, int32_t index);

@@ -203,6 +203,15 @@ int cuda_ep_rouse(struct device_ep *ep, const struct device_member *seats, uint3
   rc = cuda_check(why, (cudaError_t)cuda_launch_rouse(&args, ep->owner), "cannot launch a kernel");
   if (rc == 0)
     rc = cuda_await(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "waking links", why);
+  // First copies from the device take long: not while everybody waits for this rank, which asks what came of its first
+  // operation.
+  if (rc == 0)
+    rc = cuda_check(why,
+                    cudaMemcpyAsync(&ep->host->record, ep->state->record, sizeof ep->host->record,
+                                    cudaMemcpyDeviceToHost, ep->owner),
+                    "cannot copy from the device");
+  if (rc == 0)
+    rc = cuda_await(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "a copy from the device", why);
   cuda_leave(&turn);
   return rc;
 }

@@ -58,6 +58,12 @@ struct gpu_op {
   void *stream; // of the last launch
 };
 
+// What this rank has waited for a peer, and is not in the figures of its link yet.
+struct gpu_wait {
+  int32_t rank;
+  uint64_t incarnation, ns;
+};
+
 struct ep_gpu {
   // Fixed after open.
   const struct device_api *api;
@@ -103,9 +109,10 @@ struct ep_gpu {
   uint64_t followed, next_step; // what ep->view comes from: activations, and until which operation
   uint64_t first_op, launched_receives, launched_ends; // number + 1
   uint64_t counted_dispatch, counted_combine;          // operations before these numbers are in the statistics
-  int32_t *counts;                                     // device memory [E], for barriers
-  int64_t *experts;                                    // [M][K], for lists of what is missing
-  uint64_t *missing;                                   // [M], likewise
+  struct gpu_wait wait;
+  int32_t *counts;   // device memory [E], for barriers
+  int64_t *experts;  // [M][K], for lists of what is missing
+  uint64_t *missing; // [M], likewise
 };
 
 // A word of the report, which the device writes; what it had written before is seen too.

@@ -35,6 +35,34 @@ static void list_lost(const struct device_record *record, const struct group_vie
   }
 }
 
+// Under links.lock: a link in the table is not freed then.
+static void give_wait(weft_ep_t *ep) {
+  struct gpu_wait *wait = &ep->gpu->wait;
+  struct ep_link *link = wait->ns > 0 ? ep_link_find(ep, wait->rank, wait->incarnation) : NULL;
+  if (link)
+    link->wait_ns += wait->ns;
+  wait->ns = 0;
+}
+
+// Who installs a link has the lock for as long as half an operation takes: while the wait is for the same member, its
+// figures can have it later.
+static void add_wait(weft_ep_t *ep, const struct group_member *member, uint64_t ns) {
+  struct gpu_wait *wait = &ep->gpu->wait;
+  bool other = wait->ns > 0 && (wait->rank != member->rank || wait->incarnation != member->incarnation);
+  bool locked = pthread_mutex_trylock(&ep->links.lock) == 0;
+  if (!locked && other) {
+    pthread_mutex_lock(&ep->links.lock);
+    locked = true;
+  }
+  if (other)
+    give_wait(ep);
+  *wait = (struct gpu_wait){.rank = member->rank, .incarnation = member->incarnation, .ns = wait->ns + ns};
+  if (!locked)
+    return;
+  give_wait(ep);
+  pthread_mutex_unlock(&ep->links.lock);
+}
+
 // The longest wait for a member is the operation's.
 static void count_waits(weft_ep_t *ep, const struct device_record *record, const struct group_view *view) {
   uint32_t last = 0;
@@ -42,12 +70,8 @@ static void count_waits(weft_ep_t *ep, const struct device_record *record, const
     if (record->wait_ns[m] > record->wait_ns[last])
       last = m;
   ep->stats.wait_ns += record->wait_ns[last];
-  pthread_mutex_lock(&ep->links.lock); // a link in the table is not freed then; the other lock may take long to come
-  struct ep_link *link =
-      view && last < view->count ? ep_link_find(ep, view->members[last].rank, view->members[last].incarnation) : NULL;
-  if (link)
-    link->wait_ns += record->wait_ns[last];
-  pthread_mutex_unlock(&ep->links.lock);
+  if (view && last < view->count)
+    add_wait(ep, &view->members[last], record->wait_ns[last]);
 }
 
 static void tell_info(weft_ep_t *ep, const struct device_record *record, const struct group_view *view,

@@ -1,5 +1,6 @@
 // The host's side of ranks on CUDA memory, on a plug-in that has no GPU: operations without tokens, driven by one
 // thread, since launches return at once.
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -201,6 +202,57 @@ static void founders_operate(void **state) {
 
 static void *join_barrier(void *ep) {
   return (void *)(intptr_t)weft_ep_barrier(ep);
+}
+
+struct telling {
+  weft_ep_t *ep;
+  uint64_t op;
+  int rc;
+  _Atomic bool done;
+};
+
+static void *tell(void *arg) {
+  struct telling *telling = arg;
+  struct weft_ep_info info = WEFT_EP_INFO_INIT;
+  telling->rc = weft_ep_await(telling->ep, telling->op, &info, NULL, DEADLINE_MS);
+  atomic_store(&telling->done, true);
+  return NULL;
+}
+
+static uint64_t waited_for(weft_ep_t *ep, int32_t rank) {
+  struct weft_ep_peer_stats stats = WEFT_EP_PEER_STATS_INIT;
+  assert_ok(weft_ep_peer_stats(ep, rank, &stats));
+  return stats.wait_ns;
+}
+
+// While another thread has the lock that it installs links under.
+static void telling_waits_for_nobody_who_connects(void **state) {
+  (void)state;
+  weft_ep_t *eps[2];
+  pthread_t thread;
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  setenv("FAKE_WAIT_NS", "5", 1);
+  found(eps, 2, NULL);
+  struct telling telling = {.ep = eps[0]};
+  operate(eps, 2, NULL);
+  telling.op = weft_ep_next_op(eps[0]) - 1;
+  pthread_mutex_lock(&eps[0]->links.lock);
+  assert_int_equal(pthread_create(&thread, NULL, tell, &telling), 0);
+  while (!atomic_load(&telling.done) && !clock_passed(deadline_ns))
+    poll(NULL, 0, 1);
+  bool done = atomic_load(&telling.done);
+  pthread_mutex_unlock(&eps[0]->links.lock);
+  pthread_join(thread, NULL);
+  if (!done)
+    fail_msg("what an operation did was not told by the deadline, beside a thread that installs a link");
+  assert_ok(telling.rc);
+  assert_int_equal(waited_for(eps[0], 1), 0);
+  struct weft_ep_info info = WEFT_EP_INFO_INIT;
+  operate(eps, 2, &info);
+  assert_int_equal(waited_for(eps[0], 1), 10); // nothing is lost by it
+  unsetenv("FAKE_WAIT_NS");
+  for (int i = 0; i < 2; i++)
+    weft_ep_close(eps[i]);
 }
 
 static void a_barrier_names_who_does_not_come(void **state) {
@@ -514,6 +566,7 @@ static void operations_out_of_turn_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(founders_operate, open_store, close_store),
+      cmocka_unit_test_setup_teardown(telling_waits_for_nobody_who_connects, open_store, close_store),
       cmocka_unit_test_setup_teardown(a_barrier_names_who_does_not_come, open_store, close_store),
       cmocka_unit_test_setup_teardown(ranks_join_and_leave_while_others_operate, open_store, close_store),
       cmocka_unit_test_setup_teardown(a_silent_rank_is_put_out, open_store, close_store),

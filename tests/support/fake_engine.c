@@ -1,5 +1,6 @@
 // The engine of the plug-in of the tests. Its kernels carry headers, as the real ones lay them out, and no tokens. They
-// follow the rule of activation, but adopt no view. FAKE_ROWS and FAKE_MISSING say what their records tell.
+// follow the rule of activation, but adopt no view. FAKE_ROWS, FAKE_MISSING and FAKE_WAIT_NS (for the
+// second member) say what their records tell.
 #include "support/fake_device.h"
 
 #include <stdio.h>
@@ -344,6 +345,8 @@ static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
   ep_activation_hear(&ep->activation, control.ready);
   if (record.num_ranks > 0)
     hear(ep, &view, op, &record);
+  for (uint32_t m = 0; m < record.num_ranks; m++)
+    record.wait_ns[m] = m == 1 ? number_of("FAKE_WAIT_NS") : 0;
   pthread_mutex_lock(&ep->lock);
   decide(ep, op);
   ep->record[op % RECORDS] = record;
