@@ -89,6 +89,7 @@ __global__ void begin(const __grid_constant__ cuda_begin_args args) {
   counters.lost = 0;
   counters.given_up = ptx::load_volatile(&state->control.gone);
   counters.newest = 0;
+  state->signs.own = live.self < live.count ? 1ull << live.members[live.self].seat : 0;
   for (uint8_t &index : counters.live)
     index = 0;
   tell_joiners(state, none, live, op); // those who were told by a rank that died before it told all

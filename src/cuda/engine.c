@@ -152,6 +152,8 @@ int cuda_ep_open(struct device *device, const struct device_ep_options *options,
     return cuda_why(why, WEFT_ERR_NOMEM, "no memory for an engine");
   ep->device = device;
   ep->options = *options;
+  if (ep->options.timeout_ns > CUDA_LONGEST_NS)
+    ep->options.timeout_ns = CUDA_LONGEST_NS;
   pthread_mutex_init(&ep->lock, NULL);
   struct cuda_turn turn;
   int rc = set_up(ep, why);
@@ -176,7 +178,7 @@ static void await_launches(struct device_ep *ep) {
   pthread_mutex_unlock(&device->lock);
   if (ep->last_launch == 0 || idle || cuda_check_capture(ep->last, NULL) != 0)
     return;
-  uint64_t allowance = ep->options.timeout_ns + CUDA_ALLOWANCE_MS * (uint64_t)1000000;
+  uint64_t allowance = (1 + DEVICE_EXTENSIONS) * ep->options.timeout_ns + CUDA_ALLOWANCE_MS * (uint64_t)1000000;
   if (cudaEventRecord(ep->end, ep->last) == cudaSuccess && cudaStreamWaitEvent(ep->owner, ep->end, 0) == cudaSuccess)
     cuda_await(ep->owner, allowance, "launches before a close", NULL);
   cudaGetLastError();

@@ -59,7 +59,8 @@ struct cuda_area_head {
   uint64_t taken_dispatch; // number + 1 of the last dispatch that it has taken from us
   uint64_t taken_combine;
   struct cuda_unit start; // words 0, 1: the operation that is the reader's first, + 1; word 2: its epoch; flag: 1
-  uint64_t pad[12];
+  uint64_t waiting;       // another value each time that the writer says: it waits, and not for the reader (wait.cuh)
+  uint64_t pad[11];
 };
 
 // Header of an operation's dispatch. Word 0 of `count`: rows, 16 bits; kind, 8; whether the weights come late, 1; how

@@ -24,6 +24,12 @@ __device__ __forceinline__ uint64_t load_volatile(const uint64_t *p) {
   return v;
 }
 
+__device__ __forceinline__ uint32_t load_volatile(const uint32_t *p) {
+  uint32_t v;
+  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+
 __device__ __forceinline__ void store_relaxed(uint64_t *p, uint64_t v) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }

@@ -61,7 +61,7 @@ struct device_relay {
   struct cuda_layout layout;
   char *in;
   const char *out;
-  uint64_t taken[2], start[2]; // of the head, as told last
+  uint64_t taken[2], start[2], waiting[2]; // of the head, as told last
   struct outgoing outgoing[CUDA_DEPTH];
   struct incoming incoming[CUDA_DEPTH];
 };
@@ -163,6 +163,9 @@ static void collect_head(struct device_relay *relay, struct batch *batch) {
   uint64_t taken[2] = {load(&head->taken_dispatch), load(&head->taken_combine)}, start[2];
   if (memcmp(taken, relay->taken, sizeof taken) != 0 && put_words(batch, RUN_WORDS, 0, taken))
     memcpy(relay->taken, taken, sizeof taken);
+  const uint64_t waiting[2] = {load(&head->waiting)}; // and a word that nobody reads
+  if (waiting[0] != relay->waiting[0] && put_words(batch, RUN_WORDS, offsetof(struct cuda_area_head, waiting), waiting))
+    memcpy(relay->waiting, waiting, sizeof waiting);
   if (load_unit(&head->start, start) == 1 && load((const char *)&head->start + 8) == start[1] && // else the next time
       memcmp(start, relay->start, sizeof start) != 0 &&
       put_words(batch, RUN_UNITS, offsetof(struct cuda_area_head, start), start))

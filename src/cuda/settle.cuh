@@ -48,15 +48,21 @@ static __device__ __noinline__ bool agree_on(const cuda_dispatch_args &args, cud
   }
 }
 
-// The speaker's decision about the view of `epoch`. [one thread]
+// The speaker's decision about the view of `epoch`, which may be slow to come: all peers are told that it is awaited.
+// [one thread]
 static __device__ __noinline__ uint32_t judge(const cuda_dispatch_args &args, uint64_t epoch) {
   cuda_state *state = args.state;
   uint32_t slot;
-  uint64_t begin = ptx::time_ns();
+  uint32_t begin = ticks();
   while ((slot = find_published(state, epoch)) == NOT_PUBLISHED) {
     __nanosleep(1000);
-    if (ptx::time_ns() - begin > ptx::load_volatile(&state->control.timeout_ns))
+    uint32_t limit = limit_ticks(state), waited = ticks() - begin;
+    if (waited > limit)
       return VERDICT_REFUSE;
+    if (waited > limit / SIGNS) {
+      ptx::set_bits(&state->signs.awaited, ~0ull);
+      step_of_round(state);
+    }
   }
   return (state->published[slot].self == CUDA_NOT_A_MEMBER ? VERDICT_STAY : VERDICT_ADOPT) | slot << 8;
 }

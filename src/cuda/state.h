@@ -9,6 +9,8 @@
 #include "cuda/layout.h"
 #include "device/device.h"
 
+#define CUDA_LONGEST_NS (UINT64_C(1) << 44) // five hours: of a time limit, as kernels count in 32 bits
+
 enum {
   CUDA_PUBLISHED = 8, // views that the host may be ahead
   CUDA_LIVE = 4,      // at most three differ among the operations that are open or decided, one is being made
@@ -37,8 +39,8 @@ struct cuda_view {
 // By the host, as a whole.
 struct cuda_control {
   uint64_t ready, mark, gone, masked; // struct device_control
-  uint64_t timeout_ns;
-  uint64_t strict; // see layout.h
+  uint64_t timeout_ns;                // CUDA_LONGEST_NS at most
+  uint64_t strict;                    // see layout.h
   uint64_t pad[10];
 };
 
@@ -78,6 +80,17 @@ struct cuda_votes {
   } member[CUDA_ROUNDS][CUDA_MAX_MEMBERS];
 };
 
+// What is said of waiting, see wait.cuh. Times are ticks.
+struct cuda_signs {
+  uint64_t own;                 // this rank's own seat, as a bit
+  uint64_t awaited;             // seats that threads have waited for since the last round began
+  uint64_t awaiting;            // in it: those that this rank waits for
+  uint32_t round, before;       // when it began, and the one before it
+  uint32_t step, pad;           // of it, see step_of_round(); 0: it is over
+  uint32_t said[DEVICE_SEATS];  // the low half of cuda_area_head.waiting of each peer, as read last
+  uint32_t heard[DEVICE_SEATS]; // the peer has said so after this time
+};
+
 struct cuda_state {
   struct cuda_counters counters;
   struct cuda_control control;
@@ -90,6 +103,7 @@ struct cuda_state {
   struct cuda_votes votes[CUDA_LIVE];
   struct device_record record[CUDA_RECORDS]; // of operation n: record[n % CUDA_RECORDS]
   struct device_report *report;              // the host's
+  struct cuda_signs signs;
 };
 
 CUDA_STATIC_ASSERT(sizeof(struct cuda_counters) == CUDA_LINE, "the counters are one line");

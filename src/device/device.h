@@ -14,6 +14,8 @@ enum {
   DEVICE_ABI = 5, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
+  // A peer that does not come because it waits for a third one is not silent: it gets so many more time limits.
+  DEVICE_EXTENSIONS = 3,
 };
 
 struct device;    // a GPU, opened by this process

@@ -8,8 +8,13 @@ uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
   return begun > ep->next_op ? begun : ep->next_op;
 }
 
+// Waits of kernels that may come one behind the other in a stream: a combine's of which nobody was told yet, for room
+// and for answers, and a dispatch's, for headers and for rows.
+enum { WAITS_IN_A_ROW = 4 };
+
+// Longer than its kernels: each of their waits may be extended.
 uint32_t ep_gpu_patience_ms(const weft_ep_t *ep) {
-  uint64_t ms = (EP_EXTENSIONS + 2) * (uint64_t)ep->op_timeout_ms;
+  uint64_t ms = (1 + WAITS_IN_A_ROW * (1 + EP_EXTENSIONS)) * (uint64_t)ep->op_timeout_ms;
   return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 

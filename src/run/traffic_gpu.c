@@ -56,9 +56,10 @@ static int time_between(struct traffic *t, int begin, int end, uint64_t *ns) {
   return err ? device_fail(err, "cannot tell a time", why) : 0;
 }
 
-// A half takes up to four time limits when peers fall silent one after the other; more is a kernel that does not end.
+// A half takes up to four waits when peers fall silent one after the other, and each may be extended; more is a kernel
+// that does not end.
 static int await(struct traffic *t, uint64_t op, struct weft_ep_info *info, struct weft_ep_result *result) {
-  uint64_t limit_ms = (uint64_t)t->config->timeout_ms * 8 + SPARE_MS;
+  uint64_t limit_ms = (uint64_t)t->config->timeout_ms * 8 * (1 + DEVICE_EXTENSIONS) + SPARE_MS;
   int err = weft_ep_await(t->ep, op, info, result, limit_ms < UINT32_MAX ? (uint32_t)limit_ms : UINT32_MAX);
   if (err != WEFT_ERR_TIMEOUT)
     return err;

@@ -235,7 +235,7 @@ void group::upload(rank &r, const input &in) const {
   OK(cudaDeviceSynchronize());
 }
 
-void group::dispatch(rank &r) const {
+void group::dispatch_halves(rank &r, uint32_t halves) const {
   cuda_dispatch_args args = {};
   args.state = r.state;
   args.layout = layout;
@@ -259,11 +259,14 @@ void group::dispatch(rank &r) const {
   d.range = r.range;
   d.local_expert = r.local_expert;
   d.weights = r.weights;
-  d.halves = shape.halves ? DEVICE_SEND : DEVICE_SEND | DEVICE_RECV;
+  d.halves = halves;
   OK(cuda_launch_dispatch(&args, shape.blocks, shape.early, r.stream));
-  d.halves = DEVICE_RECV;
+}
+
+void group::dispatch(rank &r) const {
+  dispatch_halves(r, shape.halves ? DEVICE_SEND : DEVICE_SEND | DEVICE_RECV);
   if (shape.halves)
-    OK(cuda_launch_dispatch(&args, shape.blocks, shape.early, r.stream));
+    dispatch_halves(r, DEVICE_RECV);
 }
 
 void group::combine(rank &r) const {

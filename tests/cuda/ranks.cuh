@@ -87,6 +87,7 @@ struct group {
   // Copies it to the device, and poisons the rank's outputs.
   void upload(rank &r, const input &in) const;
   void dispatch(rank &r) const;
+  void dispatch_halves(rank &r, uint32_t halves) const; // those alone, DEVICE_SEND or DEVICE_RECV, in one kernel
   void combine(rank &r) const;
   // Waits for the rank's stream.
   void finish(const rank &r) const;

@@ -17,12 +17,12 @@ COMPILER = "13.0"
 STEP = 16
 ALLOWED = {
     ("add_coded", "sm_90"): 32,
-    ("combine<false, true, true>", "sm_80"): 80,
+    ("combine<false, true, true>", "sm_80"): 96,
     ("combine<false, true, true>", "sm_90"): 128,
     ("combine<true, true, true>", "sm_80"): 224,
     ("combine<true, true, true>", "sm_90"): 320,
     ("combine<true, true, true>", "sm_100"): 32,
-    ("dispatch<0, true, true>", "sm_80"): 16,
+    ("dispatch<0, true, true>", "sm_80"): 32,
     ("dispatch<0, true, true>", "sm_90"): 32,
     ("dispatch<1, true, true>", "sm_90"): 16,
     ("note_missing", "sm_90"): 16,
