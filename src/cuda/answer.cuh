@@ -174,7 +174,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
     seal(p, count, op + 1, scratch);
     parcel<ANSWER_EACH>::wait_until_read(); // the one before
     const parcel<ANSWER_EACH> parcel(p, stage, count, scene.control.strict);
-    parcel.send(member.out + to);
+    parcel.send(lane == 0 ? member.out : nullptr, to);
     parcel.sent();
     sent += index == 0 && m != view.self;
   }

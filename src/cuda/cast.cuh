@@ -56,10 +56,13 @@ __device__ __forceinline__ uint32_t amax_pair(uint4 v) {
   return max_pair(max_pair(v.x & 0x7FFF7FFFu, v.y & 0x7FFF7FFFu), max_pair(v.z & 0x7FFF7FFFu, v.w & 0x7FFF7FFFu));
 }
 
-// Of sixteen values.
+// Of sixteen values, finite or not.
 __device__ __forceinline__ uint32_t amax_of(uint4 a, uint4 b) {
-  uint32_t pair = max_pair(amax_pair(a), amax_pair(b)), most = max(pair & 0xFFFF, pair >> 16);
-  return most < 0x7F80 ? most : finite_amax_of(a, b); // infinite or no number: rare
+  uint32_t pair = max_pair(amax_pair(a), amax_pair(b));
+  return max(pair & 0xFFFF, pair >> 16);
+}
+__device__ __forceinline__ bool is_finite(uint32_t amax) {
+  return amax < 0x7F80;
 }
 
 // As in ep/kernels/kernels.h: the scale of a block, and the factor that values are multiplied by.
@@ -69,18 +72,15 @@ __device__ __forceinline__ float block_scale(uint32_t amax, bool pow2, float *in
   const float RECIPROCAL = 1.0f / 448.0f;
   float ratio = __fmul_rn(most, RECIPROCAL);
   ratio = __fmaf_rn(__fmaf_rn(-448.0f, ratio, most), RECIPROCAL, ratio);
-  if (!pow2) {
-    // 448 / most likewise, with both of them made smaller so that the reciprocal is no subnormal number.
-    const float SMALLER = 0x1p-30f;
-    float by = most * SMALLER, once = ptx::reciprocal(by);
-    once = __fmaf_rn(__fmaf_rn(-by, once, 1.0f), once, once);
-    float quotient = __fmul_rn(448.0f * SMALLER, once);
-    *inverse = __fmaf_rn(__fmaf_rn(-by, quotient, 448.0f * SMALLER), once, quotient);
-    return ratio;
-  }
+  // 448 / most likewise, with both of them made smaller so that the reciprocal is no subnormal number.
+  const float SMALLER = 0x1p-30f;
+  float by = most * SMALLER, once = ptx::reciprocal(by);
+  once = __fmaf_rn(__fmaf_rn(-by, once, 1.0f), once, once);
+  float quotient = __fmul_rn(448.0f * SMALLER, once);
+  quotient = __fmaf_rn(__fmaf_rn(-by, quotient, 448.0f * SMALLER), once, quotient);
   uint32_t exponent = (__float_as_uint(ratio) + 0x007FFFFFu) & 0x7F800000u;
-  *inverse = __uint_as_float((254u << 23) - exponent);
-  return __uint_as_float(exponent);
+  *inverse = pow2 ? __uint_as_float((254u << 23) - exponent) : quotient;
+  return pow2 ? __uint_as_float(exponent) : ratio;
 }
 
 // A power of two as its ue8m0 byte.

@@ -35,8 +35,10 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   char *room = CODED ? memory + answerers * answerer_room(ADDS) + threadIdx.x / WARP * CODED_ROOM : nullptr;
   touch(args);
   ptx::kernel_wait();
+  const scene_part<COMBINE_BLOCK> part(args.state);
   trace(args.trace, 0, threadIdx.x == 0);
-  scene_begin<COMBINE_BLOCK>(scene, args.state);
+  part.put(scene);
+  __syncthreads();
   trace(args.trace, 1, threadIdx.x == 0);
   if (threadIdx.x / WARP == QUIET) {
     if (blockIdx.x == gridDim.x - 1)

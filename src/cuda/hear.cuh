@@ -5,7 +5,6 @@
 #include "cuda/scene.cuh"
 
 enum { KIND_DISPATCH = 1, KIND_BARRIER = 2 }; // enum ep_kind
-enum { HEAD_UNITS = 2 };                      // of a slot's head: count and mark
 
 // What a block has heard. In shared memory.
 struct hearing {
@@ -144,7 +143,8 @@ __device__ __forceinline__ bool hear_member(const cuda_dispatch_args &args, cons
       if (timed && begin == 0)
         begin = ptx::time_ns();
       if (lane == 0)
-        over = patience.over(args.state, member.seat) || (patience.rounds % 64 == 0 && passes_over(layout, member, op));
+        over =
+            patience.over_soon(args.state, member.seat) || (patience.rounds % 64 == 0 && passes_over(layout, member, op));
       if (__shfl_sync(~0u, over, 0))
         return false;
       unit = ptx::load_unit(from);

@@ -21,33 +21,24 @@ __device__ __forceinline__ uint32_t first_bits(int32_t count) {
 }
 
 struct outgoing {
-  uint32_t *bits; // [members][experts + 1][words]; the last part is the member as a whole
+  uint32_t bits; // shared memory: [members][experts + 1][words]; the last part is the member as a whole
   uint32_t parts, words;
 
-  __device__ __forceinline__ uint32_t *of(uint32_t member, uint32_t part) const {
-    return bits + (member * parts + part) * words;
+  __device__ __forceinline__ uint32_t of(uint32_t member, uint32_t part) const {
+    return bits + (member * parts + part) * words * 4;
   }
   __device__ __forceinline__ bool has(uint32_t member, uint32_t part, uint32_t token) const {
-    return of(member, part)[token / 32] >> token % 32 & 1;
+    return ptx::shared_load(of(member, part) + token / 32 * 4) >> token % 32 & 1;
   }
   // How many tokens before this one have the bit.
   __device__ __forceinline__ uint32_t before(uint32_t member, uint32_t part, uint32_t token) const {
-    const uint4 *quad = (const uint4 *)of(member, part);
-    uint32_t sum = 0;
+    uint32_t quad = of(member, part), sum = 0;
 #pragma unroll 1
-    for (int32_t left = (int32_t)token; left > 0; left -= 32 * QUAD) {
-      uint4 v = *quad++;
+    for (int32_t left = (int32_t)token; left > 0; left -= 32 * QUAD, quad += 16) {
+      uint4 v = ptx::shared_load16(quad);
       sum += count_bits(make_uint4(v.x & first_bits(left), v.y & first_bits(left - 32), v.z & first_bits(left - 64),
                                    v.w & first_bits(left - 96)));
     }
-    return sum;
-  }
-  __device__ __forceinline__ uint32_t total(uint32_t member, uint32_t part) const {
-    const uint4 *quad = (const uint4 *)of(member, part);
-    uint32_t sum = 0;
-#pragma unroll 1
-    for (uint32_t i = 0; i < words; i += QUAD)
-      sum += count_bits(*quad++);
     return sum;
   }
 };
@@ -59,7 +50,7 @@ inline size_t outgoing_size(const cuda_dispatch_args &args) {
 
 // Before scene_begin, whose barrier ends it. [block]
 __device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &args, uint32_t *memory) {
-  outgoing out = {memory, args.layout.experts + 1, words_of(args.d.num_tokens)};
+  outgoing out = {ptx::here(ptx::shared_address(memory)), args.layout.experts + 1, words_of(args.d.num_tokens)};
 #pragma unroll 1
   for (uint32_t i = threadIdx.x; i < args.members * out.parts * out.words / QUAD; i += BLOCK)
     ((uint4 *)memory)[i] = make_uint4(0, 0, 0, 0);
@@ -70,6 +61,9 @@ __device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &arg
 __device__ __forceinline__ uint64_t shut_seats(const cuda_dispatch_args &args, const scene &scene) {
   return scene.counters.given_up | (args.d.masked == DEVICE_MASK_OF_CONTROL ? scene.counters.masked : args.d.masked);
 }
+
+// Members that are looked at without branches between them.
+enum { ABREAST_MEMBERS = 4 };
 
 // Where selections go: members, -1 for none, and their local experts. All N at once, for each step takes its time.
 template <int N>
@@ -83,14 +77,19 @@ __device__ __forceinline__ void find_members(const cuda_dispatch_args &args, con
     member[j] = -1;
   }
 #pragma unroll 1
-  for (uint32_t m = 0; m < view.count; m++) {
-    int32_t its = view.members[m].rank;
-    uint32_t seat = view.members[m].seat;
-    bool open = seat < DEVICE_SEATS && !(shut >> seat & 1);
+  for (uint32_t base = 0; base < view.count; base += ABREAST_MEMBERS) {
+    int2 its[ABREAST_MEMBERS]; // rank, seat
 #pragma unroll
-    for (int j = 0; j < N; j++)
-      if (open && rank[j] == its)
-        member[j] = (int)m;
+    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++)
+      its[k] = *(const int2 *)&view.members[base + k].rank;
+#pragma unroll
+    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++) {
+      bool open = base + k < view.count && (uint32_t)its[k].y < DEVICE_SEATS && !(shut >> its[k].y & 1);
+#pragma unroll
+      for (int j = 0; j < N; j++)
+        if (open && rank[j] == its[k].x)
+          member[j] = (int)(base + k);
+    }
   }
 }
 
@@ -126,28 +125,39 @@ __device__ __forceinline__ void mark_slice(const outgoing &out, const cuda_dispa
 #pragma unroll
   for (uint32_t j = 0; j < SLICE; j++)
     if (member[j] >= 0)
-      atomicOr(out.of((uint32_t)member[j], local[j]) + word, 1u << lane);
+      ptx::shared_or(out.of((uint32_t)member[j], local[j]) + word * 4, 1u << lane);
 #pragma unroll 1
-  for (uint32_t m = 0; m < view.count; m++) {
-    bool has = false;
+  for (uint32_t base = 0; base < view.count; base += ABREAST_MEMBERS) {
+    uint32_t mine = 0;
 #pragma unroll
-    for (uint32_t j = 0; j < SLICE; j++)
-      has |= member[j] == (int)m;
-    uint32_t tokens = __ballot_sync(~0u, has);
-    if (lane == m % WARP && tokens)
-      atomicOr(out.of(m, args.layout.experts) + word, tokens);
+    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++) {
+      bool has = false;
+#pragma unroll
+      for (uint32_t j = 0; j < SLICE; j++)
+        has |= member[j] == (int)(base + k);
+      uint32_t tokens = __ballot_sync(~0u, has);
+      mine = lane == k ? tokens : mine;
+    }
+    if (mine)
+      ptx::shared_or(out.of(base + lane, args.layout.experts) + word * 4, mine);
   }
 }
 
-// `first`: of this warp, asked for before the scene was known. [block, barrier to follow]
+// `first`: of this warp, asked for before the scene was known. [role, barrier of the block to follow]
 __device__ __forceinline__ void outgoing_mark(const outgoing &out, const cuda_dispatch_args &args, const scene &scene,
-                                              const cuda_view &view, const slice &first) {
+                                              const cuda_view &view, const slice &first, const role &role) {
   uint64_t shut = shut_seats(args, scene);
-  uint32_t index = threadIdx.x / WARP, slices = (args.d.num_tokens + WARP - 1) / WARP << slices_log2(args.layout);
+  uint32_t index = role.thread() / WARP, slices = (args.d.num_tokens + WARP - 1) / WARP << slices_log2(args.layout);
+  if (index >= slices)
+    return;
+  slice now = first;
 #pragma unroll 1
-  for (slice now = first; index < slices; now = slice(args, index)) {
+  for (;;) {
     mark_slice(out, args, view, shut, index, now);
-    index += WARPS;
+    index += role.warps;
+    if (index >= slices)
+      return;
+    now = slice(args, index);
   }
 }
 

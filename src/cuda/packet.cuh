@@ -87,30 +87,31 @@ template <int EACH> struct parcel {
       return;
     seat_in_packet at;
 #pragma unroll
-    for (int i = 0; i < packet<EACH>::ITERATIONS; i++)
-      if (at.line(i) <= count)
-        *(uint4 *)(stage + at.offset(i)) = p.v[i];
+    for (int i = 0; i < packet<EACH>::ITERATIONS; i++) // the stage has room for more lines than there are
+      *(uint4 *)(stage + at.offset(i)) = p.v[i];
     ptx::bulk_fence();
     __syncwarp();
 #endif
   }
 
-  // [warp]
-  __device__ __forceinline__ void send(char *to) const {
+  // To `offset` from where a lane says; NULL: this lane says nothing. [warp]
+  __device__ __forceinline__ void send(char *to, size_t offset) const {
 #if __CUDA_ARCH__ >= 900
     if (!strict) {
-      if (threadIdx.x % WARP == 0)
-        ptx::bulk_store(to, stage, (count + 1) * CUDA_LINE);
+      if (to)
+        ptx::bulk_store(to + offset, stage, (count + 1) * CUDA_LINE);
       return;
     }
 #endif
-    put(to);
+#pragma unroll 1
+    for (uint32_t left = __ballot_sync(~0u, to != nullptr); left; left &= left - 1)
+      put((char *)__shfl_sync(~0u, (unsigned long long)to, __ffs((int)left) - 1) + offset);
   }
 
   // Behind the last send. [warp]
   __device__ __forceinline__ void sent() const {
 #if __CUDA_ARCH__ >= 900
-    if (!strict && threadIdx.x % WARP == 0)
+    if (!strict)
       ptx::bulk_commit();
 #endif
   }
@@ -118,16 +119,14 @@ template <int EACH> struct parcel {
   // Before the stage is used again, or its block ends: the copies have been made from it. [warp]
   static __device__ __forceinline__ void wait_until_read() {
 #if __CUDA_ARCH__ >= 900
-    if (threadIdx.x % WARP == 0)
-      ptx::bulk_wait_read();
+    ptx::bulk_wait_read();
     __syncwarp();
 #endif
   }
   // The same; and they have arrived. [warp]
   static __device__ __forceinline__ void wait_until_there() {
 #if __CUDA_ARCH__ >= 900
-    if (threadIdx.x % WARP == 0)
-      ptx::bulk_wait();
+    ptx::bulk_wait();
     __syncwarp();
 #endif
   }

@@ -6,14 +6,13 @@
 #include "cuda/settle.cuh"
 
 // Counts and ranges: one warp for each part of the caller's buffer, and each expert. The last ones come first, for they
-// have least to place; but for the very last, which concludes.
+// have least to place. [role]
 __device__ __forceinline__ void tell_counts(const cuda_dispatch_args &args, const cuda_view &view,
                                             const hearing &hearing, const places &places, const crew &crew,
                                             device_record &record) {
   uint32_t E = args.layout.experts;
 #pragma unroll 1
-  for (uint32_t part = crew.index + 1 < crew.count ? crew.count - 2 - crew.index : crew.count - 1; part <= E;
-       part += crew.count) {
+  for (uint32_t part = crew.count - 1 - crew.index; part <= E; part += crew.count) {
     uint32_t total = part < E ? places.before(hearing, args.layout, view.count, part)
                               : rows_before(hearing, args.layout, view.count);
     bool rows = args.d.rank_major == (part == E); // of the caller's buffer
@@ -211,26 +210,36 @@ __device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, con
   return here;
 }
 
-// All rows of those that were heard, by turns. [all warps]
+// The i-th packet of those that come, by turns.
+struct turn {
+  uint32_t m, row, index;
+
+  __device__ __forceinline__ turn(const cuda_dispatch_args &args, const cuda_view &view, uint32_t i) {
+    uint32_t nth = divide(i, args.layout.row.by_packets);
+    row = divide(nth, view.by_count);
+    index = i - nth * args.layout.row.packets;
+    m = nth - row * view.count + view.self;
+    m -= m >= view.count ? view.count : 0;
+  }
+};
+
+// All rows of those that were heard. `now`: this warp's first. [role]
 template <int EACH>
 __device__ __forceinline__ void place_rows(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
-                                           const hearing &hearing, const places &places, uint64_t op, const crew &crew,
-                                           scratch &scratch) {
-  uint32_t most = 0, packets = args.layout.row.packets, turn = view.count * packets;
+                                           const hearing &hearing, const places &places, turn now, uint64_t op,
+                                           const crew &crew, scratch &scratch) {
+  uint32_t most = 0;
 #pragma unroll 1
-  for (uint32_t m = 0; m < view.count; m++)
+  for (uint32_t m = crew.lane; m < view.count; m += WARP)
     most = max(most, hearing.rows(args.layout, m));
+  uint32_t jobs = __reduce_max_sync(~0u, most) * view.count * args.layout.row.packets;
 #pragma unroll 1
-  for (uint32_t i = crew.index; i < most * turn; i += crew.count) {
-    uint32_t nth = divide(i, args.layout.row.by_packets), row = divide(nth, view.by_count);
-    uint32_t m = nth - row * view.count + view.self;
-    m -= m >= view.count ? view.count : 0;
-    if (row < hearing.rows(args.layout, m) &&
-        !place_packet<EACH>(args, scene, view.members[m], hearing, places, m, row, i - nth * packets, op, crew.lane,
+  for (uint32_t i = crew.index; i < jobs; i += crew.count, now = turn(args, view, i))
+    if (now.row < hearing.rows(args.layout, now.m) &&
+        !place_packet<EACH>(args, scene, view.members[now.m], hearing, places, now.m, now.row, now.index, op, crew.lane,
                             scratch) &&
         crew.lane == 0)
-      ptx::set_bits(&args.state->record[op % CUDA_RECORDS].lost, 1ull << m);
-  }
+      ptx::set_bits(&args.state->record[op % CUDA_RECORDS].lost, 1ull << now.m);
 }
 
 // What is known when all have been heard, for the operations to come and for the host. [one thread of the speaker]
@@ -313,20 +322,43 @@ __device__ __forceinline__ void hear_all(const cuda_dispatch_args &args, scene &
   }
 }
 
+// Whether the speaker's block does nothing but that, where there are many: beside warps that place rows, the thread that
+// concludes took 4 us, and all else was done before it.
+__device__ __forceinline__ bool speaker_apart(const role &role) {
+  return role.blocks >= FEW_BLOCKS;
+}
+// Those who place rows.
+__device__ __forceinline__ crew placers(const role &role) {
+  struct role placing = role;
+  placing.blocks -= speaker_apart(role);
+  return crew(placing);
+}
+
 // `memory`: shared. [role]
 template <int EACH>
 __device__ __forceinline__ void receive(const cuda_dispatch_args &args, scene &scene, uint32_t *memory,
-                                        const role &role, const crew &crew, scratch &scratch) {
+                                        const role &role, const crew &placers, scratch &scratch) {
   __shared__ hearing hearing;
   __shared__ standing standing;
   uint64_t op = scene.counters.received;
   places places = {memory};
+  const cuda_view &view = view_of(scene, op);
+  turn first(args, view, placers.index);
+  first.m = ptx::here(first.m);
+  first.row = ptx::here(first.row);
+  first.index = ptx::here(first.index);
   hear_all(args, scene, standing, hearing, places, op, role);
   trace(args.trace, 3, role.thread() == 0);
-  if (is_speaker() && role.thread() == role.threads() - WARP)
-    conclude(args, scene, standing, hearing, op);
-  tell_counts(args, *standing.view, hearing, places, crew, args.state->record[op % CUDA_RECORDS]);
-  place_rows<EACH>(args, scene, *standing.view, hearing, places, op, crew, scratch);
+  if (is_speaker()) {
+    if (role.thread() == role.threads() - WARP)
+      conclude(args, scene, standing, hearing, op);
+    if (speaker_apart(role))
+      return;
+  }
+  tell_counts(args, *standing.view, hearing, places, placers, args.state->record[op % CUDA_RECORDS]);
+  if (standing.view != &view)
+    first = turn(args, *standing.view, placers.index);
+  place_rows<EACH>(args, scene, *standing.view, hearing, places, first, op, placers, scratch);
   trace(args.trace, 4, role.thread() == 0);
 }
 

@@ -126,6 +126,31 @@ __device__ __forceinline__ void load_shared_wait() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
+// --- shared memory by its 32-bit address, which a compiler otherwise makes anew at each access ---
+
+__device__ __forceinline__ uint32_t shared_address(const void *p) {
+  return (uint32_t)__cvta_generic_to_shared(p);
+}
+__device__ __forceinline__ uint32_t shared_load(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address));
+  return v;
+}
+__device__ __forceinline__ uint4 shared_load16(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
+  return v;
+}
+__device__ __forceinline__ void shared_or(uint32_t address, uint32_t bits) {
+  asm volatile("red.shared.or.b32 [%0], %1;" ::"r"(address), "r"(bits) : "memory");
+}
+
+// Has the value computed here, and not where it is used.
+__device__ __forceinline__ uint32_t here(uint32_t v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+
 __device__ __forceinline__ uint64_t time_ns() {
   uint64_t v;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(v));

@@ -6,6 +6,10 @@
 #include "cuda/packet.cuh"
 
 enum { WARPS = 24, BLOCK = WARPS * WARP };
+enum { HEAD_UNITS = 2 }; // of a slot's head: count and mark
+
+// Blocks that are few: then each of them has a part in everything.
+enum { FEW_BLOCKS = 16 };
 
 // Blocks, and warps of each of them, that do the same: a kernel that does two things has two roles, side by side.
 struct role {
@@ -96,20 +100,41 @@ template <typename T> __device__ __forceinline__ void touch(const T &args) {
     *(volatile uint32_t *)&unread[warp] = ((const uint32_t *)&args)[min(warp * LINE, (uint32_t)(sizeof args / 4 - 1))];
 }
 
-// Reads it all. Ends with a barrier of the block.
-template <uint32_t THREADS> __device__ __forceinline__ void scene_begin(scene &scene, const cuda_state *state) {
-  constexpr uint32_t LIVE = sizeof scene.live / 16, HANDLES = sizeof scene.handle / 16;
-  constexpr uint32_t WORDS = (sizeof scene.counters + sizeof scene.control) / 8;
+// A thread's part of the scene on its way: asked for first, so that it does not stand behind what else is asked for.
+template <uint32_t THREADS> struct scene_part {
+  static constexpr uint32_t LIVE = sizeof(scene::live) / 16, HANDLES = sizeof(scene::handle) / 16;
+  static constexpr uint32_t WORDS = (sizeof(scene::counters) + sizeof(scene::control)) / 8;
+  static constexpr uint32_t ALL = WORDS + HANDLES + LIVE, EACH = (ALL + THREADS - 1) / THREADS;
+  uint4 v[EACH];
+
+  __device__ __forceinline__ explicit scene_part(const cuda_state *state) {
 #pragma unroll
-  for (uint32_t i = threadIdx.x; i < WORDS + HANDLES + LIVE; i += THREADS)
-    if (i < WORDS)
-      ((uint64_t *)&scene.counters)[i] = ptx::load_volatile((const uint64_t *)&state->counters + i);
-    else if (i < WORDS + HANDLES)
-      ((uint4 *)scene.handle)[i - WORDS] = ((const uint4 *)state->handle)[i - WORDS];
-    else
-      ((uint4 *)scene.live)[i - WORDS - HANDLES] = ((const uint4 *)state->live)[i - WORDS - HANDLES];
-  __syncthreads();
-}
+    for (uint32_t k = 0; k < EACH; k++) {
+      uint32_t i = threadIdx.x + k * THREADS;
+      if (i < WORDS) {
+        uint64_t word = ptx::load_volatile((const uint64_t *)&state->counters + i);
+        v[k].x = (uint32_t)word;
+        v[k].y = (uint32_t)(word >> 32);
+      } else if (i < ALL) {
+        v[k] = i < WORDS + HANDLES ? ((const uint4 *)state->handle)[i - WORDS]
+                                   : ((const uint4 *)state->live)[i - WORDS - HANDLES];
+      }
+    }
+  }
+  // [block, barrier to follow]
+  __device__ __forceinline__ void put(scene &scene) const {
+#pragma unroll
+    for (uint32_t k = 0; k < EACH; k++) {
+      uint32_t i = threadIdx.x + k * THREADS;
+      if (i < WORDS)
+        ((uint2 *)&scene.counters)[i] = make_uint2(v[k].x, v[k].y);
+      else if (i < WORDS + HANDLES)
+        ((uint4 *)scene.handle)[i - WORDS] = v[k];
+      else if (i < ALL)
+        ((uint4 *)scene.live)[i - WORDS - HANDLES] = v[k];
+    }
+  }
+};
 
 // Counts what this kernel begins, once all its blocks have read the counters. By a warp for which nobody waits, for to
 // arrive takes a round trip to the second-level cache. [warp]
@@ -180,7 +205,7 @@ struct crew {
   uint32_t index, count, lane;
 
   __device__ __forceinline__ crew(const role &role)
-      : index((threadIdx.x / WARP - role.first) * role.blocks + blockIdx.x - role.first_block),
+      : index(ptx::here((threadIdx.x / WARP - role.first) * role.blocks + blockIdx.x - role.first_block)),
         count(role.blocks * role.warps), lane(threadIdx.x % WARP) {}
 };
 

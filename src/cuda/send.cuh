@@ -54,22 +54,39 @@ __device__ __forceinline__ void load_source(source_packet<KIND> &s, const cuda_d
 // Casts, where that is to be done.
 template <int KIND>
 __device__ __forceinline__ void make_packet(packet<row_form<KIND>::EACH> &p, const source_packet<KIND> &s, int dtype) {
+  constexpr int ITERATIONS = row_form<KIND>::ITERATIONS;
+  if constexpr (KIND != ROW_CAST) {
 #pragma unroll
-  for (int i = 0; i < row_form<KIND>::ITERATIONS; i++) {
-    if constexpr (KIND == ROW_CAST) {
-      uint4 low = s.v[2 * i], high = s.v[2 * i + 1];
-      uint32_t amax = amax_of(low, high);
-#pragma unroll
-      for (int step = 1; step < GROUP; step *= 2)
-        amax = max(amax, __shfl_xor_sync(~0u, amax, step));
-      float inverse, scale = block_scale(amax, dtype != CUDA_FP8, &inverse);
-      uint2 a = cast8(low, inverse), b = cast8(high, inverse);
-      p.v[i] = make_uint4(a.x, a.y, b.x, b.y);
-      p.scale[i] = dtype == CUDA_FP8_UE8M0 ? ue8m0_of(scale) : __float_as_uint(scale);
-    } else {
+    for (int i = 0; i < ITERATIONS; i++) {
       p.v[i] = s.v[i];
       if constexpr (KIND == ROW_GIVEN)
         p.scale[i] = s.scale[i];
+    }
+    return;
+  } else {
+    // All lines at once, without branches between them.
+    uint32_t amax[ITERATIONS];
+    bool finite = true;
+#pragma unroll
+    for (int i = 0; i < ITERATIONS; i++) {
+      amax[i] = amax_of(s.v[2 * i], s.v[2 * i + 1]);
+      finite &= is_finite(amax[i]);
+    }
+    if (!finite)
+#pragma unroll
+      for (int i = 0; i < ITERATIONS; i++)
+        amax[i] = finite_amax_of(s.v[2 * i], s.v[2 * i + 1]);
+#pragma unroll
+    for (int step = 1; step < GROUP; step *= 2)
+#pragma unroll
+      for (int i = 0; i < ITERATIONS; i++)
+        amax[i] = max(amax[i], __shfl_xor_sync(~0u, amax[i], step));
+#pragma unroll
+    for (int i = 0; i < ITERATIONS; i++) {
+      float inverse, scale = block_scale(amax[i], dtype != CUDA_FP8, &inverse);
+      uint2 a = cast8(s.v[2 * i], inverse), b = cast8(s.v[2 * i + 1], inverse);
+      p.v[i] = make_uint4(a.x, a.y, b.x, b.y);
+      p.scale[i] = dtype == CUDA_FP8_UE8M0 ? ue8m0_of(scale) : __float_as_uint(scale);
     }
   }
 }
@@ -86,26 +103,32 @@ __device__ __forceinline__ uint32_t head_bits(const cuda_dispatch_args &args, co
 __device__ __forceinline__ void send_header(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
                                             const outgoing &out, uint32_t m, uint64_t op) {
   const cuda_layout &layout = args.layout;
-  uint32_t lane = threadIdx.x % WARP;
+  uint32_t lane = threadIdx.x % WARP, flag = (uint32_t)op + 1;
   char *slot = slot_of(layout, view.members[m].out, op);
-  cuda_slot_head *head = (cuda_slot_head *)slot;
+  uint32_t rows = lane < out.words ? __popc(ptx::shared_load(out.of(m, layout.experts) + lane * 4)) : 0;
+  rows = __reduce_add_sync(~0u, rows);
   uint64_t mark = scene.control.mark;
-  if (lane == 0)
-    ptx::store_unit(&head->count, make_uint4(out.total(m, layout.experts) | head_bits(args, scene, op),
-                                             (uint32_t)view.epoch, (uint32_t)scene.control.ready, (uint32_t)op + 1));
-  if (lane == 1)
-    ptx::store_unit(&head->mark, make_uint4((uint32_t)mark, (uint32_t)(mark >> 32), 0, (uint32_t)op + 1));
+  if (lane < HEAD_UNITS) {
+    uint4 count =
+        make_uint4(rows | head_bits(args, scene, op), (uint32_t)view.epoch, (uint32_t)scene.control.ready, flag);
+    uint4 unit = lane == 0 ? count : make_uint4((uint32_t)mark, (uint32_t)(mark >> 32), 0, flag);
+    ptx::store_unit((cuda_unit *)slot + lane, unit);
+  }
+  // Two lanes for each unit, half of its experts each. Beyond the last expert: something, which nobody reads.
+  constexpr uint32_t HALF = CUDA_UNIT_COUNTS / 2;
 #pragma unroll 1
-  for (uint32_t unit = lane; unit < layout.count_units; unit += WARP) {
-    uint32_t first = unit * CUDA_UNIT_COUNTS, sum[CUDA_UNIT_COUNTS] = {};
-    const uint32_t *bits = out.of(m, first);
+  for (uint32_t base = 0; base < layout.count_units; base += WARP / 2) {
+    uint32_t unit = base + lane / 2, sum[HALF] = {};
+    uint32_t bits = out.of(m, min(unit, layout.count_units - 1) * CUDA_UNIT_COUNTS + lane % 2 * HALF);
 #pragma unroll 1
-    for (uint32_t w = 0; w < out.words; w += QUAD)
+    for (uint32_t w = 0; w < out.words; w += QUAD, bits += 16)
 #pragma unroll
-      for (uint32_t i = 0; i < CUDA_UNIT_COUNTS; i++) // beyond the last expert: something, which nobody reads
-        sum[i] += count_bits(*(const uint4 *)(bits + i * out.words + w));
-    ptx::store_unit((cuda_unit *)(slot + layout.counts) + unit,
-                    make_uint4(sum[0] | sum[1] << 16, sum[2] | sum[3] << 16, sum[4] | sum[5] << 16, (uint32_t)op + 1));
+      for (uint32_t i = 0; i < HALF; i++)
+        sum[i] += count_bits(ptx::shared_load16(bits + i * out.words * 4));
+    uint32_t fourth = __shfl_down_sync(~0u, sum[0], 1), last = __shfl_down_sync(~0u, sum[1] | sum[2] << 16, 1);
+    if (unit < layout.count_units && lane % 2 == 0)
+      ptx::store_unit((cuda_unit *)(slot + layout.counts) + unit,
+                      make_uint4(sum[0] | sum[1] << 16, sum[2] | fourth << 16, last, flag));
   }
 }
 
@@ -245,86 +268,110 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
   }
 }
 
-// Writes a packet to each member that gets the token, beginning with one that differs from rank to rank and token to
-// token. [warp]
-template <int EACH>
-__device__ __forceinline__ void
-put_to_members(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view, const outgoing &out,
-               uint64_t open, const packet<EACH> &p, uint64_t op, uint32_t token, uint32_t index, char *stage) {
-  uint32_t count = chunks_of(args.layout.row, index), lane = threadIdx.x % WARP;
-  const parcel<EACH> parcel(p, stage, count, scene.control.strict);
-  size_t offset = packet_offset(args.layout, args.layout.row, args.layout.rows, op, 0, index);
+// Where a token's rows go: lane n has the n-th of the members from `base` on, beginning with one that differs from rank
+// to rank and token to token, so that every link has its turn. NULL: it gets none. [warp]
+__device__ __forceinline__ char *row_places(const cuda_dispatch_args &args, const cuda_view &view, const outgoing &out,
+                                            uint64_t open, uint32_t token, uint32_t base) {
+  uint32_t lane = threadIdx.x % WARP, count = view.count, turn = view.self + 1 + token;
+  turn -= divide(turn, view.by_count) * count;
+  auto member = [&](uint32_t n) {
+    uint32_t m = turn + base + n;
+    return m - (m >= count ? count : 0);
+  };
+  // Lane w counts the tokens before this one in word w.
+  uint32_t counted = lane < out.words ? first_bits((int32_t)(token - lane * 32)) : 0, rows = 0;
 #pragma unroll 1
-  for (uint32_t base = 0; base < view.count; base += WARP) {
-    uint32_t m = base + lane, row = 0;
-    bool to = m < view.count && out.has(m, args.layout.experts, token) && open >> view.members[m].seat & 1;
-    if (to)
-      row = out.before(m, args.layout.experts, token);
-    uint32_t all = __ballot_sync(~0u, to), turn = view.self + 1 + token;
-    uint32_t ahead = all & ~0u << (turn - divide(turn, view.by_count) * view.count) % WARP;
-#pragma unroll 1
-    for (uint32_t left = ahead ? ahead : all; left; left = all & ahead ? all & ahead : all) {
-      uint32_t i = (uint32_t)__ffs((int)left) - 1;
-      all &= ~(1u << i);
-      parcel.send(view.members[base + i].out + offset + (size_t)__shfl_sync(~0u, row, (int)i) * args.layout.row.stride);
-    }
+  for (uint32_t n = 0; n < WARP && base + n < count; n += ABREAST_MEMBERS) {
+    uint32_t sum[ABREAST_MEMBERS];
+#pragma unroll
+    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++)
+      sum[k] =
+          base + n + k < count && counted ? ptx::shared_load(out.of(member(n + k), args.layout.experts) + lane * 4) : 0;
+#pragma unroll
+    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++)
+      sum[k] = __reduce_add_sync(~0u, __popc(sum[k] & counted));
+#pragma unroll
+    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++)
+      rows = lane == n + k ? sum[k] : rows;
   }
-  parcel.sent();
+  if (base + lane >= count)
+    return nullptr;
+  const cuda_member &its = view.members[member(lane)];
+  bool gets = out.has(member(lane), args.layout.experts, token) && open >> its.seat & 1;
+  return gets ? its.out + (size_t)rows * args.layout.row.stride : nullptr;
 }
 
-// The first token whose routing a warp sends. Who announces is in a block of the middle, where there is little to
-// announce: the first blocks have rows to place, and the last one concludes, for which all of a block must have heard.
-__device__ __forceinline__ uint32_t first_token(const role &role) {
-  crew crew(role);
-  uint32_t middle = crew.count / 2 + role.blocks / 2;
-  return crew.index + (crew.index < middle ? crew.count : 0) - middle;
-}
-
-// Headers, and routing of every token from `first` on. `given`: that token's. [role]
+// Headers, and routing of every token. `given`: of this warp's first token. [role]
 __device__ __forceinline__ void announce(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
-                                         const outgoing &out, selection_given &given, uint32_t first,
-                                         const crew &crew) {
+                                         const outgoing &out, uint64_t open, selection_given &given, const crew &crew) {
   uint64_t op = scene.counters.sent;
-  uint64_t open =
-      await_credit(args.state, scene, view, op, scene.counters.taken_dispatch, &cuda_area_head::taken_dispatch);
 #pragma unroll 1
-  for (uint32_t m = crew.count - 1 - first; m < view.count; m += crew.count) // beginning before token 0
+  for (uint32_t m = crew.count - 1 - crew.index; m < view.count; m += crew.count) // by who has the fewest tokens
     if (view.members[m].seat < DEVICE_SEATS && open >> view.members[m].seat & 1)
       send_header(args, scene, view, out, m, op);
   tally tally;
 #pragma unroll 1
-  for (uint32_t token = first; token < args.d.num_tokens; token += crew.count) {
+  for (uint32_t token = crew.index; token < args.d.num_tokens; token += crew.count) {
     send_routing(args, scene, view, out, open, token, given, op, tally);
     given = selection_given(args, token + crew.count);
   }
   tally.end(args.state->record[op % CUDA_RECORDS]);
 }
 
-// The rows. `source`: of this warp's first packet, asked for before the scene was known. A warp waits until its packet
-// has arrived before it sends the next: more under way would not be faster, and what is small would wait behind it.
-// [role]
-template <int KIND>
-__device__ __forceinline__ void send_rows(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
-                                          const outgoing &out, source_packet<KIND> &source, const crew &crew,
-                                          scratch &scratch, char *stage) {
-  constexpr int EACH = row_form<KIND>::EACH;
-  uint64_t op = scene.counters.sent;
-  uint32_t packets = args.layout.row.packets, jobs = args.d.num_tokens * packets;
-  uint64_t open =
-      await_credit(args.state, scene, view, op, scene.counters.taken_dispatch, &cuda_area_head::taken_dispatch);
-#pragma unroll 1
-  for (uint32_t i = crew.index; i < jobs; i += crew.count) {
-    uint32_t token = divide(i, args.layout.row.by_packets), index = i - token * packets, next = i + crew.count;
-    packet<EACH> p;
-    make_packet<KIND>(p, source, args.dtype);
-    uint32_t after = divide(next, args.layout.row.by_packets);
-    if (next < jobs)
-      load_source<KIND>(source, args, after, next - after * packets);
-    seal(p, chunks_of(args.layout.row, index), op + 1, scratch);
-    parcel<EACH>::wait_until_there(); // the one before
-    put_to_members(args, scene, view, out, open, p, op, token, index, stage);
+// A warp's packets, one after the other; the first one is ready before it is known where it goes. A warp waits until
+// its packet has arrived before it sends the next: more under way would not be faster, and what is small would wait
+// behind it.
+template <int KIND> struct sender {
+  static constexpr int EACH = row_form<KIND>::EACH;
+  using parcel = ::parcel<EACH>;
+  const cuda_dispatch_args &args;
+  uint32_t i, step, jobs;
+  packet<EACH> p;
+
+  __device__ __forceinline__ sender(const cuda_dispatch_args &args, const crew &crew)
+      : args(args), i(crew.index), step(crew.count), jobs(args.d.num_tokens * args.layout.row.packets) {}
+
+  __device__ __forceinline__ void load(source_packet<KIND> &source, uint32_t i) const {
+    uint32_t token = divide(i, args.layout.row.by_packets);
+    load_source<KIND>(source, args, token, i - token * args.layout.row.packets);
   }
-  parcel<EACH>::wait_until_read();
-}
+  // [role]
+  __device__ __forceinline__ void prepare() {
+    if (i >= jobs)
+      return;
+    source_packet<KIND> source;
+    load(source, i);
+    make_packet<KIND>(p, source, args.dtype);
+  }
+  // [role]
+  __device__ __forceinline__ void send(const scene &scene, const cuda_view &view, const outgoing &out, uint64_t open,
+                                       scratch &scratch, char *stage) {
+    uint64_t op = scene.counters.sent;
+#pragma unroll 1
+    for (; i < jobs; i += step) {
+      source_packet<KIND> source;
+      if (i + step < jobs)
+        load(source, i + step);
+      uint32_t token = divide(i, args.layout.row.by_packets), index = i - token * args.layout.row.packets;
+      uint32_t count = chunks_of(args.layout.row, index);
+      size_t offset = packet_offset(args.layout, args.layout.row, args.layout.rows, op, 0, index);
+      char *to = row_places(args, view, out, open, token, 0);
+      seal(p, count, op + 1, scratch);
+      parcel::wait_until_there(); // the one before
+      const parcel parcel(p, stage, count, scene.control.strict);
+#pragma unroll 1
+      for (uint32_t base = WARP;; base += WARP) {
+        parcel.send(to, offset);
+        if (base >= view.count)
+          break;
+        to = row_places(args, view, out, open, token, base);
+      }
+      parcel.sent();
+      if (i + step < jobs)
+        make_packet<KIND>(p, source, args.dtype);
+    }
+    parcel::wait_until_read();
+  }
+};
 
 #endif

@@ -23,7 +23,6 @@ ALLOWED = {
     ("combine<true, true, true>", "sm_90"): 320,
     ("combine<true, true, true>", "sm_100"): 32,
     ("dispatch<0, true, true>", "sm_80"): 32,
-    ("dispatch<0, true, true>", "sm_90"): 32,
     ("dispatch<1, true, true>", "sm_90"): 16,
     ("note_missing", "sm_90"): 16,
 }
