@@ -149,9 +149,8 @@ int cuda_ep_seat(struct device_ep *ep, uint32_t seat, char *why) {
     return rc;
   ep->host->out.word = 0;
   rc = put(ep, &ep->state->told[seat], sizeof ep->state->told[seat], "clearing a seat", why);
-  if (rc ==
-      0) // kernels set bits of this word; what they know themselves they forget with the first view of the new link
-    __atomic_fetch_and(&ep->host->report.lost, ~(UINT64_C(1) << seat), __ATOMIC_SEQ_CST);
+  if (rc == 0) // what kernels know themselves they forget with the first view of the new link
+    ep->host->report.lost[seat] = 0;
   leave(ep, &turn);
   return rc;
 }

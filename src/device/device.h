@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 5, // of this page
+  DEVICE_ABI = 6, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   // A peer that does not come because it waits for a third one is not silent: it gets so many more time limits.
@@ -96,14 +96,24 @@ enum { DEVICE_ACTIVATIONS = 16 };
 struct device_report {
   volatile uint64_t begun;    // dispatches begun: the number of the newest + 1
   volatile uint64_t ended;    // operations before this number are over (combined or finished); the next kernel tells
-  volatile uint64_t lost;     // seats that a kernel has found silent, by bit; ep_seat clears its bit
   volatile uint64_t received; // dispatches whose headers are all heard: the number of the newest + 1
+  // 1: a kernel has found the seat silent; ep_seat makes it 0. A byte each, for both sides write, and few machines have
+  // atomic operations between a GPU and the host's memory.
+  volatile uint8_t lost[DEVICE_SEATS];
   // Views decided, in order; entry i % DEVICE_ACTIVATIONS is the i-th
   volatile uint64_t activations;
   volatile struct {
     uint64_t op, epoch; // the view takes effect with this operation
   } activation[DEVICE_ACTIVATIONS];
 };
+
+// Seats that kernels have found silent, by bit. [any]
+static inline uint64_t device_lost(const struct device_report *report) {
+  uint64_t lost = 0;
+  for (uint32_t seat = 0; seat < DEVICE_SEATS; seat++)
+    lost |= (uint64_t)(__atomic_load_n(&report->lost[seat], __ATOMIC_ACQUIRE) != 0) << seat;
+  return lost;
+}
 
 // What one operation did; copied from the device.
 struct device_record {

@@ -37,7 +37,7 @@ static int take_seat(weft_ep_t *ep, struct ep_link *link) {
   int rc = gpu->api->ep_seat(gpu->engine, seat, why);
   if (rc != 0)
     return device_fail(rc, "a seat for a link", why);
-  gpu->lost_seen = (gpu->lost_seen & ~bit(seat)) | (ep_gpu_read(&gpu->report->lost) & bit(seat));
+  gpu->lost_seen = (gpu->lost_seen & ~bit(seat)) | (device_lost(gpu->report) & bit(seat));
   gpu->seats[seat] = link;
   link->device.seat = seat;
   return 0;

@@ -17,7 +17,7 @@ static void emit(weft_ep_t *ep, const struct gpu_news *news, uint32_t count) {
 // Seats that kernels gave up and nobody has been told of. Those of one operation are given up at about the same time,
 // and how many they are says who is astray: they are judged when a look brings no more. Under lock.
 static uint64_t take_lost(struct ep_gpu *gpu) {
-  uint64_t lost = ep_gpu_read(&gpu->report->lost);
+  uint64_t lost = device_lost(gpu->report);
   gpu->lost_seen = (gpu->lost_seen & lost) | (lost & gpu->control.gone);
   uint64_t fresh = lost & ~gpu->lost_seen;
   bool settled = fresh == gpu->lost_pending;

@@ -22,8 +22,9 @@ ALLOWED = {
     ("combine<true, true, true>", "sm_80"): 224,
     ("combine<true, true, true>", "sm_90"): 320,
     ("combine<true, true, true>", "sm_100"): 32,
-    ("dispatch<0, true, true>", "sm_80"): 32,
+    ("dispatch<0, true, true>", "sm_100"): 16,
     ("dispatch<1, true, true>", "sm_90"): 16,
+    ("dispatch<1, true, true>", "sm_100"): 16,
     ("note_missing", "sm_90"): 16,
 }
 KERNEL = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")

@@ -185,11 +185,11 @@ static void control_words_keep_the_deadline(void **state) {
 static void a_seat_given_again_is_forgotten(void **state) {
   (void)state;
   ep->state->told[6] = ep->state->told[7] = 12;
-  ep->host->report.lost = 0xC0;
+  ep->host->report.lost[6] = ep->host->report.lost[7] = 1;
   assert_int_equal(cuda_ep_seat(ep, 6, why), 0);
   assert_int_equal(ep->state->told[6], 0);
   assert_int_equal(ep->state->told[7], 12);
-  assert_int_equal(ep->host->report.lost, 0x80);
+  assert_int_equal(device_lost(&ep->host->report), 0x80);
   assert_refused(cuda_ep_seat(ep, DEVICE_SEATS, why), WEFT_ERR_INVALID, "no seat 64");
 }
 

@@ -149,7 +149,7 @@ int fake_ep_seat(struct device_ep *ep, uint32_t seat, char *why) {
   (void)why;
   pthread_mutex_lock(&ep->lock);
   ep->lost &= ~(UINT64_C(1) << seat);
-  tell(&ep->report.lost, ep->report.lost & ~(UINT64_C(1) << seat));
+  __atomic_store_n(&ep->report.lost[seat], 0, __ATOMIC_RELEASE);
   ep->told[seat] = 0;
   pthread_mutex_unlock(&ep->lock);
   return 0;
@@ -272,7 +272,7 @@ static bool await_unit(struct device_ep *ep, const struct device_member *member,
     if (clock_passed(deadline_ns)) {
       pthread_mutex_lock(&ep->lock);
       ep->lost |= UINT64_C(1) << member->seat;
-      tell(&ep->report.lost, ep->report.lost | UINT64_C(1) << member->seat);
+      __atomic_store_n(&ep->report.lost[member->seat], 1, __ATOMIC_RELEASE);
       pthread_mutex_unlock(&ep->lock);
       return false;
     }
