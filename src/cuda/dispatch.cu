@@ -1,6 +1,8 @@
 // dispatch: cast and write rows to the ranks of their experts; place the rows that come by expert, or by rank.
+#include "cuda/announce.cuh"
 #include "cuda/launch.h"
-#include "cuda/place.cuh"
+#include "cuda/receive.cuh"
+#include "cuda/send.cuh"
 
 namespace {
 
