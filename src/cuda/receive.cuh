@@ -85,8 +85,8 @@ __device__ __forceinline__ void hear_all(const cuda_dispatch_args &args, scene &
   }
 }
 
-// Whether the speaker's block does nothing but that, where there are many: beside warps that place rows, the thread that
-// concludes took 4 us, and all else was done before it.
+// Whether the speaker's block does nothing but that, where there are many: beside warps that place rows, the thread
+// that concludes took 4 us, and all else was done before it.
 __device__ __forceinline__ bool speaker_apart(const role &role) {
   return role.blocks >= FEW_BLOCKS;
 }
