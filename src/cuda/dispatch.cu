@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
   __syncthreads();
   trace(args.trace, 1, threadIdx.x == 0);
   if (threadIdx.x / WARP == WARPS - 1) { // the warp that has least else to do; before anybody waits for credit
-    if (blockIdx.x == max(gridDim.x, 2) - 2)
+    if (blockIdx.x == max(gridDim.x, 2) - 2) // where there are many, it neither sends nor concludes
       publish(scene, args.state, STEPS);
     arrive(scene, args.state, STEPS);
   }

@@ -39,7 +39,7 @@ __device__ __forceinline__ bool passes_over(const cuda_layout &layout, const cud
   return ptx::load_unit(&head->count).w == (uint32_t)first;
 }
 
-// The block that tells, for all, what was heard: the one that has least else to do.
+// The block that tells, for all, what was heard: the one that is placed last, when all others have begun.
 __device__ __forceinline__ bool is_speaker() {
   return blockIdx.x == gridDim.x - 1;
 }
