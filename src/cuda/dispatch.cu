@@ -6,16 +6,27 @@
 
 namespace {
 
-// A warp has one packet under way, so it takes many to fill the links; and what is loaded on a processor queues behind
-// what it stores to other GPUs: 0.9 us, for routing of a hundred rows. So a part of the blocks announces rows and sends
-// them, and the others do nothing but receive. Where there are few blocks, each has warps for all of it.
-enum { SENDING_PART = 3, SENDERS = 12, SENDERS_AMONG_FEW = 2, BARRIER_RECEIVE = 1 };
-const uint32_t NO_TOKEN = UINT32_MAX;
+// A part of the blocks sends rows, a few announce them, and the others do nothing but receive: what is loaded on a
+// processor queues behind what it stores to other GPUs (0.9 us, for routing of a hundred rows), and who waits for
+// values waits for all that its warp has asked for. Where there are few blocks, each has warps for all of it.
+//
+// A sender has one packet under way, so it takes many to fill the links. But headers travel on the same links and wait
+// behind all that was sent before them: so no more warps send than are needed, two packets each where there are few.
+enum {
+  SENDING_PART = 3,
+  ANNOUNCING_PART = 20,
+  SENDERS = 12, // warps of a block that sends, at most
+  LEAST_SENDERS = 4,
+  PACKETS_OF_SENDER = 2, // at least
+  SENDERS_AMONG_FEW = 2,
+};
+enum { BARRIER_RECEIVE = 1, BARRIER_ANNOUNCE };
 
 struct roles {
   role sending, announcing, receiving;
 
-  __device__ __forceinline__ explicit roles(bool sends)
+  // `packets`: of this rank's tokens.
+  __device__ __forceinline__ explicit roles(bool sends, uint32_t packets)
       : sending{0, 0, 0, 0, 0}, announcing{0, 0, 0, 0, 0}, receiving{0, gridDim.x, 0, WARPS, BARRIER_RECEIVE} {
     if (!sends)
       return;
@@ -24,11 +35,12 @@ struct roles {
       announcing = receiving = {0, gridDim.x, SENDERS_AMONG_FEW, WARPS - SENDERS_AMONG_FEW, BARRIER_RECEIVE};
       return;
     }
-    uint32_t part = gridDim.x / SENDING_PART;
-    sending = {0, part, 0, SENDERS, 0};
-    announcing = {0, part, SENDERS, WARPS - SENDERS, 0};
-    receiving.first_block = part;
-    receiving.blocks = gridDim.x - part;
+    uint32_t part = gridDim.x / SENDING_PART, apart = max(gridDim.x / ANNOUNCING_PART, 1);
+    uint32_t senders = packets / (part * PACKETS_OF_SENDER);
+    sending = {0, part, 0, min(max(senders, (uint32_t)LEAST_SENDERS), (uint32_t)SENDERS), 0};
+    announcing = {part, apart, 0, WARPS, BARRIER_ANNOUNCE};
+    receiving.first_block = part + apart;
+    receiving.blocks = gridDim.x - part - apart;
   }
 };
 
@@ -39,45 +51,43 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
   __shared__ scratch scratches[WARPS];
   constexpr uint32_t STAGE = row_form<KIND>::ITERATIONS * GROUPS * CUDA_LINE;
   constexpr steps STEPS = {SENDS, RECEIVES, false, false};
-  const roles roles(SENDS);
+  const roles roles(SENDS, args.d.num_tokens * args.layout.row.packets);
   const role &sending = roles.sending, &announcing = roles.announcing, &receiving = roles.receiving;
   scratch &scratch = scratches[threadIdx.x / WARP];
   uint32_t *shared = (uint32_t *)(memory + (SENDS ? SENDERS : 0) * STAGE);
   touch(args);
   outgoing out;
   if (SENDS) {
-    out = outgoing_begin(args, shared);
+    out = outgoing_begin(args, shared, blockIdx.x - announcing.first_block < announcing.blocks);
     shared += (args.members * out.parts + CUDA_UNIT_COUNTS) * out.words;
   }
   const crew announcers(announcing), placers = ::placers(receiving);
   ptx::kernel_wait();
   const scene_part<BLOCK> part(args.state);
   slice selected(args, SENDS && announcing.plays() ? announcing.thread() / WARP : NO_SLICE);
-  selection_given given(args, SENDS && announcing.plays() ? announcers.index : NO_TOKEN);
+  sender<KIND> sender(args, crew(sending), SENDS && sending.plays());
   trace(args.trace, 0, threadIdx.x == 0);
   part.put(scene);
   __syncthreads();
   trace(args.trace, 1, threadIdx.x == 0);
-  if (threadIdx.x / WARP == WARPS - 1) { // the warp that has least else to do; before anybody waits for credit
+  // By the warp that has least else to do, before anybody waits for credit.
+  if (threadIdx.x / WARP == WARPS - 1) {
     if (blockIdx.x == max(gridDim.x, 2) - 2) // where there are many, it neither sends nor concludes
       publish(scene, args.state, STEPS);
     arrive(scene, args.state, STEPS);
   }
-  if (SENDS && blockIdx.x < sending.blocks) {
+  if (SENDS && (sending.plays() || announcing.plays())) {
     const cuda_view &view = view_of(scene, scene.counters.sent);
-    sender<KIND> sender(args, crew(sending));
-    if (sending.plays()) // while others find out where it goes
-      sender.prepare();
-    else
-      outgoing_mark(out, args, scene, view, selected, announcing);
     uint64_t open = await_credit(args.state, scene, view, scene.counters.sent, scene.counters.taken_dispatch,
                                  &cuda_area_head::taken_dispatch);
-    __syncthreads();
     if (sending.plays()) {
-      sender.send(scene, view, out, open, scratch, memory + threadIdx.x / WARP * STAGE);
+      sender.send(scene, view, open, scratch, memory + threadIdx.x / WARP * STAGE);
       trace(args.trace, 2, threadIdx.x == 0);
       return;
     }
+    selection_given given(args, announcers.index);
+    outgoing_mark(out, args, scene, view, selected, announcing);
+    announcing.sync();
     announce(args, scene, view, out, open, given, announcers);
     trace(args.trace, 6, announcing.thread() == 0);
   }

@@ -9,8 +9,9 @@
 //
 // The header says how many rows come, and the counts how many of them each local expert gets: with those of all sources
 // the reader knows where each source's rows begin. A row's routing says which experts it is for, and as how manieth of
-// its source's. So every row is placed when it comes, whoever else is still on the way. Rows are packed in the order of
-// tokens; an answer has the place of its token.
+// its source's. So every row is placed when it comes, whoever else is still on the way. Routing is packed in the order
+// of tokens; a row and its answer have the place of their token, so that a row can leave before it is known how many
+// others do.
 //
 // Operation n uses slot n % 2. A flag holds n + 1. Who writes a slot again must know that its reader has taken what was
 // there: a header says how far its sender is, which is enough as long as operations follow each other; where they

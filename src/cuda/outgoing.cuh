@@ -1,5 +1,5 @@
 // Where a rank's tokens go: a bit for each (member, local expert, token) and each (member, token), in shared memory of
-// every block. From them a warp reads which members get a token, and as how manieth row.
+// every block that announces. From them a warp reads which members get a token, and as how manieth row.
 #ifndef CUDA_OUTGOING_CUH
 #define CUDA_OUTGOING_CUH
 
@@ -48,11 +48,11 @@ inline size_t outgoing_size(const cuda_dispatch_args &args) {
   return parts * words_of(args.d.num_tokens) * 4;
 }
 
-// Before scene_begin, whose barrier ends it. [block]
-__device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &args, uint32_t *memory) {
+// Before the barrier behind which the scene is known. `here`: whether this block marks. [block]
+__device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &args, uint32_t *memory, bool here) {
   outgoing out = {ptx::here(ptx::shared_address(memory)), args.layout.experts + 1, words_of(args.d.num_tokens)};
 #pragma unroll 1
-  for (uint32_t i = threadIdx.x; i < args.members * out.parts * out.words / QUAD; i += BLOCK)
+  for (uint32_t i = threadIdx.x; here && i < args.members * out.parts * out.words / QUAD; i += BLOCK)
     ((uint4 *)memory)[i] = make_uint4(0, 0, 0, 0);
   return out;
 }

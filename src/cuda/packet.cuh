@@ -156,19 +156,31 @@ __device__ __forceinline__ bool has_flag(uint4 v, uint64_t flag) {
   return v.z == (uint32_t)flag && v.w == (uint32_t)(flag >> 32);
 }
 
-template <int EACH>
-__device__ __forceinline__ bool load_packet(packet<EACH> &p, const char *from, uint32_t count, uint64_t flag) {
+// A packet's lines as they are; some may not be there yet.
+template <int EACH> __device__ __forceinline__ void ask_for_packet(packet<EACH> &p, const char *from, uint32_t count) {
   seat_in_packet at;
-  bool whole = true;
 #pragma unroll
   for (int i = 0; i < packet<EACH>::ITERATIONS; i++)
     if (at.line(i) <= count)
       p.v[i] = ptx::load_line(from + at.offset(i));
+}
+
+// Whether what came has all its flags. [warp]
+template <int EACH> __device__ __forceinline__ bool is_whole(const packet<EACH> &p, uint32_t count, uint64_t flag) {
+  seat_in_packet at;
+  bool whole = true;
 #pragma unroll
   for (int i = 0; i < packet<EACH>::ITERATIONS; i++)
     if (at.line(i) <= count && at.lane == GROUP - 1)
       whole &= has_flag(p.v[i], flag);
   return __all_sync(~0u, whole);
+}
+
+// Both: false, where some line is not there yet. [warp]
+template <int EACH>
+__device__ __forceinline__ bool load_packet(packet<EACH> &p, const char *from, uint32_t count, uint64_t flag) {
+  ask_for_packet(p, from, count);
+  return is_whole(p, count, flag);
 }
 
 // Puts what the flags pushed out back to its place. The last line stays in `scratch`, with the scales. [warp]

@@ -52,7 +52,6 @@ struct target {
   float weight;
   int32_t place;   // row of the caller's buffer, -1: none, or beyond its end
   uint32_t copies; // lanes whose places the row is copied to
-  uint32_t token;  // of the source
 };
 
 // Where a lane finds its part of a row's routing: a group of lanes has a line.
@@ -63,24 +62,36 @@ __device__ __forceinline__ const char *routing_of(const cuda_layout &layout, con
   return slot_of(layout, member.in, op) + layout.routing + line * CUDA_LINE + at.lane * 16;
 }
 
-// Reads the row's routing, `v` being a first look at it. False: the member is lost. [warp]
-__device__ __forceinline__ bool find_target(const cuda_dispatch_args &args, const cuda_member &member,
-                                            const hearing &hearing, const places &places, uint32_t m, uint32_t row,
-                                            uint64_t op, bool strict, const char *from, uint4 v, target &t) {
-  const cuda_layout &layout = args.layout;
-  seat_in_packet at;
-  uint32_t lane = threadIdx.x % WARP;
+// The row's routing, a lane's part of a line. False: the member is lost. [warp]
+__device__ __forceinline__ bool take_routing(const cuda_dispatch_args &args, const cuda_member &member, uint32_t row,
+                                             uint64_t op, bool strict, uint4 &v) {
+  const char *from = routing_of(args.layout, member, row, op);
+  bool flags = threadIdx.x % GROUP == GROUP - 1;
   patience patience;
-  while (!__all_sync(~0u, at.lane != GROUP - 1 || has_flag(v, op + 1))) {
-    bool over = lane == 0 && patience.over(args.state, member.seat);
+  for (v = ptx::load_line(from); !__all_sync(~0u, !flags || has_flag(v, op + 1)); v = ptx::load_line(from)) {
+    bool over = threadIdx.x % WARP == 0 && patience.over(args.state, member.seat);
     if (__shfl_sync(~0u, over, 0))
       return false;
-    v = ptx::load_line(from);
   }
   if (strict) {
     ptx::fence_system();
     v = ptx::load_line(from);
   }
+  return true;
+}
+
+// The token that a row is of, in its source's numbers: any of its selections says it. [warp]
+__device__ __forceinline__ uint32_t token_of(const cuda_layout &layout, uint4 v) {
+  uint32_t word = v.x & CUDA_SELECTION_VALID ? v.x : threadIdx.x % GROUP == GROUP - 1 ? 0 : v.z;
+  uint32_t token = word & CUDA_SELECTION_VALID ? word >> CUDA_SELECTION_TOKEN & 0x3FF : 0;
+  return min(__reduce_max_sync(~0u, token), layout.max_tokens - 1);
+}
+
+// Where the row goes. `v`: its routing. [warp]
+__device__ __forceinline__ target find_target(const cuda_dispatch_args &args, const hearing &hearing,
+                                              const places &places, uint32_t m, uint32_t row, uint4 v) {
+  const cuda_layout &layout = args.layout;
+  uint32_t lane = threadIdx.x % WARP;
   uint32_t k = lane % CUDA_LINE_SELECTIONS; // lane 15 is the first of the second line
   int source = (int)(lane / CUDA_LINE_SELECTIONS * GROUP + k / 2) % WARP;
   uint32_t x = __shfl_sync(~0u, v.x, source), y = __shfl_sync(~0u, v.y, source);
@@ -89,10 +100,7 @@ __device__ __forceinline__ bool find_target(const cuda_dispatch_args &args, cons
   bool valid = lane < layout.topk && word & CUDA_SELECTION_VALID;
   uint32_t expert = word >> CUDA_SELECTION_EXPERT & 0xFF, nth = word >> CUDA_SELECTION_ROW & 0x3FF;
   valid = valid && expert < layout.experts;
-  t.expert = valid ? (int)expert : -1;
-  t.weight = __uint_as_float(k % 2 ? w : y);
-  t.token = __reduce_max_sync(~0u, valid ? word >> CUDA_SELECTION_TOKEN & 0x3FF : 0);
-  t.place = -1;
+  target t = {valid ? (int)expert : -1, __uint_as_float(k % 2 ? w : y), -1, 0};
   if (valid) {
     uint32_t place =
         args.d.rank_major ? rows_before(hearing, layout, m) + row : places.before(hearing, layout, m, expert) + nth;
@@ -102,7 +110,7 @@ __device__ __forceinline__ bool find_target(const cuda_dispatch_args &args, cons
   t.copies = __ballot_sync(~0u, t.place >= 0);
   if (args.d.rank_major) // all of them have one
     t.copies &= 0u - t.copies;
-  return true;
+  return t;
 }
 
 // Rank-major: a row's local experts and weights, in top-k order. [warp]
@@ -124,11 +132,12 @@ __device__ __forceinline__ void tell_selections(const cuda_dispatch_args &args, 
 
 // What combine and the caller have to know of a row, apart from its values. [warp]
 __device__ __forceinline__ void tell_row(const cuda_dispatch_args &args, const scene &scene, const cuda_member &member,
-                                         const target &t, uint32_t m, uint32_t row, uint64_t op, uint32_t lane) {
+                                         const target &t, uint32_t m, uint32_t row, uint32_t token, uint64_t op,
+                                         uint32_t lane) {
   const cuda_handle &handle = scene.handle[op % CUDA_DEPTH];
   size_t at = (size_t)m * args.layout.max_tokens + row;
   if (lane == 0)
-    handle.token[at] = t.token;
+    handle.token[at] = token;
   if (lane < args.layout.topk) {
     handle.place[at * args.layout.topk + lane] = t.place;
     handle.weight[at * args.layout.topk + lane] = t.weight;
@@ -137,7 +146,7 @@ __device__ __forceinline__ void tell_row(const cuda_dispatch_args &args, const s
     if (args.d.src_rank)
       args.d.src_rank[t.place] = member.rank;
     if (args.d.src_token)
-      args.d.src_token[t.place] = (int32_t)t.token;
+      args.d.src_token[t.place] = (int32_t)token;
   }
   if (args.d.rank_major && t.copies)
     tell_selections(args, t, __shfl_sync(~0u, t.place, __ffs((int)t.copies) - 1), lane);
@@ -182,16 +191,20 @@ __device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, con
   const cuda_layout &layout = args.layout;
   packet<EACH> p;
   uint32_t count = chunks_of(layout.row, index);
-  const char *from = member.in + packet_offset(layout, layout.row, layout.rows, op, row, index);
-  const char *routing_from = routing_of(layout, member, row, op);
-  uint4 routing = ptx::load_line(routing_from);
-  bool whole = load_packet(p, from, count, op + 1); // both come in one round trip
-  target t;
-  bool here = find_target(args, member, hearing, places, m, row, op, scene.control.strict, routing_from, routing, t);
-  if (!here)
-    t = {-1, 0.0f, -1, 0, 0};
+  uint4 routing;
+  target t = {-1, 0.0f, -1, 0};
+  uint32_t token = 0;
+  const char *from = nullptr;
+  bool here = take_routing(args, member, row, op, scene.control.strict, routing), whole = false;
+  if (here) {
+    token = token_of(layout, routing);
+    from = member.in + packet_offset(layout, layout.row, layout.rows, op, token, index);
+    ask_for_packet(p, from, count); // on its way while it is found out where it goes
+    t = find_target(args, hearing, places, m, row, routing);
+    whole = is_whole(p, count, op + 1);
+  }
   if (index == 0)
-    tell_row(args, scene, member, t, m, row, op, lane);
+    tell_row(args, scene, member, t, m, row, token, op, lane);
   here = here && (whole || take_late(p, args.state, member.seat, from, count, op + 1));
   if (here && scene.control.strict) {
     ptx::fence_system();

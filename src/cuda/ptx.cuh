@@ -83,12 +83,10 @@ __device__ __forceinline__ void set_bits(uint64_t *p, uint64_t v) {
   asm volatile("red.relaxed.gpu.global.or.b64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
-// 16 bytes that this kernel only reads.
-__device__ __forceinline__ uint4 load_once16(const void *p) {
+// 16 bytes that this kernel only reads. Through the first-level cache, since neighbours share a sector.
+__device__ __forceinline__ uint4 load_input16(const void *p) {
   uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(p));
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
 }
 

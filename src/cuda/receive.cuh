@@ -5,6 +5,13 @@
 #include "cuda/place.cuh"
 #include "cuda/settle.cuh"
 
+// Waits until all blocks have read what a conclusion changes: the last one to arrive counts the operation. [one thread]
+static __device__ __noinline__ void await_arrival(const cuda_state *state, uint64_t op) {
+  long_patience patience;
+  while (ptx::load_volatile(&state->counters.received) == op && !patience.over(state))
+    continue;
+}
+
 // What is known when all have been heard, for the operations to come and for the host. [one thread of the speaker]
 static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, const scene &scene,
                                              const standing &standing, const hearing &hearing, uint64_t op) {
@@ -15,6 +22,8 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
   uint64_t lost = ptx::load_volatile(&counters.lost), gone = ptx::load_volatile(&state->control.gone);
   uint64_t masked = ptx::load_volatile(&state->control.masked);
   device_report *report = (device_report *)ptx::load_volatile((const uint64_t *)&state->report);
+  if (ptx::load_volatile(&counters.received) == op)
+    await_arrival(state, op);
   const summary summary(hearing, view.count);
   uint32_t next_live = scene.counters.live[(op + 1) % CUDA_LIVE];
   if (standing.adopted) {

@@ -4,10 +4,11 @@
 // A header goes last of its dispatch, so that a peer has either all of it or, if this process dies, nothing.
 //
 // Nothing says beforehand what will come; but what has come does. A header's unit tells how many rows follow; their
-// routing tells which late weights may; and the routing that the peer has sent, delivered here before, tells which
-// answers our kernels will write for it. So each part of a slot has a *front*: what is before it has been taken, and
-// only the next unit or line is looked at. A slot's fronts begin again with the header of another operation: then the
-// reader has taken what it needed of the one before (layout.h), and nobody waits for what was left.
+// routing tells where they stand, and which late weights may come; and the routing that the peer has sent, delivered
+// here before, tells which answers our kernels will write for it. So each part of a slot has a *front*: what is before
+// it has been taken, and only the next unit or line is looked at. A slot's fronts begin again with the header of
+// another operation: then the reader has taken what it needed of the one before (layout.h), and nobody waits for what
+// was left.
 //
 // A flag is read before what it covers, and written after it, by stores of 8 bytes. Kernels look twice, for lines do
 // not come whole to them (the strict way). What is collected are *runs*: where they belong, how many bytes, and of
@@ -46,6 +47,7 @@ struct outgoing {
   bool late;      // weights follow, with the combine
   uint32_t units; // of its mark and counts that have been taken
   struct front routing, values;
+  uint32_t *token;   // [M] of each row whose routing has been taken
   uint32_t *weights; // [M * K/3] units of late weights that somebody reads
   uint32_t num_weights, next_weights;
 };
@@ -178,12 +180,13 @@ static void look_at_header(struct device_relay *relay, uint32_t slot, const uint
   uint32_t flag = (uint32_t)(words[1] >> 32), rows = words[0] & 0xFFFF;
   if (flag == own->flag)
     return;
-  uint32_t *weights = own->weights;
+  uint32_t *weights = own->weights, *token = own->token;
   *own = (struct outgoing){.begun = true,
                            .header = {words[0], words[1]},
                            .flag = flag,
                            .rows = rows < relay->layout.max_tokens ? rows : relay->layout.max_tokens,
                            .late = words[0] >> CUDA_HEAD_LATE & 1,
+                           .token = token,
                            .weights = weights};
 }
 
@@ -195,6 +198,24 @@ static void collect_units(struct device_relay *relay, struct batch *batch, uint3
     if (!take_unit(relay, batch, slot_at(relay, slot) + at, own->flag))
       return;
   }
+}
+
+// The token that a routing line tells; 0: none. A row of several lines has it in any.
+static uint32_t token_of(const struct device_relay *relay, const char *line) {
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < CUDA_LINE_SELECTIONS; i++) {
+    uint32_t word;
+    memcpy(&word, line + i * 8, sizeof word);
+    uint32_t token = word & CUDA_SELECTION_VALID ? word >> CUDA_SELECTION_TOKEN & 0x3FF : 0;
+    found = token > found && token < relay->layout.max_tokens ? token : found;
+  }
+  return found;
+}
+
+// Notes what line `index` of a row's routing tells of its token.
+static void note_token(const struct device_relay *relay, uint32_t *token, uint32_t index, const char *line) {
+  uint32_t found = token_of(relay, line);
+  *token = index == 0 || found > *token ? found : *token;
 }
 
 // Which units of late weights the selections of a routing line are about.
@@ -222,6 +243,7 @@ static void collect_routing(struct device_relay *relay, struct batch *batch, uin
     if (!line)
       return;
     note_weights(relay, own, line, own->routing.line);
+    note_token(relay, &own->token[own->routing.row], own->routing.line, line);
     if (++own->routing.line == layout->routing_lines)
       own->routing = (struct front){.row = own->routing.row + 1};
   }
@@ -243,9 +265,9 @@ static void collect_values(struct device_relay *relay, struct batch *batch, uint
   struct outgoing *own = &relay->outgoing[slot];
   const struct cuda_form *form = &relay->layout.row;
   size_t begin = slot_at(relay, slot) + relay->layout.rows;
-  while (
-      own->values.row < own->rows &&
-      collect_row(relay, batch, form, false, begin + (size_t)own->values.row * form->stride, own->flag, &own->values))
+  while (own->values.row < own->routing.row &&
+         collect_row(relay, batch, form, false, begin + (size_t)own->token[own->values.row] * form->stride, own->flag,
+                     &own->values))
     continue;
 }
 
@@ -324,7 +346,7 @@ static void note_flag(struct incoming *theirs, const char *flag) {
     *theirs = (struct incoming){.flag = found, .token = token};
 }
 
-// Routing has come, row by row: the tokens that our kernels will answer. A row of several lines has its token in any.
+// Routing has come, row by row: the tokens that our kernels will answer.
 static void note_routing(struct device_relay *relay, uint32_t slot, size_t first, const char *lines, size_t bytes) {
   struct incoming *theirs = &relay->incoming[slot];
   uint32_t each = relay->layout.routing_lines;
@@ -333,15 +355,7 @@ static void note_routing(struct device_relay *relay, uint32_t slot, size_t first
     note_flag(theirs, lines + i * CUDA_LINE + CUDA_LINE - sizeof(uint64_t));
     if (row != theirs->rows || row >= relay->layout.max_tokens)
       return; // of an operation that has passed
-    if ((first + i) % each == 0)
-      theirs->token[row] = 0;
-    for (uint32_t k = 0; k < CUDA_LINE_SELECTIONS; k++) {
-      uint32_t word;
-      memcpy(&word, lines + i * CUDA_LINE + k * 8, sizeof word);
-      uint32_t token = word & CUDA_SELECTION_VALID ? word >> CUDA_SELECTION_TOKEN & 0x3FF : 0;
-      if (token > theirs->token[row] && token < relay->layout.max_tokens)
-        theirs->token[row] = token;
-    }
+    note_token(relay, &theirs->token[row], (uint32_t)((first + i) % each), lines + i * CUDA_LINE);
     theirs->rows += (first + i) % each + 1 == each;
   }
 }
@@ -418,8 +432,9 @@ int cuda_relay_open(const struct device_ep_options *o, void *in, const void *out
   }
   for (int i = 0; i < CUDA_DEPTH && relay; i++) {
     relay->outgoing[i].weights = calloc((size_t)o->max_tokens * relay->layout.late_units, sizeof(uint32_t));
+    relay->outgoing[i].token = calloc(o->max_tokens, sizeof(uint32_t));
     relay->incoming[i].token = calloc(o->max_tokens, sizeof(uint32_t));
-    whole = whole && relay->outgoing[i].weights && relay->incoming[i].token;
+    whole = whole && relay->outgoing[i].weights && relay->outgoing[i].token && relay->incoming[i].token;
   }
   if (!whole) {
     cuda_relay_close(relay);
@@ -432,6 +447,7 @@ int cuda_relay_open(const struct device_ep_options *o, void *in, const void *out
 void cuda_relay_close(struct device_relay *relay) {
   for (int i = 0; i < CUDA_DEPTH && relay; i++) {
     free(relay->outgoing[i].weights);
+    free(relay->outgoing[i].token);
     free(relay->incoming[i].token);
   }
   free(relay);

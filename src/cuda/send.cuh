@@ -44,7 +44,7 @@ __device__ __forceinline__ void load_source(source_packet<KIND> &s, const cuda_d
 #pragma unroll
     for (int j = 0; j < form::LOADS; j++)
       s.v[i * form::LOADS + j] =
-          in ? ptx::load_once16(x + (size_t)chunk * chunk_bytes + at.lane * form::LOADS * 16 + j * 16)
+          in ? ptx::load_input16(x + (size_t)chunk * chunk_bytes + at.lane * form::LOADS * 16 + j * 16)
              : make_uint4(0, 0, 0, 0);
     if constexpr (KIND == ROW_GIVEN)
       s.scale[i] = in ? load_scale(args, token, chunk) : 0;
@@ -91,90 +91,76 @@ __device__ __forceinline__ void make_packet(packet<row_form<KIND>::EACH> &p, con
   }
 }
 
-// Where a token's rows go: lane n has the n-th of the members from `base` on, beginning with one that differs from rank
-// to rank and token to token, so that every link has its turn. NULL: it gets none. [warp]
-__device__ __forceinline__ char *row_places(const cuda_dispatch_args &args, const cuda_view &view, const outgoing &out,
-                                            uint64_t open, uint32_t token, uint32_t base) {
+// Where a token's rows go: each has the place of its token in the areas of the members that get it, so that nothing
+// else has to be known of the operation. `expert`: lane k has selection k, -1: none. Lane n has the n-th of the members
+// from `base` on, beginning with one that differs from rank to rank and token to token, so that every link has its
+// turn. NULL: it gets none. [warp]
+__device__ __forceinline__ char *row_places(const cuda_dispatch_args &args, const cuda_view &view, uint64_t open,
+                                            int32_t expert, uint32_t token, uint32_t base) {
+  constexpr uint32_t AT_ONCE = 8; // those behind the last selection are -1
   uint32_t lane = threadIdx.x % WARP, count = view.count, turn = view.self + 1 + token;
-  turn -= divide(turn, view.by_count) * count;
-  auto member = [&](uint32_t n) {
-    uint32_t m = turn + base + n;
-    return m - (m >= count ? count : 0);
-  };
-  // Lane w counts the tokens before this one in word w.
-  uint32_t counted = lane < out.words ? first_bits((int32_t)(token - lane * 32)) : 0, rows = 0;
+  uint32_t m = base + lane + turn - divide(turn, view.by_count) * count;
+  m -= m >= count ? count : 0;
+  const cuda_member &its = view.members[min(m, CUDA_MAX_MEMBERS - 1)];
+  int32_t to = its.rank, rank = expert >= 0 ? (int32_t)divide((uint32_t)expert, args.layout.by_experts) : -1;
+  bool gets = false;
 #pragma unroll 1
-  for (uint32_t n = 0; n < WARP && base + n < count; n += ABREAST_MEMBERS) {
-    uint32_t sum[ABREAST_MEMBERS];
+  for (uint32_t k = 0; k < args.layout.topk; k += AT_ONCE)
 #pragma unroll
-    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++)
-      sum[k] =
-          base + n + k < count && counted ? ptx::shared_load(out.of(member(n + k), args.layout.experts) + lane * 4) : 0;
-#pragma unroll
-    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++)
-      sum[k] = __reduce_add_sync(~0u, __popc(sum[k] & counted));
-#pragma unroll
-    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++)
-      rows = lane == n + k ? sum[k] : rows;
-  }
-  if (base + lane >= count)
-    return nullptr;
-  const cuda_member &its = view.members[member(lane)];
-  bool gets = out.has(member(lane), args.layout.experts, token) && open >> its.seat & 1;
-  return gets ? its.out + (size_t)rows * args.layout.row.stride : nullptr;
+    for (uint32_t j = 0; j < AT_ONCE; j++)
+      gets |= __shfl_sync(~0u, rank, (int)(k + j)) == to;
+  return gets && base + lane < count && its.seat < DEVICE_SEATS && open >> its.seat & 1 ? its.out : nullptr;
 }
 
-// A warp's packets, one after the other; the first one is ready before it is known where it goes. A warp waits until
-// its packet has arrived before it sends the next: more under way would not be faster, and what is small would wait
-// behind it.
+// A warp's packets, one after the other. A warp waits until its packet has arrived before it sends the next: more under
+// way would not be faster, and what is small would wait behind it.
 template <int KIND> struct sender {
   static constexpr int EACH = row_form<KIND>::EACH;
   using parcel = ::parcel<EACH>;
   const cuda_dispatch_args &args;
   uint32_t i, step, jobs;
-  packet<EACH> p;
+  uint32_t token, index;
+  int32_t expert; // of the token, lane k's: selection k
+  source_packet<KIND> source;
 
-  __device__ __forceinline__ sender(const cuda_dispatch_args &args, const crew &crew)
-      : args(args), i(crew.index), step(crew.count), jobs(args.d.num_tokens * args.layout.row.packets) {}
-
-  __device__ __forceinline__ void load(source_packet<KIND> &source, uint32_t i) const {
-    uint32_t token = divide(i, args.layout.row.by_packets);
-    load_source<KIND>(source, args, token, i - token * args.layout.row.packets);
+  // `plays`: whether this warp sends.
+  __device__ __forceinline__ sender(const cuda_dispatch_args &args, const crew &crew, bool plays)
+      : args(args), i(crew.index), step(crew.count), jobs(plays ? args.d.num_tokens * args.layout.row.packets : 0) {
+    ask();
   }
-  // [role]
-  __device__ __forceinline__ void prepare() {
+  // Asks for packet `i`, and for what has to be known of its token.
+  __device__ __forceinline__ void ask() {
     if (i >= jobs)
       return;
-    source_packet<KIND> source;
-    load(source, i);
-    make_packet<KIND>(p, source, args.dtype);
+    uint32_t lane = threadIdx.x % WARP, K = args.layout.topk;
+    token = divide(i, args.layout.row.by_packets);
+    index = i - token * args.layout.row.packets;
+    expert = lane < K ? (int32_t)args.d.topk_idx[(size_t)token * K + lane] : -1;
+    load_source<KIND>(source, args, token, index);
   }
   // [role]
-  __device__ __forceinline__ void send(const scene &scene, const cuda_view &view, const outgoing &out, uint64_t open,
-                                       scratch &scratch, char *stage) {
+  __device__ __forceinline__ void send(const scene &scene, const cuda_view &view, uint64_t open, scratch &scratch,
+                                       char *stage) {
     uint64_t op = scene.counters.sent;
+    open &= ~shut_seats(args, scene);
 #pragma unroll 1
-    for (; i < jobs; i += step) {
-      source_packet<KIND> source;
-      if (i + step < jobs)
-        load(source, i + step);
-      uint32_t token = divide(i, args.layout.row.by_packets), index = i - token * args.layout.row.packets;
+    while (i < jobs) {
+      // First what takes no values, for these are still on their way.
       uint32_t count = chunks_of(args.layout.row, index);
-      size_t offset = packet_offset(args.layout, args.layout.row, args.layout.rows, op, 0, index);
-      char *to = row_places(args, view, out, open, token, 0);
+      size_t offset = packet_offset(args.layout, args.layout.row, args.layout.rows, op, token, index);
+      char *to = row_places(args, view, open, expert, token, 0);
+      packet<EACH> p;
+      make_packet<KIND>(p, source, args.dtype);
       seal(p, count, op + 1, scratch);
       parcel::wait_until_there(); // the one before
       const parcel parcel(p, stage, count, scene.control.strict);
+      parcel.send(to, offset);
 #pragma unroll 1
-      for (uint32_t base = WARP;; base += WARP) {
-        parcel.send(to, offset);
-        if (base >= view.count)
-          break;
-        to = row_places(args, view, out, open, token, base);
-      }
+      for (uint32_t base = WARP; base < view.count; base += WARP)
+        parcel.send(row_places(args, view, open, expert, token, base), offset);
       parcel.sent();
-      if (i + step < jobs)
-        make_packet<KIND>(p, source, args.dtype);
+      i += step; // asked for no earlier, since the copies' fence would wait for it
+      ask();
     }
     parcel::wait_until_read();
   }

@@ -125,8 +125,9 @@ static void list_dispatch(const struct plan *plan, uint32_t side, uint64_t op, s
     add(items, slot + layout->counts + i * 16, 16);
   for (uint32_t i = 0; i < rows * layout->routing_lines; i++)
     add(items, slot + layout->routing + (size_t)i * CUDA_LINE, CUDA_LINE);
-  for (uint32_t row = 0; row < rows; row++)
-    add_packets(items, &layout->row, false, slot + layout->rows + (size_t)row * layout->row.stride);
+  for (uint32_t token = 0; token < TOKENS; token++)
+    if (has_token(plan, side, op, token))
+      add_packets(items, &layout->row, false, slot + layout->rows + (size_t)token * layout->row.stride);
 }
 
 // The late weights of `side`: all units, or those that the peer reads.

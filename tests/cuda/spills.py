@@ -22,6 +22,8 @@ ALLOWED = {
     ("combine<true, true, true>", "sm_80"): 224,
     ("combine<true, true, true>", "sm_90"): 320,
     ("combine<true, true, true>", "sm_100"): 32,
+    ("dispatch<0, true, true>", "sm_80"): 48,
+    ("dispatch<0, true, true>", "sm_90"): 32,
     ("dispatch<0, true, true>", "sm_100"): 16,
     ("dispatch<1, true, true>", "sm_90"): 16,
     ("dispatch<1, true, true>", "sm_100"): 16,
