@@ -49,8 +49,8 @@ __device__ __forceinline__ uint64_t await_packets(const cuda_combine_args &args,
   return or_over_warp(lost ? 1ull << scratch.rows[lane].seat : 0);
 }
 
-// A lane's lines of a packet. Behind the last one it has that again, which is not used: a branch for each line would make
-// each wait for the one before.
+// A lane's lines of a packet. Behind the last one it has that again, which is not used: a branch for each line would
+// make each wait for the one before.
 struct lines_of {
   uint32_t offset[ABREAST];
 
@@ -78,6 +78,21 @@ __device__ __forceinline__ bool add_lines(float acc[ABREAST][8], const uint4 v[A
   return whole;
 }
 
+// Adds the packets of N rows, from row r on, all asked for at once. False: a flag is missing.
+template <int N>
+__device__ __forceinline__ bool add_next(float acc[ABREAST][8], const lines_of &lines, const scratch &scratch,
+                                         uint32_t r, uint32_t offset, uint64_t flag) {
+  uint4 v[N][ABREAST];
+#pragma unroll
+  for (int n = 0; n < N; n++)
+    lines.load(v[n], scratch.rows[r + n].row + offset);
+  bool whole = true;
+#pragma unroll
+  for (int n = 0; n < N; n++)
+    whole &= add_lines(acc, v[n], flag);
+  return whole;
+}
+
 // factor * (the packet's rows added up), in lines as they travel: what the flags pushed out lies in the last line of
 // all of them, and is put back once. False: some line is not there yet. [warp]
 __device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows,
@@ -88,18 +103,14 @@ __device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratc
   float acc[ABREAST][8] = {};
   uint32_t r = 0;
 #pragma unroll 1
-  for (; r + 1 < rows; r += 2) {
-    uint4 v[2][ABREAST];
-    lines.load(v[0], scratch.rows[r].row + offset);
-    lines.load(v[1], scratch.rows[r + 1].row + offset);
-    whole &= add_lines(acc, v[0], flag);
-    whole &= add_lines(acc, v[1], flag);
-  }
-  if (r < rows) {
-    uint4 v[ABREAST];
-    lines.load(v, scratch.rows[r].row + offset);
-    whole &= add_lines(acc, v, flag);
-  }
+  for (; r + 4 <= rows; r += 4)
+    whole &= add_next<4>(acc, lines, scratch, r, offset, flag);
+  if (rows - r == 3)
+    whole &= add_next<3>(acc, lines, scratch, r, offset, flag);
+  else if (rows - r == 2)
+    whole &= add_next<2>(acc, lines, scratch, r, offset, flag);
+  else if (rows - r == 1)
+    whole &= add_next<1>(acc, lines, scratch, r, offset, flag);
 #pragma unroll
   for (int a = 0; a < ABREAST; a++) {
 #pragma unroll
@@ -244,8 +255,10 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
   for (uint32_t token = team.local * role.blocks + blockIdx.x - role.first_block; token < args.c.num_tokens;
        token += role.blocks * team.count) {
     uint64_t sent = handle.members[token], seats = sent;
-    if (team.warp == 0 && crew.lane == 0)
+    if (team.warp == 0 && crew.lane == 0) { // before the wait, at whose end all that is left to do counts
       lost[team.local] = 0;
+      handle.missing[token] = handle.unsent[token];
+    }
     team.sync();
     for (;;) { // until all of the team have added the same
       uint64_t found = add_token<CODED>(args, scene, view, token, seats, op, team, crew.lane, scratch, room);
@@ -258,9 +271,6 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
         break;
       seats &= ~gone;
     }
-    if (team.warp == 0 && crew.lane == 0)
-      handle.missing[token] = handle.unsent[token];
-    __syncwarp();
     if (team.warp == 0 && seats != sent)
       note_missing(args, view, token, sent & ~seats, op);
   }

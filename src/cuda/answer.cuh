@@ -150,33 +150,42 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
   uint32_t most = __reduce_max_sync(~0u, max(mine, also)), sent = 0;
   if (args.c.late_weights)
     send_weights(args, scene, view, open, op, crew);
+  // The links serve some processors better than others. So where there are many packets, a warp has two of its own, and
+  // then takes the next that nobody has taken: it asks which one while it works on the one before.
+  bool many = most * turn > 4 * crew.count;
+  uint32_t *taken = &args.state->votes[op % CUDA_LIVE].answers, ticket = 0, i = crew.index, then = i + crew.count;
 #pragma unroll 1
-  for (uint32_t i = crew.index; i < most * turn; i += crew.count) {
+  while (i < most * turn) {
     const request now = next;
-    next = request(layout, view, handle, i + crew.count, lane);
+    next = request(layout, view, handle, then, lane);
+    i = then;
     uint32_t m = now.m, row = now.row, index = now.index, token = now.token;
     selection s = now.s;
     const cuda_member &member = view.members[m];
-    if (row >= handle.rows[m] || member.seat >= DEVICE_SEATS || !(open >> member.seat & 1))
-      continue;
-    if (handle.late >> m & 1 && !args.c.rank_major)
-      s = take_weight(args, member, s, token, op, lane);
-    uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
-    packet<ANSWER_EACH> p;
-    uint32_t count = chunks_of(layout.answer, index);
-    size_t to = packet_offset(layout, layout.answer, layout.answers, op, token, index);
-    add_rows<ASIDE>(p, scratch, listed, index * layout.answer.each, count, aside);
-    if (CODED && m != view.self) {
-      encode_packet(p, count, room);
-      count = coded_chunks(count);
-      to = coded_offset(layout, op, token, index);
+    bool there = row < handle.rows[m] && member.seat < DEVICE_SEATS && open >> member.seat & 1;
+    if (many && lane == 0)
+      ticket = atomicAdd(taken, 1);
+    if (there) {
+      if (handle.late >> m & 1 && !args.c.rank_major)
+        s = take_weight(args, member, s, token, op, lane);
+      uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
+      packet<ANSWER_EACH> p;
+      uint32_t count = chunks_of(layout.answer, index);
+      size_t to = packet_offset(layout, layout.answer, layout.answers, op, token, index);
+      add_rows<ASIDE>(p, scratch, listed, index * layout.answer.each, count, aside);
+      if (CODED && m != view.self) {
+        encode_packet(p, count, room);
+        count = coded_chunks(count);
+        to = coded_offset(layout, op, token, index);
+      }
+      seal(p, count, op + 1, scratch);
+      parcel<ANSWER_EACH>::wait_until_read(); // the one before
+      const parcel<ANSWER_EACH> parcel(p, stage, count, scene.control.strict);
+      parcel.send(lane == 0 ? member.out : nullptr, to);
+      parcel.sent();
+      sent += index == 0 && m != view.self;
     }
-    seal(p, count, op + 1, scratch);
-    parcel<ANSWER_EACH>::wait_until_read(); // the one before
-    const parcel<ANSWER_EACH> parcel(p, stage, count, scene.control.strict);
-    parcel.send(lane == 0 ? member.out : nullptr, to);
-    parcel.sent();
-    sent += index == 0 && m != view.self;
+    then = many ? 2 * crew.count + __shfl_sync(~0u, ticket, 0) : then + crew.count;
   }
   if (lane == 0 && sent)
     ptx::add(&args.state->record[op % CUDA_RECORDS].answered_rows, sent);

@@ -70,11 +70,13 @@ struct cuda_counters {
   uint64_t pad[5];
 };
 
-// How the blocks of a kernel agree on whom they have heard, see settle.cuh. For operation n: votes[n % CUDA_LIVE].
+// What the blocks of a kernel share: how they agree on whom they have heard (settle.cuh), and who works on what. For
+// operation n: votes[n % CUDA_LIVE].
 struct cuda_votes {
   uint32_t all;                  // blocks that have heard everybody, and nothing unusual
   uint32_t verdict[CUDA_ROUNDS]; // of the speaker, what to do about a newer view: 0: none yet; see settle.cuh
-  uint32_t pad[27];
+  uint32_t answers;              // packets of answers that warps have taken, beyond two each; see answer.cuh
+  uint32_t pad[26];
   struct {
     uint32_t heard, given_up; // other blocks, of each member
   } member[CUDA_ROUNDS][CUDA_MAX_MEMBERS];
