@@ -4,11 +4,12 @@
 
 #include <cstring>
 
+#include "cuda/ptx.cuh"
 #include "cuda/ranks.cuh"
 
 namespace {
 
-enum { ROUNDS = 400, WARM_UP = 100, IN_GRAPH = 20 };
+enum { ROUNDS = 400, WARM_UP = 100, IN_GRAPH = 20, EMPTY_THREADS = 512 };
 
 struct targets {
   uint4 *to[CUDA_MAX_MEMBERS];
@@ -76,28 +77,57 @@ struct times {
   float both, graph;       // averages back to back: with launches, and as a graph
 };
 
-void run_both(bench &b, rank &r, int rounds) {
-  for (int i = 0; i < rounds; i++) {
+// A kernel of the size of ours that does nothing, to see what it takes to launch one.
+__global__ void __launch_bounds__(EMPTY_THREADS, 1) nothing(const __grid_constant__ cuda_dispatch_args args) {
+  (void)args;
+  ptx::kernel_wait();
+}
+
+// What is timed: two kernels, one after the other.
+enum pair { DISPATCH_COMBINE, EMPTY };
+
+void run_empty(bench &b, rank &r) {
+  cuda_dispatch_args args = {};
+  void *params[] = {&args};
+  OK(launch((const void *)nothing, params, b.group.shape.blocks, EMPTY_THREADS, 0, b.group.shape.early, r.stream));
+}
+
+void run_first(bench &b, rank &r, pair pair) {
+  if (pair == EMPTY)
+    run_empty(b, r);
+  else
     b.group.dispatch(r);
+}
+
+void run_second(bench &b, rank &r, pair pair) {
+  if (pair == EMPTY)
+    run_empty(b, r);
+  else
     b.group.combine(r);
+}
+
+void run_both(bench &b, rank &r, pair pair, int rounds) {
+  for (int i = 0; i < rounds; i++) {
+    run_first(b, r, pair);
+    run_second(b, r, pair);
   }
 }
 
-float time_average(bench &b, rank &r, cudaEvent_t begin, cudaEvent_t end) {
+float time_average(bench &b, rank &r, pair pair, cudaEvent_t begin, cudaEvent_t end) {
   pthread_barrier_wait(&b.barrier);
-  run_both(b, r, WARM_UP);
+  run_both(b, r, pair, WARM_UP);
   OK(cudaEventRecord(begin, r.stream));
-  run_both(b, r, ROUNDS);
+  run_both(b, r, pair, ROUNDS);
   OK(cudaEventRecord(end, r.stream));
   b.group.finish(r);
   return elapsed_us(begin, end) / ROUNDS;
 }
 
-float time_graph(bench &b, rank &r, cudaEvent_t begin, cudaEvent_t end) {
+float time_graph(bench &b, rank &r, pair pair, cudaEvent_t begin, cudaEvent_t end) {
   cudaGraph_t graph;
   cudaGraphExec_t exec;
   OK(cudaStreamBeginCapture(r.stream, cudaStreamCaptureModeThreadLocal));
-  run_both(b, r, IN_GRAPH);
+  run_both(b, r, pair, IN_GRAPH);
   OK(cudaStreamEndCapture(r.stream, &graph));
   OK(cudaGraphInstantiate(&exec, graph, 0));
   pthread_barrier_wait(&b.barrier);
@@ -112,17 +142,17 @@ float time_graph(bench &b, rank &r, cudaEvent_t begin, cudaEvent_t end) {
   return elapsed_us(begin, end) / (ROUNDS / IN_GRAPH * IN_GRAPH);
 }
 
-void time_kernels(bench &b, rank &r, times &t) {
+void time_kernels(bench &b, rank &r, pair pair, times &t) {
   std::vector<cudaEvent_t> events(2 * ROUNDS + 1);
   for (cudaEvent_t &event : events)
     OK(cudaEventCreate(&event));
   pthread_barrier_wait(&b.barrier);
-  run_both(b, r, WARM_UP);
+  run_both(b, r, pair, WARM_UP);
   OK(cudaEventRecord(events[0], r.stream));
   for (int i = 0; i < ROUNDS; i++) {
-    b.group.dispatch(r);
+    run_first(b, r, pair);
     OK(cudaEventRecord(events[2 * i + 1], r.stream));
-    b.group.combine(r);
+    run_second(b, r, pair);
     OK(cudaEventRecord(events[2 * i + 2], r.stream));
   }
   b.group.finish(r);
@@ -137,18 +167,18 @@ void time_kernels(bench &b, rank &r, times &t) {
     OK(cudaEventDestroy(event));
 }
 
-times measure(bench &b) {
+// Of the rank that it takes longest.
+times measure(bench &b, pair pair) {
   std::vector<times> of(b.group.shape.ranks);
   b.group.each([&](rank &r) {
-    b.group.upload(r, b.group.make_input(r.index, 1, 0.0f, false));
-    OK(cudaMemset(r.y, 0, (size_t)b.group.parts * b.group.rows * b.group.shape.hidden * 2));
-    OK(cudaDeviceSynchronize());
     cudaEvent_t begin, end;
     OK(cudaEventCreate(&begin));
     OK(cudaEventCreate(&end));
-    time_kernels(b, r, of[r.index]);
-    of[r.index].both = time_average(b, r, begin, end);
-    of[r.index].graph = time_graph(b, r, begin, end);
+    time_kernels(b, r, pair, of[r.index]);
+    of[r.index].both = time_average(b, r, pair, begin, end);
+    of[r.index].graph = time_graph(b, r, pair, begin, end);
+    OK(cudaEventDestroy(begin));
+    OK(cudaEventDestroy(end));
   });
   times worst = {};
   for (const times &t : of) {
@@ -158,6 +188,14 @@ times measure(bench &b) {
     worst.graph = std::max(worst.graph, t.graph);
   }
   return worst;
+}
+
+void upload(bench &b) {
+  b.group.each([&](rank &r) {
+    b.group.upload(r, b.group.make_input(r.index, 1, 0.0f, false));
+    OK(cudaMemset(r.y, 0, (size_t)b.group.parts * b.group.rows * b.group.shape.hidden * 2));
+    OK(cudaDeviceSynchronize());
+  });
 }
 
 // Bytes that the busiest rank sends to others.
@@ -185,7 +223,7 @@ traffic count_traffic(const group &g) {
   return most;
 }
 
-void report(const group &g, const times &t, float rate, bool json) {
+void report(const group &g, const times &t, const times &empty, float rate, bool json) {
   traffic wire = count_traffic(g);
   double dispatch = wire.dispatch / rate / 1e3, combine = wire.combine / rate / 1e3; // us at that rate
   double memory = (double)g.layout.area * g.shape.ranks / 1e6;
@@ -194,9 +232,10 @@ void report(const group &g, const times &t, float rate, bool json) {
            "\"dispatch_us\": "
            "%.1f, \"combine_us\": %.1f, \"both_us\": %.1f, \"graph_us\": %.1f, \"store_gbs\": %.0f, "
            "\"dispatch_bound_us\": "
-           "%.1f, \"combine_bound_us\": %.1f, \"window_mb\": %.1f}\n",
+           "%.1f, \"combine_bound_us\": %.1f, \"window_mb\": %.1f, \"empty_us\": %.1f, \"empty_both_us\": %.1f, "
+           "\"empty_graph_us\": %.1f}\n",
            g.shape.ranks, g.shape.tokens, g.shape.hidden, g.shape.topk, g.shape.experts, g.shape.dtype, t.dispatch,
-           t.combine, t.both, t.graph, rate, dispatch, combine, memory);
+           t.combine, t.both, t.graph, rate, dispatch, combine, memory, empty.dispatch, empty.both, empty.graph);
     return;
   }
   shape_print(g.shape);
@@ -207,6 +246,10 @@ void report(const group &g, const times &t, float rate, bool json) {
   printf("%-24s %8.1f %14.1f %6.2f\n", "combine", t.combine, combine, combine / t.combine);
   printf("%-24s %8.1f %14.1f %6.2f\n", "both, back to back", t.both, dispatch + combine, (dispatch + combine) / t.both);
   printf("%-24s %8.1f %14.1f %6.2f\n", "both, in a graph", t.graph, dispatch + combine, (dispatch + combine) / t.graph);
+  printf(
+      "\nOf this the launches, as kernels that do nothing show: %.1f us between events, %.1f and %.1f for two, back to "
+      "back and in a graph.\n",
+      empty.dispatch, empty.both, empty.graph);
 }
 
 #ifdef CUDA_TRACE
@@ -234,7 +277,7 @@ void trace(bench &b) {
     r.dispatch_trace = device_alloc<uint64_t>(blocks * 8);
     r.combine_trace = device_alloc<uint64_t>(blocks * 8);
     pthread_barrier_wait(&b.barrier);
-    run_both(b, r, WARM_UP);
+    run_both(b, r, DISPATCH_COMBINE, WARM_UP);
     b.group.finish(r);
   });
   for (const rank &r : b.group.ranks) {
@@ -268,14 +311,15 @@ int main(int argc, char **argv) {
     return 2;
   }
   bench b(shape);
-  times t = measure(b);
+  upload(b);
+  times t = measure(b, DISPATCH_COMBINE), empty = measure(b, EMPTY);
   float rate = store_rate(b, (size_t)64 << 20);
   for (const rank &r : b.group.ranks)
     if (b.group.lost(r)) {
       fprintf(stderr, "bench_cuda_ep: rank %d lost others\n", b.group.active[r.index]);
       return 5;
     }
-  report(b.group, t, rate, json);
+  report(b.group, t, empty, rate, json);
 #ifdef CUDA_TRACE
   trace(b);
 #endif
