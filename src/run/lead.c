@@ -190,6 +190,13 @@ static void show_waiting(struct agent *agent, uint32_t here) {
                 agent->lead->num_agents, option, host, port, named ? " --job " : "", named ? agent->job : "");
 }
 
+// When what is awaited is late. While the store is silent, it may have come and nobody can hear of it: then it is the
+// store that is late (agent_loop.c), and once it answers again, who has something to tell has the time of a lease.
+static uint64_t late_ns(const struct agent *agent) {
+  uint64_t deadline = agent->silent_ns ? CLOCK_NEVER : agent->lead->deadline_ns;
+  return deadline > agent->wary_ns ? deadline : agent->wary_ns;
+}
+
 static int gather(struct agent *agent) {
   struct lead *lead = agent->lead;
   uint32_t here = 0, slots = 0;
@@ -199,7 +206,7 @@ static int gather(struct agent *agent) {
   }
   if (here < lead->num_agents) {
     show_waiting(agent, here);
-    return clock_passed(lead->deadline_ns)
+    return clock_passed(late_ns(agent))
                ? fail(WEFT_ERR_TIMEOUT, "%u of %u agents came within %u s (--num-agents, --startup-timeout)", here,
                       lead->num_agents, agent->config.startup_timeout_s)
                : 0;
@@ -288,7 +295,7 @@ static int run_phase(struct agent *agent) {
   int err = 0;
   if (missing == 0)
     err = end_phase(agent);
-  else if (clock_passed(lead->deadline_ns))
+  else if (clock_passed(late_ns(agent)))
     err = too_late(agent, text.data);
   text_free(&text);
   free(ranks);
@@ -307,7 +314,7 @@ static int end_run(struct agent *agent) {
   int err = 0;
   if (missing.size == 0)
     agent->over = agent->lead->failure.weight == 0; // else its reason is being decided on
-  else if (clock_passed(agent->lead->deadline_ns))
+  else if (clock_passed(late_ns(agent)))
     err = fail(WEFT_ERR_TIMEOUT, "the plan is done, but these ranks did not end:%s", missing.data);
   text_free(&missing);
   return err;
@@ -331,5 +338,6 @@ int lead_step(struct agent *agent) {
 uint64_t lead_deadline(const struct agent *agent) {
   const struct lead *lead = agent->lead;
   uint64_t decide = lead->failure.weight ? lead->failure.decide_ns : CLOCK_NEVER;
-  return decide < lead->deadline_ns ? decide : lead->deadline_ns;
+  uint64_t late = late_ns(agent);
+  return decide < late ? decide : late;
 }

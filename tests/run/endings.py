@@ -5,6 +5,7 @@ import signal
 import time
 
 from judge import states
+from relay import Relay
 from stores import Etcd
 from tool import Run, main, ranks_of, wait_for
 
@@ -81,6 +82,17 @@ def silence_of_the_store_ends_the_run():
             run.expect_nothing_left()
 
 
+def a_store_that_dies_before_it_told_the_lead_of_the_start_is_what_is_blamed():
+    """The agent has it from its ranks, to print it, before the store can have told the lead."""
+    with Etcd() as etcd, Relay(etcd.port, delay=(0.15, 0.15)) as relay:
+        with Run("--store", relay.url, *LONG, "--startup-timeout", 20, plan=PLAN) as run:
+            running(run)
+            etcd.process.kill()
+            assert run.wait() == 3, run.text()
+            assert "has not answered" in run.text() and "did not start" not in run.text(), run.text()
+            run.expect_nothing_left()
+
+
 def a_short_silence_of_the_store_does_not():
     with Etcd() as etcd:
         with Run("--store", etcd.url, "--iterations", 1500, plan=PLAN) as run:
@@ -103,6 +115,7 @@ main({
         a_rank_that_dies_unplanned_ends_the_run_and_is_named,
         a_rank_that_falls_silent_is_lost_after_one_deadline,
         silence_of_the_store_ends_the_run,
+        a_store_that_dies_before_it_told_the_lead_of_the_start_is_what_is_blamed,
         a_short_silence_of_the_store_does_not,
     )},
 }, at_once=3)
