@@ -57,7 +57,7 @@ __device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &arg
   return out;
 }
 
-// Which members get rows, as seats: the same in every block, for the blocks compute rows' places with it.
+// Which members get no rows, as seats: the same in every block, for some send what others announce.
 __device__ __forceinline__ uint64_t shut_seats(const cuda_dispatch_args &args, const scene &scene) {
   return scene.counters.given_up | (args.d.masked == DEVICE_MASK_OF_CONTROL ? scene.counters.masked : args.d.masked);
 }
@@ -143,7 +143,7 @@ __device__ __forceinline__ void mark_slice(const outgoing &out, const cuda_dispa
   }
 }
 
-// `first`: of this warp, asked for before the scene was known. [role, barrier of the block to follow]
+// `first`: of this warp, asked for before the scene was known. [role, its barrier to follow]
 __device__ __forceinline__ void outgoing_mark(const outgoing &out, const cuda_dispatch_args &args, const scene &scene,
                                               const cuda_view &view, const slice &first, const role &role) {
   uint64_t shut = shut_seats(args, scene);

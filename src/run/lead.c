@@ -190,11 +190,14 @@ static void show_waiting(struct agent *agent, uint32_t here) {
                 agent->lead->num_agents, option, host, port, named ? " --job " : "", named ? agent->job : "");
 }
 
-// When what is awaited is late. While the store is silent, it may have come and nobody can hear of it: then it is the
-// store that is late (agent_loop.c), and once it answers again, who has something to tell has the time of a lease.
+// When what is awaited is late. While the store is known to be silent, it may have come and nobody can hear of it: then
+// it is the store that is late (agent_loop.c), and once it answers again, who has something to tell has the time of a
+// lease. A store that comes and goes gets no more than it would if it stayed away.
 static uint64_t late_ns(const struct agent *agent) {
-  uint64_t deadline = agent->silent_ns ? CLOCK_NEVER : agent->lead->deadline_ns;
-  return deadline > agent->wary_ns ? deadline : agent->wary_ns;
+  uint64_t deadline = agent->lead->deadline_ns, wary = agent->silent_ns ? CLOCK_NEVER : agent->wary_ns;
+  uint64_t last = deadline + (agent_patience_s(agent) + RUN_LEASE_TTL_S) * UINT64_C(1000000000);
+  uint64_t late = deadline > wary ? deadline : wary;
+  return late < last ? late : last;
 }
 
 static int gather(struct agent *agent) {
