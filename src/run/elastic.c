@@ -1,8 +1,6 @@
 // weft elastic, from beginning to end.
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -72,24 +70,15 @@ static int run(struct agent *agent, char *error, size_t cap) {
   return status;
 }
 
-// A signal that came after the one that stopped the run asks for what is done already.
-static void drop_signals(int signal_fd) {
-  struct signalfd_siginfo info;
-  while (signal_fd >= 0 && read(signal_fd, &info, sizeof info) == sizeof info)
-    ;
-}
-
 int run_elastic(const struct run_config *config) {
   char error[1024];
-  sigset_t before;
-  pthread_sigmask(SIG_SETMASK, NULL, &before);
   struct agent agent = {.config = *config, .signal_fd = -1};
   int status = run(&agent, error, sizeof error);
   agent_close(&agent);
-  drop_signals(agent.signal_fd);
+  // The signals stay blocked: one that comes now asks for what is done already, and must not end a process that has its
+  // exit status to tell.
   if (agent.signal_fd >= 0)
     close(agent.signal_fd);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (error[0])
     fprintf(stderr, "weft elastic: %s\n", error);
   return status;

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 
 from stores import Etcd
 from tool import Run, free_port, main, wait_for
@@ -84,6 +85,18 @@ def two_signals_are_one():
         run.expect_nothing_left()
 
 
+def signals_until_it_has_ended():
+    """One signal after the other, for as long as there is a process: the first one's exit status is told."""
+    with Run("--iterations", 1000000, plan=[[0, 1]]) as run:
+        wait_for("phase 0", lambda: run.text().count("-> start phase 0") == 2)
+        end = time.monotonic() + 60
+        while run.process.poll() is None:
+            assert time.monotonic() < end, run.text()
+            run.process.send_signal(signal.SIGINT)
+            time.sleep(0.0002)  # between two of them
+        run.expect(128 + signal.SIGINT)
+
+
 def while_the_store_is_silent():
     with Etcd() as etcd:
         with Run("--store", etcd.url, "--iterations", 1000000, plan=PLAN) as run:
@@ -98,5 +111,6 @@ def while_the_store_is_silent():
 
 main({
     **{f"{number.name.lower()}_at_every_stage": every_stage(number) for number in SIGNALS},
-    **{test.__name__: test for test in (while_agents_are_awaited, two_signals_are_one, while_the_store_is_silent)},
+    **{test.__name__: test for test in (
+        while_agents_are_awaited, two_signals_are_one, signals_until_it_has_ended, while_the_store_is_silent)},
 }, at_once=2)
