@@ -360,8 +360,8 @@ WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft
  * processors share one; what is there is not defined. The caller has ended every write before it calls combine_send.
  * May wait for a peer to have taken its rows of two operations ago, like dispatch_send; the rows of one that has not
  * all have one address, and it is lost. `rows_at` has info->num_rows places. INVALID: PER_EXPERT, a combine of
- * LOGFMT10, or not the time. UNSUPPORTED: CUDA memory, where rows carry flags inside on their way; there y is read
- * where it lies, and never copied before it travels. [owner]
+ * LOGFMT10, or not the time. UNSUPPORTED: CUDA memory; there y is read where it lies, and
+ * never copied before it travels. [owner]
  */
 WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 

@@ -3,6 +3,7 @@
 #define CUDA_ADD_UP_CUH
 
 #include "cuda/answer.cuh"
+#include "cuda/empty.cuh"
 
 // Warps that add one token's packets, and agree on what came of it.
 enum { TEAM = 8, FIRST_TEAM_BARRIER = 1 };
@@ -18,7 +19,7 @@ struct team {
 // Lists the rows of a token that stand for `seats`, in the order of ranks. Returns how many: at most top-k. [warp]
 __device__ __forceinline__ uint32_t list_arrivals(const cuda_combine_args &args, const cuda_view &view, uint64_t seats,
                                                   uint32_t token, uint64_t op, uint32_t lane, scratch &scratch) {
-  size_t offset = packet_offset(args.layout, args.layout.answer, args.layout.answers, op, token, 0);
+  size_t offset = answer_offset(args.layout, op, token, 0);
   uint32_t rows = 0;
   __syncwarp();
 #pragma unroll 1
@@ -36,12 +37,12 @@ __device__ __forceinline__ uint32_t list_arrivals(const cuda_combine_args &args,
 
 // Waits for the packet of each row. Returns the seats that are lost. [warp]
 __device__ __forceinline__ uint64_t await_packets(const cuda_combine_args &args, const scratch &scratch, uint32_t rows,
-                                                  uint32_t offset, uint32_t count, uint64_t flag, uint32_t lane) {
+                                                  uint32_t offset, uint32_t count, uint32_t lane) {
   bool lost = false;
   if (lane < rows) {
-    const uint64_t *last = (const uint64_t *)(scratch.rows[lane].row + offset + count * CUDA_LINE + CUDA_LINE - 8);
+    const uint32_t *last = (const uint32_t *)(scratch.rows[lane].row + offset + count * CUDA_LINE) - 1;
     patience patience;
-    while (!lost && ptx::load_relaxed(last) != flag)
+    while (!lost && ptx::load_volatile(last) == CUDA_EMPTY)
       lost = patience.over(args.state, scratch.rows[lane].seat);
   }
   if (!__any_sync(~0u, lost))
@@ -58,7 +59,7 @@ struct lines_of {
     seat_in_packet at;
 #pragma unroll
     for (int a = 0; a < ABREAST; a++)
-      offset[a] = min(at.line(a), count) * CUDA_LINE + at.lane * 16;
+      offset[a] = min(at.line(a), count - 1) * CUDA_LINE + at.lane * 16;
   }
   __device__ __forceinline__ void load(uint4 v[ABREAST], const char *packet) const {
 #pragma unroll
@@ -67,50 +68,41 @@ struct lines_of {
   }
 };
 
-// Adds a packet's lines. False: a flag is missing.
-__device__ __forceinline__ bool add_lines(float acc[ABREAST][8], const uint4 v[ABREAST], uint64_t flag) {
-  bool whole = true;
-#pragma unroll
-  for (int a = 0; a < ABREAST; a++) {
-    whole &= has_flag(v[a], flag);
-    add8(acc[a], v[a], 1.0f);
-  }
-  return whole;
-}
-
-// Adds the packets of N rows, from row r on, all asked for at once. False: a flag is missing.
+// Adds the packets of N rows, from row r on, all asked for at once. Returns the largest of their words.
 template <int N>
-__device__ __forceinline__ bool add_next(float acc[ABREAST][8], const lines_of &lines, const scratch &scratch,
-                                         uint32_t r, uint32_t offset, uint64_t flag) {
+__device__ __forceinline__ uint32_t add_next(float acc[ABREAST][8], const lines_of &lines, const scratch &scratch,
+                                             uint32_t r, uint32_t offset) {
   uint4 v[N][ABREAST];
 #pragma unroll
   for (int n = 0; n < N; n++)
     lines.load(v[n], scratch.rows[r + n].row + offset);
-  bool whole = true;
+  uint32_t most = 0;
 #pragma unroll
   for (int n = 0; n < N; n++)
-    whole &= add_lines(acc, v[n], flag);
-  return whole;
+#pragma unroll
+    for (int a = 0; a < ABREAST; a++) {
+      most = max(most, largest(v[n][a]));
+      add8(acc[a], v[n][a], 1.0f);
+    }
+  return most;
 }
 
-// factor * (the packet's rows added up), in lines as they travel: what the flags pushed out lies in the last line of
-// all of them, and is put back once. False: some line is not there yet. [warp]
+// factor * (the packet's rows added up). False: some word is not there yet. [warp]
 __device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows,
-                                            uint32_t offset, uint32_t count, uint64_t flag, float factor) {
+                                            uint32_t offset, uint32_t count, float factor) {
   static_assert(packet<ANSWER_EACH>::ITERATIONS == ABREAST, "all lines of a lane at once");
   const lines_of lines(count);
-  bool whole = true;
   float acc[ABREAST][8] = {};
-  uint32_t r = 0;
+  uint32_t r = 0, most = 0;
 #pragma unroll 1
   for (; r + 4 <= rows; r += 4)
-    whole &= add_next<4>(acc, lines, scratch, r, offset, flag);
+    most = max(most, add_next<4>(acc, lines, scratch, r, offset));
   if (rows - r == 3)
-    whole &= add_next<3>(acc, lines, scratch, r, offset, flag);
+    most = max(most, add_next<3>(acc, lines, scratch, r, offset));
   else if (rows - r == 2)
-    whole &= add_next<2>(acc, lines, scratch, r, offset, flag);
+    most = max(most, add_next<2>(acc, lines, scratch, r, offset));
   else if (rows - r == 1)
-    whole &= add_next<1>(acc, lines, scratch, r, offset, flag);
+    most = max(most, add_next<1>(acc, lines, scratch, r, offset));
 #pragma unroll
   for (int a = 0; a < ABREAST; a++) {
 #pragma unroll
@@ -118,7 +110,7 @@ __device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratc
       acc[a][j] *= factor;
     p.v[a] = pack8(acc[a]);
   }
-  return __all_sync(~0u, whole || threadIdx.x % GROUP != GROUP - 1);
+  return __all_sync(~0u, most != CUDA_EMPTY);
 }
 
 // (all weights) / (weights that came) of a token. [warp]
@@ -162,7 +154,7 @@ static __device__ __noinline__ void note_missing(const cuda_combine_args &args, 
   device_record &record = args.state->record[op % CUDA_RECORDS];
   ptx::add(&record.missing, selections);
   ptx::set_bits(&record.combine_lost, members);
-  args.state->handle[op % CUDA_DEPTH].missing[token] |= members;
+  args.state->handle[op % CUDA_LIVE].missing[token] |= members;
 }
 
 // The rows added up, where those of other ranks are coded: one after the other, each back to bf16 first. Returns the
@@ -172,12 +164,11 @@ static __device__ __noinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, cons
                                                   uint32_t rows, uint32_t token, uint32_t index, uint64_t op,
                                                   float factor, char *room) {
   const cuda_layout &layout = args.layout;
-  uint32_t chunks = chunks_of(layout.answer, index), wire = coded_chunks(chunks), lane = threadIdx.x % WARP;
-  size_t row = packet_offset(layout, layout.answer, layout.answers, op, token, 0);
-  size_t own_at = packet_offset(layout, layout.answer, layout.answers, op, token, index) - row;
+  uint32_t chunks = chunks_of(layout.answer, index), wire = cuda_coded_lines(chunks), lane = threadIdx.x % WARP;
+  size_t row = answer_offset(layout, op, token, 0), own_at = answer_offset(layout, op, token, index) - row;
   size_t coded_at = coded_offset(layout, op, token, index) - row;
   float acc[packet<ANSWER_EACH>::ITERATIONS][8] = {};
-  // Lane r keeps row r: what is unsealed takes the list's place.
+  // Lane r keeps row r.
   const char *listed = lane < rows ? scratch.rows[lane].row : nullptr;
   uint32_t seats = lane < rows ? scratch.rows[lane].seat : 0;
 #pragma unroll 1
@@ -185,15 +176,17 @@ static __device__ __noinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, cons
     const char *from = (const char *)__shfl_sync(~0u, (unsigned long long)listed, (int)r);
     uint32_t seat = __shfl_sync(~0u, seats, (int)r);
     bool own = seat == view.members[view.self].seat;
-    packet<ANSWER_EACH> p;
-    if (!take(p, args.state, seat, from + (own ? own_at : coded_at), own ? chunks : wire, op + 1, scene.control.strict,
-              scratch))
+    uint32_t count = own ? chunks : wire;
+    arrival<ANSWER_EACH> came;
+    spot at = {own ? own_at : coded_at, 0};
+    came.ask(from, at, count);
+    if (!came.whole() && !came.await(args.state, seat, from, at, count))
       return 1ull << seat;
     if (!own)
-      decode_packet(p, chunks, room);
+      decode_packet(came.p, chunks, room);
 #pragma unroll
     for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++)
-      add8(acc[i], p.v[i], 1.0f);
+      add8(acc[i], came.p.v[i], 1.0f);
   }
 #pragma unroll
   for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++) {
@@ -216,7 +209,7 @@ __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, con
   seat_in_packet at;
 #pragma unroll 1
   for (uint32_t index = team.warp; index < layout.answer.packets; index += TEAM) {
-    uint32_t count = chunks_of(layout.answer, index), offset = index * (layout.answer.each + 1) * CUDA_LINE;
+    uint32_t count = chunks_of(layout.answer, index), offset = index * layout.answer.each * CUDA_LINE;
     uint32_t rows = list_arrivals(args, view, seats, token, op, lane, scratch);
     packet<ANSWER_EACH> p;
     if (CODED) {
@@ -225,13 +218,10 @@ __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, con
         return lost;
     } else {
       do {
-        uint64_t lost = await_packets(args, scratch, rows, offset, count, op + 1, lane);
+        uint64_t lost = await_packets(args, scratch, rows, offset, count, lane);
         if (lost)
           return lost;
-        if (scene.control.strict)
-          ptx::fence_system();
-      } while (!add_packets(p, scratch, rows, offset, count, op + 1, factor));
-      unseal(p, count, scratch);
+      } while (!add_packets(p, scratch, rows, offset, count, factor));
     }
 #pragma unroll
     for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++)
@@ -247,8 +237,9 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
                                        uint64_t *lost, const role &role, const crew &crew, scratch &scratch,
                                        char *room) {
   uint64_t op = scene.counters.combined;
-  const cuda_handle &handle = scene.handle[op % CUDA_DEPTH];
+  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
   team team(role);
+  empty_read(args.layout, scene, crew);
   if (team.local >= team.count)
     return;
 #pragma unroll 1

@@ -8,8 +8,8 @@
 __device__ __forceinline__ uint32_t head_bits(const cuda_dispatch_args &args, const scene &scene, uint64_t op) {
   uint32_t late = args.d.num_tokens > 0 && !args.d.topk_weights;
   return args.d.kind << CUDA_HEAD_KIND | late << CUDA_HEAD_LATE |
-         (uint32_t)(op - scene.counters.received) << CUDA_HEAD_DISPATCHES |
-         (uint32_t)(op - scene.counters.combined) << CUDA_HEAD_COMBINES;
+         (uint32_t)(op - scene.counters.emptied_rows) << CUDA_HEAD_DISPATCHES |
+         (uint32_t)(op - scene.counters.emptied_answers) << CUDA_HEAD_COMBINES;
 }
 
 // Header and counts, to one member. [warp]
@@ -174,7 +174,7 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
   uint32_t missing = __ballot_sync(~0u, s.valid && (s.member < 0 || s.unsent));
   uint64_t unsent = missing ? or_over_warp(s.unsent) : 0;
   tally.missing += __popc(missing);
-  const cuda_handle &handle = scene.handle[op % CUDA_DEPTH];
+  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
   if (threadIdx.x % WARP == 0) {
     handle.members[token] = seats;
     handle.unsent[token] = unsent;
@@ -190,6 +190,8 @@ __device__ __forceinline__ void announce(const cuda_dispatch_args &args, const s
     if (view.members[m].seat < DEVICE_SEATS && open >> view.members[m].seat & 1)
       send_header(args, scene, view, out, m, op);
   tally tally;
+  if (crew.index == 0 && crew.lane == 0)
+    args.state->handle[op % CUDA_LIVE].tokens = args.d.num_tokens;
 #pragma unroll 1
   for (uint32_t token = crew.index; token < args.d.num_tokens; token += crew.count) {
     send_routing(args, scene, view, out, open, token, given, op, tally);

@@ -137,7 +137,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
                                        const crew &crew, scratch &scratch, char *stage, char *aside, char *room) {
   const cuda_layout &layout = args.layout;
   uint64_t op = scene.counters.answered;
-  const cuda_handle &handle = scene.handle[op % CUDA_DEPTH];
+  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
   uint32_t packets = layout.answer.packets, turn = view.count * packets, lane = crew.lane;
   if (view.count == 0)
     return;
@@ -171,17 +171,16 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
       uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
       packet<ANSWER_EACH> p;
       uint32_t count = chunks_of(layout.answer, index);
-      size_t to = packet_offset(layout, layout.answer, layout.answers, op, token, index);
+      size_t to = answer_offset(layout, op, token, index);
       add_rows<ASIDE>(p, scratch, listed, index * layout.answer.each, count, aside);
       if (CODED && m != view.self) {
         encode_packet(p, count, room);
-        count = coded_chunks(count);
+        count = cuda_coded_lines(count);
         to = coded_offset(layout, op, token, index);
       }
-      seal(p, count, op + 1, scratch);
       parcel<ANSWER_EACH>::wait_until_read(); // the one before
       const parcel<ANSWER_EACH> parcel(p, stage, count, scene.control.strict);
-      parcel.send(lane == 0 ? member.out : nullptr, to);
+      parcel.send(lane == 0 ? member.out : nullptr, {to, 0});
       parcel.sent();
       sent += index == 0 && m != view.self;
     }

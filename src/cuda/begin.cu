@@ -86,6 +86,7 @@ __global__ void begin(const __grid_constant__ cuda_begin_args args) {
   make_live(live, state->published[slot], none, op, 0, 1);
   cuda_counters &counters = state->counters;
   counters.sent = counters.received = counters.answered = counters.combined = op;
+  counters.emptied_rows = counters.emptied_answers = op;
   counters.lost = 0;
   counters.given_up = ptx::load_volatile(&state->control.gone);
   counters.newest = 0;
@@ -101,8 +102,12 @@ __global__ void begin(const __grid_constant__ cuda_begin_args args) {
 __global__ void finish(cuda_state *state) {
   ptx::kernel_wait();
   cuda_counters &counters = state->counters;
+  uint64_t op = counters.combined;
+  if (counters.emptied_answers == op && state->handle[op % CUDA_LIVE].tokens == 0)
+    counters.emptied_answers++; // none came, nor will
   counters.answered++;
   counters.combined++;
+  state->report->left = min(counters.emptied_rows, counters.emptied_answers);
   state->report->ended = counters.combined;
 }
 

@@ -15,7 +15,6 @@ __host__ __device__ constexpr uint32_t answerers_of(bool answers, bool adds) {
 __host__ __device__ constexpr uint32_t aside_of(bool adds) {
   return adds ? 8 : 4;
 }
-const uint32_t STAGE = (ANSWER_EACH + 1) * CUDA_LINE;
 __host__ __device__ constexpr uint32_t answerer_room(bool adds) {
   return STAGE + aside_of(adds) * ROW_ASIDE;
 }

@@ -132,8 +132,8 @@ static void close_parts(struct device *device) {
     cudaStreamDestroy(device->stream);
   if (device->pool)
     cudaMemPoolDestroy(device->pool);
-  if (device->zeros)
-    cudaFreeHost(device->zeros);
+  if (device->blanks)
+    cudaFreeHost(device->blanks);
   cudaGetLastError();
 }
 
@@ -149,10 +149,12 @@ static int open_parts(const struct cuda_driver *driver, struct device *device, c
   if (rc == 0)
     rc = open_pool(device, why);
   if (rc == 0)
-    rc = cuda_check(why, cudaHostAlloc(&device->zeros, CUDA_ZEROS, cudaHostAllocPortable), "cannot pin host memory");
+    rc = cuda_check(why, cudaHostAlloc((void **)&device->blanks, 2 * CUDA_BLANKS, cudaHostAllocPortable),
+                    "cannot pin host memory");
   if (rc != 0)
     return rc;
-  memset(device->zeros, 0, CUDA_ZEROS);
+  memset(device->blanks, 0, CUDA_BLANKS);
+  memset(device->blanks + CUDA_BLANKS, 0xFF, CUDA_BLANKS);
   device->shared_memory = (size_t)shared;
   if (!device->info.windows)
     return 0;

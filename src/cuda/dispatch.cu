@@ -48,12 +48,9 @@ template <int KIND, bool SENDS, bool RECEIVES>
 __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cuda_dispatch_args args) {
   extern __shared__ __align__(128) char memory[];
   __shared__ scene scene;
-  __shared__ scratch scratches[WARPS];
-  constexpr uint32_t STAGE = row_form<KIND>::ITERATIONS * GROUPS * CUDA_LINE;
   constexpr steps STEPS = {SENDS, RECEIVES, false, false};
   const roles roles(SENDS, args.d.num_tokens * args.layout.row.packets);
   const role &sending = roles.sending, &announcing = roles.announcing, &receiving = roles.receiving;
-  scratch &scratch = scratches[threadIdx.x / WARP];
   uint32_t *shared = (uint32_t *)(memory + (SENDS ? SENDERS : 0) * STAGE);
   touch(args);
   outgoing out;
@@ -81,7 +78,7 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
     uint64_t open = await_credit(args.state, scene, view, scene.counters.sent, scene.counters.taken_dispatch,
                                  &cuda_area_head::taken_dispatch);
     if (sending.plays()) {
-      sender.send(scene, view, open, scratch, memory + threadIdx.x / WARP * STAGE);
+      sender.send(scene, view, open, memory + threadIdx.x / WARP * STAGE);
       trace(args.trace, 2, threadIdx.x == 0);
       return;
     }
@@ -92,7 +89,7 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
     trace(args.trace, 6, announcing.thread() == 0);
   }
   if (RECEIVES && receiving.plays())
-    receive<row_form<KIND>::EACH>(args, scene, shared, receiving, placers, scratch);
+    receive<row_form<KIND>::EACH>(args, scene, shared, receiving, placers);
 }
 
 template <int KIND> const void *half_of(uint32_t halves) {
@@ -111,7 +108,7 @@ const void *kernel_for(const cuda_dispatch_args &args) {
 
 size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args) {
   size_t senders = args->d.halves & DEVICE_SEND ? SENDERS : 0;
-  return senders * (CUDA_BF16_CHUNKS + 1) * CUDA_LINE + (args->d.halves & DEVICE_SEND ? outgoing_size(*args) : 0) +
+  return senders * STAGE + (args->d.halves & DEVICE_SEND ? outgoing_size(*args) : 0) +
          (args->d.halves & DEVICE_RECV ? places_size(*args) : 0);
 }
 

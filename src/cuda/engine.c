@@ -46,7 +46,7 @@ static uint64_t aligned(uint64_t size) {
 // Cuts the handles' arrays out of one piece of memory at `base`; returns its size.
 static uint64_t place_handles(struct device_ep *ep, char *base) {
   uint64_t tokens = ep->options.max_tokens, selections = ep->members * tokens * ep->options.topk, at = 0;
-  for (int i = 0; i < CUDA_DEPTH; i++) {
+  for (int i = 0; i < CUDA_LIVE; i++) {
     struct cuda_handle *handle = &ep->handle[i];
     handle->place = (int32_t *)(base + at);
     at += aligned(selections * sizeof *handle->place);
@@ -69,6 +69,8 @@ static int open_memory(struct device_ep *ep, char *why) {
   int rc = cuda_allocate(ep->device, sizeof *ep->state, (void **)&ep->state, why);
   if (rc == 0)
     rc = cuda_allocate(ep->device, ep->layout.area, (void **)&ep->area, why);
+  if (rc == 0)
+    rc = cuda_blank(ep->device, ep->area, ep->layout.area, why);
   if (rc == 0)
     rc = cuda_allocate(ep->device, arrays, &ep->arrays, why);
   if (rc != 0)

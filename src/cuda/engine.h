@@ -35,10 +35,10 @@ struct device_ep {
   bool limited;     // to fewer than the device has
   bool shared;      // has its blocks of the device
   uint64_t bytes;
-  struct cuda_state *state;              // on the device
-  char *area;                            // likewise: what this rank sends to itself
-  void *arrays;                          // likewise: those of the handles
-  struct cuda_handle handle[CUDA_DEPTH]; // pointers to it
+  struct cuda_state *state;             // on the device
+  char *area;                           // likewise: what this rank sends to itself
+  void *arrays;                         // likewise: those of the handles
+  struct cuda_handle handle[CUDA_LIVE]; // pointers to it
   struct cuda_host *host;
   struct device_report *report; // that of `host`, as kernels see it
   struct cuda_begin *begin;     // likewise

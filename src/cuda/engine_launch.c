@@ -146,7 +146,7 @@ int cuda_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32
     return rc;
   size_t size = num_tokens * sizeof *missing;
   if (size > 0)
-    rc = get(ep, ep->host->missing, ep->handle[op % CUDA_DEPTH].missing, size, "reading what is missing", why);
+    rc = get(ep, ep->host->missing, ep->handle[op % CUDA_LIVE].missing, size, "reading what is missing", why);
   for (uint32_t i = 0; rc == 0 && i < num_tokens; i++)
     missing[i] = ep->host->missing[i];
   cuda_leave(&turn);

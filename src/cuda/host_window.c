@@ -1,8 +1,7 @@
 // Windows in host memory, for peers on other hosts: pinned, and seen by kernels and by the host. They are handed on and
 // not freed, since to free them would wait for kernels.
+#include "cuda/layout.h"
 #include "cuda/plugin.h"
-
-#include <string.h>
 
 // In the window itself.
 struct cuda_host_spare {
@@ -50,8 +49,8 @@ int cuda_host_window_create(struct device *device, size_t size, struct device_wi
   cuda_leave(&turn);
   if (rc != 0)
     return rc;
-  memset(made, 0, size);
-  __atomic_store_n(&device->strict, true, __ATOMIC_RELEASE); // lines do not come whole over PCIe: see layout.h
+  cuda_area_blank(made, size);
+  __atomic_store_n(&device->strict, true, __ATOMIC_RELEASE); // lines may not come whole over PCIe: see layout.h
   *window = (struct device_window){.memory = seen, .size = size};
   *host = made;
   return 0;

@@ -1,11 +1,19 @@
 // The memory that two GPU ranks share: for host and device alike.
 //
 // An *area* lies in the memory of its reader; its writer, the peer, maps it. One area per direction, like the host
-// engine's. Nothing is announced apart from the data: small things travel in *units* of 16 bytes, the rest in *lines*
-// of 128; each is written and read as a whole, and carries the number of its operation. One look brings flag and data;
+// engine's. Nothing is announced apart from the data: what comes tells by itself that it is there. One look brings it;
 // no fence, no acknowledgement and no second store is on anybody's way.
 //
-//   head | slot 0 | slot 1      slot: header, counts [E/6], routing [M], late weights [M][K/3], rows [M], answers [M]
+//   head | slot 0 | slot 1
+//   slot: header, counts [E/6], routing [M], late weights [M][K/3], rows [M], their scales [M], answers [M]
+//
+// Small things travel in *units* of 16 bytes, and a row's routing in *lines* of 128: each is written and read as a
+// whole, and carries the number of its operation, its *flag*.
+//
+// Rows, scales and answers are nothing but values: a place where nothing has come yet holds words of ones, CUDA_EMPTY,
+// and no word that is sent is one. So every word of 32 bits, which machines write and read as a whole, tells by itself
+// whether it has come; in which order they come, by which way and in which pieces does not matter. Who has read a place
+// makes it empty again, in a kernel after the one that read it, and then gives the credit to write there (empty.cuh).
 //
 // The header says how many rows come, and the counts how many of them each local expert gets: with those of all sources
 // the reader knows where each source's rows begin. A row's routing says which experts it is for, and as how manieth of
@@ -18,25 +26,32 @@
 // overlap, the *credit* words of the head say it, written at the start of the reader's next kernel, when the kernel
 // before has read everything. The *start* unit tells a joiner its first operation.
 //
-// A row is cut into *packets*: C chunks of 128 bytes in C + 1 lines. A line's last 8 bytes are its flag; what they push
-// out of each chunk, and each chunk's scale, stand in the packet's last line. So a warp handles a packet by itself, 16
-// bytes a lane, all of it aligned, and a chunk of e4m3 is just what shares one scale.
+// Rows stand as the caller has them, one behind the other. They are cut into *packets* of C chunks of 128 bytes, each
+// of which a warp handles by itself, 16 bytes a lane; a chunk of e4m3 is just what shares one scale.
 //
-// Why a line is whole: the 8 lanes' stores of 16 bytes are one instruction of one warp to one aligned line, which an SM
-// sends as one packet to the second-level cache, over NVLink too, and which is read by one instruction likewise. It is
-// what NCCL's LL128 protocol rests on, on the same links. PTX promises it for 16 bytes only (.b128), which units rely
-// on. So there is a *strict* way for other links: the writer fences between a packet's data and its flags, and the
-// reader reads once more after it has seen them (packet.cuh).
+// Why a line of routing is whole: the 8 lanes' stores of 16 bytes are one instruction of one warp to one aligned line,
+// which an SM sends as one packet to the second-level cache, over NVLink too, and which is read by one instruction
+// likewise. It is what NCCL's LL128 protocol rests on, on the same links. PTX promises it for 16 bytes only (.b128),
+// which units rely on. So there is a *strict* way for other links: the writer fences between a line's data and its
+// flag, and the reader reads once more after it has seen it.
 #ifndef CUDA_LAYOUT_H
 #define CUDA_LAYOUT_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "device/logfmt10.h"
 
 #ifdef __cplusplus
 #define CUDA_STATIC_ASSERT static_assert
 #else
 #define CUDA_STATIC_ASSERT _Static_assert
+#endif
+#ifdef __CUDACC__
+#define CUDA_SHARED static inline __host__ __device__
+#else
+#define CUDA_SHARED static inline
 #endif
 
 enum {
@@ -45,6 +60,11 @@ enum {
   CUDA_BLOCK = 128, // values that share a scale
   CUDA_DEPTH = 2,
 };
+
+// A word of a row, a scale or an answer that has not come. As values it is NaN, whatever they are, and so is the word
+// that is sent in its place.
+#define CUDA_EMPTY     0xFFFFFFFFu
+#define CUDA_NOT_EMPTY 0x7FFFFFFFu
 
 enum cuda_dtype { CUDA_BF16 = 0, CUDA_FP8 = 1, CUDA_FP8_POW2 = 2, CUDA_FP8_UE8M0 = 3 }; // enum weft_ep_dtype
 enum cuda_combine_dtype { CUDA_COMBINE_BF16 = 0, CUDA_COMBINE_LOGFMT10 = 1 };           // weft_ep_combine_dtype
@@ -90,10 +110,10 @@ enum {
 };
 
 enum {
-  CUDA_FP8_CHUNKS = 10,   // of a packet: 10 * (8 bytes pushed out + a scale) fill a line
-  CUDA_BF16_CHUNKS = 15,  // 15 * 8 bytes pushed out fill a line
+  CUDA_FP8_CHUNKS = 8, // of a packet
+  CUDA_BF16_CHUNKS = 16,
   CUDA_CODED_CHUNKS = 14, // of bf16, that travel as seven blocks of logfmt10
-  CUDA_CODED_LINES = 11,  // in which they do: coded.cuh
+  CUDA_CODED_LINES = 10,  // in which they do: coded.cuh
 };
 
 // Divides numbers below 2^31 by what it was made of, exactly: a division proper takes a GPU some 200 cycles.
@@ -109,12 +129,22 @@ static inline struct cuda_divisor cuda_divisor_of(uint32_t number) {
   return by;
 }
 
+// Of a packet that travels as logfmt10, of so many chunks of bf16: the words of its code, and the lines of those and of
+// the two words for each 32 of them behind them, see coded.cuh.
+CUDA_SHARED uint32_t cuda_coded_words(uint32_t chunks) {
+  return chunks * CUDA_LINE / 2 / LOGFMT10_BLOCK * ((LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES) / 4);
+}
+CUDA_SHARED uint32_t cuda_coded_lines(uint32_t chunks) {
+  uint32_t words = cuda_coded_words(chunks);
+  return (words + (words + 31) / 32 * 2 + CUDA_LINE / 4 - 1) / (CUDA_LINE / 4);
+}
+
 // How a row travels.
 struct cuda_form {
   uint32_t chunks;  // of 128 bytes, of a row
   uint32_t each;    // of a packet; the last one may have fewer
   uint32_t packets; // of a row
-  uint32_t stride;  // bytes of a row
+  uint32_t stride;  // bytes from row to row
   struct cuda_divisor by_packets;
 };
 
@@ -123,17 +153,18 @@ struct cuda_layout {
   uint32_t experts;                  // of a rank
   uint32_t count_units, late_units;  // of a header's counts, of a token's late weights
   uint32_t routing_lines;            // of a row
-  uint32_t value_bytes, scale_bytes; // of a dispatched row, where it arrives
+  uint32_t value_bytes, scale_bytes; // of a dispatched row, in the caller's buffer
+  uint32_t scale_stride;             // bytes from one row's scales to the next's, on their way: a word each
   uint32_t coded;                    // whether other ranks' answers travel as logfmt10
   struct cuda_divisor by_experts;
   struct cuda_form row, answer; // of dispatch, of combine
   // offsets in a slot
-  uint32_t counts, routing, late, rows, answers;
+  uint32_t counts, routing, late, rows, scales, answers;
   uint32_t slot; // bytes
   uint64_t area;
 };
 
-static inline uint32_t cuda_round_up(uint32_t value, uint32_t unit) {
+CUDA_SHARED uint32_t cuda_round_up(uint32_t value, uint32_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
@@ -142,7 +173,7 @@ static inline struct cuda_form cuda_form_of(uint32_t bytes, uint32_t each) {
   form.chunks = bytes / CUDA_LINE;
   form.each = each;
   form.packets = (form.chunks + each - 1) / each;
-  form.stride = form.packets * (each + 1) * CUDA_LINE;
+  form.stride = bytes;
   form.by_packets = cuda_divisor_of(form.packets);
   return form;
 }
@@ -161,6 +192,7 @@ static inline void cuda_layout_init(struct cuda_layout *layout, uint32_t max_tok
   layout->scale_bytes = dtype == CUDA_BF16        ? 0
                         : dtype == CUDA_FP8_UE8M0 ? cuda_round_up(hidden / CUDA_BLOCK, 4)
                                                   : hidden / CUDA_BLOCK * 4;
+  layout->scale_stride = dtype == CUDA_BF16 ? 0 : cuda_round_up(hidden / CUDA_BLOCK * 4, 16);
   layout->row = cuda_form_of(layout->value_bytes, dtype == CUDA_BF16 ? CUDA_BF16_CHUNKS : CUDA_FP8_CHUNKS);
   layout->coded = combine_dtype == CUDA_COMBINE_LOGFMT10;
   layout->answer = cuda_form_of(2 * hidden, layout->coded ? CUDA_CODED_CHUNKS : CUDA_BF16_CHUNKS);
@@ -173,10 +205,18 @@ static inline void cuda_layout_init(struct cuda_layout *layout, uint32_t max_tok
   at = cuda_round_up(at + max_tokens * layout->late_units * (uint32_t)sizeof(struct cuda_unit), CUDA_LINE);
   layout->rows = at;
   at += max_tokens * layout->row.stride;
+  layout->scales = at;
+  at = cuda_round_up(at + max_tokens * layout->scale_stride, CUDA_LINE);
   layout->answers = at;
   at += max_tokens * layout->answer.stride;
   layout->slot = at;
   layout->area = sizeof(struct cuda_area_head) + (uint64_t)CUDA_DEPTH * at;
+}
+
+// In host memory: an area in which nothing has come. Ones are no flag of any operation but the last that there can be.
+static inline void cuda_area_blank(void *area, uint64_t bytes) {
+  memset(area, 0xFF, bytes);
+  memset(area, 0, bytes < sizeof(struct cuda_area_head) ? bytes : sizeof(struct cuda_area_head));
 }
 
 CUDA_STATIC_ASSERT(sizeof(struct cuda_area_head) == CUDA_LINE, "an area's head is one line");

@@ -1,5 +1,6 @@
 // Plain memory of a device. It comes from a pool, since cudaMalloc and cudaFree may wait for kernels, and a kernel of
 // one rank may wait for the rank that would be waiting here.
+#include "cuda/layout.h"
 #include "cuda/plugin.h"
 
 #include <string.h>
@@ -33,15 +34,31 @@ void cuda_release(struct device *device, void *memory) {
   cuda_leave(&turn);
 }
 
-int cuda_zero(struct device *device, void *memory, size_t size, char *why) {
+// `blank`: CUDA_BLANKS bytes, pinned.
+static cudaError_t write_over(struct device *device, char *memory, size_t size, const char *blank) {
   cudaError_t error = cudaSuccess;
-  for (size_t at = 0; at < size && error == cudaSuccess; at += CUDA_ZEROS)
-    error = cudaMemcpyAsync((char *)memory + at, device->zeros, size - at < CUDA_ZEROS ? size - at : CUDA_ZEROS,
+  for (size_t at = 0; at < size && error == cudaSuccess; at += CUDA_BLANKS)
+    error = cudaMemcpyAsync(memory + at, blank, size - at < CUDA_BLANKS ? size - at : CUDA_BLANKS,
                             cudaMemcpyHostToDevice, device->stream);
-  int rc = cuda_check(why, error, "cannot zero device memory");
-  if (rc == 0)
-    rc = cuda_await(device->stream, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "zeroing device memory", why);
-  return rc;
+  return error;
+}
+
+static int await_written(struct device *device, cudaError_t error, const char *failed, const char *what, char *why) {
+  int rc = cuda_check(why, error, failed);
+  return rc ? rc : cuda_await(device->stream, CUDA_ALLOWANCE_MS * (uint64_t)1000000, what, why);
+}
+
+int cuda_zero(struct device *device, void *memory, size_t size, char *why) {
+  return await_written(device, write_over(device, memory, size, device->blanks), "cannot zero device memory",
+                       "zeroing device memory", why);
+}
+
+int cuda_blank(struct device *device, void *area, size_t size, char *why) {
+  size_t head = size < sizeof(struct cuda_area_head) ? size : sizeof(struct cuda_area_head);
+  cudaError_t error = write_over(device, area, head, device->blanks);
+  if (error == cudaSuccess)
+    error = write_over(device, (char *)area + head, size - head, device->blanks + CUDA_BLANKS);
+  return await_written(device, error, "cannot empty a window", "emptying a window", why);
 }
 
 // A piece that waits for its next user.

@@ -134,7 +134,7 @@ __device__ __forceinline__ void tell_selections(const cuda_dispatch_args &args, 
 __device__ __forceinline__ void tell_row(const cuda_dispatch_args &args, const scene &scene, const cuda_member &member,
                                          const target &t, uint32_t m, uint32_t row, uint32_t token, uint64_t op,
                                          uint32_t lane) {
-  const cuda_handle &handle = scene.handle[op % CUDA_DEPTH];
+  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
   size_t at = (size_t)m * args.layout.max_tokens + row;
   if (lane == 0)
     handle.token[at] = token;
@@ -152,10 +152,10 @@ __device__ __forceinline__ void tell_row(const cuda_dispatch_args &args, const s
     tell_selections(args, t, __shfl_sync(~0u, t.place, __ffs((int)t.copies) - 1), lane);
 }
 
-// Writes a packet to its rows of the caller's buffer. `scale`: of chunk `lane` of the packet. Each lane knows where its
-// own copy begins, so that little is left to be done for one after the other. [warp]
+// Writes a packet to its rows of the caller's buffer. Each lane knows where its own copy begins, so that little is left
+// to be done for one after the other. [warp]
 template <int EACH>
-__device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, const packet<EACH> &p, uint32_t scale,
+__device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, const arrival<EACH> &came,
                                              const target &t, uint32_t index, uint32_t count) {
   constexpr bool SCALES = packet<EACH>::SCALES;
   seat_in_packet at;
@@ -172,13 +172,13 @@ __device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, con
     char *out = (char *)__shfl_sync(~0u, mine, from) + offset;
 #pragma unroll
     for (int i = 0; i < packet<EACH>::ITERATIONS; i++)
-      ptx::store16_if(at.line(i) < count, out + i * GROUPS * CUDA_LINE, p.v[i]);
+      ptx::store16_if(at.line(i) < count, out + i * GROUPS * CUDA_LINE, came.p.v[i]);
     if (!SCALES)
       continue;
     char *scales = (char *)__shfl_sync(~0u, its, from) + scale_offset;
-    ptx::store4_if(has && !bytes, scales, scale);
+    ptx::store4_if(has && !bytes, scales, came.scale);
     if (bytes && (has || pads))
-      *scales = (char)(has ? scale : 0);
+      *scales = (char)came.scale; // 0, where there is none
   }
 }
 
@@ -186,39 +186,28 @@ __device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, con
 template <int EACH>
 __device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, const scene &scene,
                                              const cuda_member &member, const hearing &hearing, const places &places,
-                                             uint32_t m, uint32_t row, uint32_t index, uint64_t op, uint32_t lane,
-                                             scratch &scratch) {
+                                             uint32_t m, uint32_t row, uint32_t index, uint64_t op, uint32_t lane) {
   const cuda_layout &layout = args.layout;
-  packet<EACH> p;
+  arrival<EACH> came;
   uint32_t count = chunks_of(layout.row, index);
   uint4 routing;
   target t = {-1, 0.0f, -1, 0};
   uint32_t token = 0;
-  const char *from = nullptr;
+  spot from = {0, 0};
   bool here = take_routing(args, member, row, op, scene.control.strict, routing), whole = false;
   if (here) {
     token = token_of(layout, routing);
-    from = member.in + packet_offset(layout, layout.row, layout.rows, op, token, index);
-    ask_for_packet(p, from, count); // on its way while it is found out where it goes
+    from = row_spot(layout, op, token, index);
+    came.ask(member.in, from, count); // on its way while it is found out where it goes
     t = find_target(args, hearing, places, m, row, routing);
-    whole = is_whole(p, count, op + 1);
+    whole = came.whole();
   }
   if (index == 0)
     tell_row(args, scene, member, t, m, row, token, op, lane);
-  here = here && (whole || take_late(p, args.state, member.seat, from, count, op + 1));
-  if (here && scene.control.strict) {
-    ptx::fence_system();
-    load_packet(p, from, count, op + 1);
-  }
-  uint32_t scale = 0;
-  if (here) {
-    unseal(p, count, scratch);
-    if constexpr (packet<EACH>::SCALES)
-      scale = packet_scale<EACH>(scratch, lane);
-  } else {
-    p = packet<EACH>();
-  }
-  store_packet(args, p, scale, t, index, count);
+  here = here && (whole || came.await(args.state, member.seat, member.in, from, count));
+  if (!here)
+    came = arrival<EACH>();
+  store_packet(args, came, t, index, count);
   return here;
 }
 
@@ -239,7 +228,7 @@ struct turn {
 template <int EACH>
 __device__ __forceinline__ void place_rows(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
                                            const hearing &hearing, const places &places, turn now, uint64_t op,
-                                           const crew &crew, scratch &scratch) {
+                                           const crew &crew) {
   uint32_t most = 0;
 #pragma unroll 1
   for (uint32_t m = crew.lane; m < view.count; m += WARP)
@@ -248,8 +237,8 @@ __device__ __forceinline__ void place_rows(const cuda_dispatch_args &args, const
 #pragma unroll 1
   for (uint32_t i = crew.index; i < jobs; i += crew.count, now = turn(args, view, i))
     if (now.row < hearing.rows(args.layout, now.m) &&
-        !place_packet<EACH>(args, scene, view.members[now.m], hearing, places, now.m, now.row, now.index, op, crew.lane,
-                            scratch) &&
+        !place_packet<EACH>(args, scene, view.members[now.m], hearing, places, now.m, now.row, now.index, op,
+                            crew.lane) &&
         crew.lane == 0)
       ptx::set_bits(&args.state->record[op % CUDA_RECORDS].lost, 1ull << now.m);
 }

@@ -15,7 +15,7 @@
 
 enum {
   CUDA_ALLOWANCE_MS = 20000, // for copies of our own, which nothing but a broken device holds up
-  CUDA_ZEROS = 1 << 20,      // bytes of zeros that every device has in pinned host memory
+  CUDA_BLANKS = 1 << 20,     // bytes of zeros, and of ones, that every device has in pinned host memory
   CUDA_PINNED = 256 << 10,   // bytes of what cuda_pin gives
 };
 
@@ -29,8 +29,8 @@ struct device {
   size_t granularity;   // of windows; 0: no windows
   cudaStream_t stream;  // of our own, ordered with no other
   cudaMemPool_t pool;
-  void *zeros;
-  bool strict; // a window has been mapped that is not behind NVLink: see layout.h
+  char *blanks; // CUDA_BLANKS bytes of zeros, then as many of ones
+  bool strict;  // a window has been mapped that is not behind NVLink: see layout.h
 
   pthread_mutex_t lock; // of what follows
   uint32_t users;       // open() without close()
@@ -97,6 +97,8 @@ int cuda_fill(struct device *device, void *memory, uint8_t byte, size_t size, vo
 int cuda_owner(const void *memory, int *index, char *why);
 // Zeroes device memory by the copy engine: a kernel would have to wait for those that spin. Within a turn.
 int cuda_zero(struct device *device, void *memory, size_t size, char *why);
+// Makes an area (layout.h) of it in which nothing has come yet, likewise.
+int cuda_blank(struct device *device, void *area, size_t size, char *why);
 // Pinned host memory, zeroed, of one size for all; what is given back serves the next. Within a turn.
 int cuda_pin(struct device *device, void **memory, char *why);
 void cuda_unpin(struct device *device, void *memory);

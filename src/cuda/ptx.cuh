@@ -30,6 +30,10 @@ __device__ __forceinline__ uint32_t load_volatile(const uint32_t *p) {
   return v;
 }
 
+__device__ __forceinline__ void store_volatile(uint32_t *p, uint32_t v) {
+  asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
 __device__ __forceinline__ void store_relaxed(uint64_t *p, uint64_t v) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
@@ -51,7 +55,7 @@ __device__ __forceinline__ void store_unit(void *p, uint4 v) {
                : "memory");
 }
 
-// A lane's part of a line: 8 neighbouring lanes together read or write all of it (layout.h).
+// A lane's part of a line, which 8 neighbouring lanes read or write together.
 __device__ __forceinline__ uint4 load_line(const void *p) {
   uint4 v;
   asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"

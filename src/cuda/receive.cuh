@@ -2,6 +2,7 @@
 #ifndef CUDA_RECEIVE_CUH
 #define CUDA_RECEIVE_CUH
 
+#include "cuda/empty.cuh"
 #include "cuda/place.cuh"
 #include "cuda/settle.cuh"
 
@@ -47,10 +48,16 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
   counters.taken_dispatch = op - summary.dispatches;
   counters.taken_combine = op - summary.combines;
   uint64_t heard = hearing.heard;
+  uint32_t some = 0;
 #pragma unroll 1
-  for (uint32_t m = 0; m < view.count; m++)
-    state->handle[op % CUDA_DEPTH].rows[m] = hearing.rows(args.layout, m);
-  state->handle[op % CUDA_DEPTH].late = summary.late;
+  for (uint32_t m = 0; m < view.count; m++) {
+    uint32_t rows = hearing.rows(args.layout, m);
+    state->handle[op % CUDA_LIVE].rows[m] = rows;
+    some |= rows;
+  }
+  if (!some)
+    counters.emptied_rows = op + 1; // the kernels up to this one have emptied those before
+  state->handle[op % CUDA_LIVE].late = summary.late;
   device_record &record = state->record[op % CUDA_RECORDS];
   record.op = op;
   record.epoch = view.epoch;
@@ -75,6 +82,12 @@ __device__ __forceinline__ void hear_all(const cuda_dispatch_args &args, scene &
     hearing_begin(hearing);
   }
   role.sync();
+  // Each warp listens to a member; the others have nothing to do yet.
+  struct role idle = role;
+  idle.first += min(standing.view->count, role.warps - 1);
+  idle.warps -= idle.first - role.first;
+  if (idle.plays())
+    empty_read(args.layout, scene, crew(idle));
   for (bool again = false;;) {
     bool newer, fine = hear(args, *standing.view, hearing, places, op, role, &newer);
     bool unusual = role.sync_or(!fine || newer);
@@ -109,7 +122,7 @@ __device__ __forceinline__ crew placers(const role &role) {
 // `memory`: shared. [role]
 template <int EACH>
 __device__ __forceinline__ void receive(const cuda_dispatch_args &args, scene &scene, uint32_t *memory,
-                                        const role &role, const crew &placers, scratch &scratch) {
+                                        const role &role, const crew &placers) {
   __shared__ hearing hearing;
   __shared__ standing standing;
   uint64_t op = scene.counters.received;
@@ -130,7 +143,7 @@ __device__ __forceinline__ void receive(const cuda_dispatch_args &args, scene &s
   tell_counts(args, *standing.view, hearing, places, placers, args.state->record[op % CUDA_RECORDS]);
   if (standing.view != &view)
     first = turn(args, *standing.view, placers.index);
-  place_rows<EACH>(args, scene, *standing.view, hearing, places, first, op, placers, scratch);
+  place_rows<EACH>(args, scene, *standing.view, hearing, places, first, op, placers);
   trace(args.trace, 4, role.thread() == 0);
 }
 

@@ -1,18 +1,20 @@
 // What kernels have written for a peer on another host: out of one window in host memory, and into another there. It
-// never waits for a kernel: it looks which flags are raised, and takes what they cover.
+// never waits for a kernel: it looks what has come, and takes it.
 //
 // A header goes last of its dispatch, so that a peer has either all of it or, if this process dies, nothing.
 //
 // Nothing says beforehand what will come; but what has come does. A header's unit tells how many rows follow; their
 // routing tells where they stand, and which late weights may come; and the routing that the peer has sent, delivered
 // here before, tells which answers our kernels will write for it. So each part of a slot has a *front*: what is before
-// it has been taken, and only the next unit or line is looked at. A slot's fronts begin again with the header of
+// it has been taken, and only what is next is looked at. A slot's fronts begin again with the header of
 // another operation: then the reader has taken what it needed of the one before (layout.h), and nobody waits for what
 // was left.
 //
-// A flag is read before what it covers, and written after it, by stores of 8 bytes. Kernels look twice, for lines do
-// not come whole to them (the strict way). What is collected are *runs*: where they belong, how many bytes, and of
-// which kind; then the bytes.
+// A flag is read before what it covers, and written after it, by stores of 8 bytes. Kernels look twice, for lines may
+// not come whole to them (the strict way). What needs no flag, rows, scales and answers, is taken as soon as no word of
+// it is empty, and its place made empty again: our kernels write there again when the peer has given the credit, for
+// which it must have had it from here. What is collected are *runs*: where they belong, how many bytes, and of which
+// kind; then the bytes.
 #include "cuda/relay.h"
 
 #include <stdio.h>
@@ -25,16 +27,17 @@
 
 enum { UNIT = sizeof(struct cuda_unit) };
 
-enum run_kind { RUN_WORDS = 1, RUN_UNITS, RUN_LINES }; // of 8 bytes, two of them; of 16; of 128
+enum run_kind { RUN_WORDS = 1, RUN_UNITS, RUN_LINES, RUN_VALUES }; // of 8 bytes, two of them; of 16; of 128; 16
 
 struct run {
   uint32_t offset, bytes; // in the area
   uint32_t kind, pad;
 };
 
-// Rows before `row` have been taken, and of that one what stands before `line` of its lines.
+// Rows before `row` have been taken, and of that one what stands before piece `piece`: a line of routing, or a piece of
+// values.
 struct front {
-  uint32_t row, line;
+  uint32_t row, piece;
 };
 
 // A dispatch of ours in a slot.
@@ -46,7 +49,7 @@ struct outgoing {
   uint32_t rows;  // that it brings
   bool late;      // weights follow, with the combine
   uint32_t units; // of its mark and counts that have been taken
-  struct front routing, values;
+  struct front routing, values, scales;
   uint32_t *token;   // [M] of each row whose routing has been taken
   uint32_t *weights; // [M * K/3] units of late weights that somebody reads
   uint32_t num_weights, next_weights;
@@ -62,7 +65,7 @@ struct incoming {
 struct device_relay {
   struct cuda_layout layout;
   char *in;
-  const char *out;
+  char *out;
   uint64_t taken[2], start[2], waiting[2]; // of the head, as told last
   struct outgoing outgoing[CUDA_DEPTH];
   struct incoming incoming[CUDA_DEPTH];
@@ -105,15 +108,16 @@ static size_t slot_at(const struct device_relay *relay, uint32_t slot) {
   return sizeof(struct cuda_area_head) + (size_t)slot * relay->layout.slot;
 }
 
-// How a part of a row's packets travels: `lines` of a packet, of which the first few are used.
-static uint32_t lines_of(const struct cuda_form *form, bool coded) {
-  return coded ? CUDA_CODED_LINES : form->each + 1;
+// Values of a row are taken in pieces of a line, scales in pieces of as many bytes or what is left of them.
+static uint32_t piece_of(uint32_t bytes, uint32_t piece) {
+  uint32_t left = bytes - piece * CUDA_LINE;
+  return left < CUDA_LINE ? left : CUDA_LINE;
 }
 
-static uint32_t used_lines(const struct cuda_form *form, bool coded, uint32_t packet) {
-  uint32_t left = form->chunks - packet * form->each, chunks = left < form->each ? left : form->each;
-  uint32_t code = chunks * CUDA_LINE / 2 / LOGFMT10_BLOCK * (LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES);
-  return 1 + (coded ? (code + CUDA_LINE - 1) / CUDA_LINE : chunks);
+// Whether that line of an answer, as a packet of code has them, has anything in it.
+static bool is_coded_line(const struct cuda_form *form, uint32_t line) {
+  uint32_t packet = line / CUDA_CODED_LINES, left = form->chunks - packet * form->each;
+  return line % CUDA_CODED_LINES < cuda_coded_lines(left < form->each ? left : form->each);
 }
 
 // --- collecting ---
@@ -238,24 +242,67 @@ static void collect_routing(struct device_relay *relay, struct batch *batch, uin
   const struct cuda_layout *layout = &relay->layout;
   size_t begin = slot_at(relay, slot) + layout->routing;
   while (own->routing.row < own->rows) {
-    uint32_t index = own->routing.row * layout->routing_lines + own->routing.line;
+    uint32_t index = own->routing.row * layout->routing_lines + own->routing.piece;
     const char *line = take_line(relay, batch, begin + (size_t)index * CUDA_LINE, own->flag);
     if (!line)
       return;
-    note_weights(relay, own, line, own->routing.line);
-    note_token(relay, &own->token[own->routing.row], own->routing.line, line);
-    if (++own->routing.line == layout->routing_lines)
+    note_weights(relay, own, line, own->routing.piece);
+    note_token(relay, &own->token[own->routing.row], own->routing.piece, line);
+    if (++own->routing.piece == layout->routing_lines)
       own->routing = (struct front){.row = own->routing.row + 1};
   }
 }
 
-// A row's packets, from `front` on, which stand at `begin`. True: all of them.
-static bool collect_row(const struct device_relay *relay, struct batch *batch, const struct cuda_form *form, bool coded,
-                        size_t begin, uint32_t flag, struct front *front) {
-  uint32_t each = lines_of(form, coded);
-  for (; front->line < form->packets * each; front->line++)
-    if (front->line % each < used_lines(form, coded, front->line / each) &&
-        !take_line(relay, batch, begin + (size_t)front->line * CUDA_LINE, flag))
+// `bytes` of values at `offset`, a multiple of 16, if none of their words is empty: `words` of them are sent, and what
+// stands behind them is not looked at. Their place is empty then.
+static bool take_values(const struct device_relay *relay, struct batch *batch, size_t offset, uint32_t bytes,
+                        uint32_t words) {
+  char *from = relay->out + offset;
+  uint64_t found[CUDA_LINE / sizeof(uint64_t)], nothing = (uint64_t)CUDA_EMPTY << 32 | CUDA_EMPTY;
+  for (uint32_t i = 0; i < bytes / sizeof *found; i++) {
+    found[i] = load(from + i * sizeof *found);
+    if ((2 * i < words && (uint32_t)found[i] == CUDA_EMPTY) || (2 * i + 1 < words && found[i] >> 32 == CUDA_EMPTY))
+      return false;
+  }
+  char *room = room_for(batch, RUN_VALUES, offset, bytes);
+  if (!room)
+    return false;
+  memcpy(room, found, bytes);
+  for (uint32_t i = 0; i < bytes / sizeof *found; i++)
+    store(from + i * sizeof *found, nothing);
+  return true;
+}
+
+// A row of `bytes` at `begin`, from `front` on. True: all of it.
+static bool collect_row(const struct device_relay *relay, struct batch *batch, size_t begin, uint32_t bytes,
+                        struct front *front) {
+  for (; front->piece * CUDA_LINE < bytes; front->piece++) {
+    uint32_t piece = piece_of(bytes, front->piece);
+    if (!take_values(relay, batch, begin + (size_t)front->piece * CUDA_LINE, piece, piece / 4))
+      return false;
+  }
+  *front = (struct front){.row = front->row + 1};
+  return true;
+}
+
+// The same, of the words that tell a row's scales: their places are a multiple of 16 bytes.
+static bool collect_row_scales(const struct device_relay *relay, struct batch *batch, size_t begin,
+                               struct front *front) {
+  const struct cuda_layout *layout = &relay->layout;
+  for (; front->piece * CUDA_LINE < layout->scale_stride; front->piece++)
+    if (!take_values(relay, batch, begin + (size_t)front->piece * CUDA_LINE,
+                     piece_of(layout->scale_stride, front->piece), layout->row.chunks - front->piece * (CUDA_LINE / 4)))
+      return false;
+  *front = (struct front){.row = front->row + 1};
+  return true;
+}
+
+// The same, of an answer in code.
+static bool collect_coded(const struct device_relay *relay, struct batch *batch, size_t begin, struct front *front) {
+  const struct cuda_form *form = &relay->layout.answer;
+  for (; front->piece < form->packets * CUDA_CODED_LINES; front->piece++)
+    if (is_coded_line(form, front->piece) &&
+        !take_values(relay, batch, begin + (size_t)front->piece * CUDA_LINE, CUDA_LINE, CUDA_LINE / 4))
       return false;
   *front = (struct front){.row = front->row + 1};
   return true;
@@ -263,18 +310,22 @@ static bool collect_row(const struct device_relay *relay, struct batch *batch, c
 
 static void collect_values(struct device_relay *relay, struct batch *batch, uint32_t slot) {
   struct outgoing *own = &relay->outgoing[slot];
-  const struct cuda_form *form = &relay->layout.row;
-  size_t begin = slot_at(relay, slot) + relay->layout.rows;
+  const struct cuda_layout *layout = &relay->layout;
+  size_t rows = slot_at(relay, slot) + layout->rows, scales = slot_at(relay, slot) + layout->scales;
   while (own->values.row < own->routing.row &&
-         collect_row(relay, batch, form, false, begin + (size_t)own->token[own->values.row] * form->stride, own->flag,
+         collect_row(relay, batch, rows + (size_t)own->token[own->values.row] * layout->row.stride, layout->row.stride,
                      &own->values))
+    continue;
+  while (own->scales.row < own->routing.row &&
+         collect_row_scales(relay, batch, scales + (size_t)own->token[own->scales.row] * layout->scale_stride,
+                            &own->scales))
     continue;
 }
 
 static void collect_header(struct device_relay *relay, struct batch *batch, uint32_t slot) {
   struct outgoing *own = &relay->outgoing[slot];
   if (!own->sent && own->units > relay->layout.count_units && own->routing.row == own->rows &&
-      own->values.row == own->rows)
+      own->values.row == own->rows && own->scales.row == own->rows)
     own->sent = put_words(batch, RUN_UNITS, slot_at(relay, slot), own->header);
 }
 
@@ -288,12 +339,14 @@ static void collect_weights(struct device_relay *relay, struct batch *batch, uin
 
 static void collect_answers(struct device_relay *relay, struct batch *batch, uint32_t slot) {
   struct incoming *theirs = &relay->incoming[slot];
-  const struct cuda_form *form = &relay->layout.answer;
-  size_t begin = slot_at(relay, slot) + relay->layout.answers;
-  while (theirs->answers.row < theirs->rows &&
-         collect_row(relay, batch, form, relay->layout.coded,
-                     begin + (size_t)theirs->token[theirs->answers.row] * form->stride, theirs->flag, &theirs->answers))
-    continue;
+  const struct cuda_layout *layout = &relay->layout;
+  bool whole = true;
+  while (theirs->answers.row < theirs->rows && whole) {
+    size_t at =
+        slot_at(relay, slot) + layout->answers + (size_t)theirs->token[theirs->answers.row] * layout->answer.stride;
+    whole = layout->coded ? collect_coded(relay, batch, at, &theirs->answers)
+                          : collect_row(relay, batch, at, layout->answer.stride, &theirs->answers);
+  }
 }
 
 size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size) {
@@ -326,6 +379,15 @@ static void deliver_units(char *to, const char *from, size_t bytes) {
     memcpy(words, from + at, UNIT);
     store(to + at, words[0]);
     store(to + at + 8, words[1]); // with the flag
+  }
+}
+
+// In any order: each word tells by itself that it has come.
+static void deliver_values(char *to, const char *from, size_t bytes) {
+  uint64_t word;
+  for (size_t at = 0; at < bytes; at += sizeof word) {
+    memcpy(&word, from + at, sizeof word);
+    __atomic_store_n((shared_word *)(to + at), word, __ATOMIC_RELAXED);
   }
 }
 
@@ -370,7 +432,7 @@ static bool find_slot(const struct device_relay *relay, size_t offset, uint32_t 
 }
 
 static bool is_legal(const struct device_relay *relay, const struct run *run) {
-  uint32_t step = run->kind == RUN_WORDS || run->kind == RUN_UNITS ? UNIT : run->kind == RUN_LINES ? CUDA_LINE : 0;
+  uint32_t step = run->kind == RUN_LINES ? CUDA_LINE : run->kind >= RUN_WORDS && run->kind <= RUN_VALUES ? UNIT : 0;
   return step != 0 && run->bytes != 0 && run->offset % step == 0 && run->bytes % step == 0 &&
          (uint64_t)run->offset + run->bytes <= relay->layout.area;
 }
@@ -388,6 +450,8 @@ static void deliver_run(struct device_relay *relay, const struct run *run, const
     note_routing(relay, slot, (at - layout->routing) / CUDA_LINE, from, run->bytes);
   if (run->kind == RUN_LINES)
     deliver_lines(to, from, run->bytes);
+  else if (run->kind == RUN_VALUES)
+    deliver_values(to, from, run->bytes);
   else
     deliver_units(to, from, run->bytes);
 }
@@ -420,8 +484,7 @@ int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t siz
 
 // --- opening ---
 
-int cuda_relay_open(const struct device_ep_options *o, void *in, const void *out, struct device_relay **made,
-                    char *why) {
+int cuda_relay_open(const struct device_ep_options *o, void *in, void *out, struct device_relay **made, char *why) {
   struct device_relay *relay = calloc(1, sizeof *relay);
   bool whole = relay != NULL;
   if (relay) {
@@ -431,6 +494,7 @@ int cuda_relay_open(const struct device_ep_options *o, void *in, const void *out
     relay->out = out;
   }
   for (int i = 0; i < CUDA_DEPTH && relay; i++) {
+    relay->outgoing[i].flag = CUDA_EMPTY; // as the window has it
     relay->outgoing[i].weights = calloc((size_t)o->max_tokens * relay->layout.late_units, sizeof(uint32_t));
     relay->outgoing[i].token = calloc(o->max_tokens, sizeof(uint32_t));
     relay->incoming[i].token = calloc(o->max_tokens, sizeof(uint32_t));

@@ -7,7 +7,7 @@
 #include "device/device.h"
 
 // As in device/device.h.
-int cuda_relay_open(const struct device_ep_options *options, void *in, const void *out, struct device_relay **relay,
+int cuda_relay_open(const struct device_ep_options *options, void *in, void *out, struct device_relay **relay,
                     char *why);
 void cuda_relay_close(struct device_relay *relay);
 size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size);

@@ -40,7 +40,7 @@ struct alignas(16) scene {
   cuda_counters counters;
   cuda_control control;
   cuda_view live[CUDA_LIVE];
-  cuda_handle handle[CUDA_DEPTH];
+  cuda_handle handle[CUDA_LIVE];
 };
 
 __device__ __forceinline__ uint32_t divide(uint32_t number, cuda_divisor by) {
@@ -75,12 +75,13 @@ __device__ __forceinline__ void publish(const scene &scene, cuda_state *state, s
 #pragma unroll 1
   for (uint32_t m = lane; m < view.count; m += WARP)
     if (view.members[m].out) {
-      // The end of the kernels before has ordered what they read before these stores.
+      // The end of the kernels before has ordered what they emptied before these stores.
       cuda_area_head *head = (cuda_area_head *)view.members[m].out;
-      ptx::store_relaxed(&head->taken_dispatch, now.received);
-      ptx::store_relaxed(&head->taken_combine, now.combined);
+      ptx::store_relaxed(&head->taken_dispatch, now.emptied_rows);
+      ptx::store_relaxed(&head->taken_combine, now.emptied_answers);
     }
   if (lane == 0) {
+    state->report->left = min(now.emptied_rows, now.emptied_answers);
     state->report->ended = now.combined;
     state->report->begun = now.sent + steps.sends;
   }
@@ -147,17 +148,27 @@ __device__ __forceinline__ void arrive(const scene &scene, cuda_state *state, st
   state->counters.received = now.received + steps.receives;
   state->counters.answered = now.answered + steps.answers;
   state->counters.combined = now.combined + steps.combines;
+  if (steps.receives || steps.combines) { // as empty.cuh does
+    state->counters.emptied_rows = now.received;
+    state->counters.emptied_answers = now.combined;
+  }
 }
 
 __device__ __forceinline__ char *slot_of(const cuda_layout &layout, char *area, uint64_t op) {
   return area + sizeof(cuda_area_head) + (op % CUDA_DEPTH) * layout.slot;
 }
 
-// The place, in an area, of packet `index` of a row among those that begin at `rows` of a slot.
-__device__ __forceinline__ size_t packet_offset(const cuda_layout &layout, const cuda_form &form, uint32_t rows,
-                                                uint64_t op, uint32_t token, uint32_t index) {
-  return sizeof(cuda_area_head) + (size_t)(op % CUDA_DEPTH * layout.slot + rows) +
-         (token * form.stride + index * (form.each + 1) * CUDA_LINE);
+// The place, in an area, of packet `index` of a token's answer.
+__device__ __forceinline__ size_t answer_offset(const cuda_layout &layout, uint64_t op, uint32_t token,
+                                                uint32_t index) {
+  return sizeof(cuda_area_head) + (size_t)(op % CUDA_DEPTH * layout.slot + layout.answers) +
+         (token * layout.answer.stride + index * layout.answer.each * CUDA_LINE);
+}
+// Likewise, of a row.
+__device__ __forceinline__ spot row_spot(const cuda_layout &layout, uint64_t op, uint32_t token, uint32_t index) {
+  size_t slot = sizeof(cuda_area_head) + (size_t)(op % CUDA_DEPTH * layout.slot);
+  return {slot + layout.rows + (token * layout.row.stride + index * layout.row.each * CUDA_LINE),
+          slot + layout.scales + (token * layout.scale_stride + index * layout.row.each * 4)};
 }
 
 __device__ __forceinline__ uint32_t chunks_of(const cuda_form &form, uint32_t index) {

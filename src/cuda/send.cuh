@@ -58,9 +58,9 @@ __device__ __forceinline__ void make_packet(packet<row_form<KIND>::EACH> &p, con
   if constexpr (KIND != ROW_CAST) {
 #pragma unroll
     for (int i = 0; i < ITERATIONS; i++) {
-      p.v[i] = s.v[i];
+      p.v[i] = fill(s.v[i]);
       if constexpr (KIND == ROW_GIVEN)
-        p.scale[i] = s.scale[i];
+        p.scale[i] = fill(s.scale[i]);
     }
     return;
   } else {
@@ -85,7 +85,10 @@ __device__ __forceinline__ void make_packet(packet<row_form<KIND>::EACH> &p, con
     for (int i = 0; i < ITERATIONS; i++) {
       float inverse, scale = block_scale(amax[i], dtype != CUDA_FP8, &inverse);
       uint2 a = cast8(s.v[2 * i], inverse), b = cast8(s.v[2 * i + 1], inverse);
-      p.v[i] = make_uint4(a.x, a.y, b.x, b.y);
+      p.v[i] = make_uint4(a.x, a.y, b.x, b.y); // none is empty: the cast makes NaN 0x7F
+#if __CUDA_ARCH__ < 890
+      p.v[i] = fill(p.v[i]); // and CUDA's own keeps the sign
+#endif
       p.scale[i] = dtype == CUDA_FP8_UE8M0 ? ue8m0_of(scale) : __float_as_uint(scale);
     }
   }
@@ -139,25 +142,23 @@ template <int KIND> struct sender {
     load_source<KIND>(source, args, token, index);
   }
   // [role]
-  __device__ __forceinline__ void send(const scene &scene, const cuda_view &view, uint64_t open, scratch &scratch,
-                                       char *stage) {
+  __device__ __forceinline__ void send(const scene &scene, const cuda_view &view, uint64_t open, char *stage) {
     uint64_t op = scene.counters.sent;
     open &= ~shut_seats(args, scene);
 #pragma unroll 1
     while (i < jobs) {
       // First what takes no values, for these are still on their way.
       uint32_t count = chunks_of(args.layout.row, index);
-      size_t offset = packet_offset(args.layout, args.layout.row, args.layout.rows, op, token, index);
+      spot spot = row_spot(args.layout, op, token, index);
       char *to = row_places(args, view, open, expert, token, 0);
       packet<EACH> p;
       make_packet<KIND>(p, source, args.dtype);
-      seal(p, count, op + 1, scratch);
       parcel::wait_until_there(); // the one before
       const parcel parcel(p, stage, count, scene.control.strict);
-      parcel.send(to, offset);
+      parcel.send(to, spot);
 #pragma unroll 1
       for (uint32_t base = WARP; base < view.count; base += WARP)
-        parcel.send(row_places(args, view, open, expert, token, base), offset);
+        parcel.send(row_places(args, view, open, expert, token, base), spot);
       parcel.sent();
       i += step; // asked for no earlier, since the copies' fence would wait for it
       ask();

@@ -44,7 +44,8 @@ struct cuda_control {
   uint64_t pad[10];
 };
 
-// What dispatch leaves for combine, for each operation in flight. Bits of members are by seat.
+// What dispatch leaves for combine and for empty.cuh: operation n has handle[n % CUDA_LIVE]. Bits of members are by
+// seat.
 struct cuda_handle {
   int32_t *place;    // [R][M][K]: of each member's rows: row of the caller's buffer that holds the selection, or -1
   float *weight;     // [R][M][K]
@@ -53,7 +54,7 @@ struct cuda_handle {
   uint64_t *unsent;  // [M]: members (by index) that were to have one, and are masked or lost
   uint64_t *missing; // [M]: members (by index) whose contribution to the token did not come
   uint64_t late;     // members (by index) whose weights come with the combine
-  uint64_t pad;
+  uint64_t tokens;   // of this rank
   uint32_t rows[CUDA_MAX_MEMBERS]; // of each member; 0: it was not heard
 };
 
@@ -67,7 +68,8 @@ struct cuda_counters {
   uint8_t live[CUDA_LIVE];                     // the live view of operation n: live[n % CUDA_LIVE]
   uint32_t newest;                             // live view that was made last
   uint64_t activations;                        // told to the host
-  uint64_t pad[5];
+  uint64_t emptied_rows, emptied_answers;      // operations before these have left nothing in our areas
+  uint64_t pad[3];
 };
 
 // What the blocks of a kernel share: how they agree on whom they have heard (settle.cuh), and who works on what. For
@@ -101,7 +103,7 @@ struct cuda_state {
   struct cuda_view live[CUDA_LIVE];
   struct cuda_view published[CUDA_PUBLISHED]; // of epoch e: any; free when its epoch is 0
   uint64_t told[DEVICE_SEATS];                // operation + 1 that a peer was told as its first, 0: none
-  struct cuda_handle handle[CUDA_DEPTH];
+  struct cuda_handle handle[CUDA_LIVE];
   struct cuda_votes votes[CUDA_LIVE];
   struct device_record record[CUDA_RECORDS]; // of operation n: record[n % CUDA_RECORDS]
   struct device_report *report;              // the host's

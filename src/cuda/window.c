@@ -1,5 +1,6 @@
 // Windows: physical memory of a device that other processes map through a file descriptor. Mappings hold the memory, so
-// that it outlives the process that made it, and neither to map nor to unmap waits for a kernel.
+// that it outlives the process that made it, and neither to map nor to unmap waits for a kernel. A new one is an area
+// in which nothing has come.
 #include "cuda/driver.h"
 #include "cuda/plugin.h"
 
@@ -66,7 +67,7 @@ static int create(const struct cuda_driver *driver, struct device *device, size_
   struct device_window made = {0};
   rc = map(driver, device, handle, size, &made, why);
   if (rc == 0)
-    rc = cuda_zero(device, made.memory, size, why);
+    rc = cuda_blank(device, made.memory, size, why);
   if (rc != 0) {
     cuda_window_release(device, &made);
     close(exported);

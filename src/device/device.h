@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 6, // of this page
+  DEVICE_ABI = 7, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   // A peer that does not come because it waits for a third one is not silent: it gets so many more time limits.
@@ -96,6 +96,7 @@ enum { DEVICE_ACTIVATIONS = 16 };
 struct device_report {
   volatile uint64_t begun;    // dispatches begun: the number of the newest + 1
   volatile uint64_t ended;    // operations before this number are over (combined or finished); the next kernel tells
+  volatile uint64_t left;     // operations before this number have no use for any area; the kernel after that tells
   volatile uint64_t received; // dispatches whose headers are all heard: the number of the newest + 1
   // 1: a kernel has found the seat silent; ep_seat makes it 0. A byte each, for both sides write, and few machines have
   // atomic operations between a GPU and the host's memory.
@@ -190,7 +191,7 @@ struct device_api {
   // Which device `memory` is on: -1 for memory that none has. [any]
   int (*owner)(const void *memory, int *index, char *why);
 
-  // Windows, zeroed. *fd is for the peer; the caller closes it. [any]
+  // Windows: areas in which nothing has come (cuda/layout.h). *fd is for the peer; the caller closes it. [any]
   int (*window_create)(struct device *device, size_t size, struct device_window *window, int *fd, char *why);
   int (*window_map)(struct device *device, size_t size, int fd, struct device_window *window, char *why);
   void (*window_release)(struct device *device, struct device_window *window);
@@ -259,13 +260,13 @@ struct device_api {
   void (*copies_close)(struct device_copies *copies); // none of it runs. NULL is legal
   int (*mark_passed)(struct device *device, void *mark, bool *passed, char *why);
 
-  // Peers on other hosts have windows in host memory, zeroed: *host is where the host sees it. From here on kernels of
-  // the device do not count on more than 16 bytes to arrive at once. [any]
+  // Peers on other hosts have windows in host memory, in which nothing has come (cuda/layout.h): *host is where the
+  // host sees it. From here on kernels of the device do not count on more than 16 bytes to arrive at once. [any]
   int (*host_window_create)(struct device *device, size_t size, struct device_window *window, void **host, char *why);
   void (*host_window_release)(struct device *device, struct device_window *window, void *host); // no kernel uses it
   // What goes to and fro between a link's two windows `in` and `out` (as the host sees them) and the peer's. One thread
   // at a time for each of them; nothing waits.
-  int (*relay_open)(const struct device_ep_options *options, void *in, const void *out, struct device_relay **relay,
+  int (*relay_open)(const struct device_ep_options *options, void *in, void *out, struct device_relay **relay,
                     char *why);
   void (*relay_close)(struct device_relay *relay); // NULL is legal
   // Takes what kernels have written into `out`, as far as it is whole, is not taken yet and fits into `size` bytes

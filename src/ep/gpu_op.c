@@ -283,8 +283,8 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine 
 
 int ep_gpu_combine_rows(void) {
   return fail(WEFT_ERR_UNSUPPORTED,
-              "combine_rows: on CUDA memory rows carry flags inside on their way, so that no caller "
-              "can write them in place: give y, which is read where it lies");
+              "combine_rows: on CUDA memory rows are reduced and written by the kernel: give y, which is read where it "
+              "lies");
 }
 
 static int finish(weft_ep_t *ep, struct gpu_op *op, const char *call) {

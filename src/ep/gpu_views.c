@@ -304,7 +304,7 @@ static void take_activation(weft_ep_t *ep, uint64_t op, uint64_t epoch) {
 static void drop_passed(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
   uint32_t passed = 0;
-  while (passed + 1 < gpu->num_steps && gpu->steps[passed + 1].op <= ep_gpu_read(&gpu->report->ended))
+  while (passed + 1 < gpu->num_steps && gpu->steps[passed + 1].op <= ep_gpu_read(&gpu->report->left))
     group_view_unref(gpu->steps[passed++].view);
   if (passed == 0)
     return;

@@ -24,7 +24,7 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 5, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 6, // of this page and the doorbell's: peers with another one do not connect
 };
 
 enum ep_kind { EP_KIND_DISPATCH = 1, EP_KIND_BARRIER = 2 };

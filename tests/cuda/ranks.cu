@@ -66,8 +66,11 @@ static void open_rank(group &g, rank &r) {
   size_t all = (size_t)g.parts * g.rows, T = s.tokens, H = s.hidden;
   OK(cudaSetDevice(r.device));
   OK(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
-  for (uint32_t m = 0; m < s.ranks; m++)
-    r.areas.push_back(device_alloc<char>(g.layout.area));
+  for (uint32_t m = 0; m < s.ranks; m++) {
+    char *area = device_alloc<char>(g.layout.area);
+    OK(cudaMemset(area + sizeof(cuda_area_head), 0xFF, g.layout.area - sizeof(cuda_area_head))); // empty
+    r.areas.push_back(area);
+  }
   r.state = device_alloc<cuda_state>(1);
   r.x = device_alloc<uint16_t>(T * H);
   r.out = device_alloc<uint16_t>(T * H);

@@ -1,6 +1,7 @@
 // What goes between two ranks on CUDA memory of different hosts (cuda/relay.h): threads in the place of kernels write
-// units and lines in drawn order, data first and then the flag, and check all that they read behind a flag; a thread in
-// the place of the net threads carries, in pieces of drawn sizes.
+// units and lines in drawn order, data first and then the flag, and values word by word; they check all that they read
+// behind a flag, and each word that is not empty, and empty what they have read. A thread in the place of the net
+// threads carries, in pieces of drawn sizes.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,6 +23,7 @@
 enum { TOKENS = 12, EXPERTS = 16, DEADLINE_MS = 60000, BATCH = 32 << 10 };
 
 typedef uint64_t __attribute__((may_alias)) word;
+typedef uint32_t __attribute__((may_alias)) value;
 
 // What both sides of a link can compute.
 struct plan {
@@ -82,11 +84,14 @@ static bool has_selection(const struct plan *plan, uint32_t side, uint64_t op, u
          drawn(plan, side, op, 5000 + token * 16 + k) % 4 == 0;
 }
 
-// --- items: units and lines, each known by its place ---
+// --- items: units, lines and values, each known by its place ---
+
+enum item_kind { UNIT, LINE, VALUES };
 
 struct item {
   size_t offset;
-  uint32_t bytes;
+  uint32_t bytes; // CUDA_LINE at most
+  enum item_kind kind;
 };
 
 struct items {
@@ -94,18 +99,24 @@ struct items {
   uint32_t count;
 };
 
-static void add(struct items *items, size_t offset, uint32_t bytes) {
-  items->item[items->count++] = (struct item){.offset = offset, .bytes = bytes};
+static void add(struct items *items, size_t offset, uint32_t bytes, enum item_kind kind) {
+  items->item[items->count++] = (struct item){.offset = offset, .bytes = bytes, .kind = kind};
 }
 
-static void add_packets(struct items *items, const struct cuda_form *form, bool coded, size_t begin) {
-  for (uint32_t packet = 0; packet < form->packets; packet++) {
+static void add_values(struct items *items, size_t begin, uint32_t bytes) {
+  for (uint32_t at = 0; at < bytes; at += CUDA_LINE)
+    add(items, begin + at, bytes - at < CUDA_LINE ? bytes - at : CUDA_LINE, VALUES);
+}
+
+static void add_answer(struct items *items, const struct cuda_layout *layout, size_t begin) {
+  const struct cuda_form *form = &layout->answer;
+  if (!layout->coded)
+    add_values(items, begin, form->stride);
+  for (uint32_t packet = 0; packet < form->packets && layout->coded; packet++) {
     uint32_t left = form->chunks - packet * form->each, chunks = left < form->each ? left : form->each;
-    uint32_t each = coded ? CUDA_CODED_LINES : form->each + 1;
-    if (coded)
-      chunks = (chunks / 2 * (LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES) + CUDA_LINE - 1) / CUDA_LINE;
-    for (uint32_t line = 0; line <= chunks; line++)
-      add(items, begin + ((size_t)packet * each + line) * CUDA_LINE, CUDA_LINE);
+    uint32_t code = chunks * CUDA_LINE / 2 / LOGFMT10_BLOCK * (LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES);
+    uint32_t marks = (code / 4 + 31) / 32 * 8, lines = (code + marks + CUDA_LINE - 1) / CUDA_LINE;
+    add_values(items, begin + (size_t)packet * CUDA_CODED_LINES * CUDA_LINE, lines * CUDA_LINE);
   }
 }
 
@@ -119,15 +130,18 @@ static void list_dispatch(const struct plan *plan, uint32_t side, uint64_t op, s
   size_t slot = slot_of(plan, op);
   uint32_t rows = rows_of(plan, side, op);
   items->count = 0;
-  add(items, slot, 16);
-  add(items, slot + 16, 16);
+  add(items, slot, 16, UNIT);
+  add(items, slot + 16, 16, UNIT);
   for (uint32_t i = 0; i < layout->count_units; i++)
-    add(items, slot + layout->counts + i * 16, 16);
+    add(items, slot + layout->counts + i * 16, 16, UNIT);
   for (uint32_t i = 0; i < rows * layout->routing_lines; i++)
-    add(items, slot + layout->routing + (size_t)i * CUDA_LINE, CUDA_LINE);
+    add(items, slot + layout->routing + (size_t)i * CUDA_LINE, CUDA_LINE, LINE);
   for (uint32_t token = 0; token < TOKENS; token++)
-    if (has_token(plan, side, op, token))
-      add_packets(items, &layout->row, false, slot + layout->rows + (size_t)token * layout->row.stride);
+    if (has_token(plan, side, op, token)) {
+      add_values(items, slot + layout->rows + (size_t)token * layout->row.stride, layout->row.stride);
+      if (layout->scale_stride)
+        add_values(items, slot + layout->scales + (size_t)token * layout->scale_stride, layout->row.chunks * 4);
+    }
 }
 
 // The late weights of `side`: all units, or those that the peer reads.
@@ -140,7 +154,7 @@ static void list_weights(const struct plan *plan, uint32_t side, uint64_t op, bo
       for (uint32_t k = unit * CUDA_UNIT_WEIGHTS; k < (unit + 1) * CUDA_UNIT_WEIGHTS && k < layout->topk; k++)
         read |= has_token(plan, side, op, token) && has_selection(plan, side, op, token, k);
       if (read)
-        add(items, slot_of(plan, op) + layout->late + (size_t)(token * layout->late_units + unit) * 16, 16);
+        add(items, slot_of(plan, op) + layout->late + (size_t)(token * layout->late_units + unit) * 16, 16, UNIT);
     }
 }
 
@@ -150,25 +164,28 @@ static void list_answers(const struct plan *plan, uint32_t side, uint64_t op, st
   items->count = 0;
   for (uint32_t token = 0; token < TOKENS; token++)
     if (has_token(plan, side, op, token))
-      add_packets(items, &layout->answer, layout->coded,
-                  slot_of(plan, op) + layout->answers + (size_t)token * layout->answer.stride);
+      add_answer(items, layout, slot_of(plan, op) + layout->answers + (size_t)token * layout->answer.stride);
 }
 
 // The content of an item of `side`.
 static void content(const struct plan *plan, uint32_t side, uint64_t op, const struct item *item, uint64_t words[16]) {
   const struct cuda_layout *layout = &plan->layout;
   size_t at = item->offset - slot_of(plan, op);
-  for (uint32_t i = 0; i < item->bytes / 8; i++)
+  for (uint32_t i = 0; i < (item->bytes + 7) / 8; i++)
     words[i] = drawn(plan, side, op, item->offset * 8 + i);
-  if (item->bytes == 16) {
+  if (item->kind == VALUES) {
+    value *values = (value *)words; // many are next to an empty one
+    for (uint32_t i = 0; i < item->bytes / 4; i++)
+      values[i] = values[i] % 3 == 0 || values[i] == CUDA_EMPTY ? CUDA_EMPTY - 1 : values[i];
+    return;
+  }
+  if (item->kind == UNIT) {
     words[1] = (words[1] & UINT32_MAX) | (uint64_t)(uint32_t)(op + 1) << 32;
     if (at == 0)
       words[0] = rows_of(plan, side, op) | 1u << CUDA_HEAD_KIND | (uint64_t)is_late(plan, side, op) << CUDA_HEAD_LATE;
     return;
   }
   words[15] = op + 1;
-  if (at < layout->routing || at >= layout->late)
-    return;
   uint32_t index = (uint32_t)((at - layout->routing) / CUDA_LINE), line = index % layout->routing_lines;
   uint32_t token = token_of(plan, side, op, index / layout->routing_lines);
   for (uint32_t i = 0; i < CUDA_LINE_SELECTIONS; i++) {
@@ -190,12 +207,28 @@ static void shuffle(struct side *side, struct items *items) {
   }
 }
 
+// Word by word, beginning somewhere. What is written is empty before.
+static void write_values(struct side *side, uint64_t op, const struct item *item, const value *values) {
+  uint32_t count = item->bytes / 4, first = (uint32_t)next(side, count);
+  for (uint32_t i = 0; i < count; i++) {
+    value *to = (value *)(side->out + item->offset) + (first + i) % count;
+    if (__atomic_load_n(to, __ATOMIC_RELAXED) != CUDA_EMPTY && !side->error[0])
+      snprintf(side->error, sizeof side->error, "side %u, operation %llu: the place at %zu has not been emptied",
+               side->self, (unsigned long long)op, item->offset);
+    __atomic_store_n(to, values[(first + i) % count], __ATOMIC_RELAXED);
+  }
+}
+
 static void write_items(struct side *side, uint64_t op, struct items *items) {
   shuffle(side, items);
   for (uint32_t i = 0; i < items->count; i++) {
     uint64_t words[16];
     uint32_t last = items->item[i].bytes / 8 - 1;
     content(side->plan, side->self, op, &items->item[i], words);
+    if (items->item[i].kind == VALUES) {
+      write_values(side, op, &items->item[i], (const value *)words);
+      continue;
+    }
     word *to = (word *)(side->out + items->item[i].offset);
     for (uint32_t w = 0; w < last; w++)
       if (last == 1)
@@ -215,12 +248,45 @@ static bool wait_over(struct side *side, uint64_t deadline_ns, const char *what,
   return true;
 }
 
+// Waits for each word of values, unless all have to be there, and compares it as soon as it is not empty.
+static bool read_values(struct side *side, uint64_t op, const struct item *item, bool there, const char *what) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS), words[16];
+  content(side->plan, !side->self, op, item, words);
+  for (uint32_t i = 0; i < item->bytes / 4; i++) {
+    const value *from = (const value *)(side->in + item->offset) + i;
+    uint32_t got, want = ((const value *)words)[i];
+    while ((got = __atomic_load_n(from, __ATOMIC_RELAXED)) == CUDA_EMPTY) {
+      if (wait_over(side, there ? 0 : deadline_ns, what, op))
+        return false;
+      sched_yield();
+    }
+    if (got != want) {
+      snprintf(side->error, sizeof side->error, "side %u, operation %llu: %s at %zu is %08x, not %08x", side->self,
+               (unsigned long long)op, what, item->offset + i * 4, got, want);
+      return false;
+    }
+  }
+  return true;
+}
+
+// What has been read of values: empty again, before the credit.
+static void empty_items(struct side *side, const struct items *items) {
+  for (uint32_t i = 0; i < items->count; i++)
+    for (uint32_t w = 0; w < items->item[i].bytes / 4 && items->item[i].kind == VALUES; w++)
+      __atomic_store_n((value *)(side->in + items->item[i].offset) + w, CUDA_EMPTY, __ATOMIC_RELAXED);
+}
+
 // Waits for each item, unless all have to be there, and compares it as soon as its flag is there.
 static bool read_items(struct side *side, uint64_t op, struct items *items, bool there, const char *what) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
   shuffle(side, items);
   for (uint32_t i = 0; i < items->count; i++) {
     uint64_t words[16], got[16];
+    if (items->item[i].kind == VALUES) {
+      if (!read_values(side, op, &items->item[i], there, what))
+        return false;
+      continue;
+    }
     uint32_t last = items->item[i].bytes / 8 - 1;
     content(side->plan, !side->self, op, &items->item[i], words);
     const word *from = (const word *)(side->in + items->item[i].offset);
@@ -266,11 +332,12 @@ static bool send(struct side *side, uint64_t op, struct items *items) {
 }
 
 static bool receive(struct side *side, uint64_t op, struct items *items) {
-  struct item header = {.offset = slot_of(side->plan, op), .bytes = 16};
+  struct item header = {.offset = slot_of(side->plan, op), .bytes = 16, .kind = UNIT};
   struct items alone = {.item = &header, .count = 1};
   list_dispatch(side->plan, !side->self, op, items);
   if (!read_items(side, op, &alone, false, "a header") || !read_items(side, op, items, true, "a row"))
     return false;
+  empty_items(side, items);
   tell_taken(side, 0, op);
   return true;
 }
@@ -288,6 +355,7 @@ static bool combine(struct side *side, uint64_t op, struct items *items) {
   list_answers(side->plan, side->self, op, items);
   if (!read_items(side, op, items, false, "an answer"))
     return false;
+  empty_items(side, items);
   tell_taken(side, 1, op);
   return true;
 }
@@ -349,8 +417,8 @@ static void open_side(struct side *side, const struct plan *plan, const struct d
   *side = (struct side){.plan = plan, .self = self, .random = plan->seed + self, .stop = stop};
   side->in = aligned_alloc(CUDA_LINE, plan->layout.area);
   side->out = aligned_alloc(CUDA_LINE, plan->layout.area);
-  memset(side->in, 0, plan->layout.area);
-  memset(side->out, 0, plan->layout.area);
+  cuda_area_blank(side->in, plan->layout.area);
+  cuda_area_blank(side->out, plan->layout.area);
   assert_int_equal(cuda_relay_open(options, side->in, side->out, &side->relay, why), 0);
 }
 
@@ -425,7 +493,7 @@ static void put_unit(struct side *side, size_t offset, uint64_t low, uint32_t c,
   to[1] = (uint64_t)flag << 32 | c;
 }
 
-static void nothing_is_taken_without_its_flag(void **state) {
+static void nothing_is_taken_before_it_has_come(void **state) {
   (void)state;
   struct device_ep_options options = options_of(4, 256, CUDA_BF16, CUDA_COMBINE_BF16);
   struct plan plan = {0};
@@ -444,6 +512,20 @@ static void nothing_is_taken_without_its_flag(void **state) {
   *(word *)(side.out + slot + plan.layout.routing + CUDA_LINE - 8) = 1;
   assert_int_equal(cuda_relay_collect(side.relay, bytes, 16 + CUDA_LINE - 1), 0); // no room
   assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 16 + CUDA_LINE);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  // Its values go line by line, none of which has an empty word, and their places are empty then.
+  value *row = (value *)(side.out + slot + plan.layout.rows);
+  for (uint32_t i = 0; i < plan.layout.row.stride / 4; i++)
+    row[i] = i == CUDA_LINE / 4 ? CUDA_EMPTY : i;
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 16 + CUDA_LINE);
+  assert_int_equal(*(value *)(bytes + 16 + CUDA_LINE - 4), CUDA_LINE / 4 - 1);
+  assert_int_equal(row[CUDA_LINE / 4 - 1], CUDA_EMPTY);
+  assert_int_equal(row[CUDA_LINE / 4 + 1], CUDA_LINE / 4 + 1);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  row[CUDA_LINE / 4] = 0;
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 16 + plan.layout.row.stride - CUDA_LINE);
+  for (uint32_t i = 0; i < plan.layout.row.stride / 4; i++)
+    assert_int_equal(row[i], CUDA_EMPTY);
   assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
   // A header goes when all that belongs to it has gone; and the start that was told before it, earlier.
   slot = slot_of(&plan, 1);
@@ -499,6 +581,8 @@ static void what_does_not_belong_there_is_refused(void **state) {
              {0, 128, 3, 0, 16 + 64},
              {64, 128, 3, 0, 16 + 128},
              {0, 16, 9, 0, 32},
+             {0, 24, 4, 0, 48},
+             {8, 16, 4, 0, 32},
              {0, 0, 2, 0, 16},
              {UINT32_MAX - 15, 16, 2, 0, 32},
              {0, UINT32_MAX - 15, 2, 0, 32},
@@ -516,7 +600,7 @@ static void what_does_not_belong_there_is_refused(void **state) {
     assert_int_equal(cuda_relay_deliver(side.relay, bytes, bad[i].size, why), WEFT_ERR_PROTOCOL);
   }
   for (size_t i = 0; i < plan.layout.area; i++)
-    assert_int_equal(side.in[i], 0);
+    assert_int_equal(side.in[i], i < sizeof(struct cuda_area_head) ? 0 : (char)0xFF);
   // Rows and tokens beyond what there is are no answers to wait for.
   const uint32_t run[] = {(uint32_t)(slot_of(&plan, 0) + plan.layout.routing), CUDA_LINE, 3, 0};
   memcpy(bytes, run, sizeof run);
@@ -528,7 +612,7 @@ static void what_does_not_belong_there_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nothing_is_taken_without_its_flag),
+      cmocka_unit_test(nothing_is_taken_before_it_has_come),
       cmocka_unit_test(that_a_rank_waits_is_carried),
       cmocka_unit_test(what_does_not_belong_there_is_refused),
       cmocka_unit_test(all_arrives_and_nothing_before_its_flag),

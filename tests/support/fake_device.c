@@ -13,6 +13,7 @@
 #include <weft/err.h>
 
 #include "base/clock.h"
+#include "cuda/layout.h"
 #include "cuda/relay.h"
 #include "support/fake_copies.h"
 
@@ -189,9 +190,10 @@ void fake_window_release(struct device *device, struct device_window *window) {
 static int fake_host_window_create(struct device *device, size_t size, struct device_window *window, void **host,
                                    char *why) {
   (void)device;
-  *host = calloc(1, size);
+  *host = malloc(size);
   if (!*host)
     return fake_say(why, WEFT_ERR_NOMEM, "no memory");
+  cuda_area_blank(*host, size);
   *window = (struct device_window){.memory = *host, .size = size};
   return 0;
 }

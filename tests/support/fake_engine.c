@@ -323,6 +323,7 @@ static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
   const struct view view = ep->live[op % 4];
   pthread_mutex_lock(&ep->lock);
   struct device_control control = ep->control;
+  tell(&ep->report.left, ep->combined);
   tell(&ep->report.ended, ep->combined);
   tell(&ep->report.begun, op + 1);
   pthread_mutex_unlock(&ep->lock);
