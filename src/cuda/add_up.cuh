@@ -5,8 +5,9 @@
 #include "cuda/answer.cuh"
 #include "cuda/empty.cuh"
 
-// Warps that add one token's packets, and agree on what came of it.
-enum { TEAM = 8, FIRST_TEAM_BARRIER = 1 };
+// Warps that add one token's packets, and agree on what came of it. As many as a row of 7168 has packets, so that the
+// more warps are left to answer.
+enum { TEAM = 7, FIRST_TEAM_BARRIER = 1 };
 
 struct team {
   uint32_t local, count, warp; // in the block; of them; of the team

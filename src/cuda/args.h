@@ -21,6 +21,11 @@ struct cuda_combine_args {
   uint64_t *trace;
 };
 
+struct cuda_finish_args {
+  struct cuda_state *state;
+  struct cuda_layout layout;
+};
+
 // `in`, `out`: as in struct cuda_member, of the peers. Begins with operation `op` in the published view of `epoch`;
 // `op` is CUDA_AWAIT: waits for `timeout_ns` at most until the areas in[0..count) tell it.
 #define CUDA_AWAIT UINT64_MAX

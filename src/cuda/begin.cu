@@ -1,10 +1,11 @@
-// The small kernels: the first operation, and the end of one without a combine.
+// The smaller kernels: the first operation, and the end of one without a combine.
 #include "cuda/activate.cuh"
+#include "cuda/empty.cuh"
 #include "cuda/launch.h"
 
 namespace {
 
-enum { BEGIN_THREADS = 128, ROUSING_LINES = 2048 };
+enum { BEGIN_THREADS = 128, ROUSING_LINES = 2048, FINISH_THREADS = 512, FINISH_BLOCKS = 32 };
 
 // A link between GPUs that has been idle for some ten milliseconds sleeps, and the first access over it takes 0.1 ms
 // then: a running rank's too, in the middle of an operation. Lines of an area are spread over all links. So this reads
@@ -99,16 +100,21 @@ __global__ void begin(const __grid_constant__ cuda_begin_args args) {
   ptx::fence_system();
 }
 
-__global__ void finish(cuda_state *state) {
+// It ends what a combine would end, and empties what one would.
+__global__ void __launch_bounds__(FINISH_THREADS) finish(const __grid_constant__ cuda_finish_args args) {
+  __shared__ scene scene;
+  constexpr steps STEPS = {false, false, true, true};
+  const role all = {0, gridDim.x, 0, FINISH_THREADS / WARP, 0};
   ptx::kernel_wait();
-  cuda_counters &counters = state->counters;
-  uint64_t op = counters.combined;
-  if (counters.emptied_answers == op && state->handle[op % CUDA_LIVE].tokens == 0)
-    counters.emptied_answers++; // none came, nor will
-  counters.answered++;
-  counters.combined++;
-  state->report->left = min(counters.emptied_rows, counters.emptied_answers);
-  state->report->ended = counters.combined;
+  const scene_part<FINISH_THREADS> part(args.state);
+  part.put(scene);
+  __syncthreads();
+  if (threadIdx.x / WARP == 0) {
+    if (blockIdx.x == gridDim.x - 1)
+      publish(scene, args.state, STEPS);
+    arrive(scene, args.state, STEPS);
+  }
+  empty_read(args.layout, scene, crew(all));
 }
 
 } // namespace
@@ -123,9 +129,10 @@ int cuda_launch_rouse(const struct cuda_begin_args *args, cudaStream_t stream) {
   return (int)launch((const void *)rouse_links, params, 1, BEGIN_THREADS, 0, false, stream);
 }
 
-int cuda_launch_finish(struct cuda_state *state, cudaStream_t stream) {
-  void *params[] = {&state};
-  return (int)launch((const void *)finish, params, 1, 1, 0, false, stream);
+int cuda_launch_finish(const struct cuda_finish_args *args, uint32_t blocks, cudaStream_t stream) {
+  void *params[] = {(void *)args};
+  return (int)launch((const void *)finish, params, blocks < FINISH_BLOCKS ? blocks : (uint32_t)FINISH_BLOCKS, FINISH_THREADS, 0,
+                     false, stream);
 }
 
 int cuda_launch_load(void) {

@@ -11,13 +11,14 @@ namespace {
 // values waits for all that its warp has asked for. Where there are few blocks, each has warps for all of it.
 //
 // A sender has one packet under way, so it takes many to fill the links. But headers travel on the same links and wait
-// behind all that was sent before them: so no more warps send than are needed, two packets each where there are few.
+// behind all that was sent before them: so no more warps send than are needed, three packets each where there are few.
+// One packet more for some would be a round more for all.
 enum {
   SENDING_PART = 3,
   ANNOUNCING_PART = 20,
   SENDERS = 12, // warps of a block that sends, at most
   LEAST_SENDERS = 4,
-  PACKETS_OF_SENDER = 2, // at least
+  PACKETS_OF_SENDER = 3, // where that takes no more than SENDERS
   SENDERS_AMONG_FEW = 2,
 };
 enum { BARRIER_RECEIVE = 1, BARRIER_ANNOUNCE };
@@ -36,7 +37,7 @@ struct roles {
       return;
     }
     uint32_t part = gridDim.x / SENDING_PART, apart = max(gridDim.x / ANNOUNCING_PART, 1);
-    uint32_t senders = packets / (part * PACKETS_OF_SENDER);
+    uint32_t senders = (packets + part * PACKETS_OF_SENDER - 1) / (part * PACKETS_OF_SENDER);
     sending = {0, part, 0, min(max(senders, (uint32_t)LEAST_SENDERS), (uint32_t)SENDERS), 0};
     announcing = {part, apart, 0, WARPS, BARRIER_ANNOUNCE};
     receiving.first_block = part + apart;

@@ -105,11 +105,12 @@ int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *
 }
 
 int cuda_ep_finish(struct device_ep *ep, void *stream, char *why) {
+  const struct cuda_finish_args args = {.state = ep->state, .layout = ep->layout};
   struct cuda_turn turn;
   int rc = enter(ep, stream, &turn, why);
   if (rc != 0)
     return rc;
-  rc = launched(ep, cuda_launch_finish(ep->state, stream), stream, "cannot launch finish", why);
+  rc = launched(ep, cuda_launch_finish(&args, ep->blocks, stream), stream, "cannot launch finish", why);
   cuda_leave(&turn);
   return rc;
 }

@@ -48,15 +48,9 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
   counters.taken_dispatch = op - summary.dispatches;
   counters.taken_combine = op - summary.combines;
   uint64_t heard = hearing.heard;
-  uint32_t some = 0;
 #pragma unroll 1
-  for (uint32_t m = 0; m < view.count; m++) {
-    uint32_t rows = hearing.rows(args.layout, m);
-    state->handle[op % CUDA_LIVE].rows[m] = rows;
-    some |= rows;
-  }
-  if (!some)
-    counters.emptied_rows = op + 1; // the kernels up to this one have emptied those before
+  for (uint32_t m = 0; m < view.count; m++)
+    state->handle[op % CUDA_LIVE].rows[m] = hearing.rows(args.layout, m);
   state->handle[op % CUDA_LIVE].late = summary.late;
   device_record &record = state->record[op % CUDA_RECORDS];
   record.op = op;

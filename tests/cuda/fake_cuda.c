@@ -413,8 +413,8 @@ int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, b
   fake.launches++;
   return cudaSuccess;
 }
-int cuda_launch_finish(struct cuda_state *state, cudaStream_t stream) {
-  (void)state, (void)stream;
+int cuda_launch_finish(const struct cuda_finish_args *args, uint32_t blocks, cudaStream_t stream) {
+  (void)args, (void)blocks, (void)stream;
   fake.launches++;
   return cudaSuccess;
 }

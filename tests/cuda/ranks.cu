@@ -85,6 +85,7 @@ static void open_rank(group &g, rank &r) {
   r.range = device_alloc<int64_t>((size_t)g.parts * g.capacity);
   r.local_expert = device_alloc<int32_t>(all * s.topk);
   r.weights = device_alloc<float>(all * s.topk);
+  r.given_scales = nullptr;
   r.dispatch_trace = r.combine_trace = nullptr;
 }
 
@@ -249,6 +250,7 @@ void group::dispatch_halves(rank &r, uint32_t halves) const {
   device_dispatch &d = args.d;
   d.kind = 1;
   d.x = r.x;
+  d.scales = r.given_scales;
   d.topk_idx = r.topk_idx;
   d.topk_weights = shape.late ? nullptr : r.topk_weights;
   d.num_tokens = r.num_tokens;
@@ -290,6 +292,11 @@ void group::combine(rank &r) const {
   c.halves = DEVICE_RECV;
   if (shape.halves)
     OK(cuda_launch_combine(&args, shape.blocks, shape.early, r.stream));
+}
+
+void group::end(rank &r) const {
+  const cuda_finish_args args = {r.state, layout};
+  OK(cuda_launch_finish(&args, shape.blocks, r.stream));
 }
 
 void group::finish(const rank &r) const {

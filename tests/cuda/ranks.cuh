@@ -51,6 +51,7 @@ struct rank {
   cuda_state *state;
   device_report *report;
   uint16_t *x, *y, *out;
+  float *given_scales; // of x, which is e4m3 then; or NULL
   int64_t *topk_idx;
   float *topk_weights;
   uint32_t num_tokens;
@@ -89,6 +90,7 @@ struct group {
   void dispatch(rank &r) const;
   void dispatch_halves(rank &r, uint32_t halves) const; // those alone, DEVICE_SEND or DEVICE_RECV, in one kernel
   void combine(rank &r) const;
+  void end(rank &r) const; // without a combine
   // Waits for the rank's stream.
   void finish(const rank &r) const;
   // The experts are the identity: makes y from what the rank received. PER_EXPERT. In the rank's stream.

@@ -1,5 +1,6 @@
 // The kernels against the oracle: shapes times operations, on all devices that are there, ten thousand operations in a
-// row, and a rank that stays silent. With name=number arguments, that one shape.
+// row, operations that overlap or end without a combine, values that look like a place where nothing has come, and a
+// rank that stays silent. With name=number arguments, that one shape.
 #include <cmath>
 #include <cstring>
 
@@ -206,6 +207,123 @@ bool run_silence(const shape &shape) {
   return ok;
 }
 
+bool none_lost(const group &g) {
+  bool none = true;
+  for (const rank &r : g.ranks)
+    if (g.lost(r)) {
+      printf("  rank %d lost members %llx\n", g.active[r.index], (unsigned long long)g.lost(r));
+      none = false;
+    }
+  return none;
+}
+
+// Two operations open at once, again and again.
+bool run_overlapping(const shape &shape, uint32_t pairs) {
+  shape_print(shape);
+  printf(", two operations at once\n");
+  fflush(stdout);
+  group g(shape);
+  bool ok = true;
+  for (uint32_t i = 0; i < pairs && ok; i++) {
+    judged j[2];
+    std::vector<char> fine(g.shape.ranks, 1);
+    for (int k = 0; k < 2; k++) {
+      j[k].in.resize(g.shape.ranks);
+      for (uint32_t index = 0; index < g.shape.ranks; index++)
+        j[k].in[index] = g.make_input(index, 2 * i + k, 0.2f, true);
+      describe(g, j[k]);
+    }
+    auto begin = [&](int k) {
+      g.each([&](rank &r) { g.upload(r, j[k].in[r.index]); });
+      g.each([&](rank &r) {
+        g.dispatch(r);
+        g.finish(r);
+      });
+    };
+    auto end = [&](int k) {
+      g.each([&](rank &r) {
+        r.num_tokens = j[k].in[r.index].num_tokens;
+        g.combine(r);
+        g.finish(r);
+        fine[r.index] = judge_combine(g, r, j[k]) && fine[r.index];
+      });
+    };
+    auto experts = [&](int k) {
+      g.each([&](rank &r) { fine[r.index] = judge_dispatch(g, r, j[k]) && fine[r.index]; });
+    };
+    begin(0);
+    experts(0);
+    begin(1); // what the experts have made of the first is still in y
+    end(0);
+    experts(1);
+    end(1);
+    ok = std::count(fine.begin(), fine.end(), 0) == 0 && none_lost(g);
+  }
+  return ok;
+}
+
+// Operations that all end without a combine, sent two at a time; then one that is judged.
+bool run_without_combines(const shape &shape, uint32_t pairs) {
+  shape_print(shape);
+  printf(", operations without a combine\n");
+  fflush(stdout);
+  group g(shape);
+  g.each([&](rank &r) { g.upload(r, g.make_input(r.index, 1, 0.1f, true)); });
+  g.each([&](rank &r) {
+    for (uint32_t i = 0; i < pairs; i++) {
+      for (uint32_t halves : {DEVICE_SEND, DEVICE_SEND, DEVICE_RECV, DEVICE_RECV})
+        g.dispatch_halves(r, halves);
+      g.end(r);
+      g.end(r);
+    }
+    g.finish(r);
+  });
+  return none_lost(g) && run_operation(g, 2 * pairs);
+}
+
+// x, its scales if `given`, and y are words of ones: they arrive as other values that are no numbers.
+bool run_empty_words(const shape &shape, bool given) {
+  shape_print(shape);
+  printf("%s, words of ones\n", given ? ", given" : "");
+  fflush(stdout);
+  group g(shape);
+  bool ok = true;
+  size_t all = (size_t)g.parts * g.rows, values = (size_t)shape.tokens * shape.hidden;
+  g.each([&](rank &r) {
+    g.upload(r, g.make_input(r.index, 1, 0.0f, false));
+    OK(cudaMemset(r.x, 0xFF, values * 2));
+    OK(cudaMemset(r.y, 0xFF, all * shape.hidden * 2));
+    OK(cudaMemset(r.received, 0, all * g.layout.value_bytes));
+    if (given) {
+      r.given_scales = device_alloc<float>(values / CUDA_BLOCK);
+      OK(cudaMemset(r.given_scales, 0xFF, values / CUDA_BLOCK * 4));
+    }
+    OK(cudaDeviceSynchronize());
+  });
+  g.each([&](rank &r) {
+    g.dispatch(r);
+    g.combine(r);
+    g.finish(r);
+  });
+  for (rank &r : g.ranks) {
+    OK(cudaSetDevice(r.device));
+    auto received = fetch((uint8_t *)r.received, all * g.layout.value_bytes);
+    auto counts = fetch(r.counts, g.shape.experts);
+    auto out = fetch(r.out, (size_t)r.num_tokens * shape.hidden);
+    size_t row = (size_t)g.rows * g.layout.value_bytes, numbers = 0; // bytes of an expert's rows
+    for (uint32_t e = 0; e < g.shape.experts; e++)
+      for (size_t i = 0; i < (size_t)counts[e] * g.layout.value_bytes; i++)
+        if (shape.dtype != CUDA_BF16 || i % 2 == 1) // the upper byte tells
+          numbers += (received[e * row + i] & 0x7F) != 0x7F;
+    for (uint16_t value : out)
+      numbers += (value & 0x7FFF) <= 0x7F80;
+    if (numbers > 0)
+      printf("  rank %d: %zu values have come as numbers\n", g.active[r.index], numbers);
+    ok = ok && numbers == 0;
+  }
+  return none_lost(g) && ok;
+}
+
 bool run_shape(const shape &shape) {
   shape_print(shape);
   printf("\n");
@@ -244,7 +362,8 @@ std::vector<shape> all_shapes(void) {
   for (uint32_t ranks : {8u, 12u})
     if (ranks <= 8 * (uint32_t)device_count()) // a device has eight queues
       add([=](shape &s) { s.ranks = ranks, s.hidden = 1024, s.tokens = 40, s.experts = 9; });
-  add([](shape &s) { s.blocks = 6, s.tokens = 33, s.experts = 9; });
+  for (uint32_t blocks : {6u, 18u})
+    add([=](shape &s) { s.blocks = blocks, s.tokens = 33, s.experts = 9; });
   for (uint32_t ranks : {1u, 2u, 3u})
     add([=](shape &s) { s.ranks = ranks, s.stride = 3, s.topk = 16 / ranks - 1, s.tokens = 60, s.experts = 24; });
   return shapes;
@@ -277,6 +396,17 @@ int main(int argc, char **argv) {
     small.hidden = 1024;
     small.experts = 16;
     failed += !run_storm(small, 10000);
+    for (uint32_t halves : {0u, 1u}) {
+      small.halves = halves;
+      failed += !run_overlapping(small, 5);
+      failed += !run_without_combines(small, 20);
+    }
+    small.halves = 0;
+    failed += !run_empty_words(small, true);
+    for (int dtype : {CUDA_BF16, CUDA_FP8}) {
+      small.dtype = dtype;
+      failed += !run_empty_words(small, false);
+    }
     small.ranks = 3;
     failed += !run_silence(small);
   }
