@@ -7,9 +7,12 @@
 
 // Warps that add one token's packets, and agree on what came of it. As many as a row of 7168 has packets, so that the
 // more warps are left to answer.
-enum { TEAM = 7, FIRST_TEAM_BARRIER = 1 };
+enum { FIRST_TEAM_BARRIER = 1 };
+__host__ __device__ constexpr uint32_t team_of(bool coded) {
+  return coded ? 8 : 7;
+}
 
-struct team {
+template <uint32_t TEAM> struct team {
   uint32_t local, count, warp; // in the block; of them; of the team
 
   __device__ __forceinline__ team(const role &role)
@@ -202,14 +205,15 @@ static __device__ __noinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, cons
 // Adds the token's packets. Returns the seats that are lost, found by this warp. [team]
 template <bool CODED>
 __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
-                                              uint32_t token, uint64_t seats, uint64_t op, const team &team,
-                                              uint32_t lane, scratch &scratch, char *room) {
+                                              uint32_t token, uint64_t seats, uint64_t op,
+                                              const team<team_of(CODED)> &team, uint32_t lane, scratch &scratch,
+                                              char *room) {
   const cuda_layout &layout = args.layout;
   float factor = args.c.renormalize ? make_up(args, view, token, seats) : 1.0f;
   char *out = (char *)args.c.out + (size_t)token * layout.hidden * 2;
   seat_in_packet at;
 #pragma unroll 1
-  for (uint32_t index = team.warp; index < layout.answer.packets; index += TEAM) {
+  for (uint32_t index = team.warp; index < layout.answer.packets; index += team_of(CODED)) {
     uint32_t count = chunks_of(layout.answer, index), offset = index * layout.answer.each * CUDA_LINE;
     uint32_t rows = list_arrivals(args, view, seats, token, op, lane, scratch);
     packet<ANSWER_EACH> p;
@@ -239,7 +243,7 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
                                        char *room) {
   uint64_t op = scene.counters.combined;
   const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
-  team team(role);
+  team<team_of(CODED)> team(role);
   empty_read(args.layout, scene, crew);
   if (team.local >= team.count)
     return;

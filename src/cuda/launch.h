@@ -11,9 +11,9 @@
 extern "C" {
 #endif
 
-// `blocks`: processors to use; all blocks must be resident at once, with those of the other ranks on this device. `early`: blocks are placed while the
-// stream's kernel before ends. Only for a rank that has the device to itself: else they could take the place of a
-// kernel that somebody waits for.
+// `blocks`: processors to use; all blocks must be resident at once, with those of the other ranks on this device.
+// `early`: blocks are placed while the stream's kernel before ends. Only for a rank that has the device to itself: else
+// they could take the place of a kernel that somebody waits for.
 int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Ends the oldest received operation that has not ended, without a combine. `blocks`: at most.
