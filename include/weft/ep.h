@@ -258,7 +258,8 @@ struct weft_ep_dispatch {
   const float *topk_weights; /**< [T][K], or NULL: they come with the combine (PER_EXPERT only) */
   /** fp8: float [T][H/128], ue8m0: uint32_t [T][ceil(H/512)], read as long as x, which then is e4m3 [T][H]: both travel
    *  as given, for a caller whose layer before has made them. What they mean is the caller's: nothing is looked at.
-   *  NULL: x is bf16, and is cast here. */
+   *  CUDA, and bf16 too: four aligned bytes FF FF FF FF of x, or of a float scale, arrive as FF FF FF 7F: as numbers
+   *  both are NaN. NULL: x is bf16, and is cast here. */
   const void *scales;
   void *stream; /**< CUDA: the cudaStream_t of dispatch_send; NULL: the default stream */
 };
@@ -360,8 +361,8 @@ WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft
  * processors share one; what is there is not defined. The caller has ended every write before it calls combine_send.
  * May wait for a peer to have taken its rows of two operations ago, like dispatch_send; the rows of one that has not
  * all have one address, and it is lost. `rows_at` has info->num_rows places. INVALID: PER_EXPERT, a combine of
- * LOGFMT10, or not the time. UNSUPPORTED: CUDA memory; there y is read where it lies, and
- * never copied before it travels. [owner]
+ * LOGFMT10, or not the time. UNSUPPORTED: CUDA memory; there y is read where it lies, and never copied before it
+ * travels. [owner]
  */
 WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 

@@ -164,9 +164,9 @@ static __device__ __noinline__ void note_missing(const cuda_combine_args &args, 
 // The rows added up, where those of other ranks are coded: one after the other, each back to bf16 first. Returns the
 // seats that are lost. [warp]
 static __device__ __noinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, const cuda_combine_args &args,
-                                                  const scene &scene, const cuda_view &view, scratch &scratch,
-                                                  uint32_t rows, uint32_t token, uint32_t index, uint64_t op,
-                                                  float factor, char *room) {
+                                                  const cuda_view &view, scratch &scratch, uint32_t rows,
+                                                  uint32_t token, uint32_t index, uint64_t op, float factor,
+                                                  char *room) {
   const cuda_layout &layout = args.layout;
   uint32_t chunks = chunks_of(layout.answer, index), wire = cuda_coded_lines(chunks), lane = threadIdx.x % WARP;
   size_t row = answer_offset(layout, op, token, 0), own_at = answer_offset(layout, op, token, index) - row;
@@ -204,10 +204,9 @@ static __device__ __noinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, cons
 
 // Adds the token's packets. Returns the seats that are lost, found by this warp. [team]
 template <bool CODED>
-__device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
-                                              uint32_t token, uint64_t seats, uint64_t op,
-                                              const team<team_of(CODED)> &team, uint32_t lane, scratch &scratch,
-                                              char *room) {
+__device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, const cuda_view &view, uint32_t token,
+                                              uint64_t seats, uint64_t op, const team<team_of(CODED)> &team,
+                                              uint32_t lane, scratch &scratch, char *room) {
   const cuda_layout &layout = args.layout;
   float factor = args.c.renormalize ? make_up(args, view, token, seats) : 1.0f;
   char *out = (char *)args.c.out + (size_t)token * layout.hidden * 2;
@@ -218,15 +217,17 @@ __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, con
     uint32_t rows = list_arrivals(args, view, seats, token, op, lane, scratch);
     packet<ANSWER_EACH> p;
     if (CODED) {
-      uint64_t lost = add_coded(p, args, scene, view, scratch, rows, token, index, op, factor, room);
+      uint64_t lost = add_coded(p, args, view, scratch, rows, token, index, op, factor, room);
       if (lost)
         return lost;
     } else {
-      do {
-        uint64_t lost = await_packets(args, scratch, rows, offset, count, lane);
-        if (lost)
-          return lost;
-      } while (!add_packets(p, scratch, rows, offset, count, factor));
+      patience patience; // for words that come after the last
+      uint64_t lost = await_packets(args, scratch, rows, offset, count, lane);
+      while (!lost && !add_packets(p, scratch, rows, offset, count, factor))
+        lost = or_over_warp(
+            lane < rows && patience.over(args.state, scratch.rows[lane].seat) ? 1ull << scratch.rows[lane].seat : 0);
+      if (lost)
+        return lost;
     }
 #pragma unroll
     for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++)
@@ -257,7 +258,7 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
     }
     team.sync();
     for (;;) { // until all of the team have added the same
-      uint64_t found = add_token<CODED>(args, scene, view, token, seats, op, team, crew.lane, scratch, room);
+      uint64_t found = add_token<CODED>(args, view, token, seats, op, team, crew.lane, scratch, room);
       if (found && crew.lane == 0)
         atomicOr((unsigned long long *)&lost[team.local], found);
       team.sync();

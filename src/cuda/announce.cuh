@@ -21,6 +21,7 @@ __device__ __forceinline__ void send_header(const cuda_dispatch_args &args, cons
   uint32_t rows = lane < out.words ? __popc(ptx::shared_load(out.of(m, layout.experts) + lane * 4)) : 0;
   rows = __reduce_add_sync(~0u, rows);
   uint64_t mark = scene.control.mark;
+  order_credit(scene); // which the header's first unit is
   if (lane < HEAD_UNITS) {
     uint4 count =
         make_uint4(rows | head_bits(args, scene, op), (uint32_t)view.epoch, (uint32_t)scene.control.ready, flag);
@@ -159,7 +160,7 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
     selection_pair pair = {{__shfl_sync(~0u, s.member, even), __shfl_sync(~0u, s.member, odd)},
                            {__shfl_sync(~0u, s.word, even), __shfl_sync(~0u, s.word, odd)},
                            {__shfl_sync(~0u, s.weight, even), __shfl_sync(~0u, s.weight, odd)}};
-    if (scene.control.strict) { // as in packet.cuh
+    if (scene.control.strict) { // see layout.h
       put_routing(args, view, out, open, pair, token, line, op, !flags);
       ptx::fence_system();
       __syncwarp();

@@ -110,8 +110,10 @@ __global__ void __launch_bounds__(FINISH_THREADS) finish(const __grid_constant__
   part.put(scene);
   __syncthreads();
   if (threadIdx.x / WARP == 0) {
-    if (blockIdx.x == gridDim.x - 1)
+    if (blockIdx.x == gridDim.x - 1) {
       publish(scene, args.state, STEPS);
+      args.state->handle[scene.counters.combined % CUDA_LIVE].tokens = 0; // no answers will come
+    }
     arrive(scene, args.state, STEPS);
   }
   empty_read(args.layout, scene, crew(all));
@@ -131,8 +133,8 @@ int cuda_launch_rouse(const struct cuda_begin_args *args, cudaStream_t stream) {
 
 int cuda_launch_finish(const struct cuda_finish_args *args, uint32_t blocks, cudaStream_t stream) {
   void *params[] = {(void *)args};
-  return (int)launch((const void *)finish, params, blocks < FINISH_BLOCKS ? blocks : (uint32_t)FINISH_BLOCKS, FINISH_THREADS, 0,
-                     false, stream);
+  return (int)launch((const void *)finish, params, blocks < FINISH_BLOCKS ? blocks : (uint32_t)FINISH_BLOCKS,
+                     FINISH_THREADS, 0, false, stream);
 }
 
 int cuda_launch_load(void) {

@@ -13,8 +13,7 @@
 #include "cuda/scene.cuh"
 
 // [warp]
-template <int EACH>
-__device__ __forceinline__ void empty_lines(char *at, uint32_t count) {
+template <int EACH> __device__ __forceinline__ void empty_lines(char *at, uint32_t count) {
   seat_in_packet seat;
 #pragma unroll
   for (int i = 0; i < packet<EACH>::ITERATIONS; i++)
@@ -24,8 +23,8 @@ __device__ __forceinline__ void empty_lines(char *at, uint32_t count) {
 
 // Beginning with the last of the crew, who have least else to do where there is little.
 
-// The answers to this rank's tokens: each packet's place, in all areas that it came to. Those that travel as logfmt10 lie
-// within the places of what they code. [crew]
+// The answers to this rank's tokens: each packet's place, in all areas that it came to. Those that travel as logfmt10
+// lie within the places of what they code. [crew]
 __device__ __forceinline__ void empty_answers(const cuda_layout &layout, const scene &scene, uint64_t op,
                                               const crew &crew) {
   const cuda_view &view = view_of(scene, op);

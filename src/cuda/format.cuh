@@ -15,12 +15,9 @@
 // Values of a thread; threads of a block.
 enum { LOGFMT10_PIECE = 8, LOGFMT10_PIECES = LOGFMT10_BLOCK / LOGFMT10_PIECE };
 
-// Where the heads begin in a row, and its bytes: a multiple of 8.
+// Where the heads begin in a row.
 __host__ __device__ __forceinline__ uint32_t logfmt10_heads(uint32_t hidden) {
   return hidden / LOGFMT10_BLOCK * LOGFMT10_CODE_BYTES;
-}
-__host__ __device__ __forceinline__ uint32_t logfmt10_row_bytes(uint32_t hidden) {
-  return logfmt10_heads(hidden) + hidden / LOGFMT10_BLOCK * LOGFMT10_HEAD_BYTES;
 }
 
 // L of the definition. The exponent becomes an f32 by being the lowest bits of 2^23.

@@ -149,7 +149,7 @@ private:
 
 // --- taking ---
 
-// What there is of a packet; some may not have come. `scales`: lane l gets that of chunk l. [warp]
+// What there is of a packet; some may not have come. `scale`: lane l has that of chunk l. [warp]
 template <int EACH> struct arrival {
   packet<EACH> p;
   uint32_t scale;
@@ -160,7 +160,8 @@ template <int EACH> struct arrival {
 #pragma unroll
     for (int i = 0; i < packet<EACH>::ITERATIONS; i++)
       p.v[i] = at.line(i) < count ? ptx::load_line(area + from.values + at.offset(i)) : make_uint4(0, 0, 0, 0);
-    scale = packet<EACH>::SCALES && lane < count ? ptx::load_volatile((const uint32_t *)(area + from.scales) + lane) : 0;
+    scale =
+        packet<EACH>::SCALES && lane < count ? ptx::load_volatile((const uint32_t *)(area + from.scales) + lane) : 0;
   }
   // Whether all of it has come. [warp]
   __device__ __forceinline__ bool whole() const {
@@ -194,9 +195,5 @@ template <int EACH> struct arrival {
     return true;
   }
 };
-
-__device__ __forceinline__ bool has_flag(uint4 v, uint64_t flag) {
-  return v.z == (uint32_t)flag && v.w == (uint32_t)(flag >> 32);
-}
 
 #endif

@@ -62,6 +62,10 @@ __device__ __forceinline__ const char *routing_of(const cuda_layout &layout, con
   return slot_of(layout, member.in, op) + layout.routing + line * CUDA_LINE + at.lane * 16;
 }
 
+__device__ __forceinline__ bool has_flag(uint4 v, uint64_t flag) {
+  return v.z == (uint32_t)flag && v.w == (uint32_t)(flag >> 32);
+}
+
 // The row's routing, a lane's part of a line. False: the member is lost. [warp]
 __device__ __forceinline__ bool take_routing(const cuda_dispatch_args &args, const cuda_member &member, uint32_t row,
                                              uint64_t op, bool strict, uint4 &v) {
@@ -155,8 +159,8 @@ __device__ __forceinline__ void tell_row(const cuda_dispatch_args &args, const s
 // Writes a packet to its rows of the caller's buffer. Each lane knows where its own copy begins, so that little is left
 // to be done for one after the other. [warp]
 template <int EACH>
-__device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, const arrival<EACH> &came,
-                                             const target &t, uint32_t index, uint32_t count) {
+__device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, const arrival<EACH> &came, const target &t,
+                                             uint32_t index, uint32_t count) {
   constexpr bool SCALES = packet<EACH>::SCALES;
   seat_in_packet at;
   uint32_t first = index * EACH, lane = threadIdx.x % WARP;

@@ -70,12 +70,6 @@ __device__ __forceinline__ void store_line(void *p, uint4 v) {
                : "memory");
 }
 
-__device__ __forceinline__ uint64_t load_relaxed(const uint64_t *p) {
-  uint64_t v;
-  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
-  return v;
-}
-
 // Adds without waiting for what was there.
 __device__ __forceinline__ void add(uint32_t *p, uint32_t v) {
   asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");

@@ -7,8 +7,7 @@
 // routing tells where they stand, and which late weights may come; and the routing that the peer has sent, delivered
 // here before, tells which answers our kernels will write for it. So each part of a slot has a *front*: what is before
 // it has been taken, and only what is next is looked at. A slot's fronts begin again with the header of
-// another operation: then the reader has taken what it needed of the one before (layout.h), and nobody waits for what
-// was left.
+// another operation: then the reader has taken all values of the one before (layout.h), so that none are left here.
 //
 // A flag is read before what it covers, and written after it, by stores of 8 bytes. Kernels look twice, for lines may
 // not come whole to them (the strict way). What needs no flag, rows, scales and answers, is taken as soon as no word of
@@ -273,25 +272,12 @@ static bool take_values(const struct device_relay *relay, struct batch *batch, s
   return true;
 }
 
-// A row of `bytes` at `begin`, from `front` on. True: all of it.
+// A row of `bytes` at `begin`, `words` of which are sent, from `front` on. True: all of it.
 static bool collect_row(const struct device_relay *relay, struct batch *batch, size_t begin, uint32_t bytes,
-                        struct front *front) {
-  for (; front->piece * CUDA_LINE < bytes; front->piece++) {
-    uint32_t piece = piece_of(bytes, front->piece);
-    if (!take_values(relay, batch, begin + (size_t)front->piece * CUDA_LINE, piece, piece / 4))
-      return false;
-  }
-  *front = (struct front){.row = front->row + 1};
-  return true;
-}
-
-// The same, of the words that tell a row's scales: their places are a multiple of 16 bytes.
-static bool collect_row_scales(const struct device_relay *relay, struct batch *batch, size_t begin,
-                               struct front *front) {
-  const struct cuda_layout *layout = &relay->layout;
-  for (; front->piece * CUDA_LINE < layout->scale_stride; front->piece++)
-    if (!take_values(relay, batch, begin + (size_t)front->piece * CUDA_LINE,
-                     piece_of(layout->scale_stride, front->piece), layout->row.chunks - front->piece * (CUDA_LINE / 4)))
+                        uint32_t words, struct front *front) {
+  for (; front->piece * CUDA_LINE < bytes; front->piece++)
+    if (!take_values(relay, batch, begin + (size_t)front->piece * CUDA_LINE, piece_of(bytes, front->piece),
+                     words - front->piece * (CUDA_LINE / 4)))
       return false;
   *front = (struct front){.row = front->row + 1};
   return true;
@@ -314,11 +300,11 @@ static void collect_values(struct device_relay *relay, struct batch *batch, uint
   size_t rows = slot_at(relay, slot) + layout->rows, scales = slot_at(relay, slot) + layout->scales;
   while (own->values.row < own->routing.row &&
          collect_row(relay, batch, rows + (size_t)own->token[own->values.row] * layout->row.stride, layout->row.stride,
-                     &own->values))
+                     layout->row.stride / 4, &own->values))
     continue;
   while (own->scales.row < own->routing.row &&
-         collect_row_scales(relay, batch, scales + (size_t)own->token[own->scales.row] * layout->scale_stride,
-                            &own->scales))
+         collect_row(relay, batch, scales + (size_t)own->token[own->scales.row] * layout->scale_stride,
+                     layout->scale_stride, layout->row.chunks, &own->scales))
     continue;
 }
 
@@ -344,8 +330,9 @@ static void collect_answers(struct device_relay *relay, struct batch *batch, uin
   while (theirs->answers.row < theirs->rows && whole) {
     size_t at =
         slot_at(relay, slot) + layout->answers + (size_t)theirs->token[theirs->answers.row] * layout->answer.stride;
-    whole = layout->coded ? collect_coded(relay, batch, at, &theirs->answers)
-                          : collect_row(relay, batch, at, layout->answer.stride, &theirs->answers);
+    whole = layout->coded
+                ? collect_coded(relay, batch, at, &theirs->answers)
+                : collect_row(relay, batch, at, layout->answer.stride, layout->answer.stride / 4, &theirs->answers);
   }
 }
 

@@ -65,6 +65,13 @@ template <typename T> __device__ __forceinline__ void clear(T *object, uint32_t 
     ((uint32_t *)object)[i] = 0;
 }
 
+// Before a credit is given: the end of the kernels before has ordered what they emptied before this one's stores, as
+// far as this GPU's memory goes. What they emptied in the host's may be on its way yet.
+__device__ __forceinline__ void order_credit(const scene &scene) {
+  if (scene.control.strict)
+    ptx::fence_system();
+}
+
 // Tells the peers what the kernels before have taken, and the host how far they are; makes ready what operations to
 // come will count in. [warp]
 __device__ __forceinline__ void publish(const scene &scene, cuda_state *state, steps steps) {
@@ -72,10 +79,10 @@ __device__ __forceinline__ void publish(const scene &scene, cuda_state *state, s
   uint64_t op = steps.sends ? now.sent : steps.receives ? now.received : steps.answers ? now.answered : now.combined;
   const cuda_view &view = view_of(scene, op);
   uint32_t lane = threadIdx.x % WARP;
+  order_credit(scene);
 #pragma unroll 1
   for (uint32_t m = lane; m < view.count; m += WARP)
     if (view.members[m].out) {
-      // The end of the kernels before has ordered what they emptied before these stores.
       cuda_area_head *head = (cuda_area_head *)view.members[m].out;
       ptx::store_relaxed(&head->taken_dispatch, now.emptied_rows);
       ptx::store_relaxed(&head->taken_combine, now.emptied_answers);

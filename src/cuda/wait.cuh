@@ -1,4 +1,4 @@
-// The one way to wait for another rank: until a flag is raised, or the deadline has passed and the rank is lost.
+// The one way to wait for another rank: until something has come, or the deadline has passed and the rank is lost.
 //
 // Silence is not waiting. A rank whose wait has gone on for an eighth of the limit says so, from then on eight times a
 // limit, to every peer but those that it waits for, in the word `waiting` of the area's head: two that wait for each

@@ -92,7 +92,7 @@ struct ep_gpu {
   uint64_t hold_until_ns;
   struct gpu_published published[GPU_VIEWS];
   uint32_t num_published;
-  struct gpu_step steps[GPU_STEPS]; // ascending; the first is the oldest that an open operation may run in
+  struct gpu_step steps[GPU_STEPS]; // ascending; the first is the oldest whose areas kernels may use
   uint32_t num_steps;
   uint64_t seen; // entries of report->activation
   struct gpu_news news[DEVICE_ACTIVATIONS];

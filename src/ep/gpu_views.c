@@ -300,7 +300,7 @@ static void take_activation(weft_ep_t *ep, uint64_t op, uint64_t epoch) {
   tell(gpu, op, epoch, earlier);
 }
 
-// Views that no open operation runs in any more.
+// Views whose areas no operation has any use for.
 static void drop_passed(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
   uint32_t passed = 0;

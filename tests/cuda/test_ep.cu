@@ -324,6 +324,44 @@ bool run_empty_words(const shape &shape, bool given) {
   return none_lost(g) && ok;
 }
 
+// Every output is -1, so that words of ones are among what travels as logfmt10: signs.
+bool run_coded_ones(shape shape) {
+  shape.coded = 1;
+  shape_print(shape);
+  printf(", all outputs -1\n");
+  fflush(stdout);
+  group g(shape);
+  std::vector<input> in(g.shape.ranks);
+  std::vector<uint16_t> ones((size_t)g.parts * g.rows * shape.hidden, 0xBF80);
+  g.each([&](rank &r) {
+    in[r.index] = g.make_input(r.index, 1, 0.0f, false);
+    g.upload(r, in[r.index]);
+    OK(cudaMemcpy(r.y, ones.data(), ones.size() * 2, cudaMemcpyHostToDevice));
+  });
+  g.each([&](rank &r) {
+    g.dispatch(r);
+    g.combine(r);
+    g.finish(r);
+  });
+  bool ok = none_lost(g);
+  for (rank &r : g.ranks) {
+    OK(cudaSetDevice(r.device));
+    auto out = fetch(r.out, (size_t)r.num_tokens * shape.hidden);
+    for (uint32_t token = 0; token < r.num_tokens && ok; token++) {
+      double sum = 0.0;
+      for (uint32_t k = 0; k < shape.topk; k++)
+        sum += in[r.index].topk_idx[token * shape.topk + k] >= 0 ? in[r.index].weights[token * shape.topk + k] : 0.0f;
+      for (uint32_t i = 0; i < shape.hidden && ok; i++) {
+        double value = oracle_bf16(out[(size_t)token * shape.hidden + i]);
+        ok = std::fabs(value + sum) <= 0.02 * sum + 1e-6;
+        if (!ok)
+          printf("  rank %d: token %u, value %u is %g, not %g\n", g.active[r.index], token, i, value, -sum);
+      }
+    }
+  }
+  return ok;
+}
+
 bool run_shape(const shape &shape) {
   shape_print(shape);
   printf("\n");
@@ -402,6 +440,7 @@ int main(int argc, char **argv) {
       failed += !run_without_combines(small, 20);
     }
     small.halves = 0;
+    failed += !run_coded_ones(small);
     failed += !run_empty_words(small, true);
     for (int dtype : {CUDA_BF16, CUDA_FP8}) {
       small.dtype = dtype;
