@@ -21,10 +21,10 @@
 // of tokens; a row and its answer have the place of their token, so that a row can leave before it is known how many
 // others do.
 //
-// Operation n uses slot n % 2. A flag holds n + 1. Who writes a slot again must know that its reader has *taken* what was
-// there: has read it, and emptied its place. A header says how far its sender is, which is enough as long as operations
-// follow each other; where they overlap, the *credit* words of the head say it, written at the start of the kernel
-// after the one that emptied. The *start* unit tells a joiner its first operation.
+// Operation n uses slot n % 2. A flag holds n + 1. Who writes a slot again must know that its reader has *taken* what
+// was there: has read it, and emptied its place. A header says how far its sender is, which is enough as long as
+// operations follow each other; where they overlap, the *credit* words of the head say it, written at the start of the
+// kernel after the one that emptied. The *start* unit tells a joiner its first operation.
 //
 // Rows stand as the caller has them, one behind the other. They are cut into *packets* of C chunks of 128 bytes, each
 // of which a warp handles by itself, 16 bytes a lane; a chunk of e4m3 is just what shares one scale.
