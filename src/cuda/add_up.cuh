@@ -54,18 +54,6 @@ __device__ __forceinline__ uint64_t await_packets(const cuda_combine_args &args,
   return or_over_warp(lost ? 1ull << scratch.rows[lane].seat : 0);
 }
 
-// The same, where the last word of each packet has come, and another has not: for all words. [warp]
-static __device__ __noinline__ uint64_t await_words(const cuda_combine_args &args, const scratch &scratch,
-                                                    uint32_t rows, uint32_t offset, uint32_t count) {
-#pragma unroll 1
-  for (uint32_t r = 0; r < rows; r++) {
-    arrival<ANSWER_EACH> came;
-    if (!came.await(args.state, scratch.rows[r].seat, scratch.rows[r].row, {offset, 0}, count))
-      return 1ull << scratch.rows[r].seat;
-  }
-  return 0;
-}
-
 // A lane's lines of a packet. Behind the last one it has that again, which is not used: a branch for each line would
 // make each wait for the one before.
 struct lines_of {
@@ -233,9 +221,11 @@ __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, con
       if (lost)
         return lost;
     } else {
+      patience patience; // for words that come after the last
       uint64_t lost = await_packets(args, scratch, rows, offset, count, lane);
       while (!lost && !add_packets(p, scratch, rows, offset, count, factor))
-        lost = await_words(args, scratch, rows, offset, count);
+        lost = or_over_warp(
+            lane < rows && patience.over(args.state, scratch.rows[lane].seat) ? 1ull << scratch.rows[lane].seat : 0);
       if (lost)
         return lost;
     }
