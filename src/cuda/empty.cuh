@@ -6,6 +6,8 @@
 // the row written, after that. What is read here by the kernel itself is not touched: it belongs to later operations,
 // in the other slot, or is not counted as read yet.
 //
+// Those at the end of the crew begin: where there is little, they have least else to do.
+//
 // A member that is lost may write later. Its link is not used again: a new one has new areas.
 #ifndef CUDA_EMPTY_CUH
 #define CUDA_EMPTY_CUH
@@ -20,8 +22,6 @@ template <int EACH> __device__ __forceinline__ void empty_lines(char *at, uint32
     ptx::store16_if(seat.line(i) < count, at + seat.offset(i),
                     make_uint4(CUDA_EMPTY, CUDA_EMPTY, CUDA_EMPTY, CUDA_EMPTY));
 }
-
-// Beginning with the last of the crew, who have least else to do where there is little.
 
 // The answers to this rank's tokens: each packet's place, in all areas that it came to. Those that travel as logfmt10
 // lie within the places of what they code. [crew]
