@@ -29,8 +29,8 @@ __device__ __forceinline__ bool takes_part(const hearing &hearing, const cuda_me
 }
 
 // The peer counts us from a later operation on, and has sent that one: it takes no part in this one (as in
-// ep/activation.h). Two ranks died while the operation was fixed. What this rank has sent it in this one it will never
-// take, and would take for something later: so it is lost.
+// ep/activation.h): some rank has died while the operation was fixed. What this rank has sent it in this one it will
+// never take, and would take for something later: so it is lost.
 __device__ __forceinline__ bool passes_over(const cuda_layout &layout, const cuda_member &member, uint64_t op) {
   uint4 start = ptx::load_unit(&((const cuda_area_head *)member.in)->start);
   uint64_t first = (uint64_t)start.y << 32 | start.x; // + 1
