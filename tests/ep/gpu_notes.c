@@ -11,7 +11,7 @@
 #include "ep/proxy.h"
 #include "strangers.h"
 
-enum { WORDS = 1, UNITS, LINES, UNIT = 16, LINE = 128, BATCH = 4096 };
+enum { WORDS = 1, UNITS, LINES, VALUES, UNIT = 16, LINE = 128, BATCH = 4096 };
 
 // As cuda/relay.c lays it out: its bytes follow.
 struct run {
@@ -194,14 +194,17 @@ static void a_batch_that_is_wrong_in_one_run_writes_none(void **state) {
     struct batch batch;
   } all[] = {
       {misplaced, behind_right(0, 0, UNIT, UNIT)},
-      {misplaced, behind_right(LINES + 1, 0, UNIT, UNIT)},
+      {misplaced, behind_right(VALUES + 1, 0, UNIT, UNIT)},
       {misplaced, behind_right(UINT32_MAX, 0, UNIT, UNIT)},
       {misplaced, behind_right(UNITS, 0, 0, 0)},
       {misplaced, behind_right(UNITS, 8, UNIT, UNIT)},
       {misplaced, behind_right(UNITS, 0, UNIT + 8, UNIT + 8)},
+      {misplaced, behind_right(VALUES, 8, UNIT, UNIT)},
+      {misplaced, behind_right(VALUES, 0, UNIT + 8, UNIT + 8)},
       {misplaced, behind_right(LINES, UNIT, LINE, LINE)},
       {misplaced, behind_right(LINES, 0, UNIT, UNIT)},
       {misplaced, behind_right(UNITS, area, UNIT, UNIT)},
+      {misplaced, behind_right(VALUES, area, UNIT, UNIT)},
       {misplaced, behind_right(LINES, area - LINE, 2 * LINE, 2 * LINE)},
       {misplaced, behind_right(UNITS, UINT32_MAX - 15, UNIT, UNIT)},
       {misplaced, behind_right(UNITS, 0, 2 * UNIT, UNIT)},
