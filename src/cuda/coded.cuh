@@ -14,7 +14,7 @@ enum { CODED_ROOM = CUDA_CODED_LINES * CUDA_LINE }; // bytes of a warp's own sha
 
 typedef packet<CUDA_BF16_CHUNKS> answer_packet;
 
-static_assert(CUDA_CODED_LINES * CUDA_LINE / 4 >= 7 * 42 + (7 * 42 + 31) / 32 * 2, "a packet's code and marks fit");
+static_assert(cuda_coded_lines(CUDA_CODED_CHUNKS) == CUDA_CODED_LINES, "a packet's code and marks fit");
 
 // The place, in an area, of a coded packet: a row of them is no longer than one of bf16, and has its place.
 __device__ __forceinline__ size_t coded_offset(const cuda_layout &layout, uint64_t op, uint32_t token, uint32_t index) {

@@ -68,9 +68,7 @@ static int open_memory(struct device_ep *ep, char *why) {
   uint64_t arrays = place_handles(ep, NULL);
   int rc = cuda_allocate(ep->device, sizeof *ep->state, (void **)&ep->state, why);
   if (rc == 0)
-    rc = cuda_allocate(ep->device, ep->layout.area, (void **)&ep->area, why);
-  if (rc == 0)
-    rc = cuda_blank(ep->device, ep->area, ep->layout.area, why);
+    rc = cuda_allocate_area(ep->device, ep->layout.area, (void **)&ep->area, why);
   if (rc == 0)
     rc = cuda_allocate(ep->device, arrays, &ep->arrays, why);
   if (rc != 0)

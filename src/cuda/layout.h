@@ -49,7 +49,7 @@
 #define CUDA_STATIC_ASSERT _Static_assert
 #endif
 #ifdef __CUDACC__
-#define CUDA_SHARED static inline __host__ __device__
+#define CUDA_SHARED static constexpr inline __host__ __device__
 #else
 #define CUDA_SHARED static inline
 #endif

@@ -5,7 +5,25 @@
 
 #include <string.h>
 
-int cuda_allocate(struct device *device, size_t size, void **memory, char *why) {
+// Zeros, and behind the first `zeros` bytes ones. Within a turn.
+static int clear(struct device *device, char *memory, size_t zeros, size_t size, char *why) {
+  cudaError_t error = cudaSuccess;
+  for (size_t at = 0, piece; at < size && error == cudaSuccess; at += piece) {
+    size_t left = at < zeros ? zeros - at : size - at;
+    piece = left < CUDA_BLANKS ? left : CUDA_BLANKS;
+    error = cudaMemcpyAsync(memory + at, device->blanks + (at < zeros ? 0 : CUDA_BLANKS), piece, cudaMemcpyHostToDevice,
+                            device->stream);
+  }
+  int rc = cuda_check(why, error, "cannot clear device memory");
+  return rc ? rc : cuda_await(device->stream, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "clearing device memory", why);
+}
+
+int cuda_clear_area(struct device *device, void *area, size_t size, char *why) {
+  size_t head = sizeof(struct cuda_area_head);
+  return clear(device, area, size < head ? size : head, size, why);
+}
+
+static int allocate(struct device *device, size_t size, bool area, void **memory, char *why) {
   struct cuda_turn turn;
   void *made = NULL;
   int rc = cuda_enter(device, &turn, why);
@@ -16,13 +34,21 @@ int cuda_allocate(struct device *device, size_t size, void **memory, char *why) 
   if (error == cudaErrorMemoryAllocation)
     rc = cuda_why(why, WEFT_ERR_NOMEM, "device %d has no %zu bytes left (%s)", device->index, size, device->info.name);
   if (rc == 0)
-    rc = cuda_zero(device, made, size, why);
+    rc = area ? cuda_clear_area(device, made, size, why) : clear(device, made, size, size, why);
   if (rc != 0 && made)
     cudaFreeAsync(made, device->stream);
   cuda_leave(&turn);
   if (rc == 0)
     *memory = made;
   return rc;
+}
+
+int cuda_allocate(struct device *device, size_t size, void **memory, char *why) {
+  return allocate(device, size, false, memory, why);
+}
+
+int cuda_allocate_area(struct device *device, size_t size, void **memory, char *why) {
+  return allocate(device, size, true, memory, why);
 }
 
 void cuda_release(struct device *device, void *memory) {
@@ -32,33 +58,6 @@ void cuda_release(struct device *device, void *memory) {
   cudaFreeAsync(memory, device->stream);
   cudaGetLastError();
   cuda_leave(&turn);
-}
-
-// `blank`: CUDA_BLANKS bytes, pinned.
-static cudaError_t write_over(struct device *device, char *memory, size_t size, const char *blank) {
-  cudaError_t error = cudaSuccess;
-  for (size_t at = 0; at < size && error == cudaSuccess; at += CUDA_BLANKS)
-    error = cudaMemcpyAsync(memory + at, blank, size - at < CUDA_BLANKS ? size - at : CUDA_BLANKS,
-                            cudaMemcpyHostToDevice, device->stream);
-  return error;
-}
-
-static int await_written(struct device *device, cudaError_t error, const char *failed, const char *what, char *why) {
-  int rc = cuda_check(why, error, failed);
-  return rc ? rc : cuda_await(device->stream, CUDA_ALLOWANCE_MS * (uint64_t)1000000, what, why);
-}
-
-int cuda_zero(struct device *device, void *memory, size_t size, char *why) {
-  return await_written(device, write_over(device, memory, size, device->blanks), "cannot zero device memory",
-                       "zeroing device memory", why);
-}
-
-int cuda_blank(struct device *device, void *area, size_t size, char *why) {
-  size_t head = size < sizeof(struct cuda_area_head) ? size : sizeof(struct cuda_area_head);
-  cudaError_t error = write_over(device, area, head, device->blanks);
-  if (error == cudaSuccess)
-    error = write_over(device, (char *)area + head, size - head, device->blanks + CUDA_BLANKS);
-  return await_written(device, error, "cannot empty a window", "emptying a window", why);
 }
 
 // A piece that waits for its next user.

@@ -95,10 +95,10 @@ void cuda_release(struct device *device, void *memory);
 int cuda_copy(struct device *device, void *to, const void *from, size_t size, void *stream, bool wait, char *why);
 int cuda_fill(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why);
 int cuda_owner(const void *memory, int *index, char *why);
-// Zeroes device memory by the copy engine: a kernel would have to wait for those that spin. Within a turn.
-int cuda_zero(struct device *device, void *memory, size_t size, char *why);
-// Makes an area (layout.h) of it in which nothing has come yet, likewise.
-int cuda_blank(struct device *device, void *area, size_t size, char *why);
+// An area (layout.h) in which nothing has come yet: in memory of its own, to be released likewise; or made of a window,
+// within a turn. Memory is cleared by the copy engine: a kernel would have to wait for those that spin.
+int cuda_allocate_area(struct device *device, size_t size, void **memory, char *why);
+int cuda_clear_area(struct device *device, void *area, size_t size, char *why);
 // Pinned host memory, zeroed, of one size for all; what is given back serves the next. Within a turn.
 int cuda_pin(struct device *device, void **memory, char *why);
 void cuda_unpin(struct device *device, void *memory);

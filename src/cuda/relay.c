@@ -6,8 +6,8 @@
 // Nothing says beforehand what will come; but what has come does. A header's unit tells how many rows follow; their
 // routing tells where they stand, and which late weights may come; and the routing that the peer has sent, delivered
 // here before, tells which answers our kernels will write for it. So each part of a slot has a *front*: what is before
-// it has been taken, and only what is next is looked at. A slot's fronts begin again with the header of
-// another operation: then the reader has taken all values of the one before (layout.h), so that none are left here.
+// it has been taken, and only what is next is looked at. A slot's fronts begin again with the header of another
+// operation: then the reader has taken all values of the one before (layout.h), so that none are left here.
 //
 // A flag is read before what it covers, and written after it, by stores of 8 bytes. Kernels look twice, for lines may
 // not come whole to them (the strict way). What needs no flag, rows, scales and answers, is taken as soon as no word of
@@ -107,7 +107,7 @@ static size_t slot_at(const struct device_relay *relay, uint32_t slot) {
   return sizeof(struct cuda_area_head) + (size_t)slot * relay->layout.slot;
 }
 
-// Values of a row are taken in pieces of a line, scales in pieces of as many bytes or what is left of them.
+// Values are taken in pieces of as many bytes as a line, or what is left of them.
 static uint32_t piece_of(uint32_t bytes, uint32_t piece) {
   uint32_t left = bytes - piece * CUDA_LINE;
   return left < CUDA_LINE ? left : CUDA_LINE;

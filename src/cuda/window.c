@@ -67,7 +67,7 @@ static int create(const struct cuda_driver *driver, struct device *device, size_
   struct device_window made = {0};
   rc = map(driver, device, handle, size, &made, why);
   if (rc == 0)
-    rc = cuda_blank(device, made.memory, size, why);
+    rc = cuda_clear_area(device, made.memory, size, why);
   if (rc != 0) {
     cuda_window_release(device, &made);
     close(exported);

@@ -17,19 +17,12 @@
 #include "base/clock.h"
 #include "cuda/layout.h"
 #include "cuda/relay.h"
-#include "device/logfmt10.h"
+#include "relay_plan.h"
 #include "weft/err.h"
 
-enum { TOKENS = 12, EXPERTS = 16, DEADLINE_MS = 60000, BATCH = 32 << 10 };
+enum { DEADLINE_MS = 60000, BATCH = 32 << 10 };
 
 typedef uint64_t __attribute__((may_alias)) word;
-typedef uint32_t __attribute__((may_alias)) value;
-
-// What both sides of a link can compute.
-struct plan {
-  struct cuda_layout layout;
-  uint64_t first, ops, seed;
-};
 
 struct side {
   const struct plan *plan;
@@ -41,159 +34,8 @@ struct side {
   _Atomic bool *stop;
 };
 
-static uint64_t mix(uint64_t x) {
-  x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-  x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
-  return x ^ x >> 31;
-}
-
-// A number that belongs to (side, operation, what).
-static uint64_t drawn(const struct plan *plan, uint32_t side, uint64_t op, uint64_t what) {
-  return mix(plan->seed ^ mix(op * 2 + side) ^ mix(what + 77));
-}
-
 static uint64_t next(struct side *side, uint64_t below) {
-  return (side->random = mix(side->random + 0x9E3779B97F4A7C15u)) % below;
-}
-
-static bool has_token(const struct plan *plan, uint32_t side, uint64_t op, uint32_t token) {
-  return drawn(plan, side, op, 1000) % 5 && drawn(plan, side, op, 2000 + token) % 3 != 0; // some bring nothing
-}
-
-static uint32_t rows_of(const struct plan *plan, uint32_t side, uint64_t op) {
-  uint32_t rows = 0;
-  for (uint32_t token = 0; token < TOKENS; token++)
-    rows += has_token(plan, side, op, token);
-  return rows;
-}
-
-static uint32_t token_of(const struct plan *plan, uint32_t side, uint64_t op, uint32_t row) {
-  uint32_t token = 0;
-  for (;; token++)
-    if (has_token(plan, side, op, token) && row-- == 0)
-      return token;
-}
-
-static bool is_late(const struct plan *plan, uint32_t side, uint64_t op) {
-  return drawn(plan, side, op, 3000) % 2;
-}
-
-// Selection k of a token goes to the peer; of each row at least one does.
-static bool has_selection(const struct plan *plan, uint32_t side, uint64_t op, uint32_t token, uint32_t k) {
-  return drawn(plan, side, op, 4000 + token) % plan->layout.topk == k ||
-         drawn(plan, side, op, 5000 + token * 16 + k) % 4 == 0;
-}
-
-// --- items: units, lines and values, each known by its place ---
-
-enum item_kind { UNIT, LINE, VALUES };
-
-struct item {
-  size_t offset;
-  uint32_t bytes; // CUDA_LINE at most
-  enum item_kind kind;
-};
-
-struct items {
-  struct item *item;
-  uint32_t count;
-};
-
-static void add(struct items *items, size_t offset, uint32_t bytes, enum item_kind kind) {
-  items->item[items->count++] = (struct item){.offset = offset, .bytes = bytes, .kind = kind};
-}
-
-static void add_values(struct items *items, size_t begin, uint32_t bytes) {
-  for (uint32_t at = 0; at < bytes; at += CUDA_LINE)
-    add(items, begin + at, bytes - at < CUDA_LINE ? bytes - at : CUDA_LINE, VALUES);
-}
-
-static void add_answer(struct items *items, const struct cuda_layout *layout, size_t begin) {
-  const struct cuda_form *form = &layout->answer;
-  if (!layout->coded)
-    add_values(items, begin, form->stride);
-  for (uint32_t packet = 0; packet < form->packets && layout->coded; packet++) {
-    uint32_t left = form->chunks - packet * form->each, chunks = left < form->each ? left : form->each;
-    uint32_t code = chunks * CUDA_LINE / 2 / LOGFMT10_BLOCK * (LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES);
-    uint32_t marks = (code / 4 + 31) / 32 * 8, lines = (code + marks + CUDA_LINE - 1) / CUDA_LINE;
-    add_values(items, begin + (size_t)packet * CUDA_CODED_LINES * CUDA_LINE, lines * CUDA_LINE);
-  }
-}
-
-static size_t slot_of(const struct plan *plan, uint64_t op) {
-  return sizeof(struct cuda_area_head) + op % CUDA_DEPTH * plan->layout.slot;
-}
-
-// What the dispatch of `side` writes.
-static void list_dispatch(const struct plan *plan, uint32_t side, uint64_t op, struct items *items) {
-  const struct cuda_layout *layout = &plan->layout;
-  size_t slot = slot_of(plan, op);
-  uint32_t rows = rows_of(plan, side, op);
-  items->count = 0;
-  add(items, slot, 16, UNIT);
-  add(items, slot + 16, 16, UNIT);
-  for (uint32_t i = 0; i < layout->count_units; i++)
-    add(items, slot + layout->counts + i * 16, 16, UNIT);
-  for (uint32_t i = 0; i < rows * layout->routing_lines; i++)
-    add(items, slot + layout->routing + (size_t)i * CUDA_LINE, CUDA_LINE, LINE);
-  for (uint32_t token = 0; token < TOKENS; token++)
-    if (has_token(plan, side, op, token)) {
-      add_values(items, slot + layout->rows + (size_t)token * layout->row.stride, layout->row.stride);
-      if (layout->scale_stride)
-        add_values(items, slot + layout->scales + (size_t)token * layout->scale_stride, layout->row.chunks * 4);
-    }
-}
-
-// The late weights of `side`: all units, or those that the peer reads.
-static void list_weights(const struct plan *plan, uint32_t side, uint64_t op, bool all, struct items *items) {
-  const struct cuda_layout *layout = &plan->layout;
-  items->count = 0;
-  for (uint32_t token = 0; token < TOKENS && is_late(plan, side, op); token++)
-    for (uint32_t unit = 0; unit < layout->late_units; unit++) {
-      bool read = all;
-      for (uint32_t k = unit * CUDA_UNIT_WEIGHTS; k < (unit + 1) * CUDA_UNIT_WEIGHTS && k < layout->topk; k++)
-        read |= has_token(plan, side, op, token) && has_selection(plan, side, op, token, k);
-      if (read)
-        add(items, slot_of(plan, op) + layout->late + (size_t)(token * layout->late_units + unit) * 16, 16, UNIT);
-    }
-}
-
-// What is answered to the dispatch of `side`.
-static void list_answers(const struct plan *plan, uint32_t side, uint64_t op, struct items *items) {
-  const struct cuda_layout *layout = &plan->layout;
-  items->count = 0;
-  for (uint32_t token = 0; token < TOKENS; token++)
-    if (has_token(plan, side, op, token))
-      add_answer(items, layout, slot_of(plan, op) + layout->answers + (size_t)token * layout->answer.stride);
-}
-
-// The content of an item of `side`.
-static void content(const struct plan *plan, uint32_t side, uint64_t op, const struct item *item, uint64_t words[16]) {
-  const struct cuda_layout *layout = &plan->layout;
-  size_t at = item->offset - slot_of(plan, op);
-  for (uint32_t i = 0; i < (item->bytes + 7) / 8; i++)
-    words[i] = drawn(plan, side, op, item->offset * 8 + i);
-  if (item->kind == VALUES) {
-    value *values = (value *)words; // many are next to an empty one
-    for (uint32_t i = 0; i < item->bytes / 4; i++)
-      values[i] = values[i] % 3 == 0 || values[i] == CUDA_EMPTY ? CUDA_EMPTY - 1 : values[i];
-    return;
-  }
-  if (item->kind == UNIT) {
-    words[1] = (words[1] & UINT32_MAX) | (uint64_t)(uint32_t)(op + 1) << 32;
-    if (at == 0)
-      words[0] = rows_of(plan, side, op) | 1u << CUDA_HEAD_KIND | (uint64_t)is_late(plan, side, op) << CUDA_HEAD_LATE;
-    return;
-  }
-  words[15] = op + 1;
-  uint32_t index = (uint32_t)((at - layout->routing) / CUDA_LINE), line = index % layout->routing_lines;
-  uint32_t token = token_of(plan, side, op, index / layout->routing_lines);
-  for (uint32_t i = 0; i < CUDA_LINE_SELECTIONS; i++) {
-    uint32_t k = line * CUDA_LINE_SELECTIONS + i;
-    bool valid = k < layout->topk && has_selection(plan, side, op, token, k);
-    words[i] = (words[i] & ~(uint64_t)UINT32_MAX) |
-               (valid ? CUDA_SELECTION_VALID | token << CUDA_SELECTION_TOKEN | k << CUDA_SELECTION_EXPERT : 0);
-  }
+  return (side->random = plan_mix(side->random + 0x9E3779B97F4A7C15u)) % below;
 }
 
 // --- in the place of kernels ---
@@ -224,7 +66,7 @@ static void write_items(struct side *side, uint64_t op, struct items *items) {
   for (uint32_t i = 0; i < items->count; i++) {
     uint64_t words[16];
     uint32_t last = items->item[i].bytes / 8 - 1;
-    content(side->plan, side->self, op, &items->item[i], words);
+    plan_content(side->plan, side->self, op, &items->item[i], words);
     if (items->item[i].kind == VALUES) {
       write_values(side, op, &items->item[i], (const value *)words);
       continue;
@@ -251,7 +93,7 @@ static bool wait_over(struct side *side, uint64_t deadline_ns, const char *what,
 // Waits for each word of values, unless all have to be there, and compares it as soon as it is not empty.
 static bool read_values(struct side *side, uint64_t op, const struct item *item, bool there, const char *what) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS), words[16];
-  content(side->plan, !side->self, op, item, words);
+  plan_content(side->plan, !side->self, op, item, words);
   for (uint32_t i = 0; i < item->bytes / 4; i++) {
     const value *from = (const value *)(side->in + item->offset) + i;
     uint32_t got, want = ((const value *)words)[i];
@@ -288,7 +130,7 @@ static bool read_items(struct side *side, uint64_t op, struct items *items, bool
       continue;
     }
     uint32_t last = items->item[i].bytes / 8 - 1;
-    content(side->plan, !side->self, op, &items->item[i], words);
+    plan_content(side->plan, !side->self, op, &items->item[i], words);
     const word *from = (const word *)(side->in + items->item[i].offset);
     while ((got[last] = __atomic_load_n(from + last, __ATOMIC_ACQUIRE)) >> (last == 1 ? 32 : 0) !=
            words[last] >> (last == 1 ? 32 : 0)) {
@@ -326,15 +168,15 @@ static void tell_taken(struct side *side, uint32_t which, uint64_t op) {
 static bool send(struct side *side, uint64_t op, struct items *items) {
   if (!await_taken(side, 0, op))
     return false;
-  list_dispatch(side->plan, side->self, op, items);
+  plan_list_dispatch(side->plan, side->self, op, items);
   write_items(side, op, items);
   return true;
 }
 
 static bool receive(struct side *side, uint64_t op, struct items *items) {
-  struct item header = {.offset = slot_of(side->plan, op), .bytes = 16, .kind = UNIT};
+  struct item header = {.offset = plan_slot(side->plan, op), .bytes = 16, .kind = UNIT};
   struct items alone = {.item = &header, .count = 1};
-  list_dispatch(side->plan, !side->self, op, items);
+  plan_list_dispatch(side->plan, !side->self, op, items);
   if (!read_items(side, op, &alone, false, "a header") || !read_items(side, op, items, true, "a row"))
     return false;
   empty_items(side, items);
@@ -345,14 +187,14 @@ static bool receive(struct side *side, uint64_t op, struct items *items) {
 static bool combine(struct side *side, uint64_t op, struct items *items) {
   if (!await_taken(side, 1, op))
     return false;
-  list_weights(side->plan, side->self, op, true, items);
+  plan_list_weights(side->plan, side->self, op, true, items);
   write_items(side, op, items);
-  list_weights(side->plan, !side->self, op, false, items);
+  plan_list_weights(side->plan, !side->self, op, false, items);
   if (!read_items(side, op, items, false, "a weight"))
     return false;
-  list_answers(side->plan, !side->self, op, items); // of this side, to the peer's dispatch
+  plan_list_answers(side->plan, !side->self, op, items); // of this side, to the peer's dispatch
   write_items(side, op, items);
-  list_answers(side->plan, side->self, op, items);
+  plan_list_answers(side->plan, side->self, op, items);
   if (!read_items(side, op, items, false, "an answer"))
     return false;
   empty_items(side, items);
@@ -374,9 +216,9 @@ static void *run_side(void *arg) {
       goto out;
     if (sent == op + 1 && sent < end && next(side, 2) && !send(side, sent++, &items))
       goto out;
-    if (drawn(plan, 0, op, 9) % 7 != 0 && !combine(side, op, &items)) // else both end it without
+    if (plan_drawn(plan, 0, op, 9) % 7 != 0 && !combine(side, op, &items)) // else both end it without
       goto out;
-    if (drawn(plan, 0, op, 9) % 7 == 0)
+    if (plan_drawn(plan, 0, op, 9) % 7 == 0)
       tell_taken(side, 1, op);
   }
 out:
@@ -503,7 +345,7 @@ static void nothing_is_taken_before_it_has_come(void **state) {
   cuda_layout_init(&plan.layout, TOKENS, 256, 4, EXPERTS, CUDA_BF16, CUDA_COMBINE_BF16);
   open_side(&side, &plan, &options, 0, &stop);
   assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
-  size_t slot = slot_of(&plan, 0);
+  size_t slot = plan_slot(&plan, 0);
   memset(side.out + slot + plan.layout.routing, 7, CUDA_LINE - 8); // data whose flag is not there
   put_unit(&side, slot, 2, 0, 1);                                  // two rows come
   assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
@@ -528,7 +370,7 @@ static void nothing_is_taken_before_it_has_come(void **state) {
     assert_int_equal(row[i], CUDA_EMPTY);
   assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
   // A header goes when all that belongs to it has gone; and the start that was told before it, earlier.
-  slot = slot_of(&plan, 1);
+  slot = plan_slot(&plan, 1);
   put_unit(&side, slot, 0, 0, 2);
   put_unit(&side, slot + plan.layout.counts, 0, 0, 2);
   put_unit(&side, slot + plan.layout.counts + 16, 0, 0, 2);
@@ -602,7 +444,7 @@ static void what_does_not_belong_there_is_refused(void **state) {
   for (size_t i = 0; i < plan.layout.area; i++)
     assert_int_equal(side.in[i], i < sizeof(struct cuda_area_head) ? 0 : (char)0xFF);
   // Rows and tokens beyond what there is are no answers to wait for.
-  const uint32_t run[] = {(uint32_t)(slot_of(&plan, 0) + plan.layout.routing), CUDA_LINE, 3, 0};
+  const uint32_t run[] = {(uint32_t)(plan_slot(&plan, 0) + plan.layout.routing), CUDA_LINE, 3, 0};
   memcpy(bytes, run, sizeof run);
   memset(bytes + 16, 0xFF, CUDA_LINE);
   assert_int_equal(cuda_relay_deliver(side.relay, bytes, 16 + CUDA_LINE, why), 0);

@@ -3,6 +3,7 @@
 // rank that stays silent. With name=number arguments, that one shape.
 #include <cmath>
 #include <cstring>
+#include <string>
 
 #include "cuda/ranks.cuh"
 
@@ -13,6 +14,13 @@ extern "C" {
 namespace {
 
 enum { SKIPPED = 77 };
+
+// What is run now.
+void tell(const shape &shape, const std::string &what = "") {
+  shape_print(shape);
+  printf("%s\n", what.c_str());
+  fflush(stdout);
+}
 
 // What the ranks of an operation dispatched, for the oracle.
 struct judged {
@@ -115,6 +123,16 @@ bool judge_combine(const group &g, rank &r, const judged &j) {
   return verdict.ok;
 }
 
+bool none_lost(const group &g) {
+  bool none = true;
+  for (const rank &r : g.ranks)
+    if (g.lost(r)) {
+      printf("  rank %d lost members %llx\n", g.active[r.index], (unsigned long long)g.lost(r));
+      none = false;
+    }
+  return none;
+}
+
 // One operation, judged.
 bool run_operation(group &g, uint64_t op) {
   judged j;
@@ -134,12 +152,8 @@ bool run_operation(group &g, uint64_t op) {
     g.combine(r);
     g.finish(r);
     ok[r.index] = judge_combine(g, r, j) && ok[r.index];
-    if (g.lost(r)) {
-      printf("  rank %d lost members %llx\n", g.active[r.index], (unsigned long long)g.lost(r));
-      ok[r.index] = false;
-    }
   });
-  return std::count(ok.begin(), ok.end(), 0) == 0;
+  return std::count(ok.begin(), ok.end(), 0) == 0 && none_lost(g);
 }
 
 // Operations whose experts are the identity.
@@ -147,9 +161,7 @@ const uint64_t operations[] = {1, 2, 3, 5, 6, 7};
 
 // Operations of random sizes, one behind the other in the stream, without a look between: then one that is judged.
 bool run_storm(const shape &shape, uint32_t operations) {
-  shape_print(shape);
-  printf(", %u operations of random sizes in a row\n", operations);
-  fflush(stdout);
+  tell(shape, ", " + std::to_string(operations) + " operations of random sizes in a row");
   group g(shape);
   // Before anybody launches: it waits for all of the device, other ranks included.
   g.each([&](rank &r) { g.upload(r, g.make_input(r.index, 1, 0.1f, false)); });
@@ -172,9 +184,7 @@ bool run_storm(const shape &shape, uint32_t operations) {
 
 // A rank that does not come: the others lose it by the deadline, agree on who was there, and go on without it.
 bool run_silence(const shape &shape) {
-  shape_print(shape);
-  printf(", one of them silent\n");
-  fflush(stdout);
+  tell(shape, ", one of them silent");
   group g(shape);
   bool ok = true;
   g.each([&](rank &r) {
@@ -207,21 +217,9 @@ bool run_silence(const shape &shape) {
   return ok;
 }
 
-bool none_lost(const group &g) {
-  bool none = true;
-  for (const rank &r : g.ranks)
-    if (g.lost(r)) {
-      printf("  rank %d lost members %llx\n", g.active[r.index], (unsigned long long)g.lost(r));
-      none = false;
-    }
-  return none;
-}
-
 // Two operations open at once, again and again.
 bool run_overlapping(const shape &shape, uint32_t pairs) {
-  shape_print(shape);
-  printf(", two operations at once\n");
-  fflush(stdout);
+  tell(shape, ", two operations at once");
   group g(shape);
   bool ok = true;
   for (uint32_t i = 0; i < pairs && ok; i++) {
@@ -264,9 +262,7 @@ bool run_overlapping(const shape &shape, uint32_t pairs) {
 
 // Operations that all end without a combine, sent two at a time; then one that is judged.
 bool run_without_combines(const shape &shape, uint32_t pairs) {
-  shape_print(shape);
-  printf(", operations without a combine\n");
-  fflush(stdout);
+  tell(shape, ", operations without a combine");
   group g(shape);
   g.each([&](rank &r) { g.upload(r, g.make_input(r.index, 1, 0.1f, true)); });
   g.each([&](rank &r) {
@@ -281,11 +277,17 @@ bool run_without_combines(const shape &shape, uint32_t pairs) {
   return none_lost(g) && run_operation(g, 2 * pairs);
 }
 
+void run_once(group &g) {
+  g.each([&](rank &r) {
+    g.dispatch(r);
+    g.combine(r);
+    g.finish(r);
+  });
+}
+
 // x, its scales if `given`, and y are words of ones: they arrive as other values that are no numbers.
 bool run_empty_words(const shape &shape, bool given) {
-  shape_print(shape);
-  printf("%s, words of ones\n", given ? ", given" : "");
-  fflush(stdout);
+  tell(shape, given ? ", given, words of ones" : ", words of ones");
   group g(shape);
   bool ok = true;
   size_t all = (size_t)g.parts * g.rows, values = (size_t)shape.tokens * shape.hidden;
@@ -300,11 +302,7 @@ bool run_empty_words(const shape &shape, bool given) {
     }
     OK(cudaDeviceSynchronize());
   });
-  g.each([&](rank &r) {
-    g.dispatch(r);
-    g.combine(r);
-    g.finish(r);
-  });
+  run_once(g);
   for (rank &r : g.ranks) {
     OK(cudaSetDevice(r.device));
     auto received = fetch((uint8_t *)r.received, all * g.layout.value_bytes);
@@ -327,9 +325,7 @@ bool run_empty_words(const shape &shape, bool given) {
 // Every output is -1, so that words of ones are among what travels as logfmt10: signs.
 bool run_coded_ones(shape shape) {
   shape.coded = 1;
-  shape_print(shape);
-  printf(", all outputs -1\n");
-  fflush(stdout);
+  tell(shape, ", all outputs -1");
   group g(shape);
   std::vector<input> in(g.shape.ranks);
   std::vector<uint16_t> ones((size_t)g.parts * g.rows * shape.hidden, 0xBF80);
@@ -338,11 +334,7 @@ bool run_coded_ones(shape shape) {
     g.upload(r, in[r.index]);
     OK(cudaMemcpy(r.y, ones.data(), ones.size() * 2, cudaMemcpyHostToDevice));
   });
-  g.each([&](rank &r) {
-    g.dispatch(r);
-    g.combine(r);
-    g.finish(r);
-  });
+  run_once(g);
   bool ok = none_lost(g);
   for (rank &r : g.ranks) {
     OK(cudaSetDevice(r.device));
@@ -363,9 +355,7 @@ bool run_coded_ones(shape shape) {
 }
 
 bool run_shape(const shape &shape) {
-  shape_print(shape);
-  printf("\n");
-  fflush(stdout);
+  tell(shape);
   group g(shape);
   bool ok = true;
   for (uint64_t op : operations)
