@@ -72,6 +72,8 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
   if (threadIdx.x / WARP == WARPS - 1) {
     if (blockIdx.x == max(gridDim.x, 2) - 2) // where there are many, it neither sends nor concludes
       publish(scene, args.state, STEPS);
+    if (SENDS && args.d.replays && blockIdx.x == 0 && threadIdx.x % WARP == 0)
+      args.state->report->replayed = scene.counters.sent + 1;
     arrive(scene, args.state, STEPS);
   }
   if (SENDS && (sending.plays() || announcing.plays())) {

@@ -20,6 +20,7 @@ struct cuda_host {
     struct cuda_control control;
     uint64_t word;
   } out;
+  struct device_progress progress; // on its way from it, likewise
   // On their way from it, for the owner
   struct device_record record;
   uint64_t missing[WEFT_EP_MAX_TOKENS];

@@ -1,5 +1,6 @@
-// What the host tells the kernels: views, the control words, seats; and how they begin. All of it goes by the copy
-// engine, in a stream of its own, so that it reaches kernels that run, and waits for none of them.
+// What the host tells the kernels: views, the control words, seats; how they begin; and what any thread may ask them.
+// All of it goes by the copy engine, in a stream of its own, so that it reaches kernels that run, and waits for none of
+// them.
 #include "cuda/engine.h"
 
 #include "base/clock.h"
@@ -151,6 +152,23 @@ int cuda_ep_seat(struct device_ep *ep, uint32_t seat, char *why) {
   rc = put(ep, &ep->state->told[seat], sizeof ep->state->told[seat], "clearing a seat", why);
   if (rc == 0) // what kernels know themselves they forget with the first view of the new link
     ep->host->report.lost[seat] = 0;
+  leave(ep, &turn);
+  return rc;
+}
+
+int cuda_ep_progress(struct device_ep *ep, struct device_progress *progress, char *why) {
+  struct cuda_turn turn;
+  int rc = enter(ep, &turn, why);
+  if (rc != 0)
+    return rc;
+  rc = cuda_check(
+      why,
+      cudaMemcpyAsync(&ep->host->progress, &ep->state->progress, sizeof *progress, cudaMemcpyDeviceToHost, ep->control),
+      "cannot copy from the device");
+  if (rc == 0)
+    rc = cuda_await(ep->control, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "asking how far the kernels are", why);
+  if (rc == 0)
+    *progress = ep->host->progress;
   leave(ep, &turn);
   return rc;
 }

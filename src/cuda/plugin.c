@@ -31,6 +31,7 @@ static const struct device_api api = {
     .ep_close = cuda_ep_close,
     .ep_memory = cuda_ep_memory,
     .ep_report = cuda_ep_report,
+    .ep_progress = cuda_ep_progress,
     .ep_publish = cuda_ep_publish,
     .ep_control = cuda_ep_control,
     .ep_seat = cuda_ep_seat,

@@ -125,6 +125,7 @@ int cuda_ep_open(struct device *device, const struct device_ep_options *options,
 void cuda_ep_close(struct device_ep *ep);
 uint64_t cuda_ep_memory(const struct device_ep *ep);
 const struct device_report *cuda_ep_report(const struct device_ep *ep);
+int cuda_ep_progress(struct device_ep *ep, struct device_progress *progress, char *why);
 int cuda_ep_publish(struct device_ep *ep, const struct device_view *view, char *why);
 int cuda_ep_control(struct device_ep *ep, const struct device_control *control, char *why);
 int cuda_ep_seat(struct device_ep *ep, uint32_t seat, char *why);

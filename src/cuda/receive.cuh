@@ -13,7 +13,7 @@ static __device__ __noinline__ void await_arrival(const cuda_state *state, uint6
     continue;
 }
 
-// What is known when all have been heard, for the operations to come and for the host. [one thread of the speaker]
+// What is known when all have been heard, for the operations to come and for who asks. [one thread of the speaker]
 static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, const scene &scene,
                                              const standing &standing, const hearing &hearing, uint64_t op) {
   cuda_state *state = args.state;
@@ -22,7 +22,6 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
   // Asked for first, together.
   uint64_t lost = ptx::load_volatile(&counters.lost), gone = ptx::load_volatile(&state->control.gone);
   uint64_t masked = ptx::load_volatile(&state->control.masked);
-  device_report *report = (device_report *)ptx::load_volatile((const uint64_t *)&state->report);
   if (ptx::load_volatile(&counters.received) == op)
     await_arrival(state, op);
   const summary summary(hearing, view.count);
@@ -64,7 +63,7 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
 #pragma unroll 1
   for (uint32_t m = 0; args.d.wait_ns && m < view.count; m++)
     args.d.wait_ns[view.members[m].rank] += (int64_t)record.wait_ns[m];
-  report->received = op + 1;
+  state->progress.received = op + 1;
 }
 
 // Hears everybody, as all blocks do. [role]

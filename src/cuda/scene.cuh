@@ -72,7 +72,7 @@ __device__ __forceinline__ void order_credit(const scene &scene) {
     ptx::fence_system();
 }
 
-// Tells the peers what the kernels before have taken, and the host how far they are; makes ready what operations to
+// Tells the peers what the kernels before have taken, and whoever asks how far they are; makes ready what operations to
 // come will count in. [warp]
 __device__ __forceinline__ void publish(const scene &scene, cuda_state *state, steps steps) {
   const cuda_counters &now = scene.counters;
@@ -88,9 +88,9 @@ __device__ __forceinline__ void publish(const scene &scene, cuda_state *state, s
       ptx::store_relaxed(&head->taken_combine, now.emptied_answers);
     }
   if (lane == 0) {
-    state->report->left = min(now.emptied_rows, now.emptied_answers);
-    state->report->ended = now.combined;
-    state->report->begun = now.sent + steps.sends;
+    state->progress.left = min(now.emptied_rows, now.emptied_answers);
+    state->progress.ended = now.combined;
+    state->progress.begun = now.sent + steps.sends;
   }
   if (steps.sends)
     clear(&state->record[(now.sent + 1) % CUDA_RECORDS], lane, WARP);

@@ -106,7 +106,8 @@ struct cuda_state {
   struct cuda_handle handle[CUDA_LIVE];
   struct cuda_votes votes[CUDA_LIVE];
   struct device_record record[CUDA_RECORDS]; // of operation n: record[n % CUDA_RECORDS]
-  struct device_report *report;              // the host's
+  struct device_progress progress;
+  struct device_report *report; // the host's
   struct cuda_signs signs;
 };
 

@@ -56,10 +56,10 @@ __device__ __forceinline__ void begin_round(cuda_state *state) {
 // that this rank waits, the other notes whether it has said so. Step s > 0 is for the operation (s - 1) / STEPS from
 // the oldest one on. As other blocks may make a view anew meanwhile, nothing may come out of a cache.
 //
-// The views are those from the oldest operation that has not ended, as the host was told at this kernel's start, to the
-// last that is decided, the one behind those received: their windows stay mapped, and their joiners may wait for us
-// already. (A view that an operation adopts is among them when all are heard.) Before all blocks have begun, the host
-// may not have been told.
+// The views are those from the oldest operation that had not ended at this kernel's start to the last that is decided,
+// the one behind those received: their windows stay mapped, and their joiners may wait for us already. (A view that an
+// operation adopts is among them when all are heard.) Before all blocks have begun, `progress` may be the kernel
+// before's.
 __device__ __forceinline__ void step_of_round(cuda_state *state) {
   enum { STEPS = 2 * CUDA_MAX_MEMBERS }; // of an operation's view
   volatile cuda_signs &signs = state->signs;
@@ -72,8 +72,9 @@ __device__ __forceinline__ void step_of_round(cuda_state *state) {
   }
   if (atomicCAS(&state->signs.step, step, step + 1) != step--)
     return;
-  uint32_t ended = (uint32_t)state->report->ended, nth = step / STEPS;
-  bool open = nth == 0 || (int32_t)((uint32_t)state->report->received - ended - nth) >= -1;
+  const volatile device_progress &progress = state->progress;
+  uint32_t ended = (uint32_t)progress.ended, nth = step / STEPS;
+  bool open = nth == 0 || (int32_t)((uint32_t)progress.received - ended - nth) >= -1;
   const volatile cuda_view *view =
       &state->live[((const volatile uint8_t *)state->counters.live)[(ended + nth) % CUDA_LIVE]];
   uint32_t m = step / 2 % CUDA_MAX_MEMBERS;

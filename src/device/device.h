@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 7, // of this page
+  DEVICE_ABI = 8, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   // A peer that does not come because it waits for a third one is not silent: it gets so many more time limits.
@@ -90,14 +90,20 @@ struct device_control {
   uint64_t gone, masked;
 };
 
-// What the kernels tell the host, in host memory. Words are written one by one, in the order of this page from the last
-// to the first of each group.
+// How far the kernels are, in device memory: who wants to know asks for it (ep_progress). A kernel that writes as much
+// as one word of the host's memory ends 1 us later in a stream, for it waits until that has arrived; not in a graph.
+struct device_progress {
+  uint64_t begun;    // dispatches begun: the number of the newest + 1
+  uint64_t ended;    // operations before this number are over (combined or finished); the next kernel tells
+  uint64_t left;     // operations before this number have no use for any area; the kernel after that tells
+  uint64_t received; // dispatches whose headers are all heard: the number of the newest + 1
+};
+
+// What the kernels tell the host without being asked, in host memory. Words are written one by one, in the order of
+// this page from the last to the first of each group.
 enum { DEVICE_ACTIVATIONS = 16 };
 struct device_report {
-  volatile uint64_t begun;    // dispatches begun: the number of the newest + 1
-  volatile uint64_t ended;    // operations before this number are over (combined or finished); the next kernel tells
-  volatile uint64_t left;     // operations before this number have no use for any area; the kernel after that tells
-  volatile uint64_t received; // dispatches whose headers are all heard: the number of the newest + 1
+  volatile uint64_t replayed; // dispatches begun by graphs: the number of the newest + 1
   // 1: a kernel has found the seat silent; ep_seat makes it 0. A byte each, for both sides write, and few machines have
   // atomic operations between a GPU and the host's memory.
   volatile uint8_t lost[DEVICE_SEATS];
@@ -147,6 +153,7 @@ struct device_dispatch {
   const float *topk_weights; // NULL: they come with the combine
   uint32_t num_tokens;
   uint64_t masked; // seats that get no rows; DEVICE_MASK_OF_CONTROL in a graph, which replays with other masks
+  bool replays;    // in a graph: so nobody counts it but the kernel
   // receive
   bool rank_major;
   uint32_t rows;
@@ -219,6 +226,7 @@ struct device_api {
   void (*ep_close)(struct device_ep *ep);
   uint64_t (*ep_memory)(const struct device_ep *ep); // bytes on the device, windows apart
   const struct device_report *(*ep_report)(const struct device_ep *ep);
+  int (*ep_progress)(struct device_ep *ep, struct device_progress *progress, char *why); // [any]
   // Views are published in ascending order, each before a control with a `ready` that covers it. What is published here
   // is seen by every kernel launched after the return, and soon by those that run. BUSY: as many as are remembered are
   // still needed; try again when one has taken effect. [any, one at a time]

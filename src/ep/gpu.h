@@ -94,7 +94,8 @@ struct ep_gpu {
   uint32_t num_published;
   struct gpu_step steps[GPU_STEPS]; // ascending; the first is the oldest whose areas kernels may use
   uint32_t num_steps;
-  uint64_t seen; // entries of report->activation
+  uint64_t ask_at_ns; // how far the kernels are, if there is more than one
+  uint64_t seen;      // entries of report->activation
   struct gpu_news news[DEVICE_ACTIVATIONS];
   uint32_t num_news;
   uint64_t lost_seen, lost_pending; // seats
@@ -116,6 +117,9 @@ struct ep_gpu {
   int64_t *experts;  // [M][K], for lists of what is missing
   uint64_t *missing; // [M], likewise
 };
+
+// A question to the device takes its driver some 10 us, in which launches may wait: so not while ranks meet.
+enum { GPU_ASK_NS = 10000000 };
 
 // A word of the report, which the device writes; what it had written before is seen too.
 static inline uint64_t ep_gpu_read(const volatile uint64_t *word) {
@@ -173,6 +177,8 @@ int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const 
 void ep_gpu_started(weft_ep_t *ep, uint64_t op, const struct group_view *view);
 // Takes what the kernels have decided from the report. Under lock.
 void ep_gpu_take_activations(weft_ep_t *ep);
+// Lets go of views whose areas no operation from `left` on has any use for. Under lock.
+void ep_gpu_drop_passed(weft_ep_t *ep, uint64_t left);
 // Brings ep->view to that of the next operation, as far as it is decided. [owner]
 void ep_gpu_follow(weft_ep_t *ep);
 // The view of exactly that epoch, NULL if it is forgotten. A reference. [owner]

@@ -4,8 +4,8 @@
 #include "ep/gpu.h"
 
 uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
-  uint64_t begun = ep->gpu->report ? ep_gpu_read(&ep->gpu->report->begun) : 0; // replays count too
-  return begun > ep->next_op ? begun : ep->next_op;
+  uint64_t replayed = ep->gpu->report ? ep_gpu_read(&ep->gpu->report->replayed) : 0;
+  return replayed > ep->next_op ? replayed : ep->next_op;
 }
 
 // Waits of kernels that may come one behind the other in a stream: a combine's of which nobody was told yet, for room
@@ -99,9 +99,10 @@ static void ended(weft_ep_t *ep, struct gpu_op *op) {
 
 // --- dispatch ---
 
-// Seats that get no rows. A graph replays with other masks than it was captured with.
-static uint64_t masked_seats(weft_ep_t *ep, const struct gpu_op *op) {
-  return captured(op) ? DEVICE_MASK_OF_CONTROL : atomic_load(&ep->gpu->masked);
+// A graph replays with other masks than it was captured with.
+static void describe_masks(weft_ep_t *ep, const struct gpu_op *op, struct device_dispatch *out) {
+  out->replays = captured(op);
+  out->masked = captured(op) ? DEVICE_MASK_OF_CONTROL : atomic_load(&ep->gpu->masked);
 }
 
 static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch *args,
@@ -116,7 +117,7 @@ static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep
   out->topk_idx = args->topk_idx;
   out->topk_weights = args->topk_weights;
   out->num_tokens = args->num_tokens;
-  out->masked = masked_seats(ep, op);
+  describe_masks(ep, op, out);
 }
 
 static void describe_receive(struct gpu_op *op, const struct weft_ep_recv *recv, struct device_dispatch *out) {
@@ -314,7 +315,7 @@ int ep_gpu_barrier(weft_ep_t *ep) {
   if (rc != 0)
     return rc;
   op->has_weights = op->rank_major = true;
-  out.masked = masked_seats(ep, op);
+  describe_masks(ep, op, &out);
   rc = launch_dispatch(ep, op, &out, gpu->stream, "barrier");
   if (rc != 0)
     return rc;

@@ -133,7 +133,10 @@ static void await_launches(const weft_ep_t *ep) {
   const struct ep_gpu *gpu = ep->gpu;
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   const struct timespec nap = {.tv_nsec = 50000};
-  while (ep_gpu_read(&gpu->report->received) < gpu->launched_receives && !clock_passed(deadline_ns))
+  struct device_progress progress;
+  char why[DEVICE_WHY] = "";
+  while (gpu->api->ep_progress(gpu->engine, &progress, why) == 0 && progress.received < gpu->launched_receives &&
+         !clock_passed(deadline_ns))
     nanosleep(&nap, NULL);
 }
 

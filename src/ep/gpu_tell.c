@@ -210,12 +210,18 @@ int ep_gpu_tell_barrier(weft_ep_t *ep, struct gpu_op *op) {
 // is awaited; for what comes after, the caller has waited for the graph.
 static int await_newest(weft_ep_t *ep, struct weft_ep_info *info, struct weft_ep_result *result, uint32_t timeout_ms) {
   struct ep_gpu *gpu = ep->gpu;
-  uint64_t deadline_ns = clock_deadline_ms(timeout_ms), begun = ep_gpu_read(&gpu->report->begun);
+  uint64_t deadline_ns = clock_deadline_ms(timeout_ms), begun = ep_gpu_read(&gpu->report->replayed);
   const struct timespec nap = {.tv_nsec = NAP_NS};
   char why[DEVICE_WHY] = "";
+  struct device_progress progress;
   if (begun == 0)
     return fail(WEFT_ERR_INVALID, "await: no operation has begun");
-  while (ep_gpu_read(&gpu->report->received) < begun) {
+  for (;;) {
+    int rc = gpu->api->ep_progress(gpu->engine, &progress, why);
+    if (rc != 0)
+      return fail(rc, "await: %s", why);
+    if (progress.received >= begun)
+      break;
     if (clock_passed(deadline_ns))
       return fail(WEFT_ERR_TIMEOUT, "await: operation %llu has not been received by the deadline",
                   (unsigned long long)begun - 1);
@@ -235,7 +241,7 @@ static int await_newest(weft_ep_t *ep, struct weft_ep_info *info, struct weft_ep
 int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
                  uint32_t timeout_ms) {
   struct ep_gpu *gpu = ep->gpu;
-  if (number == UINT64_MAX && (ep_gpu_read(&gpu->report->begun) > ep->next_op || ep->next_op == 0))
+  if (number == UINT64_MAX && (ep_gpu_read(&gpu->report->replayed) > ep->next_op || ep->next_op == 0))
     return await_newest(ep, info, result, timeout_ms);
   if (number == UINT64_MAX)
     number = ep->next_op - 1;
@@ -258,8 +264,11 @@ int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, stru
 
 void ep_gpu_add_stats(const weft_ep_t *ep, struct weft_ep_stats *stats) {
   const struct ep_gpu *gpu = ep->gpu;
-  uint64_t told = gpu->report ? ep_gpu_read(&gpu->report->ended) : 0; // by the kernel after
-  uint64_t ended = told > gpu->launched_ends ? told : gpu->launched_ends;
+  struct device_progress progress;
+  char why[DEVICE_WHY] = "";
+  uint64_t ended = gpu->launched_ends; // replays come on top
+  if (gpu->captures > 0 && gpu->api->ep_progress(gpu->engine, &progress, why) == 0 && progress.ended > ended)
+    ended = progress.ended;
   stats->operations = ended > gpu->first_op ? ended - gpu->first_op : 0;
   stats->activations += atomic_load(&gpu->activations);
   stats->window_bytes += gpu->workspace_bytes;

@@ -259,6 +259,7 @@ static void add_step(weft_ep_t *ep, uint64_t op, const struct group_view *view) 
     memmove(gpu->steps, gpu->steps + 1, --gpu->num_steps * sizeof *gpu->steps);
   }
   gpu->steps[gpu->num_steps++] = (struct gpu_step){.op = op, .view = view};
+  gpu->ask_at_ns = clock_ns() + GPU_ASK_NS;
   note_active(ep, view);
   ep_gpu_set_masks(ep);
   atomic_store(&ep->sweep, true);
@@ -300,11 +301,10 @@ static void take_activation(weft_ep_t *ep, uint64_t op, uint64_t epoch) {
   tell(gpu, op, epoch, earlier);
 }
 
-// Views whose areas no operation has any use for.
-static void drop_passed(weft_ep_t *ep) {
+void ep_gpu_drop_passed(weft_ep_t *ep, uint64_t left) {
   struct ep_gpu *gpu = ep->gpu;
   uint32_t passed = 0;
-  while (passed + 1 < gpu->num_steps && gpu->steps[passed + 1].op <= ep_gpu_read(&gpu->report->left))
+  while (passed + 1 < gpu->num_steps && gpu->steps[passed + 1].op <= left)
     group_view_unref(gpu->steps[passed++].view);
   if (passed == 0)
     return;
@@ -322,7 +322,6 @@ void ep_gpu_take_activations(weft_ep_t *ep) {
   for (; gpu->seen < told; gpu->seen++)
     take_activation(ep, ep_gpu_read(&gpu->report->activation[gpu->seen % DEVICE_ACTIVATIONS].op),
                     ep_gpu_read(&gpu->report->activation[gpu->seen % DEVICE_ACTIVATIONS].epoch));
-  drop_passed(ep);
 }
 
 // Without the lock when there is nothing new: whoever publishes a view holds it for as long as copies to the device

@@ -1,8 +1,10 @@
 // The watcher: once in a millisecond it looks at what the kernels report. It costs a few reads when there is nothing.
+// After a change of view it asks them how far they are, until nobody is in the old one.
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/log.h"
 #include "ep/gpu.h"
 
 enum { LOOK_NS = 1000000 };
@@ -29,10 +31,10 @@ static uint64_t take_lost(struct ep_gpu *gpu) {
 }
 
 // The members of the view of the newest operation that has begun. Under lock.
-static uint32_t members_now(const struct ep_gpu *gpu) {
+static uint32_t members_now(const struct ep_gpu *gpu, uint64_t begun) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < gpu->num_steps; i++)
-    if (i == 0 || gpu->steps[i].op < ep_gpu_read(&gpu->report->begun))
+    if (i == 0 || gpu->steps[i].op < begun)
       count = gpu->steps[i].view->count;
   return count;
 }
@@ -66,14 +68,32 @@ static void lose(weft_ep_t *ep, uint64_t lost, uint32_t members) {
   }
 }
 
+// How far the kernels are, if it matters: which of several views somebody is lost in, or when the old one may go. Not
+// under lock, for which launches may wait.
+static struct device_progress ask_progress(struct ep_gpu *gpu) {
+  struct device_progress progress = {0};
+  char why[DEVICE_WHY] = "";
+  pthread_mutex_lock(&gpu->lock);
+  bool late = clock_passed(gpu->ask_at_ns), lost = (device_lost(gpu->report) & ~gpu->lost_seen) != 0;
+  bool matters = gpu->num_steps > 1 && (late || lost);
+  if (matters)
+    gpu->ask_at_ns = clock_ns() + GPU_ASK_NS;
+  pthread_mutex_unlock(&gpu->lock);
+  if (matters && gpu->api->ep_progress(gpu->engine, &progress, why) != 0)
+    log_debug("the GPU does not say how far it is: %s", why);
+  return progress;
+}
+
 static void look(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
   struct gpu_news news[DEVICE_ACTIVATIONS];
+  const struct device_progress progress = ask_progress(gpu);
   pthread_mutex_lock(&gpu->lock);
   ep_gpu_take_activations(ep);
+  ep_gpu_drop_passed(ep, progress.left);
   if (gpu->behind || gpu->holds_back)
     ep_gpu_publish_locked(ep);
-  uint32_t count = gpu->num_news, members = members_now(gpu);
+  uint32_t count = gpu->num_news, members = members_now(gpu, progress.begun);
   memcpy(news, gpu->news, count * sizeof *news);
   gpu->num_news = 0;
   uint64_t lost = take_lost(gpu);

@@ -116,6 +116,17 @@ static void a_published_view_has_ones_own_area_and_no_areas_without_a_link(void 
   assert_int_equal(view->members[2].seat, DEVICE_NO_SEAT);
 }
 
+static void how_far_the_kernels_are_is_copied(void **state) {
+  (void)state;
+  struct device_progress progress;
+  ep->state->progress = (struct device_progress){.begun = 9, .ended = 7, .left = 6, .received = 8};
+  assert_int_equal(cuda_ep_progress(ep, &progress, why), 0);
+  assert_int_equal(progress.begun, 9);
+  assert_int_equal(progress.ended, 7);
+  assert_int_equal(progress.left, 6);
+  assert_int_equal(progress.received, 8);
+}
+
 static int found_before_told;
 
 static void look_for_view_4(void) {
@@ -538,6 +549,7 @@ int main(void) {
       TEST(a_published_view_has_ones_own_area_and_no_areas_without_a_link),
       TEST(who_finds_a_view_knows_that_a_link_is_slow),
       TEST(views_that_kernels_may_look_for_are_kept),
+      TEST(how_far_the_kernels_are_is_copied),
       TEST(views_out_of_order_are_refused),
       TEST(control_words_keep_the_deadline),
       TEST(a_seat_given_again_is_forgotten),

@@ -446,7 +446,7 @@ static void captured_launches_have_no_number_and_tell_nothing(void **state) {
   assert_int_equal(info.op, 0);
   // A replay: the device counts, and the host follows.
   char why[DEVICE_WHY];
-  const struct device_dispatch replay = {.halves = DEVICE_SEND | DEVICE_RECV, .kind = 1};
+  const struct device_dispatch replay = {.halves = DEVICE_SEND | DEVICE_RECV, .kind = 1, .replays = true};
   const struct device_combine answer = {.halves = DEVICE_SEND | DEVICE_RECV};
   for (int i = 0; i < 3; i++) {
     assert_int_equal(eps[0]->gpu->api->ep_dispatch(eps[0]->gpu->engine, &replay, NULL, why), 0);
@@ -457,6 +457,9 @@ static void captured_launches_have_no_number_and_tell_nothing(void **state) {
   assert_int_equal(info.op, 3);
   operate(eps, 1, &info);
   assert_int_equal(info.op, 4);
+  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+  assert_ok(weft_ep_stats(eps[0], &stats));
+  assert_int_equal(stats.operations, 5);
   weft_ep_close(eps[0]);
 }
 

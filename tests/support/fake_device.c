@@ -289,6 +289,7 @@ static const struct device_api api = {
     .ep_close = fake_ep_close,
     .ep_memory = fake_ep_memory,
     .ep_report = fake_ep_report,
+    .ep_progress = fake_ep_progress,
     .ep_publish = fake_ep_publish,
     .ep_control = fake_ep_control,
     .ep_seat = fake_ep_seat,

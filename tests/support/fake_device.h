@@ -41,6 +41,7 @@ int fake_ep_open(struct device *device, const struct device_ep_options *options,
 void fake_ep_close(struct device_ep *ep);
 uint64_t fake_ep_memory(const struct device_ep *ep);
 const struct device_report *fake_ep_report(const struct device_ep *ep);
+int fake_ep_progress(struct device_ep *ep, struct device_progress *progress, char *why);
 int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *why);
 int fake_ep_control(struct device_ep *ep, const struct device_control *control, char *why);
 int fake_ep_seat(struct device_ep *ep, uint32_t seat, char *why);

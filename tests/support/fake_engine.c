@@ -37,6 +37,7 @@ struct device_ep {
   struct view live[4]; // of operation n: live[n % 4]
   uint64_t sent, received, combined;
   struct device_record record[RECORDS];
+  struct device_progress progress; // under `lock`
   struct device_report report;
 };
 
@@ -101,6 +102,14 @@ uint64_t fake_ep_memory(const struct device_ep *ep) {
 
 const struct device_report *fake_ep_report(const struct device_ep *ep) {
   return &ep->report;
+}
+
+int fake_ep_progress(struct device_ep *ep, struct device_progress *progress, char *why) {
+  (void)why;
+  pthread_mutex_lock(&ep->lock);
+  *progress = ep->progress;
+  pthread_mutex_unlock(&ep->lock);
+  return 0;
 }
 
 static _Noreturn void give_up(const struct device_ep *ep, const char *what) {
@@ -323,9 +332,10 @@ static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
   const struct view view = ep->live[op % 4];
   pthread_mutex_lock(&ep->lock);
   struct device_control control = ep->control;
-  tell(&ep->report.left, ep->combined);
-  tell(&ep->report.ended, ep->combined);
-  tell(&ep->report.begun, op + 1);
+  ep->progress.left = ep->progress.ended = ep->combined;
+  ep->progress.begun = op + 1;
+  if (args->replays)
+    tell(&ep->report.replayed, op + 1);
   pthread_mutex_unlock(&ep->lock);
   struct device_record record = {.op = op, .epoch = view.epoch, .mark = control.mark, .kind = args->kind};
   record.num_ranks = has_self(ep, &view) ? view.count : 0;
@@ -351,8 +361,7 @@ static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
   pthread_mutex_lock(&ep->lock);
   decide(ep, op);
   ep->record[op % RECORDS] = record;
-  ep->received = op + 1;
-  tell(&ep->report.received, op + 1);
+  ep->received = ep->progress.received = op + 1;
   pthread_mutex_unlock(&ep->lock);
 }
 
