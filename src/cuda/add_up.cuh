@@ -251,7 +251,7 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
 #pragma unroll 1
   for (uint32_t token = team.local * role.blocks + blockIdx.x - role.first_block; token < args.c.num_tokens;
        token += role.blocks * team.count) {
-    uint64_t sent = handle.members[token], seats = sent;
+    uint64_t sent = handle.members[token], seats = sent & ~handle.passed;
     if (team.warp == 0 && crew.lane == 0) { // before the wait, at whose end all that is left to do counts
       lost[team.local] = 0;
       handle.missing[token] = handle.unsent[token];

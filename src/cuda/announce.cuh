@@ -192,7 +192,7 @@ __device__ __forceinline__ void announce(const cuda_dispatch_args &args, const s
       send_header(args, scene, view, out, m, op);
   tally tally;
   if (crew.index == 0 && crew.lane == 0)
-    args.state->handle[op % CUDA_LIVE].tokens = args.d.num_tokens;
+    args.state->handle[op % CUDA_LIVE].tokens = args.state->handle[op % CUDA_LIVE].sent = args.d.num_tokens;
 #pragma unroll 1
   for (uint32_t token = crew.index; token < args.d.num_tokens; token += crew.count) {
     send_routing(args, scene, view, out, open, token, given, op, tally);

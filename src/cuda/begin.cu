@@ -101,7 +101,7 @@ __global__ void begin(const __grid_constant__ cuda_begin_args args) {
 }
 
 // It ends what a combine would end, and empties what one would.
-__global__ void __launch_bounds__(FINISH_THREADS) finish(const __grid_constant__ cuda_finish_args args) {
+__global__ void __launch_bounds__(FINISH_THREADS, 1) finish(const __grid_constant__ cuda_finish_args args) {
   __shared__ scene scene;
   constexpr steps STEPS = {false, false, true, true};
   const role all = {0, gridDim.x, 0, FINISH_THREADS / WARP, 0};

@@ -8,7 +8,8 @@
 //
 // Those at the end of the crew begin: where there is little, they have least else to do.
 //
-// A member that is lost may write later. Its link is not used again: a new one has new areas.
+// A member that is lost may write later. Its link is not used again: a new one has new areas. One that passes over an
+// operation (hear.cuh) reads nothing of it, but is there in later ones: what it was sent its sender takes back.
 #ifndef CUDA_EMPTY_CUH
 #define CUDA_EMPTY_CUH
 
@@ -68,18 +69,50 @@ __device__ __forceinline__ void empty_rows(const cuda_layout &layout, const scen
   }
 }
 
-// All that has been read. [crew]
+// The rows of this rank's that members which passed over the operation were sent. The next operation with those places
+// is announced by a later kernel: so all that is stored here has to be there by the end of this one. [crew]
+static __device__ __noinline__ void take_back(const cuda_layout &layout, const scene &scene, uint64_t op,
+                                              uint32_t first, uint32_t step) {
+  const cuda_view &view = view_of(scene, op);
+  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
+  const uint4 none = make_uint4(CUDA_EMPTY, CUDA_EMPTY, CUDA_EMPTY, CUDA_EMPTY);
+  uint32_t begin = threadIdx.x % WARP * 16;
+#pragma unroll 1
+  for (uint32_t m = 0; m < view.count; m++) {
+    uint32_t seat = view.members[m].seat;
+    if (seat >= DEVICE_SEATS || !(handle.passed >> seat & 1))
+      continue;
+#pragma unroll 1
+    for (uint32_t token = first; token < handle.sent; token += step) {
+      if (!(handle.members[token] >> seat & 1))
+        continue;
+      spot at = row_spot(layout, op, token, 0);
+#pragma unroll 1
+      for (uint32_t i = begin; i < layout.row.stride; i += WARP * 16)
+        ptx::store16(view.members[m].out + at.values + i, none);
+#pragma unroll 1
+      for (uint32_t i = begin; i < layout.scale_stride; i += WARP * 16)
+        ptx::store16(view.members[m].out + at.scales + i, none);
+    }
+  }
+  ptx::fence_system();
+}
+
+// All that has been read, and what will not be. [crew]
 __device__ __forceinline__ void empty_read(const cuda_layout &layout, const scene &scene, const crew &crew) {
   const cuda_counters &now = scene.counters;
 #pragma unroll 1
   for (uint64_t op = now.emptied_answers; op < now.combined; op++)
     empty_answers(layout, scene, op, crew);
 #pragma unroll 1
-  for (uint64_t op = now.emptied_rows; op < now.received; op++)
+  for (uint64_t op = now.emptied_rows; op < now.received; op++) {
     if (layout.scale_stride)
       empty_rows<CUDA_FP8_CHUNKS>(layout, scene, op, crew);
     else
       empty_rows<CUDA_BF16_CHUNKS>(layout, scene, op, crew);
+    if (scene.handle[op % CUDA_LIVE].passed)
+      take_back(layout, scene, op, crew.index, crew.count);
+  }
 }
 
 #endif

@@ -29,15 +29,24 @@ __device__ __forceinline__ bool takes_part(const hearing &hearing, const cuda_me
 }
 
 // The peer counts us from a later operation on, and has sent that one: it takes no part in this one (as in
-// ep/activation.h): some rank has died while the operation was fixed. What this rank has sent it in this one it will
-// never take, and would take for something later: so it is lost.
-__device__ __forceinline__ bool passes_over(const cuda_layout &layout, const cuda_member &member, uint64_t op) {
-  uint4 start = ptx::load_unit(&((const cuda_area_head *)member.in)->start);
-  uint64_t first = (uint64_t)start.y << 32 | start.x; // + 1
-  if (start.w != 1 || first <= op + 1)
+// ep/activation.h), for some rank has died while the operation was fixed. What we have sent it in this one we take back
+// (empty.cuh). What hosts carry between them cannot be: where some link may be theirs, the peer is lost.
+__device__ __forceinline__ bool passes_over(const cuda_dispatch_args &args, const cuda_member &member, uint64_t op) {
+  const cuda_unit *start = &((const cuda_area_head *)member.in)->start;
+  uint4 told = ptx::load_unit(start);
+  uint64_t first = (uint64_t)told.y << 32 | told.x; // + 1
+  if (told.w != 1 || first <= op + 1)
     return false;
-  const cuda_slot_head *head = (const cuda_slot_head *)slot_of(layout, member.in, first - 1);
-  return ptx::load_unit(&head->count).w == (uint32_t)first;
+  const cuda_slot_head *head = (const cuda_slot_head *)slot_of(args.layout, member.in, first - 1);
+  if (ptx::load_unit(&head->count).w != (uint32_t)first)
+    return false;
+  // It may have come to count us earlier, and told us so before it sent that one: both have to see it alike.
+  ptx::fence_system();
+  if (ptx::load_unit(start).x != told.x)
+    return false;
+  if (ptx::load_volatile(&args.state->control.strict))
+    lose(args.state, member.seat);
+  return true;
 }
 
 // The block that tells, for all, what was heard: the one that is placed last, when all others have begun.
@@ -143,9 +152,9 @@ __device__ __forceinline__ bool hear_member(const cuda_dispatch_args &args, cons
       bool over = false;
       if (timed && begin == 0)
         begin = ptx::time_ns();
-      if (lane == 0 && !(over = patience.over_soon(args.state, member.seat)) && patience.rounds % 64 == 0 &&
-          (over = passes_over(layout, member, op)))
-        lose(args.state, member.seat);
+      if (lane == 0)
+        over =
+            patience.over_soon(args.state, member.seat) || (patience.rounds % 64 == 0 && passes_over(args, member, op));
       if (__shfl_sync(~0u, over, 0))
         return false;
       unit = ptx::load_unit(from);

@@ -13,6 +13,16 @@ static __device__ __noinline__ void await_arrival(const cuda_state *state, uint6
     continue;
 }
 
+// Seats of the view that are neither heard nor lost. [one thread]
+static __device__ __noinline__ uint64_t seats_passed_over(const cuda_view &view, uint64_t heard, uint64_t lost) {
+  uint64_t passed = 0;
+#pragma unroll 1
+  for (uint32_t m = 0; m < view.count; m++)
+    if (!(heard >> m & 1) && view.members[m].seat < DEVICE_SEATS)
+      passed |= 1ull << view.members[m].seat;
+  return passed & ~lost;
+}
+
 // What is known when all have been heard, for the operations to come and for who asks. [one thread of the speaker]
 static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, const scene &scene,
                                              const standing &standing, const hearing &hearing, uint64_t op) {
@@ -50,7 +60,9 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++)
     state->handle[op % CUDA_LIVE].rows[m] = hearing.rows(args.layout, m);
+  uint64_t all = view.count == 64 ? ~0ull : (1ull << view.count) - 1;
   state->handle[op % CUDA_LIVE].late = summary.late;
+  state->handle[op % CUDA_LIVE].passed = heard == all ? 0 : seats_passed_over(view, heard, lost | gone);
   device_record &record = state->record[op % CUDA_RECORDS];
   record.op = op;
   record.epoch = view.epoch;
@@ -58,7 +70,6 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
   record.num_ranks = view.count;
   record.kind = args.d.kind;
   record.other_kinds = args.d.kind == KIND_BARRIER ? heard & ~summary.barriers : summary.barriers;
-  uint64_t all = view.count == 64 ? ~0ull : (1ull << view.count) - 1;
   ptx::set_bits(&record.lost, all & ~heard);
 #pragma unroll 1
   for (uint32_t m = 0; args.d.wait_ns && m < view.count; m++)

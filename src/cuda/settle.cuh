@@ -83,13 +83,22 @@ static __device__ __noinline__ uint32_t await_verdict(const cuda_dispatch_args &
   return verdict;
 }
 
+// Whether this rank has told the peer that it counts it from a later operation on, and has sent that one: then the peer
+// passes over us in this one, and we pass over it.
+__device__ __forceinline__ bool has_passed_over(const cuda_state *state, const scene &scene, uint32_t seat,
+                                                uint64_t op) {
+  uint64_t told = ptx::load_volatile(&state->told[seat]); // + 1
+  return told > op + 1 && told <= scene.counters.sent;
+}
+
 // Headers without rows, to members that the operation had not counted when it was sent. [one thread]
 static __device__ __noinline__ void send_empty(const cuda_dispatch_args &args, const scene &scene,
                                                const cuda_view &before, const cuda_view &view, uint64_t op) {
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++) {
     const cuda_member &member = view.members[m];
-    if (member.seat >= DEVICE_SEATS || find_seat(before, member.seat))
+    if (member.seat >= DEVICE_SEATS || find_seat(before, member.seat) ||
+        has_passed_over(args.state, scene, member.seat, op))
       continue;
     tell_start(args.state, member, op, view.epoch);
     ptx::fence_system();
@@ -120,7 +129,7 @@ __device__ __forceinline__ void let_go(const cuda_dispatch_args &args, const cud
 
 // Runs in the published view instead. [role]
 static __device__ __noinline__ void adopt(const cuda_dispatch_args &args, scene &scene, standing &standing,
-                                          uint32_t slot, uint64_t op, const role &role) {
+                                          hearing &hearing, uint32_t slot, uint64_t op, const role &role) {
   const cuda_view &published = args.state->published[slot], &before = *standing.view;
   uint32_t made = standing.adopted ? standing.live : (scene.counters.newest + 1) % CUDA_LIVE;
   cuda_view &live = scene.live[made];
@@ -132,6 +141,8 @@ static __device__ __noinline__ void adopt(const cuda_dispatch_args &args, scene 
     member = published.members[m];
     const cuda_member *same = member.seat < DEVICE_SEATS ? find_seat(before, member.seat) : nullptr;
     member.since = same ? same->since : op;
+    if (!same && member.seat < DEVICE_SEATS && has_passed_over(args.state, scene, member.seat, op))
+      atomicOr((unsigned long long *)&hearing.given_up, 1ull << member.seat);
   }
   role.sync();
   if (is_speaker() && m == 0) {
@@ -193,7 +204,7 @@ static __device__ __noinline__ settled settle(const cuda_dispatch_args &args, sc
       standing.out = found >> 8;
   }
   if ((found & 0xFF) == VERDICT_ADOPT) {
-    adopt(args, scene, standing, found >> 8, op, role);
+    adopt(args, scene, standing, hearing, found >> 8, op, role);
     return HEAR;
   }
   if (m < view.count)

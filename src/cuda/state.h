@@ -54,7 +54,10 @@ struct cuda_handle {
   uint64_t *unsent;  // [M]: members (by index) that were to have one, and are masked or lost
   uint64_t *missing; // [M]: members (by index) whose contribution to the token did not come
   uint64_t late;     // members (by index) whose weights come with the combine
-  uint64_t tokens;   // of this rank, that may have answers
+  uint32_t tokens;   // of this rank, that may have answers
+  uint32_t sent;     // of this rank
+  uint64_t passed;   // seats that pass over the operation: they read nothing of it
+  uint64_t pad;
   uint32_t rows[CUDA_MAX_MEMBERS]; // of each member; 0: it was not heard
 };
 
