@@ -70,12 +70,11 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
   trace(args.trace, 1, threadIdx.x == 0);
   // By the warp that has least else to do, before anybody waits for credit.
   if (threadIdx.x / WARP == WARPS - 1) {
-    bool tells = blockIdx.x == max(gridDim.x, 2) - 2; // where there are many, it neither sends nor concludes
-    if (tells)
+    if (blockIdx.x == max(gridDim.x, 2) - 2) // where there are many, it neither sends nor concludes
       publish(scene, args.state, STEPS);
-    arrive(scene, args.state, STEPS);
-    if (SENDS && args.d.replays && tells && threadIdx.x % WARP == 0)
+    if (SENDS && args.d.replays && blockIdx.x == 0 && threadIdx.x % WARP == 0)
       args.state->report->replayed = scene.counters.sent + 1;
+    arrive(scene, args.state, STEPS);
   }
   if (SENDS && (sending.plays() || announcing.plays())) {
     const cuda_view &view = view_of(scene, scene.counters.sent);

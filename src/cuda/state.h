@@ -57,7 +57,7 @@ struct cuda_handle {
   uint32_t tokens;   // of this rank, that may have answers
   uint32_t sent;     // of this rank
   uint64_t passed;   // seats that pass over the operation: they read nothing of it
-  uint64_t pad;
+  uint64_t pad[3];
   uint32_t rows[CUDA_MAX_MEMBERS]; // of each member; 0: it was not heard
 };
 
@@ -116,5 +116,6 @@ struct cuda_state {
 
 CUDA_STATIC_ASSERT(sizeof(struct cuda_counters) == CUDA_LINE, "the counters are one line");
 CUDA_STATIC_ASSERT(sizeof(struct cuda_control) == CUDA_LINE, "the control words are one line");
+CUDA_STATIC_ASSERT(offsetof(struct cuda_state, votes) % CUDA_LINE == 0, "what blocks add to has lines of its own");
 
 #endif
