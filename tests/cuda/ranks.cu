@@ -100,14 +100,7 @@ static void connect(group &g, rank &r) {
   state->control.timeout_ns = 5000000000ull;
   state->control.strict = s.strict;
   state->control.ready = 1;
-  cuda_view &view = state->published[0];
-  view.epoch = 1;
-  view.count = s.ranks;
-  view.by_count = cuda_divisor_of(s.ranks);
-  view.seats = (1ull << s.ranks) - 1;
-  view.self = r.index;
-  for (uint32_t m = 0; m < s.ranks; m++)
-    view.members[m] = {r.areas[m], g.ranks[m].areas[r.index], g.active[m], m, 0};
+  g.fill_view(r, state->published[0], 1, s.ranks);
   for (cuda_handle &handle : state->handle) {
     size_t entries = (size_t)s.ranks * s.tokens * s.topk;
     handle.place = device_alloc<int32_t>(entries);
@@ -118,15 +111,7 @@ static void connect(group &g, rank &r) {
     handle.token = device_alloc<uint32_t>((size_t)s.ranks * s.tokens);
   }
   OK(cudaMemcpy(r.state, state, sizeof *state, cudaMemcpyHostToDevice));
-  cuda_begin *result;
-  OK(cudaMallocHost(&result, sizeof *result));
-  cuda_begin_args args = {};
-  args.state = r.state;
-  args.epoch = 1;
-  args.result = result;
-  OK(cuda_launch_begin(&args, r.stream));
-  OK(cudaStreamSynchronize(r.stream));
-  OK(cudaFreeHost(result));
+  g.begin(r, 0, 1);
 }
 
 namespace {
@@ -187,6 +172,30 @@ group::~group() {
     cudaSetDevice((int)i);
     cudaDeviceReset();
   }
+}
+
+void group::fill_view(const rank &r, cuda_view &view, uint64_t epoch, uint32_t members) const {
+  view = {};
+  view.epoch = epoch;
+  view.count = members;
+  view.by_count = cuda_divisor_of(members);
+  view.seats = (1ull << members) - 1;
+  view.self = r.index < members ? r.index : CUDA_NOT_A_MEMBER;
+  for (uint32_t m = 0; m < members; m++)
+    view.members[m] = {r.areas[m], ranks[m].areas[r.index], active[m], m, 0};
+}
+
+void group::begin(const rank &r, uint64_t op, uint64_t epoch) const {
+  cuda_begin *result;
+  OK(cudaMallocHost(&result, sizeof *result));
+  cuda_begin_args args = {};
+  args.state = r.state;
+  args.op = op;
+  args.epoch = epoch;
+  args.result = result;
+  OK(cuda_launch_begin(&args, r.stream));
+  OK(cudaStreamSynchronize(r.stream));
+  OK(cudaFreeHost(result));
 }
 
 void group::each(const std::function<void(rank &)> &work) {

@@ -81,6 +81,10 @@ struct group {
   ~group();
   group(const group &) = delete;
 
+  // The view of the first `members` ranks, as rank `r` knows it.
+  void fill_view(const rank &r, cuda_view &view, uint64_t epoch, uint32_t members) const;
+  // The rank begins with operation `op` in the view of `epoch`, which it knows.
+  void begin(const rank &r, uint64_t op, uint64_t epoch) const;
   // Runs `work` for each rank, in a thread of its own with the rank's device current.
   void each(const std::function<void(rank &)> &work);
   // The rank's input to operation `op`; a function of both.

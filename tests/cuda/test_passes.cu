@@ -75,16 +75,6 @@ struct story : group {
     answer(r, op);
   }
 
-  void fill(const rank &r, cuda_view &view, uint64_t epoch, uint32_t members) const {
-    view = {};
-    view.epoch = epoch;
-    view.count = members;
-    view.by_count = cuda_divisor_of(members);
-    view.seats = (1ull << members) - 1;
-    view.self = r.index < members ? r.index : CUDA_NOT_A_MEMBER;
-    for (uint32_t m = 0; m < members; m++)
-      view.members[m] = {r.areas[m], ranks[m].areas[r.index], active[m], m, 0};
-  }
   // The rank begins anew, with `op` in view `epoch`. View 1 is without the last rank, view 2 with it, and the rank
   // knows both.
   void restart(rank &r, uint64_t op, uint64_t epoch) const {
@@ -92,28 +82,19 @@ struct story : group {
     for (char *area : r.areas)
       OK(cudaMemset(area, 0, sizeof(cuda_area_head)));
     cuda_state state = fetch(r.state, 1)[0];
-    fill(r, state.published[0], 1, shape.ranks - 1);
-    fill(r, state.published[1], 2, shape.ranks);
+    fill_view(r, state.published[0], 1, shape.ranks - 1);
+    fill_view(r, state.published[1], 2, shape.ranks);
     memset(state.told, 0, sizeof state.told);
     state.control.ready = 2;
     OK(cudaMemcpy(r.state, &state, sizeof state, cudaMemcpyHostToDevice));
-    cuda_begin *result;
-    OK(cudaMallocHost(&result, sizeof *result));
-    cuda_begin_args args = {};
-    args.state = r.state;
-    args.op = op;
-    args.epoch = epoch;
-    args.result = result;
-    OK(cuda_launch_begin(&args, r.stream));
-    OK(cudaStreamSynchronize(r.stream));
-    OK(cudaFreeHost(result));
+    begin(r, op, epoch);
   }
   // Rank `r` counts the joiner from its first operation on: the one that told it.
   void count_early(rank &r) const {
     OK(cudaSetDevice(r.device));
     cuda_state state = fetch(r.state, 1)[0];
     uint32_t joiner = shape.ranks - 1;
-    fill(r, state.live[1], 2, shape.ranks);
+    fill_view(r, state.live[1], 2, shape.ranks);
     state.live[1].members[joiner].since = FIRST;
     state.counters.live[FIRST] = 1;
     state.counters.newest = 1;

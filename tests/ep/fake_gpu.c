@@ -455,9 +455,11 @@ static void captured_launches_have_no_number_and_tell_nothing(void **state) {
   assert_int_equal(eps[0]->gpu->api->stream_wait(eps[0]->gpu->device, NULL, DEADLINE_MS, why), 0);
   assert_ok(weft_ep_await(eps[0], UINT64_MAX, &info, NULL, DEADLINE_MS));
   assert_int_equal(info.op, 3);
+  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+  assert_ok(weft_ep_stats(eps[0], &stats));
+  assert_int_equal(stats.operations, 3); // that the last one has ended the next kernel tells
   operate(eps, 1, &info);
   assert_int_equal(info.op, 4);
-  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
   assert_ok(weft_ep_stats(eps[0], &stats));
   assert_int_equal(stats.operations, 5);
   weft_ep_close(eps[0]);
