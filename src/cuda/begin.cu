@@ -137,13 +137,14 @@ int cuda_launch_finish(const struct cuda_finish_args *args, uint32_t blocks, cud
                      FINISH_THREADS, 0, false, stream);
 }
 
-int cuda_launch_load(void) {
-  int rc = (int)load((const void *)begin);
+int cuda_launch_load(bool *early) {
+  *early = true;
+  int rc = (int)load((const void *)begin, early);
   if (rc == cudaSuccess)
-    rc = (int)load((const void *)rouse_links);
+    rc = (int)load((const void *)rouse_links, early);
   if (rc == cudaSuccess)
-    rc = (int)load((const void *)finish);
+    rc = (int)load((const void *)finish, early);
   if (rc == cudaSuccess)
-    rc = cuda_load_dispatch();
-  return rc == cudaSuccess ? cuda_load_combine() : rc;
+    rc = cuda_load_dispatch(early);
+  return rc == cudaSuccess ? cuda_load_combine(early) : rc;
 }

@@ -63,12 +63,12 @@ template <bool CODED> const void *half_of(uint32_t halves) {
 
 } // namespace
 
-int cuda_load_combine(void) {
+int cuda_load_combine(bool *early) {
   cudaError_t rc = cudaSuccess;
   for (uint32_t halves = DEVICE_SEND; halves <= (DEVICE_SEND | DEVICE_RECV) && rc == cudaSuccess; halves++) {
-    rc = load(half_of<false>(halves));
+    rc = load(half_of<false>(halves), early);
     if (rc == cudaSuccess)
-      rc = load(half_of<true>(halves));
+      rc = load(half_of<true>(halves), early);
   }
   return (int)rc;
 }

@@ -115,13 +115,13 @@ size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args) {
          (args->d.halves & DEVICE_RECV ? places_size(*args) : 0);
 }
 
-int cuda_load_dispatch(void) {
+int cuda_load_dispatch(bool *early) {
   cudaError_t rc = cudaSuccess;
   for (uint32_t halves = DEVICE_SEND; halves <= (DEVICE_SEND | DEVICE_RECV); halves++) {
     const void *const kernels[] = {half_of<ROW_BF16>(halves), half_of<ROW_GIVEN>(halves), half_of<ROW_CAST>(halves)};
     for (const void *kernel : kernels)
       if (rc == cudaSuccess)
-        rc = load(kernel);
+        rc = load(kernel, early);
   }
   return (int)rc;
 }

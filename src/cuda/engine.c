@@ -116,7 +116,7 @@ static int write_state(struct device_ep *ep, char *why) {
 
 static int open_parts(struct device_ep *ep, char *why) {
   // A kernel that is loaded later would wait for those that run.
-  int rc = cuda_check(why, (cudaError_t)cuda_launch_load(), "cannot load the kernels");
+  int rc = cuda_check(why, (cudaError_t)cuda_launch_load(&ep->early), "cannot load the kernels");
   if (rc == 0)
     rc = open_memory(ep, why);
   if (rc == 0)

@@ -34,6 +34,7 @@ struct device_ep {
   uint32_t members; // that a view can have
   uint32_t blocks;  // of each kernel
   bool limited;     // to fewer than the device has
+  bool early;       // kernels can be launched early: launch.h
   bool shared;      // has its blocks of the device
   uint64_t bytes;
   struct cuda_state *state;             // on the device

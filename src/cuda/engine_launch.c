@@ -9,7 +9,7 @@ enum { PIECE = 16 }; // bytes that kernels read and write at once
 // Launched so, a kernel's blocks take their places before the kernel before has ended. With another rank on the device
 // they could take the place of a block that somebody waits for. A graph keeps what held when it was captured.
 static bool early(const struct device_ep *ep) {
-  return !ep->limited && cuda_share_alone(ep->device);
+  return ep->early && !ep->limited && cuda_share_alone(ep->device);
 }
 
 static int enter(struct device_ep *ep, void *stream, struct cuda_turn *turn, char *why) {

@@ -22,10 +22,11 @@ int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream);
 // Wakes the links to the peers whose areas are out[0..count).
 int cuda_launch_rouse(const struct cuda_begin_args *args, cudaStream_t stream);
 // Loads every kernel of this page on the current device, before the first of them runs there: to load one later, as
-// CUDA does at its first launch, may wait for those that run, and they may wait for it.
-int cuda_launch_load(void);
-int cuda_load_dispatch(void); // its parts
-int cuda_load_combine(void);
+// CUDA does at its first launch, may wait for those that run, and they may wait for it. *early: whether they can be
+// launched early, for code made for devices before Hopper, which may run on later ones, does not wait by itself.
+int cuda_launch_load(bool *early);
+int cuda_load_dispatch(bool *early); // its parts, which clear *early or leave it
+int cuda_load_combine(bool *early);
 // Shared memory, in bytes, that a dispatch needs, besides what the kernel has of itself (CUDA_DISPATCH_FIXED at most).
 enum { CUDA_DISPATCH_FIXED = 24 * 1024 };
 size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args);
@@ -34,8 +35,8 @@ size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args);
 }
 
 // Lets the kernel have all the shared memory there is: set at each launch, as much as that one needs, it would fail
-// those of another thread that need more.
-inline cudaError_t load(const void *kernel) {
+// those of another thread that need more. Clears *early, if given, where kernel_wait (ptx.cuh) does nothing.
+inline cudaError_t load(const void *kernel, bool *early = nullptr) {
   cudaFuncAttributes attributes;
   int device, limit;
   cudaError_t rc = cudaFuncGetAttributes(&attributes, kernel);
@@ -46,6 +47,8 @@ inline cudaError_t load(const void *kernel) {
   if (rc == cudaSuccess)
     rc = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               limit - (int)attributes.sharedSizeBytes);
+  if (early && rc == cudaSuccess)
+    *early &= attributes.ptxVersion >= 90;
   return rc;
 }
 

@@ -59,7 +59,7 @@ __device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &arg
 
 // Which members get no rows, as seats: the same in every block, for some send what others announce.
 __device__ __forceinline__ uint64_t shut_seats(const cuda_dispatch_args &args, const scene &scene) {
-  return scene.counters.given_up | (args.d.masked == DEVICE_MASK_OF_CONTROL ? scene.counters.masked : args.d.masked);
+  return scene.counters.given_up | (args.d.replays ? scene.counters.masked : args.d.masked);
 }
 
 // Members that are looked at without branches between them.

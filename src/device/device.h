@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 8, // of this page
+  DEVICE_ABI = 9, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   // A peer that does not come because it waits for a third one is not silent: it gets so many more time limits.
@@ -139,7 +139,6 @@ struct device_record {
   uint64_t wait_ns[DEVICE_SEATS]; // that this rank waited for each member's header
 };
 
-#define DEVICE_MASK_OF_CONTROL UINT64_MAX
 enum { DEVICE_SEND = 1, DEVICE_RECV = 2 }; // halves, to be run by one kernel
 
 // All pointers are to device memory (or to memory that the device can read and write); see weft/ep.h for their shapes.
@@ -152,8 +151,8 @@ struct device_dispatch {
   const int64_t *topk_idx;
   const float *topk_weights; // NULL: they come with the combine
   uint32_t num_tokens;
-  uint64_t masked; // seats that get no rows; DEVICE_MASK_OF_CONTROL in a graph, which replays with other masks
-  bool replays;    // in a graph: so nobody counts it but the kernel
+  uint64_t masked; // seats that get no rows; not where it replays: then those of the control
+  bool replays;    // in a graph: with other masks each time, and nobody counts it but the kernel
   // receive
   bool rank_major;
   uint32_t rows;

@@ -99,10 +99,9 @@ static void ended(weft_ep_t *ep, struct gpu_op *op) {
 
 // --- dispatch ---
 
-// A graph replays with other masks than it was captured with.
 static void describe_masks(weft_ep_t *ep, const struct gpu_op *op, struct device_dispatch *out) {
   out->replays = captured(op);
-  out->masked = captured(op) ? DEVICE_MASK_OF_CONTROL : atomic_load(&ep->gpu->masked);
+  out->masked = atomic_load(&ep->gpu->masked);
 }
 
 static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch *args,

@@ -13,6 +13,7 @@ struct fake_cuda {
   bool full;                   // device memory
   bool hidden;                 // the GPU of windows that are mapped
   bool mappable;               // windows
+  bool old_code;               // kernels: they do not wait for the one before
   int drained;                 // waits for another stream
   int waits_in_capture, depth; // contexts pushed
   size_t allocated;            // pieces of memory, pinned ones and windows too

@@ -146,14 +146,15 @@ group::group(const struct shape &wanted) : shape(wanted) {
   OK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
   if (s.blocks == 0)
     s.blocks = (uint32_t)processors / sharing;
-  s.early = s.early && sharing == 1;
   cuda_layout_init(&layout, s.tokens, s.hidden, s.topk, s.experts, s.dtype, (int)s.coded);
   rows = s.tokens * s.ranks;
   capacity = s.ranks * s.stride;
   parts = s.rank_major ? 1 : s.experts;
   for (uint32_t i = 0; i < s.devices; i++) {
     open_peers((int)i, (int)s.devices);
-    OK(cuda_launch_load());
+    bool early;
+    OK(cuda_launch_load(&early));
+    s.early = s.early && sharing == 1 && early;
     OK(load((const void *)identity)); // likewise: ranks that share a device may wait for each other by then
   }
   ranks.resize(s.ranks);

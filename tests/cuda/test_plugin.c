@@ -398,6 +398,18 @@ static void records_are_those_of_the_operation_asked_for(void **state) {
   assert_refused(cuda_ep_missing(ep, 9, missing, 17, why), WEFT_ERR_INVALID, "17");
 }
 
+static void code_that_does_not_wait_by_itself_is_not_launched_early(void **state) {
+  (void)state;
+  struct device_ep_options options = usual();
+  cuda_ep_close(ep);
+  ep = NULL;
+  fake.old_code = true;
+  assert_int_equal(cuda_ep_open(device, &options, &ep, why), 0);
+  struct device_dispatch d = good();
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
+  assert_false(fake.early);
+}
+
 static void ranks_that_share_a_device_share_its_processors_out(void **state) {
   (void)state;
   struct device_ep_options options = usual();
@@ -562,6 +574,7 @@ int main(void) {
       TEST(arguments_that_kernels_would_stumble_over_are_refused),
       TEST(a_close_waits_for_what_was_launched),
       TEST(records_are_those_of_the_operation_asked_for),
+      TEST(code_that_does_not_wait_by_itself_is_not_launched_early),
       TEST(ranks_that_share_a_device_share_its_processors_out),
       TEST(sizes_that_do_not_fit_are_refused),
       TEST(windows_are_whole_pages_shared_and_empty),
