@@ -1,10 +1,12 @@
-// Windows: physical memory of a device that other processes map through a file descriptor. Mappings hold the memory, so
-// that it outlives the process that made it, and neither to map nor to unmap waits for a kernel. A new one is an area
-// in which nothing has come.
+// Windows: physical memory of a device that other processes map, through a file descriptor, or by a fabric handle: a
+// name that is good wherever NVLink and the IMEX channel of this process reach (NVIDIA's IMEX guide, "IMEX Channels").
+// Mappings hold the memory, so that it outlives the process that made it, and neither to map nor to unmap waits for a
+// kernel. A new one is an area in which nothing has come.
 #include "cuda/driver.h"
 #include "cuda/plugin.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 static size_t whole_pages(const struct device *device, size_t size) {
@@ -44,48 +46,90 @@ static int map(const struct cuda_driver *driver, const struct device *device, CU
   return rc;
 }
 
-static int create(const struct cuda_driver *driver, struct device *device, size_t size, struct device_window *window,
-                  int *fd, char *why) {
+static int not_made(const struct device *device, CUresult result, size_t size, char *why) {
+  if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    return cuda_why(why, WEFT_ERR_NOMEM, "device %d has no %zu bytes left for a window", device->index, size);
+  if (result == CUDA_ERROR_NOT_PERMITTED) // of fabric handles alone
+    return cuda_why(
+        why, WEFT_ERR_UNSUPPORTED,
+        "this process may use no IMEX channel, which memory for other hosts on NVLink needs: an administrator "
+        "makes /dev/nvidia-caps-imex-channels/channel0");
+  return cuda_check_driver(why, result, "cannot make a window");
+}
+
+// `exported`: an int or a CUmemFabricHandle, as `type` says.
+static int create(const struct cuda_driver *driver, struct device *device, size_t size, CUmemAllocationHandleType type,
+                  struct device_window *window, void *exported, char *why) {
   CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                               .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                               .requestedHandleTypes = type,
                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->index}};
   CUmemGenericAllocationHandle handle;
   CUresult result = driver->cuMemCreate(&handle, size, &props, 0);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY)
-    return cuda_why(why, WEFT_ERR_NOMEM, "device %d has no %zu bytes left for a window", device->index, size);
   if (result != CUDA_SUCCESS)
-    return cuda_check_driver(why, result, "cannot make a window");
-  int exported = -1;
-  int rc = cuda_check_driver(
-      why, driver->cuMemExportToShareableHandle(&exported, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-      "cannot export a window");
+    return not_made(device, result, size, why);
+  int rc =
+      cuda_check_driver(why, driver->cuMemExportToShareableHandle(exported, handle, type, 0), "cannot export a window");
   if (rc != 0) {
     driver->cuMemRelease(handle);
     return rc;
   }
-  fcntl(exported, F_SETFD, FD_CLOEXEC); // a child would keep the memory
+  if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    fcntl(*(int *)exported, F_SETFD, FD_CLOEXEC); // a child would keep the memory
   struct device_window made = {0};
   rc = map(driver, device, handle, size, &made, why);
   if (rc == 0)
     rc = cuda_clear_area(device, made.memory, size, why);
-  if (rc != 0) {
+  if (rc != 0)
     cuda_window_release(device, &made);
-    close(exported);
-    return rc;
-  }
-  *window = made;
-  *fd = exported;
-  return 0;
+  else
+    *window = made;
+  return rc;
 }
 
 int cuda_window_create(struct device *device, size_t size, struct device_window *window, int *fd, char *why) {
+  struct cuda_turn turn;
+  int exported = -1;
+  int rc = check(device, size, why);
+  if (rc == 0)
+    rc = cuda_enter(device, &turn, why);
+  if (rc != 0)
+    return rc;
+  rc = create(cuda_driver(NULL), device, whole_pages(device, size), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, window,
+              &exported, why);
+  cuda_leave(&turn);
+  if (rc == 0)
+    *fd = exported;
+  else if (exported >= 0)
+    close(exported);
+  return rc;
+}
+
+static int check_fabric(const struct cuda_driver *driver, const struct device *device, char *why) {
+  CUdevice ordinal;
+  int has = 0;
+  if (driver->cuDeviceGet(&ordinal, device->index) == CUDA_SUCCESS &&
+      driver->cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, ordinal) == CUDA_SUCCESS &&
+      has)
+    return 0;
+  return cuda_why(why, WEFT_ERR_UNSUPPORTED, "device %d (%s) has no memory that other hosts map over NVLink",
+                  device->index, device->info.name);
+}
+
+int cuda_fabric_create(struct device *device, size_t size, struct device_window *window, uint8_t *name, char *why) {
   struct cuda_turn turn;
   int rc = check(device, size, why);
   if (rc == 0)
     rc = cuda_enter(device, &turn, why);
   if (rc != 0)
     return rc;
-  rc = create(cuda_driver(NULL), device, whole_pages(device, size), window, fd, why);
+  const struct cuda_driver *driver = cuda_driver(NULL);
+  CUmemFabricHandle exported;
+  _Static_assert(sizeof exported == DEVICE_NAME, "a name is a fabric handle");
+  rc = check_fabric(driver, device, why);
+  if (rc == 0)
+    rc = create(driver, device, whole_pages(device, size), CU_MEM_HANDLE_TYPE_FABRIC, window, &exported, why);
+  if (rc == 0)
+    memcpy(name, &exported, sizeof exported);
   cuda_leave(&turn);
   return rc;
 }
@@ -148,6 +192,27 @@ int cuda_window_map(struct device *device, size_t size, int fd, struct device_wi
   }
   cuda_leave(&turn);
   return rc;
+}
+
+int cuda_fabric_map(struct device *device, size_t size, const uint8_t *name, struct device_window *window, char *why) {
+  const struct cuda_driver *driver = cuda_driver(why);
+  CUmemGenericAllocationHandle handle;
+  CUmemFabricHandle named;
+  struct cuda_turn turn;
+  int rc = check(device, size, why);
+  if (rc == 0)
+    rc = cuda_enter(device, &turn, why);
+  if (rc != 0)
+    return rc;
+  memcpy(&named, name, sizeof named);
+  rc = check_fabric(driver, device, why);
+  if (rc == 0)
+    rc = cuda_check_driver(why, driver->cuMemImportFromShareableHandle(&handle, &named, CU_MEM_HANDLE_TYPE_FABRIC),
+                           "the peer's GPU is not on the same NVLink domain and IMEX channel");
+  if (rc == 0)
+    rc = map(driver, device, handle, whole_pages(device, size), window, why);
+  cuda_leave(&turn);
+  return rc == 0 || rc == WEFT_ERR_NOMEM ? rc : WEFT_ERR_UNSUPPORTED;
 }
 
 void cuda_window_release(struct device *device, struct device_window *window) {

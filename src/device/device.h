@@ -14,6 +14,7 @@ enum {
   DEVICE_ABI = 9, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
+  DEVICE_NAME = 64,  // bytes that name a window to other hosts
   // A peer that does not come because it waits for a third one is not silent: it gets so many more time limits.
   DEVICE_EXTENSIONS = 3,
 };
@@ -201,6 +202,10 @@ struct device_api {
   int (*window_create)(struct device *device, size_t size, struct device_window *window, int *fd, char *why);
   int (*window_map)(struct device *device, size_t size, int fd, struct device_window *window, char *why);
   void (*window_release)(struct device *device, struct device_window *window);
+  // The same for peers that no descriptor reaches: on other hosts of the GPU's NVLink domain, or in other containers of
+  // this one. `name` (DEVICE_NAME bytes) says which window it is. UNSUPPORTED: that is not possible here, or to there.
+  int (*fabric_create)(struct device *device, size_t size, struct device_window *window, uint8_t *name, char *why);
+  int (*fabric_map)(struct device *device, size_t size, const uint8_t *name, struct device_window *window, char *why);
 
   // Streams and time.
   int (*stream_open)(struct device *device, void **stream, char *why);

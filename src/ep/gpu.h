@@ -141,6 +141,10 @@ void ep_gpu_close(weft_ep_t *ep);
 
 // Gives the link a seat and the window that its peer will write; *fd is for the peer. LIMIT: no seat is free.
 int ep_gpu_link_new(weft_ep_t *ep, struct ep_link *link, int *fd);
+// The same for a peer that no descriptor reaches, but NVLink: the window has a name, link->device.name. UNSUPPORTED.
+int ep_gpu_link_fabric(weft_ep_t *ep, struct ep_link *link);
+// Maps the window of that name, which the peer reads. UNSUPPORTED: NVLink does not reach there.
+int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t name[DEVICE_NAME]);
 // The same for a peer on another host: both windows are in this host's memory.
 int ep_gpu_link_far(weft_ep_t *ep, struct ep_link *link);
 // Maps the window that the peer, on the device of that uuid, reads.

@@ -43,12 +43,24 @@ static int take_seat(weft_ep_t *ep, struct ep_link *link) {
   return 0;
 }
 
+static int find_seat(weft_ep_t *ep, struct ep_link *link) {
+  pthread_mutex_lock(&ep->gpu->lock);
+  int rc = take_seat(ep, link);
+  pthread_mutex_unlock(&ep->gpu->lock);
+  return rc;
+}
+
+int ep_gpu_link_fabric(weft_ep_t *ep, struct ep_link *link) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  int rc = gpu->api->fabric_create(gpu->device, gpu->area_bytes, &link->device.in, link->device.name, why);
+  return rc == 0 ? find_seat(ep, link) : device_fail(rc, "a window on the GPU for a peer on another host", why);
+}
+
 int ep_gpu_link_new(weft_ep_t *ep, struct ep_link *link, int *fd) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
-  pthread_mutex_lock(&gpu->lock);
-  int rc = take_seat(ep, link);
-  pthread_mutex_unlock(&gpu->lock);
+  int rc = find_seat(ep, link);
   if (rc != 0)
     return rc;
   rc = gpu->api->window_create(gpu->device, gpu->area_bytes, &link->device.in, fd, why);
@@ -63,10 +75,7 @@ int ep_gpu_link_far(weft_ep_t *ep, struct ep_link *link) {
     rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.out, &link->device.host_out, why);
   if (rc != 0)
     return device_fail(rc, "a window for a peer on another host", why);
-  pthread_mutex_lock(&gpu->lock);
-  rc = take_seat(ep, link); // with the control words: kernels read such windows another way
-  pthread_mutex_unlock(&gpu->lock);
-  return rc;
+  return find_seat(ep, link); // with the control words: kernels read such windows another way
 }
 
 // Whether kernels of ours reach the memory of the device of that uuid. One that this process does not see is not asked
@@ -93,6 +102,13 @@ int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t u
   if (rc != 0)
     return rc;
   rc = gpu->api->window_map(gpu->device, gpu->area_bytes, fd, &link->device.out, why);
+  return rc == 0 ? 0 : fail(rc, "the window of rank %d on its GPU: %s", link->rank, why);
+}
+
+int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t name[DEVICE_NAME]) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  int rc = gpu->api->fabric_map(gpu->device, gpu->area_bytes, name, &link->device.out, why);
   return rc == 0 ? 0 : fail(rc, "the window of rank %d on its GPU: %s", link->rank, why);
 }
 
@@ -148,7 +164,7 @@ static bool is_needed(weft_ep_t *ep, const struct ep_link *link) {
 }
 
 static void let_go(weft_ep_t *ep, struct ep_link *link) {
-  if (link->remote)
+  if (link->remote && link->remote->proxy)
     ep_proxy_flush(link->remote);
   ep_link_say_left(link);
   ep_link_retire(ep, link);

@@ -1,5 +1,9 @@
 // The handshake between hosts: over TCP, with keys of areas instead of descriptors.
 //
+// Ranks on GPUs first try whether NVLink joins them, for it joins hosts of one domain and containers of one host: the
+// caller shows the name of its window, and the called one maps it or refuses. Then the caller calls again, with a
+// transport.
+//
 // Who calls shows that it has read the claim, by the token in it; to others nothing is said. The token and all rows
 // travel as they are: the network between the hosts has to be one's own.
 #include <errno.h>
@@ -71,12 +75,28 @@ static int hear_answer(weft_ep_t *ep, int socket, const struct ep_link *link, ui
   return rc;
 }
 
+static bool is_fabric(const char *transport) {
+  return transport && strcmp(transport, EP_FABRIC) == 0;
+}
+
+static int check_fabric(const weft_ep_t *ep) {
+  const char *own = ep->links.transport;
+  if (!ep->gpu)
+    return fail(WEFT_ERR_UNSUPPORTED, "NVLink joins GPUs, and rank %d runs on host memory", ep->rank);
+  if (own[0] && !is_fabric(own))
+    return fail(WEFT_ERR_UNSUPPORTED, "rank %d reaches other hosts by %s and not by %s: set WEFT_EP_TRANSPORT on all",
+                ep->rank, own, EP_FABRIC);
+  return 0;
+}
+
+// `transport` NULL: any.
 static int new_link(weft_ep_t *ep, const char *transport, int32_t rank, uint64_t incarnation, struct ep_link **link) {
-  struct ep_net *net;
+  bool fabric = is_fabric(transport);
+  struct ep_net *net = NULL;
   int own[EP_FDS];
-  int rc = ep_net_open(ep, transport, &net);
+  int rc = fabric ? check_fabric(ep) : ep_net_open(ep, transport, &net);
   if (rc == 0)
-    rc = ep_link_new(ep, rank, incarnation, true, link, own);
+    rc = ep_link_new(ep, rank, incarnation, fabric ? EP_TO_FABRIC : EP_TO_FAR, link, own);
   if (rc != 0)
     return rc;
   rc = ep_remote_new(ep, net, *link, own[EP_FD_AREA]);
@@ -86,10 +106,10 @@ static int new_link(weft_ep_t *ep, const char *transport, int32_t rank, uint64_t
 }
 
 // A new link, and what this rank says to make it one: all is ready before the call, so that the called one never waits.
-static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const uint8_t *token, struct ep_link **out,
-                      struct ep_far_greeting *hello) {
+static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *transport, const uint8_t *token,
+                      struct ep_link **out, struct ep_far_greeting *hello) {
   struct ep_link *link;
-  int rc = new_link(ep, NULL, rank, incarnation, &link);
+  int rc = new_link(ep, transport, rank, incarnation, &link);
   if (rc != 0)
     return rc;
   *hello = ep_far_greeting_make(ep, EP_HELLO, incarnation);
@@ -109,12 +129,16 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struc
   int rc = send_greeting(socket, hello, link->rank);
   if (rc == 0)
     rc = hear_answer(ep, socket, link, deadline_ns, &answer, yield);
-  if (rc == 0 && !*yield)
-    rc = ep_remote_connect(link->remote, &answer);
-  if (rc == 0 && !*yield) {
-    link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
-    rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", link->rank) : ep_link_install(ep, link);
-  }
+  if (rc != 0 || *yield)
+    return rc;
+  link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
+  if (link->socket < 0)
+    return fail_errno(errno, "link to rank %d", link->rank);
+  rc = ep_remote_connect(link->remote, &answer);
+  if (rc == 0)
+    rc = ep_link_install(ep, link);
+  if (rc != 0) // the peer has the link already, and this is no death
+    ep_link_say_left(link);
   return rc;
 }
 
@@ -143,6 +167,19 @@ static bool parse_token(const char *digits, uint8_t token[EP_TOKEN]) {
   return true;
 }
 
+static int call_by(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *transport, const uint8_t *token,
+                   const char *endpoints, uint64_t deadline_ns, bool *yield) {
+  struct ep_link *link;
+  struct ep_far_greeting hello;
+  int rc = make_hello(ep, rank, incarnation, transport, token, &link, &hello);
+  if (rc != 0)
+    return rc;
+  rc = call_until(ep, endpoints, link, &hello, deadline_ns, yield);
+  if (rc != 0 || *yield)
+    ep_link_free(ep, link);
+  return rc;
+}
+
 int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *claimed, uint64_t deadline_ns,
                 bool *yield) {
   char digits[2 * EP_TOKEN + 1], endpoints[sizeof ep->links.endpoints];
@@ -158,15 +195,14 @@ int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *c
                 rank);
   if (!parse_token(digits, token))
     return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none", rank);
-  struct ep_link *link;
-  struct ep_far_greeting hello;
-  int rc = make_hello(ep, rank, incarnation, token, &link, &hello);
-  if (rc != 0)
-    return rc;
-  rc = call_until(ep, endpoints, link, &hello, deadline_ns, yield);
-  if (rc != 0 || *yield)
-    ep_link_free(ep, link);
-  return rc;
+  bool fabric_only = is_fabric(ep->links.transport);
+  if (fabric_only || (ep->gpu && !ep->links.transport[0])) {
+    int rc = call_by(ep, rank, incarnation, EP_FABRIC, token, endpoints, deadline_ns, yield);
+    if (rc != WEFT_ERR_UNSUPPORTED || fabric_only)
+      return rc;
+    log_info("rank %d does not reach rank %d by NVLink: %s", ep->rank, rank, weft_last_error());
+  }
+  return call_by(ep, rank, incarnation, NULL, token, endpoints, deadline_ns, yield);
 }
 
 // --- answer ---

@@ -54,8 +54,9 @@ struct ep_link {
   struct ep_window bell; // the peer's doorbell page
   struct {               // on CUDA memory, where `in` and `out` hold the area's head only
     struct device_window in, out;
-    void *host_in, *host_out; // to another host: the same windows, which are in host memory; else NULL
-    uint32_t seat;            // DEVICE_NO_SEAT: none
+    void *host_in, *host_out;  // by the network: the same windows, which are in host memory; else NULL
+    uint8_t name[DEVICE_NAME]; // by NVLink from another host: of `in`, for the peer
+    uint32_t seat;             // DEVICE_NO_SEAT: none
   } device;
   struct ep_remote *remote; // to a rank on another host: `out` and `bell` are only here; NULL: `out` is the peer's
   int socket;
@@ -117,9 +118,17 @@ static inline struct ep_area_head *ep_link_out(const struct ep_link *link) {
 // The descriptors that a greeting brings.
 enum ep_fd { EP_FD_BELL, EP_FD_AREA, EP_FD_DEVICE, EP_FDS };
 
+// How the peer's memory is reached.
+enum ep_way_to {
+  EP_TO_NEAR,   // on this host: it is mapped by descriptors
+  EP_TO_FABRIC, // GPUs on another host, or in another container: mapped by name, over NVLink
+  EP_TO_FAR,    // on another host: by a transport
+};
+
 // Creates the link and the windows that this rank will read. Their descriptors in `fds` (-1: there is none) are for the
-// peer; the caller closes them. `far`: the peer is on another host.
-int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, bool far, struct ep_link **link, int fds[EP_FDS]);
+// peer; the caller closes them.
+int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_way_to way, struct ep_link **link,
+                int fds[EP_FDS]);
 void ep_link_free(weft_ep_t *ep, struct ep_link *link);
 // The peer is gone, `state` says how: wakes the owner, tells the group if the peer is in the view. First caller wins.
 // [any]

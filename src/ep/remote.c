@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "ep/gpu.h"
 #include "ep/proxy.h"
 #include "ep/publish.h"
 
@@ -50,6 +51,19 @@ static struct ep_window *written(struct ep_remote *remote) {
   return remote->proxy ? ep_proxy_landing(remote->proxy) : &remote->link->in;
 }
 
+// With the transport: what it writes and reads is registered, and messages to the link are heard.
+static int enroll(struct ep_remote *remote) {
+  struct ep_net *net = remote->net;
+  ep_net_enter(net);
+  int rc = take_number(net, remote);
+  if (rc == 0)
+    rc = reg(net, written(remote), remote->area_fd, &remote->in);
+  if (rc == 0)
+    rc = reg(net, remote->proxy ? ep_proxy_staging(remote->proxy) : &remote->link->out, -1, &remote->out);
+  ep_net_leave(net);
+  return rc;
+}
+
 int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int area_fd) {
   struct ep_remote *remote = calloc(1, sizeof *remote);
   if (!remote) {
@@ -69,27 +83,26 @@ int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int a
   if (rc == 0 && ep->gpu) {
     close(remote->area_fd); // nobody maps it
     remote->area_fd = -1;
-    rc = ep_proxy_new(remote, &remote->area_fd);
+    rc = net ? ep_proxy_new(remote, &remote->area_fd) : 0;
   }
-  ep_net_enter(net);
-  if (rc == 0)
-    rc = take_number(net, remote);
-  if (rc == 0)
-    rc = reg(net, written(remote), remote->area_fd, &remote->in);
-  if (rc == 0)
-    rc = reg(net, remote->proxy ? ep_proxy_staging(remote->proxy) : &link->out, -1, &remote->out);
-  ep_net_leave(net);
+  if (rc == 0 && net)
+    rc = enroll(remote);
   return rc == 0 ? 0 : fail_context(rc, "link to rank %d", link->rank);
 }
 
 int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greeting) {
   struct ep_net *net = remote->net;
   size_t size = sizeof greeting->key;
+  snprintf(greeting->transport, sizeof greeting->transport, "%s", ep_remote_way(remote));
+  if (!net) {
+    memcpy(greeting->key, remote->link->device.name, DEVICE_NAME);
+    greeting->key_size = DEVICE_NAME;
+    return 0;
+  }
   ep_net_enter(net);
   int rc = remote->in ? net->transport->pack(remote->in, greeting->key, &size)
                       : fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
   ep_net_leave(net);
-  snprintf(greeting->transport, sizeof greeting->transport, "%s", net->transport->name);
   memcpy(greeting->address, net->address, net->address_size);
   greeting->address_size = (uint32_t)net->address_size;
   greeting->key_size = (uint32_t)size;
@@ -118,6 +131,11 @@ static int reach(struct ep_remote *remote, const struct ep_far_greeting *greetin
 int ep_remote_connect(struct ep_remote *remote, const struct ep_far_greeting *greeting) {
   if (greeting->address_size > sizeof greeting->address || greeting->key_size > sizeof greeting->key)
     return fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d is longer than it can be", remote->link->rank);
+  if (!remote->net && greeting->key_size != DEVICE_NAME)
+    return fail(WEFT_ERR_PROTOCOL, "rank %d names its window in %u bytes, not %d", remote->link->rank,
+                greeting->key_size, DEVICE_NAME);
+  if (!remote->net)
+    return ep_gpu_link_map_fabric(remote->ep, remote->link, greeting->key);
   remote->peer_id = greeting->link;
   ep_net_enter(remote->net);
   int rc = reach(remote, greeting);
@@ -229,9 +247,12 @@ void ep_remote_free(struct ep_remote *remote) {
   if (!remote)
     return;
   struct ep_link *link = remote->link;
-  ep_net_enter(remote->net);
-  bool quiet = end(remote);
-  ep_net_leave(remote->net);
+  bool quiet = true;
+  if (remote->net) {
+    ep_net_enter(remote->net);
+    quiet = end(remote);
+    ep_net_leave(remote->net);
+  }
   link->remote = NULL;
   if (quiet) {
     close(remote->area_fd);

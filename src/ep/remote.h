@@ -7,6 +7,9 @@
 //
 // The socket of the greeting stays, as on one host. It carries what must be heard before its hang-up: that the peer
 // left, or takes this rank for lost; and how many messages it has sent, for these come another way, and may come later.
+//
+// Where NVLink joins the GPUs of both hosts (EP_FABRIC), kernels write the peer's window as on one host, and the socket
+// is all that there is of this.
 #ifndef EP_REMOTE_H
 #define EP_REMOTE_H
 
@@ -19,6 +22,8 @@
 #include "ep/greeting.h"
 #include "ep/net.h"
 #include "ep/note.h"
+
+#define EP_FABRIC "nvlink" // in the place of a transport's name
 
 enum ep_part { EP_PART_DISPATCH, EP_PART_WEIGHTS, EP_PART_COMBINE, EP_PARTS };
 
@@ -53,7 +58,7 @@ struct ep_proxy;
 
 struct ep_remote {
   weft_ep_t *ep;
-  struct ep_net *net;
+  struct ep_net *net;   // NULL: by NVLink
   uint64_t id, peer_id; // of the link: what the peer's messages say, and ours
   struct ep_link *link;
   struct ep_proxy *proxy; // on CUDA memory (proxy.h), where what is registered is its, and nothing is published
@@ -79,7 +84,7 @@ struct ep_remote {
 // --- making one: remote.c ---
 
 // Makes the link one to another host: registers its area, of which `area_fd` (taken) is the descriptor, and makes the
-// shadow. Messages to it are heard from here on. [owner, service]
+// shadow. Messages to it are heard from here on. `net` NULL: by NVLink, which needs none of that. [owner, service]
 int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int area_fd);
 // What the peer needs of it.
 int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greeting);
@@ -88,6 +93,11 @@ int ep_remote_connect(struct ep_remote *remote, const struct ep_far_greeting *gr
 // Ends what is under way and frees all but the windows. When it returns nothing of the link is written or read by the
 // transport, and what comes late meets no data. NULL is legal.
 void ep_remote_free(struct ep_remote *remote);
+
+// Name of the transport, or EP_FABRIC.
+static inline const char *ep_remote_way(const struct ep_remote *remote) {
+  return remote->net ? remote->net->transport->name : EP_FABRIC;
+}
 
 static inline bool ep_remote_failed(struct ep_remote *remote) {
   return atomic_load_explicit(&remote->failed, memory_order_acquire) != 0;

@@ -31,8 +31,8 @@ static CUresult device_get(CUdevice *device, int index) {
 }
 
 static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
-  (void)attribute, (void)device;
-  *value = 1;
+  (void)device;
+  *value = attribute != CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED || !fake.no_fabric;
   return CUDA_SUCCESS;
 }
 
@@ -96,7 +96,9 @@ static CUresult properties(CUmemAllocationProp *props, CUmemGenericAllocationHan
 
 static CUresult create(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *props,
                        unsigned long long flags) {
-  (void)props, (void)flags;
+  (void)flags;
+  if (props->requestedHandleTypes == CU_MEM_HANDLE_TYPE_FABRIC && fake.no_channel)
+    return CUDA_ERROR_NOT_PERMITTED;
   int fd = fake.full ? -1 : memfd_create("fake", 0);
   if (fd < 0 || ftruncate(fd, (off_t)size) != 0)
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -111,16 +113,28 @@ static CUresult release(CUmemGenericAllocationHandle handle) {
   return CUDA_SUCCESS;
 }
 
-static CUresult export(void *fd, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+// A fabric handle names a descriptor, which nobody closes.
+static CUresult export(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
                        unsigned long long flags) {
-  (void)type, (void)flags;
-  *(int *)fd = dup((int)handle);
+  (void)flags;
+  int fd = dup((int)handle);
+  if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
+    memset(out, 0, sizeof(CUmemFabricHandle));
+    memcpy(out, &fd, sizeof fd);
+  } else {
+    *(int *)out = fd;
+  }
   return CUDA_SUCCESS;
 }
 
-static CUresult import(CUmemGenericAllocationHandle *handle, void *fd, CUmemAllocationHandleType type) {
-  (void)type;
+static CUresult import(CUmemGenericAllocationHandle *handle, void *given, CUmemAllocationHandleType type) {
   struct stat about;
+  void *fd = given;
+  if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
+    int named;
+    memcpy(&named, given, sizeof named);
+    fd = (void *)(uintptr_t)named;
+  }
   if (fake.hidden)
     return CUDA_ERROR_INVALID_DEVICE;
   if (fstat((int)(uintptr_t)fd, &about) != 0 || !S_ISREG(about.st_mode))

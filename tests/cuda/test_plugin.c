@@ -455,6 +455,38 @@ static void sizes_that_do_not_fit_are_refused(void **state) {
   assert_null(none);
 }
 
+static void windows_for_other_hosts_are_found_by_name(void **state) {
+  (void)state;
+  struct device_window own = {0}, mapped = {0}, none = {0};
+  uint8_t name[DEVICE_NAME], nobodys[DEVICE_NAME];
+  size_t before = fake.allocated;
+  memset(nobodys, 0xFF, sizeof nobodys);
+  assert_int_equal(cuda_fabric_create(device, 5000, &own, name, why), 0);
+  assert_int_equal(own.size, 8192);
+  assert_int_equal(cuda_fabric_map(device, 5000, name, &mapped, why), 0);
+  assert_ptr_not_equal(own.memory, mapped.memory);
+  assert_empty(own.memory, 8192);
+  ((char *)mapped.memory)[8191] = 5;
+  assert_int_equal(((char *)own.memory)[8191], 5);
+  cuda_window_release(device, &mapped);
+  assert_refused(cuda_fabric_map(device, 9000, name, &none, why), WEFT_ERR_UNSUPPORTED, "cannot map");
+  assert_refused(cuda_fabric_map(device, 5000, nobodys, &none, why), WEFT_ERR_UNSUPPORTED, "same NVLink domain");
+  fake.mappable = false;
+  assert_refused(cuda_fabric_map(device, 5000, name, &none, why), WEFT_ERR_UNSUPPORTED, "access");
+  fake.mappable = true;
+  fake.full = true;
+  assert_refused(cuda_fabric_create(device, 5000, &none, nobodys, why), WEFT_ERR_NOMEM, "device 0");
+  fake.full = false;
+  fake.no_channel = true;
+  assert_refused(cuda_fabric_create(device, 5000, &none, nobodys, why), WEFT_ERR_UNSUPPORTED, "IMEX channel");
+  fake.no_fabric = true;
+  assert_refused(cuda_fabric_create(device, 5000, &none, nobodys, why), WEFT_ERR_UNSUPPORTED, "over NVLink");
+  assert_refused(cuda_fabric_map(device, 5000, name, &none, why), WEFT_ERR_UNSUPPORTED, "over NVLink");
+  cuda_window_release(device, &own);
+  assert_null(none.memory);
+  assert_int_equal(fake.allocated, before);
+}
+
 static void windows_are_whole_pages_shared_and_empty(void **state) {
   (void)state;
   struct device_window own = {0}, mapped = {0}, none = {0};
@@ -577,6 +609,7 @@ int main(void) {
       TEST(code_that_does_not_wait_by_itself_is_not_launched_early),
       TEST(ranks_that_share_a_device_share_its_processors_out),
       TEST(sizes_that_do_not_fit_are_refused),
+      TEST(windows_for_other_hosts_are_found_by_name),
       TEST(windows_are_whole_pages_shared_and_empty),
       TEST(windows_in_host_memory_are_empty_handed_on_and_strict),
       TEST(devices_streams_and_owners_are_told),

@@ -23,7 +23,7 @@ weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host) {
   options.max_tokens = 4;
   options.topk = 2;
   options.host_id = host;
-  options.transport = "shm";
+  options.transport = hosts->transport;
   options.listen = "127.0.0.1";
   options.memory = hosts->memory;
   weft_ep_t *ep;
@@ -32,11 +32,18 @@ weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host) {
   return ep;
 }
 
-void hosts_open_on(struct hosts *hosts, enum weft_ep_memory memory) {
+void hosts_open_by(struct hosts *hosts, enum weft_ep_memory memory, const char *transport, weft_store_t *store) {
   hosts->memory = memory;
-  assert_int_equal(weft_store_open_local(&hosts->store), 0);
+  hosts->transport = transport;
+  hosts->store = store;
   hosts->called = hosts_rank(hosts, 0, "one");
   hosts->caller = hosts_rank(hosts, 1, "two");
+}
+
+void hosts_open_on(struct hosts *hosts, enum weft_ep_memory memory) {
+  weft_store_t *store;
+  assert_int_equal(weft_store_open_local(&store), 0);
+  hosts_open_by(hosts, memory, "shm", store);
 }
 
 void hosts_open(struct hosts *hosts) {

@@ -12,11 +12,14 @@ struct hosts {
   weft_store_t *store;
   weft_ep_t *called, *caller; // ranks 0 and 1
   enum weft_ep_memory memory;
+  const char *transport;
 };
 
 // Opens both, not connected; ends the test on failure. On host memory, or that.
 void hosts_open(struct hosts *hosts);
 void hosts_open_on(struct hosts *hosts, enum weft_ep_memory memory);
+// By that transport (NULL: any) instead of shm, and in that store, which hosts_close closes, instead of a new one.
+void hosts_open_by(struct hosts *hosts, enum weft_ep_memory memory, const char *transport, weft_store_t *store);
 void hosts_close(struct hosts *hosts);
 // Opens one more.
 weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host);

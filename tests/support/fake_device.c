@@ -3,6 +3,8 @@
 #include "support/fake_device.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,9 +182,41 @@ int fake_window_map(struct device *device, size_t size, int fd, struct device_wi
   return map(size, fd, window, why);
 }
 
+// FAKE_FABRIC: windows have names, which tell the process and its descriptor. "mute": nobody can map one; "once": only
+// the first that tries can.
+static int fake_fabric_create(struct device *device, size_t size, struct device_window *window, uint8_t *name,
+                              char *why) {
+  int fd = -1;
+  if (!getenv("FAKE_FABRIC"))
+    return fake_say(why, WEFT_ERR_UNSUPPORTED, "the fakes have no fabric");
+  int rc = fake_window_create(device, size, window, &fd, why);
+  if (rc != 0)
+    return rc;
+  window->handle = (uint64_t)fd + 1;
+  memset(name, 0, DEVICE_NAME);
+  snprintf((char *)name, DEVICE_NAME, "/proc/%d/fd/%d", (int)getpid(), fd);
+  return 0;
+}
+
+static int fake_fabric_map(struct device *device, size_t size, const uint8_t *name, struct device_window *window,
+                           char *why) {
+  static _Atomic int mapped;
+  const char *fabric = getenv("FAKE_FABRIC");
+  if (!fabric || strcmp(fabric, "mute") == 0 || (strcmp(fabric, "once") == 0 && atomic_fetch_add(&mapped, 1) > 0))
+    return fake_say(why, WEFT_ERR_UNSUPPORTED, "the fabric does not reach there");
+  int fd = open((const char *)name, O_RDWR | O_CLOEXEC);
+  if (fd < 0)
+    return fake_say(why, WEFT_ERR_UNSUPPORTED, "there is no window of that name");
+  int rc = fake_window_map(device, size, fd, window, why);
+  close(fd);
+  return rc;
+}
+
 void fake_window_release(struct device *device, struct device_window *window) {
   (void)device;
   show(window->memory);
+  if (window->handle)
+    close((int)window->handle - 1);
   munmap(window->memory, window->size);
   *window = (struct device_window){0};
 }
@@ -281,6 +315,8 @@ static const struct device_api api = {
     .window_create = fake_window_create,
     .window_map = fake_window_map,
     .window_release = fake_window_release,
+    .fabric_create = fake_fabric_create,
+    .fabric_map = fake_fabric_map,
     .stream_wait = fake_stream_wait,
     .stream_device = fake_stream_device,
     .stream_capturing = fake_stream_capturing,
