@@ -1,6 +1,7 @@
 // Dispatch and combine on GPUs through weft/ep.h, one process for each rank: times of both halves and back to back,
 // beside what the rate at which the same GPUs store to each other allows; then what a SIGKILL and a join cost those who
-// go on. Usage: bench_ep_cuda [--json] [name=number...], names as in `options`
+// go on. Usage: bench_ep_cuda [--json] [name=number...], names as in `options`; with hosts=2 WEFT_EP_TRANSPORT=nvlink,
+// for instance, ranks are on two hosts as far as they know, and meet as such.
 #include <cuda_runtime_api.h>
 
 #include <errno.h>
@@ -386,7 +387,7 @@ static bool take(const struct option *option, const char *argument) {
 
 static void parse(int argc, char **argv) {
   struct ep_cuda_setup *s = &board->setup;
-  *s = (struct ep_cuda_setup){4, 128, 7168, 8, 72, WEFT_EP_FP8, 200, 1, 0, 1, false};
+  *s = (struct ep_cuda_setup){4, 128, 7168, 8, 72, WEFT_EP_FP8, 200, 1, 0, 1, 1, false};
   const struct option options[] = {{"ranks", &s->ranks, 2, BENCH_RANKS - 1},
                                    {"tokens", &s->tokens, 1, WEFT_EP_MAX_TOKENS},
                                    {"hidden", &s->hidden, WEFT_EP_BLOCK, WEFT_EP_MAX_HIDDEN},
@@ -396,7 +397,8 @@ static void parse(int argc, char **argv) {
                                    {"iterations", &s->iterations, 1, 10000},
                                    {"in_graph", &s->in_graph, 1, 100},
                                    {"rate", &s->rate, 0, 100000},
-                                   {"joins", &s->joins, 1, JOINS}};
+                                   {"joins", &s->joins, 1, JOINS},
+                                   {"hosts", &s->hosts, 1, BENCH_RANKS}};
   size_t count = sizeof options / sizeof *options;
   for (int i = 1; i < argc; i++) {
     bool known = strcmp(argv[i], "--json") == 0;

@@ -138,6 +138,7 @@ static void open_rank(struct rank *r) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   int32_t founders[BENCH_RANKS];
   bool joins = r->index == (int32_t)s->ranks;
+  char host[16];
   int device = 0;
   cuda(r, cudaGetDevice(&device), "cudaGetDevice");
   store.endpoints = r->board->url;
@@ -156,6 +157,10 @@ static void open_rank(struct rank *r) {
   options.dtype = (enum weft_ep_dtype)s->dtype;
   options.memory = WEFT_EP_MEMORY_CUDA;
   options.device = device;
+  if (s->hosts > 1) {
+    snprintf(host, sizeof host, "%u", (uint32_t)r->index % s->hosts);
+    options.host_id = host;
+  }
   must(r, weft_ep_open(&r->ep, &options, BENCH_DEADLINE_MS), "weft_ep_open");
 }
 

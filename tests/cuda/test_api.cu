@@ -400,6 +400,27 @@ const struct test {
 } tests[] = {{"equal_bits", equal_bits}, {"mask", mask},   {"limit", limit},
              {"bad_input", bad_input},   {"graph", graph}, {"silence", silence}};
 
+// Whether the ranks, which are on different hosts as far as they know, are to be joined by NVLink, and cannot be.
+bool lacks_nvlink(const struct device_api *api) {
+  const char *way = getenv("WEFT_EP_TRANSPORT");
+  struct device *device;
+  struct device_window window;
+  uint8_t name[DEVICE_NAME];
+  char why[DEVICE_WHY] = "";
+  if (!way || strcmp(way, "nvlink") != 0)
+    return false;
+  int rc = api->open(0, &device, why);
+  if (rc != 0)
+    return false; // a test says so
+  rc = api->fabric_create(device, 1, &window, name, why);
+  if (rc == 0)
+    api->window_release(device, &window);
+  else
+    printf("skipped: %s\n", why);
+  api->close(device);
+  return rc != 0;
+}
+
 int run(const test &test) {
   static world world;
   const struct device_api *api;
@@ -414,6 +435,8 @@ int run(const test &test) {
     printf("skipped: %s\n", weft_last_error());
     return SKIPPED;
   }
+  if (lacks_nvlink(api))
+    return SKIPPED;
   if (weft_store_open_local(&world.store) != 0) {
     printf("  no store: %s\n", weft_last_error());
     return 1;

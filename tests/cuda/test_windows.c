@@ -1,6 +1,7 @@
 // Windows of GPU memory between processes: written from another one, left behind by one that was killed, refused, and
-// made and released again and again. The other process is this program once more, on the next GPU if there is one.
-// Exits 77 where there is no GPU. test_cuda_windows [write DEVICE | own DEVICE]: the other process, with descriptor 3.
+// made and released again and again; by descriptors, and by names where the machine has what they need. The other
+// process is this program once more, on the next GPU if there is one. Exits 77 where there is no GPU. test_cuda_windows
+// [write DEVICE | own DEVICE | write-named DEVICE | own-named DEVICE]: the other process, with descriptor 3.
 #include "base/fail.h"
 #include "cuda/layout.h"
 #include "device/device.h"
@@ -71,9 +72,18 @@ static void check_usable(struct device *device, const char *after) {
 
 // --- the other process ---
 
-static int write_there(struct device *device) {
+// What descriptor 3 leads to: a window, or a process that tells a name.
+static void map_passed(struct device *device, size_t size, bool named, int fd, struct device_window *window) {
+  uint8_t name[DEVICE_NAME] = {0};
+  if (named && read(fd, name, sizeof name) != (ssize_t)sizeof name)
+    printf("no name came\n");
+  must(named ? api->fabric_map(device, size, name, window, why) : api->window_map(device, size, fd, window, why),
+       "a window of another process cannot be mapped");
+}
+
+static int write_there(struct device *device, bool named) {
   struct device_window window;
-  must(api->window_map(device, SIZE, PASSED_ON, &window, why), "the other process cannot map the window");
+  map_passed(device, SIZE, named, PASSED_ON, &window);
   uint32_t *from = numbers(SIZE, 7);
   must(api->copy(device, window.memory, from, SIZE, NULL, true, why), "the other process cannot write the window");
   free(from);
@@ -94,11 +104,21 @@ static void send_descriptor(int socket, int fd) {
     exit(1);
 }
 
-static _Noreturn void own_until_killed(struct device *device) {
+static void send_name(int socket, const uint8_t name[DEVICE_NAME]) {
+  if (send(socket, name, DEVICE_NAME, MSG_NOSIGNAL) != DEVICE_NAME)
+    exit(1);
+}
+
+static _Noreturn void own_until_killed(struct device *device, bool named) {
   struct device_window window;
-  int fd;
-  must(api->window_create(device, BIG, &window, &fd, why), "the other process cannot make a window");
-  send_descriptor(PASSED_ON, fd);
+  uint8_t name[DEVICE_NAME];
+  int fd = -1;
+  must(named ? api->fabric_create(device, BIG, &window, name, why) : api->window_create(device, BIG, &window, &fd, why),
+       "the other process cannot make a window");
+  if (named)
+    send_name(PASSED_ON, name);
+  else
+    send_descriptor(PASSED_ON, fd);
   close(fd);
   for (;;)
     pause();
@@ -109,9 +129,10 @@ static int other_process(const char *what, int index) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(120);
   must(api->open(index, &device, why), "the other process cannot open its device");
-  if (strcmp(what, "write") == 0)
-    return write_there(device);
-  own_until_killed(device);
+  bool named = strstr(what, "-named");
+  if (strncmp(what, "write", 5) == 0)
+    return write_there(device, named);
+  own_until_killed(device, named);
 }
 
 // --- this one ---
@@ -150,25 +171,42 @@ static int await_end(pid_t pid) {
   exit(1);
 }
 
-static void another_process_writes(struct device *device, int other) {
+// The other process writes, told of a window by `fd`, which is closed.
+static int written_by(int other, bool named, int fd) {
+  int status = await_end(start(named ? "write-named" : "write", other, fd));
+  close(fd);
+  return status;
+}
+
+static void another_process_writes(struct device *device, int other, bool named) {
   struct device_window window;
-  int fd;
+  uint8_t name[DEVICE_NAME];
+  int fd, ends[2];
   uint32_t *in = malloc(SIZE);
-  must(api->window_create(device, SIZE, &window, &fd, why), "cannot make a window");
+  if (named) {
+    must(api->fabric_create(device, SIZE, &window, name, why), "cannot make a window");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      exit(1);
+    send_name(ends[0], name);
+    fd = ends[1];
+  } else {
+    must(api->window_create(device, SIZE, &window, &fd, why), "cannot make a window");
+  }
   CHECK(window.size >= SIZE, "%zu bytes", window.size);
   must(api->copy(device, in, window.memory, SIZE, NULL, true, why), "cannot read a window");
   size_t others = 0;
   for (size_t i = 0; i < SIZE / 4; i++)
     others += in[i] != (i * 4 < sizeof(struct cuda_area_head) ? 0 : CUDA_EMPTY);
   CHECK(others == 0, "%zu words of a new window are not as they should be: zeros, then empty", others);
-  int status = await_end(start("write", other, fd));
-  close(fd);
+  int status = written_by(other, named, fd);
+  if (named)
+    close(ends[0]);
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the other process ended with %d", status);
   must(api->copy(device, in, window.memory, SIZE, NULL, true, why), "cannot read a window");
   for (size_t i = 0; i < SIZE / 4; i++)
     others += in[i] != pattern(i, 7);
   CHECK(others == 0, "%zu words are not those that the other process has written", others);
-  printf("a process on device %d wrote %d bytes into a window of device 0\n", other, SIZE);
+  printf("a process on device %d wrote %d bytes into a window of device 0%s\n", other, SIZE, named ? ", by name" : "");
   free(in);
   api->window_release(device, &window);
 }
@@ -185,22 +223,22 @@ static int receive_descriptor(int socket) {
 }
 
 // What is seen when the owner of a window dies while we write to it: either way our own context must stay usable.
-static void the_owner_is_killed(struct device *device, int other) {
+static void the_owner_is_killed(struct device *device, int other, bool named) {
   struct device_window window;
   void *from, *stream;
   int ends[2], rc = 0, done = 0;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     exit(1);
-  pid_t pid = start("own", other, ends[1]);
+  pid_t pid = start(named ? "own-named" : "own", other, ends[1]);
   close(ends[1]);
-  int fd = receive_descriptor(ends[0]);
+  int fd = named ? dup(ends[0]) : receive_descriptor(ends[0]);
   if (fd < 0) {
     printf("the other process sent no window\n");
     kill(pid, SIGKILL);
     await_end(pid);
     exit(1);
   }
-  must(api->window_map(device, BIG, fd, &window, why), "cannot map the other process's window");
+  map_passed(device, BIG, named, fd, &window);
   close(fd);
   must(api->allocate(device, BIG, &from, why), "no memory");
   must(api->stream_open(device, &stream, why), "no stream");
@@ -214,8 +252,9 @@ static void the_owner_is_killed(struct device *device, int other) {
   if (rc == 0)
     rc = api->stream_wait(device, stream, SUPPORT_DEADLINE_MS, why);
   CHECK(rc != WEFT_ERR_TIMEOUT, "copies into the window of a dead process do not end: %s", why);
-  printf("the owner of a window (device %d) was killed while it was written: %d of %d copies, then %s%s%s\n", other,
-         done, COPIES, rc == 0 ? "all were done" : weft_err_name(rc), rc == 0 ? "" : ": ", rc == 0 ? "" : why);
+  printf("the owner of a window (device %d%s) was killed while it was written: %d of %d copies, then %s%s%s\n", other,
+         named ? ", by name" : "", done, COPIES, rc == 0 ? "all were done" : weft_err_name(rc), rc == 0 ? "" : ": ",
+         rc == 0 ? "" : why);
   if (rc == 0) {
     rc = api->copy(device, window.memory, from, BIG, stream, true, why);
     printf("a copy into it after that: %s%s%s\n", rc == 0 ? "done" : weft_err_name(rc), rc == 0 ? "" : ": ",
@@ -278,6 +317,41 @@ static void nothing_is_left_behind(struct device *device) {
   printf("%d windows of %zu bytes made, mapped and released\n", done, size);
 }
 
+// Whether windows have names here; if not, says why.
+static bool has_names(struct device *device) {
+  struct device_window window;
+  uint8_t name[DEVICE_NAME];
+  int rc = api->fabric_create(device, SIZE, &window, name, why);
+  if (rc == WEFT_ERR_UNSUPPORTED)
+    printf("not tried, windows by name: %s\n", why);
+  else
+    must(rc, "cannot make a window with a name");
+  if (rc == 0)
+    api->window_release(device, &window);
+  return rc == 0;
+}
+
+static void names_of_nothing_are_refused(struct device *device) {
+  struct device_window window, none = {0};
+  uint8_t name[DEVICE_NAME], wrong[DEVICE_NAME];
+  must(api->fabric_create(device, SIZE, &window, name, why), "cannot make a window with a name");
+  memset(wrong, 0x5A, sizeof wrong);
+  int rc = api->fabric_map(device, SIZE, wrong, &none, why);
+  CHECK(rc == WEFT_ERR_UNSUPPORTED, "a name that is none: %s", why);
+  printf("a name that is none: %s: %s\n", weft_err_name(rc), why);
+  rc = api->fabric_map(device, (size_t)SIZE * 8, name, &none, why);
+  CHECK(rc == WEFT_ERR_UNSUPPORTED, "more than there is: %s", why);
+  printf("mapped larger than it is, by name: %s: %s\n", weft_err_name(rc), why);
+  CHECK(none.memory == NULL, "something was written in spite of a failure");
+  api->window_release(device, &window);
+  rc = api->fabric_map(device, SIZE, name, &none, why);
+  printf("the name of a window that was released: %s%s%s\n", rc == 0 ? "mapped" : weft_err_name(rc),
+         rc == 0 ? "" : ": ", rc == 0 ? "" : why);
+  if (rc == 0)
+    api->window_release(device, &none);
+  check_usable(device, "after refused names");
+}
+
 int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   int count;
@@ -307,11 +381,18 @@ int main(int argc, char **argv) {
   }
   must(api->open(0, &device, why), "cannot open device 0");
   wrong_sizes_and_descriptors_are_refused(device);
-  another_process_writes(device, other);
+  another_process_writes(device, other, false);
   nothing_is_left_behind(device);
-  the_owner_is_killed(device, other);
+  the_owner_is_killed(device, other, false);
   if (other != 0)
-    the_owner_is_killed(device, 0);
+    the_owner_is_killed(device, 0, false);
+  if (has_names(device)) {
+    names_of_nothing_are_refused(device);
+    another_process_writes(device, other, true);
+    the_owner_is_killed(device, other, true);
+    if (other != 0)
+      the_owner_is_killed(device, 0, true);
+  }
   api->close(device);
   printf("%d failures\n", failures);
   return failures ? 1 : 0;

@@ -4,6 +4,7 @@
 A name behind it runs that one test alone. Needs Python 3.8 or later and nothing else.
 """
 
+import glob
 import json
 import os
 import pathlib
@@ -105,7 +106,7 @@ def finish(processes, path):
     return texts
 
 
-def run_far(plan, *arguments):
+def run_far(plan, *arguments, transport=None):
     """Two agents, with a GPU each, whose ranks are on different hosts as far as they know."""
     with tempfile.TemporaryDirectory(prefix="weft-test-") as name, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -114,7 +115,7 @@ def run_far(plan, *arguments):
         path, job = pathlib.Path(name), f"far-{os.getpid()}"
         (path / "plan.json").write_text(json.dumps(plan))
         base = {k: v for k, v in os.environ.items() if k != "WEFT_STORE"}
-        base.setdefault("WEFT_EP_TRANSPORT", "shm")
+        base["WEFT_EP_TRANSPORT"] = transport or base.get("WEFT_EP_TRANSPORT", "shm")
         base["WEFT_ADDRESS"] = "127.0.0.1"
         commands = (["--num-agents", 2, "--store-port", port, *SMALL, "--memory", "cuda", "--validate-phase-failures",
                      "--plan", path / "plan.json", *arguments], ["--rank-server", f"127.0.0.1:{port}"])
@@ -171,6 +172,16 @@ def two_hosts():
     print_times(run_far([[0, 1], [0, -1], [0, 1], [0], [0, 1]]))
 
 
+def two_hosts_by_nvlink():
+    """Likewise, where memory of one host's GPU can be mapped on the other: for a process with an IMEX channel."""
+    if not glob.glob("/dev/nvidia-caps-imex-channels/channel*"):
+        return "an IMEX channel"
+    print_times(run_far([[0, 1], [0, -1], [0, 1], [0], [0, 1]], transport="nvlink"))
+    print_times(run_far([[0, 1], [0, 1]], "--hidden-dim", "7168", "--num-tokens", "128", "--num-experts-per-rank", "16",
+                        transport="nvlink"))
+    return None
+
+
 def two_hosts_fp8_and_logfmt10():
     run_far([[0, 1], [0], [0, 1]], "--dtype", "fp8-ue8m0", "--combine-dtype", "logfmt10", "--hidden-dim", "2048")
 
@@ -207,7 +218,7 @@ def more_ranks_than_visible_gpus():
 
 TESTS = (more_ranks_than_visible_gpus, two_gpus_bf16, two_gpus_fp8, two_gpus_bf16_rank_major,
          two_gpus_fp8_pow2_rank_major, two_gpus_of_many_sizes, a_rank_that_leaves_is_no_loss, auto_takes_gpus,
-         four_gpus, four_ranks_take_turns_on_two_gpus, two_hosts, two_hosts_fp8_and_logfmt10,
+         four_gpus, four_ranks_take_turns_on_two_gpus, two_hosts, two_hosts_by_nvlink, two_hosts_fp8_and_logfmt10,
          two_hosts_of_the_default_sizes)
 
 
