@@ -98,7 +98,7 @@ enum weft_ep_rank_state {
 
 /** What happened, for weft_ep_options.on_event. */
 enum weft_ep_event_kind {
-  WEFT_EP_EVENT_CONNECTED,  /**< windows with `rank` are mapped both ways; on another host: `detail` is the transport */
+  WEFT_EP_EVENT_CONNECTED,  /**< windows with `rank` are mapped both ways; on another host: `detail` is the way */
   WEFT_EP_EVENT_PEER_LOST,  /**< `rank` was found dead or silent; `detail` says how */
   WEFT_EP_EVENT_COMMITTED,  /**< view `epoch` is agreed on */
   WEFT_EP_EVENT_ACTIVATED,  /**< view `epoch` takes effect with operation `op` */
@@ -150,8 +150,10 @@ struct weft_ep_options {
   uint32_t max_processors;    /**< CUDA: streaming multiprocessors that a kernel may take; default all of them. Ranks
                                    of one process that share a GPU must share these out among them */
   enum weft_ep_combine_dtype combine_dtype; /**< of combine */
-  /** Way to ranks on other hosts: the transport "ofi" or "ucx"; "none": this host only. NULL: the environment's
-   *  WEFT_EP_TRANSPORT, else the first that works, unless the store is of this process. All ranks have the same. */
+  /** Way to ranks on other hosts: the transport "ofi" or "ucx"; "nvlink": only where NVLink joins the GPUs; "none":
+   *  this host only. NULL: the environment's WEFT_EP_TRANSPORT, else, unless the store is of this process, NVLink where
+   * it reaches (hosts of one domain, containers of one host, if processes may use the same IMEX channel) and the first
+   *  transport that works where not. All ranks have the same. */
   const char *transport;
   /** Where ranks on other hosts call: comma-separated addresses or interfaces of this host. NULL: WEFT_ADDRESS or
    *  WEFT_INTERFACE, else the addresses of all interfaces that are up, but loopback. Who can read the store can call;

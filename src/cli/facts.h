@@ -14,8 +14,8 @@ json_t *cli_facts_build(void);
 json_t *cli_facts_transports(void);
 
 // {available, reason, visible, devices: [{index, name, pci, uuid, compute_capability, processors, memory_bytes,
-// windows}]}: `reason` says why there is none for `weft elastic --memory cuda`, `visible` is CUDA_VISIBLE_DEVICES or
-// null; a device that cannot be described has {index, error}.
+// windows, fabric}]}: `reason` says why there is none for `weft elastic --memory cuda`, `visible` is
+// CUDA_VISIBLE_DEVICES or null; a device that cannot be described has {index, error}.
 json_t *cli_facts_gpus(void);
 
 // What topology_choice_describe() makes; {known: false, error} when WEFT_NICS names what is not there.

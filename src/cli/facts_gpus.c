@@ -17,9 +17,9 @@ static json_t *describe(const struct device_api *api, int index) {
   snprintf(uuid, sizeof uuid, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", id[0], id[1],
            id[2], id[3], id[4], id[5], id[6], id[7], id[8], id[9], id[10], id[11], id[12], id[13], id[14], id[15]);
   snprintf(compute, sizeof compute, "%d.%d", info.major, info.minor);
-  return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:b}", "index", index, "name", info.name, "pci", info.pci,
+  return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:b, s:b}", "index", index, "name", info.name, "pci", info.pci,
                    "uuid", uuid, "compute_capability", compute, "processors", (int)info.processors, "memory_bytes",
-                   (json_int_t)info.memory_bytes, "windows", info.windows);
+                   (json_int_t)info.memory_bytes, "windows", info.windows, "fabric", info.fabric);
 }
 
 static int count_gpus(const struct device_api **api, int *count) {

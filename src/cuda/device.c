@@ -54,22 +54,21 @@ static int check_index(int index, char *why) {
   return rc;
 }
 
-// Whether memory of the device can be exported as a file descriptor.
-static bool has_windows(const struct cuda_driver *driver, int index) {
-  static const CUdevice_attribute needed[] = {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-                                              CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED};
+static bool has(const struct cuda_driver *driver, int index, CUdevice_attribute attribute) {
   CUdevice device;
-  if (driver->cuDeviceGet(&device, index) != CUDA_SUCCESS)
-    return false;
-  for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
-    int value = 0;
-    if (driver->cuDeviceGetAttribute(&value, needed[i], device) != CUDA_SUCCESS || !value)
-      return false;
-  }
-  return true;
+  int value = 0;
+  return driver->cuDeviceGet(&device, index) == CUDA_SUCCESS &&
+         driver->cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value;
+}
+
+// Whether memory of the device can be exported, as a handle of that kind.
+static bool can_export(const struct cuda_driver *driver, int index, CUdevice_attribute kind) {
+  return has(driver, index, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) && has(driver, index, kind);
 }
 
 int cuda_describe(int index, struct device_info *info, char *why) {
+  const CUdevice_attribute by_descriptor = CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+  const CUdevice_attribute by_name = CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED;
   struct cudaDeviceProp properties;
   int rc = check_index(index, why);
   if (rc != 0)
@@ -84,7 +83,8 @@ int cuda_describe(int index, struct device_info *info, char *why) {
                                .minor = properties.minor,
                                .processors = (uint32_t)properties.multiProcessorCount,
                                .memory_bytes = properties.totalGlobalMem,
-                               .windows = has_windows(driver, index)};
+                               .windows = can_export(driver, index, by_descriptor),
+                               .fabric = can_export(driver, index, by_name)};
   memcpy(info->name, properties.name, sizeof info->name - 1);
   memcpy(info->uuid, &properties.uuid, sizeof info->uuid);
   return cuda_check(why, cudaDeviceGetPCIBusId(info->pci, sizeof info->pci, index), "cannot describe the device");

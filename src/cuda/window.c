@@ -104,30 +104,23 @@ int cuda_window_create(struct device *device, size_t size, struct device_window 
   return rc;
 }
 
-static int check_fabric(const struct cuda_driver *driver, const struct device *device, char *why) {
-  CUdevice ordinal;
-  int has = 0;
-  if (driver->cuDeviceGet(&ordinal, device->index) == CUDA_SUCCESS &&
-      driver->cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, ordinal) == CUDA_SUCCESS &&
-      has)
-    return 0;
-  return cuda_why(why, WEFT_ERR_UNSUPPORTED, "device %d (%s) has no memory that other hosts map over NVLink",
-                  device->index, device->info.name);
+static int check_fabric(const struct device *device, size_t size, char *why) {
+  if (!device->info.fabric)
+    return cuda_why(why, WEFT_ERR_UNSUPPORTED, "device %d (%s) has no memory that other hosts map over NVLink",
+                    device->index, device->info.name);
+  return check(device, size, why);
 }
 
 int cuda_fabric_create(struct device *device, size_t size, struct device_window *window, uint8_t *name, char *why) {
+  CUmemFabricHandle exported;
   struct cuda_turn turn;
-  int rc = check(device, size, why);
+  _Static_assert(sizeof exported == DEVICE_NAME, "a name is a fabric handle");
+  int rc = check_fabric(device, size, why);
   if (rc == 0)
     rc = cuda_enter(device, &turn, why);
   if (rc != 0)
     return rc;
-  const struct cuda_driver *driver = cuda_driver(NULL);
-  CUmemFabricHandle exported;
-  _Static_assert(sizeof exported == DEVICE_NAME, "a name is a fabric handle");
-  rc = check_fabric(driver, device, why);
-  if (rc == 0)
-    rc = create(driver, device, whole_pages(device, size), CU_MEM_HANDLE_TYPE_FABRIC, window, &exported, why);
+  rc = create(cuda_driver(NULL), device, whole_pages(device, size), CU_MEM_HANDLE_TYPE_FABRIC, window, &exported, why);
   if (rc == 0)
     memcpy(name, &exported, sizeof exported);
   cuda_leave(&turn);
@@ -199,16 +192,14 @@ int cuda_fabric_map(struct device *device, size_t size, const uint8_t *name, str
   CUmemGenericAllocationHandle handle;
   CUmemFabricHandle named;
   struct cuda_turn turn;
-  int rc = check(device, size, why);
+  int rc = check_fabric(device, size, why);
   if (rc == 0)
     rc = cuda_enter(device, &turn, why);
   if (rc != 0)
     return rc;
   memcpy(&named, name, sizeof named);
-  rc = check_fabric(driver, device, why);
-  if (rc == 0)
-    rc = cuda_check_driver(why, driver->cuMemImportFromShareableHandle(&handle, &named, CU_MEM_HANDLE_TYPE_FABRIC),
-                           "the peer's GPU is not on the same NVLink domain and IMEX channel");
+  rc = cuda_check_driver(why, driver->cuMemImportFromShareableHandle(&handle, &named, CU_MEM_HANDLE_TYPE_FABRIC),
+                         "the peer's GPU is not on the same NVLink domain and IMEX channel");
   if (rc == 0)
     rc = map(driver, device, handle, whole_pages(device, size), window, why);
   cuda_leave(&turn);

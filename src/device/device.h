@@ -31,6 +31,7 @@ struct device_info {
   uint32_t processors;
   uint64_t memory_bytes;
   bool windows; // its memory can be shared with other processes by file descriptors (VMM)
+  bool fabric;  // and with other hosts of its NVLink domain, by processes that may use an IMEX channel
 };
 
 // Memory of a GPU that processes share: the plug-in's matter but for `memory` and `size`.

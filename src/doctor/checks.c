@@ -12,6 +12,7 @@ const struct doctor_check doctor_checks[] = {
     {"driver", "the GPUs' driver", doctor_judge_driver},
     {"gpus", "GPUs that Weft can use, and whether processes can share their memory", doctor_judge_gpus},
     {"peer-access", "GPUs that reach each other's memory", doctor_judge_peer_access},
+    {"fabric", "GPUs reached by NVLink beyond this host or container", doctor_judge_fabric},
     {"gpu-rdma", "NICs that reach GPU memory", doctor_judge_gpu_rdma},
     {"nics", "the NIC of each GPU", doctor_judge_nics},
     {"links", "links of the NICs", doctor_judge_links},

@@ -14,11 +14,13 @@ enum { DOCTOR_TEXT = 256, DOCTOR_NAME = 64, DOCTOR_GPUS = 64, DOCTOR_PORTS = 128
 struct doctor_gpu_facts {
   char driver[DOCTOR_TEXT];      // line of /proc/driver/nvidia/version, "" without one
   bool peer_memory;              // the kernel module that lets RDMA devices reach GPU memory
+  bool channel;                  // an IMEX channel that this process may use
   char missing[DOCTOR_TEXT * 2]; // why Weft has no GPU; "" when it has some
   size_t count;
   struct {
     char name[DOCTOR_NAME], pci[16];
     bool windows;            // its memory can be shared between processes
+    bool fabric;             // and between hosts of an NVLink domain, and containers
     char error[DOCTOR_TEXT]; // why it cannot be described
   } gpus[DOCTOR_GPUS];
   size_t pairs, pairs_apart; // of GPUs; those that cannot reach each other's memory

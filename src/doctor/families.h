@@ -19,7 +19,8 @@ void doctor_gather_cufile(struct doctor_library_facts *facts);
 void doctor_gather_store(struct doctor_store_facts *facts, const struct weft_store_options *options);
 
 typedef void doctor_judge_fn(const struct doctor_facts *facts, struct doctor_report *report);
-doctor_judge_fn doctor_judge_driver, doctor_judge_gpus, doctor_judge_peer_access, doctor_judge_gpu_rdma;
+doctor_judge_fn doctor_judge_driver, doctor_judge_gpus, doctor_judge_peer_access, doctor_judge_fabric,
+    doctor_judge_gpu_rdma;
 doctor_judge_fn doctor_judge_nics, doctor_judge_links;
 doctor_judge_fn doctor_judge_rdma, doctor_judge_gids;
 doctor_judge_fn doctor_judge_memlock, doctor_judge_huge_pages, doctor_judge_shm, doctor_judge_files;

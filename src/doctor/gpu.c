@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "device/device.h"
 
+#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@ static void describe(struct doctor_gpu_facts *facts, const struct device_api *ap
   snprintf(facts->gpus[index].name, sizeof facts->gpus[index].name, "%.63s", info.name);
   snprintf(facts->gpus[index].pci, sizeof facts->gpus[index].pci, "%.15s", info.pci);
   facts->gpus[index].windows = info.windows;
+  facts->gpus[index].fabric = info.fabric;
 }
 
 static void try_pair(struct doctor_gpu_facts *facts, const struct device_api *api, int a, int b) {
@@ -25,6 +27,16 @@ static void try_pair(struct doctor_gpu_facts *facts, const struct device_api *ap
     snprintf(facts->apart, sizeof facts->apart, "%d and %d: %.200s", a, b, why);
 }
 
+// NVIDIA's IMEX guide: "IMEX Channels".
+static bool has_channel(const char *root) {
+  char pattern[512];
+  glob_t found = {0};
+  snprintf(pattern, sizeof pattern, "%s/dev/nvidia-caps-imex-channels/channel*", root);
+  bool has = glob(pattern, 0, NULL, &found) == 0 && access(found.gl_pathv[0], R_OK) == 0;
+  globfree(&found);
+  return has;
+}
+
 void doctor_gather_gpu(struct doctor_gpu_facts *facts, const char *root) {
   char line[DOCTOR_TEXT];
   if (doctor_read(root, "/proc/driver/nvidia/version", line, sizeof line))
@@ -32,6 +44,7 @@ void doctor_gather_gpu(struct doctor_gpu_facts *facts, const char *root) {
   char module[512];
   snprintf(module, sizeof module, "%s/sys/module/nvidia_peermem", root);
   facts->peer_memory = access(module, F_OK) == 0;
+  facts->channel = has_channel(root);
   const struct device_api *api = NULL;
   char why[DEVICE_WHY] = "";
   int count = 0;
@@ -109,6 +122,24 @@ void doctor_judge_peer_access(const struct doctor_facts *facts, struct doctor_re
   doctor_means(report, "ranks on such a pair cannot be of one group on GPU memory");
   doctor_fix(report, "'nvidia-smi topo -p2p r' shows the pairs and reasons; with NVSwitch, nvidia-fabricmanager has to "
                      "run; over PCIe, switch ACS redirection off, and let a container or guest see all GPUs");
+}
+
+void doctor_judge_fabric(const struct doctor_facts *facts, struct doctor_report *report) {
+  size_t able = 0;
+  for (size_t i = 0; i < facts->gpu.count; i++)
+    able += facts->gpu.gpus[i].fabric;
+  if (able == 0)
+    return;
+  if (facts->gpu.channel) {
+    doctor_find(report, DOCTOR_OK,
+                "an IMEX channel: NVLink reaches GPUs of other containers, and of other hosts on it");
+    return;
+  }
+  doctor_find(report, DOCTOR_NOTE, "no IMEX channel that this process may use, though its GPUs could");
+  doctor_means(report, "ranks in other containers, or on other hosts of an NVLink domain, are reached by the network");
+  doctor_fix(report, "'mknod /dev/nvidia-caps-imex-channels/channel0 c NUMBER 0', with the number of "
+                     "nvidia-caps-imex-channels in /proc/devices, or NVreg_CreateImexChannel0=1 for the module nvidia; "
+                     "containers get that device");
 }
 
 void doctor_judge_gpu_rdma(const struct doctor_facts *facts, struct doctor_report *report) {

@@ -14,7 +14,7 @@ struct fake_cuda {
   bool hidden;                 // the GPU of windows that are mapped
   bool mappable;               // windows
   bool old_code;               // kernels: they do not wait for the one before
-  bool no_fabric, no_channel;  // the device has no fabric handles; the process has no IMEX channel
+  bool no_channel;             // of IMEX, for fabric handles
   int drained;                 // waits for another stream
   int waits_in_capture, depth; // contexts pushed
   size_t allocated;            // pieces of memory, pinned ones and windows too

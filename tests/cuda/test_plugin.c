@@ -479,9 +479,10 @@ static void windows_for_other_hosts_are_found_by_name(void **state) {
   fake.full = false;
   fake.no_channel = true;
   assert_refused(cuda_fabric_create(device, 5000, &none, nobodys, why), WEFT_ERR_UNSUPPORTED, "IMEX channel");
-  fake.no_fabric = true;
+  device->info.fabric = false;
   assert_refused(cuda_fabric_create(device, 5000, &none, nobodys, why), WEFT_ERR_UNSUPPORTED, "over NVLink");
   assert_refused(cuda_fabric_map(device, 5000, name, &none, why), WEFT_ERR_UNSUPPORTED, "over NVLink");
+  device->info.fabric = true;
   cuda_window_release(device, &own);
   assert_null(none.memory);
   assert_int_equal(fake.allocated, before);

@@ -129,11 +129,14 @@ static void the_driver_is_read_where_there_is_one(void **state) {
   doctor_gather_gpu(&facts, root);
   assert_string_equal(facts.driver, "");
   assert_false(facts.peer_memory);
+  assert_false(facts.channel);
+  put("/dev/nvidia-caps-imex-channels/channel3", "");
   put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1\nGCC version: 13\n");
   put("/sys/module/nvidia_peermem/initstate", "live\n");
   doctor_gather_gpu(&facts, root);
   assert_string_equal(facts.driver, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1");
   assert_true(facts.peer_memory);
+  assert_true(facts.channel);
 }
 
 static void settings_of_the_kernel_are_read_and_calls_tried(void **state) {

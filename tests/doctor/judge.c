@@ -31,12 +31,12 @@ static struct doctor_facts well(void) {
     facts.rdma.ports[i] =
         (struct doctor_port){.number = 1, .state = "4: ACTIVE", .layer = "Ethernet", .gids = 4, .routable = 2};
     snprintf(facts.rdma.ports[i].device, sizeof facts.rdma.ports[i].device, "mlx5_%d", i);
-    facts.gpu.gpus[i].windows = true;
+    facts.gpu.gpus[i].windows = facts.gpu.gpus[i].fabric = true;
   }
   choice = (struct topology_choice){.gpus = gpus, .nics = nics, .num_gpus = 2, .num_nics = 2, .known = true};
   facts.choice = &choice;
   snprintf(facts.gpu.driver, sizeof facts.gpu.driver, "NVRM version: 1");
-  facts.gpu.peer_memory = true;
+  facts.gpu.peer_memory = facts.gpu.channel = true;
   facts.gpu.count = 2;
   facts.gpu.pairs = 1;
   facts.rdma.count = facts.rdma.verbs = facts.rdma.verbs_usable = 2;
@@ -86,6 +86,7 @@ WORSE(lose_plugin_and_gpus, lose_gpus(facts); strcpy(facts->gpu.missing, "no plu
 WORSE(break_gpu, strcpy(facts->gpu.gpus[1].error, "unknown error"))
 WORSE(old_gpu, facts->gpu.gpus[1].windows = false)
 WORSE(part_gpus, facts->gpu.pairs_apart = 1; strcpy(facts->gpu.apart, "0 and 1: no link"))
+WORSE(lose_channel, facts->gpu.channel = false)
 WORSE(lose_peermem, facts->gpu.peer_memory = false)
 WORSE(no_choice, facts->choice = NULL; strcpy(facts->choice_error, "WEFT_NICS names x"))
 WORSE(unknown_choice, choice.known = false)
@@ -158,6 +159,7 @@ static const struct {
     {"gpus", break_gpu, DOCTOR_PROBLEM, "GPU 1 does not answer: unknown error", "dmesg"},
     {"gpus", old_gpu, DOCTOR_NOTE, "cannot share its memory", "virtual memory"},
     {"peer-access", part_gpus, DOCTOR_PROBLEM, "1 of 1 pairs", "nvidia-smi topo"},
+    {"fabric", lose_channel, DOCTOR_NOTE, "no IMEX channel", "mknod /dev/nvidia-caps-imex-channels/channel0"},
     {"gpu-rdma", lose_peermem, DOCTOR_NOTE, "nvidia_peermem is not loaded", "modprobe nvidia-peermem"},
     {"nics", no_choice, DOCTOR_PROBLEM, "WEFT_NICS names x", "WEFT_NICS"},
     {"nics", unknown_choice, DOCTOR_NOTE, "cannot be read", "libhwloc-dev"},
