@@ -387,7 +387,7 @@ static bool take(const struct option *option, const char *argument) {
 
 static void parse(int argc, char **argv) {
   struct ep_cuda_setup *s = &board->setup;
-  *s = (struct ep_cuda_setup){4, 128, 7168, 8, 72, WEFT_EP_FP8, 200, 1, 0, 1, 1, false};
+  *s = (struct ep_cuda_setup){4, 128, 7168, 8, 72, WEFT_EP_FP8, 200, 1, 0, 1, 0, 1, false};
   const struct option options[] = {{"ranks", &s->ranks, 2, BENCH_RANKS - 1},
                                    {"tokens", &s->tokens, 1, WEFT_EP_MAX_TOKENS},
                                    {"hidden", &s->hidden, WEFT_EP_BLOCK, WEFT_EP_MAX_HIDDEN},
@@ -398,7 +398,8 @@ static void parse(int argc, char **argv) {
                                    {"in_graph", &s->in_graph, 1, 100},
                                    {"rate", &s->rate, 0, 100000},
                                    {"joins", &s->joins, 1, JOINS},
-                                   {"hosts", &s->hosts, 1, BENCH_RANKS}};
+                                   {"hosts", &s->hosts, 1, BENCH_RANKS},
+                                   {"processors", &s->processors, 0, 1000}};
   size_t count = sizeof options / sizeof *options;
   for (int i = 1; i < argc; i++) {
     bool known = strcmp(argv[i], "--json") == 0;

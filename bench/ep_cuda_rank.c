@@ -157,6 +157,7 @@ static void open_rank(struct rank *r) {
   options.dtype = (enum weft_ep_dtype)s->dtype;
   options.memory = WEFT_EP_MEMORY_CUDA;
   options.device = device;
+  options.max_processors = s->processors;
   if (s->hosts > 1) {
     snprintf(host, sizeof host, "%u", (uint32_t)r->index % s->hosts);
     options.host_id = host;

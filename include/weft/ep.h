@@ -151,9 +151,9 @@ struct weft_ep_options {
                                    of one process that share a GPU must share these out among them */
   enum weft_ep_combine_dtype combine_dtype; /**< of combine */
   /** Way to ranks on other hosts: the transport "ofi" or "ucx"; "nvlink": only where NVLink joins the GPUs; "none":
-   *  this host only. NULL: the environment's WEFT_EP_TRANSPORT, else, unless the store is of this process, NVLink where
-   * it reaches (hosts of one domain, containers of one host, if processes may use the same IMEX channel) and the first
-   *  transport that works where not. All ranks have the same. */
+   *  this host only. NULL: the environment's WEFT_EP_TRANSPORT; else, unless the store is of this process, NVLink where
+   *  it reaches, and where not the first transport that works. NVLink joins hosts of one domain and containers of one
+   *  host whose processes may use the same IMEX channel. All ranks have the same. */
   const char *transport;
   /** Where ranks on other hosts call: comma-separated addresses or interfaces of this host. NULL: WEFT_ADDRESS or
    *  WEFT_INTERFACE, else the addresses of all interfaces that are up, but loopback. Who can read the store can call;

@@ -4,12 +4,22 @@
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-enum { PIECE = 16 }; // bytes that kernels read and write at once
+enum {
+  PIECE = 16,          // bytes that kernels read and write at once
+  RELAYED_BLOCKS = 12, // where peers are on other hosts
+};
 
 // Launched so, a kernel's blocks take their places before the kernel before has ended. With another rank on the device
 // they could take the place of a block that somebody waits for. A graph keeps what held when it was captured.
 static bool early(const struct device_ep *ep) {
   return ep->early && !ep->limited && cuda_share_alone(ep->device);
+}
+
+// Blocks read a window in the host's memory one small piece after the other: 81 of them took 65 us for one look at a
+// header, and a few are enough for what the way through a host carries.
+static uint32_t blocks(const struct device_ep *ep) {
+  bool relayed = __atomic_load_n(&ep->device->host_windows, __ATOMIC_RELAXED) > 0;
+  return relayed && ep->blocks > RELAYED_BLOCKS ? RELAYED_BLOCKS : ep->blocks;
 }
 
 static int enter(struct device_ep *ep, void *stream, struct cuda_turn *turn, char *why) {
@@ -74,7 +84,7 @@ int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void
     rc = check_receive(ep, d, why);
   if (rc == 0)
     rc =
-        launched(ep, cuda_launch_dispatch(&args, ep->blocks, early(ep), stream), stream, "cannot launch dispatch", why);
+        launched(ep, cuda_launch_dispatch(&args, blocks(ep), early(ep), stream), stream, "cannot launch dispatch", why);
   cuda_leave(&turn);
   return rc;
 }
@@ -99,7 +109,7 @@ int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *
     return rc;
   rc = check_combine(ep, c, why);
   if (rc == 0)
-    rc = launched(ep, cuda_launch_combine(&args, ep->blocks, early(ep), stream), stream, "cannot launch combine", why);
+    rc = launched(ep, cuda_launch_combine(&args, blocks(ep), early(ep), stream), stream, "cannot launch combine", why);
   cuda_leave(&turn);
   return rc;
 }
@@ -110,7 +120,7 @@ int cuda_ep_finish(struct device_ep *ep, void *stream, char *why) {
   int rc = enter(ep, stream, &turn, why);
   if (rc != 0)
     return rc;
-  rc = launched(ep, cuda_launch_finish(&args, ep->blocks, stream), stream, "cannot launch finish", why);
+  rc = launched(ep, cuda_launch_finish(&args, blocks(ep), stream), stream, "cannot launch finish", why);
   cuda_leave(&turn);
   return rc;
 }

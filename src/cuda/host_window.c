@@ -51,13 +51,16 @@ int cuda_host_window_create(struct device *device, size_t size, struct device_wi
     return rc;
   cuda_area_blank(made, size);
   __atomic_store_n(&device->strict, true, __ATOMIC_RELEASE); // lines may not come whole over PCIe: see layout.h
+  __atomic_fetch_add(&device->host_windows, 1, __ATOMIC_RELAXED);
   *window = (struct device_window){.memory = seen, .size = size};
   *host = made;
   return 0;
 }
 
 void cuda_host_window_release(struct device *device, struct device_window *window, void *host) {
-  if (host)
+  if (host) {
     give_spare(device, host, window->size);
+    __atomic_fetch_sub(&device->host_windows, 1, __ATOMIC_RELAXED);
+  }
   *window = (struct device_window){0};
 }

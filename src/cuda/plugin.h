@@ -38,6 +38,7 @@ struct device {
   struct cuda_spare *spares;           // pinned host memory that engines have left
   struct cuda_host_spare *host_spares; // windows in host memory that links have left
   uint64_t launches;                   // by all engines; atomic
+  uint32_t host_windows;               // that links have; atomic
   // The stream that somebody has waited for last, and how many launches there were before
   cudaStream_t idle_stream;
   uint64_t idle_launches;

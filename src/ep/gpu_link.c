@@ -22,7 +22,7 @@ void ep_gpu_control(weft_ep_t *ep) {
 // --- seats ---
 
 // A free seat, which forgets its last link. Nobody waits on it: no view has it. Under lock.
-static int take_seat(weft_ep_t *ep, struct ep_link *link) {
+static int take_seat_locked(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
   uint32_t seat = GPU_OWN_SEAT + 1;
@@ -43,9 +43,9 @@ static int take_seat(weft_ep_t *ep, struct ep_link *link) {
   return 0;
 }
 
-static int find_seat(weft_ep_t *ep, struct ep_link *link) {
+static int take_seat(weft_ep_t *ep, struct ep_link *link) {
   pthread_mutex_lock(&ep->gpu->lock);
-  int rc = take_seat(ep, link);
+  int rc = take_seat_locked(ep, link);
   pthread_mutex_unlock(&ep->gpu->lock);
   return rc;
 }
@@ -54,13 +54,13 @@ int ep_gpu_link_fabric(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
   int rc = gpu->api->fabric_create(gpu->device, gpu->area_bytes, &link->device.in, link->device.name, why);
-  return rc == 0 ? find_seat(ep, link) : device_fail(rc, "a window on the GPU for a peer on another host", why);
+  return rc == 0 ? take_seat(ep, link) : device_fail(rc, "a window on the GPU for a peer on another host", why);
 }
 
 int ep_gpu_link_new(weft_ep_t *ep, struct ep_link *link, int *fd) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
-  int rc = find_seat(ep, link);
+  int rc = take_seat(ep, link);
   if (rc != 0)
     return rc;
   rc = gpu->api->window_create(gpu->device, gpu->area_bytes, &link->device.in, fd, why);
@@ -75,7 +75,7 @@ int ep_gpu_link_far(weft_ep_t *ep, struct ep_link *link) {
     rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.out, &link->device.host_out, why);
   if (rc != 0)
     return device_fail(rc, "a window for a peer on another host", why);
-  return find_seat(ep, link); // with the control words: kernels read such windows another way
+  return take_seat(ep, link); // with the control words: kernels read such windows another way
 }
 
 // Whether kernels of ours reach the memory of the device of that uuid. One that this process does not see is not asked

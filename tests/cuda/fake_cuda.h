@@ -5,7 +5,7 @@
 
 #include "cuda/launch.h"
 
-enum { FAKE_PROCESSORS = 8, FAKE_SHARED = 200 << 10 };
+enum { FAKE_PROCESSORS = 32, FAKE_SHARED = 200 << 10 };
 
 struct fake_cuda {
   bool stuck;                  // streams: their work is never done

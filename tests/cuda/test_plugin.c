@@ -410,11 +410,29 @@ static void code_that_does_not_wait_by_itself_is_not_launched_early(void **state
   assert_false(fake.early);
 }
 
+static void few_blocks_read_the_windows_of_other_hosts(void **state) {
+  (void)state;
+  struct device_window in = {0}, out = {0};
+  void *host_in, *host_out;
+  struct device_dispatch d = good();
+  struct device_combine c = {.halves = DEVICE_SEND, .y = more};
+  assert_int_equal(cuda_host_window_create(device, 5000, &in, &host_in, why), 0);
+  assert_int_equal(cuda_host_window_create(device, 5000, &out, &host_out, why), 0);
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
+  assert_in_range(fake.blocks, 1, FAKE_PROCESSORS / 2);
+  cuda_host_window_release(device, &in, host_in);
+  assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0);
+  assert_in_range(fake.blocks, 1, FAKE_PROCESSORS / 2);
+  cuda_host_window_release(device, &out, host_out);
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0); // the link has gone
+  assert_int_equal(fake.blocks, FAKE_PROCESSORS);
+}
+
 static void ranks_that_share_a_device_share_its_processors_out(void **state) {
   (void)state;
   struct device_ep_options options = usual();
   struct device_ep *half[3] = {NULL};
-  assert_refused(cuda_ep_open(device, &options, &half[0], why), WEFT_ERR_LIMIT, "8 of the 8 processors");
+  assert_refused(cuda_ep_open(device, &options, &half[0], why), WEFT_ERR_LIMIT, "32 of the 32 processors");
   cuda_ep_close(ep);
   ep = NULL;
   options.processors = FAKE_PROCESSORS / 2;
@@ -608,6 +626,7 @@ int main(void) {
       TEST(a_close_waits_for_what_was_launched),
       TEST(records_are_those_of_the_operation_asked_for),
       TEST(code_that_does_not_wait_by_itself_is_not_launched_early),
+      TEST(few_blocks_read_the_windows_of_other_hosts),
       TEST(ranks_that_share_a_device_share_its_processors_out),
       TEST(sizes_that_do_not_fit_are_refused),
       TEST(windows_for_other_hosts_are_found_by_name),
