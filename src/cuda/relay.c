@@ -273,9 +273,10 @@ static bool take_values(const struct device_relay *relay, struct batch *batch, s
   char *room = room_for(batch, RUN_VALUES, offset, bytes);
   if (!room)
     return false;
-  for (uint32_t at = 0; at < bytes; at += UNIT) {
-    memcpy(room + at, from + at, UNIT);
-    memset(from + at, CUDA_EMPTY & 0xFF, UNIT);
+  for (uint32_t at = 0; at < bytes; at += 8) { // asked for again: from 16 words on the stack the copy took longer
+    uint64_t word = load(from + at);
+    memcpy(room + at, &word, sizeof word);
+    store(from + at, (uint64_t)CUDA_EMPTY << 32 | CUDA_EMPTY);
   }
   return true;
 }

@@ -47,7 +47,7 @@ static void nvlink_is_taken_where_it_reaches(void **state) {
   struct hosts hosts;
   set_fabric("reaches");
   hosts_open_by(&hosts, WEFT_EP_MEMORY_CUDA, NULL, served_store());
-  struct ep_link *link = hosts_connect(&hosts), *back = ep_link_find(hosts.caller, 0, 0);
+  struct ep_link *link = hosts_connect_and_hold(&hosts), *back = ep_link_find(hosts.caller, 0, 0);
   assert_string_equal(ep_remote_way(link->remote), EP_FABRIC);
   assert_string_equal(ep_remote_way(back->remote), EP_FABRIC);
   assert_null(atomic_load(&hosts.called->net)); // no transport was opened
@@ -60,6 +60,7 @@ static void nvlink_is_taken_where_it_reaches(void **state) {
   weft_ep_close(hosts.caller);
   hosts.caller = NULL;
   await_down(link, EP_LINK_LEFT);
+  strangers_hold(hosts.called, link, -1);
   hosts_close(&hosts);
   weft_store_server_stop(server);
 }
@@ -69,12 +70,13 @@ static void expect_way(const char *fabric, const char *asked, weft_store_t *stor
   struct hosts hosts;
   set_fabric(fabric);
   hosts_open_by(&hosts, WEFT_EP_MEMORY_CUDA, asked, store);
-  struct ep_link *link = hosts_connect(&hosts);
+  struct ep_link *link = hosts_connect_and_hold(&hosts);
   if (way)
     assert_string_equal(ep_remote_way(link->remote), way);
   else
     assert_string_not_equal(ep_remote_way(link->remote), EP_FABRIC);
   assert_true(ep_link_up(ep_link_find(hosts.caller, 0, 0)));
+  strangers_hold(hosts.called, link, -1);
   hosts_close(&hosts);
 }
 

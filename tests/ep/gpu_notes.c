@@ -39,19 +39,6 @@ static struct batch behind_right(uint32_t kind, uint32_t offset, uint32_t bytes,
   return batch;
 }
 
-// A link stays until it is let go of, though it is down and in no view.
-static void hold(weft_ep_t *ep, struct ep_link *link, int more) {
-  pthread_mutex_lock(&ep->links.lock);
-  link->holds += more;
-  pthread_mutex_unlock(&ep->links.lock);
-}
-
-static struct ep_link *connect_and_hold(struct hosts *hosts) {
-  struct ep_link *link = hosts_connect(hosts);
-  hold(hosts->called, link, 1);
-  return link;
-}
-
 static void say_with(struct ep_remote *from, const char *bytes, size_t size, size_t place, const struct batch *batch) {
   size_t at = place * EP_PROXY_BYTES;
   char *staging = (char *)ep_proxy_staging(from->proxy)->memory + at;
@@ -72,12 +59,12 @@ static void say(struct hosts *hosts, const struct ep_proxy_note *note, size_t si
   char bytes[sizeof own + 64] = "";
   own.link = from->peer_id;
   memcpy(bytes, &own, sizeof own);
-  hold(hosts->caller, link, 1);
+  strangers_hold(hosts->caller, link, 1);
   if (batch)
     say_with(from, bytes, size, note->number % EP_PROXY_BATCHES, batch);
   else
     strangers_say(from, bytes, size, NULL);
-  hold(hosts->caller, link, -1);
+  strangers_hold(hosts->caller, link, -1);
 }
 
 static char *copy_of(struct hosts *hosts, const struct ep_link *link) {
@@ -106,7 +93,7 @@ static void a_right_batch_comes_into_the_window(void **state) {
   struct batch right = {0};
   add(&right, WORDS, 0, UNIT, UNIT);
   hosts_open_on(&hosts, WEFT_EP_MEMORY_CUDA);
-  struct ep_link *link = connect_and_hold(&hosts);
+  struct ep_link *link = hosts_connect_and_hold(&hosts);
   const struct ep_proxy_note note = note_of(right.used, 0, 0);
   const uint64_t *word = link->device.host_in;
   uint64_t deadline_ns = clock_deadline_ms(STRANGERS_DEADLINE_MS);
@@ -116,7 +103,7 @@ static void a_right_batch_comes_into_the_window(void **state) {
       fail_msg("a batch that is right does not come");
     poll(NULL, 0, 1);
   }
-  hold(hosts.called, link, -1);
+  strangers_hold(hosts.called, link, -1);
   hosts_close(&hosts);
 }
 
@@ -136,12 +123,12 @@ static void assert_goes_on(struct hosts *hosts, const struct ep_link *link) {
 static void expect_broken(const char *text, struct ep_proxy_note note, size_t size, const struct batch *batch) {
   struct hosts hosts;
   hosts_open_on(&hosts, WEFT_EP_MEMORY_CUDA);
-  struct ep_link *link = connect_and_hold(&hosts);
+  struct ep_link *link = hosts_connect_and_hold(&hosts);
   char *before = copy_of(&hosts, link);
   say(&hosts, &note, size, batch);
   strangers_await_broken(link, text);
   assert_as_before(&hosts, link, before, text);
-  hold(hosts.called, link, -1);
+  strangers_hold(hosts.called, link, -1);
   hosts_close(&hosts);
 }
 
@@ -173,12 +160,12 @@ static void a_batch_that_comes_twice_ends_its_link(void **state) {
   add(&right, WORDS, 0, UNIT, UNIT);
   struct hosts hosts;
   hosts_open_on(&hosts, WEFT_EP_MEMORY_CUDA);
-  struct ep_link *link = connect_and_hold(&hosts);
+  struct ep_link *link = hosts_connect_and_hold(&hosts);
   const struct ep_proxy_note note = note_of(right.used, 1, 0);
   say(&hosts, &note, sizeof note, &right);
   say(&hosts, &note, sizeof note, &right);
   strangers_await_broken(link, "it sent batch 1, with 0");
-  hold(hosts.called, link, -1);
+  strangers_hold(hosts.called, link, -1);
   hosts_close(&hosts);
 }
 
@@ -226,16 +213,16 @@ static void others_go_on(void **state) {
   hosts_open_on(&hosts, WEFT_EP_MEMORY_CUDA);
   weft_ep_t *other = hosts_rank(&hosts, 2, "three");
   assert_int_equal(weft_ep_connect(other, &called, 1, STRANGERS_DEADLINE_MS), 0);
-  struct ep_link *link = connect_and_hold(&hosts), *to_other = ep_link_find(hosts.called, 2, 0);
+  struct ep_link *link = hosts_connect_and_hold(&hosts), *to_other = ep_link_find(hosts.called, 2, 0);
   assert_non_null(to_other);
-  hold(hosts.called, to_other, 1);
+  strangers_hold(hosts.called, to_other, 1);
   const struct ep_proxy_note wrong = note_of(0, 0, 1);
   say(&hosts, &wrong, sizeof wrong, NULL);
   strangers_await_broken(link, "counted 1");
-  hold(hosts.called, link, -1);
+  strangers_hold(hosts.called, link, -1);
   struct hosts there = {.called = hosts.called, .caller = other};
   assert_goes_on(&there, to_other);
-  hold(hosts.called, to_other, -1);
+  strangers_hold(hosts.called, to_other, -1);
   weft_ep_close(hosts.caller);
   weft_ep_close(other);
   weft_ep_close(hosts.called);

@@ -70,6 +70,18 @@ struct ep_link *hosts_connect(struct hosts *hosts) {
   return link;
 }
 
+void strangers_hold(weft_ep_t *ep, struct ep_link *link, int more) {
+  pthread_mutex_lock(&ep->links.lock);
+  link->holds += more;
+  pthread_mutex_unlock(&ep->links.lock);
+}
+
+struct ep_link *hosts_connect_and_hold(struct hosts *hosts) {
+  struct ep_link *link = hosts_connect(hosts);
+  strangers_hold(hosts->called, link, 1);
+  return link;
+}
+
 struct ep_remote *hosts_remote(struct hosts *hosts) {
   struct ep_link *link = ep_link_find(hosts->caller, 0, 0);
   assert_non_null(link);

@@ -25,11 +25,15 @@ void hosts_close(struct hosts *hosts);
 weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host);
 // Has the caller connect to the called one, and waits until that one has the link too, which it returns.
 struct ep_link *hosts_connect(struct hosts *hosts);
+// The same; and the link stays until it is let go of, though it may be down, and in no view.
+struct ep_link *hosts_connect_and_hold(struct hosts *hosts);
 // The caller's side of that link.
 struct ep_remote *hosts_remote(struct hosts *hosts);
 
 // Sends a message to the peer of that link, and if there are any, bytes into its memory before.
 void strangers_say(struct ep_remote *remote, const void *bytes, size_t size, struct transport_piece *piece);
+// Holds a link of that rank (1), or lets go of it (-1).
+void strangers_hold(weft_ep_t *ep, struct ep_link *link, int more);
 // Waits until the link is down; it has to be for what its peer sent, and the reason has to say `text`.
 void strangers_await_broken(const struct ep_link *link, const char *text);
 
