@@ -108,16 +108,23 @@ static void end(struct activation *activation) {
     fail_msg("activate: %s", activation->error);
 }
 
-// Opens `count` founders, 0 to count - 1, and activates them.
-static void found(weft_ep_t **eps, uint32_t count, struct heard *heard) {
+// Opens `count` founders, 0 to count - 1, and activates them. `op_timeout_ms` 0: that of options_of().
+static void found_with(weft_ep_t **eps, uint32_t count, struct heard *heard, uint32_t op_timeout_ms) {
   static const int32_t founders[] = {0, 1, 2, 3};
   struct activation activations[4];
-  for (uint32_t i = 0; i < count; i++)
-    eps[i] = open_rank(options_of((int32_t)i, founders, count, heard ? &heard[i] : NULL));
+  for (uint32_t i = 0; i < count; i++) {
+    struct weft_ep_options options = options_of((int32_t)i, founders, count, heard ? &heard[i] : NULL);
+    options.op_timeout_ms = op_timeout_ms ? op_timeout_ms : options.op_timeout_ms;
+    eps[i] = open_rank(options);
+  }
   for (uint32_t i = 0; i < count; i++)
     begin(&activations[i], eps[i]);
   for (uint32_t i = 0; i < count; i++)
     end(&activations[i]);
+}
+
+static void found(weft_ep_t **eps, uint32_t count, struct heard *heard) {
+  found_with(eps, count, heard, 0);
 }
 
 static const struct weft_ep_recv *no_rows(void) {
@@ -345,19 +352,9 @@ static void ranks_join_and_leave_while_others_operate(void **state) {
 // Rank 2 falls silent: kernels give it up, the watcher reports it, and a view without it takes effect.
 static void a_silent_rank_is_put_out(void **state) {
   (void)state;
-  static const int32_t founders[] = {0, 1, 2};
   weft_ep_t *eps[3];
   struct heard heard[3] = {0};
-  struct activation activations[3];
-  for (int32_t i = 0; i < 3; i++) {
-    struct weft_ep_options options = options_of(i, founders, 3, &heard[i]);
-    options.op_timeout_ms = 200;
-    eps[i] = open_rank(options);
-  }
-  for (int i = 0; i < 3; i++)
-    begin(&activations[i], eps[i]);
-  for (int i = 0; i < 3; i++)
-    end(&activations[i]);
+  found_with(eps, 3, heard, 200);
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   int32_t lost = -1;
   info.lost = &lost;
@@ -384,19 +381,10 @@ static void a_silent_rank_is_put_out(void **state) {
 // missed in, so rank 0 is the one astray. They would be half of the view before, and put out.
 static void the_lost_count_in_the_view_that_lost_them(void **state) {
   (void)state;
-  static const int32_t founders[] = {0, 1, 2, 3}, leaver = 3;
+  static const int32_t leaver = 3;
   weft_ep_t *eps[4];
-  struct activation activations[4];
   setenv("FAKE_LAGS", "1", 1);
-  for (int32_t i = 0; i < 4; i++) {
-    struct weft_ep_options options = options_of(i, founders, 4, NULL);
-    options.op_timeout_ms = 1000;
-    eps[i] = open_rank(options);
-  }
-  for (int i = 0; i < 4; i++)
-    begin(&activations[i], eps[i]);
-  for (int i = 0; i < 4; i++)
-    end(&activations[i]);
+  found_with(eps, 4, NULL, 1000);
   assert_ok(weft_ep_disconnect(eps[3], &leaver, 1, DEADLINE_MS));
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   do
