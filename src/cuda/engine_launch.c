@@ -16,7 +16,7 @@ static bool early(const struct device_ep *ep) {
 }
 
 // Blocks read a window in the host's memory one small piece after the other: 81 of them took 65 us for one look at a
-// header, and a few are enough for what the way through a host carries.
+// header, and a few are enough for what the way through a host carries. A graph keeps what held here too.
 static uint32_t blocks(const struct device_ep *ep) {
   bool relayed = __atomic_load_n(&ep->device->host_windows, __ATOMIC_RELAXED) > 0;
   return relayed && ep->blocks > RELAYED_BLOCKS ? RELAYED_BLOCKS : ep->blocks;

@@ -24,7 +24,10 @@
 #include "cuda/layout.h"
 #include "device/logfmt10.h"
 
-enum { UNIT = sizeof(struct cuda_unit), AHEAD = 1024 };
+enum {
+  UNIT = sizeof(struct cuda_unit),
+  AHEAD = 1024, // bytes, of what is asked for before it is looked at
+};
 
 enum run_kind { RUN_WORDS = 1, RUN_UNITS, RUN_LINES, RUN_VALUES }; // of 8 bytes, two of them; of 16; of 128; 16
 

@@ -32,7 +32,10 @@ static bool has_channel(const char *root) {
   char pattern[512];
   glob_t found = {0};
   snprintf(pattern, sizeof pattern, "%s/dev/nvidia-caps-imex-channels/channel*", root);
-  bool has = glob(pattern, 0, NULL, &found) == 0 && access(found.gl_pathv[0], R_OK) == 0;
+  bool has = false;
+  glob(pattern, 0, NULL, &found); // which leaves no path where there is none
+  for (size_t i = 0; i < found.gl_pathc; i++)
+    has |= access(found.gl_pathv[i], R_OK) == 0;
   globfree(&found);
   return has;
 }

@@ -199,7 +199,7 @@ static int call_near(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const st
   int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return fail_errno(errno, "cannot call rank %d", rank);
-  int rc = ep_link_new(ep, rank, incarnation, EP_TO_NEAR, &link, own);
+  int rc = ep_link_new(ep, rank, incarnation, EP_ROUTE_NEAR, &link, own);
   if (rc == 0) {
     rc = connect_until(fd, to, size, rank, deadline_ns);
     if (rc == 0)
@@ -317,7 +317,7 @@ void ep_answer_end(weft_ep_t *ep, int32_t rank) {
 static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hello, int fds[EP_FDS]) {
   struct ep_link *link;
   int own[EP_FDS] = {ep->bell_fd};
-  int rc = ep_link_new(ep, hello->rank, hello->incarnation, EP_TO_NEAR, &link, own);
+  int rc = ep_link_new(ep, hello->rank, hello->incarnation, EP_ROUTE_NEAR, &link, own);
   if (rc != 0)
     return rc;
   rc = map_peer(ep, link, hello, fds);

@@ -96,7 +96,7 @@ static int new_link(weft_ep_t *ep, const char *transport, int32_t rank, uint64_t
   int own[EP_FDS];
   int rc = fabric ? check_fabric(ep) : ep_net_open(ep, transport, &net);
   if (rc == 0)
-    rc = ep_link_new(ep, rank, incarnation, fabric ? EP_TO_FABRIC : EP_TO_FAR, link, own);
+    rc = ep_link_new(ep, rank, incarnation, fabric ? EP_ROUTE_FABRIC : EP_ROUTE_FAR, link, own);
   if (rc != 0)
     return rc;
   rc = ep_remote_new(ep, net, *link, own[EP_FD_AREA]);

@@ -24,30 +24,24 @@ static void free_inbox(struct ep_inbox *inbox) {
   free(inbox->weight);
 }
 
-static int open_device_window(weft_ep_t *ep, struct ep_link *link, enum ep_way_to way, int *fd) {
-  switch (way) {
-  case EP_TO_NEAR:
+static int open_device_window(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd) {
+  if (route == EP_ROUTE_NEAR)
     return ep_gpu_link_new(ep, link, fd);
-  case EP_TO_FABRIC:
-    return ep_gpu_link_fabric(ep, link);
-  case EP_TO_FAR:
-    break;
-  }
-  return ep_gpu_link_far(ep, link);
+  return route == EP_ROUTE_FABRIC ? ep_gpu_link_fabric(ep, link) : ep_gpu_link_far(ep, link);
 }
 
-static int open_windows(weft_ep_t *ep, struct ep_link *link, enum ep_way_to way, int fds[EP_FDS]) {
+static int open_windows(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int fds[EP_FDS]) {
   for (int i = 0; i < WEFT_EP_DEPTH && !ep->gpu; i++)
     if (new_inbox(&ep->layout, &link->inbox[i]) != 0)
       return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", link->rank);
   int rc = ep_window_create(&link->in, ep->layout.area, &fds[EP_FD_AREA]);
   if (rc == 0 && ep->gpu)
-    rc = open_device_window(ep, link, way, &fds[EP_FD_DEVICE]);
+    rc = open_device_window(ep, link, route, &fds[EP_FD_DEVICE]);
   atomic_fetch_add(&ep->links.window_bytes, link->in.size + link->device.in.size);
   return rc == 0 ? 0 : fail_context(rc, "link to rank %d", link->rank);
 }
 
-int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_way_to way, struct ep_link **out,
+int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_route route, struct ep_link **out,
                 int fds[EP_FDS]) {
   struct ep_link *link = calloc(1, sizeof *link);
   if (!link)
@@ -57,7 +51,7 @@ int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_way_t
   link->socket = -1;
   link->device.seat = DEVICE_NO_SEAT;
   fds[EP_FD_AREA] = fds[EP_FD_DEVICE] = -1;
-  int rc = open_windows(ep, link, way, fds);
+  int rc = open_windows(ep, link, route, fds);
   if (rc != 0) {
     if (fds[EP_FD_AREA] >= 0)
       close(fds[EP_FD_AREA]);

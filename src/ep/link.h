@@ -119,15 +119,15 @@ static inline struct ep_area_head *ep_link_out(const struct ep_link *link) {
 enum ep_fd { EP_FD_BELL, EP_FD_AREA, EP_FD_DEVICE, EP_FDS };
 
 // How the peer's memory is reached.
-enum ep_way_to {
-  EP_TO_NEAR,   // on this host: it is mapped by descriptors
-  EP_TO_FABRIC, // GPUs on another host, or in another container: mapped by name, over NVLink
-  EP_TO_FAR,    // on another host: by a transport
+enum ep_route {
+  EP_ROUTE_NEAR,   // on this host: it is mapped by descriptors
+  EP_ROUTE_FABRIC, // GPUs on another host, or in another container: mapped by name, over NVLink
+  EP_ROUTE_FAR,    // on another host: by a transport
 };
 
 // Creates the link and the windows that this rank will read. Their descriptors in `fds` (-1: there is none) are for the
 // peer; the caller closes them.
-int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_way_to way, struct ep_link **link,
+int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_route route, struct ep_link **link,
                 int fds[EP_FDS]);
 void ep_link_free(weft_ep_t *ep, struct ep_link *link);
 // The peer is gone, `state` says how: wakes the owner, tells the group if the peer is in the view. First caller wins.

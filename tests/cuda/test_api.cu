@@ -411,14 +411,14 @@ bool lacks_nvlink(const struct device_api *api) {
     return false;
   int rc = api->open(0, &device, why);
   if (rc != 0)
-    return false; // a test says so
+    return false;
   rc = api->fabric_create(device, 1, &window, name, why);
   if (rc == 0)
     api->window_release(device, &window);
-  else
+  else if (rc == WEFT_ERR_UNSUPPORTED)
     printf("skipped: %s\n", why);
   api->close(device);
-  return rc != 0;
+  return rc == WEFT_ERR_UNSUPPORTED; // what else is wrong a test says
 }
 
 int run(const test &test) {

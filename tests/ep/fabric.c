@@ -117,7 +117,7 @@ static void nothing_else_is_taken_if_it_is_asked_for(void **state) {
   expect_refusal("reaches", WEFT_EP_MEMORY_HOST, "NVLink joins GPUs, and rank 1 runs on host memory");
 }
 
-// Who has another transport is told so, and takes the call that comes by it.
+// Neither takes the other's call.
 static void ranks_that_want_different_ways_say_so(void **state) {
   (void)state;
   static const int32_t called = 0;
