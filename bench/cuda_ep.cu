@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "cuda/cast.cuh"
 #include "cuda/ptx.cuh"
 #include "cuda/ranks.cuh"
 
@@ -22,6 +23,21 @@ __global__ void store_to(const targets targets, size_t count) {
   size_t blocks = gridDim.x / targets.count, block = blockIdx.x / targets.count;
   for (size_t i = block * blockDim.x + threadIdx.x; block < blocks && i < count; i += blocks * blockDim.x)
     to[i] = make_uint4((uint32_t)i, 1, 2, 3);
+}
+
+// Values about as a layer's are, near to a normal distribution: the code of logfmt10 depends on it.
+__global__ void fill_values(uint32_t *pairs, size_t count) {
+  for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += gridDim.x * (size_t)blockDim.x) {
+    float value[2];
+    for (uint32_t half = 0; half < 2; half++) {
+      uint32_t bits = ((uint32_t)i * 2 + half) * 0x9E3779B1u;
+      bits = (bits ^ bits >> 15) * 0x85EBCA77u;
+      bits = (bits ^ bits >> 13) * 0xC2B2AE3Du;
+      int sum = (int)((bits & 0xFF) + (bits >> 8 & 0xFF) + (bits >> 16 & 0xFF) + (bits >> 24));
+      value[half] = ((float)(sum - 510) + 0.5f) / 148.0f;
+    }
+    pairs[i] = to_bf16_pair(value[0], value[1]);
+  }
 }
 
 struct bench {
@@ -193,7 +209,7 @@ times measure(bench &b, pair pair) {
 void upload(bench &b) {
   b.group.each([&](rank &r) {
     b.group.upload(r, b.group.make_input(r.index, 1, 0.0f, false));
-    OK(cudaMemset(r.y, 0, (size_t)b.group.parts * b.group.rows * b.group.shape.hidden * 2));
+    fill_values<<<1024, 256>>>((uint32_t *)r.y, (size_t)b.group.parts * b.group.rows * b.group.shape.hidden / 2);
     OK(cudaDeviceSynchronize());
   });
 }
@@ -202,6 +218,17 @@ void upload(bench &b) {
 struct traffic {
   double dispatch, combine;
 };
+
+// Of an answer to another rank.
+uint32_t answer_bytes(const group &g) {
+  const cuda_form &form = g.layout.answer;
+  uint32_t lines = 0;
+  for (uint32_t first = 0; first < form.chunks; first += form.each) {
+    uint32_t chunks = std::min(form.each, form.chunks - first);
+    lines += g.layout.coded ? cuda_coded_lines(chunks) : chunks;
+  }
+  return lines * CUDA_LINE;
+}
 
 traffic count_traffic(const group &g) {
   traffic most = {};
@@ -218,7 +245,7 @@ traffic count_traffic(const group &g) {
       rows += (double)to.size();
     }
     most.dispatch = std::max(most.dispatch, rows * (g.layout.value_bytes + g.layout.scale_bytes));
-    most.combine = std::max(most.combine, rows * 2.0 * g.shape.hidden);
+    most.combine = std::max(most.combine, rows * answer_bytes(g));
   }
   return most;
 }
@@ -298,7 +325,8 @@ int main(int argc, char **argv) {
     json |= flag;
     if (!flag && !shape_option(shape, argv[i])) {
       fprintf(stderr,
-              "usage: bench_cuda_ep [--json] [ranks=4] [tokens=128] [hidden=7168] [topk=8] [experts=72] [dtype=1]\n");
+              "usage: bench_cuda_ep [--json] [ranks=4] [tokens=128] [hidden=7168] [topk=8] [experts=72] [dtype=1] "
+              "[coded=0]\n");
       return 2;
     }
   }

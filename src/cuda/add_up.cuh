@@ -7,12 +7,8 @@
 
 // Warps that add one token's packets, and agree on what came of it. As many as a row of 7168 has packets, so that the
 // more warps are left to answer.
-enum { FIRST_TEAM_BARRIER = 1 };
-__host__ __device__ constexpr uint32_t team_of(bool coded) {
-  return coded ? 8 : 7;
-}
-
-template <uint32_t TEAM> struct team {
+enum { FIRST_TEAM_BARRIER = 1, TEAM = 7 };
+struct team {
   uint32_t local, count, warp; // in the block; of them; of the team
 
   __device__ __forceinline__ team(const role &role)
@@ -161,43 +157,44 @@ static __device__ __noinline__ void note_missing(const cuda_combine_args &args, 
   args.state->handle[op % CUDA_LIVE].missing[token] |= members;
 }
 
-// The rows added up, where those of other ranks are coded: one after the other, each back to bf16 first. Returns the
-// seats that are lost. [warp]
-static __device__ __noinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, const cuda_combine_args &args,
-                                                  const cuda_view &view, scratch &scratch, uint32_t rows,
-                                                  uint32_t token, uint32_t index, uint64_t op, float factor,
-                                                  char *room) {
-  const cuda_layout &layout = args.layout;
-  uint32_t chunks = chunks_of(layout.answer, index), wire = cuda_coded_lines(chunks), lane = threadIdx.x % WARP;
-  size_t row = answer_offset(layout, op, token, 0), own_at = answer_offset(layout, op, token, index) - row;
-  size_t coded_at = coded_offset(layout, op, token, index) - row;
-  float acc[packet<ANSWER_EACH>::ITERATIONS][8] = {};
-  // Lane r keeps row r.
-  const char *listed = lane < rows ? scratch.rows[lane].row : nullptr;
-  uint32_t seats = lane < rows ? scratch.rows[lane].seat : 0;
+// factor * (the packet's rows added up), where those of other ranks are coded: one after the other, each as bf16, and
+// the next one asked for meanwhile. Returns the seats that are lost. [warp]
+__device__ __forceinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, cuda_state *state, const scratch &scratch,
+                                              uint32_t rows, uint32_t own, uint32_t offset, uint32_t chunks,
+                                              float factor, char *room) {
+  const spot at = {offset, 0};
+  uint32_t wire = cuda_coded_lines(chunks);
+  float acc[ABREAST][8] = {};
+  arrival<ANSWER_EACH> came;
+  if (rows > 0)
+    came.ask(scratch.rows[0].row, at, scratch.rows[0].seat == own ? chunks : wire);
 #pragma unroll 1
   for (uint32_t r = 0; r < rows; r++) {
-    const char *from = (const char *)__shfl_sync(~0u, (unsigned long long)listed, (int)r);
-    uint32_t seat = __shfl_sync(~0u, seats, (int)r);
-    bool own = seat == view.members[view.self].seat;
-    uint32_t count = own ? chunks : wire;
-    arrival<ANSWER_EACH> came;
-    spot at = {own ? own_at : coded_at, 0};
-    came.ask(from, at, count);
-    if (!came.whole() && !came.await(args.state, seat, from, at, count))
+    uint32_t seat = scratch.rows[r].seat, next = min(r + 1, rows - 1);
+    if (!came.whole() && !came.await(state, seat, scratch.rows[r].row, at, seat == own ? chunks : wire))
       return 1ull << seat;
-    if (!own)
-      decode_packet(came.p, chunks, room);
+    if (seat == own) {
 #pragma unroll
-    for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++)
-      add8(acc[i], came.p.v[i], 1.0f);
+      for (int a = 0; a < ABREAST; a++)
+        add8(acc[a], came.p.v[a], 1.0f);
+    } else {
+      open_packet(came.p, chunks, room);
+    }
+    came.ask(scratch.rows[next].row, at, scratch.rows[next].seat == own ? chunks : wire);
+    if (seat != own) {
+#pragma unroll
+      for (int a = 0; a < ABREAST; a++) {
+        add_decoded(acc[a], room, chunks, a);
+        ptx::in_order(); // registers do not suffice for more at once
+      }
+    }
   }
 #pragma unroll
-  for (int i = 0; i < packet<ANSWER_EACH>::ITERATIONS; i++) {
+  for (int a = 0; a < ABREAST; a++) {
 #pragma unroll
     for (int j = 0; j < 8; j++)
-      acc[i][j] *= factor;
-    sum.v[i] = pack8(acc[i]);
+      acc[a][j] *= factor;
+    sum.v[a] = pack8(acc[a]);
   }
   return 0;
 }
@@ -205,19 +202,20 @@ static __device__ __noinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, cons
 // Adds the token's packets. Returns the seats that are lost, found by this warp. [team]
 template <bool CODED>
 __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, const cuda_view &view, uint32_t token,
-                                              uint64_t seats, uint64_t op, const team<team_of(CODED)> &team,
-                                              uint32_t lane, scratch &scratch, char *room) {
+                                              uint64_t seats, uint64_t op, const team &team, uint32_t lane,
+                                              scratch &scratch, char *room) {
   const cuda_layout &layout = args.layout;
   float factor = args.c.renormalize ? make_up(args, view, token, seats) : 1.0f;
   char *out = (char *)args.c.out + (size_t)token * layout.hidden * 2;
   seat_in_packet at;
 #pragma unroll 1
-  for (uint32_t index = team.warp; index < layout.answer.packets; index += team_of(CODED)) {
+  for (uint32_t index = team.warp; index < layout.answer.packets; index += TEAM) {
     uint32_t count = chunks_of(layout.answer, index), offset = index * layout.answer.each * CUDA_LINE;
     uint32_t rows = list_arrivals(args, view, seats, token, op, lane, scratch);
     packet<ANSWER_EACH> p;
     if (CODED) {
-      uint64_t lost = add_coded(p, args, view, scratch, rows, token, index, op, factor, room);
+      uint64_t lost =
+          add_coded(p, args.state, scratch, rows, view.members[view.self].seat, offset, count, factor, room);
       if (lost)
         return lost;
     } else {
@@ -244,7 +242,7 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
                                        char *room) {
   uint64_t op = scene.counters.combined;
   const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
-  team<team_of(CODED)> team(role);
+  team team(role);
   empty_read(args.layout, scene, crew);
   if (team.local >= team.count)
     return;

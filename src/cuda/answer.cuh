@@ -171,16 +171,14 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
       uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
       packet<ANSWER_EACH> p;
       uint32_t count = chunks_of(layout.answer, index);
-      size_t to = answer_offset(layout, op, token, index);
       add_rows<ASIDE>(p, scratch, listed, index * layout.answer.each, count, aside);
       if (CODED && m != view.self) {
         encode_packet(p, count, room);
         count = cuda_coded_lines(count);
-        to = coded_offset(layout, op, token, index);
       }
       parcel<ANSWER_EACH>::wait_until_read(); // the one before
       const parcel<ANSWER_EACH> parcel(p, stage, count, scene.control.strict);
-      parcel.send(lane == 0 ? member.out : nullptr, {to, 0});
+      parcel.send(lane == 0 ? member.out : nullptr, {answer_offset(layout, op, token, index), 0});
       parcel.sent();
       sent += index == 0 && m != view.self;
     }

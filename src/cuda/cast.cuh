@@ -52,6 +52,16 @@ __device__ __forceinline__ uint32_t max_pair(uint32_t a, uint32_t b) {
 #endif
 }
 
+__device__ __forceinline__ uint32_t max_signed_pair(uint32_t a, uint32_t b) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t most;
+  asm("max.s16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
+  return most;
+#else
+  return __vmaxs2(a, b);
+#endif
+}
+
 __device__ __forceinline__ uint32_t amax_pair(uint4 v) {
   return max_pair(max_pair(v.x & 0x7FFF7FFFu, v.y & 0x7FFF7FFFu), max_pair(v.z & 0x7FFF7FFFu, v.w & 0x7FFF7FFFu));
 }

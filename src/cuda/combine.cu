@@ -8,8 +8,8 @@ namespace {
 const uint32_t COMBINE_WARPS = 16, COMBINE_BLOCK = COMBINE_WARPS * WARP;
 
 // Those that answer, by the halves that a kernel does: where it adds too, all but a team.
-__host__ __device__ constexpr uint32_t answerers_of(bool answers, bool adds, bool coded) {
-  return !answers ? 0 : adds ? COMBINE_WARPS - team_of(coded) : COMBINE_WARPS;
+__host__ __device__ constexpr uint32_t answerers_of(bool answers, bool adds) {
+  return !answers ? 0 : adds ? COMBINE_WARPS - TEAM : COMBINE_WARPS;
 }
 // What shared memory has room for.
 __host__ __device__ constexpr uint32_t aside_of(bool adds) {
@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   extern __shared__ __align__(128) char memory[]; // the answerers' stages and rows aside, and everybody's room
   __shared__ scene scene;
   __shared__ scratch scratches[COMBINE_WARPS];
-  __shared__ uint64_t lost[COMBINE_WARPS / team_of(CODED)];
-  constexpr uint32_t answerers = answerers_of(ANSWERS, ADDS, CODED), ASIDE = aside_of(ADDS);
+  __shared__ uint64_t lost[COMBINE_WARPS / TEAM];
+  constexpr uint32_t answerers = answerers_of(ANSWERS, ADDS), ASIDE = aside_of(ADDS);
   constexpr uint32_t QUIET = ANSWERS ? answerers - 1 : COMBINE_WARPS - 1; // the warp that has least else to do
   constexpr steps STEPS = {false, false, ANSWERS, ADDS};
   const role answering = {0, gridDim.x, 0, answerers, 0};
@@ -77,7 +77,7 @@ int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, b
   uint32_t halves = args->c.halves;
   const void *kernel = args->layout.coded ? half_of<true>(halves) : half_of<false>(halves);
   bool adds = halves & DEVICE_RECV;
-  size_t memory = (size_t)answerers_of(halves & DEVICE_SEND, adds, args->layout.coded) * answerer_room(adds);
+  size_t memory = (size_t)answerers_of(halves & DEVICE_SEND, adds) * answerer_room(adds);
   memory += args->layout.coded ? (size_t)COMBINE_WARPS * CODED_ROOM : 0;
   void *params[] = {(void *)args};
   return (int)launch(kernel, params, blocks, COMBINE_BLOCK, memory, early, stream);

@@ -112,8 +112,8 @@ enum {
 enum {
   CUDA_FP8_CHUNKS = 8, // of a packet
   CUDA_BF16_CHUNKS = 16,
-  CUDA_CODED_CHUNKS = 14, // of bf16, that travel as seven blocks of logfmt10
-  CUDA_CODED_LINES = 10,  // in which they do: coded.cuh
+  CUDA_CODED_LINES = 11, // in which one of bf16 travels as logfmt10, eight blocks of it: coded.cuh
+  CUDA_WORD_MARKS = 31,
 };
 
 // Divides numbers below 2^31 by what it was made of, exactly: a division proper takes a GPU some 200 cycles.
@@ -129,14 +129,16 @@ static inline struct cuda_divisor cuda_divisor_of(uint32_t number) {
   return by;
 }
 
-// Of a packet that travels as logfmt10, of so many chunks of bf16: the words of its code, and the lines of those and of
-// the two words for each 32 of them behind them, see coded.cuh.
+// Of a packet that travels as logfmt10, of so many chunks of bf16: the words of its code, the words behind them with a
+// mark for each, and the lines of both, see coded.cuh.
 CUDA_SHARED uint32_t cuda_coded_words(uint32_t chunks) {
   return chunks * CUDA_LINE / 2 / LOGFMT10_BLOCK * ((LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES) / 4);
 }
+CUDA_SHARED uint32_t cuda_coded_marks(uint32_t chunks) {
+  return (cuda_coded_words(chunks) + CUDA_WORD_MARKS - 1) / CUDA_WORD_MARKS;
+}
 CUDA_SHARED uint32_t cuda_coded_lines(uint32_t chunks) {
-  uint32_t words = cuda_coded_words(chunks);
-  return (words + (words + 31) / 32 * 2 + CUDA_LINE / 4 - 1) / (CUDA_LINE / 4);
+  return (cuda_coded_words(chunks) + cuda_coded_marks(chunks) + CUDA_LINE / 4 - 1) / (CUDA_LINE / 4);
 }
 
 // How a row travels.
@@ -195,7 +197,7 @@ static inline void cuda_layout_init(struct cuda_layout *layout, uint32_t max_tok
   layout->scale_stride = dtype == CUDA_BF16 ? 0 : cuda_round_up(hidden / CUDA_BLOCK * 4, 16);
   layout->row = cuda_form_of(layout->value_bytes, dtype == CUDA_BF16 ? CUDA_BF16_CHUNKS : CUDA_FP8_CHUNKS);
   layout->coded = combine_dtype == CUDA_COMBINE_LOGFMT10;
-  layout->answer = cuda_form_of(2 * hidden, layout->coded ? CUDA_CODED_CHUNKS : CUDA_BF16_CHUNKS);
+  layout->answer = cuda_form_of(2 * hidden, CUDA_BF16_CHUNKS);
   uint32_t at = sizeof(struct cuda_slot_head);
   layout->counts = at;
   at = cuda_round_up(at + layout->count_units * (uint32_t)sizeof(struct cuda_unit), CUDA_LINE);

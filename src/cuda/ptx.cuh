@@ -92,13 +92,6 @@ __device__ __forceinline__ void store16(void *p, uint4 v) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
-// To within one unit in the last place.
-__device__ __forceinline__ float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // The same, by the lanes that say so: a branch for each store would cost more than the store does.
 __device__ __forceinline__ void store16_if(bool here, void *p, uint4 v) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n@p st.global.v4.u32 [%0], {%1, %2, %3, %4};\n}" ::"l"(p),
@@ -109,6 +102,26 @@ __device__ __forceinline__ void store4_if(bool here, void *p, uint32_t v) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p st.global.u32 [%0], %1;\n}" ::"l"(p), "r"(v),
                "r"((uint32_t)here)
                : "memory");
+}
+
+// To within one unit in the last place.
+__device__ __forceinline__ float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// log2 |x|, to within 2^-22 of it, or absolute where x is from 0.5 to 2; of denormal numbers -infinity (PTX, lg2).
+__device__ __forceinline__ float log2_of(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fabsf(x)));
+  return y;
+}
+// To within 2^-22 of it (PTX, ex2).
+__device__ __forceinline__ float exp2_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 // 16 bytes that this kernel only reads, to shared memory; the lanes that say so. load_wait() waits for this thread's.
@@ -145,6 +158,11 @@ __device__ __forceinline__ void shared_or(uint32_t address, uint32_t bits) {
 __device__ __forceinline__ uint32_t here(uint32_t v) {
   asm volatile("" : "+r"(v));
   return v;
+}
+
+// The compiler moves no access to memory across.
+__device__ __forceinline__ void in_order() {
+  asm volatile("" ::: "memory");
 }
 
 __device__ __forceinline__ uint64_t time_ns() {

@@ -118,8 +118,8 @@ static uint32_t piece_of(uint32_t bytes, uint32_t piece) {
 
 // Whether that line of an answer, as a packet of code has them, has anything in it.
 static bool is_coded_line(const struct cuda_form *form, uint32_t line) {
-  uint32_t packet = line / CUDA_CODED_LINES, left = form->chunks - packet * form->each;
-  return line % CUDA_CODED_LINES < cuda_coded_lines(left < form->each ? left : form->each);
+  uint32_t left = form->chunks - line / form->each * form->each;
+  return line % form->each < cuda_coded_lines(left < form->each ? left : form->each);
 }
 
 // --- collecting ---
@@ -298,7 +298,7 @@ static bool collect_row(const struct device_relay *relay, struct batch *batch, s
 // The same, of an answer in code.
 static bool collect_coded(const struct device_relay *relay, struct batch *batch, size_t begin, struct front *front) {
   const struct cuda_form *form = &relay->layout.answer;
-  for (; front->piece < form->packets * CUDA_CODED_LINES; front->piece++)
+  for (; front->piece < form->chunks; front->piece++)
     if (is_coded_line(form, front->piece) &&
         !take_values(relay, batch, begin + (size_t)front->piece * CUDA_LINE, CUDA_LINE, CUDA_LINE / 4))
       return false;

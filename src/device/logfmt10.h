@@ -1,6 +1,7 @@
-// logfmt10: 128 values as signs and magnitudes of 9 bits, evenly spaced in log2. What host and GPU must agree on to
-// give the same bits: everything is f32 arithmetic, each operation rounded to nearest even, with fused multiply-adds
-// where `fma` is written, and nowhere else.
+// logfmt10: 128 values as signs and magnitudes of 9 bits, evenly spaced in log2. What all kernels of the host must
+// agree on to give the same bits: everything is f32 arithmetic, each operation rounded to nearest even, with fused
+// multiply-adds where `fma` is written, and nowhere else. A GPU reads and writes the same codes, by its own log2 and
+// exp2 (cuda/format.cuh): within the bounds below, and not to the bit.
 //
 // A block of 128 values has 160 bytes of codes and a head of two f32, `low` and `step`. Value i has the code c, of 9
 // bits: 0 is zero, and c from 1 to 511 is 2^(low + (c - 1) * step).
@@ -29,7 +30,8 @@
 // Error: with r = 2^step, a value of at least 2^low is off by at most its (r - 1) / (r + 1), about step * ln 2 / 2
 // (0.022 for the largest step, 32 / 510), and LOGFMT10_SLACK of it for the arithmetic. What is smaller, in a block
 // whose range was cut to 2^32, is off by at most 2^(low - 1). The largest and, if nothing was cut, the smallest
-// magnitude of a block of bf16 values come back as they were.
+// magnitude of a block of bf16 values come back as they were. On a GPU what is smaller than 2^low is off by at most
+// that, and step is no less than 1/8 of LOGFMT10_PER_STEP.
 #ifndef DEVICE_LOGFMT10_H
 #define DEVICE_LOGFMT10_H
 

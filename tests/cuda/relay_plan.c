@@ -57,8 +57,8 @@ static void add_answer(struct items *items, const struct cuda_layout *layout, si
   for (uint32_t packet = 0; packet < form->packets && layout->coded; packet++) {
     uint32_t left = form->chunks - packet * form->each, chunks = left < form->each ? left : form->each;
     uint32_t code = chunks * CUDA_LINE / 2 / LOGFMT10_BLOCK * (LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES);
-    uint32_t marks = (code / 4 + 31) / 32 * 8, lines = (code + marks + CUDA_LINE - 1) / CUDA_LINE;
-    add_values(items, begin + (size_t)packet * CUDA_CODED_LINES * CUDA_LINE, lines * CUDA_LINE);
+    uint32_t marks = (code / 4 + 30) / 31 * 4, lines = (code + marks + CUDA_LINE - 1) / CUDA_LINE;
+    add_values(items, begin + (size_t)packet * form->each * CUDA_LINE, lines * CUDA_LINE);
   }
 }
 

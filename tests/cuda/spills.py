@@ -16,12 +16,10 @@ COMPILER = "13.0"
 # for more there should be a measurement. Of combine the last argument says whether rows are in logfmt10.
 STEP = 16
 ALLOWED = {
-    ("add_coded", "sm_80"): 16,
-    ("add_coded", "sm_90"): 32,
     ("combine<false, true, true>", "sm_80"): 112,
-    ("combine<false, true, true>", "sm_90"): 192,
-    ("combine<true, true, true>", "sm_80"): 224,
-    ("combine<true, true, true>", "sm_90"): 368,
+    ("combine<false, true, true>", "sm_90"): 112,
+    ("combine<true, true, true>", "sm_80"): 128,
+    ("combine<true, true, true>", "sm_90"): 208,
     ("combine<true, true, true>", "sm_100"): 16,
     ("dispatch<0, true, true>", "sm_80"): 48,
     ("dispatch<0, true, true>", "sm_90"): 32,
