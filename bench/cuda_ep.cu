@@ -326,7 +326,7 @@ int main(int argc, char **argv) {
     if (!flag && !shape_option(shape, argv[i])) {
       fprintf(stderr,
               "usage: bench_cuda_ep [--json] [ranks=4] [tokens=128] [hidden=7168] [topk=8] [experts=72] [dtype=1] "
-              "[coded=0]\n");
+              "[coded=0] [away=0]\n");
       return 2;
     }
   }

@@ -312,9 +312,9 @@ static void report_times(void) {
 static void report_json(void) {
   const struct ep_cuda_setup *s = &board->setup;
   printf("{\"ranks\": %u, \"devices\": %d, \"tokens\": %u, \"hidden\": %u, \"topk\": %u, \"experts\": %u, "
-         "\"dtype\": %u, \"iterations\": %u, \"in_graph\": %u, \"store_gbs\": %.1f, ",
-         s->ranks, board->devices, s->tokens, s->hidden, s->topk, s->experts, s->dtype, s->iterations, s->in_graph,
-         board->rate);
+         "\"dtype\": %u, \"combine_dtype\": %u, \"iterations\": %u, \"in_graph\": %u, \"store_gbs\": %.1f, ",
+         s->ranks, board->devices, s->tokens, s->hidden, s->topk, s->experts, s->dtype, s->combine_dtype, s->iterations,
+         s->in_graph, board->rate);
   report_times();
   printf("\"memory_mb\": %.1f, "
          "\"kill\": {\"longest_pair_ms\": %.3f, \"gone_ms\": %.3f, \"back_ms\": %.3f, \"listed\": %s}, "
@@ -331,9 +331,10 @@ static void report_json(void) {
 
 static void report_table(void) {
   const struct ep_cuda_setup *s = &board->setup;
-  printf("%u ranks on %d GPUs, %u tokens x %u, top-%u, %u experts per rank, dtype %u; medians over ranks.\n"
+  printf("%u ranks on %d GPUs, %u tokens x %u, top-%u, %u experts per rank, dtype %u, combine_dtype %u; medians over "
+         "ranks.\n"
          "wire and logical in GB/s; bound: us for the wire bytes at %.0f GB/s, stores to all others at once.\n\n",
-         s->ranks, board->devices, s->tokens, s->hidden, s->topk, s->experts, s->dtype, board->rate);
+         s->ranks, board->devices, s->tokens, s->hidden, s->topk, s->experts, s->dtype, s->combine_dtype, board->rate);
   report_times();
   printf("\nmemory: %.1f MB per rank\n", OVER_RANKS(memory).most / 1e6);
   printf("kill:   longest pair %.2f ms; known after %.2f ms, view without it after %.2f ms; losses %s\n",
@@ -387,13 +388,24 @@ static bool take(const struct option *option, const char *argument) {
 
 static void parse(int argc, char **argv) {
   struct ep_cuda_setup *s = &board->setup;
-  *s = (struct ep_cuda_setup){4, 128, 7168, 8, 72, WEFT_EP_FP8, 200, 1, 0, 1, 0, 1, false};
+  *s = (struct ep_cuda_setup){.ranks = 4,
+                              .tokens = 128,
+                              .hidden = 7168,
+                              .topk = 8,
+                              .experts = 72,
+                              .dtype = WEFT_EP_FP8,
+                              .combine_dtype = WEFT_EP_COMBINE_BF16,
+                              .iterations = 200,
+                              .in_graph = 1,
+                              .joins = 1,
+                              .hosts = 1};
   const struct option options[] = {{"ranks", &s->ranks, 2, BENCH_RANKS - 1},
                                    {"tokens", &s->tokens, 1, WEFT_EP_MAX_TOKENS},
                                    {"hidden", &s->hidden, WEFT_EP_BLOCK, WEFT_EP_MAX_HIDDEN},
                                    {"topk", &s->topk, 1, WEFT_EP_MAX_TOPK},
                                    {"experts", &s->experts, 1, WEFT_EP_MAX_EXPERTS},
                                    {"dtype", &s->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0},
+                                   {"combine_dtype", &s->combine_dtype, WEFT_EP_COMBINE_BF16, WEFT_EP_COMBINE_LOGFMT10},
                                    {"iterations", &s->iterations, 1, 10000},
                                    {"in_graph", &s->in_graph, 1, 100},
                                    {"rate", &s->rate, 0, 100000},

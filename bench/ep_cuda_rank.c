@@ -155,6 +155,7 @@ static void open_rank(struct rank *r) {
   options.topk = s->topk;
   options.experts_per_rank = s->experts;
   options.dtype = (enum weft_ep_dtype)s->dtype;
+  options.combine_dtype = (enum weft_ep_combine_dtype)s->combine_dtype;
   options.memory = WEFT_EP_MEMORY_CUDA;
   options.device = device;
   options.max_processors = s->processors;

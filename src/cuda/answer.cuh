@@ -4,6 +4,8 @@
 
 #include "cuda/coded.cuh"
 
+enum { BARRIER_BEGUN = 8 };
+
 // Chunks of a packet, and the lines of it that are a lane's. A warp asks for `aside` rows at once, into shared memory:
 // registers for that would not suffice, and one that is spilled stands in the way of all that follows.
 enum { ANSWER_EACH = CUDA_BF16_CHUNKS, ABREAST = 4, ROW_ASIDE = ABREAST * WARP * 16 }; // bytes
@@ -70,29 +72,37 @@ __device__ __forceinline__ uint32_t list_rows(const cuda_combine_args &args, con
   return __popc(valid);
 }
 
-// One packet of an answer: f32, in the listed order, rounded once. `aside`: of this warp, in shared memory, for ASIDE
-// rows. [warp]
+// Asks for a packet's lines of listed rows, from row `base` on. `aside`: of this warp, in shared memory, for ASIDE
+// rows; each lane reads what it wrote. [warp]
+template <uint32_t ASIDE>
+__device__ __forceinline__ void ask_rows(const scratch &scratch, uint32_t base, uint32_t rows, uint32_t first,
+                                         uint32_t count, char *aside) {
+  seat_in_packet at;
+  size_t offset = (size_t)first * CUDA_LINE + at.offset(0);
+  uint32_t end = min(base + ASIDE, rows);
+  aside += threadIdx.x % WARP * 16;
+#pragma unroll 1
+  for (uint32_t j = base; j < end; j++, aside += ROW_ASIDE) {
+    const char *from = scratch.rows[j].row + offset;
+#pragma unroll
+    for (int a = 0; a < ABREAST; a++)
+      ptx::load_shared16_if(at.line(a) < count, aside + a * WARP * 16, from + a * GROUPS * CUDA_LINE);
+  }
+}
+
+// One packet of an answer: f32, in the listed order, rounded once. Its first rows have been asked for. [warp]
 template <uint32_t ASIDE>
 __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows, uint32_t first,
                                          uint32_t count, char *aside) {
   static_assert(packet<ANSWER_EACH>::ITERATIONS == ABREAST, "all lines of a lane at once");
-  seat_in_packet at;
   float acc[ABREAST][8] = {};
-  size_t offset = (size_t)first * CUDA_LINE + at.offset(0);
-  aside += threadIdx.x % WARP * 16; // each lane reads what it wrote
 #pragma unroll 1
   for (uint32_t base = 0; base < rows; base += ASIDE) {
     uint32_t end = min(base + ASIDE, rows);
-    char *to = aside;
-#pragma unroll 1
-    for (uint32_t j = base; j < end; j++, to += ROW_ASIDE) {
-      const char *from = scratch.rows[j].row + offset;
-#pragma unroll
-      for (int a = 0; a < ABREAST; a++)
-        ptx::load_shared16_if(at.line(a) < count, to + a * WARP * 16, from + a * GROUPS * CUDA_LINE);
-    }
+    if (base > 0)
+      ask_rows<ASIDE>(scratch, base, rows, first, count, aside);
     ptx::load_shared_wait();
-    to = aside;
+    char *to = aside + threadIdx.x % WARP * 16;
     // Without branches, so that the lines do not wait for each other: what lies behind the packet's last is added as it
     // happens to be, and not sent.
 #pragma unroll 1
@@ -131,16 +141,29 @@ struct request {
   }
 };
 
+// Tells the warps of a block that add, once, that what the first answers are made of has been asked for: what they
+// store until then would stand in its way.
+struct begun {
+  int threads; // of the block
+  bool told;
+  __device__ __forceinline__ void tell() {
+    if (!told)
+      ptx::barrier_arrive(BARRIER_BEGUN, threads);
+    told = true;
+  }
+};
+
 // Answers to every member, packet by packet. `room`: for coding. [role]
 template <bool CODED, uint32_t ASIDE>
 __device__ __forceinline__ void answer(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
-                                       const crew &crew, scratch &scratch, char *stage, char *aside, char *room) {
+                                       const crew &crew, scratch &scratch, char *stage, char *aside, char *room,
+                                       begun begun) {
   const cuda_layout &layout = args.layout;
   uint64_t op = scene.counters.answered;
   const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
   uint32_t packets = layout.answer.packets, turn = view.count * packets, lane = crew.lane;
   if (view.count == 0)
-    return;
+    return begun.tell();
   request next(layout, view, handle, crew.index, lane);
   // Rows of member `lane`, and of the one a warp behind it.
   uint32_t mine = lane < view.count ? handle.rows[lane] : 0;
@@ -171,6 +194,8 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
       uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
       packet<ANSWER_EACH> p;
       uint32_t count = chunks_of(layout.answer, index);
+      ask_rows<ASIDE>(scratch, 0, listed, index * layout.answer.each, count, aside);
+      begun.tell();
       add_rows<ASIDE>(p, scratch, listed, index * layout.answer.each, count, aside);
       if (CODED && m != view.self) {
         encode_packet(p, count, room);
@@ -184,6 +209,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
     }
     then = many ? 2 * crew.count + __shfl_sync(~0u, ticket, 0) : then + crew.count;
   }
+  begun.tell();
   if (lane == 0 && sent)
     ptx::add(&args.state->record[op % CUDA_RECORDS].answered_rows, sent);
   parcel<ANSWER_EACH>::wait_until_read();

@@ -28,6 +28,8 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   constexpr uint32_t answerers = answerers_of(ANSWERS, ADDS), ASIDE = aside_of(ADDS);
   constexpr uint32_t QUIET = ANSWERS ? answerers - 1 : COMBINE_WARPS - 1; // the warp that has least else to do
   constexpr steps STEPS = {false, false, ANSWERS, ADDS};
+  // Where answers are bf16, links are waited for most of the time, and it makes no difference.
+  constexpr bool BEGUN_FIRST = ANSWERS && ADDS && CODED;
   const role answering = {0, gridDim.x, 0, answerers, 0};
   const role adding = {0, gridDim.x, answerers, COMBINE_WARPS - answerers, 0};
   scratch &scratch = scratches[threadIdx.x / WARP];
@@ -47,9 +49,12 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   if (ANSWERS && answering.plays()) {
     answer<CODED, ASIDE>(args, scene, view_of(scene, scene.counters.answered), crew(answering), scratch,
                          memory + threadIdx.x / WARP * STAGE,
-                         memory + answerers * STAGE + threadIdx.x / WARP * ASIDE * ROW_ASIDE, room);
+                         memory + answerers * STAGE + threadIdx.x / WARP * ASIDE * ROW_ASIDE, room,
+                         begun{COMBINE_BLOCK, !BEGUN_FIRST});
     trace(args.trace, 2, threadIdx.x == 0);
   } else if (ADDS && adding.plays()) {
+    if (BEGUN_FIRST)
+      ptx::barrier(BARRIER_BEGUN, COMBINE_BLOCK);
     add_up<CODED>(args, scene, view_of(scene, scene.counters.combined), lost, adding, crew(adding), scratch, room);
     trace(args.trace, 4, adding.thread() == 0);
   }

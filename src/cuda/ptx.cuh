@@ -185,6 +185,11 @@ __device__ __forceinline__ void barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// The same, for a thread that does not wait for the others.
+__device__ __forceinline__ void barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 // The same; tells whether any of the threads said true.
 __device__ __forceinline__ bool barrier_or(int id, int threads, bool said) {
   uint32_t any;

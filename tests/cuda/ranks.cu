@@ -23,7 +23,7 @@ static const struct {
     {"topk", &shape::topk},     {"experts", &shape::experts},       {"stride", &shape::stride},
     {"blocks", &shape::blocks}, {"rank_major", &shape::rank_major}, {"devices", &shape::devices},
     {"halves", &shape::halves}, {"early", &shape::early},           {"strict", &shape::strict},
-    {"late", &shape::late},     {"coded", &shape::coded},
+    {"late", &shape::late},     {"coded", &shape::coded},           {"away", &shape::away},
 };
 
 bool shape_option(struct shape &shape, const char *argument) {
@@ -49,6 +49,8 @@ void shape_print(const struct shape &shape) {
          shape.hidden, shape.topk, shape.experts, dtypes[shape.dtype], shape.rank_major ? "rank-major" : "per-expert",
          shape.halves ? ", halves apart" : "");
   printf("%s%s%s", shape.late ? ", late weights" : "", shape.strict ? ", strict" : "", shape.coded ? ", logfmt10" : "");
+  if (shape.away)
+    printf(", one token in %u stays, the others go to the next rank", shape.away);
 }
 
 static void open_peers(int device, int devices) {
@@ -226,6 +228,12 @@ input group::make_input(uint32_t index, uint64_t op, float drop, bool uneven) co
   in.weights.resize((size_t)s.tokens * s.topk);
   in.num_tokens = pattern_fill(&pattern, op, active[index], active.data(), s.ranks, in.x.data(), in.topk_idx.data(),
                                in.weights.data());
+  for (uint32_t t = 0; s.away && t < s.tokens; t++) {
+    bool stays = t % s.away == s.away - 1;
+    uint32_t rank = active[stays ? index : (index + 1) % s.ranks], first = t * 2654435761u >> 16;
+    for (uint32_t k = 0; k < s.topk; k++)
+      in.topk_idx[(size_t)t * s.topk + k] = (int64_t)rank * s.experts + (first + k) % s.experts;
+  }
   return in;
 }
 

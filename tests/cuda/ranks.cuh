@@ -40,6 +40,7 @@ struct shape {
   uint32_t strict = 0;     // see layout.h
   uint32_t late = 0;       // the weights come with the combine
   uint32_t coded = 0;      // a combine travels as logfmt10
+  uint32_t away = 0;       // not 0: tokens go to the next rank only, but for each one in `away`, which stays
   int dtype = CUDA_FP8;
 };
 

@@ -19,7 +19,7 @@ ALLOWED = {
     ("combine<false, true, true>", "sm_80"): 112,
     ("combine<false, true, true>", "sm_90"): 112,
     ("combine<true, true, true>", "sm_80"): 128,
-    ("combine<true, true, true>", "sm_90"): 208,
+    ("combine<true, true, true>", "sm_90"): 112,
     ("combine<true, true, true>", "sm_100"): 16,
     ("dispatch<0, true, true>", "sm_80"): 48,
     ("dispatch<0, true, true>", "sm_90"): 32,
