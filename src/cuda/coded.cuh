@@ -66,7 +66,8 @@ __device__ __forceinline__ uint4 invert(uint4 v) {
   return make_uint4(v.x ^ CODED_INVERTED, v.y ^ CODED_INVERTED, v.z ^ CODED_INVERTED, v.w ^ CODED_INVERTED);
 }
 
-// The lines of a packet, from where all of the warp have put them. Returns the largest of the lane's words. [warp]
+// The lines of a packet as they travel, from where all of the warp have put its code. Returns the largest of the lane's
+// words. [warp]
 __device__ __forceinline__ uint32_t load_lines(answer_packet &p, uint32_t count, const char *room) {
   seat_in_packet at;
   uint32_t most = 0;
