@@ -4,7 +4,7 @@
 
 #include "cuda/coded.cuh"
 
-enum { BARRIER_BEGUN = 8 };
+enum { BARRIER_BEGUN = 8 }; // behind those of all teams that a block can have: add_up.cuh
 
 // Chunks of a packet, and the lines of it that are a lane's. A warp asks for `aside` rows at once, into shared memory:
 // registers for that would not suffice, and one that is spilled stands in the way of all that follows.

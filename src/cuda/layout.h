@@ -113,7 +113,7 @@ enum {
   CUDA_FP8_CHUNKS = 8, // of a packet
   CUDA_BF16_CHUNKS = 16,
   CUDA_CODED_LINES = 11, // in which one of bf16 travels as logfmt10, eight blocks of it: coded.cuh
-  CUDA_WORD_MARKS = 31,
+  CUDA_WORD_MARKS = 31,  // in a word of marks
 };
 
 // Divides numbers below 2^31 by what it was made of, exactly: a division proper takes a GPU some 200 cycles.

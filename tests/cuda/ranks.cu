@@ -231,8 +231,9 @@ input group::make_input(uint32_t index, uint64_t op, float drop, bool uneven) co
   for (uint32_t t = 0; s.away && t < s.tokens; t++) {
     bool stays = t % s.away == s.away - 1;
     uint32_t rank = active[stays ? index : (index + 1) % s.ranks], first = t * 2654435761u >> 16;
+    uint32_t apart = std::max(s.experts / s.topk, 1u);
     for (uint32_t k = 0; k < s.topk; k++)
-      in.topk_idx[(size_t)t * s.topk + k] = (int64_t)rank * s.experts + (first + k) % s.experts;
+      in.topk_idx[(size_t)t * s.topk + k] = (int64_t)rank * s.experts + (first + k * apart) % s.experts;
   }
   return in;
 }

@@ -27,10 +27,8 @@ void assert_says(const char *words) {
 
 static void hear(void *arg, const struct weft_ep_event *event) {
   struct fake_heard *heard = arg;
-  if (event->kind == WEFT_EP_EVENT_ACTIVATED) {
+  if (event->kind == WEFT_EP_EVENT_ACTIVATED)
     atomic_fetch_add(&heard->activated, 1);
-    atomic_store(&heard->epoch, event->epoch);
-  }
   if (event->kind == WEFT_EP_EVENT_RELEASED)
     atomic_fetch_add(&heard->released, 1);
   if (event->kind == WEFT_EP_EVENT_PEER_LOST)

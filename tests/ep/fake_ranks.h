@@ -26,7 +26,7 @@ void assert_says(const char *words); // the last error does
 
 // What a rank's events told.
 struct fake_heard {
-  _Atomic uint64_t activated, released, lost, epoch;
+  _Atomic uint64_t activated, released, lost;
 };
 
 // `heard` may be NULL.

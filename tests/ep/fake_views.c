@@ -19,12 +19,6 @@ static void operate_while_joining(weft_ep_t **eps, struct fake_activation *activ
     fake_launch(eps[2]);
 }
 
-static uint64_t epoch_of(weft_ep_t *ep, size_t *count) {
-  uint64_t epoch;
-  assert_ok(weft_ep_view(ep, &epoch, NULL, 0, count));
-  return epoch;
-}
-
 // Operates until the view has `count` ranks, and this many links are left.
 static void operate_until(weft_ep_t **eps, uint32_t num, size_t count, uint64_t connected) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
@@ -33,8 +27,9 @@ static void operate_until(weft_ep_t **eps, uint32_t num, size_t count, uint64_t 
     fake_operate(eps, num, &info);
     struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
     assert_ok(weft_ep_stats(eps[0], &stats));
+    uint64_t epoch;
     size_t now;
-    epoch_of(eps[0], &now);
+    assert_ok(weft_ep_view(eps[0], &epoch, NULL, 0, &now));
     if (now == count && stats.connected == connected)
       return;
     if (clock_passed(deadline_ns))
