@@ -7,9 +7,10 @@ Reads of each stage, in DIRECTORY:
   STAGE.broken  instead of these, when the stage did not come to its tests
   STAGE.left    what was left behind, a line for each thing
   times         a line of words for each stage
-Prints what failed and where its output is (DIRECTORY/STAGE/TEST.log), a table of all tests with their seconds in each
-stage and what they prove, what was skipped and why, the ten that took longest, and last "N passed, N failed[, N
-skipped]". That counts each test once for each stage, and a stage that broke or left something behind as one failure.
+Prints what failed with the end of its output, all of which is in DIRECTORY/STAGE/TEST.log, a table of all tests with
+their seconds in each stage and what they prove, what was skipped and why, the ten that took longest, and last "N
+passed, N failed[, N skipped]". That counts each test once for each stage, and a stage that broke or left something
+behind as one failure.
 Exit status 1 if anything failed, or if nothing ran.
 """
 import collections
@@ -22,6 +23,7 @@ import xml.etree.ElementTree as xml
 OUTCOMES = ("passed", "failed", "skipped")
 WIDTH = 120
 SLOWEST = 10
+SHOWN = 40  # lines of what a failed test said
 FUZZED = re.compile(r"#(\d+)\s+DONE\s+cov: (\d+) ft: \d+ corp: (\d+)/(\S+)")
 PART_SKIPPED = re.compile(r"^(\S+) .*\.\.\. skipped ['\"](.*)['\"]$|^\[ *SKIPPED *\] (\w+)$", flags=re.M)
 
@@ -75,7 +77,8 @@ def print_failures(directory, cases):
             path = directory / case.stage / (case.entry + ".log")
             path.parent.mkdir(exist_ok=True)
             path.write_text(case.output)
-            print(f"FAILED {case.stage}: {case.entry} after {case.seconds:.1f} s; its output: {path}")
+            print(f"FAILED {case.stage}: {case.entry} after {case.seconds:.1f} s; the end of its output, {path}:")
+            print(textwrap.indent("\n".join(case.output.splitlines()[-SHOWN:]), "  "))
     broken = sorted(directory.glob("*.broken"))
     for path in broken:
         print(f"FAILED {path.stem}: did not come to an end")

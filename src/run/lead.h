@@ -30,6 +30,7 @@ enum lead_state { LEAD_GATHERS, LEAD_RUNS, LEAD_ENDS };
 struct lead_failure {
   int weight; // 0: none yet; the heaviest counts, and of those the first
   int err;
+  bool gave_reason[WEFT_EP_MAX_CAPACITY]; // the rank has given one: that others lost it is a consequence
   char text[LEAD_ERROR_SIZE];
   uint64_t decide_ns;
 };

@@ -6,7 +6,8 @@
 #include "base/text.h"
 #include "run/lead.h"
 
-enum { WEIGHT_EXIT = 1, WEIGHT_LOSS, WEIGHT_CAUSE };
+// A loss weighs more where its finder tells of it, and the lost rank has not told why it ended.
+enum { WEIGHT_EXIT = 1, WEIGHT_TOLD_LOSS, WEIGHT_LOSS, WEIGHT_CAUSE };
 
 enum { CAUSE_MS = 1000 }; // a cause that comes later than this after a consequence is not waited for
 
@@ -30,6 +31,17 @@ static void note(struct agent *agent, int weight, int err, const char *text) {
   snprintf(failure->text, sizeof failure->text, "%s", text);
 }
 
+static int weight_of(struct lead_failure *failure, const json_t *report, int err) {
+  int32_t rank = -1, lost = -1; // -1: an agent's reason, or of nobody whom the rank itself found lost
+  json_unpack((json_t *)report, "{s?i, s?i}", "rank", &rank, "found_lost", &lost);
+  bool found = lost >= 0 && lost < WEFT_EP_MAX_CAPACITY && !failure->gave_reason[lost];
+  if (rank >= 0 && rank < WEFT_EP_MAX_CAPACITY)
+    failure->gave_reason[rank] = true;
+  if (err != WEFT_ERR_PEER_LOST)
+    return WEIGHT_CAUSE;
+  return rank < 0 || found ? WEIGHT_LOSS : WEIGHT_TOLD_LOSS;
+}
+
 void lead_note_report(struct agent *agent, const json_t *report) {
   char text[LEAD_ERROR_SIZE];
   const json_t *rank = json_object_get(report, "rank");
@@ -38,9 +50,9 @@ void lead_note_report(struct agent *agent, const json_t *report) {
   if (rank)
     snprintf(text, sizeof text, "rank %lld in phase %lld: %s", (long long)json_integer_value(rank),
              (long long)json_integer_value(json_object_get(report, "phase")), error ? error : "?");
-  else
+  else // an agent's
     snprintf(text, sizeof text, "%s", error ? error : "?");
-  note(agent, err == WEFT_ERR_PEER_LOST ? WEIGHT_LOSS : WEIGHT_CAUSE, err, text);
+  note(agent, weight_of(&agent->lead->failure, report, err), err, text);
 }
 
 void lead_note_exit(struct agent *agent, const json_t *exit) {

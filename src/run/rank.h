@@ -32,7 +32,8 @@ struct rank_events {
   size_t num_activations;
   struct run_loss *losses;
   size_t num_losses;
-  pthread_cond_t lost; // one more
+  uint64_t told;       // losses and agreed views so far
+  pthread_cond_t news; // one more
 };
 
 struct rank {
@@ -61,6 +62,7 @@ struct rank {
   struct run_record record;
   uint64_t noted_epoch; // newest view that the record has seen
   size_t seen_losses;   // losses of `events` that the record has
+  int32_t found_lost;   // the rank whose loss, found by this one, ends it; -1: none
   bool judged;          // the operation before was judged: the next one waits for ranks that are slower at it
   bool dispatched;      // any operation of this process has run
   uint64_t median_ns;   // of the phase before: the longer of the median dispatch and the median combine
@@ -82,6 +84,9 @@ struct rank_judgement {
   uint32_t num_missing;
 };
 int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool changing, struct traffic_op *op);
+
+// The error of a live rank that is out of the view because others found it lost: their reason counts before this one.
+int rank_lost_to_others(const struct rank *rank, int32_t lost);
 
 // Judges the operation that has just ended, of which nothing is missing.
 int rank_judge_last(struct rank *rank, const struct traffic_op *op);

@@ -18,10 +18,10 @@ int rank_events_init(struct rank_events *events, int message_fd) {
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  int error = pthread_cond_init(&events->lost, &monotonic);
+  int error = pthread_cond_init(&events->news, &monotonic);
   pthread_condattr_destroy(&monotonic);
   if (!error && (error = pthread_mutex_init(&events->mutex, NULL)) != 0)
-    pthread_cond_destroy(&events->lost);
+    pthread_cond_destroy(&events->news);
   return error ? fail_errno(error, "cannot make a mutex") : 0;
 }
 
@@ -29,7 +29,7 @@ void rank_events_free(struct rank_events *events) {
   free(events->activations);
   free(events->losses);
   pthread_mutex_destroy(&events->mutex);
-  pthread_cond_destroy(&events->lost);
+  pthread_cond_destroy(&events->news);
 }
 
 static void keep_activation(struct rank_events *events, const struct weft_ep_event *event) {
@@ -53,7 +53,6 @@ static void keep_loss(struct rank_events *events, const struct weft_ep_event *ev
   struct run_loss *loss = &grown[events->num_losses++];
   *loss = (struct run_loss){.rank = event->rank, .time_ns = event->time_ns};
   strncat(loss->detail, event->detail, sizeof loss->detail - 1);
-  pthread_cond_broadcast(&events->lost);
 }
 
 void rank_on_event(void *arg, const struct weft_ep_event *event) {
@@ -65,6 +64,10 @@ void rank_on_event(void *arg, const struct weft_ep_event *event) {
     keep_activation(events, event);
   if (event->kind == WEFT_EP_EVENT_PEER_LOST)
     keep_loss(events, event);
+  if (event->kind == WEFT_EP_EVENT_PEER_LOST || event->kind == WEFT_EP_EVENT_COMMITTED) {
+    events->told++;
+    pthread_cond_broadcast(&events->news);
+  }
   pthread_mutex_unlock(&events->mutex);
   run_message_send(events->message_fd, json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:s}", "kind", "event", "event",
                                                  names[event->kind], "time_ns", (json_int_t)event->time_ns, "peer",

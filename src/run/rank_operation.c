@@ -1,6 +1,7 @@
 // One operation, what the record keeps of it, and what the plan does not allow.
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -42,6 +43,11 @@ static bool went_without(const struct rank *rank, const struct traffic_op *op, b
   return op->num_silent > may_be_silent;
 }
 
+static int lost(const struct rank *rank, int32_t lost_rank, const char *how) {
+  return fail(WEFT_ERR_PEER_LOST, "rank %d was lost in phase %u, which the plan does not have (%s)", lost_rank,
+              rank->phase, how);
+}
+
 // Moves what the callback has said since into the record. A peer of the view that was lost though the plan has it live
 // ends the run.
 static int note_events(struct rank *rank, const struct traffic_op *op, bool ending) {
@@ -52,26 +58,51 @@ static int note_events(struct rank *rank, const struct traffic_op *op, bool endi
     err = run_record_add_loss(&rank->record, loss);
     bool planned = ending || dies_now(rank, loss->rank) || parts_now(rank, loss->rank);
     if (!err && !planned && contains(op->ranks, op->num_ranks, loss->rank))
-      err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in phase %u, which the plan does not have (%s)", loss->rank,
-                 rank->phase, loss->detail);
+      err = lost(rank, rank->found_lost = loss->rank, loss->detail);
   }
   return err;
 }
 
-// What the operation itself tells of losses may come before the callback, which says why: that is waited for.
+int rank_lost_to_others(const struct rank *rank, int32_t lost_rank) {
+  return lost(rank, lost_rank, "others found it");
+}
+
+// A live rank of the operation's view that the newest agreed view is without. -1: there is none.
+static int32_t put_out(const struct rank *rank, const struct traffic_op *op) {
+  size_t cap = rank->plan->ranks.count, count = 0;
+  int32_t *ranks = calloc(cap, sizeof *ranks), found = -1;
+  if (ranks && weft_ep_committed_view(rank->ep, NULL, ranks, cap, &count) == 0 && count <= cap) {
+    for (uint32_t i = 0; i < op->num_ranks && found < 0; i++) {
+      int32_t one = op->ranks[i];
+      if (!dies_now(rank, one) && !parts_now(rank, one) && !contains(ranks, (uint32_t)count, one))
+        found = one;
+    }
+  }
+  free(ranks);
+  return found;
+}
+
+// What the operation itself tells of losses may come before the callback that says why, or the view that says who.
 static int note_losses(struct rank *rank, const struct traffic_op *op) {
   struct rank_events *events = &rank->events;
   uint32_t end = rank->plan->num_phases;
   bool ending = rank->phase >= end || atomic_load(&rank->current) >= end, without = went_without(rank, op, ending);
   struct timespec until = clock_timespec(clock_deadline_ms(REASON_MS));
   bool in_time = true;
-  pthread_mutex_lock(&events->mutex);
-  int err = note_events(rank, op, ending);
-  while (!err && without && in_time) {
-    in_time = pthread_cond_timedwait(&events->lost, &events->mutex, &until) != ETIMEDOUT;
+  int32_t gone = -1;
+  uint64_t told = 0;
+  int err = 0;
+  do {
+    pthread_mutex_lock(&events->mutex);
+    while (without && in_time && events->told == told)
+      in_time = pthread_cond_timedwait(&events->news, &events->mutex, &until) != ETIMEDOUT;
+    told = events->told;
     err = note_events(rank, op, ending);
-  }
-  pthread_mutex_unlock(&events->mutex);
+    pthread_mutex_unlock(&events->mutex);
+    gone = without && !err ? put_out(rank, op) : -1;
+  } while (!err && without && gone < 0 && in_time);
+  if (gone >= 0)
+    return rank_lost_to_others(rank, gone);
   for (uint32_t i = 0; i < op->num_lost && !err; i++)
     if (!dies_now(rank, op->lost[i]))
       err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu of phase %u, which the plan does not have",

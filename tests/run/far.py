@@ -150,6 +150,6 @@ class Agents:
     def __enter__(self):
         return self
 
-    def __exit__(self, *unused):
+    def __exit__(self, *why):
         for run in self.runs:
-            run.close()
+            run.__exit__(*why)

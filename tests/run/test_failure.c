@@ -11,10 +11,17 @@
 #include "base/clock.h"
 #include "run/lead.h"
 
-static void report(struct agent *agent, int status, int rank, const char *error) {
-  json_t *json = json_pack("{s:i, s:i, s:i, s:s}", "status", status, "rank", rank, "phase", 1, "error", error);
+enum { NOBODY = -1 };
+
+static void report_lost(struct agent *agent, int status, int rank, const char *error, int found_lost) {
+  json_t *json = json_pack("{s:i, s:i, s:i, s:s, s:i}", "status", status, "rank", rank, "phase", 1, "error", error,
+                           "found_lost", found_lost);
   lead_note_report(agent, json);
   json_decref(json);
+}
+
+static void report(struct agent *agent, int status, int rank, const char *error) {
+  report_lost(agent, status, rank, error, NOBODY);
 }
 
 static void ended(struct agent *agent, int status, const char *what) {
@@ -60,11 +67,40 @@ static void a_consequence_alone_counts_when_its_time_has_come(void **state) {
   assert_string_equal(weft_last_error(), "rank 0 in phase 1: rank 3 was lost");
 }
 
+// As when a host is cut off: rank 3 learns of it by the view and ends, which rank 1 finds; rank 0 had found the cause.
+static void who_found_a_loss_is_told_before_who_learned_of_it(void **state) {
+  (void)state;
+  struct lead lead = {0};
+  struct agent agent = {.lead = &lead};
+  report(&agent, 5, 3, "rank 4 was lost (others found it)");
+  report_lost(&agent, 5, 1, "rank 3 was lost (its process ended)", 3);
+  report_lost(&agent, 5, 0, "rank 4 was lost (its host does not answer)", 4);
+  report_lost(&agent, 5, 2, "rank 5 was lost (its host does not answer)", 5);
+  assert_int_equal(lead_failed(&agent), 0); // a cause may come still
+  lead.failure.decide_ns = clock_ns();
+  assert_int_equal(lead_failed(&agent), WEFT_ERR_PEER_LOST);
+  assert_string_equal(weft_last_error(), "rank 0 in phase 1: rank 4 was lost (its host does not answer)");
+}
+
+static void who_learned_of_a_loss_is_told_when_its_finder_says_nothing(void **state) {
+  (void)state;
+  struct lead lead = {0};
+  struct agent agent = {.lead = &lead};
+  ended(&agent, 5, "rank 3 exited");
+  report(&agent, 5, 3, "rank 4 was lost (others found it)");
+  report_lost(&agent, 5, 1, "rank 3 was lost (its process ended)", 3);
+  lead.failure.decide_ns = clock_ns();
+  assert_int_equal(lead_failed(&agent), WEFT_ERR_PEER_LOST);
+  assert_string_equal(weft_last_error(), "rank 3 in phase 1: rank 4 was lost (others found it)");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_cause_outweighs_its_consequences_and_is_decided_at_once),
       cmocka_unit_test(wrong_data_is_a_cause),
       cmocka_unit_test(a_consequence_alone_counts_when_its_time_has_come),
+      cmocka_unit_test(who_found_a_loss_is_told_before_who_learned_of_it),
+      cmocka_unit_test(who_learned_of_a_loss_is_told_when_its_finder_says_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,7 +136,7 @@ class Run:
 
     def expect_status(self, status):
         got = self.wait()
-        assert got == status, f"exit status {got}, not {status}:\n{self.text()}\n{self.last_events()}"
+        assert got == status, f"exit status {got}, not {status}:\n{self.text()}"
 
     def expect(self, status):
         self.expect_status(status)
@@ -146,10 +146,11 @@ class Run:
     def expect_nothing_left(self):
         wait_for(f"the end of the processes of {self.job}", lambda: not processes_of(self.job))
 
-    def last_events(self, count=40):
-        """The end of events.jsonl, for a failure's sake."""
+    def show(self, count=60):
+        """What there is to see of a run whose test failed: its words, and the end of its events."""
         file = self.path / "events.jsonl"
-        return "\n".join(file.read_text().splitlines()[-count:]) if file.exists() else "no events"
+        events = file.read_text().splitlines()[-count:] if file.exists() else ["no events"]
+        print(f"--- {self.path.name} of job {self.job}", self.text(), *events, sep="\n")
 
     def results(self):
         return json.loads((self.path / "results.json").read_text())
@@ -168,7 +169,9 @@ class Run:
     def __enter__(self):
         return self
 
-    def __exit__(self, *unused):
+    def __exit__(self, kind, *unused):
+        if kind:
+            self.show()
         self.close()
 
 
@@ -178,20 +181,21 @@ def plan_file(name):
 
 def run_at_once(names, count):
     """Runs tests in processes of their own, up to `count` at a time: for tests that mostly wait."""
-    waiting, running, failed, skipped = list(names), {}, [], []
+    waiting, running, failed, skipped = list(names), {}, {}, []
     while waiting or running:
         while waiting and len(running) < count:
             name = waiting.pop(0)
             running[name] = subprocess.Popen([sys.executable, *sys.argv, name], stdout=subprocess.PIPE,
                                              stderr=subprocess.STDOUT, text=True)
         name = next(iter(running))
-        print(running[name].communicate()[0], end="", flush=True)
+        output = running[name].communicate()[0]
+        print(output, end="", flush=True)
         status = running.pop(name).returncode
         if status == SKIPPED:
             skipped.append(name)
         elif status != 0:
-            failed.append(name)
-    assert not failed, f"failed: {', '.join(failed)}"
+            failed[name] = "\n".join(output.splitlines()[-15:])  # why, again where a reader looks
+    assert not failed, "\n".join(f"failed: {name}\n{end}" for name, end in failed.items())
     if len(skipped) == len(names):
         sys.exit(SKIPPED)
 
