@@ -37,6 +37,7 @@ file /usr/include/uthash.h  uthash-dev
 command shellcheck          shellcheck
 command valgrind            valgrind
 command ip                  iproute2
+file /usr/sbin/nft          nftables
 "
 
 fail() {

@@ -21,6 +21,7 @@ PLACES = {"a": 0, "b": 2, "c": 1}
 # One processor of this machine may serve all hosts: short enough to wait for, long enough to be heard in.
 PATIENCE_MS, MUCH_PATIENCE_MS = 3000, 60000
 LEASE_S, LONG_LEASE_S = 3, 60
+VAIN_CALLS = 2
 # In /proc/net/tcp: 10.78.0, and a listener.
 RANKS_NET, LISTENS = "004E0A", "0A"
 
@@ -84,8 +85,8 @@ class Agent:
 class Three:
     """The hosts, the store and the agents, which have fetched each other."""
 
-    def __init__(self, lease, a=PATIENCE_MS, b=PATIENCE_MS, c=PATIENCE_MS):
-        self.lease, self.patience = lease, {"a": a, "b": b, "c": c}
+    def __init__(self, lease, a=PATIENCE_MS, b=PATIENCE_MS, c=PATIENCE_MS, meet=True):
+        self.lease, self.patience, self.meet = lease, {"a": a, "b": b, "c": c}, meet
         self.agents = []
 
     def __enter__(self):
@@ -95,14 +96,11 @@ class Three:
             try:
                 for name, patience in self.patience.items():
                     self.agents.append(Agent(self.hosts, self.etcd, name, self.lease, patience))
-                for one in self.agents:
-                    for other in self.agents:
-                        if one is not other:
-                            one.does(f"fetch {other.name}")
-                for value, one in enumerate(self.agents):
-                    for other in self.agents:
-                        if one is not other:
-                            moves(one, other, value)
+                pairs = [(one, other) for one in self.agents for other in self.agents if one is not other]
+                for one, other in pairs if self.meet else ():
+                    one.does(f"fetch {other.name}")
+                for one, other in pairs if self.meet else ():
+                    moves(one, other, self.agents.index(one))
             except BaseException:
                 self.stop()
                 self.etcd.__exit__()
@@ -128,6 +126,10 @@ class Three:
                 assert self.etcd.keys() == [], self.etcd.keys()
         finally:
             self.stop()
+            if failure[0]:
+                for one in self.agents:
+                    print(f"--- {one.name}, ended with {one.process.returncode}; what nobody heard:",
+                          one.process.stdout.read(), sep="\n")
             self.etcd.__exit__()
             self.hosts.__exit__()
 
@@ -223,6 +225,22 @@ def longer_than_its_lease():
         assert len(c.events("left", "b")) == 1, c.ask("events")
 
 
+def unreachable_at_first():
+    """As right after a link has come back: a host's first calls find nobody at the other's address."""
+    with Three(LONG_LEASE_S, meet=False) as three:
+        a, b, _ = three.agents
+        if not three.hosts.deafen(2, 0, VAIN_CALLS):
+            print("  left out, as nft does not work here")
+            return
+        b.does("fetch a")
+        wait_for("vain calls", lambda: three.hosts.unheard(0) == VAIN_CALLS)
+        a.does("fetch b")
+        moves(b, a, 5)
+        moves(a, b, 6)
+        for one, other in ((a, "b"), (b, "a")):
+            assert one.events("lost", other) == [], one.ask("events")
+
+
 def queued(hosts, host, column):
     """Bytes in the queues of that host's connections to ranks: column 0, to be sent; 1, to be read."""
     lines = subprocess.run([*hosts.inside(host), "cat", "/proc/net/tcp"], capture_output=True, text=True,
@@ -265,8 +283,8 @@ def late_write_of_the_patient():
     late(MUCH_PATIENCE_MS)
 
 
-ALL = {test.__name__: test for test in (for_a_moment, within_its_lease, longer_than_its_lease, late_write,
-                                        late_write_of_the_patient)}
+ALL = {test.__name__: test for test in (for_a_moment, within_its_lease, longer_than_its_lease,
+                                        unreachable_at_first, late_write, late_write_of_the_patient)}
 for name in STORIES or ALL:
     print(name, flush=True)
     ALL[name]()

@@ -35,9 +35,8 @@ weft_script_test(agent_metrics PROVES
   "An agent's metrics are OpenMetrics 1.0 by a strict reader, and count what its transfers did."
   COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/metrics.py $<TARGET_FILE:agent_metrics_served>)
 
-# Agents of test hosts, one of which is cut off; where there is a root. (agent_hosts not by UCX 1.13: in some of its runs
-# a connection that was made after the link had come back broke once more, and its peer had to be fetched again; one run
-# went on for longer than a wait of the test.)
+# Agents of test hosts, one of which is cut off; where there is a root. (Over UCX not the stories in which a peer is lost
+# while something for it is on its way, and comes back: one of some fifty ends in a fault of UCX's, see docs/design.md.)
 if(TARGET weft_ofi_plugin OR TARGET weft_ucx_plugin)
   add_executable(agent_far_host far_host.c)
   target_link_libraries(agent_far_host PRIVATE weft_flags weft_agent)
@@ -53,8 +52,11 @@ function(weft_far_hosts_test name transport)
       WEFT_${upper}_PLUGIN=$<TARGET_FILE:weft_${transport}_plugin> PROVES ${ARG_PROVES})
   endif()
 endfunction()
-weft_far_hosts_test(agent_hosts_ofi ofi STORIES for_a_moment within_its_lease longer_than_its_lease PROVES
+weft_far_hosts_test(agent_hosts_ofi ofi
+  STORIES for_a_moment within_its_lease longer_than_its_lease unreachable_at_first PROVES
   "An agent whose host is cut off is lost or has left in words, and works again over ofi when it was fetched again.")
+weft_far_hosts_test(agent_hosts_ucx ucx STORIES for_a_moment unreachable_at_first PROVES
+  "Over ucx a link that is cut for a moment loses nothing, nor do first calls that find nobody at the peer's address.")
 foreach(transport ofi ucx)
   weft_far_hosts_test(agent_late_${transport} ${transport} STORIES late_write late_write_of_the_patient PROVES
     "What a lost agent was writing over ${transport} does not land later, when the link to its host is back.")

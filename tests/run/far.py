@@ -3,6 +3,7 @@ agent of a run on each host."""
 
 import os
 import pathlib
+import re
 import subprocess
 import uuid
 
@@ -13,6 +14,7 @@ from tool import Run, wait_for
 HOSTS = 3
 RANKS, AGENTS = NETWORKS = range(2)
 PORT = 2379
+ARP_BYTES = 28  # of a question in IPv4
 
 
 class Hosts:
@@ -66,6 +68,28 @@ class Hosts:
     def join(self, host, nets=NETWORKS):
         for net in nets:
             self.ip("-n", self.switch, "link", "set", f"p{net}{host}", "up")
+
+    def deafen(self, host, other, count):
+        """One host's first `count` questions for the other's address have no answer, and it asks once for a call: that
+        many of its calls find nobody there. False: the firewall that does so does not work here."""
+        rules = f"""table arp deaf {{
+            chain in {{ type filter hook input priority 0;
+                arp operation request arp saddr ip 10.78.0.{host + 2} quota {ARP_BYTES * count + 1} bytes counter drop
+            }}
+        }}"""
+        try:
+            subprocess.run([*self.inside(other), "nft", rules], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            return False
+        subprocess.run([*self.inside(host), "sysctl", "-qw", "net.ipv4.neigh.eth0.mcast_solicit=1",
+                        "net.ipv4.neigh.eth0.retrans_time_ms=100"], check=True)
+        return True
+
+    def unheard(self, host):
+        """How many questions were."""
+        rules = subprocess.run([*self.inside(host), "nft", "list", "table", "arp", "deaf"], check=True,
+                               capture_output=True, text=True).stdout
+        return int(re.search(r"counter packets (\d+)", rules)[1])
 
     def inside(self, host):
         return ["ip", "netns", "exec", self.hosts[host]]

@@ -132,7 +132,7 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   uint64_t key = wire_take_number(&reader, 8);
   if (reader.failed || (wire_left(&reader) == 0 && kind == WEFT_MEMORY_HOST) || kind > WEFT_MEMORY_CUDA)
     return fail(WEFT_ERR_PROTOCOL, "a key of ucx is of another make");
-  if (!peer->ep)
+  if (!peer->ep && peer->again_ns == 0)
     return fail(WEFT_ERR_PEER_LOST, "%s", peer->flow.why);
   bool direct = wire_left(&reader) > 0 && reaches(peer, allocated);
   struct ucx_remote *remote = calloc(1, sizeof *remote);

@@ -66,24 +66,17 @@ int ucx_settle(struct flow_request *own, struct flow_op *op) {
 
 static void note_ended(void *request, ucs_status_t status, void *arg) {
   struct ucx_note *note = arg;
-  (void)request, (void)status; // a failure is the endpoint's, which tells of it
+  (void)request;
+  if (status != UCS_OK && ucx_may_try_again(note->peer)) { // else a failure is the endpoint's, which tells of it
+    ucx_keep_unsent(note);
+    return;
+  }
+  note->peer->sent |= status == UCS_OK;
   note->next = note->peer->free_notes;
   note->peer->free_notes = note;
 }
 
-int ucx_send(struct flow_request *own, struct flow_op *op) {
-  struct ucx_peer *peer = (struct ucx_peer *)own->peer;
-  struct ucx_note *note = peer->free_notes;
-  (void)op;
-  if (!note)
-    return FLOW_AGAIN;
-  // With the first message, so that the peer knows whom it has let in before anything can cut the two apart.
-  if (!peer->greeted && !peer->direct && ((struct ucx_worker *)own->worker)->serve != 0) {
-    int rc = ucx_greet(peer);
-    if (rc != 0)
-      return rc;
-  }
-  memcpy(note->bytes, own->request->message, own->request->message_size);
+int ucx_send_note(struct ucx_note *note) {
   ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_REQUEST |
                       UCP_OP_ATTR_FIELD_FLAGS,
@@ -92,10 +85,26 @@ int ucx_send(struct flow_request *own, struct flow_op *op) {
       .user_data = note,
       .request = note->request,
   };
-  peer->free_notes = note->next;
-  int result = how(ucp_am_send_nbx(peer->ep, UCX_MESSAGE, NULL, 0, note->bytes, own->request->message_size, &param),
-                   "a message");
+  int result = how(ucp_am_send_nbx(note->peer->ep, UCX_MESSAGE, NULL, 0, note->bytes, note->size, &param), "a message");
   if (result != FLOW_STARTED)
     note_ended(NULL, UCS_OK, note);
   return result < 0 ? result : FLOW_DONE;
+}
+
+int ucx_send(struct flow_request *own, struct flow_op *op) {
+  struct ucx_peer *peer = (struct ucx_peer *)own->peer;
+  struct ucx_note *note = peer->free_notes;
+  (void)op;
+  if (!note || peer->again_ns != 0)
+    return FLOW_AGAIN;
+  // With the first message, so that the peer knows whom it has let in before anything can cut the two apart.
+  if (!peer->greeted && !peer->direct && ((struct ucx_worker *)own->worker)->serve != 0) {
+    int rc = ucx_greet(peer);
+    if (rc != 0)
+      return rc;
+  }
+  note->size = own->request->message_size;
+  memcpy(note->bytes, own->request->message, note->size);
+  peer->free_notes = note->next;
+  return ucx_send_note(note);
 }

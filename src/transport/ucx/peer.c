@@ -21,14 +21,15 @@ int ucx_address(struct transport_worker *base, void *bytes, size_t *size) {
 static void failed(void *arg, ucp_ep_h ep, ucs_status_t status) {
   struct ucx_peer *peer = arg;
   (void)ep;
-  flow_peer_failed(&peer->flow, WEFT_ERR_PEER_LOST, ucs_status_string(status));
+  if (!ucx_try_again(peer, status))
+    flow_peer_failed(&peer->flow, WEFT_ERR_PEER_LOST, ucs_status_string(status));
 }
 
-// With room for its notes.
-static struct ucx_peer *make_peer(struct ucx_worker *worker) {
+// With room for its notes and its address.
+static struct ucx_peer *make_peer(struct ucx_worker *worker, const void *address, size_t address_size) {
   size_t head = (sizeof(struct ucx_peer) + 63) / 64 * 64;
   size_t request = (worker->request_size + 63) / 64 * 64, bytes = (TRANSPORT_MAX_MESSAGE + 63) / 64 * 64;
-  size_t size = head + UCX_NOTES * (request + bytes);
+  size_t notes = head + UCX_NOTES * (request + bytes), size = notes + (address_size + 63) / 64 * 64;
   struct ucx_peer *peer = aligned_alloc(64, size);
   if (!peer)
     return NULL;
@@ -41,6 +42,9 @@ static struct ucx_peer *make_peer(struct ucx_worker *worker) {
     note->next = peer->free_notes;
     peer->free_notes = note;
   }
+  peer->unsent_end = &peer->unsent;
+  peer->address = (unsigned char *)peer + notes;
+  memcpy(peer->address, address, address_size);
   flow_peer_init(&peer->flow, &worker->flow);
   return peer;
 }
@@ -61,6 +65,22 @@ static void look_at(struct ucx_peer *peer) {
   free(text);
 }
 
+ucs_status_t ucx_open_ep(struct ucx_peer *peer) {
+  ucp_ep_params_t params = {
+      .field_mask =
+          UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
+      .address = (const void *)peer->address,
+      .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+      .err_handler = {.cb = failed, .arg = peer},
+  };
+  ucs_status_t status = ucp_ep_create(((struct ucx_worker *)peer->flow.base.worker)->worker, &params, &peer->ep);
+  if (status != UCS_OK)
+    peer->ep = NULL;
+  else
+    look_at(peer);
+  return status;
+}
+
 int ucx_connect(struct transport_worker *base, const void *address, size_t size, struct transport_peer **made) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
   struct wire_reader body;
@@ -70,25 +90,17 @@ int ucx_connect(struct transport_worker *base, const void *address, size_t size,
   uint64_t id = wire_take_number(&body, 8);
   if (body.failed || wire_left(&body) == 0)
     return fail(WEFT_ERR_PROTOCOL, "an address of ucx is cut short");
-  struct ucx_peer *peer = make_peer(worker);
+  struct ucx_peer *peer = make_peer(worker, body.bytes + body.at, wire_left(&body));
   if (!peer)
     return fail(WEFT_ERR_NOMEM, "no memory for a peer");
   peer->id = id;
-  ucp_ep_params_t params = {
-      .field_mask =
-          UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
-      .address = (const void *)(body.bytes + body.at),
-      .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-      .err_handler = {.cb = failed, .arg = peer},
-  };
-  ucs_status_t status = ucp_ep_create(worker->worker, &params, &peer->ep);
+  ucs_status_t status = ucx_open_ep(peer);
   if (status != UCS_OK) {
     link_remove(&peer->flow.peers);
     free(peer);
     rc = ucx_fail(status, "UCX has no way to that worker that tells of failures");
     return status == UCS_ERR_UNREACHABLE || status == UCS_ERR_UNSUPPORTED ? WEFT_ERR_UNREACHABLE : rc;
   }
-  look_at(peer);
   *made = &peer->flow.base;
   return 0;
 }
@@ -107,14 +119,20 @@ static void *pooled(ucs_status_ptr_t request) {
   return UCS_PTR_IS_PTR(request) ? request : NULL;
 }
 
+bool ucx_close_ep(struct ucx_peer *peer) {
+  ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
+  if (peer->ep)
+    peer->closing = pooled(ucp_ep_close_nbx(peer->ep, &param));
+  peer->ep = NULL;
+  return ended(&peer->closing);
+}
+
 void ucx_sever(struct flow_peer *base) {
   struct ucx_peer *peer = (struct ucx_peer *)base;
-  if (!peer->ep)
+  if (!ucx_give_up(peer) && !peer->ep)
     return;
   flow_peer_failed(base, WEFT_ERR_PEER_LOST, "requests to it did not end after they were cancelled: it was cut off");
-  ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
-  peer->closing = pooled(ucp_ep_close_nbx(peer->ep, &param));
-  peer->ep = NULL;
+  ucx_close_ep(peer);
   ucx_serve_lost(peer);
 }
 
@@ -129,5 +147,5 @@ bool ucx_part(struct flow_peer *base) {
   if (!ended(&peer->flushing))
     return false;
   ucx_sever(base);
-  return ended(&peer->closing);
+  return ucx_close_ep(peer);
 }

@@ -276,7 +276,7 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
   struct asking *asking = asking_of(op);
   uint32_t index = worker->free_asked;
   struct ucx_bounce *bounce = NULL;
-  if (index == UCX_ASKED)
+  if (index == UCX_ASKED || peer->again_ns != 0)
     return FLOW_AGAIN;
   int greeted = peer->greeted ? 0 : ucx_greet(peer);
   if (greeted != 0)

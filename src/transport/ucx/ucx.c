@@ -220,6 +220,8 @@ static void close_worker(struct transport_worker *base) {
 static uint32_t progress(struct transport_worker *base) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
   uint32_t events = ucp_worker_progress(worker->worker);
+  if (worker->num_again > 0)
+    events += ucx_again(worker);
   return events + flow_progress(&worker->flow);
 }
 
@@ -229,7 +231,7 @@ static int worker_fd(struct transport_worker *base) {
 
 static int arm(struct transport_worker *base) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
-  if (flow_busy(&worker->flow))
+  if (flow_busy(&worker->flow) || worker->num_again > 0)
     return WEFT_ERR_BUSY;
   ucs_status_t status = ucp_worker_arm(worker->worker);
   if (status == UCS_ERR_BUSY)

@@ -77,8 +77,9 @@ struct ucx_worker {
   struct ucx_answer *answers[2], *all_answers; // that are free, small and large; all
   uint32_t num_large;
   struct ucx_gpus gpus;
-  bool cuda; // UCX was built with CUDA
-  int serve; // 1: everything, 0: nothing, -1: what UCX does not reach by itself
+  bool cuda;          // UCX was built with CUDA
+  int serve;          // 1: everything, 0: nothing, -1: what UCX does not reach by itself
+  uint32_t num_again; // peers that are to be connected again
   int fd;
 };
 
@@ -88,18 +89,24 @@ struct ucx_note {
   struct ucx_peer *peer;
   void *request; // UCX's
   unsigned char *bytes;
+  size_t size;
 };
 
 struct ucx_peer {
   struct flow_peer flow;
   struct ucx_note notes[UCX_NOTES];
   struct ucx_note *free_notes;
-  bool direct;   // UCX reaches all its memory by itself
-  bool near;     // it shares memory with us
-  bool greeted;  // it was asked to let us in
-  bool let_in;   // it did
-  uint32_t held; // accesses that wait for that
-  uint64_t id;   // of its worker
+  struct ucx_note *unsent, **unsent_end; // given to a connection that was never made, oldest first
+  unsigned char *address;                // UCX's, of its worker
+  uint32_t tries;                        // to connect that failed
+  uint64_t again_ns;                     // when to try again; 0: it is not to be
+  bool direct;                           // UCX reaches all its memory by itself
+  bool near;                             // it shares memory with us
+  bool sent;                             // a message has left, and may have arrived
+  bool greeted;                          // it was asked to let us in
+  bool let_in;                           // it did
+  uint32_t held;                         // accesses that wait for that
+  uint64_t id;                           // of its worker
   uint64_t hello[2], pass;
   ucp_ep_h ep;    // NULL: closed
   void *flushing; // a request of UCX's pool, NULL: none
@@ -159,12 +166,25 @@ int ucx_address(struct transport_worker *worker, void *bytes, size_t *size);
 int ucx_connect(struct transport_worker *worker, const void *address, size_t size, struct transport_peer **peer);
 void ucx_sever(struct flow_peer *peer);
 bool ucx_part(struct flow_peer *peer);
+ucs_status_t ucx_open_ep(struct ucx_peer *peer); // peer->ep, to peer->address
+bool ucx_close_ep(struct ucx_peer *peer);        // by force; called until it says that UCX has let go of it
+
+// again.c
+// Whether a connection that fails now is to be made again.
+bool ucx_may_try_again(const struct ucx_peer *peer);
+// Its connection has failed. False: that is the end of it.
+bool ucx_try_again(struct ucx_peer *peer, ucs_status_t status);
+bool ucx_give_up(struct ucx_peer *peer); // whether it was to be made again
+void ucx_keep_unsent(struct ucx_note *note);
+// From each progress(): connects those whose time has come.
+uint32_t ucx_again(struct ucx_worker *worker);
 
 // move.c
 size_t ucx_op_size(const struct ucx_worker *worker);
 int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
 int ucx_settle(struct flow_request *own, struct flow_op *op);
 int ucx_send(struct flow_request *own, struct flow_op *op);
+int ucx_send_note(struct ucx_note *note); // as ucx_send(); it is given back when it has been sent
 
 // session.c
 bool ucx_pass_is_good(const struct ucx_worker *worker, uint64_t pass);
