@@ -2,14 +2,11 @@
 // takes its host for unreachable, as the last question for its address had no answer, and UCX gives up at the first
 // such refusal. Nothing is lost by it, and nothing comes twice: accesses wait until the peer has let us in, messages
 // that have not left are kept here, and when one has left, there are no more tries.
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/fail.h"
 #include "transport/ucx/ucx.h"
 
-// A try itself takes up to three seconds where nobody answers, and no time where nobody listens: then the peer has
-// gone.
+// A try takes up to three seconds where nobody answers, and no time where nobody listens, as the peer has gone.
 static const uint32_t pauses_ms[] = {10, 50, 100};
 
 static bool tries_again(const struct ucx_peer *peer) {
