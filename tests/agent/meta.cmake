@@ -36,7 +36,7 @@ weft_script_test(agent_metrics PROVES
   COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/metrics.py $<TARGET_FILE:agent_metrics_served>)
 
 # Agents of test hosts, one of which is cut off; where there is a root. (Over UCX not the stories in which a peer is lost
-# while something for it is on its way, and comes back: one of some forty ends in a fault of UCX's, see docs/design.md.)
+# while something for it is on its way, and comes back: one of some thirty ends in a fault of UCX's, see docs/design.md.)
 if(TARGET weft_ofi_plugin OR TARGET weft_ucx_plugin)
   add_executable(agent_far_host far_host.c)
   target_link_libraries(agent_far_host PRIVATE weft_flags weft_agent)
