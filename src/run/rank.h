@@ -85,8 +85,10 @@ struct rank_judgement {
 };
 int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool changing, struct traffic_op *op);
 
-// The error of a live rank that is out of the view because others found it lost: their reason counts before this one.
-int rank_lost_to_others(const struct rank *rank, int32_t lost);
+// The error of a rank of `of` that the plan has live and that is not in `in`, a view: others found it lost, and their
+// reason counts before this one. 0: there is none.
+int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in,
+                        uint32_t num_in);
 
 // Judges the operation that has just ended, of which nothing is missing.
 int rank_judge_last(struct rank *rank, const struct traffic_op *op);

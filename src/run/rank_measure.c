@@ -18,12 +18,9 @@ static int check_view(const struct rank *rank, const struct traffic_op *op) {
   const struct plan_ranks *live = &rank->plan->phases[rank->phase].live;
   if (run_roster_equal(live, op->ranks, op->num_ranks))
     return 0;
-  for (uint32_t i = 0, at = 0; i < live->count; i++) {
-    while (at < op->num_ranks && op->ranks[at] < live->rank[i])
-      at++;
-    if (at == op->num_ranks || op->ranks[at] != live->rank[i])
-      return rank_lost_to_others(rank, live->rank[i]);
-  }
+  int err = rank_lost_to_others(rank, live->rank, live->count, op->ranks, op->num_ranks);
+  if (err)
+    return err;
   return fail(WEFT_ERR_PROTOCOL, "operation %llu of phase %u ran among %u ranks, but the plan has %u",
               (unsigned long long)op->op, rank->phase, op->num_ranks, live->count);
 }

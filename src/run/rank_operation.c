@@ -63,23 +63,23 @@ static int note_events(struct rank *rank, const struct traffic_op *op, bool endi
   return err;
 }
 
-int rank_lost_to_others(const struct rank *rank, int32_t lost_rank) {
-  return lost(rank, lost_rank, "others found it");
+int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in,
+                        uint32_t num_in) {
+  for (uint32_t i = 0; i < num_of; i++)
+    if (!dies_now(rank, of[i]) && !parts_now(rank, of[i]) && !contains(in, num_in, of[i]))
+      return lost(rank, of[i], "others found it");
+  return 0;
 }
 
-// A live rank of the operation's view that the newest agreed view is without. -1: there is none.
-static int32_t put_out(const struct rank *rank, const struct traffic_op *op) {
+// Likewise of the operation's view, where the newest agreed view is without it.
+static int put_out(const struct rank *rank, const struct traffic_op *op) {
   size_t cap = rank->plan->ranks.count, count = 0;
-  int32_t *ranks = calloc(cap, sizeof *ranks), found = -1;
-  if (ranks && weft_ep_committed_view(rank->ep, NULL, ranks, cap, &count) == 0 && count <= cap) {
-    for (uint32_t i = 0; i < op->num_ranks && found < 0; i++) {
-      int32_t one = op->ranks[i];
-      if (!dies_now(rank, one) && !parts_now(rank, one) && !contains(ranks, (uint32_t)count, one))
-        found = one;
-    }
-  }
-  free(ranks);
-  return found;
+  int32_t *agreed = calloc(cap, sizeof *agreed);
+  int err = 0;
+  if (agreed && weft_ep_committed_view(rank->ep, NULL, agreed, cap, &count) == 0 && count <= cap)
+    err = rank_lost_to_others(rank, op->ranks, op->num_ranks, agreed, (uint32_t)count);
+  free(agreed);
+  return err;
 }
 
 // What the operation itself tells of losses may come before the callback that says why, or the view that says who.
@@ -89,7 +89,6 @@ static int note_losses(struct rank *rank, const struct traffic_op *op) {
   bool ending = rank->phase >= end || atomic_load(&rank->current) >= end, without = went_without(rank, op, ending);
   struct timespec until = clock_timespec(clock_deadline_ms(REASON_MS));
   bool in_time = true;
-  int32_t gone = -1;
   uint64_t told = 0;
   int err = 0;
   do {
@@ -99,10 +98,9 @@ static int note_losses(struct rank *rank, const struct traffic_op *op) {
     told = events->told;
     err = note_events(rank, op, ending);
     pthread_mutex_unlock(&events->mutex);
-    gone = without && !err ? put_out(rank, op) : -1;
-  } while (!err && without && gone < 0 && in_time);
-  if (gone >= 0)
-    return rank_lost_to_others(rank, gone);
+    if (without && !err)
+      err = put_out(rank, op);
+  } while (!err && without && in_time);
   for (uint32_t i = 0; i < op->num_lost && !err; i++)
     if (!dies_now(rank, op->lost[i]))
       err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu of phase %u, which the plan does not have",

@@ -19,7 +19,7 @@ static bool never_reached(const struct ucx_peer *peer) {
   return asks && !peer->let_in && !peer->sent && !peer->flow.lost && !peer->flow.leaving;
 }
 
-bool ucx_may_try_again(const struct ucx_peer *peer) {
+static bool may_try_again(const struct ucx_peer *peer) {
   bool may = peer->ep && peer->tries < sizeof pauses_ms / sizeof *pauses_ms;
   return never_reached(peer) && (may || tries_again(peer));
 }
@@ -27,7 +27,7 @@ bool ucx_may_try_again(const struct ucx_peer *peer) {
 bool ucx_try_again(struct ucx_peer *peer, ucs_status_t status) {
   if (tries_again(peer))
     return true;
-  if (status != UCS_ERR_ENDPOINT_TIMEOUT || !ucx_may_try_again(peer))
+  if (status != UCS_ERR_ENDPOINT_TIMEOUT || !may_try_again(peer))
     return false;
   ((struct ucx_worker *)peer->flow.base.worker)->num_again++;
   peer->again_ns = clock_deadline_ms(pauses_ms[peer->tries++]);
@@ -41,10 +41,13 @@ bool ucx_give_up(struct ucx_peer *peer) {
   return did;
 }
 
-void ucx_keep_unsent(struct ucx_note *note) {
+bool ucx_keep_unsent(struct ucx_note *note) {
+  if (!may_try_again(note->peer))
+    return false;
   note->next = NULL;
   *note->peer->unsent_end = note;
   note->peer->unsent_end = &note->next;
+  return true;
 }
 
 static int send_unsent(struct ucx_peer *peer) {

@@ -67,10 +67,8 @@ int ucx_settle(struct flow_request *own, struct flow_op *op) {
 static void note_ended(void *request, ucs_status_t status, void *arg) {
   struct ucx_note *note = arg;
   (void)request;
-  if (status != UCS_OK && ucx_may_try_again(note->peer)) { // else a failure is the endpoint's, which tells of it
-    ucx_keep_unsent(note);
+  if (status != UCS_OK && ucx_keep_unsent(note)) // else a failure is the endpoint's, which tells of it
     return;
-  }
   note->peer->sent |= status == UCS_OK;
   note->next = note->peer->free_notes;
   note->peer->free_notes = note;

@@ -170,12 +170,10 @@ ucs_status_t ucx_open_ep(struct ucx_peer *peer); // peer->ep, to peer->address
 bool ucx_close_ep(struct ucx_peer *peer);        // by force; called until it says that UCX has let go of it
 
 // again.c
-// Whether a connection that fails now is to be made again.
-bool ucx_may_try_again(const struct ucx_peer *peer);
 // Its connection has failed. False: that is the end of it.
 bool ucx_try_again(struct ucx_peer *peer, ucs_status_t status);
-bool ucx_give_up(struct ucx_peer *peer); // whether it was to be made again
-void ucx_keep_unsent(struct ucx_note *note);
+bool ucx_give_up(struct ucx_peer *peer);     // whether it was to be made again
+bool ucx_keep_unsent(struct ucx_note *note); // false: nobody will send it
 // From each progress(): connects those whose time has come.
 uint32_t ucx_again(struct ucx_worker *worker);
 
