@@ -1,24 +1,56 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds everything, and runs every test: ./test.sh [--quick] [arguments of ctest]
-# The stages: release; the release build's short tests under valgrind; AddressSanitizer with UndefinedBehaviorSanitizer;
-# ThreadSanitizer (both without the tests labelled slow); a build by clang, in which the fuzz targets run for some
-# seconds each. --quick: the release stage alone. At the end a table says what each test proves, and how long it took in
-# each stage. What the tests of a stage leave behind is a failure too. The last line says "N passed, N failed".
+# Installs what the tests need, builds, and runs them: ./test.sh [--all] [--strict] [--stages LIST] [arguments of ctest]
+#   without an option  the stages fast and valgrind, without the tests that tests/long.txt names: some minutes
+#   --all              every test in every stage, which is what CI runs
+#   --strict           for our own checks: a warning ends the build, and a test of 10 s or more in the stage fast fails
+#   --stages LIST      these stages alone, such as --stages release,tsan
+# The stages:
+#   fast      the release build's tests that take less than 10 s
+#   release   all of them
+#   valgrind  the short ones of the release build under memcheck
+#   asan      AddressSanitizer with UndefinedBehaviorSanitizer, without the tests labelled slow
+#   tsan      ThreadSanitizer, likewise
+#   clang     a build by clang, in which the fuzz targets run for some seconds each
+#   arm64     the short tests of a build for arm64 by a cross compiler, run by qemu-user; not part of --all, since it
+#             wants a root: scripts/in-release.sh trixie-arm64 ./test.sh --stages arm64
+#   trixie    fast, in a bare root of Debian 13; skipped, with the reason, where that cannot be made
+# At the end a table says what each test proves, and how long it took in each stage. What the tests of a stage leave
+# behind is a failure too. The last line says "N passed, N failed".
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root"
 export PATH=$root/build/tools/bin:$PATH
 export UBSAN_OPTIONS=print_stacktrace=1
-jobs=$(nproc)
+compilers=$(nproc)
 
-stages=(release valgrind asan tsan clang)
-if [ "${1:-}" = --quick ]; then
-  stages=(release)
+all=(release valgrind asan tsan clang trixie)
+stages=(fast valgrind)
+without=(-LE '^long$')
+strict=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --all) stages=("${all[@]}") without=() ;;
+    --strict) strict=(--strict) ;;
+    --stages)
+      IFS=, read -r -a stages <<<"${2:?--stages wants names, such as release,tsan}"
+      without=()
+      shift
+      ;;
+    *) break ;;
+  esac
   shift
-fi
+done
+for stage in "${stages[@]}"; do
+  case " fast arm64 ${all[*]} " in
+    *" $stage "*) ;;
+    *) echo "test.sh: there is no stage '$stage': the stages are fast arm64 ${all[*]}" >&2 && exit 2 ;;
+  esac
+done
+needs=--test
+if [ "${stages[*]}" = arm64 ]; then needs=--arm64; fi
 
-scripts/install-deps.sh --test
+scripts/install-deps.sh "$needs"
 results=$root/build/test-results
 rm -rf "$results"
 mkdir -p "$results"
@@ -26,56 +58,94 @@ mkdir -p "$results"
 # Everything that a test makes stands in here; that it is in the environment tells its processes from others.
 touch "$results/began"
 temporary=$(mktemp -d -t weft-tests.XXXXXX)
+chmod 711 "$temporary" # for tests that become another user
 trap 'rm -rf "$temporary"' EXIT
 
 # Older sanitizer runtimes cannot place their shadow where Ubuntu 24.04 puts a process at random.
 fixed_addresses=()
 if setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
 
-# The build that a stage runs, which is that of its name but for valgrind.
+# The build that a stage runs.
 preset_of() {
-  if [ "$1" = valgrind ]; then echo release; else echo "$1"; fi
+  case $1 in
+    fast | valgrind) echo release ;;
+    *) echo "$1" ;;
+  esac
 }
 
 build() {
-  cmake --preset "$1" -DWEFT_TESTS=ON -DWEFT_WERROR=ON && cmake --build --preset "$1" -j "$jobs"
+  local werror=OFF
+  if [ ${#strict[@]} -gt 0 ]; then werror=ON; fi
+  cmake --preset "$1" -DWEFT_TESTS=ON -DWEFT_WERROR=$werror && cmake --build --preset "$1" -j "$compilers"
 }
 
 # run_tests STAGE [ctest arguments]
 run_tests() {
-  local stage=$1 wrapper=() choice=()
+  local stage=$1 wrapper=() choice=() tests=$((2 * compilers)) # most of what a test does is wait
   shift
   case $stage in
-    valgrind) choice=(-C valgrind -L '^valgrind$') ;;
+    fast) choice=(-LE '^long$') ;;
+    valgrind) # which computes all the time
+      tests=$compilers
+      choice=(-C valgrind -L '^valgrind$' "${without[@]}")
+      ;;
     asan | tsan)
       wrapper=("${fixed_addresses[@]}")
       choice=(-LE '^slow$')
       ;;
+    arm64) choice=(-LE '^slow$') ;;
     clang) choice=(-L '^fuzz$') ;;
   esac
-  TMPDIR=$temporary "${wrapper[@]}" ctest --preset "$(preset_of "$stage")" -j "$jobs" "${choice[@]}" \
+  TMPDIR=$temporary "${wrapper[@]}" ctest --preset "$(preset_of "$stage")" -j "$tests" "${choice[@]}" \
     --test-output-size-passed 65536 --test-output-size-failed 1048576 --output-junit "$results/$stage.xml" "$@"
 }
 
-# Runs a stage; where it did not come to its tests, that counts as one failure.
+# Where a stage did not come to its tests, that counts as one failure: broken STAGE LOG SECONDS
+broken() {
+  tail -n 60 "$2"
+  echo "== $1: failed before its tests, after $3 s; all of its output is in $2"
+  touch "$results/$1.broken"
+}
+
 run_stage() {
   local stage=$1 log=$results/$1-build.log start=$SECONDS
   shift
   if ! build "$(preset_of "$stage")" >"$log" 2>&1; then
-    tail -n 60 "$log"
-    echo "== $stage: the build failed after $((SECONDS - start)) s; all of its output is in $log"
-    touch "$results/$stage.broken"
+    broken "$stage" "$log" $((SECONDS - start))
     return
   fi
-  local built=$((SECONDS - start))
+  local built=$((SECONDS - start)) warnings
+  warnings=$(grep -cE ': warning[ :]' "$log" || true)
+  if [ "$warnings" -gt 0 ]; then echo "== $stage: $warnings warnings, which stand in $log"; fi
   cp "build/$(preset_of "$stage")/tests.tsv" "$results/$stage.tsv"
   run_tests "$stage" "$@" || true # what failed is in the results
   [ -s "$results/$stage.xml" ] || touch "$results/$stage.broken"
-  python3 scripts/left-behind.py "$temporary" "$results/began" >"$results/$stage.left" || true # likewise
+  python3 scripts/left_behind.py "$temporary" "$results/began" >"$results/$stage.left" || true # likewise
   echo "== $stage: built in $built s, tested in $((SECONDS - start - built)) s" | tee -a "$results/times"
 }
 
+# The stage fast in a root of another release, whose name is the stage's: what it found becomes results of this run.
+run_other_release() {
+  local release=$1 log=$results/$1.log start=$SECONDS status=0 theirs
+  shift
+  theirs=$(scripts/in-release.sh --where "$release")/build/test-results
+  rm -rf "$theirs"
+  scripts/in-release.sh "$release" ./test.sh "${strict[@]}" --stages fast "$@" >"$log" 2>&1 || status=$?
+  if [ "$status" -eq 77 ]; then
+    tail -n 1 "$log" | tee "$results/$release.skipped"
+  elif [ -s "$theirs/fast.xml" ]; then
+    for kind in xml tsv left; do cp "$theirs/fast.$kind" "$results/$release.$kind"; done
+    echo "== $release: installed, built and tested in $((SECONDS - start)) s" | tee -a "$results/times"
+  else
+    broken "$release" "$log" $((SECONDS - start))
+  fi
+}
+
 for stage in "${stages[@]}"; do
-  run_stage "$stage" "$@"
+  if [ "$stage" = trixie ]; then
+    run_other_release "$stage" "$@"
+  else
+    run_stage "$stage" "$@"
+  fi
 done
-python3 scripts/sum-tests.py "$results"
+python3 scripts/sum-tests.py "${strict[@]}" "$results"

@@ -55,12 +55,13 @@ static struct blob make_blob(const struct agent_description *body, uint32_t numb
         .id = i + 1, .address = (i + 1) << 20, .length = 1 << 20, .num_keys = 1, .keys = &key};
   snprintf(description.name, sizeof description.name, "peer-%u", number);
   snprintf(description.host, sizeof description.host, "elsewhere");
-  description.incarnation = random_mix(number + 1);
+  random_bytes(description.key, sizeof description.key); // any bytes are a public key of X25519
+  require(agent_incarnation(description.name, description.key, &description.incarnation), "an incarnation");
   description.regions = regions;
   description.num_regions = REGIONS;
-  agent_blob_write(&description, NULL, &blob.size);
+  agent_blob_write(&description, NULL, NULL, &blob.size);
   blob.bytes = malloc(blob.size);
-  require(blob.bytes ? agent_blob_write(&description, blob.bytes, &blob.size) : WEFT_ERR_NOMEM, "a blob");
+  require(blob.bytes ? agent_blob_write(&description, NULL, blob.bytes, &blob.size) : WEFT_ERR_NOMEM, "a blob");
   return blob;
 }
 

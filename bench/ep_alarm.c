@@ -181,7 +181,7 @@ static void run(uint32_t load, const struct bench_shape *shape, uint32_t seconds
   pid_t pids[BENCH_RANKS], hogs[MAX_LOAD] = {0};
   uint32_t count = load * processors() < MAX_LOAD ? load * processors() : MAX_LOAD;
   memset(board, 0, sizeof *board);
-  bench_store_start(&store, false);
+  bench_store_start(&store, BENCH_EMBEDDED);
   start_load(hogs, count);
   for (uint32_t i = 0; i < setup.ranks; i++) {
     lives[i] = (struct life){store.url, (int32_t)i, *shape};

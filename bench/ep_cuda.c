@@ -442,7 +442,7 @@ int main(int argc, char **argv) {
     return NO_GPU;
   }
   run_child(find_rate, "the rate of stores between GPUs could not be measured");
-  bench_store_start(&store, false);
+  bench_store_start(&store, BENCH_EMBEDDED);
   snprintf(board->url, sizeof board->url, "%s", store.url);
   for (uint32_t i = 0; i < board->setup.ranks; i++)
     start(i);

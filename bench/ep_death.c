@@ -281,7 +281,7 @@ static void run(const char *store_name, uint32_t count, struct samples *samples)
   int probes[BENCH_RANKS];
   memset(board, 0, sizeof *board);
   board->victim = -1;
-  bench_store_start(&store, strcmp(store_name, "etcd") == 0);
+  bench_store_start(&store, strcmp(store_name, "etcd") == 0 ? BENCH_ETCD : BENCH_EMBEDDED);
   for (uint32_t i = 0; i < count; i++) {
     lives[i] = (struct life){store.url, (int32_t)i, count, 0};
     pids[i] = start(&lives[i], &probes[i]);

@@ -325,7 +325,7 @@ static void run(struct samples *samples) {
   struct bench_store store;
   struct life lives[OLD];
   pid_t pids[OLD];
-  bench_store_start(&store, strcmp(setup.store, "etcd") == 0);
+  bench_store_start(&store, strcmp(setup.store, "etcd") == 0 ? BENCH_ETCD : BENCH_EMBEDDED);
   for (int i = 0; i < OLD; i++) {
     lives[i] = (struct life){.url = store.url, .index = i};
     pids[i] = bench_fork(live_old, &lives[i]);

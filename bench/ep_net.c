@@ -88,7 +88,8 @@ static void open_bare(struct bare *bare, int host) {
 }
 
 static void reach(struct bare *bare) {
-  check(bare->transport->connect(bare->worker, board->address[1], board->address_size[1], &bare->peer), "the peer");
+  check(bare->transport->connect(bare->worker, board->address[1], board->address_size[1], NULL, &bare->peer),
+        "the peer");
   check(bare->transport->import(bare->peer, board->key, board->key_size, &bare->remote), "its memory");
   for (int i = 0; i < PIECES; i++) {
     bare->pieces[i] = (struct transport_piece){.local = bare->region,

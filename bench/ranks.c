@@ -75,11 +75,19 @@ bool bench_has_etcd(void) {
   return system("command -v etcd >/dev/null 2>&1") == 0;
 }
 
+struct serving {
+  int fd;
+  bool tls;
+};
+
 // In the child: serves until it is killed, and tells its URL on the pipe.
 static int serve(void *arg) {
-  int fd = *(int *)arg;
+  const struct serving *serving = arg;
+  int fd = serving->fd;
   weft_store_server_t *server;
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
+  options.insecure = !serving->tls;
+  options.token = serving->tls ? BENCH_TOKEN : NULL;
   if (weft_store_server_start(&server, &options) != 0)
     bench_fail("cannot start the store");
   const char *url = weft_store_server_url(server);
@@ -90,9 +98,9 @@ static int serve(void *arg) {
     pause();
 }
 
-void bench_store_start(struct bench_store *store, bool etcd) {
-  *store = (struct bench_store){.is_etcd = etcd};
-  if (etcd) {
+void bench_store_start(struct bench_store *store, enum bench_store_kind kind) {
+  *store = (struct bench_store){.kind = kind};
+  if (kind == BENCH_ETCD) {
     store->etcd = calloc(1, sizeof *store->etcd);
     if (!store->etcd || !support_etcd_start(store->etcd))
       bench_fail("cannot start etcd");
@@ -102,7 +110,8 @@ void bench_store_start(struct bench_store *store, bool etcd) {
   int ends[2];
   if (pipe(ends) != 0)
     bench_fail("no pipe (%s)", strerror(errno));
-  store->server = bench_fork(serve, &ends[1]);
+  struct serving serving = {ends[1], kind == BENCH_EMBEDDED_TLS};
+  store->server = bench_fork(serve, &serving);
   close(ends[1]);
   if (read(ends[0], store->url, sizeof store->url - 1) <= 0)
     bench_fail("the store did not start");

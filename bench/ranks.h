@@ -14,15 +14,19 @@ enum { BENCH_RANKS = 16, BENCH_DEADLINE_MS = 30000 };
 
 // --- the store ---
 
+// The embedded server without token and TLS, etcd as it comes, the embedded server as it comes.
+enum bench_store_kind { BENCH_EMBEDDED, BENCH_ETCD, BENCH_EMBEDDED_TLS };
+#define BENCH_TOKEN "5bd84c11e07a3f9f62c5d09be4a718c3" // of BENCH_EMBEDDED_TLS
+
 struct bench_store {
-  bool is_etcd;
+  enum bench_store_kind kind;
   char url[128];
   pid_t server; // of the embedded store
   struct support_etcd *etcd;
 };
 
 // Starts an empty store. Ends the program when it cannot.
-void bench_store_start(struct bench_store *store, bool etcd);
+void bench_store_start(struct bench_store *store, enum bench_store_kind kind);
 void bench_store_stop(struct bench_store *store);
 // Whether etcd is installed.
 bool bench_has_etcd(void);

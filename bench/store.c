@@ -1,6 +1,7 @@
-// What the embedded server and a real etcd take for the same: calls, watches, claims and views, in turn within one run.
-// Each server is a process of its own on this machine, etcd as it comes, with its data in a directory below /tmp.
-// Usage: bench_store [--json]. Without etcd only the embedded server is measured.
+// What the embedded server, with its token and TLS and without, and a real etcd take for the same: calls, watches,
+// claims and views, in turn within one run. Each server is a process of its own on this machine, etcd as it comes,
+// without TLS, with its data in a directory below /tmp.
+// Usage: bench_store [--json]. Without etcd only the embedded servers are measured.
 #include "store.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@
 
 #include "base/clock.h"
 
-enum { KINDS = 2, ROUNDS = 5, CALLS = 200, VALUE_SIZE = 64, CHANGES = 5 };
+enum { KINDS = 3, ROUNDS = 5, CALLS = 200, CONNECTS = 50, VALUE_SIZE = 64, CHANGES = 5 };
 
 static const struct {
   const char *name, *unit, *what;
@@ -39,6 +40,7 @@ weft_store_t *store_client(const struct store_kind *kind) {
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   weft_store_t *store;
   options.endpoints = kind->server.url;
+  options.token = kind->server.kind == BENCH_EMBEDDED_TLS ? BENCH_TOKEN : NULL;
   options.request_timeout_ms = BENCH_DEADLINE_MS;
   store_check(weft_store_open(&store, &options), "open a client");
   return store;
@@ -68,6 +70,18 @@ static void measure_calls(struct store_kind *kind) {
   }
 }
 
+static void measure_connects(struct store_kind *kind) {
+  for (int i = 0; i < CONNECTS; i++) {
+    struct weft_store_list list;
+    uint64_t began = clock_ns();
+    weft_store_t *store = store_client(kind);
+    store_check(weft_store_range(store, "/bench/a", false, 0, &list), "get");
+    store_record(kind, STORE_CONNECT, clock_ns() - began);
+    weft_store_list_free(&list);
+    weft_store_close(store);
+  }
+}
+
 static void report_json(struct store_kind *kinds, int count) {
   for (int m = 0; m < STORE_MEASURE_COUNT; m++)
     for (int k = 0; k < count; k++) {
@@ -90,11 +104,12 @@ static void report_table(struct store_kind *kinds, int count) {
       medians[k] = s.p50;
       printf("  %9.1f (%.1f to %.1f) %.1f %s", s.p50, s.p10, s.p90, s.p99, measures[m].unit);
     }
-    if (count == KINDS)
-      printf("  x%.1f", medians[0] > 0 ? medians[1] / medians[0] : 0);
+    for (int k = 1; k < count; k++)
+      printf("  x%.2f", medians[0] > 0 ? medians[k] / medians[0] : 0);
     printf("\n");
   }
-  printf("\nin this order: %s%s\n", kinds[0].name, count == KINDS ? ", etcd, etcd / embedded" : "");
+  printf("\nin this order: embedded, embedded without TLS%s; then the others by the first\n",
+         count == KINDS ? ", etcd" : "");
 }
 
 static void allow_descriptors(void) { // a watch has a connection, and each of these two ends
@@ -106,23 +121,25 @@ static void allow_descriptors(void) { // a watch has a connection, and each of t
 }
 
 int main(int argc, char **argv) {
-  static struct store_kind kinds[KINDS] = {{.name = "embedded"}, {.name = "etcd"}};
+  static struct store_kind kinds[KINDS] = {{.name = "embedded"}, {.name = "plain"}, {.name = "etcd"}};
+  static const enum bench_store_kind servers[KINDS] = {BENCH_EMBEDDED_TLS, BENCH_EMBEDDED, BENCH_ETCD};
   bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
   if (argc > 1 && !json) {
     fprintf(stderr, "usage: bench_store [--json]\n");
     return 2;
   }
-  int count = bench_has_etcd() ? KINDS : 1;
+  int count = bench_has_etcd() ? KINDS : KINDS - 1;
   if (count < KINDS)
     fprintf(stderr, "bench_store: etcd is not installed; its part is left out\n");
   allow_descriptors();
-  for (int k = 0; k < count; k++) // both before there is any thread
-    bench_store_start(&kinds[k].server, k == 1);
+  for (int k = 0; k < count; k++) // all before there is any thread
+    bench_store_start(&kinds[k].server, servers[k]);
   for (int k = 0; k < count; k++)
     kinds[k].client = store_client(&kinds[k]);
   for (int round = 0; round < ROUNDS; round++)
     for (int k = 0; k < count; k++) {
       measure_calls(&kinds[k]);
+      measure_connects(&kinds[k]);
       store_measure_notice(&kinds[k], CALLS);
       store_measure_claims(&kinds[k], round);
       store_measure_views(&kinds[k], CHANGES, round);

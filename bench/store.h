@@ -13,6 +13,7 @@
   X(PUT, "us", "put of 64 bytes")                                                                                      \
   X(GET, "us", "get of a key")                                                                                         \
   X(TXN, "us", "transaction: compare, put, get")                                                                       \
+  X(CONNECT, "us", "connect: a new client's first get")                                                                \
   X(NOTICE, "us", "put until its watcher knows, 1 watcher")                                                            \
   X(NOTICE_ONE, "us", "the same, 1,000 watchers of a key each")                                                        \
   X(NOTICE_ALL, "us", "the same, 1,000 watchers of that key, each")                                                    \

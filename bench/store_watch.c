@@ -61,7 +61,7 @@ void store_measure_notice(struct store_kind *kind, int rounds) {
 }
 
 static pid_t process(const struct store_kind *kind) {
-  return kind->server.is_etcd ? kind->server.etcd->pid : kind->server.server;
+  return kind->server.kind == BENCH_ETCD ? kind->server.etcd->pid : kind->server.server;
 }
 
 static uint64_t resident(const struct store_kind *kind) {

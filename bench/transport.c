@@ -105,7 +105,7 @@ static void meet(struct side *side, int socket) {
   check(side->transport->address(side->worker, bytes, &size), "address");
   send(socket, bytes, size, 0);
   ssize_t got = recv(socket, bytes, sizeof bytes, 0);
-  check(side->transport->connect(side->worker, bytes, (size_t)got, &side->peer), "connect");
+  check(side->transport->connect(side->worker, bytes, (size_t)got, NULL, &side->peer), "connect");
   size = sizeof bytes;
   check(side->transport->pack(side->window, bytes, &size), "pack");
   send(socket, bytes, size, 0);

@@ -48,7 +48,7 @@ static struct transport_remote *know(struct side *from, struct side *to) {
   struct transport_peer *peer;
   struct transport_remote *remote;
   WORKS(cuda->address(to->worker, bytes, &size));
-  WORKS(cuda->connect(from->worker, bytes, size, &peer));
+  WORKS(cuda->connect(from->worker, bytes, size, NULL, &peer));
   size = TRANSPORT_MAX_KEY;
   WORKS(cuda->pack(to->region, bytes, &size));
   WORKS(cuda->import(peer, bytes, size, &remote));

@@ -61,7 +61,7 @@ static void make_file(const char *folder, bool threads) {
   char bytes[TRANSPORT_MAX_ADDRESS];
   size_t size = sizeof bytes;
   need(transport->address(worker, bytes, &size), "address");
-  need(transport->connect(worker, bytes, size, &peer), "connect");
+  need(transport->connect(worker, bytes, size, NULL, &peer), "connect");
   memory = mmap(NULL, (size_t)DEPTH * MAX_BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   struct transport_memory of_host = {
       .kind = WEFT_MEMORY_HOST, .address = memory, .length = (uint64_t)DEPTH * MAX_BLOCK, .fd = -1};

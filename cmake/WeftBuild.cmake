@@ -62,6 +62,19 @@ function(weft_script_test name)
   weft_test_properties(${name} ${ARGN})
 endfunction()
 
+# The tests that a newcomer's ./test.sh leaves out, a name a line.
+file(STRINGS ${PROJECT_SOURCE_DIR}/tests/long.txt weft_long_tests REGEX "^[a-z]")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/long.txt)
+
+# Sets `result` to the labels given, and "long" where tests/long.txt names the test.
+function(weft_test_labels result name)
+  set(labels ${ARGN})
+  if(name IN_LIST weft_long_tests)
+    list(APPEND labels long)
+  endif()
+  set(${result} "${labels}" PARENT_SCOPE)
+endfunction()
+
 # For another run of a program, with an add_test() of its own: weft_test_properties(NAME PROVES sentence [options])
 function(weft_test_properties name)
   cmake_parse_arguments(ARG "${test_flags}" "${test_values}" "${test_lists}" ${ARGN})
@@ -76,8 +89,9 @@ function(weft_test_properties name)
     set(sanitizer_environment "UCX_MEM_EVENTS=n")
   endif()
   # The cost puts those that may take long first, so that none of them runs alone at the end.
+  weft_test_labels(labels ${name} ${ARG_LABELS})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
-    LABELS "${ARG_LABELS}"
+    LABELS "${labels}"
     ENVIRONMENT
     "WEFT=${PROJECT_BINARY_DIR}/weft;WEFT_SOURCE=${PROJECT_SOURCE_DIR};${sanitizer_environment};${ARG_ENVIRONMENT}")
   if(ARG_SERIAL)
@@ -113,5 +127,6 @@ function(weft_valgrind_test name)
     --errors-for-leak-kinds=definite,indirect,possible --error-exitcode=99
     --suppressions=${PROJECT_SOURCE_DIR}/tests/valgrind.supp $<TARGET_FILE:test_${name}>)
   weft_test_properties(valgrind_${name} ${ARGN})
-  set_tests_properties(valgrind_${name} PROPERTIES LABELS valgrind TIMEOUT 900)
+  weft_test_labels(labels valgrind_${name} valgrind)
+  set_tests_properties(valgrind_${name} PROPERTIES LABELS "${labels}" TIMEOUT 900)
 endfunction()

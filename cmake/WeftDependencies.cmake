@@ -4,8 +4,8 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
+pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET libssl>=3 libcrypto>=3)
 pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd) # without: no embedded server
-pkg_check_modules(CRYPTO IMPORTED_TARGET libcrypto>=3)      # without: agents do not meet by socket
 pkg_check_modules(HWLOC IMPORTED_TARGET hwloc)              # without: no topology
 pkg_check_modules(URING IMPORTED_TARGET liburing>=2.3)      # without: files by pread() and pwrite()
 if(WEFT_TESTS)

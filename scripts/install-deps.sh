@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
-# Installs what Weft needs and this machine lacks, with apt: install-deps.sh [--build|--test]
-# --build (the default): what the library and the tool are built from; --test: what the tests need as well.
+# Installs what Weft needs and this machine lacks, with apt: install-deps.sh [--build|--test|--pypi|--arm64]
+# --build (the default): what the library and the tool are built from; --test: what the tests need as well; --pypi: of
+# that only what comes from PyPI, into build/tools. Where PyPI is out of reach, the tests that need it are skipped.
+# --arm64: what the preset arm64 and its tests need, where apt knows that architecture too (dpkg --add-architecture
+# arm64).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+tools=$root/build/tools
+pypi_out_of_reach=
+pypi_error=
 cmake_wanted=3.25
 
 # How to see that it is there, and the package that brings it.
@@ -16,12 +22,12 @@ command pkg-config          pkg-config
 library jansson             libjansson-dev
 library libcurl             libcurl4-openssl-dev
 library libmicrohttpd       libmicrohttpd-dev
+library libssl              libssl-dev
 library hwloc               libhwloc-dev
 "
 # What adds to a build and is not required: where it cannot be had, what it adds is left out.
 build_wanted="
 library liburing            liburing-dev
-library libcrypto           libssl-dev
 library ucx                 libucx-dev
 library libfabric           libfabric-dev
 "
@@ -39,6 +45,25 @@ command valgrind            valgrind
 command ip                  iproute2
 file /usr/sbin/nft          nftables
 "
+# The same for arm64, by a cross compiler. Its libraries stand beside this machine's.
+arm64_libraries='s/^library .*/&:arm64/p'
+arm64_needs="
+command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+command aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
+command qemu-aarch64          qemu-user
+command cc                    gcc
+command cmake                 cmake
+command ninja                 ninja-build
+command pkg-config            pkg-config
+command python3               python3
+command openssl               openssl
+command etcd                  etcd-server
+command etcdctl               etcd-client
+command ip                    iproute2
+file /usr/include/uthash.h    uthash-dev
+$(sed -n "$arm64_libraries" <<<"$build_needs$test_needs")
+"
+arm64_wanted=$(sed -n "$arm64_libraries" <<<"$build_wanted")
 
 fail() {
   echo "install-deps: $*" >&2
@@ -106,7 +131,7 @@ install_wanted() {
 
 # libFuzzer is one of clang's run-time libraries, which have a package of clang's version.
 fuzzer_is_there() {
-  find "$(clang -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*.a' | grep -q .
+  find "$(clang -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*.a' 2>/dev/null | grep -q .
 }
 
 # No error when there is none: the fuzz targets are left out then, and say so.
@@ -125,54 +150,107 @@ cmake_is_new_enough() {
 }
 
 install_newer_cmake() {
-  if ! install_from_pypi "cmake>=$cmake_wanted,<4"; then
-    fail "no cmake $cmake_wanted or newer: install one from https://cmake.org/download/"
-  fi
+  install_from_pypi "cmake>=$cmake_wanted,<4" ||
+    fail "no cmake $cmake_wanted or newer ($pypi_error): install one from https://cmake.org/download/"
 }
 
-# install_from_pypi REQUIREMENT: into build/tools
-install_from_pypi() {
-  local tools=$root/build/tools
-  echo "Installing $1 into $tools"
+# A Python of our own, which pip installs into.
+make_tools() {
+  if [ -x "$tools/bin/pip" ]; then return; fi
   missing=(python3-venv)
-  if ! python3 -c 'import ensurepip' 2>/dev/null; then install_packages; fi
-  python3 -m venv "$tools" && "$tools/bin/python" -m pip install --quiet "$1"
+  if ! python3 -c 'import ensurepip' 2>/dev/null; then (install_packages) || return 1; fi
+  python3 -m venv "$tools"
+}
+
+# install_from_pypi REQUIREMENT: into build/tools. False: `pypi_error` says why. Once PyPI was out of reach it is not
+# asked again: each time costs pip its deadlines.
+install_from_pypi() {
+  local log
+  if [ -n "$pypi_out_of_reach" ]; then return 1; fi
+  echo "Installing $1 into $tools"
+  log=$(mktemp)
+  if make_tools >"$log" 2>&1 && "$tools/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+    --retries 1 --timeout 10 "$1" >"$log" 2>&1; then
+    rm -f "$log"
+    return
+  fi
+  pypi_error=$(pypi_failure <"$log")
+  if [[ $pypi_error = "PyPI is out of reach: "* ]]; then pypi_out_of_reach=yes; fi
+  rm -f "$log"
+  return 1
+}
+
+# What pip's output on standard input says of its failure, in some words. Of the reason why a connection failed, which
+# is Python's name of an object, the words at its end.
+pypi_failure() {
+  local output broken words
+  output=$(cat)
+  words="s/.*[]>][:,]* *//; s/[\"')]*\$//; s/^['\"]*//"
+  broken=$(sed -n "s/.* connection broken by //; T; s|: /[^ ]*\$||; $words; p; q" <<<"$output")
+  if [ -n "$broken" ]; then
+    echo "PyPI is out of reach: $broken"
+  else
+    grep -E '^(ERROR|install-deps): ' <<<"$output" | head -n 1 || tail -n 1 <<<"$output"
+  fi
 }
 
 # The S3 server of the tests: OpenStack Swift, which has served objects in production for years and speaks S3, installs
 # from PyPI in seconds and starts in one. The others that are as real come neither by apt nor from PyPI, or want a
 # cluster (radosgw).
 install_swift() {
-  if "$root/build/tools/bin/python" -c 'import swift' 2>/dev/null; then return; fi
-  if ! (install_from_pypi 'swift>=2.35,<3'); then
-    echo "install-deps: no Swift: the tests against a real S3 server will be skipped" >&2
-  fi
+  if "$tools/bin/python" -c 'import swift' 2>/dev/null; then return; fi
+  install_from_pypi 'swift>=2.35,<3' ||
+    echo "install-deps: no Swift: the tests against a real S3 server will be skipped ($pypi_error)" >&2
 }
+
 # A UCX that is newer than the distribution's and built with CUDA: the tests run Weft's module with it, too.
 install_newer_ucx() {
-  if "$root/build/tools/bin/python" -c 'import libucx' 2>/dev/null; then return; fi
-  if ! (install_from_pypi 'libucx-cu13>=1.22,<2'); then
-    echo "install-deps: no newer UCX: the tests with one will be skipped" >&2
+  if "$tools/bin/python" -c 'import libucx' 2>/dev/null; then return; fi
+  install_from_pypi 'libucx-cu13>=1.22,<2' ||
+    echo "install-deps: no newer UCX: the tests with one will be skipped ($pypi_error)" >&2
+}
+
+# And with the last one for which Weft does without something.
+install_older_ucx() {
+  local said
+  if [ -e "$tools/ucx/1.18.1" ]; then return; fi
+  if [ -z "$pypi_out_of_reach" ]; then
+    echo "Installing UCX 1.18.1 into $tools/ucx"
+    if said=$("$root/scripts/with-ucx.sh" 1.18.1 2>&1); then return; fi
+    pypi_error=${said##*$'\n'}
   fi
+  echo "install-deps: no UCX 1.18: the tests with one will be skipped ($pypi_error)" >&2
+}
+
+# So that pkg-config tells of arm64's libraries alone.
+choose_arm64() {
+  dpkg --print-foreign-architectures | grep -qx arm64 ||
+    fail "apt knows no arm64 here: use scripts/in-release.sh trixie-arm64, or dpkg --add-architecture arm64"
+  needs=$arm64_needs
+  build_wanted=$arm64_wanted
+  export PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig
 }
 
 case "${1:---build}" in
   --build) needs=$build_needs ;;
   --test) needs=$build_needs$test_needs ;;
-  *) echo "usage: $0 [--build|--test]" >&2 && exit 2 ;;
+  --pypi) needs= ;;
+  --arm64) choose_arm64 ;;
+  *) echo "usage: $0 [--build|--test|--pypi|--arm64]" >&2 && exit 2 ;;
 esac
 
-PATH=$root/build/tools/bin:$PATH
+PATH=$tools/bin:$PATH
 find_missing <<<"$needs"
 if [ ${#missing[@]} -gt 0 ]; then
   install_packages
   find_missing <<<"$needs"
   [ ${#missing[@]} -eq 0 ] || fail "installed, and still not found: ${missing[*]}"
 fi
-install_wanted
+if [ "${1:-}" != --pypi ]; then install_wanted; fi
 if [ "${1:-}" = --test ] && ! fuzzer_is_there; then install_fuzzer; fi
 cmake_is_new_enough || install_newer_cmake
-if [ "${1:-}" = --test ]; then
+if [ "${1:-}" = --test ] || [ "${1:-}" = --pypi ]; then
   install_swift
   install_newer_ucx
+  install_older_ucx
 fi

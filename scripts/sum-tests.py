@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Sums the JUnit files of several ctest runs: sum-tests.py DIRECTORY
+"""Sums the JUnit files of several ctest runs: sum-tests.py [--strict] DIRECTORY
 
 Reads of each stage, in DIRECTORY:
   STAGE.xml     what ctest found out
   STAGE.tsv     what each test proves: name, folder, sentence (from the build)
   STAGE.broken  instead of these, when the stage did not come to its tests
+  STAGE.skipped instead of these, the reason why it was not run
   STAGE.left    what was left behind, a line for each thing
   times         a line of words for each stage
 Prints what failed with the end of its output, all of which is in DIRECTORY/STAGE/TEST.log, a table of all tests with
 their seconds in each stage and what they prove, what was skipped and why, the ten that took longest, and last "N
 passed, N failed[, N skipped]". That counts each test once for each stage, and a stage that broke or left something
-behind as one failure.
+behind as one failure. With --strict, so is a test of the stage fast that took 10 s or more.
 Exit status 1 if anything failed, or if nothing ran.
 """
+import argparse
 import collections
 import pathlib
 import re
@@ -23,6 +25,7 @@ import xml.etree.ElementTree as xml
 OUTCOMES = ("passed", "failed", "skipped")
 WIDTH = 120
 SLOWEST = 10
+FAST_S = 10  # what a test of the stage fast may take
 SHOWN = 40  # lines of what a failed test said
 FUZZED = re.compile(r"#(\d+)\s+DONE\s+cov: (\d+) ft: \d+ corp: (\d+)/(\S+)")
 PART_SKIPPED = re.compile(r"^(\S+) .*\.\.\. skipped ['\"](.*)['\"]$|^\[ *SKIPPED *\] (\w+)$", flags=re.M)
@@ -89,6 +92,15 @@ def print_failures(directory, cases):
     return len(broken) + len(left)
 
 
+def print_long(cases):
+    """Those that make the run of a newcomer long."""
+    long = [case for case in cases if case.stage == "fast" and case.seconds >= FAST_S]
+    for case in long:
+        print(f"LONG {case.stage}: {case.entry} took {case.seconds:.1f} s, and those of this stage take less than "
+              f"{FAST_S} s: make it shorter, or name it in tests/long.txt")
+    return len(long)
+
+
 def print_table(stages, cases, ledger):
     """A line for each test: its seconds in each stage, and what it proves."""
     folders = collections.defaultdict(dict)
@@ -108,8 +120,10 @@ def print_table(stages, cases, ledger):
             print(f"  {name:<{wide - 2}}{cells}  " + ("\n" + " " * indent).join(text))
 
 
-def print_skips(cases):
-    """Whole tests first, then those within a program or script that passed."""
+def print_skips(directory, cases):
+    """Whole stages first, then tests, then those within a program or script that passed."""
+    for path in sorted(directory.glob("*.skipped")):
+        print(f"skipped {path.stem}: {path.read_text().strip()}")
     for case in cases:
         if case.outcome == "skipped":
             print(f"skipped {case.stage}: {case.entry}: {case.reason()}")
@@ -136,15 +150,22 @@ def line(cases):
 
 
 def main():
-    directory = pathlib.Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strict", action="store_true")
+    parser.add_argument("directory", type=pathlib.Path)
+    arguments = parser.parse_args()
+    directory = arguments.directory
     files = sorted(directory.glob("*.xml"), key=lambda path: path.stat().st_mtime)
     stages = [path.stem for path in files]
     cases = [Case(path.stem, element) for path in files for element in xml.parse(path).iter("testcase")]
     more_failures = print_failures(directory, cases)
+    long = print_long(cases)
+    if arguments.strict:
+        more_failures += long
     if cases:
         print_table(stages, cases, read_ledgers(directory))
         print_fuzzed(cases)
-        print_skips(cases)
+        print_skips(directory, cases)
         print(f"the {SLOWEST} that took longest:")
         for case in sorted(cases, key=lambda case: -case.seconds)[:SLOWEST]:
             print(f"{case.seconds:8.1f} s  {case.stage}: {case.entry}")

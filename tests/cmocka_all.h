@@ -21,4 +21,12 @@
     _fail(__FILE__, __LINE__);                                                                                         \
   } while (0)
 
+// cmocka 2 has a macro of this name, which would stand in the way of every function that stops something.
+#undef stop
+
+// cmocka 2 tells signed ranges from unsigned ones; 1.1 has one, which is unsigned.
+#ifndef assert_uint_in_range
+#define assert_uint_in_range assert_in_range
+#endif
+
 #endif

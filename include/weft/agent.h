@@ -128,7 +128,8 @@ struct weft_agent_options {
   const char *prefix;           /**< of its keys there, ending in '/'; default "/weft/default/" */
   uint32_t lease_ttl_s;         /**< the store forgets this agent so long after its last sign of life; default 10 */
   const char *listen;           /**< "HOST:PORT" or "[IPV6]:PORT" (port 0: any) for weft_agent_meet(); default: none */
-  const char *token;            /**< shared secret of those who meet by socket; required with `listen` */
+  const char *token;            /**< shared secret of the agents that may load each other's metadata; required with
+                                     `listen`. Default: none, and metadata is taken as it is given */
   weft_agent_event_fn on_event; /**< may be NULL */
   void *event_arg;
 };
@@ -162,13 +163,17 @@ WEFT_API int weft_agent_deregister(weft_agent_t *agent, weft_region_t region);
  * Writes this agent's metadata: name, incarnation, transports' addresses and, of `num_regions` regions (0 and NULL: of
  * all of them), what a peer needs to reach them. Without `with_addresses` the blob is partial: it updates a peer that
  * was loaded before. `*size` is the space on entry and the need on return; LIMIT when it was too little (blob may be
- * NULL to ask). The format is little-endian, versioned and checksummed (docs/design.md). [any]
+ * NULL to ask). The format is little-endian, versioned and checksummed (docs/design.md). An agent with a token seals it
+ * with that. At most 131,072 regions and 64 MiB (LIMIT). [any]
  */
 WEFT_API int weft_agent_metadata(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions,
                                  bool with_addresses, void *blob, size_t *size);
 
 /** Loads a blob, all of it or nothing. PROTOCOL: damaged, the text says where; VERSION: from another version; EXISTS: a
- *  living agent with this name has another incarnation. A newer one of a dead or left peer is a new peer. [any] */
+ *  living agent with this name has another incarnation; AUTH: this agent has a token, and the blob was not sealed with
+ *  it; LIMIT: more than an agent holds (131,072 regions of a peer, 1,048,576 of all, 65,536 peers). A newer one of a
+ * dead or left peer is a new peer. An agent without a token takes a blob as it is: the caller vouches that it comes
+ * from who it should, for its addresses and keys go to the transports and the libraries below them. [any] */
 WEFT_API int weft_agent_load(weft_agent_t *agent, const void *blob, size_t size, weft_peer_t *peer);
 
 /** Forgets a peer: its transfers in flight end with PEER_LOST, once nothing can touch memory any more. [any] */
@@ -178,7 +183,8 @@ WEFT_API int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t peer);
 WEFT_API int weft_agent_publish(weft_agent_t *agent, uint32_t timeout_ms);
 
 /** Waits until the agent `name` is in the store and loads it; it is then watched: updates are loaded, and when its key
- *  goes it has left. [any] */
+ *  goes it has left. As with weft_agent_load(), it has to be sealed if this agent has a token (AUTH); else whoever may
+ *  write the store vouches for it. [any] */
 WEFT_API int weft_agent_fetch(weft_agent_t *agent, const char *name, uint32_t timeout_ms, weft_peer_t *peer);
 
 /** Exchanges metadata with the agent that listens at `address` ("HOST:PORT", "[IPV6]:PORT"), both ways. AUTH: it does
@@ -315,8 +321,16 @@ WEFT_API int weft_agent_fd(weft_agent_t *agent, int *fd);
  *  weft_agent_metadata(). [any] */
 WEFT_API int weft_agent_metrics(weft_agent_t *agent, char *text, size_t *size);
 
-/** Serves weft_agent_metrics() over HTTP at "HOST:PORT", path /metrics, until the agent closes. [any] */
+/** Serves weft_agent_metrics() over HTTP at "HOST:PORT", path /metrics, until the agent closes. They name its peers: an
+ *  agent with a token gives them to who sends weft_agent_metrics_bearer(); one without a token serves at a loopback
+ *  address only (INVALID else), where every user of this host may read them. HTTP is not encrypted. [any] */
 WEFT_API int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t *port);
+
+/** What has to be sent as "Authorization: Bearer TEXT" to read the metrics that an agent with a token serves: 64
+ *  hexadecimal digits that its token gives, from which nobody learns the token. All agents with one token have the
+ * same.
+ *  `*size` as in weft_agent_metadata(). NOT_FOUND: the agent has no token. [any] */
+WEFT_API int weft_agent_metrics_bearer(weft_agent_t *agent, char *text, size_t *size);
 
 #ifdef __cplusplus
 }

@@ -29,13 +29,17 @@ typedef struct weft_store_watch weft_store_watch_t;   /**< an open watch */
 struct weft_store_options {
   size_t size;                 /**< sizeof(struct weft_store_options) */
   const char *endpoints;       /**< comma-separated "http[s]://host:port"; tried in order, next on failure */
-  const char *ca_file;         /**< PEM bundle that signs the server's certificate; default: the system's */
+  const char *ca_file;         /**< PEM bundle that signs the server's certificate; default: with a token, none: the
+                                    certificate has to be the one that the token makes; else the system's */
   const char *cert_file;       /**< client certificate (PEM), with key_file */
   const char *key_file;        /**< client key (PEM) */
   const char *user;            /**< etcd user; asks /v3/auth/authenticate for a token, again when it expires */
   const char *password;        /**< etcd password */
-  const char *token;           /**< bearer token of an embedded server */
-  uint32_t connect_timeout_ms; /**< per endpoint; default 2,000 */
+  const char *token;           /**< token of an embedded server. It goes over TLS only: https:// shows it after the
+                                    server's certificate was accepted; http:// to a loopback address does not send it
+                                    at all, for any user of the host may listen there; http:// to others is INVALID */
+  uint32_t connect_timeout_ms; /**< per endpoint, its TLS handshake included; default: with several, 2,000, so that one
+                                    which does not answer is passed over; with one, request_timeout_ms */
   uint32_t request_timeout_ms; /**< whole call, every endpoint tried; default 5,000 */
 };
 #define WEFT_STORE_OPTIONS_INIT WEFT_SIZED(struct weft_store_options)
@@ -189,20 +193,36 @@ WEFT_API int weft_store_watch_open(weft_store_t *store, const char *prefix, int6
 /** Ends a watch: no callback runs after its return. NULL is legal. Not from a watch callback. */
 WEFT_API void weft_store_watch_close(weft_store_watch_t *watch);
 
-/** How to run an embedded server. */
+/**
+ * How to run an embedded server. It speaks HTTPS, and whoever has its token may do everything with every key: read,
+ * write and delete what others put, and end their leases. Nobody else may do anything but ask for its version.
+ *
+ * Its certificate is one that the token makes: clients with the token need no more (struct weft_store_options). With
+ * `cert_file` and `key_file` it is that one, and clients give the CA that signed it.
+ */
 struct weft_store_server_options {
   size_t size;
-  const char *address; /**< numeric address to bind; default "127.0.0.1". Not loopback: `token` is required */
-  uint16_t port;       /**< 0 = any free one */
-  const char *token;   /**< clients must send "Authorization: Bearer TOKEN" (etcd's bare "TOKEN" too) */
+  const char *address;   /**< numeric address to bind; default "127.0.0.1" */
+  uint16_t port;         /**< 0 = any free one */
+  const char *token;     /**< clients must send "Authorization: Bearer TOKEN" (etcd's bare "TOKEN" too). Printable ASCII
+                              without blanks, at most 4,095 bytes. NULL: a random one, see weft_store_server_token() */
+  bool insecure;         /**< no token and no TLS: every process that reaches the address may do everything. With a
+                              loopback address only; without a token and a certificate */
+  const char *cert_file; /**< the server's certificate, or a chain of them (PEM), with key_file */
+  const char *key_file;  /**< its key (PEM) */
 };
 #define WEFT_STORE_SERVER_OPTIONS_INIT WEFT_SIZED(struct weft_store_server_options)
 
-/** Starts a server on threads of its own. BUSY: port in use; INVALID: address without token. */
+/** Starts a server on threads of its own. BUSY: port in use; INVALID: `insecure` and an address that other hosts reach,
+ *  or files that are no certificate and its key; UNSUPPORTED: libmicrohttpd is not there, or has no TLS. */
 WEFT_API int weft_store_server_start(weft_store_server_t **server, const struct weft_store_server_options *options);
 
-/** Its URL, e.g. "http://127.0.0.1:40123". */
+/** Its URL, e.g. "https://127.0.0.1:40123". */
 WEFT_API const char *weft_store_server_url(const weft_store_server_t *server);
+
+/** Its token, given or made; "" when it is insecure. Whoever knows it rules the store: hand it over by a descriptor or
+ * a file of mode 0600, not by an argument. Valid until weft_store_server_stop(). [any] */
+WEFT_API const char *weft_store_server_token(const weft_store_server_t *server);
 
 /** Stops: cuts every connection, drops all keys. NULL is legal. */
 WEFT_API void weft_store_server_stop(weft_store_server_t *server);

@@ -11,6 +11,8 @@
 #include "agent/turn.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/wire.h"
+#include "secure/hmac.h"
 
 // By place in the description: the worker of that transport, or UINT32_MAX.
 static void match_workers(const weft_agent_t *agent, const struct agent_description *description, uint32_t *worker) {
@@ -54,6 +56,7 @@ static struct agent_region *make_region(struct agent_peer *peer, const struct ag
   return region;
 }
 
+// Whether each region can be what it says, and whether there is room for all, if none of them is known.
 static int check_regions(const struct agent_description *description) {
   for (uint32_t i = 0; i < description->num_regions; i++) {
     const struct agent_region_description *region = &description->regions[i];
@@ -61,6 +64,9 @@ static int check_regions(const struct agent_description *description) {
     if (memory && (region->length == 0 || region->address > UINT64_MAX - region->length))
       return fail(WEFT_ERR_PROTOCOL, "region %" PRIu64 " of %s has %" PRIu64 " bytes from 0x%" PRIx64 " on", region->id,
                   description->name, region->length, region->address);
+    if (!memory && region->address != 0)
+      return fail(WEFT_ERR_PROTOCOL, "region %" PRIu64 " of %s is %s and begins at 0x%" PRIx64 ": want 0", region->id,
+                  description->name, agent_kind_name(region->kind), region->address);
   }
   return 0;
 }
@@ -87,9 +93,18 @@ static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct a
   for (uint32_t i = 0; enough && i < description->num_regions; i++) {
     if (agent_ranges_get(&peer->regions, description->regions[i].id))
       continue;
+    if (peer->regions.count + number >= AGENT_MAX_REGIONS || agent->foreign >= AGENT_MAX_FOREIGN) {
+      uint32_t held = agent->foreign - number;
+      drop_regions(agent, regions, number);
+      return fail(WEFT_ERR_LIMIT,
+                  "%s has more regions than are taken: %u of it are known, %u of all peers; at most %d "
+                  "and %d",
+                  description->name, peer->regions.count, held, AGENT_MAX_REGIONS, AGENT_MAX_FOREIGN);
+    }
     regions[number] = make_region(peer, &description->regions[i], worker);
     enough = regions[number] != NULL;
     number += enough;
+    agent->foreign += enough;
   }
   if (!enough || agent_ranges_reserve(&peer->regions, number) != 0) {
     drop_regions(agent, regions, number);
@@ -153,7 +168,8 @@ static int update(weft_agent_t *agent, struct agent_peer *peer, const struct age
 // Connects all workers that both sides have. At least one has to reach it.
 static int connect_all(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description) {
   uint32_t worker[AGENT_MAX_TRANSPORTS], reached = 0;
-  char why[256] = "no transport is common to both";
+  char why[256] = "no transport is common to both", owner[AGENT_OWNER];
+  agent_owner(owner, description->name, description->incarnation);
   match_workers(agent, description, worker);
   for (uint32_t i = 0; i < agent->num_workers; i++)
     snprintf(peer->links[i].why, sizeof peer->links[i].why, "the peer does not have it");
@@ -164,7 +180,7 @@ static int connect_all(weft_agent_t *agent, struct agent_peer *peer, const struc
     struct agent_worker *by = &agent->workers[worker[t]];
     struct agent_link *link = &peer->links[worker[t]];
     agent_turn_take(by);
-    int rc = by->transport->connect(by->worker, from->address, from->address_size, &link->to);
+    int rc = by->transport->connect(by->worker, from->address, from->address_size, owner, &link->to);
     if (rc == 0)
       link->to->arg = link;
     agent_turn_give(by);
@@ -186,8 +202,35 @@ static void choose_messenger(weft_agent_t *agent, struct agent_peer *peer) {
       peer->messenger = &agent->workers[i];
 }
 
+static int make_mark(const uint8_t key[SECRET_KEY_SIZE], uint64_t sender, uint64_t *mark) {
+  uint8_t name[8], mac[HMAC_SIZE];
+  struct wire_writer writer = {.bytes = name, .capacity = sizeof name};
+  wire_put_number(&writer, sender, 8);
+  const struct hmac_part part = {name, sizeof name};
+  int rc = hmac_sha256(key, SECRET_KEY_SIZE, &part, 1, mac);
+  struct wire_reader reader = {.bytes = mac, .size = sizeof mac};
+  if (rc == 0)
+    *mark = wire_take_number(&reader, 8);
+  return rc;
+}
+
+// The marks that messages of the two bear: from a key that only they can agree on. So a third one, though it knows all
+// metadata, cannot speak for either.
+static int agree(const weft_agent_t *agent, const struct agent_description *description, struct agent_peer *peer) {
+  uint8_t key[SECRET_KEY_SIZE];
+  int rc = exchange_agree(&agent->exchange, description->key, "weft message 1", key);
+  if (rc == 0)
+    rc = make_mark(key, description->incarnation, &peer->mark_in);
+  if (rc == 0)
+    rc = make_mark(key, agent->incarnation, &peer->mark_out);
+  explicit_bzero(key, sizeof key);
+  return rc;
+}
+
 static int create(weft_agent_t *agent, const struct agent_description *description, struct agent_peer **made) {
   struct agent_peer *peer;
+  if (agent->peers.living >= AGENT_MAX_PEERS)
+    return fail(WEFT_ERR_LIMIT, "%u peers live, which are the most that an agent takes", agent->peers.living);
   int rc = agent_peer_new(agent, &peer);
   if (rc != 0)
     return rc;
@@ -199,7 +242,9 @@ static int create(weft_agent_t *agent, const struct agent_description *descripti
   peer->heartbeat_ms = description->heartbeat_ms;
   peer->heard_ns = clock_ns();
   bool changed;
-  rc = connect_all(agent, peer, description);
+  rc = agree(agent, description, peer);
+  if (rc == 0)
+    rc = connect_all(agent, peer, description);
   for (uint32_t i = 0; rc == 0 && i < agent->num_workers; i++)
     rc = peer->links[i].to ? agent_metrics_open(&peer->links[i]) : 0;
   if (rc == 0)
@@ -219,8 +264,22 @@ static int create(weft_agent_t *agent, const struct agent_description *descripti
   return 0;
 }
 
-static int adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t *id) {
+// Whether the incarnation is that of the name and the key: then no other agent has it.
+static int check_identity(const struct agent_description *description) {
+  uint64_t incarnation = 0;
+  int rc = agent_incarnation(description->name, description->key, &incarnation);
+  if (rc == 0 && incarnation != description->incarnation)
+    rc = fail(WEFT_ERR_PROTOCOL,
+              "metadata of %s says that it is incarnation %016" PRIx64 "; by its name and its key it "
+              "is %016" PRIx64,
+              description->name, description->incarnation, incarnation);
+  return rc;
+}
+
+static int adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only, weft_peer_t *id) {
   struct agent_peer *peer = agent_peer_named(agent, description->name);
+  if (only != 0 && (!peer || peer->id != only))
+    return fail(WEFT_ERR_PROTOCOL, "it speaks of %s, which is not itself", description->name);
   bool known = peer != NULL, changed = true;
   if (strcmp(description->name, agent->name) == 0) {
     if (description->incarnation != agent->incarnation)
@@ -247,10 +306,13 @@ static int adopt(weft_agent_t *agent, const struct agent_description *descriptio
   return 0;
 }
 
-int agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t *peer) {
+int agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only, weft_peer_t *peer) {
   weft_peer_t id = 0;
+  int rc = check_identity(description);
+  if (rc != 0)
+    return rc;
   pthread_mutex_lock(&agent->lock);
-  int rc = adopt(agent, description, &id);
+  rc = adopt(agent, description, only, &id);
   pthread_mutex_unlock(&agent->lock);
   if (rc == 0 && peer)
     *peer = id;

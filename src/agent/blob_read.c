@@ -1,5 +1,5 @@
 // Bytes to metadata. The sender is not trusted: every count is bounded by the bytes that are there before anything is
-// allocated for it.
+// allocated for it, and where a seal is asked for, it is checked before anything behind the head is looked at.
 #include "agent/blob.h"
 
 #include <inttypes.h>
@@ -52,6 +52,11 @@ static int read_identity(struct wire_reader *reader, struct agent_description *d
   int err = take_name(reader, "the agent's name", description->name, sizeof description->name);
   if (!err)
     err = take_name(reader, "the host's name", description->host, sizeof description->host);
+  const void *key = wire_take(reader, sizeof description->key);
+  if (!err && !key)
+    err = fail(WEFT_ERR_PROTOCOL, "metadata of agent %s ends within its key", description->name);
+  if (!err)
+    memcpy(description->key, key, sizeof description->key);
   if (!err && !*description->name)
     err = fail(WEFT_ERR_PROTOCOL, "metadata of an agent without a name");
   if (!err && (description->incarnation == 0 || description->incarnation == WEFT_PEER_SELF))
@@ -206,7 +211,27 @@ static int check_head(const uint8_t *bytes, size_t size) {
                 "metadata of format %" PRIu64 ", which a reader of format %" PRIu64 " or newer is needed for: this "
                 "one has format %d; use the same version of Weft on both sides",
                 version, minimum, BLOB_VERSION);
+  if (version < BLOB_OLDEST)
+    return fail(WEFT_ERR_VERSION,
+                "metadata of format %" PRIu64 ", and the oldest that is read is %d: use the same "
+                "version of Weft on both sides",
+                version, BLOB_OLDEST);
   return 0;
+}
+
+// Whether it was sealed by one who has the secret. Until that is known, no byte behind the head is believed.
+static int check_seal(const uint8_t *bytes, size_t size, const uint8_t *key) {
+  if (size < AGENT_BLOB_HEAD + BLOB_SEAL_WHOLE)
+    return fail(WEFT_ERR_AUTH, "metadata is not sealed, and this agent has a token: its owner needs the same one");
+  struct wire_reader reader = {.bytes = bytes, .size = size, .at = size - BLOB_SEAL_WHOLE};
+  uint64_t section = wire_take_number(&reader, 2), zero = wire_take_number(&reader, 2);
+  if (section != BLOB_SEAL || zero != 0 || wire_take_number(&reader, 4) != HMAC_SIZE)
+    return fail(WEFT_ERR_AUTH, "metadata is not sealed, and this agent has a token: its owner needs the same one");
+  uint8_t seal[HMAC_SIZE];
+  int err = blob_seal(bytes, size - HMAC_SIZE, key, seal);
+  if (!err && !hmac_equal(seal, bytes + size - HMAC_SIZE))
+    err = fail(WEFT_ERR_AUTH, "metadata is sealed with another token than this agent's, or was changed since");
+  return err;
 }
 
 // Finds the sections. One of an unknown number is passed over.
@@ -238,12 +263,14 @@ static int read_sections(struct wire_reader sections[BLOB_REGIONS + 1], struct b
   return err ? err : read_regions(&sections[BLOB_REGIONS], reading);
 }
 
-int agent_blob_read(const void *blob, size_t size, struct agent_description **description) {
+int agent_blob_read(const void *blob, size_t size, const uint8_t *seal, struct agent_description **description) {
   if (!blob || !description)
     return fail(WEFT_ERR_INVALID, "%s is NULL", blob ? "description" : "blob");
   struct wire_reader sections[BLOB_REGIONS + 1] = {0};
   uint64_t num_regions = 0, num_keys = 0;
   int err = check_head(blob, size);
+  if (!err && seal)
+    err = check_seal(blob, size, seal);
   if (!err)
     err = find_sections(blob, size, sections);
   if (!err)

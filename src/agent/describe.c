@@ -126,6 +126,7 @@ static int describe_all(weft_agent_t *agent, struct agent_region *const *regions
                                             .regions = described};
   memcpy(description->name, agent->name, sizeof description->name);
   memcpy(description->host, agent->host, sizeof description->host);
+  memcpy(description->key, agent->exchange.public_key, sizeof description->key);
   int rc = describe_transports(agent, place, with_addresses, block);
   for (uint32_t i = 0; rc == 0 && i < count; i++) {
     struct agent_region *region = regions[i];

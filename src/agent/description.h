@@ -1,19 +1,23 @@
-// What an agent tells others of itself, decoded. blob.c writes it and reads it.
+// What an agent tells others of itself, decoded. blob_write.c writes it, blob_read.c reads it.
 //
 // A description is complete (with the transports' addresses: enough for a new peer) or an update of one that is known.
 // It names all regions, which then replaces what was known, or some, which are added. `change` counts the changes of
 // the agent's regions: what is older than what is known changes nothing.
+//
+// The incarnation is decided by the agent's name and public key. So nobody can take another's incarnation under a name
+// or a key of its own, and what two agents agree on by their keys is known to these two.
 #ifndef AGENT_DESCRIPTION_H
 #define AGENT_DESCRIPTION_H
 
+#include "secure/exchange.h"
 #include "transport/transport.h"
 
 enum {
   AGENT_MAX_TRANSPORTS = 16,     // of an agent
   AGENT_MAX_TRANSPORT_NAME = 16, // bytes, the end included
   AGENT_MAX_HOST = 64,           // likewise
-  AGENT_MAX_REGIONS = 1 << 20,   // of an agent
-  AGENT_MAX_BLOB = 256 << 20,    // bytes
+  AGENT_MAX_REGIONS = 1 << 17,   // of an agent that others are told of: some 100 MB at each of its peers
+  AGENT_MAX_BLOB = 64 << 20,     // bytes: enough for these with four keys of 100 bytes each
   AGENT_BLOB_HEAD = 24,          // bytes before what differs between versions
 };
 
@@ -43,7 +47,7 @@ struct agent_region_description {
 
 struct agent_description {
   char name[WEFT_AGENT_MAX_NAME];
-  uint64_t incarnation;      // not 0, not WEFT_PEER_SELF
+  uint64_t incarnation;      // not 0, not WEFT_PEER_SELF; of its name and key: agent_incarnation()
   uint64_t change;           // see above
   bool complete;             // addresses are there
   bool all_regions;          // what is not among `regions` is gone
@@ -52,17 +56,24 @@ struct agent_description {
   uint64_t start_ticks;      // when the process started, as /proc/PID/stat has it: tells it from a later one of its pid
   int32_t pid;               // in its own namespace
   uint32_t heartbeat_ms;     // how often it shows that it lives; 0: not
+  uint8_t key[EXCHANGE_SIZE]; // public
   uint32_t num_transports;
   uint32_t num_regions;
   struct agent_transport transports[AGENT_MAX_TRANSPORTS];
   const struct agent_region_description *regions; // by id, ascending
 };
 
-// Writes it. `*size` is the space on entry and the need on return, set with LIMIT too; `blob` may be NULL to ask.
-int agent_blob_write(const struct agent_description *description, void *blob, size_t *size);
+// The incarnation of an agent of that name and public key: the first 8 bytes, little-endian, of the SHA-256 of
+// "weft incarnation 1", the name and the key, the texts with their NULs.
+int agent_incarnation(const char *name, const uint8_t key[EXCHANGE_SIZE], uint64_t *incarnation);
 
-// Reads all of it or nothing; free() frees it, and it needs `blob` no more. PROTOCOL: damaged, or no metadata, the text
-// says where. VERSION: of another version.
-int agent_blob_read(const void *blob, size_t size, struct agent_description **description);
+// Writes it, sealed with `seal` if that is not NULL. `*size` is the space on entry and the need on return, set with
+// LIMIT too; `blob` may be NULL to ask.
+int agent_blob_write(const struct agent_description *description, const uint8_t *seal, void *blob, size_t *size);
+
+// Reads all of it or nothing; free() frees it, and it needs `blob` no more. AUTH: it is not sealed with `seal`, which
+// is not asked for when that is NULL. PROTOCOL: damaged, or no metadata, the text says where. VERSION: of another
+// version.
+int agent_blob_read(const void *blob, size_t size, const uint8_t *seal, struct agent_description **description);
 
 #endif

@@ -44,13 +44,14 @@ static void drop_blob(struct keeper_name *name) {
 
 // News of a key, from the watch or from a reading. NOMEM: it is as if it had not come. [lock]
 static int take_value(struct agent_keeper *keeper, struct keeper_name *name, const struct weft_store_kv *kv) {
-  void *blob = malloc(kv->value_len + 1);
+  size_t size = kv->value_len <= AGENT_MAX_BLOB ? kv->value_len : 0; // nothing of what is too large is kept
+  void *blob = malloc(size + 1);
   if (!blob)
     return fail(WEFT_ERR_NOMEM, "no memory for the metadata of %s", name->name);
-  memcpy(blob, kv->value, kv->value_len);
+  memcpy(blob, kv->value, size);
   drop_blob(name);
   name->blob = blob;
-  name->size = kv->value_len;
+  name->size = size;
   name->revision = kv->mod_revision;
   name->absent = false;
   add_todo(keeper, name);
@@ -121,7 +122,7 @@ static bool lives(weft_agent_t *agent, weft_peer_t id) {
 static int load(struct agent_keeper *keeper, const struct keeper_name *name, const void *blob, size_t size, bool asked,
                 weft_peer_t *peer, uint64_t *incarnation) {
   struct agent_description *description;
-  int err = agent_blob_read(blob, size, &description);
+  int err = agent_blob_read(blob, size, agent_seal(keeper->agent), &description);
   if (err)
     return err;
   bool alive = lives(keeper->agent, name->peer), same = description->incarnation == name->incarnation;
@@ -133,7 +134,7 @@ static int load(struct agent_keeper *keeper, const struct keeper_name *name, con
     agent_peer_end(keeper->agent, name->peer, WEFT_AGENT_EVENT_PEER_LEFT,
                    "another incarnation has its name in the store");
   if (!err && (alive || asked || !same))
-    err = agent_adopt(keeper->agent, description, peer);
+    err = agent_adopt(keeper->agent, description, 0, peer);
   free(description);
   return err;
 }

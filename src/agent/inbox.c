@@ -116,14 +116,14 @@ static void keep(struct agent_worker *worker, struct agent_peer *peer, const str
   weft_agent_t *agent = worker->agent;
   bool notification = header->kind == AGENT_NOTIFICATION;
   struct agent_note *note = NULL;
-  bool beyond = notification && atomic_fetch_add(&peer->unread, 1) >= AGENT_CREDITS;
+  _Atomic uint32_t *waiting = notification ? &peer->unread : &peer->news;
+  bool beyond = atomic_fetch_add(waiting, 1) >= (notification ? AGENT_CREDITS : AGENT_NEWS);
   if (!beyond)
     note = take_note(worker, header->size);
   else if (!atomic_exchange(&peer->flooded, true)) // one that forgot this agent and loaded it again may do so too
-    log_warn("%s sends more notifications than it may: they are dropped", peer->name);
+    log_warn("%s sends more messages than it may: they are dropped", peer->name);
   if (!note) {
-    if (notification)
-      atomic_fetch_sub(&peer->unread, 1);
+    atomic_fetch_sub(waiting, 1);
     atomic_fetch_add(&agent->dropped, 1);
     return;
   }
@@ -148,7 +148,7 @@ void agent_inbox_message(void *arg, const void *bytes, size_t size) {
   struct agent_peer *peer = NULL;
   if (agent_header_read(bytes, size, &header) && header.to == agent->incarnation &&
       header.size <= WEFT_AGENT_MAX_NOTIFICATION)
-    peer = header.from == agent->incarnation ? &agent->self : agent_peer_of(agent, header.from);
+    peer = agent_peer_of(agent, header.from);
   if (!peer) { // of an earlier life of its sender, or of ours; or damaged
     atomic_fetch_add(&agent->dropped, 1);
     return;
@@ -164,6 +164,7 @@ void agent_inbox_tend(weft_agent_t *agent) {
   while ((note = pop(&agent->control, &used))) {
     give_note(used);
     agent_meta_message(agent, note->peer_id, note->kind, note->bytes, note->size);
+    atomic_fetch_sub(&note->peer->news, 1); // the last look at the peer: then it may go
   }
 }
 

@@ -23,7 +23,7 @@ static int keep_notification(weft_transfer_t *transfer, const struct weft_transf
   transfer->message = malloc(transfer->message_size);
   if (!transfer->message)
     return fail(WEFT_ERR_NOMEM, "no memory for a notification of %u bytes", size);
-  agent_header_fill(transfer->agent, transfer->peer, transfer->message, AGENT_NOTIFICATION, size, 0);
+  agent_header_fill(transfer->peer, transfer->message, AGENT_NOTIFICATION, size, 0);
   if (size > 0)
     memcpy(transfer->message + AGENT_HEADER, options->notification, size);
   return 0;

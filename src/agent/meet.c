@@ -1,4 +1,4 @@
-// Agents that meet by socket: the listener, all connections, and weft_agent_meet().
+// Agents that meet by socket: all connections, and weft_agent_meet().
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -6,25 +6,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "agent/endpoint.h"
-#include "agent/talk.h"
+#include "agent/meet.h"
 #include "base/clock.h"
 #include "base/fail.h"
 
 enum {
-  MAX_HALF_OPEN = 64, // a new caller beyond them has the oldest one cut off
-  MAX_ACCEPTED = 32,  // at once; then it is the others' turn
-  AGAIN_MS = 100,
-  LOOK_MS = 5, // where the caller drives the agent
+  LOOK_MS = 5,        // where the caller drives the agent
+  AGAIN_MIN_MS = 10,  // between two calls of one that has many callers
+  AGAIN_MAX_MS = 500, // likewise, later
 };
 
 // Small messages leave at once; a host that has gone is noticed as a silent peer is.
-static void set_up(struct agent_meta *meta, int fd) {
+void meet_set_up_socket(struct agent_meta *meta, int fd) {
   int on = 1, seconds = (int)(meta->agent->options.peer_timeout_ms / 3000), probes = 2;
   unsigned patience = meta->agent->options.peer_timeout_ms;
   seconds = seconds < 1 ? 1 : seconds;
@@ -36,101 +34,29 @@ static void set_up(struct agent_meta *meta, int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
 }
 
-// --- the listener ---
-
-static void cut_oldest(struct agent_meet *meet) {
-  struct agent_talk *talk;
-  TAILQ_FOREACH(talk, &meet->talks, all) {
-    if (talk_is_half_open(talk)) {
-      talk_end(talk, WEFT_ERR_LIMIT, "too many others call");
-      return;
-    }
-  }
-}
-
-static void accept_again(struct meta_timer *timer, uint64_t now_ns) {
-  (void)now_ns;
-  struct agent_meet *meet = (struct agent_meet *)((char *)timer - offsetof(struct agent_meet, again));
-  if (agent_watch_add(meet->meta->agent, &meet->listener) != 0) // for want of memory, say
-    meta_timer_set(meet->meta, &meet->again, clock_deadline_ms(AGAIN_MS));
-}
-
-static void accept_some(struct agent_watch *watch) {
-  struct agent_meet *meet = watch->arg;
-  for (int i = 0; i < MAX_ACCEPTED; i++) {
-    int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
-      cut_oldest(meet);
-      agent_watch_remove(meet->meta->agent, watch); // it would be ready all the time
-      meta_timer_set(meet->meta, &meet->again, clock_deadline_ms(AGAIN_MS));
-    }
-    if (fd < 0)
-      return;
-    while (meet->num_half_open >= MAX_HALF_OPEN)
-      cut_oldest(meet);
-    set_up(meet->meta, fd);
-    talk_start(meet->meta, fd, false);
-  }
-}
-
-static int start_listening(struct agent_meet *meet, const char *address) {
-  if (!hmac_is_there())
-    return hmac_sha256(NULL, 0, NULL, 0, NULL);
-  if (!meet->token || !*meet->token)
-    return fail(WEFT_ERR_INVALID, "listen is \"%s\" without a token: those who meet have to share one", address);
-  int fd, err = endpoint_listen(address, &fd, &meet->port);
-  if (err)
-    return err;
-  meet->listener = (struct agent_watch){.fd = fd, .events = EPOLLIN, .ready = accept_some, .arg = meet};
-  err = agent_watch_add(meet->meta->agent, &meet->listener);
-  if (err) {
-    close(fd);
-    meet->listener.fd = -1;
-  }
-  return err;
-}
-
 int meet_open(struct agent_meta *meta, const struct weft_agent_options *options) {
   struct agent_meet *meet = calloc(1, sizeof *meet);
   if (!meet)
     return fail(WEFT_ERR_NOMEM, "no memory for agent %s", meta->agent->name);
   meet->meta = meta;
   meet->listener.fd = -1;
-  meet->again.fired = accept_again;
-  meet->token = meta->agent->options.token;
   TAILQ_INIT(&meet->talks);
   TAILQ_INIT(&meet->ended);
   meta->meet = meet;
-  return options->listen ? start_listening(meet, options->listen) : 0;
-}
-
-static void stop_listening(struct agent_meet *meet) {
-  if (meet->listener.fd < 0)
-    return;
-  wheel_cancel(&meet->meta->wheel, &meet->again.timer);
-  agent_watch_remove(meet->meta->agent, &meet->listener);
-  close(meet->listener.fd);
-  meet->listener.fd = -1;
+  const char *token = meta->agent->options.token;
+  int err = token && *token ? secret_derive(token, TALK_PROTOCOL, meet->key) : 0;
+  meet->has_key = !err && token && *token;
+  return err ? err : options->listen ? meet_listen(meet, options->listen) : 0;
 }
 
 // --- all connections ---
-
-static void free_talk(struct agent_meet *meet, struct agent_talk *talk) {
-  TAILQ_REMOVE(&meet->ended, talk, all);
-  if (talk->done_fd >= 0)
-    close(talk->done_fd);
-  text_free(&talk->in);
-  text_free(&talk->out);
-  explicit_bzero(talk->keys, sizeof talk->keys);
-  free(talk);
-}
 
 static void free_ended(struct agent_meet *meet) {
   struct agent_talk *talk = TAILQ_FIRST(&meet->ended);
   while (talk) {
     struct agent_talk *next = TAILQ_NEXT(talk, all);
     if (!talk->waited)
-      free_talk(meet, talk);
+      talk_free(talk);
     talk = next;
   }
 }
@@ -157,11 +83,11 @@ void meet_update(struct agent_meta *meta) {
   if (!meta->meet)
     return;
   TAILQ_FOREACH(talk, &meta->meet->talks, all)
-  talk->update_due |= talk->state >= TALK_WANTS_ADOPTED;
+  talk->update_due |= talk->told;
 }
 
 static void say_goodbye(struct agent_talk *talk) {
-  if (talk->state >= TALK_WANTS_ADOPTED)
+  if (talk->state >= TALK_WANTS_PROOF)
     talk_send(talk, TALK_GOODBYE, NULL, 0);
   talk_end(talk, WEFT_ERR_CANCELED, "this agent let go of it");
 }
@@ -176,7 +102,7 @@ void meet_end(struct agent_life *life) {
 void meet_leave(struct agent_meta *meta) {
   if (!meta->meet)
     return;
-  stop_listening(meta->meet);
+  meet_stop_listening(meta->meet);
   struct agent_talk *talk;
   while ((talk = TAILQ_FIRST(&meta->meet->talks))) {
     talk_set_peer(talk, 0);
@@ -189,6 +115,7 @@ void meet_close(struct agent_meta *meta) {
     return;
   meet_leave(meta);
   free_ended(meta->meet);
+  explicit_bzero(meta->meet->key, sizeof meta->meet->key);
   free(meta->meet);
   meta->meet = NULL;
 }
@@ -199,7 +126,7 @@ static int dial(struct agent_meta *meta, const struct addrinfo *address, struct 
   int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return fail_errno(errno, "no socket to meet by");
-  set_up(meta, fd);
+  meet_set_up_socket(meta, fd);
   if (connect(fd, address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS) {
     int error = errno;
     close(fd);
@@ -223,29 +150,32 @@ static int dial(struct agent_meta *meta, const struct addrinfo *address, struct 
   return *talk ? 0 : fail(WEFT_ERR_NOMEM, "no memory or descriptor for a connection");
 }
 
-// Sleeps, or drives the agent where nobody else does, until the handshake is over.
-static void await(struct agent_talk *talk, uint64_t deadline_ns) {
-  struct pollfd done = {.fd = talk->done_fd, .events = POLLIN};
-  bool drive = talk->agent->options.progress == WEFT_AGENT_PROGRESS_NONE;
-  agent_wake(talk->agent);
+// Sleeps until the descriptor can be read (-1: there is none) or the time has come, and drives the agent where nobody
+// else does.
+static void sleep_until(weft_agent_t *agent, int fd, uint64_t deadline_ns) {
+  struct pollfd done = {.fd = fd, .events = POLLIN};
+  bool drive = agent->options.progress == WEFT_AGENT_PROGRESS_NONE;
   do {
     int left = clock_left_ms(deadline_ns);
-    if (drive)
-      weft_agent_progress(talk->agent, NULL);
+    if (drive) {
+      agent_wake(agent); // a socket may be ready, of which nobody else tells
+      weft_agent_progress(agent, NULL);
+    }
     if (poll(&done, 1, drive && left > LOOK_MS ? LOOK_MS : left) > 0)
       return;
   } while (!clock_passed(deadline_ns));
 }
 
-// Takes the outcome; from here on the connection is nobody's who waits.
-static int settle(struct agent_meta *meta, struct agent_talk *talk, weft_peer_t *peer) {
+// Takes the outcome; from here on the connection is nobody's who waits. `*was_cut`: it is worth while to call again.
+static int settle(struct agent_meta *meta, struct agent_talk *talk, weft_peer_t *peer, bool *was_cut) {
   static const char *const steps[] = {[TALK_CONNECTING] = "to be called",
-                                      [TALK_WANTS_HELLO] = "with a greeting",
-                                      [TALK_WANTS_PROOF] = "to the proof",
-                                      [TALK_WANTS_METADATA] = "with its metadata"};
+                                      [TALK_HANDSHAKE] = "the handshake",
+                                      [TALK_WANTS_METADATA] = "with its metadata",
+                                      [TALK_WANTS_ADOPTED] = "to the metadata of this agent"};
   int err = 0;
   pthread_mutex_lock(&meta->agent->tending);
   talk->waited = false;
+  *was_cut = talk->was_cut;
   if (talk->state == TALK_OPEN) {
     *peer = talk->peer;
   } else if (talk->state == TALK_ENDED) {
@@ -258,32 +188,45 @@ static int settle(struct agent_meta *meta, struct agent_talk *talk, weft_peer_t 
   return err;
 }
 
-// What another address of the same name may do better.
-static bool may_try_next(int err) {
-  return err == WEFT_ERR_UNREACHABLE;
+// Calls the addresses of a name, until one can be reached.
+static int call_any(struct agent_meta *meta, const struct addrinfo *all, uint64_t deadline_ns, weft_peer_t *peer,
+                    bool *was_cut) {
+  int err = WEFT_ERR_UNREACHABLE;
+  for (const struct addrinfo *at = all; at && err == WEFT_ERR_UNREACHABLE; at = at->ai_next) {
+    struct agent_talk *talk = NULL;
+    err = dial(meta, at, &talk);
+    if (err)
+      continue;
+    agent_wake(meta->agent);
+    sleep_until(meta->agent, talk->done_fd, deadline_ns);
+    err = settle(meta, talk, peer, was_cut);
+  }
+  return err;
+}
+
+// A listener that is flooded by strangers may cut off a lawful caller as well: that one calls again.
+static int call_until(struct agent_meta *meta, const struct addrinfo *all, uint64_t deadline_ns, weft_peer_t *peer) {
+  for (uint32_t pause_ms = AGAIN_MIN_MS;; pause_ms = pause_ms < AGAIN_MAX_MS ? 2 * pause_ms : AGAIN_MAX_MS) {
+    bool was_cut = false;
+    int err = call_any(meta, all, deadline_ns, peer, &was_cut);
+    uint64_t again = clock_deadline_ms(pause_ms);
+    if (!was_cut || again >= deadline_ns)
+      return err;
+    sleep_until(meta->agent, -1, again);
+  }
 }
 
 int weft_agent_meet(weft_agent_t *agent, const char *address, uint32_t timeout_ms, weft_peer_t *peer) {
   if (!agent || !peer)
     return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "peer" : "agent");
-  if (!hmac_is_there())
-    return hmac_sha256(NULL, 0, NULL, 0, NULL);
-  if (!agent->options.token || !*agent->options.token)
+  if (!agent->meta->meet->has_key)
     return fail(WEFT_ERR_INVALID, "this agent was opened without a token: those who meet have to share one");
   uint64_t deadline = clock_deadline_ms(timeout_ms);
   struct addrinfo *all;
   int err = endpoint_resolve(address, false, &all);
   if (err)
     return err;
-  err = WEFT_ERR_UNREACHABLE;
-  for (const struct addrinfo *at = all; at && may_try_next(err); at = at->ai_next) {
-    struct agent_talk *talk = NULL;
-    err = dial(agent->meta, at, &talk);
-    if (err)
-      continue;
-    await(talk, deadline);
-    err = settle(agent->meta, talk, peer);
-  }
+  err = call_until(agent->meta, all, deadline, peer);
   freeaddrinfo(all);
   return err ? fail_context(err, "meeting %s", address) : 0;
 }

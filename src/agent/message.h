@@ -13,8 +13,8 @@ enum { AGENT_HEADER = 48, AGENT_MAGIC = 0x31414657 /* "WFA1" */ };
 struct agent_header {
   uint32_t kind;
   uint32_t size;     // of what follows
-  uint64_t from;     // incarnation of the sender
-  uint64_t to;       // and of the one that it means: another one drops it
+  uint64_t from;     // a mark of the sender's that only it and the receiver know: adopt.c
+  uint64_t to;       // incarnation of the one that it means: another one drops it
   uint64_t sequence; // of a notification: counts from 1
   uint64_t credit;   // the highest sequence that the sender's application has taken of the receiver's
 };

@@ -91,7 +91,7 @@ int weft_agent_metadata(weft_agent_t *agent, const weft_region_t *regions, uint3
   int err = agent_describe(agent, num_regions > 0 ? regions : NULL, num_regions, with_addresses, &description);
   if (err)
     return err;
-  err = agent_blob_write(description, blob, size);
+  err = agent_blob_write(description, agent_seal(agent), blob, size);
   free(description);
   return err;
 }
@@ -100,10 +100,10 @@ int weft_agent_load(weft_agent_t *agent, const void *blob, size_t size, weft_pee
   if (!agent || !blob || !peer)
     return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !blob ? "blob" : "peer");
   struct agent_description *description;
-  int err = agent_blob_read(blob, size, &description);
+  int err = agent_blob_read(blob, size, agent_seal(agent), &description);
   if (err)
     return err;
-  err = agent_adopt(agent, description, peer);
+  err = agent_adopt(agent, description, 0, peer);
   free(description);
   return err;
 }

@@ -55,13 +55,13 @@ void agent_credit_tell(weft_agent_t *agent, struct agent_peer *peer) {
   agent_send(agent, peer, AGENT_CREDIT, NULL, 0);
 }
 
-void agent_header_fill(weft_agent_t *agent, struct agent_peer *peer, uint8_t *bytes, enum agent_message_kind kind,
-                       uint32_t size, uint64_t sequence) {
+void agent_header_fill(struct agent_peer *peer, uint8_t *bytes, enum agent_message_kind kind, uint32_t size,
+                       uint64_t sequence) {
   uint64_t taken = atomic_load_explicit(&peer->taken, memory_order_relaxed);
   atomic_store_explicit(&peer->told, taken, memory_order_relaxed);
   struct agent_header header = {.kind = kind,
                                 .size = size,
-                                .from = agent->incarnation,
+                                .from = peer->mark_out,
                                 .to = peer->incarnation,
                                 .sequence = sequence,
                                 .credit = taken};
@@ -115,8 +115,8 @@ static int take_letter(struct agent_peer *peer, struct agent_letter **letter) {
   return 0;
 }
 
-static int send_held(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_kind kind, const void *bytes,
-                     uint32_t size, uint64_t sequence) {
+static int send_held(struct agent_peer *peer, enum agent_message_kind kind, const void *bytes, uint32_t size,
+                     uint64_t sequence) {
   int err = atomic_load(&peer->failed);
   struct agent_letter *letter = NULL;
   int rc = err == 0 ? take_letter(peer, &letter) : fail(err, "%s is gone", peer->name);
@@ -128,7 +128,7 @@ static int send_held(weft_agent_t *agent, struct agent_peer *peer, enum agent_me
   letter->sequence = sequence;
   atomic_store(&letter->err, TRANSPORT_IN_FLIGHT);
   letter->post.request.message_size = AGENT_HEADER + size;
-  agent_header_fill(agent, peer, letter->bytes, kind, size, sequence);
+  agent_header_fill(peer, letter->bytes, kind, size, sequence);
   if (size > 0)
     memcpy(letter->bytes + AGENT_HEADER, bytes, size);
   atomic_fetch_add(&peer->flying, 1);
@@ -146,7 +146,7 @@ static int send_numbered(weft_agent_t *agent, struct agent_peer *peer, enum agen
     return fail(WEFT_ERR_NOT_CONNECTED, "no transport carries messages to %s", peer->name);
   }
   agent_turn_take(messenger);
-  int rc = send_held(agent, peer, kind, bytes, size, sequence);
+  int rc = send_held(peer, kind, bytes, size, sequence);
   agent_turn_give(messenger);
   if (rc == 0 && atomic_load(&agent->asleep))
     agent_wake(agent);

@@ -16,8 +16,8 @@ void agent_credit_told(struct agent_peer *peer, uint64_t sequence);
 void agent_credit_tell(weft_agent_t *agent, struct agent_peer *peer);
 
 // Writes a header to the peer. [any]
-void agent_header_fill(weft_agent_t *agent, struct agent_peer *peer, uint8_t *bytes, enum agent_message_kind kind,
-                       uint32_t size, uint64_t sequence);
+void agent_header_fill(struct agent_peer *peer, uint8_t *bytes, enum agent_message_kind kind, uint32_t size,
+                       uint64_t sequence);
 
 // Cancels the letters in flight; whether there are none; frees them, when there are none [turn of the messenger].
 void agent_letters_cancel(struct agent_peer *peer);

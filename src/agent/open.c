@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/ticks.h"
+#include "secure/secret.h"
 
 enum { CLOSE_MS = 1000 }; // for what is in flight to end
 
@@ -73,6 +74,22 @@ static int complete(weft_agent_t *agent, const struct weft_agent_options *given)
   return copy_strings(agent);
 }
 
+// A new life of the agent: nobody else has its private key, and so its incarnation.
+static int be_born(weft_agent_t *agent) {
+  int rc = 0;
+  do {
+    exchange_free(&agent->exchange);
+    rc = exchange_make(&agent->exchange);
+    if (rc == 0)
+      rc = agent_incarnation(agent->name, agent->exchange.public_key, &agent->incarnation);
+  } while (rc == 0 && (agent->incarnation == 0 || agent->incarnation == WEFT_PEER_SELF));
+  const char *token = agent->options.token;
+  agent->seals = token && *token;
+  if (rc == 0 && agent->seals)
+    rc = secret_derive(token, "weft metadata 1", agent->seal);
+  return rc;
+}
+
 static void set_up(weft_agent_t *agent) {
   pthread_mutexattr_t recursive;
   pthread_mutexattr_init(&recursive);
@@ -82,9 +99,6 @@ static void set_up(weft_agent_t *agent) {
   pthread_mutex_init(&agent->lock, NULL);
   agent->event_fd = agent->epoll = agent->wake = -1;
   agent->next_region = 1;
-  do
-    agent->incarnation = random_id();
-  while (agent->incarnation == WEFT_PEER_SELF);
   strcpy(agent->name, agent->options.name);
   agent_identify(agent);
 }
@@ -94,6 +108,7 @@ static void know_thyself(weft_agent_t *agent) {
   struct agent_peer *self = &agent->self;
   self->id = WEFT_PEER_SELF;
   self->incarnation = agent->incarnation;
+  self->mark_in = self->mark_out = random_id();
   memcpy(self->name, agent->name, sizeof self->name);
   for (uint32_t i = 0; i < agent->num_workers; i++)
     self->links[i] = (struct agent_link){.peer = self, .worker = &agent->workers[i]};
@@ -102,7 +117,9 @@ static void know_thyself(weft_agent_t *agent) {
 
 static int start(weft_agent_t *agent, const struct transport *const *more) {
   trace_open();
-  int rc = agent_inbox_open(agent);
+  int rc = be_born(agent);
+  if (rc == 0)
+    rc = agent_inbox_open(agent);
   if (rc == 0)
     rc = agent_workers_open(agent, more);
   if (rc != 0)
@@ -128,6 +145,10 @@ static void dispose(weft_agent_t *agent) {
   agent_progress_close(agent);
   pthread_mutex_destroy(&agent->lock);
   pthread_mutex_destroy(&agent->tending);
+  exchange_free(&agent->exchange);
+  explicit_bzero(agent->seal, sizeof agent->seal);
+  if (agent->options.token)
+    explicit_bzero((char *)(uintptr_t)agent->options.token, strlen(agent->options.token));
   free(agent->strings);
   free(agent);
 }

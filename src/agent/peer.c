@@ -14,6 +14,10 @@ enum { REMEMBERED = 256 };
 
 #define SLOT_MASK ((UINT64_C(1) << AGENT_PEER_SLOT_BITS) - 1)
 
+void agent_owner(char owner[AGENT_OWNER], const char *name, uint64_t incarnation) {
+  snprintf(owner, AGENT_OWNER, "agent %s %016" PRIx64, name, incarnation);
+}
+
 struct agent_peer *agent_peer_get(weft_agent_t *agent, weft_peer_t id) {
   if (id == WEFT_PEER_SELF)
     return &agent->self;
@@ -57,20 +61,22 @@ struct agent_peer *agent_peer_named(weft_agent_t *agent, const char *name) {
   return peer;
 }
 
-struct agent_peer *agent_peer_of(weft_agent_t *agent, uint64_t incarnation) {
+struct agent_peer *agent_peer_of(weft_agent_t *agent, uint64_t mark) {
   struct agent_peers *peers = &agent->peers;
-  struct agent_peer *peer = peers->by_incarnation ? peers->by_incarnation[random_mix(incarnation) & peers->mask] : NULL;
-  while (peer && peer->incarnation != incarnation)
-    peer = peer->next_by_incarnation;
+  if (mark == agent->self.mark_in)
+    return &agent->self;
+  struct agent_peer *peer = peers->by_mark ? peers->by_mark[random_mix(mark) & peers->mask] : NULL;
+  while (peer && peer->mark_in != mark)
+    peer = peer->next_by_mark;
   return peer;
 }
 
 static void chain(struct agent_peers *peers, struct agent_peer *peer) {
   struct agent_peer **name = &peers->by_name[hash_name(peer->name) & peers->mask];
-  struct agent_peer **incarnation = &peers->by_incarnation[random_mix(peer->incarnation) & peers->mask];
+  struct agent_peer **mark = &peers->by_mark[random_mix(peer->mark_in) & peers->mask];
   peer->next_by_name = *name;
-  peer->next_by_incarnation = *incarnation;
-  *name = *incarnation = peer;
+  peer->next_by_mark = *mark;
+  *name = *mark = peer;
 }
 
 static void unchain(struct agent_peers *peers, struct agent_peer *peer) {
@@ -78,10 +84,10 @@ static void unchain(struct agent_peers *peers, struct agent_peer *peer) {
   while (*name != peer)
     name = &(*name)->next_by_name;
   *name = peer->next_by_name;
-  struct agent_peer **incarnation = &peers->by_incarnation[random_mix(peer->incarnation) & peers->mask];
-  while (*incarnation != peer)
-    incarnation = &(*incarnation)->next_by_incarnation;
-  *incarnation = peer->next_by_incarnation;
+  struct agent_peer **mark = &peers->by_mark[random_mix(peer->mark_in) & peers->mask];
+  while (*mark != peer)
+    mark = &(*mark)->next_by_mark;
+  *mark = peer->next_by_mark;
 }
 
 // Tables for one more peer than there are slots.
@@ -93,16 +99,16 @@ static int grow(struct agent_peers *peers, weft_agent_t *agent) {
   if (slots)
     peers->slots = slots;
   struct agent_peer **by_name = calloc(capacity, sizeof *by_name);
-  struct agent_peer **by_incarnation = calloc(capacity, sizeof *by_incarnation);
-  if (!slots || !by_name || !by_incarnation) {
+  struct agent_peer **by_mark = calloc(capacity, sizeof *by_mark);
+  if (!slots || !by_name || !by_mark) {
     free(by_name);
-    free(by_incarnation);
+    free(by_mark);
     return fail(WEFT_ERR_NOMEM, "no memory for %u peers", capacity);
   }
   struct agent_peers old = *peers;
   agent_turns_take(agent);
   peers->by_name = by_name;
-  peers->by_incarnation = by_incarnation;
+  peers->by_mark = by_mark;
   peers->mask = capacity - 1;
   peers->capacity = capacity;
   for (uint32_t i = 0; old.by_name && i <= old.mask; i++) {
@@ -114,7 +120,7 @@ static int grow(struct agent_peers *peers, weft_agent_t *agent) {
   }
   agent_turns_give(agent);
   free(old.by_name);
-  free(old.by_incarnation);
+  free(old.by_mark);
   return 0;
 }
 
@@ -172,10 +178,12 @@ static int connect_self(struct agent_link *link) {
   struct agent_worker *worker = link->worker;
   uint8_t address[TRANSPORT_MAX_ADDRESS];
   size_t size = sizeof address;
+  char owner[AGENT_OWNER];
+  agent_owner(owner, worker->agent->name, worker->agent->incarnation);
   agent_turn_take(worker);
   int rc = worker->transport->address(worker->worker, address, &size);
   if (rc == 0)
-    rc = worker->transport->connect(worker->worker, address, size, &link->to);
+    rc = worker->transport->connect(worker->worker, address, size, owner, &link->to);
   if (rc == 0)
     link->to->arg = link;
   else

@@ -174,7 +174,8 @@ void agent_peers_tend(weft_agent_t *agent) {
     struct agent_peer *peer = *place;
     if (!peer->torn && agent_peer_is_quiet(peer))
       agent_peer_tear(agent, peer);
-    if (peer->torn && !peer->lists && !peer->transfers && atomic_load(&peer->unread) == 0) {
+    if (peer->torn && !peer->lists && !peer->transfers && atomic_load(&peer->unread) == 0 &&
+        atomic_load(&peer->news) == 0) {
       *place = peer->next;
       free_regions(agent, peer);
       agent_peer_recycle(agent, peer);
@@ -202,7 +203,7 @@ void agent_peers_free(weft_agent_t *agent) {
   free_regions(agent, &agent->self);
   free(agent->peers.slots);
   free(agent->peers.by_name);
-  free(agent->peers.by_incarnation);
+  free(agent->peers.by_mark);
 }
 
 int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t id) {

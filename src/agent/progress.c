@@ -23,6 +23,7 @@ enum {
   LOOK_NS = 10000000,    // deadlines of transfers in flight
   DYING_NS = 1000000,    // ended peers that wait for something in flight
   WATCHES_AT_ONCE = 16,
+  WATCHES_NS = 500000, // that they may take together
 };
 
 uint32_t agent_drive(weft_agent_t *agent) {
@@ -35,22 +36,23 @@ uint32_t agent_drive(weft_agent_t *agent) {
 // --- housekeeping ---
 
 // Descriptors of transports, and `wake`, are there to wake the sleeper only.
+// One at a time, as each may take others away; for a bounded time, then it is the transfers' turn.
 static void serve_watches(weft_agent_t *agent) {
-  struct epoll_event events[WATCHES_AT_ONCE];
-  int count = epoll_wait(agent->epoll, events, WATCHES_AT_ONCE, 0);
-  for (int i = 0; i < count; i++) {
-    struct agent_watch *watch = events[i].data.ptr;
-    if (watch && watch != (void *)agent) {
+  uint64_t begun = clock_ns();
+  struct epoll_event event;
+  for (int i = 0; i < WATCHES_AT_ONCE && epoll_wait(agent->epoll, &event, 1, 0) == 1; i++) {
+    struct agent_watch *watch = event.data.ptr;
+    if (watch && watch != (void *)agent)
       watch->ready(watch);
-      break; // it may have taken others away: look anew
+    if (i + 1 == WATCHES_AT_ONCE || clock_ns() - begun > WATCHES_NS) {
+      atomic_store(&agent->attention, true); // there may be more
+      return;
     }
   }
-  if (count > 1)
-    atomic_store(&agent->attention, true);
 }
 
 static void tend(weft_agent_t *agent, uint64_t now_ns) {
-  atomic_store(&agent->attention, false);
+  atomic_exchange(&agent->attention, false); // reads it, too: what its writer had stored before is seen below
   serve_watches(agent);
   agent_inbox_tend(agent);
   agent_peers_tend(agent);

@@ -27,9 +27,10 @@ static int make_blob(weft_agent_t *agent, void **blob, size_t *size) {
   if (err)
     return err;
   *size = 0;
-  agent_blob_write(description, NULL, size);
+  agent_blob_write(description, agent_seal(agent), NULL, size);
   *blob = malloc(*size);
-  err = *blob ? agent_blob_write(description, *blob, size) : fail(WEFT_ERR_NOMEM, "no memory for metadata");
+  err = *blob ? agent_blob_write(description, agent_seal(agent), *blob, size)
+              : fail(WEFT_ERR_NOMEM, "no memory for metadata");
   free(description);
   if (err)
     free(*blob);
@@ -71,7 +72,7 @@ static int put_if(struct agent_keeper *keeper, const char *key, int64_t revision
 // Whether what stands under this agent's name is its own, or of a process of this host that has ended.
 static int check_owner(const weft_agent_t *agent, const struct weft_store_kv *kv) {
   struct agent_description *other;
-  if (agent_blob_read(kv->value, kv->value_len, &other) != 0)
+  if (agent_blob_read(kv->value, kv->value_len, agent_seal(agent), &other) != 0)
     return fail(WEFT_ERR_EXISTS, "the key %s of the store is not an agent's: %s", kv->key, weft_last_error());
   bool own = other->incarnation == agent->incarnation;
   bool near = *agent->host && strcmp(agent->host, other->host) == 0 && agent->pid_namespace != 0 &&

@@ -123,6 +123,8 @@ static int enroll(weft_agent_t *agent, struct agent_region *region, const struct
 }
 
 void agent_region_free(weft_agent_t *agent, struct agent_region *region) {
+  if (region->of->id != WEFT_PEER_SELF)
+    agent->foreign--;
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     const struct transport *transport = agent->workers[i].transport;
     if (region->remote[i])
@@ -299,20 +301,37 @@ static int import_own(struct agent_region *region, struct agent_worker *worker, 
   return worker->transport->import(link->to, key, size, &region->remote[worker->index]);
 }
 
+// What a peer says of its region in its metadata, by which descriptors are checked, and what it says in the key, by
+// which the transport checks, has to be one.
+static int check_key(struct agent_region *region, struct agent_worker *worker) {
+  struct transport_remote *remote = region->remote[worker->index];
+  bool within = region->address >= remote->address && region->length <= remote->length &&
+                region->address - remote->address <= remote->length - region->length;
+  if (remote->kind == region->kind && within)
+    return 0;
+  worker->transport->release(remote);
+  region->remote[worker->index] = NULL;
+  char name[120];
+  return fail(WEFT_ERR_PROTOCOL, "the key of %s for %s is of other memory",
+              agent_region_name(region, name, sizeof name), worker->transport->name);
+}
+
+static int import_foreign(struct agent_region *region, struct agent_worker *worker, struct agent_link *link) {
+  const struct agent_key *key = &region->keys[worker->index];
+  if (!key->bytes)
+    return fail(WEFT_ERR_UNREACHABLE, "the peer has not registered it with %s", worker->transport->name);
+  int rc = worker->transport->import(link->to, key->bytes, key->size, &region->remote[worker->index]);
+  return rc == 0 ? check_key(region, worker) : rc;
+}
+
 struct transport_remote *agent_region_remote(struct agent_region *region, struct agent_worker *worker) {
   uint32_t i = worker->index;
   struct agent_link *link = agent_link_get(region->of, worker);
   if (!link || region->remote[i])
     return region->remote[i];
-  const struct agent_key *key = &region->keys[i];
-  int rc;
   agent_turn_take(worker);
-  if (region->of->id == WEFT_PEER_SELF)
-    rc = import_own(region, worker, link);
-  else if (key->bytes)
-    rc = worker->transport->import(link->to, key->bytes, key->size, &region->remote[i]);
-  else
-    rc = fail(WEFT_ERR_UNREACHABLE, "the peer has not registered it with %s", worker->transport->name);
+  bool own = region->of->id == WEFT_PEER_SELF;
+  int rc = own ? import_own(region, worker, link) : import_foreign(region, worker, link);
   agent_turn_give(worker);
   if (rc != 0)
     agent_region_keep_why(region, i);

@@ -94,9 +94,9 @@ static int self_pack(struct transport_region *region, void *bytes, size_t *size)
   return 0;
 }
 
-static int self_connect(struct transport_worker *worker, const void *address, size_t size,
+static int self_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
                         struct transport_peer **peer) {
-  (void)address, (void)size;
+  (void)address, (void)size, (void)owner;
   struct thing *made = new_thing(worker);
   if (!made)
     return fail(WEFT_ERR_NOMEM, "no memory for a peer");

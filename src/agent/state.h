@@ -20,29 +20,37 @@
 #include "agent/description.h"
 #include "base/trace.h"
 #include "device/device.h"
+#include "secure/exchange.h"
 #include "topology/serve.h"
 #include "transport/transport.h"
 
 enum {
   AGENT_MAX_WORKERS = 8,
-  AGENT_CREDITS = 1024,     // unread notifications of one peer
-  AGENT_CREDIT_TELL = 256,  // the reader tells the sender after so many
-  AGENT_MAX_DETAIL = 160,   // bytes of a sentence that is kept
-  AGENT_PEER_SLOT_BITS = 24 // of a weft_peer_t: its slot + 1; above them the slot's generation
+  AGENT_MAX_PEERS = 1 << 16,   // that live
+  AGENT_MAX_FOREIGN = 1 << 20, // regions of all peers: some 700 MB
+  AGENT_CREDITS = 1024,        // unread notifications of one peer
+  AGENT_CREDIT_TELL = 256,     // the reader tells the sender after so many
+  AGENT_NEWS = 1024,           // messages of a peer that wait for housekeeping: more than its regions gone at once
+  AGENT_MAX_DETAIL = 160,      // bytes of a sentence that is kept
+  AGENT_PEER_SLOT_BITS = 24    // of a weft_peer_t: its slot + 1; above them the slot's generation
 };
 
 // --- metadata, decoded (describe.c, adopt.c) ---
+
+// The key that its metadata and that of others is sealed with; NULL: it has no token. [any]
+#define agent_seal(agent) ((agent)->seals ? (agent)->seal : NULL)
 
 // Fills one in from the agent; free() frees it. `regions` NULL: all but those of no_metadata, and then all_regions is
 // set. [any, takes lock and turns]
 int agent_describe(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions, bool with_addresses,
                    struct agent_description **description);
 
-// Makes a peer of it or updates the one that it names, all or nothing; nothing of the description is kept. EXISTS: a
-// living peer of that name is of another incarnation, or it is this agent's name; NOT_FOUND: a partial one of an
-// unknown peer; UNREACHABLE: no transport reaches it, the text says why. Its own description gives WEFT_PEER_SELF.
-// [any, takes lock and turns; tells on_event]
-int agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t *peer);
+// Makes a peer of it or updates the one that it names, all or nothing; nothing of the description is kept. `only`: the
+// one peer that it may speak of; 0: any. EXISTS: a living peer of that name is of another incarnation, or it is this
+// agent's name; NOT_FOUND: a partial one of an unknown peer; UNREACHABLE: no transport reaches it, the text says why;
+// PROTOCOL: it contradicts itself, or speaks of another than `only`; LIMIT: it is more than an agent holds of a peer,
+// or of all. Its own description gives WEFT_PEER_SELF. [any, takes lock and turns; tells on_event]
+int agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only, weft_peer_t *peer);
 
 // Regions of a living peer have gone, by its own word. [any, takes lock and turns; tells on_event]
 void agent_regions_gone(weft_agent_t *agent, weft_peer_t peer, const uint64_t *ids, uint32_t count);
@@ -143,7 +151,8 @@ struct agent_peer {
   weft_peer_t id; // WEFT_PEER_SELF: this agent
   char name[WEFT_AGENT_MAX_NAME];
   uint64_t incarnation;
-  _Atomic int failed; // 0: alive; else what post gives
+  uint64_t mark_in, mark_out; // of messages from it, and to it: only the two of them know these (adopt.c)
+  _Atomic int failed;         // 0: alive; else what post gives
   enum agent_peer_state state;
   char why[AGENT_MAX_DETAIL]; // of its end
   char host[AGENT_MAX_HOST];  // these as its description has them
@@ -168,10 +177,11 @@ struct agent_peer {
   _Atomic uint32_t flying;              // letters in flight
   // From it.
   _Atomic uint32_t unread;
+  _Atomic uint32_t news;  // messages that housekeeping has not read
   _Atomic bool flooded;   // it has sent more than it may, which was said
   _Atomic uint64_t taken; // the highest number that the application has taken
   _Atomic uint64_t told;  // of that, what the peer knows
-  struct agent_peer *next_by_name, *next_by_incarnation;
+  struct agent_peer *next_by_name, *next_by_mark;
   struct agent_peer *next; // among the dying, or the free
   void *meta;              // liveness and sockets: agentmeta's
 };
@@ -181,8 +191,8 @@ struct agent_peers {
   uint32_t count, capacity, living;
   struct agent_peer *free_first, *free_last; // torn and let go of, oldest first
   uint32_t num_free;
-  struct agent_peer **by_name;        // chains by hash; living ones
-  struct agent_peer **by_incarnation; // likewise; changed with all turns held, read with any
+  struct agent_peer **by_name; // chains by hash; living ones
+  struct agent_peer **by_mark; // likewise; changed with all turns held, read with any
   uint32_t mask;
 };
 
@@ -190,8 +200,8 @@ struct agent_peers {
 struct agent_peer *agent_peer_get(weft_agent_t *agent, weft_peer_t id);
 // The living peer of that name; NULL. [lock]
 struct agent_peer *agent_peer_named(weft_agent_t *agent, const char *name);
-// The living peer of that incarnation; NULL. [any turn]
-struct agent_peer *agent_peer_of(weft_agent_t *agent, uint64_t incarnation);
+// The living peer whose messages bear that mark, this agent itself too; NULL. [any turn]
+struct agent_peer *agent_peer_of(weft_agent_t *agent, uint64_t mark);
 
 // Ends a living peer: `kind` is LEFT or LOST. Its transfers in flight are cancelled and end with PEER_LOST. Does
 // nothing when it has ended. [any; takes lock and turns; tells on_event]
@@ -312,6 +322,9 @@ struct weft_agent {
   char name[WEFT_AGENT_MAX_NAME];
   uint64_t incarnation;
   char host[AGENT_MAX_HOST];
+  struct exchange exchange;      // its key pair; the public one decides the incarnation
+  bool seals;                    // it has a token,
+  uint8_t seal[SECRET_KEY_SIZE]; // from which this is derived: metadata has to be sealed with it
   uint64_t pid_namespace, start_ticks;
   struct weft_agent_options options; // completed; its strings are the agent's own
   char *strings;                     // they stand here
@@ -323,7 +336,8 @@ struct weft_agent {
 
   // lock
   weft_region_t next_region;
-  uint64_t change; // counts changes of the regions that peers are told of
+  uint64_t change;  // counts changes of the regions that peers are told of
+  uint32_t foreign; // regions of all peers
   struct agent_peers peers;
   struct agent_peer self;
   struct weft_transfer *transfers;

@@ -1,50 +1,56 @@
-// A connection between two agents that meet by socket.
+// A connection between two agents that meet by socket: TLS 1.3 (secure/tls.h) with a key that is derived from the
+// token. The caller proves the token in its first message: who does not have it is told that it was refused, and
+// nothing else.
 //
-// Each message is: bytes that follow (u32), kind (u8), content, and from the proofs on 32 bytes of HMAC-SHA256 over a
-// counter and all of that, with a key of this connection and direction. What is said, caller first:
-//   HELLO, HELLO     magic, version, oldest version that can talk to it, 32 random bytes
-//   PROOF, PROOF     HMAC of the shared token over the role and both random values; a wrong one gets REFUSED
-//   METADATA         of the caller; the listener loads it, and answers with its own or REFUSED
-//   METADATA         of the listener; the caller loads it
-//   ADOPTED          by the caller: both know each other
+// Each message within it is: bytes that follow (u32), kind (u8), content. What is said, caller first:
+//   METADATA         of the caller
+//   METADATA         of the listener, with its proof (agent/proof.h) that it is the agent of this metadata
+//   PROOF            of the caller, likewise; the listener loads the caller's metadata
+//   ADOPTED          by the listener; the caller loads the listener's metadata, and both know each other
 //   UPDATE, GOODBYE  at any time from then on
-// The caller proves itself first: who does not have the token sees a random value and nothing else.
+// METADATA is: the version of what is said here and the oldest one that can talk to it (u16 each), the listener's
+// proof, the metadata. In place of each answer may stand REFUSED, which ends the connection. Metadata that was shown
+// and is not proved yet changes nothing here: it is kept, within the limits below.
 //
 // Nothing here waits: housekeeping calls when the socket is ready, and a timer bounds each step.
 #ifndef AGENT_TALK_H
 #define AGENT_TALK_H
 
-#include "agent/hmac.h"
 #include "agent/meta.h"
+#include "agent/proof.h"
 #include "base/text.h"
+#include "secure/tls.h"
+
+#define TALK_PROTOCOL "weft meet 2"
 
 enum {
-  TALK_VERSION = 1,
-  TALK_MINIMUM = 1,
-  TALK_NONCE = 32,
-  TALK_HEAD = 5,                            // bytes before the content
-  TALK_MAX_GREETING = 512,                  // of a message before the proofs
-  TALK_MAX_MESSAGE = AGENT_MAX_BLOB + 1024, // behind them
-  TALK_STEP_MS = 5000,                      // for all steps up to the proofs, and for each message behind them
-  TALK_READ = 64 << 10,                     // bytes taken at once
+  TALK_VERSION = 3,
+  TALK_MINIMUM = 3,
+  TALK_HEAD = 5, // bytes before the content
+  // Of a message: the metadata of some 100,000 regions. What comes is kept until it is whole, and metadata until it is
+  // proved, so this bounds what one connection makes this agent hold, and TALK_MAX_HELD what all of them do.
+  TALK_MAX_MESSAGE = 16 << 20,
+  TALK_MAX_HELD = 64 << 20,
+  TALK_STEP_MS = 5000,     // for the whole handshake, however slowly it comes
+  TALK_MESSAGE_MS = 30000, // for each message behind it: until it has come whole, or the other has taken it
+  TALK_READ = 16 << 10,    // bytes taken at once: a record of TLS
 };
 
 enum talk_kind {
-  TALK_HELLO = 1,
-  TALK_PROOF = 2,
   TALK_REFUSED = 3, // u32 code, text
   TALK_METADATA = 4,
   TALK_ADOPTED = 5,
   TALK_UPDATE = 6,
   TALK_GOODBYE = 7,
+  TALK_PROOF = 8,
 };
 
 enum talk_state {
   TALK_CONNECTING,
-  TALK_WANTS_HELLO,
-  TALK_WANTS_PROOF,
+  TALK_HANDSHAKE,
   TALK_WANTS_METADATA,
-  TALK_WANTS_ADOPTED,
+  TALK_WANTS_PROOF,   // listener
+  TALK_WANTS_ADOPTED, // caller
   TALK_OPEN,
   TALK_ENDED,
 };
@@ -55,15 +61,19 @@ struct agent_talk {
   bool caller;
   enum talk_state state;
   struct agent_watch watch;
-  uint8_t nonces[2][TALK_NONCE]; // the caller's, the listener's
-  uint8_t keys[2][HMAC_SIZE];    // of what the caller sends, the listener
-  bool sealed;                   // the proofs are through: messages carry a seal
-  uint64_t num_sent, num_read;
+  struct tls *tls;   // NULL: the other has said nothing yet
+  bool wants_write;  // TLS has something to send before it can go on
+  uint64_t begun_ns; // since when it is there
+  uint16_t bucket;   // of the address of who was accepted: places are shared out by it
   struct text in, out;
   size_t out_at;
-  bool update_due;  // the regions have changed; sent when `out` is empty
-  weft_peer_t peer; // 0: not known yet
-  int err;          // of the end
+  struct text shown;                // the other's metadata, until it has proved that it is its own
+  uint8_t other_key[EXCHANGE_SIZE]; // its public key, by what it has shown
+  bool told;                        // this agent's metadata was sent
+  bool update_due;                  // the regions have changed; sent when it is open and `out` is empty
+  weft_peer_t peer;                 // 0: not known yet
+  int err;                          // of the end
+  bool was_cut; // it ended because the other hung up within the handshake, as a listener with many callers does
   char why[AGENT_MAX_DETAIL];
   int done_fd;                    // caller: an eventfd that says that it is open or has ended; -1
   bool waited;                    // the caller's thread still looks at it, and frees it
@@ -77,6 +87,8 @@ struct agent_talk *talk_start(struct agent_meta *meta, int fd, bool caller);
 
 // Ends it: closes the socket, and its peer has gone, if it was known. Frees it later, unless somebody waits for it.
 void talk_end(struct agent_talk *talk, int err, const char *why);
+// One that has ended.
+void talk_free(struct agent_talk *talk);
 
 // Queues a message and sends what can be sent.
 void talk_send(struct agent_talk *talk, enum talk_kind kind, const void *bytes, size_t size);
@@ -85,28 +97,39 @@ void talk_set_peer(struct agent_talk *talk, weft_peer_t peer);
 // Wakes the thread that waits for it, if any.
 void talk_tell_caller(struct agent_talk *talk);
 
-// Sends this agent's metadata.
+// Sends this agent's metadata; the METADATA of a listener with its proof.
 int talk_send_metadata(struct agent_talk *talk, enum talk_kind kind);
 // Sends it if an update is due and nothing else on its way.
 void talk_send_update(struct agent_talk *talk);
 
-// talk_steps.c: a message that was read whole, and whose seal is right.
+// talk_steps.c
+// The handshake is over.
+void talk_begin(struct agent_talk *talk);
+// A message that was read whole.
 void talk_take(struct agent_talk *talk, enum talk_kind kind, const uint8_t *bytes, size_t size);
-void talk_say_hello(struct agent_talk *talk);
 
 // Whether it has not shown yet that it has the token.
 static inline bool talk_is_half_open(const struct agent_talk *talk) {
-  return !talk->caller && talk->state < TALK_WANTS_METADATA;
+  return !talk->caller && talk->state == TALK_HANDSHAKE;
 }
+
+// The metadata that was shown is needed no more.
+void talk_drop_shown(struct agent_talk *talk);
+// Of the two of this connection, once the other has shown its key.
+struct proof_parties talk_parties(const struct agent_talk *talk);
 
 // meet.c keeps them all.
 struct agent_meet {
   struct agent_meta *meta;
-  struct agent_watch listener; // fd -1: none
-  struct meta_timer again;     // tries to accept again, after descriptors ran out
+  struct lobby *lobby; // who has called and not spoken; NULL: this agent does not listen
+  int listening_fd;
+  struct agent_watch listener; // the lobby's; fd -1: none
+  struct meta_timer again;     // tries to accept again, after a pause
   uint16_t port;
-  const char *token; // the agent's options'
-  uint32_t num_half_open;
+  bool has_key;
+  uint8_t key[SECRET_KEY_SIZE];                     // of the token
+  uint32_t num_half_open, num_taken;                // accepted ones: within the handshake, and all
+  size_t held;                                      // bytes of messages in part, and of metadata that is not proved
   TAILQ_HEAD(agent_talks, agent_talk) talks, ended; // ended: to be freed
 };
 

@@ -154,8 +154,8 @@ static int take_credit(weft_transfer_t *transfer) {
   transfer->sequence = agent_credit_take(transfer->peer);
   if (transfer->sequence == 0)
     return fail_to_post(transfer, WEFT_ERR_BUSY);
-  agent_header_fill(transfer->agent, transfer->peer, transfer->message, AGENT_NOTIFICATION,
-                    transfer->message_size - AGENT_HEADER, transfer->sequence);
+  agent_header_fill(transfer->peer, transfer->message, AGENT_NOTIFICATION, transfer->message_size - AGENT_HEADER,
+                    transfer->sequence);
   return 0;
 }
 

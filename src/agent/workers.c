@@ -20,13 +20,16 @@ static int open_one(weft_agent_t *agent, const struct transport *transport) {
   if (rc != 0)
     return fail(rc, "the transport %s does not work here: %s", transport->name, why);
   struct transport_nics nics;
+  char owner[AGENT_OWNER];
+  agent_owner(owner, agent->name, agent->incarnation);
   transport_nics_choose(transport, TRANSPORT_ANY_GPU, &nics);
   struct transport_options options = {.size = sizeof options,
                                       .on_message = agent_inbox_message,
                                       .on_peer = agent_peer_failed,
                                       .arg = worker,
                                       .settings = nics.settings,
-                                      .threads = true};
+                                      .threads = true,
+                                      .owner = owner};
   worker->transport = transport;
   worker->agent = agent;
   worker->index = agent->num_workers;

@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include "base/printable.h"
+
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -51,6 +53,8 @@ void log_line(enum log_level level, const char *format, ...) {
   size_t size = (size_t)used + (size_t)more;
   if (size > sizeof line - 1)
     size = sizeof line - 1;
+  line[size] = '\0';
+  printable_text(line); // what others sent may be in it
   line[size++] = '\n';
   // A log line that cannot be written has nowhere else to go.
   ssize_t written = write(STDERR_FILENO, line, size);

@@ -1,6 +1,7 @@
 #include "base/plugin.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <link.h>
 #include <signal.h>
@@ -8,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -15,23 +18,93 @@
 #ifndef PLUGIN_FOLDER // from the folder of a program to that of the libraries, in an installation
 #define PLUGIN_FOLDER "../lib"
 #endif
+#ifndef PLUGIN_INSTALLED // the folder of the libraries, for a program that holds this code and lies elsewhere
+#define PLUGIN_INSTALLED "/usr/local/lib"
+#endif
 
-enum { MAX_NAME = 64, MAX_PATH = PATH_MAX + sizeof PLUGIN_FOLDER + MAX_NAME };
+enum { MAX_NAME = 64, MAX_PATH = PATH_MAX + sizeof PLUGIN_FOLDER + MAX_NAME, MAX_LINE = PATH_MAX + 128 };
 
-// Whose it is by the dynamic linker's list; the program itself has no name there.
-static bool own_folder(char folder[PATH_MAX]) {
+// The file that this code was mapped from, as the kernel has it: where the dynamic linker's name for it is relative to
+// a working directory that may have changed since.
+static bool mapped_file(const void *here, char path[PATH_MAX]) {
+  FILE *maps = fopen("/proc/self/maps", "re");
+  char line[MAX_LINE];
+  bool found = false;
+  while (maps && !found && fgets(line, sizeof line, maps)) {
+    unsigned long begin, end;
+    const char *name = strchr(line, '/');
+    if (!name || sscanf(line, "%lx-%lx", &begin, &end) != 2)
+      continue;
+    found = (unsigned long)here >= begin && (unsigned long)here < end && strlen(name) < PATH_MAX;
+    if (found)
+      snprintf(path, PATH_MAX, "%.*s", (int)strcspn(name, "\n"), name);
+  }
+  if (maps)
+    fclose(maps);
+  return found;
+}
+
+// The file that holds this code, by the dynamic linker's list; the program itself has no name there.
+static bool own_file(char file[PATH_MAX]) {
   static const char here;
+  char mapped[PATH_MAX];
   Dl_info info;
   struct link_map *map = NULL;
   if (!dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
     return false;
-  const char *file = map->l_name && map->l_name[0] ? map->l_name : "/proc/self/exe";
-  if (!realpath(file, folder))
-    return false;
-  char *slash = strrchr(folder, '/');
-  *slash = '\0';
-  return true;
+  const char *name = map->l_name && map->l_name[0] ? map->l_name : "/proc/self/exe";
+  if (*name != '/')
+    name = mapped_file(&here, mapped) ? mapped : NULL;
+  return name && realpath(name, file);
 }
+
+// --- whom a file belongs to ---
+
+// What a file may not be less protected than: that which holds this code, and whose writers rule this process anyway.
+struct trust {
+  struct stat own;
+  bool strict; // in a program that has more rights than who calls it, root's and its own files alone count
+};
+
+// NULL: nobody can change it who could not change this process otherwise.
+static const char *find_writer(const struct trust *trust, const struct stat *what) {
+  const struct stat *own = &trust->own;
+  mode_t shared = trust->strict ? 0 : own->st_mode;
+  if (what->st_uid != 0 && what->st_uid != geteuid() && (trust->strict || what->st_uid != own->st_uid))
+    return "belongs to another user";
+  if (what->st_mode & S_IWOTH && !(shared & S_IWOTH))
+    return "can be written by everybody";
+  bool own_group = !trust->strict && (what->st_gid == getegid() || (shared & S_IWGRP && what->st_gid == own->st_gid));
+  // A group that root lets write is root's choice (Debian's /usr/local belongs to the group staff).
+  if (what->st_mode & S_IWGRP && what->st_uid != 0 && !own_group)
+    return "can be written by another group";
+  return NULL;
+}
+
+// `with_folder`: whoever can write its folder could exchange it.
+static int check_file(const struct plugin *plugin, const struct trust *trust, const char *path, bool with_folder) {
+  char real[PATH_MAX];
+  struct stat info;
+  if (!realpath(path, real) || stat(real, &info) != 0)
+    return fail(WEFT_ERR_UNSUPPORTED, "cannot load the %s %s: %s", plugin->called, path, strerror(errno));
+  const char *why = find_writer(trust, &info), *what = "it";
+  if (!why && (with_folder || trust->strict)) {
+    *strrchr(real, '/') = '\0';
+    what = "its folder";
+    if (stat(*real ? real : "/", &info) != 0)
+      return fail(WEFT_ERR_UNSUPPORTED, "cannot load the %s %s: %s", plugin->called, path, strerror(errno));
+    if (info.st_mode & S_ISVTX) // who may write there cannot exchange another's file
+      info.st_mode &= ~(mode_t)(S_IWOTH | S_IWGRP);
+    why = find_writer(trust, &info);
+  }
+  return why ? fail(
+                   WEFT_ERR_UNSUPPORTED,
+                   "the %s %s is not loaded: %s %s; want a file of root's or of this user's that nobody else can write",
+                   plugin->called, path, what, why)
+             : 0;
+}
+
+// --- loading ---
 
 static int take(const struct plugin *plugin, void *file, const char *path, plugin_check_fn check, void *arg) {
   void *symbol = dlsym(file, plugin->symbol);
@@ -41,12 +114,6 @@ static int take(const struct plugin *plugin, void *file, const char *path, plugi
   if (rc != 0)
     dlclose(file);
   return rc;
-}
-
-static int cannot_load(const struct plugin *plugin, const char *path, const char *variable) {
-  const char *why = dlerror();
-  return fail(WEFT_ERR_UNSUPPORTED, "cannot load the %s %s%s%s%s: %s", plugin->called, path, variable ? " (from " : "",
-              variable ? variable : "", variable ? ")" : "", why ? why : "no reason");
 }
 
 // What a library does when it is loaded must not change how this process takes signals: libpsm_infinipath, which comes
@@ -66,40 +133,59 @@ static void *open_file(const char *path) {
   return file;
 }
 
-// NOT_FOUND: the file is not there.
-static int try_file(const struct plugin *plugin, const char *path, plugin_check_fn check, void *arg) {
-  if (access(path, F_OK) != 0)
-    return WEFT_ERR_NOT_FOUND;
+// `variable`: names it; NULL: it was found.
+static int load(const struct plugin *plugin, const char *path, const char *variable, plugin_check_fn check, void *arg) {
   void *file = open_file(path);
-  return file ? take(plugin, file, path, check, arg) : cannot_load(plugin, path, NULL);
+  if (file)
+    return take(plugin, file, path, check, arg);
+  const char *why = dlerror();
+  return fail(WEFT_ERR_UNSUPPORTED, "cannot load the %s %s%s%s%s: %s", plugin->called, path, variable ? " (from " : "",
+              variable ? variable : "", variable ? ")" : "", why ? why : "no reason");
 }
 
-static int search(const struct plugin *plugin, plugin_check_fn check, void *arg) {
-  char folder[PATH_MAX], path[2][MAX_PATH];
-  path[0][0] = path[1][0] = '\0';
-  if (own_folder(folder)) {
-    snprintf(path[0], sizeof path[0], "%s/%s", folder, plugin->file);
-    snprintf(path[1], sizeof path[1], "%s/" PLUGIN_FOLDER "/%s", folder, plugin->file);
-    for (int i = 0; i < 2; i++) {
-      int rc = try_file(plugin, path[i], check, arg);
-      if (rc != WEFT_ERR_NOT_FOUND)
-        return rc;
-    }
+// The places where it may be, best first. Never by its name alone: then the dynamic linker looks also where the
+// environment says, which may be the working directory.
+static int search(const struct plugin *plugin, const struct trust *trust, const char *own, plugin_check_fn check,
+                  void *arg) {
+  char path[3][MAX_PATH] = {"", "", ""};
+  int folder = own ? (int)(strrchr(own, '/') - own) : 0;
+  if (own) {
+    snprintf(path[0], MAX_PATH, "%.*s/%s", folder, own, plugin->file);
+    snprintf(path[1], MAX_PATH, "%.*s/" PLUGIN_FOLDER "/%s", folder, own, plugin->file);
   }
-  void *file = open_file(plugin->file);
-  if (file)
-    return take(plugin, file, plugin->file, check, arg);
-  const char *why = dlerror();
+  snprintf(path[2], MAX_PATH, PLUGIN_INSTALLED "/%s", plugin->file);
+  for (int i = 0; i < 3; i++) {
+    if (!*path[i] || access(path[i], F_OK) != 0)
+      continue;
+    int rc = check_file(plugin, trust, path[i], i > 0);
+    return rc == 0 ? load(plugin, path[i], NULL, check, arg) : rc;
+  }
   return fail(WEFT_ERR_UNSUPPORTED,
-              "the %s is not installed: looked for %s, %s and where the dynamic linker looks (%s). Install %s, or name "
-              "the file in %s",
-              plugin->called, path[0], path[1], why ? why : "no reason", plugin->package, plugin->variable);
+              "the %s is not installed: looked for %s, %s and %s. Install %s, or name the file by its whole path in %s",
+              plugin->called, path[0], path[1], path[2], plugin->package, plugin->variable);
+}
+
+static int load_named(const struct plugin *plugin, const struct trust *trust, const char *named, plugin_check_fn check,
+                      void *arg) {
+  if (*named != '/')
+    return fail(WEFT_ERR_UNSUPPORTED,
+                "%s names \"%s\", which means another file in each working directory: want a path from / on",
+                plugin->variable, named);
+  if (access(named, F_OK) != 0)
+    return fail(WEFT_ERR_UNSUPPORTED, "cannot load the %s %s (from %s): %s", plugin->called, named, plugin->variable,
+                strerror(errno));
+  int rc = check_file(plugin, trust, named, true);
+  return rc == 0 ? load(plugin, named, plugin->variable, check, arg) : rc;
 }
 
 int plugin_open(const struct plugin *plugin, plugin_check_fn check, void *arg) {
+  char own[PATH_MAX];
+  struct trust trust = {.strict = getauxval(AT_SECURE) != 0};
+  bool found = own_file(own) && stat(own, &trust.own) == 0;
+  if (!found) // root's, and written by nobody else
+    trust.own = (struct stat){.st_mode = 0};
   const char *named = secure_getenv(plugin->variable);
-  if (!named || !named[0])
-    return search(plugin, check, arg);
-  void *file = open_file(named);
-  return file ? take(plugin, file, named, check, arg) : cannot_load(plugin, named, plugin->variable);
+  if (named && *named)
+    return load_named(plugin, &trust, named, check, arg);
+  return search(plugin, &trust, found ? own : NULL, check, arg);
 }

@@ -1,5 +1,7 @@
 #include "cli/command.h"
 
+#include "base/fail.h"
+#include "base/printable.h"
 #include "cli/help.h"
 
 #include <stdio.h>
@@ -18,6 +20,9 @@ bool cli_command_options(const struct cli_command *command, void *target, int ar
 }
 
 int cli_command_failed(const struct cli_command *command, int err) {
-  fprintf(stderr, "weft %s: %s\n", command->name, weft_last_error());
+  char text[FAIL_DETAIL_SIZE];
+  snprintf(text, sizeof text, "%s", weft_last_error());
+  printable_text(text); // a server's or a peer's words may be in it
+  fprintf(stderr, "weft %s: %s\n", command->name, text);
   return weft_err_exit_status(err);
 }

@@ -5,8 +5,11 @@
 #include "cli/doctor_text.h"
 #include "cli/terminal.h"
 #include "doctor/listen.h"
+#include "secure/lobby.h"
+#include "secure/secret.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +43,10 @@ static const struct cli_option rows[] = {
   {.section = "Store", .name = "store", .alias = "etcd-server", .type = OPTION_URL, .metavar = "URL",
    .variable = "WEFT_STORE", FIELD(store), .help = "also this store: etcd or 'weft serve'"},
   {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
-   FIELD(token), .help = "token of 'weft serve'; the variable keeps it out of the process list"},
+   FIELD(token), .help = "token of 'weft serve', and what --listen and --peer must both know; the variable keeps it "
+   "out of the process list"},
+  {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(token),
+   .help = "file with the token in its first line, which nobody but this user may read"},
   {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", .preset_note = "those of the system",
    FIELD(ca), .help = "certificates (PEM) that etcd's certificate is signed by"},
   {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", FIELD(cert),
@@ -56,8 +62,9 @@ static const struct cli_option rows[] = {
 
 static const struct cli_example examples[] = {
     {"weft doctor", "everything on this host that Weft will meet; status 3 when something is in its way"},
-    {"weft doctor --listen 5555", "on the other host, for the next line"},
-    {"weft doctor --peer node7:5555 --store http://node0:2379", "also the way to that host and back, and the store"},
+    {"weft doctor --listen 5555", "on the other host, which prints the command to be run here, as in the next line"},
+    {"WEFT_TOKEN=SECRET weft doctor --peer node7:5555 --store http://node0:2379",
+     "also the way to that host and back, and the store"},
     {"weft doctor --json | jq '.findings[] | select(.grade == \"problem\")'", "for scripts"},
     {NULL, NULL},
 };
@@ -72,8 +79,10 @@ static void examine(struct doctor_report *report, const struct options *options)
   store.user = options->user;
   store.password = options->password;
   store.connect_timeout_ms = store.request_timeout_ms = options->timeout_ms;
-  struct doctor_place place = {
-      .peer = options->peer, .store = options->store ? &store : NULL, .timeout_ms = options->timeout_ms};
+  struct doctor_place place = {.peer = options->peer,
+                               .token = options->token,
+                               .store = options->store ? &store : NULL,
+                               .timeout_ms = options->timeout_ms};
   struct doctor_facts *facts = malloc(sizeof *facts);
   if (!facts) {
     report->failed = true;
@@ -119,20 +128,32 @@ static int open_ends(void) {
   return signalfd(-1, &ends, SFD_CLOEXEC);
 }
 
+// The command by which others call, with the token where it was `made` here.
+static void tell_command(uint16_t port, const char *made) {
+  char host[HOST_NAME_MAX + 1] = "HOST";
+  gethostname(host, sizeof host - 1);
+  printf("on the other host: WEFT_TOKEN=%s weft doctor --peer %s:%u\n", made ? made : "...", host, port);
+}
+
 static int serve(const struct options *options) {
+  char made[SECRET_DIGITS + 1] = "";
   char *end;
   errno = 0;
   unsigned long port = strtoul(options->listen, &end, 10);
   if (errno || *end || end == options->listen || *options->listen == '-' || port > 65535)
     return fail(WEFT_ERR_INVALID, "--listen: \"%s\" is not a port; want 0 to 65535", options->listen);
   struct doctor_listener listener;
-  int err = doctor_listener_open(&listener, (uint16_t)port);
+  lobby_raise_limit(0);
+  if (!options->token)
+    secret_make(made);
+  int err = doctor_listener_open(&listener, (uint16_t)port, options->token ? options->token : made);
   if (err)
     return err;
   int ends = open_ends();
   if (ends < 0)
     err = fail_errno(errno, "signalfd");
   printf("%u\n", listener.port);
+  tell_command(listener.port, options->token ? NULL : made);
   if (!err && fflush(stdout) != 0) // nobody would learn where it is
     err = fail_errno(errno, "cannot write the port to standard output");
   if (!err)
@@ -150,6 +171,9 @@ static int run(const struct cli_command *command, int argc, char **argv) {
     return status;
   if (options.listen && options.peer)
     return cli_command_failed(command, fail(WEFT_ERR_INVALID, "--listen and --peer are both given"));
+  if (options.peer && !options.token)
+    return cli_command_failed(command, fail(WEFT_ERR_INVALID, "--peer wants the token that 'weft doctor --listen' "
+                                                              "prints: set WEFT_TOKEN, or give --token"));
   signal(SIGPIPE, SIG_IGN);
   if (!options.listen)
     return check(command, &options);
@@ -165,8 +189,10 @@ const struct cli_command cli_doctor = {
         "libfabric, the store, and the way to a peer. Each finding is ok, a note (works, but not as well as it could) "
         "or "
         "a problem, with what it means and how to mend it. Ends with status 3 when there is a problem.\n"
-        "With --listen it is the other side of --peer: it prints its port, sends back what it is sent, and tries to "
-        "connect to who called, so that the way back is known too. It needs no token and tells nothing but its MTU.",
+        "With --listen it is the other side of --peer: it prints its port, then the command to be run on the other "
+        "host "
+        "(with a token of its own making, unless one is given), sends back what it is sent, and tries to connect to "
+        "who called, so that the way back is known too. Who has the token learns its MTU and nothing else.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

@@ -52,13 +52,16 @@ static const struct cli_option rows[] = {
    FIELD(config.lead),
    .help = "host of the lead agent: join its run and serve the ranks that its plan adds"},
   {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .preset = "127.0.0.1", .variable = "WEFT_LISTEN",
-   FIELD(config.listen), .help = "numeric address of the embedded store; any but a loopback address wants a token"},
+   FIELD(config.listen), .help = "numeric address of the embedded store"},
   {.name = "store-port", .type = OPTION_UINT, .metavar = "PORT", .min = 0, .max = 65535, .variable = "WEFT_STORE_PORT",
    .preset_note = "any free one; 9999 when other agents are expected", FIELD(config.store_port),
    .help = "port of the embedded store"},
   {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
-   FIELD(config.token), .help = "token of the embedded store, the same for all agents; the variable keeps it out of "
-   "the process list"},
+   .preset_note = "a random one for each run", FIELD(config.token),
+   .help = "token of the embedded store, the same for all agents. Other users may see it in the process list until it "
+   "is overwritten there: the variable or --token-file is better"},
+  {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(config.token),
+   .help = "file with the token in its first line, which nobody but this user may read"},
   {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", .preset_note = "those of the system",
    FIELD(config.ca_file), .help = "certificates (PEM) that etcd's certificate is signed by"},
   {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", FIELD(config.cert_file),
@@ -129,9 +132,9 @@ static const struct cli_example examples[] = {
     {"weft elastic", "the default plan, 4 ranks and then 8, on this host with an embedded store"},
     {"weft elastic plans/expansion_fault_rejoin.json --dtype fp8",
      "a rank is killed in mid-dispatch, and comes back; dispatch in fp8"},
-    {"weft elastic PLAN --num-processes 4 --num-agents 2 --listen 10.0.0.1 --token SECRET",
-     "the lead of two agents: has room for 4 ranks and waits for another agent"},
-    {"weft elastic --rank-server 10.0.0.1 --num-processes 4 --token SECRET",
+    {"weft elastic PLAN --num-processes 4 --num-agents 2 --listen 10.0.0.1",
+     "the lead of two agents: has room for 4 ranks, waits for another agent and shows the command that starts it"},
+    {"WEFT_TOKEN=SECRET weft elastic --rank-server 10.0.0.1 --num-processes 4",
      "the other agent, on this or another machine: has room for 4 ranks more"},
     {"weft elastic PLAN --store http://etcd-0:2379,http://etcd-1:2379 --run-dir results/today",
      "with an etcd that is there, and a run directory of your choice"},
@@ -159,6 +162,10 @@ static int check_together(const struct run_config *config) {
   if (config->store && config->lead)
     return fail(WEFT_ERR_INVALID,
                 "--store and --rank-server are both given: want one of them, as the lead agent's host has the store");
+  if (config->lead && !config->token)
+    return fail(WEFT_ERR_INVALID,
+                "--rank-server is given without a token: want that of the lead, in WEFT_TOKEN or by --token-file; a "
+                "lead that made one shows it on its terminal");
   return 0;
 }
 

@@ -10,6 +10,10 @@
 // has null for its version.
 json_t *cli_facts_build(void);
 
+// [{name, version, for, avoided: [{what, why, instead}]}]: as they are loaded here; the version is null where one
+// cannot be.
+json_t *cli_facts_libraries(void);
+
 // [{name, reach, available, reason, kernels, variants}]: `reason` says why it is not available here.
 json_t *cli_facts_transports(void);
 

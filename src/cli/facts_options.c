@@ -15,18 +15,19 @@ static json_t *dashed(const char *name) {
 }
 
 static json_t *describe_option(const struct cli_command *command, const struct cli_option *row) {
-  const char *variable = cli_option_from_environment(row);
+  const char *variable = NULL;
+  int err = cli_option_from_environment(row, &variable);
   const char *value = variable ? variable : row->preset;
   const char *preset = row->preset ? row->preset : row->preset_note;
   if (row->type == OPTION_FLAG && !preset)
     value = preset = "no";
-  const char *error = variable && cli_option_check(row, variable) ? weft_last_error() : NULL;
+  const char *error = err || (variable && cli_option_check(row, variable)) ? weft_last_error() : NULL;
   return json_pack("{s:s, s:o, s:o, s:s?, s:s?, s:s?, s:s, s:s?}", "command", command->name, "option",
                    dashed(row->name), "alias", dashed(row->alias), "variable", row->variable, "default", preset,
                    "value", value && row->secret ? "set" : value, "source",
-                   variable ? "environment"
-                   : value  ? "default"
-                            : "unset",
+                   variable || err ? "environment"
+                   : value         ? "default"
+                                   : "unset",
                    "error", error);
 }
 

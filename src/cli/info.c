@@ -37,11 +37,12 @@ static const struct cli_example examples[] = {
 };
 
 static json_t *gather(void) {
-  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", weft_version(), "build",
-                   cli_facts_build(), "transports", cli_facts_transports(), "gpus", cli_facts_gpus(), "host",
-                   topology_describe(), "choice", cli_facts_choice(), "threads", cli_facts_threads(), "limits",
-                   cli_facts_limits(), "options", cli_facts_options(), "variables", cli_facts_variables(),
-                   "unknown_variables", cli_facts_strangers());
+  json_t *libraries = cli_facts_libraries(); // first: asks in children, best made while there are no other threads
+  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", weft_version(), "build",
+                   cli_facts_build(), "libraries", libraries, "transports", cli_facts_transports(), "gpus",
+                   cli_facts_gpus(), "host", topology_describe(), "choice", cli_facts_choice(), "threads",
+                   cli_facts_threads(), "limits", cli_facts_limits(), "options", cli_facts_options(), "variables",
+                   cli_facts_variables(), "unknown_variables", cli_facts_strangers());
 }
 
 static int run(const struct cli_command *command, int argc, char **argv) {
@@ -67,10 +68,10 @@ static int run(const struct cli_command *command, int argc, char **argv) {
 const struct cli_command cli_info = {
     .name = "info",
     .summary = "what this tool is and can do here; options and variables",
-    .description =
-        "Tells version and build, the transports and what each can do on this host, its GPUs, the limits that matter, "
-        "and every option and environment variable with its default, its present value and where that "
-        "comes from. A WEFT_ variable that means nothing is pointed out.",
+    .description = "Tells version and build, the versions of the libraries here and what Weft does not ask of them, "
+                   "the transports and what each can do on this host, its GPUs, the limits that matter, "
+                   "and every option and environment variable with its default, its present value and where that "
+                   "comes from. A WEFT_ variable that means nothing is pointed out.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

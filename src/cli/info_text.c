@@ -59,6 +59,20 @@ static void print_build(struct printer *printer, const json_t *build) {
   }
 }
 
+static void print_libraries(struct printer *printer, const json_t *libraries) {
+  heading(printer, "Libraries");
+  const json_t *library, *avoided;
+  size_t i, k;
+  json_array_foreach(libraries, i, library) {
+    const char *name = text_of(library, "name"), *version = text_of(library, "version");
+    fprintf(printer->out, "%s %s (%s)\n", name, *version ? version : "cannot be loaded", text_of(library, "for"));
+    json_array_foreach(json_object_get(library, "avoided"), k, avoided) {
+      fprintf(printer->out, "  without %s: %s; %s\n", text_of(avoided, "what"), text_of(avoided, "why"),
+              text_of(avoided, "instead"));
+    }
+  }
+}
+
 static void print_transports(struct printer *printer, const json_t *transports) {
   FILE *out = printer->out;
   heading(printer, "Transports");
@@ -248,6 +262,7 @@ int cli_info_print(FILE *out, const json_t *info, struct cli_terminal terminal, 
   const json_t *host = json_object_get(info, "host");
   fprintf(out, "weft %s\n", text_of(info, "version"));
   print_build(&printer, json_object_get(info, "build"));
+  print_libraries(&printer, json_object_get(info, "libraries"));
   print_transports(&printer, json_object_get(info, "transports"));
   print_gpus(&printer, json_object_get(info, "gpus"));
   print_host(&printer, host);

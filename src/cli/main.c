@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/secrets.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +52,17 @@ static int run(int argc, char **argv) {
   return command ? command->run(command, argc - 1, argv + 1) : cli_command_unknown(argv[1]);
 }
 
+static void take_secrets(void) {
+  for (size_t c = 0; cli_commands[c]; c++) {
+    const struct cli_option_table *table = &cli_commands[c]->options;
+    for (size_t i = 0; i < table->count; i++)
+      if (table->rows[i].secret && table->rows[i].variable)
+        cli_secrets_take(table->rows[i].variable);
+  }
+}
+
 int main(int argc, char **argv) {
+  take_secrets(); // first of all: until then others can read them in the environment
   fill_standard_descriptors();
   // What hwloc cannot find out, as in a container without /sys, is left out, and not complained of on standard error.
   setenv("HWLOC_HIDE_ERRORS", "2", 0);

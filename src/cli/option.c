@@ -3,6 +3,7 @@
 #include "base/fail.h"
 #include "cli/nearest.h"
 #include "cli/option_value.h"
+#include "cli/secrets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,16 +23,28 @@ static int set(struct parse *parse, const struct cli_option *row, const char *te
   return err ? fail_context(err, "%s", what) : 0;
 }
 
-const char *cli_option_from_environment(const struct cli_option *row) {
-  const char *text = row->variable ? getenv(row->variable) : NULL;
-  return text && *text ? text : NULL;
+// The same for what the command line gives, where every user of the host can read it.
+static int set_argument(struct parse *parse, const struct cli_option *row, char *text, const char *what) {
+  const char *kept = text;
+  int err = row->secret ? cli_secrets_keep(text, &kept) : 0;
+  return err ? err : set(parse, row, kept, what);
+}
+
+int cli_option_from_environment(const struct cli_option *row, const char **text) {
+  if (row->variable && row->secret)
+    return cli_secrets_find(row->variable, text);
+  const char *value = row->variable ? getenv(row->variable) : NULL;
+  *text = value && *value ? value : NULL;
+  return 0;
 }
 
 static int set_without_command_line(struct parse *parse) {
   for (size_t i = 0; i < parse->table.count; i++) {
     const struct cli_option *row = &parse->table.rows[i];
-    const char *variable = cli_option_from_environment(row);
-    int err = 0;
+    const char *variable = NULL;
+    int err = cli_option_from_environment(row, &variable);
+    if (err)
+      return err;
     if (variable)
       err = set(parse, row, variable, row->variable);
     else if (row->preset)
@@ -86,22 +99,26 @@ static int unknown_option(struct cli_option_table table, const char *argument, c
 }
 
 // The value of an option that stands in the next argument; NULL, and an error, when there is none.
-static const char *take_value(struct parse *parse, const struct cli_option *row, const char *what) {
-  const char *text = parse->next < parse->argc ? parse->argv[parse->next] : NULL;
+static char *take_value(struct parse *parse, const struct cli_option *row, const char *what) {
+  char *text = parse->next < parse->argc ? parse->argv[parse->next] : NULL;
   const char *metavar = row->metavar ? row->metavar : "VALUE";
   if (!text)
     fail(WEFT_ERR_INVALID, "%s needs a value: %s %s", what, what, metavar);
   else if (strncmp(text, "--", 2) == 0) {
-    fail(WEFT_ERR_INVALID, "%s needs a value, and \"%s\" looks like an option; if it is meant, write --%s=%s", what,
-         text, row->name, text);
+    if (row->secret)
+      fail(WEFT_ERR_INVALID, "%s needs a value, and what follows looks like an option; if it is meant, write --%s=...",
+           what, row->name);
+    else
+      fail(WEFT_ERR_INVALID, "%s needs a value, and \"%s\" looks like an option; if it is meant, write --%s=%s", what,
+           text, row->name, text);
     text = NULL;
   } else
     parse->next++;
   return text;
 }
 
-static int parse_long(struct parse *parse, const char *argument) {
-  const char *name = argument + 2;
+static int parse_long(struct parse *parse, char *argument) {
+  char *name = argument + 2;
   size_t size = strcspn(name, "=");
   const struct cli_option *row = find_long(parse->table, name, size);
   if (!row)
@@ -111,15 +128,15 @@ static int parse_long(struct parse *parse, const char *argument) {
   memcpy(what, argument, (size_t)length);
   what[length] = '\0';
   if (name[size] == '=')
-    return set(parse, row, name + size + 1, what);
+    return set_argument(parse, row, name + size + 1, what);
   if (row->type == OPTION_FLAG)
     return set(parse, row, "yes", what);
-  const char *value = take_value(parse, row, what);
-  return value ? set(parse, row, value, what) : WEFT_ERR_INVALID;
+  char *value = take_value(parse, row, what);
+  return value ? set_argument(parse, row, value, what) : WEFT_ERR_INVALID;
 }
 
 // -x, -x VALUE or -xVALUE
-static int parse_letter(struct parse *parse, const char *argument) {
+static int parse_letter(struct parse *parse, char *argument) {
   const struct cli_option *row = find_letter(parse->table, argument[1]);
   if (!row || (row->type == OPTION_FLAG && argument[2])) {
     size_t size = strcspn(argument + 1, "=");
@@ -130,8 +147,8 @@ static int parse_letter(struct parse *parse, const char *argument) {
   const char what[] = {'-', row->letter, '\0'};
   if (row->type == OPTION_FLAG)
     return set(parse, row, "yes", what);
-  const char *value = argument[2] ? argument + 2 : take_value(parse, row, what);
-  return value ? set(parse, row, value, what) : WEFT_ERR_INVALID;
+  char *value = argument[2] ? argument + 2 : take_value(parse, row, what);
+  return value ? set_argument(parse, row, value, what) : WEFT_ERR_INVALID;
 }
 
 static int parse_operand(struct parse *parse, const char *argument) {
@@ -166,7 +183,7 @@ int cli_options_parse(struct cli_option_table table, void *target, int argc, cha
   int err = set_without_command_line(&parse);
   bool only_operands = false;
   while (!err && parse.next < argc) {
-    const char *argument = argv[parse.next++];
+    char *argument = argv[parse.next++];
     if (only_operands || argument[0] != '-' || argument[1] == '\0')
       err = parse_operand(&parse, argument);
     else if (strcmp(argument, "--") == 0)

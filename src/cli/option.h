@@ -12,7 +12,8 @@ enum cli_option_type {
   OPTION_ENUM,   // an enum, counted from 0 in the order of `choices`
   OPTION_STRING, // const char *, as the types below
   OPTION_PATH,
-  OPTION_URL, // http[s]://host[:port], several separated by commas
+  OPTION_SECRET_FILE, // const char *: what is in the first line of the file; only this user and root may have it
+  OPTION_URL,         // http[s]://host[:port], several separated by commas
 };
 
 // A row. What is not said is 0: no alias, no letter, no variable, no preset.
@@ -22,7 +23,7 @@ struct cli_option {
   char letter;       // -x
   bool operand;      // may also be given without its name, as the command's one operand
   bool required;     // the command cannot do without; types that are a const char *
-  bool secret;       // never printed
+  bool secret;       // never printed, and wiped from the environment and the command line
   enum cli_option_type type;
   const char *variable;       // environment variable
   const char *metavar;        // stands for the value in help: FILE, N, ...
@@ -51,8 +52,9 @@ struct cli_option_table {
   { (rows), sizeof(rows) / sizeof((rows)[0]) }
 
 // Fills `target`, which the caller has zeroed: presets, then the environment, then argv[1] to argv[argc - 1]; the later
-// wins. `--` ends the options. Strings in `target` point into the table, the environment and `argv`. Returns 0,
-// OPTION_HELP, or INVALID with a last error that names the option, the bad value, and what would be right.
+// wins. `--` ends the options. Strings in `target` point into the table, the environment and `argv`; secrets are
+// copied, and overwritten in `argv`. Returns 0, OPTION_HELP, or INVALID with a last error that names the option, the
+// bad value, and what would be right.
 int cli_options_parse(struct cli_option_table table, void *target, int argc, char *const *argv);
 
 // Whether `text` would be a right value of `row`: 0, or INVALID as above.
@@ -61,7 +63,8 @@ int cli_option_check(const struct cli_option *row, const char *text);
 // What may be given, e.g. "128 to 16384, a multiple of 128", or "bf16, fp8"; "" where anything goes. Into out[cap].
 void cli_option_describe_range(const struct cli_option *row, char *out, size_t cap);
 
-// The row's environment value, NULL when unset or empty (which means unset).
-const char *cli_option_from_environment(const struct cli_option *row);
+// `*text`: the row's environment value, NULL when unset or empty (which means unset). INVALID: a secret that the
+// environment names could not be read.
+int cli_option_from_environment(const struct cli_option *row, const char **text);
 
 #endif

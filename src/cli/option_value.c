@@ -2,6 +2,7 @@
 
 #include "base/fail.h"
 #include "cli/nearest.h"
+#include "cli/secrets.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -164,6 +165,10 @@ int cli_option_value_set(const struct cli_option *row, const char *text, void *t
     return set_choice(row, text, field);
   case OPTION_URL:
     if (check_urls(text))
+      return WEFT_ERR_INVALID;
+    break;
+  case OPTION_SECRET_FILE:
+    if (cli_secrets_read(text, &text))
       return WEFT_ERR_INVALID;
     break;
   case OPTION_STRING:

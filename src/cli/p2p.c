@@ -3,15 +3,12 @@
 #include "base/fail.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
+#include "secure/secret.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #define FIELD(member) OPTION_FIELD(struct p2p, member)
-
-// The token of those who name none: anybody's.
-#define NO_TOKEN "weft-p2p"
 
 struct p2p {
   struct p2p_config config;
@@ -31,10 +28,14 @@ static const struct cli_option rows[] = {
   {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .preset = "0.0.0.0", FIELD(config.listen),
    .help = "numeric address at which a target listens"},
   {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
-   FIELD(config.token), .preset_note = "everybody is let in", .help = "what both sides must know; the variable keeps "
-   "it out of the process list"},
+   FIELD(config.token), .preset_note = "a target makes one and prints it", .help = "what both sides must know; the "
+   "variable keeps it out of the process list"},
+  {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(config.token),
+   .help = "file with the token in its first line, which nobody but this user may read"},
   {.name = "forever", .type = OPTION_FLAG, FIELD(config.forever),
    .help = "a target serves one initiator after the other, until it is stopped"},
+  {.name = "lend", .type = OPTION_STRING, .metavar = "SIZE", .preset = "1GB", FIELD(config.lend),
+   .help = "bytes of the largest buffer that a target lends, whatever the initiator asks for"},
 
   {.section = "What", .name = "op", .type = OPTION_ENUM, .metavar = "OP", .choices = p2p_op_names, .preset = "all",
    FIELD(config.op), .help = "write to the target's buffer, read from it, exchange notifications, or all of it"},
@@ -75,8 +76,8 @@ static const struct cli_option rows[] = {
 
 static const struct cli_example examples[] = {
     {"weft p2p", "writes, reads and notifications between two processes of this host"},
-    {"weft p2p --mode target --port 5555", "on one machine: lends a buffer"},
-    {"weft p2p --mode initiator --ip 10.0.0.1 --port 5555 --buffer_sizes 1MB,16MB,256MB",
+    {"weft p2p --mode target --port 5555", "on one machine: lends a buffer, and prints the command for the other"},
+    {"WEFT_TOKEN=SECRET weft p2p --mode initiator --ip 10.0.0.1 --port 5555 --buffer_sizes 1MB,16MB,256MB",
      "on the other: connects and measures"},
     {"weft p2p --cuda --op write --bidirectional --json", "GPU memory, both ways at once, for a program to read"},
     {NULL, NULL},
@@ -90,10 +91,15 @@ static int run(const struct cli_command *command, int argc, char **argv) {
   struct p2p_config *config = &p2p.config;
   if (config->cuda)
     config->memory = P2P_MEMORY_CUDA;
-  if (!config->token) {
-    config->token = NO_TOKEN;
-    if (config->mode == P2P_TARGET && strncmp(config->listen, "127.", 4) != 0)
-      fputs("weft p2p: no --token: whoever reaches the port may write to the buffer\n", stderr);
+  char made[SECRET_DIGITS + 1];
+  if (!config->token && config->mode == P2P_INITIATOR)
+    return cli_command_failed(command,
+                              fail(WEFT_ERR_INVALID, "an initiator wants the token of its target, which prints "
+                                                     "it: set WEFT_TOKEN, or give --token"));
+  if (!config->token && config->mode == P2P_TARGET) {
+    secret_make(made);
+    config->token = made;
+    config->tell_token = true;
   }
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, p2p.color);
   config->color = terminal.color;

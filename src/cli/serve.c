@@ -3,27 +3,53 @@
 #include "cli/command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <weft/store.h>
 
-#define FIELD(member) OPTION_FIELD(struct weft_store_server_options, member)
+struct serve {
+  struct weft_store_server_options server;
+  const char *write_token;
+};
+
+#define FIELD(member) OPTION_FIELD(struct serve, member)
 
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .preset = "127.0.0.1", .variable = "WEFT_LISTEN",
-   FIELD(address), .help = "numeric address; any but a loopback address wants a token"},
+   FIELD(server.address), .help = "numeric address"},
   {.name = "port", .type = OPTION_UINT, .metavar = "PORT", .min = 0, .max = 65535, .preset = "2379",
-   .variable = "WEFT_STORE_PORT", FIELD(port), .help = "port; 0 takes any free one"},
-  {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true, FIELD(token),
-   .help = "token that clients must show; the variable keeps it out of the process list"},
+   .variable = "WEFT_STORE_PORT", FIELD(server.port), .help = "port; 0 takes any free one"},
+  {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
+   FIELD(server.token), .preset_note = "a random one, told on standard error",
+   .help = "token that clients must show; the variable, WEFT_TOKEN_FILE and WEFT_TOKEN_FD keep it out of the process "
+           "list"},
+  {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(server.token),
+   .help = "file with the token in its first line, which nobody but this user may read"},
+  {.name = "write-token", .type = OPTION_PATH, .metavar = "FILE", FIELD(write_token),
+   .help = "write the token to this new file, which only its owner can read, instead of telling it; the file goes when "
+           "the server ends"},
+  {.name = "tls-cert", .type = OPTION_PATH, .metavar = "FILE", FIELD(server.cert_file),
+   .preset_note = "a certificate that the token makes, and that clients with the token know",
+   .help = "the server's certificate (PEM), with --tls-key; clients give the CA that signed it"},
+  {.name = "tls-key", .type = OPTION_PATH, .metavar = "FILE", FIELD(server.key_file),
+   .help = "the certificate's key (PEM)"},
+  {.name = "insecure", .type = OPTION_FLAG, FIELD(server.insecure),
+   .help = "no token and no TLS: every process of this host may read and change everything; with a loopback address "
+           "only"},
 };
 // clang-format on
 
 static const struct cli_example examples[] = {
-    {"weft serve", "a store on http://127.0.0.1:2379, where etcd's own tools reach it too"},
-    {"weft serve --port 0", "on any free port; the first line of output is its URL"},
-    {"WEFT_TOKEN=SECRET weft serve --listen 0.0.0.0", "for other hosts, which must know the token"},
+    {"weft serve", "a store on https://127.0.0.1:2379, and its token"},
+    {"weft serve --port 0 --write-token token", "on any free port; WEFT_TOKEN_FILE=token is what clients need "
+                                                "besides the URL, the first line of output"},
+    {"weft serve --listen 0.0.0.0 --token-file token", "for other hosts, with a token that they have already"},
+    {"weft serve --insecure", "on http://127.0.0.1:2379, where etcd's own tools reach it too"},
     {NULL, NULL},
 };
 
@@ -38,24 +64,72 @@ static sigset_t block_ends(void) {
   return ends;
 }
 
-static int serve(const struct weft_store_server_options *options) {
-  sigset_t ends = block_ends();
-  weft_store_server_t *server = NULL;
-  int err = weft_store_server_start(&server, options);
+static int write_token(const char *path, const char *token) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0 && errno == EEXIST)
+    return fail(WEFT_ERR_INVALID, "--write-token: %s is there already: remove it, or give its token by --token-file",
+                path);
+  if (fd < 0)
+    return fail_errno(errno, "--write-token: cannot make %s", path);
+  int err = dprintf(fd, "%s\n", token) < 0 ? fail_errno(errno, "cannot write the token to %s", path) : 0;
+  if (close(fd) != 0 && !err)
+    err = fail_errno(errno, "cannot write the token to %s", path);
+  if (err)
+    unlink(path);
+  return err;
+}
+
+// Tells a token that nobody knows yet, but not into a log that other users read.
+static int tell_token(const char *token) {
+  struct stat status;
+  if (fstat(STDERR_FILENO, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 077) != 0)
+    return fail(WEFT_ERR_INVALID,
+                "standard error is a file that other users may read, so the token is not told there: want "
+                "--write-token, or a token given (--token-file)");
+  fprintf(stderr, "export WEFT_TOKEN=%s\n", token);
+  return 0;
+}
+
+static int announce(const struct serve *serve, const weft_store_server_t *server) {
+  int err = 0;
+  if (!serve->server.token && !serve->server.insecure && !serve->write_token)
+    err = tell_token(weft_store_server_token(server));
   if (err)
     return err;
   printf("%s\n", weft_store_server_url(server));
-  if (fflush(stdout) != 0) // nobody would learn where it is
-    err = fail_errno(errno, "cannot write the URL to standard output");
+  return fflush(stdout) == 0 ? 0 : fail_errno(errno, "cannot write the URL to standard output"); // nobody would find it
+}
+
+static int run_server(const struct serve *serve) {
+  sigset_t ends = block_ends();
+  weft_store_server_t *server = NULL;
+  int err = weft_store_server_start(&server, &serve->server);
+  if (err)
+    return err;
+  bool written = false;
+  if (serve->write_token) {
+    err = write_token(serve->write_token, weft_store_server_token(server));
+    written = !err;
+  }
+  if (!err)
+    err = announce(serve, server);
   int signal_number = 0;
   if (!err)
     sigwait(&ends, &signal_number);
+  if (written)
+    unlink(serve->write_token);
   weft_store_server_stop(server);
   return err;
 }
 
+static int serve(const struct serve *serve) {
+  if (serve->server.insecure && serve->write_token)
+    return fail(WEFT_ERR_INVALID, "--insecure: there is no token for --write-token");
+  return run_server(serve);
+}
+
 static int run(const struct cli_command *command, int argc, char **argv) {
-  struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
+  struct serve options = {.server = WEFT_STORE_SERVER_OPTIONS_INIT};
   int status = 0;
   if (!cli_command_options(command, &options, argc, argv, &status))
     return status;
@@ -68,7 +142,8 @@ const struct cli_command cli_serve = {
     .name = "serve",
     .summary = "run a store for agents and ranks, in memory",
     .description =
-        "Serves a key-value store with leases, transactions and watches, in the protocol of etcd's v3 JSON gateway. "
+        "Serves a key-value store with leases, transactions and watches, in the protocol of etcd's v3 JSON gateway, "
+        "over HTTPS to whoever has its token, who may do everything. "
         "Prints its URL when it is ready and runs until SIGINT, SIGTERM or SIGHUP; all keys are then gone.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

@@ -94,14 +94,37 @@ static int reach_own(struct device *device, const struct device_share *share, ch
   return 0;
 }
 
+// Whether the memory is within what the handle stands for, as the driver knows it: a kernel or a copy beyond would end
+// this process's work on the GPU.
+static int check_range(const struct device_share *share, const void *base, char *why) {
+  CUdeviceptr start = 0;
+  size_t size = 0;
+  const struct cuda_driver *driver = cuda_driver(why);
+  if (!driver)
+    return WEFT_ERR_UNSUPPORTED;
+  int rc = cuda_check_driver(why, driver->cuMemGetAddressRange(&start, &size, (CUdeviceptr)(uintptr_t)base),
+                             "cannot tell how large the peer's device memory is");
+  if (rc != 0)
+    return rc;
+  if ((uintptr_t)base == start && share->offset <= size && share->size <= size - share->offset)
+    return 0;
+  return cuda_why(why, WEFT_ERR_PROTOCOL, "the peer's device memory has %zu bytes, and it names %llu from %llu on",
+                  size, (unsigned long long)share->size, (unsigned long long)share->offset);
+}
+
 static int open_handle(const struct device_share *share, void **memory, char *why) {
   cudaIpcMemHandle_t handle;
   void *base = NULL;
   memcpy(&handle, share->handle, sizeof handle);
   int rc = cuda_check(why, cudaIpcOpenMemHandle(&base, handle, cudaIpcMemLazyEnablePeerAccess),
                       "cannot map the peer's device memory");
+  if (rc != 0)
+    return rc;
+  rc = check_range(share, base, why);
   if (rc == 0)
     *memory = (char *)base + share->offset;
+  else
+    cudaIpcCloseMemHandle(base);
   return rc;
 }
 

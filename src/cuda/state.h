@@ -16,8 +16,8 @@ enum {
   CUDA_LIVE = 4,      // at most three differ among the operations that are open or decided, one is being made
   CUDA_RECORDS = 4,
   CUDA_ROUNDS = 4, // in which the members of an operation can be heard again
-  CUDA_NOT_A_MEMBER = 0xFFFFFFFF,
 };
+#define CUDA_NOT_A_MEMBER 0xFFFFFFFFu // not beside the others: it would make them unsigned too
 
 struct cuda_member {
   char *in;  // area that it writes, in our memory

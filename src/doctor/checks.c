@@ -27,6 +27,7 @@ const struct doctor_check doctor_checks[] = {
     {"io-uring", "io_uring", doctor_judge_io_uring},
     {"pidfd", "news of processes that end", doctor_judge_pidfd},
     {"futex", "waiting for many at once", doctor_judge_futex},
+    {"libraries", "the versions of the libraries that are used everywhere", doctor_judge_libraries},
     {"ucx", "UCX and its transports", doctor_judge_ucx},
     {"libfabric", "libfabric and its providers", doctor_judge_ofi},
     {"cufile", "cuFile: files that reach GPU memory", doctor_judge_cufile},
@@ -50,6 +51,7 @@ void doctor_gather(struct doctor_facts *facts, const struct doctor_place *place)
   doctor_gather_ucx(&facts->ucx, timeout_ms);
   doctor_gather_ofi(&facts->ofi, timeout_ms);
   doctor_gather_cufile(&facts->cufile);
+  doctor_gather_libraries(facts->libraries);
   doctor_gather_kernel(&facts->kernel, root);
   if (topology_choose(&facts->choice, &(struct topology_choice_options){.root = place->root}) != 0)
     snprintf(facts->choice_error, sizeof facts->choice_error, "%s", weft_last_error());
@@ -57,7 +59,7 @@ void doctor_gather(struct doctor_facts *facts, const struct doctor_place *place)
   doctor_gather_memory(&facts->memory, root);
   doctor_gather_network(&facts->network, root);
   doctor_gather_gpu(&facts->gpu, root);
-  doctor_gather_peer(&facts->peer, place->peer, timeout_ms);
+  doctor_gather_peer(&facts->peer, place->peer, place->token, timeout_ms);
   doctor_gather_store(&facts->store, place->store);
 }
 

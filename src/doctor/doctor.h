@@ -11,6 +11,7 @@
 struct doctor_place {
   const char *root;                       // where /sys, /proc and /dev are, for tests; NULL: "/"
   const char *peer;                       // HOST[:PORT], NULL: none
+  const char *token;                      // that the peer has too
   const struct weft_store_options *store; // NULL: none
   uint32_t timeout_ms;                    // of each thing that is waited for; 0: 3000
 };

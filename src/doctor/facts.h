@@ -104,6 +104,14 @@ struct doctor_library_facts {
   int signal;            // that ended the process which asked it
 };
 
+enum { DOCTOR_LIBRARIES = 6 };
+
+// A library that tells its version without more.
+struct doctor_loaded {
+  const char *name, *purpose, *package;
+  char version[DOCTOR_NAME]; // "": it cannot be loaded
+};
+
 struct doctor_store_facts {
   bool asked;
   char url[DOCTOR_TEXT], version[DOCTOR_NAME];
@@ -121,6 +129,7 @@ struct doctor_facts {
   struct doctor_network_facts network;
   struct doctor_peer_facts peer;
   struct doctor_library_facts ucx, ofi, cufile; // cufile's only transport is its driver
+  struct doctor_loaded libraries[DOCTOR_LIBRARIES];
   struct doctor_store_facts store;
 };
 

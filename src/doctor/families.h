@@ -12,10 +12,11 @@ void doctor_gather_rdma(struct doctor_rdma_facts *facts, const char *root);
 void doctor_gather_memory(struct doctor_memory_facts *facts, const char *root);
 void doctor_gather_kernel(struct doctor_kernel_facts *facts, const char *root);
 void doctor_gather_network(struct doctor_network_facts *facts, const char *root);
-void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, uint32_t timeout_ms);
+void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, const char *token, uint32_t timeout_ms);
 void doctor_gather_ucx(struct doctor_library_facts *facts, uint32_t timeout_ms);
 void doctor_gather_ofi(struct doctor_library_facts *facts, uint32_t timeout_ms);
 void doctor_gather_cufile(struct doctor_library_facts *facts);
+void doctor_gather_libraries(struct doctor_loaded libraries[DOCTOR_LIBRARIES]);
 void doctor_gather_store(struct doctor_store_facts *facts, const struct weft_store_options *options);
 
 typedef void doctor_judge_fn(const struct doctor_facts *facts, struct doctor_report *report);
@@ -27,7 +28,7 @@ doctor_judge_fn doctor_judge_memlock, doctor_judge_huge_pages, doctor_judge_shm,
 doctor_judge_fn doctor_judge_cma, doctor_judge_io_uring, doctor_judge_pidfd, doctor_judge_futex;
 doctor_judge_fn doctor_judge_mtu;
 doctor_judge_fn doctor_judge_peer, doctor_judge_peer_back, doctor_judge_peer_mtu;
-doctor_judge_fn doctor_judge_ucx, doctor_judge_ofi, doctor_judge_cufile;
+doctor_judge_fn doctor_judge_libraries, doctor_judge_ucx, doctor_judge_ofi, doctor_judge_cufile;
 doctor_judge_fn doctor_judge_store;
 
 #endif

@@ -1,5 +1,6 @@
 #include "doctor/library.h"
 
+#include "base/avoided.h"
 #include "base/clock.h"
 
 #include <fcntl.h>
@@ -105,6 +106,14 @@ void doctor_ask_library(struct doctor_library_facts *facts, doctor_ask_fn *ask, 
   take_lines(facts, answer);
 }
 
+// What Weft does without, in that version. Nothing is wrong with the host, so nothing is to be mended.
+static void tell_avoided(const char *name, const char *version, struct doctor_report *report) {
+  for (const struct avoided *row = NULL; (row = avoided_next(name, version, row));) {
+    doctor_find(report, DOCTOR_OK, "%s %s: Weft does not use %s", name, version, row->what);
+    doctor_means(report, "%s; %s", row->why, row->instead);
+  }
+}
+
 void doctor_judge_library(const struct doctor_library_facts *facts, const struct doctor_library_words *words,
                           struct doctor_report *report) {
   const char *version = *facts->version ? facts->version : "of unknown version";
@@ -130,5 +139,6 @@ void doctor_judge_library(const struct doctor_library_facts *facts, const struct
                words->package);
   } else {
     doctor_find(report, DOCTOR_OK, "%s %s: %s", words->name, version, facts->transports);
+    tell_avoided(words->name, version, report);
   }
 }

@@ -2,21 +2,34 @@
 #ifndef DOCTOR_LISTEN_H
 #define DOCTOR_LISTEN_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "secure/secret.h"
 
 #define DOCTOR_PORT "5555" // when none is said
 
+struct lobby;
+
 struct doctor_listener {
   int fd;
+  struct lobby *lobby; // who has called and not spoken
   uint16_t port;
+  uint8_t key[SECRET_KEY_SIZE];
 };
 
-// Listens at the port (0: any free one) of all addresses, IPv6 and IPv4. SYSTEM or BUSY. Close with
-// doctor_listener_close().
-int doctor_listener_open(struct doctor_listener *listener, uint16_t port);
+struct doctor_line;
 
-// Answers callers, up to 64 at once, each for at most `timeout_ms` a step, until `stop` can be read.
+// Listens at the port (0: any free one) of all addresses, IPv6 and IPv4, for callers that have the token. SYSTEM, BUSY,
+// NOMEM; INVALID: it is no token. Close with doctor_listener_close().
+int doctor_listener_open(struct doctor_listener *listener, uint16_t port, const char *token);
+
+// Answers callers that show the token, up to 16 at once, each for at most four times `timeout_ms`, until `stop` can be
+// read. What strangers cost: listen_door.h.
 void doctor_listener_serve(const struct doctor_listener *listener, int stop, uint32_t timeout_ms);
+
+// Answers one of them. `may_call`: it is called back.
+void doctor_answer(const struct doctor_line *line, bool may_call, uint32_t timeout_ms);
 
 void doctor_listener_close(struct doctor_listener *listener);
 

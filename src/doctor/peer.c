@@ -2,6 +2,7 @@
 #include "doctor/families.h"
 
 #include "base/clock.h"
+#include "base/fail.h"
 #include "doctor/listen.h"
 #include "doctor/wire.h"
 
@@ -68,38 +69,49 @@ static bool shows(const struct doctor_message *message, const struct doctor_mess
   return memcmp(message->nonce, sent->nonce, DOCTOR_NONCE) == 0;
 }
 
-// The peer says that it got through; who came here has to show the nonce.
-static enum doctor_reach hear_back(int listener, const struct doctor_message *sent, uint32_t timeout_ms) {
-  struct doctor_message message;
-  uint64_t deadline = clock_deadline_ms(timeout_ms);
-  for (int fd; (fd = doctor_accept(listener, deadline)) >= 0; close(fd))
-    if (doctor_receive_message(fd, &message, deadline) && shows(&message, sent)) {
-      close(fd);
-      return DOCTOR_REACHED;
-    }
-  return DOCTOR_SILENT;
+// Whether both connections are with one host.
+static bool is_of_peer(int fd, int peer) {
+  struct sockaddr_storage a, b;
+  socklen_t size_a = sizeof a, size_b = sizeof b;
+  return getpeername(fd, (struct sockaddr *)&a, &size_a) == 0 &&
+         getpeername(peer, (struct sockaddr *)&b, &size_b) == 0 &&
+         doctor_same_address((struct sockaddr *)&a, (struct sockaddr *)&b);
 }
 
-static void send_bulk(struct doctor_peer_facts *facts, int fd, uint32_t timeout_ms) {
+// The peer says that it got through; who came here has to be of its host and show the nonce, which has been sent.
+static enum doctor_reach hear_back(int listener, int peer, const struct doctor_message *sent, uint32_t timeout_ms) {
+  struct doctor_message message;
+  uint64_t deadline = clock_deadline_ms(timeout_ms);
+  enum doctor_reach reach = DOCTOR_SILENT;
+  for (int fd; reach != DOCTOR_REACHED && (fd = doctor_accept(listener, deadline)) >= 0; close(fd)) {
+    struct doctor_line line = {.fd = fd};
+    if (is_of_peer(fd, peer) && doctor_receive_message(&line, &message, clock_deadline_ms(timeout_ms / 4)) &&
+        shows(&message, sent))
+      reach = DOCTOR_REACHED;
+  }
+  return reach;
+}
+
+static void send_bulk(struct doctor_peer_facts *facts, const struct doctor_line *line, uint32_t timeout_ms) {
   uint8_t *out = malloc(DOCTOR_BULK), *in = malloc(DOCTOR_BULK);
   uint64_t deadline = clock_deadline_ms(timeout_ms);
   facts->bulk_sent = out && in;
   for (size_t i = 0; facts->bulk_sent && i < DOCTOR_BULK; i++)
     out[i] = (uint8_t)(i * 131 + (i >> 8));
-  facts->bulk_came = facts->bulk_sent && doctor_send(fd, out, DOCTOR_BULK, deadline) &&
-                     doctor_receive(fd, in, DOCTOR_BULK, deadline) && memcmp(in, out, DOCTOR_BULK) == 0;
+  facts->bulk_came = facts->bulk_sent && doctor_send(line, out, DOCTOR_BULK, deadline) &&
+                     doctor_receive(line, in, DOCTOR_BULK, deadline) && memcmp(in, out, DOCTOR_BULK) == 0;
   free(out);
   free(in);
 }
 
 // The peer's second answer comes when its own call has ended, which takes it as long as ours at most.
-static void talk(struct doctor_peer_facts *facts, int fd, int listener, uint32_t timeout_ms) {
+static void talk(struct doctor_peer_facts *facts, const struct doctor_line *line, int listener, uint32_t timeout_ms) {
   struct doctor_message sent = {.mtu = (uint32_t)facts->interface_mtu}, reply;
   uint8_t bytes[DOCTOR_MESSAGE];
   sent.back_port = listener >= 0 ? doctor_port_of(listener) : 0;
   if (getrandom(sent.nonce, sizeof sent.nonce, 0) != (ssize_t)sizeof sent.nonce ||
-      !doctor_send_message(fd, &sent, clock_deadline_ms(timeout_ms)) ||
-      !doctor_receive(fd, bytes, sizeof bytes, clock_deadline_ms(timeout_ms)))
+      !doctor_send_message(line, &sent, clock_deadline_ms(timeout_ms)) ||
+      !doctor_receive(line, bytes, sizeof bytes, clock_deadline_ms(timeout_ms)))
     return;
   if (!doctor_message_unpack(&reply, bytes) || !shows(&reply, &sent)) {
     facts->wrong_answer = true;
@@ -107,13 +119,27 @@ static void talk(struct doctor_peer_facts *facts, int fd, int listener, uint32_t
   }
   facts->answered = true;
   facts->peer_mtu = (int)reply.mtu;
-  if (!doctor_receive_message(fd, &reply, clock_deadline_ms(2 * timeout_ms)) || !shows(&reply, &sent))
+  if (!doctor_receive_message(line, &reply, clock_deadline_ms(2 * timeout_ms)) || !shows(&reply, &sent))
     return;
-  facts->back = reply.back == DOCTOR_REACHED ? hear_back(listener, &sent, timeout_ms) : reply.back;
-  send_bulk(facts, fd, timeout_ms);
+  facts->back = reply.back == DOCTOR_REACHED ? hear_back(listener, line->fd, &sent, timeout_ms) : reply.back;
+  send_bulk(facts, line, timeout_ms);
 }
 
-void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, uint32_t timeout_ms) {
+// The handshake, and then the talk. Who does not have the token is not told apart from something else.
+static void talk_secretly(struct doctor_peer_facts *facts, int fd, const uint8_t key[SECRET_KEY_SIZE],
+                          uint32_t timeout_ms) {
+  struct doctor_line line;
+  int listener = listen_beside(fd);
+  int err = doctor_line_open(&line, fd, true, key, clock_deadline_ms(timeout_ms));
+  facts->wrong_answer = err == WEFT_ERR_AUTH || err == WEFT_ERR_PROTOCOL;
+  if (err == 0)
+    talk(facts, &line, listener, timeout_ms);
+  doctor_line_close(&line);
+  if (listener >= 0)
+    close(listener);
+}
+
+void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, const char *token, uint32_t timeout_ms) {
   if (!peer)
     return;
   char host[DOCTOR_TEXT];
@@ -122,6 +148,11 @@ void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, uint3
   split(facts, peer, host);
   if (strspn(facts->port, "0123456789") != strlen(facts->port) || !*facts->port || atoi(facts->port) > 65535) {
     snprintf(facts->error, sizeof facts->error, "\"%s\" is not a port", facts->port);
+    return;
+  }
+  uint8_t key[SECRET_KEY_SIZE];
+  if (secret_derive(token, DOCTOR_PROTOCOL, key) != 0) {
+    snprintf(facts->error, sizeof facts->error, "no token is given: want the one that 'weft doctor --listen' has");
     return;
   }
   const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
@@ -135,11 +166,7 @@ void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, uint3
   for (const struct addrinfo *at = list; at && fd < 0; at = at->ai_next)
     fd = connect_to(facts, at, timeout_ms);
   freeaddrinfo(list);
-  if (fd < 0)
-    return;
-  int listener = listen_beside(fd);
-  talk(facts, fd, listener, timeout_ms);
-  close(fd);
-  if (listener >= 0)
-    close(listener);
+  if (fd >= 0)
+    talk_secretly(facts, fd, key, timeout_ms);
+  explicit_bzero(key, sizeof key);
 }

@@ -34,10 +34,11 @@ void doctor_judge_peer(const struct doctor_facts *facts, struct doctor_report *r
   } else if (peer->reach != DOCTOR_REACHED) {
     judge_silence(peer, report);
   } else if (!peer->answered) {
-    doctor_find(report, DOCTOR_PROBLEM, "%s (%s) takes connections at port %s, and %s", peer->name, peer->address,
-                peer->port, peer->wrong_answer ? "is something else than 'weft doctor --listen'" : "says nothing");
+    doctor_find(
+        report, DOCTOR_PROBLEM, "%s (%s) takes connections at port %s, and %s", peer->name, peer->address, peer->port,
+        peer->wrong_answer ? "has another token, or is something else than 'weft doctor --listen'" : "says nothing");
     doctor_means(report, "the way there is open; the way back and large packets are not known");
-    doctor_fix(report, "run 'weft doctor --listen 0' there, and give the port that it tells");
+    doctor_fix(report, "run 'weft doctor --listen 0' there, and the command that it prints here");
   } else {
     doctor_find(report, DOCTOR_OK, "%s (%s) answers at port %s; connected in %.3g ms through %s", peer->name,
                 peer->address, peer->port, peer->connect_ms,

@@ -1,6 +1,7 @@
 #include "doctor/wire.h"
 
 #include "base/clock.h"
+#include "base/fail.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static const uint8_t magic[8] = {'w', 'e', 'f', 't', 'd', 'o', 'c', '1'};
+static const uint8_t magic[8] = {'w', 'e', 'f', 't', 'd', 'o', 'c', '2'};
 
 void doctor_message_pack(const struct doctor_message *message, uint8_t out[DOCTOR_MESSAGE]) {
   uint32_t mtu = htonl(message->mtu);
@@ -80,30 +81,70 @@ enum doctor_reach doctor_connect(const struct sockaddr *address, socklen_t size,
   return reach_of(*error);
 }
 
-bool doctor_send(int fd, const void *data, size_t size, uint64_t deadline) {
+// What a call of TLS, or of the socket, waits for, as poll() takes it.
+static bool await_wants(int fd, int wants, uint64_t deadline) {
+  return await(fd, wants == TLS_WANTS_WRITE ? POLLOUT : POLLIN, deadline);
+}
+
+int doctor_line_open(struct doctor_line *line, int fd, bool calls, const uint8_t key[SECRET_KEY_SIZE],
+                     uint64_t deadline) {
+  *line = (struct doctor_line){.fd = fd};
+  int rc = tls_open(&line->tls, fd, calls, DOCTOR_PROTOCOL, key);
+  while (rc == 0 && (rc = tls_handshake(line->tls)) > 0)
+    rc = await_wants(fd, rc, deadline) ? 0 : fail(WEFT_ERR_TIMEOUT, "it says nothing");
+  return rc;
+}
+
+void doctor_line_close(struct doctor_line *line) {
+  tls_close(line->tls);
+  if (line->fd >= 0)
+    close(line->fd);
+  *line = (struct doctor_line){.fd = -1};
+}
+
+// As tls_write() and tls_read().
+static int write_some(const struct doctor_line *line, const void *data, size_t size, size_t *sent) {
+  if (line->tls)
+    return tls_write(line->tls, data, size, sent);
+  ssize_t count = send(line->fd, data, size, MSG_NOSIGNAL);
+  if (count < 0)
+    return errno == EAGAIN || errno == EINTR ? TLS_WANTS_WRITE : WEFT_ERR_PEER_LOST;
+  *sent = (size_t)count;
+  return 0;
+}
+
+static int read_some(const struct doctor_line *line, void *data, size_t size, size_t *got) {
+  if (line->tls)
+    return tls_read(line->tls, data, size, got);
+  ssize_t count = recv(line->fd, data, size, 0);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR))
+    return TLS_WANTS_READ;
+  *got = (size_t)(count > 0 ? count : 0);
+  return count > 0 ? 0 : WEFT_ERR_PEER_LOST;
+}
+
+bool doctor_send(const struct doctor_line *line, const void *data, size_t size, uint64_t deadline) {
   const char *at = data;
   while (size > 0) {
-    if (!await(fd, POLLOUT, deadline))
+    size_t sent = 0;
+    int rc = write_some(line, at, size, &sent);
+    if (rc < 0 || clock_passed(deadline) || (rc > 0 && !await_wants(line->fd, rc, deadline)))
       return false;
-    ssize_t sent = send(fd, at, size, MSG_NOSIGNAL);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR)
-      return false;
-    at += sent > 0 ? sent : 0;
-    size -= sent > 0 ? (size_t)sent : 0;
+    at += sent;
+    size -= sent;
   }
   return true;
 }
 
-bool doctor_receive(int fd, void *data, size_t size, uint64_t deadline) {
+bool doctor_receive(const struct doctor_line *line, void *data, size_t size, uint64_t deadline) {
   char *at = data;
   while (size > 0) {
-    if (!await(fd, POLLIN, deadline))
+    size_t got = 0;
+    int rc = read_some(line, at, size, &got);
+    if (rc < 0 || clock_passed(deadline) || (rc > 0 && !await_wants(line->fd, rc, deadline)))
       return false;
-    ssize_t got = recv(fd, at, size, 0);
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-      return false;
-    at += got > 0 ? got : 0;
-    size -= got > 0 ? (size_t)got : 0;
+    at += got;
+    size -= got;
   }
   return true;
 }
@@ -112,15 +153,15 @@ int doctor_accept(int listener, uint64_t deadline) {
   return await(listener, POLLIN, deadline) ? accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
 }
 
-bool doctor_send_message(int fd, const struct doctor_message *message, uint64_t deadline) {
+bool doctor_send_message(const struct doctor_line *line, const struct doctor_message *message, uint64_t deadline) {
   uint8_t bytes[DOCTOR_MESSAGE];
   doctor_message_pack(message, bytes);
-  return doctor_send(fd, bytes, sizeof bytes, deadline);
+  return doctor_send(line, bytes, sizeof bytes, deadline);
 }
 
-bool doctor_receive_message(int fd, struct doctor_message *message, uint64_t deadline) {
+bool doctor_receive_message(const struct doctor_line *line, struct doctor_message *message, uint64_t deadline) {
   uint8_t bytes[DOCTOR_MESSAGE];
-  return doctor_receive(fd, bytes, sizeof bytes, deadline) && doctor_message_unpack(message, bytes);
+  return doctor_receive(line, bytes, sizeof bytes, deadline) && doctor_message_unpack(message, bytes);
 }
 
 int doctor_listen_at(const struct sockaddr *address, socklen_t size) {
@@ -130,7 +171,7 @@ int doctor_listen_at(const struct sockaddr *address, socklen_t size) {
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (address->sa_family == AF_INET6)
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-  if (bind(fd, address, size) == 0 && listen(fd, 64) == 0)
+  if (bind(fd, address, size) == 0 && listen(fd, SOMAXCONN) == 0)
     return fd;
   int error = errno;
   close(fd);
@@ -160,7 +201,7 @@ static bool ipv4_of(const struct sockaddr *address, struct in_addr *out) {
   return true;
 }
 
-static bool same_address(const struct sockaddr *a, const struct sockaddr *b) {
+bool doctor_same_address(const struct sockaddr *a, const struct sockaddr *b) {
   struct in_addr four_a = {0}, four_b = {0};
   bool is_four = ipv4_of(a, &four_a);
   if (is_four != ipv4_of(b, &four_b))
@@ -181,7 +222,7 @@ int doctor_interface_of(int fd, char name[TOPOLOGY_NAME]) {
   if (getsockname(fd, (struct sockaddr *)&own, &size) != 0 || getifaddrs(&list) != 0)
     return 0;
   for (struct ifaddrs *at = list; at && !*name; at = at->ifa_next)
-    if (at->ifa_addr && same_address(at->ifa_addr, (struct sockaddr *)&own))
+    if (at->ifa_addr && doctor_same_address(at->ifa_addr, (struct sockaddr *)&own))
       snprintf(name, TOPOLOGY_NAME, "%s", at->ifa_name);
   freeifaddrs(list);
   snprintf(request.ifr_name, sizeof request.ifr_name, "%.15s", name);

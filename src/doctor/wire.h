@@ -1,9 +1,9 @@
-// What two doctors say to each other, over TCP. The caller sends a message with a nonce; the listener answers with the
-// same nonce at once, tries to connect to the caller's port `back_port` (when it is not 0) and says the nonce there
-// too, and answers a second time with the outcome. Then it sends back DOCTOR_BULK bytes as they came. There is no
-// secret in any of this, and nothing to gain from it but the state of the way.
+// What two doctors say to each other: within TLS 1.3 with a key of the token that both have (secure/tls.h). The caller
+// sends a message with a nonce; the listener answers with the same nonce at once, tries to connect to the caller's port
+// `back_port` (when it is not 0) and says the nonce there too, in clear, and answers a second time with the outcome.
+// Then it sends back DOCTOR_BULK bytes as they came.
 //
-// A message on the wire, big-endian: 8 bytes of magic "weftdoc1", 16 of nonce, u32 mtu, u16 back_port, u16 back.
+// A message on the wire, big-endian: 8 bytes of magic "weftdoc2", 16 of nonce, u32 mtu, u16 back_port, u16 back.
 #ifndef DOCTOR_WIRE_H
 #define DOCTOR_WIRE_H
 
@@ -13,6 +13,9 @@
 #include <sys/socket.h>
 
 #include "doctor/facts.h"
+#include "secure/tls.h"
+
+#define DOCTOR_PROTOCOL "weft doctor 1"
 
 enum { DOCTOR_NONCE = 16, DOCTOR_MESSAGE = 32, DOCTOR_BULK = 256 * 1024 };
 
@@ -31,12 +34,26 @@ bool doctor_message_unpack(struct doctor_message *message, const uint8_t in[DOCT
 // Connects; *fd on success. Else tells `*error`, an errno.
 enum doctor_reach doctor_connect(const struct sockaddr *address, socklen_t size, uint64_t deadline, int *fd,
                                  int *error);
-bool doctor_send(int fd, const void *data, size_t size, uint64_t deadline);
-bool doctor_receive(int fd, void *data, size_t size, uint64_t deadline);
 int doctor_accept(int listener, uint64_t deadline); // -1: nobody came
 
-bool doctor_send_message(int fd, const struct doctor_message *message, uint64_t deadline);
-bool doctor_receive_message(int fd, struct doctor_message *message, uint64_t deadline);
+// A connection; without TLS where `tls` is NULL.
+struct doctor_line {
+  int fd;
+  struct tls *tls;
+};
+
+// Goes through the handshake over `fd`, which becomes the line's. AUTH: the other does not have the key; TIMEOUT;
+// PEER_LOST. It is closed by doctor_line_close() whatever comes of it.
+int doctor_line_open(struct doctor_line *line, int fd, bool calls, const uint8_t key[SECRET_KEY_SIZE],
+                     uint64_t deadline);
+void doctor_line_close(struct doctor_line *line);
+
+bool doctor_send(const struct doctor_line *line, const void *data, size_t size, uint64_t deadline);
+bool doctor_receive(const struct doctor_line *line, void *data, size_t size, uint64_t deadline);
+bool doctor_send_message(const struct doctor_line *line, const struct doctor_message *message, uint64_t deadline);
+bool doctor_receive_message(const struct doctor_line *line, struct doctor_message *message, uint64_t deadline);
+
+bool doctor_same_address(const struct sockaddr *a, const struct sockaddr *b); // whatever the ports
 
 // A socket that listens at the address, of which the port may be 0; -1 with errno.
 int doctor_listen_at(const struct sockaddr *address, socklen_t size);

@@ -16,7 +16,11 @@
 #include "base/clock.h"
 #include "base/fail.h"
 
-enum { CALL_MS = 2000, NAMES_SIZE = 512 }; // a call of an address that does not answer: others may
+enum {
+  CALL_MS = 2000, // a call of an address that does not answer: others may
+  NAMES_SIZE = 512,
+  RECEIVED = 16384, // bytes that the kernel keeps of what a caller says, about: more than a rank ever says at once
+};
 
 union address {
   struct sockaddr any;
@@ -108,13 +112,14 @@ static int choose(const char *at, struct addresses *addresses) {
 }
 
 static int open_listener(const union address *address, int *listener, uint16_t *port) {
-  int on = 1, off = 0;
+  int on = 1, off = 0, room = RECEIVED;
   int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return fail_errno(errno, "no socket for peers on other hosts");
   if (address->any.sa_family == AF_INET6)
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room); // which the sockets of callers have from it
   union address bound;
   socklen_t size = sizeof bound;
   if (bind(fd, &address->any, size_of(address)) != 0 || listen(fd, SOMAXCONN) != 0 ||

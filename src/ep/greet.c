@@ -15,6 +15,11 @@
 #include "ep/gpu.h"
 #include "ep/greeting.h"
 #include "ep/remote.h"
+#include "ep/user.h"
+
+#define NAME_BEGIN "weft-"
+
+enum { NAME_SIZE = 5 + 16 };
 
 // A peer that closes with a call of ours in its queue, or unread, resets the connection.
 static int fail_socket(int error, const char *what) {
@@ -51,23 +56,38 @@ static int send_greeting(weft_ep_t *ep, int socket, const struct ep_greeting *gr
   return 0;
 }
 
-// Takes what descriptors a message brought; closes those beyond EP_FDS. Returns how many there are in fds.
-static int take_fds(struct msghdr *message, int fds[EP_FDS]) {
-  int count = 0;
+// Takes what descriptors a message brought, of which the first EP_FDS come into fds and others are closed. Returns how
+// many there were.
+static uint32_t take_fds(struct msghdr *message, int fds[EP_FDS]) {
+  uint32_t count = 0;
   for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
       continue;
     size_t got = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < got; i++) {
+    for (size_t i = 0; i < got; i++, count++) {
       int fd;
       memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
       if (count < EP_FDS)
-        fds[count++] = fd;
+        fds[count] = fd;
       else
         close(fd);
     }
   }
   return count;
+}
+
+// A greeting that is right brings its windows, and nothing else. `cut`: there were more than could be taken.
+static int check_fds(const weft_ep_t *ep, const struct ep_greeting *greeting, uint32_t count, bool cut) {
+  bool windows = greeting->kind == EP_HELLO || greeting->kind == EP_WELCOME;
+  uint32_t wanted = windows ? num_fds(ep) : 0;
+  if (cut && count < wanted)
+    return fail_errno(EMFILE, "cannot take the windows of rank %d", greeting->rank);
+  if (windows && count < wanted)
+    return fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d came without its windows", greeting->rank);
+  if (cut || count != wanted)
+    return fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d came with more descriptors than the %u that it needs",
+                greeting->rank, wanted);
+  return 0;
 }
 
 // Receives the packet that is there. fds are -1 where none came.
@@ -86,15 +106,9 @@ static int receive_greeting(weft_ep_t *ep, int socket, struct ep_greeting *greet
     return fail_socket(errno, "cannot receive a greeting");
   if (size == 0)
     return fail(WEFT_ERR_PEER_LOST, "the peer hung up");
-  take_fds(&message, fds);
+  uint32_t count = take_fds(&message, fds);
   int rc = ep_greeting_check(ep, greeting, (size_t)size);
-  bool needs_fds = greeting->kind == EP_HELLO || greeting->kind == EP_WELCOME;
-  bool lacks_fds = rc == 0 && needs_fds && fds[num_fds(ep) - 1] < 0;
-  if (lacks_fds && (message.msg_flags & MSG_CTRUNC))
-    rc = fail_errno(EMFILE, "cannot take the windows of rank %d", greeting->rank);
-  else if (lacks_fds)
-    rc = fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d came without its windows", greeting->rank);
-  return rc;
+  return rc == 0 ? check_fds(ep, greeting, count, message.msg_flags & MSG_CTRUNC) : rc;
 }
 
 static void close_fds(int fds[EP_FDS]) {
@@ -121,6 +135,12 @@ static void close_own(const int fds[EP_FDS]) {
 
 // --- dial ---
 
+// The name of a listener: NAME_SIZE characters, as listen.c makes it.
+static bool is_name(const char *name) {
+  return strncmp(name, NAME_BEGIN, strlen(NAME_BEGIN)) == 0 && strlen(name) == NAME_SIZE &&
+         strspn(name + strlen(NAME_BEGIN), "0123456789abcdef") == NAME_SIZE - strlen(NAME_BEGIN);
+}
+
 // `*far`: what the claim says for callers on other hosts; NULL: it is this host's.
 static int split_address(const weft_ep_t *ep, int32_t rank, const char *address, struct sockaddr_un *to,
                          socklen_t *size, const char **far) {
@@ -131,15 +151,22 @@ static int split_address(const weft_ep_t *ep, int32_t rank, const char *address,
   if (sscanf(ep->links.address, "%159s", here) != 1)
     return fail(WEFT_ERR_PROTOCOL, "this rank has no address");
   *far = strcmp(host, here) != 0 ? address + end : NULL;
+  if (!*far && !is_name(name))
+    return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none", rank);
   *to = (struct sockaddr_un){.sun_family = AF_UNIX};
   memcpy(to->sun_path + 1, name, strlen(name)); // abstract: a NUL first, no file
   *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
   return 0;
 }
 
-// Connects; while the peer's queue of callers is full, tries again until the deadline.
+// Waits in the kernel's queue while the peer has many callers: those who only look whether there is room would be
+// passed by those who wait.
 static int connect_until(int socket, const struct sockaddr_un *to, socklen_t size, int32_t rank, uint64_t deadline_ns) {
   for (;;) {
+    uint64_t left_us = clock_left_ns(deadline_ns) / 1000 + 1; // 0 would be without end
+    struct timeval left = {.tv_sec = (time_t)(left_us / 1000000), .tv_usec = (suseconds_t)(left_us % 1000000)};
+    if (setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &left, sizeof left) != 0)
+      return fail_errno(errno, "cannot connect to rank %d", rank);
     if (connect(socket, (const struct sockaddr *)to, size) == 0)
       return 0;
     if (errno != EAGAIN && errno != EINTR)
@@ -147,12 +174,19 @@ static int connect_until(int socket, const struct sockaddr_un *to, socklen_t siz
                                    : fail_errno(errno, "cannot connect to rank %d", rank);
     if (clock_passed(deadline_ns))
       return fail(WEFT_ERR_TIMEOUT, "rank %d did not take the call by the deadline", rank);
-    poll(NULL, 0, 1);
   }
 }
 
-int ep_await_answer(int socket, int32_t rank, uint64_t deadline_ns) {
-  struct pollfd entry = {.fd = socket, .events = POLLIN};
+// Whoever comes first gets a name that the kernel has given back: another user's process is not the rank, which has
+// gone.
+static int check_called(int socket, int32_t rank) {
+  if (ep_user_check(socket) == 0)
+    return fcntl(socket, F_SETFL, O_NONBLOCK) == 0 ? 0 : fail_errno(errno, "cannot call rank %d", rank);
+  return fail_context(WEFT_ERR_PEER_LOST, "rank %d does not listen, and another has its socket's name", rank);
+}
+
+int ep_await_answer(int socket, short events, int32_t rank, uint64_t deadline_ns) {
+  struct pollfd entry = {.fd = socket, .events = events};
   for (;;) {
     int n = poll(&entry, 1, clock_left_ms(deadline_ns));
     if (n > 0)
@@ -173,7 +207,7 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
   int rc = send_greeting(ep, socket, &greeting, own);
   close_own(own);
   if (rc == 0)
-    rc = ep_await_answer(socket, link->rank, deadline_ns);
+    rc = ep_await_answer(socket, POLLIN, link->rank, deadline_ns);
   if (rc == 0)
     rc = receive_greeting(ep, socket, &greeting, fds);
   if (rc == 0 && greeting.kind == EP_REFUSED)
@@ -196,12 +230,14 @@ static int call_near(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const st
                      uint64_t deadline_ns, bool *yield) {
   struct ep_link *link;
   int own[EP_FDS] = {ep->bell_fd};
-  int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0)
     return fail_errno(errno, "cannot call rank %d", rank);
   int rc = ep_link_new(ep, rank, incarnation, EP_ROUTE_NEAR, &link, own);
   if (rc == 0) {
     rc = connect_until(fd, to, size, rank, deadline_ns);
+    if (rc == 0)
+      rc = check_called(fd, rank);
     if (rc == 0)
       rc = converse(ep, fd, link, own, deadline_ns, yield);
     else
@@ -263,17 +299,6 @@ int ep_dial(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *addre
 }
 
 // --- answer ---
-
-// Whether the caller runs as the same user: others have no business in our windows.
-static int check_caller(int socket) {
-  struct ucred peer;
-  socklen_t size = sizeof peer;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
-    return fail_errno(errno, "who calls");
-  if (peer.uid != geteuid())
-    return fail(WEFT_ERR_AUTH, "a process of user %u called; this rank is user %u's", peer.uid, geteuid());
-  return 0;
-}
 
 static void refuse(weft_ep_t *ep, int socket, uint64_t to, int error) {
   struct ep_greeting no = ep_greeting_make(ep, EP_REFUSED, to);
@@ -342,9 +367,7 @@ void ep_answer(weft_ep_t *ep, int socket) {
   struct ep_greeting hello = {0};
   int fds[EP_FDS] = {-1, -1, -1};
   bool taken = false;
-  int rc = check_caller(socket);
-  if (rc == 0)
-    rc = receive_greeting(ep, socket, &hello, fds);
+  int rc = receive_greeting(ep, socket, &hello, fds);
   if (rc == 0 && (hello.kind != EP_HELLO || hello.to != ep->incarnation))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello.rank);
   if (rc == 0 && ep_answer_begin(ep, hello.rank, hello.incarnation)) {

@@ -4,75 +4,50 @@
 // caller shows the name of its window, and the called one maps it or refuses. Then the caller calls again, with a
 // transport.
 //
-// Who calls shows that it has read the claim, by the token in it; to others nothing is said. The token and all rows
-// travel as they are: the network between the hosts has to be one's own.
+// Both sides prove within TLS that they know the called rank's claim, which only those have read who may read the
+// store; to others nothing is said. What is said goes through TLS; rows travel as the transport sends them.
 #include <errno.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "ep/endpoint.h"
 #include "ep/remote.h"
+#include "ep/talk.h"
 
-enum { DRAINED = 16 }; // greetings' sizes, at most
-
-size_t ep_far_size(void) {
-  return sizeof(struct ep_far_greeting);
-}
-
-static int fail_socket(int error, const char *what, int32_t rank) {
-  if (error == ECONNRESET || error == EPIPE)
-    return fail(WEFT_ERR_PEER_LOST, "%s: rank %d hung up", what, rank);
-  return fail_errno(error, "%s rank %d", what, rank);
-}
-
-// It fits a socket's buffer, and is the first thing that is sent.
-static int send_greeting(int socket, const struct ep_far_greeting *greeting, int32_t rank) {
-  ssize_t sent = send(socket, greeting, sizeof *greeting, MSG_NOSIGNAL);
-  if (sent == (ssize_t)sizeof *greeting)
-    return 0;
-  return fail_socket(sent < 0 ? errno : EMSGSIZE, "cannot send a greeting to", rank);
-}
-
-// What has arrived: its size. It may be no greeting, or a part of one. PEER_LOST: nothing has come.
-static int receive_greeting(int socket, struct ep_far_greeting *greeting, size_t *size) {
-  ssize_t got = recv(socket, greeting, sizeof *greeting, MSG_DONTWAIT);
-  if (got <= 0)
-    return fail(WEFT_ERR_PEER_LOST, got < 0 && errno == EAGAIN ? "the peer says nothing" : "the peer hung up");
-  *size = (size_t)got;
-  return 0;
-}
-
-// Wakes who waits for the socket when a whole greeting is there, or none will come.
-static void await_whole(int socket) {
-  int size = sizeof(struct ep_far_greeting);
-  setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &size, sizeof size);
-}
-
-// From now on single bytes come.
-static void await_bytes(int socket) {
-  int size = 1;
-  setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &size, sizeof size);
-}
+enum { HANDSHAKE_MS = 5000, DRAINED_AT_ONCE = 16384 };
 
 // --- call ---
 
-static int hear_answer(weft_ep_t *ep, int socket, const struct ep_link *link, uint64_t deadline_ns,
-                       struct ep_far_greeting *answer, bool *yield) {
-  size_t size = 0;
-  await_whole(socket);
-  int rc = ep_await_answer(socket, link->rank, deadline_ns);
-  if (rc == 0)
-    rc = receive_greeting(socket, answer, &size);
-  if (rc == 0)
-    rc = ep_far_answer_check(ep, answer, size, link->rank, link->incarnation, yield);
-  await_bytes(socket);
+// Waits for what a step of the conversation wants.
+static int await(const struct ep_talk *talk, int wants, int32_t rank, uint64_t deadline_ns) {
+  return ep_await_answer(talk->socket, wants == TLS_WANTS_WRITE ? POLLOUT : POLLIN, rank, deadline_ns);
+}
+
+static int shake_hands(struct ep_talk *talk, const uint8_t key[SECRET_KEY_SIZE], int32_t rank, uint64_t deadline_ns) {
+  int rc;
+  while ((rc = ep_talk_handshake(talk, true, key)) > 0 && (rc = await(talk, rc, rank, deadline_ns)) == 0)
+    ;
   return rc;
+}
+
+static int say_hello(struct ep_talk *talk, const struct ep_far_greeting *hello, int32_t rank, uint64_t deadline_ns) {
+  int rc;
+  while ((rc = ep_talk_say(talk, hello)) > 0 && (rc = await(talk, rc, rank, deadline_ns)) == 0)
+    ;
+  return rc;
+}
+
+static int hear_answer(weft_ep_t *ep, struct ep_talk *talk, const struct ep_link *link, uint64_t deadline_ns,
+                       bool *yield) {
+  int rc;
+  while ((rc = ep_talk_hear(talk)) > 0 && (rc = await(talk, rc, link->rank, deadline_ns)) == 0)
+    ;
+  return rc == 0 ? ep_far_answer_check(ep, talk->heard, talk->num_heard, link->rank, link->incarnation, yield) : rc;
 }
 
 static bool is_fabric(const char *transport) {
@@ -106,14 +81,13 @@ static int new_link(weft_ep_t *ep, const char *transport, int32_t rank, uint64_t
 }
 
 // A new link, and what this rank says to make it one: all is ready before the call, so that the called one never waits.
-static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *transport, const uint8_t *token,
-                      struct ep_link **out, struct ep_far_greeting *hello) {
+static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *transport, struct ep_link **out,
+                      struct ep_far_greeting *hello) {
   struct ep_link *link;
   int rc = new_link(ep, transport, rank, incarnation, &link);
   if (rc != 0)
     return rc;
   *hello = ep_far_greeting_make(ep, EP_HELLO, incarnation);
-  memcpy(hello->token, token, sizeof hello->token);
   rc = ep_remote_describe(link->remote, hello);
   if (rc == 0)
     *out = link;
@@ -122,19 +96,16 @@ static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const c
   return rc;
 }
 
-// Says hello on a connected socket, and makes the link one of the answer.
-static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struct ep_far_greeting *hello,
-                    uint64_t deadline_ns, bool *yield) {
-  struct ep_far_greeting answer = {0};
-  int rc = send_greeting(socket, hello, link->rank);
+// Says hello to who has the key, and makes the link one of the answer.
+static int greet(weft_ep_t *ep, struct ep_talk *talk, struct ep_link *link, const struct ep_far_greeting *hello,
+                 uint64_t deadline_ns, bool *yield) {
+  int rc = say_hello(talk, hello, link->rank, deadline_ns);
   if (rc == 0)
-    rc = hear_answer(ep, socket, link, deadline_ns, &answer, yield);
+    rc = hear_answer(ep, talk, link, deadline_ns, yield);
   if (rc != 0 || *yield)
     return rc;
-  link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
-  if (link->socket < 0)
-    return fail_errno(errno, "link to rank %d", link->rank);
-  rc = ep_remote_connect(link->remote, &answer);
+  ep_talk_give(talk, link);
+  rc = ep_remote_connect(link->remote, talk->heard);
   if (rc == 0)
     rc = ep_link_install(ep, link);
   if (rc != 0) // the peer has the link already, and this is no death
@@ -142,89 +113,101 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struc
   return rc;
 }
 
+// `*met`: it is the rank that was called, or somebody else who has read its claim.
+static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struct ep_far_greeting *hello,
+                    const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *met, bool *yield) {
+  struct ep_talk talk;
+  uint64_t patience = clock_deadline_ms(HANDSHAKE_MS);
+  ep_endpoint_tune(socket);
+  ep_talk_begin(&talk, socket);
+  int rc = shake_hands(&talk, key, link->rank, patience < deadline_ns ? patience : deadline_ns);
+  *met = rc == 0;
+  if (rc == 0)
+    rc = greet(ep, &talk, link, hello, deadline_ns, yield);
+  ep_talk_end(&talk);
+  return rc;
+}
+
+// Who does not know the claim is another host that has that address too, or something else that listens there.
 static int call_until(weft_ep_t *ep, const char *endpoints, struct ep_link *link, const struct ep_far_greeting *hello,
-                      uint64_t deadline_ns, bool *yield) {
+                      const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *yield) {
   int rc = WEFT_ERR_AUTH;
-  for (const char *rest = endpoints; *rest && rc == WEFT_ERR_AUTH;) { // AUTH: another host has that address too
+  bool met = false;
+  for (const char *rest = endpoints; *rest && !met;) {
     int socket;
     rc = ep_endpoint_call(&rest, link->rank, deadline_ns, &socket);
     if (rc != 0)
       break;
-    ep_endpoint_tune(socket);
-    rc = converse(ep, socket, link, hello, deadline_ns, yield);
-    close(socket);
+    rc = converse(ep, socket, link, hello, key, deadline_ns, &met, yield);
   }
   return rc;
 }
 
-static bool parse_token(const char *digits, uint8_t token[EP_TOKEN]) {
-  for (int i = 0; i < EP_TOKEN; i++) {
-    unsigned byte;
-    if (sscanf(digits + 2 * i, "%2x", &byte) != 1)
-      return false;
-    token[i] = (uint8_t)byte;
-  }
-  return true;
-}
-
-static int call_by(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *transport, const uint8_t *token,
-                   const char *endpoints, uint64_t deadline_ns, bool *yield) {
+static int call_by(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *transport,
+                   const uint8_t key[SECRET_KEY_SIZE], const char *endpoints, uint64_t deadline_ns, bool *yield) {
   struct ep_link *link;
   struct ep_far_greeting hello;
-  int rc = make_hello(ep, rank, incarnation, transport, token, &link, &hello);
+  int rc = make_hello(ep, rank, incarnation, transport, &link, &hello);
   if (rc != 0)
     return rc;
-  rc = call_until(ep, endpoints, link, &hello, deadline_ns, yield);
+  rc = call_until(ep, endpoints, link, &hello, key, deadline_ns, yield);
   if (rc != 0 || *yield)
     ep_link_free(ep, link);
   return rc;
 }
 
-int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *claimed, uint64_t deadline_ns,
-                bool *yield) {
-  char digits[2 * EP_TOKEN + 1], endpoints[sizeof ep->links.endpoints];
-  uint8_t token[EP_TOKEN];
-  if (ep->links.far_listener < 0)
-    return fail(WEFT_ERR_UNSUPPORTED,
-                "rank %d is on another host, and this rank reaches none (WEFT_EP_TRANSPORT is %s)", rank,
-                ep->links.transport[0] ? ep->links.transport : "not set, and its store is this process's own");
-  if (sscanf(claimed, "%32s %255s", digits, endpoints) != 2)
+// The key that the claim gives its callers, and where to call.
+static int read_claim(int32_t rank, const char *claimed, uint8_t key[SECRET_KEY_SIZE], char endpoints[256]) {
+  char token[SECRET_DIGITS + 2]; // one more, which must not be there
+  if (sscanf(claimed, "%33s %255s", token, endpoints) != 2)
     return fail(WEFT_ERR_UNSUPPORTED,
                 "rank %d is on another host, and takes no calls from there: see its "
                 "WEFT_EP_TRANSPORT",
                 rank);
-  if (!parse_token(digits, token))
+  if (strlen(token) != SECRET_DIGITS || strspn(token, "0123456789abcdef") != SECRET_DIGITS)
     return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none", rank);
+  return secret_derive(token, EP_TALK_PROTOCOL, key);
+}
+
+int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *claimed, uint64_t deadline_ns,
+                bool *yield) {
+  char endpoints[sizeof ep->links.endpoints];
+  uint8_t key[SECRET_KEY_SIZE];
+  if (ep->links.far_listener < 0)
+    return fail(WEFT_ERR_UNSUPPORTED,
+                "rank %d is on another host, and this rank reaches none (WEFT_EP_TRANSPORT is %s)", rank,
+                ep->links.transport[0] ? ep->links.transport : "not set, and its store is this process's own");
+  int rc = read_claim(rank, claimed, key, endpoints);
+  if (rc != 0)
+    return rc;
   bool fabric_only = is_fabric(ep->links.transport);
   if (fabric_only || (ep->gpu && !ep->links.transport[0])) {
-    int rc = call_by(ep, rank, incarnation, EP_FABRIC, token, endpoints, deadline_ns, yield);
+    rc = call_by(ep, rank, incarnation, EP_FABRIC, key, endpoints, deadline_ns, yield);
     if (rc != WEFT_ERR_UNSUPPORTED || fabric_only)
       return rc;
     log_info("rank %d does not reach rank %d by NVLink: %s", ep->rank, rank, weft_last_error());
   }
-  return call_by(ep, rank, incarnation, NULL, token, endpoints, deadline_ns, yield);
+  return call_by(ep, rank, incarnation, NULL, key, endpoints, deadline_ns, yield);
 }
 
 // --- answer ---
 
-// Who has not shown the token gets to know that it was refused, and nothing of this rank.
-static void refuse(weft_ep_t *ep, int socket, uint64_t to, int error) {
+// All that is said to a caller fits its socket's buffer, which is empty before: what does not go at once goes to
+// nobody.
+static int say_at_once(struct ep_talk *talk, const struct ep_far_greeting *greeting) {
+  int rc = ep_talk_say(talk, greeting);
+  return rc > 0 ? fail(WEFT_ERR_PEER_LOST, "the caller takes no answer") : rc;
+}
+
+static void refuse(weft_ep_t *ep, struct ep_talk *talk, uint64_t to, int error) {
   struct ep_far_greeting no = ep_far_greeting_make(ep, EP_REFUSED, to);
-  if (error == WEFT_ERR_AUTH)
-    no.greeting = (struct ep_greeting){.kind = EP_REFUSED};
   no.greeting.error = error;
   snprintf(no.greeting.why, sizeof no.greeting.why, "%.*s", (int)sizeof no.greeting.why - 1, weft_last_error());
-  send_greeting(socket, &no, -1);
+  say_at_once(talk, &no);
 }
 
-// Reads what is left of a longer greeting: a socket that is closed with bytes in it is reset, and the answer lost.
-static void drain(int socket) {
-  char bytes[sizeof(struct ep_far_greeting)];
-  for (int i = 0; i < DRAINED && recv(socket, bytes, sizeof bytes, MSG_DONTWAIT) > 0; i++)
-    ;
-}
-
-static int accept_link(weft_ep_t *ep, int socket, const struct ep_far_greeting *hello) {
+static int accept_link(weft_ep_t *ep, struct ep_talk *talk) {
+  const struct ep_far_greeting *hello = talk->heard;
   struct ep_link *link;
   struct ep_far_greeting welcome = ep_far_greeting_make(ep, EP_WELCOME, hello->greeting.incarnation);
   int rc = new_link(ep, hello->transport, hello->greeting.rank, hello->greeting.incarnation, &link);
@@ -234,42 +217,79 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_far_greeting *
   if (rc == 0)
     rc = ep_remote_connect(link->remote, hello);
   if (rc == 0) {
-    link->socket = socket;
-    send_greeting(socket, &welcome,
-                  link->rank); // if this fails the caller has gone, and the hang-up takes the link down
+    say_at_once(talk, &welcome); // if this fails the caller has gone, and the hang-up takes the link down
+    ep_talk_give(talk, link);
     rc = ep_link_install(ep, link);
     if (rc != 0)
-      link->socket = -1;
+      ep_talk_take_back(talk, link);
   }
   if (rc != 0)
     ep_link_free(ep, link);
   return rc;
 }
 
-void ep_far_answer(weft_ep_t *ep, int socket) {
-  struct ep_far_greeting hello = {0};
-  const struct ep_greeting *greeting = &hello.greeting;
-  bool taken = false, known = false;
-  size_t size = 0;
-  int rc = receive_greeting(socket, &hello, &size);
+// Whether the caller may be who it says. It knows this rank's claim, as all do who may read the store; so a new life of
+// a rank whose last one is connected is believed when the store has its claim.
+static int check_life(weft_ep_t *ep, const struct ep_greeting *hello) {
+  struct ep_link *link = ep_link_find(ep, hello->rank, 0);
+  struct group_peer claim;
+  if (!link || link->incarnation == hello->incarnation ||
+      (group_find(ep->group, hello->rank, &claim) == 0 && claim.incarnation == hello->incarnation))
+    return 0;
+  return fail(WEFT_ERR_PEER_LOST, "rank %d is connected, and has no claim of the incarnation that calls", hello->rank);
+}
+
+// A greeting has come. It becomes a link, or gets its answer.
+static void answer(weft_ep_t *ep, struct ep_talk *talk) {
+  const struct ep_greeting *hello = &talk->heard->greeting;
+  int rc = ep_far_hello_check(ep, talk->heard, talk->num_heard);
+  uint64_t to = rc == 0 ? hello->incarnation : 0;
   if (rc == 0)
-    rc = ep_far_hello_check(ep, &hello, size, &known);
-  await_bytes(socket);
-  ep_endpoint_tune(socket);
-  if (rc == 0 && ep_answer_begin(ep, greeting->rank, greeting->incarnation)) {
-    rc = accept_link(ep, socket, &hello);
-    taken = rc == 0;
-    ep_answer_end(ep, greeting->rank);
+    rc = check_life(ep, hello);
+  if (rc == 0 && ep_answer_begin(ep, hello->rank, hello->incarnation)) {
+    rc = accept_link(ep, talk);
+    ep_answer_end(ep, hello->rank);
   } else if (rc == 0) {
-    struct ep_far_greeting yield = ep_far_greeting_make(ep, EP_YIELD, greeting->incarnation);
-    send_greeting(socket, &yield, greeting->rank);
+    struct ep_far_greeting yield = ep_far_greeting_make(ep, EP_YIELD, hello->incarnation);
+    say_at_once(talk, &yield);
   }
+  if (rc == 0)
+    return;
+  log_info("rank %d refused a call from another host: %s", ep->rank, weft_last_error());
+  refuse(ep, talk, to, rc);
+}
+
+// Reads what is left, until the caller hangs up: a socket that is closed with bytes in it is reset, and the answer
+// lost.
+static int drain(const struct ep_talk *talk) {
+  char bytes[1024];
+  for (size_t drained = 0; drained < DRAINED_AT_ONCE; drained += sizeof bytes) {
+    ssize_t size = recv(talk->socket, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR))
+      return TLS_WANTS_READ;
+    if (size <= 0)
+      return fail(WEFT_ERR_PEER_LOST, "it hung up");
+  }
+  return TLS_WANTS_READ;
+}
+
+int ep_far_answer(weft_ep_t *ep, struct ep_talk *talk) {
+  int rc = 0;
+  if (talk->stage == EP_TALK_ENDS)
+    return drain(talk);
+  if (talk->stage < EP_TALK_PROVED)
+    rc = ep_talk_handshake(talk, false, ep->links.far_key);
+  if (rc == 0)
+    rc = ep_talk_hear(talk);
   if (rc != 0)
-    log_info("rank %d refused a call from another host: %s", ep->rank, weft_last_error());
-  if (rc != 0 && known) {
-    refuse(ep, socket, greeting->incarnation, rc);
-    drain(socket);
+    return rc;
+  ep_endpoint_tune(talk->socket);
+  answer(ep, talk);
+  if (talk->socket < 0) {
+    ep_talk_end(talk);
+    return 0;
   }
-  if (!taken)
-    close(socket);
+  shutdown(talk->socket, SHUT_WR);
+  talk->stage = EP_TALK_ENDS;
+  return drain(talk);
 }

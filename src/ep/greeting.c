@@ -132,19 +132,15 @@ static int check_rest(const weft_ep_t *ep, const struct ep_far_greeting *far) {
   return 0;
 }
 
-// As long for a wrong token as for the right one.
-static int check_token(const weft_ep_t *ep, const struct ep_far_greeting *hello) {
-  uint8_t different = 0;
-  for (int i = 0; i < EP_TOKEN; i++)
-    different |= hello->token[i] ^ ep->links.token[i];
-  return different ? fail(WEFT_ERR_AUTH, "a caller does not know this rank's token") : 0;
+bool ep_far_is_whole(const struct ep_far_greeting *far, size_t size) {
+  if (size < offsetof(struct ep_far_greeting, greeting))
+    return false;
+  return size == sizeof *far || far->magic != far_magic || far->version != EP_LAYOUT_VERSION ||
+         far->size != sizeof *far;
 }
 
-int ep_far_hello_check(const weft_ep_t *ep, const struct ep_far_greeting *hello, size_t size, bool *known) {
+int ep_far_hello_check(const weft_ep_t *ep, const struct ep_far_greeting *hello, size_t size) {
   int rc = check_head(hello, size);
-  *known = rc == 0;
-  if (rc == 0)
-    rc = check_token(ep, hello);
   if (rc == 0)
     rc = check_version(hello);
   if (rc == 0)

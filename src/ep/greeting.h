@@ -31,12 +31,11 @@ struct ep_greeting {
   uint32_t combine_dtype;
 };
 
-// Between hosts, over TCP. What stands before the greeting is the same in all versions, so that any two can tell each
+// Between hosts, within TLS. What stands before the greeting is the same in all versions, so that any two can tell each
 // other that they do not fit.
 struct ep_far_greeting {
   uint64_t magic;
-  uint32_t version, size;  // EP_LAYOUT_VERSION, and of the whole
-  uint8_t token[EP_TOKEN]; // HELLO: what the claim of the rank that is called says; nobody else knows it
+  uint32_t version, size; // EP_LAYOUT_VERSION, and of the whole
   struct ep_greeting greeting;
   char transport[EP_NET_NAME];
   uint64_t link; // the sender's number of it, for messages to it
@@ -53,10 +52,13 @@ struct ep_far_greeting ep_far_greeting_make(const weft_ep_t *ep, enum ep_greetin
 // differs).
 int ep_greeting_check(const weft_ep_t *ep, const struct ep_greeting *greeting, size_t size);
 
-// Whether the `size` bytes that a caller from another host sent (they begin `hello`) call this rank. PROTOCOL, and
-// *known is false: it is no greeting, and gets no answer. AUTH: it does not know this rank's token, and gets to know
-// nothing else. VERSION, PROTOCOL: as above.
-int ep_far_hello_check(const weft_ep_t *ep, const struct ep_far_greeting *hello, size_t size, bool *known);
+// Whether no more has to come behind the first `size` bytes of a greeting from another host before it can be checked:
+// it is whole, or its head says that it is none, or another version's.
+bool ep_far_is_whole(const struct ep_far_greeting *far, size_t size);
+
+// Whether the `size` bytes that a caller from another host sent (they begin `hello`) call this rank. VERSION, PROTOCOL:
+// as above.
+int ep_far_hello_check(const weft_ep_t *ep, const struct ep_far_greeting *hello, size_t size);
 
 // The same of what a called rank answered: a welcome of that rank and incarnation, or `*yield`. What it refused with.
 int ep_far_answer_check(const weft_ep_t *ep, const struct ep_far_greeting *answer, size_t size, int32_t rank,

@@ -118,8 +118,10 @@ static enum ep_link_state settle(struct ep_link *link, enum ep_link_state state)
   return state;
 }
 
-void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how) {
+void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *why) {
   int up = EP_LINK_UP;
+  char how[160]; // `why` may be the last error, and telling the peer may fail
+  snprintf(how, sizeof how, "%s", why);
   if (ep_link_up(link))
     state = settle(link, state);
   if (!atomic_compare_exchange_strong(&link->state, &up, (int)state))

@@ -18,6 +18,7 @@
 #include "ep/layout.h"
 #include "ep/window.h"
 #include "group/group.h"
+#include "secure/secret.h"
 
 // Where the rows of one source came to stand in this rank's receive buffer, in one operation: what the combine needs.
 struct ep_inbox {
@@ -35,7 +36,7 @@ struct ep_way {
   uint32_t pause;       // between the last two trials that agreed
 };
 
-enum { EP_TOKEN = 16, EP_TRANSPORT_NAME = 32, EP_HOST_SIZE = 160 };
+enum { EP_TRANSPORT_NAME = 32, EP_HOST_SIZE = 160 };
 
 enum ep_link_state {
   EP_LINK_UP,
@@ -45,6 +46,8 @@ enum ep_link_state {
   EP_LINK_BROKEN,  // it wrote what it must not
   EP_LINK_DOUBTED, // a deadline passed, but it is more likely that this rank is the one astray; or the peer says so
 };
+
+struct ep_talk;
 
 struct ep_link {
   int32_t rank;
@@ -92,8 +95,9 @@ struct ep_links {
   bool running;
   pthread_t thread;
   int far_listener;                  // TCP, for other hosts; -1: there is none
+  struct lobby *far_lobby;           // who has called it and not spoken
   char endpoints[256];               // of it
-  uint8_t token[EP_TOKEN];           // which who calls there has to know
+  uint8_t far_key[SECRET_KEY_SIZE];  // of the token in the claim: who calls there has to have it
   char transport[EP_TRANSPORT_NAME]; // to other hosts, as asked for; "": any
   // What the claim says: "<host> <socket name>", and with a listener for other hosts " <token> <endpoints>".
   char address[GROUP_ADDRESS_SIZE];
@@ -161,8 +165,8 @@ void ep_answer(weft_ep_t *ep, int socket);
 bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 void ep_answer_end(weft_ep_t *ep, int32_t rank);
 
-// Waits until the called rank has answered on `socket`. TIMEOUT. [owner]
-int ep_await_answer(int socket, int32_t rank, uint64_t deadline_ns);
+// Waits until the called rank has answered on `socket` (POLLIN), or takes more (POLLOUT). TIMEOUT. [owner]
+int ep_await_answer(int socket, short events, int32_t rank, uint64_t deadline_ns);
 
 // --- greet_far.c: the same between hosts ---
 
@@ -170,10 +174,9 @@ int ep_await_answer(int socket, int32_t rank, uint64_t deadline_ns);
 // instead. [owner]
 int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *claimed, uint64_t deadline_ns,
                 bool *yield);
-// Answers what has arrived on `socket`. [service]
-void ep_far_answer(weft_ep_t *ep, int socket);
-// Bytes that a call between hosts begins with.
-size_t ep_far_size(void);
+// Goes on with a call from another host. An enum tls_wants: call again when its socket is ready; 0: it has become a
+// link, or has ended; else it has to be ended, for that reason. [service]
+int ep_far_answer(weft_ep_t *ep, struct ep_talk *talk);
 
 // --- service.c: the thread ---
 

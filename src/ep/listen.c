@@ -15,12 +15,13 @@
 #include "base/random.h"
 #include "ep/endpoint.h"
 #include "ep/engine.h"
+#include "ep/talk.h"
 
 enum { HOST_ID_SIZE = 64 };
 
 static const char *or_environment(const char *value, const char *name) {
   if (!value || !*value)
-    value = getenv(name);
+    value = secure_getenv(name);
   return value && *value ? value : NULL;
 }
 
@@ -83,13 +84,12 @@ static int listen_far(struct ep_links *links, const struct weft_ep_options *opti
     log_info("peers on other hosts cannot call this rank: %s", weft_last_error());
     return 0;
   }
-  random_bytes(links->token, sizeof links->token);
+  char token[SECRET_DIGITS + 1];
+  secret_make(token);
+  rc = secret_derive(token, EP_TALK_PROTOCOL, links->far_key);
   size_t used = strlen(links->address);
-  links->address[used++] = ' ';
-  for (int i = 0; i < EP_TOKEN; i++, used += 2)
-    snprintf(links->address + used, 3, "%02x", links->token[i]);
-  snprintf(links->address + used, sizeof links->address - used, " %s", links->endpoints);
-  return 0;
+  snprintf(links->address + used, sizeof links->address - used, " %s %s", token, links->endpoints);
+  return rc;
 }
 
 int ep_service_listen(weft_ep_t *ep, const struct weft_ep_options *options) {

@@ -1,8 +1,10 @@
 #include "ep/net.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -28,8 +30,10 @@ enum {
 
 // --- the turn ---
 
+// Who has put something into the queue finds the turn free, or whoever has it finds that when it gives the turn back:
+// so the first look may not come before what was put there is visible.
 static bool try_turn(struct ep_net *net) {
-  return !atomic_load_explicit(&net->turn, memory_order_relaxed) && !atomic_exchange(&net->turn, true);
+  return !atomic_load(&net->turn) && !atomic_exchange(&net->turn, true);
 }
 
 void ep_net_borrow(struct ep_net *net, struct ep_post *post) {
@@ -292,12 +296,21 @@ static int find_named(const char *name, const struct transport **transport) {
 
 // The first that works. UCX comes last: over TCP, version 1.13 ends the process when it answers the put of a peer that
 // has died meanwhile.
+static const char *const networks[] = {"ofi", "ucx", NULL};
+
 static int find_any(const struct transport **transport) {
-  static const char *const names[] = {"ofi", "ucx", NULL};
-  for (const char *const *name = names; *name; name++)
+  for (const char *const *name = networks; *name; name++)
     if (find_named(*name, transport) == 0)
       return 0;
   return fail(WEFT_ERR_UNSUPPORTED, "no transport to other hosts works here: `weft info` says what is missing");
+}
+
+// What a caller proposes to a rank that was told nothing: one of those that it might have chosen itself.
+static int find_proposed(const char *proposal, const struct transport **transport) {
+  for (const char *const *name = networks; *name; name++)
+    if (strcmp(*name, proposal) == 0)
+      return find_named(*name, transport);
+  return fail(WEFT_ERR_UNSUPPORTED, "a caller would be reached by %s: set WEFT_EP_TRANSPORT on all", proposal);
 }
 
 static void on_message(void *arg, const void *bytes, size_t size) {
@@ -310,15 +323,22 @@ static void on_peer(void *arg, struct transport_peer *peer, int err, const char 
     ep_remote_fail(peer->arg, err, why);
 }
 
+void ep_net_owner(char owner[EP_NET_OWNER], int32_t rank, uint64_t incarnation) {
+  snprintf(owner, EP_NET_OWNER, "rank %" PRId32 " %016" PRIx64, rank, incarnation);
+}
+
 static int open_worker(struct ep_net *net) {
   struct transport_nics nics;
+  char owner[EP_NET_OWNER];
+  ep_net_owner(owner, net->ep->rank, net->ep->incarnation);
   transport_nics_choose(net->transport, net->ep->gpu ? net->ep->gpu->index : TRANSPORT_NO_GPU, &nics);
   struct transport_options options = {.size = sizeof options,
                                       .on_message = on_message,
                                       .on_peer = on_peer,
                                       .arg = net,
                                       .settings = nics.settings,
-                                      .threads = true};
+                                      .threads = true,
+                                      .owner = owner};
   if (nics.why[0])
     log_info("rank %d: NICs of %s: %s", net->ep->rank, net->transport->name, nics.why);
   int rc = net->transport->open(&options, &net->worker);
@@ -369,8 +389,10 @@ int ep_net_open(weft_ep_t *ep, const char *name, struct ep_net **out) {
   struct ep_net *net = atomic_load(&ep->net);
   int rc = 0;
   if (!net && !(own && name && strcmp(own, name) != 0)) {
-    if (own || name)
-      rc = find_named(own ? own : name, &transport);
+    if (own)
+      rc = find_named(own, &transport);
+    else if (name)
+      rc = find_proposed(name, &transport);
     else
       rc = find_any(&transport);
     if (rc == 0)

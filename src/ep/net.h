@@ -21,6 +21,7 @@
 enum {
   EP_NET_NAME = 32,   // of a transport, and a NUL
   EP_NET_BURIED = 64, // see ep_net_bury
+  EP_NET_OWNER = 48,
 };
 
 struct ep_remote;
@@ -68,6 +69,9 @@ struct ep_net {
 int ep_net_open(weft_ep_t *ep, const char *name, struct ep_net **net);
 // After all links are freed. NULL is legal.
 void ep_net_close(struct ep_net *net);
+
+// Whose worker of a transport it is, as transport_options.owner has it. [any]
+void ep_net_owner(char owner[EP_NET_OWNER], int32_t rank, uint64_t incarnation);
 
 // Waits for the turn, and gives it back. For what happens seldom. [any]
 void ep_net_enter(struct ep_net *net);

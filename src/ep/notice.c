@@ -1,4 +1,4 @@
-// What peers on other hosts say on the greeting's socket, and what its silence means.
+// What peers on other hosts say on the greeting's socket, within its TLS, and what its silence means.
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -22,7 +22,10 @@ static void say(struct ep_link *link, uint64_t what) {
   if (!link->remote || link->socket < 0)
     return;
   uint64_t word = what << COUNT_BITS | atomic_load(&link->remote->told);
-  send(link->socket, &word, sizeof word, MSG_DONTWAIT | MSG_NOSIGNAL); // if it cannot go, nobody reads it
+  size_t sent;
+  pthread_mutex_lock(&link->remote->said_lock);
+  tls_write(link->remote->tls, &word, sizeof word, &sent); // if it cannot go, nobody reads it
+  pthread_mutex_unlock(&link->remote->said_lock);
 }
 
 void ep_link_say_left(struct ep_link *link) {
@@ -48,14 +51,28 @@ static int take(struct ep_link *link, uint64_t word) {
   return 0;
 }
 
+// 0: nothing has come, or `*some`; else an errno. TLS would say of an end that it came, and not how.
+static int look(const struct ep_link *link, bool *some) {
+  char byte;
+  *some = tls_has_bytes(link->remote->tls);
+  ssize_t size = *some ? 1 : recv(link->socket, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+  *some = size > 0;
+  return size > 0 ? 0 : size == 0 ? EPIPE : errno == EAGAIN || errno == EINTR ? 0 : errno;
+}
+
 static int listen_locked(struct ep_link *link) {
   struct ep_remote *remote = link->remote;
   for (int words = 0; words < WORDS_AT_ONCE;) {
-    ssize_t size = recv(link->socket, (char *)&remote->said + remote->said_bytes,
-                        sizeof remote->said - remote->said_bytes, MSG_DONTWAIT);
-    if (size <= 0)
-      return size == 0 ? EPIPE : errno == EAGAIN || errno == EINTR ? 0 : errno;
-    remote->said_bytes += (size_t)size;
+    bool some;
+    size_t size = 0;
+    int error = look(link, &some);
+    if (error != 0 || !some)
+      return error;
+    int rc = tls_read(remote->tls, (char *)&remote->said + remote->said_bytes, sizeof remote->said - remote->said_bytes,
+                      &size);
+    if (rc != 0)
+      return rc > 0 ? 0 : rc == WEFT_ERR_PROTOCOL ? EPROTO : EPIPE;
+    remote->said_bytes += size;
     if (remote->said_bytes == sizeof remote->said) {
       remote->said_bytes = 0;
       words++;
@@ -90,7 +107,7 @@ void ep_remote_hear_last(struct ep_link *link) {
 
 // Whether the peer's host has acknowledged nothing for a while, though it is asked every second.
 static bool is_quiet(const struct ep_link *link) {
-  struct tcp_info info;
+  struct tcp_info info = {0}; // not every kernel tells all: what is not told is 0
   socklen_t size = sizeof info;
   return getsockopt(link->socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
          info.tcpi_last_ack_recv > EP_ENDPOINT_TIMEOUT_MS / 2;

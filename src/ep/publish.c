@@ -197,11 +197,12 @@ static void compose_state(struct ep_remote *remote) {
   end(state);
 }
 
-// True: the caller has to post the state, as it is now.
+// True: the caller has to post the state, as it is now. The mark is read where it is taken away: what its writer had
+// stored before is seen then.
 static bool take_state(struct ep_remote *remote) {
   if (!atomic_load(&remote->state_dirty) || atomic_exchange(&remote->state_busy, true))
     return false;
-  atomic_store(&remote->state_dirty, false);
+  atomic_exchange(&remote->state_dirty, false);
   compose_state(remote);
   return true;
 }

@@ -115,12 +115,14 @@ static int reach(struct ep_remote *remote, const struct ep_far_greeting *greetin
   size_t area = written(remote)->size;
   if (!remote->in)
     return fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
-  int rc = transport->connect(remote->net->worker, greeting->address, greeting->address_size, &remote->peer);
+  char owner[EP_NET_OWNER];
+  ep_net_owner(owner, remote->link->rank, remote->link->incarnation);
+  int rc = transport->connect(remote->net->worker, greeting->address, greeting->address_size, owner, &remote->peer);
   if (rc != 0)
     return rc;
   remote->peer->arg = remote;
   rc = transport->import(remote->peer, greeting->key, greeting->key_size, &remote->area);
-  if (rc == 0 && (remote->area->kind != WEFT_MEMORY_HOST || remote->area->length < area))
+  if (rc == 0 && (remote->area->kind != WEFT_MEMORY_HOST || remote->area->length != area))
     rc = fail(WEFT_ERR_PROTOCOL, "its area has %llu bytes, not %zu", (unsigned long long)remote->area->length, area);
   if (rc != 0)
     return rc;
@@ -254,6 +256,7 @@ void ep_remote_free(struct ep_remote *remote) {
     ep_net_leave(remote->net);
   }
   link->remote = NULL;
+  tls_close(remote->tls); // the socket is still open
   if (quiet) {
     close(remote->area_fd);
     ep_publish_free(remote);

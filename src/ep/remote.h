@@ -22,6 +22,7 @@
 #include "ep/greeting.h"
 #include "ep/net.h"
 #include "ep/note.h"
+#include "secure/tls.h"
 
 #define EP_FABRIC "nvlink" // in the place of a transport's name
 
@@ -74,7 +75,8 @@ struct ep_remote {
   _Atomic uint64_t start_plus_1, start_epoch;
   _Atomic uint64_t told, heard; // messages, to the peer and from it
   pthread_mutex_t said_lock;
-  uint64_t said; // by the peer on the socket: what has come of the next word
+  struct tls *tls; // over the link's socket; under said_lock, as the next two
+  uint64_t said;   // by the peer on the socket: what has come of the next word
   size_t said_bytes;
   _Atomic uint64_t awaited; // messages that the peer had sent when it left
   _Atomic int failed;       // 0, or why the transport cannot reach the peer any more

@@ -1,5 +1,7 @@
 // The service thread: takes calls, hears hang-ups, frees retired links. It never waits for one peer.
 #include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +15,22 @@
 #include "base/log.h"
 #include "ep/endpoint.h"
 #include "ep/remote.h"
+#include "ep/talk.h"
+#include "ep/user.h"
+#include "secure/lobby.h"
 
 enum {
-  NEAR_CALLERS = 64,       // of this host that have connected and not yet greeted: a new one has the oldest cut off
-  FAR_CALLERS = 64,        // likewise from other hosts, whoever they are
+  NEAR_CALLERS = 64,   // of this host that have connected and not yet greeted: a new one has the oldest cut off
+  FAR_CALLERS = 64,    // from other hosts: that have spoken (secure/lobby.h), until they have proved to know the claim
+  PROVED_CALLERS = 32, // and from then on
   GREETING_TIME_MS = 5000, // for them to do so
+  UNPROVED_BYTES = 16384,  // that a caller from another host may send before it has proved anything
   AT_ONCE = 32,            // calls that are taken before others are heard
   HANG_UP_MS = 20,         // of a peer whose transport says that it has gone
-  MUTE_MS = 100,           // without a look at the listener, when a call cannot be taken
+  MUTE_MS = 100,           // without a look at the listeners, when a call cannot be taken
+  WASTE_NS = 5000000,      // processor time that strangers may cost before nobody looks at their listener for
+  WASTE_MUTES = 3,         // so many times as long
+  TAKING_NS = 5000,        // of that time, for a call that is taken and not answered
   TAG_LISTENER = 1,        // epoll data: a tag, or a link's address (aligned: its low bits are 0)
   TAG_WAKE = 2,
   TAG_CALLER = 3, // and the socket above it
@@ -28,36 +38,83 @@ enum {
   TAG_BITS = 3,
 };
 
-struct callers {
-  struct {
-    int socket;
-    bool far;
-    uint64_t deadline_ns;
-  } entry[NEAR_CALLERS + FAR_CALLERS + 1]; // one too many, until the oldest is cut off
-  int count, num_far;
-  uint64_t muted_until_ns; // 0: the listener is looked at
+struct caller {
+  int socket;
+  bool far;
+  uint64_t deadline_ns;
+  uint64_t spent_ns;   // processor time, so far
+  struct ep_talk talk; // far
 };
+
+// A listener, or the lobby of the one for other hosts, and those that it has brought.
+struct door {
+  uint64_t muted_until_ns; // 0: it is looked at
+  uint64_t wasted_ns;      // on those that proved to be strangers, since the last mute
+};
+
+struct callers {
+  // One too many of those that have just come, or proved what they know, until another is cut off.
+  struct caller entry[NEAR_CALLERS + FAR_CALLERS + PROVED_CALLERS + 2];
+  int count;
+  struct door near, far;
+  uint64_t strangers; // so far
+};
+
+static struct door *door_of(struct callers *callers, bool far) {
+  return far ? &callers->far : &callers->near;
+}
 
 static int add(int epoll, int fd, uint64_t tag) {
   struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = tag};
-  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0)
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0 && // a caller that becomes a link is watched already
+      (errno != EEXIST || epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event) != 0))
     return fail_errno(errno, "cannot watch a socket");
   return 0;
 }
 
-static bool too_many(const struct callers *callers, bool far) {
-  return far ? callers->num_far > FAR_CALLERS : callers->count - callers->num_far > NEAR_CALLERS;
+static bool is_proved(const struct caller *caller) {
+  return caller->far && caller->talk.stage == EP_TALK_PROVED;
 }
 
-// Looks at the listeners, or not: calls that it cannot take yet would wake the thread at once, again and again. They
-// wait in the listeners' queues.
-static void look_at_listeners(struct ep_links *links, const struct callers *callers) {
-  bool look = callers->muted_until_ns == 0;
-  struct epoll_event event = {.events = look ? EPOLLIN : 0, .data.u64 = TAG_LISTENER};
-  epoll_ctl(links->epoll, EPOLL_CTL_MOD, links->listener, &event);
-  event = (struct epoll_event){.events = look ? EPOLLIN : 0, .data.u64 = TAG_FAR_LISTENER};
-  if (links->far_listener >= 0)
-    epoll_ctl(links->epoll, EPOLL_CTL_MOD, links->far_listener, &event);
+static bool too_many(const struct callers *callers, bool far, bool proved) {
+  int count = 0;
+  for (int i = 0; i < callers->count; i++)
+    count += callers->entry[i].far == far && is_proved(&callers->entry[i]) == proved;
+  return count > (proved ? PROVED_CALLERS : far ? FAR_CALLERS : NEAR_CALLERS);
+}
+
+// Looks at a listener, or not: calls that it cannot take yet would wake the thread at once, again and again. They wait
+// in the listener's queue.
+static void look_at_listener(struct ep_links *links, const struct callers *callers, bool far) {
+  bool look = (far ? callers->far : callers->near).muted_until_ns == 0;
+  int listener = far ? lobby_fd(links->far_lobby) : links->listener;
+  struct epoll_event event = {.events = look ? EPOLLIN : 0, .data.u64 = far ? TAG_FAR_LISTENER : TAG_LISTENER};
+  if (listener >= 0)
+    epoll_ctl(links->epoll, EPOLL_CTL_MOD, listener, &event);
+}
+
+static void mute(struct ep_links *links, struct callers *callers, bool far, uint64_t ns) {
+  door_of(callers, far)->muted_until_ns = clock_ns() + ns;
+  door_of(callers, far)->wasted_ns = 0;
+  look_at_listener(links, callers, far);
+}
+
+static uint64_t processor_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+// A stranger has cost `ns`. What all of them cost together is a part of one processor's time, and the ranks' own calls
+// wait behind theirs no longer than that takes. Told now and then only: strangers decide how often it happens.
+static void waste(weft_ep_t *ep, struct callers *callers, bool far, uint64_t ns, const char *why) {
+  struct door *door = door_of(callers, far);
+  uint64_t so_far = ++callers->strangers;
+  door->wasted_ns += ns;
+  if ((so_far & (so_far - 1)) == 0)
+    log_info("rank %d has refused %llu callers; the last: %s", ep->rank, (unsigned long long)so_far, why);
+  if (door->wasted_ns > WASTE_NS && door->muted_until_ns == 0)
+    mute(&ep->links, callers, far, WASTE_MUTES * door->wasted_ns);
 }
 
 int ep_service_watch(weft_ep_t *ep, struct ep_link *link) {
@@ -70,101 +127,181 @@ void ep_service_kick(weft_ep_t *ep) {
   (void)written;
 }
 
-static void drop_caller(struct callers *callers, int i) {
-  callers->num_far -= callers->entry[i].far;
+// Takes it out of the list, and leaves it as it is.
+static struct caller drop_caller(struct callers *callers, int i) {
+  struct caller caller = callers->entry[i];
   callers->entry[i] = callers->entry[--callers->count];
+  return caller;
 }
 
-static void hang_up(weft_ep_t *ep, int socket) {
-  epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, socket, NULL); // a child may hold it open
-  close(socket);
+static void hang_up(weft_ep_t *ep, struct callers *callers, int i, const char *why) {
+  struct caller caller = drop_caller(callers, i);
+  epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, caller.socket, NULL); // a child may hold it open
+  if (caller.far && caller.talk.stage != EP_TALK_ENDS && !is_proved(&caller))
+    waste(ep, callers, true, caller.spent_ns, why);
+  if (caller.far)
+    ep_talk_end(&caller.talk);
+  else
+    close(caller.socket);
+}
+
+// Whether whoever has connected may take a place: on this host, this user's processes.
+static bool may_call(weft_ep_t *ep, struct callers *callers, int socket, bool far) {
+  if (far)
+    return ep_endpoint_is_ours(socket, ep->links.endpoints);
+  uint64_t before_ns = processor_ns();
+  if (ep_user_check(socket) == 0)
+    return true;
+  waste(ep, callers, false, processor_ns() - before_ns + TAKING_NS, weft_last_error());
+  return false;
+}
+
+// The socket of a call of this host; -1: not now.
+static int accept_near(weft_ep_t *ep, struct callers *callers) {
+  int socket;
+  do
+    socket = accept4(ep->links.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  while (socket < 0 && (errno == ECONNABORTED || errno == EINTR));
+  if (socket < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+    log_warn("rank %d cannot take a call now: %s%s", ep->rank, strerror(errno),
+             errno == EMFILE ? " (see ulimit -n)" : "");
+    mute(&ep->links, callers, false, (uint64_t)MUTE_MS * 1000000);
+  }
+  return socket;
+}
+
+static int accept_far(weft_ep_t *ep) {
+  struct lobby_caller caller;
+  return lobby_next(ep->links.far_lobby, &caller) ? caller.fd : -1;
 }
 
 // False: not now.
-static bool take_call(weft_ep_t *ep, struct callers *callers, int listener, bool far) {
-  int socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (socket < 0) {
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      log_warn("rank %d cannot take a call now: %s%s", ep->rank, strerror(errno),
-               errno == EMFILE ? " (see ulimit -n)" : "");
-      callers->muted_until_ns = clock_deadline_ms(MUTE_MS);
-    }
-    return errno == ECONNABORTED || errno == EINTR;
-  }
-  int whole = (int)ep_far_size(); // from there, the thread hears of no less
-  if ((far && (!ep_endpoint_is_ours(socket, ep->links.endpoints) ||
-               setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &whole, sizeof whole) != 0)) ||
+static bool take_call(weft_ep_t *ep, struct callers *callers, bool far) {
+  if (door_of(callers, far)->muted_until_ns != 0)
+    return false;
+  int socket = far ? accept_far(ep) : accept_near(ep, callers);
+  if (socket < 0)
+    return false;
+  if (!may_call(ep, callers, socket, far) ||
       add(ep->links.epoll, socket, ((uint64_t)socket << TAG_BITS) | TAG_CALLER) != 0) {
     close(socket);
     return true;
   }
-  callers->entry[callers->count].socket = socket;
-  callers->entry[callers->count].far = far;
-  callers->entry[callers->count++].deadline_ns = clock_deadline_ms(GREETING_TIME_MS);
-  callers->num_far += far;
+  struct caller *caller = &callers->entry[callers->count++];
+  *caller = (struct caller){.socket = socket, .far = far, .deadline_ns = clock_deadline_ms(GREETING_TIME_MS)};
+  if (far)
+    ep_talk_begin(&caller->talk, socket);
   return true;
 }
 
-static void hear_caller(weft_ep_t *ep, struct callers *callers, int socket) {
+static int find_caller(const struct callers *callers, int socket) {
   for (int i = 0; i < callers->count; i++)
-    if (callers->entry[i].socket == socket) {
-      bool far = callers->entry[i].far;
-      drop_caller(callers, i);
-      epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, socket, NULL);
-      if (far)
-        ep_far_answer(ep, socket);
-      else
-        ep_answer(ep, socket);
-      return;
-    }
+    if (callers->entry[i].socket == socket)
+      return i;
+  return -1;
 }
 
-// Who says nothing keeps nobody out. What has been said since the thread looked is heard. (A rank that was cut off
-// calls again, and has all ready to say when it calls.)
-static void cut_oldest(weft_ep_t *ep, struct callers *callers, bool far) {
-  int oldest = -1;
-  for (int i = 0; i < callers->count; i++)
-    if (callers->entry[i].far == far &&
-        (oldest < 0 || callers->entry[i].deadline_ns < callers->entry[oldest].deadline_ns))
-      oldest = i;
-  struct pollfd said = {.fd = callers->entry[oldest].socket, .events = POLLIN};
-  if (poll(&said, 1, 0) > 0) {
-    hear_caller(ep, callers, said.fd);
+static uint64_t received_bytes(int socket) {
+  struct tcp_info info = {0}; // not every kernel tells all: what is not told is 0
+  socklen_t size = sizeof info;
+  return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_bytes_received : 0;
+}
+
+static void make_room(weft_ep_t *ep, struct callers *callers, bool far, bool proved);
+
+static void hear_far(weft_ep_t *ep, struct callers *callers, int i) {
+  struct caller *caller = &callers->entry[i];
+  bool was_proved = is_proved(caller);
+  uint64_t before_ns = processor_ns();
+  int rc = ep_far_answer(ep, &caller->talk);
+  caller->spent_ns += processor_ns() - before_ns;
+  if (rc == 0) // the socket is a link's, and watched as such
+    drop_caller(callers, i);
+  else if (rc < 0)
+    hang_up(ep, callers, i, weft_last_error());
+  else if (rc == TLS_WANTS_WRITE)
+    hang_up(ep, callers, i, "a caller takes no answer");
+  else if (caller->talk.stage < EP_TALK_PROVED && received_bytes(caller->socket) > UNPROVED_BYTES)
+    hang_up(ep, callers, i, "a caller has said much, and proved nothing");
+  else if (is_proved(caller) && !was_proved)
+    make_room(ep, callers, true, true);
+}
+
+static void hear_caller(weft_ep_t *ep, struct callers *callers, int socket) {
+  int i = find_caller(callers, socket);
+  if (i < 0)
+    return;
+  if (callers->entry[i].far) {
+    hear_far(ep, callers, i);
     return;
   }
-  hang_up(ep, said.fd);
-  drop_caller(callers, oldest);
+  drop_caller(callers, i);
+  epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, socket, NULL);
+  ep_answer(ep, socket);
 }
 
-static void take_calls(weft_ep_t *ep, struct callers *callers, int listener, bool far) {
-  for (int i = 0; i < AT_ONCE && take_call(ep, callers, listener, far); i++)
-    if (too_many(callers, far))
-      cut_oldest(ep, callers, far);
-  look_at_listeners(&ep->links, callers);
-}
-
-// Ends with callers that do not greet in time, ends a mute; returns the milliseconds to the next such deadline, -1 for
-// none.
-static int expire(weft_ep_t *ep, struct callers *callers) {
-  int next = -1;
-  if (callers->muted_until_ns != 0) {
-    next = clock_left_ms(callers->muted_until_ns);
-    if (next == 0) {
-      callers->muted_until_ns = 0;
-      look_at_listeners(&ep->links, callers);
-      next = -1;
-    }
+// Who has come least far, and of those the one that came first.
+static struct caller *find_least(struct callers *callers, bool far, bool proved) {
+  struct caller *least = NULL;
+  for (int i = 0; i < callers->count; i++) {
+    struct caller *caller = &callers->entry[i];
+    if (caller->far != far || is_proved(caller) != proved)
+      continue;
+    if (!least || caller->talk.stage < least->talk.stage ||
+        (caller->talk.stage == least->talk.stage && caller->deadline_ns < least->deadline_ns))
+      least = caller;
   }
-  for (int i = callers->count - 1; i >= 0; i--) {
-    int left = clock_left_ms(callers->entry[i].deadline_ns);
-    if (left == 0 && callers->entry[i].far) { // one of another version may have said all that it has to say
-      hear_caller(ep, callers, callers->entry[i].socket);
-    } else if (left == 0) {
-      hang_up(ep, callers->entry[i].socket);
-      drop_caller(callers, i);
+  return least;
+}
+
+// Who says nothing keeps nobody out, nor does who says what does not get it on. What has been said since the thread
+// looked is heard before. (A rank that was cut off calls again, and has all ready to say when it calls.)
+static void make_room(weft_ep_t *ep, struct callers *callers, bool far, bool proved) {
+  while (too_many(callers, far, proved)) {
+    struct caller *least = find_least(callers, far, proved);
+    struct pollfd said = {.fd = least->socket, .events = POLLIN};
+    enum ep_talk_stage before = least->talk.stage;
+    if (before != EP_TALK_ENDS && !proved && poll(&said, 1, 0) > 0)
+      hear_caller(ep, callers, said.fd);
+    int i = find_caller(callers, said.fd);
+    if (i >= 0 && callers->entry[i].talk.stage == before)
+      hang_up(ep, callers, i, "a caller did not go on, and others came");
+  }
+}
+
+static void take_calls(weft_ep_t *ep, struct callers *callers, bool far) {
+  for (int i = 0; i < AT_ONCE && take_call(ep, callers, far); i++)
+    make_room(ep, callers, far, false);
+}
+
+// Ends the mutes that are over; the milliseconds to the end of the next, -1 for none.
+static int end_mutes(struct ep_links *links, struct callers *callers) {
+  int next = -1;
+  for (int far = 0; far <= 1; far++) {
+    struct door *door = door_of(callers, far);
+    if (door->muted_until_ns == 0)
+      continue;
+    int left = clock_left_ms(door->muted_until_ns);
+    if (left == 0) {
+      door->muted_until_ns = 0;
+      look_at_listener(links, callers, far);
     } else if (next < 0 || left < next) {
       next = left;
     }
+  }
+  return next;
+}
+
+// Ends with callers that do not greet in time, ends mutes; returns the milliseconds to the next such deadline, -1 for
+// none.
+static int expire(weft_ep_t *ep, struct callers *callers) {
+  int next = end_mutes(&ep->links, callers);
+  for (int i = callers->count - 1; i >= 0; i--) {
+    int left = clock_left_ms(callers->entry[i].deadline_ns);
+    if (left == 0)
+      hang_up(ep, callers, i, "a caller did not greet in time");
+    else if (next < 0 || left < next)
+      next = left;
   }
   return next;
 }
@@ -300,14 +437,14 @@ static void *serve(void *arg) {
         hear_link(ep, (struct ep_link *)(uintptr_t)data);
     }
     if (near) // after the batch: an event in it may mean a socket whose number a new one gets
-      take_calls(ep, &callers, ep->links.listener, false);
+      take_calls(ep, &callers, false);
     if (far)
-      take_calls(ep, &callers, ep->links.far_listener, true);
+      take_calls(ep, &callers, true);
     take_failures(ep);
     free_retired(ep); // after the whole batch: an event in it may mean a link that has been retired since
   }
-  for (int i = 0; i < callers.count; i++)
-    close(callers.entry[i].socket);
+  while (callers.count > 0)
+    hang_up(ep, &callers, 0, "this rank closes");
   return NULL;
 }
 
@@ -321,7 +458,9 @@ int ep_service_start(weft_ep_t *ep) {
   if (rc == 0)
     rc = add(links->epoll, links->wake, TAG_WAKE);
   if (rc == 0 && links->far_listener >= 0)
-    rc = add(links->epoll, links->far_listener, TAG_FAR_LISTENER);
+    rc = lobby_open(&links->far_lobby, links->far_listener, LOBBY_TLS, LOBBY_FEW);
+  if (rc == 0 && links->far_lobby)
+    rc = add(links->epoll, lobby_fd(links->far_lobby), TAG_FAR_LISTENER);
   if (rc != 0)
     return rc;
   int error = pthread_create(&links->thread, NULL, serve, ep);
@@ -354,6 +493,7 @@ void ep_links_free(weft_ep_t *ep) {
     ep_link_free(ep, link);
   }
   free_retired(ep);
+  lobby_close(links->far_lobby);
   int fds[] = {links->listener, links->far_listener, links->epoll, links->wake};
   for (int i = 0; i < 4; i++)
     if (fds[i] >= 0)

@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -64,6 +66,9 @@ int ep_window_map(struct ep_window *window, size_t size, int fd) {
     return fail_errno(errno, "cannot look at a peer's window");
   if ((size_t)status.st_size != size)
     return fail(WEFT_ERR_PROTOCOL, "a peer's window has %lld bytes, not %zu", (long long)status.st_size, size);
+  struct statfs system;
+  if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) // pages of hugetlbfs may run out under who writes
+    return fail(WEFT_ERR_PROTOCOL, "a peer's window is not sealed against resizing: it is no memfd of ordinary pages");
   int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & SEALS) != SEALS)
     return fail(WEFT_ERR_PROTOCOL, "a peer's window is not sealed against resizing");

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/printable.h"
 
 // Where in the document we are, for messages.
 struct path {
@@ -141,6 +142,7 @@ static int read_text(const struct field *field, char *out, const json_t *json, c
   if (length >= field->size || strlen(json_string_value(json)) != length)
     return refuse(path, "is too long, or has a NUL character in it");
   memcpy(out, json_string_value(json), length + 1);
+  printable_text(out); // it may come from others, and goes to terminals
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "base/printable.h"
 
 int report_json(FILE *out, const struct results *results) {
   json_t *json = results_to_json(results);
@@ -13,6 +14,7 @@ int report_json(FILE *out, const struct results *results) {
   json_decref(json);
   if (!text)
     return fail(WEFT_ERR_NOMEM, "no memory for the report");
+  printable_text(text); // C1 characters, which JSON lets stand as they are
   fputs(text, out);
   fputc('\n', out);
   free(text);

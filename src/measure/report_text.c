@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "measure/report.h"
 
 const struct report_state report_states[] = {
@@ -59,6 +60,7 @@ static void print_labelled(FILE *out, const struct report_options *options, cons
     size_t length = report_wrap(text, REPORT_WIDTH - INDENT);
     char line[4 * REPORT_WIDTH + 1]; // of the longest UTF-8
     snprintf(line, sizeof line, "%.*s", (int)length, text);
+    printable_line(line);
     table_print_text(out, options->color, label_style, label, INDENT);
     table_print_text(out, options->color, style, line, 0);
     fputc('\n', out);

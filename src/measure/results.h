@@ -105,10 +105,12 @@ json_t *results_to_json(const struct results *results);
 // PROTOCOL names the field that is wrong, e.g. "phases[1].ranks[3].state"; VERSION: the results are of another format.
 int results_from_json(struct results *results, const json_t *json);
 
-// Writes results.json, whole or not at all: a temporary file beside it, then a rename.
-int results_save(const struct results *results, const char *path);
+// Writes the file `name`, whole or not at all: a temporary file beside it, mode 0600, then a rename. `directory` is a
+// descriptor, or AT_FDCWD.
+int results_save(const struct results *results, int directory, const char *name);
 
-// Reads it. SYSTEM: it cannot be read; else as results_from_json(). Errors name the path.
+// Reads it. SYSTEM: it cannot be read, or is no regular file (a FIFO would be waited for); else as results_from_json().
+// Errors name the path.
 int results_load(struct results *results, const char *path);
 
 // Summary of `count` durations in nanoseconds; sorts `samples`. Percentiles are exact, by nearest rank: the smallest

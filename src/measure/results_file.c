@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -28,37 +29,58 @@ static int write_file(int fd, const json_t *json, const char *path) {
   return failed ? fail_errno(cause, "%s: cannot write it", path) : 0;
 }
 
-static int save_json(const json_t *json, const char *path) {
+static int save_json(const json_t *json, int directory, const char *name) {
   char *temporary = NULL;
-  if (asprintf(&temporary, "%s.%016" PRIx64 ".tmp", path, random_id()) < 0)
-    return fail(WEFT_ERR_NOMEM, "no memory to write %s", path);
-  int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (asprintf(&temporary, "%s.%016" PRIx64 ".tmp", name, random_id()) < 0)
+    return fail(WEFT_ERR_NOMEM, "no memory to write %s", name);
+  int fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   int err = fd < 0 ? fail_errno(errno, "%s: cannot create it", temporary) : write_file(fd, json, temporary);
-  if (!err && rename(temporary, path))
-    err = fail_errno(errno, "%s: cannot rename %s to it", path, temporary);
+  // A link that has the name is replaced, not followed.
+  if (!err && renameat(directory, temporary, directory, name))
+    err = fail_errno(errno, "%s: cannot rename %s to it", name, temporary);
   if (err && fd >= 0)
-    unlink(temporary);
+    unlinkat(directory, temporary, 0);
   free(temporary);
   return err;
 }
 
-int results_save(const struct results *results, const char *path) {
+int results_save(const struct results *results, int directory, const char *name) {
   json_t *json = results_to_json(results);
   if (!json)
-    return fail_context(WEFT_ERR_INVALID, "%s", path);
-  int err = save_json(json, path);
+    return fail_context(WEFT_ERR_INVALID, "%s", name);
+  int err = save_json(json, directory, name);
   json_decref(json);
   return err;
 }
 
-int results_load(struct results *results, const char *path) {
-  FILE *file = fopen(path, "re");
-  if (!file)
+// A regular file, at which opening and reading do not wait.
+static int open_regular(const char *path, FILE **file) {
+  struct stat status;
+  int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0)
     return fail_errno(errno, "%s: cannot open it", path);
+  int err = 0;
+  if (fstat(fd, &status) != 0)
+    err = fail_errno(errno, "%s: cannot look at it", path);
+  else if (S_ISDIR(status.st_mode))
+    err = fail_errno(EISDIR, "%s: cannot read it", path);
+  else if (!S_ISREG(status.st_mode))
+    err = fail(WEFT_ERR_SYSTEM, "%s: it is no regular file, as results are", path);
+  else if (!(*file = fdopen(fd, "r")))
+    err = fail_errno(errno, "%s: cannot read it", path);
+  if (err)
+    close(fd);
+  return err;
+}
+
+int results_load(struct results *results, const char *path) {
+  FILE *file = NULL;
+  int err = open_regular(path, &file);
+  if (err)
+    return err;
   json_error_t where;
   errno = 0;
   json_t *json = json_loadf(file, 0, &where);
-  int err = 0;
   if (ferror(file))
     err = fail_errno(errno, "%s: cannot read it", path);
   else if (!json)

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/random.h"
 #include "p2p/buffer.h"
+#include "secure/secret.h"
 
 const char *const p2p_mode_names[] = {
     [P2P_LOCAL] = "local", [P2P_TARGET] = "target", [P2P_INITIATOR] = "initiator", NULL};
@@ -50,13 +50,14 @@ static void end_target(pid_t pid, uint32_t timeout_ms) {
 
 static int run_local(const struct p2p_config *given, const struct p2p_sizes *sizes) {
   struct p2p_config config = *given;
-  char token[37];
+  char token[SECRET_DIGITS + 1]; // the child inherits it, and nobody else has it
   int pipe_fds[2];
   int rc = p2p_buffer_room(config.memory, p2p_buffer_bytes(&config, sizes), 2);
   if (rc != 0)
     return rc;
-  random_uuid(token);
+  secret_make(token);
   config.token = token;
+  config.lend = NULL;
   config.listen = config.host = "127.0.0.1";
   config.port = 0;
   if (pipe(pipe_fds) != 0)

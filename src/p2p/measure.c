@@ -1,5 +1,6 @@
 #include "p2p/measure.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,9 @@ int p2p_bandwidth(struct p2p_session *session, const struct p2p_load *load, cons
                   const struct p2p_remote *remote, double *gbps) {
   struct lane lane;
   uint32_t places = p2p_places(local->length, load->bytes, load->depth);
+  if (places == 0)
+    return fail(WEFT_ERR_INVALID, "a load of %" PRIu64 " bytes at once in a buffer of %" PRIu64, load->bytes,
+                local->length);
   uint32_t count = load->iterations > places ? load->iterations : places; // so that every place is written
   int rc = open_lane(&lane, session, load, places, local, remote);
   if (rc != 0)

@@ -27,8 +27,10 @@ struct p2p_config {
   const char *host; // the target's
   uint16_t port;
   const char *listen; // address of the target
-  const char *token;
-  const char *sizes; // "8,4KB,1MB"
+  const char *token;  // that both sides know
+  bool tell_token;    // a target's is of its own making: it prints the initiator's command
+  const char *lend;   // the largest buffer that a target lends; NULL: as large as there is room for
+  const char *sizes;  // "8,4KB,1MB"
   enum p2p_op op;
   enum p2p_memory memory;
   uint32_t gpu;

@@ -70,7 +70,7 @@ static int next(struct p2p_session *session, uint64_t deadline_ns, struct weft_n
       session->peer = out->peer;
     if (count == 1 && out->peer == session->peer)
       return 0;
-    if (count == 1)
+    if (count == 1 && !clock_passed(deadline_ns))
       continue; // a second initiator's: it waits for an answer in vain, and says so
     uint64_t waited = clock_ns() - begun;
     if (waited < SPIN_NS) {
@@ -89,6 +89,23 @@ static int next(struct p2p_session *session, uint64_t deadline_ns, struct weft_n
   }
 }
 
+const char *p2p_shown(const char *text, char out[P2P_SHOWN]) {
+  size_t at = 0;
+  for (; text[at] && at < P2P_SHOWN - 1; at++)
+    out[at] = (char)(text[at] < 0x20 || text[at] > 0x7E ? '?' : text[at]);
+  out[at] = '\0';
+  return out;
+}
+
+// The failure that a message tells of.
+static int take_failure(const json_t *message) {
+  char text[P2P_SHOWN];
+  json_t *code = json_object_get(message, "code");
+  json_int_t value = json_is_integer(code) ? json_integer_value(code) : 0;
+  int err = value <= WEFT_ERR_INVALID && value >= WEFT_ERR_COMPACTED ? (int)value : WEFT_ERR_PROTOCOL;
+  return fail(err, "at the peer: %s", p2p_shown(p2p_text(message, "text"), text));
+}
+
 static int parse(const struct weft_notification *note, json_t **message) {
   json_error_t error;
   json_t *read = json_loadb(note->bytes, note->size, 0, &error);
@@ -100,9 +117,7 @@ static int parse(const struct weft_notification *note, json_t **message) {
     *message = read;
     return 0;
   }
-  json_t *code = json_object_get(read, "code");
-  int err = json_is_integer(code) && json_integer_value(code) < 0 ? (int)json_integer_value(code) : WEFT_ERR_PROTOCOL;
-  int rc = fail(err, "at the peer: %s", p2p_text(read, "text"));
+  int rc = take_failure(read);
   json_decref(read);
   return rc;
 }
@@ -128,13 +143,14 @@ int p2p_hear(struct p2p_session *session, uint32_t timeout_ms, json_t **message)
 }
 
 int p2p_ask(struct p2p_session *session, json_t *message, const char *what, json_t **answer) {
+  char said[P2P_SHOWN];
   json_t *heard = NULL;
   int rc = p2p_say(session, message);
   if (rc == 0)
     rc = p2p_hear(session, 0, &heard);
   if (rc == 0 && strcmp(p2p_text(heard, "say"), what) != 0)
     rc = fail(WEFT_ERR_PROTOCOL, "the peer said \"%s\" where \"%s\" was to come: is it another version?",
-              p2p_text(heard, "say"), what);
+              p2p_shown(p2p_text(heard, "say"), said), what);
   if (rc == 0 && answer)
     *answer = heard;
   else
@@ -159,7 +175,7 @@ int p2p_await_region(struct p2p_session *session, weft_region_t region) {
       rc = weft_agent_progress(session->agent, NULL);
     if (rc != 0)
       return rc;
-    sched_yield();
+    poll(NULL, 0, 1);
   }
 }
 
@@ -179,9 +195,11 @@ int p2p_ping(struct p2p_session *session, uint32_t size, uint64_t *ns) {
 }
 
 int p2p_number(const json_t *message, const char *name, uint64_t *value) {
+  char said[P2P_SHOWN];
   const json_t *field = json_object_get(message, name);
   if (!json_is_integer(field) || json_integer_value(field) < 0)
-    return fail(WEFT_ERR_PROTOCOL, "the peer's message \"%s\" has no number \"%s\"", p2p_text(message, "say"), name);
+    return fail(WEFT_ERR_PROTOCOL, "the peer's message \"%s\" has no number \"%s\"",
+                p2p_shown(p2p_text(message, "say"), said), name);
   *value = (uint64_t)json_integer_value(field);
   return 0;
 }

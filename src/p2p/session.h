@@ -6,7 +6,7 @@
 
 #include "p2p/p2p.h"
 
-enum { P2P_VERSION = 1 };
+enum { P2P_VERSION = 1, P2P_SHOWN = 160 };
 
 struct p2p_session {
   weft_agent_t *agent;
@@ -39,5 +39,7 @@ int p2p_ping(struct p2p_session *session, uint32_t size, uint64_t *ns);
 // A field of a message. PROTOCOL: it is not there.
 int p2p_number(const json_t *message, const char *name, uint64_t *value);
 const char *p2p_text(const json_t *message, const char *name);
+// A text of the peer's as it may be shown to people: without control characters, cut short. Into out, which it returns.
+const char *p2p_shown(const char *text, char out[P2P_SHOWN]);
 
 #endif

@@ -1,18 +1,37 @@
 // The target: lends a buffer and does what the initiator says.
 #include <arpa/inet.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/fail.h"
 #include "p2p/measure.h"
+#include "secure/lobby.h"
+
+// What an initiator may ask for, so that 32 bits are enough.
+enum { MOST_ITERATIONS = 100000000, MOST_DEPTH = 256 };
 
 struct target {
   const struct p2p_config *config;
+  uint64_t lend; // bytes
   struct p2p_session session;
   struct p2p_buffer buffer;
   bool done;
 };
+
+// Whether a buffer of that size is lent. Who asks for more than there is room for is told so by p2p_buffer_open().
+static int may_lend(const struct target *target, uint64_t bytes) {
+  char most[32];
+  if (bytes == 0)
+    return fail(WEFT_ERR_PROTOCOL, "a buffer of no bytes was asked for");
+  if (bytes <= target->lend)
+    return 0;
+  return fail(WEFT_ERR_LIMIT,
+              "a buffer of %" PRIu64 " MiB was asked for, and this target lends %s at most; its --lend "
+              "says how much",
+              bytes >> 20, p2p_size_text(target->lend, most, sizeof most));
+}
 
 static int hello(struct target *target, const json_t *message) {
   uint64_t version, bytes;
@@ -21,6 +40,8 @@ static int hello(struct target *target, const json_t *message) {
     rc = fail(WEFT_ERR_VERSION, "weft p2p of version %d does not understand version %" PRIu64, P2P_VERSION, version);
   if (rc == 0)
     rc = p2p_number(message, "bytes", &bytes);
+  if (rc == 0)
+    rc = may_lend(target, bytes);
   if (rc != 0)
     return rc;
   p2p_buffer_close(&target->buffer);
@@ -57,8 +78,10 @@ static int load_back(struct target *target, const json_t *message) {
   int rc = 0;
   for (size_t i = 0; i < sizeof fields / sizeof *fields && rc == 0; i++)
     rc = p2p_number(message, fields[i].name, fields[i].value);
-  if (rc == 0 && (bytes == 0 || bytes > target->buffer.length || depth == 0))
-    rc = fail(WEFT_ERR_PROTOCOL, "a load of %" PRIu64 " bytes %" PRIu64 " times at once", bytes, depth);
+  if (rc == 0 && (bytes == 0 || bytes > target->buffer.length || depth == 0 || depth > MOST_DEPTH ||
+                  iterations > MOST_ITERATIONS || warmup > MOST_ITERATIONS))
+    rc = fail(WEFT_ERR_PROTOCOL, "a load of %" PRIu64 " bytes, %" PRIu64 " at once, %" PRIu64 " in all", bytes, depth,
+              iterations);
   if (rc != 0)
     return rc;
   struct p2p_load load = {.op = op == WEFT_READ ? WEFT_READ : WEFT_WRITE,
@@ -77,6 +100,7 @@ static int load_back(struct target *target, const json_t *message) {
 
 static int obey(struct target *target, const json_t *message) {
   const char *say = p2p_text(message, "say");
+  char said[P2P_SHOWN];
   if (strcmp(say, "hello") == 0)
     return hello(target, message);
   if (strcmp(say, "fill") == 0 || strcmp(say, "check") == 0)
@@ -84,7 +108,8 @@ static int obey(struct target *target, const json_t *message) {
   if (strcmp(say, "load") == 0)
     return load_back(target, message);
   if (strcmp(say, "bye") != 0)
-    return fail(WEFT_ERR_PROTOCOL, "\"%s\" is nothing that weft p2p can do: is the initiator of another version?", say);
+    return fail(WEFT_ERR_PROTOCOL, "\"%s\" is nothing that weft p2p can do: is the initiator of another version?",
+                p2p_shown(say, said));
   target->done = true;
   return p2p_say(&target->session, json_pack("{s:s}", "say", "bye"));
 }
@@ -109,6 +134,16 @@ static int serve(struct target *target, uint32_t patience_ms) {
   return 0;
 }
 
+// The command that makes an initiator of this target, with the token that it made.
+static void tell_command(const struct p2p_config *config, uint16_t port) {
+  char own[HOST_NAME_MAX + 1] = "HOST";
+  bool any = strcmp(config->listen, "0.0.0.0") == 0 || strcmp(config->listen, "::") == 0;
+  if (any)
+    gethostname(own, sizeof own - 1);
+  printf("on the other host: WEFT_TOKEN=%s weft p2p --mode initiator --ip %s --port %u\n", config->token,
+         any ? own : config->listen, port);
+}
+
 static void tell_port(const struct target *target, int out) {
   uint16_t port = 0;
   weft_agent_port(target->session.agent, &port);
@@ -116,19 +151,29 @@ static void tell_port(const struct target *target, int out) {
     if (write(out, &port, sizeof port) != sizeof port)
       return; // nobody waits for it any more
     close(out);
-  } else if (!target->config->quiet) {
-    printf("listening on %s, port %u\n", target->config->listen, port);
-    fflush(stdout);
+    return;
   }
+  if (!target->config->quiet)
+    printf("listening on %s, port %u\n", target->config->listen, port);
+  if (target->config->tell_token) // nobody could come otherwise
+    tell_command(target->config, port);
+  fflush(stdout);
 }
 
 int p2p_target(const struct p2p_config *config, int port_out) {
   enum { DAY_MS = 86400000 };
-  struct target target = {.config = config};
+  struct target target = {.config = config, .lend = UINT64_MAX};
+  struct p2p_sizes lend;
   char listen[128];
   bool v6 = strchr(config->listen, ':') != NULL;
+  lobby_raise_limit(0);
   snprintf(listen, sizeof listen, v6 ? "[%s]:%u" : "%s:%u", config->listen, config->port);
-  int rc = p2p_session_open(&target.session, config, listen);
+  int rc = config->lend ? p2p_sizes_parse(config->lend, &lend) : 0;
+  if (rc != 0)
+    return fail_context(rc, "--lend");
+  if (config->lend)
+    target.lend = lend.largest;
+  rc = p2p_session_open(&target.session, config, listen);
   if (rc != 0)
     return rc;
   tell_port(&target, port_out);

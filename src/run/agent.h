@@ -21,6 +21,7 @@
 #include "run/record.h"
 #include "run/reporter.h"
 #include "run/storage.h"
+#include "secure/secret.h"
 
 #define RUN_DEFAULT_JOB "elastic"
 
@@ -55,7 +56,8 @@ struct agent_restore {
 };
 
 struct agent {
-  struct run_config config; // as given; a follower's shared part comes from the lead
+  struct run_config config;           // as given; a follower's shared part comes from the lead
+  char made_token[SECRET_DIGITS + 1]; // of a lead with a store of its own, when none was given; "": none was made
   const char *job;
   char run[RUN_UUID_SIZE];
   struct run_keys keys;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -56,9 +57,11 @@ static int start(struct agent *agent, struct run_child *slot, uint32_t phase, in
       .patience_s = config->startup_timeout_s,
       .launch_ns = clock_ns(),
   };
-  char *log = run_directory_log(&agent->directory, rank);
-  int err = log ? run_child_start(slot, &task, log) : fail(WEFT_ERR_NOMEM, "no memory for a path");
-  free(log);
+  int log = -1, err = run_directory_open_log(&agent->directory, rank, &log);
+  if (!err) {
+    err = run_child_start(slot, &task, log);
+    close(log);
+  }
   if (!err)
     run_directory_event(&agent->directory, "launch",
                         json_pack("{s:I, s:s, s:i, s:i, s:i, s:i, s:i}", "time_ns", (json_int_t)task.launch_ns, "host",

@@ -130,6 +130,21 @@ static int ask_version(struct agent *agent) {
   return weft_store_version(agent->store, agent->store_version, sizeof agent->store_version);
 }
 
+// Nobody who cannot show the token of a run reaches its store. One that is made is shown on the terminal, and nowhere
+// else.
+static int choose_token(struct agent *agent) {
+  struct run_config *config = &agent->config;
+  if (config->token)
+    return 0;
+  if (config->num_agents > 1 && (config->quiet || !isatty(STDERR_FILENO)))
+    return fail(WEFT_ERR_INVALID,
+                "the other agents want the token of this run, and %s: give all one, in WEFT_TOKEN or by --token-file",
+                config->quiet ? "--quiet does not show it" : "there is no terminal to show one on");
+  secret_make(agent->made_token);
+  config->token = agent->made_token;
+  return 0;
+}
+
 int agent_open(struct agent *agent) {
   agent->retry_ns = CLOCK_NEVER;
   agent->job = agent->config.job ? agent->config.job : RUN_DEFAULT_JOB;
@@ -144,6 +159,8 @@ int agent_open(struct agent *agent) {
   if (!err && !agent->config.lead && !agent->config.store) {
     agent->leads = true;
     err = agent_check_slots(agent);
+    if (!err)
+      err = choose_token(agent);
     if (!err)
       err = agent_choose_memory(agent);
     if (!err)
@@ -189,5 +206,6 @@ void agent_close(struct agent *agent) {
   free(agent->children);
   free(agent->launches);
   free(agent->endpoints);
+  explicit_bzero(agent->made_token, sizeof agent->made_token);
   plan_free(agent->plan);
 }

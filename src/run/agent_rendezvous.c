@@ -198,12 +198,21 @@ static int lead_or_follow(struct agent *agent) {
   return err || agent->leads ? err : wait_and_follow(agent);
 }
 
-static int open_lead_store(struct agent *agent) {
-  const char *lead = agent->config.lead, *colon = strrchr(lead, ':');
+// The URL of the store that the lead at HOST[:PORT] has embedded: as weft_store_server_url() says it there. NULL when
+// memory ran out.
+static char *lead_url(const char *lead) {
+  static const char scheme[] = "https";
+  const char *colon = strrchr(lead, ':');
   char *url = NULL;
   bool has_port = colon && (strchr(lead, ':') == colon || colon[-1] == ']'); // an IPv6 address stands in brackets
-  int size = has_port ? asprintf(&url, "http://%s", lead) : asprintf(&url, "http://%s:%d", lead, RUN_DEFAULT_PORT);
-  if (size < 0)
+  int size =
+      has_port ? asprintf(&url, "%s://%s", scheme, lead) : asprintf(&url, "%s://%s:%d", scheme, lead, RUN_DEFAULT_PORT);
+  return size < 0 ? NULL : url;
+}
+
+static int open_lead_store(struct agent *agent) {
+  char *url = lead_url(agent->config.lead);
+  if (!url)
     return fail(WEFT_ERR_NOMEM, "no memory for a URL");
   int err = open_client(agent, url);
   free(url);

@@ -15,18 +15,20 @@
 
 #include "base/fail.h"
 
-enum { CHILD_MESSAGE_FD = 3, EXEC_FAILED = 127 };
+enum { CHILD_MESSAGE_FD = 3, CHILD_TASK_FD = 4, CHILD_FREE_FD = 5, EXEC_FAILED = 127 };
 
 // Everything that exec needs, made before fork: the child of a process with threads may not allocate.
 struct image {
   char *argv[3];
   char **environment;
-  char *task;
+  char task[sizeof RUN_TASK_VARIABLE + 12]; // the variable
+  int task_fd;
 };
 
 static void free_image(struct image *image) {
   free(image->environment);
-  free(image->task);
+  if (image->task_fd >= 0)
+    close(image->task_fd);
 }
 
 static int make_image(struct image *image, const struct run_task *task) {
@@ -37,23 +39,17 @@ static int make_image(struct image *image, const struct run_task *task) {
   size_t count = 0;
   while (environ[count])
     count++;
-  char *text = run_task_to_text(&own);
-  int size = text ? asprintf(&image->task, "%s=%s", RUN_TASK_VARIABLE, text) : -1;
-  free(text);
-  if (size < 0)
-    image->task = NULL;
   image->environment = malloc((count + 2) * sizeof *image->environment);
-  if (!image->task || !image->environment) {
-    free_image(image);
+  if (!image->environment)
     return fail(WEFT_ERR_NOMEM, "no memory to start rank %d", task->rank);
-  }
   memcpy(image->environment, environ, count * sizeof *environ);
+  snprintf(image->task, sizeof image->task, "%s=%d", RUN_TASK_VARIABLE, CHILD_TASK_FD);
   image->environment[count] = image->task;
   image->environment[count + 1] = NULL;
   image->argv[0] = (char *)"weft";
   image->argv[1] = (char *)"rank";
   image->argv[2] = NULL;
-  return 0;
+  return run_task_to_descriptor(&own, &image->task_fd);
 }
 
 // In the child: async-signal-safe calls only.
@@ -69,22 +65,18 @@ static void become(const struct image *image, pid_t parent, int message_fd, int 
   dup2(null_fd, STDIN_FILENO);
   dup2(log_fd, STDOUT_FILENO);
   dup2(log_fd, STDERR_FILENO);
-  if (message_fd == CHILD_MESSAGE_FD)
-    fcntl(message_fd, F_SETFD, 0);
-  else
-    dup2(message_fd, CHILD_MESSAGE_FD);
+  // Away from the numbers that they get, which may be each other's.
+  message_fd = fcntl(message_fd, F_DUPFD, CHILD_FREE_FD);
+  int task_fd = fcntl(image->task_fd, F_DUPFD, CHILD_FREE_FD);
+  dup2(message_fd, CHILD_MESSAGE_FD);
+  dup2(task_fd, CHILD_TASK_FD);
   // What a library opened without O_CLOEXEC is none of the rank's (libcurl before 8 does so).
-  syscall(SYS_close_range, CHILD_MESSAGE_FD + 1, ~0u, CLOSE_RANGE_CLOEXEC);
+  syscall(SYS_close_range, CHILD_FREE_FD, ~0u, CLOSE_RANGE_CLOEXEC);
   execve("/proc/self/exe", image->argv, image->environment);
   static const char text[] = "weft: the rank's program cannot be started\n";
   ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
   (void)ignored;
   _exit(EXEC_FAILED);
-}
-
-static int open_log(const char *path) {
-  int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  return fd < 0 ? fail_errno(errno, "cannot open the log %s", path) : fd;
 }
 
 static int start(struct run_child *child, const struct image *image, const int pipe_fds[2], int log_fd, int null_fd) {
@@ -107,16 +99,11 @@ static int start(struct run_child *child, const struct image *image, const int p
   return 0;
 }
 
-int run_child_start(struct run_child *child, const struct run_task *task, const char *log_path) {
-  struct image image = {0};
-  int pipe_fds[2] = {-1, -1}, log_fd = -1, null_fd = -1;
+int run_child_start(struct run_child *child, const struct run_task *task, int log_fd) {
+  struct image image = {.task_fd = -1};
+  int pipe_fds[2] = {-1, -1}, null_fd = -1;
   *child = (struct run_child){.rank = task->rank, .slot = task->slot, .phase = task->phase};
   int err = make_image(&image, task);
-  if (err)
-    return err;
-  log_fd = open_log(log_path);
-  if (log_fd < 0)
-    err = log_fd;
   if (!err && (null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
     err = fail_errno(errno, "cannot open /dev/null");
   if (!err && pipe2(pipe_fds, O_CLOEXEC))
@@ -127,8 +114,6 @@ int run_child_start(struct run_child *child, const struct run_task *task, const 
     close(pipe_fds[0]);
   if (pipe_fds[1] >= 0)
     close(pipe_fds[1]);
-  if (log_fd >= 0)
-    close(log_fd);
   if (null_fd >= 0)
     close(null_fd);
   free_image(&image);

@@ -22,10 +22,10 @@ struct run_child {
   size_t line_size;
 };
 
-// Starts `weft rank` with this task (whose message_fd and agent_pid are filled here), its output appended to the log.
-// It dies with the calling thread, and has a process group of its own: a Ctrl-C on the terminal is the agent's to
-// handle.
-int run_child_start(struct run_child *child, const struct run_task *task, const char *log_path);
+// Starts `weft rank` with this task (whose message_fd and agent_pid are filled here), its output written to `log_fd`,
+// which stays the caller's. It dies with the calling thread, and has a process group of its own: a Ctrl-C on the
+// terminal is the agent's to handle.
+int run_child_start(struct run_child *child, const struct run_task *task, int log_fd);
 
 // Reads what has come and calls `fn` for each message. It does not wait. `json` is the callee's to look at only.
 typedef void (*run_child_message_fn)(void *arg, struct run_child *child, json_t *json);

@@ -22,7 +22,7 @@ struct run_config {
   const char *lead;       // --rank-server, --tcp-server: host (or host:port) of the lead agent; this agent follows
   const char *listen;     // address of the embedded store; default 127.0.0.1
   uint16_t store_port;    // of the embedded store; 0: any free one (9999 when other agents are expected)
-  const char *token;      // WEFT_TOKEN
+  const char *token; // of the store; NULL: none for a store that is there already, a random one for an embedded one
   const char *ca_file, *cert_file, *key_file, *user, *password; // of etcd
   const char *job;                                              // name of the job in the store; default "elastic"
   uint32_t num_tokens;                                          // 128

@@ -14,40 +14,10 @@
 
 #define EVENTS "events.jsonl"
 
-enum { TAIL_BYTES = 4096 };
+enum { TAIL_BYTES = 4096, LOG_NAME = 32 };
 
-// Makes `path` with its parents; `*kept` is the length of what was there before.
-static int make_directories(char *path, size_t *kept) {
-  *kept = 0;
-  for (size_t size = strlen(path); size > 1 && path[size - 1] == '/'; size--)
-    path[size - 1] = '\0';
-  for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
-    if (slash)
-      *slash = '\0';
-    bool made = mkdir(path, 0777) == 0;
-    int failed = made || errno == EEXIST ? 0 : errno;
-    if (failed)
-      fail_errno(failed, "cannot make the run directory %s", path);
-    else if (!made)
-      *kept = strlen(path);
-    if (slash)
-      *slash = '/';
-    if (failed)
-      return WEFT_ERR_SYSTEM;
-    if (!slash)
-      return 0;
-  }
-}
-
-// Takes away what make_directories() made, as far as it is empty.
-static void remove_directories(char *path, size_t kept) {
-  while (strlen(path) > kept && (rmdir(path) == 0 || errno == ENOENT)) {
-    char *slash = strrchr(path, '/');
-    if (!slash)
-      return;
-    *slash = '\0';
-  }
-}
+// What a run that does not begin may have written.
+static const char *const discarded[] = {EVENTS, "host.json", "config.json", "plan.json"};
 
 static char *default_path(const char *run, const char *suffix) {
   char *path = NULL, date[32];
@@ -58,77 +28,113 @@ static char *default_path(const char *run, const char *suffix) {
   return asprintf(&path, "weft-run/%s-%.8s%s", date, run, suffix) < 0 ? NULL : path;
 }
 
+// A new file, and nothing else: whatever has the name is left alone.
+static FILE *create(struct run_directory *directory, const char *name) {
+  int fd = openat(directory->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0)
+    return NULL;
+  for (unsigned i = 0; i < sizeof discarded / sizeof discarded[0]; i++)
+    if (strcmp(name, discarded[i]) == 0)
+      directory->files |= 1u << i;
+  FILE *file = fdopen(fd, "w");
+  if (!file)
+    close(fd);
+  return file;
+}
+
 // Only one run can have it: a second one, or a second agent, would mix its files with the first one's.
 static int open_events(struct run_directory *directory) {
-  char *path = run_directory_file(directory, EVENTS);
-  if (!path)
-    return fail(WEFT_ERR_NOMEM, "no memory for the run directory's path");
-  int err = 0;
-  directory->events = fopen(path, "wxe");
-  if (!directory->events && errno == EEXIST)
-    err = fail(WEFT_ERR_BUSY, "the run directory %s holds a run already: want another one, or remove it first",
-               directory->path);
-  else if (!directory->events)
-    err = fail_errno(errno, "cannot write %s", path);
-  free(path);
+  directory->events = create(directory, EVENTS);
+  if (directory->events)
+    return 0;
+  if (errno == EEXIST)
+    return fail(WEFT_ERR_BUSY, "the run directory %s holds a run already: want another one, or remove it first",
+                directory->path);
+  int err = fail_errno(errno, "cannot write %s/%s", directory->path, EVENTS);
   return err == WEFT_ERR_LIMIT ? WEFT_ERR_SYSTEM : err;
 }
 
 int run_directory_open(struct run_directory *directory, const char *path, const char *run, const char *suffix) {
-  struct run_directory opened = {.path = path ? strdup(path) : default_path(run, suffix)};
+  struct run_directory opened = {.path = path ? strdup(path) : default_path(run, suffix), .fd = -1, .base = -1};
   if (!opened.path)
     return fail(WEFT_ERR_NOMEM, "no memory for the run directory's path");
-  int err = opened.path[0] ? make_directories(opened.path, &opened.kept)
-                           : fail(WEFT_ERR_INVALID, "the run directory's name is empty");
+  for (size_t size = strlen(opened.path); size > 1 && opened.path[size - 1] == '/'; size--)
+    opened.path[size - 1] = '\0';
+  int err = opened.path[0] ? run_directory_make(&opened) : fail(WEFT_ERR_INVALID, "the run directory's name is empty");
   if (!err)
     err = open_events(&opened);
-  if (err) {
-    remove_directories(opened.path, opened.kept);
-    free(opened.path);
-    return err;
-  }
-  *directory = opened;
-  return 0;
+  if (err)
+    run_directory_discard(&opened);
+  else
+    *directory = opened;
+  return err;
 }
 
 void run_directory_discard(struct run_directory *directory) {
-  static const char *const names[] = {EVENTS, "host.json", "config.json", "plan.json"};
-  for (size_t i = 0; directory->path && i < sizeof names / sizeof names[0]; i++) {
-    char *path = run_directory_file(directory, names[i]);
-    if (path)
-      unlink(path);
-    free(path);
-  }
+  for (unsigned i = 0; directory->path && i < sizeof discarded / sizeof discarded[0]; i++)
+    if (directory->files & 1u << i)
+      unlinkat(directory->fd, discarded[i], 0);
   if (directory->path)
-    remove_directories(directory->path, directory->kept);
+    run_directory_unmake(directory);
   run_directory_close(directory);
 }
 
 void run_directory_close(struct run_directory *directory) {
+  if (!directory->path)
+    return;
   if (directory->events)
     fclose(directory->events);
+  if (directory->fd >= 0)
+    close(directory->fd);
+  if (directory->base >= 0)
+    close(directory->base);
   free(directory->path);
   *directory = (struct run_directory){0};
 }
 
-char *run_directory_file(const struct run_directory *directory, const char *name) {
-  char *path = NULL;
-  return asprintf(&path, "%s/%s", directory->path, name) < 0 ? NULL : path;
-}
-
-char *run_directory_log(const struct run_directory *directory, int32_t rank) {
-  char name[32];
-  snprintf(name, sizeof name, "rank-%d.log", rank);
-  return run_directory_file(directory, name);
-}
-
-int run_directory_save(const struct run_directory *directory, const char *name, json_t *json) {
-  char *path = run_directory_file(directory, name);
-  int err = path && json ? 0 : fail(WEFT_ERR_NOMEM, "no memory to write %s", name);
-  if (!err && json_dump_file(json, path, JSON_INDENT(2)))
-    err = fail_errno(errno, "cannot write %s", path);
+int run_directory_save(struct run_directory *directory, const char *name, json_t *json) {
+  if (!json)
+    return fail(WEFT_ERR_NOMEM, "no memory to write %s", name);
+  FILE *file = create(directory, name);
+  int error = file ? 0 : errno;
+  errno = EIO; // jansson may fail without a word
+  if (file && json_dumpf(json, file, JSON_INDENT(2)))
+    error = errno;
+  if (file && fclose(file) && !error)
+    error = errno;
   json_decref(json);
-  free(path);
+  if (error == EEXIST)
+    return fail(WEFT_ERR_BUSY, "%s/%s is there already: want another run directory, or remove it first",
+                directory->path, name);
+  return error ? fail_errno(error, "cannot write %s/%s", directory->path, name) : 0;
+}
+
+static void name_log(char name[LOG_NAME], int32_t rank) {
+  snprintf(name, LOG_NAME, "rank-%d.log", rank);
+}
+
+int run_directory_open_log(const struct run_directory *directory, int32_t rank, int *fd) {
+  char name[LOG_NAME];
+  struct stat status;
+  name_log(name, rank);
+  // Not blocking: a FIFO without a reader would.
+  int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  int opened = openat(directory->fd, name, flags, 0600);
+  if (opened < 0)
+    return fail_errno(errno, "cannot open the log %s/%s", directory->path, name);
+  int err = 0;
+  if (fstat(opened, &status) != 0)
+    err = fail_errno(errno, "cannot look at the log %s/%s", directory->path, name);
+  else if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || status.st_nlink != 1)
+    err = fail(WEFT_ERR_SYSTEM,
+               "the log %s/%s is not a regular file of this user, or has a second name: want another run directory",
+               directory->path, name);
+  else
+    fcntl(opened, F_SETFL, O_APPEND);
+  if (err)
+    close(opened);
+  else
+    *fd = opened;
   return err;
 }
 
@@ -151,9 +157,9 @@ void run_directory_event(struct run_directory *directory, const char *kind, json
 }
 
 void run_directory_log_tail(const struct run_directory *directory, int32_t rank, unsigned lines, struct text *text) {
-  char *path = run_directory_log(directory, rank), tail[TAIL_BYTES + 1];
-  int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-  free(path);
+  char name[LOG_NAME], tail[TAIL_BYTES + 1];
+  name_log(name, rank);
+  int fd = openat(directory->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0)
     return;
   off_t end = lseek(fd, 0, SEEK_END), begin = end > TAIL_BYTES ? end - TAIL_BYTES : 0;

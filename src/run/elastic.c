@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/printable.h"
 #include "run/lead.h"
 
 enum { PARTING_MS = 5000, PARTING_STEP_MS = 20 };
@@ -54,6 +55,7 @@ static int run(struct agent *agent, char *error, size_t cap) {
     snprintf(error, cap, "the lead ended the run: %s", agent->end_error);
   else
     error[0] = '\0';
+  printable_text(error); // another agent's words may be in it
   agent_end_children(agent);
   if (opened && agent->leads) {
     int unwritten = lead_finish(agent, status, error);

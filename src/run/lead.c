@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/printable.h"
 #include "run/roster.h"
 
 enum {
@@ -81,6 +82,7 @@ static int take_agent(struct agent *agent, const struct run_news *news, const ch
   seen->here = true;
   seen->slots = (uint32_t)json_integer_value(json_object_get(news->json, "slots"));
   snprintf(seen->host, sizeof seen->host, "%s", host ? host : "?");
+  printable_line(seen->host);
   json_decref(seen->gpus);
   seen->gpus = json_incref(json_object_get(news->json, "gpus"));
   seen->shares_gpus = json_is_true(json_object_get(news->json, "share_gpus"));
@@ -176,18 +178,41 @@ static int begin_phase(struct agent *agent, uint32_t phase) {
   return err;
 }
 
-// Says what the others are to be started with. An embedded store that listens on all addresses is at this host's name.
+// Where the others find the store, as an option of theirs. An embedded store that listens on all addresses is at this
+// host's name.
+static void describe_store(const struct agent *agent, struct text *text) {
+  const char *scheme = strstr(agent->endpoints, "://"), *host = scheme ? scheme + 3 : agent->endpoints;
+  bool all = strncmp(host, "0.0.0.0:", 8) == 0 || strncmp(host, "[::]:", 5) == 0;
+  if (!agent->server)
+    text_add(text, "--store %s", agent->endpoints);
+  else if (all)
+    text_add(text, "--rank-server %s%s", agent->host, strrchr(host, ':'));
+  else
+    text_add(text, "--rank-server %s", host);
+  if (strcmp(agent->job, RUN_DEFAULT_JOB) != 0)
+    text_add(text, " --job %s", agent->job);
+}
+
+// Says what the others are to be started with: on the terminal, where the token was made for this run, as a line of its
+// own that can be pasted.
 static void show_waiting(struct agent *agent, uint32_t here) {
-  const char *option = "--store", *host = agent->endpoints, *port = "";
-  bool named = strcmp(agent->job, RUN_DEFAULT_JOB) != 0;
-  bool all = strncmp(host, "http://0.0.0.0:", 15) == 0 || strncmp(host, "http://[::]:", 12) == 0;
-  if (agent->server) {
-    option = "--rank-server";
-    host = all ? agent->host : host + strlen("http://");
-    port = all ? strrchr(agent->endpoints, ':') : "";
+  struct lead *lead = agent->lead;
+  struct text store = {0};
+  describe_store(agent, &store);
+  const char *options = store.data ? store.data : "";
+  if (!agent->made_token[0]) {
+    progress_show(&agent->progress, true, "waiting for agents: %u of %u here; the others%s: weft elastic %s", here,
+                  lead->num_agents, agent->server ? ", with the same token" : "", options);
+  } else {
+    if (!lead->showed_token) {
+      progress_hide(&agent->progress);
+      fprintf(stderr, "Start each of the other agents, here or on another host, by:\nWEFT_TOKEN=%s weft elastic %s\n",
+              agent->made_token, options);
+    }
+    lead->showed_token = true;
+    progress_show(&agent->progress, true, "waiting for agents: %u of %u here", here, lead->num_agents);
   }
-  progress_show(&agent->progress, true, "waiting for agents: %u of %u here; the others: weft elastic %s %s%s%s%s", here,
-                agent->lead->num_agents, option, host, port, named ? " --job " : "", named ? agent->job : "");
+  text_free(&store);
 }
 
 // When what is awaited is late. While the store is known to be silent, it may have come and nobody can hear of it: then

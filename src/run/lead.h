@@ -39,7 +39,8 @@ struct lead {
   char started[32]; // RFC 3339
   uint64_t started_ns;
   enum lead_state state;
-  uint64_t deadline_ns;      // of the state, or of the phase's start
+  uint64_t deadline_ns; // of the state, or of the phase's start
+  bool showed_token;
   bool all_started;          // of the phase in progress
   struct seat *seats;        // [num_phases][plan->ranks.count]
   struct seen_agent *agents; // [num_agents]

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/printable.h"
 #include "run/lead.h"
 #include "run/roster.h"
 #include "run/settings.h"
@@ -229,6 +230,7 @@ static int fill(const struct agent *agent, struct results *results, int status, 
   snprintf(results->started, sizeof results->started, "%s", lead->started);
   results->elapsed_s = (double)(clock_ns() - lead->started_ns) / 1e9;
   describe_store(agent, results->store, sizeof results->store);
+  printable_line(results->store); // an etcd's version is its own word
   results->config = run_settings_to_json(&agent->config);
   if (agent->gpus.why[0])
     json_object_set_new(results->config, "memory_why", json_string(agent->gpus.why));
@@ -252,11 +254,12 @@ static int print(const struct agent *agent, const struct results *results) {
 
 int lead_finish(struct agent *agent, int status, const char *error) {
   struct results results = {0};
-  char *path = run_directory_file(&agent->directory, "results.json");
-  int err = path ? fill(agent, &results, status, error) : fail(WEFT_ERR_NOMEM, "no memory for a path");
+  int err = fill(agent, &results, status, error);
   bool filled = !err;
   if (!err)
-    err = results_save(&results, path);
+    err = results_save(&results, agent->directory.fd, "results.json");
+  if (filled && err)
+    fail_context(err, "the run directory %s", agent->directory.path);
   run_directory_event(&agent->directory, "run_end", json_pack("{s:i, s:s}", "status", status, "error", error));
   progress_hide(&agent->progress);
   // What was measured is printed even if it could not be saved; of two errors the first is told.
@@ -267,6 +270,5 @@ int lead_finish(struct agent *agent, int status, const char *error) {
   if (!err && agent->directory.lost[0])
     err = fail(WEFT_ERR_SYSTEM, "in the run directory %s, %s", agent->directory.path, agent->directory.lost);
   results_free(&results);
-  free(path);
   return err;
 }

@@ -1,5 +1,7 @@
 #include "run/progress.h"
 
+#include "base/printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +37,7 @@ void progress_show(struct progress *progress, bool milestone, const char *format
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
+  printable_line(text);
   bool same = strcmp(text, progress->last) == 0;
   if (!progress->on || (same && (progress->shown || !progress->live)) || (!progress->live && !milestone))
     return;

@@ -245,30 +245,24 @@ static void close_rank(struct rank *rank) {
   free(rank->expected);
   plan_free(rank->plan);
   json_decref(rank->live);
-  json_decref(rank->task_json);
+  run_task_free(rank->task_json);
 }
 
 int run_rank_main(int argc, char **argv) {
   struct rank rank = {.main_ns = clock_ns(), .found_lost = -1};
   (void)argc;
   (void)argv;
-  const char *text = getenv(RUN_TASK_VARIABLE);
-  if (!text) {
-    log_error("weft rank is started by 'weft elastic', which sets %s", RUN_TASK_VARIABLE);
-    return weft_err_exit_status(WEFT_ERR_INVALID);
-  }
   signal(SIGPIPE, SIG_IGN);
-  int err = run_task_from_text(&rank.task, text, &rank.task_json);
+  int err = run_task_receive(&rank.task, &rank.task_json);
   if (err) {
     log_error("%s", weft_last_error());
     return weft_err_exit_status(err);
   }
   if (getppid() != rank.task.agent_pid) {
     log_error("the agent that started this rank, process %lld, is gone", (long long)rank.task.agent_pid);
-    json_decref(rank.task_json);
+    run_task_free(rank.task_json);
     return weft_err_exit_status(WEFT_ERR_PEER_LOST);
   }
-  unsetenv(RUN_TASK_VARIABLE);
   rank.phase = rank.task.phase;
   run_host_describe(rank.host, sizeof rank.host, rank.boot, sizeof rank.boot);
   run_keys_init(&rank.keys, rank.task.job, rank.task.run);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/printable.h"
 
 // One table for both directions; JSON pointers of one level would be more than this needs.
 enum kind { KIND_U64, KIND_I32, KIND_DOUBLE, KIND_TIMES, KIND_TEXT, KIND_STATE };
@@ -203,6 +204,7 @@ static int field_from_json(const struct field *field, void *at, const json_t *js
     if (!json_is_string(json) || json_string_length(json) >= field->size)
       return -1;
     memcpy(at, json_string_value(json), json_string_length(json) + 1);
+    printable_text(at);
     return 0;
   case KIND_STATE:
     return state_from_json(at, json);

@@ -1,5 +1,6 @@
-// What an agent tells a rank process that it starts, in one environment variable: so that secrets do not show in the
-// list of processes.
+// What an agent tells a rank process that it starts. It holds secrets, so it stands neither in the arguments, which
+// every user sees, nor in the environment, which the rank's own children inherit, but in sealed memory behind a
+// descriptor, whose number is in one environment variable.
 #ifndef RUN_TASK_H
 #define RUN_TASK_H
 
@@ -26,11 +27,21 @@ struct run_task {
   int message_fd; // pipe to the agent (message.h)
 };
 
-// The variable's value; the caller frees it. NULL when memory ran out.
+// The caller wipes and frees it by secret_free(). NULL when memory ran out.
 char *run_task_to_text(const struct run_task *task);
 
-// `*owner` holds the strings: json_decref() it last. PROTOCOL: not what an agent writes.
+// `*owner` holds the strings: run_task_free() it last. PROTOCOL: not what an agent writes; what it was is not told.
 int run_task_from_text(struct run_task *task, const char *text, json_t **owner);
+
+// A descriptor (close-on-exec) that a rank receives the task from.
+int run_task_to_descriptor(const struct run_task *task, int *fd);
+
+// Takes the task from the descriptor that the environment names, closes it and removes the variable: once in a process.
+// INVALID: there is no variable; PROTOCOL: it or the descriptor is not an agent's.
+int run_task_receive(struct run_task *task, json_t **owner);
+
+// Wipes the secrets and frees all; NULL is legal.
+void run_task_free(json_t *owner);
 
 // How to open the store that the task names.
 void run_task_store_options(const struct run_task *task, struct weft_store_options *options);

@@ -6,6 +6,7 @@
 #define STORE_CLIENT_H
 
 #include "base/text.h"
+#include "secure/certificate.h"
 #include "store/vtable.h"
 #include <jansson.h>
 #include <pthread.h>
@@ -31,6 +32,7 @@ struct client {
   char *user;
   char *password;
   char *bearer;
+  char pin[CERTIFICATE_PIN]; // of the certificate that `bearer` makes, which https:// has to show; "": a CA signs it
   uint32_t connect_timeout_ms;
   uint32_t request_timeout_ms;
   struct client_pool *pool;
@@ -66,9 +68,9 @@ void client_endpoint_failed(struct client *client, size_t failed);
 
 // client_auth.c --------------------------------------------------------------------------------------------------
 
-// The value of the Authorization header into `out`: "" when there is none to send. False: etcd must be asked for a
-// token first.
-bool client_auth_header(struct client *client, char out[CLIENT_MAX_TOKEN + 8]);
+// The value of the Authorization header for `endpoint` into `out`: "" when there is none to send. False: etcd must be
+// asked for a token first.
+bool client_auth_header(struct client *client, const char *endpoint, char out[CLIENT_MAX_TOKEN + 8]);
 
 // Body of the request for a token.
 int client_auth_request(const struct client *client, struct text *body);

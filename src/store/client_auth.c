@@ -6,10 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-bool client_auth_header(struct client *client, char out[CLIENT_MAX_TOKEN + 8]) {
+// The token of an embedded server goes over TLS only, to the server that proved itself: over plain HTTP whoever listens
+// there would learn it, on this host any user's process.
+bool client_auth_header(struct client *client, const char *endpoint, char out[CLIENT_MAX_TOKEN + 8]) {
   out[0] = '\0';
-  if (client->bearer)
+  if (client->bearer && strncasecmp(endpoint, "https:", strlen("https:")) == 0)
     snprintf(out, CLIENT_MAX_TOKEN + 8, "Bearer %s", client->bearer);
   if (!client->user)
     return true;

@@ -63,9 +63,9 @@ static int ask_endpoint(struct client *client, const char *endpoint, const struc
   for (int renewals = 0;; renewals++) {
     *remedy = CLIENT_FINAL;
     int err = 0;
-    if (!client_auth_header(client, authorization)) {
+    if (!client_auth_header(client, endpoint, authorization)) {
       err = get_token(client, endpoint, deadline_ns, remedy);
-      client_auth_header(client, authorization);
+      client_auth_header(client, endpoint, authorization);
     }
     if (!err)
       err = send_request(client, endpoint, request, authorization, deadline_ns, answer, remedy);

@@ -113,7 +113,7 @@ static void ask_token(struct client_watch *watch) {
 static void begin(struct client_watch *watch) {
   char authorization[CLIENT_MAX_TOKEN + 8];
   watch->endpoint = client_endpoint(watch->watcher->client);
-  if (!client_auth_header(watch->watcher->client, authorization)) {
+  if (!client_auth_header(watch->watcher->client, endpoint_of(watch), authorization)) {
     ask_token(watch);
   } else if (watch->probe) {
     text_add(&watch->body, "{");

@@ -2,11 +2,14 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/http_only.h"
 #include "store/limit.h"
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 enum { IDLE_HANDLES = 16, TCP_IDLE_S = 5, TCP_INTERVAL_S = 2 };
@@ -61,6 +64,35 @@ void client_http_init(void) {
   pthread_once(&global_once, init_global);
 }
 
+// Whom to believe. A pin takes the place of a CA: the public key that the server proves to have is the one that the
+// token makes, whatever its certificate says besides and whoever signed it. What cannot be set leaves no handle.
+static bool set_security(CURL *handle, const struct client *client) {
+  bool pinned = *client->pin != '\0';
+  CURLcode code = http_only(handle);
+  if (!code)
+    code = curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 0L); // a store sends nobody elsewhere
+  if (!code)
+    code = curl_easy_setopt(handle, CURLOPT_SSLVERSION,
+                            (long)(pinned ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2));
+  if (!code && pinned)
+    code = curl_easy_setopt(handle, CURLOPT_PINNEDPUBLICKEY, client->pin);
+  if (!code && pinned) // the host's CAs would be read for each connection, some milliseconds, and not be asked
+    code = curl_easy_setopt(handle, CURLOPT_CAINFO, NULL);
+  if (!code && pinned)
+    code = curl_easy_setopt(handle, CURLOPT_CAPATH, NULL);
+  if (!code && pinned)
+    code = curl_easy_setopt(handle, CURLOPT_SSL_VERIFYPEER, 0L);
+  if (!code && pinned)
+    code = curl_easy_setopt(handle, CURLOPT_SSL_VERIFYHOST, 0L);
+  if (!code && client->ca_file)
+    code = curl_easy_setopt(handle, CURLOPT_CAINFO, client->ca_file);
+  if (!code && client->cert_file)
+    code = curl_easy_setopt(handle, CURLOPT_SSLCERT, client->cert_file);
+  if (!code && client->cert_file)
+    code = curl_easy_setopt(handle, CURLOPT_SSLKEY, client->key_file);
+  return code == CURLE_OK;
+}
+
 CURL *client_http_handle(const struct client *client) {
   client_http_init();
   CURL *handle = curl_easy_init();
@@ -78,13 +110,10 @@ CURL *client_http_handle(const struct client *client) {
   curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, has_to_stop);
   curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, (long)client->connect_timeout_ms);
-  if (client->ca_file)
-    curl_easy_setopt(handle, CURLOPT_CAINFO, client->ca_file);
-  if (client->cert_file) {
-    curl_easy_setopt(handle, CURLOPT_SSLCERT, client->cert_file);
-    curl_easy_setopt(handle, CURLOPT_SSLKEY, client->key_file);
-  }
-  return handle;
+  if (set_security(handle, client))
+    return handle;
+  curl_easy_cleanup(handle);
+  return NULL;
 }
 
 static bool add_header(struct curl_slist **headers, const char *line) {
@@ -169,6 +198,17 @@ static void give_handle(struct client *client, CURL *handle) {
     curl_easy_cleanup(handle);
 }
 
+// Whether the connection that the handle kept is of no more use: nothing can come on it while nobody asks but its end.
+// curl looks for that itself, its later releases (8.22) once a second at most: it would send on a dead connection, and
+// what modifies cannot be sent again.
+static bool kept_is_dead(CURL *handle) {
+  curl_socket_t kept = CURL_SOCKET_BAD;
+  if (curl_easy_getinfo(handle, CURLINFO_ACTIVESOCKET, &kept) != CURLE_OK || kept == CURL_SOCKET_BAD)
+    return false;
+  struct pollfd ended = {.fd = kept, .events = POLLIN | POLLRDHUP};
+  return poll(&ended, 1, 0) > 0;
+}
+
 int client_http_exchange(struct client *client, struct client_transfer *transfer, const char *endpoint,
                          const struct client_request *request, const char *authorization, uint64_t deadline_ns,
                          long *status) {
@@ -180,6 +220,7 @@ int client_http_exchange(struct client *client, struct client_transfer *transfer
   if (!err) {
     int left_ms = clock_left_ms(store_limit() < deadline_ns ? store_limit() : deadline_ns);
     curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, left_ms ? (long)left_ms : 1L); // curl takes 0 for never
+    curl_easy_setopt(handle, CURLOPT_FRESH_CONNECT, kept_is_dead(handle) ? 1L : 0L);
     CURLcode code = curl_easy_perform(handle);
     if (code == CURLE_OK)
       curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, status);
@@ -196,15 +237,28 @@ static bool wants_certificate(const char *reason) {
          strstr(reason, "handshake failure");
 }
 
+static const char may_be_https[] = "; an embedded server with a token is reached by https://";
+
 int client_http_failure(CURLcode code, const struct client_transfer *transfer, const char *endpoint) {
   const char *reason = *transfer->reason ? transfer->reason : curl_easy_strerror(code);
   if (strstr(reason, "alert") && wants_certificate(reason))
     return fail(WEFT_ERR_AUTH, "store %s: it wants a client certificate that it trusts (%s); give one with its key",
                 endpoint, reason);
+  bool tls = strncasecmp(endpoint, "https:", strlen("https:")) == 0;
   switch (code) {
+  case CURLE_SSL_PINNEDPUBKEYNOTMATCH:
+    return fail(WEFT_ERR_AUTH,
+                "store %s: its certificate is not the one that the token makes: give the token that the "
+                "server was started with, or the CA that signed its certificate. Nothing was sent to it",
+                endpoint);
+  case CURLE_SSL_CONNECT_ERROR:
+    return fail(WEFT_ERR_UNREACHABLE, "store %s: no TLS connection (%s); it may speak no TLS, or an older one",
+                endpoint, reason);
   case CURLE_PEER_FAILED_VERIFICATION:
-    return fail(WEFT_ERR_AUTH, "store %s: its certificate is not accepted (%s); give the CA that signed it", endpoint,
-                reason);
+    return fail(WEFT_ERR_AUTH,
+                "store %s: its certificate is not accepted (%s); give the CA that signed it, or, for an embedded "
+                "server, give the token",
+                endpoint, reason);
   case CURLE_SSL_CACERT_BADFILE: // the one that was given, or the host has none
     return fail(WEFT_ERR_AUTH, "store %s: its certificate cannot be judged (%s); give the CA that signed it", endpoint,
                 reason);
@@ -220,17 +274,17 @@ int client_http_failure(CURLcode code, const struct client_transfer *transfer, c
     return fail(WEFT_ERR_NOMEM, "no memory for an answer of the store");
   case CURLE_WEIRD_SERVER_REPLY:
   case CURLE_UNSUPPORTED_PROTOCOL:
-    return fail(WEFT_ERR_PROTOCOL, "store %s: no HTTP answer (%s)", endpoint, reason);
+    return fail(WEFT_ERR_PROTOCOL, "store %s: no HTTP answer (%s)%s", endpoint, reason, tls ? "" : may_be_https);
+  case CURLE_GOT_NOTHING:
+    return fail(WEFT_ERR_UNREACHABLE, "store %s: %s%s", endpoint, reason, tls ? "" : may_be_https);
   case CURLE_ABORTED_BY_CALLBACK:
     if (clock_passed(store_limit()))
       return fail(WEFT_ERR_TIMEOUT, "store %s: given up before an answer came", endpoint);
     return fail(WEFT_ERR_UNREACHABLE, "store %s: the connection was cut before the answer", endpoint);
   case CURLE_SEND_ERROR: // its alert may be overtaken by the end of the connection
   case CURLE_RECV_ERROR:
-    if (strncmp(endpoint, "https:", strlen("https:")) == 0)
-      return fail(WEFT_ERR_UNREACHABLE, "store %s: %s; it may want a client certificate that it trusts", endpoint,
-                  reason);
-    return fail(WEFT_ERR_UNREACHABLE, "store %s: %s", endpoint, reason);
+    return fail(WEFT_ERR_UNREACHABLE, "store %s: %s%s", endpoint, reason,
+                tls ? "; it may want a client certificate that it trusts" : may_be_https);
   default:
     return fail(WEFT_ERR_UNREACHABLE, "store %s: %s", endpoint, reason);
   }

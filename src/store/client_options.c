@@ -1,10 +1,14 @@
 #include "store/client.h"
 
 #include "base/fail.h"
+#include "store/purpose.h"
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <curl/curl.h>
+#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum { DEFAULT_CONNECT_MS = 2000, DEFAULT_REQUEST_MS = 5000 };
@@ -106,6 +110,44 @@ static int set_credentials(struct client *client, const struct weft_store_option
   return 0;
 }
 
+static bool is_tls(const char *endpoint) {
+  return strncasecmp(endpoint, "https:", strlen("https:")) == 0;
+}
+
+// Whether nobody but processes of this host can listen at the endpoint.
+static bool is_loopback(const char *endpoint) {
+  CURLU *url = curl_url();
+  char *host = url && curl_url_set(url, CURLUPART_URL, endpoint, 0) == CURLUE_OK ? url_part(url, CURLUPART_HOST) : NULL;
+  struct in_addr v4;
+  bool loopback = host && (strcasecmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0 ||
+                           (inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127));
+  curl_free(host);
+  curl_url_cleanup(url);
+  return loopback;
+}
+
+// How the token meets the endpoints: with the certificate that it makes, where no CA is given to judge by.
+static int set_pin(struct client *client) {
+  uint8_t key[SECRET_KEY_SIZE];
+  bool tls = false;
+  for (size_t i = 0; client->bearer && i < client->num_endpoints; i++) {
+    const char *endpoint = client->endpoints[i];
+    tls = tls || is_tls(endpoint);
+    if (!is_tls(endpoint) && !is_loopback(endpoint))
+      return fail(WEFT_ERR_INVALID,
+                  "store %s: a token does not go over http://, where others read it on its way: give the https:// URL "
+                  "that the server tells, or leave the token out for an etcd without TLS",
+                  endpoint);
+  }
+  if (!tls || client->ca_file)
+    return 0;
+  int err = secret_derive(client->bearer, STORE_PURPOSE, key);
+  if (!err)
+    err = certificate_pin(key, client->pin);
+  OPENSSL_cleanse(key, sizeof key);
+  return err;
+}
+
 // Copies the caller's struct, which may be of an older or a newer version of the library.
 static int read_struct(const struct weft_store_options *from, struct weft_store_options *to) {
   static const unsigned char zero[64];
@@ -138,9 +180,15 @@ int client_options_set(struct client *client, const struct weft_store_options *g
                client->cert_file ? "key" : "certificate");
   if (!err)
     err = set_credentials(client, &options);
-  client->connect_timeout_ms = options.connect_timeout_ms ? options.connect_timeout_ms : DEFAULT_CONNECT_MS;
+  if (!err)
+    err = set_pin(client);
+  if (err)
+    return err;
   client->request_timeout_ms = options.request_timeout_ms ? options.request_timeout_ms : DEFAULT_REQUEST_MS;
-  return err;
+  client->connect_timeout_ms = options.connect_timeout_ms  ? options.connect_timeout_ms
+                               : client->num_endpoints > 1 ? DEFAULT_CONNECT_MS
+                                                           : client->request_timeout_ms;
+  return 0;
 }
 
 void client_options_free(struct client *client) {
@@ -150,6 +198,6 @@ void client_options_free(struct client *client) {
   free(client->cert_file);
   free(client->key_file);
   free(client->user);
-  free(client->password);
-  free(client->bearer);
+  secret_free(client->password);
+  secret_free(client->bearer);
 }

@@ -102,7 +102,9 @@ int client_status_fail(const char *endpoint, const char *path, long status, cons
     if (!message)
       message = json_string_value(json_object_get(answer, "error"));
   }
-  int err = message && code > 0 && code <= GRPC_UNAUTHENTICATED
+  // etcd's own texts begin with "etcdserver: "; this one is its gateway's, for a path that it does not have.
+  bool no_path = status == 404 && message && strcmp(message, "Not Found") == 0;
+  int err = message && !no_path && code > 0 && code <= GRPC_UNAUTHENTICATED
                 ? client_status_grpc(endpoint, (int)code, message, remedy)
                 : fail_plain(endpoint, path, status, remedy);
   json_decref(answer);

@@ -9,13 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-// {"error":{"grpc_code":14,"message":"..."}}, or {"error":"...","code":14} as for a plain request.
+// {"error":{"grpc_code":14,"message":"..."}} of etcd up to 3.5, {"error":{"code":14,"message":"..."}} from 3.6 on (and
+// Debian's 3.5, which has its grpc-gateway), or {"error":"...","code":14} as for a plain request.
 static int read_error(const json_t *message, const char *endpoint) {
   const json_t *error = json_object_get(message, "error");
   bool nested = json_is_object(error);
   const char *text = json_string_value(nested ? json_object_get(error, "message") : error);
   int64_t code = 0;
-  int err = client_json_int(nested ? error : message, nested ? "grpc_code" : "code", &code);
+  const char *name = json_object_get(error, "grpc_code") ? "grpc_code" : "code"; // of a string: "code"
+  int err = client_json_int(nested ? error : message, name, &code);
   enum client_remedy remedy;
   if (err || !text || code <= 0 || code > INT8_MAX)
     return fail(WEFT_ERR_PROTOCOL, "malformed message of a watch: an error without code or text");

@@ -15,6 +15,8 @@
 enum {
   CORE_MAX_TXN_OPS = 128,       // per list of a transaction, as in etcd
   CORE_MAX_TXN_BYTES = 3 << 19, // of keys and values in a transaction; etcd's limit of a whole request
+  CORE_MAX_ANSWER = 64 << 20,   // bytes of keys and values in one answer
+  CORE_KEY_COST = 160,          // bytes that a key takes besides its name and its value, about
   CORE_MIN_TTL_S = 2,           // etcd's, with its default election time: shorter leases are granted this
 };
 #define CORE_MAX_TTL_S INT64_C(9000000000) // etcd's
@@ -57,12 +59,17 @@ static inline const char *core_record_value(const struct core_record *record) {
 struct core_record *core_record_ref(struct core_record *record);
 void core_record_unref(struct core_record *record); // NULL is legal
 
-// How much history is kept for watches that start in the past: both limits hold, whole revisions go, oldest first.
 struct core_limits {
+  // How much history is kept for watches that start in the past: both limits hold, whole revisions go, oldest first.
   size_t events;
   size_t bytes; // of keys and values
+
+  // What is there; 0: no limit. Who may write may fill the memory no further than this.
+  size_t live; // bytes of keys and values that are there, and CORE_KEY_COST for each
+  size_t leases;
 };
-#define CORE_LIMITS_DEFAULT ((struct core_limits){.events = 1 << 16, .bytes = 64 << 20})
+#define CORE_LIMITS_DEFAULT                                                                                            \
+  ((struct core_limits){.events = 1 << 16, .bytes = 64 << 20, .live = 256 << 20, .leases = 1 << 16})
 
 // NULL: no memory.
 struct core *core_create(struct core_limits limits);

@@ -10,6 +10,7 @@ struct core_node *core_change_put(struct core *core, struct core_record *record,
   record->create_revision = prev ? prev->create_revision : record->mod_revision;
   record->version = prev ? prev->version + 1 : 1;
   record->lease = lease ? lease->id : 0;
+  core->live += core_record_cost(record) - (prev ? core_record_cost(prev) : 0);
   if (node) {
     node->record = record;
     core_lease_detach(node);
@@ -26,6 +27,7 @@ struct core_node *core_change_put(struct core *core, struct core_record *record,
 
 void core_change_delete(struct core *core, struct core_node *node) {
   core_keys_remove(&core->keys, node);
+  core->live -= core_record_cost(node->record);
   core_lease_detach(node);
   core_history_add(&core->history, (struct core_event){core->revision + 1, NULL, node->record});
   free(node);

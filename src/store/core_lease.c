@@ -86,6 +86,8 @@ enum core_status core_lease_grant(struct core *core, uint64_t now_ns, int64_t *i
     return CORE_LEASE_TTL_TOO_LARGE;
   if (*id != 0 && core_lease_find(core, *id))
     return CORE_LEASE_EXISTS;
+  if (core->limits.leases && core->num_leases >= core->limits.leases)
+    return CORE_TOO_MANY_LEASES;
   struct core_lease *lease = calloc(1, sizeof *lease);
   if (!lease)
     return CORE_NO_MEMORY;

@@ -30,6 +30,7 @@ struct core {
   int64_t revision;
   int64_t oldest; // the oldest revision of which history holds everything, and of all after it
   struct core_keys keys;
+  size_t live; // as in the limits
   struct core_history history;
   struct core_lease **leases; // sorted by id
   size_t num_leases;
@@ -41,6 +42,11 @@ struct core {
 // before, so that no change can fail.
 
 struct core_record *core_record_create(struct core *core, struct core_bytes key, struct core_bytes value);
+
+// What the record counts for in `live`.
+static inline size_t core_record_cost(const struct core_record *record) {
+  return record->key_size + record->value_size + CORE_KEY_COST;
+}
 
 // Makes `record` (a reference that is handed over) the key's state in revision `core->revision + 1`, hung on `lease`
 // (NULL: none). `spare` becomes the node of a new key; returned when not needed.

@@ -17,6 +17,9 @@
   X(FUTURE_REVISION, INVALID, 11, "etcdserver: mvcc: required revision is a future revision")                          \
   X(COMPACTED, COMPACTED, 11, "etcdserver: mvcc: required revision has been compacted")                                \
   X(PAST_REVISION, UNSUPPORTED, 12, "weft: a range can only be read at the present revision")                          \
+  X(NO_SPACE, LIMIT, 8, "etcdserver: mvcc: database space exceeded")                                                   \
+  X(LARGE_ANSWER, LIMIT, 8, "weft: the answer would be too large: ask for fewer keys")                                 \
+  X(TOO_MANY_LEASES, LIMIT, 8, "weft: too many leases")                                                                \
   X(LEASE_NOT_FOUND, NOT_FOUND, 5, "etcdserver: requested lease not found")                                            \
   X(LEASE_EXISTS, EXISTS, 9, "etcdserver: lease already exists")                                                       \
   X(LEASE_TTL_TOO_LARGE, INVALID, 11, "etcdserver: too large lease TTL")

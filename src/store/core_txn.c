@@ -159,8 +159,31 @@ static size_t max_records(const struct core *core, const struct core_op *op, siz
   return op->limit > 0 && (uint64_t)op->limit < most ? (size_t)op->limit : most;
 }
 
+// The bytes of the records that it answers with, as far as they are there before the transaction.
+static size_t answer_size(const struct core *core, const struct core_op *op) {
+  size_t size = 0, left = op->kind == CORE_RANGE && op->limit > 0 ? (size_t)op->limit : SIZE_MAX;
+  const struct core_node *node = core_keys_first(&core->keys, &op->range);
+  for (; node && left > 0 && size <= CORE_MAX_ANSWER; node = core_keys_next(node, &op->range), left--)
+    size += core_record_cost(node->record);
+  return size;
+}
+
+// Whether the puts have room.
+static enum core_status check_space(const struct core *core, const struct core_result *result,
+                                    const struct prepared *prepared) {
+  int64_t more = 0;
+  for (size_t i = 0; i < result->num_responses; i++) {
+    if (!prepared[i].record)
+      continue;
+    const struct core_node *node = core_keys_find(&core->keys, result->ops[i].range.key);
+    more += (int64_t)core_record_cost(prepared[i].record) - (node ? (int64_t)core_record_cost(node->record) : 0);
+  }
+  bool fits = !core->limits.live || more <= 0 || core->live + (uint64_t)more <= core->limits.live;
+  return fits ? CORE_OK : CORE_NO_SPACE;
+}
+
 static enum core_status prepare(struct core *core, struct core_result *result, struct prepared *prepared) {
-  size_t events = 0, puts = 0;
+  size_t events = 0, puts = 0, answer = 0;
   for (size_t i = 0; i < result->num_responses; i++) {
     const struct core_op *op = &result->ops[i];
     if (op->kind == CORE_PUT) {
@@ -173,10 +196,15 @@ static enum core_status prepare(struct core *core, struct core_result *result, s
       events += core_keys_count(&core->keys, &op->range);
     }
     size_t most = max_records(core, op, puts);
+    answer += most > 0 ? answer_size(core, op) : 0;
+    if (answer > CORE_MAX_ANSWER)
+      return CORE_LARGE_ANSWER;
     if (most > 0 && !(result->responses[i].records = malloc(most * sizeof(struct core_record *))))
       return CORE_NO_MEMORY;
   }
-  enum core_status status = check_revisions(core, result);
+  enum core_status status = check_space(core, result, prepared);
+  if (status == CORE_OK)
+    status = check_revisions(core, result);
   return status != CORE_OK || core_history_reserve(&core->history, events) ? status : CORE_NO_MEMORY;
 }
 

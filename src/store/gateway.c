@@ -5,14 +5,20 @@
 #include <string.h>
 #include <weft/weft.h>
 
-enum { GRPC_UNKNOWN = 2, GRPC_INVALID_ARGUMENT = 3, GRPC_RESOURCE_EXHAUSTED = 8 };
+enum {
+  GRPC_UNKNOWN = 2,
+  GRPC_INVALID_ARGUMENT = 3,
+  GRPC_NOT_FOUND = 5,
+  GRPC_RESOURCE_EXHAUSTED = 8,
+  GRPC_UNIMPLEMENTED = 12
+};
 
 static const char json_content[] = "application/json";
 static const char plain_content[] = "text/plain; charset=utf-8";
 
-// As grpc-gateway maps them.
+// As grpc-gateway 2 maps them, which etcd 3.6 has.
 static unsigned http_status(int grpc_code) {
-  static const unsigned map[] = {200, 408, 500, 400, 504, 404, 409, 403, 429, 412, 409, 400, 501, 500, 503, 500, 401};
+  static const unsigned map[] = {200, 408, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401};
   return grpc_code >= 0 && (size_t)grpc_code < sizeof map / sizeof *map ? map[grpc_code] : 500;
 }
 
@@ -28,6 +34,7 @@ static void add_escaped(struct text *out, const char *text) {
   }
 }
 
+// The text stands in it twice: older clients read "error", which etcd 3.6 leaves out, newer ones "message".
 void gateway_fail(struct gateway_reply *reply, int grpc_code, const char *text) {
   text_free(&reply->body);
   reply->status = http_status(grpc_code);
@@ -213,12 +220,12 @@ static void handle_keepalive(struct request *request) {
 }
 
 static void handle_version(struct request *request) {
-  text_add(&request->reply->body, "{\"etcdserver\":\"weft %s\",\"etcdcluster\":\"3.4.0\"}", weft_version());
+  text_add(&request->reply->body, "{\"etcdserver\":\"weft %s\",\"etcdcluster\":\"3.5.0\"}", weft_version());
 }
 
 static void handle_health(struct request *request) {
   request->reply->content_type = plain_content;
-  text_add(&request->reply->body, "{\"health\":\"true\"}");
+  text_add(&request->reply->body, "{\"health\":\"true\",\"reason\":\"\"}");
 }
 
 enum route_kind {
@@ -271,6 +278,19 @@ static void plain(struct gateway_reply *reply, unsigned status, const char *text
   text_add(&reply->body, "%s\n", text);
 }
 
+// There is no such path, or it takes another method. Below /v3/ it is etcd's gateway that says so.
+static void refuse(struct gateway_reply *reply, const char *path, const struct route *route) {
+  bool below = strncmp(path, "/v3/", 4) == 0;
+  if (route && below)
+    gateway_fail(reply, GRPC_UNIMPLEMENTED, "Method Not Allowed");
+  else if (route)
+    plain(reply, 405, "Method Not Allowed");
+  else if (below)
+    gateway_fail(reply, GRPC_NOT_FOUND, "Not Found");
+  else
+    plain(reply, 404, "404 page not found");
+}
+
 static size_t skip_space(const struct text *body, size_t place) {
   while (place < body->size && memchr(" \t\r\n", body->data[place], 4))
     place++;
@@ -299,12 +319,8 @@ static void handle_messages(struct request *request, const struct route *route, 
 void gateway_handle(struct gateway *gateway, uint64_t now_ns, const char *method, const char *path,
                     const struct text *body, struct gateway_reply *reply) {
   const struct route *route = find_route(path);
-  if (!route) {
-    plain(reply, 404, strncmp(path, "/v3/", 4) == 0 ? "Not Found" : "404 page not found");
-    return;
-  }
-  if (strcmp(method, route->kind == GET ? "GET" : "POST") != 0) {
-    plain(reply, 405, "Method Not Allowed");
+  if (!route || strcmp(method, route->kind == GET ? "GET" : "POST") != 0) {
+    refuse(reply, path, route);
     return;
   }
   *reply = (struct gateway_reply){.status = 200, .content_type = json_content};

@@ -7,12 +7,16 @@
 #include "store/core.h"
 
 // etcd's limit is 1.5 MiB of keys and values; that in base64, and some room for the JSON around it.
-enum { GATEWAY_MAX_BODY = (2 << 20) + (16 << 10) };
+enum {
+  GATEWAY_MAX_BODY = (2 << 20) + (16 << 10),
+  GATEWAY_MAX_WATCHES = 64 << 20, // bytes of all watches of all streams
+};
 
 struct gateway {
   struct core *core;
   uint64_t cluster_id; // random: a server that was started again has others
   uint64_t member_id;
+  size_t watch_bytes; // at most GATEWAY_MAX_WATCHES
 };
 
 struct gateway_reply {

@@ -23,9 +23,10 @@ static bool wrong(struct gateway_reader *reader, const char *format, ...) {
 }
 
 bool gateway_parse(struct gateway_reader *reader, const char *data, size_t size, size_t *place) {
+  const size_t flags = JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY | JSON_REJECT_DUPLICATES;
   json_error_t error;
   json_decref(reader->root);
-  reader->root = json_loadb(data + *place, size - *place, JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &error);
+  reader->root = json_loadb(data + *place, size - *place, flags, &error);
   if (!reader->root)
     return wrong(reader, "json: %s at byte %zu", error.text, *place + (size_t)error.position);
   *place += (size_t)error.position;
@@ -80,6 +81,10 @@ static json_t *member(const json_t *object, const char *name) {
   return json_is_null(value) ? NULL : value;
 }
 
+bool gateway_has(const json_t *object, const char *name) {
+  return member(object, name) != NULL;
+}
+
 static const char *kind_of(const json_t *value) {
   switch (json_typeof(value)) {
   case JSON_OBJECT:
@@ -125,6 +130,21 @@ bool gateway_bool(struct gateway_reader *reader, const json_t *object, const cha
   return !value || json_is_boolean(value) || not_a(reader, name, value, "true or false");
 }
 
+// The digits as base64.h wants them: grpc-gateway 2 takes them without their padding too, and those of the alphabet for
+// URLs (RFC 4648, section 5), but no mixture. Has room for 3 more of `size`. Returns their number.
+static size_t usual_digits(char *out, const char *digits, size_t size) {
+  bool for_urls = strpbrk(digits, "-_") != NULL;
+  for (size_t i = 0; i < size; i++) {
+    out[i] = digits[i];
+    if (for_urls && strchr("-_+/", digits[i]))
+      out[i] = digits[i] == '-' ? '+' : digits[i] == '_' ? '/' : '-'; // the last is no digit: it will be told
+  }
+  if (size > 0 && digits[size - 1] != '=')
+    while (size % 4 != 0)
+      out[size++] = '=';
+  return size;
+}
+
 bool gateway_bytes(struct gateway_reader *reader, const json_t *object, const char *name, struct core_bytes *out) {
   const json_t *value = member(object, name);
   *out = (struct core_bytes){"", 0};
@@ -133,10 +153,11 @@ bool gateway_bytes(struct gateway_reader *reader, const json_t *object, const ch
   if (!json_is_string(value))
     return not_a(reader, name, value, "a string in base64");
   size_t size = json_string_length(value);
-  char *bytes = gateway_allocate(reader, 1, size / 4 * 3 + 1);
-  if (!bytes)
+  char *digits = gateway_allocate(reader, 1, size + 3);
+  char *bytes = gateway_allocate(reader, 1, size / 4 * 3 + 3);
+  if (!digits || !bytes)
     return false;
-  if (!base64_decode(bytes, &out->size, json_string_value(value), size))
+  if (!base64_decode(bytes, &out->size, digits, usual_digits(digits, json_string_value(value), size)))
     return wrong(reader, "illegal base64 data at input byte %zu of \"%s\"", out->size, name);
   out->data = bytes;
   return true;

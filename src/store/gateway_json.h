@@ -20,6 +20,9 @@ void gateway_reader_free(struct gateway_reader *reader);
 // Memory that lives as long as the reader. NULL: none; the error says so.
 void *gateway_allocate(struct gateway_reader *reader, size_t count, size_t size);
 
+// Whether there is such a member, and not null.
+bool gateway_has(const json_t *object, const char *name);
+
 // Each returns false when the member is of another kind; the error names it.
 bool gateway_int(struct gateway_reader *reader, const json_t *object, const char *name, int64_t *out);
 bool gateway_bool(struct gateway_reader *reader, const json_t *object, const char *name, bool *out);

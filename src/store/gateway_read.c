@@ -66,6 +66,12 @@ static bool read_compare(struct gateway_reader *reader, const json_t *object, st
       !gateway_enum(reader, object, "result", relations, COUNT(relations), &relation) ||
       !gateway_enum(reader, object, "target", targets, COUNT(targets), &target))
     return false;
+  for (size_t i = 0, found = 0; i < COUNT(members); i++)
+    if (gateway_has(object, members[i]) && ++found > 1) {
+      snprintf(reader->error, sizeof reader->error, "weft: a comparison needs one value, not \"%s\" besides",
+               members[i]);
+      return false;
+    }
   out->relation = (enum core_relation)relation;
   out->target = (enum core_target)target;
   if (out->target == CORE_VALUE)

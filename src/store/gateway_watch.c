@@ -20,6 +20,7 @@ struct gateway_watch {
   bool prev_kv;
   bool no_put;
   bool no_delete;
+  size_t size; // bytes of this
   TAILQ_ENTRY(gateway_watch) link;
   char bytes[]; // key and end
 };
@@ -33,6 +34,7 @@ static void remove_watch(struct gateway_stream *stream, struct gateway_watch *wa
   core_watch_remove(stream->gateway->core, &watch->core);
   TAILQ_REMOVE(&stream->watches, watch, link);
   stream->num_watches--;
+  stream->gateway->watch_bytes -= watch->size;
   free(watch);
 }
 
@@ -105,7 +107,8 @@ static bool is_empty(const struct core_range *range) {
 
 static void add_watch(struct gateway_stream *stream, const struct create *create) {
   size_t key_size = create->range.key.size, end_size = create->range.end.size;
-  struct gateway_watch *watch = calloc(1, sizeof *watch + key_size + end_size + 1);
+  size_t size = sizeof(struct gateway_watch) + key_size + end_size + 1;
+  struct gateway_watch *watch = calloc(1, size);
   if (!watch) {
     stream->broken = true;
     return;
@@ -113,6 +116,8 @@ static void add_watch(struct gateway_stream *stream, const struct create *create
   memcpy(watch->bytes, create->range.key.data, key_size);
   memcpy(watch->bytes + key_size, create->range.end.data, end_size);
   watch->stream = stream;
+  watch->size = size;
+  stream->gateway->watch_bytes += size;
   watch->id = create->watch_id;
   while (create->watch_id == 0 && find(stream, watch->id))
     watch->id++;
@@ -136,6 +141,8 @@ static void create_watch(struct gateway_stream *stream, const struct create *cre
     refuse(stream, "mvcc: duplicate watch ID provided on the WatchStream");
   else if (stream->num_watches >= MAX_WATCHES)
     refuse(stream, "weft: too many watches on one stream");
+  else if (stream->gateway->watch_bytes + create->range.key.size + create->range.end.size > GATEWAY_MAX_WATCHES)
+    refuse(stream, "weft: too many watches");
   else
     add_watch(stream, create);
 }

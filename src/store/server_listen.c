@@ -59,13 +59,13 @@ static int listen_on(const union address *address, const char *text, uint16_t po
   return 0;
 }
 
-static void write_url(int listener, const char *text, char url[96]) {
+static void write_url(int listener, bool tls, const char *text, char url[96]) {
   union address bound;
   socklen_t size = sizeof bound;
   getsockname(listener, &bound.any, &size);
   bool v6 = bound.any.sa_family == AF_INET6;
   unsigned port = ntohs(v6 ? bound.v6.sin6_port : bound.v4.sin_port);
-  snprintf(url, 96, v6 ? "http://[%s]:%u" : "http://%s:%u", text, port);
+  snprintf(url, 96, v6 ? "%s://[%s]:%u" : "%s://%s:%u", tls ? "https" : "http", text, port);
 }
 
 int server_listen(const struct weft_store_server_options *options, int *listener, char url[96]) {
@@ -73,10 +73,11 @@ int server_listen(const struct weft_store_server_options *options, int *listener
   union address address;
   if (!parse(text, options->port, &address))
     return fail(WEFT_ERR_INVALID, "'%s' is no numeric address such as 127.0.0.1 or ::1", text);
-  if (!options->token && !is_loopback(&address))
-    return fail(WEFT_ERR_INVALID, "%s can be reached from other hosts: want a token (--token, WEFT_TOKEN)", text);
+  if (options->insecure && !is_loopback(&address))
+    return fail(WEFT_ERR_INVALID,
+                "%s can be reached from other hosts: an insecure store is for a loopback address only", text);
   int err = listen_on(&address, text, options->port, listener);
   if (!err)
-    write_url(*listener, text, url);
+    write_url(*listener, !options->insecure, text, url);
   return err;
 }

@@ -12,6 +12,11 @@ const char *weft_store_server_url(const weft_store_server_t *server) {
   return "";
 }
 
+const char *weft_store_server_token(const weft_store_server_t *server) {
+  (void)server;
+  return "";
+}
+
 void weft_store_server_stop(weft_store_server_t *server) {
   (void)server;
 }

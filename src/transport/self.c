@@ -18,6 +18,7 @@ void self_worker_init(struct self_worker *worker, const struct transport *transp
   worker->base.options = *options;
   worker->base.options.settings = NULL;
   worker->base.options.device = NULL;
+  worker->base.options.owner = NULL;
   worker->id = random_id();
   self_link_init(&worker->regions);
   self_link_init(&worker->peers);
@@ -53,7 +54,9 @@ int self_address(struct transport_worker *base, void *bytes, size_t *size) {
   return card_end(&address_card, &writer, size);
 }
 
-int self_connect(struct transport_worker *base, const void *address, size_t size, struct transport_peer **peer) {
+int self_connect(struct transport_worker *base, const void *address, size_t size, const char *owner,
+                 struct transport_peer **peer) {
+  (void)owner; // the only one that it reaches is the caller's own
   struct self_worker *worker = (struct self_worker *)base;
   struct wire_reader reader;
   int rc = card_read(&address_card, address, size, &reader);

@@ -90,7 +90,8 @@ void self_worker_init(struct self_worker *worker, const struct transport *transp
 void self_worker_clear(struct self_worker *worker, void (*drop)(struct self_region *region));
 
 int self_address(struct transport_worker *worker, void *bytes, size_t *size);
-int self_connect(struct transport_worker *worker, const void *address, size_t size, struct transport_peer **peer);
+int self_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
+                 struct transport_peer **peer);
 int self_pack(struct transport_region *region, void *bytes, size_t *size);
 int self_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
 

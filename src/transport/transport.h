@@ -72,6 +72,8 @@ struct transport_options {
   const char *device; // NIC or interface to use ("mlx5_0:1", "eth0"); NULL: the transport's or the environment's choice
   const char *const *settings; // "name=value" of this transport's own table, NULL at the end; may be NULL
   bool threads;                // different threads will call (one at a time); false: always the same one
+  const char *owner; // whose worker it is: text that no other worker has, such as a name and an incarnation; NULL:
+                     // nobody's. Its addresses are good for those who look for that owner
 };
 
 // An opened transport; what it reaches and is reached by.
@@ -183,9 +185,12 @@ struct transport {
   int (*pack)(struct transport_region *region, void *bytes, size_t *size);
 
   // Makes ready to reach the worker of that address (one's own is legal). UNREACHABLE: this transport cannot, e.g. for
-  // another host; the sentence says why. A peer that does not answer shows in on_peer, later. May block for
-  // milliseconds, not for the peer's sake.
-  int (*connect)(struct transport_worker *worker, const void *address, size_t size, struct transport_peer **peer);
+  // another host; the sentence says why. AUTH: the process that it names has not made it, or not for `owner`, which is
+  // the text that the peer's worker was opened with (NULL: none), as the caller knows it by itself and not by what
+  // brought the address: so nobody gives another's address, or the caller's, as his own. A peer that does not answer
+  // shows in on_peer, later. May block for milliseconds, not for the peer's sake.
+  int (*connect)(struct transport_worker *worker, const void *address, size_t size, const char *owner,
+                 struct transport_peer **peer);
   // Its requests end with CANCELED, as soon as after cancel(); when the last one has, the peer and its remotes are
   // freed. The caller uses neither from here on.
   void (*disconnect)(struct transport_peer *peer);
@@ -194,7 +199,8 @@ struct transport {
   // this worker does with the peer, and other peers, go on. A transport that cannot says so in its comment. May block
   // for the peer's sake, for a fifth of a second at most. NULL: it cannot, or its peer is itself.
   void (*fence)(struct transport_peer *peer);
-  // PROTOCOL: malformed. UNREACHABLE: that region cannot be reached this way.
+  // PROTOCOL: malformed. AUTH: not made by that peer's worker, or changed. UNREACHABLE: that region cannot be reached
+  // this way.
   int (*import)(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
   void (*release)(struct transport_remote *remote);
   // A pointer through which this process reads and writes the peer's bytes from remote->address on; NULL: there is

@@ -13,7 +13,7 @@ static void test_there_and_back(void **state) {
   size_t size;
   void *blob = describe_write(describe_fixed(), &size);
   struct agent_description *read = NULL;
-  assert_int_equal(agent_blob_read(blob, size, &read), 0);
+  assert_int_equal(agent_blob_read(blob, size, NULL, &read), 0);
   free(blob); // the description needs it no more
   assert_true(describe_equal(read, describe_fixed()));
   size_t again_size;
@@ -32,7 +32,7 @@ static void test_partial(void **state) {
   size_t size;
   void *blob = describe_write(&update, &size);
   struct agent_description *read = NULL;
-  assert_int_equal(agent_blob_read(blob, size, &read), 0);
+  assert_int_equal(agent_blob_read(blob, size, NULL, &read), 0);
   assert_false(read->complete || read->all_regions);
   assert_null(read->transports[0].address); // an update brings none
   assert_int_equal(read->num_regions, 1);
@@ -64,12 +64,12 @@ static void test_truncated(void **state) {
   for (size_t less = 0; less < size; less++) {
     uint8_t *part = malloc(less ? less : 1);
     memcpy(part, blob, less);
-    assert_int_equal(agent_blob_read(part, less, &read), WEFT_ERR_PROTOCOL);
+    assert_int_equal(agent_blob_read(part, less, NULL, &read), WEFT_ERR_PROTOCOL);
     if (less >= AGENT_BLOB_HEAD) { // also with a head that agrees: the parts within are bounded too
       struct wire_writer writer = {.bytes = part, .capacity = less};
       wire_patch_number(&writer, BLOB_AT_SIZE, less, 8);
       describe_seal(part, less);
-      assert_int_equal(agent_blob_read(part, less, &read), WEFT_ERR_PROTOCOL);
+      assert_int_equal(agent_blob_read(part, less, NULL, &read), WEFT_ERR_PROTOCOL);
     }
     free(part);
   }
@@ -84,12 +84,34 @@ static void test_every_bit(void **state) {
   struct agent_description *read = NULL;
   for (size_t bit = 0; bit < size * 8; bit++) {
     blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
-    assert_int_equal(agent_blob_read(blob, size, &read), WEFT_ERR_PROTOCOL);
+    assert_int_equal(agent_blob_read(blob, size, NULL, &read), WEFT_ERR_PROTOCOL);
     assert_true(*weft_last_error());
     blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
   }
   assert_null(read);
   free(blob);
+}
+
+// The same with a seal.
+static void test_golden_sealed(void **state) {
+  (void)state;
+  static const uint8_t golden[] = {
+#include "agent/golden_sealed.h"
+  };
+  uint8_t key[SECRET_KEY_SIZE], blob[sizeof golden];
+  for (size_t i = 0; i < sizeof key; i++)
+    key[i] = (uint8_t)i;
+  size_t size = sizeof blob;
+  assert_int_equal(agent_blob_write(describe_fixed(), key, blob, &size), 0);
+  assert_int_equal(size, sizeof golden);
+  assert_memory_equal(blob, golden, size);
+  struct agent_description *read = NULL;
+  assert_int_equal(agent_blob_read(golden, size, NULL, &read), 0); // who has no key takes it too
+  assert_true(describe_equal(read, describe_fixed()));
+  free(read);
+  uint64_t incarnation = 0; // and that of the fixed one is of its name and key
+  assert_int_equal(agent_incarnation(describe_fixed()->name, describe_fixed()->key, &incarnation), 0);
+  assert_true(incarnation == describe_fixed()->incarnation);
 }
 
 // Every bit again, with a checksum that matches: what is taken then is sound.
@@ -101,7 +123,7 @@ static void test_every_bit_sealed(void **state) {
     struct agent_description *read = NULL;
     blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
     describe_seal(blob, size);
-    if (agent_blob_read(blob, size, &read) == 0) {
+    if (agent_blob_read(blob, size, NULL, &read) == 0) {
       size_t again_size;
       free(describe_write(read, &again_size));
       free(read);
@@ -121,7 +143,7 @@ static int read_changed(size_t place, uint64_t value, size_t bytes) {
   wire_patch_number(&writer, place, value, bytes);
   describe_seal(blob, size);
   struct agent_description *read = NULL;
-  int err = agent_blob_read(blob, size, &read);
+  int err = agent_blob_read(blob, size, NULL, &read);
   free(read);
   free(blob);
   return err;
@@ -133,6 +155,7 @@ static void test_versions(void **state) {
   assert_int_equal(read_changed(10, BLOB_VERSION + 1, 2), WEFT_ERR_VERSION);
   assert_non_null(strstr(weft_last_error(), "same version"));
   assert_int_equal(read_changed(10, 0xFFFF, 2), WEFT_ERR_VERSION);
+  assert_int_equal(read_changed(8, BLOB_OLDEST - 1, 2), WEFT_ERR_VERSION); // without keys and seals
   assert_int_equal(read_changed(0, 'w', 1), WEFT_ERR_PROTOCOL);
 }
 
@@ -150,13 +173,13 @@ static void test_newer_parts(void **state) {
   wire_patch_number(&writer, BLOB_AT_SIZE, writer.at, 8);
   describe_seal(longer, writer.at);
   struct agent_description *read = NULL;
-  assert_int_equal(agent_blob_read(longer, writer.at, &read), 0);
+  assert_int_equal(agent_blob_read(longer, writer.at, NULL, &read), 0);
   assert_true(describe_equal(read, describe_fixed()));
   free(read);
   read = NULL;
   wire_patch_number(&writer, size, BLOB_REGIONS, 2); // a second one of the same number
   describe_seal(longer, writer.at);
-  assert_int_equal(agent_blob_read(longer, writer.at, &read), WEFT_ERR_PROTOCOL);
+  assert_int_equal(agent_blob_read(longer, writer.at, NULL, &read), WEFT_ERR_PROTOCOL);
   assert_null(read);
   free(blob);
 }
@@ -169,7 +192,7 @@ static void test_big_endian(void **state) {
   struct wire_writer writer = {.bytes = blob, .capacity = size};
   wire_patch_number(&writer, BLOB_AT_SIZE, swapped, 8);
   struct agent_description *read = NULL;
-  assert_int_equal(agent_blob_read(blob, size, &read), WEFT_ERR_PROTOCOL);
+  assert_int_equal(agent_blob_read(blob, size, NULL, &read), WEFT_ERR_PROTOCOL);
   assert_non_null(strstr(weft_last_error(), "big-endian"));
   assert_null(read);
   free(blob);
@@ -217,23 +240,23 @@ static void test_hostile_counts(void **state) {
 static void test_arguments(void **state) {
   (void)state;
   struct agent_description *read = NULL;
-  assert_int_equal(agent_blob_read(NULL, 10, &read), WEFT_ERR_INVALID);
-  assert_int_equal(agent_blob_read("x", 1, NULL), WEFT_ERR_INVALID);
+  assert_int_equal(agent_blob_read(NULL, 10, NULL, &read), WEFT_ERR_INVALID);
+  assert_int_equal(agent_blob_read("x", 1, NULL, NULL), WEFT_ERR_INVALID);
   uint8_t small[64];
   memset(small, 0xAA, sizeof small);
   size_t size = 40;
-  assert_int_equal(agent_blob_write(describe_fixed(), small, &size), WEFT_ERR_LIMIT);
+  assert_int_equal(agent_blob_write(describe_fixed(), NULL, small, &size), WEFT_ERR_LIMIT);
   assert_true(size > 40 && small[40] == 0xAA);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_there_and_back), cmocka_unit_test(test_partial),
-      cmocka_unit_test(test_golden),         cmocka_unit_test(test_truncated),
-      cmocka_unit_test(test_every_bit),      cmocka_unit_test(test_every_bit_sealed),
-      cmocka_unit_test(test_versions),       cmocka_unit_test(test_newer_parts),
-      cmocka_unit_test(test_big_endian),     cmocka_unit_test(test_hostile_counts),
-      cmocka_unit_test(test_arguments),
+      cmocka_unit_test(test_there_and_back),   cmocka_unit_test(test_partial),
+      cmocka_unit_test(test_golden),           cmocka_unit_test(test_golden_sealed),
+      cmocka_unit_test(test_truncated),        cmocka_unit_test(test_every_bit),
+      cmocka_unit_test(test_every_bit_sealed), cmocka_unit_test(test_versions),
+      cmocka_unit_test(test_newer_parts),      cmocka_unit_test(test_big_endian),
+      cmocka_unit_test(test_hostile_counts),   cmocka_unit_test(test_arguments),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

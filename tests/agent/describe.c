@@ -25,7 +25,7 @@ static const struct agent_region_description regions[DESCRIBE_REGIONS] = {
 
 static const struct agent_description fixed = {
     .name = "decoder/7",
-    .incarnation = 0x0123456789ABCDEF,
+    .incarnation = 0xF31244D4BD941031, // of the name and the key
     .change = 42,
     .complete = true,
     .all_regions = true,
@@ -34,6 +34,9 @@ static const struct agent_description fixed = {
     .start_ticks = 123456789,
     .pid = 4711,
     .heartbeat_ms = 1000,
+    // letters, since a string would bring a NUL too many
+    .key = {'a', ' ', 'p', 'u', 'b', 'l', 'i', 'c', ' ', 'k', 'e', 'y', ' ', 'o', 'f', ' ',
+            't', 'h', 'i', 'r', 't', 'y', '-', 't', 'w', 'o', ' ', 'b', 'y', 't', 'e', 's'},
     .num_transports = 2,
     .num_regions = DESCRIBE_REGIONS,
     .transports = {{.name = "shm", .address = "shm-address", .address_size = 11},
@@ -62,8 +65,8 @@ bool describe_equal(const struct agent_description *a, const struct agent_descri
   bool equal = strcmp(a->name, b->name) == 0 && strcmp(a->host, b->host) == 0 && a->incarnation == b->incarnation &&
                a->change == b->change && a->complete == b->complete && a->all_regions == b->all_regions &&
                a->pid_namespace == b->pid_namespace && a->start_ticks == b->start_ticks && a->pid == b->pid &&
-               a->heartbeat_ms == b->heartbeat_ms && a->num_transports == b->num_transports &&
-               a->num_regions == b->num_regions;
+               a->heartbeat_ms == b->heartbeat_ms && memcmp(a->key, b->key, sizeof a->key) == 0 &&
+               a->num_transports == b->num_transports && a->num_regions == b->num_regions;
   for (uint32_t i = 0; equal && i < a->num_transports; i++)
     equal = strcmp(a->transports[i].name, b->transports[i].name) == 0 &&
             same(a->transports[i].address, a->transports[i].address_size, b->transports[i].address,
@@ -75,10 +78,10 @@ bool describe_equal(const struct agent_description *a, const struct agent_descri
 
 void *describe_write(const struct agent_description *description, size_t *size) {
   *size = 0;
-  assert_int_equal(agent_blob_write(description, NULL, size), WEFT_ERR_LIMIT);
+  assert_int_equal(agent_blob_write(description, NULL, NULL, size), WEFT_ERR_LIMIT);
   void *blob = malloc(*size); // of this very size, so that a sanitizer sees what goes past it
   assert_non_null(blob);
-  assert_int_equal(agent_blob_write(description, blob, size), 0);
+  assert_int_equal(agent_blob_write(description, NULL, blob, size), 0);
   return blob;
 }
 

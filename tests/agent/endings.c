@@ -273,7 +273,7 @@ static void peer_takes_a_region_back(void **state) {
   assert_int_equal(weft_transfer_post(other), 0);
   assert_true(pair_until(&pair, ended, other));
   weft_peer_t same;
-  assert_int_equal(agent_adopt(pair.a.agent, older, &same), 0); // too late: changes nothing
+  assert_int_equal(agent_adopt(pair.a.agent, older, 0, &same), 0); // too late: changes nothing
   free(older);
   assert_true(same == pair.a.peer);
   struct weft_region_info info[4] = {{.size = sizeof *info}};

@@ -14,7 +14,7 @@ int meet_at(struct crowd_member *member, uint16_t port, uint32_t timeout_ms, wef
 // Has to succeed.
 weft_peer_t meet(struct crowd_member *member, struct crowd_member *listener);
 
-// The main() of these tests: 77 without libcrypto; descriptors that are left open are a failure.
+// The main() of these tests: descriptors that are left open are a failure.
 int meet_run(int (*tests)(void));
 
 #endif

@@ -7,14 +7,25 @@ set(support ${CMAKE_CURRENT_SOURCE_DIR}/../support/wait.c)
 weft_test(agent_by_hand PROVES
   "An agent loads metadata whole or not at all, adds what is partial, and lets nothing old undo what is new."
   SOURCES by_hand.c describe.c crowd.c ${support} LAYERS agent)
+weft_test(agent_liars PROVES
+  "Metadata without the token's seal reaches no transport, and a peer that lies of its name, others, its regions or in its messages harms itself alone."
+  SOURCES liars.c describe.c crowd.c ${support} LAYERS agent)
 weft_test(agent_liveness PROVES
   "An idle peer that is killed, stopped or closed is noticed by itself, and nobody is blamed for time not looked."
   SOURCES liveness.c crowd.c ${support} LAYERS agent)
 weft_test(agent_meet PROVES "Agents with one token meet by socket, both ways at once, and others are refused."
   SOURCES meet.c meeting.c crowd.c ${support} LAYERS agent)
 weft_test(agent_strangers PROVES
-  "Nobody who calls without the token learns anything or holds the others up, and who has it breaks nothing."
-  SOURCES strangers.c meeting.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/relay.c ${support} LAYERS agent)
+  "Nobody who calls without the token learns anything or holds the others up, however slowly it speaks or what it repeats."
+  SOURCES strangers.c raw.c meeting.c crowd.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/relay.c ${support} LAYERS agent)
+weft_test(agent_meet_liars PROVES
+  "Who has the token and lies about lengths, kinds, versions or turns loses its connection, and holds a bounded memory and time."
+  SOURCES meet_liars.c raw.c meeting.c crowd.c ${support} LAYERS agent)
+weft_test(agent_impostors PROVES
+  "Who has the token and shows another agent's metadata on a connection of its own is refused, and that agent stays as it was."
+  SOURCES impostors.c raw.c meeting.c crowd.c ${support} LAYERS agent)
+weft_test(agent_flood PROVES "Agents meet while ten thousand strangers call, silent ones, slow ones and such that send garbage."
+  SOURCES flood.c meeting.c crowd.c ${support} LAYERS agent)
 weft_test(agent_store_local PROVES
   "Through the store of a process, metadata comes, changes and goes as its agents do, and no deletion is missed."
   SOURCES store.c ${CMAKE_CURRENT_SOURCE_DIR}/../support/relay.c kind_local.c crowd.c ${support} LAYERS agent)
@@ -32,7 +43,7 @@ add_executable(agent_metrics_served metrics_served.c crowd.c ${support})
 target_link_libraries(agent_metrics_served PRIVATE weft_flags weft_agent PkgConfig::CMOCKA)
 target_include_directories(agent_metrics_served PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 weft_script_test(agent_metrics PROVES
-  "An agent's metrics are OpenMetrics 1.0 by a strict reader, and count what its transfers did."
+  "An agent's metrics are OpenMetrics 1.0 by a strict reader and count what its transfers did, only who has the bearer reads them, and a thousand silent callers hold nobody up."
   COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/metrics.py $<TARGET_FILE:agent_metrics_served>)
 
 # Agents of test hosts, one of which is cut off; where there is a root. (Over UCX not the stories in which a peer is lost

@@ -4,13 +4,19 @@
 The reader knows the parts of the format that Weft uses; what it does not know is an error. Where prometheus_client is
 installed, its parser has to agree.
 """
+import http.client
+import os
 import re
+import resource
+import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
+TIME_TO_SPEAK_S = 5
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"')
 NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)$")
@@ -90,8 +96,10 @@ def value(families, name, suffix="", **labels):
     return families[name]["values"].get((suffix, tuple(sorted(labels.items()))))
 
 
-def fetch(port, path="/metrics", method="GET", data=None):
+def fetch(port, path="/metrics", method="GET", data=None, bearer=None):
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method, data=data)
+    if bearer is not None:
+        request.add_header("Authorization", bearer)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
@@ -122,6 +130,61 @@ def check_values(families, other):
               for le in ("2.56e-07", "5.12e-07", "34.3597384", "+Inf")}
     assert list(bucket.values()) == [3, 5, 6, 8], bucket
     assert value(other, "weft_notifications_taken", "_total", peer=labels["peer"]) == 1
+
+
+def check_bearer(port, bearer):
+    """Who does not show it is told nothing but that."""
+    assert fetch(port)[0] == 401
+    wrong = ["", "Bearer ", f"Bearer {bearer[:-1]}", f"Bearer {bearer}0", f"Bearer {'0' * 64}", f"bearer {bearer}",
+             f"Basic {bearer}", bearer, "Bearer a token"]
+    assert [fetch(port, bearer=text)[0] for text in wrong] == [401] * len(wrong)
+    assert fetch(port, "/", bearer="Bearer x")[0] == 401
+    status, _, text = fetch(port, bearer=f"Bearer {bearer}")
+    assert status == 200 and 'name="guarded"' in text, status
+
+
+def few_descriptors():
+    """As a process has them that nobody has given more."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def check_late(port, bearer):
+    """Who connects, and speaks after a hundred that say nothing, has kept its place."""
+    for _ in range(20):  # a busy machine may take longer
+        began = time.monotonic()
+        late = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        late.connect()
+        silent = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(100)]
+        assert fetch(port, bearer=f"Bearer {bearer}")[0] == 200  # behind all of them
+        try:
+            late.request("GET", "/metrics", headers={"Authorization": f"Bearer {bearer}"})
+            served = late.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            served = False
+        in_time = time.monotonic() - began < TIME_TO_SPEAK_S
+        for connection in [late, *silent]:
+            connection.close()
+        if served or in_time:
+            break
+    assert served, "a caller was cut off before its time to speak was over"
+
+
+def check_silent(program, port, bearer):
+    """A thousand callers that say nothing, or not enough: scrapes and the agents go on, and descriptors are few."""
+    silent = []
+    for i in range(1000):
+        silent.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+        if i % 3:
+            silent[-1].sendall(b"GET /metrics HTTP/1.1\r\n"[:i % 24])
+    descriptors = len(os.listdir(f"/proc/{program.pid}/fd"))
+    for _ in range(20):
+        assert fetch(port, bearer=f"Bearer {bearer}")[0] == 200
+        program.stdin.write("n")
+        program.stdin.flush()
+        assert program.stdout.readline() == "heard\n"
+    assert descriptors < 200, f"{descriptors} descriptors"
+    for connection in silent:
+        connection.close()
 
 
 def check(ports):
@@ -158,8 +221,9 @@ def main():
         except AssertionError:
             continue
         sys.exit(f"took {text!r}")
-    program = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    ports = [program.stdout.readline().strip() for _ in range(2)]
+    program = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               preexec_fn=few_descriptors)
+    ports = [program.stdout.readline().strip() for _ in range(4)]
     if not all(ports):
         program.stdin.close()
         status = program.wait(60)
@@ -167,6 +231,10 @@ def main():
         sys.exit(status)
     try:
         how = check(ports)
+        check_bearer(*ports[2:])
+        check_late(*ports[2:])
+        check_silent(program, *ports[2:])
+        check_silent(program, ports[0], "")
     finally:
         program.stdin.close()
         status = program.wait(60)

@@ -1,4 +1,5 @@
-// Two agents that have moved a little, whose metrics are served until standard input ends: metrics.py reads them.
+// Two agents that have moved a little, and one with a token, whose metrics are served until standard input ends:
+// metrics.py reads them. For each byte of the input a notification goes from one to another.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,8 +53,28 @@ static void count_failures(weft_agent_t *agent, weft_peer_t id) {
   pthread_mutex_unlock(&agent->lock);
 }
 
+static void notify(struct crowd_member *a, struct crowd_member *b, weft_peer_t to_b) {
+  assert_int_equal(weft_agent_notify(a->agent, to_b, "hello", 5), 0);
+  assert_true(support_wait(has_notification, b->agent, SUPPORT_DEADLINE_MS));
+}
+
+// Prints where it serves, and what has to be shown there.
+static void serve_guarded(struct crowd_member *guarded) {
+  char bearer[65];
+  size_t size = 10;
+  uint16_t port;
+  struct weft_agent_options options = crowd_options("guarded");
+  options.token = "a token";
+  crowd_open(guarded, &options);
+  assert_int_equal(weft_agent_metrics_bearer(guarded->agent, bearer, &size), WEFT_ERR_LIMIT);
+  assert_int_equal(size, sizeof bearer);
+  assert_int_equal(weft_agent_metrics_bearer(guarded->agent, bearer, &size), 0);
+  assert_int_equal(weft_agent_serve_metrics(guarded->agent, "0.0.0.0:0", &port), 0);
+  printf("%u\n%s\n", port, bearer);
+}
+
 int main(void) {
-  static struct crowd_member a, b, gone;
+  static struct crowd_member a, b, gone, guarded;
   weft_region_t region;
   void *address;
   uint16_t port = 0, other;
@@ -73,8 +94,7 @@ int main(void) {
   move(&a, to_b, WEFT_WRITE, WRITES);
   move(&a, to_b, WEFT_READ, READS);
   move(&a, to_gone, WEFT_WRITE, 1);
-  assert_int_equal(weft_agent_notify(a.agent, to_b, "hello", 5), 0);
-  assert_true(support_wait(has_notification, b.agent, SUPPORT_DEADLINE_MS));
+  notify(&a, &b, to_b);
   weft_peer_t back = 0;
   assert_int_equal(weft_agent_find(b.agent, "a \"quoted\\name\"", &back), 0);
   count_failures(b.agent, back);
@@ -87,13 +107,21 @@ int main(void) {
   if (err == WEFT_ERR_UNSUPPORTED)
     return 77;
   assert_int_equal(err, 0);
+  assert_int_equal(weft_agent_serve_metrics(b.agent, "0.0.0.0:0", &other), WEFT_ERR_INVALID); // it has no token
+  assert_int_equal(weft_agent_serve_metrics(b.agent, "[::]:0", &other), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_metrics_bearer(b.agent, small, &size), WEFT_ERR_NOT_FOUND);
   assert_int_equal(weft_agent_serve_metrics(a.agent, "127.0.0.1:0", &other), WEFT_ERR_EXISTS);
   printf("%u\n", port);
   assert_int_equal(weft_agent_serve_metrics(b.agent, "127.0.0.1:0", &port), 0);
   printf("%u\n", port);
+  serve_guarded(&guarded);
   fflush(stdout);
-  while (read(STDIN_FILENO, small, 1) > 0)
-    continue;
+  while (read(STDIN_FILENO, small, 1) > 0) {
+    notify(&a, &b, to_b);
+    printf("heard\n");
+    fflush(stdout);
+  }
+  crowd_close(&guarded);
   crowd_close(&a);
   crowd_close(&b);
   return 0;

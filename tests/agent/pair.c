@@ -28,7 +28,7 @@ int pair_tell(weft_agent_t *from, weft_agent_t *to, weft_peer_t *peer) {
   struct agent_description *description;
   int rc = agent_describe(from, NULL, 0, true, &description);
   if (rc == 0) {
-    rc = agent_adopt(to, description, peer);
+    rc = agent_adopt(to, description, 0, peer);
     free(description);
   }
   return rc;

@@ -11,7 +11,6 @@
 #include "agent/description.h"
 #include "agent/kind.h"
 #include "base/clock.h"
-#include "base/random.h"
 #include "cmocka_all.h"
 #include "support/relay.h"
 #include "support/wait.h"
@@ -90,6 +89,52 @@ static void test_there_and_updates(void **state) {
   crowd_close(&b);
   kind_close(of_a);
   kind_close(of_b);
+}
+
+static void open_holder(struct crowd_member *member, const char *name, weft_store_t *store) {
+  struct weft_agent_options options = crowd_options(name);
+  options.store = store;
+  options.prefix = prefix;
+  options.lease_ttl_s = lease_ttl_s;
+  options.token = "a token of the holders, not of who writes";
+  crowd_open(member, &options);
+}
+
+static void put(weft_store_t *store, const char *name, weft_agent_t *whose) {
+  char key[128];
+  size_t size;
+  void *blob = crowd_blob(whose, &size);
+  snprintf(key, sizeof key, "%sagents/%s", prefix, name);
+  assert_int_equal(weft_store_put(store, key, blob, size, 0, NULL), 0);
+  free(blob);
+}
+
+// Who may write the store, and does not have the token, puts an agent of its own under a peer's name, and a peer's
+// metadata under another name: the first takes nobody's place, the second is nobody's.
+static void test_writer_without_token(void **state) {
+  (void)state;
+  static struct crowd_member holder, friend, impostor;
+  weft_store_t *store = kind_open();
+  weft_peer_t peer, nobody = 0;
+  open_holder(&holder, "holder", store);
+  open_holder(&friend, "friend", store);
+  open_member(&impostor, "friend", store);
+  publish(&friend);
+  peer = fetch(&holder, "friend");
+  put(store, "other", friend.agent);
+  assert_int_equal(weft_agent_fetch(holder.agent, "other", SUPPORT_DEADLINE_MS, &nobody), WEFT_ERR_PROTOCOL);
+  put(store, "friend", impostor.agent);
+  assert_int_equal(weft_agent_fetch(holder.agent, "friend", SUPPORT_DEADLINE_MS, &nobody), WEFT_ERR_AUTH);
+  assert_non_null(strstr(weft_last_error(), "not sealed"));
+  assert_true(nobody == 0);
+  assert_int_equal(weft_agent_check(holder.agent, peer), 0);
+  assert_int_equal(crowd_count(&holder, LOADED, NULL), 1);
+  assert_int_equal(crowd_count(&holder, LEFT, NULL), 0);
+  assert_int_equal(weft_store_delete(store, "/weft/test/agents/other", false, NULL), 0);
+  crowd_close(&impostor);
+  crowd_close(&friend);
+  crowd_close(&holder);
+  kind_close(store);
 }
 
 static void *publish_later(void *arg) {
@@ -199,36 +244,51 @@ static void test_name_taken(void **state) {
 
 // --- ghosts: keys of agents that are none ---
 
+enum { BODIES = 4 };
+
 struct ghost {
-  struct crowd_member body; // whose transports answer for it
-  struct agent_description *description;
+  struct crowd_member bodies[BODIES]; // whose transports answer for its last incarnations
+  uint32_t count;
+  const char *name;
   weft_store_t *store;
 };
 
 static void ghost_open(struct ghost *ghost, weft_store_t *store) {
-  struct weft_agent_options options = crowd_options("body");
-  crowd_open(&ghost->body, &options);
-  size_t size;
-  void *blob = crowd_blob(ghost->body.agent, &size);
-  assert_int_equal(agent_blob_read(blob, size, &ghost->description), 0);
-  free(blob);
-  snprintf(ghost->description->name, sizeof ghost->description->name, "ghost");
-  snprintf(ghost->description->host, sizeof ghost->description->host, "elsewhere");
-  ghost->description->heartbeat_ms = 0;
+  ghost->count = 0;
+  ghost->name = "ghost";
   ghost->store = store;
 }
 
 static void ghost_close(struct ghost *ghost) {
-  free(ghost->description);
-  crowd_close(&ghost->body);
+  for (uint32_t i = 0; i < BODIES && i < ghost->count; i++)
+    crowd_close(&ghost->bodies[i]);
+}
+
+// What the newest body tells of itself, as of another host.
+static struct agent_description *describe_ghost(weft_agent_t *body) {
+  struct agent_description *description;
+  size_t size;
+  void *blob = crowd_blob(body, &size);
+  assert_int_equal(agent_blob_read(blob, size, NULL, &description), 0);
+  free(blob);
+  snprintf(description->host, sizeof description->host, "elsewhere");
+  description->heartbeat_ms = 0;
+  return description;
 }
 
 // Puts the ghost's key, as a new incarnation.
 static void ghost_appear(struct ghost *ghost, int64_t lease) {
+  struct crowd_member *body = &ghost->bodies[ghost->count % BODIES];
+  struct weft_agent_options options = crowd_options(ghost->name);
   char blob[8192];
   size_t size = sizeof blob;
-  ghost->description->incarnation = random_id();
-  assert_int_equal(agent_blob_write(ghost->description, blob, &size), 0);
+  if (ghost->count >= BODIES)
+    crowd_close(body);
+  crowd_open(body, &options);
+  ghost->count++;
+  struct agent_description *description = describe_ghost(body->agent);
+  assert_int_equal(agent_blob_write(description, NULL, blob, &size), 0);
+  free(description);
   assert_int_equal(weft_store_put(ghost->store, "/weft/test/agents/ghost", blob, size, lease, NULL), 0);
 }
 
@@ -319,12 +379,12 @@ static void test_foreign_values(void **state) {
   assert_int_equal(weft_store_put(store, "/weft/test/agents/ghost", "what?", 5, 0, NULL), 0);
   assert_int_equal(weft_agent_fetch(member.agent, "ghost", SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_PROTOCOL);
   assert_int_equal(weft_agent_publish(ghostly.agent, SUPPORT_DEADLINE_MS), WEFT_ERR_EXISTS);
-  snprintf(ghost.description->name, sizeof ghost.description->name, "impostor");
+  ghost.name = "impostor";
   ghost_appear(&ghost, 0);
   assert_int_equal(weft_agent_fetch(member.agent, "ghost", SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_PROTOCOL);
   assert_non_null(strstr(weft_last_error(), "impostor"));
   assert_int_equal(crowd_count(&member, LOADED, NULL), 0);
-  snprintf(ghost.description->name, sizeof ghost.description->name, "ghost");
+  ghost.name = "ghost";
   ghost_appear(&ghost, 0);
   fetch(&member, "ghost"); // it came right
   ghost_vanish(&ghost);
@@ -562,7 +622,7 @@ int main(void) {
       cmocka_unit_test(test_deletions),         cmocka_unit_test(test_foreign_values),
       cmocka_unit_test(test_invalidated),       cmocka_unit_test(test_invalidated_and_fetched),
       cmocka_unit_test(test_outage_empty),      cmocka_unit_test(test_outage_kept),
-      cmocka_unit_test(test_late_return),
+      cmocka_unit_test(test_late_return),       cmocka_unit_test(test_writer_without_token),
   };
   if (!kind_begin())
     return 1;

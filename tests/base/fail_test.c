@@ -27,7 +27,7 @@ static void every_code_has_a_name_a_text_a_scope_and_an_exit_status(void **state
     assert_string_equal(weft_err_name(code), table[i].name);
     assert_string_equal(weft_strerror(code), table[i].text);
     assert_string_not_equal(weft_strerror(code), "");
-    assert_in_range(weft_err_scope(code), WEFT_SCOPE_REQUEST, WEFT_SCOPE_SELF);
+    assert_uint_in_range(weft_err_scope(code), WEFT_SCOPE_REQUEST, WEFT_SCOPE_SELF);
     bool known = false;
     for (size_t k = 0; k < sizeof statuses / sizeof *statuses; k++)
       known = known || weft_err_exit_status(code) == statuses[k];
@@ -92,7 +92,7 @@ static void a_sentence_too_long_is_cut_not_overrun(void **state) {
   longest[4999] = '\0';
   fail(WEFT_ERR_INVALID, "%s", longest);
   size_t kept = strlen(weft_last_error());
-  assert_in_range(kept, 500, 4998);
+  assert_uint_in_range(kept, 500, 4998);
   fail_context(WEFT_ERR_INVALID, "context");
   assert_int_equal(strncmp(weft_last_error(), "context: xxx", 12), 0);
   assert_int_equal(strlen(weft_last_error()), kept);

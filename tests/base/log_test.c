@@ -73,7 +73,7 @@ static void a_line_too_long_is_cut_and_still_ends(void **state) {
   capture(write_a_long_line, out);
   char *end = strchr(out, '\n');
   assert_non_null(end);
-  assert_in_range(end - out, 1000, 4000);
+  assert_uint_in_range(end - out, 1000, 4000);
   assert_string_equal(end, "\nweft[error] next\n");
 }
 
@@ -102,7 +102,7 @@ static void lines_of_several_threads_stay_whole(void **state) {
     int thread = -1, number = -1, used = 0;
     assert_int_equal(sscanf(line, "weft[error] thread %d line %d end%n", &thread, &number, &used), 2);
     assert_int_equal(used, strlen(line));
-    assert_in_range(thread, 0, THREADS - 1);
+    assert_uint_in_range(thread, 0, THREADS - 1);
     assert_int_equal(number, next[thread]++);
   }
   for (int i = 0; i < THREADS; i++)

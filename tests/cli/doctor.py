@@ -2,6 +2,7 @@
 """weft doctor tells what it found, by its exit status too, and answers another doctor."""
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -9,16 +10,19 @@ import unittest
 
 import tool
 
-CHECKS = ("driver gpus nics rdma mtu memlock huge-pages shm files cma io-uring pidfd futex ucx libfabric").split()
+CHECKS = ("driver gpus nics rdma mtu memlock huge-pages shm files cma io-uring pidfd futex libraries ucx "
+          "libfabric").split()
 
 
 class Listener:
     """weft doctor --listen 0, with its port."""
 
-    def __init__(self):
-        self.process = subprocess.Popen([tool.WEFT, "doctor", "--listen", "0"], env=tool.environment(),
+    def __init__(self, **more):
+        self.process = subprocess.Popen([tool.WEFT, "doctor", "--listen", "0"], env=tool.environment(**more),
                                         stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         self.port = int(self.process.stdout.readline())
+        self.command = self.process.stdout.readline()
+        self.token = re.search(r"WEFT_TOKEN=(\S+) weft doctor --peer \S+:" + str(self.port), self.command)[1]
 
     def end(self, by=signal.SIGTERM):
         self.process.send_signal(by)
@@ -70,19 +74,32 @@ class Doctor(tool.ToolTest):
     def test_a_peer_is_asked_and_asks_back(self):
         listener = Listener()
         self.addCleanup(lambda: listener.process.poll() is None and listener.process.kill())
-        found = {row["check"]: row["grade"] for row in self.examine("--peer", f"127.0.0.1:{listener.port}")}
+        peer = ("--peer", f"127.0.0.1:{listener.port}")
+        found = {row["check"]: row["grade"] for row in self.examine(*peer, WEFT_TOKEN=listener.token)}
         self.assertEqual([found[check] for check in ("peer", "peer-back", "peer-mtu")], ["ok"] * 3)
+        for stranger in ("weft-doctor", listener.token[:-1]):
+            found = {row["check"]: row["grade"] for row in self.examine(*peer, WEFT_TOKEN=stranger)}
+            self.assertEqual((found["peer"], "peer-back" in found), ("problem", False))
         self.assertEqual(listener.end(), 0)
-        self.assertEqual(self.grades("peer", "--peer", f"127.0.0.1:{listener.port}"), ["problem"])
+        self.assertEqual(self.grades("peer", *peer, WEFT_TOKEN=listener.token), ["problem"])
+
+    def test_each_listener_makes_a_token_unless_one_is_given(self):
+        first, second = Listener(), Listener()
+        self.assertRegex(first.token, "^[0-9a-f]{32}$")
+        self.assertNotEqual(first.token, second.token)
+        third = Listener(WEFT_TOKEN="a word of its own")
+        self.assertNotIn("a word", third.command)  # who gave it knows it
+        for one in (first, second, third):
+            self.assertEqual(one.end(), 0)
 
     def test_a_peer_that_is_no_doctor_costs_a_deadline(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
             peer = f"127.0.0.1:{server.getsockname()[1]}"
-            self.assertEqual(self.grades("peer", "--peer", peer, "--timeout-ms", 2000), ["problem"])
+            self.assertEqual(self.grades("peer", "--peer", peer, "--timeout-ms", 2000, WEFT_TOKEN="some"), ["problem"])
 
     def test_the_store_is_asked(self):
-        store = subprocess.Popen([tool.WEFT, "serve", "--port", "0"], env=tool.environment(), stdin=subprocess.DEVNULL,
-                                 stdout=subprocess.PIPE, text=True)
+        store = subprocess.Popen([tool.WEFT, "serve", "--insecure", "--port", "0"], env=tool.environment(),
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         url = store.stdout.readline().strip()
         self.assertEqual(self.grades("store", "--store", url), ["ok"])
         store.terminate()
@@ -102,6 +119,7 @@ class Doctor(tool.ToolTest):
         self.refused(2, '--listen: "x" is not a port; want 0 to 65535', "doctor", "--listen", "x")
         self.refused(2, '--listen: "65536" is not a port', "doctor", "--listen", "65536")
         self.refused(2, "--listen and --peer are both given", "doctor", "--listen", "0", "--peer", "a")
+        self.refused(2, "set WEFT_TOKEN", "doctor", "--peer", "127.0.0.1:1")
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.refused(3, "is in use", "doctor", "--listen", server.getsockname()[1])
 

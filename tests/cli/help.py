@@ -47,9 +47,9 @@ class Help(tool.ToolTest):
     def test_the_option_names_that_scripts_use_are_there(self):
         names = {name for row in self.options("elastic") for name in (row["option"], row["alias"])}
         for name in ("plan num-processes num-agents store etcd-server rank-server tcp-server listen store-port token "
-                     "ca cert key user password job num-tokens num-experts-per-rank hidden-dim num-topk dtype layout "
-                     "timeout-ms startup-timeout iterations warmup seed validate-phase-failures negative run-dir json "
-                     "quiet").split():
+                     "token-file ca cert key user password job num-tokens num-experts-per-rank hidden-dim num-topk "
+                     "dtype layout timeout-ms startup-timeout iterations warmup seed validate-phase-failures negative "
+                     "run-dir json quiet").split():
             self.assertIn("--" + name, names)
 
     def test_presets_are_right_values(self):

@@ -27,6 +27,29 @@ class Info(tool.ToolTest):
         self.assertRegex(versions["jansson"], r"^\d+\.\d+")
         self.assertRegex(versions["libcurl"], r"^\d+\.\d+")
 
+    def test_versions_of_what_is_loaded_are_told(self):
+        info = self.info()
+        loaded = {row["name"]: row for row in info["libraries"]}
+        for name in ("jansson", "libcurl", "OpenSSL"):
+            self.assertRegex(loaded[name]["version"], r"^\d+\.\d+", name)
+        available = {row["name"]: row["available"] for row in info["transports"]}
+        for name, transport in (("UCX", "ucx"), ("libfabric", "ofi")):
+            if available[transport]:
+                self.assertRegex(loaded[name]["version"], r"^\d+\.\d+", name)
+        text = self.passes("info")
+        for row in info["libraries"]:
+            self.assertIn(f"\n{row['name']} {row['version'] or 'cannot be loaded'} ({row['for']})\n", text)
+
+    def test_what_is_avoided_in_a_version_is_told(self):
+        fake = os.path.dirname(os.environ["FAKE_UCP"])
+        others = os.environ.get("LD_LIBRARY_PATH")
+        path = f"{fake}:{others}" if others else fake
+        ucx = [row for row in self.info(LD_LIBRARY_PATH=path)["libraries"] if row["name"] == "UCX"][0]
+        self.assertEqual(ucx["version"], "1.18.1")
+        self.assertEqual([row["what"] for row in ucx["avoided"]], ["its POSIX shared memory"])
+        self.assertIn("\n  without its POSIX shared memory: it ends the process",
+                      self.passes("info", LD_LIBRARY_PATH=path))
+
     def test_transports_are_tried_and_kernels_named(self):
         transport = self.info()["transports"][0]
         self.assertTrue(transport["available"], transport)
@@ -52,6 +75,14 @@ class Info(tool.ToolTest):
         for arguments in (["info"], ["info", "--json"]):
             self.assertNotIn(secret, self.passes(*arguments, WEFT_TOKEN=secret, WEFT_PASSWORD=secret))
         self.assertEqual(self.option("--token", WEFT_TOKEN=secret)["value"], "set")
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(secret)
+            file.flush()
+            for arguments in (("info",), ("info", "--json")):
+                self.assertNotIn(secret, self.passes(*arguments, WEFT_TOKEN_FILE=file.name))
+            self.assertEqual(self.option("--token", WEFT_TOKEN_FILE=file.name)["value"], "set")
+            os.chmod(file.name, 0o644)
+            self.assertIn("chmod 600", self.option("--token", WEFT_TOKEN_FILE=file.name)["error"])
 
     def test_variables_that_mean_nothing_are_pointed_out(self):
         found = self.info(WEFT_TOKNE="x")["unknown_variables"]
@@ -62,7 +93,8 @@ class Info(tool.ToolTest):
 
     def test_text_has_every_part(self):
         text = self.passes("info", "--topology")
-        for heading in ("Build", "Transports", "Host", "Network interfaces", "Limits", "Options", "Other variables"):
+        for heading in ("Build", "Libraries", "Transports", "Host", "Network interfaces", "Limits", "Options",
+                        "Other variables"):
             self.assertIn(f"\n{heading}\n", text)
         for row in self.info()["options"]:
             self.assertIn(row["option"], text)

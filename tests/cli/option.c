@@ -1,15 +1,10 @@
 // The option tables: every type, both ways to write, what wins over what, and what is said about wrong ones.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "cli/option.h"
+#include "cli/nearest.h"
+#include "cli/secrets.h"
+#include "cmocka_all.h"
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "cli/nearest.h"
-#include "cli/option.h"
 #include <weft/err.h>
 
 enum color { RED, GREEN, BLUE };
@@ -85,6 +80,79 @@ static int clear_environment(void **state) {
   unsetenv("WEFT_TEST_JSON");
   unsetenv("WEFT_TEST_NAME");
   return 0;
+}
+
+// --- secrets ---
+
+struct secrets {
+  const char *token, *password;
+};
+
+static const struct cli_option secret_rows[] = {
+    {.name = "token",
+     .letter = 't',
+     .type = OPTION_STRING,
+     .variable = "WEFT_TEST_TOKEN",
+     .secret = true,
+     OPTION_FIELD(struct secrets, token)},
+    {.name = "token-file", .type = OPTION_SECRET_FILE, OPTION_FIELD(struct secrets, token)},
+    {.name = "password",
+     .type = OPTION_STRING,
+     .variable = "WEFT_TEST_PASSWORD",
+     .secret = true,
+     OPTION_FIELD(struct secrets, password)},
+};
+
+static const struct cli_option_table secret_table = OPTION_TABLE(secret_rows);
+
+static void a_secret_is_overwritten_where_it_was_given(void **state) {
+  (void)state;
+  char behind[] = "hush", equals[] = "--token=hush", letter[] = "-thush", name[] = "--password",
+       *argv[] = {(char *)"x", name, behind, equals, NULL};
+  struct secrets secrets = {0};
+  assert_int_equal(cli_options_parse(secret_table, &secrets, 4, argv), 0);
+  assert_string_equal(secrets.token, "hush");
+  assert_string_equal(secrets.password, "hush");
+  assert_string_equal(behind, "****");
+  assert_string_equal(equals, "--token=****");
+  char *short_argv[] = {(char *)"x", letter, NULL};
+  assert_int_equal(cli_options_parse(secret_table, &secrets, 2, short_argv), 0);
+  assert_string_equal(secrets.token, "hush");
+  assert_string_equal(letter, "-t****");
+}
+
+static void a_secret_is_in_no_error(void **state) {
+  (void)state;
+  char name[] = "--token", dashed[] = "--hush", *argv[] = {(char *)"x", name, dashed, NULL};
+  struct secrets secrets = {0};
+  assert_int_equal(cli_options_parse(secret_table, &secrets, 3, argv), WEFT_ERR_INVALID);
+  assert_non_null(strstr(weft_last_error(), "--token=..."));
+  assert_null(strstr(weft_last_error(), "hush"));
+}
+
+// The variable's characters stay where the kernel put them, in /proc/PID/environ, unless they are overwritten.
+static void a_secret_of_the_environment_is_wiped_there(void **state) {
+  (void)state;
+  char text[] = "WEFT_TEST_TOKEN=hush", *argv[] = {(char *)"x", NULL};
+  struct secrets secrets = {0};
+  assert_int_equal(putenv(text), 0);
+  cli_secrets_take("WEFT_TEST_TOKEN");
+  assert_null(getenv("WEFT_TEST_TOKEN"));
+  assert_memory_equal(text, "WEFT_TEST_TOKEN=\0\0\0\0", sizeof text);
+  assert_int_equal(cli_options_parse(secret_table, &secrets, 1, argv), 0);
+  assert_string_equal(secrets.token, "hush");
+}
+
+static void a_secret_that_cannot_be_read_fails_where_it_is_wanted(void **state) {
+  (void)state;
+  char *argv[] = {(char *)"x", NULL};
+  struct secrets secrets = {0};
+  setenv("WEFT_TEST_PASSWORD_FILE", "/nowhere/password", 1);
+  cli_secrets_take("WEFT_TEST_PASSWORD");
+  unsetenv("WEFT_TEST_PASSWORD_FILE");
+  assert_true(cli_options_parse(secret_table, &secrets, 1, argv) < 0);
+  assert_non_null(strstr(weft_last_error(), "/nowhere/password"));
+  assert_null(secrets.password);
 }
 
 static void every_type_is_stored_in_its_field_and_nowhere_else(void **state) {
@@ -293,6 +361,10 @@ static void the_nearest_name_is_found_by_its_letters(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      TEST(a_secret_is_overwritten_where_it_was_given),
+      TEST(a_secret_is_in_no_error),
+      TEST(a_secret_of_the_environment_is_wiped_there),
+      TEST(a_secret_that_cannot_be_read_fails_where_it_is_wanted),
       TEST(every_type_is_stored_in_its_field_and_nowhere_else),
       TEST(a_value_stands_behind_a_blank_an_equals_sign_or_a_letter),
       TEST(the_command_line_wins_over_the_environment_and_that_over_the_preset),

@@ -11,9 +11,13 @@ import unittest
 import tool
 
 
+TOKEN = {"WEFT_TOKEN": "of these tests"}
+
+
 @contextlib.contextmanager
 def target(*arguments, **more):
     """A running target and its port."""
+    more = {**TOKEN, **more}
     process = subprocess.Popen([tool.WEFT, "p2p", "--mode", "target", "--port", "0", "--listen", "127.0.0.1",
                                 *arguments], env=tool.environment(**more), text=True, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -70,8 +74,8 @@ class Local(tool.ToolTest):
         for memory in ("host", "user"):  # at once, and not when memory has run out
             self.refused(3, "--buffer-sizes", "p2p", "-s", "1TB", "--memory", memory)
         with target("--forever") as (process, port):
-            self.refused(3, "at the peer: ", "p2p", "--mode", "initiator", "--port", port, "-s", "1TB")
-            self.passes("p2p", "--mode", "initiator", "--port", port, "-s", "8", "-n", 5)
+            self.refused(3, "at the peer: ", "p2p", "--mode", "initiator", "--port", port, "-s", "1TB", **TOKEN)
+            self.passes("p2p", "--mode", "initiator", "--port", port, "-s", "8", "-n", 5, **TOKEN)
             self.assertIsNone(process.poll())
 
     def test_one_of_several_transports(self):
@@ -84,12 +88,13 @@ class TwoSides(tool.ToolTest):
     def test_options_of_the_guides(self):
         with target("--memory", "user") as (process, port):
             said = json.loads(self.passes("p2p", "--mode", "initiator", "--ip", "127.0.0.1", "--port", port,
-                                          "--buffer_sizes", "1KB,1MB", "--iterations", 10, "--warmup", 2, "--json"))
+                                          "--buffer_sizes", "1KB,1MB", "--iterations", 10, "--warmup", 2, "--json",
+                                          **TOKEN))
             self.assertEqual({one["bytes"] for one in said["results"]}, {1024, 1 << 20})
             self.assertEqual(process.wait(timeout=tool.TIMEOUT_S), 0)
 
     def test_nobody_is_there(self):
-        self.refused(3, "127.0.0.1:1", "p2p", "--mode", "initiator", "--port", 1, "--timeout-ms", 2000)
+        self.refused(3, "127.0.0.1:1", "p2p", "--mode", "initiator", "--port", 1, "--timeout-ms", 2000, **TOKEN)
 
     def test_another_token_is_refused(self):
         with target("--forever", WEFT_TOKEN="right") as (process, port):
@@ -97,11 +102,35 @@ class TwoSides(tool.ToolTest):
             self.assertIsNone(process.poll())
             self.passes("p2p", "--mode", "initiator", "--port", port, "-s", "8", "-n", 5, WEFT_TOKEN="right")
 
+    def test_each_target_makes_a_token_unless_one_is_given(self):
+        tokens = set()
+        for fixed in ("weft-p2p", "weft"):  # what somebody might take for the token of those who name none
+            with target("--forever", WEFT_TOKEN="") as (process, port):
+                command = process.stdout.readline()
+                token = re.search(rf"WEFT_TOKEN=(\S{{32}}) weft p2p --mode initiator --ip 127.0.0.1 --port {port}",
+                                  command)[1]
+                self.refused(3, "token", "p2p", "--mode", "initiator", "--port", port, "-s", "8", WEFT_TOKEN=fixed)
+                self.passes("p2p", "--mode", "initiator", "--port", port, "-s", "8", "-n", 5, WEFT_TOKEN=token)
+                for place in ("cmdline", "environ"):
+                    with open(f"/proc/{process.pid}/{place}", "rb") as file:
+                        self.assertNotIn(token.encode(), file.read())
+                tokens.add(token)
+        self.assertEqual(len(tokens), 2)
+        self.refused(2, "wants the token", "p2p", "--mode", "initiator", "--port", 1)
+
+    def test_no_more_is_lent_than_was_said(self):
+        with target("--forever", "--lend", "1MB") as (process, port):
+            initiator = ("p2p", "--mode", "initiator", "--port", port, "-n", 5, "--depth", 1)
+            self.refused(3, "lends 1 MiB at most", *initiator, "-s", "1048577", **TOKEN)
+            self.passes(*initiator, "-s", "1MB", **TOKEN)
+            self.assertIsNone(process.poll())
+        self.refused(2, "--lend", "p2p", "--mode", "target", "--port", 0, "--lend", "much", **TOKEN)
+
     def test_a_target_that_is_killed_is_a_lost_peer(self):
         with target() as (process, port):
             initiator = subprocess.Popen([tool.WEFT, "p2p", "--mode", "initiator", "--port", port, "-s", "1MB", "-n",
-                                          "100000000"], env=tool.environment(), text=True, stdin=subprocess.DEVNULL,
-                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                          "100000000"], env=tool.environment(**TOKEN), text=True,
+                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             try:
                 while not target_is_at_work(process.pid):
                     self.assertIsNone(initiator.poll())
@@ -114,7 +143,7 @@ class TwoSides(tool.ToolTest):
     def test_an_initiator_that_is_killed_ends_the_target(self):
         with target() as (process, port):
             initiator = subprocess.Popen([tool.WEFT, "p2p", "--mode", "initiator", "--port", port, "-s", "1MB", "-n",
-                                          "100000000"], env=tool.environment(), stdin=subprocess.DEVNULL,
+                                          "100000000"], env=tool.environment(**TOKEN), stdin=subprocess.DEVNULL,
                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
                 while not target_is_at_work(process.pid):

@@ -1,49 +1,87 @@
 #!/usr/bin/env python3
-"""weft serve tells where it is, serves, refuses what it must, and ends cleanly."""
+"""weft serve tells where it is and how to be let in, serves, refuses what it must, and ends cleanly."""
 import base64
-import contextlib
 import json
+import os
 import signal
 import socket
+import stat
 import subprocess
+import tempfile
 import unittest
-import urllib.error
-import urllib.request
 
+import serving
 import tool
 
 
-@contextlib.contextmanager
-def server(*arguments, **more):
-    """A running server and its URL."""
-    process = subprocess.Popen([tool.WEFT, "serve", *arguments], env=tool.environment(**more), text=True,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        yield process, process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.communicate(timeout=tool.TIMEOUT_S)
-
-
-def ask(url, path, body=None, token=None):
-    headers = {"Authorization": token} if token else {}
-    request = urllib.request.Request(url + path, json.dumps(body).encode() if body is not None else None, headers)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=tool.TIMEOUT_S) as answer:
-        return json.load(answer)
-
-
 class Serve(tool.ToolTest):
+    def server(self, *arguments, **more):
+        server = serving.Server(*arguments, **more)
+        self.addCleanup(server.kill)
+        return server
+
+    def end(self, server, number=signal.SIGTERM):
+        server.process.send_signal(number)
+        self.assertEqual(server.process.communicate(timeout=tool.TIMEOUT_S), ("", ""))
+        self.assertEqual(server.process.returncode, 0)
+
     def test_it_serves_at_the_url_that_it_prints_until_a_signal_comes(self):
         key, value = (base64.b64encode(text).decode() for text in (b"key", b"value"))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            with server("--port", "0") as (process, url):
-                self.assertRegex(url, r"^http://127\.0\.0\.1:\d+$")
-                ask(url, "/v3/kv/put", {"key": key, "value": value})
-                self.assertEqual(ask(url, "/v3/kv/range", {"key": key})["kvs"][0]["value"], value)
-                process.send_signal(number)
-                self.assertEqual(process.communicate(timeout=tool.TIMEOUT_S), ("", ""))
-                self.assertEqual(process.returncode, 0)
+            server = self.server()
+            self.assertRegex(server.url, r"^https://127\.0\.0\.1:\d+$")
+            server.ask("/v3/kv/put", {"key": key, "value": value})
+            self.assertEqual(server.ask("/v3/kv/range", {"key": key})["kvs"][0]["value"], value)
+            self.end(server, number)
+
+    def test_each_run_has_a_token_of_its_own_and_tells_it(self):
+        servers = [self.server(), self.server()]
+        self.assertNotEqual(servers[0].token, servers[1].token)
+        for mine, other in (servers, servers[::-1]):
+            self.assertEqual(mine.status("/v3/kv/range", {"key": "AA=="}), 200)
+            self.assertEqual(mine.status("/v3/kv/range", {"key": "AA=="}, other.token), 401)
+
+    def store_as_doctor_finds_it(self, *arguments, **more):
+        """Grade and finding."""
+        rows = json.loads(tool.weft("doctor", "--json", *arguments, **more).stdout)["findings"]
+        return next((row["grade"], row["found"]) for row in rows if row["check"] == "store")
+
+    def test_what_it_tells_is_what_a_client_needs(self):
+        server = self.server()
+        self.assertEqual(self.store_as_doctor_finds_it("--store", server.url, WEFT_TOKEN=server.token)[0], "ok")
+
+    def test_a_token_file_is_its_owners_and_goes_with_the_server(self):
+        with tempfile.TemporaryDirectory() as directory:
+            file = os.path.join(directory, "token")
+            server = self.server("--write-token", file)
+            state = os.stat(file)
+            self.assertEqual((stat.S_IMODE(state.st_mode), state.st_uid), (0o600, os.geteuid()))
+            server.ask("/v3/kv/range", {"key": "AA=="})
+            self.refused(2, "is there already", "serve", "--port", "0", "--write-token", file)
+            same = self.server(WEFT_TOKEN_FILE=file)
+            self.assertEqual(same.status("/v3/kv/range", {"key": "AA=="}, server.token), 200)
+            self.end(server)
+            self.assertFalse(os.path.exists(file))
+
+    def test_a_link_in_a_token_files_place_is_not_followed(self):
+        with tempfile.TemporaryDirectory() as directory:
+            link, target = (os.path.join(directory, name) for name in ("link", "target"))
+            os.symlink(target, link)
+            self.refused(2, "is there already", "serve", "--port", "0", "--write-token", link)
+            self.assertFalse(os.path.exists(target))
+
+    def test_a_token_is_not_told_into_a_file_that_others_read(self):
+        with tempfile.TemporaryFile() as log:
+            for mode, status in ((0o644, 2), (0o600, None)):
+                os.fchmod(log.fileno(), mode)
+                process = subprocess.Popen([tool.WEFT, "serve", "--port", "0"], env=tool.environment(), stderr=log,
+                                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+                self.assertEqual(bool(process.stdout.readline()), status is None)
+                process.terminate()
+                process.wait(tool.TIMEOUT_S)
+                process.stdout.close()
+                log.seek(0)
+                self.assertEqual(b"export WEFT_TOKEN=" in log.read(), status is None)
 
     def test_a_port_in_use_is_refused(self):
         with socket.socket() as other:
@@ -59,23 +97,44 @@ class Serve(tool.ToolTest):
             port = other.getsockname()[1]
             self.refused(3, str(port), "serve", WEFT_STORE_PORT=str(port))
 
-    def test_an_open_address_wants_a_token(self):
-        self.assertIn("token", self.refused(2, "0.0.0.0", "serve", "--listen", "0.0.0.0", "--port", "0"))
-        with server("--listen", "0.0.0.0", "--port", "0", WEFT_TOKEN="secret") as (_, url):
-            self.assertRegex(url, r"^http://.+:\d+$")
+    def test_an_open_address_wants_a_token_and_has_one(self):
+        arguments = ("serve", "--listen", "0.0.0.0", "--port", "0", "--insecure")
+        self.assertIn("insecure", self.refused(2, "0.0.0.0", *arguments))
+        self.assertRegex(self.server("--listen", "0.0.0.0", WEFT_TOKEN="secret").url, r"^https://.+:\d+$")
+        self.assertRegex(self.server("--listen", "0.0.0.0").token, r"^[0-9a-f]{32}$")
 
     def test_a_wrong_address_is_refused(self):
         for address in ("example", "300.1.1.1", "127.0.0.1:80"):
             self.refused(2, address, "serve", "--listen", address, "--port", "0")
 
     def test_a_client_must_show_the_token(self):
-        with server("--port", "0", "--token", "secret") as (_, url):
-            self.assertIn("header", ask(url, "/v3/kv/range", {"key": "AA=="}, "Bearer secret"))
-            for token in (None, "Bearer wrong"):
-                with self.assertRaises(urllib.error.HTTPError) as raised:
-                    ask(url, "/v3/kv/range", {"key": "AA=="}, token)
-                self.assertEqual(raised.exception.code, 401)
-                raised.exception.close()
+        server = self.server("--token", "secret")
+        self.assertIn("header", server.ask("/v3/kv/range", {"key": "AA=="}, "secret"))
+        for token in ("", "wrong"):
+            self.assertEqual(server.status("/v3/kv/range", {"key": "AA=="}, token), 401)
+
+    def test_insecure_is_said_in_so_many_words(self):
+        server = self.server("--insecure")
+        self.assertRegex(server.url, r"^http://127\.0\.0\.1:\d+$")
+        server.ask("/v3/kv/range", {"key": "AA=="})
+        self.end(server)
+        self.refused(2, "insecure", "serve", "--port", "0", "--insecure", "--token", "secret")
+        self.refused(2, "--write-token", "serve", "--port", "0", "--insecure", "--write-token", "x")
+
+    def test_a_certificate_of_ones_own_is_for_clients_with_its_ca(self):
+        with tempfile.TemporaryDirectory() as directory:
+            certificate, key = serving.certificate(directory)
+            server = self.server("--tls-cert", certificate, "--tls-key", key)
+            asked = ("--store", server.url)
+            grade = self.store_as_doctor_finds_it(*asked, "--ca", certificate, WEFT_TOKEN=server.token)[0]
+            self.assertEqual(grade, "ok")
+            for arguments, says in ((asked, "not the one that the token makes"), ((*asked, "--ca", key), "CA")):
+                grade, found = self.store_as_doctor_finds_it(*arguments, WEFT_TOKEN=server.token)
+                self.assertEqual(grade, "problem")
+                self.assertIn(says, found)
+            self.end(server)
+            self.refused(2, "key is missing", "serve", "--port", "0", "--tls-cert", certificate)
+            self.refused(2, "a certificate and its key", "serve", "--port", "0", "--tls-cert", key, "--tls-key", key)
 
 
 if __name__ == "__main__":

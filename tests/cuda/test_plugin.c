@@ -203,7 +203,7 @@ static void a_first_operation_is_told_or_not(void **state) {
   assert_int_equal(fake.begin.count, 2);
   assert_ptr_equal(fake.begin.in[1], (void *)AREA_B);
   assert_true(fake.begin.op == CUDA_AWAIT);
-  assert_in_range(fake.begin.timeout_ns, 1, 20 * 1000 * 1000);
+  assert_uint_in_range(fake.begin.timeout_ns, 1, 20 * 1000 * 1000);
 
   fake.found.begun = 0; // told, but with a view that is not here yet
   assert_refused(cuda_ep_await_begin(ep, seats, 3, 60000, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT, "published");
@@ -366,10 +366,10 @@ static void few_blocks_read_the_windows_of_other_hosts(void **state) {
   assert_int_equal(cuda_host_window_create(device, 5000, &in, &host_in, why), 0);
   assert_int_equal(cuda_host_window_create(device, 5000, &out, &host_out, why), 0);
   assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
-  assert_in_range(fake.blocks, 1, FAKE_PROCESSORS / 2);
+  assert_uint_in_range(fake.blocks, 1, FAKE_PROCESSORS / 2);
   cuda_host_window_release(device, &in, host_in);
   assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0);
-  assert_in_range(fake.blocks, 1, FAKE_PROCESSORS / 2);
+  assert_uint_in_range(fake.blocks, 1, FAKE_PROCESSORS / 2);
   cuda_host_window_release(device, &out, host_out);
   assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0); // the link has gone
   assert_int_equal(fake.blocks, FAKE_PROCESSORS);

@@ -1,7 +1,9 @@
 // The memory of the CUDA plug-in on a CUDA made of host memory: windows of each kind, and what is told of devices.
+#include "cuda/plugin.h"
 #include "plugin_case.h"
 
 #include <fcntl.h>
+#include <stdalign.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -112,6 +114,30 @@ static void windows_in_host_memory_are_empty_handed_on_and_strict(void **state) 
   device->strict = false;
 }
 
+// What another process says of its memory is held against what the driver knows of the allocation.
+static void memory_of_others_is_as_large_as_it_is(void **state) {
+  (void)state;
+  static alignas(4096) char allocation[8192]; // as large as the fake driver says
+  struct device_share share, lie;
+  void *memory = NULL;
+  fake.mappable = true;
+  assert_int_equal(cuda_share(allocation + 100, 1000, false, &share, why), 0);
+  assert_int_equal(share.offset, 100);
+  share.process ^= 1; // of another process
+  assert_int_equal(cuda_share_open(device, &share, -1, &memory, why), 0);
+  assert_ptr_equal(memory, allocation + 100);
+  cuda_share_close(device, &share, memory);
+  const uint64_t ranges[][2] = {{100, 8093}, {0, 8193}, {8193, 0}, {UINT64_MAX, 1}, {1, UINT64_MAX}, {UINT64_MAX, 2}};
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+    lie = share;
+    lie.offset = ranges[i][0];
+    lie.size = ranges[i][1];
+    memory = NULL;
+    assert_refused(cuda_share_open(device, &lie, -1, &memory, why), WEFT_ERR_PROTOCOL, "has 8192 bytes");
+    assert_null(memory);
+  }
+}
+
 static void devices_streams_and_owners_are_told(void **state) {
   (void)state;
   int index = -1;
@@ -141,6 +167,7 @@ int main(void) {
       TEST(windows_for_other_hosts_are_found_by_name),
       TEST(windows_are_whole_pages_shared_and_empty),
       TEST(windows_in_host_memory_are_empty_handed_on_and_strict),
+      TEST(memory_of_others_is_as_large_as_it_is),
       TEST(devices_streams_and_owners_are_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

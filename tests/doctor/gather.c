@@ -1,11 +1,5 @@
 // What is read of a host: from a made-up /sys, /proc and /dev; and, where it must be tried, from this one.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <ftw.h>
 #include <signal.h>
 #include <stdio.h>

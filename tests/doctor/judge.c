@@ -1,11 +1,5 @@
 // What each check says of hosts that are well, and of hosts that are not. No host is looked at here.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,6 +60,8 @@ static struct doctor_facts well(void) {
                                           .bulk_came = true};
   facts.ucx = (struct doctor_library_facts){.present = true, .version = "1.13.1", .transports = "tcp/eth0"};
   facts.ofi = (struct doctor_library_facts){.present = true, .version = "1.17", .transports = "tcp;ofi_rxm"};
+  for (size_t i = 0; i < DOCTOR_LIBRARIES; i++)
+    facts.libraries[i] = (struct doctor_loaded){.name = "libz", .purpose = "it", .package = "zlib1g", .version = "1.2"};
   facts.cufile = (struct doctor_library_facts){.present = true, .version = "1.15"};
   facts.store = (struct doctor_store_facts){.asked = true, .url = "http://a:1", .version = "3.4.23"};
   return facts;
@@ -123,6 +119,7 @@ WORSE(disabled_io_uring, facts->kernel.io_uring = EPERM; facts->kernel.io_uring_
 WORSE(filtered_io_uring, facts->kernel.io_uring = EPERM)
 WORSE(no_pidfd, facts->kernel.pidfd = ENOSYS)
 WORSE(no_futex, facts->kernel.futex_waitv = ENOSYS)
+WORSE(no_library, facts->libraries[1].version[0] = '\0')
 WORSE(no_ucx, facts->ucx.present = false; strcpy(facts->ucx.missing, "no such file"))
 WORSE(hung_ucx, facts->ucx.hung = true)
 WORSE(crashed_ofi, facts->ofi.signal = 11)
@@ -196,6 +193,7 @@ static const struct {
     {"io-uring", filtered_io_uring, DOCTOR_NOTE, "Operation not permitted", "seccomp"},
     {"pidfd", no_pidfd, DOCTOR_NOTE, "pidfd_open fails", "Linux 5.3"},
     {"futex", no_futex, DOCTOR_NOTE, "futex_waitv fails", "Linux 5.16"},
+    {"libraries", no_library, DOCTOR_NOTE, "libz cannot be loaded", "zlib1g"},
     {"ucx", no_ucx, DOCTOR_NOTE, "UCX cannot be loaded: no such file", "libucx0"},
     {"ucx", hung_ucx, DOCTOR_PROBLEM, "does not answer in time", "libucx0"},
     {"libfabric", crashed_ofi, DOCTOR_PROBLEM, "ended by signal 11", "libfabric1"},
@@ -268,6 +266,31 @@ static void a_host_that_is_well_has_only_good_findings_one_of_each_check(void **
   doctor_report_free(&report);
 }
 
+// Nothing is wrong with such a host, so it is no fault; but it is told.
+static void what_weft_does_without_is_told_with_the_version(void **state) {
+  (void)state;
+  static const char *const versions[][2] = {{"1.15.0", NULL}, {"1.18.1", "its POSIX shared memory"}, {"1.19.0", NULL}};
+  for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+    struct doctor_facts facts = well();
+    struct doctor_report report = {0};
+    snprintf(facts.ucx.version, sizeof facts.ucx.version, "%s", versions[i][0]);
+    doctor_judge(&facts, &report);
+    const struct doctor_finding *told = NULL;
+    for (size_t f = 0; f < report.count; f++) {
+      const struct doctor_finding *at = &report.findings[f];
+      if (strcmp(at->check, "ucx") == 0 && strstr(at->found, "Weft does not use"))
+        told = at;
+    }
+    assert_int_equal(told != NULL, versions[i][1] != NULL);
+    if (told) {
+      assert_int_equal(told->grade, DOCTOR_OK);
+      assert_non_null(strstr(told->found, versions[i][1]));
+      assert_non_null(strstr(told->means, "ends the process"));
+    }
+    doctor_report_free(&report);
+  }
+}
+
 static void every_check_has_a_fault_that_it_finds(void **state) {
   (void)state;
   for (const struct doctor_check *check = doctor_checks; check->name; check++) {
@@ -313,6 +336,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_fault_is_found_by_its_check),
       cmocka_unit_test(a_host_that_is_well_has_only_good_findings_one_of_each_check),
+      cmocka_unit_test(what_weft_does_without_is_told_with_the_version),
       cmocka_unit_test(every_check_has_a_fault_that_it_finds),
       cmocka_unit_test(what_was_not_asked_is_not_judged),
       cmocka_unit_test(a_report_is_told_as_json),

@@ -1,11 +1,5 @@
 // The way to a peer: with a doctor at its end, with something else, and with nothing.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -18,8 +12,11 @@
 #include "doctor/families.h"
 #include "doctor/listen.h"
 #include "doctor/wire.h"
+#include "secure/lobby.h"
 
 enum { LONG_MS = 30000, SHORT_MS = 2000 };
+
+static const char token[] = "0123456789abcdef0123456789abcdef";
 
 struct other {
   struct doctor_listener listener;
@@ -34,7 +31,7 @@ static void *serve(void *argument) {
 }
 
 static void start(struct other *other) {
-  assert_int_equal(doctor_listener_open(&other->listener, 0), 0);
+  assert_int_equal(doctor_listener_open(&other->listener, 0, token), 0);
   other->stop = eventfd(0, EFD_CLOEXEC);
   assert_int_equal(pthread_create(&other->thread, NULL, serve, other), 0);
 }
@@ -51,7 +48,7 @@ static void look(struct doctor_peer_facts *facts, const char *host, uint16_t por
   char peer[64];
   *facts = (struct doctor_peer_facts){0};
   snprintf(peer, sizeof peer, "%s:%u", host, port);
-  doctor_gather_peer(facts, peer, timeout_ms);
+  doctor_gather_peer(facts, peer, token, timeout_ms);
 }
 
 static void both_ways_and_large_messages_are_tried(void **state) {
@@ -77,7 +74,7 @@ static void nobody_at_the_port_refuses(void **state) {
   (void)state;
   struct doctor_listener listener;
   struct doctor_peer_facts facts;
-  assert_int_equal(doctor_listener_open(&listener, 0), 0);
+  assert_int_equal(doctor_listener_open(&listener, 0, token), 0);
   doctor_listener_close(&listener);
   look(&facts, "127.0.0.1", listener.port, LONG_MS);
   assert_int_equal(facts.reach, DOCTOR_REFUSED);
@@ -88,7 +85,7 @@ static void one_that_listens_and_says_nothing_costs_a_deadline(void **state) {
   (void)state;
   struct doctor_listener listener;
   struct doctor_peer_facts facts;
-  assert_int_equal(doctor_listener_open(&listener, 0), 0);
+  assert_int_equal(doctor_listener_open(&listener, 0, token), 0);
   look(&facts, "127.0.0.1", listener.port, SHORT_MS);
   assert_int_equal(facts.reach, DOCTOR_REACHED);
   assert_false(facts.answered || facts.wrong_answer);
@@ -104,19 +101,20 @@ struct actor {
 static void *act(void *argument) {
   struct actor *actor = argument;
   uint8_t bytes[DOCTOR_MESSAGE];
-  int fd = doctor_accept(actor->listener.fd, clock_deadline_ms(LONG_MS));
   uint64_t deadline = clock_deadline_ms(LONG_MS);
+  struct doctor_line line = {.fd = -1};
   struct doctor_message message;
-  if (fd >= 0 && doctor_receive_message(fd, &message, deadline)) {
+  int fd = doctor_accept(actor->listener.fd, deadline);
+  if (fd >= 0 && doctor_line_open(&line, fd, false, actor->listener.key, deadline) == 0 &&
+      doctor_receive_message(&line, &message, deadline)) {
     message.nonce[0] ^= actor->part == OTHER_NONCE;
     message.back = actor->part == CALLED_BACK_IN_WORDS_ONLY ? DOCTOR_REACHED : DOCTOR_REFUSED;
     doctor_message_pack(&message, bytes);
     bytes[0] ^= actor->part == WRONG_BYTES;
-    doctor_send(fd, bytes, sizeof bytes, deadline);
-    doctor_send(fd, bytes, sizeof bytes, deadline);
+    doctor_send(&line, bytes, sizeof bytes, deadline);
+    doctor_send(&line, bytes, sizeof bytes, deadline);
   }
-  if (fd >= 0)
-    close(fd);
+  doctor_line_close(&line);
   return NULL;
 }
 
@@ -124,7 +122,7 @@ static struct doctor_peer_facts look_at_actor(int part, uint32_t timeout_ms) {
   struct actor actor = {.part = part};
   struct doctor_peer_facts facts;
   pthread_t thread;
-  assert_int_equal(doctor_listener_open(&actor.listener, 0), 0);
+  assert_int_equal(doctor_listener_open(&actor.listener, 0, token), 0);
   assert_int_equal(pthread_create(&thread, NULL, act, &actor), 0);
   look(&facts, "127.0.0.1", actor.listener.port, timeout_ms);
   pthread_join(thread, NULL);
@@ -154,14 +152,22 @@ static void who_says_that_it_called_must_have_come(void **state) {
 static void names_and_ports_that_are_none_are_told(void **state) {
   (void)state;
   struct doctor_peer_facts facts = {0};
-  doctor_gather_peer(&facts, "127.0.0.1:five", LONG_MS);
+  doctor_gather_peer(&facts, "127.0.0.1:five", token, LONG_MS);
   assert_string_equal(facts.error, "\"five\" is not a port");
   facts = (struct doctor_peer_facts){0};
-  doctor_gather_peer(&facts, "[::1]:65536", LONG_MS);
+  doctor_gather_peer(&facts, "[::1]:65536", token, LONG_MS);
   assert_string_equal(facts.error, "\"65536\" is not a port");
   facts = (struct doctor_peer_facts){0};
-  doctor_gather_peer(&facts, NULL, LONG_MS);
+  doctor_gather_peer(&facts, NULL, token, LONG_MS);
   assert_false(facts.asked);
+}
+
+static int dial(uint16_t port) {
+  struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_true(fd >= 0);
+  assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+  return fd;
 }
 
 static void listeners_survive_rubbish(void **state) {
@@ -169,40 +175,112 @@ static void listeners_survive_rubbish(void **state) {
   struct other other;
   struct doctor_peer_facts facts;
   start(&other);
-  struct sockaddr_in to = {
-      .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(other.listener.port)};
-  int fd = -1, error = 0;
-  assert_int_equal(doctor_connect((struct sockaddr *)&to, sizeof to, clock_deadline_ms(LONG_MS), &fd, &error),
-                   DOCTOR_REACHED);
-  assert_true(doctor_send(fd, "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", 36, clock_deadline_ms(LONG_MS)));
-  char byte;
-  assert_false(doctor_receive(fd, &byte, 1, clock_deadline_ms(LONG_MS))); // it hangs up
-  close(fd);
+  static const char *const rubbish[] = {"GET / HTTP/1.1\r\n", "\x16\x03\x01\x00\x05hello", "weftdoc1"};
+  static const size_t sizes[] = {16, 10, 8}, answers[] = {0, 64, 0};
+  for (int i = 0; i < 3; i++) {
+    int fd = dial(other.listener.port);
+    char bytes[128];
+    size_t got = 0;
+    assert_int_equal(send(fd, rubbish[i], sizes[i], MSG_NOSIGNAL), sizes[i]);
+    for (ssize_t some; (some = recv(fd, bytes + got, sizeof bytes - got, 0)) > 0;) // it hangs up
+      got += (size_t)some;
+    assert_true(got <= answers[i]); // no more than an alert of TLS
+    close(fd);
+  }
   look(&facts, "127.0.0.1", other.listener.port, LONG_MS);
   assert_true(facts.answered);
   stop(&other);
 }
 
-// Each would cost the others the deadline of a step, if they were heard one after the other.
-static void callers_who_say_nothing_keep_nobody_waiting(void **state) {
+static void who_has_another_token_learns_nothing(void **state) {
   (void)state;
-  enum { SILENT = 40 };
+  struct other other;
+  struct doctor_peer_facts facts = {0};
+  char peer[64];
+  start(&other);
+  snprintf(peer, sizeof peer, "127.0.0.1:%u", other.listener.port);
+  doctor_gather_peer(&facts, peer, "fedcba9876543210fedcba9876543210", LONG_MS);
+  assert_true(facts.reach == DOCTOR_REACHED && facts.wrong_answer && !facts.answered);
+  assert_int_equal(facts.peer_mtu, 0);
+  assert_int_equal(facts.back, DOCTOR_NOT_TRIED);
+  facts = (struct doctor_peer_facts){0};
+  doctor_gather_peer(&facts, peer, NULL, LONG_MS);
+  assert_non_null(strstr(facts.error, "no token"));
+  stop(&other);
+}
+
+// More of them than there are places, silent ones and such that begin as they should and go no further. Each keeps its
+// place as long as it can; others are heard nevertheless.
+static void strangers_keep_nobody_waiting(void **state) {
+  (void)state;
+  enum { STRANGERS = 300 };
   struct other other;
   struct doctor_peer_facts facts;
-  int silent[SILENT];
+  int fds[STRANGERS];
   start(&other);
-  struct sockaddr_in address = {
-      .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(other.listener.port)};
-  for (int i = 0; i < SILENT; i++) {
-    silent[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(silent[i], (struct sockaddr *)&address, sizeof address), 0);
+  for (int i = 0; i < STRANGERS; i++) {
+    fds[i] = dial(other.listener.port);
+    if (i % 2)
+      assert_int_equal(send(fds[i], "\x16\x03\x01\x01", 4, MSG_NOSIGNAL), 4);
   }
   look(&facts, "127.0.0.1", other.listener.port, LONG_MS / 2);
   assert_true(facts.answered);
   assert_int_equal(facts.back, DOCTOR_REACHED);
+  assert_true(facts.bulk_came);
   stop(&other); // hangs up on them
+  for (int i = 0; i < STRANGERS; i++)
+    close(fds[i]);
+}
+
+// Whether one that calls, and speaks after more have come than there are places for handshakes, gets through the
+// handshake all the same. `*in_time`: it has spoken before its time to do so was over.
+static bool speaks_late(const struct other *other, bool *in_time) {
+  enum { STRANGERS = 100 };
+  struct doctor_peer_facts facts;
+  struct doctor_line line;
+  int fds[STRANGERS];
+  uint64_t begin = clock_ns();
+  int late = dial(other->listener.port);
+  for (int i = 0; i < STRANGERS; i++)
+    fds[i] = dial(other->listener.port);
+  look(&facts, "127.0.0.1", other->listener.port, LONG_MS); // behind all of them
+  assert_true(facts.answered);
+  int rc = doctor_line_open(&line, late, true, other->listener.key, clock_deadline_ms(LONG_MS));
+  *in_time = clock_ns() - begin < LOBBY_TIME_MS * UINT64_C(1000000);
+  doctor_line_close(&line);
+  for (int i = 0; i < STRANGERS; i++)
+    close(fds[i]);
+  return rc == 0;
+}
+
+static void who_speaks_late_has_kept_its_place(void **state) {
+  (void)state;
+  struct other other;
+  bool served = false, in_time = false;
+  start(&other);
+  for (int i = 0; i < 20 && !served && !in_time; i++) // a busy machine may take longer
+    served = speaks_late(&other, &in_time);
+  assert_true(served);
+  stop(&other);
+}
+
+// Callers that have the token and then say nothing have a place each, and the others those that are left.
+static void silent_holders_of_the_token_have_their_places_only(void **state) {
+  (void)state;
+  enum { SILENT = 15 };
+  struct other other;
+  struct doctor_peer_facts facts;
+  struct doctor_line lines[SILENT];
+  start(&other);
+  for (int i = 0; i < SILENT; i++) {
+    int fd = dial(other.listener.port);
+    assert_int_equal(doctor_line_open(&lines[i], fd, true, other.listener.key, clock_deadline_ms(LONG_MS)), 0);
+  }
+  look(&facts, "127.0.0.1", other.listener.port, LONG_MS);
+  assert_true(facts.answered && facts.bulk_came);
+  stop(&other);
   for (int i = 0; i < SILENT; i++)
-    close(silent[i]);
+    doctor_line_close(&lines[i]);
 }
 
 static void messages_survive_the_wire(void **state) {
@@ -228,7 +306,10 @@ int main(void) {
       cmocka_unit_test(who_says_that_it_called_must_have_come),
       cmocka_unit_test(names_and_ports_that_are_none_are_told),
       cmocka_unit_test(listeners_survive_rubbish),
-      cmocka_unit_test(callers_who_say_nothing_keep_nobody_waiting),
+      cmocka_unit_test(who_has_another_token_learns_nothing),
+      cmocka_unit_test(strangers_keep_nobody_waiting),
+      cmocka_unit_test(who_speaks_late_has_kept_its_place),
+      cmocka_unit_test(silent_holders_of_the_token_have_their_places_only),
       cmocka_unit_test(messages_survive_the_wire),
   };
   return cmocka_run_group_tests_name("the way to a peer", tests, NULL, NULL);

@@ -26,7 +26,7 @@ static _Noreturn void burn(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent)
     _exit(0);
-  for (volatile uint64_t i = 0;; i++)
+  for (;;)
     ;
 }
 

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 
 #include "base/clock.h"
 #include "cmocka_all.h"
+#include "ep/talk.h"
 
 weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
@@ -116,10 +118,14 @@ void strangers_await_broken(const struct ep_link *link, const char *text) {
     fail_msg("the link is down as \"%s\", which says nothing of \"%s\"", link->remote->why, text);
 }
 
+uint16_t strangers_port(const weft_ep_t *ep) {
+  return (uint16_t)atoi(strrchr(ep->links.endpoints, ':') + 1);
+}
+
 int strangers_call(const weft_ep_t *ep) {
   struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   struct linger reset = {.l_onoff = 1}; // leaves no port in TIME_WAIT
-  to.sin_port = htons((uint16_t)atoi(strrchr(ep->links.endpoints, ':') + 1));
+  to.sin_port = htons(strangers_port(ep));
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   assert_true(fd >= 0);
   assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
@@ -160,9 +166,53 @@ size_t strangers_read(int socket, void *bytes, size_t size) {
   }
 }
 
+static void await(int socket, int wants) {
+  struct pollfd ready = {.fd = socket, .events = wants == TLS_WANTS_READ ? POLLIN : POLLOUT};
+  if (poll(&ready, 1, STRANGERS_DEADLINE_MS) != 1)
+    fail_msg("the other side neither goes on nor closes the connection");
+}
+
+struct tls *strangers_prove(int socket, bool calls, const uint8_t key[SECRET_KEY_SIZE]) {
+  struct tls *tls;
+  int rc;
+  assert_int_equal(fcntl(socket, F_SETFL, O_NONBLOCK), 0);
+  assert_int_equal(tls_open(&tls, socket, calls, EP_TALK_PROTOCOL, key), 0);
+  while ((rc = tls_handshake(tls)) > 0)
+    await(socket, rc);
+  if (rc == 0)
+    return tls;
+  tls_close(tls);
+  return NULL;
+}
+
+void strangers_tell(struct tls *tls, int socket, const void *bytes, size_t size) {
+  size_t sent = 0;
+  for (size_t at = 0; at < size; at += sent) {
+    int rc = tls_write(tls, (const char *)bytes + at, size - at, &sent);
+    if (rc < 0) // it may have hung up already
+      return;
+    if (rc > 0)
+      await(socket, rc);
+    sent = rc > 0 ? 0 : sent;
+  }
+}
+
+size_t strangers_hear(struct tls *tls, int socket, void *bytes, size_t size) {
+  size_t at = 0, got = 0;
+  for (;;) {
+    char more;
+    int rc = at < size ? tls_read(tls, (char *)bytes + at, size - at, &got) : tls_read(tls, &more, 1, &got);
+    if (rc < 0)
+      return at;
+    if (rc > 0)
+      await(socket, rc);
+    else
+      at += at < size ? got : 0;
+  }
+}
+
 struct ep_far_greeting strangers_hello(const weft_ep_t *caller, const weft_ep_t *called) {
   struct ep_far_greeting hello = ep_far_greeting_make(caller, EP_HELLO, called->incarnation);
-  memcpy(hello.token, called->links.token, sizeof hello.token);
   strcpy(hello.transport, "shm");
   return hello;
 }

@@ -39,12 +39,18 @@ void strangers_await_broken(const struct ep_link *link, const char *text);
 
 // Connects to that rank's TCP listener.
 int strangers_call(const weft_ep_t *ep);
+uint16_t strangers_port(const weft_ep_t *ep);
+// TLS over a connected socket with that key, as who called or as who was called; NULL: the other has another key.
+struct tls *strangers_prove(int socket, bool calls, const uint8_t key[SECRET_KEY_SIZE]);
+// As the next two, within TLS.
+void strangers_tell(struct tls *tls, int socket, const void *bytes, size_t size);
+size_t strangers_hear(struct tls *tls, int socket, void *bytes, size_t size);
 // Connects to its listener for ranks of the same host.
 int strangers_call_near(const weft_ep_t *ep);
 void strangers_send(int socket, const void *bytes, size_t size);
 // Reads until the other side closes; returns how many bytes came, as far as they have room.
 size_t strangers_read(int socket, void *bytes, size_t size);
-// What `caller` says first to `called`; its transport's address and key are not in it.
+// What `caller` says first to `called`, within TLS; its transport's address and key are not in it.
 struct ep_far_greeting strangers_hello(const weft_ep_t *caller, const weft_ep_t *called);
 
 #endif

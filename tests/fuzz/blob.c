@@ -1,5 +1,6 @@
-// An agent's metadata from somebody else: as it is, and with the size and the checksum of its head made right, so that
-// what stands behind them is reached. What is taken can be written again and means the same.
+// An agent's metadata from somebody else: as it is, with the size and the checksum of its head made right, so that what
+// stands behind them is reached, and sealed by one who has the secret. What is taken can be written again and means the
+// same. Who asks for a seal takes nothing that was not sealed with its own key.
 #include "agent/blob.h"
 
 #include <stdlib.h>
@@ -20,9 +21,15 @@ static void check_regions(const struct agent_description *description) {
   }
 }
 
-static void check(const void *blob, size_t size) {
+// A string would bring a NUL too many.
+static const uint8_t key[SECRET_KEY_SIZE] = {'t', 'h', 'e', ' ', 'k', 'e', 'y', ' ', 't', 'h', 'a',
+                                             't', ' ', 'a', 'l', 'l', ' ', 's', 'h', 'a', 'r', 'e',
+                                             ',', ' ', '3', '2', ' ', 'b', 'y', 't', 'e', 's'};
+
+// `seal`: the key that is asked for; NULL: none is.
+static void check(const void *blob, size_t size, const uint8_t *seal) {
   struct agent_description *description = NULL, *again = NULL;
-  if (agent_blob_read(blob, size, &description) != 0) {
+  if (agent_blob_read(blob, size, seal, &description) != 0) {
     FUZZ_CHECK(!description);
     return;
   }
@@ -31,19 +38,41 @@ static void check(const void *blob, size_t size) {
   FUZZ_CHECK(description->num_transports <= AGENT_MAX_TRANSPORTS && description->num_regions <= size);
   check_regions(description);
   size_t need = 0;
-  FUZZ_CHECK(agent_blob_write(description, NULL, &need) == WEFT_ERR_LIMIT && need <= size);
+  FUZZ_CHECK(agent_blob_write(description, seal, NULL, &need) == WEFT_ERR_LIMIT && need <= size);
   uint8_t *written = malloc(need), *twice = malloc(need);
-  FUZZ_CHECK(agent_blob_write(description, written, &need) == 0);
-  FUZZ_CHECK(agent_blob_read(written, need, &again) == 0);
-  FUZZ_CHECK(agent_blob_write(again, twice, &need) == 0 && memcmp(written, twice, need) == 0);
+  FUZZ_CHECK(agent_blob_write(description, seal, written, &need) == 0);
+  FUZZ_CHECK(agent_blob_read(written, need, seal, &again) == 0);
+  FUZZ_CHECK(agent_blob_write(again, seal, twice, &need) == 0 && memcmp(written, twice, need) == 0);
   free(written);
   free(twice);
   free(description);
   free(again);
 }
 
+// With a right seal behind it, and with one bit of that changed.
+static void check_sealed(const uint8_t *data, size_t size) {
+  size_t whole = size + BLOB_SEAL_WHOLE;
+  uint8_t *blob = malloc(whole);
+  memcpy(blob, data, size);
+  struct wire_writer writer = {.bytes = blob, .capacity = whole, .at = size};
+  wire_put_number(&writer, BLOB_SEAL, 2);
+  wire_put_number(&writer, 0, 2);
+  wire_put_number(&writer, HMAC_SIZE, 4);
+  wire_patch_number(&writer, BLOB_AT_SIZE, whole, 8);
+  FUZZ_CHECK(blob_seal(blob, writer.at, key, blob + writer.at) == 0);
+  wire_patch_number(&writer, BLOB_AT_CHECKSUM, blob_checksum(blob, whole), 4);
+  check(blob, whole, key);
+  struct agent_description *none = NULL;
+  blob[whole - 1 - size % HMAC_SIZE] ^= (uint8_t)(1u << size % 8);
+  wire_patch_number(&writer, BLOB_AT_CHECKSUM, blob_checksum(blob, whole), 4);
+  FUZZ_CHECK(agent_blob_read(blob, whole, key, &none) != 0 && !none);
+  free(blob);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  check(data, size);
+  struct agent_description *none = NULL;
+  check(data, size, NULL);
+  FUZZ_CHECK(agent_blob_read(data, size, key, &none) != 0);
   if (size < AGENT_BLOB_HEAD)
     return 0;
   uint8_t *sealed = malloc(size);
@@ -51,7 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct wire_writer writer = {.bytes = sealed, .capacity = size};
   wire_patch_number(&writer, BLOB_AT_SIZE, size, 8);
   wire_patch_number(&writer, BLOB_AT_CHECKSUM, blob_checksum(sealed, size), 4);
-  check(sealed, size);
+  check(sealed, size, NULL);
   free(sealed);
+  check_sealed(data, size);
   return 0;
 }

@@ -126,8 +126,10 @@ static void close_session(struct session *session) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct fuzz_input input = {(const char *)data, size};
-  struct core_limits limits = {.events = 16, .bytes = 4096}; // so that watches are overtaken
-  struct session session = {.gateway = {core_create(limits), 1, 2}, .now_ns = 1000000000};
+  struct core_limits limits = {
+      .events = 16, .bytes = 4096, .live = 16384, .leases = 8}; // so that watches are overtaken
+  struct session session = {.gateway = {.core = core_create(limits), .cluster_id = 1, .member_id = 2},
+                            .now_ns = 1000000000};
   FUZZ_CHECK(session.gateway.core);
   char *path;
   for (size_t i = 0; i < MAX_REQUESTS && (path = fuzz_line(&input, NULL)); i++) {

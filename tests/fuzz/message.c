@@ -75,8 +75,16 @@ static uint32_t read_some(void) {
   return count;
 }
 
+// What the other's messages bear.
+static uint64_t mark_of_other(void) {
+  pthread_mutex_lock(&agent->lock);
+  uint64_t mark = agent_peer_get(agent, peer)->mark_in;
+  pthread_mutex_unlock(&agent->lock);
+  return mark;
+}
+
 static void hear(struct fuzz_input *input, uint8_t choices) {
-  struct agent_header header = {.from = other->incarnation, .to = agent->incarnation};
+  struct agent_header header = {.from = mark_of_other(), .to = agent->incarnation};
   uint8_t kind;
   uint16_t size;
   fuzz_bytes(input, &kind, sizeof kind);
@@ -89,7 +97,7 @@ static void hear(struct fuzz_input *input, uint8_t choices) {
   if (choices & CHOICE_FROM_ANOTHER)
     header.from++;
   if (choices & CHOICE_FROM_SELF)
-    header.from = agent->incarnation;
+    header.from = agent->self.mark_in;
   if (choices & CHOICE_TO_ANOTHER)
     header.to++;
   size_t whole = choices & CHOICE_SHORT ? size % AGENT_HEADER : AGENT_HEADER + size;

@@ -1,9 +1,10 @@
 // What the processes of a run tell each other. The first line says what follows: "record" or "settings" stand before
-// JSON from the store, "key" before the name of a key there, "task" before what a rank finds in its environment,
+// JSON from the store, "key" before the name of a key there, "task" before what a rank finds behind its descriptor,
 // "messages" before what comes through its pipe. What is taken is taken as it stands, and can be told on.
 #include "run/record.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "run/keys.h"
 #include "run/settings.h"
 #include "run/task.h"
+#include "secure/secret.h"
 
 enum { FILL = 0xA5, PIPE_BYTES = 65536 };
 
@@ -77,14 +79,30 @@ static void read_settings(const json_t *json) {
   json_decref(written);
 }
 
+// The way that a task takes to a rank: it is taken or refused like its text, and nothing stays open.
+static void receive_task(const char *text, bool is_right) {
+  struct run_task task;
+  json_t *owner = NULL;
+  char number[16];
+  int fd = -1;
+  FUZZ_CHECK(secret_to_descriptor(text, &fd) == 0);
+  snprintf(number, sizeof number, "%d", fd);
+  setenv(RUN_TASK_VARIABLE, number, 1);
+  FUZZ_CHECK((run_task_receive(&task, &owner) == 0) == is_right);
+  FUZZ_CHECK(fcntl(fd, F_GETFD) < 0 && !getenv(RUN_TASK_VARIABLE) && !owner == !is_right);
+  run_task_free(owner);
+}
+
 static void read_task(const char *text) {
   struct run_task task, task_again;
   json_t *owner = NULL, *owner_again = NULL;
   memset(&task, FILL, sizeof task);
   if (run_task_from_text(&task, text, &owner) != 0) {
     FUZZ_CHECK(!owner && fuzz_untouched(&task, FILL, sizeof task));
+    receive_task(text, false);
     return;
   }
+  receive_task(text, true);
   char *written = run_task_to_text(&task);
   FUZZ_CHECK(written && run_task_from_text(&task_again, written, &owner_again) == 0);
   char *written_again = run_task_to_text(&task_again);

@@ -1,14 +1,10 @@
 #include "group/crew.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "base/clock.h"
+#include "cmocka_all.h"
+#include "group/view.h"
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "base/clock.h"
-#include "group/view.h"
 
 uint64_t crew_deadline(void) {
   return clock_deadline_ms(CREW_DEADLINE_MS);

@@ -39,7 +39,7 @@ static void closing_before_the_watch_is_back_asks_for_little(void **state) {
     for (int ms = 0; ms < 3000 && !group_machine_closed(m->machine); ms++)
       world_advance(w, 1);
     assert_true(group_machine_closed(m->machine));
-    assert_in_range(m->num_requests - before, 1, 8);
+    assert_uint_in_range(m->num_requests - before, 1, 8);
     assert_int_equal(world_keys(w, "/g/rank/"), world_count(w) - 1);
     suite_end(w, true);
   }
@@ -85,8 +85,8 @@ static void sixty_leave_together_in_few_views(void **state) {
       requests += world_member(w, i)->num_requests;
       views = world_member(w, i)->num_views > views ? world_member(w, i)->num_views : views;
     }
-    assert_in_range(views, 2, 8);
-    assert_in_range(requests, LEAVERS, 4 * LEAVERS);
+    assert_uint_in_range(views, 2, 8);
+    assert_uint_in_range(requests, LEAVERS, 4 * LEAVERS);
     assert_int_equal(world_keys(w, "/g/"), 0);
     assert_int_equal(world_leases(w), 0);
     suite_end(w, false);
@@ -104,13 +104,13 @@ static void any_rank_64_at_once_without_duplicate_or_gap(void **state) {
     world_until(w, suite_all_claimed, SOON_MS, "64 claims");
     for (uint32_t i = 0; i < 64; i++) {
       int32_t rank = group_machine_rank(world_member(w, i)->machine);
-      assert_in_range(rank, 0, 63);
+      assert_uint_in_range(rank, 0, 63);
       assert_false(taken[rank]);
       taken[rank] = true;
       requests += world_member(w, i)->num_requests;
     }
     assert_int_equal(world_keys(w, "/g/ticket/"), 0);
-    assert_in_range(requests, 64 * 4, 64 * 8); // read, watch, grant, ticket, claim; not 64 rounds each
+    assert_uint_in_range(requests, 64 * 4, 64 * 8); // read, watch, grant, ticket, claim; not 64 rounds each
     suite_end(w, true);
   }
 }

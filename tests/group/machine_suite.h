@@ -3,12 +3,7 @@
 #ifndef GROUP_MACHINE_SUITE_H
 #define GROUP_MACHINE_SUITE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include "group/world.h"
 
 enum { TTL_S = 10, SOON_MS = 1000, SEEDS = 50 };

@@ -25,7 +25,7 @@ static void members_stay_while_leases_are_renewed(void **state) {
   suite_until_agreed(w, 5, 0);
   assert_int_equal(group_machine_view(world_member(w, 0)->machine)->epoch, 1);
   // Three keepalives per TTL, and nothing else: the store is not polled.
-  assert_in_range(world_member(w, 4)->num_requests - before, 25, 32);
+  assert_uint_in_range(world_member(w, 4)->num_requests - before, 25, 32);
   suite_end(w, true);
 }
 
@@ -100,7 +100,7 @@ static void one_suspicion_is_enough_and_costs_few_transactions(void **state) {
   suite_until_agreed(w, 31, SOON_MS);
   for (uint32_t i = 0; i < 32; i++)
     after += world_member(w, i)->num_requests;
-  assert_in_range(after - before, 1, 12); // not one for each of 31
+  assert_uint_in_range(after - before, 1, 12); // not one for each of 31
   suite_end(w, true);
 }
 
@@ -155,7 +155,7 @@ static void a_proposal_holds_only_as_long_as_its_proposer_does(void **state) {
     }
     suite_end(w, true);
   }
-  assert_in_range(hits, 5, SEEDS);
+  assert_uint_in_range(hits, 5, SEEDS);
 }
 
 static void mutual_suspicion_leaves_one_of_two(void **state) {

@@ -1,21 +1,17 @@
 #include "group/processes.h"
 
+#include "base/clock.h"
+#include "cmocka_all.h"
+#include "group/group.h"
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#include "base/clock.h"
-#include "group/group.h"
 
 // Closes every descriptor but these and the standard ones: a copy of another child's end would keep that from ending.
 static void keep_only(int *hear, int *say) {
@@ -104,7 +100,7 @@ void processes_claim_all(const char *url) {
   for (int i = 0; i < PROCESSES; i++) {
     int32_t rank;
     processes_hear(&children[i], &rank, sizeof rank, deadline, "a claimer");
-    assert_in_range(rank, 0, PROCESSES - 1);
+    assert_uint_in_range(rank, 0, PROCESSES - 1);
     assert_false(taken[rank]);
     taken[rank] = true;
   }

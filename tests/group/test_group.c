@@ -1,15 +1,11 @@
 // Groups of members, each with its own handle and thread, on a store of this process.
 #include "group/crew.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "base/clock.h"
+#include "cmocka_all.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "base/clock.h"
 
 enum { MEMBERS = 6, TTL_S = 10 };
 
@@ -190,7 +186,7 @@ static void sixty_four_threads_claim_any_rank(void **state) {
     pthread_join(claimers[i].thread, NULL);
     assert_int_equal(claimers[i].err, 0);
     int32_t rank = group_rank(claimers[i].member.group);
-    assert_in_range(rank, 0, 63);
+    assert_uint_in_range(rank, 0, 63);
     assert_false(taken[rank]);
     taken[rank] = true;
   }

@@ -1,16 +1,12 @@
 // Groups on a real etcd that cannot be reached for a while, or that restarts empty.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/clock.h"
+#include "cmocka_all.h"
 #include "group/crew.h"
 #include "support/etcd.h"
 #include "support/relay.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { MEMBERS = 4, TTL_S = 4 };
 

@@ -1,11 +1,7 @@
 // 64 processes claim 64 ranks at once on the embedded server.
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cmocka_all.h"
 #include <stdio.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
 #include <weft/store.h>
 
 #include "base/clock.h"
@@ -14,6 +10,7 @@
 // The embedded server, in a process of its own.
 static void serve(int hear_fd, int say, const void *arg) {
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
+  options.insecure = true;
   weft_store_server_t *server;
   char url[64] = "";
   (void)arg;

@@ -1,12 +1,8 @@
 // 64 processes claim 64 ranks at once on a real etcd.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include "group/processes.h"
 #include "support/etcd.h"
+#include <stdio.h>
 
 static void sixty_four_processes_claim_without_duplicate_or_gap(void **state) {
   struct support_etcd etcd = {0};

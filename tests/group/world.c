@@ -1,14 +1,10 @@
 #include "group/world.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "base/random.h"
+#include "cmocka_all.h"
+#include "group/view.h"
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "base/random.h"
-#include "group/view.h"
 
 #define TICK_NS 500000u
 

@@ -90,6 +90,8 @@ def check_text():
                 found.append(f"{path}:{number}: unfinished: {line.strip()}")
             if line != line.rstrip():
                 found.append(f"{path}:{number}: white space at the end")
+            if line == "#include <cmocka.h>" and path.name != "cmocka_all.h":
+                found.append(f"{path}:{number}: want cmocka_all.h, which mends what cmocka's macros spoil")
             if "\t" in line:
                 found.append(f"{path}:{number}: a tab")
             if len(line) > 120 and path.suffix in (".c", ".h", ".py", ".sh"):

@@ -1,4 +1,5 @@
 // Results: statistics, JSON both ways, files, and what is refused.
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,8 +291,8 @@ static void a_saved_file_gives_the_same_reports(void **state) {
   struct directory *directory = *state;
   struct results results, again;
   sample_passed(&results);
-  assert_int_equal(results_save(&results, directory->file), 0);
-  assert_int_equal(results_save(&results, directory->file), 0); // over what is there
+  assert_int_equal(results_save(&results, AT_FDCWD, directory->file), 0);
+  assert_int_equal(results_save(&results, AT_FDCWD, directory->file), 0); // over what is there
   assert_int_equal(results_load(&again, directory->file), 0);
   for (int format = REPORT_TEXT; format <= REPORT_CSV; format++) {
     struct report_options options = {.format = (enum report_format)format};
@@ -316,17 +317,46 @@ static void a_save_that_fails_leaves_the_old_file_and_nothing_else(void **state)
   struct results results;
   sample_passed(&results);
   results.transitions[0].epoch = UINT64_MAX;
-  assert_int_equal(results_save(&results, directory->file), WEFT_ERR_INVALID);
+  assert_int_equal(results_save(&results, AT_FDCWD, directory->file), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "results.json: transitions[0].epoch"));
   results.transitions[0].epoch = 1;
-  assert_int_equal(results_save(&results, "/nowhere/results.json"), WEFT_ERR_SYSTEM);
+  assert_int_equal(results_save(&results, AT_FDCWD, "/nowhere/results.json"), WEFT_ERR_SYSTEM);
   assert_non_null(strstr(weft_last_error(), "/nowhere/results.json"));
-  assert_int_equal(results_save(&results, directory->path), WEFT_ERR_SYSTEM); // a directory stands there
+  assert_int_equal(results_save(&results, AT_FDCWD, directory->path), WEFT_ERR_SYSTEM); // a directory stands there
   assert_non_null(strstr(weft_last_error(), directory->path));
   struct stat info;
   assert_int_equal(stat(directory->file, &info), 0);
   assert_int_equal(info.st_size, 3);
   results_free(&results);
+}
+
+static void it_is_this_users_alone_and_follows_no_link(void **state) {
+  struct directory *directory = *state;
+  struct results results;
+  struct stat info;
+  char other[sizeof directory->file + 8];
+  snprintf(other, sizeof other, "%s.other", directory->file);
+  write_text(other, "mine");
+  assert_int_equal(symlink(other, directory->file), 0);
+  sample_passed(&results);
+  mode_t mask = umask(0);
+  assert_int_equal(results_save(&results, AT_FDCWD, directory->file), 0);
+  umask(mask);
+  assert_int_equal(lstat(directory->file, &info), 0);
+  assert_true(S_ISREG(info.st_mode));
+  assert_int_equal(info.st_mode & 07777, 0600);
+  assert_int_equal(stat(other, &info), 0);
+  assert_int_equal(info.st_size, 4);
+  unlink(other);
+  results_free(&results);
+}
+
+static void a_fifo_is_not_waited_for(void **state) {
+  struct directory *directory = *state;
+  struct results results;
+  assert_int_equal(mkfifo(directory->file, 0600), 0);
+  assert_int_equal(results_load(&results, directory->file), WEFT_ERR_SYSTEM);
+  assert_non_null(strstr(weft_last_error(), "no regular file"));
 }
 
 static void a_file_that_cannot_be_read_is_named(void **state) {
@@ -364,6 +394,8 @@ int main(void) {
       cmocka_unit_test(another_format_is_refused),
       WITH_DIRECTORY(a_saved_file_gives_the_same_reports),
       WITH_DIRECTORY(a_save_that_fails_leaves_the_old_file_and_nothing_else),
+      WITH_DIRECTORY(it_is_this_users_alone_and_follows_no_link),
+      WITH_DIRECTORY(a_fifo_is_not_waited_for),
       WITH_DIRECTORY(a_file_that_cannot_be_read_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

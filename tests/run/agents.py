@@ -18,7 +18,7 @@ def agents_of(results):
 def a_follower_joins_by_rank_server():
     port = free_port()
     with Run("--num-agents", 2, "--num-processes", 2, "--store-port", port, plan=PLAN) as lead:
-        told = f"the others: weft elastic --rank-server 127.0.0.1:{port} --job {lead.job}\n"
+        told = f"the others, with the same token: weft elastic --rank-server 127.0.0.1:{port} --job {lead.job}\n"
         wait_for("what the lead tells who waits for it", lambda: told in lead.text())
         with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 2, job=lead.job) as follower:
             lead.expect(0)

@@ -126,8 +126,20 @@ def an_unknown_log_level():
         assert "WEFT_LOG is 'loud'" in run.text() and "want error, warn, info or debug" in run.text(), run.text()
 
 
-def an_open_address_without_token():
-    refused(2, "token", plan=[[0]], listen="0.0.0.0")
+def a_token_that_the_others_cannot_learn():
+    """Nor is a run without token begun for them."""
+    for more, word in (([], "no terminal"), (["--quiet"], "--quiet"), (["--listen", "0.0.0.0"], "no terminal")):
+        with Run("--num-agents", 2, "--store-port", free_port(), *more, plan=[[0]],
+                 environment={"WEFT_TOKEN": ""}) as run:
+            run.expect(2)
+            assert "token" in run.text() and word in run.text() and "--token-file" in run.text(), run.text()
+            assert not run.path.exists()
+
+
+def a_follower_without_token():
+    with Run("--rank-server", f"127.0.0.1:{free_port()}", environment={"WEFT_TOKEN": ""}) as run:
+        run.expect(2)
+        assert "without a token" in run.text() and "--token-file" in run.text(), run.text()
 
 
 def a_bad_job_name():
@@ -144,5 +156,5 @@ main({test.__name__: test for test in (
     malformed_plans, more_live_ranks_than_slots, an_unwritable_run_directory, a_run_directory_that_holds_a_run,
     a_port_in_use, an_unreachable_store,
     a_lead_that_never_comes, agents_that_never_come, a_wrong_token, a_missing_client_certificate,
-    an_unknown_log_level, an_open_address_without_token, a_bad_job_name,
+    an_unknown_log_level, a_token_that_the_others_cannot_learn, a_follower_without_token, a_bad_job_name,
     a_rank_by_hand)})

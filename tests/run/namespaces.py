@@ -75,7 +75,7 @@ class Namespaces:
 
     @staticmethod
     def url(link):
-        return f"http://10.77.{link}.1:{PORT}"
+        return f"https://10.77.{link}.1:{PORT}"
 
 
 class FarServe(Serve):

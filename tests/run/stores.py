@@ -62,7 +62,7 @@ class Serve(Store):
         wait_for("weft serve", begun)
 
     def command(self):
-        return [WEFT, "serve", "--port", str(self.port)]
+        return [WEFT, "serve", "--insecure", "--port", str(self.port)]
 
     @staticmethod
     def environment():

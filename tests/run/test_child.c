@@ -1,11 +1,5 @@
 // A child process: what it is given, what it says, how it ends. This program is its own child: `PROGRAM rank`.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,12 +15,29 @@
 
 enum { WAIT_MS = 60000, RANK_TALKS = 1, RANK_STAYS = 2, STATUS = 7 };
 
+// Whether the file of /proc has this text. What cannot be read has it too.
+static bool holds(const char *path, const char *wanted) {
+  static char bytes[1 << 16];
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t size = 0, more;
+  while (fd >= 0 && (more = read(fd, bytes + size, sizeof bytes - (size_t)size)) > 0)
+    size += more;
+  bool found = fd < 0 || size == 0 || memmem(bytes, (size_t)size, wanted, strlen(wanted));
+  if (fd >= 0)
+    close(fd);
+  return found;
+}
+
 // The child's side.
 static int be_rank(void) {
   struct run_task task;
   json_t *owner = NULL;
-  const char *text = getenv(RUN_TASK_VARIABLE);
-  if (!text || run_task_from_text(&task, text, &owner))
+  const char *number = getenv(RUN_TASK_VARIABLE);
+  int fd = number ? atoi(number) : -1;
+  if (holds("/proc/self/environ", "secret") || holds("/proc/self/cmdline", "secret") || fd <= STDERR_FILENO ||
+      run_task_receive(&task, &owner))
+    return 1;
+  if (getenv(RUN_TASK_VARIABLE) || fcntl(fd, F_GETFD) >= 0) // what it starts finds neither
     return 1;
   if (task.rank == RANK_TALKS) {
     char byte;
@@ -45,7 +56,7 @@ static int be_rank(void) {
     for (;;)
       pause(); // until it is killed, by its parent or with it
   }
-  json_decref(owner);
+  run_task_free(owner);
   return STATUS;
 }
 
@@ -67,7 +78,7 @@ static void hear(void *arg, struct run_child *child, json_t *message) {
   }
 }
 
-static void start(struct run_child *child, int32_t rank, const char *log) {
+static void start(struct run_child *child, int32_t rank, int log) {
   struct run_task task = {.endpoints = "e", .token = "secret", .job = "j", .run = "r", .rank = rank};
   assert_int_equal(run_child_start(child, &task, log), 0);
 }
@@ -84,7 +95,7 @@ static void it_gets_its_task_and_is_heard_to_the_last_message(void **state) {
   int fd = mkstemp(log), status = 0;
   struct run_child child;
   struct heard heard = {0};
-  start(&child, RANK_TALKS, log);
+  start(&child, RANK_TALKS, fd);
   while (child.message_fd >= 0) {
     wait_on(child.message_fd);
     run_child_read(&child, hear, &heard);
@@ -95,7 +106,7 @@ static void it_gets_its_task_and_is_heard_to_the_last_message(void **state) {
   assert_int_equal(WEXITSTATUS(status), STATUS);
   assert_int_equal(heard.counts, 1000);
   assert_string_equal(heard.line, "promises kept");
-  assert_true(read(fd, text, sizeof text - 1) > 0);
+  assert_true(pread(fd, text, sizeof text - 1, 0) > 0);
   assert_string_equal(text, "promises kept\n"); // its standard output is the log
   close(fd);
   remove(log);
@@ -105,8 +116,9 @@ static void a_signal_reaches_it(void **state) {
   (void)state;
   struct run_child child;
   struct heard heard = {0};
-  int status = 0;
-  start(&child, RANK_STAYS, "/dev/null");
+  int status = 0, null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  start(&child, RANK_STAYS, null_fd);
+  close(null_fd);
   while (heard.lines == 0) {
     wait_on(child.message_fd);
     run_child_read(&child, hear, &heard);
@@ -129,9 +141,7 @@ static void it_dies_with_its_parent(void **state) {
   if (middle == 0) {
     struct run_child child;
     struct run_task task = {.endpoints = "e", .job = "j", .run = "r", .rank = RANK_STAYS};
-    char log[32];
-    snprintf(log, sizeof log, "/dev/fd/%d", pipe_fds[1]); // its log is the pipe: held open by it and this process
-    if (run_child_start(&child, &task, log))
+    if (run_child_start(&child, &task, pipe_fds[1])) // its log is the pipe: held open by it and this process
       _exit(1);
     wait_on(child.message_fd);
     for (;;)

@@ -1,11 +1,5 @@
 // Which of several reasons is the run's.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,13 +1,11 @@
 // The pieces that need no processes: names of keys, shared settings, tasks, records, who takes part in a phase.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "plan/plan.h"
 #include "run/keys.h"
@@ -15,6 +13,7 @@
 #include "run/roster.h"
 #include "run/settings.h"
 #include "run/task.h"
+#include "secure/secret.h"
 
 static void keys_give_back_what_was_put_into_them(void **state) {
   (void)state;
@@ -145,10 +144,76 @@ static void a_task_comes_back_from_text_with_and_without_secrets(void **state) {
   assert_int_equal(read.rank, 4095);
   assert_int_equal(read.launch_ns, 1ull << 60);
   assert_int_equal(read.agent_pid, 77);
-  json_decref(owner);
+  run_task_free(owner);
   free(text);
   assert_int_equal(run_task_from_text(&read, "{\"rank\": 1}", &owner), WEFT_ERR_PROTOCOL);
   assert_int_equal(run_task_from_text(&read, "nonsense", &owner), WEFT_ERR_PROTOCOL);
+}
+
+static void hand_over(int fd) {
+  char number[16];
+  snprintf(number, sizeof number, "%d", fd);
+  setenv(RUN_TASK_VARIABLE, number, 1);
+}
+
+static void a_task_comes_back_from_a_descriptor_once(void **state) {
+  (void)state;
+  struct run_task task = {.endpoints = "https://h:1", .token = "t", .password = "p", .job = "j", .run = "r"}, read;
+  json_t *owner = NULL;
+  int fd = -1;
+  assert_int_equal(run_task_to_descriptor(&task, &fd), 0);
+  assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+  assert_int_equal(write(fd, "x", 1), -1); // sealed
+  hand_over(fd);
+  assert_int_equal(run_task_receive(&read, &owner), 0);
+  assert_string_equal(read.password, "p");
+  assert_null(getenv(RUN_TASK_VARIABLE));
+  assert_int_equal(fcntl(fd, F_GETFD), -1); // closed
+  run_task_free(owner);
+  assert_int_equal(run_task_receive(&read, &owner), WEFT_ERR_INVALID);
+}
+
+static void a_descriptor_that_no_agent_made_is_refused(void **state) {
+  (void)state;
+  static const char *const numbers[] = {"", "x", "-1", " 3", "3 ", "99999999999999999999", "1000000", "0x3"};
+  struct run_task task;
+  json_t *owner = NULL;
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    setenv(RUN_TASK_VARIABLE, numbers[i], 1);
+    assert_int_equal(run_task_receive(&task, &owner), WEFT_ERR_PROTOCOL);
+    assert_null(getenv(RUN_TASK_VARIABLE));
+  }
+  int pipe_fds[2], open_memory = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  assert_int_equal(pipe(pipe_fds), 0); // one that would be waited at
+  hand_over(pipe_fds[0]);
+  assert_int_equal(run_task_receive(&task, &owner), WEFT_ERR_PROTOCOL);
+  assert_int_equal(write(open_memory, "{}", 2), 2);
+  hand_over(open_memory); // one that others can still change
+  assert_int_equal(run_task_receive(&task, &owner), WEFT_ERR_PROTOCOL);
+  assert_int_equal(ftruncate(open_memory, 1 << 30), 0); // and one that is far too large
+  assert_int_equal(fcntl(open_memory, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK), 0);
+  hand_over(open_memory);
+  assert_int_equal(run_task_receive(&task, &owner), WEFT_ERR_PROTOCOL);
+  close(open_memory);
+  close(pipe_fds[0]);
+  close(pipe_fds[1]);
+}
+
+static void a_task_that_is_spoilt_is_refused_without_a_word_of_it(void **state) {
+  (void)state;
+  struct run_task task = {.endpoints = "https://h:1", .token = "hush", .job = "j", .run = "r"}, read;
+  char *text = run_task_to_text(&task);
+  json_t *owner = NULL;
+  for (size_t size = strlen(text); size-- > 0;) { // every beginning of it
+    int fd = -1;
+    char *cut = strndup(text, size ? size : 1);
+    assert_int_equal(secret_to_descriptor(cut, &fd), 0);
+    hand_over(fd);
+    assert_int_equal(run_task_receive(&read, &owner), WEFT_ERR_PROTOCOL);
+    assert_null(strstr(weft_last_error(), "hush"));
+    free(cut);
+  }
+  free(text);
 }
 
 static struct run_record sample_record(void) {
@@ -299,6 +364,9 @@ int main(void) {
       cmocka_unit_test(settings_with_any_field_missing_or_wrong_name_it),
       cmocka_unit_test(a_seed_is_decimal_and_of_64_bits),
       cmocka_unit_test(a_task_comes_back_from_text_with_and_without_secrets),
+      cmocka_unit_test(a_task_comes_back_from_a_descriptor_once),
+      cmocka_unit_test(a_descriptor_that_no_agent_made_is_refused),
+      cmocka_unit_test(a_task_that_is_spoilt_is_refused_without_a_word_of_it),
       cmocka_unit_test(a_record_comes_back_from_json_as_it_was),
       cmocka_unit_test(a_record_with_any_field_missing_or_wrong_names_it),
       cmocka_unit_test(what_does_not_fit_a_record_is_refused),

@@ -117,6 +117,7 @@ def run_far(plan, *arguments, transport=None):
         base = {k: v for k, v in os.environ.items() if k != "WEFT_STORE"}
         base["WEFT_EP_TRANSPORT"] = transport or base.get("WEFT_EP_TRANSPORT", "shm")
         base["WEFT_ADDRESS"] = "127.0.0.1"
+        base["WEFT_TOKEN"] = "token-of-" + job
         commands = (["--num-agents", 2, "--store-port", port, *SMALL, "--memory", "cuda", "--validate-phase-failures",
                      "--plan", path / "plan.json", *arguments], ["--rank-server", f"127.0.0.1:{port}"])
         processes = []

@@ -1,11 +1,5 @@
 // The helpers on the store, on a store of this process.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>

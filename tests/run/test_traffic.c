@@ -1,11 +1,5 @@
 // A rank alone in its group: its operations pass the judge, and whatever is spoilt afterwards does not.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,7 +188,7 @@ static void an_operation_may_be_judged_after_it_ran_unpoisoned(void **state) {
     if (i % 3 == 0)
       assert_int_equal(judge(&rig, &op), 0);
   }
-  assert_in_range(in_step, 20, 24); // of 24, those after the first batch was made at the latest
+  assert_uint_in_range(in_step, 20, 24); // of 24, those after the first batch was made at the latest
   close_rig(&rig);
 }
 

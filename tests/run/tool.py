@@ -11,8 +11,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import left_behind  # noqa: E402, what tests leave behind is told by one script
 
 WEFT = os.environ["WEFT"]
 SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
@@ -74,30 +78,43 @@ def ranks_of(job):
 
 
 def shared_files():
-    return {str(p) for p in pathlib.Path("/dev/shm").iterdir()}
-
-
-def open_files():
-    """What all processes have open or mapped."""
-    found = set()
-    for entry in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            found.update(os.readlink(link) for link in (entry / "fd").iterdir())
-        with contextlib.suppress(OSError):
-            found.update(line.split(maxsplit=5)[-1] for line in (entry / "maps").read_text().splitlines())
-    return found
+    return {str(path) for path in left_behind.our_shared_files()}
 
 
 def expect_no_files_left(before):
     """Nothing new in /dev/shm, but for what somebody holds: tests of UCX and libfabric may run beside this one."""
     wait_for("the end of new files in /dev/shm that nobody has open",
-             lambda: not shared_files() - before - open_files())
+             lambda: not shared_files() - before - left_behind.open_files())
+
+
+def need_terminal():
+    """Skips the test where there are no pseudo-terminals."""
+    try:
+        for end in os.openpty():
+            os.close(end)
+    except OSError as error:  # a root without devpts
+        print(f"skipped: no pseudo-terminal here: {error}")
+        sys.exit(SKIPPED)
+
+
+def environment_of(job, arguments, more):
+    """What an agent gets: the job's name, which its ranks inherit and are found by, and where several agents meet at an
+    embedded store, a token that they share."""
+    shares = {"--rank-server", "--tcp-server", "--num-agents"}.intersection(arguments) and "--store" not in arguments
+    token = {"WEFT_TOKEN": "token-of-" + job} if shares else {}
+    env = {**os.environ, "TEST_JOB": job, **token, **(more or {})}
+    env.pop("WEFT_STORE", None)
+    return env
 
 
 class Run:
-    """One agent. Each has a job name and a directory of its own, unless told otherwise."""
+    """One agent. Each has a job name and a directory of its own, unless told otherwise. `terminal`: its standard error
+    is one."""
 
-    def __init__(self, *arguments, plan=None, job=None, directory=None, small=True, environment=None, inside=()):
+    def __init__(self, *arguments, plan=None, job=None, directory=None, small=True, environment=None, inside=(),
+                 terminal=False):
+        if terminal:
+            need_terminal()
         self.job = job or "t-" + uuid.uuid4().hex
         self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="weft-test-"))
         self.path = self.directory / ("run-" + uuid.uuid4().hex[:8])
@@ -109,10 +126,23 @@ class Run:
         command += (SMALL if small else []) + [str(a) for a in arguments]
         self.output = open(self.directory / (self.path.name + ".out"), "w+")
         self.errors = open(self.directory / (self.path.name + ".err"), "w+")
-        env = dict(os.environ, **(environment or {}))
-        env.pop("WEFT_STORE", None)
-        self.process = subprocess.Popen(command, stdout=self.output, stderr=self.errors, env=env,
-                                        stdin=subprocess.DEVNULL, cwd=self.directory)
+        env = environment_of(self.job, arguments, environment)
+        with contextlib.ExitStack() as stack:
+            errors = stack.enter_context(self.open_terminal()) if terminal else self.errors
+            self.process = subprocess.Popen(command, stdout=self.output, stderr=errors, env=env,
+                                            stdin=subprocess.DEVNULL, cwd=self.directory)
+
+    def open_terminal(self):
+        """The inner end of a new terminal; what is written there goes to the file of errors."""
+        outer, inner = os.openpty()
+
+        def copy():
+            with open(outer, "rb", buffering=0) as source, contextlib.suppress(OSError):  # EIO at its end
+                while True:
+                    self.errors.write(source.read(4096).decode(errors="replace"))
+                    self.errors.flush()
+        threading.Thread(target=copy, daemon=True).start()
+        return open(inner, "wb", buffering=0)
 
     def wait(self, seconds=DEADLINE):
         try:

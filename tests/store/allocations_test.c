@@ -116,6 +116,7 @@ static void a_store_over_http_is_counted(void **state) {
     skip();
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   options.endpoints = weft_store_server_url(server);
+  options.token = weft_store_server_token(server);
   assert_int_equal(weft_store_open(&world.store, &options), 0);
   measure(&world, false);
   weft_store_close(world.store);

@@ -1,12 +1,7 @@
 // The store's data model by itself, with time passed in: etcd's semantics, one by one.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/random.h"
+#include "cmocka_all.h"
 #include "store/core.h"
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -362,6 +357,58 @@ static void a_hundred_thousand_keys_stay_in_order(void **state) {
   assert_int_equal(core_count(core), 90000);
 }
 
+static void what_is_there_is_bounded(void **state) {
+  (void)state;
+  struct core *core = core_create((struct core_limits){.events = 4, .bytes = 64, .live = 1000, .leases = 2});
+  struct core_response response;
+  char key[8] = "a", value[256];
+  memset(value, 'x', sizeof value - 1);
+  value[sizeof value - 1] = '\0';
+  enum core_status status = CORE_OK;
+  size_t puts = 0;
+  for (; status == CORE_OK && puts < 100; puts++) {
+    snprintf(key, sizeof key, "k%zu", puts);
+    struct core_op op = put_op(key, value, 0);
+    status = core_apply(core, &op, &response);
+  }
+  assert_int_equal(status, CORE_NO_SPACE);
+  assert_int_equal(core_count(core), 2); // two of 255 + 2 + CORE_KEY_COST bytes are below 1,000
+  struct core_op smaller = put_op("k0", "x", 0), last = put_op(key, value, 0), gone = delete_op("k1", "");
+  assert_int_equal(core_apply(core, &smaller, &response), CORE_OK);
+  assert_int_equal(core_apply(core, &gone, &response), CORE_OK);
+  assert_int_equal(core_apply(core, &last, &response), CORE_OK);
+  for (int i = 0; i < 3; i++) {
+    int64_t id = 0, ttl = 10;
+    assert_int_equal(core_lease_grant(core, 0, &id, &ttl), i < 2 ? CORE_OK : CORE_TOO_MANY_LEASES);
+  }
+  core_free(core);
+}
+
+// One request may name the same keys many times; its answer may not be a multiple of the store.
+static void an_answer_is_bounded_before_anything_is_changed(void **state) {
+  enum { RANGES = 100, SIZE = 1 << 20 };
+  char *value = malloc(SIZE + 1);
+  assert_non_null(value);
+  memset(value, 'x', SIZE);
+  value[SIZE] = '\0';
+  struct core_op first = put_op("a", value, 0), ops[RANGES + 1];
+  struct core_response response;
+  assert_int_equal(core_apply(*state, &first, &response), CORE_OK);
+  for (int i = 0; i < RANGES; i++)
+    ops[i] = range_op("a", "");
+  ops[RANGES] = put_op("b", "x", 0);
+  struct core_txn txn = {.success = ops, .num_success = RANGES + 1};
+  struct core_result result;
+  int64_t before = core_revision(*state);
+  assert_int_equal(core_txn(*state, &txn, &result), CORE_LARGE_ANSWER);
+  assert_int_equal(core_revision(*state), before);
+  txn.success = ops + RANGES / 2;
+  txn.num_success = RANGES / 2 + 1;
+  assert_int_equal(core_txn(*state, &txn, &result), CORE_OK);
+  core_result_free(&result);
+  free(value);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -376,6 +423,8 @@ int main(void) {
       TEST(a_revision_is_never_split),
       cmocka_unit_test(history_is_bounded_and_says_what_is_gone),
       cmocka_unit_test(history_is_bounded_in_bytes_too),
+      cmocka_unit_test(what_is_there_is_bounded),
+      TEST(an_answer_is_bounded_before_anything_is_changed),
       TEST(a_hundred_thousand_keys_stay_in_order),
   };
   return cmocka_run_group_tests_name("store core", tests, NULL, NULL);

@@ -1,11 +1,6 @@
 // The store inside a process: order and completeness of watches, threads, leases, and ends in the middle of things.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/clock.h"
-#include <cmocka.h>
+#include "cmocka_all.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,12 +1,9 @@
 #include "server_http.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
 #include "base/clock.h"
 #include "base/text.h"
+#include "cmocka_all.h"
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <curl/curl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -34,6 +31,8 @@ long http_request(const char *url, const char *path, const char *body, const cha
   struct text text = {0};
   curl_easy_setopt(curl, CURLOPT_URL, address);
   curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+  curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L); // who is there is not what is asked
+  curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
   curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)HTTP_DEADLINE_MS);
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, collect);

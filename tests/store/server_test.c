@@ -1,13 +1,8 @@
 // The embedded server from outside: raw requests, the gateway's JSON byte for byte, and clients that misbehave.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/clock.h"
+#include "cmocka_all.h"
 #include "server_http.h"
 #include "support/entries.h"
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +14,7 @@ static int start(weft_store_server_t **server, const char *address, uint16_t por
   options.address = address;
   options.port = port;
   options.token = token;
+  options.insecure = !token;
   return weft_store_server_start(server, &options);
 }
 
@@ -132,9 +128,30 @@ static void errors_are_etcds(void **state) {
                "{\"success\":[{\"request_put\":{\"key\":\"YQ==\"}},{\"request_delete_range\":{\"key\":\"YQ==\"}}]}",
                400, 3, "duplicate key");
   expect_error(state, "/v3/kv/txn", "{\"success\":[{\"request_txn\":{}}]}", 400, 3, "transaction within");
-  assert_int_equal(http_request(url(state), "/v3/none", "{}", NULL, NULL), 404);
-  assert_int_equal(http_request(url(state), "/v3/kv/put", NULL, NULL, NULL), 405);
+  expect_error(state, "/v3/kv/txn", "{\"compare\":[{\"key\":\"YQ==\",\"version\":\"0\",\"value\":\"YQ==\"}]}", 400, 3,
+               "one value");
+  expect_error(state, "/v3/kv/put", "{\"key\":\"YQ==\",\"key\":\"YQ==\"}", 400, 3, "duplicate");
+  json_decref(http_json(url(state), "/v3/lease/grant", "{\"ID\":1,\"TTL\":60}", 200));
+  expect_error(state, "/v3/lease/grant", "{\"ID\":1,\"TTL\":60}", 400, 9, "lease already exists");
+  expect_error(state, "/v3/none", "{}", 404, 5, "Not Found");
+  expect_error(state, "/v3/kv/put", NULL, 501, 12, "Method Not Allowed");
+  assert_int_equal(http_request(url(state), "/none", "{}", NULL, NULL), 404);
   assert_int_equal(http_request(url(state), "/version", "{}", NULL, NULL), 405);
+}
+
+static void keys_come_in_either_base64_with_padding_or_without(void **state) {
+  static const char *const keys[] = {"-_8=", "-_8", "+/8=", "+/8"};
+  static const char *const wrong[] = {"-/8=", "+_8", "-_8==", "A", "AAAAA", "="};
+  char body[64];
+  expect(state, "/v3/kv/put", "{\"key\":\"+/8=\"}", 200, "{\"header\":{\"revision\":\"2\"}}");
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    snprintf(body, sizeof body, "{\"key\":\"%s\",\"count_only\":true}", keys[i]);
+    expect(state, "/v3/kv/range", body, 200, "{\"header\":{\"revision\":\"2\"},\"count\":\"1\"}");
+  }
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    snprintf(body, sizeof body, "{\"key\":\"%s\"}", wrong[i]);
+    expect_error(state, "/v3/kv/range", body, 400, 3, "base64");
+  }
 }
 
 static void malformed_requests_are_refused_and_harm_nobody(void **state) {
@@ -144,7 +161,7 @@ static void malformed_requests_are_refused_and_harm_nobody(void **state) {
                                        "\"key\"",
                                        "{\"key\":}",
                                        "{\"key\":5}",
-                                       "{\"key\":\"YQ\"}",
+                                       "{\"key\":\"YQ=\"}",
                                        "{\"key\":\"!!!!\"}",
                                        "{\"key\":\"=\"}",
                                        "{\"key\":\"====\"}",
@@ -209,7 +226,7 @@ static void start_names_what_is_wrong(void **state) {
   assert_non_null(strstr(weft_last_error(), text));
   assert_non_null(strstr(weft_last_error(), "127.0.0.1"));
   assert_int_equal(start(&server, "0.0.0.0", 0, NULL), WEFT_ERR_INVALID);
-  assert_non_null(strstr(weft_last_error(), "token"));
+  assert_non_null(strstr(weft_last_error(), "insecure"));
   assert_int_equal(start(&server, "::", 0, NULL), WEFT_ERR_INVALID);
   assert_int_equal(start(&server, "localhost", 0, NULL), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "localhost"));
@@ -374,6 +391,7 @@ int main(void) {
       TEST(transactions_have_etcds_shapes),
       TEST(leases_have_etcds_shapes),
       TEST(errors_are_etcds),
+      TEST(keys_come_in_either_base64_with_padding_or_without),
       TEST(malformed_requests_are_refused_and_harm_nobody),
       TEST(a_request_past_the_limit_is_refused),
       cmocka_unit_test(a_token_guards_all_but_health_and_version),

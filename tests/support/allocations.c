@@ -144,6 +144,35 @@ void free(void *memory) {
   __libc_free(memory);
 }
 
+// libcrypto's own do not fail: it loses some of what it holds when they do.
+static void *crypto_malloc(size_t size, const char *file, int line) {
+  (void)file, (void)line;
+  return size > 0 ? allocated(__libc_malloc(size)) : NULL;
+}
+
+static void *crypto_realloc(void *memory, size_t size, const char *file, int line) {
+  (void)file, (void)line;
+  void *moved = __libc_realloc(memory, size);
+  live += memory ? -(size == 0) : moved != NULL;
+  return moved;
+}
+
+static void crypto_free(void *memory, const char *file, int line) {
+  (void)file, (void)line;
+  live -= memory != NULL;
+  __libc_free(memory);
+}
+
+typedef int (*set_crypto)(void *(*)(size_t, const char *, int), void *(*)(void *, size_t, const char *, int),
+                          void (*)(void *, const char *, int));
+
+__attribute__((constructor)) static void find_crypto(void) {
+  set_crypto set;
+  *(void **)&set = dlsym(RTLD_DEFAULT, "CRYPTO_set_mem_functions");
+  if (set)
+    set(crypto_malloc, crypto_realloc, crypto_free);
+}
+
 // libc's call malloc by a name that is not seen here: in these, the caller counts as the one who allocates.
 char *strndup(const char *text, size_t size) {
   size_t length = strnlen(text, size);

@@ -326,7 +326,9 @@ static int loop_pack(struct transport_region *region, void *bytes, size_t *size)
   return 0;
 }
 
-static int loop_connect(struct transport_worker *base, const void *address, size_t size, struct transport_peer **made) {
+static int loop_connect(struct transport_worker *base, const void *address, size_t size, const char *owner,
+                        struct transport_peer **made) {
+  (void)owner;
   struct worker *worker = (struct worker *)base;
   struct peer *peer = calloc(1, sizeof *peer);
   if (!peer)

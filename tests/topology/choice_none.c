@@ -1,11 +1,5 @@
 // The choice of NICs in a build without hwloc: nothing is known, and nothing fails.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <stdio.h>
 #include <string.h>
 #include <weft/err.h>

@@ -1,11 +1,5 @@
 // What other libraries are told, of the machines of host_*.xml, and of routes that are made up.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

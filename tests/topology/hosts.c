@@ -1,10 +1,4 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

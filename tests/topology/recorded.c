@@ -1,11 +1,5 @@
 // Which NICs serve which GPU on machines that were recorded (see recorded_hosts.py).
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,5 @@
 // The description of this host, as far as the C library knows it: with hwloc, and in a build without.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <net/if.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,11 +1,5 @@
 // The description of a machine that is recorded in two_sockets.xml, which HWLOC_XMLFILE names.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include "topology/topology.h"
 
 static json_t *description;

@@ -88,7 +88,7 @@ static void test_lost_messages(void **state) {
     assert_int_equal(post_once(&fixture), 0);
     place_check(&fixture.there, 0, PIECES * UNIT, 1, 0);
   }
-  assert_in_range(fixture.pair.b->messages, TIMES / 2, TIMES - 1);
+  assert_uint_in_range(fixture.pair.b->messages, TIMES / 2, TIMES - 1);
   close_fixture(&fixture);
 }
 
@@ -104,7 +104,7 @@ static void test_failing_posts(void **state) {
     place_check(&fixture.there, 0, PIECES * UNIT, is == 0 ? 1 : 2, 0);
     assert_int_equal(fixture.pair.b->messages, well);
   }
-  assert_in_range(well, TIMES / 2, TIMES - 1);
+  assert_uint_in_range(well, TIMES / 2, TIMES - 1);
   close_fixture(&fixture);
 }
 
@@ -126,7 +126,7 @@ static void test_short_transfers(void **state) {
     assert_int_equal(fixture.pair.b->messages, well);
     assert_int_equal(fixture.request.moved, moved * UNIT);
   }
-  assert_in_range(well, TIMES / 4, TIMES - 1);
+  assert_uint_in_range(well, TIMES / 4, TIMES - 1);
   close_fixture(&fixture);
 }
 

@@ -64,7 +64,7 @@ static void introduce(void) {
 static void meet(char *line) {
   static unsigned char data[LINE];
   char *address = strtok(line, " "), *key = strtok(NULL, " ");
-  must(transport->connect(worker, data, read_hex(address, data), &peer), "connect");
+  must(transport->connect(worker, data, read_hex(address, data), NULL, &peer), "connect");
   must(transport->import(peer, data, read_hex(key, data), &remote), "import");
   puts("ok");
 }

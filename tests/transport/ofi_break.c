@@ -64,7 +64,7 @@ static void connect_ends(struct ends *ends) {
   unsigned char bytes[TRANSPORT_MAX_ADDRESS];
   size_t size = sizeof bytes;
   works(transport->address(ends->target.worker, bytes, &size));
-  works(transport->connect(ends->reader.worker, bytes, size, &ends->peer));
+  works(transport->connect(ends->reader.worker, bytes, size, NULL, &ends->peer));
   size = TRANSPORT_MAX_KEY;
   works(transport->pack(ends->target.region, bytes, &size));
   works(transport->import(ends->peer, bytes, size, &ends->remote));

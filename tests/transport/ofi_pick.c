@@ -1,12 +1,6 @@
 // Which of the things that libfabric lists the transport ofi takes. The lists are made up, as libfabric would give them
 // on the machine of tests/topology/host_p5en.xml: of each adapter a domain, and the interfaces of TCP.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,8 @@
 // The registry's way with shared modules, through those named in the environment.
 #include "cmocka_all.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,13 +10,22 @@
 #include "base/fail.h"
 #include "transport/transport.h"
 
+// Where the dynamic linker has it from.
+static const char *library_path(const char *name) {
+  void *library = dlopen(name, RTLD_NOW);
+  struct link_map *map = NULL;
+  assert_non_null(library);
+  assert_int_equal(dlinfo(library, RTLD_DI_LINKMAP, &map), 0);
+  return map->l_name;
+}
+
 static void test_what_is_no_plugin_is_told(void **state) {
   (void)state;
   const struct transport *transport = NULL;
   setenv("WEFT_UCX_PLUGIN", "/nowhere/libweft_ucx.so.0", 1);
   assert_int_equal(transport_find("ucx", &transport), WEFT_ERR_UNSUPPORTED);
   assert_non_null(strstr(weft_last_error(), "/nowhere/libweft_ucx.so.0 (from WEFT_UCX_PLUGIN)"));
-  setenv("WEFT_UCX_PLUGIN", "libm.so.6", 1);
+  setenv("WEFT_UCX_PLUGIN", library_path("libm.so.6"), 1);
   assert_int_equal(transport_find("ucx", &transport), WEFT_ERR_UNSUPPORTED);
   assert_non_null(strstr(weft_last_error(), "libm.so.6 is no ucx plug-in of Weft"));
   setenv("WEFT_UCX_PLUGIN", FAKE_OTHER, 1);

@@ -44,15 +44,15 @@ static void test_as_many_senders_as_there_are_slots(void **state) {
     skip();
   }
   for (uint32_t i = 0; i < SHM_SLOTS; i++)
-    assert_works(suite.transport->connect(sender.worker, address, size, &peers[i]));
-  assert_int_equal(suite.transport->connect(sender.worker, address, size, &more), WEFT_ERR_LIMIT);
+    assert_works(suite.transport->connect(sender.worker, address, size, NULL, &peers[i]));
+  assert_int_equal(suite.transport->connect(sender.worker, address, size, NULL, &more), WEFT_ERR_LIMIT);
   assert_null(more);
   for (uint32_t i = 0; i < SHM_SLOTS; i += 2)
     suite.transport->disconnect(peers[i]);
   suite.transport->progress(receiver.worker); // lets go of their slots
   for (uint32_t i = 0; i < SHM_SLOTS; i += 2)
-    assert_works(suite.transport->connect(sender.worker, address, size, &peers[i]));
-  assert_int_equal(suite.transport->connect(sender.worker, address, size, &more), WEFT_ERR_LIMIT);
+    assert_works(suite.transport->connect(sender.worker, address, size, NULL, &peers[i]));
+  assert_int_equal(suite.transport->connect(sender.worker, address, size, NULL, &more), WEFT_ERR_LIMIT);
   end_close(&sender);
   end_close(&receiver);
 }
@@ -73,8 +73,8 @@ static void test_slots_of_the_dead_are_used_again(void **state) {
       struct transport_peer *peer = NULL;
       struct transport_options options = {.size = sizeof options};
       struct transport_request request = {.op = WEFT_WRITE, .message = "last words", .message_size = 11};
-      bool sent =
-          suite.transport->open(&options, &worker) == 0 && suite.transport->connect(worker, address, size, &peer) == 0;
+      bool sent = suite.transport->open(&options, &worker) == 0 &&
+                  suite.transport->connect(worker, address, size, NULL, &peer) == 0;
       request.peer = peer;
       sent = sent && suite.transport->prepare(&request) == 0 && suite.transport->post(&request) == 0;
       _exit(sent && request.state == 0 ? 0 : 1);
@@ -106,7 +106,7 @@ static void test_other_hosts_are_out_of_reach(void **state) {
   end_open(&there);
   suite.settings[1] = NULL;
   assert_works(suite.transport->address(there.worker, address, &size));
-  assert_int_equal(suite.transport->connect(here.worker, address, size, &peer), WEFT_ERR_UNREACHABLE);
+  assert_int_equal(suite.transport->connect(here.worker, address, size, NULL, &peer), WEFT_ERR_UNREACHABLE);
   assert_non_null(strstr(weft_last_error(), "another host"));
   end_close(&there);
   end_close(&here);
@@ -134,7 +134,7 @@ static void expect_refusal(int (*change)(void), const char *words) {
       struct transport_options options = {.size = sizeof options};
       if (suite.transport->open(&options, &worker) != 0)
         _exit(2);
-      int rc = suite.transport->connect(worker, address, size, &peer);
+      int rc = suite.transport->connect(worker, address, size, NULL, &peer);
       _exit(rc == WEFT_ERR_UNREACHABLE && strstr(weft_last_error(), words) ? 0 : 1);
     }
     int status = 0;

@@ -33,7 +33,7 @@ int storage_open(struct storage *storage, const char *transport, const char *con
   char address[TRANSPORT_MAX_ADDRESS];
   size_t size = sizeof address;
   expect(storage->transport->address(storage->worker, address, &size), "address");
-  expect(storage->transport->connect(storage->worker, address, size, &storage->peer), "connect");
+  expect(storage->transport->connect(storage->worker, address, size, NULL, &storage->peer), "connect");
   storage->bytes = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   assert_ptr_not_equal(storage->bytes, MAP_FAILED);
   storage->length = length;

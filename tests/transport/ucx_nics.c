@@ -1,7 +1,6 @@
 // What UCX is told of NICs: the wish of the layers above, which what a user says goes before.
 #include "cmocka_all.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,29 +9,13 @@
 #include "base/fail.h"
 #include "support/temporary.h"
 #include "transport/ucx/ucx.h"
-
-int ucx_fail(ucs_status_t status, const char *format, ...) {
-  (void)status, (void)format;
-  return WEFT_ERR_UNSUPPORTED;
-}
+#include "ucx_told.h"
 
 // NET_DEVICES as UCX would use it, with a comma behind.
 static void devices(const char *device, const char *const *settings, char out[1024]) {
   struct transport_options options = {.size = sizeof options, .device = device, .settings = settings};
-  ucp_config_t *config = NULL;
-  char *text = NULL;
-  size_t size = 0;
-  assert_int_equal(ucx_config(&options, &config), 0);
-  FILE *stream = open_memstream(&text, &size);
-  assert_non_null(stream);
-  ucp_config_print(config, stream, NULL, UCS_CONFIG_PRINT_CONFIG);
-  assert_int_equal(fclose(stream), 0);
-  const char *value = strstr(text, "UCX_NET_DEVICES=");
-  assert_non_null(value);
-  value += strlen("UCX_NET_DEVICES=");
-  snprintf(out, 1024, "%.*s,", (int)strcspn(value, "\n"), value);
-  free(text);
-  ucp_config_release(config);
+  ucx_told(&options, "UCX_NET_DEVICES", out, 1023);
+  strcat(out, ",");
 }
 
 static void the_wish_leaves_the_interfaces(void **state) {

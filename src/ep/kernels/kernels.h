@@ -1,5 +1,5 @@
 // The arithmetic of the host engine, in variants that give the same bits: portable C, AVX2, AVX-512, AVX-512
-// with VBMI and BF16.
+// with VBMI and BF16, NEON.
 //
 // No kernel allocates or fails. Rows are aligned to their elements, no more; in and out do not overlap; `hidden` is a
 // multiple of 128. Every f32 operation is one of IEEE 754, rounded to nearest even, none fused but those of logfmt10;
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct ep_kernels {
-  const char *name; // "portable", "avx2", "avx512", "avx512-bf16"
+  const char *name; // "portable", "avx2", "avx512", "avx512-bf16", "neon"
 
   // Casts one row of bf16 to e4m3 (OCP FP8 E4M3: no infinities, 448 the largest value), one scale per block of 128
   // values. For each block, with every operation in f32:

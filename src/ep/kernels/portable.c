@@ -1,14 +1,15 @@
 // The kernels in portable C: the definition that the others repeat. Without branches, for compilers that vectorise.
 #include "ep/kernels/variants.h"
 
+// Signed numbers, of which gcc makes vectors here.
 static uint32_t block_amax(const uint16_t *x) {
-  uint16_t amax = 0;
+  int16_t amax = 0;
   for (size_t i = 0; i < KERNEL_BLOCK; i++) {
-    uint16_t magnitude = x[i] & BF16_MAGNITUDE;
+    int16_t magnitude = (int16_t)(x[i] & BF16_MAGNITUDE);
     magnitude = magnitude < BF16_INFINITY ? magnitude : 0;
     amax = magnitude > amax ? magnitude : amax;
   }
-  return amax;
+  return (uint32_t)amax;
 }
 
 // Positive f32 values compare as their bits do, NaN as larger than all.
@@ -24,7 +25,7 @@ static inline uint8_t cast_value(uint16_t x, float inverse) {
   return (uint8_t)(code | (x >> 8 & E4M3_SIGN));
 }
 
-static void portable_cast_fp8(uint8_t *q, float *scales, const uint16_t *x, uint32_t hidden, bool pow2) {
+void ep_kernels_portable_cast_fp8(uint8_t *q, float *scales, const uint16_t *x, uint32_t hidden, bool pow2) {
   for (size_t start = 0; start < hidden; start += KERNEL_BLOCK) {
     float inverse = block_scale(block_amax(x + start), pow2, scales++);
     for (size_t i = 0; i < KERNEL_BLOCK; i++)
@@ -49,7 +50,7 @@ static inline uint16_t uncast_value(uint8_t q, float scale) {
   return (uint16_t)(out | (q & E4M3_SIGN) << 8);
 }
 
-static void portable_uncast_fp8(uint16_t *out, const uint8_t *q, const float *scales, uint32_t hidden) {
+void ep_kernels_portable_uncast_fp8(uint16_t *out, const uint8_t *q, const float *scales, uint32_t hidden) {
   for (size_t start = 0; start < hidden; start += KERNEL_BLOCK) {
     float scale = *scales++;
     for (size_t i = 0; i < KERNEL_BLOCK; i++)
@@ -72,8 +73,8 @@ static void reduce_block(uint16_t *out, const uint16_t *const *rows, const float
     out[start + i] = round_bf16(factor * sum[i]);
 }
 
-static void portable_reduce(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count,
-                            float factor, uint32_t hidden) {
+void ep_kernels_portable_reduce(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count,
+                                float factor, uint32_t hidden) {
   if (count == 0) {
     memset(out, 0, hidden * sizeof *out);
     return;
@@ -84,9 +85,9 @@ static void portable_reduce(uint16_t *out, const uint16_t *const *rows, const fl
 
 const struct ep_kernels ep_kernels_portable = {
     .name = "portable",
-    .cast_fp8 = portable_cast_fp8,
-    .uncast_fp8 = portable_uncast_fp8,
-    .reduce = portable_reduce,
+    .cast_fp8 = ep_kernels_portable_cast_fp8,
+    .uncast_fp8 = ep_kernels_portable_uncast_fp8,
+    .reduce = ep_kernels_portable_reduce,
     .encode10 = ep_kernels_portable_encode10,
     .decode10 = ep_kernels_portable_decode10,
     .copy = ep_kernels_copy,

@@ -41,6 +41,8 @@ static void decide(void) {
     if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bf16"))
       usable[count++] = &ep_kernels_avx512_bf16;
   }
+#elif defined(__aarch64__)
+  usable[count++] = &ep_kernels_neon;
 #endif
   best = usable[count - 1];
   const char *wanted = getenv("WEFT_EP_KERNELS");
@@ -50,8 +52,9 @@ static void decide(void) {
   if (found)
     best = found;
   else
-    log_warn("WEFT_EP_KERNELS=%s: this machine has no such kernels (portable, avx2, avx512, avx512-bf16); using %s",
-             wanted, best->name);
+    log_warn(
+        "WEFT_EP_KERNELS=%s: this machine has no such kernels (portable, avx2, avx512, avx512-bf16, neon); using %s",
+        wanted, best->name);
 }
 
 const struct ep_kernels *ep_kernels_best(void) {

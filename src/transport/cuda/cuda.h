@@ -6,11 +6,13 @@
 // kernel. A mark in the stream behind them tells when they are done, and everything that they wrote is then visible;
 // what cannot be called back runs to its end.
 //
-// Messages, and the news of deaths, are those of a worker of shm inside this one.
+// Messages, and the news of deaths, are those of a worker of shm inside this one. It also says who a peer is:
+// descriptors are taken from the process that has proven itself there, and keys end with that worker's seal.
 #ifndef TRANSPORT_CUDA_CUDA_H
 #define TRANSPORT_CUDA_CUDA_H
 
 #include "device/device.h"
+#include "transport/shm/seal.h"
 #include "transport/transport.h"
 
 enum { CUDA_DEVICES = 64 };
@@ -32,6 +34,8 @@ struct cuda_worker {
 struct cuda_region {
   struct transport_region base;
   struct transport_region *shm; // HOST
+  struct shm_loan loan;         // CUDA: its gate, which tells whether the region was taken back
+  bool lent;                    // `loan` is open
   struct device_share share;    // CUDA
   bool shared;                  // `share` is filled
   bool pinned;                  // by us
@@ -42,7 +46,6 @@ struct cuda_region {
 struct cuda_peer {
   struct transport_peer base;
   struct transport_peer *shm;
-  int32_t pid;
   struct cuda_remote *remotes;
   bool leaving;
   struct cuda_peer *next;

@@ -1,21 +1,21 @@
 // Regions, what is told of them, and where this process sees those of others.
 #include "transport/cuda/cuda.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/card.h"
 #include "base/fail.h"
 
-// What pack() tells, before the key of shm (HOST). Bytes as they lie in memory: it never leaves the host.
-static const struct card key_card = {"key of cuda", 0x77435544, 2};
+// What pack() tells, before the key of shm (HOST), with a seal over both at the end. Bytes as they lie in memory: it
+// never leaves the host.
+static const struct card key_card = {"key of cuda", 0x77435544, 3};
 struct key {
   uint32_t kind;
   int32_t fd; // of the window in its owner's process; -1: none
   uint64_t address, length, read_only;
+  struct shm_loan loan; // CUDA
   struct device_share share;
 };
 
@@ -48,6 +48,10 @@ static int register_cuda(struct cuda_worker *worker, struct cuda_region *region)
   rc = cuda_worker_device(worker, owner, &device);
   if (rc != 0)
     return rc;
+  rc = shm_loan_open(worker->shm, &region->loan);
+  if (rc != 0)
+    return rc;
+  region->lent = true;
   // What others cannot map still serves as this side of transfers.
   region->shared =
       worker->api->share(memory->address, memory->length, memory->fd >= 0, &region->share, region->why_not) == 0;
@@ -86,60 +90,52 @@ void cuda_transport_unreg(struct transport_region *base) {
     worker->api->unpin(base->memory.address);
   if (region->shm)
     worker->shm->transport->unreg(region->shm);
+  if (region->lent)
+    shm_loan_close(worker->shm, &region->loan);
   free(region);
 }
 
 int cuda_transport_pack(struct transport_region *base, void *bytes, size_t *size) {
   struct cuda_region *region = (struct cuda_region *)base;
   struct cuda_worker *worker = worker_of(base->worker);
-  struct key key = {.kind = base->memory.kind,
-                    .fd = base->memory.kind == WEFT_MEMORY_CUDA ? base->memory.fd : -1,
-                    .address = (uintptr_t)base->memory.address,
-                    .length = base->memory.length,
-                    .read_only = base->memory.read_only,
-                    .share = region->share};
+  struct key key;
+  memset(&key, 0, sizeof key); // what lies between its fields travels too
+  key.kind = base->memory.kind;
+  key.fd = base->memory.kind == WEFT_MEMORY_CUDA ? base->memory.fd : -1;
+  key.address = (uintptr_t)base->memory.address;
+  key.length = base->memory.length;
+  key.read_only = base->memory.read_only;
+  key.loan.id = region->loan.id;
+  key.loan.gate = region->loan.gate;
+  memcpy(&key.share, &region->share, sizeof key.share);
   if (base->memory.kind == WEFT_MEMORY_CUDA && !region->shared)
     return fail(WEFT_ERR_UNSUPPORTED, "%s", region->why_not);
+  uint8_t body[TRANSPORT_MAX_KEY];
+  size_t inner_size = sizeof body - sizeof key;
+  struct shm_seal seal;
+  memcpy(body, &key, sizeof key);
+  int rc = region->shm ? worker->shm->transport->pack(region->shm, body + sizeof key, &inner_size) : 0;
+  size_t body_size = sizeof key + (region->shm ? inner_size : 0);
+  if (rc == 0)
+    rc = shm_seal_make(worker->shm, key_card.what, body, body_size, &seal);
+  if (rc != 0)
+    return rc;
   struct wire_writer writer = card_begin(&key_card, bytes, *size);
-  wire_put(&writer, &key, sizeof key);
-  if (region->shm) {
-    uint8_t inner[TRANSPORT_MAX_KEY];
-    size_t inner_size = sizeof inner;
-    int rc = worker->shm->transport->pack(region->shm, inner, &inner_size);
-    if (rc != 0)
-      return rc;
-    wire_put(&writer, inner, inner_size);
-  }
+  wire_put(&writer, body, body_size);
+  wire_put(&writer, &seal, sizeof seal);
   return card_end(&key_card, &writer, size);
 }
 
 // --- a peer's ---
 
-// The descriptor of a window has no name through which it could be opened again: it is duplicated from its owner.
-static int fetch_window(int32_t pid, int fd, int *out) {
-  if (pid == getpid()) {
-    *out = dup(fd);
-    return *out >= 0 ? 0 : fail_errno(errno, "cannot duplicate a window's descriptor");
-  }
-  int process = (int)syscall(SYS_pidfd_open, pid, 0);
-  if (process < 0)
-    return fail(WEFT_ERR_UNREACHABLE, "process %d cannot be opened from here (%s): is it in another pid namespace?",
-                pid, strerror(errno));
-  int found = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
-  int error = errno;
-  close(process);
-  if (found < 0)
-    return fail(WEFT_ERR_UNREACHABLE,
-                "process %d does not let its windows be taken (%s): the same user and kernel.yama.ptrace_scope=0, or "
-                "CAP_SYS_PTRACE, are needed; memory of cudaMalloc needs neither",
-                pid, strerror(error));
-  *out = found;
-  return 0;
-}
-
 static int import_cuda(struct cuda_peer *peer, const struct key *key, struct cuda_remote *remote) {
+  if (!shm_loan_holds(peer->shm, &key->loan))
+    return fail(WEFT_ERR_UNREACHABLE, "that region was taken back");
   remote->share = key->share;
-  return key->fd >= 0 ? fetch_window(peer->pid, key->fd, &remote->fd) : 0;
+  if (!shm_peer_is_own(peer->shm))
+    remote->share.process = 0; // whatever it says: what were of this process would be reached where it says that it is
+  // The descriptor of a window has no name through which it could be opened again: it is duplicated from its owner.
+  return key->fd >= 0 ? shm_peer_descriptor(peer->shm, key->fd, &remote->fd) : 0;
 }
 
 static int import_host(struct cuda_worker *worker, struct cuda_peer *peer, const void *bytes, size_t size,
@@ -158,15 +154,21 @@ static int import_host(struct cuda_worker *worker, struct cuda_peer *peer, const
   return rc == 0 || rc == WEFT_ERR_EXISTS ? 0 : device_fail(rc, "a peer's host memory for copies by GPUs", why);
 }
 
-// What follows the key in the card is shm's own.
-static int read_key(const void *bytes, size_t size, struct key *key, struct wire_reader *reader) {
+// What follows the key in the card, up to the seal, is shm's own: `*reader` is left there.
+static int read_key(const struct cuda_peer *peer, const void *bytes, size_t size, struct key *key,
+                    struct wire_reader *reader) {
+  struct shm_seal seal;
   int rc = card_read(&key_card, bytes, size, reader);
   if (rc != 0)
     return rc;
-  const void *found = wire_take(reader, sizeof *key);
-  if (!found)
+  if (wire_left(reader) < sizeof *key + sizeof seal)
     return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda is too short");
-  memcpy(key, found, sizeof *key);
+  reader->size -= sizeof seal;
+  memcpy(&seal, reader->bytes + reader->size, sizeof seal);
+  rc = shm_seal_check(peer->shm, key_card.what, reader->bytes, reader->size, &seal);
+  if (rc != 0)
+    return rc;
+  memcpy(key, wire_take(reader, sizeof *key), sizeof *key);
   bool host = key->kind == WEFT_MEMORY_HOST;
   if ((!host && key->kind != WEFT_MEMORY_CUDA) || host != (wire_left(reader) > 0) || key->fd < -1 || key->length == 0 ||
       key->address + key->length < key->address)
@@ -181,7 +183,7 @@ int cuda_transport_import(struct transport_peer *base, const void *bytes, size_t
   struct cuda_worker *worker = worker_of(base->worker);
   struct key key;
   struct wire_reader reader;
-  int rc = read_key(bytes, size, &key, &reader);
+  int rc = read_key(peer, bytes, size, &key, &reader);
   if (rc != 0)
     return rc;
   struct cuda_remote *remote = calloc(1, sizeof *remote);

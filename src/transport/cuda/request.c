@@ -1,6 +1,7 @@
 // Requests: copies in the stream of one GPU, then a message.
 #include "transport/cuda/cuda.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,7 +143,7 @@ static void end(struct cuda_request *own, int rc, const char *why) {
   if (rc == 0)
     for (uint32_t i = 0; i < request->num_pieces; i++)
       request->moved += request->pieces[i].length;
-  strncpy(request->why, why, sizeof request->why - 1);
+  snprintf(request->why, sizeof request->why, "%.*s", (int)sizeof request->why - 1, why);
   atomic_store_explicit(&request->state, rc, memory_order_release);
   if (request->done)
     request->done(request);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/card.h"
 #include "base/clock.h"
@@ -16,8 +15,8 @@ enum {
 };
 #define NVLINK_BYTES_PER_S UINT64_C(350000000000)
 
-// The process, then the address of shm.
-static const struct card address_card = {"address of cuda", 0x57435544, 2};
+// The address of shm.
+static const struct card address_card = {"address of cuda", 0x57435544, 3};
 
 static struct cuda_worker *worker_of(struct transport_worker *worker) {
   return (struct cuda_worker *)worker;
@@ -93,6 +92,7 @@ static int open_shm(struct cuda_worker *worker) {
                                       .arg = worker,
                                       .settings = worker->base.options.settings}; // there are none but shm's
   options.threads = worker->base.options.threads;
+  options.owner = worker->base.options.owner;
   int rc = transport_find("shm", &shm);
   return rc == 0 ? shm->open(&options, &worker->shm) : rc;
 }
@@ -118,6 +118,9 @@ static int cuda_transport_open(const struct transport_options *options, struct t
   for (int i = 0; rc == 0 && i < worker->num_devices; i++)
     rc = api->describe(i, &worker->info[i], why);
   rc = rc == 0 ? open_shm(worker) : device_fail(rc, "the transport cuda", why);
+  worker->base.options.settings = NULL;
+  worker->base.options.device = NULL;
+  worker->base.options.owner = NULL;
   if (rc == 0)
     *out = &worker->base;
   else
@@ -187,27 +190,22 @@ static int address(struct transport_worker *base, void *bytes, size_t *size) {
   if (rc != 0)
     return rc;
   struct wire_writer writer = card_begin(&address_card, bytes, *size);
-  wire_put_number(&writer, (uint32_t)getpid(), 4);
   wire_put(&writer, inner, inner_size);
   return card_end(&address_card, &writer, size);
 }
 
-static int cuda_transport_connect(struct transport_worker *base, const void *bytes, size_t size,
+static int cuda_transport_connect(struct transport_worker *base, const void *bytes, size_t size, const char *owner,
                                   struct transport_peer **out) {
   struct cuda_worker *worker = worker_of(base);
   struct wire_reader reader;
   int rc = card_read(&address_card, bytes, size, &reader);
   if (rc != 0)
     return rc;
-  int32_t pid = (int32_t)wire_take_number(&reader, 4);
-  if (pid <= 0)
-    return fail(WEFT_ERR_PROTOCOL, "an address of the transport cuda names no process");
   struct cuda_peer *peer = calloc(1, sizeof *peer);
   if (!peer)
     return fail(WEFT_ERR_NOMEM, "no memory for a peer");
   peer->base.worker = base;
-  peer->pid = pid;
-  rc = worker->shm->transport->connect(worker->shm, reader.bytes + reader.at, wire_left(&reader), &peer->shm);
+  rc = worker->shm->transport->connect(worker->shm, reader.bytes + reader.at, wire_left(&reader), owner, &peer->shm);
   if (rc != 0) {
     free(peer);
     return rc;

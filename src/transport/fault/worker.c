@@ -76,6 +76,7 @@ int fault_open(const struct fault_setup *setup, const struct transport_options *
   }
   worker->base.options.settings = NULL;
   worker->base.options.device = NULL;
+  worker->base.options.owner = NULL;
   worker->base.abilities = worker->inner->abilities;
   worker->base.abilities.flags &= ~(uint32_t)TRANSPORT_CONCURRENT_POST;
   *made = &worker->base;
@@ -173,12 +174,13 @@ static int pack(struct transport_region *base, void *bytes, size_t *size) {
 
 // --- peers ---
 
-static int connect_peer(struct transport_worker *base, const void *bytes, size_t size, struct transport_peer **made) {
+static int connect_peer(struct transport_worker *base, const void *bytes, size_t size, const char *owner,
+                        struct transport_peer **made) {
   struct fault_worker *worker = (struct fault_worker *)base;
   struct fault_peer *peer = make(sizeof *peer);
   if (!peer)
     return WEFT_ERR_NOMEM;
-  int rc = worker->inner_table->connect(worker->inner, bytes, size, &peer->inner);
+  int rc = worker->inner_table->connect(worker->inner, bytes, size, owner, &peer->inner);
   if (rc != 0) {
     free(peer);
     return rc;

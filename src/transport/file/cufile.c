@@ -124,6 +124,8 @@ static int take_all(void *library, const char *path, struct cufile *found) {
 
 static int load(const char *named, struct cufile *found) {
   bool is_named = named && named[0];
+  if (is_named && *named != '/')
+    return fail(WEFT_ERR_UNSUPPORTED, VARIABLE " names \"%s\": want a path from / on, or \"off\"", named);
   const char *path = is_named ? named : LIBRARY;
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {

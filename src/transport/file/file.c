@@ -39,6 +39,11 @@ static int probe(char *why, size_t cap) {
 
 // --- open and close ---
 
+static uint64_t page_size(void) {
+  long size = sysconf(_SC_PAGESIZE);
+  return size < FILE_PAGE ? FILE_PAGE : size > FILE_MAX_PAGE ? FILE_MAX_PAGE : (uint64_t)size;
+}
+
 static int read_settings(struct file_worker *worker, const struct transport_options *options) {
   static const char *const others[] = {"engine", "sync", NULL};
   uint64_t direct = 1, pin = 1, gds = 1;
@@ -52,6 +57,7 @@ static int read_settings(struct file_worker *worker, const struct transport_opti
       {.name = NULL},
   };
   worker->depth = DEFAULT_DEPTH;
+  worker->page = page_size();
   worker->gds_threads = DEFAULT_THREADS;
   worker->close_s = CLOSE_GPU_S;
   const char *sync = settings_value(options->settings, "sync");

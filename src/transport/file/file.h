@@ -10,7 +10,8 @@
 #include "transport/self.h"
 
 enum {
-  FILE_PAGE = 4096,          // O_DIRECT begins and ends at multiples of it, so that no page is written both ways
+  FILE_PAGE = 4096,          // the smallest that a machine has,
+  FILE_MAX_PAGE = 65536,     // and the largest, of arm64
   FILE_MAX_FIXED = 16,       // registered buffers of one region: one for each FILE_FIXED_BYTES
   FILE_FIXED_BYTES = 1 << 30 // the kernel's limit of one
 };
@@ -93,6 +94,7 @@ struct file_worker {
   struct self_worker base;
   const struct file_engine *engine;
   uint64_t depth; // operations at once
+  uint64_t page;  // O_DIRECT begins and ends at multiples of it, so that no page is written both ways
   bool direct, pin, sync, by_gds;
   uint64_t gds_threads, close_s;
   struct file_gds *gds; // NULL: nothing goes to or from GPUs

@@ -25,7 +25,7 @@ struct file_gds {
   uint32_t num_threads;
   pthread_t *threads;
   struct file_op **ring;
-  uint64_t depth, put;
+  uint64_t depth, put, page;
   pthread_mutex_t takers; // of `taken`: who puts does not wait for it
   uint64_t taken;
   sem_t waiting; // put and not taken
@@ -42,6 +42,6 @@ int gds_threads_start(struct file_gds *gds, const struct file_worker *worker);
 // Ends those that wait, and frees `gds` with the last; all of them, unless some are at work.
 void gds_threads_end(struct file_gds *gds, struct file_worker *worker);
 // Any thread of the engine: moves what can be moved. Bytes; 0: at the end of the file; or -errno, see file_op.why.
-ssize_t gds_move(struct file_gds *gds, struct file_op *op, char page[FILE_PAGE]);
+ssize_t gds_move(struct file_gds *gds, struct file_op *op, char page[FILE_MAX_PAGE]);
 
 #endif

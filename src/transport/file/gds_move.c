@@ -79,14 +79,14 @@ static ssize_t by_page(struct file_gds *gds, struct file_op *op, const struct ca
   return rc < 0 ? rc : size;
 }
 
-ssize_t gds_move(struct file_gds *gds, struct file_op *op, char page[FILE_PAGE]) {
+ssize_t gds_move(struct file_gds *gds, struct file_op *op, char page[FILE_MAX_PAGE]) {
   ssize_t moved = 0;
   while (moved < (ssize_t)op->length && !stopped(op)) {
-    uint64_t offset = op->offset + (uint64_t)moved, off_page = offset % FILE_PAGE;
-    size_t left = op->length - (size_t)moved, to_page = (size_t)(FILE_PAGE - off_page);
-    bool whole = off_page == 0 && left >= FILE_PAGE;
+    uint64_t offset = op->offset + (uint64_t)moved, off_page = offset % gds->page;
+    size_t left = op->length - (size_t)moved, to_page = (size_t)(gds->page - off_page);
+    bool whole = off_page == 0 && left >= gds->page;
     struct call call = {.gds = gds, .op = op, .address = op->address + moved, .offset = (off_t)offset};
-    call.size = whole ? left - left % FILE_PAGE : left < to_page ? left : to_page;
+    call.size = whole ? left - left % gds->page : left < to_page ? left : to_page;
     ssize_t size = whole ? by_cufile(gds, op, &call) : by_page(gds, op, &call, page);
     if (size <= 0) { // what was moved counts; the rest is asked for again, and fails by itself
       op->why = moved > 0 ? NULL : op->why;

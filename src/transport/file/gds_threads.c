@@ -45,7 +45,7 @@ static struct file_op *take(struct file_gds *gds) {
 
 static void *work(void *arg) {
   struct file_gds *gds = arg;
-  _Alignas(FILE_PAGE) char page[FILE_PAGE];
+  _Alignas(FILE_PAGE) char page[FILE_MAX_PAGE];
   for (;;) {
     while (sem_wait(&gds->waiting) != 0)
       continue; // a signal
@@ -80,6 +80,7 @@ int gds_threads_start(struct file_gds *gds, const struct file_worker *worker) {
   if (gds->num_threads > 0)
     return 0;
   gds->depth = worker->depth;
+  gds->page = worker->page;
   gds->ops = worker->ops;
   gds->threads = gds->threads ? gds->threads : calloc(worker->gds_threads, sizeof *gds->threads);
   gds->ring = gds->ring ? gds->ring : calloc(gds->depth, sizeof *gds->ring);

@@ -32,7 +32,7 @@ static void start(struct file_worker *worker, struct file_op *op) {
 // fits; what stands before and behind them does not.
 static void shape(const struct file_worker *worker, struct file_op *op, uint64_t left) {
   const struct file_region *file = op->file;
-  uint64_t off_page = op->offset % FILE_PAGE, length = left < CHUNK ? left : CHUNK;
+  uint64_t page = worker->page, off_page = op->offset & (page - 1), length = left < CHUNK ? left : CHUNK;
   uintptr_t at_page = (uintptr_t)op->address - off_page; // congruent to where the next page begins
   op->direct = false;
   if (file_is_cuda(op->memory)) { // ends with a page, so that no two write to one page by cuFile
@@ -40,11 +40,11 @@ static void shape(const struct file_worker *worker, struct file_op *op, uint64_t
     return;
   }
   if (worker->direct && file->direct >= 0 && !file->no_direct && at_page % file->memory_align == 0) {
-    uint64_t head = off_page ? FILE_PAGE - off_page : 0;
+    uint64_t head = off_page ? page - off_page : 0;
     if (head > 0 && length > head) {
       length = head;
-    } else if (head == 0 && length >= FILE_PAGE) {
-      length -= length % FILE_PAGE;
+    } else if (head == 0 && length >= page) {
+      length -= length & (page - 1);
       op->direct = true;
     }
   }

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "base/fail.h"
+#include "base/http_only.h"
 #include "base/text.h"
 #include "transport/object/object.h"
 
@@ -152,7 +153,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
   return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-static bool add_header(struct object_lane *lane, const char *name, const char *value) {
+bool object_add_header(struct object_lane *lane, const char *name, const char *value) {
   char line[4096];
   if ((size_t)snprintf(line, sizeof line, "%s: %s", name, value) >= sizeof line)
     return false;
@@ -166,18 +167,17 @@ static bool add_headers(struct object_lane *lane) {
   const struct object_settings *set = &lane->worker->set;
   char range[64];
   bool has_body = lane->verb != OBJECT_GET && lane->verb != OBJECT_ABORT;
-  // No header is ever taken away, "Expect:" for instance: until 8.3 curl signs it all the same.
-  bool good = !has_body || add_header(lane, "Content-Type", "application/octet-stream");
+  bool good = !has_body || object_add_header(lane, "Content-Type", "application/octet-stream");
   if (set->key && set->token)
-    good = good && add_header(lane, "x-amz-security-token", set->token);
+    good = good && object_add_header(lane, "x-amz-security-token", set->token);
   bool empty = lane->verb == OBJECT_GET || lane->verb == OBJECT_CREATE || lane->verb == OBJECT_ABORT;
-  good = good && add_header(lane, "x-amz-content-sha256", empty ? SHA256_OF_NOTHING : "UNSIGNED-PAYLOAD");
+  good = good && object_add_header(lane, "x-amz-content-sha256", empty ? SHA256_OF_NOTHING : "UNSIGNED-PAYLOAD");
   if (lane->verb == OBJECT_GET) {
     snprintf(range, sizeof range, "bytes=%llu-%llu", (unsigned long long)lane->part->offset,
              (unsigned long long)(lane->part->offset + lane->part->length - 1));
-    good = good && add_header(lane, "Range", range);
+    good = good && object_add_header(lane, "Range", range);
     if (lane->target->etag[0])
-      good = good && add_header(lane, "If-Match", lane->target->etag);
+      good = good && object_add_header(lane, "If-Match", lane->target->etag);
   }
   return good;
 }
@@ -194,6 +194,10 @@ static char *completion(const struct object_lane *lane) {
 }
 
 static bool set_url(struct object_lane *lane) {
+  static const char *const verbs[] = {
+      [OBJECT_GET] = "GET",      [OBJECT_PUT] = "PUT",       [OBJECT_CREATE] = "POST",
+      [OBJECT_PUT_PART] = "PUT", [OBJECT_COMPLETE] = "POST", [OBJECT_ABORT] = "DELETE",
+  };
   struct text url = {0};
   switch (lane->verb) {
   case OBJECT_GET:
@@ -212,7 +216,8 @@ static bool set_url(struct object_lane *lane) {
     text_add(&url, "%s?uploadId=%s", lane->object_url, lane->upload);
     break;
   }
-  bool good = url.data && !url.failed && curl_easy_setopt(lane->easy, CURLOPT_URL, url.data) == CURLE_OK;
+  bool good = url.data && !url.failed && curl_easy_setopt(lane->easy, CURLOPT_URL, url.data) == CURLE_OK &&
+              (!lane->worker->set.key || object_sign(lane, verbs[lane->verb], url.data));
   text_free(&url);
   return good;
 }
@@ -243,27 +248,12 @@ static bool set_verb(struct object_lane *lane) {
   return curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body) == CURLE_OK;
 }
 
-static bool set_identity(struct object_lane *lane) {
-  const struct object_settings *set = &lane->worker->set;
-  char scheme[128];
-  if (!set->key)
-    return true;
-  snprintf(scheme, sizeof scheme, "aws:amz:%s:s3", set->region);
-  return curl_easy_setopt(lane->easy, CURLOPT_AWS_SIGV4, scheme) == CURLE_OK &&
-         curl_easy_setopt(lane->easy, CURLOPT_USERNAME, set->key) == CURLE_OK &&
-         curl_easy_setopt(lane->easy, CURLOPT_PASSWORD, set->secret) == CURLE_OK;
-}
-
 static void set_common(struct object_lane *lane) {
   const struct object_settings *set = &lane->worker->set;
   CURL *easy = lane->easy;
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); // connections of their own, side by side
-#if LIBCURL_VERSION_NUM >= 0x075500
-  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-#else
-  curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-#endif
+  http_only(easy);
   curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
   curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
   curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 512L << 10);
@@ -292,7 +282,7 @@ int object_exchange_setup(struct object_lane *lane) {
   if (lane->part)
     seek_part(lane, 0);
   set_common(lane);
-  if (!add_headers(lane) || !set_url(lane) || !set_verb(lane) || !set_identity(lane) ||
+  if (!add_headers(lane) || !set_url(lane) || !set_verb(lane) ||
       curl_easy_setopt(lane->easy, CURLOPT_HTTPHEADER, lane->headers) != CURLE_OK)
     return fail(WEFT_ERR_NOMEM, "out of memory for a request to the object store");
   return 0;

@@ -25,7 +25,7 @@
 
 extern const struct transport transport_object;
 
-enum { CLOSE_MS = 1000, CURL_LEAST = 0x075800 }; // older ones sign S3's requests wrongly
+enum { CLOSE_MS = 1000 };
 
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 
@@ -35,12 +35,8 @@ static void init_curl(void) {
 
 static int probe(char *why, size_t cap) {
   pthread_once(&curl_once, init_curl);
-  const curl_version_info_data *about = curl_version_info(CURLVERSION_NOW);
   snprintf(why, cap, "%s", "");
-  if (about->version_num >= CURL_LEAST)
-    return 0;
-  snprintf(why, cap, "libcurl %s is too old to sign requests for S3: 7.88 or newer is needed", about->version);
-  return fail(WEFT_ERR_UNSUPPORTED, "%s", why);
+  return 0;
 }
 
 static void drop(struct self_region *base) {

@@ -1,6 +1,6 @@
 // What the parts of the transport `object` share. object.c: the table; settings.c: where the server is and who asks;
 // plan.c: how a request is cut into parts; work.c: which exchange comes next, and what becomes of it; exchange.c: one
-// exchange with the server; loop.c: all of them at once; answer.c: what servers say.
+// exchange with the server; sign.c: who asks for it; loop.c: all of them at once; answer.c: what servers say.
 #ifndef TRANSPORT_OBJECT_OBJECT_H
 #define TRANSPORT_OBJECT_OBJECT_H
 
@@ -126,6 +126,13 @@ int object_exchange_setup(struct object_lane *lane); // for another attempt
 void object_exchange_clear(struct object_lane *lane);
 // Sets `refused` for an answer that ended with too few bytes of the part.
 void object_exchange_check_short(struct object_lane *lane);
+
+// "Name: value" among the headers of the request. False: no memory, or it is too long.
+bool object_add_header(struct object_lane *lane, const char *name, const char *value);
+
+// sign.c: adds Host, x-amz-date and Authorization; all other headers of the request are there already. `url` as it is
+// sent. False: no memory.
+bool object_sign(struct object_lane *lane, const char *verb, const char *url);
 
 // loop.c
 int object_loop_open(struct object_worker *worker);

@@ -13,7 +13,7 @@ static int read_text(const struct transport_options *options, const char *name, 
                      char **out) {
   const char *value = settings_value(options->settings, name);
   for (; !value && *variables; variables++) {
-    value = getenv(*variables);
+    value = secure_getenv(*variables);
     value = value && *value ? value : NULL;
   }
   if (!value || !*value)

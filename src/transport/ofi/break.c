@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/avoided.h"
 #include "base/clock.h"
 #include "transport/ofi/ofi.h"
 
@@ -14,7 +15,8 @@ enum { BREAK_MS = 100 };
 
 bool ofi_has_to_break(const struct ofi_worker *worker) {
   const struct fi_info *info = worker->info;
-  return FI_VERSION_LT(fi_version(), FI_VERSION(1, 18)) && strncmp(info->fabric_attr->prov_name, "tcp", 3) == 0 &&
+  return avoided_in(AVOIDED_OFI_CLOSE, FI_MAJOR(fi_version()), FI_MINOR(fi_version())) &&
+         strncmp(info->fabric_attr->prov_name, "tcp", 3) == 0 &&
          (info->addr_format == FI_SOCKADDR_IN || info->addr_format == FI_SOCKADDR_IN6);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/avoided.h"
 #include "base/fail.h"
 #include "base/settings.h"
 #include "transport/ofi/ofi.h"
@@ -84,6 +85,18 @@ static bool has_gpu(void) {
   return access("/dev/nvidiactl", F_OK) == 0;
 }
 
+// It is picked only where it is asked for.
+static int refuse_avoided(struct fi_info **info) {
+  unsigned major = FI_MAJOR(fi_version()), minor = FI_MINOR(fi_version());
+  const struct avoided *row = avoided_row(AVOIDED_OFI_SHM);
+  if (!avoided_in(AVOIDED_OFI_SHM, major, minor) || strcmp((*info)->fabric_attr->prov_name, "shm") != 0)
+    return 0;
+  fi_freeinfo(*info);
+  *info = NULL;
+  return fail(WEFT_ERR_UNSUPPORTED, "libfabric %u.%u: Weft does not use %s: %s; %s", major, minor, row->what, row->why,
+              row->instead);
+}
+
 int ofi_choose(const struct transport_options *options, struct fi_info **info) {
   const char *complete = settings_value(options->settings, "complete");
   bool read = complete && strcmp(complete, "read") == 0;
@@ -95,8 +108,10 @@ int ofi_choose(const struct transport_options *options, struct fi_info **info) {
       continue;
     rc = try(options, delivery ? FI_DELIVERY_COMPLETE : 0, cuda, info);
   }
-  if (rc == 0 || rc == -FI_ENOMEM)
-    return rc == 0 ? 0 : fail(WEFT_ERR_NOMEM, "no memory for libfabric's choice");
+  if (rc == 0)
+    return refuse_avoided(info);
+  if (rc == -FI_ENOMEM)
+    return fail(WEFT_ERR_NOMEM, "no memory for libfabric's choice");
   const char *provider = settings_value(options->settings, "provider");
   return fail(WEFT_ERR_UNSUPPORTED,
               "libfabric %u.%u has no provider with RMA between reliable datagram endpoints%s%s%s%s: see fi_info, and "

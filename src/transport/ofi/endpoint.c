@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "base/random.h"
 #include "base/settings.h"
 #include "transport/ofi/ofi.h"
 
@@ -144,8 +143,6 @@ int ofi_open(struct ofi_worker *worker, const struct transport_options *options)
   if (rc != 0)
     return rc;
   worker->local_keys = worker->info->domain_attr->mr_mode & FI_MR_LOCAL;
-  // Small numbers would be those of another process too, which may have got the port of one that died.
-  worker->next_key = random_id() >> (worker->info->domain_attr->mr_key_size < 8 ? 40 : 16);
   flow_host(&worker->host, &worker->net);
   rc = open_domain(worker, !(wait && strcmp(wait, "none") == 0));
   if (rc == 0)

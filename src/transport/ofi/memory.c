@@ -4,9 +4,31 @@
 
 #include "base/card.h"
 #include "base/fail.h"
+#include "base/random.h"
 #include "transport/ofi/ofi.h"
 
 static const struct card key_card = {"key of ofi", 0x6b666f31, 2};
+
+// A key is what lets a peer in, so none may follow from another: each that we choose is random, of as many bits as the
+// provider has. Where the provider chooses (FI_MR_PROV_KEY) it is the device's own: of RDMA, 32 bits that belong to the
+// protection domain, a part of which the driver draws; there the connection, a queue pair of each peer's, keeps
+// strangers out.
+static uint64_t random_key(const struct ofi_worker *worker) {
+  size_t size = worker->info->domain_attr->mr_key_size;
+  uint64_t mask = size < 8 ? (UINT64_C(1) << 8 * size) - 1 : UINT64_MAX;
+  uint64_t key = random_id() & mask;
+  return key == FI_KEY_NOTAVAIL ? key - 1 : key;
+}
+
+static int register_any(struct ofi_worker *worker, struct fi_mr_attr *attr, struct fid_mr **mr) {
+  enum { TRIES = 8 }; // short keys may be taken
+  int rc = -FI_ENOKEY;
+  for (int i = 0; i < TRIES && (rc == -FI_ENOKEY || rc == -FI_EKEYREJECTED); i++) {
+    attr->requested_key = random_key(worker);
+    rc = fi_mr_regattr(worker->domain, attr, 0, mr);
+  }
+  return rc;
+}
 
 int ofi_register(struct ofi_worker *worker, const struct transport_memory *memory, uint64_t access,
                  struct fid_mr **made) {
@@ -15,17 +37,12 @@ int ofi_register(struct ofi_worker *worker, const struct transport_memory *memor
       .mr_iov = &part,
       .iov_count = 1,
       .access = access,
-      .requested_key = worker->next_key,
       .iface = memory->kind == WEFT_MEMORY_CUDA ? FI_HMEM_CUDA : FI_HMEM_SYSTEM,
   };
   if (memory->kind == WEFT_MEMORY_CUDA)
     attr.device.cuda = memory->device;
-  uint64_t key_mask = worker->info->domain_attr->mr_key_size < 8
-                          ? (UINT64_C(1) << 8 * worker->info->domain_attr->mr_key_size) - 1
-                          : UINT64_MAX;
-  worker->next_key = (worker->next_key + 1) & key_mask;
   struct fid_mr *mr;
-  int rc = fi_mr_regattr(worker->domain, &attr, 0, &mr);
+  int rc = register_any(worker, &attr, &mr);
   if (rc != 0)
     return ofi_fail(rc, "libfabric cannot register %" PRIu64 " bytes at %p%s", memory->length, memory->address,
                     memory->kind == WEFT_MEMORY_CUDA ? " of CUDA memory (was it built with CUDA?)" : "");
@@ -90,13 +107,19 @@ int ofi_import(struct transport_peer *base, const void *bytes, size_t size, stru
   if (rc != 0)
     return rc;
   struct ofi_remote found = {.flow.base.kind = (enum weft_memory_kind)wire_take_number(&reader, 1)};
-  found.flow.read_only = wire_take_number(&reader, 1);
+  uint64_t read_only = wire_take_number(&reader, 1);
+  found.flow.read_only = read_only;
   found.flow.base.address = wire_take_number(&reader, 8);
   found.flow.base.length = wire_take_number(&reader, 8);
   found.key = wire_take_number(&reader, 8);
   found.base = wire_take_number(&reader, 8);
-  if (reader.failed || wire_left(&reader) > 0 || found.flow.base.kind > WEFT_MEMORY_CUDA)
+  if (reader.failed || wire_left(&reader) > 0 || found.flow.base.kind > WEFT_MEMORY_CUDA || read_only > 1)
     return fail(WEFT_ERR_PROTOCOL, "a key of ofi is of another make");
+  uint64_t address = found.flow.base.address, length = found.flow.base.length;
+  if (length == 0 || length - 1 > UINT64_MAX - address)
+    return fail(WEFT_ERR_PROTOCOL, "a key of ofi is for %" PRIu64 " bytes, which no memory has there", length);
+  if (found.base != 0 && found.base != address) // what the provider calls its first byte
+    return fail(WEFT_ERR_PROTOCOL, "a key of ofi is for other bytes than it says");
   struct ofi_remote *remote = malloc(sizeof *remote);
   if (!remote)
     return fail(WEFT_ERR_NOMEM, "no memory for a remote region");

@@ -77,7 +77,6 @@ struct ofi_worker {
   struct ofi_buffer receives[OFI_RECEIVES], sends[OFI_SENDS];
   struct ofi_buffer *free_sends;
   struct ofi_buffer *unposted; // receives that the provider did not take yet
-  uint64_t next_key;
   uint64_t host, net;
   uint32_t running, max_running; // operations; a completion queue has room for so many
   uint32_t looks;                // at the completion queues, so far
@@ -131,7 +130,8 @@ int ofi_register(struct ofi_worker *worker, const struct transport_memory *memor
 
 // peer.c
 int ofi_address(struct transport_worker *worker, void *bytes, size_t *size);
-int ofi_connect(struct transport_worker *worker, const void *address, size_t size, struct transport_peer **peer);
+int ofi_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
+                struct transport_peer **peer);
 void ofi_sever(struct flow_peer *peer);
 void ofi_fence(struct transport_peer *peer);
 bool ofi_part(struct flow_peer *peer);

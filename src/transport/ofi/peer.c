@@ -6,6 +6,7 @@
 #include "base/card.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "transport/ofi/name_check.h"
 #include "transport/ofi/ofi.h"
 
 static const struct card address_card = {"address of ofi", 0x61666f31, 3};
@@ -66,6 +67,17 @@ static int insert(struct ofi_worker *worker, const void *name, size_t size, fi_a
   return rc == 1 ? 0 : rc < 0 ? rc : -FI_EINVAL;
 }
 
+static int check_names(const struct ofi_worker *worker, const struct names *names) {
+  uint32_t format = worker->info->addr_format;
+  uint8_t own[OFI_MAX_NAME];
+  size_t own_size = sizeof own;
+  int rc = fi_getname(&worker->home->fid, own, &own_size);
+  if (rc != 0)
+    return ofi_fail(rc, "libfabric does not tell its address");
+  rc = ofi_name_check(format, names->home, names->home_size, own_size);
+  return rc ? rc : ofi_name_check(format, names->road, names->road_size, own_size);
+}
+
 // What stands in an address; the libfabric names in it, when it can be reached.
 static int read_address(const struct ofi_worker *worker, const void *address, size_t size, struct names *names) {
   struct wire_reader reader;
@@ -92,10 +104,12 @@ static int read_address(const struct ofi_worker *worker, const void *address, si
                                       "other hosts reach");
   if (names->home_size > OFI_MAX_NAME || names->road_size > OFI_MAX_NAME)
     return fail(WEFT_ERR_PROTOCOL, "an address of ofi is too long");
-  return 0;
+  return check_names(worker, names);
 }
 
-int ofi_connect(struct transport_worker *base, const void *address, size_t size, struct transport_peer **made) {
+int ofi_connect(struct transport_worker *base, const void *address, size_t size, const char *owner,
+                struct transport_peer **made) {
+  (void)owner;
   struct ofi_worker *worker = (struct ofi_worker *)base;
   struct names names;
   int rc = read_address(worker, address, size, &names);
@@ -210,6 +224,18 @@ static bool is_shared(const struct ofi_worker *worker, const struct ofi_peer *pe
   return false;
 }
 
+// Whether another peer, of another worker, says that its operations come from there too: one of them lies.
+static bool road_is_disputed(const struct ofi_worker *worker, const struct ofi_peer *peer) {
+  const struct link *peers = &worker->flow.peers;
+  for (const struct link *link = peers->next; link != peers; link = link->next) {
+    const struct ofi_peer *other = (const struct ofi_peer *)LINK_OF(link, struct flow_peer, peers);
+    if (other != peer && other->address != peer->address && other->road_size == peer->road_size &&
+        memcmp(other->road, peer->road, peer->road_size) == 0)
+      return true;
+  }
+  return false;
+}
+
 // The connection goes with the address, whoever else uses it.
 bool ofi_part(struct flow_peer *base) {
   struct ofi_peer *peer = (struct ofi_peer *)base;
@@ -219,10 +245,12 @@ bool ofi_part(struct flow_peer *base) {
   return true;
 }
 
+// A peer that lied about its road is not cut off so, and must not have another cut off in its place; against who lies,
+// what holds is taking back the regions that it knows.
 void ofi_fence(struct transport_peer *base) {
   struct ofi_peer *peer = (struct ofi_peer *)base;
   struct ofi_worker *worker = (struct ofi_worker *)base->worker;
   fi_addr_t road;
-  if (insert(worker, peer->road, peer->road_size, &road) == 0)
+  if (!road_is_disputed(worker, peer) && insert(worker, peer->road, peer->road_size, &road) == 0)
     fi_av_remove(worker->av, &road, 1, 0);
 }

@@ -4,8 +4,32 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "transport/shm/shm.h"
+
+int shm_gate_take(struct shm_worker *worker, uint32_t *gate) {
+  for (uint32_t i = 0; i < SHM_REGIONS; i++) {
+    uint32_t index = (worker->next_gate + i) % SHM_REGIONS;
+    if ((worker->taken[index / 32] & (1u << index % 32)) == 0) {
+      worker->taken[index / 32] |= 1u << index % 32;
+      worker->next_gate = index + 1;
+      *gate = index;
+      return 0;
+    }
+  }
+  return fail(WEFT_ERR_LIMIT, "shared memory takes %u regions at a time", (unsigned)SHM_REGIONS);
+}
+
+void shm_gate_give(struct shm_worker *worker, uint32_t index) {
+  worker->taken[index / 32] &= ~(1u << index % 32);
+}
+
+uint64_t shm_gate_open(struct shm_worker *worker, uint32_t index) {
+  uint64_t id = worker->next_id++;
+  atomic_store(&worker->page->gates[index].id, id);
+  return id;
+}
 
 bool shm_gate_fenced(const struct shm_peer *peer) {
   return atomic_load(&peer->slot->fenced) != 0;
@@ -50,15 +74,21 @@ static bool is_dead(const struct shm_worker *worker, pid_t pid) {
   return false;
 }
 
+// Not by what the slot says: its sender could write this process's number there.
+static bool is_ours(const struct shm_home *home, uint32_t slot) {
+  return (atomic_load(&home->ours[slot / 64]) & UINT64_C(1) << slot % 64) != 0;
+}
+
 // How long whoever is inside by that slot is worth waiting for; 0: nobody is.
-static uint32_t patience_ms(const struct shm_worker *worker, const struct shm_slot *slot, uint32_t index) {
+static uint32_t patience_ms(const struct shm_worker *worker, uint32_t at, uint32_t index) {
+  const struct shm_slot *slot = &worker->page->slots[at];
   uint64_t owner = atomic_load(&slot->owner);
   pid_t pid = (pid_t)(owner >> 32);
   if (owner == 0)
     return 0;
   for (uint32_t i = 0; i < SHM_INSIDE; i++)
     if (atomic_load(&slot->inside[i]) == index + 1)
-      return pid == getpid() ? SHM_FENCE_OWN_MS : is_dead(worker, pid) ? 0 : SHM_FENCE_MS;
+      return is_ours(worker->home, at) ? SHM_FENCE_OWN_MS : is_dead(worker, pid) ? 0 : SHM_FENCE_MS;
   return 0;
 }
 
@@ -67,7 +97,7 @@ static uint32_t longest_ms(const struct shm_worker *worker, uint32_t index) {
   uint32_t slots = atomic_load(&worker->page->slots_used);
   uint32_t longest = atomic_load(&worker->page->gates[index].users) > 0 ? SHM_FENCE_MS : 0;
   for (uint32_t i = 0; i < slots && i < SHM_SLOTS; i++) {
-    uint32_t patience = patience_ms(worker, &worker->page->slots[i], index);
+    uint32_t patience = patience_ms(worker, i, index);
     longest = patience > longest ? patience : longest;
   }
   return longest;

@@ -13,9 +13,10 @@ enum {
   SHM_REGIONS = 65536, // registered at a time
   SHM_INSIDE = 16,     // threads of a sender in transfers at a time that are known singly
   SHM_RING = 65536,    // bytes of messages under way between two workers
-  SHM_VERSION = 3,     // of this, and of addresses and keys
+  SHM_VERSION = 5,     // of this, of proofs, addresses and keys
 };
-#define SHM_MAGIC 0x65676170746677u // "wftpage"
+#define SHM_MAGIC       0x65676170746677u   // "wftpage"
+#define SHM_PROOF_MAGIC 0x666f6f7270746677u // "wftproof"
 
 enum shm_slot_state {
   SHM_SLOT_FREE,
@@ -27,8 +28,8 @@ enum shm_slot_state {
 struct shm_slot {
   alignas(64) _Atomic uint64_t owner; // 0: free; the sender's pid << 32 | a random number: taken with one step
   _Atomic uint32_t state;
-  int32_t bell_fd;                   // the sender's doorbell, in its process
-  uint64_t bell_inode;               // and how to know that it is that one
+  int32_t proof_fd;                  // of the sender's worker, in its process: names its doorbell
+  uint64_t proof_inode;              // and how to know that it is that one
   uint64_t sender;                   // the cookie of the sender's worker
   alignas(64) _Atomic uint64_t head; // the sender's
   alignas(64) _Atomic uint64_t tail; // the owner's
@@ -62,8 +63,18 @@ struct shm_page {
   struct shm_gate gates[SHM_REGIONS];
 };
 
-// The rings follow at the next page boundary.
-#define SHM_RINGS     ((sizeof(struct shm_page) + 4095) / 4096 * 4096)
+// What a worker's process says of it in its proof page, see proof.c.
+struct shm_proof {
+  uint64_t magic;
+  uint32_t version, pid;
+  uint64_t cookie;
+  uint64_t page_inode, bell_inode; // on the devices that memfds and pipes have on this host
+  int32_t page_fd, bell_fd;
+  uint8_t secret[32];
+};
+
+// The rings follow, each at the beginning of a page, of which the largest are as large as a ring (arm64's).
+#define SHM_RINGS     ((sizeof(struct shm_page) + SHM_RING - 1) / SHM_RING * SHM_RING)
 #define SHM_PAGE_SIZE (SHM_RINGS + (size_t)SHM_SLOTS * SHM_RING)
 
 // A message in a ring: this, then its bytes, up to the next multiple of 8. It may wrap around behind this.

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -22,30 +23,67 @@ static int check_address(const struct shm_worker *worker, const struct shm_addre
   return 0;
 }
 
-// Maps the peer's page, or shares the mapping that this process has of it. `*fd` is -1 in the latter case.
-static int find_home(struct shm_peer *peer, const struct shm_address *address) {
-  peer->home = peer->worker->no_here ? NULL : shm_home_find(address->cookie);
+// Finds whose word decides, and what that one says. Of this process's workers the table of homes tells, never /proc:
+// whoever names this process names a worker of it, or lies.
+static int prove(struct shm_peer *peer, const struct shm_address *address, struct shm_proof *proof) {
+  if (peer->pid != getpid()) {
+    const struct shm_file file = {S_IFREG, peer->worker->home->proof.device, address->proof_inode};
+    int rc = shm_road_pidfd(peer->pid, &peer->pidfd);
+    if (rc == 0)
+      rc = shm_proof_read(peer->pid, address->proof_fd, &file, address->cookie, proof);
+    if (rc == 0)
+      memcpy(peer->trust.secret, proof->secret, sizeof peer->trust.secret);
+    return rc;
+  }
+  int rc = peer->here ? 0 : shm_road_pidfd(peer->pid, &peer->pidfd);
+  if (rc != 0)
+    return rc;
+  struct shm_home *home = shm_home_own(address->cookie);
+  if (!home)
+    return fail(WEFT_ERR_UNREACHABLE, "the worker of that address is none of this process, or gone");
+  peer->trust.own = true;
+  memcpy(peer->trust.secret, home->secret, sizeof peer->trust.secret);
+  memcpy(peer->trust.own_secret, home->own_secret, sizeof peer->trust.own_secret);
+  *proof = (struct shm_proof){.page_inode = home->file.inode,
+                              .page_fd = home->page_fd,
+                              .bell_fd = home->bell_fd,
+                              .bell_inode = home->bell_inode};
+  if (peer->here)
+    peer->home = home;
+  else
+    shm_home_leave(home);
+  return 0;
+}
+
+static int open_page(const struct shm_peer *peer, const struct shm_proof *proof, int *fd) {
+  const struct shm_file file = {S_IFREG, peer->worker->home->file.device, proof->page_inode};
+  return shm_road_open(peer->pid, proof->page_fd, O_RDWR, &file, "the worker", fd);
+}
+
+// Maps the peer's page, or shares the mapping that this process has of it.
+static int find_home(struct shm_peer *peer, const struct shm_proof *proof) {
+  const struct shm_file file = {S_IFREG, peer->worker->home->file.device, proof->page_inode};
+  if (!peer->home)
+    peer->home = shm_home_find(peer->pid, peer->cookie, &file);
   if (peer->home)
     return 0;
   int fd;
-  int rc =
-      shm_road_open(peer->pid, address->page_fd, O_RDWR, address->page_device, address->page_inode, "the worker", &fd);
+  int rc = open_page(peer, proof, &fd);
   if (rc != 0)
     return rc;
-  rc = shm_home_map(fd, address->cookie, &peer->home);
+  rc = shm_home_map(fd, peer->pid, peer->cookie, &file, &peer->home);
   close(fd);
   return rc;
 }
 
-static int map_ring(struct shm_peer *peer, const struct shm_address *address) {
+static int map_ring(struct shm_peer *peer, const struct shm_proof *proof) {
   size_t offset = SHM_RINGS + (size_t)peer->index * SHM_RING;
   if (peer->home->size == SHM_PAGE_SIZE) {
     peer->ring = (unsigned char *)peer->page + offset;
     return 0;
   }
   int fd;
-  int rc =
-      shm_road_open(peer->pid, address->page_fd, O_RDWR, address->page_device, address->page_inode, "the worker", &fd);
+  int rc = open_page(peer, proof, &fd);
   if (rc != 0)
     return rc;
   void *ring = mmap(NULL, SHM_RING, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
@@ -56,8 +94,18 @@ static int map_ring(struct shm_peer *peer, const struct shm_address *address) {
   return rc;
 }
 
+// The owner of a page in this process is told by other means than the page that the slot is this process's too.
+static void claim_as_ours(const struct shm_peer *peer, uint32_t index) {
+  struct shm_home *home = peer->trust.own ? shm_home_own(peer->cookie) : NULL;
+  if (!home)
+    return;
+  atomic_fetch_or(&home->ours[index / 64], UINT64_C(1) << index % 64);
+  shm_home_leave(home);
+}
+
 static int claim_slot(struct shm_peer *peer) {
   struct shm_page *page = peer->page;
+  const struct shm_home *home = peer->worker->home;
   uint32_t first = atomic_load(&page->next_slot);
   uint64_t owner = (uint64_t)getpid() << 32 | (uint32_t)random_id();
   for (uint32_t i = 0; i < SHM_SLOTS; i++) {
@@ -68,11 +116,13 @@ static int claim_slot(struct shm_peer *peer) {
       continue;
     atomic_store(&page->next_slot, index + 1);
     uint32_t slots = atomic_load(&page->slots_used);
-    while (slots <= index && !atomic_compare_exchange_weak(&page->slots_used, &slots, index + 1))
-      ;
-    slot->bell_fd = peer->worker->bell_write;
-    slot->bell_inode = peer->worker->bell_inode;
-    slot->sender = peer->worker->page->cookie;
+    for (int tries = 0; tries < 1000 && slots <= index; tries++) // more than lawful ones can be in the way
+      if (atomic_compare_exchange_strong(&page->slots_used, &slots, index + 1))
+        break;
+    slot->proof_fd = home->proof_fd;
+    slot->proof_inode = home->proof.inode;
+    slot->sender = home->cookie;
+    claim_as_ours(peer, index);
     atomic_store(&slot->fenced, 0);
     atomic_store(&slot->state, SHM_SLOT_READY);
     peer->slot = slot;
@@ -86,21 +136,25 @@ static int claim_slot(struct shm_peer *peer) {
               (unsigned)SHM_SLOTS);
 }
 
-static int join(struct shm_peer *peer, const struct shm_address *address) {
-  int rc = peer->here ? 0 : shm_road_pidfd(peer->pid, &peer->pidfd);
+static int join(struct shm_peer *peer, const struct shm_address *address, const char *owner,
+                const struct shm_signed *signature) {
+  struct shm_proof proof;
+  int rc = prove(peer, address, &proof);
   if (rc == 0)
-    rc = find_home(peer, address);
+    rc = shm_address_check(&peer->trust, owner, signature);
+  if (rc == 0)
+    rc = find_home(peer, &proof);
   if (rc != 0)
     return rc;
   peer->page = peer->home->page;
-  if (atomic_load(&peer->page->closed) || (!peer->here && !shm_road_alive(peer->pidfd)))
+  if (atomic_load(&peer->page->closed) || (peer->pidfd >= 0 && !shm_road_alive(peer->pidfd)))
     return fail(WEFT_ERR_UNREACHABLE, "the worker of process %d is gone", (int)peer->pid);
-  rc = shm_road_open(peer->pid, address->bell_fd, O_RDWR, peer->worker->bell_device, address->bell_inode,
-                     "the doorbell", &peer->bell);
+  const struct shm_file bell = {S_IFIFO, peer->worker->bell_device, proof.bell_inode};
+  rc = shm_road_open(peer->pid, proof.bell_fd, O_RDWR, &bell, "the doorbell", &peer->bell);
   if (rc == 0)
     rc = claim_slot(peer);
   if (rc == 0)
-    rc = map_ring(peer, address);
+    rc = map_ring(peer, &proof);
   if (rc == 0 && atomic_load(&peer->page->closed)) // from here on its close() would ring
     rc = fail(WEFT_ERR_UNREACHABLE, "the worker of process %d is gone", (int)peer->pid);
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
@@ -109,10 +163,12 @@ static int join(struct shm_peer *peer, const struct shm_address *address) {
   return rc;
 }
 
-int shm_connect(struct transport_worker *base, const void *bytes, size_t size, struct transport_peer **made) {
+int shm_connect(struct transport_worker *base, const void *bytes, size_t size, const char *owner,
+                struct transport_peer **made) {
   struct shm_worker *worker = (struct shm_worker *)base;
   struct shm_address address;
-  int rc = shm_address_read(&address, bytes, size);
+  struct shm_signed signature;
+  int rc = shm_address_read(&address, bytes, size, &signature);
   if (rc == 0)
     rc = check_address(worker, &address);
   if (rc != 0)
@@ -126,7 +182,7 @@ int shm_connect(struct transport_worker *base, const void *bytes, size_t size, s
   peer->cookie = address.cookie;
   peer->here = peer->pid == getpid() && !worker->no_here;
   peer->pidfd = peer->bell = -1;
-  rc = join(peer, &address);
+  rc = join(peer, &address, owner ? owner : "", &signature);
   if (rc != 0) {
     shm_peer_free(peer);
     return rc;

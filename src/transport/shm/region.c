@@ -17,19 +17,6 @@ static bool is_window(const struct transport_memory *memory, struct stat *status
          (uint64_t)status->st_size - memory->length >= memory->fd_offset;
 }
 
-static int take_gate(struct shm_worker *worker, uint32_t *gate) {
-  for (uint32_t i = 0; i < SHM_REGIONS; i++) {
-    uint32_t index = (worker->next_gate + i) % SHM_REGIONS;
-    if ((worker->taken[index / 32] & (1u << index % 32)) == 0) {
-      worker->taken[index / 32] |= 1u << index % 32;
-      worker->next_gate = index + 1;
-      *gate = index;
-      return 0;
-    }
-  }
-  return fail(WEFT_ERR_LIMIT, "shared memory takes %u regions at a time", (unsigned)SHM_REGIONS);
-}
-
 int shm_reg(struct transport_worker *base, const struct transport_memory *memory, struct transport_region **made) {
   struct shm_worker *worker = (struct shm_worker *)base;
   if (memory->kind != WEFT_MEMORY_HOST)
@@ -37,19 +24,18 @@ int shm_reg(struct transport_worker *base, const struct transport_memory *memory
   if (memory->length == 0 || (uintptr_t)memory->address + memory->length < (uintptr_t)memory->address)
     return fail(WEFT_ERR_INVALID, "a region of %llu bytes cannot be registered", (unsigned long long)memory->length);
   uint32_t gate = 0;
-  int rc = take_gate(worker, &gate);
+  int rc = shm_gate_take(worker, &gate);
   if (rc != 0)
     return rc;
   struct shm_region *region = calloc(1, sizeof *region);
   if (!region) {
-    worker->taken[gate / 32] &= ~(1u << gate % 32);
+    shm_gate_give(worker, gate);
     return fail(WEFT_ERR_NOMEM, "no memory for a region");
   }
   struct stat status;
   region->base.worker = base;
   region->base.memory = *memory;
   region->gate = gate;
-  region->id = worker->next_id++;
   region->window = !worker->no_map && is_window(memory, &status);
   if (region->window) {
     region->device = status.st_dev;
@@ -60,7 +46,7 @@ int shm_reg(struct transport_worker *base, const struct transport_memory *memory
   if (region->next)
     region->next->link = &region->next;
   worker->regions = region;
-  atomic_store(&worker->page->gates[gate].id, region->id);
+  region->id = shm_gate_open(worker, gate);
   *made = &region->base;
   return 0;
 }
@@ -69,7 +55,7 @@ void shm_unreg(struct transport_region *base) {
   struct shm_region *region = (struct shm_region *)base;
   struct shm_worker *worker = (struct shm_worker *)base->worker;
   if (shm_gate_close(worker, region->gate))
-    worker->taken[region->gate / 32] &= ~(1u << region->gate % 32);
+    shm_gate_give(worker, region->gate);
   else // not used again
     log_warn("shm: a process was stopped in mid-transfer with a region that is taken back; it may still write there");
   *region->link = region->next;
@@ -91,5 +77,5 @@ int shm_pack(struct transport_region *base, void *bytes, size_t *size) {
                         .gate = region->gate,
                         .fd = region->window ? base->memory.fd : -1,
                         .read_only = base->memory.read_only};
-  return shm_key_pack(&key, bytes, size);
+  return shm_key_pack(worker->home, &key, bytes, size);
 }

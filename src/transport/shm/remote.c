@@ -30,7 +30,8 @@ static int map_file(struct shm_remote *remote, const struct shm_key *key, int fd
   if (seals < 0 || !(seals & F_SEAL_SHRINK) || (uint64_t)status.st_size < key->length ||
       (uint64_t)status.st_size - key->length < key->fd_offset)
     return fail(WEFT_ERR_PROTOCOL, "a peer's window is smaller than its key says, or may shrink");
-  uint64_t unit = (uint64_t)status.st_blksize > 4096 ? (uint64_t)status.st_blksize : 4096; // huge pages want theirs
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t unit = (uint64_t)status.st_blksize > page ? (uint64_t)status.st_blksize : page; // huge pages want theirs
   uint64_t before = key->fd_offset % unit;
   size_t size = (size_t)(before + key->length);
   int protection = remote->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
@@ -46,8 +47,8 @@ static int map_file(struct shm_remote *remote, const struct shm_key *key, int fd
 
 static int map_window(struct shm_remote *remote, const struct shm_peer *peer, const struct shm_key *key) {
   int fd;
-  int rc = shm_road_open(peer->pid, key->fd, remote->read_only ? O_RDONLY : O_RDWR, key->device, key->inode, "a window",
-                         &fd);
+  const struct shm_file file = {S_IFREG, key->device, key->inode};
+  int rc = shm_road_open(peer->pid, key->fd, remote->read_only ? O_RDONLY : O_RDWR, &file, "a window", &fd);
   if (rc != 0)
     return rc;
   rc = map_file(remote, key, fd);
@@ -71,11 +72,14 @@ static int reach(struct shm_remote *remote, const struct shm_peer *peer, const s
 int shm_import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **made) {
   struct shm_peer *peer = (struct shm_peer *)base;
   struct shm_key key;
-  int rc = shm_key_read(&key, bytes, size);
+  struct shm_signed signature;
+  int rc = shm_key_read(&key, bytes, size, &signature);
+  if (rc == 0 && key.cookie != peer->home->cookie)
+    rc = fail(WEFT_ERR_AUTH, "this key is of a region of another worker");
+  if (rc == 0)
+    rc = shm_key_check(&peer->trust, &signature);
   if (rc != 0)
     return rc;
-  if (key.cookie != peer->home->cookie)
-    return fail(WEFT_ERR_PROTOCOL, "this key is of a region of another worker");
   if (atomic_load(&peer->ended) != 0 || (!peer->here && !shm_road_alive(peer->pidfd)))
     return fail(WEFT_ERR_PEER_LOST, "process %d is gone", (int)peer->pid);
   struct shm_gate *gate = &peer->page->gates[key.gate];

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -28,7 +29,7 @@ static void copy_out(void *bytes, const unsigned char *ring, uint64_t position, 
 // With the peer's turn.
 int shm_ring_put(struct shm_peer *peer, const void *bytes, uint32_t size) {
   struct shm_slot *slot = peer->slot;
-  uint64_t head = atomic_load_explicit(&slot->head, memory_order_relaxed);
+  uint64_t head = peer->head; // what stands in the slot the reader may have changed
   if (head + span(size) - atomic_load(&slot->tail) > SHM_RING) {
     atomic_store(&slot->waiting, 1); // the reader looks at it after it has made room
     if (head + span(size) - atomic_load(&slot->tail) > SHM_RING)
@@ -37,7 +38,8 @@ int shm_ring_put(struct shm_peer *peer, const void *bytes, uint32_t size) {
   struct shm_record record = {.size = size};
   memcpy(peer->ring + head % SHM_RING, &record, sizeof record);
   copy_in(peer->ring, head + sizeof record, bytes, size);
-  atomic_store(&slot->head, head + span(size));
+  peer->head = head + span(size);
+  atomic_store(&slot->head, peer->head);
   return 0;
 }
 
@@ -61,16 +63,35 @@ void shm_ring_wake(struct shm_worker *worker) {
     ring_bell(worker->bell_write);
 }
 
-// The sender's doorbell, opened when it is needed first.
-void shm_ring_call(struct shm_worker *worker, uint32_t index) {
-  struct shm_slot *slot = &worker->page->slots[index];
-  if (worker->bells[index] < 0) {
-    pid_t pid = (pid_t)(atomic_load(&slot->owner) >> 32);
-    int fd;
-    if (shm_road_open(pid, slot->bell_fd, O_RDWR, worker->bell_device, slot->bell_inode, "the doorbell", &fd) != 0)
-      return; // it is gone
-    worker->bells[index] = fd;
+// The doorbell of a slot's sender. Not what the slot says of it, but what the sender's process says in its proof: else
+// it could have this one write into any pipe of another.
+static int open_bell(const struct shm_worker *worker, const struct shm_slot *slot, int *bell) {
+  pid_t pid = (pid_t)(atomic_load(&slot->owner) >> 32);
+  struct shm_file file = {S_IFIFO, worker->bell_device, 0};
+  struct shm_proof proof;
+  if (pid <= 0)
+    return WEFT_ERR_UNREACHABLE;
+  if (pid == getpid()) {
+    struct shm_home *home = shm_home_own(slot->sender);
+    if (!home)
+      return WEFT_ERR_UNREACHABLE;
+    int fd = home->bell_fd;
+    file.inode = home->bell_inode;
+    shm_home_leave(home);
+    return shm_road_open(pid, fd, O_RDWR, &file, "the doorbell", bell);
   }
+  const struct shm_file place = {S_IFREG, worker->home->proof.device, slot->proof_inode};
+  int rc = shm_proof_read(pid, slot->proof_fd, &place, slot->sender, &proof);
+  if (rc != 0)
+    return rc;
+  file.inode = proof.bell_inode;
+  return shm_road_open(pid, proof.bell_fd, O_RDWR, &file, "the doorbell", bell);
+}
+
+// It is opened when it is needed first.
+void shm_ring_call(struct shm_worker *worker, uint32_t index) {
+  if (worker->bells[index] < 0 && open_bell(worker, &worker->page->slots[index], &worker->bells[index]) != 0)
+    return; // it is gone
   ring_bell(worker->bells[index]);
 }
 
@@ -87,6 +108,9 @@ void shm_ring_forget(struct shm_worker *worker, uint32_t index) {
                   (off_t)(SHM_RINGS + (size_t)index * SHM_RING), SHM_RING);
   for (uint32_t i = 0; i < SHM_INSIDE; i++)
     atomic_store(&slot->inside[i], 0);
+  worker->tails[index] = 0;
+  worker->broken[index] = false;
+  atomic_fetch_and(&worker->home->ours[index / 64], ~(UINT64_C(1) << index % 64));
   atomic_store(&slot->waiting, 0);
   atomic_store(&slot->head, 0);
   atomic_store(&slot->tail, 0);
@@ -94,22 +118,29 @@ void shm_ring_forget(struct shm_worker *worker, uint32_t index) {
   atomic_store(&slot->owner, 0);
 }
 
-// Delivers what was there on entry.
+// Nothing more is read from a sender that has written nonsense, until it gives its slot back.
+static void give_up(struct shm_worker *worker, uint32_t index) {
+  log_error("shm: a process of this host has written nonsense into its messages; what it sends is dropped");
+  worker->broken[index] = true;
+}
+
+// Delivers what was there on entry. What the sender writes is read once, and only as far as this side knows how far it
+// has read: its tail in the page is for the sender alone.
 static uint32_t drain(struct shm_worker *worker, uint32_t index) {
   struct shm_slot *slot = &worker->page->slots[index];
   uint32_t state = atomic_load(&slot->state); // before head: who has left has written all
-  uint64_t head = atomic_load(&slot->head), tail = atomic_load(&slot->tail);
+  uint64_t head = atomic_load(&slot->head), tail = worker->tails[index];
   uint32_t count = 0;
-  while (tail != head) {
+  while (tail != head && !worker->broken[index]) {
     struct shm_record record;
     memcpy(&record, ring_of(worker, index) + tail % SHM_RING, sizeof record);
     if (record.size > sizeof worker->message || head - tail > SHM_RING || span(record.size) > head - tail) {
-      log_error("shm: a process of this host has written nonsense into its messages; they are dropped");
-      atomic_store(&slot->tail, head);
+      give_up(worker, index);
       break;
     }
     copy_out(worker->message, ring_of(worker, index), tail + sizeof record, record.size);
     tail += span(record.size);
+    worker->tails[index] = tail;
     atomic_store(&slot->tail, tail);
     if (worker->base.options.on_message)
       worker->base.options.on_message(worker->base.options.arg, worker->message, record.size);
@@ -147,7 +178,8 @@ void shm_ring_sweep(struct shm_worker *worker) {
   for (uint32_t index = 0; index < SHM_SLOTS && index < atomic_load(&worker->page->slots_used); index++) {
     struct shm_slot *slot = &worker->page->slots[index];
     uint64_t owner = atomic_load(&slot->owner);
-    if (owner == 0 || kill((pid_t)(owner >> 32), 0) == 0 || errno != ESRCH)
+    pid_t pid = (pid_t)(owner >> 32);
+    if (owner == 0 || (pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH)))
       continue;
     atomic_store(&slot->state, SHM_SLOT_LEFT);
     drain(worker, index);

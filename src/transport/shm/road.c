@@ -24,19 +24,34 @@ static int cannot_open(int error, pid_t pid, const char *what) {
   }
 }
 
-int shm_road_open(pid_t pid, int fd, int flags, uint64_t device, uint64_t inode, const char *what, int *opened) {
+// Of what `place` refers to, which does nothing to it: whether it is that file.
+static int look(int place, pid_t pid, const struct shm_file *file, const char *what) {
+  struct stat status;
+  if (fstat(place, &status) != 0 || (status.st_mode & S_IFMT) != file->type || status.st_dev != file->device ||
+      status.st_ino != file->inode)
+    return fail(WEFT_ERR_UNREACHABLE, "%s of process %d is gone", what, (int)pid);
+  if (shm_home_is_proof(place))
+    return fail(WEFT_ERR_AUTH, "process %d names a file of this process as its own", (int)pid);
+  return 0;
+}
+
+int shm_road_open(pid_t pid, int fd, int flags, const struct shm_file *file, const char *what, int *opened) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
-  int found = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (found < 0)
+  int place = open(path, O_PATH | O_CLOEXEC);
+  if (place < 0)
     return cannot_open(errno, pid, what);
-  struct stat status;
-  if (fstat(found, &status) != 0 || status.st_dev != device || status.st_ino != inode) {
-    close(found);
-    return fail(WEFT_ERR_UNREACHABLE, "%s of process %d is gone", what, (int)pid);
+  int rc = look(place, pid, file, what);
+  if (rc == 0) {
+    snprintf(path, sizeof path, "/proc/self/fd/%d", place);
+    int found = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (found < 0)
+      rc = cannot_open(errno, pid, what);
+    else
+      *opened = found;
   }
-  *opened = found;
-  return 0;
+  close(place);
+  return rc;
 }
 
 int shm_road_pidfd(pid_t pid, int *fd) {

@@ -5,8 +5,13 @@
 // the caller's thread; those of more than SHM_INLINE bytes in progress(), so that post() returns soon. Nothing but a
 // message waits for the peer: until its ring has room.
 //
-// How one finds the other: an address is a pid and the numbers of descriptors in that process, opened through /proc.
-// Inodes and a cookie tell whether they still are what was meant, and a pidfd whether the process still is.
+// How one finds the other: an address is a pid and the number of a descriptor in that process, opened through /proc:
+// its proof page (proof.c), with which the process itself says which page and doorbell are its worker's. A pidfd tells
+// whether the process still is. Address and keys are sealed by who made them (seal.h), the address together with the
+// name of its owner: nobody gives them for his own, widens or moves them.
+//
+// What a peer writes into pages is not believed: positions of rings are kept on each side, and descriptors that a slot
+// names are opened only if the sender's own proof names them.
 //
 // Taking back a region: each region has a gate in its owner's page. Initiators say there that they go in and out around
 // each stretch of at most SHM_STRETCH bytes; unreg() closes the gate and waits until no living process is inside. A
@@ -24,6 +29,7 @@
 #include <sys/types.h>
 
 #include "transport/shm/page.h"
+#include "transport/shm/seal.h"
 #include "transport/transport.h"
 
 enum {
@@ -38,13 +44,35 @@ enum {
   SHM_WHY = 120,            // of a request
 };
 
+// Which file a descriptor has to be.
+struct shm_file {
+  mode_t type; // S_IFREG, S_IFIFO
+  uint64_t device, inode;
+};
+
 // A worker's page in this process; its own, or mapped by a peer. Workers and peers of one process share one mapping.
 struct shm_home {
   struct shm_page *page;
   size_t size;
+  pid_t pid; // whose it is
   uint64_t cookie;
+  struct shm_file file;
   uint32_t users;
   struct shm_home *next;
+  // A worker's own:
+  bool own;
+  int page_fd, proof_fd;
+  struct shm_file proof;
+  uint8_t secret[SHM_SECRET], own_secret[SHM_SECRET]; // as seal.h has them
+  uint64_t bell_inode;
+  int bell_fd;
+  _Atomic uint64_t ours[SHM_SLOTS / 64]; // slots whose senders are in this process
+};
+
+// How the seals of a peer are checked.
+struct shm_trust {
+  uint8_t secret[SHM_SECRET], own_secret[SHM_SECRET];
+  bool own; // the peer's worker is in this process; else own_secret is not known
 };
 
 extern const struct transport transport_shm;
@@ -53,8 +81,9 @@ struct shm_worker {
   struct transport_worker base;
   struct shm_home *home;
   struct shm_page *page; // the home's
+  char *owner;           // "": nobody
   int page_fd, bell_read, bell_write, epoll;
-  uint64_t page_device, page_inode, bell_device, bell_inode;
+  uint64_t bell_device;
   uint64_t host[2], pid_space; // which hosts and processes can be reached
   bool no_map, no_vm, no_here; // settings
   bool slept;
@@ -65,7 +94,9 @@ struct shm_worker {
   struct shm_op *moving, *last_moving; // in progress()
   struct shm_peer *peers, *leaving;
   struct shm_region *regions;
-  int bells[SHM_SLOTS]; // of those who send here, once they were needed; -1: not open
+  int bells[SHM_SLOTS];      // of those who send here, once they were needed; -1: not open
+  uint64_t tails[SHM_SLOTS]; // how far their rings were read
+  bool broken[SHM_SLOTS];    // they have written nonsense: nothing more is read from them
   unsigned char message[TRANSPORT_MAX_MESSAGE];
   uint32_t *taken; // [SHM_REGIONS / 32] gates in use
 };
@@ -107,6 +138,8 @@ struct shm_peer {
   uint64_t owner; // its word
   pid_t pid;
   uint64_t cookie; // of its worker
+  struct shm_trust trust;
+  uint64_t head;   // of the ring, with the turn
   bool here;       // in this process
   int pidfd, bell; // -1: none
   bool told;       // on_peer was called
@@ -134,24 +167,44 @@ struct shm_remote {
 };
 
 // home.c: pages in this process
-int shm_home_create(uint64_t cookie, int *fd, struct shm_home **home);
-// The one with that cookie that is there already, or NULL.
-struct shm_home *shm_home_find(uint64_t cookie);
-int shm_home_map(int fd, uint64_t cookie, struct shm_home **home);
+// A worker's own page, and its proof, which names that doorbell.
+int shm_home_create(uint64_t cookie, int bell_fd, const struct shm_file *bell, int *fd, struct shm_home **home);
+// That worker's of this process, to be left; NULL: there is none.
+struct shm_home *shm_home_own(uint64_t cookie);
+// That mapping of another process's page that is there already, to be left; or NULL.
+struct shm_home *shm_home_find(pid_t pid, uint64_t cookie, const struct shm_file *file);
+int shm_home_map(int fd, pid_t pid, uint64_t cookie, const struct shm_file *file, struct shm_home **home);
 void shm_home_leave(struct shm_home *home);
+// Whether the descriptor is the proof page of a worker of this process. Closing such a one takes the lock away.
+bool shm_home_is_proof(int fd);
+// Locks the proofs of this process's workers again.
+void shm_home_lock_again(void);
 
 // road.c: descriptors of other processes
-// Opens descriptor `fd` of process `pid`, if it still is that file.
-int shm_road_open(pid_t pid, int fd, int flags, uint64_t device, uint64_t inode, const char *what, int *opened);
+// Opens descriptor `fd` of process `pid`, if it is that file; anything else is left untouched.
+int shm_road_open(pid_t pid, int fd, int flags, const struct shm_file *file, const char *what, int *opened);
 int shm_road_pidfd(pid_t pid, int *fd);
 bool shm_road_alive(int pidfd);
 
-// address.c: what travels
+// proof.c
+int shm_proof_create(const struct shm_proof *proof, int *fd);
+int shm_proof_lock(int fd);
+// What that process, which is not this one, says in descriptor `fd`, which is that file, of its own worker with that
+// cookie. AUTH: it is not that process's own word. UNREACHABLE: it is gone, or cannot be looked into.
+int shm_proof_read(pid_t pid, int fd, const struct shm_file *file, uint64_t cookie, struct shm_proof *proof);
+
+// seal.c: what seal.h has, for an owner
+int shm_sign(const struct shm_home *home, const char *kind, const void *bytes, size_t size, const char *owner,
+             struct shm_seal *seal);
+int shm_sign_check(const struct shm_trust *trust, const char *kind, const void *bytes, size_t size, const char *owner,
+                   const struct shm_seal *seal);
+
+// address.c: what travels, sealed
 struct shm_address {
   uint64_t host[2], pid_space, cookie;
-  uint64_t page_device, page_inode, bell_inode;
+  uint64_t proof_inode;
   uint32_t pid;
-  int32_t page_fd, bell_fd;
+  int32_t proof_fd;
 };
 struct shm_key {
   uint64_t cookie, id, address, length, device, inode, fd_offset;
@@ -159,10 +212,19 @@ struct shm_key {
   int32_t fd; // -1: no window
   uint32_t read_only;
 };
-int shm_address_pack(const struct shm_address *address, void *bytes, size_t *size);
-int shm_address_read(struct shm_address *address, const void *bytes, size_t size);
-int shm_key_pack(const struct shm_key *key, void *bytes, size_t *size);
-int shm_key_read(struct shm_key *key, const void *bytes, size_t size);
+// What was read, where it stands, to be checked against its seal.
+struct shm_signed {
+  const void *bytes;
+  size_t size;
+  struct shm_seal seal;
+};
+int shm_address_pack(const struct shm_home *home, const char *owner, const struct shm_address *address, void *bytes,
+                     size_t *size);
+int shm_address_read(struct shm_address *address, const void *bytes, size_t size, struct shm_signed *signature);
+int shm_address_check(const struct shm_trust *trust, const char *owner, const struct shm_signed *signature);
+int shm_key_pack(const struct shm_home *home, const struct shm_key *key, void *bytes, size_t *size);
+int shm_key_read(struct shm_key *key, const void *bytes, size_t size, struct shm_signed *signature);
+int shm_key_check(const struct shm_trust *trust, const struct shm_signed *signature);
 
 // region.c
 int shm_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
@@ -170,6 +232,11 @@ void shm_unreg(struct transport_region *region);
 int shm_pack(struct transport_region *region, void *bytes, size_t *size);
 
 // gate.c
+// One that is free. LIMIT.
+int shm_gate_take(struct shm_worker *worker, uint32_t *index);
+void shm_gate_give(struct shm_worker *worker, uint32_t index);
+// Its new id.
+uint64_t shm_gate_open(struct shm_worker *worker, uint32_t index);
 // Goes in, for one stretch; false: the region was taken back, or shm_gate_fenced(). `*place` is for leave().
 bool shm_gate_enter(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t *place);
 // Whether the peer has lost this side.
@@ -186,7 +253,8 @@ void shm_release(struct transport_remote *remote);
 void *shm_map(struct transport_remote *remote);
 
 // peer.c
-int shm_connect(struct transport_worker *worker, const void *address, size_t size, struct transport_peer **peer);
+int shm_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
+                struct transport_peer **peer);
 void shm_disconnect(struct transport_peer *peer);
 // Ends its requests with `err`, and says so to the user.
 void shm_peer_lost(struct shm_peer *peer, int err, const char *why);
@@ -236,7 +304,7 @@ void shm_walk_advance(struct shm_walk *walk, uint64_t bytes);
 // vm.c: a stretch of the pieces that follow and are of this remote; moves the walk on. False: the rest of that remote's
 // pieces cannot be reached either, they have failed.
 bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote);
-// Whether process `pid` lets us reach its memory.
+// Whether process `pid` is this user's and lets us reach its memory.
 int shm_vm_check(pid_t pid, uint64_t address);
 
 // copy.c: past the caches

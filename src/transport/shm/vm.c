@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "base/fail.h"
 #include "transport/shm/shm.h"
@@ -72,7 +73,32 @@ bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   return true;
 }
 
+// Another user's process may at any time run a program with more rights than both have, and then it would be that one's
+// memory which is written. (The kernel asks for rights at each call; root has them all.)
+static int check_user(pid_t pid) {
+  char path[64], line[128];
+  unsigned real = 0, effective = 0;
+  bool found = false;
+  snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+  FILE *file = fopen(path, "re");
+  while (file && !found && fgets(line, sizeof line, file))
+    found = sscanf(line, "Uid: %u %u", &real, &effective) == 2;
+  if (file)
+    fclose(file);
+  if (!found)
+    return fail(WEFT_ERR_UNREACHABLE, "cannot tell which user process %d is of", (int)pid);
+  if (real == geteuid() && effective == geteuid())
+    return 0;
+  return fail(WEFT_ERR_UNREACHABLE,
+              "process %d is of user %u, and memory without a sealed memfd is reached between processes of one user: "
+              "register memory that can be mapped, as weft_agent_allocate() makes it",
+              (int)pid, effective);
+}
+
 int shm_vm_check(pid_t pid, uint64_t address) {
+  int rc = check_user(pid);
+  if (rc != 0)
+    return rc;
   char byte, scope[16] = "";
   struct iovec local = {&byte, 1}, there = {(void *)(uintptr_t)address, 1};
   if (process_vm_readv(pid, &local, 1, &there, 1, 0) == 1)

@@ -79,21 +79,13 @@ static int take_settings(struct shm_worker *worker, const char *const *settings)
   return name_host(worker, host);
 }
 
-static int inode_of(int fd, uint64_t *device, uint64_t *inode) {
-  struct stat status;
-  if (fstat(fd, &status) != 0)
-    return fail_errno(errno, "cannot look at a descriptor of shared memory");
-  *device = status.st_dev;
-  *inode = status.st_ino;
-  return 0;
-}
-
 static int set_up(struct shm_worker *worker, const struct transport_options *options) {
   int rc = take_settings(worker, options->settings);
   if (rc != 0)
     return rc;
   worker->taken = calloc(SHM_REGIONS / 32, sizeof *worker->taken);
-  if (!worker->taken)
+  worker->owner = strdup(options->owner ? options->owner : "");
+  if (!worker->taken || !worker->owner)
     return fail(WEFT_ERR_NOMEM, "no memory for a worker");
   int bell[2];
   if (pipe2(bell, O_CLOEXEC | O_NONBLOCK) != 0)
@@ -104,12 +96,15 @@ static int set_up(struct shm_worker *worker, const struct transport_options *opt
   struct epoll_event event = {.events = EPOLLIN};
   if (worker->epoll < 0 || epoll_ctl(worker->epoll, EPOLL_CTL_ADD, worker->bell_read, &event) != 0)
     return fail_errno(errno, "cannot wait for a doorbell");
-  rc = shm_home_create(random_id(), &worker->page_fd, &worker->home);
-  if (rc != 0)
-    return rc;
-  worker->page = worker->home->page;
-  rc = inode_of(worker->page_fd, &worker->page_device, &worker->page_inode);
-  return rc ? rc : inode_of(worker->bell_write, &worker->bell_device, &worker->bell_inode);
+  struct stat status;
+  if (fstat(worker->bell_write, &status) != 0)
+    return fail_errno(errno, "cannot look at a doorbell");
+  const struct shm_file file = {S_IFIFO, status.st_dev, status.st_ino};
+  worker->bell_device = status.st_dev;
+  rc = shm_home_create(random_id(), worker->bell_write, &file, &worker->page_fd, &worker->home);
+  if (rc == 0)
+    worker->page = worker->home->page;
+  return rc;
 }
 
 static void close_fd(int fd) {
@@ -127,6 +122,7 @@ static void free_worker(struct shm_worker *worker) {
   if (worker->home)
     shm_home_leave(worker->home);
   free(worker->taken);
+  free(worker->owner);
   free(worker);
 }
 
@@ -146,6 +142,7 @@ static int open_worker(const struct transport_options *options, struct transport
   }
   worker->base.options.settings = NULL;
   worker->base.options.device = NULL;
+  worker->base.options.owner = NULL;
   *made = &worker->base;
   return 0;
 }
@@ -193,13 +190,10 @@ static int address(struct transport_worker *base, void *bytes, size_t *size) {
   struct shm_address own = {.host = {worker->host[0], worker->host[1]},
                             .pid_space = worker->pid_space,
                             .cookie = worker->home->cookie,
-                            .page_device = worker->page_device,
-                            .page_inode = worker->page_inode,
-                            .bell_inode = worker->bell_inode,
-                            .pid = (uint32_t)getpid(),
-                            .page_fd = worker->page_fd,
-                            .bell_fd = worker->bell_write};
-  return shm_address_pack(&own, bytes, size);
+                            .proof_inode = worker->home->proof.inode,
+                            .pid = (uint32_t)worker->home->pid,
+                            .proof_fd = worker->home->proof_fd};
+  return shm_address_pack(worker->home, worker->owner, &own, bytes, size);
 }
 
 // The peer has come to its end: what it sent before comes first. The number of things that happened.

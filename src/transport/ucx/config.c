@@ -1,9 +1,11 @@
+#include <dirent.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/avoided.h"
 #include "base/fail.h"
 #include "base/settings.h"
 #include "transport/ucx/ucx.h"
@@ -37,17 +39,66 @@ static bool exists(const char *folder, const char *name, size_t length) {
   return size < (int)sizeof path && access(path, F_OK) == 0;
 }
 
-// Whether anything but UCX's own default says which devices it uses: the environment, or its configuration file.
-static bool names_devices(const ucp_config_t *config) {
-  char *text = NULL;
+// The value of the option "UCX_NAME=" that UCX has by now: from its default, the environment, its configuration file,
+// or us. The caller's; NULL: it is not known.
+static char *value_of(const ucp_config_t *config, const char *option) {
+  char *text = NULL, *value = NULL;
   size_t size = 0;
   FILE *stream = open_memstream(&text, &size);
   if (!stream)
-    return true;
+    return NULL;
   ucp_config_print(config, stream, NULL, UCS_CONFIG_PRINT_CONFIG);
-  bool named = fclose(stream) != 0 || !strstr(text, "UCX_NET_DEVICES=all\n");
+  const char *line = fclose(stream) == 0 ? strstr(text, option) : NULL;
+  if (line)
+    value = strndup(line + strlen(option), strcspn(line, "\n") - strlen(option));
   free(text);
-  return named;
+  return value;
+}
+
+static bool has(const ucp_config_t *config, const char *option, const char *value) {
+  char *is = value_of(config, option);
+  bool same = is && strcmp(is, value) == 0;
+  free(is);
+  return same;
+}
+
+// Whether anything but UCX's own default says which devices, or which transports, it uses.
+static bool names_devices(const ucp_config_t *config) {
+  return !has(config, "UCX_NET_DEVICES=", "all");
+}
+
+static bool names_transports(const ucp_config_t *config, const struct transport_options *options) {
+  return settings_value(options->settings, "TLS") || in_environment("TLS") || !has(config, "UCX_TLS=", "all");
+}
+
+static bool is_local(const char *name, size_t length) {
+  return (length == 3 && memcmp(name, "tcp", 3) == 0) || (length == 4 && memcmp(name, "self", 4) == 0);
+}
+
+static bool has_rdma(void) {
+  DIR *folder = opendir("/sys/class/infiniband");
+  bool found = false;
+  for (struct dirent *entry; folder && !found && (entry = readdir(folder));)
+    found = entry->d_name[0] != '.';
+  if (folder)
+    closedir(folder);
+  return found;
+}
+
+bool ucx_may_reach(const struct transport_options *options, const ucp_config_t *config) {
+  const char *serve = settings_value(options->settings, "serve");
+  const char *list = settings_value(options->settings, "TLS");
+  if (serve && strcmp(serve, "auto") != 0)
+    return strcmp(serve, "off") == 0;
+  list = list ? list : getenv("UCX_TLS");
+  if (!list || !names_transports(config, options))
+    return has_rdma() || names_transports(config, options);
+  for (size_t length; *list; list += length + (list[length] == ',')) {
+    length = strcspn(list, ",");
+    if (length > 0 && !is_local(list, length))
+      return true;
+  }
+  return false;
 }
 
 // The interfaces stay, for peers that have no RDMA: UCX takes the faster one by itself.
@@ -121,10 +172,16 @@ static int set(ucp_config_t *config, const char *setting) {
   return status == UCS_OK ? 0 : ucx_fail(status, "UCX does not take the setting %s", setting);
 }
 
+// What follows a peer's words on this host: an address or a key of these names a process or a segment here, which UCX
+// opens, reads and writes in this process's name. They are kept out unless somebody names the transports; on one host
+// there are the transports shm and cuda, which believe no such words.
+static const char without[] = "^sm,cuda_ipc,rocm_ipc,ze_ipc";
+
 // Whether UCX may use one of these, by TLS in the settings or the environment.
-static bool uses(const struct transport_options *options, const char *const names[8]) {
+static bool uses(const struct transport_options *options, bool named, const char *const names[8]) {
   const char *list = settings_value(options->settings, "TLS");
   list = list ? list : getenv("UCX_TLS");
+  list = named ? list : "tcp";
   if (!list || *list == '^' || !names[0])
     return true;
   for (size_t length; *list; list += length + (list[length] == ',')) {
@@ -138,8 +195,11 @@ static bool uses(const struct transport_options *options, const char *const name
 }
 
 static int set_all(ucp_config_t *config, const struct transport_options *options) {
+  bool named = names_transports(config, options);
+  if (!named && ucp_config_modify(config, "TLS", without) != UCS_OK)
+    return fail(WEFT_ERR_UNSUPPORTED, "this UCX does not take TLS=%s: name its transports with UCX_TLS", without);
   for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
-    if (!in_environment(defaults[i].name) && uses(options, defaults[i].for_one_of))
+    if (!in_environment(defaults[i].name) && uses(options, named, defaults[i].for_one_of))
       modify(config, defaults[i].name, defaults[i].value); // one that this UCX does not know is no loss
   }
   const char *nics = settings_value(options->settings, "nics");
@@ -151,11 +211,32 @@ static int set_all(ucp_config_t *config, const struct transport_options *options
   return rc;
 }
 
+// By what the list has become, whoever named it.
+static int leave_out_posix(ucp_config_t *config) {
+  char rest[1024];
+  unsigned major, minor, release;
+  ucp_get_version(&major, &minor, &release);
+  if (!avoided_in(AVOIDED_UCX_POSIX, major, minor))
+    return 0;
+  char *list = value_of(config, "UCX_TLS=");
+  bool fits = list && ucx_without_posix(list, rest, sizeof rest);
+  free(list);
+  if (!fits)
+    return fail(WEFT_ERR_LIMIT,
+                "UCX %u.%u is not to use POSIX shared memory, and its list TLS does not tell what is "
+                "left, in 1000 bytes",
+                major, minor);
+  ucs_status_t status = ucp_config_modify(config, "TLS", rest);
+  return status == UCS_OK ? 0 : ucx_fail(status, "UCX %u.%u does not take TLS=%s", major, minor, rest);
+}
+
 int ucx_config(const struct transport_options *options, ucp_config_t **config) {
   ucs_status_t status = ucp_config_read(NULL, NULL, config);
   if (status != UCS_OK)
     return ucx_fail(status, "UCX cannot read its options (UCX_* in the environment)");
   int rc = set_all(*config, options);
+  if (rc == 0)
+    rc = leave_out_posix(*config);
   if (rc != 0)
     ucp_config_release(*config);
   return rc;

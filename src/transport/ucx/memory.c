@@ -6,8 +6,8 @@
 #include "base/fail.h"
 #include "transport/ucx/ucx.h"
 
-// Kind, read only, allocated, address, length, own key; then UCX's rkey, if it knows the region.
-static const struct card key_card = {"key of ucx", 0x6b757831, 2};
+// Kind, read only, allocated, address, length, own key and its place; then UCX's rkey, where UCX may be reached by it.
+static const struct card key_card = {"key of ucx", 0x6b757831, 3};
 
 ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind) {
   return kind == WEFT_MEMORY_CUDA ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
@@ -97,7 +97,7 @@ int ucx_pack(struct transport_region *base, void *bytes, size_t *size) {
   void *rkey = NULL;
   size_t rkey_size = 0;
   ucs_status_t status = UCS_OK;
-  if (region->memory)
+  if (region->memory && ((struct ucx_worker *)base->worker)->serve != 1)
     status = ucp_rkey_pack(((struct ucx_worker *)base->worker)->context, region->memory, &rkey, &rkey_size);
   if (status != UCS_OK)
     return ucx_fail(status, "UCX gives no key of a region");
@@ -108,6 +108,7 @@ int ucx_pack(struct transport_region *base, void *bytes, size_t *size) {
   wire_put_number(&writer, (uintptr_t)base->memory.address, 8);
   wire_put_number(&writer, base->memory.length, 8);
   wire_put_number(&writer, region->key, 8);
+  wire_put_number(&writer, region->index, 4);
   wire_put(&writer, rkey, rkey_size);
   if (rkey)
     ucp_rkey_buffer_release(rkey);
@@ -117,7 +118,21 @@ int ucx_pack(struct transport_region *base, void *bytes, size_t *size) {
 
 static bool reaches(const struct ucx_peer *peer, bool allocated) {
   int serve = ((const struct ucx_worker *)peer->flow.base.worker)->serve;
+  if (peer->own)
+    return false;
   return serve >= 0 ? !serve : peer->direct || (peer->near && allocated);
+}
+
+static int unpack(struct ucx_peer *peer, bool gpu, const void *bytes, size_t size, ucp_rkey_h *rkey) {
+  uint8_t room[TRANSPORT_MAX_KEY + UCX_SLACK] = {0};
+  int rc = size > TRANSPORT_MAX_KEY ? fail(WEFT_ERR_PROTOCOL, "a key of ucx is too long") : 0;
+  if (rc == 0)
+    rc = ucx_rkey_check(bytes, size, gpu);
+  if (rc != 0)
+    return rc;
+  memcpy(room, bytes, size);
+  ucs_status_t status = ucp_ep_rkey_unpack(peer->ep, room, rkey);
+  return status == UCS_OK ? 0 : ucx_fail(status, "UCX cannot reach that region");
 }
 
 int ucx_import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **made) {
@@ -130,8 +145,11 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   uint64_t allocated = wire_take_number(&reader, 1);
   uint64_t address = wire_take_number(&reader, 8), length = wire_take_number(&reader, 8);
   uint64_t key = wire_take_number(&reader, 8);
-  if (reader.failed || (wire_left(&reader) == 0 && kind == WEFT_MEMORY_HOST) || kind > WEFT_MEMORY_CUDA)
+  uint32_t index = (uint32_t)wire_take_number(&reader, 4);
+  if (reader.failed || kind > WEFT_MEMORY_CUDA || read_only > 1 || allocated > 1)
     return fail(WEFT_ERR_PROTOCOL, "a key of ucx is of another make");
+  if (length == 0 || length - 1 > UINT64_MAX - address)
+    return fail(WEFT_ERR_PROTOCOL, "a key of ucx is for %" PRIu64 " bytes, which no memory has there", length);
   if (!peer->ep && peer->again_ns == 0)
     return fail(WEFT_ERR_PEER_LOST, "%s", peer->flow.why);
   bool direct = wire_left(&reader) > 0 && reaches(peer, allocated);
@@ -139,10 +157,12 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   if (!remote)
     return fail(WEFT_ERR_NOMEM, "no memory for a remote region");
   remote->key = key;
-  ucs_status_t status = !direct ? UCS_OK : ucp_ep_rkey_unpack(peer->ep, reader.bytes + reader.at, &remote->rkey);
-  if (status != UCS_OK) {
+  remote->index = index;
+  rc =
+      !direct ? 0 : unpack(peer, kind == WEFT_MEMORY_CUDA, reader.bytes + reader.at, wire_left(&reader), &remote->rkey);
+  if (rc != 0) {
     free(remote);
-    return ucx_fail(status, "UCX cannot reach that region");
+    return rc;
   }
   flow_remote_init(&remote->flow, &peer->flow);
   remote->flow.base.kind = (enum weft_memory_kind)kind;

@@ -29,7 +29,7 @@ static void failed(void *arg, ucp_ep_h ep, ucs_status_t status) {
 static struct ucx_peer *make_peer(struct ucx_worker *worker, const void *address, size_t address_size) {
   size_t head = (sizeof(struct ucx_peer) + 63) / 64 * 64;
   size_t request = (worker->request_size + 63) / 64 * 64, bytes = (TRANSPORT_MAX_MESSAGE + 63) / 64 * 64;
-  size_t notes = head + UCX_NOTES * (request + bytes), size = notes + (address_size + 63) / 64 * 64;
+  size_t notes = head + UCX_NOTES * (request + bytes), size = notes + (address_size + UCX_SLACK + 63) / 64 * 64;
   struct ucx_peer *peer = aligned_alloc(64, size);
   if (!peer)
     return NULL;
@@ -59,8 +59,9 @@ static void look_at(struct ucx_peer *peer) {
   ucp_ep_print_info(peer->ep, file);
   if (fclose(file) == 0) {
     bool tcp = strstr(text, ":tcp/");
-    peer->direct = !tcp && (strstr(text, ":rc_") || strstr(text, ":dc_"));
-    peer->near = !tcp && (strstr(text, ":posix/") || strstr(text, ":sysv/") || strstr(text, ":self/"));
+    peer->own = strstr(text, ":self/");
+    peer->near = !tcp && (strstr(text, ":posix/") || strstr(text, ":sysv/") || peer->own);
+    peer->direct = !tcp && !peer->near && (strstr(text, ":rc_") || strstr(text, ":dc_"));
   }
   free(text);
 }
@@ -81,7 +82,9 @@ ucs_status_t ucx_open_ep(struct ucx_peer *peer) {
   return status;
 }
 
-int ucx_connect(struct transport_worker *base, const void *address, size_t size, struct transport_peer **made) {
+int ucx_connect(struct transport_worker *base, const void *address, size_t size, const char *owner,
+                struct transport_peer **made) {
+  (void)owner;
   struct ucx_worker *worker = (struct ucx_worker *)base;
   struct wire_reader body;
   int rc = card_read(&address_card, address, size, &body);
@@ -90,6 +93,9 @@ int ucx_connect(struct transport_worker *base, const void *address, size_t size,
   uint64_t id = wire_take_number(&body, 8);
   if (body.failed || wire_left(&body) == 0)
     return fail(WEFT_ERR_PROTOCOL, "an address of ucx is cut short");
+  rc = ucx_address_check(body.bytes + body.at, wire_left(&body), &worker->sizes);
+  if (rc != 0)
+    return rc;
   struct ucx_peer *peer = make_peer(worker, body.bytes + body.at, wire_left(&body));
   if (!peer)
     return fail(WEFT_ERR_NOMEM, "no memory for a peer");

@@ -7,21 +7,23 @@
 #include "transport/ucx/ucx.h"
 
 enum {
-  INDEX_BITS = 20,  // of a region's key, and of a cookie's index
-  MAX_ANSWERS = 64, // with data, on their way; a READ beyond is told to come again
-  LOCAL = 1,        // what an operation waits for, in flow_op.more: that UCX has sent it
-  REMOTE = 2,       // the answer
-  HELD = 4,         // besides: that the peer lets us in, before it is sent
+  MOST_REGIONS = 1 << 20,
+  MAX_ANSWERS = 128, // with data, on their way; a READ beyond is told to come again
+  LOCAL = 1,         // what an operation waits for, in flow_op.more: that UCX has sent it
+  REMOTE = 2,        // the answer
+  HELD = 4,          // besides: that the peer lets us in, before it is sent
 };
 
-// With a WRITE its data follows.
+// With a WRITE its data follows. `tag` is what the initiator drew for this peer alone: an answer without it is
+// another's.
 struct ask {
-  uint64_t cookie, key, address, length, pass;
+  uint64_t cookie, key, address, length, pass, tag;
+  uint32_t region, session; // where the key and the pass stand in their tables
 };
 
 // With a READ that worked its data follows.
 struct answer {
-  uint64_t cookie;
+  uint64_t cookie, tag;
   int64_t status;
 };
 
@@ -30,7 +32,8 @@ struct ucx_answer {
   struct ucx_answer *next, *all;
   struct ucx_worker *worker;
   struct answer head;
-  bool large; // it has UCX_SERVED bytes
+  uint32_t session; // whose it is, for ucx_owed()
+  bool large;       // it has UCX_SERVED bytes
   unsigned char bytes[];
 };
 
@@ -52,7 +55,7 @@ int ucx_serve_region(struct ucx_worker *worker, struct ucx_region *region) {
     index++;
   if (index == worker->num_served) {
     uint32_t count = worker->num_served ? worker->num_served * 2 : 64;
-    struct ucx_region **served = index >> INDEX_BITS ? NULL : realloc(worker->served, count * sizeof *served);
+    struct ucx_region **served = index >= MOST_REGIONS ? NULL : realloc(worker->served, count * sizeof *served);
     if (!served)
       return fail(WEFT_ERR_NOMEM, "no memory for %u regions", count);
     memset(served + index, 0, (count - index) * sizeof *served);
@@ -60,32 +63,42 @@ int ucx_serve_region(struct ucx_worker *worker, struct ucx_region *region) {
     worker->num_served = count;
   }
   worker->served[index] = region;
-  region->key = random_id() << INDEX_BITS | index;
+  region->key = random_id();
+  region->index = index;
   return 0;
 }
 
 void ucx_serve_forget(struct ucx_worker *worker, struct ucx_region *region) {
-  worker->served[region->key & ((1u << INDEX_BITS) - 1)] = NULL;
+  worker->served[region->index] = NULL;
 }
 
 static void answer_sent(void *request, ucs_status_t status, void *arg) {
   struct ucx_answer *answer = arg;
   (void)status;
+  struct ucx_owed *owed = ucx_owed(answer->worker, answer->session);
+  owed->all--;
+  owed->large -= answer->large;
+  answer->worker->large_owed -= answer->large;
   answer->next = answer->worker->answers[answer->large];
   answer->worker->answers[answer->large] = answer;
   if (request)
     ucp_request_free(request);
 }
 
-// They are kept for the next; there are as many small ones as peers ever had operations under way at once.
-static struct ucx_answer *take_answer(struct ucx_worker *worker, bool large) {
+// No initiator has more operations under way than UCX_ASKED, with as many answers that UCX tells late of: whoever is
+// owed more answers does not take them, and gets none. Of those with data it has no more than are left for all others,
+// who so have some whatever it does.
+static bool may_owe(struct ucx_worker *worker, uint32_t session, bool large) {
+  const struct ucx_owed *owed = ucx_owed(worker, session);
+  return owed->all < UCX_MOST_OWED && (!large || owed->large < MAX_ANSWERS - worker->large_owed);
+}
+
+static struct ucx_answer *free_answer(struct ucx_worker *worker, bool large) {
   struct ucx_answer *answer = worker->answers[large];
   if (answer) {
     worker->answers[large] = answer->next;
     return answer;
   }
-  if (large && worker->num_large == MAX_ANSWERS)
-    return NULL;
   answer = malloc(sizeof *answer + (large ? UCX_SERVED : 0));
   if (!answer)
     return NULL;
@@ -93,18 +106,30 @@ static struct ucx_answer *take_answer(struct ucx_worker *worker, bool large) {
   answer->large = large;
   answer->all = worker->all_answers;
   worker->all_answers = answer;
-  worker->num_large += large;
+  return answer;
+}
+
+// They are kept for the next; there are as many small ones as peers ever had operations under way at once.
+static struct ucx_answer *take_answer(struct ucx_worker *worker, uint32_t session, bool large) {
+  struct ucx_answer *answer = may_owe(worker, session, large) ? free_answer(worker, large) : NULL;
+  if (!answer)
+    return NULL;
+  struct ucx_owed *owed = ucx_owed(worker, session);
+  owed->all++;
+  owed->large += large;
+  worker->large_owed += large;
+  answer->session = session;
   return answer;
 }
 
 // `region`: whose the data is, if there is any.
-static void reply(struct ucx_worker *worker, ucp_ep_h ep, uint64_t cookie, int status, const struct ucx_region *region,
-                  const void *data, size_t size) {
-  struct ucx_answer *answer = take_answer(worker, size > 0);
+static void reply(struct ucx_worker *worker, ucp_ep_h ep, const struct ask *ask, int status,
+                  const struct ucx_region *region, const void *data, size_t size) {
+  struct ucx_answer *answer = take_answer(worker, ask->session, size > 0);
   if (!answer && size > 0) {
     size = 0;
     status = WEFT_ERR_BUSY;
-    answer = take_answer(worker, false);
+    answer = take_answer(worker, ask->session, false);
   }
   if (!answer)
     return; // no memory: the initiator ends it by its deadline
@@ -112,7 +137,7 @@ static void reply(struct ucx_worker *worker, ucp_ep_h ep, uint64_t cookie, int s
     status = ucx_copy(worker, region, answer->bytes, data, size);
   if (status != 0)
     size = 0;
-  answer->head = (struct answer){.cookie = cookie, .status = status};
+  answer->head = (struct answer){.cookie = ask->cookie, .tag = ask->tag, .status = status};
   ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
       .flags = UCP_AM_SEND_FLAG_EAGER,
@@ -124,13 +149,27 @@ static void reply(struct ucx_worker *worker, ucp_ep_h ep, uint64_t cookie, int s
     answer_sent(NULL, UCS_OK, answer);
 }
 
-// The region, if that is what the key stands for and it may be done with these bytes of it.
+// What an initiator asks. False: it is nothing that Weft sends, or cannot be answered. A session that it was not given
+// is none: what nobody was let in for is owed to nobody.
+static bool take_ask(struct ucx_worker *worker, const void *header, size_t size, const ucp_am_recv_param_t *param,
+                     struct ask *ask) {
+  if (size != sizeof *ask || !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ||
+      param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
+    return false;
+  memcpy(ask, header, sizeof *ask);
+  if (!ucx_pass_is_good(worker, ask->session, ask->pass))
+    ask->session = UCX_NO_SESSION;
+  worker->flow.events++;
+  return true;
+}
+
+// The region, if that is what the key stands for and it may be done with these bytes of it. Who was fenced, or never
+// let in, hears that before anything else, and so learns of no key whether it is good.
 static const struct ucx_region *find(const struct ucx_worker *worker, const struct ask *ask, bool write, int *status) {
   *status = WEFT_ERR_PEER_LOST;
-  if (!ucx_pass_is_good(worker, ask->pass))
+  if (ask->session == UCX_NO_SESSION)
     return NULL;
-  uint64_t index = ask->key & ((1u << INDEX_BITS) - 1);
-  const struct ucx_region *region = index < worker->num_served ? worker->served[index] : NULL;
+  const struct ucx_region *region = ask->region < worker->num_served ? worker->served[ask->region] : NULL;
   *status = WEFT_ERR_NOT_FOUND;
   if (!region || region->key != ask->key)
     return NULL;
@@ -148,15 +187,13 @@ static ucs_status_t on_write(void *arg, const void *header, size_t header_size, 
                              const ucp_am_recv_param_t *param) {
   struct ucx_worker *worker = arg;
   struct ask ask;
-  int status;
-  if (header_size != sizeof ask || param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
-    return UCS_OK; // nothing that Weft sends
-  memcpy(&ask, header, sizeof ask);
+  int status = WEFT_ERR_PROTOCOL;
+  if (!take_ask(worker, header, header_size, param, &ask))
+    return UCS_OK;
   const struct ucx_region *region = size == ask.length ? find(worker, &ask, true, &status) : NULL;
   if (region)
     status = ucx_copy(worker, region, (void *)(uintptr_t)ask.address, data, size);
-  worker->flow.events++;
-  reply(worker, param->reply_ep, ask.cookie, size == ask.length ? status : WEFT_ERR_PROTOCOL, NULL, NULL, 0);
+  reply(worker, param->reply_ep, &ask, status, NULL, NULL, 0);
   return UCS_OK;
 }
 
@@ -164,15 +201,12 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_size, v
                             const ucp_am_recv_param_t *param) {
   struct ucx_worker *worker = arg;
   struct ask ask;
-  int status;
+  int status = WEFT_ERR_LIMIT;
   (void)data, (void)size;
-  if (header_size != sizeof ask)
+  if (!take_ask(worker, header, header_size, param, &ask))
     return UCS_OK;
-  memcpy(&ask, header, sizeof ask);
   const struct ucx_region *region = ask.length <= UCX_SERVED ? find(worker, &ask, false, &status) : NULL;
-  worker->flow.events++;
-  reply(worker, param->reply_ep, ask.cookie, ask.length <= UCX_SERVED ? status : WEFT_ERR_LIMIT, region,
-        (const void *)(uintptr_t)ask.address, region ? ask.length : 0);
+  reply(worker, param->reply_ep, &ask, status, region, (const void *)(uintptr_t)ask.address, region ? ask.length : 0);
   return UCS_OK;
 }
 
@@ -270,6 +304,13 @@ static int send_ask(struct flow_op *op) {
   return request ? FLOW_STARTED : FLOW_DONE;
 }
 
+// What the peer gave with its welcome, and what we gave it with our hello.
+static void bear(struct asking *asking, const struct ucx_peer *peer) {
+  asking->ask.pass = peer->pass;
+  asking->ask.session = peer->session;
+  asking->ask.tag = peer->hello[1];
+}
+
 int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op) {
   struct ucx_worker *worker = (struct ucx_worker *)own->worker;
   struct ucx_peer *peer = (struct ucx_peer *)own->peer;
@@ -299,11 +340,12 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
               .key = ((struct ucx_remote *)piece->remote)->key,
               .address = piece->remote_address + offset,
               .length = op->length,
-              .pass = peer->pass},
+              .region = ((struct ucx_remote *)piece->remote)->index},
       .local = (void *)(uintptr_t)(piece->local_address + offset),
       .region = (struct ucx_region *)piece->local,
       .bounce = bounce,
   };
+  bear(asking, peer);
   op->more = LOCAL | REMOTE;
   if (!peer->let_in) {
     op->more |= HELD;
@@ -319,6 +361,24 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
   return FLOW_STARTED;
 }
 
+// The operation that this answer ends: one that was asked of who bears the tag, and not answered yet. NULL: none, as it
+// came too late, or is a lie.
+static struct flow_op *answered_op(const struct ucx_worker *worker, const struct answer *answer) {
+  uint32_t index = (uint32_t)answer->cookie;
+  struct flow_op *op = index < UCX_ASKED ? worker->asked[index].op : NULL;
+  if (!op || cookie_of(worker, index) != answer->cookie || op->more & HELD || !(op->more & REMOTE))
+    return NULL;
+  return asking_of(op)->ask.tag == answer->tag ? op : NULL;
+}
+
+// What the peer says of it: 0, or a code of Weft's.
+static int status_of(const struct answer *answer, bool read, uint64_t wanted, size_t size) {
+  enum { LEAST = -100 };
+  if (answer->status > 0 || answer->status < LEAST)
+    return WEFT_ERR_PROTOCOL;
+  return read && answer->status == 0 && size != wanted ? WEFT_ERR_PROTOCOL : (int)answer->status;
+}
+
 static ucs_status_t on_answer(void *arg, const void *header, size_t header_size, void *data, size_t size,
                               const ucp_am_recv_param_t *param) {
   struct ucx_worker *worker = arg;
@@ -326,11 +386,12 @@ static ucs_status_t on_answer(void *arg, const void *header, size_t header_size,
   if (header_size != sizeof answer || param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
     return UCS_OK;
   memcpy(&answer, header, sizeof answer);
-  uint32_t index = (uint32_t)answer.cookie;
-  struct flow_op *op = index < UCX_ASKED ? worker->asked[index].op : NULL;
-  if (!op || cookie_of(worker, index) != answer.cookie)
-    return UCS_OK; // too late: it was ended by force
-  if (answer.status == WEFT_ERR_BUSY && !(op->more & LOCAL)) {
+  struct flow_op *op = answered_op(worker, &answer);
+  if (!op)
+    return UCS_OK;
+  bool read = op->own->request->op == WEFT_READ;
+  // A write whose memory was read must not be sent again: the memory may have changed.
+  if (answer.status == WEFT_ERR_BUSY && read && !(op->more & LOCAL)) {
     op->more |= LOCAL;
     int again = send_ask(op);
     if (again < 0)
@@ -339,13 +400,10 @@ static ucs_status_t on_answer(void *arg, const void *header, size_t header_size,
   }
   if (answer.status == WEFT_ERR_PEER_LOST)
     flow_peer_failed(op->own->peer, WEFT_ERR_PEER_LOST, text_of(WEFT_ERR_PEER_LOST));
-  bool read = op->own->request->op == WEFT_READ;
-  int status = answer.status < 0 ? (int)answer.status : 0;
-  if (read && status == 0 && size != op->length)
-    status = WEFT_ERR_PROTOCOL;
+  int status = status_of(&answer, read, op->length, size);
   if (read && status == 0)
     status = ucx_copy(worker, asking_of(op)->region, asking_of(op)->local, data, size);
-  forget(worker, index);
+  forget(worker, (uint32_t)answer.cookie);
   answered(op, status, status ? text_of(status) : NULL);
   return UCS_OK;
 }
@@ -369,7 +427,7 @@ void ucx_serve_begin(struct ucx_peer *peer) {
     }
     op->more = LOCAL | REMOTE;
     peer->held--;
-    asking_of(op)->ask.pass = peer->pass;
+    bear(asking_of(op), peer);
     int rc = send_ask(op);
     if (rc < 0)
       left(op, rc, weft_last_error());

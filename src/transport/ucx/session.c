@@ -3,6 +3,10 @@
 // its accesses is under way.
 //
 //   hello (the initiator's number) -> welcome (the pass) -> accesses with the pass
+//
+// Anybody who reaches the worker is let in: what lets memory be touched is the key of a region, 64 random bits. An
+// initiator that lies about its number gets another's pass, or one that no fence makes void: against who lies, what
+// holds is taking back the region.
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,20 +14,30 @@
 #include "base/random.h"
 #include "transport/ucx/ucx.h"
 
-enum { INDEX_BITS = 20 }; // of a pass; above them stands a generation
+enum { MOST_KNOWN = 16384 };
 
 // An initiator that was let in.
 struct ucx_known {
   uint64_t initiator, pass;
+  ucp_ep_h ep; // over which it said so last
+  struct ucx_owed owed;
 };
 
+// `tag`: a number that the initiator drew for this peer alone, which a welcome and all answers bear.
 struct ucx_hello {
-  uint64_t initiator, session;
+  uint64_t initiator, tag;
 };
 
 struct ucx_welcome {
-  uint64_t session, pass;
+  uint64_t tag, pass, session;
   int64_t status;
+};
+
+// On its way.
+struct letting {
+  struct ucx_welcome welcome;
+  struct ucx_worker *worker;
+  uint32_t session;
 };
 
 // --- the target ---
@@ -36,24 +50,45 @@ static struct ucx_known *find(struct ucx_worker *worker, uint64_t initiator) {
   return NULL;
 }
 
-static struct ucx_known *add(struct ucx_worker *worker, uint64_t initiator) {
+// Who gives another number over the same connection takes the place of who it was: a connection costs one place.
+static struct ucx_known *place_of(struct ucx_worker *worker, ucp_ep_h ep) {
+  for (uint32_t i = 0; i < worker->num_known; i++) {
+    if (worker->known[i].ep == ep)
+      return &worker->known[i];
+  }
   uint32_t index = worker->num_known;
   if (index >= worker->room_known) {
     uint32_t room = index ? index * 2 : 64;
-    struct ucx_known *known = index >> INDEX_BITS ? NULL : realloc(worker->known, room * sizeof *known);
+    struct ucx_known *known = index >= MOST_KNOWN ? NULL : realloc(worker->known, room * sizeof *known);
     if (!known)
       return NULL;
     worker->known = known;
     worker->room_known = room;
   }
-  worker->known[index] = (struct ucx_known){.initiator = initiator, .pass = random_id() << INDEX_BITS | index};
+  worker->known[index] = (struct ucx_known){.ep = ep};
   worker->num_known++;
   return &worker->known[index];
 }
 
-bool ucx_pass_is_good(const struct ucx_worker *worker, uint64_t pass) {
-  uint64_t index = pass & ((1u << INDEX_BITS) - 1);
-  return index < worker->num_known && worker->known[index].pass == pass;
+static struct ucx_known *let_in(struct ucx_worker *worker, uint64_t initiator, ucp_ep_h ep) {
+  struct ucx_known *known = find(worker, initiator);
+  if (!known) {
+    known = place_of(worker, ep);
+    if (!known)
+      return NULL;
+    known->initiator = initiator;
+    known->pass = random_id();
+  }
+  known->ep = ep;
+  return known;
+}
+
+bool ucx_pass_is_good(const struct ucx_worker *worker, uint32_t session, uint64_t pass) {
+  return session < worker->num_known && worker->known[session].pass == pass;
+}
+
+struct ucx_owed *ucx_owed(struct ucx_worker *worker, uint32_t session) {
+  return session < worker->num_known ? &worker->known[session].owed : &worker->owed_strangers;
 }
 
 void ucx_fence(struct transport_peer *base) {
@@ -61,16 +96,32 @@ void ucx_fence(struct transport_peer *base) {
   struct ucx_peer *peer = (struct ucx_peer *)base;
   struct ucx_known *known = find(worker, peer->id);
   if (known)
-    known->pass += UINT64_C(1) << INDEX_BITS;
+    known->pass = random_id();
   if (peer->direct)
     ucx_sever(&peer->flow);
 }
 
 static void welcome_sent(void *request, ucs_status_t status, void *arg) {
+  struct letting *letting = arg;
   (void)status;
-  free(arg);
+  ucx_owed(letting->worker, letting->session)->all--;
+  free(letting);
   if (request)
     ucp_request_free(request);
+}
+
+// Until UCX has sent it. NULL: there is no memory, or it is owed too many already.
+static struct letting *make_welcome(struct ucx_worker *worker, const struct ucx_known *known, uint64_t tag) {
+  uint32_t session = known ? (uint32_t)(known - worker->known) : UCX_NO_SESSION;
+  struct ucx_owed *owed = ucx_owed(worker, session);
+  struct letting *letting = owed->all < UCX_MOST_OWED ? malloc(sizeof *letting) : NULL;
+  if (!letting)
+    return NULL;
+  owed->all++;
+  *letting = (struct letting){.worker = worker, .session = session};
+  letting->welcome = (struct ucx_welcome){
+      .tag = tag, .pass = known ? known->pass : 0, .session = session, .status = known ? 0 : WEFT_ERR_NOMEM};
+  return letting;
 }
 
 ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, void *data, size_t size,
@@ -81,23 +132,20 @@ ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, voi
   if (header_size != sizeof hello || !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP))
     return UCS_OK; // nothing that Weft sends
   memcpy(&hello, header, sizeof hello);
-  struct ucx_welcome *welcome = malloc(sizeof *welcome); // until UCX has sent it
-  if (!welcome)
+  struct letting *letting = make_welcome(worker, let_in(worker, hello.initiator, param->reply_ep), hello.tag);
+  if (!letting)
     return UCS_OK; // the initiator ends what waits by its deadline
-  struct ucx_known *known = find(worker, hello.initiator);
-  known = known ? known : add(worker, hello.initiator);
-  *welcome = (struct ucx_welcome){
-      .session = hello.session, .pass = known ? known->pass : 0, .status = known ? 0 : WEFT_ERR_NOMEM};
   worker->flow.events++;
   ucp_request_param_t send = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
       .flags = UCP_AM_SEND_FLAG_EAGER,
       .cb.send = welcome_sent,
-      .user_data = welcome,
+      .user_data = letting,
   };
-  void *request = ucp_am_send_nbx(param->reply_ep, UCX_WELCOME, welcome, sizeof *welcome, NULL, 0, &send);
+  void *request =
+      ucp_am_send_nbx(param->reply_ep, UCX_WELCOME, &letting->welcome, sizeof letting->welcome, NULL, 0, &send);
   if (!UCS_PTR_IS_PTR(request))
-    welcome_sent(NULL, UCS_OK, welcome);
+    welcome_sent(NULL, UCS_OK, letting);
   return UCS_OK;
 }
 
@@ -111,7 +159,7 @@ static void hello_sent(void *request, ucs_status_t status, void *arg) {
 int ucx_greet(struct ucx_peer *peer) {
   struct ucx_worker *worker = (struct ucx_worker *)peer->flow.base.worker;
   peer->hello[0] = worker->id;
-  peer->hello[1] = ++worker->sessions;
+  peer->hello[1] = random_id();
   ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS,
       .flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY,
@@ -133,10 +181,11 @@ ucs_status_t ucx_on_welcome(void *arg, const void *header, size_t header_size, v
   memcpy(&welcome, header, sizeof welcome);
   for (struct link *link = worker->flow.peers.next; link != &worker->flow.peers; link = link->next) {
     struct ucx_peer *peer = (struct ucx_peer *)LINK_OF(link, struct flow_peer, peers);
-    if (!peer->greeted || peer->let_in || peer->hello[1] != welcome.session || !peer->ep)
+    if (!peer->greeted || peer->let_in || peer->hello[1] != welcome.tag || !peer->ep)
       continue;
     peer->let_in = welcome.status == 0;
     peer->pass = welcome.pass;
+    peer->session = (uint32_t)welcome.session;
     worker->flow.events++;
     if (peer->let_in)
       ucx_serve_begin(peer);

@@ -56,10 +56,12 @@ static void silence(void) {
     ucs_log_push_handler(keep_silent);
 }
 
-static int make_context(const struct transport_options *options, ucp_context_h *context) {
+// `reaches`: whether UCX is to reach memory by itself. A worker that may be reached so also takes UCX's own messages
+// for it, which name any address: so only where it is of use.
+static int make_context(const struct transport_options *options, ucp_context_h *context, bool *reaches) {
   ucp_params_t params = {
       .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME,
-      .features = UCP_FEATURE_RMA | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+      .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
       .mt_workers_shared = 0,
       .name = "weft",
   };
@@ -69,6 +71,9 @@ static int make_context(const struct transport_options *options, ucp_context_h *
   int rc = ucx_config(options, &config);
   if (rc != 0)
     return rc;
+  *reaches = ucx_may_reach(options, config);
+  if (*reaches)
+    params.features |= UCP_FEATURE_RMA;
   ucs_status_t status = ucp_init(&params, config, context);
   ucp_config_release(config);
   return status == UCS_OK ? 0 : ucx_fail(status, "UCX cannot start (UCX_TLS and UCX_NET_DEVICES choose what it uses)");
@@ -77,7 +82,8 @@ static int make_context(const struct transport_options *options, ucp_context_h *
 static int probe(char *why, size_t cap) {
   struct transport_options options = {.size = sizeof options};
   ucp_context_h context;
-  int rc = make_context(&options, &context);
+  bool reaches;
+  int rc = make_context(&options, &context, &reaches);
   if (rc != 0) {
     snprintf(why, cap, "%s", weft_last_error());
     return WEFT_ERR_UNSUPPORTED;
@@ -119,6 +125,9 @@ static int make_worker(struct ucx_worker *worker, bool threads) {
     status = ucp_worker_get_address(worker->worker, &worker->address, &worker->address_size);
   if (status != UCS_OK)
     return ucx_fail(status, "UCX takes no messages");
+  int rc = ucx_address_learn(worker->address, worker->address_size, &worker->sizes);
+  if (rc != 0)
+    return fail_context(rc, "this worker's own address");
   if (ucp_worker_get_efd(worker->worker, &worker->fd) != UCS_OK)
     worker->fd = -1; // some of its transports cannot wake anybody: poll
   return 0;
@@ -170,7 +179,10 @@ static int open_worker(const struct transport_options *options, struct transport
   worker->fd = -1;
   worker->serve = serve_setting(options->settings);
   worker->id = random_id();
-  int rc = make_context(options, &worker->context);
+  bool reaches = false;
+  int rc = make_context(options, &worker->context, &reaches);
+  if (!reaches)
+    worker->serve = 1;
   if (rc == 0)
     rc = ask(worker);
   if (rc == 0)
@@ -187,6 +199,13 @@ static int open_worker(const struct transport_options *options, struct transport
   return 0;
 }
 
+uint32_t ucx_drive(struct ucx_worker *worker) {
+  worker->driving = true;
+  uint32_t events = ucp_worker_progress(worker->worker);
+  worker->driving = false;
+  return events;
+}
+
 static bool all_parted(const struct flow_worker *flow) {
   bool parted = true;
   for (struct link *link = flow->peers.next; link != &flow->peers; link = link->next)
@@ -197,7 +216,7 @@ static bool all_parted(const struct flow_worker *flow) {
 static void drive(struct ucx_worker *worker, uint64_t ms, bool (*until)(const struct flow_worker *)) {
   uint64_t deadline = clock_deadline_ms(ms);
   while (!until(&worker->flow) && !clock_passed(deadline))
-    ucp_worker_progress(worker->worker);
+    ucx_drive(worker);
 }
 
 // First what was sent may arrive, where nothing is stuck; then all endpoints are closed by force.
@@ -219,7 +238,7 @@ static void close_worker(struct transport_worker *base) {
 
 static uint32_t progress(struct transport_worker *base) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
-  uint32_t events = ucp_worker_progress(worker->worker);
+  uint32_t events = ucx_drive(worker);
   if (worker->num_again > 0)
     events += ucx_again(worker);
   return events + flow_progress(&worker->flow);

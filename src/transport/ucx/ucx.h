@@ -1,5 +1,8 @@
-// The transport over UCX (libucp): RDMA NICs, TCP, shared memory, whatever UCX finds; NIC and kinds of transport are
-// chosen by UCX_* in the environment, `device` and `settings` (which are UCX's own options without "UCX_").
+// The transport over UCX (libucp): RDMA NICs and TCP; shared memory, and memory of GPUs of other processes, if it is
+// named. NIC and kinds of transport are chosen by UCX_* in the environment, `device` and `settings` (which are UCX's
+// own options without "UCX_").
+//
+// A peer's worker address and keys are checked before libucp sees them (blob_check.h).
 //
 // Where UCX reaches a peer's memory by itself (RDMA; shared memory that it allocated: a region registered with a NULL
 // address), a WRITE is ucp_put_nbx for each piece, then a flush of the endpoint, which UCX ends when the data is
@@ -23,15 +26,17 @@
 
 #include "device/device.h"
 #include "transport/flow/flow.h"
+#include "transport/ucx/blob_check.h"
 
 enum {
   UCX_GPUS = 64,
   UCX_NOTES = 4,
-  UCX_ASKED = 4096,        // served operations under way, of a worker
+  UCX_ASKED = 4096, // served operations under way, of a worker
+  UCX_MOST_OWED = 2 * UCX_ASKED,
   UCX_SEGMENT = 256 << 10, // of TCP, unless the environment says otherwise
   UCX_SERVED = 240 << 10,  // bytes of a served operation; with its header it is one segment
   UCX_SERVED_NEAR = 7680,  // over shared memory, whose segments have 8 KiB
-  UCX_OURS = 80,           // bytes of an operation, behind UCX's own
+  UCX_OURS = 96,           // bytes of an operation, behind UCX's own
 };
 
 // The active messages.
@@ -60,25 +65,34 @@ struct ucx_gpus {
   struct ucx_bounce *free_bounces;
 };
 
+// Answers on their way to an initiator.
+struct ucx_owed {
+  uint32_t all, large;
+};
+enum { UCX_NO_SESSION = UINT32_MAX };
+
 struct ucx_worker {
   struct flow_worker flow;
   ucp_context_h context;
   ucp_worker_h worker;
   ucp_address_t *address;
   size_t address_size;
-  size_t request_size; // of UCX's request, which stands before where its pointer points
+  struct ucx_sizes sizes; // of its address
+  size_t request_size;    // of UCX's request, which stands before where its pointer points
   struct ucx_asked *asked;
   uint32_t free_asked;
   struct ucx_region **served; // by index
   uint32_t num_served;
   struct ucx_known *known; // initiators of served accesses
   uint32_t num_known, room_known;
-  uint64_t id, sessions;                       // as an initiator: its number, and the last peer that it greeted
+  uint64_t id;                                 // as an initiator
   struct ucx_answer *answers[2], *all_answers; // that are free, small and large; all
-  uint32_t num_large;
+  uint32_t large_owed;                         // with data, on their way
+  struct ucx_owed owed_strangers;              // to those who were not let in
   struct ucx_gpus gpus;
   bool cuda;          // UCX was built with CUDA
   int serve;          // 1: everything, 0: nothing, -1: what UCX does not reach by itself
+  bool driving;       // inside ucp_worker_progress()
   uint32_t num_again; // peers that are to be connected again
   int fd;
 };
@@ -102,14 +116,16 @@ struct ucx_peer {
   uint64_t again_ns;                     // when to try again; 0: it is not to be
   bool direct;                           // UCX reaches all its memory by itself
   bool near;                             // it shares memory with us
+  bool own;                              // it is this process: UCX would touch any address of it without a key
   bool sent;                             // a message has left, and may have arrived
   bool greeted;                          // it was asked to let us in
   bool let_in;                           // it did
   uint32_t held;                         // accesses that wait for that
   uint64_t id;                           // of its worker
-  uint64_t hello[2], pass;
-  ucp_ep_h ep;    // NULL: closed
-  void *flushing; // a request of UCX's pool, NULL: none
+  uint64_t hello[2], pass;               // its second number is drawn for this peer, and stands in what it answers
+  uint32_t session;                      // of the pass
+  ucp_ep_h ep;                           // NULL: closed
+  void *flushing;                        // a request of UCX's pool, NULL: none
   void *closing;
   bool flushed;
 };
@@ -119,13 +135,15 @@ struct ucx_region {
   ucp_mem_h memory; // NULL: UCX does not know it
   int gpu;          // CUDA: whose it is
   bool allocated;   // by UCX
-  uint64_t key;     // for served accesses; its low bits are the index in the worker's table
+  uint64_t key;     // for served accesses
+  uint32_t index;   // in the worker's table
 };
 
 struct ucx_remote {
   struct flow_remote flow;
   ucp_rkey_h rkey; // NULL: served
   uint64_t key;
+  uint32_t index;
 };
 
 extern const struct transport transport_ucx;
@@ -138,8 +156,16 @@ int ucx_fail(ucs_status_t status, const char *format, ...) __attribute__((format
 // move.c: UCX keeps its state of an operation before this address; the UCX_OURS bytes from there on are ours.
 void *ucx_place(const struct flow_request *own, struct flow_op *op);
 
+// ucp_worker_progress(), from where UCX calls back.
+uint32_t ucx_drive(struct ucx_worker *worker);
+
 // config.c: the environment's options, ours where it has none, then the caller's.
 int ucx_config(const struct transport_options *options, ucp_config_t **config);
+// Whether UCX may have a way to reach a peer's memory by itself, which is not to be served.
+bool ucx_may_reach(const struct transport_options *options, const ucp_config_t *config);
+
+// posix.c: UCX's list of transports (TLS) without POSIX shared memory; false: there is no room.
+bool ucx_without_posix(const char *list, char *out, size_t size);
 
 // memory.c
 int ucx_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
@@ -163,7 +189,8 @@ int ucx_copy(struct ucx_worker *worker, const struct ucx_region *region, void *t
 
 // peer.c
 int ucx_address(struct transport_worker *worker, void *bytes, size_t *size);
-int ucx_connect(struct transport_worker *worker, const void *address, size_t size, struct transport_peer **peer);
+int ucx_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
+                struct transport_peer **peer);
 void ucx_sever(struct flow_peer *peer);
 bool ucx_part(struct flow_peer *peer);
 ucs_status_t ucx_open_ep(struct ucx_peer *peer); // peer->ep, to peer->address
@@ -185,7 +212,9 @@ int ucx_send(struct flow_request *own, struct flow_op *op);
 int ucx_send_note(struct ucx_note *note); // as ucx_send(); it is given back when it has been sent
 
 // session.c
-bool ucx_pass_is_good(const struct ucx_worker *worker, uint64_t pass);
+bool ucx_pass_is_good(const struct ucx_worker *worker, uint32_t session, uint64_t pass);
+// What is owed to the initiator that was let in there; to all others, if none was. Until the next hello.
+struct ucx_owed *ucx_owed(struct ucx_worker *worker, uint32_t session);
 // Asks to be let in; ucx_serve_begin() when it was.
 int ucx_greet(struct ucx_peer *peer);
 void ucx_fence(struct transport_peer *peer);

@@ -1,14 +1,10 @@
 // Every variant of the kernels against the definitions of kernels.h, written once more in double precision.
+#include "base/random.h"
+#include "cmocka_all.h"
+#include "ep/kernels/kernels.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "base/random.h"
-#include "ep/kernels/kernels.h"
 
 enum { BLOCK = 128, ROW = 1024, MOST_ROWS = 16 };
 

@@ -1,16 +1,12 @@
 // logfmt10: the portable kernels within the bound of the format, which is computed in double precision, and every other
 // variant with the same bits.
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/random.h"
+#include "cmocka_all.h"
 #include "device/logfmt10.h"
 #include "ep/kernels/kernels.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { BLOCK = 128, BLOCKS = 4, ROW = BLOCKS * BLOCK, CODES = BLOCKS * LOGFMT10_CODE_BYTES };
 

@@ -1,11 +1,7 @@
 // Which variant serves: the best one, or the one that the environment names, when this machine has it.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
+#include "cmocka_all.h"
 #include "ep/kernels/kernels.h"
+#include <stdlib.h>
 
 static void finds_every_variant_by_its_name(void **state) {
   (void)state;

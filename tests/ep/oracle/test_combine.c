@@ -1,14 +1,10 @@
 // The judge of combine accepts what rounding allows and refuses all that is not, saying where.
+#include "cmocka_all.h"
+#include "model.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "model.h"
 
 static const enum weft_ep_dtype dtypes[] = {WEFT_EP_BF16, WEFT_EP_FP8, WEFT_EP_FP8_POW2, WEFT_EP_FP8_UE8M0};
 

@@ -1,13 +1,9 @@
 // The judge of dispatch accepts what is right and refuses all that is not, saying where.
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cmocka_all.h"
+#include "model.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "model.h"
 
 static const enum weft_ep_dtype dtypes[] = {WEFT_EP_BF16, WEFT_EP_FP8, WEFT_EP_FP8_POW2, WEFT_EP_FP8_UE8M0};
 static const enum weft_ep_layout layouts[] = {WEFT_EP_PER_EXPERT, WEFT_EP_RANK_MAJOR};

@@ -1,15 +1,11 @@
 // The oracle's formats: by search among all values, and against the kernels, which are other code for the same
 // definition.
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/random.h"
+#include "cmocka_all.h"
 #include "ep/kernels/kernels.h"
 #include "ep/oracle/oracle.h"
+#include <math.h>
+#include <string.h>
 
 static float float_of(uint32_t bits) {
   float value;

@@ -12,6 +12,8 @@ struct kind {
   void (*stop)(void);
   int (*open)(weft_store_t **store); // another handle to it, with default options
   // of servers only, else NULL:
+  const char *scheme; // "http" or "https"
+  const char *token;  // NULL: none
   uint16_t (*port)(void);
   bool (*restart_empty)(void); // on the same port
 };

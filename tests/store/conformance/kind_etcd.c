@@ -27,4 +27,10 @@ static bool restart_empty(void) {
   return support_etcd_restart(&etcd, false);
 }
 
-const struct kind kind = {"etcd", start, stop, open_client, port, restart_empty};
+const struct kind kind = {.name = "etcd",
+                          .start = start,
+                          .stop = stop,
+                          .open = open_client,
+                          .scheme = "http",
+                          .port = port,
+                          .restart_empty = restart_empty};

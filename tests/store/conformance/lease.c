@@ -16,7 +16,7 @@ static void a_lease_is_granted_renewed_and_revoked(void **state) {
   assert_ok(weft_store_lease_keepalive(*state, lease, &ttl));
   assert_int_equal(ttl, granted);
   assert_ok(weft_store_lease_ttl(*state, lease, &ttl));
-  assert_in_range(ttl, 1, granted);
+  assert_uint_in_range(ttl, 1, granted);
   assert_ok(weft_store_lease_revoke(*state, lease));
   assert_ok(weft_store_range(*state, "/lease/", true, 0, &list));
   assert_int_equal(list.count, 0);

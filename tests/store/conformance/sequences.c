@@ -131,10 +131,10 @@ static void a_difference_is_found_and_the_sequence_made_short(void **state) {
   whole_sequence(&sequence, 1);
   sequence.count = 400;
   size_t differs_at = replay(pair, 2, &sequence);
-  assert_in_range(differs_at, 5, 400);
+  assert_uint_in_range(differs_at, 5, 400);
   sequence.count = differs_at;
   shrink(pair, 2, &sequence);
-  assert_in_range(sequence.count, 1, 3);
+  assert_uint_in_range(sequence.count, 1, 3);
   assert_int_equal(replay(pair, 2, &sequence), sequence.count);
   for (int i = 0; i < 2; i++) {
     weft_store_close(pair[i].store);

@@ -7,10 +7,11 @@
 static struct support_etcd etcd;
 static weft_store_server_t *server;
 
-static weft_store_t *open_url(const char *url) {
+static weft_store_t *open_url(const char *url, const char *token) {
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   weft_store_t *store = NULL;
   options.endpoints = url;
+  options.token = token;
   options.request_timeout_ms = 30000;
   assert_ok(weft_store_open(&store, &options));
   return store;
@@ -24,9 +25,9 @@ bool subjects_open(struct subject subjects[SUBJECTS]) {
   subjects[0].name = "local";
   assert_ok(weft_store_open_local(&subjects[0].store));
   subjects[1].name = "embedded";
-  subjects[1].store = open_url(weft_store_server_url(server));
+  subjects[1].store = open_url(weft_store_server_url(server), weft_store_server_token(server));
   subjects[2].name = "etcd";
-  subjects[2].store = open_url(etcd.url);
+  subjects[2].store = open_url(etcd.url, NULL);
   return true;
 }
 

@@ -2,12 +2,7 @@
 #ifndef CONFORMANCE_SUITE_H
 #define CONFORMANCE_SUITE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_all.h"
 #include <weft/store.h>
 
 // Fails the test with the library's sentence.

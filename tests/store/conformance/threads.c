@@ -64,7 +64,7 @@ static void claimers_at_once_leave_no_gap_and_no_duplicate(void **state) {
   bool taken[CLAIMERS] = {false};
   run_workers(workers, CLAIMERS, *state, claim_the_lowest);
   for (int i = 0; i < CLAIMERS; i++) {
-    assert_in_range(workers[i].claimed, 0, CLAIMERS - 1);
+    assert_uint_in_range(workers[i].claimed, 0, CLAIMERS - 1);
     assert_false(taken[workers[i].claimed]);
     taken[workers[i].claimed] = true;
   }
@@ -73,7 +73,7 @@ static void claimers_at_once_leave_no_gap_and_no_duplicate(void **state) {
   for (int i = 0; i < CLAIMERS; i++) {
     int owner;
     memcpy(&owner, list.kvs[i].value, sizeof owner);
-    assert_in_range(owner, 0, CLAIMERS - 1);
+    assert_uint_in_range(owner, 0, CLAIMERS - 1);
     assert_int_equal(workers[owner].claimed, i);
     assert_int_equal(list.kvs[i].version, 1);
   }

@@ -43,7 +43,7 @@ static void damage(const unsigned char *bytes, size_t size, read_fn read, void *
 static int read_address(void *arg, const void *bytes, size_t size) {
   struct end *end = arg;
   struct transport_peer *peer = NULL;
-  int rc = suite.transport->connect(end->worker, bytes, size, &peer);
+  int rc = suite.transport->connect(end->worker, bytes, size, NULL, &peer);
   if (rc == 0)
     suite.transport->disconnect(peer);
   return rc;

@@ -70,7 +70,7 @@ static int carry_out(const struct order *order, struct answer *answer) {
     answer->size = (uint32_t)size;
     return rc;
   case ORDER_CONNECT:
-    return suite.transport->connect(own.end.worker, order->bytes, order->size, &own.peer);
+    return suite.transport->connect(own.end.worker, order->bytes, order->size, NULL, &own.peer);
   case ORDER_REGION:
     return open_region(order, answer);
   case ORDER_IMPORT:

@@ -26,8 +26,13 @@ static void take_peer(void *arg, struct transport_peer *peer, int err, const cha
 
 void end_open(struct end *end) {
   memset(end, 0, sizeof *end);
-  struct transport_options options = {
-      .size = sizeof options, .on_message = take_message, .on_peer = take_peer, .arg = end, .settings = suite.settings};
+  struct transport_options options = {.size = sizeof options,
+                                      .on_message = take_message,
+                                      .on_peer = take_peer,
+                                      .arg = end,
+                                      .settings = suite.settings,
+                                      .owner = suite.owner};
+  end->owner = suite.owner;
   assert_works(suite.transport->open(&options, &end->worker));
   assert_ptr_equal(end->worker->transport, suite.transport);
 }
@@ -44,7 +49,7 @@ struct transport_peer *end_connect(struct end *from, struct end *to) {
   struct transport_peer *peer = NULL;
   assert_works(suite.transport->address(to->worker, address, &size));
   assert_true(size <= sizeof address);
-  assert_works(suite.transport->connect(from->worker, address, size, &peer));
+  assert_works(suite.transport->connect(from->worker, address, size, to->owner, &peer));
   assert_non_null(peer);
   assert_ptr_equal(peer->worker, from->worker);
   return peer;

@@ -172,7 +172,7 @@ static void test_disconnect_in_flight(void **state) {
 static bool fences(void) {
   bool can = suite.transport->fence != NULL;
   for (const char *const *setting = suite.settings; *setting; setting++)
-    if (strcmp(*setting, "serve=off") == 0 || strcmp(*setting, "provider=shm") == 0)
+    if (strcmp(*setting, "serve=off") == 0)
       can = false;
   return can;
 }

@@ -27,7 +27,7 @@ static void couple_connect(struct couple *couple) {
   size_t size = sizeof address;
   process_start(&couple->process, couple->pair.a);
   struct answer *answer = process_ask(&couple->process, ORDER_OPEN, 0, 0, NULL, 0);
-  assert_works(suite.transport->connect(couple->pair.a->worker, answer->bytes, answer->size, &couple->peer));
+  assert_works(suite.transport->connect(couple->pair.a->worker, answer->bytes, answer->size, NULL, &couple->peer));
   couple->pair.to_b = couple->peer;
   assert_works(suite.transport->address(couple->pair.a->worker, address, &size));
   process_ask(&couple->process, ORDER_CONNECT, 0, 0, address, size);

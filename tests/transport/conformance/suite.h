@@ -20,6 +20,7 @@ struct suite {
   enum weft_memory_kind local_kind;
   bool plain; // HOST: without a descriptor
   uint64_t seed;
+  const char *owner; // of the workers that are opened; NULL: nobody
 };
 extern struct suite suite;
 
@@ -43,6 +44,7 @@ static inline uint32_t times(uint32_t count) {
 // A worker, and what came to it.
 struct end {
   struct transport_worker *worker;
+  const char *owner;
   void (*hook)(struct end *end, const void *bytes, size_t size);
   void *hook_arg;
   uint64_t messages;

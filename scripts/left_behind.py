@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""Prints what tests have left behind: left-behind.py DIRECTORY BEGAN
+"""Prints what tests have left behind: left_behind.py DIRECTORY BEGAN
 
 DIRECTORY was TMPDIR in their environment, BEGAN is a file that was made before they began. Left behind are processes
 that have TMPDIR so (once they have had some seconds to end), files in it, and new files in /dev/shm that are this
-user's and that nobody has open. Removes and ends what it found, so that each thing is told once. Exit status 1 if there
-was anything.
+user's, have a name that Weft or a library below it gives, and that nobody has open. Removes and ends what it found, so
+that each thing is told once. Exit status 1 if there was anything.
 """
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import sys
 import time
 
 PATIENCE_S = 10
+SHARED = pathlib.Path("/dev/shm")
+# In /dev/shm: those of Weft, of UCX, and of libfabric (user:process:number). Others are other programs'.
+OUR_NAMES = re.compile(r"weft|ucx_|fi_|\d+:\d+:\d+$")
 
 
 def read(path):
@@ -51,11 +55,14 @@ def open_files():
     return found
 
 
+def our_shared_files():
+    return [path for path in (SHARED.iterdir() if SHARED.is_dir() else ()) if OUR_NAMES.match(path.name)]
+
+
 def shared_memory(since):
     """New files in /dev/shm. One that somebody has open may be of tests that run beside these."""
-    folder = pathlib.Path("/dev/shm")
     new = []
-    for path in folder.iterdir() if folder.is_dir() else ():
+    for path in our_shared_files():
         try:
             status = path.lstat()
         except FileNotFoundError:

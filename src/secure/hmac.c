@@ -1,12 +1,14 @@
-#include "agent/hmac.h"
+#include "secure/hmac.h"
 
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
 
 #include "base/fail.h"
 
-bool hmac_is_there(void) {
-  return true;
+static int fail_here(const char *what) {
+  ERR_clear_error(); // libcrypto keeps what it has to say, with memory of its own
+  return fail(WEFT_ERR_NOMEM, "no memory for %s, or libcrypto has none here", what);
 }
 
 static bool reckon(EVP_MAC_CTX *context, const void *key, size_t key_size, const struct hmac_part *parts, size_t count,
@@ -28,7 +30,18 @@ int hmac_sha256(const void *key, size_t key_size, const struct hmac_part *parts,
   bool done = reckon(context, key, key_size, parts, count, out);
   EVP_MAC_CTX_free(context);
   EVP_MAC_free(mac);
-  return done ? 0 : fail(WEFT_ERR_SYSTEM, "libcrypto has no HMAC-SHA256 here, or no memory for it");
+  return done ? 0 : fail_here("HMAC-SHA256");
+}
+
+int hash_sha256(const struct hmac_part *parts, size_t count, uint8_t out[HMAC_SIZE]) {
+  EVP_MD_CTX *context = EVP_MD_CTX_new();
+  bool done = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) == 1;
+  for (size_t i = 0; done && i < count; i++)
+    done = EVP_DigestUpdate(context, parts[i].bytes, parts[i].size) == 1;
+  unsigned size = 0;
+  done = done && EVP_DigestFinal_ex(context, out, &size) == 1 && size == HMAC_SIZE;
+  EVP_MD_CTX_free(context);
+  return done ? 0 : fail_here("SHA-256");
 }
 
 bool hmac_equal(const uint8_t a[HMAC_SIZE], const uint8_t b[HMAC_SIZE]) {

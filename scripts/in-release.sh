@@ -1,0 +1,181 @@
+#!/usr/bin/env bash
+# Runs a command in a bare root of another release of Debian or Ubuntu; its working directory is a copy of this source
+# tree:
+#   scripts/in-release.sh RELEASE COMMAND [ARGUMENT...]     e.g. scripts/in-release.sh trixie ./test.sh
+#   scripts/in-release.sh --where RELEASE                   prints where that copy stands, outside the root
+# RELEASE is trixie, testing, jammy, ... The root is made by debootstrap at the first run and kept in $WEFT_ROOTS
+# (default: weft/roots in the user's cache folder), with its packages and its builds; remove its folder to begin anew.
+# Nothing stays mounted and nothing runs on: the command has mounts and processes of its own.
+# RELEASE-arm64 is a root that can have arm64's libraries too, in which arm64's programs run, by qemu-user, as if they
+# were this machine's: scripts/in-release.sh trixie-arm64 ./test.sh --stages arm64
+# Exit status: the command's; 77, with the reason, where this cannot be done here; 2 for wrong arguments.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+skip() {
+  echo "in-release: skipped: $*"
+  exit 77
+}
+
+[ $# -ge 2 ] || { echo "usage: $0 RELEASE COMMAND [ARGUMENT...], or $0 --where RELEASE" >&2 && exit 2; }
+where=no
+if [ "$1" = --where ]; then
+  where=yes
+  shift
+fi
+release=$1
+shift
+if ! [[ $release =~ ^[a-z]+(-arm64)?$ ]]; then
+  echo "in-release: '$release' is no name of a release: want one such as trixie or trixie-arm64" >&2
+  exit 2
+fi
+
+roots=${WEFT_ROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/weft/roots}
+place=$roots/$release
+if [ $where = yes ]; then
+  echo "$place/weft"
+  exit
+fi
+
+# The archive that this machine's own packages come from.
+mirror() {
+  cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
+    grep -oE '(http|https|file)://[^ ]*/debian/?( |$)' | head -n 1 | tr -d ' '
+}
+
+check() {
+  [ "$(id -u)" -eq 0 ] || skip "a root of another release takes root"
+  unshare --mount --pid --fork true 2>/dev/null || skip "this machine allows no namespaces of mounts and processes"
+  command -v apt-get >/dev/null || skip "no apt-get here: other releases come by debootstrap"
+}
+
+install_debootstrap() {
+  if command -v debootstrap >/dev/null; then return; fi
+  env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends \
+    debootstrap >/dev/null 2>&1 || skip "debootstrap cannot be installed"
+}
+
+# debootstrap knows Ubuntu's releases, and their archive, by name.
+is_ubuntu() {
+  [ "$(readlink "/usr/share/debootstrap/scripts/${release%-arm64}")" = gutsy ]
+}
+
+# Sets `options` and `archive`, for debootstrap.
+choose_archive() {
+  options=(--variant=minbase) archive=()
+  if is_ubuntu; then
+    [ -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ] || skip "$release is Ubuntu's: install ubuntu-keyring"
+    options+=("--components=main,universe")
+  else
+    archive=("$(mirror)")
+    [ -n "${archive[0]}" ] || skip "apt names no archive of Debian here"
+  fi
+}
+
+# Made beside its place and moved there whole, so that what was begun and not ended is never used.
+make_root() {
+  if [ -e "$place/etc/debian_version" ]; then return; fi
+  install_debootstrap
+  local options archive
+  choose_archive
+  mkdir -p "$roots"
+  local making log
+  making=$(mktemp -d "$roots/$release.XXXXXX")
+  log=$roots/$release.log
+  echo "in-release: making a root of $release in $place"
+  if ! unshare --mount --pid --fork --kill-child debootstrap "${options[@]}" "${release%-arm64}" "$making" \
+    "${archive[@]}" >"$log" 2>&1; then
+    tail -n 3 "$log"
+    rm -rf "$making"
+    skip "debootstrap made no root of $release"
+  fi
+  if [[ $release = *-arm64 ]]; then chroot "$making" dpkg --add-architecture arm64; fi
+  chmod 755 "$making"
+  mv "$making" "$place"
+}
+
+# What apt and pip need to reach the outside as they do here.
+copy_settings() {
+  local bundle=${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}
+  cp -L /etc/resolv.conf /etc/hosts "$place/etc/" 2>/dev/null || true
+  if [ -e "$bundle" ]; then cp -L "$bundle" "$place/etc/host-certificates.crt"; fi
+  if [ -e /etc/pip.conf ]; then grep -v '^cert' /etc/pip.conf >"$place/etc/pip.conf" || true; fi
+  # An archive that stands still, as a snapshot does, outlives the time that it gave itself.
+  echo 'Acquire::Check-Valid-Until "false";' >"$place/etc/apt/apt.conf.d/90weft"
+}
+
+# The files of this tree that git would take, with their times, so that a build goes on where it was.
+copy_tree() {
+  rm -rf "$place/weft.new"
+  mkdir -p "$place/weft.new" "$place/weft"
+  git -C "$root" ls-files -z --cached --others --exclude-standard --deduplicate |
+    (cd "$root" && while IFS= read -r -d '' file; do [ -e "$file" ] && printf '%s\0' "$file"; done) |
+    tar -C "$root" --null --no-recursion -T - -cf - | tar -C "$place/weft.new" -xf -
+  if [ -d "$place/weft/build" ]; then mv "$place/weft/build" "$place/weft.new/build"; fi
+  rm -rf "$place/weft"
+  mv "$place/weft.new" "$place/weft"
+}
+
+# Runs the command in a namespace of users, which are all of this machine's. It has a list of its own of the programs
+# that something else starts, so that this machine's stays as it is.
+in_own_users() {
+  local map="0 0 4294967295"
+  exec 8<> <(:) 9<> <(:) # two pipes: it waits for its users, which can only be given from outside
+  {
+    read -r pid <&8
+    echo "$map" >"/proc/$pid/uid_map" && echo "$map" >"/proc/$pid/gid_map" && echo there >&9
+  } &
+  # shellcheck disable=SC2016 # the inner shell's
+  exec unshare --user /bin/bash -c 'echo $$ >&8
+    if ! read -r -t 10 _ <&9; then echo "in-release: skipped: a namespace got no users" && exit 77; fi
+    exec 8>&- 9>&-
+    exec "$@"' bash "$@"
+}
+
+# The kernel starts programs of arm64 by the root's qemu.
+start_arm64_by_qemu() {
+  local list=/proc/sys/fs/binfmt_misc
+  local magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
+  local mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
+  mount -t binfmt_misc binfmt_misc "$list" 2>/dev/null ||
+    skip "this kernel has no binfmt_misc for a namespace of users: it takes Linux 6.7"
+  echo ":aarch64:M::$magic:$mask:/usr/bin/qemu-aarch64:POC" >"$list/register"
+}
+
+# Inside the namespaces.
+enter() {
+  if [[ $release = *-arm64 ]]; then start_arm64_by_qemu; fi
+  mount -t proc proc "$place/proc"
+  mount --rbind /sys "$place/sys"
+  mount --rbind /dev "$place/dev"
+  mount -t tmpfs -o mode=1777 tmpfs "$place/dev/shm"
+  mount -t tmpfs -o mode=1777 tmpfs "$place/tmp"
+  mount -t tmpfs -o mode=755 tmpfs "$place/run"
+  exec chroot "$place" /usr/bin/env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    LANG=C.UTF-8 TERM="${TERM:-dumb}" PIP_CERT=/etc/host-certificates.crt DEBIAN_FRONTEND=noninteractive \
+    "${passed[@]}" /bin/bash -c 'cd /weft && exec "$@"' bash "$@"
+}
+
+# The variables of ours and of pip that the command gets too.
+passed=()
+while IFS= read -r name; do
+  passed+=("$name=${!name}")
+done < <(compgen -e | grep -E '^(WEFT_TEST_|PIP_DEFAULT|PIP_INDEX)' || true)
+
+if [ "${WEFT_IN_RELEASE:-}" = inside ]; then
+  unset WEFT_IN_RELEASE
+  enter "$@"
+fi
+check
+mkdir -p "$roots"
+exec 7>"$roots/$release.lock" # one run at a time has the copy of the tree
+flock -n 7 || { echo "in-release: waiting for another run in the root of $release" && flock -w 3600 7; } ||
+  skip "another run has had the root of $release for an hour: see who holds $roots/$release.lock"
+make_root
+copy_settings
+copy_tree
+export WEFT_IN_RELEASE=inside
+inside=(unshare --mount --pid --fork --kill-child "$0" "$release" "$@")
+if [[ $release = *-arm64 ]]; then in_own_users "${inside[@]}"; fi
+exec "${inside[@]}"

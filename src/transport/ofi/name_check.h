@@ -1,0 +1,12 @@
+// A libfabric name that a peer gave, before libfabric reads it: providers take no lengths, and follow what it says.
+#ifndef OFI_NAME_CHECK_H
+#define OFI_NAME_CHECK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// `format`: FI_SOCKADDR_IN and the like, of this side's endpoint, whose own name has `own_size` bytes. PROTOCOL: it is
+// no name of one endpoint.
+int ofi_name_check(uint32_t format, const void *name, size_t size, size_t own_size);
+
+#endif

@@ -1,0 +1,94 @@
+#include "transport/shm/seal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "transport/shm/shm.h"
+
+// `before` is the code that this one covers too; NULL: there is none.
+static int sign(const uint8_t secret[SHM_SECRET], const char *kind, const void *bytes, size_t size, const char *owner,
+                const uint8_t *before, uint8_t out[HMAC_SIZE]) {
+  const struct hmac_part parts[] = {
+      {kind, strlen(kind) + 1}, {bytes, size}, {owner, strlen(owner) + 1}, {before, before ? HMAC_SIZE : 0}};
+  return hmac_sha256(secret, SHM_SECRET, parts, sizeof parts / sizeof *parts, out);
+}
+
+int shm_sign(const struct shm_home *home, const char *kind, const void *bytes, size_t size, const char *owner,
+             struct shm_seal *seal) {
+  int rc = sign(home->own_secret, kind, bytes, size, owner, NULL, seal->own);
+  return rc == 0 ? sign(home->secret, kind, bytes, size, owner, seal->own, seal->others) : rc;
+}
+
+int shm_sign_check(const struct shm_trust *trust, const char *kind, const void *bytes, size_t size, const char *owner,
+                   const struct shm_seal *seal) {
+  uint8_t others[HMAC_SIZE], own[HMAC_SIZE];
+  int rc = sign(trust->secret, kind, bytes, size, owner, seal->own, others);
+  if (rc == 0 && trust->own)
+    rc = sign(trust->own_secret, kind, bytes, size, owner, NULL, own);
+  if (rc != 0)
+    return rc;
+  if (hmac_equal(others, seal->others) && (!trust->own || hmac_equal(own, seal->own)))
+    return 0;
+  return fail(WEFT_ERR_AUTH, "this %s was not made by the worker that it names, or not for this owner", kind);
+}
+
+int shm_seal_make(const struct transport_worker *base, const char *kind, const void *bytes, size_t size,
+                  struct shm_seal *seal) {
+  return shm_sign(((const struct shm_worker *)base)->home, kind, bytes, size, "", seal);
+}
+
+int shm_seal_check(const struct transport_peer *base, const char *kind, const void *bytes, size_t size,
+                   const struct shm_seal *seal) {
+  return shm_sign_check(&((const struct shm_peer *)base)->trust, kind, bytes, size, "", seal);
+}
+
+int shm_loan_open(struct transport_worker *base, struct shm_loan *loan) {
+  struct shm_worker *worker = (struct shm_worker *)base;
+  uint32_t gate = 0;
+  int rc = shm_gate_take(worker, &gate);
+  if (rc == 0)
+    *loan = (struct shm_loan){.id = shm_gate_open(worker, gate), .gate = gate};
+  return rc;
+}
+
+void shm_loan_close(struct transport_worker *base, const struct shm_loan *loan) {
+  struct shm_worker *worker = (struct shm_worker *)base;
+  if (shm_gate_close(worker, loan->gate))
+    shm_gate_give(worker, loan->gate);
+}
+
+bool shm_loan_holds(const struct transport_peer *base, const struct shm_loan *loan) {
+  const struct shm_peer *peer = (const struct shm_peer *)base;
+  return loan->gate < SHM_REGIONS && atomic_load(&peer->page->gates[loan->gate].id) == loan->id;
+}
+
+bool shm_peer_is_own(const struct transport_peer *base) {
+  return ((const struct shm_peer *)base)->trust.own;
+}
+
+int shm_peer_descriptor(const struct transport_peer *base, int fd, int *out) {
+  const struct shm_peer *peer = (const struct shm_peer *)base;
+  int found = -1;
+  if (peer->trust.own)
+    found = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  else
+    found = (int)syscall(SYS_pidfd_getfd, peer->pidfd, fd, 0);
+  if (found < 0 && peer->trust.own)
+    return fail_errno(errno, "cannot duplicate a window's descriptor");
+  if (found < 0)
+    return fail(WEFT_ERR_UNREACHABLE,
+                "process %d does not let its windows be taken (%s): the same user and kernel.yama.ptrace_scope=0, or "
+                "CAP_SYS_PTRACE, are needed; memory of cudaMalloc needs neither",
+                (int)peer->pid, strerror(errno));
+  if (shm_home_is_proof(found)) {
+    close(found);
+    shm_home_lock_again(); // that has taken this process's lock away
+    return fail(WEFT_ERR_AUTH, "process %d names a file of this process as its window", (int)peer->pid);
+  }
+  *out = found;
+  return 0;
+}

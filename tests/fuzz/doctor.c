@@ -1,0 +1,110 @@
+// What comes to a listening doctor: from a stranger at its door, beside a caller that has the token and is let in
+// nevertheless; and from a caller that has the token. No bytes harm it, and a stranger learns nothing.
+//
+// An input: a byte of choices, then the bytes of the stranger, or of the caller that has the token.
+#include "doctor/listen_door.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "doctor/listen.h"
+#include "fuzz.h"
+
+enum {
+  CHOICE_PROVEN = 1, // the bytes are of the caller that has the token
+  CHOICE_MAGIC = 2,  // they begin as a message does
+  CHOICE_BULK = 4,   // and what is to be sent back comes behind them
+  LONG_MS = 10000,
+  STEP_MS = 1000,
+  MOST_HEARD = 1024, // bytes by a stranger: the first messages of TLS
+};
+
+static const uint8_t key[SECRET_KEY_SIZE] = "a key";
+
+// The caller that has the token, in a thread of its own.
+struct caller {
+  int fd;
+  uint8_t choices;
+  struct fuzz_input input;
+  size_t num_heard;
+};
+
+static void say_all(struct caller *caller, const struct doctor_line *line, uint64_t deadline) {
+  static const char magic[] = "weftdoc2";
+  if (!(caller->choices & CHOICE_PROVEN))
+    return;
+  if (caller->choices & CHOICE_MAGIC)
+    doctor_send(line, magic, 8, deadline);
+  if (caller->input.size > 0)
+    doctor_send(line, caller->input.data, caller->input.size, deadline);
+  if (caller->choices & CHOICE_BULK) {
+    char *bulk = calloc(1, DOCTOR_BULK);
+    FUZZ_CHECK(bulk);
+    doctor_send(line, bulk, DOCTOR_BULK, deadline);
+    free(bulk);
+  }
+}
+
+static void *call(void *arg) {
+  struct caller *caller = arg;
+  uint64_t deadline = clock_deadline_ms(LONG_MS);
+  struct doctor_line line;
+  char byte;
+  FUZZ_CHECK(doctor_line_open(&line, caller->fd, true, key, deadline) == 0);
+  say_all(caller, &line, deadline);
+  shutdown(caller->fd, SHUT_WR);
+  while (doctor_receive(&line, &byte, 1, deadline))
+    caller->num_heard++;
+  doctor_line_close(&line);
+  return NULL;
+}
+
+static void pair_of(int fds[2]) {
+  FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) == 0);
+}
+
+static void let_stand(struct doctor_door *door, int fd) {
+  door->waiting[door->count++] = (struct doctor_waiting){.line.fd = fd, .begun_ns = clock_ns(), .events = POLLIN};
+}
+
+static void hear_stranger(int fd) {
+  char bytes[2 * MOST_HEARD];
+  size_t at = 0;
+  for (ssize_t got; at < sizeof bytes && (got = recv(fd, bytes + at, sizeof bytes - at, MSG_DONTWAIT)) > 0;)
+    at += (size_t)got;
+  FUZZ_CHECK(at <= MOST_HEARD && !memmem(bytes, at, "weftdoc", 7));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  struct caller caller = {.input = {(const char *)data, size}};
+  struct doctor_door door = {.key = key};
+  struct doctor_line line;
+  pthread_t thread;
+  int stranger[2], lawful[2], stop = eventfd(0, EFD_CLOEXEC);
+  fuzz_bytes(&caller.input, &caller.choices, sizeof caller.choices);
+  pair_of(stranger);
+  pair_of(lawful);
+  let_stand(&door, stranger[0]);
+  let_stand(&door, lawful[0]);
+  caller.fd = lawful[1];
+  if (!(caller.choices & CHOICE_PROVEN))
+    send(stranger[1], caller.input.data, caller.input.size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  FUZZ_CHECK(pthread_create(&thread, NULL, call, &caller) == 0);
+  FUZZ_CHECK(doctor_door_wait(&door, stop, &line) && line.fd == lawful[0]);
+  doctor_answer(&line, false, STEP_MS);
+  doctor_line_close(&line);
+  doctor_door_close(&door);
+  pthread_join(thread, NULL);
+  hear_stranger(stranger[1]);
+  FUZZ_CHECK(caller.num_heard <= 2 * DOCTOR_MESSAGE + DOCTOR_BULK);
+  FUZZ_CHECK(caller.num_heard == 0 || caller.choices & CHOICE_PROVEN);
+  close(stranger[1]);
+  close(stop);
+  return 0;
+}

@@ -1,0 +1,192 @@
+// Initiators that have the token of a target and lie: the target tells each of them, goes on, and serves the next one.
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cmocka_all.h"
+#include "p2p/session.h"
+
+enum { LONG_MS = 60000, SHORT_MS = 1000 };
+
+static const struct p2p_config of_target = {.listen = "127.0.0.1",
+                                            .token = "a token of these tests, long enough",
+                                            .lend = "16MB",
+                                            .transport = "shm",
+                                            .timeout_ms = SHORT_MS,
+                                            .forever = true,
+                                            .quiet = true};
+static pid_t target;
+static uint16_t port;
+
+static int start_target(void **state) {
+  int fds[2];
+  (void)state;
+  assert_int_equal(pipe(fds), 0);
+  target = fork();
+  if (target == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close(fds[0]);
+    _exit(p2p_target(&of_target, fds[1]) != 0);
+  }
+  close(fds[1]);
+  assert_int_equal(read(fds[0], &port, sizeof port), sizeof port);
+  close(fds[0]);
+  return 0;
+}
+
+static int end_target(void **state) {
+  int status;
+  (void)state;
+  assert_int_equal(waitpid(target, &status, WNOHANG), 0); // it lives
+  kill(target, SIGKILL);
+  assert_int_equal(waitpid(target, &status, 0), target);
+  return 0;
+}
+
+static void begin(struct p2p_session *session) {
+  struct p2p_config config = of_target;
+  char address[64];
+  config.timeout_ms = LONG_MS;
+  assert_int_equal(p2p_session_open(session, &config, NULL), 0);
+  snprintf(address, sizeof address, "127.0.0.1:%u", port);
+  assert_int_equal(weft_agent_meet(session->agent, address, LONG_MS, &session->peer), 0);
+}
+
+// Says bytes; returns how the target answers.
+static int say(struct p2p_session *session, const void *bytes, size_t size) {
+  json_t *answer = NULL;
+  assert_int_equal(weft_agent_notify(session->agent, session->peer, bytes, (uint32_t)size), 0);
+  int rc = p2p_hear(session, 0, &answer);
+  json_decref(answer);
+  return rc;
+}
+
+static int say_text(struct p2p_session *session, const char *text) {
+  return say(session, text, strlen(text));
+}
+
+#define HELLO "{\"say\":\"hello\",\"version\":1,\"bytes\":1048576}"
+
+// An honest one is served, from the first word to the last.
+static void assert_serves(void) {
+  struct p2p_session session;
+  begin(&session);
+  assert_int_equal(say_text(&session, HELLO), 0);
+  assert_int_equal(say_text(&session, "{\"say\":\"fill\",\"seed\":3,\"bytes\":1048576}"), 0);
+  assert_int_equal(say_text(&session, "{\"say\":\"check\",\"seed\":3,\"bytes\":1048576}"), 0);
+  assert_int_equal(say_text(&session, "{\"say\":\"check\",\"seed\":4,\"bytes\":1048576}"), WEFT_ERR_DATA);
+  assert_int_equal(say_text(&session, "{\"say\":\"bye\"}"), 0);
+  p2p_session_close(&session);
+}
+
+#define LOAD(bytes, depth, iterations, warmup, region)                                                                 \
+  "{\"say\":\"load\",\"op\":1,\"bytes\":" bytes ",\"depth\":" depth ",\"iterations\":" iterations                      \
+  ",\"warmup\":" warmup ",\"region\":" region ",\"address\":4096}"
+
+static void test_lies_are_told(void **state) {
+  static const char *const lies[] = {
+      "{\"say\":\"hello\",\"version\":2,\"bytes\":8}",
+      "{\"say\":\"hello\",\"version\":1,\"bytes\":0}",
+      "{\"say\":\"hello\",\"version\":1,\"bytes\":-8}",
+      "{\"say\":\"hello\",\"version\":1,\"bytes\":\"8\"}",
+      "{\"say\":\"hello\",\"version\":1,\"bytes\":16777217}",
+      "{\"say\":\"hello\",\"version\":1,\"bytes\":9223372036854775807}",
+      "{\"say\":\"fill\",\"seed\":1,\"bytes\":1048577}",
+      "{\"say\":\"check\",\"seed\":1,\"bytes\":9223372036854775807}",
+      LOAD("8", "4294967296", "10", "1", "1"), // 0 in 32 bits
+      LOAD("8", "0", "10", "1", "1"),
+      LOAD("0", "1", "10", "1", "1"),
+      LOAD("1048577", "1", "10", "1", "1"),
+      LOAD("8", "1", "4294967296", "1", "1"),
+      LOAD("8", "1", "100000001", "1", "1"),
+      LOAD("8", "1", "10", "4294967297", "1"),
+      LOAD("8", "16", "10", "1", "12345678901"), // a region that nobody has
+      "{\"say\":\"dance \\u001b[31m\"}",
+  };
+  struct p2p_session session;
+  (void)state;
+  begin(&session);
+  assert_int_equal(say_text(&session, HELLO), 0);
+  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    int rc = say_text(&session, lies[i]);
+    if (rc >= 0 || rc == WEFT_ERR_PEER_LOST || !strstr(weft_last_error(), "at the peer: "))
+      fail_msg("%s: %d, %s", lies[i], rc, weft_last_error());
+    assert_null(strchr(weft_last_error(), '\x1b'));
+  }
+  assert_int_equal(say_text(&session, "{\"say\":\"bye\"}"), 0);
+  p2p_session_close(&session);
+  assert_serves();
+}
+
+// What is no message ends the session of who said it.
+static void test_what_is_no_message(void **state) {
+  static char deep[WEFT_AGENT_MAX_NOTIFICATION];
+  static const char *const words[] = {"", "no JSON", "[1]", "{\"say\":1}", "\x03", "{\"say\":\"hello\"", deep};
+  (void)state;
+  memset(deep, '[', sizeof deep - 1);
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    struct p2p_session session;
+    begin(&session);
+    assert_int_equal(weft_agent_notify(session.agent, session.peer, words[i], (uint32_t)strlen(words[i])), 0);
+    p2p_session_close(&session);
+    assert_serves();
+  }
+}
+
+// What the other side says of a failure is cleaned before people see it, and its code is one of ours.
+static void test_what_a_liar_says_of_failures(void **state) {
+  static const char *const codes[] = {"-4294967295", "5", "0", "\"x\"", "-2147483648"};
+  struct p2p_session session;
+  (void)state;
+  begin(&session);
+  struct p2p_session other = session; // hears what it says itself
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+    char text[128];
+    json_t *message = NULL;
+    snprintf(text, sizeof text, "{\"say\":\"failed\",\"code\":%s,\"text\":\"\\u001b[2Jgone\"}", codes[i]);
+    other.peer = WEFT_PEER_SELF;
+    assert_int_equal(weft_agent_notify(other.agent, WEFT_PEER_SELF, text, (uint32_t)strlen(text)), 0);
+    assert_int_equal(p2p_hear(&other, 0, &message), WEFT_ERR_PROTOCOL);
+    assert_string_equal(weft_last_error(), "at the peer: ?[2Jgone");
+  }
+  p2p_session_close(&session);
+}
+
+// One who says hello and then nothing has its time, and the next one is served.
+static void test_silent_ones(void **state) {
+  struct p2p_session silent, mute;
+  (void)state;
+  begin(&mute); // does not even say hello: it is nobody
+  begin(&silent);
+  assert_int_equal(say_text(&silent, HELLO), 0);
+  uint64_t deadline = clock_deadline_ms(LONG_MS);
+  bool served = false;
+  while (!served && !clock_passed(deadline)) { // not before the silent one's time is over
+    struct p2p_session next;
+    begin(&next);
+    next.timeout_ms = SHORT_MS;
+    served = say_text(&next, HELLO) == 0 && say_text(&next, "{\"say\":\"bye\"}") == 0;
+    p2p_session_close(&next);
+  }
+  assert_true(served);
+  p2p_session_close(&silent);
+  p2p_session_close(&mute);
+  assert_serves();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_lies_are_told, start_target, end_target),
+      cmocka_unit_test_setup_teardown(test_what_is_no_message, start_target, end_target),
+      cmocka_unit_test_setup_teardown(test_what_a_liar_says_of_failures, start_target, end_target),
+      cmocka_unit_test_setup_teardown(test_silent_ones, start_target, end_target),
+  };
+  return cmocka_run_group_tests_name("initiators that lie", tests, NULL, NULL);
+}
