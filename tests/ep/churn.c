@@ -194,6 +194,8 @@ static void what_a_rank_holds_does_not_grow(void **state) {
       for (uint32_t j = 0; j < i; j++) {
         kill(processes.pids[j], SIGKILL);
         waitpid(processes.pids[j], NULL, 0);
+        if (processes.errors[j][0] != '\0') // it may be the one that failed first, for which the others waited
+          print_error("process %u: %s\n", j, processes.errors[j]);
       }
       fail_msg("process %u ended with status %d: %s", i, status, processes.errors[i]);
     }

@@ -5,10 +5,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +19,8 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "transport/shm/shm.h"
+
+enum { SHORT_LIVES = 400, SHORT_LIVED = 0x5407 }; // the cookie of such a worker
 
 struct suite suite = {.name = "shm", .settings = {"here=off"}};
 
@@ -55,6 +60,55 @@ static void test_as_many_senders_as_there_are_slots(void **state) {
   assert_int_equal(suite.transport->connect(sender.worker, address, size, NULL, &more), WEFT_ERR_LIMIT);
   end_close(&sender);
   end_close(&receiver);
+}
+
+// Makes the proof of a worker, says where it is, and takes it away a moment after its reader has looked.
+static void have_a_worker_for_a_moment(int to_reader, _Atomic int *looks, bool ends) {
+  struct shm_proof proof = {
+      .magic = SHM_PROOF_MAGIC, .version = SHM_VERSION, .pid = (uint32_t)getpid(), .cookie = SHORT_LIVED};
+  int fd;
+  if (shm_proof_create(&proof, &fd) != 0 || write(to_reader, &fd, sizeof fd) != sizeof fd)
+    _exit(1);
+  while (atomic_load(looks) == 0)
+    sched_yield();
+  if (ends)
+    _exit(0);
+  close(fd);
+  for (;;)
+    pause();
+}
+
+// Whoever looks at that very moment learns that the worker is gone, and not that its process lies: that one would be
+// an end of what it asked for, and the other is none.
+static void test_a_worker_that_goes_away_is_no_liar(void **state) {
+  (void)state;
+  _Atomic int *looks = mmap(NULL, sizeof *looks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(looks != MAP_FAILED);
+  for (int i = 0; i < SHORT_LIVES; i++) {
+    int ends[2], fd, rc;
+    atomic_store(looks, 0);
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0)
+      have_a_worker_for_a_moment(ends[1], looks, i % 2 == 0);
+    assert_int_equal(read(ends[0], &fd, sizeof fd), sizeof fd);
+    char path[64];
+    struct stat status;
+    struct shm_proof proof;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)child, fd);
+    assert_int_equal(stat(path, &status), 0);
+    struct shm_file file = {.type = S_IFREG, .device = status.st_dev, .inode = status.st_ino};
+    while ((rc = shm_proof_read(child, fd, &file, SHORT_LIVED, &proof)) == 0)
+      atomic_fetch_add(looks, 1);
+    if (rc != WEFT_ERR_UNREACHABLE)
+      fail_msg("life %d: %s", i, weft_last_error());
+    assert_true(atomic_load(looks) > 0);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close(ends[0]);
+    close(ends[1]);
+  }
+  munmap(looks, sizeof *looks);
 }
 
 // Senders that die without a word leave their slots to others.
@@ -438,6 +492,7 @@ static void test_a_thread_of_the_same_process_is_waited_for(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_as_many_senders_as_there_are_slots),
+      cmocka_unit_test(test_a_worker_that_goes_away_is_no_liar),
       cmocka_unit_test(test_slots_of_the_dead_are_used_again),
       cmocka_unit_test(test_other_hosts_are_out_of_reach),
       cmocka_unit_test(test_another_user_is_told),

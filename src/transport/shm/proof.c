@@ -52,21 +52,45 @@ int shm_proof_create(const struct shm_proof *proof, int *fd) {
   return rc;
 }
 
-static int check(int fd, pid_t pid, struct shm_proof *proof) {
-  int seals = fcntl(fd, F_GET_SEALS);
+// Whether the process still has that file in its descriptor `fd`.
+static int look_again(pid_t pid, int fd, const struct shm_file *file) {
+  int found;
+  int rc = shm_road_open(pid, fd, O_RDONLY, file, "the worker", &found);
+  if (rc == 0)
+    close(found);
+  return rc;
+}
+
+// `found` is open on descriptor `fd` of the process. The kernel takes a descriptor away before the lock that depends on
+// it: a process without the lock that still has the descriptor lies, and one that has neither has closed its worker, or
+// has ended, since `found` was opened.
+static int check_holder(int found, pid_t pid, int fd, const struct shm_file *file) {
   struct flock lock = first_byte();
-  if (seals < 0 || (seals & SEALS) != SEALS)
-    return fail(WEFT_ERR_AUTH, "what process %d shows as the proof of its worker is no sealed memfd", (int)pid);
-  if (fcntl(fd, F_GETLK, &lock) != 0)
+  if (fcntl(found, F_GETLK, &lock) != 0)
     return fail_errno(errno, "cannot see who holds the proof of a worker of process %d", (int)pid);
-  if (lock.l_type == F_UNLCK || lock.l_pid != pid)
-    return fail(WEFT_ERR_AUTH, "process %d does not hold the proof of the worker that is said to be its own", (int)pid);
-  if (pread(fd, proof, sizeof *proof, 0) != (ssize_t)sizeof *proof || proof->magic != SHM_PROOF_MAGIC)
+  if (lock.l_type != F_UNLCK && lock.l_pid == pid)
+    return 0;
+  int rc = lock.l_type == F_UNLCK ? look_again(pid, fd, file) : 0;
+  return rc != 0 ? rc
+                 : fail(WEFT_ERR_AUTH, "process %d does not hold the proof of the worker that is said to be its own",
+                        (int)pid);
+}
+
+static int read_page(int found, pid_t pid, struct shm_proof *proof) {
+  if (pread(found, proof, sizeof *proof, 0) != (ssize_t)sizeof *proof || proof->magic != SHM_PROOF_MAGIC)
     return fail(WEFT_ERR_AUTH, "what process %d shows is no proof of a worker", (int)pid);
   if (proof->version != SHM_VERSION)
     return fail(WEFT_ERR_VERSION, "the worker of process %d is of version %u, and version %u is known here", (int)pid,
                 proof->version, (unsigned)SHM_VERSION);
   return 0;
+}
+
+static int check(int found, pid_t pid, int fd, const struct shm_file *file, struct shm_proof *proof) {
+  int seals = fcntl(found, F_GET_SEALS);
+  if (seals < 0 || (seals & SEALS) != SEALS)
+    return fail(WEFT_ERR_AUTH, "what process %d shows as the proof of its worker is no sealed memfd", (int)pid);
+  int rc = check_holder(found, pid, fd, file);
+  return rc != 0 ? rc : read_page(found, pid, proof);
 }
 
 int shm_proof_read(pid_t pid, int fd, const struct shm_file *file, uint64_t cookie, struct shm_proof *proof) {
@@ -75,7 +99,7 @@ int shm_proof_read(pid_t pid, int fd, const struct shm_file *file, uint64_t cook
   int rc = shm_road_open(pid, fd, O_RDONLY, file, "the worker", &found);
   if (rc != 0)
     return rc;
-  rc = check(found, pid, &read);
+  rc = check(found, pid, fd, file, &read);
   close(found);
   if (rc == 0 && (read.pid != (uint32_t)pid || read.cookie != cookie))
     rc = fail(WEFT_ERR_UNREACHABLE, "the worker of process %d is gone, and another one is there", (int)pid);
