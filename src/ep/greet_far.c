@@ -128,7 +128,8 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struc
   return rc;
 }
 
-// Who does not know the claim is another host that has that address too, or something else that listens there.
+// A listener that does not know the claim is another host that has that address too, or a program that has been given
+// the port of a rank that is gone. The rank itself may have another address by then, or none.
 static int call_until(weft_ep_t *ep, const char *endpoints, struct ep_link *link, const struct ep_far_greeting *hello,
                       const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *yield) {
   int rc = WEFT_ERR_AUTH;
@@ -140,6 +141,8 @@ static int call_until(weft_ep_t *ep, const char *endpoints, struct ep_link *link
       break;
     rc = converse(ep, socket, link, hello, key, deadline_ns, &met, yield);
   }
+  if (!met && (rc == WEFT_ERR_AUTH || rc == WEFT_ERR_PROTOCOL))
+    return fail_context(WEFT_ERR_UNREACHABLE, "somebody else listens at the address of rank %d", link->rank);
   return rc;
 }
 

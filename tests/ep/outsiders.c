@@ -260,6 +260,27 @@ static void what_was_said_cannot_be_said_again(void **state) {
   hosts_close(&hosts);
 }
 
+// As after the death of a rank, when its port has been given to another program. A joiner then waits for the view to
+// change, as for any other rank that does not answer, and is not told that its secret is wrong.
+static void who_has_got_a_dead_ranks_port_is_not_that_rank(void **state) {
+  (void)state;
+  static struct relay relay;
+  struct hosts hosts, others;
+  char address[GROUP_ADDRESS_SIZE];
+  hosts_open(&hosts);
+  hosts_open(&others);
+  relay_open(&relay, strangers_port(others.called));
+  through(&relay, hosts.called, address, sizeof address);
+  uint64_t deadline_ns = clock_deadline_ms(STRANGERS_DEADLINE_MS);
+  assert_int_equal(ep_dial(hosts.caller, 0, hosts.called->incarnation, address, deadline_ns), WEFT_ERR_UNREACHABLE);
+  assert_non_null(strstr(weft_last_error(), "somebody else listens at the address of rank 0"));
+  relay_close(&relay);
+  assert_int_equal(connected(others.called), 0);
+  hosts_close(&others);
+  hosts_connect(&hosts);
+  hosts_close(&hosts);
+}
+
 int main(void) {
   const struct CMUnitTest of_users[] = {
       cmocka_unit_test(another_user_gets_no_place_and_no_answer),
@@ -268,6 +289,7 @@ int main(void) {
   const struct CMUnitTest on_the_way[] = {
       cmocka_unit_test(who_is_on_the_way_sees_no_secret),
       cmocka_unit_test(what_was_said_cannot_be_said_again),
+      cmocka_unit_test(who_has_got_a_dead_ranks_port_is_not_that_rank),
   };
   int failed = cmocka_run_group_tests_name("ep_outsiders on the way", on_the_way, NULL, NULL);
   if (failed == 0 && geteuid() != 0) {
