@@ -295,6 +295,8 @@ int ep_dial(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *addre
   if (rc == 0 && yield)
     wait_for_theirs(ep, rank, incarnation, deadline_ns, true, &rc);
   pthread_mutex_unlock(&links->lock);
+  if (rc != 0)
+    ep_views_update_ready(ep);
   return rc;
 }
 
@@ -337,6 +339,8 @@ void ep_answer_end(weft_ep_t *ep, int32_t rank) {
   links->answering[rank] = 0;
   pthread_cond_broadcast(&links->changed);
   pthread_mutex_unlock(&links->lock);
+  if (!ep_link_find(ep, rank, 0))
+    ep_views_update_ready(ep);
 }
 
 static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hello, int fds[EP_FDS]) {

@@ -16,30 +16,47 @@ static void remember(weft_ep_t *ep, const struct group_view *view) {
   pthread_mutex_unlock(&ep->lock);
 }
 
-// A link to that incarnation is or was there. Call with links.lock held: a link in the table is not freed then.
-static bool linked(weft_ep_t *ep, const struct group_member *member) {
-  struct ep_link *link = atomic_load(&ep->links.by_rank[member->rank]);
-  return link && link->incarnation == member->incarnation;
+enum linked { LINKED, NOT_LINKED, LINKING };
+
+// LINKED: a link to that incarnation is or was there. LINKING: a handshake with it is under way, of which it may have
+// seen the end already. Call with links.lock held: a link in the table is not freed then.
+static enum linked linked(weft_ep_t *ep, const struct group_member *member) {
+  const struct ep_links *links = &ep->links;
+  struct ep_link *link = atomic_load(&links->by_rank[member->rank]);
+  if (member->rank == ep->rank || (link && link->incarnation == member->incarnation))
+    return LINKED;
+  bool linking =
+      links->dialling[member->rank] == member->incarnation || links->answering[member->rank] == member->incarnation;
+  return linking ? LINKING : NOT_LINKED;
 }
 
 // A view without this rank asks nothing of it. If it did, a leaver that never learns of the first view without it would
 // hold up all that follow, with joiners that it has no links to.
-static bool linked_to_all(weft_ep_t *ep, const struct group_view *view) {
+static enum linked linked_to_all(weft_ep_t *ep, const struct group_view *view) {
+  enum linked all = LINKED;
   if (!group_view_has(view, ep->rank, ep->incarnation))
-    return true;
-  for (uint32_t i = 0; i < view->count; i++)
-    if (view->members[i].rank != ep->rank && !linked(ep, &view->members[i]))
-      return false;
-  return true;
+    return LINKED;
+  for (uint32_t i = 0; i < view->count; i++) {
+    enum linked one = linked(ep, &view->members[i]);
+    if (one > all)
+      all = one;
+  }
+  return all;
 }
 
+// The newest view for which this rank has every link; an earlier one with a rank that is gone is passed over. One with
+// a joiner whose handshake ends just now is not: the other ranks may begin to run in it, and the joiner counts on all.
 void ep_views_update_ready(weft_ep_t *ep) {
   pthread_mutex_lock(&ep->lock);
   pthread_mutex_lock(&ep->links.lock);
-  uint64_t ready = atomic_load(&ep->ready);
-  for (uint32_t i = ep->num_views; i-- > 0 && ep->views[i]->epoch > ready;)
-    if (linked_to_all(ep, ep->views[i]))
-      atomic_store(&ep->ready, ready = ep->views[i]->epoch);
+  enum linked all = LINKED;
+  for (uint32_t i = 0; i < ep->num_views && all != LINKING; i++) {
+    if (ep->views[i]->epoch <= atomic_load(&ep->ready))
+      continue;
+    all = linked_to_all(ep, ep->views[i]);
+    if (all == LINKED)
+      atomic_store(&ep->ready, ep->views[i]->epoch);
+  }
   pthread_mutex_unlock(&ep->links.lock);
   pthread_mutex_unlock(&ep->lock);
   if (ep->gpu)
