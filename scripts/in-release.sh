@@ -38,10 +38,10 @@ if [ $where = yes ]; then
   exit
 fi
 
-# The archive that this machine's own packages come from.
+# The archive that this machine's own packages come from; nothing where it is not Debian's.
 mirror() {
-  cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
-    grep -oE '(http|https|file)://[^ ]*/debian/?( |$)' | head -n 1 | tr -d ' '
+  # shellcheck disable=SC2016 # apt's own variable
+  apt-get indextargets --format '$(REPO_URI)' "Created-By: Packages" | grep -m 1 -E '/debian/?$' || true
 }
 
 check() {

@@ -220,13 +220,15 @@ static int accept_link(weft_ep_t *ep, struct ep_talk *talk) {
   if (rc == 0)
     rc = ep_remote_connect(link->remote, hello);
   if (rc == 0) {
-    say_at_once(talk, &welcome); // if this fails the caller has gone, and the hang-up takes the link down
     ep_talk_give(talk, link);
+    link->remote->owes_welcome = true;
     rc = ep_link_install(ep, link);
     if (rc != 0)
       ep_talk_take_back(talk, link);
   }
-  if (rc != 0)
+  if (rc == 0) // the link is there first: a caller that is welcome may propose the view with itself at once
+    ep_link_say_welcome(link, &welcome);
+  else
     ep_link_free(ep, link);
   return rc;
 }

@@ -17,15 +17,37 @@ enum {
   WORDS_AT_ONCE = 16, // that are heard of one peer before others are: it has two things to say in its life
 };
 
-// A word is one of these, and messages so far.
-static void say(struct ep_link *link, uint64_t what) {
-  if (!link->remote || link->socket < 0)
-    return;
+// A word is one of these, and messages so far. Call with said_lock held.
+static void write_word(struct ep_link *link, uint64_t what) {
   uint64_t word = what << COUNT_BITS | atomic_load(&link->remote->told);
   size_t sent;
-  pthread_mutex_lock(&link->remote->said_lock);
   tls_write(link->remote->tls, &word, sizeof word, &sent); // if it cannot go, nobody reads it
-  pthread_mutex_unlock(&link->remote->said_lock);
+}
+
+static void say(struct ep_link *link, uint64_t what) {
+  struct ep_remote *remote = link->remote;
+  if (!remote || link->socket < 0)
+    return;
+  pthread_mutex_lock(&remote->said_lock);
+  if (remote->owes_welcome)
+    remote->owed |= 1u << what;
+  else
+    write_word(link, what);
+  pthread_mutex_unlock(&remote->said_lock);
+}
+
+void ep_link_say_welcome(struct ep_link *link, const struct ep_far_greeting *welcome) {
+  struct ep_remote *remote = link->remote;
+  size_t said = 0, sent = 0;
+  pthread_mutex_lock(&remote->said_lock);
+  while (said < sizeof *welcome &&
+         tls_write(remote->tls, (const char *)welcome + said, sizeof *welcome - said, &sent) == 0)
+    said += sent;
+  remote->owes_welcome = false;
+  for (uint64_t what = SAY_LEFT; what <= SAY_LOST; what++)
+    if (remote->owed >> what & 1)
+      write_word(link, what);
+  pthread_mutex_unlock(&remote->said_lock);
 }
 
 void ep_link_say_left(struct ep_link *link) {

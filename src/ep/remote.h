@@ -75,9 +75,12 @@ struct ep_remote {
   _Atomic uint64_t start_plus_1, start_epoch;
   _Atomic uint64_t told, heard; // messages, to the peer and from it
   pthread_mutex_t said_lock;
-  struct tls *tls; // over the link's socket; under said_lock, as the next two
+  // Under said_lock:
+  struct tls *tls; // over the link's socket
   uint64_t said;   // by the peer on the socket: what has come of the next word
   size_t said_bytes;
+  bool owes_welcome;        // the peer's call has not been answered: words wait for that,
+  uint32_t owed;            // a bit for each
   _Atomic uint64_t awaited; // messages that the peer had sent when it left
   _Atomic int failed;       // 0, or why the transport cannot reach the peer any more
   char why[160];            // set before
@@ -152,6 +155,9 @@ void ep_remote_return(weft_ep_t *ep);
 
 // --- the socket: notice.c ---
 
+// Answers the call that became this link, which is installed. If this fails the caller has gone, and its hang-up takes
+// the link down. [service]
+void ep_link_say_welcome(struct ep_link *link, const struct ep_far_greeting *welcome);
 // Tells the peer that this rank takes it for lost, as on one host. [any]
 void ep_link_say_lost(struct ep_link *link);
 // Takes what the peer has said there. 0: it has not hung up; else an errno: EPIPE and ECONNRESET when it has, EPROTO

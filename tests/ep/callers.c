@@ -24,7 +24,16 @@
 
 #define TOKEN "00112233445566778899aabbccddeeff"
 
-enum { SILENT = 320, SILENT_MS = 20000, SEED = 20, LATER = 3000, MANY_FDS = 20, HUGE = 2 << 20, FILES = 1024 };
+enum {
+  SILENT = 320,
+  SILENT_MS = 20000,
+  SEED = 20,
+  LATER = 3000,
+  MANY_FDS = 20,
+  HUGE = 2 << 20,
+  FILES = 1024,
+  EARLY_MS = 300
+};
 
 static uint32_t connected(weft_ep_t *ep) {
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
@@ -322,6 +331,33 @@ static void expect_through_silence(const char *host_of_caller) {
   hosts_close(&hosts);
 }
 
+struct arrival {
+  _Atomic bool dialled, was_early;
+};
+
+static void look_whether_the_caller_goes_on(void *arg, const struct weft_ep_event *event) {
+  struct arrival *arrival = arg;
+  if (event->kind != WEFT_EP_EVENT_CONNECTED)
+    return;
+  poll(NULL, 0, EARLY_MS);
+  arrival->was_early = arrival->dialled;
+}
+
+// A joiner proposes the view with itself once it is welcome everywhere: ranks that run in that view count on the link.
+static void a_caller_is_welcome_once_its_link_is_there(void **state) {
+  (void)state;
+  struct hosts hosts;
+  struct arrival arrival = {false, false};
+  hosts_open(&hosts);
+  hosts.called->event_arg = &arrival;
+  hosts.called->on_event = look_whether_the_caller_goes_on;
+  struct ep_link *link = hosts_connect(&hosts);
+  arrival.dialled = true;
+  assert_ptr_equal(link, ep_link_find(hosts.called, 1, hosts.caller->incarnation));
+  hosts_close(&hosts); // the event is over
+  assert_false(arrival.was_early);
+}
+
 static void who_says_nothing_keeps_nobody_out(void **state) {
   (void)state;
   expect_through_silence("two");
@@ -490,6 +526,7 @@ int main(void) {
       cmocka_unit_test(a_greeting_that_is_wrong_anywhere_is_refused_in_words),
       cmocka_unit_test(nobody_else_speaks_for_a_new_life),
       cmocka_unit_test(a_greeting_brings_its_windows_and_nothing_else),
+      cmocka_unit_test(a_caller_is_welcome_once_its_link_is_there),
       cmocka_unit_test(who_says_nothing_keeps_nobody_out),
       cmocka_unit_test(who_speaks_late_has_kept_its_place),
       cmocka_unit_test(who_says_nothing_on_the_same_host_keeps_nobody_out),

@@ -23,7 +23,7 @@ void hosts_open_by(struct hosts *hosts, enum weft_ep_memory memory, const char *
 void hosts_close(struct hosts *hosts);
 // Opens one more.
 weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host);
-// Has the caller connect to the called one, and waits until that one has the link too, which it returns.
+// Has the caller connect to the called one, which has the link too by then; returns that one.
 struct ep_link *hosts_connect(struct hosts *hosts);
 // The same; and the link stays until it is let go of, though it may be down, and in no view.
 struct ep_link *hosts_connect_and_hold(struct hosts *hosts);
