@@ -16,6 +16,7 @@ import sys
 import time
 
 PATIENCE_S = 10
+END_S = 10  # for one that was killed
 SHARED = pathlib.Path("/dev/shm")
 # In /dev/shm: those of Weft, of UCX, and of libfabric (user:process:number). Others are other programs'.
 OUR_NAMES = re.compile(r"weft|ucx_|fi_|\d+:\d+:\d+$")
@@ -37,11 +38,22 @@ def processes(mark):
     return found
 
 
-def wait_for_the_end(mark):
-    end = time.monotonic() + PATIENCE_S
+def wait_for_the_end(mark, patience_s):
+    end = time.monotonic() + patience_s
     while processes(mark) and time.monotonic() < end:
         time.sleep(0.1)  # between two looks
     return processes(mark)
+
+
+def end_processes(mark):
+    """Returns those that went on for too long, once they have ended: a killed one is there for a moment more."""
+    found = wait_for_the_end(mark, PATIENCE_S)
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if found:
+        wait_for_the_end(mark, END_S)
+    return found
 
 
 def open_files():
@@ -83,10 +95,8 @@ def remove(path):
 def main():
     directory = pathlib.Path(sys.argv[1])
     left = []
-    for pid, command in wait_for_the_end(b"TMPDIR=" + os.fsencode(directory)).items():
+    for pid, command in end_processes(b"TMPDIR=" + os.fsencode(directory)).items():
         left.append(f"process {pid}: {command}")
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
     for path in [*directory.iterdir(), *shared_memory(pathlib.Path(sys.argv[2]).stat().st_mtime)]:
         left.append(f"file {path}")
         remove(path)
