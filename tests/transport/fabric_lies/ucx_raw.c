@@ -134,8 +134,8 @@ static void strange_messages(void) {
     size_t header_size = i % 4 == 0 ? 40 : i % 4 == 1 ? HEADER : i % 4 == 2 ? 16 + (size_t)i % 3 * 8 : (size_t)i % 80;
     uint32_t flags = i % 2 ? UCP_AM_SEND_FLAG_REPLY : 0;
     size_t size = i % 100 == 99 ? LARGE : (size_t)(i % 7) * 100;
-    // And numbers that nobody takes; not beyond the largest that is taken, where UCX 1.13 looks behind its table.
-    unsigned id = i % 10 == 9 ? (unsigned)i / 10 % MESSAGE : (unsigned)(MESSAGE + i % 6);
+    // And numbers that nobody takes, of the 16 bits that they have.
+    unsigned id = i % 10 == 9 ? (unsigned)i * 7919 % 65536 : (unsigned)(MESSAGE + i % 6);
     say(&raw, id, flags | (size < LARGE ? UCP_AM_SEND_FLAG_EAGER : 0), header, header_size, data, size);
     drive(&raw, &victim, 3);
   }
