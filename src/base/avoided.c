@@ -9,9 +9,6 @@ static const struct avoided rows[] = {
                            "it ends the process when a peer of this host goes while the two connect (\"endpoint "
                            "reconfiguration not supported yet\")",
                            "where its shared memory is named, System V segments and what else there is carry it"},
-    [AVOIDED_UCX_EVENTS] = {"UCX", 0, AVOIDED_VERSION(1, 19), "its events of a TCP connection that it has just closed",
-                            "it uses what it has freed, which ends the process, when a peer goes that is still sent to",
-                            "they are passed over, unless the program had loaded UCX before"},
     [AVOIDED_OFI_SHM] = {"libfabric", 0, AVOIDED_ALL, "its provider shm",
                          "it ends the process when an endpoint is closed under an operation",
                          "it is refused; Weft's own transport shm joins the processes of a host"},

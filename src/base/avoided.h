@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum avoided_id { AVOIDED_UCX_POSIX, AVOIDED_UCX_EVENTS, AVOIDED_OFI_SHM, AVOIDED_OFI_CLOSE };
+enum avoided_id { AVOIDED_UCX_POSIX, AVOIDED_OFI_SHM, AVOIDED_OFI_CLOSE };
 
 #define AVOIDED_VERSION(major, minor) ((uint32_t)(major)*1000 + (uint32_t)(minor))
 #define AVOIDED_ALL                   UINT32_MAX // no version is known that does better

@@ -25,10 +25,7 @@ static void test_the_rows_of_a_version_come_one_after_the_other(void **state) {
   (void)state;
   const struct avoided *row = avoided_next("UCX", "1.18.1", NULL);
   assert_ptr_equal(row, avoided_row(AVOIDED_UCX_POSIX));
-  row = avoided_next("UCX", "1.18.1", row);
-  assert_ptr_equal(row, avoided_row(AVOIDED_UCX_EVENTS));
   assert_null(avoided_next("UCX", "1.18.1", row));
-  assert_ptr_equal(avoided_next("UCX", "1.13.1", NULL), row);
   assert_null(avoided_next("UCX", "1.22.0", NULL));
   assert_null(avoided_next("UCX", "of unknown version", NULL));
   assert_null(avoided_next("UCX", "", NULL));
@@ -48,7 +45,7 @@ static char *documentation(void) {
   char *text = calloc(1, MOST);
   assert_non_null(text);
   size_t size = fread(text, 1, MOST - 1, file);
-  assert_true(size > 0 && size < MOST - 1);
+  assert_in_range(size, 1, MOST - 2);
   fclose(file);
   return text;
 }

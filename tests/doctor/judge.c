@@ -269,10 +269,7 @@ static void a_host_that_is_well_has_only_good_findings_one_of_each_check(void **
 // Nothing is wrong with such a host, so it is no fault; but it is told.
 static void what_weft_does_without_is_told_with_the_version(void **state) {
   (void)state;
-  static const char *const versions[][2] = {{"1.15.0", "a TCP connection that it has just closed"},
-                                            {"1.18.1", "a TCP connection that it has just closed"},
-                                            {"1.18.1", "its POSIX shared memory"},
-                                            {"1.19.0", NULL}};
+  static const char *const versions[][2] = {{"1.15.0", NULL}, {"1.18.1", "its POSIX shared memory"}, {"1.19.0", NULL}};
   for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
     struct doctor_facts facts = well();
     struct doctor_report report = {0};
@@ -281,13 +278,13 @@ static void what_weft_does_without_is_told_with_the_version(void **state) {
     const struct doctor_finding *told = NULL;
     for (size_t f = 0; f < report.count; f++) {
       const struct doctor_finding *at = &report.findings[f];
-      bool avoids = strcmp(at->check, "ucx") == 0 && strstr(at->found, "Weft does not use");
-      if (avoids && (!versions[i][1] || strstr(at->found, versions[i][1])))
+      if (strcmp(at->check, "ucx") == 0 && strstr(at->found, "Weft does not use"))
         told = at;
     }
     assert_int_equal(told != NULL, versions[i][1] != NULL);
     if (told) {
       assert_int_equal(told->grade, DOCTOR_OK);
+      assert_non_null(strstr(told->found, versions[i][1]));
       assert_non_null(strstr(told->means, "ends the process"));
     }
     doctor_report_free(&report);
