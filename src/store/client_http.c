@@ -260,8 +260,10 @@ int client_http_failure(CURLcode code, const struct client_transfer *transfer, c
                 "server, give the token",
                 endpoint, reason);
   case CURLE_SSL_CACERT_BADFILE: // the one that was given, or the host has none
-    return fail(WEFT_ERR_AUTH, "store %s: its certificate cannot be judged (%s); give the CA that signed it", endpoint,
-                reason);
+    return fail(WEFT_ERR_AUTH,
+                "store %s: its certificate cannot be judged (%s); give the CA that signed it, or, for an embedded "
+                "server, give the token",
+                endpoint, reason);
   case CURLE_SSL_CERTPROBLEM:
     return fail(WEFT_ERR_AUTH, "store %s: a certificate or key file given cannot be used: %s", endpoint, reason);
   case CURLE_OPERATION_TIMEDOUT:

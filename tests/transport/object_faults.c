@@ -296,6 +296,8 @@ static void test_tls_and_virtual_hosts(void **state) {
   assert_int_equal(read_from(tls, ca, why), 0);
   assert_int_equal(read_from(tls, "style=path", why), WEFT_ERR_AUTH); // signed by nobody that is known
   assert_non_null(strstr(why, "certificate"));
+  assert_int_equal(read_from(tls, "ca_file=/no such bundle,style=path", why), WEFT_ERR_AUTH);
+  assert_non_null(strstr(why, "certificate"));
   snprintf(url, sizeof url, "http://localhost%s", strrchr(plain, ':'));
   assert_int_equal(read_from(url, "style=virtual", why), 0);
 }

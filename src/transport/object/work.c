@@ -254,7 +254,8 @@ static int lane_failure(struct object_lane *lane, CURLcode result, bool *again) 
     bool certificate = result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CACERT_BADFILE;
     err = certificate ? WEFT_ERR_AUTH : result == CURLE_OUT_OF_MEMORY ? WEFT_ERR_NOMEM : WEFT_ERR_UNREACHABLE;
     *again = err != WEFT_ERR_AUTH && result != CURLE_URL_MALFORMAT && result != CURLE_UNSUPPORTED_PROTOCOL;
-    snprintf(why, sizeof why, "%s", curl_easy_strerror(result));
+    snprintf(why, sizeof why, "%s%s", certificate ? "its certificate is not accepted: " : "",
+             curl_easy_strerror(result));
   }
   // A version that went away shows in the condition, not in the bytes.
   if (err == WEFT_ERR_CONFLICT && lane->verb == OBJECT_GET && lane->answer.status == 412)

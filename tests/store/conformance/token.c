@@ -42,6 +42,21 @@ static void the_right_token_opens(void **state) {
   support_events_free(&events);
 }
 
+// As on a host without a bundle of CAs, which a container may be: there is no certificate in this one.
+static void who_has_no_ca_is_told_of_the_token_too(void **state) {
+  (void)state;
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  struct weft_store_list list;
+  weft_store_t *store;
+  options.endpoints = weft_store_server_url(server);
+  options.ca_file = "/dev/null";
+  assert_ok(weft_store_open(&store, &options));
+  assert_fails(WEFT_ERR_AUTH, weft_store_range(store, "/t/", true, 0, &list));
+  assert_non_null(strstr(weft_last_error(), "give the CA"));
+  assert_non_null(strstr(weft_last_error(), "give the token"));
+  weft_store_close(store);
+}
+
 static void a_wrong_token_or_none_is_refused_with_advice(void **state) {
   (void)state;
   static const char *const tokens[] = {"open-barley", "open-sesam", "open-sesame-", NULL};
@@ -62,6 +77,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_right_token_opens),
       cmocka_unit_test(a_wrong_token_or_none_is_refused_with_advice),
+      cmocka_unit_test(who_has_no_ca_is_told_of_the_token_too),
   };
   return cmocka_run_group_tests(tests, start, stop);
 }
