@@ -9,7 +9,7 @@
 #include <string.h>
 
 // The time of a request: one that gets no answer; one on whose watches nothing comes; all others.
-enum { SHORT_MS = 400, QUIET_MS = 2000, LONG_MS = 30000 };
+enum { SHORT_MS = 1500, QUIET_MS = 2000, LONG_MS = 30000 };
 
 struct fixture {
   struct support_relay *relay;
