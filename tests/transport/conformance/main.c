@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "support/process_vm.h"
 
 struct suite suite;
 
@@ -51,6 +52,22 @@ static int run_kind(enum weft_memory_kind kind, enum weft_memory_kind local, boo
   return failed;
 }
 
+static bool by_shared_memory(void) {
+  return strcmp(suite.name, "shm") == 0 || strstr(suite.name, ":shm");
+}
+
+// Shared memory reaches what it cannot map by a call that not every kernel has.
+static bool plain_memory_is_reached(void) {
+  return !by_shared_memory() || process_vm_works("plain host");
+}
+
+static bool maps_nothing(void) {
+  for (int i = 0; i < MAX_SETTINGS && suite.settings[i]; i++)
+    if (strcmp(suite.settings[i], "map=off") == 0)
+      return true;
+  return false;
+}
+
 static int run_all(const char *only) {
   const char *wanted = getenv("WEFT_TEST_KIND");
   int failed = 0;
@@ -62,7 +79,7 @@ static int run_all(const char *only) {
       continue;
     }
     failed += run_kind(kind, WEFT_MEMORY_HOST, false, kind == WEFT_MEMORY_HOST ? "mapped host" : kinds[kind], only);
-    if (kind == WEFT_MEMORY_HOST && !HAS(MAPPED_ONLY))
+    if (kind == WEFT_MEMORY_HOST && !HAS(MAPPED_ONLY) && plain_memory_is_reached())
       failed += run_kind(kind, WEFT_MEMORY_HOST, true, "plain host", only);
     bool from_cuda = suite.abilities.local_kinds & 1u << WEFT_MEMORY_CUDA && place_can(WEFT_MEMORY_CUDA);
     if (from_cuda && kind == WEFT_MEMORY_CUDA)
@@ -107,7 +124,7 @@ int main(int argc, char **argv) {
     *only++ = '\0';
   else
     only = NULL;
-  if (!choose(argv + 1))
+  if (!choose(argv + 1) || (maps_nothing() && !plain_memory_is_reached()))
     return 77;
   draw_seed();
   struct transport_options options = {.size = sizeof options, .settings = suite.settings};
