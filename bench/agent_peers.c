@@ -8,8 +8,8 @@
 #include <weft/agent.h>
 
 #include "agent/open.h"
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "support/loop.h"
 #include "values.h"
 

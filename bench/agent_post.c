@@ -8,7 +8,7 @@
 
 #include <weft/weft.h>
 
-#include "agent/state.h"
+#include "agent/agent.h"
 #include "values.h"
 
 enum { MANY = 20000, PIECE = 16384, POSTS = 20000, ROUNDS = 15 };

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "cuda/cast.cuh"
-#include "cuda/ptx.cuh"
+#include "cuda/dispatch/cast.cuh"
+#include "cuda/kernels/ptx.cuh"
 #include "cuda/ranks.cuh"
 
 namespace {

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "ep_cuda.h"
 #include "values.h"
 

@@ -1,7 +1,7 @@
 // A thread that only reads the clock, see ep_cuda.h.
 #include <pthread.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "ep_cuda.h"
 
 enum { STANDS_NS = 5000, STANDS = 1 << 16 };

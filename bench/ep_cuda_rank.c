@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "ep/oracle/pattern.h"
 #include "ep_cuda.h"
 #include "values.h"

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "ep/fault.h"
+#include "base/time/clock.h"
+#include "ep/core/fault.h"
 #include "ranks.h"
 
 enum { RING = 1 << 14, SETTLE = 15, MAX_KILLS = 200, ROUNDS = MAX_KILLS + 1 };

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "ranks.h"
 
 enum { OLD = 4, NEW = 4, ALL = OLD + NEW, RING = 1 << 15, SETTLE = 40, MAX_ROUNDS = 100, MAX_OPS = 1 << 20 };

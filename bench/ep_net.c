@@ -10,7 +10,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "ranks.h"
 #include "transport/transport.h"
 #include "values.h"

@@ -13,8 +13,8 @@
 
 #include <weft/weft.h>
 
-#include "base/clock.h"
-#include "ep/engine.h"
+#include "base/time/clock.h"
+#include "ep/core/engine.h"
 #include "ep/oracle/pattern.h"
 #include "values.h"
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "ep/kernels/kernels.h"
 
 enum {

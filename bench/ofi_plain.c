@@ -18,7 +18,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_rma.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "values.h"
 
 enum {

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 enum { KINDS = 3, ROUNDS = 5, CALLS = 200, CONNECTS = 50, VALUE_SIZE = 64, CHANGES = 5 };
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "group/group.h"
 
 enum { CLAIMERS = 64, ONE_AT_A_TIME = 20, MEMBERS = 8, CAPACITY = 128 };

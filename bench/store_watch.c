@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "support/etcd.h"
 
 enum { WATCHERS = 1000, CLIENTS = 10, PUTS_ONE = 200, PUTS_ALL = 10 };

@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "transport/transport.h"
 #include "values.h"
 

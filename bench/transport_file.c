@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "transport/transport.h"
 #include "values.h"
 

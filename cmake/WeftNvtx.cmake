@@ -1,5 +1,5 @@
 # NVTX, by which profilers show what Weft does; headers alone, which come with CUDA.
-# weft_traced(TARGET...): has what base/trace.h declares.
+# weft_traced(TARGET...): has what base/time/trace.h declares.
 function(weft_traced)
   if(WEFT_NVTX_FOUND)
     foreach(target ${ARGN})

@@ -3,19 +3,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/inbox.h"
-#include "agent/list.h"
-#include "agent/notify.h"
-#include "agent/peer.h"
-#include "agent/progress.h"
-#include "agent/ranges.h"
-#include "agent/region.h"
-#include "agent/transfer.h"
-#include "base/clock.h"
+#include "agent/memory/descriptor_list.h"
+#include "agent/memory/region.h"
+#include "agent/memory/region_index.h"
+#include "agent/peer/message_recv.h"
+#include "agent/peer/message_send.h"
+#include "agent/peer/table.h"
+#include "agent/progress/progress.h"
+#include "agent/transfer/transfer.h"
 #include "base/fail.h"
 #include "base/random.h"
-#include "base/text.h"
-#include "base/ticks.h"
+#include "base/text/text.h"
+#include "base/time/clock.h"
+#include "base/time/ticks.h"
 #include "secure/secret.h"
 
 enum { CLOSE_MS = 1000 }; // for what is in flight to end

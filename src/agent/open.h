@@ -2,7 +2,7 @@
 #ifndef AGENT_OPEN_H
 #define AGENT_OPEN_H
 
-#include "agent/state.h"
+#include "agent/agent.h"
 
 // weft_agent_open() with transports of the caller's own besides: `more` ends with NULL, and goes before the others. For
 // tests.

@@ -1,6 +1,6 @@
 #include "base/log.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>

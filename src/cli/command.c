@@ -1,8 +1,8 @@
 #include "cli/command.h"
 
 #include "base/fail.h"
-#include "base/printable.h"
-#include "cli/help.h"
+#include "base/text/printable.h"
+#include "cli/help/help.h"
 
 #include <stdio.h>
 #include <weft/err.h>

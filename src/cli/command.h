@@ -2,7 +2,7 @@
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H
 
-#include "cli/option.h"
+#include "cli/option/option.h"
 
 struct cli_example {
   const char *line; // as typed; NULL ends a list

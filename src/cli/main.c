@@ -1,7 +1,7 @@
 // weft: the tool. Finds the command and runs it.
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/help.h"
+#include "cli/help/help.h"
 #include "cli/secrets.h"
 
 #include <errno.h>

@@ -30,7 +30,7 @@ struct device {
   cudaStream_t stream;  // of our own, ordered with no other
   cudaMemPool_t pool;
   char *blanks; // CUDA_BLANKS bytes of zeros, then as many of ones
-  bool strict;  // a window has been mapped that is not behind NVLink: see layout.h
+  bool strict;  // a window has been mapped that is not behind NVLink: see kernels/layout.h
 
   pthread_mutex_t lock; // of what follows
   uint32_t users;       // open() without close()
@@ -44,7 +44,7 @@ struct device {
   uint64_t idle_launches;
 };
 
-// --- errors: why.c ---
+// --- errors: error_text.c ---
 
 // Writes the sentence and returns rc.
 int cuda_why(char *why, int rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -55,7 +55,7 @@ int cuda_check_driver(char *why, CUresult result, const char *what);
 // A device that has been opened, or NULL.
 const struct device *cuda_any_device(void);
 
-// --- turns: turn.c ---
+// --- turns: engine/turn.c ---
 
 // A thread's stay on a device. CUDA's own "current device" is left alone, since to restore it would open a context on
 // the device that it was; and no call in between disturbs a stream capture of this thread or another.
@@ -74,7 +74,7 @@ int cuda_share_take(struct device *device, uint32_t processors, char *why);
 void cuda_share_give(struct device *device, uint32_t processors);
 bool cuda_share_alone(const struct device *device);
 
-// --- waiting: stream.c ---
+// --- waiting: memory/stream.c ---
 
 // A stream of the caller's may be in a capture, which would end if anybody waited for it: INVALID.
 int cuda_check_capture(cudaStream_t stream, char *why);
@@ -96,8 +96,8 @@ void cuda_release(struct device *device, void *memory);
 int cuda_copy(struct device *device, void *to, const void *from, size_t size, void *stream, bool wait, char *why);
 int cuda_fill(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why);
 int cuda_owner(const void *memory, int *index, char *why);
-// An area (layout.h) in which nothing has come yet: in memory of its own, to be released likewise; or made of a window,
-// within a turn. Memory is cleared by the copy engine: a kernel would have to wait for those that spin.
+// An area (kernels/layout.h) in which nothing has come yet: in memory of its own, to be released likewise; or made of a
+// window, within a turn. Memory is cleared by the copy engine: a kernel would have to wait for those that spin.
 int cuda_allocate_area(struct device *device, size_t size, void **memory, char *why);
 int cuda_clear_area(struct device *device, void *area, size_t size, char *why);
 // Pinned host memory, zeroed, of one size for all; what is given back serves the next. Within a turn.

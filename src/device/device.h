@@ -199,7 +199,7 @@ struct device_api {
   // Which device `memory` is on: -1 for memory that none has. [any]
   int (*owner)(const void *memory, int *index, char *why);
 
-  // Windows: areas in which nothing has come (cuda/layout.h). *fd is for the peer; the caller closes it. [any]
+  // Windows: areas in which nothing has come (cuda/kernels/layout.h). *fd is for the peer; the caller closes it. [any]
   int (*window_create)(struct device *device, size_t size, struct device_window *window, int *fd, char *why);
   int (*window_map)(struct device *device, size_t size, int fd, struct device_window *window, char *why);
   void (*window_release)(struct device *device, struct device_window *window);
@@ -273,8 +273,8 @@ struct device_api {
   void (*copies_close)(struct device_copies *copies); // none of it runs. NULL is legal
   int (*mark_passed)(struct device *device, void *mark, bool *passed, char *why);
 
-  // Peers on other hosts have windows in host memory, in which nothing has come (cuda/layout.h): *host is where the
-  // host sees it. From here on kernels of the device do not count on more than 16 bytes to arrive at once. [any]
+  // Peers on other hosts have windows in host memory, in which nothing has come (cuda/kernels/layout.h): *host is where
+  // the host sees it. From here on kernels of the device do not count on more than 16 bytes to arrive at once. [any]
   int (*host_window_create)(struct device *device, size_t size, struct device_window *window, void **host, char *why);
   void (*host_window_release)(struct device *device, struct device_window *window, void *host); // no kernel uses it
   // What goes to and fro between a link's two windows `in` and `out` (as the host sees them) and the peer's. One thread

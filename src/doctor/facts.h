@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "topology/choice.h"
+#include "topology/choice/choice.h"
 
 enum { DOCTOR_TEXT = 256, DOCTOR_NAME = 64, DOCTOR_GPUS = 64, DOCTOR_PORTS = 128, DOCTOR_INTERFACES = 128 };
 

@@ -1,6 +1,6 @@
 // weft_ep_await: what an operation's calls told, once more.
 #include "base/fail.h"
-#include "ep/gpu.h"
+#include "ep/gpu/gpu.h"
 
 static int check(const weft_ep_t *ep, const struct weft_ep_info *info, const struct weft_ep_result *result) {
   if (!ep)

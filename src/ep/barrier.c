@@ -1,7 +1,7 @@
 // A barrier is a dispatch of nothing.
 #include "base/fail.h"
-#include "base/text.h"
-#include "ep/gpu.h"
+#include "base/text/text.h"
+#include "ep/gpu/gpu.h"
 
 // Who is missing in an operation, for an error.
 static int name_lost(const struct ep_op *op, uint64_t number) {

@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
-#include "ep/gpu.h"
+#include "base/time/clock.h"
+#include "ep/gpu/gpu.h"
 #include "group/view.h"
 
 enum { RETRY_MS = 10 }; // between two calls of a rank whose process has gone, until its claim goes too

@@ -3,13 +3,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
-#include "base/trace.h"
-#include "ep/gpu.h"
-#include "ep/proxy.h"
-#include "ep/remote.h"
+#include "base/time/clock.h"
+#include "base/time/trace.h"
+#include "ep/gpu/gpu.h"
+#include "ep/gpu/proxy.h"
+#include "ep/remote/remote_link.h"
 
 static int check_range(const char *what, uint32_t value, uint32_t low, uint32_t high) {
   if (value >= low && value <= high)

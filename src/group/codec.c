@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "group/view.h"
 
 enum { INCARNATION_DIGITS = 16 };

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/time/clock.h"
 #include "store/limit.h"
 
 void group_driver_poke(struct group *group) {

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "group/codec.h"
 #include "group/driver.h"
 

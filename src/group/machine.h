@@ -11,7 +11,7 @@
 #ifndef GROUP_MACHINE_H
 #define GROUP_MACHINE_H
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "group/group.h"
 
 struct group_machine;

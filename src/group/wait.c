@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/time/clock.h"
 #include "group/driver.h"
 
 enum { PENDING = 1, BARRIER_NAME_SIZE = 128 };

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 // Where in the document we are, for messages.
 struct path {

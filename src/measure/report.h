@@ -2,8 +2,8 @@
 #ifndef MEASURE_REPORT_H
 #define MEASURE_REPORT_H
 
-#include "base/table.h"
-#include "base/text.h"
+#include "base/text/table.h"
+#include "base/text/text.h"
 #include "measure/results.h"
 
 // Numbers keep all their digits, so that every report of a file is that of the run.

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/time/clock.h"
 #include "p2p/measure.h"
 
 enum { MOST_AT_ONCE = 256 << 20 }; // bytes of a buffer, unless one size alone needs more

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/time/clock.h"
 
 enum { MAX_DEPTH = 256 };
 

@@ -12,7 +12,7 @@
 
 #include <weft/agent.h>
 
-#include "base/histogram.h"
+#include "base/time/histogram.h"
 
 enum p2p_mode { P2P_LOCAL, P2P_TARGET, P2P_INITIATOR };
 enum p2p_memory { P2P_MEMORY_HOST, P2P_MEMORY_USER, P2P_MEMORY_CUDA };

@@ -2,7 +2,7 @@
 #include <jansson.h>
 
 #include "base/fail.h"
-#include "base/table.h"
+#include "base/text/table.h"
 #include "p2p/p2p.h"
 
 static double us(uint64_t ns) {

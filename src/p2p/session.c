@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 
 enum { PING = 1, PONG = 2, SPIN_NS = 200000, YIELD_NS = 5000, NAP_MS = 20 };
 

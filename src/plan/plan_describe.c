@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "base/table.h"
-#include "base/text.h"
+#include "base/text/table.h"
+#include "base/text/text.h"
 
 static const struct table_column columns[] = {
     {"phase", NULL, true},    {"processes", NULL, true}, {"live", NULL, false},   {"joins", NULL, false},

@@ -3,10 +3,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
-#include "base/printable.h"
-#include "run/lead.h"
+#include "base/text/printable.h"
+#include "base/time/clock.h"
+#include "run/lead/lead.h"
 
 enum { PARTING_MS = 5000, PARTING_STEP_MS = 20 };
 

@@ -11,8 +11,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/time/clock.h"
 
 enum {
   MOMENT_MS = 25,         // nobody gives way before

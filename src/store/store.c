@@ -1,6 +1,6 @@
 // The public functions: arguments are checked here, once for all kinds of store.
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/time/clock.h"
 #include "store/limit.h"
 #include "store/vtable.h"
 

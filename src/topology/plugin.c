@@ -1,5 +1,5 @@
 // What the plug-in libweft_topology shows.
-#include "topology/served.h"
+#include "topology/served/served.h"
 
 #include <pthread.h>
 #include <stdlib.h>

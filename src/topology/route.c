@@ -1,4 +1,4 @@
-#include "topology/exports.h"
+#include "topology/served/exports.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef TRANSPORT_NICS_H
 #define TRANSPORT_NICS_H
 
-#include "topology/serve.h"
+#include "topology/served/serve.h"
 #include "transport/transport.h"
 
 enum { TRANSPORT_NO_GPU = -1, TRANSPORT_ANY_GPU = -2 };

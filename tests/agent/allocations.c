@@ -6,7 +6,7 @@
 #include "cmocka_all.h"
 
 #include "agent/pair.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "support/allocations.h"
 #include "support/wait.h"
 

@@ -1,11 +1,11 @@
 // The codec of metadata: what is written is read, its bytes are those of docs/design.md on every machine, and nothing
 // else is read.
-#include "agent/blob.h"
+#include "agent/metadata/blob.h"
 
 #include <stdlib.h>
 
 #include "agent/describe.h"
-#include "base/wire.h"
+#include "base/wire/wire.h"
 #include "cmocka_all.h"
 
 static void test_there_and_back(void **state) {

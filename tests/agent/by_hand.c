@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/blob.h"
 #include "agent/crowd.h"
 #include "agent/describe.h"
-#include "base/wire.h"
+#include "agent/metadata/blob.h"
+#include "base/wire/wire.h"
 #include "cmocka_all.h"
 
 static struct crowd_member owner, reader;

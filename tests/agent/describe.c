@@ -1,7 +1,7 @@
 #include "agent/describe.h"
 
-#include "agent/blob.h"
-#include "base/wire.h"
+#include "agent/metadata/blob.h"
+#include "base/wire/wire.h"
 #include "cmocka_all.h"
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_AGENT_DESCRIBE_H
 #define TESTS_AGENT_DESCRIBE_H
 
-#include "agent/description.h"
+#include "agent/metadata/description.h"
 
 enum { DESCRIBE_REGIONS = 3 };
 

@@ -10,12 +10,12 @@
 
 #include "cmocka_all.h"
 
+#include "agent/memory/region.h"
 #include "agent/open.h"
 #include "agent/pair.h"
-#include "agent/peer.h"
-#include "agent/region.h"
-#include "agent/turn.h"
-#include "base/clock.h"
+#include "agent/peer/table.h"
+#include "agent/progress/submit.h"
+#include "base/time/clock.h"
 #include "support/loop.h"
 #include "support/wait.h"
 

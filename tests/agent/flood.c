@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "agent/meeting.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "support/wait.h"
 

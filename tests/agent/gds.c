@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <weft/agent.h>
 
-#include "base/crc32c.h"
 #include "base/random.h"
+#include "base/wire/crc32c.h"
 #include "support/fake_cufile.h"
 #include "support/file.h"
 #include "support/wait.h"

@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/blob.h"
 #include "agent/crowd.h"
 #include "agent/describe.h"
-#include "agent/inbox.h"
-#include "agent/message.h"
-#include "agent/peer.h"
-#include "agent/progress.h"
-#include "agent/turn.h"
-#include "base/wire.h"
+#include "agent/metadata/blob.h"
+#include "agent/peer/message.h"
+#include "agent/peer/message_recv.h"
+#include "agent/peer/table.h"
+#include "agent/progress/progress.h"
+#include "agent/progress/submit.h"
+#include "base/wire/wire.h"
 #include "cmocka_all.h"
 #include "support/wait.h"
 

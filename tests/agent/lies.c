@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/state.h"
-#include "base/crc32c.h"
+#include "agent/agent.h"
 #include "base/random.h"
+#include "base/wire/crc32c.h"
 #include "cmocka_all.h"
 #include "support/wait.h"
 

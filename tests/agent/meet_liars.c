@@ -6,7 +6,7 @@
 
 #include "agent/meeting.h"
 #include "agent/raw.h"
-#include "base/wire.h"
+#include "base/wire/wire.h"
 #include "cmocka_all.h"
 #include "support/wait.h"
 

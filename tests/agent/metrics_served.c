@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/crowd.h"
-#include "agent/state.h"
 #include "cmocka_all.h"
 #include "support/wait.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "agent/crowd.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "support/allocations.h"
 #include "support/entries.h"

@@ -6,7 +6,7 @@
 #include "cmocka_all.h"
 
 #include "agent/open.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "support/wait.h"
 
 static void open_end(struct pair_end *end, const char *name, const char *transports,

@@ -4,7 +4,7 @@
 
 #include <weft/agent.h>
 
-#include "agent/state.h"
+#include "agent/agent.h"
 
 enum { PAIR_BYTES = 1 << 20 };
 

@@ -12,8 +12,8 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "support/sanitized.h"
 #include "support/wait.h"
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "agent/meeting.h"
-#include "base/clock.h"
-#include "base/wire.h"
+#include "base/time/clock.h"
+#include "base/wire/wire.h"
 #include "cmocka_all.h"
 #include "support/wait.h"
 

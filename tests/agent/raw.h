@@ -4,7 +4,7 @@
 #define TESTS_AGENT_RAW_H
 
 #include "agent/crowd.h"
-#include "agent/talk.h"
+#include "agent/exchange/socket_connection.h"
 
 struct raw {
   struct tls *tls;

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "agent/crowd.h"
-#include "agent/description.h"
 #include "agent/kind.h"
-#include "base/clock.h"
+#include "agent/metadata/description.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "support/relay.h"
 #include "support/wait.h"

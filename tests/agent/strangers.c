@@ -11,7 +11,7 @@
 
 #include "agent/meeting.h"
 #include "agent/raw.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "secure/lobby.h"
 #include "support/entries.h"

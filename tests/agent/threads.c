@@ -10,8 +10,8 @@
 #include "cmocka_all.h"
 
 #include "agent/pair.h"
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "support/loop.h"
 #include "support/sanitized.h"
 #include "support/wait.h"

@@ -8,8 +8,8 @@
 
 #include "cmocka_all.h"
 
+#include "agent/memory/region.h"
 #include "agent/pair.h"
-#include "agent/region.h"
 #include "support/loop.h"
 #include "support/wait.h"
 

@@ -1,7 +1,7 @@
 // The agent's thread sleeps, is woken, and somebody else progresses the agent before it runs: it wakes all the same.
 #include "cmocka_all.h"
 
-#include "agent/state.h"
+#include "agent/agent.h"
 #include "support/wait.h"
 
 enum { TIMES = 300 };

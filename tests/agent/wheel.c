@@ -1,5 +1,5 @@
 // The wheel of timers against a list of due times, in random stories of virtual time.
-#include "agent/wheel.h"
+#include "agent/liveness/timer_wheel.h"
 
 #include <stdio.h>
 #include <stdlib.h>

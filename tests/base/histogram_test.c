@@ -1,6 +1,6 @@
 // The histogram against the exact answer: the sorted values themselves.
-#include "base/histogram.h"
 #include "base/random.h"
+#include "base/time/histogram.h"
 #include "cmocka_all.h"
 
 #include <math.h>

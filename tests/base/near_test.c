@@ -1,5 +1,5 @@
 // Where threads run: the choice for hosts that are made up, and what becomes of real threads.
-#include "base/near.h"
+#include "base/affinity.h"
 
 #include "cmocka_all.h"
 

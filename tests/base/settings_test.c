@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/settings.h"
+#include "base/text/settings.h"
 #include <weft/err.h>
 
 static const char *const others[] = {"engine", "secret", NULL};

@@ -1,5 +1,5 @@
 // Tables, printed into memory.
-#include "base/table.h"
+#include "base/text/table.h"
 #include "cmocka_all.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // The growing string.
-#include "base/text.h"
+#include "base/text/text.h"
 #include "cmocka_all.h"
 
 #include <stdio.h>

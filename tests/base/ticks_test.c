@@ -1,6 +1,6 @@
 #include "cmocka_all.h"
 
-#include "base/ticks.h"
+#include "base/time/ticks.h"
 
 // A span of the clock beside the same in ticks. A thread may be put off between two readings, so the bounds are those
 // of the readings before and after.

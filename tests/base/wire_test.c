@@ -1,7 +1,7 @@
 // Numbers and bytes on the wire: their order, and that nothing is read or written out of bounds.
-#include "base/card.h"
-#include "base/crc32c.h"
-#include "base/wire.h"
+#include "base/wire/card.h"
+#include "base/wire/crc32c.h"
+#include "base/wire/wire.h"
 #include "cmocka_all.h"
 #include <weft/err.h>
 

@@ -1,6 +1,6 @@
 // The option tables: every type, both ways to write, what wins over what, and what is said about wrong ones.
-#include "cli/option.h"
-#include "cli/nearest.h"
+#include "cli/option/option.h"
+#include "cli/option/nearest.h"
 #include "cli/secrets.h"
 #include "cmocka_all.h"
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "cuda/fake_cuda.h"
 
-#include "cuda/copies.h"
-#include "cuda/driver.h"
+#include "cuda/kernels/copies.h"
+#include "cuda/memory/driver.h"
 
 #include <stdlib.h>
 #include <string.h>

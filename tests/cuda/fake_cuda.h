@@ -3,7 +3,7 @@
 #ifndef TESTS_CUDA_FAKE_CUDA_H
 #define TESTS_CUDA_FAKE_CUDA_H
 
-#include "cuda/launch.h"
+#include "cuda/kernels/launch.h"
 
 enum { FAKE_PROCESSORS = 32, FAKE_SHARED = 200 << 10 };
 

@@ -3,7 +3,7 @@
 #define TESTS_CUDA_PLUGIN_CASE_H
 
 #include "cmocka_all.h"
-#include "cuda/engine.h"
+#include "cuda/engine/engine.h"
 #include "cuda/fake_cuda.h"
 
 enum { RANK = 2 };

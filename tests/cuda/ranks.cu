@@ -6,7 +6,7 @@
 
 #include <cuda_fp16.h>
 
-#include "cuda/cast.cuh"
+#include "cuda/dispatch/cast.cuh"
 
 int device_count(void) {
   int count;

@@ -13,7 +13,7 @@
 
 #include <weft/ep.h>
 
-#include "cuda/launch.h"
+#include "cuda/kernels/launch.h"
 
 extern "C" {
 #include "ep/oracle/pattern.h"

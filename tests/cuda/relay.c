@@ -1,6 +1,6 @@
-// What goes between two ranks on CUDA memory of different hosts (cuda/relay.h): threads in the place of kernels write
-// units and lines in drawn order, data first and then the flag, and values word by word; they check all that they read
-// behind a flag, and each word that is not empty, and empty what they have read. A thread in the place of the net
+// What goes between two ranks on CUDA memory of different hosts (cuda/engine/relay.h): threads in the place of kernels
+// write units and lines in drawn order, data first and then the flag, and values word by word; they check all that they
+// read behind a flag, and each word that is not empty, and empty what they have read. A thread in the place of the net
 // threads carries, in pieces of drawn sizes.
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,9 +14,9 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
-#include "cuda/layout.h"
-#include "cuda/relay.h"
+#include "base/time/clock.h"
+#include "cuda/engine/relay.h"
+#include "cuda/kernels/layout.h"
 #include "relay_plan.h"
 #include "weft/err.h"
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cuda/layout.h"
+#include "cuda/kernels/layout.h"
 
 enum { TOKENS = 12, EXPERTS = 16 };
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "cuda/coded.cuh"
+#include "cuda/combine/coded.cuh"
 
 extern "C" {
 #include "base/random.h"

@@ -1,6 +1,7 @@
-// Silence is not waiting (cuda/wait.cuh): ranks that share a device, of which one is heard by some of the others only.
-// A header that is wiped out before its reader looks is one that its sender's death, or its host's, has cut off.
-#include "cuda/ptx.cuh"
+// Silence is not waiting (cuda/kernels/wait.cuh): ranks that share a device, of which one is heard by some of the
+// others only. A header that is wiped out before its reader looks is one that its sender's death, or its host's, has
+// cut off.
+#include "cuda/kernels/ptx.cuh"
 #include "cuda/ranks.cuh"
 
 namespace {

@@ -3,7 +3,7 @@
 // process is this program once more, on the next GPU if there is one. Exits 77 where there is no GPU. test_cuda_windows
 // [write DEVICE | own DEVICE | write-named DEVICE | own-named DEVICE]: the other process, with descriptor 3.
 #include "base/fail.h"
-#include "cuda/layout.h"
+#include "cuda/kernels/layout.h"
 #include "device/device.h"
 #include "support/entries.h"
 #include "support/wait.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "doctor/families.h"
-#include "doctor/library.h"
+#include "doctor/library/library.h"
 #include "support/temporary.h"
 
 static char root[256];

@@ -8,10 +8,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "doctor/families.h"
-#include "doctor/listen.h"
-#include "doctor/wire.h"
+#include "doctor/peer/listen.h"
+#include "doctor/peer/wire.h"
 #include "secure/lobby.h"
 
 enum { LONG_MS = 30000, SHORT_MS = 2000 };

@@ -6,7 +6,7 @@
 
 #include "cmocka_all.h"
 
-#include "ep/activation.h"
+#include "ep/core/activation.h"
 
 static uint64_t close_with(struct ep_activation *activation, uint64_t ready) {
   ep_activation_hear(activation, ready);

@@ -11,7 +11,7 @@
 #include "cmocka_all.h"
 
 #include "base/random.h"
-#include "ep/activation.h"
+#include "ep/core/activation.h"
 
 enum { RANKS = 6, FOUNDERS = 4, OPS = 60, VIEWS = 64, STEPS = 20000, SEEDS = 3000, DEPTH = EP_ACTIVATION_LEAD };
 

@@ -11,7 +11,7 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "processes.h"
 
 enum { RANKS = 4, OPERATIONS = 2000, TIMEOUT_MS = 5000, MAX_LOAD = 16 };

@@ -13,10 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
-#include "ep/talk.h"
+#include "ep/remote/handshake_steps.h"
 #include "relay.h"
 #include "secure/lobby.h"
 #include "strangers.h"

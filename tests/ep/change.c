@@ -10,8 +10,8 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
-#include "ep/engine.h"
+#include "base/time/clock.h"
+#include "ep/core/engine.h"
 #include "place.h"
 #include "processes.h"
 

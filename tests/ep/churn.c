@@ -15,10 +15,10 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
-#include "ep/doorbell.h"
-#include "ep/fault.h"
-#include "ep/net.h"
+#include "base/time/clock.h"
+#include "ep/core/doorbell.h"
+#include "ep/core/fault.h"
+#include "ep/remote/worker.h"
 #include "processes.h"
 #include "support/entries.h"
 #include "support/sanitized.h"

@@ -9,7 +9,7 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "story.h"
 
 enum { DEADLINE_MS = 60000, RANKS = 3, LEASE_S = 3, OUTAGE_MS = 500 };

@@ -3,9 +3,9 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
-#include "ep/doorbell.h"
-#include "ep/engine.h"
+#include "base/time/clock.h"
+#include "ep/core/doorbell.h"
+#include "ep/core/engine.h"
 #include "group/view.h"
 #include "rank.h"
 

@@ -12,8 +12,8 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
-#include "ep/fault.h"
+#include "base/time/clock.h"
+#include "ep/core/fault.h"
 #include "processes.h"
 
 enum { RANKS = 5, DEADLINE_MS = 60000, AFTER = 20 };

@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
-#include "ep/talk.h"
+#include "ep/remote/handshake_steps.h"
 #include "secure/lobby.h"
 #include "strangers.h"
 #include "support/entries.h"

@@ -11,7 +11,7 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rank.h"
 #include "support/entries.h"
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
-#include "ep/gpu.h"
+#include "ep/gpu/gpu.h"
 #include "strangers.h"
 
 static void set_fabric(const char *value) {

@@ -11,7 +11,7 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "processes.h"
 
 enum { RANKS = 3, BEFORE = 20, AFTER = 20, DEADLINE_MS = 60000 };

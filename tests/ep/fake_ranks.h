@@ -12,8 +12,8 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
-#include "ep/gpu.h"
+#include "base/time/clock.h"
+#include "ep/gpu/gpu.h"
 
 enum { DEADLINE_MS = 30000 };
 

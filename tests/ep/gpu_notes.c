@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
-#include "ep/gpu.h"
-#include "ep/proxy.h"
+#include "ep/gpu/gpu.h"
+#include "ep/gpu/proxy.h"
 #include "strangers.h"
 
 enum { WORDS = 1, UNITS, LINES, VALUES, UNIT = 16, LINE = 128, BATCH = 4096 };
 
-// As cuda/relay.c lays it out: its bytes follow.
+// As cuda/engine/relay.c lays it out: its bytes follow.
 struct run {
   uint32_t offset, bytes, kind, pad;
 };

@@ -7,7 +7,7 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "place.h"
 #include "processes.h"
 

@@ -10,7 +10,7 @@
 
 #include <weft/weft.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 
 enum { LINE = 512, LEASES_MS = 40000 };

@@ -6,7 +6,7 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rank.h"
 
 enum { TOKENS = 8, HIDDEN = 256, TOPK = 2, DEADLINE_MS = 60000, LOOK_MS = 20, PAIRS = 5 };

@@ -12,8 +12,8 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
-#include "ep/remote.h"
+#include "base/time/clock.h"
+#include "ep/remote/remote_link.h"
 #include "pages.h"
 #include "processes.h"
 

@@ -12,9 +12,9 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
-#include "ep/fault.h"
-#include "ep/remote.h"
+#include "base/time/clock.h"
+#include "ep/core/fault.h"
+#include "ep/remote/remote_link.h"
 #include "pages.h"
 #include "processes.h"
 

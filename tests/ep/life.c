@@ -16,8 +16,8 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
-#include "ep/fault.h"
+#include "base/time/clock.h"
+#include "ep/core/fault.h"
 #include "processes.h"
 
 enum { RANKS = 3, TIMEOUT_MS = 20000, DEADLINE_MS = 100000, AFTER = 10, SKIPPED = 77 };

@@ -11,8 +11,8 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "resident.h"
 #include "support/entries.h"
 #include "support/sanitized.h"

@@ -8,8 +8,8 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
-#include "ep/doorbell.h"
+#include "base/time/clock.h"
+#include "ep/core/doorbell.h"
 #include "processes.h"
 
 enum { MOST_BYTES = 8 * 1000 * 1000, DEADLINE_MS = 60000, TOKENS = 128, HIDDEN = 7168, TOPK = 8 };

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep/engine.h"
-#include "ep/gpu.h"
-#include "ep/net.h"
+#include "ep/core/engine.h"
+#include "ep/gpu/gpu.h"
+#include "ep/remote/worker.h"
 #include "support/rdma_host.h"
 
 static struct topology_choice *host;

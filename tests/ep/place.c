@@ -1,6 +1,6 @@
 #include "place.h"
 
-#include "ep/engine.h"
+#include "ep/core/engine.h"
 
 static struct {
   struct rank *rank; // NULL: not armed

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "transport/transport.h"
 

@@ -9,7 +9,7 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "ep/kernels/kernels.h"
 
 enum { DEADLINE_MS = 60000, SEED = 12345 };

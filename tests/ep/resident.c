@@ -5,7 +5,7 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 enum { DEADLINE_MS = 30000 };
 

@@ -13,7 +13,7 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "processes.h"
 #include "support/entries.h"
 

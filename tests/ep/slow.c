@@ -4,8 +4,8 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "place.h"
 #include "processes.h"
 

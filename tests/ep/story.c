@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
-#include "ep/engine.h"
+#include "ep/core/engine.h"
 #include "holdings.h"
 
 enum { DEADLINE_MS = 60000, BEFORE = 10, AFTER = 10, END_MARK = 1 };

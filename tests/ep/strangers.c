@@ -12,9 +12,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
-#include "ep/talk.h"
+#include "ep/remote/handshake_steps.h"
 
 weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;

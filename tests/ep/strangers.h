@@ -4,7 +4,7 @@
 
 #include <weft/weft.h>
 
-#include "ep/remote.h"
+#include "ep/remote/remote_link.h"
 
 enum { STRANGERS_DEADLINE_MS = 60000 };
 

@@ -8,8 +8,8 @@
 
 #include "cmocka_all.h"
 
-#include "base/clock.h"
-#include "ep/engine.h"
+#include "base/time/clock.h"
+#include "ep/core/engine.h"
 #include "rank.h"
 
 enum { RANKS = 3, OPERATIONS = 12, MOST_MISSING = 4096, DEADLINE_MS = 20000 };

@@ -1,12 +1,12 @@
 // An agent's metadata from somebody else: as it is, with the size and the checksum of its head made right, so that what
 // stands behind them is reached, and sealed by one who has the secret. What is taken can be written again and means the
 // same. Who asks for a seal takes nothing that was not sealed with its own key.
-#include "agent/blob.h"
+#include "agent/metadata/blob.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/wire.h"
+#include "base/wire/wire.h"
 #include "fuzz.h"
 
 static void check_regions(const struct agent_description *description) {

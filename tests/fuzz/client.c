@@ -6,10 +6,10 @@
 
 #include "fuzz.h"
 #include "store/base64.h"
-#include "store/client.h"
-#include "store/client_json.h"
-#include "store/client_stream.h"
-#include "store/client_wire.h"
+#include "store/client/client.h"
+#include "store/client/json.h"
+#include "store/client/stream.h"
+#include "store/client/wire.h"
 
 enum { FILL = 0xA5 };
 

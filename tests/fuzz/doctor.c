@@ -2,7 +2,7 @@
 // nevertheless; and from a caller that has the token. No bytes harm it, and a stranger learns nothing.
 //
 // An input: a byte of choices, then the bytes of the stranger, or of the caller that has the token.
-#include "doctor/listen_door.h"
+#include "doctor/peer/listener.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "doctor/listen.h"
+#include "base/time/clock.h"
+#include "doctor/peer/listen.h"
 #include "fuzz.h"
 
 enum {

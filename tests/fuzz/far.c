@@ -5,14 +5,14 @@
 //
 // An input: a byte of choices, two of how long the packet is, then patches of two bytes of offset, one of length, and
 // the bytes. In clear: after the choices, pieces, a byte of length before each.
-#include "ep/greeting.h"
+#include "ep/link/handshake_wire.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "ep/talk.h"
+#include "ep/remote/handshake_steps.h"
 #include "fuzz.h"
 #include "ranks.h"
 

@@ -2,16 +2,16 @@
 // it. "/v3/watch" opens a stream beside the others; a first line of digits lets so many milliseconds pass.
 //
 // Whatever comes, an answer is JSON, an error changes nothing, and what a stream says is what the client understands.
-#include "store/gateway.h"
+#include "store/gateway/gateway.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fuzz.h"
-#include "store/client_stream.h"
-#include "store/client_wire.h"
-#include "store/gateway_watch.h"
+#include "store/client/stream.h"
+#include "store/client/wire.h"
+#include "store/gateway/watch.h"
 
 enum { MAX_STREAMS = 4, MAX_REQUESTS = 64 };
 

@@ -1,7 +1,7 @@
 // The first packet of somebody who dials a rank: a right greeting, with the input's bytes laid over it by exclusive or,
 // behind two bytes that tell how long the packet is. What is answered agrees in every size. Behind those, a byte that
 // is not 0 makes it a whole call, as the service thread takes it, with descriptors that the byte chooses.
-#include "ep/greeting.h"
+#include "ep/link/handshake_wire.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 // An input: a byte of choices; for a stranger then the bytes that it sends, or places (two bytes) and changes (one) of
 // a lawful first message; for who has the token messages, each a byte of kind, two of size, and the content. A kind
 // with its highest bit set brings the metadata of an agent in the content's place, and makes a proof right.
-#include "agent/talk.h"
+#include "agent/exchange/socket_connection.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
-#include "agent/progress.h"
-#include "base/wire.h"
+#include "agent/progress/progress.h"
+#include "base/wire/wire.h"
 #include "fuzz.h"
 
 enum {

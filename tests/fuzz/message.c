@@ -7,11 +7,11 @@
 #include <string.h>
 #include <weft/weft.h>
 
-#include "agent/inbox.h"
-#include "agent/message.h"
-#include "agent/peer.h"
-#include "agent/progress.h"
-#include "agent/turn.h"
+#include "agent/peer/message.h"
+#include "agent/peer/message_recv.h"
+#include "agent/peer/table.h"
+#include "agent/progress/progress.h"
+#include "agent/progress/submit.h"
 #include "fuzz.h"
 
 enum {

@@ -1,6 +1,6 @@
 // A message of a peer on another host. What is taken writes words of heads that are the peer's to write, and nothing
 // else; of what is not taken nothing is known. An input is the message.
-#include "ep/note.h"
+#include "ep/remote/update.h"
 
 #include <stdlib.h>
 #include <string.h>

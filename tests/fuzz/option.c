@@ -1,6 +1,6 @@
 // Options, one argument a line: refused with a reason, or stored where they belong, within their range, and the same
 // when they are given again as what they were understood to be.
-#include "cli/option.h"
+#include "cli/option/option.h"
 
 #include <stdio.h>
 #include <stdlib.h>

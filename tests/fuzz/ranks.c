@@ -2,8 +2,8 @@
 
 #include <poll.h>
 
-#include "base/clock.h"
-#include "ep/doorbell.h"
+#include "base/time/clock.h"
+#include "ep/core/doorbell.h"
 #include "fuzz.h"
 
 enum { DEADLINE_MS = 60000 };

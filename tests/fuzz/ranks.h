@@ -3,7 +3,7 @@
 #ifndef TESTS_FUZZ_RANKS_H
 #define TESTS_FUZZ_RANKS_H
 
-#include "ep/remote.h"
+#include "ep/remote/remote_link.h"
 
 struct fuzz_ranks {
   weft_store_t *store;

@@ -1,7 +1,7 @@
 // What the processes of a run tell each other. The first line says what follows: "record" or "settings" stand before
 // JSON from the store, "key" before the name of a key there, "task" before what a rank finds behind its descriptor,
 // "messages" before what comes through its pipe. What is taken is taken as it stands, and can be told on.
-#include "run/record.h"
+#include "run/common/phase_record.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "run/child.h"
-#include "run/keys.h"
-#include "run/settings.h"
-#include "run/task.h"
+#include "run/common/config_json.h"
+#include "run/common/keys.h"
+#include "run/common/rank_env.h"
+#include "run/node/process.h"
 #include "secure/secret.h"
 
 enum { FILL = 0xA5, PIPE_BYTES = 65536 };

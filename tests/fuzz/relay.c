@@ -2,13 +2,13 @@
 // written outside of the window, and what it collects afterwards, since answers depend on what came, fits its room.
 //
 // An input: batches, each two bytes of size before it.
-#include "cuda/relay.h"
+#include "cuda/engine/relay.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <weft/ep.h>
 
-#include "cuda/layout.h"
+#include "cuda/kernels/layout.h"
 #include "fuzz.h"
 
 enum { TOKENS = 6, HIDDEN = 256, TOPK = 4, EXPERTS = 3, ROOM = 8192 };

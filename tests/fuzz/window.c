@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep/engine.h"
+#include "ep/core/engine.h"
 #include "fuzz.h"
 
 enum { TOKENS = 8, HIDDEN = 128, TOPK = 4, EXPERTS = 2, CAPACITY = 4, OPEN_MS = 60000, OPERATION_MS = 20 };

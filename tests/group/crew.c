@@ -1,6 +1,6 @@
 #include "group/crew.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "group/view.h"
 #include <stdlib.h>

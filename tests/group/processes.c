@@ -1,6 +1,6 @@
 #include "group/processes.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "group/group.h"
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // Groups of members, each with its own handle and thread, on a store of this process.
 #include "group/crew.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include <stdio.h>
 #include <stdlib.h>

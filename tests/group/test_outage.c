@@ -1,5 +1,5 @@
 // Groups on a real etcd that cannot be reached for a while, or that restarts empty.
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "group/crew.h"
 #include "support/etcd.h"

@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <weft/store.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "group/processes.h"
 
 // The embedded server, in a process of its own.

@@ -1,5 +1,5 @@
-// The activation rule in an exhaustive search: members run the real decisions (ep/activation.h) over windows that hold
-// what the real ones hold, and do in every order what the owners' threads do, with deaths between any two writes.
+// The activation rule in an exhaustive search: members run the real decisions (ep/core/activation.h) over windows that
+// hold what the real ones hold, and do in every order what the owners' threads do, with deaths between any two writes.
 //
 // What a member does is cut into steps where another could see a difference:
 //   send      the headers of the next operation, up to the first peer that has not taken what lay in its place

@@ -2,7 +2,7 @@
 #ifndef TESTS_MODEL_ACTIVE_STATE_H
 #define TESTS_MODEL_ACTIVE_STATE_H
 
-#include "ep/activation.h"
+#include "ep/core/activation.h"
 #include "model/active.h"
 
 enum { MEMBERS = 4, DEPTH = EP_ACTIVATION_LEAD, VIEWS = 7, CALM = 5, OPS_MAX = 10 };

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "model/views_state.h"
-#include "store/core.h"
+#include "store/core/core.h"
 #include <weft/err.h>
 
 struct mirror {

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "p2p/session.h"
 

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "run/child.h"
+#include "base/time/clock.h"
+#include "run/node/process.h"
 #include "support/temporary.h"
 
 enum { WAIT_MS = 60000, RANK_TALKS = 1, RANK_STAYS = 2, STATUS = 7 };

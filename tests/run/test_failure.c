@@ -2,8 +2,8 @@
 #include "cmocka_all.h"
 #include <string.h>
 
-#include "base/clock.h"
-#include "run/lead.h"
+#include "base/time/clock.h"
+#include "run/lead/lead.h"
 
 enum { NOBODY = -1 };
 

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "plan/plan.h"
-#include "run/keys.h"
-#include "run/record.h"
-#include "run/roster.h"
-#include "run/settings.h"
-#include "run/task.h"
+#include "run/common/config_json.h"
+#include "run/common/keys.h"
+#include "run/common/phase_record.h"
+#include "run/common/rank_env.h"
+#include "run/common/roster.h"
 #include "secure/secret.h"
 
 static void keys_give_back_what_was_put_into_them(void **state) {

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "run/reporter.h"
-#include "run/storage.h"
+#include "base/time/clock.h"
+#include "run/common/store_json.h"
+#include "run/common/store_writer.h"
 
 enum { WAIT_MS = 30000 };
 

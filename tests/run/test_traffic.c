@@ -5,7 +5,7 @@
 
 #include <weft/weft.h>
 
-#include "run/traffic_internal.h"
+#include "run/traffic/internal.h"
 
 enum { TIMEOUT_MS = 60000 };
 

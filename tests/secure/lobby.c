@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 
 enum { DEADLINE_MS = 60000, RECORD = 5 + 200, SILENT = 15, FEW = 5, MANY = 100 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "sim/state.h"
-#include "store/local.h"
+#include "store/local/local.h"
 #include <weft/err.h>
 
 enum { TICK_NS = 250000000 };

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "sim/state.h"
-#include "store/local.h"
+#include "store/local/local.h"
 
 enum {
   BATCH = 64,            // events that one delivery brings, about

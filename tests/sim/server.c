@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "sim/state.h"
-#include "store/local.h"
+#include "store/local/local.h"
 
 void sim_server_open(struct sim *sim) {
   struct sim_server *server = &sim->server;

@@ -1,6 +1,6 @@
 // A simulation of a group: the real state machine of every member (group/machine.h) on the real core of the store
-// (store/core.h), in one thread and in virtual time. Whatever has a delay takes it from the seed, so a seed gives the
-// same run again.
+// (store/core/core.h), in one thread and in virtual time. Whatever has a delay takes it from the seed, so a seed gives
+// the same run again.
 //   queue.c   what will happen       server.c  the store and the way to it
 //   member.c  one member's life      judge.c   what must hold all along
 //   sim.c     the loop, faults       weather.c random lives and random faults

@@ -10,7 +10,7 @@
 #include "group/view.h"
 #include "sim/queue.h"
 #include "sim/sim.h"
-#include "store/core.h"
+#include "store/core/core.h"
 
 #define SIM_PREFIX "/weft/sim/"
 

@@ -10,7 +10,7 @@
 
 #include <weft/weft.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "support/allocations.h"
 
 enum { WARM_UP = 200, CALLS = 500, DEADLINE_MS = 20000, HISTORY = 70000 };

@@ -1,7 +1,7 @@
 // The store's data model by itself, with time passed in: etcd's semantics, one by one.
 #include "base/random.h"
 #include "cmocka_all.h"
-#include "store/core.h"
+#include "store/core/core.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "server_http.h"
 
-#include "base/clock.h"
-#include "base/text.h"
+#include "base/text/text.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include <arpa/inet.h>
 #include <curl/curl.h>

@@ -1,5 +1,5 @@
 // The embedded server from outside: raw requests, the gateway's JSON byte for byte, and clients that misbehave.
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "server_http.h"
 #include "support/entries.h"

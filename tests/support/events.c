@@ -1,6 +1,6 @@
 #include "support/events.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "support/wait.h"
 #include <errno.h>
 #include <stdio.h>

@@ -14,9 +14,9 @@
 
 #include <weft/err.h>
 
-#include "base/clock.h"
-#include "cuda/layout.h"
-#include "cuda/relay.h"
+#include "base/time/clock.h"
+#include "cuda/engine/relay.h"
+#include "cuda/kernels/layout.h"
 #include "support/fake_copies.h"
 
 enum { DEVICES = 2, NAP_NS = 20000 };

@@ -9,9 +9,9 @@
 
 #include <weft/err.h>
 
-#include "base/clock.h"
-#include "cuda/layout.h"
-#include "ep/activation.h"
+#include "base/time/clock.h"
+#include "cuda/kernels/layout.h"
+#include "ep/core/activation.h"
 
 enum { PUBLISHED = 8, RECORDS = 4, JOINER_NS = 1000000 };
 

@@ -8,7 +8,7 @@
 
 #include "cmocka_all.h"
 #include "support/temporary.h"
-#include "topology/serve.h"
+#include "topology/served/serve.h"
 
 static char root[256];
 

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "topology/choice.h"
+#include "topology/choice/choice.h"
 
 // The machine of tests/topology/host_NAME.xml, all of whose devices may be opened; with `most` not 0, the first of
 // them. The GPUs of the choice, in order, are those of the fake plug-in for GPUs (FAKE_PCI). cmocka asserts.

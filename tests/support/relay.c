@@ -1,6 +1,6 @@
 #include "support/relay.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "support/wait.h"
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

@@ -1,6 +1,6 @@
 #include "support/wait.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>

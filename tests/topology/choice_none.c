@@ -4,7 +4,7 @@
 #include <string.h>
 #include <weft/err.h>
 
-#include "topology/exports.h"
+#include "topology/served/exports.h"
 
 static void nothing_is_known_and_nothing_fails(void **state) {
   (void)state;

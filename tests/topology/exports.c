@@ -8,7 +8,7 @@
 
 #include "hosts.h"
 #include "support/temporary.h"
-#include "topology/exports.h"
+#include "topology/served/exports.h"
 
 static struct topology_export exports[TOPOLOGY_EXPORTS];
 static size_t num_exports;

@@ -2,7 +2,7 @@
 #ifndef TESTS_TOPOLOGY_HOSTS_H
 #define TESTS_TOPOLOGY_HOSTS_H
 
-#include "topology/choice.h"
+#include "topology/choice/choice.h"
 
 // The choice on such a machine; the caller's. `nics` and `root` as in struct topology_choice_options.
 struct topology_choice *host_choose(const char *host, const char *nics, const char *root);

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/near.h"
+#include "base/affinity.h"
 #include "hosts.h"
-#include "topology/served.h"
+#include "topology/served/served.h"
 
 static void serves(const struct topology_choice *choice, const char *cpus, const char *gpu, const char *nics,
                    const char *why) {

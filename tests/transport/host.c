@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "transport/transport.h"
 
 enum { LENGTH = 3000000, CANCELED_MS = 20000, LINE = 4 * (TRANSPORT_MAX_ADDRESS + TRANSPORT_MAX_KEY) };

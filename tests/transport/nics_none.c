@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "support/rdma_host.h"
-#include "topology/serve.h"
+#include "topology/served/serve.h"
 #include "transport/nics.h"
 
 static const struct transport ofi = {.name = "ofi"};

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "topology/exports.h"
 #include "topology/hosts.h"
+#include "topology/served/exports.h"
 #include "transport/ofi/pick.h"
 
 enum { MOST = 40, NAME = 48 };

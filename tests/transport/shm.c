@@ -15,9 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "transport/shm/shm.h"
 
 enum { SHORT_LIVES = 400, SHORT_LIVED = 0x5407 }; // the cookie of such a worker

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "support/wait.h"
 
 static void on_message(void *arg, const void *bytes, size_t size) {

@@ -4,8 +4,8 @@
 // No kernel allocates or fails. Rows are aligned to their elements, no more; in and out do not overlap; `hidden` is a
 // multiple of 128. Every f32 operation is one of IEEE 754, rounded to nearest even, none fused but those of logfmt10;
 // denormals count, so the floating-point environment is the default one. [any] thread.
-#ifndef EP_KERNELS_H
-#define EP_KERNELS_H
+#ifndef EP_KERNELS_KERNELS_H
+#define EP_KERNELS_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
 // its own.
 //
 // Every value that is dispatched must be finite and every right result too: NaN and infinities never pass a combine.
-#ifndef EP_ORACLE_H
-#define EP_ORACLE_H
+#ifndef EP_ORACLE_ORACLE_H
+#define EP_ORACLE_ORACLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 // Test data as a function of (seed, operation, rank): every rank can make every other rank's input again, and judge its
 // own output without being told anything. [any] thread. Integers and exact conversions only: the same bits everywhere.
-#ifndef EP_PATTERN_H
-#define EP_PATTERN_H
+#ifndef EP_ORACLE_PATTERN_H
+#define EP_ORACLE_PATTERN_H
 
 #include <stdbool.h>
 #include <stdint.h>

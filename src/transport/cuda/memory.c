@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/card.h"
 #include "base/fail.h"
+#include "base/wire/card.h"
 
 // What pack() tells, before the key of shm (HOST), with a seal over both at the end. Bytes as they lie in memory: it
 // never leaves the host.

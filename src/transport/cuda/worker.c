@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/card.h"
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/time/clock.h"
+#include "base/wire/card.h"
 
 enum {
   CLOSE_NS = 1000000000, // for what runs on a GPU

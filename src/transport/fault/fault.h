@@ -14,8 +14,8 @@
 //   big@N       what has more than N bytes sticks: the link loses large packets
 //   cling@N     cancel() does not end what sticks (which no transport may do): 1: disconnect() does, 2: close() does
 // Posts come from one thread at a time.
-#ifndef FAULT_FAULT_H
-#define FAULT_FAULT_H
+#ifndef TRANSPORT_FAULT_FAULT_H
+#define TRANSPORT_FAULT_FAULT_H
 
 #include "transport/transport.h"
 

@@ -1,5 +1,5 @@
-#ifndef FAULT_WORKER_H
-#define FAULT_WORKER_H
+#ifndef TRANSPORT_FAULT_WORKER_H
+#define TRANSPORT_FAULT_WORKER_H
 
 #include "transport/fault/fault.h"
 

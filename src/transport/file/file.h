@@ -1,5 +1,5 @@
-// What the parts of the transport `file` share. file.c: the table; queue.c: which bytes are read or written next, and
-// what becomes of them; uring.c, posix.c and, for memory of GPUs, gds.c: the engines that do it.
+// What the parts of the transport `file` share. worker.c: the table; request.c: which bytes are read or written next,
+// and what becomes of them; uring.c, posix.c and, for memory of GPUs, gds.c: the engines that do it.
 #ifndef TRANSPORT_FILE_FILE_H
 #define TRANSPORT_FILE_FILE_H
 
@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "transport/file/cufile.h"
-#include "transport/self.h"
+#include "transport/storage.h"
 
 enum {
   FILE_PAGE = 4096,          // the smallest that a machine has,
@@ -105,7 +105,7 @@ struct file_worker {
   void *engine_data;
 };
 
-// queue.c
+// request.c
 void file_issue(struct file_worker *worker);                                       // begins what can be begun
 void file_op_done(struct file_worker *worker, struct file_op *op, ssize_t result); // bytes, or -errno
 void file_cancel(struct transport_request *request);

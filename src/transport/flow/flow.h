@@ -8,8 +8,8 @@
 // An operation of a network cannot be taken back. A cancelled request starts none any more and ends when those under
 // way have; if they do not within GRACE_MS (a stopped peer, a link that is down), the back end severs the peer, which
 // ends them by force. Then the peer is lost for all.
-#ifndef FLOW_FLOW_H
-#define FLOW_FLOW_H
+#ifndef TRANSPORT_FLOW_FLOW_H
+#define TRANSPORT_FLOW_FLOW_H
 
 #include "transport/flow/link.h"
 #include "transport/transport.h"

@@ -7,7 +7,7 @@
 
 #include "base/fail.h"
 #include "base/http_only.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "transport/object/object.h"
 
 #define SHA256_OF_NOTHING "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -6,8 +6,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/time/clock.h"
 #include "transport/object/object.h"
 
 enum { EVENTS = 32 };

@@ -1,13 +1,13 @@
-// What the parts of the transport `object` share. object.c: the table; settings.c: where the server is and who asks;
-// plan.c: how a request is cut into parts; work.c: which exchange comes next, and what becomes of it; exchange.c: one
-// exchange with the server; sign.c: who asks for it; loop.c: all of them at once; answer.c: what servers say.
+// What the parts of the transport `object` share. worker.c: the table; settings.c: where the server is and who asks;
+// plan.c: how a request is cut into parts; request.c: which exchange comes next, and what becomes of it; exchange.c:
+// one exchange with the server; sign.c: who asks for it; loop.c: all of them at once; answer.c: what servers say.
 #ifndef TRANSPORT_OBJECT_OBJECT_H
 #define TRANSPORT_OBJECT_OBJECT_H
 
 #include <curl/curl.h>
 
 #include "transport/object/answer.h"
-#include "transport/self.h"
+#include "transport/storage.h"
 
 enum {
   OBJECT_MAX_PARTS = 10000, // of a multipart upload, S3's limit
@@ -115,7 +115,7 @@ bool object_encode(const char *text, const char *keep, char *out, size_t cap);
 int object_plan(struct object_request *own, const struct object_settings *set);
 void object_plan_free(struct object_request *own);
 
-// work.c
+// request.c
 bool object_can_issue(const struct object_worker *worker);
 void object_issue(struct object_worker *worker); // gives free lanes something to do
 void object_lane_ended(struct object_lane *lane, CURLcode result);

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/settings.h"
-#include "base/text.h"
+#include "base/text/settings.h"
+#include "base/text/text.h"
 #include "transport/object/object.h"
 
 // NOMEM alone; `*out` stays NULL where nothing is set.

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/fail.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "secure/hmac.h"
 #include "transport/object/object.h"
 

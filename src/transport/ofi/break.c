@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/avoided.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "transport/ofi/ofi.h"
 
 enum { BREAK_MS = 100 };

@@ -6,7 +6,7 @@
 
 #include "base/avoided.h"
 #include "base/fail.h"
-#include "base/settings.h"
+#include "base/text/settings.h"
 #include "transport/ofi/ofi.h"
 #include "transport/ofi/pick.h"
 

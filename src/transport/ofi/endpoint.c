@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "base/settings.h"
+#include "base/text/settings.h"
 #include "transport/ofi/ofi.h"
 
 enum { QUEUE = 4096, SLOT = (TRANSPORT_MAX_MESSAGE + 63) / 64 * 64, SLAB = (OFI_RECEIVES + OFI_SENDS) * SLOT };

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/card.h"
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/wire/card.h"
 #include "transport/ofi/ofi.h"
 
 static const struct card key_card = {"key of ofi", 0x6b666f31, 2};

@@ -17,8 +17,8 @@
 // queue's list of what to look at before a sleep, and fi_trywait() reads freed memory then.
 //
 // A provider may see by a failing operation only that a peer is gone: the transport does not claim TELLS_DEATH.
-#ifndef OFI_OFI_H
-#define OFI_OFI_H
+#ifndef TRANSPORT_OFI_OFI_H
+#define TRANSPORT_OFI_OFI_H
 
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -146,7 +146,7 @@ bool ofi_has_to_break(const struct ofi_worker *worker);
 // the same worker loses that connection too: libfabric does not tell which socket is whose.
 void ofi_break(struct ofi_worker *worker, struct ofi_peer *peer);
 
-// move.c
+// request.c
 int ofi_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
 int ofi_settle(struct flow_request *own, struct flow_op *op);
 int ofi_send(struct flow_request *own, struct flow_op *op);

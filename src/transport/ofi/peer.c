@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/card.h"
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/time/clock.h"
+#include "base/wire/card.h"
 #include "transport/ofi/name_check.h"
 #include "transport/ofi/ofi.h"
 

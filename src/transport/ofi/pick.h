@@ -1,6 +1,6 @@
 // Which of what libfabric offers is used.
-#ifndef OFI_PICK_H
-#define OFI_PICK_H
+#ifndef TRANSPORT_OFI_PICK_H
+#define TRANSPORT_OFI_PICK_H
 
 #include <rdma/fabric.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 // Addresses and keys as bytes: cards, little-endian, which end with their seal.
-#include "base/card.h"
 #include "base/fail.h"
+#include "base/wire/card.h"
 #include "transport/shm/shm.h"
 
 static const struct card address_card = {"address of a worker for shared memory", 0x61534657, SHM_VERSION};

@@ -3,9 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "transport/shm/shm.h"
 
 int shm_gate_take(struct shm_worker *worker, uint32_t *gate) {

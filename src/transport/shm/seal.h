@@ -5,8 +5,8 @@
 // may look into its process, and one with a secret that never leaves that process. A process asks for the second too
 // where something is said to be its own: so not even another process of the same user, which may look into it, can have
 // it take an address or a key of its own that it has not made.
-#ifndef SHM_SEAL_H
-#define SHM_SEAL_H
+#ifndef TRANSPORT_SHM_SEAL_H
+#define TRANSPORT_SHM_SEAL_H
 
 #include <stdbool.h>
 #include <stddef.h>

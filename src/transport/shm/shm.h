@@ -20,8 +20,8 @@
 // Messages and threads: threads that post to one peer push onto its inbox. One of them has the peer's turn and moves
 // what is there into the ring; who finds the turn taken leaves word, and the holder looks again before it goes. Nobody
 // waits.
-#ifndef SHM_SHM_H
-#define SHM_SHM_H
+#ifndef TRANSPORT_SHM_SHM_H
+#define TRANSPORT_SHM_SHM_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -226,7 +226,7 @@ int shm_key_pack(const struct shm_home *home, const struct shm_key *key, void *b
 int shm_key_read(struct shm_key *key, const void *bytes, size_t size, struct shm_signed *signature);
 int shm_key_check(const struct shm_trust *trust, const struct shm_signed *signature);
 
-// region.c
+// memory.c
 int shm_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
 void shm_unreg(struct transport_region *region);
 int shm_pack(struct transport_region *region, void *bytes, size_t *size);
@@ -247,7 +247,7 @@ bool shm_gate_close(struct shm_worker *worker, uint32_t index);
 // The table's: what that peer's worker sends from has no way in any more.
 void shm_fence(struct transport_peer *peer);
 
-// remote.c
+// memory_remote.c
 int shm_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
 void shm_release(struct transport_remote *remote);
 void *shm_map(struct transport_remote *remote);
@@ -260,7 +260,7 @@ void shm_disconnect(struct transport_peer *peer);
 void shm_peer_lost(struct shm_peer *peer, int err, const char *why);
 void shm_peer_free(struct shm_peer *peer);
 
-// turn.c: messages on their way out
+// request_queue.c: messages on their way out
 void shm_turn_push(struct shm_peer *peer, struct shm_op *op);
 void shm_turn_run(struct shm_peer *peer);
 
@@ -279,7 +279,7 @@ uint32_t shm_ring_receive_all(struct shm_worker *worker);
 void shm_ring_sweep(struct shm_worker *worker);
 void shm_ring_forget(struct shm_worker *worker, uint32_t index);
 
-// post.c
+// request.c
 int shm_prepare(struct transport_request *request);
 void shm_unprepare(struct transport_request *request);
 int shm_post(struct transport_request *request);
@@ -289,7 +289,7 @@ void shm_pieces_done(struct shm_op *op);
 // `why` may be NULL. The last touch of the request.
 void shm_finish(struct transport_request *request, int state, const char *why);
 
-// move.c
+// request_walk.c
 // Moves up to that many stretches of the request's pieces; true when it is through with them, well or not.
 bool shm_move(struct shm_op *op, uint32_t stretches);
 // Hands a large request over to progress(). Any thread.
@@ -301,8 +301,8 @@ void shm_walk_fail(struct shm_walk *walk, int err, const char *format, ...) __at
 void shm_walk_done(struct shm_walk *walk);
 void shm_walk_advance(struct shm_walk *walk, uint64_t bytes);
 
-// vm.c: a stretch of the pieces that follow and are of this remote; moves the walk on. False: the rest of that remote's
-// pieces cannot be reached either, they have failed.
+// process_vm.c: a stretch of the pieces that follow and are of this remote; moves the walk on. False: the rest of that
+// remote's pieces cannot be reached either, they have failed.
 bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote);
 // Whether process `pid` is this user's and lets us reach its memory.
 int shm_vm_check(pid_t pid, uint64_t address);

@@ -10,9 +10,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "transport/shm/shm.h"
 
 enum { CLOSE_MS = 1000 };

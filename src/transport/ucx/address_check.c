@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/wire.h"
+#include "base/wire/wire.h"
 #include "transport/ucx/blob_check.h"
 
 enum {

@@ -7,8 +7,8 @@
 // their format; those of others, as far as this side has the transport too, must be as long as this side's. UCX passes
 // over what no transport of this side made. A transport may read a little beyond a part that is too short: whoever
 // hands the bytes to libucp puts UCX_SLACK zeros behind them.
-#ifndef UCX_BLOB_CHECK_H
-#define UCX_BLOB_CHECK_H
+#ifndef TRANSPORT_UCX_BLOB_CHECK_H
+#define TRANSPORT_UCX_BLOB_CHECK_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,7 +7,7 @@
 
 #include "base/avoided.h"
 #include "base/fail.h"
-#include "base/settings.h"
+#include "base/text/settings.h"
 #include "transport/ucx/ucx.h"
 
 // Options that serve better than UCX's own defaults; UCX_<name> in the environment overrides them.

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/card.h"
 #include "base/fail.h"
+#include "base/wire/card.h"
 #include "transport/ucx/ucx.h"
 
 // Kind, read only, allocated, address, length, own key and its place; then UCX's rkey, where UCX may be reached by it.

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/card.h"
 #include "base/fail.h"
+#include "base/wire/card.h"
 #include "transport/ucx/ucx.h"
 
 static const struct card address_card = {"address of ucx", 0x61757731, 3};

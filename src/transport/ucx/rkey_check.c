@@ -2,7 +2,7 @@
 // domain the length of its part, and the part. Newer releases add a byte with the system device, and three for each
 // device that is near.
 #include "base/fail.h"
-#include "base/wire.h"
+#include "base/wire/wire.h"
 #include "transport/ucx/blob_check.h"
 
 enum { KIND_HOST = 0, KIND_CUDA = 1, KIND_CUDA_MANAGED = 2, NO_SYSTEM_DEVICE = 0xff, NEAR_DEVICE = 3 };

@@ -19,8 +19,8 @@
 // Nothing that was given to UCX can be taken back: severing a peer is closing its endpoint by force. A fence refuses
 // what comes to be served (session.c); RDMA ends with this side's endpoint, where each peer has a queue pair of its own
 // (rc). What UCX of a process of this host writes to memory that UCX allocated is not fenced.
-#ifndef UCX_UCX_H
-#define UCX_UCX_H
+#ifndef TRANSPORT_UCX_UCX_H
+#define TRANSPORT_UCX_UCX_H
 
 #include <ucp/api/ucp.h>
 
@@ -153,7 +153,7 @@ int ucx_code(ucs_status_t status);
 // fail() with UCX's text behind the sentence.
 int ucx_fail(ucs_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// move.c: UCX keeps its state of an operation before this address; the UCX_OURS bytes from there on are ours.
+// request.c: UCX keeps its state of an operation before this address; the UCX_OURS bytes from there on are ours.
 void *ucx_place(const struct flow_request *own, struct flow_op *op);
 
 // ucp_worker_progress(), from where UCX calls back.
@@ -196,7 +196,7 @@ bool ucx_part(struct flow_peer *peer);
 ucs_status_t ucx_open_ep(struct ucx_peer *peer); // peer->ep, to peer->address
 bool ucx_close_ep(struct ucx_peer *peer);        // by force; called until it says that UCX has let go of it
 
-// again.c
+// reconnect.c
 // Its connection has failed. False: that is the end of it.
 bool ucx_try_again(struct ucx_peer *peer, ucs_status_t status);
 bool ucx_give_up(struct ucx_peer *peer);     // whether it was to be made again
@@ -204,7 +204,7 @@ bool ucx_keep_unsent(struct ucx_note *note); // false: nobody will send it
 // From each progress(): connects those whose time has come.
 uint32_t ucx_again(struct ucx_worker *worker);
 
-// move.c
+// request.c
 size_t ucx_op_size(const struct ucx_worker *worker);
 int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
 int ucx_settle(struct flow_request *own, struct flow_op *op);

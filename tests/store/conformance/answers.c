@@ -2,7 +2,7 @@
 // none does harm. The server is a socket that says what it is told.
 #include "base/random.h"
 #include "conformance/suite.h"
-#include "store/client_stream.h"
+#include "store/client/stream.h"
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>

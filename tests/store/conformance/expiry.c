@@ -1,8 +1,8 @@
 // Leases that run out on a local store, an embedded server and a real etcd: the same keys go, those of one lease in one
 // revision, none before its time, the shorter lease first, and a watch tells the same of it, live and again from the
 // past. Which lease is what comes from a seed.
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "conformance/subject.h"
 #include "conformance/suite.h"
 #include "support/etcd.h"

@@ -1,8 +1,8 @@
 // The same random operations on a local store, an embedded server and a real etcd give the same answers and the same
 // events. What differs is told as the shortest sequence that was found, for
 //   test_store_sequences SEED STEP...   runs these steps of the sequence again
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "conformance/subject.h"
 #include "conformance/suite.h"
 #include "support/etcd.h"

@@ -3,7 +3,7 @@
 #ifndef CONFORMANCE_SUBJECT_H
 #define CONFORMANCE_SUBJECT_H
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "support/events.h"
 #include <stdbool.h>
 #include <stdint.h>

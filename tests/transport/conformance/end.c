@@ -3,7 +3,7 @@
 #include <poll.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 static void take_message(void *arg, const void *bytes, size_t size) {
   struct end *end = arg;

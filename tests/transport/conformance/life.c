@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "support/allocations.h"
 #include "support/entries.h"
 

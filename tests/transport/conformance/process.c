@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 // Anew, so that no library is found in the middle of something.
 static _Noreturn void become(int socket, pid_t parent) {

@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "conformance/process.h"
 
 enum { LENGTH = 1000000 };

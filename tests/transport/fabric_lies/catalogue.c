@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/random.h"
+#include "base/time/clock.h"
 
 enum {
   LENGTH_AFTER = 8,

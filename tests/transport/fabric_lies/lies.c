@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/card.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
+#include "base/wire/card.h"
 
 const struct transport *lies_transport;
 const char *const *lies_settings;

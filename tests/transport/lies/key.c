@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/wire.h"
+#include "base/wire/wire.h"
 
 static size_t key_of(const struct place *place, unsigned char *key) {
   size_t size = TRANSPORT_MAX_KEY;

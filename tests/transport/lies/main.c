@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/crc32c.h"
+#include "base/wire/crc32c.h"
 
 struct suite suite = {.seed = 1};
 

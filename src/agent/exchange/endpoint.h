@@ -1,0 +1,20 @@
+// "HOST:PORT" and "[IPV6]:PORT", as sockets want them.
+#ifndef AGENT_EXCHANGE_ENDPOINT_H
+#define AGENT_EXCHANGE_ENDPOINT_H
+
+#include <netdb.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { ENDPOINT_MAX_HOST = 256 };
+
+// INVALID names what was wrong. A port of 0 is legal only with `any_port`.
+int endpoint_parse(const char *text, bool any_port, char host[ENDPOINT_MAX_HOST], char port[6]);
+
+// Its addresses, for freeaddrinfo(). `passive`: to listen at. A name is looked up, which may block.
+int endpoint_resolve(const char *text, bool passive, struct addrinfo **addresses);
+
+// Listens at the first of its addresses that can be had. BUSY: the port is in use.
+int endpoint_listen(const char *text, int *fd, uint16_t *port);
+
+#endif

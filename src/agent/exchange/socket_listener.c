@@ -1,0 +1,134 @@
+// The listener of an agent, and who of those that call keeps a place.
+//
+// Whoever has said the first message of a handshake (secure/lobby.h) has a place until it has shown the token, at most
+// for the time of the handshake. When all places are taken, a newcomer takes that of another: of those that have proved
+// nothing, and among them of the address that has most places, of the oldest. But each has a moment in which it cannot
+// be cut off, long enough for a lawful caller's second message; no more are taken meanwhile. So a flood of such
+// strangers is heard at a bounded rate and pushes out itself, and lawful callers wait for their moment.
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "agent/exchange/endpoint.h"
+#include "agent/exchange/socket_exchange.h"
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "secure/lobby.h"
+
+enum {
+  MAX_HALF_OPEN = 256, // places of those that have not shown the token
+  MAX_TAKEN = 4096,    // of all that were taken; beyond them, who has not proved to be a peer is cut off
+  MAX_AT_ONCE = 16,    // taken, then it is the others' turn
+  AT_ONCE_NS = 500000, // likewise, their first messages included
+  MOMENT_MS = 25,      // nobody is cut off before
+  PROVED_MS = 1000,    // likewise, who has shown the token in its first message
+  MEMORY_MS = 100,     // until memory may have come free
+};
+
+static bool has_proved(const struct agent_talk *talk) {
+  return talk->state != TALK_HANDSHAKE || (talk->tls && tls_is_proved(talk->tls));
+}
+
+// The one that may be cut off for a newcomer. NULL: there is none at this moment.
+static struct agent_talk *find_cut(struct agent_meet *meet) {
+  uint32_t counts[LOBBY_BUCKETS] = {0}, most = 0;
+  uint64_t now = clock_ns();
+  struct agent_talk *talk, *cut = NULL;
+  bool cut_proved = true;
+  TAILQ_FOREACH(talk, &meet->talks, all)
+  counts[talk->bucket] += talk_is_half_open(talk);
+  TAILQ_FOREACH(talk, &meet->talks, all) { // the oldest comes first
+    if (talk->caller || talk->state == TALK_OPEN)
+      continue;
+    bool proved = has_proved(talk);
+    uint32_t count = counts[talk->bucket];
+    uint64_t age_ms = (now - talk->begun_ns) / 1000000;
+    if (age_ms < (proved ? PROVED_MS : MOMENT_MS) || proved > cut_proved)
+      continue;
+    if (!cut || proved < cut_proved || count > most) {
+      cut = talk;
+      cut_proved = proved;
+      most = count;
+    }
+  }
+  return cut;
+}
+
+// Takes nobody for a while: the descriptor would be ready all the time.
+static void pause_listening(struct agent_meet *meet, uint32_t ms) {
+  agent_watch_remove(meet->meta->agent, &meet->listener);
+  meta_timer_set(meet->meta, &meet->again, clock_deadline_ms(ms));
+}
+
+static void listen_again(struct meta_timer *timer, uint64_t now_ns) {
+  (void)now_ns;
+  struct agent_meet *meet = (struct agent_meet *)((char *)timer - offsetof(struct agent_meet, again));
+  if (agent_watch_add(meet->meta->agent, &meet->listener) != 0) // for want of memory, say
+    meta_timer_set(meet->meta, &meet->again, clock_deadline_ms(MEMORY_MS));
+}
+
+// False: nobody has spoken, or nobody can be taken at this moment.
+static bool take_one(struct agent_meet *meet) {
+  bool full = meet->num_half_open >= MAX_HALF_OPEN || meet->num_taken >= MAX_TAKEN;
+  struct agent_talk *cut = full ? find_cut(meet) : NULL;
+  if (full && !cut) {
+    pause_listening(meet, MOMENT_MS);
+    return false;
+  }
+  struct lobby_caller caller;
+  if (!lobby_next(meet->lobby, &caller))
+    return false;
+  if (cut)
+    talk_end(cut, WEFT_ERR_LIMIT, "too many others call");
+  meet_set_up_socket(meet->meta, caller.fd);
+  struct agent_talk *talk = talk_start(meet->meta, caller.fd, false);
+  if (!talk)
+    return true;
+  talk->bucket = lobby_bucket(&caller.address);
+  talk->watch.ready(&talk->watch); // what it says first has come already
+  return true;
+}
+
+static void take_some(struct agent_watch *watch) {
+  uint64_t begun = clock_ns();
+  for (int i = 0; i < MAX_AT_ONCE && clock_ns() - begun < AT_ONCE_NS; i++)
+    if (!take_one(watch->arg))
+      return;
+}
+
+static void close_lobby(struct agent_meet *meet) {
+  lobby_close(meet->lobby);
+  close(meet->listening_fd);
+  meet->lobby = NULL;
+  meet->listener.fd = -1;
+}
+
+int meet_listen(struct agent_meet *meet, const char *address) {
+  if (!meet->has_key)
+    return fail(WEFT_ERR_INVALID, "listen is \"%s\" without a token: those who meet have to share one", address);
+  int fd, err = endpoint_listen(address, &fd, &meet->port);
+  if (err)
+    return err;
+  err = lobby_open(&meet->lobby, fd, LOBBY_TLS, LOBBY_PLACES);
+  if (err) {
+    close(fd);
+    return err;
+  }
+  meet->listening_fd = fd;
+  meet->again.fired = listen_again;
+  meet->listener =
+      (struct agent_watch){.fd = lobby_fd(meet->lobby), .events = EPOLLIN, .ready = take_some, .arg = meet};
+  err = agent_watch_add(meet->meta->agent, &meet->listener);
+  if (err)
+    close_lobby(meet);
+  return err;
+}
+
+void meet_stop_listening(struct agent_meet *meet) {
+  if (meet->listener.fd < 0)
+    return;
+  wheel_cancel(&meet->meta->wheel, &meet->again.timer);
+  agent_watch_remove(meet->meta->agent, &meet->listener);
+  close_lobby(meet);
+}

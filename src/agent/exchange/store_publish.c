@@ -1,0 +1,227 @@
+// This agent's own key in the store: made only where there is none, on a lease, and put again when it changes.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/exchange/store_thread.h"
+#include "agent/liveness/process.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+#include "store/limit.h"
+
+enum {
+  TRIES = 8,             // while others change the key
+  LEASE_SLACK_MS = 1500, // leases are told in whole seconds
+};
+
+static uint32_t ttl_s(const struct agent_keeper *keeper) {
+  return keeper->agent->options.lease_ttl_s;
+}
+
+static int make_blob(weft_agent_t *agent, void **blob, size_t *size) {
+  struct agent_description *description;
+  int err = agent_describe(agent, NULL, 0, true, &description);
+  if (err)
+    return err;
+  *size = 0;
+  agent_blob_write(description, agent_seal(agent), NULL, size);
+  *blob = malloc(*size);
+  err = *blob ? agent_blob_write(description, agent_seal(agent), *blob, size)
+              : fail(WEFT_ERR_NOMEM, "no memory for metadata");
+  free(description);
+  if (err)
+    free(*blob);
+  return err;
+}
+
+static int need_lease(struct agent_keeper *keeper) {
+  if (keeper->lease != 0)
+    return 0;
+  int64_t granted = ttl_s(keeper);
+  int err = weft_store_lease_grant(keeper->store, ttl_s(keeper), &keeper->lease, &granted);
+  keeper->renew_ns = clock_deadline_ms((uint64_t)granted * 1000 / 3);
+  return err;
+}
+
+// Puts if the key's last change was at `revision`; 0: if there is none. `*found` is what stands there else.
+static int put_if(struct agent_keeper *keeper, const char *key, int64_t revision, const void *blob, size_t size,
+                  bool *put, struct weft_store_list *found) {
+  const struct weft_store_compare compare = {
+      .key = key, .target = revision ? WEFT_STORE_MOD : WEFT_STORE_CREATE, .number = revision};
+  const struct weft_store_op write = {
+      .kind = WEFT_STORE_PUT, .key = key, .value = blob, .value_len = size, .lease = keeper->lease};
+  const struct weft_store_op read = {.kind = WEFT_STORE_RANGE, .key = key};
+  const struct weft_store_txn txn = {
+      .compares = &compare, .num_compares = 1, .success = &write, .num_success = 1, .failure = &read, .num_failure = 1};
+  struct weft_store_txn_result result;
+  int err = weft_store_txn(keeper->store, &txn, &result);
+  if (err)
+    return err;
+  *put = result.succeeded;
+  if (!*put) {
+    *found = result.ranges[0];
+    result.ranges[0] = (struct weft_store_list){0};
+  }
+  weft_store_txn_result_free(&result);
+  return 0;
+}
+
+// Whether what stands under this agent's name is its own, or of a process of this host that has ended.
+static int check_owner(const weft_agent_t *agent, const struct weft_store_kv *kv) {
+  struct agent_description *other;
+  if (agent_blob_read(kv->value, kv->value_len, agent_seal(agent), &other) != 0)
+    return fail(WEFT_ERR_EXISTS, "the key %s of the store is not an agent's: %s", kv->key, weft_last_error());
+  bool own = other->incarnation == agent->incarnation;
+  bool near = *agent->host && strcmp(agent->host, other->host) == 0 && agent->pid_namespace != 0 &&
+              agent->pid_namespace == other->pid_namespace;
+  bool dead = near && other->pid > 0 && !process_lives(other->pid, other->start_ticks);
+  int err = own || dead ? 0
+                        : fail(WEFT_ERR_EXISTS,
+                               "an agent %s is in the store already, as incarnation %016" PRIx64 " (pid %" PRId32
+                               " of host %s): use another name, or wait until its lease has run out",
+                               other->name, other->incarnation, other->pid, other->host);
+  free(other);
+  return err;
+}
+
+static int publish_once(struct agent_keeper *keeper, int64_t *other_lease) {
+  char key[KEEPER_MAX_KEY];
+  void *blob;
+  size_t size;
+  keeper_key(keeper, keeper->agent->name, key);
+  int err = need_lease(keeper);
+  if (!err)
+    err = make_blob(keeper->agent, &blob, &size);
+  if (err)
+    return err;
+  int64_t revision = 0;
+  bool put = false;
+  for (int i = 0; i < TRIES && !put && !err; i++) {
+    struct weft_store_list found = {0};
+    err = put_if(keeper, key, revision, blob, size, &put, &found);
+    if (!err && !put) {
+      revision = found.count > 0 ? found.kvs[0].mod_revision : 0;
+      *other_lease = found.count > 0 ? found.kvs[0].lease : 0;
+      err = found.count > 0 ? check_owner(keeper->agent, &found.kvs[0]) : 0;
+    }
+    weft_store_list_free(&found);
+  }
+  free(blob);
+  if (err == WEFT_ERR_NOT_FOUND) // the lease ran out meanwhile
+    keeper->lease = 0;
+  if (!err && !put)
+    err = fail(WEFT_ERR_CONFLICT, "others change the key %s all the time", key);
+  return err;
+}
+
+static bool is_passing(int err) {
+  return err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_TIMEOUT || err == WEFT_ERR_NOT_FOUND ||
+         err == WEFT_ERR_CONFLICT;
+}
+
+// What stands in the way: a lease, and how long it has if nobody renews it.
+struct obstacle {
+  int64_t lease;
+  int64_t least_s;   // the least time that it was seen to have
+  uint64_t until_ns; // by then it would have run out
+  char why[256];
+};
+
+// Whether its owner lives. That of one that has died only gets shorter.
+static bool is_renewed(struct agent_keeper *keeper, int64_t lease, struct obstacle *obstacle) {
+  int64_t left_s;
+  snprintf(obstacle->why, sizeof obstacle->why, "%s", weft_last_error());
+  if (lease == 0)
+    return true; // it stays for ever
+  if (weft_store_lease_ttl(keeper->store, lease, &left_s) != 0)
+    return false;
+  if (lease != obstacle->lease) {
+    obstacle->lease = lease;
+    obstacle->least_s = left_s;
+    obstacle->until_ns = clock_deadline_ms((uint64_t)(left_s < 0 ? 0 : left_s) * 1000 + LEASE_SLACK_MS);
+  }
+  if (left_s < obstacle->least_s)
+    obstacle->least_s = left_s;
+  return left_s > obstacle->least_s || clock_passed(obstacle->until_ns);
+}
+
+static int publish_until(struct agent_keeper *keeper, uint64_t deadline_ns) {
+  struct obstacle obstacle = {0};
+  for (;;) {
+    int64_t lease = 0;
+    pthread_mutex_lock(&keeper->publishing);
+    int err = publish_once(keeper, &lease);
+    if (!err)
+      keeper->published = true;
+    pthread_mutex_unlock(&keeper->publishing);
+    bool taken = err == WEFT_ERR_EXISTS;
+    if (taken && (is_renewed(keeper, lease, &obstacle) || clock_passed(deadline_ns)))
+      return fail(err, "%s", obstacle.why);
+    if (!taken && !is_passing(err))
+      return err;
+    if (clock_passed(deadline_ns)) // with the reason that was found before time ran out
+      return *obstacle.why ? fail(WEFT_ERR_EXISTS, "%s", obstacle.why) : err;
+    keeper_pause(keeper, deadline_ns);
+  }
+}
+
+int weft_agent_publish(weft_agent_t *agent, uint32_t timeout_ms) {
+  if (!agent)
+    return fail(WEFT_ERR_INVALID, "agent is NULL");
+  _Atomic uint64_t deadline = clock_deadline_ms(timeout_ms);
+  struct agent_keeper *keeper;
+  int err = keeper_get(agent, &keeper);
+  if (err)
+    return err;
+  store_limit_thread(&deadline);
+  err = publish_until(keeper, deadline);
+  store_limit_thread(NULL);
+  if (err)
+    return fail_context(err, "agent %s cannot be published", agent->name);
+  pthread_mutex_lock(&keeper->lock); // the thread renews the lease from now on
+  keeper_poke(keeper);
+  pthread_mutex_unlock(&keeper->lock);
+  return 0;
+}
+
+// The lease and the key may have gone with the store that was.
+static int renew(struct agent_keeper *keeper, uint64_t now_ns, bool *put) {
+  int64_t ttl = ttl_s(keeper);
+  int err = keeper->lease ? weft_store_lease_keepalive(keeper->store, keeper->lease, &ttl) : 0;
+  if (err == WEFT_ERR_NOT_FOUND)
+    keeper->lease = 0;
+  *put |= keeper->lease == 0;
+  keeper->renew_ns = now_ns + (uint64_t)(ttl > 0 ? ttl : 1) * 1000000000u / 3;
+  return err == WEFT_ERR_NOT_FOUND ? 0 : err;
+}
+
+uint64_t publish_tend(struct agent_keeper *keeper, uint64_t now_ns) {
+  pthread_mutex_lock(&keeper->lock);
+  bool put = keeper->must_put, check = keeper->must_renew;
+  keeper->must_put = keeper->must_renew = false;
+  pthread_mutex_unlock(&keeper->lock);
+  if (!keeper->published)
+    return UINT64_MAX;
+  int64_t lease;
+  int err = check || keeper->lease == 0 || now_ns >= keeper->renew_ns ? renew(keeper, now_ns, &put) : 0;
+  if (!err && put)
+    err = publish_once(keeper, &lease);
+  if (!err)
+    return keeper->renew_ns;
+  log_info("agent %s: its key in the store waits: %s", keeper->agent->name, weft_last_error());
+  pthread_mutex_lock(&keeper->lock);
+  keeper->must_put |= put;
+  keeper->must_renew = true;
+  pthread_mutex_unlock(&keeper->lock);
+  return now_ns + (uint64_t)KEEPER_RETRY_MS * 1000000u;
+}
+
+void publish_leave(struct agent_keeper *keeper) {
+  if (keeper->lease != 0)
+    weft_store_lease_revoke(keeper->store, keeper->lease); // else it runs out
+  keeper->lease = 0;
+  keeper->published = false;
+}

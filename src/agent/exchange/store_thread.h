@@ -1,0 +1,82 @@
+// The store's side of an agent: one thread, made when publish or fetch first needs it, that keeps the lease alive, puts
+// the key again when regions change or the store has lost it, and loads what the watch brings.
+//
+// store_thread.c is the thread, store_publish.c the agent's own key, store_fetch.c the keys of others.
+#ifndef AGENT_EXCHANGE_STORE_THREAD_H
+#define AGENT_EXCHANGE_STORE_THREAD_H
+
+#include <pthread.h>
+#include <sys/queue.h>
+
+#include "agent/metadata/hooks.h"
+
+enum {
+  KEEPER_MAX_KEY = 512,
+  KEEPER_NAMES = 1024,   // chains
+  KEEPER_RETRY_MS = 200, // after the store failed
+};
+
+// A name that this agent fetched. It stays watched when it has gone.
+struct keeper_name {
+  char name[WEFT_AGENT_MAX_NAME];
+  weft_peer_t peer;      // the last that was loaded; 0: none
+  uint64_t incarnation;  // likewise
+  int64_t revision;      // of what is known of its key; older news is none
+  bool absent;           // it has no key,
+  uint64_t absent_until; // and so long to come back, when the store was away; 0: it has gone
+  void *blob;            // the newest value, to be loaded; NULL: none
+  size_t size;
+  bool asked;        // for: also an incarnation that has ended here is loaded
+  uint32_t waiting;  // threads that ask for it
+  uint64_t answered; // counts the answers; each who asks waits for the next one
+  int err;           // of the last: why it could not be loaded
+  char why[AGENT_MAX_DETAIL];
+  bool todo; // among keeper->todo
+  SLIST_ENTRY(keeper_name) chain;
+  STAILQ_ENTRY(keeper_name) next;
+};
+
+struct agent_keeper {
+  struct agent_meta *meta;
+  weft_agent_t *agent;
+  weft_store_t *store;
+  char prefix[KEEPER_MAX_KEY]; // of all agents' keys
+  pthread_t thread;
+  bool has_thread;
+  _Atomic uint64_t limit_ns; // of the thread's calls to the store
+
+  pthread_mutex_t lock; // guards what follows; not held while the store or the agent is called
+  pthread_cond_t changed;
+  bool stop, news;
+  bool must_put;       // the regions have changed
+  bool must_renew;     // the store may have lost the lease
+  bool must_read;      // the store is not what it was
+  bool away;           // the watch is cut
+  uint64_t away_until; // what goes until then may have gone because nobody could renew its lease
+  SLIST_HEAD(, keeper_name) names[KEEPER_NAMES];
+  STAILQ_HEAD(keeper_todo, keeper_name) todo;
+
+  pthread_mutex_t publishing; // guards what follows; taken before `lock`
+  bool published;             // wanted in the store
+  int64_t lease;              // 0: none
+  uint64_t renew_ns;          // when the lease is to be renewed
+  weft_store_watch_t *watch;
+};
+
+// The agent's keeper, made if need be. INVALID: the agent has no store.
+int keeper_get(weft_agent_t *agent, struct agent_keeper **keeper);
+// The thread has something to do. [lock]
+void keeper_poke(struct agent_keeper *keeper);
+void keeper_key(const struct agent_keeper *keeper, const char *name, char out[KEEPER_MAX_KEY]);
+// Sleeps for a moment, or until the deadline.
+void keeper_pause(struct agent_keeper *keeper, uint64_t deadline_ns);
+
+// store_publish.c: renews the lease, puts the key again. Returns when it has to be called next. [publishing]
+uint64_t publish_tend(struct agent_keeper *keeper, uint64_t now_ns);
+void publish_leave(struct agent_keeper *keeper);
+
+// store_fetch.c: loads what came, ends what went. Returns when it has to be called next.
+uint64_t fetch_tend(struct agent_keeper *keeper, uint64_t now_ns);
+void fetch_free(struct agent_keeper *keeper);
+
+#endif

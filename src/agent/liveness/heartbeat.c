@@ -1,0 +1,242 @@
+// Whether peers live: heartbeats to each over the transport that carries its messages, a pidfd where it runs in the
+// same pid namespace, and patience with those that are silent.
+//
+// A peer is lost when nothing came from it for its patience, counted from the first message that did come: one that
+// does not know this agent has no reason to say anything. Only time in which this process looks counts. After a gap (it
+// was stopped, or nobody called) every peer has a good part of its patience left to be heard in.
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/liveness/process.h"
+#include "agent/metadata/hooks.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/time/clock.h"
+
+enum {
+  PATIENCE_BEATS = 3,               // a peer may leave out two heartbeats, however short this agent's time limit is
+  GAP_PARTS = 8,                    // of the time limit: a gap in which nobody looked counts as no more
+  MAX_FIRED = 64,                   // at once; then it is the transfers' turn
+  LAST_WORDS_NS = 20 * 1000 * 1000, // for a goodbye that is on its way when the process is found dead
+};
+
+static uint64_t gap_limit_ns(const struct agent_meta *meta) {
+  return (uint64_t)meta->agent->options.peer_timeout_ms * 1000000u / GAP_PARTS + 1000000u;
+}
+
+// --- the process ---
+
+static void found_dead(struct agent_life *life, const char *why) {
+  life->dead = why;
+  meta_timer_set(life->agent->meta, &life->timer, clock_ns() + LAST_WORDS_NS);
+}
+
+static void stop_watching(struct agent_life *life) {
+  if (life->process.fd < 0)
+    return;
+  agent_watch_remove(life->agent, &life->process);
+  close(life->process.fd);
+  life->process.fd = -1;
+}
+
+static void process_ended(struct agent_watch *watch) {
+  struct agent_life *life = watch->arg;
+  stop_watching(life);
+  found_dead(life, "its process has ended");
+}
+
+// Without a descriptor to spare, heartbeats alone tell of its death.
+static void watch_process(struct agent_life *life, int32_t pid, uint64_t start_ticks) {
+  int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+  if (fd < 0) {
+    if (errno == ESRCH)
+      found_dead(life, "its process has ended");
+    return;
+  }
+  if (!process_lives(pid, start_ticks)) { // the pid is another's by now
+    close(fd);
+    found_dead(life, "its process has ended");
+    return;
+  }
+  life->process = (struct agent_watch){.fd = fd, .events = EPOLLIN, .ready = process_ended, .arg = life};
+  if (agent_watch_add(life->agent, &life->process) != 0) {
+    close(fd);
+    life->process.fd = -1;
+  }
+}
+
+// --- silence ---
+
+static void end_lost(struct agent_life *life, const char *why) {
+  agent_peer_lost(life->agent, life->id, why);
+}
+
+// Brings life->silent_from up to date; returns for how long it has been silent, in watched time.
+static uint64_t silence(struct agent_meta *meta, struct agent_life *life, uint64_t now_ns) {
+  uint64_t heard = atomic_load_explicit(&life->peer->heard_ns, memory_order_relaxed);
+  if (heard != life->heard_ns) {
+    life->heard_ns = heard;
+    uint64_t from = heard > meta->blind_until ? heard : meta->blind_until;
+    uint64_t since = from < now_ns ? now_ns - from : 0;
+    life->silent_from = meta->watched_ns > since ? meta->watched_ns - since : 0;
+  }
+  if (heard <= life->loaded_ns)
+    return 0;
+  return meta->watched_ns - life->silent_from;
+}
+
+static void fired(struct meta_timer *timer, uint64_t now_ns) {
+  struct agent_life *life = (struct agent_life *)timer;
+  weft_agent_t *agent = life->agent;
+  struct agent_meta *meta = agent->meta;
+  pthread_mutex_lock(&agent->lock);
+  bool ended = life->ended;
+  uint64_t silent = ended ? 0 : silence(meta, life, now_ns);
+  pthread_mutex_unlock(&agent->lock);
+  if (ended)
+    return;
+  if (life->dead) {
+    end_lost(life, life->dead);
+    return;
+  }
+  if (life->patience_ns > 0 && silent >= life->patience_ns) {
+    char why[AGENT_MAX_DETAIL];
+    snprintf(why, sizeof why, "nothing came from it for %" PRIu64 " ms", silent / 1000000);
+    end_lost(life, why);
+    return;
+  }
+  uint64_t beat = (uint64_t)agent->options.heartbeat_ms * 1000000u;
+  if (now_ns >= life->beat_ns) {
+    agent_send(agent, life->peer, AGENT_HEARTBEAT, NULL, 0); // what fails shows in the link
+    life->beat_ns = now_ns + (life->has_begun ? beat : random_mix(life->id) % (beat + 1));
+    life->has_begun = true; // those that were loaded at once do not stay in step
+  }
+  uint64_t due = life->beat_ns;
+  if (life->patience_ns > 0 && life->heard_ns > life->loaded_ns && now_ns + life->patience_ns - silent < due)
+    due = now_ns + life->patience_ns - silent;
+  meta_timer_set(meta, timer, due);
+}
+
+// --- peers that come and go ---
+
+static bool may_watch(const weft_agent_t *agent, const struct agent_peer *peer) {
+  return *agent->host && strcmp(agent->host, peer->host) == 0 && agent->pid_namespace != 0 &&
+         agent->pid_namespace == peer->pid_namespace && peer->pid > 0 && peer->pid != getpid();
+}
+
+static void finish(struct agent_meta *meta, struct agent_life *life) {
+  wheel_cancel(&meta->wheel, &life->timer.timer);
+  stop_watching(life);
+  meet_end(life);
+  free(life);
+}
+
+static void begin(struct agent_meta *meta, struct agent_life *life, uint64_t now_ns) {
+  weft_agent_t *agent = meta->agent;
+  pthread_mutex_lock(&agent->lock);
+  bool ended = life->ended, watch = !ended && may_watch(agent, life->peer);
+  bool messages = !ended && life->peer->messenger;
+  int32_t pid = ended ? 0 : life->peer->pid;
+  uint64_t start_ticks = ended ? 0 : life->peer->start_ticks;
+  pthread_mutex_unlock(&agent->lock);
+  if (ended && !life->peer) {
+    finish(meta, life);
+    return;
+  }
+  if (messages) {
+    life->beat_ns = now_ns; // the first at once: it tells the peer that silence would be bad news
+    meta_timer_set(meta, &life->timer, now_ns);
+  }
+  if (watch)
+    watch_process(life, pid, start_ticks);
+}
+
+// Takes the lists, which the hook below fills with agent->lock held.
+static void take_changes(struct agent_meta *meta, uint64_t now_ns) {
+  pthread_mutex_lock(&meta->agent->lock);
+  struct agent_life *came = meta->newcomers, *ended = meta->ended;
+  meta->newcomers = meta->ended = NULL;
+  for (struct agent_life *life = came; life; life = life->next_came)
+    life->begun = true;
+  pthread_mutex_unlock(&meta->agent->lock);
+  while (came) {
+    struct agent_life *life = came;
+    came = life->next_came;
+    begin(meta, life, now_ns);
+  }
+  while (ended) {
+    struct agent_life *life = ended;
+    ended = life->next_ended;
+    finish(meta, life);
+  }
+}
+
+void agent_meta_peer(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind) {
+  struct agent_meta *meta = agent->meta;
+  struct agent_life *life = peer->meta;
+  if (!meta)
+    return;
+  if (kind == WEFT_AGENT_EVENT_PEER_LOADED) {
+    life = calloc(1, sizeof *life);
+    if (!life) {
+      log_warn("agent %s: no memory to watch over %s", agent->name, peer->name);
+      return;
+    }
+    uint64_t limit = agent->options.peer_timeout_ms, beats = (uint64_t)peer->heartbeat_ms * PATIENCE_BEATS;
+    *life = (struct agent_life){.timer = {.fired = fired},
+                                .agent = agent,
+                                .peer = peer,
+                                .id = peer->id,
+                                .process = {.fd = -1},
+                                .loaded_ns = clock_ns()};
+    life->patience_ns = peer->heartbeat_ms == 0 ? 0 : (limit > beats ? limit : beats) * 1000000u;
+    LIST_INIT(&life->talks);
+    life->next_came = meta->newcomers;
+    meta->newcomers = life;
+    peer->meta = life;
+    agent_wake(agent);
+  } else if (kind != WEFT_AGENT_EVENT_PEER_UPDATED && life) {
+    peer->meta = NULL;
+    life->ended = true;
+    if (life->begun) {
+      life->next_ended = meta->ended;
+      meta->ended = life;
+    } else {
+      life->peer = NULL; // begin() lets go of it
+    }
+    agent_wake(agent);
+  }
+}
+
+struct agent_life *liveness_of(weft_agent_t *agent, weft_peer_t id) {
+  pthread_mutex_lock(&agent->lock);
+  struct agent_peer *peer = id == WEFT_PEER_SELF ? NULL : agent_peer_get(agent, id);
+  struct agent_life *life = peer ? peer->meta : NULL; // it is freed by housekeeping only
+  pthread_mutex_unlock(&agent->lock);
+  return life;
+}
+
+uint64_t liveness_tick(struct agent_meta *meta, uint64_t now_ns) {
+  uint64_t gap = now_ns > meta->last_tick_ns ? now_ns - meta->last_tick_ns : 0, limit = gap_limit_ns(meta);
+  if (gap > limit)
+    meta->blind_until = now_ns;
+  meta->watched_ns += gap > limit ? limit : gap;
+  meta->last_tick_ns = now_ns;
+  take_changes(meta, now_ns);
+  struct wheel_timer *timer;
+  for (int i = 0; i < MAX_FIRED && (timer = wheel_expire(&meta->wheel, now_ns)); i++)
+    ((struct meta_timer *)timer)->fired((struct meta_timer *)timer, now_ns);
+  take_changes(meta, now_ns);
+  uint64_t next = wheel_next(&meta->wheel);
+  return next == UINT64_MAX || next < now_ns + limit / 2 ? next : now_ns + limit / 2; // often enough to see a gap
+}
+
+void liveness_close(struct agent_meta *meta) {
+  take_changes(meta, clock_ns());
+}

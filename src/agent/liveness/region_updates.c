@@ -1,0 +1,119 @@
+// Small news for peers, as messages: regions that have gone, and that this agent has forgotten them. Who was loaded by
+// hand gets no new regions this way: the application chose what it knows.
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/metadata/hooks.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+#include "base/wire/wire.h"
+
+enum news { NEWS_GONE = 1, NEWS_FORGOTTEN = 2 }; // the first byte; GONE: ids (u64) follow
+
+enum { IDS_AT_ONCE = 256 };
+
+void agent_meta_gone(weft_agent_t *agent, uint64_t region) {
+  struct agent_meta *meta = agent->meta;
+  if (!meta)
+    return;
+  if (meta->num_gone == meta->room_gone) {
+    uint32_t room = meta->room_gone ? 2 * meta->room_gone : IDS_AT_ONCE;
+    uint64_t *larger = realloc(meta->gone, room * sizeof *larger);
+    if (!larger) {
+      log_warn("agent %s: no memory to tell which regions have gone", agent->name);
+      return;
+    }
+    meta->gone = larger;
+    meta->room_gone = room;
+  }
+  meta->gone[meta->num_gone++] = region;
+}
+
+// Their number; the array is to be freed.
+static uint32_t take_news(struct agent_meta *meta, uint64_t **ids) {
+  pthread_mutex_lock(&meta->agent->lock);
+  uint32_t count = meta->num_gone;
+  *ids = meta->gone;
+  meta->gone = NULL;
+  meta->num_gone = meta->room_gone = 0;
+  pthread_mutex_unlock(&meta->agent->lock);
+  return count;
+}
+
+static void send_gone(weft_agent_t *agent, struct agent_peer *peer, const uint64_t *ids, uint32_t count) {
+  for (uint32_t first = 0; first < count; first += IDS_AT_ONCE) {
+    uint8_t bytes[1 + 8 * IDS_AT_ONCE];
+    struct wire_writer writer = {.bytes = bytes, .capacity = sizeof bytes};
+    wire_put_number(&writer, NEWS_GONE, 1);
+    for (uint32_t i = first; i < count && i < first + IDS_AT_ONCE; i++)
+      wire_put_number(&writer, ids[i], 8);
+    if (agent_send(agent, peer, AGENT_UPDATE, bytes, (uint32_t)writer.at) != 0)
+      return;
+  }
+}
+
+// The living peer in that slot that messages reach; NULL. `*more`: there is such a slot.
+static struct agent_peer *peer_at(weft_agent_t *agent, uint32_t slot, bool *more) {
+  pthread_mutex_lock(&agent->lock);
+  *more = slot < agent->peers.count;
+  struct agent_peer *peer = *more ? agent->peers.slots[slot] : NULL;
+  bool reached = peer && peer->state == AGENT_PEER_ALIVE && peer->messenger;
+  pthread_mutex_unlock(&agent->lock);
+  return reached ? peer : NULL; // housekeeping alone takes it apart
+}
+
+void tell_gone(struct agent_meta *meta) {
+  uint64_t *ids;
+  uint32_t count = take_news(meta, &ids);
+  bool more = count > 0;
+  for (uint32_t slot = 0; more; slot++) {
+    struct agent_peer *peer = peer_at(meta->agent, slot, &more);
+    if (peer)
+      send_gone(meta->agent, peer, ids, count);
+  }
+  free(ids);
+}
+
+void tell_goodbye(struct agent_meta *meta) {
+  bool more = true;
+  for (uint32_t slot = 0; more; slot++) {
+    struct agent_peer *peer = peer_at(meta->agent, slot, &more);
+    if (peer)
+      agent_send(meta->agent, peer, AGENT_GOODBYE, NULL, 0);
+  }
+}
+
+void agent_meta_forget(weft_agent_t *agent, weft_peer_t id) {
+  static const uint8_t forgotten = NEWS_FORGOTTEN;
+  pthread_mutex_lock(&agent->tending);
+  pthread_mutex_lock(&agent->lock);
+  struct agent_peer *peer = agent_peer_get(agent, id);
+  bool reached = peer && peer->state == AGENT_PEER_ALIVE && peer->messenger;
+  pthread_mutex_unlock(&agent->lock);
+  if (reached)
+    agent_send(agent, peer, AGENT_UPDATE, &forgotten, sizeof forgotten);
+  pthread_mutex_unlock(&agent->tending);
+}
+
+static void take_gone(weft_agent_t *agent, weft_peer_t peer, struct wire_reader *reader) {
+  uint64_t ids[IDS_AT_ONCE];
+  uint32_t count = 0;
+  while (count < IDS_AT_ONCE && wire_left(reader) >= 8)
+    ids[count++] = wire_take_number(reader, 8);
+  agent_regions_gone(agent, peer, ids, count);
+}
+
+void agent_meta_message(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,
+                        uint32_t size) {
+  struct wire_reader reader = {.bytes = bytes, .size = size};
+  if (kind == AGENT_GOODBYE) {
+    agent_peer_end(agent, peer, WEFT_AGENT_EVENT_PEER_LEFT, "it closed");
+    return;
+  }
+  uint64_t news = wire_take_number(&reader, 1);
+  struct agent_life *life = news == NEWS_FORGOTTEN ? liveness_of(agent, peer) : NULL;
+  if (news == NEWS_GONE)
+    take_gone(agent, peer, &reader);
+  else if (life)
+    life->loaded_ns = clock_ns(); // as if it had never been heard
+}

@@ -1,0 +1,372 @@
+// Regions of an agent: given to all workers that can do something with them.
+#include "agent/memory/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/memory/region_index.h"
+#include "agent/peer/table.h"
+#include "agent/progress/submit.h"
+#include "base/fail.h"
+#include "base/log.h"
+
+const char *agent_kind_name(enum weft_memory_kind kind) {
+  static const char *const names[WEFT_MEMORY_KINDS] = {"host memory", "CUDA memory", "a file", "an object"};
+  return (unsigned)kind < WEFT_MEMORY_KINDS ? names[kind] : "unknown memory";
+}
+
+const char *agent_region_name(const struct agent_region *region, char *text, size_t size) {
+  if (region->length == UINT64_MAX)
+    snprintf(text, size, "region %" PRIu64 " (%s)", region->id, agent_kind_name(region->kind));
+  else
+    snprintf(text, size, "region %" PRIu64 " (%s, %" PRIu64 " bytes from 0x%" PRIx64 " on)", region->id,
+             agent_kind_name(region->kind), region->length, region->address);
+  return text;
+}
+
+void agent_region_keep_why(struct agent_region *region, uint32_t worker) {
+  free(region->why[worker]);
+  region->why[worker] = strdup(weft_last_error()); // NULL: then nobody learns why
+}
+
+void agent_set_next_region(weft_agent_t *agent, weft_region_t next) {
+  pthread_mutex_lock(&agent->lock);
+  agent->next_region = next;
+  pthread_mutex_unlock(&agent->lock);
+}
+
+static int check_memory(const struct weft_memory *memory) {
+  switch (memory->kind) {
+  case WEFT_MEMORY_HOST:
+  case WEFT_MEMORY_CUDA:
+    if (!memory->address || memory->length == 0)
+      return fail(WEFT_ERR_INVALID, "memory needs an address and a length; they are %p and %" PRIu64, memory->address,
+                  memory->length);
+    if ((uintptr_t)memory->address > UINT64_MAX - memory->length)
+      return fail(WEFT_ERR_INVALID, "%" PRIu64 " bytes from %p on go beyond the end of all addresses", memory->length,
+                  memory->address);
+    return 0;
+  case WEFT_MEMORY_FILE:
+    if (memory->fd < 0 && !memory->path)
+      return fail(WEFT_ERR_INVALID, "a file needs a descriptor or a path");
+    return 0;
+  case WEFT_MEMORY_OBJECT:
+    if (!memory->path || !strchr(memory->path, '/'))
+      return fail(WEFT_ERR_INVALID, "an object's path is \"bucket/key\", not \"%s\"",
+                  memory->path ? memory->path : "(NULL)");
+    return 0;
+  default:
+    return fail(WEFT_ERR_INVALID, "%d is no kind of memory", (int)memory->kind);
+  }
+}
+
+// Opens the file, copies the path.
+static int hold(struct agent_region *region, const struct weft_memory *memory) {
+  region->fd = memory->kind == WEFT_MEMORY_FILE ? memory->fd : -1;
+  if (memory->path && memory->kind >= WEFT_MEMORY_FILE) {
+    region->path = strdup(memory->path);
+    if (!region->path)
+      return fail(WEFT_ERR_NOMEM, "no memory for the path %s", memory->path);
+  }
+  if (memory->kind == WEFT_MEMORY_FILE && region->fd < 0) {
+    int flags = memory->read_only ? O_RDONLY : O_RDWR | O_CREAT;
+    region->fd = open(memory->path, flags | O_CLOEXEC, 0666);
+    if (region->fd < 0)
+      return fail_errno(errno, "cannot open %s", memory->path);
+    region->owns_fd = true;
+  }
+  return 0;
+}
+
+// All workers that know this kind. At least one has to take it.
+static int enroll(weft_agent_t *agent, struct agent_region *region, const struct transport_memory *memory) {
+  uint32_t taken = 0, bit = 1u << region->kind;
+  int first = 0;
+  char why[256] = "";
+  const struct agent_worker *lacks = NULL;
+  for (uint32_t i = 0; i < agent->num_workers; i++) {
+    struct agent_worker *worker = &agent->workers[i];
+    const struct transport_abilities *can = &worker->worker->abilities;
+    if (!((can->local_kinds | can->remote_kinds) & bit)) {
+      if (worker->transport->abilities.local_kinds & bit && worker->worker->lacks[0] && !lacks)
+        lacks = worker;
+      continue;
+    }
+    agent_turn_take(worker);
+    int rc = worker->transport->reg(worker->worker, memory, &region->local[i]);
+    agent_turn_give(worker);
+    if (rc == 0) {
+      taken++;
+      continue;
+    }
+    agent_region_keep_why(region, i);
+    if (first == 0) {
+      first = rc;
+      snprintf(why, sizeof why, "%s: %s", worker->transport->name, weft_last_error());
+    }
+  }
+  if (taken > 0) {
+    if (first != 0)
+      log_info("a region is not registered with %s", why);
+    return 0;
+  }
+  if (first != 0)
+    return fail(first, "%s", why);
+  return fail(WEFT_ERR_UNSUPPORTED, "no transport of this agent handles %s%s%s%s%s", agent_kind_name(region->kind),
+              lacks ? "; " : "", lacks ? lacks->transport->name : "", lacks ? ": " : "",
+              lacks ? lacks->worker->lacks : "");
+}
+
+void agent_region_free(weft_agent_t *agent, struct agent_region *region) {
+  if (region->of->id != WEFT_PEER_SELF)
+    agent->foreign--;
+  for (uint32_t i = 0; i < agent->num_workers; i++) {
+    const struct transport *transport = agent->workers[i].transport;
+    if (region->remote[i])
+      transport->release(region->remote[i]);
+    if (region->local[i])
+      transport->unreg(region->local[i]);
+  }
+  for (uint32_t i = 0; i < AGENT_MAX_WORKERS; i++) {
+    free(region->why[i]);
+    free((void *)(uintptr_t)region->keys[i].bytes);
+  }
+  agent_memory_free(region);
+  if (region->owns_fd)
+    close(region->fd);
+  free(region->path);
+  free(region);
+}
+
+static void free_alone(weft_agent_t *agent, struct agent_region *region) {
+  agent_turns_take(agent);
+  agent_region_free(agent, region);
+  agent_turns_give(agent);
+}
+
+// Takes `region` over: on a failure it is freed. [lock]
+static int add_locked(weft_agent_t *agent, struct agent_region *region) {
+  struct transport_memory memory = {.kind = region->kind,
+                                    .address = (void *)(uintptr_t)region->address,
+                                    .length = region->length == UINT64_MAX ? 0 : region->length,
+                                    .device = region->device,
+                                    .fd = region->fd,
+                                    .path = region->path,
+                                    .read_only = region->read_only};
+  int rc = 0;
+  if (agent->next_region >= UINT64_MAX)
+    rc = fail(WEFT_ERR_LIMIT, "all ids of regions have been used; open the agent anew");
+  if (rc == 0)
+    rc = agent_ranges_reserve(&agent->self.regions, 1);
+  if (rc == 0)
+    rc = enroll(agent, region, &memory);
+  if (rc != 0) {
+    int kept = rc;
+    free_alone(agent, region);
+    return kept;
+  }
+  region->id = agent->next_region++;
+  agent_ranges_add(&agent->self.regions, &region, 1);
+  agent->change += !region->no_metadata;
+  return 0;
+}
+
+static int add(weft_agent_t *agent, struct agent_region *region, weft_region_t *id) {
+  bool told = !region->no_metadata;
+  pthread_mutex_lock(&agent->lock);
+  int rc = add_locked(agent, region);
+  if (rc == 0)
+    *id = region->id;
+  pthread_mutex_unlock(&agent->lock);
+  if (rc == 0 && told)
+    agent_meta_regions(agent);
+  return rc;
+}
+
+int weft_agent_register(weft_agent_t *agent, const struct weft_memory *memory, weft_region_t *region) {
+  if (!agent || !memory || memory->size != sizeof *memory || !region)
+    return fail(WEFT_ERR_INVALID, "the agent or region is NULL, or the memory was not made with WEFT_MEMORY_INIT");
+  int rc = check_memory(memory);
+  if (rc != 0)
+    return rc;
+  struct agent_region *made = calloc(1, sizeof *made);
+  if (!made)
+    return fail(WEFT_ERR_NOMEM, "no memory for a region");
+  bool storage = memory->kind >= WEFT_MEMORY_FILE;
+  made->of = &agent->self;
+  made->kind = memory->kind;
+  made->address = storage ? 0 : (uintptr_t)memory->address;
+  made->length = storage && memory->length == 0 ? UINT64_MAX : memory->length;
+  made->device = memory->device;
+  made->read_only = memory->read_only;
+  made->no_metadata = memory->no_metadata;
+  rc = hold(made, memory);
+  if (rc != 0) {
+    free_alone(agent, made);
+    return rc;
+  }
+  return add(agent, made, region);
+}
+
+int weft_agent_allocate(weft_agent_t *agent, enum weft_memory_kind kind, uint64_t length, int32_t device,
+                        weft_region_t *region, void **address) {
+  if (!agent || !region || !address || length == 0)
+    return fail(WEFT_ERR_INVALID, "the agent, region or address is NULL, or the length 0");
+  if (kind != WEFT_MEMORY_HOST && kind != WEFT_MEMORY_CUDA)
+    return fail(WEFT_ERR_UNSUPPORTED, "%s is not allocated: register it", agent_kind_name(kind));
+  struct agent_region *made = calloc(1, sizeof *made);
+  if (!made)
+    return fail(WEFT_ERR_NOMEM, "no memory for a region");
+  made->of = &agent->self;
+  made->kind = kind;
+  made->length = length;
+  made->device = device;
+  int rc = agent_memory_make(made);
+  if (rc != 0) {
+    free_alone(agent, made);
+    return rc;
+  }
+  void *memory = (void *)(uintptr_t)made->address;
+  rc = add(agent, made, region);
+  if (rc == 0)
+    *address = memory;
+  return rc;
+}
+
+static bool list_has(const struct weft_list *list, const struct agent_region *region) {
+  for (uint32_t i = 0; i < list->num_regions; i++)
+    if (list->regions[i] == region)
+      return true;
+  return false;
+}
+
+static int fail_in_use(weft_agent_t *agent, const struct agent_region *region) {
+  const struct weft_list *user = NULL;
+  for (const struct weft_list *list = agent->self.lists; list && !user; list = list->next)
+    if (list_has(list, region))
+      user = list;
+  uint32_t flying = 0;
+  for (struct weft_transfer *t = agent->transfers; t; t = t->next)
+    flying += agent_transfer_flies(t) && (list_has(t->local, region) || list_has(t->remote, region));
+  char name[120];
+  return fail(
+      WEFT_ERR_BUSY,
+      "%s is in use by %u list%s, one of %u descriptors with %u transfer%s; %u transfer%s in flight. Free these "
+      "first",
+      agent_region_name(region, name, sizeof name), region->lists, region->lists == 1 ? "" : "s",
+      user ? user->count : 0, user ? user->transfers : 0, user && user->transfers == 1 ? "" : "s", flying,
+      flying == 1 ? "" : "s");
+}
+
+int weft_agent_deregister(weft_agent_t *agent, weft_region_t id) {
+  if (!agent)
+    return fail(WEFT_ERR_INVALID, "the agent is NULL");
+  pthread_mutex_lock(&agent->lock);
+  struct agent_region *region = agent_ranges_get(&agent->self.regions, id);
+  int rc = 0;
+  bool told = false;
+  if (!region) {
+    rc = fail(WEFT_ERR_NOT_FOUND, "there is no region %" PRIu64 "%s", id,
+              id > 0 && id < agent->next_region ? " any more" : "");
+  } else if (region->lists > 0) {
+    rc = fail_in_use(agent, region);
+  } else {
+    told = !region->no_metadata;
+    if (region->described)
+      agent_meta_gone(agent, region->id);
+    agent->change += told;
+    agent_ranges_remove(&agent->self.regions, region);
+    free_alone(agent, region);
+  }
+  pthread_mutex_unlock(&agent->lock);
+  if (told)
+    agent_meta_regions(agent);
+  return rc;
+}
+
+// Of this agent: what its own loopback imports is what it would tell others.
+static int import_own(struct agent_region *region, struct agent_worker *worker, struct agent_link *link) {
+  if (!region->local[worker->index])
+    return fail(WEFT_ERR_UNREACHABLE, "%s does not have it", worker->transport->name);
+  uint8_t key[TRANSPORT_MAX_KEY];
+  size_t size = sizeof key;
+  int rc = worker->transport->pack(region->local[worker->index], key, &size);
+  if (rc != 0)
+    return rc;
+  return worker->transport->import(link->to, key, size, &region->remote[worker->index]);
+}
+
+// What a peer says of its region in its metadata, by which descriptors are checked, and what it says in the key, by
+// which the transport checks, has to be one.
+static int check_key(struct agent_region *region, struct agent_worker *worker) {
+  struct transport_remote *remote = region->remote[worker->index];
+  bool within = region->address >= remote->address && region->length <= remote->length &&
+                region->address - remote->address <= remote->length - region->length;
+  if (remote->kind == region->kind && within)
+    return 0;
+  worker->transport->release(remote);
+  region->remote[worker->index] = NULL;
+  char name[120];
+  return fail(WEFT_ERR_PROTOCOL, "the key of %s for %s is of other memory",
+              agent_region_name(region, name, sizeof name), worker->transport->name);
+}
+
+static int import_foreign(struct agent_region *region, struct agent_worker *worker, struct agent_link *link) {
+  const struct agent_key *key = &region->keys[worker->index];
+  if (!key->bytes)
+    return fail(WEFT_ERR_UNREACHABLE, "the peer has not registered it with %s", worker->transport->name);
+  int rc = worker->transport->import(link->to, key->bytes, key->size, &region->remote[worker->index]);
+  return rc == 0 ? check_key(region, worker) : rc;
+}
+
+struct transport_remote *agent_region_remote(struct agent_region *region, struct agent_worker *worker) {
+  uint32_t i = worker->index;
+  struct agent_link *link = agent_link_get(region->of, worker);
+  if (!link || region->remote[i])
+    return region->remote[i];
+  agent_turn_take(worker);
+  bool own = region->of->id == WEFT_PEER_SELF;
+  int rc = own ? import_own(region, worker, link) : import_foreign(region, worker, link);
+  agent_turn_give(worker);
+  if (rc != 0)
+    agent_region_keep_why(region, i);
+  return region->remote[i];
+}
+
+static void describe_region(const struct agent_region *region, struct weft_region_info *info) {
+  *info = (struct weft_region_info){.size = sizeof *info,
+                                    .region = region->id,
+                                    .kind = region->kind,
+                                    .address = region->address,
+                                    .length = region->length == UINT64_MAX ? 0 : region->length,
+                                    .device = region->device};
+}
+
+int weft_agent_regions(weft_agent_t *agent, weft_peer_t id, struct weft_region_info *info, uint32_t *count) {
+  if (!agent || !count || (*count > 0 && (!info || info->size != sizeof *info)))
+    return fail(WEFT_ERR_INVALID, "the agent or count is NULL, or info[0].size is not set");
+  uint32_t room = *count;
+  pthread_mutex_lock(&agent->lock);
+  struct agent_peer *peer = agent_peer_get(agent, id);
+  int rc = peer ? 0 : agent_peer_fail(agent, id);
+  if (rc == 0 && peer->state != AGENT_PEER_ALIVE)
+    rc = agent_peer_fail(agent, id);
+  uint32_t number = 0;
+  for (uint32_t i = 0; rc == 0 && i < peer->regions.count; i++) {
+    if (peer->regions.by_id[i]->gone)
+      continue;
+    if (number < room)
+      describe_region(peer->regions.by_id[i], &info[number]);
+    number++;
+  }
+  pthread_mutex_unlock(&agent->lock);
+  if (rc != 0)
+    return rc;
+  *count = number;
+  return number > room && room > 0 ? fail(WEFT_ERR_LIMIT, "there are %u regions, and room for %u", number, room) : 0;
+}

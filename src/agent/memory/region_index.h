@@ -1,0 +1,19 @@
+// Regions of one owner: found by id, and by address.
+#ifndef AGENT_MEMORY_REGION_INDEX_H
+#define AGENT_MEMORY_REGION_INDEX_H
+
+#include "agent/agent.h"
+
+// Room for `more` regions, so that as many agent_ranges_add() cannot fail.
+int agent_ranges_reserve(struct agent_ranges *ranges, uint32_t more);
+// Adds regions whose ids are not there yet. Room was reserved.
+void agent_ranges_add(struct agent_ranges *ranges, struct agent_region *const *regions, uint32_t count);
+void agent_ranges_remove(struct agent_ranges *ranges, const struct agent_region *region);
+void agent_ranges_free(struct agent_ranges *ranges);
+
+// NULL: there is none of this id.
+struct agent_region *agent_ranges_get(const struct agent_ranges *ranges, weft_region_t id);
+// The smallest region that holds all of it, the oldest of equals; NULL: none does.
+struct agent_region *agent_ranges_find(const struct agent_ranges *ranges, uint64_t address, uint64_t length);
+
+#endif

@@ -1,0 +1,210 @@
+// What an agent tells of itself.
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/memory/region_index.h"
+#include "agent/open.h"
+#include "agent/progress/submit.h"
+#include "base/fail.h"
+
+// The first line of a file of /proc; "" if it cannot be read.
+static void read_line(const char *path, char *line, size_t size) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd >= 0 ? read(fd, line, size - 1) : -1;
+  if (fd >= 0)
+    close(fd);
+  line[got > 0 ? got : 0] = '\0';
+  line[strcspn(line, "\n")] = '\0';
+}
+
+// Field 22 of /proc/self/stat; the second is the program's name in brackets, which may hold anything.
+static uint64_t read_start(void) {
+  char line[1024];
+  read_line("/proc/self/stat", line, sizeof line);
+  char *field = strrchr(line, ')');
+  for (int i = 2; field && i < 22; i++)
+    field = strchr(field + 1, ' ');
+  return field ? strtoull(field, NULL, 10) : 0;
+}
+
+void agent_identify(weft_agent_t *agent) {
+  read_line("/proc/sys/kernel/random/boot_id", agent->host, sizeof agent->host);
+  struct stat info;
+  agent->pid_namespace = stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+  agent->start_ticks = read_start();
+}
+
+// One block: the description, its regions, their keys, and bytes, which are handed out from its end.
+struct block {
+  struct agent_description description;
+  size_t used, size;
+  uint8_t *bytes;
+};
+
+static void *keep(struct block *block, const void *bytes, size_t size) {
+  uint8_t *place = block->bytes + block->used;
+  memcpy(place, bytes, size);
+  block->used += size;
+  return place;
+}
+
+// Workers that others can reach, in their order; `place` is by worker.
+static uint32_t count_transports(const weft_agent_t *agent, uint32_t place[AGENT_MAX_WORKERS]) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < agent->num_workers; i++) {
+    bool others = !(agent->workers[i].worker->abilities.flags & TRANSPORT_SELF_ONLY);
+    place[i] = others ? count++ : UINT32_MAX;
+  }
+  return count;
+}
+
+static int describe_transports(weft_agent_t *agent, const uint32_t *place, bool with_addresses, struct block *block) {
+  for (uint32_t i = 0; i < agent->num_workers; i++) {
+    if (place[i] == UINT32_MAX)
+      continue;
+    struct agent_worker *worker = &agent->workers[i];
+    struct agent_transport *to = &block->description.transports[place[i]];
+    snprintf(to->name, sizeof to->name, "%s", worker->transport->name);
+    if (!with_addresses)
+      continue;
+    uint8_t address[TRANSPORT_MAX_ADDRESS];
+    size_t size = sizeof address;
+    agent_turn_take(worker);
+    int rc = worker->transport->address(worker->worker, address, &size);
+    agent_turn_give(worker);
+    if (rc != 0)
+      return rc;
+    to->address = keep(block, address, size);
+    to->address_size = (uint32_t)size;
+  }
+  return 0;
+}
+
+static int describe_keys(weft_agent_t *agent, const uint32_t *place, const struct agent_region *region,
+                         struct agent_region_description *to, struct agent_key *keys, struct block *block) {
+  to->keys = keys;
+  for (uint32_t i = 0; i < agent->num_workers; i++) {
+    if (place[i] == UINT32_MAX || !region->local[i])
+      continue;
+    struct agent_worker *worker = &agent->workers[i];
+    if (!(worker->worker->abilities.remote_kinds & 1u << region->kind))
+      continue;
+    uint8_t key[TRANSPORT_MAX_KEY];
+    size_t size = sizeof key;
+    agent_turn_take(worker);
+    int rc = worker->transport->pack(region->local[i], key, &size);
+    agent_turn_give(worker);
+    if (rc != 0)
+      return rc;
+    keys[to->num_keys++] =
+        (struct agent_key){.transport = place[i], .size = (uint32_t)size, .bytes = keep(block, key, size)};
+  }
+  return 0;
+}
+
+static int describe_all(weft_agent_t *agent, struct agent_region *const *regions, uint32_t count, bool with_addresses,
+                        struct block *block) {
+  uint32_t place[AGENT_MAX_WORKERS], num_transports = count_transports(agent, place);
+  struct agent_description *description = &block->description;
+  struct agent_region_description *described = (void *)(block + 1);
+  struct agent_key *keys = (void *)(described + count);
+  block->bytes = (void *)(keys + (size_t)count * num_transports);
+  *description = (struct agent_description){.incarnation = agent->incarnation,
+                                            .change = agent->change,
+                                            .complete = with_addresses,
+                                            .pid_namespace = agent->pid_namespace,
+                                            .start_ticks = agent->start_ticks,
+                                            .pid = (int32_t)getpid(),
+                                            .heartbeat_ms = agent->options.heartbeat_ms,
+                                            .num_transports = num_transports,
+                                            .num_regions = count,
+                                            .regions = described};
+  memcpy(description->name, agent->name, sizeof description->name);
+  memcpy(description->host, agent->host, sizeof description->host);
+  memcpy(description->key, agent->exchange.public_key, sizeof description->key);
+  int rc = describe_transports(agent, place, with_addresses, block);
+  for (uint32_t i = 0; rc == 0 && i < count; i++) {
+    struct agent_region *region = regions[i];
+    region->described = true;
+    described[i] = (struct agent_region_description){.id = region->id,
+                                                     .kind = region->kind,
+                                                     .read_only = region->read_only,
+                                                     .address = region->address,
+                                                     .length = region->length == UINT64_MAX ? 0 : region->length,
+                                                     .device = region->device};
+    rc = describe_keys(agent, place, region, &described[i], keys + (size_t)i * num_transports, block);
+  }
+  return rc;
+}
+
+static int by_id(const void *left, const void *right) {
+  const struct agent_region *const *a = left, *const *b = right;
+  return ((*a)->id > (*b)->id) - ((*a)->id < (*b)->id);
+}
+
+// Those asked for, ascending, each once; or all that peers are told of. [lock]
+static int gather(weft_agent_t *agent, const weft_region_t *ids, uint32_t num_ids, struct agent_region **regions,
+                  uint32_t *count) {
+  const struct agent_ranges *own = &agent->self.regions;
+  uint32_t number = 0;
+  for (uint32_t i = 0; !ids && i < own->count; i++)
+    if (!own->by_id[i]->no_metadata)
+      regions[number++] = own->by_id[i];
+  for (uint32_t i = 0; ids && i < num_ids; i++) {
+    regions[number] = agent_ranges_get(own, ids[i]);
+    if (!regions[number])
+      return fail(WEFT_ERR_NOT_FOUND, "there is no region %" PRIu64 " to tell of", ids[i]);
+    if (regions[number]->no_metadata)
+      return fail(WEFT_ERR_INVALID, "region %" PRIu64 " was registered with no_metadata", ids[i]);
+    number++;
+  }
+  qsort(regions, number, sizeof *regions, by_id);
+  *count = 0;
+  for (uint32_t i = 0; i < number; i++)
+    if (i == 0 || regions[i] != regions[i - 1])
+      regions[(*count)++] = regions[i];
+  return 0;
+}
+
+static int describe_locked(weft_agent_t *agent, const weft_region_t *ids, uint32_t num_ids, bool with_addresses,
+                           struct agent_description **description) {
+  uint32_t most = ids ? num_ids : agent->self.regions.count, count = 0;
+  struct agent_region **regions = malloc((most + 1) * sizeof *regions);
+  if (!regions)
+    return fail(WEFT_ERR_NOMEM, "no memory to tell of %u regions", most);
+  int rc = gather(agent, ids, num_ids, regions, &count);
+  struct block *block = NULL;
+  if (rc == 0) {
+    // The most that it can be; what is not used is not touched.
+    size_t each = sizeof(struct agent_region_description) +
+                  agent->num_workers * (sizeof(struct agent_key) + (size_t)TRANSPORT_MAX_KEY);
+    block = malloc(sizeof *block + count * each + (size_t)AGENT_MAX_WORKERS * TRANSPORT_MAX_ADDRESS);
+    rc = block ? 0 : fail(WEFT_ERR_NOMEM, "no memory to tell of %u regions", count);
+  }
+  if (rc == 0) {
+    block->used = 0;
+    rc = describe_all(agent, regions, count, with_addresses, block);
+    block->description.all_regions = !ids;
+  }
+  free(regions);
+  if (rc == 0)
+    *description = &block->description;
+  else
+    free(block);
+  return rc;
+}
+
+int agent_describe(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions, bool with_addresses,
+                   struct agent_description **description) {
+  if (num_regions == 0)
+    regions = NULL;
+  pthread_mutex_lock(&agent->lock);
+  int rc = describe_locked(agent, regions, num_regions, with_addresses, description);
+  pthread_mutex_unlock(&agent->lock);
+  return rc;
+}

@@ -1,0 +1,216 @@
+// The metrics over HTTP, by libmicrohttpd, on a thread of its own. Another accepts (listener.c).
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent/exchange/endpoint.h"
+#include "agent/metadata/hooks.h"
+#include "agent/metrics/listener.h"
+#include "agent/metrics/metrics.h"
+#include "base/fail.h"
+#include "secure/hmac.h"
+
+enum {
+  IDLE_S = 10,
+  CONNECTION_BYTES = 16 << 10, // of a request's head
+  BEARER = 2 * SECRET_KEY_SIZE // hexadecimal digits
+};
+
+struct metrics_server {
+  weft_agent_t *agent;
+  struct MHD_Daemon *daemon;
+  struct metrics_door *door;
+  bool asks;                 // for the bearer
+  uint8_t bearer[HMAC_SIZE]; // its hash
+};
+
+static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned status, const char *type, char *data,
+                                 size_t size) {
+  struct MHD_Response *response = MHD_create_response_from_buffer(size, data, MHD_RESPMEM_MUST_FREE);
+  if (!response) {
+    free(data);
+    return MHD_NO;
+  }
+  MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+  MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close"); // its place is for the next
+  if (status == MHD_HTTP_UNAUTHORIZED)
+    MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"weft metrics\"");
+  enum MHD_Result result = MHD_queue_response(connection, status, response);
+  MHD_destroy_response(response);
+  return result;
+}
+
+static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status, const char *why) {
+  char *text = strdup(why);
+  return text ? send_text(connection, status, "text/plain", text, strlen(text)) : MHD_NO;
+}
+
+// In a time that does not tell how much of what is shown is right.
+static bool may_read(const struct metrics_server *server, struct MHD_Connection *connection) {
+  static const char scheme[] = "Bearer ";
+  if (!server->asks)
+    return true;
+  const char *shown = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+  if (!shown || strncmp(shown, scheme, sizeof scheme - 1) != 0)
+    return false;
+  shown += sizeof scheme - 1;
+  uint8_t hash[HMAC_SIZE];
+  const struct hmac_part part = {shown, strlen(shown)};
+  return hash_sha256(&part, 1, hash) == 0 && hmac_equal(hash, server->bearer);
+}
+
+static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *path, const char *method,
+                              const char *version, const char *data, size_t *size, void **state) {
+  (void)version, (void)data;
+  struct metrics_server *server = arg;
+  if (!*state && !may_read(server, connection))
+    return refuse(connection, MHD_HTTP_UNAUTHORIZED, "the metrics want the bearer that this agent's token gives\n");
+  if (!*state) { // the request's head; the answer comes behind its body, which has to be none
+    metrics_door_known(server->door, connection);
+    *state = server;
+    return MHD_YES;
+  }
+  if (*size > 0) {
+    *size = 0;
+    return MHD_YES;
+  }
+  if (strcmp(path, "/metrics") != 0)
+    return refuse(connection, MHD_HTTP_NOT_FOUND, "there is /metrics only\n");
+  if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+    return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET only\n");
+  struct text text = {0};
+  metrics_write(server->agent, &text);
+  if (text.failed) {
+    text_free(&text);
+    return refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no memory\n");
+  }
+  size_t length = text.size;
+  return send_text(connection, MHD_HTTP_OK, "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                   text_take(&text), length);
+}
+
+// --- the bearer ---
+
+static int make_bearer(const weft_agent_t *agent, char text[BEARER + 1]) {
+  uint8_t key[SECRET_KEY_SIZE];
+  int rc = secret_derive(agent->options.token, "weft metrics 1", key);
+  for (size_t i = 0; rc == 0 && i < sizeof key; i++)
+    snprintf(text + 2 * i, 3, "%02x", key[i]);
+  explicit_bzero(key, sizeof key);
+  return rc;
+}
+
+int weft_agent_metrics_bearer(weft_agent_t *agent, char *out, size_t *size) {
+  if (!agent || !size)
+    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "size" : "agent");
+  if (!agent->seals)
+    return fail(WEFT_ERR_NOT_FOUND, "agent %s has no token, and its metrics ask for nothing", agent->name);
+  size_t room = out ? *size : 0;
+  *size = BEARER + 1;
+  if (room < *size)
+    return fail(WEFT_ERR_LIMIT, "the bearer takes %zu bytes, and there is room for %zu", *size, room);
+  return make_bearer(agent, out);
+}
+
+// Others on the network are told of its peers only where there is something to ask them for.
+static int check_reach(const weft_agent_t *agent, int fd, const char *address) {
+  struct sockaddr_storage bound = {0};
+  socklen_t size = sizeof bound;
+  getsockname(fd, (struct sockaddr *)&bound, &size);
+  const struct sockaddr_in *v4 = (const void *)&bound;
+  const struct sockaddr_in6 *v6 = (const void *)&bound;
+  bool near = bound.ss_family == AF_INET ? ntohl(v4->sin_addr.s_addr) >> 24 == 127
+                                         : bound.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+  return near || agent->seals ? 0
+                              : fail(WEFT_ERR_INVALID,
+                                     "metrics at %s would be read by everybody who reaches that address: open agent %s "
+                                     "with a token, or serve them at 127.0.0.1 or [::1]",
+                                     address, agent->name);
+}
+
+// --- the server ---
+
+static void stop(struct metrics_server *server) {
+  metrics_door_stop(server->door); // nothing is given to the daemon any more
+  if (server->daemon)
+    MHD_stop_daemon(server->daemon);
+  metrics_door_free(server->door);
+  free(server);
+}
+
+// Takes the listener over.
+static int start(weft_agent_t *agent, int fd, const char *address, struct metrics_server **made) {
+  struct metrics_server *server = calloc(1, sizeof *server);
+  char bearer[BEARER + 1];
+  int rc = server ? metrics_door_make(&server->door, fd) : fail(WEFT_ERR_NOMEM, "no memory to serve metrics");
+  if (rc != 0) {
+    close(fd);
+    free(server);
+    return rc;
+  }
+  server->agent = agent;
+  server->asks = agent->seals;
+  const struct hmac_part part = {bearer, BEARER};
+  if (server->asks)
+    rc = make_bearer(agent, bearer);
+  if (rc == 0 && server->asks)
+    rc = hash_sha256(&part, 1, server->bearer);
+  explicit_bzero(bearer, sizeof bearer);
+  if (rc == 0) {
+    server->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, handle, server,
+        MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)METRICS_CONNECTIONS + 8, // some are being closed
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+        MHD_OPTION_NOTIFY_CONNECTION, metrics_door_notified, server->door, MHD_OPTION_END);
+    rc = server->daemon ? metrics_door_start(server->door, server->daemon)
+                        : fail(WEFT_ERR_SYSTEM, "libmicrohttpd cannot start a server at %s", address);
+  }
+  if (rc == 0)
+    *made = server;
+  else
+    stop(server);
+  return rc;
+}
+
+int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t *port) {
+  if (!agent || !address)
+    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "address" : "agent");
+  int fd;
+  uint16_t bound;
+  int err = endpoint_listen(address, &fd, &bound);
+  if (err)
+    return err;
+  err = check_reach(agent, fd, address);
+  if (err) {
+    close(fd);
+    return err;
+  }
+  struct metrics_server *server = NULL;
+  pthread_mutex_lock(&agent->tending);
+  if (agent->meta->metrics_server) {
+    err = fail(WEFT_ERR_EXISTS, "agent %s serves its metrics already", agent->name);
+    close(fd);
+  } else {
+    err = start(agent, fd, address, &server);
+  }
+  if (server)
+    agent->meta->metrics_server = server;
+  pthread_mutex_unlock(&agent->tending);
+  if (!err && port)
+    *port = bound;
+  return err;
+}
+
+void metrics_server_close(struct agent_meta *meta) {
+  pthread_mutex_lock(&meta->agent->tending);
+  struct metrics_server *server = meta->metrics_server;
+  meta->metrics_server = NULL;
+  pthread_mutex_unlock(&meta->agent->tending);
+  if (server)
+    stop(server);
+}

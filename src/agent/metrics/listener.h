@@ -1,0 +1,26 @@
+// Who gets at the metrics: those that have said the head of a request (secure/lobby.h), in a bounded number of places,
+// of which a newcomer takes that of the one that came first, of those that asked for nothing that they may have. So
+// silent callers, however many, hold nobody up.
+#ifndef AGENT_METRICS_LISTENER_H
+#define AGENT_METRICS_LISTENER_H
+
+#include <microhttpd.h>
+
+enum { METRICS_CONNECTIONS = 32 };
+
+struct metrics_door;
+
+// Takes the listener over when it succeeds.
+int metrics_door_make(struct metrics_door **door, int listener);
+// Accepts in a thread of its own, for the daemon.
+int metrics_door_start(struct metrics_door *door, struct MHD_Daemon *daemon);
+// The connection has asked for something that it may have. [daemon]
+void metrics_door_known(struct metrics_door *door, struct MHD_Connection *connection);
+// MHD_NotifyConnectionCallback; `arg` is the door. [daemon]
+void metrics_door_notified(void *arg, struct MHD_Connection *connection, void **context,
+                           enum MHD_ConnectionNotificationCode what);
+// Ends the thread. NULL is legal, also if it was not started.
+void metrics_door_stop(struct metrics_door *door);
+void metrics_door_free(struct metrics_door *door);
+
+#endif

@@ -1,0 +1,31 @@
+// Counters of the transfers over one link, added to from any thread without a lock.
+#ifndef AGENT_METRICS_METRICS_H
+#define AGENT_METRICS_METRICS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "agent/agent.h"
+#include "base/text/text.h"
+
+enum {
+  METRICS_OPS = 2,      // enum weft_op
+  METRICS_FIRST = 8,    // the first bucket holds up to 2^8 ns, each further one twice that
+  METRICS_BUCKETS = 28, // up to 34 s; what takes longer is in none
+};
+
+struct metrics_op {
+  _Atomic uint64_t ended; // well
+  _Atomic uint64_t bytes, errors, cancels;
+  _Atomic uint64_t nanoseconds; // of those that ended well
+  _Atomic uint64_t buckets[METRICS_BUCKETS];
+};
+
+struct agent_meter {
+  struct metrics_op ops[METRICS_OPS];
+};
+
+// text.c: everything in the OpenMetrics text format 1.0. `text` has failed when memory ran out.
+void metrics_write(weft_agent_t *agent, struct text *text);
+
+#endif

@@ -1,0 +1,339 @@
+// Metadata becomes a peer, or changes one: all of it or nothing.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/memory/descriptor_list.h"
+#include "agent/memory/region.h"
+#include "agent/memory/region_index.h"
+#include "agent/peer/table.h"
+#include "agent/progress/submit.h"
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "base/wire/wire.h"
+#include "secure/hmac.h"
+
+// By place in the description: the worker of that transport, or UINT32_MAX.
+static void match_workers(const weft_agent_t *agent, const struct agent_description *description, uint32_t *worker) {
+  for (uint32_t t = 0; t < description->num_transports; t++) {
+    worker[t] = UINT32_MAX;
+    for (uint32_t i = 0; i < agent->num_workers; i++) {
+      bool others = !(agent->workers[i].worker->abilities.flags & TRANSPORT_SELF_ONLY);
+      if (others && strcmp(agent->workers[i].transport->name, description->transports[t].name) == 0)
+        worker[t] = i;
+    }
+  }
+}
+
+static struct agent_region *make_region(struct agent_peer *peer, const struct agent_region_description *from,
+                                        const uint32_t *worker) {
+  struct agent_region *region = calloc(1, sizeof *region);
+  if (!region)
+    return NULL;
+  region->id = from->id;
+  region->kind = from->kind;
+  region->address = from->address;
+  region->length = from->kind >= WEFT_MEMORY_FILE && from->length == 0 ? UINT64_MAX : from->length;
+  region->device = from->device;
+  region->read_only = from->read_only;
+  region->of = peer;
+  region->fd = -1;
+  for (uint32_t i = 0; i < from->num_keys; i++) {
+    uint32_t to = worker[from->keys[i].transport];
+    if (to == UINT32_MAX || region->keys[to].bytes)
+      continue;
+    void *bytes = malloc(from->keys[i].size + 1);
+    if (!bytes) {
+      for (uint32_t k = 0; k < AGENT_MAX_WORKERS; k++)
+        free((void *)(uintptr_t)region->keys[k].bytes);
+      free(region);
+      return NULL;
+    }
+    memcpy(bytes, from->keys[i].bytes, from->keys[i].size);
+    region->keys[to] = (struct agent_key){.transport = to, .size = from->keys[i].size, .bytes = bytes};
+  }
+  return region;
+}
+
+// Whether each region can be what it says, and whether there is room for all, if none of them is known.
+static int check_regions(const struct agent_description *description) {
+  for (uint32_t i = 0; i < description->num_regions; i++) {
+    const struct agent_region_description *region = &description->regions[i];
+    bool memory = region->kind < WEFT_MEMORY_FILE;
+    if (memory && (region->length == 0 || region->address > UINT64_MAX - region->length))
+      return fail(WEFT_ERR_PROTOCOL, "region %" PRIu64 " of %s has %" PRIu64 " bytes from 0x%" PRIx64 " on", region->id,
+                  description->name, region->length, region->address);
+    if (!memory && region->address != 0)
+      return fail(WEFT_ERR_PROTOCOL, "region %" PRIu64 " of %s is %s and begins at 0x%" PRIx64 ": want 0", region->id,
+                  description->name, agent_kind_name(region->kind), region->address);
+  }
+  return 0;
+}
+
+static void drop_regions(weft_agent_t *agent, struct agent_region **regions, uint32_t count) {
+  agent_turns_take(agent);
+  for (uint32_t i = 0; i < count; i++)
+    agent_region_free(agent, regions[i]);
+  agent_turns_give(agent);
+  free(regions);
+}
+
+// Those of the description that the peer is not known to have: an id never means another region later.
+static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description,
+                    struct agent_region ***made, uint32_t *count) {
+  uint32_t worker[AGENT_MAX_TRANSPORTS];
+  match_workers(agent, description, worker);
+  int rc = check_regions(description);
+  if (rc != 0)
+    return rc;
+  struct agent_region **regions = calloc(description->num_regions + 1, sizeof *regions);
+  uint32_t number = 0;
+  bool enough = regions != NULL;
+  for (uint32_t i = 0; enough && i < description->num_regions; i++) {
+    if (agent_ranges_get(&peer->regions, description->regions[i].id))
+      continue;
+    if (peer->regions.count + number >= AGENT_MAX_REGIONS || agent->foreign >= AGENT_MAX_FOREIGN) {
+      uint32_t held = agent->foreign - number;
+      drop_regions(agent, regions, number);
+      return fail(WEFT_ERR_LIMIT,
+                  "%s has more regions than are taken: %u of it are known, %u of all peers; at most %d "
+                  "and %d",
+                  description->name, peer->regions.count, held, AGENT_MAX_REGIONS, AGENT_MAX_FOREIGN);
+    }
+    regions[number] = make_region(peer, &description->regions[i], worker);
+    enough = regions[number] != NULL;
+    number += enough;
+    agent->foreign += enough;
+  }
+  if (!enough || agent_ranges_reserve(&peer->regions, number) != 0) {
+    drop_regions(agent, regions, number);
+    return fail(WEFT_ERR_NOMEM, "no memory for the %u regions of %s", description->num_regions, description->name);
+  }
+  *made = regions;
+  *count = number;
+  return 0;
+}
+
+// What lists use stays until these are freed, found by nobody.
+static void drop(weft_agent_t *agent, struct agent_peer *peer, struct agent_region *region) {
+  agent_ranges_remove(&peer->regions, region);
+  region->gone = true;
+  agent_lists_break(peer, region);
+  if (region->lists > 0) {
+    region->next = peer->orphans;
+    peer->orphans = region;
+    return;
+  }
+  agent_turns_take(agent);
+  agent_region_free(agent, region);
+  agent_turns_give(agent);
+}
+
+// What is not in a description of all regions has gone.
+static bool drop_gone(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description) {
+  struct agent_ranges *ranges = &peer->regions;
+  uint32_t place = 0, before = ranges->count;
+  for (uint32_t i = 0; i < ranges->count;) {
+    struct agent_region *region = ranges->by_id[i];
+    while (place < description->num_regions && description->regions[place].id < region->id)
+      place++;
+    if (place < description->num_regions && description->regions[place].id == region->id) {
+      i++;
+      continue;
+    }
+    drop(agent, peer, region);
+  }
+  return ranges->count != before;
+}
+
+static int update(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description,
+                  bool *changed) {
+  if (description->change < peer->change)
+    return 0;
+  struct agent_region **made = NULL;
+  uint32_t count = 0;
+  int rc = make_new(agent, peer, description, &made, &count);
+  if (rc != 0)
+    return rc;
+  agent_ranges_add(&peer->regions, made, count);
+  free(made);
+  *changed = count > 0;
+  if (description->all_regions)
+    *changed |= drop_gone(agent, peer, description);
+  peer->change = description->change;
+  return 0;
+}
+
+// Connects all workers that both sides have. At least one has to reach it.
+static int connect_all(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description) {
+  uint32_t worker[AGENT_MAX_TRANSPORTS], reached = 0;
+  char why[256] = "no transport is common to both", owner[AGENT_OWNER];
+  agent_owner(owner, description->name, description->incarnation);
+  match_workers(agent, description, worker);
+  for (uint32_t i = 0; i < agent->num_workers; i++)
+    snprintf(peer->links[i].why, sizeof peer->links[i].why, "the peer does not have it");
+  for (uint32_t t = 0; t < description->num_transports; t++) {
+    const struct agent_transport *from = &description->transports[t];
+    if (worker[t] == UINT32_MAX || !from->address)
+      continue;
+    struct agent_worker *by = &agent->workers[worker[t]];
+    struct agent_link *link = &peer->links[worker[t]];
+    agent_turn_take(by);
+    int rc = by->transport->connect(by->worker, from->address, from->address_size, owner, &link->to);
+    if (rc == 0)
+      link->to->arg = link;
+    agent_turn_give(by);
+    if (rc == 0) {
+      link->why[0] = '\0';
+      reached++;
+    } else {
+      snprintf(link->why, sizeof link->why, "%s", weft_last_error());
+      snprintf(why, sizeof why, "%s: %s", by->transport->name, weft_last_error());
+    }
+  }
+  return reached > 0 ? 0 : fail(WEFT_ERR_UNREACHABLE, "%s cannot be reached: %s", description->name, why);
+}
+
+// The first that carries messages; workers stand in the order of preference.
+static void choose_messenger(weft_agent_t *agent, struct agent_peer *peer) {
+  for (uint32_t i = agent->num_workers; i-- > 0;)
+    if (peer->links[i].to && (agent->workers[i].worker->abilities.flags & TRANSPORT_MESSAGES))
+      peer->messenger = &agent->workers[i];
+}
+
+static int make_mark(const uint8_t key[SECRET_KEY_SIZE], uint64_t sender, uint64_t *mark) {
+  uint8_t name[8], mac[HMAC_SIZE];
+  struct wire_writer writer = {.bytes = name, .capacity = sizeof name};
+  wire_put_number(&writer, sender, 8);
+  const struct hmac_part part = {name, sizeof name};
+  int rc = hmac_sha256(key, SECRET_KEY_SIZE, &part, 1, mac);
+  struct wire_reader reader = {.bytes = mac, .size = sizeof mac};
+  if (rc == 0)
+    *mark = wire_take_number(&reader, 8);
+  return rc;
+}
+
+// The marks that messages of the two bear: from a key that only they can agree on. So a third one, though it knows all
+// metadata, cannot speak for either.
+static int agree(const weft_agent_t *agent, const struct agent_description *description, struct agent_peer *peer) {
+  uint8_t key[SECRET_KEY_SIZE];
+  int rc = exchange_agree(&agent->exchange, description->key, "weft message 1", key);
+  if (rc == 0)
+    rc = make_mark(key, description->incarnation, &peer->mark_in);
+  if (rc == 0)
+    rc = make_mark(key, agent->incarnation, &peer->mark_out);
+  explicit_bzero(key, sizeof key);
+  return rc;
+}
+
+static int create(weft_agent_t *agent, const struct agent_description *description, struct agent_peer **made) {
+  struct agent_peer *peer;
+  if (agent->peers.living >= AGENT_MAX_PEERS)
+    return fail(WEFT_ERR_LIMIT, "%u peers live, which are the most that an agent takes", agent->peers.living);
+  int rc = agent_peer_new(agent, &peer);
+  if (rc != 0)
+    return rc;
+  memcpy(peer->host, description->host, sizeof peer->host);
+  peer->incarnation = description->incarnation;
+  peer->pid_namespace = description->pid_namespace;
+  peer->start_ticks = description->start_ticks;
+  peer->pid = description->pid;
+  peer->heartbeat_ms = description->heartbeat_ms;
+  peer->heard_ns = clock_ns();
+  bool changed;
+  rc = agree(agent, description, peer);
+  if (rc == 0)
+    rc = connect_all(agent, peer, description);
+  for (uint32_t i = 0; rc == 0 && i < agent->num_workers; i++)
+    rc = peer->links[i].to ? agent_metrics_open(&peer->links[i]) : 0;
+  if (rc == 0)
+    rc = update(agent, peer, description, &changed);
+  if (rc != 0) {
+    char why[256];
+    snprintf(why, sizeof why, "%s", weft_last_error());
+    agent_peer_tear(agent, peer);
+    agent_ranges_free(&peer->regions); // empty: regions come last
+    agent_peer_recycle(agent, peer);
+    return fail(rc, "%s", why);
+  }
+  choose_messenger(agent, peer);
+  memcpy(peer->name, description->name, sizeof peer->name);
+  agent_peer_enter(agent, peer);
+  *made = peer;
+  return 0;
+}
+
+// Whether the incarnation is that of the name and the key: then no other agent has it.
+static int check_identity(const struct agent_description *description) {
+  uint64_t incarnation = 0;
+  int rc = agent_incarnation(description->name, description->key, &incarnation);
+  if (rc == 0 && incarnation != description->incarnation)
+    rc = fail(WEFT_ERR_PROTOCOL,
+              "metadata of %s says that it is incarnation %016" PRIx64 "; by its name and its key it "
+              "is %016" PRIx64,
+              description->name, description->incarnation, incarnation);
+  return rc;
+}
+
+static int adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only, weft_peer_t *id) {
+  struct agent_peer *peer = agent_peer_named(agent, description->name);
+  if (only != 0 && (!peer || peer->id != only))
+    return fail(WEFT_ERR_PROTOCOL, "it speaks of %s, which is not itself", description->name);
+  bool known = peer != NULL, changed = true;
+  if (strcmp(description->name, agent->name) == 0) {
+    if (description->incarnation != agent->incarnation)
+      return fail(WEFT_ERR_EXISTS, "another agent has this one's name, %s", agent->name);
+    *id = WEFT_PEER_SELF;
+    return 0;
+  }
+  if (known && peer->incarnation != description->incarnation)
+    return fail(WEFT_ERR_EXISTS,
+                "%s is known as incarnation %016" PRIx64 ", which lives as far as known; this is %016" PRIx64,
+                description->name, peer->incarnation, description->incarnation);
+  if (!known && !description->complete)
+    return fail(WEFT_ERR_NOT_FOUND, "this changes what is known of %s, but nothing is", description->name);
+  changed = false;
+  int rc = known ? update(agent, peer, description, &changed) : create(agent, description, &peer);
+  if (rc != 0)
+    return rc;
+  if (!known || changed) {
+    enum weft_agent_event_kind kind = known ? WEFT_AGENT_EVENT_PEER_UPDATED : WEFT_AGENT_EVENT_PEER_LOADED;
+    agent_meta_peer(agent, peer, kind);
+    agent_tell(agent, peer, kind, "");
+  }
+  *id = peer->id;
+  return 0;
+}
+
+int agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only, weft_peer_t *peer) {
+  weft_peer_t id = 0;
+  int rc = check_identity(description);
+  if (rc != 0)
+    return rc;
+  pthread_mutex_lock(&agent->lock);
+  rc = adopt(agent, description, only, &id);
+  pthread_mutex_unlock(&agent->lock);
+  if (rc == 0 && peer)
+    *peer = id;
+  if (rc == 0)
+    agent_wake(agent);
+  return rc;
+}
+
+void agent_regions_gone(weft_agent_t *agent, weft_peer_t id, const uint64_t *ids, uint32_t count) {
+  bool changed = false;
+  pthread_mutex_lock(&agent->lock);
+  struct agent_peer *peer = id == WEFT_PEER_SELF ? NULL : agent_peer_get(agent, id);
+  for (uint32_t i = 0; peer && peer->state == AGENT_PEER_ALIVE && i < count; i++) {
+    struct agent_region *region = agent_ranges_get(&peer->regions, ids[i]);
+    if (region)
+      drop(agent, peer, region);
+    changed |= region != NULL;
+  }
+  if (changed) {
+    agent_meta_peer(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED);
+    agent_tell(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED, "");
+  }
+  pthread_mutex_unlock(&agent->lock);
+}

@@ -1,0 +1,232 @@
+#include "agent/peer/message_recv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "agent/peer/message.h"
+#include "agent/peer/message_send.h"
+#include "agent/peer/table.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+
+enum { SMALL = 256 - sizeof(struct agent_note), LARGE = WEFT_AGENT_MAX_NOTIFICATION };
+
+// --- a queue with many writers and one reader (Vyukov): `first` is a note that was taken already ---
+
+static int queue_open(struct agent_inbox *inbox) {
+  struct agent_note *stub = calloc(1, sizeof *stub);
+  if (!stub)
+    return fail(WEFT_ERR_NOMEM, "no memory for a queue");
+  inbox->first = stub;
+  atomic_store(&inbox->last, stub);
+  return 0;
+}
+
+static void push(struct agent_inbox *inbox, struct agent_note *note) {
+  atomic_store_explicit(&note->next, NULL, memory_order_relaxed);
+  struct agent_note *before = atomic_exchange(&inbox->last, note);
+  atomic_store_explicit(&before->next, note, memory_order_release);
+}
+
+// The oldest note; it becomes `first`, and the one that was that is `*used`, to be given back. NULL: there is none, or
+// its writer is just about to link it.
+static struct agent_note *pop(struct agent_inbox *inbox, struct agent_note **used) {
+  struct agent_note *next = atomic_load_explicit(&inbox->first->next, memory_order_acquire);
+  if (!next)
+    return NULL;
+  *used = inbox->first;
+  inbox->first = next;
+  return next;
+}
+
+// --- notes: those of a worker are taken with its turn, so by one at a time, and given back by any ---
+
+static struct agent_note *take_note(struct agent_worker *worker, uint32_t size) {
+  bool large = size > SMALL;
+  _Atomic(struct agent_note *) *spare = &worker->spare_notes[large];
+  struct agent_note *note = atomic_load(spare);
+  while (note && !atomic_compare_exchange_weak(spare, &note, atomic_load(&note->next)))
+    ;
+  if (!note)
+    note = malloc(sizeof *note + (large ? LARGE : SMALL));
+  if (note)
+    note->large = large;
+  return note;
+}
+
+static void give_note(struct agent_note *note) {
+  if (!note->worker) { // the queue's first
+    free(note);
+    return;
+  }
+  _Atomic(struct agent_note *) *spare = &note->worker->spare_notes[note->large];
+  struct agent_note *first = atomic_load(spare);
+  do
+    atomic_store(&note->next, first);
+  while (!atomic_compare_exchange_weak(spare, &first, note));
+}
+
+int agent_inbox_open(weft_agent_t *agent) {
+  agent->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (agent->event_fd < 0)
+    return fail_errno(errno, "cannot make an event descriptor");
+  int rc = queue_open(&agent->inbox);
+  return rc == 0 ? queue_open(&agent->control) : rc;
+}
+
+static void free_chain(struct agent_note *note) {
+  while (note) {
+    struct agent_note *next = atomic_load(&note->next);
+    free(note);
+    note = next;
+  }
+}
+
+void agent_inbox_free(weft_agent_t *agent) {
+  free_chain(agent->inbox.first);
+  free_chain(agent->inbox.held);
+  free_chain(agent->control.first);
+  for (uint32_t i = 0; i < AGENT_MAX_WORKERS; i++) {
+    free_chain(atomic_load(&agent->workers[i].spare_notes[0]));
+    free_chain(atomic_load(&agent->workers[i].spare_notes[1]));
+  }
+  if (agent->event_fd >= 0)
+    close(agent->event_fd);
+}
+
+void agent_inbox_signal(weft_agent_t *agent) {
+  struct agent_inbox *inbox = &agent->inbox;
+  atomic_thread_fence(memory_order_seq_cst);
+  if (!atomic_load(&inbox->watched) || atomic_exchange(&inbox->signalled, true))
+    return;
+  uint64_t one = 1;
+  ssize_t written = write(agent->event_fd, &one, sizeof one);
+  (void)written; // it is readable already
+}
+
+// --- what comes ---
+
+// A sender that keeps to its credits never has more unread than there is room for.
+static void keep(struct agent_worker *worker, struct agent_peer *peer, const struct agent_header *header,
+                 const uint8_t *bytes) {
+  weft_agent_t *agent = worker->agent;
+  bool notification = header->kind == AGENT_NOTIFICATION;
+  struct agent_note *note = NULL;
+  _Atomic uint32_t *waiting = notification ? &peer->unread : &peer->news;
+  bool beyond = atomic_fetch_add(waiting, 1) >= (notification ? AGENT_CREDITS : AGENT_NEWS);
+  if (!beyond)
+    note = take_note(worker, header->size);
+  else if (!atomic_exchange(&peer->flooded, true)) // one that forgot this agent and loaded it again may do so too
+    log_warn("%s sends more messages than it may: they are dropped", peer->name);
+  if (!note) {
+    atomic_fetch_sub(waiting, 1);
+    atomic_fetch_add(&agent->dropped, 1);
+    return;
+  }
+  note->worker = worker;
+  note->peer = peer;
+  note->peer_id = peer->id;
+  note->kind = header->kind;
+  note->sequence = header->sequence;
+  note->size = header->size;
+  memcpy(note->bytes, bytes, header->size);
+  push(notification ? &agent->inbox : &agent->control, note);
+  if (notification)
+    agent_inbox_signal(agent);
+  else
+    atomic_store(&agent->attention, true);
+}
+
+void agent_inbox_message(void *arg, const void *bytes, size_t size) {
+  struct agent_worker *worker = arg;
+  weft_agent_t *agent = worker->agent;
+  struct agent_header header;
+  struct agent_peer *peer = NULL;
+  if (agent_header_read(bytes, size, &header) && header.to == agent->incarnation &&
+      header.size <= WEFT_AGENT_MAX_NOTIFICATION)
+    peer = agent_peer_of(agent, header.from);
+  if (!peer) { // of an earlier life of its sender, or of ours; or damaged
+    atomic_fetch_add(&agent->dropped, 1);
+    return;
+  }
+  atomic_store_explicit(&peer->heard_ns, clock_ns(), memory_order_relaxed);
+  agent_credit_told(peer, header.credit);
+  if (header.kind == AGENT_NOTIFICATION || header.kind == AGENT_GOODBYE || header.kind == AGENT_UPDATE)
+    keep(worker, peer, &header, (const uint8_t *)bytes + AGENT_HEADER);
+}
+
+void agent_inbox_tend(weft_agent_t *agent) {
+  struct agent_note *note, *used;
+  while ((note = pop(&agent->control, &used))) {
+    give_note(used);
+    agent_meta_message(agent, note->peer_id, note->kind, note->bytes, note->size);
+    atomic_fetch_sub(&note->peer->news, 1); // the last look at the peer: then it may go
+  }
+}
+
+// --- the application's side ---
+
+// What was handed out before is read: the peers may send more.
+static void give_back(weft_agent_t *agent) {
+  struct agent_note *note = agent->inbox.held;
+  while (note) {
+    struct agent_note *next = atomic_load(&note->next);
+    give_note(note);
+    note = next;
+  }
+  agent->inbox.held = NULL;
+}
+
+// The last look at the peer: then it may go.
+static void took(weft_agent_t *agent, struct agent_note *note) {
+  struct agent_peer *peer = note->peer;
+  if (note->sequence > atomic_load(&peer->taken))
+    atomic_store(&peer->taken, note->sequence);
+  if (atomic_load(&peer->taken) - atomic_load(&peer->told) >= AGENT_CREDIT_TELL)
+    agent_credit_tell(agent, peer);
+  atomic_fetch_sub(&peer->unread, 1);
+}
+
+int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t *count) {
+  if (!agent || !count || (*count > 0 && !notifications))
+    return fail(WEFT_ERR_INVALID, "the agent, the notifications or the count is NULL");
+  uint32_t room = *count, number = 0;
+  give_back(agent);
+  struct agent_note *note, *used, *last = NULL;
+  while (number < room && (note = pop(&agent->inbox, &used))) {
+    // The note that is handed out last stays the queue's first, and is given back when the next one has been taken.
+    if (last) {
+      atomic_store(&used->next, agent->inbox.held);
+      agent->inbox.held = used;
+    } else {
+      give_note(used);
+    }
+    last = note;
+    notifications[number++] = (struct weft_notification){note->peer_id, note->bytes, note->size};
+    took(agent, note);
+  }
+  if (number < room && atomic_load(&agent->inbox.signalled)) {
+    uint64_t times;
+    ssize_t got = read(agent->event_fd, &times, sizeof times);
+    (void)got;
+    atomic_store(&agent->inbox.signalled, false);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load(&agent->inbox.first->next))
+      agent_inbox_signal(agent);
+  }
+  *count = number;
+  return 0;
+}
+
+int weft_agent_fd(weft_agent_t *agent, int *fd) {
+  if (!agent || !fd)
+    return fail(WEFT_ERR_INVALID, "the agent or fd is NULL");
+  atomic_store(&agent->inbox.watched, true);
+  agent_inbox_signal(agent); // what came before nobody watched
+  *fd = agent->event_fd;
+  return 0;
+}

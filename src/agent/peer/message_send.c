@@ -1,0 +1,202 @@
+#include "agent/peer/message_send.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/peer/message.h"
+#include "agent/peer/table.h"
+#include "agent/progress/submit.h"
+#include "base/fail.h"
+#include "base/log.h"
+
+// A message without data. Letters are the peer's, prepared once, and used again and again.
+struct agent_letter {
+  struct agent_post post; // first
+  struct agent_peer *peer;
+  struct agent_letter *next;                 // of all
+  _Atomic(struct agent_letter *) next_spare; // of those that are not in flight
+  uint32_t starts;
+  _Atomic int err;   // of the last start, TRANSPORT_IN_FLIGHT until it has ended
+  uint64_t sequence; // of a notification; 0: it is none
+  uint8_t bytes[AGENT_HEADER + WEFT_AGENT_MAX_NOTIFICATION];
+};
+
+_Static_assert(AGENT_HEADER + WEFT_AGENT_MAX_NOTIFICATION <= TRANSPORT_MAX_MESSAGE, "transports carry it");
+
+static void raise_to(_Atomic uint64_t *number, uint64_t to) {
+  uint64_t now = atomic_load_explicit(number, memory_order_relaxed);
+  while (now < to && !atomic_compare_exchange_weak(number, &now, to))
+    ;
+}
+
+uint64_t agent_credit_take(struct agent_peer *peer) {
+  uint32_t on_way = atomic_fetch_add(&peer->on_way, 1);
+  uint64_t read = atomic_load(&peer->read), arrived = atomic_load(&peer->arrived);
+  uint64_t unread = arrived > read ? arrived - read : 0;
+  if (on_way + unread >= AGENT_CREDITS) {
+    atomic_fetch_sub(&peer->on_way, 1);
+    return 0;
+  }
+  return atomic_fetch_add(&peer->sent, 1) + 1;
+}
+
+void agent_credit_end(struct agent_peer *peer, uint64_t sequence, int err) {
+  if (err == 0)
+    raise_to(&peer->arrived, sequence);
+  atomic_fetch_sub(&peer->on_way, 1);
+}
+
+void agent_credit_told(struct agent_peer *peer, uint64_t sequence) {
+  if (sequence <= atomic_load_explicit(&peer->sent, memory_order_relaxed))
+    raise_to(&peer->read, sequence);
+}
+
+void agent_credit_tell(weft_agent_t *agent, struct agent_peer *peer) {
+  agent_send(agent, peer, AGENT_CREDIT, NULL, 0);
+}
+
+void agent_header_fill(struct agent_peer *peer, uint8_t *bytes, enum agent_message_kind kind, uint32_t size,
+                       uint64_t sequence) {
+  uint64_t taken = atomic_load_explicit(&peer->taken, memory_order_relaxed);
+  atomic_store_explicit(&peer->told, taken, memory_order_relaxed);
+  struct agent_header header = {.kind = kind,
+                                .size = size,
+                                .from = peer->mark_out,
+                                .to = peer->incarnation,
+                                .sequence = sequence,
+                                .credit = taken};
+  agent_header_write(bytes, &header);
+}
+
+// --- letters ---
+
+// The last touch of the letter is that it becomes spare.
+static void letter_ended(struct agent_post *post, int err) {
+  struct agent_letter *letter = post->owner;
+  struct agent_peer *peer = letter->peer;
+  atomic_store(&letter->err, err);
+  if (letter->sequence > 0)
+    agent_credit_end(peer, letter->sequence, err);
+  struct agent_letter *first = atomic_load(&peer->spare);
+  do
+    atomic_store(&letter->next_spare, first);
+  while (!atomic_compare_exchange_weak(&peer->spare, &first, letter));
+  atomic_fetch_sub(&peer->flying, 1);
+}
+
+static int make_letter(struct agent_peer *peer, struct agent_letter **made) {
+  struct agent_letter *letter = calloc(1, sizeof *letter);
+  if (!letter)
+    return fail(WEFT_ERR_NOMEM, "no memory for a message");
+  letter->peer = peer;
+  letter->post.request = (struct transport_request){.peer = peer->links[peer->messenger->index].to,
+                                                    .op = WEFT_WRITE,
+                                                    .message = letter->bytes,
+                                                    .message_size = sizeof letter->bytes};
+  int rc = agent_post_prepare(&letter->post, peer->messenger, letter, letter_ended);
+  if (rc != 0) {
+    free(letter);
+    return rc;
+  }
+  letter->next = peer->letters;
+  peer->letters = letter;
+  *made = letter;
+  return 0;
+}
+
+// [turn of the messenger: only its holder takes from the spare ones]
+static int take_letter(struct agent_peer *peer, struct agent_letter **letter) {
+  struct agent_letter *spare = atomic_load(&peer->spare);
+  while (spare && !atomic_compare_exchange_weak(&peer->spare, &spare, atomic_load(&spare->next_spare)))
+    ;
+  if (!spare)
+    return make_letter(peer, letter);
+  *letter = spare;
+  return 0;
+}
+
+static int send_held(struct agent_peer *peer, enum agent_message_kind kind, const void *bytes, uint32_t size,
+                     uint64_t sequence) {
+  int err = atomic_load(&peer->failed);
+  struct agent_letter *letter = NULL;
+  int rc = err == 0 ? take_letter(peer, &letter) : fail(err, "%s is gone", peer->name);
+  if (rc != 0) {
+    if (sequence > 0)
+      agent_credit_end(peer, sequence, rc);
+    return rc;
+  }
+  letter->sequence = sequence;
+  atomic_store(&letter->err, TRANSPORT_IN_FLIGHT);
+  letter->post.request.message_size = AGENT_HEADER + size;
+  agent_header_fill(peer, letter->bytes, kind, size, sequence);
+  if (size > 0)
+    memcpy(letter->bytes + AGENT_HEADER, bytes, size);
+  atomic_fetch_add(&peer->flying, 1);
+  agent_post_start_held(&letter->post, ++letter->starts);
+  err = atomic_load(&letter->err); // still this start's: the next one needs the turn
+  return err < 0 ? fail(err, "%s", letter->post.request.why) : 0;
+}
+
+static int send_numbered(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_kind kind, const void *bytes,
+                         uint32_t size, uint64_t sequence) {
+  struct agent_worker *messenger = peer->messenger;
+  if (!messenger) {
+    if (sequence > 0)
+      agent_credit_end(peer, sequence, WEFT_ERR_NOT_CONNECTED);
+    return fail(WEFT_ERR_NOT_CONNECTED, "no transport carries messages to %s", peer->name);
+  }
+  agent_turn_take(messenger);
+  int rc = send_held(peer, kind, bytes, size, sequence);
+  agent_turn_give(messenger);
+  if (rc == 0 && atomic_load(&agent->asleep))
+    agent_wake(agent);
+  return rc;
+}
+
+int agent_send(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_kind kind, const void *bytes,
+               uint32_t size) {
+  if (size > WEFT_AGENT_MAX_NOTIFICATION)
+    return fail(WEFT_ERR_LIMIT, "a message has at most %d bytes, not %u", WEFT_AGENT_MAX_NOTIFICATION, size);
+  return send_numbered(agent, peer, kind, bytes, size, 0);
+}
+
+void agent_letters_cancel(struct agent_peer *peer) {
+  if (!peer->messenger)
+    return;
+  agent_turn_take(peer->messenger);
+  for (struct agent_letter *letter = peer->letters; letter; letter = letter->next)
+    agent_post_cancel(&letter->post, letter->starts);
+  agent_turn_give(peer->messenger);
+}
+
+bool agent_letters_idle(struct agent_peer *peer) {
+  return atomic_load(&peer->flying) == 0;
+}
+
+void agent_letters_free(struct agent_peer *peer) {
+  struct agent_letter *next;
+  for (struct agent_letter *letter = peer->letters; letter; letter = next) {
+    next = letter->next;
+    agent_post_unprepare(&letter->post);
+    free(letter);
+  }
+  peer->letters = NULL;
+  atomic_store(&peer->spare, NULL);
+}
+
+int weft_agent_notify(weft_agent_t *agent, weft_peer_t id, const void *bytes, uint32_t size) {
+  if (!agent || (size > 0 && !bytes))
+    return fail(WEFT_ERR_INVALID, "the agent or the bytes are NULL");
+  if (size > WEFT_AGENT_MAX_NOTIFICATION)
+    return fail(WEFT_ERR_LIMIT, "a notification has at most %d bytes, not %u", WEFT_AGENT_MAX_NOTIFICATION, size);
+  pthread_mutex_lock(&agent->lock);
+  struct agent_peer *peer;
+  int rc = agent_peer_living(agent, id, &peer);
+  uint64_t sequence = rc == 0 ? agent_credit_take(peer) : 0;
+  if (rc == 0 && sequence == 0)
+    rc = fail(WEFT_ERR_BUSY, "%s has %d notifications that it has not read", peer->name, AGENT_CREDITS);
+  if (rc == 0)
+    rc = send_numbered(agent, peer, AGENT_NOTIFICATION, bytes, size, sequence);
+  pthread_mutex_unlock(&agent->lock);
+  return rc;
+}

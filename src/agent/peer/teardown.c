@@ -1,0 +1,218 @@
+// The end of a peer: it is found no more, what flies to it is stopped, and it is freed when nobody uses it.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/memory/region.h"
+#include "agent/memory/region_index.h"
+#include "agent/peer/message_recv.h"
+#include "agent/peer/message_send.h"
+#include "agent/peer/table.h"
+#include "agent/progress/submit.h"
+#include "agent/transfer/transfer.h"
+#include "base/fail.h"
+#include "base/time/clock.h"
+
+void agent_tell(weft_agent_t *agent, const struct agent_peer *peer, enum weft_agent_event_kind kind,
+                const char *detail) {
+  struct weft_agent_event event = {
+      .kind = kind, .peer = peer->id, .name = peer->name, .time_ns = clock_ns(), .detail = detail};
+  if (agent->options.on_event)
+    agent->options.on_event(agent->options.event_arg, &event);
+  agent_inbox_signal(agent);
+}
+
+// Before anybody is told: what is done with the memory from then on must not meet a late write.
+static void fence(weft_agent_t *agent, struct agent_peer *peer) {
+  for (uint32_t i = 0; i < agent->num_workers; i++) {
+    struct agent_worker *worker = &agent->workers[i];
+    if (!peer->links[i].to || !worker->transport->fence)
+      continue;
+    agent_turn_take(worker);
+    worker->transport->fence(peer->links[i].to);
+    agent_turn_give(worker);
+  }
+}
+
+void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_kind kind, const char *why) {
+  pthread_mutex_lock(&agent->lock);
+  struct agent_peer *peer = agent_peer_get(agent, id);
+  if (!peer || id == WEFT_PEER_SELF || peer->state != AGENT_PEER_ALIVE) {
+    pthread_mutex_unlock(&agent->lock);
+    return;
+  }
+  peer->state = kind == WEFT_AGENT_EVENT_PEER_LEFT ? AGENT_PEER_LEFT : AGENT_PEER_LOST;
+  snprintf(peer->why, sizeof peer->why, "%s", why && *why ? why : "no reason is known");
+  atomic_store(&peer->failed, WEFT_ERR_PEER_LOST); // from here on no post begins
+  agent_peer_withdraw(agent, peer);
+  for (struct weft_transfer *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
+    if (agent_transfer_flies(transfer))
+      agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_PEER_LOST);
+  agent_letters_cancel(peer);
+  fence(agent, peer);
+  agent_meta_peer(agent, peer, kind);
+  agent_tell(agent, peer, kind, peer->why);
+  peer->next = agent->dying;
+  agent->dying = peer;
+  pthread_mutex_unlock(&agent->lock);
+  atomic_store(&agent->attention, true);
+  agent_wake(agent);
+}
+
+void agent_peer_failed(void *arg, struct transport_peer *to, int err, const char *why) {
+  struct agent_worker *worker = arg;
+  struct agent_link *link = to->arg;
+  if (!link || atomic_load(&link->failed) != 0)
+    return;
+  snprintf(link->why, sizeof link->why, "%s: %s", worker->transport->name, why ? why : weft_strerror(err));
+  atomic_store(&link->failed, err != 0 ? err : WEFT_ERR_PEER_LOST);
+  link->next_failed = worker->failed_links;
+  worker->failed_links = link;
+  atomic_store(&worker->agent->attention, true);
+}
+
+// A link less is not the end, as long as messages come through and nobody says that the process is dead.
+static bool is_fatal(const struct agent_link *link) {
+  if (link->worker->worker->abilities.flags & TRANSPORT_TELLS_DEATH)
+    return true;
+  return link->peer->messenger == link->worker || !link->peer->messenger;
+}
+
+// By id, and in words of its own: without the turn, the link's peer may go, and another take its place.
+static void end_failed(weft_agent_t *agent, struct agent_worker *worker) {
+  struct agent_link *link;
+  do {
+    char why[sizeof link->why];
+    weft_peer_t id = 0;
+    bool fatal = false;
+    agent_turn_take(worker);
+    link = worker->failed_links;
+    if (link) {
+      worker->failed_links = link->next_failed;
+      fatal = is_fatal(link);
+      id = link->peer->id;
+      memcpy(why, link->why, sizeof why);
+    }
+    agent_turn_give(worker);
+    if (fatal)
+      agent_peer_lost(agent, id, why);
+  } while (link);
+}
+
+// [turn]
+static void forget_failed(struct agent_worker *worker, const struct agent_link *link) {
+  struct agent_link **place = &worker->failed_links;
+  while (*place && *place != link)
+    place = &(*place)->next_failed;
+  if (*place)
+    *place = link->next_failed;
+}
+
+static void release(struct agent_region *region, uint32_t worker) {
+  if (region->remote[worker])
+    region->remote[worker]->peer->worker->transport->release(region->remote[worker]);
+  region->remote[worker] = NULL;
+}
+
+void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
+  agent_turns_take(agent);
+  for (struct weft_transfer *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
+    agent_transfer_unprepare(transfer);
+  agent_letters_free(peer);
+  for (uint32_t i = 0; i < agent->num_workers; i++) {
+    struct agent_link *link = &peer->links[i];
+    for (uint32_t r = 0; r < peer->regions.count; r++)
+      release(peer->regions.by_id[r], i);
+    for (struct agent_region *region = peer->orphans; region; region = region->next)
+      release(region, i);
+    if (link->to)
+      agent->workers[i].transport->disconnect(link->to);
+    link->to = NULL;
+    forget_failed(&agent->workers[i], link);
+  }
+  for (uint32_t i = 0; i < AGENT_MAX_WORKERS; i++)
+    agent_metrics_close(&peer->links[i]);
+  agent_turns_give(agent);
+  peer->torn = true;
+}
+
+// A transfer may have ended while who posted it is still inside the transport's post().
+static bool is_posting(struct weft_transfer *transfer) {
+  for (uint32_t i = 0; i < transfer->num_parts; i++)
+    if (atomic_load(&transfer->parts[i].posting))
+      return true;
+  return false;
+}
+
+bool agent_peer_is_quiet(struct agent_peer *peer) {
+  for (struct weft_transfer *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
+    if (agent_transfer_flies(transfer) || is_posting(transfer))
+      return false;
+  return agent_letters_idle(peer);
+}
+
+static void free_regions(weft_agent_t *agent, struct agent_peer *peer) {
+  agent_turns_take(agent);
+  for (uint32_t i = 0; i < peer->regions.count; i++)
+    agent_region_free(agent, peer->regions.by_id[i]);
+  struct agent_region *next;
+  for (struct agent_region *region = peer->orphans; region; region = next) {
+    next = region->next;
+    agent_region_free(agent, region);
+  }
+  peer->orphans = NULL;
+  agent_turns_give(agent);
+  agent_ranges_free(&peer->regions);
+}
+
+void agent_peers_tend(weft_agent_t *agent) {
+  for (uint32_t i = 0; i < agent->num_workers; i++)
+    end_failed(agent, &agent->workers[i]);
+  pthread_mutex_lock(&agent->lock);
+  struct agent_peer **place = &agent->dying;
+  while (*place) {
+    struct agent_peer *peer = *place;
+    if (!peer->torn && agent_peer_is_quiet(peer))
+      agent_peer_tear(agent, peer);
+    if (peer->torn && !peer->lists && !peer->transfers && atomic_load(&peer->unread) == 0 &&
+        atomic_load(&peer->news) == 0) {
+      *place = peer->next;
+      free_regions(agent, peer);
+      agent_peer_recycle(agent, peer);
+    } else {
+      place = &peer->next;
+    }
+  }
+  pthread_mutex_unlock(&agent->lock);
+}
+
+bool agent_peers_dying(weft_agent_t *agent) {
+  pthread_mutex_lock(&agent->lock);
+  bool dying = false;
+  for (struct agent_peer *peer = agent->dying; peer && !dying; peer = peer->next)
+    dying = !peer->torn;
+  pthread_mutex_unlock(&agent->lock);
+  return dying;
+}
+
+void agent_peers_free(weft_agent_t *agent) {
+  for (uint32_t i = 0; i < agent->peers.count; i++) {
+    free_regions(agent, agent->peers.slots[i]);
+    free(agent->peers.slots[i]);
+  }
+  free_regions(agent, &agent->self);
+  free(agent->peers.slots);
+  free(agent->peers.by_name);
+  free(agent->peers.by_mark);
+}
+
+int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t id) {
+  if (!agent || id == WEFT_PEER_SELF)
+    return fail(WEFT_ERR_INVALID, agent ? "an agent cannot forget itself" : "the agent is NULL");
+  int rc = weft_agent_check(agent, id);
+  if (rc == 0) {
+    agent_meta_forget(agent, id);
+    agent_peer_end(agent, id, WEFT_AGENT_EVENT_PEER_LEFT, "its metadata was invalidated");
+  }
+  return rc;
+}

@@ -1,0 +1,32 @@
+// Who moves things on: the agent's thread, or whoever polls.
+#ifndef AGENT_PROGRESS_PROGRESS_H
+#define AGENT_PROGRESS_PROGRESS_H
+
+#include "agent/agent.h"
+#include "agent/progress/submit.h"
+
+// Moves a worker on unless somebody else does. Returns the number of things that happened. [any]
+static inline uint32_t agent_drive_worker(struct agent_worker *worker) {
+  if (!agent_turn_try(worker))
+    return 0;
+  uint32_t events = worker->transport->progress(worker->worker);
+  agent_turn_give(worker);
+  return events;
+}
+
+// All workers. [any]
+uint32_t agent_drive(weft_agent_t *agent);
+
+// Housekeeping, if its time has come and nobody else is at it. [any, no lock held]
+void agent_tend_if_due(weft_agent_t *agent, uint64_t now_ns);
+
+// Sleeps until a transport has something to do, a watched descriptor is ready, somebody wakes the agent, or the time
+// has come. May return at once. One thread at a time: the agent's, or its only caller.
+void agent_sleep(weft_agent_t *agent, uint64_t until_ns);
+
+int agent_progress_open(weft_agent_t *agent);
+int agent_progress_start(weft_agent_t *agent); // the thread
+void agent_progress_stop(weft_agent_t *agent);
+void agent_progress_close(weft_agent_t *agent);
+
+#endif

@@ -1,0 +1,207 @@
+#include "agent/progress/submit.h"
+
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+
+// The turn is a word: a mutex of the C library takes three times the instructions, in every post.
+enum { FREE, TAKEN, AWAITED };
+
+static inline bool try_turn(struct agent_worker *worker) {
+  uint32_t free = FREE;
+  return atomic_compare_exchange_strong(&worker->turn, &free, TAKEN);
+}
+
+static inline void free_turn(struct agent_worker *worker) {
+  if (atomic_exchange(&worker->turn, FREE) == AWAITED)
+    syscall(SYS_futex, &worker->turn, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+// Not started: the transport says why to the thread, and this keeps it.
+static void refuse(struct agent_post *post, int err, const char *why) {
+  snprintf(post->request.why, sizeof post->request.why, "%s", why);
+  for (uint32_t i = 0; post->request.status && i < post->request.num_pieces; i++)
+    post->request.status[i] = err;
+  post->ended(post, err);
+}
+
+static void start(struct agent_post *post) {
+  int rc = post->worker->transport->post(&post->request);
+  if (rc < 0)
+    refuse(post, rc, weft_last_error());
+}
+
+static bool is_canceled(struct agent_post *post) {
+  return atomic_load(&post->canceled) == atomic_load_explicit(&post->number, memory_order_relaxed);
+}
+
+// With the turn: a cancellation that was served before this found nothing to cancel, one that comes now waits.
+static void start_unless_canceled(struct agent_post *post) {
+  if (is_canceled(post))
+    refuse(post, WEFT_ERR_CANCELED, "it was cancelled before it began");
+  else
+    start(post);
+}
+
+static void serve(struct agent_post *post) {
+  if (atomic_exchange(&post->wanted, false)) {
+    start_unless_canceled(post);
+    return; // it may have ended, and be gone; a cancellation that came meanwhile has put it into the queue again
+  }
+  // Whoever posts it outside of the turn looks for cancellations afterwards, and comes back.
+  int state = atomic_load_explicit(&post->request.state, memory_order_acquire);
+  if (state == TRANSPORT_IN_FLIGHT && is_canceled(post) && !atomic_load(&post->posting))
+    post->worker->transport->cancel(&post->request);
+}
+
+// In the order in which they came.
+static struct agent_post *reversed(struct agent_post *last) {
+  struct agent_post *first = NULL;
+  while (last) {
+    struct agent_post *before = last->next;
+    last->next = first;
+    first = last;
+    last = before;
+  }
+  return first;
+}
+
+static inline bool has_queue(struct agent_worker *worker) {
+  return atomic_load_explicit(&worker->queue, memory_order_relaxed) != NULL;
+}
+
+static void serve_queue(struct agent_worker *worker) {
+  while (has_queue(worker)) {
+    struct agent_post *post = reversed(atomic_exchange(&worker->queue, NULL));
+    while (post) {
+      struct agent_post *next = post->next;
+      atomic_store(&post->queued, false);
+      serve(post);
+      post = next;
+    }
+  }
+}
+
+void agent_turn_take(struct agent_worker *worker) {
+  if (try_turn(worker))
+    return;
+  atomic_fetch_add(&worker->waiting, 1);
+  while (atomic_exchange(&worker->turn, AWAITED) != FREE)
+    syscall(SYS_futex, &worker->turn, FUTEX_WAIT_PRIVATE, AWAITED, NULL, NULL, 0);
+  atomic_fetch_sub(&worker->waiting, 1);
+}
+
+bool agent_turn_try(struct agent_worker *worker) {
+  return atomic_load_explicit(&worker->waiting, memory_order_relaxed) == 0 && try_turn(worker);
+}
+
+void agent_turn_give(struct agent_worker *worker) {
+  for (;;) {
+    if (has_queue(worker))
+      serve_queue(worker);
+    free_turn(worker);
+    atomic_thread_fence(memory_order_seq_cst); // who put something in and found the turn taken is seen now
+    if (!has_queue(worker) || !try_turn(worker))
+      return;
+  }
+}
+
+void agent_turns_take(weft_agent_t *agent) {
+  for (uint32_t i = 0; i < agent->num_workers; i++)
+    agent_turn_take(&agent->workers[i]);
+}
+
+void agent_turns_give(weft_agent_t *agent) {
+  for (uint32_t i = agent->num_workers; i-- > 0;)
+    agent_turn_give(&agent->workers[i]);
+}
+
+static void enqueue(struct agent_post *post) {
+  if (atomic_exchange(&post->queued, true))
+    return;
+  struct agent_worker *worker = post->worker;
+  struct agent_post *last = atomic_load_explicit(&worker->queue, memory_order_relaxed);
+  do
+    post->next = last;
+  while (!atomic_compare_exchange_weak(&worker->queue, &last, post));
+  atomic_thread_fence(memory_order_seq_cst);
+}
+
+// Serves the queue unless somebody else is about to.
+static void serve_if_free(struct agent_worker *worker) {
+  if (agent_turn_try(worker))
+    agent_turn_give(worker);
+}
+
+static void post_done(struct transport_request *request) {
+  struct agent_post *post = request->arg;
+  post->ended(post, atomic_load_explicit(&request->state, memory_order_acquire));
+}
+
+int agent_post_prepare(struct agent_post *post, struct agent_worker *worker, void *owner,
+                       void (*ended)(struct agent_post *post, int err)) {
+  post->worker = worker;
+  post->owner = owner;
+  post->ended = ended;
+  post->request.done = post_done;
+  post->request.arg = post;
+  int rc = worker->transport->prepare(&post->request);
+  post->prepared = rc == 0;
+  return rc;
+}
+
+void agent_post_unprepare(struct agent_post *post) {
+  if (!post->prepared)
+    return;
+  if (post->worker->worker)
+    serve_queue(post->worker); // a cancellation that came too late may still be there
+  post->worker->transport->unprepare(&post->request);
+  post->prepared = false;
+}
+
+void agent_post_start(struct agent_post *post, uint32_t number) {
+  struct agent_worker *worker = post->worker;
+  atomic_store_explicit(&post->number, number, memory_order_relaxed);
+  if (worker->concurrent) {
+    atomic_store_explicit(&post->posting, true, memory_order_relaxed);
+    start(post);
+    atomic_store(&post->posting, false);
+    if (is_canceled(post)) {
+      enqueue(post);
+      serve_if_free(worker);
+    }
+  } else if (agent_turn_try(worker)) {
+    if (has_queue(worker)) // those that came before it
+      serve_queue(worker);
+    start_unless_canceled(post);
+    agent_turn_give(worker);
+  } else {
+    atomic_store(&post->wanted, true);
+    enqueue(post);
+    serve_if_free(worker);
+  }
+}
+
+void agent_post_start_held(struct agent_post *post, uint32_t number) {
+  atomic_store_explicit(&post->number, number, memory_order_relaxed);
+  serve_queue(post->worker);
+  start(post);
+}
+
+void agent_post_leave(struct agent_post *post, uint32_t number) {
+  struct agent_worker *worker = post->worker;
+  atomic_store_explicit(&post->number, number, memory_order_relaxed);
+  atomic_store(&post->wanted, true);
+  enqueue(post);
+  serve_if_free(worker);
+}
+
+void agent_post_cancel(struct agent_post *post, uint32_t number) {
+  atomic_store(&post->canceled, number);
+  enqueue(post);
+  serve_if_free(post->worker);
+}

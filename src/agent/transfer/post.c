@@ -1,0 +1,237 @@
+// Post, poll, and how a transfer ends. No allocation here, no lock that waits, no name that is looked up.
+#include "agent/transfer/transfer.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/peer/message.h"
+#include "agent/peer/message_send.h"
+#include "agent/peer/table.h"
+#include "agent/progress/progress.h"
+#include "agent/progress/submit.h"
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "base/time/ticks.h"
+
+enum {
+  POLLS_PER_LOOK = 64,   // a poll looks at the clock once in so many
+  AHEAD_NS = 1000000000, // by which one processor's counter is surely not ahead of another's
+};
+
+static uint64_t not_ending(uint32_t number) {
+  return (uint64_t)number << 8;
+}
+
+// --- the end ---
+
+// Ends it: nothing touches its memory any more. The state is its last touch, but for what `leaving` covers.
+static void finish(weft_transfer_t *transfer, int err) {
+  weft_agent_t *agent = transfer->agent;
+  int asked = -(int)(atomic_load(&transfer->ending) & 0xFF);
+  if (err != 0 && asked != 0) {
+    err = asked;
+    if (asked == WEFT_ERR_TIMEOUT)
+      snprintf(transfer->why, sizeof transfer->why, "%s: it did not end within %" PRIu64 " ms", transfer->peer->name,
+               transfer->timeout_ns / 1000000);
+    else if (asked == WEFT_ERR_PEER_LOST)
+      snprintf(transfer->why, sizeof transfer->why, "%s: %s", transfer->peer->name, transfer->peer->why);
+  }
+  if (transfer->message)
+    agent_credit_end(transfer->peer, transfer->sequence, err);
+  int64_t ticks = (int64_t)(ticks_now() - transfer->posted_ticks); // less than nothing on another processor, perhaps
+  agent_metrics_transfer(transfer->link, transfer->op, transfer->bytes, ticks > 0 ? ticks_to_ns((uint64_t)ticks) : 0,
+                         err);
+  trace_end(transfer->range);
+  atomic_fetch_sub_explicit(&agent->in_flight, 1, memory_order_relaxed);
+  int state = atomic_load_explicit(&transfer->state, memory_order_relaxed);
+  bool leaving = false;
+  int event_fd = -1;
+  do {
+    if ((state & AGENT_EVENT) && !leaving) {
+      atomic_fetch_add(&transfer->leaving, 1);
+      event_fd = transfer->event_fd;
+      leaving = true;
+    }
+  } while (!atomic_compare_exchange_weak_explicit(&transfer->state, &state, err, memory_order_acq_rel,
+                                                  memory_order_relaxed));
+  if (state & AGENT_SLEEPER) // the word may be gone already: then nobody sleeps on it
+    syscall(SYS_futex, &transfer->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+  if (leaving) {
+    uint64_t one = 1;
+    ssize_t written = write(event_fd, &one, sizeof one);
+    (void)written; // it is readable already
+    atomic_fetch_sub(&transfer->leaving, 1);
+  }
+}
+
+static void keep_err(weft_transfer_t *transfer, const struct agent_post *post, int err) {
+  int none = 0;
+  if (atomic_compare_exchange_strong(&transfer->err, &none, err))
+    snprintf(transfer->why, sizeof transfer->why, "%s: %s: %s", transfer->peer->name, post->worker->transport->name,
+             post->request.why[0] ? post->request.why : weft_strerror(err));
+}
+
+void agent_part_ended(struct agent_post *post, int err) {
+  weft_transfer_t *transfer = post->owner;
+  if (err != 0)
+    keep_err(transfer, post, err);
+  if (transfer->num_parts > 1) {
+    if (atomic_fetch_sub(&transfer->left, 1) != 1)
+      return;
+    err = atomic_load(&transfer->err);
+  }
+  if (err == 0 && transfer->letter)
+    agent_post_leave(transfer->letter, atomic_load_explicit(&transfer->number, memory_order_relaxed));
+  else
+    finish(transfer, err);
+}
+
+void agent_transfer_letter_ended(struct agent_post *post, int err) {
+  weft_transfer_t *transfer = post->owner;
+  if (err != 0)
+    keep_err(transfer, post, err);
+  finish(transfer, err);
+}
+
+void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code) {
+  uint64_t expected = not_ending(number);
+  if (!atomic_compare_exchange_strong(&transfer->ending, &expected, expected | (uint64_t)-code))
+    return; // somebody else has asked, or it is another post's time
+  for (uint32_t i = 0; i < transfer->num_parts; i++)
+    agent_post_cancel(&transfer->parts[i], number);
+  if (transfer->letter)
+    agent_post_cancel(transfer->letter, number);
+  if (atomic_load(&transfer->agent->asleep))
+    agent_wake(transfer->agent);
+}
+
+uint64_t agent_transfer_left_ns(const weft_transfer_t *transfer) {
+  uint64_t deadline = atomic_load_explicit(&transfer->deadline_ticks, memory_order_acquire), now = ticks_now();
+  uint64_t most = transfer->timeout_ticks + ticks_of_ns(AHEAD_NS), left = deadline - now;
+  return (int64_t)left <= 0 || left > most ? 0 : ticks_to_ns(left); // more: the counter began anew, as after a sleep
+}
+
+uint64_t agent_transfers_tend(weft_agent_t *agent, uint64_t now_ns) {
+  uint64_t next = CLOCK_NEVER;
+  if (atomic_load(&agent->in_flight) == 0)
+    return next;
+  pthread_mutex_lock(&agent->lock);
+  for (weft_transfer_t *transfer = agent->transfers; transfer; transfer = transfer->next) {
+    uint32_t number = atomic_load(&transfer->number);
+    if (!agent_transfer_flies(transfer))
+      continue;
+    uint64_t left_ns = agent_transfer_left_ns(transfer);
+    if (left_ns == 0)
+      agent_transfer_stop(transfer, number, WEFT_ERR_TIMEOUT);
+    else if (now_ns + left_ns < next)
+      next = now_ns + left_ns;
+  }
+  pthread_mutex_unlock(&agent->lock);
+  return next;
+}
+
+// --- post ---
+
+static int fail_to_post(weft_transfer_t *transfer, int err) {
+  switch (err) {
+  case WEFT_ERR_BUSY:
+    return fail(err, "%s has %d notifications that it has not read", transfer->peer->name, AGENT_CREDITS);
+  case WEFT_ERR_NOT_FOUND:
+    return fail(err, "%s has taken region %" PRIu64 " back", transfer->peer->name,
+                atomic_load(&transfer->remote->broken));
+  default:
+    snprintf(transfer->why, sizeof transfer->why, "%s: %s" AGENT_COME_BACK, transfer->peer->name, transfer->peer->why);
+    return fail(err, "%s", transfer->why);
+  }
+}
+
+static int take_credit(weft_transfer_t *transfer) {
+  transfer->sequence = agent_credit_take(transfer->peer);
+  if (transfer->sequence == 0)
+    return fail_to_post(transfer, WEFT_ERR_BUSY);
+  agent_header_fill(transfer->peer, transfer->message, AGENT_NOTIFICATION, transfer->message_size - AGENT_HEADER,
+                    transfer->sequence);
+  return 0;
+}
+
+// Whoever ends a peer first says that it has failed, then looks at the states; here it is the other way round. So one
+// of the two sees the other.
+static int begin(weft_transfer_t *transfer) {
+  uint32_t number = atomic_load_explicit(&transfer->number, memory_order_relaxed) + 1;
+  uint64_t now = ticks_now();
+  transfer->posted_ticks = now;
+  transfer->why[0] = '\0';
+  atomic_store_explicit(&transfer->deadline_ticks, now + transfer->timeout_ticks, memory_order_relaxed);
+  atomic_store_explicit(&transfer->err, 0, memory_order_relaxed);
+  atomic_store_explicit(&transfer->left, transfer->num_parts, memory_order_relaxed);
+  atomic_store_explicit(&transfer->number, number, memory_order_relaxed);
+  atomic_store_explicit(&transfer->ending, not_ending(number), memory_order_relaxed);
+  atomic_fetch_add_explicit(&transfer->agent->in_flight, 1, memory_order_relaxed);
+  atomic_store(&transfer->state, transfer->event_fd >= 0 ? AGENT_IN_FLIGHT | AGENT_EVENT : AGENT_IN_FLIGHT);
+  int failed = atomic_load(&transfer->peer->failed);
+  if (failed == 0)
+    return 0;
+  if (transfer->message)
+    agent_credit_end(transfer->peer, transfer->sequence, failed);
+  atomic_fetch_sub_explicit(&transfer->agent->in_flight, 1, memory_order_relaxed);
+  atomic_store(&transfer->state, failed);
+  return fail_to_post(transfer, failed);
+}
+
+int weft_transfer_post(weft_transfer_t *transfer) {
+  if (!transfer)
+    return fail(WEFT_ERR_INVALID, "the transfer is NULL");
+  int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
+  if (state > 0 && (state & AGENT_IN_FLIGHT))
+    return fail(WEFT_ERR_BUSY, "the transfer is in flight");
+  if (atomic_load_explicit(&transfer->remote->broken, memory_order_relaxed) != 0)
+    return fail_to_post(transfer, WEFT_ERR_NOT_FOUND);
+  int rc = transfer->message ? take_credit(transfer) : 0;
+  if (rc == 0)
+    rc = begin(transfer);
+  if (rc != 0)
+    return rc;
+  uint32_t number = atomic_load_explicit(&transfer->number, memory_order_relaxed);
+  transfer->range = trace_begin(&transfer->link->worker->traces[transfer->op], transfer->bytes);
+  for (uint32_t i = 0; i < transfer->num_parts; i++)
+    agent_post_start(&transfer->parts[i], number);
+  weft_agent_t *agent = transfer->agent;
+  if (atomic_load(&agent->asleep) && agent_transfer_flies(transfer))
+    agent_wake(agent);
+  return 0;
+}
+
+// --- poll ---
+
+static void look_at_clock(weft_transfer_t *transfer) {
+  if (agent_transfer_left_ns(transfer) == 0)
+    agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_TIMEOUT);
+  if (!transfer->agent->has_thread)
+    agent_tend_if_due(transfer->agent, clock_ns());
+}
+
+int weft_transfer_poll(weft_transfer_t *transfer) {
+  if (!transfer)
+    return fail(WEFT_ERR_INVALID, "the transfer is NULL");
+  int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
+  if (state > 0 && (state & AGENT_IN_FLIGHT)) {
+    agent_drive_worker(transfer->link->worker);
+    if (transfer->letter)
+      agent_drive_worker(transfer->letter->worker);
+    if (++transfer->polls % POLLS_PER_LOOK == 0)
+      look_at_clock(transfer);
+    state = atomic_load_explicit(&transfer->state, memory_order_acquire);
+    if (state > 0)
+      return 1;
+  }
+  if (state == 0)
+    return 0;
+  if (state == AGENT_NEVER)
+    return fail(WEFT_ERR_INVALID, "the transfer has not been posted");
+  return fail(state, "%s", transfer->why);
+}

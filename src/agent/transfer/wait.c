@@ -1,0 +1,120 @@
+// Waiting for transfers, having them end early, and what they say afterwards.
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/progress/progress.h"
+#include "agent/progress/submit.h"
+#include "agent/transfer/transfer.h"
+#include "base/fail.h"
+#include "base/time/clock.h"
+
+// Sleeps until the transfer has ended or the time has come; may wake for nothing.
+static void sleep_on(weft_transfer_t *transfer, uint64_t until_ns) {
+  if (!transfer->agent->has_thread) {
+    agent_sleep(transfer->agent, until_ns);
+    return;
+  }
+  int state = atomic_load(&transfer->state);
+  while (state > 0 && (state & AGENT_IN_FLIGHT) && !(state & AGENT_SLEEPER))
+    if (atomic_compare_exchange_weak(&transfer->state, &state, state | AGENT_SLEEPER))
+      state |= AGENT_SLEEPER;
+  if (state <= 0 || !(state & AGENT_SLEEPER))
+    return;
+  struct timespec left = clock_timespec(clock_left_ns(until_ns));
+  syscall(SYS_futex, &transfer->state, FUTEX_WAIT_PRIVATE, state, &left, NULL, 0);
+}
+
+// 0: it has ended. TIMEOUT: it has not.
+static int await_end(weft_transfer_t *transfer, uint32_t timeout_ms) {
+  uint64_t begun = clock_ns(), until = begun + timeout_ms * UINT64_C(1000000);
+  uint64_t spin_until = begun + transfer->agent->options.spin_us * UINT64_C(1000);
+  while (agent_transfer_flies(transfer)) {
+    agent_drive(transfer->agent);
+    if (!agent_transfer_flies(transfer))
+      break;
+    uint64_t now = clock_ns();
+    if (agent_transfer_left_ns(transfer) == 0)
+      agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_TIMEOUT);
+    if (!transfer->agent->has_thread)
+      agent_tend_if_due(transfer->agent, now);
+    if (now >= until)
+      return WEFT_ERR_TIMEOUT;
+    if (now >= spin_until)
+      sleep_on(transfer, until);
+  }
+  return 0;
+}
+
+int weft_transfer_wait(weft_transfer_t *transfer, uint32_t timeout_ms) {
+  int rc = weft_transfer_poll(transfer);
+  if (rc != 1)
+    return rc;
+  if (await_end(transfer, timeout_ms) != 0)
+    return fail(WEFT_ERR_TIMEOUT, "the transfer with %s has not ended within %u ms", transfer->peer->name, timeout_ms);
+  return weft_transfer_poll(transfer);
+}
+
+int weft_transfer_cancel(weft_transfer_t *transfer, uint32_t timeout_ms) {
+  if (!transfer)
+    return fail(WEFT_ERR_INVALID, "the transfer is NULL");
+  uint32_t number = atomic_load(&transfer->number);
+  if (!agent_transfer_flies(transfer))
+    return 0;
+  agent_transfer_stop(transfer, number, WEFT_ERR_CANCELED);
+  if (await_end(transfer, timeout_ms) == 0)
+    return 0;
+  return fail(WEFT_ERR_TIMEOUT, "the transfer with %s cannot be stopped within %u ms; it will end by itself",
+              transfer->peer->name, timeout_ms);
+}
+
+int weft_transfer_fd(weft_transfer_t *transfer, int *fd) {
+  if (!transfer || !fd)
+    return fail(WEFT_ERR_INVALID, "the transfer or fd is NULL");
+  if (transfer->event_fd < 0) {
+    int made = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (made < 0)
+      return fail_errno(errno, "cannot make an event descriptor");
+    transfer->event_fd = made;
+    int state = atomic_load(&transfer->state);
+    while (state > 0 && (state & AGENT_IN_FLIGHT))
+      if (atomic_compare_exchange_weak(&transfer->state, &state, state | AGENT_EVENT))
+        break;
+  }
+  *fd = transfer->event_fd;
+  return 0;
+}
+
+int weft_transfer_status(weft_transfer_t *transfer, int32_t *status, uint32_t *count) {
+  if (!transfer || !count || (*count > 0 && !status))
+    return fail(WEFT_ERR_INVALID, "the transfer, the status or the count is NULL");
+  int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
+  if (state > 0)
+    return state & AGENT_IN_FLIGHT ? fail(WEFT_ERR_BUSY, "the transfer is in flight")
+                                   : fail(WEFT_ERR_INVALID, "the transfer has not been posted");
+  uint32_t room = *count;
+  for (uint32_t i = 0; i < room && i < transfer->num_pairs; i++)
+    status[i] = state == 0 ? 0 : transfer->status[transfer->piece_of ? transfer->piece_of[i] : i];
+  *count = transfer->num_pairs;
+  return room > 0 && room < transfer->num_pairs
+             ? fail(WEFT_ERR_LIMIT, "there are %u pairs, and room for %u", transfer->num_pairs, room)
+             : 0;
+}
+
+const char *weft_transfer_error(weft_transfer_t *transfer) {
+  return transfer && atomic_load(&transfer->state) < 0 ? transfer->why : "";
+}
+
+const char *weft_transfer_explain(weft_transfer_t *transfer) {
+  return transfer ? transfer->explanation : "";
+}
+
+int weft_transfer_estimate(weft_transfer_t *transfer, uint64_t *ns) {
+  if (!transfer || !ns)
+    return fail(WEFT_ERR_INVALID, "the transfer or ns is NULL");
+  *ns = transfer->estimate_ns;
+  return 0;
+}

@@ -1,0 +1,61 @@
+#include "base/text/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Makes room for `more` bytes and a NUL.
+static bool reserve(struct text *text, size_t more) {
+  if (text->failed)
+    return false;
+  size_t need = text->size + more + 1;
+  if (need <= text->capacity)
+    return true;
+  size_t capacity = text->capacity ? text->capacity : 64;
+  while (capacity < need)
+    capacity *= 2;
+  char *data = realloc(text->data, capacity);
+  if (!data) {
+    text->failed = true;
+    return false;
+  }
+  text->data = data;
+  text->capacity = capacity;
+  return true;
+}
+
+void text_add_bytes(struct text *text, const void *bytes, size_t size) {
+  if (!reserve(text, size))
+    return;
+  if (size > 0)
+    memcpy(text->data + text->size, bytes, size);
+  text->size += size;
+  text->data[text->size] = '\0';
+}
+
+void text_add(struct text *text, const char *format, ...) {
+  va_list args, again;
+  va_start(args, format);
+  va_copy(again, args);
+  int need = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  if (need >= 0 && reserve(text, (size_t)need)) {
+    vsnprintf(text->data + text->size, (size_t)need + 1, format, again);
+    text->size += (size_t)need;
+  }
+  va_end(again);
+}
+
+char *text_take(struct text *text) {
+  if (!text->data)
+    text_add_bytes(text, "", 0);
+  char *data = text->data;
+  *text = (struct text){0};
+  return data;
+}
+
+void text_free(struct text *text) {
+  free(text->data);
+  *text = (struct text){0};
+}

@@ -1,0 +1,22 @@
+// A growing string. Zero-initialise; free with text_free().
+#ifndef BASE_TEXT_TEXT_H
+#define BASE_TEXT_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct text {
+  char *data; // `size` bytes and a NUL; NULL while nothing was added
+  size_t size;
+  size_t capacity;
+  bool failed; // memory ran out: what was added since then is not there
+};
+
+void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_add_bytes(struct text *text, const void *bytes, size_t size);
+
+// Hands the string over (never NULL unless memory ran out) and empties `text`.
+char *text_take(struct text *text);
+void text_free(struct text *text);
+
+#endif

@@ -1,0 +1,62 @@
+// Ranges for profilers: what is between the post and the end of a transfer, and in a call of EP, shows in their time
+// lines. Through NVTX, where Weft was built with its header; a profiler has itself loaded through that. Without one a
+// range is the look at a variable, without NVTX nothing at all.
+#ifndef BASE_TIME_TRACE_H
+#define BASE_TIME_TRACE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+// What a range is called. It and its text stay as long as ranges have it.
+struct trace_name {
+  const char *text;
+  _Atomic(const void *) handle; // the profiler's; NULL: it does not know it yet
+};
+
+#ifdef WEFT_NVTX
+
+extern void *trace_domain; // NULL: nobody looks
+
+// Before any range; loads the profiler the first time. Any thread.
+void trace_open(void);
+
+uint64_t trace_start(struct trace_name *name, uint64_t bytes);
+void trace_stop(uint64_t range);
+
+// 0: nobody looks. Any thread may end it.
+static inline uint64_t trace_begin(struct trace_name *name, uint64_t bytes) {
+  return trace_domain ? trace_start(name, bytes) : 0;
+}
+
+static inline void trace_end(uint64_t range) {
+  if (range)
+    trace_stop(range);
+}
+
+static inline void trace_leave(const uint64_t *range) {
+  trace_end(*range);
+}
+
+// A range from here to the end of the block.
+#define TRACE_BLOCK(name)                                                                                              \
+  static struct trace_name trace_name_ = {.text = name};                                                               \
+  __attribute__((cleanup(trace_leave))) const uint64_t trace_range_ = trace_begin(&trace_name_, 0)
+
+#else
+
+static inline void trace_open(void) {}
+
+static inline uint64_t trace_begin(struct trace_name *name, uint64_t bytes) {
+  (void)name, (void)bytes;
+  return 0;
+}
+
+static inline void trace_end(uint64_t range) {
+  (void)range;
+}
+
+#define TRACE_BLOCK(name) _Static_assert(sizeof(name) > 1, "a range has a name")
+
+#endif
+
+#endif

@@ -1,0 +1,199 @@
+// weft doctor: what is in Weft's way on this host, and on the way to another.
+#include "doctor/doctor.h"
+#include "base/fail.h"
+#include "cli/command.h"
+#include "cli/commands/doctor_text.h"
+#include "cli/terminal.h"
+#include "doctor/peer/listen.h"
+#include "secure/lobby.h"
+#include "secure/secret.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+struct options {
+  const char *peer, *listen;
+  const char *store, *token, *ca, *cert, *key, *user, *password;
+  uint32_t timeout_ms;
+  bool json;
+  enum cli_terminal_color color;
+};
+
+#define FIELD(member) OPTION_FIELD(struct options, member)
+
+// clang-format off
+static const struct cli_option rows[] = {
+  {.name = "peer", .type = OPTION_STRING, .metavar = "HOST[:PORT]", FIELD(peer),
+   .help = "also the way to another host, on which 'weft doctor --listen PORT' runs; port " DOCTOR_PORT
+   " when none is said"},
+  {.name = "listen", .type = OPTION_STRING, .metavar = "PORT", FIELD(listen),
+   .help = "be that other side, at this port of all addresses (0: any free one), until SIGINT or SIGTERM; "
+   "checks nothing"},
+  {.name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10, .max = 600000, .unit = "ms",
+   .preset = "3000", FIELD(timeout_ms), .help = "how long each thing may take that is waited for"},
+  {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
+  {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
+   FIELD(color), .help = "colours in the text"},
+
+  {.section = "Store", .name = "store", .alias = "etcd-server", .type = OPTION_URL, .metavar = "URL",
+   .variable = "WEFT_STORE", FIELD(store), .help = "also this store: etcd or 'weft serve'"},
+  {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
+   FIELD(token), .help = "token of 'weft serve', and what --listen and --peer must both know; the variable keeps it "
+   "out of the process list"},
+  {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(token),
+   .help = "file with the token in its first line, which nobody but this user may read"},
+  {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", .preset_note = "those of the system",
+   FIELD(ca), .help = "certificates (PEM) that etcd's certificate is signed by"},
+  {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", FIELD(cert),
+   .help = "client certificate (PEM) for etcd, together with --key"},
+  {.name = "key", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_KEY", FIELD(key),
+   .help = "key (PEM) of the client certificate"},
+  {.name = "user", .type = OPTION_STRING, .metavar = "NAME", .variable = "WEFT_USER", FIELD(user),
+   .help = "etcd user, together with --password"},
+  {.name = "password", .type = OPTION_STRING, .metavar = "TEXT", .variable = "WEFT_PASSWORD", .secret = true,
+   FIELD(password), .help = "password of the etcd user; the variable keeps it out of the process list"},
+};
+// clang-format on
+
+static const struct cli_example examples[] = {
+    {"weft doctor", "everything on this host that Weft will meet; status 3 when something is in its way"},
+    {"weft doctor --listen 5555", "on the other host, which prints the command to be run here, as in the next line"},
+    {"WEFT_TOKEN=SECRET weft doctor --peer node7:5555 --store http://node0:2379",
+     "also the way to that host and back, and the store"},
+    {"weft doctor --json | jq '.findings[] | select(.grade == \"problem\")'", "for scripts"},
+    {NULL, NULL},
+};
+
+static void examine(struct doctor_report *report, const struct options *options) {
+  struct weft_store_options store = WEFT_STORE_OPTIONS_INIT;
+  store.endpoints = options->store;
+  store.token = options->token;
+  store.ca_file = options->ca;
+  store.cert_file = options->cert;
+  store.key_file = options->key;
+  store.user = options->user;
+  store.password = options->password;
+  store.connect_timeout_ms = store.request_timeout_ms = options->timeout_ms;
+  struct doctor_place place = {.peer = options->peer,
+                               .token = options->token,
+                               .store = options->store ? &store : NULL,
+                               .timeout_ms = options->timeout_ms};
+  struct doctor_facts *facts = malloc(sizeof *facts);
+  if (!facts) {
+    report->failed = true;
+    return;
+  }
+  doctor_gather(facts, &place);
+  doctor_judge(facts, report);
+  doctor_facts_free(facts);
+  free(facts);
+}
+
+static int print_json(const struct doctor_report *report) {
+  json_t *description = doctor_report_describe(report);
+  if (!description)
+    return fail(WEFT_ERR_NOMEM, "no memory for what was found");
+  json_dumpf(description, stdout, JSON_INDENT(2));
+  putchar('\n');
+  json_decref(description);
+  return 0;
+}
+
+static int check(const struct cli_command *command, const struct options *options) {
+  struct doctor_report report = {0};
+  examine(&report, options);
+  int err = report.failed ? fail(WEFT_ERR_NOMEM, "no memory for what was found") : 0;
+  if (!err && options->json)
+    err = print_json(&report);
+  else if (!err)
+    cli_doctor_print(stdout, &report, cli_terminal_of(STDOUT_FILENO, options->color));
+  int status = doctor_count(&report, DOCTOR_PROBLEM) ? 3 : 0;
+  doctor_report_free(&report);
+  return err ? cli_command_failed(command, err) : status;
+}
+
+// The signals that end it, as a descriptor.
+static int open_ends(void) {
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGHUP);
+  sigprocmask(SIG_BLOCK, &ends, NULL);
+  return signalfd(-1, &ends, SFD_CLOEXEC);
+}
+
+// The command by which others call, with the token where it was `made` here.
+static void tell_command(uint16_t port, const char *made) {
+  char host[HOST_NAME_MAX + 1] = "HOST";
+  gethostname(host, sizeof host - 1);
+  printf("on the other host: WEFT_TOKEN=%s weft doctor --peer %s:%u\n", made ? made : "...", host, port);
+}
+
+static int serve(const struct options *options) {
+  char made[SECRET_DIGITS + 1] = "";
+  char *end;
+  errno = 0;
+  unsigned long port = strtoul(options->listen, &end, 10);
+  if (errno || *end || end == options->listen || *options->listen == '-' || port > 65535)
+    return fail(WEFT_ERR_INVALID, "--listen: \"%s\" is not a port; want 0 to 65535", options->listen);
+  struct doctor_listener listener;
+  lobby_raise_limit(0);
+  if (!options->token)
+    secret_make(made);
+  int err = doctor_listener_open(&listener, (uint16_t)port, options->token ? options->token : made);
+  if (err)
+    return err;
+  int ends = open_ends();
+  if (ends < 0)
+    err = fail_errno(errno, "signalfd");
+  printf("%u\n", listener.port);
+  tell_command(listener.port, options->token ? NULL : made);
+  if (!err && fflush(stdout) != 0) // nobody would learn where it is
+    err = fail_errno(errno, "cannot write the port to standard output");
+  if (!err)
+    doctor_listener_serve(&listener, ends, options->timeout_ms);
+  if (ends >= 0)
+    close(ends);
+  doctor_listener_close(&listener);
+  return err;
+}
+
+static int run(const struct cli_command *command, int argc, char **argv) {
+  struct options options = {0};
+  int status = 0;
+  if (!cli_command_options(command, &options, argc, argv, &status))
+    return status;
+  if (options.listen && options.peer)
+    return cli_command_failed(command, fail(WEFT_ERR_INVALID, "--listen and --peer are both given"));
+  if (options.peer && !options.token)
+    return cli_command_failed(command, fail(WEFT_ERR_INVALID, "--peer wants the token that 'weft doctor --listen' "
+                                                              "prints: set WEFT_TOKEN, or give --token"));
+  signal(SIGPIPE, SIG_IGN);
+  if (!options.listen)
+    return check(command, &options);
+  int err = serve(&options);
+  return err ? cli_command_failed(command, err) : 0;
+}
+
+const struct cli_command cli_doctor = {
+    .name = "doctor",
+    .summary = "what is in Weft's way on this host, and how to mend it",
+    .description =
+        "Looks at driver and GPUs, NICs and RDMA devices, limits of memory and files, what the kernel allows, UCX and "
+        "libfabric, the store, and the way to a peer. Each finding is ok, a note (works, but not as well as it could) "
+        "or "
+        "a problem, with what it means and how to mend it. Ends with status 3 when there is a problem.\n"
+        "With --listen it is the other side of --peer: it prints its port, then the command to be run on the other "
+        "host "
+        "(with a token of its own making, unless one is given), sends back what it is sent, and tries to connect to "
+        "who called, so that the way back is known too. Who has the token learns its MTU and nothing else.",
+    .options = OPTION_TABLE(rows),
+    .examples = examples,
+    .run = run,
+};

@@ -1,0 +1,202 @@
+// weft elastic: runs an elastic plan, checked.
+#include "base/fail.h"
+#include "cli/command.h"
+#include "cli/default_plan.h"
+#include "cli/terminal.h"
+#include "run/common/config.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define FIELD(member) OPTION_FIELD(struct elastic, member)
+
+struct elastic {
+  struct run_config config;
+  enum cli_terminal_color color;
+};
+
+static const char *const dtypes[] = {[WEFT_EP_BF16] = "bf16",
+                                     [WEFT_EP_FP8] = "fp8",
+                                     [WEFT_EP_FP8_POW2] = "fp8-pow2",
+                                     [WEFT_EP_FP8_UE8M0] = "fp8-ue8m0",
+                                     NULL};
+static const char *const combine_dtypes[] = {
+    [WEFT_EP_COMBINE_BF16] = "bf16", [WEFT_EP_COMBINE_LOGFMT10] = "logfmt10", NULL};
+static const char *const layouts[] = {[WEFT_EP_PER_EXPERT] = "per-expert", [WEFT_EP_RANK_MAJOR] = "rank-major", NULL};
+static const char *const memories[] = {
+    [WEFT_EP_MEMORY_HOST] = "host", [WEFT_EP_MEMORY_CUDA] = "cuda", [WEFT_EP_MEMORY_AUTO] = "auto", NULL};
+static const char *const negatives[] = {
+    [RUN_NEGATIVE_KILL] = "kill", [RUN_NEGATIVE_LEAVE] = "leave", [RUN_NEGATIVE_LOST] = "lost", NULL};
+
+// clang-format off
+static const struct cli_option rows[] = {
+  {.section = "Plan and agents", .name = "plan", .letter = 'p', .operand = true, .type = OPTION_PATH, .metavar = "PLAN",
+   .preset_note = "4 ranks, then 8", FIELD(config.plan),
+   .help = "file of the plan: a JSON list of phases, each the list of its ranks (see 'weft plan --help')"},
+  {.name = "num-processes", .letter = 'n', .type = OPTION_UINT, .metavar = "N", .min = 1, .max = WEFT_EP_MAX_CAPACITY,
+   .preset_note = "as many as the plan ever has live", FIELD(config.num_processes),
+   .help = "rank processes that this agent has room for"},
+  {.name = "num-agents", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = WEFT_EP_MAX_CAPACITY, .preset = "1",
+   FIELD(config.num_agents), .help = "agents that the lead waits for before it starts, itself included"},
+  {.name = "job", .type = OPTION_STRING, .metavar = "NAME", .preset = "elastic", .variable = "WEFT_JOB",
+   FIELD(config.job), .help = "name of the job in the store: agents of one job find each other by it"},
+  {.name = "negative", .type = OPTION_ENUM, .metavar = "HOW", .preset = "kill", .choices = negatives,
+   FIELD(config.negative),
+   .help = "what a negative rank of the plan does: dies in mid-dispatch; leaves cleanly; or runs on until it is lost "
+   "by your doing (its network cut, its process killed), for which the phase waits"},
+
+  {.section = "Store", .name = "store", .alias = "etcd-server", .type = OPTION_URL, .metavar = "URL",
+   .variable = "WEFT_STORE", .preset_note = "an embedded one, for this run", FIELD(config.store),
+   .help = "store that is there already, etcd or 'weft serve'; without a plan, join the job that runs on it"},
+  {.name = "rank-server", .alias = "tcp-server", .type = OPTION_STRING, .metavar = "HOST[:PORT]",
+   FIELD(config.lead),
+   .help = "host of the lead agent: join its run and serve the ranks that its plan adds"},
+  {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .preset = "127.0.0.1", .variable = "WEFT_LISTEN",
+   FIELD(config.listen), .help = "numeric address of the embedded store"},
+  {.name = "store-port", .type = OPTION_UINT, .metavar = "PORT", .min = 0, .max = 65535, .variable = "WEFT_STORE_PORT",
+   .preset_note = "any free one; 9999 when other agents are expected", FIELD(config.store_port),
+   .help = "port of the embedded store"},
+  {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
+   .preset_note = "a random one for each run", FIELD(config.token),
+   .help = "token of the embedded store, the same for all agents. Other users may see it in the process list until it "
+   "is overwritten there: the variable or --token-file is better"},
+  {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(config.token),
+   .help = "file with the token in its first line, which nobody but this user may read"},
+  {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", .preset_note = "those of the system",
+   FIELD(config.ca_file), .help = "certificates (PEM) that etcd's certificate is signed by"},
+  {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", FIELD(config.cert_file),
+   .help = "client certificate (PEM) for etcd, together with --key"},
+  {.name = "key", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_KEY", FIELD(config.key_file),
+   .help = "key (PEM) of the client certificate"},
+  {.name = "user", .type = OPTION_STRING, .metavar = "NAME", .variable = "WEFT_USER", FIELD(config.user),
+   .help = "etcd user, together with --password"},
+  {.name = "password", .type = OPTION_STRING, .metavar = "TEXT", .variable = "WEFT_PASSWORD", .secret = true,
+   FIELD(config.password), .help = "password of the etcd user; the variable keeps it out of the process list"},
+
+  {.section = "Sizes", .name = "num-tokens", .type = OPTION_UINT, .metavar = "N", .min = 0,
+   .max = WEFT_EP_MAX_TOKENS, .unit = "tokens", .preset = "128", FIELD(config.num_tokens),
+   .help = "tokens of each rank in an operation"},
+  {.name = "num-experts-per-rank", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = WEFT_EP_MAX_EXPERTS,
+   .unit = "experts", .preset = "2", FIELD(config.experts_per_rank), .help = "experts that each rank owns"},
+  {.name = "hidden-dim", .type = OPTION_UINT, .metavar = "N", .min = WEFT_EP_BLOCK, .max = WEFT_EP_MAX_HIDDEN,
+   .step = WEFT_EP_BLOCK, .preset = "7168", FIELD(config.hidden), .help = "values of a token"},
+  {.name = "num-topk", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = WEFT_EP_MAX_TOPK, .preset = "8",
+   FIELD(config.topk), .help = "experts that a token selects"},
+  {.name = "dtype", .type = OPTION_ENUM, .metavar = "TYPE", .choices = dtypes, .preset = "bf16", FIELD(config.dtype),
+   .help = "what travels in a dispatch: bf16, fp8 (e4m3, a scale per 128 values), "
+   "or fp8 with power-of-two scales, as floats or as bytes (ue8m0)"},
+  {.name = "combine-dtype", .type = OPTION_ENUM, .metavar = "TYPE", .choices = combine_dtypes, .preset = "bf16",
+   FIELD(config.combine_dtype), .help = "what travels in a combine: bf16, or logfmt10 (10 bits a value)"},
+  {.name = "layout", .type = OPTION_ENUM, .metavar = "NAME", .choices = layouts, .preset = "per-expert",
+   FIELD(config.layout), .help = "how received tokens are laid out: a row for each expert, or one for each rank"},
+
+  {.section = "Memory", .name = "memory", .type = OPTION_ENUM, .metavar = "WHERE", .choices = memories,
+   .preset = "host", .variable = "WEFT_MEMORY", FIELD(config.memory),
+   .help = "where operations run: in host memory; in GPU memory, by CUDA kernels over NVLink or PCIe, a GPU for each "
+   "rank; auto: on GPUs where each rank of this agent can have one of its own, else in host memory. The lead decides "
+   "for all agents; CUDA_VISIBLE_DEVICES says which GPUs an agent may use"},
+  {.name = "share-gpus", .type = OPTION_FLAG, .variable = "WEFT_SHARE_GPUS", FIELD(config.share_gpus),
+   .help = "let several ranks of this agent have one GPU, where there are fewer GPUs than ranks: for tests, as their "
+   "processes take turns on it and every wait for a peer costs turns"},
+
+  {.section = "Operations and time limits", .name = "iterations", .type = OPTION_UINT, .metavar = "N", .min = 1,
+   .max = 1000000, .preset = "20", FIELD(config.iterations), .help = "timed operations of each phase"},
+  {.name = "warmup", .type = OPTION_UINT, .metavar = "N", .min = 0, .max = 1000000, .preset = "3",
+   FIELD(config.warmup), .help = "untimed operations before them"},
+  {.name = "seed", .type = OPTION_UINT, .metavar = "N", .preset = "1", FIELD(config.seed),
+   .help = "seed of all data: the same seed gives the same numbers"},
+  {.name = "validate-phase-failures", .type = OPTION_FLAG, FIELD(config.validate_phase_failures),
+   .help = "judge also every operation between a planned loss and the view without the lost rank"},
+  {.name = "digests", .type = OPTION_FLAG, FIELD(config.digests),
+   .help = "note in events.jsonl a digest of what each rank got from each whole operation: with the same seed, number "
+   "and ranks it is the same, on whatever hosts"},
+  {.name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10, .max = 600000, .unit = "ms",
+   .preset = "5000", .variable = "WEFT_TIMEOUT_MS", FIELD(config.timeout_ms),
+   .help = "a peer that is silent for so long in an operation is lost"},
+  {.name = "startup-timeout", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 86400, .unit = "s",
+   .preset = "60", .variable = "WEFT_STARTUP_TIMEOUT", FIELD(config.startup_timeout_s),
+   .help = "a rank that was launched, or an agent that is expected, must have come after so long"},
+
+  {.section = "Output", .name = "run-dir", .type = OPTION_PATH, .metavar = "DIR", .variable = "WEFT_RUN_DIR",
+   .preset_note = "weft-run/ and the time", FIELD(config.run_dir),
+   .help = "directory for configuration, events, results and logs; 'weft report DIR' makes the report again"},
+  {.name = "json", .type = OPTION_FLAG, FIELD(config.json),
+   .help = "print the results as JSON instead of the report"},
+  {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(config.quiet), .help = "show no progress"},
+  {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
+   FIELD(color), .help = "colours in the report"},
+};
+// clang-format on
+
+static const struct cli_example examples[] = {
+    {"weft elastic", "the default plan, 4 ranks and then 8, on this host with an embedded store"},
+    {"weft elastic plans/expansion_fault_rejoin.json --dtype fp8",
+     "a rank is killed in mid-dispatch, and comes back; dispatch in fp8"},
+    {"weft elastic PLAN --num-processes 4 --num-agents 2 --listen 10.0.0.1",
+     "the lead of two agents: has room for 4 ranks, waits for another agent and shows the command that starts it"},
+    {"WEFT_TOKEN=SECRET weft elastic --rank-server 10.0.0.1 --num-processes 4",
+     "the other agent, on this or another machine: has room for 4 ranks more"},
+    {"weft elastic PLAN --store http://etcd-0:2379,http://etcd-1:2379 --run-dir results/today",
+     "with an etcd that is there, and a run directory of your choice"},
+    {NULL, NULL},
+};
+
+// A lead's host on the command line is nearer than a store in the environment.
+static void drop_store_of_environment(struct run_config *config) {
+  if (config->lead && config->store && config->store == getenv("WEFT_STORE"))
+    config->store = NULL;
+}
+
+// What no single option can say.
+static int check_together(const struct run_config *config) {
+  if (!config->cert_file != !config->key_file)
+    return fail(WEFT_ERR_INVALID, "--%s is given without --%s: a client certificate and its key go together",
+                config->cert_file ? "cert" : "key", config->cert_file ? "key" : "cert");
+  if (!config->user != !config->password)
+    return fail(WEFT_ERR_INVALID, "--%s is given without --%s: etcd wants both", config->user ? "user" : "password",
+                config->user ? "password" : "user");
+  if (config->user && !config->store)
+    return fail(WEFT_ERR_INVALID,
+                "--user is given without --store: only etcd has users; want --store URL, or a --token "
+                "for the embedded store");
+  if (config->store && config->lead)
+    return fail(WEFT_ERR_INVALID,
+                "--store and --rank-server are both given: want one of them, as the lead agent's host has the store");
+  if (config->lead && !config->token)
+    return fail(WEFT_ERR_INVALID,
+                "--rank-server is given without a token: want that of the lead, in WEFT_TOKEN or by --token-file; a "
+                "lead that made one shows it on its terminal");
+  return 0;
+}
+
+static int run(const struct cli_command *command, int argc, char **argv) {
+  struct elastic elastic = {0};
+  int status = 0;
+  if (!cli_command_options(command, &elastic, argc, argv, &status))
+    return status;
+  struct run_config *config = &elastic.config;
+  drop_store_of_environment(config);
+  int err = check_together(config);
+  if (err)
+    return cli_command_failed(command, err);
+  if (!config->plan && !config->store && !config->lead)
+    config->plan_text = CLI_DEFAULT_PLAN;
+  struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, elastic.color);
+  config->color = terminal.color;
+  config->unicode = terminal.unicode;
+  return run_elastic(config);
+}
+
+const struct cli_command cli_elastic = {
+    .name = "elastic",
+    .summary = "run an elastic plan, every number checked",
+    .description =
+        "Runs a plan of phases: ranks join, leave and are killed while expert-parallel operations go on, and every "
+        "rank checks every number. The first agent leads: it has the plan and, unless told of another, the store. "
+        "Without --plan, --store and --rank-server it runs the default plan: 4 ranks, then 8.\n"
+        "Prints a report; the run directory holds what it was made from. Exit status 0 means that every phase passed "
+        "on every rank.",
+    .options = OPTION_TABLE(rows),
+    .examples = examples,
+    .run = run,
+};

@@ -1,0 +1,161 @@
+// weft env: the environment that fits this host and rank, for other libraries.
+#include "base/fail.h"
+#include "cli/command.h"
+#include "cli/commands/env_gpu.h"
+#include "doctor/families.h"
+#include "topology/served/exports.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NO_RANK = 1 << 20 };
+
+struct options {
+  uint32_t rank;
+  bool shell, json;
+};
+
+#define FIELD(member) OPTION_FIELD(struct options, member)
+
+// clang-format off
+static const struct cli_option rows[] = {
+  {.name = "rank", .type = OPTION_UINT, .metavar = "N", .min = 0, .max = NO_RANK - 1,
+   .preset_note = "what fits all ranks of the host", FIELD(rank),
+   .help = "for the N-th process of this host, from 0 (SLURM_LOCALID, OMPI_COMM_WORLD_LOCAL_RANK): also what is its "
+   "own, such as the NIC nearest to its GPU"},
+  {.name = "shell", .type = OPTION_FLAG, FIELD(shell), .help = "print lines for a shell, with comments (the default)"},
+  {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
+};
+// clang-format on
+
+static const struct cli_example examples[] = {
+    {"eval \"$(weft env --rank $SLURM_LOCALID)\"", "in the script of a job, before its program"},
+    {"weft env", "what fits all ranks of this host, each line with its reason"},
+    {"WEFT_NICS=^mlx5_4 weft env --rank 3", "the same without that NIC"},
+    {NULL, NULL},
+};
+
+struct env {
+  struct topology_choice *choice;
+  struct topology_exports_facts facts;
+  struct topology_export exports[TOPOLOGY_EXPORTS];
+  size_t count;
+  char how[CLI_ENV_WHY]; // the GPU was found
+};
+
+static int gather(struct env *env, uint32_t rank) {
+  int err = topology_choose(&env->choice, NULL);
+  if (err)
+    return err;
+  struct doctor_kernel_facts kernel = {0};
+  doctor_gather_kernel(&kernel, "");
+  env->facts = (struct topology_exports_facts){.choice = env->choice, .ranked = rank != NO_RANK, .gpu = -1};
+  env->facts.cma_refused = kernel.read_parent != 0;
+  topology_default_route("", env->facts.interface);
+  if (env->facts.ranked)
+    env->facts.gpu = cli_env_gpu(env->choice, rank, env->how);
+  env->count = topology_exports(&env->facts, env->exports);
+  return 0;
+}
+
+// Between single quotes unless every character is harmless: the name of an interface may be anything.
+static void print_value(const char *value) {
+  bool harmless = *value != '\0';
+  for (const char *at = value; *at; at++)
+    harmless &= isalnum((unsigned char)*at) || strchr("_:,.+-@/", *at);
+  if (harmless) {
+    fputs(value, stdout);
+    return;
+  }
+  putchar('\'');
+  for (const char *at = value; *at; at++)
+    fputs(*at == '\'' ? "'\\''" : (const char[]){*at, '\0'}, stdout);
+  putchar('\'');
+}
+
+// Of one line, whatever stands in the text.
+static void print_comment(const char *text) {
+  for (; *text; text++)
+    putchar(iscntrl((unsigned char)*text) ? '?' : *text);
+  putchar('\n');
+}
+
+static void print_shell(const struct env *env, uint32_t rank) {
+  char line[2 * CLI_ENV_WHY];
+  if (env->facts.gpu >= 0) {
+    const struct topology_gpu *gpu = &env->choice->gpus[env->facts.gpu];
+    snprintf(line, sizeof line, "# rank %u: GPU %d at %s (%s)%s%s", rank, env->facts.gpu, gpu->address, env->how,
+             *gpu->cpus ? "; near it are the processors " : "", gpu->cpus);
+  } else if (env->facts.ranked) {
+    snprintf(line, sizeof line, "# rank %u: no GPU of its own: %s", rank, env->how);
+  } else {
+    snprintf(line, sizeof line, "# for all ranks of this host");
+  }
+  print_comment(line);
+  for (size_t i = 0; i < env->count; i++) {
+    const struct topology_export *at = &env->exports[i];
+    snprintf(line, sizeof line, "# %s%s: %s", at->set ? "" : "without ", at->name, at->why);
+    print_comment(line);
+    if (!at->set)
+      continue;
+    printf("export %s=", at->name);
+    print_value(at->value);
+    putchar('\n');
+  }
+}
+
+static json_t *describe_gpu(const struct env *env) {
+  if (env->facts.gpu < 0)
+    return json_null();
+  const struct topology_gpu *gpu = &env->choice->gpus[env->facts.gpu];
+  return json_pack("{s:i, s:s, s:s, s:s}", "index", env->facts.gpu, "address", gpu->address, "cpus", gpu->cpus, "how",
+                   env->how);
+}
+
+static int print_json(const struct env *env, uint32_t rank) {
+  json_t *exports = json_array();
+  for (size_t i = 0; i < env->count; i++) {
+    const struct topology_export *at = &env->exports[i];
+    json_array_append_new(
+        exports, json_pack("{s:s, s:s?, s:s}", "name", at->name, "value", at->set ? at->value : NULL, "why", at->why));
+  }
+  json_t *out = json_pack("{s:o, s:o, s:o}", "rank", env->facts.ranked ? json_integer(rank) : json_null(), "gpu",
+                          describe_gpu(env), "exports", exports);
+  if (!out)
+    return fail(WEFT_ERR_NOMEM, "no memory for the exports");
+  json_dumpf(out, stdout, JSON_INDENT(2));
+  putchar('\n');
+  json_decref(out);
+  return 0;
+}
+
+static int run(const struct cli_command *command, int argc, char **argv) {
+  struct options options = {.rank = NO_RANK};
+  struct env env = {0};
+  int status = 0;
+  if (!cli_command_options(command, &options, argc, argv, &status))
+    return status;
+  if (options.shell && options.json)
+    return cli_command_failed(command, fail(WEFT_ERR_INVALID, "--shell and --json are both given"));
+  int err = gather(&env, options.rank);
+  if (!err && options.json)
+    err = print_json(&env, options.rank);
+  else if (!err)
+    print_shell(&env, options.rank);
+  topology_choice_free(env.choice);
+  return err ? cli_command_failed(command, err) : 0;
+}
+
+const struct cli_command cli_env = {
+    .name = "env",
+    .summary = "environment variables for UCX, NCCL, NVSHMEM, libfabric and Gloo",
+    .description =
+        "Prints the exports that make other libraries use the NICs that Weft has chosen for this host (see 'weft info "
+        "--topology'), and the network interface that leads to other hosts, each with its reason. Nothing is guessed: "
+        "a "
+        "variable about which nothing is known is left out, with a comment. CUDA_VISIBLE_DEVICES stays as it is.",
+    .options = OPTION_TABLE(rows),
+    .examples = examples,
+    .run = run,
+};

@@ -1,0 +1,17 @@
+// Which GPU a rank of this host has, for `weft env`.
+#ifndef CLI_COMMANDS_ENV_GPU_H
+#define CLI_COMMANDS_ENV_GPU_H
+
+#include "topology/choice/choice.h"
+
+enum { CLI_ENV_WHY = 512 };
+
+// The index in `choice` of the GPU that the rank-th process of this host gets when each takes the next visible GPU, or
+// -1; `how` says how that is known, or why not. Asks CUDA where the plug-in is there, else reads CUDA_VISIBLE_DEVICES.
+int cli_env_gpu(const struct topology_choice *choice, uint32_t rank, char how[CLI_ENV_WHY]);
+
+// The part of it without CUDA: `visible` is the variable's value, NULL when unset.
+int cli_env_gpu_by_numbers(const struct topology_choice *choice, uint32_t rank, const char *visible,
+                           char how[CLI_ENV_WHY]);
+
+#endif

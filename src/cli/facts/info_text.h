@@ -1,0 +1,16 @@
+// The text of `weft info`.
+#ifndef CLI_FACTS_INFO_TEXT_H
+#define CLI_FACTS_INFO_TEXT_H
+
+#include "cli/terminal.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+// Prints the facts that info.c gathered; with `topology` the whole of the host, else its first lines. NOMEM.
+int cli_info_print(FILE *out, const json_t *info, struct cli_terminal terminal, bool topology);
+
+// Prints its part about NICs and GPUs: what topology_choice_describe() made. NOMEM.
+int cli_info_print_choice(FILE *out, const json_t *choice, struct cli_terminal terminal);
+
+#endif

@@ -1,0 +1,197 @@
+#include "cli/option/option.h"
+
+#include "base/fail.h"
+#include "cli/option/nearest.h"
+#include "cli/option/value.h"
+#include "cli/secrets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Where a parse stands.
+struct parse {
+  struct cli_option_table table;
+  void *target;
+  int argc;
+  char *const *argv;
+  int next;            // of argv
+  const char *operand; // the one that was met, NULL before
+};
+
+static int set(struct parse *parse, const struct cli_option *row, const char *text, const char *what) {
+  int err = cli_option_value_set(row, text, parse->target);
+  return err ? fail_context(err, "%s", what) : 0;
+}
+
+// The same for what the command line gives, where every user of the host can read it.
+static int set_argument(struct parse *parse, const struct cli_option *row, char *text, const char *what) {
+  const char *kept = text;
+  int err = row->secret ? cli_secrets_keep(text, &kept) : 0;
+  return err ? err : set(parse, row, kept, what);
+}
+
+int cli_option_from_environment(const struct cli_option *row, const char **text) {
+  if (row->variable && row->secret)
+    return cli_secrets_find(row->variable, text);
+  const char *value = row->variable ? getenv(row->variable) : NULL;
+  *text = value && *value ? value : NULL;
+  return 0;
+}
+
+static int set_without_command_line(struct parse *parse) {
+  for (size_t i = 0; i < parse->table.count; i++) {
+    const struct cli_option *row = &parse->table.rows[i];
+    const char *variable = NULL;
+    int err = cli_option_from_environment(row, &variable);
+    if (err)
+      return err;
+    if (variable)
+      err = set(parse, row, variable, row->variable);
+    else if (row->preset)
+      err = set(parse, row, row->preset, row->name);
+    if (err)
+      return err;
+  }
+  return 0;
+}
+
+static bool is_name(const char *name, const char *text, size_t size) {
+  return name && strlen(name) == size && memcmp(name, text, size) == 0;
+}
+
+static const struct cli_option *find_long(struct cli_option_table table, const char *name, size_t size) {
+  for (size_t i = 0; i < table.count; i++)
+    if (is_name(table.rows[i].name, name, size) || is_name(table.rows[i].alias, name, size))
+      return &table.rows[i];
+  return NULL;
+}
+
+static const struct cli_option *find_letter(struct cli_option_table table, char letter) {
+  for (size_t i = 0; i < table.count; i++)
+    if (table.rows[i].letter == letter)
+      return &table.rows[i];
+  return NULL;
+}
+
+static const struct cli_option *find_operand(struct cli_option_table table) {
+  for (size_t i = 0; i < table.count; i++)
+    if (table.rows[i].operand)
+      return &table.rows[i];
+  return NULL;
+}
+
+static int unknown_option(struct cli_option_table table, const char *argument, const char *name, size_t size) {
+  char wanted[64];
+  if (size >= sizeof wanted)
+    return fail(WEFT_ERR_INVALID, "unknown option %s", argument);
+  memcpy(wanted, name, size);
+  wanted[size] = '\0';
+  struct cli_nearest nearest = {.wanted = wanted};
+  for (size_t i = 0; i < table.count; i++) {
+    cli_nearest_offer(&nearest, table.rows[i].name);
+    if (table.rows[i].alias)
+      cli_nearest_offer(&nearest, table.rows[i].alias);
+  }
+  cli_nearest_offer(&nearest, "help");
+  if (nearest.best)
+    return fail(WEFT_ERR_INVALID, "unknown option --%s; did you mean --%s?", wanted, nearest.best);
+  return fail(WEFT_ERR_INVALID, "unknown option --%s", wanted);
+}
+
+// The value of an option that stands in the next argument; NULL, and an error, when there is none.
+static char *take_value(struct parse *parse, const struct cli_option *row, const char *what) {
+  char *text = parse->next < parse->argc ? parse->argv[parse->next] : NULL;
+  const char *metavar = row->metavar ? row->metavar : "VALUE";
+  if (!text)
+    fail(WEFT_ERR_INVALID, "%s needs a value: %s %s", what, what, metavar);
+  else if (strncmp(text, "--", 2) == 0) {
+    if (row->secret)
+      fail(WEFT_ERR_INVALID, "%s needs a value, and what follows looks like an option; if it is meant, write --%s=...",
+           what, row->name);
+    else
+      fail(WEFT_ERR_INVALID, "%s needs a value, and \"%s\" looks like an option; if it is meant, write --%s=%s", what,
+           text, row->name, text);
+    text = NULL;
+  } else
+    parse->next++;
+  return text;
+}
+
+static int parse_long(struct parse *parse, char *argument) {
+  char *name = argument + 2;
+  size_t size = strcspn(name, "=");
+  const struct cli_option *row = find_long(parse->table, name, size);
+  if (!row)
+    return unknown_option(parse->table, argument, name, size);
+  char what[64];
+  int length = (int)(size + 2 < sizeof what ? size + 2 : sizeof what - 1);
+  memcpy(what, argument, (size_t)length);
+  what[length] = '\0';
+  if (name[size] == '=')
+    return set_argument(parse, row, name + size + 1, what);
+  if (row->type == OPTION_FLAG)
+    return set(parse, row, "yes", what);
+  char *value = take_value(parse, row, what);
+  return value ? set_argument(parse, row, value, what) : WEFT_ERR_INVALID;
+}
+
+// -x, -x VALUE or -xVALUE
+static int parse_letter(struct parse *parse, char *argument) {
+  const struct cli_option *row = find_letter(parse->table, argument[1]);
+  if (!row || (row->type == OPTION_FLAG && argument[2])) {
+    size_t size = strcspn(argument + 1, "=");
+    if (find_long(parse->table, argument + 1, size))
+      return fail(WEFT_ERR_INVALID, "unknown option %s; did you mean -%.*s?", argument, (int)size + 1, argument);
+    return fail(WEFT_ERR_INVALID, "unknown option %s", argument);
+  }
+  const char what[] = {'-', row->letter, '\0'};
+  if (row->type == OPTION_FLAG)
+    return set(parse, row, "yes", what);
+  char *value = argument[2] ? argument + 2 : take_value(parse, row, what);
+  return value ? set_argument(parse, row, value, what) : WEFT_ERR_INVALID;
+}
+
+static int parse_operand(struct parse *parse, const char *argument) {
+  const struct cli_option *row = find_operand(parse->table);
+  if (!row)
+    return fail(WEFT_ERR_INVALID, "unexpected argument \"%s\": this command takes options only", argument);
+  if (parse->operand)
+    return fail(WEFT_ERR_INVALID, "unexpected argument \"%s\": %s is \"%s\" already", argument, row->metavar,
+                parse->operand);
+  parse->operand = argument;
+  return set(parse, row, argument, row->metavar);
+}
+
+static int check_required(const struct parse *parse) {
+  for (size_t i = 0; i < parse->table.count; i++) {
+    const struct cli_option *row = &parse->table.rows[i];
+    const char *text = NULL;
+    if (row->required)
+      memcpy(&text, (const char *)parse->target + row->offset, sizeof text);
+    if (row->required && !text)
+      return fail(WEFT_ERR_INVALID, "%s is missing: %s", row->operand ? row->metavar : row->name, row->help);
+  }
+  return 0;
+}
+
+int cli_options_parse(struct cli_option_table table, void *target, int argc, char *const *argv) {
+  struct parse parse = {.table = table, .target = target, .argc = argc, .argv = argv, .next = 1};
+  // A wrong variable must not keep anybody from the help, so the environment is judged behind the look for it.
+  for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+      return OPTION_HELP;
+  int err = set_without_command_line(&parse);
+  bool only_operands = false;
+  while (!err && parse.next < argc) {
+    char *argument = argv[parse.next++];
+    if (only_operands || argument[0] != '-' || argument[1] == '\0')
+      err = parse_operand(&parse, argument);
+    else if (strcmp(argument, "--") == 0)
+      only_operands = true;
+    else if (argument[1] == '-')
+      err = parse_long(&parse, argument);
+    else
+      err = parse_letter(&parse, argument);
+  }
+  return err ? err : check_required(&parse);
+}

@@ -1,0 +1,218 @@
+// The experts' side of combine: adds this rank's rows for a token, each with its weight, and returns one.
+#ifndef CUDA_COMBINE_ANSWER_CUH
+#define CUDA_COMBINE_ANSWER_CUH
+
+#include "cuda/combine/coded.cuh"
+
+enum { BARRIER_BEGUN = 8 }; // behind those of all teams that a block can have: add_up.cuh
+
+// Chunks of a packet, and the lines of it that are a lane's. A warp asks for `aside` rows at once, into shared memory:
+// registers for that would not suffice, and one that is spilled stands in the way of all that follows.
+enum { ANSWER_EACH = CUDA_BF16_CHUNKS, ABREAST = 4, ROW_ASIDE = ABREAST * WARP * 16 }; // bytes
+
+// Weights that did not travel with the dispatch: a lane for each (member, unit). [all warps]
+__device__ __forceinline__ void send_weights(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
+                                             uint64_t open, uint64_t op, const crew &crew) {
+  const cuda_layout &layout = args.layout;
+  uint32_t K = layout.topk, units = view.count * layout.late_units;
+#pragma unroll 1
+  for (uint32_t token = crew.index; token < args.c.num_tokens; token += crew.count)
+#pragma unroll 1
+    for (uint32_t i = crew.lane; i < units; i += WARP) {
+      const cuda_member &member = view.members[i / layout.late_units];
+      uint32_t unit = i % layout.late_units, k = unit * CUDA_UNIT_WEIGHTS;
+      if (member.seat >= DEVICE_SEATS || !(open >> member.seat & 1))
+        continue;
+      const float *weights = args.c.topk_weights + (size_t)token * K;
+      float a = weights[k], b = k + 1 < K ? weights[k + 1] : 0.0f, c = k + 2 < K ? weights[k + 2] : 0.0f;
+      ptx::store_unit((cuda_unit *)(slot_of(layout, member.out, op) + layout.late) + token * layout.late_units + unit,
+                      make_uint4(__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), (uint32_t)op + 1));
+    }
+  (void)scene;
+}
+
+// Where the experts' outputs for one row stand, and with which weight: lane k has selection k.
+struct selection {
+  int32_t place;
+  float weight;
+};
+
+__device__ __forceinline__ selection load_selection(const cuda_handle &handle, const cuda_layout &layout, uint32_t m,
+                                                    uint32_t row, uint32_t lane) {
+  size_t entry = ((size_t)m * layout.max_tokens + row) * layout.topk + lane;
+  return lane < layout.topk ? selection{handle.place[entry], handle.weight[entry]} : selection{-1, 0.0f};
+}
+
+// The selection, with a weight that comes now. [warp]
+static __device__ __noinline__ selection take_weight(const cuda_combine_args &args, const cuda_member &member,
+                                                     selection s, uint32_t token, uint64_t op, uint32_t lane) {
+  if (lane >= args.layout.topk || s.place < 0)
+    return s;
+  const cuda_unit *from = (const cuda_unit *)(slot_of(args.layout, member.in, op) + args.layout.late) +
+                          token * args.layout.late_units + lane / CUDA_UNIT_WEIGHTS;
+  uint4 unit = ptx::load_unit(from);
+  if (!wait_unit(args.state, member.seat, from, (uint32_t)op + 1, unit))
+    s.place = -1;
+  uint32_t part = lane % CUDA_UNIT_WEIGHTS;
+  s.weight = __uint_as_float(part == 0 ? unit.x : part == 1 ? unit.y : unit.z);
+  return s;
+}
+
+// Lists the rows to be added, each with its weight, in the order of top-k. Returns how many. [warp]
+__device__ __forceinline__ uint32_t list_rows(const cuda_combine_args &args, const selection &s, uint32_t lane,
+                                              scratch &scratch) {
+  uint32_t valid = __ballot_sync(~0u, s.place >= 0);
+  if (args.c.rank_major) // the caller has reduced them to one
+    valid &= 0u - valid;
+  __syncwarp();
+  if (valid >> lane & 1)
+    scratch.rows[__popc(valid & ((1u << lane) - 1))] = {
+        (const char *)args.c.y + (size_t)s.place * args.layout.hidden * 2, args.c.rank_major ? 1.0f : s.weight, 0};
+  __syncwarp();
+  return __popc(valid);
+}
+
+// Asks for a packet's lines of listed rows, from row `base` on. `aside`: of this warp, in shared memory, for ASIDE
+// rows; each lane reads what it wrote. [warp]
+template <uint32_t ASIDE>
+__device__ __forceinline__ void ask_rows(const scratch &scratch, uint32_t base, uint32_t rows, uint32_t first,
+                                         uint32_t count, char *aside) {
+  seat_in_packet at;
+  size_t offset = (size_t)first * CUDA_LINE + at.offset(0);
+  uint32_t end = min(base + ASIDE, rows);
+  aside += threadIdx.x % WARP * 16;
+#pragma unroll 1
+  for (uint32_t j = base; j < end; j++, aside += ROW_ASIDE) {
+    const char *from = scratch.rows[j].row + offset;
+#pragma unroll
+    for (int a = 0; a < ABREAST; a++)
+      ptx::load_shared16_if(at.line(a) < count, aside + a * WARP * 16, from + a * GROUPS * CUDA_LINE);
+  }
+}
+
+// One packet of an answer: f32, in the listed order, rounded once. Its first rows have been asked for. [warp]
+template <uint32_t ASIDE>
+__device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows, uint32_t first,
+                                         uint32_t count, char *aside) {
+  static_assert(packet<ANSWER_EACH>::ITERATIONS == ABREAST, "all lines of a lane at once");
+  float acc[ABREAST][8] = {};
+#pragma unroll 1
+  for (uint32_t base = 0; base < rows; base += ASIDE) {
+    uint32_t end = min(base + ASIDE, rows);
+    if (base > 0)
+      ask_rows<ASIDE>(scratch, base, rows, first, count, aside);
+    ptx::load_shared_wait();
+    char *to = aside + threadIdx.x % WARP * 16;
+    // Without branches, so that the lines do not wait for each other: what lies behind the packet's last is added as it
+    // happens to be, and not sent.
+#pragma unroll 1
+    for (uint32_t j = base; j < end; j++, to += ROW_ASIDE) {
+      float weight = scratch.rows[j].weight;
+      uint4 v[ABREAST];
+#pragma unroll
+      for (int a = 0; a < ABREAST; a++)
+        v[a] = *(const uint4 *)(to + a * WARP * 16);
+#pragma unroll
+      for (int a = 0; a < ABREAST; a++)
+        add8(acc[a], v[a], weight);
+    }
+  }
+#pragma unroll
+  for (int a = 0; a < ABREAST; a++)
+    p.v[a] = pack8(acc[a]);
+}
+
+// A packet to be answered: of the i-th row, all members' by turns, beginning with the one behind this rank.
+struct request {
+  uint32_t m, row, index, token;
+  selection s;
+
+  // Asks for what has to be known, before it is known that there is such a row. [warp]
+  __device__ __forceinline__ request(const cuda_layout &layout, const cuda_view &view, const cuda_handle &handle,
+                                     uint32_t i, uint32_t lane) {
+    uint32_t nth = divide(i, layout.answer.by_packets);
+    row = divide(nth, view.by_count);
+    index = i - nth * layout.answer.packets;
+    m = nth - row * view.count + view.self + 1;
+    m -= m >= view.count ? view.count : 0;
+    uint32_t there = min(row, layout.max_tokens - 1);
+    token = handle.token[(size_t)m * layout.max_tokens + there];
+    s = load_selection(handle, layout, m, there, lane);
+  }
+};
+
+// Tells the warps of a block that add, once, that what the first answers are made of has been asked for: what they
+// store until then would stand in its way.
+struct begun {
+  int threads; // of the block
+  bool told;
+  __device__ __forceinline__ void tell() {
+    if (!told)
+      ptx::barrier_arrive(BARRIER_BEGUN, threads);
+    told = true;
+  }
+};
+
+// Answers to every member, packet by packet. `room`: for coding. [role]
+template <bool CODED, uint32_t ASIDE>
+__device__ __forceinline__ void answer(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
+                                       const crew &crew, scratch &scratch, char *stage, char *aside, char *room,
+                                       begun begun) {
+  const cuda_layout &layout = args.layout;
+  uint64_t op = scene.counters.answered;
+  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
+  uint32_t packets = layout.answer.packets, turn = view.count * packets, lane = crew.lane;
+  if (view.count == 0)
+    return begun.tell();
+  request next(layout, view, handle, crew.index, lane);
+  // Rows of member `lane`, and of the one a warp behind it.
+  uint32_t mine = lane < view.count ? handle.rows[lane] : 0;
+  uint32_t also = lane + WARP < view.count ? handle.rows[lane + WARP] : 0;
+  uint64_t open =
+      await_credit(args.state, scene, view, op, scene.counters.taken_combine, &cuda_area_head::taken_combine);
+  uint32_t most = __reduce_max_sync(~0u, max(mine, also)), sent = 0;
+  if (args.c.late_weights)
+    send_weights(args, scene, view, open, op, crew);
+  // The links serve some processors better than others. So where there are many packets, a warp has two of its own, and
+  // then takes the next that nobody has taken: it asks which one while it works on the one before.
+  bool many = most * turn > 4 * crew.count;
+  uint32_t *taken = &args.state->votes[op % CUDA_LIVE].answers, ticket = 0, i = crew.index, then = i + crew.count;
+#pragma unroll 1
+  while (i < most * turn) {
+    const request now = next;
+    next = request(layout, view, handle, then, lane);
+    i = then;
+    uint32_t m = now.m, row = now.row, index = now.index, token = now.token;
+    selection s = now.s;
+    const cuda_member &member = view.members[m];
+    bool there = row < handle.rows[m] && member.seat < DEVICE_SEATS && open >> member.seat & 1;
+    if (many && lane == 0)
+      ticket = atomicAdd(taken, 1);
+    if (there) {
+      if (handle.late >> m & 1 && !args.c.rank_major)
+        s = take_weight(args, member, s, token, op, lane);
+      uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
+      packet<ANSWER_EACH> p;
+      uint32_t count = chunks_of(layout.answer, index);
+      ask_rows<ASIDE>(scratch, 0, listed, index * layout.answer.each, count, aside);
+      begun.tell();
+      add_rows<ASIDE>(p, scratch, listed, index * layout.answer.each, count, aside);
+      if (CODED && m != view.self) {
+        encode_packet(p, count, room);
+        count = cuda_coded_lines(count);
+      }
+      parcel<ANSWER_EACH>::wait_until_read(); // the one before
+      const parcel<ANSWER_EACH> parcel(p, stage, count, scene.control.strict);
+      parcel.send(lane == 0 ? member.out : nullptr, {answer_offset(layout, op, token, index), 0});
+      parcel.sent();
+      sent += index == 0 && m != view.self;
+    }
+    then = many ? 2 * crew.count + __shfl_sync(~0u, ticket, 0) : then + crew.count;
+  }
+  begun.tell();
+  if (lane == 0 && sent)
+    ptx::add(&args.state->record[op % CUDA_RECORDS].answered_rows, sent);
+  parcel<ANSWER_EACH>::wait_until_read();
+}
+
+#endif

@@ -1,0 +1,134 @@
+// Answers as logfmt10. A packet of bf16, eight blocks of 128 values, has 336 words of code, which stand where the
+// packet would, and leave the rest of its place empty. Ranks' own rows stay bf16.
+//
+// A word of a code may have any bits. It travels with every other one inverted, because words of ones, CUDA_EMPTY, are
+// common in code (bit 8 of 32 large values, the signs of 32 negative ones), and what becomes empty then, CODED_EMPTY,
+// is not. Such a one travels as 0, and words of marks behind the code tell which those were, 31 in each, so that they
+// are not empty themselves. All that fits eleven lines.
+#ifndef CUDA_COMBINE_CODED_CUH
+#define CUDA_COMBINE_CODED_CUH
+
+#include "cuda/kernels/format.cuh"
+#include "cuda/kernels/scene.cuh"
+
+enum { CODED_ROOM = CUDA_CODED_LINES * CUDA_LINE }; // bytes of a warp's own shared memory, aligned to 16
+
+const uint32_t CODED_INVERTED = 0x55555555u, CODED_EMPTY = ~CODED_INVERTED;
+
+typedef packet<CUDA_BF16_CHUNKS> answer_packet;
+
+static_assert(cuda_coded_lines(CUDA_BF16_CHUNKS) == CUDA_CODED_LINES, "a packet's code and marks fit");
+
+// A code, `words` of it, without words that would be empty; the marks behind it were 0. [warp]
+__device__ __forceinline__ void mark_empty(uint32_t *room, uint32_t words) {
+  uint32_t lane = threadIdx.x % WARP, *marks = room + words;
+  __syncwarp();
+#pragma unroll 1
+  for (uint32_t first = 0; first < words; first += CUDA_WORD_MARKS, marks++) {
+    bool empty = lane < CUDA_WORD_MARKS && first + lane < words && room[first + lane] == CODED_EMPTY;
+    uint32_t all = __ballot_sync(~0u, empty);
+    if (empty)
+      room[first + lane] = 0;
+    if (lane == 0)
+      *marks = all;
+  }
+}
+
+// And back. [warp]
+__device__ __forceinline__ void unmark_empty(uint32_t *room, uint32_t words) {
+  uint32_t lane = threadIdx.x % WARP, *marks = room + words;
+#pragma unroll 1
+  for (uint32_t first = 0; first < words; first += CUDA_WORD_MARKS, marks++)
+    if (*marks >> lane & 1)
+      room[first + lane] = CODED_EMPTY;
+}
+
+// The larger of what each lane and the one `step` away have of a value that it keeps, and of one that it gives away.
+__device__ __forceinline__ uint32_t keep_one(bool second, uint32_t a, uint32_t b, int step) {
+  return max_signed_pair(second ? b : a, __shfl_xor_sync(~0u, second ? a : b, step));
+}
+
+// The scales of a packet's blocks. Of the two of iteration i, lane i of each half of the warp has the one that the half
+// has. [warp]
+__device__ __forceinline__ logfmt10_scale scale_blocks(const answer_packet &p, uint32_t lane) {
+  static_assert(answer_packet::ITERATIONS == 4, "two steps leave one of four iterations to a lane");
+  uint32_t e[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    e[i] = logfmt10_extremes(p.v[i]);
+  uint32_t most = keep_one(lane & 2, keep_one(lane & 1, e[0], e[1], 1), keep_one(lane & 1, e[2], e[3], 1), 2);
+  most = max_signed_pair(most, __shfl_xor_sync(~0u, most, 4));
+  most = max_signed_pair(most, __shfl_xor_sync(~0u, most, 8));
+  return logfmt10_make_scale(most);
+}
+
+__device__ __forceinline__ uint4 invert(uint4 v) {
+  return make_uint4(v.x ^ CODED_INVERTED, v.y ^ CODED_INVERTED, v.z ^ CODED_INVERTED, v.w ^ CODED_INVERTED);
+}
+
+// The lines of a packet as they travel, from where all of the warp have put its code. Returns the largest of the lane's
+// words. [warp]
+__device__ __forceinline__ uint32_t load_lines(answer_packet &p, uint32_t count, const char *room) {
+  seat_in_packet at;
+  uint32_t most = 0;
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < answer_packet::ITERATIONS; i++) {
+    p.v[i] = at.line(i) < count ? invert(*(const uint4 *)(room + at.offset(i))) : make_uint4(0, 0, 0, 0);
+    most = max(most, largest(p.v[i]));
+  }
+  return most;
+}
+
+// From `chunks` chunks of bf16 to what travels. Lane l has values 8 l and on of each iteration, so that half a warp has
+// a block. [warp]
+__device__ __forceinline__ void encode_packet(answer_packet &p, uint32_t chunks, char *room) {
+  seat_in_packet at;
+  uint32_t lane = threadIdx.x % WARP, wire = cuda_coded_lines(chunks), words = cuda_coded_words(chunks);
+  char *heads = room + logfmt10_heads(chunks * CUDA_LINE / 2);
+  const logfmt10_scale mine = scale_blocks(p, lane);
+  uint32_t block = lane % 4 * 2 + lane / 16;
+  __syncwarp();
+  if (lane % 16 < 4 && block < chunks / 2)
+    *(float2 *)(heads + block * LOGFMT10_HEAD_BYTES) = mine.head;
+#pragma unroll
+  for (int i = 0; i < answer_packet::ITERATIONS; i++) {
+    int from = (int)(lane & 16) | i;
+    float2 line = make_float2(__shfl_sync(~0u, mine.line.x, from), __shfl_sync(~0u, mine.line.y, from));
+    logfmt10_piece piece = logfmt10_encode(p.v[i], line);
+    if (at.line(i) < chunks)
+      logfmt10_store(room, (uint32_t)i * WARP + lane, piece);
+  }
+  for (uint32_t i = words + lane; i < wire * CUDA_LINE / 4; i += WARP) // no marks, and what is left of a line
+    ((uint32_t *)room)[i] = 0;
+  if (__any_sync(~0u, load_lines(p, wire, room) == CUDA_EMPTY)) {
+    mark_empty((uint32_t *)room, words);
+    load_lines(p, wire, room);
+  }
+}
+
+// What has come, into `room`, as logfmt10_load() and logfmt10_decode() take it. [warp]
+__device__ __forceinline__ void open_packet(const answer_packet &p, uint32_t chunks, char *room) {
+  seat_in_packet at;
+  uint32_t lane = threadIdx.x % WARP, wire = cuda_coded_lines(chunks), words = cuda_coded_words(chunks);
+  const uint32_t *marks = (const uint32_t *)room + words;
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < answer_packet::ITERATIONS; i++)
+    if (at.line(i) < wire)
+      *(uint4 *)(room + at.offset(i)) = invert(p.v[i]);
+  __syncwarp();
+  if (__any_sync(~0u, lane < cuda_coded_marks(chunks) && marks[lane] != 0)) {
+    unmark_empty((uint32_t *)room, words);
+    __syncwarp();
+  }
+}
+
+// Adds iteration `i` of an open packet, as bf16. Behind the packet's last line it adds whatever is there.
+__device__ __forceinline__ void add_decoded(float acc[8], const char *room, uint32_t chunks, int i) {
+  seat_in_packet at;
+  const char *head = room + logfmt10_heads(chunks * CUDA_LINE / 2) + at.line(i) / 2 * LOGFMT10_HEAD_BYTES;
+  add8(acc, logfmt10_decode(logfmt10_load(room, (uint32_t)i * WARP + threadIdx.x % WARP), *(const float2 *)head), 1.0f);
+}
+
+#endif

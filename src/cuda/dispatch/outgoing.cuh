@@ -1,0 +1,164 @@
+// Where a rank's tokens go: a bit for each (member, local expert, token) and each (member, token), in shared memory of
+// every block that announces. From them a warp reads which members get a token, and as how manieth row.
+#ifndef CUDA_DISPATCH_OUTGOING_CUH
+#define CUDA_DISPATCH_OUTGOING_CUH
+
+#include "cuda/kernels/scene.cuh"
+
+enum { QUAD = 4 }; // words that are read at once
+
+__host__ __device__ inline uint32_t words_of(uint32_t tokens) {
+  return (tokens + 32 * QUAD - 1) / (32 * QUAD) * QUAD;
+}
+
+__device__ __forceinline__ uint32_t count_bits(uint4 quad) {
+  return __popc(quad.x) + __popc(quad.y) + __popc(quad.z) + __popc(quad.w);
+}
+
+// The first `count` bits; none where it is below 0.
+__device__ __forceinline__ uint32_t first_bits(int32_t count) {
+  return __funnelshift_lc(~0u, 0, (uint32_t)max(count, 0));
+}
+
+struct outgoing {
+  uint32_t bits; // shared memory: [members][experts + 1][words]; the last part is the member as a whole
+  uint32_t parts, words;
+
+  __device__ __forceinline__ uint32_t of(uint32_t member, uint32_t part) const {
+    return bits + (member * parts + part) * words * 4;
+  }
+  __device__ __forceinline__ bool has(uint32_t member, uint32_t part, uint32_t token) const {
+    return ptx::shared_load(of(member, part) + token / 32 * 4) >> token % 32 & 1;
+  }
+  // How many tokens before this one have the bit.
+  __device__ __forceinline__ uint32_t before(uint32_t member, uint32_t part, uint32_t token) const {
+    uint32_t quad = of(member, part), sum = 0;
+#pragma unroll 1
+    for (int32_t left = (int32_t)token; left > 0; left -= 32 * QUAD, quad += 16) {
+      uint4 v = ptx::shared_load16(quad);
+      sum += count_bits(make_uint4(v.x & first_bits(left), v.y & first_bits(left - 32), v.z & first_bits(left - 64),
+                                   v.w & first_bits(left - 96)));
+    }
+    return sum;
+  }
+};
+
+inline size_t outgoing_size(const cuda_dispatch_args &args) {
+  size_t parts = (size_t)args.members * (args.layout.experts + 1) + CUDA_UNIT_COUNTS; // the last unit may look beyond
+  return parts * words_of(args.d.num_tokens) * 4;
+}
+
+// Before the barrier behind which the scene is known. `here`: whether this block marks. [block]
+__device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &args, uint32_t *memory, bool here) {
+  outgoing out = {ptx::here(ptx::shared_address(memory)), args.layout.experts + 1, words_of(args.d.num_tokens)};
+#pragma unroll 1
+  for (uint32_t i = threadIdx.x; here && i < args.members * out.parts * out.words / QUAD; i += BLOCK)
+    ((uint4 *)memory)[i] = make_uint4(0, 0, 0, 0);
+  return out;
+}
+
+// Which members get no rows, as seats: the same in every block, for some send what others announce.
+__device__ __forceinline__ uint64_t shut_seats(const cuda_dispatch_args &args, const scene &scene) {
+  return scene.counters.given_up | (args.d.replays ? scene.counters.masked : args.d.masked);
+}
+
+// Members that are looked at without branches between them.
+enum { ABREAST_MEMBERS = 4 };
+
+// Where selections go: members, -1 for none, and their local experts. All N at once, for each step takes its time.
+template <int N>
+__device__ __forceinline__ void find_members(const cuda_dispatch_args &args, const cuda_view &view, uint64_t shut,
+                                             const int32_t expert[N], int member[N], uint32_t local[N]) {
+  int32_t rank[N];
+#pragma unroll
+  for (int j = 0; j < N; j++) {
+    rank[j] = expert[j] >= 0 ? (int32_t)divide((uint32_t)expert[j], args.layout.by_experts) : -1;
+    local[j] = (uint32_t)expert[j] - (uint32_t)rank[j] * args.layout.experts;
+    member[j] = -1;
+  }
+#pragma unroll 1
+  for (uint32_t base = 0; base < view.count; base += ABREAST_MEMBERS) {
+    int2 its[ABREAST_MEMBERS]; // rank, seat
+#pragma unroll
+    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++)
+      its[k] = *(const int2 *)&view.members[base + k].rank;
+#pragma unroll
+    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++) {
+      bool open = base + k < view.count && (uint32_t)its[k].y < DEVICE_SEATS && !(shut >> its[k].y & 1);
+#pragma unroll
+      for (int j = 0; j < N; j++)
+        if (open && rank[j] == its[k].x)
+          member[j] = (int)(base + k);
+    }
+  }
+}
+
+// A warp marks a *slice* at a time: SLICE selections of each of 32 tokens, a lane for each token. So lanes meet on a
+// word only where tokens share an expert, and the members as a whole are marked by ballots: atomic operations on few
+// words would take longer than all else here.
+enum { SLICE = 4, NO_SLICE = 1 << 20 }; // beyond all that there are
+
+// Slices of 32 tokens, as a power of two: up to 16 selections each.
+__device__ __forceinline__ uint32_t slices_log2(const cuda_layout &layout) {
+  return layout.topk <= SLICE ? 0 : layout.topk <= 2 * SLICE ? 1 : 2;
+}
+
+struct slice {
+  int32_t expert[SLICE];
+
+  __device__ __forceinline__ slice(const cuda_dispatch_args &args, uint32_t index) {
+    uint32_t K = args.layout.topk, log2 = slices_log2(args.layout), first = (index & ((1u << log2) - 1)) * SLICE;
+    uint32_t token = (index >> log2) * WARP + threadIdx.x % WARP;
+#pragma unroll
+    for (uint32_t j = 0; j < SLICE; j++)
+      expert[j] =
+          token < args.d.num_tokens && first + j < K ? (int32_t)args.d.topk_idx[(size_t)token * K + first + j] : -1;
+  }
+};
+
+__device__ __forceinline__ void mark_slice(const outgoing &out, const cuda_dispatch_args &args, const cuda_view &view,
+                                           uint64_t shut, uint32_t index, const slice &slice) {
+  uint32_t lane = threadIdx.x % WARP, word = index >> slices_log2(args.layout);
+  int member[SLICE];
+  uint32_t local[SLICE];
+  find_members<SLICE>(args, view, shut, slice.expert, member, local);
+#pragma unroll
+  for (uint32_t j = 0; j < SLICE; j++)
+    if (member[j] >= 0)
+      ptx::shared_or(out.of((uint32_t)member[j], local[j]) + word * 4, 1u << lane);
+#pragma unroll 1
+  for (uint32_t base = 0; base < view.count; base += ABREAST_MEMBERS) {
+    uint32_t mine = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < ABREAST_MEMBERS; k++) {
+      bool has = false;
+#pragma unroll
+      for (uint32_t j = 0; j < SLICE; j++)
+        has |= member[j] == (int)(base + k);
+      uint32_t tokens = __ballot_sync(~0u, has);
+      mine = lane == k ? tokens : mine;
+    }
+    if (mine)
+      ptx::shared_or(out.of(base + lane, args.layout.experts) + word * 4, mine);
+  }
+}
+
+// `first`: of this warp, asked for before the scene was known. [role, its barrier to follow]
+__device__ __forceinline__ void outgoing_mark(const outgoing &out, const cuda_dispatch_args &args, const scene &scene,
+                                              const cuda_view &view, const slice &first, const role &role) {
+  uint64_t shut = shut_seats(args, scene);
+  uint32_t index = role.thread() / WARP, slices = (args.d.num_tokens + WARP - 1) / WARP << slices_log2(args.layout);
+  if (index >= slices)
+    return;
+  slice now = first;
+#pragma unroll 1
+  for (;;) {
+    mark_slice(out, args, view, shut, index, now);
+    index += role.warps;
+    if (index >= slices)
+      return;
+    now = slice(args, index);
+  }
+}
+
+#endif

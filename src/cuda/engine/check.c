@@ -1,0 +1,67 @@
+// Arguments of a launch: what a kernel would stumble over is refused before, since a stumble ends all work of the
+// process on its device.
+#include "cuda/engine/engine.h"
+#include "cuda/memory/driver.h"
+
+static int check_memory(const struct device_ep *ep, const struct cuda_argument *a, char *why) {
+  struct cudaPointerAttributes is;
+  int index = ep->device->index;
+  int rc = cuda_check(why, cudaPointerGetAttributes(&is, a->memory), "cannot ask whose memory an argument is");
+  if (rc != 0)
+    return rc;
+  if (is.type == cudaMemoryTypeDevice && is.device != index)
+    return cuda_why(why, WEFT_ERR_INVALID, "%s (%p) is memory of device %d: want memory of device %d, the rank's",
+                    a->name, a->memory, is.device, index);
+  if (is.type == cudaMemoryTypeUnregistered || is.devicePointer != a->memory)
+    return cuda_why(why, WEFT_ERR_INVALID, "%s (%p) is memory of the host: want memory of device %d, the rank's",
+                    a->name, a->memory, index);
+  return 0;
+}
+
+static int check(struct device_ep *ep, const struct cuda_argument *a, char *why) {
+  if (!a->memory)
+    return a->needed
+               ? cuda_why(why, WEFT_ERR_INVALID, "%s is NULL: want memory of device %d", a->name, ep->device->index)
+               : 0;
+  uintptr_t address = (uintptr_t)a->memory;
+  if (address % a->align != 0)
+    return cuda_why(why, WEFT_ERR_INVALID, "%s (%p) is not aligned: want a multiple of %u bytes", a->name, a->memory,
+                    a->align);
+  // What was memory of the device stays so for as long as launches use it, mostly. To ask takes about as long as a
+  // tenth of a launch, and there are up to ten to ask for.
+  const void **known = &ep->known[(address / 16 ^ address / 4096) % CUDA_KNOWN];
+  if (*known == a->memory)
+    return 0;
+  int rc = check_memory(ep, a, why);
+  if (rc == 0)
+    *known = a->memory;
+  return rc;
+}
+
+int cuda_check_arguments(struct device_ep *ep, const struct cuda_argument *list, size_t count, char *why) {
+  int rc = 0;
+  for (size_t i = 0; i < count && rc == 0; i++)
+    rc = check(ep, &list[i], why);
+  return rc;
+}
+
+int cuda_check_stream(const struct device_ep *ep, void *stream, char *why) {
+  const struct cuda_driver *driver = cuda_driver(why);
+  CUcontext context = NULL;
+  int index = -1;
+  if (!driver)
+    return WEFT_ERR_UNSUPPORTED;
+  CUresult result = driver->cuStreamGetCtx(stream, &context);
+  if (!stream && (result != CUDA_SUCCESS || !context))
+    return 0; // the thread has used no device yet: the default stream of ours
+  if (result == CUDA_SUCCESS && context == ep->device->context)
+    return 0;
+  int rc = cuda_stream_device(stream, &index, why);
+  if (rc != 0)
+    return rc;
+  if (index == ep->device->index)
+    return cuda_why(why, WEFT_ERR_INVALID,
+                    "the stream belongs to another context of device %d: want one of its primary context", index);
+  return cuda_why(why, WEFT_ERR_INVALID, "the stream is one of device %d: want one of device %d, the rank's", index,
+                  ep->device->index);
+}

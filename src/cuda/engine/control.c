@@ -1,0 +1,264 @@
+// What the host tells the kernels: views, the control words, seats; how they begin; and what any thread may ask them.
+// All of it goes by the copy engine, in a stream of its own, so that it reaches kernels that run, and waits for none of
+// them.
+#include "cuda/engine/engine.h"
+
+#include "base/time/clock.h"
+
+#include <string.h>
+
+enum { SLICE_NS = 20 * 1000 * 1000, AWAKE_MS = 200 }; // of a wait for a joiner's first operation
+
+// Copies from `out` to the device; what has returned is seen by kernels launched later. Under the lock, within a turn.
+static int put(struct device_ep *ep, void *to, size_t size, const char *what, char *why) {
+  int rc = cuda_check(why, cudaMemcpyAsync(to, &ep->host->out, size, cudaMemcpyHostToDevice, ep->control), what);
+  return rc ? rc : cuda_await(ep->control, CUDA_ALLOWANCE_MS * (uint64_t)1000000, what, why);
+}
+
+static int enter(struct device_ep *ep, struct cuda_turn *turn, char *why) {
+  int rc = cuda_enter(ep->device, turn, why);
+  if (rc == 0)
+    pthread_mutex_lock(&ep->lock);
+  return rc;
+}
+
+static void leave(struct device_ep *ep, const struct cuda_turn *turn) {
+  pthread_mutex_unlock(&ep->lock);
+  cuda_leave(turn);
+}
+
+// Epoch of the newest view that the kernels have decided on.
+static uint64_t active_epoch(const struct device_ep *ep) {
+  const struct device_report *report = &ep->host->report;
+  uint64_t epoch = __atomic_load_n(&ep->begun, __ATOMIC_ACQUIRE), count = report->activations;
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  if (count > 0 && report->activation[(count - 1) % DEVICE_ACTIVATIONS].epoch > epoch)
+    epoch = report->activation[(count - 1) % DEVICE_ACTIVATIONS].epoch;
+  return epoch;
+}
+
+// A place whose view no kernel will look for: never used, or the oldest, if it is older than the active one.
+static int find_place(const struct device_ep *ep) {
+  int oldest = 0;
+  for (int i = 1; i < CUDA_PUBLISHED; i++)
+    if (ep->published[i] < ep->published[oldest])
+      oldest = i;
+  return ep->published[oldest] == 0 || ep->published[oldest] < active_epoch(ep) ? oldest : -1;
+}
+
+static int check_view(const struct device_ep *ep, const struct device_view *view, char *why) {
+  if (view->epoch <= ep->newest || view->epoch > UINT32_MAX)
+    return cuda_why(why, WEFT_ERR_INVALID, "view %llu comes after view %llu: want ascending epochs below 2^32",
+                    (unsigned long long)view->epoch, (unsigned long long)ep->newest);
+  if (view->count > ep->members) // none at all is the view that the last to leave leave behind
+    return cuda_why(why, WEFT_ERR_LIMIT, "view %llu has %u ranks: kernels of this rank's sizes serve at most %u",
+                    (unsigned long long)view->epoch, view->count, ep->members);
+  for (uint32_t i = 0; i < view->count; i++) {
+    const struct device_member *m = &view->members[i];
+    bool own = m->rank == ep->options.rank, none = m->seat == DEVICE_NO_SEAT;
+    if ((i > 0 && m->rank <= m[-1].rank) || (m->seat >= DEVICE_SEATS && (!none || own)) ||
+        (!own && !none && (!m->in || !m->out)))
+      return cuda_why(why, WEFT_ERR_INVALID,
+                      "view %llu: rank %d stands in the wrong place, or has seat %u without areas",
+                      (unsigned long long)view->epoch, m->rank, m->seat);
+  }
+  return 0;
+}
+
+static void fill_view(const struct device_ep *ep, const struct device_view *view, struct cuda_view *out) {
+  memset(out, 0, sizeof *out);
+  out->count = view->count;
+  out->by_count = cuda_divisor_of(view->count ? view->count : 1);
+  out->self = CUDA_NOT_A_MEMBER;
+  for (uint32_t i = 0; i < view->count; i++) {
+    const struct device_member *m = &view->members[i];
+    struct cuda_member *to = &out->members[i];
+    to->rank = m->rank;
+    to->seat = m->seat;
+    out->seats |= m->seat < DEVICE_SEATS ? UINT64_C(1) << m->seat : 0;
+    if (m->rank == ep->options.rank) {
+      out->self = i;
+      to->in = to->out = ep->area;
+    } else if (m->seat != DEVICE_NO_SEAT) {
+      to->in = m->in;
+      to->out = m->out;
+    }
+  }
+}
+
+// A kernel that meets the place halfway finds epoch 0 there, or the whole view: each copy ends before the next begins.
+// So who finds the view also finds that one of its links is slow: the control words may come later.
+static int write_view(struct device_ep *ep, const struct device_view *view, struct cuda_view *place, char *why) {
+  ep->host->out.word = 0;
+  int rc = put(ep, &place->epoch, sizeof place->epoch, "taking back an old view", why);
+  if (rc == 0) {
+    fill_view(ep, view, &ep->host->out.view);
+    rc = put(ep, place, sizeof *place, "publishing a view", why);
+  }
+  if (rc == 0 && __atomic_load_n(&ep->device->strict, __ATOMIC_ACQUIRE)) {
+    ep->host->out.word = true;
+    rc = put(ep, &ep->state->control.strict, sizeof ep->state->control.strict, "telling that a link is slow", why);
+  }
+  if (rc == 0) {
+    ep->host->out.word = view->epoch;
+    rc = put(ep, &place->epoch, sizeof place->epoch, "publishing a view", why);
+  }
+  return rc;
+}
+
+int cuda_ep_publish(struct device_ep *ep, const struct device_view *view, char *why) {
+  struct cuda_turn turn;
+  int rc = enter(ep, &turn, why);
+  if (rc != 0)
+    return rc;
+  rc = check_view(ep, view, why);
+  int place = find_place(ep);
+  if (rc == 0 && place < 0)
+    rc = cuda_why(why, WEFT_ERR_BUSY, "%d views wait to take effect already", CUDA_PUBLISHED);
+  if (rc == 0) {
+    ep->published[place] = 0;
+    rc = write_view(ep, view, &ep->state->published[place], why);
+  }
+  if (rc == 0)
+    ep->published[place] = ep->newest = view->epoch;
+  leave(ep, &turn);
+  return rc;
+}
+
+int cuda_ep_control(struct device_ep *ep, const struct device_control *control, char *why) {
+  struct cuda_turn turn;
+  int rc = enter(ep, &turn, why);
+  if (rc != 0)
+    return rc;
+  ep->host->out.control = (struct cuda_control){.ready = control->ready,
+                                                .mark = control->mark,
+                                                .gone = control->gone,
+                                                .masked = control->masked,
+                                                .timeout_ns = ep->options.timeout_ns,
+                                                .strict = __atomic_load_n(&ep->device->strict, __ATOMIC_ACQUIRE)};
+  rc = put(ep, &ep->state->control, sizeof ep->state->control, "writing the control words", why);
+  leave(ep, &turn);
+  return rc;
+}
+
+int cuda_ep_seat(struct device_ep *ep, uint32_t seat, char *why) {
+  struct cuda_turn turn;
+  if (seat >= DEVICE_SEATS)
+    return cuda_why(why, WEFT_ERR_INVALID, "there is no seat %u: want 0 to %d", seat, DEVICE_SEATS - 1);
+  int rc = enter(ep, &turn, why);
+  if (rc != 0)
+    return rc;
+  ep->host->out.word = 0;
+  rc = put(ep, &ep->state->told[seat], sizeof ep->state->told[seat], "clearing a seat", why);
+  if (rc == 0) // what kernels know themselves they forget with the first view of the new link
+    ep->host->report.lost[seat] = 0;
+  leave(ep, &turn);
+  return rc;
+}
+
+int cuda_ep_progress(struct device_ep *ep, struct device_progress *progress, char *why) {
+  struct cuda_turn turn;
+  int rc = enter(ep, &turn, why);
+  if (rc != 0)
+    return rc;
+  rc = cuda_check(
+      why,
+      cudaMemcpyAsync(&ep->host->progress, &ep->state->progress, sizeof *progress, cudaMemcpyDeviceToHost, ep->control),
+      "cannot copy from the device");
+  if (rc == 0)
+    rc = cuda_await(ep->control, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "asking how far the kernels are", why);
+  if (rc == 0)
+    *progress = ep->host->progress;
+  leave(ep, &turn);
+  return rc;
+}
+
+// Runs the kernel once; what it found is in host->begin. The others come to this rank's first operation two operations
+// after they have told it, and then wait: so this thread stays awake for `awake_ns`. Within a turn.
+static int begin(struct device_ep *ep, struct cuda_begin_args *args, uint64_t awake_ns, char *why) {
+  args->state = ep->state;
+  args->result = ep->begin;
+  ep->host->begin = (struct cuda_begin){0};
+  int rc = cuda_check(why, (cudaError_t)cuda_launch_begin(args, ep->owner), "cannot launch a kernel");
+  if (rc == 0)
+    rc = cuda_await_awake(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, awake_ns, "beginning", why);
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  if (rc == 0 && ep->host->begin.begun)
+    __atomic_store_n(&ep->begun, args->op == CUDA_AWAIT ? ep->host->begin.epoch : args->epoch, __ATOMIC_RELEASE);
+  return rc;
+}
+
+int cuda_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why) {
+  struct cuda_begin_args args = {.op = op, .epoch = epoch};
+  struct cuda_turn turn;
+  int rc = cuda_enter(ep->device, &turn, why);
+  if (rc != 0)
+    return rc;
+  rc = begin(ep, &args, 0, why);
+  if (rc == 0 && !ep->host->begin.begun)
+    rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "view %llu has not been published", (unsigned long long)epoch);
+  cuda_leave(&turn);
+  return rc;
+}
+
+static struct cuda_begin_args args_of(const struct device_ep *ep, const struct device_member *seats, uint32_t count) {
+  struct cuda_begin_args args = {.op = CUDA_AWAIT, .state = ep->state, .result = ep->begin, .area = ep->layout.area};
+  for (uint32_t i = 0; i < count && args.count < CUDA_MAX_MEMBERS; i++)
+    if (seats[i].in) {
+      args.in[args.count] = seats[i].in;
+      args.out[args.count++] = seats[i].out;
+    }
+  return args;
+}
+
+int cuda_ep_rouse(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why) {
+  struct cuda_begin_args args = args_of(ep, seats, count);
+  struct cuda_turn turn;
+  int rc = cuda_enter(ep->device, &turn, why);
+  if (rc != 0)
+    return rc;
+  rc = cuda_check(why, (cudaError_t)cuda_launch_rouse(&args, ep->owner), "cannot launch a kernel");
+  if (rc == 0)
+    rc = cuda_await(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "waking links", why);
+  // First copies from the device take long: not while everybody waits for this rank, which asks what came of its first
+  // operation.
+  if (rc == 0)
+    rc = cuda_check(why,
+                    cudaMemcpyAsync(&ep->host->record, ep->state->record, sizeof ep->host->record,
+                                    cudaMemcpyDeviceToHost, ep->owner),
+                    "cannot copy from the device");
+  if (rc == 0)
+    rc = cuda_await(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "a copy from the device", why);
+  cuda_leave(&turn);
+  return rc;
+}
+
+int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
+                        const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why) {
+  uint64_t deadline = clock_deadline_ms(timeout_ms), nap = clock_deadline_ms(AWAKE_MS);
+  struct cuda_begin_args args = args_of(ep, seats, count);
+  const struct cuda_begin *found = &ep->host->begin;
+  struct cuda_turn turn;
+  *epoch = 0;
+  int rc = cuda_enter(ep->device, &turn, why);
+  if (rc != 0)
+    return rc;
+  do {
+    uint64_t left = clock_left_ns(deadline);
+    args.timeout_ns = left < SLICE_NS ? left : SLICE_NS;
+    rc = begin(ep, &args, clock_left_ns(nap), why);
+    if (rc == 0 && !found->begun && *cancel)
+      rc = cuda_why(why, WEFT_ERR_CANCELED, "the wait for the first operation was cancelled");
+  } while (rc == 0 && !found->begun && found->epoch == 0 && !clock_passed(deadline));
+  if (rc == 0) {
+    *epoch = found->epoch;
+    if (found->begun)
+      *op = found->op;
+    else
+      rc = cuda_why(why, WEFT_ERR_TIMEOUT,
+                    found->epoch ? "the view of the first operation has not been published"
+                                 : "no peer has told the first operation");
+  }
+  cuda_leave(&turn);
+  return rc;
+}

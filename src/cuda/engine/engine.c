@@ -1,0 +1,223 @@
+// The life of an engine.
+#include "cuda/engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void layout_of(const struct device_ep_options *o, struct cuda_layout *layout) {
+  cuda_layout_init(layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
+}
+
+size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
+  struct cuda_layout layout;
+  if (o->max_tokens == 0 || o->max_tokens > WEFT_EP_MAX_TOKENS || o->hidden == 0 || o->hidden > WEFT_EP_MAX_HIDDEN ||
+      o->hidden % CUDA_BLOCK != 0 || o->topk == 0 || o->topk > WEFT_EP_MAX_TOPK || o->experts_per_rank == 0 ||
+      o->experts_per_rank > WEFT_EP_MAX_EXPERTS) {
+    cuda_why(
+        why, WEFT_ERR_INVALID,
+        "no engine for %u tokens, hidden %u, top-%u and %u experts: want at most %d, %d (a multiple of %d), %d and "
+        "%d",
+        o->max_tokens, o->hidden, o->topk, o->experts_per_rank, WEFT_EP_MAX_TOKENS, WEFT_EP_MAX_HIDDEN, CUDA_BLOCK,
+        WEFT_EP_MAX_TOPK, WEFT_EP_MAX_EXPERTS);
+    return 0;
+  }
+  layout_of(o, &layout);
+  return layout.area;
+}
+
+// The most members of a view for which a block's shared memory is enough.
+static uint32_t most_members(const struct device_ep *ep) {
+  struct cuda_dispatch_args args = {.layout = ep->layout,
+                                    .capacity = ep->options.capacity,
+                                    .members = ep->options.capacity < CUDA_MAX_MEMBERS ? ep->options.capacity
+                                                                                       : CUDA_MAX_MEMBERS,
+                                    .dtype = ep->options.dtype};
+  args.d = (struct device_dispatch){
+      .halves = DEVICE_SEND | DEVICE_RECV, .kind = 1, .num_tokens = ep->options.max_tokens, .rank_major = true};
+  while (args.members > 0 && cuda_dispatch_memory(&args) + CUDA_DISPATCH_FIXED > ep->device->shared_memory)
+    args.members--;
+  return args.members;
+}
+
+static uint64_t aligned(uint64_t size) {
+  return (size + CUDA_LINE - 1) / CUDA_LINE * CUDA_LINE;
+}
+
+// Cuts the handles' arrays out of one piece of memory at `base`; returns its size.
+static uint64_t place_handles(struct device_ep *ep, char *base) {
+  uint64_t tokens = ep->options.max_tokens, selections = ep->members * tokens * ep->options.topk, at = 0;
+  for (int i = 0; i < CUDA_LIVE; i++) {
+    struct cuda_handle *handle = &ep->handle[i];
+    handle->place = (int32_t *)(base + at);
+    at += aligned(selections * sizeof *handle->place);
+    handle->weight = (float *)(base + at);
+    at += aligned(selections * sizeof *handle->weight);
+    handle->token = (uint32_t *)(base + at);
+    at += aligned(ep->members * tokens * sizeof *handle->token);
+    handle->members = (uint64_t *)(base + at);
+    at += aligned(tokens * sizeof *handle->members);
+    handle->missing = (uint64_t *)(base + at);
+    at += aligned(tokens * sizeof *handle->missing);
+    handle->unsent = (uint64_t *)(base + at);
+    at += aligned(tokens * sizeof *handle->unsent);
+  }
+  return at;
+}
+
+static int open_memory(struct device_ep *ep, char *why) {
+  uint64_t arrays = place_handles(ep, NULL);
+  int rc = cuda_allocate(ep->device, sizeof *ep->state, (void **)&ep->state, why);
+  if (rc == 0)
+    rc = cuda_allocate_area(ep->device, ep->layout.area, (void **)&ep->area, why);
+  if (rc == 0)
+    rc = cuda_allocate(ep->device, arrays, &ep->arrays, why);
+  if (rc != 0)
+    return rc;
+  place_handles(ep, ep->arrays);
+  ep->bytes = sizeof *ep->state + ep->layout.area + arrays;
+  return 0;
+}
+
+static int open_host(struct device_ep *ep, char *why) {
+  void *seen;
+  int rc = cuda_pin(ep->device, (void **)&ep->host, why);
+  if (rc == 0)
+    rc = cuda_check(why, cudaHostGetDevicePointer(&seen, ep->host, 0), "the device does not see pinned host memory");
+  if (rc != 0)
+    return rc;
+  ep->report = (struct device_report *)((char *)seen + offsetof(struct cuda_host, report));
+  ep->begin = (struct cuda_begin *)((char *)seen + offsetof(struct cuda_host, begin));
+  return 0;
+}
+
+static int open_streams(struct device_ep *ep, char *why) {
+  int least, greatest;
+  int rc = cuda_check(why, cudaDeviceGetStreamPriorityRange(&least, &greatest), "cannot make a stream");
+  if (rc == 0)
+    rc = cuda_check(why, cudaStreamCreateWithPriority(&ep->control, cudaStreamNonBlocking, greatest),
+                    "cannot make a stream");
+  if (rc == 0)
+    rc = cuda_check(why, cudaStreamCreateWithPriority(&ep->owner, cudaStreamNonBlocking, greatest),
+                    "cannot make a stream");
+  if (rc == 0)
+    rc = cuda_check(why, cudaEventCreateWithFlags(&ep->end, cudaEventDisableTiming), "cannot make an event");
+  return rc;
+}
+
+static int write_state(struct device_ep *ep, char *why) {
+  struct cuda_state *state = &ep->host->out.state;
+  memcpy(state->handle, ep->handle, sizeof state->handle);
+  state->control.timeout_ns = ep->options.timeout_ns;
+  state->report = ep->report;
+  int rc = cuda_check(why, cudaMemcpyAsync(ep->state, state, sizeof *state, cudaMemcpyHostToDevice, ep->control),
+                      "cannot write the engine's state");
+  return rc ? rc : cuda_await(ep->control, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "writing the engine's state", why);
+}
+
+static int open_parts(struct device_ep *ep, char *why) {
+  // A kernel that is loaded later would wait for those that run.
+  int rc = cuda_check(why, (cudaError_t)cuda_launch_load(&ep->early), "cannot load the kernels");
+  if (rc == 0)
+    rc = open_memory(ep, why);
+  if (rc == 0)
+    rc = open_host(ep, why);
+  if (rc == 0)
+    rc = open_streams(ep, why);
+  if (rc == 0)
+    rc = write_state(ep, why);
+  return rc;
+}
+
+static int set_up(struct device_ep *ep, char *why) {
+  const struct device_ep_options *o = &ep->options;
+  uint32_t all = ep->device->info.processors;
+  if (cuda_ep_area_bytes(o, why) == 0)
+    return WEFT_ERR_INVALID;
+  layout_of(o, &ep->layout);
+  ep->blocks = o->processors && o->processors < all ? o->processors : all;
+  ep->limited = ep->blocks < all;
+  ep->members = most_members(ep);
+  if (ep->members == 0)
+    return cuda_why(why, WEFT_ERR_LIMIT,
+                    "%u experts and %u tokens need more shared memory than device %d has (%zu bytes)",
+                    o->experts_per_rank, o->max_tokens, ep->device->index, ep->device->shared_memory);
+  int rc = cuda_share_take(ep->device, ep->blocks, why);
+  ep->shared = rc == 0;
+  return rc;
+}
+
+int cuda_ep_open(struct device *device, const struct device_ep_options *options, struct device_ep **out, char *why) {
+  struct device_ep *ep = calloc(1, sizeof *ep);
+  if (!ep)
+    return cuda_why(why, WEFT_ERR_NOMEM, "no memory for an engine");
+  ep->device = device;
+  ep->options = *options;
+  if (ep->options.timeout_ns > CUDA_LONGEST_NS)
+    ep->options.timeout_ns = CUDA_LONGEST_NS;
+  pthread_mutex_init(&ep->lock, NULL);
+  struct cuda_turn turn;
+  int rc = set_up(ep, why);
+  if (rc == 0)
+    rc = cuda_enter(device, &turn, why);
+  if (rc == 0) {
+    rc = open_parts(ep, why);
+    cuda_leave(&turn);
+  }
+  if (rc != 0)
+    cuda_ep_close(ep);
+  else
+    *out = ep;
+  return rc;
+}
+
+// Waits for the newest launch, unless somebody has waited for it: its stream may be gone then.
+static void await_launches(struct device_ep *ep) {
+  struct device *device = ep->device;
+  pthread_mutex_lock(&device->lock);
+  bool idle = device->idle_stream == ep->last && device->idle_launches >= ep->last_launch;
+  pthread_mutex_unlock(&device->lock);
+  if (ep->last_launch == 0 || idle || cuda_check_capture(ep->last, NULL) != 0)
+    return;
+  uint64_t allowance = (1 + DEVICE_EXTENSIONS) * ep->options.timeout_ns + CUDA_ALLOWANCE_MS * (uint64_t)1000000;
+  if (cudaEventRecord(ep->end, ep->last) == cudaSuccess && cudaStreamWaitEvent(ep->owner, ep->end, 0) == cudaSuccess)
+    cuda_await(ep->owner, allowance, "launches before a close", NULL);
+  cudaGetLastError();
+}
+
+// Gives back all that there is, within a turn.
+static void close_parts(struct device_ep *ep) {
+  await_launches(ep);
+  cuda_release(ep->device, ep->arrays);
+  cuda_release(ep->device, ep->area);
+  cuda_release(ep->device, ep->state);
+  if (ep->control)
+    cudaStreamDestroy(ep->control);
+  if (ep->owner)
+    cudaStreamDestroy(ep->owner);
+  if (ep->end)
+    cudaEventDestroy(ep->end);
+  cuda_unpin(ep->device, ep->host);
+  cudaGetLastError();
+}
+
+void cuda_ep_close(struct device_ep *ep) {
+  struct cuda_turn turn;
+  if (!ep)
+    return;
+  if (cuda_enter(ep->device, &turn, NULL) == 0) {
+    close_parts(ep);
+    cuda_leave(&turn);
+  }
+  if (ep->shared)
+    cuda_share_give(ep->device, ep->blocks);
+  pthread_mutex_destroy(&ep->lock);
+  free(ep);
+}
+
+uint64_t cuda_ep_memory(const struct device_ep *ep) {
+  return ep->bytes;
+}
+
+const struct device_report *cuda_ep_report(const struct device_ep *ep) {
+  return &ep->host->report;
+}

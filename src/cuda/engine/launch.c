@@ -1,0 +1,165 @@
+// Launches of an engine's kernels, and what their operations did. A launch asks the device nothing and waits for
+// nothing, so that it can be captured.
+#include "cuda/engine/engine.h"
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+enum {
+  PIECE = 16,          // bytes that kernels read and write at once
+  RELAYED_BLOCKS = 12, // where peers are on other hosts
+};
+
+// Launched so, a kernel's blocks take their places before the kernel before has ended. With another rank on the device
+// they could take the place of a block that somebody waits for. A graph keeps what held when it was captured.
+static bool early(const struct device_ep *ep) {
+  return ep->early && !ep->limited && cuda_share_alone(ep->device);
+}
+
+// Blocks read a window in the host's memory one small piece after the other: 81 of them took 65 us for one look at a
+// header, and a few are enough for what the way through a host carries. A graph keeps what held here too.
+static uint32_t blocks(const struct device_ep *ep) {
+  bool relayed = __atomic_load_n(&ep->device->host_windows, __ATOMIC_RELAXED) > 0;
+  return relayed && ep->blocks > RELAYED_BLOCKS ? RELAYED_BLOCKS : ep->blocks;
+}
+
+static int enter(struct device_ep *ep, void *stream, struct cuda_turn *turn, char *why) {
+  int rc = cuda_check_stream(ep, stream, why);
+  return rc ? rc : cuda_enter(ep->device, turn, why);
+}
+
+// What came of a launch; cuda_ep_close waits for the newest.
+static int launched(struct device_ep *ep, int error, void *stream, const char *what, char *why) {
+  int rc = cuda_check(why, (cudaError_t)error, what);
+  if (rc == 0) {
+    ep->last = stream;
+    ep->last_launch = __atomic_add_fetch(&ep->device->launches, 1, __ATOMIC_RELAXED);
+  }
+  return rc;
+}
+
+static int check_send(struct device_ep *ep, const struct device_dispatch *d, char *why) {
+  bool some = d->num_tokens > 0;
+  const struct cuda_argument list[] = {
+      {"x", d->x, PIECE, some},
+      {"scales", d->scales, 4, false},
+      {"topk_idx", d->topk_idx, sizeof *d->topk_idx, some},
+      {"topk_weights", d->topk_weights, sizeof *d->topk_weights, false},
+  };
+  if (d->num_tokens > ep->options.max_tokens)
+    return cuda_why(why, WEFT_ERR_INVALID, "num_tokens is %u, more than max_tokens, %u", d->num_tokens,
+                    ep->options.max_tokens);
+  return some ? cuda_check_arguments(ep, list, COUNT(list), why) : 0;
+}
+
+static int check_receive(struct device_ep *ep, const struct device_dispatch *d, char *why) {
+  const struct cuda_argument list[] = {
+      {"recv.x", d->out, PIECE, d->rows > 0},
+      {"recv.scales", d->out_scales, 4, d->rows > 0 && ep->layout.scale_bytes > 0},
+      {"recv.counts", d->counts, sizeof *d->counts, true},
+      {"recv.src_rank", d->src_rank, sizeof *d->src_rank, false},
+      {"recv.src_token", d->src_token, sizeof *d->src_token, false},
+      {"recv.range", d->range, sizeof *d->range, false},
+      {"recv.local_expert", d->local_expert, sizeof *d->local_expert, false},
+      {"recv.weights", d->weights, sizeof *d->weights, false},
+      {"recv.expert_total", d->expert_total, sizeof *d->expert_total, false},
+      {"recv.wait_ns", d->wait_ns, sizeof *d->wait_ns, false},
+  };
+  return cuda_check_arguments(ep, list, COUNT(list), why);
+}
+
+int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void *stream, char *why) {
+  struct cuda_dispatch_args args = {.state = ep->state,
+                                    .layout = ep->layout,
+                                    .capacity = ep->options.capacity,
+                                    .members = ep->members,
+                                    .dtype = ep->options.dtype,
+                                    .d = *d};
+  struct cuda_turn turn;
+  int rc = enter(ep, stream, &turn, why);
+  if (rc != 0)
+    return rc;
+  if (d->kind == 1 && (d->halves & DEVICE_SEND))
+    rc = check_send(ep, d, why);
+  if (rc == 0 && d->kind == 1 && (d->halves & DEVICE_RECV))
+    rc = check_receive(ep, d, why);
+  if (rc == 0)
+    rc =
+        launched(ep, cuda_launch_dispatch(&args, blocks(ep), early(ep), stream), stream, "cannot launch dispatch", why);
+  cuda_leave(&turn);
+  return rc;
+}
+
+static int check_combine(struct device_ep *ep, const struct device_combine *c, char *why) {
+  bool sends = c->halves & DEVICE_SEND, some = c->num_tokens > 0;
+  bool receives = c->halves & DEVICE_RECV;
+  const struct cuda_argument list[] = {
+      {"y", sends ? c->y : NULL, PIECE, false},
+      {"out", receives && some ? c->out : NULL, PIECE, receives && some},
+      {"topk_idx", some ? c->topk_idx : NULL, sizeof *c->topk_idx, receives && some},
+      {"topk_weights", some ? c->topk_weights : NULL, sizeof *c->topk_weights, c->late_weights && some},
+  };
+  return cuda_check_arguments(ep, list, COUNT(list), why);
+}
+
+int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *stream, char *why) {
+  struct cuda_combine_args args = {.state = ep->state, .layout = ep->layout, .c = *c};
+  struct cuda_turn turn;
+  int rc = enter(ep, stream, &turn, why);
+  if (rc != 0)
+    return rc;
+  rc = check_combine(ep, c, why);
+  if (rc == 0)
+    rc = launched(ep, cuda_launch_combine(&args, blocks(ep), early(ep), stream), stream, "cannot launch combine", why);
+  cuda_leave(&turn);
+  return rc;
+}
+
+int cuda_ep_finish(struct device_ep *ep, void *stream, char *why) {
+  const struct cuda_finish_args args = {.state = ep->state, .layout = ep->layout};
+  struct cuda_turn turn;
+  int rc = enter(ep, stream, &turn, why);
+  if (rc != 0)
+    return rc;
+  rc = launched(ep, cuda_launch_finish(&args, blocks(ep), stream), stream, "cannot launch finish", why);
+  cuda_leave(&turn);
+  return rc;
+}
+
+// Copies from the device by the owner's stream. Within a turn.
+static int get(struct device_ep *ep, void *to, const void *from, size_t size, const char *what, char *why) {
+  int rc = cuda_check(why, cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToHost, ep->owner), what);
+  return rc ? rc : cuda_await(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, what, why);
+}
+
+int cuda_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why) {
+  struct device_record *copy = &ep->host->record;
+  struct cuda_turn turn;
+  int rc = cuda_enter(ep->device, &turn, why);
+  if (rc != 0)
+    return rc;
+  rc = get(ep, copy, &ep->state->record[op % CUDA_RECORDS], sizeof *copy, "reading what an operation did", why);
+  if (rc == 0 && (copy->op != op || copy->kind == 0))
+    rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "operation %llu has not come to its end, or is too old",
+                  (unsigned long long)op);
+  if (rc == 0)
+    *record = *copy;
+  cuda_leave(&turn);
+  return rc;
+}
+
+int cuda_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why) {
+  struct cuda_turn turn;
+  if (num_tokens > ep->options.max_tokens)
+    return cuda_why(why, WEFT_ERR_INVALID, "num_tokens is %u, more than max_tokens, %u", num_tokens,
+                    ep->options.max_tokens);
+  int rc = cuda_enter(ep->device, &turn, why);
+  if (rc != 0)
+    return rc;
+  size_t size = num_tokens * sizeof *missing;
+  if (size > 0)
+    rc = get(ep, ep->host->missing, ep->handle[op % CUDA_LIVE].missing, size, "reading what is missing", why);
+  for (uint32_t i = 0; rc == 0 && i < num_tokens; i++)
+    missing[i] = ep->host->missing[i];
+  cuda_leave(&turn);
+  return rc;
+}

@@ -1,0 +1,16 @@
+// See relay.c. No CUDA in it: the tests build it without.
+#ifndef CUDA_ENGINE_RELAY_H
+#define CUDA_ENGINE_RELAY_H
+
+#include <stddef.h>
+
+#include "device/device.h"
+
+// As in device/device.h.
+int cuda_relay_open(const struct device_ep_options *options, void *in, void *out, struct device_relay **relay,
+                    char *why);
+void cuda_relay_close(struct device_relay *relay);
+size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size);
+int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size, char *why);
+
+#endif

@@ -1,0 +1,114 @@
+// Which view operations run in: the rule of ep/core/activation.h, followed by the kernels themselves.
+#ifndef CUDA_KERNELS_ACTIVATE_CUH
+#define CUDA_KERNELS_ACTIVATE_CUH
+
+#include "cuda/dispatch/hear.cuh"
+
+enum { NOT_PUBLISHED = CUDA_PUBLISHED };
+
+// The published view of `epoch`, or the oldest newer one; NOT_PUBLISHED. [one thread]
+__device__ __forceinline__ uint32_t find_published(const cuda_state *state, uint64_t epoch) {
+  uint32_t found = NOT_PUBLISHED;
+  uint64_t best = UINT64_MAX;
+  for (uint32_t i = 0; i < CUDA_PUBLISHED; i++) {
+    uint64_t has = ptx::load_acquire(&state->published[i].epoch);
+    if (has >= epoch && has < best) {
+      found = i;
+      best = has;
+    }
+  }
+  return found;
+}
+
+__device__ __forceinline__ const cuda_member *find_seat(const cuda_view &view, uint32_t seat) {
+#pragma unroll 1
+  for (uint32_t m = 0; m < view.count; m++)
+    if (view.members[m].seat == seat)
+      return &view.members[m];
+  return nullptr;
+}
+
+// A view to run in from `op` on: the published one, with the operation from which on each member counts. `before`: the
+// view of the operation before. [threads that take part all call it, with consecutive numbers]
+__device__ __forceinline__ void make_live(cuda_view &live, const cuda_view &published, const cuda_view &before,
+                                          uint64_t op, uint32_t thread, uint32_t threads) {
+  uint32_t count = published.self == CUDA_NOT_A_MEMBER ? 0 : published.count;
+#pragma unroll 1
+  for (uint32_t m = thread; m < count; m += threads) {
+    cuda_member member = published.members[m];
+    const cuda_member *same = member.seat < DEVICE_SEATS ? find_seat(before, member.seat) : nullptr;
+    member.since = same ? same->since : op;
+    live.members[m] = member;
+  }
+  if (thread == 0) {
+    live.epoch = published.epoch;
+    live.count = count;
+    live.by_count = published.by_count;
+    live.seats = published.seats;
+    live.self = published.self;
+  }
+}
+
+// Tells a peer that this rank counts it from `op` on, unless it has been told so before.
+__device__ __forceinline__ void tell_start(cuda_state *state, const cuda_member &member, uint64_t op, uint64_t epoch) {
+  uint64_t told = state->told[member.seat];
+  if (told != 0 && told <= op + 1)
+    return;
+  state->told[member.seat] = op + 1;
+  uint64_t first = op + 1;
+  ptx::store_unit(&((cuda_area_head *)member.out)->start,
+                  make_uint4((uint32_t)first, (uint32_t)(first >> 32), (uint32_t)epoch, 1));
+}
+
+// Tells each rank that is in `next` but not in `now` that operation `op` is its first. [one thread]
+__device__ __forceinline__ void tell_joiners(cuda_state *state, const cuda_view &now, const cuda_view &next,
+                                             uint64_t op) {
+#pragma unroll 1
+  for (uint32_t m = 0; m < next.count; m++)
+    if (next.members[m].seat < DEVICE_SEATS && m != next.self && !find_seat(now, next.members[m].seat))
+      tell_start(state, next.members[m], op, next.epoch);
+  ptx::fence_system();
+}
+
+// Seats of new members begin unlost. [one thread]
+__device__ __forceinline__ void forgive(cuda_state *state, const cuda_view &now, const cuda_view &next) {
+#pragma unroll 1
+  for (uint32_t m = 0; m < next.count; m++)
+    if (next.members[m].seat < DEVICE_SEATS && !find_seat(now, next.members[m].seat))
+      atomicAnd((unsigned long long *)&state->counters.lost, ~(1ull << next.members[m].seat));
+}
+
+// Tells the host that `epoch` takes effect with `op`. [one thread]
+__device__ __forceinline__ void report_activation(cuda_state *state, uint64_t op, uint64_t epoch) {
+  uint64_t n = state->counters.activations;
+  state->report->activation[n % DEVICE_ACTIVATIONS].op = op;
+  state->report->activation[n % DEVICE_ACTIVATIONS].epoch = epoch;
+  ptx::fence_system();
+  state->report->activations = n + 1;
+  state->counters.activations = n + 1;
+}
+
+// All headers of `op`, which ran in `now`, are heard: decides the view of op + 2, as every other rank does. `next`:
+// that of op + 1. [one thread]
+__device__ __forceinline__ void decide(cuda_state *state, const cuda_view &now, const cuda_view &next,
+                                       uint32_t next_live, uint64_t lowest, uint64_t op) {
+  cuda_counters &counters = state->counters;
+  counters.live[(op + 2) % CUDA_LIVE] = (uint8_t)next_live;
+  if (now.epoch != next.epoch || now.count == 0 || lowest == UINT32_MAX || lowest <= next.epoch)
+    return;
+  uint32_t slot = find_published(state, lowest);
+  if (slot == NOT_PUBLISHED)
+    return; // it cannot be: this rank's own header said that it was ready for it
+  uint32_t made = (counters.newest + 1) % CUDA_LIVE;
+  cuda_view &live = state->live[made];
+  make_live(live, state->published[slot], next, op + 2, 0, 1);
+  counters.newest = made;
+  counters.live[(op + 2) % CUDA_LIVE] = (uint8_t)made;
+  forgive(state, next, live);
+  // A newer one, in place of one that never came here, without this rank: nothing to tell.
+  if (live.epoch == lowest || live.count > 0)
+    tell_joiners(state, now, live, op + 2);
+  report_activation(state, op + 2, live.epoch);
+}
+
+#endif

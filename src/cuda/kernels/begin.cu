@@ -1,0 +1,150 @@
+// The smaller kernels: the first operation, and the end of one without a combine.
+#include "cuda/kernels/activate.cuh"
+#include "cuda/kernels/empty.cuh"
+#include "cuda/kernels/launch.h"
+
+namespace {
+
+enum { BEGIN_THREADS = 128, ROUSING_LINES = 2048, FINISH_THREADS = 512, FINISH_BLOCKS = 32 };
+
+// A link between GPUs that has been idle for some ten milliseconds sleeps, and the first access over it takes 0.1 ms
+// then: a running rank's too, in the middle of an operation. Lines of an area are spread over all links. So this reads
+// some of them all over each peer's; what they hold does not matter.
+__device__ uint64_t rouse(const cuda_begin_args &args) {
+  uint64_t lines = args.area / CUDA_LINE, step = lines / ROUSING_LINES + 1, sum = 0;
+  for (uint32_t i = 0; i < args.count; i++)
+#pragma unroll 4
+    for (uint64_t line = threadIdx.x * step; line < lines; line += blockDim.x * step)
+      sum += ptx::load_volatile((const uint64_t *)(args.out[i] + line * CUDA_LINE));
+  return sum;
+}
+
+__global__ void rouse_links(const __grid_constant__ cuda_begin_args args) {
+  if (rouse(args) == 1) // never mind: so that it waits for all
+    args.result->op = 1;
+}
+
+// The earliest operation that any peer has told, + 1, and its epoch: where they differ, because a rank died while they
+// fixed it, the earliest stands.
+__device__ uint64_t find_start(const cuda_begin_args &args, uint64_t *epoch) {
+  uint64_t first = 0;
+  for (uint32_t i = 0; i < args.count; i++) {
+    uint4 unit = ptx::load_unit(&((const cuda_area_head *)args.in[i])->start);
+    uint64_t op = (uint64_t)unit.y << 32 | unit.x;
+    if (unit.w != 1 || (first != 0 && op >= first))
+      continue;
+    first = op;
+    *epoch = unit.z;
+  }
+  return first;
+}
+
+__device__ bool await_start(const cuda_begin_args &args, uint64_t *op, uint64_t *epoch) {
+  uint64_t begin = ptx::time_ns(), first;
+  while ((first = find_start(args, epoch)) == 0) {
+    __nanosleep(200);
+    if (ptx::time_ns() - begin > args.timeout_ns)
+      return false;
+  }
+  ptx::fence_system();
+  first = find_start(args, epoch); // whoever told an earlier one did so before the one that was found
+  *op = first - 1;
+  return true;
+}
+
+__device__ uint32_t await_published(const cuda_begin_args &args, uint64_t epoch) {
+  uint64_t begin = ptx::time_ns();
+  uint32_t slot;
+  while ((slot = find_published(args.state, epoch)) == NOT_PUBLISHED) {
+    __nanosleep(200);
+    if (ptx::time_ns() - begin > args.timeout_ns)
+      break;
+  }
+  return slot;
+}
+
+__global__ void begin(const __grid_constant__ cuda_begin_args args) {
+  cuda_state *state = args.state;
+  uint64_t op = args.op, epoch = args.epoch;
+  // What takes its time comes before the wait: others count on this rank from its first operation on.
+  for (device_record &record : state->record)
+    clear(&record, threadIdx.x, blockDim.x);
+  for (cuda_votes &votes : state->votes)
+    clear(&votes, threadIdx.x, blockDim.x);
+  rouse(args); // keeps them awake: nobody waits for what it reads
+  __syncthreads();
+  if (threadIdx.x != 0)
+    return;
+  state->arrived = 0;
+  bool told = op != CUDA_AWAIT || await_start(args, &op, &epoch);
+  args.result->op = op;
+  args.result->epoch = told ? epoch : 0;
+  uint32_t slot = told ? await_published(args, epoch) : (uint32_t)NOT_PUBLISHED;
+  if (slot == NOT_PUBLISHED)
+    return;
+  cuda_view &live = state->live[0], &none = state->live[1];
+  none.count = 0;
+  make_live(live, state->published[slot], none, op, 0, 1);
+  cuda_counters &counters = state->counters;
+  counters.sent = counters.received = counters.answered = counters.combined = op;
+  counters.emptied_rows = counters.emptied_answers = op;
+  counters.lost = 0;
+  counters.given_up = ptx::load_volatile(&state->control.gone);
+  counters.newest = 0;
+  state->signs.own = live.self < live.count ? 1ull << live.members[live.self].seat : 0;
+  for (uint8_t &index : counters.live)
+    index = 0;
+  tell_joiners(state, none, live, op); // those who were told by a rank that died before it told all
+  report_activation(state, op, live.epoch);
+  args.result->begun = 1;
+  ptx::fence_system();
+}
+
+// It ends what a combine would end, and empties what one would.
+__global__ void __launch_bounds__(FINISH_THREADS, 1) finish(const __grid_constant__ cuda_finish_args args) {
+  __shared__ scene scene;
+  constexpr steps STEPS = {false, false, true, true};
+  const role all = {0, gridDim.x, 0, FINISH_THREADS / WARP, 0};
+  ptx::kernel_wait();
+  const scene_part<FINISH_THREADS> part(args.state);
+  part.put(scene);
+  __syncthreads();
+  if (threadIdx.x / WARP == 0) {
+    if (blockIdx.x == gridDim.x - 1) {
+      publish(scene, args.state, STEPS);
+      args.state->handle[scene.counters.combined % CUDA_LIVE].tokens = 0; // no answers will come
+    }
+    arrive(scene, args.state, STEPS);
+  }
+  empty_read(args.layout, scene, crew(all));
+}
+
+} // namespace
+
+int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream) {
+  void *params[] = {(void *)args};
+  return (int)launch((const void *)begin, params, 1, BEGIN_THREADS, 0, false, stream);
+}
+
+int cuda_launch_rouse(const struct cuda_begin_args *args, cudaStream_t stream) {
+  void *params[] = {(void *)args};
+  return (int)launch((const void *)rouse_links, params, 1, BEGIN_THREADS, 0, false, stream);
+}
+
+int cuda_launch_finish(const struct cuda_finish_args *args, uint32_t blocks, cudaStream_t stream) {
+  void *params[] = {(void *)args};
+  return (int)launch((const void *)finish, params, blocks < FINISH_BLOCKS ? blocks : (uint32_t)FINISH_BLOCKS,
+                     FINISH_THREADS, 0, false, stream);
+}
+
+int cuda_launch_load(bool *early) {
+  *early = true;
+  int rc = (int)load((const void *)begin, early);
+  if (rc == cudaSuccess)
+    rc = (int)load((const void *)rouse_links, early);
+  if (rc == cudaSuccess)
+    rc = (int)load((const void *)finish, early);
+  if (rc == cudaSuccess)
+    rc = cuda_load_dispatch(early);
+  return rc == cudaSuccess ? cuda_load_combine(early) : rc;
+}

@@ -1,0 +1,65 @@
+// Copies thousands of small pieces in one launch: a warp for a piece, several accesses of 16 bytes a lane under way.
+#include "cuda/kernels/copies.h"
+
+namespace {
+
+constexpr uint32_t lanes = 32, deep = 8;
+
+// `count` elements, all of them aligned.
+template <typename T>
+__device__ __forceinline__ void copy_elements(T *to, const T *from, uint64_t count, uint32_t lane) {
+  uint64_t at = lane;
+  for (; at + (deep - 1) * lanes < count; at += deep * lanes) {
+    T held[deep];
+#pragma unroll
+    for (uint32_t i = 0; i < deep; i++)
+      held[i] = __ldcs(from + at + i * lanes);
+#pragma unroll
+    for (uint32_t i = 0; i < deep; i++)
+      __stcs(to + at + i * lanes, held[i]);
+  }
+  for (; at < count; at += lanes)
+    __stcs(to + at, __ldcs(from + at));
+}
+
+// Bytes up to the first element that is aligned on both sides, elements, and the rest.
+template <typename T>
+__device__ __forceinline__ void copy_as(char *to, const char *from, uint64_t size, uint32_t lane) {
+  uint64_t head = (sizeof(T) - (uintptr_t)to % sizeof(T)) % sizeof(T);
+  head = head < size ? head : size;
+  uint64_t body = (size - head) / sizeof(T);
+  copy_elements(to, from, head, lane);
+  copy_elements((T *)(to + head), (const T *)(from + head), body, lane);
+  uint64_t done = head + body * sizeof(T);
+  copy_elements(to + done, from + done, size - done, lane);
+}
+
+__device__ __forceinline__ void copy_piece(const device_copy &piece, uint32_t lane) {
+  char *to = (char *)piece.to;
+  const char *from = (const char *)piece.from;
+  uintptr_t apart = (uintptr_t)to ^ (uintptr_t)from;
+  if (apart % 16 == 0)
+    copy_as<uint4>(to, from, piece.size, lane);
+  else if (apart % 4 == 0)
+    copy_as<uint32_t>(to, from, piece.size, lane);
+  else
+    copy_elements(to, from, piece.size, lane);
+}
+
+__global__ void __launch_bounds__(CUDA_COPIES_WARPS *lanes) copy_pieces(const device_copy *pieces, uint32_t count) {
+  uint32_t warp = blockIdx.x * CUDA_COPIES_WARPS + threadIdx.x / lanes;
+  for (uint32_t i = warp; i < count; i += gridDim.x * CUDA_COPIES_WARPS)
+    copy_piece(pieces[i], threadIdx.x % lanes);
+}
+
+} // namespace
+
+cudaError_t cuda_copies_launch(const device_copy *pieces, uint32_t count, uint32_t blocks, cudaStream_t stream) {
+  copy_pieces<<<blocks, CUDA_COPIES_WARPS * lanes, 0, stream>>>(pieces, count);
+  return cudaGetLastError();
+}
+
+cudaError_t cuda_copies_load() {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, copy_pieces);
+}

@@ -1,0 +1,70 @@
+// The kernels' launchers. They return a cudaError_t.
+#ifndef CUDA_KERNELS_LAUNCH_H
+#define CUDA_KERNELS_LAUNCH_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+
+#include "cuda/kernels/args.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// `blocks`: processors to use; all blocks must be resident at once, with those of the other ranks on this device.
+// `early`: blocks are placed while the stream's kernel before ends. Only for a rank that has the device to itself: else
+// they could take the place of a kernel that somebody waits for.
+int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+// Ends the oldest received operation that has not ended, without a combine. `blocks`: at most.
+int cuda_launch_finish(const struct cuda_finish_args *args, uint32_t blocks, cudaStream_t stream);
+int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream);
+// Wakes the links to the peers whose areas are out[0..count).
+int cuda_launch_rouse(const struct cuda_begin_args *args, cudaStream_t stream);
+// Loads every kernel of this page on the current device, before the first of them runs there: to load one later, as
+// CUDA does at its first launch, may wait for those that run, and they may wait for it. *early: whether they can be
+// launched early, for code made for devices before Hopper, which may run on later ones, does not wait by itself.
+int cuda_launch_load(bool *early);
+int cuda_load_dispatch(bool *early); // its parts, which clear *early or leave it
+int cuda_load_combine(bool *early);
+// Shared memory, in bytes, that a dispatch needs, besides what the kernel has of itself (CUDA_DISPATCH_FIXED at most).
+enum { CUDA_DISPATCH_FIXED = 24 * 1024 };
+size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args);
+
+#ifdef __cplusplus
+}
+
+// Lets the kernel have all the shared memory there is: set at each launch, as much as that one needs, it would fail
+// those of another thread that need more. Clears *early, if given, where kernel_wait (ptx.cuh) does nothing.
+inline cudaError_t load(const void *kernel, bool *early = nullptr) {
+  cudaFuncAttributes attributes;
+  int device, limit;
+  cudaError_t rc = cudaFuncGetAttributes(&attributes, kernel);
+  if (rc == cudaSuccess)
+    rc = cudaGetDevice(&device);
+  if (rc == cudaSuccess)
+    rc = cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (rc == cudaSuccess)
+    rc = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              limit - (int)attributes.sharedSizeBytes);
+  if (early && rc == cudaSuccess)
+    *early &= attributes.ptxVersion >= 90;
+  return rc;
+}
+
+inline cudaError_t launch(const void *kernel, void **params, uint32_t blocks, uint32_t threads, size_t memory,
+                          bool early, cudaStream_t stream) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = early;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = memory;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaLaunchKernelExC(&config, kernel, params);
+}
+#endif
+#endif

@@ -1,0 +1,199 @@
+// Packets: how a warp sends a part of a row, and takes it where it has come (layout.h says what they are).
+//
+// Line i of a packet belongs to iteration i / 4 and group i % 4; lane l of the group (8 lanes) has its bytes from 16 l.
+#ifndef CUDA_KERNELS_PACKET_CUH
+#define CUDA_KERNELS_PACKET_CUH
+
+#include "cuda/kernels/wait.cuh"
+
+enum { WARP = 32, GROUP = 8, GROUPS = WARP / GROUP };
+
+// A warp's own shared memory: a list of rows.
+struct alignas(16) scratch {
+  struct listed {
+    const char *row;
+    float weight;
+    uint32_t seat;
+  } rows[16]; // top-k at most
+};
+
+// EACH: chunks of a packet. Where there are scales, scale[i] is the one of the chunk of iteration i of the lane's
+// group.
+template <int EACH> struct packet {
+  static constexpr int ITERATIONS = EACH / GROUPS;
+  static constexpr bool SCALES = EACH == CUDA_FP8_CHUNKS;
+  static_assert(EACH % GROUPS == 0, "every lane has a part of as many lines");
+  uint4 v[ITERATIONS];
+  uint32_t scale[SCALES ? ITERATIONS : 1];
+};
+
+// Which lines a lane works on.
+struct seat_in_packet {
+  uint32_t group, lane;
+
+  __device__ __forceinline__ seat_in_packet() : group(threadIdx.x % WARP / GROUP), lane(threadIdx.x % GROUP) {}
+  __device__ __forceinline__ uint32_t line(int iteration) const { return iteration * GROUPS + group; }
+  __device__ __forceinline__ uint32_t offset(int iteration) const {
+    return iteration * GROUPS * CUDA_LINE + threadIdx.x % WARP * 16;
+  }
+};
+
+// --- words that have come, and words that have not ---
+
+// What is sent of values that may be empty.
+__device__ __forceinline__ uint32_t fill(uint32_t word) {
+  return word == CUDA_EMPTY ? CUDA_NOT_EMPTY : word;
+}
+__device__ __forceinline__ uint4 fill(uint4 v) {
+  return make_uint4(fill(v.x), fill(v.y), fill(v.z), fill(v.w));
+}
+
+// The largest of words is CUDA_EMPTY if any is.
+static_assert(CUDA_EMPTY == UINT32_MAX, "no word is larger");
+__device__ __forceinline__ uint32_t largest(uint4 v) {
+  return max(max(v.x, v.y), max(v.z, v.w));
+}
+
+// --- sending ---
+
+// Where a packet stands in an area; `scales`: of the first of its chunks, if it has any.
+struct spot {
+  size_t values, scales;
+};
+
+enum { STAGE = CUDA_BF16_CHUNKS * CUDA_LINE, STAGE_SCALES = CUDA_FP8_CHUNKS * CUDA_LINE };
+static_assert(STAGE_SCALES + CUDA_FP8_CHUNKS * 4 <= STAGE, "a stage has room for values and scales");
+
+// A packet on its way to one or more peers. Copies in bulk carry it, from the warp's stage in shared memory: a
+// processor's ordinary stores would queue for the links, and all its loads behind them. Not where the way is strict, or
+// the device has none.
+template <int EACH> struct parcel {
+  static constexpr bool SCALES = packet<EACH>::SCALES;
+  const packet<EACH> &p;
+  char *stage; // [STAGE], 128-byte aligned
+  uint32_t count;
+  bool strict;
+
+  // [warp]
+  __device__ __forceinline__ parcel(const packet<EACH> &p, char *stage, uint32_t count, bool strict)
+      : p(p), stage(stage), count(count), strict(strict) {
+#if __CUDA_ARCH__ >= 900
+    if (strict)
+      return;
+    seat_in_packet at;
+#pragma unroll
+    for (int i = 0; i < packet<EACH>::ITERATIONS; i++) { // the stage has room for more lines than there are
+      *(uint4 *)(stage + at.offset(i)) = p.v[i];
+      if constexpr (SCALES)
+        if (at.lane == 0)
+          ((uint32_t *)(stage + STAGE_SCALES))[at.line(i)] = p.scale[i];
+    }
+    ptx::bulk_fence();
+    __syncwarp();
+#endif
+  }
+
+  // To the area that a lane says; NULL: this lane says nothing. [warp]
+  __device__ __forceinline__ void send(char *area, const spot &to) const {
+#if __CUDA_ARCH__ >= 900
+    if (!strict) {
+      if (area)
+        ptx::bulk_store(area + to.values, stage, count * CUDA_LINE);
+      if (SCALES && area)
+        ptx::bulk_store(area + to.scales, stage + STAGE_SCALES, cuda_round_up(count * 4, 16));
+      return;
+    }
+#endif
+#pragma unroll 1
+    for (uint32_t left = __ballot_sync(~0u, area != nullptr); left; left &= left - 1)
+      put((char *)__shfl_sync(~0u, (unsigned long long)area, __ffs((int)left) - 1), to);
+  }
+
+  // Behind the last send. [warp]
+  __device__ __forceinline__ void sent() const {
+#if __CUDA_ARCH__ >= 900
+    if (!strict)
+      ptx::bulk_commit();
+#endif
+  }
+
+  // Before the stage is used again, or its block ends: the copies have been made from it. [warp]
+  static __device__ __forceinline__ void wait_until_read() {
+#if __CUDA_ARCH__ >= 900
+    ptx::bulk_wait_read();
+    __syncwarp();
+#endif
+  }
+  // The same; and they have arrived. [warp]
+  static __device__ __forceinline__ void wait_until_there() {
+#if __CUDA_ARCH__ >= 900
+    ptx::bulk_wait();
+    __syncwarp();
+#endif
+  }
+
+private:
+  __device__ __forceinline__ void put(char *area, const spot &to) const {
+    seat_in_packet at;
+#pragma unroll
+    for (int i = 0; i < packet<EACH>::ITERATIONS; i++) {
+      if (at.line(i) >= count)
+        continue;
+      ptx::store_line(area + to.values + at.offset(i), p.v[i]);
+      if constexpr (SCALES)
+        if (at.lane == 0)
+          ptx::store_volatile((uint32_t *)(area + to.scales) + at.line(i), p.scale[i]);
+    }
+  }
+};
+
+// --- taking ---
+
+// What there is of a packet; some may not have come. `scale`: lane l has that of chunk l. [warp]
+template <int EACH> struct arrival {
+  packet<EACH> p;
+  uint32_t scale;
+
+  __device__ __forceinline__ void ask(const char *area, const spot &from, uint32_t count) {
+    seat_in_packet at;
+    uint32_t lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int i = 0; i < packet<EACH>::ITERATIONS; i++)
+      p.v[i] = at.line(i) < count ? ptx::load_line(area + from.values + at.offset(i)) : make_uint4(0, 0, 0, 0);
+    scale =
+        packet<EACH>::SCALES && lane < count ? ptx::load_volatile((const uint32_t *)(area + from.scales) + lane) : 0;
+  }
+  // Whether all of it has come. [warp]
+  __device__ __forceinline__ bool whole() const {
+    uint32_t most = scale;
+#pragma unroll
+    for (int i = 0; i < packet<EACH>::ITERATIONS; i++)
+      most = max(most, largest(p.v[i]));
+    return __all_sync(~0u, most != CUDA_EMPTY);
+  }
+
+  // Waits for a packet after a first look at it that was in vain: one lane asks for its last word, so that those who
+  // wait leave the cache to those who write. False: the member is lost. [warp]
+  __device__ __forceinline__ bool await(cuda_state *state, uint32_t seat, const char *area, const spot &from,
+                                        uint32_t count) {
+    const uint32_t *last = (const uint32_t *)(area + from.values + count * CUDA_LINE) - 1;
+    patience patience;
+    bool there;
+    do {
+      bool over = false;
+      if (threadIdx.x % WARP == 0)
+        while (!over && ptx::load_volatile(last) == CUDA_EMPTY)
+          over = patience.over(state, seat);
+      if (__shfl_sync(~0u, over, 0))
+        return false;
+      ask(area, from, count);
+      there = whole();
+      over = !there && threadIdx.x % WARP == 0 && patience.over(state, seat);
+      if (__shfl_sync(~0u, over, 0))
+        return false;
+    } while (!there);
+    return true;
+  }
+};
+
+#endif

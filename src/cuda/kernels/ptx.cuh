@@ -1,0 +1,240 @@
+// The PTX that the kernels use, in one place.
+#ifndef CUDA_KERNELS_PTX_CUH
+#define CUDA_KERNELS_PTX_CUH
+
+#include <cstdint>
+
+namespace ptx {
+
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t *p) {
+  uint32_t v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ uint64_t load_acquire(const uint64_t *p) {
+  uint64_t v;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ uint64_t load_volatile(const uint64_t *p) {
+  uint64_t v;
+  asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ uint32_t load_volatile(const uint32_t *p) {
+  uint32_t v;
+  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ void store_volatile(uint32_t *p, uint32_t v) {
+  asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ void store_relaxed(uint64_t *p, uint64_t v) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
+// 16 bytes as a whole (PTX 8.3: one access of 128 bits, relaxed).
+__device__ __forceinline__ uint4 load_unit(const void *p) {
+  uint64_t low, high;
+  asm volatile("{\n.reg .b128 t;\nld.relaxed.sys.global.b128 t, [%2];\nmov.b128 {%0, %1}, t;\n}"
+               : "=l"(low), "=l"(high)
+               : "l"(p)
+               : "memory");
+  return make_uint4((uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32));
+}
+
+__device__ __forceinline__ void store_unit(void *p, uint4 v) {
+  uint64_t low = (uint64_t)v.y << 32 | v.x, high = (uint64_t)v.w << 32 | v.z;
+  asm volatile("{\n.reg .b128 t;\nmov.b128 t, {%1, %2};\nst.relaxed.sys.global.b128 [%0], t;\n}" ::"l"(p), "l"(low),
+               "l"(high)
+               : "memory");
+}
+
+// A lane's part of a line, which 8 neighbouring lanes read or write together.
+__device__ __forceinline__ uint4 load_line(const void *p) {
+  uint4 v;
+  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
+  return v;
+}
+
+__device__ __forceinline__ void store_line(void *p, uint4 v) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
+}
+
+// Adds without waiting for what was there.
+__device__ __forceinline__ void add(uint32_t *p, uint32_t v) {
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+__device__ __forceinline__ void add_release(uint32_t *p, uint32_t v) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+__device__ __forceinline__ void set_bits(uint64_t *p, uint64_t v) {
+  asm volatile("red.relaxed.gpu.global.or.b64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
+// 16 bytes that this kernel only reads. Through the first-level cache, since neighbours share a sector.
+__device__ __forceinline__ uint4 load_input16(const void *p) {
+  uint4 v;
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  return v;
+}
+
+__device__ __forceinline__ void store16(void *p, uint4 v) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+// The same, by the lanes that say so: a branch for each store would cost more than the store does.
+__device__ __forceinline__ void store16_if(bool here, void *p, uint4 v) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n@p st.global.v4.u32 [%0], {%1, %2, %3, %4};\n}" ::"l"(p),
+               "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"((uint32_t)here)
+               : "memory");
+}
+__device__ __forceinline__ void store4_if(bool here, void *p, uint32_t v) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p st.global.u32 [%0], %1;\n}" ::"l"(p), "r"(v),
+               "r"((uint32_t)here)
+               : "memory");
+}
+
+// To within one unit in the last place.
+__device__ __forceinline__ float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// log2 |x|, to within 2^-22 of it, or absolute where x is from 0.5 to 2; of denormal numbers -infinity (PTX, lg2).
+__device__ __forceinline__ float log2_of(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fabsf(x)));
+  return y;
+}
+// To within 2^-22 of it (PTX, ex2).
+__device__ __forceinline__ float exp2_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// 16 bytes that this kernel only reads, to shared memory; the lanes that say so. load_wait() waits for this thread's.
+__device__ __forceinline__ void load_shared16_if(bool here, void *to, const void *from) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p cp.async.cg.shared.global [%0], [%1], 16;\n}" ::"r"(
+                   (uint32_t)__cvta_generic_to_shared(to)),
+               "l"(from), "r"((uint32_t)here)
+               : "memory");
+}
+__device__ __forceinline__ void load_shared_wait() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// --- shared memory by its 32-bit address, which a compiler otherwise makes anew at each access ---
+
+__device__ __forceinline__ uint32_t shared_address(const void *p) {
+  return (uint32_t)__cvta_generic_to_shared(p);
+}
+__device__ __forceinline__ uint32_t shared_load(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address));
+  return v;
+}
+__device__ __forceinline__ uint4 shared_load16(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
+  return v;
+}
+__device__ __forceinline__ void shared_or(uint32_t address, uint32_t bits) {
+  asm volatile("red.shared.or.b32 [%0], %1;" ::"r"(address), "r"(bits) : "memory");
+}
+
+// Has the value computed here, and not where it is used.
+__device__ __forceinline__ uint32_t here(uint32_t v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+
+// The compiler moves no access to memory across.
+__device__ __forceinline__ void in_order() {
+  asm volatile("" ::: "memory");
+}
+
+__device__ __forceinline__ uint64_t time_ns() {
+  uint64_t v;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(v));
+  return v;
+}
+
+// Launched early, a kernel waits here until the kernel before it in the stream has ended. Lets the next one be
+// launched.
+__device__ __forceinline__ void kernel_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// A barrier of `threads` threads of the block; ids 1 to 15 (0 is __syncthreads).
+__device__ __forceinline__ void barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// The same, for a thread that does not wait for the others.
+__device__ __forceinline__ void barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// The same; tells whether any of the threads said true.
+__device__ __forceinline__ bool barrier_or(int id, int threads, bool said) {
+  uint32_t any;
+  asm volatile("{\n.reg .pred p, q;\nsetp.ne.u32 p, %3, 0;\nbarrier.cta.red.or.pred q, %1, %2, p;\n"
+               "selp.u32 %0, 1, 0, q;\n}"
+               : "=r"(any)
+               : "r"(id), "r"(threads), "r"((uint32_t)said)
+               : "memory");
+  return any != 0;
+}
+
+__device__ __forceinline__ void fence_system() {
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+// --- bulk copies from shared memory (Hopper and later): one thread issues them, and waits for its own ---
+
+#if __CUDA_ARCH__ >= 900
+// Orders this thread's stores to shared memory before bulk copies that are issued after a barrier.
+__device__ __forceinline__ void bulk_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// `size`: a multiple of 16, as are the addresses.
+__device__ __forceinline__ void bulk_store(void *to, const void *from, uint32_t size) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"((uint32_t)__cvta_generic_to_shared(from)), "r"(size)
+               : "memory");
+}
+
+__device__ __forceinline__ void bulk_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// What the copies so far are made from has been read, and may be written again.
+__device__ __forceinline__ void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+// The copies so far have arrived.
+__device__ __forceinline__ void bulk_wait() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+#endif
+
+} // namespace ptx
+
+#endif

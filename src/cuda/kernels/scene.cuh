@@ -1,0 +1,230 @@
+// What each block reads first: the counters, the host's words, the views, and what the peers have taken.
+#ifndef CUDA_KERNELS_SCENE_CUH
+#define CUDA_KERNELS_SCENE_CUH
+
+#include "cuda/kernels/args.h"
+#include "cuda/kernels/packet.cuh"
+
+enum { WARPS = 24, BLOCK = WARPS * WARP };
+enum { HEAD_UNITS = 2 }; // of a slot's head: count and mark
+
+// Blocks that are few: then each of them has a part in everything.
+enum { FEW_BLOCKS = 16 };
+
+// Blocks, and warps of each of them, that do the same: a kernel that does two things has two roles, side by side.
+struct role {
+  uint32_t first_block, blocks;
+  uint32_t first, warps; // of a block's
+  int barrier;           // 1 to 15
+
+  __device__ __forceinline__ bool plays() const {
+    return blockIdx.x - first_block < blocks && threadIdx.x / WARP - first < warps;
+  }
+  __device__ __forceinline__ uint32_t thread() const { return threadIdx.x - first * WARP; }
+  __device__ __forceinline__ uint32_t threads() const { return warps * WARP; }
+  __device__ __forceinline__ void sync() const { ptx::barrier(barrier, (int)threads()); }
+  __device__ __forceinline__ bool sync_or(bool said) const { return ptx::barrier_or(barrier, (int)threads(), said); }
+};
+
+// Built with CUDA_TRACE, one thread of each block notes the time at which it comes to step i (0 to 7).
+__device__ __forceinline__ void trace(uint64_t *stamps, uint32_t i, bool one) {
+#ifdef CUDA_TRACE
+  if (one && stamps)
+    stamps[blockIdx.x * 8 + i] = ptx::time_ns();
+#else
+  (void)stamps, (void)i, (void)one;
+#endif
+}
+
+struct alignas(16) scene {
+  cuda_counters counters;
+  cuda_control control;
+  cuda_view live[CUDA_LIVE];
+  cuda_handle handle[CUDA_LIVE];
+};
+
+__device__ __forceinline__ uint32_t divide(uint32_t number, cuda_divisor by) {
+  return (uint32_t)((uint64_t)number * by.factor >> by.shift);
+}
+
+__device__ __forceinline__ cuda_view &view_of(scene &scene, uint64_t op) {
+  return scene.live[scene.counters.live[op % CUDA_LIVE]];
+}
+__device__ __forceinline__ const cuda_view &view_of(const scene &scene, uint64_t op) {
+  return scene.live[scene.counters.live[op % CUDA_LIVE]];
+}
+
+// What a kernel does, and so which counters it moves on.
+struct steps {
+  bool sends, receives, answers, combines;
+};
+
+template <typename T> __device__ __forceinline__ void clear(T *object, uint32_t thread, uint32_t threads) {
+#pragma unroll 1
+  for (uint32_t i = thread; i < sizeof(T) / 4; i += threads)
+    ((uint32_t *)object)[i] = 0;
+}
+
+// Before a credit is given: the end of the kernels before has ordered what they emptied before this one's stores, as
+// far as this GPU's memory goes. What they emptied in the host's may be on its way yet.
+__device__ __forceinline__ void order_credit(const scene &scene) {
+  if (scene.control.strict)
+    ptx::fence_system();
+}
+
+// Tells the peers what the kernels before have taken, and whoever asks how far they are; makes ready what operations to
+// come will count in. [warp]
+__device__ __forceinline__ void publish(const scene &scene, cuda_state *state, steps steps) {
+  const cuda_counters &now = scene.counters;
+  uint64_t op = steps.sends ? now.sent : steps.receives ? now.received : steps.answers ? now.answered : now.combined;
+  const cuda_view &view = view_of(scene, op);
+  uint32_t lane = threadIdx.x % WARP;
+  order_credit(scene);
+#pragma unroll 1
+  for (uint32_t m = lane; m < view.count; m += WARP)
+    if (view.members[m].out) {
+      cuda_area_head *head = (cuda_area_head *)view.members[m].out;
+      ptx::store_relaxed(&head->taken_dispatch, now.emptied_rows);
+      ptx::store_relaxed(&head->taken_combine, now.emptied_answers);
+    }
+  if (lane == 0) {
+    state->progress.left = min(now.emptied_rows, now.emptied_answers);
+    state->progress.ended = now.combined;
+    state->progress.begun = now.sent + steps.sends;
+  }
+  if (steps.sends)
+    clear(&state->record[(now.sent + 1) % CUDA_RECORDS], lane, WARP);
+  if (steps.receives)
+    clear(&state->votes[(now.received + 2) % CUDA_LIVE], lane, WARP);
+}
+
+// Asks for the arguments before all else, a line of them by each warp: asked for one by one, when each is needed, they
+// take 0.2 us more.
+template <typename T> __device__ __forceinline__ void touch(const T &args) {
+  constexpr uint32_t LINE = 16; // words
+  __shared__ uint32_t unread[32];
+  uint32_t warp = threadIdx.x / WARP;
+  if (threadIdx.x % WARP == 0)
+    *(volatile uint32_t *)&unread[warp] = ((const uint32_t *)&args)[min(warp * LINE, (uint32_t)(sizeof args / 4 - 1))];
+}
+
+// A thread's part of the scene on its way: asked for first, so that it does not stand behind what else is asked for.
+template <uint32_t THREADS> struct scene_part {
+  static constexpr uint32_t LIVE = sizeof(scene::live) / 16, HANDLES = sizeof(scene::handle) / 16;
+  static constexpr uint32_t WORDS = (sizeof(scene::counters) + sizeof(scene::control)) / 8;
+  static constexpr uint32_t ALL = WORDS + HANDLES + LIVE, EACH = (ALL + THREADS - 1) / THREADS;
+  uint4 v[EACH];
+
+  __device__ __forceinline__ explicit scene_part(const cuda_state *state) {
+#pragma unroll
+    for (uint32_t k = 0; k < EACH; k++) {
+      uint32_t i = threadIdx.x + k * THREADS;
+      if (i < WORDS) {
+        uint64_t word = ptx::load_volatile((const uint64_t *)&state->counters + i);
+        v[k].x = (uint32_t)word;
+        v[k].y = (uint32_t)(word >> 32);
+      } else if (i < ALL) {
+        v[k] = i < WORDS + HANDLES ? ((const uint4 *)state->handle)[i - WORDS]
+                                   : ((const uint4 *)state->live)[i - WORDS - HANDLES];
+      }
+    }
+  }
+  // [block, barrier to follow]
+  __device__ __forceinline__ void put(scene &scene) const {
+#pragma unroll
+    for (uint32_t k = 0; k < EACH; k++) {
+      uint32_t i = threadIdx.x + k * THREADS;
+      if (i < WORDS)
+        ((uint2 *)&scene.counters)[i] = make_uint2(v[k].x, v[k].y);
+      else if (i < WORDS + HANDLES)
+        ((uint4 *)scene.handle)[i - WORDS] = v[k];
+      else if (i < ALL)
+        ((uint4 *)scene.live)[i - WORDS - HANDLES] = v[k];
+    }
+  }
+};
+
+// Counts what this kernel begins, once all its blocks have read the counters. By a warp for which nobody waits, for to
+// arrive takes a round trip to the second-level cache. [warp]
+__device__ __forceinline__ void arrive(const scene &scene, cuda_state *state, steps steps) {
+  const cuda_counters &now = scene.counters;
+  if (threadIdx.x % WARP != 0 || atomicAdd(&state->arrived, 1) != gridDim.x - 1)
+    return;
+  state->arrived = 0;
+  state->counters.sent = now.sent + steps.sends;
+  state->counters.received = now.received + steps.receives;
+  state->counters.answered = now.answered + steps.answers;
+  state->counters.combined = now.combined + steps.combines;
+  if (steps.receives || steps.combines) { // as empty.cuh does
+    state->counters.emptied_rows = now.received;
+    state->counters.emptied_answers = now.combined;
+  }
+}
+
+__device__ __forceinline__ char *slot_of(const cuda_layout &layout, char *area, uint64_t op) {
+  return area + sizeof(cuda_area_head) + (op % CUDA_DEPTH) * layout.slot;
+}
+
+// The place, in an area, of packet `index` of a token's answer.
+__device__ __forceinline__ size_t answer_offset(const cuda_layout &layout, uint64_t op, uint32_t token,
+                                                uint32_t index) {
+  return sizeof(cuda_area_head) + (size_t)(op % CUDA_DEPTH * layout.slot + layout.answers) +
+         (token * layout.answer.stride + index * layout.answer.each * CUDA_LINE);
+}
+// Likewise, of a row.
+__device__ __forceinline__ spot row_spot(const cuda_layout &layout, uint64_t op, uint32_t token, uint32_t index) {
+  size_t slot = sizeof(cuda_area_head) + (size_t)(op % CUDA_DEPTH * layout.slot);
+  return {slot + layout.rows + (token * layout.row.stride + index * layout.row.each * CUDA_LINE),
+          slot + layout.scales + (token * layout.scale_stride + index * layout.row.each * 4)};
+}
+
+__device__ __forceinline__ uint32_t chunks_of(const cuda_form &form, uint32_t index) {
+  return min(form.each, form.chunks - index * form.each);
+}
+
+__device__ __forceinline__ uint64_t or_over_warp(uint64_t bits) {
+  uint32_t low = __reduce_or_sync(~0u, (uint32_t)bits), high = __reduce_or_sync(~0u, (uint32_t)(bits >> 32));
+  return (uint64_t)high << 32 | low;
+}
+
+// Waits for those of the seats `asked` whose members have not taken yet what this operation's slots held before;
+// returns those that have. [warp]
+static __device__ __noinline__ uint64_t await_taken(cuda_state *state, const cuda_view &view, uint64_t asked,
+                                                    uint64_t op, uint64_t cuda_area_head::*taken) {
+  uint64_t open = 0;
+#pragma unroll 1
+  for (uint32_t base = 0; base < view.count; base += WARP) {
+    uint32_t m = base + threadIdx.x % WARP;
+    uint64_t bit = 0;
+    if (m < view.count && view.members[m].seat < DEVICE_SEATS)
+      bit = (1ull << view.members[m].seat) & asked;
+    if (bit && op >= view.members[m].since + CUDA_DEPTH) {
+      const uint64_t *word = &(((const cuda_area_head *)view.members[m].in)->*taken);
+      patience patience;
+      while (bit && ptx::load_acquire(word) + 1 < op)
+        if (patience.over(state, view.members[m].seat))
+          bit = 0;
+    }
+    open |= or_over_warp(bit);
+  }
+  return open;
+}
+
+// Which members have taken what this operation's slots held before, by seat; who has not in time is lost. `known`: the
+// operations before it have been taken by all. [warp]
+__device__ __forceinline__ uint64_t await_credit(cuda_state *state, const scene &scene, const cuda_view &view,
+                                                 uint64_t op, uint64_t known, uint64_t cuda_area_head::*taken) {
+  uint64_t open = view.seats & ~(scene.counters.lost | scene.control.gone);
+  return known + 1 < op ? await_taken(state, view, open, op, taken) : open;
+}
+
+// The warps of a kernel that play a role, so numbered that a few jobs take as many processors.
+struct crew {
+  uint32_t index, count, lane;
+
+  __device__ __forceinline__ crew(const role &role)
+      : index(ptx::here((threadIdx.x / WARP - role.first) * role.blocks + blockIdx.x - role.first_block)),
+        count(role.blocks * role.warps), lane(threadIdx.x % WARP) {}
+};
+
+#endif

@@ -1,0 +1,41 @@
+#include "cuda/memory/driver.h"
+#include "cuda/plugin.h"
+
+#include <pthread.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct cuda_driver table;
+static const char *lacking; // its first function that is not there
+static cudaError_t error;
+
+static void ask(const char *name, unsigned version, void *function) {
+  void *found = NULL;
+  enum cudaDriverEntryPointQueryResult status;
+#if CUDART_VERSION >= 12050
+  cudaError_t rc = cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &status);
+#else
+  (void)version;
+  cudaError_t rc = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status);
+#endif
+  if ((rc != cudaSuccess || !found) && !lacking) {
+    lacking = name;
+    error = rc;
+    cudaGetLastError();
+  }
+  *(void **)function = found;
+}
+
+static void ask_all(void) {
+#define ASK(name, version) ask(#name, version, (void *)&table.name);
+  CUDA_DRIVER_MAP(ASK)
+#undef ASK
+}
+
+const struct cuda_driver *cuda_driver(char *why) {
+  pthread_once(&once, ask_all);
+  if (!lacking)
+    return &table;
+  cuda_why(why, WEFT_ERR_UNSUPPORTED, "the NVIDIA driver here lacks %s (%s): install a newer one", lacking,
+           error == cudaSuccess ? "it is too old" : cudaGetErrorString(error));
+  return NULL;
+}

@@ -1,0 +1,195 @@
+#include "doctor/peer/listen.h"
+
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "doctor/peer/listener.h"
+#include "secure/lobby.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+  FIRST_USER_PORT = 1024,
+  AT_ONCE = 16,       // callers that have shown the token, each with a thread and 256 KiB
+  STEPS = 4,          // a caller in all has the time of so many steps
+  CALLS_A_SECOND = 16 // that this side makes, in all
+};
+
+int doctor_listener_open(struct doctor_listener *listener, uint16_t port, const char *token) {
+  uint8_t key[SECRET_KEY_SIZE];
+  int err = secret_derive(token, DOCTOR_PROTOCOL, key);
+  if (err)
+    return err;
+  struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT, .sin6_port = htons(port)};
+  struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY), .sin_port = htons(port)};
+  int fd = doctor_listen_at((struct sockaddr *)&six, sizeof six);
+  if (fd < 0 && errno != EADDRINUSE) // a host without IPv6
+    fd = doctor_listen_at((struct sockaddr *)&four, sizeof four);
+  if (fd < 0 && errno == EADDRINUSE)
+    return fail(WEFT_ERR_BUSY, "port %u is in use; --listen 0 takes any free one", port);
+  if (fd < 0)
+    return fail_errno(errno, "listening at port %u", port);
+  *listener = (struct doctor_listener){.fd = fd, .port = doctor_port_of(fd)};
+  err = lobby_open(&listener->lobby, fd, LOBBY_TLS, LOBBY_PLACES);
+  if (err) {
+    close(fd);
+    return err;
+  }
+  memcpy(listener->key, key, sizeof key);
+  explicit_bzero(key, sizeof key);
+  return 0;
+}
+
+void doctor_listener_close(struct doctor_listener *listener) {
+  lobby_close(listener->lobby);
+  close(listener->fd);
+  listener->fd = -1;
+  explicit_bzero(listener->key, sizeof listener->key);
+}
+
+// Connects to a port of the caller and shows the nonce there. Only to the address that the call came from, so that
+// nobody can have others called.
+static enum doctor_reach call_back(int fd, const struct doctor_message *message, uint64_t deadline) {
+  struct sockaddr_storage caller;
+  socklen_t size = sizeof caller;
+  struct doctor_line back = {.fd = -1};
+  int error = 0;
+  if (message->back_port < FIRST_USER_PORT || getpeername(fd, (struct sockaddr *)&caller, &size) != 0)
+    return DOCTOR_NOT_TRIED;
+  if (caller.ss_family == AF_INET6)
+    ((struct sockaddr_in6 *)&caller)->sin6_port = htons(message->back_port);
+  else
+    ((struct sockaddr_in *)&caller)->sin_port = htons(message->back_port);
+  enum doctor_reach reach = doctor_connect((struct sockaddr *)&caller, size, deadline, &back.fd, &error);
+  if (reach != DOCTOR_REACHED)
+    return reach;
+  struct doctor_message nonce = {0}; // and nothing else: it goes in clear
+  memcpy(nonce.nonce, message->nonce, sizeof nonce.nonce);
+  bool shown = doctor_send_message(&back, &nonce, deadline);
+  doctor_line_close(&back);
+  return shown ? DOCTOR_REACHED : DOCTOR_SILENT;
+}
+
+static void echo_bulk(const struct doctor_line *line, uint64_t deadline) {
+  char *bulk = malloc(DOCTOR_BULK);
+  if (bulk && doctor_receive(line, bulk, DOCTOR_BULK, deadline))
+    doctor_send(line, bulk, DOCTOR_BULK, deadline);
+  free(bulk);
+}
+
+void doctor_answer(const struct doctor_line *line, bool may_call, uint32_t timeout_ms) {
+  struct doctor_message message;
+  char interface[TOPOLOGY_NAME];
+  uint64_t deadline = clock_deadline_ms(STEPS * timeout_ms); // of all
+  if (!doctor_receive_message(line, &message, deadline))
+    return;
+  struct doctor_message reply = message;
+  reply.mtu = (uint32_t)doctor_interface_of(line->fd, interface);
+  reply.back = DOCTOR_NOT_TRIED;
+  if (!doctor_send_message(line, &reply, deadline))
+    return;
+  if (may_call)
+    reply.back = call_back(line->fd, &message, clock_deadline_ms(timeout_ms));
+  if (doctor_send_message(line, &reply, deadline))
+    echo_bulk(line, deadline);
+}
+
+// --- callers that have shown the token, each with a thread ---
+
+struct callers {
+  pthread_mutex_t lock;
+  pthread_cond_t one_less;
+  uint32_t timeout_ms;
+  int count;
+  uint64_t second_ns; // in which `calls` were made
+  int calls;
+  struct caller {
+    struct callers *all;
+    struct doctor_line line; // fd -1: nobody
+    bool may_call;
+  } entry[AT_ONCE];
+};
+
+static void *answer_caller(void *argument) {
+  struct caller *caller = argument;
+  struct callers *all = caller->all;
+  doctor_answer(&caller->line, caller->may_call, all->timeout_ms);
+  pthread_mutex_lock(&all->lock);
+  doctor_line_close(&caller->line);
+  all->count--;
+  pthread_cond_signal(&all->one_less);
+  pthread_mutex_unlock(&all->lock);
+  return NULL;
+}
+
+static void init(struct callers *callers, uint32_t timeout_ms) {
+  *callers = (struct callers){.timeout_ms = timeout_ms};
+  pthread_mutex_init(&callers->lock, NULL);
+  pthread_cond_init(&callers->one_less, NULL);
+  for (int i = 0; i < AT_ONCE; i++)
+    callers->entry[i] = (struct caller){.all = callers, .line.fd = -1};
+}
+
+// Whether one more call may be made. [lock]
+static bool may_call(struct callers *callers) {
+  uint64_t now = clock_ns();
+  if (now - callers->second_ns >= 1000000000) {
+    callers->second_ns = now;
+    callers->calls = 0;
+  }
+  return callers->calls++ < CALLS_A_SECOND;
+}
+
+// A place for a caller; NULL: there is none.
+static struct caller *find_place(struct callers *callers, struct doctor_line line) {
+  struct caller *found = NULL;
+  pthread_mutex_lock(&callers->lock);
+  for (int i = 0; i < AT_ONCE && !found; i++)
+    if (callers->entry[i].line.fd < 0)
+      found = &callers->entry[i];
+  if (found) {
+    found->line = line;
+    found->may_call = may_call(callers);
+    callers->count++;
+  }
+  pthread_mutex_unlock(&callers->lock);
+  return found;
+}
+
+static void take(struct callers *callers, struct doctor_line line) {
+  struct caller *caller = find_place(callers, line);
+  pthread_t thread;
+  if (!caller) // they all have the token, and too many of them are here: it hears that nobody answers
+    doctor_line_close(&line);
+  else if (pthread_create(&thread, NULL, answer_caller, caller) == 0)
+    pthread_detach(thread);
+  else
+    answer_caller(caller);
+}
+
+static void end(struct callers *callers) {
+  pthread_mutex_lock(&callers->lock);
+  for (int i = 0; i < AT_ONCE; i++)
+    if (callers->entry[i].line.fd >= 0)
+      shutdown(callers->entry[i].line.fd, SHUT_RDWR);
+  while (callers->count > 0)
+    pthread_cond_wait(&callers->one_less, &callers->lock);
+  pthread_mutex_unlock(&callers->lock);
+  pthread_cond_destroy(&callers->one_less);
+  pthread_mutex_destroy(&callers->lock);
+}
+
+void doctor_listener_serve(const struct doctor_listener *listener, int stop, uint32_t timeout_ms) {
+  struct callers callers;
+  init(&callers, timeout_ms);
+  struct doctor_door door = {.lobby = listener->lobby, .key = listener->key};
+  struct doctor_line line;
+  while (doctor_door_wait(&door, stop, &line))
+    take(&callers, line);
+  doctor_door_close(&door);
+  end(&callers);
+}

@@ -1,0 +1,63 @@
+// When an agreed view takes effect: the decision of docs/design.md, "Activation", without anything around it.
+//
+// Every active rank feeds it the same headers and so comes to the same answers. Epoch of operation n: E(n). From the
+// headers of operation n, E(n+2) = max(E(n+1), lowest `ready` of n), but only if E(n) = E(n+1): while a change is on
+// its way no second one is decided, so that a joiner, which has seen no header before its first operation, knows E of
+// that operation and the next.
+#ifndef EP_CORE_ACTIVATION_H
+#define EP_CORE_ACTIVATION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { EP_ACTIVATION_LEAD = 2 };
+
+struct ep_activation {
+  uint64_t op;       // the oldest operation whose headers have not been collected
+  uint64_t epoch[2]; // E(op), E(op + 1)
+  uint64_t lowest;   // lowest `ready` heard for `op`
+};
+
+// The first operation and its epoch; a joiner is told both.
+void ep_activation_init(struct ep_activation *activation, uint64_t op, uint64_t epoch);
+
+// Epoch of `op` or `op + 1`.
+uint64_t ep_activation_epoch(const struct ep_activation *activation, uint64_t op);
+
+// A header of `op` says that its sender is ready for this epoch. Each active rank that lives is heard, oneself too.
+void ep_activation_hear(struct ep_activation *activation, uint64_t ready);
+
+// A header of `op` says that its sender runs `op` in this newer epoch: so do we. Headers heard so far no longer count:
+// hear all again.
+void ep_activation_adopt(struct ep_activation *activation, uint64_t epoch);
+
+// All headers of `op` are heard: goes on to op + 1. Returns the epoch decided for op + 2 when it is a new one, else 0.
+uint64_t ep_activation_close(struct ep_activation *activation);
+
+// The rules about one peer; what they read stands in the windows of both. "plus one": 0 means never.
+
+// Whether the two ranks of a link take no part in each other's `op`, because one of them has told the other that it
+// counts it from a later operation on (`start`) and has sent that one (`start_flag`). Both have to see it so: the one
+// that was told passes over the other, and may use the place of this operation's header again.
+bool ep_activation_missed(uint64_t op, uint64_t start, uint64_t start_flag);
+
+// What one look at a peer of whom nothing has come yet says.
+enum ep_look {
+  EP_LOOK_WAIT,
+  EP_LOOK_HEAR, // its header is there
+  EP_LOOK_PASS, // it counts us from a later operation on and has sent that one: it takes no part in this one
+  EP_LOOK_LOSE, // it is gone, and nothing came before
+};
+
+// `flag`: of its header in the place of `op`, plus one. `start`: the operation from which on it counts us, plus one;
+// `start_flag`: of its header in that operation's place. `down` has to be read before the flags: what a peer wrote
+// before it went down counts.
+enum ep_look ep_activation_look(uint64_t op, bool down, uint64_t flag, uint64_t start, uint64_t start_flag);
+
+// Whether a peer that was told to count us from `told` (plus one) on has to be told `op`: the earliest stands.
+bool ep_activation_tells(uint64_t told, uint64_t op);
+
+// Whether it is more likely that we are astray than that so many of the members are silent.
+bool ep_activation_astray(uint32_t silent, uint32_t members);
+
+#endif

@@ -1,0 +1,16 @@
+// A seam for fault tests: the plan runner uses it to die in the middle of a dispatch, as a plan asks.
+#ifndef EP_CORE_FAULT_H
+#define EP_CORE_FAULT_H
+
+#include <stdint.h>
+
+#include <weft/ep.h>
+
+// Called by dispatch_send on the owner's thread after each row that it has written to a peer's window: `rows_written`
+// so far in this dispatch, over all peers, and `peers_done`, the peers that have been sent everything, flag included.
+typedef void (*ep_fault_fn)(void *arg, uint32_t rows_written, uint32_t peers_done);
+
+// Sets the hook of the dispatches that follow, NULL for none. [owner]
+void ep_fault_set(weft_ep_t *ep, ep_fault_fn hook, void *arg);
+
+#endif

@@ -1,0 +1,118 @@
+// The memory that two ranks share. An *area* lies in a memfd of its reader; its writer maps it too. One area per
+// direction.
+//
+//   head | slot 0 | slot 1,   slot: head, row headers [M], rows [M], late weights [M][K], combine rows [M]
+//
+// M = max_tokens, K = top-k. Operation n uses slot n % WEFT_EP_DEPTH. Each part of a slot is published by its flag: n +
+// 1, stored with release after everything that it covers. A flag and the words that its writer writes with it share a
+// cache line; words that the reader writes have one of their own. The area starts as zeros, and flags are only ever
+// raised.
+//
+// Why this is enough: the writer's plain stores to the part are sequenced before its release store of the flag (weakly
+// ordered stores of a kernel are fenced first, ep_kernels_fence), and the reader reads the part only after an acquire
+// load has seen n + 1. The reader's release store of `taken` = n + 1 comes after its last read of the part; the writer
+// overwrites the part only after an acquire load has seen it.
+#ifndef EP_CORE_LAYOUT_H
+#define EP_CORE_LAYOUT_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/ep.h>
+
+enum {
+  EP_LINE = 64,
+  EP_PAGE = 4096,
+  EP_LAYOUT_VERSION = 6, // of this page and the doorbell's: peers with another one do not connect
+};
+
+enum ep_kind { EP_KIND_DISPATCH = 1, EP_KIND_BARRIER = 2 };
+
+// Dispatch header of one operation. Written by the writer before `flag`.
+struct ep_dispatch_head {
+  _Alignas(EP_LINE) _Atomic uint64_t flag;
+  uint64_t active;      // epoch that the writer runs this operation in
+  uint64_t ready;       // newest epoch that it is ready for
+  uint64_t mark;        // weft_ep_set_mark
+  uint32_t count;       // rows that follow
+  uint16_t kind;        // enum ep_kind
+  uint16_t has_weights; // row headers carry weights; else they come with the combine
+};
+
+struct ep_slot_head {
+  struct ep_dispatch_head dispatch;
+  struct {
+    _Alignas(EP_LINE) _Atomic uint64_t flag;
+  } weights;
+  struct {
+    _Alignas(EP_LINE) _Atomic uint64_t flag;
+  } combine;
+  struct { // by the reader
+    _Alignas(EP_LINE) _Atomic uint64_t dispatch;
+    _Atomic uint64_t combine;
+  } taken;
+};
+
+struct ep_area_head {
+  struct { // to a joiner: the operation that is its first. `op_plus_1` is the flag.
+    _Alignas(EP_LINE) _Atomic uint64_t op_plus_1;
+    _Atomic uint64_t epoch; // stored before the flag; a link to another host stores both again with each of its words
+  } start;
+  struct {
+    _Alignas(EP_LINE) _Atomic uint32_t left; // the writer has let go of the link on purpose: its hang-up is no death
+    _Atomic uint32_t lost;                   // the writer takes the reader for lost, and reports it
+  } notice;
+};
+
+// Row header: the fixed part; then float weights[K], then int16_t experts[K], of which `count` are valid, in top-k
+// order.
+struct ep_row {
+  int32_t token; // index in the source's dispatch
+  uint32_t count;
+};
+
+struct ep_layout {
+  uint32_t max_tokens, topk, hidden;
+  size_t value_bytes;                   // of one row's values: 2H or H
+  size_t scale_bytes;                   // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512)
+  size_t row_stride;                    // whole cache lines
+  size_t head_stride;                   // of row headers
+  size_t combine_heads;                 // logfmt10: where the heads begin in a row of the combine
+  size_t combine_bytes;                 // of such a row
+  size_t combine_stride;                // whole cache lines
+  size_t heads, rows, weights, combine; // offsets in a slot
+  size_t slot;                          // bytes of a slot
+  size_t area;                          // bytes of an area, whole pages
+};
+
+void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
+                    enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype);
+
+static inline struct ep_slot_head *ep_slot(const struct ep_layout *layout, void *area, uint64_t op) {
+  return (struct ep_slot_head *)((char *)area + sizeof(struct ep_area_head) + (op % WEFT_EP_DEPTH) * layout->slot);
+}
+
+static inline struct ep_row *ep_row_at(const struct ep_layout *layout, void *heads, uint32_t i) {
+  return (struct ep_row *)((char *)heads + i * layout->head_stride);
+}
+
+// What `rows` rows of a dispatch bring: values, scales and row headers.
+static inline uint64_t ep_layout_dispatch_bytes(const struct ep_layout *layout, uint32_t rows) {
+  return rows * ((uint64_t)layout->value_bytes + layout->scale_bytes + sizeof(struct ep_row) +
+                 layout->topk * (sizeof(float) + sizeof(int16_t)));
+}
+
+static inline float *ep_row_weights(struct ep_row *row) {
+  return (float *)(row + 1);
+}
+
+static inline int16_t *ep_row_experts(const struct ep_layout *layout, struct ep_row *row) {
+  return (int16_t *)(ep_row_weights(row) + layout->topk);
+}
+
+_Static_assert(sizeof(struct ep_dispatch_head) == EP_LINE, "a dispatch header is one cache line");
+_Static_assert(sizeof(struct ep_slot_head) == 4 * EP_LINE, "flags of a slot lie on lines of their own");
+_Static_assert(sizeof(struct ep_area_head) == 2 * EP_LINE, "an area's head is two lines");
+
+#endif

@@ -1,0 +1,94 @@
+#include "ep/core/window.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
+
+static int map(struct ep_window *window, size_t size, int fd) {
+  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (memory == MAP_FAILED)
+    return fail_errno(errno, "cannot map a window of %zu bytes", size);
+  *window = (struct ep_window){.memory = memory, .size = size};
+  return 0;
+}
+
+// Allocates every page now: a full /dev/shm is an error here rather than a signal in mid-dispatch, and operations meet
+// no page fault.
+static int fill(int fd, size_t size) {
+  struct rlimit files; // which hold for memfds too, and kill who goes beyond
+  if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < size)
+    return fail_errno(EFBIG, "cannot make a window of %zu bytes", size);
+  if (ftruncate(fd, (off_t)size) != 0)
+    return fail_errno(errno, "cannot make a window of %zu bytes", size);
+  int error;
+  do
+    error = fallocate(fd, 0, 0, (off_t)size) == 0 ? 0 : errno;
+  while (error == EINTR);
+  if (error != 0)
+    return fail_errno(error, "no memory for a window of %zu bytes", size);
+  if (fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) != 0)
+    return fail_errno(errno, "cannot seal a window");
+  return 0;
+}
+
+int ep_window_create(struct ep_window *window, size_t size, int *fd) {
+  int new_fd = memfd_create("weft-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (new_fd < 0)
+    return fail_errno(errno, "cannot create a window");
+  int rc = fill(new_fd, size);
+  if (rc == 0)
+    rc = map(window, size, new_fd);
+  if (rc != 0) {
+    close(new_fd);
+    return rc;
+  }
+  *fd = new_fd;
+  return 0;
+}
+
+int ep_window_map(struct ep_window *window, size_t size, int fd) {
+  struct stat status;
+  if (fstat(fd, &status) != 0)
+    return fail_errno(errno, "cannot look at a peer's window");
+  if ((size_t)status.st_size != size)
+    return fail(WEFT_ERR_PROTOCOL, "a peer's window has %lld bytes, not %zu", (long long)status.st_size, size);
+  struct statfs system;
+  if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) // pages of hugetlbfs may run out under who writes
+    return fail(WEFT_ERR_PROTOCOL, "a peer's window is not sealed against resizing: it is no memfd of ordinary pages");
+  int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & SEALS) != SEALS)
+    return fail(WEFT_ERR_PROTOCOL, "a peer's window is not sealed against resizing");
+  return map(window, size, fd);
+}
+
+// In huge pages where the kernel gives some: all rows go through it.
+int ep_window_private(struct ep_window *window, size_t size) {
+  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return fail_errno(errno, "no memory for a window of %zu bytes", size);
+  madvise(memory, size, MADV_HUGEPAGE);
+  if (madvise(memory, size, MADV_POPULATE_WRITE) != 0 && errno == EINVAL) // before Linux 5.14
+    memset(memory, 0, size);
+  *window = (struct ep_window){.memory = memory, .size = size};
+  return 0;
+}
+
+void ep_window_release(struct ep_window *window) {
+  if (window->memory)
+    munmap(window->memory, window->size);
+  *window = (struct ep_window){0};
+}

@@ -1,0 +1,325 @@
+// Operations on CUDA memory: what the calls of weft/ep.h launch. What an argument has to be beside not NULL the plug-in
+// checks, which alone can ask whose memory it is.
+#include "base/fail.h"
+#include "ep/gpu/gpu.h"
+
+uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
+  uint64_t replayed = ep->gpu->report ? ep_gpu_read(&ep->gpu->report->replayed) : 0;
+  return replayed > ep->next_op ? replayed : ep->next_op;
+}
+
+// Waits of kernels that may come one behind the other in a stream: a combine's of which nobody was told yet, for room
+// and for answers, and a dispatch's, for headers and for rows.
+enum { WAITS_IN_A_ROW = 4 };
+
+// Longer than its kernels: each of their waits may be extended.
+uint32_t ep_gpu_patience_ms(const weft_ep_t *ep) {
+  uint64_t ms = (1 + WAITS_IN_A_ROW * (1 + EP_EXTENSIONS)) * (uint64_t)ep->op_timeout_ms;
+  return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+}
+
+// --- which operation ---
+
+static int find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct gpu_op **out) {
+  static const char *const before[] = {"", "dispatch_send", "dispatch_recv", "combine_send"};
+  struct ep_gpu *gpu = ep->gpu;
+  struct gpu_op *op =
+      number & GPU_CAPTURED ? &gpu->captured[number % WEFT_EP_DEPTH] : &gpu->ops[number % WEFT_EP_DEPTH];
+  if (op->state == EP_OP_FREE || op->number != number)
+    return fail(WEFT_ERR_INVALID, "%s: operation %llu is not open", call, (unsigned long long)number);
+  if (op->state != state)
+    return fail(WEFT_ERR_INVALID, "%s: operation %llu has come to %s, but must have come to %s", call,
+                (unsigned long long)number, before[op->state], before[state]);
+  *out = op;
+  return 0;
+}
+
+static int is_captured(weft_ep_t *ep, void *stream, const char *call, bool *captured) {
+  char why[DEVICE_WHY] = "";
+  *captured = false;
+  if (!ep->gpu->api->stream_capturing)
+    return 0;
+  int rc = ep->gpu->api->stream_capturing(stream, captured, why);
+  return rc == 0 ? 0 : fail(rc, "%s: the stream: %s", call, why);
+}
+
+// The place of the next operation. A captured one has no number among the others: it gets them when it replays.
+static int place(weft_ep_t *ep, void *stream, bool captures, struct gpu_op **out) {
+  struct ep_gpu *gpu = ep->gpu;
+  uint64_t number = captures ? GPU_CAPTURED | gpu->captures : ep_gpu_next_op(ep);
+  struct gpu_op *op = captures ? &gpu->captured[number % WEFT_EP_DEPTH] : &gpu->ops[number % WEFT_EP_DEPTH];
+  if (!captures && op->state != EP_OP_FREE)
+    return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
+                (unsigned long long)op->number, WEFT_EP_DEPTH);
+  *op = (struct gpu_op){.number = number, .stream = stream};
+  *out = op;
+  return 0;
+}
+
+static bool captured(const struct gpu_op *op) {
+  return op->number & GPU_CAPTURED;
+}
+
+// What is captured does not run, so there is nothing to tell.
+static int check_told(bool captures, bool told, const char *call) {
+  if (!captures || !told)
+    return 0;
+  return fail(WEFT_ERR_INVALID,
+              "%s: nothing can be told while the stream is captured: ask weft_ep_await after a replay", call);
+}
+
+// A launch went into the stream.
+static void launched(weft_ep_t *ep, struct gpu_op *op, void *stream) {
+  op->stream = stream;
+  if (!captured(op))
+    ep->gpu->stream = stream;
+}
+
+static void begun(weft_ep_t *ep, struct gpu_op *op) {
+  op->state = EP_OP_SENT;
+  op->begun = true;
+  if (captured(op))
+    ep->gpu->captures++;
+  else
+    ep->next_op = op->number + 1;
+}
+
+static void received(weft_ep_t *ep, struct gpu_op *op) {
+  op->state = EP_OP_RECEIVED;
+  op->received = true;
+  if (!captured(op))
+    ep->gpu->launched_receives = op->number + 1;
+}
+
+static void ended(weft_ep_t *ep, struct gpu_op *op) {
+  op->state = EP_OP_FREE;
+  if (!captured(op))
+    ep->gpu->launched_ends = op->number + 1;
+}
+
+// --- dispatch ---
+
+static void describe_masks(weft_ep_t *ep, const struct gpu_op *op, struct device_dispatch *out) {
+  out->replays = captured(op);
+  out->masked = atomic_load(&ep->gpu->masked);
+}
+
+static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch *args,
+                          struct device_dispatch *out) {
+  op->num_tokens = args->num_tokens;
+  op->has_weights = args->topk_weights != NULL || args->num_tokens == 0;
+  op->topk_idx = args->topk_idx;
+  op->topk_weights = args->topk_weights;
+  out->halves |= DEVICE_SEND;
+  out->x = args->x;
+  out->scales = args->scales;
+  out->topk_idx = args->topk_idx;
+  out->topk_weights = args->topk_weights;
+  out->num_tokens = args->num_tokens;
+  describe_masks(ep, op, out);
+}
+
+static void describe_receive(struct gpu_op *op, const struct weft_ep_recv *recv, struct device_dispatch *out) {
+  op->rank_major = recv->layout == WEFT_EP_RANK_MAJOR;
+  op->rows = recv->rows;
+  out->halves |= DEVICE_RECV;
+  out->rank_major = op->rank_major;
+  out->rows = recv->rows;
+  out->out = recv->x;
+  out->out_scales = recv->scales;
+  out->counts = recv->counts;
+  out->src_rank = recv->src_rank;
+  out->src_token = recv->src_token;
+  out->range = recv->range;
+  out->local_expert = recv->local_expert;
+  out->weights = recv->weights;
+  out->expert_total = recv->expert_total;
+  out->wait_ns = recv->wait_ns;
+}
+
+static int check_recv(weft_ep_t *ep, const struct weft_ep_recv *recv, const struct weft_ep_info *info) {
+  int rc = ep_check_recv(ep, recv, info);
+  if (rc == 0 && recv->rows_at)
+    rc = fail(WEFT_ERR_INVALID, "dispatch_recv: rows_at is given, but rows on CUDA memory are copied: give x");
+  return rc;
+}
+
+static int launch_dispatch(weft_ep_t *ep, struct gpu_op *op, const struct device_dispatch *args, void *stream,
+                           const char *call) {
+  char why[DEVICE_WHY] = "";
+  int rc = ep->gpu->api->ep_dispatch(ep->gpu->engine, args, stream, why);
+  if (rc != 0)
+    return fail(rc, "%s: %s", call, why);
+  launched(ep, op, stream);
+  return 0;
+}
+
+// Checks what can be checked before an operation begins, and finds its place.
+static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch *args, bool told, struct gpu_op **op) {
+  bool captures = false;
+  int rc = ep_check_dispatch(ep, args);
+  if (rc == 0)
+    rc = is_captured(ep, args->stream, "dispatch", &captures);
+  if (rc == 0)
+    rc = check_told(captures, told, "dispatch");
+  if (rc == 0)
+    rc = ep_check_active(ep);
+  return rc == 0 ? place(ep, args->stream, captures, op) : rc;
+}
+
+int ep_gpu_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
+  struct device_dispatch out = {.kind = EP_KIND_DISPATCH};
+  struct gpu_op *op = NULL;
+  int rc = prepare(ep, args, false, &op);
+  if (rc != 0)
+    return rc;
+  describe_send(ep, op, args, &out);
+  rc = launch_dispatch(ep, op, &out, args->stream, "dispatch_send");
+  if (rc != 0)
+    return rc;
+  begun(ep, op);
+  *number = op->number;
+  return 0;
+}
+
+int ep_gpu_receive(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info) {
+  struct device_dispatch out = {.kind = EP_KIND_DISPATCH};
+  struct gpu_op *op = NULL;
+  int rc = find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
+  if (rc == 0)
+    rc = check_recv(ep, recv, info);
+  if (rc == 0)
+    rc = check_told(captured(op), info != NULL, "dispatch_recv");
+  if (rc != 0)
+    return rc;
+  describe_receive(op, recv, &out);
+  out.topk_idx = op->topk_idx;
+  out.topk_weights = op->topk_weights;
+  out.num_tokens = op->num_tokens;
+  rc = launch_dispatch(ep, op, &out, recv->stream, "dispatch_recv");
+  if (rc != 0)
+    return rc;
+  received(ep, op);
+  return info ? ep_gpu_tell(ep, op, info, NULL, ep_gpu_patience_ms(ep)) : 0;
+}
+
+int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+                    struct weft_ep_info *info, uint64_t *number) {
+  struct device_dispatch out = {.kind = EP_KIND_DISPATCH};
+  struct gpu_op *op = NULL;
+  int rc = check_recv(ep, recv, info);
+  if (rc == 0)
+    rc = prepare(ep, args, info != NULL, &op);
+  if (rc != 0)
+    return rc;
+  describe_send(ep, op, args, &out);
+  describe_receive(op, recv, &out);
+  rc = launch_dispatch(ep, op, &out, args->stream, "dispatch");
+  if (rc != 0)
+    return rc;
+  begun(ep, op);
+  received(ep, op);
+  *number = op->number;
+  return info ? ep_gpu_tell(ep, op, info, NULL, ep_gpu_patience_ms(ep)) : 0;
+}
+
+// --- combine ---
+
+static int check_combine(const struct gpu_op *op, const struct weft_ep_combine *args, uint32_t halves,
+                         const char *call) {
+  if (!args || args->size != sizeof *args)
+    return fail(WEFT_ERR_INVALID, "%s: initialise the arguments with WEFT_EP_COMBINE_INIT", call);
+  if (op->num_tokens > 0 && !args->out)
+    return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
+  if (!(halves & DEVICE_SEND))
+    return 0;
+  if (op->rows > 0 && !args->y && !op->no_rows)
+    return fail(WEFT_ERR_INVALID, "%s: y is NULL", call);
+  if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
+    return fail(WEFT_ERR_INVALID, "%s: topk_weights were given with the dispatch already", call);
+  if (!op->has_weights && !op->rank_major && !args->topk_weights)
+    return fail(WEFT_ERR_INVALID, "%s: topk_weights is NULL here and was in the dispatch", call);
+  if (!op->has_weights && op->rank_major && args->topk_weights)
+    return fail(WEFT_ERR_INVALID, EP_NOT_LATE, call);
+  return 0;
+}
+
+int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, uint32_t halves,
+                   struct weft_ep_result *result, const char *call) {
+  struct gpu_op *op = NULL;
+  char why[DEVICE_WHY] = "";
+  int rc = find(ep, number, halves & DEVICE_SEND ? EP_OP_RECEIVED : EP_OP_ANSWERED, call, &op);
+  if (rc == 0)
+    rc = check_combine(op, args, halves, call);
+  if (rc == 0)
+    rc = ep_check_result(result);
+  if (rc == 0)
+    rc = check_told(captured(op), result != NULL, call);
+  if (rc != 0)
+    return rc;
+  bool late = !op->has_weights && !op->rank_major;
+  if (late)
+    op->topk_weights = args->topk_weights;
+  const struct device_combine out = {.halves = halves,
+                                     .rank_major = op->rank_major,
+                                     .renormalize = args->renormalize,
+                                     .late_weights = late,
+                                     .y = args->y,
+                                     .out = args->out,
+                                     .num_tokens = op->num_tokens,
+                                     .topk_idx = op->topk_idx,
+                                     .topk_weights = op->topk_weights};
+  rc = ep->gpu->api->ep_combine(ep->gpu->engine, &out, args->stream, why);
+  if (rc != 0)
+    return fail(rc, "%s: %s", call, why);
+  launched(ep, op, args->stream);
+  op->state = EP_OP_ANSWERED;
+  if (!(halves & DEVICE_RECV))
+    return 0;
+  op->combined = true;
+  ended(ep, op);
+  return result ? ep_gpu_tell(ep, op, NULL, result, ep_gpu_patience_ms(ep)) : 0;
+}
+
+int ep_gpu_combine_rows(void) {
+  return fail(WEFT_ERR_UNSUPPORTED,
+              "combine_rows: on CUDA memory rows are reduced and written by the kernel: give y, which is read where it "
+              "lies");
+}
+
+static int finish(weft_ep_t *ep, struct gpu_op *op, const char *call) {
+  char why[DEVICE_WHY] = "";
+  int rc = ep->gpu->api->ep_finish(ep->gpu->engine, op->stream, why);
+  if (rc != 0)
+    return fail(rc, "%s: %s", call, why);
+  ended(ep, op);
+  return 0;
+}
+
+int ep_gpu_finish(weft_ep_t *ep, uint64_t number) {
+  struct gpu_op *op = NULL;
+  int rc = find(ep, number, EP_OP_RECEIVED, "finish", &op);
+  return rc == 0 ? finish(ep, op, "finish") : rc;
+}
+
+// In the stream of the last launch, so that it comes after that.
+int ep_gpu_barrier(weft_ep_t *ep) {
+  struct ep_gpu *gpu = ep->gpu;
+  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  struct device_dispatch out = {
+      .halves = DEVICE_SEND | DEVICE_RECV, .kind = EP_KIND_BARRIER, .rank_major = true, .counts = gpu->counts};
+  struct gpu_op *op = NULL;
+  none.stream = gpu->stream;
+  int rc = prepare(ep, &none, true, &op);
+  if (rc != 0)
+    return rc;
+  op->has_weights = op->rank_major = true;
+  describe_masks(ep, op, &out);
+  rc = launch_dispatch(ep, op, &out, gpu->stream, "barrier");
+  if (rc != 0)
+    return rc;
+  begun(ep, op);
+  received(ep, op);
+  rc = finish(ep, op, "barrier");
+  return rc == 0 ? ep_gpu_tell_barrier(ep, op) : rc;
+}

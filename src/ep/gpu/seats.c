@@ -1,0 +1,235 @@
+// Seats and device windows of links, and what the host tells the kernels of them.
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "ep/gpu/gpu.h"
+#include "ep/gpu/proxy.h"
+#include "group/view.h"
+
+static uint64_t bit(uint32_t seat) {
+  return UINT64_C(1) << seat;
+}
+
+void ep_gpu_control(weft_ep_t *ep) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  atomic_store(&gpu->masked, gpu->control.masked);
+  if (gpu->engine && gpu->api->ep_control(gpu->engine, &gpu->control, why) != 0)
+    log_warn("rank %d: what the GPU is to know did not come there: %s", ep->rank, why);
+}
+
+// --- seats ---
+
+// A free seat, which forgets its last link. Nobody waits on it: no view has it. Under lock.
+static int take_seat_locked(weft_ep_t *ep, struct ep_link *link) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  uint32_t seat = GPU_OWN_SEAT + 1;
+  while (seat < DEVICE_SEATS && gpu->seats[seat])
+    seat++;
+  if (seat == DEVICE_SEATS)
+    return fail(WEFT_ERR_LIMIT, "rank %d has %d peers on CUDA memory already, which is the most", ep->rank,
+                DEVICE_SEATS - 1);
+  gpu->control.gone &= ~bit(seat);
+  gpu->control.masked &= ~bit(seat);
+  ep_gpu_control(ep);
+  int rc = gpu->api->ep_seat(gpu->engine, seat, why);
+  if (rc != 0)
+    return device_fail(rc, "a seat for a link", why);
+  gpu->lost_seen = (gpu->lost_seen & ~bit(seat)) | (device_lost(gpu->report) & bit(seat));
+  gpu->seats[seat] = link;
+  link->device.seat = seat;
+  return 0;
+}
+
+static int take_seat(weft_ep_t *ep, struct ep_link *link) {
+  pthread_mutex_lock(&ep->gpu->lock);
+  int rc = take_seat_locked(ep, link);
+  pthread_mutex_unlock(&ep->gpu->lock);
+  return rc;
+}
+
+int ep_gpu_link_fabric(weft_ep_t *ep, struct ep_link *link) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  int rc = gpu->api->fabric_create(gpu->device, gpu->area_bytes, &link->device.in, link->device.name, why);
+  return rc == 0 ? take_seat(ep, link) : device_fail(rc, "a window on the GPU for a peer on another host", why);
+}
+
+int ep_gpu_link_new(weft_ep_t *ep, struct ep_link *link, int *fd) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  int rc = take_seat(ep, link);
+  if (rc != 0)
+    return rc;
+  rc = gpu->api->window_create(gpu->device, gpu->area_bytes, &link->device.in, fd, why);
+  return rc == 0 ? 0 : device_fail(rc, "a window on the GPU", why);
+}
+
+int ep_gpu_link_far(weft_ep_t *ep, struct ep_link *link) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  int rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.in, &link->device.host_in, why);
+  if (rc == 0)
+    rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.out, &link->device.host_out, why);
+  if (rc != 0)
+    return device_fail(rc, "a window for a peer on another host", why);
+  return take_seat(ep, link); // with the control words: kernels read such windows another way
+}
+
+// Whether kernels of ours reach the memory of the device of that uuid. One that this process does not see is not asked
+// about: mapping its window tells.
+static int check_reach(const struct ep_gpu *gpu, int32_t rank, const uint8_t uuid[16]) {
+  char why[DEVICE_WHY] = "";
+  int count = 0;
+  if (memcmp(uuid, gpu->uuid, sizeof gpu->uuid) == 0 || gpu->api->count(&count, why) != 0)
+    return 0;
+  for (int i = 0; i < count; i++) {
+    struct device_info info = {0};
+    if (gpu->api->describe(i, &info, why) != 0 || memcmp(info.uuid, uuid, sizeof info.uuid) != 0)
+      continue;
+    int rc = gpu->api->check_peer(gpu->index, i, why);
+    return rc == 0 ? 0 : fail(rc, "the GPU of rank %d cannot be reached from this rank's: %s", rank, why);
+  }
+  return 0;
+}
+
+int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t uuid[16]) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  int rc = check_reach(gpu, link->rank, uuid);
+  if (rc != 0)
+    return rc;
+  rc = gpu->api->window_map(gpu->device, gpu->area_bytes, fd, &link->device.out, why);
+  return rc == 0 ? 0 : fail(rc, "the window of rank %d on its GPU: %s", link->rank, why);
+}
+
+int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t name[DEVICE_NAME]) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  int rc = gpu->api->fabric_map(gpu->device, gpu->area_bytes, name, &link->device.out, why);
+  return rc == 0 ? 0 : fail(rc, "the window of rank %d on its GPU: %s", link->rank, why);
+}
+
+static void release(const struct ep_gpu *gpu, struct device_window *window, void **host) {
+  if (*host)
+    gpu->api->host_window_release(gpu->device, window, *host);
+  else if (window->memory)
+    gpu->api->window_release(gpu->device, window);
+  *host = NULL;
+}
+
+void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link) {
+  struct ep_gpu *gpu = ep->gpu;
+  release(gpu, &link->device.in, &link->device.host_in);
+  release(gpu, &link->device.out, &link->device.host_out);
+  if (link->device.seat == DEVICE_NO_SEAT)
+    return;
+  pthread_mutex_lock(&gpu->lock);
+  gpu->seats[link->device.seat] = NULL;
+  pthread_mutex_unlock(&gpu->lock);
+}
+
+void ep_gpu_link_gone(weft_ep_t *ep, struct ep_link *link) {
+  struct ep_gpu *gpu = ep->gpu;
+  pthread_mutex_lock(&gpu->lock);
+  gpu->control.gone |= bit(link->device.seat);
+  ep_gpu_control(ep);
+  pthread_mutex_unlock(&gpu->lock);
+}
+
+// --- letting go ---
+
+void ep_hold_links(const weft_ep_t *ep) {
+  if (ep->gpu)
+    pthread_mutex_lock(&ep->gpu->lock);
+}
+
+void ep_unhold_links(const weft_ep_t *ep) {
+  if (ep->gpu)
+    pthread_mutex_unlock(&ep->gpu->lock);
+}
+
+// Seats of the views that kernels run in or may come to. Under lock.
+static uint64_t needed(const struct ep_gpu *gpu) {
+  uint64_t seats = 0;
+  for (uint32_t i = 0; i < gpu->num_published; i++)
+    seats |= gpu->published[i].seats;
+  return seats;
+}
+
+static bool is_needed(weft_ep_t *ep, const struct ep_link *link) {
+  return needed(ep->gpu) & bit(link->device.seat);
+}
+
+static void let_go(weft_ep_t *ep, struct ep_link *link) {
+  if (link->remote && link->remote->proxy)
+    ep_proxy_flush(link->remote);
+  ep_link_say_left(link);
+  ep_link_retire(ep, link);
+}
+
+int ep_gpu_unmap(weft_ep_t *ep, int32_t rank) {
+  pthread_mutex_lock(&ep->gpu->lock);
+  struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+  if (link && is_needed(ep, link)) // the watcher lets go of it
+    link->was_active = true;
+  else if (link)
+    let_go(ep, link);
+  pthread_mutex_unlock(&ep->gpu->lock);
+  return link ? 0 : WEFT_ERR_NOT_FOUND;
+}
+
+// A link is let go of when it is down, or was active, and no view that is active or to come has its seat. What may
+// change that says so in ep->sweep: there is no need to try again.
+static void sweep_locked(weft_ep_t *ep) {
+  const struct ep_gpu *gpu = ep->gpu;
+  const struct group_view *newest = gpu->num_steps > 0 ? gpu->steps[gpu->num_steps - 1].view : NULL;
+  ep_links_sweep(ep, is_needed);
+  for (uint32_t rank = 0; rank < ep->capacity; rank++) {
+    if (!newest || !group_view_find(newest, (int32_t)rank))
+      ep->masked[rank] = false;
+    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+    if (link && (!ep_link_up(link) || link->was_active) && !is_needed(ep, link))
+      let_go(ep, link);
+  }
+}
+
+void ep_gpu_sweep(weft_ep_t *ep) {
+  pthread_mutex_lock(&ep->gpu->lock);
+  if (atomic_exchange(&ep->sweep, false))
+    sweep_locked(ep);
+  pthread_mutex_unlock(&ep->gpu->lock);
+}
+
+// --- masks and the mark ---
+
+void ep_gpu_set_masks(weft_ep_t *ep) {
+  struct ep_gpu *gpu = ep->gpu;
+  uint64_t masked = ep->masked[ep->rank] ? bit(GPU_OWN_SEAT) : 0;
+  for (uint32_t seat = GPU_OWN_SEAT + 1; seat < DEVICE_SEATS; seat++)
+    if (gpu->seats[seat] && ep->masked[gpu->seats[seat]->rank])
+      masked |= bit(seat);
+  if (masked == gpu->control.masked)
+    return;
+  gpu->control.masked = masked;
+  ep_gpu_control(ep);
+}
+
+void ep_gpu_mask(weft_ep_t *ep, int32_t rank, bool masked) {
+  pthread_mutex_lock(&ep->gpu->lock);
+  ep->masked[rank] = masked;
+  ep_gpu_set_masks(ep);
+  pthread_mutex_unlock(&ep->gpu->lock);
+}
+
+void ep_gpu_set_mark(weft_ep_t *ep, uint64_t mark) {
+  struct ep_gpu *gpu = ep->gpu;
+  pthread_mutex_lock(&gpu->lock);
+  if (gpu->control.mark != mark) {
+    gpu->control.mark = mark;
+    ep_gpu_control(ep);
+  }
+  pthread_mutex_unlock(&gpu->lock);
+}

@@ -1,0 +1,375 @@
+// Views, between the group that agrees on them and the kernels that run in them.
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+#include "ep/gpu/gpu.h"
+#include "group/view.h"
+
+// JOINER_NS: for a joiner to hear of the view that has it, after those who run have.
+enum { AWAIT_SLICE_MS = 200, RETRY_NS = 500000, JOINER_NS = 1000000 };
+
+static bool is_self(const weft_ep_t *ep, const struct group_member *member) {
+  return member->rank == ep->rank && member->incarnation == ep->incarnation;
+}
+
+// --- publishing ---
+
+// The members as the device is to know them; returns their seats. One of our own rank that is another incarnation is
+// left out: the device tells itself by the rank.
+static uint64_t list_members(weft_ep_t *ep, const struct group_view *view, struct device_member *members,
+                             uint32_t *count) {
+  uint64_t seats = 0;
+  *count = 0;
+  pthread_mutex_lock(&ep->links.lock); // a link in the table is not freed then
+  for (uint32_t i = 0; i < view->count; i++) {
+    const struct group_member *from = &view->members[i];
+    struct device_member member = {.rank = from->rank, .seat = DEVICE_NO_SEAT};
+    struct ep_link *link = atomic_load(&ep->links.by_rank[from->rank]);
+    if (from->rank == ep->rank) {
+      if (!is_self(ep, from))
+        continue;
+      member.seat = GPU_OWN_SEAT;
+    } else if (link && link->incarnation == from->incarnation) {
+      member.seat = link->device.seat;
+      member.in = link->device.in.memory;
+      member.out = link->device.out.memory;
+      seats |= UINT64_C(1) << member.seat;
+    }
+    members[(*count)++] = member;
+  }
+  pthread_mutex_unlock(&ep->links.lock);
+  return seats;
+}
+
+// BUSY: there is no room for it yet. Another error: the device cannot run in this view, and never will.
+static int publish(weft_ep_t *ep, const struct group_view *view) {
+  struct ep_gpu *gpu = ep->gpu;
+  struct device_member members[DEVICE_SEATS];
+  struct device_view out = {.epoch = view->epoch, .members = members};
+  char why[DEVICE_WHY] = "";
+  if (view->count > DEVICE_SEATS) {
+    log_warn("rank %d: view %llu has %u ranks, and %d is the most on CUDA memory", ep->rank,
+             (unsigned long long)view->epoch, view->count, DEVICE_SEATS);
+    return WEFT_ERR_LIMIT;
+  }
+  if (gpu->num_published == GPU_VIEWS)
+    return WEFT_ERR_BUSY;
+  uint64_t seats = list_members(ep, view, members, &out.count);
+  int rc = gpu->api->ep_publish(gpu->engine, &out, why);
+  if (rc != 0 && rc != WEFT_ERR_BUSY)
+    log_warn("rank %d: view %llu did not come to the GPU: %s", ep->rank, (unsigned long long)view->epoch, why);
+  if (rc == 0) {
+    if (gpu->num_published > 0 && (seats & ~gpu->published[gpu->num_published - 1].seats) != 0)
+      gpu->hold_until_ns = clock_ns() + JOINER_NS;
+    gpu->published[gpu->num_published++] = (struct gpu_published){.view = group_view_ref(view), .seats = seats};
+    gpu->published_last = view->epoch;
+  }
+  return rc;
+}
+
+// False: there is no room for it yet.
+static bool look_at(weft_ep_t *ep, const struct group_view *view) {
+  bool room = publish(ep, view) != WEFT_ERR_BUSY;
+  if (room)
+    ep->gpu->looked_at = view->epoch;
+  return room;
+}
+
+void ep_gpu_publish_locked(weft_ep_t *ep) {
+  struct ep_gpu *gpu = ep->gpu;
+  uint64_t covered = atomic_load(&ep->ready);
+  if (!gpu->engine || gpu->publish_from == UINT64_MAX)
+    return;
+  gpu->behind = false;
+  while (!gpu->behind) {
+    uint64_t from = gpu->looked_at + 1 > gpu->publish_from ? gpu->looked_at + 1 : gpu->publish_from;
+    const struct group_view *view = ep_views_find(ep, from);
+    bool wanted = view && view->epoch <= covered;
+    gpu->behind = wanted && !look_at(ep, view);
+    group_view_unref(view);
+    if (!wanted)
+      break;
+  }
+  bool tells = gpu->published_last == covered && covered > gpu->control.ready;
+  gpu->holds_back = tells && clock_ns() < gpu->hold_until_ns;
+  if (tells && !gpu->holds_back) {
+    gpu->control.ready = covered;
+    ep_gpu_control(ep);
+  }
+}
+
+void ep_gpu_publish(weft_ep_t *ep) {
+  pthread_mutex_lock(&ep->gpu->lock);
+  ep_gpu_publish_locked(ep);
+  pthread_mutex_unlock(&ep->gpu->lock);
+}
+
+// --- the first operation ---
+
+int ep_gpu_found(weft_ep_t *ep, const struct group_view *view) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  pthread_mutex_lock(&gpu->lock);
+  bool room = gpu->looked_at >= view->epoch || look_at(ep, view);
+  gpu->publish_from = view->epoch + 1;
+  ep_gpu_publish_locked(ep);
+  pthread_mutex_unlock(&gpu->lock);
+  if (!room)
+    return fail(WEFT_ERR_BUSY, "the GPU has no room for the first view");
+  int rc = gpu->api->ep_begin(gpu->engine, 0, view->epoch, why);
+  return rc == 0 ? 0 : device_fail(rc, "the first operation on the GPU", why);
+}
+
+// Epoch of the first remembered view that has this rank.
+static uint64_t first_with_us(weft_ep_t *ep) {
+  uint64_t epoch = 0;
+  for (;;) {
+    const struct group_view *view = ep_views_find(ep, epoch + 1);
+    if (!view)
+      return epoch + 1; // the news of it is on its way
+    epoch = view->epoch;
+    bool has = group_view_has(view, ep->rank, ep->incarnation);
+    group_view_unref(view);
+    if (has)
+      return epoch;
+  }
+}
+
+void ep_gpu_joined(weft_ep_t *ep, uint64_t base) {
+  struct ep_gpu *gpu = ep->gpu;
+  pthread_mutex_lock(&gpu->lock);
+  if (gpu->publish_from == UINT64_MAX)
+    gpu->publish_from = base != 0 ? base + 1 : first_with_us(ep);
+  ep_gpu_publish_locked(ep);
+  pthread_mutex_unlock(&gpu->lock);
+}
+
+// The seats that may tell the first operation; their links stay until release().
+static uint32_t hold_seats(weft_ep_t *ep, struct device_member *members, struct ep_link **links) {
+  struct ep_gpu *gpu = ep->gpu;
+  uint32_t count = 0;
+  pthread_mutex_lock(&gpu->lock);
+  pthread_mutex_lock(&ep->links.lock);
+  for (uint32_t rank = 0; rank < ep->capacity && count < DEVICE_SEATS; rank++) {
+    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+    if (!link || !ep_link_up(link))
+      continue;
+    link->holds++;
+    links[count] = link;
+    members[count++] = (struct device_member){
+        .rank = link->rank, .seat = link->device.seat, .in = link->device.in.memory, .out = link->device.out.memory};
+  }
+  pthread_mutex_unlock(&ep->links.lock);
+  pthread_mutex_unlock(&gpu->lock);
+  return count;
+}
+
+static void release(weft_ep_t *ep, struct ep_link **links, uint32_t count) {
+  pthread_mutex_lock(&ep->links.lock);
+  for (uint32_t i = 0; i < count; i++)
+    links[i]->holds--;
+  pthread_mutex_unlock(&ep->links.lock);
+  ep_service_kick(ep); // one may have been retired in between
+}
+
+void ep_gpu_rouse(weft_ep_t *ep) {
+  struct device_member members[DEVICE_SEATS];
+  struct ep_link *links[DEVICE_SEATS];
+  char why[DEVICE_WHY] = "";
+  uint32_t count = hold_seats(ep, members, links);
+  if (ep->gpu->api->ep_rouse(ep->gpu->engine, members, count, why) != 0) // it only begins slowly, then
+    log_warn("rank %d: links between GPUs may sleep: %s", ep->rank, why);
+  release(ep, links, count);
+}
+
+// One wait among the peers that are there now; more may come.
+static int await_slice(weft_ep_t *ep, uint32_t slice_ms, uint64_t *op, uint64_t *epoch) {
+  struct ep_gpu *gpu = ep->gpu;
+  struct device_member members[DEVICE_SEATS];
+  struct ep_link *links[DEVICE_SEATS];
+  char why[DEVICE_WHY] = "";
+  uint32_t count = hold_seats(ep, members, links);
+  int rc = gpu->api->ep_await_begin(gpu->engine, members, count, slice_ms, (const volatile bool *)&ep->fenced, op,
+                                    epoch, why);
+  release(ep, links, count);
+  if (rc != 0 && rc != WEFT_ERR_TIMEOUT && !atomic_load(&ep->fenced))
+    device_fail(rc, "the first operation on the GPU", why);
+  return rc;
+}
+
+int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view) {
+  const struct timespec nap = {.tv_nsec = RETRY_NS};
+  uint64_t epoch;
+  for (;;) {
+    uint32_t left_ms = (uint32_t)clock_left_ms(deadline_ns);
+    epoch = 0;
+    int rc = await_slice(ep, left_ms < AWAIT_SLICE_MS ? left_ms : AWAIT_SLICE_MS, op, &epoch);
+    if (rc == 0)
+      break;
+    if (atomic_load(&ep->fenced))
+      return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
+    if (rc != WEFT_ERR_TIMEOUT)
+      return rc;
+    if (clock_passed(deadline_ns) && epoch == 0)
+      return fail(WEFT_ERR_TIMEOUT,
+                  "the view with rank %d is agreed on, but the active ranks have not told its first operation by the "
+                  "deadline: they do so when they run operations",
+                  ep->rank);
+    if (clock_passed(deadline_ns))
+      return fail(WEFT_ERR_TIMEOUT,
+                  "view %llu, which this rank is to run in, has not come from the store by the deadline",
+                  (unsigned long long)epoch);
+    ep_gpu_publish(ep);
+    nanosleep(&nap, NULL); // the news of the view comes by another thread
+  }
+  *view = ep_gpu_view(ep, epoch);
+  return *view ? 0 : fail(WEFT_ERR_SYSTEM, "the GPU began in view %llu, which is not known", (unsigned long long)epoch);
+}
+
+// --- what the kernels have decided ---
+
+static void forget(struct ep_gpu *gpu, uint64_t before) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < gpu->num_published; i++) {
+    if (gpu->published[i].view->epoch >= before)
+      gpu->published[kept++] = gpu->published[i];
+    else
+      group_view_unref(gpu->published[i].view);
+  }
+  gpu->num_published = kept;
+}
+
+static void note_active(weft_ep_t *ep, const struct group_view *view) {
+  for (uint32_t i = 0; i < view->count; i++) {
+    struct ep_link *link = ep_link_find(ep, view->members[i].rank, view->members[i].incarnation);
+    if (link)
+      link->was_active = true;
+  }
+}
+
+// `view`: a reference, taken.
+static void add_step(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
+  struct ep_gpu *gpu = ep->gpu;
+  while (gpu->num_steps > 1 && gpu->steps[gpu->num_steps - 1].op >= op) // decided, and passed over
+    group_view_unref(gpu->steps[--gpu->num_steps].view);
+  if (gpu->num_steps == GPU_STEPS) {
+    group_view_unref(gpu->steps[0].view);
+    memmove(gpu->steps, gpu->steps + 1, --gpu->num_steps * sizeof *gpu->steps);
+  }
+  gpu->steps[gpu->num_steps++] = (struct gpu_step){.op = op, .view = view};
+  gpu->ask_at_ns = clock_ns() + GPU_ASK_NS;
+  note_active(ep, view);
+  ep_gpu_set_masks(ep);
+  atomic_store(&ep->sweep, true);
+}
+
+void ep_gpu_started(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
+  ep->gpu->first_op = op;
+  forget(ep->gpu, view->epoch); // who is in an older one only waits until this rank lets go of it
+  add_step(ep, op, group_view_ref(view));
+}
+
+static void tell(struct ep_gpu *gpu, uint64_t op, uint64_t epoch, bool adopted) {
+  if (gpu->num_news < DEVICE_ACTIVATIONS)
+    gpu->news[gpu->num_news++] = (struct gpu_news){.op = op, .epoch = epoch, .adopted = adopted};
+}
+
+// A view is decided for an operation to come; or one that was decided takes effect earlier, because a rank was found
+// that ran in it.
+static void take_activation(weft_ep_t *ep, uint64_t op, uint64_t epoch) {
+  struct ep_gpu *gpu = ep->gpu;
+  struct gpu_step *last = gpu->num_steps > 0 ? &gpu->steps[gpu->num_steps - 1] : NULL;
+  if (last && (epoch < last->view->epoch || (epoch == last->view->epoch && op >= last->op)))
+    return;
+  bool earlier = last && epoch == last->view->epoch;
+  if (earlier) {
+    last->op = op;
+  } else {
+    const struct group_view *view = NULL;
+    for (uint32_t i = 0; i < gpu->num_published && !view; i++)
+      if (gpu->published[i].view->epoch == epoch)
+        view = group_view_ref(gpu->published[i].view);
+    if (!view) {
+      log_warn("rank %d: the GPU has decided on view %llu, which it was not told", ep->rank, (unsigned long long)epoch);
+      return;
+    }
+    add_step(ep, op, view);
+    atomic_fetch_add(&gpu->activations, 1);
+  }
+  tell(gpu, op, epoch, earlier);
+}
+
+void ep_gpu_drop_passed(weft_ep_t *ep, uint64_t left) {
+  struct ep_gpu *gpu = ep->gpu;
+  uint32_t passed = 0;
+  while (passed + 1 < gpu->num_steps && gpu->steps[passed + 1].op <= left)
+    group_view_unref(gpu->steps[passed++].view);
+  if (passed == 0)
+    return;
+  gpu->num_steps -= passed;
+  memmove(gpu->steps, gpu->steps + passed, gpu->num_steps * sizeof *gpu->steps);
+  forget(gpu, gpu->steps[0].view->epoch);
+  atomic_store(&ep->sweep, true);
+}
+
+void ep_gpu_take_activations(weft_ep_t *ep) {
+  struct ep_gpu *gpu = ep->gpu;
+  uint64_t told = ep_gpu_read(&gpu->report->activations);
+  if (told - gpu->seen > DEVICE_ACTIVATIONS)
+    gpu->seen = told - DEVICE_ACTIVATIONS;
+  for (; gpu->seen < told; gpu->seen++)
+    take_activation(ep, ep_gpu_read(&gpu->report->activation[gpu->seen % DEVICE_ACTIVATIONS].op),
+                    ep_gpu_read(&gpu->report->activation[gpu->seen % DEVICE_ACTIVATIONS].epoch));
+}
+
+// Without the lock when there is nothing new: whoever publishes a view holds it for as long as copies to the device
+// take, and a launch must not wait for that.
+void ep_gpu_follow(weft_ep_t *ep) {
+  struct ep_gpu *gpu = ep->gpu;
+  uint64_t next = ep_gpu_next_op(ep);
+  if (!gpu->report || (ep_gpu_read(&gpu->report->activations) == gpu->followed && next < gpu->next_step))
+    return;
+  pthread_mutex_lock(&gpu->lock);
+  ep_gpu_take_activations(ep);
+  gpu->followed = gpu->seen;
+  gpu->next_step = UINT64_MAX;
+  const struct group_view *view = NULL;
+  for (uint32_t i = 0; i < gpu->num_steps; i++)
+    if (i == 0 || gpu->steps[i].op <= next)
+      view = gpu->steps[i].view;
+    else if (gpu->steps[i].op < gpu->next_step)
+      gpu->next_step = gpu->steps[i].op;
+  if (view && view != ep->view) {
+    group_view_unref(ep->view);
+    ep->view = group_view_ref(view);
+  }
+  pthread_mutex_unlock(&gpu->lock);
+}
+
+const struct group_view *ep_gpu_view(weft_ep_t *ep, uint64_t epoch) {
+  struct ep_gpu *gpu = ep->gpu;
+  const struct group_view *view = NULL;
+  if (ep->view && ep->view->epoch == epoch) // without the lock, as above
+    return group_view_ref(ep->view);
+  pthread_mutex_lock(&gpu->lock);
+  for (uint32_t i = 0; i < gpu->num_published && !view; i++)
+    if (gpu->published[i].view->epoch == epoch)
+      view = group_view_ref(gpu->published[i].view);
+  pthread_mutex_unlock(&gpu->lock);
+  if (view)
+    return view;
+  view = ep_views_find(ep, epoch);
+  if (!view || view->epoch == epoch)
+    return view;
+  group_view_unref(view);
+  return NULL;
+}
+
+void ep_gpu_views_free(weft_ep_t *ep) {
+  struct ep_gpu *gpu = ep->gpu;
+  forget(gpu, UINT64_MAX);
+  while (gpu->num_steps > 0)
+    group_view_unref(gpu->steps[--gpu->num_steps].view);
+}

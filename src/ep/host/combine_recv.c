@@ -1,0 +1,196 @@
+// combine_recv: the source of the tokens adds the rows that their ranks answered with (combine_send.c).
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "base/time/trace.h"
+#include "ep/gpu/gpu.h"
+#include "ep/remote/remote_link.h"
+
+int ep_check_combine(const struct ep_op *op, const struct weft_ep_combine *args, const char *call) {
+  if (!args || args->size != sizeof *args)
+    return fail(WEFT_ERR_INVALID, "%s: initialise the arguments with WEFT_EP_COMBINE_INIT", call);
+  if (op->num_tokens > 0 && !args->out)
+    return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
+  return 0;
+}
+
+int ep_check_result(const struct weft_ep_result *result) {
+  if (result && result->size != sizeof *result)
+    return fail(WEFT_ERR_INVALID, "combine_recv: initialise the result with WEFT_EP_RESULT_INIT");
+  return 0;
+}
+
+// This rank's own row for one of its tokens, valid until the next call: a token has one such row at most. While y stays
+// readable the row is reduced here, when it is added, so that it does not leave the cache in between.
+static const uint16_t *own_row(weft_ep_t *ep, const struct ep_op *op, uint32_t row) {
+  if (!op->own_y)
+    return op->own_combine + (size_t)row * ep->layout.hidden;
+  return ep_reduced_row(ep, op, &op->own_in, row, op->own_y, op->own_combine);
+}
+
+// Waits for the rows of every member that has any of ours.
+static void hear_all(weft_ep_t *ep, struct ep_op *op) {
+  uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    if (!member->link || member->rows_out == 0 || !member->sent)
+      continue;
+    struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
+    member->lost = !ep_wait_word(ep, member->link, &slot->combine.flag, op->number + 1, deadline_ns,
+                                 "its combine did not come by the deadline");
+  }
+}
+
+// A row that came, as bf16; decoded into `room` if it has to be.
+static const uint16_t *row_that_came(weft_ep_t *ep, const struct ep_op *op, struct ep_link *link, uint32_t i,
+                                     uint16_t *room) {
+  const uint8_t *row = ep_combine_row(ep, link->in.memory, op->number, i);
+  if (ep->combine_dtype == WEFT_EP_COMBINE_BF16)
+    return (const uint16_t *)row;
+  ep->kernels->decode10(room, row, (const float *)(row + ep->layout.combine_heads), ep->layout.hidden);
+  return room;
+}
+
+// The members that brought something for one token, ascending: rows to add.
+static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, const uint16_t **rows) {
+  const struct ep_layout *layout = &ep->layout;
+  size_t at = (size_t)token * layout->topk;
+  int16_t members[WEFT_EP_MAX_TOPK];
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < layout->topk; k++) {
+    int16_t member = op->member_of[at + k];
+    if (member < 0 || op->members[member].lost)
+      continue;
+    uint32_t place = count;
+    uint16_t *room = ep->decoded ? ep->decoded + (size_t)count * layout->hidden : NULL;
+    while (place > 0 && members[place - 1] > member)
+      place--;
+    if (place > 0 && members[place - 1] == member)
+      continue;
+    for (uint32_t i = count++; i > place; i--) {
+      members[i] = members[i - 1];
+      rows[i] = rows[i - 1];
+    }
+    members[place] = member;
+    struct ep_link *link = op->members[member].link;
+    uint32_t row = op->row_of[at + k];
+    rows[place] = link ? row_that_came(ep, op, link, row, room) : own_row(ep, op, row);
+  }
+  return count;
+}
+
+static bool brought_nothing(const struct ep_op *op, size_t at) {
+  return op->experts[at] >= 0 && (op->member_of[at] < 0 || op->members[op->member_of[at]].lost);
+}
+
+static void note_missing(const struct ep_op *op, uint32_t token, uint32_t k, size_t at, struct weft_ep_result *result) {
+  if (result->missing && result->num_missing < result->missing_cap)
+    result->missing[result->num_missing] =
+        (struct weft_ep_missing){.token = (int32_t)token, .k = (int32_t)k, .expert = op->experts[at]};
+  result->num_missing++;
+}
+
+// Notes the token's selections that brought nothing; returns the factor that makes up for them.
+static float account(weft_ep_t *ep, const struct ep_op *op, uint32_t token, struct weft_ep_result *result) {
+  size_t at = (size_t)token * ep->layout.topk;
+  float all = 0.0f, came = 0.0f;
+  for (uint32_t k = 0; k < ep->layout.topk; k++) {
+    if (op->experts[at + k] < 0)
+      continue;
+    float weight = op->has_weights || op->layout == WEFT_EP_PER_EXPERT ? op->weights[at + k] : 1.0f;
+    all += weight;
+    if (brought_nothing(op, at + k))
+      note_missing(op, token, k, at + k, result);
+    else
+      came += weight;
+  }
+  return came != 0.0f ? all / came : 1.0f;
+}
+
+static void sum_tokens(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine *args,
+                       struct weft_ep_result *result) {
+  const uint16_t *rows[WEFT_EP_MAX_TOPK];
+  for (uint32_t t = 0; t < op->num_tokens; t++) {
+    uint32_t before = result->num_missing;
+    float factor = account(ep, op, t, result);
+    uint32_t count = gather(ep, op, t, rows);
+    ep->kernels->reduce((uint16_t *)args->out + (size_t)t * ep->layout.hidden, rows, NULL, count,
+                        args->renormalize && result->num_missing > before ? factor : 1.0f, ep->layout.hidden);
+  }
+}
+
+void ep_list_missing(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result) {
+  result->num_missing = 0;
+  for (uint32_t t = 0; t < op->num_tokens; t++)
+    for (uint32_t k = 0; k < ep->layout.topk; k++)
+      if (brought_nothing(op, (size_t)t * ep->layout.topk + k))
+        note_missing(op, t, k, (size_t)t * ep->layout.topk + k, result);
+}
+
+void ep_tell_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result) {
+  result->num_lost = 0;
+  for (uint32_t i = 0; i < op->told.members; i++)
+    result->num_lost += op->members[i].lost;
+  result->wire_bytes = op->combine_wire_bytes;
+  result->logical_bytes = op->logical_selections * ep->layout.hidden * sizeof(uint16_t);
+}
+
+static void let_go(weft_ep_t *ep, struct ep_op *op) {
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    if (!member->link || member->rows_out == 0 || member->lost)
+      continue;
+    struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
+    atomic_store_explicit(&slot->taken.combine, op->number + 1, memory_order_release);
+    if (member->link->remote)
+      ep_remote_tell(member->link->remote);
+    else
+      ep_doorbell_ring(ep_link_bell(member->link));
+    member->link->received_bytes += (uint64_t)member->rows_out * ep->layout.combine_bytes;
+  }
+}
+
+int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
+                         struct weft_ep_result *result) {
+  TRACE_BLOCK("combine_recv");
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "combine_recv: ep is NULL");
+  if (ep->gpu)
+    return ep_gpu_combine(ep, number, args, DEVICE_RECV, result, "combine_recv");
+  struct ep_op *op;
+  int rc = ep_op_find(ep, number, EP_OP_ANSWERED, "combine_recv", &op);
+  if (rc == 0)
+    rc = ep_check_combine(op, args, "combine_recv");
+  if (rc == 0)
+    rc = ep_check_result(result);
+  if (rc != 0)
+    return rc;
+  struct weft_ep_result unwanted = WEFT_EP_RESULT_INIT;
+  if (!result)
+    result = &unwanted;
+  result->num_missing = 0;
+  hear_all(ep, op);
+  sum_tokens(ep, op, args, result);
+  let_go(ep, op);
+  ep_remote_hand_over(ep);
+  op->told.combined = true;
+  op->told.members = op->num_members;
+  ep_tell_result(ep, op, result);
+  ep->stats.combine_wire_bytes += result->wire_bytes;
+  ep->stats.combine_logical_bytes += result->logical_bytes;
+  ep->stats.missing += result->num_missing;
+  ep_op_end(ep, op);
+  return 0;
+}
+
+int weft_ep_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
+  TRACE_BLOCK("combine");
+  if (ep && ep->gpu)
+    return ep_gpu_combine(ep, number, args, DEVICE_SEND | DEVICE_RECV, result, "combine");
+  int rc = ep_check_result(result); // before anything is sent
+  if (rc == 0)
+    rc = ep_combine_send(ep, number, args, true);
+  if (rc == 0)
+    rc = weft_ep_combine_recv(ep, number, args, result);
+  ep_remote_return(ep);
+  return rc;
+}

@@ -1,0 +1,265 @@
+// combine_send: the experts' rank reduces its rows and returns one for each token; combine_recv.c is the other end.
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "base/time/trace.h"
+#include "ep/gpu/gpu.h"
+#include "ep/remote/remote_link.h"
+
+// Late weights of this operation's rows, in the order of rows and selections: in our window to the peer, or from it.
+static float *late_weights(weft_ep_t *ep, void *area, uint64_t op) {
+  return (float *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.weights);
+}
+
+static int check_send(const struct ep_op *op, const struct weft_ep_combine *args) {
+  uint32_t rows = 0;
+  for (uint32_t i = 0; i < op->num_members; i++)
+    rows += op->members[i].heard ? op->members[i].rows_in : 0;
+  if (op->placed && args->y)
+    return fail(WEFT_ERR_INVALID, "combine_send: y is given, but weft_ep_combine_rows has told where to write it");
+  if (rows > 0 && !args->y && !op->placed)
+    return fail(WEFT_ERR_INVALID, "combine_send: y is NULL, and %u rows were received", rows);
+  if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
+    return fail(WEFT_ERR_INVALID, "combine_send: topk_weights were given with the dispatch already");
+  if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT && !args->topk_weights)
+    return fail(WEFT_ERR_INVALID, "combine_send: topk_weights is NULL here and was in the dispatch");
+  if (!op->has_weights && op->layout == WEFT_EP_RANK_MAJOR && args->topk_weights)
+    return fail(WEFT_ERR_INVALID, EP_NOT_LATE, "combine_send");
+  return 0;
+}
+
+// Writes the weights of the rows that went to one member, in row order.
+static void write_weights(weft_ep_t *ep, const struct ep_op *op, uint32_t index, float *to) {
+  uint32_t topk = ep->layout.topk;
+  const struct ep_member *member = &op->members[index];
+  for (uint32_t i = 0; i < member->rows_out; i++) {
+    size_t at = (size_t)op->row_token[member->first_row + i] * topk;
+    float *row = to + (size_t)i * topk;
+    for (uint32_t k = 0; k < topk; k++)
+      if (op->member_of[at + k] == (int16_t)index)
+        *row++ = op->weights[at + k];
+  }
+}
+
+static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine *args) {
+  memcpy(op->weights, args->topk_weights, (size_t)op->num_tokens * ep->layout.topk * sizeof *op->weights);
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    if (member->rows_out == 0 || member->lost)
+      continue;
+    if (!member->link) {
+      write_weights(ep, op, i, op->own_in.weight);
+      continue;
+    }
+    if (member->link->remote &&
+        !ep_remote_settle(member->link->remote, op->number, EP_PART_WEIGHTS, clock_deadline_ms(ep->op_timeout_ms)))
+      continue; // the combine finds it down
+    write_weights(ep, op, i, late_weights(ep, member->link->out.memory, op->number));
+    struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->out.memory, op->number);
+    atomic_store_explicit(&slot->weights.flag, op->number + 1, memory_order_release);
+    if (member->link->remote)
+      ep_remote_publish(member->link->remote, op->number, EP_PART_WEIGHTS, member->rows_out);
+    else
+      ep_doorbell_ring(ep_link_bell(member->link));
+    uint64_t bytes = (uint64_t)member->rows_out * ep->layout.topk * sizeof(float);
+    member->link->sent_bytes += bytes;
+    op->combine_wire_bytes += bytes;
+  }
+}
+
+const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t row,
+                               const uint16_t *y, uint16_t *room) {
+  uint32_t hidden = ep->layout.hidden;
+  size_t at = (size_t)row * ep->layout.topk;
+  if (op->layout == WEFT_EP_RANK_MAJOR) // the caller has reduced it
+    return y + (size_t)inbox->index[at] * hidden;
+  const uint16_t *inputs[WEFT_EP_MAX_TOPK];
+  for (uint32_t j = 0; j < inbox->count[row]; j++)
+    inputs[j] = y + (size_t)inbox->index[at + j] * hidden;
+  ep->kernels->reduce(room, inputs, inbox->weight + at, inbox->count[row], 1.0f, hidden);
+  return room;
+}
+
+static void reduce_own_rows(weft_ep_t *ep, struct ep_op *op, uint32_t rows, const uint16_t *y) {
+  uint32_t hidden = ep->layout.hidden;
+  for (uint32_t i = 0; i < rows; i++) {
+    uint16_t *to = op->own_combine + (size_t)i * hidden;
+    const uint16_t *row = ep_reduced_row(ep, op, &op->own_in, i, y, to);
+    if (row != to)
+      ep->kernels->copy(to, row, hidden * sizeof *to);
+  }
+}
+
+static const uint8_t *encoded_row(weft_ep_t *ep, const uint16_t *row, uint8_t *room) {
+  ep->kernels->encode10(room, (float *)(room + ep->layout.combine_heads), row, ep->layout.hidden);
+  return room;
+}
+
+// As in a dispatch. In a rank-major y the rows of one source stand together.
+static bool lend_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t first,
+                      const uint16_t *y, uint32_t *end) {
+  if (!member->link->remote || !op->own_y || op->layout != WEFT_EP_RANK_MAJOR ||
+      ep->combine_dtype != WEFT_EP_COMBINE_BF16)
+    return false;
+  struct ep_remote *remote = member->link->remote;
+  uint32_t count = ep_remote_lendable(remote, op->number, EP_PART_COMBINE, first, member->rows_in), run = 0;
+  const struct ep_inbox *inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH];
+  const int32_t *row = inbox->index + (size_t)first * ep->layout.topk;
+  while (run < count && row[run * ep->layout.topk] == row[0] + (int32_t)run)
+    run++;
+  if (count == 0 || run < count)
+    return false;
+  ep_remote_lend(remote, op->number, EP_PART_COMBINE, first, y + (size_t)row[0] * ep->layout.hidden);
+  *end = first + count;
+  return true;
+}
+
+static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, const uint16_t *y) {
+  const struct ep_inbox *inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH];
+  bool coded = ep->combine_dtype == WEFT_EP_COMBINE_LOGFMT10;
+  struct ep_writing writing = ep_write_begin(member->link, member->rows_in);
+  uint32_t lent = 0;
+  for (uint32_t i = 0; i < member->rows_in; i++) {
+    if (i < lent || lend_rows(ep, op, member, i, y, &lent)) {
+      ep_remote_rows(member->link->remote, op->number, EP_PART_COMBINE, i + 1);
+      continue;
+    }
+    void *to = ep_combine_row(ep, member->link->out.memory, op->number, i);
+    const void *row = ep_reduced_row(ep, op, inbox, i, y, !coded && ep_write_in_place(&writing) ? to : ep->reduced);
+    if (coded)
+      row = encoded_row(ep, row, ep_write_in_place(&writing) ? to : ep->encoded);
+    if (row != to)
+      ep_write_row(ep, &writing, to, row, ep->layout.combine_bytes);
+    if (member->link->remote)
+      ep_remote_rows(member->link->remote, op->number, EP_PART_COMBINE, i + 1);
+  }
+}
+
+// Takes the late weights of one source from its window. False: it went down.
+static bool take_weights(weft_ep_t *ep, struct ep_op *op, const struct ep_member *member, struct ep_inbox *inbox,
+                         uint64_t deadline_ns) {
+  struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
+  if (!ep_wait_word(ep, member->link, &slot->weights.flag, op->number + 1, deadline_ns,
+                    "its weights did not come by the deadline"))
+    return false;
+  memcpy(inbox->weight, late_weights(ep, member->link->in.memory, op->number),
+         (size_t)member->rows_in * ep->layout.topk * sizeof(float));
+  member->link->received_bytes += (uint64_t)member->rows_in * ep->layout.topk * sizeof(float);
+  return true;
+}
+
+// Waits until the peer has taken the answers of two operations ago.
+static bool combine_free(weft_ep_t *ep, const struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
+  return ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[op->number % WEFT_EP_DEPTH], deadline_ns,
+                      "it did not take a combine by the deadline") &&
+         (!link->remote || ep_remote_settle(link->remote, op->number, EP_PART_COMBINE, deadline_ns));
+}
+
+static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const void *y, uint64_t deadline_ns) {
+  if (!member->heard || member->lost || member->rows_in == 0)
+    return;
+  if (!member->link) {
+    if (!op->own_y && !op->placed)
+      reduce_own_rows(ep, op, member->rows_in, y);
+    return;
+  }
+  struct ep_link *link = member->link;
+  uint32_t place = op->number % WEFT_EP_DEPTH;
+  struct ep_inbox *inbox = &link->inbox[place];
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
+  bool late = member->late_weights && op->layout == WEFT_EP_PER_EXPERT;
+  if ((late && !take_weights(ep, op, member, inbox, deadline_ns)) || !combine_free(ep, op, link, deadline_ns)) {
+    member->lost = true;
+    return;
+  }
+  if (!op->placed)
+    send_rows(ep, op, member, y);
+  ep_kernels_fence();
+  atomic_store_explicit(&slot->combine.flag, op->number + 1, memory_order_release);
+  link->sent_combine[place] = op->number + 1;
+  if (link->remote)
+    ep_remote_publish(link->remote, op->number, EP_PART_COMBINE, member->rows_in);
+  else
+    ep_doorbell_ring(ep_link_bell(link));
+  uint64_t bytes = (uint64_t)member->rows_in * ep->layout.combine_bytes;
+  link->sent_bytes += bytes;
+  op->combine_wire_bytes += bytes;
+}
+
+int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, bool y_stays) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "combine_send: ep is NULL");
+  if (ep->gpu)
+    return ep_gpu_combine(ep, number, args, DEVICE_SEND, NULL, "combine_send");
+  struct ep_op *op;
+  int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_send", &op);
+  if (rc == 0)
+    rc = ep_check_combine(op, args, "combine_send");
+  if (rc == 0)
+    rc = check_send(op, args);
+  if (rc != 0)
+    return rc;
+  if (op->in_place)
+    ep_release_rows(ep, op);
+  op->own_y = y_stays ? args->y : NULL;
+  uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
+  if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT)
+    send_weights(ep, op, args);
+  for (uint32_t i = 1; i <= op->num_members; i++) // the ranks behind this one first, itself last
+    answer(ep, op, &op->members[(op->self + i) % op->num_members], args->y, deadline_ns);
+  ep_remote_hand_over(ep);
+  op->state = EP_OP_ANSWERED;
+  return 0;
+}
+
+// Where to write the answers to the rows of one member. False: it still reads those of two operations ago.
+static bool place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns,
+                       void **rows_at) {
+  struct ep_link *link = member->link;
+  uint32_t place = op->number % WEFT_EP_DEPTH;
+  const struct ep_inbox *inbox = link ? &link->inbox[place] : &op->own_in;
+  uint16_t *to = link ? ep_combine_row(ep, link->out.memory, op->number, 0) : op->own_combine;
+  size_t stride = ep->layout.hidden;
+  bool taken = !member->lost;
+  if (taken && link)
+    taken = combine_free(ep, op, link, deadline_ns);
+  if (!taken) {
+    to = ep->reduced;
+    stride = 0;
+  }
+  for (uint32_t i = 0; i < member->rows_in; i++)
+    rows_at[inbox->index[(size_t)i * ep->layout.topk]] = to + i * stride;
+  return taken;
+}
+
+int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
+  if (!ep || !rows_at)
+    return fail(WEFT_ERR_INVALID, "combine_rows: %s is NULL", ep ? "rows_at" : "ep");
+  if (ep->gpu)
+    return ep_gpu_combine_rows();
+  struct ep_op *op;
+  int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_rows", &op);
+  if (rc != 0)
+    return rc;
+  if (op->layout != WEFT_EP_RANK_MAJOR)
+    return fail(WEFT_ERR_INVALID,
+                "combine_rows: the rows of operation %llu were received per expert: they are weighed "
+                "and summed on their way",
+                (unsigned long long)number);
+  if (ep->combine_dtype != WEFT_EP_COMBINE_BF16)
+    return fail(WEFT_ERR_INVALID, "combine_rows: the rows of a combine are encoded on their way here, as logfmt10");
+  uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
+  for (uint32_t i = 0; i < op->num_members; i++)
+    if (op->members[i].heard && op->members[i].rows_in > 0 &&
+        !place_rows(ep, op, &op->members[i], deadline_ns, rows_at))
+      op->members[i].lost = true;
+  op->placed = true;
+  return 0;
+}
+
+int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args) {
+  TRACE_BLOCK("combine_send");
+  return ep_combine_send(ep, number, args, false);
+}

@@ -1,0 +1,303 @@
+// dispatch_send: route, cast, write, raise the flags.
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "base/time/trace.h"
+#include "ep/gpu/gpu.h"
+#include "ep/remote/remote_link.h"
+
+int ep_check_dispatch(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
+  if (!args || args->size != sizeof *args)
+    return fail(WEFT_ERR_INVALID, "dispatch: initialise the arguments with WEFT_EP_DISPATCH_INIT");
+  if (args->num_tokens > ep->layout.max_tokens)
+    return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but the group was opened for %u at most", args->num_tokens,
+                ep->layout.max_tokens);
+  if (args->num_tokens > 0 && (!args->x || !args->topk_idx))
+    return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but %s is NULL", args->num_tokens, args->x ? "topk_idx" : "x");
+  if (args->scales && ep->dtype == WEFT_EP_BF16)
+    return fail(WEFT_ERR_INVALID, "dispatch: scales are given, but the group dispatches bf16, which has none");
+  return 0;
+}
+
+static int check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
+  int64_t experts = (int64_t)ep->capacity * ep->experts_per_rank;
+  for (uint32_t t = 0; t < args->num_tokens; t++)
+    for (uint32_t k = 0; k < ep->layout.topk; k++) {
+      int64_t expert = args->topk_idx[(size_t)t * ep->layout.topk + k];
+      if (expert < -1 || expert >= experts)
+        return fail(WEFT_ERR_INVALID, "dispatch: topk_idx[%u][%u] is %lld; experts are 0 to %lld, and -1 is none", t, k,
+                    (long long)expert, (long long)experts - 1);
+    }
+  return 0;
+}
+
+static void zero_counts(struct ep_op *op) {
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    op->members[i].first_row = op->members[i].rows_out = 0;
+    op->members[i].last_token = -1;
+  }
+}
+
+// Gives one selection its member and row, unless nobody is there for it. True: the token has had no row there before.
+static bool place(weft_ep_t *ep, struct ep_op *op, uint32_t token, size_t at) {
+  op->member_of[at] = -1;
+  if (op->experts[at] < 0)
+    return false;
+  op->logical_selections++;
+  uint32_t expert = (uint32_t)op->experts[at], rank = expert / ep->experts_per_rank;
+  int32_t index = ep->masked[rank] ? -1 : ep_op_member(op, (int32_t)rank);
+  if (index < 0 || op->members[index].lost)
+    return false;
+  struct ep_member *member = &op->members[index];
+  bool first = member->last_token != (int32_t)token; // rows are packed in the order of tokens
+  if (first)
+    member->rows_out++;
+  member->last_token = (int32_t)token;
+  op->member_of[at] = (int16_t)index;
+  op->local_of[at] = (int16_t)(expert - rank * ep->experts_per_rank);
+  op->row_of[at] = (uint16_t)(member->rows_out - 1);
+  return first;
+}
+
+// Gives every selection its member and row, and every member its tokens. Rows are packed in the order of tokens.
+static void route(weft_ep_t *ep, struct ep_op *op) {
+  uint32_t topk = ep->layout.topk, num_rows = 0;
+  zero_counts(op);
+  for (uint32_t t = 0; t < op->num_tokens; t++)
+    for (uint32_t k = 0; k < topk; k++)
+      if (place(ep, op, t, (size_t)t * topk + k))
+        op->row_at[num_rows++] = t * topk + k;
+  uint32_t first = 0;
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    op->members[i].first_row = first;
+    first += op->members[i].rows_out;
+  }
+  for (uint32_t i = 0; i < num_rows; i++) {
+    uint32_t at = op->row_at[i];
+    op->row_token[op->members[op->member_of[at]].first_row + op->row_of[at]] = (uint16_t)(at / topk);
+  }
+}
+
+// Whether x holds the values as they travel: bf16, or fp8 that the caller has cast.
+static bool is_cast(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
+  return ep->dtype == WEFT_EP_BF16 || args->scales;
+}
+
+static void cast_row(weft_ep_t *ep, uint8_t *row, const uint16_t *x) {
+  const struct ep_layout *layout = &ep->layout;
+  uint8_t *behind = row + layout->value_bytes;
+  if (ep->dtype != WEFT_EP_FP8_UE8M0) {
+    ep->kernels->cast_fp8(row, (float *)behind, x, layout->hidden, ep->dtype == WEFT_EP_FP8_POW2);
+    return;
+  }
+  float scales[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  ep->kernels->cast_fp8(row, scales, x, layout->hidden, true);
+  ep_kernels_pack_scales(behind, scales, layout->hidden);
+}
+
+// A token's values as they travel. Where they are cast here, once, on first use, their scales lie behind them.
+static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, uint32_t t) {
+  const struct ep_layout *layout = &ep->layout;
+  if (is_cast(ep, args))
+    return (const uint8_t *)args->x + t * layout->value_bytes;
+  const uint16_t *x = (const uint16_t *)args->x + (size_t)t * layout->hidden;
+  uint8_t *row = op->cast + t * layout->row_stride;
+  if (!(op->cast_done[t / 64] >> (t % 64) & 1)) {
+    cast_row(ep, row, x);
+    op->cast_done[t / 64] |= (uint64_t)1 << (t % 64);
+  }
+  return row;
+}
+
+// Row header of `token` for `member`: which of its selections are that member's, with their weights.
+static void write_row_head(weft_ep_t *ep, const struct ep_op *op, uint32_t member, uint32_t token, struct ep_row *row) {
+  const struct ep_layout *layout = &ep->layout;
+  float *weights = ep_row_weights(row);
+  int16_t *experts = ep_row_experts(layout, row);
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < layout->topk; k++) {
+    size_t at = (size_t)token * layout->topk + k;
+    if (op->member_of[at] != (int16_t)member)
+      continue;
+    experts[count] = op->local_of[at];
+    weights[count++] = op->has_weights ? op->weights[at] : 0.0f;
+  }
+  row->token = (int32_t)token;
+  row->count = count;
+}
+
+static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint32_t count) {
+  struct ep_link *link = member->link;
+  struct ep_dispatch_head *head = &ep_slot(&ep->layout, link->out.memory, op->number)->dispatch;
+  head->active = op->view->epoch;
+  head->ready = op->ready;
+  head->mark = op->mark;
+  head->count = count;
+  head->kind = (uint16_t)op->kind;
+  head->has_weights = op->has_weights;
+  ep_kernels_fence();
+  atomic_store_explicit(&head->flag, op->number + 1, memory_order_release);
+  link->sent_dispatch[op->number % WEFT_EP_DEPTH] = op->number + 1;
+  member->sent = true;
+  if (link->remote)
+    ep_remote_publish(link->remote, op->number, EP_PART_DISPATCH, count);
+  else
+    ep_doorbell_ring(ep_link_bell(link));
+}
+
+// Waits until the peer has taken what this slot held two operations ago.
+static bool slot_free(weft_ep_t *ep, struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
+  return ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[op->number % WEFT_EP_DEPTH], deadline_ns,
+                      "it did not take a dispatch by the deadline") &&
+         (!link->remote || ep_remote_settle(link->remote, op->number, EP_PART_DISPATCH, deadline_ns));
+}
+
+void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns) {
+  if (member->lost || !slot_free(ep, op, member->link, deadline_ns)) {
+    member->lost = true;
+    return;
+  }
+  ep_tell_start(member->link, op->number, op->view->epoch);
+  raise_dispatch(ep, op, member, 0);
+}
+
+struct sending {
+  const struct weft_ep_dispatch *args;
+  bool x_stays;
+  uint64_t deadline_ns;
+  uint32_t rows_written, peers_done;
+};
+
+static void write_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, uint32_t token,
+                      struct ep_writing *writing, char *to) {
+  const struct ep_layout *layout = &ep->layout;
+  size_t behind = args->scales ? 0 : layout->scale_bytes;
+  ep_write_row(ep, writing, to, outgoing_row(ep, op, args, token), layout->value_bytes + behind);
+  if (args->scales)
+    memcpy(to + layout->value_bytes, (const char *)args->scales + token * layout->scale_bytes, layout->scale_bytes);
+}
+
+// Whether the member's rows from `first` on go to its host from x, without a copy, and until which.
+static bool lend_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t first,
+                      const struct sending *sending, uint32_t *end) {
+  if (!member->link->remote || !sending->x_stays || ep->dtype != WEFT_EP_BF16)
+    return false;
+  struct ep_remote *remote = member->link->remote;
+  uint32_t count = ep_remote_lendable(remote, op->number, EP_PART_DISPATCH, first, member->rows_out), run = 0;
+  const uint16_t *token = op->row_token + member->first_row + first;
+  while (run < count && token[run] == token[0] + run)
+    run++;
+  if (count == 0 || run < count)
+    return false;
+  const char *from = (const char *)sending->args->x + token[0] * ep->layout.value_bytes;
+  ep_remote_lend(remote, op->number, EP_PART_DISPATCH, first, from);
+  *end = first + count;
+  return true;
+}
+
+static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct sending *sending) {
+  const struct ep_layout *layout = &ep->layout;
+  struct ep_member *member = &op->members[index];
+  struct ep_link *link = member->link;
+  if (member->lost || !slot_free(ep, op, link, sending->deadline_ns)) {
+    member->lost = true;
+    return;
+  }
+  char *slot = (char *)ep_slot(layout, link->out.memory, op->number);
+  struct ep_writing writing = ep_write_begin(link, member->rows_out);
+  uint32_t lent = 0; // rows until there are read where they are
+  for (uint32_t i = 0; i < member->rows_out; i++) {
+    uint32_t token = op->row_token[member->first_row + i];
+    write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
+    if (i >= lent && !lend_rows(ep, op, member, i, sending, &lent))
+      write_row(ep, op, sending->args, token, &writing, slot + layout->rows + i * layout->row_stride);
+    sending->rows_written++;
+    if (link->remote)
+      ep_remote_rows(link->remote, op->number, EP_PART_DISPATCH, i + 1);
+    if (ep->fault)
+      ep->fault(ep->fault_arg, sending->rows_written, sending->peers_done);
+  }
+  raise_dispatch(ep, op, member, member->rows_out);
+  sending->peers_done++;
+  uint64_t bytes = ep_layout_dispatch_bytes(layout, member->rows_out);
+  link->sent_bytes += bytes;
+  op->dispatch_wire_bytes += bytes;
+}
+
+// What this rank sends to itself: row headers, and rows that stay readable until dispatch_recv.
+static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, bool x_stays) {
+  const struct ep_layout *layout = &ep->layout;
+  const struct ep_member *self = &op->members[op->self];
+  bool given = is_cast(ep, args), direct = given && x_stays;
+  op->own_rows = direct ? args->x : op->cast;
+  op->own_stride = direct ? layout->value_bytes : layout->row_stride;
+  op->own_scales = direct ? args->scales : NULL;
+  for (uint32_t i = 0; i < self->rows_out; i++) {
+    uint32_t token = op->row_token[self->first_row + i];
+    write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
+    const uint8_t *row = outgoing_row(ep, op, args, token); // casts it, if nobody else needed it
+    if (given && !direct)
+      ep_op_keep_row(ep, op, token, row, args->scales);
+  }
+}
+
+static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, enum ep_kind kind) {
+  size_t selections = (size_t)args->num_tokens * ep->layout.topk;
+  op->number = ep->next_op;
+  op->ready = atomic_load(&ep->ready);
+  op->mark = ep->mark;
+  op->kind = kind;
+  op->num_tokens = args->num_tokens;
+  op->has_weights = args->topk_weights != NULL || args->num_tokens == 0;
+  op->in_place = op->placed = false;
+  op->dispatch_wire_bytes = op->combine_wire_bytes = op->logical_selections = 0;
+  if (selections > 0)
+    memcpy(op->experts, args->topk_idx, selections * sizeof *op->experts);
+  if (selections > 0 && args->topk_weights)
+    memcpy(op->weights, args->topk_weights, selections * sizeof *op->weights);
+  memset(op->cast_done, 0, (args->num_tokens + 63) / 64 * sizeof *op->cast_done);
+  op->num_members = 0;
+  op->told = (struct ep_told){0};
+  ep_op_set_view(ep, op, ep->view);
+  route(ep, op);
+}
+
+int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kind, bool x_stays, uint64_t *number) {
+  int rc = ep_check_dispatch(ep, args);
+  if (rc == 0)
+    rc = check_experts(ep, args);
+  if (rc == 0)
+    rc = ep_check_active(ep);
+  if (rc != 0)
+    return rc;
+  struct ep_op *op = &ep->ops[ep->next_op % WEFT_EP_DEPTH];
+  if (op->state != EP_OP_FREE)
+    return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
+                (unsigned long long)op->number, WEFT_EP_DEPTH);
+  begin(ep, op, args, kind);
+  struct sending sending = {.args = args, .x_stays = x_stays, .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
+  for (uint32_t i = 1; i < op->num_members; i++) // each rank begins with the one after it: no two with the same
+    send_to(ep, op, (op->self + i) % op->num_members, &sending);
+  keep_own(ep, op, args, x_stays);
+  ep_remote_hand_over(ep);
+  op->state = EP_OP_SENT;
+  ep->next_op++;
+  *number = op->number;
+  return 0;
+}
+
+int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
+  TRACE_BLOCK("dispatch_send");
+  if (!ep || !number)
+    return fail(WEFT_ERR_INVALID, "dispatch_send: %s is NULL", ep ? "op" : "ep");
+  if (ep->gpu)
+    return ep_gpu_send(ep, args, number);
+  return ep_send(ep, args, EP_KIND_DISPATCH, false, number);
+}
+
+void ep_fault_set(weft_ep_t *ep, ep_fault_fn hook, void *arg) {
+  ep->fault = hook;
+  ep->fault_arg = arg;
+}

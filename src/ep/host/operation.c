@@ -1,0 +1,200 @@
+// The life of an operation: its memory, its members, its end.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "ep/gpu/gpu.h"
+#include "group/view.h"
+
+// A wait spins about as long as a sleep and a wake-up would take; for a moment only where the peer may need this very
+// processor.
+enum { SPINS = 4000, SPINS_CROWDED = 200 };
+
+int ep_op_init(weft_ep_t *ep, struct ep_op *op) {
+  const struct ep_layout *layout = &ep->layout;
+  size_t tokens = layout->max_tokens, selections = tokens * layout->topk;
+  op->members = calloc(ep->capacity, sizeof *op->members);
+  op->experts = calloc(selections, sizeof *op->experts);
+  op->weights = calloc(selections, sizeof *op->weights);
+  op->member_of = calloc(selections, sizeof *op->member_of);
+  op->local_of = calloc(selections, sizeof *op->local_of);
+  op->row_of = calloc(selections, sizeof *op->row_of);
+  op->row_at = calloc(selections, sizeof *op->row_at);
+  op->row_token = calloc(selections, sizeof *op->row_token);
+  op->cast_done = calloc((tokens + 63) / 64, sizeof *op->cast_done);
+  op->cast = aligned_alloc(EP_LINE, tokens * layout->row_stride);
+  op->own_heads = calloc(tokens, layout->head_stride);
+  op->own_in.count = calloc(tokens, sizeof *op->own_in.count);
+  op->own_in.index = calloc(selections, sizeof *op->own_in.index);
+  op->own_in.weight = calloc(selections, sizeof *op->own_in.weight);
+  op->own_combine = aligned_alloc(EP_LINE, tokens * layout->hidden * sizeof *op->own_combine);
+  if (!op->members || !op->experts || !op->weights || !op->member_of || !op->local_of || !op->row_of || !op->row_at ||
+      !op->row_token || !op->cast_done || !op->cast || !op->own_heads || !op->own_in.count || !op->own_in.index ||
+      !op->own_in.weight || !op->own_combine)
+    return fail(WEFT_ERR_NOMEM, "no memory for an operation of %u tokens with hidden %u", layout->max_tokens,
+                layout->hidden);
+  return 0;
+}
+
+void ep_op_free(struct ep_op *op) {
+  group_view_unref(op->view);
+  free(op->members);
+  free(op->experts);
+  free(op->weights);
+  free(op->member_of);
+  free(op->local_of);
+  free(op->row_of);
+  free(op->row_at);
+  free(op->row_token);
+  free(op->cast_done);
+  free(op->cast);
+  free(op->own_heads);
+  free(op->own_in.count);
+  free(op->own_in.index);
+  free(op->own_in.weight);
+  free(op->own_combine);
+  *op = (struct ep_op){0};
+}
+
+const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
+                              const void *scales) {
+  const struct ep_layout *layout = &ep->layout;
+  uint8_t *row = op->cast + token * layout->row_stride;
+  ep->kernels->copy(row, values, layout->value_bytes);
+  if (scales)
+    memcpy(row + layout->value_bytes, (const char *)scales + token * layout->scale_bytes, layout->scale_bytes);
+  return row;
+}
+
+int32_t ep_op_member(const struct ep_op *op, int32_t rank) {
+  uint32_t low = 0, high = op->num_members;
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    if (op->members[middle].rank < rank)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < op->num_members && op->members[low].rank == rank ? (int32_t)low : -1;
+}
+
+// Whether the peer has been sent a later operation as its first: it passes over us in this one.
+static bool missed(const struct ep_link *link, uint64_t number) {
+  uint64_t start = atomic_load_explicit(&ep_link_out(link)->start.op_plus_1, memory_order_relaxed);
+  return start != 0 && ep_activation_missed(number, start, link->sent_dispatch[(start - 1) % WEFT_EP_DEPTH]);
+}
+
+static struct ep_member new_member(weft_ep_t *ep, const struct ep_op *op, const struct group_member *from) {
+  struct ep_member member = {.rank = from->rank, .incarnation = from->incarnation};
+  if (from->rank == ep->rank) {
+    member.sent = true;
+    return member;
+  }
+  member.link = ep_link_find(ep, from->rank, from->incarnation);
+  if (member.link)
+    member.link->was_active = true;
+  member.lost = !member.link || missed(member.link, op->number);
+  return member;
+}
+
+// Where the members of `view` lie in op->members, which is rewritten in place from the end: `moved` maps old to new
+// indices.
+static void merge_members(weft_ep_t *ep, struct ep_op *op, const struct group_view *view, int16_t *moved) {
+  struct ep_member *old = op->members;
+  uint32_t num_old = op->num_members;
+  for (uint32_t i = 0; i < num_old; i++)
+    moved[i] = -1;
+  // Old ones that stay, packed; then the new view's, from the end, so that none is overwritten before it is read.
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < num_old; i++) {
+    const struct group_member *same = group_view_find(view, old[i].rank);
+    if (!same || old[i].incarnation != same->incarnation)
+      continue;
+    moved[i] = (int16_t)(same - view->members);
+    old[kept++] = old[i];
+  }
+  for (uint32_t j = view->count; j-- > 0;) {
+    if (kept > 0 && old[kept - 1].rank == view->members[j].rank &&
+        old[kept - 1].incarnation == view->members[j].incarnation)
+      op->members[j] = old[--kept];
+    else
+      op->members[j] = new_member(ep, op, &view->members[j]);
+  }
+}
+
+void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *view) {
+  int16_t moved[WEFT_EP_MAX_CAPACITY];
+  merge_members(ep, op, view, moved);
+  if (op->view)
+    for (size_t i = 0; i < (size_t)op->num_tokens * ep->layout.topk; i++)
+      if (op->member_of[i] >= 0)
+        op->member_of[i] = moved[op->member_of[i]];
+  group_view_unref(op->view);
+  op->view = group_view_ref(view);
+  op->num_members = view->count;
+  uint32_t threads = atomic_load(&ep->net) ? 2 : 1; // of a rank; the network's own work wants room too
+  ep->spins = view->count * threads <= ep->processors ? SPINS : SPINS_CROWDED;
+  int32_t self = ep_op_member(op, ep->rank);
+  op->self = self < 0 ? 0 : (uint32_t)self;
+}
+
+int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **out) {
+  static const char *const before[] = {"", "dispatch_send", "dispatch_recv", "combine_send"};
+  struct ep_op *op = &ep->ops[number % WEFT_EP_DEPTH];
+  if (op->state == EP_OP_FREE || op->number != number)
+    return fail(WEFT_ERR_INVALID, "%s: operation %llu is not open", call, (unsigned long long)number);
+  if (op->state != state)
+    return fail(WEFT_ERR_INVALID, "%s: operation %llu has come to %s, but must have come to %s", call,
+                (unsigned long long)number, before[op->state], before[state]);
+  *out = op;
+  return 0;
+}
+
+bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link) {
+  for (int i = 0; i < WEFT_EP_DEPTH; i++)
+    for (uint32_t j = 0; ep->ops[i].state != EP_OP_FREE && j < ep->ops[i].num_members; j++)
+      if (ep->ops[i].members[j].link == link)
+        return true;
+  return false;
+}
+
+// A link is let go of when it is down, or when its rank was active and no longer is. A joiner's stays.
+static bool needless(weft_ep_t *ep, const struct ep_link *link) {
+  return !ep_link_up(link) || (link->was_active && !group_view_has(ep->view, link->rank, link->incarnation));
+}
+
+void ep_sweep(weft_ep_t *ep) {
+  if (ep->gpu) {
+    ep_gpu_sweep(ep);
+    return;
+  }
+  if (!atomic_exchange(&ep->sweep, false))
+    return;
+  bool again = ep_links_sweep(ep, ep_op_uses);
+  for (uint32_t rank = 0; rank < ep->capacity; rank++) {
+    if (!group_view_find(ep->view, (int32_t)rank))
+      ep->masked[rank] = false;
+    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+    if (!link || !needless(ep, link))
+      continue;
+    if (ep_op_uses(ep, link)) {
+      again = true;
+      continue;
+    }
+    ep_link_say_left(link);
+    ep_link_retire(ep, link);
+  }
+  if (again)
+    atomic_store(&ep->sweep, true);
+}
+
+void ep_op_end(weft_ep_t *ep, struct ep_op *op) {
+  if (op->in_place)
+    ep_release_rows(ep, op);
+  op->state = EP_OP_FREE;
+  group_view_unref(op->view);
+  op->view = NULL;
+  op->num_members = 0;
+  ep->stats.operations++;
+  ep_sweep(ep);
+}

@@ -1,0 +1,47 @@
+// How rows get into a peer's window. Ordinary stores fetch each line from the cache of the core that read it last: that
+// is the fastest way where the two cores share a cache, and several times the slowest where they do not. Stores past
+// the caches cost the same wherever the peer runs. Nothing tells where it runs, and it may move; so the two ways are
+// tried against each other from time to time, on a few rows that are sent anyhow.
+#include "base/time/clock.h"
+#include "ep/core/engine.h"
+
+enum {
+  TRIAL_ROWS = 4,     // of each way
+  LONGEST_PAUSE = 64, // sendings between trials; after a change they are frequent at first
+  WORTH = 2,          // what the writer saves past the caches, the reader pays in part: it reads from memory then
+};
+
+struct ep_writing ep_write_begin(struct ep_link *link, uint32_t rows) {
+  struct ep_way *way = &link->way;
+  struct ep_writing writing = {.way = way};
+  if (rows < 2 * TRIAL_ROWS || link->remote) // what stands in a shadow is read from here at once
+    return writing;
+  writing.trial = way->until_trial == 0;
+  way->until_trial = writing.trial ? way->pause : way->until_trial - 1;
+  return writing;
+}
+
+// The trial is over. One trial may have been disturbed: it takes two that agree to change the way.
+static void judge(struct ep_writing *writing) {
+  struct ep_way *way = writing->way;
+  bool stream = WORTH * writing->spent_ns[true] < writing->spent_ns[false];
+  if (stream != way->stream && way->doubt)
+    way->stream = stream;
+  way->doubt = stream != way->stream;
+  way->pause = way->doubt ? 0 : way->pause < LONGEST_PAUSE ? 2 * way->pause + 1 : LONGEST_PAUSE;
+  way->until_trial = way->pause;
+  writing->trial = false;
+}
+
+void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const void *from, size_t size) {
+  if (!writing->trial) {
+    (writing->way->stream ? ep->kernels->stream : ep->kernels->copy)(to, from, size);
+    return;
+  }
+  bool stream = writing->row >= TRIAL_ROWS;
+  uint64_t begin = clock_ns();
+  (stream ? ep->kernels->stream : ep->kernels->copy)(to, from, size);
+  writing->spent_ns[stream] += clock_ns() - begin;
+  if (++writing->row == 2 * TRIAL_ROWS)
+    judge(writing);
+}

@@ -1,0 +1,149 @@
+#include "ep/link/death_watch.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "ep/core/engine.h"
+
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+
+// linux/futex.h has these from 5.16 on.
+enum { WAIT_SIZE_U32 = 2, WAIT_PRIVATE = 128 };
+struct wait {
+  uint64_t value, address;
+  uint32_t flags, reserved;
+};
+
+// The kernel's list of what this thread holds: one futex, which need not lie beside its entry.
+struct robust {
+  struct robust_list_head head;
+  struct robust_list entry;
+};
+
+static void hold(struct robust *robust, _Atomic uint32_t *word) {
+  robust->entry.next = &robust->head.list;
+  robust->head =
+      (struct robust_list_head){.list = {&robust->entry}, .futex_offset = (char *)word - (char *)&robust->entry};
+  syscall(SYS_set_robust_list, &robust->head, sizeof robust->head);
+  // Said to be waited on, so that the kernel wakes whoever does without being asked.
+  atomic_store(word, (uint32_t)syscall(SYS_gettid) | FUTEX_WAITERS);
+}
+
+static void let_go(struct robust *robust, _Atomic uint32_t *word) {
+  atomic_store(word, 0);
+  robust->head.list.next = &robust->head.list;
+}
+
+static bool died(const struct ep_link *link) {
+  return atomic_load(&ep_link_bell(link)->life) & FUTEX_OWNER_DIED;
+}
+
+// A link whose peer has died and is still up: held, so that nobody frees it. NULL: there is none.
+static struct ep_link *take_dead(weft_ep_t *ep) {
+  struct ep_link *found = NULL;
+  pthread_mutex_lock(&ep->links.lock);
+  for (uint32_t rank = 0; rank < ep->capacity && !found; rank++) {
+    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+    if (link && ep_link_up(link) && died(link))
+      found = link;
+  }
+  if (found)
+    found->holds++;
+  pthread_mutex_unlock(&ep->links.lock);
+  return found;
+}
+
+static void put_down(weft_ep_t *ep, struct ep_link *link) {
+  // The kernel has woken one of those who wait: the others first.
+  syscall(SYS_futex, &ep_link_bell(link)->life, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+  bool left = atomic_load(&ep_link_in(link)->notice.left) != 0;
+  ep_link_down(ep, link, left ? EP_LINK_LEFT : EP_LINK_DEAD, left ? "it left" : "its process was killed");
+  pthread_mutex_lock(&ep->links.lock);
+  link->holds--;
+  pthread_mutex_unlock(&ep->links.lock);
+  ep_service_kick(ep); // it may have been retired in between
+}
+
+// What to wait on: the kicks, and the futex of each living peer.
+static uint32_t collect(weft_ep_t *ep, uint32_t kicks, struct wait *waits) {
+  uint32_t count = 0;
+  waits[count++] = (struct wait){kicks, (uintptr_t)&ep->life.kicks, WAIT_SIZE_U32 | WAIT_PRIVATE, 0};
+  pthread_mutex_lock(&ep->links.lock);
+  for (uint32_t rank = 0; rank < ep->capacity && count <= LIFE_PEERS; rank++) {
+    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+    if (!link || !ep_link_up(link))
+      continue;
+    uint32_t life = atomic_load(&ep_link_bell(link)->life);
+    if (life != 0)
+      waits[count++] = (struct wait){life, (uintptr_t)&ep_link_bell(link)->life, WAIT_SIZE_U32, 0};
+  }
+  pthread_mutex_unlock(&ep->links.lock);
+  return count;
+}
+
+// Until a word is not what it was. A link may be unmapped meanwhile: the kernel knows a futex by its page, and where it
+// does not it says so.
+static void wait_for_change(weft_ep_t *ep, const struct wait *waits, uint32_t count) {
+  if (!ep->life.single) {
+    if (syscall(SYS_futex_waitv, waits, count, 0, NULL, 0) >= 0 || errno == EAGAIN || errno == EINTR || errno == EFAULT)
+      return;
+    ep->life.single = errno == ENOSYS || errno == EPERM;
+  }
+  syscall(SYS_futex, &ep->life.kicks, FUTEX_WAIT_PRIVATE, (uint32_t)waits[0].value, NULL, NULL, 0);
+}
+
+static void *live(void *arg) {
+  weft_ep_t *ep = arg;
+  struct robust robust;
+  struct wait waits[1 + LIFE_PEERS];
+  hold(&robust, &ep_own_bell(ep)->life);
+  sem_post(&ep->life.held);
+  for (;;) {
+    uint32_t kicks = atomic_load(&ep->life.kicks);
+    if (atomic_load(&ep->life.stop))
+      break;
+    uint32_t count = collect(ep, kicks, waits); // a word that changes after this ends the wait
+    struct ep_link *dead = take_dead(ep);
+    if (dead)
+      put_down(ep, dead);
+    else
+      wait_for_change(ep, waits, count);
+  }
+  let_go(&robust, &ep_own_bell(ep)->life);
+  return NULL;
+}
+
+int ep_life_start(weft_ep_t *ep) {
+  if (sem_init(&ep->life.held, 0, 0) != 0)
+    return fail_errno(errno, "cannot start the thread that shows life");
+  int error = pthread_create(&ep->life.thread, NULL, live, ep);
+  if (error != 0) {
+    sem_destroy(&ep->life.held);
+    return fail_thread(error, "the thread that shows life");
+  }
+  ep->life.running = true;
+  while (sem_wait(&ep->life.held) != 0) // posted by the thread's first steps, on which nobody else has a say
+    ;
+  return 0;
+}
+
+void ep_life_stop(weft_ep_t *ep) {
+  if (!ep->life.running)
+    return;
+  atomic_store(&ep->life.stop, true);
+  ep_life_kick(ep);
+  pthread_join(ep->life.thread, NULL);
+  sem_destroy(&ep->life.held);
+  ep->life.running = false;
+}
+
+void ep_life_kick(weft_ep_t *ep) {
+  atomic_fetch_add(&ep->life.kicks, 1);
+  syscall(SYS_futex, &ep->life.kicks, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}

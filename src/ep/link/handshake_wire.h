@@ -1,0 +1,67 @@
+// The message that two ranks exchange when they connect: fixed size, one packet, both ways, in native byte order: on
+// another host with another one the magic number is another.
+#ifndef EP_LINK_HANDSHAKE_WIRE_H
+#define EP_LINK_HANDSHAKE_WIRE_H
+
+#include <stdint.h>
+
+#include "ep/core/engine.h"
+#include "ep/remote/worker.h"
+
+enum ep_greeting_kind {
+  EP_HELLO = 1, // the dialler's; with descriptors: doorbell page, area, and on CUDA memory the device's window
+  EP_WELCOME,   // the acceptor's yes; with descriptors
+  EP_YIELD,     // both dialled: the acceptor's own call stands, or its link is there already
+  EP_REFUSED,   // `error` and `why` say why
+};
+
+struct ep_greeting {
+  uint64_t magic;
+  uint32_t version; // EP_LAYOUT_VERSION
+  uint32_t kind;
+  uint64_t incarnation;              // the sender's
+  uint64_t to;                       // whom it means
+  uint64_t area_bytes, device_bytes; // device_bytes: 0 on host memory
+  int32_t rank;                      // the sender's
+  uint32_t capacity, max_tokens, hidden, topk, experts_per_rank, dtype, depth;
+  uint32_t memory;    // enum weft_ep_memory: HOST or CUDA
+  uint8_t device[16]; // CUDA: uuid of the GPU
+  int32_t error;      // REFUSED: enum weft_err
+  char why[128];
+  uint32_t combine_dtype;
+};
+
+// Between hosts, within TLS. What stands before the greeting is the same in all versions, so that any two can tell each
+// other that they do not fit.
+struct ep_far_greeting {
+  uint64_t magic;
+  uint32_t version, size; // EP_LAYOUT_VERSION, and of the whole
+  struct ep_greeting greeting;
+  char transport[EP_NET_NAME];
+  uint64_t link; // the sender's number of it, for messages to it
+  uint32_t address_size, key_size;
+  uint8_t address[TRANSPORT_MAX_ADDRESS]; // of the sender's worker
+  uint8_t key[TRANSPORT_MAX_KEY];         // of the area that it reads
+};
+
+// This rank's greeting.
+struct ep_greeting ep_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to);
+struct ep_far_greeting ep_far_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to);
+
+// Whether `size` received bytes are a greeting that this rank can answer: PROTOCOL, VERSION (names the option that
+// differs).
+int ep_greeting_check(const weft_ep_t *ep, const struct ep_greeting *greeting, size_t size);
+
+// Whether no more has to come behind the first `size` bytes of a greeting from another host before it can be checked:
+// it is whole, or its head says that it is none, or another version's.
+bool ep_far_is_whole(const struct ep_far_greeting *far, size_t size);
+
+// Whether the `size` bytes that a caller from another host sent (they begin `hello`) call this rank. VERSION, PROTOCOL:
+// as above.
+int ep_far_hello_check(const weft_ep_t *ep, const struct ep_far_greeting *hello, size_t size);
+
+// The same of what a called rank answered: a welcome of that rank and incarnation, or `*yield`. What it refused with.
+int ep_far_answer_check(const weft_ep_t *ep, const struct ep_far_greeting *answer, size_t size, int32_t rank,
+                        uint64_t incarnation, bool *yield);
+
+#endif

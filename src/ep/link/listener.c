@@ -1,0 +1,112 @@
+// Where peers call a rank, and what its claim says of that.
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "ep/core/engine.h"
+#include "ep/link/tcp_listener.h"
+#include "ep/remote/handshake_steps.h"
+
+enum { HOST_ID_SIZE = 64 };
+
+static const char *or_environment(const char *value, const char *name) {
+  if (!value || !*value)
+    value = secure_getenv(name);
+  return value && *value ? value : NULL;
+}
+
+static int check_host_id(const char *id) {
+  size_t size = id ? strlen(id) : 0;
+  for (size_t i = 0; i < size; i++)
+    if (!isgraph((unsigned char)id[i]) || id[i] == '"' || id[i] == '\\')
+      size = HOST_ID_SIZE;
+  if (size >= HOST_ID_SIZE)
+    return fail(WEFT_ERR_INVALID, "a host id has up to %d characters, and no blanks, quotes or controls",
+                HOST_ID_SIZE - 1);
+  return 0;
+}
+
+// Name of this host as far as shared memory and abstract sockets reach: boot id and network namespace; and the id by
+// which a part of it is declared to be another host.
+static int describe_host(const char *id, char *out, size_t cap) {
+  char boot[64] = "";
+  int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  ssize_t size = file >= 0 ? read(file, boot, sizeof boot - 1) : -1;
+  int error = errno;
+  if (file >= 0)
+    close(file);
+  if (size < 0)
+    return fail_errno(error, "cannot tell which host this is from /proc/sys/kernel/random/boot_id");
+  boot[strcspn(boot, "\n")] = '\0';
+  struct stat network;
+  if (stat("/proc/self/ns/net", &network) != 0)
+    return fail_errno(errno, "cannot tell the network namespace from /proc/self/ns/net");
+  snprintf(out, cap, "%s-%llu%s%s", boot, (unsigned long long)network.st_ino, id ? "/" : "", id ? id : "");
+  return 0;
+}
+
+static int listen_near(struct ep_links *links, const char *name) {
+  struct sockaddr_un at = {.sun_family = AF_UNIX};
+  memcpy(at.sun_path + 1, name, strlen(name)); // abstract: a NUL first, no file
+  socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+  links->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (links->listener < 0 || bind(links->listener, (struct sockaddr *)&at, size) != 0 ||
+      listen(links->listener, 1024) != 0)
+    return fail_errno(errno, "cannot listen for peers");
+  return 0;
+}
+
+// A store inside this process has no ranks of other hosts; what is asked for in so many words is done all the same.
+static bool wants_far(const struct ep_links *links, const struct weft_ep_options *options) {
+  if (links->transport[0])
+    return strcmp(links->transport, "none") != 0;
+  return strcmp(weft_store_name(options->store), "local") != 0;
+}
+
+static int listen_far(struct ep_links *links, const struct weft_ep_options *options) {
+  const char *at = or_environment(options->listen, "WEFT_ADDRESS");
+  if (!at)
+    at = or_environment(NULL, "WEFT_INTERFACE");
+  int rc = ep_endpoint_listen(at, &links->far_listener, links->endpoints, sizeof links->endpoints);
+  if (rc != 0 && (at || links->transport[0]))
+    return rc;
+  if (rc != 0) { // peers on this host need none
+    log_info("peers on other hosts cannot call this rank: %s", weft_last_error());
+    return 0;
+  }
+  char token[SECRET_DIGITS + 1];
+  secret_make(token);
+  rc = secret_derive(token, EP_TALK_PROTOCOL, links->far_key);
+  size_t used = strlen(links->address);
+  snprintf(links->address + used, sizeof links->address - used, " %s %s", token, links->endpoints);
+  return rc;
+}
+
+int ep_service_listen(weft_ep_t *ep, const struct weft_ep_options *options) {
+  struct ep_links *links = &ep->links;
+  const char *host_id = or_environment(options->host_id, "WEFT_HOST_ID");
+  const char *transport = or_environment(options->transport, "WEFT_EP_TRANSPORT");
+  char host[EP_HOST_SIZE], name[48];
+  if (transport && strlen(transport) >= sizeof links->transport)
+    return fail(WEFT_ERR_INVALID, "there is no transport %s", transport);
+  snprintf(links->transport, sizeof links->transport, "%s", transport ? transport : "");
+  int rc = check_host_id(host_id);
+  if (rc == 0)
+    rc = describe_host(host_id, host, sizeof host);
+  if (rc != 0)
+    return rc;
+  snprintf(name, sizeof name, "weft-%016llx", (unsigned long long)random_id());
+  snprintf(links->address, sizeof links->address, "%s %s", host, name);
+  rc = listen_near(links, name);
+  return rc == 0 && wants_far(links, options) ? listen_far(links, options) : rc;
+}

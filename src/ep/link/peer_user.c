@@ -1,0 +1,53 @@
+#include "ep/link/peer_user.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+
+// What the kernel shows for users who have no number in this user namespace; /proc/sys/kernel/overflowuid may say
+// otherwise.
+enum { OVERFLOW_UID = 65534 };
+
+static unsigned long long first_number(const char *path, unsigned long long otherwise) {
+  FILE *file = fopen(path, "re");
+  unsigned long long number;
+  if (!file)
+    return otherwise;
+  if (fscanf(file, "%llu", &number) != 1)
+    number = otherwise;
+  fclose(file);
+  return number;
+}
+
+// Whether each user of the host has a number in this user namespace.
+static bool maps_everybody(void) {
+  unsigned long long inside, outside, count;
+  FILE *file = fopen("/proc/self/uid_map", "re");
+  if (!file)
+    return false;
+  bool all = fscanf(file, "%llu %llu %llu", &inside, &outside, &count) == 3 && inside == 0 && outside == 0 &&
+             count >= UINT32_MAX;
+  fclose(file);
+  return all;
+}
+
+int ep_user_check(int socket) {
+  struct ucred peer;
+  socklen_t size = sizeof peer;
+  uid_t own = geteuid();
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return fail_errno(errno, "cannot tell whose process is at the other end");
+  if (peer.uid != own)
+    return fail(WEFT_ERR_AUTH, "a process of user %u is at the other end; this rank is user %u's", peer.uid, own);
+  if (own == first_number("/proc/sys/kernel/overflowuid", OVERFLOW_UID) && !maps_everybody())
+    return fail(WEFT_ERR_AUTH,
+                "a process at the other end cannot be told from others: user %u stands for all who have "
+                "no number in this user namespace",
+                own);
+  return 0;
+}

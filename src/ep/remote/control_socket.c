@@ -1,0 +1,150 @@
+// What peers on other hosts say on the greeting's socket, within its TLS, and what its silence means.
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "base/time/clock.h"
+#include "ep/link/tcp_listener.h"
+#include "ep/remote/remote_link.h"
+#include "group/view.h"
+
+enum {
+  SAY_LEFT = 1,
+  SAY_LOST = 2,
+  COUNT_BITS = 56,
+  LAST_MS = 200,
+  WORDS_AT_ONCE = 16, // that are heard of one peer before others are: it has two things to say in its life
+};
+
+// A word is one of these, and messages so far. Call with said_lock held.
+static void write_word(struct ep_link *link, uint64_t what) {
+  uint64_t word = what << COUNT_BITS | atomic_load(&link->remote->told);
+  size_t sent;
+  tls_write(link->remote->tls, &word, sizeof word, &sent); // if it cannot go, nobody reads it
+}
+
+static void say(struct ep_link *link, uint64_t what) {
+  struct ep_remote *remote = link->remote;
+  if (!remote || link->socket < 0)
+    return;
+  pthread_mutex_lock(&remote->said_lock);
+  if (remote->owes_welcome)
+    remote->owed |= 1u << what;
+  else
+    write_word(link, what);
+  pthread_mutex_unlock(&remote->said_lock);
+}
+
+void ep_link_say_welcome(struct ep_link *link, const struct ep_far_greeting *welcome) {
+  struct ep_remote *remote = link->remote;
+  size_t said = 0, sent = 0;
+  pthread_mutex_lock(&remote->said_lock);
+  while (said < sizeof *welcome &&
+         tls_write(remote->tls, (const char *)welcome + said, sizeof *welcome - said, &sent) == 0)
+    said += sent;
+  remote->owes_welcome = false;
+  for (uint64_t what = SAY_LEFT; what <= SAY_LOST; what++)
+    if (remote->owed >> what & 1)
+      write_word(link, what);
+  pthread_mutex_unlock(&remote->said_lock);
+}
+
+void ep_link_say_left(struct ep_link *link) {
+  if (!atomic_exchange(&ep_link_out(link)->notice.left, 1))
+    say(link, SAY_LEFT);
+}
+
+void ep_link_say_lost(struct ep_link *link) {
+  atomic_store(&ep_link_out(link)->notice.lost, 1);
+  say(link, SAY_LOST);
+}
+
+// 0, or EPROTO: no rank says that.
+static int take(struct ep_link *link, uint64_t word) {
+  if (word >> COUNT_BITS == SAY_LEFT) {
+    atomic_store(&link->remote->awaited, word & ((UINT64_C(1) << COUNT_BITS) - 1));
+    atomic_store(&ep_link_in(link)->notice.left, 1);
+  } else if (word >> COUNT_BITS == SAY_LOST) {
+    atomic_store(&ep_link_in(link)->notice.lost, 1);
+  } else {
+    return EPROTO;
+  }
+  return 0;
+}
+
+// 0: nothing has come, or `*some`; else an errno. TLS would say of an end that it came, and not how.
+static int look(const struct ep_link *link, bool *some) {
+  char byte;
+  *some = tls_has_bytes(link->remote->tls);
+  ssize_t size = *some ? 1 : recv(link->socket, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+  *some = size > 0;
+  return size > 0 ? 0 : size == 0 ? EPIPE : errno == EAGAIN || errno == EINTR ? 0 : errno;
+}
+
+static int listen_locked(struct ep_link *link) {
+  struct ep_remote *remote = link->remote;
+  for (int words = 0; words < WORDS_AT_ONCE;) {
+    bool some;
+    size_t size = 0;
+    int error = look(link, &some);
+    if (error != 0 || !some)
+      return error;
+    int rc = tls_read(remote->tls, (char *)&remote->said + remote->said_bytes, sizeof remote->said - remote->said_bytes,
+                      &size);
+    if (rc != 0)
+      return rc > 0 ? 0 : rc == WEFT_ERR_PROTOCOL ? EPROTO : EPIPE;
+    remote->said_bytes += size;
+    if (remote->said_bytes == sizeof remote->said) {
+      remote->said_bytes = 0;
+      words++;
+      if (take(link, remote->said) != 0)
+        return EPROTO;
+    }
+  }
+  return 0;
+}
+
+int ep_remote_listen(struct ep_link *link) {
+  pthread_mutex_lock(&link->remote->said_lock);
+  int error = listen_locked(link);
+  pthread_mutex_unlock(&link->remote->said_lock);
+  return error;
+}
+
+void ep_remote_hear_last(struct ep_link *link) {
+  struct ep_remote *remote = link->remote;
+  if (!remote->net) // kernels have written it where it belongs
+    return;
+  uint64_t deadline_ns = clock_deadline_ms(LAST_MS);
+  uint32_t news;
+  bool more; // may come
+  do {
+    ep_net_enter(remote->net);
+    news = ep_net_progress(remote->net);
+    more = remote->peer && remote->peer->failed == 0 && atomic_load(&remote->heard) < atomic_load(&remote->awaited);
+    ep_net_leave(remote->net);
+  } while ((news > 0 || more) && !clock_passed(deadline_ns));
+}
+
+// Whether the peer's host has acknowledged nothing for a while, though it is asked every second.
+static bool is_quiet(const struct ep_link *link) {
+  struct tcp_info info = {0}; // not every kernel tells all: what is not told is 0
+  socklen_t size = sizeof info;
+  return getsockopt(link->socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+         info.tcpi_last_ack_recv > EP_ENDPOINT_TIMEOUT_MS / 2;
+}
+
+enum ep_link_state ep_remote_verdict(weft_ep_t *ep, struct ep_link *silent) {
+  uint32_t quiet = 1, members = 1;
+  const struct group_view *view = group_view(ep->group);
+  pthread_mutex_lock(&ep->links.lock); // a link in the table is not freed then
+  for (uint32_t i = 0; view && i < view->count; i++) {
+    struct ep_link *link = atomic_load(&ep->links.by_rank[view->members[i].rank]);
+    members += view->members[i].rank != ep->rank;
+    quiet += link && link != silent && link->remote && (!ep_link_up(link) || is_quiet(link));
+  }
+  pthread_mutex_unlock(&ep->links.lock);
+  group_view_unref(view);
+  return ep_activation_astray(quiet, members) ? EP_LINK_DOUBTED : EP_LINK_SILENT;
+}

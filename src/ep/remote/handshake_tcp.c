@@ -1,0 +1,300 @@
+// The handshake between hosts: over TCP, with keys of areas instead of descriptors.
+//
+// Ranks on GPUs first try whether NVLink joins them, for it joins hosts of one domain and containers of one host: the
+// caller shows the name of its window, and the called one maps it or refuses. Then the caller calls again, with a
+// transport.
+//
+// Both sides prove within TLS that they know the called rank's claim, which only those have read who may read the
+// store; to others nothing is said. What is said goes through TLS; rows travel as the transport sends them.
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+#include "ep/link/tcp_listener.h"
+#include "ep/remote/handshake_steps.h"
+#include "ep/remote/remote_link.h"
+
+enum { HANDSHAKE_MS = 5000, DRAINED_AT_ONCE = 16384 };
+
+// --- call ---
+
+// Waits for what a step of the conversation wants.
+static int await(const struct ep_talk *talk, int wants, int32_t rank, uint64_t deadline_ns) {
+  return ep_await_answer(talk->socket, wants == TLS_WANTS_WRITE ? POLLOUT : POLLIN, rank, deadline_ns);
+}
+
+static int shake_hands(struct ep_talk *talk, const uint8_t key[SECRET_KEY_SIZE], int32_t rank, uint64_t deadline_ns) {
+  int rc;
+  while ((rc = ep_talk_handshake(talk, true, key)) > 0 && (rc = await(talk, rc, rank, deadline_ns)) == 0)
+    ;
+  return rc;
+}
+
+static int say_hello(struct ep_talk *talk, const struct ep_far_greeting *hello, int32_t rank, uint64_t deadline_ns) {
+  int rc;
+  while ((rc = ep_talk_say(talk, hello)) > 0 && (rc = await(talk, rc, rank, deadline_ns)) == 0)
+    ;
+  return rc;
+}
+
+static int hear_answer(weft_ep_t *ep, struct ep_talk *talk, const struct ep_link *link, uint64_t deadline_ns,
+                       bool *yield) {
+  int rc;
+  while ((rc = ep_talk_hear(talk)) > 0 && (rc = await(talk, rc, link->rank, deadline_ns)) == 0)
+    ;
+  return rc == 0 ? ep_far_answer_check(ep, talk->heard, talk->num_heard, link->rank, link->incarnation, yield) : rc;
+}
+
+static bool is_fabric(const char *transport) {
+  return transport && strcmp(transport, EP_FABRIC) == 0;
+}
+
+static int check_fabric(const weft_ep_t *ep) {
+  const char *own = ep->links.transport;
+  if (!ep->gpu)
+    return fail(WEFT_ERR_UNSUPPORTED, "NVLink joins GPUs, and rank %d runs on host memory", ep->rank);
+  if (own[0] && !is_fabric(own))
+    return fail(WEFT_ERR_UNSUPPORTED, "rank %d reaches other hosts by %s and not by %s: set WEFT_EP_TRANSPORT on all",
+                ep->rank, own, EP_FABRIC);
+  return 0;
+}
+
+// `transport` NULL: any.
+static int new_link(weft_ep_t *ep, const char *transport, int32_t rank, uint64_t incarnation, struct ep_link **link) {
+  bool fabric = is_fabric(transport);
+  struct ep_net *net = NULL;
+  int own[EP_FDS];
+  int rc = fabric ? check_fabric(ep) : ep_net_open(ep, transport, &net);
+  if (rc == 0)
+    rc = ep_link_new(ep, rank, incarnation, fabric ? EP_ROUTE_FABRIC : EP_ROUTE_FAR, link, own);
+  if (rc != 0)
+    return rc;
+  rc = ep_remote_new(ep, net, *link, own[EP_FD_AREA]);
+  if (rc != 0)
+    ep_link_free(ep, *link);
+  return rc;
+}
+
+// A new link, and what this rank says to make it one: all is ready before the call, so that the called one never waits.
+static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *transport, struct ep_link **out,
+                      struct ep_far_greeting *hello) {
+  struct ep_link *link;
+  int rc = new_link(ep, transport, rank, incarnation, &link);
+  if (rc != 0)
+    return rc;
+  *hello = ep_far_greeting_make(ep, EP_HELLO, incarnation);
+  rc = ep_remote_describe(link->remote, hello);
+  if (rc == 0)
+    *out = link;
+  else
+    ep_link_free(ep, link);
+  return rc;
+}
+
+// Says hello to who has the key, and makes the link one of the answer.
+static int greet(weft_ep_t *ep, struct ep_talk *talk, struct ep_link *link, const struct ep_far_greeting *hello,
+                 uint64_t deadline_ns, bool *yield) {
+  int rc = say_hello(talk, hello, link->rank, deadline_ns);
+  if (rc == 0)
+    rc = hear_answer(ep, talk, link, deadline_ns, yield);
+  if (rc != 0 || *yield)
+    return rc;
+  ep_talk_give(talk, link);
+  rc = ep_remote_connect(link->remote, talk->heard);
+  if (rc == 0)
+    rc = ep_link_install(ep, link);
+  if (rc != 0) // the peer has the link already, and this is no death
+    ep_link_say_left(link);
+  return rc;
+}
+
+// `*met`: it is the rank that was called, or somebody else who has read its claim.
+static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struct ep_far_greeting *hello,
+                    const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *met, bool *yield) {
+  struct ep_talk talk;
+  uint64_t patience = clock_deadline_ms(HANDSHAKE_MS);
+  ep_endpoint_tune(socket);
+  ep_talk_begin(&talk, socket);
+  int rc = shake_hands(&talk, key, link->rank, patience < deadline_ns ? patience : deadline_ns);
+  *met = rc == 0;
+  if (rc == 0)
+    rc = greet(ep, &talk, link, hello, deadline_ns, yield);
+  ep_talk_end(&talk);
+  return rc;
+}
+
+// A listener that does not know the claim is another host that has that address too, or a program that has been given
+// the port of a rank that is gone. The rank itself may have another address by then, or none.
+static int call_until(weft_ep_t *ep, const char *endpoints, struct ep_link *link, const struct ep_far_greeting *hello,
+                      const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *yield) {
+  int rc = WEFT_ERR_AUTH;
+  bool met = false;
+  for (const char *rest = endpoints; *rest && !met;) {
+    int socket;
+    rc = ep_endpoint_call(&rest, link->rank, deadline_ns, &socket);
+    if (rc != 0)
+      break;
+    rc = converse(ep, socket, link, hello, key, deadline_ns, &met, yield);
+  }
+  if (!met && (rc == WEFT_ERR_AUTH || rc == WEFT_ERR_PROTOCOL))
+    return fail_context(WEFT_ERR_UNREACHABLE, "somebody else listens at the address of rank %d", link->rank);
+  return rc;
+}
+
+static int call_by(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *transport,
+                   const uint8_t key[SECRET_KEY_SIZE], const char *endpoints, uint64_t deadline_ns, bool *yield) {
+  struct ep_link *link;
+  struct ep_far_greeting hello;
+  int rc = make_hello(ep, rank, incarnation, transport, &link, &hello);
+  if (rc != 0)
+    return rc;
+  rc = call_until(ep, endpoints, link, &hello, key, deadline_ns, yield);
+  if (rc != 0 || *yield)
+    ep_link_free(ep, link);
+  return rc;
+}
+
+// The key that the claim gives its callers, and where to call.
+static int read_claim(int32_t rank, const char *claimed, uint8_t key[SECRET_KEY_SIZE], char endpoints[256]) {
+  char token[SECRET_DIGITS + 2]; // one more, which must not be there
+  if (sscanf(claimed, "%33s %255s", token, endpoints) != 2)
+    return fail(WEFT_ERR_UNSUPPORTED,
+                "rank %d is on another host, and takes no calls from there: see its "
+                "WEFT_EP_TRANSPORT",
+                rank);
+  if (strlen(token) != SECRET_DIGITS || strspn(token, "0123456789abcdef") != SECRET_DIGITS)
+    return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none", rank);
+  return secret_derive(token, EP_TALK_PROTOCOL, key);
+}
+
+int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *claimed, uint64_t deadline_ns,
+                bool *yield) {
+  char endpoints[sizeof ep->links.endpoints];
+  uint8_t key[SECRET_KEY_SIZE];
+  if (ep->links.far_listener < 0)
+    return fail(WEFT_ERR_UNSUPPORTED,
+                "rank %d is on another host, and this rank reaches none (WEFT_EP_TRANSPORT is %s)", rank,
+                ep->links.transport[0] ? ep->links.transport : "not set, and its store is this process's own");
+  int rc = read_claim(rank, claimed, key, endpoints);
+  if (rc != 0)
+    return rc;
+  bool fabric_only = is_fabric(ep->links.transport);
+  if (fabric_only || (ep->gpu && !ep->links.transport[0])) {
+    rc = call_by(ep, rank, incarnation, EP_FABRIC, key, endpoints, deadline_ns, yield);
+    if (rc != WEFT_ERR_UNSUPPORTED || fabric_only)
+      return rc;
+    log_info("rank %d does not reach rank %d by NVLink: %s", ep->rank, rank, weft_last_error());
+  }
+  return call_by(ep, rank, incarnation, NULL, key, endpoints, deadline_ns, yield);
+}
+
+// --- answer ---
+
+// All that is said to a caller fits its socket's buffer, which is empty before: what does not go at once goes to
+// nobody.
+static int say_at_once(struct ep_talk *talk, const struct ep_far_greeting *greeting) {
+  int rc = ep_talk_say(talk, greeting);
+  return rc > 0 ? fail(WEFT_ERR_PEER_LOST, "the caller takes no answer") : rc;
+}
+
+static void refuse(weft_ep_t *ep, struct ep_talk *talk, uint64_t to, int error) {
+  struct ep_far_greeting no = ep_far_greeting_make(ep, EP_REFUSED, to);
+  no.greeting.error = error;
+  snprintf(no.greeting.why, sizeof no.greeting.why, "%.*s", (int)sizeof no.greeting.why - 1, weft_last_error());
+  say_at_once(talk, &no);
+}
+
+static int accept_link(weft_ep_t *ep, struct ep_talk *talk) {
+  const struct ep_far_greeting *hello = talk->heard;
+  struct ep_link *link;
+  struct ep_far_greeting welcome = ep_far_greeting_make(ep, EP_WELCOME, hello->greeting.incarnation);
+  int rc = new_link(ep, hello->transport, hello->greeting.rank, hello->greeting.incarnation, &link);
+  if (rc != 0)
+    return rc;
+  rc = ep_remote_describe(link->remote, &welcome);
+  if (rc == 0)
+    rc = ep_remote_connect(link->remote, hello);
+  if (rc == 0) {
+    ep_talk_give(talk, link);
+    link->remote->owes_welcome = true;
+    rc = ep_link_install(ep, link);
+    if (rc != 0)
+      ep_talk_take_back(talk, link);
+  }
+  if (rc == 0) // the link is there first: a caller that is welcome may propose the view with itself at once
+    ep_link_say_welcome(link, &welcome);
+  else
+    ep_link_free(ep, link);
+  return rc;
+}
+
+// Whether the caller may be who it says. It knows this rank's claim, as all do who may read the store; so a new life of
+// a rank whose last one is connected is believed when the store has its claim.
+static int check_life(weft_ep_t *ep, const struct ep_greeting *hello) {
+  struct ep_link *link = ep_link_find(ep, hello->rank, 0);
+  struct group_peer claim;
+  if (!link || link->incarnation == hello->incarnation ||
+      (group_find(ep->group, hello->rank, &claim) == 0 && claim.incarnation == hello->incarnation))
+    return 0;
+  return fail(WEFT_ERR_PEER_LOST, "rank %d is connected, and has no claim of the incarnation that calls", hello->rank);
+}
+
+// A greeting has come. It becomes a link, or gets its answer.
+static void answer(weft_ep_t *ep, struct ep_talk *talk) {
+  const struct ep_greeting *hello = &talk->heard->greeting;
+  int rc = ep_far_hello_check(ep, talk->heard, talk->num_heard);
+  uint64_t to = rc == 0 ? hello->incarnation : 0;
+  if (rc == 0)
+    rc = check_life(ep, hello);
+  if (rc == 0 && ep_answer_begin(ep, hello->rank, hello->incarnation)) {
+    rc = accept_link(ep, talk);
+    ep_answer_end(ep, hello->rank);
+  } else if (rc == 0) {
+    struct ep_far_greeting yield = ep_far_greeting_make(ep, EP_YIELD, hello->incarnation);
+    say_at_once(talk, &yield);
+  }
+  if (rc == 0)
+    return;
+  log_info("rank %d refused a call from another host: %s", ep->rank, weft_last_error());
+  refuse(ep, talk, to, rc);
+}
+
+// Reads what is left, until the caller hangs up: a socket that is closed with bytes in it is reset, and the answer
+// lost.
+static int drain(const struct ep_talk *talk) {
+  char bytes[1024];
+  for (size_t drained = 0; drained < DRAINED_AT_ONCE; drained += sizeof bytes) {
+    ssize_t size = recv(talk->socket, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR))
+      return TLS_WANTS_READ;
+    if (size <= 0)
+      return fail(WEFT_ERR_PEER_LOST, "it hung up");
+  }
+  return TLS_WANTS_READ;
+}
+
+int ep_far_answer(weft_ep_t *ep, struct ep_talk *talk) {
+  int rc = 0;
+  if (talk->stage == EP_TALK_ENDS)
+    return drain(talk);
+  if (talk->stage < EP_TALK_PROVED)
+    rc = ep_talk_handshake(talk, false, ep->links.far_key);
+  if (rc == 0)
+    rc = ep_talk_hear(talk);
+  if (rc != 0)
+    return rc;
+  ep_endpoint_tune(talk->socket);
+  answer(ep, talk);
+  if (talk->socket < 0) {
+    ep_talk_end(talk);
+    return 0;
+  }
+  shutdown(talk->socket, SHUT_WR);
+  talk->stage = EP_TALK_ENDS;
+  return drain(talk);
+}

@@ -1,0 +1,270 @@
+#include "ep/remote/remote_link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/time/clock.h"
+#include "ep/gpu/gpu.h"
+#include "ep/gpu/proxy.h"
+#include "ep/remote/put.h"
+
+enum {
+  INDEX_BITS = 16, // of a link's number: where it stands
+  END_MS = 1000,   // what is under way gets to end, then once more after the peer has been let go of
+};
+
+// --- numbers ---
+
+static int take_number(struct ep_net *net, struct ep_remote *remote) {
+  for (uint32_t i = 0; i < net->num_remotes; i++)
+    if (!net->remotes[i]) {
+      net->remotes[i] = remote;
+      remote->id = random_id() << INDEX_BITS | i;
+      return 0;
+    }
+  return fail(WEFT_ERR_LIMIT, "%u links to other hosts are in use", net->num_remotes);
+}
+
+struct ep_remote *ep_remote_find(struct ep_net *net, uint64_t id) {
+  uint64_t index = id & ((1u << INDEX_BITS) - 1);
+  struct ep_remote *remote = index < net->num_remotes ? net->remotes[index] : NULL;
+  return remote && remote->id == id ? remote : NULL;
+}
+
+// --- making ---
+
+static int reg(struct ep_net *net, const struct ep_window *window, int fd, struct transport_region **region) {
+  if (!net->worker)
+    return fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
+  struct transport_memory memory = {
+      .kind = WEFT_MEMORY_HOST, .address = window->memory, .length = window->size, .device = -1, .fd = fd};
+  return net->transport->reg(net->worker, &memory, region);
+}
+
+// What the peer's transport writes.
+static struct ep_window *written(struct ep_remote *remote) {
+  return remote->proxy ? ep_proxy_landing(remote->proxy) : &remote->link->in;
+}
+
+// With the transport: what it writes and reads is registered, and messages to the link are heard.
+static int enroll(struct ep_remote *remote) {
+  struct ep_net *net = remote->net;
+  ep_net_enter(net);
+  int rc = take_number(net, remote);
+  if (rc == 0)
+    rc = reg(net, written(remote), remote->area_fd, &remote->in);
+  if (rc == 0)
+    rc = reg(net, remote->proxy ? ep_proxy_staging(remote->proxy) : &remote->link->out, -1, &remote->out);
+  ep_net_leave(net);
+  return rc;
+}
+
+int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int area_fd) {
+  struct ep_remote *remote = calloc(1, sizeof *remote);
+  if (!remote) {
+    close(area_fd);
+    return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", link->rank);
+  }
+  remote->ep = ep;
+  remote->net = net;
+  remote->link = link;
+  remote->area_fd = area_fd;
+  pthread_mutex_init(&remote->said_lock, NULL);
+  link->remote = remote;
+  int rc = ep_window_private(&link->out, ep->layout.area);
+  atomic_fetch_add(&ep->links.window_bytes, link->out.size); // beside the area, this is the link's own too
+  if (rc == 0)
+    rc = ep_window_private(&link->bell, EP_DOORBELL_SIZE);
+  if (rc == 0 && ep->gpu) {
+    close(remote->area_fd); // nobody maps it
+    remote->area_fd = -1;
+    rc = net ? ep_proxy_new(remote, &remote->area_fd) : 0;
+  }
+  if (rc == 0 && net)
+    rc = enroll(remote);
+  return rc == 0 ? 0 : fail_context(rc, "link to rank %d", link->rank);
+}
+
+int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greeting) {
+  struct ep_net *net = remote->net;
+  size_t size = sizeof greeting->key;
+  snprintf(greeting->transport, sizeof greeting->transport, "%s", ep_remote_way(remote));
+  if (!net) {
+    memcpy(greeting->key, remote->link->device.name, DEVICE_NAME);
+    greeting->key_size = DEVICE_NAME;
+    return 0;
+  }
+  ep_net_enter(net);
+  int rc = remote->in ? net->transport->pack(remote->in, greeting->key, &size)
+                      : fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
+  ep_net_leave(net);
+  memcpy(greeting->address, net->address, net->address_size);
+  greeting->address_size = (uint32_t)net->address_size;
+  greeting->key_size = (uint32_t)size;
+  greeting->link = remote->id;
+  return rc;
+}
+
+static int reach(struct ep_remote *remote, const struct ep_far_greeting *greeting) {
+  const struct transport *transport = remote->net->transport;
+  size_t area = written(remote)->size;
+  if (!remote->in)
+    return fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
+  char owner[EP_NET_OWNER];
+  ep_net_owner(owner, remote->link->rank, remote->link->incarnation);
+  int rc = transport->connect(remote->net->worker, greeting->address, greeting->address_size, owner, &remote->peer);
+  if (rc != 0)
+    return rc;
+  remote->peer->arg = remote;
+  rc = transport->import(remote->peer, greeting->key, greeting->key_size, &remote->area);
+  if (rc == 0 && (remote->area->kind != WEFT_MEMORY_HOST || remote->area->length != area))
+    rc = fail(WEFT_ERR_PROTOCOL, "its area has %llu bytes, not %zu", (unsigned long long)remote->area->length, area);
+  if (rc != 0)
+    return rc;
+  remote->area_at = remote->area->address;
+  return ep_publish_prepare(remote);
+}
+
+int ep_remote_connect(struct ep_remote *remote, const struct ep_far_greeting *greeting) {
+  if (greeting->address_size > sizeof greeting->address || greeting->key_size > sizeof greeting->key)
+    return fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d is longer than it can be", remote->link->rank);
+  if (!remote->net && greeting->key_size != DEVICE_NAME)
+    return fail(WEFT_ERR_PROTOCOL, "rank %d names its window in %u bytes, not %d", remote->link->rank,
+                greeting->key_size, DEVICE_NAME);
+  if (!remote->net)
+    return ep_gpu_link_map_fabric(remote->ep, remote->link, greeting->key);
+  remote->peer_id = greeting->link;
+  ep_net_enter(remote->net);
+  int rc = reach(remote, greeting);
+  ep_net_leave(remote->net);
+  return rc == 0 ? 0 : fail_context(rc, "link to rank %d on another host", remote->link->rank);
+}
+
+// --- failing ---
+
+void ep_remote_fail(struct ep_remote *remote, int err, const char *why) {
+  if (ep_remote_failed(remote))
+    return;
+  snprintf(remote->why, sizeof remote->why, "%s", why && *why ? why : weft_strerror(err));
+  atomic_store(&remote->failed, err);
+  atomic_store(&remote->net->failures, true);
+  ep_service_kick(remote->ep);
+}
+
+// --- ending ---
+
+// Moves on until nothing of the link is under way. False: it still is.
+static bool quiesce(struct ep_remote *remote) {
+  uint64_t deadline_ns = clock_deadline_ms(END_MS);
+  do
+    ep_net_progress(remote->net);
+  while (ep_publish_under_way(remote) && !clock_passed(deadline_ns));
+  return !ep_publish_under_way(remote);
+}
+
+// Likewise, while the peer takes it: who has hung up has freed the link.
+static void deliver(struct ep_remote *remote) {
+  uint64_t deadline_ns = clock_deadline_ms(END_MS);
+  do
+    ep_net_progress(remote->net);
+  while (ep_publish_under_way(remote) && ep_remote_listen(remote->link) == 0 && !clock_passed(deadline_ns));
+}
+
+// Whether a newer link leads to the same worker, whose writes go on.
+static bool is_shared(const struct ep_remote *remote) {
+  const struct ep_net *net = remote->net;
+  for (uint32_t i = 0; i < net->num_remotes; i++) {
+    const struct ep_remote *other = net->remotes[i];
+    if (other && other != remote && other->link->rank == remote->link->rank &&
+        other->link->incarnation == remote->link->incarnation)
+      return true;
+  }
+  return false;
+}
+
+// A peer that was stopped may be in the midst of a write, and goes on with it whatever has become of the window.
+static void fence(const struct ep_remote *remote) {
+  const struct transport *transport = remote->net->transport;
+  if (remote->peer && transport->fence && !is_shared(remote))
+    transport->fence(remote->peer);
+}
+
+static void let_go_of_peer(struct ep_remote *remote) {
+  if (remote->peer) {
+    fence(remote);
+    remote->peer->arg = NULL;
+    remote->net->transport->disconnect(remote->peer); // and frees its remotes, when what uses them has ended
+  }
+  remote->area = NULL;
+  remote->peer = NULL;
+}
+
+void ep_remote_disconnect(struct ep_remote *remote) {
+  int none = 0;
+  atomic_compare_exchange_strong(&remote->failed, &none, WEFT_ERR_CANCELED); // the queue posts nothing more of it
+  let_go_of_peer(remote);
+}
+
+void ep_remote_abandon(struct ep_remote *remote) {
+  ep_remote_fail(remote, WEFT_ERR_CLOSED, "this rank's transport did not let go of memory, and was closed");
+  remote->peer = NULL;
+  remote->area = NULL;
+  remote->in = remote->out = NULL;
+}
+
+// False: the transport still touches memory of the link.
+static bool end(struct ep_remote *remote) {
+  struct ep_net *net = remote->net;
+  int none = 0;
+  if (atomic_load(&remote->link->state) == EP_LINK_LEFT) // what was sent before counts
+    deliver(remote);
+  atomic_compare_exchange_strong(&remote->failed, &none, WEFT_ERR_CANCELED); // the queue posts nothing more of it
+  if (remote->id != 0)
+    net->remotes[remote->id & ((1u << INDEX_BITS) - 1)] = NULL;
+  ep_publish_cancel(remote);
+  bool quiet = quiesce(remote);
+  if (!quiet) {
+    let_go_of_peer(remote);
+    quiet = quiesce(remote);
+  }
+  if (!quiet)
+    return false;
+  ep_publish_unprepare(remote);
+  let_go_of_peer(remote);
+  if (remote->out)
+    net->transport->unreg(remote->out);
+  if (remote->in) {
+    net->transport->unreg(remote->in);
+    ep_net_bury(net, written(remote));
+  }
+  return true;
+}
+
+void ep_remote_free(struct ep_remote *remote) {
+  if (!remote)
+    return;
+  struct ep_link *link = remote->link;
+  bool quiet = true;
+  if (remote->net) {
+    ep_net_enter(remote->net);
+    quiet = end(remote);
+    ep_net_leave(remote->net);
+  }
+  link->remote = NULL;
+  tls_close(remote->tls); // the socket is still open
+  if (quiet) {
+    close(remote->area_fd);
+    ep_publish_free(remote);
+    pthread_mutex_destroy(&remote->said_lock);
+    ep_proxy_free(remote->proxy);
+    free(remote);
+    return;
+  }
+  log_warn("rank %d: what was under way to rank %d does not end; its memory is kept", remote->ep->rank, link->rank);
+  link->in = link->out = (struct ep_window){0};
+}

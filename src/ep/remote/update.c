@@ -1,0 +1,102 @@
+#include "ep/remote/update.h"
+
+#include <string.h>
+
+#include "base/fail.h"
+
+// Words of headers and flags are of several types; what stores them here does not know which.
+typedef uint64_t __attribute__((may_alias)) word;
+
+static bool is_in_head(size_t at) {
+  return at == offsetof(struct ep_area_head, start.op_plus_1) || at == offsetof(struct ep_area_head, start.epoch);
+}
+
+// `at` is from the beginning of a slot.
+static bool is_flag(size_t at) {
+  return at == offsetof(struct ep_slot_head, dispatch.flag) || at == offsetof(struct ep_slot_head, weights.flag) ||
+         at == offsetof(struct ep_slot_head, combine.flag);
+}
+static bool is_header(size_t at) {
+  return at >= offsetof(struct ep_slot_head, dispatch.active) && at <= offsetof(struct ep_slot_head, dispatch.count);
+}
+static bool is_taken(size_t at) {
+  return at == offsetof(struct ep_slot_head, taken.dispatch) || at == offsetof(struct ep_slot_head, taken.combine);
+}
+
+// Where in its slot the word lies; SIZE_MAX: in none.
+static size_t in_slot(const struct ep_layout *layout, uint32_t offset) {
+  for (uint64_t slot = 0; slot < WEFT_EP_DEPTH; slot++) {
+    size_t begin = sizeof(struct ep_area_head) + slot * layout->slot;
+    if (offset >= begin && offset < begin + sizeof(struct ep_slot_head))
+      return offset - begin;
+  }
+  return SIZE_MAX;
+}
+
+// Whether a peer may write that word.
+static bool is_theirs(const struct ep_layout *layout, const struct ep_word *from) {
+  size_t at = in_slot(layout, from->offset);
+  bool aligned = from->offset % sizeof from->value == 0;
+  if (from->place == EP_PLACE_AREA)
+    return aligned && (is_flag(at) || is_header(at) || is_in_head(from->offset));
+  if (from->place == EP_PLACE_SHADOW)
+    return aligned && is_taken(at);
+  return from->place == EP_PLACE_SIGN;
+}
+
+int ep_note_check(const struct ep_layout *layout, const void *bytes, size_t size, struct ep_note *out) {
+  struct ep_note note = {0};
+  size_t head = offsetof(struct ep_note, words);
+  if (size < head || size > sizeof note)
+    return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes, which none has", size);
+  memcpy(&note, bytes, size);
+  if (note.version != EP_LAYOUT_VERSION)
+    return fail(WEFT_ERR_VERSION, "it sent a message of version %u, and ours is %u: use one version of Weft everywhere",
+                note.version, EP_LAYOUT_VERSION);
+  if (note.count > EP_WORDS || size != head + note.count * sizeof *note.words)
+    return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes that speaks of %u words", size, note.count);
+  for (uint32_t i = 0; i < note.count; i++)
+    if (!is_theirs(layout, &note.words[i]))
+      return fail(WEFT_ERR_PROTOCOL, "it sent a word for place %u, offset %u, where it must not write",
+                  note.words[i].place, note.words[i].offset);
+  *out = note;
+  return 0;
+}
+
+static void store(void *area, const struct ep_word *from) {
+  __atomic_store_n((word *)((char *)area + from->offset), from->value, __ATOMIC_RELEASE);
+}
+
+// Flags are only ever raised.
+static void raise(void *area, const struct ep_word *from) {
+  word *to = (word *)((char *)area + from->offset);
+  if (__atomic_load_n(to, __ATOMIC_RELAXED) < from->value)
+    __atomic_store_n(to, from->value, __ATOMIC_RELEASE);
+}
+
+// Whether the note tells of no start, or of one that has been told or told anew: who tells again tells of an earlier
+// operation, and messages overtake each other.
+static bool is_old_start(const struct ep_note *note, const void *area) {
+  const size_t at = offsetof(struct ep_area_head, start.op_plus_1);
+  uint64_t start = 0, known = __atomic_load_n((const word *)((const char *)area + at), __ATOMIC_RELAXED);
+  for (uint32_t i = 0; i < note->count; i++)
+    if (note->words[i].place == EP_PLACE_AREA && note->words[i].offset == at)
+      start = note->words[i].value;
+  return start == 0 || (known != 0 && known <= start);
+}
+
+bool ep_note_store(const struct ep_note *note, const struct ep_layout *layout, void *area, void *shadow) {
+  bool waits = false, old_start = is_old_start(note, area);
+  for (uint32_t i = 0; i < note->count; i++) {
+    const struct ep_word *from = &note->words[i];
+    if (from->place == EP_PLACE_SIGN)
+      waits = true;
+    else if (from->place == EP_PLACE_SHADOW)
+      raise(shadow, from);
+    else if (is_flag(in_slot(layout, from->offset)))
+      raise(area, from);
+    else if (!old_start || !is_in_head(from->offset))
+      store(area, from);
+  }
+  return waits;
+}

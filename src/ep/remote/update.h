@@ -1,0 +1,40 @@
+// A message between ranks on different hosts: words that the one would have stored in the other's memory, were they on
+// one. Native byte order, as the greeting.
+#ifndef EP_REMOTE_UPDATE_H
+#define EP_REMOTE_UPDATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ep/core/layout.h"
+
+enum { EP_WORDS = 8 }; // of a message, at most
+
+// Where a word of a message belongs.
+enum ep_place {
+  EP_PLACE_AREA,   // the receiver's area: flags, headers, the start
+  EP_PLACE_SHADOW, // the receiver's shadow: `taken`
+  EP_PLACE_SIGN,   // nowhere: the sender waits
+};
+
+// `value` for the place `offset` in the peer's area, or its shadow of this rank's.
+struct ep_word {
+  uint32_t place; // enum ep_place
+  uint32_t offset;
+  uint64_t value;
+};
+
+struct ep_note {
+  uint64_t link; // the receiver's number of it
+  uint32_t version, count;
+  struct ep_word words[EP_WORDS];
+};
+
+// Takes the message in `bytes` if all of it is right: PROTOCOL, VERSION. [any]
+int ep_note_check(const struct ep_layout *layout, const void *bytes, size_t size, struct ep_note *note);
+
+// Stores the words of a message that was checked. True: the sender waits. [turn]
+bool ep_note_store(const struct ep_note *note, const struct ep_layout *layout, void *area, void *shadow);
+
+#endif

@@ -1,0 +1,101 @@
+// A rank's way to other hosts: one worker of a transport, opened when the first peer on another host needs it, and the
+// thread that drives it.
+//
+// A transport takes one thread at a time: whoever has the *turn*. The owner tries for it while it waits, and when it
+// has something to post; the net thread does the rest of the time, asleep on the transport's descriptor while nothing
+// comes. What the owner posts goes into a queue without locks, which whoever has the turn empties: so the owner never
+// waits for the turn.
+#ifndef EP_REMOTE_WORKER_H
+#define EP_REMOTE_WORKER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/ep.h>
+
+#include "ep/core/window.h"
+#include "transport/transport.h"
+
+enum {
+  EP_NET_NAME = 32,   // of a transport, and a NUL
+  EP_NET_BURIED = 64, // see ep_net_bury
+  EP_NET_OWNER = 48,
+};
+
+struct ep_remote;
+
+// Something to post: prepared once, posted again and again.
+struct ep_post {
+  struct transport_request request;
+  struct ep_remote *remote;
+  void (*ended)(struct ep_post *post, int err); // [turn] err: 0 or why not. It may post others
+  struct ep_post *next;                         // in the queue
+  void *part;                                   // the publication that it belongs to
+  bool in_flight;                               // [turn]
+  bool borrows;                                 // reads the caller's memory; [owner], until it is posted, then [turn]
+  bool prepared;
+};
+
+struct ep_net {
+  weft_ep_t *ep;
+  const struct transport *transport;
+  struct transport_worker *worker; // [turn] NULL: it was closed
+  uint8_t address[TRANSPORT_MAX_ADDRESS];
+  size_t address_size;
+
+  _Atomic bool turn;
+  _Atomic uint32_t wanted;    // threads that wait for the turn
+  _Atomic uint32_t borrowing; // posts that may read the caller's memory
+  struct ep_post *_Atomic queue;
+  uint64_t num_posts;         // so far; [turn]
+  struct ep_remote **remotes; // [num_remotes] by the low bits of their ids; [turn]
+  uint32_t num_remotes;
+  struct ep_window buried[EP_NET_BURIED];
+  uint32_t num_buried;
+
+  pthread_t thread;
+  bool running;
+  int kick; // eventfd
+  _Atomic bool stop;
+  _Atomic bool asleep;   // the thread; it wants a kick when there is something to drive
+  _Atomic bool driving;  // the owner drives: the thread need not
+  _Atomic bool failures; // a link's transport has failed: the service thread looks which
+};
+
+// The rank's, opened now if it has not been: with the transport of that name, NULL for this rank's own choice.
+// UNSUPPORTED: none works here, in words; or another one is in use. [owner, service]
+int ep_net_open(weft_ep_t *ep, const char *name, struct ep_net **net);
+// After all links are freed. NULL is legal.
+void ep_net_close(struct ep_net *net);
+
+// Whose worker of a transport it is, as transport_options.owner has it. [any]
+void ep_net_owner(char owner[EP_NET_OWNER], int32_t rank, uint64_t incarnation);
+
+// Waits for the turn, and gives it back. For what happens seldom. [any]
+void ep_net_enter(struct ep_net *net);
+void ep_net_leave(struct ep_net *net);
+// With the turn: moves everything on; returns how much happened.
+uint32_t ep_net_progress(struct ep_net *net);
+// Posts, now or as soon as somebody has the turn. [any]
+void ep_net_post(struct ep_net *net, struct ep_post *post);
+// With the turn: posts now.
+void ep_net_post_now(struct ep_net *net, struct ep_post *post);
+// Before posting it: it reads memory of the caller's, and is counted until it does no more. [owner]
+void ep_net_borrow(struct ep_net *net, struct ep_post *post);
+// Closes the transport, which ends all that is under way: no link to another host can be used any more. [turn]
+void ep_net_shut(struct ep_net *net);
+// Keeps the addresses of a window that peers could write to, without its memory: what still comes late, from one that
+// was put out, meets nobody's data. (A transport in software writes where it is told.) [turn]
+void ep_net_bury(struct ep_net *net, struct ep_window *window);
+
+// The owner drives from here on until it hands over; the thread sleeps, and takes neither the turn nor a processor.
+// [owner]
+void ep_net_take_over(struct ep_net *net);
+// The owner waits: takes over and moves everything on, if nobody else does. [owner]
+void ep_net_drive_once(struct ep_net *net);
+// The owner does something else from now on: the thread drives. [owner]
+void ep_net_hand_over(struct ep_net *net);
+
+#endif

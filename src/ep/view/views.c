@@ -1,0 +1,126 @@
+// What the group has agreed on, as the engine needs it: the last views, and for which of them this rank has every link.
+#include "base/log.h"
+#include "base/time/clock.h"
+#include "ep/gpu/gpu.h"
+#include "group/view.h"
+
+static void remember(weft_ep_t *ep, const struct group_view *view) {
+  pthread_mutex_lock(&ep->lock);
+  if (ep->num_views == EP_VIEWS) {
+    group_view_unref(ep->views[0]);
+    for (uint32_t i = 1; i < EP_VIEWS; i++)
+      ep->views[i - 1] = ep->views[i];
+    ep->num_views--;
+  }
+  ep->views[ep->num_views++] = group_view_ref(view);
+  pthread_mutex_unlock(&ep->lock);
+}
+
+enum linked { LINKED, NOT_LINKED, LINKING };
+
+// LINKED: a link to that incarnation is or was there. LINKING: a handshake with it is under way, of which it may have
+// seen the end already. Call with links.lock held: a link in the table is not freed then.
+static enum linked linked(weft_ep_t *ep, const struct group_member *member) {
+  const struct ep_links *links = &ep->links;
+  struct ep_link *link = atomic_load(&links->by_rank[member->rank]);
+  if (member->rank == ep->rank || (link && link->incarnation == member->incarnation))
+    return LINKED;
+  bool linking =
+      links->dialling[member->rank] == member->incarnation || links->answering[member->rank] == member->incarnation;
+  return linking ? LINKING : NOT_LINKED;
+}
+
+// A view without this rank asks nothing of it. If it did, a leaver that never learns of the first view without it would
+// hold up all that follow, with joiners that it has no links to.
+static enum linked linked_to_all(weft_ep_t *ep, const struct group_view *view) {
+  enum linked all = LINKED;
+  if (!group_view_has(view, ep->rank, ep->incarnation))
+    return LINKED;
+  for (uint32_t i = 0; i < view->count; i++) {
+    enum linked one = linked(ep, &view->members[i]);
+    if (one > all)
+      all = one;
+  }
+  return all;
+}
+
+// The newest view for which this rank has every link; an earlier one with a rank that is gone is passed over. One with
+// a joiner whose handshake ends just now is not: the other ranks may begin to run in it, and the joiner counts on all.
+void ep_views_update_ready(weft_ep_t *ep) {
+  pthread_mutex_lock(&ep->lock);
+  pthread_mutex_lock(&ep->links.lock);
+  enum linked all = LINKED;
+  for (uint32_t i = 0; i < ep->num_views && all != LINKING; i++) {
+    if (ep->views[i]->epoch <= atomic_load(&ep->ready))
+      continue;
+    all = linked_to_all(ep, ep->views[i]);
+    if (all == LINKED)
+      atomic_store(&ep->ready, ep->views[i]->epoch);
+  }
+  pthread_mutex_unlock(&ep->links.lock);
+  pthread_mutex_unlock(&ep->lock);
+  if (ep->gpu)
+    ep_gpu_publish(ep);
+}
+
+void ep_views_event(void *arg, const struct group_event *event) {
+  weft_ep_t *ep = arg;
+  switch (event->kind) {
+  case GROUP_EVENT_VIEW:
+    remember(ep, event->view);
+    ep_views_update_ready(ep);
+    ep_links_report(ep, event->view);
+    ep_emit(ep, WEFT_EP_EVENT_COMMITTED, -1, 0, event->view->epoch, 0, "");
+    break;
+  case GROUP_EVENT_FENCED:
+    atomic_store(&ep->fenced, true);
+    ep_emit(ep, WEFT_EP_EVENT_FENCED, ep->rank, ep->incarnation, event->view ? event->view->epoch : 0, 0, "");
+    break;
+  case GROUP_EVENT_STORE_LOST:
+    ep_emit(ep, WEFT_EP_EVENT_STORE_LOST, -1, 0, 0, 0, "");
+    break;
+  case GROUP_EVENT_STORE_BACK:
+    ep_emit(ep, WEFT_EP_EVENT_STORE_BACK, -1, 0, 0, 0, "");
+    break;
+  case GROUP_EVENT_GONE: // the group itself proposes the view without it
+    break;
+  }
+  ep_doorbell_ring(ep_own_bell(ep));
+}
+
+const struct group_view *ep_views_find(weft_ep_t *ep, uint64_t epoch) {
+  const struct group_view *found = NULL;
+  pthread_mutex_lock(&ep->lock);
+  for (uint32_t i = 0; i < ep->num_views && !found; i++)
+    if (ep->views[i]->epoch >= epoch)
+      found = group_view_ref(ep->views[i]);
+  pthread_mutex_unlock(&ep->lock);
+  return found;
+}
+
+bool ep_views_has(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  pthread_mutex_lock(&ep->lock);
+  bool has = ep->num_views > 0 && group_view_has(ep->views[ep->num_views - 1], rank, incarnation);
+  pthread_mutex_unlock(&ep->lock);
+  return has;
+}
+
+void ep_views_free(weft_ep_t *ep) {
+  for (uint32_t i = 0; i < ep->num_views; i++)
+    group_view_unref(ep->views[i]);
+  ep->num_views = 0;
+}
+
+void ep_emit(weft_ep_t *ep, enum weft_ep_event_kind kind, int32_t rank, uint64_t incarnation, uint64_t epoch,
+             uint64_t op, const char *detail) {
+  if (!ep->on_event)
+    return;
+  struct weft_ep_event event = {.kind = kind,
+                                .rank = rank,
+                                .incarnation = incarnation,
+                                .epoch = epoch,
+                                .op = op,
+                                .time_ns = clock_ns(),
+                                .detail = detail};
+  ep->on_event(ep->event_arg, &event);
+}

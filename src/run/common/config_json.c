@@ -1,0 +1,116 @@
+#include "run/common/config_json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+
+enum { MAX_WORDS = 4 };
+
+// A number, or one of a few words that stand for the numbers from 0 on.
+struct field {
+  const char *name;
+  size_t offset;
+  const char *words[MAX_WORDS];
+};
+
+#define NUMBER(field)                                                                                                  \
+  {                                                                                                                    \
+#field, offsetof(struct run_config, field), {                                                                      \
+      NULL                                                                                                             \
+    }                                                                                                                  \
+  }
+
+static const struct field numbers[] = {
+    NUMBER(num_agents), NUMBER(num_tokens), NUMBER(experts_per_rank),  NUMBER(hidden),     NUMBER(topk),
+    NUMBER(timeout_ms), NUMBER(warmup),     NUMBER(startup_timeout_s), NUMBER(iterations),
+};
+
+static const struct field choices[] = {
+    {"dtype", offsetof(struct run_config, dtype), {"bf16", "fp8", "fp8-pow2", "fp8-ue8m0"}},
+    {"combine_dtype", offsetof(struct run_config, combine_dtype), {"bf16", "logfmt10"}},
+    {"layout", offsetof(struct run_config, layout), {"per-expert", "rank-major"}},
+    {"memory", offsetof(struct run_config, memory), {"host", "cuda", "auto"}},
+    {"negative", offsetof(struct run_config, negative), {"kill", "leave", "lost"}},
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+_Static_assert(sizeof(enum weft_ep_dtype) == sizeof(unsigned) &&
+                   sizeof(enum weft_ep_combine_dtype) == sizeof(unsigned) &&
+                   sizeof(enum weft_ep_layout) == sizeof(unsigned) && sizeof(enum weft_ep_memory) == sizeof(unsigned) &&
+                   sizeof(enum run_negative) == sizeof(unsigned),
+               "choices are read and written as unsigned");
+
+json_t *run_settings_to_json(const struct run_config *config) {
+  json_t *json = json_object();
+  int failed = json == NULL;
+  for (size_t i = 0; i < COUNT(numbers); i++) {
+    uint32_t value;
+    memcpy(&value, (const char *)config + numbers[i].offset, sizeof value);
+    failed |= json_object_set_new(json, numbers[i].name, json_integer(value));
+  }
+  for (size_t i = 0; i < COUNT(choices); i++) {
+    unsigned value;
+    memcpy(&value, (const char *)config + choices[i].offset, sizeof value);
+    failed |= json_object_set_new(json, choices[i].name, json_string(choices[i].words[value]));
+  }
+  // A string: JSON readers need not keep all 64 bits of a number.
+  failed |= json_object_set_new(json, "seed", json_sprintf("%" PRIu64, config->seed));
+  failed |= json_object_set_new(json, "validate_phase_failures", json_boolean(config->validate_phase_failures));
+  failed |= json_object_set_new(json, "digests", json_boolean(config->digests));
+  if (failed) {
+    json_decref(json);
+    return NULL;
+  }
+  return json;
+}
+
+static int read_choice(struct run_config *config, const struct field *field, const char *word) {
+  for (unsigned i = 0; word && i < MAX_WORDS && field->words[i]; i++) {
+    if (strcmp(word, field->words[i]) == 0) {
+      memcpy((char *)config + field->offset, &i, sizeof i);
+      return 0;
+    }
+  }
+  return fail(WEFT_ERR_PROTOCOL, "run settings: '%s' is missing or not one of its words", field->name);
+}
+
+static int read_seed(uint64_t *seed, const char *text) {
+  if (!text || !*text || text[strspn(text, "0123456789")])
+    return -1;
+  errno = 0;
+  *seed = strtoull(text, NULL, 10);
+  return errno ? -1 : 0;
+}
+
+int run_settings_from_json(struct run_config *config, const json_t *json) {
+  struct run_config read = *config;
+  for (size_t i = 0; i < COUNT(numbers); i++) {
+    const json_t *number = json_object_get(json, numbers[i].name);
+    json_int_t value = json_integer_value(number);
+    if (!json_is_integer(number) || value < 0 || value > UINT32_MAX)
+      return fail(WEFT_ERR_PROTOCOL, "run settings: '%s' is missing or not a 32-bit number", numbers[i].name);
+    uint32_t small = (uint32_t)value;
+    memcpy((char *)&read + numbers[i].offset, &small, sizeof small);
+  }
+  for (size_t i = 0; i < COUNT(choices); i++) {
+    int err = read_choice(&read, &choices[i], json_string_value(json_object_get(json, choices[i].name)));
+    if (err)
+      return err;
+  }
+  const char *seed = json_string_value(json_object_get(json, "seed"));
+  const json_t *validate = json_object_get(json, "validate_phase_failures"),
+               *digests = json_object_get(json, "digests");
+  if (read_seed(&read.seed, seed))
+    return fail(WEFT_ERR_PROTOCOL, "run settings: 'seed' is missing or not a decimal number of 64 bits in a string");
+  if (!json_is_boolean(validate) || !json_is_boolean(digests))
+    return fail(WEFT_ERR_PROTOCOL, "run settings: '%s' is missing or not true or false",
+                json_is_boolean(validate) ? "digests" : "validate_phase_failures");
+  read.validate_phase_failures = json_is_true(validate);
+  read.digests = json_is_true(digests);
+  *config = read;
+  return 0;
+}

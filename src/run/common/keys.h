@@ -1,0 +1,48 @@
+// Where a run keeps what in the store. Everything hangs on the run's lease, but agent/<n> of a follower, which hangs on
+// the follower's own: its going tells that the agent is gone.
+//
+//   /weft/<job>/run            the live run of the job: JSON {run, host, pid, lease, agents, config, plan}
+//   /weft/<job>/<run>/         the run's own; the ranks' group lives below ep/
+//     agent/<n>                JSON {host, pid, slots, gpus, share_gpus}; 0 is the lead
+//     launch/<phase>/<rank>    who launches that rank for that phase: JSON {agent}
+//     current                  number of the phase that has begun; the number of phases: the end
+//     start/<phase>/<rank>     the rank has come through the transition into the phase
+//     record/<phase>/<rank>    the rank has done its part of the phase: what it found (phase_record.h)
+//     exit/<phase>/<rank>      its process has ended: JSON {planned, status, kill_ns, boot, what}
+//     fail/<who>               somebody's reason to end the run: JSON {status, error}
+//     restored                 all agents are back in a store that had forgotten the run: the run's new lease
+//     end                      the run is over: JSON {status, error}; agents go
+#ifndef RUN_COMMON_KEYS_H
+#define RUN_COMMON_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { RUN_JOB_MAX = 63, RUN_UUID_SIZE = 37, RUN_KEY_SIZE = 192 };
+
+struct run_keys {
+  char live[RUN_KEY_SIZE];   // /weft/<job>/run
+  char prefix[RUN_KEY_SIZE]; // /weft/<job>/<run>/
+};
+
+// INVALID: a job name that is empty, too long, or has other characters than letters, digits, '.', '_' and '-'.
+int run_keys_check_job(const char *job);
+
+// `job` has been checked.
+void run_keys_init(struct run_keys *keys, const char *job, const char *run);
+
+// Writes prefix + the formatted rest.
+void run_key(char out[RUN_KEY_SIZE], const struct run_keys *keys, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// Whether `key` is prefix + "<kind>/<first>/<second>", as run_key() writes it; if so, the two numbers.
+bool run_key_pair(const struct run_keys *keys, const char *key, const char *kind, uint32_t *first, uint32_t *second);
+
+// What stands behind prefix + `kind` + "/", NULL when `key` is another.
+const char *run_key_tail(const struct run_keys *keys, const char *key, const char *kind);
+
+// Whether `key` is prefix + `name`.
+bool run_key_is(const struct run_keys *keys, const char *key, const char *name);
+
+#endif

@@ -1,0 +1,52 @@
+// What one rank found in one phase, as it tells the lead through the store.
+#ifndef RUN_COMMON_PHASE_RECORD_H
+#define RUN_COMMON_PHASE_RECORD_H
+
+#include <jansson.h>
+
+#include "measure/results.h"
+
+enum { RUN_BOOT_SIZE = 64, RUN_DETAIL_SIZE = 128 };
+
+// A view that took effect with operation `op`, which this rank began at `time_ns`.
+struct run_view {
+  uint64_t epoch, op, time_ns;
+  uint32_t count;
+  int32_t *ranks;
+};
+
+// A peer that this rank found lost.
+struct run_loss {
+  int32_t rank;
+  uint64_t time_ns;
+  char detail[RUN_DETAIL_SIZE];
+};
+
+struct run_record {
+  struct results_rank rank;
+  char boot[RUN_BOOT_SIZE]; // of the host: times of two records compare only when it is the same
+  // Microseconds, negative where they do not apply: a joiner's, as in struct results_transition.
+  double launch_us, connect_us, first_dispatch_us;
+  double stall_us;     // longest dispatch or combine while views changed for this phase; of survivors
+  double median_us;    // of this rank's timed operations in the phase before: the longer of median dispatch and median
+                       // combine
+  uint64_t learned_ns; // when it knew that the phase had begun
+  uint32_t num_views;
+  struct run_view *views; // those of this phase's changes, in order
+  uint32_t num_losses;
+  struct run_loss *losses;
+};
+
+void run_record_free(struct run_record *record); // what it points to, not itself
+
+// Adds one; NOMEM.
+int run_record_add_view(struct run_record *record, const struct run_view *view); // copies the ranks
+int run_record_add_loss(struct run_record *record, const struct run_loss *loss);
+
+// NULL when memory ran out.
+json_t *run_record_to_json(const struct run_record *record);
+
+// PROTOCOL names the field that is wrong; `*record` is then as it was.
+int run_record_from_json(struct run_record *record, const json_t *json);
+
+#endif

@@ -1,0 +1,77 @@
+// Why the run ends, when several ranks give several reasons: causes count before consequences.
+#include <stdio.h>
+
+#include "base/fail.h"
+#include "base/text/text.h"
+#include "base/time/clock.h"
+#include "run/lead/lead.h"
+
+// A loss weighs more where its finder tells of it, and the lost rank has not told why it ended.
+enum { WEIGHT_EXIT = 1, WEIGHT_TOLD_LOSS, WEIGHT_LOSS, WEIGHT_CAUSE };
+
+enum { CAUSE_MS = 1000 }; // a cause that comes later than this after a consequence is not waited for
+
+// The first code with this exit status: the tool ends with the rank's own.
+static int err_of_status(int status) {
+  static const int codes[] = {WEFT_ERR_DATA, WEFT_ERR_PEER_LOST, WEFT_ERR_TIMEOUT, WEFT_ERR_INVALID, WEFT_ERR_SYSTEM};
+  for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+    if (weft_err_exit_status(codes[i]) == status)
+      return codes[i];
+  return WEFT_ERR_PROTOCOL;
+}
+
+static void note(struct agent *agent, int weight, int err, const char *text) {
+  struct lead_failure *failure = &agent->lead->failure;
+  if (failure->weight == 0)
+    failure->decide_ns = clock_deadline_ms(CAUSE_MS);
+  if (weight <= failure->weight)
+    return;
+  failure->weight = weight;
+  failure->err = err;
+  snprintf(failure->text, sizeof failure->text, "%s", text);
+}
+
+static int weight_of(struct lead_failure *failure, const json_t *report, int err) {
+  int32_t rank = -1, lost = -1; // -1: an agent's reason, or of nobody whom the rank itself found lost
+  json_unpack((json_t *)report, "{s?i, s?i}", "rank", &rank, "found_lost", &lost);
+  bool found = lost >= 0 && lost < WEFT_EP_MAX_CAPACITY && !failure->gave_reason[lost];
+  if (rank >= 0 && rank < WEFT_EP_MAX_CAPACITY)
+    failure->gave_reason[rank] = true;
+  if (err != WEFT_ERR_PEER_LOST)
+    return WEIGHT_CAUSE;
+  return rank < 0 || found ? WEIGHT_LOSS : WEIGHT_TOLD_LOSS;
+}
+
+void lead_note_report(struct agent *agent, const json_t *report) {
+  char text[LEAD_ERROR_SIZE];
+  const json_t *rank = json_object_get(report, "rank");
+  const char *error = json_string_value(json_object_get(report, "error"));
+  int err = err_of_status((int)json_integer_value(json_object_get(report, "status")));
+  if (rank)
+    snprintf(text, sizeof text, "rank %lld in phase %lld: %s", (long long)json_integer_value(rank),
+             (long long)json_integer_value(json_object_get(report, "phase")), error ? error : "?");
+  else // an agent's
+    snprintf(text, sizeof text, "%s", error ? error : "?");
+  note(agent, weight_of(&agent->lead->failure, report, err), err, text);
+}
+
+void lead_note_exit(struct agent *agent, const json_t *exit) {
+  int status = (int)json_integer_value(json_object_get(exit, "status"));
+  const char *what = json_string_value(json_object_get(exit, "what"));
+  if (status < 0) // by a signal
+    note(agent, WEIGHT_CAUSE, WEFT_ERR_PEER_LOST, what ? what : "?");
+  else
+    note(agent, WEIGHT_EXIT, err_of_status(status), what ? what : "?");
+}
+
+int lead_failed(const struct agent *agent) {
+  const struct lead_failure *failure = &agent->lead->failure;
+  if (failure->weight == 0 || (failure->weight < WEIGHT_CAUSE && !clock_passed(failure->decide_ns)))
+    return 0;
+  struct text missing = {0};
+  if (agent->restore.stage != RESTORE_NONE && agent_restore_missing(agent, &missing))
+    text_add(&missing, " did not come back after the store had lost the run; then ");
+  int err = fail(failure->err, "%s%s", missing.data ? missing.data : "", failure->text);
+  text_free(&missing);
+  return err;
+}

@@ -1,0 +1,25 @@
+// What a watching person sees while a run goes on: one line on standard error that is written again and again on a
+// terminal, whole lines where it is none.
+#ifndef RUN_NODE_TERMINAL_H
+#define RUN_NODE_TERMINAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct progress {
+  bool on, live;
+  bool shown; // the line stands there
+  char last[200];
+};
+
+void progress_open(struct progress *progress, bool quiet);
+void progress_close(struct progress *progress); // takes the line away
+
+// Shows a state; `milestone`: worth a line of its own where there is no terminal.
+void progress_show(struct progress *progress, bool milestone, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// Takes the line away before something else is printed; the next progress_show() brings it back.
+void progress_hide(struct progress *progress);
+
+#endif

@@ -1,0 +1,280 @@
+// The process of one rank: opens what it needs, goes through the phases that the plan has for it, and says what it
+// found.
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+#include "run/common/config_json.h"
+#include "run/common/rank_pipe.h"
+#include "run/common/roster.h"
+#include "run/common/store_json.h"
+#include "run/host.h"
+#include "run/rank/rank.h"
+
+enum { FLUSH_MS = 5000, RETRY_MS = 50 };
+
+// Reads the newest phase from a value of the store; anything else leaves it as it is.
+static void learn(struct rank *rank, const char *value, size_t size) {
+  json_t *json = json_loadb(value, size, JSON_DECODE_ANY, NULL);
+  json_int_t phase = json_integer_value(json);
+  uint32_t current = atomic_load(&rank->current);
+  bool valid = json_is_integer(json) && phase <= (json_int_t)rank->plan->num_phases;
+  while (valid && phase > (json_int_t)current) {
+    atomic_store(&rank->current_ns, clock_ns());
+    if (atomic_compare_exchange_weak(&rank->current, &current, (uint32_t)phase))
+      break;
+  }
+  json_decref(json);
+}
+
+static void on_store_event(void *arg, const struct weft_store_event *event) {
+  struct rank *rank = arg;
+  if (event->kind == WEFT_STORE_EVENT_PUT)
+    learn(rank, event->kv.value, event->kv.value_len);
+  else if (event->kind == WEFT_STORE_EVENT_RESET || event->kind == WEFT_STORE_EVENT_RESUMED)
+    run_reporter_renew(rank->reporter); // a new store that has come as far as the old one looks like it to the watch
+}
+
+// Learns of the phase that the store has, and of the revision after it.
+static int read_phase(struct rank *rank, int64_t *next) {
+  char key[RUN_KEY_SIZE];
+  struct weft_store_list list;
+  run_key(key, &rank->keys, "current");
+  int err = weft_store_range(rank->store, key, false, 1, &list);
+  if (err)
+    return err;
+  if (list.count > 0)
+    learn(rank, list.kvs[0].value, list.kvs[0].value_len);
+  *next = list.revision + 1;
+  weft_store_list_free(&list);
+  return 0;
+}
+
+// What was put between the store's coming back and the watch's is not seen by the watch.
+static int on_renewed(void *arg) {
+  int64_t next;
+  return read_phase(arg, &next);
+}
+
+static int follow_phases(struct rank *rank) {
+  char key[RUN_KEY_SIZE];
+  int64_t next = 0;
+  atomic_store(&rank->current, rank->task.phase); // it was launched because this one has begun
+  atomic_store(&rank->current_ns, rank->main_ns);
+  int err = read_phase(rank, &next);
+  run_key(key, &rank->keys, "current");
+  return err ? err : weft_store_watch_open(rank->store, key, next, on_store_event, rank, &rank->watch);
+}
+
+// The run that this rank belongs to: its configuration and plan.
+static int read_run(struct rank *rank) {
+  json_decref(rank->live);
+  rank->live = NULL;
+  int err = run_storage_get(rank->store, rank->keys.live, &rank->live);
+  if (err)
+    return err;
+  const char *run = json_string_value(json_object_get(rank->live, "run"));
+  if (!run || strcmp(run, rank->task.run) != 0)
+    return fail(WEFT_ERR_NOT_FOUND, "run %s is not the live run of job '%s' any more", rank->task.run, rank->task.job);
+  err = run_settings_from_json(&rank->config, json_object_get(rank->live, "config"));
+  if (err)
+    return err;
+  char *plan = json_dumps(json_object_get(rank->live, "plan"), JSON_COMPACT);
+  err = plan ? plan_from_text(&rank->plan, plan, strlen(plan)) : fail(WEFT_ERR_PROTOCOL, "the live run has no plan");
+  free(plan);
+  if (!err && rank->task.phase >= rank->plan->num_phases)
+    err = fail(WEFT_ERR_PROTOCOL, "launched for phase %u of %u", rank->task.phase, rank->plan->num_phases);
+  return err;
+}
+
+// Makes a step of the beginning, again and again if need be: the store may be away, or have been, and not have the run
+// back yet.
+static int insist(struct rank *rank, int (*step)(struct rank *rank)) {
+  uint64_t deadline = clock_deadline_ms((uint64_t)rank->task.patience_s * 1000);
+  for (;;) {
+    int err = step(rank);
+    if ((!run_storage_may_pass(err) && err != WEFT_ERR_NOT_FOUND) || clock_passed(deadline))
+      return err;
+    poll(NULL, 0, RETRY_MS);
+  }
+}
+
+static int open_store(struct rank *rank) {
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  run_task_store_options(&rank->task, &options);
+  options.request_timeout_ms = RUN_REQUEST_MS;
+  struct run_reporter_options reporter = {.live = rank->keys.live, .run = rank->task.run, .renewed = on_renewed};
+  int err = weft_store_open(&rank->store, &options);
+  if (!err)
+    err = insist(rank, read_run);
+  reporter.store = rank->store;
+  reporter.lease = (int64_t)json_integer_value(json_object_get(rank->live, "lease"));
+  reporter.arg = rank;
+  if (!err)
+    err = run_reporter_open(&rank->reporter, &reporter);
+  if (!err && !(rank->expected = malloc((rank->plan->ranks.count + 1) * sizeof *rank->expected)))
+    err = fail(WEFT_ERR_NOMEM, "no memory for a view");
+  return err ? err : insist(rank, follow_phases);
+}
+
+static int open_home(struct rank *rank) {
+  struct device_info info = {0};
+  char why[DEVICE_WHY];
+  int err = buffer_home_open(&rank->home, rank->task.gpu);
+  if (!err && rank->home.api && !rank->home.api->describe(rank->task.gpu, &info, why))
+    snprintf(rank->gpu_name, sizeof rank->gpu_name, "%.*s", (int)sizeof rank->gpu_name - 1, info.name);
+  rank_record_begin(rank); // with what is known now
+  return err;
+}
+
+static int open_ep(struct rank *rank) {
+  const struct run_config *config = &rank->config;
+  const struct plan_ranks *founders = &rank->plan->phases[0].live;
+  char prefix[RUN_KEY_SIZE];
+  run_key(prefix, &rank->keys, "ep/");
+  struct weft_ep_options options = {
+      .size = sizeof options,
+      .store = rank->store,
+      .prefix = prefix,
+      .rank = rank->task.rank,
+      .capacity = rank->plan->capacity,
+      .founders = rank->task.phase == 0 ? founders->rank : NULL,
+      .num_founders = rank->task.phase == 0 ? founders->count : 0,
+      .join_only = rank->task.phase > 0,
+      .max_tokens = config->num_tokens ? config->num_tokens : 1,
+      .hidden = config->hidden,
+      .topk = config->topk,
+      .experts_per_rank = config->experts_per_rank,
+      .dtype = config->dtype,
+      .combine_dtype = config->combine_dtype,
+      .op_timeout_ms = config->timeout_ms,
+      .on_event = rank_on_event,
+      .event_arg = &rank->events,
+      .memory = config->memory,
+      .device = rank->task.gpu,
+  };
+  uint64_t deadline = clock_deadline_ms((uint64_t)config->startup_timeout_s * 1000);
+  int err = open_home(rank);
+  if (!err)
+    err = weft_ep_open(&rank->ep, &options, config->startup_timeout_s * 1000);
+  if (!err)
+    err = traffic_open(&rank->traffic, rank->ep, config, &rank->home, rank->plan->capacity, rank->plan->ranks.count);
+  if (!err)
+    err = weft_ep_activate(rank->ep, (uint32_t)clock_left_ms(deadline));
+  return err;
+}
+
+static void announce_start(struct rank *rank) {
+  char key[RUN_KEY_SIZE];
+  run_key(key, &rank->keys, "start/%u/%d", rank->phase, rank->task.rank);
+  run_reporter_put(rank->reporter, key, json_true());
+  run_message_line(rank->task.message_fd, "global_rank=%d, local_rank=%u -> start phase %u", rank->task.rank,
+                   rank->task.slot, rank->phase);
+}
+
+static int run_phase(struct rank *rank, bool *left) {
+  rank_record_begin(rank);
+  int err = rank_transition(rank, left);
+  if (err || *left)
+    return err;
+  announce_start(rank);
+  err = rank_lose(rank);
+  if (!err)
+    err = rank_measure(rank);
+  if (err)
+    return err;
+  rank_report_bandwidth(rank);
+  run_message_line(rank->task.message_fd, "global_rank=%d, local_rank=%u -> end phase %u", rank->task.rank,
+                   rank->task.slot, rank->phase);
+  rank_record_put(rank, RESULTS_PASSED, "");
+  return 0;
+}
+
+static int run_phases(struct rank *rank) {
+  bool left = false;
+  for (rank->phase = rank->task.phase; rank->phase < rank->plan->num_phases; rank->phase++) {
+    int err = run_phase(rank, &left);
+    if (err)
+      return err;
+    if (left) {
+      rank_record_put(rank, RESULTS_LEFT, "");
+      return 0;
+    }
+  }
+  return rank_end(rank);
+}
+
+// Tells everybody why, in this rank's record and under the run's reasons to end.
+static void report_failure(struct rank *rank, int err, const char *error) {
+  char key[RUN_KEY_SIZE];
+  if (!rank->reporter)
+    return;
+  if (rank->record.rank.host[0] && rank->phase < rank->plan->num_phases) // it was begun
+    rank_record_put(rank, RESULTS_FAILED, error);
+  run_key(key, &rank->keys, "fail/rank-%d", rank->task.rank);
+  run_reporter_put(rank->reporter, key,
+                   json_pack("{s:i, s:i, s:i, s:s, s:i}", "status", weft_err_exit_status(err), "rank",
+                             (int)rank->task.rank, "phase", (int)rank->phase, "error", error, "found_lost",
+                             (int)rank->found_lost));
+}
+
+static int run(struct rank *rank) {
+  int err = open_store(rank);
+  if (err)
+    return err;
+  rank_record_begin(rank); // what fails from here on is on record
+  err = open_ep(rank);
+  return err ? err : run_phases(rank);
+}
+
+static void close_rank(struct rank *rank) {
+  weft_store_watch_close(rank->watch); // it tells the reporter of what comes
+  run_reporter_close(rank->reporter, clock_deadline_ms(FLUSH_MS));
+  traffic_close(rank->traffic);
+  weft_ep_close(rank->ep);
+  buffer_home_close(&rank->home);
+  weft_store_close(rank->store);
+  run_record_free(&rank->record);
+  rank_events_free(&rank->events);
+  free(rank->expected);
+  plan_free(rank->plan);
+  json_decref(rank->live);
+  run_task_free(rank->task_json);
+}
+
+int run_rank_main(int argc, char **argv) {
+  struct rank rank = {.main_ns = clock_ns(), .found_lost = -1};
+  (void)argc;
+  (void)argv;
+  signal(SIGPIPE, SIG_IGN);
+  int err = run_task_receive(&rank.task, &rank.task_json);
+  if (err) {
+    log_error("%s", weft_last_error());
+    return weft_err_exit_status(err);
+  }
+  if (getppid() != rank.task.agent_pid) {
+    log_error("the agent that started this rank, process %lld, is gone", (long long)rank.task.agent_pid);
+    run_task_free(rank.task_json);
+    return weft_err_exit_status(WEFT_ERR_PEER_LOST);
+  }
+  rank.phase = rank.task.phase;
+  run_host_describe(rank.host, sizeof rank.host, rank.boot, sizeof rank.boot);
+  run_keys_init(&rank.keys, rank.task.job, rank.task.run);
+  err = rank_events_init(&rank.events, rank.task.message_fd);
+  if (!err)
+    err = run(&rank);
+  if (err) {
+    char error[RESULTS_TEXT];
+    snprintf(error, sizeof error, "%s", weft_last_error());
+    log_error("rank %d: %s", rank.task.rank, error);
+    report_failure(&rank, err, error);
+  }
+  close_rank(&rank);
+  return weft_err_exit_status(err);
+}

@@ -1,0 +1,115 @@
+// The body of a phase: operations of each kind judged, warm-up, timed ones, and operations of each kind judged again.
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "run/common/roster.h"
+#include "run/rank/rank.h"
+
+enum { PROGRESS_EVERY = 4 };
+
+struct samples {
+  uint64_t *both, *dispatch, *combine; // [iterations]
+  uint32_t count;
+  double dispatch_logical, dispatch_wire, combine_logical, combine_wire; // sums
+};
+
+// In a phase nothing changes.
+static int check_view(const struct rank *rank, const struct traffic_op *op) {
+  const struct plan_ranks *live = &rank->plan->phases[rank->phase].live;
+  if (run_roster_equal(live, op->ranks, op->num_ranks))
+    return 0;
+  int err = rank_lost_to_others(rank, live->rank, live->count, op->ranks, op->num_ranks);
+  if (err)
+    return err;
+  return fail(WEFT_ERR_PROTOCOL, "operation %llu of phase %u ran among %u ranks, but the plan has %u",
+              (unsigned long long)op->op, rank->phase, op->num_ranks, live->count);
+}
+
+static int operate(struct rank *rank, bool judge, struct traffic_op *op) {
+  int err = rank_operate(rank, &(struct rank_judgement){.judge = judge}, false, op);
+  return err ? err : check_view(rank, op);
+}
+
+// One operation of each kind; those between are run like any.
+static int check(struct rank *rank) {
+  unsigned wanted = 1u << PATTERN_CONSTANT | 1u << PATTERN_SCALED | 1u << PATTERN_PLAIN;
+  struct traffic_op op;
+  while (wanted) {
+    unsigned kind = 1u << traffic_next_kind(rank->traffic);
+    int err = operate(rank, (wanted & kind) != 0, &op);
+    if (err)
+      return err;
+    wanted &= ~kind;
+  }
+  return 0;
+}
+
+static int warm_up(struct rank *rank) {
+  struct traffic_op op;
+  for (uint32_t i = 0; i < rank->config.warmup; i++) {
+    int err = operate(rank, false, &op);
+    if (err)
+      return err;
+  }
+  return 0;
+}
+
+// Operations of the plain kind are all of one size: those are timed.
+static int take_samples(struct rank *rank, struct samples *samples) {
+  struct traffic_op op;
+  while (samples->count < rank->config.iterations) {
+    int err = operate(rank, false, &op);
+    if (err)
+      return err;
+    if (op.kind != PATTERN_PLAIN || !op.in_step)
+      continue;
+    uint32_t i = samples->count++;
+    samples->dispatch[i] = op.dispatch_ns;
+    samples->combine[i] = op.combine_ns;
+    samples->both[i] = op.dispatch_ns + op.combine_ns;
+    samples->dispatch_logical += (double)op.dispatch_logical;
+    samples->dispatch_wire += (double)op.dispatch_wire;
+    samples->combine_logical += (double)op.combine_logical;
+    samples->combine_wire += (double)op.combine_wire;
+    if (samples->count % PROGRESS_EVERY == 0)
+      rank_report_progress(rank, "timed", samples->count, rank->config.iterations);
+  }
+  return 0;
+}
+
+static void keep(struct rank *rank, struct samples *samples) {
+  struct results_rank *found = &rank->record.rank;
+  double count = samples->count ? samples->count : 1;
+  results_times_from_ns(&found->both, samples->both, samples->count);
+  results_times_from_ns(&found->dispatch, samples->dispatch, samples->count);
+  results_times_from_ns(&found->combine, samples->combine, samples->count);
+  found->dispatch_logical_bytes = samples->dispatch_logical / count;
+  found->dispatch_wire_bytes = samples->dispatch_wire / count;
+  found->combine_logical_bytes = samples->combine_logical / count;
+  found->combine_wire_bytes = samples->combine_wire / count;
+  // A stall is the longer half of an operation, so it is compared with the longer half of a usual one.
+  double longer = found->dispatch.p50 > found->combine.p50 ? found->dispatch.p50 : found->combine.p50;
+  rank->median_ns = (uint64_t)(longer * 1000);
+}
+
+static int time_operations(struct rank *rank) {
+  size_t room = rank->config.iterations + 1;
+  uint64_t *memory = malloc(3 * room * sizeof *memory);
+  if (!memory)
+    return fail(WEFT_ERR_NOMEM, "no memory for %u timed operations", rank->config.iterations);
+  struct samples samples = {.both = memory, .dispatch = memory + room, .combine = memory + 2 * room};
+  int err = take_samples(rank, &samples);
+  if (!err)
+    keep(rank, &samples);
+  free(memory);
+  return err;
+}
+
+int rank_measure(struct rank *rank) {
+  int err = check(rank);
+  if (!err)
+    err = warm_up(rank);
+  if (!err)
+    err = time_operations(rank);
+  return err ? err : check(rank);
+}

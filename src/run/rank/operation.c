@@ -1,0 +1,191 @@
+// One operation, what the record keeps of it, and what the plan does not allow.
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "run/common/rank_pipe.h"
+#include "run/common/roster.h"
+#include "run/rank/rank.h"
+
+enum { REASON_MS = 1000 };
+
+static bool dies_now(const struct rank *rank, int32_t peer) {
+  return run_roster_dies(rank->plan, rank->config.negative, rank->phase, peer);
+}
+
+// A pair parts as soon as one of the two has done the leaver's last operation, which the other may still be in.
+static bool parts_now(const struct rank *rank, int32_t peer) {
+  const struct plan *plan = rank->plan;
+  return run_roster_leaves(plan, rank->config.negative, rank->phase, peer) ||
+         run_roster_leaves(plan, rank->config.negative, rank->phase, rank->task.rank);
+}
+
+static bool contains(const int32_t *ranks, uint32_t count, int32_t peer) {
+  for (uint32_t i = 0; i < count; i++)
+    if (ranks[i] == peer)
+      return true;
+  return false;
+}
+
+// Whether the operation went without a rank that the plan has live; at the run's end, going is no loss.
+static bool went_without(const struct rank *rank, const struct traffic_op *op, bool ending) {
+  for (uint32_t i = 0; i < op->num_lost; i++)
+    if (!dies_now(rank, op->lost[i]))
+      return true;
+  if (ending || op->num_silent == 0)
+    return false;
+  uint32_t may_be_silent = 0;
+  for (uint32_t i = 0; i < op->num_ranks; i++)
+    may_be_silent += dies_now(rank, op->ranks[i]) || parts_now(rank, op->ranks[i]);
+  return op->num_silent > may_be_silent;
+}
+
+static int lost(const struct rank *rank, int32_t lost_rank, const char *how) {
+  return fail(WEFT_ERR_PEER_LOST, "rank %d was lost in phase %u, which the plan does not have (%s)", lost_rank,
+              rank->phase, how);
+}
+
+// Moves what the callback has said since into the record. A peer of the view that was lost though the plan has it live
+// ends the run.
+static int note_events(struct rank *rank, const struct traffic_op *op, bool ending) {
+  const struct rank_events *events = &rank->events;
+  int err = 0;
+  for (; rank->seen_losses < events->num_losses && !err; rank->seen_losses++) {
+    const struct run_loss *loss = &events->losses[rank->seen_losses];
+    err = run_record_add_loss(&rank->record, loss);
+    bool planned = ending || dies_now(rank, loss->rank) || parts_now(rank, loss->rank);
+    if (!err && !planned && contains(op->ranks, op->num_ranks, loss->rank))
+      err = lost(rank, rank->found_lost = loss->rank, loss->detail);
+  }
+  return err;
+}
+
+int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in,
+                        uint32_t num_in) {
+  for (uint32_t i = 0; i < num_of; i++)
+    if (!dies_now(rank, of[i]) && !parts_now(rank, of[i]) && !contains(in, num_in, of[i]))
+      return lost(rank, of[i], "others found it");
+  return 0;
+}
+
+// Likewise of the operation's view, where the newest agreed view is without it.
+static int put_out(const struct rank *rank, const struct traffic_op *op) {
+  size_t cap = rank->plan->ranks.count, count = 0;
+  int32_t *agreed = calloc(cap, sizeof *agreed);
+  int err = 0;
+  if (agreed && weft_ep_committed_view(rank->ep, NULL, agreed, cap, &count) == 0 && count <= cap)
+    err = rank_lost_to_others(rank, op->ranks, op->num_ranks, agreed, (uint32_t)count);
+  free(agreed);
+  return err;
+}
+
+// What the operation itself tells of losses may come before the callback that says why, or the view that says who.
+static int note_losses(struct rank *rank, const struct traffic_op *op) {
+  struct rank_events *events = &rank->events;
+  uint32_t end = rank->plan->num_phases;
+  bool ending = rank->phase >= end || atomic_load(&rank->current) >= end, without = went_without(rank, op, ending);
+  struct timespec until = clock_timespec(clock_deadline_ms(REASON_MS));
+  bool in_time = true;
+  uint64_t told = 0;
+  int err = 0;
+  do {
+    pthread_mutex_lock(&events->mutex);
+    while (without && in_time && events->told == told)
+      in_time = pthread_cond_timedwait(&events->news, &events->mutex, &until) != ETIMEDOUT;
+    told = events->told;
+    err = note_events(rank, op, ending);
+    pthread_mutex_unlock(&events->mutex);
+    if (without && !err)
+      err = put_out(rank, op);
+  } while (!err && without && in_time);
+  for (uint32_t i = 0; i < op->num_lost && !err; i++)
+    if (!dies_now(rank, op->lost[i]))
+      err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu of phase %u, which the plan does not have",
+                 op->lost[i], (unsigned long long)op->op, rank->phase);
+  if (!err && without)
+    err = fail(WEFT_ERR_PEER_LOST,
+               "a rank was lost in the combine of operation %llu of phase %u, which the plan does not have",
+               (unsigned long long)op->op, rank->phase);
+  return err;
+}
+
+static int note_view(struct rank *rank, const struct traffic_op *op) {
+  if (op->begin_epoch == rank->noted_epoch)
+    return 0;
+  rank->noted_epoch = op->begin_epoch;
+  struct rank_activation at = {op->begin_epoch, op->op, op->begin_ns};
+  rank_find_activation(&rank->events, op->begin_epoch, &at);
+  struct run_view view = {at.epoch, at.op, at.time_ns, op->num_ranks, (int32_t *)op->ranks};
+  return run_record_add_view(&rank->record, &view);
+}
+
+static void note_stall(struct rank *rank, const struct traffic_op *op) {
+  uint64_t longest = op->dispatch_ns > op->combine_ns ? op->dispatch_ns : op->combine_ns;
+  double us = (double)longest / 1000;
+  if (us > rank->record.stall_us)
+    rank->record.stall_us = us;
+}
+
+static void note_first(struct rank *rank, const struct traffic_op *op) {
+  rank->dispatched = true;
+  pthread_mutex_lock(&rank->events.mutex);
+  uint64_t committed = rank->events.committed_ns;
+  pthread_mutex_unlock(&rank->events.mutex);
+  uint64_t end = op->begin_ns + op->dispatch_ns;
+  if (committed == 0 || committed > end)
+    return;
+  rank->record.launch_us = (double)(rank->main_ns - rank->task.launch_ns) / 1000;
+  rank->record.connect_us = (double)(committed - rank->main_ns) / 1000;
+  rank->record.first_dispatch_us = (double)(end - committed) / 1000;
+}
+
+static int judge(struct rank *rank, const struct rank_judgement *judgement, const struct traffic_op *op) {
+  int err = traffic_judge(rank->traffic, op, judgement->missing, judgement->num_missing, &rank->record.rank.worst_diff);
+  rank->record.rank.checked += !err;
+  rank->judged = true;
+  return err;
+}
+
+// Of an operation that all its ranks began in the same view, and of which nothing is missing: what any other run with
+// this seed has to come to.
+static int tell_digest(struct rank *rank, const struct traffic_op *op) {
+  uint64_t digest = 0;
+  int err = traffic_digest(rank->traffic, &digest);
+  json_t *ranks = err ? NULL : json_array();
+  for (uint32_t i = 0; ranks && i < op->num_ranks; i++)
+    json_array_append_new(ranks, json_integer(op->ranks[i]));
+  if (!err)
+    run_message_send(rank->task.message_fd,
+                     json_pack("{s:s, s:s, s:I, s:o, s:o}", "kind", "event", "event", "digest", "op",
+                               (json_int_t)op->op, "ranks", ranks, "digest", json_sprintf("%016" PRIx64, digest)));
+  return err;
+}
+
+int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool changing, struct traffic_op *op) {
+  bool waits = rank->judged;
+  rank->judged = false;
+  int err = traffic_run(rank->traffic, judgement->judge, op);
+  if (err)
+    return err;
+  if (!rank->dispatched)
+    note_first(rank, op);
+  rank->record.rank.num_lost_selections += op->num_missing;
+  if (changing && !waits && op->in_step)
+    note_stall(rank, op);
+  err = note_view(rank, op);
+  if (!err)
+    err = note_losses(rank, op);
+  bool whole = op->num_lost == 0 && op->num_missing == 0;
+  if (!err && judgement->judge && (op->settled || !judgement->only_settled) && (whole || !judgement->only_whole))
+    err = judge(rank, judgement, op);
+  if (!err && rank->config.digests && op->settled && whole)
+    err = tell_digest(rank, op);
+  return err;
+}
+
+int rank_judge_last(struct rank *rank, const struct traffic_op *op) {
+  return judge(rank, &(struct rank_judgement){.judge = true}, op);
+}

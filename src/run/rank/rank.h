@@ -1,0 +1,115 @@
+// What the files of the rank process share. The main thread owns it all; the store's watch and the library's callbacks
+// only touch `current`, `current_ns` and `events`.
+#ifndef RUN_RANK_RANK_H
+#define RUN_RANK_RANK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <jansson.h>
+
+#include <weft/ep.h>
+
+#include "plan/plan.h"
+#include "run/common/config.h"
+#include "run/common/keys.h"
+#include "run/common/phase_record.h"
+#include "run/common/rank_env.h"
+#include "run/common/store_writer.h"
+#include "run/traffic/traffic.h"
+
+struct rank_activation {
+  uint64_t epoch, op, time_ns;
+};
+
+// What the library's callback has said. Arrays grow; nothing is dropped.
+struct rank_events {
+  pthread_mutex_t mutex;
+  int message_fd;
+  uint64_t committed_ns; // of the first view that was agreed on since open
+  struct rank_activation *activations;
+  size_t num_activations;
+  struct run_loss *losses;
+  size_t num_losses;
+  uint64_t told;       // losses and agreed views so far
+  pthread_cond_t news; // one more
+};
+
+struct rank {
+  uint64_t main_ns; // first line of main
+  struct run_task task;
+  json_t *task_json, *live; // hold the task's strings; the live run as the store has it
+  struct run_config config;
+  struct plan *plan;
+  struct run_keys keys;
+  char host[64], boot[RUN_BOOT_SIZE];
+  weft_store_t *store;
+  weft_store_watch_t *watch;
+  struct run_reporter *reporter;
+  weft_ep_t *ep;
+  struct buffer_home home; // of the operations' buffers
+  char gpu_name[64];       // "" in host memory
+  struct traffic *traffic;
+  struct rank_events events;
+  _Atomic uint32_t current;    // newest phase that has begun; num_phases: the end
+  _Atomic uint64_t current_ns; // when this rank learned of it
+
+  // The phase in progress.
+  uint32_t phase;
+  int32_t *expected; // the view with which it starts
+  uint32_t num_expected;
+  struct run_record record;
+  uint64_t noted_epoch; // newest view that the record has seen
+  size_t seen_losses;   // losses of `events` that the record has
+  int32_t found_lost;   // the rank whose loss, found by this one, ends it; -1: none
+  bool judged;          // the operation before was judged: the next one waits for ranks that are slower at it
+  bool dispatched;      // any operation of this process has run
+  uint64_t median_ns;   // of the phase before: the longer of the median dispatch and the median combine
+};
+
+// events.c
+int rank_events_init(struct rank_events *events, int message_fd);
+void rank_events_free(struct rank_events *events);
+void rank_on_event(void *arg, const struct weft_ep_event *event); // arg: struct rank_events
+bool rank_find_activation(struct rank_events *events, uint64_t epoch, struct rank_activation *found);
+
+// operation.c: one operation with its bookkeeping. `judge`: poison before, and judge after, without the
+// contributions of the `missing` ranks; what the plan does not have is an error.
+struct rank_judgement {
+  bool judge;
+  bool only_settled; // judge only when every rank's input is certain
+  bool only_whole;   // judge only when nothing is missing
+  const int32_t *missing;
+  uint32_t num_missing;
+};
+int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool changing, struct traffic_op *op);
+
+// The error of a rank of `of` that the plan has live and that is not in `in`, a view: others found it lost, and their
+// reason counts before this one. 0: there is none.
+int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in,
+                        uint32_t num_in);
+
+// Judges the operation that has just ended, of which nothing is missing.
+int rank_judge_last(struct rank *rank, const struct traffic_op *op);
+
+// transition.c: runs operations until all ranks of the phase are in the view and know of it, at the same operation
+// for all. *left: this rank was to leave and has.
+int rank_transition(struct rank *rank, bool *left);
+// Runs operations until all know of the end, at the same operation for all.
+int rank_end(struct rank *rank);
+
+// planned_loss.c: the phase's planned losses, from the first operation to the view without the lost. Does not return in
+// a rank that is to die.
+int rank_lose(struct rank *rank);
+
+// measure.c: judged, untimed, timed and judged operations.
+int rank_measure(struct rank *rank);
+
+// report.c
+void rank_record_begin(struct rank *rank); // a new record for rank->phase
+void rank_record_put(struct rank *rank, enum results_state state, const char *reason);
+void rank_report_bandwidth(struct rank *rank);
+void rank_report_progress(struct rank *rank, const char *step, uint32_t done, uint32_t of);
+
+#endif

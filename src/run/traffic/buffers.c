@@ -1,0 +1,261 @@
+// The buffers of the traffic: where the operations work, and the host's copies of them.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "run/traffic/internal.h"
+
+enum { POISON = 0xA5, POISON_NAN = 0xFF, POISON_MARGIN = 8 };
+
+static const struct buffer_home host;
+
+static size_t row_bytes(const struct run_config *config) {
+  return (size_t)config->hidden * (config->dtype == WEFT_EP_BF16 ? 2 : 1);
+}
+
+static size_t scale_bytes(const struct run_config *config) {
+  size_t blocks = config->hidden / WEFT_EP_BLOCK;
+  return config->dtype == WEFT_EP_FP8_UE8M0 ? (blocks + 3) / 4 * sizeof(uint32_t) : blocks * sizeof(float);
+}
+
+static size_t y_bytes(const struct run_config *config) {
+  return (size_t)config->hidden * sizeof(uint16_t);
+}
+
+// The byte that held rows are made of.
+static uint8_t held_byte(const struct traffic *t) {
+  return t->config->layout == WEFT_EP_PER_EXPERT ? TRAFFIC_HELD_BYTE : 0;
+}
+
+// Lists come from malloc(), for tools that look after overruns.
+static int open_pair(struct traffic *t, int index, size_t size, bool is_large) {
+  struct traffic_pair *pair = &t->pairs[index];
+  int err = 0;
+  *pair = (struct traffic_pair){.size = size, .is_large = is_large};
+  if (is_large)
+    err = buffer_allocate(&host, size, &pair->host);
+  else if (!(pair->host = calloc(1, size ? size : 1)))
+    err = fail(WEFT_ERR_NOMEM, "no memory for a buffer of %zu bytes", size);
+  if (!err && t->home->api)
+    err = buffer_allocate(t->home, size, &pair->place);
+  else if (!err)
+    pair->place = pair->host;
+  return err;
+}
+
+static void close_pair(struct traffic *t, struct traffic_pair *pair) {
+  if (t->home->api)
+    buffer_release(t->home, pair->place, pair->size);
+  if (pair->is_large)
+    buffer_release(&host, pair->host, pair->size);
+  else
+    free(pair->host);
+}
+
+static int open_pairs(struct traffic *t) {
+  const struct run_config *config = t->config;
+  bool per_expert = config->layout == WEFT_EP_PER_EXPERT, cast = config->dtype != WEFT_EP_BF16;
+  size_t all = (size_t)t->groups * t->rows;
+  int err = open_pair(t, PAIR_X, all * row_bytes(config), true);
+  if (!err && cast)
+    err = open_pair(t, PAIR_SCALES, all * scale_bytes(config), true);
+  if (!err)
+    err = open_pair(t, PAIR_Y, all * y_bytes(config), true);
+  if (!err)
+    err = open_pair(t, PAIR_COUNTS, config->experts_per_rank * sizeof(int32_t), false);
+  if (!err)
+    err = open_pair(t, PAIR_SRC_RANK, all * sizeof(int32_t), false);
+  if (!err)
+    err = open_pair(t, PAIR_SRC_TOKEN, all * sizeof(int32_t), false);
+  if (!err)
+    err = open_pair(t, PAIR_RANGE, (size_t)t->groups * t->capacity * sizeof(int64_t), false);
+  if (!err && !per_expert)
+    err = open_pair(t, PAIR_LOCAL_EXPERT, all * config->topk * sizeof(int32_t), false);
+  if (!err && !per_expert)
+    err = open_pair(t, PAIR_WEIGHTS, all * config->topk * sizeof(float), false);
+  if (!err)
+    err = open_pair(t, PAIR_OUT, (size_t)(config->num_tokens + 1) * y_bytes(config), false);
+  return err;
+}
+
+static struct weft_ep_recv receive(const struct traffic *t, bool on_host) {
+  void *at[NUM_PAIRS];
+  for (int i = 0; i < NUM_PAIRS; i++)
+    at[i] = on_host ? t->pairs[i].host : t->pairs[i].place;
+  return (struct weft_ep_recv){.size = sizeof(struct weft_ep_recv),
+                               .layout = t->config->layout,
+                               .rows = t->rows,
+                               .x = at[PAIR_X],
+                               .scales = at[PAIR_SCALES],
+                               .counts = at[PAIR_COUNTS],
+                               .src_rank = at[PAIR_SRC_RANK],
+                               .src_token = at[PAIR_SRC_TOKEN],
+                               .range = at[PAIR_RANGE],
+                               .local_expert = at[PAIR_LOCAL_EXPERT],
+                               .weights = at[PAIR_WEIGHTS],
+                               .stream = t->home->stream};
+}
+
+static size_t slot_bytes(const struct traffic *t, int what) {
+  size_t tokens = t->config->num_tokens ? t->config->num_tokens : 1;
+  return what == 0   ? tokens * y_bytes(t->config)
+         : what == 1 ? tokens * t->config->topk * sizeof(int64_t)
+                     : tokens * t->config->topk * sizeof(float);
+}
+
+static int open_slots(struct traffic *t) {
+  int err = 0;
+  if (!t->home->api)
+    t->slots[0] = (struct traffic_slot){.x = t->input.x, .topk = t->input.topk, .weights = t->input.weights};
+  for (int i = 0; t->home->api && i < TRAFFIC_SLOTS && !err; i++) {
+    err = buffer_allocate(t->home, slot_bytes(t, 0), &t->slots[i].x);
+    if (!err)
+      err = buffer_allocate(t->home, slot_bytes(t, 1), &t->slots[i].topk);
+    if (!err)
+      err = buffer_allocate(t->home, slot_bytes(t, 2), &t->slots[i].weights);
+  }
+  return err;
+}
+
+static void close_slots(struct traffic *t) {
+  for (int i = 0; t->home->api && i < TRAFFIC_SLOTS; i++) {
+    buffer_release(t->home, t->slots[i].x, slot_bytes(t, 0));
+    buffer_release(t->home, t->slots[i].topk, slot_bytes(t, 1));
+    buffer_release(t->home, t->slots[i].weights, slot_bytes(t, 2));
+  }
+}
+
+int traffic_memory_open(struct traffic *t) {
+  const struct run_config *config = t->config;
+  size_t tokens = config->num_tokens ? config->num_tokens : 1;
+  t->groups = config->layout == WEFT_EP_PER_EXPERT ? config->experts_per_rank : 1;
+  t->rows = (uint32_t)tokens * t->max_ranks;
+  int err = traffic_input_open(&t->input, config);
+  if (!err)
+    err = open_pairs(t);
+  if (!err)
+    err = open_slots(t);
+  t->recv = receive(t, true);
+  t->place = receive(t, false);
+  t->y = t->pairs[PAIR_Y].host;
+  t->out = t->pairs[PAIR_OUT].host;
+  t->row = malloc((size_t)(config->topk + 1) * y_bytes(config));
+  t->narrow = malloc(tokens * WEFT_EP_BLOCK * sizeof *t->narrow);
+  t->missing = malloc((tokens * config->topk + 1) * sizeof *t->missing);
+  t->ranks = malloc(t->capacity * sizeof *t->ranks);
+  t->lost = malloc(t->capacity * sizeof *t->lost);
+  t->dirty = calloc(t->groups, sizeof *t->dirty);
+  t->unheld = calloc(t->groups, sizeof *t->unheld);
+  for (uint32_t g = 0; t->unheld && g < t->groups; g++)
+    t->unheld[g] = t->rows;
+  if (!err && !(t->row && t->narrow && t->missing && t->ranks && t->lost && t->dirty && t->unheld))
+    err = fail(WEFT_ERR_NOMEM, "no memory for the traffic");
+  return err;
+}
+
+void traffic_memory_close(struct traffic *t) {
+  close_slots(t);
+  for (int i = 0; i < NUM_PAIRS; i++)
+    close_pair(t, &t->pairs[i]);
+  for (uint32_t i = 0; t->others && i < t->max_ranks; i++)
+    traffic_input_close(&t->others[i]);
+  free(t->others);
+  traffic_input_close(&t->input);
+  free(t->row);
+  free(t->narrow);
+  free(t->missing);
+  free(t->ranks);
+  free(t->lost);
+  free(t->dirty);
+  free(t->unheld);
+}
+
+// Fills `rows` rows of each part of a large buffer with a byte.
+static int fill_rows(struct traffic *t, int index, uint32_t group, uint32_t rows, size_t bytes, uint8_t byte) {
+  rows = rows < t->rows ? rows : t->rows;
+  return buffer_fill(t->home, (char *)t->pairs[index].place + (size_t)group * t->rows * bytes, byte, rows * bytes);
+}
+
+// Rows that no operation has reached still hold zeroes, which no judge takes for data; rubbish goes where data was.
+int traffic_poison(struct traffic *t) {
+  const struct run_config *config = t->config;
+  int err = 0;
+  for (uint32_t g = 0; g < t->groups && !err; g++) {
+    uint32_t rows = t->dirty[g] + POISON_MARGIN;
+    err = fill_rows(t, PAIR_X, g, rows, row_bytes(config), POISON);
+    if (!err && config->dtype != WEFT_EP_BF16)
+      err = fill_rows(t, PAIR_SCALES, g, rows, scale_bytes(config), POISON);
+    if (!err && t->answer == TRAFFIC_EXPERTS) {
+      err = fill_rows(t, PAIR_Y, g, rows, y_bytes(config), POISON);
+      t->unheld[g] = rows > t->unheld[g] ? rows : t->unheld[g];
+    }
+  }
+  for (int i = PAIR_FIRST_LIST; i < PAIR_OUT && !err; i++)
+    if (t->pairs[i].place)
+      err = buffer_fill(t->home, t->pairs[i].place, POISON, t->pairs[i].size);
+  return err ? err : buffer_fill(t->home, t->pairs[PAIR_OUT].place, POISON_NAN, t->pairs[PAIR_OUT].size);
+}
+
+int traffic_hold(struct traffic *t) {
+  int err = 0;
+  for (uint32_t g = 0; g < t->groups && !err; g++) {
+    err = fill_rows(t, PAIR_Y, g, t->unheld[g], y_bytes(t->config), held_byte(t));
+    t->unheld[g] = err ? t->rows : 0;
+  }
+  return err;
+}
+
+// Rows of a part that the last operation received.
+static uint32_t used_rows(const struct traffic *t, uint32_t group) {
+  return t->config->layout == WEFT_EP_PER_EXPERT ? (uint32_t)t->recv.counts[group] : t->info.num_rows;
+}
+
+static int get_rows(struct traffic *t, int index, uint32_t group, size_t bytes) {
+  size_t first = (size_t)group * t->rows * bytes;
+  return buffer_get(t->home, (char *)t->pairs[index].host + first, (char *)t->pairs[index].place + first,
+                    used_rows(t, group) * bytes);
+}
+
+int traffic_get_received(struct traffic *t) {
+  int err = 0;
+  if (!t->home->api || t->has_copies)
+    return 0;
+  for (int i = PAIR_FIRST_LIST; i < PAIR_OUT && !err; i++)
+    if (t->pairs[i].place)
+      err = buffer_get(t->home, t->pairs[i].host, t->pairs[i].place, t->pairs[i].size);
+  for (uint32_t g = 0; g < t->groups && !err; g++) {
+    if (used_rows(t, g) > t->rows)
+      return fail(WEFT_ERR_DATA, "dispatch of operation %llu is wrong: it counts %d rows in part %u, which has %u",
+                  (unsigned long long)t->info.op, (int)used_rows(t, g), g, t->rows);
+    err = get_rows(t, PAIR_X, g, row_bytes(t->config));
+    if (!err && t->config->dtype != WEFT_EP_BF16)
+      err = get_rows(t, PAIR_SCALES, g, scale_bytes(t->config));
+  }
+  t->has_copies = !err;
+  return err;
+}
+
+int traffic_get_out(struct traffic *t) {
+  return buffer_get(t->home, t->out, t->pairs[PAIR_OUT].place, t->input.num_tokens * y_bytes(t->config));
+}
+
+int traffic_put_answer(struct traffic *t) {
+  size_t bytes = y_bytes(t->config);
+  int err = 0;
+  for (uint32_t g = 0; g < t->groups && !err; g++) {
+    uint32_t rows = used_rows(t, g);
+    size_t first = (size_t)g * t->rows * bytes;
+    err = buffer_put(t->home, (char *)t->pairs[PAIR_Y].place + first, (char *)t->y + first, rows * bytes);
+    t->unheld[g] = rows > t->unheld[g] ? rows : t->unheld[g];
+  }
+  return err;
+}
+
+// What is not on the host is known in all only.
+void traffic_note_dirty(struct traffic *t) {
+  for (uint32_t g = 0; g < t->groups; g++) {
+    uint32_t rows = t->home->api && !t->has_copies ? t->info.num_rows : used_rows(t, g);
+    rows = rows < t->rows ? rows : t->rows;
+    t->dirty[g] = rows > t->dirty[g] ? rows : t->dirty[g];
+  }
+}

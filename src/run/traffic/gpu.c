@@ -1,0 +1,120 @@
+// One operation on a GPU. Its kernels run in one stream, with marks around each half; the time between these is what
+// the half took on the device, waiting for peers included. Where nothing has to be done between the halves, both are
+// launched at once.
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "run/traffic/internal.h"
+
+enum { DISPATCH_BEGIN, DISPATCH_END, COMBINE_BEGIN, COMBINE_END, NUM_MARKS };
+
+enum {
+  SPARE_MS = 10000,
+  COVER_BYTES = 64 << 20, // takes a GPU longer to fill than the host to launch two kernels
+};
+
+_Static_assert(NUM_MARKS == sizeof((struct traffic *)0)->marks / sizeof(void *), "marks of an operation");
+
+int traffic_gpu_open(struct traffic *t) {
+  const struct buffer_home *home = t->home;
+  char why[DEVICE_WHY] = "";
+  int err = home->api ? buffer_allocate(home, COVER_BYTES, &t->cover) : 0;
+  for (int i = 0; home->api && i < NUM_MARKS && !err; i++)
+    if ((err = home->api->mark_open(home->device, &t->marks[i], why)))
+      device_fail(err, "no mark for times", why);
+  return err;
+}
+
+void traffic_gpu_close(struct traffic *t) {
+  buffer_release(t->home, t->cover, COVER_BYTES);
+  for (int i = 0; t->home->api && !t->home->is_stuck && i < NUM_MARKS; i++)
+    if (t->marks[i])
+      t->home->api->mark_close(t->home->device, t->marks[i]);
+}
+
+static int set_mark(struct traffic *t, int index) {
+  char why[DEVICE_WHY] = "";
+  int err = t->home->api->mark_set(t->home->device, t->marks[index], t->home->stream, why);
+  return err ? device_fail(err, "cannot set a mark for times", why) : 0;
+}
+
+// A stream that has nothing to do passes a mark at once, and would count the host's way to the launch for the kernel's.
+static int keep_busy(struct traffic *t) {
+  return buffer_fill(t->home, t->cover, 0, COVER_BYTES);
+}
+
+// The last mark comes after what was awaited.
+static int await_marks(struct traffic *t) {
+  char why[DEVICE_WHY] = "";
+  int err = t->home->api->stream_wait(t->home->device, t->home->stream, SPARE_MS, why);
+  t->home->is_stuck |= err == WEFT_ERR_TIMEOUT;
+  return err ? device_fail(err, "cannot wait for the end of an operation", why) : 0;
+}
+
+static int time_between(struct traffic *t, int begin, int end, uint64_t *ns) {
+  char why[DEVICE_WHY] = "";
+  int err = t->home->api->mark_between(t->home->device, t->marks[begin], t->marks[end], ns, why);
+  return err ? device_fail(err, "cannot tell a time", why) : 0;
+}
+
+// A half takes up to four waits when peers fall silent one after the other, and each may be extended; more is a kernel
+// that does not end.
+static int await(struct traffic *t, uint64_t op, struct weft_ep_info *info, struct weft_ep_result *result) {
+  uint64_t limit_ms = (uint64_t)t->config->timeout_ms * 8 * (1 + DEVICE_EXTENSIONS) + SPARE_MS;
+  int err = weft_ep_await(t->ep, op, info, result, limit_ms < UINT32_MAX ? (uint32_t)limit_ms : UINT32_MAX);
+  if (err != WEFT_ERR_TIMEOUT)
+    return err;
+  t->home->is_stuck = true;
+  return fail_context(err, "the kernels of operation %llu have not ended within %llu ms", (unsigned long long)op,
+                      (unsigned long long)limit_ms);
+}
+
+static int launch_dispatch(struct traffic *t, const struct weft_ep_dispatch *args, struct traffic_op *op) {
+  uint64_t expected = op->op;
+  int err = set_mark(t, DISPATCH_BEGIN);
+  op->begin_ns = clock_ns();
+  if (!err)
+    err = weft_ep_dispatch(t->ep, args, &t->place, NULL, &op->op);
+  if (!err)
+    err = traffic_check_number(expected, op->op);
+  return err ? err : set_mark(t, DISPATCH_END);
+}
+
+static int launch_combine(struct traffic *t, const struct weft_ep_combine *args, const struct traffic_op *op) {
+  int err = set_mark(t, COMBINE_BEGIN);
+  if (!err)
+    err = weft_ep_combine(t->ep, op->op, args, NULL);
+  return err ? err : set_mark(t, COMBINE_END);
+}
+
+static int ask_experts(struct traffic *t, const struct traffic_op *op) {
+  int err = await(t, op->op, &t->info, NULL);
+  if (!err)
+    err = traffic_get_received(t);
+  if (err)
+    return err;
+  traffic_experts(t, op->kind);
+  return traffic_put_answer(t);
+}
+
+int traffic_gpu_operate(struct traffic *t, struct weft_ep_dispatch *dispatch, struct weft_ep_combine *combine,
+                        struct traffic_op *op) {
+  bool asks = t->answer == TRAFFIC_EXPERTS;
+  int err = t->answer == TRAFFIC_HELD ? traffic_hold(t) : 0;
+  if (!err && op->in_step)
+    err = keep_busy(t);
+  if (!err)
+    err = launch_dispatch(t, dispatch, op);
+  if (!err && asks)
+    err = ask_experts(t, op);
+  if (!err)
+    err = launch_combine(t, combine, op);
+  if (!err)
+    err = await(t, op->op, asks ? NULL : &t->info, &t->result);
+  if (!err)
+    err = await_marks(t);
+  if (!err)
+    err = time_between(t, DISPATCH_BEGIN, DISPATCH_END, &op->dispatch_ns);
+  if (!err)
+    err = time_between(t, COMBINE_BEGIN, COMBINE_END, &op->combine_ns);
+  return err;
+}

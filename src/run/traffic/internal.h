@@ -1,0 +1,128 @@
+// What traffic*.c share.
+#ifndef RUN_TRAFFIC_INTERNAL_H
+#define RUN_TRAFFIC_INTERNAL_H
+
+#include "run/traffic/traffic.h"
+
+// A rank's input, in host memory.
+struct traffic_input {
+  uint32_t num_tokens;
+  uint16_t *x;    // [T][H]
+  int64_t *topk;  // [T][K]
+  float *weights; // [T][K]
+};
+
+// What an operation works on, and its host copy, which the experts and the judge see. In host memory both are one.
+struct traffic_pair {
+  void *host, *place;
+  size_t size;
+  bool is_large; // much larger than what is used of it
+};
+
+enum {
+  PAIR_X,
+  PAIR_SCALES,
+  PAIR_Y,
+  PAIR_FIRST_LIST,
+  PAIR_COUNTS = PAIR_FIRST_LIST,
+  PAIR_SRC_RANK,
+  PAIR_SRC_TOKEN,
+  PAIR_RANGE,
+  PAIR_LOCAL_EXPERT,
+  PAIR_WEIGHTS,
+  PAIR_OUT, // ends the lists
+  NUM_PAIRS,
+};
+
+// The input of an operation where the operation reads it. On a GPU those of the next operations are made ahead, a few
+// at a time, so that most operations follow the one before at once and all ranks begin them together: rows first, which
+// are the same in any view, and routing when the view is known.
+struct traffic_slot {
+  bool has_rows;
+  uint64_t op;
+  uint64_t routed_epoch; // the view that topk and weights are for; 0: none
+  uint32_t num_tokens;
+  uint16_t *x;
+  int64_t *topk;
+  float *weights;
+};
+
+enum { TRAFFIC_SLOTS = 8 };
+
+// What is combined.
+enum traffic_answer {
+  TRAFFIC_SAME,    // the rows as they were received: identities, without a copy
+  TRAFFIC_EXPERTS, // what the experts make of them, on the host
+  TRAFFIC_HELD,    // rows that stand in y, all values the same: on a GPU, where nothing may stand between two halves
+};
+
+// Every byte of the rows that are held. PER_EXPERT they are weighed by combine, so that the sums tell whose weights
+// came; RANK_MAJOR the caller would have weighed them, which only zeroes stand.
+enum { TRAFFIC_HELD_BYTE = 0x3F };
+
+struct traffic {
+  weft_ep_t *ep;
+  const struct run_config *config;
+  struct buffer_home *home;
+  uint32_t capacity, max_ranks;
+  uint32_t rows;   // of an expert's part, or of the whole receive buffer
+  uint32_t groups; // parts of the receive buffer: experts, or 1
+  struct traffic_pair pairs[NUM_PAIRS];
+  struct traffic_slot slots[TRAFFIC_SLOTS]; // in host memory only the first is used
+  struct traffic_slot *slot;                // of the last operation
+  struct traffic_input input;               // this rank's, of operation input_op
+  uint64_t input_op;
+  struct traffic_input *others;    // [max_ranks], for the judge; made when first needed
+  struct weft_ep_recv recv;        // the host's copies
+  struct weft_ep_recv place;       // where the operation writes
+  uint16_t *y;                     // the experts' outputs, on the host
+  uint16_t *row;                   // [K + 1][H], an expert's work space
+  uint16_t *out;                   // [T][H], on the host
+  uint16_t *narrow;                // [T][128]: rows to make routing with
+  struct weft_ep_missing *missing; // [T][K]
+  int32_t *ranks;                  // [capacity] view in which the last operation began
+  int32_t *lost;                   // [capacity]
+  struct weft_ep_info info;        // of the last operation
+  struct weft_ep_result result;
+  enum traffic_answer answer; // of the last operation
+  bool renormalize;
+  bool has_copies;     // the host has what the last operation received
+  uint64_t last_epoch; // view in which the last operation ended; 0: there was none
+  uint32_t *dirty;     // [groups] rows that hold data of earlier operations, at most
+  uint32_t *unheld;    // [groups] rows of y that do not hold what TRAFFIC_HELD wants, at most
+  void *cover;         // on a GPU: memory to be busy with
+  void *marks[4];      // on a GPU: begin and end of dispatch, begin and end of combine
+};
+
+// input.c
+struct pattern traffic_pattern(const struct run_config *config, enum pattern_kind kind);
+int traffic_input_open(struct traffic_input *input, const struct run_config *config);
+void traffic_input_close(struct traffic_input *input);
+// Makes this rank's input of operation `op` in this view, with the routing, in t->input.
+void traffic_fill_input(struct traffic *traffic, uint64_t op, const int32_t *ranks, uint32_t num_ranks);
+// Sets t->slot and t->input.num_tokens for the operation; *ready: its rows had been made before.
+int traffic_prepare_input(struct traffic *traffic, const struct traffic_op *op, bool *ready);
+
+// buffers.c
+int traffic_memory_open(struct traffic *traffic);
+void traffic_memory_close(struct traffic *traffic);
+int traffic_poison(struct traffic *traffic);
+int traffic_hold(struct traffic *traffic);         // before an operation that answers with held rows
+int traffic_get_received(struct traffic *traffic); // to the host, unless it is there. DATA: counts that cannot be
+int traffic_get_out(struct traffic *traffic);
+int traffic_put_answer(struct traffic *traffic); // the rows of y that are used, from the host
+void traffic_note_dirty(struct traffic *traffic);
+
+// gpu.c: one operation in a stream, timed by the device.
+int traffic_gpu_open(struct traffic *traffic);
+void traffic_gpu_close(struct traffic *traffic);
+int traffic_gpu_operate(struct traffic *traffic, struct weft_ep_dispatch *dispatch, struct weft_ep_combine *combine,
+                        struct traffic_op *op);
+
+// traffic.c
+int traffic_check_number(uint64_t expected, uint64_t begun);
+
+// experts.c: lets this rank's experts answer what was received, into y.
+void traffic_experts(struct traffic *traffic, enum pattern_kind kind);
+
+#endif

@@ -1,0 +1,69 @@
+// One rank's operations: made from the pattern, sent, answered by the experts, timed, and judged when asked.
+//
+// What an operation carries is a function of the seed, the operation's number and the view it began in, so any rank can
+// judge any operation that it took part in, whatever the others are doing. One owner thread.
+#ifndef RUN_TRAFFIC_TRAFFIC_H
+#define RUN_TRAFFIC_TRAFFIC_H
+
+#include <stdbool.h>
+
+#include <weft/ep.h>
+
+#include "ep/oracle/pattern.h"
+#include "run/common/config.h"
+#include "run/traffic/memory.h"
+
+struct traffic;
+
+// What one operation was and did.
+struct traffic_op {
+  uint64_t op;
+  enum pattern_kind kind;
+  uint64_t begin_epoch, epoch; // views in which it began and ended
+  // It began and ended in the view in which the operation before ended: so every rank began it in that view, also when
+  // a rank was lost meanwhile and the others learned of it one after the other.
+  bool settled;
+  const int32_t *ranks; // the view in which it began, ascending; until the next operation
+  uint32_t num_ranks;
+  const int32_t *lost; // ranks whose tokens did not come; until the next operation
+  uint32_t num_lost;
+  uint64_t mark;
+  uint64_t begin_ns;
+  uint64_t dispatch_ns, combine_ns; // durations of send + receive, by the host's clock or the GPU's
+  // Nothing that takes different ranks a different time stood right before a half: the durations tell of the operation.
+  // False on a GPU where input was copied there, or the experts answered on the host.
+  bool in_step;
+  uint32_t num_silent;                                                     // ranks without contributions
+  uint64_t num_missing;                                                    // selections without contribution
+  uint64_t dispatch_logical, dispatch_wire, combine_logical, combine_wire; // bytes
+};
+
+// `home`: where `ep` has its memory. `max_ranks`: the most that a view will have. All three stay the caller's and
+// outlive the traffic.
+int traffic_open(struct traffic **traffic, weft_ep_t *ep, const struct run_config *config, struct buffer_home *home,
+                 uint32_t capacity, uint32_t max_ranks);
+void traffic_close(struct traffic *traffic); // NULL is legal
+
+// Kind of the next operation.
+enum pattern_kind traffic_next_kind(const struct traffic *traffic);
+
+// Runs one operation. `poison`: the buffers that it writes are filled with rubbish before. Errors are those of
+// weft/ep.h; lost ranks are none. *op is complete on success.
+int traffic_run(struct traffic *traffic, bool poison, struct traffic_op *op);
+
+// Begins the next operation and sends its dispatch, no more: for a rank that dies with it. On a GPU it is on its way
+// when this returns.
+int traffic_send_only(struct traffic *traffic);
+
+// Rows that the dispatch under way has for other ranks: one for each token and rank.
+uint32_t traffic_remote_rows(const struct traffic *traffic);
+
+// Judges the last operation: dispatch with `op->lost`, combine without the contributions of `missing`. DATA says what
+// is wrong. *worst_diff grows to the largest difference measure seen.
+int traffic_judge(struct traffic *traffic, const struct traffic_op *op, const int32_t *missing, uint32_t num_missing,
+                  double *worst_diff);
+
+// A number (FNV-1a) that stands for every bit that this rank combined in the last operation.
+int traffic_digest(struct traffic *traffic, uint64_t *digest);
+
+#endif

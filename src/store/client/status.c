@@ -1,0 +1,112 @@
+#include "store/client/status.h"
+
+#include "base/fail.h"
+#include "store/client/json.h"
+#include <string.h>
+
+// gRPC status codes, which the gateway puts into "code" (grpc.github.io/grpc/core/md_doc_statuscodes.html).
+enum {
+  GRPC_UNKNOWN = 2,
+  GRPC_INVALID_ARGUMENT = 3,
+  GRPC_DEADLINE_EXCEEDED = 4,
+  GRPC_NOT_FOUND = 5,
+  GRPC_PERMISSION_DENIED = 7,
+  GRPC_RESOURCE_EXHAUSTED = 8,
+  GRPC_FAILED_PRECONDITION = 9,
+  GRPC_OUT_OF_RANGE = 11,
+  GRPC_UNIMPLEMENTED = 12,
+  GRPC_INTERNAL = 13,
+  GRPC_UNAVAILABLE = 14,
+  GRPC_UNAUTHENTICATED = 16,
+};
+
+// etcd uses one gRPC code for failures of several sorts; their texts, which are part of its API, tell them apart.
+static const struct {
+  const char *text;
+  int err;
+  enum client_remedy remedy;
+  const char *advice;
+} known[] = {
+    {"invalid auth token", WEFT_ERR_AUTH, CLIENT_NEW_TOKEN, "; give the token that the server was started with"},
+    {"revision of auth store is old", WEFT_ERR_AUTH, CLIENT_NEW_TOKEN, ""},
+    {"user name is empty", WEFT_ERR_AUTH, CLIENT_FINAL, "; this etcd wants a user and a password"},
+    {"authentication failed", WEFT_ERR_AUTH, CLIENT_FINAL, "; check the store user and password"},
+    {"authentication is not enabled", WEFT_ERR_AUTH, CLIENT_FINAL, "; leave the store user and password out"},
+    {"required revision has been compacted", WEFT_ERR_COMPACTED, CLIENT_FINAL, ""},
+    {"future revision", WEFT_ERR_INVALID, CLIENT_FINAL, ""},
+    {"too large lease TTL", WEFT_ERR_INVALID, CLIENT_FINAL, ""},
+    {"too many operations in txn request", WEFT_ERR_LIMIT, CLIENT_FINAL, ""},
+    {"request is too large", WEFT_ERR_LIMIT, CLIENT_FINAL, ""},
+};
+
+static int code_of_grpc(int code, enum client_remedy *remedy) {
+  *remedy = CLIENT_FINAL;
+  switch (code) {
+  case GRPC_INVALID_ARGUMENT:
+  case GRPC_FAILED_PRECONDITION:
+    return WEFT_ERR_INVALID;
+  case GRPC_NOT_FOUND:
+    return WEFT_ERR_NOT_FOUND;
+  case GRPC_PERMISSION_DENIED:
+  case GRPC_UNAUTHENTICATED:
+    return WEFT_ERR_AUTH;
+  case GRPC_RESOURCE_EXHAUSTED:
+    return WEFT_ERR_LIMIT;
+  case GRPC_OUT_OF_RANGE:
+    return WEFT_ERR_COMPACTED;
+  case GRPC_UNIMPLEMENTED:
+    return WEFT_ERR_UNSUPPORTED;
+  case GRPC_DEADLINE_EXCEEDED:
+    *remedy = CLIENT_MAYBE;
+    return WEFT_ERR_TIMEOUT;
+  case GRPC_UNKNOWN:
+  case GRPC_INTERNAL:
+  case GRPC_UNAVAILABLE:
+    *remedy = CLIENT_MAYBE;
+    return WEFT_ERR_UNREACHABLE;
+  default:
+    return WEFT_ERR_PROTOCOL;
+  }
+}
+
+int client_status_grpc(const char *endpoint, int code, const char *message, enum client_remedy *remedy) {
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (strstr(message, known[i].text)) {
+      *remedy = known[i].remedy;
+      return fail(known[i].err, "store %s: %.300s%s", endpoint, message, known[i].advice);
+    }
+  }
+  int err = code_of_grpc(code, remedy);
+  return fail(err, "store %s: %.300s%s", endpoint, message,
+              err == WEFT_ERR_AUTH ? "; check the store's token, or user and password and their roles" : "");
+}
+
+// An answer that does not come from the gateway's own code: a proxy, or another program.
+static int fail_plain(const char *endpoint, const char *path, long status, enum client_remedy *remedy) {
+  *remedy = status >= 500 ? CLIENT_MAYBE : CLIENT_FINAL;
+  if (status >= 500)
+    return fail(WEFT_ERR_UNREACHABLE, "store %s: HTTP status %ld", endpoint, status);
+  if (status == 401 || status == 403)
+    return fail(WEFT_ERR_AUTH, "store %s: HTTP status %ld; check the store's token", endpoint, status);
+  return fail(WEFT_ERR_PROTOCOL, "store %s: HTTP status %ld for %s: not etcd 3.4 or later, and no weft server",
+              endpoint, status, path);
+}
+
+int client_status_fail(const char *endpoint, const char *path, long status, const char *body, size_t size,
+                       enum client_remedy *remedy) {
+  json_t *answer = NULL;
+  int64_t code = 0;
+  const char *message = NULL;
+  if (client_json_parse(body, size, &answer) == 0 && client_json_int(answer, "code", &code) == 0) {
+    message = json_string_value(json_object_get(answer, "message"));
+    if (!message)
+      message = json_string_value(json_object_get(answer, "error"));
+  }
+  // etcd's own texts begin with "etcdserver: "; this one is its gateway's, for a path that it does not have.
+  bool no_path = status == 404 && message && strcmp(message, "Not Found") == 0;
+  int err = message && !no_path && code > 0 && code <= GRPC_UNAUTHENTICATED
+                ? client_status_grpc(endpoint, (int)code, message, remedy)
+                : fail_plain(endpoint, path, status, remedy);
+  json_decref(answer);
+  return err;
+}

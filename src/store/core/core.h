@@ -1,0 +1,221 @@
+// etcd's data model in memory: keys with revisions, transactions, leases, history, watches.
+//
+// The core does no input or output, takes no lock and reads no clock: its owner serialises the calls and passes the
+// time in (nanoseconds of any monotonic clock), so that a simulation can drive it. Records are immutable and counted:
+// whoever holds a reference may read one without the owner's lock.
+#ifndef STORE_CORE_CORE_H
+#define STORE_CORE_CORE_H
+
+#include "store/core/status.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+  CORE_MAX_TXN_OPS = 128,       // per list of a transaction, as in etcd
+  CORE_MAX_TXN_BYTES = 3 << 19, // of keys and values in a transaction; etcd's limit of a whole request
+  CORE_MAX_ANSWER = 64 << 20,   // bytes of keys and values in one answer
+  CORE_KEY_COST = 160,          // bytes that a key takes besides its name and its value, about
+  CORE_MIN_TTL_S = 2,           // etcd's, with its default election time: shorter leases are granted this
+};
+#define CORE_MAX_TTL_S INT64_C(9000000000) // etcd's
+
+struct core;
+
+struct core_bytes {
+  const char *data;
+  size_t size;
+};
+
+// etcd's way to say which keys: `end` empty: the key alone; one NUL byte: all keys from `key` on; else [key, end).
+struct core_range {
+  struct core_bytes key;
+  struct core_bytes end;
+};
+
+// Order of byte strings: below 0, 0, above 0.
+int core_bytes_order(const char *a, size_t a_size, const char *b, size_t b_size);
+
+bool core_range_holds(const struct core_range *range, const char *key, size_t size);
+
+// One state of one key, never changed after it was made.
+struct core_record {
+  atomic_uint refs;
+  int64_t create_revision;
+  int64_t mod_revision;
+  int64_t version;
+  int64_t lease;
+  size_t key_size;
+  size_t value_size;
+  size_t room; // bytes of data
+  char data[]; // the key, a NUL, the value, a NUL
+};
+
+static inline const char *core_record_value(const struct core_record *record) {
+  return record->data + record->key_size + 1;
+}
+
+struct core_record *core_record_ref(struct core_record *record);
+void core_record_unref(struct core_record *record); // NULL is legal
+
+struct core_limits {
+  // How much history is kept for watches that start in the past: both limits hold, whole revisions go, oldest first.
+  size_t events;
+  size_t bytes; // of keys and values
+
+  // What is there; 0: no limit. Who may write may fill the memory no further than this.
+  size_t live; // bytes of keys and values that are there, and CORE_KEY_COST for each
+  size_t leases;
+};
+#define CORE_LIMITS_DEFAULT                                                                                            \
+  ((struct core_limits){.events = 1 << 16, .bytes = 64 << 20, .live = 256 << 20, .leases = 1 << 16})
+
+// NULL: no memory.
+struct core *core_create(struct core_limits limits);
+void core_free(struct core *core); // no watch may be left
+
+int64_t core_revision(const struct core *core);
+size_t core_count(const struct core *core); // keys
+
+// The oldest revision that a watch may start from.
+int64_t core_oldest_revision(const struct core *core);
+
+// Transactions -----------------------------------------------------------------------------------------------------
+
+enum core_op_kind { CORE_PUT, CORE_DELETE, CORE_RANGE };
+
+struct core_op {
+  enum core_op_kind kind;
+  struct core_range range; // PUT: its key
+  struct core_bytes value; // PUT
+  int64_t lease;           // PUT: 0 for none
+  bool ignore_value;       // PUT: keep the value that the key has
+  bool ignore_lease;       // PUT: keep the lease that the key has
+  bool prev_kv;            // PUT, DELETE: answer with what was there
+  int64_t limit;           // RANGE: 0 or less: all
+  int64_t revision;        // RANGE: 0 or less: now
+  bool keys_only;          // RANGE: for who writes the answer; the core returns records
+  bool count_only;         // RANGE
+};
+
+enum core_target { CORE_VERSION, CORE_CREATE, CORE_MOD, CORE_VALUE, CORE_LEASE }; // numbers as in etcd's JSON
+enum core_relation { CORE_EQUAL, CORE_GREATER, CORE_LESS, CORE_NOT_EQUAL };       // likewise
+
+struct core_compare {
+  struct core_range range; // every key in it must satisfy; an absent key compares as zeros, its value as never
+  enum core_target target;
+  enum core_relation relation;
+  int64_t number;
+  struct core_bytes value;
+};
+
+struct core_txn {
+  const struct core_compare *compares;
+  const struct core_op *success;
+  const struct core_op *failure;
+  size_t num_compares;
+  size_t num_success;
+  size_t num_failure;
+};
+
+struct core_response {
+  struct core_record **records; // RANGE: what is there; with prev_kv: what was
+  size_t num_records;
+  size_t count;     // RANGE: keys in the range; DELETE: keys removed
+  bool more;        // RANGE: the limit left some out
+  int64_t revision; // the store's, after this operation
+};
+
+struct core_result {
+  bool succeeded;
+  int64_t revision;
+  const struct core_op *ops; // the branch that ran: the caller's
+  struct core_response *responses;
+  size_t num_responses; // as many as `ops` has
+};
+
+// Runs a transaction: all of it or, when the status is not OK, nothing. Its changes share one new revision; without a
+// change the revision stays. On OK the caller frees `out` with core_result_free().
+enum core_status core_txn(struct core *core, const struct core_txn *txn, struct core_result *out);
+void core_result_free(struct core_result *result);
+
+// The same for one operation, without a comparison.
+enum core_status core_run(struct core *core, const struct core_op *op, struct core_result *out);
+
+// The same for a put or a deletion whose answer holds no records: nothing is to be freed, and a put of a key that is
+// there allocates nothing once history is full.
+enum core_status core_apply(struct core *core, const struct core_op *op, struct core_response *out);
+
+// Leases -----------------------------------------------------------------------------------------------------------
+
+// Grants `*id`, or a random one, into `*id`, when it is 0. `*ttl_s` is the wish and becomes what was granted.
+enum core_status core_lease_grant(struct core *core, uint64_t now_ns, int64_t *id, int64_t *ttl_s);
+
+// Starts the lease's time anew; `*ttl_s` is what it was granted.
+enum core_status core_lease_keepalive(struct core *core, uint64_t now_ns, int64_t id, int64_t *ttl_s);
+
+struct core_lease_state {
+  int64_t left_s; // whole seconds
+  int64_t granted_s;
+  struct core_record **keys; // sorted; freed with core_records_free()
+  size_t num_keys;
+};
+
+// `with_keys`: its keys too.
+enum core_status core_lease_state(struct core *core, uint64_t now_ns, int64_t id, bool with_keys,
+                                  struct core_lease_state *out);
+
+// Ends a lease; its keys go in one revision.
+enum core_status core_lease_revoke(struct core *core, int64_t id);
+
+// Revokes each lease whose time has passed.
+enum core_status core_lease_expire(struct core *core, uint64_t now_ns);
+
+// When core_lease_expire() has something to do; UINT64_MAX: never.
+uint64_t core_lease_next_expiry(const struct core *core);
+
+size_t core_lease_count(const struct core *core);
+
+// The id of the lease at `index`, in the order of ids.
+int64_t core_lease_id(const struct core *core, size_t index);
+
+void core_records_free(struct core_record **records, size_t count);
+
+// Watches ----------------------------------------------------------------------------------------------------------
+
+struct core_event {
+  int64_t revision;
+  struct core_record *now;  // NULL: deleted
+  struct core_record *prev; // what was there before, NULL for nothing; never NULL for a deletion
+};
+
+// Events with references of their own. Zero-initialise; core_events_clear() drops the references and the memory.
+struct core_events {
+  struct core_event *items;
+  size_t count;
+  size_t capacity;
+};
+void core_events_clear(struct core_events *events);
+void core_events_drop(struct core_events *events); // the references only
+
+// A reader's place in the history: it reads at its own speed and holds no memory. Set `range` (whose bytes must stay)
+// and `wake`; the rest is the core's.
+struct core_watch {
+  struct core_range range;
+  void (*wake)(struct core_watch *watch); // inside the call that made the events: there is something to take now
+  int64_t from;
+  uint64_t next;
+  bool pending; // there are events to take, or they are gone
+  struct core_watch *older, *newer;
+};
+
+// Starts at revision `from`; 0 or less: after the present one. An old one may be gone: that shows when taking.
+void core_watch_add(struct core *core, struct core_watch *watch, int64_t from);
+void core_watch_remove(struct core *core, struct core_watch *watch);
+
+// Adds the watch's next events to `out`: whole revisions, until there are `enough` events or no more. Clears `pending`
+// when all were taken. COMPACTED: history no longer holds the next ones; the watch can only be removed.
+enum core_status core_watch_take(struct core *core, struct core_watch *watch, size_t enough, struct core_events *out);
+
+#endif

@@ -1,0 +1,60 @@
+// The inside of a store that lives in this process, shared by local*.c.
+#ifndef STORE_LOCAL_LOCAL_H
+#define STORE_LOCAL_LOCAL_H
+
+#include "store/core/core.h"
+#include "store/vtable.h"
+#include <pthread.h>
+#include <sys/queue.h>
+
+struct local_watch {
+  struct weft_store_watch base;
+  struct core_watch core;
+  weft_store_watch_fn fn;
+  void *arg;
+  char *bounds;        // memory of the range
+  bool started;        // RESUMED was told
+  bool queued;         // in `ready`
+  atomic_bool closing; // deliver nothing more
+  LIST_ENTRY(local_watch) all;
+  TAILQ_ENTRY(local_watch) ready;
+};
+
+struct local {
+  struct weft_store base;
+  pthread_mutex_t lock; // guards everything below; never held while a callback runs
+  pthread_cond_t work;  // for the thread: a watch is ready, an earlier expiry, the end
+  pthread_cond_t idle;  // for local_watch_close(): a delivery has ended
+  struct core *core;
+  LIST_HEAD(, local_watch) watches;
+  TAILQ_HEAD(local_ready, local_watch) ready;
+  struct local_watch *delivering;
+  struct core_events events; // the thread's: what it delivers
+  bool stopping;
+  pthread_t thread;
+};
+
+// The range of a key or a prefix. `bounds` is memory that the range lives in, at least strlen(key) + 1 bytes; the key
+// itself must stay too.
+struct core_range local_range(const char *key, bool prefix, char *bounds);
+
+struct weft_store_kv local_kv(const struct core_record *record);
+
+// Fails with the status' error and text, naming `key` ("" for none).
+int local_fail(enum core_status status, const char *key);
+
+// txn.c
+
+// A put or a deletion. Of a put, the response's revision counts.
+int local_change(weft_store_t *store, const struct weft_store_op *op, struct core_response *out);
+int local_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out);
+
+// watch.c
+int local_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft_store_watch_fn fn, void *arg,
+                     weft_store_watch_t **watch);
+void local_watch_close(weft_store_watch_t *watch);
+
+// The store's thread: expires leases and delivers events, until `stopping`.
+void *local_thread(void *arg);
+
+#endif

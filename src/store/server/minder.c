@@ -1,0 +1,109 @@
+#include "store/server/server.h"
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+  BATCH = 64,
+  RETRY_NS = 100000000, // after memory ran out
+  AT_ONCE = 16,         // callers, then it is the others' turn
+};
+
+#define OF_WAKE  0 // what the epoll set says of descriptors that are no stream's
+#define OF_LOBBY UINT64_MAX
+
+// Expires the leases that are due; returns when to do so again.
+static uint64_t expire_leases(struct weft_store_server *server) {
+  if (core_lease_expire(server->gateway.core, clock_ns()) == CORE_OK)
+    return core_lease_next_expiry(server->gateway.core);
+  log_warn("%s: no memory to delete the keys of an expired lease; trying again", server->url);
+  return clock_ns() + RETRY_NS;
+}
+
+// Does what is due; returns when to do so again.
+static uint64_t expire(struct weft_store_server *server) {
+  uint64_t leases = expire_leases(server), gate = server_gate_expire(&server->gate, clock_ns());
+  return leases < gate ? leases : gate;
+}
+
+static void note_gone(struct weft_store_server *server, uint64_t number) {
+  struct server_stream *stream;
+  LIST_FOREACH(stream, &server->streams, link) {
+    if (stream->number != number)
+      continue;
+    stream->gone = true;
+    server_stream_resume(stream);
+    return;
+  }
+}
+
+// libmicrohttpd closes those that it does not take.
+static void take_callers(struct weft_store_server *server) {
+  struct lobby_caller caller;
+  for (int i = 0; i < AT_ONCE && lobby_next(server->lobby, &caller); i++)
+    if (MHD_add_connection(server->daemon, caller.fd, (struct sockaddr *)&caller.address, caller.size) != MHD_YES)
+      log_debug("%s: a caller is not taken", server->url);
+}
+
+static void *mind(void *arg) {
+  struct weft_store_server *server = arg;
+  pthread_mutex_lock(&server->lock);
+  while (!server->stopping) {
+    uint64_t next = expire(server);
+    pthread_mutex_unlock(&server->lock);
+    struct epoll_event events[BATCH];
+    int count = epoll_wait(server->minder_epoll, events, BATCH, next == UINT64_MAX ? -1 : clock_left_ms(next));
+    for (int i = 0; i < count; i++)
+      if (events[i].data.u64 == OF_LOBBY)
+        take_callers(server);
+    pthread_mutex_lock(&server->lock);
+    for (int i = 0; i < count; i++) {
+      uint64_t rest;
+      if (events[i].data.u64 == OF_LOBBY)
+        continue;
+      if (events[i].data.u64 != OF_WAKE)
+        note_gone(server, events[i].data.u64);
+      else if (read(server->minder_wake, &rest, sizeof rest) < 0 && errno != EAGAIN)
+        log_warn("%s: reading an eventfd failed with errno %d", server->url, errno);
+    }
+  }
+  pthread_mutex_unlock(&server->lock);
+  return NULL;
+}
+
+int server_minder_start(struct weft_store_server *server) {
+  server->minder_epoll = epoll_create1(EPOLL_CLOEXEC);
+  server->minder_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  struct epoll_event wake = {.events = EPOLLIN, .data.u64 = OF_WAKE};
+  struct epoll_event callers = {.events = EPOLLIN, .data.u64 = OF_LOBBY};
+  int error = 0;
+  if (server->minder_epoll < 0 || server->minder_wake < 0 ||
+      epoll_ctl(server->minder_epoll, EPOLL_CTL_ADD, server->minder_wake, &wake) != 0 ||
+      epoll_ctl(server->minder_epoll, EPOLL_CTL_ADD, lobby_fd(server->lobby), &callers) != 0)
+    error = errno;
+  else
+    error = pthread_create(&server->minder, NULL, mind, server);
+  if (!error)
+    return 0;
+  if (server->minder_epoll >= 0)
+    close(server->minder_epoll);
+  if (server->minder_wake >= 0)
+    close(server->minder_wake);
+  return fail_errno(error, "no thread for an embedded server's leases");
+}
+
+void server_minder_wake(struct weft_store_server *server) {
+  uint64_t one = 1;
+  if (write(server->minder_wake, &one, sizeof one) < 0)
+    log_debug("%s: the minder has wake-ups enough", server->url);
+}
+
+void server_minder_stop(struct weft_store_server *server) {
+  server_minder_wake(server);
+  pthread_join(server->minder, NULL);
+}

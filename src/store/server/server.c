@@ -1,0 +1,99 @@
+#include "store/server/server.h"
+
+#include "base/fail.h"
+#include "base/random.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static int check(weft_store_server_t **server, const struct weft_store_server_options *options) {
+  if (!server || !options)
+    return fail(WEFT_ERR_INVALID, "%s is NULL", server ? "options" : "server");
+  if (options->size != sizeof *options)
+    return fail(WEFT_ERR_INVALID, "options of %zu bytes; this library's have %zu: use WEFT_STORE_SERVER_OPTIONS_INIT",
+                options->size, sizeof *options);
+  return 0;
+}
+
+// What start has made so far: also the way back when it fails.
+static void destroy(struct weft_store_server *server) {
+  lobby_close(server->lobby);
+  if (server->listener >= 0)
+    close(server->listener);
+  core_free(server->gateway.core);
+  secret_free(server->token);
+  secret_free(server->key);
+  free(server->certificate);
+  pthread_mutex_destroy(&server->lock);
+  free(server);
+}
+
+static int start(struct weft_store_server *server, const struct weft_store_server_options *options) {
+  int err = server_secure(server, options);
+  if (!err)
+    err = server_listen(options, &server->listener, server->url);
+  if (err)
+    return err;
+  lobby_raise_limit(SERVER_MAX_CONNECTIONS + GATE_PLACES); // each client costs a descriptor
+  err = lobby_open(&server->lobby, server->listener, options->insecure ? LOBBY_HTTP : LOBBY_TLS, LOBBY_PLACES);
+  if (err)
+    return err;
+  server->daemon = server_http_start(server);
+  if (!server->daemon)
+    return options->cert_file
+               ? fail(WEFT_ERR_INVALID, "no HTTPS server for %s: %s and %s have to be a certificate and its key",
+                      server->url, options->cert_file, options->key_file)
+               : fail_errno(errno, "the HTTP daemon for %s did not start", server->url);
+  err = server_minder_start(server);
+  if (err)
+    MHD_stop_daemon(server->daemon);
+  return err;
+}
+
+int weft_store_server_start(weft_store_server_t **server, const struct weft_store_server_options *options) {
+  int err = check(server, options);
+  if (err)
+    return err;
+  struct weft_store_server *started = calloc(1, sizeof *started);
+  struct core *core = core_create(CORE_LIMITS_DEFAULT);
+  if (!started || !core) {
+    free(started);
+    core_free(core);
+    return fail(WEFT_ERR_NOMEM, "no memory for an embedded server");
+  }
+  started->listener = -1;
+  started->gateway = (struct gateway){.core = core, .cluster_id = random_id(), .member_id = random_id()};
+  pthread_mutex_init(&started->lock, NULL);
+  LIST_INIT(&started->streams);
+  server_gate_init(&started->gate);
+  err = start(started, options);
+  if (err)
+    destroy(started);
+  else
+    *server = started;
+  return err;
+}
+
+const char *weft_store_server_url(const weft_store_server_t *server) {
+  return server ? server->url : "";
+}
+
+const char *weft_store_server_token(const weft_store_server_t *server) {
+  return server && server->token ? server->token : "";
+}
+
+void weft_store_server_stop(weft_store_server_t *server) {
+  if (!server)
+    return;
+  pthread_mutex_lock(&server->lock);
+  server->stopping = true;
+  struct server_stream *stream;
+  LIST_FOREACH(stream, &server->streams, link)
+  server_stream_resume(stream); // libmicrohttpd must have none suspended when it stops
+  pthread_mutex_unlock(&server->lock);
+  server_minder_stop(server); // nobody new
+  MHD_stop_daemon(server->daemon);
+  close(server->minder_epoll);
+  close(server->minder_wake);
+  destroy(server);
+}

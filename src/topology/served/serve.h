@@ -1,0 +1,55 @@
+// Which RDMA devices the transports of this process use where nobody has said: those that serve its GPUs, or, where it
+// has none, those at the NUMA node on whose processors it runs. The choice needs hwloc, so it is made in a plug-in,
+// libweft_topology, which is loaded only where there is something to choose.
+#ifndef TOPOLOGY_SERVED_SERVE_H
+#define TOPOLOGY_SERVED_SERVE_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+
+enum {
+  TOPOLOGY_SERVE_ABI = 1, // of this page
+  TOPOLOGY_SERVED = 1024, // bytes of a list of names
+  TOPOLOGY_SERVED_WHY = 400,
+};
+
+struct topology_served {
+  char nics[TOPOLOGY_SERVED];    // RDMA devices with commas between them, the foremost first; "": no wish
+  char why[TOPOLOGY_SERVED_WHY]; // in words
+};
+
+// Whether this process may open more than one RDMA device, by sysfs and /dev/infiniband. Takes microseconds where there
+// are none. [any]
+bool topology_has_choice(void);
+
+// For the GPUs at these PCI addresses, the foremost first; none: for the processors that the calling thread may use.
+// The host is looked at once in the life of a process. UNSUPPORTED: without the plug-in; INVALID: WEFT_NICS names what
+// is not there; NOMEM. [any]
+int topology_serve(const char *const *gpus, size_t num_gpus, struct topology_served *served);
+
+// For tests: sys/ and dev/ are looked for below this folder. Before the first call of the above; not copied.
+void topology_serve_root(const char *root);
+
+// --- the plug-in ---
+
+#define TOPOLOGY_PLUGIN_SYMBOL "weft_topology_plugin"
+
+struct topology_ask {
+  const char *const *gpus; // [num_gpus]
+  size_t num_gpus;
+  const char *openable; // RDMA devices, with commas between them
+  const char *root;     // of struct topology_choice_options
+  cpu_set_t allowed;
+};
+
+struct topology_plugin {
+  uint32_t abi;
+  void (*share)(fail_detail_fn *detail); // called first: failures inside are told in the library's own place
+  int (*serve)(const struct topology_ask *ask, struct topology_served *served);
+};
+
+#endif

@@ -1,0 +1,235 @@
+// The transport `object`: objects of an S3 store, read and written from and to host memory, over libcurl.
+//
+// READ: pieces that adjoin are one ranged GET, long ranges are several, so many at once; all parts of an object in one
+// request come from one version of it (If-Match with the first answer's ETag). WRITE: S3 cannot write a part of an
+// object, so a request has to give all of its bytes from 0 on, without a gap; it is then put at once, or in parts that
+// travel side by side. Either way the object changes at the end, all of it or nothing; a failed upload is aborted.
+// Uploads are signed without a hash of their bytes: TLS, or TCP's checksum without it, guards them on the way.
+//
+// Settings: endpoint, region, access_key_id, secret_access_key, session_token, ca_file (else AWS_ENDPOINT_URL_S3 or
+// AWS_ENDPOINT_URL, AWS_REGION or AWS_DEFAULT_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN,
+// AWS_CA_BUNDLE; without a key requests are not signed), style=path|virtual (path with an endpoint of one's own),
+// part_mib=5..5120 (8), parallel=1..256 (16), retries=0..100 (5), backoff_ms (50, doubled each time), connect_ms
+// (5000), stall_s (10: a connection on which nothing moves for so long is given up), timeout_s (120: nothing is tried
+// again after so long).
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+#include "transport/object/object.h"
+
+extern const struct transport transport_object;
+
+enum { CLOSE_MS = 1000 };
+
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+
+static void init_curl(void) {
+  curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static int probe(char *why, size_t cap) {
+  pthread_once(&curl_once, init_curl);
+  snprintf(why, cap, "%s", "");
+  return 0;
+}
+
+static void drop(struct self_region *base) {
+  struct object_region *region = (struct object_region *)base;
+  free(region->url);
+  free(region);
+}
+
+static void free_worker(struct object_worker *worker) {
+  object_loop_close(worker);
+  while (worker->aborts) {
+    struct object_abort *one = worker->aborts;
+    worker->aborts = one->next;
+    log_warn("object: an upload stays unfinished at %s", one->object_url);
+    free(one->object_url);
+    free(one);
+  }
+  object_settings_free(&worker->set);
+  free(worker);
+}
+
+static int open_worker(const struct transport_options *options, struct transport_worker **out) {
+  char why[160];
+  int rc = probe(why, sizeof why);
+  if (rc < 0)
+    return rc;
+  struct object_worker *worker = calloc(1, sizeof *worker);
+  if (!worker)
+    return fail(WEFT_ERR_NOMEM, "out of memory for the transport object");
+  worker->epoll_fd = worker->timer_fd = -1;
+  self_worker_init(&worker->base, &transport_object, options);
+  rc = object_settings_read(&worker->set, options);
+  if (rc == 0)
+    rc = object_loop_open(worker);
+  if (rc < 0) {
+    free_worker(worker);
+    return rc;
+  }
+  if (!worker->set.key)
+    log_info("object: no AWS_ACCESS_KEY_ID: requests are not signed");
+  *out = &worker->base.base;
+  return 0;
+}
+
+static uint32_t progress(struct transport_worker *base) {
+  struct object_worker *worker = (struct object_worker *)base;
+  uint32_t count = object_loop_run(worker);
+  object_issue(worker);
+  return count + self_worker_tell(&worker->base, drop);
+}
+
+static int arm(struct transport_worker *base) {
+  struct object_worker *worker = (struct object_worker *)base;
+  if (!self_link_empty(&worker->base.ended) || object_can_issue(worker))
+    return WEFT_ERR_BUSY;
+  return object_loop_arm(worker);
+}
+
+static int get_fd(struct transport_worker *base) {
+  return ((struct object_worker *)base)->epoll_fd;
+}
+
+// Uploads that were begun are aborted, for which the server has a second.
+static void close_worker(struct transport_worker *base) {
+  struct object_worker *worker = (struct object_worker *)base;
+  if (!worker)
+    return;
+  worker->base.closing = true;
+  for (struct self_link *link = worker->base.active.next, *next; link != &worker->base.active; link = next) {
+    next = link->next;
+    object_cancel(CONTAINER(link, struct self_request, link)->request);
+  }
+  uint64_t deadline = clock_deadline_ms(CLOSE_MS);
+  while (self_worker_tell(&worker->base, drop) > 0)
+    ;
+  while ((worker->aborts || worker->busy > 0) && !clock_passed(deadline)) {
+    if (progress(base) == 0 && arm(base) == 0)
+      poll(&(struct pollfd){.fd = worker->epoll_fd, .events = POLLIN}, 1, clock_left_ms(deadline));
+  }
+  self_worker_clear(&worker->base, drop);
+  free_worker(worker);
+}
+
+static int reg(struct transport_worker *base, const struct transport_memory *memory, struct transport_region **out) {
+  struct object_worker *worker = (struct object_worker *)base;
+  if (memory->kind != WEFT_MEMORY_HOST && memory->kind != WEFT_MEMORY_OBJECT)
+    return fail(WEFT_ERR_UNSUPPORTED, "the transport object moves bytes between host memory and objects only");
+  struct object_region *region = calloc(1, sizeof *region);
+  if (!region)
+    return fail(WEFT_ERR_NOMEM, "out of memory for a region");
+  int rc = memory->kind == WEFT_MEMORY_OBJECT ? object_url(&worker->set, memory->path, &region->url) : 0;
+  if (rc < 0) {
+    free(region);
+    return rc;
+  }
+  self_region_add(&worker->base, memory, &region->base);
+  *out = &region->base.base;
+  return 0;
+}
+
+static void unreg(struct transport_region *base) {
+  struct self_region *region = (struct self_region *)base;
+  region->gone = true;
+  region->base.memory.path = NULL; // the caller's
+  if (self_region_put(region))
+    drop(region);
+}
+
+static void release(struct transport_remote *remote) {
+  struct self_region *region = self_remote_free(remote);
+  if (self_region_put(region))
+    drop(region);
+}
+
+static void disconnect(struct transport_peer *peer) {
+  self_disconnect(peer, object_cancel, drop);
+}
+
+static void free_own(struct object_request *own) {
+  self_request_free(&own->base);
+  object_plan_free(own);
+  free(own);
+}
+
+static int prepare(struct transport_request *request) {
+  struct object_worker *worker = (struct object_worker *)request->peer->worker;
+  struct object_request *own = calloc(1, sizeof *own);
+  if (!own)
+    return fail(WEFT_ERR_NOMEM, "out of memory for a request");
+  int rc = self_request_init(request, &own->base);
+  if (rc == 0)
+    rc = object_plan(own, &worker->set);
+  if (rc < 0) {
+    free_own(own);
+    return rc;
+  }
+  request->own = own;
+  return 0;
+}
+
+static void unprepare(struct transport_request *request) {
+  free_own(request->own);
+  request->own = NULL;
+}
+
+// What is sent is begun in progress(): libcurl allocates, and posting does not.
+static int post(struct transport_request *request) {
+  struct object_request *own = request->own;
+  int rc = self_request_begin(request);
+  if (rc < 0)
+    return rc;
+  own->next_target = 0;
+  for (uint32_t i = 0; i < own->num_targets; i++) {
+    struct object_target *target = &own->targets[i];
+    target->next_part = target->parts_done = target->parts_running = 0;
+    target->opening = target->opened = false;
+    target->err = 0;
+    target->etag[0] = target->upload[0] = '\0';
+  }
+  if (own->num_targets == 0)
+    self_request_end(&own->base);
+  return 0;
+}
+
+// A store of the same region.
+static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *out) {
+  (void)base, (void)peer;
+  *out = (struct transport_cost){.latency_ns = 20000000, .piece_ns = 1000000, .bytes_per_s = 1000000000};
+}
+
+const struct transport transport_object = {
+    .name = "object",
+    .what = "objects of an S3 store, by libcurl",
+    .abilities = {.local_kinds = 1u << WEFT_MEMORY_HOST,
+                  .remote_kinds = 1u << WEFT_MEMORY_OBJECT,
+                  .flags = TRANSPORT_MESSAGES | TRANSPORT_ONE_SIDED | TRANSPORT_SELF_ONLY},
+    .probe = probe,
+    .open = open_worker,
+    .close = close_worker,
+    .address = self_address,
+    .reg = reg,
+    .unreg = unreg,
+    .pack = self_pack,
+    .connect = self_connect,
+    .disconnect = disconnect,
+    .import = self_import,
+    .release = release,
+    .prepare = prepare,
+    .unprepare = unprepare,
+    .post = post,
+    .cancel = object_cancel,
+    .progress = progress,
+    .fd = get_fd,
+    .arm = arm,
+    .cost = cost,
+};

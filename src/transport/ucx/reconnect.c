@@ -1,0 +1,86 @@
+// A connection that could not be made is made again, a few times. Right after a link has come back the kernel still
+// takes its host for unreachable, as the last question for its address had no answer, and UCX gives up at the first
+// such refusal. Nothing is lost by it, and nothing comes twice: accesses wait until the peer has let us in, messages
+// that have not left are kept here, and when one has left, there are no more tries.
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "transport/ucx/ucx.h"
+
+// A try takes up to three seconds where nobody answers, and no time where nobody listens, as the peer has gone.
+static const uint32_t pauses_ms[] = {10, 50, 100};
+
+static bool tries_again(const struct ucx_peer *peer) {
+  return peer->again_ns != 0;
+}
+
+// Only who is let in tells that it was reached, and only where accesses are served does anybody ask for that.
+static bool never_reached(const struct ucx_peer *peer) {
+  bool asks = ((const struct ucx_worker *)peer->flow.base.worker)->serve != 0 && !peer->direct && !peer->near;
+  return asks && !peer->let_in && !peer->sent && !peer->flow.lost && !peer->flow.leaving;
+}
+
+static bool may_try_again(const struct ucx_peer *peer) {
+  bool may = peer->ep && peer->tries < sizeof pauses_ms / sizeof *pauses_ms;
+  return never_reached(peer) && (may || tries_again(peer));
+}
+
+bool ucx_try_again(struct ucx_peer *peer, ucs_status_t status) {
+  if (tries_again(peer))
+    return true;
+  if (status != UCS_ERR_ENDPOINT_TIMEOUT || !may_try_again(peer))
+    return false;
+  ((struct ucx_worker *)peer->flow.base.worker)->num_again++;
+  peer->again_ns = clock_deadline_ms(pauses_ms[peer->tries++]);
+  return true;
+}
+
+bool ucx_give_up(struct ucx_peer *peer) {
+  bool did = tries_again(peer);
+  ((struct ucx_worker *)peer->flow.base.worker)->num_again -= did;
+  peer->again_ns = 0;
+  return did;
+}
+
+bool ucx_keep_unsent(struct ucx_note *note) {
+  if (!may_try_again(note->peer))
+    return false;
+  note->next = NULL;
+  *note->peer->unsent_end = note;
+  note->peer->unsent_end = &note->next;
+  return true;
+}
+
+static int send_unsent(struct ucx_peer *peer) {
+  struct ucx_note *unsent = peer->unsent;
+  peer->unsent = NULL;
+  peer->unsent_end = &peer->unsent;
+  int rc = ucx_greet(peer);
+  while (unsent && rc >= 0) {
+    struct ucx_note *note = unsent;
+    unsent = note->next;
+    rc = ucx_send_note(note);
+  }
+  return rc < 0 ? rc : 0;
+}
+
+// In steps: what UCX has of the connection that failed points into the peer until that is closed.
+static bool connect_again(struct ucx_peer *peer) {
+  if (!ucx_close_ep(peer))
+    return false;
+  ucx_give_up(peer);
+  ucs_status_t status = ucx_open_ep(peer);
+  int rc = status == UCS_OK ? send_unsent(peer) : ucx_fail(status, "UCX does not connect again");
+  if (rc < 0)
+    flow_peer_failed(&peer->flow, WEFT_ERR_PEER_LOST, weft_last_error());
+  return true;
+}
+
+uint32_t ucx_again(struct ucx_worker *worker) {
+  uint32_t events = 0;
+  for (struct link *link = worker->flow.peers.next; link != &worker->flow.peers; link = link->next) {
+    struct ucx_peer *peer = (struct ucx_peer *)LINK_OF(link, struct flow_peer, peers);
+    if (tries_again(peer) && clock_passed(peer->again_ns))
+      events += connect_again(peer);
+  }
+  return events;
+}
