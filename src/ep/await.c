@@ -1,6 +1,6 @@
-// weft_ep_await: what an operation's calls told, once more.
+// weft_ep_await, on either engine.
 #include "base/fail.h"
-#include "ep/gpu/gpu.h"
+#include "ep/core/engine.h"
 
 static int check(const weft_ep_t *ep, const struct weft_ep_info *info, const struct weft_ep_result *result) {
   if (!ep)
@@ -15,29 +15,5 @@ static int check(const weft_ep_t *ep, const struct weft_ep_info *info, const str
 int weft_ep_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
                   uint32_t timeout_ms) {
   int rc = check(ep, info, result);
-  if (rc != 0)
-    return rc;
-  if (ep->gpu)
-    return ep_gpu_await(ep, number, info, result, timeout_ms);
-  // On host memory the calls have waited.
-  if (number == UINT64_MAX)
-    number = ep->next_op - 1;
-  struct ep_op *op = &ep->ops[number % WEFT_EP_DEPTH];
-  bool begun = op->state != EP_OP_FREE || op->told.heard;
-  if (!begun || op->number != number)
-    return fail(WEFT_ERR_INVALID, "await: operation %llu is none of this rank's newest %d", (unsigned long long)number,
-                WEFT_EP_DEPTH);
-  if (info && !op->told.heard)
-    return fail(WEFT_ERR_INVALID, "await: the dispatch of operation %llu has not been received: nothing tells about it",
-                (unsigned long long)number);
-  if (result && !op->told.combined)
-    return fail(WEFT_ERR_INVALID, "await: operation %llu has no combine that has been received",
-                (unsigned long long)number);
-  if (info)
-    ep_tell_info(ep, op, info);
-  if (result) {
-    ep_list_missing(ep, op, result);
-    ep_tell_result(ep, op, result);
-  }
-  return 0;
+  return rc != 0 ? rc : ep->engine->await(ep, number, info, result, timeout_ms);
 }

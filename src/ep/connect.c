@@ -4,7 +4,8 @@
 
 #include "base/fail.h"
 #include "base/time/clock.h"
-#include "ep/gpu/gpu.h"
+#include "ep/handshake/handshake.h"
+#include "ep/view/views.h"
 #include "group/view.h"
 
 enum { RETRY_MS = 10 }; // between two calls of a rank whose process has gone, until its claim goes too
@@ -57,7 +58,7 @@ int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t 
   int rc = check_ranks(ep, ranks, count, "connect", false);
   if (rc != 0)
     return rc;
-  ep_sweep(ep);
+  ep->engine->sweep(ep);
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
   struct group_peer peer;
   for (size_t i = 0; i < count; i++) // first whoever is there: an absent one costs the others nothing
@@ -108,12 +109,12 @@ static int found(weft_ep_t *ep, uint64_t deadline_ns) {
     rc = group_found(ep->group, deadline_ns);
   if (rc != 0)
     return rc;
-  ep_hold_links(ep);
+  ep->engine->hold_links(ep);
   const struct group_view *view = first_view(ep);
-  ep_unhold_links(ep);
+  ep->engine->unhold_links(ep);
   if (!view)
     return fail(WEFT_ERR_NOMEM, "no memory for the first view");
-  rc = ep->gpu ? ep_gpu_found(ep, view) : 0;
+  rc = ep->engine->found(ep, view);
   if (rc == 0)
     ep_start(ep, 0, view);
   else
@@ -150,19 +151,17 @@ static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
     if (!view)
       return fail(WEFT_ERR_NOT_FOUND, "the group has no view to join");
     if (group_view_has(view, ep->rank, ep->incarnation)) {
-      if (ep->gpu)
-        ep_gpu_joined(ep, 0);
+      ep->engine->joined(ep, 0);
       group_view_unref(view);
       return 0;
     }
     int rc = connect_view(ep, view, deadline_ns);
     bool stale = rc == WEFT_ERR_NOT_FOUND;
     if (rc == 0) {
-      if (ep->gpu)
-        ep_gpu_rouse(ep);
+      ep->engine->rouse(ep);
       rc = group_join(ep->group, view, deadline_ns);
-      if (rc == 0 && ep->gpu)
-        ep_gpu_joined(ep, view->epoch);
+      if (rc == 0)
+        ep->engine->joined(ep, view->epoch);
     }
     group_view_unref(view);
     if (rc != 0 && rc != WEFT_ERR_CONFLICT && !stale)
@@ -184,58 +183,13 @@ static int await_group(weft_ep_t *ep, uint64_t deadline_ns) {
   return view ? WEFT_ERR_NOT_FOUND : fail(WEFT_ERR_TIMEOUT, "no view of the group came to the store by the deadline");
 }
 
-// The operation that running ranks have fixed as this rank's first, from any peer's window. Where they differ, because
-// a rank died while they fixed it, the earliest stands: those who begin later adopt it (docs/design.md). One peer may
-// tell again, of an earlier operation in another view, between the two reads: each view that a peer tells has this
-// rank, and of two that run one operation the newer wins.
-static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
-  uint64_t first = UINT64_MAX;
-  for (uint32_t rank = 0; rank < ep->capacity; rank++) {
-    struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
-    uint64_t op_plus_1 = link ? atomic_load_explicit(&ep_link_in(link)->start.op_plus_1, memory_order_acquire) : 0;
-    if (op_plus_1 == 0 || op_plus_1 > first)
-      continue;
-    first = op_plus_1;
-    *op = op_plus_1 - 1;
-    *epoch = atomic_load_explicit(&ep_link_in(link)->start.epoch, memory_order_relaxed);
-  }
-  return first != UINT64_MAX;
-}
-
-static int await_start_on_gpu(weft_ep_t *ep, uint64_t deadline_ns) {
+static int begin_with_others(weft_ep_t *ep, uint64_t deadline_ns) {
   const struct group_view *view;
   uint64_t op;
-  int rc = ep_gpu_await_start(ep, deadline_ns, &op, &view);
+  int rc = ep->engine->await_start(ep, deadline_ns, &op, &view);
   if (rc == 0)
     ep_start(ep, op, view);
   return rc;
-}
-
-static int await_start(weft_ep_t *ep, uint64_t deadline_ns) {
-  struct ep_pause pause = {0};
-  uint64_t op = 0, epoch = 0;
-  bool told = false;
-  while (!(told = find_start(ep, &op, &epoch)) && !atomic_load(&ep->fenced))
-    if (!ep_pause(ep, &pause, deadline_ns))
-      break;
-  ep_pause_end(ep, &pause);
-  if (told) // whoever told an earlier operation did so before the one that was found: look at all again
-    find_start(ep, &op, &epoch);
-  if (atomic_load(&ep->fenced))
-    return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
-  if (!told)
-    return fail(
-        WEFT_ERR_TIMEOUT,
-        "the view with rank %d is agreed on, but the active ranks have not told its first operation by the deadline: "
-        "they do so when they run operations",
-        ep->rank);
-  const struct group_view *view = ep_await_view(ep, epoch, deadline_ns);
-  if (!view)
-    return fail(WEFT_ERR_TIMEOUT,
-                "view %llu, which this rank is to run in, has not come from the store by the deadline",
-                (unsigned long long)epoch);
-  ep_start(ep, op, view);
-  return 0;
 }
 
 int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
@@ -254,7 +208,7 @@ int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
   if (rc == WEFT_ERR_NOT_FOUND) { // founded before
     rc = propose(ep, deadline_ns);
     if (rc == 0)
-      rc = ep->gpu ? await_start_on_gpu(ep, deadline_ns) : await_start(ep, deadline_ns);
+      rc = begin_with_others(ep, deadline_ns);
   }
   return rc == 0 ? 0 : fail_context(rc, "activate");
 }
@@ -263,18 +217,9 @@ int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
 
 // A connected rank that is in no view is only unmapped.
 static int unmap(weft_ep_t *ep, int32_t rank) {
-  if (ep->gpu && ep_gpu_unmap(ep, rank) == 0)
+  if (ep->engine->unmap(ep, rank) == 0)
     return 0;
-  struct ep_link *link = ep->gpu ? NULL : atomic_load(&ep->links.by_rank[rank]);
-  if (!link)
-    return fail(WEFT_ERR_NOT_FOUND, "rank %d is not connected", rank);
-  if (ep_op_uses(ep, link)) { // it was active: the end of that operation lets go of it
-    atomic_store(&ep->sweep, true);
-    return 0;
-  }
-  ep_link_say_left(link);
-  ep_link_retire(ep, link);
-  return 0;
+  return fail(WEFT_ERR_NOT_FOUND, "rank %d is not connected", rank);
 }
 
 int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms) {
@@ -286,8 +231,7 @@ int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32
   int32_t *active = malloc((count ? count : 1) * sizeof *active);
   if (!active)
     return fail(WEFT_ERR_NOMEM, "disconnect: no memory");
-  if (ep->gpu)
-    ep_gpu_follow(ep);
+  ep->engine->refresh(ep);
   const struct group_view *view = group_view(ep->group);
   size_t num_active = 0;
   for (size_t i = 0; i < count && rc == 0; i++) {
@@ -304,6 +248,6 @@ int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32
   if (rc == 0 && num_active > 0)
     rc = group_remove(ep->group, active, num_active, clock_deadline_ms(timeout_ms));
   free(active);
-  ep_sweep(ep);
+  ep->engine->sweep(ep);
   return rc == 0 ? 0 : fail_context(rc, "disconnect");
 }

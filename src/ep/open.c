@@ -8,8 +8,10 @@
 #include "base/time/clock.h"
 #include "base/time/trace.h"
 #include "ep/gpu/gpu.h"
-#include "ep/gpu/proxy.h"
-#include "ep/remote/remote_link.h"
+#include "ep/host/host.h"
+#include "ep/remote/worker.h"
+#include "ep/service/service.h"
+#include "ep/view/views.h"
 
 static int check_range(const char *what, uint32_t value, uint32_t low, uint32_t high) {
   if (value >= low && value <= high)
@@ -93,27 +95,6 @@ static void init_locks(weft_ep_t *ep) {
   ep->links.listener = ep->links.far_listener = ep->links.epoll = ep->links.wake = ep->bell_fd = -1;
 }
 
-// What operations on host memory work with.
-static int allocate_work(weft_ep_t *ep, const struct weft_ep_options *options) {
-  ep->cursor = calloc(ep->experts_per_rank, sizeof *ep->cursor);
-  ep->heads = calloc(options->max_tokens, ep->layout.head_stride);
-  ep->reduced = calloc(options->hidden, sizeof *ep->reduced);
-  if (!ep->heads || !ep->reduced || !ep->cursor)
-    return fail(WEFT_ERR_NOMEM, "no memory for operations of %u tokens", options->max_tokens);
-  if (options->combine_dtype == WEFT_EP_COMBINE_LOGFMT10) {
-    ep->encoded = aligned_alloc(EP_LINE, ep->layout.combine_stride);
-    ep->decoded = calloc((size_t)options->topk * options->hidden, sizeof *ep->decoded);
-    if (!ep->encoded || !ep->decoded)
-      return fail(WEFT_ERR_NOMEM, "no memory to encode rows of %u values", options->hidden);
-  }
-  for (int i = 0; i < WEFT_EP_DEPTH; i++) {
-    int rc = ep_op_init(ep, &ep->ops[i]);
-    if (rc != 0)
-      return rc;
-  }
-  return 0;
-}
-
 static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->links.by_rank = calloc(ep->capacity, sizeof *ep->links.by_rank);
   ep->links.dialling = calloc(ep->capacity, sizeof *ep->links.dialling);
@@ -129,7 +110,7 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
     ep->num_founders = options->num_founders;
   }
   ep->join_only = options->join_only;
-  int rc = ep->gpu ? 0 : allocate_work(ep, options);
+  int rc = ep->engine->allocate(ep, options);
   return rc == 0 ? ep_window_create(&ep->bell, EP_DOORBELL_SIZE, &ep->bell_fd) : rc;
 }
 
@@ -165,6 +146,8 @@ static void init_sizes(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->dtype = options->dtype;
   ep->combine_dtype = options->combine_dtype;
   ep->on_event = options->on_event;
+  ep->on_links = ep_views_update_ready;
+  ep->device = -1;
   ep->event_arg = options->event_arg;
   ep->kernels = ep_kernels_best();
   ep->processors = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
@@ -172,28 +155,33 @@ static void init_sizes(weft_ep_t *ep, const struct weft_ep_options *options) {
                  options->combine_dtype);
 }
 
-// The steps of opening. *no_engine: what failed is the engine on the GPU.
-static int open_parts(weft_ep_t *ep, const struct weft_ep_options *options, uint32_t timeout_ms, bool *no_engine) {
+// Which engine the rank has. With AUTO and no GPU that will do it is the one on host memory.
+static int choose_engine(weft_ep_t *ep, const struct weft_ep_options *options) {
   int rc = ep_gpu_open(ep, options);
+  ep->engine = ep->gpu ? &ep_gpu_engine : &ep_host_engine;
+  return rc;
+}
+
+// The steps of opening. *no_engine: what failed is the engine.
+static int open_parts(weft_ep_t *ep, const struct weft_ep_options *options, uint32_t timeout_ms, bool *no_engine) {
+  int rc = choose_engine(ep, options);
   if (rc != 0)
     return fail_context(rc, "weft_ep_open");
-  if (ep->gpu)
-    ep->layout.area = EP_PAGE; // its head; rows travel through the GPU's windows
   rc = allocate(ep, options);
   if (rc == 0)
     rc = ep_service_listen(ep, options);
   if (rc == 0)
     rc = join_group(ep, options, timeout_ms);
-  if (rc == 0 && ep->gpu) {
-    rc = ep_gpu_start(ep, options);
+  if (rc == 0) {
+    rc = ep->engine->start(ep, options);
     *no_engine = rc != 0;
   }
   if (rc == 0)
     rc = ep_life_start(ep); // before anybody maps the doorbell
   if (rc == 0)
     rc = ep_service_start(ep); // now that this rank knows its incarnation, calls can be answered
-  if (rc == 0 && ep->gpu)
-    rc = ep_gpu_watch_start(ep);
+  if (rc == 0)
+    rc = ep->engine->watch(ep);
   return rc;
 }
 
@@ -235,32 +223,28 @@ int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t 
 static void say_goodbye(weft_ep_t *ep) {
   for (uint32_t rank = 0; ep->links.by_rank && rank < ep->capacity; rank++) {
     struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
-    if (link && link->remote && link->remote->proxy)
-      ep_proxy_flush(link->remote);
-    if (link)
-      ep_link_say_left(link);
+    if (!link)
+      continue;
+    link->path->flush(link);
+    ep_link_notify_left(link);
   }
 }
 
 void weft_ep_close(weft_ep_t *ep) {
   if (!ep)
     return;
-  ep_remote_flush(ep);
+  ep->engine->flush(ep);
   ep_life_stop(ep);
   ep_service_stop(ep);
-  if (ep->gpu)
-    ep_gpu_watch_stop(ep);
+  ep->engine->unwatch(ep);
   say_goodbye(ep);
   group_close(ep->group); // out of the view before the sockets close
-  if (ep->gpu)
-    ep_gpu_stop(ep); // before its windows go
+  ep->engine->stop(ep);
   ep_links_free(ep);
   ep_net_close(atomic_load(&ep->net));
   ep_views_free(ep);
   group_view_unref(ep->view);
-  for (int i = 0; i < WEFT_EP_DEPTH; i++)
-    ep_op_free(&ep->ops[i]);
-  ep_gpu_close(ep);
+  ep->engine->close(ep);
   ep_window_release(&ep->bell);
   if (ep->bell_fd >= 0)
     close(ep->bell_fd);
@@ -268,11 +252,6 @@ void weft_ep_close(weft_ep_t *ep) {
   free(ep->links.dialling);
   free(ep->links.answering);
   free(ep->masked);
-  free(ep->cursor);
-  free(ep->heads);
-  free(ep->reduced);
-  free(ep->encoded);
-  free(ep->decoded);
   free(ep->founders);
   pthread_cond_destroy(&ep->links.changed);
   pthread_mutex_destroy(&ep->links.lock);

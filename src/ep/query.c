@@ -1,12 +1,12 @@
 // What a rank knows of its group, and its counters.
 #include "base/fail.h"
-#include "ep/gpu/gpu.h"
+#include "ep/core/engine.h"
 #include "group/view.h"
 
 enum weft_ep_memory weft_ep_memory(const weft_ep_t *ep, int32_t *device) {
   if (device)
-    *device = ep->gpu ? ep->gpu->index : -1;
-  return ep->gpu ? WEFT_EP_MEMORY_CUDA : WEFT_EP_MEMORY_HOST;
+    *device = ep->device;
+  return ep->engine->memory;
 }
 
 int32_t weft_ep_rank(const weft_ep_t *ep) {
@@ -18,13 +18,13 @@ uint64_t weft_ep_incarnation(const weft_ep_t *ep) {
 }
 
 uint64_t weft_ep_next_op(const weft_ep_t *ep) {
-  return ep->gpu ? ep_gpu_next_op(ep) : ep->next_op;
+  return ep->engine->next_op(ep);
 }
 
 // On CUDA memory the kernels decide, and the owner learns of it when it asks.
 static void follow(const weft_ep_t *ep) {
-  if (ep->gpu && ep->started)
-    ep_gpu_follow((weft_ep_t *)ep);
+  if (ep->started)
+    ep->engine->refresh((weft_ep_t *)ep);
 }
 
 bool weft_ep_is_active(const weft_ep_t *ep) {
@@ -34,8 +34,7 @@ bool weft_ep_is_active(const weft_ep_t *ep) {
 
 void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark) {
   ep->mark = mark;
-  if (ep->gpu)
-    ep_gpu_set_mark(ep, mark);
+  ep->engine->set_mark(ep, mark);
 }
 
 static void copy_view(const struct group_view *view, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count) {
@@ -70,7 +69,7 @@ int weft_ep_mask_query(const weft_ep_t *ep, enum weft_ep_rank_state *states) {
     return fail(WEFT_ERR_INVALID, "weft_ep_mask_query: %s is NULL", ep ? "states" : "ep");
   weft_ep_t *inside = (weft_ep_t *)ep; // looks only
   follow(ep);
-  ep_hold_links(ep);
+  ep->engine->hold_links(ep);
   for (uint32_t rank = 0; rank < ep->capacity; rank++)
     states[rank] = ep_link_find(inside, (int32_t)rank, 0) ? WEFT_EP_CONNECTED : WEFT_EP_ABSENT;
   for (uint32_t i = 0; ep->view && i < ep->view->count; i++) {
@@ -78,7 +77,7 @@ int weft_ep_mask_query(const weft_ep_t *ep, enum weft_ep_rank_state *states) {
     bool there = member->rank == ep->rank || ep_link_find(inside, member->rank, member->incarnation);
     states[member->rank] = !there ? WEFT_EP_LOST : ep->masked[member->rank] ? WEFT_EP_MASKED : WEFT_EP_ACTIVE;
   }
-  ep_unhold_links(ep);
+  ep->engine->unhold_links(ep);
   return 0;
 }
 
@@ -91,10 +90,7 @@ int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked) {
   follow(ep);
   if (!ep->view || !group_view_find(ep->view, rank))
     return fail(WEFT_ERR_NOT_FOUND, "weft_ep_mask_update: rank %d is not active", rank);
-  if (ep->gpu)
-    ep_gpu_mask(ep, rank, masked);
-  else
-    ep->masked[rank] = masked;
+  ep->engine->mask(ep, rank, masked);
   return 0;
 }
 
@@ -106,15 +102,14 @@ int weft_ep_stats(const weft_ep_t *ep, struct weft_ep_stats *stats) {
   stats->connected = atomic_load(&ep->links.connected);
   stats->window_bytes = atomic_load(&ep->links.window_bytes) + ep->bell.size;
   stats->lost = atomic_load(&ep->lost);
-  if (ep->gpu)
-    ep_gpu_add_stats(ep, stats);
+  ep->engine->add_stats(ep, stats);
   return 0;
 }
 
 int weft_ep_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats) {
   if (!ep || !stats || stats->size != sizeof *stats)
     return fail(WEFT_ERR_INVALID, "weft_ep_peer_stats: initialise the result with WEFT_EP_PEER_STATS_INIT");
-  ep_hold_links(ep);
+  ep->engine->hold_links(ep);
   struct ep_link *link = rank >= 0 && (uint32_t)rank < ep->capacity ? ep_link_find((weft_ep_t *)ep, rank, 0) : NULL;
   if (link)
     *stats = (struct weft_ep_peer_stats){.size = sizeof *stats,
@@ -123,6 +118,6 @@ int weft_ep_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_st
                                          .received_bytes = link->received_bytes,
                                          .window_bytes = link->in.size + link->device.in.size,
                                          .wait_ns = link->wait_ns};
-  ep_unhold_links(ep);
+  ep->engine->unhold_links(ep);
   return link ? 0 : fail(WEFT_ERR_NOT_FOUND, "weft_ep_peer_stats: rank %d is not connected", rank);
 }

@@ -16,7 +16,8 @@
 #include "base/random.h"
 #include "base/time/clock.h"
 #include "cmocka_all.h"
-#include "ep/remote/handshake_steps.h"
+#include "ep/handshake/handshake.h"
+#include "ep/handshake/steps.h"
 #include "relay.h"
 #include "secure/lobby.h"
 #include "strangers.h"
@@ -205,7 +206,7 @@ static void a_greeting_that_is_wrong_anywhere_is_refused_in_words(void **state) 
   EXPECT(WEFT_ERR_PROTOCOL, "address", hello.address_size = 0);
   EXPECT(WEFT_ERR_PROTOCOL, "address", hello.address_size = 64);
   struct ep_net *net;
-  assert_int_equal(ep_net_open(hosts.caller, "shm", &net), 0);
+  assert_int_equal(ep_net_open(hosts.caller, "shm", &ep_remote_events, &net), 0);
   EXPECT(WEFT_ERR_PROTOCOL, "key", hello.address_size = (uint32_t)net->address_size, hello.key_size = 80;
          memcpy(hello.address, net->address, net->address_size));
   hosts_connect(&hosts);

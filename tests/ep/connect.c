@@ -6,6 +6,8 @@
 #include "base/time/clock.h"
 #include "ep/core/doorbell.h"
 #include "ep/core/engine.h"
+#include "ep/handshake/handshake.h"
+#include "ep/view/views.h"
 #include "group/view.h"
 #include "rank.h"
 

@@ -16,7 +16,8 @@
 
 #include "base/time/clock.h"
 #include "cmocka_all.h"
-#include "ep/remote/handshake_steps.h"
+#include "ep/handshake/handshake.h"
+#include "ep/handshake/steps.h"
 #include "secure/lobby.h"
 #include "strangers.h"
 #include "support/entries.h"

@@ -2,6 +2,7 @@
 // reach.
 #include <poll.h>
 
+#include "ep/view/views.h"
 #include "fake_ranks.h"
 
 enum { CHURN = 70 };

@@ -41,7 +41,7 @@ static struct batch behind_right(uint32_t kind, uint32_t offset, uint32_t bytes,
 
 static void say_with(struct ep_remote *from, const char *bytes, size_t size, size_t place, const struct batch *batch) {
   size_t at = place * EP_PROXY_BYTES;
-  char *staging = (char *)ep_proxy_staging(from->proxy)->memory + at;
+  char *staging = (char *)ep_proxy_carrier.sent(from)->memory + at;
   memcpy(staging, batch->bytes, batch->used);
   struct transport_piece piece = {.local = from->out,
                                   .remote = from->area,

@@ -6,21 +6,20 @@
 #include <string.h>
 
 #include "ep/core/engine.h"
-#include "ep/gpu/gpu.h"
-#include "ep/remote/worker.h"
+#include "ep/remote/remote_link.h"
 #include "support/rdma_host.h"
 
 static struct topology_choice *host;
 
 // With a transport that only says so; nothing else of a rank is needed to get there.
-static void opens_with(struct ep_gpu *gpu, const char *expected) {
+static void opens_with(int32_t device, const char *expected) {
   weft_ep_t *ep = calloc(1, sizeof *ep);
   struct ep_net *net = NULL;
   assert_non_null(ep);
-  ep->gpu = gpu;
+  ep->device = device;
   ep->capacity = 8;
   pthread_mutex_init(&ep->net_lock, NULL);
-  assert_int_equal(ep_net_open(ep, "ofi", &net), WEFT_ERR_UNSUPPORTED);
+  assert_int_equal(ep_net_open(ep, "ofi", &ep_remote_events, &net), WEFT_ERR_UNSUPPORTED);
   pthread_mutex_destroy(&ep->net_lock);
   free(ep);
   if (!strstr(weft_last_error(), expected))
@@ -33,25 +32,23 @@ static void each_of_eight_opens_with_the_nics_of_its_gpu(void **state) {
                                          "rdmap131s0,rdmap132s0", "rdmap146s0,rdmap147s0", "rdmap161s0,rdmap162s0",
                                          "rdmap176s0,rdmap177s0", "rdmap191s0,rdmap192s0"};
   for (int rank = 0; rank < 8; rank++) {
-    struct ep_gpu gpu = {.index = rank};
     char text[64];
     snprintf(text, sizeof text, "opened with [nics=%s]", expected[rank]);
-    opens_with(&gpu, text);
+    opens_with(rank, text);
   }
 }
 
 static void what_was_said_stays(void **state) {
   (void)state;
-  struct ep_gpu gpu = {.index = 3};
   setenv("WEFT_OFI_NICS", "rdmap86s0", 1);
-  opens_with(&gpu, "opened with []");
+  opens_with(3, "opened with []");
   unsetenv("WEFT_OFI_NICS");
 }
 
 static void a_rank_on_host_memory_gets_none_for_a_gpu(void **state) {
   (void)state;
   setenv("WEFT_NICS", "rdmap86s0", 1); // too late: the host is looked at once
-  opens_with(NULL, "opened with [");
+  opens_with(-1, "opened with [");
   assert_null(strstr(weft_last_error(), "ibp"));
   unsetenv("WEFT_NICS");
 }

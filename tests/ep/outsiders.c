@@ -15,6 +15,7 @@
 
 #include "base/time/clock.h"
 #include "cmocka_all.h"
+#include "ep/handshake/handshake.h"
 #include "relay.h"
 #include "strangers.h"
 #include "support/entries.h"

@@ -14,7 +14,7 @@
 
 #include "base/time/clock.h"
 #include "cmocka_all.h"
-#include "ep/remote/handshake_steps.h"
+#include "ep/handshake/steps.h"
 
 weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "ep/remote/handshake_steps.h"
+#include "ep/handshake/steps.h"
 #include "fuzz.h"
 #include "ranks.h"
 

@@ -18,6 +18,7 @@
 
 #include "device/device.h"
 #include "ep/core/engine.h"
+#include "ep/core/op_state.h"
 
 enum {
   GPU_OWN_SEAT = 0,
@@ -74,6 +75,7 @@ struct ep_gpu {
   const struct device_report *report;
   int index;
   uint8_t uuid[16];
+  char pci[sizeof((struct device_info *)0)->pci];
   struct device_ep_options options;
   size_t area_bytes;
   uint64_t workspace_bytes;
@@ -126,6 +128,10 @@ static inline uint64_t ep_gpu_read(const volatile uint64_t *word) {
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
+// --- engine.c ---
+
+extern const struct ep_engine_ops ep_gpu_engine;
+
 // --- open.c ---
 
 // Finds the device that `options` asks for. With AUTO and none that will do, ep->gpu stays NULL and a log line says
@@ -139,19 +145,19 @@ void ep_gpu_close(weft_ep_t *ep);
 
 // --- seats.c ---
 
-// Gives the link a seat and the window that its peer will write; *fd is for the peer. LIMIT: no seat is free.
-int ep_gpu_link_new(weft_ep_t *ep, struct ep_link *link, int *fd);
-// The same for a peer that no descriptor reaches, but NVLink: the window has a name, link->device.name. UNSUPPORTED.
-int ep_gpu_link_fabric(weft_ep_t *ep, struct ep_link *link);
+// Gives the link a seat and the window that its peer will write. On this host *fd is for the peer; for one that no
+// descriptor reaches, but NVLink, the window has a name, link->device.name; for one on another host, both windows are
+// in this host's memory. LIMIT: no seat is free. UNSUPPORTED: there are no such windows.
+int ep_gpu_link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd);
 // Maps the window of that name, which the peer reads. UNSUPPORTED: NVLink does not reach there.
-int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t name[DEVICE_NAME]);
-// The same for a peer on another host: both windows are in this host's memory.
-int ep_gpu_link_far(weft_ep_t *ep, struct ep_link *link);
+int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t *name);
 // Maps the window that the peer, on the device of that uuid, reads.
 int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t uuid[16]);
 void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link);
 // The link is down: kernels no longer wait for it. [any]
-void ep_gpu_link_gone(weft_ep_t *ep, struct ep_link *link);
+void ep_gpu_link_down(weft_ep_t *ep, struct ep_link *link);
+void ep_gpu_hold_links(const weft_ep_t *ep);
+void ep_gpu_unhold_links(const weft_ep_t *ep);
 // Lets go of the rank's link now, or when no view needs it any more. NOT_FOUND: there is none. [owner]
 int ep_gpu_unmap(weft_ep_t *ep, int32_t rank);
 // Likewise of all that nobody needs. [any]
@@ -197,11 +203,11 @@ void ep_gpu_watch_stop(weft_ep_t *ep);
 // --- launch.c, results.c: the calls of weft/ep.h ---
 
 uint64_t ep_gpu_next_op(const weft_ep_t *ep);
-int ep_gpu_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number);
-int ep_gpu_receive(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info);
+int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number);
+int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info);
 int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
                     struct weft_ep_info *info, uint64_t *number);
-int ep_gpu_combine_rows(void);
+int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at);
 // `halves`: of device.h.
 int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, uint32_t halves,
                    struct weft_ep_result *result, const char *call);
@@ -210,10 +216,10 @@ int ep_gpu_barrier(weft_ep_t *ep);
 int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
                  uint32_t timeout_ms);
 // Waits for the operation's launches and fills what is not NULL.
-int ep_gpu_tell(weft_ep_t *ep, struct gpu_op *op, struct weft_ep_info *info, struct weft_ep_result *result,
+int ep_gpu_fill(weft_ep_t *ep, struct gpu_op *op, struct weft_ep_info *info, struct weft_ep_result *result,
                 uint32_t timeout_ms);
 // For a barrier: who did not come, or came with something else.
-int ep_gpu_tell_barrier(weft_ep_t *ep, struct gpu_op *op);
+int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op);
 void ep_gpu_add_stats(const weft_ep_t *ep, struct weft_ep_stats *stats);
 // How long a call waits for its own launches.
 uint32_t ep_gpu_patience_ms(const weft_ep_t *ep);

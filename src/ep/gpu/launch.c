@@ -2,6 +2,7 @@
 // checks, which alone can ask whose memory it is.
 #include "base/fail.h"
 #include "ep/gpu/gpu.h"
+#include "ep/view/views.h"
 
 uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
   uint64_t replayed = ep->gpu->report ? ep_gpu_read(&ep->gpu->report->replayed) : 0;
@@ -137,11 +138,10 @@ static void describe_receive(struct gpu_op *op, const struct weft_ep_recv *recv,
   out->wait_ns = recv->wait_ns;
 }
 
-static int check_recv(weft_ep_t *ep, const struct weft_ep_recv *recv, const struct weft_ep_info *info) {
-  int rc = ep_check_recv(ep, recv, info);
-  if (rc == 0 && recv->rows_at)
-    rc = fail(WEFT_ERR_INVALID, "dispatch_recv: rows_at is given, but rows on CUDA memory are copied: give x");
-  return rc;
+static int check_recv(const struct weft_ep_recv *recv) {
+  if (!recv->rows_at)
+    return 0;
+  return fail(WEFT_ERR_INVALID, "dispatch_recv: rows_at is given, but rows on CUDA memory are copied: give x");
 }
 
 static int launch_dispatch(weft_ep_t *ep, struct gpu_op *op, const struct device_dispatch *args, void *stream,
@@ -157,9 +157,7 @@ static int launch_dispatch(weft_ep_t *ep, struct gpu_op *op, const struct device
 // Checks what can be checked before an operation begins, and finds its place.
 static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch *args, bool told, struct gpu_op **op) {
   bool captures = false;
-  int rc = ep_check_dispatch(ep, args);
-  if (rc == 0)
-    rc = is_captured(ep, args->stream, "dispatch", &captures);
+  int rc = is_captured(ep, args->stream, "dispatch", &captures);
   if (rc == 0)
     rc = check_told(captures, told, "dispatch");
   if (rc == 0)
@@ -167,7 +165,7 @@ static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch *args, bool told
   return rc == 0 ? place(ep, args->stream, captures, op) : rc;
 }
 
-int ep_gpu_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
+int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
   struct device_dispatch out = {.kind = EP_KIND_DISPATCH};
   struct gpu_op *op = NULL;
   int rc = prepare(ep, args, false, &op);
@@ -182,12 +180,12 @@ int ep_gpu_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *nu
   return 0;
 }
 
-int ep_gpu_receive(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info) {
+int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info) {
   struct device_dispatch out = {.kind = EP_KIND_DISPATCH};
   struct gpu_op *op = NULL;
   int rc = find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
   if (rc == 0)
-    rc = check_recv(ep, recv, info);
+    rc = check_recv(recv);
   if (rc == 0)
     rc = check_told(captured(op), info != NULL, "dispatch_recv");
   if (rc != 0)
@@ -200,14 +198,14 @@ int ep_gpu_receive(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *re
   if (rc != 0)
     return rc;
   received(ep, op);
-  return info ? ep_gpu_tell(ep, op, info, NULL, ep_gpu_patience_ms(ep)) : 0;
+  return info ? ep_gpu_fill(ep, op, info, NULL, ep_gpu_patience_ms(ep)) : 0;
 }
 
 int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
                     struct weft_ep_info *info, uint64_t *number) {
   struct device_dispatch out = {.kind = EP_KIND_DISPATCH};
   struct gpu_op *op = NULL;
-  int rc = check_recv(ep, recv, info);
+  int rc = check_recv(recv);
   if (rc == 0)
     rc = prepare(ep, args, info != NULL, &op);
   if (rc != 0)
@@ -220,7 +218,7 @@ int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const st
   begun(ep, op);
   received(ep, op);
   *number = op->number;
-  return info ? ep_gpu_tell(ep, op, info, NULL, ep_gpu_patience_ms(ep)) : 0;
+  return info ? ep_gpu_fill(ep, op, info, NULL, ep_gpu_patience_ms(ep)) : 0;
 }
 
 // --- combine ---
@@ -252,8 +250,6 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine 
   if (rc == 0)
     rc = check_combine(op, args, halves, call);
   if (rc == 0)
-    rc = ep_check_result(result);
-  if (rc == 0)
     rc = check_told(captured(op), result != NULL, call);
   if (rc != 0)
     return rc;
@@ -278,10 +274,11 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine 
     return 0;
   op->combined = true;
   ended(ep, op);
-  return result ? ep_gpu_tell(ep, op, NULL, result, ep_gpu_patience_ms(ep)) : 0;
+  return result ? ep_gpu_fill(ep, op, NULL, result, ep_gpu_patience_ms(ep)) : 0;
 }
 
-int ep_gpu_combine_rows(void) {
+int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
+  (void)ep, (void)number, (void)rows_at;
   return fail(WEFT_ERR_UNSUPPORTED,
               "combine_rows: on CUDA memory rows are reduced and written by the kernel: give y, which is read where it "
               "lies");
@@ -321,5 +318,5 @@ int ep_gpu_barrier(weft_ep_t *ep) {
   begun(ep, op);
   received(ep, op);
   rc = finish(ep, op, "barrier");
-  return rc == 0 ? ep_gpu_tell_barrier(ep, op) : rc;
+  return rc == 0 ? ep_gpu_check_barrier(ep, op) : rc;
 }

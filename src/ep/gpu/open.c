@@ -46,6 +46,7 @@ static int open_device(struct ep_gpu *gpu) {
     return fail(WEFT_ERR_UNSUPPORTED, "GPU %d (%s) cannot share its memory with other processes", gpu->index,
                 info.name);
   memcpy(gpu->uuid, info.uuid, sizeof gpu->uuid);
+  memcpy(gpu->pci, info.pci, sizeof gpu->pci);
   rc = gpu->api->open(gpu->index, &gpu->device, why);
   return rc == 0 ? 0 : device_fail(rc, "cannot use a GPU", why);
 }
@@ -83,8 +84,12 @@ int ep_gpu_open(weft_ep_t *ep, const struct weft_ep_options *options) {
     return fail(WEFT_ERR_NOMEM, "no memory for a rank on CUDA memory");
   init(ep->gpu);
   int rc = open_all(ep, options);
-  if (rc == 0)
+  if (rc == 0) {
+    ep->device = ep->gpu->index;
+    ep->pci = ep->gpu->pci;
+    ep->layout.area = EP_PAGE; // its head; rows travel through the GPU's windows
     return 0;
+  }
   ep_gpu_close(ep);
   if (options->memory == WEFT_EP_MEMORY_CUDA)
     return fail_context(rc, "memory is CUDA");

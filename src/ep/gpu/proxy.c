@@ -37,10 +37,14 @@ struct ep_proxy {
 
 // --- making and ending ---
 
-int ep_proxy_new(struct ep_remote *remote, int *fd) {
+static int open_proxy(struct ep_remote *remote, int *fd) {
   struct ep_gpu *gpu = remote->ep->gpu;
   struct ep_link *link = remote->link;
   char why[DEVICE_WHY] = "";
+  close(*fd); // nobody maps the area
+  *fd = -1;
+  if (!remote->net) // kernels write the peer's window, over NVLink
+    return 0;
   struct ep_proxy *proxy = calloc(1, sizeof *proxy);
   if (!proxy)
     return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", link->rank);
@@ -56,7 +60,8 @@ int ep_proxy_new(struct ep_remote *remote, int *fd) {
   return rc == 0 ? 0 : device_fail(rc, "the way to a rank on another host", why);
 }
 
-void ep_proxy_free(struct ep_proxy *proxy) {
+static void close_proxy(struct ep_remote *remote) {
+  struct ep_proxy *proxy = remote->proxy;
   if (!proxy)
     return;
   proxy->api->relay_close(proxy->relay);
@@ -65,16 +70,15 @@ void ep_proxy_free(struct ep_proxy *proxy) {
   free(proxy);
 }
 
-struct ep_window *ep_proxy_staging(struct ep_proxy *proxy) {
-  return &proxy->staging;
+static struct ep_window *sent(struct ep_remote *remote) {
+  return &remote->proxy->staging;
 }
 
-struct ep_window *ep_proxy_landing(struct ep_proxy *proxy) {
-  return &proxy->landing;
+static struct ep_window *written(struct ep_remote *remote) {
+  return &remote->proxy->landing;
 }
 
-bool ep_proxy_each(const struct ep_remote *remote,
-                   bool (*visit)(const struct ep_remote *remote, struct ep_post *post)) {
+static bool each(const struct ep_remote *remote, bool (*visit)(const struct ep_remote *remote, struct ep_post *post)) {
   struct ep_proxy *proxy = remote->proxy;
   bool any = visit(remote, &proxy->count.post);
   for (int i = 0; i < EP_PROXY_BATCHES; i++)
@@ -102,7 +106,7 @@ static int prepare(struct ep_remote *remote, struct batch *batch, uint32_t num_p
   return rc;
 }
 
-int ep_proxy_prepare(struct ep_remote *remote) {
+static int prepare_all(struct ep_remote *remote) {
   struct ep_proxy *proxy = remote->proxy;
   int rc = prepare(remote, &proxy->count, 0);
   for (int i = 0; i < EP_PROXY_BATCHES && rc == 0; i++) {
@@ -175,7 +179,9 @@ static bool is_carried(struct ep_proxy *proxy) {
   return ep_remote_failed(proxy->remote) || (idle && proxy->posted == proxy->counted);
 }
 
-void ep_proxy_flush(struct ep_remote *remote) {
+static void flush(struct ep_remote *remote) {
+  if (!remote->proxy)
+    return;
   struct ep_net *net = remote->net;
   uint64_t deadline_ns = clock_deadline_ms(FLUSH_MS);
   for (bool carried = false; !carried && ep_link_up(remote->link) && !clock_passed(deadline_ns);) {
@@ -241,7 +247,7 @@ static int take_note(struct ep_proxy *proxy, const void *bytes, size_t size) {
   return deliver(proxy);
 }
 
-void ep_proxy_hear(struct ep_remote *remote, const void *bytes, size_t size) {
+static void receive(struct ep_remote *remote, const void *bytes, size_t size) {
   int rc = take_note(remote->proxy, bytes, size);
   if (rc != 0)
     ep_remote_fail(remote, rc, weft_last_error());
@@ -259,3 +265,14 @@ uint64_t ep_proxy_nap_ns(uint64_t last_ns) {
       return steps[i].nap_ns;
   return 0;
 }
+
+const struct ep_carrier_ops ep_proxy_carrier = {
+    .open = open_proxy,
+    .close = close_proxy,
+    .written = written,
+    .sent = sent,
+    .prepare = prepare_all,
+    .each = each,
+    .receive = receive,
+    .flush = flush,
+};

@@ -26,22 +26,10 @@ struct ep_proxy_note {
   uint64_t delivered; // batches of the receiver's that are in their place
 };
 
-// Makes the windows of batches; `*fd` of the one that the peer writes. The link has its windows. [owner, service]
-int ep_proxy_new(struct ep_remote *remote, int *fd);
-void ep_proxy_free(struct ep_proxy *proxy);
-// The staging and the landing memory.
-struct ep_window *ep_proxy_staging(struct ep_proxy *proxy);
-struct ep_window *ep_proxy_landing(struct ep_proxy *proxy);
-// The peer can be reached: begins. [turn]
-int ep_proxy_prepare(struct ep_remote *remote);
-// Calls `visit` for each request, as remote/put.c does. [turn]
-bool ep_proxy_each(const struct ep_remote *remote, bool (*visit)(const struct ep_remote *remote, struct ep_post *post));
-// A message of the peer's. [turn]
-void ep_proxy_hear(struct ep_remote *remote, const void *bytes, size_t size);
+// The carrier of links to other hosts (remote/carrier.h).
+extern const struct ep_carrier_ops ep_proxy_carrier;
 // Carries what there is, for all links; returns how much happened. [turn]
 uint32_t ep_proxy_poll(struct ep_net *net);
-// Carries what the link's kernels, which have ended, have left, for a moment at most. [any]
-void ep_proxy_flush(struct ep_remote *remote);
 // How long the net thread may sleep: kernels do not wake it. `last_ns`: when something happened last.
 uint64_t ep_proxy_nap_ns(uint64_t last_ns);
 

@@ -166,7 +166,7 @@ static int tell(weft_ep_t *ep, const struct gpu_op *op, const struct device_reco
   return rc;
 }
 
-int ep_gpu_tell(weft_ep_t *ep, struct gpu_op *op, struct weft_ep_info *info, struct weft_ep_result *result,
+int ep_gpu_fill(weft_ep_t *ep, struct gpu_op *op, struct weft_ep_info *info, struct weft_ep_result *result,
                 uint32_t timeout_ms) {
   struct device_record record;
   int rc = get_record(ep, op, timeout_ms, &record);
@@ -185,7 +185,7 @@ static int name_members(int rc, const struct group_view *view, uint64_t bits, co
   return rc;
 }
 
-int ep_gpu_tell_barrier(weft_ep_t *ep, struct gpu_op *op) {
+int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op) {
   struct device_record record;
   struct weft_ep_info unwanted = WEFT_EP_INFO_INIT;
   char begin[96];
@@ -256,7 +256,7 @@ int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, stru
     return fail(WEFT_ERR_INVALID, "await: operation %llu has no combine that has been received",
                 (unsigned long long)number);
   if (info || result)
-    return ep_gpu_tell(ep, op, info, result, timeout_ms);
+    return ep_gpu_fill(ep, op, info, result, timeout_ms);
   char why[DEVICE_WHY] = "";
   int rc = gpu->api->stream_wait(gpu->device, op->stream, timeout_ms, why);
   return rc == 0 ? 0 : fail(rc, "await: operation %llu: %s", (unsigned long long)number, why);

@@ -4,7 +4,6 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "ep/gpu/gpu.h"
-#include "ep/gpu/proxy.h"
 #include "group/view.h"
 
 static uint64_t bit(uint32_t seat) {
@@ -50,14 +49,14 @@ static int take_seat(weft_ep_t *ep, struct ep_link *link) {
   return rc;
 }
 
-int ep_gpu_link_fabric(weft_ep_t *ep, struct ep_link *link) {
+static int open_fabric_window(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
   int rc = gpu->api->fabric_create(gpu->device, gpu->area_bytes, &link->device.in, link->device.name, why);
   return rc == 0 ? take_seat(ep, link) : device_fail(rc, "a window on the GPU for a peer on another host", why);
 }
 
-int ep_gpu_link_new(weft_ep_t *ep, struct ep_link *link, int *fd) {
+static int open_window(weft_ep_t *ep, struct ep_link *link, int *fd) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
   int rc = take_seat(ep, link);
@@ -67,7 +66,7 @@ int ep_gpu_link_new(weft_ep_t *ep, struct ep_link *link, int *fd) {
   return rc == 0 ? 0 : device_fail(rc, "a window on the GPU", why);
 }
 
-int ep_gpu_link_far(weft_ep_t *ep, struct ep_link *link) {
+static int open_host_windows(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
   int rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.in, &link->device.host_in, why);
@@ -76,6 +75,12 @@ int ep_gpu_link_far(weft_ep_t *ep, struct ep_link *link) {
   if (rc != 0)
     return device_fail(rc, "a window for a peer on another host", why);
   return take_seat(ep, link); // with the control words: kernels read such windows another way
+}
+
+int ep_gpu_link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd) {
+  if (route == EP_ROUTE_NEAR)
+    return open_window(ep, link, fd);
+  return route == EP_ROUTE_FABRIC ? open_fabric_window(ep, link) : open_host_windows(ep, link);
 }
 
 // Whether kernels of ours reach the memory of the device of that uuid. One that this process does not see is not asked
@@ -105,7 +110,7 @@ int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t u
   return rc == 0 ? 0 : fail(rc, "the window of rank %d on its GPU: %s", link->rank, why);
 }
 
-int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t name[DEVICE_NAME]) {
+int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t *name) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
   int rc = gpu->api->fabric_map(gpu->device, gpu->area_bytes, name, &link->device.out, why);
@@ -131,7 +136,7 @@ void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link) {
   pthread_mutex_unlock(&gpu->lock);
 }
 
-void ep_gpu_link_gone(weft_ep_t *ep, struct ep_link *link) {
+void ep_gpu_link_down(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   pthread_mutex_lock(&gpu->lock);
   gpu->control.gone |= bit(link->device.seat);
@@ -141,14 +146,12 @@ void ep_gpu_link_gone(weft_ep_t *ep, struct ep_link *link) {
 
 // --- letting go ---
 
-void ep_hold_links(const weft_ep_t *ep) {
-  if (ep->gpu)
-    pthread_mutex_lock(&ep->gpu->lock);
+void ep_gpu_hold_links(const weft_ep_t *ep) {
+  pthread_mutex_lock(&ep->gpu->lock);
 }
 
-void ep_unhold_links(const weft_ep_t *ep) {
-  if (ep->gpu)
-    pthread_mutex_unlock(&ep->gpu->lock);
+void ep_gpu_unhold_links(const weft_ep_t *ep) {
+  pthread_mutex_unlock(&ep->gpu->lock);
 }
 
 // Seats of the views that kernels run in or may come to. Under lock.
@@ -164,9 +167,8 @@ static bool is_needed(weft_ep_t *ep, const struct ep_link *link) {
 }
 
 static void let_go(weft_ep_t *ep, struct ep_link *link) {
-  if (link->remote && link->remote->proxy)
-    ep_proxy_flush(link->remote);
-  ep_link_say_left(link);
+  link->path->flush(link);
+  ep_link_notify_left(link);
   ep_link_retire(ep, link);
 }
 

@@ -1,23 +1,8 @@
 // combine_recv: the source of the tokens adds the rows that their ranks answered with (combine_send.c).
 #include "base/fail.h"
 #include "base/time/clock.h"
-#include "base/time/trace.h"
-#include "ep/gpu/gpu.h"
+#include "ep/host/host.h"
 #include "ep/remote/remote_link.h"
-
-int ep_check_combine(const struct ep_op *op, const struct weft_ep_combine *args, const char *call) {
-  if (!args || args->size != sizeof *args)
-    return fail(WEFT_ERR_INVALID, "%s: initialise the arguments with WEFT_EP_COMBINE_INIT", call);
-  if (op->num_tokens > 0 && !args->out)
-    return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
-  return 0;
-}
-
-int ep_check_result(const struct weft_ep_result *result) {
-  if (result && result->size != sizeof *result)
-    return fail(WEFT_ERR_INVALID, "combine_recv: initialise the result with WEFT_EP_RESULT_INIT");
-  return 0;
-}
 
 // This rank's own row for one of its tokens, valid until the next call: a token has one such row at most. While y stays
 // readable the row is reduced here, when it is added, so that it does not leave the cache in between.
@@ -28,7 +13,7 @@ static const uint16_t *own_row(weft_ep_t *ep, const struct ep_op *op, uint32_t r
 }
 
 // Waits for the rows of every member that has any of ours.
-static void hear_all(weft_ep_t *ep, struct ep_op *op) {
+static void receive_all(weft_ep_t *ep, struct ep_op *op) {
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
@@ -61,7 +46,7 @@ static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, co
     if (member < 0 || op->members[member].lost)
       continue;
     uint32_t place = count;
-    uint16_t *room = ep->decoded ? ep->decoded + (size_t)count * layout->hidden : NULL;
+    uint16_t *room = ep->host->decoded ? ep->host->decoded + (size_t)count * layout->hidden : NULL;
     while (place > 0 && members[place - 1] > member)
       place--;
     if (place > 0 && members[place - 1] == member)
@@ -126,55 +111,33 @@ void ep_list_missing(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep
         note_missing(op, t, k, (size_t)t * ep->layout.topk + k, result);
 }
 
-void ep_tell_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result) {
+void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result) {
   result->num_lost = 0;
-  for (uint32_t i = 0; i < op->told.members; i++)
+  for (uint32_t i = 0; i < op->outcome.members; i++)
     result->num_lost += op->members[i].lost;
   result->wire_bytes = op->combine_wire_bytes;
   result->logical_bytes = op->logical_selections * ep->layout.hidden * sizeof(uint16_t);
 }
 
-static void let_go(weft_ep_t *ep, struct ep_op *op) {
-  for (uint32_t i = 0; i < op->num_members; i++) {
-    struct ep_member *member = &op->members[i];
-    if (!member->link || member->rows_out == 0 || member->lost)
-      continue;
-    struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
-    atomic_store_explicit(&slot->taken.combine, op->number + 1, memory_order_release);
-    if (member->link->remote)
-      ep_remote_tell(member->link->remote);
-    else
-      ep_doorbell_ring(ep_link_bell(member->link));
-    member->link->received_bytes += (uint64_t)member->rows_out * ep->layout.combine_bytes;
-  }
-}
-
-int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
+int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
                          struct weft_ep_result *result) {
-  TRACE_BLOCK("combine_recv");
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "combine_recv: ep is NULL");
-  if (ep->gpu)
-    return ep_gpu_combine(ep, number, args, DEVICE_RECV, result, "combine_recv");
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_ANSWERED, "combine_recv", &op);
   if (rc == 0)
-    rc = ep_check_combine(op, args, "combine_recv");
-  if (rc == 0)
-    rc = ep_check_result(result);
+    rc = ep_combine_check(op, args, "combine_recv");
   if (rc != 0)
     return rc;
   struct weft_ep_result unwanted = WEFT_EP_RESULT_INIT;
   if (!result)
     result = &unwanted;
   result->num_missing = 0;
-  hear_all(ep, op);
+  receive_all(ep, op);
   sum_tokens(ep, op, args, result);
-  let_go(ep, op);
-  ep_remote_hand_over(ep);
-  op->told.combined = true;
-  op->told.members = op->num_members;
-  ep_tell_result(ep, op, result);
+  ep_release_answers(ep, op);
+  ep_hand_over(ep);
+  op->outcome.combined = true;
+  op->outcome.members = op->num_members;
+  ep_fill_result(ep, op, result);
   ep->stats.combine_wire_bytes += result->wire_bytes;
   ep->stats.combine_logical_bytes += result->logical_bytes;
   ep->stats.missing += result->num_missing;
@@ -182,15 +145,10 @@ int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
   return 0;
 }
 
-int weft_ep_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
-  TRACE_BLOCK("combine");
-  if (ep && ep->gpu)
-    return ep_gpu_combine(ep, number, args, DEVICE_SEND | DEVICE_RECV, result, "combine");
-  int rc = ep_check_result(result); // before anything is sent
+int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
+  int rc = ep_combine_send(ep, number, args, true);
   if (rc == 0)
-    rc = ep_combine_send(ep, number, args, true);
-  if (rc == 0)
-    rc = weft_ep_combine_recv(ep, number, args, result);
+    rc = ep_host_combine_recv(ep, number, args, result);
   ep_remote_return(ep);
   return rc;
 }

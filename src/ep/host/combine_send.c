@@ -3,13 +3,19 @@
 
 #include "base/fail.h"
 #include "base/time/clock.h"
-#include "base/time/trace.h"
-#include "ep/gpu/gpu.h"
-#include "ep/remote/remote_link.h"
+#include "ep/host/host.h"
 
 // Late weights of this operation's rows, in the order of rows and selections: in our window to the peer, or from it.
 static float *late_weights(weft_ep_t *ep, void *area, uint64_t op) {
   return (float *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.weights);
+}
+
+int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine *args, const char *call) {
+  if (!args || args->size != sizeof *args)
+    return fail(WEFT_ERR_INVALID, "%s: initialise the arguments with WEFT_EP_COMBINE_INIT", call);
+  if (op->num_tokens > 0 && !args->out)
+    return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
+  return 0;
 }
 
 static int check_send(const struct ep_op *op, const struct weft_ep_combine *args) {
@@ -52,16 +58,13 @@ static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_c
       write_weights(ep, op, i, op->own_in.weight);
       continue;
     }
-    if (member->link->remote &&
-        !ep_remote_settle(member->link->remote, op->number, EP_PART_WEIGHTS, clock_deadline_ms(ep->op_timeout_ms)))
+    const struct ep_path_ops *path = member->link->path;
+    if (!path->settle(member->link, op->number, EP_PART_WEIGHTS, clock_deadline_ms(ep->op_timeout_ms)))
       continue; // the combine finds it down
     write_weights(ep, op, i, late_weights(ep, member->link->out.memory, op->number));
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->out.memory, op->number);
     atomic_store_explicit(&slot->weights.flag, op->number + 1, memory_order_release);
-    if (member->link->remote)
-      ep_remote_publish(member->link->remote, op->number, EP_PART_WEIGHTS, member->rows_out);
-    else
-      ep_doorbell_ring(ep_link_bell(member->link));
+    path->publish(member->link, op->number, EP_PART_WEIGHTS, member->rows_out);
     uint64_t bytes = (uint64_t)member->rows_out * ep->layout.topk * sizeof(float);
     member->link->sent_bytes += bytes;
     op->combine_wire_bytes += bytes;
@@ -97,20 +100,20 @@ static const uint8_t *encoded_row(weft_ep_t *ep, const uint16_t *row, uint8_t *r
 }
 
 // As in a dispatch. In a rank-major y the rows of one source stand together.
-static bool lend_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t first,
-                      const uint16_t *y, uint32_t *end) {
-  if (!member->link->remote || !op->own_y || op->layout != WEFT_EP_RANK_MAJOR ||
+static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t first,
+                           const uint16_t *y, uint32_t *end) {
+  const struct ep_path_ops *path = member->link->path;
+  if (!path->zero_copy_rows || !op->own_y || op->layout != WEFT_EP_RANK_MAJOR ||
       ep->combine_dtype != WEFT_EP_COMBINE_BF16)
     return false;
-  struct ep_remote *remote = member->link->remote;
-  uint32_t count = ep_remote_lendable(remote, op->number, EP_PART_COMBINE, first, member->rows_in), run = 0;
+  uint32_t count = path->zero_copy_rows(member->link, op->number, EP_PART_COMBINE, first, member->rows_in), run = 0;
   const struct ep_inbox *inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH];
   const int32_t *row = inbox->index + (size_t)first * ep->layout.topk;
   while (run < count && row[run * ep->layout.topk] == row[0] + (int32_t)run)
     run++;
   if (count == 0 || run < count)
     return false;
-  ep_remote_lend(remote, op->number, EP_PART_COMBINE, first, y + (size_t)row[0] * ep->layout.hidden);
+  path->zero_copy(member->link, op->number, EP_PART_COMBINE, first, y + (size_t)row[0] * ep->layout.hidden);
   *end = first + count;
   return true;
 }
@@ -119,20 +122,22 @@ static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_mem
   const struct ep_inbox *inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH];
   bool coded = ep->combine_dtype == WEFT_EP_COMBINE_LOGFMT10;
   struct ep_writing writing = ep_write_begin(member->link, member->rows_in);
-  uint32_t lent = 0;
+  const struct ep_path_ops *path = member->link->path;
+  uint32_t zero_copied = 0;
   for (uint32_t i = 0; i < member->rows_in; i++) {
-    if (i < lent || lend_rows(ep, op, member, i, y, &lent)) {
-      ep_remote_rows(member->link->remote, op->number, EP_PART_COMBINE, i + 1);
+    if (i < zero_copied || zero_copy_rows(ep, op, member, i, y, &zero_copied)) {
+      path->rows_written(member->link, op->number, EP_PART_COMBINE, i + 1);
       continue;
     }
     void *to = ep_combine_row(ep, member->link->out.memory, op->number, i);
-    const void *row = ep_reduced_row(ep, op, inbox, i, y, !coded && ep_write_in_place(&writing) ? to : ep->reduced);
+    const void *row =
+        ep_reduced_row(ep, op, inbox, i, y, !coded && ep_write_in_place(&writing) ? to : ep->host->reduced);
     if (coded)
-      row = encoded_row(ep, row, ep_write_in_place(&writing) ? to : ep->encoded);
+      row = encoded_row(ep, row, ep_write_in_place(&writing) ? to : ep->host->encoded);
     if (row != to)
       ep_write_row(ep, &writing, to, row, ep->layout.combine_bytes);
-    if (member->link->remote)
-      ep_remote_rows(member->link->remote, op->number, EP_PART_COMBINE, i + 1);
+    if (path->rows_written)
+      path->rows_written(member->link, op->number, EP_PART_COMBINE, i + 1);
   }
 }
 
@@ -154,7 +159,7 @@ static bool combine_free(weft_ep_t *ep, const struct ep_op *op, struct ep_link *
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
   return ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[op->number % WEFT_EP_DEPTH], deadline_ns,
                       "it did not take a combine by the deadline") &&
-         (!link->remote || ep_remote_settle(link->remote, op->number, EP_PART_COMBINE, deadline_ns));
+         link->path->settle(link, op->number, EP_PART_COMBINE, deadline_ns);
 }
 
 static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const void *y, uint64_t deadline_ns) {
@@ -179,24 +184,17 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   ep_kernels_fence();
   atomic_store_explicit(&slot->combine.flag, op->number + 1, memory_order_release);
   link->sent_combine[place] = op->number + 1;
-  if (link->remote)
-    ep_remote_publish(link->remote, op->number, EP_PART_COMBINE, member->rows_in);
-  else
-    ep_doorbell_ring(ep_link_bell(link));
+  link->path->publish(link, op->number, EP_PART_COMBINE, member->rows_in);
   uint64_t bytes = (uint64_t)member->rows_in * ep->layout.combine_bytes;
   link->sent_bytes += bytes;
   op->combine_wire_bytes += bytes;
 }
 
 int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, bool y_stays) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "combine_send: ep is NULL");
-  if (ep->gpu)
-    return ep_gpu_combine(ep, number, args, DEVICE_SEND, NULL, "combine_send");
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_send", &op);
   if (rc == 0)
-    rc = ep_check_combine(op, args, "combine_send");
+    rc = ep_combine_check(op, args, "combine_send");
   if (rc == 0)
     rc = check_send(op, args);
   if (rc != 0)
@@ -209,7 +207,7 @@ int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
     send_weights(ep, op, args);
   for (uint32_t i = 1; i <= op->num_members; i++) // the ranks behind this one first, itself last
     answer(ep, op, &op->members[(op->self + i) % op->num_members], args->y, deadline_ns);
-  ep_remote_hand_over(ep);
+  ep_hand_over(ep);
   op->state = EP_OP_ANSWERED;
   return 0;
 }
@@ -226,7 +224,7 @@ static bool place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member *member
   if (taken && link)
     taken = combine_free(ep, op, link, deadline_ns);
   if (!taken) {
-    to = ep->reduced;
+    to = ep->host->reduced;
     stride = 0;
   }
   for (uint32_t i = 0; i < member->rows_in; i++)
@@ -234,11 +232,7 @@ static bool place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member *member
   return taken;
 }
 
-int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
-  if (!ep || !rows_at)
-    return fail(WEFT_ERR_INVALID, "combine_rows: %s is NULL", ep ? "rows_at" : "ep");
-  if (ep->gpu)
-    return ep_gpu_combine_rows();
+int ep_host_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_rows", &op);
   if (rc != 0)
@@ -259,7 +253,6 @@ int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
   return 0;
 }
 
-int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args) {
-  TRACE_BLOCK("combine_send");
+int ep_host_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args) {
   return ep_combine_send(ep, number, args, false);
 }

@@ -3,22 +3,8 @@
 
 #include "base/fail.h"
 #include "base/time/clock.h"
-#include "base/time/trace.h"
-#include "ep/gpu/gpu.h"
-#include "ep/remote/remote_link.h"
-
-int ep_check_dispatch(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
-  if (!args || args->size != sizeof *args)
-    return fail(WEFT_ERR_INVALID, "dispatch: initialise the arguments with WEFT_EP_DISPATCH_INIT");
-  if (args->num_tokens > ep->layout.max_tokens)
-    return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but the group was opened for %u at most", args->num_tokens,
-                ep->layout.max_tokens);
-  if (args->num_tokens > 0 && (!args->x || !args->topk_idx))
-    return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but %s is NULL", args->num_tokens, args->x ? "topk_idx" : "x");
-  if (args->scales && ep->dtype == WEFT_EP_BF16)
-    return fail(WEFT_ERR_INVALID, "dispatch: scales are given, but the group dispatches bf16, which has none");
-  return 0;
-}
+#include "ep/host/host.h"
+#include "ep/view/views.h"
 
 static int check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
   int64_t experts = (int64_t)ep->capacity * ep->experts_per_rank;
@@ -140,10 +126,7 @@ static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *me
   atomic_store_explicit(&head->flag, op->number + 1, memory_order_release);
   link->sent_dispatch[op->number % WEFT_EP_DEPTH] = op->number + 1;
   member->sent = true;
-  if (link->remote)
-    ep_remote_publish(link->remote, op->number, EP_PART_DISPATCH, count);
-  else
-    ep_doorbell_ring(ep_link_bell(link));
+  link->path->publish(link, op->number, EP_PART_DISPATCH, count);
 }
 
 // Waits until the peer has taken what this slot held two operations ago.
@@ -151,7 +134,7 @@ static bool slot_free(weft_ep_t *ep, struct ep_op *op, struct ep_link *link, uin
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
   return ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[op->number % WEFT_EP_DEPTH], deadline_ns,
                       "it did not take a dispatch by the deadline") &&
-         (!link->remote || ep_remote_settle(link->remote, op->number, EP_PART_DISPATCH, deadline_ns));
+         link->path->settle(link, op->number, EP_PART_DISPATCH, deadline_ns);
 }
 
 void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns) {
@@ -159,7 +142,7 @@ void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, ui
     member->lost = true;
     return;
   }
-  ep_tell_start(member->link, op->number, op->view->epoch);
+  ep_publish_start(member->link, op->number, op->view->epoch);
   raise_dispatch(ep, op, member, 0);
 }
 
@@ -179,20 +162,20 @@ static void write_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_disp
     memcpy(to + layout->value_bytes, (const char *)args->scales + token * layout->scale_bytes, layout->scale_bytes);
 }
 
-// Whether the member's rows from `first` on go to its host from x, without a copy, and until which.
-static bool lend_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t first,
-                      const struct sending *sending, uint32_t *end) {
-  if (!member->link->remote || !sending->x_stays || ep->dtype != WEFT_EP_BF16)
+// Whether the member's rows from `first` on go to its host from x, with zero copies, and until which.
+static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t first,
+                           const struct sending *sending, uint32_t *end) {
+  const struct ep_path_ops *path = member->link->path;
+  if (!path->zero_copy_rows || !sending->x_stays || ep->dtype != WEFT_EP_BF16)
     return false;
-  struct ep_remote *remote = member->link->remote;
-  uint32_t count = ep_remote_lendable(remote, op->number, EP_PART_DISPATCH, first, member->rows_out), run = 0;
+  uint32_t count = path->zero_copy_rows(member->link, op->number, EP_PART_DISPATCH, first, member->rows_out), run = 0;
   const uint16_t *token = op->row_token + member->first_row + first;
   while (run < count && token[run] == token[0] + run)
     run++;
   if (count == 0 || run < count)
     return false;
   const char *from = (const char *)sending->args->x + token[0] * ep->layout.value_bytes;
-  ep_remote_lend(remote, op->number, EP_PART_DISPATCH, first, from);
+  path->zero_copy(member->link, op->number, EP_PART_DISPATCH, first, from);
   *end = first + count;
   return true;
 }
@@ -207,15 +190,15 @@ static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
   }
   char *slot = (char *)ep_slot(layout, link->out.memory, op->number);
   struct ep_writing writing = ep_write_begin(link, member->rows_out);
-  uint32_t lent = 0; // rows until there are read where they are
+  uint32_t zero_copied = 0; // rows until there are read where they are
   for (uint32_t i = 0; i < member->rows_out; i++) {
     uint32_t token = op->row_token[member->first_row + i];
     write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
-    if (i >= lent && !lend_rows(ep, op, member, i, sending, &lent))
+    if (i >= zero_copied && !zero_copy_rows(ep, op, member, i, sending, &zero_copied))
       write_row(ep, op, sending->args, token, &writing, slot + layout->rows + i * layout->row_stride);
     sending->rows_written++;
-    if (link->remote)
-      ep_remote_rows(link->remote, op->number, EP_PART_DISPATCH, i + 1);
+    if (link->path->rows_written)
+      link->path->rows_written(link, op->number, EP_PART_DISPATCH, i + 1);
     if (ep->fault)
       ep->fault(ep->fault_arg, sending->rows_written, sending->peers_done);
   }
@@ -259,20 +242,18 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
     memcpy(op->weights, args->topk_weights, selections * sizeof *op->weights);
   memset(op->cast_done, 0, (args->num_tokens + 63) / 64 * sizeof *op->cast_done);
   op->num_members = 0;
-  op->told = (struct ep_told){0};
+  op->outcome = (struct ep_outcome){0};
   ep_op_set_view(ep, op, ep->view);
   route(ep, op);
 }
 
 int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kind, bool x_stays, uint64_t *number) {
-  int rc = ep_check_dispatch(ep, args);
-  if (rc == 0)
-    rc = check_experts(ep, args);
+  int rc = check_experts(ep, args);
   if (rc == 0)
     rc = ep_check_active(ep);
   if (rc != 0)
     return rc;
-  struct ep_op *op = &ep->ops[ep->next_op % WEFT_EP_DEPTH];
+  struct ep_op *op = &ep->host->ops[ep->next_op % WEFT_EP_DEPTH];
   if (op->state != EP_OP_FREE)
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
                 (unsigned long long)op->number, WEFT_EP_DEPTH);
@@ -281,23 +262,13 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kin
   for (uint32_t i = 1; i < op->num_members; i++) // each rank begins with the one after it: no two with the same
     send_to(ep, op, (op->self + i) % op->num_members, &sending);
   keep_own(ep, op, args, x_stays);
-  ep_remote_hand_over(ep);
+  ep_hand_over(ep);
   op->state = EP_OP_SENT;
   ep->next_op++;
   *number = op->number;
   return 0;
 }
 
-int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
-  TRACE_BLOCK("dispatch_send");
-  if (!ep || !number)
-    return fail(WEFT_ERR_INVALID, "dispatch_send: %s is NULL", ep ? "op" : "ep");
-  if (ep->gpu)
-    return ep_gpu_send(ep, args, number);
+int ep_host_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
   return ep_send(ep, args, EP_KIND_DISPATCH, false, number);
-}
-
-void ep_fault_set(weft_ep_t *ep, ep_fault_fn hook, void *arg) {
-  ep->fault = hook;
-  ep->fault_arg = arg;
 }

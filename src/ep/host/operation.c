@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "ep/gpu/gpu.h"
+#include "ep/host/host.h"
 #include "group/view.h"
 
 // A wait spins about as long as a sleep and a wake-up would take; for a moment only where the peer may need this very
@@ -140,7 +140,7 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
 
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **out) {
   static const char *const before[] = {"", "dispatch_send", "dispatch_recv", "combine_send"};
-  struct ep_op *op = &ep->ops[number % WEFT_EP_DEPTH];
+  struct ep_op *op = &ep->host->ops[number % WEFT_EP_DEPTH];
   if (op->state == EP_OP_FREE || op->number != number)
     return fail(WEFT_ERR_INVALID, "%s: operation %llu is not open", call, (unsigned long long)number);
   if (op->state != state)
@@ -152,40 +152,10 @@ int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const cha
 
 bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link) {
   for (int i = 0; i < WEFT_EP_DEPTH; i++)
-    for (uint32_t j = 0; ep->ops[i].state != EP_OP_FREE && j < ep->ops[i].num_members; j++)
-      if (ep->ops[i].members[j].link == link)
+    for (uint32_t j = 0; ep->host->ops[i].state != EP_OP_FREE && j < ep->host->ops[i].num_members; j++)
+      if (ep->host->ops[i].members[j].link == link)
         return true;
   return false;
-}
-
-// A link is let go of when it is down, or when its rank was active and no longer is. A joiner's stays.
-static bool needless(weft_ep_t *ep, const struct ep_link *link) {
-  return !ep_link_up(link) || (link->was_active && !group_view_has(ep->view, link->rank, link->incarnation));
-}
-
-void ep_sweep(weft_ep_t *ep) {
-  if (ep->gpu) {
-    ep_gpu_sweep(ep);
-    return;
-  }
-  if (!atomic_exchange(&ep->sweep, false))
-    return;
-  bool again = ep_links_sweep(ep, ep_op_uses);
-  for (uint32_t rank = 0; rank < ep->capacity; rank++) {
-    if (!group_view_find(ep->view, (int32_t)rank))
-      ep->masked[rank] = false;
-    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
-    if (!link || !needless(ep, link))
-      continue;
-    if (ep_op_uses(ep, link)) {
-      again = true;
-      continue;
-    }
-    ep_link_say_left(link);
-    ep_link_retire(ep, link);
-  }
-  if (again)
-    atomic_store(&ep->sweep, true);
 }
 
 void ep_op_end(weft_ep_t *ep, struct ep_op *op) {
@@ -196,5 +166,5 @@ void ep_op_end(weft_ep_t *ep, struct ep_op *op) {
   op->view = NULL;
   op->num_members = 0;
   ep->stats.operations++;
-  ep_sweep(ep);
+  ep_host_sweep(ep);
 }

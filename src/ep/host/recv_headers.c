@@ -2,7 +2,8 @@
 // rows behind it are laid out.
 #include "base/fail.h"
 #include "base/time/clock.h"
-#include "ep/remote/remote_link.h"
+#include "ep/host/host.h"
+#include "ep/view/views.h"
 #include "group/view.h"
 
 struct hearing {
@@ -211,7 +212,7 @@ static void give_up(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
   hearing->deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
 }
 
-uint64_t ep_hear_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv) {
+uint64_t ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv) {
   struct hearing hearing = {.deadline_ns = clock_deadline_ms(ep->op_timeout_ms), .recv = recv};
   catch_up(ep, op);
   restart(ep, op, &hearing);

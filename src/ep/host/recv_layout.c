@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "ep/core/engine.h"
+#include "ep/host/host.h"
 
 // Rows of one member: in its window, or this rank's own.
 struct source {
@@ -29,9 +29,9 @@ static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index) 
                            .count = member->rows_in,
                            .inbox = &op->own_in};
   char *slot = (char *)ep_slot(layout, member->link->in.memory, op->number);
-  memcpy(ep->heads, slot + layout->heads, member->rows_in * layout->head_stride);
+  memcpy(ep->host->heads, slot + layout->heads, member->rows_in * layout->head_stride);
   return (struct source){.rank = member->rank,
-                         .heads = ep->heads,
+                         .heads = ep->host->heads,
                          .rows = (const uint8_t *)slot + layout->rows,
                          .stride = layout->row_stride,
                          .count = member->rows_in,
@@ -88,7 +88,7 @@ static void by_expert(weft_ep_t *ep, const struct source *source, uint32_t i, st
   const float *weights = ep_row_weights(row);
   size_t at = (size_t)i * ep->layout.topk;
   for (uint32_t j = 0; j < row->count; j++) {
-    uint32_t place = ep->cursor[experts[j]]++;
+    uint32_t place = ep->host->cursor[experts[j]]++;
     size_t to = (size_t)experts[j] * recv->rows + place;
     source->inbox->index[at + j] = (int32_t)to;
     source->inbox->weight[at + j] = weights[j];
@@ -107,11 +107,11 @@ static void by_rank(weft_ep_t *ep, const struct source *source, uint32_t i, stru
                     const struct weft_ep_recv *recv) {
   uint32_t topk = ep->layout.topk;
   const int16_t *experts = ep_row_experts(&ep->layout, row);
-  uint32_t to = ep->laid_rows++;
+  uint32_t to = ep->host->laid_rows++;
   source->inbox->index[(size_t)i * topk] = (int32_t)to;
   source->inbox->count[i] = 1;
   for (uint32_t j = 0; j < row->count; j++)
-    ep->cursor[experts[j]]++;
+    ep->host->cursor[experts[j]]++;
   if (to >= recv->rows)
     return;
   lay_row(ep, body, recv, to);
@@ -128,8 +128,8 @@ static void by_rank(weft_ep_t *ep, const struct source *source, uint32_t i, stru
 }
 
 void ep_expand_begin(weft_ep_t *ep, const struct weft_ep_recv *recv) {
-  memset(ep->cursor, 0, ep->experts_per_rank * sizeof *ep->cursor);
-  ep->laid_rows = 0;
+  memset(ep->host->cursor, 0, ep->experts_per_rank * sizeof *ep->host->cursor);
+  ep->host->laid_rows = 0;
   if (!recv || !recv->range)
     return;
   size_t ranges = recv->layout == WEFT_EP_PER_EXPERT ? (size_t)ep->experts_per_rank * ep->capacity : ep->capacity;
@@ -143,7 +143,7 @@ static void note_range(weft_ep_t *ep, const struct weft_ep_recv *recv, int32_t r
   bool experts = recv->layout == WEFT_EP_PER_EXPERT;
   for (uint32_t e = 0; e < (experts ? ep->experts_per_rank : 1); e++) {
     int64_t *range = &recv->range[(size_t)e * ep->capacity + (size_t)rank];
-    int64_t at = experts ? ep->cursor[e] : ep->laid_rows;
+    int64_t at = experts ? ep->host->cursor[e] : ep->host->laid_rows;
     *range = end ? *range | (at - (*range >> 32)) : at << 32;
   }
 }
@@ -168,21 +168,21 @@ int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct wef
 
 uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv *recv) {
   if (recv->layout == WEFT_EP_RANK_MAJOR)
-    return ep->laid_rows;
+    return ep->host->laid_rows;
   uint32_t most = 0;
   for (uint32_t e = 0; e < ep->experts_per_rank; e++)
-    if (ep->cursor[e] > most)
-      most = ep->cursor[e];
+    if (ep->host->cursor[e] > most)
+      most = ep->host->cursor[e];
   return most;
 }
 
 uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv *recv) {
   uint32_t rows = 0;
   for (uint32_t e = 0; e < ep->experts_per_rank; e++) {
-    recv->counts[e] = (int32_t)ep->cursor[e];
+    recv->counts[e] = (int32_t)ep->host->cursor[e];
     if (recv->expert_total)
-      recv->expert_total[e] += (int32_t)ep->cursor[e];
-    rows += ep->cursor[e];
+      recv->expert_total[e] += (int32_t)ep->host->cursor[e];
+    rows += ep->host->cursor[e];
   }
-  return recv->layout == WEFT_EP_PER_EXPERT ? rows : ep->laid_rows;
+  return recv->layout == WEFT_EP_PER_EXPERT ? rows : ep->host->laid_rows;
 }

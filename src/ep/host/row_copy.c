@@ -3,7 +3,7 @@
 // the caches cost the same wherever the peer runs. Nothing tells where it runs, and it may move; so the two ways are
 // tried against each other from time to time, on a few rows that are sent anyhow.
 #include "base/time/clock.h"
-#include "ep/core/engine.h"
+#include "ep/host/host.h"
 
 enum {
   TRIAL_ROWS = 4,     // of each way
@@ -14,7 +14,7 @@ enum {
 struct ep_writing ep_write_begin(struct ep_link *link, uint32_t rows) {
   struct ep_way *way = &link->way;
   struct ep_writing writing = {.way = way};
-  if (rows < 2 * TRIAL_ROWS || link->remote) // what stands in a shadow is read from here at once
+  if (rows < 2 * TRIAL_ROWS || link->path->shadow) // what stands in a shadow is read from here at once
     return writing;
   writing.trial = way->until_trial == 0;
   way->until_trial = writing.trial ? way->pause : way->until_trial - 1;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "ep/gpu/gpu.h"
 
 static const uint64_t magic = 0x4B4E494C54464557u;   // "WEFTLINK", read as little endian
 static const uint64_t far_magic = 0x52414654464557u; // "WEFTFAR", and a NUL
@@ -26,12 +25,12 @@ struct ep_greeting ep_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind k
       .dtype = ep->dtype,
       .combine_dtype = ep->combine_dtype,
       .depth = WEFT_EP_DEPTH,
-      .memory = weft_ep_memory(ep, NULL),
+      .memory = ep->engine->memory,
   };
-  if (ep->gpu) {
-    greeting.device_bytes = ep->gpu->area_bytes;
-    memcpy(greeting.device, ep->gpu->uuid, sizeof greeting.device);
-  }
+  struct ep_device_card card = {0};
+  ep->engine->describe(ep, &card);
+  greeting.device_bytes = card.bytes;
+  memcpy(greeting.device, card.uuid, sizeof greeting.device);
   return greeting;
 }
 
@@ -47,9 +46,11 @@ static const char *memory_name(uint32_t memory) {
 }
 
 static int check_memory(const weft_ep_t *ep, const struct ep_greeting *greeting) {
-  uint32_t ours = weft_ep_memory(ep, NULL);
+  uint32_t ours = ep->engine->memory;
+  struct ep_device_card card = {0};
+  ep->engine->describe(ep, &card);
   if (greeting->memory == ours)
-    return check_same(greeting->rank, "device window size", greeting->device_bytes, ep->gpu ? ep->gpu->area_bytes : 0);
+    return check_same(greeting->rank, "device window size", greeting->device_bytes, card.bytes);
   return fail(WEFT_ERR_VERSION, "rank %d runs on %s memory, this rank on %s memory: all ranks of a group must agree",
               greeting->rank, memory_name(greeting->memory), memory_name(ours));
 }

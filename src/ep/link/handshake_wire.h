@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "ep/core/engine.h"
-#include "ep/remote/worker.h"
+#include "transport/transport.h"
 
 enum ep_greeting_kind {
   EP_HELLO = 1, // the dialler's; with descriptors: doorbell page, area, and on CUDA memory the device's window
@@ -37,7 +37,7 @@ struct ep_far_greeting {
   uint64_t magic;
   uint32_t version, size; // EP_LAYOUT_VERSION, and of the whole
   struct ep_greeting greeting;
-  char transport[EP_NET_NAME];
+  char transport[EP_TRANSPORT_NAME];
   uint64_t link; // the sender's number of it, for messages to it
   uint32_t address_size, key_size;
   uint8_t address[TRANSPORT_MAX_ADDRESS]; // of the sender's worker

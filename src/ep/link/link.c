@@ -1,3 +1,4 @@
+// One link: its windows, how it goes up and down, and the table of all.
 #include "ep/link/link.h"
 
 #include <stdio.h>
@@ -7,36 +8,12 @@
 
 #include "base/fail.h"
 #include "base/log.h"
-#include "ep/gpu/gpu.h"
-#include "ep/remote/remote_link.h"
-
-static int new_inbox(const struct ep_layout *layout, struct ep_inbox *inbox) {
-  size_t rows = layout->max_tokens, selections = rows * layout->topk;
-  inbox->count = calloc(rows, sizeof *inbox->count);
-  inbox->index = calloc(selections, sizeof *inbox->index);
-  inbox->weight = calloc(selections, sizeof *inbox->weight);
-  return inbox->count && inbox->index && inbox->weight ? 0 : -1;
-}
-
-static void free_inbox(struct ep_inbox *inbox) {
-  free(inbox->count);
-  free(inbox->index);
-  free(inbox->weight);
-}
-
-static int open_device_window(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd) {
-  if (route == EP_ROUTE_NEAR)
-    return ep_gpu_link_new(ep, link, fd);
-  return route == EP_ROUTE_FABRIC ? ep_gpu_link_fabric(ep, link) : ep_gpu_link_far(ep, link);
-}
+#include "ep/core/engine.h"
 
 static int open_windows(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int fds[EP_FDS]) {
-  for (int i = 0; i < WEFT_EP_DEPTH && !ep->gpu; i++)
-    if (new_inbox(&ep->layout, &link->inbox[i]) != 0)
-      return fail(WEFT_ERR_NOMEM, "no memory for the link to rank %d", link->rank);
   int rc = ep_window_create(&link->in, ep->layout.area, &fds[EP_FD_AREA]);
-  if (rc == 0 && ep->gpu)
-    rc = open_device_window(ep, link, route, &fds[EP_FD_DEVICE]);
+  if (rc == 0)
+    rc = ep->engine->link_open(ep, link, route, &fds[EP_FD_DEVICE]);
   atomic_fetch_add(&ep->links.window_bytes, link->in.size + link->device.in.size);
   return rc == 0 ? 0 : fail_context(rc, "link to rank %d", link->rank);
 }
@@ -49,6 +26,7 @@ int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_route
   link->rank = rank;
   link->incarnation = incarnation;
   link->socket = -1;
+  link->path = &ep_path_mapped;
   link->device.seat = DEVICE_NO_SEAT;
   fds[EP_FD_AREA] = fds[EP_FD_DEVICE] = -1;
   int rc = open_windows(ep, link, route, fds);
@@ -65,17 +43,14 @@ int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_route
 void ep_link_free(weft_ep_t *ep, struct ep_link *link) {
   if (!link)
     return;
-  size_t window_bytes = link->in.size + link->device.in.size + (link->remote ? link->out.size : 0);
-  ep_remote_free(link->remote); // whose proxy uses the GPU's windows
-  if (ep->gpu)
-    ep_gpu_link_free(ep, link);
+  size_t window_bytes = link->in.size + link->device.in.size + (link->path->shadow ? link->out.size : 0);
+  link->path->free(link); // it may use the engine's windows
+  ep->engine->link_free(ep, link);
   ep_window_release(&link->in);
   ep_window_release(&link->out);
   ep_window_release(&link->bell);
   if (link->socket >= 0)
     close(link->socket);
-  for (int i = 0; i < WEFT_EP_DEPTH; i++)
-    free_inbox(&link->inbox[i]);
   free(link);
   atomic_fetch_sub(&ep->links.window_bytes, window_bytes); // last: who sees it knows that all is freed
 }
@@ -102,39 +77,47 @@ void ep_links_report(weft_ep_t *ep, const struct group_view *view) {
 }
 
 bool ep_link_takes_us_for_lost(struct ep_link *link) {
-  if (link->remote)
-    ep_remote_listen(link);
+  link->path->listen(link);
   return atomic_load(&ep_link_in(link)->notice.lost) != 0;
 }
 
-// Who takes a peer for lost tells it so, and one who was told does not report the teller: of two ranks that missed each
-// other, the one that looked later may have been stopped, and could be the first that the group hears. That the look
-// comes before the telling makes sure that one of the two reports.
+void ep_link_notify_left(struct ep_link *link) {
+  if (!atomic_exchange(&ep_link_out(link)->notice.left, 1))
+    link->path->notify(link, EP_NOTICE_LEFT);
+}
+
+static void notify_lost(struct ep_link *link) {
+  atomic_store(&ep_link_out(link)->notice.lost, 1);
+  link->path->notify(link, EP_NOTICE_LOST);
+}
+
+// A rank that takes a peer for lost notifies it, and the notified peer does not report the sender: of two ranks that
+// missed each other, the one that looked later may have been stopped, and its report could be the first that comes to
+// the group. Each looks for a notice before it sends its own, so one of the two reports.
 static enum ep_link_state settle(struct ep_link *link, enum ep_link_state state) {
   if (state == EP_LINK_SILENT && ep_link_takes_us_for_lost(link))
     return EP_LINK_DOUBTED;
   if (state == EP_LINK_SILENT || state == EP_LINK_BROKEN)
-    ep_link_say_lost(link);
+    notify_lost(link);
   return state;
 }
 
 void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *why) {
   int up = EP_LINK_UP;
-  char how[160]; // `why` may be the last error, and telling the peer may fail
+  char how[160]; // `why` may be the last error, and the notice to the peer may fail
   snprintf(how, sizeof how, "%s", why);
   if (ep_link_up(link))
     state = settle(link, state);
   if (!atomic_compare_exchange_strong(&link->state, &up, (int)state))
     return;
-  if (ep->gpu) // first of all: kernels wait for it
-    ep_gpu_link_gone(ep, link);
+  ep->engine->link_down(ep, link); // first of all: kernels wait for it
   log_info("rank %d: link to rank %d is down: %s", ep->rank, link->rank, how);
   atomic_fetch_sub(&ep->links.connected, 1);
   atomic_store(&ep->sweep, true);
   if (state != EP_LINK_DOUBTED && ep_views_has(ep, link->rank, link->incarnation) &&
       !atomic_exchange(&link->reported, true))
     report(ep, link->rank, link->incarnation, state, how);
-  ep_views_update_ready(ep);
+  ep->on_links(ep);
   ep_doorbell_ring(ep_own_bell(ep));
 }
 
@@ -149,7 +132,7 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
   struct ep_links *links = &ep->links;
   int32_t rank = link->rank;
   uint64_t incarnation = link->incarnation;
-  const char *way = link->remote ? ep_remote_way(link->remote) : "";
+  const char *way = link->path->name(link);
   pthread_mutex_lock(&links->lock);
   int rc = ep_service_watch(ep, link);
   struct ep_link *old = NULL;
@@ -172,7 +155,7 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
   }
   ep_life_kick(ep);
   ep_emit(ep, WEFT_EP_EVENT_CONNECTED, rank, incarnation, 0, 0, way);
-  ep_views_update_ready(ep);
+  ep->on_links(ep);
   return 0;
 }
 

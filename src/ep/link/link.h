@@ -15,8 +15,10 @@
 
 #include "device/device.h"
 #include "ep/core/doorbell.h"
+#include "ep/core/engine_ops.h"
 #include "ep/core/layout.h"
 #include "ep/core/window.h"
+#include "ep/link/path.h"
 #include "group/group.h"
 #include "secure/secret.h"
 
@@ -38,16 +40,8 @@ struct ep_way {
 
 enum { EP_TRANSPORT_NAME = 32, EP_HOST_SIZE = 160 };
 
-enum ep_link_state {
-  EP_LINK_UP,
-  EP_LINK_LEFT,    // the peer closed, cleanly
-  EP_LINK_DEAD,    // the peer's end hung up
-  EP_LINK_SILENT,  // a deadline passed
-  EP_LINK_BROKEN,  // it wrote what it must not
-  EP_LINK_DOUBTED, // a deadline passed, but it is more likely that this rank is the one astray; or the peer says so
-};
-
-struct ep_talk;
+struct ep_far_greeting;
+struct ep_remote;
 
 struct ep_link {
   int32_t rank;
@@ -61,7 +55,8 @@ struct ep_link {
     uint8_t name[DEVICE_NAME]; // by NVLink from another host: of `in`, for the peer
     uint32_t seat;             // DEVICE_NO_SEAT: none
   } device;
-  struct ep_remote *remote; // to a rank on another host: `out` and `bell` are only here; NULL: `out` is the peer's
+  const struct ep_path_ops *path; // how what is written to `out` gets to the peer
+  struct ep_remote *remote;       // the path to another host has it (remote/remote_link.h); else NULL
   int socket;
   _Atomic int state;     // enum ep_link_state
   _Atomic bool reported; // the group has been told that the peer is gone
@@ -122,13 +117,6 @@ static inline struct ep_area_head *ep_link_out(const struct ep_link *link) {
 // The descriptors that a greeting brings.
 enum ep_fd { EP_FD_BELL, EP_FD_AREA, EP_FD_DEVICE, EP_FDS };
 
-// How the peer's memory is reached.
-enum ep_route {
-  EP_ROUTE_NEAR,   // on this host: it is mapped by descriptors
-  EP_ROUTE_FABRIC, // GPUs on another host, or in another container: mapped by name, over NVLink
-  EP_ROUTE_FAR,    // on another host: by a transport
-};
-
 // Creates the link and the windows that this rank will read. Their descriptors in `fds` (-1: there is none) are for the
 // peer; the caller closes them.
 int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_route route, struct ep_link **link,
@@ -140,7 +128,7 @@ void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state,
 // Whether the peer has said that it takes this rank for lost. [any]
 bool ep_link_takes_us_for_lost(struct ep_link *link);
 // Tells the peer that what follows is no death. [any]
-void ep_link_say_left(struct ep_link *link);
+void ep_link_notify_left(struct ep_link *link);
 // Reports members of a new view whose links went down before it came. [group]
 void ep_links_report(weft_ep_t *ep, const struct group_view *view);
 // The live link to that incarnation (0: any), or NULL. [any]
@@ -154,41 +142,26 @@ void ep_link_retire(weft_ep_t *ep, struct ep_link *link);
 // Retires every superseded link that `in_use` does not claim; true when it claimed some. [owner]
 bool ep_links_sweep(weft_ep_t *ep, bool (*in_use)(weft_ep_t *ep, const struct ep_link *link));
 
-// --- handshake.c: the handshake ---
+// --- wait.c ---
 
-// Connects to that incarnation, unless it is connected. TIMEOUT, VERSION, UNSUPPORTED (no way to its host), AUTH,
-// UNREACHABLE. [owner]
-int ep_dial(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *address, uint64_t deadline_ns);
-// Answers a greeting that has arrived on `socket`; the socket is the link's, or closed, afterwards. [service]
-void ep_answer(weft_ep_t *ep, int socket);
-// Decides whose call stands. False: the caller's does not, or it has a link already. [service]
-bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
-void ep_answer_end(weft_ep_t *ep, int32_t rank);
+// Whether the peer waits for somebody, inside one of its operations, or did a moment ago. [owner]
+bool ep_link_waits(const weft_ep_t *ep, const struct ep_link *link);
+// Waits until *word >= value. False: the link went down first, or the deadline passed (then the link is marked silent).
+// [owner]
+bool ep_wait_word(weft_ep_t *ep, struct ep_link *link, const _Atomic uint64_t *word, uint64_t value,
+                  uint64_t deadline_ns, const char *what);
 
-// Waits until the called rank has answered on `socket` (POLLIN), or takes more (POLLOUT). TIMEOUT. [owner]
-int ep_await_answer(int socket, short events, int32_t rank, uint64_t deadline_ns);
+// --- watch.c: what the service thread (service/service.h) looks at ---
 
-// --- remote/handshake_tcp.c: the same between hosts ---
+enum {
+  EP_TAG_BITS = 3, // of the data of an event: a tag, or a link's address (aligned: its low bits are 0)
+};
 
-// Calls the rank at the token and endpoints of its claim, until one of them is its own. `*yield`: its call stands
-// instead. [owner]
-int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *claimed, uint64_t deadline_ns,
-                bool *yield);
-// Goes on with a call from another host. An enum tls_wants: call again when its socket is ready; 0: it has become a
-// link, or has ended; else it has to be ended, for that reason. [service]
-int ep_far_answer(weft_ep_t *ep, struct ep_talk *talk);
-
-// --- reactor.c: the thread ---
-
-// Opens the listeners and fills links.address. Calls wait in their queues until the thread starts.
-int ep_service_listen(weft_ep_t *ep, const struct weft_ep_options *options);
-int ep_service_start(weft_ep_t *ep);
-// Closes the listener, ends the thread. Links stay as they are.
-void ep_service_stop(weft_ep_t *ep);
-// Frees every link, after ep_service_stop.
-void ep_links_free(weft_ep_t *ep);
-void ep_service_kick(weft_ep_t *ep);
-// Watches a link's socket. [any]
+// Has it look at a socket. [any]
+int ep_service_watch_socket(weft_ep_t *ep, int socket, uint64_t tag);
+// And at a link's. [any]
 int ep_service_watch(weft_ep_t *ep, struct ep_link *link);
+// Wakes it: a link was retired, or has failed, or it is to stop. [any]
+void ep_service_kick(weft_ep_t *ep);
 
 #endif

@@ -10,8 +10,6 @@
 #include "group/view.h"
 
 enum {
-  SAY_LEFT = 1,
-  SAY_LOST = 2,
   COUNT_BITS = 56,
   LAST_MS = 200,
   WORDS_AT_ONCE = 16, // that are heard of one peer before others are: it has two things to say in its life
@@ -24,7 +22,7 @@ static void write_word(struct ep_link *link, uint64_t what) {
   tls_write(link->remote->tls, &word, sizeof word, &sent); // if it cannot go, nobody reads it
 }
 
-static void say(struct ep_link *link, uint64_t what) {
+void ep_control_notify(struct ep_link *link, enum ep_notice what) {
   struct ep_remote *remote = link->remote;
   if (!remote || link->socket < 0)
     return;
@@ -36,7 +34,7 @@ static void say(struct ep_link *link, uint64_t what) {
   pthread_mutex_unlock(&remote->said_lock);
 }
 
-void ep_link_say_welcome(struct ep_link *link, const struct ep_far_greeting *welcome) {
+void ep_remote_welcome(struct ep_link *link, const struct ep_far_greeting *welcome) {
   struct ep_remote *remote = link->remote;
   size_t said = 0, sent = 0;
   pthread_mutex_lock(&remote->said_lock);
@@ -44,28 +42,18 @@ void ep_link_say_welcome(struct ep_link *link, const struct ep_far_greeting *wel
          tls_write(remote->tls, (const char *)welcome + said, sizeof *welcome - said, &sent) == 0)
     said += sent;
   remote->owes_welcome = false;
-  for (uint64_t what = SAY_LEFT; what <= SAY_LOST; what++)
+  for (uint64_t what = EP_NOTICE_LEFT; what <= EP_NOTICE_LOST; what++)
     if (remote->owed >> what & 1)
       write_word(link, what);
   pthread_mutex_unlock(&remote->said_lock);
 }
 
-void ep_link_say_left(struct ep_link *link) {
-  if (!atomic_exchange(&ep_link_out(link)->notice.left, 1))
-    say(link, SAY_LEFT);
-}
-
-void ep_link_say_lost(struct ep_link *link) {
-  atomic_store(&ep_link_out(link)->notice.lost, 1);
-  say(link, SAY_LOST);
-}
-
 // 0, or EPROTO: no rank says that.
 static int take(struct ep_link *link, uint64_t word) {
-  if (word >> COUNT_BITS == SAY_LEFT) {
+  if (word >> COUNT_BITS == EP_NOTICE_LEFT) {
     atomic_store(&link->remote->awaited, word & ((UINT64_C(1) << COUNT_BITS) - 1));
     atomic_store(&ep_link_in(link)->notice.left, 1);
-  } else if (word >> COUNT_BITS == SAY_LOST) {
+  } else if (word >> COUNT_BITS == EP_NOTICE_LOST) {
     atomic_store(&ep_link_in(link)->notice.lost, 1);
   } else {
     return EPROTO;
@@ -105,14 +93,14 @@ static int listen_locked(struct ep_link *link) {
   return 0;
 }
 
-int ep_remote_listen(struct ep_link *link) {
+int ep_control_listen(struct ep_link *link) {
   pthread_mutex_lock(&link->remote->said_lock);
   int error = listen_locked(link);
   pthread_mutex_unlock(&link->remote->said_lock);
   return error;
 }
 
-void ep_remote_hear_last(struct ep_link *link) {
+void ep_control_receive_last(struct ep_link *link) {
   struct ep_remote *remote = link->remote;
   if (!remote->net) // kernels have written it where it belongs
     return;
@@ -135,7 +123,7 @@ static bool is_quiet(const struct ep_link *link) {
          info.tcpi_last_ack_recv > EP_ENDPOINT_TIMEOUT_MS / 2;
 }
 
-enum ep_link_state ep_remote_verdict(weft_ep_t *ep, struct ep_link *silent) {
+enum ep_link_state ep_control_verdict(weft_ep_t *ep, struct ep_link *silent) {
   uint32_t quiet = 1, members = 1;
   const struct group_view *view = group_view(ep->group);
   pthread_mutex_lock(&ep->links.lock); // a link in the table is not freed then

@@ -1,24 +1,10 @@
-// Messages of peers on other hosts: the words that they would have stored themselves on this one. One that is wrong
-// anywhere writes nothing, and ends its link.
+// What the transport has for the links to other hosts: messages of peers, and failures.
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/time/clock.h"
-#include "ep/gpu/proxy.h"
-#include "ep/remote/put.h"
+#include "ep/remote/remote_link.h"
 
-static int take_note(struct ep_remote *remote, const void *bytes, size_t size) {
-  struct ep_link *link = remote->link;
-  struct ep_note note;
-  int rc = ep_note_check(&remote->ep->layout, bytes, size, &note);
-  if (rc != 0)
-    return rc;
-  if (ep_note_store(&note, &remote->ep->layout, link->in.memory, link->out.memory))
-    atomic_store_explicit(&ep_link_bell(link)->waiting_ns, clock_ns(), memory_order_relaxed);
-  return 0;
-}
-
-void ep_remote_hear(struct ep_net *net, const void *bytes, size_t size) {
+static void receive(struct ep_net *net, const void *bytes, size_t size) {
   uint64_t id;
   if (size < sizeof id)
     return;
@@ -30,11 +16,15 @@ void ep_remote_hear(struct ep_net *net, const void *bytes, size_t size) {
   if (atomic_load(&remote->failed) == WEFT_ERR_PROTOCOL)
     return;
   atomic_fetch_add(&remote->heard, 1);
-  if (remote->proxy) {
-    ep_proxy_hear(remote, bytes, size);
-    return;
-  }
-  if (take_note(remote, bytes, size) != 0)
-    ep_remote_fail(remote, WEFT_ERR_PROTOCOL, weft_last_error());
-  ep_doorbell_ring(ep_own_bell(remote->ep));
+  remote->ep->engine->carrier->receive(remote, bytes, size);
 }
+
+// The worker is about to close, with all peers and regions.
+static void forget_transport(struct ep_remote *remote) {
+  ep_remote_fail(remote, WEFT_ERR_CLOSED, "this rank's transport did not let go of memory, and was closed");
+  remote->peer = NULL;
+  remote->area = NULL;
+  remote->in = remote->out = NULL;
+}
+
+const struct ep_net_events ep_remote_events = {receive, ep_remote_fail, forget_transport, ep_words_sign};

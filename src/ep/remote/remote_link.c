@@ -1,3 +1,4 @@
+// Making and ending a link to another host: its shadow, what it registers with the transport, and its number.
 #include "ep/remote/remote_link.h"
 
 #include <stdio.h>
@@ -9,9 +10,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/time/clock.h"
-#include "ep/gpu/gpu.h"
-#include "ep/gpu/proxy.h"
-#include "ep/remote/put.h"
+#include "ep/remote/requests.h"
 
 enum {
   INDEX_BITS = 16, // of a link's number: where it stands
@@ -46,9 +45,13 @@ static int reg(struct ep_net *net, const struct ep_window *window, int fd, struc
   return net->transport->reg(net->worker, &memory, region);
 }
 
+static const struct ep_carrier_ops *carrier_of(const struct ep_remote *remote) {
+  return remote->ep->engine->carrier;
+}
+
 // What the peer's transport writes.
 static struct ep_window *written(struct ep_remote *remote) {
-  return remote->proxy ? ep_proxy_landing(remote->proxy) : &remote->link->in;
+  return carrier_of(remote)->written(remote);
 }
 
 // With the transport: what it writes and reads is registered, and messages to the link are heard.
@@ -59,7 +62,7 @@ static int enroll(struct ep_remote *remote) {
   if (rc == 0)
     rc = reg(net, written(remote), remote->area_fd, &remote->in);
   if (rc == 0)
-    rc = reg(net, remote->proxy ? ep_proxy_staging(remote->proxy) : &remote->link->out, -1, &remote->out);
+    rc = reg(net, carrier_of(remote)->sent(remote), -1, &remote->out);
   ep_net_leave(net);
   return rc;
 }
@@ -76,15 +79,13 @@ int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int a
   remote->area_fd = area_fd;
   pthread_mutex_init(&remote->said_lock, NULL);
   link->remote = remote;
+  link->path = &ep_path_remote;
   int rc = ep_window_private(&link->out, ep->layout.area);
   atomic_fetch_add(&ep->links.window_bytes, link->out.size); // beside the area, this is the link's own too
   if (rc == 0)
     rc = ep_window_private(&link->bell, EP_DOORBELL_SIZE);
-  if (rc == 0 && ep->gpu) {
-    close(remote->area_fd); // nobody maps it
-    remote->area_fd = -1;
-    rc = net ? ep_proxy_new(remote, &remote->area_fd) : 0;
-  }
+  if (rc == 0)
+    rc = carrier_of(remote)->open(remote, &remote->area_fd);
   if (rc == 0 && net)
     rc = enroll(remote);
   return rc == 0 ? 0 : fail_context(rc, "link to rank %d", link->rank);
@@ -127,7 +128,7 @@ static int reach(struct ep_remote *remote, const struct ep_far_greeting *greetin
   if (rc != 0)
     return rc;
   remote->area_at = remote->area->address;
-  return ep_publish_prepare(remote);
+  return carrier_of(remote)->prepare(remote);
 }
 
 int ep_remote_connect(struct ep_remote *remote, const struct ep_far_greeting *greeting) {
@@ -137,7 +138,7 @@ int ep_remote_connect(struct ep_remote *remote, const struct ep_far_greeting *gr
     return fail(WEFT_ERR_PROTOCOL, "rank %d names its window in %u bytes, not %d", remote->link->rank,
                 greeting->key_size, DEVICE_NAME);
   if (!remote->net)
-    return ep_gpu_link_map_fabric(remote->ep, remote->link, greeting->key);
+    return remote->ep->engine->link_map_fabric(remote->ep, remote->link, greeting->key);
   remote->peer_id = greeting->link;
   ep_net_enter(remote->net);
   int rc = reach(remote, greeting);
@@ -163,8 +164,8 @@ static bool quiesce(struct ep_remote *remote) {
   uint64_t deadline_ns = clock_deadline_ms(END_MS);
   do
     ep_net_progress(remote->net);
-  while (ep_publish_under_way(remote) && !clock_passed(deadline_ns));
-  return !ep_publish_under_way(remote);
+  while (ep_requests_under_way(remote) && !clock_passed(deadline_ns));
+  return !ep_requests_under_way(remote);
 }
 
 // Likewise, while the peer takes it: who has hung up has freed the link.
@@ -172,7 +173,7 @@ static void deliver(struct ep_remote *remote) {
   uint64_t deadline_ns = clock_deadline_ms(END_MS);
   do
     ep_net_progress(remote->net);
-  while (ep_publish_under_way(remote) && ep_remote_listen(remote->link) == 0 && !clock_passed(deadline_ns));
+  while (ep_requests_under_way(remote) && ep_control_listen(remote->link) == 0 && !clock_passed(deadline_ns));
 }
 
 // Whether a newer link leads to the same worker, whose writes go on.
@@ -210,13 +211,6 @@ void ep_remote_disconnect(struct ep_remote *remote) {
   let_go_of_peer(remote);
 }
 
-void ep_remote_abandon(struct ep_remote *remote) {
-  ep_remote_fail(remote, WEFT_ERR_CLOSED, "this rank's transport did not let go of memory, and was closed");
-  remote->peer = NULL;
-  remote->area = NULL;
-  remote->in = remote->out = NULL;
-}
-
 // False: the transport still touches memory of the link.
 static bool end(struct ep_remote *remote) {
   struct ep_net *net = remote->net;
@@ -226,7 +220,7 @@ static bool end(struct ep_remote *remote) {
   atomic_compare_exchange_strong(&remote->failed, &none, WEFT_ERR_CANCELED); // the queue posts nothing more of it
   if (remote->id != 0)
     net->remotes[remote->id & ((1u << INDEX_BITS) - 1)] = NULL;
-  ep_publish_cancel(remote);
+  ep_requests_cancel(remote);
   bool quiet = quiesce(remote);
   if (!quiet) {
     let_go_of_peer(remote);
@@ -234,7 +228,7 @@ static bool end(struct ep_remote *remote) {
   }
   if (!quiet)
     return false;
-  ep_publish_unprepare(remote);
+  ep_requests_unprepare(remote);
   let_go_of_peer(remote);
   if (remote->out)
     net->transport->unreg(remote->out);
@@ -256,12 +250,12 @@ void ep_remote_free(struct ep_remote *remote) {
     ep_net_leave(remote->net);
   }
   link->remote = NULL;
+  link->path = &ep_path_mapped;
   tls_close(remote->tls); // the socket is still open
   if (quiet) {
     close(remote->area_fd);
-    ep_publish_free(remote);
     pthread_mutex_destroy(&remote->said_lock);
-    ep_proxy_free(remote->proxy);
+    carrier_of(remote)->close(remote);
     free(remote);
     return;
   }

@@ -19,14 +19,14 @@
 
 #include <weft/ep.h>
 
+#include "ep/core/engine.h"
 #include "ep/link/handshake_wire.h"
+#include "ep/remote/carrier.h"
 #include "ep/remote/update.h"
 #include "ep/remote/worker.h"
 #include "secure/tls.h"
 
 #define EP_FABRIC "nvlink" // in the place of a transport's name
-
-enum ep_part { EP_PART_DISPATCH, EP_PART_WEIGHTS, EP_PART_COMBINE, EP_PARTS };
 
 enum {
   EP_CHUNKS = 16,             // of a part, at most
@@ -50,12 +50,12 @@ struct ep_publication {
   uint32_t num_chunks, chunk_rows;
   uint32_t strides[2];      // of rows and heads; the latter's may be 0: there are none
   uint32_t posted;          // rows, of what is being written; [owner]
-  uint64_t lent;            // bit i: chunk i is read where the caller has it; [owner]
+  uint64_t zero_copied;     // bit i: chunk i is read where the caller has it; [owner]
   _Atomic uint32_t pending; // chunks and heads under way, and 1 while the last is not ready
   _Atomic bool busy;        // from the first chunk until the message has left
 };
 
-struct ep_proxy;
+struct ep_proxy; // gpu/proxy.h
 
 struct ep_remote {
   weft_ep_t *ep;
@@ -63,7 +63,7 @@ struct ep_remote {
   uint64_t id, peer_id; // of the link: what the peer's messages say, and ours
   struct ep_link *link;
   struct ep_proxy *proxy; // on CUDA memory (gpu/proxy.h), where what is registered is its, and nothing is published
-  int area_fd;
+  int area_fd;            // of what the peer's transport writes
   struct transport_region *in, *out;
   struct transport_peer *peer;
   struct transport_remote *area; // the peer's; NULL when it was disconnected,
@@ -93,7 +93,7 @@ struct ep_remote {
 int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int area_fd);
 // What the peer needs of it.
 int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greeting);
-// With what the peer says: ready to publish.
+// With what the peer says: ready to publish. [owner, service]
 int ep_remote_connect(struct ep_remote *remote, const struct ep_far_greeting *greeting);
 // Ends what is under way and frees all but the windows. When it returns nothing of the link is written or read by the
 // transport, and what comes late meets no data. NULL is legal.
@@ -109,42 +109,40 @@ static inline bool ep_remote_failed(struct ep_remote *remote) {
 }
 // Disconnects the peer, which ends by force what is under way to it, soon. [turn]
 void ep_remote_disconnect(struct ep_remote *remote);
-// The worker is about to close, with all peers and regions. [turn]
-void ep_remote_abandon(struct ep_remote *remote);
 // The transport does not reach the peer any more: the service thread takes the link down. [any]
 void ep_remote_fail(struct ep_remote *remote, int err, const char *why);
-// A message has come. [turn]
-void ep_remote_hear(struct ep_net *net, const void *bytes, size_t size);
+// What the net thread is to do with messages and failures.
+extern const struct ep_net_events ep_remote_events;
+// The link of that number, NULL when it has gone. [turn]
+struct ep_remote *ep_remote_find(struct ep_net *net, uint64_t id);
 
-// --- publishing: put.c; all [owner] ---
+// --- path.c: what the engine asks of a link (link/path.h) ---
 
-// Waits a moment until all that was published has left: this rank is about to.
+extern const struct ep_path_ops ep_path_remote;
+
+// --- put.c: publishing; all [owner]; contracts: link/path.h ---
+
+bool ep_put_settle(struct ep_link *link, uint64_t op, enum ep_part part, uint64_t deadline_ns);
+void ep_put_rows_written(struct ep_link *link, uint64_t op, enum ep_part part, uint32_t rows);
+void ep_put_publish(struct ep_link *link, uint64_t op, enum ep_part part, uint32_t rows);
+uint32_t ep_put_zero_copy_rows(struct ep_link *link, uint64_t op, enum ep_part part, uint32_t first, uint32_t rows);
+void ep_put_zero_copy(struct ep_link *link, uint64_t op, enum ep_part part, uint32_t first, const void *from);
+// Whether all of it has left, or never will.
+bool ep_put_all_left(struct ep_remote *remote);
+
+// --- words.c: publishing words that stand alone; all [owner]; contracts: link/path.h ---
+
+void ep_words_acknowledge(struct ep_link *link);
+void ep_words_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch);
+// Tells all peers on other hosts that this rank waits, if it has not done so for a while.
+void ep_words_sign(weft_ep_t *ep, uint64_t now_ns);
+
+// --- flush.c ---
+
+// Waits a moment until all that was published has left: this rank is about to. [owner]
 void ep_remote_flush(weft_ep_t *ep);
 
-// Waits until what was published in that place before has left the shadow. False: the link is down.
-bool ep_remote_settle(struct ep_remote *remote, uint64_t op, enum ep_part part, uint64_t deadline_ns);
-// How many rows from `first` on, of `rows` in all, may go from where the caller has them, if they stand there one after
-// another, as they travel. 0: none, they go by the shadow.
-uint32_t ep_remote_lendable(struct ep_remote *remote, uint64_t op, enum ep_part part, uint32_t first, uint32_t rows);
-// They go from `from`, and need not be written to the shadow. It must be left as it is until ep_remote_return().
-void ep_remote_lend(struct ep_remote *remote, uint64_t op, enum ep_part part, uint32_t first, const void *from);
-// `rows` rows of a part stand in the shadow, or are lent: sends those chunks that are whole.
-void ep_remote_rows(struct ep_remote *remote, uint64_t op, enum ep_part part, uint32_t rows);
-// All `rows` rows do, and the flag: sends the rest, and the words.
-void ep_remote_publish(struct ep_remote *remote, uint64_t op, enum ep_part part, uint32_t rows);
-// `taken` words, in the area, or the start: tells the peer.
-void ep_remote_tell(struct ep_remote *remote);
-void ep_remote_tell_start(struct ep_remote *remote, uint64_t op, uint64_t epoch);
-// The owner returns to its caller, or sleeps: the net thread drives.
-static inline void ep_remote_hand_over(weft_ep_t *ep) {
-  struct ep_net *net = atomic_load_explicit(&ep->net, memory_order_acquire);
-  if (net && !ep->holds)
-    ep_net_hand_over(net);
-}
-// Tells all peers on other hosts that this rank waits, if it has not done so for a while.
-void ep_remote_sign(weft_ep_t *ep, uint64_t now_ns);
-
-// --- the caller's memory: zero_copy.c ---
+// --- zero_copy.c: the caller's memory ---
 
 // Waits until the caller's memory is read no more. At the operation's deadline the peers that it is still read for are
 // lost, and their requests are cancelled, which ends them (transport.h). If it does not, their connections are torn
@@ -153,19 +151,15 @@ void ep_remote_sign(weft_ep_t *ep, uint64_t now_ns);
 // they put it out. [owner]
 void ep_remote_return(weft_ep_t *ep);
 
-// --- the socket: control_socket.c ---
+// --- control_socket.c; contracts: link/path.h ---
 
 // Answers the call that became this link, which is installed. If this fails the caller has gone, and its hang-up takes
 // the link down. [service]
-void ep_link_say_welcome(struct ep_link *link, const struct ep_far_greeting *welcome);
-// Tells the peer that this rank takes it for lost, as on one host. [any]
-void ep_link_say_lost(struct ep_link *link);
-// Takes what the peer has said there. 0: it has not hung up; else an errno: EPIPE and ECONNRESET when it has, EPROTO
-// when it said what no rank says, others when its host does not answer. [any]
-int ep_remote_listen(struct ep_link *link);
-// Hears what is on its way from a peer that has hung up, for a moment at most. [service]
-void ep_remote_hear_last(struct ep_link *link);
-// What is to be thought of a peer whose host does not answer: it is silent, unless most of the view is.
-enum ep_link_state ep_remote_verdict(weft_ep_t *ep, struct ep_link *link);
+void ep_remote_welcome(struct ep_link *link, const struct ep_far_greeting *welcome);
+void ep_control_notify(struct ep_link *link, enum ep_notice notice);
+int ep_control_listen(struct ep_link *link);
+void ep_control_receive_last(struct ep_link *link);
+// It is silent, unless most of the view is.
+enum ep_link_state ep_control_verdict(weft_ep_t *ep, struct ep_link *link);
 
 #endif

@@ -1,3 +1,4 @@
+// The transport's worker, its lock and its queue, and the thread that drives it.
 #include "ep/remote/worker.h"
 
 #include <errno.h>
@@ -16,8 +17,6 @@
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "ep/core/engine.h"
-#include "ep/gpu/gpu.h"
-#include "ep/gpu/proxy.h"
 #include "ep/remote/remote_link.h"
 #include "transport/nics.h"
 
@@ -134,7 +133,7 @@ void ep_net_shut(struct ep_net *net) {
   struct transport_worker *worker = net->worker;
   for (uint32_t i = 0; i < net->num_remotes; i++)
     if (net->remotes[i])
-      ep_remote_abandon(net->remotes[i]);
+      net->events->closing(net->remotes[i]);
   net->worker = NULL;
   if (worker)
     net->transport->close(worker);
@@ -224,8 +223,8 @@ static bool drive(struct ep_net *net) {
     return false;
   }
   uint32_t news = ep_net_progress(net);
-  if (net->ep->gpu)
-    news += ep_proxy_poll(net);
+  if (net->ep->engine->poll)
+    news += net->ep->engine->poll(net);
   leave(net);
   return news > 0;
 }
@@ -233,8 +232,9 @@ static bool drive(struct ep_net *net) {
 // Rests after `idle` rounds without news; false: or does not. On CUDA memory, since `last_ns`, when there were news:
 // kernels tell nobody that they have written something.
 static bool rest(struct ep_net *net, uint32_t idle, uint64_t last_ns) {
-  uint64_t nap_ns = net->ep->gpu ? ep_proxy_nap_ns(last_ns) : 0;
-  if (net->ep->gpu && nap_ns == 0) {
+  bool polls = net->ep->engine->poll != NULL;
+  uint64_t nap_ns = net->ep->engine->nap_ns(last_ns);
+  if (polls && nap_ns == 0) {
     sched_yield();
     return false;
   }
@@ -243,15 +243,12 @@ static bool rest(struct ep_net *net, uint32_t idle, uint64_t last_ns) {
   if (armed == AWAKE || (armed == BUSY && idle < 2 * IDLE_ROUNDS))
     return false;
   sleep_until_news(net, fd, armed == BUSY ? BUSY_NAP_NS : nap_ns);
-  return armed == ARMED && !net->ep->gpu;
+  return armed == ARMED && !polls;
 }
 
 // Near the GPU whose windows it carries, or near the NICs.
 static void find_near(weft_ep_t *ep, struct near_place *place) {
-  struct device_info info;
-  char why[DEVICE_WHY];
-  bool known = ep->gpu && ep->gpu->api->describe(ep->gpu->index, &info, why) == 0;
-  near_find(NULL, known ? info.pci : NULL, place);
+  near_find(NULL, ep->pci, place);
 }
 
 static void *run(void *arg) {
@@ -259,7 +256,7 @@ static void *run(void *arg) {
   uint32_t idle = 0;
   uint64_t last_ns = 0; // of something that happened, on CUDA memory
   while (!atomic_load(&net->stop)) {
-    if (atomic_load(&net->driving) && !net->ep->gpu) {
+    if (atomic_load(&net->driving) && net->ep->engine->owner_drives) {
       atomic_store(&net->asleep, true);
       if (atomic_load(&net->driving))
         sleep_until_news(net, -1, 0);
@@ -268,7 +265,7 @@ static void *run(void *arg) {
     }
     if (drive(net)) {
       idle = 0;
-      last_ns = net->ep->gpu ? clock_ns() : 0;
+      last_ns = net->ep->engine->poll ? clock_ns() : 0;
     } else if (++idle > IDLE_ROUNDS && rest(net, idle, last_ns)) {
       idle = 0;
     }
@@ -314,13 +311,14 @@ static int find_proposed(const char *proposal, const struct transport **transpor
 }
 
 static void on_message(void *arg, const void *bytes, size_t size) {
-  ep_remote_hear(arg, bytes, size);
+  struct ep_net *net = arg;
+  net->events->message(net, bytes, size);
 }
 
 static void on_peer(void *arg, struct transport_peer *peer, int err, const char *why) {
-  (void)arg;
+  struct ep_net *net = arg;
   if (peer->arg)
-    ep_remote_fail(peer->arg, err, why);
+    net->events->failed(peer->arg, err, why);
 }
 
 void ep_net_owner(char owner[EP_NET_OWNER], int32_t rank, uint64_t incarnation) {
@@ -331,7 +329,7 @@ static int open_worker(struct ep_net *net) {
   struct transport_nics nics;
   char owner[EP_NET_OWNER];
   ep_net_owner(owner, net->ep->rank, net->ep->incarnation);
-  transport_nics_choose(net->transport, net->ep->gpu ? net->ep->gpu->index : TRANSPORT_NO_GPU, &nics);
+  transport_nics_choose(net->transport, net->ep->device >= 0 ? net->ep->device : TRANSPORT_NO_GPU, &nics);
   struct transport_options options = {.size = sizeof options,
                                       .on_message = on_message,
                                       .on_peer = on_peer,
@@ -361,11 +359,13 @@ static int start(struct ep_net *net) {
   return 0;
 }
 
-static int open_new(weft_ep_t *ep, const struct transport *transport, struct ep_net **out) {
+static int open_new(weft_ep_t *ep, const struct transport *transport, const struct ep_net_events *events,
+                    struct ep_net **out) {
   struct ep_net *net = calloc(1, sizeof *net);
   if (!net)
     return fail(WEFT_ERR_NOMEM, "no memory for the way to other hosts");
   net->ep = ep;
+  net->events = events;
   net->transport = transport;
   net->kick = -1;
   net->num_remotes = 2 * ep->capacity + LINKS_MORE;
@@ -382,7 +382,23 @@ static int open_new(weft_ep_t *ep, const struct transport *transport, struct ep_
   return 0;
 }
 
-int ep_net_open(weft_ep_t *ep, const char *name, struct ep_net **out) {
+// --- what the owner drives while it waits ---
+
+static void drive_for_owner(weft_ep_t *ep) {
+  ep_net_drive_once(atomic_load_explicit(&ep->net, memory_order_relaxed));
+}
+
+static void hand_over_for_owner(weft_ep_t *ep) {
+  ep_net_hand_over(atomic_load_explicit(&ep->net, memory_order_relaxed));
+}
+
+static void sign_for_owner(weft_ep_t *ep, uint64_t now_ns) {
+  atomic_load_explicit(&ep->net, memory_order_relaxed)->events->sign(ep, now_ns);
+}
+
+static const struct ep_background background = {drive_for_owner, hand_over_for_owner, sign_for_owner};
+
+int ep_net_open(weft_ep_t *ep, const char *name, const struct ep_net_events *events, struct ep_net **out) {
   const char *own = ep->links.transport[0] ? ep->links.transport : NULL;
   const struct transport *transport = NULL;
   pthread_mutex_lock(&ep->net_lock);
@@ -396,9 +412,11 @@ int ep_net_open(weft_ep_t *ep, const char *name, struct ep_net **out) {
     else
       rc = find_any(&transport);
     if (rc == 0)
-      rc = open_new(ep, transport, &net);
-    if (rc == 0)
+      rc = open_new(ep, transport, events, &net);
+    if (rc == 0) {
       atomic_store(&ep->net, net);
+      atomic_store(&ep->background, &background);
+    }
   }
   pthread_mutex_unlock(&ep->net_lock);
   const char *used = net ? net->transport->name : own;

@@ -19,11 +19,11 @@
 #include "transport/transport.h"
 
 enum {
-  EP_NET_NAME = 32,   // of a transport, and a NUL
   EP_NET_BURIED = 64, // see ep_net_bury
   EP_NET_OWNER = 48,
 };
 
+struct ep_net;
 struct ep_remote;
 
 // Something to post: prepared once, posted again and again.
@@ -38,8 +38,17 @@ struct ep_post {
   bool prepared;
 };
 
+// What the links do about what the transport tells. [turn]
+struct ep_net_events {
+  void (*message)(struct ep_net *net, const void *bytes, size_t size);
+  void (*failed)(struct ep_remote *remote, int err, const char *why); // the transport does not reach its peer any more
+  void (*closing)(struct ep_remote *remote);                          // the worker is, with all peers and regions
+  void (*sign)(weft_ep_t *ep, uint64_t now_ns);                       // tells peers that this rank waits; [owner]
+};
+
 struct ep_net {
   weft_ep_t *ep;
+  const struct ep_net_events *events;
   const struct transport *transport;
   struct transport_worker *worker; // [turn] NULL: it was closed
   uint8_t address[TRANSPORT_MAX_ADDRESS];
@@ -66,7 +75,7 @@ struct ep_net {
 
 // The rank's, opened now if it has not been: with the transport of that name, NULL for this rank's own choice.
 // UNSUPPORTED: none works here, in words; or another one is in use. [owner, service]
-int ep_net_open(weft_ep_t *ep, const char *name, struct ep_net **net);
+int ep_net_open(weft_ep_t *ep, const char *name, const struct ep_net_events *events, struct ep_net **net);
 // After all links are freed. NULL is legal.
 void ep_net_close(struct ep_net *net);
 

@@ -1,7 +1,11 @@
-// The caller's memory that chunks of rows go from, see ep_remote_lend(): the call may not return before it is free.
+// The caller's memory that chunks of rows go from, see ep_put_zero_copy(): the call may not return before it is free.
 #include "base/log.h"
 #include "base/time/clock.h"
-#include "ep/remote/put.h"
+#include "ep/remote/requests.h"
+
+static bool each(const struct ep_remote *remote, bool (*visit)(const struct ep_remote *remote, struct ep_post *post)) {
+  return remote->ep->engine->carrier->each(remote, visit);
+}
 
 static bool borrows(const struct ep_remote *remote, struct ep_post *post) {
   (void)remote;
@@ -14,20 +18,19 @@ static bool recall(const struct ep_remote *remote, struct ep_post *post) {
   return false;
 }
 
-// Has those end that read the caller's memory for links that are down. Returns a link for which they do, and that is
-// not: NULL when there is none.
+// Cancels zero-copy sends on links that are down. Returns a link that is up and still has one: NULL when there is none.
 static struct ep_link *recall_all(struct ep_net *net) {
   struct ep_link *up = NULL;
   ep_net_enter(net);
   ep_net_progress(net); // none waits in the queue
   for (uint32_t i = 0; i < net->num_remotes; i++) {
     struct ep_remote *remote = net->remotes[i];
-    if (!remote || remote->proxy || !ep_publish_each(remote, borrows))
+    if (!remote || !each(remote, borrows))
       continue;
     if (ep_link_up(remote->link))
       up = remote->link; // it stays: who lets go of it is the owner
     else
-      ep_publish_each(remote, recall);
+      each(remote, recall);
   }
   ep_net_leave(net);
   return up;
@@ -45,15 +48,15 @@ enum force { FORCE_CANCEL, FORCE_DISCONNECT, FORCE_CLOSE, FORCE_NONE };
 static void force(weft_ep_t *ep, struct ep_net *net, enum force force) {
   struct ep_link *link;
   while ((link = recall_all(net))) // none, from the second time on
-    ep_link_down(ep, link, ep_remote_verdict(ep, link), "what was sent to it did not leave in time");
+    ep_link_down(ep, link, ep_control_verdict(ep, link), "what was sent to it did not leave in time");
   if (force == FORCE_CANCEL)
     return;
   log_warn("rank %d: the transport still reads what was sent to a rank that is gone: %s", ep->rank,
            force == FORCE_CLOSE ? "it is closed, with all links to other hosts" : "its connection is torn down");
   ep_net_enter(net);
   for (uint32_t i = 0; force == FORCE_DISCONNECT && i < net->num_remotes; i++)
-    if (net->remotes[i] && !net->remotes[i]->proxy)
-      ep_publish_each(net->remotes[i], disconnect);
+    if (net->remotes[i])
+      each(net->remotes[i], disconnect);
   if (force == FORCE_CLOSE)
     ep_net_shut(net);
   ep_net_leave(net);

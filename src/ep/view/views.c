@@ -1,20 +1,6 @@
 // What the group has agreed on, as the engine needs it: the last views, and for which of them this rank has every link.
-#include "base/log.h"
-#include "base/time/clock.h"
-#include "ep/gpu/gpu.h"
+#include "ep/view/views.h"
 #include "group/view.h"
-
-static void remember(weft_ep_t *ep, const struct group_view *view) {
-  pthread_mutex_lock(&ep->lock);
-  if (ep->num_views == EP_VIEWS) {
-    group_view_unref(ep->views[0]);
-    for (uint32_t i = 1; i < EP_VIEWS; i++)
-      ep->views[i - 1] = ep->views[i];
-    ep->num_views--;
-  }
-  ep->views[ep->num_views++] = group_view_ref(view);
-  pthread_mutex_unlock(&ep->lock);
-}
 
 enum linked { LINKED, NOT_LINKED, LINKING };
 
@@ -59,15 +45,14 @@ void ep_views_update_ready(weft_ep_t *ep) {
   }
   pthread_mutex_unlock(&ep->links.lock);
   pthread_mutex_unlock(&ep->lock);
-  if (ep->gpu)
-    ep_gpu_publish(ep);
+  ep->engine->views_changed(ep);
 }
 
 void ep_views_event(void *arg, const struct group_event *event) {
   weft_ep_t *ep = arg;
   switch (event->kind) {
   case GROUP_EVENT_VIEW:
-    remember(ep, event->view);
+    ep_views_add(ep, event->view);
     ep_views_update_ready(ep);
     ep_links_report(ep, event->view);
     ep_emit(ep, WEFT_EP_EVENT_COMMITTED, -1, 0, event->view->epoch, 0, "");
@@ -86,41 +71,4 @@ void ep_views_event(void *arg, const struct group_event *event) {
     break;
   }
   ep_doorbell_ring(ep_own_bell(ep));
-}
-
-const struct group_view *ep_views_find(weft_ep_t *ep, uint64_t epoch) {
-  const struct group_view *found = NULL;
-  pthread_mutex_lock(&ep->lock);
-  for (uint32_t i = 0; i < ep->num_views && !found; i++)
-    if (ep->views[i]->epoch >= epoch)
-      found = group_view_ref(ep->views[i]);
-  pthread_mutex_unlock(&ep->lock);
-  return found;
-}
-
-bool ep_views_has(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
-  pthread_mutex_lock(&ep->lock);
-  bool has = ep->num_views > 0 && group_view_has(ep->views[ep->num_views - 1], rank, incarnation);
-  pthread_mutex_unlock(&ep->lock);
-  return has;
-}
-
-void ep_views_free(weft_ep_t *ep) {
-  for (uint32_t i = 0; i < ep->num_views; i++)
-    group_view_unref(ep->views[i]);
-  ep->num_views = 0;
-}
-
-void ep_emit(weft_ep_t *ep, enum weft_ep_event_kind kind, int32_t rank, uint64_t incarnation, uint64_t epoch,
-             uint64_t op, const char *detail) {
-  if (!ep->on_event)
-    return;
-  struct weft_ep_event event = {.kind = kind,
-                                .rank = rank,
-                                .incarnation = incarnation,
-                                .epoch = epoch,
-                                .op = op,
-                                .time_ns = clock_ns(),
-                                .detail = detail};
-  ep->on_event(ep->event_arg, &event);
 }

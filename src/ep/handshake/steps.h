@@ -3,8 +3,8 @@
 // thread holds many conversations; who may wait calls the steps again when the socket is ready.
 //
 // The steps return 0 when they are done, an enum tls_wants when they have to be called again, else what is wrong.
-#ifndef EP_REMOTE_HANDSHAKE_STEPS_H
-#define EP_REMOTE_HANDSHAKE_STEPS_H
+#ifndef EP_HANDSHAKE_STEPS_H
+#define EP_HANDSHAKE_STEPS_H
 
 #include "ep/link/handshake_wire.h"
 #include "secure/tls.h"

@@ -1,6 +1,6 @@
 // Whose process is at the other end of a local socket.
-#ifndef EP_LINK_PEER_USER_H
-#define EP_LINK_PEER_USER_H
+#ifndef EP_HANDSHAKE_PEER_USER_H
+#define EP_HANDSHAKE_PEER_USER_H
 
 // 0 if it runs as this process's own user: who called, for a socket that was accepted; who listens, for one that
 // connected (what the kernel noted when that process called connect() or listen()). AUTH: it runs as another one, or as

@@ -1,4 +1,4 @@
-#include "ep/remote/handshake_steps.h"
+#include "ep/handshake/steps.h"
 
 #include <stdlib.h>
 #include <unistd.h>

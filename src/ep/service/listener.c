@@ -14,8 +14,9 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "ep/core/engine.h"
+#include "ep/handshake/steps.h"
 #include "ep/link/tcp_listener.h"
-#include "ep/remote/handshake_steps.h"
+#include "ep/service/service.h"
 
 enum { HOST_ID_SIZE = 64 };
 

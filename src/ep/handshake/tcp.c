@@ -15,8 +15,9 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/time/clock.h"
+#include "ep/handshake/handshake.h"
+#include "ep/handshake/steps.h"
 #include "ep/link/tcp_listener.h"
-#include "ep/remote/handshake_steps.h"
 #include "ep/remote/remote_link.h"
 
 enum { HANDSHAKE_MS = 5000, DRAINED_AT_ONCE = 16384 };
@@ -56,7 +57,7 @@ static bool is_fabric(const char *transport) {
 
 static int check_fabric(const weft_ep_t *ep) {
   const char *own = ep->links.transport;
-  if (!ep->gpu)
+  if (!ep->engine->has_fabric)
     return fail(WEFT_ERR_UNSUPPORTED, "NVLink joins GPUs, and rank %d runs on host memory", ep->rank);
   if (own[0] && !is_fabric(own))
     return fail(WEFT_ERR_UNSUPPORTED, "rank %d reaches other hosts by %s and not by %s: set WEFT_EP_TRANSPORT on all",
@@ -69,7 +70,7 @@ static int new_link(weft_ep_t *ep, const char *transport, int32_t rank, uint64_t
   bool fabric = is_fabric(transport);
   struct ep_net *net = NULL;
   int own[EP_FDS];
-  int rc = fabric ? check_fabric(ep) : ep_net_open(ep, transport, &net);
+  int rc = fabric ? check_fabric(ep) : ep_net_open(ep, transport, &ep_remote_events, &net);
   if (rc == 0)
     rc = ep_link_new(ep, rank, incarnation, fabric ? EP_ROUTE_FABRIC : EP_ROUTE_FAR, link, own);
   if (rc != 0)
@@ -109,7 +110,7 @@ static int greet(weft_ep_t *ep, struct ep_talk *talk, struct ep_link *link, cons
   if (rc == 0)
     rc = ep_link_install(ep, link);
   if (rc != 0) // the peer has the link already, and this is no death
-    ep_link_say_left(link);
+    ep_link_notify_left(link);
   return rc;
 }
 
@@ -168,11 +169,11 @@ static int read_claim(int32_t rank, const char *claimed, uint8_t key[SECRET_KEY_
                 "WEFT_EP_TRANSPORT",
                 rank);
   if (strlen(token) != SECRET_DIGITS || strspn(token, "0123456789abcdef") != SECRET_DIGITS)
-    return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none", rank);
+    return fail(WEFT_ERR_PROTOCOL, "rank %d has a malformed address", rank);
   return secret_derive(token, EP_TALK_PROTOCOL, key);
 }
 
-int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *claimed, uint64_t deadline_ns,
+int ep_call_tcp(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *claimed, uint64_t deadline_ns,
                 bool *yield) {
   char endpoints[sizeof ep->links.endpoints];
   uint8_t key[SECRET_KEY_SIZE];
@@ -184,7 +185,7 @@ int ep_far_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *c
   if (rc != 0)
     return rc;
   bool fabric_only = is_fabric(ep->links.transport);
-  if (fabric_only || (ep->gpu && !ep->links.transport[0])) {
+  if (fabric_only || (ep->engine->has_fabric && !ep->links.transport[0])) {
     rc = call_by(ep, rank, incarnation, EP_FABRIC, key, endpoints, deadline_ns, yield);
     if (rc != WEFT_ERR_UNSUPPORTED || fabric_only)
       return rc;
@@ -227,7 +228,7 @@ static int accept_link(weft_ep_t *ep, struct ep_talk *talk) {
       ep_talk_take_back(talk, link);
   }
   if (rc == 0) // the link is there first: a caller that is welcome may propose the view with itself at once
-    ep_link_say_welcome(link, &welcome);
+    ep_remote_welcome(link, &welcome);
   else
     ep_link_free(ep, link);
   return rc;
@@ -278,7 +279,7 @@ static int drain(const struct ep_talk *talk) {
   return TLS_WANTS_READ;
 }
 
-int ep_far_answer(weft_ep_t *ep, struct ep_talk *talk) {
+int ep_answer_tcp(weft_ep_t *ep, struct ep_talk *talk) {
   int rc = 0;
   if (talk->stage == EP_TALK_ENDS)
     return drain(talk);

@@ -1,4 +1,4 @@
-#include "ep/link/peer_user.h"
+#include "ep/handshake/peer_user.h"
 
 #include <errno.h>
 #include <stdbool.h>

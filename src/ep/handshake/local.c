@@ -1,4 +1,4 @@
-// The handshake of a link: dial and answer.
+// The handshake on one host: over an abstract socket, on which descriptors of the windows travel.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -12,14 +12,9 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/time/clock.h"
-#include "ep/gpu/gpu.h"
+#include "ep/handshake/handshake.h"
+#include "ep/handshake/peer_user.h"
 #include "ep/link/handshake_wire.h"
-#include "ep/link/peer_user.h"
-#include "ep/remote/remote_link.h"
-
-#define NAME_BEGIN "weft-"
-
-enum { NAME_SIZE = 5 + 16 };
 
 // A peer that closes with a call of ours in its queue, or unread, resets the connection.
 static int fail_socket(int error, const char *what) {
@@ -30,7 +25,7 @@ static int fail_socket(int error, const char *what) {
 
 // How many descriptors a greeting with windows brings.
 static uint32_t num_fds(const weft_ep_t *ep) {
-  return ep->gpu ? EP_FDS : EP_FD_DEVICE;
+  return ep->engine->descriptors;
 }
 
 // Sends one packet, with descriptors if `fds` is not NULL.
@@ -121,8 +116,8 @@ static int map_peer(weft_ep_t *ep, struct ep_link *link, const struct ep_greetin
   int rc = ep_window_map(&link->bell, EP_DOORBELL_SIZE, fds[EP_FD_BELL]);
   if (rc == 0)
     rc = ep_window_map(&link->out, ep->layout.area, fds[EP_FD_AREA]);
-  if (rc == 0 && ep->gpu)
-    rc = ep_gpu_link_map(ep, link, fds[EP_FD_DEVICE], greeting->device);
+  if (rc == 0)
+    rc = ep->engine->link_map(ep, link, fds[EP_FD_DEVICE], greeting->device);
   return rc;
 }
 
@@ -134,30 +129,6 @@ static void close_own(const int fds[EP_FDS]) {
 }
 
 // --- dial ---
-
-// The name of a listener: NAME_SIZE characters, as listener.c makes it.
-static bool is_name(const char *name) {
-  return strncmp(name, NAME_BEGIN, strlen(NAME_BEGIN)) == 0 && strlen(name) == NAME_SIZE &&
-         strspn(name + strlen(NAME_BEGIN), "0123456789abcdef") == NAME_SIZE - strlen(NAME_BEGIN);
-}
-
-// `*far`: what the claim says for callers on other hosts; NULL: it is this host's.
-static int split_address(const weft_ep_t *ep, int32_t rank, const char *address, struct sockaddr_un *to,
-                         socklen_t *size, const char **far) {
-  char host[EP_HOST_SIZE], name[64], here[EP_HOST_SIZE];
-  int end = 0;
-  if (sscanf(address, "%159s %63s%n", host, name, &end) != 2)
-    return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none", rank);
-  if (sscanf(ep->links.address, "%159s", here) != 1)
-    return fail(WEFT_ERR_PROTOCOL, "this rank has no address");
-  *far = strcmp(host, here) != 0 ? address + end : NULL;
-  if (!*far && !is_name(name))
-    return fail(WEFT_ERR_PROTOCOL, "rank %d has an address that is none", rank);
-  *to = (struct sockaddr_un){.sun_family = AF_UNIX};
-  memcpy(to->sun_path + 1, name, strlen(name)); // abstract: a NUL first, no file
-  *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-  return 0;
-}
 
 // Waits in the kernel's queue while the peer has many callers: those who only look whether there is room would be
 // passed by those who wait.
@@ -185,19 +156,6 @@ static int check_called(int socket, int32_t rank) {
   return fail_context(WEFT_ERR_PEER_LOST, "rank %d does not listen, and another has its socket's name", rank);
 }
 
-int ep_await_answer(int socket, short events, int32_t rank, uint64_t deadline_ns) {
-  struct pollfd entry = {.fd = socket, .events = events};
-  for (;;) {
-    int n = poll(&entry, 1, clock_left_ms(deadline_ns));
-    if (n > 0)
-      return 0;
-    if (n < 0 && errno != EINTR)
-      return fail_errno(errno, "waiting for rank %d's answer", rank);
-    if (n == 0 && clock_passed(deadline_ns))
-      return fail(WEFT_ERR_TIMEOUT, "rank %d did not answer the call by the deadline", rank);
-  }
-}
-
 // Says hello on a connected socket, and makes the link one of the answer. Closes this rank's own descriptors of it.
 // `*yield`: the peer's call stands instead.
 static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int own[EP_FDS], uint64_t deadline_ns,
@@ -214,7 +172,7 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
     rc = fail(greeting.error < 0 ? greeting.error : WEFT_ERR_PROTOCOL, "rank %d refused: %s", link->rank, greeting.why);
   *yield = rc == 0 && greeting.kind == EP_YIELD;
   if (rc == 0 && !*yield && (greeting.kind != EP_WELCOME || greeting.incarnation != link->incarnation))
-    rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave an answer that is none", link->rank);
+    rc = fail(WEFT_ERR_PROTOCOL, "rank %d sent a malformed answer", link->rank);
   if (rc == 0 && !*yield)
     rc = map_peer(ep, link, &greeting, fds);
   if (rc == 0 && !*yield) {
@@ -226,8 +184,8 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
 }
 
 // All is ready before the call: who is called cuts off callers that say nothing.
-static int call_near(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const struct sockaddr_un *to, socklen_t size,
-                     uint64_t deadline_ns, bool *yield) {
+int ep_call_local(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const struct sockaddr_un *to, socklen_t size,
+                  uint64_t deadline_ns, bool *yield) {
   struct ep_link *link;
   int own[EP_FDS] = {ep->bell_fd};
   int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -249,57 +207,6 @@ static int call_near(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const st
   return rc;
 }
 
-static int call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *address, uint64_t deadline_ns,
-                bool *yield) {
-  struct sockaddr_un to;
-  socklen_t size = 0;
-  const char *far = NULL;
-  int rc = split_address(ep, rank, address, &to, &size, &far);
-  if (rc != 0)
-    return rc;
-  return far ? ep_far_call(ep, rank, incarnation, far, deadline_ns, yield)
-             : call_near(ep, rank, incarnation, &to, size, deadline_ns, yield);
-}
-
-// Waits while the other's call is expected, until its link is there. True: it is; false: calling is up to us.
-static bool wait_for_theirs(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool yielded,
-                            int *rc) {
-  struct ep_links *links = &ep->links;
-  struct timespec until = clock_timespec(deadline_ns);
-  *rc = 0;
-  while (!ep_link_find(ep, rank, incarnation)) {
-    if (!yielded && links->answering[rank] != incarnation)
-      return false;
-    if (pthread_cond_timedwait(&links->changed, &links->lock, &until) == ETIMEDOUT) {
-      *rc = fail(WEFT_ERR_TIMEOUT, "rank %d began to connect to this rank, and did not end by the deadline", rank);
-      return true;
-    }
-  }
-  return true;
-}
-
-int ep_dial(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *address, uint64_t deadline_ns) {
-  struct ep_links *links = &ep->links;
-  int rc;
-  pthread_mutex_lock(&links->lock);
-  bool theirs = wait_for_theirs(ep, rank, incarnation, deadline_ns, false, &rc);
-  if (!theirs)
-    links->dialling[rank] = incarnation;
-  pthread_mutex_unlock(&links->lock);
-  if (theirs)
-    return rc;
-  bool yield = false;
-  rc = call(ep, rank, incarnation, address, deadline_ns, &yield);
-  pthread_mutex_lock(&links->lock);
-  links->dialling[rank] = 0;
-  if (rc == 0 && yield)
-    wait_for_theirs(ep, rank, incarnation, deadline_ns, true, &rc);
-  pthread_mutex_unlock(&links->lock);
-  if (rc != 0)
-    ep_views_update_ready(ep);
-  return rc;
-}
-
 // --- answer ---
 
 static void refuse(weft_ep_t *ep, int socket, uint64_t to, int error) {
@@ -307,40 +214,6 @@ static void refuse(weft_ep_t *ep, int socket, uint64_t to, int error) {
   no.error = error;
   snprintf(no.why, sizeof no.why, "%.*s", (int)sizeof no.why - 1, weft_last_error());
   send_greeting(ep, socket, &no, NULL);
-}
-
-// A caller that has let go of its last link, or failed to make it, may be faster than the news of that.
-static void end_last_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
-  struct ep_link *link = ep_link_find(ep, rank, incarnation);
-  if (!link)
-    return;
-  if (link->remote)
-    ep_remote_listen(link);
-  struct pollfd hang_up = {.fd = link->socket, .events = POLLRDHUP};
-  if (atomic_load(&ep_link_in(link)->notice.left) || poll(&hang_up, 1, 0) > 0)
-    ep_link_down(ep, link, EP_LINK_LEFT, "it calls again");
-}
-
-bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
-  struct ep_links *links = &ep->links;
-  end_last_link(ep, rank, incarnation);
-  pthread_mutex_lock(&links->lock);
-  bool ours_stands = links->dialling[rank] == incarnation && ep->rank < rank;
-  bool theirs_stands = !ours_stands && !ep_link_find(ep, rank, incarnation);
-  if (theirs_stands)
-    links->answering[rank] = incarnation;
-  pthread_mutex_unlock(&links->lock);
-  return theirs_stands;
-}
-
-void ep_answer_end(weft_ep_t *ep, int32_t rank) {
-  struct ep_links *links = &ep->links;
-  pthread_mutex_lock(&links->lock);
-  links->answering[rank] = 0;
-  pthread_cond_broadcast(&links->changed);
-  pthread_mutex_unlock(&links->lock);
-  if (!ep_link_find(ep, rank, 0))
-    ep_views_update_ready(ep);
 }
 
 static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hello, int fds[EP_FDS]) {
@@ -367,7 +240,7 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hell
   return rc;
 }
 
-void ep_answer(weft_ep_t *ep, int socket) {
+void ep_answer_local(weft_ep_t *ep, int socket) {
   struct ep_greeting hello = {0};
   int fds[EP_FDS] = {-1, -1, -1};
   bool taken = false;

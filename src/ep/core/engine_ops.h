@@ -1,0 +1,112 @@
+// What an engine does for a rank. There are two: on host memory (host/engine.c) and on CUDA memory (gpu/engine.c).
+// Which one is decided once, when the rank opens; after that nobody asks which one it is.
+//
+// The calls of weft/ep.h have checked what can be checked without looking at memory (check.h) before they come here.
+#ifndef EP_CORE_ENGINE_OPS_H
+#define EP_CORE_ENGINE_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/ep.h>
+
+#include "group/group.h"
+
+struct ep_carrier_ops; // remote/carrier.h
+struct ep_link;
+struct ep_net;
+
+// How the peer's memory is reached.
+enum ep_route {
+  EP_ROUTE_NEAR,   // on this host: it is mapped by descriptors
+  EP_ROUTE_FABRIC, // GPUs on another host, or in another container: mapped by name, over NVLink
+  EP_ROUTE_FAR,    // on another host: by a transport
+};
+
+// What a handshake says of the device that the area is on.
+struct ep_device_card {
+  uint64_t bytes;   // of a window on it; 0: none
+  uint8_t uuid[16]; // of the GPU
+};
+
+struct ep_engine_ops {
+  enum weft_ep_memory memory; // HOST or CUDA
+  uint32_t descriptors;       // that a handshake on one host brings: the first so many of enum ep_fd
+  bool has_fabric;            // NVLink may join its devices across hosts
+
+  // --- opening and closing, in this order; `stop`, `close` are legal after whatever came before them. [owner] ---
+  int (*allocate)(weft_ep_t *ep, const struct weft_ep_options *options);
+  int (*start)(weft_ep_t *ep, const struct weft_ep_options *options); // the rank and its incarnation are known now
+  int (*watch)(weft_ep_t *ep);                                        // calls of peers are answered now
+  void (*flush)(weft_ep_t *ep);                                       // what was sent gets a moment to leave
+  void (*unwatch)(weft_ep_t *ep);
+  void (*stop)(weft_ep_t *ep); // before the links are freed
+  void (*close)(weft_ep_t *ep);
+
+  // --- the calls of weft/ep.h of the same names. [owner] ---
+  int (*dispatch_send)(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number);
+  int (*dispatch_recv)(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info);
+  int (*dispatch)(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+                  struct weft_ep_info *info, uint64_t *number);
+  int (*combine_rows)(weft_ep_t *ep, uint64_t number, void **rows_at);
+  int (*combine_send)(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args);
+  int (*combine_recv)(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
+                      struct weft_ep_result *result);
+  int (*combine)(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result);
+  int (*finish)(weft_ep_t *ep, uint64_t number);
+  int (*barrier)(weft_ep_t *ep);
+  int (*await)(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
+               uint32_t timeout_ms);
+  uint64_t (*next_op)(const weft_ep_t *ep);
+  void (*set_mark)(weft_ep_t *ep, uint64_t mark);
+  void (*mask)(weft_ep_t *ep, int32_t rank, bool masked);
+  void (*add_stats)(const weft_ep_t *ep, struct weft_ep_stats *stats);
+
+  // --- views ---
+  // Brings ep->view to that of the next operation, as far as it is decided. [owner]
+  void (*follow)(weft_ep_t *ep);
+  // The same before a question of the caller's, where it is decided elsewhere than in the caller's own calls. [owner]
+  void (*refresh)(weft_ep_t *ep);
+  // A view came, or a link that views wait for. [any]
+  void (*views_changed)(weft_ep_t *ep);
+  // Operation 0 is to run in `view`. [owner]
+  int (*found)(weft_ep_t *ep, const struct group_view *view);
+  // Before this rank proposes a view with itself; and when one is agreed on, the first after that of `base` (0: not
+  // known). [owner]
+  void (*rouse)(weft_ep_t *ep);
+  void (*joined)(weft_ep_t *ep, uint64_t base);
+  // Waits until running ranks have fixed this rank's first operation. `*view` is a reference. [owner]
+  int (*await_start)(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view);
+  // This rank runs operations from `op` on, in `view`. The links are held. [owner]
+  void (*started)(weft_ep_t *ep, uint64_t op, const struct group_view *view);
+
+  // --- links ---
+  // The windows of a new link that the engine itself needs; `*fd`, for the peer, stays -1 if there is none.
+  // [owner, service]
+  int (*link_open)(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd);
+  // Maps the peer's, which came as a descriptor, or as a name by NVLink. [owner, service]
+  int (*link_map)(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t uuid[16]);
+  int (*link_map_fabric)(weft_ep_t *ep, struct ep_link *link, const uint8_t *name);
+  void (*link_free)(weft_ep_t *ep, struct ep_link *link);
+  // The link is down: nothing waits for it any more. [any]
+  void (*link_down)(weft_ep_t *ep, struct ep_link *link);
+  // While links are held, none that is in the table is freed. Where the owner frees them there is nothing to do.
+  void (*hold_links)(const weft_ep_t *ep);
+  void (*unhold_links)(const weft_ep_t *ep);
+  // Frees links that nobody needs any more, if there may be some. [owner]
+  void (*sweep)(weft_ep_t *ep);
+  // Unmaps the rank's link now, or when nothing needs it any more. NOT_FOUND: there is none. [owner]
+  int (*unmap)(weft_ep_t *ep, int32_t rank);
+  void (*describe)(const weft_ep_t *ep, struct ep_device_card *card);
+
+  // --- links to other hosts ---
+  const struct ep_carrier_ops *carrier; // how what is written to their windows gets there
+  bool owner_drives;                    // the transport, while it waits: then the net thread sleeps
+  // Moves on what the transport does not tell of; returns how much happened. NULL: there is nothing like that. [net]
+  uint32_t (*poll)(struct ep_net *net);
+  // How long the net thread may sleep: 0: until the transport has news. `last_ns`: when something happened last. [net]
+  uint64_t (*nap_ns)(uint64_t last_ns);
+};
+
+#endif

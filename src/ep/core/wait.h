@@ -1,0 +1,43 @@
+// How the owner waits: it spins for a moment, then sleeps on its doorbell.
+#ifndef EP_CORE_WAIT_H
+#define EP_CORE_WAIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/ep.h>
+
+struct ep_pause {
+  uint32_t rounds;
+  uint32_t begun;
+  bool armed;
+  uint64_t since_ns;  // when the waiting began, 0: it has not
+  uint64_t looked_ns; // when it last looked at the clock
+  uint64_t absent_ns; // time in which this rank itself was stopped; it moves the deadline
+};
+
+// A peer that does not come because it waits for a third one is not silent: it gets so many more time limits.
+enum { EP_EXTENSIONS = 3 };
+
+// A rank that sleeps in a wait says so often in an operation's time limit that it waits.
+enum { EP_SIGNS = 8 };
+
+// What a rank drives while it waits: its way to other hosts (remote/worker.c), once that is open. [owner]
+struct ep_background {
+  void (*drive)(weft_ep_t *ep);                 // moves everything on, if nobody else does
+  void (*hand_over)(weft_ep_t *ep);             // the owner does something else from now on
+  void (*sign)(weft_ep_t *ep, uint64_t now_ns); // tells peers that this rank waits, if it has not for a while
+};
+
+// The time between two such signs, in ns.
+uint64_t ep_sign_ns(const weft_ep_t *ep);
+
+// Between two looks at what is waited for: spins, then says that it will sleep and lets the caller look once more, then
+// sleeps. False when `deadline_ns` has passed (the caller has looked after that). [owner]
+bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns);
+// Ends the waiting; returns how long it took, in ns. [owner]
+uint64_t ep_pause_end(weft_ep_t *ep, struct ep_pause *pause);
+// The owner returns to its caller, or sleeps: others drive, unless it is inside a call that goes on. [owner]
+void ep_hand_over(weft_ep_t *ep);
+
+#endif

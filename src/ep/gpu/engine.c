@@ -1,0 +1,82 @@
+// The engine on CUDA memory, as a table.
+#include <string.h>
+
+#include "ep/gpu/gpu.h"
+#include "ep/gpu/proxy.h"
+
+static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
+  (void)ep, (void)options;
+  return 0;
+}
+
+// The watcher lets go of links at any time; what they have still to send their proxies flush.
+static void flush(weft_ep_t *ep) {
+  (void)ep;
+}
+
+static int combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args) {
+  return ep_gpu_combine(ep, number, args, DEVICE_SEND, NULL, "combine_send");
+}
+
+static int combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
+                        struct weft_ep_result *result) {
+  return ep_gpu_combine(ep, number, args, DEVICE_RECV, result, "combine_recv");
+}
+
+static int combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
+  return ep_gpu_combine(ep, number, args, DEVICE_SEND | DEVICE_RECV, result, "combine");
+}
+
+static void describe(const weft_ep_t *ep, struct ep_device_card *card) {
+  card->bytes = ep->gpu->area_bytes;
+  memcpy(card->uuid, ep->gpu->uuid, sizeof card->uuid);
+}
+
+const struct ep_engine_ops ep_gpu_engine = {
+    .memory = WEFT_EP_MEMORY_CUDA,
+    .descriptors = EP_FDS,
+    .has_fabric = true,
+    .allocate = allocate,
+    .start = ep_gpu_start,
+    .watch = ep_gpu_watch_start,
+    .flush = flush,
+    .unwatch = ep_gpu_watch_stop,
+    .stop = ep_gpu_stop,
+    .close = ep_gpu_close,
+    .dispatch_send = ep_gpu_dispatch_send,
+    .dispatch_recv = ep_gpu_dispatch_recv,
+    .dispatch = ep_gpu_dispatch,
+    .combine_rows = ep_gpu_combine_rows,
+    .combine_send = combine_send,
+    .combine_recv = combine_recv,
+    .combine = combine,
+    .finish = ep_gpu_finish,
+    .barrier = ep_gpu_barrier,
+    .await = ep_gpu_await,
+    .next_op = ep_gpu_next_op,
+    .set_mark = ep_gpu_set_mark,
+    .mask = ep_gpu_mask,
+    .add_stats = ep_gpu_add_stats,
+    .follow = ep_gpu_follow,
+    .refresh = ep_gpu_follow,
+    .views_changed = ep_gpu_publish,
+    .found = ep_gpu_found,
+    .rouse = ep_gpu_rouse,
+    .joined = ep_gpu_joined,
+    .await_start = ep_gpu_await_start,
+    .started = ep_gpu_started, // its kernels tell the joiners
+    .link_open = ep_gpu_link_open,
+    .link_map = ep_gpu_link_map,
+    .link_map_fabric = ep_gpu_link_map_fabric,
+    .link_free = ep_gpu_link_free,
+    .link_down = ep_gpu_link_down,
+    .hold_links = ep_gpu_hold_links,
+    .unhold_links = ep_gpu_unhold_links,
+    .sweep = ep_gpu_sweep,
+    .unmap = ep_gpu_unmap,
+    .describe = describe,
+    .carrier = &ep_proxy_carrier,
+    .owner_drives = false,
+    .poll = ep_proxy_poll,
+    .nap_ns = ep_proxy_nap_ns,
+};

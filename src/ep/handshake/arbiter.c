@@ -1,0 +1,69 @@
+// Two ranks may call each other at once: which of the calls becomes the link.
+#include <errno.h>
+#include <poll.h>
+
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "ep/handshake/handshake.h"
+
+int ep_await_answer(int socket, short events, int32_t rank, uint64_t deadline_ns) {
+  struct pollfd entry = {.fd = socket, .events = events};
+  for (;;) {
+    int n = poll(&entry, 1, clock_left_ms(deadline_ns));
+    if (n > 0)
+      return 0;
+    if (n < 0 && errno != EINTR)
+      return fail_errno(errno, "waiting for rank %d's answer", rank);
+    if (n == 0 && clock_passed(deadline_ns))
+      return fail(WEFT_ERR_TIMEOUT, "rank %d did not answer the call by the deadline", rank);
+  }
+}
+
+// Waits while the other's call is expected, until its link is there. True: it is; false: calling is up to us.
+bool ep_await_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool yielded, int *rc) {
+  struct ep_links *links = &ep->links;
+  struct timespec until = clock_timespec(deadline_ns);
+  *rc = 0;
+  while (!ep_link_find(ep, rank, incarnation)) {
+    if (!yielded && links->answering[rank] != incarnation)
+      return false;
+    if (pthread_cond_timedwait(&links->changed, &links->lock, &until) == ETIMEDOUT) {
+      *rc = fail(WEFT_ERR_TIMEOUT, "rank %d began to connect to this rank, and did not end by the deadline", rank);
+      return true;
+    }
+  }
+  return true;
+}
+
+// A caller that has let go of its last link, or failed to make it, may be faster than the news of that.
+static void end_last_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  struct ep_link *link = ep_link_find(ep, rank, incarnation);
+  if (!link)
+    return;
+  link->path->listen(link);
+  struct pollfd hang_up = {.fd = link->socket, .events = POLLRDHUP};
+  if (atomic_load(&ep_link_in(link)->notice.left) || poll(&hang_up, 1, 0) > 0)
+    ep_link_down(ep, link, EP_LINK_LEFT, "it calls again");
+}
+
+bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  struct ep_links *links = &ep->links;
+  end_last_link(ep, rank, incarnation);
+  pthread_mutex_lock(&links->lock);
+  bool ours_stands = links->dialling[rank] == incarnation && ep->rank < rank;
+  bool theirs_stands = !ours_stands && !ep_link_find(ep, rank, incarnation);
+  if (theirs_stands)
+    links->answering[rank] = incarnation;
+  pthread_mutex_unlock(&links->lock);
+  return theirs_stands;
+}
+
+void ep_answer_end(weft_ep_t *ep, int32_t rank) {
+  struct ep_links *links = &ep->links;
+  pthread_mutex_lock(&links->lock);
+  links->answering[rank] = 0;
+  pthread_cond_broadcast(&links->changed);
+  pthread_mutex_unlock(&links->lock);
+  if (!ep_link_find(ep, rank, 0))
+    ep->on_links(ep);
+}

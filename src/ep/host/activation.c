@@ -1,0 +1,111 @@
+// When a view takes effect on host memory: from the decisions of core/activation.c to the view of the next operation,
+// and to joiners, which are told their first operation.
+#include "base/fail.h"
+#include "ep/host/host.h"
+#include "ep/view/views.h"
+#include "group/view.h"
+
+// The view of the next operation, as far as it is decided.
+void ep_host_follow(weft_ep_t *ep) {
+  uint64_t newest = ep->activation.op + 1;
+  uint64_t epoch = ep_activation_epoch(&ep->activation, ep->next_op < newest ? ep->next_op : newest);
+  if (epoch <= ep->view->epoch)
+    return;
+  // Known here: this rank announced that it was ready for it, or for a newer one.
+  const struct group_view *view = ep_views_find(ep, epoch);
+  if (!view)
+    return;
+  group_view_unref(ep->view);
+  ep->view = view;
+  ep->stats.activations++;
+  atomic_store(&ep->sweep, true);
+}
+
+void ep_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
+  struct ep_area_head *area = ep_link_out(link);
+  if (!ep_activation_tells(atomic_load_explicit(&area->start.op_plus_1, memory_order_relaxed), op))
+    return;
+  atomic_store_explicit(&area->start.epoch, epoch, memory_order_relaxed);
+  atomic_store_explicit(&area->start.op_plus_1, op + 1, memory_order_release);
+  link->path->publish_start(link, op, epoch);
+}
+
+// Tells each rank that is in `next` but not in `now` that operation `op` is its first.
+static void tell_joiners(weft_ep_t *ep, const struct group_view *now, const struct group_view *next, uint64_t op) {
+  for (uint32_t i = 0; i < next->count; i++) {
+    const struct group_member *member = &next->members[i];
+    if (group_view_has(now, member->rank, member->incarnation))
+      continue;
+    struct ep_link *link = ep_link_find(ep, member->rank, member->incarnation);
+    if (link)
+      ep_publish_start(link, op, next->epoch);
+  }
+}
+
+// Those who were told by a rank that died before it told all are among them.
+void ep_host_started(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
+  tell_joiners(ep, NULL, view, op);
+}
+
+void ep_activate_next(weft_ep_t *ep) {
+  uint64_t op = ep->activation.op + EP_ACTIVATION_LEAD;
+  uint64_t decided = ep_activation_close(&ep->activation);
+  if (decided != 0) {
+    const struct group_view *next = ep_views_find(ep, decided);
+    // A newer one, in place of one that never came here, takes effect with `op` because this rank runs in it; without
+    // this rank it does not yet.
+    bool takes_effect = next && (next->epoch == decided || group_view_has(next, ep->rank, ep->incarnation));
+    if (takes_effect) {
+      tell_joiners(ep, ep->view, next, op);
+      ep_emit(ep, WEFT_EP_EVENT_ACTIVATED, -1, 0, decided, op, "");
+    }
+    group_view_unref(next);
+  }
+  ep_host_follow(ep);
+}
+
+// The operation that running ranks have fixed as this rank's first, from any peer's window. Where they differ, because
+// a rank died while they fixed it, the earliest stands: those who begin later adopt it (docs/design.md). One peer may
+// tell again, of an earlier operation in another view, between the two reads: each view that a peer tells has this
+// rank, and of two that run one operation the newer wins.
+static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
+  uint64_t first = UINT64_MAX;
+  for (uint32_t rank = 0; rank < ep->capacity; rank++) {
+    struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
+    uint64_t op_plus_1 = link ? atomic_load_explicit(&ep_link_in(link)->start.op_plus_1, memory_order_acquire) : 0;
+    if (op_plus_1 == 0 || op_plus_1 > first)
+      continue;
+    first = op_plus_1;
+    *op = op_plus_1 - 1;
+    *epoch = atomic_load_explicit(&ep_link_in(link)->start.epoch, memory_order_relaxed);
+  }
+  return first != UINT64_MAX;
+}
+
+int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, const struct group_view **out) {
+  struct ep_pause pause = {0};
+  uint64_t op = 0, epoch = 0;
+  bool told = false;
+  while (!(told = find_start(ep, &op, &epoch)) && !atomic_load(&ep->fenced))
+    if (!ep_pause(ep, &pause, deadline_ns))
+      break;
+  ep_pause_end(ep, &pause);
+  if (told) // whoever told an earlier operation did so before the one that was found: look at all again
+    find_start(ep, &op, &epoch);
+  if (atomic_load(&ep->fenced))
+    return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
+  if (!told)
+    return fail(
+        WEFT_ERR_TIMEOUT,
+        "the view with rank %d is agreed on, but the active ranks have not told its first operation by the deadline: "
+        "they do so when they run operations",
+        ep->rank);
+  const struct group_view *view = ep_await_view(ep, epoch, deadline_ns);
+  if (!view)
+    return fail(WEFT_ERR_TIMEOUT,
+                "view %llu, which this rank is to run in, has not come from the store by the deadline",
+                (unsigned long long)epoch);
+  *first = op;
+  *out = view;
+  return 0;
+}

@@ -1,0 +1,47 @@
+// A barrier is a dispatch of nothing.
+#include "base/fail.h"
+#include "base/text/text.h"
+#include "ep/host/host.h"
+
+// Who is missing in an operation, for an error.
+static int name_lost(const struct ep_op *op, uint64_t number) {
+  struct text names = {0};
+  for (uint32_t i = 0; i < op->num_members; i++)
+    if (!op->members[i].heard)
+      text_add(&names, "%s%d", names.size ? ", " : "", op->members[i].rank);
+  if (names.size == 0)
+    return 0;
+  int rc = fail(WEFT_ERR_PEER_LOST, "barrier: operation %llu went on without rank %s", (unsigned long long)number,
+                names.data ? names.data : "?");
+  text_free(&names);
+  return rc;
+}
+
+// Whether somebody dispatched tokens in this operation, which is a barrier to us.
+static int check_barrier(const struct ep_op *op) {
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    const struct ep_member *member = &op->members[i];
+    if (member->link && member->heard && member->kind != EP_KIND_BARRIER)
+      return fail(WEFT_ERR_PROTOCOL,
+                  "barrier: rank %d dispatches %u rows in operation %llu, where this rank has a barrier", member->rank,
+                  member->rows_in, (unsigned long long)op->number);
+  }
+  return 0;
+}
+
+int ep_host_barrier(weft_ep_t *ep) {
+  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  uint64_t number;
+  int rc = ep_send(ep, &none, EP_KIND_BARRIER, true, &number);
+  if (rc != 0)
+    return rc;
+  struct ep_op *op = &ep->host->ops[number % WEFT_EP_DEPTH];
+  rc = ep_receive(ep, op, NULL, NULL);
+  if (rc != 0)
+    return rc;
+  rc = check_barrier(op);
+  if (rc == 0)
+    rc = name_lost(op, number);
+  ep_op_end(ep, op);
+  return rc;
+}

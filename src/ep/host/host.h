@@ -1,0 +1,210 @@
+// The engine on host memory: its operations, and what they work with. All of it belongs to the owner's thread.
+#ifndef EP_HOST_HOST_H
+#define EP_HOST_HOST_H
+
+#include "ep/core/engine.h"
+#include "ep/core/op_state.h"
+
+// One rank of an operation's view.
+struct ep_member {
+  int32_t rank;
+  uint64_t incarnation;
+  struct ep_link *link; // NULL: oneself, or no link
+  uint32_t first_row;   // of its rows in op->row_token
+  uint32_t rows_out;    // tokens sent to it
+  int32_t last_token;   // the last of them, -1 for none
+  uint32_t rows_in;     // its tokens that came
+  uint64_t wait_ns;     // that this rank waited for its dispatch header
+  bool sent;            // our dispatch header went out
+  bool heard;           // its dispatch header came
+  bool lost;            // it is dead, silent, or has no link: nothing more is expected from it in this operation
+  bool late_weights;    // its weights come with the combine
+  uint16_t kind;        // of its operation, enum ep_kind
+};
+
+// An operation in flight. Arrays are allocated once, for the largest operation and capacity.
+struct ep_op {
+  enum ep_op_state state;
+  enum ep_kind kind;
+  uint64_t number;
+  // What this rank's headers of this operation say, to all the same: taken once, for the ranks compute with them.
+  uint64_t ready, mark;
+  const struct group_view *view; // a reference
+  struct ep_member *members;     // [view->count], by rank
+  uint32_t num_members;
+  uint32_t self; // index of this rank in members
+
+  uint32_t num_tokens;
+  bool has_weights;
+  int64_t *experts;    // [T][K] as given
+  float *weights;      // [T][K]; late ones are filled in by combine_send
+  int16_t *member_of;  // [T][K] index in members, -1: no expert, or one whose rank is not in the view or gets no tokens
+  int16_t *local_of;   // [T][K] its expert there, where there is a member
+  uint16_t *row_of;    // [T][K] row in that member's packed order
+  uint32_t *row_at;    // [T*K] the selections that made a new row, in their order
+  uint16_t *row_token; // [T*K] tokens of each member's rows, member by member
+  uint64_t *cast_done; // bit t: token t stands in `cast`
+  uint8_t *cast;       // [T][row_stride] rows as they travel, by token: fp8, and what this rank sends to itself
+  const uint8_t *own_rows; // where this rank's own rows are read: `cast`, or the caller's x
+  size_t own_stride;
+  const void *own_scales; // the caller's, where own_rows is its x; NULL: none, or behind the values
+  uint8_t *own_heads;     // [M] row headers of what this rank sends to itself
+  struct ep_inbox own_in; // likewise
+  uint16_t *own_combine;  // [M][H] this rank's own rows, reduced; with own_y, room for one
+  const uint16_t *own_y;  // the caller's y, while it stays readable until combine_recv has returned
+
+  enum weft_ep_layout layout;
+  uint32_t recv_rows; // weft_ep_recv.rows
+  bool in_place;      // the rows that came are still being read where they lie: nobody may overwrite them yet
+  bool placed;        // weft_ep_combine_rows has told where to write the answers
+  uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
+
+  // What the calls of the last operation in this place brought, for weft_ep_await; its members stay as they were.
+  struct ep_outcome {
+    bool received, combined;
+    uint32_t members, rows;
+    uint64_t epoch, mark;
+  } outcome;
+};
+
+struct ep_host {
+  struct ep_op ops[WEFT_EP_DEPTH];
+  uint8_t *heads;     // [M] row headers of the member whose rows are being laid out
+  uint32_t *cursor;   // [experts] selections of each local expert laid out so far
+  uint32_t laid_rows; // rows laid out so far (RANK_MAJOR)
+  uint16_t *reduced;  // [H] a row between its reduction and its way to the peer
+  uint8_t *encoded;   // logfmt10: the same, as it travels
+  uint16_t *decoded;  // logfmt10: [K][H] rows of one token that came
+};
+
+extern const struct ep_engine_ops ep_host_engine;
+
+// --- operation.c: the life of an operation ---
+
+// Allocates what an operation needs, for the largest one.
+int ep_op_init(weft_ep_t *ep, struct ep_op *op);
+void ep_op_free(struct ep_op *op);
+// Copies a row of the caller's to its place in op->cast: its values, and behind them the token's scales among `scales`,
+// if there are any. Returns that place.
+const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
+                              const void *scales);
+// Gives the operation the members of `view`; what is known of those that it had is kept.
+void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *view);
+// The member of that rank, or -1.
+int32_t ep_op_member(const struct ep_op *op, int32_t rank);
+// The open operation of that number, in that state; else INVALID, naming `call`.
+int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **op);
+// Whether an open operation uses the link. [owner]
+bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link);
+// The operation is over: frees its slot, sweeps.
+void ep_op_end(weft_ep_t *ep, struct ep_op *op);
+
+// --- sweep.c: links that nobody needs any more ---
+
+void ep_host_sweep(weft_ep_t *ep);
+int ep_host_unmap(weft_ep_t *ep, int32_t rank);
+
+// --- activation.c: when a view takes effect, by the headers that are received ---
+
+void ep_host_follow(weft_ep_t *ep);
+void ep_host_started(weft_ep_t *ep, uint64_t op, const struct group_view *view);
+int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view);
+// Tells a peer that this rank counts it from `op` on, unless it has been told so before.
+void ep_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch);
+// All headers of `op` have come: decides what comes next, and tells joiners.
+void ep_activate_next(weft_ep_t *ep);
+
+// --- release.c: letting writers overwrite what was read ---
+
+// The rows that came have been read.
+void ep_release_rows(weft_ep_t *ep, struct ep_op *op);
+// The answers that came have been added up.
+void ep_release_answers(weft_ep_t *ep, struct ep_op *op);
+
+// --- dispatch_send.c ---
+
+int ep_host_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number);
+// Begins an operation of either kind. `x_stays`: args->x and args->scales stay readable until dispatch_recv returns.
+int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kind, bool x_stays, uint64_t *number);
+// Sends the header of an operation without rows, to a member that it had not counted.
+void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns);
+
+// --- row_copy.c: rows into a peer's window ---
+
+struct ep_writing {
+  struct ep_way *way;
+  bool trial;
+  uint32_t row;
+  uint64_t spent_ns[2]; // of the trial: by ordinary stores, and past the caches
+};
+
+// Begins to write `rows` rows through the link.
+struct ep_writing ep_write_begin(struct ep_link *link, uint32_t rows);
+// Whether a row may be made in its place as well as copied there.
+static inline bool ep_write_in_place(const struct ep_writing *writing) {
+  return !writing->trial && !writing->way->stream;
+}
+// Copies one row. ep_kernels_fence() comes before the flag.
+void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const void *from, size_t size);
+
+// --- recv_headers.c ---
+
+// Receives every member's header and lays the rows out where `recv` says (NULL: there must be none). Returns the lowest
+// mark of those received.
+uint64_t ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv);
+
+// --- recv_layout.c: rows from a window to the receive buffer ---
+
+void ep_expand_begin(weft_ep_t *ep, const struct weft_ep_recv *recv);
+// Lays out the rows of one member behind those before it. PROTOCOL: a row header is wrong (nothing is laid out then).
+int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv *recv);
+// Rows that would have been needed in recv->rows; what is beyond has not been written.
+uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv *recv);
+// Writes the counts; returns the rows in all.
+uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv *recv);
+
+// --- dispatch_recv.c ---
+
+int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info);
+int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+                     struct weft_ep_info *info, uint64_t *number);
+int ep_host_finish(weft_ep_t *ep, uint64_t number);
+// The second half of a dispatch, of an operation that was sent.
+int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv, struct weft_ep_info *info);
+// What a dispatch did, from op->outcome and the members.
+void ep_fill_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_info *info);
+
+// --- combine_send.c ---
+
+int ep_host_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at);
+int ep_host_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args);
+// The same. `y_stays`: args->y stays readable until combine_recv returns.
+int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, bool y_stays);
+// What can be said of the arguments of `call`. INVALID.
+int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine *args, const char *call);
+// A row that was received, reduced over this rank's experts: in y, or written to `room`.
+const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t row,
+                               const uint16_t *y, uint16_t *room);
+
+// Row i of the answers, in a window.
+static inline void *ep_combine_row(weft_ep_t *ep, void *area, uint64_t op, uint32_t i) {
+  return (char *)ep_slot(&ep->layout, area, op) + ep->layout.combine + i * ep->layout.combine_stride;
+}
+
+// --- combine_recv.c ---
+
+int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
+                         struct weft_ep_result *result);
+int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result);
+// Writes the selections of `op` that brought nothing into the result's list, and counts them.
+void ep_list_missing(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result);
+// What the combine did: the losses and the bytes.
+void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result);
+
+// --- barrier.c, await.c ---
+
+int ep_host_barrier(weft_ep_t *ep);
+int ep_host_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
+                  uint32_t timeout_ms);
+
+#endif

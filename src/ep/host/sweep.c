@@ -1,0 +1,42 @@
+// Lets go of links that nobody needs any more.
+#include "ep/host/host.h"
+#include "group/view.h"
+
+// A link is let go of when it is down, or when its rank was active and no longer is. A joiner's stays.
+static bool is_needless(weft_ep_t *ep, const struct ep_link *link) {
+  return !ep_link_up(link) || (link->was_active && !group_view_has(ep->view, link->rank, link->incarnation));
+}
+
+void ep_host_sweep(weft_ep_t *ep) {
+  if (!atomic_exchange(&ep->sweep, false))
+    return;
+  bool again = ep_links_sweep(ep, ep_op_uses);
+  for (uint32_t rank = 0; rank < ep->capacity; rank++) {
+    if (!group_view_find(ep->view, (int32_t)rank))
+      ep->masked[rank] = false;
+    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+    if (!link || !is_needless(ep, link))
+      continue;
+    if (ep_op_uses(ep, link)) {
+      again = true;
+      continue;
+    }
+    ep_link_notify_left(link);
+    ep_link_retire(ep, link);
+  }
+  if (again)
+    atomic_store(&ep->sweep, true);
+}
+
+int ep_host_unmap(weft_ep_t *ep, int32_t rank) {
+  struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+  if (!link)
+    return WEFT_ERR_NOT_FOUND;
+  if (ep_op_uses(ep, link)) { // it was active: the end of that operation lets go of it
+    atomic_store(&ep->sweep, true);
+    return 0;
+  }
+  ep_link_notify_left(link);
+  ep_link_retire(ep, link);
+  return 0;
+}

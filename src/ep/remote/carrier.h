@@ -1,0 +1,33 @@
+// How what is written to the windows of a link to another host gets there: published by the owner, out of a shadow
+// (put.c), or collected from what kernels have written (gpu/proxy.c). Each engine has one.
+#ifndef EP_REMOTE_CARRIER_H
+#define EP_REMOTE_CARRIER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct ep_post;
+struct ep_remote;
+struct ep_window;
+
+struct ep_carrier_ops {
+  // Makes what the peer's transport writes; `*area_fd` is its descriptor, which is the area's before (closed where it
+  // is replaced). [owner, service]
+  int (*open)(struct ep_remote *remote, int *area_fd);
+  void (*close)(struct ep_remote *remote);
+  // What the peer's transport writes, and what is sent from: to be registered.
+  struct ep_window *(*written)(struct ep_remote *remote);
+  struct ep_window *(*sent)(struct ep_remote *remote);
+  // The peer is connected: makes all requests. [net lock]
+  int (*prepare)(struct ep_remote *remote);
+  // Calls `visit` for each request of the link. Whether it returned true for any. [net lock]
+  bool (*each)(const struct ep_remote *remote, bool (*visit)(const struct ep_remote *remote, struct ep_post *post));
+  // A message of the peer's. [net lock]
+  void (*receive)(struct ep_remote *remote, const void *bytes, size_t size);
+  // Carries what the link's kernels, which have ended, have left, for a moment at most. [any]
+  void (*flush)(struct ep_remote *remote);
+};
+
+extern const struct ep_carrier_ops ep_put_carrier;
+
+#endif

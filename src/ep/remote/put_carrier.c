@@ -1,0 +1,75 @@
+// The carrier of ranks on host memory: what the owner has written to a link's shadow is published, part by part
+// (put.c), and what peers have published is stored into the area.
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "ep/remote/requests.h"
+
+// The area is what the peer's transport writes: its descriptor stays what it is.
+static int open_parts(struct ep_remote *remote, int *area_fd) {
+  (void)remote, (void)area_fd;
+  return 0;
+}
+
+static void close_parts(struct ep_remote *remote) {
+  for (int slot = 0; slot < WEFT_EP_DEPTH; slot++)
+    for (int part = 0; part < EP_PARTS; part++) {
+      free(remote->parts[slot][part].chunks);
+      free(remote->parts[slot][part].pieces);
+    }
+}
+
+static struct ep_window *written(struct ep_remote *remote) {
+  return &remote->link->in;
+}
+
+static struct ep_window *sent(struct ep_remote *remote) {
+  return &remote->link->out;
+}
+
+static bool each(const struct ep_remote *remote, bool (*visit)(const struct ep_remote *remote, struct ep_post *post)) {
+  bool any = visit(remote, (struct ep_post *)&remote->state.post);
+  for (int slot = 0; slot < WEFT_EP_DEPTH; slot++)
+    for (int i = 0; i < EP_PARTS; i++) {
+      const struct ep_publication *part = &remote->parts[slot][i];
+      for (uint32_t chunk = 0; part->chunks && chunk < part->num_chunks; chunk++)
+        any |= visit(remote, &part->chunks[chunk]);
+      any |= visit(remote, (struct ep_post *)&part->heads);
+      any |= visit(remote, (struct ep_post *)&part->last.post);
+    }
+  return any;
+}
+
+// A message that is wrong anywhere writes nothing, and ends its link.
+static int store(struct ep_remote *remote, const void *bytes, size_t size) {
+  struct ep_link *link = remote->link;
+  struct ep_note note;
+  int rc = ep_note_check(&remote->ep->layout, bytes, size, &note);
+  if (rc != 0)
+    return rc;
+  if (ep_note_store(&note, &remote->ep->layout, link->in.memory, link->out.memory))
+    atomic_store_explicit(&ep_link_bell(link)->waiting_ns, clock_ns(), memory_order_relaxed);
+  return 0;
+}
+
+static void receive(struct ep_remote *remote, const void *bytes, size_t size) {
+  if (store(remote, bytes, size) != 0)
+    ep_remote_fail(remote, WEFT_ERR_PROTOCOL, weft_last_error());
+  ep_doorbell_ring(ep_own_bell(remote->ep));
+}
+
+static void flush(struct ep_remote *remote) {
+  (void)remote;
+}
+
+const struct ep_carrier_ops ep_put_carrier = {
+    .open = open_parts,
+    .close = close_parts,
+    .written = written,
+    .sent = sent,
+    .prepare = ep_put_prepare,
+    .each = each,
+    .receive = receive,
+    .flush = flush,
+};

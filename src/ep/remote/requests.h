@@ -1,0 +1,42 @@
+// The requests of a link to another host, of which its carrier knows (carrier.h), and what its files share.
+#ifndef EP_REMOTE_REQUESTS_H
+#define EP_REMOTE_REQUESTS_H
+
+#include "ep/remote/remote_link.h"
+
+// --- requests.c: all requests of a link; [turn] ---
+
+void ep_requests_cancel(struct ep_remote *remote);          // asks all to end
+bool ep_requests_under_way(const struct ep_remote *remote); // whether any has not
+void ep_requests_unprepare(struct ep_remote *remote);
+// Prepares one, which writes `pieces`, and then calls `ended` each time that it ends.
+int ep_request_prepare(struct ep_remote *remote, struct ep_post *post, void (*ended)(struct ep_post *post, int err),
+                       void *part, struct transport_piece *pieces, uint32_t num_pieces);
+// The same for one that a message goes with.
+int ep_telling_prepare(struct ep_remote *remote, struct ep_telling *telling,
+                       void (*ended)(struct ep_post *post, int err), void *part, struct transport_piece *pieces,
+                       uint32_t num_pieces);
+
+// --- message.c: the words of a message (update.h); [owner] or [turn], whoever has the telling ---
+
+void ep_message_begin(struct ep_telling *telling, struct ep_remote *remote);
+void ep_message_add(struct ep_note *note, enum ep_place place, size_t offset, uint64_t value);
+// The start that this rank has told, if it has told one.
+void ep_message_add_start(struct ep_note *note, struct ep_remote *remote);
+void ep_message_end(struct ep_telling *telling);
+// Where a word of the link's `out` lies in the peer's area.
+static inline size_t ep_message_offset(const struct ep_remote *remote, const void *word) {
+  return (size_t)((const char *)word - (const char *)remote->link->out.memory);
+}
+
+// --- words.c ---
+int ep_words_prepare(struct ep_remote *remote); // [turn]
+
+// --- put.c ---
+void ep_put_chunk_left(struct ep_post *post, int err);
+void ep_put_last_left(struct ep_post *post, int err);
+
+// --- put_prepare.c ---
+int ep_put_prepare(struct ep_remote *remote); // [turn]
+
+#endif

@@ -1,0 +1,76 @@
+// Words that a peer on another host should know besides those of a part: how far this rank has read (`taken`), the
+// start, and that it waits. The newest counts, so one message at a time is enough.
+#include "ep/remote/requests.h"
+
+static struct ep_slot_head *slot_of(const struct ep_remote *remote, void *area, uint64_t op) {
+  return ep_slot(&remote->ep->layout, area, op);
+}
+
+static void compose_state(struct ep_remote *remote) {
+  struct ep_telling *state = &remote->state;
+  ep_message_begin(state, remote);
+  for (uint64_t slot = 0; slot < WEFT_EP_DEPTH; slot++) {
+    struct ep_slot_head *in = slot_of(remote, remote->link->in.memory, slot);
+    struct ep_slot_head *out = slot_of(remote, remote->link->out.memory, slot);
+    ep_message_add(&state->note, EP_PLACE_SHADOW, ep_message_offset(remote, &out->taken.dispatch),
+                   atomic_load(&in->taken.dispatch));
+    ep_message_add(&state->note, EP_PLACE_SHADOW, ep_message_offset(remote, &out->taken.combine),
+                   atomic_load(&in->taken.combine));
+  }
+  ep_message_add_start(&state->note, remote);
+  if (atomic_exchange(&remote->sign, false))
+    ep_message_add(&state->note, EP_PLACE_SIGN, 0, 0);
+  ep_message_end(state);
+}
+
+// True: the caller has to post the state, as it is now. The mark is read where it is taken away: what its writer had
+// stored before is seen then.
+static bool take_state(struct ep_remote *remote) {
+  if (!atomic_load(&remote->state_dirty) || atomic_exchange(&remote->state_busy, true))
+    return false;
+  atomic_exchange(&remote->state_dirty, false);
+  compose_state(remote);
+  return true;
+}
+
+static void state_left(struct ep_post *post, int err) {
+  struct ep_remote *remote = post->remote;
+  if (err != 0) {
+    ep_remote_fail(remote, err, post->request.why);
+    return;
+  }
+  atomic_store(&remote->state_busy, false);
+  if (take_state(remote))
+    ep_net_post(remote->net, post); // from the queue: a request is not posted again where it ends
+}
+
+void ep_words_acknowledge(struct ep_link *link) {
+  struct ep_remote *remote = link->remote;
+  atomic_store(&remote->state_dirty, true);
+  if (take_state(remote))
+    ep_net_post(remote->net, &remote->state.post);
+}
+
+void ep_words_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
+  struct ep_remote *remote = link->remote;
+  atomic_store(&remote->start_epoch, epoch);
+  atomic_store_explicit(&remote->start_plus_1, op + 1, memory_order_release);
+  ep_words_acknowledge(link);
+}
+
+void ep_words_sign(weft_ep_t *ep, uint64_t now_ns) {
+  if (!atomic_load_explicit(&ep->net, memory_order_relaxed) || now_ns < ep->next_sign_ns)
+    return;
+  ep->next_sign_ns = now_ns + ep_sign_ns(ep);
+  for (uint32_t rank = 0; rank < ep->capacity; rank++) {
+    struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
+    if (!link || !link->remote)
+      continue;
+    atomic_store(&link->remote->sign, true);
+    ep_words_acknowledge(link);
+  }
+}
+
+int ep_words_prepare(struct ep_remote *remote) {
+  return ep_telling_prepare(remote, &remote->state, state_left, NULL, NULL, 0);
+}

@@ -1,0 +1,261 @@
+// Callers: from a connection to a link, or to its end.
+#include "ep/service/callers.h"
+
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+#include "ep/handshake/handshake.h"
+#include "ep/handshake/peer_user.h"
+#include "ep/link/tcp_listener.h"
+#include "secure/lobby.h"
+
+enum {
+  GREETING_TIME_MS = 5000, // for a caller to greet
+  UNPROVED_BYTES = 16384,  // that a caller from another host may send before it has proved anything
+  AT_ONCE = 32,            // calls that are taken before others are heard
+  MUTE_MS = 100,           // without a look at the listeners, when a call cannot be taken
+  WASTE_NS = 5000000,      // processor time that strangers may cost before nobody looks at their listener for
+  WASTE_MUTES = 3,         // so many times as long
+  TAKING_NS = 5000,        // of that time, for a call that is taken and not answered
+};
+
+static struct door *door_of(struct callers *callers, bool far) {
+  return far ? &callers->far : &callers->near;
+}
+
+static bool is_proved(const struct caller *caller) {
+  return caller->far && caller->talk.stage == EP_TALK_PROVED;
+}
+
+static bool too_many(const struct callers *callers, bool far, bool proved) {
+  int count = 0;
+  for (int i = 0; i < callers->count; i++)
+    count += callers->entry[i].far == far && is_proved(&callers->entry[i]) == proved;
+  return count > (proved ? PROVED_CALLERS : far ? FAR_CALLERS : NEAR_CALLERS);
+}
+
+// Looks at a listener, or not: calls that it cannot take yet would wake the thread at once, again and again. They wait
+// in the listener's queue.
+static void look_at_listener(struct ep_links *links, const struct callers *callers, bool far) {
+  bool look = (far ? callers->far : callers->near).muted_until_ns == 0;
+  int listener = far ? lobby_fd(links->far_lobby) : links->listener;
+  struct epoll_event event = {.events = look ? EPOLLIN : 0, .data.u64 = far ? TAG_FAR_LISTENER : TAG_LISTENER};
+  if (listener >= 0)
+    epoll_ctl(links->epoll, EPOLL_CTL_MOD, listener, &event);
+}
+
+static void mute(struct ep_links *links, struct callers *callers, bool far, uint64_t ns) {
+  door_of(callers, far)->muted_until_ns = clock_ns() + ns;
+  door_of(callers, far)->wasted_ns = 0;
+  look_at_listener(links, callers, far);
+}
+
+static uint64_t processor_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+// A stranger has cost `ns`. What all of them cost together is a part of one processor's time, and the ranks' own calls
+// wait behind theirs no longer than that takes. Told now and then only: strangers decide how often it happens.
+static void waste(weft_ep_t *ep, struct callers *callers, bool far, uint64_t ns, const char *why) {
+  struct door *door = door_of(callers, far);
+  uint64_t so_far = ++callers->strangers;
+  door->wasted_ns += ns;
+  if ((so_far & (so_far - 1)) == 0)
+    log_info("rank %d has refused %llu callers; the last: %s", ep->rank, (unsigned long long)so_far, why);
+  if (door->wasted_ns > WASTE_NS && door->muted_until_ns == 0)
+    mute(&ep->links, callers, far, WASTE_MUTES * door->wasted_ns);
+}
+
+// Takes it out of the list, and leaves it as it is.
+static struct caller drop_caller(struct callers *callers, int i) {
+  struct caller caller = callers->entry[i];
+  callers->entry[i] = callers->entry[--callers->count];
+  return caller;
+}
+
+static void hang_up(weft_ep_t *ep, struct callers *callers, int i, const char *why) {
+  struct caller caller = drop_caller(callers, i);
+  epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, caller.socket, NULL); // a child may hold it open
+  if (caller.far && caller.talk.stage != EP_TALK_ENDS && !is_proved(&caller))
+    waste(ep, callers, true, caller.spent_ns, why);
+  if (caller.far)
+    ep_talk_end(&caller.talk);
+  else
+    close(caller.socket);
+}
+
+// Whether whoever has connected may take a place: on this host, this user's processes.
+static bool may_call(weft_ep_t *ep, struct callers *callers, int socket, bool far) {
+  if (far)
+    return ep_endpoint_is_ours(socket, ep->links.endpoints);
+  uint64_t before_ns = processor_ns();
+  if (ep_user_check(socket) == 0)
+    return true;
+  waste(ep, callers, false, processor_ns() - before_ns + TAKING_NS, weft_last_error());
+  return false;
+}
+
+// The socket of a call of this host; -1: not now.
+static int accept_near(weft_ep_t *ep, struct callers *callers) {
+  int socket;
+  do
+    socket = accept4(ep->links.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  while (socket < 0 && (errno == ECONNABORTED || errno == EINTR));
+  if (socket < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+    log_warn("rank %d cannot take a call now: %s%s", ep->rank, strerror(errno),
+             errno == EMFILE ? " (see ulimit -n)" : "");
+    mute(&ep->links, callers, false, (uint64_t)MUTE_MS * 1000000);
+  }
+  return socket;
+}
+
+static int accept_far(weft_ep_t *ep) {
+  struct lobby_caller caller;
+  return lobby_next(ep->links.far_lobby, &caller) ? caller.fd : -1;
+}
+
+// False: not now.
+static bool take_call(weft_ep_t *ep, struct callers *callers, bool far) {
+  if (door_of(callers, far)->muted_until_ns != 0)
+    return false;
+  int socket = far ? accept_far(ep) : accept_near(ep, callers);
+  if (socket < 0)
+    return false;
+  if (!may_call(ep, callers, socket, far) ||
+      ep_service_watch_socket(ep, socket, ((uint64_t)socket << EP_TAG_BITS) | TAG_CALLER) != 0) {
+    close(socket);
+    return true;
+  }
+  struct caller *caller = &callers->entry[callers->count++];
+  *caller = (struct caller){.socket = socket, .far = far, .deadline_ns = clock_deadline_ms(GREETING_TIME_MS)};
+  if (far)
+    ep_talk_begin(&caller->talk, socket);
+  return true;
+}
+
+static int find_caller(const struct callers *callers, int socket) {
+  for (int i = 0; i < callers->count; i++)
+    if (callers->entry[i].socket == socket)
+      return i;
+  return -1;
+}
+
+static uint64_t received_bytes(int socket) {
+  struct tcp_info info = {0}; // not every kernel tells all: what is not told is 0
+  socklen_t size = sizeof info;
+  return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_bytes_received : 0;
+}
+
+static void make_room(weft_ep_t *ep, struct callers *callers, bool far, bool proved);
+
+static void receive_far(weft_ep_t *ep, struct callers *callers, int i) {
+  struct caller *caller = &callers->entry[i];
+  bool was_proved = is_proved(caller);
+  uint64_t before_ns = processor_ns();
+  int rc = ep_answer_tcp(ep, &caller->talk);
+  caller->spent_ns += processor_ns() - before_ns;
+  if (rc == 0) // the socket is a link's, and watched as such
+    drop_caller(callers, i);
+  else if (rc < 0)
+    hang_up(ep, callers, i, weft_last_error());
+  else if (rc == TLS_WANTS_WRITE)
+    hang_up(ep, callers, i, "a caller takes no answer");
+  else if (caller->talk.stage < EP_TALK_PROVED && received_bytes(caller->socket) > UNPROVED_BYTES)
+    hang_up(ep, callers, i, "a caller has said much, and proved nothing");
+  else if (is_proved(caller) && !was_proved)
+    make_room(ep, callers, true, true);
+}
+
+void ep_callers_receive(weft_ep_t *ep, struct callers *callers, int socket) {
+  int i = find_caller(callers, socket);
+  if (i < 0)
+    return;
+  if (callers->entry[i].far) {
+    receive_far(ep, callers, i);
+    return;
+  }
+  drop_caller(callers, i);
+  epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, socket, NULL);
+  ep_answer_local(ep, socket);
+}
+
+// Who has come least far, and of those the one that came first.
+static struct caller *find_least(struct callers *callers, bool far, bool proved) {
+  struct caller *least = NULL;
+  for (int i = 0; i < callers->count; i++) {
+    struct caller *caller = &callers->entry[i];
+    if (caller->far != far || is_proved(caller) != proved)
+      continue;
+    if (!least || caller->talk.stage < least->talk.stage ||
+        (caller->talk.stage == least->talk.stage && caller->deadline_ns < least->deadline_ns))
+      least = caller;
+  }
+  return least;
+}
+
+// Who says nothing keeps nobody out, nor does who says what does not get it on. What has been said since the thread
+// looked is heard before. (A rank that was cut off calls again, and has all ready to say when it calls.)
+static void make_room(weft_ep_t *ep, struct callers *callers, bool far, bool proved) {
+  while (too_many(callers, far, proved)) {
+    struct caller *least = find_least(callers, far, proved);
+    struct pollfd said = {.fd = least->socket, .events = POLLIN};
+    enum ep_talk_stage before = least->talk.stage;
+    if (before != EP_TALK_ENDS && !proved && poll(&said, 1, 0) > 0)
+      ep_callers_receive(ep, callers, said.fd);
+    int i = find_caller(callers, said.fd);
+    if (i >= 0 && callers->entry[i].talk.stage == before)
+      hang_up(ep, callers, i, "a caller did not go on, and others came");
+  }
+}
+
+void ep_callers_accept(weft_ep_t *ep, struct callers *callers, bool far) {
+  for (int i = 0; i < AT_ONCE && take_call(ep, callers, far); i++)
+    make_room(ep, callers, far, false);
+}
+
+// Ends the mutes that are over; the milliseconds to the end of the next, -1 for none.
+static int end_mutes(struct ep_links *links, struct callers *callers) {
+  int next = -1;
+  for (int far = 0; far <= 1; far++) {
+    struct door *door = door_of(callers, far);
+    if (door->muted_until_ns == 0)
+      continue;
+    int left = clock_left_ms(door->muted_until_ns);
+    if (left == 0) {
+      door->muted_until_ns = 0;
+      look_at_listener(links, callers, far);
+    } else if (next < 0 || left < next) {
+      next = left;
+    }
+  }
+  return next;
+}
+
+int ep_callers_expire(weft_ep_t *ep, struct callers *callers) {
+  int next = end_mutes(&ep->links, callers);
+  for (int i = callers->count - 1; i >= 0; i--) {
+    int left = clock_left_ms(callers->entry[i].deadline_ns);
+    if (left == 0)
+      hang_up(ep, callers, i, "a caller did not greet in time");
+    else if (next < 0 || left < next)
+      next = left;
+  }
+  return next;
+}
+
+void ep_callers_end(weft_ep_t *ep, struct callers *callers) {
+  while (callers->count > 0)
+    hang_up(ep, callers, 0, "this rank closes");
+}

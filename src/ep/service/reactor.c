@@ -1,0 +1,213 @@
+// The service thread: takes calls, notices hang-ups, frees retired links. It never waits for one peer.
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+#include "ep/remote/worker.h"
+#include "ep/service/callers.h"
+#include "ep/service/service.h"
+#include "secure/lobby.h"
+
+enum { HANG_UP_MS = 20 }; // for the socket of a peer whose transport says that it has gone
+
+// The link's peer has gone in some way, of which `state` and `how` tell; but what it said before counts.
+static void put_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how) {
+  if (ep_link_takes_us_for_lost(link))
+    ep_link_down(ep, link, EP_LINK_DOUBTED, "it takes this rank for lost");
+  else if (atomic_load(&ep_link_in(link)->notice.left))
+    ep_link_down(ep, link, EP_LINK_LEFT, "it left");
+  else
+    ep_link_down(ep, link, state, how);
+}
+
+static void receive_link(weft_ep_t *ep, struct ep_link *link) {
+  int error = link->path->listen(link);
+  if (error == 0) // it said something, and is still there
+    return;
+  epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, link->socket, NULL);
+  if (ep_link_up(link))
+    link->path->receive_last(link);
+  if (error == EPIPE || error == ECONNRESET)
+    put_down(ep, link, EP_LINK_DEAD, "its process ended");
+  else if (error == EPROTO)
+    ep_link_down(ep, link, EP_LINK_BROKEN, "what it says on its socket means nothing");
+  else
+    put_down(ep, link, link->path->verdict(ep, link), "its host does not answer");
+}
+
+// A link that is up and whose transport has failed: held, so that nobody frees it. NULL: there is none.
+static struct ep_link *take_failed(weft_ep_t *ep) {
+  struct ep_link *found = NULL;
+  pthread_mutex_lock(&ep->links.lock);
+  for (uint32_t rank = 0; rank < ep->capacity && !found; rank++) {
+    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+    const char *why;
+    if (link && ep_link_up(link) && link->path->failure(link, &why) != 0)
+      found = link;
+  }
+  if (found)
+    found->holds++;
+  pthread_mutex_unlock(&ep->links.lock);
+  return found;
+}
+
+// The link's transport has failed. A peer that has gone is heard by its socket too, which knows better how: it has a
+// moment to say so.
+static void put_down_failed(weft_ep_t *ep, struct ep_link *link) {
+  struct pollfd news = {.fd = link->socket, .events = POLLIN | POLLRDHUP};
+  poll(&news, 1, HANG_UP_MS);
+  const char *why;
+  int err = link->path->failure(link, &why);
+  if (err == WEFT_ERR_PROTOCOL || err == WEFT_ERR_CLOSED) { // the peer's doing, or this rank's own
+    put_down(ep, link, err == WEFT_ERR_CLOSED ? EP_LINK_DOUBTED : EP_LINK_BROKEN, why);
+    return;
+  }
+  link->path->listen(link); // which says how much is to be heard
+  link->path->receive_last(link);
+  put_down(ep, link, link->path->verdict(ep, link), why);
+}
+
+// Takes down the links whose transport has failed.
+static void take_failures(weft_ep_t *ep) {
+  struct ep_net *net = atomic_load(&ep->net);
+  if (!net || !atomic_exchange(&net->failures, false))
+    return;
+  struct ep_link *link;
+  while ((link = take_failed(ep))) {
+    put_down_failed(ep, link);
+    pthread_mutex_lock(&ep->links.lock);
+    link->holds--;
+    pthread_mutex_unlock(&ep->links.lock);
+  }
+}
+
+// The retired links that nobody holds.
+static struct ep_link *take_retired(struct ep_links *links) {
+  struct ep_link *taken = NULL;
+  pthread_mutex_lock(&links->lock);
+  for (struct ep_link **at = &links->retired; *at;) {
+    struct ep_link *link = *at;
+    if (link->holds > 0) {
+      at = &link->next;
+      continue;
+    }
+    *at = link->next;
+    link->next = taken;
+    taken = link;
+  }
+  pthread_mutex_unlock(&links->lock);
+  return taken;
+}
+
+static void free_retired(weft_ep_t *ep) {
+  struct ep_links *links = &ep->links;
+  struct ep_link *link = take_retired(links);
+  while (link) {
+    struct ep_link *next = link->next;
+    epoll_ctl(links->epoll, EPOLL_CTL_DEL, link->socket, NULL);
+    int32_t rank = link->rank;
+    uint64_t incarnation = link->incarnation;
+    ep_link_free(ep, link);
+    ep_emit(ep, WEFT_EP_EVENT_RELEASED, rank, incarnation, 0, 0, "");
+    link = next;
+  }
+}
+
+static bool stopping(struct ep_links *links) {
+  pthread_mutex_lock(&links->lock);
+  bool stop = links->stop;
+  pthread_mutex_unlock(&links->lock);
+  return stop;
+}
+
+static void *serve(void *arg) {
+  weft_ep_t *ep = arg;
+  struct callers callers = {0};
+  struct epoll_event events[64];
+  while (!stopping(&ep->links)) {
+    int count = epoll_wait(ep->links.epoll, events, 64, ep_callers_expire(ep, &callers));
+    bool near = false, far = false;
+    for (int i = 0; i < count; i++) {
+      uint64_t data = events[i].data.u64;
+      uint64_t tag = data & ((1u << EP_TAG_BITS) - 1);
+      uint64_t drained;
+      if (tag == TAG_LISTENER)
+        near = true;
+      else if (tag == TAG_FAR_LISTENER)
+        far = true;
+      else if (tag == TAG_WAKE)
+        (void)!read(ep->links.wake, &drained, sizeof drained);
+      else if (tag == TAG_CALLER)
+        ep_callers_receive(ep, &callers, (int)(data >> EP_TAG_BITS));
+      else
+        receive_link(ep, (struct ep_link *)(uintptr_t)data);
+    }
+    if (near) // after the batch: an event in it may mean a socket whose number a new one gets
+      ep_callers_accept(ep, &callers, false);
+    if (far)
+      ep_callers_accept(ep, &callers, true);
+    take_failures(ep);
+    free_retired(ep); // after the whole batch: an event in it may mean a link that has been retired since
+  }
+  ep_callers_end(ep, &callers);
+  return NULL;
+}
+
+int ep_service_start(weft_ep_t *ep) {
+  struct ep_links *links = &ep->links;
+  links->epoll = epoll_create1(EPOLL_CLOEXEC);
+  links->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (links->epoll < 0 || links->wake < 0)
+    return fail_errno(errno, "cannot start the service thread");
+  int rc = ep_service_watch_socket(ep, links->listener, TAG_LISTENER);
+  if (rc == 0)
+    rc = ep_service_watch_socket(ep, links->wake, TAG_WAKE);
+  if (rc == 0 && links->far_listener >= 0)
+    rc = lobby_open(&links->far_lobby, links->far_listener, LOBBY_TLS, LOBBY_FEW);
+  if (rc == 0 && links->far_lobby)
+    rc = ep_service_watch_socket(ep, lobby_fd(links->far_lobby), TAG_FAR_LISTENER);
+  if (rc != 0)
+    return rc;
+  int error = pthread_create(&links->thread, NULL, serve, ep);
+  if (error != 0)
+    return fail_thread(error, "the service thread");
+  links->running = true;
+  return 0;
+}
+
+void ep_service_stop(weft_ep_t *ep) {
+  struct ep_links *links = &ep->links;
+  if (!links->running)
+    return;
+  pthread_mutex_lock(&links->lock);
+  links->stop = true;
+  pthread_mutex_unlock(&links->lock);
+  ep_service_kick(ep);
+  pthread_join(links->thread, NULL);
+  links->running = false;
+}
+
+void ep_links_free(weft_ep_t *ep) {
+  struct ep_links *links = &ep->links;
+  for (uint32_t rank = 0; links->by_rank && rank < ep->capacity; rank++) {
+    ep_link_free(ep, atomic_load(&links->by_rank[rank]));
+    atomic_store(&links->by_rank[rank], NULL);
+  }
+  for (struct ep_link *link = links->superseded, *next; link; link = next) {
+    next = link->next;
+    ep_link_free(ep, link);
+  }
+  free_retired(ep);
+  lobby_close(links->far_lobby);
+  int fds[] = {links->listener, links->far_listener, links->epoll, links->wake};
+  for (int i = 0; i < 4; i++)
+    if (fds[i] >= 0)
+      close(fds[i]);
+}

@@ -1,0 +1,23 @@
+// Which agreed view the operations run in, and when.
+#ifndef EP_VIEW_VIEWS_H
+#define EP_VIEW_VIEWS_H
+
+#include "ep/core/engine.h"
+
+// --- views.c: what the group agreed on ---
+
+// The group's callback.
+void ep_views_event(void *arg, const struct group_event *event);
+// Looks again which views every member has a link for, after the links have changed. [any]
+void ep_views_update_ready(weft_ep_t *ep);
+
+// --- activate.c ---
+
+// This rank runs operations from `op` on, in `view` (the caller's reference is taken). [owner]
+void ep_start(weft_ep_t *ep, uint64_t op, const struct group_view *view);
+// 0, or why this rank runs no operation: NOT_CONNECTED, FENCED. [owner]
+int ep_check_active(weft_ep_t *ep);
+// Waits for the view of `epoch`, or a newer one in its place. A reference; NULL when the deadline has passed. [owner]
+const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns);
+
+#endif
