@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -39,6 +40,9 @@ enum {
 
 // The key that its metadata and that of others is sealed with; NULL: it has no token. [any]
 #define agent_seal(agent) ((agent)->seals ? (agent)->seal : NULL)
+
+// Host, process. [open]
+void agent_identify(weft_agent_t *agent);
 
 // Fills one in from the agent; free() frees it. `regions` NULL: all but those of no_metadata, and then all_regions is
 // set. [any, takes lock and turns]
@@ -134,6 +138,8 @@ struct agent_worker {
 
 // --- peers (peer/table.c, peer/teardown.c, peer/load.c) ---
 
+struct agent_life;
+
 enum agent_peer_state { AGENT_PEER_ALIVE, AGENT_PEER_LEFT, AGENT_PEER_LOST };
 
 // A peer as one worker reaches it.
@@ -183,7 +189,7 @@ struct agent_peer {
   _Atomic uint64_t told;  // of that, what the peer knows
   struct agent_peer *next_by_name, *next_by_mark;
   struct agent_peer *next; // among the dying, or the free
-  void *meta;              // liveness and sockets: agentmeta's
+  struct agent_life *meta; // liveness and sockets; NULL: it has none
 };
 
 struct agent_peers {
@@ -316,9 +322,48 @@ static inline bool agent_transfer_flies(weft_transfer_t *transfer) {
 // How long it still has; 0: its time is over. [any]
 uint64_t agent_transfer_left_ns(const weft_transfer_t *transfer);
 
+// --- hooks: calls from lower folders to higher ones (open.c has the table) ---
+//
+// progress < memory < metadata < metrics, peer < transfer < liveness < exchange < services.c, housekeeping.c < open.c
+
+struct agent_hooks {
+  // Housekeeping; returns when it is due next (CLOCK_MONOTONIC, ns). [tending]
+  uint64_t (*tick)(weft_agent_t *agent, uint64_t now_ns);
+  // Callbacks of transports: agent_worker is the argument. [turn]
+  void (*message)(void *worker, const void *bytes, size_t size);
+  void (*link_failed)(void *worker, struct transport_peer *peer, int err, const char *why);
+  // A region that was described goes: peers are told so when regions_changed() has been called. [lock]
+  void (*region_gone)(weft_agent_t *agent, weft_region_t region);
+  // The regions that peers are told of have changed. [any thread, no lock]
+  void (*regions_changed)(weft_agent_t *agent);
+  // The transfers of a peer that has ended: stops them; lets the transports go of them. [lock; lock and all turns]
+  void (*stop_transfers)(struct agent_peer *peer);
+  void (*unprepare_transfers)(struct agent_peer *peer);
+  // A peer came (`kind` LOADED: sets peer->meta), changed, or ended (frees peer->meta). [lock: calls nothing that takes
+  // one]
+  void (*peer_changed)(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind);
+  // The peer is about to be forgotten here: tells it, so that it does not take silence for death. [no lock]
+  void (*forget_peer)(weft_agent_t *agent, weft_peer_t peer);
+  // A GOODBYE or UPDATE came. [tending]
+  void (*control_message)(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,
+                          uint32_t size);
+  // A peer has ended: its connections end too. [tending]
+  void (*life_ended)(struct agent_life *life);
+};
+
 // --- the agent ---
 
 struct weft_agent {
+  // What post, poll and a sleeping thread touch comes first.
+  _Atomic uint64_t in_flight; // transfers
+  _Atomic uint64_t tend_ns;   // when housekeeping is due
+  _Atomic bool attention;     // it is due now
+  _Atomic bool asleep;        // the thread, or whoever waits in its place
+  _Atomic bool stop;
+  bool has_thread;
+  int epoll, wake;
+  const struct agent_hooks *hooks;
+
   char name[WEFT_AGENT_MAX_NAME];
   uint64_t incarnation;
   char host[AGENT_MAX_HOST];
@@ -354,41 +399,19 @@ struct weft_agent {
   int event_fd;
   _Atomic uint64_t dropped; // messages of unknown senders, and beyond the credits
 
-  // progress
-  pthread_t thread;
-  bool has_thread;
-  _Atomic bool stop;
-  _Atomic bool asleep; // the thread, or whoever waits in its place
-  int epoll, wake;
-  _Atomic uint64_t in_flight; // transfers
-  _Atomic uint64_t tend_ns;   // when housekeeping is due
-  _Atomic bool attention;     // it is due now
+  pthread_t thread; // progress
 
-  struct agent_meta *meta; // publish, sockets, liveness, metrics: agentmeta's
+  struct agent_meta *meta; // services.c: liveness, exchange, metrics
 };
 
-// --- what the files of metadata and liveness provide ---
+// What post and poll touch of an agent lies in one cache line, and so do the first fields of a transfer.
+_Static_assert(offsetof(struct weft_agent, hooks) + sizeof(void *) <= 64, "what post and poll touch comes first");
+_Static_assert(offsetof(struct weft_transfer, state) == 0 && offsetof(struct weft_transfer, link) < 80 &&
+                   offsetof(struct weft_transfer, polls) < 160,
+               "what post and poll touch comes first");
 
-// Opens what the options ask for (listen, ...); last in weft_agent_open().
-int agent_meta_open(weft_agent_t *agent, const struct weft_agent_options *options);
-// Says goodbye, leaves the store, stops what runs of its own. The transports still work. [no lock]
-void agent_meta_leave(weft_agent_t *agent);
-// Frees agent->meta; the peers' are gone. Also after a failed open.
-void agent_meta_close(weft_agent_t *agent);
-// What is due: heartbeats, silent peers. Returns when it is due next (CLOCK_MONOTONIC, ns). [tending]
-uint64_t agent_meta_tick(weft_agent_t *agent, uint64_t now_ns);
-// A GOODBYE or UPDATE came. [tending]
-void agent_meta_message(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,
-                        uint32_t size);
-// A peer came (`kind` LOADED: sets peer->meta as it likes), changed, or ended (frees peer->meta). [lock: calls nothing
-// that takes one]
-void agent_meta_peer(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind);
-// The peer is about to be forgotten here: tells it, so that it does not take silence for death. [no lock]
-void agent_meta_forget(weft_agent_t *agent, weft_peer_t peer);
-// A region that was described goes: peers are told so when agent_meta_regions() has been called. [lock]
-void agent_meta_gone(weft_agent_t *agent, uint64_t region);
-// The regions that peers are told of have changed. [any thread, no lock]
-void agent_meta_regions(weft_agent_t *agent);
+// --- metrics/metrics.c ---
+
 // A transfer over this link has ended: counts it. Allocates nothing, waits for nothing. [any]
 void agent_metrics_transfer(struct agent_link *link, enum weft_op op, uint64_t bytes, uint64_t ns, int err);
 // Makes link->meter, and frees it. [lock]

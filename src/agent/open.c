@@ -3,13 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/memory/descriptor_list.h"
-#include "agent/memory/region.h"
-#include "agent/memory/region_index.h"
+#include "agent/housekeeping.h"
 #include "agent/peer/message_recv.h"
 #include "agent/peer/message_send.h"
 #include "agent/peer/table.h"
 #include "agent/progress/progress.h"
+#include "agent/progress/worker.h"
+#include "agent/services.h"
+#include "agent/transfer/descriptor_list.h"
 #include "agent/transfer/transfer.h"
 #include "base/fail.h"
 #include "base/random.h"
@@ -17,6 +18,21 @@
 #include "base/time/clock.h"
 #include "base/time/ticks.h"
 #include "secure/secret.h"
+
+// How the folders below reach those above them.
+static const struct agent_hooks hooks = {
+    .tick = agent_housekeep,
+    .message = agent_inbox_message,
+    .link_failed = agent_peer_failed,
+    .region_gone = agent_meta_gone,
+    .regions_changed = agent_meta_regions,
+    .stop_transfers = agent_transfers_stop,
+    .unprepare_transfers = agent_transfers_unprepare,
+    .peer_changed = agent_meta_peer,
+    .forget_peer = agent_meta_forget,
+    .control_message = agent_meta_message,
+    .life_ended = meet_end,
+};
 
 enum { CLOSE_MS = 1000 }; // for what is in flight to end
 
@@ -91,6 +107,7 @@ static int be_born(weft_agent_t *agent) {
 }
 
 static void set_up(weft_agent_t *agent) {
+  agent->hooks = &hooks;
   pthread_mutexattr_t recursive;
   pthread_mutexattr_init(&recursive);
   pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);

@@ -17,7 +17,7 @@
 #define AGENT_EXCHANGE_SOCKET_CONNECTION_H
 
 #include "agent/exchange/proof.h"
-#include "agent/metadata/hooks.h"
+#include "agent/services.h"
 #include "base/text/text.h"
 #include "secure/tls.h"
 

@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/exchange/endpoint.h"
 #include "agent/exchange/socket_exchange.h"
+#include "agent/net/endpoint.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 

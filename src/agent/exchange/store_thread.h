@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
-#include "agent/metadata/hooks.h"
+#include "agent/services.h"
 
 enum {
   KEEPER_MAX_KEY = 512,

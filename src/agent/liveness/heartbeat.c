@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "agent/liveness/process.h"
-#include "agent/metadata/hooks.h"
+#include "agent/services.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/time/clock.h"
@@ -28,6 +28,10 @@ enum {
 
 static uint64_t gap_limit_ns(const struct agent_meta *meta) {
   return (uint64_t)meta->agent->options.peer_timeout_ms * 1000000u / GAP_PARTS + 1000000u;
+}
+
+void meta_timer_set(struct agent_meta *meta, struct meta_timer *timer, uint64_t due_ns) {
+  wheel_set(&meta->wheel, &timer->timer, due_ns);
 }
 
 // --- the process ---
@@ -133,7 +137,7 @@ static bool may_watch(const weft_agent_t *agent, const struct agent_peer *peer) 
 static void finish(struct agent_meta *meta, struct agent_life *life) {
   wheel_cancel(&meta->wheel, &life->timer.timer);
   stop_watching(life);
-  meet_end(life);
+  life->agent->hooks->life_ended(life);
   free(life);
 }
 

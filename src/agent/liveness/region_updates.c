@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/metadata/hooks.h"
+#include "agent/services.h"
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "base/wire/wire.h"

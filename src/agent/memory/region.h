@@ -4,10 +4,6 @@
 
 #include "agent/agent.h"
 
-// The worker's way to a region of a peer, or of this agent by loopback; made when first asked for. NULL: there is none,
-// and region->why[] or the link says why. [lock; takes the worker's turn]
-struct transport_remote *agent_region_remote(struct agent_region *region, struct agent_worker *worker);
-
 // Lets the workers release what they have of a region, and frees it. [lock, all turns; not in `ranges` any more]
 void agent_region_free(weft_agent_t *agent, struct agent_region *region);
 

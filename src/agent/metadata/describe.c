@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "agent/memory/region_index.h"
-#include "agent/open.h"
 #include "agent/progress/submit.h"
 #include "base/fail.h"
 
@@ -207,4 +206,19 @@ int agent_describe(weft_agent_t *agent, const weft_region_t *regions, uint32_t n
   int rc = describe_locked(agent, regions, num_regions, with_addresses, description);
   pthread_mutex_unlock(&agent->lock);
   return rc;
+}
+
+int weft_agent_metadata(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions, bool with_addresses,
+                        void *blob, size_t *size) {
+  if (!agent || !size)
+    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "size" : "agent");
+  if (num_regions > 0 && !regions)
+    return fail(WEFT_ERR_INVALID, "regions is NULL, and there are %u", num_regions);
+  struct agent_description *description;
+  int err = agent_describe(agent, num_regions > 0 ? regions : NULL, num_regions, with_addresses, &description);
+  if (err)
+    return err;
+  err = agent_blob_write(description, agent_seal(agent), blob, size);
+  free(description);
+  return err;
 }

@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/exchange/endpoint.h"
-#include "agent/metadata/hooks.h"
 #include "agent/metrics/listener.h"
 #include "agent/metrics/metrics.h"
+#include "agent/net/endpoint.h"
+#include "agent/services.h"
 #include "base/fail.h"
 #include "secure/hmac.h"
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "agent/metadata/hooks.h"
+#include "agent/services.h"
 #include "base/fail.h"
 
 static void add(_Atomic uint64_t *to, uint64_t value) {

@@ -1,5 +1,5 @@
 // Stands in where libmicrohttpd was not found at build time.
-#include "agent/metadata/hooks.h"
+#include "agent/services.h"
 #include "base/fail.h"
 
 int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t *port) {

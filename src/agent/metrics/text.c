@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/metadata/hooks.h"
 #include "agent/metrics/metrics.h"
+#include "agent/services.h"
 #include "base/fail.h"
 #include <weft/weft.h>
 

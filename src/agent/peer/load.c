@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/memory/descriptor_list.h"
 #include "agent/memory/region.h"
 #include "agent/memory/region_index.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
+#include "agent/progress/worker.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "base/wire/wire.h"
@@ -115,11 +115,19 @@ static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct a
   return 0;
 }
 
+// Has transfers to a region of the peer that has gone fail. [lock]
+static void break_lists(struct agent_peer *peer, const struct agent_region *region) {
+  for (weft_list_t *list = peer->lists; region->lists > 0 && list; list = list->next)
+    for (uint32_t i = 0; i < list->num_regions; i++)
+      if (list->regions[i] == region)
+        atomic_store(&list->broken, region->id);
+}
+
 // What lists use stays until these are freed, found by nobody.
 static void drop(weft_agent_t *agent, struct agent_peer *peer, struct agent_region *region) {
   agent_ranges_remove(&peer->regions, region);
   region->gone = true;
-  agent_lists_break(peer, region);
+  break_lists(peer, region);
   if (region->lists > 0) {
     region->next = peer->orphans;
     peer->orphans = region;
@@ -299,7 +307,7 @@ static int adopt(weft_agent_t *agent, const struct agent_description *descriptio
     return rc;
   if (!known || changed) {
     enum weft_agent_event_kind kind = known ? WEFT_AGENT_EVENT_PEER_UPDATED : WEFT_AGENT_EVENT_PEER_LOADED;
-    agent_meta_peer(agent, peer, kind);
+    agent->hooks->peer_changed(agent, peer, kind);
     agent_tell(agent, peer, kind, "");
   }
   *id = peer->id;
@@ -332,8 +340,20 @@ void agent_regions_gone(weft_agent_t *agent, weft_peer_t id, const uint64_t *ids
     changed |= region != NULL;
   }
   if (changed) {
-    agent_meta_peer(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED);
+    agent->hooks->peer_changed(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED);
     agent_tell(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED, "");
   }
   pthread_mutex_unlock(&agent->lock);
+}
+
+int weft_agent_load(weft_agent_t *agent, const void *blob, size_t size, weft_peer_t *peer) {
+  if (!agent || !blob || !peer)
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !blob ? "blob" : "peer");
+  struct agent_description *description;
+  int err = agent_blob_read(blob, size, agent_seal(agent), &description);
+  if (err)
+    return err;
+  err = agent_adopt(agent, description, 0, peer);
+  free(description);
+  return err;
 }

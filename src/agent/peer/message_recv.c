@@ -163,7 +163,7 @@ void agent_inbox_tend(weft_agent_t *agent) {
   struct agent_note *note, *used;
   while ((note = pop(&agent->control, &used))) {
     give_note(used);
-    agent_meta_message(agent, note->peer_id, note->kind, note->bytes, note->size);
+    agent->hooks->control_message(agent, note->peer_id, note->kind, note->bytes, note->size);
     atomic_fetch_sub(&note->peer->news, 1); // the last look at the peer: then it may go
   }
 }

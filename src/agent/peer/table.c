@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/progress/submit.h"
+#include "agent/progress/worker.h"
 #include "base/fail.h"
 #include "base/random.h"
 
@@ -13,10 +14,6 @@
 enum { REMEMBERED = 256 };
 
 #define SLOT_MASK ((UINT64_C(1) << AGENT_PEER_SLOT_BITS) - 1)
-
-void agent_owner(char owner[AGENT_OWNER], const char *name, uint64_t incarnation) {
-  snprintf(owner, AGENT_OWNER, "agent %s %016" PRIx64, name, incarnation);
-}
 
 struct agent_peer *agent_peer_get(weft_agent_t *agent, weft_peer_t id) {
   if (id == WEFT_PEER_SELF)

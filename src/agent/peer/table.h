@@ -9,10 +9,6 @@
 
 // --- the table: table.c ---
 
-enum { AGENT_OWNER = WEFT_AGENT_MAX_NAME + 32 };
-// Whose worker of a transport it is, as transport_options.owner has it. [any]
-void agent_owner(char owner[AGENT_OWNER], const char *name, uint64_t incarnation);
-
 // The peer as that worker reaches it; NULL: it does not, and links[].why says why. The way to oneself is made when it
 // is first asked for. [lock; may take the worker's turn]
 struct agent_link *agent_link_get(struct agent_peer *peer, struct agent_worker *worker);

@@ -9,7 +9,6 @@
 #include "agent/peer/message_send.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
-#include "agent/transfer/transfer.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 
@@ -45,12 +44,10 @@ void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_k
   snprintf(peer->why, sizeof peer->why, "%s", why && *why ? why : "no reason is known");
   atomic_store(&peer->failed, WEFT_ERR_PEER_LOST); // from here on no post begins
   agent_peer_withdraw(agent, peer);
-  for (struct weft_transfer *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
-    if (agent_transfer_flies(transfer))
-      agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_PEER_LOST);
+  agent->hooks->stop_transfers(peer);
   agent_letters_cancel(peer);
   fence(agent, peer);
-  agent_meta_peer(agent, peer, kind);
+  agent->hooks->peer_changed(agent, peer, kind);
   agent_tell(agent, peer, kind, peer->why);
   peer->next = agent->dying;
   agent->dying = peer;
@@ -116,8 +113,7 @@ static void release(struct agent_region *region, uint32_t worker) {
 
 void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
   agent_turns_take(agent);
-  for (struct weft_transfer *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
-    agent_transfer_unprepare(transfer);
+  agent->hooks->unprepare_transfers(peer);
   agent_letters_free(peer);
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     struct agent_link *link = &peer->links[i];
@@ -211,7 +207,7 @@ int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t id) {
     return fail(WEFT_ERR_INVALID, agent ? "an agent cannot forget itself" : "the agent is NULL");
   int rc = weft_agent_check(agent, id);
   if (rc == 0) {
-    agent_meta_forget(agent, id);
+    agent->hooks->forget_peer(agent, id);
     agent_peer_end(agent, id, WEFT_AGENT_EVENT_PEER_LEFT, "its metadata was invalidated");
   }
   return rc;

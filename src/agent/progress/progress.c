@@ -9,10 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "agent/peer/message_recv.h"
-#include "agent/peer/table.h"
 #include "agent/progress/loopback.h"
-#include "agent/transfer/transfer.h"
 #include "base/affinity.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
@@ -21,7 +18,6 @@ enum {
   SHORT_NAP_NS = 100000, // a transport without a descriptor, something in flight
   LONG_NAP_NS = 1000000, // nothing in flight: messages may come
   LOOK_NS = 10000000,    // deadlines of transfers in flight
-  DYING_NS = 1000000,    // ended peers that wait for something in flight
   WATCHES_AT_ONCE = 16,
   WATCHES_NS = 500000, // that they may take together
 };
@@ -54,17 +50,7 @@ static void serve_watches(weft_agent_t *agent) {
 static void tend(weft_agent_t *agent, uint64_t now_ns) {
   atomic_exchange(&agent->attention, false); // reads it, too: what its writer had stored before is seen below
   serve_watches(agent);
-  agent_inbox_tend(agent);
-  agent_peers_tend(agent);
-  uint64_t next = agent_meta_tick(agent, now_ns), deadline = agent_transfers_tend(agent, now_ns);
-  if (deadline < next)
-    next = deadline;
-  uint64_t most = CLOCK_NEVER;
-  if (atomic_load(&agent->in_flight) > 0)
-    most = now_ns + LOOK_NS;
-  if (agent_peers_dying(agent))
-    most = now_ns + DYING_NS;
-  atomic_store(&agent->tend_ns, next < most ? next : most);
+  atomic_store(&agent->tend_ns, agent->hooks->tick(agent, now_ns));
 }
 
 void agent_tend_if_due(weft_agent_t *agent, uint64_t now_ns) {

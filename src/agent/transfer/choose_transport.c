@@ -7,6 +7,7 @@
 #include "agent/memory/region.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
+#include "agent/transfer/import.h"
 #include "agent/transfer/transfer.h"
 #include "base/fail.h"
 #include "base/text/text.h"

@@ -99,6 +99,11 @@ void agent_transfer_unprepare(weft_transfer_t *transfer) {
     agent_post_unprepare(transfer->letter);
 }
 
+void agent_transfers_unprepare(struct agent_peer *peer) {
+  for (weft_transfer_t *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
+    agent_transfer_unprepare(transfer);
+}
+
 // Frees what was made of it; it is in no list.
 static void discard(weft_transfer_t *transfer) {
   agent_turns_take(transfer->agent);

@@ -1,5 +1,5 @@
-// The hooks by which the agent's core reaches metadata and liveness, and metadata by hand.
-#include "agent/metadata/hooks.h"
+// What an agent runs beside its transfers: liveness of peers, exchange of metadata, metrics. Opened last, closed first.
+#include "agent/services.h"
 
 #include <stdlib.h>
 
@@ -7,10 +7,6 @@
 #include "base/time/clock.h"
 
 enum { WHEEL_TICKS = 64 }; // of the time between heartbeats
-
-void meta_timer_set(struct agent_meta *meta, struct meta_timer *timer, uint64_t due_ns) {
-  wheel_set(&meta->wheel, &timer->timer, due_ns);
-}
 
 static uint64_t wheel_tick_ns(const struct weft_agent_options *options) {
   uint64_t ns = (uint64_t)options->heartbeat_ms * 1000000u / WHEEL_TICKS;
@@ -77,33 +73,4 @@ void agent_meta_regions(weft_agent_t *agent) {
   keeper_update(meta);
   if (!atomic_exchange(&meta->regions_changed, true))
     agent_wake(agent);
-}
-
-// --- by hand ---
-
-int weft_agent_metadata(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions, bool with_addresses,
-                        void *blob, size_t *size) {
-  if (!agent || !size)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "size" : "agent");
-  if (num_regions > 0 && !regions)
-    return fail(WEFT_ERR_INVALID, "regions is NULL, and there are %u", num_regions);
-  struct agent_description *description;
-  int err = agent_describe(agent, num_regions > 0 ? regions : NULL, num_regions, with_addresses, &description);
-  if (err)
-    return err;
-  err = agent_blob_write(description, agent_seal(agent), blob, size);
-  free(description);
-  return err;
-}
-
-int weft_agent_load(weft_agent_t *agent, const void *blob, size_t size, weft_peer_t *peer) {
-  if (!agent || !blob || !peer)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !blob ? "blob" : "peer");
-  struct agent_description *description;
-  int err = agent_blob_read(blob, size, agent_seal(agent), &description);
-  if (err)
-    return err;
-  err = agent_adopt(agent, description, 0, peer);
-  free(description);
-  return err;
 }

@@ -1,10 +1,9 @@
-// What an agent keeps for metadata, its exchange and the liveness of peers: struct agent_meta, shared by hooks.c,
-// liveness/heartbeat.c, talk*.c, exchange/socket_exchange.c, exchange/store_thread.c, exchange/store_publish.c and
-// exchange/store_fetch.c.
+// What an agent runs beside its transfers: liveness of peers (liveness/), exchange of metadata by sockets and by the
+// store (exchange/), and the server of metrics (metrics/).
 //
 // Housekeeping (agent->tending) guards all of it, but for what is said to have another lock.
-#ifndef AGENT_METADATA_HOOKS_H
-#define AGENT_METADATA_HOOKS_H
+#ifndef AGENT_SERVICES_H
+#define AGENT_SERVICES_H
 
 #include <sys/queue.h>
 
@@ -63,14 +62,30 @@ struct agent_meta {
 // Has the timer fire at `due_ns` or soon after.
 void meta_timer_set(struct agent_meta *meta, struct meta_timer *timer, uint64_t due_ns);
 
+// services.c
+// Opens what the options ask for (listen, ...); last in weft_agent_open().
+int agent_meta_open(weft_agent_t *agent, const struct weft_agent_options *options);
+// Says goodbye, leaves the store, stops what runs of its own. The transports still work. [no lock]
+void agent_meta_leave(weft_agent_t *agent);
+// Frees agent->meta; the peers' are gone. Also after a failed open.
+void agent_meta_close(weft_agent_t *agent);
+// What is due: heartbeats, silent peers. Returns when it is due next (CLOCK_MONOTONIC, ns). [tending]
+uint64_t agent_meta_tick(weft_agent_t *agent, uint64_t now_ns);
+void agent_meta_regions(weft_agent_t *agent); // hook: regions_changed
+
 // liveness/heartbeat.c
+void agent_meta_peer(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind); // peer_changed
 uint64_t liveness_tick(struct agent_meta *meta, uint64_t now_ns);
 // Frees what is left, at the end.
 void liveness_close(struct agent_meta *meta);
 // The life of a living peer; NULL. [tending]
 struct agent_life *liveness_of(weft_agent_t *agent, weft_peer_t id);
 
-// liveness/region_updates.c: messages to all peers
+// liveness/region_updates.c: messages to all peers, and hooks
+void agent_meta_message(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,
+                        uint32_t size);
+void agent_meta_forget(weft_agent_t *agent, weft_peer_t peer);
+void agent_meta_gone(weft_agent_t *agent, weft_region_t region);
 void tell_gone(struct agent_meta *meta); // of regions that have gone since the last call
 void tell_goodbye(struct agent_meta *meta);
 

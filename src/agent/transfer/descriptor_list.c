@@ -1,4 +1,4 @@
-#include "agent/memory/descriptor_list.h"
+#include "agent/transfer/descriptor_list.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -129,13 +129,6 @@ int weft_list_create(weft_agent_t *agent, weft_peer_t peer, const struct weft_de
   int rc = create(agent, peer, descriptors, count, list);
   pthread_mutex_unlock(&agent->lock);
   return rc;
-}
-
-void agent_lists_break(struct agent_peer *peer, const struct agent_region *region) {
-  for (weft_list_t *list = peer->lists; region->lists > 0 && list; list = list->next)
-    for (uint32_t i = 0; i < list->num_regions; i++)
-      if (list->regions[i] == region)
-        atomic_store(&list->broken, region->id);
 }
 
 static void free_orphan(weft_agent_t *agent, struct agent_peer *peer, struct agent_region *region) {

@@ -1,4 +1,4 @@
-#include "agent/exchange/endpoint.h"
+#include "agent/net/endpoint.h"
 
 #include <errno.h>
 #include <netinet/in.h>
