@@ -1,11 +1,11 @@
 // What an agent is inside, and how its parts meet.
 //
 // Locks, in the order in which they are taken:
-//   tending   (recursive) the housekeeping: one thread at a time looks after deadlines, peers and descriptors
-//   lock      regions, lists, transfers, the table of peers
-//   turns     one for each worker, in their order: calls of the worker's transport, and what its callbacks read
-// post and poll take none of them: they try a turn, and leave what they want done to its holder (progress/submit.c).
-// Callbacks of transports run with a turn held, so they touch nothing that `lock` guards.
+//   tending       (recursive) the housekeeping: one thread at a time looks after deadlines, peers and descriptors
+//   lock          regions, lists, transfers, the table of peers
+//   worker locks  one for each worker, in their order: calls of the worker's transport, and what its callbacks read
+// post and poll take none of them: they try a worker's lock, and leave what they want done to its holder
+// (progress/submit.c). Callbacks of transports run with a worker's lock held, so they touch nothing that `lock` guards.
 #ifndef AGENT_AGENT_H
 #define AGENT_AGENT_H
 
@@ -30,7 +30,7 @@ enum {
   AGENT_MAX_PEERS = 1 << 16,   // that live
   AGENT_MAX_FOREIGN = 1 << 20, // regions of all peers: some 700 MB
   AGENT_CREDITS = 1024,        // unread notifications of one peer
-  AGENT_CREDIT_TELL = 256,     // the reader tells the sender after so many
+  AGENT_CREDIT_BATCH = 256,    // the reader tells the sender after so many
   AGENT_NEWS = 1024,           // messages of a peer that wait for housekeeping: more than its regions gone at once
   AGENT_MAX_DETAIL = 160,      // bytes of a sentence that is kept
   AGENT_PEER_SLOT_BITS = 24    // of a weft_peer_t: its slot + 1; above them the slot's generation
@@ -45,7 +45,7 @@ enum {
 void agent_identify(weft_agent_t *agent);
 
 // Fills one in from the agent; free() frees it. `regions` NULL: all but those of no_metadata, and then all_regions is
-// set. [any, takes lock and turns]
+// set. [any, takes lock and worker locks]
 int agent_describe(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions, bool with_addresses,
                    struct agent_description **description);
 
@@ -53,10 +53,10 @@ int agent_describe(weft_agent_t *agent, const weft_region_t *regions, uint32_t n
 // one peer that it may speak of; 0: any. EXISTS: a living peer of that name is of another incarnation, or it is this
 // agent's name; NOT_FOUND: a partial one of an unknown peer; UNREACHABLE: no transport reaches it, the text says why;
 // PROTOCOL: it contradicts itself, or speaks of another than `only`; LIMIT: it is more than an agent holds of a peer,
-// or of all. Its own description gives WEFT_PEER_SELF. [any, takes lock and turns; tells on_event]
+// or of all. Its own description gives WEFT_PEER_SELF. [any, takes lock and worker locks; tells on_event]
 int agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only, weft_peer_t *peer);
 
-// Regions of a living peer have gone, by its own word. [any, takes lock and turns; tells on_event]
+// Regions of a living peer have gone, by its own word. [any, takes lock and worker locks; tells on_event]
 void agent_regions_gone(weft_agent_t *agent, weft_peer_t peer, const uint64_t *ids, uint32_t count);
 
 // --- regions (memory/region.c, memory/region_index.c) ---
@@ -110,10 +110,10 @@ struct agent_post {
   struct agent_post *next;   // in the worker's queue
   _Atomic bool queued;       // in it
   _Atomic bool wanted;       // to be posted
-  _Atomic bool posting;      // inside the transport's post(), outside of the turn
+  _Atomic bool posting;      // inside the transport's post(), outside of the worker's lock
   _Atomic uint32_t number;   // counts its starts
   _Atomic uint32_t canceled; // the start that is to be cancelled
-  bool prepared;             // turn
+  bool prepared;             // worker lock
   // It has ended: `err` is 0 or a code, and request.why says more. Inside a callback of the transport or in the thread
   // that started it; nothing touches the post afterwards.
   void (*ended)(struct agent_post *post, int err);
@@ -126,14 +126,15 @@ struct agent_worker {
   uint32_t index;
   bool concurrent; // TRANSPORT_CONCURRENT_POST
   int fd;          // the transport's, to sleep on; -1: none
-  _Atomic uint32_t turn;
-  _Atomic uint32_t waiting; // for the turn: who spins on it steps back
+  _Atomic uint32_t lock;
+  _Atomic uint32_t waiting; // for the worker's lock: who spins on it steps back
   _Alignas(64) _Atomic(struct agent_post *) queue;
-  struct agent_link *failed_links; // turn: for housekeeping
+  struct agent_link *failed_links; // worker lock: for housekeeping
   char nics[TOPOLOGY_SERVED_WHY];  // which it uses and why, in words; "": there is nothing to say
   struct trace_name traces[2];     // by enum weft_op: what profilers call its transfers
   char trace_texts[2][48];
-  _Alignas(64) _Atomic(struct agent_note *) spare_notes[2]; // small and large; taken with the turn, given back by any
+  _Alignas(64) _Atomic(struct agent_note *)
+      spare_notes[2]; // small and large; taken with the worker's lock, given back by any
 };
 
 // --- peers (peer/table.c, peer/teardown.c, peer/load.c) ---
@@ -178,8 +179,8 @@ struct agent_peer {
   _Atomic uint64_t arrived;             // the highest number that has arrived
   _Atomic uint64_t read;                // the highest number that it says it has read
   _Atomic uint32_t on_way;              // in flight
-  struct agent_letter *letters;         // all; turn of the messenger
-  _Atomic(struct agent_letter *) spare; // those that are not in flight; taken with that turn
+  struct agent_letter *letters;         // all; lock of the messenger
+  _Atomic(struct agent_letter *) spare; // those that are not in flight; taken with that lock
   _Atomic uint32_t flying;              // letters in flight
   // From it.
   _Atomic uint32_t unread;
@@ -189,7 +190,7 @@ struct agent_peer {
   _Atomic uint64_t told;  // of that, what the peer knows
   struct agent_peer *next_by_name, *next_by_mark;
   struct agent_peer *next; // among the dying, or the free
-  struct agent_life *meta; // liveness and sockets; NULL: it has none
+  struct agent_life *life; // liveness and sockets; NULL: it has none
 };
 
 struct agent_peers {
@@ -198,7 +199,7 @@ struct agent_peers {
   struct agent_peer *free_first, *free_last; // torn and let go of, oldest first
   uint32_t num_free;
   struct agent_peer **by_name; // chains by hash; living ones
-  struct agent_peer **by_mark; // likewise; changed with all turns held, read with any
+  struct agent_peer **by_mark; // likewise; changed with all worker locks held, read with any
   uint32_t mask;
 };
 
@@ -206,11 +207,11 @@ struct agent_peers {
 struct agent_peer *agent_peer_get(weft_agent_t *agent, weft_peer_t id);
 // The living peer of that name; NULL. [lock]
 struct agent_peer *agent_peer_named(weft_agent_t *agent, const char *name);
-// The living peer whose messages bear that mark, this agent itself too; NULL. [any turn]
+// The living peer whose messages bear that mark, this agent itself too; NULL. [any worker lock]
 struct agent_peer *agent_peer_of(weft_agent_t *agent, uint64_t mark);
 
 // Ends a living peer: `kind` is LEFT or LOST. Its transfers in flight are cancelled and end with PEER_LOST. Does
-// nothing when it has ended. [any; takes lock and turns; tells on_event]
+// nothing when it has ended. [any; takes lock and worker locks; tells on_event]
 void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_kind kind, const char *why);
 
 static inline void agent_peer_lost(weft_agent_t *agent, weft_peer_t id, const char *why) {
@@ -228,11 +229,11 @@ enum agent_message_kind {
 };
 
 // Sends a message of at most WEFT_AGENT_MAX_NOTIFICATION bytes, in order after those sent before. NOT_CONNECTED: no
-// transport carries messages to it; PEER_LOST. [any, takes the messenger's turn; not from callbacks]
+// transport carries messages to it; PEER_LOST. [any, takes the messenger's lock; not from callbacks]
 int agent_send(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_kind kind, const void *bytes,
                uint32_t size);
 
-// --- descriptors that housekeeping watches (tend.c) ---
+// --- descriptors that housekeeping watches (progress/progress.c) ---
 
 struct agent_watch {
   int fd;
@@ -329,17 +330,18 @@ uint64_t agent_transfer_left_ns(const weft_transfer_t *transfer);
 struct agent_hooks {
   // Housekeeping; returns when it is due next (CLOCK_MONOTONIC, ns). [tending]
   uint64_t (*tick)(weft_agent_t *agent, uint64_t now_ns);
-  // Callbacks of transports: agent_worker is the argument. [turn]
+  // Callbacks of transports: agent_worker is the argument. [worker lock]
   void (*message)(void *worker, const void *bytes, size_t size);
   void (*link_failed)(void *worker, struct transport_peer *peer, int err, const char *why);
   // A region that was described goes: peers are told so when regions_changed() has been called. [lock]
   void (*region_gone)(weft_agent_t *agent, weft_region_t region);
   // The regions that peers are told of have changed. [any thread, no lock]
   void (*regions_changed)(weft_agent_t *agent);
-  // The transfers of a peer that has ended: stops them; lets the transports go of them. [lock; lock and all turns]
+  // The transfers of a peer that has ended: stops them; lets the transports go of them. [lock; lock and all worker
+  // locks]
   void (*stop_transfers)(struct agent_peer *peer);
   void (*unprepare_transfers)(struct agent_peer *peer);
-  // A peer came (`kind` LOADED: sets peer->meta), changed, or ended (frees peer->meta). [lock: calls nothing that takes
+  // A peer came (`kind` LOADED: sets peer->life), changed, or ended (frees peer->life). [lock: calls nothing that takes
   // one]
   void (*peer_changed)(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind);
   // The peer is about to be forgotten here: tells it, so that it does not take silence for death. [no lock]
@@ -401,7 +403,7 @@ struct weft_agent {
 
   pthread_t thread; // progress
 
-  struct agent_meta *meta; // services.c: liveness, exchange, metrics
+  struct agent_services *services; // services.c: liveness, exchange, metrics
 };
 
 // What post and poll touch of an agent lies in one cache line, and so do the first fields of a transfer.

@@ -13,64 +13,64 @@ static uint64_t wheel_tick_ns(const struct weft_agent_options *options) {
   return ns < 1000000 ? 1000000 : ns > 100000000 ? 100000000 : ns;
 }
 
-int agent_meta_open(weft_agent_t *agent, const struct weft_agent_options *options) {
-  struct agent_meta *meta = calloc(1, sizeof *meta);
-  if (!meta)
+int agent_services_open(weft_agent_t *agent, const struct weft_agent_options *options) {
+  struct agent_services *services = calloc(1, sizeof *services);
+  if (!services)
     return fail(WEFT_ERR_NOMEM, "no memory for agent %s", agent->name);
   uint64_t now = clock_ns();
-  meta->agent = agent;
-  meta->last_tick_ns = now;
-  wheel_init(&meta->wheel, wheel_tick_ns(&agent->options), now);
-  pthread_mutex_init(&meta->keeper_lock, NULL);
-  agent->meta = meta;
-  return meet_open(meta, options);
+  services->agent = agent;
+  services->last_tick_ns = now;
+  wheel_init(&services->wheel, wheel_tick_ns(&agent->options), now);
+  pthread_mutex_init(&services->store_thread_lock, NULL);
+  agent->services = services;
+  return sockets_open(services, options);
 }
 
-void agent_meta_leave(weft_agent_t *agent) {
-  struct agent_meta *meta = agent->meta;
-  if (!meta)
+void agent_services_leave(weft_agent_t *agent) {
+  struct agent_services *services = agent->services;
+  if (!services)
     return;
-  metrics_server_close(meta);
-  keeper_leave(meta);
+  metrics_server_close(services);
+  store_thread_leave(services);
   pthread_mutex_lock(&agent->tending);
-  meet_leave(meta);
-  tell_goodbye(meta);
+  sockets_leave(services);
+  send_goodbyes(services);
   pthread_mutex_unlock(&agent->tending);
 }
 
-void agent_meta_close(weft_agent_t *agent) {
-  struct agent_meta *meta = agent->meta;
-  if (!meta)
+void agent_services_close(weft_agent_t *agent) {
+  struct agent_services *services = agent->services;
+  if (!services)
     return;
-  metrics_server_close(meta);
-  keeper_close(meta);
+  metrics_server_close(services);
+  store_thread_close(services);
   pthread_mutex_lock(&agent->tending);
-  meet_close(meta);
-  liveness_close(meta);
+  sockets_close(services);
+  liveness_close(services);
   pthread_mutex_unlock(&agent->tending);
-  pthread_mutex_destroy(&meta->keeper_lock);
-  free(meta->gone);
-  free(meta);
-  agent->meta = NULL;
+  pthread_mutex_destroy(&services->store_thread_lock);
+  free(services->gone);
+  free(services);
+  agent->services = NULL;
 }
 
-uint64_t agent_meta_tick(weft_agent_t *agent, uint64_t now_ns) {
-  struct agent_meta *meta = agent->meta;
-  if (!meta)
+uint64_t agent_services_tick(weft_agent_t *agent, uint64_t now_ns) {
+  struct agent_services *services = agent->services;
+  if (!services)
     return UINT64_MAX;
-  if (atomic_exchange(&meta->regions_changed, false)) {
-    meet_update(meta);
-    tell_gone(meta);
+  if (atomic_exchange(&services->regions_changed, false)) {
+    sockets_update(services);
+    send_regions_gone(services);
   }
-  meet_tick(meta);
-  return liveness_tick(meta, now_ns);
+  sockets_tick(services);
+  return liveness_tick(services, now_ns);
 }
 
-void agent_meta_regions(weft_agent_t *agent) {
-  struct agent_meta *meta = agent->meta;
-  if (!meta)
+void agent_services_regions_changed(weft_agent_t *agent) {
+  struct agent_services *services = agent->services;
+  if (!services)
     return;
-  keeper_update(meta);
-  if (!atomic_exchange(&meta->regions_changed, true))
+  store_thread_update(services);
+  if (!atomic_exchange(&services->regions_changed, true))
     agent_wake(agent);
 }

@@ -11,18 +11,18 @@
 #include "agent/liveness/timer_wheel.h"
 #include "agent/metrics/metrics.h"
 
-struct agent_talk;
-struct agent_keeper;
-struct agent_meet;
+struct agent_connection;
+struct agent_store_thread;
+struct agent_sockets;
 
-struct meta_timer {
+struct agent_timer {
   struct wheel_timer timer; // first
-  void (*fired)(struct meta_timer *timer, uint64_t now_ns);
+  void (*fired)(struct agent_timer *timer, uint64_t now_ns);
 };
 
-// A peer as liveness sees it: peer->meta.
+// A peer as liveness sees it: peer->life.
 struct agent_life {
-  struct meta_timer timer; // first: the next heartbeat, or the end of patience
+  struct agent_timer timer; // first: the next heartbeat, or the end of patience
   weft_agent_t *agent;
   struct agent_peer *peer; // until `ended`
   weft_peer_t id;
@@ -37,11 +37,11 @@ struct agent_life {
   const char *dead;           // found so: why; the end is told when its last messages have been read
   bool begun;                 // likewise: it is no newcomer any more
   struct agent_life *next_came, *next_ended;
-  LIST_HEAD(, agent_talk) talks;
+  LIST_HEAD(, agent_connection) connections;
   char why[AGENT_MAX_DETAIL];
 };
 
-struct agent_meta {
+struct agent_services {
   weft_agent_t *agent;
   struct wheel wheel;
   _Atomic bool regions_changed;
@@ -52,58 +52,59 @@ struct agent_meta {
   uint64_t watched_ns, last_tick_ns, blind_until;
   struct agent_life *newcomers, *ended; // agent->lock
 
-  struct agent_meet *meet;
-  pthread_mutex_t keeper_lock; // makes the keeper
-  struct agent_keeper *keeper; // the store's side; NULL: not needed so far
+  struct agent_sockets *sockets;
+  pthread_mutex_t store_thread_lock;       // makes the store thread
+  struct agent_store_thread *store_thread; // the store's side; NULL: not needed so far
   void *metrics_server;
   struct agent_meter past[AGENT_MAX_WORKERS]; // sums of links that have gone
 };
 
 // Has the timer fire at `due_ns` or soon after.
-void meta_timer_set(struct agent_meta *meta, struct meta_timer *timer, uint64_t due_ns);
+void agent_timer_set(struct agent_services *services, struct agent_timer *timer, uint64_t due_ns);
 
 // services.c
 // Opens what the options ask for (listen, ...); last in weft_agent_open().
-int agent_meta_open(weft_agent_t *agent, const struct weft_agent_options *options);
+int agent_services_open(weft_agent_t *agent, const struct weft_agent_options *options);
 // Says goodbye, leaves the store, stops what runs of its own. The transports still work. [no lock]
-void agent_meta_leave(weft_agent_t *agent);
-// Frees agent->meta; the peers' are gone. Also after a failed open.
-void agent_meta_close(weft_agent_t *agent);
+void agent_services_leave(weft_agent_t *agent);
+// Frees agent->services; the peers' are gone. Also after a failed open.
+void agent_services_close(weft_agent_t *agent);
 // What is due: heartbeats, silent peers. Returns when it is due next (CLOCK_MONOTONIC, ns). [tending]
-uint64_t agent_meta_tick(weft_agent_t *agent, uint64_t now_ns);
-void agent_meta_regions(weft_agent_t *agent); // hook: regions_changed
+uint64_t agent_services_tick(weft_agent_t *agent, uint64_t now_ns);
+void agent_services_regions_changed(weft_agent_t *agent); // hook: regions_changed
 
 // liveness/heartbeat.c
-void agent_meta_peer(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind); // peer_changed
-uint64_t liveness_tick(struct agent_meta *meta, uint64_t now_ns);
+void liveness_peer_changed(weft_agent_t *agent, struct agent_peer *peer,
+                           enum weft_agent_event_kind kind); // peer_changed
+uint64_t liveness_tick(struct agent_services *services, uint64_t now_ns);
 // Frees what is left, at the end.
-void liveness_close(struct agent_meta *meta);
+void liveness_close(struct agent_services *services);
 // The life of a living peer; NULL. [tending]
 struct agent_life *liveness_of(weft_agent_t *agent, weft_peer_t id);
 
 // liveness/region_updates.c: messages to all peers, and hooks
-void agent_meta_message(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,
-                        uint32_t size);
-void agent_meta_forget(weft_agent_t *agent, weft_peer_t peer);
-void agent_meta_gone(weft_agent_t *agent, weft_region_t region);
-void tell_gone(struct agent_meta *meta); // of regions that have gone since the last call
-void tell_goodbye(struct agent_meta *meta);
+void liveness_control_message(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,
+                              uint32_t size);
+void liveness_forget_peer(weft_agent_t *agent, weft_peer_t peer);
+void liveness_region_gone(weft_agent_t *agent, weft_region_t region);
+void send_regions_gone(struct agent_services *services); // of regions that have gone since the last call
+void send_goodbyes(struct agent_services *services);
 
 // exchange/socket_exchange.c
-int meet_open(struct agent_meta *meta, const struct weft_agent_options *options);
-void meet_leave(struct agent_meta *meta); // says goodbye
-void meet_close(struct agent_meta *meta);
-void meet_tick(struct agent_meta *meta);   // sends updates that are due, frees connections that have ended
-void meet_update(struct agent_meta *meta); // those who met are to learn of changed regions
+int sockets_open(struct agent_services *services, const struct weft_agent_options *options);
+void sockets_leave(struct agent_services *services); // says goodbye
+void sockets_close(struct agent_services *services);
+void sockets_tick(struct agent_services *services);   // sends updates that are due, frees connections that have ended
+void sockets_update(struct agent_services *services); // those who met are to learn of changed regions
 // The peer has ended: its connections end too.
-void meet_end(struct agent_life *life);
+void sockets_end(struct agent_life *life);
 
 // exchange/store_thread.c: any thread
-void keeper_update(struct agent_meta *meta); // the regions have changed
-void keeper_leave(struct agent_meta *meta);  // takes the key back, stops the thread
-void keeper_close(struct agent_meta *meta);
+void store_thread_update(struct agent_services *services); // the regions have changed
+void store_thread_leave(struct agent_services *services);  // takes the key back, stops the thread
+void store_thread_close(struct agent_services *services);
 
 // metrics/http.c
-void metrics_server_close(struct agent_meta *meta);
+void metrics_server_close(struct agent_services *services);
 
 #endif

@@ -96,9 +96,9 @@ static int enroll(weft_agent_t *agent, struct agent_region *region, const struct
         lacks = worker;
       continue;
     }
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     int rc = worker->transport->reg(worker->worker, memory, &region->local[i]);
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
     if (rc == 0) {
       taken++;
       continue;
@@ -143,9 +143,9 @@ void agent_region_free(weft_agent_t *agent, struct agent_region *region) {
 }
 
 static void free_alone(weft_agent_t *agent, struct agent_region *region) {
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   agent_region_free(agent, region);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
 }
 
 // Takes `region` over: on a failure it is freed. [lock]

@@ -4,7 +4,7 @@
 
 #include "agent/agent.h"
 
-// Lets the workers release what they have of a region, and frees it. [lock, all turns; not in `ranges` any more]
+// Lets the workers release what they have of a region, and frees it. [lock, all worker locks; not in `ranges` any more]
 void agent_region_free(weft_agent_t *agent, struct agent_region *region);
 
 // --- allocate.c: memory that the agent allocates, and peers can map ---

@@ -1,3 +1,4 @@
+// Regions of one owner in two sorted arrays: by id, and by address.
 #include "agent/memory/region_index.h"
 
 #include <stdlib.h>

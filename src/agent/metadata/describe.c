@@ -73,9 +73,9 @@ static int describe_transports(weft_agent_t *agent, const uint32_t *place, bool 
       continue;
     uint8_t address[TRANSPORT_MAX_ADDRESS];
     size_t size = sizeof address;
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     int rc = worker->transport->address(worker->worker, address, &size);
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
     if (rc != 0)
       return rc;
     to->address = keep(block, address, size);
@@ -95,9 +95,9 @@ static int describe_keys(weft_agent_t *agent, const uint32_t *place, const struc
       continue;
     uint8_t key[TRANSPORT_MAX_KEY];
     size_t size = sizeof key;
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     int rc = worker->transport->pack(region->local[i], key, &size);
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
     if (rc != 0)
       return rc;
     keys[to->num_keys++] =

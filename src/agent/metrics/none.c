@@ -12,6 +12,6 @@ int weft_agent_metrics_bearer(weft_agent_t *agent, char *text, size_t *size) {
   return fail(WEFT_ERR_UNSUPPORTED, "this build cannot serve metrics, for want of libmicrohttpd (libmicrohttpd-dev)");
 }
 
-void metrics_server_close(struct agent_meta *meta) {
-  (void)meta;
+void metrics_server_close(struct agent_services *services) {
+  (void)services;
 }

@@ -157,7 +157,7 @@ static void collect(struct writing *writing) {
       if (peer && peer->state == AGENT_PEER_ALIVE)
         add_series(writing, peer->name, transport, peer->links[w].meter);
     }
-    add_series(writing, "", transport, &agent->meta->past[w]);
+    add_series(writing, "", transport, &agent->services->past[w]);
   }
 }
 

@@ -1,3 +1,4 @@
+// Parses and resolves "HOST:PORT", and listens there.
 #include "agent/net/endpoint.h"
 
 #include <errno.h>

@@ -72,10 +72,10 @@ static int check_regions(const struct agent_description *description) {
 }
 
 static void drop_regions(weft_agent_t *agent, struct agent_region **regions, uint32_t count) {
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   for (uint32_t i = 0; i < count; i++)
     agent_region_free(agent, regions[i]);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   free(regions);
 }
 
@@ -133,9 +133,9 @@ static void drop(weft_agent_t *agent, struct agent_peer *peer, struct agent_regi
     peer->orphans = region;
     return;
   }
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   agent_region_free(agent, region);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
 }
 
 // What is not in a description of all regions has gone.
@@ -187,11 +187,11 @@ static int connect_all(weft_agent_t *agent, struct agent_peer *peer, const struc
       continue;
     struct agent_worker *by = &agent->workers[worker[t]];
     struct agent_link *link = &peer->links[worker[t]];
-    agent_turn_take(by);
+    agent_worker_lock(by);
     int rc = by->transport->connect(by->worker, from->address, from->address_size, owner, &link->to);
     if (rc == 0)
       link->to->arg = link;
-    agent_turn_give(by);
+    agent_worker_unlock(by);
     if (rc == 0) {
       link->why[0] = '\0';
       reached++;
@@ -308,7 +308,7 @@ static int adopt(weft_agent_t *agent, const struct agent_description *descriptio
   if (!known || changed) {
     enum weft_agent_event_kind kind = known ? WEFT_AGENT_EVENT_PEER_UPDATED : WEFT_AGENT_EVENT_PEER_LOADED;
     agent->hooks->peer_changed(agent, peer, kind);
-    agent_tell(agent, peer, kind, "");
+    agent_emit_event(agent, peer, kind, "");
   }
   *id = peer->id;
   return 0;
@@ -341,7 +341,7 @@ void agent_regions_gone(weft_agent_t *agent, weft_peer_t id, const uint64_t *ids
   }
   if (changed) {
     agent->hooks->peer_changed(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED);
-    agent_tell(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED, "");
+    agent_emit_event(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED, "");
   }
   pthread_mutex_unlock(&agent->lock);
 }

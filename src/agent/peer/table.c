@@ -1,3 +1,4 @@
+// The table of peers: slots and generations, by name, and by the mark of their messages.
 #include "agent/peer/table.h"
 
 #include <inttypes.h>
@@ -103,7 +104,7 @@ static int grow(struct agent_peers *peers, weft_agent_t *agent) {
     return fail(WEFT_ERR_NOMEM, "no memory for %u peers", capacity);
   }
   struct agent_peers old = *peers;
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   peers->by_name = by_name;
   peers->by_mark = by_mark;
   peers->mask = capacity - 1;
@@ -115,7 +116,7 @@ static int grow(struct agent_peers *peers, weft_agent_t *agent) {
       chain(peers, peer);
     }
   }
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   free(old.by_name);
   free(old.by_mark);
   return 0;
@@ -158,16 +159,16 @@ void agent_peer_recycle(weft_agent_t *agent, struct agent_peer *peer) {
 }
 
 void agent_peer_enter(weft_agent_t *agent, struct agent_peer *peer) {
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   chain(&agent->peers, peer);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   agent->peers.living++;
 }
 
 void agent_peer_withdraw(weft_agent_t *agent, struct agent_peer *peer) {
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   unchain(&agent->peers, peer);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   agent->peers.living--;
 }
 
@@ -177,7 +178,7 @@ static int connect_self(struct agent_link *link) {
   size_t size = sizeof address;
   char owner[AGENT_OWNER];
   agent_owner(owner, worker->agent->name, worker->agent->incarnation);
-  agent_turn_take(worker);
+  agent_worker_lock(worker);
   int rc = worker->transport->address(worker->worker, address, &size);
   if (rc == 0)
     rc = worker->transport->connect(worker->worker, address, size, owner, &link->to);
@@ -185,7 +186,7 @@ static int connect_self(struct agent_link *link) {
     link->to->arg = link;
   else
     snprintf(link->why, sizeof link->why, "%s", weft_last_error());
-  agent_turn_give(worker);
+  agent_worker_unlock(worker);
   return rc;
 }
 

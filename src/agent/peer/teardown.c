@@ -12,8 +12,8 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 
-void agent_tell(weft_agent_t *agent, const struct agent_peer *peer, enum weft_agent_event_kind kind,
-                const char *detail) {
+void agent_emit_event(weft_agent_t *agent, const struct agent_peer *peer, enum weft_agent_event_kind kind,
+                      const char *detail) {
   struct weft_agent_event event = {
       .kind = kind, .peer = peer->id, .name = peer->name, .time_ns = clock_ns(), .detail = detail};
   if (agent->options.on_event)
@@ -27,9 +27,9 @@ static void fence(weft_agent_t *agent, struct agent_peer *peer) {
     struct agent_worker *worker = &agent->workers[i];
     if (!peer->links[i].to || !worker->transport->fence)
       continue;
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     worker->transport->fence(peer->links[i].to);
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
   }
 }
 
@@ -48,7 +48,7 @@ void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_k
   agent_letters_cancel(peer);
   fence(agent, peer);
   agent->hooks->peer_changed(agent, peer, kind);
-  agent_tell(agent, peer, kind, peer->why);
+  agent_emit_event(agent, peer, kind, peer->why);
   peer->next = agent->dying;
   agent->dying = peer;
   pthread_mutex_unlock(&agent->lock);
@@ -75,14 +75,14 @@ static bool is_fatal(const struct agent_link *link) {
   return link->peer->messenger == link->worker || !link->peer->messenger;
 }
 
-// By id, and in words of its own: without the turn, the link's peer may go, and another take its place.
+// By id, and in words of its own: without the worker's lock, the link's peer may go, and another take its place.
 static void end_failed(weft_agent_t *agent, struct agent_worker *worker) {
   struct agent_link *link;
   do {
     char why[sizeof link->why];
     weft_peer_t id = 0;
     bool fatal = false;
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     link = worker->failed_links;
     if (link) {
       worker->failed_links = link->next_failed;
@@ -90,13 +90,13 @@ static void end_failed(weft_agent_t *agent, struct agent_worker *worker) {
       id = link->peer->id;
       memcpy(why, link->why, sizeof why);
     }
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
     if (fatal)
       agent_peer_lost(agent, id, why);
   } while (link);
 }
 
-// [turn]
+// [worker lock]
 static void forget_failed(struct agent_worker *worker, const struct agent_link *link) {
   struct agent_link **place = &worker->failed_links;
   while (*place && *place != link)
@@ -112,7 +112,7 @@ static void release(struct agent_region *region, uint32_t worker) {
 }
 
 void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   agent->hooks->unprepare_transfers(peer);
   agent_letters_free(peer);
   for (uint32_t i = 0; i < agent->num_workers; i++) {
@@ -128,7 +128,7 @@ void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
   }
   for (uint32_t i = 0; i < AGENT_MAX_WORKERS; i++)
     agent_metrics_close(&peer->links[i]);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   peer->torn = true;
 }
 
@@ -148,7 +148,7 @@ bool agent_peer_is_quiet(struct agent_peer *peer) {
 }
 
 static void free_regions(weft_agent_t *agent, struct agent_peer *peer) {
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   for (uint32_t i = 0; i < peer->regions.count; i++)
     agent_region_free(agent, peer->regions.by_id[i]);
   struct agent_region *next;
@@ -157,7 +157,7 @@ static void free_regions(weft_agent_t *agent, struct agent_peer *peer) {
     agent_region_free(agent, region);
   }
   peer->orphans = NULL;
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   agent_ranges_free(&peer->regions);
 }
 

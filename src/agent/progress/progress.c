@@ -1,3 +1,4 @@
+// Progress: drives the workers, runs housekeeping when it is due, and sleeps; in a thread or for a caller.
 #include "agent/progress/progress.h"
 
 #include <errno.h>
@@ -90,12 +91,12 @@ void agent_wake(weft_agent_t *agent) {
 static bool arm_all(weft_agent_t *agent, uint64_t *nap) {
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     struct agent_worker *worker = &agent->workers[i];
-    if (!agent_turn_try(worker))
+    if (!agent_worker_trylock(worker))
       return false; // somebody is at it
     int rc = 0;
     if (worker->fd >= 0 && worker->transport->arm)
       rc = worker->transport->arm(worker->worker);
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
     if (rc != 0)
       return false;
     bool busy = atomic_load(&agent->in_flight) > 0;
@@ -166,7 +167,7 @@ static void *run(void *arg) {
     if (events > 0) {
       busy_ns = now;
     } else if (now - busy_ns < spin_ns) {
-      sched_yield(); // whoever wants a turn, or the processor
+      sched_yield(); // whoever wants a worker's lock, or the processor
     } else {
       agent_sleep(agent, CLOCK_NEVER);
       looked_ns = clock_ns();

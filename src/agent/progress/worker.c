@@ -99,7 +99,7 @@ int agent_workers_open(weft_agent_t *agent, const struct transport *const *more)
 void agent_workers_close(weft_agent_t *agent) {
   for (uint32_t i = agent->num_workers; i-- > 0;) {
     struct agent_worker *worker = &agent->workers[i];
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     worker->transport->close(worker->worker);
     worker->worker = NULL; // what may be in its queue has ended
   }

@@ -1,3 +1,4 @@
+// Lists of descriptors: each is resolved to its region once, when the list is made.
 #include "agent/transfer/descriptor_list.h"
 
 #include <inttypes.h>
@@ -136,9 +137,9 @@ static void free_orphan(weft_agent_t *agent, struct agent_peer *peer, struct age
   while (*place != region)
     place = &(*place)->next;
   *place = region->next;
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   agent_region_free(agent, region);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
 }
 
 void agent_list_free(weft_list_t *list) {

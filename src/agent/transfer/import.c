@@ -46,10 +46,10 @@ struct transport_remote *agent_region_remote(struct agent_region *region, struct
   struct agent_link *link = agent_link_get(region->of, worker);
   if (!link || region->remote[i])
     return region->remote[i];
-  agent_turn_take(worker);
+  agent_worker_lock(worker);
   bool own = region->of->id == WEFT_PEER_SELF;
   int rc = own ? import_own(region, worker, link) : import_foreign(region, worker, link);
-  agent_turn_give(worker);
+  agent_worker_unlock(worker);
   if (rc != 0)
     agent_region_keep_why(region, i);
   return region->remote[i];

@@ -20,22 +20,23 @@ int agent_pairs_merge(const struct agent_pairs *pairs, weft_transfer_t *transfer
                       struct agent_region ***remote);
 
 // Chooses the link, and writes down why. `*swapped`: by loopback, with local and remote side exchanged. [lock; takes
-// turns]
+// worker locks]
 int agent_select(weft_transfer_t *transfer, const char *name, bool *swapped);
 
-// Lets go of what the transport keeps of it. It is not in flight. [all turns, or the worker's and the messenger's]
+// Lets go of what the transport keeps of it. It is not in flight. [all worker locks, or the worker's and the
+// messenger's]
 void agent_transfer_unprepare(weft_transfer_t *transfer);
 
 // Has all transfers with a peer that has ended end with PEER_LOST. [lock]
 void agent_transfers_stop(struct agent_peer *peer);
-// agent_transfer_unprepare() of all transfers with a peer. [lock, all turns]
+// agent_transfer_unprepare() of all transfers with a peer. [lock, all worker locks]
 void agent_transfers_unprepare(struct agent_peer *peer);
 
 // A part of it has ended: for agent_post_prepare().
 void agent_part_ended(struct agent_post *post, int err);
 void agent_transfer_letter_ended(struct agent_post *post, int err);
 
-// Takes it out of all lists and frees it. It is not in flight. [lock; takes turns]
+// Takes it out of all lists and frees it. It is not in flight. [lock; takes worker locks]
 void agent_transfer_free(weft_transfer_t *transfer);
 
 // Looks for transfers whose time is over. Returns when the next one is, CLOCK_NEVER when none is in flight. [takes
