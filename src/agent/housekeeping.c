@@ -1,6 +1,7 @@
 // Housekeeping: what an agent looks after beside its transports, in a fixed order.
 #include "agent/housekeeping.h"
 
+#include "agent/agent.h"
 #include "agent/peer/message_recv.h"
 #include "agent/peer/table.h"
 #include "agent/transfer/transfer.h"

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/housekeeping.h"
+#include "agent/metadata/describe.h"
+#include "agent/metrics/metrics.h"
 #include "agent/peer/message_recv.h"
 #include "agent/peer/message_send.h"
 #include "agent/peer/table.h"

@@ -1,5 +1,6 @@
 // What an agent runs beside its transfers: liveness of peers, exchange of metadata, metrics. Opened last, closed first.
 #include "agent/services.h"
+#include "agent/agent.h"
 
 #include <stdlib.h>
 

@@ -7,6 +7,7 @@
 #include "agent/crowd.h"
 #include "agent/describe.h"
 #include "agent/metadata/blob.h"
+#include "agent/peer/load.h"
 #include "agent/peer/message.h"
 #include "agent/peer/message_recv.h"
 #include "agent/peer/table.h"

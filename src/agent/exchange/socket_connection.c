@@ -1,5 +1,7 @@
 // The bytes of a connection: the handshake, what is sent and received.
 #include "agent/exchange/socket_connection.h"
+#include "agent/agent.h"
+#include "agent/metadata/describe.h"
 
 #include <errno.h>
 #include <stdio.h>

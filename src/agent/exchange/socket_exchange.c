@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/exchange/socket_exchange.h"
 #include "agent/net/endpoint.h"
 #include "base/fail.h"

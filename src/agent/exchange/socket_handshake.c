@@ -1,5 +1,8 @@
 // What is said on a connection, step by step.
+#include "agent/agent.h"
 #include "agent/exchange/socket_connection.h"
+#include "agent/metadata/describe.h"
+#include "agent/peer/load.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/exchange/store_thread.h"
+#include "agent/metadata/describe.h"
+#include "agent/peer/load.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/random.h"

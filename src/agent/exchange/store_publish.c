@@ -5,8 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/exchange/store_thread.h"
 #include "agent/liveness/process.h"
+#include "agent/metadata/describe.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/time/clock.h"

@@ -1,5 +1,6 @@
 // The store thread: started on first use, it serves publishing and fetching until the agent leaves.
 #include "agent/exchange/store_thread.h"
+#include "agent/agent.h"
 
 #include <stdio.h>
 #include <stdlib.h>

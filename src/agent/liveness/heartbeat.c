@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/liveness/process.h"
 #include "agent/services.h"
 #include "base/log.h"

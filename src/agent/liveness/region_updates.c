@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
+#include "agent/peer/load.h"
 #include "agent/services.h"
 #include "base/log.h"
 #include "base/time/clock.h"

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/memory/region_index.h"
 #include "agent/progress/submit.h"
 #include "base/fail.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/memory/region.h"
 #include "base/fail.h"
 
 int agent_ranges_reserve(struct agent_ranges *ranges, uint32_t more) {

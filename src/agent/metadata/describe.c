@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/memory/region_index.h"
+#include "agent/metadata/describe.h"
 #include "agent/progress/submit.h"
 #include "base/fail.h"
 

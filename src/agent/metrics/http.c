@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/metrics/listener.h"
 #include "agent/metrics/metrics.h"
 #include "agent/net/endpoint.h"

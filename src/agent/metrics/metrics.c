@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "agent/agent.h"
 #include "agent/services.h"
 #include "base/fail.h"
 

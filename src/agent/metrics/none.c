@@ -1,4 +1,5 @@
 // Stands in where libmicrohttpd was not found at build time.
+#include "agent/agent.h"
 #include "agent/services.h"
 #include "base/fail.h"
 

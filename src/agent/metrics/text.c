@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/metrics/metrics.h"
 #include "agent/services.h"
 #include "base/fail.h"

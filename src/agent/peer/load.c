@@ -4,8 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/memory/region.h"
 #include "agent/memory/region_index.h"
+#include "agent/metadata/describe.h"
+#include "agent/metrics/metrics.h"
+#include "agent/peer/load.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
 #include "agent/progress/worker.h"

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/peer/message.h"
 #include "agent/peer/message_send.h"
 #include "agent/peer/table.h"

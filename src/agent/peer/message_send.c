@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/peer/message.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"

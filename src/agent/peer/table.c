@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/progress/submit.h"
 #include "agent/progress/worker.h"
 #include "base/fail.h"

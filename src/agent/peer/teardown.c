@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/memory/region.h"
 #include "agent/memory/region_index.h"
+#include "agent/metrics/metrics.h"
 #include "agent/peer/message_recv.h"
 #include "agent/peer/message_send.h"
 #include "agent/peer/table.h"

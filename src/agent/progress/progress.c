@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/progress/loopback.h"
 #include "base/affinity.h"
 #include "base/fail.h"

@@ -1,5 +1,6 @@
 // A worker's lock and its queue of submissions.
 #include "agent/progress/submit.h"
+#include "agent/agent.h"
 
 #include <linux/futex.h>
 #include <stdio.h>

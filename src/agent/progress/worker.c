@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/progress/loopback.h"
 #include "agent/progress/submit.h"
 #include "agent/progress/worker.h"

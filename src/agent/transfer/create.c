@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/memory/region.h"
 #include "agent/peer/message.h"
 #include "agent/peer/message_send.h"

@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
+#include "agent/metrics/metrics.h"
 #include "agent/peer/message.h"
 #include "agent/peer/message_send.h"
 #include "agent/peer/table.h"
