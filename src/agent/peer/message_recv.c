@@ -188,7 +188,7 @@ static void took(weft_agent_t *agent, struct agent_note *note) {
   struct agent_peer *peer = note->peer;
   if (note->sequence > atomic_load(&peer->taken))
     atomic_store(&peer->taken, note->sequence);
-  if (atomic_load(&peer->taken) - atomic_load(&peer->told) >= AGENT_CREDIT_BATCH)
+  if (atomic_load(&peer->taken) - atomic_load(&peer->acknowledged) >= AGENT_CREDIT_BATCH)
     agent_credit_send(agent, peer);
   atomic_fetch_sub(&peer->unread, 1);
 }

@@ -60,7 +60,7 @@ void agent_credit_send(weft_agent_t *agent, struct agent_peer *peer) {
 void agent_header_fill(struct agent_peer *peer, uint8_t *bytes, enum agent_message_kind kind, uint32_t size,
                        uint64_t sequence) {
   uint64_t taken = atomic_load_explicit(&peer->taken, memory_order_relaxed);
-  atomic_store_explicit(&peer->told, taken, memory_order_relaxed);
+  atomic_store_explicit(&peer->acknowledged, taken, memory_order_relaxed);
   struct agent_header header = {.kind = kind,
                                 .size = size,
                                 .from = peer->mark_out,

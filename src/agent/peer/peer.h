@@ -61,10 +61,10 @@ struct agent_peer {
   _Atomic uint32_t flying;              // letters in flight
   // From it.
   _Atomic uint32_t unread;
-  _Atomic uint32_t news;  // messages that housekeeping has not read
-  _Atomic bool flooded;   // it has sent more than it may, which was said
-  _Atomic uint64_t taken; // the highest number that the application has taken
-  _Atomic uint64_t told;  // of that, what the peer knows
+  _Atomic uint32_t news;         // messages that housekeeping has not read
+  _Atomic bool flooded;          // it has sent more than it may, which was said
+  _Atomic uint64_t taken;        // the highest number that the application has taken
+  _Atomic uint64_t acknowledged; // the last sequence acknowledged to the peer
   struct agent_peer *next_by_name, *next_by_mark;
   struct agent_peer *next; // among the dying, or the free
   struct agent_life *life; // liveness and sockets; NULL: it has none
