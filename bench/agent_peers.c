@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <weft/agent.h>
 
+#include "agent/metadata/describe.h"
 #include "agent/open.h"
 #include "base/random.h"
 #include "base/time/clock.h"

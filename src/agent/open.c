@@ -1,15 +1,20 @@
+// Opens and closes an agent, and sets the hooks by which lower folders reach higher ones.
 #include "agent/open.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/memory/descriptor_list.h"
-#include "agent/memory/region.h"
-#include "agent/memory/region_index.h"
+#include "agent/agent.h"
+#include "agent/housekeeping.h"
+#include "agent/metadata/describe.h"
+#include "agent/metrics/metrics.h"
 #include "agent/peer/message_recv.h"
 #include "agent/peer/message_send.h"
 #include "agent/peer/table.h"
 #include "agent/progress/progress.h"
+#include "agent/progress/worker.h"
+#include "agent/services.h"
+#include "agent/transfer/descriptor_list.h"
 #include "agent/transfer/transfer.h"
 #include "base/fail.h"
 #include "base/random.h"
@@ -17,6 +22,21 @@
 #include "base/time/clock.h"
 #include "base/time/ticks.h"
 #include "secure/secret.h"
+
+// How the folders below reach those above them.
+static const struct agent_hooks hooks = {
+    .tick = agent_housekeep,
+    .message = agent_inbox_message,
+    .link_failed = agent_peer_failed,
+    .region_gone = liveness_region_gone,
+    .regions_changed = agent_services_regions_changed,
+    .stop_transfers = agent_transfers_stop,
+    .unprepare_transfers = agent_transfers_unprepare,
+    .peer_changed = liveness_peer_changed,
+    .forget_peer = liveness_forget_peer,
+    .control_message = liveness_control_message,
+    .life_ended = sockets_end,
+};
 
 enum { CLOSE_MS = 1000 }; // for what is in flight to end
 
@@ -91,6 +111,7 @@ static int be_born(weft_agent_t *agent) {
 }
 
 static void set_up(weft_agent_t *agent) {
+  agent->hooks = &hooks;
   pthread_mutexattr_t recursive;
   pthread_mutexattr_init(&recursive);
   pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
@@ -132,7 +153,7 @@ static int start(weft_agent_t *agent, const struct transport *const *more) {
   if (rc == 0)
     rc = agent_progress_open(agent);
   if (rc == 0)
-    rc = agent_meta_open(agent, &agent->options);
+    rc = agent_services_open(agent, &agent->options);
   if (rc == 0 && agent->options.progress == WEFT_AGENT_PROGRESS_THREAD)
     rc = agent_progress_start(agent);
   return rc;
@@ -140,7 +161,7 @@ static int start(weft_agent_t *agent, const struct transport *const *more) {
 
 static void dispose(weft_agent_t *agent) {
   agent_peers_free(agent);
-  agent_meta_close(agent);
+  agent_services_close(agent);
   agent_inbox_free(agent);
   agent_progress_close(agent);
   pthread_mutex_destroy(&agent->lock);
@@ -242,14 +263,14 @@ static void free_lists(weft_agent_t *agent) {
 void weft_agent_close(weft_agent_t *agent) {
   if (!agent)
     return;
-  agent_meta_leave(agent);
+  agent_services_leave(agent);
   agent_progress_stop(agent);
   quiesce(agent);
   pthread_mutex_lock(&agent->lock);
   for (uint32_t i = 0; i < agent->peers.count; i++) {
     struct agent_peer *peer = agent->peers.slots[i];
     if (peer->state == AGENT_PEER_ALIVE && peer->name[0])
-      agent_meta_peer(agent, peer, WEFT_AGENT_EVENT_PEER_LEFT);
+      liveness_peer_changed(agent, peer, WEFT_AGENT_EVENT_PEER_LEFT);
   }
   free_transfers(agent, false);
   tear_all(agent, false);

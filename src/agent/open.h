@@ -9,11 +9,4 @@
 int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *options,
                     const struct transport *const *more);
 
-// Host, process.
-void agent_identify(weft_agent_t *agent);
-
-// Opens those that options.transports names, all of which have to work; or all that do.
-int agent_workers_open(weft_agent_t *agent, const struct transport *const *more);
-void agent_workers_close(weft_agent_t *agent);
-
 #endif

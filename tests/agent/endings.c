@@ -11,8 +11,10 @@
 #include "cmocka_all.h"
 
 #include "agent/memory/region.h"
+#include "agent/metadata/describe.h"
 #include "agent/open.h"
 #include "agent/pair.h"
+#include "agent/peer/load.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
 #include "base/time/clock.h"

@@ -11,7 +11,7 @@
 #include "cmocka_all.h"
 #include "support/wait.h"
 
-enum { BYTES = 4096, HEAD = TALK_HEAD + 4 }; // of METADATA before the listener's proof
+enum { BYTES = 4096, HEAD = CONNECTION_HEAD + 4 }; // of METADATA before the listener's proof
 
 // What stands in the place of the proof of the agent that is shown.
 enum lie {
@@ -61,7 +61,7 @@ static void check_transfer(void) {
 static bool has_no_connection(void *arg) {
   (void)arg;
   pthread_mutex_lock(&victim.agent->tending);
-  bool none = TAILQ_EMPTY(&victim.agent->meta->meet->talks) && victim.agent->meta->meet->held == 0;
+  bool none = TAILQ_EMPTY(&victim.agent->services->sockets->connections) && victim.agent->services->sockets->held == 0;
   pthread_mutex_unlock(&victim.agent->tending);
   return none;
 }
@@ -120,13 +120,13 @@ static void say_unproved(struct raw *raw, enum lie lie, const uint8_t *content, 
   uint8_t proof[HMAC_SIZE];
   make_proof(raw, lie, true, in + HEAD, proof);
   if (lie == GOODBYE_UNPROVED)
-    raw_say(raw, TALK_GOODBYE, NULL, 0);
+    raw_say(raw, CONNECTION_GOODBYE, NULL, 0);
   else if (lie == UPDATE_UNPROVED)
-    raw_say(raw, TALK_UPDATE, content + 4, size - 4);
+    raw_say(raw, CONNECTION_UPDATE, content + 4, size - 4);
   else if (lie == ADOPTED_UNPROVED)
-    raw_say(raw, TALK_ADOPTED, NULL, 0);
+    raw_say(raw, CONNECTION_ADOPTED, NULL, 0);
   else if (lie != NONE)
-    raw_say(raw, TALK_PROOF, proof, lie == SHORT ? HMAC_SIZE - 1 : HMAC_SIZE);
+    raw_say(raw, CONNECTION_PROOF, proof, lie == SHORT ? HMAC_SIZE - 1 : HMAC_SIZE);
 }
 
 static void test_caller(void **state) {
@@ -134,15 +134,15 @@ static void test_caller(void **state) {
   for (enum lie lie = NONE; lie < LIES; lie++) {
     struct raw raw;
     size_t size;
-    uint8_t *content = raw_metadata(shown.agent, TALK_VERSION, TALK_MINIMUM, &size);
+    uint8_t *content = raw_metadata(shown.agent, CONNECTION_VERSION, CONNECTION_MINIMUM, &size);
     raw_open(&raw, meet_port(&victim));
-    raw_say(&raw, TALK_METADATA, content, size);
+    raw_say(&raw, CONNECTION_METADATA, content, size);
     assert_true(raw_take(&raw, in, sizeof in) > 0);
-    assert_int_equal(in[4], TALK_METADATA);
+    assert_int_equal(in[4], CONNECTION_METADATA);
     say_unproved(&raw, lie, content, size);
     if (lie >= ZEROS && lie <= OF_OTHER_ROLE) { // it is told why
       assert_true(raw_take(&raw, in, sizeof in) > 0);
-      assert_int_equal(in[4], TALK_REFUSED);
+      assert_int_equal(in[4], CONNECTION_REFUSED);
       assert_int_equal(in[5], -WEFT_ERR_AUTH);
     }
     raw_close(&raw);
@@ -171,14 +171,14 @@ static void begin_call(struct call *made, int listener, uint16_t port, struct ra
   assert_int_equal(pthread_create(&made->thread, NULL, call, made), 0);
   raw_accept(raw, listener);
   assert_true(raw_take(raw, in, sizeof in) > 0);
-  assert_int_equal(in[4], TALK_METADATA);
+  assert_int_equal(in[4], CONNECTION_METADATA);
 }
 
 static void end_call(struct call *made, struct raw *raw, int want) {
   static uint8_t rest[65536];
   if (want == WEFT_ERR_AUTH) {
     assert_true(raw_take(raw, rest, sizeof rest) > 0);
-    assert_int_equal(rest[4], TALK_REFUSED); // and has not shown a proof of its own
+    assert_int_equal(rest[4], CONNECTION_REFUSED); // and has not shown a proof of its own
   }
   raw_close(raw);
   pthread_join(made->thread, NULL);
@@ -189,13 +189,13 @@ static void end_call(struct call *made, struct raw *raw, int want) {
 // The answer of a listener: versions, its proof, the metadata.
 static void answer(struct raw *raw, enum lie lie) {
   size_t size;
-  uint8_t *content = raw_metadata(shown.agent, TALK_VERSION, TALK_MINIMUM, &size);
+  uint8_t *content = raw_metadata(shown.agent, CONNECTION_VERSION, CONNECTION_MINIMUM, &size);
   uint8_t *out = malloc(size + HMAC_SIZE);
   assert_non_null(out);
   memcpy(out, content, 4);
   make_proof(raw, lie, false, NULL, out + 4);
   memcpy(out + 4 + HMAC_SIZE, content + 4, size - 4);
-  raw_say(raw, TALK_METADATA, out, lie == SHORT ? 4 + HMAC_SIZE - 1 : size + HMAC_SIZE);
+  raw_say(raw, CONNECTION_METADATA, out, lie == SHORT ? 4 + HMAC_SIZE - 1 : size + HMAC_SIZE);
   free(content);
   free(out);
 }
@@ -225,7 +225,7 @@ static void test_listener_short(void **state) {
   begin_call(&made, listener, port, &raw);
   answer(&raw, SHORT);
   assert_true(raw_take(&raw, in, sizeof in) > 0);
-  assert_int_equal(in[4], TALK_REFUSED);
+  assert_int_equal(in[4], CONNECTION_REFUSED);
   raw_close(&raw);
   pthread_join(made.thread, NULL);
   assert_true(made.err < 0);
@@ -244,11 +244,11 @@ static void test_between(void **state) {
   struct wire_reader reader = {.bytes = in, .size = 4};
   size_t size = (size_t)wire_take_number(&reader, 4) - 1;
   raw_open(&to_shown, meet_port(&shown));
-  raw_say(&to_shown, TALK_METADATA, in + TALK_HEAD, size);
+  raw_say(&to_shown, CONNECTION_METADATA, in + CONNECTION_HEAD, size);
   size = raw_take(&to_shown, in, sizeof in);
   assert_true(size > HEAD + HMAC_SIZE);
-  assert_int_equal(in[4], TALK_METADATA);
-  raw_say(&to_victim, TALK_METADATA, in + TALK_HEAD, size - TALK_HEAD);
+  assert_int_equal(in[4], CONNECTION_METADATA);
+  raw_say(&to_victim, CONNECTION_METADATA, in + CONNECTION_HEAD, size - CONNECTION_HEAD);
   end_call(&made, &to_victim, WEFT_ERR_AUTH);
   raw_close(&to_shown);
   close(listener);

@@ -7,6 +7,7 @@
 #include "agent/crowd.h"
 #include "agent/describe.h"
 #include "agent/metadata/blob.h"
+#include "agent/peer/load.h"
 #include "agent/peer/message.h"
 #include "agent/peer/message_recv.h"
 #include "agent/peer/table.h"
@@ -181,9 +182,9 @@ static void hear(weft_agent_t *agent, uint64_t from, enum agent_message_kind kin
   agent_header_write(message, &header);
   if (size > 0)
     memcpy(message + AGENT_HEADER, bytes, size);
-  agent_turn_take(&agent->workers[0]);
+  agent_worker_lock(&agent->workers[0]);
   agent_inbox_message(&agent->workers[0], message, AGENT_HEADER + size);
-  agent_turn_give(&agent->workers[0]);
+  agent_worker_unlock(&agent->workers[0]);
 }
 
 static void tend(weft_agent_t *agent) {

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "agent/metadata/describe.h"
+#include "agent/peer/load.h"
 #include "base/random.h"
 #include "base/wire/crc32c.h"
 #include "cmocka_all.h"

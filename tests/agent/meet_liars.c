@@ -32,26 +32,26 @@ static void say(struct raw *raw, enum lie lie, weft_agent_t *other, weft_agent_t
   uint8_t *content = raw_metadata(other,
                                   lie == NEW   ? 9
                                   : lie == OLD ? 1
-                                               : TALK_VERSION,
+                                               : CONNECTION_VERSION,
                                   lie == NEW   ? 8
                                   : lie == OLD ? 1
-                                               : TALK_MINIMUM,
+                                               : CONNECTION_MINIMUM,
                                   &size);
   raw->flips = lie == FLIPPED;
   if (lie == NO_BLOB)
     memset(content + 4, 'x', size - 4);
   if (lie == OUT_OF_TURN)
-    raw_say(raw, TALK_UPDATE, content + 4, size - 4);
+    raw_say(raw, CONNECTION_UPDATE, content + 4, size - 4);
   else if (lie == ADOPTED_FIRST)
-    raw_say(raw, TALK_ADOPTED, NULL, 0);
+    raw_say(raw, CONNECTION_ADOPTED, NULL, 0);
   else if (lie == UNKNOWN)
-    raw_say(raw, (enum talk_kind)99, content, size);
+    raw_say(raw, (enum connection_kind)99, content, size);
   else if (lie == LENGTH_ZERO)
-    raw_say_length(raw, 0, TALK_METADATA, content, size);
+    raw_say_length(raw, 0, CONNECTION_METADATA, content, size);
   else if (lie == LENGTH_HUGE)
-    raw_say_length(raw, 200 << 20, TALK_METADATA, content, size);
+    raw_say_length(raw, 200 << 20, CONNECTION_METADATA, content, size);
   else
-    raw_say(raw, TALK_METADATA, content, size);
+    raw_say(raw, CONNECTION_METADATA, content, size);
   free(content);
   raw->repeats = lie == REPEATED;
   if (lie == HONEST || lie == REPEATED)
@@ -78,7 +78,7 @@ static void test_lies(void **state) {
       crowd_await(&listener, LOST, "other", loaded); // its connection has ended
     assert_int_equal(crowd_count(&listener, LOADED, "other"), loaded);
     if (lie == NO_BLOB || lie == OLD || lie == NEW) { // it is told why
-      assert_int_equal(in[4], TALK_REFUSED);
+      assert_int_equal(in[4], CONNECTION_REFUSED);
       assert_int_equal(in[5], lie == NO_BLOB ? -WEFT_ERR_PROTOCOL : -WEFT_ERR_VERSION);
     } else if (!known) {
       assert_int_equal(size, 0);
@@ -89,7 +89,7 @@ static void test_lies(void **state) {
 }
 
 static size_t held(struct crowd_member *listener, uint32_t *num_taken) {
-  struct agent_meet *meet = listener->agent->meta->meet;
+  struct agent_sockets *meet = listener->agent->services->sockets;
   pthread_mutex_lock(&listener->agent->tending);
   size_t bytes = meet->held;
   *num_taken = meet->num_taken;
@@ -127,11 +127,11 @@ static void test_memory(void **state) {
   uint32_t taken;
   for (int i = 0; i < LIARS; i++) {
     raw_open(&raw[i], meet_port(&listener));
-    raw_say_length(&raw[i], TALK_MAX_MESSAGE, TALK_METADATA, part, PART);
-    assert_true(held(&listener, &taken) <= TALK_MAX_HELD);
+    raw_say_length(&raw[i], CONNECTION_MAX_MESSAGE, CONNECTION_METADATA, part, PART);
+    assert_true(held(&listener, &taken) <= CONNECTION_MAX_HELD);
   }
   meet(&caller, &listener);
-  assert_true(held(&listener, &taken) <= TALK_MAX_HELD);
+  assert_true(held(&listener, &taken) <= CONNECTION_MAX_HELD);
   assert_true(taken < LIARS + 1); // those that held most have gone
   for (int i = 0; i < LIARS; i++)
     raw_close(&raw[i]);
@@ -147,15 +147,15 @@ static void test_slow(void **state) {
   meet_listener(&listener, "listener", "127.0.0.1:0");
   meet_caller(&other, "other", meet_token);
   size_t size;
-  uint8_t *content = raw_metadata(other.agent, TALK_VERSION, TALK_MINIMUM, &size);
+  uint8_t *content = raw_metadata(other.agent, CONNECTION_VERSION, CONNECTION_MINIMUM, &size);
   struct raw raw;
   raw_open(&raw, meet_port(&listener));
-  raw_say_length(&raw, (uint32_t)size + 1, TALK_METADATA, content, 1);
-  await_held(&listener, TALK_HEAD + 1);
+  raw_say_length(&raw, (uint32_t)size + 1, CONNECTION_METADATA, content, 1);
+  await_held(&listener, CONNECTION_HEAD + 1);
   uint64_t due = raw_due(&listener);
   for (size_t i = 1; i < 16; i++) {
     raw_say_bytes(&raw, content + i, 1);
-    await_held(&listener, TALK_HEAD + 1 + i);
+    await_held(&listener, CONNECTION_HEAD + 1 + i);
     assert_true(raw_due(&listener) == due);
   }
   raw_close(&raw);
@@ -171,10 +171,10 @@ static void test_unproved(void **state) {
   meet_listener(&listener, "listener", "127.0.0.1:0");
   meet_caller(&other, "other", meet_token);
   size_t size;
-  uint8_t *content = raw_metadata(other.agent, TALK_VERSION, TALK_MINIMUM, &size);
+  uint8_t *content = raw_metadata(other.agent, CONNECTION_VERSION, CONNECTION_MINIMUM, &size);
   struct raw raw;
   raw_open(&raw, meet_port(&listener));
-  raw_say(&raw, TALK_METADATA, content, size);
+  raw_say(&raw, CONNECTION_METADATA, content, size);
   assert_true(raw_take(&raw, in, sizeof in) > 0);
   await_held(&listener, size - 4); // without the versions
   assert_true(raw_due(&listener) > 0);
@@ -199,8 +199,8 @@ static void test_connections_of_one(void **state) {
     raw_open(&raw[i], meet_port(&listener));
     say(&raw[i], HONEST, other.agent, listener.agent);
     assert_true(raw_take(&raw[i], in, sizeof in) > 0);
-    assert_true(in[4] == TALK_REFUSED || in[4] == TALK_ADOPTED);
-    refused += in[4] == TALK_REFUSED && in[5] == -WEFT_ERR_LIMIT;
+    assert_true(in[4] == CONNECTION_REFUSED || in[4] == CONNECTION_ADOPTED);
+    refused += in[4] == CONNECTION_REFUSED && in[5] == -WEFT_ERR_LIMIT;
   }
   assert_int_equal(refused, MANY - 8);
   for (int i = 0; i < MANY; i++)

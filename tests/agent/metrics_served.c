@@ -7,6 +7,7 @@
 
 #include "agent/agent.h"
 #include "agent/crowd.h"
+#include "agent/metrics/metrics.h"
 #include "cmocka_all.h"
 #include "support/wait.h"
 

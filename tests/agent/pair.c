@@ -5,7 +5,9 @@
 
 #include "cmocka_all.h"
 
+#include "agent/metadata/describe.h"
 #include "agent/open.h"
+#include "agent/peer/load.h"
 #include "base/time/clock.h"
 #include "support/wait.h"
 

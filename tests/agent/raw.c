@@ -44,8 +44,8 @@ static void begin(struct raw *raw, int fd, const char *token, bool calls) {
   int pair[2];
   assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
   *raw = (struct raw){.inner = pair[0], .outer = pair[1], .fd = fd};
-  assert_int_equal(secret_derive(token, TALK_PROTOCOL, key), 0);
-  assert_int_equal(tls_open(&raw->tls, raw->inner, calls, TALK_PROTOCOL, key), 0);
+  assert_int_equal(secret_derive(token, CONNECTION_PROTOCOL, key), 0);
+  assert_int_equal(tls_open(&raw->tls, raw->inner, calls, CONNECTION_PROTOCOL, key), 0);
 }
 
 void raw_begin(struct raw *raw, int fd, const char *token) {
@@ -153,10 +153,10 @@ void raw_say_bytes(struct raw *raw, const void *bytes, size_t size) {
   }
 }
 
-void raw_say_length(struct raw *raw, uint32_t length, enum talk_kind kind, const void *content, size_t size) {
-  uint8_t *out = malloc(TALK_HEAD + size);
+void raw_say_length(struct raw *raw, uint32_t length, enum connection_kind kind, const void *content, size_t size) {
+  uint8_t *out = malloc(CONNECTION_HEAD + size);
   assert_non_null(out);
-  struct wire_writer writer = {.bytes = out, .capacity = TALK_HEAD + size};
+  struct wire_writer writer = {.bytes = out, .capacity = CONNECTION_HEAD + size};
   wire_put_number(&writer, length, 4);
   wire_put_number(&writer, kind, 1);
   wire_put(&writer, content, size);
@@ -164,7 +164,7 @@ void raw_say_length(struct raw *raw, uint32_t length, enum talk_kind kind, const
   free(out);
 }
 
-void raw_say(struct raw *raw, enum talk_kind kind, const void *content, size_t size) {
+void raw_say(struct raw *raw, enum connection_kind kind, const void *content, size_t size) {
   raw_say_length(raw, (uint32_t)size + 1, kind, content, size);
 }
 
@@ -213,10 +213,10 @@ void raw_prove(struct raw *raw, bool calls, bool of_caller, weft_agent_t *as, we
 void raw_say_proof(struct raw *raw, weft_agent_t *as, weft_agent_t *listener) {
   static uint8_t in[65536];
   uint8_t proof[HMAC_SIZE];
-  assert_true(raw_take(raw, in, sizeof in) > TALK_HEAD);
-  assert_int_equal(in[4], TALK_METADATA);
+  assert_true(raw_take(raw, in, sizeof in) > CONNECTION_HEAD);
+  assert_int_equal(in[4], CONNECTION_METADATA);
   raw_prove(raw, true, true, as, listener, proof);
-  raw_say(raw, TALK_PROOF, proof, sizeof proof);
+  raw_say(raw, CONNECTION_PROOF, proof, sizeof proof);
 }
 
 uint8_t *raw_metadata(weft_agent_t *agent, uint16_t version, uint16_t minimum, size_t *size) {
@@ -234,11 +234,11 @@ uint8_t *raw_metadata(weft_agent_t *agent, uint16_t version, uint16_t minimum, s
 }
 
 uint64_t raw_due(struct crowd_member *listener) {
-  struct agent_meet *meet = listener->agent->meta->meet;
+  struct agent_sockets *meet = listener->agent->services->sockets;
   uint64_t due = 0, deadline = clock_deadline_ms(SUPPORT_DEADLINE_MS);
   while (due == 0 && !clock_passed(deadline)) {
     pthread_mutex_lock(&listener->agent->tending);
-    struct agent_talk *talk = TAILQ_FIRST(&meet->talks);
+    struct agent_connection *talk = TAILQ_FIRST(&meet->connections);
     int unread = 1;
     if (talk && ioctl(talk->watch.fd, FIONREAD, &unread) == 0 && unread == 0 && wheel_is_set(&talk->timer.timer))
       due = talk->timer.timer.tick;

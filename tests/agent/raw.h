@@ -32,9 +32,9 @@ void raw_pump(struct raw *raw);
 void raw_await(struct raw *raw);
 // Says bytes, as far as the listener takes them before it hangs up.
 void raw_say_bytes(struct raw *raw, const void *bytes, size_t size);
-void raw_say(struct raw *raw, enum talk_kind kind, const void *content, size_t size);
+void raw_say(struct raw *raw, enum connection_kind kind, const void *content, size_t size);
 // The same with the length that a message claims.
-void raw_say_length(struct raw *raw, uint32_t length, enum talk_kind kind, const void *content, size_t size);
+void raw_say_length(struct raw *raw, uint32_t length, enum connection_kind kind, const void *content, size_t size);
 // Reads what the listener says until it hangs up; returns how many bytes came.
 size_t raw_hear(struct raw *raw, uint8_t *in, size_t room);
 

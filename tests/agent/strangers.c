@@ -115,7 +115,7 @@ static void test_half_open(void **state) {
   meet(&caller, &listener);
   printf("  met among %d half-open ones in %d ms\n", MANY, (int)((clock_ns() - begin) / 1000000));
   pthread_mutex_lock(&listener.agent->tending);
-  uint32_t half_open = listener.agent->meta->meet->num_half_open;
+  uint32_t half_open = listener.agent->services->sockets->num_half_open;
   pthread_mutex_unlock(&listener.agent->tending);
   assert_true(half_open <= 256);
   raw_read_out(fds[0], in, sizeof in);
@@ -142,8 +142,8 @@ static bool speaks_late(struct crowd_member *listener, struct crowd_member *call
     fds[i] = raw_dial(port);
   meet(caller, listener); // behind all of them
   assert_int_equal(fcntl(late, F_SETFL, O_NONBLOCK), 0);
-  assert_int_equal(secret_derive(meet_token, TALK_PROTOCOL, key), 0);
-  assert_int_equal(tls_open(&tls, late, true, TALK_PROTOCOL, key), 0);
+  assert_int_equal(secret_derive(meet_token, CONNECTION_PROTOCOL, key), 0);
+  assert_int_equal(tls_open(&tls, late, true, CONNECTION_PROTOCOL, key), 0);
   while ((rc = tls_handshake(tls)) > 0)
     assert_int_equal(poll(&(struct pollfd){.fd = late, .events = POLLIN}, 1, SUPPORT_DEADLINE_MS), 1);
   *in_time = clock_ns() - begin < LOBBY_TIME_MS * UINT64_C(1000000);

@@ -65,7 +65,7 @@ static void open_agents(void) {
 
 // The connection, from the other's side.
 struct wire {
-  struct agent_talk *talk;
+  struct agent_connection *talk;
   int fd;
   bool caller;     // the other is; that is, the agent listens
   struct tls *tls; // of who has the token
@@ -94,7 +94,7 @@ static void say(struct wire *wire, const void *bytes, size_t size, size_t piece)
 
 static struct tls *open_tls(int fd, bool caller) {
   struct tls *tls;
-  FUZZ_CHECK(tls_open(&tls, fd, caller, TALK_PROTOCOL, agent->meta->meet->key) == 0);
+  FUZZ_CHECK(tls_open(&tls, fd, caller, CONNECTION_PROTOCOL, agent->services->sockets->key) == 0);
   return tls;
 }
 
@@ -105,7 +105,7 @@ static void shake_hands(struct wire *wire) {
     rc = tls_handshake(wire->tls);
     drive(wire);
   }
-  FUZZ_CHECK(rc == 0 && wire->talk->state == TALK_WANTS_METADATA);
+  FUZZ_CHECK(rc == 0 && wire->talk->state == CONNECTION_WANTS_METADATA);
 }
 
 // Takes what the agent said, so that it can go on.
@@ -117,7 +117,7 @@ static void listen_to(struct wire *wire) {
 }
 
 static void say_within(struct wire *wire, const uint8_t *bytes, size_t size, size_t piece) {
-  for (size_t at = 0, sent; at < size && wire->talk->state != TALK_ENDED;) {
+  for (size_t at = 0, sent; at < size && wire->talk->state != CONNECTION_ENDED;) {
     int rc = tls_write(wire->tls, bytes + at, size - at < piece ? size - at : piece, &sent);
     if (rc < 0)
       return;
@@ -136,21 +136,21 @@ static void make_proof(const struct wire *wire, uint8_t proof[HMAC_SIZE]) {
 
 // With the metadata as content it is what its owner would say: versions before it, and a proof where one belongs.
 static void say_message(struct wire *wire, uint8_t kind, const void *content, size_t size, uint8_t choices) {
-  bool versions = kind == TALK_METADATA && content == blob;
-  bool proves = content == blob && (kind == TALK_PROOF || (kind == TALK_METADATA && !wire->caller));
+  bool versions = kind == CONNECTION_METADATA && content == blob;
+  bool proves = content == blob && (kind == CONNECTION_PROOF || (kind == CONNECTION_METADATA && !wire->caller));
   uint8_t proof[HMAC_SIZE];
   if (proves)
     make_proof(wire, proof);
-  if (proves && kind == TALK_PROOF)
+  if (proves && kind == CONNECTION_PROOF)
     size = 0;
   size_t before = (versions ? 4 : 0) + (proves ? sizeof proof : 0);
-  uint8_t *out = malloc(TALK_HEAD + before + size);
+  uint8_t *out = malloc(CONNECTION_HEAD + before + size);
   FUZZ_CHECK(out);
-  struct wire_writer writer = {.bytes = out, .capacity = TALK_HEAD + before + size};
+  struct wire_writer writer = {.bytes = out, .capacity = CONNECTION_HEAD + before + size};
   wire_put_number(&writer, 1 + before + size, 4);
   wire_put_number(&writer, kind, 1);
   if (versions)
-    wire_put_number(&writer, TALK_VERSION | TALK_MINIMUM << 16, 4);
+    wire_put_number(&writer, CONNECTION_VERSION | CONNECTION_MINIMUM << 16, 4);
   if (proves)
     wire_put(&writer, proof, sizeof proof);
   if (size > 0)
@@ -186,7 +186,7 @@ static void say_changed(struct wire *wire, struct fuzz_input *input, uint8_t cho
 
 static void say_messages(struct wire *wire, struct fuzz_input *input, uint8_t choices) {
   shake_hands(wire);
-  while (input->size > 0 && wire->talk->state != TALK_ENDED) {
+  while (input->size > 0 && wire->talk->state != CONNECTION_ENDED) {
     uint8_t kind;
     uint16_t size;
     fuzz_bytes(input, &kind, sizeof kind);
@@ -205,7 +205,7 @@ static void begin(struct wire *wire, bool caller) {
   int pair[2];
   FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
   pthread_mutex_lock(&agent->tending);
-  *wire = (struct wire){.talk = talk_start(agent->meta, pair[0], caller), .fd = pair[1], .caller = !caller};
+  *wire = (struct wire){.talk = connection_start(agent->services, pair[0], caller), .fd = pair[1], .caller = !caller};
   FUZZ_CHECK(wire->talk);
   wire->talk->waited = true; // it stays to be looked at
   pthread_mutex_unlock(&agent->tending);
@@ -214,17 +214,17 @@ static void begin(struct wire *wire, bool caller) {
 static void end(struct wire *wire) {
   tls_close(wire->tls);
   shutdown(wire->fd, SHUT_WR);
-  for (int i = 0; i < ROUNDS && wire->talk->state != TALK_ENDED; i++)
+  for (int i = 0; i < ROUNDS && wire->talk->state != CONNECTION_ENDED; i++)
     drive(wire);
-  FUZZ_CHECK(wire->talk->state == TALK_ENDED);
+  FUZZ_CHECK(wire->talk->state == CONNECTION_ENDED);
   wire->talk->waited = false;
   close(wire->fd);
   free(wire->heard);
   agent_wake(agent);
   weft_agent_progress(agent, NULL);
   weft_agent_progress(other, NULL); // it lets go of who has gone
-  struct agent_meet *meet = agent->meta->meet;
-  FUZZ_CHECK(meet->num_half_open == 0 && meet->num_taken == 0 && meet->held == 0 && TAILQ_EMPTY(&meet->talks) &&
+  struct agent_sockets *meet = agent->services->sockets;
+  FUZZ_CHECK(meet->num_half_open == 0 && meet->num_taken == 0 && meet->held == 0 && TAILQ_EMPTY(&meet->connections) &&
              TAILQ_EMPTY(&meet->ended));
 }
 
@@ -245,7 +245,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       say_changed(&wire, &input, choices);
     else
       say(&wire, input.data, input.size, choices & CHOICE_PIECES ? PIECE : SIZE_MAX);
-    FUZZ_CHECK(loaded == 0 && wire.talk->state != TALK_OPEN && wire.talk->peer == 0);
+    FUZZ_CHECK(loaded == 0 && wire.talk->state != CONNECTION_OPEN && wire.talk->peer == 0);
     FUZZ_CHECK(wire.num_heard == 0 || !memmem(wire.heard, wire.num_heard, name, strlen(name)));
     FUZZ_CHECK(wire.num_heard <= MOST_HEARD);
   }

@@ -108,9 +108,9 @@ static void hear(struct fuzz_input *input, uint8_t choices) {
   memcpy(bytes, head, whole < sizeof head ? whole : sizeof head);
   if (whole > sizeof head)
     fuzz_bytes(input, bytes + sizeof head, whole - sizeof head);
-  agent_turn_take(&agent->workers[0]);
+  agent_worker_lock(&agent->workers[0]);
   agent_inbox_message(&agent->workers[0], bytes, whole);
-  agent_turn_give(&agent->workers[0]);
+  agent_worker_unlock(&agent->workers[0]);
   free(bytes);
 }
 

@@ -7,57 +7,57 @@
 
 enum { NOBODY = -1 };
 
-static void report_lost(struct agent *agent, int status, int rank, const char *error, int found_lost) {
+static void report_lost(struct node *node, int status, int rank, const char *error, int found_lost) {
   json_t *json = json_pack("{s:i, s:i, s:i, s:s, s:i}", "status", status, "rank", rank, "phase", 1, "error", error,
                            "found_lost", found_lost);
-  lead_note_report(agent, json);
+  lead_note_report(node, json);
   json_decref(json);
 }
 
-static void report(struct agent *agent, int status, int rank, const char *error) {
-  report_lost(agent, status, rank, error, NOBODY);
+static void report(struct node *node, int status, int rank, const char *error) {
+  report_lost(node, status, rank, error, NOBODY);
 }
 
-static void ended(struct agent *agent, int status, const char *what) {
+static void ended(struct node *node, int status, const char *what) {
   json_t *json = json_pack("{s:b, s:i, s:s}", "planned", 0, "status", status, "what", what);
-  lead_note_exit(agent, json);
+  lead_note_exit(node, json);
   json_decref(json);
 }
 
 static void a_cause_outweighs_its_consequences_and_is_decided_at_once(void **state) {
   (void)state;
   struct lead lead = {0};
-  struct agent agent = {.lead = &lead};
-  assert_int_equal(lead_failed(&agent), 0);
-  report(&agent, 5, 0, "rank 3 was lost");
-  assert_int_equal(lead_failed(&agent), 0); // waits for the cause
+  struct node node = {.lead = &lead};
+  assert_int_equal(lead_failed(&node), 0);
+  report(&node, 5, 0, "rank 3 was lost");
+  assert_int_equal(lead_failed(&node), 0); // waits for the cause
   assert_true(lead.failure.decide_ns > clock_ns());
-  ended(&agent, 5, "rank 0 exited");
-  ended(&agent, -11, "rank 3 was ended by signal 11");
-  assert_int_equal(lead_failed(&agent), WEFT_ERR_PEER_LOST);
+  ended(&node, 5, "rank 0 exited");
+  ended(&node, -11, "rank 3 was ended by signal 11");
+  assert_int_equal(lead_failed(&node), WEFT_ERR_PEER_LOST);
   assert_string_equal(weft_last_error(), "rank 3 was ended by signal 11");
-  report(&agent, 4, 2, "later");
-  assert_int_equal(lead_failed(&agent), WEFT_ERR_PEER_LOST); // the first of the heaviest
+  report(&node, 4, 2, "later");
+  assert_int_equal(lead_failed(&node), WEFT_ERR_PEER_LOST); // the first of the heaviest
 }
 
 static void wrong_data_is_a_cause(void **state) {
   (void)state;
   struct lead lead = {0};
-  struct agent agent = {.lead = &lead};
-  report(&agent, 5, 0, "rank 3 was lost");
-  report(&agent, 4, 3, "row 7");
-  assert_int_equal(lead_failed(&agent), WEFT_ERR_DATA);
+  struct node node = {.lead = &lead};
+  report(&node, 5, 0, "rank 3 was lost");
+  report(&node, 4, 3, "row 7");
+  assert_int_equal(lead_failed(&node), WEFT_ERR_DATA);
   assert_string_equal(weft_last_error(), "rank 3 in phase 1: row 7");
 }
 
 static void a_consequence_alone_counts_when_its_time_has_come(void **state) {
   (void)state;
   struct lead lead = {0};
-  struct agent agent = {.lead = &lead};
-  ended(&agent, 5, "rank 0 exited");
-  report(&agent, 5, 0, "rank 3 was lost");
+  struct node node = {.lead = &lead};
+  ended(&node, 5, "rank 0 exited");
+  report(&node, 5, 0, "rank 3 was lost");
   lead.failure.decide_ns = clock_ns();
-  assert_int_equal(lead_failed(&agent), WEFT_ERR_PEER_LOST);
+  assert_int_equal(lead_failed(&node), WEFT_ERR_PEER_LOST);
   assert_string_equal(weft_last_error(), "rank 0 in phase 1: rank 3 was lost");
 }
 
@@ -65,26 +65,26 @@ static void a_consequence_alone_counts_when_its_time_has_come(void **state) {
 static void who_found_a_loss_is_told_before_who_learned_of_it(void **state) {
   (void)state;
   struct lead lead = {0};
-  struct agent agent = {.lead = &lead};
-  report(&agent, 5, 3, "rank 4 was lost (others found it)");
-  report_lost(&agent, 5, 1, "rank 3 was lost (its process ended)", 3);
-  report_lost(&agent, 5, 0, "rank 4 was lost (its host does not answer)", 4);
-  report_lost(&agent, 5, 2, "rank 5 was lost (its host does not answer)", 5);
-  assert_int_equal(lead_failed(&agent), 0); // a cause may come still
+  struct node node = {.lead = &lead};
+  report(&node, 5, 3, "rank 4 was lost (others found it)");
+  report_lost(&node, 5, 1, "rank 3 was lost (its process ended)", 3);
+  report_lost(&node, 5, 0, "rank 4 was lost (its host does not answer)", 4);
+  report_lost(&node, 5, 2, "rank 5 was lost (its host does not answer)", 5);
+  assert_int_equal(lead_failed(&node), 0); // a cause may come still
   lead.failure.decide_ns = clock_ns();
-  assert_int_equal(lead_failed(&agent), WEFT_ERR_PEER_LOST);
+  assert_int_equal(lead_failed(&node), WEFT_ERR_PEER_LOST);
   assert_string_equal(weft_last_error(), "rank 0 in phase 1: rank 4 was lost (its host does not answer)");
 }
 
 static void who_learned_of_a_loss_is_told_when_its_finder_says_nothing(void **state) {
   (void)state;
   struct lead lead = {0};
-  struct agent agent = {.lead = &lead};
-  ended(&agent, 5, "rank 3 exited");
-  report(&agent, 5, 3, "rank 4 was lost (others found it)");
-  report_lost(&agent, 5, 1, "rank 3 was lost (its process ended)", 3);
+  struct node node = {.lead = &lead};
+  ended(&node, 5, "rank 3 exited");
+  report(&node, 5, 3, "rank 4 was lost (others found it)");
+  report_lost(&node, 5, 1, "rank 3 was lost (its process ended)", 3);
   lead.failure.decide_ns = clock_ns();
-  assert_int_equal(lead_failed(&agent), WEFT_ERR_PEER_LOST);
+  assert_int_equal(lead_failed(&node), WEFT_ERR_PEER_LOST);
   assert_string_equal(weft_last_error(), "rank 3 in phase 1: rank 4 was lost (others found it)");
 }
 

@@ -1,3 +1,4 @@
+// Proofs that the party of a connection has the private key of the metadata that it shows.
 #include "agent/exchange/proof.h"
 
 #include <string.h>

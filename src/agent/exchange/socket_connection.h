@@ -17,49 +17,49 @@
 #define AGENT_EXCHANGE_SOCKET_CONNECTION_H
 
 #include "agent/exchange/proof.h"
-#include "agent/metadata/hooks.h"
+#include "agent/services.h"
 #include "base/text/text.h"
 #include "secure/tls.h"
 
-#define TALK_PROTOCOL "weft meet 2"
+#define CONNECTION_PROTOCOL "weft meet 2"
 
 enum {
-  TALK_VERSION = 3,
-  TALK_MINIMUM = 3,
-  TALK_HEAD = 5, // bytes before the content
+  CONNECTION_VERSION = 3,
+  CONNECTION_MINIMUM = 3,
+  CONNECTION_HEAD = 5, // bytes before the content
   // Of a message: the metadata of some 100,000 regions. What comes is kept until it is whole, and metadata until it is
-  // proved, so this bounds what one connection makes this agent hold, and TALK_MAX_HELD what all of them do.
-  TALK_MAX_MESSAGE = 16 << 20,
-  TALK_MAX_HELD = 64 << 20,
-  TALK_STEP_MS = 5000,     // for the whole handshake, however slowly it comes
-  TALK_MESSAGE_MS = 30000, // for each message behind it: until it has come whole, or the other has taken it
-  TALK_READ = 16 << 10,    // bytes taken at once: a record of TLS
+  // proved, so this bounds what one connection makes this agent hold, and CONNECTION_MAX_HELD what all of them do.
+  CONNECTION_MAX_MESSAGE = 16 << 20,
+  CONNECTION_MAX_HELD = 64 << 20,
+  CONNECTION_STEP_MS = 5000,     // for the whole handshake, however slowly it comes
+  CONNECTION_MESSAGE_MS = 30000, // for each message behind it: until it has come whole, or the other has taken it
+  CONNECTION_READ = 16 << 10,    // bytes taken at once: a record of TLS
 };
 
-enum talk_kind {
-  TALK_REFUSED = 3, // u32 code, text
-  TALK_METADATA = 4,
-  TALK_ADOPTED = 5,
-  TALK_UPDATE = 6,
-  TALK_GOODBYE = 7,
-  TALK_PROOF = 8,
+enum connection_kind {
+  CONNECTION_REFUSED = 3, // u32 code, text
+  CONNECTION_METADATA = 4,
+  CONNECTION_ADOPTED = 5,
+  CONNECTION_UPDATE = 6,
+  CONNECTION_GOODBYE = 7,
+  CONNECTION_PROOF = 8,
 };
 
-enum talk_state {
-  TALK_CONNECTING,
-  TALK_HANDSHAKE,
-  TALK_WANTS_METADATA,
-  TALK_WANTS_PROOF,   // listener
-  TALK_WANTS_ADOPTED, // caller
-  TALK_OPEN,
-  TALK_ENDED,
+enum connection_state {
+  CONNECTION_CONNECTING,
+  CONNECTION_HANDSHAKE,
+  CONNECTION_WANTS_METADATA,
+  CONNECTION_WANTS_PROOF,   // listener
+  CONNECTION_WANTS_ADOPTED, // caller
+  CONNECTION_OPEN,
+  CONNECTION_ENDED,
 };
 
-struct agent_talk {
-  struct meta_timer timer; // first: the end of a step
+struct agent_connection {
+  struct agent_timer timer; // first: the end of a step
   weft_agent_t *agent;
   bool caller;
-  enum talk_state state;
+  enum connection_state state;
   struct agent_watch watch;
   struct tls *tls;   // NULL: the other has said nothing yet
   bool wants_write;  // TLS has something to send before it can go on
@@ -75,62 +75,62 @@ struct agent_talk {
   int err;                          // of the end
   bool was_cut; // it ended because the other hung up within the handshake, as a listener with many callers does
   char why[AGENT_MAX_DETAIL];
-  int done_fd;                    // caller: an eventfd that says that it is open or has ended; -1
-  bool waited;                    // the caller's thread still looks at it, and frees it
-  LIST_ENTRY(agent_talk) of_life; // while `peer` has a life
+  int done_fd;                          // caller: an eventfd that says that it is open or has ended; -1
+  bool waited;                          // the caller's thread still looks at it, and frees it
+  LIST_ENTRY(agent_connection) of_life; // while `peer` has a life
   bool has_life;
-  TAILQ_ENTRY(agent_talk) all;
+  TAILQ_ENTRY(agent_connection) all;
 };
 
 // Takes the socket over: one that connects, or was accepted. NULL: no memory; the socket is closed. [tending, as all]
-struct agent_talk *talk_start(struct agent_meta *meta, int fd, bool caller);
+struct agent_connection *connection_start(struct agent_services *services, int fd, bool caller);
 
 // Ends it: closes the socket, and its peer has gone, if it was known. Frees it later, unless somebody waits for it.
-void talk_end(struct agent_talk *talk, int err, const char *why);
+void connection_end(struct agent_connection *connection, int err, const char *why);
 // One that has ended.
-void talk_free(struct agent_talk *talk);
+void connection_free(struct agent_connection *connection);
 
 // Queues a message and sends what can be sent.
-void talk_send(struct agent_talk *talk, enum talk_kind kind, const void *bytes, size_t size);
+void connection_send(struct agent_connection *connection, enum connection_kind kind, const void *bytes, size_t size);
 
-void talk_set_peer(struct agent_talk *talk, weft_peer_t peer);
+void connection_set_peer(struct agent_connection *connection, weft_peer_t peer);
 // Wakes the thread that waits for it, if any.
-void talk_tell_caller(struct agent_talk *talk);
+void connection_wake_caller(struct agent_connection *connection);
 
 // Sends this agent's metadata; the METADATA of a listener with its proof.
-int talk_send_metadata(struct agent_talk *talk, enum talk_kind kind);
+int connection_send_metadata(struct agent_connection *connection, enum connection_kind kind);
 // Sends it if an update is due and nothing else on its way.
-void talk_send_update(struct agent_talk *talk);
+void connection_send_update(struct agent_connection *connection);
 
 // socket_handshake.c
 // The handshake is over.
-void talk_begin(struct agent_talk *talk);
+void connection_begin(struct agent_connection *connection);
 // A message that was read whole.
-void talk_take(struct agent_talk *talk, enum talk_kind kind, const uint8_t *bytes, size_t size);
+void connection_take(struct agent_connection *connection, enum connection_kind kind, const uint8_t *bytes, size_t size);
 
 // Whether it has not shown yet that it has the token.
-static inline bool talk_is_half_open(const struct agent_talk *talk) {
-  return !talk->caller && talk->state == TALK_HANDSHAKE;
+static inline bool connection_is_half_open(const struct agent_connection *connection) {
+  return !connection->caller && connection->state == CONNECTION_HANDSHAKE;
 }
 
 // The metadata that was shown is needed no more.
-void talk_drop_shown(struct agent_talk *talk);
+void connection_drop_shown(struct agent_connection *connection);
 // Of the two of this connection, once the other has shown its key.
-struct proof_parties talk_parties(const struct agent_talk *talk);
+struct proof_parties connection_parties(const struct agent_connection *connection);
 
 // socket_exchange.c keeps them all.
-struct agent_meet {
-  struct agent_meta *meta;
+struct agent_sockets {
+  struct agent_services *services;
   struct lobby *lobby; // who has called and not spoken; NULL: this agent does not listen
   int listening_fd;
   struct agent_watch listener; // the lobby's; fd -1: none
-  struct meta_timer again;     // tries to accept again, after a pause
+  struct agent_timer again;    // tries to accept again, after a pause
   uint16_t port;
   bool has_key;
-  uint8_t key[SECRET_KEY_SIZE];                     // of the token
-  uint32_t num_half_open, num_taken;                // accepted ones: within the handshake, and all
-  size_t held;                                      // bytes of messages in part, and of metadata that is not proved
-  TAILQ_HEAD(agent_talks, agent_talk) talks, ended; // ended: to be freed
+  uint8_t key[SECRET_KEY_SIZE];      // of the token
+  uint32_t num_half_open, num_taken; // accepted ones: within the handshake, and all
+  size_t held;                       // bytes of messages in part, and of metadata that is not proved
+  TAILQ_HEAD(agent_connections, agent_connection) connections, ended; // ended: to be freed
 };
 
 #endif

@@ -10,8 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/exchange/endpoint.h"
+#include "agent/agent.h"
 #include "agent/exchange/socket_exchange.h"
+#include "agent/net/endpoint.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 
@@ -22,9 +23,9 @@ enum {
 };
 
 // Small messages leave at once; a host that has gone is noticed as a silent peer is.
-void meet_set_up_socket(struct agent_meta *meta, int fd) {
-  int on = 1, seconds = (int)(meta->agent->options.peer_timeout_ms / 3000), probes = 2;
-  unsigned patience = meta->agent->options.peer_timeout_ms;
+void sockets_set_up_socket(struct agent_services *services, int fd) {
+  int on = 1, seconds = (int)(services->agent->options.peer_timeout_ms / 3000), probes = 2;
+  unsigned patience = services->agent->options.peer_timeout_ms;
   seconds = seconds < 1 ? 1 : seconds;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
@@ -34,99 +35,99 @@ void meet_set_up_socket(struct agent_meta *meta, int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
 }
 
-int meet_open(struct agent_meta *meta, const struct weft_agent_options *options) {
-  struct agent_meet *meet = calloc(1, sizeof *meet);
-  if (!meet)
-    return fail(WEFT_ERR_NOMEM, "no memory for agent %s", meta->agent->name);
-  meet->meta = meta;
-  meet->listener.fd = -1;
-  TAILQ_INIT(&meet->talks);
-  TAILQ_INIT(&meet->ended);
-  meta->meet = meet;
-  const char *token = meta->agent->options.token;
-  int err = token && *token ? secret_derive(token, TALK_PROTOCOL, meet->key) : 0;
-  meet->has_key = !err && token && *token;
-  return err ? err : options->listen ? meet_listen(meet, options->listen) : 0;
+int sockets_open(struct agent_services *services, const struct weft_agent_options *options) {
+  struct agent_sockets *sockets = calloc(1, sizeof *sockets);
+  if (!sockets)
+    return fail(WEFT_ERR_NOMEM, "no memory for agent %s", services->agent->name);
+  sockets->services = services;
+  sockets->listener.fd = -1;
+  TAILQ_INIT(&sockets->connections);
+  TAILQ_INIT(&sockets->ended);
+  services->sockets = sockets;
+  const char *token = services->agent->options.token;
+  int err = token && *token ? secret_derive(token, CONNECTION_PROTOCOL, sockets->key) : 0;
+  sockets->has_key = !err && token && *token;
+  return err ? err : options->listen ? sockets_listen(sockets, options->listen) : 0;
 }
 
 // --- all connections ---
 
-static void free_ended(struct agent_meet *meet) {
-  struct agent_talk *talk = TAILQ_FIRST(&meet->ended);
-  while (talk) {
-    struct agent_talk *next = TAILQ_NEXT(talk, all);
-    if (!talk->waited)
-      talk_free(talk);
-    talk = next;
+static void free_ended(struct agent_sockets *sockets) {
+  struct agent_connection *connection = TAILQ_FIRST(&sockets->ended);
+  while (connection) {
+    struct agent_connection *next = TAILQ_NEXT(connection, all);
+    if (!connection->waited)
+      connection_free(connection);
+    connection = next;
   }
 }
 
 // To those to whom nothing else is on its way. What cannot be written for want of memory stays due.
-static void send_updates(struct agent_meet *meet) {
-  struct agent_talk *talk = TAILQ_FIRST(&meet->talks);
-  while (talk) {
-    struct agent_talk *next = TAILQ_NEXT(talk, all);
-    talk_send_update(talk);
-    talk = next;
+static void send_updates(struct agent_sockets *sockets) {
+  struct agent_connection *connection = TAILQ_FIRST(&sockets->connections);
+  while (connection) {
+    struct agent_connection *next = TAILQ_NEXT(connection, all);
+    connection_send_update(connection);
+    connection = next;
   }
 }
 
-void meet_tick(struct agent_meta *meta) {
-  if (!meta->meet)
+void sockets_tick(struct agent_services *services) {
+  if (!services->sockets)
     return;
-  send_updates(meta->meet);
-  free_ended(meta->meet);
+  send_updates(services->sockets);
+  free_ended(services->sockets);
 }
 
-void meet_update(struct agent_meta *meta) {
-  struct agent_talk *talk;
-  if (!meta->meet)
+void sockets_update(struct agent_services *services) {
+  struct agent_connection *connection;
+  if (!services->sockets)
     return;
-  TAILQ_FOREACH(talk, &meta->meet->talks, all)
-  talk->update_due |= talk->told;
+  TAILQ_FOREACH(connection, &services->sockets->connections, all)
+  connection->update_due |= connection->told;
 }
 
-static void say_goodbye(struct agent_talk *talk) {
-  if (talk->state >= TALK_WANTS_PROOF)
-    talk_send(talk, TALK_GOODBYE, NULL, 0);
-  talk_end(talk, WEFT_ERR_CANCELED, "this agent let go of it");
+static void say_goodbye(struct agent_connection *connection) {
+  if (connection->state >= CONNECTION_WANTS_PROOF)
+    connection_send(connection, CONNECTION_GOODBYE, NULL, 0);
+  connection_end(connection, WEFT_ERR_CANCELED, "this agent let go of it");
 }
 
-void meet_end(struct agent_life *life) {
-  struct agent_talk *talk;
-  while ((talk = LIST_FIRST(&life->talks)))
-    say_goodbye(talk);
+void sockets_end(struct agent_life *life) {
+  struct agent_connection *connection;
+  while ((connection = LIST_FIRST(&life->connections)))
+    say_goodbye(connection);
 }
 
 // Those whom the goodbye reached end too; what is left has no peer any more that it could tell.
-void meet_leave(struct agent_meta *meta) {
-  if (!meta->meet)
+void sockets_leave(struct agent_services *services) {
+  if (!services->sockets)
     return;
-  meet_stop_listening(meta->meet);
-  struct agent_talk *talk;
-  while ((talk = TAILQ_FIRST(&meta->meet->talks))) {
-    talk_set_peer(talk, 0);
-    say_goodbye(talk);
+  sockets_stop_listening(services->sockets);
+  struct agent_connection *connection;
+  while ((connection = TAILQ_FIRST(&services->sockets->connections))) {
+    connection_set_peer(connection, 0);
+    say_goodbye(connection);
   }
 }
 
-void meet_close(struct agent_meta *meta) {
-  if (!meta->meet)
+void sockets_close(struct agent_services *services) {
+  if (!services->sockets)
     return;
-  meet_leave(meta);
-  free_ended(meta->meet);
-  explicit_bzero(meta->meet->key, sizeof meta->meet->key);
-  free(meta->meet);
-  meta->meet = NULL;
+  sockets_leave(services);
+  free_ended(services->sockets);
+  explicit_bzero(services->sockets->key, sizeof services->sockets->key);
+  free(services->sockets);
+  services->sockets = NULL;
 }
 
 // --- the caller ---
 
-static int dial(struct agent_meta *meta, const struct addrinfo *address, struct agent_talk **talk) {
+static int dial(struct agent_services *services, const struct addrinfo *address, struct agent_connection **connection) {
   int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return fail_errno(errno, "no socket to meet by");
-  meet_set_up_socket(meta, fd);
+  sockets_set_up_socket(services, fd);
   if (connect(fd, address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS) {
     int error = errno;
     close(fd);
@@ -138,16 +139,16 @@ static int dial(struct agent_meta *meta, const struct addrinfo *address, struct 
     close(fd);
     return fail_errno(error, "no descriptor to wait with");
   }
-  pthread_mutex_lock(&meta->agent->tending);
-  *talk = talk_start(meta, fd, true);
-  if (*talk) {
-    (*talk)->done_fd = done;
-    (*talk)->waited = true;
+  pthread_mutex_lock(&services->agent->tending);
+  *connection = connection_start(services, fd, true);
+  if (*connection) {
+    (*connection)->done_fd = done;
+    (*connection)->waited = true;
   }
-  pthread_mutex_unlock(&meta->agent->tending);
-  if (!*talk)
+  pthread_mutex_unlock(&services->agent->tending);
+  if (!*connection)
     close(done);
-  return *talk ? 0 : fail(WEFT_ERR_NOMEM, "no memory or descriptor for a connection");
+  return *connection ? 0 : fail(WEFT_ERR_NOMEM, "no memory or descriptor for a connection");
 }
 
 // Sleeps until the descriptor can be read (-1: there is none) or the time has come, and drives the agent where nobody
@@ -167,66 +168,68 @@ static void sleep_until(weft_agent_t *agent, int fd, uint64_t deadline_ns) {
 }
 
 // Takes the outcome; from here on the connection is nobody's who waits. `*was_cut`: it is worth while to call again.
-static int settle(struct agent_meta *meta, struct agent_talk *talk, weft_peer_t *peer, bool *was_cut) {
-  static const char *const steps[] = {[TALK_CONNECTING] = "to be called",
-                                      [TALK_HANDSHAKE] = "the handshake",
-                                      [TALK_WANTS_METADATA] = "with its metadata",
-                                      [TALK_WANTS_ADOPTED] = "to the metadata of this agent"};
+static int settle(struct agent_services *services, struct agent_connection *connection, weft_peer_t *peer,
+                  bool *was_cut) {
+  static const char *const steps[] = {[CONNECTION_CONNECTING] = "to be called",
+                                      [CONNECTION_HANDSHAKE] = "the handshake",
+                                      [CONNECTION_WANTS_METADATA] = "with its metadata",
+                                      [CONNECTION_WANTS_ADOPTED] = "to the metadata of this agent"};
   int err = 0;
-  pthread_mutex_lock(&meta->agent->tending);
-  talk->waited = false;
-  *was_cut = talk->was_cut;
-  if (talk->state == TALK_OPEN) {
-    *peer = talk->peer;
-  } else if (talk->state == TALK_ENDED) {
-    err = fail(talk->err ? talk->err : WEFT_ERR_PEER_LOST, "%s", talk->why);
+  pthread_mutex_lock(&services->agent->tending);
+  connection->waited = false;
+  *was_cut = connection->was_cut;
+  if (connection->state == CONNECTION_OPEN) {
+    *peer = connection->peer;
+  } else if (connection->state == CONNECTION_ENDED) {
+    err = fail(connection->err ? connection->err : WEFT_ERR_PEER_LOST, "%s", connection->why);
   } else {
-    err = fail(WEFT_ERR_TIMEOUT, "it did not answer %s", steps[talk->state]);
-    talk_end(talk, WEFT_ERR_TIMEOUT, "this agent gave up");
+    err = fail(WEFT_ERR_TIMEOUT, "it did not answer %s", steps[connection->state]);
+    connection_end(connection, WEFT_ERR_TIMEOUT, "this agent gave up");
   }
-  pthread_mutex_unlock(&meta->agent->tending);
+  pthread_mutex_unlock(&services->agent->tending);
   return err;
 }
 
 // Calls the addresses of a name, until one can be reached.
-static int call_any(struct agent_meta *meta, const struct addrinfo *all, uint64_t deadline_ns, weft_peer_t *peer,
-                    bool *was_cut) {
+static int call_any(struct agent_services *services, const struct addrinfo *all, uint64_t deadline_ns,
+                    weft_peer_t *peer, bool *was_cut) {
   int err = WEFT_ERR_UNREACHABLE;
   for (const struct addrinfo *at = all; at && err == WEFT_ERR_UNREACHABLE; at = at->ai_next) {
-    struct agent_talk *talk = NULL;
-    err = dial(meta, at, &talk);
+    struct agent_connection *connection = NULL;
+    err = dial(services, at, &connection);
     if (err)
       continue;
-    agent_wake(meta->agent);
-    sleep_until(meta->agent, talk->done_fd, deadline_ns);
-    err = settle(meta, talk, peer, was_cut);
+    agent_wake(services->agent);
+    sleep_until(services->agent, connection->done_fd, deadline_ns);
+    err = settle(services, connection, peer, was_cut);
   }
   return err;
 }
 
 // A listener that is flooded by strangers may cut off a lawful caller as well: that one calls again.
-static int call_until(struct agent_meta *meta, const struct addrinfo *all, uint64_t deadline_ns, weft_peer_t *peer) {
+static int call_until(struct agent_services *services, const struct addrinfo *all, uint64_t deadline_ns,
+                      weft_peer_t *peer) {
   for (uint32_t pause_ms = AGAIN_MIN_MS;; pause_ms = pause_ms < AGAIN_MAX_MS ? 2 * pause_ms : AGAIN_MAX_MS) {
     bool was_cut = false;
-    int err = call_any(meta, all, deadline_ns, peer, &was_cut);
+    int err = call_any(services, all, deadline_ns, peer, &was_cut);
     uint64_t again = clock_deadline_ms(pause_ms);
     if (!was_cut || again >= deadline_ns)
       return err;
-    sleep_until(meta->agent, -1, again);
+    sleep_until(services->agent, -1, again);
   }
 }
 
 int weft_agent_meet(weft_agent_t *agent, const char *address, uint32_t timeout_ms, weft_peer_t *peer) {
   if (!agent || !peer)
     return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "peer" : "agent");
-  if (!agent->meta->meet->has_key)
+  if (!agent->services->sockets->has_key)
     return fail(WEFT_ERR_INVALID, "this agent was opened without a token: those who meet have to share one");
   uint64_t deadline = clock_deadline_ms(timeout_ms);
   struct addrinfo *all;
   int err = endpoint_resolve(address, false, &all);
   if (err)
     return err;
-  err = call_until(agent->meta, all, deadline, peer);
+  err = call_until(agent->services, all, deadline, peer);
   freeaddrinfo(all);
   return err ? fail_context(err, "meeting %s", address) : 0;
 }
@@ -234,9 +237,9 @@ int weft_agent_meet(weft_agent_t *agent, const char *address, uint32_t timeout_m
 int weft_agent_port(weft_agent_t *agent, uint16_t *port) {
   if (!agent || !port)
     return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "port" : "agent");
-  struct agent_meet *meet = agent->meta->meet;
-  if (meet->listener.fd < 0)
+  struct agent_sockets *sockets = agent->services->sockets;
+  if (sockets->listener.fd < 0)
     return fail(WEFT_ERR_NOT_FOUND, "agent %s does not listen: its options name no address", agent->name);
-  *port = meet->port;
+  *port = sockets->port;
   return 0;
 }

@@ -6,10 +6,10 @@
 #include "agent/exchange/socket_connection.h"
 
 // How soon a host that has gone is noticed, and that small messages leave at once.
-void meet_set_up_socket(struct agent_meta *meta, int fd);
+void sockets_set_up_socket(struct agent_services *services, int fd);
 
 // INVALID: there is no token.
-int meet_listen(struct agent_meet *meet, const char *address);
-void meet_stop_listening(struct agent_meet *meet);
+int sockets_listen(struct agent_sockets *sockets, const char *address);
+void sockets_stop_listening(struct agent_sockets *sockets);
 
 #endif

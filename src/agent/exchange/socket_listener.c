@@ -10,8 +10,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "agent/exchange/endpoint.h"
 #include "agent/exchange/socket_exchange.h"
+#include "agent/net/endpoint.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "secure/lobby.h"
@@ -26,28 +26,28 @@ enum {
   MEMORY_MS = 100,     // until memory may have come free
 };
 
-static bool has_proved(const struct agent_talk *talk) {
-  return talk->state != TALK_HANDSHAKE || (talk->tls && tls_is_proved(talk->tls));
+static bool has_proved(const struct agent_connection *connection) {
+  return connection->state != CONNECTION_HANDSHAKE || (connection->tls && tls_is_proved(connection->tls));
 }
 
 // The one that may be cut off for a newcomer. NULL: there is none at this moment.
-static struct agent_talk *find_cut(struct agent_meet *meet) {
+static struct agent_connection *find_cut(struct agent_sockets *sockets) {
   uint32_t counts[LOBBY_BUCKETS] = {0}, most = 0;
   uint64_t now = clock_ns();
-  struct agent_talk *talk, *cut = NULL;
+  struct agent_connection *connection, *cut = NULL;
   bool cut_proved = true;
-  TAILQ_FOREACH(talk, &meet->talks, all)
-  counts[talk->bucket] += talk_is_half_open(talk);
-  TAILQ_FOREACH(talk, &meet->talks, all) { // the oldest comes first
-    if (talk->caller || talk->state == TALK_OPEN)
+  TAILQ_FOREACH(connection, &sockets->connections, all)
+  counts[connection->bucket] += connection_is_half_open(connection);
+  TAILQ_FOREACH(connection, &sockets->connections, all) { // the oldest comes first
+    if (connection->caller || connection->state == CONNECTION_OPEN)
       continue;
-    bool proved = has_proved(talk);
-    uint32_t count = counts[talk->bucket];
-    uint64_t age_ms = (now - talk->begun_ns) / 1000000;
+    bool proved = has_proved(connection);
+    uint32_t count = counts[connection->bucket];
+    uint64_t age_ms = (now - connection->begun_ns) / 1000000;
     if (age_ms < (proved ? PROVED_MS : MOMENT_MS) || proved > cut_proved)
       continue;
     if (!cut || proved < cut_proved || count > most) {
-      cut = talk;
+      cut = connection;
       cut_proved = proved;
       most = count;
     }
@@ -56,37 +56,37 @@ static struct agent_talk *find_cut(struct agent_meet *meet) {
 }
 
 // Takes nobody for a while: the descriptor would be ready all the time.
-static void pause_listening(struct agent_meet *meet, uint32_t ms) {
-  agent_watch_remove(meet->meta->agent, &meet->listener);
-  meta_timer_set(meet->meta, &meet->again, clock_deadline_ms(ms));
+static void pause_listening(struct agent_sockets *sockets, uint32_t ms) {
+  agent_watch_remove(sockets->services->agent, &sockets->listener);
+  agent_timer_set(sockets->services, &sockets->again, clock_deadline_ms(ms));
 }
 
-static void listen_again(struct meta_timer *timer, uint64_t now_ns) {
+static void listen_again(struct agent_timer *timer, uint64_t now_ns) {
   (void)now_ns;
-  struct agent_meet *meet = (struct agent_meet *)((char *)timer - offsetof(struct agent_meet, again));
-  if (agent_watch_add(meet->meta->agent, &meet->listener) != 0) // for want of memory, say
-    meta_timer_set(meet->meta, &meet->again, clock_deadline_ms(MEMORY_MS));
+  struct agent_sockets *sockets = (struct agent_sockets *)((char *)timer - offsetof(struct agent_sockets, again));
+  if (agent_watch_add(sockets->services->agent, &sockets->listener) != 0) // for want of memory, say
+    agent_timer_set(sockets->services, &sockets->again, clock_deadline_ms(MEMORY_MS));
 }
 
 // False: nobody has spoken, or nobody can be taken at this moment.
-static bool take_one(struct agent_meet *meet) {
-  bool full = meet->num_half_open >= MAX_HALF_OPEN || meet->num_taken >= MAX_TAKEN;
-  struct agent_talk *cut = full ? find_cut(meet) : NULL;
+static bool take_one(struct agent_sockets *sockets) {
+  bool full = sockets->num_half_open >= MAX_HALF_OPEN || sockets->num_taken >= MAX_TAKEN;
+  struct agent_connection *cut = full ? find_cut(sockets) : NULL;
   if (full && !cut) {
-    pause_listening(meet, MOMENT_MS);
+    pause_listening(sockets, MOMENT_MS);
     return false;
   }
   struct lobby_caller caller;
-  if (!lobby_next(meet->lobby, &caller))
+  if (!lobby_next(sockets->lobby, &caller))
     return false;
   if (cut)
-    talk_end(cut, WEFT_ERR_LIMIT, "too many others call");
-  meet_set_up_socket(meet->meta, caller.fd);
-  struct agent_talk *talk = talk_start(meet->meta, caller.fd, false);
-  if (!talk)
+    connection_end(cut, WEFT_ERR_LIMIT, "too many others call");
+  sockets_set_up_socket(sockets->services, caller.fd);
+  struct agent_connection *connection = connection_start(sockets->services, caller.fd, false);
+  if (!connection)
     return true;
-  talk->bucket = lobby_bucket(&caller.address);
-  talk->watch.ready(&talk->watch); // what it says first has come already
+  connection->bucket = lobby_bucket(&caller.address);
+  connection->watch.ready(&connection->watch); // what it says first has come already
   return true;
 }
 
@@ -97,38 +97,38 @@ static void take_some(struct agent_watch *watch) {
       return;
 }
 
-static void close_lobby(struct agent_meet *meet) {
-  lobby_close(meet->lobby);
-  close(meet->listening_fd);
-  meet->lobby = NULL;
-  meet->listener.fd = -1;
+static void close_lobby(struct agent_sockets *sockets) {
+  lobby_close(sockets->lobby);
+  close(sockets->listening_fd);
+  sockets->lobby = NULL;
+  sockets->listener.fd = -1;
 }
 
-int meet_listen(struct agent_meet *meet, const char *address) {
-  if (!meet->has_key)
+int sockets_listen(struct agent_sockets *sockets, const char *address) {
+  if (!sockets->has_key)
     return fail(WEFT_ERR_INVALID, "listen is \"%s\" without a token: those who meet have to share one", address);
-  int fd, err = endpoint_listen(address, &fd, &meet->port);
+  int fd, err = endpoint_listen(address, &fd, &sockets->port);
   if (err)
     return err;
-  err = lobby_open(&meet->lobby, fd, LOBBY_TLS, LOBBY_PLACES);
+  err = lobby_open(&sockets->lobby, fd, LOBBY_TLS, LOBBY_PLACES);
   if (err) {
     close(fd);
     return err;
   }
-  meet->listening_fd = fd;
-  meet->again.fired = listen_again;
-  meet->listener =
-      (struct agent_watch){.fd = lobby_fd(meet->lobby), .events = EPOLLIN, .ready = take_some, .arg = meet};
-  err = agent_watch_add(meet->meta->agent, &meet->listener);
+  sockets->listening_fd = fd;
+  sockets->again.fired = listen_again;
+  sockets->listener =
+      (struct agent_watch){.fd = lobby_fd(sockets->lobby), .events = EPOLLIN, .ready = take_some, .arg = sockets};
+  err = agent_watch_add(sockets->services->agent, &sockets->listener);
   if (err)
-    close_lobby(meet);
+    close_lobby(sockets);
   return err;
 }
 
-void meet_stop_listening(struct agent_meet *meet) {
-  if (meet->listener.fd < 0)
+void sockets_stop_listening(struct agent_sockets *sockets) {
+  if (sockets->listener.fd < 0)
     return;
-  wheel_cancel(&meet->meta->wheel, &meet->again.timer);
-  agent_watch_remove(meet->meta->agent, &meet->listener);
-  close_lobby(meet);
+  wheel_cancel(&sockets->services->wheel, &sockets->again.timer);
+  agent_watch_remove(sockets->services->agent, &sockets->listener);
+  close_lobby(sockets);
 }

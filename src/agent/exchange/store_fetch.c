@@ -4,46 +4,50 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/exchange/store_thread.h"
+#include "agent/metadata/describe.h"
+#include "agent/peer/load.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/time/clock.h"
 #include "store/limit.h"
 
-static uint64_t ttl_ns(const struct agent_keeper *keeper) {
-  return (uint64_t)keeper->agent->options.lease_ttl_s * 1000000000u;
+static uint64_t ttl_ns(const struct agent_store_thread *store_thread) {
+  return (uint64_t)store_thread->agent->options.lease_ttl_s * 1000000000u;
 }
 
 static uint32_t chain_of(const char *name) {
   uint64_t hash = 0;
   for (; *name; name++)
     hash = random_mix(hash ^ (unsigned char)*name);
-  return (uint32_t)(hash % KEEPER_NAMES);
+  return (uint32_t)(hash % STORE_THREAD_NAMES);
 }
 
-static struct keeper_name *find(struct agent_keeper *keeper, const char *name) {
-  struct keeper_name *found;
-  SLIST_FOREACH(found, &keeper->names[chain_of(name)], chain)
+static struct store_name *find(struct agent_store_thread *store_thread, const char *name) {
+  struct store_name *found;
+  SLIST_FOREACH(found, &store_thread->names[chain_of(name)], chain)
   if (strcmp(found->name, name) == 0)
     break;
   return found;
 }
 
-static void add_todo(struct agent_keeper *keeper, struct keeper_name *name) {
+static void add_todo(struct agent_store_thread *store_thread, struct store_name *name) {
   if (!name->todo)
-    STAILQ_INSERT_TAIL(&keeper->todo, name, next);
+    STAILQ_INSERT_TAIL(&store_thread->todo, name, next);
   name->todo = true;
-  keeper_poke(keeper);
+  store_thread_wake(store_thread);
 }
 
-static void drop_blob(struct keeper_name *name) {
+static void drop_blob(struct store_name *name) {
   free(name->blob);
   name->blob = NULL;
 }
 
 // News of a key, from the watch or from a reading. NOMEM: it is as if it had not come. [lock]
-static int take_value(struct agent_keeper *keeper, struct keeper_name *name, const struct weft_store_kv *kv) {
+static int take_value(struct agent_store_thread *store_thread, struct store_name *name,
+                      const struct weft_store_kv *kv) {
   size_t size = kv->value_len <= AGENT_MAX_BLOB ? kv->value_len : 0; // nothing of what is too large is kept
   void *blob = malloc(size + 1);
   if (!blob)
@@ -54,58 +58,58 @@ static int take_value(struct agent_keeper *keeper, struct keeper_name *name, con
   name->size = size;
   name->revision = kv->mod_revision;
   name->absent = false;
-  add_todo(keeper, name);
+  add_todo(store_thread, name);
   return 0;
 }
 
-static void take_absence(struct agent_keeper *keeper, struct keeper_name *name, int64_t revision) {
+static void take_absence(struct agent_store_thread *store_thread, struct store_name *name, int64_t revision) {
   uint64_t now = clock_ns();
   drop_blob(name);
   name->revision = revision;
   name->absent = true;
-  name->absent_until = keeper->away || now < keeper->away_until ? now + ttl_ns(keeper) : 0;
-  add_todo(keeper, name);
+  name->absent_until = store_thread->away || now < store_thread->away_until ? now + ttl_ns(store_thread) : 0;
+  add_todo(store_thread, name);
 }
 
 // The store was away for a while, so that leases may have run out.
-static void is_back(struct agent_keeper *keeper) {
-  if (keeper->away)
-    keeper->away_until = clock_ns() + ttl_ns(keeper);
-  keeper->must_renew |= keeper->away;
-  keeper->away = false;
-  keeper_poke(keeper);
+static void is_back(struct agent_store_thread *store_thread) {
+  if (store_thread->away)
+    store_thread->away_until = clock_ns() + ttl_ns(store_thread);
+  store_thread->must_renew |= store_thread->away;
+  store_thread->away = false;
+  store_thread_wake(store_thread);
 }
 
-static void forget_revisions(struct agent_keeper *keeper) {
-  for (int i = 0; i < KEEPER_NAMES; i++) {
-    struct keeper_name *name;
-    SLIST_FOREACH(name, &keeper->names[i], chain)
+static void forget_revisions(struct agent_store_thread *store_thread) {
+  for (int i = 0; i < STORE_THREAD_NAMES; i++) {
+    struct store_name *name;
+    SLIST_FOREACH(name, &store_thread->names[i], chain)
     name->revision = 0;
   }
 }
 
 static void on_event(void *arg, const struct weft_store_event *event) {
-  struct agent_keeper *keeper = arg;
+  struct agent_store_thread *store_thread = arg;
   bool of_key = event->kind == WEFT_STORE_EVENT_PUT || event->kind == WEFT_STORE_EVENT_DELETE;
-  pthread_mutex_lock(&keeper->lock);
-  struct keeper_name *name = of_key ? find(keeper, event->kv.key + strlen(keeper->prefix)) : NULL;
+  pthread_mutex_lock(&store_thread->lock);
+  struct store_name *name = of_key ? find(store_thread, event->kv.key + strlen(store_thread->prefix)) : NULL;
   if (name && event->kv.mod_revision > name->revision) {
     bool put = event->kind == WEFT_STORE_EVENT_PUT;
-    if (put && take_value(keeper, name, &event->kv) != 0) {
-      keeper->must_read = true; // what the watch said once has to be asked for
-      keeper_poke(keeper);
+    if (put && take_value(store_thread, name, &event->kv) != 0) {
+      store_thread->must_read = true; // what the watch said once has to be asked for
+      store_thread_wake(store_thread);
     } else if (!put)
-      take_absence(keeper, name, event->kv.mod_revision);
+      take_absence(store_thread, name, event->kv.mod_revision);
   } else if (event->kind == WEFT_STORE_EVENT_LOST) {
-    keeper->away = true;
+    store_thread->away = true;
   } else if (event->kind == WEFT_STORE_EVENT_RESUMED) {
-    is_back(keeper);
+    is_back(store_thread);
   } else if (event->kind == WEFT_STORE_EVENT_RESET) {
-    keeper->away = keeper->must_read = true;
-    is_back(keeper);
-    forget_revisions(keeper);
+    store_thread->away = store_thread->must_read = true;
+    is_back(store_thread);
+    forget_revisions(store_thread);
   }
-  pthread_mutex_unlock(&keeper->lock);
+  pthread_mutex_unlock(&store_thread->lock);
 }
 
 // --- the thread ---
@@ -119,44 +123,44 @@ static bool lives(weft_agent_t *agent, weft_peer_t id) {
 }
 
 // An incarnation that has ended here is not loaded again because its key changes: it was found dead, or invalidated.
-static int load(struct agent_keeper *keeper, const struct keeper_name *name, const void *blob, size_t size, bool asked,
-                weft_peer_t *peer, uint64_t *incarnation) {
+static int load(struct agent_store_thread *store_thread, const struct store_name *name, const void *blob, size_t size,
+                bool asked, weft_peer_t *peer, uint64_t *incarnation) {
   struct agent_description *description;
-  int err = agent_blob_read(blob, size, agent_seal(keeper->agent), &description);
+  int err = agent_blob_read(blob, size, agent_seal(store_thread->agent), &description);
   if (err)
     return err;
-  bool alive = lives(keeper->agent, name->peer), same = description->incarnation == name->incarnation;
+  bool alive = lives(store_thread->agent, name->peer), same = description->incarnation == name->incarnation;
   *peer = name->peer;
   *incarnation = description->incarnation;
   if (strcmp(description->name, name->name) != 0)
     err = fail(WEFT_ERR_PROTOCOL, "under the name %s stands metadata of %s", name->name, description->name);
   else if (alive && !same)
-    agent_peer_end(keeper->agent, name->peer, WEFT_AGENT_EVENT_PEER_LEFT,
+    agent_peer_end(store_thread->agent, name->peer, WEFT_AGENT_EVENT_PEER_LEFT,
                    "another incarnation has its name in the store");
   if (!err && (alive || asked || !same))
-    err = agent_adopt(keeper->agent, description, 0, peer);
+    err = agent_adopt(store_thread->agent, description, 0, peer);
   free(description);
   return err;
 }
 
 // False: it has to be done again, later.
-static bool do_value(struct agent_keeper *keeper, struct keeper_name *name) {
+static bool do_value(struct agent_store_thread *store_thread, struct store_name *name) {
   void *blob = name->blob;
   size_t size = name->size;
   bool asked = name->asked;
   name->blob = NULL;
   weft_peer_t peer = 0;
   uint64_t incarnation = 0;
-  pthread_mutex_unlock(&keeper->lock); // only this thread changes peer and incarnation
-  int err = load(keeper, name, blob, size, asked, &peer, &incarnation);
-  pthread_mutex_lock(&keeper->lock);
+  pthread_mutex_unlock(&store_thread->lock); // only this thread changes peer and incarnation
+  int err = load(store_thread, name, blob, size, asked, &peer, &incarnation);
+  pthread_mutex_lock(&store_thread->lock);
   bool again = err == WEFT_ERR_NOMEM && !asked && !name->blob && !name->absent;
   if (again)
     name->blob = blob;
   else
     free(blob);
   if (err)
-    log_info("agent %s: %s", keeper->agent->name, weft_last_error());
+    log_info("agent %s: %s", store_thread->agent->name, weft_last_error());
   if (asked) { // who has asked meanwhile has the value read again, and waits for that one
     name->err = err;
     snprintf(name->why, sizeof name->why, "%s", err ? weft_last_error() : "");
@@ -170,66 +174,66 @@ static bool do_value(struct agent_keeper *keeper, struct keeper_name *name) {
   return !again;
 }
 
-static void do_absence(struct agent_keeper *keeper, struct keeper_name *name) {
+static void do_absence(struct agent_store_thread *store_thread, struct store_name *name) {
   weft_peer_t peer = name->peer;
   name->absent = false;
-  pthread_mutex_unlock(&keeper->lock);
+  pthread_mutex_unlock(&store_thread->lock);
   if (peer != 0)
-    agent_peer_end(keeper->agent, peer, WEFT_AGENT_EVENT_PEER_LEFT, "its key has gone from the store");
-  pthread_mutex_lock(&keeper->lock);
+    agent_peer_end(store_thread->agent, peer, WEFT_AGENT_EVENT_PEER_LEFT, "its key has gone from the store");
+  pthread_mutex_lock(&store_thread->lock);
 }
 
 // Who is not in the store that came back has a lease's time to put its key again.
-static int take_list(struct agent_keeper *keeper, const struct weft_store_list *list) {
+static int take_list(struct agent_store_thread *store_thread, const struct weft_store_list *list) {
   int err = 0;
   for (size_t i = 0; i < list->count; i++) {
-    struct keeper_name *name = find(keeper, list->kvs[i].key + strlen(keeper->prefix));
-    if (name && list->kvs[i].mod_revision > name->revision && take_value(keeper, name, &list->kvs[i]) != 0)
+    struct store_name *name = find(store_thread, list->kvs[i].key + strlen(store_thread->prefix));
+    if (name && list->kvs[i].mod_revision > name->revision && take_value(store_thread, name, &list->kvs[i]) != 0)
       err = WEFT_ERR_NOMEM;
   }
   if (err)
     return err; // it is read again
-  for (int i = 0; i < KEEPER_NAMES; i++) {
-    struct keeper_name *name;
-    SLIST_FOREACH(name, &keeper->names[i], chain)
+  for (int i = 0; i < STORE_THREAD_NAMES; i++) {
+    struct store_name *name;
+    SLIST_FOREACH(name, &store_thread->names[i], chain)
     if (name->revision == 0)
-      take_absence(keeper, name, 0);
+      take_absence(store_thread, name, 0);
   }
   return 0;
 }
 
-static int read_all(struct agent_keeper *keeper) {
+static int read_all(struct agent_store_thread *store_thread) {
   struct weft_store_list list;
-  int err = weft_store_range(keeper->store, keeper->prefix, true, 0, &list);
+  int err = weft_store_range(store_thread->store, store_thread->prefix, true, 0, &list);
   if (err)
     return err;
-  pthread_mutex_lock(&keeper->lock);
-  err = take_list(keeper, &list);
-  pthread_mutex_unlock(&keeper->lock);
+  pthread_mutex_lock(&store_thread->lock);
+  err = take_list(store_thread, &list);
+  pthread_mutex_unlock(&store_thread->lock);
   weft_store_list_free(&list);
   return err;
 }
 
-uint64_t fetch_tend(struct agent_keeper *keeper, uint64_t now_ns) {
-  uint64_t due = UINT64_MAX, again = now_ns + (uint64_t)KEEPER_RETRY_MS * 1000000u;
-  pthread_mutex_lock(&keeper->lock);
-  bool read = keeper->must_read;
-  keeper->must_read = false;
-  pthread_mutex_unlock(&keeper->lock);
-  if (read && read_all(keeper) != 0)
+uint64_t fetch_tend(struct agent_store_thread *store_thread, uint64_t now_ns) {
+  uint64_t due = UINT64_MAX, again = now_ns + (uint64_t)STORE_THREAD_RETRY_MS * 1000000u;
+  pthread_mutex_lock(&store_thread->lock);
+  bool read = store_thread->must_read;
+  store_thread->must_read = false;
+  pthread_mutex_unlock(&store_thread->lock);
+  if (read && read_all(store_thread) != 0)
     due = again;
-  pthread_mutex_lock(&keeper->lock);
-  keeper->must_read |= due != UINT64_MAX;
-  struct keeper_todo later = STAILQ_HEAD_INITIALIZER(later);
-  struct keeper_name *name;
-  while ((name = STAILQ_FIRST(&keeper->todo))) {
-    STAILQ_REMOVE_HEAD(&keeper->todo, next);
+  pthread_mutex_lock(&store_thread->lock);
+  store_thread->must_read |= due != UINT64_MAX;
+  struct store_todo later = STAILQ_HEAD_INITIALIZER(later);
+  struct store_name *name;
+  while ((name = STAILQ_FIRST(&store_thread->todo))) {
+    STAILQ_REMOVE_HEAD(&store_thread->todo, next);
     name->todo = false;
     uint64_t next = UINT64_MAX;
     if (name->blob)
-      next = do_value(keeper, name) ? UINT64_MAX : again;
+      next = do_value(store_thread, name) ? UINT64_MAX : again;
     else if (name->absent && now_ns >= name->absent_until)
-      do_absence(keeper, name);
+      do_absence(store_thread, name);
     else if (name->absent)
       next = name->absent_until;
     if (next != UINT64_MAX && !name->todo) {
@@ -238,17 +242,17 @@ uint64_t fetch_tend(struct agent_keeper *keeper, uint64_t now_ns) {
     }
     due = next < due ? next : due;
   }
-  STAILQ_CONCAT(&keeper->todo, &later);
-  pthread_cond_broadcast(&keeper->changed);
-  pthread_mutex_unlock(&keeper->lock);
+  STAILQ_CONCAT(&store_thread->todo, &later);
+  pthread_cond_broadcast(&store_thread->changed);
+  pthread_mutex_unlock(&store_thread->lock);
   return due;
 }
 
-void fetch_free(struct agent_keeper *keeper) {
-  for (int i = 0; i < KEEPER_NAMES; i++) {
-    struct keeper_name *name;
-    while ((name = SLIST_FIRST(&keeper->names[i]))) {
-      SLIST_REMOVE_HEAD(&keeper->names[i], chain);
+void fetch_free(struct agent_store_thread *store_thread) {
+  for (int i = 0; i < STORE_THREAD_NAMES; i++) {
+    struct store_name *name;
+    while ((name = SLIST_FIRST(&store_thread->names[i]))) {
+      SLIST_REMOVE_HEAD(&store_thread->names[i], chain);
       drop_blob(name);
       free(name);
     }
@@ -258,85 +262,86 @@ void fetch_free(struct agent_keeper *keeper) {
 // --- weft_agent_fetch() ---
 
 // One watch for the names of all agents: a connection for each would be too many.
-static int need_watch(struct agent_keeper *keeper) {
-  pthread_mutex_lock(&keeper->publishing);
+static int need_watch(struct agent_store_thread *store_thread) {
+  pthread_mutex_lock(&store_thread->publishing);
   struct weft_store_list list = {0};
-  int err = keeper->watch ? 0 : weft_store_range(keeper->store, keeper->prefix, true, 1, &list);
-  if (!err && !keeper->watch)
-    err = weft_store_watch_open(keeper->store, keeper->prefix, list.revision + 1, on_event, keeper, &keeper->watch);
+  int err = store_thread->watch ? 0 : weft_store_range(store_thread->store, store_thread->prefix, true, 1, &list);
+  if (!err && !store_thread->watch)
+    err = weft_store_watch_open(store_thread->store, store_thread->prefix, list.revision + 1, on_event, store_thread,
+                                &store_thread->watch);
   weft_store_list_free(&list);
-  pthread_mutex_unlock(&keeper->publishing);
+  pthread_mutex_unlock(&store_thread->publishing);
   return err;
 }
 
 // The name is known before its key is read: what the watch says meanwhile is newer than the reading.
-static int ask(struct agent_keeper *keeper, const char *text, struct keeper_name **out, uint64_t *answered) {
-  pthread_mutex_lock(&keeper->lock);
-  struct keeper_name *name = find(keeper, text);
+static int ask(struct agent_store_thread *store_thread, const char *text, struct store_name **out, uint64_t *answered) {
+  pthread_mutex_lock(&store_thread->lock);
+  struct store_name *name = find(store_thread, text);
   if (!name && (name = calloc(1, sizeof *name))) {
     snprintf(name->name, sizeof name->name, "%s", text);
-    SLIST_INSERT_HEAD(&keeper->names[chain_of(text)], name, chain);
+    SLIST_INSERT_HEAD(&store_thread->names[chain_of(text)], name, chain);
   }
   if (name) {
     name->asked = true;
     name->waiting++;
     *answered = name->answered;
   }
-  pthread_mutex_unlock(&keeper->lock);
+  pthread_mutex_unlock(&store_thread->lock);
   *out = name;
   return name ? 0 : fail(WEFT_ERR_NOMEM, "no memory to watch for agent %s", text);
 }
 
-static int read_one(struct agent_keeper *keeper, struct keeper_name *name) {
-  char key[KEEPER_MAX_KEY];
-  keeper_key(keeper, name->name, key);
+static int read_one(struct agent_store_thread *store_thread, struct store_name *name) {
+  char key[STORE_THREAD_MAX_KEY];
+  store_thread_key(store_thread, name->name, key);
   struct weft_store_list list;
-  int err = weft_store_range(keeper->store, key, false, 0, &list);
+  int err = weft_store_range(store_thread->store, key, false, 0, &list);
   if (err)
     return err;
-  pthread_mutex_lock(&keeper->lock);
+  pthread_mutex_lock(&store_thread->lock);
   if (list.count > 0 && list.kvs[0].mod_revision >= name->revision)
-    err = take_value(keeper, name, &list.kvs[0]);
-  pthread_mutex_unlock(&keeper->lock);
+    err = take_value(store_thread, name, &list.kvs[0]);
+  pthread_mutex_unlock(&store_thread->lock);
   weft_store_list_free(&list);
   return err;
 }
 
-static int read_until(struct agent_keeper *keeper, struct keeper_name *name, uint64_t deadline_ns) {
+static int read_until(struct agent_store_thread *store_thread, struct store_name *name, uint64_t deadline_ns) {
   for (;;) {
-    int err = need_watch(keeper);
+    int err = need_watch(store_thread);
     if (!err)
-      err = read_one(keeper, name);
+      err = read_one(store_thread, name);
     if ((err != WEFT_ERR_UNREACHABLE && err != WEFT_ERR_TIMEOUT) || clock_passed(deadline_ns))
       return err;
-    keeper_pause(keeper, deadline_ns);
+    store_thread_pause(store_thread, deadline_ns);
   }
 }
 
-static int await(struct agent_keeper *keeper, struct keeper_name *name, uint64_t answered, uint64_t deadline_ns,
-                 weft_peer_t *peer) {
+static int await(struct agent_store_thread *store_thread, struct store_name *name, uint64_t answered,
+                 uint64_t deadline_ns, weft_peer_t *peer) {
   struct timespec until = clock_timespec(deadline_ns);
   int err = 0;
-  pthread_mutex_lock(&keeper->lock);
-  while (name->answered == answered && !keeper->stop && !clock_passed(deadline_ns))
-    pthread_cond_timedwait(&keeper->changed, &keeper->lock, &until);
+  pthread_mutex_lock(&store_thread->lock);
+  while (name->answered == answered && !store_thread->stop && !clock_passed(deadline_ns))
+    pthread_cond_timedwait(&store_thread->changed, &store_thread->lock, &until);
   if (name->answered == answered)
-    err = fail(WEFT_ERR_TIMEOUT, "it has not put its metadata at %s%s of the store %s", keeper->prefix, name->name,
-               weft_store_name(keeper->store));
+    err = fail(WEFT_ERR_TIMEOUT, "it has not put its metadata at %s%s of the store %s", store_thread->prefix,
+               name->name, weft_store_name(store_thread->store));
   else if (name->err)
     err = fail(name->err, "%s", name->why);
   else
     *peer = name->peer;
-  pthread_mutex_unlock(&keeper->lock);
+  pthread_mutex_unlock(&store_thread->lock);
   return err;
 }
 
 // Who gave up leaves the question to those who still wait.
-static void withdraw(struct agent_keeper *keeper, struct keeper_name *name) {
-  pthread_mutex_lock(&keeper->lock);
+static void withdraw(struct agent_store_thread *store_thread, struct store_name *name) {
+  pthread_mutex_lock(&store_thread->lock);
   if (--name->waiting == 0)
     name->asked = false;
-  pthread_mutex_unlock(&keeper->lock);
+  pthread_mutex_unlock(&store_thread->lock);
 }
 
 int weft_agent_fetch(weft_agent_t *agent, const char *text, uint32_t timeout_ms, weft_peer_t *peer) {
@@ -349,19 +354,19 @@ int weft_agent_fetch(weft_agent_t *agent, const char *text, uint32_t timeout_ms,
     return 0;
   }
   _Atomic uint64_t deadline = clock_deadline_ms(timeout_ms);
-  struct agent_keeper *keeper;
-  struct keeper_name *name = NULL;
+  struct agent_store_thread *store_thread;
+  struct store_name *name = NULL;
   uint64_t answered = 0;
-  int err = keeper_get(agent, &keeper);
+  int err = store_thread_get(agent, &store_thread);
   if (!err)
-    err = ask(keeper, text, &name, &answered);
+    err = ask(store_thread, text, &name, &answered);
   if (err)
     return err;
   store_limit_thread(&deadline);
-  err = read_until(keeper, name, deadline);
+  err = read_until(store_thread, name, deadline);
   store_limit_thread(NULL);
   if (!err)
-    err = await(keeper, name, answered, deadline, peer);
-  withdraw(keeper, name);
+    err = await(store_thread, name, answered, deadline, peer);
+  withdraw(store_thread, name);
   return err ? fail_context(err, "fetching agent %s", text) : 0;
 }

@@ -5,8 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/exchange/store_thread.h"
 #include "agent/liveness/process.h"
+#include "agent/metadata/describe.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/time/clock.h"
@@ -17,8 +19,8 @@ enum {
   LEASE_SLACK_MS = 1500, // leases are told in whole seconds
 };
 
-static uint32_t ttl_s(const struct agent_keeper *keeper) {
-  return keeper->agent->options.lease_ttl_s;
+static uint32_t ttl_s(const struct agent_store_thread *store_thread) {
+  return store_thread->agent->options.lease_ttl_s;
 }
 
 static int make_blob(weft_agent_t *agent, void **blob, size_t *size) {
@@ -37,27 +39,27 @@ static int make_blob(weft_agent_t *agent, void **blob, size_t *size) {
   return err;
 }
 
-static int need_lease(struct agent_keeper *keeper) {
-  if (keeper->lease != 0)
+static int need_lease(struct agent_store_thread *store_thread) {
+  if (store_thread->lease != 0)
     return 0;
-  int64_t granted = ttl_s(keeper);
-  int err = weft_store_lease_grant(keeper->store, ttl_s(keeper), &keeper->lease, &granted);
-  keeper->renew_ns = clock_deadline_ms((uint64_t)granted * 1000 / 3);
+  int64_t granted = ttl_s(store_thread);
+  int err = weft_store_lease_grant(store_thread->store, ttl_s(store_thread), &store_thread->lease, &granted);
+  store_thread->renew_ns = clock_deadline_ms((uint64_t)granted * 1000 / 3);
   return err;
 }
 
 // Puts if the key's last change was at `revision`; 0: if there is none. `*found` is what stands there else.
-static int put_if(struct agent_keeper *keeper, const char *key, int64_t revision, const void *blob, size_t size,
-                  bool *put, struct weft_store_list *found) {
+static int put_if(struct agent_store_thread *store_thread, const char *key, int64_t revision, const void *blob,
+                  size_t size, bool *put, struct weft_store_list *found) {
   const struct weft_store_compare compare = {
       .key = key, .target = revision ? WEFT_STORE_MOD : WEFT_STORE_CREATE, .number = revision};
   const struct weft_store_op write = {
-      .kind = WEFT_STORE_PUT, .key = key, .value = blob, .value_len = size, .lease = keeper->lease};
+      .kind = WEFT_STORE_PUT, .key = key, .value = blob, .value_len = size, .lease = store_thread->lease};
   const struct weft_store_op read = {.kind = WEFT_STORE_RANGE, .key = key};
   const struct weft_store_txn txn = {
       .compares = &compare, .num_compares = 1, .success = &write, .num_success = 1, .failure = &read, .num_failure = 1};
   struct weft_store_txn_result result;
-  int err = weft_store_txn(keeper->store, &txn, &result);
+  int err = weft_store_txn(store_thread->store, &txn, &result);
   if (err)
     return err;
   *put = result.succeeded;
@@ -87,31 +89,31 @@ static int check_owner(const weft_agent_t *agent, const struct weft_store_kv *kv
   return err;
 }
 
-static int publish_once(struct agent_keeper *keeper, int64_t *other_lease) {
-  char key[KEEPER_MAX_KEY];
+static int publish_once(struct agent_store_thread *store_thread, int64_t *other_lease) {
+  char key[STORE_THREAD_MAX_KEY];
   void *blob;
   size_t size;
-  keeper_key(keeper, keeper->agent->name, key);
-  int err = need_lease(keeper);
+  store_thread_key(store_thread, store_thread->agent->name, key);
+  int err = need_lease(store_thread);
   if (!err)
-    err = make_blob(keeper->agent, &blob, &size);
+    err = make_blob(store_thread->agent, &blob, &size);
   if (err)
     return err;
   int64_t revision = 0;
   bool put = false;
   for (int i = 0; i < TRIES && !put && !err; i++) {
     struct weft_store_list found = {0};
-    err = put_if(keeper, key, revision, blob, size, &put, &found);
+    err = put_if(store_thread, key, revision, blob, size, &put, &found);
     if (!err && !put) {
       revision = found.count > 0 ? found.kvs[0].mod_revision : 0;
       *other_lease = found.count > 0 ? found.kvs[0].lease : 0;
-      err = found.count > 0 ? check_owner(keeper->agent, &found.kvs[0]) : 0;
+      err = found.count > 0 ? check_owner(store_thread->agent, &found.kvs[0]) : 0;
     }
     weft_store_list_free(&found);
   }
   free(blob);
   if (err == WEFT_ERR_NOT_FOUND) // the lease ran out meanwhile
-    keeper->lease = 0;
+    store_thread->lease = 0;
   if (!err && !put)
     err = fail(WEFT_ERR_CONFLICT, "others change the key %s all the time", key);
   return err;
@@ -131,12 +133,12 @@ struct obstacle {
 };
 
 // Whether its owner lives. That of one that has died only gets shorter.
-static bool is_renewed(struct agent_keeper *keeper, int64_t lease, struct obstacle *obstacle) {
+static bool is_renewed(struct agent_store_thread *store_thread, int64_t lease, struct obstacle *obstacle) {
   int64_t left_s;
   snprintf(obstacle->why, sizeof obstacle->why, "%s", weft_last_error());
   if (lease == 0)
     return true; // it stays for ever
-  if (weft_store_lease_ttl(keeper->store, lease, &left_s) != 0)
+  if (weft_store_lease_ttl(store_thread->store, lease, &left_s) != 0)
     return false;
   if (lease != obstacle->lease) {
     obstacle->lease = lease;
@@ -148,23 +150,23 @@ static bool is_renewed(struct agent_keeper *keeper, int64_t lease, struct obstac
   return left_s > obstacle->least_s || clock_passed(obstacle->until_ns);
 }
 
-static int publish_until(struct agent_keeper *keeper, uint64_t deadline_ns) {
+static int publish_until(struct agent_store_thread *store_thread, uint64_t deadline_ns) {
   struct obstacle obstacle = {0};
   for (;;) {
     int64_t lease = 0;
-    pthread_mutex_lock(&keeper->publishing);
-    int err = publish_once(keeper, &lease);
+    pthread_mutex_lock(&store_thread->publishing);
+    int err = publish_once(store_thread, &lease);
     if (!err)
-      keeper->published = true;
-    pthread_mutex_unlock(&keeper->publishing);
+      store_thread->published = true;
+    pthread_mutex_unlock(&store_thread->publishing);
     bool taken = err == WEFT_ERR_EXISTS;
-    if (taken && (is_renewed(keeper, lease, &obstacle) || clock_passed(deadline_ns)))
+    if (taken && (is_renewed(store_thread, lease, &obstacle) || clock_passed(deadline_ns)))
       return fail(err, "%s", obstacle.why);
     if (!taken && !is_passing(err))
       return err;
     if (clock_passed(deadline_ns)) // with the reason that was found before time ran out
       return *obstacle.why ? fail(WEFT_ERR_EXISTS, "%s", obstacle.why) : err;
-    keeper_pause(keeper, deadline_ns);
+    store_thread_pause(store_thread, deadline_ns);
   }
 }
 
@@ -172,56 +174,57 @@ int weft_agent_publish(weft_agent_t *agent, uint32_t timeout_ms) {
   if (!agent)
     return fail(WEFT_ERR_INVALID, "agent is NULL");
   _Atomic uint64_t deadline = clock_deadline_ms(timeout_ms);
-  struct agent_keeper *keeper;
-  int err = keeper_get(agent, &keeper);
+  struct agent_store_thread *store_thread;
+  int err = store_thread_get(agent, &store_thread);
   if (err)
     return err;
   store_limit_thread(&deadline);
-  err = publish_until(keeper, deadline);
+  err = publish_until(store_thread, deadline);
   store_limit_thread(NULL);
   if (err)
     return fail_context(err, "agent %s cannot be published", agent->name);
-  pthread_mutex_lock(&keeper->lock); // the thread renews the lease from now on
-  keeper_poke(keeper);
-  pthread_mutex_unlock(&keeper->lock);
+  pthread_mutex_lock(&store_thread->lock); // the thread renews the lease from now on
+  store_thread_wake(store_thread);
+  pthread_mutex_unlock(&store_thread->lock);
   return 0;
 }
 
 // The lease and the key may have gone with the store that was.
-static int renew(struct agent_keeper *keeper, uint64_t now_ns, bool *put) {
-  int64_t ttl = ttl_s(keeper);
-  int err = keeper->lease ? weft_store_lease_keepalive(keeper->store, keeper->lease, &ttl) : 0;
+static int renew(struct agent_store_thread *store_thread, uint64_t now_ns, bool *put) {
+  int64_t ttl = ttl_s(store_thread);
+  int err = store_thread->lease ? weft_store_lease_keepalive(store_thread->store, store_thread->lease, &ttl) : 0;
   if (err == WEFT_ERR_NOT_FOUND)
-    keeper->lease = 0;
-  *put |= keeper->lease == 0;
-  keeper->renew_ns = now_ns + (uint64_t)(ttl > 0 ? ttl : 1) * 1000000000u / 3;
+    store_thread->lease = 0;
+  *put |= store_thread->lease == 0;
+  store_thread->renew_ns = now_ns + (uint64_t)(ttl > 0 ? ttl : 1) * 1000000000u / 3;
   return err == WEFT_ERR_NOT_FOUND ? 0 : err;
 }
 
-uint64_t publish_tend(struct agent_keeper *keeper, uint64_t now_ns) {
-  pthread_mutex_lock(&keeper->lock);
-  bool put = keeper->must_put, check = keeper->must_renew;
-  keeper->must_put = keeper->must_renew = false;
-  pthread_mutex_unlock(&keeper->lock);
-  if (!keeper->published)
+uint64_t publish_tend(struct agent_store_thread *store_thread, uint64_t now_ns) {
+  pthread_mutex_lock(&store_thread->lock);
+  bool put = store_thread->must_put, check = store_thread->must_renew;
+  store_thread->must_put = store_thread->must_renew = false;
+  pthread_mutex_unlock(&store_thread->lock);
+  if (!store_thread->published)
     return UINT64_MAX;
   int64_t lease;
-  int err = check || keeper->lease == 0 || now_ns >= keeper->renew_ns ? renew(keeper, now_ns, &put) : 0;
+  int err =
+      check || store_thread->lease == 0 || now_ns >= store_thread->renew_ns ? renew(store_thread, now_ns, &put) : 0;
   if (!err && put)
-    err = publish_once(keeper, &lease);
+    err = publish_once(store_thread, &lease);
   if (!err)
-    return keeper->renew_ns;
-  log_info("agent %s: its key in the store waits: %s", keeper->agent->name, weft_last_error());
-  pthread_mutex_lock(&keeper->lock);
-  keeper->must_put |= put;
-  keeper->must_renew = true;
-  pthread_mutex_unlock(&keeper->lock);
-  return now_ns + (uint64_t)KEEPER_RETRY_MS * 1000000u;
+    return store_thread->renew_ns;
+  log_info("agent %s: its key in the store waits: %s", store_thread->agent->name, weft_last_error());
+  pthread_mutex_lock(&store_thread->lock);
+  store_thread->must_put |= put;
+  store_thread->must_renew = true;
+  pthread_mutex_unlock(&store_thread->lock);
+  return now_ns + (uint64_t)STORE_THREAD_RETRY_MS * 1000000u;
 }
 
-void publish_leave(struct agent_keeper *keeper) {
-  if (keeper->lease != 0)
-    weft_store_lease_revoke(keeper->store, keeper->lease); // else it runs out
-  keeper->lease = 0;
-  keeper->published = false;
+void publish_leave(struct agent_store_thread *store_thread) {
+  if (store_thread->lease != 0)
+    weft_store_lease_revoke(store_thread->store, store_thread->lease); // else it runs out
+  store_thread->lease = 0;
+  store_thread->published = false;
 }

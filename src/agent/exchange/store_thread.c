@@ -1,4 +1,6 @@
+// The store thread: started on first use, it serves publishing and fetching until the agent leaves.
 #include "agent/exchange/store_thread.h"
+#include "agent/agent.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,142 +12,142 @@
 
 enum { LEAVE_MS = 2000 }; // for a store that does not answer when the agent closes
 
-void keeper_key(const struct agent_keeper *keeper, const char *name, char out[KEEPER_MAX_KEY]) {
-  snprintf(out, KEEPER_MAX_KEY, "%s%s", keeper->prefix, name);
+void store_thread_key(const struct agent_store_thread *store_thread, const char *name, char out[STORE_THREAD_MAX_KEY]) {
+  snprintf(out, STORE_THREAD_MAX_KEY, "%s%s", store_thread->prefix, name);
 }
 
-void keeper_poke(struct agent_keeper *keeper) {
-  keeper->news = true;
-  pthread_cond_broadcast(&keeper->changed);
+void store_thread_wake(struct agent_store_thread *store_thread) {
+  store_thread->news = true;
+  pthread_cond_broadcast(&store_thread->changed);
 }
 
-static void wait_until(struct agent_keeper *keeper, uint64_t due_ns) {
+static void wait_until(struct agent_store_thread *store_thread, uint64_t due_ns) {
   struct timespec until = clock_timespec(due_ns);
   if (due_ns == UINT64_MAX)
-    pthread_cond_wait(&keeper->changed, &keeper->lock);
+    pthread_cond_wait(&store_thread->changed, &store_thread->lock);
   else
-    pthread_cond_timedwait(&keeper->changed, &keeper->lock, &until);
+    pthread_cond_timedwait(&store_thread->changed, &store_thread->lock, &until);
 }
 
-void keeper_pause(struct agent_keeper *keeper, uint64_t deadline_ns) {
-  uint64_t until = clock_deadline_ms(KEEPER_RETRY_MS);
+void store_thread_pause(struct agent_store_thread *store_thread, uint64_t deadline_ns) {
+  uint64_t until = clock_deadline_ms(STORE_THREAD_RETRY_MS);
   until = until < deadline_ns ? until : deadline_ns;
-  pthread_mutex_lock(&keeper->lock);
-  while (!keeper->stop && !clock_passed(until))
-    wait_until(keeper, until);
-  pthread_mutex_unlock(&keeper->lock);
+  pthread_mutex_lock(&store_thread->lock);
+  while (!store_thread->stop && !clock_passed(until))
+    wait_until(store_thread, until);
+  pthread_mutex_unlock(&store_thread->lock);
 }
 
 static void *run(void *arg) {
-  struct agent_keeper *keeper = arg;
+  struct agent_store_thread *store_thread = arg;
   bool stop = false;
-  store_limit_thread(&keeper->limit_ns);
+  store_limit_thread(&store_thread->limit_ns);
   while (!stop) {
-    pthread_mutex_lock(&keeper->publishing);
-    uint64_t due = publish_tend(keeper, clock_ns());
-    pthread_mutex_unlock(&keeper->publishing);
-    uint64_t also = fetch_tend(keeper, clock_ns());
+    pthread_mutex_lock(&store_thread->publishing);
+    uint64_t due = publish_tend(store_thread, clock_ns());
+    pthread_mutex_unlock(&store_thread->publishing);
+    uint64_t also = fetch_tend(store_thread, clock_ns());
     due = also < due ? also : due;
-    pthread_mutex_lock(&keeper->lock);
-    while (!keeper->stop && !keeper->news && (due == UINT64_MAX || !clock_passed(due)))
-      wait_until(keeper, due);
-    keeper->news = false;
-    stop = keeper->stop;
-    pthread_mutex_unlock(&keeper->lock);
+    pthread_mutex_lock(&store_thread->lock);
+    while (!store_thread->stop && !store_thread->news && (due == UINT64_MAX || !clock_passed(due)))
+      wait_until(store_thread, due);
+    store_thread->news = false;
+    stop = store_thread->stop;
+    pthread_mutex_unlock(&store_thread->lock);
   }
   return NULL;
 }
 
-static struct agent_keeper *make(weft_agent_t *agent) {
-  struct agent_keeper *keeper = calloc(1, sizeof *keeper);
-  if (!keeper)
+static struct agent_store_thread *make(weft_agent_t *agent) {
+  struct agent_store_thread *store_thread = calloc(1, sizeof *store_thread);
+  if (!store_thread)
     return NULL;
-  keeper->meta = agent->meta;
-  keeper->agent = agent;
-  keeper->store = agent->options.store;
-  atomic_init(&keeper->limit_ns, CLOCK_NEVER);
-  snprintf(keeper->prefix, sizeof keeper->prefix, "%sagents/", agent->options.prefix);
-  STAILQ_INIT(&keeper->todo);
+  store_thread->services = agent->services;
+  store_thread->agent = agent;
+  store_thread->store = agent->options.store;
+  atomic_init(&store_thread->limit_ns, CLOCK_NEVER);
+  snprintf(store_thread->prefix, sizeof store_thread->prefix, "%sagents/", agent->options.prefix);
+  STAILQ_INIT(&store_thread->todo);
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&keeper->changed, &attributes);
+  pthread_cond_init(&store_thread->changed, &attributes);
   pthread_condattr_destroy(&attributes);
-  pthread_mutex_init(&keeper->lock, NULL);
-  pthread_mutex_init(&keeper->publishing, NULL);
-  return keeper;
+  pthread_mutex_init(&store_thread->lock, NULL);
+  pthread_mutex_init(&store_thread->publishing, NULL);
+  return store_thread;
 }
 
-static void unmake(struct agent_keeper *keeper) {
-  pthread_cond_destroy(&keeper->changed);
-  pthread_mutex_destroy(&keeper->lock);
-  pthread_mutex_destroy(&keeper->publishing);
-  free(keeper);
+static void unmake(struct agent_store_thread *store_thread) {
+  pthread_cond_destroy(&store_thread->changed);
+  pthread_mutex_destroy(&store_thread->lock);
+  pthread_mutex_destroy(&store_thread->publishing);
+  free(store_thread);
 }
 
-static int start(weft_agent_t *agent, struct agent_keeper **out) {
-  struct agent_keeper *keeper = make(agent);
-  if (!keeper)
+static int start(weft_agent_t *agent, struct agent_store_thread **out) {
+  struct agent_store_thread *store_thread = make(agent);
+  if (!store_thread)
     return fail(WEFT_ERR_NOMEM, "no memory for the store of agent %s", agent->name);
-  int error = pthread_create(&keeper->thread, NULL, run, keeper);
+  int error = pthread_create(&store_thread->thread, NULL, run, store_thread);
   if (error) {
-    unmake(keeper);
+    unmake(store_thread);
     return fail_thread(error, "the thread that keeps an agent in the store");
   }
-  keeper->has_thread = true;
-  *out = keeper;
+  store_thread->has_thread = true;
+  *out = store_thread;
   return 0;
 }
 
-int keeper_get(weft_agent_t *agent, struct agent_keeper **keeper) {
-  struct agent_meta *meta = agent->meta;
+int store_thread_get(weft_agent_t *agent, struct agent_store_thread **store_thread) {
+  struct agent_services *services = agent->services;
   if (!agent->options.store)
     return fail(WEFT_ERR_INVALID, "agent %s was opened without a store", agent->name);
-  if (strlen(agent->options.prefix) + WEFT_AGENT_MAX_NAME + sizeof "agents/" > KEEPER_MAX_KEY)
+  if (strlen(agent->options.prefix) + WEFT_AGENT_MAX_NAME + sizeof "agents/" > STORE_THREAD_MAX_KEY)
     return fail(WEFT_ERR_INVALID, "the prefix of agent %s has %zu bytes: too long for keys of %d", agent->name,
-                strlen(agent->options.prefix), KEEPER_MAX_KEY);
-  pthread_mutex_lock(&meta->keeper_lock);
-  int err = meta->keeper ? 0 : start(agent, &meta->keeper);
-  *keeper = meta->keeper;
-  pthread_mutex_unlock(&meta->keeper_lock);
+                strlen(agent->options.prefix), STORE_THREAD_MAX_KEY);
+  pthread_mutex_lock(&services->store_thread_lock);
+  int err = services->store_thread ? 0 : start(agent, &services->store_thread);
+  *store_thread = services->store_thread;
+  pthread_mutex_unlock(&services->store_thread_lock);
   return err;
 }
 
-void keeper_update(struct agent_meta *meta) {
-  pthread_mutex_lock(&meta->keeper_lock);
-  struct agent_keeper *keeper = meta->keeper;
-  if (keeper) {
-    pthread_mutex_lock(&keeper->lock);
-    keeper->must_put = true;
-    keeper_poke(keeper);
-    pthread_mutex_unlock(&keeper->lock);
+void store_thread_update(struct agent_services *services) {
+  pthread_mutex_lock(&services->store_thread_lock);
+  struct agent_store_thread *store_thread = services->store_thread;
+  if (store_thread) {
+    pthread_mutex_lock(&store_thread->lock);
+    store_thread->must_put = true;
+    store_thread_wake(store_thread);
+    pthread_mutex_unlock(&store_thread->lock);
   }
-  pthread_mutex_unlock(&meta->keeper_lock);
+  pthread_mutex_unlock(&services->store_thread_lock);
 }
 
-void keeper_leave(struct agent_meta *meta) {
-  struct agent_keeper *keeper = meta->keeper;
-  if (!keeper || !keeper->has_thread)
+void store_thread_leave(struct agent_services *services) {
+  struct agent_store_thread *store_thread = services->store_thread;
+  if (!store_thread || !store_thread->has_thread)
     return;
-  pthread_mutex_lock(&keeper->lock);
-  keeper->stop = true;
-  keeper_poke(keeper);
-  pthread_mutex_unlock(&keeper->lock);
-  atomic_store(&keeper->limit_ns, clock_deadline_ms(LEAVE_MS));
-  pthread_join(keeper->thread, NULL);
-  keeper->has_thread = false;
-  weft_store_watch_close(keeper->watch);
-  keeper->watch = NULL;
-  store_limit_thread(&keeper->limit_ns);
-  publish_leave(keeper);
+  pthread_mutex_lock(&store_thread->lock);
+  store_thread->stop = true;
+  store_thread_wake(store_thread);
+  pthread_mutex_unlock(&store_thread->lock);
+  atomic_store(&store_thread->limit_ns, clock_deadline_ms(LEAVE_MS));
+  pthread_join(store_thread->thread, NULL);
+  store_thread->has_thread = false;
+  weft_store_watch_close(store_thread->watch);
+  store_thread->watch = NULL;
+  store_limit_thread(&store_thread->limit_ns);
+  publish_leave(store_thread);
   store_limit_thread(NULL);
 }
 
-void keeper_close(struct agent_meta *meta) {
-  keeper_leave(meta);
-  if (!meta->keeper)
+void store_thread_close(struct agent_services *services) {
+  store_thread_leave(services);
+  if (!services->store_thread)
     return;
-  fetch_free(meta->keeper);
-  unmake(meta->keeper);
-  meta->keeper = NULL;
+  fetch_free(services->store_thread);
+  unmake(services->store_thread);
+  services->store_thread = NULL;
 }

@@ -8,16 +8,16 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
-#include "agent/metadata/hooks.h"
+#include "agent/services.h"
 
 enum {
-  KEEPER_MAX_KEY = 512,
-  KEEPER_NAMES = 1024,   // chains
-  KEEPER_RETRY_MS = 200, // after the store failed
+  STORE_THREAD_MAX_KEY = 512,
+  STORE_THREAD_NAMES = 1024,   // chains
+  STORE_THREAD_RETRY_MS = 200, // after the store failed
 };
 
 // A name that this agent fetched. It stays watched when it has gone.
-struct keeper_name {
+struct store_name {
   char name[WEFT_AGENT_MAX_NAME];
   weft_peer_t peer;      // the last that was loaded; 0: none
   uint64_t incarnation;  // likewise
@@ -31,16 +31,16 @@ struct keeper_name {
   uint64_t answered; // counts the answers; each who asks waits for the next one
   int err;           // of the last: why it could not be loaded
   char why[AGENT_MAX_DETAIL];
-  bool todo; // among keeper->todo
-  SLIST_ENTRY(keeper_name) chain;
-  STAILQ_ENTRY(keeper_name) next;
+  bool todo; // among store thread->todo
+  SLIST_ENTRY(store_name) chain;
+  STAILQ_ENTRY(store_name) next;
 };
 
-struct agent_keeper {
-  struct agent_meta *meta;
+struct agent_store_thread {
+  struct agent_services *services;
   weft_agent_t *agent;
   weft_store_t *store;
-  char prefix[KEEPER_MAX_KEY]; // of all agents' keys
+  char prefix[STORE_THREAD_MAX_KEY]; // of all agents' keys
   pthread_t thread;
   bool has_thread;
   _Atomic uint64_t limit_ns; // of the thread's calls to the store
@@ -53,8 +53,8 @@ struct agent_keeper {
   bool must_read;      // the store is not what it was
   bool away;           // the watch is cut
   uint64_t away_until; // what goes until then may have gone because nobody could renew its lease
-  SLIST_HEAD(, keeper_name) names[KEEPER_NAMES];
-  STAILQ_HEAD(keeper_todo, keeper_name) todo;
+  SLIST_HEAD(, store_name) names[STORE_THREAD_NAMES];
+  STAILQ_HEAD(store_todo, store_name) todo;
 
   pthread_mutex_t publishing; // guards what follows; taken before `lock`
   bool published;             // wanted in the store
@@ -63,20 +63,20 @@ struct agent_keeper {
   weft_store_watch_t *watch;
 };
 
-// The agent's keeper, made if need be. INVALID: the agent has no store.
-int keeper_get(weft_agent_t *agent, struct agent_keeper **keeper);
+// The agent's store thread, made if need be. INVALID: the agent has no store.
+int store_thread_get(weft_agent_t *agent, struct agent_store_thread **store_thread);
 // The thread has something to do. [lock]
-void keeper_poke(struct agent_keeper *keeper);
-void keeper_key(const struct agent_keeper *keeper, const char *name, char out[KEEPER_MAX_KEY]);
+void store_thread_wake(struct agent_store_thread *store_thread);
+void store_thread_key(const struct agent_store_thread *store_thread, const char *name, char out[STORE_THREAD_MAX_KEY]);
 // Sleeps for a moment, or until the deadline.
-void keeper_pause(struct agent_keeper *keeper, uint64_t deadline_ns);
+void store_thread_pause(struct agent_store_thread *store_thread, uint64_t deadline_ns);
 
 // store_publish.c: renews the lease, puts the key again. Returns when it has to be called next. [publishing]
-uint64_t publish_tend(struct agent_keeper *keeper, uint64_t now_ns);
-void publish_leave(struct agent_keeper *keeper);
+uint64_t publish_tend(struct agent_store_thread *store_thread, uint64_t now_ns);
+void publish_leave(struct agent_store_thread *store_thread);
 
 // store_fetch.c: loads what came, ends what went. Returns when it has to be called next.
-uint64_t fetch_tend(struct agent_keeper *keeper, uint64_t now_ns);
-void fetch_free(struct agent_keeper *keeper);
+uint64_t fetch_tend(struct agent_store_thread *store_thread, uint64_t now_ns);
+void fetch_free(struct agent_store_thread *store_thread);
 
 #endif

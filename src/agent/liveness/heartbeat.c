@@ -13,8 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/liveness/process.h"
-#include "agent/metadata/hooks.h"
+#include "agent/services.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/time/clock.h"
@@ -26,15 +27,19 @@ enum {
   LAST_WORDS_NS = 20 * 1000 * 1000, // for a goodbye that is on its way when the process is found dead
 };
 
-static uint64_t gap_limit_ns(const struct agent_meta *meta) {
-  return (uint64_t)meta->agent->options.peer_timeout_ms * 1000000u / GAP_PARTS + 1000000u;
+static uint64_t gap_limit_ns(const struct agent_services *services) {
+  return (uint64_t)services->agent->options.peer_timeout_ms * 1000000u / GAP_PARTS + 1000000u;
+}
+
+void agent_timer_set(struct agent_services *services, struct agent_timer *timer, uint64_t due_ns) {
+  wheel_set(&services->wheel, &timer->timer, due_ns);
 }
 
 // --- the process ---
 
 static void found_dead(struct agent_life *life, const char *why) {
   life->dead = why;
-  meta_timer_set(life->agent->meta, &life->timer, clock_ns() + LAST_WORDS_NS);
+  agent_timer_set(life->agent->services, &life->timer, clock_ns() + LAST_WORDS_NS);
 }
 
 static void stop_watching(struct agent_life *life) {
@@ -78,26 +83,26 @@ static void end_lost(struct agent_life *life, const char *why) {
 }
 
 // Brings life->silent_from up to date; returns for how long it has been silent, in watched time.
-static uint64_t silence(struct agent_meta *meta, struct agent_life *life, uint64_t now_ns) {
+static uint64_t silence(struct agent_services *services, struct agent_life *life, uint64_t now_ns) {
   uint64_t heard = atomic_load_explicit(&life->peer->heard_ns, memory_order_relaxed);
   if (heard != life->heard_ns) {
     life->heard_ns = heard;
-    uint64_t from = heard > meta->blind_until ? heard : meta->blind_until;
+    uint64_t from = heard > services->blind_until ? heard : services->blind_until;
     uint64_t since = from < now_ns ? now_ns - from : 0;
-    life->silent_from = meta->watched_ns > since ? meta->watched_ns - since : 0;
+    life->silent_from = services->watched_ns > since ? services->watched_ns - since : 0;
   }
   if (heard <= life->loaded_ns)
     return 0;
-  return meta->watched_ns - life->silent_from;
+  return services->watched_ns - life->silent_from;
 }
 
-static void fired(struct meta_timer *timer, uint64_t now_ns) {
+static void fired(struct agent_timer *timer, uint64_t now_ns) {
   struct agent_life *life = (struct agent_life *)timer;
   weft_agent_t *agent = life->agent;
-  struct agent_meta *meta = agent->meta;
+  struct agent_services *services = agent->services;
   pthread_mutex_lock(&agent->lock);
   bool ended = life->ended;
-  uint64_t silent = ended ? 0 : silence(meta, life, now_ns);
+  uint64_t silent = ended ? 0 : silence(services, life, now_ns);
   pthread_mutex_unlock(&agent->lock);
   if (ended)
     return;
@@ -120,7 +125,7 @@ static void fired(struct meta_timer *timer, uint64_t now_ns) {
   uint64_t due = life->beat_ns;
   if (life->patience_ns > 0 && life->heard_ns > life->loaded_ns && now_ns + life->patience_ns - silent < due)
     due = now_ns + life->patience_ns - silent;
-  meta_timer_set(meta, timer, due);
+  agent_timer_set(services, timer, due);
 }
 
 // --- peers that come and go ---
@@ -130,15 +135,15 @@ static bool may_watch(const weft_agent_t *agent, const struct agent_peer *peer) 
          agent->pid_namespace == peer->pid_namespace && peer->pid > 0 && peer->pid != getpid();
 }
 
-static void finish(struct agent_meta *meta, struct agent_life *life) {
-  wheel_cancel(&meta->wheel, &life->timer.timer);
+static void finish(struct agent_services *services, struct agent_life *life) {
+  wheel_cancel(&services->wheel, &life->timer.timer);
   stop_watching(life);
-  meet_end(life);
+  life->agent->hooks->life_ended(life);
   free(life);
 }
 
-static void begin(struct agent_meta *meta, struct agent_life *life, uint64_t now_ns) {
-  weft_agent_t *agent = meta->agent;
+static void begin(struct agent_services *services, struct agent_life *life, uint64_t now_ns) {
+  weft_agent_t *agent = services->agent;
   pthread_mutex_lock(&agent->lock);
   bool ended = life->ended, watch = !ended && may_watch(agent, life->peer);
   bool messages = !ended && life->peer->messenger;
@@ -146,41 +151,41 @@ static void begin(struct agent_meta *meta, struct agent_life *life, uint64_t now
   uint64_t start_ticks = ended ? 0 : life->peer->start_ticks;
   pthread_mutex_unlock(&agent->lock);
   if (ended && !life->peer) {
-    finish(meta, life);
+    finish(services, life);
     return;
   }
   if (messages) {
     life->beat_ns = now_ns; // the first at once: it tells the peer that silence would be bad news
-    meta_timer_set(meta, &life->timer, now_ns);
+    agent_timer_set(services, &life->timer, now_ns);
   }
   if (watch)
     watch_process(life, pid, start_ticks);
 }
 
 // Takes the lists, which the hook below fills with agent->lock held.
-static void take_changes(struct agent_meta *meta, uint64_t now_ns) {
-  pthread_mutex_lock(&meta->agent->lock);
-  struct agent_life *came = meta->newcomers, *ended = meta->ended;
-  meta->newcomers = meta->ended = NULL;
+static void take_changes(struct agent_services *services, uint64_t now_ns) {
+  pthread_mutex_lock(&services->agent->lock);
+  struct agent_life *came = services->newcomers, *ended = services->ended;
+  services->newcomers = services->ended = NULL;
   for (struct agent_life *life = came; life; life = life->next_came)
     life->begun = true;
-  pthread_mutex_unlock(&meta->agent->lock);
+  pthread_mutex_unlock(&services->agent->lock);
   while (came) {
     struct agent_life *life = came;
     came = life->next_came;
-    begin(meta, life, now_ns);
+    begin(services, life, now_ns);
   }
   while (ended) {
     struct agent_life *life = ended;
     ended = life->next_ended;
-    finish(meta, life);
+    finish(services, life);
   }
 }
 
-void agent_meta_peer(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind) {
-  struct agent_meta *meta = agent->meta;
-  struct agent_life *life = peer->meta;
-  if (!meta)
+void liveness_peer_changed(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind) {
+  struct agent_services *services = agent->services;
+  struct agent_life *life = peer->life;
+  if (!services)
     return;
   if (kind == WEFT_AGENT_EVENT_PEER_LOADED) {
     life = calloc(1, sizeof *life);
@@ -196,17 +201,17 @@ void agent_meta_peer(weft_agent_t *agent, struct agent_peer *peer, enum weft_age
                                 .process = {.fd = -1},
                                 .loaded_ns = clock_ns()};
     life->patience_ns = peer->heartbeat_ms == 0 ? 0 : (limit > beats ? limit : beats) * 1000000u;
-    LIST_INIT(&life->talks);
-    life->next_came = meta->newcomers;
-    meta->newcomers = life;
-    peer->meta = life;
+    LIST_INIT(&life->connections);
+    life->next_came = services->newcomers;
+    services->newcomers = life;
+    peer->life = life;
     agent_wake(agent);
   } else if (kind != WEFT_AGENT_EVENT_PEER_UPDATED && life) {
-    peer->meta = NULL;
+    peer->life = NULL;
     life->ended = true;
     if (life->begun) {
-      life->next_ended = meta->ended;
-      meta->ended = life;
+      life->next_ended = services->ended;
+      services->ended = life;
     } else {
       life->peer = NULL; // begin() lets go of it
     }
@@ -217,26 +222,26 @@ void agent_meta_peer(weft_agent_t *agent, struct agent_peer *peer, enum weft_age
 struct agent_life *liveness_of(weft_agent_t *agent, weft_peer_t id) {
   pthread_mutex_lock(&agent->lock);
   struct agent_peer *peer = id == WEFT_PEER_SELF ? NULL : agent_peer_get(agent, id);
-  struct agent_life *life = peer ? peer->meta : NULL; // it is freed by housekeeping only
+  struct agent_life *life = peer ? peer->life : NULL; // it is freed by housekeeping only
   pthread_mutex_unlock(&agent->lock);
   return life;
 }
 
-uint64_t liveness_tick(struct agent_meta *meta, uint64_t now_ns) {
-  uint64_t gap = now_ns > meta->last_tick_ns ? now_ns - meta->last_tick_ns : 0, limit = gap_limit_ns(meta);
+uint64_t liveness_tick(struct agent_services *services, uint64_t now_ns) {
+  uint64_t gap = now_ns > services->last_tick_ns ? now_ns - services->last_tick_ns : 0, limit = gap_limit_ns(services);
   if (gap > limit)
-    meta->blind_until = now_ns;
-  meta->watched_ns += gap > limit ? limit : gap;
-  meta->last_tick_ns = now_ns;
-  take_changes(meta, now_ns);
+    services->blind_until = now_ns;
+  services->watched_ns += gap > limit ? limit : gap;
+  services->last_tick_ns = now_ns;
+  take_changes(services, now_ns);
   struct wheel_timer *timer;
-  for (int i = 0; i < MAX_FIRED && (timer = wheel_expire(&meta->wheel, now_ns)); i++)
-    ((struct meta_timer *)timer)->fired((struct meta_timer *)timer, now_ns);
-  take_changes(meta, now_ns);
-  uint64_t next = wheel_next(&meta->wheel);
+  for (int i = 0; i < MAX_FIRED && (timer = wheel_expire(&services->wheel, now_ns)); i++)
+    ((struct agent_timer *)timer)->fired((struct agent_timer *)timer, now_ns);
+  take_changes(services, now_ns);
+  uint64_t next = wheel_next(&services->wheel);
   return next == UINT64_MAX || next < now_ns + limit / 2 ? next : now_ns + limit / 2; // often enough to see a gap
 }
 
-void liveness_close(struct agent_meta *meta) {
-  take_changes(meta, clock_ns());
+void liveness_close(struct agent_services *services) {
+  take_changes(services, clock_ns());
 }

@@ -1,3 +1,4 @@
+// Whether a process of this pid namespace still runs, by its start time.
 #include "agent/liveness/process.h"
 
 #include <errno.h>

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/metadata/hooks.h"
+#include "agent/agent.h"
+#include "agent/peer/load.h"
+#include "agent/services.h"
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "base/wire/wire.h"
@@ -12,31 +14,31 @@ enum news { NEWS_GONE = 1, NEWS_FORGOTTEN = 2 }; // the first byte; GONE: ids (u
 
 enum { IDS_AT_ONCE = 256 };
 
-void agent_meta_gone(weft_agent_t *agent, uint64_t region) {
-  struct agent_meta *meta = agent->meta;
-  if (!meta)
+void liveness_region_gone(weft_agent_t *agent, uint64_t region) {
+  struct agent_services *services = agent->services;
+  if (!services)
     return;
-  if (meta->num_gone == meta->room_gone) {
-    uint32_t room = meta->room_gone ? 2 * meta->room_gone : IDS_AT_ONCE;
-    uint64_t *larger = realloc(meta->gone, room * sizeof *larger);
+  if (services->num_gone == services->room_gone) {
+    uint32_t room = services->room_gone ? 2 * services->room_gone : IDS_AT_ONCE;
+    uint64_t *larger = realloc(services->gone, room * sizeof *larger);
     if (!larger) {
       log_warn("agent %s: no memory to tell which regions have gone", agent->name);
       return;
     }
-    meta->gone = larger;
-    meta->room_gone = room;
+    services->gone = larger;
+    services->room_gone = room;
   }
-  meta->gone[meta->num_gone++] = region;
+  services->gone[services->num_gone++] = region;
 }
 
 // Their number; the array is to be freed.
-static uint32_t take_news(struct agent_meta *meta, uint64_t **ids) {
-  pthread_mutex_lock(&meta->agent->lock);
-  uint32_t count = meta->num_gone;
-  *ids = meta->gone;
-  meta->gone = NULL;
-  meta->num_gone = meta->room_gone = 0;
-  pthread_mutex_unlock(&meta->agent->lock);
+static uint32_t take_news(struct agent_services *services, uint64_t **ids) {
+  pthread_mutex_lock(&services->agent->lock);
+  uint32_t count = services->num_gone;
+  *ids = services->gone;
+  services->gone = NULL;
+  services->num_gone = services->room_gone = 0;
+  pthread_mutex_unlock(&services->agent->lock);
   return count;
 }
 
@@ -62,28 +64,28 @@ static struct agent_peer *peer_at(weft_agent_t *agent, uint32_t slot, bool *more
   return reached ? peer : NULL; // housekeeping alone takes it apart
 }
 
-void tell_gone(struct agent_meta *meta) {
+void send_regions_gone(struct agent_services *services) {
   uint64_t *ids;
-  uint32_t count = take_news(meta, &ids);
+  uint32_t count = take_news(services, &ids);
   bool more = count > 0;
   for (uint32_t slot = 0; more; slot++) {
-    struct agent_peer *peer = peer_at(meta->agent, slot, &more);
+    struct agent_peer *peer = peer_at(services->agent, slot, &more);
     if (peer)
-      send_gone(meta->agent, peer, ids, count);
+      send_gone(services->agent, peer, ids, count);
   }
   free(ids);
 }
 
-void tell_goodbye(struct agent_meta *meta) {
+void send_goodbyes(struct agent_services *services) {
   bool more = true;
   for (uint32_t slot = 0; more; slot++) {
-    struct agent_peer *peer = peer_at(meta->agent, slot, &more);
+    struct agent_peer *peer = peer_at(services->agent, slot, &more);
     if (peer)
-      agent_send(meta->agent, peer, AGENT_GOODBYE, NULL, 0);
+      agent_send(services->agent, peer, AGENT_GOODBYE, NULL, 0);
   }
 }
 
-void agent_meta_forget(weft_agent_t *agent, weft_peer_t id) {
+void liveness_forget_peer(weft_agent_t *agent, weft_peer_t id) {
   static const uint8_t forgotten = NEWS_FORGOTTEN;
   pthread_mutex_lock(&agent->tending);
   pthread_mutex_lock(&agent->lock);
@@ -103,8 +105,8 @@ static void take_gone(weft_agent_t *agent, weft_peer_t peer, struct wire_reader 
   agent_regions_gone(agent, peer, ids, count);
 }
 
-void agent_meta_message(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,
-                        uint32_t size) {
+void liveness_control_message(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,
+                              uint32_t size) {
   struct wire_reader reader = {.bytes = bytes, .size = size};
   if (kind == AGENT_GOODBYE) {
     agent_peer_end(agent, peer, WEFT_AGENT_EVENT_PEER_LEFT, "it closed");

@@ -1,3 +1,4 @@
+// A hashed timer wheel.
 #include "agent/liveness/timer_wheel.h"
 
 #include <stddef.h>

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/memory/region_index.h"
-#include "agent/peer/table.h"
 #include "agent/progress/submit.h"
 #include "base/fail.h"
 #include "base/log.h"
@@ -97,9 +97,9 @@ static int enroll(weft_agent_t *agent, struct agent_region *region, const struct
         lacks = worker;
       continue;
     }
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     int rc = worker->transport->reg(worker->worker, memory, &region->local[i]);
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
     if (rc == 0) {
       taken++;
       continue;
@@ -144,9 +144,9 @@ void agent_region_free(weft_agent_t *agent, struct agent_region *region) {
 }
 
 static void free_alone(weft_agent_t *agent, struct agent_region *region) {
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   agent_region_free(agent, region);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
 }
 
 // Takes `region` over: on a failure it is freed. [lock]
@@ -184,7 +184,7 @@ static int add(weft_agent_t *agent, struct agent_region *region, weft_region_t *
     *id = region->id;
   pthread_mutex_unlock(&agent->lock);
   if (rc == 0 && told)
-    agent_meta_regions(agent);
+    agent->hooks->regions_changed(agent);
   return rc;
 }
 
@@ -278,95 +278,13 @@ int weft_agent_deregister(weft_agent_t *agent, weft_region_t id) {
   } else {
     told = !region->no_metadata;
     if (region->described)
-      agent_meta_gone(agent, region->id);
+      agent->hooks->region_gone(agent, region->id);
     agent->change += told;
     agent_ranges_remove(&agent->self.regions, region);
     free_alone(agent, region);
   }
   pthread_mutex_unlock(&agent->lock);
   if (told)
-    agent_meta_regions(agent);
+    agent->hooks->regions_changed(agent);
   return rc;
-}
-
-// Of this agent: what its own loopback imports is what it would tell others.
-static int import_own(struct agent_region *region, struct agent_worker *worker, struct agent_link *link) {
-  if (!region->local[worker->index])
-    return fail(WEFT_ERR_UNREACHABLE, "%s does not have it", worker->transport->name);
-  uint8_t key[TRANSPORT_MAX_KEY];
-  size_t size = sizeof key;
-  int rc = worker->transport->pack(region->local[worker->index], key, &size);
-  if (rc != 0)
-    return rc;
-  return worker->transport->import(link->to, key, size, &region->remote[worker->index]);
-}
-
-// What a peer says of its region in its metadata, by which descriptors are checked, and what it says in the key, by
-// which the transport checks, has to be one.
-static int check_key(struct agent_region *region, struct agent_worker *worker) {
-  struct transport_remote *remote = region->remote[worker->index];
-  bool within = region->address >= remote->address && region->length <= remote->length &&
-                region->address - remote->address <= remote->length - region->length;
-  if (remote->kind == region->kind && within)
-    return 0;
-  worker->transport->release(remote);
-  region->remote[worker->index] = NULL;
-  char name[120];
-  return fail(WEFT_ERR_PROTOCOL, "the key of %s for %s is of other memory",
-              agent_region_name(region, name, sizeof name), worker->transport->name);
-}
-
-static int import_foreign(struct agent_region *region, struct agent_worker *worker, struct agent_link *link) {
-  const struct agent_key *key = &region->keys[worker->index];
-  if (!key->bytes)
-    return fail(WEFT_ERR_UNREACHABLE, "the peer has not registered it with %s", worker->transport->name);
-  int rc = worker->transport->import(link->to, key->bytes, key->size, &region->remote[worker->index]);
-  return rc == 0 ? check_key(region, worker) : rc;
-}
-
-struct transport_remote *agent_region_remote(struct agent_region *region, struct agent_worker *worker) {
-  uint32_t i = worker->index;
-  struct agent_link *link = agent_link_get(region->of, worker);
-  if (!link || region->remote[i])
-    return region->remote[i];
-  agent_turn_take(worker);
-  bool own = region->of->id == WEFT_PEER_SELF;
-  int rc = own ? import_own(region, worker, link) : import_foreign(region, worker, link);
-  agent_turn_give(worker);
-  if (rc != 0)
-    agent_region_keep_why(region, i);
-  return region->remote[i];
-}
-
-static void describe_region(const struct agent_region *region, struct weft_region_info *info) {
-  *info = (struct weft_region_info){.size = sizeof *info,
-                                    .region = region->id,
-                                    .kind = region->kind,
-                                    .address = region->address,
-                                    .length = region->length == UINT64_MAX ? 0 : region->length,
-                                    .device = region->device};
-}
-
-int weft_agent_regions(weft_agent_t *agent, weft_peer_t id, struct weft_region_info *info, uint32_t *count) {
-  if (!agent || !count || (*count > 0 && (!info || info->size != sizeof *info)))
-    return fail(WEFT_ERR_INVALID, "the agent or count is NULL, or info[0].size is not set");
-  uint32_t room = *count;
-  pthread_mutex_lock(&agent->lock);
-  struct agent_peer *peer = agent_peer_get(agent, id);
-  int rc = peer ? 0 : agent_peer_fail(agent, id);
-  if (rc == 0 && peer->state != AGENT_PEER_ALIVE)
-    rc = agent_peer_fail(agent, id);
-  uint32_t number = 0;
-  for (uint32_t i = 0; rc == 0 && i < peer->regions.count; i++) {
-    if (peer->regions.by_id[i]->gone)
-      continue;
-    if (number < room)
-      describe_region(peer->regions.by_id[i], &info[number]);
-    number++;
-  }
-  pthread_mutex_unlock(&agent->lock);
-  if (rc != 0)
-    return rc;
-  *count = number;
-  return number > room && room > 0 ? fail(WEFT_ERR_LIMIT, "there are %u regions, and room for %u", number, room) : 0;
 }

@@ -2,13 +2,43 @@
 #ifndef AGENT_MEMORY_REGION_H
 #define AGENT_MEMORY_REGION_H
 
-#include "agent/agent.h"
+#include <weft/agent.h>
 
-// The worker's way to a region of a peer, or of this agent by loopback; made when first asked for. NULL: there is none,
-// and region->why[] or the link says why. [lock; takes the worker's turn]
-struct transport_remote *agent_region_remote(struct agent_region *region, struct agent_worker *worker);
+#include "agent/limits.h"
+#include "agent/metadata/description.h"
+#include "device/device.h"
+#include "transport/transport.h"
 
-// Lets the workers release what they have of a region, and frees it. [lock, all turns; not in `ranges` any more]
+struct agent_peer;
+
+// A region of this agent or of a peer.
+struct agent_region {
+  weft_region_t id;
+  enum weft_memory_kind kind;
+  uint64_t address, length; // FILE, OBJECT: address 0; length UINT64_MAX: no limit
+  int32_t device;
+  bool read_only, no_metadata;
+  bool described;            // own: metadata was made that has it
+  bool gone;                 // of a peer: it was deregistered, or the peer is
+  uint32_t lists;            // that use it
+  struct agent_peer *of;     // whose it is: a peer's, or &agent->self
+  struct agent_region *next; // among a peer's orphans
+  // By worker. Of this agent: `local`. `remote` comes when a transfer first needs it, for this agent by loopback.
+  struct transport_region *local[AGENT_MAX_WORKERS];
+  struct transport_remote *remote[AGENT_MAX_WORKERS];
+  char *why[AGENT_MAX_WORKERS]; // why this worker does not have it; NULL: it was not asked
+  // Of this agent: what it owns.
+  void *mapping;               // of weft_agent_allocate(); HOST
+  struct device_window window; // likewise; CUDA
+  struct device *gpu;
+  int fd;
+  bool owns_fd;
+  char *path;
+  // Of a peer: one block for each worker that has a key; NULL: none.
+  struct agent_key keys[AGENT_MAX_WORKERS];
+};
+
+// Lets the workers release what they have of a region, and frees it. [lock, all worker locks; not in `ranges` any more]
 void agent_region_free(weft_agent_t *agent, struct agent_region *region);
 
 // --- allocate.c: memory that the agent allocates, and peers can map ---

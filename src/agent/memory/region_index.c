@@ -1,8 +1,10 @@
+// Regions of one owner in two sorted arrays: by id, and by address.
 #include "agent/memory/region_index.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/memory/region.h"
 #include "base/fail.h"
 
 int agent_ranges_reserve(struct agent_ranges *ranges, uint32_t more) {

@@ -2,7 +2,23 @@
 #ifndef AGENT_MEMORY_REGION_INDEX_H
 #define AGENT_MEMORY_REGION_INDEX_H
 
-#include "agent/agent.h"
+#include <stdint.h>
+
+#include <weft/agent.h>
+
+struct agent_region;
+
+// Regions by id, and by address.
+struct agent_ranges {
+  struct agent_region **by_id;
+  uint32_t count, capacity;
+  struct agent_range {
+    uint64_t begin, end;
+    uint64_t reach; // the highest end of this one and those before
+    struct agent_region *region;
+  } * by_address; // HOST and CUDA only, ascending by begin
+  uint32_t num_addresses;
+};
 
 // Room for `more` regions, so that as many agent_ranges_add() cannot fail.
 int agent_ranges_reserve(struct agent_ranges *ranges, uint32_t more);

@@ -7,8 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/memory/region_index.h"
-#include "agent/open.h"
+#include "agent/metadata/describe.h"
 #include "agent/progress/submit.h"
 #include "base/fail.h"
 
@@ -74,9 +75,9 @@ static int describe_transports(weft_agent_t *agent, const uint32_t *place, bool 
       continue;
     uint8_t address[TRANSPORT_MAX_ADDRESS];
     size_t size = sizeof address;
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     int rc = worker->transport->address(worker->worker, address, &size);
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
     if (rc != 0)
       return rc;
     to->address = keep(block, address, size);
@@ -96,9 +97,9 @@ static int describe_keys(weft_agent_t *agent, const uint32_t *place, const struc
       continue;
     uint8_t key[TRANSPORT_MAX_KEY];
     size_t size = sizeof key;
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     int rc = worker->transport->pack(region->local[i], key, &size);
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
     if (rc != 0)
       return rc;
     keys[to->num_keys++] =
@@ -207,4 +208,19 @@ int agent_describe(weft_agent_t *agent, const weft_region_t *regions, uint32_t n
   int rc = describe_locked(agent, regions, num_regions, with_addresses, description);
   pthread_mutex_unlock(&agent->lock);
   return rc;
+}
+
+int weft_agent_metadata(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions, bool with_addresses,
+                        void *blob, size_t *size) {
+  if (!agent || !size)
+    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "size" : "agent");
+  if (num_regions > 0 && !regions)
+    return fail(WEFT_ERR_INVALID, "regions is NULL, and there are %u", num_regions);
+  struct agent_description *description;
+  int err = agent_describe(agent, num_regions > 0 ? regions : NULL, num_regions, with_addresses, &description);
+  if (err)
+    return err;
+  err = agent_blob_write(description, agent_seal(agent), blob, size);
+  free(description);
+  return err;
 }

@@ -7,10 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/exchange/endpoint.h"
-#include "agent/metadata/hooks.h"
+#include "agent/agent.h"
 #include "agent/metrics/listener.h"
 #include "agent/metrics/metrics.h"
+#include "agent/net/endpoint.h"
+#include "agent/services.h"
 #include "base/fail.h"
 #include "secure/hmac.h"
 
@@ -192,25 +193,25 @@ int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t 
   }
   struct metrics_server *server = NULL;
   pthread_mutex_lock(&agent->tending);
-  if (agent->meta->metrics_server) {
+  if (agent->services->metrics_server) {
     err = fail(WEFT_ERR_EXISTS, "agent %s serves its metrics already", agent->name);
     close(fd);
   } else {
     err = start(agent, fd, address, &server);
   }
   if (server)
-    agent->meta->metrics_server = server;
+    agent->services->metrics_server = server;
   pthread_mutex_unlock(&agent->tending);
   if (!err && port)
     *port = bound;
   return err;
 }
 
-void metrics_server_close(struct agent_meta *meta) {
-  pthread_mutex_lock(&meta->agent->tending);
-  struct metrics_server *server = meta->metrics_server;
-  meta->metrics_server = NULL;
-  pthread_mutex_unlock(&meta->agent->tending);
+void metrics_server_close(struct agent_services *services) {
+  pthread_mutex_lock(&services->agent->tending);
+  struct metrics_server *server = services->metrics_server;
+  services->metrics_server = NULL;
+  pthread_mutex_unlock(&services->agent->tending);
   if (server)
     stop(server);
 }

@@ -1,3 +1,4 @@
+// Connections to the metrics server: accepted, bounded in number, and handed to the daemon.
 #include "agent/metrics/listener.h"
 
 #include <errno.h>

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-#include "agent/metadata/hooks.h"
+#include "agent/agent.h"
+#include "agent/services.h"
 #include "base/fail.h"
 
 static void add(_Atomic uint64_t *to, uint64_t value) {
@@ -41,10 +42,10 @@ int agent_metrics_open(struct agent_link *link) {
 // What it counted stays in the sum of those that have gone.
 void agent_metrics_close(struct agent_link *link) {
   struct agent_meter *meter = link->meter;
-  struct agent_meta *meta = link->worker ? link->worker->agent->meta : NULL;
+  struct agent_services *services = link->worker ? link->worker->agent->services : NULL;
   link->meter = NULL;
-  for (unsigned op = 0; meter && meta && op < METRICS_OPS; op++) {
-    struct metrics_op *from = &meter->ops[op], *to = &meta->past[link->worker->index].ops[op];
+  for (unsigned op = 0; meter && services && op < METRICS_OPS; op++) {
+    struct metrics_op *from = &meter->ops[op], *to = &services->past[link->worker->index].ops[op];
     add(&to->ended, from->ended);
     add(&to->bytes, from->bytes);
     add(&to->errors, from->errors);

@@ -25,6 +25,13 @@ struct agent_meter {
   struct metrics_op ops[METRICS_OPS];
 };
 
+// metrics.c
+// A transfer over this link has ended: counts it. Allocates nothing, waits for nothing. [any]
+void agent_metrics_transfer(struct agent_link *link, enum weft_op op, uint64_t bytes, uint64_t ns, int err);
+// Makes link->meter, and frees it. [lock]
+int agent_metrics_open(struct agent_link *link);
+void agent_metrics_close(struct agent_link *link);
+
 // text.c: everything in the OpenMetrics text format 1.0. `text` has failed when memory ran out.
 void metrics_write(weft_agent_t *agent, struct text *text);
 

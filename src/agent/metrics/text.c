@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/metadata/hooks.h"
+#include "agent/agent.h"
 #include "agent/metrics/metrics.h"
+#include "agent/services.h"
 #include "base/fail.h"
 #include <weft/weft.h>
 
@@ -157,7 +158,7 @@ static void collect(struct writing *writing) {
       if (peer && peer->state == AGENT_PEER_ALIVE)
         add_series(writing, peer->name, transport, peer->links[w].meter);
     }
-    add_series(writing, "", transport, &agent->meta->past[w]);
+    add_series(writing, "", transport, &agent->services->past[w]);
   }
 }
 

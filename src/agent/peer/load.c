@@ -4,11 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/memory/descriptor_list.h"
+#include "agent/agent.h"
 #include "agent/memory/region.h"
 #include "agent/memory/region_index.h"
+#include "agent/metadata/describe.h"
+#include "agent/metrics/metrics.h"
+#include "agent/peer/load.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
+#include "agent/progress/worker.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "base/wire/wire.h"
@@ -72,10 +76,10 @@ static int check_regions(const struct agent_description *description) {
 }
 
 static void drop_regions(weft_agent_t *agent, struct agent_region **regions, uint32_t count) {
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   for (uint32_t i = 0; i < count; i++)
     agent_region_free(agent, regions[i]);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   free(regions);
 }
 
@@ -115,19 +119,27 @@ static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct a
   return 0;
 }
 
+// Has transfers to a region of the peer that has gone fail. [lock]
+static void break_lists(struct agent_peer *peer, const struct agent_region *region) {
+  for (weft_list_t *list = peer->lists; region->lists > 0 && list; list = list->next)
+    for (uint32_t i = 0; i < list->num_regions; i++)
+      if (list->regions[i] == region)
+        atomic_store(&list->broken, region->id);
+}
+
 // What lists use stays until these are freed, found by nobody.
 static void drop(weft_agent_t *agent, struct agent_peer *peer, struct agent_region *region) {
   agent_ranges_remove(&peer->regions, region);
   region->gone = true;
-  agent_lists_break(peer, region);
+  break_lists(peer, region);
   if (region->lists > 0) {
     region->next = peer->orphans;
     peer->orphans = region;
     return;
   }
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   agent_region_free(agent, region);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
 }
 
 // What is not in a description of all regions has gone.
@@ -179,11 +191,11 @@ static int connect_all(weft_agent_t *agent, struct agent_peer *peer, const struc
       continue;
     struct agent_worker *by = &agent->workers[worker[t]];
     struct agent_link *link = &peer->links[worker[t]];
-    agent_turn_take(by);
+    agent_worker_lock(by);
     int rc = by->transport->connect(by->worker, from->address, from->address_size, owner, &link->to);
     if (rc == 0)
       link->to->arg = link;
-    agent_turn_give(by);
+    agent_worker_unlock(by);
     if (rc == 0) {
       link->why[0] = '\0';
       reached++;
@@ -299,8 +311,8 @@ static int adopt(weft_agent_t *agent, const struct agent_description *descriptio
     return rc;
   if (!known || changed) {
     enum weft_agent_event_kind kind = known ? WEFT_AGENT_EVENT_PEER_UPDATED : WEFT_AGENT_EVENT_PEER_LOADED;
-    agent_meta_peer(agent, peer, kind);
-    agent_tell(agent, peer, kind, "");
+    agent->hooks->peer_changed(agent, peer, kind);
+    agent_emit_event(agent, peer, kind, "");
   }
   *id = peer->id;
   return 0;
@@ -332,8 +344,20 @@ void agent_regions_gone(weft_agent_t *agent, weft_peer_t id, const uint64_t *ids
     changed |= region != NULL;
   }
   if (changed) {
-    agent_meta_peer(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED);
-    agent_tell(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED, "");
+    agent->hooks->peer_changed(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED);
+    agent_emit_event(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED, "");
   }
   pthread_mutex_unlock(&agent->lock);
+}
+
+int weft_agent_load(weft_agent_t *agent, const void *blob, size_t size, weft_peer_t *peer) {
+  if (!agent || !blob || !peer)
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !blob ? "blob" : "peer");
+  struct agent_description *description;
+  int err = agent_blob_read(blob, size, agent_seal(agent), &description);
+  if (err)
+    return err;
+  err = agent_adopt(agent, description, 0, peer);
+  free(description);
+  return err;
 }

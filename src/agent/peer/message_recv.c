@@ -1,3 +1,4 @@
+// Receives messages: notifications for the application, control messages for housekeeping.
 #include "agent/peer/message_recv.h"
 
 #include <errno.h>
@@ -6,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/peer/message.h"
 #include "agent/peer/message_send.h"
 #include "agent/peer/table.h"
@@ -43,7 +45,7 @@ static struct agent_note *pop(struct agent_inbox *inbox, struct agent_note **use
   return next;
 }
 
-// --- notes: those of a worker are taken with its turn, so by one at a time, and given back by any ---
+// --- notes: those of a worker are taken with its lock, so by one at a time, and given back by any ---
 
 static struct agent_note *take_note(struct agent_worker *worker, uint32_t size) {
   bool large = size > SMALL;
@@ -154,7 +156,7 @@ void agent_inbox_message(void *arg, const void *bytes, size_t size) {
     return;
   }
   atomic_store_explicit(&peer->heard_ns, clock_ns(), memory_order_relaxed);
-  agent_credit_told(peer, header.credit);
+  agent_credit_take_in(peer, header.credit);
   if (header.kind == AGENT_NOTIFICATION || header.kind == AGENT_GOODBYE || header.kind == AGENT_UPDATE)
     keep(worker, peer, &header, (const uint8_t *)bytes + AGENT_HEADER);
 }
@@ -163,7 +165,7 @@ void agent_inbox_tend(weft_agent_t *agent) {
   struct agent_note *note, *used;
   while ((note = pop(&agent->control, &used))) {
     give_note(used);
-    agent_meta_message(agent, note->peer_id, note->kind, note->bytes, note->size);
+    agent->hooks->control_message(agent, note->peer_id, note->kind, note->bytes, note->size);
     atomic_fetch_sub(&note->peer->news, 1); // the last look at the peer: then it may go
   }
 }
@@ -186,8 +188,8 @@ static void took(weft_agent_t *agent, struct agent_note *note) {
   struct agent_peer *peer = note->peer;
   if (note->sequence > atomic_load(&peer->taken))
     atomic_store(&peer->taken, note->sequence);
-  if (atomic_load(&peer->taken) - atomic_load(&peer->told) >= AGENT_CREDIT_TELL)
-    agent_credit_tell(agent, peer);
+  if (atomic_load(&peer->taken) - atomic_load(&peer->acknowledged) >= AGENT_CREDIT_BATCH)
+    agent_credit_send(agent, peer);
   atomic_fetch_sub(&peer->unread, 1);
 }
 

@@ -19,10 +19,10 @@ struct agent_note {
 int agent_inbox_open(weft_agent_t *agent);
 void agent_inbox_free(weft_agent_t *agent);
 
-// Called by transports: agent_worker is the argument. [turn]
+// Called by transports: agent_worker is the argument. [worker lock]
 void agent_inbox_message(void *arg, const void *bytes, size_t size);
 
-// Hands goodbyes and updates to agent_meta_message(). [tending]
+// Hands goodbyes and updates to liveness_control_message(). [tending]
 void agent_inbox_tend(weft_agent_t *agent);
 
 // Makes weft_agent_fd() readable. [any]

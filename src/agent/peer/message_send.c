@@ -1,8 +1,10 @@
+// Sends messages to peers, within the credits of notifications.
 #include "agent/peer/message_send.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/peer/message.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
@@ -46,19 +48,19 @@ void agent_credit_end(struct agent_peer *peer, uint64_t sequence, int err) {
   atomic_fetch_sub(&peer->on_way, 1);
 }
 
-void agent_credit_told(struct agent_peer *peer, uint64_t sequence) {
+void agent_credit_take_in(struct agent_peer *peer, uint64_t sequence) {
   if (sequence <= atomic_load_explicit(&peer->sent, memory_order_relaxed))
     raise_to(&peer->read, sequence);
 }
 
-void agent_credit_tell(weft_agent_t *agent, struct agent_peer *peer) {
+void agent_credit_send(weft_agent_t *agent, struct agent_peer *peer) {
   agent_send(agent, peer, AGENT_CREDIT, NULL, 0);
 }
 
 void agent_header_fill(struct agent_peer *peer, uint8_t *bytes, enum agent_message_kind kind, uint32_t size,
                        uint64_t sequence) {
   uint64_t taken = atomic_load_explicit(&peer->taken, memory_order_relaxed);
-  atomic_store_explicit(&peer->told, taken, memory_order_relaxed);
+  atomic_store_explicit(&peer->acknowledged, taken, memory_order_relaxed);
   struct agent_header header = {.kind = kind,
                                 .size = size,
                                 .from = peer->mark_out,
@@ -104,7 +106,7 @@ static int make_letter(struct agent_peer *peer, struct agent_letter **made) {
   return 0;
 }
 
-// [turn of the messenger: only its holder takes from the spare ones]
+// [worker lock of the messenger: only its holder takes from the spare ones]
 static int take_letter(struct agent_peer *peer, struct agent_letter **letter) {
   struct agent_letter *spare = atomic_load(&peer->spare);
   while (spare && !atomic_compare_exchange_weak(&peer->spare, &spare, atomic_load(&spare->next_spare)))
@@ -133,7 +135,7 @@ static int send_held(struct agent_peer *peer, enum agent_message_kind kind, cons
     memcpy(letter->bytes + AGENT_HEADER, bytes, size);
   atomic_fetch_add(&peer->flying, 1);
   agent_post_start_held(&letter->post, ++letter->starts);
-  err = atomic_load(&letter->err); // still this start's: the next one needs the turn
+  err = atomic_load(&letter->err); // still this start's: the next one needs the worker's lock
   return err < 0 ? fail(err, "%s", letter->post.request.why) : 0;
 }
 
@@ -145,9 +147,9 @@ static int send_numbered(weft_agent_t *agent, struct agent_peer *peer, enum agen
       agent_credit_end(peer, sequence, WEFT_ERR_NOT_CONNECTED);
     return fail(WEFT_ERR_NOT_CONNECTED, "no transport carries messages to %s", peer->name);
   }
-  agent_turn_take(messenger);
+  agent_worker_lock(messenger);
   int rc = send_held(peer, kind, bytes, size, sequence);
-  agent_turn_give(messenger);
+  agent_worker_unlock(messenger);
   if (rc == 0 && atomic_load(&agent->asleep))
     agent_wake(agent);
   return rc;
@@ -163,10 +165,10 @@ int agent_send(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_
 void agent_letters_cancel(struct agent_peer *peer) {
   if (!peer->messenger)
     return;
-  agent_turn_take(peer->messenger);
+  agent_worker_lock(peer->messenger);
   for (struct agent_letter *letter = peer->letters; letter; letter = letter->next)
     agent_post_cancel(&letter->post, letter->starts);
-  agent_turn_give(peer->messenger);
+  agent_worker_unlock(peer->messenger);
 }
 
 bool agent_letters_idle(struct agent_peer *peer) {

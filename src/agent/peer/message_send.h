@@ -1,6 +1,6 @@
 // Messages to peers, and the credits of notifications: a sender has at most AGENT_CREDITS on their way or unread. It
-// numbers them; the reader says in every message, and after each AGENT_CREDIT_TELL that it has taken in one of its own,
-// up to which number it has read. Numbers of those that failed are passed over.
+// numbers them; the reader says in every message, and after each AGENT_CREDIT_BATCH that it has taken in one of its
+// own, up to which number it has read. Numbers of those that failed are passed over.
 #ifndef AGENT_PEER_MESSAGE_SEND_H
 #define AGENT_PEER_MESSAGE_SEND_H
 
@@ -11,15 +11,16 @@ uint64_t agent_credit_take(struct agent_peer *peer);
 // The notification of that number has left (`err` 0), or failed. [any]
 void agent_credit_end(struct agent_peer *peer, uint64_t sequence, int err);
 // The peer says that it has read up to `sequence`. [any]
-void agent_credit_told(struct agent_peer *peer, uint64_t sequence);
-// Tells the peer how far this side has read. [any; takes the messenger's turn]
-void agent_credit_tell(weft_agent_t *agent, struct agent_peer *peer);
+void agent_credit_take_in(struct agent_peer *peer, uint64_t sequence);
+// Tells the peer how far this side has read. [any; takes the messenger's lock]
+void agent_credit_send(weft_agent_t *agent, struct agent_peer *peer);
 
 // Writes a header to the peer. [any]
 void agent_header_fill(struct agent_peer *peer, uint8_t *bytes, enum agent_message_kind kind, uint32_t size,
                        uint64_t sequence);
 
-// Cancels the letters in flight; whether there are none; frees them, when there are none [turn of the messenger].
+// Cancels the letters in flight; whether there are none; frees them, when there are none [worker lock of the
+// messenger].
 void agent_letters_cancel(struct agent_peer *peer);
 bool agent_letters_idle(struct agent_peer *peer);
 void agent_letters_free(struct agent_peer *peer);

@@ -1,3 +1,4 @@
+// The table of peers: slots and generations, by name, and by the mark of their messages.
 #include "agent/peer/table.h"
 
 #include <inttypes.h>
@@ -5,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/progress/submit.h"
+#include "agent/progress/worker.h"
 #include "base/fail.h"
 #include "base/random.h"
 
@@ -13,10 +16,6 @@
 enum { REMEMBERED = 256 };
 
 #define SLOT_MASK ((UINT64_C(1) << AGENT_PEER_SLOT_BITS) - 1)
-
-void agent_owner(char owner[AGENT_OWNER], const char *name, uint64_t incarnation) {
-  snprintf(owner, AGENT_OWNER, "agent %s %016" PRIx64, name, incarnation);
-}
 
 struct agent_peer *agent_peer_get(weft_agent_t *agent, weft_peer_t id) {
   if (id == WEFT_PEER_SELF)
@@ -106,7 +105,7 @@ static int grow(struct agent_peers *peers, weft_agent_t *agent) {
     return fail(WEFT_ERR_NOMEM, "no memory for %u peers", capacity);
   }
   struct agent_peers old = *peers;
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   peers->by_name = by_name;
   peers->by_mark = by_mark;
   peers->mask = capacity - 1;
@@ -118,7 +117,7 @@ static int grow(struct agent_peers *peers, weft_agent_t *agent) {
       chain(peers, peer);
     }
   }
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   free(old.by_name);
   free(old.by_mark);
   return 0;
@@ -161,16 +160,16 @@ void agent_peer_recycle(weft_agent_t *agent, struct agent_peer *peer) {
 }
 
 void agent_peer_enter(weft_agent_t *agent, struct agent_peer *peer) {
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   chain(&agent->peers, peer);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   agent->peers.living++;
 }
 
 void agent_peer_withdraw(weft_agent_t *agent, struct agent_peer *peer) {
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   unchain(&agent->peers, peer);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   agent->peers.living--;
 }
 
@@ -180,7 +179,7 @@ static int connect_self(struct agent_link *link) {
   size_t size = sizeof address;
   char owner[AGENT_OWNER];
   agent_owner(owner, worker->agent->name, worker->agent->incarnation);
-  agent_turn_take(worker);
+  agent_worker_lock(worker);
   int rc = worker->transport->address(worker->worker, address, &size);
   if (rc == 0)
     rc = worker->transport->connect(worker->worker, address, size, owner, &link->to);
@@ -188,7 +187,7 @@ static int connect_self(struct agent_link *link) {
     link->to->arg = link;
   else
     snprintf(link->why, sizeof link->why, "%s", weft_last_error());
-  agent_turn_give(worker);
+  agent_worker_unlock(worker);
   return rc;
 }
 

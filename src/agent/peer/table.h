@@ -9,12 +9,8 @@
 
 // --- the table: table.c ---
 
-enum { AGENT_OWNER = WEFT_AGENT_MAX_NAME + 32 };
-// Whose worker of a transport it is, as transport_options.owner has it. [any]
-void agent_owner(char owner[AGENT_OWNER], const char *name, uint64_t incarnation);
-
 // The peer as that worker reaches it; NULL: it does not, and links[].why says why. The way to oneself is made when it
-// is first asked for. [lock; may take the worker's turn]
+// is first asked for. [lock; may take the worker's lock]
 struct agent_link *agent_link_get(struct agent_peer *peer, struct agent_worker *worker);
 
 // Fails with what is known of the end of that peer: PEER_LOST, or NOT_FOUND when there never was one. [lock]
@@ -24,9 +20,9 @@ int agent_peer_living(weft_agent_t *agent, weft_peer_t id, struct agent_peer **p
 
 // A new peer, with a slot, in no table yet. [lock]
 int agent_peer_new(weft_agent_t *agent, struct agent_peer **peer);
-// Puts it into the tables: from here on it is found, and its messages are heard. [lock; takes all turns]
+// Puts it into the tables: from here on it is found, and its messages are heard. [lock; takes all worker locks]
 void agent_peer_enter(weft_agent_t *agent, struct agent_peer *peer);
-// Takes it out of them. [lock; takes all turns]
+// Takes it out of them. [lock; takes all worker locks]
 void agent_peer_withdraw(weft_agent_t *agent, struct agent_peer *peer);
 // Gives back what was not entered, or is torn and used by nobody. [lock]
 void agent_peer_recycle(weft_agent_t *agent, struct agent_peer *peer);
@@ -35,7 +31,7 @@ void agent_peer_recycle(weft_agent_t *agent, struct agent_peer *peer);
 
 // Whether nothing of it is in flight. [lock]
 bool agent_peer_is_quiet(struct agent_peer *peer);
-// Disconnects its links, frees its letters and regions. Its transfers have ended. [lock; takes all turns]
+// Disconnects its links, frees its letters and regions. Its transfers have ended. [lock; takes all worker locks]
 void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer);
 
 // Ends those whose links have failed, lets go of those that have ended. [tending; takes lock]
@@ -44,10 +40,10 @@ void agent_peers_tend(weft_agent_t *agent);
 bool agent_peers_dying(weft_agent_t *agent);
 void agent_peers_free(weft_agent_t *agent);
 
-// Called by transports: agent_worker is the argument. [turn]
+// Called by transports: agent_worker is the argument. [worker lock]
 void agent_peer_failed(void *arg, struct transport_peer *peer, int err, const char *why);
 
-void agent_tell(weft_agent_t *agent, const struct agent_peer *peer, enum weft_agent_event_kind kind,
-                const char *detail);
+void agent_emit_event(weft_agent_t *agent, const struct agent_peer *peer, enum weft_agent_event_kind kind,
+                      const char *detail);
 
 #endif

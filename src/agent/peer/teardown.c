@@ -3,18 +3,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/memory/region.h"
 #include "agent/memory/region_index.h"
+#include "agent/metrics/metrics.h"
 #include "agent/peer/message_recv.h"
 #include "agent/peer/message_send.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
-#include "agent/transfer/transfer.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 
-void agent_tell(weft_agent_t *agent, const struct agent_peer *peer, enum weft_agent_event_kind kind,
-                const char *detail) {
+void agent_emit_event(weft_agent_t *agent, const struct agent_peer *peer, enum weft_agent_event_kind kind,
+                      const char *detail) {
   struct weft_agent_event event = {
       .kind = kind, .peer = peer->id, .name = peer->name, .time_ns = clock_ns(), .detail = detail};
   if (agent->options.on_event)
@@ -28,9 +29,9 @@ static void fence(weft_agent_t *agent, struct agent_peer *peer) {
     struct agent_worker *worker = &agent->workers[i];
     if (!peer->links[i].to || !worker->transport->fence)
       continue;
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     worker->transport->fence(peer->links[i].to);
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
   }
 }
 
@@ -45,13 +46,11 @@ void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_k
   snprintf(peer->why, sizeof peer->why, "%s", why && *why ? why : "no reason is known");
   atomic_store(&peer->failed, WEFT_ERR_PEER_LOST); // from here on no post begins
   agent_peer_withdraw(agent, peer);
-  for (struct weft_transfer *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
-    if (agent_transfer_flies(transfer))
-      agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_PEER_LOST);
+  agent->hooks->stop_transfers(peer);
   agent_letters_cancel(peer);
   fence(agent, peer);
-  agent_meta_peer(agent, peer, kind);
-  agent_tell(agent, peer, kind, peer->why);
+  agent->hooks->peer_changed(agent, peer, kind);
+  agent_emit_event(agent, peer, kind, peer->why);
   peer->next = agent->dying;
   agent->dying = peer;
   pthread_mutex_unlock(&agent->lock);
@@ -78,14 +77,14 @@ static bool is_fatal(const struct agent_link *link) {
   return link->peer->messenger == link->worker || !link->peer->messenger;
 }
 
-// By id, and in words of its own: without the turn, the link's peer may go, and another take its place.
+// By id, and in words of its own: without the worker's lock, the link's peer may go, and another take its place.
 static void end_failed(weft_agent_t *agent, struct agent_worker *worker) {
   struct agent_link *link;
   do {
     char why[sizeof link->why];
     weft_peer_t id = 0;
     bool fatal = false;
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     link = worker->failed_links;
     if (link) {
       worker->failed_links = link->next_failed;
@@ -93,13 +92,13 @@ static void end_failed(weft_agent_t *agent, struct agent_worker *worker) {
       id = link->peer->id;
       memcpy(why, link->why, sizeof why);
     }
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
     if (fatal)
       agent_peer_lost(agent, id, why);
   } while (link);
 }
 
-// [turn]
+// [worker lock]
 static void forget_failed(struct agent_worker *worker, const struct agent_link *link) {
   struct agent_link **place = &worker->failed_links;
   while (*place && *place != link)
@@ -115,9 +114,8 @@ static void release(struct agent_region *region, uint32_t worker) {
 }
 
 void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
-  agent_turns_take(agent);
-  for (struct weft_transfer *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
-    agent_transfer_unprepare(transfer);
+  agent_workers_lock(agent);
+  agent->hooks->unprepare_transfers(peer);
   agent_letters_free(peer);
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     struct agent_link *link = &peer->links[i];
@@ -132,7 +130,7 @@ void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
   }
   for (uint32_t i = 0; i < AGENT_MAX_WORKERS; i++)
     agent_metrics_close(&peer->links[i]);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   peer->torn = true;
 }
 
@@ -152,7 +150,7 @@ bool agent_peer_is_quiet(struct agent_peer *peer) {
 }
 
 static void free_regions(weft_agent_t *agent, struct agent_peer *peer) {
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   for (uint32_t i = 0; i < peer->regions.count; i++)
     agent_region_free(agent, peer->regions.by_id[i]);
   struct agent_region *next;
@@ -161,7 +159,7 @@ static void free_regions(weft_agent_t *agent, struct agent_peer *peer) {
     agent_region_free(agent, region);
   }
   peer->orphans = NULL;
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
   agent_ranges_free(&peer->regions);
 }
 
@@ -211,7 +209,7 @@ int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t id) {
     return fail(WEFT_ERR_INVALID, agent ? "an agent cannot forget itself" : "the agent is NULL");
   int rc = weft_agent_check(agent, id);
   if (rc == 0) {
-    agent_meta_forget(agent, id);
+    agent->hooks->forget_peer(agent, id);
     agent_peer_end(agent, id, WEFT_AGENT_EVENT_PEER_LEFT, "its metadata was invalidated");
   }
   return rc;

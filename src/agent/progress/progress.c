@@ -1,3 +1,4 @@
+// Progress: drives the workers, runs housekeeping when it is due, and sleeps; in a thread or for a caller.
 #include "agent/progress/progress.h"
 
 #include <errno.h>
@@ -9,10 +10,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "agent/peer/message_recv.h"
-#include "agent/peer/table.h"
+#include "agent/agent.h"
 #include "agent/progress/loopback.h"
-#include "agent/transfer/transfer.h"
 #include "base/affinity.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
@@ -21,7 +20,6 @@ enum {
   SHORT_NAP_NS = 100000, // a transport without a descriptor, something in flight
   LONG_NAP_NS = 1000000, // nothing in flight: messages may come
   LOOK_NS = 10000000,    // deadlines of transfers in flight
-  DYING_NS = 1000000,    // ended peers that wait for something in flight
   WATCHES_AT_ONCE = 16,
   WATCHES_NS = 500000, // that they may take together
 };
@@ -54,17 +52,7 @@ static void serve_watches(weft_agent_t *agent) {
 static void tend(weft_agent_t *agent, uint64_t now_ns) {
   atomic_exchange(&agent->attention, false); // reads it, too: what its writer had stored before is seen below
   serve_watches(agent);
-  agent_inbox_tend(agent);
-  agent_peers_tend(agent);
-  uint64_t next = agent_meta_tick(agent, now_ns), deadline = agent_transfers_tend(agent, now_ns);
-  if (deadline < next)
-    next = deadline;
-  uint64_t most = CLOCK_NEVER;
-  if (atomic_load(&agent->in_flight) > 0)
-    most = now_ns + LOOK_NS;
-  if (agent_peers_dying(agent))
-    most = now_ns + DYING_NS;
-  atomic_store(&agent->tend_ns, next < most ? next : most);
+  atomic_store(&agent->tend_ns, agent->hooks->tick(agent, now_ns));
 }
 
 void agent_tend_if_due(weft_agent_t *agent, uint64_t now_ns) {
@@ -104,12 +92,12 @@ void agent_wake(weft_agent_t *agent) {
 static bool arm_all(weft_agent_t *agent, uint64_t *nap) {
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     struct agent_worker *worker = &agent->workers[i];
-    if (!agent_turn_try(worker))
+    if (!agent_worker_trylock(worker))
       return false; // somebody is at it
     int rc = 0;
     if (worker->fd >= 0 && worker->transport->arm)
       rc = worker->transport->arm(worker->worker);
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
     if (rc != 0)
       return false;
     bool busy = atomic_load(&agent->in_flight) > 0;
@@ -180,7 +168,7 @@ static void *run(void *arg) {
     if (events > 0) {
       busy_ns = now;
     } else if (now - busy_ns < spin_ns) {
-      sched_yield(); // whoever wants a turn, or the processor
+      sched_yield(); // whoever wants a worker's lock, or the processor
     } else {
       agent_sleep(agent, CLOCK_NEVER);
       looked_ns = clock_ns();

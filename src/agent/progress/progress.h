@@ -7,10 +7,10 @@
 
 // Moves a worker on unless somebody else does. Returns the number of things that happened. [any]
 static inline uint32_t agent_drive_worker(struct agent_worker *worker) {
-  if (!agent_turn_try(worker))
+  if (!agent_worker_trylock(worker))
     return 0;
   uint32_t events = worker->transport->progress(worker->worker);
-  agent_turn_give(worker);
+  agent_worker_unlock(worker);
   return events;
 }
 

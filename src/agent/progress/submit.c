@@ -1,4 +1,6 @@
+// A worker's lock and its queue of submissions.
 #include "agent/progress/submit.h"
+#include "agent/agent.h"
 
 #include <linux/futex.h>
 #include <stdio.h>
@@ -8,17 +10,17 @@
 
 #include "base/fail.h"
 
-// The turn is a word: a mutex of the C library takes three times the instructions, in every post.
+// The lock is a word: a mutex of the C library takes three times the instructions, in every post.
 enum { FREE, TAKEN, AWAITED };
 
-static inline bool try_turn(struct agent_worker *worker) {
+static inline bool try_lock(struct agent_worker *worker) {
   uint32_t free = FREE;
-  return atomic_compare_exchange_strong(&worker->turn, &free, TAKEN);
+  return atomic_compare_exchange_strong(&worker->lock, &free, TAKEN);
 }
 
-static inline void free_turn(struct agent_worker *worker) {
-  if (atomic_exchange(&worker->turn, FREE) == AWAITED)
-    syscall(SYS_futex, &worker->turn, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+static inline void release_lock(struct agent_worker *worker) {
+  if (atomic_exchange(&worker->lock, FREE) == AWAITED)
+    syscall(SYS_futex, &worker->lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 // Not started: the transport says why to the thread, and this keeps it.
@@ -39,7 +41,7 @@ static bool is_canceled(struct agent_post *post) {
   return atomic_load(&post->canceled) == atomic_load_explicit(&post->number, memory_order_relaxed);
 }
 
-// With the turn: a cancellation that was served before this found nothing to cancel, one that comes now waits.
+// With the worker's lock: a cancellation that was served before this found nothing to cancel, one that comes now waits.
 static void start_unless_canceled(struct agent_post *post) {
   if (is_canceled(post))
     refuse(post, WEFT_ERR_CANCELED, "it was cancelled before it began");
@@ -52,7 +54,7 @@ static void serve(struct agent_post *post) {
     start_unless_canceled(post);
     return; // it may have ended, and be gone; a cancellation that came meanwhile has put it into the queue again
   }
-  // Whoever posts it outside of the turn looks for cancellations afterwards, and comes back.
+  // Whoever posts it outside of the worker's lock looks for cancellations afterwards, and comes back.
   int state = atomic_load_explicit(&post->request.state, memory_order_acquire);
   if (state == TRANSPORT_IN_FLIGHT && is_canceled(post) && !atomic_load(&post->posting))
     post->worker->transport->cancel(&post->request);
@@ -86,38 +88,38 @@ static void serve_queue(struct agent_worker *worker) {
   }
 }
 
-void agent_turn_take(struct agent_worker *worker) {
-  if (try_turn(worker))
+void agent_worker_lock(struct agent_worker *worker) {
+  if (try_lock(worker))
     return;
   atomic_fetch_add(&worker->waiting, 1);
-  while (atomic_exchange(&worker->turn, AWAITED) != FREE)
-    syscall(SYS_futex, &worker->turn, FUTEX_WAIT_PRIVATE, AWAITED, NULL, NULL, 0);
+  while (atomic_exchange(&worker->lock, AWAITED) != FREE)
+    syscall(SYS_futex, &worker->lock, FUTEX_WAIT_PRIVATE, AWAITED, NULL, NULL, 0);
   atomic_fetch_sub(&worker->waiting, 1);
 }
 
-bool agent_turn_try(struct agent_worker *worker) {
-  return atomic_load_explicit(&worker->waiting, memory_order_relaxed) == 0 && try_turn(worker);
+bool agent_worker_trylock(struct agent_worker *worker) {
+  return atomic_load_explicit(&worker->waiting, memory_order_relaxed) == 0 && try_lock(worker);
 }
 
-void agent_turn_give(struct agent_worker *worker) {
+void agent_worker_unlock(struct agent_worker *worker) {
   for (;;) {
     if (has_queue(worker))
       serve_queue(worker);
-    free_turn(worker);
-    atomic_thread_fence(memory_order_seq_cst); // who put something in and found the turn taken is seen now
-    if (!has_queue(worker) || !try_turn(worker))
+    release_lock(worker);
+    atomic_thread_fence(memory_order_seq_cst); // who put something in and found the worker's lock taken is seen now
+    if (!has_queue(worker) || !try_lock(worker))
       return;
   }
 }
 
-void agent_turns_take(weft_agent_t *agent) {
+void agent_workers_lock(weft_agent_t *agent) {
   for (uint32_t i = 0; i < agent->num_workers; i++)
-    agent_turn_take(&agent->workers[i]);
+    agent_worker_lock(&agent->workers[i]);
 }
 
-void agent_turns_give(weft_agent_t *agent) {
+void agent_workers_unlock(weft_agent_t *agent) {
   for (uint32_t i = agent->num_workers; i-- > 0;)
-    agent_turn_give(&agent->workers[i]);
+    agent_worker_unlock(&agent->workers[i]);
 }
 
 static void enqueue(struct agent_post *post) {
@@ -133,8 +135,8 @@ static void enqueue(struct agent_post *post) {
 
 // Serves the queue unless somebody else is about to.
 static void serve_if_free(struct agent_worker *worker) {
-  if (agent_turn_try(worker))
-    agent_turn_give(worker);
+  if (agent_worker_trylock(worker))
+    agent_worker_unlock(worker);
 }
 
 static void post_done(struct transport_request *request) {
@@ -174,11 +176,11 @@ void agent_post_start(struct agent_post *post, uint32_t number) {
       enqueue(post);
       serve_if_free(worker);
     }
-  } else if (agent_turn_try(worker)) {
+  } else if (agent_worker_trylock(worker)) {
     if (has_queue(worker)) // those that came before it
       serve_queue(worker);
     start_unless_canceled(post);
-    agent_turn_give(worker);
+    agent_worker_unlock(worker);
   } else {
     atomic_store(&post->wanted, true);
     enqueue(post);

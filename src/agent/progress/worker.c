@@ -1,12 +1,12 @@
 // The transports of an agent.
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/open.h"
-#include "agent/peer/message_recv.h"
-#include "agent/peer/table.h"
+#include "agent/agent.h"
 #include "agent/progress/loopback.h"
 #include "agent/progress/submit.h"
+#include "agent/progress/worker.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "transport/nics.h"
@@ -24,8 +24,8 @@ static int open_one(weft_agent_t *agent, const struct transport *transport) {
   agent_owner(owner, agent->name, agent->incarnation);
   transport_nics_choose(transport, TRANSPORT_ANY_GPU, &nics);
   struct transport_options options = {.size = sizeof options,
-                                      .on_message = agent_inbox_message,
-                                      .on_peer = agent_peer_failed,
+                                      .on_message = agent->hooks->message,
+                                      .on_peer = agent->hooks->link_failed,
                                       .arg = worker,
                                       .settings = nics.settings,
                                       .threads = true,
@@ -100,9 +100,13 @@ int agent_workers_open(weft_agent_t *agent, const struct transport *const *more)
 void agent_workers_close(weft_agent_t *agent) {
   for (uint32_t i = agent->num_workers; i-- > 0;) {
     struct agent_worker *worker = &agent->workers[i];
-    agent_turn_take(worker);
+    agent_worker_lock(worker);
     worker->transport->close(worker->worker);
     worker->worker = NULL; // what may be in its queue has ended
   }
   agent->num_workers = 0;
+}
+
+void agent_owner(char owner[AGENT_OWNER], const char *name, uint64_t incarnation) {
+  snprintf(owner, AGENT_OWNER, "agent %s %016" PRIx64, name, incarnation);
 }

@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/memory/region.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
+#include "agent/transfer/import.h"
 #include "agent/transfer/transfer.h"
 #include "base/fail.h"
 #include "base/text/text.h"
@@ -95,9 +97,9 @@ static void weigh(struct agent_worker *worker, weft_transfer_t *transfer, struct
     return;
   }
   struct transport_cost cost = {0};
-  agent_turn_take(worker);
+  agent_worker_lock(worker);
   worker->transport->cost(worker->worker, remote->peer->links[worker->index].to, &cost);
-  agent_turn_give(worker);
+  agent_worker_unlock(worker);
   uint32_t on_gpus = (local->kind == WEFT_MEMORY_CUDA) + (remote->kind == WEFT_MEMORY_CUDA);
   uint64_t ns = reckon(&cost, transfer->num_pieces, transfer->bytes, on_gpus);
   text_add(text,

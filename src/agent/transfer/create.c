@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/memory/region.h"
 #include "agent/peer/message.h"
 #include "agent/peer/message_send.h"
@@ -45,7 +46,7 @@ static void fill_pieces(weft_transfer_t *transfer, struct agent_region **local, 
   }
 }
 
-// As many requests as the transport's limit asks for. [lock; takes the turn]
+// As many requests as the transport's limit asks for. [lock; takes the worker's lock]
 static int make_parts(weft_transfer_t *transfer, bool swapped) {
   struct agent_worker *worker = transfer->link->worker;
   const struct transport_abilities *can = &worker->worker->abilities;
@@ -57,7 +58,7 @@ static int make_parts(weft_transfer_t *transfer, bool swapped) {
     return fail(WEFT_ERR_NOMEM, "no memory for %u pieces", transfer->num_pieces);
   bool carries = transfer->message && transfer->num_parts == 1 && (can->flags & TRANSPORT_MESSAGES);
   int rc = 0;
-  agent_turn_take(worker);
+  agent_worker_lock(worker);
   for (uint32_t i = 0; rc == 0 && i < transfer->num_parts; i++) {
     uint32_t first = i * most, left = transfer->num_pieces - first;
     transfer->parts[i].request =
@@ -70,7 +71,7 @@ static int make_parts(weft_transfer_t *transfer, bool swapped) {
                                    .message_size = carries ? transfer->message_size : 0};
     rc = agent_post_prepare(&transfer->parts[i], worker, transfer, agent_part_ended);
   }
-  agent_turn_give(worker);
+  agent_worker_unlock(worker);
   return rc;
 }
 
@@ -86,9 +87,9 @@ static int make_letter(weft_transfer_t *transfer) {
                                                          .op = WEFT_WRITE,
                                                          .message = transfer->message,
                                                          .message_size = transfer->message_size};
-  agent_turn_take(messenger);
+  agent_worker_lock(messenger);
   int rc = agent_post_prepare(transfer->letter, messenger, transfer, agent_transfer_letter_ended);
-  agent_turn_give(messenger);
+  agent_worker_unlock(messenger);
   return rc;
 }
 
@@ -99,11 +100,16 @@ void agent_transfer_unprepare(weft_transfer_t *transfer) {
     agent_post_unprepare(transfer->letter);
 }
 
+void agent_transfers_unprepare(struct agent_peer *peer) {
+  for (weft_transfer_t *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
+    agent_transfer_unprepare(transfer);
+}
+
 // Frees what was made of it; it is in no list.
 static void discard(weft_transfer_t *transfer) {
-  agent_turns_take(transfer->agent);
+  agent_workers_lock(transfer->agent);
   agent_transfer_unprepare(transfer);
-  agent_turns_give(transfer->agent);
+  agent_workers_unlock(transfer->agent);
   if (transfer->event_fd >= 0)
     close(transfer->event_fd);
   free(transfer->parts);

@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
+#include "agent/metrics/metrics.h"
 #include "agent/peer/message.h"
 #include "agent/peer/message_send.h"
 #include "agent/peer/table.h"
@@ -234,4 +236,12 @@ int weft_transfer_poll(weft_transfer_t *transfer) {
   if (state == AGENT_NEVER)
     return fail(WEFT_ERR_INVALID, "the transfer has not been posted");
   return fail(state, "%s", transfer->why);
+}
+
+// --- the peer's end ---
+
+void agent_transfers_stop(struct agent_peer *peer) {
+  for (weft_transfer_t *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
+    if (agent_transfer_flies(transfer))
+      agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_PEER_LOST);
 }

@@ -2,7 +2,93 @@
 #ifndef AGENT_TRANSFER_TRANSFER_H
 #define AGENT_TRANSFER_TRANSFER_H
 
-#include "agent/agent.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/agent.h>
+
+#include "agent/limits.h"
+#include "agent/memory/region.h"
+#include "agent/progress/worker.h"
+
+struct agent_peer;
+
+struct agent_span {
+  uint64_t address, length;
+  struct agent_region *region;
+};
+
+struct weft_list {
+  weft_agent_t *agent;
+  struct agent_peer *peer; // &agent->self: of this agent
+  enum weft_memory_kind kind;
+  uint32_t count, num_regions;
+  struct agent_span *spans;
+  struct agent_region **regions; // those that the spans lie in, each once
+  uint32_t transfers;            // that use it; lock
+  _Atomic uint64_t broken;       // id of a region of it that has gone; 0: none
+  struct weft_list *next, **back;
+};
+
+// Of a transfer's state, while it is not 0 or a code.
+enum {
+  AGENT_IN_FLIGHT = 1,
+  AGENT_SLEEPER = 2, // somebody sleeps on the state
+  AGENT_EVENT = 4,   // the event descriptor wants to know
+  AGENT_NEVER = 8,   // not posted yet
+};
+
+struct weft_transfer {
+  // What post and poll touch comes first.
+  _Atomic int state;
+  _Atomic uint32_t left; // parts in flight
+  _Atomic int err;       // the first failure
+  uint32_t num_parts;
+  struct agent_post *parts;
+  weft_agent_t *agent;
+  struct agent_peer *peer;
+  struct weft_list *local, *remote; // the caller's
+  struct agent_link *link;
+  _Atomic uint32_t number; // counts posts
+  _Atomic uint64_t ending; // of post `number`: number << 8 | -code, when it was asked to end early
+  uint64_t posted_ticks, timeout_ticks, timeout_ns;
+  uint64_t range; // a profiler's, from post to end
+  _Atomic uint64_t deadline_ticks;
+  uint64_t bytes; // of all pieces
+  uint32_t polls;
+  enum weft_op op;   // as the caller sees it
+  uint64_t sequence; // of its notification in the last post
+  uint8_t *message;  // header and notification; NULL: none
+  uint32_t message_size;
+  struct agent_post *letter; // sends it when the last part has ended well; NULL: the only part carries it
+  int event_fd;
+  _Atomic uint32_t leaving; // threads that still touch it though its state is final
+
+  struct transport_piece *pieces;
+  int32_t *status;    // [num_pieces]
+  uint32_t *piece_of; // [num_pairs]; NULL: pair i is piece i
+  uint32_t num_pieces, num_pairs;
+  uint64_t estimate_ns;
+  char *explanation;
+  char why[AGENT_MAX_DETAIL + WEFT_AGENT_MAX_NAME + 64];
+  struct weft_transfer *next, **back; // of the agent
+  struct weft_transfer *next_of_peer, **back_of_peer;
+};
+
+_Static_assert(offsetof(struct weft_transfer, letter) + sizeof(void *) <= 256, "what post and poll touch comes first");
+
+// Has post `number` of it end with `code`, unless it ends before. [any]
+void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code);
+// Whether it is in flight. [any]
+static inline bool agent_transfer_flies(weft_transfer_t *transfer) {
+  int state = atomic_load(&transfer->state);
+  return state > 0 && (state & AGENT_IN_FLIGHT);
+}
+
+// How long it still has; 0: its time is over. [any]
+uint64_t agent_transfer_left_ns(const weft_transfer_t *transfer);
 
 // What a caller chose of two lists, checked.
 struct agent_pairs {
@@ -20,17 +106,23 @@ int agent_pairs_merge(const struct agent_pairs *pairs, weft_transfer_t *transfer
                       struct agent_region ***remote);
 
 // Chooses the link, and writes down why. `*swapped`: by loopback, with local and remote side exchanged. [lock; takes
-// turns]
+// worker locks]
 int agent_select(weft_transfer_t *transfer, const char *name, bool *swapped);
 
-// Lets go of what the transport keeps of it. It is not in flight. [all turns, or the worker's and the messenger's]
+// Lets go of what the transport keeps of it. It is not in flight. [all worker locks, or the worker's and the
+// messenger's]
 void agent_transfer_unprepare(weft_transfer_t *transfer);
+
+// Has all transfers with a peer that has ended end with PEER_LOST. [lock]
+void agent_transfers_stop(struct agent_peer *peer);
+// agent_transfer_unprepare() of all transfers with a peer. [lock, all worker locks]
+void agent_transfers_unprepare(struct agent_peer *peer);
 
 // A part of it has ended: for agent_post_prepare().
 void agent_part_ended(struct agent_post *post, int err);
 void agent_transfer_letter_ended(struct agent_post *post, int err);
 
-// Takes it out of all lists and frees it. It is not in flight. [lock; takes turns]
+// Takes it out of all lists and frees it. It is not in flight. [lock; takes worker locks]
 void agent_transfer_free(weft_transfer_t *transfer);
 
 // Looks for transfers whose time is over. Returns when the next one is, CLOCK_NEVER when none is in flight. [takes

@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/progress/progress.h"
-#include "agent/progress/submit.h"
 #include "agent/transfer/transfer.h"
 #include "base/fail.h"
 #include "base/time/clock.h"

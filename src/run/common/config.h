@@ -14,14 +14,14 @@ enum { RUN_REQUEST_MS = 3000 };
 enum run_negative { RUN_NEGATIVE_KILL, RUN_NEGATIVE_LEAVE, RUN_NEGATIVE_LOST };
 
 struct run_config {
-  const char *plan;       // path of the plan; a lead agent needs it or `plan_text`
+  const char *plan;       // path of the plan; a lead node needs it or `plan_text`
   const char *plan_text;  // the plan itself, when `plan` is NULL: the tool's default plan
-  uint32_t num_processes; // process slots of this agent; 0: as many as the plan ever has live at once
-  uint32_t num_agents;    // agents that the lead waits for, itself included; default 1
+  uint32_t num_processes; // process slots of this node; 0: as many as the plan ever has live at once
+  uint32_t num_agents;    // nodes that the lead waits for, itself included; default 1
   const char *store;      // --store, --etcd-server, WEFT_STORE: endpoints of a store that is there already
-  const char *lead;       // --rank-server, --tcp-server: host (or host:port) of the lead agent; this agent follows
+  const char *lead;       // --rank-server, --tcp-server: host (or host:port) of the lead node; this node follows
   const char *listen;     // address of the embedded store; default 127.0.0.1
-  uint16_t store_port;    // of the embedded store; 0: any free one (9999 when other agents are expected)
+  uint16_t store_port;    // of the embedded store; 0: any free one (9999 when other nodes are expected)
   const char *token; // of the store; NULL: none for a store that is there already, a random one for an embedded one
   const char *ca_file, *cert_file, *key_file, *user, *password; // of etcd
   const char *job;                                              // name of the job in the store; default "elastic"
@@ -33,7 +33,7 @@ struct run_config {
   enum weft_ep_combine_dtype combine_dtype;                     // default bf16
   enum weft_ep_layout layout;                                   // per-expert
   enum weft_ep_memory memory;                                   // AUTO: the lead decides, HOST or CUDA afterwards
-  bool share_gpus;                                              // on this agent several ranks may have one GPU
+  bool share_gpus;                                              // on this node several ranks may have one GPU
   uint32_t timeout_ms;                                          // of an operation; default 5,000
   uint32_t startup_timeout_s; // a rank that is launched must be active by then; default 60
   uint32_t iterations;        // timed operations per phase; default 20
@@ -48,12 +48,12 @@ struct run_config {
   bool color, unicode; // of the report on standard output: what struct report_options says
 };
 
-// Runs the plan as lead agent, or follows one. Returns the exit status of the tool (0, 1, 2, 3, 4, 5, 124, or 128 + the
+// Runs the plan as lead node, or follows one. Returns the exit status of the tool (0, 1, 2, 3, 4, 5, 124, or 128 + the
 // signal that asked it to stop), having said on standard error what was wrong. Leaves SIGINT, SIGTERM and SIGHUP
 // blocked: the process is to end with that status.
 int run_elastic(const struct run_config *config);
 
-// The rank process: what an agent starts, `weft rank` in the tool. Reads what it needs from the environment and the
+// The rank process: what a node starts, `weft rank` in the tool. Reads what it needs from the environment and the
 // store.
 int run_rank_main(int argc, char **argv);
 

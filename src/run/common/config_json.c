@@ -1,3 +1,4 @@
+// The shared part of the configuration, as JSON and from it.
 #include "run/common/config_json.h"
 
 #include <errno.h>

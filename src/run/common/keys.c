@@ -1,3 +1,4 @@
+// Makes and reads the keys of a run in the store.
 #include "run/common/keys.h"
 
 #include <ctype.h>

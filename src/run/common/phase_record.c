@@ -1,3 +1,4 @@
+// A rank's record of one phase, as JSON and from it.
 #include "run/common/phase_record.h"
 
 #include <inttypes.h>

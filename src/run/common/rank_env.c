@@ -1,3 +1,4 @@
+// Hands the task to a rank process: written to sealed memory by the node, read by the rank.
 #include "run/common/rank_env.h"
 
 #include <errno.h>
@@ -75,7 +76,7 @@ int run_task_to_descriptor(const struct run_task *task, int *fd) {
   return err;
 }
 
-// Memory that nobody can change any more, which is what agents hand over; `*size` is that of its text.
+// Memory that nobody can change any more, which is what nodes hand over; `*size` is that of its text.
 static bool is_sealed(int fd, size_t *size) {
   const int seals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK;
   struct stat status;

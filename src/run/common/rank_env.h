@@ -1,4 +1,4 @@
-// What an agent tells a rank process that it starts. It holds secrets, so it stands neither in the arguments, which
+// What a node tells a rank process that it starts. It holds secrets, so it stands neither in the arguments, which
 // every user sees, nor in the environment, which the rank's own children inherit, but in sealed memory behind a
 // descriptor, whose number is in one environment variable.
 #ifndef RUN_COMMON_RANK_ENV_H
@@ -18,26 +18,26 @@ struct run_task {
   const char *token, *ca_file, *cert_file, *key_file, *user, *password; // or NULL
   const char *job, *run;
   int32_t rank;
-  uint32_t slot;       // its place on its agent: local_rank
+  uint32_t slot;       // its place on its node: local_rank
   int32_t gpu;         // its device, -1 with host memory
   uint32_t phase;      // the first that it takes part in
   uint32_t patience_s; // how long it waits for a store that does not answer when it starts
-  uint64_t launch_ns;  // when the agent decided
+  uint64_t launch_ns;  // when the node decided
   int64_t agent_pid;
-  int message_fd; // pipe to the agent (rank_pipe.h)
+  int message_fd; // pipe to the node (rank_pipe.h)
 };
 
 // The caller wipes and frees it by secret_free(). NULL when memory ran out.
 char *run_task_to_text(const struct run_task *task);
 
-// `*owner` holds the strings: run_task_free() it last. PROTOCOL: not what an agent writes; what it was is not told.
+// `*owner` holds the strings: run_task_free() it last. PROTOCOL: not what a node writes; what it was is not told.
 int run_task_from_text(struct run_task *task, const char *text, json_t **owner);
 
 // A descriptor (close-on-exec) that a rank receives the task from.
 int run_task_to_descriptor(const struct run_task *task, int *fd);
 
 // Takes the task from the descriptor that the environment names, closes it and removes the variable: once in a process.
-// INVALID: there is no variable; PROTOCOL: it or the descriptor is not an agent's.
+// INVALID: there is no variable; PROTOCOL: it or the descriptor is not a node's.
 int run_task_receive(struct run_task *task, json_t **owner);
 
 // Wipes the secrets and frees all; NULL is legal.

@@ -1,5 +1,5 @@
-// What a rank process tells its agent while it runs: JSON objects, one a line, each written whole, through a pipe.
-//   {"kind": "line", "text"}                       for the agent's standard output, as it is
+// What a rank process tells its node while it runs: JSON objects, one a line, each written whole, through a pipe.
+//   {"kind": "line", "text"}                       for the node's standard output, as it is
 //   {"kind": "kill", "time_ns"}                    it is about to die as planned
 //   {"kind": "progress", "phase", "step", "done", "of"}
 //   {"kind": "event", "event", "time_ns", ...}     for events.jsonl
@@ -16,7 +16,7 @@ enum { RUN_MESSAGE_MAX = 4096 }; // PIPE_BUF: longer ones would not be written w
 // [any]
 void run_message_send(int fd, json_t *json);
 
-// A line for the agent's standard output; it goes to this process' standard output too, which is the rank's log.
+// A line for the node's standard output; it goes to this process' standard output too, which is the rank's log.
 void run_message_line(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,3 +1,4 @@
+// Which ranks start, leave and die in a phase, by the plan and the kind of negative run.
 #include "run/common/roster.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// JSON values in the store: get, put and create, and the inbox that watches a prefix.
 #include "run/common/store_json.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// The reporter: a thread that writes values to the store in order, and again when the store forgot them.
 #include "run/common/store_writer.h"
 
 #include <pthread.h>

@@ -16,7 +16,7 @@ struct seat {
   char boot[RUN_BOOT_SIZE]; // of the host whose clock that is
 };
 
-struct seen_agent {
+struct seen_node {
   bool here;
   uint32_t slots;
   char host[64];
@@ -41,23 +41,43 @@ struct lead {
   enum lead_state state;
   uint64_t deadline_ns; // of the state, or of the phase's start
   bool showed_token;
-  bool all_started;          // of the phase in progress
-  struct seat *seats;        // [num_phases][plan->ranks.count]
-  struct seen_agent *agents; // [num_agents]
-  uint32_t num_agents;
+  bool all_started;        // of the phase in progress
+  struct seat *seats;      // [num_phases][plan->ranks.count]
+  struct seen_node *nodes; // [num_nodes]
+  uint32_t num_nodes;
   struct lead_failure failure;
 };
 
-// NULL: the plan never names the rank, or has no such phase.
-struct seat *lead_seat(const struct agent *agent, uint32_t phase, int32_t rank);
+// The role of the node that leads, for node_open().
+extern const struct node_role lead_role;
+
+// seats.c. NULL: the plan never names the rank, or has no such phase.
+struct seat *lead_seat(const struct node *node, uint32_t phase, int32_t rank);
 
 // The phase for which the process was launched that is `rank` in `phase`.
-uint32_t lead_launch_phase(const struct agent *agent, uint32_t phase, int32_t rank);
+uint32_t lead_launch_phase(const struct node *node, uint32_t phase, int32_t rank);
+
+// nodes.c: takes a change of the key agent/<id>.
+int lead_take_node(struct node *node, const struct run_news *news, const char *id);
+int lead_check_gpus(const struct lead *lead); // UNSUPPORTED: two nodes of one host use one GPU, and do not share it
+void lead_show_waiting(struct node *node, uint32_t here);
+void lead_forget_nodes(struct node *node);
+// The nodes that the lead misses, in words; returns how many.
+uint32_t lead_missing_nodes(const struct node *node, struct text *text);
+
+// phase.c
+int lead_begin_phase(struct node *node, uint32_t phase);
+int lead_run_phase(struct node *node); // ends it, and begins the next one, when all ranks have done it
+int lead_end_run(struct node *node);   // after the last phase: `end.over` when every process has ended
+uint64_t lead_late_ns(const struct node *node);
 
 // root_cause.c: weighs a reason from fail/ or exit/.
-void lead_note_report(struct agent *agent, const json_t *report);
-void lead_note_exit(struct agent *agent, const json_t *exit);
+void lead_note_report(struct node *node, const json_t *report);
+void lead_note_exit(struct node *node, const json_t *exit);
 // The failure once it is decided on, else 0.
-int lead_failed(const struct agent *agent);
+int lead_failed(const struct node *node);
+
+// results.c: writes results.json and the report. `error`: why the run ended early, or "".
+int lead_finish(struct node *node, int status, const char *error);
 
 #endif

@@ -20,8 +20,8 @@ static int err_of_status(int status) {
   return WEFT_ERR_PROTOCOL;
 }
 
-static void note(struct agent *agent, int weight, int err, const char *text) {
-  struct lead_failure *failure = &agent->lead->failure;
+static void note(struct node *node, int weight, int err, const char *text) {
+  struct lead_failure *failure = &node->lead->failure;
   if (failure->weight == 0)
     failure->decide_ns = clock_deadline_ms(CAUSE_MS);
   if (weight <= failure->weight)
@@ -32,7 +32,7 @@ static void note(struct agent *agent, int weight, int err, const char *text) {
 }
 
 static int weight_of(struct lead_failure *failure, const json_t *report, int err) {
-  int32_t rank = -1, lost = -1; // -1: an agent's reason, or of nobody whom the rank itself found lost
+  int32_t rank = -1, lost = -1; // -1: a node's reason, or of nobody whom the rank itself found lost
   json_unpack((json_t *)report, "{s?i, s?i}", "rank", &rank, "found_lost", &lost);
   bool found = lost >= 0 && lost < WEFT_EP_MAX_CAPACITY && !failure->gave_reason[lost];
   if (rank >= 0 && rank < WEFT_EP_MAX_CAPACITY)
@@ -42,7 +42,7 @@ static int weight_of(struct lead_failure *failure, const json_t *report, int err
   return rank < 0 || found ? WEIGHT_LOSS : WEIGHT_TOLD_LOSS;
 }
 
-void lead_note_report(struct agent *agent, const json_t *report) {
+void lead_note_report(struct node *node, const json_t *report) {
   char text[LEAD_ERROR_SIZE];
   const json_t *rank = json_object_get(report, "rank");
   const char *error = json_string_value(json_object_get(report, "error"));
@@ -50,26 +50,26 @@ void lead_note_report(struct agent *agent, const json_t *report) {
   if (rank)
     snprintf(text, sizeof text, "rank %lld in phase %lld: %s", (long long)json_integer_value(rank),
              (long long)json_integer_value(json_object_get(report, "phase")), error ? error : "?");
-  else // an agent's
+  else // a node's
     snprintf(text, sizeof text, "%s", error ? error : "?");
-  note(agent, weight_of(&agent->lead->failure, report, err), err, text);
+  note(node, weight_of(&node->lead->failure, report, err), err, text);
 }
 
-void lead_note_exit(struct agent *agent, const json_t *exit) {
+void lead_note_exit(struct node *node, const json_t *exit) {
   int status = (int)json_integer_value(json_object_get(exit, "status"));
   const char *what = json_string_value(json_object_get(exit, "what"));
   if (status < 0) // by a signal
-    note(agent, WEIGHT_CAUSE, WEFT_ERR_PEER_LOST, what ? what : "?");
+    note(node, WEIGHT_CAUSE, WEFT_ERR_PEER_LOST, what ? what : "?");
   else
-    note(agent, WEIGHT_EXIT, err_of_status(status), what ? what : "?");
+    note(node, WEIGHT_EXIT, err_of_status(status), what ? what : "?");
 }
 
-int lead_failed(const struct agent *agent) {
-  const struct lead_failure *failure = &agent->lead->failure;
+int lead_failed(const struct node *node) {
+  const struct lead_failure *failure = &node->lead->failure;
   if (failure->weight == 0 || (failure->weight < WEIGHT_CAUSE && !clock_passed(failure->decide_ns)))
     return 0;
   struct text missing = {0};
-  if (agent->restore.stage != RESTORE_NONE && agent_restore_missing(agent, &missing))
+  if (node->restore.stage != RESTORE_NONE && lead_missing_nodes(node, &missing))
     text_add(&missing, " did not come back after the store had lost the run; then ");
   int err = fail(failure->err, "%s%s", missing.data ? missing.data : "", failure->text);
   text_free(&missing);

@@ -1,3 +1,4 @@
+// Finds the node's GPUs, and decides between host and GPU memory.
 #include "run/node/gpus.h"
 
 #include <stdbool.h>
@@ -119,7 +120,7 @@ static int too_few(uint32_t count, uint32_t num_ranks) {
               visible ? visible : "", visible ? "')" : "", num_ranks);
 }
 
-// Finds this agent's GPUs.
+// Finds this node's GPUs.
 static int find(struct run_gpus *gpus, const struct run_config *config, const struct run_gpus_need *need) {
   const struct device_api *api = NULL;
   uint32_t most = need->most < RUN_GPUS_MAX ? need->most : RUN_GPUS_MAX;

@@ -1,5 +1,5 @@
 // Which memory the operations of a run use, and which GPU each local rank has. The lead decides for the whole run; an
-// agent that cannot follow says so before anything is started. The agent's process makes no context of CUDA.
+// node that cannot follow says so before anything is started. The node's process makes no context of CUDA.
 #ifndef RUN_NODE_GPUS_H
 #define RUN_NODE_GPUS_H
 
@@ -16,7 +16,7 @@ enum {
   RUN_GPUS_UUID = 16, // bytes that name a GPU, whoever counts
 };
 
-// What was decided for this agent.
+// What was decided for this node.
 struct run_gpus {
   uint32_t count; // GPUs that its ranks use, 0 with host memory: indices 0 to count - 1 as its processes see them
   char why[RUN_GPUS_WHY]; // why `auto` came to host memory, or ""
@@ -26,13 +26,13 @@ struct run_gpus {
 // How many ranks are live at once.
 struct run_gpus_need {
   uint32_t in_all;
-  uint32_t least, most; // on this agent: it has to have GPUs for so many, and uses no more than for so many
+  uint32_t least, most; // on this node: it has to have GPUs for so many, and uses no more than for so many
 };
 
 // Settles config->memory: it is HOST or CUDA afterwards. UNSUPPORTED: CUDA was asked for and cannot be had; says why.
 int run_gpus_choose(struct run_gpus *gpus, struct run_config *config, const struct run_gpus_need *need);
 
-// The names of this agent's GPUs, a list of strings such as "GPU-..."; NULL when memory ran out.
+// The names of this node's GPUs, a list of strings such as "GPU-..."; NULL when memory ran out.
 json_t *run_gpus_names(const struct run_gpus *gpus);
 
 // The GPU of a process slot, -1 with host memory. Slots share GPUs when there are fewer of these.

@@ -1,5 +1,6 @@
-// What the files of the node agent share. One thread, one poll() loop; everything that agents and ranks tell each other
-// goes through the store, so the lead does the same for its own ranks as for those of a follower.
+// A node of a run: one process of `weft elastic`, which users know as an agent (--num-agents). One thread, one poll()
+// loop; nodes and ranks speak with each other through the store only, so the lead does the same for its own ranks as
+// for those of a follower.
 #ifndef RUN_NODE_NODE_H
 #define RUN_NODE_NODE_H
 
@@ -32,22 +33,34 @@ enum {
 };
 
 struct lead;
+struct node;
 
-// How a launch stands: who has claimed it, and what is known of its process.
+// How a launch stands: which node has claimed it.
 struct launch {
   bool claimed;
-  bool asked; // this agent has asked for it and has no answer: the claim that shows may be its own
-  uint32_t agent;
+  bool asked; // this node has asked for it and has no answer: the claim that shows may be its own
+  uint32_t node;
+};
+
+// What a node does as the lead of a run, or as a follower. Functions that return int fail with a reason of the run's.
+struct node_role {
+  int (*open)(struct node *node);                              // when the store is there, before the loop
+  int (*take)(struct node *node, const struct run_news *news); // one change in the store
+  int (*step)(struct node *node);                              // goes on as far as it can; may set `end.over`
+  uint64_t (*deadline)(const struct node *node);               // when step() has something to do even without news
+  void (*forget_nodes)(struct node *node);                     // the store is read again: each node is to show itself
+  uint32_t (*missing)(const struct node *node, struct text *text); // adds the nodes that are missed; returns how many
+  void (*close)(struct node *node);                                // after an error of open(), and without it, too
 };
 
 // Putting the run back into a store that has forgotten it (restore.c).
 enum restore_stage {
   RESTORE_NONE,
   RESTORE_WRITE,  // the reporter writes everything again
-  RESTORE_GATHER, // the lead waits for the other agents, they wait for the lead's word
+  RESTORE_GATHER, // the lead waits for the other nodes, they wait for the lead's word
 };
 
-struct agent_restore {
+struct node_restore {
   bool look; // find out what the store has
   enum restore_stage stage;
   uint64_t deadline_ns;
@@ -55,106 +68,126 @@ struct agent_restore {
   int64_t done_lease; // the run's lease when the lead said that all is back
 };
 
-struct agent {
+// The store, and whether it answers.
+struct node_store {
+  weft_store_server_t *server; // of a lead without a store
+  weft_store_t *client;
+  char *endpoints;
+  char version[64];
+  int64_t run_lease, own_lease; // the same for the lead; 0: none yet
+  uint64_t renew_ns;            // when the lease is to be renewed next
+  uint64_t silent_ns;           // since when the store has not answered; 0: it does
+  uint64_t wary_ns;             // until then, a lease that ran out may have run out because the store was away
+};
+
+// Of a follower: whether it has one of the places that the lead keeps for nodes.
+struct node_place {
+  uint32_t expected; // nodes that the lead expects
+  bool taken;
+};
+
+struct node_phase {
+  bool begun;       // a phase has begun
+  uint32_t current; // which; num_phases: the end
+};
+
+struct node_end {
+  bool over;       // the loop ends
+  int status;      // exit status then
+  char error[900]; // of a follower: why the lead ended the run before its time
+};
+
+struct node {
   struct run_config config;           // as given; a follower's shared part comes from the lead
   char made_token[SECRET_DIGITS + 1]; // of a lead with a store of its own, when none was given; "": none was made
   const char *job;
   char run[RUN_UUID_SIZE];
   struct run_keys keys;
   struct plan *plan;
+
   char host[64], boot[RUN_BOOT_SIZE];
   bool leads;
+  const struct node_role *role;
+  struct lead *lead; // of the lead's role
   uint32_t id, slots;
   struct run_gpus gpus;
-  uint32_t num_places; // of a follower: agents that the lead expects
-  bool registered;     // of a follower: it has one of them
+  struct node_place place;
 
-  weft_store_server_t *server; // of a lead without a store
-  weft_store_t *store;
-  char *endpoints;
-  char store_version[64];
-  int64_t run_lease, own_lease; // the same for the lead; 0: none yet
-  uint64_t renew_ns;            // when the lease is to be renewed next
-  uint64_t silent_ns;           // since when the store has not answered; 0: it does
-  uint64_t wary_ns;             // until then, a lease that ran out may have run out because the store was away
-  uint64_t retry_ns;            // when something is to be tried again; CLOCK_NEVER: nothing is
+  struct node_store store;
   struct run_inbox *inbox;
   struct run_reporter *reporter;
-  struct agent_restore restore;
+  struct node_restore restore;
+  uint64_t retry_ns; // when something is to be tried again; CLOCK_NEVER: nothing is
 
   struct run_directory directory;
   struct progress progress;
   struct run_child *children; // [slots]
   struct launch *launches;    // [num_phases][plan->ranks.count]
-  bool begun;                 // a phase has begun
-  uint32_t current;           // which; num_phases: the end
-  struct lead *lead;          // of the lead
+  struct node_phase phase;
 
   int signal_fd;
-  int signal_number;   // that asked to stop; 0: none
-  bool over;           // the loop ends
-  int status;          // exit status then
-  char end_error[900]; // of a follower: why the lead ended the run before its time
+  int signal_number; // that asked to stop; 0: none
+  struct node_end end;
 };
 
-// open.c: finds or makes the run: store, role, run directory. After an error, too, close with agent_close(),
-// which leaves the signals blocked and signal_fd open.
-int agent_open(struct agent *agent);
-void agent_close(struct agent *agent);
+// open.c: finds or makes the run: store, role, run directory. `lead`: the role of a node that leads. After an error,
+// too, close with node_close(), which leaves the signals blocked and signal_fd open.
+int node_open(struct node *node, const struct node_role *lead);
+void node_close(struct node *node);
 
-// INVALID: no other agents are expected, and the plan needs more slots than this one is told to have.
-int agent_check_slots(const struct agent *agent);
+// follower.c
+extern const struct node_role node_follower;
 
-// Settles which memory the run uses (run/node/gpus.h) and with it, on GPUs, how many ranks this agent has room for.
-// Before the run or this agent is told to anybody.
-int agent_choose_memory(struct agent *agent);
-
+// signals.c
+int node_open_signals(struct node *node);
+void node_take_signal(struct node *node); // into signal_number, when signal_fd is readable
 // Waits for up to `ms` or until a signal asks to stop; CANCELED then. For the waits before the loop.
-int agent_pause(struct agent *agent, int ms);
+int node_pause(struct node *node, int ms);
+
+// capacity.c. INVALID: no other nodes are expected, and the plan needs more slots than this one is told to have.
+int node_check_slots(const struct node *node);
+// Settles which memory the run uses (run/node/gpus.h) and with it, on GPUs, how many ranks this node has room for.
+// Before the run or this node is published.
+int node_choose_memory(struct node *node);
+int node_make_room(struct node *node); // allocates `children` and `launches`
 
 // rendezvous.c: opens the store and decides who leads; a follower has the lead's configuration and plan then.
-int agent_rendezvous(struct agent *agent);
+int node_rendezvous(struct node *node);
 // Makes a step of the beginning, again and again for as long as the store, which has answered once, does not. A step is
 // such that it may be made when it was carried out before.
-int agent_insist(struct agent *agent, int (*step)(struct agent *agent));
-int agent_grant_lease(struct agent *agent);
-int agent_register(struct agent *agent, bool *created);                           // the key agent/<id>
-int agent_create_run(struct agent *agent, bool *created);                         // the key of the live run
-int agent_refuse(const struct agent *agent, const json_t *live, const char *why); // BUSY: the job is run by another
+int node_insist(struct node *node, int (*step)(struct node *node));
+int node_grant_lease(struct node *node);
+int node_register(struct node *node, bool *created);                           // the key agent/<id>
+int node_create_run(struct node *node, bool *created);                         // the key of the live run
+int node_refuse(const struct node *node, const json_t *live, const char *why); // BUSY: the job is run by another
 
 // loop.c: until the run is over.
-int agent_run(struct agent *agent);
-// Ends every child: asks, waits, kills. Returns when they are gone.
-void agent_end_children(struct agent *agent);
+int node_run(struct node *node);
 
+// children.c: reads what the rank processes say, and publishes the ends of those that have ended.
+void node_serve_children(struct node *node);
+// Ends every child: asks, waits, kills. Returns when they are gone.
+void node_end_children(struct node *node);
+
+// store_health.c
+void node_store_silent(struct node *node);   // the store did not answer
+void node_store_answered(struct node *node); // it did. What ran out meanwhile has the time of a lease to come back
 // How long the store may be away, or not have the run, before that ends the run.
-uint32_t agent_patience_s(const struct agent *agent);
+uint32_t node_patience_s(const struct node *node);
 // Looks at everything again a little later.
-void agent_retry(struct agent *agent);
+void node_retry(struct node *node);
 
 // restore.c: the store has forgotten something, or may have.
-void agent_restore_begin(struct agent *agent);
-bool agent_restore_is_on(const struct agent *agent);
-int agent_restore_step(struct agent *agent);
-// The agents that the lead misses, in words; returns how many.
-uint32_t agent_restore_missing(const struct agent *agent, struct text *text);
+void node_restore_begin(struct node *node);
+bool node_restore_is_on(const struct node *node);
+int node_restore_step(struct node *node);
 
 // launch.c
-struct launch *agent_launch_of(const struct agent *agent, uint32_t phase, int32_t rank); // NULL: the plan has none
-uint32_t agent_free_slots(const struct agent *agent);
+struct launch *node_launch_of(const struct node *node, uint32_t phase, int32_t rank); // NULL: the plan has none
+uint32_t node_free_slots(const struct node *node);
 // Claims and starts what `phase` adds, as far as there are free slots and others have not.
-int agent_launch(struct agent *agent, uint32_t phase);
-// Tells the store how a child ended.
-void agent_tell_exit(struct agent *agent, const struct run_child *child, int status);
-
-// lead/lead.c
-int lead_open(struct agent *agent);
-void lead_close(struct agent *agent);
-int lead_take(struct agent *agent, const struct run_news *news); // one change in the store
-int lead_step(struct agent *agent);                // goes on as far as it can; sets `over` when the run has ended
-uint64_t lead_deadline(const struct agent *agent); // when lead_step() has something to do even without news
-
-// lead/results.c: writes results.json and the report. `error`: why the run ended early, or "".
-int lead_finish(struct agent *agent, int status, const char *error);
+int node_launch(struct node *node, uint32_t phase);
+// Publishes in the store how a child ended.
+void node_publish_exit(struct node *node, const struct run_child *child, int status);
 
 #endif

@@ -1,3 +1,4 @@
+// Starts a rank process, reads its messages, and reaps it.
 #include "run/node/process.h"
 
 #include <errno.h>

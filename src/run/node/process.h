@@ -1,5 +1,5 @@
-// A rank process as its agent sees it: started, watched through a pidfd, heard through a pipe, and ended with the
-// agent.
+// A rank process as its node sees it: started, watched through a pidfd, heard through a pipe, and ended with the
+// node.
 #ifndef RUN_NODE_PROCESS_H
 #define RUN_NODE_PROCESS_H
 
@@ -24,7 +24,7 @@ struct run_child {
 
 // Starts `weft rank` with this task (whose message_fd and agent_pid are filled here), its output written to `log_fd`,
 // which stays the caller's. It dies with the calling thread, and has a process group of its own: a Ctrl-C on the
-// terminal is the agent's to handle.
+// terminal is the node's to handle.
 int run_child_start(struct run_child *child, const struct run_task *task, int log_fd);
 
 // Reads what has come and calls `fn` for each message. It does not wait. `json` is the callee's to look at only.

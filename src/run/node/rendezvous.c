@@ -1,4 +1,4 @@
-// How agents find each other: one leads, the others follow. The key /weft/<job>/run, on the lead's lease, names the
+// How nodes find each other: one leads, the others follow. The key /weft/<job>/run, on the lead's lease, names the
 // live run.
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 
 enum { RETRY_MS = 50, FIRST_TRIES = 3 };
 
-static int open_client(struct agent *agent, const char *endpoints) {
-  const struct run_config *config = &agent->config;
+static int open_client(struct node *node, const char *endpoints) {
+  const struct run_config *config = &node->config;
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   options.endpoints = endpoints;
   options.request_timeout_ms = RUN_REQUEST_MS;
@@ -23,179 +23,180 @@ static int open_client(struct agent *agent, const char *endpoints) {
   options.key_file = config->key_file;
   options.user = config->user;
   options.password = config->password;
-  agent->endpoints = strdup(endpoints);
-  return agent->endpoints ? weft_store_open(&agent->store, &options) : fail(WEFT_ERR_NOMEM, "no memory for a store");
+  node->store.endpoints = strdup(endpoints);
+  return node->store.endpoints ? weft_store_open(&node->store.client, &options)
+                               : fail(WEFT_ERR_NOMEM, "no memory for a store");
 }
 
-static int start_server(struct agent *agent) {
-  const struct run_config *config = &agent->config;
+static int start_server(struct node *node) {
+  const struct run_config *config = &node->config;
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
   options.address = config->listen;
   options.port = config->store_port ? config->store_port : config->num_agents > 1 ? RUN_DEFAULT_PORT : 0;
   options.token = config->token;
-  int err = weft_store_server_start(&agent->server, &options);
-  return err ? err : open_client(agent, weft_store_server_url(agent->server));
+  int err = weft_store_server_start(&node->store.server, &options);
+  return err ? err : open_client(node, weft_store_server_url(node->store.server));
 }
 
-int agent_insist(struct agent *agent, int (*step)(struct agent *agent)) {
-  uint64_t deadline = clock_deadline_ms((uint64_t)agent->config.startup_timeout_s * 1000);
+int node_insist(struct node *node, int (*step)(struct node *node)) {
+  uint64_t deadline = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
   for (;;) {
-    int err = step(agent);
+    int err = step(node);
     if (!run_storage_may_pass(err) || clock_passed(deadline))
       return err;
-    err = agent_pause(agent, RETRY_MS);
+    err = node_pause(node, RETRY_MS);
     if (err)
       return err;
   }
 }
 
 // The run key's value.
-static json_t *describe_run(const struct agent *agent) {
-  uint32_t agents = agent->config.num_agents ? agent->config.num_agents : 1;
-  return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "run", agent->run, "host", agent->host, "pid",
-                   (json_int_t)getpid(), "lease", (json_int_t)agent->run_lease, "agents", (json_int_t)agents, "config",
-                   run_settings_to_json(&agent->config), "plan", plan_to_json(agent->plan));
+static json_t *describe_run(const struct node *node) {
+  uint32_t nodes = node->config.num_agents ? node->config.num_agents : 1;
+  return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "run", node->run, "host", node->host, "pid",
+                   (json_int_t)getpid(), "lease", (json_int_t)node->store.run_lease, "agents", (json_int_t)nodes,
+                   "config", run_settings_to_json(&node->config), "plan", plan_to_json(node->plan));
 }
 
-int agent_grant_lease(struct agent *agent) {
-  int err = weft_store_lease_grant(agent->store, RUN_LEASE_TTL_S, &agent->own_lease, NULL);
-  agent->renew_ns = clock_deadline_ms(RUN_RENEW_MS);
+int node_grant_lease(struct node *node) {
+  int err = weft_store_lease_grant(node->store.client, RUN_LEASE_TTL_S, &node->store.own_lease, NULL);
+  node->store.renew_ns = clock_deadline_ms(RUN_RENEW_MS);
   return err;
 }
 
-int agent_register(struct agent *agent, bool *created) {
+int node_register(struct node *node, bool *created) {
   char key[RUN_KEY_SIZE];
-  uint32_t slots = agent->config.num_processes ? agent->config.num_processes : agent->plan->num_processes;
-  run_key(key, &agent->keys, "agent/%u", agent->id);
-  return run_storage_create(agent->store, key,
-                            json_pack("{s:s, s:s, s:I, s:I, s:o, s:b}", "host", agent->host, "boot", agent->boot, "pid",
+  uint32_t slots = node->config.num_processes ? node->config.num_processes : node->plan->num_processes;
+  run_key(key, &node->keys, "agent/%u", node->id);
+  return run_storage_create(node->store.client, key,
+                            json_pack("{s:s, s:s, s:I, s:I, s:o, s:b}", "host", node->host, "boot", node->boot, "pid",
                                       (json_int_t)getpid(), "slots", (json_int_t)slots, "gpus",
-                                      run_gpus_names(&agent->gpus), "share_gpus", agent->config.share_gpus),
-                            agent->own_lease, created);
+                                      run_gpus_names(&node->gpus), "share_gpus", node->config.share_gpus),
+                            node->store.own_lease, created);
 }
 
-int agent_create_run(struct agent *agent, bool *created) {
-  return run_storage_create(agent->store, agent->keys.live, describe_run(agent), agent->run_lease, created);
+int node_create_run(struct node *node, bool *created) {
+  return run_storage_create(node->store.client, node->keys.live, describe_run(node), node->store.run_lease, created);
 }
 
 // Tries to be the lead of the job: it leads afterwards, or somebody else does.
-static int try_lead(struct agent *agent) {
+static int try_lead(struct node *node) {
   bool leads = false, registered = false;
-  int err = agent->own_lease ? 0 : agent_grant_lease(agent);
-  agent->run_lease = agent->own_lease;
+  int err = node->store.own_lease ? 0 : node_grant_lease(node);
+  node->store.run_lease = node->store.own_lease;
   if (!err)
-    err = agent_create_run(agent, &leads);
+    err = node_create_run(node, &leads);
   if (!err && leads)
-    err = agent_register(agent, &registered);
-  agent->leads = !err && leads;
+    err = node_register(node, &registered);
+  node->leads = !err && leads;
   return err;
 }
 
-// Registers as the lowest agent that is free, if any is.
-static int take_place(struct agent *agent) {
-  int err = agent->own_lease ? 0 : agent_grant_lease(agent);
-  agent->id = 0;
-  agent->registered = false;
-  while (!err && !agent->registered && agent->id + 1 < agent->num_places) {
-    agent->id++;
-    err = agent_register(agent, &agent->registered);
+// Registers as the lowest node that is free, if any is.
+static int take_place(struct node *node) {
+  int err = node->store.own_lease ? 0 : node_grant_lease(node);
+  node->id = 0;
+  node->place.taken = false;
+  while (!err && !node->place.taken && node->id + 1 < node->place.expected) {
+    node->id++;
+    err = node_register(node, &node->place.taken);
   }
   return err;
 }
 
-int agent_refuse(const struct agent *agent, const json_t *live, const char *why) {
+int node_refuse(const struct node *node, const json_t *live, const char *why) {
   const char *host = json_string_value(json_object_get(live, "host"));
   const char *run = json_string_value(json_object_get(live, "run"));
   return fail(WEFT_ERR_BUSY, "job '%s' is being run by process %lld on %s (run %s)%s; use --job NAME for another one",
-              agent->job, (long long)json_integer_value(json_object_get(live, "pid")), host ? host : "?",
+              node->job, (long long)json_integer_value(json_object_get(live, "pid")), host ? host : "?",
               run ? run : "?", why);
 }
 
 // Takes the lead's configuration and plan.
-static int adopt(struct agent *agent, const json_t *live) {
+static int adopt(struct node *node, const json_t *live) {
   const char *run = json_string_value(json_object_get(live, "run"));
   char *text = json_dumps(json_object_get(live, "plan"), JSON_COMPACT);
-  int err = run && strlen(run) < sizeof agent->run && text
+  int err = run && strlen(run) < sizeof node->run && text
                 ? 0
-                : fail(WEFT_ERR_PROTOCOL, "key %s of the store is not a run's", agent->keys.live);
+                : fail(WEFT_ERR_PROTOCOL, "key %s of the store is not a run's", node->keys.live);
   if (!err)
-    err = run_settings_from_json(&agent->config, json_object_get(live, "config"));
-  plan_free(agent->plan);
-  agent->plan = NULL;
+    err = run_settings_from_json(&node->config, json_object_get(live, "config"));
+  plan_free(node->plan);
+  node->plan = NULL;
   if (!err)
-    err = plan_from_text(&agent->plan, text, strlen(text));
+    err = plan_from_text(&node->plan, text, strlen(text));
   free(text);
   if (err)
     return err;
-  snprintf(agent->run, sizeof agent->run, "%s", run);
-  agent->run_lease = (int64_t)json_integer_value(json_object_get(live, "lease"));
-  run_keys_init(&agent->keys, agent->job, agent->run);
+  snprintf(node->run, sizeof node->run, "%s", run);
+  node->store.run_lease = (int64_t)json_integer_value(json_object_get(live, "lease"));
+  run_keys_init(&node->keys, node->job, node->run);
   return 0;
 }
 
-static bool same_plan(const struct agent *agent, const json_t *live) {
-  json_t *own = agent->plan ? plan_to_json(agent->plan) : NULL;
-  bool same = !agent->plan || json_equal(own, json_object_get(live, "plan"));
+static bool same_plan(const struct node *node, const json_t *live) {
+  json_t *own = node->plan ? plan_to_json(node->plan) : NULL;
+  bool same = !node->plan || json_equal(own, json_object_get(live, "plan"));
   json_decref(own);
   return same;
 }
 
-// Joins the live run, as the lowest agent that is free.
-static int follow(struct agent *agent, const json_t *live) {
-  json_int_t agents = json_integer_value(json_object_get(live, "agents"));
-  if (agents <= 1)
-    return agent_refuse(agent, live, ", which expects no other agents (--num-agents)");
-  if (!same_plan(agent, live))
-    return agent_refuse(agent, live, " with another plan");
-  agent->num_places = (uint32_t)agents;
-  int err = adopt(agent, live);
+// Joins the live run, as the lowest node that is free.
+static int follow(struct node *node, const json_t *live) {
+  json_int_t nodes = json_integer_value(json_object_get(live, "agents"));
+  if (nodes <= 1)
+    return node_refuse(node, live, ", which expects no other agents (--num-agents)");
+  if (!same_plan(node, live))
+    return node_refuse(node, live, " with another plan");
+  node->place.expected = (uint32_t)nodes;
+  int err = adopt(node, live);
   if (!err)
-    err = agent_choose_memory(agent); // that of the lead
+    err = node_choose_memory(node); // that of the lead
   if (!err)
-    err = agent_insist(agent, take_place);
-  if (!err && !agent->registered)
-    err = agent_refuse(agent, live, ", and all its agents are there");
+    err = node_insist(node, take_place);
+  if (!err && !node->place.taken)
+    err = node_refuse(node, live, ", and all its agents are there");
   return err;
 }
 
-static int wait_and_follow(struct agent *agent) {
-  uint64_t deadline = clock_deadline_ms((uint64_t)agent->config.startup_timeout_s * 1000);
+static int wait_and_follow(struct node *node) {
+  uint64_t deadline = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
   for (;;) {
     json_t *live = NULL;
-    int err = run_storage_get(agent->store, agent->keys.live, &live);
+    int err = run_storage_get(node->store.client, node->keys.live, &live);
     if (!err && live) {
-      err = follow(agent, live);
+      err = follow(node, live);
       json_decref(live);
       return err;
     }
     if (err && !run_storage_may_pass(err)) // the lead, or its store, may not be up yet
       return err;
     if (clock_passed(deadline))
-      return err ? fail_context(err, "the lead's store did not answer within %u s", agent->config.startup_timeout_s)
-                 : fail(WEFT_ERR_TIMEOUT, "no lead of job '%s' came to the store %s within %u s", agent->job,
-                        agent->endpoints, agent->config.startup_timeout_s);
-    err = agent_pause(agent, RETRY_MS);
+      return err ? fail_context(err, "the lead's store did not answer within %u s", node->config.startup_timeout_s)
+                 : fail(WEFT_ERR_TIMEOUT, "no lead of job '%s' came to the store %s within %u s", node->job,
+                        node->store.endpoints, node->config.startup_timeout_s);
+    err = node_pause(node, RETRY_MS);
     if (err)
       return err;
   }
 }
 
-// The first agent with a plan leads, the others follow.
-static int lead_or_follow(struct agent *agent) {
+// The first node with a plan leads, the others follow.
+static int lead_or_follow(struct node *node) {
   json_t *live = NULL;
   int err = WEFT_ERR_UNREACHABLE;
   for (int i = 0; i < FIRST_TRIES && run_storage_may_pass(err);
        i++) // a store that is not there is said to be so at once
-    err = run_storage_get(agent->store, agent->keys.live, &live);
+    err = run_storage_get(node->store.client, node->keys.live, &live);
   bool first = live == NULL;
   json_decref(live);
   if (!err && first)
-    err = agent_check_slots(agent);
-  if (!err && first && !agent->directory.path) // who has its own store has chosen
-    err = agent_choose_memory(agent);
+    err = node_check_slots(node);
+  if (!err && first && !node->directory.path) // who has its own store has chosen
+    err = node_choose_memory(node);
   if (!err && first)
-    err = agent_insist(agent, try_lead);
-  return err || agent->leads ? err : wait_and_follow(agent);
+    err = node_insist(node, try_lead);
+  return err || node->leads ? err : wait_and_follow(node);
 }
 
 // The URL of the store that the lead at HOST[:PORT] has embedded: as weft_store_server_url() says it there. NULL when
@@ -210,22 +211,22 @@ static char *lead_url(const char *lead) {
   return size < 0 ? NULL : url;
 }
 
-static int open_lead_store(struct agent *agent) {
-  char *url = lead_url(agent->config.lead);
+static int open_lead_store(struct node *node) {
+  char *url = lead_url(node->config.lead);
   if (!url)
     return fail(WEFT_ERR_NOMEM, "no memory for a URL");
-  int err = open_client(agent, url);
+  int err = open_client(node, url);
   free(url);
   return err;
 }
 
-int agent_rendezvous(struct agent *agent) {
-  run_keys_init(&agent->keys, agent->job, agent->run);
-  const struct run_config *config = &agent->config;
-  int err = config->lead    ? open_lead_store(agent)
-            : config->store ? open_client(agent, config->store)
-                            : start_server(agent);
+int node_rendezvous(struct node *node) {
+  run_keys_init(&node->keys, node->job, node->run);
+  const struct run_config *config = &node->config;
+  int err = config->lead    ? open_lead_store(node)
+            : config->store ? open_client(node, config->store)
+                            : start_server(node);
   if (err)
     return err;
-  return agent->plan && !config->lead ? lead_or_follow(agent) : wait_and_follow(agent);
+  return node->plan && !config->lead ? lead_or_follow(node) : wait_and_follow(node);
 }

@@ -1,3 +1,4 @@
+// Files of the run directory: events, JSON documents and the logs of ranks.
 #include "run/node/run_directory.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@ static FILE *create(struct run_directory *directory, const char *name) {
   return file;
 }
 
-// Only one run can have it: a second one, or a second agent, would mix its files with the first one's.
+// Only one run can have it: a second one, or a second node, would mix its files with the first one's.
 static int open_events(struct run_directory *directory) {
   directory->events = create(directory, EVENTS);
   if (directory->events)

@@ -1,3 +1,4 @@
+// The progress line on standard error.
 #include "run/node/terminal.h"
 
 #include "base/text/printable.h"

@@ -1,3 +1,4 @@
+// Sends a rank's events to its node: views, losses, phases.
 #include <stdlib.h>
 #include <string.h>
 

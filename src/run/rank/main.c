@@ -11,10 +11,10 @@
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "run/common/config_json.h"
+#include "run/common/host.h"
 #include "run/common/rank_pipe.h"
 #include "run/common/roster.h"
 #include "run/common/store_json.h"
-#include "run/host.h"
 #include "run/rank/rank.h"
 
 enum { FLUSH_MS = 5000, RETRY_MS = 50 };

@@ -1,3 +1,4 @@
+// Puts the record of a phase together, and writes it to the store.
 #include <stdio.h>
 #include <string.h>
 

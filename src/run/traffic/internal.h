@@ -102,6 +102,7 @@ void traffic_input_close(struct traffic_input *input);
 void traffic_fill_input(struct traffic *traffic, uint64_t op, const int32_t *ranks, uint32_t num_ranks);
 // Sets t->slot and t->input.num_tokens for the operation; *ready: its rows had been made before.
 int traffic_prepare_input(struct traffic *traffic, const struct traffic_op *op, bool *ready);
+int traffic_check_number(uint64_t expected, uint64_t begun); // DATA: dispatch began another operation than prepared
 
 // buffers.c
 int traffic_memory_open(struct traffic *traffic);
@@ -118,9 +119,6 @@ int traffic_gpu_open(struct traffic *traffic);
 void traffic_gpu_close(struct traffic *traffic);
 int traffic_gpu_operate(struct traffic *traffic, struct weft_ep_dispatch *dispatch, struct weft_ep_combine *combine,
                         struct traffic_op *op);
-
-// traffic.c
-int traffic_check_number(uint64_t expected, uint64_t begun);
 
 // experts.c: lets this rank's experts answer what was received, into y.
 void traffic_experts(struct traffic *traffic, enum pattern_kind kind);

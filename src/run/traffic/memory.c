@@ -1,3 +1,4 @@
+// Memory for operations, on the host and on a GPU.
 #include "run/traffic/memory.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// Runs one operation: prepares it, dispatches, lets the experts answer, and combines.
 #include "run/traffic/traffic.h"
 
 #include <stdlib.h>
@@ -37,12 +38,6 @@ void traffic_close(struct traffic *t) {
 
 enum pattern_kind traffic_next_kind(const struct traffic *t) {
   return pattern_kind_of(weft_ep_next_op(t->ep));
-}
-
-int traffic_check_number(uint64_t expected, uint64_t begun) {
-  return begun == expected ? 0
-                           : fail(WEFT_ERR_DATA, "operation %llu was to begin, but dispatch began %llu",
-                                  (unsigned long long)expected, (unsigned long long)begun);
 }
 
 static int run_dispatch(struct traffic *t, const struct weft_ep_dispatch *args, struct traffic_op *op) {

@@ -1,4 +1,5 @@
-#include "run/host.h"
+// The names of this host: its host name and its boot id.
+#include "run/common/host.h"
 
 #include <stdio.h>
 #include <string.h>

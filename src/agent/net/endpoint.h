@@ -1,6 +1,6 @@
 // "HOST:PORT" and "[IPV6]:PORT", as sockets want them.
-#ifndef AGENT_EXCHANGE_ENDPOINT_H
-#define AGENT_EXCHANGE_ENDPOINT_H
+#ifndef AGENT_NET_ENDPOINT_H
+#define AGENT_NET_ENDPOINT_H
 
 #include <netdb.h>
 #include <stdbool.h>

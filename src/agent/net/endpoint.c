@@ -1,4 +1,5 @@
-#include "agent/exchange/endpoint.h"
+// Parses and resolves "HOST:PORT", and listens there.
+#include "agent/net/endpoint.h"
 
 #include <errno.h>
 #include <netinet/in.h>

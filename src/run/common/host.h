@@ -1,6 +1,6 @@
 // The names of this host.
-#ifndef RUN_HOST_H
-#define RUN_HOST_H
+#ifndef RUN_COMMON_HOST_H
+#define RUN_COMMON_HOST_H
 
 #include <stddef.h>
 

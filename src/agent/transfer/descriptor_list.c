@@ -1,9 +1,11 @@
-#include "agent/memory/descriptor_list.h"
+// Lists of descriptors: each is resolved to its region once, when the list is made.
+#include "agent/transfer/descriptor_list.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "agent/memory/region.h"
 #include "agent/memory/region_index.h"
 #include "agent/peer/table.h"
@@ -131,21 +133,14 @@ int weft_list_create(weft_agent_t *agent, weft_peer_t peer, const struct weft_de
   return rc;
 }
 
-void agent_lists_break(struct agent_peer *peer, const struct agent_region *region) {
-  for (weft_list_t *list = peer->lists; region->lists > 0 && list; list = list->next)
-    for (uint32_t i = 0; i < list->num_regions; i++)
-      if (list->regions[i] == region)
-        atomic_store(&list->broken, region->id);
-}
-
 static void free_orphan(weft_agent_t *agent, struct agent_peer *peer, struct agent_region *region) {
   struct agent_region **place = &peer->orphans;
   while (*place != region)
     place = &(*place)->next;
   *place = region->next;
-  agent_turns_take(agent);
+  agent_workers_lock(agent);
   agent_region_free(agent, region);
-  agent_turns_give(agent);
+  agent_workers_unlock(agent);
 }
 
 void agent_list_free(weft_list_t *list) {

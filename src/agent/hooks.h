@@ -1,0 +1,40 @@
+// Calls from lower folders of src/agent to higher ones; open.c has the table. The order of the folders:
+//
+//   progress < memory < metadata < metrics, peer < transfer < liveness < exchange < services.c, housekeeping.c < open.c
+#ifndef AGENT_HOOKS_H
+#define AGENT_HOOKS_H
+
+#include <weft/agent.h>
+
+#include "agent/peer/peer.h"
+
+struct agent_life;
+struct transport_peer;
+
+struct agent_hooks {
+  // Housekeeping; returns when it is due next (CLOCK_MONOTONIC, ns). [tending]
+  uint64_t (*tick)(weft_agent_t *agent, uint64_t now_ns);
+  // Callbacks of transports: agent_worker is the argument. [worker lock]
+  void (*message)(void *worker, const void *bytes, size_t size);
+  void (*link_failed)(void *worker, struct transport_peer *peer, int err, const char *why);
+  // A region that was described goes: peers are told so when regions_changed() has been called. [lock]
+  void (*region_gone)(weft_agent_t *agent, weft_region_t region);
+  // The regions that peers are told of have changed. [any thread, no lock]
+  void (*regions_changed)(weft_agent_t *agent);
+  // The transfers of a peer that has ended: stops them; lets the transports go of them. [lock; lock and all worker
+  // locks]
+  void (*stop_transfers)(struct agent_peer *peer);
+  void (*unprepare_transfers)(struct agent_peer *peer);
+  // A peer came (`kind` LOADED: sets peer->life), changed, or ended (frees peer->life). [lock: calls nothing that takes
+  // one]
+  void (*peer_changed)(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind);
+  // The peer is about to be forgotten here: tells it, so that it does not take silence for death. [no lock]
+  void (*forget_peer)(weft_agent_t *agent, weft_peer_t peer);
+  // A GOODBYE or UPDATE came. [tending]
+  void (*control_message)(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,
+                          uint32_t size);
+  // A peer has ended: its connections end too. [tending]
+  void (*life_ended)(struct agent_life *life);
+};
+
+#endif

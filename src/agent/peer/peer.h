@@ -1,0 +1,113 @@
+// A peer, and the table of all: table.c, teardown.c, load.c.
+#ifndef AGENT_PEER_PEER_H
+#define AGENT_PEER_PEER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/agent.h>
+
+#include "agent/limits.h"
+#include "agent/memory/region_index.h"
+#include "agent/metadata/description.h"
+
+struct agent_worker;
+struct agent_letter;
+struct agent_meter;
+
+struct agent_life;
+
+enum agent_peer_state { AGENT_PEER_ALIVE, AGENT_PEER_LEFT, AGENT_PEER_LOST };
+
+// A peer as one worker reaches it.
+struct agent_link {
+  struct agent_peer *peer;
+  struct agent_worker *worker;
+  struct transport_peer *to; // NULL: this worker does not reach it
+  struct agent_link *next_failed;
+  _Atomic int failed;         // by on_peer
+  char why[AGENT_MAX_DETAIL]; // why `to` is NULL, or it failed
+  struct agent_meter *meter;  // counters: metrics/metrics.c's
+};
+
+struct agent_peer {
+  weft_peer_t id; // WEFT_PEER_SELF: this agent
+  char name[WEFT_AGENT_MAX_NAME];
+  uint64_t incarnation;
+  uint64_t mark_in, mark_out; // of messages from it, and to it: only the two of them know these (peer/load.c)
+  _Atomic int failed;         // 0: alive; else what post gives
+  enum agent_peer_state state;
+  char why[AGENT_MAX_DETAIL]; // of its end
+  char host[AGENT_MAX_HOST];  // these as its description has them
+  uint64_t pid_namespace, start_ticks, change;
+  int32_t pid;
+  uint32_t heartbeat_ms;
+  _Atomic uint64_t heard_ns; // its last message came
+  struct agent_link links[AGENT_MAX_WORKERS];
+  struct agent_worker *messenger; // carries messages to it; NULL: nothing does
+  struct agent_ranges regions;
+  struct agent_region *orphans;    // gone, but in use by lists
+  struct weft_list *lists;         // of its regions
+  struct weft_transfer *transfers; // with it
+  bool torn;                       // ended, and let go of by the transports
+  // Notifications to it: those in flight, and how far the reader is behind what has arrived (peer/message_send.c).
+  _Atomic uint64_t sent;                // the newest number
+  _Atomic uint64_t arrived;             // the highest number that has arrived
+  _Atomic uint64_t read;                // the highest number that it says it has read
+  _Atomic uint32_t on_way;              // in flight
+  struct agent_letter *letters;         // all; lock of the messenger
+  _Atomic(struct agent_letter *) spare; // those that are not in flight; taken with that lock
+  _Atomic uint32_t flying;              // letters in flight
+  // From it.
+  _Atomic uint32_t unread;
+  _Atomic uint32_t news;         // messages that housekeeping has not read
+  _Atomic bool flooded;          // it has sent more than it may, which was said
+  _Atomic uint64_t taken;        // the highest number that the application has taken
+  _Atomic uint64_t acknowledged; // the last sequence acknowledged to the peer
+  struct agent_peer *next_by_name, *next_by_mark;
+  struct agent_peer *next; // among the dying, or the free
+  struct agent_life *life; // liveness and sockets; NULL: it has none
+};
+
+struct agent_peers {
+  struct agent_peer **slots;
+  uint32_t count, capacity, living;
+  struct agent_peer *free_first, *free_last; // torn and let go of, oldest first
+  uint32_t num_free;
+  struct agent_peer **by_name; // chains by hash; living ones
+  struct agent_peer **by_mark; // likewise; changed with all worker locks held, read with any
+  uint32_t mask;
+};
+
+// The peer of that id, dead or alive; NULL: there is none any more. [lock]
+struct agent_peer *agent_peer_get(weft_agent_t *agent, weft_peer_t id);
+// The living peer of that name; NULL. [lock]
+struct agent_peer *agent_peer_named(weft_agent_t *agent, const char *name);
+// The living peer whose messages bear that mark, this agent itself too; NULL. [any worker lock]
+struct agent_peer *agent_peer_of(weft_agent_t *agent, uint64_t mark);
+
+// Ends a living peer: `kind` is LEFT or LOST. Its transfers in flight are cancelled and end with PEER_LOST. Does
+// nothing when it has ended. [any; takes lock and worker locks; tells on_event]
+void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_kind kind, const char *why);
+
+static inline void agent_peer_lost(weft_agent_t *agent, weft_peer_t id, const char *why) {
+  agent_peer_end(agent, id, WEFT_AGENT_EVENT_PEER_LOST, why);
+}
+
+// --- messages: message.h, message_send.c ---
+
+enum agent_message_kind {
+  AGENT_NOTIFICATION = 1,
+  AGENT_CREDIT = 2,    // the header says it all
+  AGENT_HEARTBEAT = 3, // likewise: every message is a sign of life
+  AGENT_GOODBYE = 4,
+  AGENT_UPDATE = 5, // of what is known of the sender: liveness/region_updates.c
+};
+
+// Sends a message of at most WEFT_AGENT_MAX_NOTIFICATION bytes, in order after those sent before. NOT_CONNECTED: no
+// transport carries messages to it; PEER_LOST. [any, takes the messenger's lock; not from callbacks]
+int agent_send(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_kind kind, const void *bytes,
+               uint32_t size);
+
+#endif

@@ -1,0 +1,112 @@
+// The nodes of the run, as the lead sees them: who is here, what each has, and how the others are started.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/text/printable.h"
+#include "run/lead/lead.h"
+
+int lead_take_node(struct node *node, const struct run_news *news, const char *id) {
+  struct lead *lead = node->lead;
+  char *end;
+  unsigned long number = strtoul(id, &end, 10);
+  if (end == id || *end || number >= lead->num_nodes)
+    return 0; // somebody else's key
+  struct seen_node *seen = &lead->nodes[number];
+  if (news->kind == WEFT_STORE_EVENT_DELETE) {
+    seen->here = false;
+    return lead->state == LEAD_ENDS || node_restore_is_on(node)
+               ? 0
+               : fail(WEFT_ERR_PEER_LOST, "agent %lu on %s is gone, and its ranks with it", number, seen->host);
+  }
+  const char *host = json_string_value(json_object_get(news->json, "host"));
+  seen->here = true;
+  seen->slots = (uint32_t)json_integer_value(json_object_get(news->json, "slots"));
+  snprintf(seen->host, sizeof seen->host, "%s", host ? host : "?");
+  printable_line(seen->host);
+  json_decref(seen->gpus);
+  seen->gpus = json_incref(json_object_get(news->json, "gpus"));
+  seen->shares_gpus = json_is_true(json_object_get(news->json, "share_gpus"));
+  return 0;
+}
+
+// The first GPU that both use, NULL for none.
+static const char *common_gpu(const struct seen_node *a, const struct seen_node *b) {
+  const json_t *one, *other;
+  size_t i, k;
+  json_array_foreach(a->gpus, i, one) {
+    json_array_foreach(b->gpus, k, other) {
+      if (json_equal(one, other))
+        return json_string_value(one);
+    }
+  }
+  return NULL;
+}
+
+// Nodes of one host each count the GPUs that they see from the first on.
+int lead_check_gpus(const struct lead *lead) {
+  for (uint32_t i = 0; i < lead->num_nodes; i++) {
+    for (uint32_t k = i + 1; k < lead->num_nodes; k++) {
+      const struct seen_node *a = &lead->nodes[i], *b = &lead->nodes[k];
+      const char *gpu = a->shares_gpus && b->shares_gpus ? NULL : common_gpu(a, b);
+      if (gpu)
+        return fail(WEFT_ERR_UNSUPPORTED,
+                    "agents %u and %u on %s both use %s: name the GPUs of each in its CUDA_VISIBLE_DEVICES, or give "
+                    "both --share-gpus",
+                    i, k, a->host, gpu);
+    }
+  }
+  return 0;
+}
+
+// Where the others find the store, as an option of theirs. An embedded store that listens on all addresses is at this
+// host's name.
+static void describe_store(const struct node *node, struct text *text) {
+  const char *scheme = strstr(node->store.endpoints, "://"), *host = scheme ? scheme + 3 : node->store.endpoints;
+  bool all = strncmp(host, "0.0.0.0:", 8) == 0 || strncmp(host, "[::]:", 5) == 0;
+  if (!node->store.server)
+    text_add(text, "--store %s", node->store.endpoints);
+  else if (all)
+    text_add(text, "--rank-server %s%s", node->host, strrchr(host, ':'));
+  else
+    text_add(text, "--rank-server %s", host);
+  if (strcmp(node->job, RUN_DEFAULT_JOB) != 0)
+    text_add(text, " --job %s", node->job);
+}
+
+// Says what the others are to be started with: on the terminal, where the token was made for this run, as a line of its
+// own that can be pasted.
+void lead_show_waiting(struct node *node, uint32_t here) {
+  struct lead *lead = node->lead;
+  struct text store = {0};
+  describe_store(node, &store);
+  const char *options = store.data ? store.data : "";
+  if (!node->made_token[0]) {
+    progress_show(&node->progress, true, "waiting for agents: %u of %u here; the others%s: weft elastic %s", here,
+                  lead->num_nodes, node->store.server ? ", with the same token" : "", options);
+  } else {
+    if (!lead->showed_token) {
+      progress_hide(&node->progress);
+      fprintf(stderr, "Start each of the other agents, here or on another host, by:\nWEFT_TOKEN=%s weft elastic %s\n",
+              node->made_token, options);
+    }
+    lead->showed_token = true;
+    progress_show(&node->progress, true, "waiting for agents: %u of %u here", here, lead->num_nodes);
+  }
+  text_free(&store);
+}
+
+void lead_forget_nodes(struct node *node) {
+  for (uint32_t i = 0; i < node->lead->num_nodes; i++)
+    node->lead->nodes[i].here = false;
+}
+
+uint32_t lead_missing_nodes(const struct node *node, struct text *text) {
+  const struct lead *lead = node->lead;
+  uint32_t missing = 0;
+  for (uint32_t i = 0; lead && i < lead->num_nodes; i++)
+    if (!lead->nodes[i].here && (i == 0 || lead->nodes[i].host[0])) // a node that never came is not missed
+      text_add(text, "%sagent %u on %s", missing++ ? ", " : "", i, i ? lead->nodes[i].host : node->host);
+  return missing;
+}

@@ -1,0 +1,146 @@
+// Phases: the lead begins each when every rank has done the one before, and gives each a deadline.
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "run/common/roster.h"
+#include "run/lead/lead.h"
+
+enum {
+  SPARE_OPERATIONS = 64, // of a phase, beside the timed ones and the warm-up
+  END_MS = 10000,        // from the end of the last phase to the end of the last process
+};
+
+static void publish_phase(struct node *node) {
+  char key[RUN_KEY_SIZE];
+  run_key(key, &node->keys, "current");
+  run_reporter_put(node->reporter, key, json_integer(node->phase.current));
+}
+
+// Launches what fits here, then tells everybody: others serve what is left.
+int lead_begin_phase(struct node *node, uint32_t phase) {
+  struct lead *lead = node->lead;
+  node->phase.current = phase;
+  node->phase.begun = true;
+  lead->all_started = false;
+  lead->deadline_ns = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
+  run_directory_event(&node->directory, "phase_begin", json_pack("{s:i}", "phase", (int)phase));
+  const struct plan_phase *it = &node->plan->phases[phase];
+  bool kills = node->config.negative != RUN_NEGATIVE_LEAVE;
+  progress_show(&node->progress, true, "phase %u (%u of %u): %u ranks, %u join, %u leave, %u killed", phase, phase + 1,
+                node->plan->num_phases, it->live.count, it->joins.count,
+                it->leaves.count + (kills ? 0 : it->kills.count), kills ? it->kills.count : 0);
+  int err = node_launch(node, phase);
+  publish_phase(node);
+  return err;
+}
+
+// When what is awaited is late. While the store is known to be silent, it may have come and nobody can hear of it: then
+// it is the store that is late (node/loop.c), and once it answers again, who has something to tell has the time of a
+// lease. A store that comes and goes gets no more than it would if it stayed away.
+uint64_t lead_late_ns(const struct node *node) {
+  uint64_t deadline = node->lead->deadline_ns, wary = node->store.silent_ns ? CLOCK_NEVER : node->store.wary_ns;
+  uint64_t last = deadline + (node_patience_s(node) + RUN_LEASE_TTL_S) * UINT64_C(1000000000);
+  uint64_t late = deadline > wary ? deadline : wary;
+  return late < last ? late : last;
+}
+
+static uint64_t phase_budget_ms(const struct run_config *config) {
+  return (uint64_t)config->startup_timeout_s * 1000 +
+         ((uint64_t)config->iterations + config->warmup + SPARE_OPERATIONS) * config->timeout_ms;
+}
+
+static bool is_done(const struct node *node, uint32_t phase, int32_t rank) {
+  if (run_roster_dies(node->plan, node->config.negative, phase, rank))
+    return lead_seat(node, lead_launch_phase(node, phase, rank), rank)->ended;
+  const struct seat *seat = lead_seat(node, phase, rank);
+  return seat->has_record && seat->record.rank.state == RESULTS_PASSED;
+}
+
+// The ranks that have not done (or, while some have not started, not started) the phase, in words.
+static uint32_t missing_ranks(const struct node *node, const int32_t *ranks, uint32_t count, bool started,
+                              struct text *text) {
+  uint32_t missing = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    bool done = is_done(node, node->phase.current, ranks[i]); // who dies may not have come to say that it started
+    if (!done && (started || !lead_seat(node, node->phase.current, ranks[i])->started)) {
+      text_add(text, "%s%d", missing ? " " : "", ranks[i]);
+      missing++;
+    }
+  }
+  return missing;
+}
+
+static int too_late(const struct node *node, const char *missing) {
+  const struct lead *lead = node->lead;
+  const struct plan_ranks *joins = &node->plan->phases[node->phase.current].joins;
+  uint32_t slots = 0;
+  for (uint32_t i = 0; i < lead->num_nodes; i++)
+    slots += lead->nodes[i].slots;
+  if (lead->all_started)
+    return fail(WEFT_ERR_TIMEOUT, "phase %u: rank %s did not end it in time", node->phase.current, missing);
+  for (uint32_t i = 0; i < joins->count; i++)
+    if (!node_launch_of(node, node->phase.current, joins->rank[i])->claimed)
+      return fail(WEFT_ERR_TIMEOUT,
+                  "phase %u: no agent launched rank %d within %u s; %u agents have %u slots in all, this one %u free",
+                  node->phase.current, joins->rank[i], node->config.startup_timeout_s, lead->num_nodes, slots,
+                  node_free_slots(node));
+  return fail(WEFT_ERR_TIMEOUT, "phase %u: rank %s did not start it within %u s (logs in %s)", node->phase.current,
+              missing, node->config.startup_timeout_s, node->directory.path);
+}
+
+static int end_phase(struct node *node) {
+  struct lead *lead = node->lead;
+  run_directory_event(&node->directory, "phase_end", json_pack("{s:i}", "phase", (int)node->phase.current));
+  if (node->phase.current + 1 < node->plan->num_phases)
+    return lead_begin_phase(node, node->phase.current + 1);
+  lead->state = LEAD_ENDS;
+  lead->deadline_ns = clock_deadline_ms(END_MS + node->config.timeout_ms);
+  node->phase.current = node->plan->num_phases;
+  publish_phase(node);
+  return 0;
+}
+
+int lead_run_phase(struct node *node) {
+  struct lead *lead = node->lead;
+  int32_t *ranks = malloc((node->plan->ranks.count + 1) * sizeof *ranks);
+  if (!ranks)
+    return fail(WEFT_ERR_NOMEM, "no memory for a phase");
+  uint32_t count = run_roster_start(node->plan, node->config.negative, node->phase.current, ranks);
+  struct text text = {0};
+  uint32_t missing = missing_ranks(node, ranks, count, lead->all_started, &text);
+  if (missing == 0 && !lead->all_started) {
+    lead->all_started = true;
+    lead->deadline_ns = clock_deadline_ms(phase_budget_ms(&node->config));
+    missing = missing_ranks(node, ranks, count, true, &text);
+  }
+  progress_show(&node->progress, false, "phase %u (%u of %u)  [%u ranks]  %s %s", node->phase.current,
+                node->phase.current + 1, node->plan->num_phases, count, lead->all_started ? "running" : "joining",
+                text.data ? text.data : "");
+  int err = 0;
+  if (missing == 0)
+    err = end_phase(node);
+  else if (clock_passed(lead_late_ns(node)))
+    err = too_late(node, text.data);
+  text_free(&text);
+  free(ranks);
+  return err;
+}
+
+// Every process that was launched has to end by itself.
+int lead_end_run(struct node *node) {
+  const struct plan_ranks *ranks = &node->plan->ranks;
+  struct text missing = {0};
+  for (uint32_t p = 0; p < node->plan->num_phases; p++)
+    for (uint32_t i = 0; i < ranks->count; i++)
+      if (plan_ranks_contain(&node->plan->phases[p].joins, ranks->rank[i]) &&
+          !lead_seat(node, p, ranks->rank[i])->ended)
+        text_add(&missing, " %d", ranks->rank[i]);
+  int err = 0;
+  if (missing.size == 0)
+    node->end.over = node->lead->failure.weight == 0; // else its reason is being decided on
+  else if (clock_passed(lead_late_ns(node)))
+    err = fail(WEFT_ERR_TIMEOUT, "the plan is done, but these ranks did not end:%s", missing.data);
+  text_free(&missing);
+  return err;
+}

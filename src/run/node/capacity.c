@@ -1,0 +1,38 @@
+// How many ranks this node has room for, and in which memory they work.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "run/node/node.h"
+
+int node_check_slots(const struct node *node) {
+  const struct run_config *config = &node->config;
+  return config->num_agents > 1 || config->num_processes == 0 ? 0 : plan_check_slots(node->plan, config->num_processes);
+}
+
+// Ranks that may be live at once here. Of several nodes that are not told, none takes more than it has GPUs for.
+static uint32_t num_live(const struct node *node) {
+  uint32_t slots = node->config.num_processes, most = node->plan->num_processes;
+  return slots && slots < most ? slots : most;
+}
+
+int node_choose_memory(struct node *node) {
+  struct run_config *config = &node->config;
+  bool was_auto = config->memory == WEFT_EP_MEMORY_AUTO;
+  uint32_t most = num_live(node), least = config->num_agents > 1 && config->num_processes == 0 ? 1 : most;
+  int err = run_gpus_choose(&node->gpus, config, &(struct run_gpus_need){node->plan->num_processes, least, most});
+  if (err)
+    return err;
+  if (config->memory == WEFT_EP_MEMORY_CUDA)
+    config->num_processes = config->share_gpus ? most : node->gpus.count;
+  if (was_auto && node->gpus.why[0] && !config->quiet)
+    fprintf(stderr, "weft elastic: --memory auto: host memory, because %s\n", node->gpus.why);
+  return 0;
+}
+
+int node_make_room(struct node *node) {
+  node->slots = node->config.num_processes ? node->config.num_processes : node->plan->num_processes;
+  node->children = calloc(node->slots, sizeof *node->children);
+  node->launches = calloc((size_t)node->plan->num_phases * node->plan->ranks.count, sizeof *node->launches);
+  return node->children && node->launches ? 0 : fail(WEFT_ERR_NOMEM, "no memory for %u ranks", node->slots);
+}
