@@ -15,7 +15,7 @@
 
 #include "base/time/clock.h"
 #include "base/time/histogram.h"
-#include "ranks.h"
+#include "support/ranks.h"
 
 enum { MAX_LOAD = 64, HOG_BYTES = 32 << 20, REJOIN_MS = 2000, HOUR_S = 3600, HOUR_SAMPLE_S = 3, MIN_OPERATIONS = 10 };
 

@@ -13,7 +13,7 @@
 
 #include "base/time/clock.h"
 #include "ep/core/fault.h"
-#include "ranks.h"
+#include "support/ranks.h"
 
 enum { RING = 1 << 14, SETTLE = 15, MAX_KILLS = 200, ROUNDS = MAX_KILLS + 1 };
 

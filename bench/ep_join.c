@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/time/clock.h"
-#include "ranks.h"
+#include "support/ranks.h"
 
 enum { OLD = 4, NEW = 4, ALL = OLD + NEW, RING = 1 << 15, SETTLE = 40, MAX_ROUNDS = 100, MAX_OPS = 1 << 20 };
 
