@@ -1,3 +1,4 @@
+// Agents that listen and call on the loopback interface, for the tests of the exchange by socket.
 #include "agent/exchange/support/meeting.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// A peer of the exchange by socket that is no agent: it sends whatever messages a test makes, within TLS.
 #include "agent/exchange/support/raw_peer.h"
 
 #include <arpa/inet.h>

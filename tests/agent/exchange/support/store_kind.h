@@ -1,6 +1,6 @@
-// The kinds of store that tests/agent/exchange/store_exchange.c runs on.
-#ifndef TESTS_AGENT_KIND_H
-#define TESTS_AGENT_KIND_H
+// The kinds of store that the suite of store_exchange.c runs on.
+#ifndef AGENT_EXCHANGE_SUPPORT_STORE_KIND_H
+#define AGENT_EXCHANGE_SUPPORT_STORE_KIND_H
 
 #include <stdbool.h>
 #include <stdint.h>

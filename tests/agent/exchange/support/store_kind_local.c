@@ -1,3 +1,4 @@
+// The store inside the process, as a kind of store for the suite of metadata through a store.
 #include "agent/exchange/support/store_kind.h"
 
 static weft_store_t *store;
