@@ -1,3 +1,4 @@
+// The store, the processes and the ranks of a benchmark, and one operation with its times.
 #include "ranks.h"
 
 #include <errno.h>
@@ -262,4 +263,14 @@ struct bench_spread bench_spread(uint64_t *values, size_t count, double unit) {
   spread.p999 = (double)values[count * 999 / 1000] / unit;
   spread.max = (double)values[count - 1] / unit;
   return spread;
+}
+
+uint32_t bench_number(const char *program, const char *text, uint32_t low, uint32_t high) {
+  char *end = NULL;
+  unsigned long value = text ? strtoul(text, &end, 10) : 0;
+  if (!text || *end || value < low || value > high) {
+    fprintf(stderr, "%s: %s is not a number from %u to %u\n", program, text ? text : "nothing", low, high);
+    exit(2);
+  }
+  return (uint32_t)value;
 }

@@ -43,6 +43,8 @@ void bench_kill(pid_t *pids, size_t count);
 void *bench_shared(size_t size);
 // Says what could not be done, with the last error, and ends the process.
 _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// The value of an option of that program. What is no number from `low` to `high` ends the process with status 2.
+uint32_t bench_number(const char *program, const char *text, uint32_t low, uint32_t high);
 
 // --- a rank ---
 
