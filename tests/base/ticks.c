@@ -1,3 +1,4 @@
+// Spans measured in ticks of the processor against the clock.
 #include "cmocka_all.h"
 
 #include "base/time/ticks.h"

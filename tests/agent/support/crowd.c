@@ -1,3 +1,4 @@
+// Agents that record their events, and agents in processes of their own.
 #include "agent/support/crowd.h"
 
 #include <errno.h>

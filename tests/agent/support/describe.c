@@ -1,3 +1,4 @@
+// A fixed description of an agent, comparisons, and blobs made of descriptions.
 #include "agent/support/describe.h"
 
 #include "agent/metadata/blob.h"

@@ -279,7 +279,7 @@ int main(void) {
     return 1;
   close(fd);
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail), cmocka_unit_test(no_news_is_lost)};
-  int failed = cmocka_run_group_tests_name("agent_nomem", tests, NULL, NULL);
+  int failed = cmocka_run_group_tests_name("agent_out_of_memory", tests, NULL, NULL);
   unlink(path);
   return failed;
 }

@@ -1,3 +1,4 @@
+// Ranks on GPUs through the public interface, a thread of this process for each.
 #include "cuda/support/api.cuh"
 
 #include <unistd.h>

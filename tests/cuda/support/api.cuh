@@ -1,4 +1,4 @@
-// Ranks on GPUs by the public interface, for test_api.cu: each is a thread of this process, on device (its index) %
+// Ranks on GPUs by the public interface, for api.cu: each is a thread of this process, on device (its index) %
 // count. What goes wrong ends the process with a sentence. Nothing is allocated or freed while kernels may run: CUDA
 // may let that wait for them, and they may wait for the rank that would.
 #ifndef TESTS_CUDA_API_CUH

@@ -1,3 +1,4 @@
+// A CUDA made of host memory, for the host side of the plug-in.
 #include "cuda/support/fake_cuda.h"
 
 #include "cuda/kernels/copies.h"

@@ -1,3 +1,4 @@
+// A device and an engine on the fake CUDA, with which each test of the plug-in begins.
 #include "cuda/support/plugin_case.h"
 
 char why[DEVICE_WHY];

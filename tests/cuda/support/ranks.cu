@@ -1,3 +1,4 @@
+// Ranks on GPUs in one process, without the library around them, for tests and benchmarks of the kernels.
 #include "cuda/support/ranks.cuh"
 
 #include <cstring>

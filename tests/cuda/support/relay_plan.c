@@ -1,3 +1,4 @@
+// Computes from a seed what two ranks on CUDA memory of different hosts write into each other's areas.
 #include "cuda/support/relay_plan.h"
 
 #include "device/logfmt10.h"

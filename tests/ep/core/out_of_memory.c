@@ -95,5 +95,5 @@ int main(void) {
     return 77;
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
-  return cmocka_run_group_tests_name("ep_nomem", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_out_of_memory", tests, NULL, NULL);
 }

@@ -296,5 +296,5 @@ int main(void) {
       cmocka_unit_test(connect_names_the_file_size_limit),
       cmocka_unit_test(open_names_the_thread_limit),
   };
-  return cmocka_run_group_tests_name("ep_limits", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_resource_limits", tests, NULL, NULL);
 }

@@ -157,5 +157,5 @@ int main(void) {
       cmocka_unit_test(a_bf16_peer_costs_at_most_8_mb_and_gives_them_back),
       cmocka_unit_test(an_fp8_peer_costs_at_most_8_mb_and_gives_them_back),
   };
-  return cmocka_run_group_tests_name("ep_memory", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_window_memory", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// Ranks on CUDA memory that are told to be on two hosts, on a plug-in that has no GPU: whether they are joined by
+// Ranks on CUDA memory that are configured as on two hosts, on a plug-in that has no GPU: whether they are joined by
 // NVLink, and what happens where it does not reach.
 #include <poll.h>
 #include <stdlib.h>

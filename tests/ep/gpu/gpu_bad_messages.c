@@ -237,5 +237,5 @@ int main(void) {
       cmocka_unit_test(a_batch_that_is_wrong_in_one_run_writes_none),
       cmocka_unit_test(others_go_on),
   };
-  return cmocka_run_group_tests_name("ep_gpu_notes", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_gpu_bad_messages", tests, NULL, NULL);
 }

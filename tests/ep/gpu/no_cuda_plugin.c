@@ -82,5 +82,5 @@ int main(void) {
       cmocka_unit_test(auto_falls_back_to_host_memory),
       cmocka_unit_test(memory_and_device_out_of_range_are_named),
   };
-  return cmocka_run_group_tests_name("ep_device", tests, open_store, close_store);
+  return cmocka_run_group_tests_name("ep_no_cuda_plugin", tests, open_store, close_store);
 }

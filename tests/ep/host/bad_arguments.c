@@ -343,5 +343,5 @@ int main(void) {
       cmocka_unit_test(rows_cast_before_come_in_place_after_a_limit),
       cmocka_unit_test(a_masked_or_absent_rank_costs_its_selections_only),
   };
-  return cmocka_run_group_tests_name("ep_input", tests, open_store, close_store);
+  return cmocka_run_group_tests_name("ep_bad_arguments", tests, open_store, close_store);
 }

@@ -82,5 +82,5 @@ int main(int argc, char **argv) {
     seed = strtoull(argv[2], NULL, 0);
   print_message("%lu operations, seed %" PRIu64 "\n", operations, seed);
   const struct CMUnitTest tests[] = {cmocka_unit_test(drawn_shapes_sizes_and_masks)};
-  return cmocka_run_group_tests_name("ep_random", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_random_operations", tests, NULL, NULL);
 }

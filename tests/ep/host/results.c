@@ -173,5 +173,5 @@ int main(void) {
       cmocka_unit_test(waits_are_those_for_each_source),
       cmocka_unit_test(memory_is_told),
   };
-  return cmocka_run_group_tests_name("ep_told", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_results", tests, NULL, NULL);
 }

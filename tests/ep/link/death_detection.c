@@ -114,5 +114,5 @@ int main(void) {
     return SKIPPED;
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(a_death_is_told_before_the_sockets_close)};
-  return cmocka_run_group_tests_name("ep_life", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_death_detection", tests, NULL, NULL);
 }

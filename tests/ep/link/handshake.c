@@ -538,5 +538,5 @@ int main(void) {
     setrlimit(RLIMIT_NOFILE, &files);
   }
   printf("seed %d\n", SEED);
-  return cmocka_run_group_tests_name("ep_callers", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_handshake", tests, NULL, NULL);
 }

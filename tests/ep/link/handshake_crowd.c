@@ -189,5 +189,5 @@ int main(void) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  return cmocka_run_group_tests_name("ep_crowd", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_handshake_crowd", tests, NULL, NULL);
 }

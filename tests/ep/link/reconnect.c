@@ -100,5 +100,5 @@ int main(void) {
       cmocka_unit_test(a_rank_connects_again_at_once),
       cmocka_unit_test(a_rank_is_ready_for_no_view_before_its_handshakes_end),
   };
-  return cmocka_run_group_tests_name("ep_connect", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_reconnect", tests, NULL, NULL);
 }

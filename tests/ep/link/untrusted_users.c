@@ -291,10 +291,10 @@ int main(void) {
       cmocka_unit_test(what_was_said_cannot_be_said_again),
       cmocka_unit_test(who_has_got_a_dead_ranks_port_is_not_that_rank),
   };
-  int failed = cmocka_run_group_tests_name("ep_outsiders on the way", on_the_way, NULL, NULL);
+  int failed = cmocka_run_group_tests_name("ep_untrusted_users on the way", on_the_way, NULL, NULL);
   if (failed == 0 && geteuid() != 0) {
     printf("skipped: another user's part takes root\n");
     return SKIPPED;
   }
-  return failed != 0 ? failed : cmocka_run_group_tests_name("ep_outsiders of other users", of_users, NULL, NULL);
+  return failed != 0 ? failed : cmocka_run_group_tests_name("ep_untrusted_users of other users", of_users, NULL, NULL);
 }

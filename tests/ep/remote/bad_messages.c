@@ -252,5 +252,5 @@ int main(void) {
       cmocka_unit_test(others_and_the_next_go_on),
       cmocka_unit_test(operations_go_on_without_one_that_is_wrong),
   };
-  return cmocka_run_group_tests_name("ep_notes", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_bad_messages", tests, NULL, NULL);
 }

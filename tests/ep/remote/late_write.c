@@ -191,5 +191,5 @@ static void what_comes_late_comes_nowhere(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(what_comes_late_comes_nowhere)};
-  return cmocka_run_group_tests_name("ep_late", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_late_write", tests, NULL, NULL);
 }

@@ -304,5 +304,5 @@ int main(void) {
       cmocka_unit_test(the_transport_lets_go_when_the_peer_is_disconnected),
       cmocka_unit_test(the_transport_lets_go_when_it_is_closed),
   };
-  return cmocka_run_group_tests_name("ep_lent", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_zero_copy", tests, NULL, NULL);
 }

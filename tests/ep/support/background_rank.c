@@ -1,3 +1,4 @@
+// A rank whose thread runs barriers while a test makes other ranks fail.
 #include "ep/support/background_rank.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+// Ranks in processes that a test forks, kills and reaps, and what they share.
 #include "ep/support/processes.h"
 
 #include <poll.h>

@@ -1,3 +1,4 @@
+// A rank of a test: opened, active, and operating with inputs that the oracle knows.
 #include "ep/support/rank.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// Reads from /proc/self/pagemap which pages of a mapping are present.
 #include "ep/support/touched_pages.h"
 
 #include <fcntl.h>

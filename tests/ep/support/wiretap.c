@@ -1,3 +1,4 @@
+// Forwards a TCP connection and records what passes in both directions.
 #include "ep/support/wiretap.h"
 
 #include <arpa/inet.h>

@@ -323,5 +323,5 @@ int main(void) {
       cmocka_unit_test(the_leader_dies_when_it_has_proposed_a_death),
       cmocka_unit_test(a_survivor_dies_while_a_death_is_agreed_on),
   };
-  return cmocka_run_group_tests_name("ep_change", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_kill_in_transition", tests, NULL, NULL);
 }

@@ -116,5 +116,5 @@ int main(void) {
       cmocka_unit_test(slow_by_nine_tenths_in_every_operation),
       cmocka_unit_test(a_chain_of_slow_ranks),
   };
-  return cmocka_run_group_tests_name("ep_slow", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_slow_ranks", tests, NULL, NULL);
 }

@@ -136,5 +136,5 @@ int main(void) {
       cmocka_unit_test(nobody_is_taken_for_dead_under_load),
       cmocka_unit_test(a_machine_that_stands_still_costs_nobody),
   };
-  return cmocka_run_group_tests_name("ep_busy", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_starved_cpu", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// SIGSTOP for longer than the deadline, then SIGCONT, at every place of an operation; support/fault_scenario.h says what must follow.
+// SIGSTOP for longer than the deadline, then SIGCONT, at every place of an operation; support/fault_scenario.h says
+// what must follow.
 #include <string.h>
 
 #include "cmocka_all.h"

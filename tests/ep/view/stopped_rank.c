@@ -213,5 +213,5 @@ int main(void) {
       cmocka_unit_test(a_rank_that_wakes_too_late_in_a_combine_puts_nobody_out),
       cmocka_unit_test(the_time_that_a_rank_is_stopped_does_not_count_against_its_peers),
   };
-  return cmocka_run_group_tests_name("ep_astray", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_stopped_rank", tests, NULL, NULL);
 }

@@ -95,5 +95,5 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_death_and_a_rejoin_in_one_group_are_not_seen_in_another),
   };
-  return cmocka_run_group_tests_name("ep_groups", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_two_groups", tests, NULL, NULL);
 }

@@ -174,5 +174,5 @@ int main(void) {
       cmocka_unit_test(leases_are_kept_and_a_rank_joins),
       cmocka_unit_test(a_store_that_is_away_and_comes_back_empty_is_filled_again),
   };
-  return cmocka_run_group_tests_name("ep_clock", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("ep_wall_clock", tests, NULL, NULL);
 }

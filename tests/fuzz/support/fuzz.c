@@ -1,3 +1,4 @@
+// What the fuzz targets share: how an input is taken apart, and how a broken property is reported.
 #include "fuzz/support/fuzz.h"
 
 #include <stdio.h>

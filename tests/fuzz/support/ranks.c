@@ -1,3 +1,4 @@
+// Two ranks of this process on a local store, configured as on two hosts.
 #include "fuzz/support/ranks.h"
 
 #include <poll.h>

@@ -1,3 +1,4 @@
+// Members of a group on a real store, each with its own handle.
 #include "group/support/crew.h"
 
 #include "base/time/clock.h"

@@ -1,3 +1,4 @@
+// Members of a group on a store in virtual time, and what the tests of the state machine do with them.
 #include "group/support/machine_suite.h"
 
 #include "group/view.h"

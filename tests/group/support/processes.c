@@ -1,3 +1,4 @@
+// 64 processes claim 64 ranks at once, on the server of the test.
 #include "group/support/processes.h"
 
 #include "base/time/clock.h"

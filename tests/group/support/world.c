@@ -1,3 +1,4 @@
+// Members' state machines and a store in virtual time, with failures that a test asks for.
 #include "group/support/world.h"
 
 #include "base/random.h"

@@ -1,3 +1,4 @@
+// Results made by hand for the tests of files and reports.
 #include "measure/support/sample.h"
 
 #include <stdlib.h>

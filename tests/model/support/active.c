@@ -1,3 +1,4 @@
+// The model of the activation rule, as the search (explore.h) drives it.
 #include "model/support/active.h"
 
 #include <stdio.h>

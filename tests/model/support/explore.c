@@ -1,3 +1,4 @@
+// The exhaustive search of a model's states, breadth first.
 #include "model/support/explore.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// The model of the agreement on views, as the search (explore.h) drives it.
 #include "model/support/views.h"
 
 #include <stdio.h>

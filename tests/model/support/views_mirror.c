@@ -1,3 +1,4 @@
+// Runs the same requests on the model's store and the library's, and compares the answers.
 #include "model/support/views_mirror.h"
 
 #include <stdio.h>

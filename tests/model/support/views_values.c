@@ -1,3 +1,4 @@
+// Values of the store's keys in the model of views, by number.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

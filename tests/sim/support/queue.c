@@ -1,3 +1,4 @@
+// The queue of events of the simulation, in order of virtual time.
 #include "sim/support/queue.h"
 
 #include <stdlib.h>

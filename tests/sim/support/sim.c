@@ -1,3 +1,4 @@
+// The simulation of a group in one thread and in virtual time.
 #include "sim/support/sim.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// Random lives and random faults, from the simulation's seed.
 #include "sim/support/weather.h"
 
 #include "sim/support/state.h"

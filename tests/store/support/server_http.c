@@ -1,3 +1,4 @@
+// HTTP as a test of the embedded server needs it.
 #include "store/support/server_http.h"
 
 #include "base/text/text.h"

@@ -1,3 +1,4 @@
+// The choice of NICs on a recorded machine, and how a test compares it.
 #include "cmocka_all.h"
 #include <stdio.h>
 #include <stdlib.h>

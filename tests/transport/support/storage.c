@@ -1,3 +1,4 @@
+// A worker of a transport to storage with its peer, memory and requests.
 #include "transport/support/storage.h"
 
 #include "cmocka_all.h"

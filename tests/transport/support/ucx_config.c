@@ -1,3 +1,4 @@
+// Reads an option of UCX's configuration as the transport ucx has set it.
 #include "transport/support/ucx_config.h"
 
 #include "cmocka_all.h"

@@ -1,3 +1,4 @@
+// A small operation of three ranks, and what an engine without faults makes of it.
 #include "ep/oracle/support/model.h"
 
 #include <stdlib.h>

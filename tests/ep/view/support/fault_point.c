@@ -1,3 +1,4 @@
+// Finds the point of an operation at which a test stops or kills the rank.
 #include "ep/view/support/fault_point.h"
 
 #include "ep/core/engine.h"

@@ -1,3 +1,4 @@
+// Runs a group in which ranks are killed or stopped at a point, and checks the survivors' results.
 #include "ep/view/support/fault_scenario.h"
 
 #include <poll.h>

@@ -1,3 +1,4 @@
+// Counts sockets, descriptors and mappings of this process, and keys of the group in the store.
 #include "ep/view/support/held_resources.h"
 
 #include <dirent.h>
