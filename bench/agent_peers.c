@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "base/time/clock.h"
 #include "support/loop.h"
-#include "values.h"
+#include "support/values.h"
 
 enum { SAMPLES = 64, FINDS = 20000, REGIONS = 4, IDLE_MS = 2000 };
 

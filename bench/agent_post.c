@@ -9,7 +9,7 @@
 #include <weft/weft.h>
 
 #include "agent/agent.h"
-#include "values.h"
+#include "support/values.h"
 
 enum { MANY = 20000, PIECE = 16384, POSTS = 20000, ROUNDS = 15 };
 

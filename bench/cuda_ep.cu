@@ -1,12 +1,12 @@
 // Dispatch and combine between the GPUs of one process: times of the slowest rank, beside the rate at which all ranks
-// store to each other in the same run. Usage: bench_cuda_ep [--json] [name=number...], see tests/cuda/ranks.cu.
+// store to each other in the same run. Usage: bench_cuda_ep [--json] [name=number...], see tests/cuda/support/ranks.cu.
 #include <pthread.h>
 
 #include <cstring>
 
 #include "cuda/dispatch/cast.cuh"
 #include "cuda/kernels/ptx.cuh"
-#include "cuda/ranks.cuh"
+#include "cuda/support/ranks.cuh"
 
 namespace {
 

@@ -15,7 +15,7 @@
 
 #include "base/time/clock.h"
 #include "base/time/histogram.h"
-#include "ranks.h"
+#include "support/ranks.h"
 
 enum { MAX_LOAD = 64, HOG_BYTES = 32 << 20, REJOIN_MS = 2000, HOUR_S = 3600, HOUR_SAMPLE_S = 3, MIN_OPERATIONS = 10 };
 
@@ -233,16 +233,6 @@ static double hour_of(uint32_t load) {
   return HOUR_S * 1e3 / ms;
 }
 
-static uint32_t number(const char *text, uint32_t low, uint32_t high) {
-  char *end = NULL;
-  unsigned long value = text ? strtoul(text, &end, 10) : 0;
-  if (!text || *end || value < low || value > high) {
-    fprintf(stderr, "bench_ep_alarm: %s is not a number from %u to %u\n", text ? text : "nothing", low, high);
-    exit(2);
-  }
-  return (uint32_t)value;
-}
-
 static void parse(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -251,18 +241,18 @@ static void parse(int argc, char **argv) {
       continue;
     }
     if (strcmp(argv[i], "--ranks") == 0) {
-      setup.ranks = number(value, 2, BENCH_RANKS);
+      setup.ranks = bench_number("bench_ep_alarm", value, 2, BENCH_RANKS);
     } else if (strcmp(argv[i], "--tokens") == 0) {
-      setup.tokens = number(value, 1, 128);
+      setup.tokens = bench_number("bench_ep_alarm", value, 1, 128);
     } else if (strcmp(argv[i], "--seconds") == 0) {
-      setup.seconds = number(value, 1, HOUR_S);
+      setup.seconds = bench_number("bench_ep_alarm", value, 1, HOUR_S);
     } else if (strcmp(argv[i], "--hours") == 0) {
-      setup.hours = number(value, 1, 24);
+      setup.hours = bench_number("bench_ep_alarm", value, 1, 24);
     } else if (strcmp(argv[i], "--load") == 0) {
-      setup.loads[0] = number(value, 0, 16);
+      setup.loads[0] = bench_number("bench_ep_alarm", value, 0, 16);
       setup.num_loads = 1;
     } else if (strcmp(argv[i], "--timeout") == 0) {
-      setup.timeouts[0] = number(value, 1, 60000);
+      setup.timeouts[0] = bench_number("bench_ep_alarm", value, 1, 60000);
       setup.num_timeouts = 1;
     } else {
       fprintf(stderr, "usage: bench_ep_alarm [--json] [--ranks N] [--tokens N] [--load N] [--timeout MS] "

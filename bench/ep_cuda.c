@@ -14,7 +14,7 @@
 
 #include "base/time/clock.h"
 #include "ep_cuda.h"
-#include "values.h"
+#include "support/values.h"
 
 enum { SETTLE = 200, DEADLINE_MS = 60000, NO_GPU = 3, FAILED = 5 };
 

@@ -20,7 +20,7 @@ int ep_cuda_spin(uint32_t us, void *stream);
 
 #include <stdbool.h>
 
-#include "ranks.h"
+#include "support/ranks.h"
 
 enum {
   EP_CUDA_RUN = 0, // marks that ride on operations

@@ -10,7 +10,7 @@
 #include "base/time/clock.h"
 #include "ep/oracle/pattern.h"
 #include "ep_cuda.h"
-#include "values.h"
+#include "support/values.h"
 
 enum { WARM_UP = 50, AHEAD_US = 60, WAIT_MS = 20000 };
 

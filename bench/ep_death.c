@@ -13,7 +13,7 @@
 
 #include "base/time/clock.h"
 #include "ep/core/fault.h"
-#include "ranks.h"
+#include "support/ranks.h"
 
 enum { RING = 1 << 14, SETTLE = 15, MAX_KILLS = 200, ROUNDS = MAX_KILLS + 1 };
 
@@ -330,16 +330,6 @@ static void report(const char *store, uint32_t count, struct samples *samples) {
   }
 }
 
-static uint32_t number(const char *text, uint32_t low, uint32_t high) {
-  char *end = NULL;
-  unsigned long value = text ? strtoul(text, &end, 10) : 0;
-  if (!text || *end || value < low || value > high) {
-    fprintf(stderr, "bench_ep_death: %s is not a number from %u to %u\n", text ? text : "nothing", low, high);
-    exit(2);
-  }
-  return (uint32_t)value;
-}
-
 static void parse(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -348,13 +338,13 @@ static void parse(int argc, char **argv) {
       continue;
     }
     if (strcmp(argv[i], "--kills") == 0) {
-      setup.kills = number(value, 1, MAX_KILLS);
+      setup.kills = bench_number("bench_ep_death", value, 1, MAX_KILLS);
     } else if (strcmp(argv[i], "--tokens") == 0) {
-      setup.tokens = number(value, 1, WEFT_EP_MAX_TOKENS);
+      setup.tokens = bench_number("bench_ep_death", value, 1, WEFT_EP_MAX_TOKENS);
     } else if (strcmp(argv[i], "--ballast") == 0) {
-      setup.ballast_mb = number(value, 0, 65536);
+      setup.ballast_mb = bench_number("bench_ep_death", value, 0, 65536);
     } else if (strcmp(argv[i], "--ranks") == 0) {
-      setup.ranks[0] = number(value, 2, BENCH_RANKS);
+      setup.ranks[0] = bench_number("bench_ep_death", value, 2, BENCH_RANKS);
       setup.num_ranks = 1;
     } else if (strcmp(argv[i], "--store") == 0 && value) {
       setup.stores[0] = value;

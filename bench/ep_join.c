@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/time/clock.h"
-#include "ranks.h"
+#include "support/ranks.h"
 
 enum { OLD = 4, NEW = 4, ALL = OLD + NEW, RING = 1 << 15, SETTLE = 40, MAX_ROUNDS = 100, MAX_OPS = 1 << 20 };
 
@@ -395,26 +395,16 @@ static void report(struct samples *samples) {
   report_times(samples);
 }
 
-static uint32_t number(const char *text, uint32_t high) {
-  char *end = NULL;
-  unsigned long value = text ? strtoul(text, &end, 10) : 0;
-  if (!text || *end || value < 1 || value > high) {
-    fprintf(stderr, "bench_ep_join: %s is not a number from 1 to %u\n", text ? text : "nothing", high);
-    exit(2);
-  }
-  return (uint32_t)value;
-}
-
 int main(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(argv[i], "--json") == 0) {
       setup.json = true;
     } else if (strcmp(argv[i], "--rounds") == 0) {
-      setup.rounds = number(value, MAX_ROUNDS);
+      setup.rounds = bench_number("bench_ep_join", value, 1, MAX_ROUNDS);
       i++;
     } else if (strcmp(argv[i], "--tokens") == 0) {
-      setup.tokens = number(value, 128);
+      setup.tokens = bench_number("bench_ep_join", value, 1, 128);
       i++;
     } else if (strcmp(argv[i], "--store") == 0 && value) {
       setup.store = argv[++i];

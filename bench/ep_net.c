@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/time/clock.h"
-#include "ranks.h"
+#include "support/ranks.h"
+#include "support/values.h"
 #include "transport/transport.h"
-#include "values.h"
 
 enum {
   HOSTS = 2,

@@ -16,7 +16,7 @@
 #include "base/time/clock.h"
 #include "ep/core/engine.h"
 #include "ep/oracle/pattern.h"
-#include "values.h"
+#include "support/values.h"
 
 enum {
   PINGS = 100,

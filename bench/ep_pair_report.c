@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "ep_pair.h"
-#include "values.h"
+#include "support/values.h"
 
 // The two processors may share a cache or not, and a virtual machine's may be moved from one to the other in mid-run:
 // each round belongs to one of the two.

@@ -19,7 +19,7 @@
 #include <rdma/fi_rma.h>
 
 #include "base/time/clock.h"
-#include "values.h"
+#include "support/values.h"
 
 enum {
   MIB = 1 << 20,

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ranks.h"
+#include "support/ranks.h"
 
 // X(name, unit, what)
 #define STORE_MEASURES(X)                                                                                              \

@@ -21,8 +21,8 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "base/time/clock.h"
+#include "support/values.h"
 #include "transport/transport.h"
-#include "values.h"
 
 enum {
   PIECE = 16 << 10,

@@ -7,8 +7,8 @@
 #include "base/random.h"
 #include "base/time/clock.h"
 #include "device/device.h"
+#include "support/values.h"
 #include "transport/transport.h"
-#include "values.h"
 
 enum { PIECES = 20000, PIECE = 16384 };
 

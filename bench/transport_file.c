@@ -13,8 +13,8 @@
 
 #include "base/random.h"
 #include "base/time/clock.h"
+#include "support/values.h"
 #include "transport/transport.h"
-#include "values.h"
 
 enum { SPIN_NS = 50000 };
 enum { FILE_BYTES = 1 << 30, DEPTH = 32, ROUNDS = 7, ROUND_MS = 400, LIST = 8192, MAX_BLOCK = 128 << 10 };

@@ -17,7 +17,7 @@
 #include "base/time/clock.h"
 #include "cuda/engine/relay.h"
 #include "cuda/kernels/layout.h"
-#include "relay_plan.h"
+#include "cuda/support/relay_plan.h"
 #include "weft/err.h"
 
 enum { DEADLINE_MS = 60000, BATCH = 32 << 10 };

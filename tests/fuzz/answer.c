@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 
 // Takes the header; returns where the body begins.
 static size_t take_header(struct object_answer *answer, const char *bytes, size_t size) {

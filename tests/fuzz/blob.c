@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/wire/wire.h"
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 
 static void check_regions(const struct agent_description *description) {
   uint64_t last = 0;

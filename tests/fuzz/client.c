@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 #include "store/base64.h"
 #include "store/client/client.h"
 #include "store/client/json.h"

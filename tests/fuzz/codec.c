@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 #include "group/view.h"
 
 enum { CAPACITY = 64 };

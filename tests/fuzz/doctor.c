@@ -14,7 +14,7 @@
 
 #include "base/time/clock.h"
 #include "doctor/peer/listen.h"
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 
 enum {
   CHOICE_PROVEN = 1, // the bytes are of the caller that has the token

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 #include "store/client/stream.h"
 #include "store/client/wire.h"
 #include "store/gateway/watch.h"

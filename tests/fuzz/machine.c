@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 
 enum { CAPACITY = 8, MAX_KEYS = 24, MAX_STEPS = 200, CLOSE_REQUESTS = 20 };
 

@@ -12,7 +12,7 @@
 #include "agent/peer/table.h"
 #include "agent/progress/progress.h"
 #include "agent/progress/submit.h"
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 
 enum {
   CHOICE_FROM_ANOTHER = 1,

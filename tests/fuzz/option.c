@@ -7,7 +7,7 @@
 #include <string.h>
 #include <weft/err.h>
 
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 
 enum { MAX_ARGUMENTS = 16, GUARD = 0xA5 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <weft/ep.h>
 
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 
 static void check_list(const struct plan_ranks *ranks) {
   for (uint32_t i = 0; i < ranks->count; i++) {

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 #include "run/common/config_json.h"
 #include "run/common/keys.h"
 #include "run/common/rank_env.h"

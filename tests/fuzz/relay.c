@@ -9,7 +9,7 @@
 #include <weft/ep.h>
 
 #include "cuda/kernels/layout.h"
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 
 enum { TOKENS = 6, HIDDEN = 256, TOPK = 4, EXPERTS = 3, ROOM = 8192 };
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 #include "measure/report.h"
 
 static void check_report(const struct results *results, enum report_format format) {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <weft/store.h>
 
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 
 enum { MAX_PIECES = 16, FUZZ_WAIT_MS = 5000 };
 

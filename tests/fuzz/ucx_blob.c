@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 
 // This side has TCP and UCX's own memory, as UCX 1.13 writes them.
 static struct ucx_sizes own_sizes(void) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ep/core/engine.h"
-#include "fuzz.h"
+#include "fuzz/support/fuzz.h"
 
 enum { TOKENS = 8, HIDDEN = 128, TOPK = 4, EXPERTS = 2, CAPACITY = 4, OPEN_MS = 60000, OPERATION_MS = 20 };
 

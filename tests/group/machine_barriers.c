@@ -1,5 +1,5 @@
 // Barriers.
-#include "group/machine_suite.h"
+#include "group/support/machine_suite.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // Leaving and closing, and claims of many at once.
-#include "group/machine_suite.h"
+#include "group/support/machine_suite.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // Stores that fail: lost answers, outages, empty restarts, views that vanish, differ or are rubbish.
-#include "group/machine_suite.h"
+#include "group/support/machine_suite.h"
 
 #include <stdlib.h>
 #include <string.h>

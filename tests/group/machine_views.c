@@ -1,5 +1,5 @@
 // What changes a view: founders, joiners, leavers, the dead, the suspected.
-#include "group/machine_suite.h"
+#include "group/support/machine_suite.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <weft/err.h>
 
 #include "cmocka_all.h"
-#include "measure/sample.h"
+#include "measure/support/sample.h"
 
 typedef void (*sample_fn)(struct results *results);
 

@@ -9,7 +9,7 @@
 #include <weft/err.h>
 
 #include "cmocka_all.h"
-#include "measure/sample.h"
+#include "measure/support/sample.h"
 #include "support/temporary.h"
 
 static void times_are_by_nearest_rank(void **state) {

@@ -7,7 +7,7 @@ import shlex
 import signal
 
 from digests import check_digests, digests_of
-from far import RANKS, Agents, FarEtcd, Hosts
+from remote_hosts import RANKS, Agents, FarEtcd, Hosts
 from judge import check_states
 from tool import SOURCE, Run, main, wait_for
 

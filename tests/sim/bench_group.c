@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "sim/sim.h"
+#include "sim/support/sim.h"
 
 enum change { JOIN, LEAVE, DEATH, FOUR_JOINS, CHANGES };
 enum measure { REQUESTS, EVENTS, VIRTUAL_MS, CPU_MS, MEASURES };

@@ -1,3 +1,4 @@
+// Counts what the library asks the system for, or makes an allocation fail.
 #include "support/allocations.h"
 
 #include <dlfcn.h>

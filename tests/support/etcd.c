@@ -1,3 +1,4 @@
+// A real etcd for tests, on free ports.
 #include "support/etcd.h"
 
 #include "support/temporary.h"

@@ -1,3 +1,4 @@
+// Keeps the events of a store watch, for a test to wait for.
 #include "support/events.h"
 
 #include "base/time/clock.h"

@@ -1,3 +1,4 @@
+// A cuFile without GPUDirect Storage, which reads and writes files for the fake device.
 #include "support/fake_cufile.h"
 
 #include <dlfcn.h>

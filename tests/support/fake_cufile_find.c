@@ -1,3 +1,4 @@
+// Finds the fake cuFile of this process and the struct by which a test controls it.
 #include <dlfcn.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// A transport between workers of one process whose requests end when a test lets them.
 #include "support/loop.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// A TCP relay between a client and a server, with which a test disturbs what passes.
 #include "support/relay.h"
 
 #include "base/time/clock.h"

@@ -1,3 +1,4 @@
+// Waits until a condition holds or a deadline has passed.
 #include "support/wait.h"
 
 #include "base/time/clock.h"

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <weft/err.h>
 
-#include "hosts.h"
 #include "support/temporary.h"
+#include "topology/support/hosts.h"
 
 static void each_gpu_has_a_nic_of_its_switch(void **state) {
   (void)state;

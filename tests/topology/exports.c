@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "hosts.h"
 #include "support/temporary.h"
 #include "topology/served/exports.h"
+#include "topology/support/hosts.h"
 
 static struct topology_export exports[TOPOLOGY_EXPORTS];
 static size_t num_exports;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hosts.h"
 #include "support/temporary.h"
+#include "topology/support/hosts.h"
 
 static const char *const machines[] = {"p4d", "p5en", "p6_b200", "p6_b300"};
 enum { MACHINES = sizeof machines / sizeof machines[0] };

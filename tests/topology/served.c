@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/affinity.h"
-#include "hosts.h"
 #include "topology/served/served.h"
+#include "topology/support/hosts.h"
 
 static void serves(const struct topology_choice *choice, const char *cpus, const char *gpu, const char *nics,
                    const char *why) {

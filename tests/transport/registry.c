@@ -1,3 +1,4 @@
+// Transports are found by name, and an unknown name gets an error that lists them.
 #include "cmocka_all.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// The embedded server, through the client, as the kind of store under test.
 #include "conformance/kind.h"
 #include <stdio.h>
 #include <stdlib.h>

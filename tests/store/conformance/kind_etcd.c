@@ -1,3 +1,4 @@
+// A real etcd, through the client, as the kind of store under test.
 #include "conformance/kind.h"
 #include "support/etcd.h"
 

@@ -1,3 +1,4 @@
+// The store inside the process, as the kind of store under test.
 #include "conformance/kind.h"
 
 // A store of this process lives as long as its handle: each test has its own.

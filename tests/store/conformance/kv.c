@@ -1,3 +1,4 @@
+// Keys, values and ranges, on every kind of store.
 #include "conformance/suite.h"
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// Leases, on every kind of store.
 #include "conformance/suite.h"
 #include "support/events.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// The watches of a sequence of operations, whose events are compared between stores.
 #include "base/random.h"
 #include "conformance/subject.h"
 #include "conformance/suite.h"

@@ -1,3 +1,4 @@
+// Stores of each kind side by side, whose answers are brought into one form.
 #include "conformance/subject.h"
 
 #include "conformance/suite.h"

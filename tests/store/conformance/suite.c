@@ -1,3 +1,4 @@
+// What the parts of the conformance suite share.
 #include "conformance/suite.h"
 
 #include "conformance/kind.h"

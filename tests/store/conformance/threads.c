@@ -1,3 +1,4 @@
+// Many threads use one store at once, on every kind of store.
 #include "conformance/suite.h"
 #include "support/events.h"
 #include <pthread.h>

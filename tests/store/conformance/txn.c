@@ -1,3 +1,4 @@
+// Transactions, on every kind of store.
 #include "conformance/suite.h"
 #include <string.h>
 

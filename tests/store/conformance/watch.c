@@ -1,3 +1,4 @@
+// Watches, on every kind of store.
 #include "conformance/suite.h"
 #include "support/events.h"
 #include <stdio.h>

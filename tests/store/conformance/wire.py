@@ -16,7 +16,7 @@ import random
 import sys
 import threading
 
-sys.path.insert(0, os.path.join(os.environ["WEFT_SOURCE"], "tests", "run"))
+sys.path.insert(0, os.path.join(os.environ["WEFT_SOURCE"], "tests", "run", "support"))
 import differences  # noqa: E402
 from stores import Etcd, Serve  # noqa: E402
 

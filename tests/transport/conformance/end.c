@@ -1,3 +1,4 @@
+// One end of a transport, for the tests of the suite.
 #include "conformance/suite.h"
 
 #include <poll.h>

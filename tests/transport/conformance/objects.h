@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Whether the environment names a server, as tests/transport/s3_swift.py does.
+// Whether the environment names a server, as tests/transport/support/s3_swift.py does.
 bool objects_can(void);
 
 // A path that no other object has.

@@ -1,3 +1,4 @@
+// Where the bytes lie that the suite moves.
 #include "conformance/suite.h"
 
 #include <endian.h>

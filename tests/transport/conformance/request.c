@@ -1,3 +1,4 @@
+// Requests of the suite.
 #include "conformance/suite.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// Runs each lie of the catalogue in a process of its own and says what became of it.
 #include "lies.h"
 
 #include <signal.h>

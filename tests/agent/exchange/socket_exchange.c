@@ -1,0 +1,215 @@
+// Agents that meet by socket: both ways at once, over IPv4 and IPv6, with one token.
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent/exchange/support/meeting.h"
+#include "cmocka_all.h"
+#include "support/wait.h"
+
+static bool has_ipv6(void) {
+  struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+  int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool has = fd >= 0 && bind(fd, (struct sockaddr *)&any, sizeof any) == 0;
+  if (fd >= 0)
+    close(fd);
+  return has;
+}
+
+// --- as it should be ---
+
+static void check_regions(weft_agent_t *agent, weft_peer_t peer, uint32_t want) {
+  struct weft_region_info info[8] = {{.size = sizeof *info}};
+  uint32_t count = 8;
+  assert_int_equal(weft_agent_regions(agent, peer, info, &count), 0);
+  assert_int_equal(count, want);
+}
+
+static void test_both_ways(void **state) {
+  (void)state;
+  static struct crowd_member listener, caller;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  meet_caller(&caller, "caller", meet_token);
+  weft_region_t region;
+  void *memory;
+  assert_int_equal(weft_agent_allocate(listener.agent, WEFT_MEMORY_HOST, 4096, 0, &region, &memory), 0);
+  weft_peer_t there = meet(&caller, &listener), here = 0, again;
+  crowd_await(&listener, LOADED, "caller", 1);
+  assert_int_equal(weft_agent_find(listener.agent, "caller", &here), 0);
+  check_regions(caller.agent, there, 1);
+  check_regions(listener.agent, here, 0);
+  again = meet(&caller, &listener); // once more: the same peer
+  assert_true(again == there);
+  // Regions that come and go are told over the connection.
+  assert_int_equal(weft_agent_allocate(caller.agent, WEFT_MEMORY_HOST, 4096, 0, &region, &memory), 0);
+  crowd_await(&listener, WEFT_AGENT_EVENT_PEER_UPDATED, "caller", 1);
+  check_regions(listener.agent, here, 1);
+  assert_int_equal(weft_agent_deregister(caller.agent, region), 0);
+  crowd_await(&listener, WEFT_AGENT_EVENT_PEER_UPDATED, "caller", 2);
+  check_regions(listener.agent, here, 0);
+  crowd_close(&caller);
+  crowd_await(&listener, LEFT, "caller", 1);
+  assert_int_equal(crowd_count(&listener, LOST, NULL), 0);
+  crowd_close(&listener);
+}
+
+static void test_ipv6(void **state) {
+  (void)state;
+  if (!has_ipv6()) {
+    printf("  no IPv6 here\n");
+    return;
+  }
+  static struct crowd_member listener, caller;
+  meet_listener(&listener, "listener", "[::1]:0");
+  meet_caller(&caller, "caller", meet_token);
+  char address[64];
+  snprintf(address, sizeof address, "[::1]:%u", meet_port(&listener));
+  weft_peer_t peer = 0;
+  assert_int_equal(weft_agent_meet(caller.agent, address, SUPPORT_DEADLINE_MS, &peer), 0);
+  assert_int_equal(weft_agent_check(caller.agent, peer), 0);
+  crowd_close(&listener);
+  crowd_await(&caller, LEFT, "listener", 1);
+  crowd_close(&caller);
+}
+
+// Both call each other: two connections, one peer each way, and the end of one connection is no end of a peer.
+static void test_each_calls(void **state) {
+  (void)state;
+  static struct crowd_member a, b;
+  meet_listener(&a, "a", "127.0.0.1:0");
+  meet_listener(&b, "b", "127.0.0.1:0");
+  weft_peer_t of_a = meet(&a, &b), of_b = meet(&b, &a), self = 0;
+  assert_int_equal(weft_agent_check(a.agent, of_a), 0);
+  assert_int_equal(weft_agent_check(b.agent, of_b), 0);
+  assert_int_equal(crowd_count(&a, LOADED, NULL), 1);
+  assert_int_equal(weft_agent_invalidate(a.agent, of_a), 0);
+  crowd_await(&b, LEFT, "a", 1);
+  assert_int_equal(meet_at(&a, meet_port(&a), SUPPORT_DEADLINE_MS, &self), 0); // itself
+  assert_true(self == WEFT_PEER_SELF);
+  crowd_close(&a);
+  crowd_close(&b);
+}
+
+static void test_without_thread(void **state) {
+  (void)state;
+  static struct crowd_member listener, caller;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  struct weft_agent_options options = crowd_options("caller");
+  options.token = meet_token;
+  options.progress = WEFT_AGENT_PROGRESS_NONE;
+  crowd_open(&caller, &options);
+  weft_peer_t peer = meet(&caller, &listener);
+  assert_int_equal(weft_agent_check(caller.agent, peer), 0);
+  crowd_close(&caller);
+  crowd_close(&listener);
+}
+
+static int be_caller(void *arg, int in, int out) {
+  static struct crowd_member caller;
+  uint16_t port;
+  char byte;
+  (void)arg;
+  meet_caller(&caller, "victim", meet_token);
+  crowd_read(in, &port, sizeof port);
+  weft_peer_t peer;
+  if (meet_at(&caller, port, SUPPORT_DEADLINE_MS, &peer) != 0)
+    return 1;
+  crowd_write(out, "", 1);
+  while (read(in, &byte, 1) > 0)
+    continue;
+  crowd_close(&caller);
+  return 0;
+}
+
+static void test_killed(void **state) {
+  (void)state;
+  struct crowd_process process;
+  crowd_start(&process, be_caller, NULL);
+  static struct crowd_member listener;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  uint16_t port = meet_port(&listener);
+  char byte;
+  crowd_write(process.to, &port, sizeof port);
+  crowd_read(process.from, &byte, 1);
+  crowd_await(&listener, LOADED, "victim", 1);
+  crowd_kill(&process);
+  crowd_await(&listener, LOST, "victim", 1);
+  crowd_close(&listener);
+}
+
+// --- refused ---
+
+static void test_tokens(void **state) {
+  (void)state;
+  static struct crowd_member listener, stranger, nobody;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  meet_caller(&stranger, "stranger", "Correct horse battery staple");
+  meet_caller(&nobody, "nobody", NULL);
+  weft_peer_t peer = 77;
+  assert_int_equal(meet_at(&stranger, meet_port(&listener), SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_AUTH);
+  assert_non_null(strstr(weft_last_error(), "token"));
+  assert_int_equal(meet_at(&nobody, meet_port(&listener), 1000, &peer), WEFT_ERR_INVALID);
+  assert_true(peer == 77);
+  assert_int_equal(crowd_count(&listener, LOADED, NULL), 0);
+  assert_int_equal(crowd_count(&stranger, LOADED, NULL), 0);
+  crowd_close(&stranger);
+  crowd_close(&nobody);
+  crowd_close(&listener);
+}
+
+static void test_arguments(void **state) {
+  (void)state;
+  static struct crowd_member caller;
+  meet_caller(&caller, "caller", meet_token);
+  weft_peer_t peer;
+  uint16_t port;
+  static const char *const wrong[] = {"",      "host",    "host:", ":1",   "1.2.3.4:65536", "::1:99",
+                                      "[::1]", "[::1:99", "h:0",   "[]:5", "h:12x",         "h:+5"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    assert_int_equal(weft_agent_meet(caller.agent, wrong[i], 1000, &peer), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_meet(caller.agent, NULL, 1000, &peer), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_port(caller.agent, &port), WEFT_ERR_NOT_FOUND);
+  assert_int_equal(meet_at(&caller, support_free_port(), SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_UNREACHABLE);
+  crowd_close(&caller);
+  struct weft_agent_options options = crowd_options("open");
+  options.listen = "127.0.0.1:0"; // and no token
+  weft_agent_t *agent = NULL;
+  assert_int_equal(weft_agent_open(&agent, &options), WEFT_ERR_INVALID);
+  options.token = meet_token;
+  options.listen = "192.0.2.1:0";
+  assert_int_equal(weft_agent_open(&agent, &options), WEFT_ERR_INVALID);
+  assert_null(agent);
+}
+
+static void test_name_taken(void **state) {
+  (void)state;
+  static struct crowd_member listener, first, second;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  meet_caller(&first, "twin", meet_token);
+  meet_caller(&second, "twin", meet_token);
+  meet(&first, &listener);
+  weft_peer_t peer;
+  assert_int_equal(meet_at(&second, meet_port(&listener), SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_EXISTS);
+  assert_int_equal(crowd_count(&second, LOADED, NULL), 0); // all or nothing, on both sides
+  assert_int_equal(crowd_count(&listener, LOADED, NULL), 1);
+  crowd_close(&first);
+  crowd_await(&listener, LEFT, "twin", 1);
+  meet(&second, &listener);
+  crowd_close(&second);
+  crowd_close(&listener);
+}
+
+static int run(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_both_ways),      cmocka_unit_test(test_ipv6),       cmocka_unit_test(test_each_calls),
+      cmocka_unit_test(test_without_thread), cmocka_unit_test(test_killed),     cmocka_unit_test(test_tokens),
+      cmocka_unit_test(test_arguments),      cmocka_unit_test(test_name_taken),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) {
+  return meet_run(run);
+}

@@ -1,0 +1,213 @@
+// Metadata that the application carries itself: whole and in part, old and new, damaged and foreign.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/metadata/blob.h"
+#include "agent/support/crowd.h"
+#include "agent/support/describe.h"
+#include "base/wire/wire.h"
+#include "cmocka_all.h"
+
+static struct crowd_member owner, reader;
+
+static int open_both(void **state) {
+  (void)state;
+  struct weft_agent_options options = crowd_options("owner");
+  crowd_open(&owner, &options);
+  options = crowd_options("reader");
+  crowd_open(&reader, &options);
+  return 0;
+}
+
+static int close_both(void **state) {
+  (void)state;
+  crowd_close(&reader);
+  crowd_close(&owner);
+  return 0;
+}
+
+static weft_region_t allocate(void) {
+  weft_region_t region;
+  void *address;
+  assert_int_equal(weft_agent_allocate(owner.agent, WEFT_MEMORY_HOST, 4096, 0, &region, &address), 0);
+  return region;
+}
+
+// The ids that the reader knows; returns their number.
+static uint32_t known(weft_peer_t peer, weft_region_t *ids) {
+  struct weft_region_info info[8] = {{.size = sizeof *info}};
+  uint32_t count = 8;
+  assert_int_equal(weft_agent_regions(reader.agent, peer, info, &count), 0);
+  for (uint32_t i = 0; i < count; i++)
+    ids[i] = info[i].region;
+  return count;
+}
+
+static size_t write_blob(const weft_region_t *regions, uint32_t count, bool complete, void *blob, size_t room) {
+  size_t size = room;
+  assert_int_equal(weft_agent_metadata(owner.agent, regions, count, complete, blob, &size), 0);
+  return size;
+}
+
+static void test_whole_and_part(void **state) {
+  (void)state;
+  char all[4096], part[4096], stale[4096];
+  weft_region_t first = allocate(), ids[8];
+  size_t stale_size = write_blob(NULL, 0, true, stale, sizeof stale);
+  weft_region_t second = allocate(), third = allocate();
+  size_t all_size = write_blob(&first, 1, true, all, sizeof all); // one of three
+  weft_peer_t peer = 0, other = 0;
+  assert_int_equal(weft_agent_load(reader.agent, all, all_size, &peer), 0);
+  assert_int_equal(known(peer, ids), 1);
+  assert_true(ids[0] == first);
+  size_t part_size = write_blob(&third, 1, false, part, sizeof part);
+  assert_int_equal(weft_agent_load(reader.agent, part, part_size, &other), 0);
+  assert_true(other == peer);
+  assert_int_equal(known(peer, ids), 2); // added
+  assert_true(ids[0] == first && ids[1] == third);
+  assert_int_equal(weft_agent_load(reader.agent, stale, stale_size, &other), 0); // older: it changes nothing
+  assert_int_equal(known(peer, ids), 2);
+  assert_int_equal(weft_agent_load(reader.agent, all, all_size, &other), 0); // again: nothing new
+  assert_int_equal(crowd_count(&reader, LOADED, "owner"), 1);
+  assert_int_equal(crowd_count(&reader, UPDATED, "owner"), 1);
+  assert_int_equal(weft_agent_find(reader.agent, "owner", &other), 0);
+  assert_true(other == peer);
+  (void)second;
+}
+
+static void test_part_of_nothing(void **state) {
+  (void)state;
+  char part[4096];
+  weft_region_t region = allocate();
+  size_t size = write_blob(&region, 1, false, part, sizeof part);
+  weft_peer_t peer = 9;
+  assert_int_equal(weft_agent_load(reader.agent, part, size, &peer), WEFT_ERR_NOT_FOUND);
+  assert_true(peer == 9);
+}
+
+static void test_own(void **state) {
+  (void)state;
+  assert_true(crowd_load(owner.agent, owner.agent) == WEFT_PEER_SELF);
+  struct crowd_member twin;
+  struct weft_agent_options options = crowd_options("owner");
+  crowd_open(&twin, &options);
+  size_t size;
+  void *blob = crowd_blob(twin.agent, &size);
+  weft_peer_t peer;
+  assert_int_equal(weft_agent_load(owner.agent, blob, size, &peer), WEFT_ERR_EXISTS);
+  free(blob);
+  crowd_close(&twin);
+}
+
+static void test_arguments(void **state) {
+  (void)state;
+  char blob[4096];
+  size_t size = sizeof blob;
+  weft_region_t none = 12345;
+  weft_peer_t peer;
+  assert_int_equal(weft_agent_metadata(NULL, NULL, 0, true, blob, &size), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_metadata(owner.agent, NULL, 0, true, blob, NULL), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_metadata(owner.agent, NULL, 3, true, blob, &size), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_metadata(owner.agent, &none, 1, true, blob, &size), WEFT_ERR_NOT_FOUND);
+  size = 10;
+  memset(blob, 0x55, sizeof blob);
+  assert_int_equal(weft_agent_metadata(owner.agent, NULL, 0, true, blob, &size), WEFT_ERR_LIMIT);
+  assert_true(size > 10 && blob[10] == 0x55);
+  assert_int_equal(weft_agent_load(reader.agent, NULL, 5, &peer), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_load(reader.agent, blob, 5, NULL), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_load(reader.agent, blob, 0, &peer), WEFT_ERR_PROTOCOL);
+}
+
+// All or nothing, for an agent too: no peer, no event, and the same blob whole is taken afterwards.
+static void test_damaged(void **state) {
+  (void)state;
+  allocate();
+  size_t size;
+  uint8_t *blob = crowd_blob(owner.agent, &size);
+  weft_peer_t peer = 9;
+  for (size_t less = 0; less < size; less++)
+    assert_int_equal(weft_agent_load(reader.agent, blob, less, &peer), WEFT_ERR_PROTOCOL);
+  for (size_t bit = 0; bit < size * 8; bit++) {
+    blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    assert_int_equal(weft_agent_load(reader.agent, blob, size, &peer), WEFT_ERR_PROTOCOL);
+    blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
+  }
+  struct wire_writer writer = {.bytes = blob, .capacity = size};
+  wire_patch_number(&writer, 10, BLOB_VERSION + 1, 2);
+  describe_seal(blob, size);
+  assert_int_equal(weft_agent_load(reader.agent, blob, size, &peer), WEFT_ERR_VERSION);
+  assert_true(peer == 9);
+  assert_int_equal(crowd_count(&reader, LOADED, NULL), 0);
+  wire_patch_number(&writer, 10, BLOB_MINIMUM_READER, 2);
+  describe_seal(blob, size);
+  assert_int_equal(weft_agent_load(reader.agent, blob, size, &peer), 0);
+  free(blob);
+}
+
+// With a head that is right, and anything behind it: whatever is taken, the agent stands, and lets go of it.
+static void test_sealed(void **state) {
+  (void)state;
+  allocate();
+  size_t size;
+  uint8_t *blob = crowd_blob(owner.agent, &size);
+  for (size_t bit = AGENT_BLOB_HEAD * 8; bit < size * 8; bit++) {
+    weft_peer_t peer = 0;
+    blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    describe_seal(blob, size);
+    if (weft_agent_load(reader.agent, blob, size, &peer) == 0 && peer != WEFT_PEER_SELF)
+      weft_agent_invalidate(reader.agent, peer);
+    blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
+  }
+  free(blob);
+  crowd_load(reader.agent, owner.agent);
+}
+
+// However soon: whoever drives this agent has not looked between a region's beginning and its end.
+static void test_gone_at_once(void **state) {
+  (void)state;
+  struct crowd_member idle;
+  struct weft_agent_options options = crowd_options("idle");
+  options.progress = WEFT_AGENT_PROGRESS_NONE;
+  crowd_open(&idle, &options);
+  weft_region_t regions[3], ids[8];
+  void *address;
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(weft_agent_allocate(idle.agent, WEFT_MEMORY_HOST, 4096, 0, &regions[i], &address), 0);
+  weft_peer_t peer = crowd_load(reader.agent, idle.agent);
+  crowd_load(idle.agent, reader.agent);
+  assert_int_equal(known(peer, ids), 3);
+  assert_int_equal(weft_agent_deregister(idle.agent, regions[2]), 0);
+  assert_int_equal(weft_agent_deregister(idle.agent, regions[0]), 0);
+  assert_int_equal(weft_agent_progress(idle.agent, NULL), 0);
+  crowd_await(&reader, UPDATED, "idle", 1);
+  assert_int_equal(known(peer, ids), 1);
+  assert_true(ids[0] == regions[1]);
+  crowd_close(&idle);
+}
+
+static void test_unreachable(void **state) {
+  (void)state;
+  size_t size;
+  void *blob = describe_write(describe_fixed(), &size); // its addresses are of no transport's form
+  weft_peer_t peer = 9;
+  assert_int_equal(weft_agent_load(reader.agent, blob, size, &peer), WEFT_ERR_UNREACHABLE);
+  assert_non_null(strstr(weft_last_error(), "decoder/7"));
+  assert_true(peer == 9);
+  assert_int_equal(crowd_count(&reader, LOADED, NULL), 0);
+  free(blob);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_whole_and_part, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_part_of_nothing, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_own, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_arguments, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_damaged, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_sealed, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_gone_at_once, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_unreachable, open_both, close_both),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,129 @@
+// Memory to storage and back through the public interface: an agent's own files by loopback and, with an S3 server in
+// the environment (tests/transport/support/s3_swift.py), objects.
+#include "cmocka_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <weft/agent.h>
+
+#include "support/temporary.h"
+#include "support/wait.h"
+
+enum { BYTES = 1 << 20 };
+
+static weft_agent_t *agent;
+static uint8_t *memory;
+static weft_region_t host;
+
+static void works(int rc) {
+  if (rc < 0)
+    fail_msg("%s: %s", weft_err_name(rc), weft_last_error());
+}
+
+static weft_transfer_t *transfer_of(enum weft_op op, weft_region_t storage, uint64_t at, uint64_t offset,
+                                    uint64_t length, const char *note) {
+  struct weft_descriptor here = {(uint64_t)(uintptr_t)memory + at, length, host}, there = {offset, length, storage};
+  weft_list_t *local, *remote;
+  weft_transfer_t *transfer;
+  struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
+  options.notification = note;
+  options.notification_size = note ? (uint32_t)strlen(note) : 0;
+  works(weft_list_create(agent, WEFT_PEER_SELF, &here, 1, &local));
+  works(weft_list_create(agent, WEFT_PEER_SELF, &there, 1, &remote));
+  works(weft_transfer_create(agent, op, local, remote, &options, &transfer));
+  return transfer; // the lists go with the agent
+}
+
+static int move(enum weft_op op, weft_region_t storage, uint64_t at, uint64_t offset, uint64_t length,
+                const char *note) {
+  weft_transfer_t *transfer = transfer_of(op, storage, at, offset, length, note);
+  works(weft_transfer_post(transfer));
+  int rc = weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS);
+  if (rc < 0)
+    print_message("%s: %s\n", weft_err_name(rc), weft_transfer_error(transfer));
+  works(weft_transfer_free(transfer));
+  return rc;
+}
+
+static int set_up(void **state) {
+  (void)state;
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  options.name = "keeper";
+  works(weft_agent_open(&agent, &options));
+  void *address;
+  works(weft_agent_allocate(agent, WEFT_MEMORY_HOST, BYTES, -1, &host, &address));
+  memory = address;
+  for (uint32_t i = 0; i < BYTES; i++)
+    memory[i] = (uint8_t)(i * 7 + (i >> 9));
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  weft_agent_close(agent);
+  return 0;
+}
+
+static weft_region_t keep(enum weft_memory_kind kind, const char *path, uint64_t length) {
+  struct weft_memory what = WEFT_MEMORY_INIT;
+  weft_region_t region;
+  what.kind = kind;
+  what.path = path;
+  what.length = length;
+  works(weft_agent_register(agent, &what, &region));
+  return region;
+}
+
+static void there_and_back(weft_region_t storage) {
+  enum { HALF = BYTES / 2, LENGTH = 300001 };
+  assert_int_equal(move(WEFT_WRITE, storage, 0, 0, LENGTH, "kept"), 0);
+  assert_int_equal(move(WEFT_READ, storage, HALF, 1, LENGTH - 1, NULL), 0);
+  assert_memory_equal(memory + HALF, memory + 1, LENGTH - 1);
+  struct weft_notification note;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < 1000000 && count == 0; i++) {
+    count = 1;
+    works(weft_agent_notifications(agent, &note, &count));
+  }
+  assert_int_equal(count, 1);
+  assert_int_equal(note.size, 4);
+  assert_memory_equal(note.bytes, "kept", 4);
+  assert_int_equal(move(WEFT_READ, storage, HALF, LENGTH - 10, 20, NULL), WEFT_ERR_LIMIT);
+}
+
+static void test_file(void **state) {
+  (void)state;
+  char path[96];
+  support_temporary(path, sizeof path, "weft-keep");
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  close(fd);
+  unlink(path);
+  weft_region_t file = keep(WEFT_MEMORY_FILE, path, 0); // creates it
+  there_and_back(file);
+  struct stat about;
+  assert_int_equal(stat(path, &about), 0);
+  assert_int_equal(about.st_size, 300001);
+  weft_transfer_t *transfer = transfer_of(WEFT_READ, file, 0, 0, 10, NULL);
+  assert_non_null(strstr(weft_transfer_explain(transfer), "file"));
+  assert_int_equal(weft_agent_deregister(agent, file), WEFT_ERR_BUSY);
+  unlink(path);
+}
+
+static void test_object(void **state) {
+  (void)state;
+  if (!getenv("AWS_ENDPOINT_URL"))
+    skip();
+  there_and_back(keep(WEFT_MEMORY_OBJECT, "bucket/kept by an agent", 0));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_file, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_object, set_up, tear_down),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,525 @@
+// How transfers end that do not go well, and what may be taken away when: with a transport that holds them as long as
+// the test wants, so that each moment can be looked at.
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cmocka_all.h"
+
+#include "agent/memory/region.h"
+#include "agent/metadata/describe.h"
+#include "agent/open.h"
+#include "agent/peer/load.h"
+#include "agent/peer/table.h"
+#include "agent/progress/submit.h"
+#include "agent/support/pair.h"
+#include "base/time/clock.h"
+#include "support/loop.h"
+#include "support/wait.h"
+
+static const struct transport *more[2] = {&transport_loop, NULL};
+static enum weft_agent_progress progress;
+static struct pair pair;
+static _Atomic uint32_t events[4];
+
+static void on_event(void *arg, const struct weft_agent_event *event) {
+  (void)arg;
+  events[event->kind]++;
+}
+
+// Each tells the other once, at the start, that it lives.
+static bool has_greeted(void *arg) {
+  (void)arg;
+  return atomic_load(&loop.heard) >= 2;
+}
+
+static int set_up(void **state) {
+  (void)state;
+  loop_reset();
+  for (int i = 0; i < 4; i++)
+    events[i] = 0;
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  options.progress = progress;
+  options.on_event = on_event;
+  options.heartbeat_ms = 3600000;
+  pair_open(&pair, "", more, &options);
+  assert_true(pair_until(&pair, has_greeted, NULL));
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  loop_reset();
+  pair_close(&pair);
+  assert_int_equal(loop_flying(), 0);
+  return 0;
+}
+
+static bool ended(void *arg) {
+  return weft_transfer_poll(arg) != 1;
+}
+
+static bool silent(void) {
+  for (int i = 0; i < 100; i++) {
+    weft_agent_progress(pair.a.agent, NULL);
+    weft_agent_progress(pair.b.agent, NULL);
+  }
+  struct weft_notification got;
+  uint32_t count = 1;
+  assert_int_equal(weft_agent_notifications(pair.b.agent, &got, &count), 0);
+  return count == 0;
+}
+
+static weft_transfer_t *held(uint64_t length, const struct weft_transfer_options *options) {
+  atomic_store(&loop.hold, true);
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, length, options);
+  assert_int_equal(weft_transfer_post(transfer), 0);
+  return transfer;
+}
+
+static struct weft_transfer_options with_note(void) {
+  struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
+  options.notification = "note";
+  options.notification_size = 5;
+  return options;
+}
+
+static void cancel_waits_until_nothing_moves(void **state) {
+  (void)state;
+  struct weft_transfer_options options = with_note();
+  weft_transfer_t *transfer = held(4096, &options);
+  assert_int_equal(weft_transfer_poll(transfer), 1);
+  assert_int_equal(weft_transfer_post(transfer), WEFT_ERR_BUSY);
+  assert_int_equal(weft_transfer_free(transfer), WEFT_ERR_BUSY);
+  // A card that still writes: it cannot be stopped, and says so.
+  atomic_store(&loop.deaf, true);
+  assert_int_equal(weft_transfer_cancel(transfer, 20), WEFT_ERR_TIMEOUT);
+  assert_int_equal(weft_transfer_poll(transfer), 1);
+  assert_int_equal(weft_transfer_free(transfer), WEFT_ERR_BUSY);
+  atomic_store(&loop.deaf, false);
+  assert_int_equal(weft_transfer_cancel(transfer, SUPPORT_DEADLINE_MS), 0);
+  assert_int_equal(weft_transfer_poll(transfer), WEFT_ERR_CANCELED);
+  assert_true(strlen(weft_transfer_error(transfer)) > 0);
+  assert_int_equal(loop_flying(), 0);
+  assert_true(silent());
+  // What is unmapped now is not touched: this would be the end of the test.
+  assert_int_equal(mprotect(pair.a.memory, PAIR_BYTES, PROT_NONE), 0);
+  assert_true(silent());
+  assert_int_equal(mprotect(pair.a.memory, PAIR_BYTES, PROT_READ | PROT_WRITE), 0);
+  // It can be posted again, and the cancellation is forgotten.
+  atomic_store(&loop.hold, false);
+  assert_int_equal(weft_transfer_post(transfer), 0);
+  assert_true(pair_until(&pair, ended, transfer));
+  assert_int_equal(weft_transfer_poll(transfer), 0);
+  char text[8];
+  assert_int_equal(pair_hear(&pair, &pair.b, text, sizeof text), 5);
+  assert_int_equal(weft_transfer_cancel(transfer, 0), 0);
+  assert_int_equal(weft_transfer_poll(transfer), 0);
+  pair_free(transfer);
+}
+
+// What asks for the end may run between the moment in which a post says that it flies and the one in which the
+// transport has it: it is in the worker's queue, and served, before there is anything to stop.
+static void cancel_overtakes_the_post(void **state) {
+  (void)state;
+  atomic_store(&loop.hold, true);
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, 4096, NULL);
+  agent_post_cancel(&transfer->parts[0], atomic_load(&transfer->number) + 1);
+  assert_int_equal(weft_transfer_post(transfer), 0);
+  assert_true(pair_until(&pair, ended, transfer));
+  assert_int_equal(weft_transfer_poll(transfer), WEFT_ERR_CANCELED);
+  assert_int_equal(loop_flying(), 0);
+  atomic_store(&loop.hold, false);
+  assert_int_equal(weft_transfer_post(transfer), 0); // the next one is not meant
+  assert_true(pair_until(&pair, ended, transfer));
+  assert_int_equal(weft_transfer_poll(transfer), 0);
+  pair_free(transfer);
+}
+
+static void deadline_passes(void **state) {
+  (void)state;
+  struct weft_transfer_options options = with_note();
+  options.timeout_ms = 30;
+  weft_transfer_t *transfer = held(4096, &options);
+  atomic_store(&loop.deaf, true);
+  uint64_t until = clock_deadline_ms(SUPPORT_DEADLINE_MS);
+  while (atomic_load(&loop.cancels) == 0 && !clock_passed(until))
+    assert_int_equal(weft_transfer_poll(transfer), 1);
+  for (int i = 0; i < 1000; i++)
+    assert_int_equal(weft_transfer_poll(transfer), 1); // over its time, and not over
+  atomic_store(&loop.deaf, false);
+  assert_true(pair_until(&pair, ended, transfer));
+  assert_int_equal(weft_transfer_poll(transfer), WEFT_ERR_TIMEOUT);
+  assert_non_null(strstr(weft_transfer_error(transfer), "30 ms"));
+  int32_t status = 0;
+  uint32_t count = 1;
+  assert_int_equal(weft_transfer_status(transfer, &status, &count), 0);
+  assert_int_equal(status, WEFT_ERR_CANCELED);
+  assert_true(silent());
+  pair_free(transfer);
+}
+
+static bool has_lost(void *arg) {
+  (void)arg;
+  return events[WEFT_AGENT_EVENT_PEER_LOST] > 0;
+}
+
+// Of two transfers one is in flight: it ends when nothing moves any more; the other fails at once.
+static void peer_dies(void **state) {
+  (void)state;
+  struct weft_transfer_options options = with_note();
+  weft_transfer_t *flying = held(4096, &options);
+  weft_transfer_t *idle = pair_transfer(&pair, WEFT_READ, 0, 0, 100, NULL);
+  atomic_store(&loop.deaf, true);
+  loop_kill_peers(1, "its process is gone"); // of a, which opened first
+  assert_true(pair_until(&pair, has_lost, NULL));
+  assert_int_equal(weft_transfer_poll(flying), 1);
+  assert_int_equal(weft_transfer_post(idle), WEFT_ERR_PEER_LOST);
+  assert_int_equal(weft_agent_check(pair.a.agent, pair.a.peer), WEFT_ERR_PEER_LOST);
+  assert_non_null(strstr(weft_last_error(), "its process is gone"));
+  assert_int_equal(weft_agent_notify(pair.a.agent, pair.a.peer, "", 0), WEFT_ERR_PEER_LOST);
+  weft_peer_t found;
+  assert_int_equal(weft_agent_find(pair.a.agent, "b", &found), WEFT_ERR_NOT_FOUND);
+  atomic_store(&loop.deaf, false);
+  assert_true(pair_until(&pair, ended, flying));
+  assert_int_equal(weft_transfer_poll(flying), WEFT_ERR_PEER_LOST);
+  assert_non_null(strstr(weft_transfer_error(flying), "its process is gone"));
+  assert_int_equal(weft_transfer_post(flying), WEFT_ERR_PEER_LOST);
+  assert_int_equal(events[WEFT_AGENT_EVENT_PEER_LOST], 1);
+  // The same metadata again is another peer; what belongs to the one before does not come to life.
+  atomic_store(&loop.hold, false);
+  weft_peer_t again;
+  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &again), 0);
+  assert_true(again != pair.a.peer);
+  assert_int_equal(weft_transfer_post(flying), WEFT_ERR_PEER_LOST);
+  assert_int_equal(weft_agent_check(pair.a.agent, pair.a.peer), WEFT_ERR_PEER_LOST);
+  pair_free(flying);
+  pair_free(idle);
+  pair.a.peer = again;
+  weft_transfer_t *anew = pair_transfer(&pair, WEFT_READ, 0, 0, 100, NULL);
+  assert_int_equal(weft_transfer_post(anew), 0);
+  assert_true(pair_until(&pair, ended, anew));
+  assert_int_equal(weft_transfer_poll(anew), 0);
+  pair_free(anew);
+}
+
+// b opens again under its name: the old one has to have ended; what it still says is dropped.
+static void incarnations_do_not_mix(void **state) {
+  (void)state;
+  struct pair other;
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  options.progress = progress;
+  pair_open(&other, "", more, &options); // another a and b
+  weft_peer_t newer;
+  assert_int_equal(pair_tell(other.b.agent, pair.a.agent, &newer), WEFT_ERR_EXISTS);
+  assert_int_equal(pair_tell(other.a.agent, pair.a.agent, &newer), WEFT_ERR_EXISTS); // its own name
+  assert_int_equal(weft_agent_invalidate(pair.a.agent, pair.a.peer), 0);
+  assert_int_equal(events[WEFT_AGENT_EVENT_PEER_LEFT], 1);
+  assert_int_equal(weft_agent_invalidate(pair.a.agent, pair.a.peer), WEFT_ERR_PEER_LOST);
+  assert_int_equal(pair_tell(other.b.agent, pair.a.agent, &newer), 0);
+  uint64_t dropped = atomic_load(&pair.a.agent->dropped);
+  assert_int_equal(weft_agent_notify(pair.b.agent, pair.b.peer, "late", 5), 0);
+  uint64_t until = clock_deadline_ms(SUPPORT_DEADLINE_MS);
+  while (atomic_load(&pair.a.agent->dropped) == dropped && !clock_passed(until))
+    weft_agent_progress(pair.a.agent, NULL);
+  struct weft_notification got;
+  uint32_t count = 1;
+  assert_int_equal(weft_agent_notifications(pair.a.agent, &got, &count), 0);
+  assert_int_equal(count, 0);
+  assert_int_equal(atomic_load(&pair.a.agent->dropped), dropped + 1);
+  pair_close(&other);
+}
+
+static void deregister_is_busy(void **state) {
+  (void)state;
+  weft_transfer_t *transfer = held(4096, NULL);
+  assert_int_equal(weft_agent_deregister(pair.a.agent, pair.a.region), WEFT_ERR_BUSY);
+  assert_non_null(strstr(weft_last_error(), "in use by 1 list"));
+  assert_non_null(strstr(weft_last_error(), "1 transfer in flight"));
+  assert_int_equal(weft_list_free(transfer->local), WEFT_ERR_BUSY);
+  assert_int_equal(weft_transfer_cancel(transfer, SUPPORT_DEADLINE_MS), 0);
+  assert_int_equal(weft_agent_deregister(pair.a.agent, pair.a.region), WEFT_ERR_BUSY);
+  pair_free(transfer);
+  assert_int_equal(weft_agent_deregister(pair.a.agent, pair.a.region), 0);
+  assert_int_equal(weft_agent_deregister(pair.a.agent, pair.a.region), WEFT_ERR_NOT_FOUND);
+  assert_non_null(strstr(weft_last_error(), "any more"));
+}
+
+// A region of the peer that goes: what was made for it fails in words, other transfers go on.
+static void peer_takes_a_region_back(void **state) {
+  (void)state;
+  struct weft_memory memory = WEFT_MEMORY_INIT;
+  weft_region_t extra;
+  memory.address = pair.b.memory + 4096;
+  memory.length = 4096;
+  assert_int_equal(weft_agent_register(pair.b.agent, &memory, &extra), 0);
+  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  assert_int_equal(events[WEFT_AGENT_EVENT_PEER_UPDATED], 1);
+  struct pair_end there = pair.b;
+  there.region = extra;
+  weft_list_t *local = pair_list(&pair.a, &pair.a, 0, 100), *remote = pair_list(&pair.a, &there, 4096, 100);
+  weft_transfer_t *transfer, *other = pair_transfer(&pair, WEFT_WRITE, 0, 0, 100, NULL);
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_WRITE, local, remote, NULL, &transfer), 0);
+  assert_int_equal(weft_transfer_post(transfer), 0);
+  assert_true(pair_until(&pair, ended, transfer));
+  struct agent_description *older;
+  assert_int_equal(agent_describe(pair.b.agent, NULL, 0, true, &older), 0);
+  assert_int_equal(weft_agent_deregister(pair.b.agent, extra), 0);
+  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  assert_int_equal(events[WEFT_AGENT_EVENT_PEER_UPDATED], 2);
+  assert_int_equal(weft_transfer_post(transfer), WEFT_ERR_NOT_FOUND);
+  assert_int_equal(weft_transfer_post(other), 0);
+  assert_true(pair_until(&pair, ended, other));
+  weft_peer_t same;
+  assert_int_equal(agent_adopt(pair.a.agent, older, 0, &same), 0); // too late: changes nothing
+  free(older);
+  assert_true(same == pair.a.peer);
+  struct weft_region_info info[4] = {{.size = sizeof *info}};
+  uint32_t count = 4;
+  assert_int_equal(weft_agent_regions(pair.a.agent, pair.a.peer, info, &count), 0);
+  assert_int_equal(count, 1);
+  assert_true(info[0].region == pair.b.region && info[0].length == PAIR_BYTES);
+  pair_free(transfer);
+  pair_free(other);
+}
+
+static void ids_are_never_used_twice(void **state) {
+  (void)state;
+  struct weft_memory memory = WEFT_MEMORY_INIT;
+  memory.address = pair.a.memory;
+  memory.length = 64;
+  weft_region_t first, second;
+  assert_int_equal(weft_agent_register(pair.a.agent, &memory, &first), 0);
+  assert_int_equal(weft_agent_deregister(pair.a.agent, first), 0);
+  assert_int_equal(weft_agent_register(pair.a.agent, &memory, &second), 0);
+  assert_true(second > first);
+  agent_set_next_region(pair.a.agent, UINT64_MAX - 1);
+  assert_int_equal(weft_agent_register(pair.a.agent, &memory, &second), 0);
+  assert_true(second == UINT64_MAX - 1);
+  assert_int_equal(weft_agent_register(pair.a.agent, &memory, &second), WEFT_ERR_LIMIT);
+  assert_int_equal(weft_agent_register(pair.a.agent, &memory, &second), WEFT_ERR_LIMIT);
+}
+
+// One piece fails: its pairs say so, though they were merged, and no notification comes.
+static void each_pair_has_its_status(void **state) {
+  (void)state;
+  struct weft_descriptor here[6], there[6];
+  for (int i = 0; i < 6; i++) {
+    uint64_t gap = i >= 2 ? 100 : 0; // two pieces: of pairs 0 and 1, of 2 to 5
+    here[i] = (struct weft_descriptor){(uintptr_t)pair.a.memory + i * 10 + gap, 10, 0};
+    there[i] = (struct weft_descriptor){(uintptr_t)pair.b.memory + i * 10 + gap, 10, 0};
+  }
+  weft_list_t *local, *remote;
+  assert_int_equal(weft_list_create(pair.a.agent, WEFT_PEER_SELF, here, 6, &local), 0);
+  assert_int_equal(weft_list_create(pair.a.agent, pair.a.peer, there, 6, &remote), 0);
+  struct weft_transfer_options options = with_note();
+  weft_transfer_t *transfer;
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_WRITE, local, remote, &options, &transfer), 0);
+  atomic_store(&loop.fail_piece, 1);
+  atomic_store(&loop.fail, WEFT_ERR_DATA);
+  assert_int_equal(weft_transfer_post(transfer), 0);
+  assert_true(pair_until(&pair, ended, transfer));
+  assert_int_equal(weft_transfer_poll(transfer), WEFT_ERR_DATA);
+  assert_non_null(strstr(weft_transfer_error(transfer), "told to fail"));
+  int32_t status[6];
+  uint32_t count = 6;
+  assert_int_equal(weft_transfer_status(transfer, status, &count), 0);
+  for (int i = 0; i < 6; i++)
+    assert_int_equal(status[i], i < 2 ? 0 : WEFT_ERR_DATA);
+  assert_true(silent());
+  // Refused at the post: all pairs; and the credits of those that failed are there again.
+  for (uint32_t i = 0; i < 2 * AGENT_CREDITS; i++) {
+    atomic_store(&loop.refuse, WEFT_ERR_BUSY);
+    assert_int_equal(weft_transfer_post(transfer), 0);
+    assert_true(pair_until(&pair, ended, transfer)); // the thread may have the turn
+    assert_int_equal(weft_transfer_poll(transfer), WEFT_ERR_BUSY);
+  }
+  assert_int_equal(weft_transfer_status(transfer, status, &count), 0);
+  assert_int_equal(status[0], WEFT_ERR_BUSY);
+  assert_int_equal(weft_transfer_post(transfer), 0);
+  assert_true(pair_until(&pair, ended, transfer));
+  assert_int_equal(weft_transfer_poll(transfer), 0);
+  pair_free(transfer);
+}
+
+// Messages arrive in the order of their sending, those behind a held one too.
+static void order_is_kept(void **state) {
+  (void)state;
+  atomic_store(&loop.hold, true);
+  for (uint32_t i = 0; i < 100; i++)
+    assert_int_equal(weft_agent_notify(pair.a.agent, pair.a.peer, &i, sizeof i), 0);
+  assert_true(silent());
+  atomic_store(&loop.release, 1);
+  uint32_t number;
+  pair_hear(&pair, &pair.b, &number, sizeof number);
+  assert_int_equal(number, 0);
+  assert_true(silent());
+  atomic_store(&loop.hold, false);
+  for (uint32_t i = 1; i < 100; i++) {
+    pair_hear(&pair, &pair.b, &number, sizeof number);
+    assert_int_equal(number, i);
+  }
+}
+
+// Closing with everything in flight, lists and transfers not freed: it waits, and frees them.
+static void closes_with_work_in_flight(void **state) {
+  (void)state;
+  struct weft_transfer_options options = with_note();
+  for (int i = 0; i < 20; i++)
+    held(4096, i % 2 ? &options : NULL);
+  for (int i = 0; i < 20; i++)
+    assert_int_equal(weft_agent_notify(pair.a.agent, pair.a.peer, "x", 1), 0);
+  weft_agent_close(pair.a.agent);
+  pair.a.agent = NULL;
+  assert_int_equal(loop_flying(), 0);
+  // b's memory is not written to: it is not there.
+  assert_int_equal(mprotect(pair.b.memory, PAIR_BYTES, PROT_NONE), 0);
+  weft_agent_progress(pair.b.agent, NULL);
+  assert_int_equal(mprotect(pair.b.memory, PAIR_BYTES, PROT_READ | PROT_WRITE), 0);
+}
+
+// The transport does not stop in time: what is in flight ends when it closes.
+static void closes_on_a_transport_that_hangs(void **state) {
+  (void)state;
+  held(4096, NULL);
+  assert_int_equal(weft_agent_notify(pair.a.agent, pair.a.peer, "x", 1), 0);
+  atomic_store(&loop.deaf, true);
+  weft_agent_close(pair.a.agent);
+  pair.a.agent = NULL;
+  assert_int_equal(loop_flying(), 0);
+}
+
+static void bad_input_is_refused(void **state) {
+  (void)state;
+  weft_list_t *list;
+  uint64_t base = (uintptr_t)pair.a.memory;
+  struct weft_descriptor good = {base, 10, 0}, bad[] = {
+                                                   {base, 0, 0},                               // no length
+                                                   {base + PAIR_BYTES - 5, 10, 0},             // over the end
+                                                   {base - 1, 10, 0},                          // before the beginning
+                                                   {base, UINT64_MAX, 0},                      // beyond all addresses
+                                                   {UINT64_MAX, 1, 0},                         //
+                                                   {base + PAIR_BYTES - 5, 10, pair.a.region}, // named, over the end
+                                                   {base, 10, 999},                            // no such region
+                                               };
+  int codes[] = {WEFT_ERR_INVALID, WEFT_ERR_NOT_FOUND, WEFT_ERR_NOT_FOUND, WEFT_ERR_INVALID,
+                 WEFT_ERR_INVALID, WEFT_ERR_LIMIT,     WEFT_ERR_NOT_FOUND};
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+    struct weft_descriptor two[] = {good, bad[i]};
+    assert_int_equal(weft_list_create(pair.a.agent, WEFT_PEER_SELF, two, 2, &list), codes[i]);
+    assert_non_null(strstr(weft_last_error(), "descriptor 1"));
+  }
+  assert_int_equal(weft_list_create(pair.a.agent, WEFT_PEER_SELF, &good, 0, &list), WEFT_ERR_INVALID);
+  assert_int_equal(weft_list_create(pair.a.agent, WEFT_PEER_SELF, &good, UINT32_MAX, &list), WEFT_ERR_LIMIT);
+  assert_int_equal(weft_list_create(pair.a.agent, 12345, &good, 1, &list), WEFT_ERR_NOT_FOUND);
+
+  weft_list_t *local = pair_list(&pair.a, &pair.a, 0, 100), *remote = pair_list(&pair.a, &pair.b, 0, 100);
+  weft_list_t *longer = pair_list(&pair.a, &pair.b, 0, 101);
+  weft_transfer_t *transfer;
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_WRITE, local, longer, NULL, &transfer), WEFT_ERR_INVALID);
+  assert_non_null(strstr(weft_last_error(), "pair 0"));
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_WRITE, remote, remote, NULL, &transfer), WEFT_ERR_INVALID);
+  assert_int_equal(weft_transfer_create(pair.a.agent, (enum weft_op)7, local, remote, NULL, &transfer),
+                   WEFT_ERR_INVALID);
+  struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
+  struct weft_run run = {.local_stride = UINT32_MAX, .count = UINT32_MAX};
+  options.runs = &run;
+  options.num_runs = 1;
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_WRITE, local, remote, &options, &transfer), WEFT_ERR_LIMIT);
+  run = (struct weft_run){.count = UINT32_MAX}; // four billion times the same pair
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_WRITE, local, remote, &options, &transfer), WEFT_ERR_LIMIT);
+  run = (struct weft_run){.count = 0};
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_WRITE, local, remote, &options, &transfer),
+                   WEFT_ERR_INVALID);
+  uint32_t index = 1;
+  options = (struct weft_transfer_options)WEFT_TRANSFER_OPTIONS_INIT;
+  options.local_index = &index;
+  options.num_index = 1;
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_WRITE, local, remote, &options, &transfer),
+                   WEFT_ERR_INVALID);
+  options.remote_index = &index;
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_WRITE, local, remote, &options, &transfer), WEFT_ERR_LIMIT);
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(weft_list_free(i == 0 ? local : i == 1 ? remote : longer), 0);
+
+  struct weft_memory memory = WEFT_MEMORY_INIT;
+  weft_region_t region;
+  assert_int_equal(weft_agent_register(pair.a.agent, &memory, &region), WEFT_ERR_INVALID);
+  memory.address = (void *)(uintptr_t)(UINT64_MAX - 4);
+  memory.length = 100;
+  assert_int_equal(weft_agent_register(pair.a.agent, &memory, &region), WEFT_ERR_INVALID);
+  memory.kind = WEFT_MEMORY_OBJECT;
+  memory.path = "nobucket";
+  assert_int_equal(weft_agent_register(pair.a.agent, &memory, &region), WEFT_ERR_INVALID);
+  memory.size = 3;
+  assert_int_equal(weft_agent_register(pair.a.agent, &memory, &region), WEFT_ERR_INVALID);
+}
+
+// Beyond it the kernel would kill the process.
+static void the_file_size_limit_is_told(void **state) {
+  (void)state;
+  struct rlimit before, little;
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  little = (struct rlimit){PAIR_BYTES, before.rlim_max};
+  weft_region_t region;
+  void *address;
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+  int above = weft_agent_allocate(pair.a.agent, WEFT_MEMORY_HOST, PAIR_BYTES + 1, -1, &region, &address);
+  bool told = strstr(weft_last_error(), "ulimit -f") != NULL;
+  int below = weft_agent_allocate(pair.a.agent, WEFT_MEMORY_HOST, PAIR_BYTES, -1, &region, &address);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  assert_int_equal(above, WEFT_ERR_LIMIT);
+  assert_true(told);
+  assert_int_equal(below, 0);
+}
+
+static void read_only_is_kept(void **state) {
+  (void)state;
+  struct weft_memory memory = WEFT_MEMORY_INIT;
+  static uint8_t bytes[64];
+  memory.address = bytes;
+  memory.length = sizeof bytes;
+  memory.read_only = true;
+  weft_region_t region;
+  assert_int_equal(weft_agent_register(pair.a.agent, &memory, &region), 0);
+  struct weft_descriptor one = {(uintptr_t)bytes, 64, 0};
+  weft_list_t *local, *remote = pair_list(&pair.a, &pair.b, 0, 64);
+  assert_int_equal(weft_list_create(pair.a.agent, WEFT_PEER_SELF, &one, 1, &local), 0);
+  weft_transfer_t *transfer;
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_READ, local, remote, NULL, &transfer), WEFT_ERR_INVALID);
+  assert_non_null(strstr(weft_last_error(), "read-only"));
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_WRITE, local, remote, NULL, &transfer), 0);
+  pair_free(transfer);
+}
+
+int main(int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "free") == 0)
+      more[0] = &transport_loop_free;
+    else
+      progress = WEFT_AGENT_PROGRESS_NONE;
+  }
+#define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      CASE(cancel_waits_until_nothing_moves),
+      CASE(cancel_overtakes_the_post),
+      CASE(deadline_passes),
+      CASE(peer_dies),
+      CASE(incarnations_do_not_mix),
+      CASE(deregister_is_busy),
+      CASE(peer_takes_a_region_back),
+      CASE(ids_are_never_used_twice),
+      CASE(each_pair_has_its_status),
+      CASE(order_is_kept),
+      CASE(closes_with_work_in_flight),
+      CASE(closes_on_a_transport_that_hangs),
+      CASE(bad_input_is_refused),
+      CASE(the_file_size_limit_is_told),
+      CASE(read_only_is_kept),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,174 @@
+// The memory of the CUDA plug-in on a CUDA made of host memory: windows of each kind, and what is told of devices.
+#include "cuda/plugin.h"
+#include "cuda/support/plugin_case.h"
+
+#include <fcntl.h>
+#include <stdalign.h>
+#include <string.h>
+#include <unistd.h>
+
+static void windows_for_other_hosts_are_found_by_name(void **state) {
+  (void)state;
+  struct device_window own = {0}, mapped = {0}, none = {0};
+  uint8_t name[DEVICE_NAME], nobodys[DEVICE_NAME];
+  size_t before = fake.allocated;
+  memset(nobodys, 0xFF, sizeof nobodys);
+  assert_int_equal(cuda_fabric_create(device, 5000, &own, name, why), 0);
+  assert_int_equal(own.size, 8192);
+  assert_int_equal(cuda_fabric_map(device, 5000, name, &mapped, why), 0);
+  assert_ptr_not_equal(own.memory, mapped.memory);
+  assert_empty(own.memory, 8192);
+  ((char *)mapped.memory)[8191] = 5;
+  assert_int_equal(((char *)own.memory)[8191], 5);
+  cuda_window_release(device, &mapped);
+  assert_refused(cuda_fabric_map(device, 9000, name, &none, why), WEFT_ERR_UNSUPPORTED, "cannot map");
+  assert_refused(cuda_fabric_map(device, 5000, nobodys, &none, why), WEFT_ERR_UNSUPPORTED, "same NVLink domain");
+  fake.mappable = false;
+  assert_refused(cuda_fabric_map(device, 5000, name, &none, why), WEFT_ERR_UNSUPPORTED, "access");
+  fake.mappable = true;
+  fake.full = true;
+  assert_refused(cuda_fabric_create(device, 5000, &none, nobodys, why), WEFT_ERR_NOMEM, "device 0");
+  fake.full = false;
+  fake.no_channel = true;
+  assert_refused(cuda_fabric_create(device, 5000, &none, nobodys, why), WEFT_ERR_UNSUPPORTED, "IMEX channel");
+  device->info.fabric = false;
+  assert_refused(cuda_fabric_create(device, 5000, &none, nobodys, why), WEFT_ERR_UNSUPPORTED, "over NVLink");
+  assert_refused(cuda_fabric_map(device, 5000, name, &none, why), WEFT_ERR_UNSUPPORTED, "over NVLink");
+  device->info.fabric = true;
+  cuda_window_release(device, &own);
+  assert_null(none.memory);
+  assert_int_equal(fake.allocated, before);
+}
+
+static void windows_are_whole_pages_shared_and_empty(void **state) {
+  (void)state;
+  struct device_window own = {0}, mapped = {0}, none = {0};
+  int fd = -1, nothing = -1;
+  size_t before = fake.allocated;
+  assert_int_equal(cuda_window_create(device, 5000, &own, &fd, why), 0);
+  assert_int_equal(own.size, 8192);
+  assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+  assert_int_equal(cuda_window_map(device, 5000, fd, &mapped, why), 0);
+  assert_ptr_not_equal(own.memory, mapped.memory);
+  assert_empty(own.memory, 8192);
+  ((char *)mapped.memory)[8191] = 5;
+  assert_int_equal(((char *)own.memory)[8191], 5);
+  close(fd);
+  cuda_window_release(device, &own);
+  assert_null(own.memory);
+  assert_int_equal(((char *)mapped.memory)[8191], 5); // as long as one maps it
+  cuda_window_release(device, &mapped);
+  cuda_window_release(device, &mapped); // nothing
+  assert_int_equal(fake.allocated, before);
+
+  assert_refused(cuda_window_create(device, 0, &none, &nothing, why), WEFT_ERR_INVALID, "0 bytes");
+  assert_refused(cuda_window_create(device, SIZE_MAX, &none, &nothing, why), WEFT_ERR_INVALID, "a window of");
+  fake.full = true;
+  assert_refused(cuda_window_create(device, 5000, &none, &nothing, why), WEFT_ERR_NOMEM, "device 0");
+  fake.full = false;
+  assert_int_equal(cuda_window_create(device, 5000, &own, &fd, why), 0);
+  assert_refused(cuda_window_map(device, 9000, fd, &none, why), WEFT_ERR_PROTOCOL, "device 0");
+  int pipes[2];
+  assert_int_equal(pipe(pipes), 0);
+  assert_refused(cuda_window_map(device, 5000, pipes[0], &none, why), WEFT_ERR_PROTOCOL, "no window");
+  close(pipes[0]);
+  close(pipes[1]);
+  fake.hidden = true;
+  assert_refused(cuda_window_map(device, 5000, fd, &none, why), WEFT_ERR_UNSUPPORTED, "has no access to");
+  fake.hidden = false;
+  fake.mappable = false;
+  assert_refused(cuda_window_map(device, 5000, fd, &none, why), WEFT_ERR_UNSUPPORTED, "a window of device 0");
+  assert_refused(cuda_window_create(device, 5000, &none, &nothing, why), WEFT_ERR_UNSUPPORTED, "access");
+  assert_refused(cuda_check_peer(0, 1, why), WEFT_ERR_UNSUPPORTED, "cannot reach");
+  close(fd);
+  cuda_window_release(device, &own);
+  assert_null(none.memory);
+  assert_int_equal(nothing, -1);
+  assert_int_equal(fake.allocated, before);
+}
+
+static void windows_in_host_memory_are_empty_handed_on_and_strict(void **state) {
+  (void)state;
+  struct device_window window = {0};
+  void *host = NULL, *other = NULL;
+  device->strict = false;
+  assert_refused(cuda_host_window_create(device, 8, &window, &host, why), WEFT_ERR_INVALID, "too small");
+  assert_false(device->strict);
+  assert_int_equal(cuda_host_window_create(device, 5000, &window, &host, why), 0);
+  assert_true(device->strict);
+  assert_ptr_equal(window.memory, host); // as the fake has it
+  assert_int_equal(window.size, 5000);
+  assert_empty(host, 5000);
+  memset(host, 7, 5000);
+  void *first = host;
+  cuda_host_window_release(device, &window, host);
+  assert_null(window.memory);
+  struct device_window small = {0};
+  assert_int_equal(cuda_host_window_create(device, 4000, &small, &other, why), 0); // not one of another size
+  assert_ptr_not_equal(other, first);
+  assert_int_equal(cuda_host_window_create(device, 5000, &window, &host, why), 0);
+  assert_ptr_equal(host, first);
+  assert_empty(host, 5000);
+  cuda_host_window_release(device, &small, other);
+  cuda_host_window_release(device, &window, host);
+  device->strict = false;
+}
+
+// What another process says of its memory is held against what the driver knows of the allocation.
+static void memory_of_others_is_as_large_as_it_is(void **state) {
+  (void)state;
+  static alignas(4096) char allocation[8192]; // as large as the fake driver says
+  struct device_share share, lie;
+  void *memory = NULL;
+  fake.mappable = true;
+  assert_int_equal(cuda_share(allocation + 100, 1000, false, &share, why), 0);
+  assert_int_equal(share.offset, 100);
+  share.process ^= 1; // of another process
+  assert_int_equal(cuda_share_open(device, &share, -1, &memory, why), 0);
+  assert_ptr_equal(memory, allocation + 100);
+  cuda_share_close(device, &share, memory);
+  const uint64_t ranges[][2] = {{100, 8093}, {0, 8193}, {8193, 0}, {UINT64_MAX, 1}, {1, UINT64_MAX}, {UINT64_MAX, 2}};
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+    lie = share;
+    lie.offset = ranges[i][0];
+    lie.size = ranges[i][1];
+    memory = NULL;
+    assert_refused(cuda_share_open(device, &lie, -1, &memory, why), WEFT_ERR_PROTOCOL, "has 8192 bytes");
+    assert_null(memory);
+  }
+}
+
+static void devices_streams_and_owners_are_told(void **state) {
+  (void)state;
+  int index = -1;
+  struct device_info info;
+  void *memory;
+  assert_int_equal(cuda_stream_device(FAKE_OTHER_STREAM, &index, why), 0);
+  assert_int_equal(index, 1);
+  assert_int_equal(cuda_owner(fake_host_memory, &index, why), 0);
+  assert_int_equal(index, -1);
+  assert_int_equal(cuda_describe(1, &info, why), 0);
+  assert_string_equal(info.name, "Fake");
+  assert_true(info.windows);
+  assert_refused(cuda_describe(2, &info, why), WEFT_ERR_INVALID, "no device 2");
+  struct device *again = NULL;
+  assert_int_equal(cuda_open(0, &again, why), 0);
+  assert_ptr_equal(again, device);
+  cuda_close(again);
+  assert_int_equal(cuda_allocate(device, CUDA_BLANKS + 3, &memory, why), 0);
+  assert_int_equal(((char *)memory)[CUDA_BLANKS + 2], 0);
+  cuda_release(device, memory);
+  fake.full = true;
+  assert_refused(cuda_allocate(device, 12345, &memory, why), WEFT_ERR_NOMEM, "12345");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(windows_for_other_hosts_are_found_by_name),
+      TEST(windows_are_whole_pages_shared_and_empty),
+      TEST(windows_in_host_memory_are_empty_handed_on_and_strict),
+      TEST(memory_of_others_is_as_large_as_it_is),
+      TEST(devices_streams_and_owners_are_told),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,311 @@
+// Ranks on GPUs through the public interface, a thread of this process for each.
+#include "cuda/support/api.cuh"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+using clock_type = std::chrono::steady_clock;
+
+// --- failures ---
+
+void rank::die(const char *format, ...) const {
+  va_list args;
+  flockfile(stdout);
+  printf("  rank %d: ", index);
+  va_start(args, format);
+  vprintf(format, args);
+  va_end(args);
+  printf("\n");
+  fflush(stdout);
+  _exit(1); // nothing is torn down: a kernel may be running
+}
+
+void rank::must(int rc, const char *what) const {
+  if (rc != 0)
+    die("%s: %s: %s", what, weft_err_name(rc), weft_last_error());
+}
+
+void rank::cuda(cudaError_t error, const char *what) const {
+  if (error != cudaSuccess)
+    die("%s: %s", what, cudaGetErrorString(error));
+}
+
+// --- memory ---
+
+void rank::drain(const char *what) const {
+  auto deadline = clock_type::now() + std::chrono::milliseconds(DEADLINE_MS);
+  cudaError_t error;
+  while ((error = cudaStreamQuery(stream)) == cudaErrorNotReady) {
+    if (clock_type::now() > deadline)
+      die("%s: the stream has not come to its end within %d ms", what, DEADLINE_MS);
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  cuda(error, what);
+}
+
+void rank::copy(void *to, const void *from, size_t size, cudaMemcpyKind kind) const {
+  cuda(cudaMemcpyAsync(to, from, size, kind, stream), "cudaMemcpyAsync");
+  drain("a copy");
+}
+
+template <typename T> static T *allocate(const rank &r, size_t count) {
+  void *memory = nullptr;
+  r.cuda(cudaMalloc(&memory, count * sizeof(T)), "cudaMalloc");
+  return (T *)memory;
+}
+
+static void allocate_all(rank &r) {
+  r.cuda(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  r.dispatch = WEFT_EP_DISPATCH_INIT;
+  r.dispatch.x = allocate<uint16_t>(r, TOKENS * HIDDEN);
+  r.dispatch.num_tokens = TOKENS;
+  r.dispatch.topk_idx = allocate<int64_t>(r, TOKENS * TOPK);
+  r.dispatch.topk_weights = allocate<float>(r, TOKENS * TOPK);
+  r.dispatch.stream = r.stream;
+  r.recv = WEFT_EP_RECV_INIT;
+  r.recv.layout = WEFT_EP_PER_EXPERT;
+  r.recv.rows = ROWS;
+  r.recv.x = allocate<uint16_t>(r, (size_t)EXPERTS * ROWS * HIDDEN);
+  r.recv.counts = allocate<int32_t>(r, EXPERTS);
+  r.recv.src_rank = allocate<int32_t>(r, EXPERTS * ROWS);
+  r.recv.src_token = allocate<int32_t>(r, EXPERTS * ROWS);
+  r.recv.range = allocate<int64_t>(r, EXPERTS * CAPACITY);
+  r.recv.stream = r.stream;
+  r.combine = WEFT_EP_COMBINE_INIT;
+  r.combine.y = r.recv.x;
+  r.combine.out = allocate<uint16_t>(r, TOKENS * HIDDEN);
+  r.combine.stream = r.stream;
+}
+
+void rank::poison() {
+  const std::vector<char> bytes((size_t)EXPERTS * ROWS * HIDDEN * sizeof(uint16_t), (char)0xFF);
+  auto fill = [&](void *memory, size_t size) { copy(memory, bytes.data(), size, cudaMemcpyHostToDevice); };
+  fill(recv.x, bytes.size());
+  fill(recv.counts, EXPERTS * sizeof(int32_t));
+  fill(recv.src_rank, EXPERTS * ROWS * sizeof(int32_t));
+  fill(recv.src_token, EXPERTS * ROWS * sizeof(int32_t));
+  fill(recv.range, EXPERTS * CAPACITY * sizeof(int64_t));
+  fill(combine.out, TOKENS * HIDDEN * sizeof(uint16_t));
+}
+
+copies rank::fetch() const {
+  copies c;
+  auto take = [&](auto &to, const void *from, size_t count) {
+    to.resize(count);
+    copy(to.data(), from, count * sizeof to[0], cudaMemcpyDeviceToHost);
+  };
+  take(c.x, recv.x, (size_t)EXPERTS * ROWS * HIDDEN);
+  take(c.counts, recv.counts, EXPERTS);
+  take(c.src_rank, recv.src_rank, EXPERTS * ROWS);
+  take(c.src_token, recv.src_token, EXPERTS * ROWS);
+  take(c.range, recv.range, EXPERTS * CAPACITY);
+  take(c.out, combine.out, TOKENS * HIDDEN);
+  return c;
+}
+
+// --- input ---
+
+struct input {
+  std::vector<uint16_t> x;
+  std::vector<int64_t> topk_idx;
+  std::vector<float> weights;
+};
+
+static input make_input(int32_t rank, uint64_t key, const std::vector<int32_t> &routed) {
+  pattern pattern = {};
+  pattern.seed = 11;
+  pattern.num_tokens = TOKENS;
+  pattern.hidden = HIDDEN;
+  pattern.topk = TOPK;
+  pattern.experts_per_rank = EXPERTS;
+  pattern.drop = 0.1f;
+  input in;
+  in.x.resize(TOKENS * HIDDEN);
+  in.topk_idx.resize(TOKENS * TOPK);
+  in.weights.resize(TOKENS * TOPK);
+  pattern_fill(&pattern, key, rank, routed.data(), (uint32_t)routed.size(), in.x.data(), in.topk_idx.data(),
+               in.weights.data());
+  return in;
+}
+
+void rank::fill(uint64_t key, const std::vector<int32_t> &routed) {
+  input in = make_input(index, key, routed);
+  copy((void *)dispatch.x, in.x.data(), in.x.size() * sizeof in.x[0], cudaMemcpyHostToDevice);
+  copy((void *)dispatch.topk_idx, in.topk_idx.data(), in.topk_idx.size() * sizeof in.topk_idx[0],
+       cudaMemcpyHostToDevice);
+  copy((void *)dispatch.topk_weights, in.weights.data(), in.weights.size() * sizeof in.weights[0],
+       cudaMemcpyHostToDevice);
+  poison();
+}
+
+// --- the group ---
+
+const std::vector<int32_t> &first_ranks(int32_t count) {
+  static const std::vector<int32_t> lists[RANKS + 1] = {{}, {0}, {0, 1}, {0, 1, 2}};
+  return lists[count];
+}
+
+void rank::open(int32_t founders, uint32_t op_timeout_ms) {
+  weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  bool joins = index >= founders;
+  int processors = 0;
+  cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  options.store = world->store;
+  options.prefix = "/weft/test/";
+  options.rank = index;
+  options.capacity = CAPACITY;
+  options.founders = joins ? nullptr : first_ranks(founders).data();
+  options.num_founders = joins ? 0 : (uint32_t)founders;
+  options.join_only = joins;
+  options.max_tokens = TOKENS;
+  options.hidden = HIDDEN;
+  options.topk = TOPK;
+  options.experts_per_rank = EXPERTS;
+  options.dtype = WEFT_EP_BF16;
+  options.op_timeout_ms = op_timeout_ms;
+  options.memory = WEFT_EP_MEMORY_CUDA;
+  options.device = device;
+  static const char *const ids[RANKS] = {"one", "two", "three"};
+  const char *hosts = getenv("WEFT_TEST_HOSTS"); // so many, as far as the ranks know
+  if (hosts)
+    options.host_id = ids[index % atoi(hosts)];
+  options.max_processors = sharers > 1 ? (uint32_t)processors / sharers : 0;
+  must(weft_ep_open(&ep, &options, DEADLINE_MS), "weft_ep_open");
+}
+
+void rank::activate(int32_t founders) {
+  std::vector<int32_t> others;
+  for (int32_t other : first_ranks(founders))
+    if (other != index)
+      others.push_back(other);
+  must(weft_ep_connect(ep, others.data(), others.size(), DEADLINE_MS), "weft_ep_connect");
+  must(weft_ep_activate(ep, DEADLINE_MS), "weft_ep_activate");
+}
+
+void rank::close() {
+  drain("the end");
+  weft_ep_close(ep);
+  ep = nullptr;
+}
+
+// --- operations ---
+
+static void ask_for_all(rank &r) {
+  r.info = WEFT_EP_INFO_INIT;
+  r.info.lost = r.lost;
+  r.info.lost_cap = RANKS;
+  r.result = WEFT_EP_RESULT_INIT;
+  r.result.missing = r.missing;
+  r.result.missing_cap = TOKENS * TOPK;
+}
+
+void rank::pair() {
+  ask_for_all(*this);
+  must(weft_ep_dispatch(ep, &dispatch, &recv, &info, &op), "dispatch");
+  must(weft_ep_combine(ep, op, &combine, &result), "combine");
+  if (info.op != op)
+    die("dispatch tells of operation %llu, and was %llu", (unsigned long long)info.op, (unsigned long long)op);
+}
+
+void rank::ask_newest() {
+  drain("a graph");
+  ask_for_all(*this);
+  result.missing = nullptr;
+  result.missing_cap = 0;
+  must(weft_ep_await(ep, UINT64_MAX, &info, &result, DEADLINE_MS), "weft_ep_await");
+  op = info.op;
+}
+
+void rank::check_whole() const {
+  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+  must(weft_ep_stats(ep, &stats), "weft_ep_stats");
+  if (stats.lost != 0 || info.num_lost != 0 || result.num_lost != 0)
+    die("operation %llu lost %u ranks in dispatch and %u in combine; %llu peers were lost so far",
+        (unsigned long long)info.op, info.num_lost, result.num_lost, (unsigned long long)stats.lost);
+}
+
+// --- the oracle ---
+
+expected all_there(uint64_t key) {
+  return {key, first_ranks(RANKS), first_ranks(RANKS), -1, {}, {}};
+}
+
+static void judge_dispatch(const rank &r, const expected &is, oracle_case test, copies &c) {
+  std::vector<oracle_source> sources(test.sources, test.sources + test.num_sources);
+  for (oracle_source &source : sources)
+    if (source.rank == is.masked_by)
+      source.num_tokens = 0;
+  test.sources = sources.data();
+  weft_ep_recv recv = WEFT_EP_RECV_INIT;
+  recv.layout = WEFT_EP_PER_EXPERT;
+  recv.rows = ROWS;
+  recv.x = c.x.data();
+  recv.counts = c.counts.data();
+  recv.src_rank = c.src_rank.data();
+  recv.src_token = c.src_token.data();
+  recv.range = c.range.data();
+  oracle_verdict verdict =
+      oracle_check_dispatch(&test, r.index, &recv, &r.info, is.lost.data(), (uint32_t)is.lost.size());
+  if (!verdict.ok)
+    r.die("operation %llu: %s", (unsigned long long)r.op, verdict.what);
+}
+
+void judge(const rank &r, const expected &is) {
+  std::vector<input> in;
+  std::vector<oracle_source> sources;
+  for (int32_t member : is.view)
+    in.push_back(make_input(member, is.key, is.routed));
+  for (size_t i = 0; i < in.size(); i++)
+    sources.push_back({is.view[i], TOKENS, in[i].x.data(), in[i].topk_idx.data(), in[i].weights.data()});
+  const oracle_case test = {
+      HIDDEN, TOPK, EXPERTS, CAPACITY, WEFT_EP_BF16, sources.data(), (uint32_t)sources.size(), WEFT_EP_COMBINE_BF16};
+  copies c = r.fetch();
+  enum pattern_kind identity = PATTERN_PLAIN;
+  judge_dispatch(r, is, test, c);
+  oracle_verdict verdict = oracle_check_combine(&test, r.index, c.out.data(), &r.result, pattern_expert, &identity,
+                                                is.missing.data(), (uint32_t)is.missing.size(), r.combine.renormalize);
+  if (!verdict.ok)
+    r.die("operation %llu: %s", (unsigned long long)r.op, verdict.what);
+}
+
+// --- threads ---
+
+void world::run(const std::function<void(rank &)> &body) {
+  std::vector<std::thread> threads;
+  for (int32_t i = 0; i < RANKS; i++) {
+    rank &r = ranks[i];
+    r.world = this;
+    r.index = i;
+    r.device = i % devices;
+    r.sharers = (uint32_t)((RANKS - 1 - r.device) / devices + 1);
+    r.cuda(cudaSetDevice(r.device), "cudaSetDevice");
+    allocate_all(r);
+  }
+  for (rank &r : ranks)
+    threads.emplace_back([&] {
+      r.cuda(cudaSetDevice(r.device), "cudaSetDevice");
+      body(r);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+void world::meet(const rank &r, const char *where) {
+  std::unique_lock<std::mutex> locked(lock);
+  uint64_t this_one = meeting;
+  if (++came == RANKS) {
+    came = 0;
+    meeting++;
+    changed.notify_all();
+  }
+  bool met = changed.wait_for(locked, std::chrono::milliseconds(2 * DEADLINE_MS), [&] { return meeting != this_one; });
+  if (!met)
+    r.die("%s: %d of %d ranks have come within %d ms", where, came, RANKS, 2 * DEADLINE_MS);
+}

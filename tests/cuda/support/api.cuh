@@ -1,0 +1,111 @@
+// Ranks on GPUs by the public interface, for api.cu: each is a thread of this process, on device (its index) %
+// count. What goes wrong ends the process with a sentence. Nothing is allocated or freed while kernels may run: CUDA
+// may let that wait for them, and they may wait for the rank that would.
+#ifndef TESTS_CUDA_API_CUH
+#define TESTS_CUDA_API_CUH
+
+#include <cuda_runtime.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include <weft/ep.h>
+
+extern "C" {
+#include "ep/oracle/oracle.h"
+#include "ep/oracle/pattern.h"
+}
+
+enum {
+  RANKS = 3,
+  CAPACITY = 4,
+  TOKENS = 32,
+  HIDDEN = 1024,
+  TOPK = 4,
+  EXPERTS = 4, // per rank
+  ROWS = RANKS * TOKENS,
+  DEADLINE_MS = 30000,
+};
+
+// Rows, counts and outputs, on the host.
+struct copies {
+  std::vector<uint16_t> x, out;
+  std::vector<int32_t> counts, src_rank, src_token;
+  std::vector<int64_t> range;
+};
+
+struct world;
+
+struct rank {
+  struct world *world;
+  int32_t index;
+  int device;
+  uint32_t sharers; // ranks on the device
+  cudaStream_t stream;
+  weft_ep_t *ep;
+  struct weft_ep_dispatch dispatch;
+  weft_ep_recv recv;
+  struct weft_ep_combine combine; // y is recv.x: the experts are the identity
+  // Of the operation before
+  uint64_t op;
+  weft_ep_info info;
+  weft_ep_result result;
+  int32_t lost[RANKS];
+  weft_ep_missing missing[TOKENS * TOPK];
+
+  [[noreturn]] void die(const char *format, ...) const __attribute__((format(printf, 2, 3)));
+  void must(int rc, const char *what) const;
+  void cuda(cudaError_t error, const char *what) const;
+  void copy(void *to, const void *from, size_t size, cudaMemcpyKind kind) const;
+  // Waits for the stream.
+  void drain(const char *what) const;
+
+  // The rank in a group that `founders` of this test found, 0 to founders - 1; or one that joins it.
+  void open(int32_t founders, uint32_t op_timeout_ms);
+  void activate(int32_t founders);
+  void close();
+  // Its tokens are those of `key`, and select among the experts of these ranks. The outputs are poisoned.
+  void fill(uint64_t key, const std::vector<int32_t> &routed);
+  void poison();
+  // An operation; what it did is in `op`, `info` and `result`.
+  void pair();
+  // What the newest operation did, a graph's: the list of what is missing is not there.
+  void ask_newest();
+  // Nobody was lost, ever.
+  void check_whole() const;
+  copies fetch() const;
+};
+
+// What an operation is to have done to a rank.
+struct expected {
+  uint64_t key;
+  std::vector<int32_t> routed, view;
+  int32_t masked_by;            // its tokens do not come here; -1: nobody's
+  std::vector<int32_t> missing; // whose contributions do not come
+  std::vector<int32_t> lost;    // whose tokens do not come, since they are lost
+};
+
+const std::vector<int32_t> &first_ranks(int32_t count);
+expected all_there(uint64_t key);
+// Both halves, by the oracle.
+void judge(const rank &r, const expected &is);
+
+struct world {
+  weft_store_t *store;
+  int devices;
+  rank ranks[RANKS];
+  std::mutex lock;
+  std::condition_variable changed;
+  int32_t came;
+  uint64_t meeting;
+
+  // Runs `body` for each rank in a thread of its own, with its device current.
+  void run(const std::function<void(rank &)> &body);
+  // Waits for all ranks' threads.
+  void meet(const rank &r, const char *where);
+};
+
+#endif

@@ -1,0 +1,142 @@
+// Operations of ranks that stay allocate, map, lock and log nothing after the first few, whatever their layout, format
+// and way of calling, with ranks masked.
+#include <inttypes.h>
+
+#include "cmocka_all.h"
+
+#include "base/log.h"
+#include "ep/support/rank.h"
+#include "support/allocations.h"
+
+enum { RANKS = 3, WARM_UP = 16, OPERATIONS = 100 };
+
+static _Thread_local struct allocations sum;
+static _Thread_local uint64_t logged;
+
+// The linker puts these in the place of the library's (--wrap): what counts is what happens inside a call.
+#define COUNTED(name, parameters, arguments)                                                                           \
+  int __real_##name parameters;                                                                                        \
+  int __wrap_##name parameters;                                                                                        \
+  int __wrap_##name parameters {                                                                                       \
+    allocations_begin();                                                                                               \
+    int rc = __real_##name arguments;                                                                                  \
+    allocations_end(&sum);                                                                                             \
+    return rc;                                                                                                         \
+  }
+COUNTED(weft_ep_dispatch_send, (weft_ep_t * ep, const struct weft_ep_dispatch *args, uint64_t *op), (ep, args, op))
+COUNTED(weft_ep_dispatch_recv,
+        (weft_ep_t * ep, uint64_t op, const struct weft_ep_recv *recv, struct weft_ep_info *info), (ep, op, recv, info))
+COUNTED(weft_ep_dispatch,
+        (weft_ep_t * ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+         struct weft_ep_info *info, uint64_t *op),
+        (ep, args, recv, info, op))
+COUNTED(weft_ep_combine_send, (weft_ep_t * ep, uint64_t op, const struct weft_ep_combine *args), (ep, op, args))
+COUNTED(weft_ep_combine_recv,
+        (weft_ep_t * ep, uint64_t op, const struct weft_ep_combine *args, struct weft_ep_result *result),
+        (ep, op, args, result))
+COUNTED(weft_ep_combine,
+        (weft_ep_t * ep, uint64_t op, const struct weft_ep_combine *args, struct weft_ep_result *result),
+        (ep, op, args, result))
+COUNTED(weft_ep_combine_rows, (weft_ep_t * ep, uint64_t op, void **rows_at), (ep, op, rows_at))
+COUNTED(weft_ep_mask_update, (weft_ep_t * ep, int32_t rank, bool masked), (ep, rank, masked))
+COUNTED(weft_ep_barrier, (weft_ep_t * ep), (ep))
+
+void __real_log_line(enum log_level level, const char *format, ...);
+void __wrap_log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void __wrap_log_line(enum log_level level, const char *format, ...) {
+  (void)level, (void)format;
+  logged++;
+}
+
+static bool operate(struct rank *rank, int count) {
+  for (int i = 0; i < count; i++) {
+    if (!rank_operate(rank))
+      return false;
+    if (weft_ep_barrier(rank->ep) != 0)
+      return rank_fail(rank, "barrier: %s", weft_last_error());
+  }
+  return true;
+}
+
+static void body(struct rank *rank, void *arg) {
+  const char *what = arg;
+  if (!operate(rank, WARM_UP))
+    return;
+  sum = (struct allocations){0};
+  logged = 0;
+  if (!operate(rank, OPERATIONS))
+    return;
+  struct allocations made = sum;
+  uint64_t lines = logged;
+  if (!operate(rank, 2)) // nobody closes before all have counted: that takes a lock
+    return;
+  if (made.own + made.others + made.maps + made.locks + made.getenvs + lines > 0)
+    rank_fail(rank,
+              "%s: %d operations made %" PRIu64 " + %" PRIu64 " allocations, %" PRIu64 " maps, %" PRIu64
+              " locks, %" PRIu64 " getenvs, %" PRIu64 " lines of log",
+              what, OPERATIONS, made.own, made.others, made.maps, made.locks, made.getenvs, lines);
+}
+
+static void run(struct setup setup, const char *what) {
+  static const int32_t ranks[RANKS] = {0, 1, 2};
+  setup.uneven = setup.masks = setup.renormalize = true;
+  setup.drop = 0.2f;
+  assert_int_equal(weft_store_open_local(&setup.store), 0);
+  ranks_run(&setup, ranks, RANKS, body, (void *)what);
+  weft_store_close(setup.store);
+}
+
+static void operations_ask_the_system_for_nothing(void **state) {
+  (void)state;
+  static const struct {
+    enum weft_ep_layout layout;
+    bool late_weights, in_place, cast_before, coded;
+    const char *what;
+  } ways[] = {{WEFT_EP_RANK_MAJOR, false, false, false, false, "rank-major"},
+              {WEFT_EP_RANK_MAJOR, false, true, false, false, "rank-major in place"},
+              {WEFT_EP_RANK_MAJOR, false, true, true, false, "rank-major in place, cast before"},
+              {WEFT_EP_PER_EXPERT, false, false, false, false, "per-expert"},
+              {WEFT_EP_PER_EXPERT, false, false, true, false, "per-expert, cast before"},
+              {WEFT_EP_PER_EXPERT, true, true, false, false, "per-expert in place with late weights"},
+              {WEFT_EP_PER_EXPERT, false, false, false, true, "per-expert, combined as logfmt10"}};
+  for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++)
+    for (int apart = 0; apart < 2; apart++)
+      for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (ways[i].cast_before && dtype == WEFT_EP_BF16)
+          continue;
+        run((struct setup){.dtype = dtype,
+                           .apart = apart,
+                           .layout = ways[i].layout,
+                           .late_weights = ways[i].late_weights,
+                           .in_place = ways[i].in_place,
+                           .combine_dtype = ways[i].coded ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16,
+                           .cast_before = ways[i].cast_before,
+                           .placed = ways[i].in_place},
+            ways[i].what);
+      }
+}
+
+// That the counting counts.
+static void what_is_asked_for_is_counted(void **state) {
+  (void)state;
+  struct allocations counted = {0};
+  weft_store_t *store;
+  allocations_begin();
+  assert_int_equal(weft_store_open_local(&store), 0);
+  weft_store_close(store);
+  allocations_end(&counted);
+  assert_true(counted.own > 0);
+  assert_true(counted.locks > 0);
+}
+
+int main(void) {
+  if (!allocations_counted()) {
+    print_message("skipped: a sanitizer has an allocator of its own\n");
+    return 77;
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_asked_for_is_counted),
+      cmocka_unit_test(operations_ask_the_system_for_nothing),
+  };
+  return cmocka_run_group_tests_name("ep_allocations", tests, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+// SIGKILL of a rank on CUDA memory, on a plug-in that has no GPU: its seat is gone when its death is told, and kernels
+// do not wait for their deadline.
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmocka_all.h"
+
+#include "base/time/clock.h"
+#include "ep/support/processes.h"
+
+enum { RANKS = 3, BEFORE = 20, AFTER = 20, DEADLINE_MS = 60000 };
+
+static struct processes processes;
+
+struct heard {
+  _Atomic uint32_t deaths, deadlines;
+};
+
+static void hear(void *arg, const struct weft_ep_event *event) {
+  struct heard *heard = arg;
+  if (event->kind != WEFT_EP_EVENT_PEER_LOST)
+    return;
+  bool deadline = strstr(event->detail, "deadline") != NULL;
+  atomic_fetch_add(deadline ? &heard->deadlines : &heard->deaths, 1);
+}
+
+static bool operate(struct rank *rank) {
+  static int32_t counts[2];
+  struct weft_ep_recv recv = {.size = sizeof recv, .counts = counts};
+  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_combine combine = WEFT_EP_COMBINE_INIT;
+  uint64_t op;
+  if (weft_ep_dispatch(rank->ep, &none, &recv, &rank->info, &op) != 0 ||
+      weft_ep_combine(rank->ep, op, &combine, NULL) != 0)
+    return rank_fail(rank, "operation: %s", weft_last_error());
+  if (rank->info.num_lost > 0 && (rank->info.num_lost > 1 || rank->lost[0] != RANKS - 1))
+    return rank_fail(rank, "operation %llu lost %u ranks", (unsigned long long)op, rank->info.num_lost);
+  return true;
+}
+
+// Until the view and the links are without the dead one.
+static bool operate_until_out(struct rank *rank) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+  while (rank->info.num_ranks != RANKS - 1 || stats.connected != RANKS - 2) {
+    if (!operate(rank))
+      return false;
+    weft_ep_stats(rank->ep, &stats);
+    if (clock_passed(deadline_ns))
+      return rank_fail(rank, "the view has %u ranks yet", rank->info.num_ranks);
+  }
+  return true;
+}
+
+static bool survive(struct rank *rank, const struct heard *heard) {
+  if (!operate_until_out(rank))
+    return false;
+  for (int i = 0; i < AFTER; i++)
+    if (!operate(rank) || rank->info.num_lost > 0)
+      return rank_fail(rank, "operation %llu lost somebody after all", (unsigned long long)rank->info.op);
+  // None is told where the view without the dead rank was faster than the news of its death.
+  if (atomic_load(&heard->deadlines) > 0 || atomic_load(&heard->deaths) > 1)
+    return rank_fail(rank, "%u deaths were told, and %u deadlines passed", atomic_load(&heard->deaths),
+                     atomic_load(&heard->deadlines));
+  return true;
+}
+
+static bool live(struct rank *rank, void *arg) {
+  (void)arg;
+  static const int32_t founders[] = {0, 1, 2};
+  static struct heard heard;
+  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  options.store = rank->setup.store;
+  options.rank = rank->index;
+  options.capacity = 4;
+  options.founders = founders;
+  options.num_founders = RANKS;
+  options.hidden = 128;
+  options.max_tokens = 4;
+  options.op_timeout_ms = DEADLINE_MS;
+  options.memory = WEFT_EP_MEMORY_CUDA;
+  options.on_event = hear;
+  options.event_arg = &heard;
+  rank->info = (struct weft_ep_info){.size = sizeof rank->info, .lost = rank->lost, .lost_cap = 16};
+  if (weft_ep_open(&rank->ep, &options, DEADLINE_MS) != 0 || weft_ep_activate(rank->ep, DEADLINE_MS) != 0)
+    return rank_fail(rank, "open: %s", weft_last_error());
+  for (int i = 0; i < BEFORE; i++)
+    if (!operate(rank))
+      return false;
+  if (rank->index == RANKS - 1)
+    kill(getpid(), SIGKILL);
+  bool good = survive(rank, &heard);
+  weft_ep_close(rank->ep);
+  rank->ep = NULL;
+  return good;
+}
+
+static void a_killed_rank_costs_no_deadline(void **state) {
+  (void)state;
+  const struct setup setup = {0};
+  processes_start(&processes, RANKS, &setup, live, NULL);
+  bool good = processes_expect(&processes, RANKS - 1, SIGKILL);
+  for (uint32_t i = 0; i < RANKS - 1; i++)
+    good &= processes_expect(&processes, i, 0);
+  processes_end(&processes);
+  assert_true(good);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_killed_rank_costs_no_deadline)};
+  return cmocka_run_group_tests_name("ep_fake_kill", tests, NULL, NULL);
+}

@@ -1,0 +1,182 @@
+// The host's side of views on CUDA memory, on a plug-in that has no GPU: who joins, leaves, falls silent or does not
+// reach.
+#include <poll.h>
+
+#include "ep/gpu/support/fake_ranks.h"
+#include "ep/view/views.h"
+
+enum { CHURN = 70 };
+
+// The two operate while the third joins; from the operation on that is its first, it has to operate too.
+static void operate_while_joining(weft_ep_t **eps, struct fake_activation *activation) {
+  while (!atomic_load(&activation->done)) {
+    uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS), ops[2] = {fake_launch(eps[0]), fake_launch(eps[1])};
+    for (int i = 0; i < 2; i++)
+      while (weft_ep_await(eps[i], ops[i], NULL, NULL, 5) == WEFT_ERR_TIMEOUT && !clock_passed(deadline_ns))
+        if (atomic_load(&activation->done) && activation->rc == 0 && weft_ep_next_op(eps[2]) <= ops[i])
+          fake_launch(eps[2]);
+  }
+  while (activation->rc == 0 && weft_ep_next_op(eps[2]) < weft_ep_next_op(eps[0]))
+    fake_launch(eps[2]);
+}
+
+// Operates until the view has `count` ranks, and this many links are left.
+static void operate_until(weft_ep_t **eps, uint32_t num, size_t count, uint64_t connected) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  struct weft_ep_info info = WEFT_EP_INFO_INIT;
+  for (;;) {
+    fake_operate(eps, num, &info);
+    struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+    assert_ok(weft_ep_stats(eps[0], &stats));
+    uint64_t epoch;
+    size_t now;
+    assert_ok(weft_ep_view(eps[0], &epoch, NULL, 0, &now));
+    if (now == count && stats.connected == connected)
+      return;
+    if (clock_passed(deadline_ns))
+      fail_msg("%zu ranks and %llu links, not %zu and %llu, within %d ms", now, (unsigned long long)stats.connected,
+               count, (unsigned long long)connected, DEADLINE_MS);
+  }
+}
+
+static void operate_until_told(weft_ep_t **eps, _Atomic uint64_t *told, uint64_t count) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  while (atomic_load(told) < count) {
+    fake_operate(eps, 2, NULL);
+    if (clock_passed(deadline_ns))
+      fail_msg("%llu events were told, not %llu, within %d ms", (unsigned long long)atomic_load(told),
+               (unsigned long long)count, DEADLINE_MS);
+  }
+}
+
+// More joins than there are seats: each is given back when no view needs it any more.
+static void ranks_join_and_leave_while_others_operate(void **state) {
+  (void)state;
+  weft_ep_t *eps[3];
+  struct fake_heard heard[2] = {0};
+  fake_found(eps, 2, heard);
+  for (int round = 0; round < CHURN; round++) {
+    struct fake_activation activation;
+    eps[2] = fake_open(fake_options(5, NULL, 0, NULL));
+    fake_begin(&activation, eps[2]);
+    operate_while_joining(eps, &activation);
+    fake_end(&activation);
+    operate_until(eps, 3, 3, 2);
+    const int32_t self = 5;
+    assert_ok(weft_ep_disconnect(eps[2], &self, 1, DEADLINE_MS));
+    while (weft_ep_is_active(eps[2]))
+      fake_operate(eps, 3, NULL);
+    uint64_t op;
+    struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+    assert_int_equal(weft_ep_dispatch(eps[2], &none, fake_no_rows(), NULL, &op), WEFT_ERR_FENCED);
+    weft_ep_close(eps[2]);
+    operate_until(eps, 2, 2, 1);
+    // The watcher keeps no more than DEVICE_ACTIVATIONS that it has not told, and may get no processor for long.
+    operate_until_told(eps, &heard[0].activated, 3 + 2 * (uint64_t)round);
+  }
+  operate_until_told(eps, &heard[0].released, CHURN);
+  assert_int_equal(heard[0].released, CHURN);
+  assert_int_equal(heard[0].lost, 0);
+  assert_int_equal(heard[0].activated, 1 + 2 * CHURN);
+  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+  assert_ok(weft_ep_stats(eps[1], &stats));
+  assert_int_equal(stats.activations, 1 + 2 * CHURN);
+  weft_ep_close(eps[0]);
+  weft_ep_close(eps[1]);
+}
+
+// Rank 2 falls silent: kernels give it up, the watcher reports it, and a view without it takes effect.
+static void a_silent_rank_is_put_out(void **state) {
+  (void)state;
+  weft_ep_t *eps[3];
+  struct fake_heard heard[3] = {0};
+  fake_found_with(eps, 3, heard, 200);
+  struct weft_ep_info info = WEFT_EP_INFO_INIT;
+  int32_t lost = -1;
+  info.lost = &lost;
+  info.lost_cap = 1;
+  fake_operate(eps, 2, &info);
+  assert_int_equal(info.num_lost, 1);
+  assert_int_equal(lost, 2);
+  operate_until(eps, 2, 2, 1);
+  assert_int_equal(heard[0].lost + heard[1].lost >= 1, 1);
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  uint64_t op;
+  int rc = 0;
+  while ((rc = weft_ep_is_active(eps[2]) ? ep_check_active(eps[2]) : WEFT_ERR_FENCED) == 0 &&
+         !clock_passed(deadline_ns))
+    fake_operate(eps, 2, NULL);
+  assert_int_equal(rc, WEFT_ERR_FENCED);
+  assert_int_equal(weft_ep_dispatch(eps[2], &none, fake_no_rows(), NULL, &op), WEFT_ERR_FENCED);
+  for (int i = 0; i < 3; i++)
+    weft_ep_close(eps[i]);
+}
+
+// Two of three fall silent while areas of the view before, of four, are still in use: most of the view that they were
+// missed in, so rank 0 is the one astray. They would be half of the view before, and put out.
+static void the_lost_count_in_the_view_that_lost_them(void **state) {
+  (void)state;
+  static const int32_t leaver = 3;
+  weft_ep_t *eps[4];
+  setenv("FAKE_LAGS", "1", 1);
+  fake_found_with(eps, 4, NULL, 1000);
+  assert_ok(weft_ep_disconnect(eps[3], &leaver, 1, DEADLINE_MS));
+  struct weft_ep_info info = WEFT_EP_INFO_INIT;
+  do
+    fake_operate(eps, 4, &info);
+  while (info.num_ranks == 4);
+  assert_int_equal(info.num_ranks, 3);
+  assert_int_equal(eps[0]->gpu->num_steps, 2); // both views are in use
+  assert_ok(weft_ep_await(eps[0], fake_launch(eps[0]), &info, NULL, DEADLINE_MS));
+  assert_int_equal(info.num_lost, 2);
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  for (int32_t rank = 1; rank <= 2; rank++) {
+    struct ep_link *link = atomic_load(&eps[0]->links.by_rank[rank]); // which stays, as its view does
+    while (ep_link_up(link) && !clock_passed(deadline_ns))
+      poll(NULL, 0, 1);
+    assert_int_equal(atomic_load(&link->state), EP_LINK_DOUBTED);
+  }
+  for (int i = 0; i < 4; i++)
+    weft_ep_close(eps[i]);
+  unsetenv("FAKE_LAGS");
+}
+
+static void ranks_on_other_memory_or_out_of_reach_do_not_connect(void **state) {
+  (void)state;
+  struct weft_ep_options options = fake_options(0, NULL, 0, NULL);
+  weft_ep_t *first = fake_open(options);
+  options.rank = 1;
+  options.memory = WEFT_EP_MEMORY_HOST;
+  weft_ep_t *second = fake_open(options);
+  const int32_t one = 1, zero = 0;
+  assert_int_equal(weft_ep_connect(first, &one, 1, 5000), WEFT_ERR_VERSION);
+  assert_says("rank 1 runs on host memory, this rank on CUDA memory");
+  assert_int_equal(weft_ep_connect(second, &zero, 1, 5000), WEFT_ERR_VERSION);
+  assert_says("rank 0 runs on CUDA memory, this rank on host memory");
+  weft_ep_close(second);
+  options.memory = WEFT_EP_MEMORY_CUDA;
+  options.device = 1;
+  second = fake_open(options);
+  setenv("FAKE_APART", "1", 1);
+  assert_int_equal(weft_ep_connect(first, &one, 1, 5000), WEFT_ERR_UNSUPPORTED);
+  assert_says("the fakes are apart");
+  unsetenv("FAKE_APART");
+  assert_ok(weft_ep_connect(first, &one, 1, 5000));
+  weft_ep_close(second);
+  options.device = 2;
+  assert_int_equal(weft_ep_open(&second, &options, 1000), WEFT_ERR_INVALID);
+  assert_says("device is 2, but this process has 2");
+  weft_ep_close(first);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(ranks_join_and_leave_while_others_operate, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(a_silent_rank_is_put_out, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(the_lost_count_in_the_view_that_lost_them, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(ranks_on_other_memory_or_out_of_reach_do_not_connect, fake_open_store,
+                                      fake_close_store),
+  };
+  return cmocka_run_group_tests_name("ep_fake_views", tests, NULL, NULL);
+}

@@ -1,0 +1,126 @@
+// Ranks on CUDA memory, on a plug-in that has no GPU.
+#include "ep/gpu/support/fake_ranks.h"
+
+#include <stdio.h>
+
+static weft_store_t *store;
+
+int fake_open_store(void **state) {
+  (void)state;
+  return weft_store_open_local(&store);
+}
+
+int fake_close_store(void **state) {
+  (void)state;
+  weft_store_close(store);
+  return 0;
+}
+
+void assert_ok(int rc) {
+  if (rc != 0)
+    fail_msg("%s: %s", weft_err_name(rc), weft_last_error());
+}
+
+void assert_says(const char *words) {
+  if (!strstr(weft_last_error(), words))
+    fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), words);
+}
+
+static void hear(void *arg, const struct weft_ep_event *event) {
+  struct fake_heard *heard = arg;
+  if (event->kind == WEFT_EP_EVENT_ACTIVATED)
+    atomic_fetch_add(&heard->activated, 1);
+  if (event->kind == WEFT_EP_EVENT_RELEASED)
+    atomic_fetch_add(&heard->released, 1);
+  if (event->kind == WEFT_EP_EVENT_PEER_LOST)
+    atomic_fetch_add(&heard->lost, 1);
+}
+
+struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint32_t count, struct fake_heard *heard) {
+  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  options.store = store;
+  options.rank = rank;
+  options.capacity = 8;
+  options.founders = founders;
+  options.num_founders = count;
+  options.hidden = 128;
+  options.max_tokens = 4;
+  options.op_timeout_ms = 20000;
+  options.memory = WEFT_EP_MEMORY_CUDA;
+  options.on_event = heard ? hear : NULL;
+  options.event_arg = heard;
+  if (getenv("WEFT_TEST_HOSTS")) // odd ranks are on another host than even ones
+    options.host_id = rank % 2 ? "odd" : "even";
+  return options;
+}
+
+weft_ep_t *fake_open(struct weft_ep_options options) {
+  weft_ep_t *ep = NULL;
+  assert_ok(weft_ep_open(&ep, &options, DEADLINE_MS));
+  return ep;
+}
+
+static void *activate(void *arg) {
+  struct fake_activation *activation = arg;
+  activation->rc = weft_ep_activate(activation->ep, DEADLINE_MS);
+  snprintf(activation->error, sizeof activation->error, "%s", weft_last_error());
+  atomic_store(&activation->done, true);
+  return NULL;
+}
+
+void fake_begin(struct fake_activation *activation, weft_ep_t *ep) {
+  *activation = (struct fake_activation){.ep = ep};
+  assert_int_equal(pthread_create(&activation->thread, NULL, activate, activation), 0);
+}
+
+void fake_end(struct fake_activation *activation) {
+  pthread_join(activation->thread, NULL);
+  if (activation->rc != 0)
+    fail_msg("activate: %s", activation->error);
+}
+
+void fake_found_with(weft_ep_t **eps, uint32_t count, struct fake_heard *heard, uint32_t op_timeout_ms) {
+  static const int32_t founders[] = {0, 1, 2, 3};
+  struct fake_activation activations[4];
+  for (uint32_t i = 0; i < count; i++) {
+    struct weft_ep_options options = fake_options((int32_t)i, founders, count, heard ? &heard[i] : NULL);
+    options.op_timeout_ms = op_timeout_ms ? op_timeout_ms : options.op_timeout_ms;
+    eps[i] = fake_open(options);
+  }
+  for (uint32_t i = 0; i < count; i++)
+    fake_begin(&activations[i], eps[i]);
+  for (uint32_t i = 0; i < count; i++)
+    fake_end(&activations[i]);
+}
+
+void fake_found(weft_ep_t **eps, uint32_t count, struct fake_heard *heard) {
+  fake_found_with(eps, count, heard, 0);
+}
+
+const struct weft_ep_recv *fake_no_rows(void) {
+  static int32_t counts[2];
+  static struct weft_ep_recv recv = {.size = sizeof recv, .layout = WEFT_EP_PER_EXPERT, .counts = counts};
+  return &recv;
+}
+
+uint64_t fake_launch(weft_ep_t *ep) {
+  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_combine combine = WEFT_EP_COMBINE_INIT;
+  uint64_t op;
+  assert_ok(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &op));
+  assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+  return op;
+}
+
+void fake_operate(weft_ep_t **eps, uint32_t count, struct weft_ep_info *info) {
+  uint64_t ops[4], next = weft_ep_next_op(eps[0]);
+  bool active[4];
+  for (uint32_t i = 0; i < count; i++) {
+    active[i] = weft_ep_is_active(eps[i]) && weft_ep_next_op(eps[i]) <= next;
+    if (active[i])
+      ops[i] = fake_launch(eps[i]);
+  }
+  for (uint32_t i = 0; i < count; i++)
+    if (active[i])
+      assert_ok(weft_ep_await(eps[i], ops[i], i == 0 ? info : NULL, NULL, DEADLINE_MS));
+}

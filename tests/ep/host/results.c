@@ -1,0 +1,177 @@
+// What is told besides an operation's rows: totals of each expert, time waited for each source, and weft_ep_await.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmocka_all.h"
+
+#include "base/time/clock.h"
+#include "ep/core/engine.h"
+#include "ep/support/rank.h"
+
+enum { RANKS = 3, OPERATIONS = 12, MOST_MISSING = 4096, DEADLINE_MS = 20000 };
+
+static const int32_t founders[] = {0, 1, 2};
+
+// A copy of what one operation's calls told.
+struct told {
+  struct weft_ep_info info;
+  struct weft_ep_result result;
+  struct weft_ep_missing missing[MOST_MISSING];
+};
+
+static bool same_info(struct rank *rank, const struct weft_ep_info *a, const struct weft_ep_info *b) {
+  if (a->op != b->op || a->epoch != b->epoch || a->num_ranks != b->num_ranks || a->num_rows != b->num_rows ||
+      a->num_lost != b->num_lost || a->mark != b->mark || a->wire_bytes != b->wire_bytes ||
+      a->logical_bytes != b->logical_bytes)
+    return rank_fail(rank, "await tells other things about the dispatch of operation %llu", (unsigned long long)a->op);
+  return true;
+}
+
+static bool same_result(struct rank *rank, const struct told *told, const struct weft_ep_result *b) {
+  const struct weft_ep_result *a = &told->result;
+  if (a->num_lost != b->num_lost || a->num_missing != b->num_missing || a->wire_bytes != b->wire_bytes ||
+      a->logical_bytes != b->logical_bytes ||
+      memcmp(told->missing, b->missing, a->num_missing * sizeof *b->missing) != 0)
+    return rank_fail(rank, "await tells other things about the combine of operation %llu",
+                     (unsigned long long)told->info.op);
+  return true;
+}
+
+static bool check_await(struct rank *rank, uint64_t op, const struct told *told) {
+  struct told again = {.info = WEFT_EP_INFO_INIT, .result = WEFT_EP_RESULT_INIT};
+  again.result.missing = again.missing;
+  again.result.missing_cap = MOST_MISSING;
+  int rc = weft_ep_await(rank->ep, op, &again.info, &again.result, 0);
+  if (rc != 0)
+    return rank_fail(rank, "await: %s", weft_last_error());
+  return same_info(rank, &told->info, &again.info) && same_result(rank, told, &again.result);
+}
+
+static void keep(struct told *told, const struct rank *rank) {
+  told->info = rank->info;
+  told->result = rank->result;
+  memcpy(told->missing, rank->result.missing, rank->result.num_missing * sizeof *told->missing);
+}
+
+static bool check_totals(struct rank *rank, const int32_t *totals, int32_t *sums) {
+  for (uint32_t e = 0; e < rank->setup.experts; e++) {
+    sums[e] += rank->counts[e];
+    if (totals[e] != sums[e])
+      return rank_fail(rank, "expert_total[%u] is %d, the counts sum to %d", e, totals[e], sums[e]);
+  }
+  return true;
+}
+
+static _Atomic uint64_t all_missing;
+
+static void operate(struct rank *rank, void *arg) {
+  (void)arg;
+  struct told *told = calloc(2, sizeof *told);
+  int32_t totals[8] = {0}, sums[8] = {0};
+  rank->recv.expert_total = totals;
+  for (uint64_t i = 0; i < OPERATIONS && rank_operate(rank); i++) {
+    keep(&told[i % 2], rank);
+    atomic_fetch_add(&all_missing, rank->result.num_missing);
+    if (!check_totals(rank, totals, sums) || !check_await(rank, rank->info.op, &told[i % 2]) ||
+        !check_await(rank, UINT64_MAX, &told[i % 2]) ||
+        (i > 0 && !check_await(rank, rank->info.op - 1, &told[(i - 1) % 2])))
+      break;
+    if (i > 1 && weft_ep_await(rank->ep, rank->info.op - 2, NULL, NULL, 0) != WEFT_ERR_INVALID)
+      rank_fail(rank, "await knows of an operation that is not one of the newest two");
+  }
+  rank->recv.expert_total = NULL;
+  free(told);
+}
+
+static void totals_and_awaited_results_are_those_of_the_calls(void **state) {
+  (void)state;
+  for (int layout = WEFT_EP_PER_EXPERT; layout <= WEFT_EP_RANK_MAJOR; layout++) {
+    struct setup setup = {.layout = (enum weft_ep_layout)layout, .masks = true, .drop = 0.2f, .uneven = true};
+    atomic_store(&all_missing, 0);
+    assert_int_equal(weft_store_open_local(&setup.store), 0);
+    ranks_run(&setup, founders, RANKS, operate, NULL);
+    assert_true(atomic_load(&all_missing) > 0); // else the lists were empty
+    weft_store_close(setup.store);
+  }
+}
+
+// Rank 1 comes when rank 0 sleeps in its dispatch_recv: it has sent its header, and sleeps afterwards.
+static bool await_sleeper(struct rank *rank) {
+  uint64_t op = weft_ep_next_op(rank->ep), deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  struct ep_link *link = ep_link_find(rank->ep, 0, 0);
+  if (!link)
+    return rank_fail(rank, "no link to rank 0");
+  const struct ep_slot_head *slot = ep_slot(&rank->ep->layout, link->in.memory, op);
+  while (atomic_load(&slot->dispatch.flag) != op + 1 || !ep_doorbell_begun(ep_link_bell(link)))
+    if (clock_passed(deadline_ns))
+      return rank_fail(rank, "rank 0 does not wait for its peers within %d ms", DEADLINE_MS);
+  return true;
+}
+
+static void check_waits(struct rank *rank, const int64_t *waits) {
+  int64_t before = 0;
+  for (int i = 0; i < 4; i++) {
+    if ((rank->index == 1 && !await_sleeper(rank)) || !rank_operate(rank))
+      return;
+    if (rank->index == 0 && waits[1] <= before)
+      rank_fail(rank, "the wait for rank 1 is not in wait_ns: %lld after %lld", (long long)waits[1], (long long)before);
+    before = waits[1];
+  }
+  for (int32_t source = 0; source < 16; source++)
+    if (waits[source] < 0 || (waits[source] != 0 && (source >= RANKS || source == rank->index)))
+      rank_fail(rank, "wait_ns[%d] is %lld", source, (long long)waits[source]);
+}
+
+static void come_late(struct rank *rank, void *arg) {
+  (void)arg;
+  int64_t waits[16] = {0};
+  rank->recv.wait_ns = waits;
+  check_waits(rank, waits);
+  rank->recv.wait_ns = NULL;
+}
+
+static void waits_are_those_for_each_source(void **state) {
+  (void)state;
+  struct setup setup = {0};
+  assert_int_equal(weft_store_open_local(&setup.store), 0);
+  ranks_run(&setup, founders, RANKS, come_late, NULL);
+  weft_store_close(setup.store);
+}
+
+static void on_host_memory_there_is_no_device(struct rank *rank, void *arg) {
+  (void)arg;
+  int32_t device = 7;
+  if (weft_ep_memory(rank->ep, &device) != WEFT_EP_MEMORY_HOST || device != -1 ||
+      weft_ep_memory(rank->ep, NULL) != WEFT_EP_MEMORY_HOST)
+    rank_fail(rank, "weft_ep_memory tells of device %d", device);
+  struct weft_ep_info info = WEFT_EP_INFO_INIT;
+  if (weft_ep_await(rank->ep, UINT64_MAX, &info, NULL, 0) != WEFT_ERR_INVALID)
+    rank_fail(rank, "await knows of an operation before there was one");
+  struct weft_ep_result result = WEFT_EP_RESULT_INIT;
+  if (weft_ep_barrier(rank->ep) != 0 || weft_ep_await(rank->ep, UINT64_MAX, &info, NULL, 0) != 0 ||
+      info.num_ranks != RANKS)
+    rank_fail(rank, "await does not know of a barrier: %s", weft_last_error());
+  if (weft_ep_await(rank->ep, info.op, NULL, &result, 0) != WEFT_ERR_INVALID)
+    rank_fail(rank, "await tells of a combine that there was not");
+}
+
+static void memory_is_told(void **state) {
+  (void)state;
+  struct setup setup = {0};
+  assert_int_equal(weft_store_open_local(&setup.store), 0);
+  ranks_run(&setup, founders, RANKS, on_host_memory_there_is_no_device, NULL);
+  weft_store_close(setup.store);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(totals_and_awaited_results_are_those_of_the_calls),
+      cmocka_unit_test(waits_are_those_for_each_source),
+      cmocka_unit_test(memory_is_told),
+  };
+  return cmocka_run_group_tests_name("ep_results", tests, NULL, NULL);
+}

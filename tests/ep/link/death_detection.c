@@ -1,0 +1,118 @@
+// A death is told at once, whatever still holds the dead process's sockets: here a child that it forked, which keeps
+// them open until the test is over. (So does the kernel itself while it takes a large process apart.)
+//
+// Between hosts that holds over shm only, which has the process by a pidfd. Over a network nothing tells of a process
+// that is dead but the end of its connections, and a child that holds them keeps them up: its host answers for it. Such
+// a death costs the others the time limit of one operation, as silence does (ep_stop).
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cmocka_all.h"
+
+#include "base/time/clock.h"
+#include "ep/core/fault.h"
+#include "ep/support/processes.h"
+
+enum { RANKS = 3, TIMEOUT_MS = 20000, DEADLINE_MS = 100000, AFTER = 10, SKIPPED = 77 };
+
+struct board {
+  _Atomic uint32_t late[RANKS]; // operations that took the whole deadline
+  _Atomic uint32_t lost[RANKS]; // that told a loss
+};
+
+struct story {
+  struct board *board;
+  int32_t victim;
+  int ends[2]; // a pipe; the children live until its writing end is closed
+};
+
+static void die(void *arg, uint32_t rows_written, uint32_t peers_done) {
+  (void)arg;
+  if (peers_done == 0 && rows_written == 2)
+    raise(SIGKILL);
+}
+
+// Forks a child that has every descriptor of this process, then sees to its own death.
+static bool leave_a_child(struct rank *rank, const struct story *story) {
+  pid_t child = fork();
+  if (child < 0)
+    return rank_fail(rank, "cannot fork");
+  if (child == 0) {
+    char byte;
+    close(story->ends[1]);
+    while (read(story->ends[0], &byte, 1) < 0 && errno == EINTR)
+      ;
+    _exit(0);
+  }
+  ep_fault_set(rank->ep, die, NULL);
+  return true;
+}
+
+static bool live(struct rank *rank, void *arg) {
+  static const int32_t all[RANKS] = {0, 1, 2};
+  const struct story *story = arg;
+  if (rank->index != story->victim)
+    close(story->ends[1]);
+  if (!rank_open(rank, &rank->setup, rank->index, all, RANKS) || !rank_activate(rank) || !rank_operate_n(rank, 5))
+    return false;
+  if (rank->index == story->victim && !leave_a_child(rank, story))
+    return false;
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  uint32_t after = 0;
+  while (rank->info.mark < 1 && !clock_passed(deadline)) {
+    uint64_t began = clock_ns();
+    if (!rank_operate(rank))
+      return false;
+    story->board->late[rank->index] += clock_ns() - began >= TIMEOUT_MS * 1000000ull;
+    story->board->lost[rank->index] += rank->info.num_lost + rank->result.num_lost > 0;
+    after += rank->info.num_ranks == RANKS - 1;
+    if (after == AFTER)
+      weft_ep_set_mark(rank->ep, 1);
+  }
+  return rank->info.mark == 1 ? true : rank_fail(rank, "the end did not come");
+}
+
+static void tell(int32_t victim) {
+  struct story story = {.board = processes_share(sizeof *story.board), .victim = victim};
+  struct processes processes;
+  assert_int_equal(pipe(story.ends), 0);
+  assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  processes_start(&processes, RANKS, &(struct setup){.tokens = 8, .timeout_ms = TIMEOUT_MS}, live, &story);
+  close(story.ends[0]);
+  for (int32_t i = 0; i < RANKS; i++) {
+    int status = processes_reap(&processes, (uint32_t)i);
+    if (i == victim ? !WIFSIGNALED(status) : !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+      fail_msg("rank %d ended with status %d: %s", i, status, processes.errors[i]);
+  }
+  close(story.ends[1]);
+  assert_true(waitpid(-1, NULL, 0) > 0); // the child, which has become this process's
+  for (int32_t i = 0; i < RANKS; i++) {
+    if (i == victim)
+      continue;
+    assert_true(story.board->lost[i] >= 1);
+    assert_int_equal(story.board->late[i], 0);
+  }
+  processes_end(&processes);
+}
+
+static void a_death_is_told_before_the_sockets_close(void **state) {
+  (void)state;
+  for (int32_t victim = 0; victim < RANKS; victim++)
+    tell(victim);
+}
+
+int main(void) {
+  if (syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0) == -1 && errno != EINVAL) {
+    fprintf(stderr, "skipped: no futex_waitv on this system: a death is told by the sockets alone\n");
+    return SKIPPED;
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_death_is_told_before_the_sockets_close)};
+  return cmocka_run_group_tests_name("ep_death_detection", tests, NULL, NULL);
+}

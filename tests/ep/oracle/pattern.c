@@ -1,0 +1,197 @@
+// The invariants of pattern.h.
+#include "ep/oracle/pattern.h"
+#include "cmocka_all.h"
+#include "ep/oracle/oracle.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOKENS = 300, HIDDEN = 384, TOPK = 8, EXPERTS = 3, PLAIN_OP = 1 };
+
+struct data {
+  uint16_t x[TOKENS * HIDDEN];
+  int64_t topk_idx[TOKENS * TOPK];
+  float weights[TOKENS * TOPK];
+};
+
+static const int32_t active[] = {0, 2, 7, 11};
+static const struct pattern plain = {
+    .seed = 1, .num_tokens = TOKENS, .hidden = HIDDEN, .topk = TOPK, .experts_per_rank = EXPERTS};
+
+static struct data *fill(const struct pattern *pattern, uint64_t op, int32_t rank, uint32_t num_active) {
+  struct data *data = calloc(1, sizeof *data);
+  assert_non_null(data);
+  uint32_t tokens = pattern_fill(pattern, op, rank, active, num_active, data->x, data->topk_idx, data->weights);
+  assert_int_equal(tokens, pattern_tokens(pattern, op, rank));
+  return data;
+}
+
+static bool same(struct data *a, struct data *b) {
+  bool equal = memcmp(a, b, sizeof *a) == 0;
+  free(a);
+  free(b);
+  return equal;
+}
+
+static void is_the_same_for_all_and_new_for_each_operation_and_rank(void **state) {
+  (void)state;
+  struct pattern other_seed = plain;
+  other_seed.seed = 2;
+  assert_true(same(fill(&plain, PLAIN_OP, 2, 4), fill(&plain, PLAIN_OP, 2, 4)));
+  assert_false(same(fill(&plain, PLAIN_OP, 2, 4), fill(&plain, PLAIN_OP + 1, 2, 4)));
+  assert_false(same(fill(&plain, PLAIN_OP, 2, 4), fill(&plain, PLAIN_OP, 7, 4)));
+  assert_false(same(fill(&plain, PLAIN_OP, 2, 4), fill(&other_seed, PLAIN_OP, 2, 4)));
+}
+
+static void does_not_change_its_rows_with_the_view(void **state) {
+  (void)state;
+  struct data *all = fill(&plain, PLAIN_OP, 2, 4), *fewer = fill(&plain, PLAIN_OP, 2, 3);
+  assert_memory_equal(all->x, fewer->x, sizeof all->x);
+  assert_memory_not_equal(all->topk_idx, fewer->topk_idx, sizeof all->topk_idx);
+  free(all);
+  free(fewer);
+}
+
+static void has_one_constant_and_one_scaled_operation_in_any_eight(void **state) {
+  (void)state;
+  for (uint64_t first = 0; first < 50; first++) {
+    int kinds[3] = {0};
+    for (uint64_t op = first; op < first + 8; op++)
+      kinds[pattern_kind_of(op)]++;
+    assert_true(kinds[PATTERN_CONSTANT] == 1 && kinds[PATTERN_SCALED] == 1);
+  }
+}
+
+static void gives_the_rows_of_the_elastic_test(void **state) {
+  (void)state;
+  struct pattern uneven = plain;
+  uneven.uneven = true;
+  uint64_t op = 0;
+  while (pattern_kind_of(op) != PATTERN_CONSTANT)
+    op++;
+  struct data *data = fill(&uneven, op, 11, 4);
+  assert_int_equal(pattern_tokens(&uneven, op, 11), TOKENS);
+  for (int i = 0; i < TOKENS * HIDDEN; i++) {
+    double right = i % HIDDEN < HIDDEN - 128 ? 11 - 128 : i / HIDDEN % 256;
+    assert_true(oracle_bf16(data->x[i]) == right);
+  }
+  free(data);
+}
+
+static void gives_finite_rows_with_scales_of_their_own(void **state) {
+  (void)state;
+  struct data *data = fill(&plain, PLAIN_OP, 0, 4);
+  uint8_t q[HIDDEN];
+  float scales[HIDDEN / 128];
+  int equal = 0, equal_pow2 = 0, negative = 0;
+  for (int t = 0; t < TOKENS; t++) {
+    oracle_cast(q, scales, data->x + t * HIDDEN, HIDDEN, WEFT_EP_FP8);
+    equal += scales[0] == scales[1];
+    oracle_cast(q, scales, data->x + t * HIDDEN, HIDDEN, WEFT_EP_FP8_POW2);
+    equal_pow2 += scales[0] == scales[1];
+    for (int other = 0; other < t; other++)
+      assert_memory_not_equal(data->x + t * HIDDEN, data->x + other * HIDDEN, HIDDEN * sizeof *data->x);
+  }
+  for (int i = 0; i < TOKENS * HIDDEN; i++) {
+    assert_true(fabs(oracle_bf16(data->x[i])) < 64);
+    negative += data->x[i] >> 15;
+  }
+  assert_true(equal < TOKENS / 5 && equal_pow2 < TOKENS / 3);
+  assert_true(abs(negative - TOKENS * HIDDEN / 2) < TOKENS * HIDDEN / 50);
+  free(data);
+}
+
+static bool is_active(int64_t rank, uint32_t num_active) {
+  for (uint32_t i = 0; i < num_active; i++)
+    if (active[i] == rank)
+      return true;
+  return false;
+}
+
+static void routes_to_distinct_experts_of_active_ranks(void **state) {
+  (void)state;
+  for (uint32_t num_active = 1; num_active <= 4; num_active++) {
+    struct data *data = fill(&plain, PLAIN_OP, 0, num_active);
+    uint32_t total = num_active * EXPERTS;
+    int uses[12 * EXPERTS] = {0};
+    for (int t = 0; t < TOKENS; t++)
+      for (uint32_t k = 0; k < TOPK; k++) {
+        int64_t expert = data->topk_idx[t * TOPK + (int)k];
+        assert_int_equal(expert == -1, k >= total);
+        if (expert == -1)
+          continue;
+        assert_true(is_active(expert / EXPERTS, num_active));
+        uses[expert]++;
+        for (uint32_t other = 0; other < k; other++)
+          assert_true(data->topk_idx[t * TOPK + (int)other] != expert);
+      }
+    int right = TOKENS * (int)(total < TOPK ? total : TOPK) / (int)total;
+    for (int expert = 0; expert < 12 * EXPERTS; expert++)
+      if (is_active(expert / EXPERTS, num_active))
+        assert_uint_in_range(uses[expert], right * 3 / 4, right * 5 / 4);
+    free(data);
+  }
+}
+
+static void gives_positive_weights_and_drops_the_share_that_is_asked_for(void **state) {
+  (void)state;
+  static const float shares[] = {0, 0.25f, 1};
+  for (size_t s = 0; s < 3; s++) {
+    struct pattern dropping = plain;
+    dropping.drop = shares[s];
+    struct data *data = fill(&dropping, PLAIN_OP, 0, 4);
+    int dropped = 0;
+    for (int i = 0; i < TOKENS * TOPK; i++) {
+      dropped += data->topk_idx[i] == -1;
+      assert_true(data->weights[i] >= 0.125f && data->weights[i] < 1);
+    }
+    int right = (int)((float)(TOKENS * TOPK) * shares[s]);
+    assert_true(s == 1 ? abs(dropped - right) < TOKENS * TOPK / 20 : dropped == right);
+    free(data);
+  }
+}
+
+static void varies_the_tokens_over_all_numbers(void **state) {
+  (void)state;
+  struct pattern uneven = plain;
+  uneven.uneven = true;
+  uneven.num_tokens = 5;
+  bool seen[6] = {false};
+  for (uint64_t op = 0; op < 400; op++)
+    seen[pattern_tokens(&uneven, op, 3)] = true;
+  for (int n = 0; n < 6; n++)
+    assert_true(seen[n]);
+}
+
+static void scales_by_factors_that_are_distinct_and_exact(void **state) {
+  (void)state;
+  for (int64_t expert = 0; expert < 1000; expert++) {
+    double factor = pattern_expert_factor(expert);
+    assert_true(factor >= 0.5 && factor < 2);
+    assert_true(oracle_bf16(oracle_to_bf16(factor)) == factor);
+    for (int64_t near = expert + 1; near < expert + 256; near++)
+      assert_true(pattern_expert_factor(near) != factor);
+  }
+  double row[] = {1, -3}, out[2];
+  enum pattern_kind kind = PATTERN_SCALED;
+  pattern_expert(&kind, 5, row, 2, out);
+  assert_true(out[0] == pattern_expert_factor(5) && out[1] == -3 * pattern_expert_factor(5));
+  kind = PATTERN_PLAIN;
+  pattern_expert(&kind, 5, row, 2, out);
+  assert_true(out[0] == 1 && out[1] == -3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(is_the_same_for_all_and_new_for_each_operation_and_rank),
+      cmocka_unit_test(does_not_change_its_rows_with_the_view),
+      cmocka_unit_test(has_one_constant_and_one_scaled_operation_in_any_eight),
+      cmocka_unit_test(gives_the_rows_of_the_elastic_test),
+      cmocka_unit_test(gives_finite_rows_with_scales_of_their_own),
+      cmocka_unit_test(routes_to_distinct_experts_of_active_ranks),
+      cmocka_unit_test(gives_positive_weights_and_drops_the_share_that_is_asked_for),
+      cmocka_unit_test(varies_the_tokens_over_all_numbers),
+      cmocka_unit_test(scales_by_factors_that_are_distinct_and_exact),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+// Messages from a peer on another host that are wrong in one place: nothing of them is written, the link to that peer
+// ends in words, and links to others go on. Those that are of no link are dropped.
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/time/clock.h"
+#include "cmocka_all.h"
+#include "ep/support/rank.h"
+#include "ep/support/raw_peer.h"
+
+// Has the peer say that it waits, which is right, and waits until it is heard: so has been all before it.
+static void assert_heard(struct ep_remote *from, struct ep_link *link) {
+  struct ep_note note = {.link = from->peer_id, .version = EP_LAYOUT_VERSION, .count = 1};
+  note.words[0].place = EP_PLACE_SIGN;
+  uint64_t deadline_ns = clock_deadline_ms(RAW_PEER_DEADLINE_MS), before = atomic_load(&link->remote->heard);
+  raw_peer_say(from, &note, offsetof(struct ep_note, words) + sizeof *note.words, NULL);
+  while (atomic_load(&link->remote->heard) == before) {
+    if (clock_passed(deadline_ns))
+      fail_msg("a message is not heard");
+    poll(NULL, 0, 1);
+  }
+  assert_true(ep_link_up(link));
+}
+
+static uint64_t *copy_of(const struct ep_window *window) {
+  uint64_t *copy = malloc(window->size), *from = window->memory;
+  assert_non_null(copy);
+  for (size_t i = 0; i < window->size / sizeof *copy; i++)
+    copy[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+  return copy;
+}
+
+// But for what ranks say when a link ends.
+static bool is_as_before(const struct ep_window *window, const uint64_t *copy) {
+  const size_t notice = offsetof(struct ep_area_head, notice) / sizeof *copy;
+  uint64_t *now = copy_of(window);
+  now[notice] = copy[notice];
+  bool same = memcmp(now, copy, window->size) == 0;
+  free(now);
+  return same;
+}
+
+// --- to a rank on host memory ---
+
+struct wrong {
+  const char *text; // that the reason has
+  struct ep_note note;
+  size_t size;  // of the message; 0: as the count says
+  bool dropped; // it is of no link
+};
+
+// Two words: one that is right, and `word`.
+static struct wrong word(const char *text, uint32_t place, size_t offset) {
+  struct wrong wrong = {.text = text, .note.version = EP_LAYOUT_VERSION, .note.count = 2};
+  wrong.note.words[0] =
+      (struct ep_word){EP_PLACE_AREA, sizeof(struct ep_area_head) + offsetof(struct ep_slot_head, dispatch.flag), 7};
+  wrong.note.words[1] = (struct ep_word){place, (uint32_t)offset, 0x7777777777777777};
+  return wrong;
+}
+
+static struct wrong count(const char *text, uint32_t words, size_t size) {
+  struct wrong wrong = word(text, EP_PLACE_SIGN, 0);
+  wrong.note.count = words;
+  wrong.size = size;
+  return wrong;
+}
+
+static void say_wrong(struct ep_remote *from, const struct wrong *wrong) {
+  char bytes[sizeof(struct ep_note) + 64] = "";
+  struct ep_note note = wrong->note;
+  note.link = wrong->dropped ? wrong->note.link : from->peer_id;
+  memcpy(bytes, &note, sizeof note);
+  raw_peer_say(from, bytes,
+               wrong->size ? wrong->size : offsetof(struct ep_note, words) + note.count * sizeof *note.words, NULL);
+}
+
+static void expect_nothing_written(const struct wrong *wrong) {
+  struct hosts hosts;
+  hosts_open(&hosts);
+  struct ep_link *link = hosts_connect(&hosts);
+  uint64_t *area = copy_of(&link->in), *shadow = copy_of(&link->out);
+  say_wrong(hosts_remote(&hosts), wrong);
+  if (wrong->dropped)
+    assert_heard(hosts_remote(&hosts), link);
+  else
+    raw_peer_await_broken(link, wrong->text);
+  if (!is_as_before(&link->in, area) || !is_as_before(&link->out, shadow))
+    fail_msg("something has been written of a message that is wrong in \"%s\"", wrong->text);
+  free(area);
+  free(shadow);
+  hosts_close(&hosts);
+}
+
+static void what_is_wrong_in_a_message_keeps_all_of_it_out(void **state) {
+  (void)state;
+  struct ep_layout layout;
+  ep_layout_init(&layout, 4, 128, 2, WEFT_EP_BF16, WEFT_EP_COMBINE_BF16);
+  const size_t head = offsetof(struct ep_note, words), one = sizeof(struct ep_word), slot = sizeof(struct ep_area_head);
+  struct wrong all[] = {
+      count("of version", 2, 0),
+      count("3 words", 3, head + 2 * one),
+      count("1 words", 1, head + 2 * one),
+      count("9 words", 9, head + 8 * one),
+      count("4294967295 words", UINT32_MAX, head + 2 * one),
+      count("268435458 words", (1u << 28) + 2, head + 2 * one), // whose bytes are those of 2, in 32 bits
+      count("2 words", 2, head + 2 * one + 5),
+      count("of 8 bytes", 2, 8),
+      count("of 15 bytes", 2, 15),
+      count("of 208 bytes", 2, sizeof(struct ep_note) + 64),
+      word("offset 4294967288", EP_PLACE_AREA, UINT32_MAX - 7),
+      word("offset 4294967288", EP_PLACE_SHADOW, UINT32_MAX - 7),
+      word("must not write", EP_PLACE_AREA, layout.area),
+      word("must not write", EP_PLACE_AREA, slot + layout.slot * WEFT_EP_DEPTH),
+      word("must not write", EP_PLACE_AREA, slot + layout.rows),
+      word("must not write", EP_PLACE_AREA, slot + layout.heads),
+      word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, taken.dispatch)),
+      word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, taken.combine)),
+      word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, dispatch.flag) + 4),
+      word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, dispatch.active) + 1),
+      word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, dispatch.count) + 8),
+      word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, weights.flag) + 8),
+      word("must not write", EP_PLACE_AREA, offsetof(struct ep_area_head, notice.left)),
+      word("must not write", EP_PLACE_AREA, offsetof(struct ep_area_head, start.epoch) + 8),
+      word("must not write", EP_PLACE_SHADOW, 0),
+      word("must not write", EP_PLACE_SHADOW, slot + offsetof(struct ep_slot_head, dispatch.flag)),
+      word("must not write", EP_PLACE_SHADOW, slot + offsetof(struct ep_slot_head, taken.dispatch) + 4),
+      word("place 3,", 3, 0),
+      word("place 4294967295,", UINT32_MAX, 0),
+  };
+  all[0].note.version++;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    expect_nothing_written(&all[i]);
+}
+
+static void what_is_of_no_link_is_dropped(void **state) {
+  (void)state;
+  for (int i = 0; i < 5; i++) {
+    static const uint64_t links[] = {0, UINT64_MAX, 1, 65535, 7 << 16};
+    struct wrong wrong = word("nobody", EP_PLACE_AREA, 0);
+    wrong.note.link = links[i];
+    wrong.dropped = true;
+    expect_nothing_written(&wrong);
+  }
+  struct wrong shorter = count("nobody", 1, 1);
+  shorter.dropped = true;
+  expect_nothing_written(&shorter);
+}
+
+// What a peer says on the greeting's socket means something, or its link ends.
+static void rubbish_on_the_socket_ends_the_link(void **state) {
+  (void)state;
+  struct hosts hosts;
+  hosts_open(&hosts);
+  struct ep_link *link = hosts_connect(&hosts);
+  static const char rubbish[] = "GET / HTTP/1.1\r\n\r\n";
+  assert_true(send(ep_link_find(hosts.caller, 0, 0)->socket, rubbish, sizeof rubbish, MSG_NOSIGNAL) > 0);
+  raw_peer_await_broken(link, "");
+  hosts_close(&hosts);
+}
+
+static void others_and_the_next_go_on(void **state) {
+  (void)state;
+  static const int32_t called = 0;
+  struct hosts hosts;
+  hosts_open(&hosts);
+  weft_ep_t *other = hosts_rank(&hosts, 2, "three");
+  assert_int_equal(weft_ep_connect(other, &called, 1, RAW_PEER_DEADLINE_MS), 0);
+  struct ep_link *link = hosts_connect(&hosts), *to_other = ep_link_find(hosts.called, 2, 0);
+  assert_non_null(to_other);
+  struct wrong wrong = word("place 3,", 3, 0);
+  say_wrong(hosts_remote(&hosts), &wrong);
+  raw_peer_await_broken(link, "place 3,");
+  assert_heard(ep_link_find(other, 0, 0)->remote, to_other);
+  // The next life of that rank, which keeps to the rules.
+  weft_ep_close(hosts.caller);
+  hosts.caller = hosts_rank(&hosts, 1, "two");
+  link = hosts_connect(&hosts);
+  assert_heard(hosts_remote(&hosts), link);
+  assert_heard(ep_link_find(other, 0, 0)->remote, to_other);
+  weft_ep_close(other);
+  hosts_close(&hosts);
+}
+
+// --- in operations ---
+
+enum { RIGHT = 20, AFTER = 20 };
+
+// Rank 1 runs some operations, then sends rank 0 what is wrong, and goes on; the others go on without it.
+static void run_beside_one_that_is_wrong(struct rank *rank, void *arg) {
+  (void)arg;
+  static const int32_t left[] = {0, 2};
+  if (!rank_operate_n(rank, RIGHT))
+    return;
+  if (rank->index != 1) {
+    if (rank_operate_until(rank, left, 2))
+      rank_operate_n(rank, AFTER);
+    return;
+  }
+  struct ep_link *link = ep_link_find(rank->ep, 0, 0);
+  struct wrong wrong = word("place 3,", 3, 0);
+  say_wrong(link->remote, &wrong);
+  while (rank_operate(rank)) // until it finds itself put out
+    ;
+  if (strstr(rank->error, "FENCED"))
+    rank->error[0] = '\0';
+}
+
+static void operations_go_on_without_one_that_is_wrong(void **state) {
+  (void)state;
+  static const int32_t all[] = {0, 1, 2};
+  struct setup setup = {0};
+  assert_int_equal(weft_store_open_local(&setup.store), 0);
+  ranks_run(&setup, all, 3, run_beside_one_that_is_wrong, NULL);
+  weft_store_close(setup.store);
+}
+
+// --- in another order than they were sent ---
+
+static struct ep_note start_note(uint64_t op, uint64_t epoch) {
+  return (struct ep_note){.version = EP_LAYOUT_VERSION,
+                          .count = 2,
+                          .words = {{EP_PLACE_AREA, offsetof(struct ep_area_head, start.epoch), epoch},
+                                    {EP_PLACE_AREA, offsetof(struct ep_area_head, start.op_plus_1), op + 1}}};
+}
+
+static void of_two_starts_the_earlier_stands_in_either_order(void **state) {
+  (void)state;
+  struct ep_layout layout;
+  ep_layout_init(&layout, 4, 128, 2, WEFT_EP_BF16, WEFT_EP_COMBINE_BF16);
+  const struct ep_note notes[] = {start_note(10, 5), start_note(9, 6)};
+  struct ep_area_head *area = aligned_alloc(EP_PAGE, layout.area);
+  assert_non_null(area);
+  for (int first = 0; first < 2; first++) {
+    memset(area, 0, layout.area);
+    for (int i = 0; i < 3; i++) // the first of them comes a second time
+      ep_note_store(&notes[(first + i) % 2], &layout, area, area);
+    assert_int_equal(atomic_load(&area->start.op_plus_1), 9 + 1);
+    assert_int_equal(atomic_load(&area->start.epoch), 6);
+  }
+  free(area);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_wrong_in_a_message_keeps_all_of_it_out),
+      cmocka_unit_test(what_is_of_no_link_is_dropped),
+      cmocka_unit_test(of_two_starts_the_earlier_stands_in_either_order),
+      cmocka_unit_test(rubbish_on_the_socket_ends_the_link),
+      cmocka_unit_test(others_and_the_next_go_on),
+      cmocka_unit_test(operations_go_on_without_one_that_is_wrong),
+  };
+  return cmocka_run_group_tests_name("ep_bad_messages", tests, NULL, NULL);
+}

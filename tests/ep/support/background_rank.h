@@ -1,0 +1,28 @@
+// A rank that is there: a thread runs its operations (barriers, which need no memory) while a test lets others fail.
+#ifndef TESTS_EP_RESIDENT_H
+#define TESTS_EP_RESIDENT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <weft/weft.h>
+
+struct background_rank {
+  weft_ep_t *ep;
+  atomic_bool stop;
+  atomic_uint operations;
+  char error[512]; // "" while all is well
+  pthread_t thread;
+};
+
+// Opens the group's first rank with these options and starts its operations.
+void background_rank_start(struct background_rank *resident, const struct weft_ep_options *options);
+
+// Waits until it has run a few more operations: it was not harmed. Fails the test when it does not.
+void background_rank_assert_runs(struct background_rank *resident);
+
+// Waits until it is alone, and closes it.
+void background_rank_end(struct background_rank *resident);
+
+#endif

@@ -1,0 +1,462 @@
+// A rank of a test: opened, active, and operating with inputs that the oracle knows.
+#include "ep/support/rank.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmocka_all.h"
+
+#include "base/time/clock.h"
+#include "ep/kernels/kernels.h"
+
+enum { DEADLINE_MS = 60000, SEED = 12345 };
+
+bool rank_fail(struct rank *rank, const char *format, ...) {
+  if (rank->error[0])
+    return false;
+  int used = snprintf(rank->error, sizeof rank->error, "rank %d, operation %llu: ", rank->index,
+                      rank->ep ? (unsigned long long)weft_ep_next_op(rank->ep) : 0ull);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(rank->error + used, sizeof rank->error - (size_t)used, format, args);
+  va_end(args);
+  return false;
+}
+
+static uint32_t or_default(uint32_t value, uint32_t preset) {
+  return value ? value : preset;
+}
+
+// Of one row; at most those of a float for each block.
+static size_t scale_bytes(const struct setup *s) {
+  size_t blocks = s->hidden / 128;
+  return s->dtype == WEFT_EP_FP8_UE8M0 ? (blocks + 3) / 4 * 4 : blocks * sizeof(float);
+}
+
+static void allocate(struct rank *rank) {
+  const struct setup *s = &rank->setup;
+  size_t selections = (size_t)s->tokens * s->topk;
+  bool experts = s->layout == WEFT_EP_PER_EXPERT;
+  rank->rows = s->capacity * s->tokens;
+  // A token's selections of one expert are distinct in the pattern, so this holds every row.
+  size_t total = (size_t)rank->rows * (experts ? s->experts : 1);
+  rank->x = calloc((size_t)s->tokens * s->hidden, 2);
+  rank->x_scales = calloc((size_t)s->tokens * (s->hidden / 128), sizeof *rank->x_scales);
+  rank->out = calloc((size_t)s->tokens * s->hidden, 2);
+  rank->y = calloc(total * s->hidden, 2);
+  rank->topk_idx = calloc(selections, sizeof *rank->topk_idx);
+  rank->weights = calloc(selections, sizeof *rank->weights);
+  rank->received = calloc(total * s->hidden, 2);
+  rank->scales = calloc(total * (s->hidden / 128), sizeof *rank->scales);
+  rank->counts = calloc(s->experts, sizeof *rank->counts);
+  rank->src_rank = calloc(total, sizeof *rank->src_rank);
+  rank->src_token = calloc(total, sizeof *rank->src_token);
+  rank->range = calloc((size_t)s->experts * s->capacity, sizeof *rank->range);
+  rank->local_expert = calloc(total * s->topk, sizeof *rank->local_expert);
+  rank->recv_weights = calloc(total * s->topk, sizeof *rank->recv_weights);
+  rank->rows_at = calloc(total, sizeof *rank->rows_at);
+  rank->answers_at = calloc(total, sizeof *rank->answers_at);
+  rank->recv = (struct weft_ep_recv){.size = sizeof rank->recv,
+                                     .layout = s->layout,
+                                     .rows = rank->rows,
+                                     .x = rank->received,
+                                     .scales = rank->scales,
+                                     .counts = rank->counts,
+                                     .src_rank = rank->src_rank,
+                                     .src_token = rank->src_token,
+                                     .range = rank->range,
+                                     .local_expert = experts ? NULL : rank->local_expert,
+                                     .weights = experts ? NULL : rank->recv_weights};
+}
+
+// With WEFT_TEST_HOSTS=N ranks take turns to be on N hosts, as far as they know.
+static const char *host_of(const struct rank *rank, char host[16]) {
+  static _Atomic uint32_t others;
+  const char *hosts = getenv("WEFT_TEST_HOSTS");
+  if (!hosts)
+    return NULL;
+  uint32_t number = rank->index >= 0 ? (uint32_t)rank->index : others++;
+  snprintf(host, 16, "host%lu", number % strtoul(hosts, NULL, 10));
+  return host;
+}
+
+bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, const int32_t *founders,
+               uint32_t num_founders) {
+  *rank = (struct rank){.setup = *setup, .index = index};
+  struct setup *s = &rank->setup;
+  rank->had_losses = s->deaths && num_founders == 0;
+  s->capacity = or_default(s->capacity, 16);
+  s->tokens = or_default(s->tokens, 16);
+  s->hidden = or_default(s->hidden, 256);
+  s->topk = or_default(s->topk, 4);
+  s->experts = or_default(s->experts, 2);
+  s->patience_s = or_default(s->patience_s, DEADLINE_MS / 1000);
+  s->timeout_ms = or_default(s->timeout_ms, 20000);
+  rank->pattern = (struct pattern){.seed = s->seed ? s->seed : SEED,
+                                   .num_tokens = s->no_tokens ? 0 : s->tokens,
+                                   .hidden = s->hidden,
+                                   .topk = s->topk,
+                                   .experts_per_rank = s->experts,
+                                   .uneven = s->uneven,
+                                   .drop = s->drop};
+  allocate(rank);
+  char host[16];
+  struct weft_ep_options options = {.size = sizeof options,
+                                    .store = s->store,
+                                    .prefix = s->prefix,
+                                    .rank = index,
+                                    .capacity = s->capacity,
+                                    .founders = founders,
+                                    .num_founders = num_founders,
+                                    .max_tokens = s->tokens,
+                                    .hidden = s->hidden,
+                                    .topk = s->topk,
+                                    .experts_per_rank = s->experts,
+                                    .dtype = s->dtype,
+                                    .combine_dtype = s->combine_dtype,
+                                    .op_timeout_ms = s->timeout_ms,
+                                    .lease_ttl_s = s->lease_s,
+                                    .host_id = host_of(rank, host)};
+  if (weft_ep_open(&rank->ep, &options, s->patience_s * 1000) != 0)
+    return rank_fail(rank, "open: %s", weft_last_error());
+  rank->index = weft_ep_rank(rank->ep);
+  return true;
+}
+
+void rank_close(struct rank *rank) {
+  weft_ep_close(rank->ep);
+  rank->ep = NULL;
+  void *memory[] = {rank->x,
+                    rank->x_scales,
+                    rank->out,
+                    rank->y,
+                    rank->topk_idx,
+                    rank->weights,
+                    rank->received,
+                    rank->scales,
+                    rank->counts,
+                    rank->src_rank,
+                    rank->src_token,
+                    rank->range,
+                    rank->local_expert,
+                    rank->recv_weights,
+                    rank->rows_at,
+                    rank->answers_at};
+  for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+    free(memory[i]);
+}
+
+bool rank_activate(struct rank *rank) {
+  if (weft_ep_activate(rank->ep, rank->setup.patience_s * 1000) != 0)
+    return rank_fail(rank, "activate: %s", weft_last_error());
+  return true;
+}
+
+static void uncast(const struct setup *s, uint16_t *out, const uint8_t *values, const void *scales) {
+  float unpacked[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  if (s->dtype == WEFT_EP_FP8_UE8M0)
+    ep_kernels_unpack_scales(unpacked, scales, s->hidden);
+  ep_kernels_best()->uncast_fp8(out, values, s->dtype == WEFT_EP_FP8_UE8M0 ? unpacked : scales, s->hidden);
+}
+
+// What the experts of `kind` make of one received row.
+static void apply_expert(struct rank *rank, enum pattern_kind kind, int64_t expert, size_t row, uint16_t *out) {
+  const struct setup *s = &rank->setup;
+  size_t value_bytes = s->dtype == WEFT_EP_BF16 ? 2 : 1;
+  const uint8_t *values = s->in_place ? rank->rows_at[row] : (uint8_t *)rank->received + row * s->hidden * value_bytes;
+  const uint8_t *scales = s->in_place ? values + s->hidden : (uint8_t *)rank->scales + row * scale_bytes(s);
+  if (s->dtype == WEFT_EP_BF16)
+    memcpy(out, values, (size_t)s->hidden * 2);
+  else
+    uncast(s, out, values, scales);
+  if (kind != PATTERN_SCALED)
+    return;
+  for (uint32_t i = 0; i < s->hidden; i++)
+    out[i] = oracle_to_bf16(oracle_bf16(out[i]) * pattern_expert_factor(expert));
+}
+
+static void run_experts_by_expert(struct rank *rank, enum pattern_kind kind) {
+  for (uint32_t e = 0; e < rank->setup.experts; e++)
+    for (int32_t i = 0; i < rank->counts[e]; i++) {
+      size_t row = (size_t)e * rank->rows + (size_t)i;
+      apply_expert(rank, kind, (int64_t)rank->index * rank->setup.experts + e, row, rank->y + row * rank->setup.hidden);
+    }
+}
+
+// RANK_MAJOR: the caller weighs and sums over its experts.
+static void run_experts_by_rank(struct rank *rank, enum pattern_kind kind) {
+  const struct setup *s = &rank->setup;
+  uint16_t *one = malloc((size_t)s->hidden * 2);
+  double *sum = malloc(s->hidden * sizeof *sum);
+  for (uint32_t row = 0; row < rank->info.num_rows; row++) {
+    memset(sum, 0, s->hidden * sizeof *sum);
+    for (uint32_t k = 0; k < s->topk && rank->local_expert[(size_t)row * s->topk + k] >= 0; k++) {
+      int32_t local = rank->local_expert[(size_t)row * s->topk + k];
+      apply_expert(rank, kind, (int64_t)rank->index * s->experts + local, row, one);
+      for (uint32_t i = 0; i < s->hidden; i++)
+        sum[i] += (double)rank->recv_weights[(size_t)row * s->topk + k] * oracle_bf16(one[i]);
+    }
+    for (uint32_t i = 0; i < s->hidden; i++)
+      rank->y[(size_t)row * s->hidden + i] = oracle_to_bf16(sum[i]);
+  }
+  free(one);
+  free(sum);
+}
+
+// What lies in place, to where the judge looks for it.
+static void gather_row(struct rank *rank, size_t row) {
+  const struct setup *s = &rank->setup;
+  size_t bytes = s->hidden * (s->dtype == WEFT_EP_BF16 ? 2 : 1), scales = scale_bytes(s);
+  memcpy((uint8_t *)rank->received + row * bytes, rank->rows_at[row], bytes);
+  if (s->dtype != WEFT_EP_BF16)
+    memcpy((uint8_t *)rank->scales + row * scales, (const uint8_t *)rank->rows_at[row] + bytes, scales);
+}
+
+static void gather_rows(struct rank *rank) {
+  if (rank->setup.layout == WEFT_EP_RANK_MAJOR)
+    for (uint32_t row = 0; row < rank->info.num_rows; row++)
+      gather_row(rank, row);
+  else
+    for (uint32_t e = 0; e < rank->setup.experts; e++)
+      for (int32_t i = 0; i < rank->counts[e]; i++)
+        gather_row(rank, (size_t)e * rank->rows + (size_t)i);
+}
+
+static bool place_answers(struct rank *rank, uint64_t op, struct weft_ep_combine *args) {
+  size_t bytes = (size_t)rank->setup.hidden * 2;
+  args->y = NULL;
+  if (weft_ep_combine_rows(rank->ep, op, rank->answers_at) != 0)
+    return rank_fail(rank, "combine_rows: %s", weft_last_error());
+  for (uint32_t row = 0; row < rank->info.num_rows; row++)
+    memcpy(rank->answers_at[row], (const uint8_t *)rank->y + row * bytes, bytes);
+  return true;
+}
+
+static void poison(struct rank *rank) {
+  const struct setup *s = &rank->setup;
+  size_t total = (size_t)rank->rows * (s->layout == WEFT_EP_PER_EXPERT ? s->experts : 1);
+  memset(rank->received, 0xFF, total * s->hidden * 2); // NaN in every format
+  memset(rank->scales, 0xFF, total * (s->hidden / 128) * sizeof *rank->scales);
+  memset(rank->y, 0xFF, total * s->hidden * 2);
+  memset(rank->out, 0xFF, (size_t)s->tokens * s->hidden * 2);
+  memset(rank->counts, 0x7F, s->experts * sizeof *rank->counts);
+  memset(rank->src_rank, 0x7F, total * sizeof *rank->src_rank);
+  memset(rank->src_token, 0x7F, total * sizeof *rank->src_token);
+}
+
+// What a layer before the dispatch may do: x becomes e4m3 with scales.
+static void cast_rows(struct rank *rank, uint32_t tokens) {
+  uint32_t hidden = rank->setup.hidden;
+  uint8_t *q = malloc(hidden), *to = (uint8_t *)rank->x_scales;
+  float scales[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  for (uint32_t t = 0; t < tokens; t++) { // a row's codes end before the next row's values
+    oracle_cast(q, scales, rank->x + (size_t)t * hidden, hidden, rank->setup.dtype);
+    if (rank->setup.dtype == WEFT_EP_FP8_UE8M0)
+      oracle_pack_scales(to, scales, hidden);
+    else
+      memcpy(to, scales, hidden / 128 * sizeof *scales);
+    to += scale_bytes(&rank->setup);
+    memcpy((uint8_t *)rank->x + (size_t)t * hidden, q, hidden);
+  }
+  free(q);
+}
+
+// Nobody reads what was dispatched any more.
+static void spoil_rows(struct rank *rank) {
+  size_t values = (size_t)rank->setup.tokens * rank->setup.hidden;
+  memset(rank->x, 0xFF, values * 2);
+  memset(rank->x_scales, 0xFF, values / 128 * sizeof *rank->x_scales);
+}
+
+static void reach(struct rank *rank, enum rank_step step) {
+  if (rank->setup.at)
+    rank->setup.at(rank, step);
+}
+
+static bool send_and_receive(struct rank *rank, const struct weft_ep_dispatch *dispatch, uint64_t *op) {
+  int rc;
+  struct weft_ep_recv recv = rank->recv;
+  if (rank->setup.in_place) {
+    recv.x = NULL;
+    recv.scales = NULL;
+    recv.rows_at = rank->rows_at;
+  }
+  if (rank->setup.apart) {
+    rc = weft_ep_dispatch_send(rank->ep, dispatch, op);
+    if (rc == 0) {
+      spoil_rows(rank);
+      reach(rank, RANK_SENT);
+      rc = weft_ep_dispatch_recv(rank->ep, *op, &recv, &rank->info);
+    }
+    if (rc == 0)
+      reach(rank, RANK_HEARD);
+  } else {
+    rc = weft_ep_dispatch(rank->ep, dispatch, &recv, &rank->info, op);
+  }
+  return rc == 0 ? true : rank_fail(rank, "dispatch: %s: %s", weft_err_name(rc), weft_last_error());
+}
+
+static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine *args) {
+  int rc;
+  if (rank->setup.apart) {
+    rc = weft_ep_combine_send(rank->ep, op, args);
+    if (rc == 0) {
+      reach(rank, RANK_ANSWERED);
+      rc = weft_ep_combine_recv(rank->ep, op, args, &rank->result);
+    }
+    if (rc == 0)
+      reach(rank, RANK_ENDED);
+  } else {
+    rc = weft_ep_combine(rank->ep, op, args, &rank->result);
+  }
+  return rc == 0 ? true : rank_fail(rank, "combine: %s: %s", weft_err_name(rc), weft_last_error());
+}
+
+static bool mask(struct rank *rank, uint64_t op) {
+  int32_t ranks[WEFT_EP_MAX_CAPACITY];
+  size_t count;
+  weft_ep_view(rank->ep, NULL, ranks, WEFT_EP_MAX_CAPACITY, &count);
+  for (size_t i = 0; i < count; i++)
+    if (weft_ep_mask_update(rank->ep, ranks[i], rank_masks(&rank->setup, op, rank->index, ranks[i])) != 0)
+      return rank_fail(rank, "mask: %s", weft_last_error());
+  return true;
+}
+
+bool rank_operate(struct rank *rank) {
+  const struct setup *s = &rank->setup;
+  int32_t ranks[WEFT_EP_MAX_CAPACITY];
+  size_t count;
+  weft_ep_view(rank->ep, &rank->view_epoch, ranks, WEFT_EP_MAX_CAPACITY, &count);
+  rank->num_view = (uint32_t)count;
+  memcpy(rank->view, ranks, (count < 16 ? count : 16) * sizeof *ranks);
+  uint64_t op = weft_ep_next_op(rank->ep);
+  enum pattern_kind kind = pattern_kind_of(op);
+  poison(rank);
+  uint32_t tokens =
+      pattern_fill(&rank->pattern, op, rank->index, ranks, (uint32_t)count, rank->x, rank->topk_idx, rank->weights);
+  if (rank->unjudged)
+    memset(rank->x, 0x55, (size_t)s->tokens * s->hidden * 2);
+  bool cast = s->cast_before && s->dtype != WEFT_EP_BF16;
+  if (cast)
+    cast_rows(rank, tokens);
+  rank->info = (struct weft_ep_info){.size = sizeof rank->info, .lost = rank->lost, .lost_cap = 16};
+  rank->result = (struct weft_ep_result){.size = sizeof rank->result, .missing = rank->missing, .missing_cap = 4096};
+  struct weft_ep_dispatch dispatch = {.size = sizeof dispatch,
+                                      .x = rank->x,
+                                      .num_tokens = tokens,
+                                      .topk_idx = rank->topk_idx,
+                                      .topk_weights = s->late_weights ? NULL : rank->weights,
+                                      .scales = cast ? rank->x_scales : NULL};
+  struct weft_ep_combine args = {.size = sizeof args,
+                                 .y = rank->y,
+                                 .topk_weights = s->late_weights ? rank->weights : NULL,
+                                 .renormalize = s->renormalize,
+                                 .out = rank->out};
+  uint64_t number;
+  if (s->masks && !mask(rank, op))
+    return false;
+  if (!send_and_receive(rank, &dispatch, &number))
+    return false;
+  if (number != op)
+    return rank_fail(rank, "operation %llu ran as %llu", (unsigned long long)op, (unsigned long long)number);
+  if (s->layout == WEFT_EP_PER_EXPERT)
+    run_experts_by_expert(rank, kind);
+  else
+    run_experts_by_rank(rank, kind);
+  if (s->placed && s->layout == WEFT_EP_RANK_MAJOR && !place_answers(rank, number, &args))
+    return false;
+  if (s->in_place) // at last, so that the judge sees what has become of the rows
+    gather_rows(rank);
+  if (!combine(rank, number, &args))
+    return false;
+  rank->had_losses |= rank->info.num_lost > 0 || rank->result.num_lost > 0;
+  bool settled = rank->epoch == rank->info.epoch;
+  rank->epoch = rank->info.epoch;
+  if (rank->unjudged || rank->info.num_ranks != count || (rank->had_losses && !settled))
+    return true;
+  return rank_judge(rank, op, ranks, (uint32_t)count, kind);
+}
+
+bool rank_operate_n(struct rank *rank, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (!rank_operate(rank))
+      return false;
+  return true;
+}
+
+bool rank_sees(struct rank *rank, const int32_t *ranks, uint32_t count) {
+  int32_t seen[WEFT_EP_MAX_CAPACITY];
+  size_t num_seen;
+  weft_ep_view(rank->ep, NULL, seen, WEFT_EP_MAX_CAPACITY, &num_seen);
+  return num_seen == count && memcmp(seen, ranks, count * sizeof *ranks) == 0;
+}
+
+bool rank_operate_until(struct rank *rank, const int32_t *ranks, uint32_t count) {
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  while (!rank_sees(rank, ranks, count)) {
+    if (clock_passed(deadline))
+      return rank_fail(rank, "the view of %u ranks did not come", count);
+    if (!rank_operate(rank))
+      return false;
+  }
+  return true;
+}
+
+bool rank_leave(struct rank *rank) {
+  if (weft_ep_disconnect(rank->ep, &rank->index, 1, DEADLINE_MS) != 0)
+    return rank_fail(rank, "leave: %s", weft_last_error());
+  while (weft_ep_is_active(rank->ep))
+    if (!rank_operate(rank))
+      return false;
+  return true;
+}
+
+bool rank_end_together(struct rank *rank) {
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  weft_ep_set_mark(rank->ep, 1);
+  while (rank->info.mark < 1 && !clock_passed(deadline))
+    if (!rank_operate(rank))
+      return false;
+  return rank->info.mark >= 1 ? true : rank_fail(rank, "the end did not come");
+}
+
+struct run {
+  struct rank *rank;
+  const struct setup *setup;
+  const int32_t *founders;
+  uint32_t count;
+  int32_t index;
+  rank_body body;
+  void *arg;
+};
+
+static void *run_rank(void *arg) {
+  struct run *run = arg;
+  if (rank_open(run->rank, run->setup, run->index, run->founders, run->count) && rank_activate(run->rank))
+    run->body(run->rank, run->arg);
+  rank_close(run->rank);
+  return NULL;
+}
+
+void ranks_run(const struct setup *setup, const int32_t *founders, uint32_t count, rank_body body, void *arg) {
+  struct rank *ranks = calloc(count, sizeof *ranks);
+  struct run *runs = calloc(count, sizeof *runs);
+  pthread_t *threads = calloc(count, sizeof *threads);
+  assert_true(ranks && runs && threads);
+  for (uint32_t i = 0; i < count; i++) {
+    runs[i] = (struct run){&ranks[i], setup, founders, count, founders[i], body, arg};
+    assert_int_equal(pthread_create(&threads[i], NULL, run_rank, &runs[i]), 0);
+  }
+  for (uint32_t i = 0; i < count; i++)
+    pthread_join(threads[i], NULL);
+  for (uint32_t i = 0; i < count; i++)
+    if (ranks[i].error[0])
+      fail_msg("%s", ranks[i].error);
+  free(ranks);
+  free(runs);
+  free(threads);
+}

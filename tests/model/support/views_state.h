@@ -1,0 +1,150 @@
+// Inside the model of views.h: what one state holds. Numbers of two bytes, so that equal states are equal strings.
+#ifndef TESTS_MODEL_VIEWS_STATE_H
+#define TESTS_MODEL_VIEWS_STATE_H
+
+#include "group/state.h"
+#include "model/support/views.h"
+
+enum { MEMBERS = 4, RANKS = 4, VIEW_KEY = 0, CLAIM_KEYS = 1, TICKET_KEYS = 1 + RANKS, KEYS = 1 + RANKS + MEMBERS };
+enum { EVENTS = 48, COMPARES = 7, OPS = 7, LEASES = 20, VALUES = 4096, NOBODY = 255 };
+
+#define NOW_NS UINT64_C(1000000000000)
+#define PREFIX "/weft/model/"
+
+typedef int16_t num;
+
+struct kv {
+  num create, mod, lease, value; // create 0: absent
+};
+
+struct event {
+  num revision;
+  uint8_t key, put;
+  struct kv kv;
+};
+
+struct lease {
+  num id;
+  uint8_t owner, of_view;
+};
+
+struct store {
+  num revision, num_events;
+  struct kv keys[KEYS];
+  struct lease leases[LEASES]; // id 0: free
+  struct event events[EVENTS]; // that somebody has still to be told
+};
+
+// A request on its way, or carried out and not answered yet.
+struct request {
+  uint8_t asked; // enum group_request_kind plus one
+  uint8_t executed, succeeded, of_view;
+  num err, lease, revision;
+  uint8_t num_compares, num_ops;
+  struct {
+    uint8_t key, target;
+    num number;
+  } compares[COMPARES];
+  struct {
+    uint8_t key, put;
+    num value, lease;
+  } ops[OPS];
+};
+
+// A struct group_machine: what changes of it.
+struct machine {
+  uint8_t synced, watching, late_ticket, standing, founding, leaving, closing, closed;
+  uint8_t busy, kind, of_view_lease, retry, conflicts, holding, requests_fail, lost, watch_lost;
+  uint8_t keepalive;     // 0 due, 1 with the retry, 2 later
+  uint8_t grace, wary;   // running
+  uint8_t turn, backoff; // of a change, running
+  uint8_t retry_runs, hold_runs;
+  num rank, revision, stored, stored_mod, stored_lease, stored_seen, view;
+  num lease, spare_lease, sent_revision, hold_revision, need_mod, join_epoch;
+  num builder_lease, builder_of_view;
+  num num_tickets;
+  struct {
+    num revision, incarnation;
+  } tickets[MEMBERS];
+  struct {
+    num incarnation, create, mod, lease;
+  } claims[RANKS];
+  struct {
+    num incarnation, removers, suspected;
+  } dooms[RANKS];
+};
+
+enum life { LIFE_NONE, LIFE_ALIVE, LIFE_DEAD, LIFE_ENDED };
+enum watch { WATCH_NONE, WATCH_ON, WATCH_CUT, WATCH_BROKEN };
+
+struct member {
+  uint8_t life, watch;
+  uint8_t leaves;  // 1 may leave, 2 does
+  uint8_t fenced;  // was told so
+  uint8_t wronged; // its lease has run out while it lived
+  uint8_t was_in;  // has been in a view of the store
+  num at;          // events that it has been told
+  num told;        // epoch of the newest view that it was told
+  num wanted;      // epoch that it wished to join
+  struct request request;
+  struct machine machine;
+};
+
+struct world {
+  struct store store;
+  struct member m[MEMBERS];
+  struct request late; // of somebody who is dead or has given it up
+  uint8_t late_from;
+  uint8_t forgetful, emptied; // the store has lost a view; ever
+  num top, last;              // highest epoch that ever was; value of the newest view put
+  uint8_t crashes, losses, cuts, expiries, empties;
+};
+
+// A world while a step is taken.
+struct play {
+  struct world w;
+  const struct views_options *o;
+  char broken[200];
+};
+
+#define BREAK(play, ...)                                                                                               \
+  do {                                                                                                                 \
+    if (!(play)->broken[0])                                                                                            \
+      snprintf((play)->broken, sizeof(play)->broken, __VA_ARGS__);                                                     \
+  } while (0)
+
+// views_values.c: values and keys by number. Incarnation of member i: i + 1.
+num value_of(const char *text, size_t size);
+const char *value_text(num value);
+const struct group_view *value_view(num value); // NULL: none
+num value_of_view(const struct group_view *view);
+const char *key_text(uint8_t key);
+uint8_t key_of(const char *text);
+
+// views_store.c
+enum store_target { STORE_CREATE, STORE_MOD };
+void store_execute(struct store *s, struct request *request, uint8_t owner);
+void store_expire(struct store *s, num lease);
+bool store_has_lease(const struct store *s, num lease);
+void store_forget(struct store *s, num events); // the oldest
+
+// views_machine.c
+void machines_open(const struct views_options *o);
+void machines_close(void);
+void machine_load(const struct world *w, int i);
+void machine_save(struct world *w, int i);
+struct group_machine *machine_of(int i);
+void world_renumber(struct world *w); // revisions and leases, in order
+
+num world_highest_lease(const struct world *w);
+
+// views_member.c: what a driver and the layer above do with a machine.
+void member_pump(struct play *p, int i);
+void member_answer(struct play *p, int i, int err);
+void member_execute(struct play *p, int i);
+void late_execute(struct play *p);
+void member_deliver(struct play *p, int i, bool all);
+void member_lose_watch(struct play *p, int i);
+void member_resume(struct play *p, int i); // a watch that was cut or is broken
+
+#endif

@@ -1,0 +1,127 @@
+// Inside the simulation of sim.h.
+#ifndef TESTS_SIM_STATE_H
+#define TESTS_SIM_STATE_H
+
+#include <uthash.h>
+
+#include "base/random.h"
+#include "group/codec.h"
+#include "group/machine.h"
+#include "group/view.h"
+#include "sim/support/queue.h"
+#include "sim/support/sim.h"
+#include "store/core/core.h"
+
+#define SIM_PREFIX "/weft/sim/"
+
+// A request on its way, with all that it says: it may arrive when its sender has given it up or is dead.
+struct sim_request {
+  struct group_request request; // `txn` is not kept
+  struct core_txn txn;
+  struct core_compare *compares;
+  struct core_op *ops;
+  char *strings;
+  uint32_t parties; // that still refer to it: the store, the sender
+  bool executed, lost_answer;
+  uint64_t store_number; // life of the store that carried it out
+  struct group_answer answer;
+  struct weft_store_list list;
+  struct core_result result; // the records that `list` points into
+};
+
+struct sim_member {
+  struct group_machine *machine; // NULL: dead
+  uint64_t incarnation;
+  uint32_t index; // in sim->live
+  int32_t rank;   // last known
+  bool refused;   // its deadline has passed once
+  bool founder, leaving, closing, fenced, accused;
+  uint64_t died;        // when; 0: it lives
+  uint64_t since;       // when it began to want what it has not got; 0: it has
+  uint64_t wanted_base; // of its wish to join
+  bool thinking;        // what it does about a new view
+  uint64_t paused_until, cut_until;
+  uint64_t trouble_until; // its last fault ended then
+  // Its request, its timer, its watch.
+  struct sim_request *request;
+  uint64_t wake_at;
+  bool watching, connected, delivering, told_lost;
+  uint64_t watch_number, store_number; // of this watch; of the store's life that it began in
+  int64_t watch_from;
+  struct core_watch watch;
+  // What it was told, and since when something about it is wrong (0: nothing is).
+  size_t log_position; // of its newest view in the judge's log, +1
+  uint64_t outside_since, unclaimed_since;
+  UT_hash_handle hh; // by incarnation, of all that ever were
+};
+
+struct sim_server {
+  struct core *core;
+  struct core_limits limits;
+  uint64_t number;     // life of the store, from 1
+  uint64_t down_until; // 0: it is up
+  bool stopped;        // and its clock stands
+  uint64_t expiry_at;  // when the next look at the leases is planned
+};
+
+struct sim_judge {
+  struct core_watch watch; // of everything under the prefix
+  bool woken;
+  const struct group_view **log; // every view that the store was given, in order
+  size_t log_count, log_room;
+  uint64_t *claims; // [capacity] incarnation that holds the rank
+  uint64_t top;     // the highest epoch that ever was
+  bool present;     // the store has a view
+  bool forgetful;   // it has lost one: an older one may come back, until there is one above all
+};
+
+struct sim {
+  struct sim_options options;
+  uint64_t now, random;
+  struct sim_queue queue;
+  struct sim_server server;
+  struct sim_judge judge;
+  struct sim_member **live;
+  uint32_t num_live, room_live;
+  struct sim_member *ever;
+  struct sim_counts counts;
+  uint64_t trouble_until; // the store's last fault ended then
+  char broken[512];
+};
+
+static inline void sim_at(struct sim *sim, uint64_t at_ns, struct sim_event event) {
+  event.at_ns = at_ns > sim->now ? at_ns : sim->now;
+  sim_queue_add(&sim->queue, event);
+}
+
+uint64_t sim_latency(struct sim *sim); // of one way to the store or back
+
+// server.c
+void sim_server_open(struct sim *sim);
+void sim_server_close(struct sim *sim);
+bool sim_server_is_up(const struct sim *sim);
+struct sim_request *sim_request_new(const struct group_request *request);
+void sim_request_drop(struct sim_request *request); // one party less
+void sim_server_execute(struct sim *sim, struct sim_request *request);
+void sim_server_expire(struct sim *sim);  // leases whose time is over; plans the next look
+void sim_server_changed(struct sim *sim); // after every change: the judge looks
+
+// member.c
+struct sim_member *sim_member_new(struct sim *sim, int32_t rank, uint32_t founders);
+void sim_member_end(struct sim *sim, struct sim_member *member);
+void sim_member_pump(struct sim *sim, struct sim_member *member);   // after any input
+void sim_member_limit(struct sim *sim, struct sim_member *member);  // its call ends, or is refused, by its deadline
+void sim_member_refuse(struct sim *sim, struct sim_member *member); // its call has come to its deadline
+void sim_watch_end(struct sim *sim, struct sim_member *member);
+void sim_watch_cut(struct sim *sim, struct sim_member *member); // reconnects by itself
+
+// judge.c
+void sim_judge_open(struct sim *sim);
+void sim_judge_watch(struct sim *sim, bool on); // the store begins or ends
+void sim_judge_look(struct sim *sim);
+void sim_judge_hear(struct sim *sim, struct sim_member *member, const struct group_view *view); // it was told this view
+void sim_judge_tick(struct sim *sim, const struct sim_event *event);                            // what must not last
+void sim_judge_close(struct sim *sim);
+const struct group_view *sim_judge_newest(const struct sim *sim); // that the store was given, NULL before the first
+
+#endif
