@@ -11,13 +11,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "ep/handshake/handshake.h"
+#include "ep/host/host.h"
 #include "fuzz/support/fuzz.h"
 #include "fuzz/support/ranks.h"
 
 enum { OWN_RANK = 3, PEER_RANK = 5, LONGER = 64 };
 
 static struct weft_ep make_rank(int32_t rank) {
-  struct weft_ep ep = {.rank = rank, .incarnation = 7, .capacity = 8, .experts_per_rank = 2, .dtype = WEFT_EP_FP8};
+  struct weft_ep ep = {.engine = &ep_host_engine,
+                       .rank = rank,
+                       .incarnation = 7,
+                       .capacity = 8,
+                       .experts_per_rank = 2,
+                       .dtype = WEFT_EP_FP8};
   ep_layout_init(&ep.layout, 16, 256, 4, ep.dtype, WEFT_EP_COMBINE_BF16);
   return ep;
 }
@@ -78,7 +85,7 @@ static void call(const struct fuzz_ranks *ranks, const void *packet, size_t size
   send_packet(ends[1], packet, size, fds, count);
   for (size_t i = 0; i < count; i++)
     close(fds[i]);
-  ep_answer(ranks->own, ends[0]);
+  ep_answer_local(ranks->own, ends[0]);
   close(ends[1]);
   fuzz_ranks_part(ranks);
   FUZZ_CHECK(count_fds() == before);

@@ -12,7 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "ep/handshake/handshake.h"
 #include "ep/handshake/steps.h"
+#include "ep/host/host.h"
 #include "fuzz/support/fuzz.h"
 #include "fuzz/support/ranks.h"
 
@@ -28,7 +30,12 @@ enum {
 };
 
 static struct weft_ep make_rank(int32_t rank) {
-  struct weft_ep ep = {.rank = rank, .incarnation = 7, .capacity = 8, .experts_per_rank = 2, .dtype = WEFT_EP_FP8};
+  struct weft_ep ep = {.engine = &ep_host_engine,
+                       .rank = rank,
+                       .incarnation = 7,
+                       .capacity = 8,
+                       .experts_per_rank = 2,
+                       .dtype = WEFT_EP_FP8};
   ep_layout_init(&ep.layout, 16, 256, 4, ep.dtype, WEFT_EP_COMBINE_BF16);
   return ep;
 }
@@ -116,7 +123,7 @@ static void call_in_clear(weft_ep_t *ep, struct fuzz_input *input) {
     fuzz_bytes(input, bytes, length);
     if (length > 0 && send(caller, bytes, length, MSG_NOSIGNAL) < 0)
       break;
-    rc = ep_far_answer(ep, &talk);
+    rc = ep_answer_tcp(ep, &talk);
     FUZZ_CHECK(rc != 0 && talk.stage < EP_TALK_KNOWN && !talk.heard);
   }
   uint64_t magic;
@@ -135,7 +142,7 @@ static struct tls *prove(weft_ep_t *ep, struct ep_talk *talk, int caller) {
   FUZZ_CHECK(tls_open(&tls, caller, true, EP_TALK_PROTOCOL, ep->links.far_key) == 0);
   for (int rc = TLS_WANTS_READ; rc > 0 || talk->stage < EP_TALK_PROVED;) {
     rc = rc > 0 ? tls_handshake(tls) : rc;
-    FUZZ_CHECK(rc >= 0 && ep_far_answer(ep, talk) > 0);
+    FUZZ_CHECK(rc >= 0 && ep_answer_tcp(ep, talk) > 0);
   }
   return tls;
 }
@@ -146,10 +153,10 @@ static void call_within_tls(const struct fuzz_ranks *ranks, const uint8_t *packe
   open_call(&talk, &caller);
   struct tls *tls = prove(ranks->own, &talk, caller);
   for (size_t at = 0, sent = 0; at < size && tls_write(tls, packet + at, size - at, &sent) == 0; at += sent)
-    rc = rc > 0 ? ep_far_answer(ranks->own, &talk) : rc;
+    rc = rc > 0 ? ep_answer_tcp(ranks->own, &talk) : rc;
   shutdown(caller, SHUT_WR);
   for (int i = 0; i < 4 && rc > 0; i++)
-    rc = ep_far_answer(ranks->own, &talk);
+    rc = ep_answer_tcp(ranks->own, &talk);
   FUZZ_CHECK(rc <= 0); // it has become a link, or ends
   if (rc < 0)
     ep_talk_end(&talk);
