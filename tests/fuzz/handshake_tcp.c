@@ -15,6 +15,7 @@
 #include "ep/handshake/handshake.h"
 #include "ep/handshake/steps.h"
 #include "ep/host/host.h"
+#include "ep/remote/remote_link.h"
 #include "fuzz/support/fuzz.h"
 #include "fuzz/support/ranks.h"
 
@@ -169,7 +170,7 @@ static void call_within_tls(const struct fuzz_ranks *ranks, const uint8_t *packe
 static struct ep_far_greeting make_call(const struct fuzz_ranks *ranks) {
   struct ep_far_greeting right = ep_far_greeting_make(ranks->peer, EP_HELLO, ranks->own->incarnation);
   struct ep_net *net;
-  FUZZ_CHECK(ep_net_open(ranks->peer, "shm", &net) == 0);
+  FUZZ_CHECK(ep_net_open(ranks->peer, "shm", &ep_remote_events, &net) == 0);
   strcpy(right.transport, "shm");
   memcpy(right.address, net->address, net->address_size);
   right.address_size = (uint32_t)net->address_size;
