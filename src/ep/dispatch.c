@@ -20,7 +20,7 @@ static int check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv, cons
   if (!recv || recv->size != sizeof *recv)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: initialise the buffers with WEFT_EP_RECV_INIT");
   if (recv->layout != WEFT_EP_PER_EXPERT && recv->layout != WEFT_EP_RANK_MAJOR)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: layout %d is none", (int)recv->layout);
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: there is no layout %d", (int)recv->layout);
   if (!recv->counts || (recv->rows > 0 && !recv->x && !recv->rows_at))
     return fail(WEFT_ERR_INVALID, "dispatch_recv: %s is NULL", recv->counts ? "x" : "counts");
   if (recv->x && recv->rows_at)

@@ -106,26 +106,26 @@ static void check_answer(const struct weft_ep *own, const struct weft_ep *peer, 
 
 // --- whole calls ---
 
-static void open_call(struct ep_talk *talk, int *caller) {
+static void open_call(struct ep_handshake *handshake, int *caller) {
   int ends[2];
   FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
-  ep_talk_begin(talk, ends[0]);
+  ep_handshake_begin(handshake, ends[0]);
   *caller = ends[1];
 }
 
 // Whoever knows nothing of the claim gets no further than its first message, and hears no more than TLS's own words.
 static void call_in_clear(weft_ep_t *ep, struct fuzz_input *input) {
-  struct ep_talk talk;
+  struct ep_handshake handshake;
   int caller, rc = TLS_WANTS_READ;
-  open_call(&talk, &caller);
+  open_call(&handshake, &caller);
   while (input->size > 0 && rc > 0) {
     uint8_t length, bytes[UINT8_MAX];
     fuzz_bytes(input, &length, sizeof length);
     fuzz_bytes(input, bytes, length);
     if (length > 0 && send(caller, bytes, length, MSG_NOSIGNAL) < 0)
       break;
-    rc = ep_answer_tcp(ep, &talk);
-    FUZZ_CHECK(rc != 0 && talk.stage < EP_TALK_KNOWN && !talk.heard);
+    rc = ep_answer_tcp(ep, &handshake);
+    FUZZ_CHECK(rc != 0 && handshake.stage < EP_HANDSHAKE_KNOWN && !handshake.received);
   }
   uint64_t magic;
   char answer[4096];
@@ -133,34 +133,34 @@ static void call_in_clear(weft_ep_t *ep, struct fuzz_input *input) {
   const struct ep_far_greeting greeting = ep_far_greeting_make(ep, EP_REFUSED, 0);
   for (ssize_t i = 0; i + (ssize_t)sizeof magic <= size; i++)
     FUZZ_CHECK(memcmp(answer + i, &greeting.magic, sizeof magic) != 0);
-  ep_talk_end(&talk);
+  ep_handshake_end(&handshake);
   close(caller);
 }
 
 // Both ends of the handshake, in turn.
-static struct tls *prove(weft_ep_t *ep, struct ep_talk *talk, int caller) {
+static struct tls *prove(weft_ep_t *ep, struct ep_handshake *handshake, int caller) {
   struct tls *tls;
-  FUZZ_CHECK(tls_open(&tls, caller, true, EP_TALK_PROTOCOL, ep->links.far_key) == 0);
-  for (int rc = TLS_WANTS_READ; rc > 0 || talk->stage < EP_TALK_PROVED;) {
+  FUZZ_CHECK(tls_open(&tls, caller, true, EP_HANDSHAKE_PROTOCOL, ep->links.far_key) == 0);
+  for (int rc = TLS_WANTS_READ; rc > 0 || handshake->stage < EP_HANDSHAKE_PROVED;) {
     rc = rc > 0 ? tls_handshake(tls) : rc;
-    FUZZ_CHECK(rc >= 0 && ep_answer_tcp(ep, talk) > 0);
+    FUZZ_CHECK(rc >= 0 && ep_answer_tcp(ep, handshake) > 0);
   }
   return tls;
 }
 
 static void call_within_tls(const struct fuzz_ranks *ranks, const uint8_t *packet, size_t size) {
-  struct ep_talk talk;
+  struct ep_handshake handshake;
   int caller, rc = TLS_WANTS_READ;
-  open_call(&talk, &caller);
-  struct tls *tls = prove(ranks->own, &talk, caller);
+  open_call(&handshake, &caller);
+  struct tls *tls = prove(ranks->own, &handshake, caller);
   for (size_t at = 0, sent = 0; at < size && tls_write(tls, packet + at, size - at, &sent) == 0; at += sent)
-    rc = rc > 0 ? ep_answer_tcp(ranks->own, &talk) : rc;
+    rc = rc > 0 ? ep_answer_tcp(ranks->own, &handshake) : rc;
   shutdown(caller, SHUT_WR);
   for (int i = 0; i < 4 && rc > 0; i++)
-    rc = ep_answer_tcp(ranks->own, &talk);
+    rc = ep_answer_tcp(ranks->own, &handshake);
   FUZZ_CHECK(rc <= 0); // it has become a link, or ends
   if (rc < 0)
-    ep_talk_end(&talk);
+    ep_handshake_end(&handshake);
   tls_close(tls);
   close(caller);
   fuzz_ranks_part(ranks);

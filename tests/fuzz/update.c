@@ -41,13 +41,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   memset(shadow, FILL, layout.area);
   uint8_t *bytes = malloc(size);
   memcpy(bytes, data, size);
-  struct ep_note note;
+  struct ep_update note;
   memset(&note, FILL, sizeof note);
-  if (ep_note_check(&layout, bytes, size, &note) != 0) {
+  if (ep_update_check(&layout, bytes, size, &note) != 0) {
     FUZZ_CHECK(fuzz_untouched(&note, FILL, sizeof note));
   } else {
     FUZZ_CHECK(note.count <= EP_WORDS);
-    ep_note_store(&note, &layout, area, shadow);
+    ep_update_store(&note, &layout, area, shadow);
     check(&layout, area, false);
     check(&layout, shadow, true);
   }

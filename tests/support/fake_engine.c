@@ -197,7 +197,7 @@ static bool is_peer(const struct device_ep *ep, const struct device_member *memb
 static void tell_joiners(struct device_ep *ep, const struct view *now, const struct view *next, uint64_t op) {
   for (uint32_t m = 0; m < next->count; m++) {
     const struct device_member *member = &next->members[m];
-    if (!is_peer(ep, member) || member_at(now, member->seat) || !ep_activation_tells(ep->told[member->seat], op))
+    if (!is_peer(ep, member) || member_at(now, member->seat) || !ep_activation_must_publish(ep->told[member->seat], op))
       continue;
     ep->told[member->seat] = op + 1;
     struct cuda_area_head *head = member->out;
@@ -303,7 +303,7 @@ static void hear(struct device_ep *ep, const struct view *view, uint64_t op, str
       continue;
     }
     struct cuda_unit count = load_unit(&head->count), mark = load_unit(&head->mark);
-    ep_activation_hear(&ep->activation, count.word[2]);
+    ep_activation_receive(&ep->activation, count.word[2]);
     if (((uint64_t)mark.word[1] << 32 | mark.word[0]) < record->mark)
       record->mark = (uint64_t)mark.word[1] << 32 | mark.word[0];
     if (count.word[0] >> CUDA_HEAD_KIND != record->kind)
@@ -357,7 +357,7 @@ static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
     store_unit(&head->count, args->kind << CUDA_HEAD_KIND, (uint32_t)view.epoch, (uint32_t)control.ready,
                (uint32_t)op + 1);
   }
-  ep_activation_hear(&ep->activation, control.ready);
+  ep_activation_receive(&ep->activation, control.ready);
   if (record.num_ranks > 0)
     hear(ep, &view, op, &record);
   for (uint32_t m = 0; m < record.num_ranks; m++)

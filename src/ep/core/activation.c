@@ -8,7 +8,7 @@ uint64_t ep_activation_epoch(const struct ep_activation *activation, uint64_t op
   return activation->epoch[op > activation->op];
 }
 
-void ep_activation_hear(struct ep_activation *activation, uint64_t ready) {
+void ep_activation_receive(struct ep_activation *activation, uint64_t ready) {
   if (ready < activation->lowest)
     activation->lowest = ready;
 }
@@ -40,14 +40,14 @@ enum ep_look ep_activation_look(uint64_t op, bool down, uint64_t flag, uint64_t 
   if (flag != op + 1 && ep_activation_missed(op, start, start_flag))
     return EP_LOOK_PASS;
   if (flag > op)
-    return EP_LOOK_HEAR;
+    return EP_LOOK_RECEIVE;
   return down ? EP_LOOK_LOSE : EP_LOOK_WAIT;
 }
 
-bool ep_activation_tells(uint64_t told, uint64_t op) {
+bool ep_activation_must_publish(uint64_t told, uint64_t op) {
   return told == 0 || told > op + 1;
 }
 
-bool ep_activation_astray(uint32_t silent, uint32_t members) {
+bool ep_activation_isolated(uint32_t silent, uint32_t members) {
   return 2 * silent > members;
 }

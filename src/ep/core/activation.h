@@ -15,7 +15,7 @@ enum { EP_ACTIVATION_LEAD = 2 };
 struct ep_activation {
   uint64_t op;       // the oldest operation whose headers have not been collected
   uint64_t epoch[2]; // E(op), E(op + 1)
-  uint64_t lowest;   // lowest `ready` heard for `op`
+  uint64_t lowest;   // lowest `ready` received for `op`
 };
 
 // The first operation and its epoch; a joiner is told both.
@@ -24,14 +24,15 @@ void ep_activation_init(struct ep_activation *activation, uint64_t op, uint64_t 
 // Epoch of `op` or `op + 1`.
 uint64_t ep_activation_epoch(const struct ep_activation *activation, uint64_t op);
 
-// A header of `op` says that its sender is ready for this epoch. Each active rank that lives is heard, oneself too.
-void ep_activation_hear(struct ep_activation *activation, uint64_t ready);
+// A header of `op` says that its sender is ready for this epoch. The header of each active rank that lives is received,
+// this rank's own too.
+void ep_activation_receive(struct ep_activation *activation, uint64_t ready);
 
-// A header of `op` says that its sender runs `op` in this newer epoch: so do we. Headers heard so far no longer count:
-// hear all again.
+// A header of `op` says that its sender runs `op` in this newer epoch: so do we. Headers received so far no longer
+// count: all are received again.
 void ep_activation_adopt(struct ep_activation *activation, uint64_t epoch);
 
-// All headers of `op` are heard: goes on to op + 1. Returns the epoch decided for op + 2 when it is a new one, else 0.
+// All headers of `op` have come: goes on to op + 1. Returns the epoch decided for op + 2 when it is a new one, else 0.
 uint64_t ep_activation_close(struct ep_activation *activation);
 
 // The rules about one peer; what they read stands in the windows of both. "plus one": 0 means never.
@@ -44,9 +45,9 @@ bool ep_activation_missed(uint64_t op, uint64_t start, uint64_t start_flag);
 // What one look at a peer of whom nothing has come yet says.
 enum ep_look {
   EP_LOOK_WAIT,
-  EP_LOOK_HEAR, // its header is there
-  EP_LOOK_PASS, // it counts us from a later operation on and has sent that one: it takes no part in this one
-  EP_LOOK_LOSE, // it is gone, and nothing came before
+  EP_LOOK_RECEIVE, // its header is there
+  EP_LOOK_PASS,    // it counts us from a later operation on and has sent that one: it takes no part in this one
+  EP_LOOK_LOSE,    // it is gone, and nothing came before
 };
 
 // `flag`: of its header in the place of `op`, plus one. `start`: the operation from which on it counts us, plus one;
@@ -55,9 +56,9 @@ enum ep_look {
 enum ep_look ep_activation_look(uint64_t op, bool down, uint64_t flag, uint64_t start, uint64_t start_flag);
 
 // Whether a peer that was told to count us from `told` (plus one) on has to be told `op`: the earliest stands.
-bool ep_activation_tells(uint64_t told, uint64_t op);
+bool ep_activation_must_publish(uint64_t told, uint64_t op);
 
-// Whether it is more likely that we are astray than that so many of the members are silent.
-bool ep_activation_astray(uint32_t silent, uint32_t members);
+// Whether it is more likely that this rank is isolated than that so many of the members are silent.
+bool ep_activation_isolated(uint32_t silent, uint32_t members);
 
 #endif

@@ -16,7 +16,7 @@ enum {
 
 struct batch {
   struct ep_post post;
-  struct ep_proxy_note note;
+  struct ep_proxy_update update;
   struct transport_piece piece;
   bool busy; // it has not left
 };
@@ -26,11 +26,11 @@ struct ep_proxy {
   const struct device_api *api;
   struct device_relay *relay;
   struct ep_window staging, landing;
-  // All by who has the turn.
+  // All under the net lock.
   bool ready;
   struct batch batches[EP_PROXY_BATCHES];
   uint64_t posted, counted;          // batches, and those that the peer has counted
-  uint64_t delivered, told;          // the peer's batches, and those that it has been told of
+  uint64_t delivered, acknowledged;  // the peer's batches, and those of which it knows
   uint32_t landed[EP_PROXY_BATCHES]; // bytes of a batch of the peer's that waits for those before it, 0: none
   struct batch count;                // without data
 };
@@ -99,8 +99,8 @@ static int prepare(struct ep_remote *remote, struct batch *batch, uint32_t num_p
                                                    .op = WEFT_WRITE,
                                                    .pieces = num_pieces ? &batch->piece : NULL,
                                                    .num_pieces = num_pieces,
-                                                   .message = &batch->note,
-                                                   .message_size = sizeof batch->note};
+                                                   .message = &batch->update,
+                                                   .message_size = sizeof batch->update};
   int rc = remote->net->transport->prepare(&batch->post.request);
   batch->post.prepared = rc == 0;
   return rc;
@@ -125,13 +125,13 @@ static int prepare_all(struct ep_remote *remote) {
 // --- sending ---
 
 static void post(struct ep_proxy *proxy, struct batch *batch, uint32_t size) {
-  batch->note = (struct ep_proxy_note){.link = proxy->remote->peer_id,
-                                       .version = EP_LAYOUT_VERSION,
-                                       .size = size,
-                                       .number = proxy->posted,
-                                       .delivered = proxy->delivered};
-  proxy->told = proxy->delivered;
-  atomic_fetch_add(&proxy->remote->told, 1);
+  batch->update = (struct ep_proxy_update){.link = proxy->remote->peer_id,
+                                           .version = EP_LAYOUT_VERSION,
+                                           .size = size,
+                                           .number = proxy->posted,
+                                           .delivered = proxy->delivered};
+  proxy->acknowledged = proxy->delivered;
+  atomic_fetch_add(&proxy->remote->messages_sent, 1);
   proxy->posted += size > 0;
   batch->busy = true;
   ep_net_post_now(proxy->remote->net, &batch->post);
@@ -156,7 +156,7 @@ static uint32_t carry(struct ep_proxy *proxy) {
   uint32_t news = 0;
   while (news < AT_ONCE && !ep_remote_failed(proxy->remote) && send_batch(proxy))
     news++;
-  if (proxy->told != proxy->delivered && !proxy->count.busy && !ep_remote_failed(proxy->remote)) {
+  if (proxy->acknowledged != proxy->delivered && !proxy->count.busy && !ep_remote_failed(proxy->remote)) {
     post(proxy, &proxy->count, 0);
     news++;
   }
@@ -185,16 +185,16 @@ static void flush(struct ep_remote *remote) {
   struct ep_net *net = remote->net;
   uint64_t deadline_ns = clock_deadline_ms(FLUSH_MS);
   for (bool carried = false; !carried && ep_link_up(remote->link) && !clock_passed(deadline_ns);) {
-    ep_net_enter(net);
+    ep_net_lock(net);
     ep_net_progress(net);
     carried = !remote->proxy->ready || is_carried(remote->proxy);
-    ep_net_leave(net);
+    ep_net_unlock(net);
     if (!carried)
       sched_yield();
   }
 }
 
-// --- hearing ---
+// --- receiving ---
 
 // Puts all batches that are next into their place.
 static int deliver(struct ep_proxy *proxy) {
@@ -214,41 +214,41 @@ static int deliver(struct ep_proxy *proxy) {
 }
 
 // Whether the peer can have sent it.
-static int check(const struct ep_proxy *proxy, const struct ep_proxy_note *note) {
-  if (note->version != EP_LAYOUT_VERSION)
-    return fail(WEFT_ERR_PROTOCOL, "it sent a message of version %u, not %u", note->version, EP_LAYOUT_VERSION);
-  if (note->delivered > proxy->posted)
+static int check(const struct ep_proxy *proxy, const struct ep_proxy_update *update) {
+  if (update->version != EP_LAYOUT_VERSION)
+    return fail(WEFT_ERR_PROTOCOL, "it sent a message of version %u, not %u", update->version, EP_LAYOUT_VERSION);
+  if (update->delivered > proxy->posted)
     return fail(WEFT_ERR_PROTOCOL, "it has counted %llu batches of the %llu that were sent to it",
-                (unsigned long long)note->delivered, (unsigned long long)proxy->posted);
-  if (note->size == 0)
+                (unsigned long long)update->delivered, (unsigned long long)proxy->posted);
+  if (update->size == 0)
     return 0;
-  if (note->size > EP_PROXY_BYTES)
-    return fail(WEFT_ERR_PROTOCOL, "it sent a batch of %u bytes", note->size);
-  if (note->number < proxy->delivered || note->number - proxy->delivered >= EP_PROXY_BATCHES ||
-      proxy->landed[note->number % EP_PROXY_BATCHES] != 0)
-    return fail(WEFT_ERR_PROTOCOL, "it sent batch %llu, with %llu in their places", (unsigned long long)note->number,
+  if (update->size > EP_PROXY_BYTES)
+    return fail(WEFT_ERR_PROTOCOL, "it sent a batch of %u bytes", update->size);
+  if (update->number < proxy->delivered || update->number - proxy->delivered >= EP_PROXY_BATCHES ||
+      proxy->landed[update->number % EP_PROXY_BATCHES] != 0)
+    return fail(WEFT_ERR_PROTOCOL, "it sent batch %llu, with %llu in their places", (unsigned long long)update->number,
                 (unsigned long long)proxy->delivered);
   return 0;
 }
 
-static int take_note(struct ep_proxy *proxy, const void *bytes, size_t size) {
-  struct ep_proxy_note note;
-  if (size != sizeof note)
-    return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes, not %zu", size, sizeof note);
-  memcpy(&note, bytes, size);
-  int rc = check(proxy, &note);
+static int take_update(struct ep_proxy *proxy, const void *bytes, size_t size) {
+  struct ep_proxy_update update;
+  if (size != sizeof update)
+    return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes, not %zu", size, sizeof update);
+  memcpy(&update, bytes, size);
+  int rc = check(proxy, &update);
   if (rc != 0)
     return rc;
-  if (note.delivered > proxy->counted)
-    proxy->counted = note.delivered;
-  if (note.size == 0)
+  if (update.delivered > proxy->counted)
+    proxy->counted = update.delivered;
+  if (update.size == 0)
     return 0;
-  proxy->landed[note.number % EP_PROXY_BATCHES] = note.size;
+  proxy->landed[update.number % EP_PROXY_BATCHES] = update.size;
   return deliver(proxy);
 }
 
 static void receive(struct ep_remote *remote, const void *bytes, size_t size) {
-  int rc = take_note(remote->proxy, bytes, size);
+  int rc = take_update(remote->proxy, bytes, size);
   if (rc != 0)
     ep_remote_fail(remote, rc, weft_last_error());
 }

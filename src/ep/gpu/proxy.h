@@ -18,8 +18,8 @@ enum {
 struct ep_proxy;
 
 // What goes with each batch, or alone.
-struct ep_proxy_note {
-  uint64_t link; // as in struct ep_note
+struct ep_proxy_update {
+  uint64_t link; // as in struct ep_update
   uint32_t version;
   uint32_t size;      // of the batch; 0: none, this only counts
   uint64_t number;    // of the batch, from 0 on
@@ -28,7 +28,7 @@ struct ep_proxy_note {
 
 // The carrier of links to other hosts (remote/carrier.h).
 extern const struct ep_carrier_ops ep_proxy_carrier;
-// Carries what there is, for all links; returns how much happened. [turn]
+// Carries what there is, for all links; returns how much happened. [net lock]
 uint32_t ep_proxy_poll(struct ep_net *net);
 // How long the net thread may sleep: kernels do not wake it. `last_ns`: when something happened last.
 uint64_t ep_proxy_nap_ns(uint64_t last_ns);

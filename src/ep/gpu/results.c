@@ -247,10 +247,11 @@ int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, stru
     number = ep->next_op - 1;
   struct gpu_op *op = &gpu->ops[number % WEFT_EP_DEPTH];
   if (!op->begun || op->number != number)
-    return fail(WEFT_ERR_INVALID, "await: operation %llu is none of this rank's newest %d", (unsigned long long)number,
-                WEFT_EP_DEPTH);
+    return fail(WEFT_ERR_INVALID, "await: operation %llu is not one of this rank's newest %d",
+                (unsigned long long)number, WEFT_EP_DEPTH);
   if (info && !op->received)
-    return fail(WEFT_ERR_INVALID, "await: the dispatch of operation %llu has not been received: nothing tells about it",
+    return fail(WEFT_ERR_INVALID,
+                "await: the dispatch of operation %llu has not been received, so there is no info about it",
                 (unsigned long long)number);
   if (result && !op->combined)
     return fail(WEFT_ERR_INVALID, "await: operation %llu has no combine that has been received",

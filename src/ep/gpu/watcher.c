@@ -17,7 +17,7 @@ static void emit(weft_ep_t *ep, const struct gpu_news *news, uint32_t count) {
 }
 
 // Seats that kernels gave up and nobody has been told of. Those of one operation are given up at about the same time,
-// and how many they are says who is astray: they are judged when a look brings no more. Under lock.
+// and how many they are says which side is isolated: they are judged when a look brings no more. Under lock.
 static uint64_t take_lost(struct ep_gpu *gpu) {
   uint64_t lost = device_lost(gpu->report);
   gpu->lost_seen = (gpu->lost_seen & lost) | (lost & gpu->control.gone);
@@ -51,11 +51,11 @@ static struct ep_link *hold(weft_ep_t *ep, uint32_t seat) {
   return link;
 }
 
-// As in a deadline on host memory: when most of the view is silent, this rank is more likely astray than they are, and
-// only lets go of them.
+// As at a deadline on host memory: when most of the view is silent, this rank is more likely isolated than all of them,
+// and only takes its links to them down.
 static void lose(weft_ep_t *ep, uint64_t lost, uint32_t members) {
-  bool astray = ep_activation_astray((uint32_t)__builtin_popcountll(lost), members);
-  enum ep_link_state state = astray ? EP_LINK_DOUBTED : EP_LINK_SILENT;
+  bool isolated = ep_activation_isolated((uint32_t)__builtin_popcountll(lost), members);
+  enum ep_link_state state = isolated ? EP_LINK_DOUBTED : EP_LINK_SILENT;
   for (uint32_t seat = GPU_OWN_SEAT + 1; seat < DEVICE_SEATS; seat++) {
     struct ep_link *link = lost >> seat & 1 ? hold(ep, seat) : NULL;
     if (!link)

@@ -7,7 +7,7 @@
 
 #include "ep/core/engine.h"
 
-struct ep_talk; // steps.h
+struct ep_handshake; // steps.h
 
 // --- dial.c ---
 
@@ -31,7 +31,7 @@ int ep_call_tcp(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *c
                 bool *yield);
 // Goes on with a call from another host. An enum tls_wants: call again when its socket is ready; 0: it has become a
 // link, or has ended; else it has to be ended, for that reason. [service]
-int ep_answer_tcp(weft_ep_t *ep, struct ep_talk *talk);
+int ep_answer_tcp(weft_ep_t *ep, struct ep_handshake *handshake);
 
 // --- arbiter.c: whose call stands ---
 

@@ -6,67 +6,69 @@
 #include "base/fail.h"
 #include "ep/remote/remote_link.h"
 
-void ep_talk_begin(struct ep_talk *talk, int socket) {
-  *talk = (struct ep_talk){.socket = socket, .stage = EP_TALK_SILENT};
+void ep_handshake_begin(struct ep_handshake *handshake, int socket) {
+  *handshake = (struct ep_handshake){.socket = socket, .stage = EP_HANDSHAKE_SILENT};
 }
 
-int ep_talk_handshake(struct ep_talk *talk, bool calls, const uint8_t key[SECRET_KEY_SIZE]) {
-  int rc = talk->tls ? 0 : tls_open(&talk->tls, talk->socket, calls, EP_TALK_PROTOCOL, key);
+int ep_handshake_prove(struct ep_handshake *handshake, bool calls, const uint8_t key[SECRET_KEY_SIZE]) {
+  int rc = handshake->tls ? 0 : tls_open(&handshake->tls, handshake->socket, calls, EP_HANDSHAKE_PROTOCOL, key);
   if (rc != 0)
     return rc;
-  talk->stage = EP_TALK_BEGUN;
-  rc = tls_handshake(talk->tls);
-  if (rc > 0 && tls_is_proved(talk->tls))
-    talk->stage = EP_TALK_KNOWN;
+  handshake->stage = EP_HANDSHAKE_BEGUN;
+  rc = tls_handshake(handshake->tls);
+  if (rc > 0 && tls_is_proved(handshake->tls))
+    handshake->stage = EP_HANDSHAKE_KNOWN;
   if (rc != 0)
     return rc;
-  talk->heard = calloc(1, sizeof *talk->heard);
-  if (!talk->heard)
+  handshake->received = calloc(1, sizeof *handshake->received);
+  if (!handshake->received)
     return fail(WEFT_ERR_NOMEM, "no memory for a greeting");
-  talk->stage = EP_TALK_PROVED;
+  handshake->stage = EP_HANDSHAKE_PROVED;
   return 0;
 }
 
-int ep_talk_say(struct ep_talk *talk, const struct ep_far_greeting *greeting) {
-  while (talk->num_said < sizeof *greeting) {
+int ep_handshake_send(struct ep_handshake *handshake, const struct ep_far_greeting *greeting) {
+  while (handshake->num_sent < sizeof *greeting) {
     size_t sent = 0;
-    int rc = tls_write(talk->tls, (const char *)greeting + talk->num_said, sizeof *greeting - talk->num_said, &sent);
+    int rc = tls_write(handshake->tls, (const char *)greeting + handshake->num_sent,
+                       sizeof *greeting - handshake->num_sent, &sent);
     if (rc != 0)
       return rc;
-    talk->num_said += sent;
+    handshake->num_sent += sent;
   }
   return 0;
 }
 
-int ep_talk_hear(struct ep_talk *talk) {
-  while (!ep_far_is_whole(talk->heard, talk->num_heard)) {
+int ep_handshake_recv(struct ep_handshake *handshake) {
+  while (!ep_far_is_whole(handshake->received, handshake->num_received)) {
     size_t got = 0;
-    int rc = tls_read(talk->tls, (char *)talk->heard + talk->num_heard, sizeof *talk->heard - talk->num_heard, &got);
+    int rc = tls_read(handshake->tls, (char *)handshake->received + handshake->num_received,
+                      sizeof *handshake->received - handshake->num_received, &got);
     if (rc != 0)
       return rc;
-    talk->num_heard += got;
+    handshake->num_received += got;
   }
   return 0;
 }
 
-void ep_talk_give(struct ep_talk *talk, struct ep_link *link) {
-  link->socket = talk->socket;
-  link->remote->tls = talk->tls;
-  talk->socket = -1;
-  talk->tls = NULL;
+void ep_handshake_give(struct ep_handshake *handshake, struct ep_link *link) {
+  link->socket = handshake->socket;
+  link->remote->tls = handshake->tls;
+  handshake->socket = -1;
+  handshake->tls = NULL;
 }
 
-void ep_talk_take_back(struct ep_talk *talk, struct ep_link *link) {
-  talk->socket = link->socket;
-  talk->tls = link->remote->tls;
+void ep_handshake_take_back(struct ep_handshake *handshake, struct ep_link *link) {
+  handshake->socket = link->socket;
+  handshake->tls = link->remote->tls;
   link->socket = -1;
   link->remote->tls = NULL;
 }
 
-void ep_talk_end(struct ep_talk *talk) {
-  tls_close(talk->tls);
-  free(talk->heard);
-  if (talk->socket >= 0)
-    close(talk->socket);
-  *talk = (struct ep_talk){.socket = -1};
+void ep_handshake_end(struct ep_handshake *handshake) {
+  tls_close(handshake->tls);
+  free(handshake->received);
+  if (handshake->socket >= 0)
+    close(handshake->socket);
+  *handshake = (struct ep_handshake){.socket = -1};
 }

@@ -25,30 +25,34 @@ enum { HANDSHAKE_MS = 5000, DRAINED_AT_ONCE = 16384 };
 // --- call ---
 
 // Waits for what a step of the conversation wants.
-static int await(const struct ep_talk *talk, int wants, int32_t rank, uint64_t deadline_ns) {
-  return ep_await_answer(talk->socket, wants == TLS_WANTS_WRITE ? POLLOUT : POLLIN, rank, deadline_ns);
+static int await(const struct ep_handshake *handshake, int wants, int32_t rank, uint64_t deadline_ns) {
+  return ep_await_answer(handshake->socket, wants == TLS_WANTS_WRITE ? POLLOUT : POLLIN, rank, deadline_ns);
 }
 
-static int shake_hands(struct ep_talk *talk, const uint8_t key[SECRET_KEY_SIZE], int32_t rank, uint64_t deadline_ns) {
+static int shake_hands(struct ep_handshake *handshake, const uint8_t key[SECRET_KEY_SIZE], int32_t rank,
+                       uint64_t deadline_ns) {
   int rc;
-  while ((rc = ep_talk_handshake(talk, true, key)) > 0 && (rc = await(talk, rc, rank, deadline_ns)) == 0)
+  while ((rc = ep_handshake_prove(handshake, true, key)) > 0 && (rc = await(handshake, rc, rank, deadline_ns)) == 0)
     ;
   return rc;
 }
 
-static int say_hello(struct ep_talk *talk, const struct ep_far_greeting *hello, int32_t rank, uint64_t deadline_ns) {
+static int say_hello(struct ep_handshake *handshake, const struct ep_far_greeting *hello, int32_t rank,
+                     uint64_t deadline_ns) {
   int rc;
-  while ((rc = ep_talk_say(talk, hello)) > 0 && (rc = await(talk, rc, rank, deadline_ns)) == 0)
+  while ((rc = ep_handshake_send(handshake, hello)) > 0 && (rc = await(handshake, rc, rank, deadline_ns)) == 0)
     ;
   return rc;
 }
 
-static int hear_answer(weft_ep_t *ep, struct ep_talk *talk, const struct ep_link *link, uint64_t deadline_ns,
+static int hear_answer(weft_ep_t *ep, struct ep_handshake *handshake, const struct ep_link *link, uint64_t deadline_ns,
                        bool *yield) {
   int rc;
-  while ((rc = ep_talk_hear(talk)) > 0 && (rc = await(talk, rc, link->rank, deadline_ns)) == 0)
+  while ((rc = ep_handshake_recv(handshake)) > 0 && (rc = await(handshake, rc, link->rank, deadline_ns)) == 0)
     ;
-  return rc == 0 ? ep_far_answer_check(ep, talk->heard, talk->num_heard, link->rank, link->incarnation, yield) : rc;
+  return rc == 0 ? ep_far_answer_check(ep, handshake->received, handshake->num_received, link->rank, link->incarnation,
+                                       yield)
+                 : rc;
 }
 
 static bool is_fabric(const char *transport) {
@@ -98,15 +102,15 @@ static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const c
 }
 
 // Says hello to who has the key, and makes the link one of the answer.
-static int greet(weft_ep_t *ep, struct ep_talk *talk, struct ep_link *link, const struct ep_far_greeting *hello,
-                 uint64_t deadline_ns, bool *yield) {
-  int rc = say_hello(talk, hello, link->rank, deadline_ns);
+static int greet(weft_ep_t *ep, struct ep_handshake *handshake, struct ep_link *link,
+                 const struct ep_far_greeting *hello, uint64_t deadline_ns, bool *yield) {
+  int rc = say_hello(handshake, hello, link->rank, deadline_ns);
   if (rc == 0)
-    rc = hear_answer(ep, talk, link, deadline_ns, yield);
+    rc = hear_answer(ep, handshake, link, deadline_ns, yield);
   if (rc != 0 || *yield)
     return rc;
-  ep_talk_give(talk, link);
-  rc = ep_remote_connect(link->remote, talk->heard);
+  ep_handshake_give(handshake, link);
+  rc = ep_remote_connect(link->remote, handshake->received);
   if (rc == 0)
     rc = ep_link_install(ep, link);
   if (rc != 0) // the peer has the link already, and this is no death
@@ -117,15 +121,15 @@ static int greet(weft_ep_t *ep, struct ep_talk *talk, struct ep_link *link, cons
 // `*met`: it is the rank that was called, or somebody else who has read its claim.
 static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struct ep_far_greeting *hello,
                     const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *met, bool *yield) {
-  struct ep_talk talk;
+  struct ep_handshake handshake;
   uint64_t patience = clock_deadline_ms(HANDSHAKE_MS);
   ep_endpoint_tune(socket);
-  ep_talk_begin(&talk, socket);
-  int rc = shake_hands(&talk, key, link->rank, patience < deadline_ns ? patience : deadline_ns);
+  ep_handshake_begin(&handshake, socket);
+  int rc = shake_hands(&handshake, key, link->rank, patience < deadline_ns ? patience : deadline_ns);
   *met = rc == 0;
   if (rc == 0)
-    rc = greet(ep, &talk, link, hello, deadline_ns, yield);
-  ep_talk_end(&talk);
+    rc = greet(ep, &handshake, link, hello, deadline_ns, yield);
+  ep_handshake_end(&handshake);
   return rc;
 }
 
@@ -170,7 +174,7 @@ static int read_claim(int32_t rank, const char *claimed, uint8_t key[SECRET_KEY_
                 rank);
   if (strlen(token) != SECRET_DIGITS || strspn(token, "0123456789abcdef") != SECRET_DIGITS)
     return fail(WEFT_ERR_PROTOCOL, "rank %d has a malformed address", rank);
-  return secret_derive(token, EP_TALK_PROTOCOL, key);
+  return secret_derive(token, EP_HANDSHAKE_PROTOCOL, key);
 }
 
 int ep_call_tcp(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *claimed, uint64_t deadline_ns,
@@ -198,20 +202,20 @@ int ep_call_tcp(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *c
 
 // All that is said to a caller fits its socket's buffer, which is empty before: what does not go at once goes to
 // nobody.
-static int say_at_once(struct ep_talk *talk, const struct ep_far_greeting *greeting) {
-  int rc = ep_talk_say(talk, greeting);
+static int say_at_once(struct ep_handshake *handshake, const struct ep_far_greeting *greeting) {
+  int rc = ep_handshake_send(handshake, greeting);
   return rc > 0 ? fail(WEFT_ERR_PEER_LOST, "the caller takes no answer") : rc;
 }
 
-static void refuse(weft_ep_t *ep, struct ep_talk *talk, uint64_t to, int error) {
+static void refuse(weft_ep_t *ep, struct ep_handshake *handshake, uint64_t to, int error) {
   struct ep_far_greeting no = ep_far_greeting_make(ep, EP_REFUSED, to);
   no.greeting.error = error;
   snprintf(no.greeting.why, sizeof no.greeting.why, "%.*s", (int)sizeof no.greeting.why - 1, weft_last_error());
-  say_at_once(talk, &no);
+  say_at_once(handshake, &no);
 }
 
-static int accept_link(weft_ep_t *ep, struct ep_talk *talk) {
-  const struct ep_far_greeting *hello = talk->heard;
+static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {
+  const struct ep_far_greeting *hello = handshake->received;
   struct ep_link *link;
   struct ep_far_greeting welcome = ep_far_greeting_make(ep, EP_WELCOME, hello->greeting.incarnation);
   int rc = new_link(ep, hello->transport, hello->greeting.rank, hello->greeting.incarnation, &link);
@@ -221,11 +225,11 @@ static int accept_link(weft_ep_t *ep, struct ep_talk *talk) {
   if (rc == 0)
     rc = ep_remote_connect(link->remote, hello);
   if (rc == 0) {
-    ep_talk_give(talk, link);
+    ep_handshake_give(handshake, link);
     link->remote->owes_welcome = true;
     rc = ep_link_install(ep, link);
     if (rc != 0)
-      ep_talk_take_back(talk, link);
+      ep_handshake_take_back(handshake, link);
   }
   if (rc == 0) // the link is there first: a caller that is welcome may propose the view with itself at once
     ep_remote_welcome(link, &welcome);
@@ -246,31 +250,31 @@ static int check_life(weft_ep_t *ep, const struct ep_greeting *hello) {
 }
 
 // A greeting has come. It becomes a link, or gets its answer.
-static void answer(weft_ep_t *ep, struct ep_talk *talk) {
-  const struct ep_greeting *hello = &talk->heard->greeting;
-  int rc = ep_far_hello_check(ep, talk->heard, talk->num_heard);
+static void answer(weft_ep_t *ep, struct ep_handshake *handshake) {
+  const struct ep_greeting *hello = &handshake->received->greeting;
+  int rc = ep_far_hello_check(ep, handshake->received, handshake->num_received);
   uint64_t to = rc == 0 ? hello->incarnation : 0;
   if (rc == 0)
     rc = check_life(ep, hello);
   if (rc == 0 && ep_answer_begin(ep, hello->rank, hello->incarnation)) {
-    rc = accept_link(ep, talk);
+    rc = accept_link(ep, handshake);
     ep_answer_end(ep, hello->rank);
   } else if (rc == 0) {
     struct ep_far_greeting yield = ep_far_greeting_make(ep, EP_YIELD, hello->incarnation);
-    say_at_once(talk, &yield);
+    say_at_once(handshake, &yield);
   }
   if (rc == 0)
     return;
   log_info("rank %d refused a call from another host: %s", ep->rank, weft_last_error());
-  refuse(ep, talk, to, rc);
+  refuse(ep, handshake, to, rc);
 }
 
 // Reads what is left, until the caller hangs up: a socket that is closed with bytes in it is reset, and the answer
 // lost.
-static int drain(const struct ep_talk *talk) {
+static int drain(const struct ep_handshake *handshake) {
   char bytes[1024];
   for (size_t drained = 0; drained < DRAINED_AT_ONCE; drained += sizeof bytes) {
-    ssize_t size = recv(talk->socket, bytes, sizeof bytes, MSG_DONTWAIT);
+    ssize_t size = recv(handshake->socket, bytes, sizeof bytes, MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EINTR))
       return TLS_WANTS_READ;
     if (size <= 0)
@@ -279,23 +283,23 @@ static int drain(const struct ep_talk *talk) {
   return TLS_WANTS_READ;
 }
 
-int ep_answer_tcp(weft_ep_t *ep, struct ep_talk *talk) {
+int ep_answer_tcp(weft_ep_t *ep, struct ep_handshake *handshake) {
   int rc = 0;
-  if (talk->stage == EP_TALK_ENDS)
-    return drain(talk);
-  if (talk->stage < EP_TALK_PROVED)
-    rc = ep_talk_handshake(talk, false, ep->links.far_key);
+  if (handshake->stage == EP_HANDSHAKE_ENDS)
+    return drain(handshake);
+  if (handshake->stage < EP_HANDSHAKE_PROVED)
+    rc = ep_handshake_prove(handshake, false, ep->links.far_key);
   if (rc == 0)
-    rc = ep_talk_hear(talk);
+    rc = ep_handshake_recv(handshake);
   if (rc != 0)
     return rc;
-  ep_endpoint_tune(talk->socket);
-  answer(ep, talk);
-  if (talk->socket < 0) {
-    ep_talk_end(talk);
+  ep_endpoint_tune(handshake->socket);
+  answer(ep, handshake);
+  if (handshake->socket < 0) {
+    ep_handshake_end(handshake);
     return 0;
   }
-  shutdown(talk->socket, SHUT_WR);
-  talk->stage = EP_TALK_ENDS;
-  return drain(talk);
+  shutdown(handshake->socket, SHUT_WR);
+  handshake->stage = EP_HANDSHAKE_ENDS;
+  return drain(handshake);
 }

@@ -23,7 +23,7 @@ void ep_host_follow(weft_ep_t *ep) {
 
 void ep_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
   struct ep_area_head *area = ep_link_out(link);
-  if (!ep_activation_tells(atomic_load_explicit(&area->start.op_plus_1, memory_order_relaxed), op))
+  if (!ep_activation_must_publish(atomic_load_explicit(&area->start.op_plus_1, memory_order_relaxed), op))
     return;
   atomic_store_explicit(&area->start.epoch, epoch, memory_order_relaxed);
   atomic_store_explicit(&area->start.op_plus_1, op + 1, memory_order_release);

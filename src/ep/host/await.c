@@ -10,10 +10,11 @@ int ep_host_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, str
   struct ep_op *op = &ep->host->ops[number % WEFT_EP_DEPTH];
   bool begun = op->state != EP_OP_FREE || op->outcome.received;
   if (!begun || op->number != number)
-    return fail(WEFT_ERR_INVALID, "await: operation %llu is none of this rank's newest %d", (unsigned long long)number,
-                WEFT_EP_DEPTH);
+    return fail(WEFT_ERR_INVALID, "await: operation %llu is not one of this rank's newest %d",
+                (unsigned long long)number, WEFT_EP_DEPTH);
   if (info && !op->outcome.received)
-    return fail(WEFT_ERR_INVALID, "await: the dispatch of operation %llu has not been received: nothing tells about it",
+    return fail(WEFT_ERR_INVALID,
+                "await: the dispatch of operation %llu has not been received, so there is no info about it",
                 (unsigned long long)number);
   if (result && !op->outcome.combined)
     return fail(WEFT_ERR_INVALID, "await: operation %llu has no combine that has been received",

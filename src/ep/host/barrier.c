@@ -7,7 +7,7 @@
 static int name_lost(const struct ep_op *op, uint64_t number) {
   struct text names = {0};
   for (uint32_t i = 0; i < op->num_members; i++)
-    if (!op->members[i].heard)
+    if (!op->members[i].received)
       text_add(&names, "%s%d", names.size ? ", " : "", op->members[i].rank);
   if (names.size == 0)
     return 0;
@@ -21,7 +21,7 @@ static int name_lost(const struct ep_op *op, uint64_t number) {
 static int check_barrier(const struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++) {
     const struct ep_member *member = &op->members[i];
-    if (member->link && member->heard && member->kind != EP_KIND_BARRIER)
+    if (member->link && member->received && member->kind != EP_KIND_BARRIER)
       return fail(WEFT_ERR_PROTOCOL,
                   "barrier: rank %d dispatches %u rows in operation %llu, where this rank has a barrier", member->rank,
                   member->rows_in, (unsigned long long)op->number);

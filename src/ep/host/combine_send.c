@@ -21,7 +21,7 @@ int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine *args,
 static int check_send(const struct ep_op *op, const struct weft_ep_combine *args) {
   uint32_t rows = 0;
   for (uint32_t i = 0; i < op->num_members; i++)
-    rows += op->members[i].heard ? op->members[i].rows_in : 0;
+    rows += op->members[i].received ? op->members[i].rows_in : 0;
   if (op->placed && args->y)
     return fail(WEFT_ERR_INVALID, "combine_send: y is given, but weft_ep_combine_rows has told where to write it");
   if (rows > 0 && !args->y && !op->placed)
@@ -163,7 +163,7 @@ static bool combine_free(weft_ep_t *ep, const struct ep_op *op, struct ep_link *
 }
 
 static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const void *y, uint64_t deadline_ns) {
-  if (!member->heard || member->lost || member->rows_in == 0)
+  if (!member->received || member->lost || member->rows_in == 0)
     return;
   if (!member->link) {
     if (!op->own_y && !op->placed)
@@ -246,7 +246,7 @@ int ep_host_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
     return fail(WEFT_ERR_INVALID, "combine_rows: the rows of a combine are encoded on their way here, as logfmt10");
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   for (uint32_t i = 0; i < op->num_members; i++)
-    if (op->members[i].heard && op->members[i].rows_in > 0 &&
+    if (op->members[i].received && op->members[i].rows_in > 0 &&
         !place_rows(ep, op, &op->members[i], deadline_ns, rows_at))
       op->members[i].lost = true;
   op->placed = true;

@@ -7,7 +7,7 @@
 static void count_bytes(const weft_ep_t *ep, struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
-    if (member->heard && member->link)
+    if (member->received && member->link)
       member->link->received_bytes += ep_layout_dispatch_bytes(&ep->layout, member->rows_in);
   }
 }
@@ -28,7 +28,7 @@ void ep_fill_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_in
   info->logical_bytes = ep_logical_bytes(ep, op->logical_selections);
   info->num_lost = 0;
   for (uint32_t i = 0; i < told->members; i++) {
-    if (op->members[i].heard)
+    if (op->members[i].received)
       continue;
     if (info->lost && info->num_lost < info->lost_cap)
       info->lost[info->num_lost] = op->members[i].rank;

@@ -16,7 +16,7 @@ struct ep_member {
   uint32_t rows_in;     // its tokens that came
   uint64_t wait_ns;     // that this rank waited for its dispatch header
   bool sent;            // our dispatch header went out
-  bool heard;           // its dispatch header came
+  bool received;        // its dispatch header came
   bool lost;            // it is dead, silent, or has no link: nothing more is expected from it in this operation
   bool late_weights;    // its weights come with the combine
   uint16_t kind;        // of its operation, enum ep_kind

@@ -1,4 +1,4 @@
-// The headers of an operation: one from every member is heard, in a newer view when one of them runs in it, and the
+// The headers of an operation: one from every member is received, in a newer view when one of them runs in it, and the
 // rows behind it are laid out.
 #include "base/fail.h"
 #include "base/time/clock.h"
@@ -6,13 +6,13 @@
 #include "ep/view/views.h"
 #include "group/view.h"
 
-struct hearing {
+struct receiving {
   uint64_t deadline_ns;
   const struct weft_ep_recv *recv;
   uint32_t next;    // member whose rows are laid out next
-  uint32_t pending; // members not heard and not lost
+  uint32_t pending; // members whose header has not come, and which are not lost
   uint64_t mark;
-  uint32_t last;       // member that was heard last
+  uint32_t last;       // member whose header came last
   uint32_t extensions; // of the deadline, for those who wait in turn
   struct ep_pause pause;
 };
@@ -21,30 +21,30 @@ static struct ep_dispatch_head *head_of(weft_ep_t *ep, const struct ep_op *op, c
   return &ep_slot(&ep->layout, member->link->in.memory, op->number)->dispatch;
 }
 
-// Starts the hearing of this operation's members again, from the first.
-static void restart(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
-  hearing->next = 0;
-  hearing->pending = 0;
-  hearing->mark = op->mark;
-  hearing->last = op->self;
+// Starts the receiving of this operation's members again, from the first.
+static void restart(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
+  receiving->next = 0;
+  receiving->pending = 0;
+  receiving->mark = op->mark;
+  receiving->last = op->self;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
-    member->heard = i == op->self;
+    member->received = i == op->self;
     member->rows_in = i == op->self ? member->rows_out : 0;
     if (!member->sent && !member->lost)
-      ep_send_empty(ep, op, member, hearing->deadline_ns);
-    hearing->pending += !member->heard && !member->lost;
+      ep_send_empty(ep, op, member, receiving->deadline_ns);
+    receiving->pending += !member->received && !member->lost;
   }
-  ep_activation_hear(&ep->activation, op->ready);
-  ep_expand_begin(ep, hearing->recv);
+  ep_activation_receive(&ep->activation, op->ready);
+  ep_expand_begin(ep, receiving->recv);
 }
 
-// Changes to `view` in the middle of the operation; those who were heard are heard again.
-static void adopt(weft_ep_t *ep, struct ep_op *op, const struct group_view *view, struct hearing *hearing) {
+// Changes to `view` in the middle of the operation; headers that were received are received again.
+static void adopt(weft_ep_t *ep, struct ep_op *op, const struct group_view *view, struct receiving *receiving) {
   ep_activation_adopt(&ep->activation, view->epoch);
   ep_op_set_view(ep, op, view);
   ep_emit(ep, WEFT_EP_EVENT_ACTIVATED, -1, 0, view->epoch, op->number, "adopted from a rank that runs in it");
-  restart(ep, op, hearing);
+  restart(ep, op, receiving);
 }
 
 // An operation that was sent before the one before it adopted a newer view: it runs in that one too. Its joiners wait
@@ -61,26 +61,26 @@ static void catch_up(weft_ep_t *ep, struct ep_op *op) {
   group_view_unref(view);
 }
 
-// The member's header is there, or will not come. Hearing it again, in a newer view, is no second wait.
-static void note_wait(struct ep_member *member, const struct hearing *hearing) {
-  if (hearing->pause.since_ns == 0)
+// The member's header is there, or will not come. Receiving it again, in a newer view, is no second wait.
+static void note_wait(struct ep_member *member, const struct receiving *receiving) {
+  if (receiving->pause.since_ns == 0)
     return;
-  uint64_t waited = clock_ns() - hearing->pause.since_ns;
+  uint64_t waited = clock_ns() - receiving->pause.since_ns;
   if (waited > member->wait_ns)
     member->wait_ns = waited;
 }
 
-static void lose(struct ep_member *member, struct hearing *hearing) {
+static void lose(struct ep_member *member, struct receiving *receiving) {
   member->lost = true;
-  note_wait(member, hearing);
-  hearing->pending--;
+  note_wait(member, receiving);
+  receiving->pending--;
 }
 
 // The peer takes no part in this operation, though its link is up: it reads nothing of it, and answers nothing.
-static void pass_over(const struct ep_op *op, struct ep_member *member, struct hearing *hearing) {
+static void pass_over(const struct ep_op *op, struct ep_member *member, struct receiving *receiving) {
   member->link->sent_dispatch[op->number % WEFT_EP_DEPTH] = 0;
   member->sent = false;
-  lose(member, hearing);
+  lose(member, receiving);
 }
 
 // A peer that tells an earlier start does so before it sends anything: `start` is read again after the flag, so that an
@@ -99,25 +99,25 @@ static enum ep_look look_at(weft_ep_t *ep, const struct ep_op *op, const struct 
 
 // A header has come from a rank that runs in a newer view than we. True: everything has begun anew.
 static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t epoch,
-                         struct hearing *hearing) {
-  const struct group_view *view = ep_await_view(ep, epoch, hearing->deadline_ns);
+                         struct receiving *receiving) {
+  const struct group_view *view = ep_await_view(ep, epoch, receiving->deadline_ns);
   bool in = group_view_has(view, ep->rank, ep->incarnation);
   if (in) {
-    adopt(ep, op, view, hearing);
+    adopt(ep, op, view, receiving);
   } else if (view) { // it goes on without us: the next operation finds this rank out of the view
     ep_activation_adopt(&ep->activation, view->epoch);
-    ep_activation_hear(&ep->activation, op->ready);
-    pass_over(op, member, hearing);
+    ep_activation_receive(&ep->activation, op->ready);
+    pass_over(op, member, receiving);
   } else { // the peer's word against our news of the store: that is no ground to have the peer put out
     ep_link_down(ep, member->link, EP_LINK_DOUBTED, "it runs in a view that has not come here by the deadline");
-    lose(member, hearing);
+    lose(member, receiving);
   }
   group_view_unref(view);
   return in;
 }
 
 // The member's header is there. True: everything has begun anew.
-static bool hear(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct hearing *hearing) {
+static bool hear(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct receiving *receiving) {
   struct ep_member *member = &op->members[index];
   const volatile struct ep_dispatch_head *shared = head_of(ep, op, member);
   // Read once: the peer could change it between the check and the use.
@@ -128,104 +128,104 @@ static bool hear(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct hearing
                                   .kind = shared->kind,
                                   .has_weights = shared->has_weights};
   if (head.count > ep->layout.max_tokens || atomic_load(&shared->flag) != op->number + 1) {
-    ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a header that is none");
-    lose(member, hearing);
+    ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a malformed header");
+    lose(member, receiving);
     return false;
   }
-  if (head.active > op->view->epoch && follow_newer(ep, op, member, head.active, hearing))
+  if (head.active > op->view->epoch && follow_newer(ep, op, member, head.active, receiving))
     return true;
   if (member->lost)
     return false;
-  member->heard = true;
-  note_wait(member, hearing);
+  member->received = true;
+  note_wait(member, receiving);
   member->rows_in = head.count;
   member->late_weights = !head.has_weights;
   member->kind = head.kind;
-  hearing->pending--;
-  hearing->last = index;
-  if (head.mark < hearing->mark)
-    hearing->mark = head.mark;
-  ep_activation_hear(&ep->activation, head.ready);
+  receiving->pending--;
+  receiving->last = index;
+  if (head.mark < receiving->mark)
+    receiving->mark = head.mark;
+  ep_activation_receive(&ep->activation, head.ready);
   return false;
 }
 
 // One look at everybody who is still to come. True: somebody came or was lost.
-static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
+static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
   bool news = false;
-  for (uint32_t i = 0; i < op->num_members && hearing->pending > 0; i++) {
+  for (uint32_t i = 0; i < op->num_members && receiving->pending > 0; i++) {
     struct ep_member *member = &op->members[i];
-    if (member->heard || member->lost)
+    if (member->received || member->lost)
       continue;
     enum ep_look look = look_at(ep, op, member);
     news |= look != EP_LOOK_WAIT;
     if (look == EP_LOOK_PASS)
-      pass_over(op, member, hearing);
+      pass_over(op, member, receiving);
     else if (look == EP_LOOK_LOSE)
-      lose(member, hearing);
-    else if (look == EP_LOOK_HEAR && hear(ep, op, i, hearing))
+      lose(member, receiving);
+    else if (look == EP_LOOK_RECEIVE && hear(ep, op, i, receiving))
       return true;
   }
   return news;
 }
 
 // Lays out the rows of the members that follow in order and have come. True: did some.
-static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
-  uint32_t first = hearing->next;
-  for (; hearing->next < op->num_members; hearing->next++) {
-    struct ep_member *member = &op->members[hearing->next];
-    if (!member->heard && !member->lost)
+static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
+  uint32_t first = receiving->next;
+  for (; receiving->next < op->num_members; receiving->next++) {
+    struct ep_member *member = &op->members[receiving->next];
+    if (!member->received && !member->lost)
       break;
-    if (!member->heard || !hearing->recv)
+    if (!member->received || !receiving->recv)
       continue;
-    if (ep_expand(ep, op, hearing->next, hearing->recv) != 0) {
-      member->heard = false;
+    if (ep_expand(ep, op, receiving->next, receiving->recv) != 0) {
+      member->received = false;
       member->rows_in = 0;
       member->lost = true;
       if (member->link)
         ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
     }
   }
-  return hearing->next > first;
+  return receiving->next > first;
 }
 
 static bool awaited(const struct ep_member *member) {
-  return !member->heard && !member->lost;
+  return !member->received && !member->lost;
 }
 
-// The deadline has passed. Who waits for somebody else in turn gets more time; who is silent is lost. But when most of
-// the view is silent, this rank is more likely astray than they are, and must not have them put out: it only lets go of
-// them, and they will put it out.
-static void give_up(weft_ep_t *ep, struct ep_op *op, struct hearing *hearing) {
-  bool patient = hearing->extensions++ < EP_EXTENSIONS;
+// The deadline has passed. A peer that itself waits for a third rank gets more time; a silent one is lost. But when
+// most of the view is silent, this rank is more likely isolated than all of them: it must not have them put out. It
+// only takes its links to them down, and they will put it out.
+static void give_up(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
+  bool patient = receiving->extensions++ < EP_EXTENSIONS;
   uint32_t waiting = 0;
   for (uint32_t i = 0; i < op->num_members; i++)
     waiting += patient && awaited(&op->members[i]) && ep_link_waits(ep, op->members[i].link);
-  bool astray = ep_activation_astray(hearing->pending - waiting, op->num_members);
-  enum ep_link_state state = astray ? EP_LINK_DOUBTED : EP_LINK_SILENT;
+  bool isolated = ep_activation_isolated(receiving->pending - waiting, op->num_members);
+  enum ep_link_state state = isolated ? EP_LINK_DOUBTED : EP_LINK_SILENT;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (!awaited(member) || (patient && ep_link_waits(ep, member->link)))
       continue;
     ep_link_down(ep, member->link, state, "its dispatch did not come by the deadline");
-    lose(member, hearing);
+    lose(member, receiving);
   }
-  hearing->deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
+  receiving->deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
 }
 
 uint64_t ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv) {
-  struct hearing hearing = {.deadline_ns = clock_deadline_ms(ep->op_timeout_ms), .recv = recv};
+  struct receiving receiving = {.deadline_ns = clock_deadline_ms(ep->op_timeout_ms), .recv = recv};
   catch_up(ep, op);
-  restart(ep, op, &hearing);
-  while (hearing.next < op->num_members) {
-    bool news = listen_once(ep, op, &hearing);
-    if (lay_out(ep, op, &hearing) || news)
+  restart(ep, op, &receiving);
+  while (receiving.next < op->num_members) {
+    bool news = listen_once(ep, op, &receiving);
+    if (lay_out(ep, op, &receiving) || news)
       continue;
-    if (!ep_pause(ep, &hearing.pause, hearing.deadline_ns))
-      give_up(ep, op, &hearing);
+    if (!ep_pause(ep, &receiving.pause, receiving.deadline_ns))
+      give_up(ep, op, &receiving);
   }
-  uint64_t waited = ep_pause_end(ep, &hearing.pause);
-  struct ep_link *last = op->members[hearing.last].link;
+  uint64_t waited = ep_pause_end(ep, &receiving.pause);
+  struct ep_link *last = op->members[receiving.last].link;
   if (last)
     last->wait_ns += waited;
-  return hearing.mark;
+  return receiving.mark;
 }

@@ -5,7 +5,7 @@ void ep_release_rows(weft_ep_t *ep, struct ep_op *op) {
   op->in_place = false;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
-    if (!member->heard || !member->link)
+    if (!member->received || !member->link)
       continue;
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
     atomic_store_explicit(&slot->taken.dispatch, op->number + 1, memory_order_release);

@@ -179,7 +179,7 @@ int ep_far_answer_check(const weft_ep_t *ep, const struct ep_far_greeting *answe
     rc = check_rest(ep, answer);
   if (rc == 0 && (greeting->rank != rank || greeting->incarnation != incarnation ||
                   (greeting->kind != EP_WELCOME && greeting->kind != EP_YIELD)))
-    rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave an answer that is none", rank);
+    rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave a malformed answer", rank);
   *yield = rc == 0 && greeting->kind == EP_YIELD;
   return rc;
 }

@@ -8,7 +8,7 @@ enum ep_link_state {
   EP_LINK_DEAD,    // the peer's end hung up
   EP_LINK_SILENT,  // a deadline passed
   EP_LINK_BROKEN,  // it wrote what it must not
-  EP_LINK_DOUBTED, // a deadline passed, but it is more likely that this rank is the one astray; or the peer says so
+  EP_LINK_DOUBTED, // a deadline passed, but it is more likely that this rank is the isolated one; or the peer says so
 };
 
 #endif

@@ -1,4 +1,4 @@
-// What peers on other hosts say on the greeting's socket, within its TLS, and what its silence means.
+// The control socket of a link to another host: notices of the peer, within TLS, and what its silence means.
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,12 +12,12 @@
 enum {
   COUNT_BITS = 56,
   LAST_MS = 200,
-  WORDS_AT_ONCE = 16, // that are heard of one peer before others are: it has two things to say in its life
+  WORDS_AT_ONCE = 16, // that are read of one peer before others are: it sends two in its life
 };
 
-// A word is one of these, and messages so far. Call with said_lock held.
+// A word is one of these, and messages so far. Call with socket_lock held.
 static void write_word(struct ep_link *link, uint64_t what) {
-  uint64_t word = what << COUNT_BITS | atomic_load(&link->remote->told);
+  uint64_t word = what << COUNT_BITS | atomic_load(&link->remote->messages_sent);
   size_t sent;
   tls_write(link->remote->tls, &word, sizeof word, &sent); // if it cannot go, nobody reads it
 }
@@ -26,18 +26,18 @@ void ep_control_notify(struct ep_link *link, enum ep_notice what) {
   struct ep_remote *remote = link->remote;
   if (!remote || link->socket < 0)
     return;
-  pthread_mutex_lock(&remote->said_lock);
+  pthread_mutex_lock(&remote->socket_lock);
   if (remote->owes_welcome)
     remote->owed |= 1u << what;
   else
     write_word(link, what);
-  pthread_mutex_unlock(&remote->said_lock);
+  pthread_mutex_unlock(&remote->socket_lock);
 }
 
 void ep_remote_welcome(struct ep_link *link, const struct ep_far_greeting *welcome) {
   struct ep_remote *remote = link->remote;
   size_t said = 0, sent = 0;
-  pthread_mutex_lock(&remote->said_lock);
+  pthread_mutex_lock(&remote->socket_lock);
   while (said < sizeof *welcome &&
          tls_write(remote->tls, (const char *)welcome + said, sizeof *welcome - said, &sent) == 0)
     said += sent;
@@ -45,7 +45,7 @@ void ep_remote_welcome(struct ep_link *link, const struct ep_far_greeting *welco
   for (uint64_t what = EP_NOTICE_LEFT; what <= EP_NOTICE_LOST; what++)
     if (remote->owed >> what & 1)
       write_word(link, what);
-  pthread_mutex_unlock(&remote->said_lock);
+  pthread_mutex_unlock(&remote->socket_lock);
 }
 
 // 0, or EPROTO: no rank says that.
@@ -78,15 +78,15 @@ static int listen_locked(struct ep_link *link) {
     int error = look(link, &some);
     if (error != 0 || !some)
       return error;
-    int rc = tls_read(remote->tls, (char *)&remote->said + remote->said_bytes, sizeof remote->said - remote->said_bytes,
+    int rc = tls_read(remote->tls, (char *)&remote->word + remote->word_bytes, sizeof remote->word - remote->word_bytes,
                       &size);
     if (rc != 0)
       return rc > 0 ? 0 : rc == WEFT_ERR_PROTOCOL ? EPROTO : EPIPE;
-    remote->said_bytes += size;
-    if (remote->said_bytes == sizeof remote->said) {
-      remote->said_bytes = 0;
+    remote->word_bytes += size;
+    if (remote->word_bytes == sizeof remote->word) {
+      remote->word_bytes = 0;
       words++;
-      if (take(link, remote->said) != 0)
+      if (take(link, remote->word) != 0)
         return EPROTO;
     }
   }
@@ -94,9 +94,9 @@ static int listen_locked(struct ep_link *link) {
 }
 
 int ep_control_listen(struct ep_link *link) {
-  pthread_mutex_lock(&link->remote->said_lock);
+  pthread_mutex_lock(&link->remote->socket_lock);
   int error = listen_locked(link);
-  pthread_mutex_unlock(&link->remote->said_lock);
+  pthread_mutex_unlock(&link->remote->socket_lock);
   return error;
 }
 
@@ -108,10 +108,11 @@ void ep_control_receive_last(struct ep_link *link) {
   uint32_t news;
   bool more; // may come
   do {
-    ep_net_enter(remote->net);
+    ep_net_lock(remote->net);
     news = ep_net_progress(remote->net);
-    more = remote->peer && remote->peer->failed == 0 && atomic_load(&remote->heard) < atomic_load(&remote->awaited);
-    ep_net_leave(remote->net);
+    more = remote->peer && remote->peer->failed == 0 &&
+           atomic_load(&remote->messages_received) < atomic_load(&remote->awaited);
+    ep_net_unlock(remote->net);
   } while ((news > 0 || more) && !clock_passed(deadline_ns));
 }
 
@@ -134,5 +135,5 @@ enum ep_link_state ep_control_verdict(weft_ep_t *ep, struct ep_link *silent) {
   }
   pthread_mutex_unlock(&ep->links.lock);
   group_view_unref(view);
-  return ep_activation_astray(quiet, members) ? EP_LINK_DOUBTED : EP_LINK_SILENT;
+  return ep_activation_isolated(quiet, members) ? EP_LINK_DOUBTED : EP_LINK_SILENT;
 }

@@ -15,8 +15,8 @@ void ep_remote_flush(weft_ep_t *ep) {
   uint64_t deadline_ns = clock_deadline_ms(FLUSH_MS);
   for (uint32_t rank = 0; net && rank < ep->capacity; rank++)
     while (is_busy(ep, rank) && !clock_passed(deadline_ns)) {
-      ep_net_enter(net);
+      ep_net_lock(net);
       ep_net_progress(net);
-      ep_net_leave(net);
+      ep_net_unlock(net);
     }
 }

@@ -10,25 +10,25 @@ static struct ep_slot_head *slot_of(const struct ep_remote *remote, void *area, 
 }
 
 // The header of a dispatch, its flag last; and before it the start, which a peer reads with the header.
-static void add_dispatch(struct ep_note *note, struct ep_remote *remote, uint64_t op) {
+static void add_dispatch(struct ep_update *update, struct ep_remote *remote, uint64_t op) {
   struct ep_dispatch_head *head = &slot_of(remote, remote->link->out.memory, op)->dispatch;
   uint64_t words[sizeof *head / sizeof(uint64_t)];
   memcpy(words, head, sizeof words);
-  ep_message_add_start(note, remote);
+  ep_message_add_start(update, remote);
   size_t at = ep_message_offset(remote, head);
   for (size_t i = 1; i <= offsetof(struct ep_dispatch_head, count) / sizeof *words; i++)
-    ep_message_add(note, EP_PLACE_AREA, at + i * sizeof *words, words[i]);
-  ep_message_add(note, EP_PLACE_AREA, at, op + 1);
+    ep_message_add(update, EP_PLACE_AREA, at + i * sizeof *words, words[i]);
+  ep_message_add(update, EP_PLACE_AREA, at, op + 1);
 }
 
-static void add_part(struct ep_note *note, struct ep_remote *remote, uint64_t op, enum ep_part part) {
+static void add_part(struct ep_update *update, struct ep_remote *remote, uint64_t op, enum ep_part part) {
   struct ep_slot_head *slot = slot_of(remote, remote->link->out.memory, op);
   if (part == EP_PART_DISPATCH)
-    add_dispatch(note, remote, op);
+    add_dispatch(update, remote, op);
   else if (part == EP_PART_WEIGHTS)
-    ep_message_add(note, EP_PLACE_AREA, ep_message_offset(remote, &slot->weights.flag), op + 1);
+    ep_message_add(update, EP_PLACE_AREA, ep_message_offset(remote, &slot->weights.flag), op + 1);
   else
-    ep_message_add(note, EP_PLACE_AREA, ep_message_offset(remote, &slot->combine.flag), op + 1);
+    ep_message_add(update, EP_PLACE_AREA, ep_message_offset(remote, &slot->combine.flag), op + 1);
 }
 
 // --- parts ---
@@ -103,7 +103,7 @@ static void send_piece(struct ep_remote *remote, struct ep_publication *part, st
   push(remote, post);
 }
 
-// Beside an owner that writes rows and sends them the net thread would find the turn taken, and take a processor to
+// Beside an owner that writes rows and sends them the net thread would find the lock taken, and take a processor to
 // find that out.
 static void send_chunk(struct ep_remote *remote, struct ep_publication *part, uint32_t rows) {
   uint32_t index = part->posted / part->chunk_rows;
@@ -132,7 +132,7 @@ void ep_put_publish(struct ep_link *link, uint64_t op, enum ep_part which, uint3
   struct ep_publication *part = part_of(remote, op, which);
   ep_put_rows_written(link, op, which, rows);
   ep_message_begin(&part->last, remote);
-  add_part(&part->last.note, remote, op, which);
+  add_part(&part->last.update, remote, op, which);
   ep_message_end(&part->last);
   bool alone = part->posted == 0;
   for (int i = 0; i < 2; i++)

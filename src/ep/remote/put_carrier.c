@@ -44,11 +44,11 @@ static bool each(const struct ep_remote *remote, bool (*visit)(const struct ep_r
 // A message that is wrong anywhere writes nothing, and ends its link.
 static int store(struct ep_remote *remote, const void *bytes, size_t size) {
   struct ep_link *link = remote->link;
-  struct ep_note note;
-  int rc = ep_note_check(&remote->ep->layout, bytes, size, &note);
+  struct ep_update update;
+  int rc = ep_update_check(&remote->ep->layout, bytes, size, &update);
   if (rc != 0)
     return rc;
-  if (ep_note_store(&note, &remote->ep->layout, link->in.memory, link->out.memory))
+  if (ep_update_store(&update, &remote->ep->layout, link->in.memory, link->out.memory))
     atomic_store_explicit(&ep_link_bell(link)->waiting_ns, clock_ns(), memory_order_relaxed);
   return 0;
 }

@@ -54,7 +54,7 @@ static int prepare_part(struct ep_remote *remote, uint32_t slot, enum ep_part wh
       piece(remote, begins + extent->heads, part->chunk_rows * extent->head_stride); // `alone` has no more
   if (rc == 0)
     rc =
-        ep_telling_prepare(remote, &part->last, ep_put_last_left, part, part->last_pieces, extent->head_stride ? 2 : 1);
+        ep_message_prepare(remote, &part->last, ep_put_last_left, part, part->last_pieces, extent->head_stride ? 2 : 1);
   return rc;
 }
 

@@ -15,7 +15,7 @@ static void receive(struct ep_net *net, const void *bytes, size_t size) {
   // What came before its sender could not be reached any more counts; nobody believes one that has written nonsense.
   if (atomic_load(&remote->failed) == WEFT_ERR_PROTOCOL)
     return;
-  atomic_fetch_add(&remote->heard, 1);
+  atomic_fetch_add(&remote->messages_received, 1);
   remote->ep->engine->carrier->receive(remote, bytes, size);
 }
 

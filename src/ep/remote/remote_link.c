@@ -54,16 +54,16 @@ static struct ep_window *written(struct ep_remote *remote) {
   return carrier_of(remote)->written(remote);
 }
 
-// With the transport: what it writes and reads is registered, and messages to the link are heard.
+// With the transport: what it writes and reads is registered, and messages to the link are received.
 static int enroll(struct ep_remote *remote) {
   struct ep_net *net = remote->net;
-  ep_net_enter(net);
+  ep_net_lock(net);
   int rc = take_number(net, remote);
   if (rc == 0)
     rc = reg(net, written(remote), remote->area_fd, &remote->in);
   if (rc == 0)
     rc = reg(net, carrier_of(remote)->sent(remote), -1, &remote->out);
-  ep_net_leave(net);
+  ep_net_unlock(net);
   return rc;
 }
 
@@ -77,7 +77,7 @@ int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int a
   remote->net = net;
   remote->link = link;
   remote->area_fd = area_fd;
-  pthread_mutex_init(&remote->said_lock, NULL);
+  pthread_mutex_init(&remote->socket_lock, NULL);
   link->remote = remote;
   link->path = &ep_path_remote;
   int rc = ep_window_private(&link->out, ep->layout.area);
@@ -100,10 +100,10 @@ int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greetin
     greeting->key_size = DEVICE_NAME;
     return 0;
   }
-  ep_net_enter(net);
+  ep_net_lock(net);
   int rc = remote->in ? net->transport->pack(remote->in, greeting->key, &size)
                       : fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
-  ep_net_leave(net);
+  ep_net_unlock(net);
   memcpy(greeting->address, net->address, net->address_size);
   greeting->address_size = (uint32_t)net->address_size;
   greeting->key_size = (uint32_t)size;
@@ -140,9 +140,9 @@ int ep_remote_connect(struct ep_remote *remote, const struct ep_far_greeting *gr
   if (!remote->net)
     return remote->ep->engine->link_map_fabric(remote->ep, remote->link, greeting->key);
   remote->peer_id = greeting->link;
-  ep_net_enter(remote->net);
+  ep_net_lock(remote->net);
   int rc = reach(remote, greeting);
-  ep_net_leave(remote->net);
+  ep_net_unlock(remote->net);
   return rc == 0 ? 0 : fail_context(rc, "link to rank %d on another host", remote->link->rank);
 }
 
@@ -245,16 +245,16 @@ void ep_remote_free(struct ep_remote *remote) {
   struct ep_link *link = remote->link;
   bool quiet = true;
   if (remote->net) {
-    ep_net_enter(remote->net);
+    ep_net_lock(remote->net);
     quiet = end(remote);
-    ep_net_leave(remote->net);
+    ep_net_unlock(remote->net);
   }
   link->remote = NULL;
   link->path = &ep_path_mapped;
   tls_close(remote->tls); // the socket is still open
   if (quiet) {
     close(remote->area_fd);
-    pthread_mutex_destroy(&remote->said_lock);
+    pthread_mutex_destroy(&remote->socket_lock);
     carrier_of(remote)->close(remote);
     free(remote);
     return;

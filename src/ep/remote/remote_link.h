@@ -5,7 +5,7 @@
 //
 // Rows leave in chunks while the next are written. The message goes when all of them are visible at the peer.
 //
-// The socket of the greeting stays, as on one host. It carries what must be heard before its hang-up: that the peer
+// The socket of the greeting stays, as on one host. It carries what must be known before its hang-up: that the peer
 // left, or takes this rank for lost; and how many messages it has sent, for these come another way, and may come later.
 //
 // Where NVLink joins the GPUs of both hosts (EP_FABRIC), kernels write the peer's window as on one host, and the socket
@@ -34,9 +34,9 @@ enum {
 };
 
 // A message and its way.
-struct ep_telling {
+struct ep_message {
   struct ep_post post;
-  struct ep_note note;
+  struct ep_update update;
 };
 
 // One part of a slot.
@@ -45,7 +45,7 @@ struct ep_publication {
   struct transport_piece *pieces;
   struct ep_post heads; // of all these rows: small, so they go at once, with the last chunk
   struct transport_piece heads_piece;
-  struct ep_telling last; // with the rows of the first chunk and their heads, if these are all
+  struct ep_message last; // with the rows of the first chunk and their heads, if these are all
   struct transport_piece last_pieces[2];
   uint32_t num_chunks, chunk_rows;
   uint32_t strides[2];      // of rows and heads; the latter's may be 0: there are none
@@ -70,15 +70,15 @@ struct ep_remote {
   uint64_t area_at;              // and its address there, for what is still published to nobody
   struct ep_publication parts[WEFT_EP_DEPTH][EP_PARTS];
   // What the peer should know besides: the newest counts, so one message at a time is enough.
-  struct ep_telling state;
+  struct ep_message state;
   _Atomic bool state_busy, state_dirty, sign;
   _Atomic uint64_t start_plus_1, start_epoch;
-  _Atomic uint64_t told, heard; // messages, to the peer and from it
-  pthread_mutex_t said_lock;
-  // Under said_lock:
+  _Atomic uint64_t messages_sent, messages_received;
+  pthread_mutex_t socket_lock;
+  // Under socket_lock:
   struct tls *tls; // over the link's socket
-  uint64_t said;   // by the peer on the socket: what has come of the next word
-  size_t said_bytes;
+  uint64_t word;   // that the peer sends on the socket: what has come of it
+  size_t word_bytes;
   bool owes_welcome;        // the peer's call has not been answered: words wait for that,
   uint32_t owed;            // a bit for each
   _Atomic uint64_t awaited; // messages that the peer had sent when it left
@@ -89,7 +89,7 @@ struct ep_remote {
 // --- making one: remote_link.c ---
 
 // Makes the link one to another host: registers its area, of which `area_fd` (taken) is the descriptor, and makes the
-// shadow. Messages to it are heard from here on. `net` NULL: by NVLink, which needs none of that. [owner, service]
+// shadow. Messages to it are received from here on. `net` NULL: by NVLink, which needs none of that. [owner, service]
 int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int area_fd);
 // What the peer needs of it.
 int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greeting);
@@ -107,13 +107,13 @@ static inline const char *ep_remote_way(const struct ep_remote *remote) {
 static inline bool ep_remote_failed(struct ep_remote *remote) {
   return atomic_load_explicit(&remote->failed, memory_order_acquire) != 0;
 }
-// Disconnects the peer, which ends by force what is under way to it, soon. [turn]
+// Disconnects the peer, which ends by force what is under way to it, soon. [net lock]
 void ep_remote_disconnect(struct ep_remote *remote);
 // The transport does not reach the peer any more: the service thread takes the link down. [any]
 void ep_remote_fail(struct ep_remote *remote, int err, const char *why);
 // What the net thread is to do with messages and failures.
 extern const struct ep_net_events ep_remote_events;
-// The link of that number, NULL when it has gone. [turn]
+// The link of that number, NULL when it has gone. [net lock]
 struct ep_remote *ep_remote_find(struct ep_net *net, uint64_t id);
 
 // --- path.c: what the engine asks of a link (link/path.h) ---
@@ -147,8 +147,8 @@ void ep_remote_flush(weft_ep_t *ep);
 // Waits until the caller's memory is read no more. At the operation's deadline the peers that it is still read for are
 // lost, and their requests are cancelled, which ends them (transport.h). If it does not, their connections are torn
 // down TRANSPORT_END_MS later; and if that does not help either, another TRANSPORT_END_MS later, the transport is
-// closed, which ends everything: this rank, which is the one astray then, reaches no rank on another host any more, and
-// they put it out. [owner]
+// closed, which ends everything: this rank, which is the isolated one then, reaches no rank on another host any more,
+// and they put it out. [owner]
 void ep_remote_return(weft_ep_t *ep);
 
 // --- control_socket.c; contracts: link/path.h ---

@@ -15,12 +15,12 @@ int ep_request_prepare(struct ep_remote *remote, struct ep_post *post, void (*en
   return rc;
 }
 
-int ep_telling_prepare(struct ep_remote *remote, struct ep_telling *telling,
+int ep_message_prepare(struct ep_remote *remote, struct ep_message *message,
                        void (*ended)(struct ep_post *post, int err), void *part, struct transport_piece *pieces,
                        uint32_t num_pieces) {
-  telling->post.request.message = &telling->note;
-  telling->post.request.message_size = sizeof telling->note;
-  return ep_request_prepare(remote, &telling->post, ended, part, pieces, num_pieces);
+  message->post.request.message = &message->update;
+  message->post.request.message_size = sizeof message->update;
+  return ep_request_prepare(remote, &message->post, ended, part, pieces, num_pieces);
 }
 
 static bool cancel(const struct ep_remote *remote, struct ep_post *post) {

@@ -4,7 +4,7 @@
 
 #include "ep/remote/remote_link.h"
 
-// --- requests.c: all requests of a link; [turn] ---
+// --- requests.c: all requests of a link; [net lock] ---
 
 void ep_requests_cancel(struct ep_remote *remote);          // asks all to end
 bool ep_requests_under_way(const struct ep_remote *remote); // whether any has not
@@ -13,30 +13,30 @@ void ep_requests_unprepare(struct ep_remote *remote);
 int ep_request_prepare(struct ep_remote *remote, struct ep_post *post, void (*ended)(struct ep_post *post, int err),
                        void *part, struct transport_piece *pieces, uint32_t num_pieces);
 // The same for one that a message goes with.
-int ep_telling_prepare(struct ep_remote *remote, struct ep_telling *telling,
+int ep_message_prepare(struct ep_remote *remote, struct ep_message *message,
                        void (*ended)(struct ep_post *post, int err), void *part, struct transport_piece *pieces,
                        uint32_t num_pieces);
 
-// --- message.c: the words of a message (update.h); [owner] or [turn], whoever has the telling ---
+// --- message.c: the words of a message (update.h); [owner] or [net lock], whoever has the message ---
 
-void ep_message_begin(struct ep_telling *telling, struct ep_remote *remote);
-void ep_message_add(struct ep_note *note, enum ep_place place, size_t offset, uint64_t value);
+void ep_message_begin(struct ep_message *message, struct ep_remote *remote);
+void ep_message_add(struct ep_update *update, enum ep_place place, size_t offset, uint64_t value);
 // The start that this rank has told, if it has told one.
-void ep_message_add_start(struct ep_note *note, struct ep_remote *remote);
-void ep_message_end(struct ep_telling *telling);
+void ep_message_add_start(struct ep_update *update, struct ep_remote *remote);
+void ep_message_end(struct ep_message *message);
 // Where a word of the link's `out` lies in the peer's area.
 static inline size_t ep_message_offset(const struct ep_remote *remote, const void *word) {
   return (size_t)((const char *)word - (const char *)remote->link->out.memory);
 }
 
 // --- words.c ---
-int ep_words_prepare(struct ep_remote *remote); // [turn]
+int ep_words_prepare(struct ep_remote *remote); // [net lock]
 
 // --- put.c ---
 void ep_put_chunk_left(struct ep_post *post, int err);
 void ep_put_last_left(struct ep_post *post, int err);
 
 // --- put_prepare.c ---
-int ep_put_prepare(struct ep_remote *remote); // [turn]
+int ep_put_prepare(struct ep_remote *remote); // [net lock]
 
 #endif

@@ -44,22 +44,22 @@ static bool is_theirs(const struct ep_layout *layout, const struct ep_word *from
   return from->place == EP_PLACE_SIGN;
 }
 
-int ep_note_check(const struct ep_layout *layout, const void *bytes, size_t size, struct ep_note *out) {
-  struct ep_note note = {0};
-  size_t head = offsetof(struct ep_note, words);
-  if (size < head || size > sizeof note)
+int ep_update_check(const struct ep_layout *layout, const void *bytes, size_t size, struct ep_update *out) {
+  struct ep_update update = {0};
+  size_t head = offsetof(struct ep_update, words);
+  if (size < head || size > sizeof update)
     return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes, which none has", size);
-  memcpy(&note, bytes, size);
-  if (note.version != EP_LAYOUT_VERSION)
+  memcpy(&update, bytes, size);
+  if (update.version != EP_LAYOUT_VERSION)
     return fail(WEFT_ERR_VERSION, "it sent a message of version %u, and ours is %u: use one version of Weft everywhere",
-                note.version, EP_LAYOUT_VERSION);
-  if (note.count > EP_WORDS || size != head + note.count * sizeof *note.words)
-    return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes that speaks of %u words", size, note.count);
-  for (uint32_t i = 0; i < note.count; i++)
-    if (!is_theirs(layout, &note.words[i]))
+                update.version, EP_LAYOUT_VERSION);
+  if (update.count > EP_WORDS || size != head + update.count * sizeof *update.words)
+    return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes that speaks of %u words", size, update.count);
+  for (uint32_t i = 0; i < update.count; i++)
+    if (!is_theirs(layout, &update.words[i]))
       return fail(WEFT_ERR_PROTOCOL, "it sent a word for place %u, offset %u, where it must not write",
-                  note.words[i].place, note.words[i].offset);
-  *out = note;
+                  update.words[i].place, update.words[i].offset);
+  *out = update;
   return 0;
 }
 
@@ -74,21 +74,21 @@ static void raise(void *area, const struct ep_word *from) {
     __atomic_store_n(to, from->value, __ATOMIC_RELEASE);
 }
 
-// Whether the note tells of no start, or of one that has been told or told anew: who tells again tells of an earlier
+// Whether the update tells of no start, or of one that has been told or told anew: who tells again tells of an earlier
 // operation, and messages overtake each other.
-static bool is_old_start(const struct ep_note *note, const void *area) {
+static bool is_old_start(const struct ep_update *update, const void *area) {
   const size_t at = offsetof(struct ep_area_head, start.op_plus_1);
   uint64_t start = 0, known = __atomic_load_n((const word *)((const char *)area + at), __ATOMIC_RELAXED);
-  for (uint32_t i = 0; i < note->count; i++)
-    if (note->words[i].place == EP_PLACE_AREA && note->words[i].offset == at)
-      start = note->words[i].value;
+  for (uint32_t i = 0; i < update->count; i++)
+    if (update->words[i].place == EP_PLACE_AREA && update->words[i].offset == at)
+      start = update->words[i].value;
   return start == 0 || (known != 0 && known <= start);
 }
 
-bool ep_note_store(const struct ep_note *note, const struct ep_layout *layout, void *area, void *shadow) {
-  bool waits = false, old_start = is_old_start(note, area);
-  for (uint32_t i = 0; i < note->count; i++) {
-    const struct ep_word *from = &note->words[i];
+bool ep_update_store(const struct ep_update *update, const struct ep_layout *layout, void *area, void *shadow) {
+  bool waits = false, old_start = is_old_start(update, area);
+  for (uint32_t i = 0; i < update->count; i++) {
+    const struct ep_word *from = &update->words[i];
     if (from->place == EP_PLACE_SIGN)
       waits = true;
     else if (from->place == EP_PLACE_SHADOW)

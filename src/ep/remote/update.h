@@ -25,16 +25,16 @@ struct ep_word {
   uint64_t value;
 };
 
-struct ep_note {
+struct ep_update {
   uint64_t link; // the receiver's number of it
   uint32_t version, count;
   struct ep_word words[EP_WORDS];
 };
 
 // Takes the message in `bytes` if all of it is right: PROTOCOL, VERSION. [any]
-int ep_note_check(const struct ep_layout *layout, const void *bytes, size_t size, struct ep_note *note);
+int ep_update_check(const struct ep_layout *layout, const void *bytes, size_t size, struct ep_update *update);
 
-// Stores the words of a message that was checked. True: the sender waits. [turn]
-bool ep_note_store(const struct ep_note *note, const struct ep_layout *layout, void *area, void *shadow);
+// Stores the words of a message that was checked. True: the sender waits. [net lock]
+bool ep_update_store(const struct ep_update *update, const struct ep_layout *layout, void *area, void *shadow);
 
 #endif

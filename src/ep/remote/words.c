@@ -7,19 +7,19 @@ static struct ep_slot_head *slot_of(const struct ep_remote *remote, void *area, 
 }
 
 static void compose_state(struct ep_remote *remote) {
-  struct ep_telling *state = &remote->state;
+  struct ep_message *state = &remote->state;
   ep_message_begin(state, remote);
   for (uint64_t slot = 0; slot < WEFT_EP_DEPTH; slot++) {
     struct ep_slot_head *in = slot_of(remote, remote->link->in.memory, slot);
     struct ep_slot_head *out = slot_of(remote, remote->link->out.memory, slot);
-    ep_message_add(&state->note, EP_PLACE_SHADOW, ep_message_offset(remote, &out->taken.dispatch),
+    ep_message_add(&state->update, EP_PLACE_SHADOW, ep_message_offset(remote, &out->taken.dispatch),
                    atomic_load(&in->taken.dispatch));
-    ep_message_add(&state->note, EP_PLACE_SHADOW, ep_message_offset(remote, &out->taken.combine),
+    ep_message_add(&state->update, EP_PLACE_SHADOW, ep_message_offset(remote, &out->taken.combine),
                    atomic_load(&in->taken.combine));
   }
-  ep_message_add_start(&state->note, remote);
+  ep_message_add_start(&state->update, remote);
   if (atomic_exchange(&remote->sign, false))
-    ep_message_add(&state->note, EP_PLACE_SIGN, 0, 0);
+    ep_message_add(&state->update, EP_PLACE_SIGN, 0, 0);
   ep_message_end(state);
 }
 
@@ -72,5 +72,5 @@ void ep_words_sign(weft_ep_t *ep, uint64_t now_ns) {
 }
 
 int ep_words_prepare(struct ep_remote *remote) {
-  return ep_telling_prepare(remote, &remote->state, state_left, NULL, NULL, 0);
+  return ep_message_prepare(remote, &remote->state, state_left, NULL, NULL, 0);
 }

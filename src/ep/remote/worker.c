@@ -27,12 +27,12 @@ enum {
   LINKS_MORE = 64,     // links that are let go of, beside those of the capacity
 };
 
-// --- the turn ---
+// --- the net lock ---
 
-// Who has put something into the queue finds the turn free, or whoever has it finds that when it gives the turn back:
-// so the first look may not come before what was put there is visible.
-static bool try_turn(struct ep_net *net) {
-  return !atomic_load(&net->turn) && !atomic_exchange(&net->turn, true);
+// A thread that has put something into the queue finds the lock free, or the lock's holder finds the queue when it
+// unlocks: so the first look may not come before what was put there is visible.
+static bool try_lock(struct ep_net *net) {
+  return !atomic_load(&net->locked) && !atomic_exchange(&net->locked, true);
 }
 
 void ep_net_borrow(struct ep_net *net, struct ep_post *post) {
@@ -103,23 +103,23 @@ static void wake(struct ep_net *net) {
   (void)written;
 }
 
-// Gives the turn back. Who put something into the queue meanwhile and did not get the turn has left it to us.
+// Unlocks. A thread that put something into the queue meanwhile, and did not get the lock, has left it to this one.
 static void leave(struct ep_net *net) {
   do {
     empty_queue(net);
-    atomic_store(&net->turn, false);
-  } while (atomic_load(&net->queue) && try_turn(net));
+    atomic_store(&net->locked, false);
+  } while (atomic_load(&net->queue) && try_lock(net));
 }
 
 // The thread may sleep on news that have been taken here.
-void ep_net_leave(struct ep_net *net) {
+void ep_net_unlock(struct ep_net *net) {
   leave(net);
   wake(net);
 }
 
-void ep_net_enter(struct ep_net *net) {
+void ep_net_lock(struct ep_net *net) {
   atomic_fetch_add(&net->wanted, 1);
-  while (!try_turn(net))
+  while (!try_lock(net))
     sched_yield();
   atomic_fetch_sub(&net->wanted, 1);
 }
@@ -145,7 +145,7 @@ void ep_net_post(struct ep_net *net, struct ep_post *post) {
     post->next = head;
   while (!atomic_compare_exchange_weak(&net->queue, &head, post));
   bool ended = false;
-  if (try_turn(net)) {
+  if (try_lock(net)) {
     empty_queue(net);
     ended = !post->in_flight;
     leave(net);
@@ -161,7 +161,7 @@ void ep_net_take_over(struct ep_net *net) {
 
 void ep_net_drive_once(struct ep_net *net) {
   ep_net_take_over(net);
-  if (atomic_load_explicit(&net->wanted, memory_order_relaxed) || !try_turn(net))
+  if (atomic_load_explicit(&net->wanted, memory_order_relaxed) || !try_lock(net))
     return;
   ep_net_progress(net);
   leave(net);
@@ -183,7 +183,7 @@ enum armed {
 // `*fd` is the descriptor, where it will; else -1.
 static enum armed arm(struct ep_net *net, int *fd) {
   *fd = -1;
-  if (!try_turn(net))
+  if (!try_lock(net))
     return AWAKE;
   atomic_store(&net->asleep, true); // before the look: what is posted after it comes with a kick
   enum armed armed = ep_net_progress(net) == 0 ? ARMED : AWAKE;
@@ -218,7 +218,7 @@ static void sleep_until_news(struct ep_net *net, int fd, uint64_t nap_ns) {
 
 // One round; true when something happened.
 static bool drive(struct ep_net *net) {
-  if (atomic_load(&net->wanted) || !try_turn(net)) {
+  if (atomic_load(&net->wanted) || !try_lock(net)) {
     sched_yield();
     return false;
   }

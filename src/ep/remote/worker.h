@@ -1,10 +1,10 @@
 // A rank's way to other hosts: one worker of a transport, opened when the first peer on another host needs it, and the
 // thread that drives it.
 //
-// A transport takes one thread at a time: whoever has the *turn*. The owner tries for it while it waits, and when it
-// has something to post; the net thread does the rest of the time, asleep on the transport's descriptor while nothing
-// comes. What the owner posts goes into a queue without locks, which whoever has the turn empties: so the owner never
-// waits for the turn.
+// A transport takes one thread at a time: the one that holds the *net lock*. The owner tries to take it while it waits,
+// and when it has something to post; otherwise the net thread has it, asleep on the transport's descriptor while
+// nothing comes. What the owner posts goes into a queue without locks, which the holder of the net lock empties: so the
+// owner never waits for it.
 #ifndef EP_REMOTE_WORKER_H
 #define EP_REMOTE_WORKER_H
 
@@ -30,15 +30,15 @@ struct ep_remote;
 struct ep_post {
   struct transport_request request;
   struct ep_remote *remote;
-  void (*ended)(struct ep_post *post, int err); // [turn] err: 0 or why not. It may post others
+  void (*ended)(struct ep_post *post, int err); // [net lock] err: 0 or why not. It may post others
   struct ep_post *next;                         // in the queue
   void *part;                                   // the publication that it belongs to
-  bool in_flight;                               // [turn]
-  bool borrows;                                 // reads the caller's memory; [owner], until it is posted, then [turn]
+  bool in_flight;                               // [net lock]
+  bool borrows; // reads the caller's memory; [owner], until it is posted, then [net lock]
   bool prepared;
 };
 
-// What the links do about what the transport tells. [turn]
+// What the links do about what the transport tells. [net lock]
 struct ep_net_events {
   void (*message)(struct ep_net *net, const void *bytes, size_t size);
   void (*failed)(struct ep_remote *remote, int err, const char *why); // the transport does not reach its peer any more
@@ -50,16 +50,16 @@ struct ep_net {
   weft_ep_t *ep;
   const struct ep_net_events *events;
   const struct transport *transport;
-  struct transport_worker *worker; // [turn] NULL: it was closed
+  struct transport_worker *worker; // [net lock] NULL: it was closed
   uint8_t address[TRANSPORT_MAX_ADDRESS];
   size_t address_size;
 
-  _Atomic bool turn;
-  _Atomic uint32_t wanted;    // threads that wait for the turn
+  _Atomic bool locked;
+  _Atomic uint32_t wanted;    // threads that wait for the net lock
   _Atomic uint32_t borrowing; // posts that may read the caller's memory
   struct ep_post *_Atomic queue;
-  uint64_t num_posts;         // so far; [turn]
-  struct ep_remote **remotes; // [num_remotes] by the low bits of their ids; [turn]
+  uint64_t num_posts;         // so far; [net lock]
+  struct ep_remote **remotes; // [num_remotes] by the low bits of their ids; [net lock]
   uint32_t num_remotes;
   struct ep_window buried[EP_NET_BURIED];
   uint32_t num_buried;
@@ -82,24 +82,24 @@ void ep_net_close(struct ep_net *net);
 // Whose worker of a transport it is, as transport_options.owner has it. [any]
 void ep_net_owner(char owner[EP_NET_OWNER], int32_t rank, uint64_t incarnation);
 
-// Waits for the turn, and gives it back. For what happens seldom. [any]
-void ep_net_enter(struct ep_net *net);
-void ep_net_leave(struct ep_net *net);
-// With the turn: moves everything on; returns how much happened.
+// Takes the net lock, and gives it back. For what happens seldom. [any]
+void ep_net_lock(struct ep_net *net);
+void ep_net_unlock(struct ep_net *net);
+// Moves everything on; returns how much happened. [net lock]
 uint32_t ep_net_progress(struct ep_net *net);
-// Posts, now or as soon as somebody has the turn. [any]
+// Posts, now or as soon as a thread has the net lock. [any]
 void ep_net_post(struct ep_net *net, struct ep_post *post);
-// With the turn: posts now.
+// Posts now. [net lock]
 void ep_net_post_now(struct ep_net *net, struct ep_post *post);
 // Before posting it: it reads memory of the caller's, and is counted until it does no more. [owner]
 void ep_net_borrow(struct ep_net *net, struct ep_post *post);
-// Closes the transport, which ends all that is under way: no link to another host can be used any more. [turn]
+// Closes the transport, which ends all that is under way: no link to another host can be used any more. [net lock]
 void ep_net_shut(struct ep_net *net);
 // Keeps the addresses of a window that peers could write to, without its memory: what still comes late, from one that
-// was put out, meets nobody's data. (A transport in software writes where it is told.) [turn]
+// was put out, meets nobody's data. (A transport in software writes where it is told.) [net lock]
 void ep_net_bury(struct ep_net *net, struct ep_window *window);
 
-// The owner drives from here on until it hands over; the thread sleeps, and takes neither the turn nor a processor.
+// The owner drives from here on until it hands over; the thread sleeps, and takes neither the net lock nor a processor.
 // [owner]
 void ep_net_take_over(struct ep_net *net);
 // The owner waits: takes over and moves everything on, if nobody else does. [owner]

@@ -21,7 +21,7 @@ static bool recall(const struct ep_remote *remote, struct ep_post *post) {
 // Cancels zero-copy sends on links that are down. Returns a link that is up and still has one: NULL when there is none.
 static struct ep_link *recall_all(struct ep_net *net) {
   struct ep_link *up = NULL;
-  ep_net_enter(net);
+  ep_net_lock(net);
   ep_net_progress(net); // none waits in the queue
   for (uint32_t i = 0; i < net->num_remotes; i++) {
     struct ep_remote *remote = net->remotes[i];
@@ -32,7 +32,7 @@ static struct ep_link *recall_all(struct ep_net *net) {
     else
       each(remote, recall);
   }
-  ep_net_leave(net);
+  ep_net_unlock(net);
   return up;
 }
 
@@ -53,13 +53,13 @@ static void force(weft_ep_t *ep, struct ep_net *net, enum force force) {
     return;
   log_warn("rank %d: the transport still reads what was sent to a rank that is gone: %s", ep->rank,
            force == FORCE_CLOSE ? "it is closed, with all links to other hosts" : "its connection is torn down");
-  ep_net_enter(net);
+  ep_net_lock(net);
   for (uint32_t i = 0; force == FORCE_DISCONNECT && i < net->num_remotes; i++)
     if (net->remotes[i])
       each(net->remotes[i], disconnect);
   if (force == FORCE_CLOSE)
     ep_net_shut(net);
-  ep_net_leave(net);
+  ep_net_unlock(net);
 }
 
 void ep_remote_return(weft_ep_t *ep) {

@@ -34,7 +34,7 @@ static struct door *door_of(struct callers *callers, bool far) {
 }
 
 static bool is_proved(const struct caller *caller) {
-  return caller->far && caller->talk.stage == EP_TALK_PROVED;
+  return caller->far && caller->handshake.stage == EP_HANDSHAKE_PROVED;
 }
 
 static bool too_many(const struct callers *callers, bool far, bool proved) {
@@ -88,10 +88,10 @@ static struct caller drop_caller(struct callers *callers, int i) {
 static void hang_up(weft_ep_t *ep, struct callers *callers, int i, const char *why) {
   struct caller caller = drop_caller(callers, i);
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, caller.socket, NULL); // a child may hold it open
-  if (caller.far && caller.talk.stage != EP_TALK_ENDS && !is_proved(&caller))
+  if (caller.far && caller.handshake.stage != EP_HANDSHAKE_ENDS && !is_proved(&caller))
     waste(ep, callers, true, caller.spent_ns, why);
   if (caller.far)
-    ep_talk_end(&caller.talk);
+    ep_handshake_end(&caller.handshake);
   else
     close(caller.socket);
 }
@@ -141,7 +141,7 @@ static bool take_call(weft_ep_t *ep, struct callers *callers, bool far) {
   struct caller *caller = &callers->entry[callers->count++];
   *caller = (struct caller){.socket = socket, .far = far, .deadline_ns = clock_deadline_ms(GREETING_TIME_MS)};
   if (far)
-    ep_talk_begin(&caller->talk, socket);
+    ep_handshake_begin(&caller->handshake, socket);
   return true;
 }
 
@@ -164,7 +164,7 @@ static void receive_far(weft_ep_t *ep, struct callers *callers, int i) {
   struct caller *caller = &callers->entry[i];
   bool was_proved = is_proved(caller);
   uint64_t before_ns = processor_ns();
-  int rc = ep_answer_tcp(ep, &caller->talk);
+  int rc = ep_answer_tcp(ep, &caller->handshake);
   caller->spent_ns += processor_ns() - before_ns;
   if (rc == 0) // the socket is a link's, and watched as such
     drop_caller(callers, i);
@@ -172,8 +172,8 @@ static void receive_far(weft_ep_t *ep, struct callers *callers, int i) {
     hang_up(ep, callers, i, weft_last_error());
   else if (rc == TLS_WANTS_WRITE)
     hang_up(ep, callers, i, "a caller takes no answer");
-  else if (caller->talk.stage < EP_TALK_PROVED && received_bytes(caller->socket) > UNPROVED_BYTES)
-    hang_up(ep, callers, i, "a caller has said much, and proved nothing");
+  else if (caller->handshake.stage < EP_HANDSHAKE_PROVED && received_bytes(caller->socket) > UNPROVED_BYTES)
+    hang_up(ep, callers, i, "a caller sent much, and proved nothing");
   else if (is_proved(caller) && !was_proved)
     make_room(ep, callers, true, true);
 }
@@ -191,31 +191,31 @@ void ep_callers_receive(weft_ep_t *ep, struct callers *callers, int socket) {
   ep_answer_local(ep, socket);
 }
 
-// Who has come least far, and of those the one that came first.
+// The caller that has come least far, and of those the one that came first.
 static struct caller *find_least(struct callers *callers, bool far, bool proved) {
   struct caller *least = NULL;
   for (int i = 0; i < callers->count; i++) {
     struct caller *caller = &callers->entry[i];
     if (caller->far != far || is_proved(caller) != proved)
       continue;
-    if (!least || caller->talk.stage < least->talk.stage ||
-        (caller->talk.stage == least->talk.stage && caller->deadline_ns < least->deadline_ns))
+    if (!least || caller->handshake.stage < least->handshake.stage ||
+        (caller->handshake.stage == least->handshake.stage && caller->deadline_ns < least->deadline_ns))
       least = caller;
   }
   return least;
 }
 
-// Who says nothing keeps nobody out, nor does who says what does not get it on. What has been said since the thread
-// looked is heard before. (A rank that was cut off calls again, and has all ready to say when it calls.)
+// A caller that sends nothing keeps no other out, nor does one whose messages bring it no further. What has come since
+// the thread looked is received before. (A rank that was cut off calls again, and has all ready to send when it calls.)
 static void make_room(weft_ep_t *ep, struct callers *callers, bool far, bool proved) {
   while (too_many(callers, far, proved)) {
     struct caller *least = find_least(callers, far, proved);
     struct pollfd said = {.fd = least->socket, .events = POLLIN};
-    enum ep_talk_stage before = least->talk.stage;
-    if (before != EP_TALK_ENDS && !proved && poll(&said, 1, 0) > 0)
+    enum ep_handshake_stage before = least->handshake.stage;
+    if (before != EP_HANDSHAKE_ENDS && !proved && poll(&said, 1, 0) > 0)
       ep_callers_receive(ep, callers, said.fd);
     int i = find_caller(callers, said.fd);
-    if (i >= 0 && callers->entry[i].talk.stage == before)
+    if (i >= 0 && callers->entry[i].handshake.stage == before)
       hang_up(ep, callers, i, "a caller did not go on, and others came");
   }
 }

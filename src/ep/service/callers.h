@@ -23,8 +23,8 @@ struct caller {
   int socket;
   bool far;
   uint64_t deadline_ns;
-  uint64_t spent_ns;   // processor time, so far
-  struct ep_talk talk; // far
+  uint64_t spent_ns;             // processor time, so far
+  struct ep_handshake handshake; // far
 };
 
 // A listener, or the lobby of the one for other hosts, and those that it has brought.

@@ -87,7 +87,7 @@ static int listen_far(struct ep_links *links, const struct weft_ep_options *opti
   }
   char token[SECRET_DIGITS + 1];
   secret_make(token);
-  rc = secret_derive(token, EP_TALK_PROTOCOL, links->far_key);
+  rc = secret_derive(token, EP_HANDSHAKE_PROTOCOL, links->far_key);
   size_t used = strlen(links->address);
   snprintf(links->address + used, sizeof links->address - used, " %s %s", token, links->endpoints);
   return rc;

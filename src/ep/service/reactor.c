@@ -37,7 +37,7 @@ static void receive_link(weft_ep_t *ep, struct ep_link *link) {
   if (error == EPIPE || error == ECONNRESET)
     put_down(ep, link, EP_LINK_DEAD, "its process ended");
   else if (error == EPROTO)
-    ep_link_down(ep, link, EP_LINK_BROKEN, "what it says on its socket means nothing");
+    ep_link_down(ep, link, EP_LINK_BROKEN, "it sent a malformed notice on its socket");
   else
     put_down(ep, link, link->path->verdict(ep, link), "its host does not answer");
 }

@@ -9,7 +9,7 @@
 #include "ep/core/activation.h"
 
 static uint64_t close_with(struct ep_activation *activation, uint64_t ready) {
-  ep_activation_hear(activation, ready);
+  ep_activation_receive(activation, ready);
   return ep_activation_close(activation);
 }
 
@@ -25,9 +25,9 @@ static void lowest_ready_takes_effect_two_operations_later(void **state) {
   (void)state;
   struct ep_activation a;
   ep_activation_init(&a, 0, 1);
-  ep_activation_hear(&a, 5);
-  ep_activation_hear(&a, 2);
-  ep_activation_hear(&a, 9);
+  ep_activation_receive(&a, 5);
+  ep_activation_receive(&a, 2);
+  ep_activation_receive(&a, 9);
   assert_int_equal(ep_activation_close(&a), 2);
   assert_int_equal(ep_activation_epoch(&a, 1), 1);
   assert_int_equal(ep_activation_epoch(&a, 2), 2);
@@ -58,7 +58,7 @@ static void adopting_forgets_what_was_heard(void **state) {
   (void)state;
   struct ep_activation a;
   ep_activation_init(&a, 0, 1);
-  ep_activation_hear(&a, 1);
+  ep_activation_receive(&a, 1);
   ep_activation_adopt(&a, 2);
   assert_int_equal(ep_activation_epoch(&a, 0), 2);
   assert_int_equal(ep_activation_epoch(&a, 1), 2);
@@ -90,12 +90,12 @@ static void members_and_joiner_agree_for_ever(void **state) {
     uint64_t decided = 0;
     for (int i = 0; i < 3; i++) {
       for (int j = 0; j < 3; j++)
-        ep_activation_hear(&old[i], ready[(i + j) % 3]);
+        ep_activation_receive(&old[i], ready[(i + j) % 3]);
       decided = ep_activation_close(&old[i]);
     }
     if (told != 0 && op >= told) {
       for (int j = 0; j < 3; j++)
-        ep_activation_hear(&joiner, ready[j]);
+        ep_activation_receive(&joiner, ready[j]);
       ep_activation_close(&joiner);
       assert_int_equal(ep_activation_epoch(&joiner, op + 1), ep_activation_epoch(&old[0], op + 1));
       assert_int_equal(ep_activation_epoch(&joiner, op + 2), ep_activation_epoch(&old[0], op + 2));

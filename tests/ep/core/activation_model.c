@@ -25,13 +25,13 @@ struct member {
   bool started; // runs operations
   bool dead;
   bool out;       // runs no more, having seen that the view is without it
-  uint64_t known; // newest view that it has heard of
+  uint64_t known; // newest view that it has received of
   struct ep_activation activation;
   uint64_t view;    // of the next operation to send
   uint64_t next_op; // to send
   uint64_t sent_view[OPS + DEPTH], sent_ready[OPS + DEPTH];
   uint32_t sent_to[OPS + DEPTH]; // bit r: our header of the operation went to r
-  uint32_t heard[OPS + DEPTH], passed[OPS + DEPTH];
+  uint32_t received[OPS + DEPTH], passed[OPS + DEPTH];
   uint64_t closed_in[OPS + DEPTH]; // 0: not closed
   uint64_t told_op[RANKS];         // told_op[from]: plus one
   uint64_t told_epoch[RANKS];
@@ -124,7 +124,7 @@ static void set_view(struct world *w, int rank, uint64_t op, uint64_t epoch) {
   struct member *m = &w->m[rank];
   ep_activation_adopt(&m->activation, epoch);
   m->sent_view[op] = epoch;
-  m->heard[op] = 0;
+  m->received[op] = 0;
   for (int to = 0; to < RANKS; to++)
     if (to != rank && in_view(w, epoch, to) && !(m->sent_to[op] >> to & 1) && !(m->passed[op] >> to & 1))
       tell_start(w, rank, to, op, epoch), put(w, rank, to, op);
@@ -171,14 +171,14 @@ static bool listen(struct world *w, int rank, bool crash) {
     set_view(w, rank, op, due);
     return true;
   }
-  if (m->heard[op] == 0) {
-    ep_activation_hear(&m->activation, m->sent_ready[op]);
-    m->heard[op] = 1u << rank;
+  if (m->received[op] == 0) {
+    ep_activation_receive(&m->activation, m->sent_ready[op]);
+    m->received[op] = 1u << rank;
   }
   bool waits = false;
   for (int from = 0; from < RANKS; from++) {
     uint32_t bit = 1u << from;
-    if (!in_view(w, m->sent_view[op], from) || ((m->heard[op] | m->passed[op]) & bit))
+    if (!in_view(w, m->sent_view[op], from) || ((m->received[op] | m->passed[op]) & bit))
       continue;
     struct header *h = &m->in[from][op];
     if (!h->there) {
@@ -199,8 +199,8 @@ static bool listen(struct world *w, int rank, bool crash) {
       m->out = true;
       return true;
     }
-    m->heard[op] |= bit;
-    ep_activation_hear(&m->activation, h->ready);
+    m->received[op] |= bit;
+    ep_activation_receive(&m->activation, h->ready);
   }
   if (waits)
     return false;

@@ -52,10 +52,10 @@ static void say_with(struct ep_remote *from, const char *bytes, size_t size, siz
 }
 
 // Has the caller say it; a batch is written to its place before.
-static void say(struct hosts *hosts, const struct ep_proxy_note *note, size_t size, const struct batch *batch) {
+static void say(struct hosts *hosts, const struct ep_proxy_update *note, size_t size, const struct batch *batch) {
   struct ep_remote *from = hosts_remote(hosts);
   struct ep_link *link = from->link; // which it loses, when it is heard
-  struct ep_proxy_note own = *note;
+  struct ep_proxy_update own = *note;
   char bytes[sizeof own + 64] = "";
   own.link = from->peer_id;
   memcpy(bytes, &own, sizeof own);
@@ -81,8 +81,8 @@ static void assert_as_before(struct hosts *hosts, const struct ep_link *link, ch
   free(copy);
 }
 
-static struct ep_proxy_note note_of(uint32_t size, uint64_t number, uint64_t delivered) {
-  return (struct ep_proxy_note){.version = EP_LAYOUT_VERSION, .size = size, .number = number, .delivered = delivered};
+static struct ep_proxy_update note_of(uint32_t size, uint64_t number, uint64_t delivered) {
+  return (struct ep_proxy_update){.version = EP_LAYOUT_VERSION, .size = size, .number = number, .delivered = delivered};
 }
 
 // A batch that is right comes into its place: what is wrong elsewhere differs from it in one thing. (The caller ends
@@ -94,7 +94,7 @@ static void a_right_batch_comes_into_the_window(void **state) {
   add(&right, WORDS, 0, UNIT, UNIT);
   hosts_open_on(&hosts, WEFT_EP_MEMORY_CUDA);
   struct ep_link *link = hosts_connect_and_hold(&hosts);
-  const struct ep_proxy_note note = note_of(right.used, 0, 0);
+  const struct ep_proxy_update note = note_of(right.used, 0, 0);
   const uint64_t *word = link->device.host_in;
   uint64_t deadline_ns = clock_deadline_ms(RAW_PEER_DEADLINE_MS);
   say(&hosts, &note, sizeof note, &right);
@@ -109,10 +109,11 @@ static void a_right_batch_comes_into_the_window(void **state) {
 
 // Messages that count nothing, which is right, are heard.
 static void assert_goes_on(struct hosts *hosts, const struct ep_link *link) {
-  const struct ep_proxy_note nothing = note_of(0, 0, 0);
-  uint64_t deadline_ns = clock_deadline_ms(RAW_PEER_DEADLINE_MS), before = atomic_load(&link->remote->heard);
+  const struct ep_proxy_update nothing = note_of(0, 0, 0);
+  uint64_t deadline_ns = clock_deadline_ms(RAW_PEER_DEADLINE_MS),
+           before = atomic_load(&link->remote->messages_received);
   say(hosts, &nothing, sizeof nothing, NULL);
-  while (atomic_load(&link->remote->heard) == before) {
+  while (atomic_load(&link->remote->messages_received) == before) {
     if (clock_passed(deadline_ns))
       fail_msg("a message is not heard");
     poll(NULL, 0, 1);
@@ -120,7 +121,7 @@ static void assert_goes_on(struct hosts *hosts, const struct ep_link *link) {
   assert_true(ep_link_up(link));
 }
 
-static void expect_broken(const char *text, struct ep_proxy_note note, size_t size, const struct batch *batch) {
+static void expect_broken(const char *text, struct ep_proxy_update note, size_t size, const struct batch *batch) {
   struct hosts hosts;
   hosts_open_on(&hosts, WEFT_EP_MEMORY_CUDA);
   struct ep_link *link = hosts_connect_and_hold(&hosts);
@@ -136,12 +137,12 @@ static void a_message_that_is_wrong_ends_its_link(void **state) {
   (void)state;
   struct batch right = {0};
   add(&right, WORDS, 0, UNIT, UNIT);
-  const size_t whole = sizeof(struct ep_proxy_note);
-  const struct ep_proxy_note good = note_of(right.used, 0, 0);
-  static const size_t sizes[] = {8, 12, sizeof(struct ep_proxy_note) - 1, sizeof(struct ep_proxy_note) + 1, 96};
+  const size_t whole = sizeof(struct ep_proxy_update);
+  const struct ep_proxy_update good = note_of(right.used, 0, 0);
+  static const size_t sizes[] = {8, 12, sizeof(struct ep_proxy_update) - 1, sizeof(struct ep_proxy_update) + 1, 96};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     expect_broken("bytes, not", good, sizes[i], &right);
-  struct ep_proxy_note other = good;
+  struct ep_proxy_update other = good;
   other.version++;
   expect_broken("of version", other, whole, &right);
   expect_broken("a batch of 262145 bytes", note_of(EP_PROXY_BYTES + 1, 0, 0), whole, &right);
@@ -161,7 +162,7 @@ static void a_batch_that_comes_twice_ends_its_link(void **state) {
   struct hosts hosts;
   hosts_open_on(&hosts, WEFT_EP_MEMORY_CUDA);
   struct ep_link *link = hosts_connect_and_hold(&hosts);
-  const struct ep_proxy_note note = note_of(right.used, 1, 0);
+  const struct ep_proxy_update note = note_of(right.used, 1, 0);
   say(&hosts, &note, sizeof note, &right);
   say(&hosts, &note, sizeof note, &right);
   raw_peer_await_broken(link, "it sent batch 1, with 0");
@@ -199,11 +200,11 @@ static void a_batch_that_is_wrong_in_one_run_writes_none(void **state) {
   };
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     const struct batch *batch = &all[i].batch;
-    expect_broken(all[i].text, note_of(batch->used, 0, 0), sizeof(struct ep_proxy_note), batch);
+    expect_broken(all[i].text, note_of(batch->used, 0, 0), sizeof(struct ep_proxy_update), batch);
   }
   struct batch cut = behind_right(UNITS, 0, UNIT, UNIT);
   cut.used -= UNIT + 4;
-  expect_broken("ends within a run", note_of(cut.used, 0, 0), sizeof(struct ep_proxy_note), &cut);
+  expect_broken("ends within a run", note_of(cut.used, 0, 0), sizeof(struct ep_proxy_update), &cut);
 }
 
 static void others_go_on(void **state) {
@@ -216,7 +217,7 @@ static void others_go_on(void **state) {
   struct ep_link *link = hosts_connect_and_hold(&hosts), *to_other = ep_link_find(hosts.called, 2, 0);
   assert_non_null(to_other);
   raw_peer_hold(hosts.called, to_other, 1);
-  const struct ep_proxy_note wrong = note_of(0, 0, 1);
+  const struct ep_proxy_update wrong = note_of(0, 0, 1);
   say(&hosts, &wrong, sizeof wrong, NULL);
   raw_peer_await_broken(link, "counted 1");
   raw_peer_hold(hosts.called, link, -1);

@@ -200,7 +200,7 @@ static void expect_secrets(const struct wiretap *relay, const struct hosts *host
   uint8_t token[16];
   const struct ep_far_greeting hello = raw_peer_hello(hosts->caller, hosts->called);
   parse_token(hosts->called, digits, token);
-  assert_true(relay->num_said > 0 && relay->num_answered > 0);
+  assert_true(relay->num_sent > 0 && relay->num_answered > 0);
   assert_false(wiretap_saw(relay, digits, 32));
   assert_false(wiretap_saw(relay, token, sizeof token));
   assert_false(wiretap_saw(relay, &hello.magic, sizeof hello.magic));
@@ -249,7 +249,7 @@ static void what_was_said_cannot_be_said_again(void **state) {
   part(&hosts);
   wiretap_close(&relay);
   int fd = raw_peer_call(hosts.called);
-  raw_peer_send(fd, relay.said, relay.num_said);
+  raw_peer_send(fd, relay.said, relay.num_sent);
   shutdown(fd, SHUT_WR);
   relay.num_answered = raw_peer_read(fd, answer, sizeof answer);
   memcpy(relay.answered, answer, sizeof answer);

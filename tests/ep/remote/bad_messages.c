@@ -13,11 +13,12 @@
 
 // Has the peer say that it waits, which is right, and waits until it is heard: so has been all before it.
 static void assert_heard(struct ep_remote *from, struct ep_link *link) {
-  struct ep_note note = {.link = from->peer_id, .version = EP_LAYOUT_VERSION, .count = 1};
-  note.words[0].place = EP_PLACE_SIGN;
-  uint64_t deadline_ns = clock_deadline_ms(RAW_PEER_DEADLINE_MS), before = atomic_load(&link->remote->heard);
-  raw_peer_say(from, &note, offsetof(struct ep_note, words) + sizeof *note.words, NULL);
-  while (atomic_load(&link->remote->heard) == before) {
+  struct ep_update update = {.link = from->peer_id, .version = EP_LAYOUT_VERSION, .count = 1};
+  update.words[0].place = EP_PLACE_SIGN;
+  uint64_t deadline_ns = clock_deadline_ms(RAW_PEER_DEADLINE_MS),
+           before = atomic_load(&link->remote->messages_received);
+  raw_peer_say(from, &update, offsetof(struct ep_update, words) + sizeof *update.words, NULL);
+  while (atomic_load(&link->remote->messages_received) == before) {
     if (clock_passed(deadline_ns))
       fail_msg("a message is not heard");
     poll(NULL, 0, 1);
@@ -47,34 +48,35 @@ static bool is_as_before(const struct ep_window *window, const uint64_t *copy) {
 
 struct wrong {
   const char *text; // that the reason has
-  struct ep_note note;
+  struct ep_update update;
   size_t size;  // of the message; 0: as the count says
   bool dropped; // it is of no link
 };
 
 // Two words: one that is right, and `word`.
 static struct wrong word(const char *text, uint32_t place, size_t offset) {
-  struct wrong wrong = {.text = text, .note.version = EP_LAYOUT_VERSION, .note.count = 2};
-  wrong.note.words[0] =
+  struct wrong wrong = {.text = text, .update.version = EP_LAYOUT_VERSION, .update.count = 2};
+  wrong.update.words[0] =
       (struct ep_word){EP_PLACE_AREA, sizeof(struct ep_area_head) + offsetof(struct ep_slot_head, dispatch.flag), 7};
-  wrong.note.words[1] = (struct ep_word){place, (uint32_t)offset, 0x7777777777777777};
+  wrong.update.words[1] = (struct ep_word){place, (uint32_t)offset, 0x7777777777777777};
   return wrong;
 }
 
 static struct wrong count(const char *text, uint32_t words, size_t size) {
   struct wrong wrong = word(text, EP_PLACE_SIGN, 0);
-  wrong.note.count = words;
+  wrong.update.count = words;
   wrong.size = size;
   return wrong;
 }
 
 static void say_wrong(struct ep_remote *from, const struct wrong *wrong) {
-  char bytes[sizeof(struct ep_note) + 64] = "";
-  struct ep_note note = wrong->note;
-  note.link = wrong->dropped ? wrong->note.link : from->peer_id;
-  memcpy(bytes, &note, sizeof note);
+  char bytes[sizeof(struct ep_update) + 64] = "";
+  struct ep_update update = wrong->update;
+  update.link = wrong->dropped ? wrong->update.link : from->peer_id;
+  memcpy(bytes, &update, sizeof update);
   raw_peer_say(from, bytes,
-               wrong->size ? wrong->size : offsetof(struct ep_note, words) + note.count * sizeof *note.words, NULL);
+               wrong->size ? wrong->size : offsetof(struct ep_update, words) + update.count * sizeof *update.words,
+               NULL);
 }
 
 static void expect_nothing_written(const struct wrong *wrong) {
@@ -98,7 +100,8 @@ static void what_is_wrong_in_a_message_keeps_all_of_it_out(void **state) {
   (void)state;
   struct ep_layout layout;
   ep_layout_init(&layout, 4, 128, 2, WEFT_EP_BF16, WEFT_EP_COMBINE_BF16);
-  const size_t head = offsetof(struct ep_note, words), one = sizeof(struct ep_word), slot = sizeof(struct ep_area_head);
+  const size_t head = offsetof(struct ep_update, words), one = sizeof(struct ep_word),
+               slot = sizeof(struct ep_area_head);
   struct wrong all[] = {
       count("of version", 2, 0),
       count("3 words", 3, head + 2 * one),
@@ -109,7 +112,7 @@ static void what_is_wrong_in_a_message_keeps_all_of_it_out(void **state) {
       count("2 words", 2, head + 2 * one + 5),
       count("of 8 bytes", 2, 8),
       count("of 15 bytes", 2, 15),
-      count("of 208 bytes", 2, sizeof(struct ep_note) + 64),
+      count("of 208 bytes", 2, sizeof(struct ep_update) + 64),
       word("offset 4294967288", EP_PLACE_AREA, UINT32_MAX - 7),
       word("offset 4294967288", EP_PLACE_SHADOW, UINT32_MAX - 7),
       word("must not write", EP_PLACE_AREA, layout.area),
@@ -130,7 +133,7 @@ static void what_is_wrong_in_a_message_keeps_all_of_it_out(void **state) {
       word("place 3,", 3, 0),
       word("place 4294967295,", UINT32_MAX, 0),
   };
-  all[0].note.version++;
+  all[0].update.version++;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     expect_nothing_written(&all[i]);
 }
@@ -140,7 +143,7 @@ static void what_is_of_no_link_is_dropped(void **state) {
   for (int i = 0; i < 5; i++) {
     static const uint64_t links[] = {0, UINT64_MAX, 1, 65535, 7 << 16};
     struct wrong wrong = word("nobody", EP_PLACE_AREA, 0);
-    wrong.note.link = links[i];
+    wrong.update.link = links[i];
     wrong.dropped = true;
     expect_nothing_written(&wrong);
   }
@@ -219,24 +222,24 @@ static void operations_go_on_without_one_that_is_wrong(void **state) {
 
 // --- in another order than they were sent ---
 
-static struct ep_note start_note(uint64_t op, uint64_t epoch) {
-  return (struct ep_note){.version = EP_LAYOUT_VERSION,
-                          .count = 2,
-                          .words = {{EP_PLACE_AREA, offsetof(struct ep_area_head, start.epoch), epoch},
-                                    {EP_PLACE_AREA, offsetof(struct ep_area_head, start.op_plus_1), op + 1}}};
+static struct ep_update start_note(uint64_t op, uint64_t epoch) {
+  return (struct ep_update){.version = EP_LAYOUT_VERSION,
+                            .count = 2,
+                            .words = {{EP_PLACE_AREA, offsetof(struct ep_area_head, start.epoch), epoch},
+                                      {EP_PLACE_AREA, offsetof(struct ep_area_head, start.op_plus_1), op + 1}}};
 }
 
 static void of_two_starts_the_earlier_stands_in_either_order(void **state) {
   (void)state;
   struct ep_layout layout;
   ep_layout_init(&layout, 4, 128, 2, WEFT_EP_BF16, WEFT_EP_COMBINE_BF16);
-  const struct ep_note notes[] = {start_note(10, 5), start_note(9, 6)};
+  const struct ep_update notes[] = {start_note(10, 5), start_note(9, 6)};
   struct ep_area_head *area = aligned_alloc(EP_PAGE, layout.area);
   assert_non_null(area);
   for (int first = 0; first < 2; first++) {
     memset(area, 0, layout.area);
     for (int i = 0; i < 3; i++) // the first of them comes a second time
-      ep_note_store(&notes[(first + i) % 2], &layout, area, area);
+      ep_update_store(&notes[(first + i) % 2], &layout, area, area);
     assert_int_equal(atomic_load(&area->start.op_plus_1), 9 + 1);
     assert_int_equal(atomic_load(&area->start.epoch), 6);
   }

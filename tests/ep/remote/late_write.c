@@ -46,10 +46,10 @@ static bool is_ended_by_ucx(pid_t pid) {
 // Moves everything on until nothing moves.
 static void drive(struct ep_net *net) {
   for (int idle = 0; idle < IDLE; idle++) {
-    ep_net_enter(net);
+    ep_net_lock(net);
     if (ep_net_progress(net) > 0)
       idle = 0;
-    ep_net_leave(net);
+    ep_net_unlock(net);
   }
 }
 
@@ -80,9 +80,9 @@ static bool receive(struct rank *rank, uint64_t op) {
 static bool find_grave(struct rank *rank, struct ep_window *grave) {
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   do {
-    ep_net_enter(rank->ep->net);
+    ep_net_lock(rank->ep->net);
     *grave = rank->ep->net->buried[0];
-    ep_net_leave(rank->ep->net);
+    ep_net_unlock(rank->ep->net);
     if (clock_passed(deadline))
       return rank_fail(rank, "the link to rank 1 is not let go of");
     poll(NULL, 0, 1);

@@ -96,14 +96,14 @@ void raw_peer_say(struct ep_remote *remote, const void *bytes, size_t size, stru
                                       .message = bytes,
                                       .message_size = (uint32_t)size};
   uint64_t deadline_ns = clock_deadline_ms(RAW_PEER_DEADLINE_MS);
-  ep_net_enter(net);
+  ep_net_lock(net);
   assert_int_equal(net->transport->prepare(&request), 0);
   assert_int_equal(net->transport->post(&request), 0);
   while (atomic_load(&request.state) == TRANSPORT_IN_FLIGHT && !clock_passed(deadline_ns))
     ep_net_progress(net);
   assert_int_equal(atomic_load(&request.state), 0);
   net->transport->unprepare(&request);
-  ep_net_leave(net);
+  ep_net_unlock(net);
 }
 
 void raw_peer_await_broken(const struct ep_link *link, const char *text) {
@@ -173,7 +173,7 @@ struct tls *raw_peer_prove(int socket, bool calls, const uint8_t key[SECRET_KEY_
   struct tls *tls;
   int rc;
   assert_int_equal(fcntl(socket, F_SETFL, O_NONBLOCK), 0);
-  assert_int_equal(tls_open(&tls, socket, calls, EP_TALK_PROTOCOL, key), 0);
+  assert_int_equal(tls_open(&tls, socket, calls, EP_HANDSHAKE_PROTOCOL, key), 0);
   while ((rc = tls_handshake(tls)) > 0)
     await(socket, rc);
   if (rc == 0)

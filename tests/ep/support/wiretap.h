@@ -14,7 +14,7 @@ struct wiretap {
   uint16_t port, to;
   pthread_t thread;
   uint8_t said[WIRETAP_ROOM], answered[WIRETAP_ROOM]; // by who called, and by who was called
-  size_t num_said, num_answered;
+  size_t num_sent, num_answered;
 };
 
 // Listens at `port` of the loopback interface, which it chooses; ends the test on failure.

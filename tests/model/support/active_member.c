@@ -25,7 +25,7 @@ static void adopt_epoch(struct member *m, uint8_t epoch) {
 
 static void hear_ready(struct member *m, uint8_t ready) {
   struct ep_activation a = activation_of(m);
-  ep_activation_hear(&a, ready);
+  ep_activation_receive(&a, ready);
   keep_activation(m, &a);
 }
 
@@ -52,7 +52,7 @@ void member_die(struct play *p, int i) {
 
 static void tell_start(struct play *p, int i, int to, uint8_t op, uint8_t epoch) {
   struct way *way = &p->w.way[i][to];
-  if (!ep_activation_tells(way->start, op) || !writes(p) || p->w.m[to].dead)
+  if (!ep_activation_must_publish(way->start, op) || !writes(p) || p->w.m[to].dead)
     return;
   way->start = (uint8_t)(op + 1);
   way->start_epoch = epoch;
@@ -263,11 +263,11 @@ static enum ep_look look_at(struct play *p, int i, int from, const struct op *op
   uint8_t flag = way->slot[op->number % DEPTH].flag;
   uint8_t start_flag = way->start ? way->slot[(way->start - 1) % DEPTH].flag : 0;
   enum ep_look look = ep_activation_look(op->number, is_down(&p->w, i, from), flag, way->start, start_flag);
-  if (look == EP_LOOK_HEAR && flag != op->number + 1)
+  if (look == EP_LOOK_RECEIVE && flag != op->number + 1)
     snprintf(p->broken, sizeof p->broken, "member %d finds the header of operation %d of member %d overwritten", i,
              op->number, from);
   if (look == EP_LOOK_PASS && p->o->mutation == ACTIVE_NO_PASS)
-    return flag > op->number ? EP_LOOK_HEAR : is_down(&p->w, i, from) ? EP_LOOK_LOSE : EP_LOOK_WAIT;
+    return flag > op->number ? EP_LOOK_RECEIVE : is_down(&p->w, i, from) ? EP_LOOK_LOSE : EP_LOOK_WAIT;
   return look;
 }
 
@@ -289,7 +289,7 @@ static void pass_over(struct play *p, int i, int j, struct op *op) {
 bool member_adopt(struct play *p, int i, int from) {
   struct member *m = &p->w.m[i];
   struct op *op = receiving(p, i);
-  if (!op || op->state != OP_HEARING || !is_awaited(op, i, from) || look_at(p, i, from, op) != EP_LOOK_HEAR ||
+  if (!op || op->state != OP_HEARING || !is_awaited(op, i, from) || look_at(p, i, from, op) != EP_LOOK_RECEIVE ||
       !is_newer(p, i, from, op))
     return false;
   uint8_t view = find_view(m, p->w.way[from][i].slot[op->number % DEPTH].active);
@@ -325,7 +325,7 @@ static uint8_t hear_all(struct play *p, int i, struct op *op) {
       continue;
     struct way *way = &p->w.way[j][i];
     const struct header *head = &way->slot[op->number % DEPTH];
-    if (look_at(p, i, j, op) != EP_LOOK_HEAR) {
+    if (look_at(p, i, j, op) != EP_LOOK_RECEIVE) {
       p->all_came = false;
       op->lost |= 1u << j;
       continue;
@@ -363,7 +363,7 @@ bool member_collect(struct play *p, int i) {
       continue;
     enum ep_look look = look_at(p, i, j, op);
     bool waits = look == EP_LOOK_WAIT && p->o->mutation != ACTIVE_EARLY_CLOSE;
-    if (waits || look == EP_LOOK_PASS || (look == EP_LOOK_HEAR && is_newer(p, i, j, op)))
+    if (waits || look == EP_LOOK_PASS || (look == EP_LOOK_RECEIVE && is_newer(p, i, j, op)))
       return false;
   }
   hear_all(p, i, op);
@@ -473,11 +473,11 @@ static bool give_up_hearing(struct play *p, int i, struct op *op) {
       continue;
     enum ep_look look = look_at(p, i, j, op);
     silent |= look == EP_LOOK_WAIT ? 1u << j : 0;
-    unknown |= look == EP_LOOK_HEAR && is_newer(p, i, j, op) ? 1u << j : 0;
+    unknown |= look == EP_LOOK_RECEIVE && is_newer(p, i, j, op) ? 1u << j : 0;
   }
   if (!silent && !unknown)
     return false;
-  if (ep_activation_astray(count(silent), count(op->members)))
+  if (ep_activation_isolated(count(silent), count(op->members)))
     m->doubted |= silent;
   else
     m->silent |= silent;
