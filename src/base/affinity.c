@@ -1,3 +1,4 @@
+// Which processors are near a device, as sysfs tells, and threads that run there.
 #include "base/affinity.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+// The table of what Weft does not ask of some versions of libraries.
 #include "base/avoided.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+// The failure of the calling thread: a code and a sentence.
 #include "base/fail.h"
 
 #include <errno.h>

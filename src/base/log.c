@@ -1,3 +1,4 @@
+// Log lines on standard error, at the level of WEFT_LOG.
 #include "base/log.h"
 
 #include "base/text/printable.h"

@@ -1,3 +1,4 @@
+// Random bytes from the kernel.
 #include "base/random.h"
 
 #include <errno.h>

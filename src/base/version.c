@@ -1,3 +1,4 @@
+// The version of the library.
 #include <weft/weft.h>
 
 #define TEXT(x)       #x

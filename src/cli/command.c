@@ -1,3 +1,4 @@
+// What the commands share: their options, and the exit status of a failure.
 #include "cli/command.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// The environment variables that Weft knows, as one table.
 #include "cli/environment.h"
 
 #include <stddef.h>

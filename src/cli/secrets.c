@@ -1,3 +1,4 @@
+// Tokens and passwords of options: kept out of what is printed.
 #include "cli/secrets.h"
 
 #include "base/fail.h"

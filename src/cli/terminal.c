@@ -1,3 +1,4 @@
+// What the terminal can do: colours, and its width.
 #include "cli/terminal.h"
 
 #include <langinfo.h>

@@ -1,3 +1,4 @@
+// Errors of CUDA as Weft's, in words.
 #include "cuda/memory/driver.h"
 #include "cuda/plugin.h"
 

@@ -1,3 +1,4 @@
+// Loads the plug-in libweft_cuda, once.
 #include "device/device.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Collects findings, and tells them as JSON.
 #include "doctor/report.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// Keys and values of a group in the store: claims, tickets, views, barriers.
 #include "group/codec.h"
 
 #include <inttypes.h>

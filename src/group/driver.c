@@ -1,3 +1,4 @@
+// The thread that carries out what the state machine asks of the store, and brings it events and the time.
 #include "group/driver.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// Opens and closes a rank's membership.
 #include "group/group.h"
 
 #include <errno.h>

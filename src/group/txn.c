@@ -1,3 +1,4 @@
+// Builds the state machine's transactions.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// Views: immutable, counted references, searched by rank.
 #include "group/view.h"
 
 #include <stdatomic.h>

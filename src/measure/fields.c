@@ -1,3 +1,4 @@
+// Structs to JSON objects and back, by tables.
 #include "measure/fields.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+// What the reports share.
 #include "measure/report.h"
 
 #include <errno.h>

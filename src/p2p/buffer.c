@@ -1,3 +1,4 @@
+// The buffers of a measurement, of each kind of memory, and the pattern that checks them.
 #include "p2p/buffer.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+// The measurement: latency one after the other, bandwidth with several under way.
 #include "p2p/measure.h"
 
 #include <inttypes.h>

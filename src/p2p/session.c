@@ -1,3 +1,4 @@
+// The conversation of initiator and target: messages as JSON, in notifications.
 #include "p2p/session.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// What a plan asks of each rank in each phase, and a plan as JSON.
 #include "plan/plan.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// Makes the certificate of a key, which all who have the key can make too.
 #include "secure/certificate.h"
 
 #include <openssl/evp.h>

@@ -1,3 +1,4 @@
+// Key agreement on Curve25519, by OpenSSL.
 #include "secure/exchange.h"
 
 #include <openssl/crypto.h>

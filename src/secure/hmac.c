@@ -1,3 +1,4 @@
+// HMAC-SHA-256 and SHA-256, by OpenSSL.
 #include "secure/hmac.h"
 
 #include <openssl/err.h>

@@ -1,3 +1,4 @@
+// Holds callers that have connected until they have sent something.
 #include "secure/lobby.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// Makes and reads secrets, and derives keys from them.
 #include "secure/secret.h"
 
 #include <errno.h>

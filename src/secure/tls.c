@@ -1,3 +1,4 @@
+// TLS between two holders of one secret, over a socket that never blocks.
 #include "secure/tls.h"
 
 #include <errno.h>

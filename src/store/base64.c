@@ -1,3 +1,4 @@
+// Base64, as etcd's JSON has its keys and values.
 #include "store/base64.h"
 
 #include <stdint.h>

@@ -1,3 +1,4 @@
+// Builds the lists of keys that stores answer with.
 #include "store/list.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Loads hwloc's description of this host, or of a recorded one.
 #include "topology/hwloc_load.h"
 
 #include "base/fail.h"

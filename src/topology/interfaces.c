@@ -1,3 +1,4 @@
+// Network interfaces, from the kernel.
 #include "topology/machine.h"
 #include "topology/topology.h"
 

@@ -1,3 +1,4 @@
+// Reads one line of a file of sysfs.
 #include "topology/line.h"
 
 #include <stdio.h>

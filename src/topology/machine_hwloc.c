@@ -1,3 +1,4 @@
+// Processors, NUMA nodes, caches and devices, by hwloc.
 #include "topology/machine.h"
 
 #include "base/log.h"

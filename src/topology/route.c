@@ -1,3 +1,4 @@
+// The interface of the default route, from the kernel's tables for IPv4 and IPv6.
 #include "topology/served/exports.h"
 
 #include <limits.h>

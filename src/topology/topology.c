@@ -1,3 +1,4 @@
+// The description of this host, as JSON.
 #include "topology/topology.h"
 
 #include "topology/machine.h"

@@ -1,3 +1,4 @@
+// The NICs that a worker is opened with, from the topology or the environment.
 #include "transport/nics.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// Finds transports by name: those that are built in, and plug-ins.
 #include "transport/plugin.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// Peers, addresses and remotes of transports to storage, whose only peer is the worker itself.
 #include "transport/storage.h"
 
 #include <stdlib.h>

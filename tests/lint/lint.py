@@ -10,9 +10,13 @@ import shutil
 import subprocess
 import sys
 
+import layers
+
 ROOT = pathlib.Path(os.environ.get("WEFT_SOURCE") or pathlib.Path(__file__).resolve().parents[2])
 NOT_OURS = {".git", "build", "__pycache__", "LICENSE"}
-TEXT_SUFFIXES = {".c", ".h", ".py", ".sh", ".md", ".txt", ".cmake", ".in", ".json", ".map", ""}
+CODE_SUFFIXES = (".c", ".h", ".cu", ".cuh")
+MOST_FILES = 18  # of a folder of src/: .c or .cu, and headers that stand alone. It only ever goes down
+TEXT_SUFFIXES = {*CODE_SUFFIXES, ".py", ".sh", ".md", ".txt", ".cmake", ".in", ".json", ".map", ""}
 SKIPPED = 77
 
 
@@ -37,9 +41,8 @@ def lines(path):
 
 
 def layer_order():
-    """The folders of the table in docs/design.md, from the bottom layer up."""
-    design = (ROOT / "docs/design.md").read_text(encoding="utf-8")
-    return ["weft"] + re.findall(r"^\| `src/(\w+)/` \|", design, flags=re.M)
+    """The folders of src/, from the bottom layer up, below which is the public interface."""
+    return ["weft"] + [layer.name for layer in layers.read(ROOT)]
 
 
 # Within ep, the kernels know nothing of the engine, and the oracle shares nothing with it.
@@ -53,15 +56,13 @@ def private_to_ep(path, included):
 
 def check_layers():
     order = layer_order()
-    if len(order) < 5:
-        return ["docs/design.md: the table of layers is not found"]
     found = []
-    for path in sources(".c", ".h"):
+    for path in sources(*CODE_SUFFIXES):
         if path.parts[0] not in ("src", "include"):
             continue
         own = path.parts[1]
         if own not in order:
-            found.append(f"{path}: the layer {own} is not in the table of docs/design.md")
+            found.append(f"{path}: the layer {own} is not in tests/lint/layers.txt")
             continue
         for number, line in lines(path):
             include = re.match(r'\s*#\s*include\s*["<]((\w+)/[^">]+)[">]', line)
@@ -74,10 +75,33 @@ def check_layers():
     return found
 
 
+def check_head(path):
+    """A file of src/ says at its head what it is; a header's guard is its path."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    found = [] if text.startswith("//") else [f"{path}: no comment at its head"]
+    wanted = re.sub(r"\W", "_", "/".join(path.parts[1:])).upper()
+    guard = re.search(r"^#ifndef (\w+)$", text, flags=re.M)
+    if path.suffix in (".h", ".cuh") and (not guard or guard[1] != wanted):
+        found.append(f"{path}: its guard: want {wanted}")
+    return found
+
+
+def check_folders():
+    """No folder of src/ has so many files that nobody finds his way in it."""
+    units = {}
+    for path in sources(*CODE_SUFFIXES):
+        if path.parts[0] == "src":
+            units.setdefault(path.parent, set()).add(path.stem)
+    return [f"{folder}: {len(names)} files, more than {MOST_FILES}"
+            for folder, names in units.items() if len(names) > MOST_FILES]
+
+
 def check_text():
     unfinished = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
-    found = []
+    found = check_folders()
     for path in sources():
+        if path.parts[0] == "src" and path.suffix in CODE_SUFFIXES:
+            found += check_head(path)
         content = (ROOT / path).read_bytes()
         if not content:
             continue
@@ -94,7 +118,7 @@ def check_text():
                 found.append(f"{path}:{number}: want cmocka_all.h, which mends what cmocka's macros spoil")
             if "\t" in line:
                 found.append(f"{path}:{number}: a tab")
-            if len(line) > 120 and path.suffix in (".c", ".h", ".py", ".sh"):
+            if len(line) > 120 and path.suffix in (*CODE_SUFFIXES, ".py", ".sh"):
                 found.append(f"{path}:{number}: {len(line)} columns, more than 120")
     return found
 

@@ -1,3 +1,4 @@
+// Replaces control characters in text that comes from outside.
 #include "base/text/printable.h"
 
 #include <stdbool.h>

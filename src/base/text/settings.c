@@ -1,3 +1,4 @@
+// Reads settings of the form "name=value".
 #include "base/text/settings.h"
 
 #include <stdbool.h>

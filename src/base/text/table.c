@@ -1,3 +1,4 @@
+// Writes aligned columns, in one style or another.
 #include "base/text/table.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// A string that grows.
 #include "base/text/text.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// Buckets of a histogram: which one a duration falls into, and quantiles from their counts.
 #include "base/time/histogram.h"
 
 #include <math.h>

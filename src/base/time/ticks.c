@@ -1,3 +1,4 @@
+// The processor's time-stamp counter, and its rate, measured once.
 #include "base/time/ticks.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// Ranges for profilers, by NVTX, from headers alone.
 #include "base/time/trace.h"
 
 #include <pthread.h>

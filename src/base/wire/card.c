@@ -1,3 +1,4 @@
+// Writes and checks cards: their kind, version, size and checksum.
 #include "base/wire/card.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// CRC-32C, by the processor's instruction where it has one.
 #include "base/wire/crc32c.h"
 
 // The remainders of half a byte: a short table, fast enough for metadata.

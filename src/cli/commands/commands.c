@@ -1,3 +1,4 @@
+// The list of all commands.
 #include "cli/command.h"
 
 #include "cli/option/nearest.h"

@@ -1,3 +1,4 @@
+// What `weft doctor` found, for people.
 #include "cli/commands/doctor_text.h"
 
 #include "base/text/table.h"

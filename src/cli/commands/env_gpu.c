@@ -1,3 +1,4 @@
+// Which GPU a rank of `weft env` has.
 #include "cli/commands/env_gpu.h"
 
 #include "device/device.h"

@@ -1,3 +1,4 @@
+// What was built in, for `weft info`.
 #include "cli/facts/facts.h"
 
 #include "cli/build.h"

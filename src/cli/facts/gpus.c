@@ -1,3 +1,4 @@
+// The GPUs, for `weft info`.
 #include "cli/facts/facts.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// The host, for `weft info`.
 #include "cli/facts/facts.h"
 
 #include "base/affinity.h"

@@ -1,3 +1,4 @@
+// What `weft info` knows, for people.
 #include "cli/facts/info_text.h"
 
 #include "base/fail.h"

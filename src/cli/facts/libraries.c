@@ -1,3 +1,4 @@
+// The versions of libraries, for `weft info`.
 #include "cli/facts/facts.h"
 
 #include "base/avoided.h"

@@ -1,3 +1,4 @@
+// The options and variables of every command, and variables that none knows, for `weft info`.
 #include "cli/facts/facts.h"
 
 #include "cli/command.h"

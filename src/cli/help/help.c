@@ -1,3 +1,4 @@
+// Help texts, made from the tables of options.
 #include "cli/help/help.h"
 
 #include <string.h>

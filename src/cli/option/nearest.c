@@ -1,3 +1,4 @@
+// The known word that is most like a misspelt one.
 #include "cli/option/nearest.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+// Reads options from arguments and the environment.
 #include "cli/option/option.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Reads the value of one option by its type and range.
 #include "cli/option/value.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Functions of the CUDA driver, asked of the runtime, so that nothing is linked to it.
 #include "cuda/memory/driver.h"
 #include "cuda/plugin.h"
 

@@ -1,3 +1,4 @@
+// Asks a library in a child process, which may hang or crash, and judges what it said.
 #include "doctor/library/library.h"
 
 #include "base/avoided.h"

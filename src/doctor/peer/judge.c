@@ -1,3 +1,4 @@
+// Judges the way to a peer: addresses, round trips, packet sizes.
 #include "doctor/families.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// `weft doctor --listen`: answers the other side's probes.
 #include "doctor/peer/listen.h"
 
 #include "base/fail.h"

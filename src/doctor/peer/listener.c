@@ -1,3 +1,4 @@
+// Callers of a listening doctor, until they have shown the token.
 #include "doctor/peer/listener.h"
 
 #include <errno.h>

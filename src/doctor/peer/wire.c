@@ -1,3 +1,4 @@
+// The messages between the two sides of a probe.
 #include "doctor/peer/wire.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// The rule by which all ranks decide alike when an agreed view takes effect.
 #include "ep/core/activation.h"
 
 void ep_activation_init(struct ep_activation *activation, uint64_t op, uint64_t epoch) {

@@ -1,3 +1,4 @@
+// Rings and sleeps on a futex in a page that peers map.
 #include "ep/core/doorbell.h"
 
 #include <limits.h>

@@ -1,3 +1,4 @@
+// Sizes and offsets of a window's parts.
 #include "ep/core/layout.h"
 
 #include "device/logfmt10.h"

@@ -1,3 +1,4 @@
+// Makes, maps and releases windows: sealed memfds.
 #include "ep/core/window.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// Carries batches of what kernels wrote to peers on other hosts, and theirs into the windows here.
 #include "ep/gpu/proxy.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+// Asks the kernel whose process is at the other end of a local socket.
 #include "ep/handshake/peer_user.h"
 
 #include <errno.h>

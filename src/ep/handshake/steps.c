@@ -1,3 +1,4 @@
+// The steps of a handshake over TCP, none of which waits.
 #include "ep/handshake/steps.h"
 
 #include <stdlib.h>

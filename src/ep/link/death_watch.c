@@ -1,3 +1,4 @@
+// The thread that waits on the robust futexes of all peers of this host.
 #include "ep/link/death_watch.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// Makes and checks the messages of a handshake.
 #include "ep/link/handshake_wire.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+// Listens for ranks of other hosts, and calls theirs.
 #include "ep/link/tcp_listener.h"
 
 #include <arpa/inet.h>

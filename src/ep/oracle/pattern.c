@@ -1,3 +1,4 @@
+// Inputs of operations: each value depends on its place and a seed.
 #include "ep/oracle/pattern.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// Checks the words that a peer on another host sends, and stores them.
 #include "ep/remote/update.h"
 
 #include <string.h>

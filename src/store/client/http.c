@@ -1,3 +1,4 @@
+// Requests to etcd's gateway, by libcurl.
 #include "store/client/http.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Reads what a server says: each value is checked, and errors name the field.
 #include "store/client/json.h"
 
 #include "base/fail.h"

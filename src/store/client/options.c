@@ -1,3 +1,4 @@
+// Reads the options of a client: endpoints, names, certificates, time limits.
 #include "store/client/client.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Errors of an HTTP answer of the gateway, as errors of Weft.
 #include "store/client/status.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Cuts the stream of a watch into its messages.
 #include "store/client/stream.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Watches on etcd, which begin again where they were cut off.
 #include "store/client/watch.h"
 
 #include "base/fail.h"

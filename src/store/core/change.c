@@ -1,3 +1,4 @@
+// Applies puts and deletes to the store in memory.
 #include "store/core/parts.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// Opens and closes the store in memory.
 #include "store/core/parts.h"
 
 #include <assert.h>

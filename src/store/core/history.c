@@ -1,3 +1,4 @@
+// The history of changes, for watches and reads of the past, and its compaction.
 #include "store/core/parts.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// The live keys in their order, as a skip list.
 #include "store/core/keys.h"
 
 #include "base/random.h"

@@ -1,3 +1,4 @@
+// Leases: grants, renewals, and the end of the keys that hang on one.
 #include "store/core/parts.h"
 
 #include "base/random.h"

@@ -1,3 +1,4 @@
+// What the core can answer: as an error of Weft, and as gRPC's status and etcd's text.
 #include "store/core/status.h"
 
 static const struct {

@@ -1,3 +1,4 @@
+// Transactions: compares, then one of two lists of operations.
 #include "store/core/parts.h"
 
 #include <stdlib.h>

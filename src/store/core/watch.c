@@ -1,3 +1,4 @@
+// Watches on the store in memory.
 #include "store/core/parts.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// Which call of etcd's gateway a request is, and its answer.
 #include "store/gateway/gateway.h"
 
 #include "store/gateway/read.h"

@@ -1,3 +1,4 @@
+// The shapes of etcd's requests and answers in JSON.
 #include "store/gateway/json.h"
 
 #include "store/base64.h"

@@ -1,3 +1,4 @@
+// The gateway's calls that read.
 #include "store/gateway/read.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// The gateway's watches, which answer as a stream.
 #include "store/gateway/watch.h"
 
 #include "store/gateway/json.h"

@@ -1,3 +1,4 @@
+// The gateway's calls that write.
 #include "store/gateway/write.h"
 
 #include "store/base64.h"

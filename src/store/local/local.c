@@ -1,3 +1,4 @@
+// The store of one process: calls on the store in memory.
 #include "store/local/local.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Transactions on the store of one process.
 #include "store/local/local.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Watches on the store of one process, and the thread that tells of them.
 #include "store/local/local.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Who may call the embedded server: tokens, and limits for those without.
 #include "store/server/gate.h"
 
 #include <netinet/in.h>

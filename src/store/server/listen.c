@@ -1,3 +1,4 @@
+// The addresses at which the embedded server listens.
 #include "store/server/server.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// The thread that ends leases and notices callers that have gone.
 #include "store/server/server.h"
 
 #include "base/fail.h"

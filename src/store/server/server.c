@@ -1,3 +1,4 @@
+// Opens and closes the embedded server.
 #include "store/server/server.h"
 
 #include "base/fail.h"

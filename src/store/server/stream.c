@@ -1,3 +1,4 @@
+// Streams of watches from the embedded server.
 #include "store/server/server.h"
 
 #include "base/log.h"

@@ -1,3 +1,4 @@
+// Which NICs serve which GPU: the choice from a description.
 #include "topology/choice/parts.h"
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Asks the plug-in with hwloc which NICs serve a GPU, once.
 #include "topology/served/serve.h"
 
 #include <dirent.h>

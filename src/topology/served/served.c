@@ -1,3 +1,4 @@
+// The NICs of one GPU, or of the processors that a process runs on, which it may open.
 #include "topology/served/served.h"
 
 #include <stdio.h>

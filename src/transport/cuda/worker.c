@@ -1,3 +1,4 @@
+// Workers of the transport cuda: opening, progress and closing.
 #include "transport/cuda/cuda.h"
 
 #include <stdio.h>

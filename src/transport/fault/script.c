@@ -1,3 +1,4 @@
+// Reads the settings of the transport fault: which faults, how often, from which seed.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// Workers, regions, peers and remotes of the transport fault.
 #ifndef TRANSPORT_FAULT_WORKER_H
 #define TRANSPORT_FAULT_WORKER_H
 

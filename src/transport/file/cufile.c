@@ -1,3 +1,4 @@
+// Loads cuFile, the library of GPUDirect Storage.
 #include "transport/file/cufile.h"
 
 #include <dlfcn.h>

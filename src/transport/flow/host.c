@@ -1,3 +1,4 @@
+// Which host and which network namespace this is, as numbers in addresses.
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// Requests over a network: which operations are under way, and when a request has ended.
 #include "transport/flow/flow.h"
 
 #include <stdio.h>

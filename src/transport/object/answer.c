@@ -1,3 +1,4 @@
+// Reads what an S3 store answers: errors as XML, and headers.
 #include "transport/object/answer.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// Checks the name of an endpoint that a peer sent.
 #include "transport/ofi/name_check.h"
 
 #include <arpa/inet.h>

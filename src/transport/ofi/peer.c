@@ -1,3 +1,4 @@
+// Peers of the transport ofi: addresses and connections.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// The order of preference among the providers that libfabric offers.
 #include "transport/ofi/pick.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// Posts operations to libfabric, and takes their completions.
 #include <stdio.h>
 #include <string.h>
 

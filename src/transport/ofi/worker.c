@@ -1,3 +1,4 @@
+// Workers of the transport ofi: opening, progress and closing.
 #include "transport/ofi/ofi.h"
 
 #include <stdarg.h>

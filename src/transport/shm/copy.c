@@ -1,3 +1,4 @@
+// Copies memory; large copies go past the caches, with what they read asked for in time.
 #include <stdint.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// Gates: a region is closed to peers before it is taken back.
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>

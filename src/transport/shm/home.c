@@ -1,3 +1,4 @@
+// The shared page of a worker, with its slots and rings.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

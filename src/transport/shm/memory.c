@@ -1,3 +1,4 @@
+// Registered memory of the transport shm.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

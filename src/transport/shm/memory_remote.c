@@ -1,3 +1,4 @@
+// A peer's memory, mapped where that is safe.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// Peers of the transport shm: connecting, and how their end is noticed.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// Checks and posts requests.
 #include <stdio.h>
 #include <stdlib.h>
 

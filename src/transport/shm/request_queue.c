@@ -1,3 +1,4 @@
+// Requests to one peer that wait for each other.
 #include "transport/shm/shm.h"
 
 enum { FREE, TAKEN, LOOK_AGAIN };

@@ -1,3 +1,4 @@
+// Walks over the pieces of a request: what is moved next, and what failed.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// The ring of messages between two workers.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

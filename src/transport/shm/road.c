@@ -1,3 +1,4 @@
+// Opens a peer's files by /proc, if they are what they should be.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

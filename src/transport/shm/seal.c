@@ -1,3 +1,4 @@
+// Signs addresses and keys with the secret of a worker.
 #include "transport/shm/seal.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// Workers of the transport shm: opening, progress and closing.
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

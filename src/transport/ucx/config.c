@@ -1,3 +1,4 @@
+// The settings that UCX is opened with: transports, devices, what is left out.
 #include <dirent.h>
 #include <net/if.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// Registered memory of the transport ucx, and the keys of it.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// Peers of the transport ucx: endpoints, and how their end is noticed.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// Posts operations to UCX, and takes their completions.
 #include <string.h>
 
 #include "base/fail.h"

@@ -1,3 +1,4 @@
+// Workers of the transport ucx: opening, progress and closing.
 #include "transport/ucx/ucx.h"
 
 #include <pthread.h>

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Shows that the checks of the sources find what they look for: each is run over a small tree with one fault in it."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+LAYERS = "low 1 - what is below\nhigh 2 - what is above\n"
+GOOD = {
+    "src/low/one.c": '// Number one.\n#include "low/two.h"\n',
+    "src/low/two.h": "// Number two.\n#ifndef LOW_TWO_H\n#define LOW_TWO_H\n#endif\n",
+}
+
+# check, files beside the good ones, words of what it prints
+FAULTS = [
+    ("layers", {"src/low/up.c": '// Looks up.\n#include "high/it.h"\n'}, "low includes high/it.h"),
+    ("layers", {"src/low/up.cu": '// Looks up.\n#include "high/it.h"\n'}, "low includes high/it.h"),
+    ("layers", {"src/odd/one.c": "// Belongs nowhere.\n"}, "the layer odd is not in"),
+    ("text", {"src/low/tab.cuh": "// A\ttab.\n"}, "a tab"),
+    ("text", {"src/low/bare.c": "int bare;\n"}, "no comment at its head"),
+    ("text", {"src/low/guard.h": "// Guarded.\n#ifndef GUARD_H\n#define GUARD_H\n#endif\n"}, "want LOW_GUARD_H"),
+    ("text", {f"src/low/n{i}.c": "// One of many.\n" for i in range(20)}, "more than"),
+]
+
+
+def write(root, files):
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+
+
+def lint(root, check):
+    environment = dict(os.environ, WEFT_SOURCE=str(root))
+    result = subprocess.run([sys.executable, HERE / "lint.py", check], env=environment, capture_output=True, text=True)
+    return result.returncode, result.stdout + result.stderr
+
+
+def expect(root, check, words):
+    status, said = lint(root, check)
+    if (status, words in said) != (1 if words else 0, True):
+        sys.exit(f"lint.py {check}: exit status {status}, wanted words \"{words}\" in:\n{said}")
+
+
+def compile_layer(root, layer, sources):
+    folder = root / "build/src" / layer / "CMakeFiles" / f"weft_{layer}_objects.dir"
+    for name, code in sources.items():
+        write(root, {f"src/{layer}/{name}": code})
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["cc", "-c", "-o", folder / f"{name}.o", root / "src" / layer / name], check=True)
+
+
+def circles(root):
+    result = subprocess.run([sys.executable, HERE / "circles.py", root / "build", root], capture_output=True, text=True)
+    return result.returncode, result.stdout
+
+
+def check_circles(root):
+    there = {"a/one.c": "void two(void); void one(void) { two(); }\n", "b/two.c": "void two(void) {}\n"}
+    compile_layer(root, "low", there)
+    assert circles(root) == (0, "\n"), circles(root)
+    compile_layer(root, "low", {**there, "b/two.c": "void one(void); void two(void) { one(); }\n"})
+    status, said = circles(root)
+    assert status == 1 and "2 files use each other in a circle, and 1 may" in said, said
+    assert "the folders a, b use each other" in said, said
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        root = pathlib.Path(name)
+        for check, fault, words in [("layers", {}, ""), ("text", {}, ""), *FAULTS]:
+            shutil.rmtree(root)
+            write(root, {"tests/lint/layers.txt": LAYERS, **GOOD, **fault})
+            expect(root, check, words)
+        if shutil.which("nm") and shutil.which("cc"):
+            check_circles(root)
+    print(f"{len(FAULTS)} faults found, and circles")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Finds circles among the files and the folders of each layer: circles.py BUILD [SOURCE]
+
+A file uses another when its object needs a symbol that the other's defines. BUILD is a build folder, whose objects are
+read by nm; SOURCE is the source tree (default: around this file). tests/lint/layers.txt says how many files of a layer
+may be in one circle, and whether its folders may. Prints every circle; exits 1 if one is larger than that, and 77 if
+there is no nm.
+"""
+import collections
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import layers
+
+SKIPPED = 77
+DEFINED = "TDBRV"  # of nm's letters: symbols that other files can use
+
+
+def circles(graph):
+    """The strongly connected parts of more than one node, by Tarjan's algorithm; graph: node -> set of nodes."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph[node]:
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == index[node]:
+            part = stack[stack.index(node):]
+            del stack[stack.index(node):]
+            if len(part) > 1:
+                found.append(sorted(part))
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def objects(build, source, layer):
+    """The layer's objects: (source file relative to the layer, path of the object). What was moved leaves old ones."""
+    base = build / "src" / layer
+    for path in sorted(base.rglob("*.o")):
+        parts = path.relative_to(base).parts
+        marks = [i for i, part in enumerate(parts) if part.endswith("_objects.dir")]
+        if not marks:
+            continue
+        below = parts[:marks[0] - 1]  # folders with a CMakeLists.txt of their own
+        name = str(pathlib.Path(*below, *parts[marks[0] + 1:]).with_suffix(""))
+        if (source / "src" / layer / name).exists():
+            yield name, path
+
+
+def read(build, source, layer):
+    """file -> the files whose symbols it needs."""
+    defines, needs = {}, collections.defaultdict(set)
+    for name, path in objects(build, source, layer):
+        listed = subprocess.run(["nm", str(path)], capture_output=True, text=True, check=True).stdout
+        for line in listed.splitlines():
+            letter, symbol = line.split()[-2:]
+            if letter in DEFINED:
+                defines[symbol] = name
+            elif letter == "U":
+                needs[name].add(symbol)
+    graph = {name: set() for name in set(defines.values()) | set(needs)}
+    for name, symbols in needs.items():
+        graph[name] = {defines[s] for s in symbols if s in defines and defines[s] != name}
+    return graph
+
+
+def by_folder(graph):
+    folders = collections.defaultdict(set)
+    for name, others in graph.items():
+        own = str(pathlib.Path(name).parent)
+        folders[own] |= {str(pathlib.Path(other).parent) for other in others} - {own}
+    return {own: {f for f in others if f in folders} for own, others in folders.items()}
+
+
+def check(build, source):
+    """What is wrong, a line for each circle that is too large."""
+    wrong, files = [], 0
+    for layer in layers.read(source):
+        graph = read(build, source, layer.name)
+        files += len(graph)
+        for circle in circles(graph):
+            print(f"{layer.name}: {len(circle)} files: {', '.join(circle)}")
+            if len(circle) > layer.files:
+                wrong.append(f"src/{layer.name}: {len(circle)} files use each other in a circle, and {layer.files} may")
+        for circle in circles(by_folder(graph)):
+            print(f"{layer.name}: {len(circle)} folders: {', '.join(circle)}")
+            if not layer.folders:
+                wrong.append(f"src/{layer.name}: the folders {', '.join(circle)} use each other in a circle")
+    return wrong if files else [f"{build}: no objects of a layer are there"]
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(f"usage: {sys.argv[0]} BUILD [SOURCE]")
+    if not shutil.which("nm"):
+        print("skipped: nm is not installed")
+        sys.exit(SKIPPED)
+    source = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).resolve().parents[2])
+    wrong = check(pathlib.Path(sys.argv[1]), source)
+    print("\n".join(wrong))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
