@@ -159,7 +159,15 @@ static int exchange(weft_agent_t *agent, const char *address, weft_region_t regi
   return err;
 }
 
-static int run_initiator(size_t length, const char *token, uint16_t port) {
+// Waits for the end of the target's process.
+static int finish(pid_t child) {
+  int status;
+  if (waitpid(child, &status, 0) != child || status != 0)
+    return report("the target failed", WEFT_ERR_PEER_LOST);
+  return 0;
+}
+
+static int run_initiator(size_t length, const char *token, uint16_t port, pid_t child) {
   unsigned char *bytes = malloc(length);
   if (!bytes)
     return report("memory", WEFT_ERR_NOMEM);
@@ -178,9 +186,11 @@ static int run_initiator(size_t length, const char *token, uint16_t port) {
     err = report("register", weft_agent_register(agent, &memory, &region));
   if (!err)
     err = exchange(agent, address, region, bytes, length);
+  // An agent that closes may take an unread notification with it, so this one stays open until the target has ended.
+  int ended = finish(child);
   weft_agent_close(agent); // after this nothing touches `bytes` any more
   free(bytes);
-  return err;
+  return err ? err : ended;
 }
 
 // A shared secret of 32 hexadecimal digits.
@@ -209,14 +219,13 @@ static int run(size_t length) {
   }
   close(ends[1]);
   uint16_t port;
-  if (child < 0 || read(ends[0], &port, sizeof port) != sizeof port)
-    err = report("the target did not start", WEFT_ERR_SYSTEM);
+  if (child < 0)
+    err = report("fork", WEFT_ERR_SYSTEM);
+  else if (read(ends[0], &port, sizeof port) != sizeof port)
+    err = finish(child);
   else
-    err = run_initiator(length, token, port);
+    err = run_initiator(length, token, port, child);
   close(ends[0]);
-  int status = 0;
-  if (child > 0 && (waitpid(child, &status, 0) != child || status != 0) && !err)
-    err = report("the target failed", WEFT_ERR_PEER_LOST);
   return err;
 }
 
