@@ -45,6 +45,11 @@ command valgrind            valgrind
 command ip                  iproute2
 file /usr/sbin/nft          nftables
 "
+# What adds to the tests and is not required: tests that need it are skipped without it.
+test_wanted="
+command doxygen             doxygen
+command abidiff             abigail-tools
+"
 # The same for arm64, by a cross compiler. Its libraries stand beside this machine's.
 arm64_libraries='s/^library .*/&:arm64/p'
 arm64_needs="
@@ -125,7 +130,7 @@ install_wanted() {
   local package
   for package in "${missing[@]}"; do
     missing=("$package")
-    (install_packages) || echo "install-deps: no $package: Weft is built without what it adds" >&2
+    (install_packages) || echo "install-deps: no $package: what it adds to Weft or its tests is left out" >&2
   done
 }
 
@@ -233,7 +238,7 @@ choose_arm64() {
 
 case "${1:---build}" in
   --build) needs=$build_needs ;;
-  --test) needs=$build_needs$test_needs ;;
+  --test) needs=$build_needs$test_needs build_wanted+=$test_wanted ;;
   --pypi) needs= ;;
   --arm64) choose_arm64 ;;
   *) echo "usage: $0 [--build|--test|--pypi|--arm64]" >&2 && exit 2 ;;

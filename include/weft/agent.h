@@ -30,13 +30,14 @@
 extern "C" {
 #endif
 
-typedef struct weft_agent weft_agent_t;
+typedef struct weft_agent weft_agent_t;       /**< one end of all transfers of a process */
 typedef struct weft_list weft_list_t;         /**< descriptors, checked and looked up once, for many transfers */
 typedef struct weft_transfer weft_transfer_t; /**< a transfer that can be posted, many times */
 
 typedef uint64_t weft_region_t; /**< a region of one agent; 0: none */
 typedef uint64_t weft_peer_t;   /**< an incarnation of an agent; 0: none, WEFT_PEER_SELF: this one */
 
+/** The agent itself, in the place of a peer: both lists of a transfer are its own (loopback). */
 #define WEFT_PEER_SELF UINT64_MAX
 
 enum {
@@ -56,9 +57,9 @@ enum weft_memory_kind {
 
 /** What to register. Initialise with WEFT_MEMORY_INIT. */
 struct weft_memory {
-  size_t size;
-  enum weft_memory_kind kind;
-  void *address;    /**< HOST, CUDA: first byte */
+  size_t size;                /**< sizeof(struct weft_memory) */
+  enum weft_memory_kind kind; /**< what is registered */
+  void *address;              /**< HOST, CUDA: first byte */
   uint64_t length;  /**< bytes. FILE: of the range from byte 0 that may be used; 0: no limit. OBJECT: likewise */
   int32_t device;   /**< CUDA: index of the GPU; -1 (from WEFT_MEMORY_INIT): the one that the address belongs to */
   int fd;           /**< FILE: an open file, which stays the caller's; -1 (from WEFT_MEMORY_INIT): opens `path` */
@@ -77,6 +78,7 @@ inline weft_memory weft_memory_init() {
 extern "C" {
 #define WEFT_MEMORY_INIT weft_memory_init()
 #else
+/** Initial value: its size, no descriptor, and the GPU that the address belongs to; all else 0. */
 #define WEFT_MEMORY_INIT                                                                                               \
   { .size = sizeof(struct weft_memory), .device = -1, .fd = -1 }
 #endif
@@ -94,6 +96,7 @@ enum weft_agent_progress {
   WEFT_AGENT_PROGRESS_NONE = 1,   /**< the caller, by weft_agent_progress() and weft_transfer_poll() */
 };
 
+/** What happened to a peer, for weft_agent_options.on_event. */
 enum weft_agent_event_kind {
   WEFT_AGENT_EVENT_PEER_LOADED,  /**< metadata of a new incarnation came (from the store, a socket or a call) */
   WEFT_AGENT_EVENT_PEER_UPDATED, /**< regions came or went */
@@ -103,12 +106,13 @@ enum weft_agent_event_kind {
                                       process that was stopped in mid-copy; design.md, "A host that is cut off" */
 };
 
+/** One event of an agent. */
 struct weft_agent_event {
-  enum weft_agent_event_kind kind;
-  weft_peer_t peer;
-  const char *name;   /**< the peer's */
-  uint64_t time_ns;   /**< CLOCK_MONOTONIC */
-  const char *detail; /**< a few words, or "" */
+  enum weft_agent_event_kind kind; /**< what happened */
+  weft_peer_t peer;                /**< the peer concerned */
+  const char *name;                /**< the peer's */
+  uint64_t time_ns;                /**< CLOCK_MONOTONIC */
+  const char *detail;              /**< a few words, or "" */
 };
 
 /** [callback] from any thread that is inside this agent; return soon, call nothing of this agent. */
@@ -116,23 +120,24 @@ typedef void (*weft_agent_event_fn)(void *arg, const struct weft_agent_event *ev
 
 /** How to open. Initialise with WEFT_AGENT_OPTIONS_INIT; zero means the default of each field. */
 struct weft_agent_options {
-  size_t size;
+  size_t size;            /**< sizeof(struct weft_agent_options) */
   const char *name;       /**< required; unique among the agents that meet: a second one of that name is EXISTS */
   const char *transports; /**< names, comma separated, best first: "shm,ucx". Default: all that work here */
-  enum weft_agent_progress progress;
-  uint32_t spin_us;             /**< the thread sleeps after so long without work; default 50 */
-  uint32_t heartbeat_ms;        /**< between signs of life to each peer; default 1,000 */
-  uint32_t peer_timeout_ms;     /**< a peer silent for so long is lost; default 5,000 */
-  uint32_t transfer_timeout_ms; /**< deadline of a transfer that names none; default 30,000 */
-  weft_store_t *store;          /**< for weft_agent_publish() and weft_agent_fetch(); stays the caller's */
-  const char *prefix;           /**< of its keys there, ending in '/'; default "/weft/default/" */
+  enum weft_agent_progress progress; /**< what drives the agent; default: a thread */
+  uint32_t spin_us;                  /**< the thread sleeps after so long without work; default 50 */
+  uint32_t heartbeat_ms;             /**< between signs of life to each peer; default 1,000 */
+  uint32_t peer_timeout_ms;          /**< a peer silent for so long is lost; default 5,000 */
+  uint32_t transfer_timeout_ms;      /**< deadline of a transfer that names none; default 30,000 */
+  weft_store_t *store;               /**< for weft_agent_publish() and weft_agent_fetch(); stays the caller's */
+  const char *prefix;                /**< of its keys there, ending in '/'; default "/weft/default/" */
   uint32_t lease_ttl_s;         /**< the store forgets this agent so long after its last sign of life; default 10 */
   const char *listen;           /**< "HOST:PORT" or "[IPV6]:PORT" (port 0: any) for weft_agent_meet(); default: none */
   const char *token;            /**< shared secret of the agents that may load each other's metadata; required with
                                      `listen`. Default: none, and metadata is taken as it is given */
   weft_agent_event_fn on_event; /**< may be NULL */
-  void *event_arg;
+  void *event_arg;              /**< first argument of on_event */
 };
+/** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_AGENT_OPTIONS_INIT WEFT_SIZED(struct weft_agent_options)
 
 /** Opens the transports that work here and starts the thread. UNSUPPORTED: a transport asked for does not work here,
@@ -198,13 +203,14 @@ WEFT_API int weft_agent_port(weft_agent_t *agent, uint16_t *port);
 /** The living peer of that name; one's own name gives WEFT_PEER_SELF. NOT_FOUND. [any] */
 WEFT_API int weft_agent_find(weft_agent_t *agent, const char *name, weft_peer_t *peer);
 
+/** What this agent knows of a region. */
 struct weft_region_info {
-  size_t size;
-  weft_region_t region;
-  enum weft_memory_kind kind;
-  uint64_t address;
-  uint64_t length;
-  int32_t device;
+  size_t size;                /**< sizeof(struct weft_region_info) */
+  weft_region_t region;       /**< id of the region, with its owner */
+  enum weft_memory_kind kind; /**< what it is */
+  uint64_t address;           /**< HOST, CUDA: first byte, in the owner's address space */
+  uint64_t length;            /**< bytes */
+  int32_t device;             /**< CUDA: index of the GPU at its owner */
 };
 
 /** The regions of a peer (or of this agent) as far as they are known here, by id; `*count` is the space on entry and
@@ -216,6 +222,7 @@ WEFT_API int weft_agent_check(weft_agent_t *agent, weft_peer_t peer);
 
 /* --- transfers --- */
 
+/** Direction of a transfer. */
 enum weft_op {
   WEFT_READ = 0,  /**< from the peer's descriptors into this agent's */
   WEFT_WRITE = 1, /**< from this agent's descriptors into the peer's */
@@ -231,24 +238,27 @@ WEFT_API int weft_list_free(weft_list_t *list);
 
 /** `count` pairs of descriptors: local first + i * stride with remote first + i * stride. */
 struct weft_run {
-  uint32_t local_first, local_stride;
-  uint32_t remote_first, remote_stride;
-  uint32_t count;
+  uint32_t local_first,  /**< first index in the local list */
+      local_stride;      /**< distance to the next */
+  uint32_t remote_first, /**< first index in the remote list */
+      remote_stride;     /**< distance to the next */
+  uint32_t count;        /**< number of pairs */
 };
 
 /** Initialise with WEFT_TRANSFER_OPTIONS_INIT. */
 struct weft_transfer_options {
-  size_t size;
+  size_t size;                  /**< sizeof(struct weft_transfer_options) */
   const uint32_t *local_index;  /**< [num_index] chosen descriptors of the local list, in order; NULL: see runs */
   const uint32_t *remote_index; /**< [num_index] paired with local_index */
-  uint32_t num_index;
-  const struct weft_run *runs; /**< [num_runs]; neither index nor runs: all descriptors, pairwise */
-  uint32_t num_runs;
-  const void *notification; /**< the peer gets it once the data is there, or never; copied */
-  uint32_t notification_size;
-  uint32_t timeout_ms;   /**< from each post; default: the agent's */
-  const char *transport; /**< use this one; default: the cheapest that can, see weft_transfer_explain() */
+  uint32_t num_index;           /**< entries of local_index and of remote_index */
+  const struct weft_run *runs;  /**< [num_runs]; neither index nor runs: all descriptors, pairwise */
+  uint32_t num_runs;            /**< entries of runs */
+  const void *notification;     /**< the peer gets it once the data is there, or never; copied */
+  uint32_t notification_size;   /**< its bytes, at most WEFT_AGENT_MAX_NOTIFICATION */
+  uint32_t timeout_ms;          /**< from each post; default: the agent's */
+  const char *transport;        /**< use this one; default: the cheapest that can, see weft_transfer_explain() */
 };
+/** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_TRANSFER_OPTIONS_INIT WEFT_SIZED(struct weft_transfer_options)
 
 /** Makes a transfer between a list of this agent's and one of a peer's (or of its own); the pairs' lengths are equal.
@@ -299,10 +309,11 @@ WEFT_API int weft_transfer_estimate(weft_transfer_t *transfer, uint64_t *ns);
  *  these. [any] */
 WEFT_API int weft_agent_notify(weft_agent_t *agent, weft_peer_t peer, const void *bytes, uint32_t size);
 
+/** One notification that this agent received. */
 struct weft_notification {
-  weft_peer_t peer;
+  weft_peer_t peer;  /**< the sender */
   const void *bytes; /**< valid until the next weft_agent_notifications() */
-  uint32_t size;
+  uint32_t size;     /**< bytes of the notification */
 };
 
 /** Takes up to `*count` notifications, each peer's in the order in which they were sent (with a transfer: in which the

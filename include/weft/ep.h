@@ -108,14 +108,15 @@ enum weft_ep_event_kind {
   WEFT_EP_EVENT_FENCED,     /**< a view without this rank is agreed on, though it did not ask to leave */
 };
 
+/** One event of a group, as this rank sees it. */
 struct weft_ep_event {
-  enum weft_ep_event_kind kind;
-  int32_t rank;         /**< peer concerned, -1 for none */
-  uint64_t incarnation; /**< of that peer */
-  uint64_t epoch;       /**< view concerned, 0 for none */
-  uint64_t op;          /**< operation concerned, 0 for none */
-  uint64_t time_ns;     /**< CLOCK_MONOTONIC */
-  const char *detail;   /**< a few words, or "" */
+  enum weft_ep_event_kind kind; /**< what happened */
+  int32_t rank;                 /**< peer concerned, -1 for none */
+  uint64_t incarnation;         /**< of that peer */
+  uint64_t epoch;               /**< view concerned, 0 for none */
+  uint64_t op;                  /**< operation concerned, 0 for none */
+  uint64_t time_ns;             /**< CLOCK_MONOTONIC */
+  const char *detail;           /**< a few words, or "" */
 };
 
 /** [callback] from the owner's thread or one of the library's; return soon, call nothing of this handle. */
@@ -125,7 +126,7 @@ typedef void (*weft_ep_event_fn)(void *arg, const struct weft_ep_event *event);
  *  group must agree on capacity, max_tokens, hidden, topk, experts_per_rank, dtype and combine_dtype;
  *  connect checks it. */
 struct weft_ep_options {
-  size_t size;
+  size_t size;               /**< sizeof(struct weft_ep_options) */
   weft_store_t *store;       /**< required; stays the caller's, outlives the handle */
   const char *prefix;        /**< the group's keys, ending in '/'; default "/weft/default/" */
   int32_t rank;              /**< this rank's index; -1: the lowest free one */
@@ -140,9 +141,9 @@ struct weft_ep_options {
   /** A peer silent for so long in an operation is lost; default 5,000. One that does not come because it waits for a
    *  third rank in turn is not silent: it gets up to three times as long again. */
   uint32_t op_timeout_ms;
-  uint32_t lease_ttl_s;      /**< the store forgets a rank so long after its last sign of life; default 10 */
-  weft_ep_event_fn on_event; /**< may be NULL */
-  void *event_arg;
+  uint32_t lease_ttl_s;       /**< the store forgets a rank so long after its last sign of life; default 10 */
+  weft_ep_event_fn on_event;  /**< may be NULL */
+  void *event_arg;            /**< first argument of on_event */
   bool join_only;             /**< there is a group: await its view, and never found one, even if the store has lost it;
                                  weft_ep_open waits for it up to a lease's time, so that it takes no member's rank */
   enum weft_ep_memory memory; /**< all ranks of a group have the same */
@@ -174,6 +175,7 @@ inline weft_ep_options weft_ep_options_init() {
 extern "C" {
 #define WEFT_EP_OPTIONS_INIT weft_ep_options_init()
 #else
+/** Initial value: its size, rank -1, device -1, and 0, the default, for every other field. */
 #define WEFT_EP_OPTIONS_INIT                                                                                           \
   { .size = sizeof(struct weft_ep_options), .rank = -1, .device = -1 }
 #endif
@@ -252,7 +254,7 @@ WEFT_API void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark);
 
 /** What to dispatch. */
 struct weft_ep_dispatch {
-  size_t size;
+  size_t size;             /**< sizeof(struct weft_ep_dispatch) */
   const void *x;           /**< bf16 [T][H], or with `scales` e4m3; read until dispatch_send returns */
   uint32_t num_tokens;     /**< T, 0 to max_tokens */
   const int64_t *topk_idx; /**< [T][K] global expert, or -1 for none. CUDA: this and topk_weights stay as they are until
@@ -265,12 +267,13 @@ struct weft_ep_dispatch {
   const void *scales;
   void *stream; /**< CUDA: the cudaStream_t of dispatch_send; NULL: the default stream */
 };
+/** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_DISPATCH_INIT WEFT_SIZED(struct weft_ep_dispatch)
 
 /** Where to receive; the caller owns every buffer. Pointers marked * may be NULL. */
 struct weft_ep_recv {
-  size_t size;
-  enum weft_ep_layout layout;
+  size_t size;                /**< sizeof(struct weft_ep_recv) */
+  enum weft_ep_layout layout; /**< how the received rows are laid out */
   uint32_t rows;      /**< PER_EXPERT: rows of each expert's part; RANK_MAJOR: S. max_tokens times the active ranks is
                            enough, unless a view with more ranks takes effect in mid-operation or a token selects one
                            expert twice; LIMIT says how many were needed. At most INT32_MAX in all */
@@ -294,27 +297,29 @@ struct weft_ep_recv {
   int64_t *wait_ns;      /**< *[capacity], added to: ns that this rank waited for each source's dispatch */
   void *stream;          /**< CUDA: the cudaStream_t of dispatch_recv */
 };
+/** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_RECV_INIT WEFT_SIZED(struct weft_ep_recv)
 
 /** What an operation's dispatch did. Valid after dispatch_recv. */
 struct weft_ep_info {
-  size_t size;
-  uint64_t op;        /**< the operation */
-  uint64_t epoch;     /**< view it ran in */
-  uint32_t num_ranks; /**< ranks of that view */
-  uint32_t num_rows;  /**< rows received: PER_EXPERT over all experts, RANK_MAJOR in all */
-  uint32_t num_lost;  /**< ranks of the view whose tokens did not come */
-  int32_t *lost;      /**< in: room for `lost_cap` ranks or NULL; out: the first of them, ascending */
-  uint32_t lost_cap;
+  size_t size;            /**< sizeof(struct weft_ep_info) */
+  uint64_t op;            /**< the operation */
+  uint64_t epoch;         /**< view it ran in */
+  uint32_t num_ranks;     /**< ranks of that view */
+  uint32_t num_rows;      /**< rows received: PER_EXPERT over all experts, RANK_MAJOR in all */
+  uint32_t num_lost;      /**< ranks of the view whose tokens did not come */
+  int32_t *lost;          /**< in: room for `lost_cap` ranks or NULL; out: the first of them, ascending */
+  uint32_t lost_cap;      /**< room of `lost`, in ranks */
   uint64_t mark;          /**< lowest mark of the ranks heard (weft_ep_set_mark) */
   uint64_t wire_bytes;    /**< sent to other ranks in the dispatch: rows, scales and row headers */
   uint64_t logical_bytes; /**< per valid (token, expert): 2H + 16 for bf16, H + 16 and its scales for fp8 */
 };
+/** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_INFO_INIT WEFT_SIZED(struct weft_ep_info)
 
 /** What to combine, and where to. */
 struct weft_ep_combine {
-  size_t size;
+  size_t size;               /**< sizeof(struct weft_ep_combine) */
   const void *y;             /**< bf16, in the layout and row order of the receive; read until combine_send returns.
                                   NULL after weft_ep_combine_rows */
   const float *topk_weights; /**< PER_EXPERT: [T][K] when the dispatch had none; else NULL */
@@ -322,25 +327,27 @@ struct weft_ep_combine {
   void *out;                 /**< bf16 [T][H], written by combine_recv; a token with no contribution is 0 */
   void *stream;              /**< CUDA: the cudaStream_t of the half that is called */
 };
+/** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_COMBINE_INIT WEFT_SIZED(struct weft_ep_combine)
 
 /** A selection that brought no contribution. */
 struct weft_ep_missing {
-  int32_t token; /**< index in this rank's dispatch */
-  int32_t k;     /**< place in its top-k */
-  int64_t expert;
+  int32_t token;  /**< index in this rank's dispatch */
+  int32_t k;      /**< place in its top-k */
+  int64_t expert; /**< global index of the selected expert */
 };
 
 /** What a combine did. */
 struct weft_ep_result {
-  size_t size;
+  size_t size;                     /**< sizeof(struct weft_ep_result) */
   uint32_t num_lost;               /**< ranks of the view whose contributions did not come */
   uint32_t num_missing;            /**< selections without contribution: the rank lost, masked, or not in the view */
   struct weft_ep_missing *missing; /**< in: room for `missing_cap` or NULL; out: the first, by token and k */
-  uint32_t missing_cap;
-  uint64_t wire_bytes;    /**< sent to other ranks in the combine */
-  uint64_t logical_bytes; /**< 2H per valid (token, expert) of this rank's dispatch */
+  uint32_t missing_cap;            /**< room of `missing`, in entries */
+  uint64_t wire_bytes;             /**< sent to other ranks in the combine */
+  uint64_t logical_bytes;          /**< 2H per valid (token, expert) of this rank's dispatch */
 };
+/** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_RESULT_INIT WEFT_SIZED(struct weft_ep_result)
 
 /**
@@ -409,28 +416,33 @@ WEFT_API int weft_ep_barrier(weft_ep_t *ep);
  *  `wait_ns` are those of operations that were asked for by info or result, window_bytes holds the engine's workspace
  *  too, and of a peer's bytes nothing is counted. */
 struct weft_ep_stats {
-  size_t size;
-  uint64_t operations;
-  uint64_t dispatch_wire_bytes, dispatch_logical_bytes;
-  uint64_t combine_wire_bytes, combine_logical_bytes;
-  uint64_t connected;    /**< peers connected now */
-  uint64_t window_bytes; /**< memory of this rank's windows now */
-  uint64_t activations;  /**< views that took effect */
-  uint64_t lost;         /**< peers found dead or silent */
-  uint64_t missing;      /**< selections without contribution */
-  uint64_t wait_ns;      /**< time spent waiting for peers */
+  size_t size;                  /**< sizeof(struct weft_ep_stats) */
+  uint64_t operations;          /**< operations begun */
+  uint64_t dispatch_wire_bytes, /**< as weft_ep_info.wire_bytes, summed */
+      dispatch_logical_bytes;   /**< as weft_ep_info.logical_bytes, summed */
+  uint64_t combine_wire_bytes,  /**< as weft_ep_result.wire_bytes, summed */
+      combine_logical_bytes;    /**< as weft_ep_result.logical_bytes, summed */
+  uint64_t connected;           /**< peers connected now */
+  uint64_t window_bytes;        /**< memory of this rank's windows now */
+  uint64_t activations;         /**< views that took effect */
+  uint64_t lost;                /**< peers found dead or silent */
+  uint64_t missing;             /**< selections without contribution */
+  uint64_t wait_ns;             /**< time spent waiting for peers */
 };
+/** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_STATS_INIT WEFT_SIZED(struct weft_ep_stats)
 WEFT_API int weft_ep_stats(const weft_ep_t *ep, struct weft_ep_stats *stats); /**< [owner] */
 
 /** Counters of one peer, since it was connected. */
 struct weft_ep_peer_stats {
-  size_t size;
-  uint64_t incarnation;
-  uint64_t sent_bytes, received_bytes;
+  size_t size;           /**< sizeof(struct weft_ep_peer_stats) */
+  uint64_t incarnation;  /**< incarnation of the peer */
+  uint64_t sent_bytes,   /**< bytes sent to the peer */
+      received_bytes;    /**< bytes received from it */
   uint64_t window_bytes; /**< memory of the window that this peer writes to */
   uint64_t wait_ns;      /**< time that this rank waited with this peer the last to come */
 };
+/** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_PEER_STATS_INIT WEFT_SIZED(struct weft_ep_peer_stats)
 /** NOT_FOUND: not connected. [owner] */
 WEFT_API int weft_ep_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats);

@@ -32,6 +32,7 @@ extern "C" {
 #if defined(__GNUC__)
 #define WEFT_API __attribute__((visibility("default")))
 #else
+/** Marks the functions that libweft exports. */
 #define WEFT_API
 #endif
 
@@ -74,6 +75,7 @@ enum weft_scope {
 /** Error codes: `WEFT_OK` or one of `WEFT_ERR_MAP`, e.g. `WEFT_ERR_TIMEOUT`. */
 enum weft_err {
   WEFT_OK = 0,
+/** Makes one enumerator of a row of WEFT_ERR_MAP; defined only here. */
 #define WEFT_ERR_ENUM(name, value, scope, exit_status, text) WEFT_ERR_##name = value,
   WEFT_ERR_MAP(WEFT_ERR_ENUM)
 #undef WEFT_ERR_ENUM

@@ -42,14 +42,15 @@ struct weft_store_options {
                                     which does not answer is passed over; with one, request_timeout_ms */
   uint32_t request_timeout_ms; /**< whole call, every endpoint tried; default 5,000 */
 };
+/** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_STORE_OPTIONS_INIT WEFT_SIZED(struct weft_store_options)
 
 /** One key and its state. The memory belongs to the list or event that it came in. */
 struct weft_store_kv {
-  const char *key;   /**< key_len bytes, and a NUL behind them */
-  const void *value; /**< value_len bytes, and a NUL behind them */
-  size_t key_len;
-  size_t value_len;
+  const char *key;         /**< key_len bytes, and a NUL behind them */
+  const void *value;       /**< value_len bytes, and a NUL behind them */
+  size_t key_len;          /**< bytes of key */
+  size_t value_len;        /**< bytes of value */
   int64_t create_revision; /**< revision of the put that created the key */
   int64_t mod_revision;    /**< revision of its last put */
   int64_t version;         /**< puts since creation, from 1 */
@@ -58,14 +59,15 @@ struct weft_store_kv {
 
 /** Result of a range: kvs sorted by key. Free with weft_store_list_free(). */
 struct weft_store_list {
-  struct weft_store_kv *kvs;
-  size_t count;     /**< entries of kvs */
-  size_t total;     /**< keys in the range, whatever the limit */
-  bool more;        /**< the limit left some out */
-  int64_t revision; /**< store revision at which the answer holds */
-  void *priv;
+  struct weft_store_kv *kvs; /**< [count], sorted by key */
+  size_t count;              /**< entries of kvs */
+  size_t total;              /**< keys in the range, whatever the limit */
+  bool more;                 /**< the limit left some out */
+  int64_t revision;          /**< store revision at which the answer holds */
+  void *priv;                /**< the library's own; leave it as it is */
 };
 
+/** What a comparison looks at. */
 enum weft_store_target {                     /**< what a comparison looks at */
                          WEFT_STORE_CREATE,  /**< create_revision; 0 when the key is absent */
                          WEFT_STORE_MOD,     /**< mod_revision; 0 when absent */
@@ -73,45 +75,49 @@ enum weft_store_target {                     /**< what a comparison looks at */
                          WEFT_STORE_VALUE,   /**< value; a comparison of an absent key's value fails */
 };
 
+/** How the value in the store relates to the one of the comparison. */
 enum weft_store_relation { WEFT_STORE_EQUAL, WEFT_STORE_GREATER, WEFT_STORE_LESS, WEFT_STORE_NOT_EQUAL };
 
+/** One condition of a transaction. */
 struct weft_store_compare {
-  const char *key; /**< NUL-terminated */
-  enum weft_store_target target;
-  enum weft_store_relation relation;
-  int64_t number;    /**< for CREATE, MOD, VERSION */
-  const void *value; /**< for VALUE */
-  size_t value_len;
+  const char *key;                   /**< NUL-terminated */
+  enum weft_store_target target;     /**< what it looks at */
+  enum weft_store_relation relation; /**< how it has to relate */
+  int64_t number;                    /**< for CREATE, MOD, VERSION */
+  const void *value;                 /**< for VALUE */
+  size_t value_len;                  /**< bytes of value */
 };
 
+/** Kind of an operation of a transaction. */
 enum weft_store_op_kind { WEFT_STORE_PUT, WEFT_STORE_DELETE, WEFT_STORE_RANGE };
 
 /** One operation of a transaction's branch. A branch may put a key at most once, and not delete it too (as etcd has
  *  it). */
 struct weft_store_op {
-  enum weft_store_op_kind kind;
-  const char *key;   /**< NUL-terminated */
-  bool prefix;       /**< DELETE, RANGE: every key that starts with `key` ("" = all) */
-  uint32_t limit;    /**< RANGE: at most so many, 0 = all */
-  const void *value; /**< PUT */
-  size_t value_len;
-  int64_t lease; /**< PUT: lease to hang the key on, 0 for none */
+  enum weft_store_op_kind kind; /**< what the operation does */
+  const char *key;              /**< NUL-terminated */
+  bool prefix;                  /**< DELETE, RANGE: every key that starts with `key` ("" = all) */
+  uint32_t limit;               /**< RANGE: at most so many, 0 = all */
+  const void *value;            /**< PUT */
+  size_t value_len;             /**< bytes of value */
+  int64_t lease;                /**< PUT: lease to hang the key on, 0 for none */
 };
 
+/** A transaction: its conditions, and the operations of both branches. */
 struct weft_store_txn {
   const struct weft_store_compare *compares; /**< all must hold for the success branch to run */
-  size_t num_compares;
-  const struct weft_store_op *success;
-  size_t num_success;
-  const struct weft_store_op *failure;
-  size_t num_failure;
+  size_t num_compares;                       /**< number of compares */
+  const struct weft_store_op *success;       /**< operations to run when all comparisons hold */
+  size_t num_success;                        /**< number of them */
+  const struct weft_store_op *failure;       /**< operations to run when one does not */
+  size_t num_failure;                        /**< number of them */
 };
 
 /** Result of a transaction. Free with weft_store_txn_result_free(). */
 struct weft_store_txn_result {
-  bool succeeded;   /**< which branch ran */
-  int64_t revision; /**< store revision after it */
-  size_t num_responses;
+  bool succeeded;                 /**< which branch ran */
+  int64_t revision;               /**< store revision after it */
+  size_t num_responses;           /**< operations of the branch that ran */
   struct weft_store_list *ranges; /**< [num_responses]: the RANGE operations' answers, empty for others */
   size_t *deleted;                /**< [num_responses]: keys that a DELETE removed, 0 for others */
 };
@@ -135,6 +141,7 @@ WEFT_API int weft_store_version(weft_store_t *store, char *out, size_t cap);
  *  is an error. `revision` 0 = now. */
 WEFT_API int weft_store_range(weft_store_t *store, const char *key, bool prefix, uint32_t limit,
                               struct weft_store_list *out);
+/** Frees the memory of a list, not the struct itself. [any] */
 WEFT_API void weft_store_list_free(struct weft_store_list *list);
 
 /** Puts; `*revision` (may be NULL) is the store's revision after it. NOT_FOUND: no such lease. */
@@ -147,6 +154,7 @@ WEFT_API int weft_store_delete(weft_store_t *store, const char *key, bool prefix
 /** Runs a transaction. A comparison that fails is no error: see `out->succeeded`. After TIMEOUT or
  *  UNREACHABLE it may or may not have run: read before trying again. */
 WEFT_API int weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out);
+/** Frees the memory of a result, not the struct itself. [any] */
 WEFT_API void weft_store_txn_result_free(struct weft_store_txn_result *result);
 
 /** Grants a lease of `ttl_s` seconds (at least 1; a server may grant more); `*granted_s` may be NULL. */
@@ -161,6 +169,7 @@ WEFT_API int weft_store_lease_ttl(weft_store_t *store, int64_t lease, int64_t *t
 /** Ends a lease and deletes its keys. NOT_FOUND when there is none. */
 WEFT_API int weft_store_lease_revoke(weft_store_t *store, int64_t lease);
 
+/** Kind of an event of a watch. */
 enum weft_store_event_kind {
   WEFT_STORE_EVENT_PUT,     /**< kv holds the new state */
   WEFT_STORE_EVENT_DELETE,  /**< kv.key and kv.mod_revision (of the deletion) are set */
@@ -173,10 +182,11 @@ enum weft_store_event_kind {
                                  ask for a lease that only the old one has */
 };
 
+/** One event of a watch. */
 struct weft_store_event {
-  enum weft_store_event_kind kind;
-  struct weft_store_kv kv; /**< PUT and DELETE */
-  int64_t revision;        /**< store revision of the event */
+  enum weft_store_event_kind kind; /**< what happened */
+  struct weft_store_kv kv;         /**< PUT and DELETE */
+  int64_t revision;                /**< store revision of the event */
 };
 
 /** Receives events in revision order. [callback] on the store's own thread: return soon, and call no
@@ -201,7 +211,7 @@ WEFT_API void weft_store_watch_close(weft_store_watch_t *watch);
  * `cert_file` and `key_file` it is that one, and clients give the CA that signed it.
  */
 struct weft_store_server_options {
-  size_t size;
+  size_t size;           /**< sizeof(struct weft_store_server_options) */
   const char *address;   /**< numeric address to bind; default "127.0.0.1" */
   uint16_t port;         /**< 0 = any free one */
   const char *token;     /**< clients must send "Authorization: Bearer TOKEN" (etcd's bare "TOKEN" too). Printable ASCII
@@ -211,6 +221,7 @@ struct weft_store_server_options {
   const char *cert_file; /**< the server's certificate, or a chain of them (PEM), with key_file */
   const char *key_file;  /**< its key (PEM) */
 };
+/** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_STORE_SERVER_OPTIONS_INIT WEFT_SIZED(struct weft_store_server_options)
 
 /** Starts a server on threads of its own. BUSY: port in use; INVALID: `insecure` and an address that other hosts reach,
