@@ -5,8 +5,8 @@ set -euo pipefail
 
 build=$1
 work=$(mktemp -d)
-# shellcheck disable=SC2154 # coproc sets store_PID
-trap 'rm -rf "$work"; if [ -n "${store_PID:-}" ]; then kill "$store_PID"; fi' EXIT
+server=
+trap 'rm -rf "$work"; if [ -n "$server" ]; then kill "$server"; fi' EXIT
 
 fail() {
   echo "$*" >&2
@@ -45,13 +45,15 @@ check 0 "rank 3: 8 operations of 16 tokens are right" ep_rank 4
 WEFT_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 export WEFT_TOKEN
 coproc store { exec "$work/prefix/bin/weft" serve --port 0; }
+server=$store_PID # which bash forgets when the process has ended
 read -r -t 30 url <&"${store[0]}" || fail "weft serve did not print its URL"
 check 0 "passed: put, get, watch and lease" store_client "$url"
 "$work/ep_rank/ep_rank" 2 1 "$url" >"$work/rank1.log" 2>&1 &
 check 0 "rank 0: 8 operations of 16 tokens are right" ep_rank 2 0 "$url"
 wait $! || fail "rank 1 failed: $(cat "$work/rank1.log")"
-kill "$store_PID"
-wait "$store_PID" || true
+kill "$server"
+wait "$server" || true
+server=
 
 # Nobody listens at port 1, so the program reports an unreachable store.
 check 3 ".*unreachable.*" store_client http://127.0.0.1:1
