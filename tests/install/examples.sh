@@ -45,6 +45,7 @@ check 0 "rank 3: 8 operations of 16 tokens are right" ep_rank 4
 WEFT_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 export WEFT_TOKEN
 coproc store { exec "$work/prefix/bin/weft" serve --port 0; }
+# shellcheck disable=SC2154 # coproc sets it
 server=$store_PID # which bash forgets when the process has ended
 read -r -t 30 url <&"${store[0]}" || fail "weft serve did not print its URL"
 check 0 "passed: put, get, watch and lease" store_client "$url"
