@@ -7,7 +7,7 @@
 enum { KIND_DISPATCH = 1, KIND_BARRIER = 2 }; // enum ep_kind
 
 // What a block has heard. In shared memory.
-struct receiving {
+struct hearing {
   uint64_t given_up;      // seats that take no part: lost, or passed over
   uint64_t heard, failed; // members, by index, that some warp heard, and did not hear
   // Of each member, where it was heard
