@@ -28,8 +28,9 @@ struct board {
   _Atomic bool lost;    // or UCX has ended it
 };
 
-// UCX ends the process at times when data is pending on a TCP connection that its peer has closed (docs/versions.md).
-// By then that rank has been put out, and what is to be shown here, that nothing of it comes, holds all the same.
+// UCX ends the process at times when data is pending on a TCP connection that its peer has closed
+// (docs/known-faults.md). By then that rank has been put out, and what is to be shown here, that nothing of it comes,
+// holds all the same.
 static bool is_ended_by_ucx(pid_t pid) {
   const char *transport = getenv("WEFT_EP_TRANSPORT");
   char path[64], state = 0;
