@@ -103,8 +103,7 @@ enum weft_agent_event_kind {
   WEFT_AGENT_EVENT_PEER_LEFT,    /**< it closed, or its metadata was invalidated */
   WEFT_AGENT_EVENT_PEER_LOST,    /**< found dead or silent; `detail` says how. Over shm, and ofi by TCP, what it was
                                       writing changes no memory any more from this event on, but a MiB at most of a
-                                      process that was stopped in mid-copy; docs/design/agent.md, "A host that is cut off"
-                                  */
+                                      process that was stopped in mid-copy; see docs/design/agent.md */
 };
 
 /** One event of an agent. */
