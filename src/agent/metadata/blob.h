@@ -1,4 +1,4 @@
-// The format of metadata: what encode.c and decode.c share. docs/design.md explains it.
+// The format of metadata: what encode.c and decode.c share. docs/design/agent.md explains it.
 #ifndef AGENT_METADATA_BLOB_H
 #define AGENT_METADATA_BLOB_H
 

@@ -2,7 +2,7 @@
 """by_ucx.py PROGRAM: runs it, and is skipped if UCX has ended it by an assertion of its own.
 
 UCX 1.13 does so, once in some thirty runs under asan, when ranks join and leave at once: it destroys a worker that is
-about to answer a peer that connects (docs/design.md). Any other end is the program's.
+about to answer a peer that connects (docs/known-faults.md). Any other end is the program's.
 """
 import re
 import signal

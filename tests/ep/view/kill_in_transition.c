@@ -150,7 +150,7 @@ static bool await_count(const _Atomic uint32_t *word, uint32_t count) {
 }
 
 // After two deaths survivors may end one operation in different views, and report each other's rows as lost in it
-// (docs/design.md, Activation).
+// (docs/design/membership.md, Activation).
 static bool may_miss_the_living(uint32_t *missed) {
   return told->event == DEATH && ++*missed == 1;
 }
