@@ -103,7 +103,7 @@ enum weft_agent_event_kind {
   WEFT_AGENT_EVENT_PEER_LEFT,    /**< it closed, or its metadata was invalidated */
   WEFT_AGENT_EVENT_PEER_LOST,    /**< found dead or silent; `detail` says how. Over shm, and ofi by TCP, what it was
                                       writing changes no memory any more from this event on, but a MiB at most of a
-                                      process that was stopped in mid-copy; see docs/design/agent.md */
+                                      process that was stopped in mid-copy; design.md, "A host that is cut off" */
 };
 
 /** One event of an agent. */
@@ -168,8 +168,8 @@ WEFT_API int weft_agent_deregister(weft_agent_t *agent, weft_region_t region);
  * Writes this agent's metadata: name, incarnation, transports' addresses and, of `num_regions` regions (0 and NULL: of
  * all of them), what a peer needs to reach them. Without `with_addresses` the blob is partial: it updates a peer that
  * was loaded before. `*size` is the space on entry and the need on return; LIMIT when it was too little (blob may be
- * NULL to ask). The format is little-endian, versioned and checksummed (docs/design/agent.md). An agent with a token
- * seals it with that. At most 131,072 regions and 64 MiB (LIMIT). [any]
+ * NULL to ask). The format is little-endian, versioned and checksummed (docs/design/agent.md). An agent with a
+ * token seals it with that. At most 131,072 regions and 64 MiB (LIMIT). [any]
  */
 WEFT_API int weft_agent_metadata(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions,
                                  bool with_addresses, void *blob, size_t *size);

@@ -4,8 +4,8 @@
  *
  * A *group* of ranks shares a store and a key prefix. Rank r owns experts [r*E, (r+1)*E), E =
  * experts_per_rank. The *view* is the agreed set of active ranks; it changes only by an agreed step, and each
- * change takes effect at one operation number for everybody, while operations go on (docs/design/membership.md says
- * how).
+ * change takes effect at one operation number for everybody, while operations go on
+ * (docs/design/membership.md says how).
  *
  * An *operation* is one dispatch and, usually, the combine that answers it. Every rank of the view takes part
  * in every operation, in the same order, with 0 tokens if it has none. Each half may be issued apart:

@@ -19,6 +19,9 @@ FAULTS = [
     ("layers", {"src/low/up.c": '// Looks up.\n#include "high/it.h"\n'}, "low includes high/it.h"),
     ("layers", {"src/low/up.cu": '// Looks up.\n#include "high/it.h"\n'}, "low includes high/it.h"),
     ("layers", {"src/odd/one.c": "// Belongs nowhere.\n"}, "the layer odd is not in"),
+    ("links", {"page.md": "[there](nowhere.md)\n"}, "leads nowhere"),
+    ("links", {"page.md": "See `src/low/three.c`, and `low/one.c`.\n"}, "there is no src/low/three.c"),
+    ("links", {"page.md": "See `low/three.c`.\n"}, "there is no src/low/three.c"),
     ("text", {"src/low/tab.cuh": "// A\ttab.\n"}, "a tab"),
     ("text", {"src/low/bare.c": "int bare;\n"}, "no comment at its head"),
     ("text", {"src/low/guard.h": "// Guarded.\n#ifndef GUARD_H\n#define GUARD_H\n#endif\n"}, "want LOW_GUARD_H"),
@@ -71,7 +74,7 @@ def check_circles(root):
 def main():
     with tempfile.TemporaryDirectory() as name:
         root = pathlib.Path(name)
-        for check, fault, words in [("layers", {}, ""), ("text", {}, ""), *FAULTS]:
+        for check, fault, words in [("layers", {}, ""), ("text", {}, ""), ("links", {}, ""), *FAULTS]:
             shutil.rmtree(root)
             write(root, {"tests/lint/layers.txt": LAYERS, **GOOD, **fault})
             expect(root, check, words)

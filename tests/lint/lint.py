@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the sources in $WEFT_SOURCE (default: around this file): lint.py layers|text|scripts|format
+"""Checks the sources in $WEFT_SOURCE (default: around this file): lint.py layers|text|scripts|format|links
 
 Prints FILE:LINE: what is wrong; exits 1 if anything is, 77 if the tool that a check needs is not here.
 """
@@ -123,6 +123,26 @@ def check_text():
     return found
 
 
+def check_links():
+    """What documents name is there: where their links lead, and files in backticks, with or without src/."""
+    found = []
+    folders = {path.parts[0] for path in sources() if len(path.parts) > 1}
+    layer_names = set(layer_order())
+    for path in sources(".md"):
+        for number, line in lines(path):
+            for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
+                if "://" not in link and not (ROOT / path.parent / link).exists():
+                    found.append(f"{path}:{number}: the link leads nowhere: {link}")
+            for name in re.findall(r"`([\w./-]+/[\w.-]+\.\w+)`", line):
+                first = name.split("/")[0]
+                if first in folders and not (ROOT / name).exists() and first not in layer_names:
+                    found.append(f"{path}:{number}: there is no {name}")
+                elif first in layer_names and not ((ROOT / "src" / name).exists() or (ROOT / name).exists()
+                                                   or (ROOT / "include" / name).exists()):
+                    found.append(f"{path}:{number}: there is no src/{name}")
+    return found
+
+
 def check_scripts():
     if not shutil.which("shellcheck"):
         print("skipped: shellcheck is not installed")
@@ -157,7 +177,8 @@ def check_format():
 
 
 def main():
-    checks = {"layers": check_layers, "text": check_text, "scripts": check_scripts, "format": check_format}
+    checks = {"layers": check_layers, "text": check_text, "scripts": check_scripts, "format": check_format,
+              "links": check_links}
     if len(sys.argv) != 2 or sys.argv[1] not in checks:
         sys.exit(f"usage: {sys.argv[0]} {'|'.join(checks)}")
     found = checks[sys.argv[1]]()

@@ -106,7 +106,7 @@ static void a_store_of_this_process_allocates_nothing(void **state) {
   weft_store_close(world.store);
 }
 
-// Counted, and not nothing: see docs/notebook/elasticity.md.
+// Counted, and not nothing: see docs/notebook/store-and-group.md.
 static void a_store_over_http_is_counted(void **state) {
   (void)state;
   struct world world = {.store = NULL};

@@ -1,5 +1,4 @@
-// When an agreed view takes effect: the decision of docs/design/membership.md, "Activation", without anything around
-// it.
+// When an agreed view takes effect: the decision that docs/design/membership.md explains, without anything around it.
 //
 // Every active rank feeds it the same headers and so comes to the same answers. Epoch of operation n: E(n). From the
 // headers of operation n, E(n+2) = max(E(n+1), lowest `ready` of n), but only if E(n) = E(n+1): while a change is on

@@ -65,9 +65,9 @@ void ep_activate_next(weft_ep_t *ep) {
 }
 
 // The operation that running ranks have fixed as this rank's first, from any peer's window. Where they differ, because
-// a rank died while they fixed it, the earliest stands: those who begin later adopt it (docs/design/membership.md). One
-// peer may tell again, of an earlier operation in another view, between the two reads: each view that a peer tells has
-// this rank, and of two that run one operation the newer wins.
+// a rank died while they fixed it, the earliest stands: those who begin later adopt it
+// (docs/design/membership.md). One peer may publish another start, of an earlier operation in another view, between the
+// two reads: each view that a peer publishes has this rank, and of two that run one operation the newer wins.
 static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
   uint64_t first = UINT64_MAX;
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {

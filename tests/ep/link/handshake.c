@@ -462,10 +462,10 @@ static void an_answer_that_is_wrong_makes_no_link(void **state) {
   EXPECT_OF(WEFT_ERR_VERSION, "layout version", answer.version++);
   EXPECT_OF(WEFT_ERR_VERSION, "layout version", answer.version++, size = 200);
   EXPECT_OF(WEFT_ERR_VERSION, "layout version", answer.version++, size += LATER);
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "an answer that is none", answer.greeting.incarnation++);
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "an answer that is none", answer.greeting.rank = 2);
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "an answer that is none", answer.greeting.kind = EP_HELLO);
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "an answer that is none", answer.greeting.kind = EP_YIELD, answer.greeting.rank = 2);
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.greeting.incarnation++);
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.greeting.rank = 2);
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.greeting.kind = EP_HELLO);
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.greeting.kind = EP_YIELD, answer.greeting.rank = 2);
   EXPECT_OF(WEFT_ERR_PROTOCOL, "address of 5000", answer.address_size = 5000);
   EXPECT_OF(WEFT_ERR_PROTOCOL, "name does not end", memset(answer.transport, 'x', sizeof answer.transport));
   EXPECT_OF(WEFT_ERR_PROTOCOL, "address", strcpy(answer.transport, "shm"));

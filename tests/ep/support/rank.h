@@ -46,8 +46,7 @@ struct setup {
   uint32_t lease_s;    // the library's default
   uint32_t patience_s; // of open and activate; 60
   // Ranks are killed while others join: who adopts a joiner's view in the midst of an operation, because a death had it
-  // begin later, sends the joiner nothing in that one (docs/design/membership.md, Activation). So its first is not
-  // judged.
+  // begin later, sends the joiner nothing in that one (docs/design/membership.md). So its first is not judged.
   bool deaths;
 };
 

@@ -147,7 +147,7 @@ static bool live_story(struct rank *rank, void *arg) {
 }
 
 // UCX 1.13 over TCP aborts the process by an assertion of its own when a peer dies while the connection to it is being
-// made (docs/known-faults.md). What it says then is in `said`, where stderr went; it is shown, too.
+// made (docs/design/ep-remote.md). What it says then is in `said`, where stderr went; it is shown, too.
 static bool aborted_by_ucx(int said) {
   char text[65536];
   ssize_t size = pread(said, text, sizeof text - 1, 0);
