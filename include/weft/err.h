@@ -2,9 +2,18 @@
  * @file err.h
  * @brief Error codes of libweft: one table gives the code, its name, scope, exit status and text.
  *
- * Every function of libweft that can fail returns 0 or a negative `enum weft_err`. Outputs are written
- * only on success. The calling thread's last failure also leaves a sentence that says what was wrong,
- * where, and what would be right: weft_last_error().
+ * Every function of libweft that can fail returns 0 or a negative `enum weft_err`. It writes its outputs only on
+ * success, except where its text says otherwise. A failure also leaves a sentence for the calling thread, which says
+ * what was wrong, where, and what would be right: weft_last_error(). A handle that an `open`, `create` or `start`
+ * failed to make needs no closing.
+ *
+ * The smallest example:
+ *
+ *     int err = weft_store_open(&store, &options);
+ *     if (err)
+ *       fprintf(stderr, "%s: %s\n", weft_strerror(err), weft_last_error());
+ *
+ * **Threads.** Every function here is [any]: any thread may call it at any time, and it does not block.
  */
 #ifndef WEFT_ERR_H
 #define WEFT_ERR_H
@@ -39,7 +48,7 @@ extern "C" {
 /** What a failure concerns, and so what a caller can do about it. */
 enum weft_scope {
   WEFT_SCOPE_NONE = 0,      /**< not a failure */
-  WEFT_SCOPE_REQUEST = 1,   /**< this call: correct it, or try it again */
+  WEFT_SCOPE_REQUEST = 1,   /**< this call: correct it, or try again */
   WEFT_SCOPE_PEER = 2,      /**< one peer: mask it and go on */
   WEFT_SCOPE_TRANSPORT = 3, /**< a path or a service: select another, or wait */
   WEFT_SCOPE_SELF = 4,      /**< this rank: leave, and join again as a new incarnation */
@@ -72,30 +81,34 @@ enum weft_scope {
   X(LIMIT, -20, REQUEST, 3, "a limit is reached")                                                                      \
   X(COMPACTED, -21, TRANSPORT, 1, "the requested revision is gone")
 
-/** Error codes: `WEFT_OK` or one of `WEFT_ERR_MAP`, e.g. `WEFT_ERR_TIMEOUT`. */
+/** Error codes: `WEFT_OK` or one of `WEFT_ERR_MAP`, e.g. `WEFT_ERR_TIMEOUT`. The texts of functions leave the prefix
+ *  `WEFT_ERR_` out. */
 enum weft_err {
-  WEFT_OK = 0,
+  WEFT_OK = 0, /**< success */
 /** Makes one enumerator of a row of WEFT_ERR_MAP; defined only here. */
 #define WEFT_ERR_ENUM(name, value, scope, exit_status, text) WEFT_ERR_##name = value,
   WEFT_ERR_MAP(WEFT_ERR_ENUM)
 #undef WEFT_ERR_ENUM
 };
 
-/** Short text of a code, e.g. "deadline passed"; "unknown error" for others. [any] */
+/** Short text of a code, e.g. "deadline passed"; "success" for 0, "unknown error" for what is no code. Valid for ever.
+ *  [any] */
 WEFT_API const char *weft_strerror(int err);
 
-/** Name of a code without its prefix, e.g. "TIMEOUT"; "OK" for 0. [any] */
+/** Name of a code without its prefix, e.g. "TIMEOUT"; "OK" for 0, "UNKNOWN" for what is no code. Valid for ever. [any]
+ */
 WEFT_API const char *weft_err_name(int err);
 
-/** Scope of a code. [any] */
+/** Scope of a code; NONE for 0 and for what is no code. [any] */
 WEFT_API enum weft_scope weft_err_scope(int err);
 
-/** Exit status that the `weft` tool gives for a code: 0 ok, 1 failed, 2 usage, 3 environment, 4 wrong
- *  data, 5 peer lost, 124 deadline. [any] */
+/** Exit status of the tool `weft` for a code: 0 success, 1 failure (also for what is no code), 2 wrong usage, 3
+ * something about the host or the environment, 4 wrong data, 5 a lost peer, 124 a deadline that passed. [any] */
 WEFT_API int weft_err_exit_status(int err);
 
-/** The calling thread's last failure in words; "" when it has had none. Valid until the thread's next
- *  libweft call. [any] */
+/** The calling thread's last failure in words, of at most 1,023 bytes; "" when it has had none. A call that succeeds
+ * may leave the sentence of an earlier failure, or one of a failure inside the library that it coped with: ask only
+ * after a call has failed. Valid until the thread's next libweft call. [any] */
 WEFT_API const char *weft_last_error(void);
 
 #ifdef __cplusplus

@@ -1,13 +1,38 @@
 /**
  * @file store.h
- * @brief A small, strongly consistent key-value store: leases, transactions, watches.
+ * @brief A client of a small, strongly consistent key-value store: keys, transactions, leases, watches.
  *
- * The model and the wire protocol are those of etcd v3 (its JSON gateway). Three kinds are reached through
- * the same calls: a real etcd cluster and the embedded server of `weft serve` (both over HTTP), and a store
- * inside this process (for one-process groups and tests).
+ * Ranks and agents agree through a store: who is there, which view is in force. A program may keep keys of its own in
+ * it. The model and the wire protocol are those of etcd v3 (its JSON gateway). One set of calls reaches three kinds of
+ * store: a real etcd cluster and the embedded server of `weft serve` or weft_store_server_start() (both over HTTP), and
+ * a store inside this process, for tests and for groups of one process.
  *
- * Keys are byte strings; revisions are etcd revisions: one counter for the whole store, +1 for each
- * modifying request. Handles are safe for any number of threads. Every call ends by its time limit.
+ * Keys are strings without NUL bytes, values are byte strings. The store has one counter, its *revision*, which each
+ * modifying request increments. A *lease* is a time limit that its owner renews; keys attached to it are deleted when
+ * it ends. A *watch* reports each change of the keys with one prefix.
+ *
+ * The smallest example, without error handling; examples/store_client is a whole program:
+ *
+ *     struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+ *     weft_store_t *store;
+ *     options.endpoints = "http://127.0.0.1:2379";
+ *     weft_store_open(&store, &options);
+ *     weft_store_put(store, "/demo/key", "value", 5, 0, NULL);
+ *     weft_store_close(store);
+ *
+ * **Threads.** Any number of threads may use one store at the same time: every function here is [any], except where its
+ * text says otherwise. No other call may use a handle while it is closed, or afterwards. A watch calls its function on
+ * a thread of the store, which serves all watches of that store one after the other. The library blocks all signals in
+ * its threads.
+ *
+ * **Time.** Each request to a server blocks the caller until the answer comes, at most for
+ * weft_store_options.request_timeout_ms. A store inside this process answers at once.
+ *
+ * **Errors.** Every call may return INVALID (an argument is wrong), NOMEM, LIMIT (too large, see the call) and, where
+ * it asks a server: TIMEOUT (no answer in time), UNREACHABLE (no endpoint can be reached, or the server is not able to
+ * answer), AUTH (the server refuses the token, the user or the certificate, or its own certificate is not accepted),
+ * PROTOCOL (the answer is malformed, or larger than 16 MiB) and SYSTEM. The texts of the calls name only further ones,
+ * and what an error means there.
  */
 #ifndef WEFT_STORE_H
 #define WEFT_STORE_H
@@ -21,31 +46,39 @@
 extern "C" {
 #endif
 
-typedef struct weft_store weft_store_t;               /**< a client, or the in-process store */
+typedef struct weft_store weft_store_t;               /**< a client of a server, or a store inside this process */
 typedef struct weft_store_server weft_store_server_t; /**< an embedded server */
 typedef struct weft_store_watch weft_store_watch_t;   /**< an open watch */
 
-/** How to reach a store. Zero (after WEFT_STORE_OPTIONS_INIT) means the default of each field. */
+/**
+ * How to reach a store. Initialise with WEFT_STORE_OPTIONS_INIT; a field that is 0 or NULL has its default. The library
+ * copies all strings.
+ */
 struct weft_store_options {
-  size_t size;                 /**< sizeof(struct weft_store_options) */
-  const char *endpoints;       /**< comma-separated "http[s]://host:port"; tried in order, next on failure */
-  const char *ca_file;         /**< PEM bundle that signs the server's certificate; default: with a token, none: the
-                                    certificate has to be the one that the token makes; else the system's */
-  const char *cert_file;       /**< client certificate (PEM), with key_file */
-  const char *key_file;        /**< client key (PEM) */
-  const char *user;            /**< etcd user; asks /v3/auth/authenticate for a token, again when it expires */
-  const char *password;        /**< etcd password */
-  const char *token;           /**< token of an embedded server. It goes over TLS only: https:// shows it after the
-                                    server's certificate was accepted; http:// to a loopback address does not send it
-                                    at all, for any user of the host may listen there; http:// to others is INVALID */
-  uint32_t connect_timeout_ms; /**< per endpoint, its TLS handshake included; default: with several, 2,000, so that one
-                                    which does not answer is passed over; with one, request_timeout_ms */
-  uint32_t request_timeout_ms; /**< whole call, every endpoint tried; default 5,000 */
+  size_t size;           /**< sizeof(struct weft_store_options) */
+  const char *endpoints; /**< required: 1 to 16 of "http[s]://host:port", comma-separated. A call begins with the one
+                            that answered last and goes to the next one when it fails */
+  const char *ca_file; /**< PEM file of the CAs that may sign the server's certificate. Default: with `token`, only the
+                            certificate that the token makes is accepted; without, the system's CAs count */
+  const char *cert_file; /**< client certificate (PEM), together with key_file; default: none */
+  const char *key_file;  /**< client key (PEM); default: none */
+  const char *user;      /**< etcd user, together with `password`, not with `token`; default: none. The client asks
+                              /v3/auth/authenticate for etcd's token, and again when that has expired */
+  const char *password;  /**< etcd password; default: none */
+  /** Token of an embedded server: printable ASCII without blanks, at most 4,095 bytes; default: none. It travels over
+   * TLS only, after the server's certificate was accepted. To an http:// endpoint at a loopback address the client
+   * sends no token, because any user of the host may listen there; with another http:// endpoint weft_store_open()
+   * returns INVALID. */
+  const char *token;
+  uint32_t connect_timeout_ms; /**< to connect to one endpoint, TLS handshake included. Default: 2,000 with several
+                                    endpoints, so that the client passes one over that does not answer;
+                                    request_timeout_ms with one */
+  uint32_t request_timeout_ms; /**< for a whole call, all endpoints together; default 5,000 */
 };
 /** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_STORE_OPTIONS_INIT WEFT_SIZED(struct weft_store_options)
 
-/** One key and its state. The memory belongs to the list or event that it came in. */
+/** One key and its state. The memory belongs to the list or to the event that holds it. */
 struct weft_store_kv {
   const char *key;         /**< key_len bytes, and a NUL behind them */
   const void *value;       /**< value_len bytes, and a NUL behind them */
@@ -53,189 +86,242 @@ struct weft_store_kv {
   size_t value_len;        /**< bytes of value */
   int64_t create_revision; /**< revision of the put that created the key */
   int64_t mod_revision;    /**< revision of its last put */
-  int64_t version;         /**< puts since creation, from 1 */
-  int64_t lease;           /**< lease that it hangs on, 0 for none */
+  int64_t version;         /**< puts since its creation, counted from 1 */
+  int64_t lease;           /**< lease that it is attached to, 0: none */
 };
 
-/** Result of a range: kvs sorted by key. Free with weft_store_list_free(). */
+/** Result of a range. Free it with weft_store_list_free(). */
 struct weft_store_list {
   struct weft_store_kv *kvs; /**< [count], sorted by key */
   size_t count;              /**< entries of kvs */
   size_t total;              /**< keys in the range, whatever the limit */
   bool more;                 /**< the limit left some out */
-  int64_t revision;          /**< store revision at which the answer holds */
-  void *priv;                /**< the library's own; leave it as it is */
+  int64_t revision;          /**< revision of the store at which the answer holds */
+  void *priv;                /**< the library's own: leave it as it is */
 };
 
 /** What a comparison looks at. */
-enum weft_store_target {                     /**< what a comparison looks at */
-                         WEFT_STORE_CREATE,  /**< create_revision; 0 when the key is absent */
-                         WEFT_STORE_MOD,     /**< mod_revision; 0 when absent */
-                         WEFT_STORE_VERSION, /**< version; 0 when absent */
-                         WEFT_STORE_VALUE,   /**< value; a comparison of an absent key's value fails */
+enum weft_store_target {
+  WEFT_STORE_CREATE,  /**< create_revision; 0 when the key is absent */
+  WEFT_STORE_MOD,     /**< mod_revision; 0 when the key is absent */
+  WEFT_STORE_VERSION, /**< version; 0 when the key is absent */
+  WEFT_STORE_VALUE,   /**< value, compared byte by byte; when the key is absent, the comparison fails */
 };
 
-/** How the value in the store relates to the one of the comparison. */
-enum weft_store_relation { WEFT_STORE_EQUAL, WEFT_STORE_GREATER, WEFT_STORE_LESS, WEFT_STORE_NOT_EQUAL };
+/** How what the store holds has to relate to what the comparison gives. */
+enum weft_store_relation {
+  WEFT_STORE_EQUAL,     /**< the store's is equal */
+  WEFT_STORE_GREATER,   /**< the store's is greater */
+  WEFT_STORE_LESS,      /**< the store's is less */
+  WEFT_STORE_NOT_EQUAL, /**< the store's is different */
+};
 
 /** One condition of a transaction. */
 struct weft_store_compare {
-  const char *key;                   /**< NUL-terminated */
+  const char *key;                   /**< NUL-terminated, not empty */
   enum weft_store_target target;     /**< what it looks at */
   enum weft_store_relation relation; /**< how it has to relate */
-  int64_t number;                    /**< for CREATE, MOD, VERSION */
+  int64_t number;                    /**< for CREATE, MOD and VERSION */
   const void *value;                 /**< for VALUE */
   size_t value_len;                  /**< bytes of value */
 };
 
 /** Kind of an operation of a transaction. */
-enum weft_store_op_kind { WEFT_STORE_PUT, WEFT_STORE_DELETE, WEFT_STORE_RANGE };
-
-/** One operation of a transaction's branch. A branch may put a key at most once, and not delete it too (as etcd has
- *  it). */
-struct weft_store_op {
-  enum weft_store_op_kind kind; /**< what the operation does */
-  const char *key;              /**< NUL-terminated */
-  bool prefix;                  /**< DELETE, RANGE: every key that starts with `key` ("" = all) */
-  uint32_t limit;               /**< RANGE: at most so many, 0 = all */
-  const void *value;            /**< PUT */
-  size_t value_len;             /**< bytes of value */
-  int64_t lease;                /**< PUT: lease to hang the key on, 0 for none */
+enum weft_store_op_kind {
+  WEFT_STORE_PUT,    /**< creates or overwrites a key */
+  WEFT_STORE_DELETE, /**< deletes a key, or all with a prefix */
+  WEFT_STORE_RANGE,  /**< reads a key, or all with a prefix */
 };
 
-/** A transaction: its conditions, and the operations of both branches. */
+/** One operation of a branch of a transaction. As in etcd, a branch may put a key only once, and may not both put and
+ *  delete it (INVALID). */
+struct weft_store_op {
+  enum weft_store_op_kind kind; /**< what the operation does */
+  const char *key;              /**< NUL-terminated; empty only as a prefix */
+  bool prefix;                  /**< DELETE, RANGE: every key that starts with `key` ("": all keys) */
+  uint32_t limit;               /**< RANGE: at most so many keys, 0: all */
+  const void *value;            /**< PUT: the new value; NULL: an empty one */
+  size_t value_len;             /**< bytes of value */
+  int64_t lease;                /**< PUT: lease to attach the key to, 0: none */
+};
+
+/** A transaction: its conditions, and the operations of its two branches. At most 128 of each. */
 struct weft_store_txn {
-  const struct weft_store_compare *compares; /**< all must hold for the success branch to run */
-  size_t num_compares;                       /**< number of compares */
+  const struct weft_store_compare *compares; /**< the success branch runs if all of them hold */
+  size_t num_compares;                       /**< number of compares; with 0 the success branch runs */
   const struct weft_store_op *success;       /**< operations to run when all comparisons hold */
   size_t num_success;                        /**< number of them */
-  const struct weft_store_op *failure;       /**< operations to run when one does not */
+  const struct weft_store_op *failure;       /**< operations to run when one does not hold */
   size_t num_failure;                        /**< number of them */
 };
 
-/** Result of a transaction. Free with weft_store_txn_result_free(). */
+/** Result of a transaction. Free it with weft_store_txn_result_free(). */
 struct weft_store_txn_result {
-  bool succeeded;                 /**< which branch ran */
-  int64_t revision;               /**< store revision after it */
+  bool succeeded;                 /**< whether the success branch ran */
+  int64_t revision;               /**< revision of the store after it */
   size_t num_responses;           /**< operations of the branch that ran */
-  struct weft_store_list *ranges; /**< [num_responses]: the RANGE operations' answers, empty for others */
-  size_t *deleted;                /**< [num_responses]: keys that a DELETE removed, 0 for others */
+  struct weft_store_list *ranges; /**< [num_responses]: the answers of RANGE operations, empty for others */
+  size_t *deleted;                /**< [num_responses]: number of keys that a DELETE removed, 0 for others */
 };
 
-/** Opens a client to `options->endpoints`. Makes no request: an unreachable store shows at the first call. */
+/**
+ * Opens a client of the server at `options->endpoints`. It sends no request and does not block: an unreachable server
+ * shows at the first call. The caller closes `*store` with weft_store_close(). INVALID: an option is malformed, a file
+ * cannot be read, or options exclude each other. VERSION: a field is set that this version of the library does not
+ * know.
+ */
 WEFT_API int weft_store_open(weft_store_t **store, const struct weft_store_options *options);
 
-/** Opens a store that lives in this process and ends with weft_store_close(). */
+/** Opens an empty store inside this process, with a thread of its own. It ends, with all its keys, in
+ *  weft_store_close(). */
 WEFT_API int weft_store_open_local(weft_store_t **store);
 
-/** Closes; ends its watches first. NULL is legal. Not from a watch callback. */
+/** Ends the watches of the store, waits for a watch function that is running, and frees the handle and the watches'
+ *  handles. Keys and leases on a server stay. NULL is legal. Not from a watch function; no other call may be using the
+ *  store. */
 WEFT_API void weft_store_close(weft_store_t *store);
 
-/** The endpoint in use, e.g. "http://127.0.0.1:2379"; "local" for a store of this process. [any] */
+/** The endpoint in use, e.g. "http://127.0.0.1:2379"; "local" for a store inside this process. Does not block. Valid
+ *  until weft_store_close(). [any] */
 WEFT_API const char *weft_store_name(const weft_store_t *store);
 
-/** Asks for the server's version, e.g. "3.4.23" or "weft 0.1.0", NUL-terminated into out[cap]. */
+/** Writes the server's version, e.g. "3.4.23" or "weft 0.1.0", NUL-terminated into out[cap]. LIMIT: `cap` is too small;
+ *  the sentence says how many bytes it takes. [any] */
 WEFT_API int weft_store_version(weft_store_t *store, char *out, size_t cap);
 
-/** Reads `key`, or every key with this prefix; `limit` 0 = all. An absent key is an empty list, an error
- *  is an error. `revision` 0 = now. */
+/**
+ * Reads `key` or, with `prefix`, every key that starts with it ("": all keys), as of now, at most `limit` of them (0:
+ * all). No such key is no error but an empty list. The caller frees what `*out` holds. LIMIT: an embedded
+ * server or a store inside this process refuses an answer of more than 64 MiB. [any]
+ */
 WEFT_API int weft_store_range(weft_store_t *store, const char *key, bool prefix, uint32_t limit,
                               struct weft_store_list *out);
-/** Frees the memory of a list, not the struct itself. [any] */
+/** Frees the memory of a list, not the struct itself, and empties the list. NULL is legal. [any] */
 WEFT_API void weft_store_list_free(struct weft_store_list *list);
 
-/** Puts; `*revision` (may be NULL) is the store's revision after it. NOT_FOUND: no such lease. */
+/**
+ * Puts `value_len` bytes of `value` under `key` and attaches the key to `lease` (0: to none, also if it was attached to
+ * one before). `*revision` (may be NULL) is the revision of the store after it. NOT_FOUND: there is no such lease.
+ * LIMIT: key and value have more than 1.5 MiB, or the store is full. TIMEOUT, UNREACHABLE: the put may or may not have
+ * happened, as with every modifying call; the library never sends such a request a second time. [any]
+ */
 WEFT_API int weft_store_put(weft_store_t *store, const char *key, const void *value, size_t value_len, int64_t lease,
                             int64_t *revision);
 
-/** Deletes a key or a prefix; `*deleted` (may be NULL) counts. Deleting nothing is no error. */
+/** Deletes `key` or, with `prefix`, every key that starts with it ("": all keys). `*deleted` (may be NULL) is how many
+ *  there were; to delete nothing is no error. TIMEOUT, UNREACHABLE: as weft_store_put(). [any] */
 WEFT_API int weft_store_delete(weft_store_t *store, const char *key, bool prefix, size_t *deleted);
 
-/** Runs a transaction. A comparison that fails is no error: see `out->succeeded`. After TIMEOUT or
- *  UNREACHABLE it may or may not have run: read before trying again. */
+/**
+ * Runs a transaction: all of its branch or nothing, at one revision. A comparison that does not hold is no error: see
+ * `out->succeeded`. The caller frees what `*out` holds. NOT_FOUND: a PUT names a lease that does not exist. INVALID:
+ * see struct weft_store_op. LIMIT: more than 128 entries in a list, or more than 1.5 MiB of keys and values. TIMEOUT,
+ * UNREACHABLE: it may or may not have run: read before you try again. [any]
+ */
 WEFT_API int weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out);
-/** Frees the memory of a result, not the struct itself. [any] */
+/** Frees the memory of a result, not the struct itself, and empties the result. NULL is legal. [any] */
 WEFT_API void weft_store_txn_result_free(struct weft_store_txn_result *result);
 
-/** Grants a lease of `ttl_s` seconds (at least 1; a server may grant more); `*granted_s` may be NULL. */
+/** Grants a lease of `ttl_s` seconds, at least 1. `*lease` is its id, never 0; `*granted_s` (may be NULL) the seconds
+ *  granted, which may be more. The owner renews it with weft_store_lease_keepalive(); the library does not. INVALID:
+ *  `ttl_s` is too small or too large. LIMIT: the embedded server holds 65,536 leases already. [any] */
 WEFT_API int weft_store_lease_grant(weft_store_t *store, int64_t ttl_s, int64_t *lease, int64_t *granted_s);
 
-/** Renews once. NOT_FOUND: it has expired, with every key on it. `*ttl_s` may be NULL. */
+/** Renews a lease once: it has its full time again, `*ttl_s` seconds (may be NULL). NOT_FOUND: it has ended, and every
+ *  key attached to it is deleted. [any] */
 WEFT_API int weft_store_lease_keepalive(weft_store_t *store, int64_t lease, int64_t *ttl_s);
 
-/** Seconds left. NOT_FOUND when expired. */
+/** `*ttl_s` is how many seconds the lease has left. NOT_FOUND: it has ended. [any] */
 WEFT_API int weft_store_lease_ttl(weft_store_t *store, int64_t lease, int64_t *ttl_s);
 
-/** Ends a lease and deletes its keys. NOT_FOUND when there is none. */
+/** Ends a lease and deletes the keys attached to it. NOT_FOUND: there is no such lease. TIMEOUT, UNREACHABLE: as
+ *  weft_store_put(). [any] */
 WEFT_API int weft_store_lease_revoke(weft_store_t *store, int64_t lease);
 
 /** Kind of an event of a watch. */
 enum weft_store_event_kind {
-  WEFT_STORE_EVENT_PUT,     /**< kv holds the new state */
-  WEFT_STORE_EVENT_DELETE,  /**< kv.key and kv.mod_revision (of the deletion) are set */
-  WEFT_STORE_EVENT_LOST,    /**< the stream is cut; the watch reconnects by itself and misses nothing */
-  WEFT_STORE_EVENT_RESUMED, /**< it is back (also once at the start, when first established) */
-  WEFT_STORE_EVENT_RESET,   /**< it is back, but the store is not what it was (restarted empty, or compacted
-                                 past the watch's revision): read everything again. A store that was
-                                 restarted empty and has reached the watch's revision again is not told
-                                 from the old one, where it names its cluster as before: after RESUMED,
-                                 ask for a lease that only the old one has */
+  WEFT_STORE_EVENT_PUT,     /**< a key was put: kv is its new state */
+  WEFT_STORE_EVENT_DELETE,  /**< a key was deleted: kv.key and kv.mod_revision (that of the deletion) are set */
+  WEFT_STORE_EVENT_LOST,    /**< the connection is cut; the watch reconnects by itself and loses no event */
+  WEFT_STORE_EVENT_RESUMED, /**< the watch is established: once at its start, and after each LOST */
+  /** The watch is established, in place of RESUMED, but events may be missing: the store was restarted empty, it no
+   *  longer has the revision at which the watch stood (compacted), or one message had more than 16 MiB. The watch goes
+   * on from now: read everything again. A store that was restarted empty, names its cluster as before and has reached
+   * the watch's revision again looks like the old one: whoever has to know asks after RESUMED for a lease that only the
+   * old one had. */
+  WEFT_STORE_EVENT_RESET,
 };
 
-/** One event of a watch. */
+/** One event of a watch. Its memory is valid until the watch function returns. */
 struct weft_store_event {
   enum weft_store_event_kind kind; /**< what happened */
-  struct weft_store_kv kv;         /**< PUT and DELETE */
-  int64_t revision;                /**< store revision of the event */
+  struct weft_store_kv kv;         /**< PUT and DELETE: the key; else empty */
+  int64_t revision;                /**< PUT and DELETE: revision of the change; else a revision that the store has
+                                        reached */
 };
 
-/** Receives events in revision order. [callback] on the store's own thread: return soon, and call no
- *  blocking weft_store function from it. */
+/** Receives the events of a watch in the order of their revisions. `arg` is that of weft_store_watch_open(). [callback]
+ * on a thread of the store: return soon, for the other watches of the store wait, and call no function of this store
+ * that asks the server or closes a handle. */
 typedef void (*weft_store_watch_fn)(void *arg, const struct weft_store_event *event);
 
 /**
- * Watches every key with `prefix` from revision `from` on (inclusive; 0 = from now, after this call's
- * return). To miss nothing: range, then watch from its `revision + 1`.
+ * Watches every key that starts with `prefix` ("": all keys) from revision `from` on, inclusive; 0: what changes after
+ * this call has returned. To miss nothing, read with weft_store_range() and watch from the list's `revision + 1`.
+ *
+ * `*watch` ends with weft_store_watch_close() or with its store. `fn` may be called before this call returns. With
+ * `from` 0 the call blocks until the watch is established, at most for request_timeout_ms, and returns the reason if it
+ * is not (TIMEOUT, UNREACHABLE, AUTH, ...). With another `from` it does not wait for the server: a store that cannot be
+ * reached is tried again until the watch is closed, and RESUMED or RESET says when it is established. [any]
  */
 WEFT_API int weft_store_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft_store_watch_fn fn,
                                    void *arg, weft_store_watch_t **watch);
 
-/** Ends a watch: no callback runs after its return. NULL is legal. Not from a watch callback. */
+/** Ends a watch and frees its handle. It waits for a call of the watch function that is running; after it returns none
+ *  runs. NULL is legal. Not from a watch function of the same watch. [any] */
 WEFT_API void weft_store_watch_close(weft_store_watch_t *watch);
 
 /**
- * How to run an embedded server. It speaks HTTPS, and whoever has its token may do everything with every key: read,
- * write and delete what others put, and end their leases. Nobody else may do anything but ask for its version.
+ * How to run an embedded server. Initialise with WEFT_STORE_SERVER_OPTIONS_INIT; a field that is 0 or NULL has its
+ * default. The library copies all strings.
  *
- * Its certificate is one that the token makes: clients with the token need no more (struct weft_store_options). With
- * `cert_file` and `key_file` it is that one, and clients give the CA that signed it.
+ * The server speaks HTTPS. Whoever has its token may do everything with every key: read, write and delete what others
+ * put, and end their leases. Without the token one may ask for the server's version only.
+ *
+ * By default its certificate is the one that the token makes: clients with the token need no CA (struct
+ * weft_store_options). With `cert_file` and `key_file` it shows these, and clients name the CA that signed them.
  */
 struct weft_store_server_options {
-  size_t size;           /**< sizeof(struct weft_store_server_options) */
-  const char *address;   /**< numeric address to bind; default "127.0.0.1" */
-  uint16_t port;         /**< 0 = any free one */
-  const char *token;     /**< clients must send "Authorization: Bearer TOKEN" (etcd's bare "TOKEN" too). Printable ASCII
-                              without blanks, at most 4,095 bytes. NULL: a random one, see weft_store_server_token() */
-  bool insecure;         /**< no token and no TLS: every process that reaches the address may do everything. With a
-                              loopback address only; without a token and a certificate */
-  const char *cert_file; /**< the server's certificate, or a chain of them (PEM), with key_file */
+  size_t size;         /**< sizeof(struct weft_store_server_options) */
+  const char *address; /**< numeric address to bind to; default "127.0.0.1" */
+  uint16_t port;       /**< 0: any free one, see weft_store_server_url() */
+  const char *token;   /**< clients must send "Authorization: Bearer TOKEN" (etcd's bare "TOKEN" too). Printable ASCII
+                            without blanks, at most 4,095 bytes. Default: a random one, see weft_store_server_token() */
+  bool insecure; /**< no token and no TLS: every process that reaches the address may do everything. For a loopback
+                      address only, and without token, cert_file and key_file */
+  const char *cert_file; /**< the server's certificate, or a chain of them (PEM), together with key_file */
   const char *key_file;  /**< its key (PEM) */
 };
 /** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_STORE_SERVER_OPTIONS_INIT WEFT_SIZED(struct weft_store_server_options)
 
-/** Starts a server on threads of its own. BUSY: port in use; INVALID: `insecure` and an address that other hosts reach,
- *  or files that are no certificate and its key; UNSUPPORTED: libmicrohttpd is not there, or has no TLS. */
+/**
+ * Starts a server on threads of its own. It keeps its keys in memory. The caller stops `*server` with
+ * weft_store_server_stop(). BUSY: the port is in use. INVALID: `insecure` together with an address that other hosts can
+ * reach, an address that this host does not have, a malformed token, or files that are no certificate and its key.
+ * UNSUPPORTED: libmicrohttpd is missing, or has no TLS. LIMIT: no more threads or descriptors. [any]
+ */
 WEFT_API int weft_store_server_start(weft_store_server_t **server, const struct weft_store_server_options *options);
 
-/** Its URL, e.g. "https://127.0.0.1:40123". */
+/** Its URL, e.g. "https://127.0.0.1:40123". Valid until weft_store_server_stop(). [any] */
 WEFT_API const char *weft_store_server_url(const weft_store_server_t *server);
 
-/** Its token, given or made; "" when it is insecure. Whoever knows it rules the store: hand it over by a descriptor or
- * a file of mode 0600, not by an argument. Valid until weft_store_server_stop(). [any] */
+/** Its token, given or made; "" when it is insecure. The token gives all rights: pass it on by a descriptor or a file
+ * of mode 0600, not by an argument. Valid until weft_store_server_stop(). [any] */
 WEFT_API const char *weft_store_server_token(const weft_store_server_t *server);
 
-/** Stops: cuts every connection, drops all keys. NULL is legal. */
+/** Stops the server and frees its handle: closes every connection, drops all keys, and waits for the server's threads.
+ *  NULL is legal. No other call may be using the server. */
 WEFT_API void weft_store_server_stop(weft_store_server_t *server);
 
 #ifdef __cplusplus
