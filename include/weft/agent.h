@@ -2,20 +2,52 @@
  * @file agent.h
  * @brief Transfers: registered memory, peers known by their metadata, one-sided reads and writes with notifications.
  *
- * An *agent* is one process's end of all transfers. It registers *regions* (host memory, CUDA memory, files, objects),
- * tells others of them in a *blob* of metadata, and loads theirs, which makes them *peers*. A *transfer* moves bytes
- * between a list of descriptors of its own regions and one of a peer's (or of its own, by loopback: that is how memory
- * goes to files and objects). A *notification* is a few bytes that the peer's application gets, alone or once the data
- * of a transfer is visible there.
+ * An *agent* is one process's end of all transfers. It registers *regions* (host memory, CUDA memory, files, objects)
+ * and describes them to others in its *metadata*. An agent that loads the metadata of another one has it as a *peer*. A
+ * *transfer* moves bytes between a list of descriptors of the agent's own regions and a list of a peer's regions. Both
+ * lists may be its own (loopback): that is how memory goes to files and objects. A *notification* is a few bytes for
+ * the peer's application, sent alone or once the data of a transfer is visible there.
  *
- * Ids are values, never used twice: a region's id counts up, a peer's names one incarnation of one agent. What a dead
- * or invalidated incarnation left behind fails with PEER_LOST or NOT_FOUND at once; it never means its successor.
+ * The smallest example, without error handling; examples/transfer is a whole program, with both sides:
  *
- * Set-up (register, load, create) may allocate, look up and take locks. weft_transfer_post() and weft_transfer_poll()
- * do not: no allocation, no lock that waits, no look-up by name.
+ *     struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+ *     struct weft_memory memory = WEFT_MEMORY_INIT;
+ *     struct weft_descriptor from = {0}, to = {0};
+ *     options.name = "writer";
+ *     options.token = token; // the same as the peer's
+ *     memory.address = bytes;
+ *     memory.length = length;
+ *     weft_agent_open(&agent, &options);
+ *     weft_agent_register(agent, &memory, &region);
+ *     weft_agent_meet(agent, "10.0.0.1:5555", 10000, &peer);
+ *     from.address = (uintptr_t)bytes;
+ *     from.length = length;
+ *     to.address = there; // in the peer's address space, for instance from weft_agent_regions()
+ *     to.length = length;
+ *     weft_list_create(agent, WEFT_PEER_SELF, &from, 1, &local);
+ *     weft_list_create(agent, peer, &to, 1, &remote);
+ *     weft_transfer_create(agent, WEFT_WRITE, local, remote, NULL, &transfer);
+ *     weft_transfer_post(transfer);
+ *     weft_transfer_wait(transfer, 10000);
+ *     weft_agent_close(agent);
  *
- * Thread rules: [any] any thread at any time. Calls for one transfer come from one thread at a time, but for
- * weft_transfer_cancel(). With WEFT_AGENT_PROGRESS_NONE all calls of an agent come from one thread at a time.
+ * Ids are values and are never used twice: a region's id counts up, a peer's names one incarnation of one agent. An id
+ * of an incarnation that has ended fails with PEER_LOST or NOT_FOUND at once; it never means a successor.
+ *
+ * **Threads.** [any]: any thread may call it at any time, several at once. [transfer]: one thread at a time for each
+ * transfer; different transfers are independent. With WEFT_AGENT_PROGRESS_NONE all calls for one agent, its lists and
+ * its transfers come from one thread at a time. No other call may use an agent, a list or a transfer while it is closed
+ * or freed, or afterwards.
+ *
+ * **Time.** weft_transfer_post() and weft_transfer_poll() do not wait: they allocate nothing, take no lock that waits,
+ * and look nothing up by name. Of the others those with a `timeout_ms` block until their work is done or the time has
+ * passed; they may need up to about a second more when a store does not answer. The rest may allocate, look up and wait
+ * for another thread inside this agent.
+ *
+ * **Errors.** Every call may return INVALID (an argument is wrong), NOMEM, SYSTEM (the operating system refuses) and
+ * LIMIT (no more descriptors, threads, or what the call says). A call that takes a peer may return PEER_LOST (this
+ * incarnation has left or is lost; the sentence says why) and NOT_FOUND (there was no such peer). The texts of the
+ * calls name only further ones, and what an error means there.
  */
 #ifndef WEFT_AGENT_H
 #define WEFT_AGENT_H
@@ -32,7 +64,7 @@ extern "C" {
 
 typedef struct weft_agent weft_agent_t;       /**< one end of all transfers of a process */
 typedef struct weft_list weft_list_t;         /**< descriptors, checked and looked up once, for many transfers */
-typedef struct weft_transfer weft_transfer_t; /**< a transfer that can be posted, many times */
+typedef struct weft_transfer weft_transfer_t; /**< a transfer that can be posted many times */
 
 typedef uint64_t weft_region_t; /**< a region of one agent; 0: none */
 typedef uint64_t weft_peer_t;   /**< an incarnation of an agent; 0: none, WEFT_PEER_SELF: this one */
@@ -41,18 +73,18 @@ typedef uint64_t weft_peer_t;   /**< an incarnation of an agent; 0: none, WEFT_P
 #define WEFT_PEER_SELF UINT64_MAX
 
 enum {
-  WEFT_AGENT_MAX_NAME = 128,           /**< bytes of an agent's name, its end included */
+  WEFT_AGENT_MAX_NAME = 128,           /**< bytes of an agent's name, its final NUL included */
   WEFT_AGENT_MAX_NOTIFICATION = 4096,  /**< bytes of a notification */
-  WEFT_AGENT_MAX_DESCRIPTORS = 1 << 20 /**< of a list, and of a transfer */
+  WEFT_AGENT_MAX_DESCRIPTORS = 1 << 20 /**< descriptors of a list, and pairs of a transfer */
 };
 
 /** What a region is. */
 enum weft_memory_kind {
-  WEFT_MEMORY_HOST = 0,
-  WEFT_MEMORY_CUDA = 1,
-  WEFT_MEMORY_FILE = 2,
+  WEFT_MEMORY_HOST = 0,   /**< memory of this process */
+  WEFT_MEMORY_CUDA = 1,   /**< memory of a GPU */
+  WEFT_MEMORY_FILE = 2,   /**< a file */
   WEFT_MEMORY_OBJECT = 3, /**< of an S3 store; a transfer that writes to it gives all of it, from byte 0 on */
-  WEFT_MEMORY_KINDS = 4,
+  WEFT_MEMORY_KINDS = 4,  /**< number of kinds */
 };
 
 /** What to register. Initialise with WEFT_MEMORY_INIT. */
@@ -60,12 +92,13 @@ struct weft_memory {
   size_t size;                /**< sizeof(struct weft_memory) */
   enum weft_memory_kind kind; /**< what is registered */
   void *address;              /**< HOST, CUDA: first byte */
-  uint64_t length;  /**< bytes. FILE: of the range from byte 0 that may be used; 0: no limit. OBJECT: likewise */
+  uint64_t length;  /**< bytes. HOST, CUDA: not 0. FILE, OBJECT: the range from byte 0 that may be used; 0: no limit */
   int32_t device;   /**< CUDA: index of the GPU; -1 (from WEFT_MEMORY_INIT): the one that the address belongs to */
-  int fd;           /**< FILE: an open file, which stays the caller's; -1 (from WEFT_MEMORY_INIT): opens `path` */
-  const char *path; /**< FILE: created where missing, unless read_only. OBJECT: "bucket/key" */
-  bool read_only;   /**< nobody writes to it: a WRITE to it, or a READ into it, is refused */
-  bool no_metadata; /**< peers are not told of it: it serves this agent's own side of transfers only */
+  int fd;           /**< FILE: an open file, which stays the caller's and has to stay open until the region is
+                         deregistered; -1 (from WEFT_MEMORY_INIT): the library opens `path` */
+  const char *path; /**< FILE: created where missing, unless read_only. OBJECT: "bucket/key". Copied */
+  bool read_only;   /**< nobody writes to it: no transfer can be made that would (INVALID) */
+  bool no_metadata; /**< the region is in no metadata: it serves this agent's own side of transfers only */
 };
 #ifdef __cplusplus
 }
@@ -78,129 +111,198 @@ inline weft_memory weft_memory_init() {
 extern "C" {
 #define WEFT_MEMORY_INIT weft_memory_init()
 #else
-/** Initial value: its size, no descriptor, and the GPU that the address belongs to; all else 0. */
+/** Initial value: its size, no file descriptor, and the GPU that the address belongs to; all else 0. */
 #define WEFT_MEMORY_INIT                                                                                               \
   { .size = sizeof(struct weft_memory), .device = -1, .fd = -1 }
 #endif
 
-/** A run of bytes in a region. */
+/** A run of bytes within one region. */
 struct weft_descriptor {
-  uint64_t address;     /**< HOST, CUDA: address of the first byte, in the owner's space. FILE, OBJECT: offset */
-  uint64_t length;      /**< bytes; not 0 */
-  weft_region_t region; /**< 0 (HOST, CUDA only): the smallest region that holds all of it, the oldest of equals */
+  uint64_t address; /**< HOST, CUDA: address of the first byte, in the owner's address space. FILE, OBJECT: offset */
+  uint64_t length;  /**< bytes; not 0 */
+  weft_region_t region; /**< the region. 0 (HOST, CUDA only): the smallest that holds all of it, of equals the oldest */
 };
 
-/** Who drives transfers, notifications and liveness when no call of this agent is running. */
+/** What drives transfers, notifications and liveness when no call of this agent is running. */
 enum weft_agent_progress {
-  WEFT_AGENT_PROGRESS_THREAD = 0, /**< a thread of the agent: spins while there is work, then sleeps */
-  WEFT_AGENT_PROGRESS_NONE = 1,   /**< the caller, by weft_agent_progress() and weft_transfer_poll() */
+  WEFT_AGENT_PROGRESS_THREAD = 0, /**< a thread of the agent: it spins while there is work, then sleeps */
+  /** Nothing: the caller does, by weft_agent_progress(), weft_transfer_poll() and weft_transfer_wait(). An agent that
+   * is not driven sends no heartbeats, so its peers may take it for lost. */
+  WEFT_AGENT_PROGRESS_NONE = 1,
 };
 
 /** What happened to a peer, for weft_agent_options.on_event. */
 enum weft_agent_event_kind {
-  WEFT_AGENT_EVENT_PEER_LOADED,  /**< metadata of a new incarnation came (from the store, a socket or a call) */
-  WEFT_AGENT_EVENT_PEER_UPDATED, /**< regions came or went */
-  WEFT_AGENT_EVENT_PEER_LEFT,    /**< it closed, or its metadata was invalidated */
-  WEFT_AGENT_EVENT_PEER_LOST,    /**< found dead or silent; `detail` says how. Over shm, and ofi by TCP, what it was
-                                      writing changes no memory any more from this event on, but a MiB at most of a
-                                      process that was stopped in mid-copy; design.md, "A host that is cut off" */
+  WEFT_AGENT_EVENT_PEER_LOADED,  /**< metadata of a new incarnation was loaded (from the store, a socket or a call) */
+  WEFT_AGENT_EVENT_PEER_UPDATED, /**< its regions changed */
+  WEFT_AGENT_EVENT_PEER_LEFT,    /**< it closed, its key went from the store, or this agent invalidated it */
+  /** It was found dead or silent; `detail` says how. From this event on nothing that it was writing changes memory of
+   * this agent, over shm (but for at most one MiB of a process that was stopped in mid-copy), over ucx where Weft
+   * serves the access, and over ofi by TCP. docs/design/agent.md, "A host that is cut off", lists all transports. */
+  WEFT_AGENT_EVENT_PEER_LOST,
 };
 
-/** One event of an agent. */
+/** One event of an agent. Its memory is valid until the callback returns. */
 struct weft_agent_event {
   enum weft_agent_event_kind kind; /**< what happened */
   weft_peer_t peer;                /**< the peer concerned */
-  const char *name;                /**< the peer's */
+  const char *name;                /**< the peer's name */
   uint64_t time_ns;                /**< CLOCK_MONOTONIC */
   const char *detail;              /**< a few words, or "" */
 };
 
-/** [callback] from any thread that is inside this agent; return soon, call nothing of this agent. */
+/** Receives the events of an agent; `arg` is weft_agent_options.event_arg. [callback] on any thread that is inside this
+ *  agent, with its locks held: return soon, and call nothing of this agent. */
 typedef void (*weft_agent_event_fn)(void *arg, const struct weft_agent_event *event);
 
-/** How to open. Initialise with WEFT_AGENT_OPTIONS_INIT; zero means the default of each field. */
+/** How to open an agent. Initialise with WEFT_AGENT_OPTIONS_INIT; a field that is 0 or NULL has its default. The
+ * library copies all strings. */
 struct weft_agent_options {
-  size_t size;            /**< sizeof(struct weft_agent_options) */
-  const char *name;       /**< required; unique among the agents that meet: a second one of that name is EXISTS */
-  const char *transports; /**< names, comma separated, best first: "shm,ucx". Default: all that work here */
+  size_t size;      /**< sizeof(struct weft_agent_options) */
+  const char *name; /**< required; unique among the agents that know each other: loading a second agent of that name
+                         is EXISTS */
+  const char *transports; /**< names, comma-separated: "shm,ucx". Of transports with equal costs an agent takes the one
+                             named first; notifications go by the first that can carry them. Default: all that work
+                             here; they are shm, cuda, ucx, ofi, file, object */
   enum weft_agent_progress progress; /**< what drives the agent; default: a thread */
-  uint32_t spin_us;                  /**< the thread sleeps after so long without work; default 50 */
-  uint32_t heartbeat_ms;             /**< between signs of life to each peer; default 1,000 */
-  uint32_t peer_timeout_ms;          /**< a peer silent for so long is lost; default 5,000 */
-  uint32_t transfer_timeout_ms;      /**< deadline of a transfer that names none; default 30,000 */
-  weft_store_t *store;               /**< for weft_agent_publish() and weft_agent_fetch(); stays the caller's */
-  const char *prefix;                /**< of its keys there, ending in '/'; default "/weft/default/" */
-  uint32_t lease_ttl_s;         /**< the store forgets this agent so long after its last sign of life; default 10 */
-  const char *listen;           /**< "HOST:PORT" or "[IPV6]:PORT" (port 0: any) for weft_agent_meet(); default: none */
-  const char *token;            /**< shared secret of the agents that may load each other's metadata; required with
-                                     `listen`. Default: none, and metadata is taken as it is given */
-  weft_agent_event_fn on_event; /**< may be NULL */
+  uint32_t spin_us;         /**< after so long without work the thread, or weft_transfer_wait(), sleeps; default 50 */
+  uint32_t heartbeat_ms;    /**< time between heartbeats to each peer; default 1,000 */
+  uint32_t peer_timeout_ms; /**< a peer from which nothing came for so long, or for three of its own heartbeats if that
+                                 is longer, is lost; default 5,000 */
+  uint32_t transfer_timeout_ms; /**< deadline of a transfer whose options name none; default 30,000 */
+  weft_store_t *store;          /**< for weft_agent_publish() and weft_agent_fetch(). It stays the caller's and has to
+                                     outlive the agent; default: none */
+  const char *prefix;           /**< of the agents' keys in the store, ending in '/'; default "/weft/default/" */
+  uint32_t lease_ttl_s;         /**< the store deletes this agent's key so long after the last renewal; default 10 */
+  const char *listen;           /**< "HOST:PORT" or "[IPV6]:PORT" (port 0: any free one) at which other agents can call
+                                     weft_agent_meet(); default: none */
+  const char *token;            /**< secret that all agents share which may load each other's metadata; required with
+                                     `listen` and for weft_agent_meet(). Default: none, and the agent loads any metadata */
+  weft_agent_event_fn on_event; /**< receives events; default: none */
   void *event_arg;              /**< first argument of on_event */
 };
 /** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_AGENT_OPTIONS_INIT WEFT_SIZED(struct weft_agent_options)
 
-/** Opens the transports that work here and starts the thread. UNSUPPORTED: a transport asked for does not work here,
- *  the text says why. [any] */
+/**
+ * Opens an agent: its transports, its listening socket, its thread. The caller closes `*agent` with weft_agent_close().
+ * UNSUPPORTED: a transport asked for does not work here, the sentence says why. NOT_FOUND: there is no transport of
+ * that name. LIMIT: the name is too long, or no more descriptors or threads. BUSY: the port of `listen` is in use.
+ * UNREACHABLE: the host of `listen` has no address. [any]
+ */
 WEFT_API int weft_agent_open(weft_agent_t **agent, const struct weft_agent_options *options);
 
-/** Cancels what is in flight, tells peers and the store that it leaves, and frees everything, lists and transfers
- *  included. Nothing touches any registered memory afterwards. NULL is legal. */
+/**
+ * Leaves, and frees the agent with its regions, lists and transfers. It cancels the transfers in flight, takes its key
+ * out of the store, and sends its peers a goodbye. After it has returned nothing touches any registered memory. It
+ * blocks: usually for milliseconds, for up to a second while transfers in flight or messages do not end, up to two more
+ * while the store does not answer, and some while a transport ends what is left. NULL is legal. Not from `on_event`.
+ *
+ * Closing does not wait until notifications are delivered. One that the peer's application has not taken yet may be
+ * lost, also one that was sent with a transfer that has ended with 0, and one for which weft_agent_notify() has
+ * returned 0. Who wants to be sure that a notification was received waits for an answer of the peer's application
+ * before closing. The data of a transfer that has ended with 0 is at the peer.
+ */
 WEFT_API void weft_agent_close(weft_agent_t *agent);
 
 /* --- memory --- */
 
-/** Registers memory; it stays the caller's and must stay there until it is deregistered. Regions may overlap. [any] */
+/**
+ * Registers memory, a file or an object with all transports that can use it; `*region` is its id. The memory stays the
+ * caller's and has to stay mapped until the region is deregistered or the agent closed. Regions may overlap. Peers that
+ * fetched or met this agent get the new region by themselves, others with the next metadata. UNSUPPORTED: no transport
+ * of this agent handles this kind of memory. SYSTEM, LIMIT: a file cannot be opened, or memory cannot be pinned. Other
+ * codes are those of the transport that refuses. [any]
+ */
 WEFT_API int weft_agent_register(weft_agent_t *agent, const struct weft_memory *memory, weft_region_t *region);
 
-/** Allocates `length` bytes of zeros that peers can map, and registers them: HOST (a memfd: peers of this host reach it
- *  without any help of this process) or CUDA. Deregistering frees them. [any] */
+/**
+ * Allocates `length` bytes of zeros that peers of this host can map, at `*address`, and registers them as `*region`.
+ * HOST: a memfd, which such peers reach without any work of this process; `device` is ignored. CUDA: memory of GPU
+ * `device`, of GPU 0 if it is negative. weft_agent_deregister() and weft_agent_close() free the memory. UNSUPPORTED:
+ * another kind, or no usable GPU. NOMEM, LIMIT: there is not so much memory, or the limit of file sizes is less. [any]
+ */
 WEFT_API int weft_agent_allocate(weft_agent_t *agent, enum weft_memory_kind kind, uint64_t length, int32_t device,
                                  weft_region_t *region, void **address);
 
-/** Takes the region back. BUSY: a list or transfer of this agent uses it, the text says which. Peers that have its
- *  metadata learn that it went; what they post to it afterwards fails. [any] */
+/**
+ * Deregisters a region: no transfer of this agent or of a peer can begin to use it any more, and memory of
+ * weft_agent_allocate() is freed. Peers that know the region get a message about it; what they post to it afterwards
+ * ends with NOT_FOUND, or with an error of the transport until the message has come. It waits until a peer's shm
+ * transfer under way has left the region; over another transport such a transfer may still be writing, so agree with
+ * the peers before you free the memory. BUSY: a list of this agent holds the region, the sentence counts the lists and
+ * transfers. NOT_FOUND: there is no such region. [any]
+ */
 WEFT_API int weft_agent_deregister(weft_agent_t *agent, weft_region_t region);
 
 /* --- metadata --- */
 
 /**
- * Writes this agent's metadata: name, incarnation, transports' addresses and, of `num_regions` regions (0 and NULL: of
- * all of them), what a peer needs to reach them. Without `with_addresses` the blob is partial: it updates a peer that
- * was loaded before. `*size` is the space on entry and the need on return; LIMIT when it was too little (blob may be
- * NULL to ask). The format is little-endian, versioned and checksummed (docs/design/agent.md). An agent with a
- * token seals it with that. At most 131,072 regions and 64 MiB (LIMIT). [any]
+ * Writes this agent's metadata into `blob`: name, incarnation, addresses of its transports, and what a peer needs to
+ * reach `num_regions` regions (0 and NULL: all but those with no_metadata). Without `with_addresses` the metadata is
+ * partial: it updates a peer that was loaded before. `*size` is the room of `blob` on entry, and on return the bytes
+ * that the metadata takes, also with LIMIT: there was too little room (blob may be NULL to ask), or the metadata has
+ * more than 131,072 regions or 64 MiB. NOT_FOUND: there is no such region. INVALID: a region has no_metadata. An agent
+ * with a token seals its metadata with it. The format is little-endian, versioned and checksummed
+ * (docs/design/agent.md). [any]
  */
 WEFT_API int weft_agent_metadata(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions,
                                  bool with_addresses, void *blob, size_t *size);
 
-/** Loads a blob, all of it or nothing. PROTOCOL: damaged, the text says where; VERSION: from another version; EXISTS: a
- *  living agent with this name has another incarnation; AUTH: this agent has a token, and the blob was not sealed with
- *  it; LIMIT: more than an agent holds (131,072 regions of a peer, 1,048,576 of all, 65,536 peers). A newer one of a
- * dead or left peer is a new peer. An agent without a token takes a blob as it is: the caller vouches that it comes
- * from who it should, for its addresses and keys go to the transports and the libraries below them. [any] */
+/**
+ * Loads the metadata of another agent, all of it or nothing; `*peer` is its id. Metadata of a known incarnation updates
+ * that peer. Metadata of a new incarnation of a peer that has ended makes a new peer. This agent's own gives
+ * WEFT_PEER_SELF. The bytes at `blob` are the caller's and are not kept.
+ *
+ * PROTOCOL: the metadata is damaged, the sentence says where. VERSION: it is of another version. EXISTS: a living peer,
+ * or this agent, has this name and another incarnation. AUTH: this agent has a token, and the metadata was not sealed
+ * with it. NOT_FOUND: it is partial, and no peer of this name is known. UNREACHABLE: no transport of both agents
+ * reaches the peer. LIMIT: more than 131,072 regions of a peer, 1,048,576 regions of all peers, or 65,536 peers.
+ *
+ * An agent without a token loads any metadata, and passes its addresses and keys on to the transports and the libraries
+ * below them: the caller has to know where the metadata comes from. [any]
+ */
 WEFT_API int weft_agent_load(weft_agent_t *agent, const void *blob, size_t size, weft_peer_t *peer);
 
-/** Forgets a peer: its transfers in flight end with PEER_LOST, once nothing can touch memory any more. [any] */
+/** Ends a peer on this side, with the event PEER_LEFT. It returns at once: transfers in flight end with PEER_LOST, each
+ *  once nothing touches its memory any more. INVALID: WEFT_PEER_SELF. [any] */
 WEFT_API int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t peer);
 
-/** Puts the metadata into the store, leased, and keeps it up to date as regions come and go. [any] */
+/**
+ * Puts this agent's metadata into the store at PREFIXagents/NAME, on a lease, and keeps it there: a thread, which the
+ * first publish or fetch starts whatever the options' progress, renews the lease and puts the key again when regions
+ * change or the store has lost it. Blocks until the key is there, at most for `timeout_ms`, also while the lease of an
+ * agent of the same name that has died runs out. INVALID: the agent was opened without a store, or its prefix is too
+ * long. EXISTS: a living agent of this name is in the store. UNREACHABLE, TIMEOUT, AUTH and others are those of the
+ * store. [any]
+ */
 WEFT_API int weft_agent_publish(weft_agent_t *agent, uint32_t timeout_ms);
 
-/** Waits until the agent `name` is in the store and loads it; it is then watched: updates are loaded, and when its key
- *  goes it has left. As with weft_agent_load(), it has to be sealed if this agent has a token (AUTH); else whoever may
- *  write the store vouches for it. [any] */
+/**
+ * Waits until the agent `name` is in the store, at most for `timeout_ms`, and loads its metadata; `*peer` is its id,
+ * for this agent's own name WEFT_PEER_SELF. From then on the store is watched: changes are loaded, and when the key
+ * goes the peer has left. INVALID: the agent was opened without a store. TIMEOUT: it is not there. Others are those of
+ * weft_agent_load() and of the store. With a token the metadata has to be sealed with it (AUTH); without one this agent
+ * trusts everybody who can write to the store. [any]
+ */
 WEFT_API int weft_agent_fetch(weft_agent_t *agent, const char *name, uint32_t timeout_ms, weft_peer_t *peer);
 
-/** Exchanges metadata with the agent that listens at `address` ("HOST:PORT", "[IPV6]:PORT"), both ways. AUTH: it does
- *  not share this agent's token. The connection stays: it carries updates, and its end says that the peer went. [any]
+/**
+ * Connects to the agent that listens at `address` ("HOST:PORT", "[IPV6]:PORT") and exchanges metadata in both
+ * directions;
+ * `*peer` is its id. Blocks for at most `timeout_ms`, and for the look-up of HOST. With WEFT_AGENT_PROGRESS_NONE it
+ * drives this agent meanwhile. The connection stays: it carries updates, and its end means that the peer has left or is
+ * lost. INVALID: this agent has no token, or the address is malformed. AUTH: the other one does not share the token.
+ * UNREACHABLE: nobody listens there. TIMEOUT: it did not answer. PEER_LOST: it ended the connection. Others are those
+ * of weft_agent_load(), of either side. [any]
  */
 WEFT_API int weft_agent_meet(weft_agent_t *agent, const char *address, uint32_t timeout_ms, weft_peer_t *peer);
 
-/** The port that this agent listens at. NOT_FOUND: none. [any] */
+/** `*port` is the port at which this agent listens. NOT_FOUND: it does not listen. [any] */
 WEFT_API int weft_agent_port(weft_agent_t *agent, uint16_t *port);
 
-/** The living peer of that name; one's own name gives WEFT_PEER_SELF. NOT_FOUND. [any] */
+/** `*peer` is the living peer of that name; this agent's own name gives WEFT_PEER_SELF. NOT_FOUND: there is none. [any]
+ */
 WEFT_API int weft_agent_find(weft_agent_t *agent, const char *name, weft_peer_t *peer);
 
 /** What this agent knows of a region. */
@@ -208,16 +310,18 @@ struct weft_region_info {
   size_t size;                /**< sizeof(struct weft_region_info) */
   weft_region_t region;       /**< id of the region, with its owner */
   enum weft_memory_kind kind; /**< what it is */
-  uint64_t address;           /**< HOST, CUDA: first byte, in the owner's address space */
-  uint64_t length;            /**< bytes */
-  int32_t device;             /**< CUDA: index of the GPU at its owner */
+  uint64_t address;           /**< HOST, CUDA: first byte, in the owner's address space; else 0 */
+  uint64_t length;            /**< bytes; FILE, OBJECT: 0 for no limit */
+  int32_t device;             /**< CUDA: the GPU's index with its owner, as it was given to weft_memory.device */
 };
 
-/** The regions of a peer (or of this agent) as far as they are known here, by id; `*count` is the space on entry and
- *  their number on return. `info[0].size` set by the caller. [any] */
+/** Writes what is known here of the regions of `peer` (WEFT_PEER_SELF: of this agent) into info[*count], by ascending
+ * id. The caller sets info[0].size. On return `*count` is how many regions there are; with a `*count` of 0 this is all
+ * that is asked for. LIMIT: there are more than `*count` on entry; the first ones are written. [any] */
 WEFT_API int weft_agent_regions(weft_agent_t *agent, weft_peer_t peer, struct weft_region_info *info, uint32_t *count);
 
-/** Whether the peer is alive as far as known: 0, or PEER_LOST with the reason in weft_last_error(). [any] */
+/** Whether the peer is alive, as far as this agent knows: 0, or PEER_LOST with the reason in weft_last_error(). It does
+ * not ask the peer. [any] */
 WEFT_API int weft_agent_check(weft_agent_t *agent, weft_peer_t peer);
 
 /* --- transfers --- */
@@ -228,15 +332,20 @@ enum weft_op {
   WEFT_WRITE = 1, /**< from this agent's descriptors into the peer's */
 };
 
-/** Checks `count` descriptors of `peer` (WEFT_PEER_SELF: of this agent) against its regions; all are of one kind.
- *  INVALID: a length of 0; NOT_FOUND, LIMIT: outside any region; the text names the descriptor. [any] */
+/**
+ * Makes a list of descriptors[count] of `peer` (WEFT_PEER_SELF: of this agent), for any number of transfers; all are of
+ * one kind of memory. It looks their regions up once. The array is not kept. The caller frees `*list` with
+ * weft_list_free(), or the agent's closing does. INVALID: no descriptor, a length of 0, or two kinds. NOT_FOUND: no
+ * region of this id, or none that holds the range. LIMIT: the range is not within its region, or `count` is more than
+ * WEFT_AGENT_MAX_DESCRIPTORS. The sentence names the descriptor. [any]
+ */
 WEFT_API int weft_list_create(weft_agent_t *agent, weft_peer_t peer, const struct weft_descriptor *descriptors,
                               uint32_t count, weft_list_t **list);
 
-/** BUSY: a transfer uses it. NULL is legal. [any] */
+/** Frees a list. BUSY: a transfer uses it, and nothing is freed. NULL is legal. [any] */
 WEFT_API int weft_list_free(weft_list_t *list);
 
-/** `count` pairs of descriptors: local first + i * stride with remote first + i * stride. */
+/** `count` pairs of descriptors: the i-th joins local_first + i * local_stride and remote_first + i * remote_stride. */
 struct weft_run {
   uint32_t local_first,  /**< first index in the local list */
       local_stride;      /**< distance to the next */
@@ -245,102 +354,150 @@ struct weft_run {
   uint32_t count;        /**< number of pairs */
 };
 
-/** Initialise with WEFT_TRANSFER_OPTIONS_INIT. */
+/** How to make a transfer. Initialise with WEFT_TRANSFER_OPTIONS_INIT; a field that is 0 or NULL has its default. The
+ *  library keeps no pointer of it. */
 struct weft_transfer_options {
   size_t size;                  /**< sizeof(struct weft_transfer_options) */
   const uint32_t *local_index;  /**< [num_index] chosen descriptors of the local list, in order; NULL: see runs */
-  const uint32_t *remote_index; /**< [num_index] paired with local_index */
+  const uint32_t *remote_index; /**< [num_index] descriptors of the remote list that local_index is paired with */
   uint32_t num_index;           /**< entries of local_index and of remote_index */
-  const struct weft_run *runs;  /**< [num_runs]; neither index nor runs: all descriptors, pairwise */
+  const struct weft_run *runs;  /**< [num_runs] pairs, not together with an index. Neither: all descriptors, the i-th
+                                   local  one with the i-th remote one */
   uint32_t num_runs;            /**< entries of runs */
-  const void *notification;     /**< the peer gets it once the data is there, or never; copied */
-  uint32_t notification_size;   /**< its bytes, at most WEFT_AGENT_MAX_NOTIFICATION */
-  uint32_t timeout_ms;          /**< from each post; default: the agent's */
-  const char *transport;        /**< use this one; default: the cheapest that can, see weft_transfer_explain() */
+  const void *notification; /**< sent to the peer once the data is visible there, with each post that ends well, and not
+                                 otherwise; default: none. See weft_agent_close() for its delivery */
+  uint32_t notification_size; /**< its bytes, at most WEFT_AGENT_MAX_NOTIFICATION */
+  uint32_t timeout_ms;        /**< deadline, counted from each post; default: weft_agent_options.transfer_timeout_ms */
+  const char *transport;      /**< the transport to use; default: the cheapest that can, see weft_transfer_explain() */
 };
 /** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_TRANSFER_OPTIONS_INIT WEFT_SIZED(struct weft_transfer_options)
 
-/** Makes a transfer between a list of this agent's and one of a peer's (or of its own); the pairs' lengths are equal.
- *  Neighbours on both sides are merged. The lists stay in use until it is freed. [any] */
+/**
+ * Makes a transfer between `local`, a list of this agent's own descriptors, and `remote`, a list of a peer's or of its
+ * own. Both descriptors of a pair have the same length. Pairs that are neighbours on both sides are merged. It chooses
+ * the transport and prepares the requests, so that a post costs little. `options` may be NULL for the defaults. The
+ * lists stay in use until the transfer is freed. The caller frees `*transfer` with weft_transfer_free(), or the agent's
+ * closing does.
+ *
+ * INVALID: lengths or numbers of descriptors differ, a region that would be written is read_only, or `local` is no list
+ * of this agent's own. LIMIT: an index is beyond its list, more than WEFT_AGENT_MAX_DESCRIPTORS pairs, or the
+ * notification is too long. UNREACHABLE: no transport can carry it; the sentence has a line for each. UNSUPPORTED: this
+ * agent has not opened `transport`. NOT_CONNECTED: no transport carries notifications to the peer. [any]
+ */
 WEFT_API int weft_transfer_create(weft_agent_t *agent, enum weft_op op, weft_list_t *local, weft_list_t *remote,
                                   const struct weft_transfer_options *options, weft_transfer_t **transfer);
 
-/** Starts it, again when it has ended before. BUSY: it is in flight, or it has a notification and the peer as many
- * unread ones as it takes. Fails at once with PEER_LOST when the incarnation is gone, with NOT_FOUND when the peer has
- * taken a region back. 0: poll it. */
+/**
+ * Starts the transfer, for the first time or again after it has ended, and returns at once, though it may copy up to
+ * 256 KiB by itself. From now on until it has ended the memory of both sides belongs to it: a source must not change.
+ * 0: it is in flight or has ended already: poll it. BUSY: it is in flight from an earlier post, or it has a
+ * notification and the peer has as many unread ones as it takes (1,024): post again later. PEER_LOST: the incarnation
+ * has ended. NOT_FOUND: the peer has deregistered a region. On an error nothing was started. [transfer]
+ */
 WEFT_API int weft_transfer_post(weft_transfer_t *transfer);
 
-/** 0: it has ended well, all data is visible; 1: in flight; negative: it failed with that code, and nothing touches its
- *  memory any more. Before the first post: INVALID. Drives transports as far as needed. */
+/**
+ * Asks how the last post stands, drives its transport once, and does not wait. 0: it has ended well and all data is
+ * visible; a notification with it was sent, not necessarily taken. 1: it is in flight. Negative: it failed with that
+ * code, and nothing touches its memory any more: TIMEOUT (its own deadline passed), PEER_LOST, CANCELED, or the
+ * transport's. What a failed transfer was to write holds any mixture of old and new bytes. INVALID: it was never
+ * posted. [transfer]
+ */
 WEFT_API int weft_transfer_poll(weft_transfer_t *transfer);
 
-/** Polls, then sleeps, until it has ended; TIMEOUT: not within `timeout_ms`, it goes on. */
+/** Waits until the last post has ended, at most for `timeout_ms`: it polls, spins for weft_agent_options.spin_us, then
+ *  sleeps. It returns what weft_transfer_poll() returns at the end. TIMEOUT: either `timeout_ms` has passed and the
+ * transfer goes on, or its own deadline has passed and it has ended; in the first case weft_transfer_poll() then
+ * returns 1. [transfer] */
 WEFT_API int weft_transfer_wait(weft_transfer_t *transfer, uint32_t timeout_ms);
 
-/** Has it end with CANCELED, unless it ended before, and waits for that: then nothing touches its memory. TIMEOUT: it
- *  cannot be stopped so soon; it will end by itself. [any] */
+/** Makes the post in flight end with CANCELED, unless it ends otherwise first, and waits for that, at most for
+ *  `timeout_ms`. 0: it is not in flight any more, and nothing touches its memory; weft_transfer_poll() says how it
+ * ended. TIMEOUT: it could not be stopped so soon; it will end by itself. [any], but not while the transfer is being
+ * freed. */
 WEFT_API int weft_transfer_cancel(weft_transfer_t *transfer, uint32_t timeout_ms);
 
-/** BUSY: in flight. NULL is legal. */
+/** Frees a transfer, and its descriptor of weft_transfer_fd(). BUSY: it is in flight, and nothing is freed. NULL is
+ * legal. [transfer] */
 WEFT_API int weft_transfer_free(weft_transfer_t *transfer);
 
-/** A descriptor that becomes readable when a post has ended, for poll(2) and its kind; read 8 bytes to rearm. It is the
- *  transfer's. Asking for it the first time may allocate. */
+/** `*fd` becomes readable when a post has ended, for poll(2) and the like; read 8 bytes from it to rearm it. It is an
+ *  eventfd of the transfer's: do not close it. The first call makes it, and a post that has ended before is not shown.
+ * With WEFT_AGENT_PROGRESS_NONE something has to drive the agent meanwhile. [transfer] */
 WEFT_API int weft_transfer_fd(weft_transfer_t *transfer, int *fd);
 
-/** What became of each pair of descriptors in the last post: 0, or a code; [pairs]. `*count` as in
- *  weft_agent_regions(). */
+/** Writes what became of each pair of descriptors in the last post into status[*count], in their order: 0, or an error
+ *  code. `*count` and LIMIT are as with weft_agent_regions(). BUSY: the post is in flight. INVALID: there was none.
+ *  [transfer] */
 WEFT_API int weft_transfer_status(weft_transfer_t *transfer, int32_t *status, uint32_t *count);
 
-/** Why the last post failed, in words; "" if it did not. Valid until the next post. */
+/** Why the last post failed, in words; "" if it did not fail or is in flight. Valid until the next post. [transfer] */
 WEFT_API const char *weft_transfer_error(weft_transfer_t *transfer);
 
-/** Which transport, and why not the others: one line each. Valid as long as the transfer. */
+/** Which transport carries the transfer, with its expected costs, and why the others do not: one line each. Valid as
+ * long as the transfer. [any] */
 WEFT_API const char *weft_transfer_explain(weft_transfer_t *transfer);
 
-/** Expected nanoseconds of one post, from the transport's costs: latency + bytes / bandwidth + per-piece cost. */
+/** `*ns` is how many nanoseconds one post is expected to take, by the transport's own costs: latency + further pieces *
+ *  cost of a piece + bytes / bandwidth. It was computed when the transfer was made. [any] */
 WEFT_API int weft_transfer_estimate(weft_transfer_t *transfer, uint64_t *ns);
 
 /* --- notifications --- */
 
-/** Sends a notification by itself. A peer that does not know this agent, because it has not loaded its metadata, drops
- *  it. BUSY: the peer has as many unread ones as it takes (1,024); it tells each time that it has taken a quarter of
- *  these. [any] */
+/**
+ * Sends `size` bytes, at most WEFT_AGENT_MAX_NOTIFICATION, to the application of `peer`. They are copied. It may wait
+ * for another thread inside this agent, not for the peer. 0: it is on its way, not necessarily taken. A peer that has
+ * not loaded this agent's metadata drops it. BUSY: the peer has as many unread ones of this agent as it takes (1,024);
+ * the peer acknowledges them in steps of 256. NOT_CONNECTED: no transport carries messages to the peer. LIMIT: `size`.
+ * [any]
+ */
 WEFT_API int weft_agent_notify(weft_agent_t *agent, weft_peer_t peer, const void *bytes, uint32_t size);
 
 /** One notification that this agent received. */
 struct weft_notification {
-  weft_peer_t peer;  /**< the sender */
-  const void *bytes; /**< valid until the next weft_agent_notifications() */
+  weft_peer_t peer;  /**< the sender, which may have left or been lost since */
+  const void *bytes; /**< the agent's; valid until the next weft_agent_notifications() */
   uint32_t size;     /**< bytes of the notification */
 };
 
-/** Takes up to `*count` notifications, each peer's in the order in which they were sent (with a transfer: in which the
- *  data came); `*count` is their number on return. One thread at a time. */
+/** Takes up to `*count` received notifications into `notifications`; `*count` is their number on return, 0 if there are
+ *  none. It does not wait. Those of one peer come in the order in which they were sent (with a transfer: in which its
+ * data became visible). One thread at a time for each agent. */
 WEFT_API int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t *count);
 
 /* --- progress and telemetry --- */
 
-/** Drives everything once; `*events` (may be NULL) is the number of things that happened. */
+/** Drives all transports once, and liveness and deadlines if they are due, without waiting. `*events` (may be NULL) is
+ * how many requests and messages moved on. Needed with WEFT_AGENT_PROGRESS_NONE, legal with the thread. [any] */
 WEFT_API int weft_agent_progress(weft_agent_t *agent, uint32_t *events);
 
-/** Readable when there are notifications or events. [any] */
+/** `*fd` is readable when there are notifications, or an event happened. It is the agent's: do not read or close it,
+ * but call weft_agent_notifications() until it returns fewer than there was room for. With WEFT_AGENT_PROGRESS_NONE it
+ * becomes readable only while something drives the agent. [any] */
 WEFT_API int weft_agent_fd(weft_agent_t *agent, int *fd);
 
-/** Counters and latency histograms by peer and transport in the OpenMetrics text format 1.0; `*size` as in
- *  weft_agent_metadata(). [any] */
+/** Writes counters and latency histograms by peer and transport, in the OpenMetrics text format 1.0, NUL-terminated.
+ *  `*size` is the room of `text` on entry, and on return the bytes that it takes, its NUL included, also with LIMIT:
+ * there was too little room (text may be NULL to ask). [any] */
 WEFT_API int weft_agent_metrics(weft_agent_t *agent, char *text, size_t *size);
 
-/** Serves weft_agent_metrics() over HTTP at "HOST:PORT", path /metrics, until the agent closes. They name its peers: an
- *  agent with a token gives them to who sends weft_agent_metrics_bearer(); one without a token serves at a loopback
- *  address only (INVALID else), where every user of this host may read them. HTTP is not encrypted. [any] */
+/**
+ * Serves weft_agent_metrics() over HTTP at `address` ("HOST:PORT", port 0: any free one), path /metrics, on threads of
+ * its own, until the agent closes; `*port` (may be NULL) is the port. Metrics name the peers. So an agent with a token
+ * serves clients that send weft_agent_metrics_bearer(), and an agent without one serves at a loopback address only
+ * (else INVALID), where every user of this host may read them. HTTP is not encrypted. EXISTS: the agent serves them
+ * already. BUSY: the port is in use. UNREACHABLE: HOST has no address. UNSUPPORTED: this build has no libmicrohttpd.
+ * [any]
+ */
 WEFT_API int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t *port);
 
-/** What has to be sent as "Authorization: Bearer TEXT" to read the metrics that an agent with a token serves: 64
- *  hexadecimal digits that its token gives, from which nobody learns the token. All agents with one token have the
- * same.
- *  `*size` as in weft_agent_metadata(). NOT_FOUND: the agent has no token. [any] */
+/**
+ * Writes what a client has to send as "Authorization: Bearer TEXT" to read the metrics that an agent with a token
+ * serves: 64 hexadecimal digits and a NUL. They follow from the token, and the token cannot be found from them. All
+ * agents with the same token have the same bearer. `*size` and LIMIT are as with weft_agent_metrics(). NOT_FOUND: the
+ * agent has no token. UNSUPPORTED: this build has no libmicrohttpd. [any]
+ */
 WEFT_API int weft_agent_metrics_bearer(weft_agent_t *agent, char *text, size_t *size);
 
 #ifdef __cplusplus

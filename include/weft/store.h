@@ -22,8 +22,7 @@
  *
  * **Threads.** Any number of threads may use one store at the same time: every function here is [any], except where its
  * text says otherwise. No other call may use a handle while it is closed, or afterwards. A watch calls its function on
- * a thread of the store, which serves all watches of that store one after the other. The library blocks all signals in
- * its threads.
+ * a thread of the store, which serves all watches of that store one after the other.
  *
  * **Time.** Each request to a server blocks the caller until the answer comes, at most for
  * weft_store_options.request_timeout_ms. A store inside this process answers at once.
@@ -56,8 +55,8 @@ typedef struct weft_store_watch weft_store_watch_t;   /**< an open watch */
  */
 struct weft_store_options {
   size_t size;           /**< sizeof(struct weft_store_options) */
-  const char *endpoints; /**< required: 1 to 16 of "http[s]://host:port", comma-separated. A call begins with the one
-                            that answered last and goes to the next one when it fails */
+  const char *endpoints; /**< required: 1 to 16 of "http[s]://host:port", comma-separated. A call begins with the one in
+                            use and goes to the next one when that fails */
   const char *ca_file; /**< PEM file of the CAs that may sign the server's certificate. Default: with `token`, only the
                             certificate that the token makes is accepted; without, the system's CAs count */
   const char *cert_file; /**< client certificate (PEM), together with key_file; default: none */

@@ -27,6 +27,8 @@
  * - *Ownership.* Buffers are the caller's, handles are the library's. What the caller has to free or close says so.
  * - *Threads.* [any]: any thread may call it at any time. [owner]: one thread at a time for each handle. [callback]:
  * the library calls it, on the thread that the text names. No other call may use a handle while it is closed, or later.
+ *   Threads of the library may inherit the signal mask of the thread that opens a handle: a program that takes signals
+ * in threads of its choice blocks them before it opens one.
  * - *Time.* Times are in the unit that their name ends in (_ms, _us, _ns, _s). A call that waits has a deadline. A
  *   `timeout_ms` of 0 does not wait.
  */
