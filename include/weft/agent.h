@@ -40,9 +40,10 @@
  * or freed, or afterwards.
  *
  * **Time.** weft_transfer_post() and weft_transfer_poll() do not wait: they allocate nothing, take no lock that waits,
- * and look nothing up by name. Of the others those with a `timeout_ms` block until their work is done or the time has
- * passed; they may need up to about a second more when a store does not answer. The rest may allocate, look up and wait
- * for another thread inside this agent.
+ * and look nothing up by name (with WEFT_AGENT_PROGRESS_NONE a poll now and then runs the agent's housekeeping). Of the
+ * others those with a `timeout_ms` block until their work is done or the time has passed; they may need up to about a
+ * second more when a store does not answer. The rest may allocate, look up and wait for another thread inside this
+ * agent.
  *
  * **Errors.** Every call may return INVALID (an argument is wrong), NOMEM, SYSTEM (the operating system refuses) and
  * LIMIT (no more descriptors, threads, or what the call says). A call that takes a peer may return PEER_LOST (this
@@ -165,10 +166,11 @@ struct weft_agent_options {
                              named first; notifications go by the first that can carry them. Default: all that work
                              here; they are shm, cuda, ucx, ofi, file, object */
   enum weft_agent_progress progress; /**< what drives the agent; default: a thread */
-  uint32_t spin_us;         /**< after so long without work the thread, or weft_transfer_wait(), sleeps; default 50 */
-  uint32_t heartbeat_ms;    /**< time between heartbeats to each peer; default 1,000 */
-  uint32_t peer_timeout_ms; /**< a peer from which nothing came for so long, or for three of its own heartbeats if that
-                                 is longer, is lost; default 5,000 */
+  uint32_t spin_us;      /**< after so long without work the thread, or weft_transfer_wait(), sleeps; default 50 */
+  uint32_t heartbeat_ms; /**< time between heartbeats to each peer; default 1,000 */
+  /** A peer is lost when nothing came from it for so long, or for three of its own heartbeats if that is longer;
+   * default 5,000. */
+  uint32_t peer_timeout_ms;
   uint32_t transfer_timeout_ms; /**< deadline of a transfer whose options name none; default 30,000 */
   weft_store_t *store;          /**< for weft_agent_publish() and weft_agent_fetch(). It stays the caller's and has to
                                      outlive the agent; default: none */
