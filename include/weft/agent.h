@@ -178,8 +178,9 @@ struct weft_agent_options {
   uint32_t lease_ttl_s;         /**< the store deletes this agent's key so long after the last renewal; default 10 */
   const char *listen;           /**< "HOST:PORT" or "[IPV6]:PORT" (port 0: any free one) at which other agents can call
                                      weft_agent_meet(); default: none */
-  const char *token;            /**< secret that all agents share which may load each other's metadata; required with
-                                     `listen` and for weft_agent_meet(). Default: none, and the agent loads any metadata */
+  /** Secret that all agents share which may load each other's metadata; required with `listen` and for
+   *  weft_agent_meet(). Default: none, and the agent loads any metadata. */
+  const char *token;
   weft_agent_event_fn on_event; /**< receives events; default: none */
   void *event_arg;              /**< first argument of on_event */
 };
