@@ -128,7 +128,7 @@ struct weft_descriptor {
 enum weft_agent_progress {
   WEFT_AGENT_PROGRESS_THREAD = 0, /**< a thread of the agent: it spins while there is work, then sleeps */
   /** Nothing: the caller does, by weft_agent_progress(), weft_transfer_poll() and weft_transfer_wait(). An agent that
-   * is not driven sends no heartbeats, so its peers may take it for lost. */
+   *  is not driven sends no heartbeats, so its peers may take it for lost. */
   WEFT_AGENT_PROGRESS_NONE = 1,
 };
 
@@ -138,8 +138,8 @@ enum weft_agent_event_kind {
   WEFT_AGENT_EVENT_PEER_UPDATED, /**< its regions changed */
   WEFT_AGENT_EVENT_PEER_LEFT,    /**< it closed, its key went from the store, or this agent invalidated it */
   /** It was found dead or silent; `detail` says how. From this event on nothing that it was writing changes memory of
-   * this agent, over shm (but for at most one MiB of a process that was stopped in mid-copy), over ucx where Weft
-   * serves the access, and over ofi by TCP. docs/design/agent.md, "A host that is cut off", lists all transports. */
+   *  this agent, over shm (but for at most one MiB of a process that was stopped in mid-copy), over ucx where Weft
+   *  serves the access, and over ofi by TCP. docs/design/agent.md, "A host that is cut off", lists all transports. */
   WEFT_AGENT_EVENT_PEER_LOST,
 };
 
@@ -157,7 +157,7 @@ struct weft_agent_event {
 typedef void (*weft_agent_event_fn)(void *arg, const struct weft_agent_event *event);
 
 /** How to open an agent. Initialise with WEFT_AGENT_OPTIONS_INIT; a field that is 0 or NULL has its default. The
- * library copies all strings. */
+ *  library copies all strings. */
 struct weft_agent_options {
   size_t size;      /**< sizeof(struct weft_agent_options) */
   const char *name; /**< required; unique among the agents that know each other: loading a second agent of that name
@@ -169,7 +169,7 @@ struct weft_agent_options {
   uint32_t spin_us;      /**< after so long without work the thread, or weft_transfer_wait(), sleeps; default 50 */
   uint32_t heartbeat_ms; /**< time between heartbeats to each peer; default 1,000 */
   /** A peer is lost when nothing came from it for so long, or for three of its own heartbeats if that is longer;
-   * default 5,000. */
+   *  default 5,000. */
   uint32_t peer_timeout_ms;
   uint32_t transfer_timeout_ms; /**< deadline of a transfer whose options name none; default 30,000 */
   weft_store_t *store;          /**< for weft_agent_publish() and weft_agent_fetch(). It stays the caller's and has to
@@ -319,12 +319,12 @@ struct weft_region_info {
 };
 
 /** Writes what is known here of the regions of `peer` (WEFT_PEER_SELF: of this agent) into info[*count], by ascending
- * id. The caller sets info[0].size. On return `*count` is how many regions there are; with a `*count` of 0 this is all
- * that is asked for. LIMIT: there are more than `*count` on entry; the first ones are written. [any] */
+ *  id. The caller sets info[0].size. On return `*count` is how many regions there are; with a `*count` of 0 this is all
+ *  that is asked for. LIMIT: there are more than `*count` on entry; the first ones are written. [any] */
 WEFT_API int weft_agent_regions(weft_agent_t *agent, weft_peer_t peer, struct weft_region_info *info, uint32_t *count);
 
 /** Whether the peer is alive, as far as this agent knows: 0, or PEER_LOST with the reason in weft_last_error(). It does
- * not ask the peer. [any] */
+ *  not ask the peer. [any] */
 WEFT_API int weft_agent_check(weft_agent_t *agent, weft_peer_t peer);
 
 /* --- transfers --- */
@@ -411,23 +411,23 @@ WEFT_API int weft_transfer_poll(weft_transfer_t *transfer);
 
 /** Waits until the last post has ended, at most for `timeout_ms`: it polls, spins for weft_agent_options.spin_us, then
  *  sleeps. It returns what weft_transfer_poll() returns at the end. TIMEOUT: either `timeout_ms` has passed and the
- * transfer goes on, or its own deadline has passed and it has ended; in the first case weft_transfer_poll() then
- * returns 1. [transfer] */
+ *  transfer goes on, or its own deadline has passed and it has ended; in the first case weft_transfer_poll() then
+ *  returns 1. [transfer] */
 WEFT_API int weft_transfer_wait(weft_transfer_t *transfer, uint32_t timeout_ms);
 
 /** Makes the post in flight end with CANCELED, unless it ends otherwise first, and waits for that, at most for
  *  `timeout_ms`. 0: it is not in flight any more, and nothing touches its memory; weft_transfer_poll() says how it
- * ended. TIMEOUT: it could not be stopped so soon; it will end by itself. [any], but not while the transfer is being
- * freed. */
+ *  ended. TIMEOUT: it could not be stopped so soon; it will end by itself. [any], but not while the transfer is being
+ *  freed. */
 WEFT_API int weft_transfer_cancel(weft_transfer_t *transfer, uint32_t timeout_ms);
 
 /** Frees a transfer, and its descriptor of weft_transfer_fd(). BUSY: it is in flight, and nothing is freed. NULL is
- * legal. [transfer] */
+ *  legal. [transfer] */
 WEFT_API int weft_transfer_free(weft_transfer_t *transfer);
 
 /** `*fd` becomes readable when a post has ended, for poll(2) and the like; read 8 bytes from it to rearm it. It is an
  *  eventfd of the transfer's: do not close it. The first call makes it, and a post that has ended before is not shown.
- * With WEFT_AGENT_PROGRESS_NONE something has to drive the agent meanwhile. [transfer] */
+ *  With WEFT_AGENT_PROGRESS_NONE something has to drive the agent meanwhile. [transfer] */
 WEFT_API int weft_transfer_fd(weft_transfer_t *transfer, int *fd);
 
 /** Writes what became of each pair of descriptors in the last post into status[*count], in their order: 0, or an error
@@ -439,7 +439,7 @@ WEFT_API int weft_transfer_status(weft_transfer_t *transfer, int32_t *status, ui
 WEFT_API const char *weft_transfer_error(weft_transfer_t *transfer);
 
 /** Which transport carries the transfer, with its expected costs, and why the others do not: one line each. Valid as
- * long as the transfer. [any] */
+ *  long as the transfer. [any] */
 WEFT_API const char *weft_transfer_explain(weft_transfer_t *transfer);
 
 /** `*ns` is how many nanoseconds one post is expected to take, by the transport's own costs: latency + further pieces *
@@ -466,23 +466,23 @@ struct weft_notification {
 
 /** Takes up to `*count` received notifications into `notifications`; `*count` is their number on return, 0 if there are
  *  none. It does not wait. Those of one peer come in the order in which they were sent (with a transfer: in which its
- * data became visible). One thread at a time for each agent. */
+ *  data became visible). One thread at a time for each agent. */
 WEFT_API int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t *count);
 
 /* --- progress and telemetry --- */
 
 /** Drives all transports once, and liveness and deadlines if they are due, without waiting. `*events` (may be NULL) is
- * how many requests and messages moved on. Needed with WEFT_AGENT_PROGRESS_NONE, legal with the thread. [any] */
+ *  how many requests and messages moved on. Needed with WEFT_AGENT_PROGRESS_NONE, legal with the thread. [any] */
 WEFT_API int weft_agent_progress(weft_agent_t *agent, uint32_t *events);
 
 /** `*fd` is readable when there are notifications, or an event happened. It is the agent's: do not read or close it,
- * but call weft_agent_notifications() until it returns fewer than there was room for. With WEFT_AGENT_PROGRESS_NONE it
- * becomes readable only while something drives the agent. [any] */
+ *  but call weft_agent_notifications() until it returns fewer than there was room for. With WEFT_AGENT_PROGRESS_NONE it
+ *  becomes readable only while something drives the agent. [any] */
 WEFT_API int weft_agent_fd(weft_agent_t *agent, int *fd);
 
 /** Writes counters and latency histograms by peer and transport, in the OpenMetrics text format 1.0, NUL-terminated.
  *  `*size` is the room of `text` on entry, and on return the bytes that it takes, its NUL included, also with LIMIT:
- * there was too little room (text may be NULL to ask). [any] */
+ *  there was too little room (text may be NULL to ask). [any] */
 WEFT_API int weft_agent_metrics(weft_agent_t *agent, char *text, size_t *size);
 
 /**

@@ -86,8 +86,8 @@ enum weft_ep_dtype {
   WEFT_EP_FP8 = 1,
   /** the same with the scale rounded up to a power of two */
   WEFT_EP_FP8_POW2 = 2,
-  /** the same, the scales as ue8m0 (OCP Microscaling: a byte, exponent + 127; 255 is NaN): uint32_t [ceil(H/512)] for
-   *  a row, block b in byte b % 4, the lowest first, of word b / 4; bytes without a block are 0 */
+  /** the same, the scales as ue8m0 (OCP Microscaling: a byte, exponent + 127; 255 is NaN): uint32_t [ceil(H/512)] for a
+   *  row, block b in byte b % 4, the lowest first, of word b / 4; bytes without a block are 0 */
   WEFT_EP_FP8_UE8M0 = 3,
 };
 
@@ -96,8 +96,8 @@ enum weft_ep_combine_dtype {
   WEFT_EP_COMBINE_BF16 = 0, /**< bf16 */
   /** 10 bits a value, on a logarithmic scale of its own for each 128 values, whose two ends are exact. The error is at
    *  most 0.07 % of the value for each power of two between these ends, besides rounding to bf16, and at most 2.2 %,
-   * since the scale ends at 2^-32 of the largest magnitude: a smaller value becomes 0 or that end. 128 values with an
-   * infinity or NaN among them become NaN. A row takes 10H/8 + 8H/128 bytes, two thirds of those of bf16. */
+   *  since the scale ends at 2^-32 of the largest magnitude: a smaller value becomes 0 or that end. 128 values with an
+   *  infinity or NaN among them become NaN. A row takes 10H/8 + 8H/128 bytes, two thirds of those of bf16. */
   WEFT_EP_COMBINE_LOGFMT10 = 1,
 };
 
@@ -175,7 +175,7 @@ struct weft_ep_options {
   uint32_t experts_per_rank; /**< experts that each rank holds; default 2 */
   enum weft_ep_dtype dtype;  /**< of dispatch; default bf16 */
   /** A peer that does not come within this time in an operation is lost; default 5,000. One that does not come because
-   * it waits for a third rank gets up to three times as long again. */
+   *  it waits for a third rank gets up to three times as long again. */
   uint32_t op_timeout_ms;
   uint32_t lease_ttl_s;      /**< the store gives this rank up so long after its last renewal; default 10 */
   weft_ep_event_fn on_event; /**< receives events; default: none */
@@ -189,13 +189,13 @@ struct weft_ep_options {
                                  process    that share a GPU must divide these among them */
   enum weft_ep_combine_dtype combine_dtype; /**< of combine; default bf16 */
   /** Way to ranks on other hosts, the same for all ranks: the transport "ofi" or "ucx"; "nvlink": only where NVLink
-   * joins the GPUs; "none": no other host. Default: the environment's WEFT_EP_TRANSPORT; else none if the store is
-   * inside this process; else NVLink where it reaches, and elsewhere the first transport that works. NVLink joins hosts
-   * of one domain, and containers of one host whose processes may use the same IMEX channel. */
+   *  joins the GPUs; "none": no other host. Default: the environment's WEFT_EP_TRANSPORT; else none if the store is
+   *  inside this process; else NVLink where it reaches, and elsewhere the first transport that works. NVLink joins
+   *  hosts of one domain, and containers of one host whose processes may use the same IMEX channel. */
   const char *transport;
   /** Where ranks on other hosts connect to this one: addresses or interfaces of this host, comma-separated. Default:
-   * the environment's WEFT_ADDRESS or WEFT_INTERFACE; else the addresses of all interfaces that are up, except
-   * loopback. Whoever can read the store can connect; rows are not encrypted. */
+   *  the environment's WEFT_ADDRESS or WEFT_INTERFACE; else the addresses of all interfaces that are up, except
+   *  loopback. Whoever can read the store can connect; rows are not encrypted. */
   const char *listen;
   /** Ranks with different ones reach each other as if they were on different hosts. Default: the environment's
    *  WEFT_HOST_ID; else all ranks of a host share its memory. */
@@ -277,7 +277,7 @@ WEFT_API bool weft_ep_is_active(const weft_ep_t *ep);
 WEFT_API uint64_t weft_ep_next_op(const weft_ep_t *ep);
 
 /** The view of the next operation: `*epoch` (may be NULL), and its ranks, ascending, in ranks[cap]. `*count` (may be
- * NULL) is how many there are, also when `cap` is less. Before activation both are 0. [owner] */
+ *  NULL) is how many there are, also when `cap` is less. Before activation both are 0. [owner] */
 WEFT_API int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count);
 
 /** The newest agreed view, which may not have taken effect yet; arguments as in weft_ep_view(). [any] */
@@ -287,7 +287,7 @@ WEFT_API int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_
 WEFT_API int weft_ep_mask_query(const weft_ep_t *ep, enum weft_ep_rank_state *states);
 
 /** Masks an active rank, or unmasks it, from the next dispatch on: this rank sends it no tokens, and their selections
- * count as missing. The rank stays in the view and is still waited for. NOT_FOUND: the rank is not active. [owner] */
+ *  count as missing. The rank stays in the view and is still waited for. NOT_FOUND: the rank is not active. [owner] */
 WEFT_API int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked);
 
 /**
@@ -310,9 +310,9 @@ struct weft_ep_dispatch {
                                 combine has   run, and an expert out of range counts as one whose rank is absent */
   const float *topk_weights; /**< [T][K], or NULL: they come with the combine (PER_EXPERT only) */
   /** Scales of an x that the caller has cast to e4m3 already: float [T][H/128], for ue8m0 uint32_t [T][ceil(H/512)];
-   * read as long as x. Both travel as they are, and nothing looks at their values. CUDA, with bf16 too: four aligned
-   * bytes FF FF FF FF of x, or of a float scale, arrive as FF FF FF 7F: as numbers both are NaN. NULL: x is bf16, and
-   * is cast here if the group dispatches fp8. */
+   *  read as long as x. Both travel as they are, and nothing looks at their values. CUDA, with bf16 too: four aligned
+   *  bytes FF FF FF FF of x, or of a float scale, arrive as FF FF FF 7F: as numbers both are NaN. NULL: x is bf16, and
+   *  is cast here if the group dispatches fp8. */
   const void *scales;
   void *stream; /**< CUDA: the cudaStream_t to launch in; NULL: the default stream */
 };
@@ -320,7 +320,7 @@ struct weft_ep_dispatch {
 #define WEFT_EP_DISPATCH_INIT WEFT_SIZED(struct weft_ep_dispatch)
 
 /** Where to receive. Initialise with WEFT_EP_RECV_INIT. The caller owns every buffer. A field whose text begins with *
- * may be NULL. */
+ *  may be NULL. */
 struct weft_ep_recv {
   size_t size;                /**< sizeof(struct weft_ep_recv) */
   enum weft_ep_layout layout; /**< how the received rows are laid out */
@@ -337,11 +337,11 @@ struct weft_ep_recv {
   int32_t *local_expert; /**< *RANK_MAJOR [rows][K]: local expert ids in top-k order, then -1 */
   float *weights;        /**< *RANK_MAJOR [rows][K]: their weights, then 0 */
   /** *Host memory only, with x NULL: receives in place. Gets the address of each row, [E][rows] or [rows]: H values,
-   * for fp8 its scales right behind them. Nothing is copied: rows of other ranks stay in the windows through which they
-   * came, this rank's own in weft_ep_dispatch.x (or in the library's memory: with fp8, or after
-   * weft_ep_dispatch_send()). They stay unchanged until weft_ep_combine_send(), weft_ep_combine() or weft_ep_finish()
-   * of this operation is called, whatever happens to their senders; weft_ep_dispatch.x has to stay as long. Their
-   * sender maps them too: one that breaks the protocol could change values between two readings. */
+   *  for fp8 its scales right behind them. Nothing is copied: rows of other ranks stay in the windows through which
+   *  they came, this rank's own in weft_ep_dispatch.x (or in the library's memory: with fp8, or after
+   *  weft_ep_dispatch_send()). They stay unchanged until weft_ep_combine_send(), weft_ep_combine() or weft_ep_finish()
+   *  of this operation is called, whatever happens to their senders; weft_ep_dispatch.x has to stay as long. Their
+   *  sender maps them too: one that breaks the protocol could change values between two readings. */
   const void **rows_at;
   int32_t *expert_total; /**< *[E], added to: rows (RANK_MAJOR: pairs) of each local expert */
   int64_t *wait_ns;      /**< *[capacity], added to: how long this rank waited for each source's dispatch, in ns */
@@ -437,7 +437,7 @@ WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 WEFT_API int weft_ep_combine_send(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args);
 
 /** Waits for the contributions to `op` and sums them into `args->out` (the same args as for weft_ep_combine_send()), in
- * the order of ranks, in fp32, rounded once. It ends the operation. `result` may be NULL. A loss is no error: see
+ *  the order of ranks, in fp32, rounded once. It ends the operation. `result` may be NULL. A loss is no error: see
  *  `result->num_missing`. INVALID: an argument is wrong, or nothing was sent. [owner] */
 WEFT_API int weft_ep_combine_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args,
                                   struct weft_ep_result *result);

@@ -103,12 +103,12 @@ WEFT_API const char *weft_err_name(int err);
 WEFT_API enum weft_scope weft_err_scope(int err);
 
 /** Exit status of the tool `weft` for a code: 0 success, 1 failure (also for what is no code), 2 wrong usage, 3
- * something about the host or the environment, 4 wrong data, 5 a lost peer, 124 a deadline that passed. [any] */
+ *  something about the host or the environment, 4 wrong data, 5 a lost peer, 124 a deadline that passed. [any] */
 WEFT_API int weft_err_exit_status(int err);
 
 /** The calling thread's last failure in words, of at most 1,023 bytes; "" when it has had none. A call that succeeds
- * may leave the sentence of an earlier failure, or one of a failure inside the library that it coped with: ask only
- * after a call has failed. Valid until the thread's next libweft call. [any] */
+ *  may leave the sentence of an earlier failure, or one of a failure inside the library that it coped with: ask only
+ *  after a call has failed. Valid until the thread's next libweft call. [any] */
 WEFT_API const char *weft_last_error(void);
 
 #ifdef __cplusplus

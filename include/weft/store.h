@@ -65,9 +65,9 @@ struct weft_store_options {
                               /v3/auth/authenticate for etcd's token, and again when that has expired */
   const char *password;  /**< etcd password; default: none */
   /** Token of an embedded server: printable ASCII without blanks, at most 4,095 bytes; default: none. It travels over
-   * TLS only, after the server's certificate was accepted. To an http:// endpoint at a loopback address the client
-   * sends no token, because any user of the host may listen there; with another http:// endpoint weft_store_open()
-   * returns INVALID. */
+   *  TLS only, after the server's certificate was accepted. To an http:// endpoint at a loopback address the client
+   *  sends no token, because any user of the host may listen there; with another http:// endpoint weft_store_open()
+   *  returns INVALID. */
   const char *token;
   uint32_t connect_timeout_ms; /**< to connect to one endpoint, TLS handshake included. Default: 2,000 with several
                                     endpoints, so that the client passes one over that does not answer;
@@ -245,9 +245,9 @@ enum weft_store_event_kind {
   WEFT_STORE_EVENT_RESUMED, /**< the watch is established: once at its start, and after each LOST */
   /** The watch is established, in place of RESUMED, but events may be missing: the store was restarted empty, it no
    *  longer has the revision at which the watch stood (compacted), or one message had more than 16 MiB. The watch goes
-   * on from now: read everything again. A store that was restarted empty, names its cluster as before and has reached
-   * the watch's revision again looks like the old one: whoever has to know asks after RESUMED for a lease that only the
-   * old one had. */
+   *  on from now: read everything again. A store that was restarted empty, names its cluster as before and has reached
+   *  the watch's revision again looks like the old one: whoever has to know asks after RESUMED for a lease that only
+   *  the old one had. */
   WEFT_STORE_EVENT_RESET,
 };
 
@@ -260,8 +260,8 @@ struct weft_store_event {
 };
 
 /** Receives the events of a watch in the order of their revisions. `arg` is that of weft_store_watch_open(). [callback]
- * on a thread of the store: return soon, for the other watches of the store wait, and call no function of this store
- * that asks the server or closes a handle. */
+ *  on a thread of the store: return soon, for the other watches of the store wait, and call no function of this store
+ *  that asks the server or closes a handle. */
 typedef void (*weft_store_watch_fn)(void *arg, const struct weft_store_event *event);
 
 /**
@@ -316,7 +316,7 @@ WEFT_API int weft_store_server_start(weft_store_server_t **server, const struct 
 WEFT_API const char *weft_store_server_url(const weft_store_server_t *server);
 
 /** Its token, given or made; "" when it is insecure. The token gives all rights: pass it on by a descriptor or a file
- * of mode 0600, not by an argument. Valid until weft_store_server_stop(). [any] */
+ *  of mode 0600, not by an argument. Valid until weft_store_server_stop(). [any] */
 WEFT_API const char *weft_store_server_token(const weft_store_server_t *server);
 
 /** Stops the server and frees its handle: closes every connection, drops all keys, and waits for the server's threads.
