@@ -1,12 +1,15 @@
-// The table of checks.
-#include "doctor/families.h"
+// The table of checks, and the order in which facts are gathered.
+#include "doctor/doctor.h"
 
 #include "base/fail.h"
-#include "topology/line.h"
+#include "doctor/host/host.h"
+#include "doctor/library/library.h"
+#include "doctor/peer/peer.h"
+#include "doctor/store/store.h"
 
 #include <stdio.h>
 
-enum { TIMEOUT_MS = 3000, PATH_SIZE = 512 };
+enum { TIMEOUT_MS = 3000 };
 
 const struct doctor_check doctor_checks[] = {
     {"driver", "the GPUs' driver", doctor_judge_driver},
@@ -37,11 +40,6 @@ const struct doctor_check doctor_checks[] = {
     {"peer-mtu", "large packets on the way", doctor_judge_peer_mtu},
     {NULL, NULL, NULL},
 };
-
-const char *doctor_read(const char *root, const char *path, char *out, size_t cap) {
-  char full[PATH_SIZE];
-  return snprintf(full, sizeof full, "%s%s", root, path) < PATH_SIZE ? topology_read_line(full, out, cap) : NULL;
-}
 
 // The libraries are asked in a child, which is best made while there are no other threads: the store's client has some.
 void doctor_gather(struct doctor_facts *facts, const struct doctor_place *place) {

@@ -4,8 +4,7 @@
 
 #include <weft/store.h>
 
-#include "doctor/facts.h"
-#include "doctor/report.h"
+#include "doctor/report/check.h"
 
 // What to look at. Zero but what is wanted.
 struct doctor_place {
@@ -19,7 +18,7 @@ struct doctor_place {
 struct doctor_check {
   const char *name;
   const char *about; // what it looks at
-  void (*judge)(const struct doctor_facts *facts, struct doctor_report *report);
+  doctor_judge_fn *judge;
 };
 
 // Every check, in the order of the report; ends with a NULL name.

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/time/clock.h"
-#include "doctor/families.h"
 #include "doctor/peer/listen.h"
+#include "doctor/peer/peer.h"
 #include "doctor/peer/wire.h"
 #include "secure/lobby.h"
 

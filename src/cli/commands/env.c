@@ -2,7 +2,7 @@
 #include "base/fail.h"
 #include "cli/command.h"
 #include "cli/commands/env_gpu.h"
-#include "doctor/families.h"
+#include "doctor/host/host.h"
 #include "topology/served/exports.h"
 
 #include <ctype.h>

@@ -2,7 +2,7 @@
 #include "cli/facts/facts.h"
 
 #include "base/avoided.h"
-#include "doctor/families.h"
+#include "doctor/library/library.h"
 
 enum { TIMEOUT_MS = 3000 };
 

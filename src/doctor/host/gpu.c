@@ -1,8 +1,9 @@
 // GPUs: driver, what Weft sees of them, and who reaches whose memory.
-#include "doctor/families.h"
+#include "doctor/host/host.h"
 
 #include "base/fail.h"
 #include "device/device.h"
+#include "doctor/host/read.h"
 
 #include <glob.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ static bool has_channel(const char *root) {
 
 void doctor_gather_gpu(struct doctor_gpu_facts *facts, const char *root) {
   char line[DOCTOR_TEXT];
-  if (doctor_read(root, "/proc/driver/nvidia/version", line, sizeof line))
+  if (doctor_read_line(root, "/proc/driver/nvidia/version", line, sizeof line))
     memcpy(facts->driver, line, sizeof line);
   char module[512];
   snprintf(module, sizeof module, "%s/sys/module/nvidia_peermem", root);

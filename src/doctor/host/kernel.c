@@ -1,5 +1,7 @@
 // What this kernel, and whoever filters its calls, lets a process do. Each thing is tried.
-#include "doctor/families.h"
+#include "doctor/host/host.h"
+
+#include "doctor/host/read.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,9 +82,10 @@ static int close_result(long fd) {
 
 void doctor_gather_kernel(struct doctor_kernel_facts *facts, const char *root) {
   char line[LINE_SIZE];
-  facts->ptrace_scope = doctor_read(root, "/proc/sys/kernel/yama/ptrace_scope", line, sizeof line) ? atoi(line) : -1;
+  facts->ptrace_scope =
+      doctor_read_line(root, "/proc/sys/kernel/yama/ptrace_scope", line, sizeof line) ? atoi(line) : -1;
   facts->io_uring_disabled =
-      doctor_read(root, "/proc/sys/kernel/io_uring_disabled", line, sizeof line) ? atoi(line) : 0;
+      doctor_read_line(root, "/proc/sys/kernel/io_uring_disabled", line, sizeof line) ? atoi(line) : 0;
   try_reading(facts);
   struct io_uring_params params = {0};
   facts->io_uring = close_result(syscall(SYS_io_uring_setup, 4, &params));

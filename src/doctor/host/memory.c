@@ -1,5 +1,5 @@
 // Limits of memory and files.
-#include "doctor/families.h"
+#include "doctor/host/host.h"
 
 #include <inttypes.h>
 #include <linux/capability.h>

@@ -1,5 +1,7 @@
 // Network interfaces and their MTU.
-#include "doctor/families.h"
+#include "doctor/host/host.h"
+
+#include "doctor/host/read.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -11,7 +13,7 @@ enum { LINE_SIZE = 64, PATH_SIZE = 512, FAST_MBIT_S = 25000, STANDARD_MTU = 1500
 static const char *read_attribute(const char *root, const char *interface, const char *name, char out[LINE_SIZE]) {
   char path[PATH_SIZE];
   snprintf(path, sizeof path, "/sys/class/net/%s/%s", interface, name);
-  return doctor_read(root, path, out, LINE_SIZE);
+  return doctor_read_line(root, path, out, LINE_SIZE);
 }
 
 static int visible(const struct dirent *entry) {

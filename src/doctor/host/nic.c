@@ -1,5 +1,5 @@
 // NICs: which serve the GPUs, and their links.
-#include "doctor/families.h"
+#include "doctor/host/host.h"
 
 static bool known(const struct doctor_facts *facts) {
   return facts->choice && facts->choice->known;

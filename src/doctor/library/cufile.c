@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "doctor/library/ask.h"
 #include "transport/file/cufile.h"
 
 enum { TIMEOUT_MS = 20000 }; // its driver looks at all GPUs and file systems

@@ -2,6 +2,8 @@
 // the number 1 of libfabric.so.1 stands for.
 #include "doctor/library/library.h"
 
+#include "doctor/library/ask.h"
+
 #include <dlfcn.h>
 #include <string.h>
 

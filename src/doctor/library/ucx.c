@@ -2,6 +2,7 @@
 #include "doctor/library/library.h"
 
 #include "base/text/text.h"
+#include "doctor/library/ask.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

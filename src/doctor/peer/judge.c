@@ -1,5 +1,5 @@
 // Judges the way to a peer: addresses, round trips, packet sizes.
-#include "doctor/families.h"
+#include "doctor/peer/peer.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // The way to another host: does a connection get through, from here and from there, and do large packets?
-#include "doctor/families.h"
+#include "doctor/peer/peer.h"
 
 #include "base/fail.h"
 #include "base/time/clock.h"

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "doctor/facts.h"
+#include "doctor/report/facts.h"
 #include "secure/tls.h"
 
 #define DOCTOR_PROTOCOL "weft doctor 1"

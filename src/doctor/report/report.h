@@ -1,6 +1,6 @@
 // What the checks found.
-#ifndef DOCTOR_REPORT_H
-#define DOCTOR_REPORT_H
+#ifndef DOCTOR_REPORT_REPORT_H
+#define DOCTOR_REPORT_REPORT_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 // Asks a library in a child process, which may hang or crash, and judges what it said.
-#include "doctor/library/library.h"
+#include "doctor/library/ask.h"
 
 #include "base/avoided.h"
 #include "base/time/clock.h"

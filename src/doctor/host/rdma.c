@@ -1,5 +1,7 @@
 // RDMA devices, as the kernel shows them in /sys/class/infiniband, and the device files by which programs use them.
-#include "doctor/families.h"
+#include "doctor/host/host.h"
+
+#include "doctor/host/read.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -17,13 +19,13 @@ static void count_gids(struct doctor_port *port, const char *root) {
   char path[PATH_SIZE], line[LINE_SIZE];
   for (int i = 0; i < FIRST_GIDS; i++) {
     snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/%d/gids/%d", port->device, port->number, i);
-    if (!doctor_read(root, path, line, sizeof line))
+    if (!doctor_read_line(root, path, line, sizeof line))
       return;
     if (is_zero_gid(line))
       continue;
     port->gids++;
     snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/%d/gid_attrs/types/%d", port->device, port->number, i);
-    if (doctor_read(root, path, line, sizeof line))
+    if (doctor_read_line(root, path, line, sizeof line))
       port->routable += strcmp(line, "RoCE v2") == 0;
   }
 }
@@ -31,7 +33,7 @@ static void count_gids(struct doctor_port *port, const char *root) {
 static void read_port(struct doctor_port *port, const char *root, const char *name, char out[DOCTOR_NAME]) {
   char path[PATH_SIZE];
   snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/%d/%s", port->device, port->number, name);
-  if (!doctor_read(root, path, out, DOCTOR_NAME))
+  if (!doctor_read_line(root, path, out, DOCTOR_NAME))
     out[0] = '\0';
 }
 

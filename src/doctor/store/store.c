@@ -1,5 +1,5 @@
 // The store: does it answer, and who is it?
-#include "doctor/families.h"
+#include "doctor/store/store.h"
 
 #include "base/time/clock.h"
 

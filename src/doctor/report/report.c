@@ -1,5 +1,5 @@
 // Collects findings, and tells them as JSON.
-#include "doctor/report.h"
+#include "doctor/report/report.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // What is known of this host, of the way to a peer and of the store. Each family of checks gathers its part here, and
 // judges nothing but what stands here: so tests judge hosts that are not there.
-#ifndef DOCTOR_FACTS_H
-#define DOCTOR_FACTS_H
+#ifndef DOCTOR_REPORT_FACTS_H
+#define DOCTOR_REPORT_FACTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

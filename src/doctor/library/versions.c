@@ -1,6 +1,6 @@
-// The libraries that the tool and its plug-ins load, besides those that doctor/library/library.h asks in a child: each
+// The libraries that the tool and its plug-ins load, besides those that doctor/library/ask.h asks in a child: each
 // tells its version by a call that does nothing else. Their headers need not be there.
-#include "doctor/families.h"
+#include "doctor/library/library.h"
 
 #include "base/text/text.h"
 
