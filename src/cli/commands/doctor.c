@@ -1,9 +1,9 @@
 // weft doctor: what is in Weft's way on this host, and on the way to another.
 #include "doctor/doctor.h"
 #include "base/fail.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/doctor_text.h"
-#include "cli/terminal.h"
+#include "cli/process/terminal.h"
 #include "doctor/peer/listen.h"
 #include "secure/lobby.h"
 #include "secure/secret.h"
@@ -104,7 +104,7 @@ static int print_json(const struct doctor_report *report) {
   return 0;
 }
 
-static int check(const struct cli_command *command, const struct options *options) {
+static int check(const struct cli_call *call, const struct options *options) {
   struct doctor_report report = {0};
   examine(&report, options);
   int err = report.failed ? fail(WEFT_ERR_NOMEM, "no memory for what was found") : 0;
@@ -114,7 +114,7 @@ static int check(const struct cli_command *command, const struct options *option
     cli_doctor_print(stdout, &report, cli_terminal_of(STDOUT_FILENO, options->color));
   int status = doctor_count(&report, DOCTOR_PROBLEM) ? 3 : 0;
   doctor_report_free(&report);
-  return err ? cli_command_failed(command, err) : status;
+  return err ? cli_command_failed(call, err) : status;
 }
 
 // The signals that end it, as a descriptor.
@@ -164,21 +164,21 @@ static int serve(const struct options *options) {
   return err;
 }
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
-  if (!cli_command_options(command, &options, argc, argv, &status))
+  if (!cli_command_options(call, &options, &status))
     return status;
   if (options.listen && options.peer)
-    return cli_command_failed(command, fail(WEFT_ERR_INVALID, "--listen and --peer are both given"));
+    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "--listen and --peer are both given"));
   if (options.peer && !options.token)
-    return cli_command_failed(command, fail(WEFT_ERR_INVALID, "--peer wants the token that 'weft doctor --listen' "
-                                                              "prints: set WEFT_TOKEN, or give --token"));
+    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "--peer wants the token that 'weft doctor --listen' "
+                                                           "prints: set WEFT_TOKEN, or give --token"));
   signal(SIGPIPE, SIG_IGN);
   if (!options.listen)
-    return check(command, &options);
+    return check(call, &options);
   int err = serve(&options);
-  return err ? cli_command_failed(command, err) : 0;
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_doctor = {

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "cli/terminal.h"
+#include "cli/process/terminal.h"
 #include "doctor/report/report.h"
 
 void cli_doctor_print(FILE *out, const struct doctor_report *report, struct cli_terminal terminal);

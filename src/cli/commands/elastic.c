@@ -1,8 +1,8 @@
 // weft elastic: runs an elastic plan, checked.
 #include "base/fail.h"
-#include "cli/command.h"
-#include "cli/default_plan.h"
-#include "cli/terminal.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/default_plan.h"
+#include "cli/process/terminal.h"
 #include "run/common/config.h"
 
 #include <stdlib.h>
@@ -169,16 +169,16 @@ static int check_together(const struct run_config *config) {
   return 0;
 }
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct elastic elastic = {0};
   int status = 0;
-  if (!cli_command_options(command, &elastic, argc, argv, &status))
+  if (!cli_command_options(call, &elastic, &status))
     return status;
   struct run_config *config = &elastic.config;
   drop_store_of_environment(config);
   int err = check_together(config);
   if (err)
-    return cli_command_failed(command, err);
+    return cli_command_failed(call, err);
   if (!config->plan && !config->store && !config->lead)
     config->plan_text = CLI_DEFAULT_PLAN;
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, elastic.color);

@@ -1,8 +1,8 @@
 // weft p2p: transfers between two processes, checked and measured.
 #include "p2p/p2p.h"
 #include "base/fail.h"
-#include "cli/command.h"
-#include "cli/terminal.h"
+#include "cli/commands/commands.h"
+#include "cli/process/terminal.h"
 #include "secure/secret.h"
 
 #include <stdio.h>
@@ -83,19 +83,18 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct p2p p2p = {0};
   int status = 0;
-  if (!cli_command_options(command, &p2p, argc, argv, &status))
+  if (!cli_command_options(call, &p2p, &status))
     return status;
   struct p2p_config *config = &p2p.config;
   if (config->cuda)
     config->memory = P2P_MEMORY_CUDA;
   char made[SECRET_DIGITS + 1];
   if (!config->token && config->mode == P2P_INITIATOR)
-    return cli_command_failed(command,
-                              fail(WEFT_ERR_INVALID, "an initiator wants the token of its target, which prints "
-                                                     "it: set WEFT_TOKEN, or give --token"));
+    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "an initiator wants the token of its target, which prints "
+                                                           "it: set WEFT_TOKEN, or give --token"));
   if (!config->token && config->mode == P2P_TARGET) {
     secret_make(made);
     config->token = made;
@@ -105,7 +104,7 @@ static int run(const struct cli_command *command, int argc, char **argv) {
   config->color = terminal.color;
   config->unicode = terminal.unicode;
   int err = p2p_run(config);
-  return err ? cli_command_failed(command, err) : 0;
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_p2p = {

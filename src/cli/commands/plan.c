@@ -2,7 +2,7 @@
 #include "plan/plan.h"
 
 #include "base/fail.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 
 struct options {
   const char *file;
@@ -56,13 +56,13 @@ static int describe(const struct options *options) {
   return err;
 }
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
-  if (!cli_command_options(command, &options, argc, argv, &status))
+  if (!cli_command_options(call, &options, &status))
     return status;
   int err = describe(&options);
-  return err ? cli_command_failed(command, err) : 0;
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_plan = {

@@ -1,6 +1,6 @@
 // weft serve: the embedded store, as a server of its own.
 #include "base/fail.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -128,14 +128,14 @@ static int serve(const struct serve *serve) {
   return run_server(serve);
 }
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct serve options = {.server = WEFT_STORE_SERVER_OPTIONS_INIT};
   int status = 0;
-  if (!cli_command_options(command, &options, argc, argv, &status))
+  if (!cli_command_options(call, &options, &status))
     return status;
   signal(SIGPIPE, SIG_IGN); // a client that goes away is the server's everyday life
   int err = serve(&options);
-  return err ? cli_command_failed(command, err) : 0;
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_serve = {

@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "cli/option/nearest.h"
 #include "cli/option/value.h"
-#include "cli/secrets.h"
+#include "cli/process/secrets.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "base/fail.h"
 #include "cli/option/nearest.h"
-#include "cli/secrets.h"
+#include "cli/process/secrets.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // Tokens and passwords of options: kept out of what is printed.
-#include "cli/secrets.h"
+#include "cli/process/secrets.h"
 
 #include "base/fail.h"
 #include "secure/secret.h"

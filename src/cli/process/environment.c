@@ -1,5 +1,5 @@
 // The environment variables that Weft knows, as one table.
-#include "cli/environment.h"
+#include "cli/process/environment.h"
 
 #include <stddef.h>
 

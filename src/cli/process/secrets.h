@@ -1,7 +1,7 @@
 // Secrets of the environment and the command line: taken once, and wiped from where other processes can read them
 // (/proc/PID/environ and /proc/PID/cmdline).
-#ifndef CLI_SECRETS_H
-#define CLI_SECRETS_H
+#ifndef CLI_PROCESS_SECRETS_H
+#define CLI_PROCESS_SECRETS_H
 
 // Takes the secret of this environment variable, of `variable`_FD or of the file `variable`_FILE (secure/secret.h).
 // That it cannot be read is told by cli_secrets_find(), for not every command wants it. [main, before any thread]

@@ -1,6 +1,6 @@
 // The manual page, from the same tables as the help.
-#include "cli/environment.h"
-#include "cli/help/help.h"
+#include "cli/command/help.h"
+#include "cli/process/environment.h"
 
 #include <string.h>
 #include <weft/weft.h>

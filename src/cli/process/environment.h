@@ -1,6 +1,6 @@
 // Environment variables that are no option of any command.
-#ifndef CLI_ENVIRONMENT_H
-#define CLI_ENVIRONMENT_H
+#ifndef CLI_PROCESS_ENVIRONMENT_H
+#define CLI_PROCESS_ENVIRONMENT_H
 
 struct cli_variable {
   const char *name; // NULL ends the table

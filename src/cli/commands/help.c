@@ -1,6 +1,6 @@
 // weft help: the help of a command, or the manual page.
-#include "cli/command.h"
-#include "cli/help/help.h"
+#include "cli/command/help.h"
+#include "cli/commands/commands.h"
 
 struct options {
   const char *command;
@@ -23,20 +23,20 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
-  if (!cli_command_options(command, &options, argc, argv, &status))
+  if (!cli_command_options(call, &options, &status))
     return status;
   if (options.man) {
-    cli_help_write_manual(stdout, cli_commands);
+    cli_help_write_manual(stdout, call->commands);
   } else if (options.command) {
-    const struct cli_command *asked = cli_command_find(options.command);
+    const struct cli_command *asked = cli_command_find(call->commands, options.command);
     if (!asked)
-      return cli_command_unknown(options.command);
+      return cli_command_unknown(call->commands, options.command);
     cli_help_write_command(stdout, asked);
   } else {
-    cli_help_write_overview(stdout, cli_commands);
+    cli_help_write_overview(stdout, call->commands);
   }
   return 0;
 }

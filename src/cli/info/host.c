@@ -1,5 +1,5 @@
 // The host, for `weft info`.
-#include "cli/facts/facts.h"
+#include "cli/info/facts.h"
 
 #include "base/affinity.h"
 #include "base/fail.h"
@@ -67,7 +67,7 @@ static void add_cufile(json_t *list) {
                                         err == 0, "reason", err ? weft_last_error() : ""));
 }
 
-json_t *cli_facts_transports(void) {
+json_t *cli_info_transports(void) {
   json_t *variants = json_array();
   for (const struct ep_kernels *const *at = ep_kernels_all(); *at; at++)
     json_array_append_new(variants, json_string((*at)->name));
@@ -101,7 +101,7 @@ static int add_sysctl(json_t *list, const char *path, const char *meaning) {
   return add_limit(list, path, json_integer(strtoll(line, NULL, 10)), meaning);
 }
 
-json_t *cli_facts_limits(void) {
+json_t *cli_info_limits(void) {
   json_t *list = json_array();
   if (!list)
     return NULL;
@@ -120,13 +120,13 @@ json_t *cli_facts_limits(void) {
   return list;
 }
 
-json_t *cli_facts_threads(void) {
+json_t *cli_info_threads(void) {
   struct near_place place;
   near_find(NULL, NULL, &place);
   return json_string(place.why);
 }
 
-json_t *cli_facts_choice(void) {
+json_t *cli_info_choice(void) {
   struct topology_choice *choice = NULL;
   if (topology_choose(&choice, NULL) != 0)
     return json_pack("{s:b, s:s}", "known", 0, "error", weft_last_error());

@@ -1,5 +1,5 @@
 // The GPUs, for `weft info`.
-#include "cli/facts/facts.h"
+#include "cli/info/facts.h"
 
 #include "base/fail.h"
 #include "device/device.h"
@@ -33,7 +33,7 @@ static int count_gpus(const struct device_api **api, int *count) {
   return err;
 }
 
-json_t *cli_facts_gpus(void) {
+json_t *cli_info_gpus(void) {
   const struct device_api *api = NULL;
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   json_t *devices = json_array();

@@ -1,5 +1,5 @@
 // The choice of NICs, in `weft info --topology`: how far they are from the GPUs, which serve which, and why.
-#include "cli/facts/info_text.h"
+#include "cli/info/text.h"
 
 #include "base/fail.h"
 #include "base/text/table.h"

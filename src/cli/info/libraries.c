@@ -1,5 +1,5 @@
 // The versions of libraries, for `weft info`.
-#include "cli/facts/facts.h"
+#include "cli/info/facts.h"
 
 #include "base/avoided.h"
 #include "doctor/library/library.h"
@@ -20,7 +20,7 @@ static void add(json_t *list, const char *name, const char *version, const char 
                                         avoided(name, version)));
 }
 
-json_t *cli_facts_libraries(void) {
+json_t *cli_info_libraries(void) {
   struct doctor_library_facts ucx = {0}, ofi = {0};
   struct doctor_loaded loaded[DOCTOR_LIBRARIES];
   json_t *list = json_array();

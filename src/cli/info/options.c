@@ -1,9 +1,9 @@
 // The options and variables of every command, and variables that none knows, for `weft info`.
-#include "cli/facts/facts.h"
+#include "cli/info/facts.h"
 
-#include "cli/command.h"
-#include "cli/environment.h"
+#include "cli/command/command.h"
 #include "cli/option/nearest.h"
+#include "cli/process/environment.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,18 +32,18 @@ static json_t *describe_option(const struct cli_command *command, const struct c
                    "error", error);
 }
 
-json_t *cli_facts_options(void) {
+json_t *cli_info_options(const struct cli_command *const *commands) {
   json_t *list = json_array();
   bool failed = !list;
-  for (size_t c = 0; cli_commands[c]; c++)
-    for (size_t i = 0; i < cli_commands[c]->options.count; i++)
-      failed |= json_array_append_new(list, describe_option(cli_commands[c], &cli_commands[c]->options.rows[i])) != 0;
+  for (size_t c = 0; commands[c]; c++)
+    for (size_t i = 0; i < commands[c]->options.count; i++)
+      failed |= json_array_append_new(list, describe_option(commands[c], &commands[c]->options.rows[i])) != 0;
   if (failed)
     json_decref(list);
   return failed ? NULL : list;
 }
 
-json_t *cli_facts_variables(void) {
+json_t *cli_info_variables(void) {
   json_t *list = json_array();
   bool failed = !list;
   for (const struct cli_variable *at = cli_variables; at->name; at++)
@@ -54,38 +54,42 @@ json_t *cli_facts_variables(void) {
   return failed ? NULL : list;
 }
 
-// Goes on to the next variable that means something, from {0, 0} on; NULL at the end.
-struct position {
+// A walk over all variables that mean something: those of options, then the others. It begins with `commands` alone.
+struct walk {
+  const struct cli_command *const *commands;
   size_t command, row, variable;
 };
 
-static const char *next_known(struct position *at) {
-  for (; cli_commands[at->command]; at->command++, at->row = 0)
-    while (at->row < cli_commands[at->command]->options.count) {
-      const char *name = cli_commands[at->command]->options.rows[at->row++].variable;
+// The next variable of the walk; NULL at its end.
+static const char *next_known(struct walk *at) {
+  for (; at->commands[at->command]; at->command++, at->row = 0) {
+    const struct cli_option_table *options = &at->commands[at->command]->options;
+    while (at->row < options->count) {
+      const char *name = options->rows[at->row++].variable;
       if (name)
         return name;
     }
+  }
   return cli_variables[at->variable].name ? cli_variables[at->variable++].name : NULL;
 }
 
-static bool is_known(const char *name) {
-  struct position at = {0};
-  for (const char *known; (known = next_known(&at));)
+static bool is_known(const struct cli_command *const *commands, const char *name) {
+  struct walk walk = {.commands = commands};
+  for (const char *known; (known = next_known(&walk));)
     if (strcmp(known, name) == 0)
       return true;
   return false;
 }
 
-static json_t *describe_stranger(const char *name) {
+static json_t *describe_unknown(const struct cli_command *const *commands, const char *name) {
   struct cli_nearest nearest = {.wanted = name};
-  struct position at = {0};
-  for (const char *known; (known = next_known(&at));)
+  struct walk walk = {.commands = commands};
+  for (const char *known; (known = next_known(&walk));)
     cli_nearest_offer(&nearest, known);
   return json_pack("{s:s, s:s?}", "variable", name, "meant", nearest.best);
 }
 
-json_t *cli_facts_strangers(void) {
+json_t *cli_info_unknown_variables(const struct cli_command *const *commands) {
   json_t *list = json_array();
   bool failed = !list;
   for (char **at = environ; !failed && *at; at++) {
@@ -94,8 +98,8 @@ json_t *cli_facts_strangers(void) {
     if (strncmp(*at, "WEFT_", 5) != 0 || size >= sizeof name)
       continue;
     snprintf(name, sizeof name, "%.*s", (int)size, *at);
-    if (!is_known(name))
-      failed = json_array_append_new(list, describe_stranger(name)) != 0;
+    if (!is_known(commands, name))
+      failed = json_array_append_new(list, describe_unknown(commands, name)) != 0;
   }
   if (failed)
     json_decref(list);

@@ -1,5 +1,5 @@
 // What the terminal can do: colours, and its width.
-#include "cli/terminal.h"
+#include "cli/process/terminal.h"
 
 #include <langinfo.h>
 #include <stdlib.h>

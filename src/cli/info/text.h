@@ -1,8 +1,8 @@
 // The text of `weft info`.
-#ifndef CLI_FACTS_INFO_TEXT_H
-#define CLI_FACTS_INFO_TEXT_H
+#ifndef CLI_INFO_TEXT_H
+#define CLI_INFO_TEXT_H
 
-#include "cli/terminal.h"
+#include "cli/process/terminal.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // What may be written to a stream: colours, and characters beyond ASCII. Decided here and nowhere else.
-#ifndef CLI_TERMINAL_H
-#define CLI_TERMINAL_H
+#ifndef CLI_PROCESS_TERMINAL_H
+#define CLI_PROCESS_TERMINAL_H
 
 #include <stdbool.h>
 

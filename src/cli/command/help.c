@@ -1,5 +1,5 @@
 // Help texts, made from the tables of options.
-#include "cli/help/help.h"
+#include "cli/command/help.h"
 
 #include <string.h>
 #include <weft/weft.h>

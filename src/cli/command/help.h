@@ -1,8 +1,8 @@
 // Help from the tables of the commands.
-#ifndef CLI_HELP_HELP_H
-#define CLI_HELP_HELP_H
+#ifndef CLI_COMMAND_HELP_H
+#define CLI_COMMAND_HELP_H
 
-#include "cli/command.h"
+#include "cli/command/command.h"
 
 #include <stdio.h>
 

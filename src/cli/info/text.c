@@ -1,5 +1,5 @@
 // What `weft info` knows, for people.
-#include "cli/facts/info_text.h"
+#include "cli/info/text.h"
 
 #include "base/fail.h"
 #include "base/text/table.h"

@@ -1,9 +1,9 @@
 // weft info: what this tool is, what it can do here, and what it would be told by the environment.
 #include "base/fail.h"
-#include "cli/command.h"
-#include "cli/facts/facts.h"
-#include "cli/facts/info_text.h"
-#include "cli/terminal.h"
+#include "cli/commands/commands.h"
+#include "cli/info/facts.h"
+#include "cli/info/text.h"
+#include "cli/process/terminal.h"
 #include "topology/topology.h"
 
 #include <stdio.h>
@@ -36,23 +36,23 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
-static json_t *gather(void) {
-  json_t *libraries = cli_facts_libraries(); // first: asks in children, best made while there are no other threads
+static json_t *gather(const struct cli_command *const *commands) {
+  json_t *libraries = cli_info_libraries(); // first: asks in children, best made while there are no other threads
   return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", weft_version(), "build",
-                   cli_facts_build(), "libraries", libraries, "transports", cli_facts_transports(), "gpus",
-                   cli_facts_gpus(), "host", topology_describe(), "choice", cli_facts_choice(), "threads",
-                   cli_facts_threads(), "limits", cli_facts_limits(), "options", cli_facts_options(), "variables",
-                   cli_facts_variables(), "unknown_variables", cli_facts_strangers());
+                   cli_info_build(), "libraries", libraries, "transports", cli_info_transports(), "gpus",
+                   cli_info_gpus(), "host", topology_describe(), "choice", cli_info_choice(), "threads",
+                   cli_info_threads(), "limits", cli_info_limits(), "options", cli_info_options(commands), "variables",
+                   cli_info_variables(), "unknown_variables", cli_info_unknown_variables(commands));
 }
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
-  if (!cli_command_options(command, &options, argc, argv, &status))
+  if (!cli_command_options(call, &options, &status))
     return status;
-  json_t *info = gather();
+  json_t *info = gather(call->commands);
   if (!info)
-    return cli_command_failed(command, fail(WEFT_ERR_NOMEM, "no memory for what is to be told"));
+    return cli_command_failed(call, fail(WEFT_ERR_NOMEM, "no memory for what is to be told"));
   int err = 0;
   if (options.json) {
     json_dumpf(info, stdout, JSON_INDENT(2));
@@ -62,7 +62,7 @@ static int run(const struct cli_command *command, int argc, char **argv) {
     err = cli_info_print(stdout, info, terminal, options.topology);
   }
   json_decref(info);
-  return err ? cli_command_failed(command, err) : 0;
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_info = {
