@@ -22,8 +22,8 @@ static bool is(const char *text, const char *name, const char *letter) {
   return strcmp(text, name) == 0 || strcmp(text, letter) == 0;
 }
 
-// A standard descriptor that is closed would be given to the first socket or window, and what is printed then goes
-// there.
+// Opens standard descriptors that are closed: the first socket or window would get their number, and what is printed
+// would go there.
 static void fill_standard_descriptors(void) {
   int fd = 0;
   while (fd >= 0 && fd <= STDERR_FILENO)
@@ -69,13 +69,13 @@ static void take_secrets(void) {
 }
 
 int main(int argc, char **argv) {
-  take_secrets(); // first of all: until then others can read them in the environment
+  take_secrets(); // first of all: until then, other processes can read them in the environment
   fill_standard_descriptors();
-  // What hwloc cannot find out, as in a container without /sys, is left out, and not complained of on standard error.
+  // Keeps hwloc from printing on standard error what it cannot find out, as in a container without /sys.
   setenv("HWLOC_HIDE_ERRORS", "2", 0);
   setlocale(LC_CTYPE, ""); // which characters the terminal shows; numbers stay as in C
   int status = run(argc, argv);
-  // What was printed is a result: one that was lost (disk full, closed pipe) is no success.
+  // The output is the result: if it was lost (disk full, closed pipe), the command has failed.
   if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
     fprintf(stderr, "weft: cannot write to standard output: %s\n", strerror(errno));
     status = 3;

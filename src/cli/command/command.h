@@ -1,4 +1,4 @@
-// A command of the tool: its name, its words, its options, and what it does.
+// A command of the tool: its name, its texts, its options, and the function that runs it.
 #ifndef CLI_COMMAND_COMMAND_H
 #define CLI_COMMAND_COMMAND_H
 

@@ -12,7 +12,7 @@ const struct cli_help_status cli_help_statuses[] = {
     {2, "wrong usage: an option, an argument or a plan"},
     {3, "the environment does not allow it: a port in use, a store that does not answer, a directory not writable"},
     {4, "wrong data: a number was not what it should be"},
-    {5, "a peer was lost, unplanned"},
+    {5, "a peer was lost unexpectedly"},
     {124, "a deadline passed"},
     {0, NULL},
 };
@@ -124,7 +124,7 @@ void cli_help_write_short(FILE *out, const struct cli_command *const *list) {
   for (size_t i = 0; list[i]; i++)
     if (!list[i]->hidden)
       fprintf(out, "  %-9s %s\n", list[i]->name, list[i]->summary);
-  fputs("\n'weft COMMAND --help' says more about each; 'weft --version' gives the version.\n", out);
+  fputs("\n'weft COMMAND --help' explains a command; 'weft --version' prints the version.\n", out);
 }
 
 void cli_help_write_overview(FILE *out, const struct cli_command *const *list) {

@@ -13,7 +13,7 @@ struct cli_help_status {
 };
 extern const struct cli_help_status cli_help_statuses[];
 
-// Usage and the list of commands: what stands when nothing was asked.
+// Usage and the list of commands, which is printed when no command is given.
 void cli_help_write_short(FILE *out, const struct cli_command *const *list);
 
 // The same with examples and exit statuses.

@@ -1,4 +1,4 @@
-// weft elastic: runs an elastic plan, checked.
+// weft elastic: runs an elastic plan and checks every number.
 #include "base/fail.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/default_plan.h"
@@ -119,7 +119,7 @@ static const struct cli_option rows[] = {
 
   {.section = "Output", .name = "run-dir", .type = OPTION_PATH, .metavar = "DIR", .variable = "WEFT_RUN_DIR",
    .preset_note = "weft-run/ and the time", FIELD(config.run_dir),
-   .help = "directory for configuration, events, results and logs; 'weft report DIR' makes the report again"},
+   .help = "directory for configuration, events, results and logs; 'weft report DIR' prints the report again"},
   {.name = "json", .type = OPTION_FLAG, FIELD(config.json),
    .help = "print the results as JSON instead of the report"},
   {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(config.quiet), .help = "show no progress"},
@@ -141,13 +141,13 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
-// A lead's host on the command line is nearer than a store in the environment.
+// A lead's host on the command line goes before a store in the environment.
 static void drop_store_of_environment(struct run_config *config) {
   if (config->lead && config->store && config->store == getenv("WEFT_STORE"))
     config->store = NULL;
 }
 
-// What no single option can say.
+// Checks what no single option shows.
 static int check_together(const struct run_config *config) {
   if (!config->cert_file != !config->key_file)
     return fail(WEFT_ERR_INVALID, "--%s is given without --%s: a client certificate and its key go together",
@@ -192,7 +192,7 @@ const struct cli_command cli_elastic = {
     .summary = "run an elastic plan, every number checked",
     .description =
         "Runs a plan of phases: ranks join, leave and are killed while expert-parallel operations go on, and every "
-        "rank checks every number. The first agent leads: it has the plan and, unless told of another, the store. "
+        "rank checks every number. The first agent leads: it has the plan and, unless another is given, the store. "
         "Without --plan, --store and --rank-server it runs the default plan: 4 ranks, then 8.\n"
         "Prints a report; the run directory holds what it was made from. Exit status 0 means that every phase passed "
         "on every rank.",

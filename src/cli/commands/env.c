@@ -1,4 +1,4 @@
-// weft env: the environment that fits this host and rank, for other libraries.
+// weft env: prints the environment variables by which other libraries fit this host and rank.
 #include "base/fail.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/env_gpu.h"
@@ -74,7 +74,7 @@ static void print_value(const char *value) {
   putchar('\'');
 }
 
-// Of one line, whatever stands in the text.
+// Ends a line of comment with the text; a newline or another control character in it becomes '?'.
 static void print_comment(const char *text) {
   for (; *text; text++)
     putchar(iscntrl((unsigned char)*text) ? '?' : *text);

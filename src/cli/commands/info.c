@@ -1,4 +1,4 @@
-// weft info: what this tool is, what it can do here, and what it would be told by the environment.
+// weft info: what this tool is, what it can do here, and which options the environment sets.
 #include "base/fail.h"
 #include "cli/commands/commands.h"
 #include "cli/info/facts.h"
@@ -37,7 +37,7 @@ static const struct cli_example examples[] = {
 };
 
 static json_t *gather(const struct cli_command *const *commands) {
-  json_t *libraries = cli_info_libraries(); // first: asks in children, best made while there are no other threads
+  json_t *libraries = cli_info_libraries(); // first: it forks, which is safest while there are no other threads
   return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", weft_version(), "build",
                    cli_info_build(), "libraries", libraries, "transports", cli_info_transports(), "gpus",
                    cli_info_gpus(), "host", topology_describe(), "choice", cli_info_choice(), "threads",
@@ -52,7 +52,7 @@ static int run(const struct cli_call *call) {
     return status;
   json_t *info = gather(call->commands);
   if (!info)
-    return cli_command_failed(call, fail(WEFT_ERR_NOMEM, "no memory for what is to be told"));
+    return cli_command_failed(call, fail(WEFT_ERR_NOMEM, "no memory for the description"));
   int err = 0;
   if (options.json) {
     json_dumpf(info, stdout, JSON_INDENT(2));
@@ -68,10 +68,10 @@ static int run(const struct cli_call *call) {
 const struct cli_command cli_info = {
     .name = "info",
     .summary = "what this tool is and can do here; options and variables",
-    .description = "Tells version and build, the versions of the libraries here and what Weft does not ask of them, "
+    .description = "Prints version and build, the versions of the libraries here and what Weft avoids in them, "
                    "the transports and what each can do on this host, its GPUs, the limits that matter, "
                    "and every option and environment variable with its default, its present value and where that "
-                   "comes from. A WEFT_ variable that means nothing is pointed out.",
+                   "comes from. It also names each WEFT_ variable that means nothing.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

@@ -1,4 +1,4 @@
-// weft p2p: transfers between two processes, checked and measured.
+// weft p2p: checks and measures transfers between two processes.
 #include "p2p/p2p.h"
 #include "base/fail.h"
 #include "cli/commands/commands.h"
@@ -19,7 +19,7 @@ struct p2p {
 static const struct cli_option rows[] = {
   {.section = "Who", .name = "mode", .letter = 'm', .type = OPTION_ENUM, .metavar = "MODE", .choices = p2p_mode_names,
    .preset = "local", FIELD(config.mode),
-   .help = "target: lends a buffer and waits for an initiator; initiator: connects to a target and measures; "
+   .help = "target: offers a buffer and waits for an initiator; initiator: connects to a target and measures; "
    "local: both, in two processes of this host"},
   {.name = "ip", .alias = "host", .type = OPTION_STRING, .metavar = "HOST", .preset = "127.0.0.1", FIELD(config.host),
    .help = "host of the target, for an initiator"},
@@ -35,7 +35,7 @@ static const struct cli_option rows[] = {
   {.name = "forever", .type = OPTION_FLAG, FIELD(config.forever),
    .help = "a target serves one initiator after the other, until it is stopped"},
   {.name = "lend", .type = OPTION_STRING, .metavar = "SIZE", .preset = "1GB", FIELD(config.lend),
-   .help = "bytes of the largest buffer that a target lends, whatever the initiator asks for"},
+   .help = "bytes of the largest buffer that a target offers, whatever the initiator asks for"},
 
   {.section = "What", .name = "op", .type = OPTION_ENUM, .metavar = "OP", .choices = p2p_op_names, .preset = "all",
    FIELD(config.op), .help = "write to the target's buffer, read from it, exchange notifications, or all of it"},
@@ -61,7 +61,7 @@ static const struct cli_option rows[] = {
    FIELD(config.gpu), .help = "GPU of the buffer"},
   {.name = "transport", .type = OPTION_STRING, .metavar = "NAME", .preset_note = "the cheapest that can",
    .variable = "WEFT_TRANSPORTS", FIELD(config.transport),
-   .help = "shm, cuda, ucx or ofi ('weft info' tells which work here); of several, with commas between them, the "
+   .help = "shm, cuda, ucx or ofi ('weft info' shows which work here); of several, with commas between them, the "
    "cheapest"},
 
   {.section = "Time limit and output", .name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10,
@@ -76,7 +76,7 @@ static const struct cli_option rows[] = {
 
 static const struct cli_example examples[] = {
     {"weft p2p", "writes, reads and notifications between two processes of this host"},
-    {"weft p2p --mode target --port 5555", "on one machine: lends a buffer, and prints the command for the other"},
+    {"weft p2p --mode target --port 5555", "on one machine: offers a buffer, and prints the command for the other"},
     {"WEFT_TOKEN=SECRET weft p2p --mode initiator --ip 10.0.0.1 --port 5555 --buffer_sizes 1MB,16MB,256MB",
      "on the other: connects and measures"},
     {"weft p2p --cuda --op write --bidirectional --json", "GPU memory, both ways at once, for a program to read"},

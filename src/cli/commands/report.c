@@ -1,4 +1,4 @@
-// weft report: makes the reports of a run again.
+// weft report: prints the report of a run again.
 #include "base/fail.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
@@ -69,7 +69,7 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_report = {
     .name = "report",
-    .summary = "make the report of a run again",
+    .summary = "print the report of a run again",
     .description =
         "Reads the results in a run directory and writes them as text, JSON or CSV. Exit status 0 means that "
         "the report could be made, whatever the run's own result.",

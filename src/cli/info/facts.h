@@ -1,4 +1,4 @@
-// What `weft info` tells, gathered as JSON; the text is printed from the same objects.
+// What `weft info` prints, gathered as JSON; the text is made from the same objects.
 #ifndef CLI_INFO_FACTS_H
 #define CLI_INFO_FACTS_H
 
@@ -8,12 +8,12 @@
 
 // Each returns an object or array that is the caller's, NULL when memory ran out.
 
-// {compiler, target, type, flags, sanitizers, libraries: [{name, version, for}]}; a library that the build does without
-// has null for its version.
+// {compiler, target, type, flags, sanitizers, libraries: [{name, version, for}]}; the version is null for a library
+// that the build does not use.
 json_t *cli_info_build(void);
 
-// [{name, version, for, avoided: [{what, why, instead}]}]: as they are loaded here; the version is null where one
-// cannot be.
+// [{name, version, for, avoided: [{what, why, instead}]}]: as they are loaded here; the version is null for
+// one that cannot be loaded.
 json_t *cli_info_libraries(void);
 
 // [{name, reach, available, reason, kernels, variants}]: `reason` says why it is not available here.

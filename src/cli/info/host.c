@@ -1,4 +1,4 @@
-// The host, for `weft info`.
+// Transports, limits, and the choice of NICs and processors on this host, for `weft info`.
 #include "cli/info/facts.h"
 
 #include "base/affinity.h"
@@ -37,7 +37,7 @@ static int try_memfd(void) {
   return err;
 }
 
-// What agents may use, tried now.
+// Adds the transports of agents; each is probed now.
 static void add_ways(json_t *list) {
   for (const char *const *name = transport_names(); *name; name++) {
     const struct transport *transport = NULL;
@@ -55,8 +55,8 @@ static void add_ways(json_t *list) {
   }
 }
 
-// GPUDirect Storage: a part of the transport file. Its driver is left closed: that takes long, and `weft doctor` does
-// it.
+// GPUDirect Storage is a part of the transport `file`. Its driver is not opened here: that takes long, and `weft
+// doctor` does it.
 static void add_cufile(json_t *list) {
   const struct cufile *cufile = NULL;
   char version[32] = "", reach[96];
@@ -106,7 +106,8 @@ json_t *cli_info_limits(void) {
   if (!list)
     return NULL;
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  if (add_limit(list, "cores online", json_integer(cores), "ranks beyond them take turns: times mean less") |
+  if (add_limit(list, "cores online", json_integer(cores),
+                "with more ranks than cores, ranks take turns and times mean less") |
       add_rlimit(list, RLIMIT_NOFILE, "RLIMIT_NOFILE", "open files: a rank has a few for each connected peer") |
       add_rlimit(list, RLIMIT_NPROC, "RLIMIT_NPROC", "processes and threads of this user") |
       add_rlimit(list, RLIMIT_MEMLOCK, "RLIMIT_MEMLOCK", "bytes of locked memory") |

@@ -1,4 +1,4 @@
-// What `weft info` knows, for people.
+// The text of `weft info`, made from the JSON.
 #include "cli/info/text.h"
 
 #include "base/fail.h"
@@ -236,7 +236,7 @@ static void print_options(struct printer *printer, const json_t *options) {
   print_table(printer, &table);
 }
 
-static void print_variables(struct printer *printer, const json_t *variables, const json_t *strangers) {
+static void print_variables(struct printer *printer, const json_t *variables, const json_t *unknown) {
   static const struct table_column columns[] = {
       {.heading = "variable"}, {.heading = "default"}, {.heading = "value"}, {.heading = "meaning"}};
   struct table table = {.columns = columns, .num_columns = sizeof columns / sizeof columns[0]};
@@ -251,7 +251,7 @@ static void print_variables(struct printer *printer, const json_t *variables, co
   }
   heading(printer, "Other variables");
   print_table(printer, &table);
-  json_array_foreach(strangers, i, row) {
+  json_array_foreach(unknown, i, row) {
     const char *meant = text_of(row, "meant");
     fprintf(printer->out, "%s is set but means nothing%s%s%s\n", text_of(row, "variable"),
             *meant ? "; did you mean " : "", meant, *meant ? "?" : "");

@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-// Prints the facts that info.c gathered; with `topology` the whole of the host, else its first lines. NOMEM.
+// Prints the JSON of `weft info`; all of the host with `topology`, else only its first lines. NOMEM.
 int cli_info_print(FILE *out, const json_t *info, struct cli_terminal terminal, bool topology);
 
 // Prints its part about NICs and GPUs: what topology_choice_describe() made. NOMEM.

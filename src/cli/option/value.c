@@ -103,7 +103,7 @@ static int set_flag(const char *text, void *field) {
   return fail(WEFT_ERR_INVALID, "\"%s\" is neither yes nor no", text);
 }
 
-// The size of one URL's scheme and "://"; 0 when it has none that we speak.
+// The size of one URL's scheme and "://"; 0 when it has neither of those that Weft speaks.
 static size_t scheme_size(const char *url) {
   if (strncmp(url, "http://", 7) == 0)
     return 7;

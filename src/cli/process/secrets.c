@@ -1,4 +1,4 @@
-// Tokens and passwords of options: kept out of what is printed.
+// Tokens and passwords of options, kept as long as the process lives.
 #include "cli/process/secrets.h"
 
 #include "base/fail.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One that is kept. The first ones with a variable are those of the environment.
+// A secret that is kept; it has a variable where it came from the environment.
 struct kept {
   const char *variable; // or NULL
   char *text;           // or NULL: none was given, or it could not be read
@@ -27,7 +27,7 @@ static struct kept *find(const char *variable) {
   return NULL;
 }
 
-// Takes `text` over.
+// Takes ownership of `text`.
 static int keep(const char *variable, char *text, int err) {
   struct kept *kept = calloc(1, sizeof *kept);
   if (!kept) {
@@ -42,7 +42,7 @@ static int keep(const char *variable, char *text, int err) {
 void cli_secrets_take(const char *variable) {
   if (find(variable))
     return;
-  // It is taken out of the list of variables, but its characters stay where the kernel put them.
+  // Removing the variable from the environment leaves its characters where the kernel put them, so they are wiped.
   char *plain = getenv(variable), *text = NULL;
   int err = secret_from_environment(variable, &text);
   if (plain)

@@ -4,7 +4,7 @@
 #define CLI_PROCESS_SECRETS_H
 
 // Takes the secret of this environment variable, of `variable`_FD or of the file `variable`_FILE (secure/secret.h).
-// That it cannot be read is told by cli_secrets_find(), for not every command wants it. [main, before any thread]
+// If it cannot be read, cli_secrets_find() reports that, as not every command wants it. [main, before any thread]
 void cli_secrets_take(const char *variable);
 
 // `*text`: what was taken, which lives as long as the process, or NULL. INVALID: it could not be read.

@@ -1,4 +1,4 @@
-// What the terminal can do: colours, and its width.
+// Whether a stream shows colours and UTF-8.
 #include "cli/process/terminal.h"
 
 #include <langinfo.h>

@@ -94,38 +94,39 @@ void doctor_judge_rdma(const struct doctor_facts *facts, struct doctor_report *r
     doctor_find(report, DOCTOR_NOTE, "there is no RDMA device");
     doctor_means(report, "other hosts are reached over TCP: the CPU copies every byte");
   } else if (rdma->verbs == 0) {
-    doctor_find(report, DOCTOR_PROBLEM, "%zu RDMA ports, and no device file in /dev/infiniband", rdma->count);
+    doctor_find(report, DOCTOR_PROBLEM, "there are %zu RDMA ports, but no device file in /dev/infiniband", rdma->count);
     doctor_means(report, "no program can use them");
-    doctor_fix(report, "'modprobe ib_uverbs' (package rdma-core); in a container, pass /dev/infiniband on "
+    doctor_fix(report, "run 'modprobe ib_uverbs' (package rdma-core); in a container, pass /dev/infiniband on "
                        "(docker run --device=/dev/infiniband)");
   } else if (rdma->verbs_usable < rdma->verbs) {
     doctor_find(report, DOCTOR_PROBLEM, "%zu of %zu device files in /dev/infiniband may not be opened by this user",
                 rdma->verbs - rdma->verbs_usable, rdma->verbs);
     doctor_means(report, "transports will not use these RDMA devices");
-    doctor_fix(report, "'chmod 666 /dev/infiniband/uverbs*', as the udev rules of the package rdma-core do");
+    doctor_fix(report, "run 'chmod 666 /dev/infiniband/uverbs*', as the udev rules of the package rdma-core do");
   } else {
-    doctor_find(report, DOCTOR_OK, "%zu RDMA ports, %zu device files that may be opened", rdma->count, rdma->verbs);
+    doctor_find(report, DOCTOR_OK, "there are %zu RDMA ports, and this user may open %zu device files", rdma->count,
+                rdma->verbs);
   }
 }
 
 static void judge_port(const struct doctor_port *port, struct doctor_report *report) {
   bool ethernet = strcmp(port->layer, "Ethernet") == 0;
   if (!ethernet && atoi(port->state) == 2) { // IBV_PORT_INIT
-    doctor_find(report, DOCTOR_PROBLEM, "%s port %d has a link and no address (%s)", port->device, port->number,
+    doctor_find(report, DOCTOR_PROBLEM, "%s port %d has a link but no address (%s)", port->device, port->number,
                 port->state);
-    doctor_means(report, "no subnet manager has seen it: nobody can reach it");
+    doctor_means(report, "no subnet manager has configured it: no host can reach it");
     doctor_fix(report, "start a subnet manager on the fabric: the switch's own, or opensm on one host");
   } else if (atoi(port->state) != 4) { // not IBV_PORT_ACTIVE
     doctor_find(report, DOCTOR_NOTE, "%s port %d is not active (%s)", port->device, port->number, port->state);
-    doctor_means(report, "nothing goes over it");
+    doctor_means(report, "nothing can be sent over it");
   } else if (port->gids == 0) {
-    doctor_find(report, DOCTOR_PROBLEM, "%s port %d is active and has no GID", port->device, port->number);
+    doctor_find(report, DOCTOR_PROBLEM, "%s port %d is active but has no GID", port->device, port->number);
     doctor_means(report, "connections over it fail when they are made");
     doctor_fix(report, "give its interface an address ('ip address add'); in a container, use the host's network");
   } else if (ethernet && port->routable == 0) {
-    doctor_find(report, DOCTOR_NOTE, "%s port %d has %zu GIDs, none of them of RoCE v2", port->device, port->number,
+    doctor_find(report, DOCTOR_NOTE, "%s port %d has %zu GIDs, none of them for RoCE v2", port->device, port->number,
                 port->gids);
-    doctor_means(report, "it reaches its own Ethernet segment only");
+    doctor_means(report, "it reaches only its own Ethernet segment");
     doctor_fix(report, "give its interface an IP address, and set RoCE v2 ('cma_roce_mode -d %s -p %d -m 2')",
                port->device, port->number);
   } else {

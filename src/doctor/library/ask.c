@@ -1,4 +1,4 @@
-// Asks a library in a child process, which may hang or crash, and judges what it said.
+// Asks a library in a child process, which may hang or crash, and judges the answer.
 #include "doctor/library/ask.h"
 
 #include "base/avoided.h"
@@ -13,7 +13,7 @@
 
 enum { ANSWER_SIZE = 8192 };
 
-// What the libraries print is not ours.
+// Keeps what the libraries print out of the report.
 static void silence(void) {
   int nothing = open("/dev/null", O_RDWR);
   if (nothing < 0)
@@ -34,7 +34,7 @@ static pid_t start(doctor_ask_fn *ask, int *from) {
       ask(out);
       fflush(out);
     }
-    _exit(0); // without the library's own end, which may hang too
+    _exit(0); // without the library's exit handlers, which may hang too
   }
   close(ends[1]);
   *from = ends[0];
@@ -107,8 +107,8 @@ void doctor_ask_library(struct doctor_library_facts *facts, doctor_ask_fn *ask, 
   take_lines(facts, answer);
 }
 
-// What Weft does without, in that version. Nothing is wrong with the host, so nothing is to be mended.
-static void tell_avoided(const char *name, const char *version, struct doctor_report *report) {
+// Reports what Weft avoids in that version. Nothing is wrong with the host, so there is nothing to mend.
+static void report_avoided(const char *name, const char *version, struct doctor_report *report) {
   for (const struct avoided *row = NULL; (row = avoided_next(name, version, row));) {
     doctor_find(report, DOCTOR_OK, "%s %s: Weft does not use %s", name, version, row->what);
     doctor_means(report, "%s; %s", row->why, row->instead);
@@ -128,18 +128,17 @@ void doctor_judge_library(const struct doctor_library_facts *facts, const struct
     else
       doctor_find(report, DOCTOR_PROBLEM, "%s %s was ended by signal %d (%s)", words->name, version, facts->signal,
                   strsignal(facts->signal));
-    doctor_means(report, "so will what uses it");
-    doctor_fix(report, "another version of it (package %s), or without the devices that it stumbles on",
-               words->package);
+    doctor_means(report, "programs that use it will fail in the same way");
+    doctor_fix(report, "install another version (package %s), or hide the devices on which it fails", words->package);
   } else if (!*facts->transports) {
-    doctor_find(report, DOCTOR_PROBLEM, "%s %s is here and has no transport that works", words->name, version);
+    doctor_find(report, DOCTOR_PROBLEM, "%s %s is installed, but none of its transports works", words->name, version);
     doctor_means(report, "%s", words->means);
     doctor_fix(report,
-               "see that its variables in the environment do not leave all out, and that the plug-ins of its "
+               "see that its variables in the environment do not exclude all of them, and that the plug-ins of its "
                "package (%s) are installed",
                words->package);
   } else {
     doctor_find(report, DOCTOR_OK, "%s %s: %s", words->name, version, facts->transports);
-    tell_avoided(words->name, version, report);
+    report_avoided(words->name, version, report);
   }
 }

@@ -1,4 +1,4 @@
-// Asks a library in a child process: one that crashes or hangs does so there.
+// Asks a library in a child process, so that only the child crashes or hangs with it.
 #ifndef DOCTOR_LIBRARY_ASK_H
 #define DOCTOR_LIBRARY_ASK_H
 
@@ -7,7 +7,7 @@
 #include "doctor/report/facts.h"
 #include "doctor/report/report.h"
 
-// Loads the library and asks it; runs in the child. Writes lines to `out`: "missing WHY", "version TEXT",
+// Loads the library and asks it. This runs in the child, and writes lines to `out`: "missing WHY", "version TEXT",
 // "transport NAME".
 typedef void doctor_ask_fn(FILE *out);
 
@@ -16,7 +16,7 @@ void doctor_ask_library(struct doctor_library_facts *facts, doctor_ask_fn *ask, 
 struct doctor_library_words {
   const char *name;    // "UCX"
   const char *package; // "libucx0"
-  const char *means;   // what is not there without it
+  const char *means;   // what is not available without it
 };
 
 void doctor_judge_library(const struct doctor_library_facts *facts, const struct doctor_library_words *words,

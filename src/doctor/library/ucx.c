@@ -1,4 +1,5 @@
-// UCX. Its headers need not be there: what is called stands here, and has been the same in every version 1.
+// UCX: its version and its transports. No header of it is needed: this file declares the functions that it calls, which
+// are the same in every version 1.
 #include "doctor/library/library.h"
 
 #include "base/text/text.h"

@@ -1,5 +1,5 @@
-// The libraries that the tool and its plug-ins load, besides those that doctor/library/ask.h asks in a child: each
-// tells its version by a call that does nothing else. Their headers need not be there.
+// The other libraries that the tool and its plug-ins load. Each gives its version by a call that does nothing else, so
+// no child process is needed (library/ask.h), and no header of them either.
 #include "doctor/library/library.h"
 
 #include "base/text/text.h"
@@ -37,7 +37,7 @@ static void by_hwloc(void *symbol, void *library, char out[DOCTOR_NAME]) {
   unsigned (*version)(void);
   (void)library;
   memcpy(&version, &symbol, sizeof version);
-  snprintf(out, DOCTOR_NAME, "API %u.%u", version() >> 16, version() >> 8 & 0xff); // it tells no other
+  snprintf(out, DOCTOR_NAME, "API %u.%u", version() >> 16, version() >> 8 & 0xff); // hwloc gives no other version
 }
 
 static void by_liburing(void *symbol, void *library, char out[DOCTOR_NAME]) {
@@ -53,7 +53,7 @@ static void by_liburing(void *symbol, void *library, char out[DOCTOR_NAME]) {
 static const struct {
   const char *name, *file, *call;
   version_fn *version;
-  const char *unless; // it has that call
+  const char *older; // the version of a library that lacks the call; "": unknown
   const char *purpose, *package;
 } rows[] = {
     {"jansson", "libjansson.so.4", "jansson_version_str", by_text, "2.12 or older", "JSON", "libjansson4"},
@@ -64,7 +64,7 @@ static const struct {
     {"liburing", "liburing.so.2", "io_uring_major_version", by_liburing, "2.3 or older", "files by io_uring",
      "liburing2"},
 };
-_Static_assert(sizeof rows / sizeof *rows == DOCTOR_LIBRARIES, "a fact for each");
+_Static_assert(sizeof rows / sizeof *rows == DOCTOR_LIBRARIES, "each library has its facts");
 
 static void ask(size_t i, struct doctor_loaded *loaded) {
   *loaded = (struct doctor_loaded){.name = rows[i].name, .purpose = rows[i].purpose, .package = rows[i].package};
@@ -75,7 +75,7 @@ static void ask(size_t i, struct doctor_loaded *loaded) {
   if (symbol)
     rows[i].version(symbol, library, loaded->version);
   if (!*loaded->version)
-    snprintf(loaded->version, sizeof loaded->version, "%s", *rows[i].unless ? rows[i].unless : "of unknown version");
+    snprintf(loaded->version, sizeof loaded->version, "%s", *rows[i].older ? rows[i].older : "of unknown version");
   dlclose(library);
 }
 
@@ -93,11 +93,10 @@ void doctor_judge_libraries(const struct doctor_facts *facts, struct doctor_repo
       continue;
     }
     doctor_find(report, DOCTOR_NOTE, "%s cannot be loaded", one->name);
-    doctor_means(report, "a build that wants it for its purpose (%s) does not start here, or goes without",
-                 one->purpose);
+    doctor_means(report, "a build that uses it (for %s) does not start here, or works without it", one->purpose);
     doctor_fix(report, "install it (package %s)", one->package);
   }
   char *text = text_take(&all);
-  doctor_find(report, DOCTOR_OK, "%s", text && *text ? text : "none of the libraries that tell their version");
+  doctor_find(report, DOCTOR_OK, "%s", text && *text ? text : "none of these libraries can be loaded");
   free(text);
 }

@@ -1,5 +1,5 @@
-// What is known of this host, of the way to a peer and of the store. Each family of checks gathers its part here, and
-// judges nothing but what stands here: so tests judge hosts that are not there.
+// What is known of this host, of the way to a peer and of the store. Each folder of checks gathers its part of the
+// facts, and judges nothing but the facts: so tests judge hosts that do not exist.
 #ifndef DOCTOR_REPORT_FACTS_H
 #define DOCTOR_REPORT_FACTS_H
 
@@ -15,12 +15,12 @@ struct doctor_gpu_facts {
   char driver[DOCTOR_TEXT];      // line of /proc/driver/nvidia/version, "" without one
   bool peer_memory;              // the kernel module that lets RDMA devices reach GPU memory
   bool channel;                  // an IMEX channel that this process may use
-  char missing[DOCTOR_TEXT * 2]; // why Weft has no GPU; "" when it has some
+  char missing[DOCTOR_TEXT * 2]; // why Weft can use no GPU; "" when it can use one
   size_t count;
   struct {
     char name[DOCTOR_NAME], pci[16];
     bool windows;            // its memory can be shared between processes
-    bool fabric;             // and between hosts of an NVLink domain, and containers
+    bool fabric;             // and between containers, and hosts of an NVLink domain
     char error[DOCTOR_TEXT]; // why it cannot be described
   } gpus[DOCTOR_GPUS];
   size_t pairs, pairs_apart; // of GPUs; those that cannot reach each other's memory
@@ -91,8 +91,8 @@ struct doctor_peer_facts {
   bool wrong_answer;      // there is something else
   int peer_mtu;           // of the peer's interface towards us
   enum doctor_reach back; // from the peer to a port here
-  bool bulk_sent;         // was tried; and came back whole
-  bool bulk_came;
+  bool bulk_sent;         // a large message was sent
+  bool bulk_came;         // and came back whole
 };
 
 struct doctor_library_facts {
@@ -106,10 +106,10 @@ struct doctor_library_facts {
 
 enum { DOCTOR_LIBRARIES = 6 };
 
-// A library that tells its version without more.
+// A library that gives its version by a call that does nothing else.
 struct doctor_loaded {
   const char *name, *purpose, *package;
-  char version[DOCTOR_NAME]; // "": it cannot be loaded
+  char version[DOCTOR_NAME]; // "" when it cannot be loaded
 };
 
 struct doctor_store_facts {

@@ -1,4 +1,4 @@
-// Collects findings, and tells them as JSON.
+// Collects findings, and describes them as JSON.
 #include "doctor/report/report.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-// What the checks found.
+// The findings of the checks.
 #ifndef DOCTOR_REPORT_REPORT_H
 #define DOCTOR_REPORT_REPORT_H
 
@@ -15,17 +15,17 @@ enum doctor_grade {
 struct doctor_finding {
   const char *check; // its name in the table
   enum doctor_grade grade;
-  char *found; // a sentence without its full stop, like the others
-  char *means; // NULL: nothing to say
-  char *fix;   // likewise
+  char *found; // a sentence without its full stop, like the two below
+  char *means; // what follows from it, NULL: nothing
+  char *fix;   // how to mend it, NULL: there is nothing to mend
 };
 
 // Zero-initialise; free with doctor_report_free().
 struct doctor_report {
   struct doctor_finding *findings;
   size_t count, capacity;
-  const char *check; // that is running
-  bool failed;       // memory ran out: what was found since then is not there
+  const char *check; // the one that is running
+  bool failed;       // memory ran out, and the findings since then are missing
 };
 
 // Adds a finding of the check that is running.

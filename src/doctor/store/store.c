@@ -1,4 +1,4 @@
-// The store: does it answer, and who is it?
+// The store: whether it answers, in which version, and whether it lets this user read.
 #include "doctor/store/store.h"
 
 #include "base/time/clock.h"
@@ -35,7 +35,7 @@ void doctor_judge_store(const struct doctor_facts *facts, struct doctor_report *
     return;
   }
   doctor_find(report, DOCTOR_PROBLEM, "%s", store->error);
-  doctor_means(report, "no rank can join, and nobody learns of changes");
+  doctor_means(report, "no rank can join, and no rank learns of changes");
   doctor_fix(report, "start it ('weft serve', or etcd), see that it listens on an address that this host reaches, that "
                      "the firewall lets its port through, and that --token or --user and --ca are right");
 }
