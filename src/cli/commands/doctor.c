@@ -4,7 +4,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/doctor_text.h"
 #include "cli/process/terminal.h"
-#include "doctor/peer/listen.h"
+#include "doctor/peer/listener.h"
 #include "secure/lobby.h"
 #include "secure/secret.h"
 
