@@ -46,7 +46,7 @@ static const struct cli_option rows[] = {
    FIELD(token), .help = "token of 'weft serve', and the secret that --listen and --peer share; the variable keeps it "
    "out of the process list"},
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(token),
-   .help = "file with the token in its first line, which nobody but this user may read"},
+   .help = "file with the token in its first line, which no other user may read"},
   {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", .preset_note = "those of the system",
    FIELD(ca), .help = "certificates (PEM) that etcd's certificate is signed by"},
   {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", FIELD(cert),

@@ -61,7 +61,7 @@ static const struct cli_option rows[] = {
    .help = "token of the embedded store, the same for all agents. Other users may see it in the process list until it "
    "is overwritten there: the variable or --token-file is better"},
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(config.token),
-   .help = "file with the token in its first line, which nobody but this user may read"},
+   .help = "file with the token in its first line, which no other user may read"},
   {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", .preset_note = "those of the system",
    FIELD(config.ca_file), .help = "certificates (PEM) that etcd's certificate is signed by"},
   {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", FIELD(config.cert_file),
@@ -94,10 +94,10 @@ static const struct cli_option rows[] = {
    .preset = "host", .variable = "WEFT_MEMORY", FIELD(config.memory),
    .help = "where operations run: in host memory; in GPU memory, by CUDA kernels over NVLink or PCIe, a GPU for each "
    "rank; auto: on GPUs where each rank of this agent can have one of its own, else in host memory. The lead decides "
-   "for all agents; CUDA_VISIBLE_DEVICES says which GPUs an agent may use"},
+   "for all agents; CUDA_VISIBLE_DEVICES limits which GPUs an agent may use"},
   {.name = "share-gpus", .type = OPTION_FLAG, .variable = "WEFT_SHARE_GPUS", FIELD(config.share_gpus),
    .help = "let several ranks of this agent have one GPU, where there are fewer GPUs than ranks: for tests, as their "
-   "processes take turns on it and every wait for a peer costs turns"},
+   "processes share its time and every wait for a peer is slow"},
 
   {.section = "Operations and time limits", .name = "iterations", .type = OPTION_UINT, .metavar = "N", .min = 1,
    .max = 1000000, .preset = "20", FIELD(config.iterations), .help = "timed operations of each phase"},

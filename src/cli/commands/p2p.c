@@ -17,7 +17,7 @@ struct p2p {
 
 // clang-format off
 static const struct cli_option rows[] = {
-  {.section = "Who", .name = "mode", .letter = 'm', .type = OPTION_ENUM, .metavar = "MODE", .choices = p2p_mode_names,
+  {.section = "Sides", .name = "mode", .letter = 'm', .type = OPTION_ENUM, .metavar = "MODE", .choices = p2p_mode_names,
    .preset = "local", FIELD(config.mode),
    .help = "target: offers a buffer and waits for an initiator; initiator: connects to a target and measures; "
    "local: both, in two processes of this host"},
@@ -31,14 +31,15 @@ static const struct cli_option rows[] = {
    FIELD(config.token), .preset_note = "a target makes one and prints it", .help = "what both sides must know; the "
    "variable keeps it out of the process list"},
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(config.token),
-   .help = "file with the token in its first line, which nobody but this user may read"},
+   .help = "file with the token in its first line, which no other user may read"},
   {.name = "forever", .type = OPTION_FLAG, FIELD(config.forever),
    .help = "a target serves one initiator after the other, until it is stopped"},
   {.name = "lend", .type = OPTION_STRING, .metavar = "SIZE", .preset = "1GB", FIELD(config.lend),
    .help = "bytes of the largest buffer that a target offers, whatever the initiator asks for"},
 
-  {.section = "What", .name = "op", .type = OPTION_ENUM, .metavar = "OP", .choices = p2p_op_names, .preset = "all",
-   FIELD(config.op), .help = "write to the target's buffer, read from it, exchange notifications, or all of it"},
+  {.section = "Measurements", .name = "op", .type = OPTION_ENUM, .metavar = "OP", .choices = p2p_op_names,
+   .preset = "all", FIELD(config.op),
+   .help = "write to the target's buffer, read from it, exchange notifications, or all of it"},
   {.name = "buffer-sizes", .alias = "buffer_sizes", .letter = 's', .type = OPTION_STRING, .metavar = "SIZES",
    .preset = "8,4KB,64KB,1MB,16MB", FIELD(config.sizes),
    .help = "bytes of a transfer, several with commas between them; KB, MB and GB are powers of 1024"},
@@ -53,8 +54,8 @@ static const struct cli_option rows[] = {
   {.name = "no-check", .type = OPTION_FLAG, FIELD(config.no_check),
    .help = "do not check the bytes, each of which depends on its place"},
 
-  {.section = "Where", .name = "memory", .type = OPTION_ENUM, .metavar = "KIND", .choices = p2p_memory_names,
-   .preset = "host", FIELD(config.memory),
+  {.section = "Memory and transport", .name = "memory", .type = OPTION_ENUM, .metavar = "KIND",
+   .choices = p2p_memory_names, .preset = "host", FIELD(config.memory),
    .help = "of this side's buffer: host memory that peers map, host memory of the user's own (malloc), or cuda"},
   {.name = "cuda", .type = OPTION_FLAG, FIELD(config.cuda), .help = "the same as --memory cuda"},
   {.name = "gpu-id", .alias = "gpu_id", .type = OPTION_UINT, .metavar = "N", .max = 63, .preset = "0",
@@ -113,8 +114,8 @@ const struct cli_command cli_p2p = {
     .description =
         "Measures one-sided writes and reads and notifications between two processes, of one host or of two: latency "
         "one after the other, bandwidth with several under way. Every byte is checked, as each depends on its place. "
-        "The initiator says how large the target's buffer is to be, and which sizes are measured; each side says "
-        "itself what kind of memory it has.\n"
+        "The initiator chooses the size of the target's buffer and the sizes that are measured; each side "
+        "chooses its own kind of memory.\n"
         "Exit status 4 means wrong data, 5 that the peer was lost, 124 that a deadline passed.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

@@ -1,4 +1,4 @@
-// weft plan: checks a plan and says what each phase does.
+// weft plan: checks a plan and shows what each phase does.
 #include "plan/plan.h"
 
 #include "base/fail.h"
@@ -67,7 +67,7 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_plan = {
     .name = "plan",
-    .summary = "check a plan and say what each phase does",
+    .summary = "check a plan and show what each phase does",
     .description =
         "A plan is a JSON list of phases, each a non-empty list of integers. A rank R that is listed is active in the "
         "phase; one that was not active before joins. A rank that was active and is not listed leaves cleanly when "

@@ -29,7 +29,7 @@ static const struct cli_option rows[] = {
    .help = "token that clients must show; the variable, WEFT_TOKEN_FILE and WEFT_TOKEN_FD keep it out of the process "
            "list"},
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(server.token),
-   .help = "file with the token in its first line, which nobody but this user may read"},
+   .help = "file with the token in its first line, which no other user may read"},
   {.name = "write-token", .type = OPTION_PATH, .metavar = "FILE", FIELD(write_token),
    .help = "write the token to this new file, which only its owner can read, instead of printing it; it is removed "
            "when the server ends"},
@@ -144,7 +144,7 @@ const struct cli_command cli_serve = {
     .summary = "run a store for agents and ranks, in memory",
     .description =
         "Serves a key-value store with leases, transactions and watches, in the protocol of etcd's v3 JSON gateway, "
-        "over HTTPS to whoever has its token, who may do everything. "
+        "over HTTPS to clients that have its token; they may do everything. "
         "Prints its URL when it is ready and runs until SIGINT, SIGTERM or SIGHUP; all keys are then gone.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

@@ -42,7 +42,7 @@ static size_t pick_shown(const json_t *nics, size_t shown[SHOWN_NICS]) {
   return count;
 }
 
-// A row for each GPU, a column for each NIC; those that serve the GPU stand out by a star too.
+// A row for each GPU, a column for each NIC; a star marks those that serve the GPU, as colour alone may not show.
 static int print_matrix(FILE *out, const json_t *choice, const struct table_look *look) {
   const json_t *gpus = json_object_get(choice, "gpus"), *nics = json_object_get(choice, "nics"), *gpu;
   struct table_column columns[TABLE_MAX_COLUMNS] = {{.heading = "GPU"}};
@@ -85,7 +85,7 @@ static int print_nics(FILE *out, const json_t *nics, const struct table_look *lo
                                                 {.heading = "link"},
                                                 {.heading = "layer"},
                                                 {.heading = "Gbit/s", .right = true},
-                                                {.heading = "serves none, as"}};
+                                                {.heading = "why it serves none"}};
   struct table table = {.columns = columns, .num_columns = sizeof columns / sizeof columns[0]};
   const json_t *nic;
   size_t n;

@@ -1,4 +1,4 @@
-// The options and variables of every command, and variables that none knows, for `weft info`.
+// Options and variables of every command, and variables that no command knows, for `weft info`.
 #include "cli/info/facts.h"
 
 #include "cli/command/command.h"

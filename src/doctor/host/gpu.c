@@ -101,7 +101,7 @@ void doctor_judge_gpus(const struct doctor_facts *facts, struct doctor_report *r
     if (*gpu->gpus[i].error) {
       doctor_find(report, DOCTOR_PROBLEM, "GPU %zu does not answer: %s", i, gpu->gpus[i].error);
       doctor_means(report, "a rank that is given it will not start");
-      doctor_fix(report, "look for Xid errors in 'dmesg'; 'nvidia-smi -q -i %zu' says whether it has to be reset", i);
+      doctor_fix(report, "look for Xid errors in 'dmesg'; 'nvidia-smi -q -i %zu' shows whether it has to be reset", i);
     } else if (!gpu->gpus[i].windows) {
       doctor_find(report, DOCTOR_NOTE, "GPU %zu, %s at %s, cannot share its memory between processes", i,
                   gpu->gpus[i].name, gpu->gpus[i].pci);

@@ -43,9 +43,10 @@ static void judge_down(const struct topology_nic *nic, struct doctor_report *rep
   doctor_find(report, DOCTOR_NOTE, "the link of %s at %s is down", topology_nic_name(nic), nic->address);
   doctor_means(report, "nothing can be sent over it, and the GPUs near it share another NIC");
   if (nic->infiniband)
-    doctor_fix(report,
-               "see that the cable is in and that a subnet manager (opensm) runs; 'ibstat %s' says how far it is",
-               nic->rdma);
+    doctor_fix(
+        report,
+        "see that the cable is in and that a subnet manager (opensm) runs; 'ibstat %s' shows the state of the port",
+        nic->rdma);
   else
     doctor_fix(report, "see that the cable is in and the switch's port is on; 'ip link set dev %s up'",
                *nic->interface ? nic->interface : "INTERFACE");

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The beginning of ucp_params_t; its mask says that nothing behind that is set.
+// The beginning of ucp_params_t; its mask shows that no later field is set.
 struct ucp_params {
   uint64_t field_mask; // UCP_PARAM_FIELD_FEATURES
   uint64_t features;

@@ -1,5 +1,5 @@
 // The other libraries that the tool and its plug-ins load. Each gives its version by a call that does nothing else, so
-// no child process is needed (library/ask.h), and no header of them either.
+// neither a child process (library/ask.h) nor their headers are needed.
 #include "doctor/library/library.h"
 
 #include "base/text/text.h"

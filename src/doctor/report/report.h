@@ -32,7 +32,7 @@ struct doctor_report {
 void doctor_find(struct doctor_report *report, enum doctor_grade grade, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Says what the newest finding means, and how to mend it.
+// Adds to the newest finding what it means, and how to mend it.
 void doctor_means(struct doctor_report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void doctor_fix(struct doctor_report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
