@@ -1,8 +1,8 @@
-// weft: the tool. Finds the command and runs it.
+// weft: the tool. Its list of commands; finds the one that is called and runs it.
 #include "base/log.h"
-#include "cli/command.h"
-#include "cli/help/help.h"
-#include "cli/secrets.h"
+#include "cli/command/help.h"
+#include "cli/commands/commands.h"
+#include "cli/process/secrets.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,12 +13,17 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
+// Every command, in the order of the help.
+static const struct cli_command *const commands[] = {&cli_elastic, &cli_p2p,  &cli_plan,   &cli_report,
+                                                     &cli_serve,   &cli_info, &cli_doctor, &cli_env,
+                                                     &cli_help,    &cli_rank, NULL};
+
 static bool is(const char *text, const char *name, const char *letter) {
   return strcmp(text, name) == 0 || strcmp(text, letter) == 0;
 }
 
-// A standard descriptor that is closed would be given to the first socket or window, and what is printed then goes
-// there.
+// Opens standard descriptors that are closed: the first socket or window would get their number, and what is printed
+// would go there.
 static void fill_standard_descriptors(void) {
   int fd = 0;
   while (fd >= 0 && fd <= STDERR_FILENO)
@@ -29,7 +34,7 @@ static void fill_standard_descriptors(void) {
 
 static int run(int argc, char **argv) {
   if (argc < 2) {
-    cli_help_write_short(stderr, cli_commands);
+    cli_help_write_short(stderr, commands);
     return 2;
   }
   if (is(argv[1], "--version", "-V")) {
@@ -37,7 +42,7 @@ static int run(int argc, char **argv) {
     return 0;
   }
   if (is(argv[1], "--help", "-h")) {
-    cli_help_write_overview(stdout, cli_commands);
+    cli_help_write_overview(stdout, commands);
     return 0;
   }
   if (argv[1][0] == '-') {
@@ -48,13 +53,15 @@ static int run(int argc, char **argv) {
     fprintf(stderr, "weft: WEFT_LOG is '%s'; want error, warn, info or debug\n", getenv("WEFT_LOG"));
     return 2;
   }
-  const struct cli_command *command = cli_command_find(argv[1]);
-  return command ? command->run(command, argc - 1, argv + 1) : cli_command_unknown(argv[1]);
+  const struct cli_command *command = cli_command_find(commands, argv[1]);
+  if (!command)
+    return cli_command_unknown(commands, argv[1]);
+  return command->run(&(struct cli_call){command, commands, argc - 1, argv + 1});
 }
 
 static void take_secrets(void) {
-  for (size_t c = 0; cli_commands[c]; c++) {
-    const struct cli_option_table *table = &cli_commands[c]->options;
+  for (size_t c = 0; commands[c]; c++) {
+    const struct cli_option_table *table = &commands[c]->options;
     for (size_t i = 0; i < table->count; i++)
       if (table->rows[i].secret && table->rows[i].variable)
         cli_secrets_take(table->rows[i].variable);
@@ -62,13 +69,13 @@ static void take_secrets(void) {
 }
 
 int main(int argc, char **argv) {
-  take_secrets(); // first of all: until then others can read them in the environment
+  take_secrets(); // first of all: until then, other processes can read them in the environment
   fill_standard_descriptors();
-  // What hwloc cannot find out, as in a container without /sys, is left out, and not complained of on standard error.
+  // Keeps hwloc from printing on standard error what it cannot find out, as in a container without /sys.
   setenv("HWLOC_HIDE_ERRORS", "2", 0);
   setlocale(LC_CTYPE, ""); // which characters the terminal shows; numbers stay as in C
   int status = run(argc, argv);
-  // What was printed is a result: one that was lost (disk full, closed pipe) is no success.
+  // The output is the result: if it was lost (disk full, closed pipe), the command has failed.
   if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
     fprintf(stderr, "weft: cannot write to standard output: %s\n", strerror(errno));
     status = 3;

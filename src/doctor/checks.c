@@ -1,12 +1,15 @@
-// The table of checks.
-#include "doctor/families.h"
+// The table of checks, and the order in which facts are gathered.
+#include "doctor/doctor.h"
 
 #include "base/fail.h"
-#include "topology/line.h"
+#include "doctor/host/host.h"
+#include "doctor/library/library.h"
+#include "doctor/peer/peer.h"
+#include "doctor/store/store.h"
 
 #include <stdio.h>
 
-enum { TIMEOUT_MS = 3000, PATH_SIZE = 512 };
+enum { TIMEOUT_MS = 3000 };
 
 const struct doctor_check doctor_checks[] = {
     {"driver", "the GPUs' driver", doctor_judge_driver},
@@ -25,9 +28,9 @@ const struct doctor_check doctor_checks[] = {
     {"files", "open files", doctor_judge_files},
     {"cma", "reading other processes' memory", doctor_judge_cma},
     {"io-uring", "io_uring", doctor_judge_io_uring},
-    {"pidfd", "news of processes that end", doctor_judge_pidfd},
-    {"futex", "waiting for many at once", doctor_judge_futex},
-    {"libraries", "the versions of the libraries that are used everywhere", doctor_judge_libraries},
+    {"pidfd", "notice of the end of processes", doctor_judge_pidfd},
+    {"futex", "waiting for several futexes at once", doctor_judge_futex},
+    {"libraries", "versions of the other libraries", doctor_judge_libraries},
     {"ucx", "UCX and its transports", doctor_judge_ucx},
     {"libfabric", "libfabric and its providers", doctor_judge_ofi},
     {"cufile", "cuFile: files that reach GPU memory", doctor_judge_cufile},
@@ -38,12 +41,7 @@ const struct doctor_check doctor_checks[] = {
     {NULL, NULL, NULL},
 };
 
-const char *doctor_read(const char *root, const char *path, char *out, size_t cap) {
-  char full[PATH_SIZE];
-  return snprintf(full, sizeof full, "%s%s", root, path) < PATH_SIZE ? topology_read_line(full, out, cap) : NULL;
-}
-
-// The libraries are asked in a child, which is best made while there are no other threads: the store's client has some.
+// The libraries are asked first: a process should fork while it has no other threads, and the store's client has some.
 void doctor_gather(struct doctor_facts *facts, const struct doctor_place *place) {
   const char *root = place->root ? place->root : "";
   uint32_t timeout_ms = place->timeout_ms ? place->timeout_ms : TIMEOUT_MS;

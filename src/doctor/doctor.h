@@ -1,31 +1,31 @@
-// Looks at a host as Weft will find it, and says what is in its way.
+// Checks a host as Weft will find it, and reports what is in its way.
 #ifndef DOCTOR_DOCTOR_H
 #define DOCTOR_DOCTOR_H
 
 #include <weft/store.h>
 
-#include "doctor/facts.h"
-#include "doctor/report.h"
+#include "doctor/report/check.h"
 
-// What to look at. Zero but what is wanted.
+// What to look at. Fields that are not wanted stay zero.
 struct doctor_place {
   const char *root;                       // where /sys, /proc and /dev are, for tests; NULL: "/"
   const char *peer;                       // HOST[:PORT], NULL: none
-  const char *token;                      // that the peer has too
+  const char *token;                      // the secret that the peer has too
   const struct weft_store_options *store; // NULL: none
-  uint32_t timeout_ms;                    // of each thing that is waited for; 0: 3000
+  uint32_t timeout_ms;                    // how long each step may take; 0 means 3000
 };
 
 struct doctor_check {
   const char *name;
   const char *about; // what it looks at
-  void (*judge)(const struct doctor_facts *facts, struct doctor_report *report);
+  doctor_judge_fn *judge;
 };
 
 // Every check, in the order of the report; ends with a NULL name.
 extern const struct doctor_check doctor_checks[];
 
-// Gathers; doctor_facts_free() what came. What cannot be found out is a fact too. Starts processes, and ends them.
+// Gathers all facts; free them with doctor_facts_free(). It cannot fail: what cannot be found out is a fact too. It
+// starts child processes, and ends them.
 void doctor_gather(struct doctor_facts *facts, const struct doctor_place *place);
 void doctor_facts_free(struct doctor_facts *facts);
 

@@ -1,7 +1,7 @@
 // The option tables: every type, both ways to write, what wins over what, and what is said about wrong ones.
 #include "cli/option/option.h"
 #include "cli/option/nearest.h"
-#include "cli/secrets.h"
+#include "cli/process/secrets.h"
 #include "cmocka_all.h"
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "doctor/families.h"
-#include "doctor/library/library.h"
+#include "doctor/doctor.h"
+#include "doctor/host/host.h"
+#include "doctor/library/ask.h"
 #include "support/temporary.h"
 
 static char root[256];

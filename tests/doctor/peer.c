@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/time/clock.h"
-#include "doctor/families.h"
-#include "doctor/peer/listen.h"
-#include "doctor/peer/wire.h"
+#include "doctor/peer/listener.h"
+#include "doctor/peer/message.h"
+#include "doctor/peer/peer.h"
 #include "secure/lobby.h"
 
 enum { LONG_MS = 30000, SHORT_MS = 2000 };
@@ -102,19 +102,19 @@ static void *act(void *argument) {
   struct actor *actor = argument;
   uint8_t bytes[DOCTOR_MESSAGE];
   uint64_t deadline = clock_deadline_ms(LONG_MS);
-  struct doctor_line line = {.fd = -1};
+  struct doctor_connection connection = {.fd = -1};
   struct doctor_message message;
   int fd = doctor_accept(actor->listener.fd, deadline);
-  if (fd >= 0 && doctor_line_open(&line, fd, false, actor->listener.key, deadline) == 0 &&
-      doctor_receive_message(&line, &message, deadline)) {
+  if (fd >= 0 && doctor_connection_open(&connection, fd, false, actor->listener.key, deadline) == 0 &&
+      doctor_message_receive(&connection, &message, deadline)) {
     message.nonce[0] ^= actor->part == OTHER_NONCE;
     message.back = actor->part == CALLED_BACK_IN_WORDS_ONLY ? DOCTOR_REACHED : DOCTOR_REFUSED;
     doctor_message_pack(&message, bytes);
     bytes[0] ^= actor->part == WRONG_BYTES;
-    doctor_send(&line, bytes, sizeof bytes, deadline);
-    doctor_send(&line, bytes, sizeof bytes, deadline);
+    doctor_connection_send(&connection, bytes, sizeof bytes, deadline);
+    doctor_connection_send(&connection, bytes, sizeof bytes, deadline);
   }
-  doctor_line_close(&line);
+  doctor_connection_close(&connection);
   return NULL;
 }
 
@@ -237,7 +237,7 @@ static void strangers_keep_nobody_waiting(void **state) {
 static bool speaks_late(const struct other *other, bool *in_time) {
   enum { STRANGERS = 100 };
   struct doctor_peer_facts facts;
-  struct doctor_line line;
+  struct doctor_connection connection;
   int fds[STRANGERS];
   uint64_t begin = clock_ns();
   int late = dial(other->listener.port);
@@ -245,9 +245,9 @@ static bool speaks_late(const struct other *other, bool *in_time) {
     fds[i] = dial(other->listener.port);
   look(&facts, "127.0.0.1", other->listener.port, LONG_MS); // behind all of them
   assert_true(facts.answered);
-  int rc = doctor_line_open(&line, late, true, other->listener.key, clock_deadline_ms(LONG_MS));
+  int rc = doctor_connection_open(&connection, late, true, other->listener.key, clock_deadline_ms(LONG_MS));
   *in_time = clock_ns() - begin < LOBBY_TIME_MS * UINT64_C(1000000);
-  doctor_line_close(&line);
+  doctor_connection_close(&connection);
   for (int i = 0; i < STRANGERS; i++)
     close(fds[i]);
   return rc == 0;
@@ -270,17 +270,18 @@ static void silent_holders_of_the_token_have_their_places_only(void **state) {
   enum { SILENT = 15 };
   struct other other;
   struct doctor_peer_facts facts;
-  struct doctor_line lines[SILENT];
+  struct doctor_connection connections[SILENT];
   start(&other);
   for (int i = 0; i < SILENT; i++) {
     int fd = dial(other.listener.port);
-    assert_int_equal(doctor_line_open(&lines[i], fd, true, other.listener.key, clock_deadline_ms(LONG_MS)), 0);
+    assert_int_equal(doctor_connection_open(&connections[i], fd, true, other.listener.key, clock_deadline_ms(LONG_MS)),
+                     0);
   }
   look(&facts, "127.0.0.1", other.listener.port, LONG_MS);
   assert_true(facts.answered && facts.bulk_came);
   stop(&other);
   for (int i = 0; i < SILENT; i++)
-    doctor_line_close(&lines[i]);
+    doctor_connection_close(&connections[i]);
 }
 
 static void messages_survive_the_wire(void **state) {

@@ -79,7 +79,7 @@ class Ways:
 
 def check_good(ways):
     ways.expect(("peer", "ok", "through w0"), ("peer-back", "ok", "can connect to this host"),
-                ("peer-mtu", "ok", "256 KiB came back whole; MTU 9000"))
+                ("peer-mtu", "ok", "256 KiB came back whole; the MTU is 9000"))
 
 
 def check_mtu(ways):
@@ -88,9 +88,9 @@ def check_mtu(ways):
         ways.mtu(ways.switch, port, 1500)
     ways.expect(("peer", "ok", "through w0"), ("peer-mtu", "problem", "256 KiB do not"))
     ways.mtu(ways.b, "w0", 1500)
-    ways.expect(("peer-mtu", "note", f"MTU 9000 at w0 here, 1500 at {OTHER}"))
+    ways.expect(("peer-mtu", "note", f"the MTU is 9000 at w0 here, and 1500 at {OTHER}"))
     ways.mtu(ways.a, "w0", 1500)
-    ways.expect(("peer-mtu", "ok", "MTU 1500"))
+    ways.expect(("peer-mtu", "ok", "the MTU is 1500"))
 
 
 def check_nowhere(ways):
@@ -105,7 +105,7 @@ def check_no_way_back(ways):
     rules = ([10, "sport", str(ways.port), "lookup", "main"], [20, "to", "10.78.0.1", "unreachable"])
     for priority, *rule in rules:
         ip("-n", ways.b, "rule", "add", "priority", str(priority), "ipproto", "tcp", *rule)
-    ways.expect(("peer", "ok", "through w0"), ("peer-back", "problem", "finds no way when it connects"))
+    ways.expect(("peer", "ok", "through w0"), ("peer-back", "problem", "finds no route when it connects"))
     for priority, *_ in rules:
         ip("-n", ways.b, "rule", "del", "priority", str(priority))
 
@@ -119,7 +119,7 @@ def check_firewall(ways):
     except (OSError, subprocess.CalledProcessError):
         print("left out: the firewall, as nft does not work here")
         return
-    ways.expect(("peer", "ok", "through w0"), ("peer-back", "problem", "hears nothing when it connects"))
+    ways.expect(("peer", "ok", "through w0"), ("peer-back", "problem", "gets no answer when it connects"))
 
 
 def main():

@@ -1,8 +1,8 @@
-// What comes to a listening doctor: from a stranger at its door, beside a caller that has the token and is let in
-// nevertheless; and from a caller that has the token. No bytes harm it, and a stranger learns nothing.
+// What comes to a listening doctor: from a stranger that waits for admission, beside a caller that has the token and is
+// let in nevertheless; and from a caller that has the token. No bytes harm it, and a stranger learns nothing.
 //
 // An input: a byte of choices, then the bytes of the stranger, or of the caller that has the token.
-#include "doctor/peer/listener.h"
+#include "doctor/peer/admission.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #include "base/time/clock.h"
-#include "doctor/peer/listen.h"
+#include "doctor/peer/listener.h"
+#include "doctor/peer/message.h"
 #include "fuzz/support/fuzz.h"
 
 enum {
@@ -35,18 +36,18 @@ struct caller {
   size_t num_heard;
 };
 
-static void say_all(struct caller *caller, const struct doctor_line *line, uint64_t deadline) {
+static void send_all(struct caller *caller, const struct doctor_connection *connection, uint64_t deadline) {
   static const char magic[] = "weftdoc2";
   if (!(caller->choices & CHOICE_PROVEN))
     return;
   if (caller->choices & CHOICE_MAGIC)
-    doctor_send(line, magic, 8, deadline);
+    doctor_connection_send(connection, magic, 8, deadline);
   if (caller->input.size > 0)
-    doctor_send(line, caller->input.data, caller->input.size, deadline);
+    doctor_connection_send(connection, caller->input.data, caller->input.size, deadline);
   if (caller->choices & CHOICE_BULK) {
     char *bulk = calloc(1, DOCTOR_BULK);
     FUZZ_CHECK(bulk);
-    doctor_send(line, bulk, DOCTOR_BULK, deadline);
+    doctor_connection_send(connection, bulk, DOCTOR_BULK, deadline);
     free(bulk);
   }
 }
@@ -54,14 +55,14 @@ static void say_all(struct caller *caller, const struct doctor_line *line, uint6
 static void *call(void *arg) {
   struct caller *caller = arg;
   uint64_t deadline = clock_deadline_ms(LONG_MS);
-  struct doctor_line line;
+  struct doctor_connection connection;
   char byte;
-  FUZZ_CHECK(doctor_line_open(&line, caller->fd, true, key, deadline) == 0);
-  say_all(caller, &line, deadline);
+  FUZZ_CHECK(doctor_connection_open(&connection, caller->fd, true, key, deadline) == 0);
+  send_all(caller, &connection, deadline);
   shutdown(caller->fd, SHUT_WR);
-  while (doctor_receive(&line, &byte, 1, deadline))
+  while (doctor_connection_receive(&connection, &byte, 1, deadline))
     caller->num_heard++;
-  doctor_line_close(&line);
+  doctor_connection_close(&connection);
   return NULL;
 }
 
@@ -69,8 +70,9 @@ static void pair_of(int fds[2]) {
   FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) == 0);
 }
 
-static void let_stand(struct doctor_door *door, int fd) {
-  door->waiting[door->count++] = (struct doctor_waiting){.line.fd = fd, .begun_ns = clock_ns(), .events = POLLIN};
+static void add_waiting(struct doctor_admission *admission, int fd) {
+  admission->waiting[admission->count++] =
+      (struct doctor_waiting){.connection.fd = fd, .begun_ns = clock_ns(), .events = POLLIN};
 }
 
 static void hear_stranger(int fd) {
@@ -83,23 +85,23 @@ static void hear_stranger(int fd) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct caller caller = {.input = {(const char *)data, size}};
-  struct doctor_door door = {.key = key};
-  struct doctor_line line;
+  struct doctor_admission admission = {.key = key};
+  struct doctor_connection connection;
   pthread_t thread;
   int stranger[2], lawful[2], stop = eventfd(0, EFD_CLOEXEC);
   fuzz_bytes(&caller.input, &caller.choices, sizeof caller.choices);
   pair_of(stranger);
   pair_of(lawful);
-  let_stand(&door, stranger[0]);
-  let_stand(&door, lawful[0]);
+  add_waiting(&admission, stranger[0]);
+  add_waiting(&admission, lawful[0]);
   caller.fd = lawful[1];
   if (!(caller.choices & CHOICE_PROVEN))
     send(stranger[1], caller.input.data, caller.input.size, MSG_NOSIGNAL | MSG_DONTWAIT);
   FUZZ_CHECK(pthread_create(&thread, NULL, call, &caller) == 0);
-  FUZZ_CHECK(doctor_door_wait(&door, stop, &line) && line.fd == lawful[0]);
-  doctor_answer(&line, false, STEP_MS);
-  doctor_line_close(&line);
-  doctor_door_close(&door);
+  FUZZ_CHECK(doctor_admission_wait(&admission, stop, &connection) && connection.fd == lawful[0]);
+  doctor_answer(&connection, false, STEP_MS);
+  doctor_connection_close(&connection);
+  doctor_admission_close(&admission);
   pthread_join(thread, NULL);
   hear_stranger(stranger[1]);
   FUZZ_CHECK(caller.num_heard <= 2 * DOCTOR_MESSAGE + DOCTOR_BULK);

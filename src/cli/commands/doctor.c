@@ -1,10 +1,10 @@
-// weft doctor: what is in Weft's way on this host, and on the way to another.
+// weft doctor: reports what is in Weft's way on this host, and on the way to another.
 #include "doctor/doctor.h"
 #include "base/fail.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/doctor_text.h"
-#include "cli/terminal.h"
-#include "doctor/peer/listen.h"
+#include "cli/process/terminal.h"
+#include "doctor/peer/listener.h"
 #include "secure/lobby.h"
 #include "secure/secret.h"
 
@@ -29,24 +29,24 @@ struct options {
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "peer", .type = OPTION_STRING, .metavar = "HOST[:PORT]", FIELD(peer),
-   .help = "also the way to another host, on which 'weft doctor --listen PORT' runs; port " DOCTOR_PORT
-   " when none is said"},
+   .help = "also check the way to another host, on which 'weft doctor --listen PORT' runs; the port is " DOCTOR_PORT
+   " unless given"},
   {.name = "listen", .type = OPTION_STRING, .metavar = "PORT", FIELD(listen),
-   .help = "be that other side, at this port of all addresses (0: any free one), until SIGINT or SIGTERM; "
-   "checks nothing"},
+   .help = "be the other side of --peer: listen at this port of all addresses (0: any free one) until SIGINT "
+   "or SIGTERM, and check nothing"},
   {.name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10, .max = 600000, .unit = "ms",
-   .preset = "3000", FIELD(timeout_ms), .help = "how long each thing may take that is waited for"},
+   .preset = "3000", FIELD(timeout_ms), .help = "how long each step may take"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the text"},
 
   {.section = "Store", .name = "store", .alias = "etcd-server", .type = OPTION_URL, .metavar = "URL",
-   .variable = "WEFT_STORE", FIELD(store), .help = "also this store: etcd or 'weft serve'"},
+   .variable = "WEFT_STORE", FIELD(store), .help = "also check this store: etcd or 'weft serve'"},
   {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
-   FIELD(token), .help = "token of 'weft serve', and what --listen and --peer must both know; the variable keeps it "
+   FIELD(token), .help = "token of 'weft serve', and the secret that --listen and --peer share; the variable keeps it "
    "out of the process list"},
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(token),
-   .help = "file with the token in its first line, which nobody but this user may read"},
+   .help = "file with the token in its first line, which no other user may read"},
   {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", .preset_note = "those of the system",
    FIELD(ca), .help = "certificates (PEM) that etcd's certificate is signed by"},
   {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", FIELD(cert),
@@ -61,11 +61,11 @@ static const struct cli_option rows[] = {
 // clang-format on
 
 static const struct cli_example examples[] = {
-    {"weft doctor", "everything on this host that Weft will meet; status 3 when something is in its way"},
-    {"weft doctor --listen 5555", "on the other host, which prints the command to be run here, as in the next line"},
+    {"weft doctor", "checks everything on this host that Weft uses; status 3 when there is a problem"},
+    {"weft doctor --listen 5555", "on the other host: prints the command to be run here, as in the next line"},
     {"WEFT_TOKEN=SECRET weft doctor --peer node7:5555 --store http://node0:2379",
-     "also the way to that host and back, and the store"},
-    {"weft doctor --json | jq '.findings[] | select(.grade == \"problem\")'", "for scripts"},
+     "also checks the way to that host and back, and the store"},
+    {"weft doctor --json | jq '.findings[] | select(.grade == \"problem\")'", "for a script: the problems alone"},
     {NULL, NULL},
 };
 
@@ -97,27 +97,27 @@ static void examine(struct doctor_report *report, const struct options *options)
 static int print_json(const struct doctor_report *report) {
   json_t *description = doctor_report_describe(report);
   if (!description)
-    return fail(WEFT_ERR_NOMEM, "no memory for what was found");
+    return fail(WEFT_ERR_NOMEM, "no memory for the findings");
   json_dumpf(description, stdout, JSON_INDENT(2));
   putchar('\n');
   json_decref(description);
   return 0;
 }
 
-static int check(const struct cli_command *command, const struct options *options) {
+static int check(const struct cli_call *call, const struct options *options) {
   struct doctor_report report = {0};
   examine(&report, options);
-  int err = report.failed ? fail(WEFT_ERR_NOMEM, "no memory for what was found") : 0;
+  int err = report.failed ? fail(WEFT_ERR_NOMEM, "no memory for the findings") : 0;
   if (!err && options->json)
     err = print_json(&report);
   else if (!err)
     cli_doctor_print(stdout, &report, cli_terminal_of(STDOUT_FILENO, options->color));
   int status = doctor_count(&report, DOCTOR_PROBLEM) ? 3 : 0;
   doctor_report_free(&report);
-  return err ? cli_command_failed(command, err) : status;
+  return err ? cli_command_failed(call, err) : status;
 }
 
-// The signals that end it, as a descriptor.
+// A descriptor that can be read when a signal is to end this process.
 static int open_ends(void) {
   sigset_t ends;
   sigemptyset(&ends);
@@ -128,8 +128,8 @@ static int open_ends(void) {
   return signalfd(-1, &ends, SFD_CLOEXEC);
 }
 
-// The command by which others call, with the token where it was `made` here.
-static void tell_command(uint16_t port, const char *made) {
+// Prints the command for the other host, with the token if it was `made` here.
+static void print_command(uint16_t port, const char *made) {
   char host[HOST_NAME_MAX + 1] = "HOST";
   gethostname(host, sizeof host - 1);
   printf("on the other host: WEFT_TOKEN=%s weft doctor --peer %s:%u\n", made ? made : "...", host, port);
@@ -153,8 +153,8 @@ static int serve(const struct options *options) {
   if (ends < 0)
     err = fail_errno(errno, "signalfd");
   printf("%u\n", listener.port);
-  tell_command(listener.port, options->token ? NULL : made);
-  if (!err && fflush(stdout) != 0) // nobody would learn where it is
+  print_command(listener.port, options->token ? NULL : made);
+  if (!err && fflush(stdout) != 0) // else no caller could learn the port
     err = fail_errno(errno, "cannot write the port to standard output");
   if (!err)
     doctor_listener_serve(&listener, ends, options->timeout_ms);
@@ -164,35 +164,35 @@ static int serve(const struct options *options) {
   return err;
 }
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
-  if (!cli_command_options(command, &options, argc, argv, &status))
+  if (!cli_command_options(call, &options, &status))
     return status;
   if (options.listen && options.peer)
-    return cli_command_failed(command, fail(WEFT_ERR_INVALID, "--listen and --peer are both given"));
+    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "--listen and --peer are both given"));
   if (options.peer && !options.token)
-    return cli_command_failed(command, fail(WEFT_ERR_INVALID, "--peer wants the token that 'weft doctor --listen' "
-                                                              "prints: set WEFT_TOKEN, or give --token"));
+    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "--peer wants the token that 'weft doctor --listen' "
+                                                           "prints: set WEFT_TOKEN, or give --token"));
   signal(SIGPIPE, SIG_IGN);
   if (!options.listen)
-    return check(command, &options);
+    return check(call, &options);
   int err = serve(&options);
-  return err ? cli_command_failed(command, err) : 0;
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_doctor = {
     .name = "doctor",
     .summary = "what is in Weft's way on this host, and how to mend it",
     .description =
-        "Looks at driver and GPUs, NICs and RDMA devices, limits of memory and files, what the kernel allows, UCX and "
+        "Checks driver and GPUs, NICs and RDMA devices, limits of memory and files, what the kernel allows, UCX and "
         "libfabric, the store, and the way to a peer. Each finding is ok, a note (works, but not as well as it could) "
         "or "
         "a problem, with what it means and how to mend it. Ends with status 3 when there is a problem.\n"
         "With --listen it is the other side of --peer: it prints its port, then the command to be run on the other "
         "host "
-        "(with a token of its own making, unless one is given), sends back what it is sent, and tries to connect to "
-        "who called, so that the way back is known too. Who has the token learns its MTU and nothing else.",
+        "(with a token of its own making, unless one is given), sends back what it receives, and tries to connect to "
+        "the caller, so that the way back is known too. A caller with the token learns its MTU and nothing else.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

@@ -1,4 +1,4 @@
-// What `weft doctor` found, for people.
+// The text of `weft doctor`: its findings in columns.
 #include "cli/commands/doctor_text.h"
 
 #include "base/text/table.h"
@@ -7,7 +7,7 @@
 
 enum { WIDTH = 110, GRADE = 9, CHECK = 13 };
 
-// Writes words from column `at` on, and goes on in the same column.
+// Writes words from column `at` on; the lines that follow begin in the same column.
 static void write_wrapped(FILE *out, const char *text, size_t at) {
   size_t used = at;
   while (*text) {

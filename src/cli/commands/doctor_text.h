@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "cli/terminal.h"
-#include "doctor/report.h"
+#include "cli/process/terminal.h"
+#include "doctor/report/report.h"
 
 void cli_doctor_print(FILE *out, const struct doctor_report *report, struct cli_terminal terminal);
 

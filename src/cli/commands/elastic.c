@@ -1,8 +1,8 @@
-// weft elastic: runs an elastic plan, checked.
+// weft elastic: runs an elastic plan and checks every number.
 #include "base/fail.h"
-#include "cli/command.h"
-#include "cli/default_plan.h"
-#include "cli/terminal.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/default_plan.h"
+#include "cli/process/terminal.h"
 #include "run/common/config.h"
 
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static const struct cli_option rows[] = {
    .help = "token of the embedded store, the same for all agents. Other users may see it in the process list until it "
    "is overwritten there: the variable or --token-file is better"},
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(config.token),
-   .help = "file with the token in its first line, which nobody but this user may read"},
+   .help = "file with the token in its first line, which no other user may read"},
   {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", .preset_note = "those of the system",
    FIELD(config.ca_file), .help = "certificates (PEM) that etcd's certificate is signed by"},
   {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", FIELD(config.cert_file),
@@ -94,10 +94,10 @@ static const struct cli_option rows[] = {
    .preset = "host", .variable = "WEFT_MEMORY", FIELD(config.memory),
    .help = "where operations run: in host memory; in GPU memory, by CUDA kernels over NVLink or PCIe, a GPU for each "
    "rank; auto: on GPUs where each rank of this agent can have one of its own, else in host memory. The lead decides "
-   "for all agents; CUDA_VISIBLE_DEVICES says which GPUs an agent may use"},
+   "for all agents; CUDA_VISIBLE_DEVICES limits which GPUs an agent may use"},
   {.name = "share-gpus", .type = OPTION_FLAG, .variable = "WEFT_SHARE_GPUS", FIELD(config.share_gpus),
    .help = "let several ranks of this agent have one GPU, where there are fewer GPUs than ranks: for tests, as their "
-   "processes take turns on it and every wait for a peer costs turns"},
+   "processes share its time and every wait for a peer is slow"},
 
   {.section = "Operations and time limits", .name = "iterations", .type = OPTION_UINT, .metavar = "N", .min = 1,
    .max = 1000000, .preset = "20", FIELD(config.iterations), .help = "timed operations of each phase"},
@@ -119,7 +119,7 @@ static const struct cli_option rows[] = {
 
   {.section = "Output", .name = "run-dir", .type = OPTION_PATH, .metavar = "DIR", .variable = "WEFT_RUN_DIR",
    .preset_note = "weft-run/ and the time", FIELD(config.run_dir),
-   .help = "directory for configuration, events, results and logs; 'weft report DIR' makes the report again"},
+   .help = "directory for configuration, events, results and logs; 'weft report DIR' prints the report again"},
   {.name = "json", .type = OPTION_FLAG, FIELD(config.json),
    .help = "print the results as JSON instead of the report"},
   {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(config.quiet), .help = "show no progress"},
@@ -141,13 +141,13 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
-// A lead's host on the command line is nearer than a store in the environment.
+// A lead's host on the command line goes before a store in the environment.
 static void drop_store_of_environment(struct run_config *config) {
   if (config->lead && config->store && config->store == getenv("WEFT_STORE"))
     config->store = NULL;
 }
 
-// What no single option can say.
+// Checks what no single option shows.
 static int check_together(const struct run_config *config) {
   if (!config->cert_file != !config->key_file)
     return fail(WEFT_ERR_INVALID, "--%s is given without --%s: a client certificate and its key go together",
@@ -169,16 +169,16 @@ static int check_together(const struct run_config *config) {
   return 0;
 }
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct elastic elastic = {0};
   int status = 0;
-  if (!cli_command_options(command, &elastic, argc, argv, &status))
+  if (!cli_command_options(call, &elastic, &status))
     return status;
   struct run_config *config = &elastic.config;
   drop_store_of_environment(config);
   int err = check_together(config);
   if (err)
-    return cli_command_failed(command, err);
+    return cli_command_failed(call, err);
   if (!config->plan && !config->store && !config->lead)
     config->plan_text = CLI_DEFAULT_PLAN;
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, elastic.color);
@@ -192,7 +192,7 @@ const struct cli_command cli_elastic = {
     .summary = "run an elastic plan, every number checked",
     .description =
         "Runs a plan of phases: ranks join, leave and are killed while expert-parallel operations go on, and every "
-        "rank checks every number. The first agent leads: it has the plan and, unless told of another, the store. "
+        "rank checks every number. The first agent leads: it has the plan and, unless another is given, the store. "
         "Without --plan, --store and --rank-server it runs the default plan: 4 ranks, then 8.\n"
         "Prints a report; the run directory holds what it was made from. Exit status 0 means that every phase passed "
         "on every rank.",

@@ -1,8 +1,8 @@
-// weft env: the environment that fits this host and rank, for other libraries.
+// weft env: prints the environment variables by which other libraries fit this host and rank.
 #include "base/fail.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/env_gpu.h"
-#include "doctor/families.h"
+#include "doctor/host/host.h"
 #include "topology/served/exports.h"
 
 #include <ctype.h>
@@ -74,7 +74,7 @@ static void print_value(const char *value) {
   putchar('\'');
 }
 
-// Of one line, whatever stands in the text.
+// Ends a line of comment with the text; a newline or another control character in it becomes '?'.
 static void print_comment(const char *text) {
   for (; *text; text++)
     putchar(iscntrl((unsigned char)*text) ? '?' : *text);
@@ -130,21 +130,21 @@ static int print_json(const struct env *env, uint32_t rank) {
   return 0;
 }
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct options options = {.rank = NO_RANK};
   struct env env = {0};
   int status = 0;
-  if (!cli_command_options(command, &options, argc, argv, &status))
+  if (!cli_command_options(call, &options, &status))
     return status;
   if (options.shell && options.json)
-    return cli_command_failed(command, fail(WEFT_ERR_INVALID, "--shell and --json are both given"));
+    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "--shell and --json are both given"));
   int err = gather(&env, options.rank);
   if (!err && options.json)
     err = print_json(&env, options.rank);
   else if (!err)
     print_shell(&env, options.rank);
   topology_choice_free(env.choice);
-  return err ? cli_command_failed(command, err) : 0;
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_env = {

@@ -1,4 +1,4 @@
-// Which GPU a rank of `weft env` has.
+// Finds the GPU of a rank, for `weft env`.
 #include "cli/commands/env_gpu.h"
 
 #include "device/device.h"
@@ -44,7 +44,7 @@ int cli_env_gpu_by_numbers(const struct topology_choice *choice, uint32_t rank, 
   }
   int gpu = visible ? nth_number(visible, rank, choice->num_gpus) : (int)(rank % choice->num_gpus);
   if (gpu >= 0)
-    snprintf(how, CLI_ENV_WHY, "counted as nvidia-smi does%s, without CUDA's own word",
+    snprintf(how, CLI_ENV_WHY, "counted as nvidia-smi does%s, as CUDA does not answer",
              visible ? ", from CUDA_VISIBLE_DEVICES" : "");
   else
     snprintf(how, CLI_ENV_WHY, "CUDA_VISIBLE_DEVICES is \"%.200s\", which only CUDA can resolve", visible);

@@ -7,7 +7,7 @@
 enum { CLI_ENV_WHY = 512 };
 
 // The index in `choice` of the GPU that the rank-th process of this host gets when each takes the next visible GPU, or
-// -1; `how` says how that is known, or why not. Asks CUDA where the plug-in is there, else reads CUDA_VISIBLE_DEVICES.
+// -1; `how` explains the result. Asks CUDA where the plug-in is there, else reads CUDA_VISIBLE_DEVICES.
 int cli_env_gpu(const struct topology_choice *choice, uint32_t rank, char how[CLI_ENV_WHY]);
 
 // The part of it without CUDA: `visible` is the variable's value, NULL when unset.

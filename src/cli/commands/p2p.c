@@ -1,8 +1,8 @@
-// weft p2p: transfers between two processes, checked and measured.
+// weft p2p: checks and measures transfers between two processes.
 #include "p2p/p2p.h"
 #include "base/fail.h"
-#include "cli/command.h"
-#include "cli/terminal.h"
+#include "cli/commands/commands.h"
+#include "cli/process/terminal.h"
 #include "secure/secret.h"
 
 #include <stdio.h>
@@ -17,9 +17,9 @@ struct p2p {
 
 // clang-format off
 static const struct cli_option rows[] = {
-  {.section = "Who", .name = "mode", .letter = 'm', .type = OPTION_ENUM, .metavar = "MODE", .choices = p2p_mode_names,
+  {.section = "Sides", .name = "mode", .letter = 'm', .type = OPTION_ENUM, .metavar = "MODE", .choices = p2p_mode_names,
    .preset = "local", FIELD(config.mode),
-   .help = "target: lends a buffer and waits for an initiator; initiator: connects to a target and measures; "
+   .help = "target: offers a buffer and waits for an initiator; initiator: connects to a target and measures; "
    "local: both, in two processes of this host"},
   {.name = "ip", .alias = "host", .type = OPTION_STRING, .metavar = "HOST", .preset = "127.0.0.1", FIELD(config.host),
    .help = "host of the target, for an initiator"},
@@ -31,14 +31,15 @@ static const struct cli_option rows[] = {
    FIELD(config.token), .preset_note = "a target makes one and prints it", .help = "what both sides must know; the "
    "variable keeps it out of the process list"},
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(config.token),
-   .help = "file with the token in its first line, which nobody but this user may read"},
+   .help = "file with the token in its first line, which no other user may read"},
   {.name = "forever", .type = OPTION_FLAG, FIELD(config.forever),
    .help = "a target serves one initiator after the other, until it is stopped"},
   {.name = "lend", .type = OPTION_STRING, .metavar = "SIZE", .preset = "1GB", FIELD(config.lend),
-   .help = "bytes of the largest buffer that a target lends, whatever the initiator asks for"},
+   .help = "bytes of the largest buffer that a target offers, whatever the initiator asks for"},
 
-  {.section = "What", .name = "op", .type = OPTION_ENUM, .metavar = "OP", .choices = p2p_op_names, .preset = "all",
-   FIELD(config.op), .help = "write to the target's buffer, read from it, exchange notifications, or all of it"},
+  {.section = "Measurements", .name = "op", .type = OPTION_ENUM, .metavar = "OP", .choices = p2p_op_names,
+   .preset = "all", FIELD(config.op),
+   .help = "write to the target's buffer, read from it, exchange notifications, or all of it"},
   {.name = "buffer-sizes", .alias = "buffer_sizes", .letter = 's', .type = OPTION_STRING, .metavar = "SIZES",
    .preset = "8,4KB,64KB,1MB,16MB", FIELD(config.sizes),
    .help = "bytes of a transfer, several with commas between them; KB, MB and GB are powers of 1024"},
@@ -53,15 +54,15 @@ static const struct cli_option rows[] = {
   {.name = "no-check", .type = OPTION_FLAG, FIELD(config.no_check),
    .help = "do not check the bytes, each of which depends on its place"},
 
-  {.section = "Where", .name = "memory", .type = OPTION_ENUM, .metavar = "KIND", .choices = p2p_memory_names,
-   .preset = "host", FIELD(config.memory),
+  {.section = "Memory and transport", .name = "memory", .type = OPTION_ENUM, .metavar = "KIND",
+   .choices = p2p_memory_names, .preset = "host", FIELD(config.memory),
    .help = "of this side's buffer: host memory that peers map, host memory of the user's own (malloc), or cuda"},
   {.name = "cuda", .type = OPTION_FLAG, FIELD(config.cuda), .help = "the same as --memory cuda"},
   {.name = "gpu-id", .alias = "gpu_id", .type = OPTION_UINT, .metavar = "N", .max = 63, .preset = "0",
    FIELD(config.gpu), .help = "GPU of the buffer"},
   {.name = "transport", .type = OPTION_STRING, .metavar = "NAME", .preset_note = "the cheapest that can",
    .variable = "WEFT_TRANSPORTS", FIELD(config.transport),
-   .help = "shm, cuda, ucx or ofi ('weft info' tells which work here); of several, with commas between them, the "
+   .help = "shm, cuda, ucx or ofi ('weft info' shows which work here); of several, with commas between them, the "
    "cheapest"},
 
   {.section = "Time limit and output", .name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10,
@@ -76,26 +77,25 @@ static const struct cli_option rows[] = {
 
 static const struct cli_example examples[] = {
     {"weft p2p", "writes, reads and notifications between two processes of this host"},
-    {"weft p2p --mode target --port 5555", "on one machine: lends a buffer, and prints the command for the other"},
+    {"weft p2p --mode target --port 5555", "on one machine: offers a buffer, and prints the command for the other"},
     {"WEFT_TOKEN=SECRET weft p2p --mode initiator --ip 10.0.0.1 --port 5555 --buffer_sizes 1MB,16MB,256MB",
      "on the other: connects and measures"},
     {"weft p2p --cuda --op write --bidirectional --json", "GPU memory, both ways at once, for a program to read"},
     {NULL, NULL},
 };
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct p2p p2p = {0};
   int status = 0;
-  if (!cli_command_options(command, &p2p, argc, argv, &status))
+  if (!cli_command_options(call, &p2p, &status))
     return status;
   struct p2p_config *config = &p2p.config;
   if (config->cuda)
     config->memory = P2P_MEMORY_CUDA;
   char made[SECRET_DIGITS + 1];
   if (!config->token && config->mode == P2P_INITIATOR)
-    return cli_command_failed(command,
-                              fail(WEFT_ERR_INVALID, "an initiator wants the token of its target, which prints "
-                                                     "it: set WEFT_TOKEN, or give --token"));
+    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "an initiator wants the token of its target, which prints "
+                                                           "it: set WEFT_TOKEN, or give --token"));
   if (!config->token && config->mode == P2P_TARGET) {
     secret_make(made);
     config->token = made;
@@ -105,7 +105,7 @@ static int run(const struct cli_command *command, int argc, char **argv) {
   config->color = terminal.color;
   config->unicode = terminal.unicode;
   int err = p2p_run(config);
-  return err ? cli_command_failed(command, err) : 0;
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_p2p = {
@@ -114,8 +114,8 @@ const struct cli_command cli_p2p = {
     .description =
         "Measures one-sided writes and reads and notifications between two processes, of one host or of two: latency "
         "one after the other, bandwidth with several under way. Every byte is checked, as each depends on its place. "
-        "The initiator says how large the target's buffer is to be, and which sizes are measured; each side says "
-        "itself what kind of memory it has.\n"
+        "The initiator chooses the size of the target's buffer and the sizes that are measured; each side "
+        "chooses its own kind of memory.\n"
         "Exit status 4 means wrong data, 5 that the peer was lost, 124 that a deadline passed.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

@@ -1,8 +1,8 @@
-// weft plan: checks a plan and says what each phase does.
+// weft plan: checks a plan and shows what each phase does.
 #include "plan/plan.h"
 
 #include "base/fail.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 
 struct options {
   const char *file;
@@ -56,25 +56,25 @@ static int describe(const struct options *options) {
   return err;
 }
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
-  if (!cli_command_options(command, &options, argc, argv, &status))
+  if (!cli_command_options(call, &options, &status))
     return status;
   int err = describe(&options);
-  return err ? cli_command_failed(command, err) : 0;
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_plan = {
     .name = "plan",
-    .summary = "check a plan and say what each phase does",
+    .summary = "check a plan and show what each phase does",
     .description =
         "A plan is a JSON list of phases, each a non-empty list of integers. A rank R that is listed is active in the "
         "phase; one that was not active before joins. A rank that was active and is not listed leaves cleanly when "
         "the phase starts. -R is lost abruptly, in the middle of the phase's first dispatch (rank 0 cannot be). A rank "
         "that reappears joins again, as a new process. Where no rank of the phase before stays, one of them waits "
         "until "
-        "those who join have come, and needs its process slot as long.\n"
+        "those that join have come, and keeps its process slot until then.\n"
         "Example: [[0, 1], [0, 1, 2, 3], [0, 1, 2, -3]] starts with two ranks, adds two and kills one of them.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

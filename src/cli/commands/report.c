@@ -1,7 +1,7 @@
-// weft report: makes the reports of a run again.
+// weft report: prints the report of a run again.
 #include "base/fail.h"
-#include "cli/command.h"
-#include "cli/terminal.h"
+#include "cli/commands/commands.h"
+#include "cli/process/terminal.h"
 #include "measure/results.h"
 
 #include <errno.h>
@@ -51,25 +51,25 @@ static int load(struct results *results, const char *dir) {
   return err;
 }
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
-  if (!cli_command_options(command, &options, argc, argv, &status))
+  if (!cli_command_options(call, &options, &status))
     return status;
   struct results results = {0};
   int err = load(&results, options.dir);
   if (err)
-    return cli_command_failed(command, err);
+    return cli_command_failed(call, err);
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options.color);
   struct report_options look = {.format = options.format, .color = terminal.color, .unicode = terminal.unicode};
   err = report_write(stdout, &results, &look);
   results_free(&results);
-  return err ? cli_command_failed(command, err) : 0;
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_report = {
     .name = "report",
-    .summary = "make the report of a run again",
+    .summary = "print the report of a run again",
     .description =
         "Reads the results in a run directory and writes them as text, JSON or CSV. Exit status 0 means that "
         "the report could be made, whatever the run's own result.",

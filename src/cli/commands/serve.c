@@ -1,6 +1,6 @@
-// weft serve: the embedded store, as a server of its own.
+// weft serve: runs the embedded store as a server of its own.
 #include "base/fail.h"
-#include "cli/command.h"
+#include "cli/commands/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,14 +25,14 @@ static const struct cli_option rows[] = {
   {.name = "port", .type = OPTION_UINT, .metavar = "PORT", .min = 0, .max = 65535, .preset = "2379",
    .variable = "WEFT_STORE_PORT", FIELD(server.port), .help = "port; 0 takes any free one"},
   {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
-   FIELD(server.token), .preset_note = "a random one, told on standard error",
+   FIELD(server.token), .preset_note = "a random one, printed on standard error",
    .help = "token that clients must show; the variable, WEFT_TOKEN_FILE and WEFT_TOKEN_FD keep it out of the process "
            "list"},
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(server.token),
-   .help = "file with the token in its first line, which nobody but this user may read"},
+   .help = "file with the token in its first line, which no other user may read"},
   {.name = "write-token", .type = OPTION_PATH, .metavar = "FILE", FIELD(write_token),
-   .help = "write the token to this new file, which only its owner can read, instead of telling it; the file goes when "
-           "the server ends"},
+   .help = "write the token to this new file, which only its owner can read, instead of printing it; it is removed "
+           "when the server ends"},
   {.name = "tls-cert", .type = OPTION_PATH, .metavar = "FILE", FIELD(server.cert_file),
    .preset_note = "a certificate that the token makes, and that clients with the token know",
    .help = "the server's certificate (PEM), with --tls-key; clients give the CA that signed it"},
@@ -79,12 +79,12 @@ static int write_token(const char *path, const char *token) {
   return err;
 }
 
-// Tells a token that nobody knows yet, but not into a log that other users read.
-static int tell_token(const char *token) {
+// Prints a token that was made here, but not into a log that other users can read.
+static int print_token(const char *token) {
   struct stat status;
   if (fstat(STDERR_FILENO, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 077) != 0)
     return fail(WEFT_ERR_INVALID,
-                "standard error is a file that other users may read, so the token is not told there: want "
+                "standard error is a file that other users may read, so the token is not printed there: want "
                 "--write-token, or a token given (--token-file)");
   fprintf(stderr, "export WEFT_TOKEN=%s\n", token);
   return 0;
@@ -93,11 +93,12 @@ static int tell_token(const char *token) {
 static int announce(const struct serve *serve, const weft_store_server_t *server) {
   int err = 0;
   if (!serve->server.token && !serve->server.insecure && !serve->write_token)
-    err = tell_token(weft_store_server_token(server));
+    err = print_token(weft_store_server_token(server));
   if (err)
     return err;
   printf("%s\n", weft_store_server_url(server));
-  return fflush(stdout) == 0 ? 0 : fail_errno(errno, "cannot write the URL to standard output"); // nobody would find it
+  return fflush(stdout) == 0 ? 0
+                             : fail_errno(errno, "cannot write the URL to standard output"); // no client could find it
 }
 
 static int run_server(const struct serve *serve) {
@@ -128,14 +129,14 @@ static int serve(const struct serve *serve) {
   return run_server(serve);
 }
 
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int run(const struct cli_call *call) {
   struct serve options = {.server = WEFT_STORE_SERVER_OPTIONS_INIT};
   int status = 0;
-  if (!cli_command_options(command, &options, argc, argv, &status))
+  if (!cli_command_options(call, &options, &status))
     return status;
-  signal(SIGPIPE, SIG_IGN); // a client that goes away is the server's everyday life
+  signal(SIGPIPE, SIG_IGN); // clients may disconnect at any time
   int err = serve(&options);
-  return err ? cli_command_failed(command, err) : 0;
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_serve = {
@@ -143,7 +144,7 @@ const struct cli_command cli_serve = {
     .summary = "run a store for agents and ranks, in memory",
     .description =
         "Serves a key-value store with leases, transactions and watches, in the protocol of etcd's v3 JSON gateway, "
-        "over HTTPS to whoever has its token, who may do everything. "
+        "over HTTPS to clients that have its token; they may do everything. "
         "Prints its URL when it is ready and runs until SIGINT, SIGTERM or SIGHUP; all keys are then gone.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

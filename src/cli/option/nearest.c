@@ -1,4 +1,4 @@
-// The known word that is most like a misspelt one.
+// Compares names by their edit distance.
 #include "cli/option/nearest.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-// The known name that somebody probably meant.
+// Finds the known name that is nearest to a misspelt one.
 #ifndef CLI_OPTION_NEAREST_H
 #define CLI_OPTION_NEAREST_H
 

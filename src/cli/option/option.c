@@ -4,19 +4,19 @@
 #include "base/fail.h"
 #include "cli/option/nearest.h"
 #include "cli/option/value.h"
-#include "cli/secrets.h"
+#include "cli/process/secrets.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Where a parse stands.
+// The state of a parse.
 struct parse {
   struct cli_option_table table;
   void *target;
   int argc;
   char *const *argv;
-  int next;            // of argv
-  const char *operand; // the one that was met, NULL before
+  int next;            // index in argv of the next argument
+  const char *operand; // the one that was found, NULL before
 };
 
 static int set(struct parse *parse, const struct cli_option *row, const char *text, const char *what) {
@@ -24,7 +24,7 @@ static int set(struct parse *parse, const struct cli_option *row, const char *te
   return err ? fail_context(err, "%s", what) : 0;
 }
 
-// The same for what the command line gives, where every user of the host can read it.
+// The same for a value on the command line, where every user of the host can read it: a secret is copied and wiped.
 static int set_argument(struct parse *parse, const struct cli_option *row, char *text, const char *what) {
   const char *kept = text;
   int err = row->secret ? cli_secrets_keep(text, &kept) : 0;
@@ -99,7 +99,7 @@ static int unknown_option(struct cli_option_table table, const char *argument, c
   return fail(WEFT_ERR_INVALID, "unknown option --%s", wanted);
 }
 
-// The value of an option that stands in the next argument; NULL, and an error, when there is none.
+// Takes the value of an option from the next argument; NULL, and an error, when there is none.
 static char *take_value(struct parse *parse, const struct cli_option *row, const char *what) {
   char *text = parse->next < parse->argc ? parse->argv[parse->next] : NULL;
   const char *metavar = row->metavar ? row->metavar : "VALUE";
@@ -177,7 +177,7 @@ static int check_required(const struct parse *parse) {
 
 int cli_options_parse(struct cli_option_table table, void *target, int argc, char *const *argv) {
   struct parse parse = {.table = table, .target = target, .argc = argc, .argv = argv, .next = 1};
-  // A wrong variable must not keep anybody from the help, so the environment is judged behind the look for it.
+  // A wrong variable must not keep anybody from the help, so --help is looked for before the environment is read.
   for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
     if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
       return OPTION_HELP;

@@ -16,13 +16,13 @@ enum cli_option_type {
   OPTION_URL,         // http[s]://host[:port], several separated by commas
 };
 
-// A row. What is not said is 0: no alias, no letter, no variable, no preset.
+// A row. Fields that are not set are 0: no alias, no letter, no variable, no preset.
 struct cli_option {
   const char *name;  // without its dashes
   const char *alias; // another long name that means the same
   char letter;       // -x
   bool operand;      // may also be given without its name, as the command's one operand
-  bool required;     // the command cannot do without; types that are a const char *
+  bool required;     // the command cannot run without it; only for types that are a const char *
   bool secret;       // never printed, and wiped from the environment and the command line
   enum cli_option_type type;
   const char *variable;       // environment variable
@@ -60,7 +60,8 @@ int cli_options_parse(struct cli_option_table table, void *target, int argc, cha
 // Whether `text` would be a right value of `row`: 0, or INVALID as above.
 int cli_option_check(const struct cli_option *row, const char *text);
 
-// What may be given, e.g. "128 to 16384, a multiple of 128", or "bf16, fp8"; "" where anything goes. Into out[cap].
+// Describes the values that are allowed, e.g. "128 to 16384, a multiple of 128", or "bf16, fp8"; "" where any value is.
+// Into out[cap].
 void cli_option_describe_range(const struct cli_option *row, char *out, size_t cap);
 
 // `*text`: the row's environment value, NULL when unset or empty (which means unset). INVALID: a secret that the

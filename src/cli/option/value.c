@@ -3,7 +3,7 @@
 
 #include "base/fail.h"
 #include "cli/option/nearest.h"
-#include "cli/secrets.h"
+#include "cli/process/secrets.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -103,7 +103,7 @@ static int set_flag(const char *text, void *field) {
   return fail(WEFT_ERR_INVALID, "\"%s\" is neither yes nor no", text);
 }
 
-// The size of one URL's scheme and "://"; 0 when it has none that we speak.
+// The size of one URL's scheme and "://"; 0 when the scheme is neither http nor https.
 static size_t scheme_size(const char *url) {
   if (strncmp(url, "http://", 7) == 0)
     return 7;
@@ -120,7 +120,7 @@ static bool is_port(const char *text, size_t size) {
   return port >= 1 && port <= 65535;
 }
 
-// http[s]://host[:port][/]; a numeric IPv6 host stands in brackets.
+// http[s]://host[:port][/]; a numeric IPv6 host is in brackets.
 static bool is_url(const char *url, size_t size) {
   size_t scheme = size >= 8 ? scheme_size(url) : 0;
   if (scheme == 0)

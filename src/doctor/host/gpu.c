@@ -1,8 +1,9 @@
-// GPUs: driver, what Weft sees of them, and who reaches whose memory.
-#include "doctor/families.h"
+// GPUs: their driver, which of them Weft can use, and which of them reach each other's memory.
+#include "doctor/host/host.h"
 
 #include "base/fail.h"
 #include "device/device.h"
+#include "doctor/host/read.h"
 
 #include <glob.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ static bool has_channel(const char *root) {
   glob_t found = {0};
   snprintf(pattern, sizeof pattern, "%s/dev/nvidia-caps-imex-channels/channel*", root);
   bool has = false;
-  glob(pattern, 0, NULL, &found); // which leaves no path where there is none
+  glob(pattern, 0, NULL, &found); // found stays empty where there is none
   for (size_t i = 0; i < found.gl_pathc; i++)
     has |= access(found.gl_pathv[i], R_OK) == 0;
   globfree(&found);
@@ -42,7 +43,7 @@ static bool has_channel(const char *root) {
 
 void doctor_gather_gpu(struct doctor_gpu_facts *facts, const char *root) {
   char line[DOCTOR_TEXT];
-  if (doctor_read(root, "/proc/driver/nvidia/version", line, sizeof line))
+  if (doctor_read_line(root, "/proc/driver/nvidia/version", line, sizeof line))
     memcpy(facts->driver, line, sizeof line);
   char module[512];
   snprintf(module, sizeof module, "%s/sys/module/nvidia_peermem", root);
@@ -73,14 +74,14 @@ void doctor_judge_driver(const struct doctor_facts *facts, struct doctor_report 
   if (*facts->gpu.driver) {
     doctor_find(report, DOCTOR_OK, "%s", facts->gpu.driver);
   } else if (facts->gpu.count > 0) { // as in a container that hides it
-    doctor_find(report, DOCTOR_OK, "the driver answers, and does not tell its version in /proc/driver/nvidia");
+    doctor_find(report, DOCTOR_OK, "the driver answers, but does not show its version in /proc/driver/nvidia");
   } else if (on_bus(facts) > 0) {
-    doctor_find(report, DOCTOR_PROBLEM, "%zu NVIDIA GPUs on the PCI bus, and no driver", on_bus(facts));
+    doctor_find(report, DOCTOR_PROBLEM, "%zu NVIDIA GPUs are on the PCI bus, but there is no driver", on_bus(facts));
     doctor_means(report, "no program can use them");
     doctor_fix(report, "install the NVIDIA driver (such as the package nvidia-driver), then 'modprobe nvidia'; in a "
                        "container, start it with the GPUs (docker run --gpus all)");
   } else {
-    doctor_find(report, DOCTOR_NOTE, "no NVIDIA GPU and no driver");
+    doctor_find(report, DOCTOR_NOTE, "there is no NVIDIA GPU and no driver");
     doctor_means(report, "everything runs in host memory");
   }
 }
@@ -100,12 +101,12 @@ void doctor_judge_gpus(const struct doctor_facts *facts, struct doctor_report *r
     if (*gpu->gpus[i].error) {
       doctor_find(report, DOCTOR_PROBLEM, "GPU %zu does not answer: %s", i, gpu->gpus[i].error);
       doctor_means(report, "a rank that is given it will not start");
-      doctor_fix(report, "look for Xid errors in 'dmesg'; 'nvidia-smi -q -i %zu' says whether it has to be reset", i);
+      doctor_fix(report, "look for Xid errors in 'dmesg'; 'nvidia-smi -q -i %zu' shows whether it has to be reset", i);
     } else if (!gpu->gpus[i].windows) {
       doctor_find(report, DOCTOR_NOTE, "GPU %zu, %s at %s, cannot share its memory between processes", i,
                   gpu->gpus[i].name, gpu->gpus[i].pci);
       doctor_means(report, "ranks on it reach no other rank");
-      doctor_fix(report, "a driver and a GPU with virtual memory management and file descriptors as handles");
+      doctor_fix(report, "use a driver and a GPU with virtual memory management and file descriptors as handles");
     } else {
       doctor_find(report, DOCTOR_OK, "GPU %zu: %s at %s", i, gpu->gpus[i].name, gpu->gpus[i].pci);
     }
@@ -122,7 +123,7 @@ void doctor_judge_peer_access(const struct doctor_facts *facts, struct doctor_re
   }
   doctor_find(report, DOCTOR_PROBLEM, "%zu of %zu pairs of GPUs do not reach each other's memory, such as %s",
               gpu->pairs_apart, gpu->pairs, gpu->apart);
-  doctor_means(report, "ranks on such a pair cannot be of one group on GPU memory");
+  doctor_means(report, "ranks on such a pair cannot be in one group that uses GPU memory");
   doctor_fix(report, "'nvidia-smi topo -p2p r' shows the pairs and reasons; with NVSwitch, nvidia-fabricmanager has to "
                      "run; over PCIe, switch ACS redirection off, and let a container or guest see all GPUs");
 }
@@ -135,10 +136,10 @@ void doctor_judge_fabric(const struct doctor_facts *facts, struct doctor_report 
     return;
   if (facts->gpu.channel) {
     doctor_find(report, DOCTOR_OK,
-                "an IMEX channel: NVLink reaches GPUs of other containers, and of other hosts on it");
+                "this process may use an IMEX channel: NVLink reaches GPUs of other containers and other hosts");
     return;
   }
-  doctor_find(report, DOCTOR_NOTE, "no IMEX channel that this process may use, though its GPUs could");
+  doctor_find(report, DOCTOR_NOTE, "the GPUs could use an IMEX channel, but there is none that this process may use");
   doctor_means(report, "ranks in other containers, or on other hosts of an NVLink domain, are reached by the network");
   doctor_fix(report, "'mknod /dev/nvidia-caps-imex-channels/channel0 c NUMBER 0', with the number of "
                      "nvidia-caps-imex-channels in /proc/devices, or NVreg_CreateImexChannel0=1 for the module nvidia; "
@@ -154,6 +155,6 @@ void doctor_judge_gpu_rdma(const struct doctor_facts *facts, struct doctor_repor
   }
   doctor_find(report, DOCTOR_NOTE, "the kernel module nvidia_peermem is not loaded");
   doctor_means(report, "NICs reach GPU memory by dma-buf (which takes the driver's open kernel modules) or not at all; "
-                       "then everything goes by way of host memory");
-  doctor_fix(report, "'modprobe nvidia-peermem', at every start by a file in /etc/modules-load.d");
+                       "then every transfer goes through host memory");
+  doctor_fix(report, "run 'modprobe nvidia-peermem'; a file in /etc/modules-load.d does it at every start");
 }

@@ -1,5 +1,7 @@
-// What this kernel, and whoever filters its calls, lets a process do. Each thing is tried.
-#include "doctor/families.h"
+// What this kernel, and a seccomp filter in front of it, let a process do. Each call is tried.
+#include "doctor/host/host.h"
+
+#include "doctor/host/read.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,14 +82,15 @@ static int close_result(long fd) {
 
 void doctor_gather_kernel(struct doctor_kernel_facts *facts, const char *root) {
   char line[LINE_SIZE];
-  facts->ptrace_scope = doctor_read(root, "/proc/sys/kernel/yama/ptrace_scope", line, sizeof line) ? atoi(line) : -1;
+  facts->ptrace_scope =
+      doctor_read_line(root, "/proc/sys/kernel/yama/ptrace_scope", line, sizeof line) ? atoi(line) : -1;
   facts->io_uring_disabled =
-      doctor_read(root, "/proc/sys/kernel/io_uring_disabled", line, sizeof line) ? atoi(line) : 0;
+      doctor_read_line(root, "/proc/sys/kernel/io_uring_disabled", line, sizeof line) ? atoi(line) : 0;
   try_reading(facts);
   struct io_uring_params params = {0};
   facts->io_uring = close_result(syscall(SYS_io_uring_setup, 4, &params));
   facts->pidfd = close_result(syscall(SYS_pidfd_open, getpid(), 0));
-  // It wants at least one futex, and says so where it exists.
+  // A kernel that has the call refuses a list without futexes by EINVAL.
   facts->futex_waitv = syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0) < 0 && errno != EINVAL ? errno : 0;
 }
 
@@ -104,11 +107,12 @@ void doctor_judge_cma(const struct doctor_facts *facts, struct doctor_report *re
   else
     doctor_find(report, DOCTOR_NOTE, "processes may not read each other's memory (process_vm_readv: %s)",
                 strerror(error));
-  doctor_means(report, "transfers between processes copy twice, unless the memory is a window of Weft's");
+  doctor_means(report, "transfers between processes copy twice, unless the memory is one of Weft's windows");
   if (kernel->ptrace_scope > 0 && kernel->read_parent == EPERM)
-    doctor_fix(report, "'sysctl kernel.yama.ptrace_scope=0', for good in /etc/sysctl.d");
+    doctor_fix(report, "run 'sysctl kernel.yama.ptrace_scope=0'; a file in /etc/sysctl.d keeps it");
   else
-    doctor_fix(report, "'docker run --cap-add=SYS_PTRACE', or a seccomp profile that allows process_vm_readv");
+    doctor_fix(report, "start the container with 'docker run --cap-add=SYS_PTRACE', or with a seccomp profile that "
+                       "allows process_vm_readv");
 }
 
 void doctor_judge_io_uring(const struct doctor_facts *facts, struct doctor_report *report) {
@@ -118,16 +122,16 @@ void doctor_judge_io_uring(const struct doctor_facts *facts, struct doctor_repor
     return;
   }
   doctor_find(report, DOCTOR_NOTE, "io_uring cannot be set up: %s", strerror(kernel->io_uring));
-  doctor_means(report, "files are read and written by plain calls in threads, which is slower");
+  doctor_means(report, "threads read and write files by plain calls, which is slower");
   if (kernel->io_uring_disabled > 0)
-    doctor_fix(report, "kernel.io_uring_disabled is %d: 'sysctl kernel.io_uring_disabled=0'",
+    doctor_fix(report, "kernel.io_uring_disabled is %d: run 'sysctl kernel.io_uring_disabled=0'",
                kernel->io_uring_disabled);
   else if (kernel->io_uring == ENOSYS)
-    doctor_fix(report, "Linux 5.6 or newer, built with CONFIG_IO_URING");
+    doctor_fix(report, "use Linux 5.6 or newer, built with CONFIG_IO_URING");
   else if (kernel->io_uring == ENOMEM)
     doctor_fix(report, "raise the limit of locked memory (see memlock)");
   else
-    doctor_fix(report, "a seccomp profile that allows io_uring_setup, io_uring_enter and io_uring_register");
+    doctor_fix(report, "use a seccomp profile that allows io_uring_setup, io_uring_enter and io_uring_register");
 }
 
 void doctor_judge_pidfd(const struct doctor_facts *facts, struct doctor_report *report) {
@@ -136,8 +140,8 @@ void doctor_judge_pidfd(const struct doctor_facts *facts, struct doctor_report *
     return;
   }
   doctor_find(report, DOCTOR_NOTE, "pidfd_open fails: %s", strerror(facts->kernel.pidfd));
-  doctor_means(report, "the death of a process on this host shows by a lost connection or a deadline: later");
-  doctor_fix(report, "Linux 5.3 or newer, and a seccomp profile that allows pidfd_open");
+  doctor_means(report, "the death of a process on this host is noticed later, by a lost connection or a deadline");
+  doctor_fix(report, "use Linux 5.3 or newer, and a seccomp profile that allows pidfd_open");
 }
 
 void doctor_judge_futex(const struct doctor_facts *facts, struct doctor_report *report) {
@@ -148,5 +152,5 @@ void doctor_judge_futex(const struct doctor_facts *facts, struct doctor_report *
   doctor_find(report, DOCTOR_NOTE, "futex_waitv fails: %s", strerror(facts->kernel.futex_waitv));
   doctor_means(report,
                "a rank learns of its peers' deaths when their sockets close, which is after their memory is freed");
-  doctor_fix(report, "Linux 5.16 or newer, and a seccomp profile that allows futex_waitv");
+  doctor_fix(report, "use Linux 5.16 or newer, and a seccomp profile that allows futex_waitv");
 }

@@ -1,5 +1,5 @@
-// Limits of memory and files.
-#include "doctor/families.h"
+// Limits of locked memory and open files, huge pages, and /dev/shm.
+#include "doctor/host/host.h"
 
 #include <inttypes.h>
 #include <linux/capability.h>
@@ -70,7 +70,8 @@ void doctor_gather_memory(struct doctor_memory_facts *facts, const char *root) {
 void doctor_judge_memlock(const struct doctor_facts *facts, struct doctor_report *report) {
   const struct doctor_memory_facts *memory = &facts->memory;
   if (memory->lockable == DOCTOR_UNLIMITED || memory->may_lock) {
-    doctor_find(report, DOCTOR_OK, memory->may_lock ? "no limit for this process, which has CAP_IPC_LOCK" : "no limit");
+    doctor_find(report, DOCTOR_OK,
+                memory->may_lock ? "this process has CAP_IPC_LOCK, and no limit applies to it" : "there is no limit");
     return;
   }
   bool needed = facts->rdma.count > 0 && memory->lockable < GIB;
@@ -84,9 +85,10 @@ void doctor_judge_memlock(const struct doctor_facts *facts, struct doctor_report
     return;
   doctor_means(report, "registering memory with an RDMA device, or with io_uring, locks it, and fails beyond this");
   doctor_fix(report,
-             "%s'* - memlock unlimited' in a file of /etc/security/limits.d, LimitMEMLOCK=infinity in a service, "
-             "'docker run --ulimit memlock=-1'",
-             memory->lockable_hard == DOCTOR_UNLIMITED ? "'ulimit -l unlimited' in this shell; for good " : "");
+             "%swrite '* - memlock unlimited' to a file of /etc/security/limits.d; a service wants "
+             "LimitMEMLOCK=infinity, a container 'docker run --ulimit memlock=-1'",
+             memory->lockable_hard == DOCTOR_UNLIMITED ? "run 'ulimit -l unlimited' in this shell; for all shells "
+                                                       : "");
 }
 
 void doctor_judge_huge_pages(const struct doctor_facts *facts, struct doctor_report *report) {
@@ -101,23 +103,26 @@ void doctor_judge_huge_pages(const struct doctor_facts *facts, struct doctor_rep
     doctor_find(report, DOCTOR_NOTE, "all %" PRIu64 " huge pages are in use", memory->huge_total);
   else
     doctor_find(report, DOCTOR_NOTE, "no huge pages are set aside");
-  doctor_means(report, "large buffers are of small pages: more misses of the TLB, and registering them takes longer");
-  doctor_fix(report, "'sysctl vm.nr_hugepages=N', early after the start and for good in /etc/sysctl.d");
+  doctor_means(report,
+               "large buffers consist of small pages: the TLB misses more often, and registering them takes longer");
+  doctor_fix(report, "run 'sysctl vm.nr_hugepages=N' soon after the start; a file in /etc/sysctl.d keeps it");
 }
 
 void doctor_judge_shm(const struct doctor_facts *facts, struct doctor_report *report) {
   const struct doctor_memory_facts *memory = &facts->memory;
   static const char fix[] =
-      "'mount -o remount,size=50% /dev/shm'; 'docker run --shm-size=16g' or --ipc=host; in a pod, "
-      "an emptyDir of medium Memory at /dev/shm";
+      "run 'mount -o remount,size=50% /dev/shm'; start a container with 'docker run --shm-size=16g' or "
+      "--ipc=host; give a pod an emptyDir of medium Memory at /dev/shm";
   double size = (double)memory->shm_size / MIB, room = (double)memory->shm_free / MIB;
   if (!memory->shm) {
-    doctor_find(report, DOCTOR_PROBLEM, "/dev/shm is not there, or no file system of its own");
-    doctor_means(report, "shared memory of UCX, libfabric and NCCL fails; Weft's own windows need none of it");
-    doctor_fix(report, "'mount -t tmpfs tmpfs /dev/shm'");
+    doctor_find(report, DOCTOR_PROBLEM, "/dev/shm is missing, or is not a file system of its own");
+    doctor_means(report, "shared memory of UCX, libfabric and NCCL fails; Weft's own windows do not use it");
+    doctor_fix(report, "run 'mount -t tmpfs tmpfs /dev/shm'");
   } else if (memory->shm_free < 64 * MIB) {
     doctor_find(report, DOCTOR_PROBLEM, "%.0f of %.0f MiB of /dev/shm are free", room, size);
-    doctor_means(report, "shared memory of UCX, libfabric and NCCL fails, or kills who writes to it, when it is full");
+    doctor_means(
+        report,
+        "when it is full, shared memory of UCX, libfabric and NCCL fails, or kills the process that writes to it");
     doctor_fix(report, "remove what dead programs left in it ('ls -l /dev/shm'), or enlarge it: %s", fix);
   } else if (memory->shm_size < GIB) {
     doctor_find(report, DOCTOR_NOTE, "/dev/shm has %.0f MiB, %.0f of them free", size, room);
@@ -132,13 +137,13 @@ void doctor_judge_files(const struct doctor_facts *facts, struct doctor_report *
   const struct doctor_memory_facts *memory = &facts->memory;
   if (memory->files >= FEW_FILES) {
     if (memory->files == DOCTOR_UNLIMITED)
-      doctor_find(report, DOCTOR_OK, "no limit");
+      doctor_find(report, DOCTOR_OK, "there is no limit");
     else
       doctor_find(report, DOCTOR_OK, "a process may have %" PRIu64 " files open", memory->files);
     return;
   }
   doctor_find(report, DOCTOR_NOTE, "a process may have %" PRIu64 " files open", memory->files);
-  doctor_means(report, "each connected peer takes some: hundreds of peers will not fit");
-  doctor_fix(report, "'ulimit -n %d' (the limit to that is %" PRIu64 "), LimitNOFILE= in a service", 65536,
+  doctor_means(report, "each connected peer needs some of them: hundreds of peers will not fit");
+  doctor_fix(report, "run 'ulimit -n %d' (the hard limit is %" PRIu64 "), or set LimitNOFILE= in a service", 65536,
              memory->files_hard);
 }

@@ -1,5 +1,7 @@
 // Network interfaces and their MTU.
-#include "doctor/families.h"
+#include "doctor/host/host.h"
+
+#include "doctor/host/read.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -11,7 +13,7 @@ enum { LINE_SIZE = 64, PATH_SIZE = 512, FAST_MBIT_S = 25000, STANDARD_MTU = 1500
 static const char *read_attribute(const char *root, const char *interface, const char *name, char out[LINE_SIZE]) {
   char path[PATH_SIZE];
   snprintf(path, sizeof path, "/sys/class/net/%s/%s", interface, name);
-  return doctor_read(root, path, out, LINE_SIZE);
+  return doctor_read_line(root, path, out, LINE_SIZE);
 }
 
 static int visible(const struct dirent *entry) {
@@ -43,7 +45,7 @@ void doctor_gather_network(struct doctor_network_facts *facts, const char *root)
   free(names);
 }
 
-// "unknown" is what interfaces without a carrier of their own say, such as those of tunnels.
+// Interfaces without a carrier of their own, such as those of tunnels, have the state "unknown".
 static bool is_up(const struct doctor_interface *interface) {
   return strcmp(interface->state, "up") == 0 || strcmp(interface->state, "unknown") == 0;
 }
@@ -52,12 +54,13 @@ static void judge_interface(const struct doctor_interface *interface, struct doc
   if (interface->mtu < 1280) {
     doctor_find(report, DOCTOR_PROBLEM, "%s has an MTU of %d", interface->name, interface->mtu);
     doctor_means(report, "IPv6 does not work below 1280, and every transfer is cut into small packets");
-    doctor_fix(report, "'ip link set dev %s mtu 1500'", interface->name);
+    doctor_fix(report, "run 'ip link set dev %s mtu 1500'", interface->name);
   } else if (interface->mbit_s >= FAST_MBIT_S && interface->mtu <= STANDARD_MTU) {
     doctor_find(report, DOCTOR_NOTE, "%s has %.4g Gbit/s and an MTU of %d", interface->name,
                 (double)interface->mbit_s / 1e3, interface->mtu);
-    doctor_means(report, "small packets keep the CPU busy, and RoCE at a 1024-byte MTU");
-    doctor_fix(report, "'ip link set dev %s mtu 9000', on all hosts and switches alike", interface->name);
+    doctor_means(report, "small packets keep the CPU busy, and limit RoCE to an MTU of 1024 bytes");
+    doctor_fix(report, "run 'ip link set dev %s mtu 9000', and set the same MTU on all hosts and switches",
+               interface->name);
   } else {
     doctor_find(report, DOCTOR_OK, "%s: MTU %d", interface->name, interface->mtu);
   }
@@ -73,7 +76,7 @@ void doctor_judge_mtu(const struct doctor_facts *facts, struct doctor_report *re
   }
   if (up > 0)
     return;
-  doctor_find(report, DOCTOR_NOTE, "no network interface is up but loopback");
+  doctor_find(report, DOCTOR_NOTE, "no network interface but loopback is up");
   doctor_means(report, "this host reaches no other");
   doctor_fix(report, "'ip link' shows the interfaces, 'ip link set dev NAME up' brings one up");
 }

@@ -1,5 +1,5 @@
-// NICs: which serve the GPUs, and their links.
-#include "doctor/families.h"
+// NICs: which of them serve the GPUs, and whether their links are up.
+#include "doctor/host/host.h"
 
 static bool known(const struct doctor_facts *facts) {
   return facts->choice && facts->choice->known;
@@ -9,11 +9,11 @@ static void judge_gpu(const struct topology_choice *choice, size_t index, struct
   const struct topology_gpu *gpu = &choice->gpus[index];
   if (gpu->num_nics == 0) {
     doctor_find(report, DOCTOR_NOTE, "GPU %zu has no NIC: %s", index, gpu->why);
-    doctor_means(report, "it reaches other hosts by way of host memory and TCP, if at all");
+    doctor_means(report, "it reaches other hosts only through host memory and TCP, if at all");
   } else if (gpu->distance == TOPOLOGY_SYS) {
     doctor_find(report, DOCTOR_NOTE, "GPU %zu: %s", index, gpu->why);
     doctor_means(report, "its traffic to other hosts crosses between processors, at a fraction of the NIC's rate");
-    doctor_fix(report, "put a NIC near it, or bring up one that is there ('weft info --topology')");
+    doctor_fix(report, "put a NIC near it, or bring up the link of one that is there ('weft info --topology')");
   } else {
     doctor_find(report, DOCTOR_OK, "GPU %zu: %s", index, gpu->why);
   }
@@ -30,9 +30,9 @@ void doctor_judge_nics(const struct doctor_facts *facts, struct doctor_report *r
     doctor_fix(report, "build with hwloc (package libhwloc-dev); in a container, mount /sys");
   } else if (facts->choice->num_nics == 0) {
     doctor_find(report, DOCTOR_NOTE, "there is no NIC on the PCI bus");
-    doctor_means(report, "other hosts are reached, if at all, over interfaces without hardware of their own");
+    doctor_means(report, "other hosts are reached only over interfaces without hardware of their own, if at all");
   } else if (facts->choice->num_gpus == 0) {
-    doctor_find(report, DOCTOR_OK, "no GPU to serve; NICs: %zu", facts->choice->num_nics);
+    doctor_find(report, DOCTOR_OK, "there is no GPU to serve; NICs: %zu", facts->choice->num_nics);
   } else {
     for (size_t g = 0; g < facts->choice->num_gpus; g++)
       judge_gpu(facts->choice, g, report);
@@ -40,12 +40,13 @@ void doctor_judge_nics(const struct doctor_facts *facts, struct doctor_report *r
 }
 
 static void judge_down(const struct topology_nic *nic, struct doctor_report *report) {
-  doctor_find(report, DOCTOR_NOTE, "%s at %s: its link is down", topology_nic_name(nic), nic->address);
-  doctor_means(report, "nothing can go over it, and the GPUs near it share another");
+  doctor_find(report, DOCTOR_NOTE, "the link of %s at %s is down", topology_nic_name(nic), nic->address);
+  doctor_means(report, "nothing can be sent over it, and the GPUs near it share another NIC");
   if (nic->infiniband)
-    doctor_fix(report,
-               "see that the cable is in and that a subnet manager (opensm) runs; 'ibstat %s' says how far it is",
-               nic->rdma);
+    doctor_fix(
+        report,
+        "see that the cable is in and that a subnet manager (opensm) runs; 'ibstat %s' shows the state of the port",
+        nic->rdma);
   else
     doctor_fix(report, "see that the cable is in and the switch's port is on; 'ip link set dev %s up'",
                *nic->interface ? nic->interface : "INTERFACE");
@@ -67,6 +68,6 @@ void doctor_judge_links(const struct doctor_facts *facts, struct doctor_report *
   } else if (up > 0) {
     doctor_find(report, DOCTOR_OK, "%zu of %zu links are up", up, up + unknown + down);
   } else if (unknown > 0) {
-    doctor_find(report, DOCTOR_OK, "%zu links, of which the system does not tell the state", unknown);
+    doctor_find(report, DOCTOR_OK, "the system does not show the state of %zu links", unknown);
   }
 }

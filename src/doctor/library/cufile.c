@@ -1,4 +1,4 @@
-// cuFile: whether the transport file moves bytes between files and memory of GPUs by itself.
+// cuFile: whether the transport `file` can move bytes between files and GPU memory directly.
 #include "doctor/library/library.h"
 
 #include <fcntl.h>
@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "doctor/library/ask.h"
 #include "transport/file/cufile.h"
 
 enum { TIMEOUT_MS = 20000 }; // its driver looks at all GPUs and file systems
 
-// Whether it takes files, which in containers it may not, and with some file systems. What cannot be tried says
-// nothing.
+// Tries whether cuFile accepts a file, which it refuses in some containers and on some file systems. Where no file can
+// be made, nothing is reported.
 static void try_file(const struct cufile *cufile, FILE *out) {
   const char *folder = getenv("TMPDIR");
   char path[PATH_MAX], words[CUFILE_WORDS];
@@ -28,7 +29,7 @@ static void try_file(const struct cufile *cufile, FILE *out) {
   if (status.err == CUFILE_SUCCESS)
     cufile->handle_deregister(handle);
   else
-    fprintf(out, "missing it takes no file in %s: %s\n", folder && folder[0] ? folder : "/tmp",
+    fprintf(out, "missing it refuses files in %s: %s\n", folder && folder[0] ? folder : "/tmp",
             cufile_file_words(status, words));
   close(fd);
 }
@@ -60,15 +61,16 @@ void doctor_judge_cufile(const struct doctor_facts *facts, struct doctor_report 
     doctor_find(report, DOCTOR_NOTE, "%s", cufile->missing);
     doctor_fix(report, "install it (package libcufile of CUDA), or name its file in WEFT_CUFILE");
   } else if (*cufile->missing) {
-    doctor_find(report, DOCTOR_NOTE, "cuFile %s is here, but not for use: %s", cufile->version, cufile->missing);
+    doctor_find(report, DOCTOR_NOTE, "cuFile %s is installed, but cannot be used: %s", cufile->version,
+                cufile->missing);
     doctor_fix(report,
-               "'modprobe nvidia-fs', or allow_compat_mode in /etc/cufile.json; a container needs /run/udev "
-               "and the devices /dev/nvidia-fs*; a file system in memory is none for it (TMPDIR names another)");
+               "run 'modprobe nvidia-fs', or set allow_compat_mode in /etc/cufile.json; a container needs /run/udev "
+               "and the devices /dev/nvidia-fs*; cuFile refuses file systems in memory (TMPDIR names another)");
   } else if (cufile->hung || cufile->signal) {
     const char *does = cufile->hung ? "hang" : "crash";
-    doctor_find(report, DOCTOR_PROBLEM, "cuFile %s: opening its driver %s", cufile->version,
-                cufile->hung ? "does not end" : "ends the process");
-    doctor_fix(report, "another version of it; until then WEFT_CUFILE=off, so that agents do not %s too", does);
+    doctor_find(report, DOCTOR_PROBLEM, "opening the driver of cuFile %s %s", cufile->version,
+                cufile->hung ? "hangs" : "ends the process by a signal");
+    doctor_fix(report, "install another version; until then, set WEFT_CUFILE=off, so that agents do not %s too", does);
   } else {
     doctor_find(report, DOCTOR_OK, "cuFile %s: files reach GPU memory", cufile->version);
     return;

@@ -1,24 +1,17 @@
-// Asks a library in a child process: one that crashes or hangs does so there.
+// The libraries that Weft loads: which of them are here, in which versions, and what they can do.
 #ifndef DOCTOR_LIBRARY_LIBRARY_H
 #define DOCTOR_LIBRARY_LIBRARY_H
 
-#include <stdio.h>
+#include "doctor/report/check.h"
 
-#include "doctor/families.h"
+// These three load the library in a child process (library/ask.h). The facts are zero when they begin.
+void doctor_gather_ucx(struct doctor_library_facts *facts, uint32_t timeout_ms);
+void doctor_gather_ofi(struct doctor_library_facts *facts, uint32_t timeout_ms);
+void doctor_gather_cufile(struct doctor_library_facts *facts);
 
-// Loads the library and asks it; runs in the child. Writes lines to `out`: "missing WHY", "version TEXT",
-// "transport NAME".
-typedef void doctor_ask_fn(FILE *out);
+// Loads each of the other libraries into this process, and asks it for its version.
+void doctor_gather_libraries(struct doctor_loaded libraries[DOCTOR_LIBRARIES]);
 
-void doctor_ask_library(struct doctor_library_facts *facts, doctor_ask_fn *ask, uint32_t timeout_ms);
-
-struct doctor_library_words {
-  const char *name;    // "UCX"
-  const char *package; // "libucx0"
-  const char *means;   // what is not there without it
-};
-
-void doctor_judge_library(const struct doctor_library_facts *facts, const struct doctor_library_words *words,
-                          struct doctor_report *report);
+doctor_judge_fn doctor_judge_libraries, doctor_judge_ucx, doctor_judge_ofi, doctor_judge_cufile;
 
 #endif

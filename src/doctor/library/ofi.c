@@ -1,6 +1,8 @@
-// libfabric. Its headers need not be there: the beginnings of its structs stand here, and are part of its ABI, which
-// the number 1 of libfabric.so.1 stands for.
+// libfabric: its version and its providers. No header of it is needed: this file declares the beginnings of its
+// structs, which are part of the ABI of libfabric.so.1.
 #include "doctor/library/library.h"
+
+#include "doctor/library/ask.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -23,7 +25,7 @@ struct fi_info {
 
 enum { PROVIDERS = 64 };
 
-// Providers offer themselves many times, once for each way to use them.
+// libfabric lists a provider many times, once for each way to use it.
 static void write_providers(const struct fi_info *list, FILE *out) {
   const char *seen[PROVIDERS];
   size_t count = 0;

@@ -1,13 +1,15 @@
-// UCX. Its headers need not be there: what is called stands here, and has been the same in every version 1.
+// UCX: its version and its transports. No header of it is needed: this file declares the functions that it calls, which
+// are the same in every version 1.
 #include "doctor/library/library.h"
 
 #include "base/text/text.h"
+#include "doctor/library/ask.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-// The beginning of ucp_params_t; its mask says that nothing behind that is set.
+// The beginning of ucp_params_t; its mask shows that no later field is set.
 struct ucp_params {
   uint64_t field_mask; // UCP_PARAM_FIELD_FEATURES
   uint64_t features;

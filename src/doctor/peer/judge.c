@@ -1,5 +1,5 @@
-// Judges the way to a peer: addresses, round trips, packet sizes.
-#include "doctor/families.h"
+// Judges the way to a peer: its address, connections both ways, packet sizes.
+#include "doctor/peer/peer.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@ static void judge_silence(const struct doctor_peer_facts *peer, struct doctor_re
   if (peer->reach == DOCTOR_REFUSED) {
     doctor_find(report, DOCTOR_PROBLEM, "%s (%s) refuses connections at port %s", peer->name, peer->address,
                 peer->port);
-    doctor_means(report, "the host is there, and either nobody listens at this port or a firewall says no");
+    doctor_means(report, "the host is there, and either nothing listens at this port, or a firewall refuses it");
     doctor_fix(report, "run 'weft doctor --listen %s' there", peer->port);
   } else if (peer->reach == DOCTOR_SILENT) {
     doctor_find(report, DOCTOR_PROBLEM, "%s (%s) does not answer at port %s", peer->name, peer->address, peer->port);
@@ -35,10 +35,10 @@ void doctor_judge_peer(const struct doctor_facts *facts, struct doctor_report *r
   } else if (peer->reach != DOCTOR_REACHED) {
     judge_silence(peer, report);
   } else if (!peer->answered) {
-    doctor_find(
-        report, DOCTOR_PROBLEM, "%s (%s) takes connections at port %s, and %s", peer->name, peer->address, peer->port,
-        peer->wrong_answer ? "has another token, or is something else than 'weft doctor --listen'" : "says nothing");
-    doctor_means(report, "the way there is open; the way back and large packets are not known");
+    doctor_find(report, DOCTOR_PROBLEM, "%s (%s) accepts connections at port %s, but %s", peer->name, peer->address,
+                peer->port,
+                peer->wrong_answer ? "has another token, or is not 'weft doctor --listen'" : "sends nothing");
+    doctor_means(report, "the way there is open; the way back was not tried, and neither were large packets");
     doctor_fix(report, "run 'weft doctor --listen 0' there, and the command that it prints here");
   } else {
     doctor_find(report, DOCTOR_OK, "%s (%s) answers at port %s; connected in %.3g ms through %s", peer->name,
@@ -58,12 +58,12 @@ void doctor_judge_peer_back(const struct doctor_facts *facts, struct doctor_repo
   static const char *const how[] = {[DOCTOR_NOT_TRIED] = "did not try to connect",
                                     [DOCTOR_REACHED] = "",
                                     [DOCTOR_REFUSED] = "is refused when it connects",
-                                    [DOCTOR_SILENT] = "hears nothing when it connects",
-                                    [DOCTOR_UNREACHABLE] = "finds no way when it connects"};
+                                    [DOCTOR_SILENT] = "gets no answer when it connects",
+                                    [DOCTOR_UNREACHABLE] = "finds no route when it connects"};
   doctor_find(report, peer->back == DOCTOR_NOT_TRIED ? DOCTOR_NOTE : DOCTOR_PROBLEM, "%s %s to this host", peer->name,
               how[peer->back]);
-  doctor_means(report, "ranks there reach no rank here unless that one calls");
-  doctor_fix(report, "let TCP ports above 1023 of this host through, for that host");
+  doctor_means(report, "ranks there can reach a rank here only after it has connected to them");
+  doctor_fix(report, "let TCP connections from that host to the ports above 1023 of this host through");
 }
 
 void doctor_judge_peer_mtu(const struct doctor_facts *facts, struct doctor_report *report) {
@@ -73,21 +73,21 @@ void doctor_judge_peer_mtu(const struct doctor_facts *facts, struct doctor_repor
   if (!peer->asked || *peer->error)
     return;
   if (peer->bulk_sent && !peer->bulk_came) {
-    doctor_find(report, DOCTOR_PROBLEM, "small messages come back from %s, 256 KiB do not (MTU %d here, %d there)",
+    doctor_find(report, DOCTOR_PROBLEM, "small messages come back from %s, but 256 KiB do not (MTU %d here, %d there)",
                 peer->name, own, other);
-    doctor_means(report, "something on the way drops large packets and does not say so");
+    doctor_means(report, "something on the way drops large packets without notice");
     doctor_fix(report, "'ping -M do -s %d %s' tries one packet; give both hosts and the switches between them one MTU",
                own > 28 ? own - 28 : 1472, peer->address);
   } else if (peer->answered && other > 0 && own > 0 && other != own) {
-    doctor_find(report, DOCTOR_NOTE, "MTU %d at %s here, %d at %s", own, peer->interface, other, peer->name);
+    doctor_find(report, DOCTOR_NOTE, "the MTU is %d at %s here, and %d at %s", own, peer->interface, other, peer->name);
     doctor_means(report, "TCP settles on the smaller one; RDMA over Ethernet may drop what is larger");
-    doctor_fix(report, "'ip link set dev INTERFACE mtu %d' on both", own > other ? own : other);
+    doctor_fix(report, "run 'ip link set dev INTERFACE mtu %d' on both hosts", own > other ? own : other);
   } else if (peer->path_mtu > 0 && own > 0 && peer->path_mtu < own) {
-    doctor_find(report, DOCTOR_NOTE, "the way to %s takes packets of %d bytes, the interface %s has %d", peer->name,
-                peer->path_mtu, peer->interface, own);
+    doctor_find(report, DOCTOR_NOTE, "the way to %s takes packets of %d bytes, but the interface %s has an MTU of %d",
+                peer->name, peer->path_mtu, peer->interface, own);
     doctor_means(report, "a tunnel or a router on the way cuts packets down");
-    doctor_fix(report, "one MTU along the way, or a way without the tunnel");
+    doctor_fix(report, "use one MTU along the way, or a way without the tunnel");
   } else if (peer->answered && peer->bulk_came) {
-    doctor_find(report, DOCTOR_OK, "256 KiB came back whole; MTU %d", own);
+    doctor_find(report, DOCTOR_OK, "256 KiB came back whole; the MTU is %d", own);
   }
 }

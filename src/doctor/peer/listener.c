@@ -1,102 +1,198 @@
-// Callers of a listening doctor, until they have shown the token.
+// Answers the probes of callers that have shown the token.
 #include "doctor/peer/listener.h"
-
-#include <errno.h>
-#include <poll.h>
-#include <string.h>
 
 #include "base/fail.h"
 #include "base/time/clock.h"
+#include "doctor/peer/address.h"
+#include "doctor/peer/admission.h"
+#include "doctor/peer/message.h"
 #include "secure/lobby.h"
 
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 enum {
-  MOMENT_MS = 25,   // nobody is sent away before
-  PROVED_MS = 1000, // likewise, who has shown the token in its first message
+  FIRST_USER_PORT = 1024,
+  AT_ONCE = 16,       // callers that are served, each with a thread and 256 KiB
+  STEPS = 4,          // a caller may take as long as this many steps in all
+  CALLS_A_SECOND = 16 // connections that this side makes to its callers, in all
 };
 
-static void drop(struct doctor_door *door, int i) {
-  doctor_line_close(&door->waiting[i].line);
-  door->count--;
-  memmove(&door->waiting[i], &door->waiting[i + 1], (size_t)(door->count - i) * sizeof door->waiting[0]);
+int doctor_listener_open(struct doctor_listener *listener, uint16_t port, const char *token) {
+  uint8_t key[SECRET_KEY_SIZE];
+  int err = secret_derive(token, DOCTOR_PROTOCOL, key);
+  if (err)
+    return err;
+  struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT, .sin6_port = htons(port)};
+  struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY), .sin_port = htons(port)};
+  int fd = doctor_listen_at((struct sockaddr *)&six, sizeof six);
+  if (fd < 0 && errno != EADDRINUSE) // a host without IPv6
+    fd = doctor_listen_at((struct sockaddr *)&four, sizeof four);
+  if (fd < 0 && errno == EADDRINUSE)
+    return fail(WEFT_ERR_BUSY, "port %u is in use; --listen 0 takes any free one", port);
+  if (fd < 0)
+    return fail_errno(errno, "listening at port %u", port);
+  *listener = (struct doctor_listener){.fd = fd, .port = doctor_port_of(fd)};
+  err = lobby_open(&listener->lobby, fd, LOBBY_TLS, LOBBY_PLACES);
+  if (err) {
+    close(fd);
+    return err;
+  }
+  memcpy(listener->key, key, sizeof key);
+  explicit_bzero(key, sizeof key);
+  return 0;
 }
 
-static uint64_t age_ms(const struct doctor_waiting *one, uint64_t now_ns) {
-  return (now_ns - one->begun_ns) / 1000000;
+void doctor_listener_close(struct doctor_listener *listener) {
+  lobby_close(listener->lobby);
+  close(listener->fd);
+  listener->fd = -1;
+  explicit_bzero(listener->key, sizeof listener->key);
 }
 
-static bool has_proved(const struct doctor_waiting *one) {
-  return one->line.tls && tls_is_proved(one->line.tls);
+// Connects to a port of the caller and sends the nonce there. It connects only to the address that the caller has, so
+// that no caller can direct it to another host.
+static enum doctor_reach call_back(int fd, const struct doctor_message *message, uint64_t deadline) {
+  struct sockaddr_storage caller;
+  socklen_t size = sizeof caller;
+  struct doctor_connection back = {.fd = -1};
+  int error = 0;
+  if (message->back_port < FIRST_USER_PORT || getpeername(fd, (struct sockaddr *)&caller, &size) != 0)
+    return DOCTOR_NOT_TRIED;
+  if (caller.ss_family == AF_INET6)
+    ((struct sockaddr_in6 *)&caller)->sin6_port = htons(message->back_port);
+  else
+    ((struct sockaddr_in *)&caller)->sin_port = htons(message->back_port);
+  enum doctor_reach reach = doctor_connect((struct sockaddr *)&caller, size, deadline, &back.fd, &error);
+  if (reach != DOCTOR_REACHED)
+    return reach;
+  struct doctor_message nonce = {0}; // and nothing else, as this connection is in clear
+  memcpy(nonce.nonce, message->nonce, sizeof nonce.nonce);
+  bool shown = doctor_message_send(&back, &nonce, deadline);
+  doctor_connection_close(&back);
+  return shown ? DOCTOR_REACHED : DOCTOR_SILENT;
 }
 
-// Which one a newcomer takes the place of; -1: none, at this moment.
-static int find_next(const struct doctor_door *door, uint64_t now_ns) {
-  for (int i = 0; i < door->count; i++)
-    if (!has_proved(&door->waiting[i]) && age_ms(&door->waiting[i], now_ns) >= MOMENT_MS)
-      return i;
-  return door->count > 0 && age_ms(&door->waiting[0], now_ns) >= PROVED_MS ? 0 : -1;
+static void echo_bulk(const struct doctor_connection *connection, uint64_t deadline) {
+  char *bulk = malloc(DOCTOR_BULK);
+  if (bulk && doctor_connection_receive(connection, bulk, DOCTOR_BULK, deadline))
+    doctor_connection_send(connection, bulk, DOCTOR_BULK, deadline);
+  free(bulk);
 }
 
-static bool has_room(const struct doctor_door *door, uint64_t now_ns) {
-  return door->count < DOCTOR_DOOR || find_next(door, now_ns) >= 0;
-}
-
-static void let_stand(struct doctor_door *door, uint64_t now_ns) {
-  struct lobby_caller caller;
-  if (!lobby_next(door->lobby, &caller))
+void doctor_answer(const struct doctor_connection *connection, bool may_call, uint32_t timeout_ms) {
+  struct doctor_message message;
+  char interface[TOPOLOGY_NAME];
+  uint64_t deadline = clock_deadline_ms(STEPS * timeout_ms); // of the whole exchange
+  if (!doctor_message_receive(connection, &message, deadline))
     return;
-  if (door->count == DOCTOR_DOOR)
-    drop(door, find_next(door, now_ns));
-  door->waiting[door->count++] = (struct doctor_waiting){.line.fd = caller.fd, .begun_ns = now_ns, .events = POLLIN};
+  struct doctor_message reply = message;
+  reply.mtu = (uint32_t)doctor_interface_of(connection->fd, interface);
+  reply.back = DOCTOR_NOT_TRIED;
+  if (!doctor_message_send(connection, &reply, deadline))
+    return;
+  if (may_call)
+    reply.back = call_back(connection->fd, &message, clock_deadline_ms(timeout_ms));
+  if (doctor_message_send(connection, &reply, deadline))
+    echo_bulk(connection, deadline);
 }
 
-// Goes on with a handshake: 0 when it is over; enum tls_wants; a failure.
-static int go_on(struct doctor_waiting *one, const uint8_t *key) {
-  int rc = one->line.tls ? 0 : tls_open(&one->line.tls, one->line.fd, false, DOCTOR_PROTOCOL, key);
-  if (rc == 0)
-    rc = tls_handshake(one->line.tls);
-  if (rc > 0)
-    one->events = rc == TLS_WANTS_WRITE ? POLLOUT : POLLIN;
-  return rc;
+// --- callers that are served, each by a thread ---
+
+struct callers {
+  pthread_mutex_t lock;
+  pthread_cond_t ended;
+  uint32_t timeout_ms;
+  int count;
+  uint64_t second_ns; // in which `calls` were made
+  int calls;
+  struct caller {
+    struct callers *all;
+    struct doctor_connection connection; // fd -1: the entry is free
+    bool may_call;
+  } entry[AT_ONCE];
+};
+
+static void *answer_caller(void *argument) {
+  struct caller *caller = argument;
+  struct callers *all = caller->all;
+  doctor_answer(&caller->connection, caller->may_call, all->timeout_ms);
+  pthread_mutex_lock(&all->lock);
+  doctor_connection_close(&caller->connection);
+  all->count--;
+  pthread_cond_signal(&all->ended);
+  pthread_mutex_unlock(&all->lock);
+  return NULL;
 }
 
-// Looks at all that stand there. True: one of them is `*line`.
-static bool serve(struct doctor_door *door, const struct pollfd *ready, uint64_t now_ns, struct doctor_line *line) {
-  for (int i = door->count - 1; i >= 0; i--) {
-    struct doctor_waiting *one = &door->waiting[i];
-    int rc = age_ms(one, now_ns) >= DOCTOR_DOOR_MS ? WEFT_ERR_TIMEOUT
-             : ready[i].revents                    ? go_on(one, door->key)
-                                                   : TLS_WANTS_READ;
-    if (rc == 0) {
-      *line = one->line;
-      one->line = (struct doctor_line){.fd = -1};
-    }
-    if (rc <= 0)
-      drop(door, i);
-    if (rc == 0)
-      return true;
+static void init(struct callers *callers, uint32_t timeout_ms) {
+  *callers = (struct callers){.timeout_ms = timeout_ms};
+  pthread_mutex_init(&callers->lock, NULL);
+  pthread_cond_init(&callers->ended, NULL);
+  for (int i = 0; i < AT_ONCE; i++)
+    callers->entry[i] = (struct caller){.all = callers, .connection.fd = -1};
+}
+
+// Whether this side may make one more connection in this second. [lock]
+static bool may_call(struct callers *callers) {
+  uint64_t now = clock_ns();
+  if (now - callers->second_ns >= 1000000000) {
+    callers->second_ns = now;
+    callers->calls = 0;
   }
-  return false;
+  return callers->calls++ < CALLS_A_SECOND;
 }
 
-bool doctor_door_wait(struct doctor_door *door, int stop, struct doctor_line *line) {
-  for (;;) {
-    struct pollfd ready[2 + DOCTOR_DOOR] = {{.fd = stop, .events = POLLIN}};
-    bool room = has_room(door, clock_ns());
-    ready[1] = (struct pollfd){.fd = room && door->lobby ? lobby_fd(door->lobby) : -1, .events = POLLIN};
-    for (int i = 0; i < door->count; i++)
-      ready[2 + i] = (struct pollfd){.fd = door->waiting[i].line.fd, .events = door->waiting[i].events};
-    int most = !room ? MOMENT_MS : door->count > 0 ? DOCTOR_DOOR_MS : -1;
-    if ((poll(ready, 2 + (nfds_t)door->count, most) < 0 && errno != EINTR) || ready[0].revents)
-      return false;
-    uint64_t now = clock_ns();
-    if (serve(door, ready + 2, now, line))
-      return true;
-    if (ready[1].revents && has_room(door, now))
-      let_stand(door, now);
+// Takes a free entry for a caller; NULL: there is none.
+static struct caller *find_place(struct callers *callers, struct doctor_connection connection) {
+  struct caller *found = NULL;
+  pthread_mutex_lock(&callers->lock);
+  for (int i = 0; i < AT_ONCE && !found; i++)
+    if (callers->entry[i].connection.fd < 0)
+      found = &callers->entry[i];
+  if (found) {
+    found->connection = connection;
+    found->may_call = may_call(callers);
+    callers->count++;
   }
+  pthread_mutex_unlock(&callers->lock);
+  return found;
 }
 
-void doctor_door_close(struct doctor_door *door) {
-  while (door->count > 0)
-    drop(door, door->count - 1);
+static void take(struct callers *callers, struct doctor_connection connection) {
+  struct caller *caller = find_place(callers, connection);
+  pthread_t thread;
+  if (!caller) // all entries hold callers with the token: this one is hung up on
+    doctor_connection_close(&connection);
+  else if (pthread_create(&thread, NULL, answer_caller, caller) == 0)
+    pthread_detach(thread);
+  else
+    answer_caller(caller);
+}
+
+static void end(struct callers *callers) {
+  pthread_mutex_lock(&callers->lock);
+  for (int i = 0; i < AT_ONCE; i++)
+    if (callers->entry[i].connection.fd >= 0)
+      shutdown(callers->entry[i].connection.fd, SHUT_RDWR);
+  while (callers->count > 0)
+    pthread_cond_wait(&callers->ended, &callers->lock);
+  pthread_mutex_unlock(&callers->lock);
+  pthread_cond_destroy(&callers->ended);
+  pthread_mutex_destroy(&callers->lock);
+}
+
+void doctor_listener_serve(const struct doctor_listener *listener, int stop, uint32_t timeout_ms) {
+  struct callers callers;
+  init(&callers, timeout_ms);
+  struct doctor_admission admission = {.lobby = listener->lobby, .key = listener->key};
+  struct doctor_connection connection;
+  while (doctor_admission_wait(&admission, stop, &connection))
+    take(&callers, connection);
+  doctor_admission_close(&admission);
+  end(&callers);
 }

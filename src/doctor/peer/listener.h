@@ -1,31 +1,36 @@
-// The door of a listening doctor: callers stand there until they have shown the token.
-//
-// Who has said the first message of a handshake (secure/lobby.h) gets one of DOCTOR_DOOR places, and DOCTOR_DOOR_MS for
-// the rest, however slowly it speaks. A newcomer for whom there is no place takes that of the one that came first, of
-// those that have proved nothing; but everybody has a moment in which that does not happen, enough for a lawful
-// caller's second message. Callers wait in the lobby meanwhile, so the rate at which strangers are heard has a bound
-// too.
+// `weft doctor --listen`: the other side of `weft doctor --peer`.
 #ifndef DOCTOR_PEER_LISTENER_H
 #define DOCTOR_PEER_LISTENER_H
 
-#include "doctor/peer/wire.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-enum { DOCTOR_DOOR = 64, DOCTOR_DOOR_MS = 5000 };
+#include "secure/secret.h"
 
-struct doctor_door {
-  struct lobby *lobby; // NULL: nobody comes
-  const uint8_t *key;
-  int count;
-  struct doctor_waiting {
-    struct doctor_line line; // without TLS until it is looked at
-    uint64_t begun_ns;
-    short events;         // that its handshake waits for
-  } waiting[DOCTOR_DOOR]; // the oldest first
+#define DOCTOR_PORT "5555" // the default
+
+struct lobby;
+
+struct doctor_listener {
+  int fd;
+  struct lobby *lobby; // callers that have sent nothing yet
+  uint16_t port;
+  uint8_t key[SECRET_KEY_SIZE];
 };
 
-// Waits for a caller that shows the token. False: `stop` can be read. The line is the caller's of this.
-bool doctor_door_wait(struct doctor_door *door, int stop, struct doctor_line *line);
-// Hangs up on all that stand there.
-void doctor_door_close(struct doctor_door *door);
+struct doctor_connection;
+
+// Listens at the port (0: any free one) of all addresses, IPv6 and IPv4, for callers that have the token. SYSTEM, BUSY,
+// NOMEM; INVALID: the token is malformed. Close with doctor_listener_close().
+int doctor_listener_open(struct doctor_listener *listener, uint16_t port, const char *token);
+
+// Answers callers that show the token, up to 16 at once, each for at most four times `timeout_ms`, until `stop` can be
+// read. What callers without the token cost is in admission.h.
+void doctor_listener_serve(const struct doctor_listener *listener, int stop, uint32_t timeout_ms);
+
+// Answers one caller. `may_call`: connects to it too.
+void doctor_answer(const struct doctor_connection *connection, bool may_call, uint32_t timeout_ms);
+
+void doctor_listener_close(struct doctor_listener *listener);
 
 #endif

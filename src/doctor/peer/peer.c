@@ -1,10 +1,11 @@
-// The way to another host: does a connection get through, from here and from there, and do large packets?
-#include "doctor/families.h"
+// Probes the way to another host: connections from here and from there, and large packets.
+#include "doctor/peer/peer.h"
 
 #include "base/fail.h"
 #include "base/time/clock.h"
-#include "doctor/peer/listen.h"
-#include "doctor/peer/wire.h"
+#include "doctor/peer/address.h"
+#include "doctor/peer/listener.h"
+#include "doctor/peer/message.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -27,7 +28,7 @@ static void split(struct doctor_peer_facts *facts, const char *peer, char host[D
   snprintf(facts->port, sizeof facts->port, "%s", has_port ? colon + 1 : DOCTOR_PORT);
 }
 
-// What the kernel knows of the way, without a packet: a datagram socket that is connected tells its route.
+// What the kernel knows of the way, without a packet: a connected datagram socket has its route.
 static void look_at_route(struct doctor_peer_facts *facts, const struct addrinfo *to) {
   int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), mtu = 0;
   if (fd < 0)
@@ -69,7 +70,7 @@ static bool shows(const struct doctor_message *message, const struct doctor_mess
   return memcmp(message->nonce, sent->nonce, DOCTOR_NONCE) == 0;
 }
 
-// Whether both connections are with one host.
+// Whether both sockets are connected to one host.
 static bool is_of_peer(int fd, int peer) {
   struct sockaddr_storage a, b;
   socklen_t size_a = sizeof a, size_b = sizeof b;
@@ -78,40 +79,45 @@ static bool is_of_peer(int fd, int peer) {
          doctor_same_address((struct sockaddr *)&a, (struct sockaddr *)&b);
 }
 
-// The peer says that it got through; who came here has to be of its host and show the nonce, which has been sent.
-static enum doctor_reach hear_back(int listener, int peer, const struct doctor_message *sent, uint32_t timeout_ms) {
+// The peer reports that its connection got through. So one must have come here that is from its host and sends the
+// nonce.
+static enum doctor_reach accept_back(int listener, int peer, const struct doctor_message *sent, uint32_t timeout_ms) {
   struct doctor_message message;
   uint64_t deadline = clock_deadline_ms(timeout_ms);
   enum doctor_reach reach = DOCTOR_SILENT;
   for (int fd; reach != DOCTOR_REACHED && (fd = doctor_accept(listener, deadline)) >= 0; close(fd)) {
-    struct doctor_line line = {.fd = fd};
-    if (is_of_peer(fd, peer) && doctor_receive_message(&line, &message, clock_deadline_ms(timeout_ms / 4)) &&
+    struct doctor_connection connection = {.fd = fd};
+    if (is_of_peer(fd, peer) && doctor_message_receive(&connection, &message, clock_deadline_ms(timeout_ms / 4)) &&
         shows(&message, sent))
       reach = DOCTOR_REACHED;
   }
   return reach;
 }
 
-static void send_bulk(struct doctor_peer_facts *facts, const struct doctor_line *line, uint32_t timeout_ms) {
+static void send_bulk(struct doctor_peer_facts *facts, const struct doctor_connection *connection,
+                      uint32_t timeout_ms) {
   uint8_t *out = malloc(DOCTOR_BULK), *in = malloc(DOCTOR_BULK);
   uint64_t deadline = clock_deadline_ms(timeout_ms);
   facts->bulk_sent = out && in;
   for (size_t i = 0; facts->bulk_sent && i < DOCTOR_BULK; i++)
     out[i] = (uint8_t)(i * 131 + (i >> 8));
-  facts->bulk_came = facts->bulk_sent && doctor_send(line, out, DOCTOR_BULK, deadline) &&
-                     doctor_receive(line, in, DOCTOR_BULK, deadline) && memcmp(in, out, DOCTOR_BULK) == 0;
+  facts->bulk_came = facts->bulk_sent && doctor_connection_send(connection, out, DOCTOR_BULK, deadline) &&
+                     doctor_connection_receive(connection, in, DOCTOR_BULK, deadline) &&
+                     memcmp(in, out, DOCTOR_BULK) == 0;
   free(out);
   free(in);
 }
 
-// The peer's second answer comes when its own call has ended, which takes it as long as ours at most.
-static void talk(struct doctor_peer_facts *facts, const struct doctor_line *line, int listener, uint32_t timeout_ms) {
+// Exchanges messages and large packets. The peer's second answer comes when its own connection has been tried, which
+// takes it at most as long as this side may take.
+static void probe(struct doctor_peer_facts *facts, const struct doctor_connection *connection, int listener,
+                  uint32_t timeout_ms) {
   struct doctor_message sent = {.mtu = (uint32_t)facts->interface_mtu}, reply;
   uint8_t bytes[DOCTOR_MESSAGE];
   sent.back_port = listener >= 0 ? doctor_port_of(listener) : 0;
   if (getrandom(sent.nonce, sizeof sent.nonce, 0) != (ssize_t)sizeof sent.nonce ||
-      !doctor_send_message(line, &sent, clock_deadline_ms(timeout_ms)) ||
-      !doctor_receive(line, bytes, sizeof bytes, clock_deadline_ms(timeout_ms)))
+      !doctor_message_send(connection, &sent, clock_deadline_ms(timeout_ms)) ||
+      !doctor_connection_receive(connection, bytes, sizeof bytes, clock_deadline_ms(timeout_ms)))
     return;
   if (!doctor_message_unpack(&reply, bytes) || !shows(&reply, &sent)) {
     facts->wrong_answer = true;
@@ -119,22 +125,22 @@ static void talk(struct doctor_peer_facts *facts, const struct doctor_line *line
   }
   facts->answered = true;
   facts->peer_mtu = (int)reply.mtu;
-  if (!doctor_receive_message(line, &reply, clock_deadline_ms(2 * timeout_ms)) || !shows(&reply, &sent))
+  if (!doctor_message_receive(connection, &reply, clock_deadline_ms(2 * timeout_ms)) || !shows(&reply, &sent))
     return;
-  facts->back = reply.back == DOCTOR_REACHED ? hear_back(listener, line->fd, &sent, timeout_ms) : reply.back;
-  send_bulk(facts, line, timeout_ms);
+  facts->back = reply.back == DOCTOR_REACHED ? accept_back(listener, connection->fd, &sent, timeout_ms) : reply.back;
+  send_bulk(facts, connection, timeout_ms);
 }
 
-// The handshake, and then the talk. Who does not have the token is not told apart from something else.
-static void talk_secretly(struct doctor_peer_facts *facts, int fd, const uint8_t key[SECRET_KEY_SIZE],
-                          uint32_t timeout_ms) {
-  struct doctor_line line;
+// Makes the handshake, then probes. A peer with another token and a server of another kind give the same result.
+static void probe_with_token(struct doctor_peer_facts *facts, int fd, const uint8_t key[SECRET_KEY_SIZE],
+                             uint32_t timeout_ms) {
+  struct doctor_connection connection;
   int listener = listen_beside(fd);
-  int err = doctor_line_open(&line, fd, true, key, clock_deadline_ms(timeout_ms));
+  int err = doctor_connection_open(&connection, fd, true, key, clock_deadline_ms(timeout_ms));
   facts->wrong_answer = err == WEFT_ERR_AUTH || err == WEFT_ERR_PROTOCOL;
   if (err == 0)
-    talk(facts, &line, listener, timeout_ms);
-  doctor_line_close(&line);
+    probe(facts, &connection, listener, timeout_ms);
+  doctor_connection_close(&connection);
   if (listener >= 0)
     close(listener);
 }
@@ -152,12 +158,12 @@ void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, const
   }
   uint8_t key[SECRET_KEY_SIZE];
   if (secret_derive(token, DOCTOR_PROTOCOL, key) != 0) {
-    snprintf(facts->error, sizeof facts->error, "no token is given: want the one that 'weft doctor --listen' has");
+    snprintf(facts->error, sizeof facts->error, "no token is given: want the one of 'weft doctor --listen'");
     return;
   }
   const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
   struct addrinfo *list = NULL;
-  int error = getaddrinfo(host, facts->port, &hints, &list); // by the resolver's own time limits
+  int error = getaddrinfo(host, facts->port, &hints, &list); // the resolver has time limits of its own
   if (error) {
     snprintf(facts->error, sizeof facts->error, "%s", gai_strerror(error));
     return;
@@ -167,6 +173,6 @@ void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, const
     fd = connect_to(facts, at, timeout_ms);
   freeaddrinfo(list);
   if (fd >= 0)
-    talk_secretly(facts, fd, key, timeout_ms);
+    probe_with_token(facts, fd, key, timeout_ms);
   explicit_bzero(key, sizeof key);
 }

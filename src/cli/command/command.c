@@ -1,0 +1,52 @@
+// What the commands share: the search by name, their options, and the exit status of a failure.
+#include "cli/command/command.h"
+
+#include "base/fail.h"
+#include "base/text/printable.h"
+#include "cli/command/help.h"
+#include "cli/option/nearest.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <weft/err.h>
+
+const struct cli_command *cli_command_find(const struct cli_command *const *commands, const char *name) {
+  for (size_t i = 0; commands[i]; i++)
+    if (strcmp(commands[i]->name, name) == 0)
+      return commands[i];
+  return NULL;
+}
+
+int cli_command_unknown(const struct cli_command *const *commands, const char *name) {
+  struct cli_nearest nearest = {.wanted = name};
+  for (size_t i = 0; commands[i]; i++)
+    if (!commands[i]->hidden)
+      cli_nearest_offer(&nearest, commands[i]->name);
+  if (nearest.best)
+    fprintf(stderr, "weft: unknown command \"%s\"; did you mean %s?\n", name, nearest.best);
+  else
+    fprintf(stderr, "weft: unknown command \"%s\"\n", name);
+  fputs("Try 'weft --help'.\n", stderr);
+  return 2;
+}
+
+bool cli_command_options(const struct cli_call *call, void *target, int *status) {
+  const struct cli_command *command = call->command;
+  int err = cli_options_parse(command->options, target, call->argc, call->argv);
+  if (err == OPTION_HELP) {
+    cli_help_write_command(stdout, command);
+    *status = 0;
+  } else if (err) {
+    *status = cli_command_failed(call, err);
+    fprintf(stderr, "Try 'weft %s --help'.\n", command->name);
+  }
+  return !err;
+}
+
+int cli_command_failed(const struct cli_call *call, int err) {
+  char text[FAIL_DETAIL_SIZE];
+  snprintf(text, sizeof text, "%s", weft_last_error());
+  printable_text(text); // a server or a peer may have written a part of it
+  fprintf(stderr, "weft %s: %s\n", call->command->name, text);
+  return weft_err_exit_status(err);
+}

@@ -1,0 +1,47 @@
+// A command of the tool: its name, its texts, its options, and the function that runs it.
+#ifndef CLI_COMMAND_COMMAND_H
+#define CLI_COMMAND_COMMAND_H
+
+#include "cli/option/option.h"
+
+struct cli_example {
+  const char *line; // as typed; NULL ends a list
+  const char *meaning;
+};
+
+struct cli_call;
+
+struct cli_command {
+  const char *name;
+  const char *summary;     // a few words, without a full stop
+  const char *description; // sentences; paragraphs are separated by '\n'
+  struct cli_option_table options;
+  const struct cli_example *examples;
+  bool hidden; // the tool starts it itself; the help does not list it
+
+  // Returns the exit status of the tool. When it fails, it has printed on standard error what was wrong.
+  int (*run)(const struct cli_call *call);
+};
+
+// How the tool was called.
+struct cli_call {
+  const struct cli_command *command;         // the one that runs
+  const struct cli_command *const *commands; // every command of the tool, in the order of the help; ends with NULL
+  int argc;                                  // of argv
+  char **argv;                               // from the command's name on
+};
+
+// The command of that name in the list, NULL when there is none.
+const struct cli_command *cli_command_find(const struct cli_command *const *commands, const char *name);
+
+// Prints on standard error that there is no such command, and which one was probably meant; returns exit status 2.
+int cli_command_unknown(const struct cli_command *const *commands, const char *name);
+
+// Fills the command's options from presets, environment and command line. False: the command ends here with `*status`,
+// because its help was asked for and has been printed, or because an option was wrong and the error has been printed.
+bool cli_command_options(const struct cli_call *call, void *target, int *status);
+
+// Prints "weft NAME: <the last error>" on standard error; returns the exit status for `err`.
+int cli_command_failed(const struct cli_call *call, int err);
+
+#endif

@@ -1,0 +1,141 @@
+// Help texts, made from the tables of options.
+#include "cli/command/help.h"
+
+#include <string.h>
+#include <weft/weft.h>
+
+enum { WIDTH = 100, COLUMN = 30, NOTE_SIZE = 512 };
+
+const struct cli_help_status cli_help_statuses[] = {
+    {0, "passed, or done"},
+    {1, "failed"},
+    {2, "wrong usage: an option, an argument or a plan"},
+    {3, "the environment does not allow it: a port in use, a store that does not answer, a directory not writable"},
+    {4, "wrong data: a number was not what it should be"},
+    {5, "a peer was lost unexpectedly"},
+    {124, "a deadline passed"},
+    {0, NULL},
+};
+
+// Writes words from column `at` on, continued on lines that are indented by `indent`; ends the last line.
+static void write_wrapped(FILE *out, const char *text, size_t at, size_t indent) {
+  while (*text) {
+    size_t size = strcspn(text, " \n");
+    if (at > indent && at + 1 + size > WIDTH) {
+      fprintf(out, "\n%*s", (int)indent, "");
+      at = indent;
+    } else if (at > indent) {
+      fputc(' ', out);
+      at++;
+    }
+    fwrite(text, 1, size, out);
+    at += size;
+    text += size;
+    if (*text == '\n') {
+      fprintf(out, "\n%*s", (int)indent, "");
+      at = indent;
+    }
+    text += *text != '\0';
+  }
+  fputc('\n', out);
+}
+
+void cli_help_describe_option(const struct cli_option *row, char *out, size_t cap) {
+  cli_option_describe_range(row, out, cap);
+  size_t used = strlen(out);
+  const char *preset = row->preset ? row->preset : row->preset_note;
+  if (preset && row->type != OPTION_FLAG)
+    used += (size_t)snprintf(out + used, cap - used, "%sdefault: %s", used ? "; " : "", preset);
+  if (row->variable && used < cap)
+    snprintf(out + used, cap - used, "%s%s", used ? "; " : "", row->variable);
+}
+
+static size_t write_names(FILE *out, const struct cli_option *row) {
+  const char *metavar = row->type == OPTION_FLAG ? "" : row->metavar ? row->metavar : "VALUE";
+  const char *space = *metavar ? " " : "";
+  int used = row->letter ? fprintf(out, "  -%c, ", row->letter) : fprintf(out, "      ");
+  used += fprintf(out, "--%s%s%s", row->name, space, metavar);
+  if (row->alias)
+    used += fprintf(out, ", --%s%s%s", row->alias, space, metavar);
+  return (size_t)used;
+}
+
+static void write_option(FILE *out, const struct cli_option *row) {
+  if (row->section)
+    fprintf(out, "\n%s:\n", row->section);
+  size_t at = write_names(out, row);
+  if (at + 2 > COLUMN) {
+    fputc('\n', out);
+    at = 0;
+  }
+  fprintf(out, "%*s", (int)(COLUMN - at), "");
+  write_wrapped(out, row->help, COLUMN, COLUMN);
+  char note[NOTE_SIZE], bracketed[NOTE_SIZE + 2];
+  cli_help_describe_option(row, note, sizeof note);
+  if (*note) {
+    snprintf(bracketed, sizeof bracketed, "[%s]", note);
+    fprintf(out, "%*s", COLUMN, "");
+    write_wrapped(out, bracketed, COLUMN, COLUMN);
+  }
+}
+
+static const struct cli_option *operand_of(const struct cli_command *command) {
+  for (size_t i = 0; i < command->options.count; i++)
+    if (command->options.rows[i].operand)
+      return &command->options.rows[i];
+  return NULL;
+}
+
+static void write_usage(FILE *out, const struct cli_command *command) {
+  const struct cli_option *operand = operand_of(command);
+  fprintf(out, "Usage: weft %s%s", command->name, command->options.count ? " [OPTION...]" : "");
+  if (operand)
+    fprintf(out, operand->required ? " %s" : " [%s]", operand->metavar);
+  fputc('\n', out);
+}
+
+static void write_example(FILE *out, const struct cli_example *example) {
+  fprintf(out, "  %s\n      ", example->line);
+  write_wrapped(out, example->meaning, 6, 6);
+}
+
+static void write_examples(FILE *out, const struct cli_command *command) {
+  if (!command->examples)
+    return;
+  fputs("\nExamples:\n", out);
+  for (const struct cli_example *example = command->examples; example->line; example++)
+    write_example(out, example);
+}
+
+void cli_help_write_command(FILE *out, const struct cli_command *command) {
+  write_usage(out, command);
+  fputc('\n', out);
+  write_wrapped(out, command->description, 0, 0);
+  if (command->options.count > 0 && !command->options.rows[0].section)
+    fputs("\nOptions:\n", out);
+  for (size_t i = 0; i < command->options.count; i++)
+    write_option(out, &command->options.rows[i]);
+  fprintf(out, "\n%-*sthis text\n", COLUMN, "  -h, --help");
+  write_examples(out, command);
+}
+
+void cli_help_write_short(FILE *out, const struct cli_command *const *list) {
+  fputs("Usage: weft COMMAND [OPTION...]\n\nCommands:\n", out);
+  for (size_t i = 0; list[i]; i++)
+    if (!list[i]->hidden)
+      fprintf(out, "  %-9s %s\n", list[i]->name, list[i]->summary);
+  fputs("\n'weft COMMAND --help' explains a command; 'weft --version' prints the version.\n", out);
+}
+
+void cli_help_write_overview(FILE *out, const struct cli_command *const *list) {
+  fprintf(out, "weft %s: elastic expert-parallel communication among ranks that join, leave and die.\n\n",
+          weft_version());
+  cli_help_write_short(out, list);
+  fputs("\nExamples:\n", out);
+  for (size_t i = 0; list[i]; i++)
+    if (!list[i]->hidden && list[i]->examples)
+      write_example(out, list[i]->examples);
+  fputs("\nExit status:\n", out);
+  for (const struct cli_help_status *status = cli_help_statuses; status->text; status++)
+    fprintf(out, "  %3d  %s\n", status->status, status->text);
+}

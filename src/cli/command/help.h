@@ -1,0 +1,31 @@
+// Help from the tables of the commands.
+#ifndef CLI_COMMAND_HELP_H
+#define CLI_COMMAND_HELP_H
+
+#include "cli/command/command.h"
+
+#include <stdio.h>
+
+// The exit statuses of the tool, in words; ends with NULL text.
+struct cli_help_status {
+  int status;
+  const char *text;
+};
+extern const struct cli_help_status cli_help_statuses[];
+
+// Usage and the list of commands, which is printed when no command is given.
+void cli_help_write_short(FILE *out, const struct cli_command *const *list);
+
+// The same with examples and exit statuses.
+void cli_help_write_overview(FILE *out, const struct cli_command *const *list);
+
+// One command: usage, description, every option of its table, examples.
+void cli_help_write_command(FILE *out, const struct cli_command *command);
+
+// The manual page weft(1), in roff's man macros.
+void cli_help_write_manual(FILE *out, const struct cli_command *const *list);
+
+// The row's limits, default and variable, e.g. "0 to 1024 tokens; default 128; WEFT_X"; "" when there is none of these.
+void cli_help_describe_option(const struct cli_option *row, char *out, size_t cap);
+
+#endif

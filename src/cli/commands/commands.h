@@ -1,0 +1,10 @@
+// The commands of the tool, one file each.
+#ifndef CLI_COMMANDS_COMMANDS_H
+#define CLI_COMMANDS_COMMANDS_H
+
+#include "cli/command/command.h"
+
+extern const struct cli_command cli_doctor, cli_elastic, cli_env, cli_help, cli_info, cli_p2p, cli_plan, cli_rank,
+    cli_report, cli_serve;
+
+#endif

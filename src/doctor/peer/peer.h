@@ -1,0 +1,13 @@
+// The way to another host on which `weft doctor --listen` runs.
+#ifndef DOCTOR_PEER_PEER_H
+#define DOCTOR_PEER_PEER_H
+
+#include "doctor/report/check.h"
+
+// Probes the way to `peer`, HOST[:PORT], which has the same token; each step may take `timeout_ms`. NULL: no peer is
+// asked for. The facts are zero when it begins.
+void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, const char *token, uint32_t timeout_ms);
+
+doctor_judge_fn doctor_judge_peer, doctor_judge_peer_back, doctor_judge_peer_mtu;
+
+#endif
