@@ -2,7 +2,7 @@
 #include "cli/command.h"
 
 #include "base/fail.h"
-#include "base/text/printable.h"
+#include "base/printable.h"
 #include "cli/help/help.h"
 
 #include <stdio.h>

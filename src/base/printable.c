@@ -1,5 +1,5 @@
 // Replaces control characters in text that comes from outside.
-#include "base/text/printable.h"
+#include "base/printable.h"
 
 #include <stdbool.h>
 #include <stddef.h>
