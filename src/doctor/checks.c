@@ -2,7 +2,7 @@
 #include "doctor/families.h"
 
 #include "base/fail.h"
-#include "topology/line.h"
+#include "topology/read/line.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "ep/kernels/kernels.h"
 #include "topology/choice/choice.h"
-#include "topology/topology.h"
+#include "topology/read/line.h"
 #include "transport/file/cufile.h"
 #include "transport/nics.h"
 #include "transport/transport.h"

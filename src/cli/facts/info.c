@@ -4,7 +4,7 @@
 #include "cli/facts/facts.h"
 #include "cli/facts/info_text.h"
 #include "cli/terminal.h"
-#include "topology/topology.h"
+#include "topology/describe/describe.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/plugin.h"
-#include "topology/line.h"
+#include "topology/read/line.h"
 
 enum { PATH_SIZE = 512, LINE_SIZE = 64, NAMES_SIZE = 4096 };
 

@@ -1,10 +1,8 @@
 // What this host is: processors, memory, NUMA nodes, caches, devices, network interfaces.
-#ifndef TOPOLOGY_TOPOLOGY_H
-#define TOPOLOGY_TOPOLOGY_H
+#ifndef TOPOLOGY_DESCRIBE_DESCRIBE_H
+#define TOPOLOGY_DESCRIBE_DESCRIBE_H
 
 #include <jansson.h>
-
-#include "topology/line.h"
 
 // Describes the host as it is now, into an object that is the caller's; NULL when memory ran out. What the host does
 // not tell is left out. Any thread.

@@ -1,6 +1,6 @@
 // One way to load hwloc's topology.
-#ifndef TOPOLOGY_HWLOC_LOAD_H
-#define TOPOLOGY_HWLOC_LOAD_H
+#ifndef TOPOLOGY_READ_HWLOC_LOAD_H
+#define TOPOLOGY_READ_HWLOC_LOAD_H
 
 #include <hwloc.h>
 

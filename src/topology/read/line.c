@@ -1,5 +1,5 @@
 // Reads one line of a file of sysfs.
-#include "topology/line.h"
+#include "topology/read/line.h"
 
 #include <stdio.h>
 #include <string.h>

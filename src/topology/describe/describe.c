@@ -1,13 +1,14 @@
 // The description of this host, as JSON.
-#include "topology/topology.h"
-
-#include "topology/machine.h"
+#include "topology/describe/describe.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+#include "topology/describe/machine.h"
+#include "topology/read/line.h"
 
 enum { LINE_SIZE = 256 };
 

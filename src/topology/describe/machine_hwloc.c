@@ -1,8 +1,8 @@
 // Processors, NUMA nodes, caches and devices, by hwloc.
-#include "topology/machine.h"
+#include "topology/describe/machine.h"
 
 #include "base/log.h"
-#include "topology/hwloc_load.h"
+#include "topology/read/hwloc_load.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // The parts of the description.
-#ifndef TOPOLOGY_MACHINE_H
-#define TOPOLOGY_MACHINE_H
+#ifndef TOPOLOGY_DESCRIBE_MACHINE_H
+#define TOPOLOGY_DESCRIBE_MACHINE_H
 
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
 // Network interfaces, from the kernel.
-#include "topology/machine.h"
-#include "topology/topology.h"
+#include "topology/describe/machine.h"
+#include "topology/read/line.h"
 
 #include <errno.h>
 #include <net/if.h>

@@ -1,6 +1,6 @@
 // Files of one line, as sysfs has them.
-#ifndef TOPOLOGY_LINE_H
-#define TOPOLOGY_LINE_H
+#ifndef TOPOLOGY_READ_LINE_H
+#define TOPOLOGY_READ_LINE_H
 
 #include <stddef.h>
 

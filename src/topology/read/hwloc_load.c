@@ -1,5 +1,5 @@
 // Loads hwloc's description of this host, or of a recorded one.
-#include "topology/hwloc_load.h"
+#include "topology/read/hwloc_load.h"
 
 #include "base/fail.h"
 
