@@ -69,7 +69,7 @@ static int load(enum plugin_name name, const struct transport **transport) {
 
 int transport_find(const char *name, const struct transport **transport) {
   if (strncmp(name, "fault:", 6) == 0)
-    return transport_fault_find(name, transport);
+    return transport_fault_find(name, transport_find, transport);
   for (const struct transport *const *one = builtins; *one; one++) {
     if (strcmp((*one)->name, name) == 0) {
       *transport = *one;

@@ -86,7 +86,6 @@ static void on_peer(void *arg, struct transport_peer *shm, int err, const char *
 static void cuda_transport_close(struct transport_worker *base);
 
 static int open_shm(struct cuda_worker *worker) {
-  const struct transport *shm;
   struct transport_options options = {.size = sizeof options,
                                       .on_message = on_message,
                                       .on_peer = on_peer,
@@ -94,8 +93,7 @@ static int open_shm(struct cuda_worker *worker) {
                                       .settings = worker->base.options.settings}; // there are none but shm's
   options.threads = worker->base.options.threads;
   options.owner = worker->base.options.owner;
-  int rc = transport_find("shm", &shm);
-  return rc == 0 ? shm->open(&options, &worker->shm) : rc;
+  return transport_shm.open(&options, &worker->shm);
 }
 
 extern const struct transport transport_cuda;

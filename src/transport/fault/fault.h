@@ -19,8 +19,12 @@
 
 #include "transport/transport.h"
 
-// The transport of that name; the same for the same name. INVALID: the name is none, in words; LIMIT: too many.
-int transport_fault_find(const char *name, const struct transport **transport);
+// Finds a transport by its name: transport_find(), which the registry passes since it stands above this folder.
+typedef int (*fault_find_fn)(const char *name, const struct transport **transport);
+
+// The transport of that name, around the one that `find` finds; equal names give the same one. INVALID: a malformed
+// name; LIMIT: too many.
+int transport_fault_find(const char *name, fault_find_fn find, const struct transport **transport);
 
 // --- within fault/ ---
 

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "transport/file/cufile.h"
-#include "transport/storage.h"
+#include "transport/storage/storage.h"
 
 enum {
   FILE_PAGE = 4096,          // the smallest that a machine has,

@@ -7,7 +7,7 @@
 #include <curl/curl.h>
 
 #include "transport/object/answer.h"
-#include "transport/storage.h"
+#include "transport/storage/storage.h"
 
 enum {
   OBJECT_MAX_PARTS = 10000, // of a multipart upload, S3's limit

@@ -15,6 +15,8 @@
 #include "secure/hmac.h"
 #include "transport/transport.h"
 
+extern const struct transport transport_shm;
+
 enum { SHM_SECRET = 32 };
 
 struct shm_seal {

@@ -75,8 +75,6 @@ struct shm_trust {
   bool own; // the peer's worker is in this process; else own_secret is not known
 };
 
-extern const struct transport transport_shm;
-
 struct shm_worker {
   struct transport_worker base;
   struct shm_home *home;

@@ -1,5 +1,5 @@
 // Peers, addresses and remotes of transports to storage, whose only peer is the worker itself.
-#include "transport/storage.h"
+#include "transport/storage/storage.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "transport/storage.h"
+#include "transport/storage/storage.h"
 
 static int check_local(const struct transport_request *request, uint32_t i) {
   const struct transport_piece *piece = &request->pieces[i];

@@ -1,7 +1,7 @@
 // What transports to storage have in common: the only peer is the worker itself, its regions are found by number, and a
 // request ends in progress(), which tells it. A back end embeds these structs as the first member of its own.
-#ifndef TRANSPORT_STORAGE_H
-#define TRANSPORT_STORAGE_H
+#ifndef TRANSPORT_STORAGE_STORAGE_H
+#define TRANSPORT_STORAGE_STORAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,7 +81,7 @@ static inline bool self_link_empty(const struct self_link *head) {
   return head->next == head;
 }
 
-// --- worker, regions, peers: the table's functions, or what they call: storage.c ---
+// --- worker, regions, peers: the table's functions, or what they call: worker.c ---
 
 // Fills in a zeroed worker.
 void self_worker_init(struct self_worker *worker, const struct transport *transport,
@@ -101,7 +101,7 @@ void self_region_add(struct self_worker *worker, const struct transport_memory *
 bool self_region_put(struct self_region *region);
 struct self_region *self_remote_free(struct transport_remote *remote); // the region, to be put
 
-// --- requests: storage_request.c ---
+// --- requests: request.c ---
 
 // prepare(): checks the pieces against the local and remote regions, and sets up a zeroed `own`.
 int self_request_init(struct transport_request *request, struct self_request *own);
@@ -118,7 +118,7 @@ void self_request_end(struct self_request *own);
 // Tells its end: message, state, done(). Nothing of it is touched afterwards.
 void self_request_tell(struct self_request *own);
 
-// --- the ends of requests and peers: storage.c ---
+// --- the ends of requests and peers: worker.c ---
 
 // Tells the requests that have ended. Returns how many. Peers whose last request ended are freed, their regions dropped
 // as in self_worker_clear().
