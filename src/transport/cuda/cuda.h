@@ -12,7 +12,7 @@
 #define TRANSPORT_CUDA_CUDA_H
 
 #include "device/device.h"
-#include "transport/shm/seal.h"
+#include "transport/shm/embed.h"
 #include "transport/transport.h"
 
 enum { CUDA_DEVICES = 64 };

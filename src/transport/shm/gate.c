@@ -71,7 +71,7 @@ static bool is_dead(const struct shm_worker *worker, pid_t pid) {
     return true;
   for (const struct shm_peer *peer = worker->peers; peer; peer = peer->next)
     if (peer->pid == pid && peer->pidfd >= 0)
-      return !shm_road_alive(peer->pidfd);
+      return !shm_proc_alive(peer->pidfd);
   return false;
 }
 

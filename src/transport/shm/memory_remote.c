@@ -49,7 +49,7 @@ static int map_file(struct shm_remote *remote, const struct shm_key *key, int fd
 static int map_window(struct shm_remote *remote, const struct shm_peer *peer, const struct shm_key *key) {
   int fd;
   const struct shm_file file = {S_IFREG, key->device, key->inode};
-  int rc = shm_road_open(peer->pid, key->fd, remote->read_only ? O_RDONLY : O_RDWR, &file, "a window", &fd);
+  int rc = shm_proc_open(peer->pid, key->fd, remote->read_only ? O_RDONLY : O_RDWR, &file, "a window", &fd);
   if (rc != 0)
     return rc;
   rc = map_file(remote, key, fd);
@@ -81,7 +81,7 @@ int shm_import(struct transport_peer *base, const void *bytes, size_t size, stru
     rc = shm_key_check(&peer->trust, &signature);
   if (rc != 0)
     return rc;
-  if (atomic_load(&peer->ended) != 0 || (!peer->here && !shm_road_alive(peer->pidfd)))
+  if (atomic_load(&peer->ended) != 0 || (!peer->here && !shm_proc_alive(peer->pidfd)))
     return fail(WEFT_ERR_PEER_LOST, "process %d is gone", (int)peer->pid);
   struct shm_gate *gate = &peer->page->gates[key.gate];
   if (atomic_load(&gate->id) != key.id)
@@ -98,7 +98,7 @@ int shm_import(struct transport_peer *base, const void *bytes, size_t size, stru
   rc = reach(remote, peer, &key);
   if (rc != 0) {
     free(remote);
-    return peer->here || shm_road_alive(peer->pidfd) ? rc
+    return peer->here || shm_proc_alive(peer->pidfd) ? rc
                                                      : fail(WEFT_ERR_PEER_LOST, "process %d has died", (int)peer->pid);
   }
   remote->next = peer->remotes;

@@ -29,14 +29,14 @@ static int check_address(const struct shm_worker *worker, const struct shm_addre
 static int prove(struct shm_peer *peer, const struct shm_address *address, struct shm_proof *proof) {
   if (peer->pid != getpid()) {
     const struct shm_file file = {S_IFREG, peer->worker->home->proof.device, address->proof_inode};
-    int rc = shm_road_pidfd(peer->pid, &peer->pidfd);
+    int rc = shm_proc_pidfd(peer->pid, &peer->pidfd);
     if (rc == 0)
       rc = shm_proof_read(peer->pid, address->proof_fd, &file, address->cookie, proof);
     if (rc == 0)
       memcpy(peer->trust.secret, proof->secret, sizeof peer->trust.secret);
     return rc;
   }
-  int rc = peer->here ? 0 : shm_road_pidfd(peer->pid, &peer->pidfd);
+  int rc = peer->here ? 0 : shm_proc_pidfd(peer->pid, &peer->pidfd);
   if (rc != 0)
     return rc;
   struct shm_home *home = shm_home_own(address->cookie);
@@ -58,7 +58,7 @@ static int prove(struct shm_peer *peer, const struct shm_address *address, struc
 
 static int open_page(const struct shm_peer *peer, const struct shm_proof *proof, int *fd) {
   const struct shm_file file = {S_IFREG, peer->worker->home->file.device, proof->page_inode};
-  return shm_road_open(peer->pid, proof->page_fd, O_RDWR, &file, "the worker", fd);
+  return shm_proc_open(peer->pid, proof->page_fd, O_RDWR, &file, "the worker", fd);
 }
 
 // Maps the peer's page, or shares the mapping that this process has of it.
@@ -148,10 +148,10 @@ static int join(struct shm_peer *peer, const struct shm_address *address, const 
   if (rc != 0)
     return rc;
   peer->page = peer->home->page;
-  if (atomic_load(&peer->page->closed) || (peer->pidfd >= 0 && !shm_road_alive(peer->pidfd)))
+  if (atomic_load(&peer->page->closed) || (peer->pidfd >= 0 && !shm_proc_alive(peer->pidfd)))
     return fail(WEFT_ERR_UNREACHABLE, "the worker of process %d is gone", (int)peer->pid);
   const struct shm_file bell = {S_IFIFO, peer->worker->bell_device, proof.bell_inode};
-  rc = shm_road_open(peer->pid, proof.bell_fd, O_RDWR, &bell, "the doorbell", &peer->bell);
+  rc = shm_proc_open(peer->pid, proof.bell_fd, O_RDWR, &bell, "the doorbell", &peer->bell);
   if (rc == 0)
     rc = claim_slot(peer);
   if (rc == 0)

@@ -28,11 +28,6 @@ static uint32_t collect(const struct shm_walk *walk, const struct shm_remote *re
   return count;
 }
 
-static void fail_all(struct shm_walk *walk, const struct shm_remote *remote, int err, const char *why) {
-  while (walk->at < walk->request->num_pieces && walk->request->pieces[walk->at].remote == &remote->base)
-    shm_walk_fail(walk, err, "piece %u: %s", walk->at, why);
-}
-
 static bool told(struct shm_walk *walk, const struct shm_remote *remote, int error) {
   char text[64];
   switch (error) {
@@ -40,13 +35,15 @@ static bool told(struct shm_walk *walk, const struct shm_remote *remote, int err
     shm_walk_fail(walk, WEFT_ERR_NOT_FOUND, "piece %u: its memory is not there, here or at the peer", walk->at);
     return true;
   case ESRCH:
-    fail_all(walk, remote, WEFT_ERR_PEER_LOST, "the peer's process is gone");
+    shm_walk_fail_remote(walk, remote, WEFT_ERR_PEER_LOST, "the peer's process is gone");
     return false;
   case EPERM:
-    fail_all(walk, remote, WEFT_ERR_UNREACHABLE, "the kernel no longer lets this process reach the peer's memory");
+    shm_walk_fail_remote(walk, remote, WEFT_ERR_UNREACHABLE,
+                         "the kernel no longer lets this process reach the peer's memory");
     return false;
   default:
-    fail_all(walk, remote, error == ENOMEM ? WEFT_ERR_NOMEM : WEFT_ERR_SYSTEM, strerror_r(error, text, sizeof text));
+    shm_walk_fail_remote(walk, remote, error == ENOMEM ? WEFT_ERR_NOMEM : WEFT_ERR_SYSTEM,
+                         strerror_r(error, text, sizeof text));
     return false;
   }
 }
@@ -55,8 +52,8 @@ bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   const struct shm_peer *peer = (const struct shm_peer *)remote->base.peer;
   struct iovec local[BATCH], there[BATCH];
   uint32_t count = collect(walk, remote, local, there);
-  if (!shm_road_alive(peer->pidfd)) { // somebody else may have its pid
-    fail_all(walk, remote, WEFT_ERR_PEER_LOST, "the peer's process has died");
+  if (!shm_proc_alive(peer->pidfd)) { // somebody else may have its pid
+    shm_walk_fail_remote(walk, remote, WEFT_ERR_PEER_LOST, "the peer's process has died");
     return false;
   }
   ssize_t moved;

@@ -1,7 +1,18 @@
-// Requests to one peer that wait for each other.
+// The last part of requests to one peer: their messages, in the order of their posts, and their ends.
+#include <stdio.h>
+
 #include "transport/shm/shm.h"
 
 enum { FREE, TAKEN, LOOK_AGAIN };
+
+void shm_finish(struct transport_request *request, int state, const char *why) {
+  void (*done)(struct transport_request *) = request->done;
+  if (why)
+    snprintf(request->why, sizeof request->why, "%s", why);
+  atomic_store_explicit(&request->state, state, memory_order_release);
+  if (done)
+    done(request);
+}
 
 static void take_inbox(struct shm_peer *peer) {
   struct shm_op *newest = atomic_exchange(&peer->inbox, NULL), *oldest = NULL, *last = newest;
@@ -77,7 +88,7 @@ static void work(struct shm_peer *peer) {
   set_waiting(peer, peer->first != NULL);
 }
 
-void shm_turn_push(struct shm_peer *peer, struct shm_op *op) {
+static void push(struct shm_peer *peer, struct shm_op *op) {
   struct shm_op *newest = atomic_load(&peer->inbox);
   do
     op->next = newest;
@@ -105,4 +116,16 @@ void shm_turn_run(struct shm_peer *peer) {
       return;
     atomic_store(&peer->turn, TAKEN);
   }
+}
+
+void shm_pieces_done(struct shm_op *op) {
+  struct transport_request *request = op->walk.request;
+  struct shm_peer *peer = (struct shm_peer *)request->peer;
+  if (op->walk.failure != 0 || !request->message) {
+    shm_finish(request, op->walk.failure, NULL);
+  } else {
+    push(peer, op);
+    shm_turn_run(peer);
+  }
+  atomic_fetch_sub(&peer->active, 1); // the last touch of the peer
 }

@@ -79,14 +79,14 @@ static int open_bell(const struct shm_worker *worker, const struct shm_slot *slo
     int fd = home->bell_fd;
     file.inode = home->bell_inode;
     shm_home_leave(home);
-    return shm_road_open(pid, fd, O_RDWR, &file, "the doorbell", bell);
+    return shm_proc_open(pid, fd, O_RDWR, &file, "the doorbell", bell);
   }
   const struct shm_file place = {S_IFREG, worker->home->proof.device, slot->proof_inode};
   int rc = shm_proof_read(pid, slot->proof_fd, &place, slot->sender, &proof);
   if (rc != 0)
     return rc;
   file.inode = proof.bell_inode;
-  return shm_road_open(pid, proof.bell_fd, O_RDWR, &file, "the doorbell", bell);
+  return shm_proc_open(pid, proof.bell_fd, O_RDWR, &file, "the doorbell", bell);
 }
 
 // It is opened when it is needed first.

@@ -6,9 +6,9 @@
 // message waits for the peer: until its ring has room.
 //
 // How one finds the other: an address is a pid and the number of a descriptor in that process, opened through /proc:
-// its proof page (proof.c), with which the process itself says which page and doorbell are its worker's. A pidfd tells
-// whether the process still is. Address and keys are sealed by who made them (seal.h), the address together with the
-// name of its owner: nobody gives them for his own, widens or moves them.
+// its proof page (identity/proof.c), with which the process itself says which page and doorbell are its worker's. A
+// pidfd tells whether the process still is. Address and keys are sealed by who made them (identity/seal.h), the address
+// together with the name of its owner: nobody gives them for his own, widens or moves them.
 //
 // What a peer writes into pages is not believed: positions of rings are kept on each side, and descriptors that a slot
 // names are opened only if the sender's own proof names them.
@@ -28,8 +28,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "transport/shm/page.h"
-#include "transport/shm/seal.h"
+#include "transport/shm/embed.h"
+#include "transport/shm/identity/identity.h"
+#include "transport/shm/identity/page.h"
 #include "transport/transport.h"
 
 enum {
@@ -42,37 +43,6 @@ enum {
   SHM_FENCE_OWN_MS = 20000, // the same for threads of this process, which only wait for a processor
   SHM_LOOK_EVERY = 256,     // progress() calls between looks at descriptors
   SHM_WHY = 120,            // of a request
-};
-
-// Which file a descriptor has to be.
-struct shm_file {
-  mode_t type; // S_IFREG, S_IFIFO
-  uint64_t device, inode;
-};
-
-// A worker's page in this process; its own, or mapped by a peer. Workers and peers of one process share one mapping.
-struct shm_home {
-  struct shm_page *page;
-  size_t size;
-  pid_t pid; // whose it is
-  uint64_t cookie;
-  struct shm_file file;
-  uint32_t users;
-  struct shm_home *next;
-  // A worker's own:
-  bool own;
-  int page_fd, proof_fd;
-  struct shm_file proof;
-  uint8_t secret[SHM_SECRET], own_secret[SHM_SECRET]; // as seal.h has them
-  uint64_t bell_inode;
-  int bell_fd;
-  _Atomic uint64_t ours[SHM_SLOTS / 64]; // slots whose senders are in this process
-};
-
-// How the seals of a peer are checked.
-struct shm_trust {
-  uint8_t secret[SHM_SECRET], own_secret[SHM_SECRET];
-  bool own; // the peer's worker is in this process; else own_secret is not known
 };
 
 struct shm_worker {
@@ -164,66 +134,6 @@ struct shm_remote {
   bool read_only;
 };
 
-// home.c: pages in this process
-// A worker's own page, and its proof, which names that doorbell.
-int shm_home_create(uint64_t cookie, int bell_fd, const struct shm_file *bell, int *fd, struct shm_home **home);
-// That worker's of this process, to be left; NULL: there is none.
-struct shm_home *shm_home_own(uint64_t cookie);
-// That mapping of another process's page that is there already, to be left; or NULL.
-struct shm_home *shm_home_find(pid_t pid, uint64_t cookie, const struct shm_file *file);
-int shm_home_map(int fd, pid_t pid, uint64_t cookie, const struct shm_file *file, struct shm_home **home);
-void shm_home_leave(struct shm_home *home);
-// Whether the descriptor is the proof page of a worker of this process. Closing such a one takes the lock away.
-bool shm_home_is_proof(int fd);
-// Locks the proofs of this process's workers again.
-void shm_home_lock_again(void);
-
-// road.c: descriptors of other processes
-// Opens descriptor `fd` of process `pid`, if it is that file; anything else is left untouched.
-int shm_road_open(pid_t pid, int fd, int flags, const struct shm_file *file, const char *what, int *opened);
-int shm_road_pidfd(pid_t pid, int *fd);
-bool shm_road_alive(int pidfd);
-
-// proof.c
-int shm_proof_create(const struct shm_proof *proof, int *fd);
-int shm_proof_lock(int fd);
-// What that process, which is not this one, says in descriptor `fd`, which is that file, of its own worker with that
-// cookie. AUTH: it is not that process's own word. UNREACHABLE: it is gone, or cannot be looked into.
-int shm_proof_read(pid_t pid, int fd, const struct shm_file *file, uint64_t cookie, struct shm_proof *proof);
-
-// seal.c: what seal.h has, for an owner
-int shm_sign(const struct shm_home *home, const char *kind, const void *bytes, size_t size, const char *owner,
-             struct shm_seal *seal);
-int shm_sign_check(const struct shm_trust *trust, const char *kind, const void *bytes, size_t size, const char *owner,
-                   const struct shm_seal *seal);
-
-// address.c: what travels, sealed
-struct shm_address {
-  uint64_t host[2], pid_space, cookie;
-  uint64_t proof_inode;
-  uint32_t pid;
-  int32_t proof_fd;
-};
-struct shm_key {
-  uint64_t cookie, id, address, length, device, inode, fd_offset;
-  uint32_t gate;
-  int32_t fd; // -1: no window
-  uint32_t read_only;
-};
-// What was read, where it stands, to be checked against its seal.
-struct shm_signed {
-  const void *bytes;
-  size_t size;
-  struct shm_seal seal;
-};
-int shm_address_pack(const struct shm_home *home, const char *owner, const struct shm_address *address, void *bytes,
-                     size_t *size);
-int shm_address_read(struct shm_address *address, const void *bytes, size_t size, struct shm_signed *signature);
-int shm_address_check(const struct shm_trust *trust, const char *owner, const struct shm_signed *signature);
-int shm_key_pack(const struct shm_home *home, const struct shm_key *key, void *bytes, size_t *size);
-int shm_key_read(struct shm_key *key, const void *bytes, size_t size, struct shm_signed *signature);
-int shm_key_check(const struct shm_trust *trust, const struct shm_signed *signature);
-
 // memory.c
 int shm_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
 void shm_unreg(struct transport_region *region);
@@ -258,9 +168,14 @@ void shm_disconnect(struct transport_peer *peer);
 void shm_peer_lost(struct shm_peer *peer, int err, const char *why);
 void shm_peer_free(struct shm_peer *peer);
 
-// request_queue.c: messages on their way out
-void shm_turn_push(struct shm_peer *peer, struct shm_op *op);
+// request_queue.c: messages on their way out, and the ends of requests
+// Sends what waits, as far as the ring has room; or has the thread that does so now look again.
 void shm_turn_run(struct shm_peer *peer);
+// Its pieces have been moved or have failed: sends the message if all were moved, and ends the request. Counts it out
+// of peer->active.
+void shm_pieces_done(struct shm_op *op);
+// `why` may be NULL. The last touch of the request.
+void shm_finish(struct transport_request *request, int state, const char *why);
 
 // ring.c
 enum { SHM_RING_FULL = 1 };
@@ -282,22 +197,29 @@ int shm_prepare(struct transport_request *request);
 void shm_unprepare(struct transport_request *request);
 int shm_post(struct transport_request *request);
 void shm_cancel(struct transport_request *request);
-// Its pieces are through: the message, if they all came, and the end. Counts it out of peer->active.
-void shm_pieces_done(struct shm_op *op);
-// `why` may be NULL. The last touch of the request.
-void shm_finish(struct transport_request *request, int state, const char *why);
 
-// request_walk.c
+// request_move.c
 // Moves up to that many stretches of the request's pieces; true when it is through with them, well or not.
 bool shm_move(struct shm_op *op, uint32_t stretches);
 // Hands a large request over to progress(). Any thread.
 void shm_move_later(struct shm_op *op);
 // In progress(): the number of requests that were moved on.
 uint32_t shm_move_on(struct shm_worker *worker);
+
+// request_walk.c
+// The piece has been moved: goes on to the next.
+static inline void shm_walk_done(struct shm_walk *walk) {
+  if (walk->request->status)
+    walk->request->status[walk->at] = 0;
+  walk->at++;
+  walk->offset = 0;
+}
+// Goes on past so many bytes that were moved.
+void shm_walk_advance(struct shm_walk *walk, uint64_t bytes);
 // Ends the piece with that code and goes on to the next.
 void shm_walk_fail(struct shm_walk *walk, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void shm_walk_done(struct shm_walk *walk);
-void shm_walk_advance(struct shm_walk *walk, uint64_t bytes);
+// The same for all pieces that follow and are of this remote.
+void shm_walk_fail_remote(struct shm_walk *walk, const struct shm_remote *remote, int err, const char *why);
 
 // process_vm.c: a stretch of the pieces that follow and are of this remote; moves the walk on. False: the rest of that
 // remote's pieces cannot be reached either, they have failed.

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "transport/shm/shm.h"
+#include "transport/shm/identity/identity.h"
 
 static int cannot_open(int error, pid_t pid, const char *what) {
   switch (error) {
@@ -36,7 +36,7 @@ static int look(int place, pid_t pid, const struct shm_file *file, const char *w
   return 0;
 }
 
-int shm_road_open(pid_t pid, int fd, int flags, const struct shm_file *file, const char *what, int *opened) {
+int shm_proc_open(pid_t pid, int fd, int flags, const struct shm_file *file, const char *what, int *opened) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
   int place = open(path, O_PATH | O_CLOEXEC);
@@ -55,7 +55,7 @@ int shm_road_open(pid_t pid, int fd, int flags, const struct shm_file *file, con
   return rc;
 }
 
-int shm_road_pidfd(pid_t pid, int *fd) {
+int shm_proc_pidfd(pid_t pid, int *fd) {
   int found = (int)syscall(SYS_pidfd_open, pid, 0);
   if (found < 0 && errno == ESRCH)
     return fail(WEFT_ERR_UNREACHABLE, "process %d is gone", (int)pid);
@@ -65,7 +65,7 @@ int shm_road_pidfd(pid_t pid, int *fd) {
   return 0;
 }
 
-bool shm_road_alive(int pidfd) {
+bool shm_proc_alive(int pidfd) {
   struct pollfd poll_fd = {.fd = pidfd, .events = POLLIN};
   return poll(&poll_fd, 1, 0) == 0;
 }

@@ -8,7 +8,7 @@
 // keys.
 //
 // A process loses its lock when it closes any descriptor of that file. So it never opens its own by /proc, and
-// shm_road_open() refuses a file that a peer names and that is a proof page of this process.
+// shm_proc_open() refuses a file that a peer names and that is a proof page of this process.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "transport/shm/shm.h"
+#include "transport/shm/identity/identity.h"
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL };
 
@@ -55,7 +55,7 @@ int shm_proof_create(const struct shm_proof *proof, int *fd) {
 // Whether the process still has that file in its descriptor `fd`.
 static int look_again(pid_t pid, int fd, const struct shm_file *file) {
   int found;
-  int rc = shm_road_open(pid, fd, O_RDONLY, file, "the worker", &found);
+  int rc = shm_proc_open(pid, fd, O_RDONLY, file, "the worker", &found);
   if (rc == 0)
     close(found);
   return rc;
@@ -96,7 +96,7 @@ static int check(int found, pid_t pid, int fd, const struct shm_file *file, stru
 int shm_proof_read(pid_t pid, int fd, const struct shm_file *file, uint64_t cookie, struct shm_proof *proof) {
   int found;
   struct shm_proof read;
-  int rc = shm_road_open(pid, fd, O_RDONLY, file, "the worker", &found);
+  int rc = shm_proc_open(pid, fd, O_RDONLY, file, "the worker", &found);
   if (rc != 0)
     return rc;
   rc = check(found, pid, fd, file, &read);

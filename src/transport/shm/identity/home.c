@@ -11,7 +11,7 @@
 
 #include "base/fail.h"
 #include "base/random.h"
-#include "transport/shm/shm.h"
+#include "transport/shm/identity/identity.h"
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 

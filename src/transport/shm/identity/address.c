@@ -1,7 +1,7 @@
 // Addresses and keys as bytes: cards, little-endian, which end with their seal.
 #include "base/fail.h"
 #include "base/wire/card.h"
-#include "transport/shm/shm.h"
+#include "transport/shm/identity/identity.h"
 
 static const struct card address_card = {"address of a worker for shared memory", 0x61534657, SHM_VERSION};
 static const struct card key_card = {"key of a region in shared memory", 0x6b534657, SHM_VERSION};

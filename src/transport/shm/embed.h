@@ -1,28 +1,15 @@
-// What a worker of shm says, signed, so that nobody makes or changes it in its place; also for the transports of this
-// host that have a worker of shm inside (cuda).
-//
-// A seal is two codes (HMAC-SHA256) over the bytes: one with the secret that the worker's proof page shows to those who
-// may look into its process, and one with a secret that never leaves that process. A process asks for the second too
-// where something is said to be its own: so not even another process of the same user, which may look into it, can have
-// it take an address or a key of its own that it has not made.
-#ifndef TRANSPORT_SHM_SEAL_H
-#define TRANSPORT_SHM_SEAL_H
+// For other transports of this host that have a worker of shm inside (cuda): its seals, gates and descriptors.
+#ifndef TRANSPORT_SHM_EMBED_H
+#define TRANSPORT_SHM_EMBED_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "secure/hmac.h"
+#include "transport/shm/identity/seal.h"
 #include "transport/transport.h"
 
 extern const struct transport transport_shm;
-
-enum { SHM_SECRET = 32 };
-
-struct shm_seal {
-  uint8_t own[HMAC_SIZE];    // for the process that made it
-  uint8_t others[HMAC_SIZE]; // for other processes; over `own` too
-};
 
 // Seals `size` bytes of a kind ("key of cuda"), which tells them from what else is sealed. NOMEM, SYSTEM.
 int shm_seal_make(const struct transport_worker *shm, const char *kind, const void *bytes, size_t size,

@@ -1,7 +1,7 @@
 // What a worker shows to the others of its host: one memfd, which they find by its owner's /proc/PID/fd. They map its
 // head, and each of them the one ring that it sends into; memory that nobody touches is never allocated.
-#ifndef TRANSPORT_SHM_PAGE_H
-#define TRANSPORT_SHM_PAGE_H
+#ifndef TRANSPORT_SHM_IDENTITY_PAGE_H
+#define TRANSPORT_SHM_IDENTITY_PAGE_H
 
 #include <stdalign.h>
 #include <stdatomic.h>
