@@ -106,7 +106,9 @@ struct ofi_remote {
 
 extern const struct transport transport_ofi;
 
+// error.c
 int ofi_code(int error); // of a positive or negative FI_E*
+// fail() with libfabric's text behind the sentence.
 int ofi_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // choose.c

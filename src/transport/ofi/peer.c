@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "base/wire/card.h"
-#include "transport/ofi/name_check.h"
+#include "transport/ofi/address_check.h"
 #include "transport/ofi/ofi.h"
 
 static const struct card address_card = {"address of ofi", 0x61666f31, 3};

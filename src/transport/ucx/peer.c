@@ -140,7 +140,14 @@ void ucx_sever(struct flow_peer *base) {
     return;
   flow_peer_failed(base, WEFT_ERR_PEER_LOST, "requests to it did not end after they were cancelled: it was cut off");
   ucx_close_ep(peer);
-  ucx_serve_lost(peer);
+  ucx_access_lost(peer);
+}
+
+void ucx_fence(struct transport_peer *base) {
+  struct ucx_peer *peer = (struct ucx_peer *)base;
+  ucx_session_void((struct ucx_worker *)base->worker, peer->id);
+  if (peer->direct)
+    ucx_sever(&peer->flow);
 }
 
 // What was sent is flushed first, so that a last message arrives.

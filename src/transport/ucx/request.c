@@ -8,10 +8,6 @@ size_t ucx_op_size(const struct ucx_worker *worker) {
   return sizeof(struct flow_op) + (worker->request_size + 63) / 64 * 64 + UCX_OURS;
 }
 
-void *ucx_place(const struct flow_request *own, struct flow_op *op) {
-  return (char *)op + ((struct ucx_worker *)own->worker)->flow.wire.op_size - UCX_OURS;
-}
-
 static void ended(void *request, ucs_status_t status, void *arg) {
   struct flow_op *op = arg;
   (void)request;

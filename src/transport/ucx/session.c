@@ -91,14 +91,14 @@ struct ucx_owed *ucx_owed(struct ucx_worker *worker, uint32_t session) {
   return session < worker->num_known ? &worker->known[session].owed : &worker->owed_strangers;
 }
 
-void ucx_fence(struct transport_peer *base) {
-  struct ucx_worker *worker = (struct ucx_worker *)base->worker;
-  struct ucx_peer *peer = (struct ucx_peer *)base;
-  struct ucx_known *known = find(worker, peer->id);
+void ucx_session_void(struct ucx_worker *worker, uint64_t initiator) {
+  struct ucx_known *known = find(worker, initiator);
   if (known)
     known->pass = random_id();
-  if (peer->direct)
-    ucx_sever(&peer->flow);
+}
+
+void ucx_session_close(struct ucx_worker *worker) {
+  free(worker->known);
 }
 
 static void welcome_sent(void *request, ucs_status_t status, void *arg) {
@@ -171,13 +171,10 @@ int ucx_greet(struct ucx_peer *peer) {
   return peer->greeted ? 0 : ucx_fail(UCS_PTR_STATUS(request), "UCX refuses an active message");
 }
 
-ucs_status_t ucx_on_welcome(void *arg, const void *header, size_t header_size, void *data, size_t size,
-                            const ucp_am_recv_param_t *param) {
-  struct ucx_worker *worker = arg;
+struct ucx_peer *ucx_welcomed(struct ucx_worker *worker, const void *header, size_t size) {
   struct ucx_welcome welcome;
-  (void)data, (void)size, (void)param;
-  if (header_size != sizeof welcome)
-    return UCS_OK;
+  if (size != sizeof welcome)
+    return NULL;
   memcpy(&welcome, header, sizeof welcome);
   for (struct link *link = worker->flow.peers.next; link != &worker->flow.peers; link = link->next) {
     struct ucx_peer *peer = (struct ucx_peer *)LINK_OF(link, struct flow_peer, peers);
@@ -187,11 +184,9 @@ ucs_status_t ucx_on_welcome(void *arg, const void *header, size_t header_size, v
     peer->pass = welcome.pass;
     peer->session = (uint32_t)welcome.session;
     worker->flow.events++;
-    if (peer->let_in)
-      ucx_serve_begin(peer);
-    else
+    if (!peer->let_in)
       flow_peer_failed(&peer->flow, WEFT_ERR_UNREACHABLE, "the peer lets nobody in");
-    break;
+    return peer->let_in ? peer : NULL;
   }
-  return UCS_OK;
+  return NULL;
 }

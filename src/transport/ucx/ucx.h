@@ -2,7 +2,7 @@
 // named. NIC and kinds of transport are chosen by UCX_* in the environment, `device` and `settings` (which are UCX's
 // own options without "UCX_").
 //
-// A peer's worker address and keys are checked before libucp sees them (blob_check.h).
+// A peer's worker address and keys are checked before libucp sees them (check/check.h).
 //
 // Where UCX reaches a peer's memory by itself (RDMA; shared memory that it allocated: a region registered with a NULL
 // address), a WRITE is ucp_put_nbx for each piece, then a flush of the endpoint, which UCX ends when the data is
@@ -26,7 +26,7 @@
 
 #include "device/device.h"
 #include "transport/flow/flow.h"
-#include "transport/ucx/blob_check.h"
+#include "transport/ucx/check/check.h"
 
 enum {
   UCX_GPUS = 64,
@@ -148,16 +148,20 @@ struct ucx_remote {
 
 extern const struct transport transport_ucx;
 
+// error.c
 // The code of Weft's that fits.
 int ucx_code(ucs_status_t status);
 // fail() with UCX's text behind the sentence.
 int ucx_fail(ucs_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// request.c: UCX keeps its state of an operation before this address; the UCX_OURS bytes from there on are ours.
-void *ucx_place(const struct flow_request *own, struct flow_op *op);
+// UCX keeps its state of an operation before this address; the UCX_OURS bytes from there on are ours.
+static inline void *ucx_place(const struct flow_request *own, struct flow_op *op) {
+  return (char *)op + own->worker->wire.op_size - UCX_OURS;
+}
 
-// ucp_worker_progress(), from where UCX calls back.
-uint32_t ucx_drive(struct ucx_worker *worker);
+static inline ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind) {
+  return kind == WEFT_MEMORY_CUDA ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+}
 
 // config.c: the environment's options, ours where it has none, then the caller's.
 int ucx_config(const struct transport_options *options, ucp_config_t **config);
@@ -173,7 +177,6 @@ void ucx_unreg(struct transport_region *region);
 int ucx_pack(struct transport_region *region, void *bytes, size_t *size);
 int ucx_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
 void ucx_free_remote(struct flow_remote *remote);
-ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind);
 
 // gpu.c
 // Without GPUs or the plug-in the worker's abilities lose them, and it says why.
@@ -192,6 +195,7 @@ int ucx_address(struct transport_worker *worker, void *bytes, size_t *size);
 int ucx_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
                 struct transport_peer **peer);
 void ucx_sever(struct flow_peer *peer);
+void ucx_fence(struct transport_peer *peer);
 bool ucx_part(struct flow_peer *peer);
 ucs_status_t ucx_open_ep(struct ucx_peer *peer); // peer->ep, to peer->address
 bool ucx_close_ep(struct ucx_peer *peer);        // by force; called until it says that UCX has let go of it
@@ -215,23 +219,34 @@ int ucx_send_note(struct ucx_note *note); // as ucx_send(); it is given back whe
 bool ucx_pass_is_good(const struct ucx_worker *worker, uint32_t session, uint64_t pass);
 // What is owed to the initiator that was let in there; to all others, if none was. Until the next hello.
 struct ucx_owed *ucx_owed(struct ucx_worker *worker, uint32_t session);
-// Asks to be let in; ucx_serve_begin() when it was.
-int ucx_greet(struct ucx_peer *peer);
-void ucx_fence(struct transport_peer *peer);
+// Makes the pass void that this initiator got: what it sent with it is refused.
+void ucx_session_void(struct ucx_worker *worker, uint64_t initiator);
+void ucx_session_close(struct ucx_worker *worker);
 ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, void *data, size_t size,
                           const ucp_am_recv_param_t *param);
-ucs_status_t ucx_on_welcome(void *arg, const void *header, size_t header_size, void *data, size_t size,
-                            const ucp_am_recv_param_t *param);
+// Asks to be let in.
+int ucx_greet(struct ucx_peer *peer);
+// Takes a welcome: the peer that has let us in with it; NULL: none has.
+struct ucx_peer *ucx_welcomed(struct ucx_worker *worker, const void *header, size_t size);
 
-// serve.c
-int ucx_serve_open(struct ucx_worker *worker);
+// serve.c: accesses, at the target
 void ucx_serve_close(struct ucx_worker *worker);
 int ucx_serve_region(struct ucx_worker *worker, struct ucx_region *region);
 void ucx_serve_forget(struct ucx_worker *worker, struct ucx_region *region);
-// No answer will come: ends what waits for one. What UCX has not sent yet, it ends itself.
-void ucx_serve_lost(struct ucx_peer *peer);
-// The accesses that waited for a pass are sent.
-void ucx_serve_begin(struct ucx_peer *peer);
+ucs_status_t ucx_on_write(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                          const ucp_am_recv_param_t *param);
+ucs_status_t ucx_on_read(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                         const ucp_am_recv_param_t *param);
+
+// access.c: accesses, at the initiator
+int ucx_access_open(struct ucx_worker *worker);
+void ucx_access_close(struct ucx_worker *worker);
 int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
+// No answer will come: ends what waits for one. What UCX has not sent yet, it ends itself.
+void ucx_access_lost(struct ucx_peer *peer);
+ucs_status_t ucx_on_answer(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                           const ucp_am_recv_param_t *param);
+ucs_status_t ucx_on_welcome(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                            const ucp_am_recv_param_t *param);
 
 #endif

@@ -3,7 +3,7 @@
 // device that is near.
 #include "base/fail.h"
 #include "base/wire/wire.h"
-#include "transport/ucx/blob_check.h"
+#include "transport/ucx/check/check.h"
 
 enum { KIND_HOST = 0, KIND_CUDA = 1, KIND_CUDA_MANAGED = 2, NO_SYSTEM_DEVICE = 0xff, NEAR_DEVICE = 3 };
 

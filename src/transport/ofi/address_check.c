@@ -1,5 +1,5 @@
 // Checks the name of an endpoint that a peer sent.
-#include "transport/ofi/name_check.h"
+#include "transport/ofi/address_check.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -7,8 +7,8 @@
 // their format; those of others, as far as this side has the transport too, must be as long as this side's. UCX passes
 // over what no transport of this side made. A transport may read a little beyond a part that is too short: whoever
 // hands the bytes to libucp puts UCX_SLACK zeros behind them.
-#ifndef TRANSPORT_UCX_BLOB_CHECK_H
-#define TRANSPORT_UCX_BLOB_CHECK_H
+#ifndef TRANSPORT_UCX_CHECK_CHECK_H
+#define TRANSPORT_UCX_CHECK_CHECK_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ int ucx_address_learn(const void *bytes, size_t size, struct ucx_sizes *sizes);
 // A packed key of memory, of a GPU's or of host memory. PROTOCOL: it is none.
 int ucx_rkey_check(const void *bytes, size_t size, bool gpu);
 
-// entry_check.c: what a transport of this side would make of that entry.
+// entry.c: what a transport of this side would make of that entry.
 int ucx_entry_check(const struct ucx_entry *entry, const struct ucx_sizes *own);
 
 #endif

@@ -1,6 +1,6 @@
 // A libfabric name that a peer gave, before libfabric reads it: providers take no lengths, and follow what it says.
-#ifndef TRANSPORT_OFI_NAME_CHECK_H
-#define TRANSPORT_OFI_NAME_CHECK_H
+#ifndef TRANSPORT_OFI_ADDRESS_CHECK_H
+#define TRANSPORT_OFI_ADDRESS_CHECK_H
 
 #include <stddef.h>
 #include <stdint.h>

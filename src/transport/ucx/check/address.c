@@ -16,7 +16,7 @@
 
 #include "base/fail.h"
 #include "base/wire/wire.h"
-#include "transport/ucx/blob_check.h"
+#include "transport/ucx/check/check.h"
 
 enum {
   FLAG_NAME = 1, // of the head

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "transport/ucx/blob_check.h"
+#include "transport/ucx/check/check.h"
 
 uint16_t ucx_transport_sum(const char *name) {
   uint16_t sum = 0xffff;
