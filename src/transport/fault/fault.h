@@ -17,6 +17,7 @@
 #ifndef TRANSPORT_FAULT_FAULT_H
 #define TRANSPORT_FAULT_FAULT_H
 
+#include "transport/link.h"
 #include "transport/transport.h"
 
 // Finds a transport by its name: transport_find(), which the registry passes since it stands above this folder.
@@ -42,28 +43,24 @@ struct fault_setup {
   uint64_t seed;
 };
 
-struct fault_link {
-  struct fault_link *next, *prev;
-};
-
 struct fault_worker {
   struct transport_worker base;
   const struct transport *inner_table;
   struct transport_worker *inner;
   const struct fault_script *script;
   uint64_t random, posts, turn;
-  struct fault_link regions, peers, held; // held: operations that this transport keeps back
+  struct link regions, peers, held; // held: operations that this transport keeps back
 };
 
 struct fault_region {
   struct transport_region base;
-  struct fault_link link;
+  struct link link;
   struct transport_region *inner;
 };
 
 struct fault_peer {
   struct transport_peer base;
-  struct fault_link link, remotes;
+  struct link link, remotes;
   struct transport_peer *inner;
   uint32_t flights;
   bool closing, died, told;
@@ -71,14 +68,14 @@ struct fault_peer {
 
 struct fault_remote {
   struct transport_remote base;
-  struct fault_link link;
+  struct link link;
   struct transport_remote *inner;
 };
 
 enum fault_hold { HOLD_NOT, HOLD_BEGIN, HOLD_END, HOLD_STUCK };
 
 struct fault_op {
-  struct fault_link link;        // in held
+  struct link link;              // in held
   const struct transport *table; // the inner one
   struct transport_request *outer;
   struct transport_request inner;
@@ -90,12 +87,6 @@ struct fault_op {
   uint64_t until;
   int state; // to be told
 };
-
-#define FAULT_OF(type, link_) ((struct type *)(void *)((char *)(link_)-offsetof(struct type, link)))
-
-void fault_link_init(struct fault_link *link);
-void fault_link_add(struct fault_link *head, struct fault_link *link); // at the end
-void fault_link_drop(struct fault_link *link);
 
 // request.c
 int fault_prepare(struct transport_request *request);

@@ -31,7 +31,7 @@ int fault_prepare(struct transport_request *request) {
     op->pieces[i].local = ((struct fault_region *)request->pieces[i].local)->inner;
     op->pieces[i].remote = ((struct fault_remote *)request->pieces[i].remote)->inner;
   }
-  fault_link_init(&op->link);
+  link_init(&op->link);
   op->table = worker->inner_table;
   op->outer = request;
   op->inner.peer = ((struct fault_peer *)request->peer)->inner;
@@ -68,7 +68,7 @@ static void end(struct fault_op *op, int state) {
   struct transport_request *outer = op->outer;
   struct fault_peer *peer = (struct fault_peer *)outer->peer;
   void (*done)(struct transport_request *) = outer->done;
-  fault_link_drop(&op->link);
+  link_remove(&op->link);
   op->hold = HOLD_NOT;
   atomic_store_explicit(&outer->state, state, memory_order_release);
   if (done)
@@ -89,7 +89,7 @@ static void hold(struct fault_op *op, enum fault_hold how, uint64_t turns) {
   struct fault_worker *worker = worker_of(op);
   op->hold = how;
   op->until = worker->turn + turns;
-  fault_link_add(&worker->held, &op->link);
+  link_add(&worker->held, &op->link);
 }
 
 // The inner request has ended: now, or as late as the script says, that is told.
@@ -115,7 +115,7 @@ static void inner_done(struct transport_request *inner) {
 
 static void begin(struct fault_op *op) {
   op->hold = HOLD_NOT;
-  fault_link_drop(&op->link);
+  link_remove(&op->link);
   int rc = worker_of(op)->inner_table->post(&op->inner);
   if (rc != 0)
     end_with(op, rc, op->inner.why);
@@ -209,9 +209,9 @@ void fault_cancel(struct transport_request *request) {
 
 uint32_t fault_release_due(struct fault_worker *worker) {
   uint32_t count = 0;
-  struct fault_link *link = worker->held.next;
+  struct link *link = worker->held.next;
   while (link != &worker->held) {
-    struct fault_op *op = FAULT_OF(fault_op, link);
+    struct fault_op *op = LINK_OF(link, struct fault_op, link);
     link = link->next;
     if (op->hold == HOLD_STUCK || op->until > worker->turn)
       continue;
@@ -226,9 +226,9 @@ uint32_t fault_release_due(struct fault_worker *worker) {
 }
 
 void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, int err, const char *why) {
-  struct fault_link *link = worker->held.next;
+  struct link *link = worker->held.next;
   while (link != &worker->held) {
-    struct fault_op *op = FAULT_OF(fault_op, link);
+    struct fault_op *op = LINK_OF(link, struct fault_op, link);
     link = link->next;
     if (peer && (op->outer->peer != &peer->base || (op->hold == HOLD_STUCK && worker->script->cling == 2)))
       continue;
@@ -241,8 +241,8 @@ void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, 
 }
 
 uint32_t fault_tell_deaths(struct fault_worker *worker) {
-  for (struct fault_link *link = worker->peers.next; link != &worker->peers; link = link->next) {
-    struct fault_peer *peer = FAULT_OF(fault_peer, link);
+  for (struct link *link = worker->peers.next; link != &worker->peers; link = link->next) {
+    struct fault_peer *peer = LINK_OF(link, struct fault_peer, link);
     if (!peer->died || peer->told || peer->closing)
       continue;
     peer->told = true;

@@ -7,23 +7,6 @@
 #include "base/fail.h"
 #include "base/random.h"
 
-void fault_link_init(struct fault_link *link) {
-  link->next = link->prev = link;
-}
-
-void fault_link_add(struct fault_link *head, struct fault_link *link) {
-  link->prev = head->prev;
-  link->next = head;
-  head->prev->next = link;
-  head->prev = link;
-}
-
-void fault_link_drop(struct fault_link *link) {
-  link->prev->next = link->next;
-  link->next->prev = link->prev;
-  fault_link_init(link);
-}
-
 static void *make(size_t size) {
   void *made = calloc(1, size);
   if (!made)
@@ -57,9 +40,9 @@ int fault_open(const struct fault_setup *setup, const struct transport_options *
   struct fault_worker *worker = make(sizeof *worker);
   if (!worker)
     return WEFT_ERR_NOMEM;
-  fault_link_init(&worker->regions);
-  fault_link_init(&worker->peers);
-  fault_link_init(&worker->held);
+  link_init(&worker->regions);
+  link_init(&worker->peers);
+  link_init(&worker->held);
   worker->inner_table = setup->inner;
   worker->script = &setup->script;
   worker->random = setup->seed;
@@ -85,11 +68,11 @@ int fault_open(const struct fault_setup *setup, const struct transport_options *
 
 void fault_peer_free(struct fault_peer *peer) {
   while (peer->remotes.next != &peer->remotes) {
-    struct fault_remote *remote = FAULT_OF(fault_remote, peer->remotes.next);
-    fault_link_drop(&remote->link);
+    struct fault_remote *remote = LINK_OF(peer->remotes.next, struct fault_remote, link);
+    link_remove(&remote->link);
     free(remote);
   }
-  fault_link_drop(&peer->link);
+  link_remove(&peer->link);
   free(peer);
 }
 
@@ -100,10 +83,10 @@ static void close_worker(struct transport_worker *base) {
   worker->inner_table->close(worker->inner); // ends what is under way there
   fault_end_held(worker, NULL, WEFT_ERR_CANCELED, "the transport closes");
   while (worker->peers.next != &worker->peers)
-    fault_peer_free(FAULT_OF(fault_peer, worker->peers.next));
+    fault_peer_free(LINK_OF(worker->peers.next, struct fault_peer, link));
   while (worker->regions.next != &worker->regions) {
-    struct fault_region *region = FAULT_OF(fault_region, worker->regions.next);
-    fault_link_drop(&region->link);
+    struct fault_region *region = LINK_OF(worker->regions.next, struct fault_region, link);
+    link_remove(&region->link);
     free(region);
   }
   free(worker);
@@ -128,11 +111,11 @@ static int get_fd(struct transport_worker *base) {
 
 static int arm(struct transport_worker *base) {
   struct fault_worker *worker = (struct fault_worker *)base;
-  for (struct fault_link *link = worker->held.next; link != &worker->held; link = link->next)
-    if (FAULT_OF(fault_op, link)->hold != HOLD_STUCK)
+  for (struct link *link = worker->held.next; link != &worker->held; link = link->next)
+    if (LINK_OF(link, struct fault_op, link)->hold != HOLD_STUCK)
       return WEFT_ERR_BUSY;
-  for (struct fault_link *link = worker->peers.next; link != &worker->peers; link = link->next)
-    if (FAULT_OF(fault_peer, link)->died && !FAULT_OF(fault_peer, link)->told)
+  for (struct link *link = worker->peers.next; link != &worker->peers; link = link->next)
+    if (LINK_OF(link, struct fault_peer, link)->died && !LINK_OF(link, struct fault_peer, link)->told)
       return WEFT_ERR_BUSY;
   return worker->inner_table->arm ? worker->inner_table->arm(worker->inner) : 0;
 }
@@ -156,7 +139,7 @@ static int reg(struct transport_worker *base, const struct transport_memory *mem
   }
   region->base.worker = base;
   region->base.memory = *memory;
-  fault_link_add(&worker->regions, &region->link);
+  link_add(&worker->regions, &region->link);
   *made = &region->base;
   return 0;
 }
@@ -164,7 +147,7 @@ static int reg(struct transport_worker *base, const struct transport_memory *mem
 static void unreg(struct transport_region *base) {
   struct fault_region *region = (struct fault_region *)base;
   ((struct fault_worker *)base->worker)->inner_table->unreg(region->inner);
-  fault_link_drop(&region->link);
+  link_remove(&region->link);
   free(region);
 }
 
@@ -187,8 +170,8 @@ static int connect_peer(struct transport_worker *base, const void *bytes, size_t
   }
   peer->inner->arg = peer;
   peer->base.worker = base;
-  fault_link_init(&peer->remotes);
-  fault_link_add(&worker->peers, &peer->link);
+  link_init(&peer->remotes);
+  link_add(&worker->peers, &peer->link);
   *made = &peer->base;
   return 0;
 }
@@ -220,7 +203,7 @@ static int import(struct transport_peer *base, const void *bytes, size_t size, s
   }
   remote->base = *remote->inner;
   remote->base.peer = base;
-  fault_link_add(&peer->remotes, &remote->link);
+  link_add(&peer->remotes, &remote->link);
   *made = &remote->base;
   return 0;
 }
@@ -228,7 +211,7 @@ static int import(struct transport_peer *base, const void *bytes, size_t size, s
 static void release(struct transport_remote *base) {
   struct fault_remote *remote = (struct fault_remote *)base;
   ((struct fault_worker *)base->peer->worker)->inner_table->release(remote->inner);
-  fault_link_drop(&remote->link);
+  link_remove(&remote->link);
   free(remote);
 }
 

@@ -42,11 +42,11 @@ struct file_region {
 
 struct file_request {
   struct self_request base;
-  struct self_link issue; // in the worker's list, while there is more to begin
-  uint32_t piece;         // the next to begin,
-  uint64_t offset;        // from there in it
-  uint64_t most;          // RLIMIT_FSIZE at post(): who writes beyond is killed
-  uint32_t in_flight;     // operations
+  struct link issue;  // in the worker's list, while there is more to begin
+  uint32_t piece;     // the next to begin,
+  uint64_t offset;    // from there in it
+  uint64_t most;      // RLIMIT_FSIZE at post(): who writes beyond is killed
+  uint32_t in_flight; // operations
   bool syncing;
   uint32_t num_files; // those that a request with sync=data has to flush, and the next of them
   uint32_t next_file;
@@ -101,7 +101,7 @@ struct file_worker {
   int event_fd;         // the engine's, or -1
   struct file_op *ops, *free_ops;
   uint32_t in_flight;
-  struct self_link issue; // requests with something to begin
+  struct link issue; // requests with something to begin
   void *engine_data;
 };
 

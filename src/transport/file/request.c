@@ -77,7 +77,7 @@ static void begin_sync(struct file_worker *worker, struct file_request *own) {
   op->file = own->files[own->next_file++];
   op->sync = op->to_file = true;
   if (own->next_file == own->num_files)
-    self_link_remove(&own->issue);
+    link_remove(&own->issue);
   start(worker, op);
 }
 
@@ -109,15 +109,15 @@ static void begin(struct file_worker *worker, struct file_request *own) {
     own->offset = 0;
   }
   if (own->piece == request->num_pieces) {
-    self_link_remove(&own->issue);
+    link_remove(&own->issue);
     finish_if_done(worker, own);
   }
 }
 
 void file_issue(struct file_worker *worker) {
-  while (worker->free_ops && !self_link_empty(&worker->issue)) {
-    struct file_request *own = CONTAINER(worker->issue.next, struct file_request, issue);
-    for (uint32_t i = 0; i < TURN && worker->free_ops && !self_link_empty(&own->issue); i++) {
+  while (worker->free_ops && !link_empty(&worker->issue)) {
+    struct file_request *own = LINK_OF(worker->issue.next, struct file_request, issue);
+    for (uint32_t i = 0; i < TURN && worker->free_ops && !link_empty(&own->issue); i++) {
       if (own->syncing)
         begin_sync(worker, own);
       else
@@ -125,21 +125,21 @@ void file_issue(struct file_worker *worker) {
       if (i % BATCH == BATCH - 1)
         worker->engine->flush(worker);
     }
-    if (!self_link_empty(&own->issue)) { // the others' turn
-      self_link_remove(&own->issue);
-      self_link_add(&worker->issue, &own->issue);
+    if (!link_empty(&own->issue)) { // the others' turn
+      link_remove(&own->issue);
+      link_add(&worker->issue, &own->issue);
     }
   }
   worker->engine->flush(worker);
 }
 
 static void finish_if_done(struct file_worker *worker, struct file_request *own) {
-  if (own->in_flight > 0 || !self_link_empty(&own->issue))
+  if (own->in_flight > 0 || !link_empty(&own->issue))
     return;
   bool is_write = own->base.request->op == WEFT_WRITE;
   if (is_write && worker->sync && !own->syncing && !own->base.err && !own->base.canceled && own->num_files > 0) {
     own->syncing = true;
-    self_link_add(&worker->issue, &own->issue);
+    link_add(&worker->issue, &own->issue);
     return;
   }
   self_request_end(&own->base);
@@ -218,12 +218,12 @@ void file_cancel(struct transport_request *request) {
   if (atomic_load_explicit(&request->state, memory_order_acquire) != TRANSPORT_IN_FLIGHT || own->base.canceled)
     return;
   struct file_worker *worker = (struct file_worker *)own->base.peer->base.worker;
-  bool waits = !self_link_empty(&own->issue);
+  bool waits = !link_empty(&own->issue);
   if (!waits && own->in_flight == 0)
     return; // it has ended, and is told in progress()
   own->base.canceled = true;
   if (waits)
-    self_link_remove(&own->issue);
+    link_remove(&own->issue);
   for (uint32_t i = 0; own->in_flight > 0 && i < worker->depth; i++) {
     if (worker->ops[i].busy && worker->ops[i].request == own)
       engine_of(worker, &worker->ops[i])->cancel(worker, &worker->ops[i]);

@@ -108,7 +108,7 @@ static int open_worker(const struct transport_options *options, struct transport
     return fail(WEFT_ERR_NOMEM, "out of memory for the transport file");
   worker->event_fd = -1;
   self_worker_init(&worker->base, &transport_file, options);
-  self_link_init(&worker->issue);
+  link_init(&worker->issue);
   int rc = read_settings(worker, options);
   if (rc == 0 && !(worker->ops = calloc(worker->depth, sizeof *worker->ops)))
     rc = fail(WEFT_ERR_NOMEM, "out of memory for %llu operations", (unsigned long long)worker->depth);
@@ -159,9 +159,9 @@ static int arm_engines(struct file_worker *worker) {
 }
 
 static void cancel_all(struct file_worker *worker) {
-  for (struct self_link *link = worker->base.active.next, *next; link != &worker->base.active; link = next) {
+  for (struct link *link = worker->base.active.next, *next; link != &worker->base.active; link = next) {
     next = link->next;
-    file_cancel(CONTAINER(link, struct self_request, link)->request);
+    file_cancel(LINK_OF(link, struct self_request, link)->request);
   }
 }
 
@@ -184,11 +184,11 @@ static void close_worker(struct transport_worker *base) {
     log_warn("file: %u operations do not end; the kernel may still use their memory", worker->in_flight);
     file_gds_abandon(worker);
   }
-  while (!self_link_empty(&worker->base.active))
-    self_request_end(CONTAINER(worker->base.active.next, struct self_request, link));
+  while (!link_empty(&worker->base.active))
+    self_request_end(LINK_OF(worker->base.active.next, struct self_request, link));
   self_worker_tell(&worker->base, drop);
-  for (struct self_link *link = worker->base.regions.next; link != &worker->base.regions; link = link->next)
-    let_go((struct file_region *)CONTAINER(link, struct self_region, link));
+  for (struct link *link = worker->base.regions.next; link != &worker->base.regions; link = link->next)
+    let_go((struct file_region *)LINK_OF(link, struct self_region, link));
   self_worker_clear(&worker->base, drop);
   file_gds.close(worker);
   worker->engine->close(worker);
@@ -344,7 +344,7 @@ static int prepare(struct transport_request *request) {
   struct file_request *own = calloc(1, sizeof *own);
   if (!own)
     return fail(WEFT_ERR_NOMEM, "out of memory for a request");
-  self_link_init(&own->issue);
+  link_init(&own->issue);
   int rc = check_modes(request);
   if (rc == 0)
     rc = self_request_init(request, &own->base);
@@ -390,7 +390,7 @@ static int post(struct transport_request *request) {
     self_request_end(&own->base);
     return 0;
   }
-  self_link_add(&worker->issue, &own->issue);
+  link_add(&worker->issue, &own->issue);
   file_issue(worker);
   return 0;
 }
@@ -402,7 +402,7 @@ static int get_fd(struct transport_worker *base) {
 
 static int arm(struct transport_worker *base) {
   struct file_worker *worker = (struct file_worker *)base;
-  bool idle = self_link_empty(&worker->base.ended) && (self_link_empty(&worker->issue) || !worker->free_ops);
+  bool idle = link_empty(&worker->base.ended) && (link_empty(&worker->issue) || !worker->free_ops);
   return idle ? arm_engines(worker) : WEFT_ERR_BUSY;
 }
 

@@ -11,7 +11,7 @@
 #ifndef TRANSPORT_FLOW_FLOW_H
 #define TRANSPORT_FLOW_FLOW_H
 
-#include "transport/flow/link.h"
+#include "transport/link.h"
 #include "transport/transport.h"
 
 enum {

@@ -67,7 +67,7 @@ static void fail_target(struct object_request *own, struct object_target *target
 }
 
 static void finish_if_done(struct object_request *own) {
-  if (own->running == 0 && own->next_target == own->num_targets && self_link_empty(&own->base.link) == false)
+  if (own->running == 0 && own->next_target == own->num_targets && link_empty(&own->base.link) == false)
     self_request_end(&own->base);
 }
 
@@ -215,8 +215,8 @@ bool object_can_issue(const struct object_worker *worker) {
     return false;
   if (worker->aborts)
     return true;
-  for (struct self_link *link = worker->base.active.next; link != &worker->base.active; link = link->next) {
-    if (target_to_begin((struct object_request *)CONTAINER(link, struct self_request, link)))
+  for (struct link *link = worker->base.active.next; link != &worker->base.active; link = link->next) {
+    if (target_to_begin((struct object_request *)LINK_OF(link, struct self_request, link)))
       return true;
   }
   return false;
@@ -225,10 +225,10 @@ bool object_can_issue(const struct object_worker *worker) {
 void object_issue(struct object_worker *worker) {
   while (worker->aborts && worker->busy < worker->set.parallel && begin_abort(worker))
     ;
-  struct self_link *next;
-  for (struct self_link *link = worker->base.active.next; link != &worker->base.active; link = next) {
+  struct link *next;
+  for (struct link *link = worker->base.active.next; link != &worker->base.active; link = next) {
     next = link->next;
-    struct object_request *own = (struct object_request *)CONTAINER(link, struct self_request, link);
+    struct object_request *own = (struct object_request *)LINK_OF(link, struct self_request, link);
     struct object_target *target = NULL;
     own->running++; // an exchange that fails at once does not end it meanwhile
     while (worker->busy < worker->set.parallel && (target = target_to_begin(own)) && begin_target(worker, own, target))

@@ -90,7 +90,7 @@ static uint32_t progress(struct transport_worker *base) {
 
 static int arm(struct transport_worker *base) {
   struct object_worker *worker = (struct object_worker *)base;
-  if (!self_link_empty(&worker->base.ended) || object_can_issue(worker))
+  if (!link_empty(&worker->base.ended) || object_can_issue(worker))
     return WEFT_ERR_BUSY;
   return object_loop_arm(worker);
 }
@@ -105,9 +105,9 @@ static void close_worker(struct transport_worker *base) {
   if (!worker)
     return;
   worker->base.closing = true;
-  for (struct self_link *link = worker->base.active.next, *next; link != &worker->base.active; link = next) {
+  for (struct link *link = worker->base.active.next, *next; link != &worker->base.active; link = next) {
     next = link->next;
-    object_cancel(CONTAINER(link, struct self_request, link)->request);
+    object_cancel(LINK_OF(link, struct self_request, link)->request);
   }
   uint64_t deadline = clock_deadline_ms(CLOSE_MS);
   while (self_worker_tell(&worker->base, drop) > 0)

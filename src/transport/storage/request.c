@@ -49,7 +49,7 @@ int self_request_init(struct transport_request *request, struct self_request *ow
   if (!own->left)
     return fail(WEFT_ERR_NOMEM, "out of memory for a request");
   own->request = request;
-  self_link_init(&own->link);
+  link_init(&own->link);
   atomic_store_explicit(&request->state, 0, memory_order_release);
   return 0;
 }
@@ -83,7 +83,7 @@ int self_request_begin(struct transport_request *request) {
   own->peer = (struct self_peer *)request->peer;
   own->peer->num_active++;
   worker->num_active++;
-  self_link_add(&worker->active, &own->link);
+  link_add(&worker->active, &own->link);
   return 0;
 }
 
@@ -117,15 +117,15 @@ void self_request_end(struct self_request *own) {
     own->err = WEFT_ERR_CANCELED;
     snprintf(request->why, sizeof request->why, "cancelled");
   }
-  self_link_remove(&own->link);
-  self_link_add(&worker->ended, &own->link);
+  link_remove(&own->link);
+  link_add(&worker->ended, &own->link);
 }
 
 void self_request_tell(struct self_request *own) {
   struct transport_request *request = own->request;
   struct self_worker *worker = (struct self_worker *)own->peer->base.worker;
   const struct transport_options *options = &worker->base.options;
-  self_link_remove(&own->link);
+  link_remove(&own->link);
   own->peer->num_active--;
   worker->num_active--;
   if (own->err == 0 && request->message_size > 0 && options->on_message)

@@ -7,27 +7,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "transport/link.h"
 #include "transport/transport.h"
-
-// A ring of links with a head; a link that is nowhere points to itself.
-struct self_link {
-  struct self_link *prev, *next;
-};
 
 struct self_worker {
   struct transport_worker base;
   uint64_t id; // in addresses and keys: they are of no use to any other worker
   uint64_t num_regions;
-  struct self_link regions, peers;
-  struct self_link active; // requests in flight, oldest first
-  struct self_link ended;  // those whose end has to be told
-  uint32_t num_active;     // both
+  struct link regions, peers;
+  struct link active;  // requests in flight, oldest first
+  struct link ended;   // those whose end has to be told
+  uint32_t num_active; // both
   bool closing;
 };
 
 struct self_region {
   struct transport_region base;
-  struct self_link link;
+  struct link link;
   uint64_t number; // of the worker; never used twice
   uint32_t refs;   // its owner's, and each remote's
   bool gone;       // deregistered: what is posted to it fails
@@ -35,51 +31,26 @@ struct self_region {
 
 struct self_peer {
   struct transport_peer base;
-  struct self_link link, remotes;
+  struct link link, remotes;
   uint32_t num_active;
   bool closing;
 };
 
 struct self_remote {
   struct transport_remote base;
-  struct self_link link;
+  struct link link;
   struct self_region *region;
 };
 
 // What transport_request.own points to.
 struct self_request {
-  struct self_link link;
+  struct link link;
   struct transport_request *request;
   struct self_peer *peer;
   uint64_t *left; // [num_pieces] bytes still to move
   int err;        // of the piece that failed first
   bool canceled;
 };
-
-// The struct that holds a link, or another member.
-#define CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
-
-static inline void self_link_init(struct self_link *link) {
-  link->prev = link->next = link;
-}
-
-// At the end.
-static inline void self_link_add(struct self_link *head, struct self_link *link) {
-  link->prev = head->prev;
-  link->next = head;
-  head->prev->next = link;
-  head->prev = link;
-}
-
-static inline void self_link_remove(struct self_link *link) {
-  link->prev->next = link->next;
-  link->next->prev = link->prev;
-  self_link_init(link);
-}
-
-static inline bool self_link_empty(const struct self_link *head) {
-  return head->next == head;
-}
 
 // --- worker, regions, peers: the table's functions, or what they call: worker.c ---
 

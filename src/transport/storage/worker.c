@@ -21,10 +21,10 @@ void self_worker_init(struct self_worker *worker, const struct transport *transp
   worker->base.options.device = NULL;
   worker->base.options.owner = NULL;
   worker->id = random_id();
-  self_link_init(&worker->regions);
-  self_link_init(&worker->peers);
-  self_link_init(&worker->active);
-  self_link_init(&worker->ended);
+  link_init(&worker->regions);
+  link_init(&worker->peers);
+  link_init(&worker->active);
+  link_init(&worker->ended);
 }
 
 static void drop_region(struct self_region *region, void (*drop)(struct self_region *region)) {
@@ -33,19 +33,19 @@ static void drop_region(struct self_region *region, void (*drop)(struct self_reg
 }
 
 static void free_peer(struct self_peer *peer, void (*drop)(struct self_region *region)) {
-  while (!self_link_empty(&peer->remotes)) {
-    struct self_remote *remote = CONTAINER(peer->remotes.next, struct self_remote, link);
+  while (!link_empty(&peer->remotes)) {
+    struct self_remote *remote = LINK_OF(peer->remotes.next, struct self_remote, link);
     drop_region(self_remote_free(&remote->base), drop);
   }
-  self_link_remove(&peer->link);
+  link_remove(&peer->link);
   free(peer);
 }
 
 void self_worker_clear(struct self_worker *worker, void (*drop)(struct self_region *region)) {
-  while (!self_link_empty(&worker->peers))
-    free_peer(CONTAINER(worker->peers.next, struct self_peer, link), drop);
-  while (!self_link_empty(&worker->regions))
-    drop_region(CONTAINER(worker->regions.next, struct self_region, link), drop);
+  while (!link_empty(&worker->peers))
+    free_peer(LINK_OF(worker->peers.next, struct self_peer, link), drop);
+  while (!link_empty(&worker->regions))
+    drop_region(LINK_OF(worker->regions.next, struct self_region, link), drop);
 }
 
 int self_address(struct transport_worker *base, void *bytes, size_t *size) {
@@ -70,8 +70,8 @@ int self_connect(struct transport_worker *base, const void *address, size_t size
   if (!own)
     return fail(WEFT_ERR_NOMEM, "out of memory for a peer");
   own->base.worker = base;
-  self_link_init(&own->remotes);
-  self_link_add(&worker->peers, &own->link);
+  link_init(&own->remotes);
+  link_add(&worker->peers, &own->link);
   *peer = &own->base;
   return 0;
 }
@@ -81,13 +81,13 @@ void self_region_add(struct self_worker *worker, const struct transport_memory *
   region->base.memory = *memory;
   region->number = ++worker->num_regions;
   region->refs = 1;
-  self_link_add(&worker->regions, &region->link);
+  link_add(&worker->regions, &region->link);
 }
 
 bool self_region_put(struct self_region *region) {
   if (--region->refs > 0)
     return false;
-  self_link_remove(&region->link);
+  link_remove(&region->link);
   return true;
 }
 
@@ -102,8 +102,8 @@ int self_pack(struct transport_region *base, void *bytes, size_t *size) {
 }
 
 static struct self_region *find_region(struct self_worker *worker, uint64_t number) {
-  for (struct self_link *link = worker->regions.next; link != &worker->regions; link = link->next) {
-    struct self_region *region = CONTAINER(link, struct self_region, link);
+  for (struct link *link = worker->regions.next; link != &worker->regions; link = link->next) {
+    struct self_region *region = LINK_OF(link, struct self_region, link);
     if (region->number == number && !region->gone)
       return region;
   }
@@ -131,7 +131,7 @@ int self_import(struct transport_peer *base, const void *bytes, size_t size, str
       (struct transport_remote){.peer = base, .kind = region->base.memory.kind, .length = region->base.memory.length};
   own->region = region;
   region->refs++;
-  self_link_add(&peer->remotes, &own->link);
+  link_add(&peer->remotes, &own->link);
   *remote = &own->base;
   return 0;
 }
@@ -139,20 +139,20 @@ int self_import(struct transport_peer *base, const void *bytes, size_t size, str
 struct self_region *self_remote_free(struct transport_remote *base) {
   struct self_remote *remote = (struct self_remote *)base;
   struct self_region *region = remote->region;
-  self_link_remove(&remote->link);
+  link_remove(&remote->link);
   free(remote);
   return region;
 }
 
 uint32_t self_worker_tell(struct self_worker *worker, void (*drop)(struct self_region *region)) {
   uint32_t count = 0;
-  for (const struct self_link *link = worker->ended.next; link != &worker->ended; link = link->next)
+  for (const struct link *link = worker->ended.next; link != &worker->ended; link = link->next)
     count++;
   for (uint32_t i = 0; i < count; i++) // what ends while these are told has to wait for the next call
-    self_request_tell(CONTAINER(worker->ended.next, struct self_request, link));
-  for (struct self_link *link = worker->peers.next, *next; link != &worker->peers; link = next) {
+    self_request_tell(LINK_OF(worker->ended.next, struct self_request, link));
+  for (struct link *link = worker->peers.next, *next; link != &worker->peers; link = next) {
     next = link->next;
-    struct self_peer *peer = CONTAINER(link, struct self_peer, link);
+    struct self_peer *peer = LINK_OF(link, struct self_peer, link);
     if (peer->closing && peer->num_active == 0)
       free_peer(peer, drop);
   }
@@ -165,9 +165,9 @@ void self_disconnect(struct transport_peer *base, void (*cancel)(struct transpor
   struct self_worker *worker = (struct self_worker *)base->worker;
   peer->closing = true;
   peer->base.failed = WEFT_ERR_CLOSED;
-  for (struct self_link *link = worker->active.next, *next; link != &worker->active; link = next) {
+  for (struct link *link = worker->active.next, *next; link != &worker->active; link = next) {
     next = link->next;
-    struct self_request *own = CONTAINER(link, struct self_request, link);
+    struct self_request *own = LINK_OF(link, struct self_request, link);
     if (own->peer == peer)
       cancel(own->request);
   }

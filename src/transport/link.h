@@ -1,6 +1,6 @@
 // Doubly linked rings: a head is a link that is in its own ring alone while the list is empty.
-#ifndef TRANSPORT_FLOW_LINK_H
-#define TRANSPORT_FLOW_LINK_H
+#ifndef TRANSPORT_LINK_H
+#define TRANSPORT_LINK_H
 
 #include <stdbool.h>
 #include <stddef.h>
