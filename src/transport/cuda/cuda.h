@@ -78,12 +78,22 @@ struct cuda_request {
   struct cuda_request *sooner, *later; // in the worker's list of those that are prepared
 };
 
-// --- worker.c ---
+// --- device.c ---
 
 // Device `index` and its stream, opened when first asked for.
-int cuda_worker_device(struct cuda_worker *worker, int index, struct device **device);
+int cuda_device_open(struct cuda_worker *worker, int index, struct device **device);
 // The index of the device of that uuid, -1: this process does not see it.
-int cuda_worker_find(const struct cuda_worker *worker, const uint8_t uuid[16]);
+int cuda_device_find(const struct cuda_worker *worker, const uint8_t uuid[16]);
+
+// --- peer.c ---
+
+int cuda_transport_address(struct transport_worker *worker, void *bytes, size_t *size);
+int cuda_transport_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
+                           struct transport_peer **peer);
+void cuda_transport_disconnect(struct transport_peer *peer);
+void cuda_peer_free(struct cuda_worker *worker, struct cuda_peer *peer);
+// Frees the disconnected peers that have no request in flight any more.
+void cuda_peers_free_leaving(struct cuda_worker *worker);
 
 // --- memory.c ---
 

@@ -45,7 +45,7 @@ static int register_cuda(struct cuda_worker *worker, struct cuda_region *region)
     return device_fail(rc, "memory of a GPU", why);
   region->base.memory.device = owner;
   struct device *device;
-  rc = cuda_worker_device(worker, owner, &device);
+  rc = cuda_device_open(worker, owner, &device);
   if (rc != 0)
     return rc;
   rc = shm_loan_open(worker->shm, &region->loan);
@@ -233,7 +233,7 @@ int cuda_remote_on(struct cuda_remote *remote, int index, void **memory) {
     *memory = remote->host;
     return 0;
   }
-  int rc = cuda_worker_device(worker, index, &device);
+  int rc = cuda_device_open(worker, index, &device);
   if (rc != 0)
     return rc;
   if (!remote->mapped[index]) {

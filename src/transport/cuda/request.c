@@ -16,7 +16,7 @@ static int choose_device(const struct cuda_worker *worker, const struct transpor
   const struct cuda_remote *remote = (const struct cuda_remote *)piece->remote;
   if (piece->local->memory.kind == WEFT_MEMORY_CUDA)
     return piece->local->memory.device;
-  int index = remote->base.kind == WEFT_MEMORY_CUDA ? cuda_worker_find(worker, remote->share.uuid) : -1;
+  int index = remote->base.kind == WEFT_MEMORY_CUDA ? cuda_device_find(worker, remote->share.uuid) : -1;
   return index < 0 ? 0 : index;
 }
 
@@ -61,7 +61,7 @@ static int prepare_copies(struct cuda_request *own) {
   char why[DEVICE_WHY] = "";
   struct device *device;
   own->device = choose_device(worker, &request->pieces[0]);
-  int rc = cuda_worker_device(worker, own->device, &device);
+  int rc = cuda_device_open(worker, own->device, &device);
   struct device_copy *copies = calloc(request->num_pieces, sizeof *copies);
   if (rc == 0 && !copies)
     rc = fail(WEFT_ERR_NOMEM, "no memory for %u copies", request->num_pieces);

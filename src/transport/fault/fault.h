@@ -17,6 +17,9 @@
 #ifndef TRANSPORT_FAULT_FAULT_H
 #define TRANSPORT_FAULT_FAULT_H
 
+#include <stdlib.h>
+
+#include "base/fail.h"
 #include "transport/link.h"
 #include "transport/transport.h"
 
@@ -88,6 +91,29 @@ struct fault_op {
   int state; // to be told
 };
 
+// Zeroed memory; NULL: there is none.
+static inline void *fault_make(size_t size) {
+  void *made = calloc(1, size);
+  if (!made)
+    fail(WEFT_ERR_NOMEM, "no memory for a transport with faults");
+  return made;
+}
+
+// memory.c
+int fault_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
+void fault_unreg(struct transport_region *region);
+int fault_pack(struct transport_region *region, void *bytes, size_t *size);
+int fault_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
+void fault_release(struct transport_remote *remote);
+void *fault_map(struct transport_remote *remote);
+
+// peer.c
+int fault_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
+                  struct transport_peer **peer);
+void fault_disconnect(struct transport_peer *peer);
+void fault_fence(struct transport_peer *peer);
+void fault_peer_free(struct fault_peer *peer);
+
 // request.c
 int fault_prepare(struct transport_request *request);
 void fault_unprepare(struct transport_request *request);
@@ -99,6 +125,5 @@ uint32_t fault_release_due(struct fault_worker *worker);
 void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, int err, const char *why);
 // Tells of a death that the script made.
 uint32_t fault_tell_deaths(struct fault_worker *worker);
-void fault_peer_free(struct fault_peer *peer);
 
 #endif

@@ -1,5 +1,6 @@
-// What the parts of the transport `file` share. worker.c: the table; request.c: which bytes are read or written next,
-// and what becomes of them; uring.c, posix.c and, for memory of GPUs, gds.c: the engines that do it.
+// What the parts of the transport `file` share. worker.c: the table; memory.c: regions; request.c: checks and posts
+// requests; operation.c: which bytes are read or written next, and what becomes of them; uring.c, posix.c and, for
+// memory of GPUs, gds.c: the engines that do it.
 #ifndef TRANSPORT_FILE_FILE_H
 #define TRANSPORT_FILE_FILE_H
 
@@ -105,7 +106,20 @@ struct file_worker {
   void *engine_data;
 };
 
+// memory.c
+int file_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
+void file_unreg(struct transport_region *region);
+void file_release(struct transport_remote *remote);
+// Gives back what a region holds of the system; its descriptor may be the caller's, who may close it now.
+void file_region_close(struct file_region *region);
+void file_region_drop(struct self_region *region); // frees it
+
 // request.c
+int file_prepare(struct transport_request *request);
+void file_unprepare(struct transport_request *request);
+int file_post(struct transport_request *request);
+
+// operation.c
 void file_issue(struct file_worker *worker);                                       // begins what can be begun
 void file_op_done(struct file_worker *worker, struct file_op *op, ssize_t result); // bytes, or -errno
 void file_cancel(struct transport_request *request);
