@@ -34,8 +34,8 @@ struct cuda_worker {
 struct cuda_region {
   struct transport_region base;
   struct transport_region *shm; // HOST
-  struct shm_loan loan;         // CUDA: its gate, which tells whether the region was taken back
-  bool lent;                    // `loan` is open
+  struct shm_grant grant;       // CUDA: its gate, which tells whether the region was taken back
+  bool granted;                 // `grant` is open
   struct device_share share;    // CUDA
   bool shared;                  // `share` is filled
   bool pinned;                  // by us
@@ -62,7 +62,7 @@ struct cuda_remote {
   struct cuda_remote *next;
 };
 
-enum cuda_stage { CUDA_IDLE, CUDA_COPYING, CUDA_TELLING };
+enum cuda_stage { CUDA_IDLE, CUDA_COPYING, CUDA_SENDING };
 
 struct cuda_request {
   struct transport_request *request;

@@ -1,4 +1,4 @@
-// Regions, what is told of them, and where this process sees those of others.
+// Regions, what is has_message of them, and where this process sees those of others.
 #include "transport/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct key {
   uint32_t kind;
   int32_t fd; // of the window in its owner's process; -1: none
   uint64_t address, length, read_only;
-  struct shm_loan loan; // CUDA
+  struct shm_grant grant; // CUDA
   struct device_share share;
 };
 
@@ -48,10 +48,10 @@ static int register_cuda(struct cuda_worker *worker, struct cuda_region *region)
   rc = cuda_device_open(worker, owner, &device);
   if (rc != 0)
     return rc;
-  rc = shm_loan_open(worker->shm, &region->loan);
+  rc = shm_grant_open(worker->shm, &region->grant);
   if (rc != 0)
     return rc;
-  region->lent = true;
+  region->granted = true;
   // What others cannot map still serves as this side of transfers.
   region->shared =
       worker->api->share(memory->address, memory->length, memory->fd >= 0, &region->share, region->why_not) == 0;
@@ -90,8 +90,8 @@ void cuda_transport_unreg(struct transport_region *base) {
     worker->api->unpin(base->memory.address);
   if (region->shm)
     worker->shm->transport->unreg(region->shm);
-  if (region->lent)
-    shm_loan_close(worker->shm, &region->loan);
+  if (region->granted)
+    shm_grant_close(worker->shm, &region->grant);
   free(region);
 }
 
@@ -105,8 +105,8 @@ int cuda_transport_pack(struct transport_region *base, void *bytes, size_t *size
   key.address = (uintptr_t)base->memory.address;
   key.length = base->memory.length;
   key.read_only = base->memory.read_only;
-  key.loan.id = region->loan.id;
-  key.loan.gate = region->loan.gate;
+  key.grant.id = region->grant.id;
+  key.grant.gate = region->grant.gate;
   memcpy(&key.share, &region->share, sizeof key.share);
   if (base->memory.kind == WEFT_MEMORY_CUDA && !region->shared)
     return fail(WEFT_ERR_UNSUPPORTED, "%s", region->why_not);
@@ -129,7 +129,7 @@ int cuda_transport_pack(struct transport_region *base, void *bytes, size_t *size
 // --- a peer's ---
 
 static int import_cuda(struct cuda_peer *peer, const struct key *key, struct cuda_remote *remote) {
-  if (!shm_loan_holds(peer->shm, &key->loan))
+  if (!shm_grant_holds(peer->shm, &key->grant))
     return fail(WEFT_ERR_UNREACHABLE, "that region was taken back");
   remote->share = key->share;
   if (!shm_peer_is_own(peer->shm))

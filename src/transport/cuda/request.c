@@ -92,11 +92,11 @@ int cuda_transport_prepare(struct transport_request *request) {
     own->later->sooner = own;
   own->worker->prepared = own;
   int rc = own->worker->shm->transport->prepare(&own->message);
-  bool told = rc == 0;
+  bool has_message = rc == 0;
   if (rc == 0 && request->num_pieces > 0)
     rc = prepare_copies(own);
   if (rc != 0) {
-    if (!told)
+    if (!has_message)
       own->message.peer = NULL;
     cuda_transport_unprepare(request);
   }
@@ -150,7 +150,7 @@ static void end(struct cuda_request *own, int rc, const char *why) {
 }
 
 // The data is there: the message may go. True: the request has ended.
-static bool tell(struct cuda_request *own) {
+static bool send_message(struct cuda_request *own) {
   const struct transport_request *request = own->request;
   if (own->peer->base.failed != 0) {
     end(own, WEFT_ERR_PEER_LOST, "the peer went");
@@ -166,7 +166,7 @@ static bool tell(struct cuda_request *own) {
   }
   own->message.message = request->message;
   own->message.message_size = request->message_size;
-  own->stage = CUDA_TELLING;
+  own->stage = CUDA_SENDING;
   int rc = own->worker->shm->transport->post(&own->message);
   if (rc != 0)
     end(own, rc, "the message did not go");
@@ -181,12 +181,12 @@ static bool copying(struct cuda_request *own, uint32_t *steps) {
     return false;
   ++*steps;
   if (rc == 0)
-    return tell(own);
+    return send_message(own);
   end(own, rc, why); // the device works no more: nothing runs on it
   return true;
 }
 
-static bool telling(struct cuda_request *own, uint32_t *steps) {
+static bool sending(struct cuda_request *own, uint32_t *steps) {
   int state = atomic_load_explicit(&own->message.state, memory_order_acquire);
   if (state == TRANSPORT_IN_FLIGHT)
     return false;
@@ -199,7 +199,7 @@ static bool telling(struct cuda_request *own, uint32_t *steps) {
 static bool advance(struct cuda_request *own, uint32_t *steps) {
   if (own->stage == CUDA_COPYING && copying(own, steps))
     return true;
-  return own->stage == CUDA_TELLING && telling(own, steps);
+  return own->stage == CUDA_SENDING && sending(own, steps);
 }
 
 uint32_t cuda_requests_advance(struct cuda_worker *worker) {
@@ -244,7 +244,7 @@ int cuda_transport_post(struct transport_request *request) {
   atomic_store_explicit(&request->state, TRANSPORT_IN_FLIGHT, memory_order_relaxed);
   own->stage = CUDA_COPYING;
   uint32_t steps = 0;
-  if ((!own->copies && tell(own)) || (own->stage == CUDA_TELLING && telling(own, &steps)))
+  if ((!own->copies && send_message(own)) || (own->stage == CUDA_SENDING && sending(own, &steps)))
     return 0;
   *worker->last = own;
   worker->last = &own->next;
@@ -256,7 +256,7 @@ void cuda_transport_cancel(struct transport_request *request) {
   if (own->stage == CUDA_IDLE)
     return;
   own->canceled = true;
-  if (own->stage == CUDA_TELLING)
+  if (own->stage == CUDA_SENDING)
     own->worker->shm->transport->cancel(&own->message);
 }
 

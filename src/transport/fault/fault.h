@@ -33,7 +33,7 @@ int transport_fault_find(const char *name, fault_find_fn find, const struct tran
 // --- within fault/ ---
 
 struct fault_script {
-  uint32_t delay, delay_turns, lose, fail, short_, stick; // percentages, but for the turns
+  uint32_t delay, delay_ticks, lose, fail, short_, stick; // percentages, but for the turns
   uint64_t die, mute, big;                                // 0: never
   uint64_t cling;                                         // 0 to 2
 };
@@ -51,7 +51,7 @@ struct fault_worker {
   const struct transport *inner_table;
   struct transport_worker *inner;
   const struct fault_script *script;
-  uint64_t random, posts, turn;
+  uint64_t random, posts, ticks;
   struct link regions, peers, held; // held: operations that this transport keeps back
 };
 
@@ -66,7 +66,7 @@ struct fault_peer {
   struct link link, remotes;
   struct transport_peer *inner;
   uint32_t flights;
-  bool closing, died, told;
+  bool closing, died, reported;
 };
 
 struct fault_remote {
@@ -124,6 +124,6 @@ uint32_t fault_release_due(struct fault_worker *worker);
 // Ends what is held, of that peer or (NULL) of all, where the worker closes.
 void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, int err, const char *why);
 // Tells of a death that the script made.
-uint32_t fault_tell_deaths(struct fault_worker *worker);
+uint32_t fault_report_deaths(struct fault_worker *worker);
 
 #endif

@@ -85,10 +85,10 @@ static void end_with(struct fault_op *op, int err, const char *why) {
   end(op, err);
 }
 
-static void hold(struct fault_op *op, enum fault_hold how, uint64_t turns) {
+static void hold(struct fault_op *op, enum fault_hold how, uint64_t ticks) {
   struct fault_worker *worker = worker_of(op);
   op->hold = how;
-  op->until = worker->turn + turns;
+  op->until = worker->ticks + ticks;
   link_add(&worker->held, &op->link);
 }
 
@@ -108,7 +108,7 @@ static void inner_done(struct transport_request *inner) {
     op->state = WEFT_ERR_DATA;
   }
   if (op->late && !peer->closing && op->state != WEFT_ERR_CANCELED)
-    hold(op, HOLD_END, 1 + random_next(&worker_of(op)->random) % worker_of(op)->script->delay_turns);
+    hold(op, HOLD_END, 1 + random_next(&worker_of(op)->random) % worker_of(op)->script->delay_ticks);
   else
     end(op, op->state);
 }
@@ -181,7 +181,7 @@ int fault_post(struct transport_request *request) {
   if (stuck) {
     hold(op, HOLD_STUCK, 0);
   } else if (delayed && early) {
-    hold(op, HOLD_BEGIN, 1 + random_next(&worker->random) % worker->script->delay_turns);
+    hold(op, HOLD_BEGIN, 1 + random_next(&worker->random) % worker->script->delay_ticks);
   } else {
     int rc = worker->inner_table->post(&op->inner);
     if (rc != 0) {
@@ -213,7 +213,7 @@ uint32_t fault_release_due(struct fault_worker *worker) {
   while (link != &worker->held) {
     struct fault_op *op = LINK_OF(link, struct fault_op, link);
     link = link->next;
-    if (op->hold == HOLD_STUCK || op->until > worker->turn)
+    if (op->hold == HOLD_STUCK || op->until > worker->ticks)
       continue;
     count++;
     if (op->hold == HOLD_BEGIN)
@@ -240,12 +240,12 @@ void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, 
   }
 }
 
-uint32_t fault_tell_deaths(struct fault_worker *worker) {
+uint32_t fault_report_deaths(struct fault_worker *worker) {
   for (struct link *link = worker->peers.next; link != &worker->peers; link = link->next) {
     struct fault_peer *peer = LINK_OF(link, struct fault_peer, link);
-    if (!peer->died || peer->told || peer->closing)
+    if (!peer->died || peer->reported || peer->closing)
       continue;
-    peer->told = true;
+    peer->reported = true;
     fault_end_held(worker, peer, WEFT_ERR_PEER_LOST, "the peer has died (a fault on purpose)");
     if (worker->base.options.on_peer)
       worker->base.options.on_peer(worker->base.options.arg, &peer->base, WEFT_ERR_PEER_LOST,

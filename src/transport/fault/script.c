@@ -57,7 +57,7 @@ static bool read_rule(struct fault_script *script, const char *rule) {
       return *at == '\0';
     if (*at++ != '/' || !read_number(&at, &number) || number == 0 || number > 1000000)
       return false;
-    script->delay_turns = (uint32_t)number;
+    script->delay_ticks = (uint32_t)number;
     return *at == '\0';
   }
   return read_count(script, rule);

@@ -17,9 +17,9 @@ static void on_message(void *arg, const void *bytes, size_t size) {
 static void on_peer(void *arg, struct transport_peer *inner, int err, const char *why) {
   const struct fault_worker *worker = arg;
   struct fault_peer *peer = inner->arg;
-  if (!peer || peer->closing || peer->told)
+  if (!peer || peer->closing || peer->reported)
     return;
-  peer->told = true;
+  peer->reported = true;
   peer->base.failed = err;
   if (worker->base.options.on_peer)
     worker->base.options.on_peer(worker->base.options.arg, &peer->base, err, why);
@@ -81,9 +81,9 @@ static int address(struct transport_worker *base, void *bytes, size_t *size) {
 
 static uint32_t progress(struct transport_worker *base) {
   struct fault_worker *worker = (struct fault_worker *)base;
-  worker->turn++;
+  worker->ticks++;
   uint32_t count = worker->inner_table->progress(worker->inner);
-  return count + fault_release_due(worker) + fault_tell_deaths(worker);
+  return count + fault_release_due(worker) + fault_report_deaths(worker);
 }
 
 static int get_fd(struct transport_worker *base) {
@@ -97,7 +97,7 @@ static int arm(struct transport_worker *base) {
     if (LINK_OF(link, struct fault_op, link)->hold != HOLD_STUCK)
       return WEFT_ERR_BUSY;
   for (struct link *link = worker->peers.next; link != &worker->peers; link = link->next)
-    if (LINK_OF(link, struct fault_peer, link)->died && !LINK_OF(link, struct fault_peer, link)->told)
+    if (LINK_OF(link, struct fault_peer, link)->died && !LINK_OF(link, struct fault_peer, link)->reported)
       return WEFT_ERR_BUSY;
   return worker->inner_table->arm ? worker->inner_table->arm(worker->inner) : 0;
 }

@@ -10,7 +10,7 @@
 enum {
   CHUNK = 1 << 20,     // bytes of an operation, at most: what a long piece is cut into, so that its parts run at once
   GPU_CHUNK = 4 << 20, // likewise, by cuFile, whose threads are few
-  TURN = 16,           // operations that a request begins before the next request has its turn
+  ROUND = 16,          // operations that a request begins before the next request has its turn
   BATCH = 4,        // operations that are handed on together: a device that gets all at once idles while they are made
   MAX_TRIES = 1000, // of an operation that the kernel puts off
 };
@@ -117,7 +117,7 @@ static void begin(struct file_worker *worker, struct file_request *own) {
 void file_issue(struct file_worker *worker) {
   while (worker->free_ops && !link_empty(&worker->issue)) {
     struct file_request *own = LINK_OF(worker->issue.next, struct file_request, issue);
-    for (uint32_t i = 0; i < TURN && worker->free_ops && !link_empty(&own->issue); i++) {
+    for (uint32_t i = 0; i < ROUND && worker->free_ops && !link_empty(&own->issue); i++) {
       if (own->syncing)
         begin_sync(worker, own);
       else

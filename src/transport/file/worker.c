@@ -127,7 +127,7 @@ static uint32_t progress(struct transport_worker *base) {
   struct file_worker *worker = (struct file_worker *)base;
   uint32_t count = worker->engine->reap(worker) + file_gds.reap(worker);
   file_issue(worker);
-  return count + self_worker_tell(&worker->base, file_region_drop);
+  return count + self_worker_complete(&worker->base, file_region_drop);
 }
 
 static int arm_engines(struct file_worker *worker) {
@@ -163,7 +163,7 @@ static void close_worker(struct transport_worker *base) {
   }
   while (!link_empty(&worker->base.active))
     self_request_end(LINK_OF(worker->base.active.next, struct self_request, link));
-  self_worker_tell(&worker->base, file_region_drop);
+  self_worker_complete(&worker->base, file_region_drop);
   for (struct link *link = worker->base.regions.next; link != &worker->base.regions; link = link->next)
     file_region_close((struct file_region *)LINK_OF(link, struct self_region, link));
   self_worker_clear(&worker->base, file_region_drop);

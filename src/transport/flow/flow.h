@@ -64,9 +64,9 @@ struct flow_request {
   uint64_t deadline; // cancelled: when the peer is severed
   uint8_t stage;
   bool pumping, again, canceled;
-  bool told;  // request->taken has been called
-  bool wrote; // something of a WRITE was started
-  int err;    // why it will fail
+  bool taken_called; // request->taken has been called
+  bool wrote;        // something of a WRITE was started
+  int err;           // why it will fail
 };
 
 struct flow_peer {
@@ -82,7 +82,7 @@ struct flow_peer {
   uint64_t retry_ns;   // then
   uint64_t deadline;   // leaving: when it is severed
   char why[120];       // it failed
-  bool leaving, untold;
+  bool leaving, unreported;
   bool lost; // there is no way to it any more
 };
 
@@ -124,9 +124,9 @@ struct flow_worker {
   struct flow_wire wire;
   struct link peers, regions;
   struct link wanting;
-  uint32_t doomed; // cancelled requests and leaving peers: somebody has to look at deadlines
-  uint32_t untold; // peers that have failed, before on_peer
-  uint32_t events; // since the last progress()
+  uint32_t doomed;     // cancelled requests and leaving peers: somebody has to look at deadlines
+  uint32_t unreported; // peers that have failed, before on_peer
+  uint32_t events;     // since the last progress()
 };
 
 void flow_worker_init(struct flow_worker *worker, const struct transport *transport,

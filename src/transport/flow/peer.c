@@ -57,8 +57,8 @@ void flow_peer_failed(struct flow_peer *peer, int err, const char *why) {
     return; // it is leaving
   peer->base.failed = err;
   snprintf(peer->why, sizeof peer->why, "%s", why);
-  peer->untold = true;
-  worker_of(peer)->untold++;
+  peer->unreported = true;
+  worker_of(peer)->unreported++;
 }
 
 static void break_all(struct flow_peer *peer, int err, const char *why, uint64_t deadline) {
@@ -68,20 +68,20 @@ static void break_all(struct flow_peer *peer, int err, const char *why, uint64_t
   }
 }
 
-static void tell(struct flow_worker *worker, struct flow_peer *peer) {
-  peer->untold = false;
-  worker->untold--;
+static void report(struct flow_worker *worker, struct flow_peer *peer) {
+  peer->unreported = false;
+  worker->unreported--;
   worker->events++;
   break_all(peer, WEFT_ERR_PEER_LOST, peer->why, clock_deadline_ms(worker->wire.lost_ms));
   if (worker->base.options.on_peer && !peer->leaving)
     worker->base.options.on_peer(worker->base.options.arg, &peer->base, peer->base.failed, peer->why);
 }
 
-static void tell_all(struct flow_worker *worker) {
-  for (struct link *link = worker->peers.next; link != &worker->peers && worker->untold > 0; link = link->next) {
+static void report_all(struct flow_worker *worker) {
+  for (struct link *link = worker->peers.next; link != &worker->peers && worker->unreported > 0; link = link->next) {
     struct flow_peer *peer = LINK_OF(link, struct flow_peer, peers);
-    if (peer->untold)
-      tell(worker, peer);
+    if (peer->unreported)
+      report(worker, peer);
   }
 }
 
@@ -125,7 +125,7 @@ static bool overdue(const struct flow_peer *peer, uint64_t now) {
 }
 
 static void free_left(struct flow_worker *worker, struct flow_peer *peer) {
-  worker->untold -= peer->untold;
+  worker->unreported -= peer->unreported;
   worker->doomed--;
   worker->events++;
   free_remotes(peer);
@@ -182,8 +182,8 @@ static void retry(struct flow_worker *worker) {
 uint32_t flow_progress(struct flow_worker *worker) {
   if (!link_empty(&worker->wanting))
     retry(worker);
-  if (worker->untold > 0)
-    tell_all(worker);
+  if (worker->unreported > 0)
+    report_all(worker);
   if (worker->doomed > 0)
     look_at_doomed(worker);
   uint32_t events = worker->events;
@@ -192,7 +192,7 @@ uint32_t flow_progress(struct flow_worker *worker) {
 }
 
 bool flow_busy(const struct flow_worker *worker) {
-  return worker->untold > 0 || worker->doomed > 0 || !link_empty(&worker->wanting);
+  return worker->unreported > 0 || worker->doomed > 0 || !link_empty(&worker->wanting);
 }
 
 bool flow_idle(const struct flow_worker *worker) {

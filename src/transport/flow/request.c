@@ -227,11 +227,11 @@ static bool has_to_settle(const struct flow_request *own) {
 }
 
 // All pieces have been started, and what reads them has.
-static void tell_taken(struct flow_request *own) {
+static void call_taken(struct flow_request *own) {
   struct transport_request *request = own->request;
-  if (own->reading > 0 || own->piece < request->num_pieces || own->told)
+  if (own->reading > 0 || own->piece < request->num_pieces || own->taken_called)
     return;
-  own->told = true;
+  own->taken_called = true;
   if (request->taken)
     request->taken(request);
 }
@@ -242,7 +242,7 @@ void flow_taken(struct flow_op *op) {
     return;
   op->taken = true;
   own->reading--;
-  tell_taken(own);
+  call_taken(own);
 }
 
 // What can be done now; false: the network has no room. `own->stage` is the one that has been started. A request that
@@ -254,7 +254,7 @@ static bool step(struct flow_request *own) {
   if (own->stage == FLOW_MOVING) {
     if (own->err == 0 && !move(own))
       return false;
-    tell_taken(own);
+    call_taken(own);
     if (own->running > 0 || (own->err == 0 && own->piece < request->num_pieces))
       return true;
     if (has_to_settle(own) && !single(own, own->worker->wire.settle))
@@ -301,7 +301,7 @@ int flow_post(struct transport_request *request) {
   own->piece = 0;
   own->offset = 0;
   own->stage = FLOW_MOVING;
-  own->canceled = own->wrote = own->told = false;
+  own->canceled = own->wrote = own->taken_called = false;
   own->reading = 0;
   own->err = 0;
   link_add(&peer->active, &own->active);

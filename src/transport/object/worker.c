@@ -78,7 +78,7 @@ static uint32_t progress(struct transport_worker *base) {
   struct object_worker *worker = (struct object_worker *)base;
   uint32_t count = object_loop_run(worker);
   object_issue(worker);
-  return count + self_worker_tell(&worker->base, object_region_drop);
+  return count + self_worker_complete(&worker->base, object_region_drop);
 }
 
 static int arm(struct transport_worker *base) {
@@ -103,7 +103,7 @@ static void close_worker(struct transport_worker *base) {
     object_cancel(LINK_OF(link, struct self_request, link)->request);
   }
   uint64_t deadline = clock_deadline_ms(CLOSE_MS);
-  while (self_worker_tell(&worker->base, object_region_drop) > 0)
+  while (self_worker_complete(&worker->base, object_region_drop) > 0)
     ;
   while ((worker->aborts || worker->busy > 0) && !clock_passed(deadline)) {
     if (progress(base) == 0 && arm(base) == 0)

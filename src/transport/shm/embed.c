@@ -20,24 +20,24 @@ int shm_seal_check(const struct transport_peer *base, const char *kind, const vo
   return shm_sign_check(&((const struct shm_peer *)base)->trust, kind, bytes, size, "", seal);
 }
 
-int shm_loan_open(struct transport_worker *base, struct shm_loan *loan) {
+int shm_grant_open(struct transport_worker *base, struct shm_grant *grant) {
   struct shm_worker *worker = (struct shm_worker *)base;
   uint32_t gate = 0;
   int rc = shm_gate_take(worker, &gate);
   if (rc == 0)
-    *loan = (struct shm_loan){.id = shm_gate_open(worker, gate), .gate = gate};
+    *grant = (struct shm_grant){.id = shm_gate_open(worker, gate), .gate = gate};
   return rc;
 }
 
-void shm_loan_close(struct transport_worker *base, const struct shm_loan *loan) {
+void shm_grant_close(struct transport_worker *base, const struct shm_grant *grant) {
   struct shm_worker *worker = (struct shm_worker *)base;
-  if (shm_gate_close(worker, loan->gate))
-    shm_gate_give(worker, loan->gate);
+  if (shm_gate_close(worker, grant->gate))
+    shm_gate_give(worker, grant->gate);
 }
 
-bool shm_loan_holds(const struct transport_peer *base, const struct shm_loan *loan) {
+bool shm_grant_holds(const struct transport_peer *base, const struct shm_grant *grant) {
   const struct shm_peer *peer = (const struct shm_peer *)base;
-  return loan->gate < SHM_REGIONS && atomic_load(&peer->page->gates[loan->gate].id) == loan->id;
+  return grant->gate < SHM_REGIONS && atomic_load(&peer->page->gates[grant->gate].id) == grant->id;
 }
 
 bool shm_peer_is_own(const struct transport_peer *base) {

@@ -20,15 +20,15 @@ int shm_seal_check(const struct transport_peer *shm, const char *kind, const voi
 
 // --- what is lent without a region of shm: it gets a gate alone ---
 
-struct shm_loan {
+struct shm_grant {
   uint64_t id;
   uint32_t gate;
 };
 // LIMIT.
-int shm_loan_open(struct transport_worker *shm, struct shm_loan *loan);
-void shm_loan_close(struct transport_worker *shm, const struct shm_loan *loan);
+int shm_grant_open(struct transport_worker *shm, struct shm_grant *grant);
+void shm_grant_close(struct transport_worker *shm, const struct shm_grant *grant);
 // Whether that peer's worker has it open still.
-bool shm_loan_holds(const struct transport_peer *shm, const struct shm_loan *loan);
+bool shm_grant_holds(const struct transport_peer *shm, const struct shm_grant *grant);
 
 // Whether that peer's worker is in this process.
 bool shm_peer_is_own(const struct transport_peer *shm);

@@ -200,14 +200,14 @@ static void stop_watching(struct shm_peer *peer) {
 }
 
 void shm_peer_lost(struct shm_peer *peer, int err, const char *why) {
-  if (peer->told)
+  if (peer->reported)
     return;
-  peer->told = true;
+  peer->reported = true;
   snprintf(peer->why, sizeof peer->why, "%s", why);
   peer->base.failed = err;
   atomic_store(&peer->ended, err);
   stop_watching(peer);
-  shm_turn_run(peer);
+  shm_queue_send(peer);
   if (peer->worker->base.options.on_peer)
     peer->worker->base.options.on_peer(peer->worker->base.options.arg, &peer->base, err, peer->why);
 }
@@ -218,7 +218,7 @@ void shm_peer_free(struct shm_peer *peer) {
   stop_watching(peer);
   if (peer->slot) {
     atomic_store(&peer->slot->state, SHM_SLOT_LEFT);
-    shm_ring_tell(peer);
+    shm_ring_notify(peer);
   }
   if (peer->ring && peer->home->size != SHM_PAGE_SIZE)
     munmap(peer->ring, SHM_RING);
@@ -235,11 +235,11 @@ void shm_peer_free(struct shm_peer *peer) {
 void shm_disconnect(struct transport_peer *base) {
   struct shm_peer *peer = (struct shm_peer *)base;
   struct shm_worker *worker = peer->worker;
-  if (!peer->told)
+  if (!peer->reported)
     snprintf(peer->why, sizeof peer->why, "disconnected");
-  peer->told = true; // the user knows
+  peer->reported = true; // the user knows
   atomic_store(&peer->ended, WEFT_ERR_CANCELED);
-  shm_turn_run(peer);
+  shm_queue_send(peer);
   for (struct shm_peer **link = &worker->peers; *link; link = &(*link)->next) {
     if (*link == peer) {
       *link = peer->next;

@@ -28,7 +28,7 @@ static uint32_t collect(const struct shm_walk *walk, const struct shm_remote *re
   return count;
 }
 
-static bool told(struct shm_walk *walk, const struct shm_remote *remote, int error) {
+static bool fail_by(struct shm_walk *walk, const struct shm_remote *remote, int error) {
   char text[64];
   switch (error) {
   case EFAULT:
@@ -62,10 +62,10 @@ bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
                                             : process_vm_readv(peer->pid, local, count, there, count, 0);
   while (moved < 0 && errno == EINTR);
   if (moved < 0)
-    return told(walk, remote, errno);
+    return fail_by(walk, remote, errno);
   // Fewer than asked: the next call begins where this one stopped, and says why.
   if (moved == 0 && walk->request->pieces[walk->at].length != walk->offset)
-    return told(walk, remote, EFAULT);
+    return fail_by(walk, remote, EFAULT);
   shm_walk_advance(walk, (uint64_t)moved);
   return true;
 }

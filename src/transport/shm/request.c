@@ -95,5 +95,5 @@ void shm_cancel(struct transport_request *request) {
     return;
   atomic_store(&op->canceled, true);
   atomic_store(&peer->cancels, true);
-  shm_turn_run(peer);
+  shm_queue_send(peer);
 }

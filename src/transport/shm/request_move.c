@@ -150,7 +150,7 @@ uint32_t shm_move_on(struct shm_worker *worker) {
   if (!worker->moving)
     worker->last_moving = NULL;
   op->next = NULL;
-  if (shm_move(op, SHM_TURN))
+  if (shm_move(op, SHM_MOVES))
     shm_pieces_done(op);
   else
     append(worker, op, op); // the others' turn

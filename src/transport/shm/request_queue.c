@@ -84,7 +84,7 @@ static void work(struct shm_peer *peer) {
     shm_finish(pop(peer)->walk.request, 0, NULL);
   }
   if (sent)
-    shm_ring_tell(peer);
+    shm_ring_notify(peer);
   set_waiting(peer, peer->first != NULL);
 }
 
@@ -96,25 +96,25 @@ static void push(struct shm_peer *peer, struct shm_op *op) {
 }
 
 // False: somebody has the turn, and will look again.
-static bool take_turn(struct shm_peer *peer) {
+static bool begin_sending(struct shm_peer *peer) {
   for (;;) {
     uint32_t seen = FREE;
-    if (atomic_compare_exchange_strong(&peer->turn, &seen, TAKEN))
+    if (atomic_compare_exchange_strong(&peer->sending, &seen, TAKEN))
       return true;
-    if (seen == LOOK_AGAIN || atomic_compare_exchange_strong(&peer->turn, &seen, LOOK_AGAIN))
+    if (seen == LOOK_AGAIN || atomic_compare_exchange_strong(&peer->sending, &seen, LOOK_AGAIN))
       return false;
   }
 }
 
-void shm_turn_run(struct shm_peer *peer) {
-  if (!take_turn(peer))
+void shm_queue_send(struct shm_peer *peer) {
+  if (!begin_sending(peer))
     return;
   for (;;) {
     work(peer);
     uint32_t seen = TAKEN;
-    if (atomic_compare_exchange_strong(&peer->turn, &seen, FREE))
+    if (atomic_compare_exchange_strong(&peer->sending, &seen, FREE))
       return;
-    atomic_store(&peer->turn, TAKEN);
+    atomic_store(&peer->sending, TAKEN);
   }
 }
 
@@ -125,7 +125,7 @@ void shm_pieces_done(struct shm_op *op) {
     shm_finish(request, op->walk.failure, NULL);
   } else {
     push(peer, op);
-    shm_turn_run(peer);
+    shm_queue_send(peer);
   }
   atomic_fetch_sub(&peer->active, 1); // the last touch of the peer
 }

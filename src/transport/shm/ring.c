@@ -50,11 +50,11 @@ static void ring_bell(int bell) {
       ;
 }
 
-void shm_ring_tell(struct shm_peer *peer) {
-  _Atomic uint64_t *news = &peer->page->news[peer->index / 64];
+void shm_ring_notify(struct shm_peer *peer) {
+  _Atomic uint64_t *ready = &peer->page->ready[peer->index / 64];
   uint64_t bit = UINT64_C(1) << peer->index % 64;
-  if ((atomic_load(news) & bit) == 0)
-    atomic_fetch_or(news, bit);
+  if ((atomic_load(ready) & bit) == 0)
+    atomic_fetch_or(ready, bit);
   if (atomic_load(&peer->page->armed) && atomic_exchange(&peer->page->armed, 0))
     ring_bell(peer->bell);
 }
@@ -90,7 +90,7 @@ static int open_bell(const struct shm_worker *worker, const struct shm_slot *slo
 }
 
 // It is opened when it is needed first.
-void shm_ring_call(struct shm_worker *worker, uint32_t index) {
+void shm_ring_wake_sender(struct shm_worker *worker, uint32_t index) {
   if (worker->bells[index] < 0 && open_bell(worker, &worker->page->slots[index], &worker->bells[index]) != 0)
     return; // it is gone
   ring_bell(worker->bells[index]);
@@ -148,7 +148,7 @@ static uint32_t drain(struct shm_worker *worker, uint32_t index) {
     count++;
   }
   if (count && atomic_load(&slot->waiting) && atomic_exchange(&slot->waiting, 0))
-    shm_ring_call(worker, index);
+    shm_ring_wake_sender(worker, index);
   if (state == SHM_SLOT_LEFT)
     shm_ring_forget(worker, index);
   return count;
@@ -157,9 +157,9 @@ static uint32_t drain(struct shm_worker *worker, uint32_t index) {
 uint32_t shm_ring_receive(struct shm_worker *worker) {
   uint32_t count = 0;
   for (uint32_t word = 0; word < SHM_SLOTS / 64; word++) {
-    if (atomic_load_explicit(&worker->page->news[word], memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&worker->page->ready[word], memory_order_relaxed) == 0)
       continue;
-    uint64_t bits = atomic_exchange(&worker->page->news[word], 0);
+    uint64_t bits = atomic_exchange(&worker->page->ready[word], 0);
     for (; bits; bits &= bits - 1)
       count += drain(worker, word * 64 + (uint32_t)__builtin_ctzll(bits));
   }

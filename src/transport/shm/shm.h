@@ -37,7 +37,7 @@ enum {
   SHM_INLINE = 256 << 10,   // bytes that post() moves itself
   SHM_STREAM = 16 << 20,    // bytes of a request that go past the caches
   SHM_RUN = 16 << 10,       // of those, bytes that are asked for while as many before them are copied
-  SHM_TURN = 4,             // stretches that progress() moves at a time
+  SHM_MOVES = 4,            // stretches that progress() moves at a time
   SHM_STRETCH = 1 << 20,    // bytes between looks at the gate and at cancel()
   SHM_FENCE_MS = 200,       // how long unreg() waits for those inside: one of them may have been stopped there
   SHM_FENCE_OWN_MS = 20000, // the same for threads of this process, which only wait for a processor
@@ -110,12 +110,12 @@ struct shm_peer {
   uint64_t head;   // of the ring, with the turn
   bool here;       // in this process
   int pidfd, bell; // -1: none
-  bool told;       // on_peer was called
+  bool reported;   // on_peer was called
   struct shm_remote *remotes;
   char why[SHM_WHY];              // of `failed`, set before it
   _Atomic int ended;              // 0, or the code that every request ends with: as base.failed, or CANCELED
   _Atomic uint32_t active;        // threads in post()
-  _Atomic uint32_t turn;          // 0 free, 1 taken, 2 taken and to look again
+  _Atomic uint32_t sending;       // 0 free, 1 taken, 2 taken and to look again
   _Atomic bool cancels;           // some op was canceled
   _Atomic bool waits;             // counted in worker->waiting
   _Atomic(struct shm_op *) inbox; // newest first
@@ -170,7 +170,7 @@ void shm_peer_free(struct shm_peer *peer);
 
 // request_queue.c: messages on their way out, and the ends of requests
 // Sends what waits, as far as the ring has room; or has the thread that does so now look again.
-void shm_turn_run(struct shm_peer *peer);
+void shm_queue_send(struct shm_peer *peer);
 // Its pieces have been moved or have failed: sends the message if all were moved, and ends the request. Counts it out
 // of peer->active.
 void shm_pieces_done(struct shm_op *op);
@@ -180,11 +180,11 @@ void shm_finish(struct transport_request *request, int state, const char *why);
 // ring.c
 enum { SHM_RING_FULL = 1 };
 int shm_ring_put(struct shm_peer *peer, const void *bytes, uint32_t size);
-void shm_ring_tell(struct shm_peer *peer);
+void shm_ring_notify(struct shm_peer *peer);
 // This worker, if it sleeps. Any thread.
 void shm_ring_wake(struct shm_worker *worker);
 // Rings the sender of a slot.
-void shm_ring_call(struct shm_worker *worker, uint32_t index);
+void shm_ring_wake_sender(struct shm_worker *worker, uint32_t index);
 uint32_t shm_ring_receive(struct shm_worker *worker);
 // Also what nobody has told of, because its sender died before it could.
 uint32_t shm_ring_receive_all(struct shm_worker *worker);

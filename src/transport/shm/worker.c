@@ -162,11 +162,11 @@ static bool free_leaving(struct shm_worker *worker) {
 }
 
 // Tells those who send here that nobody listens any more; they see it in the page.
-static void tell_all(struct shm_worker *worker) {
+static void announce_closed(struct shm_worker *worker) {
   atomic_store(&worker->page->closed, 1);
   for (uint32_t i = 0; i < SHM_SLOTS; i++)
     if (atomic_load(&worker->page->slots[i].state) == SHM_SLOT_READY)
-      shm_ring_call(worker, i);
+      shm_ring_wake_sender(worker, i);
 }
 
 static void close_worker(struct transport_worker *base) {
@@ -182,7 +182,7 @@ static void close_worker(struct transport_worker *base) {
   while (!free_leaving(worker) && !clock_passed(deadline_ns) && sched_yield() == 0);
   while (worker->regions)
     shm_unreg(&worker->regions->base);
-  tell_all(worker);
+  announce_closed(worker);
   free_worker(worker);
 }
 
@@ -207,7 +207,7 @@ static uint32_t lose(struct shm_worker *worker, struct shm_peer *peer, const cha
 static uint32_t look_for_closed(struct shm_worker *worker) {
   uint32_t count = 0;
   for (struct shm_peer *peer = worker->peers; peer; peer = peer->next) {
-    if (!peer->told && atomic_load_explicit(&peer->page->closed, memory_order_acquire))
+    if (!peer->reported && atomic_load_explicit(&peer->page->closed, memory_order_acquire))
       count += lose(worker, peer, "it has closed its transport");
   }
   return count;
@@ -247,7 +247,7 @@ static uint32_t progress(struct transport_worker *base) {
   if (atomic_load(&worker->waiting))
     for (struct shm_peer *peer = worker->peers; peer; peer = peer->next)
       if (atomic_load(&peer->waits))
-        shm_turn_run(peer);
+        shm_queue_send(peer);
   if (worker->leaving)
     free_leaving(worker);
   return count;
@@ -263,7 +263,7 @@ static int arm(struct transport_worker *base) {
   atomic_store(&worker->page->armed, 1);
   bool busy = worker->leaving || worker->moving || atomic_load(&worker->large) || atomic_load(&worker->page->sweep);
   for (uint32_t word = 0; word < SHM_SLOTS / 64 && !busy; word++)
-    busy = atomic_load(&worker->page->news[word]) != 0;
+    busy = atomic_load(&worker->page->ready[word]) != 0;
   if (!busy)
     return 0;
   atomic_store(&worker->page->armed, 0);

@@ -121,7 +121,7 @@ void self_request_end(struct self_request *own) {
   link_add(&worker->ended, &own->link);
 }
 
-void self_request_tell(struct self_request *own) {
+void self_request_complete(struct self_request *own) {
   struct transport_request *request = own->request;
   struct self_worker *worker = (struct self_worker *)own->peer->base.worker;
   const struct transport_options *options = &worker->base.options;

@@ -87,13 +87,13 @@ void self_request_failed(struct self_request *own, uint32_t piece, int err);
 // Nothing touches its memory any more; whatever has not been moved is CANCELED, or failed with the request's code.
 void self_request_end(struct self_request *own);
 // Tells its end: message, state, done(). Nothing of it is touched afterwards.
-void self_request_tell(struct self_request *own);
+void self_request_complete(struct self_request *own);
 
 // --- the ends of requests and peers: worker.c ---
 
 // Tells the requests that have ended. Returns how many. Peers whose last request ended are freed, their regions dropped
 // as in self_worker_clear().
-uint32_t self_worker_tell(struct self_worker *worker, void (*drop)(struct self_region *region));
+uint32_t self_worker_complete(struct self_worker *worker, void (*drop)(struct self_region *region));
 
 // disconnect(): `cancel` is the table's.
 void self_disconnect(struct transport_peer *peer, void (*cancel)(struct transport_request *request),

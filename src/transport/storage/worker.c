@@ -144,12 +144,12 @@ struct self_region *self_remote_free(struct transport_remote *base) {
   return region;
 }
 
-uint32_t self_worker_tell(struct self_worker *worker, void (*drop)(struct self_region *region)) {
+uint32_t self_worker_complete(struct self_worker *worker, void (*drop)(struct self_region *region)) {
   uint32_t count = 0;
   for (const struct link *link = worker->ended.next; link != &worker->ended; link = link->next)
     count++;
   for (uint32_t i = 0; i < count; i++) // what ends while these are told has to wait for the next call
-    self_request_tell(LINK_OF(worker->ended.next, struct self_request, link));
+    self_request_complete(LINK_OF(worker->ended.next, struct self_request, link));
   for (struct link *link = worker->peers.next, *next; link != &worker->peers; link = next) {
     next = link->next;
     struct self_peer *peer = LINK_OF(link, struct self_peer, link);

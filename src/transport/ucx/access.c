@@ -131,9 +131,9 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
   struct ucx_bounce *bounce = NULL;
   if (index == UCX_ASKED || peer->again_ns != 0)
     return FLOW_AGAIN;
-  int greeted = peer->greeted ? 0 : ucx_greet(peer);
-  if (greeted != 0)
-    return greeted;
+  int err = peer->hello_sent ? 0 : ucx_send_hello(peer);
+  if (err != 0)
+    return err;
   if (own->request->op == WEFT_WRITE && piece->local->memory.kind != WEFT_MEMORY_HOST) {
     const void *from = (const void *)(uintptr_t)(piece->local_address + offset);
     bounce = ucx_bounce_take(&worker->gpus);

@@ -26,25 +26,26 @@ static void failed(void *arg, ucp_ep_h ep, ucs_status_t status) {
     flow_peer_failed(&peer->flow, WEFT_ERR_PEER_LOST, ucs_status_string(status));
 }
 
-// With room for its notes and its address.
+// With room for its messages and its address.
 static struct ucx_peer *make_peer(struct ucx_worker *worker, const void *address, size_t address_size) {
   size_t head = (sizeof(struct ucx_peer) + 63) / 64 * 64;
   size_t request = (worker->request_size + 63) / 64 * 64, bytes = (TRANSPORT_MAX_MESSAGE + 63) / 64 * 64;
-  size_t notes = head + UCX_NOTES * (request + bytes), size = notes + (address_size + UCX_SLACK + 63) / 64 * 64;
+  size_t messages = head + UCX_MESSAGES * (request + bytes),
+         size = messages + (address_size + UCX_SLACK + 63) / 64 * 64;
   struct ucx_peer *peer = aligned_alloc(64, size);
   if (!peer)
     return NULL;
   memset(peer, 0, size);
-  for (int i = 0; i < UCX_NOTES; i++) {
-    struct ucx_note *note = &peer->notes[i];
-    note->peer = peer;
-    note->bytes = (unsigned char *)peer + head + (size_t)i * (request + bytes) + request;
-    note->request = note->bytes; // UCX's own stands before
-    note->next = peer->free_notes;
-    peer->free_notes = note;
+  for (int i = 0; i < UCX_MESSAGES; i++) {
+    struct ucx_message *message = &peer->messages[i];
+    message->peer = peer;
+    message->bytes = (unsigned char *)peer + head + (size_t)i * (request + bytes) + request;
+    message->request = message->bytes; // UCX's own stands before
+    message->next = peer->free_messages;
+    peer->free_messages = message;
   }
   peer->unsent_end = &peer->unsent;
-  peer->address = (unsigned char *)peer + notes;
+  peer->address = (unsigned char *)peer + messages;
   memcpy(peer->address, address, address_size);
   flow_peer_init(&peer->flow, &worker->flow);
   return peer;

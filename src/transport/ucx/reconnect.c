@@ -41,24 +41,24 @@ bool ucx_give_up(struct ucx_peer *peer) {
   return did;
 }
 
-bool ucx_keep_unsent(struct ucx_note *note) {
-  if (!may_try_again(note->peer))
+bool ucx_keep_unsent(struct ucx_message *message) {
+  if (!may_try_again(message->peer))
     return false;
-  note->next = NULL;
-  *note->peer->unsent_end = note;
-  note->peer->unsent_end = &note->next;
+  message->next = NULL;
+  *message->peer->unsent_end = message;
+  message->peer->unsent_end = &message->next;
   return true;
 }
 
 static int send_unsent(struct ucx_peer *peer) {
-  struct ucx_note *unsent = peer->unsent;
+  struct ucx_message *unsent = peer->unsent;
   peer->unsent = NULL;
   peer->unsent_end = &peer->unsent;
-  int rc = ucx_greet(peer);
+  int rc = ucx_send_hello(peer);
   while (unsent && rc >= 0) {
-    struct ucx_note *note = unsent;
-    unsent = note->next;
-    rc = ucx_send_note(note);
+    struct ucx_message *message = unsent;
+    unsent = message->next;
+    rc = ucx_send_message(message);
   }
   return rc < 0 ? rc : 0;
 }

@@ -156,7 +156,7 @@ static void hello_sent(void *request, ucs_status_t status, void *arg) {
   ucp_request_free(request);
 }
 
-int ucx_greet(struct ucx_peer *peer) {
+int ucx_send_hello(struct ucx_peer *peer) {
   struct ucx_worker *worker = (struct ucx_worker *)peer->flow.base.worker;
   peer->hello[0] = worker->id;
   peer->hello[1] = random_id();
@@ -165,10 +165,10 @@ int ucx_greet(struct ucx_peer *peer) {
       .flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY,
       .cb.send = hello_sent,
   };
-  peer->greeted = true;
+  peer->hello_sent = true;
   void *request = ucp_am_send_nbx(peer->ep, UCX_HELLO, peer->hello, sizeof peer->hello, NULL, 0, &param);
-  peer->greeted = !UCS_PTR_IS_ERR(request);
-  return peer->greeted ? 0 : ucx_fail(UCS_PTR_STATUS(request), "UCX refuses an active message");
+  peer->hello_sent = !UCS_PTR_IS_ERR(request);
+  return peer->hello_sent ? 0 : ucx_fail(UCS_PTR_STATUS(request), "UCX refuses an active message");
 }
 
 struct ucx_peer *ucx_welcomed(struct ucx_worker *worker, const void *header, size_t size) {
@@ -178,7 +178,7 @@ struct ucx_peer *ucx_welcomed(struct ucx_worker *worker, const void *header, siz
   memcpy(&welcome, header, sizeof welcome);
   for (struct link *link = worker->flow.peers.next; link != &worker->flow.peers; link = link->next) {
     struct ucx_peer *peer = (struct ucx_peer *)LINK_OF(link, struct flow_peer, peers);
-    if (!peer->greeted || peer->let_in || peer->hello[1] != welcome.tag || !peer->ep)
+    if (!peer->hello_sent || peer->let_in || peer->hello[1] != welcome.tag || !peer->ep)
       continue;
     peer->let_in = welcome.status == 0;
     peer->pass = welcome.pass;

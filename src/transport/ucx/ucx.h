@@ -30,7 +30,7 @@
 
 enum {
   UCX_GPUS = 64,
-  UCX_NOTES = 4,
+  UCX_MESSAGES = 4,
   UCX_ASKED = 4096, // served operations under way, of a worker
   UCX_MOST_OWED = 2 * UCX_ASKED,
   UCX_SEGMENT = 256 << 10, // of TCP, unless the environment says otherwise
@@ -98,8 +98,8 @@ struct ucx_worker {
 };
 
 // A message on its way: a copy, so that what a stopped peer does not take is not the caller's memory.
-struct ucx_note {
-  struct ucx_note *next; // of those that are free
+struct ucx_message {
+  struct ucx_message *next; // of those that are free
   struct ucx_peer *peer;
   void *request; // UCX's
   unsigned char *bytes;
@@ -108,24 +108,24 @@ struct ucx_note {
 
 struct ucx_peer {
   struct flow_peer flow;
-  struct ucx_note notes[UCX_NOTES];
-  struct ucx_note *free_notes;
-  struct ucx_note *unsent, **unsent_end; // given to a connection that was never made, oldest first
-  unsigned char *address;                // UCX's, of its worker
-  uint32_t tries;                        // to connect that failed
-  uint64_t again_ns;                     // when to try again; 0: it is not to be
-  bool direct;                           // UCX reaches all its memory by itself
-  bool near;                             // it shares memory with us
-  bool own;                              // it is this process: UCX would touch any address of it without a key
-  bool sent;                             // a message has left, and may have arrived
-  bool greeted;                          // it was asked to let us in
-  bool let_in;                           // it did
-  uint32_t held;                         // accesses that wait for that
-  uint64_t id;                           // of its worker
-  uint64_t hello[2], pass;               // its second number is drawn for this peer, and stands in what it answers
-  uint32_t session;                      // of the pass
-  ucp_ep_h ep;                           // NULL: closed
-  void *flushing;                        // a request of UCX's pool, NULL: none
+  struct ucx_message messages[UCX_MESSAGES];
+  struct ucx_message *free_messages;
+  struct ucx_message *unsent, **unsent_end; // given to a connection that was never made, oldest first
+  unsigned char *address;                   // UCX's, of its worker
+  uint32_t tries;                           // to connect that failed
+  uint64_t again_ns;                        // when to try again; 0: it is not to be
+  bool direct;                              // UCX reaches all its memory by itself
+  bool near;                                // it shares memory with us
+  bool own;                                 // it is this process: UCX would touch any address of it without a key
+  bool sent;                                // a message has left, and may have arrived
+  bool hello_sent;                          // it was asked to let us in
+  bool let_in;                              // it did
+  uint32_t held;                            // accesses that wait for that
+  uint64_t id;                              // of its worker
+  uint64_t hello[2], pass;                  // its second number is drawn for this peer, and stands in what it answers
+  uint32_t session;                         // of the pass
+  ucp_ep_h ep;                              // NULL: closed
+  void *flushing;                           // a request of UCX's pool, NULL: none
   void *closing;
   bool flushed;
 };
@@ -203,8 +203,8 @@ bool ucx_close_ep(struct ucx_peer *peer);        // by force; called until it sa
 // reconnect.c
 // Its connection has failed. False: that is the end of it.
 bool ucx_try_again(struct ucx_peer *peer, ucs_status_t status);
-bool ucx_give_up(struct ucx_peer *peer);     // whether it was to be made again
-bool ucx_keep_unsent(struct ucx_note *note); // false: nobody will send it
+bool ucx_give_up(struct ucx_peer *peer);           // whether it was to be made again
+bool ucx_keep_unsent(struct ucx_message *message); // false: nobody will send it
 // From each progress(): connects those whose time has come.
 uint32_t ucx_again(struct ucx_worker *worker);
 
@@ -213,7 +213,7 @@ size_t ucx_op_size(const struct ucx_worker *worker);
 int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
 int ucx_settle(struct flow_request *own, struct flow_op *op);
 int ucx_send(struct flow_request *own, struct flow_op *op);
-int ucx_send_note(struct ucx_note *note); // as ucx_send(); it is given back when it has been sent
+int ucx_send_message(struct ucx_message *message); // as ucx_send(); it is given back when it has been sent
 
 // session.c
 bool ucx_pass_is_good(const struct ucx_worker *worker, uint32_t session, uint64_t pass);
@@ -225,7 +225,7 @@ void ucx_session_close(struct ucx_worker *worker);
 ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, void *data, size_t size,
                           const ucp_am_recv_param_t *param);
 // Asks to be let in.
-int ucx_greet(struct ucx_peer *peer);
+int ucx_send_hello(struct ucx_peer *peer);
 // Takes a welcome: the peer that has let us in with it; NULL: none has.
 struct ucx_peer *ucx_welcomed(struct ucx_worker *worker, const void *header, size_t size);
 

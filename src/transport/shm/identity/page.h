@@ -54,11 +54,11 @@ struct shm_page {
   uint32_t pid;
   uint64_t cookie; // of this worker: tells it from whoever comes to have its pid
   _Atomic uint32_t closed;
-  alignas(64) _Atomic uint32_t armed;                // the owner sleeps: ring its bell
-  _Atomic uint32_t sweep;                            // somebody found no free slot
-  _Atomic uint32_t next_slot;                        // where to look for one
-  _Atomic uint32_t slots_used;                       // all beyond were never taken
-  alignas(64) _Atomic uint64_t news[SHM_SLOTS / 64]; // a bit for each slot that has messages
+  alignas(64) _Atomic uint32_t armed;                 // the owner sleeps: ring its bell
+  _Atomic uint32_t sweep;                             // somebody found no free slot
+  _Atomic uint32_t next_slot;                         // where to look for one
+  _Atomic uint32_t slots_used;                        // all beyond were never taken
+  alignas(64) _Atomic uint64_t ready[SHM_SLOTS / 64]; // a bit for each slot that has messages
   struct shm_slot slots[SHM_SLOTS];
   struct shm_gate gates[SHM_REGIONS];
 };
