@@ -55,7 +55,7 @@ static int check(void *arg, void *symbol, const char *path) {
   return 0;
 }
 
-// Only one that is there is kept; else it is looked for again, since it may have been installed meanwhile.
+// Keeps a plug-in that was found. One that is missing is looked for again, since it may have been installed meanwhile.
 static int load(enum plugin_name name, const struct transport **transport) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static const struct transport *loaded[NUM_PLUGINS];

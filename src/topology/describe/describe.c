@@ -31,7 +31,7 @@ static char *read_cpu_model(char *out, size_t cap) {
   return model;
 }
 
-// Text from a file need not be UTF-8; what is not is left out.
+// Text from a file may not be UTF-8; then it is left out.
 static int add_text(json_t *out, const char *key, const char *text) {
   json_t *value = text ? json_string(text) : NULL;
   return value ? json_object_set_new(out, key, value) : 0;
@@ -48,7 +48,7 @@ static int add_host(json_t *out) {
          add_text(out, "cpu_model", read_cpu_model(model, sizeof model));
 }
 
-// What the C library tells.
+// What the C library reports.
 static int add_basics(json_t *out) {
   cpu_set_t usable;
   long threads = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : sysconf(_SC_NPROCESSORS_ONLN);

@@ -1,4 +1,4 @@
-// Regions, what is has_message of them, and where this process sees those of others.
+// Registered memory of the transport cuda, its keys, and where this process maps the regions of peers.
 #include "transport/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "base/fail.h"
 #include "base/wire/card.h"
 
-// What pack() tells, before the key of shm (HOST), with a seal over both at the end. Bytes as they lie in memory: it
-// never leaves the host.
+// What pack() writes: this struct as it lies in memory, since it never leaves the host; the key of shm (HOST); and a
+// seal over both.
 static const struct card key_card = {"key of cuda", 0x77435544, 3};
 struct key {
   uint32_t kind;
@@ -52,7 +52,7 @@ static int register_cuda(struct cuda_worker *worker, struct cuda_region *region)
   if (rc != 0)
     return rc;
   region->granted = true;
-  // What others cannot map still serves as this side of transfers.
+  // Memory that other processes cannot map can still be the local side of transfers.
   region->shared =
       worker->api->share(memory->address, memory->length, memory->fd >= 0, &region->share, region->why_not) == 0;
   return 0;
@@ -99,7 +99,7 @@ int cuda_transport_pack(struct transport_region *base, void *bytes, size_t *size
   struct cuda_region *region = (struct cuda_region *)base;
   struct cuda_worker *worker = worker_of(base->worker);
   struct key key;
-  memset(&key, 0, sizeof key); // what lies between its fields travels too
+  memset(&key, 0, sizeof key); // its padding is sent too
   key.kind = base->memory.kind;
   key.fd = base->memory.kind == WEFT_MEMORY_CUDA ? base->memory.fd : -1;
   key.address = (uintptr_t)base->memory.address;
@@ -130,11 +130,11 @@ int cuda_transport_pack(struct transport_region *base, void *bytes, size_t *size
 
 static int import_cuda(struct cuda_peer *peer, const struct key *key, struct cuda_remote *remote) {
   if (!shm_grant_holds(peer->shm, &key->grant))
-    return fail(WEFT_ERR_UNREACHABLE, "that region was taken back");
+    return fail(WEFT_ERR_UNREACHABLE, "that region was deregistered");
   remote->share = key->share;
   if (!shm_peer_is_own(peer->shm))
-    remote->share.process = 0; // whatever it says: what were of this process would be reached where it says that it is
-  // The descriptor of a window has no name through which it could be opened again: it is duplicated from its owner.
+    remote->share.process = 0; // else the address in the key would be used as one of this process
+  // The descriptor of a window has no path to open it by, so it is duplicated from its owner.
   return key->fd >= 0 ? shm_peer_descriptor(peer->shm, key->fd, &remote->fd) : 0;
 }
 
@@ -154,7 +154,7 @@ static int import_host(struct cuda_worker *worker, struct cuda_peer *peer, const
   return rc == 0 || rc == WEFT_ERR_EXISTS ? 0 : device_fail(rc, "a peer's host memory for copies by GPUs", why);
 }
 
-// What follows the key in the card, up to the seal, is shm's own: `*reader` is left there.
+// Leaves `*reader` at the bytes between the key and the seal, which are shm's key.
 static int read_key(const struct cuda_peer *peer, const void *bytes, size_t size, struct key *key,
                     struct wire_reader *reader) {
   struct shm_seal seal;
@@ -172,9 +172,9 @@ static int read_key(const struct cuda_peer *peer, const void *bytes, size_t size
   bool host = key->kind == WEFT_MEMORY_HOST;
   if ((!host && key->kind != WEFT_MEMORY_CUDA) || host != (wire_left(reader) > 0) || key->fd < -1 || key->length == 0 ||
       key->address + key->length < key->address)
-    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda has fields that it cannot have");
+    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda has a malformed field");
   if (!host && (key->share.address != key->address || key->share.size != key->length))
-    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda contradicts itself");
+    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda names two different ranges");
   return 0;
 }
 

@@ -103,7 +103,7 @@ int cuda_transport_prepare(struct transport_request *request) {
   return rc;
 }
 
-// Gives back what is the worker's.
+// Releases what the request holds of the worker.
 static void leave(struct cuda_request *own) {
   struct cuda_worker *worker = own->worker;
   if (own->mark)
@@ -149,11 +149,11 @@ static void end(struct cuda_request *own, int rc, const char *why) {
     request->done(request);
 }
 
-// The data is there: the message may go. True: the request has ended.
+// All data is visible at the peer: sends the message. True: the request has ended.
 static bool send_message(struct cuda_request *own) {
   const struct transport_request *request = own->request;
   if (own->peer->base.failed != 0) {
-    end(own, WEFT_ERR_PEER_LOST, "the peer went");
+    end(own, WEFT_ERR_PEER_LOST, "the connection to the peer was lost");
     return true;
   }
   if (own->canceled) {
@@ -169,7 +169,7 @@ static bool send_message(struct cuda_request *own) {
   own->stage = CUDA_SENDING;
   int rc = own->worker->shm->transport->post(&own->message);
   if (rc != 0)
-    end(own, rc, "the message did not go");
+    end(own, rc, "the message could not be sent");
   return rc != 0;
 }
 
@@ -182,7 +182,7 @@ static bool copying(struct cuda_request *own, uint32_t *steps) {
   ++*steps;
   if (rc == 0)
     return send_message(own);
-  end(own, rc, why); // the device works no more: nothing runs on it
+  end(own, rc, why); // the device has failed: nothing runs on it
   return true;
 }
 
@@ -239,7 +239,7 @@ int cuda_transport_post(struct transport_request *request) {
   }
   if (rc != 0) {
     atomic_store_explicit(&request->state, rc, memory_order_release);
-    return device_fail(rc, "copies by a GPU", why[0] ? why : "the peer went");
+    return device_fail(rc, "copies by a GPU", why[0] ? why : "the connection to the peer was lost");
   }
   atomic_store_explicit(&request->state, TRANSPORT_IN_FLIGHT, memory_order_relaxed);
   own->stage = CUDA_COPYING;

@@ -9,7 +9,7 @@
 
 enum {
   CLOSE_NS = 1000000000, // for what runs on a GPU
-  LATENCY_NS = 9000,     // a copy of few bytes, its launch and the look at its mark among it
+  LATENCY_NS = 9000,     // a copy of few bytes, with its launch and the query of its mark
   PIECE_NS = 30,         // of a kernel's many
 };
 #define NVLINK_BYTES_PER_S UINT64_C(350000000000)
@@ -36,7 +36,7 @@ static int probe(char *why, size_t cap) {
   return rc;
 }
 
-// --- what the worker of shm says ---
+// --- callbacks of the worker of shm ---
 
 static void on_message(void *arg, const void *bytes, size_t size) {
   const struct cuda_worker *worker = arg;
@@ -63,7 +63,7 @@ static int open_shm(struct cuda_worker *worker) {
                                       .on_message = on_message,
                                       .on_peer = on_peer,
                                       .arg = worker,
-                                      .settings = worker->base.options.settings}; // there are none but shm's
+                                      .settings = worker->base.options.settings}; // all of them are shm's
   options.threads = worker->base.options.threads;
   options.owner = worker->base.options.owner;
   return transport_shm.open(&options, &worker->shm);
@@ -138,7 +138,7 @@ static int fd(struct transport_worker *base) {
   return worker->shm->transport->fd(worker->shm);
 }
 
-// A GPU wakes nobody: while it copies, the caller looks.
+// A GPU signals no descriptor: while it copies, the caller has to poll.
 static int arm(struct transport_worker *base) {
   struct cuda_worker *worker = worker_of(base);
   if (worker->first)

@@ -3,9 +3,9 @@
 //
 // The script is a list of rules with '+' between them, or "none". P is a percentage of requests, N counts this worker's
 // posts from 1.
-//   delay=P/T   ends late: up to T progress() calls later, half of those without a message begun so late, all others
-//               told so
-//   lose=P      the message is not sent, and nobody is told
+//   delay=P/T   ends late: up to T progress() calls later, half of the requests without a message begin so
+//               late, all others complete so late
+//   lose=P      the message is not sent, and the request succeeds
 //   fail=P      post() fails with UNREACHABLE
 //   short=P     only some pieces move: the others fail with DATA, and no message is sent
 //   stick=P     never ends, until it is cancelled
@@ -33,7 +33,7 @@ int transport_fault_find(const char *name, fault_find_fn find, const struct tran
 // --- within fault/ ---
 
 struct fault_script {
-  uint32_t delay, delay_ticks, lose, fail, short_, stick; // percentages, but for the turns
+  uint32_t delay, delay_ticks, lose, fail, short_, stick; // percentages, except the ticks
   uint64_t die, mute, big;                                // 0: never
   uint64_t cling;                                         // 0 to 2
 };
@@ -86,9 +86,9 @@ struct fault_op {
   uint32_t num_pieces; // that move
   bool cut;            // fewer than asked
   enum fault_hold hold;
-  bool late; // to be told late
+  bool late; // its completion is delayed
   uint64_t until;
-  int state; // to be told
+  int state; // what it completes with
 };
 
 // Zeroed memory; NULL: there is none.
@@ -119,11 +119,11 @@ int fault_prepare(struct transport_request *request);
 void fault_unprepare(struct transport_request *request);
 int fault_post(struct transport_request *request);
 void fault_cancel(struct transport_request *request);
-// Lets go of what has been held long enough; the number of them.
+// Releases the operations that were held long enough; returns how many.
 uint32_t fault_release_due(struct fault_worker *worker);
-// Ends what is held, of that peer or (NULL) of all, where the worker closes.
+// Ends the held operations of that peer, or (NULL) of all when the worker closes.
 void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, int err, const char *why);
-// Tells of a death that the script made.
+// Reports a death that the script made; returns how many.
 uint32_t fault_report_deaths(struct fault_worker *worker);
 
 #endif

@@ -36,7 +36,7 @@ void fault_disconnect(struct transport_peer *base) {
   struct fault_peer *peer = (struct fault_peer *)base;
   struct fault_worker *worker = (struct fault_worker *)base->worker;
   peer->closing = true;
-  peer->flights++; // nobody frees it meanwhile
+  peer->flights++; // keeps it until the count is 0 again
   worker->inner_table->disconnect(peer->inner);
   fault_end_held(worker, peer, WEFT_ERR_CANCELED, "disconnected");
   if (--peer->flights == 0)

@@ -92,7 +92,7 @@ static void hold(struct fault_op *op, enum fault_hold how, uint64_t ticks) {
   link_add(&worker->held, &op->link);
 }
 
-// The inner request has ended: now, or as late as the script says, that is told.
+// The inner request has ended: completes the outer one, now or as late as the script says.
 static void inner_done(struct transport_request *inner) {
   struct fault_op *op = inner->arg;
   struct transport_request *outer = op->outer;
@@ -129,7 +129,7 @@ static int refuse(struct transport_request *request, int err, const char *why) {
   return fail(err, "%s", why);
 }
 
-// What the pieces and the message are this time.
+// Chooses which pieces move and whether the message is sent, for this post.
 static void set_up(struct fault_worker *worker, struct fault_op *op) {
   const struct transport_request *outer = op->outer;
   op->cut = outer->num_pieces > 0 && draw(worker, worker->script->short_);
@@ -220,7 +220,7 @@ uint32_t fault_release_due(struct fault_worker *worker) {
       begin(op);
     else
       end(op, op->state);
-    link = worker->held.next; // what was called may have changed the list
+    link = worker->held.next; // the callback may have changed the list
   }
   return count;
 }

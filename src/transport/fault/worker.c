@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 
-// --- what the inner transport says ---
+// --- callbacks of the inner transport ---
 
 static void on_message(void *arg, const void *bytes, size_t size) {
   const struct fault_worker *worker = arg;

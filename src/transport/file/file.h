@@ -46,7 +46,7 @@ struct file_request {
   struct link issue;  // in the worker's list, while there is more to begin
   uint32_t piece;     // the next to begin,
   uint64_t offset;    // from there in it
-  uint64_t most;      // RLIMIT_FSIZE at post(): who writes beyond is killed
+  uint64_t most;      // RLIMIT_FSIZE at post(): a write beyond it kills the process
   uint32_t in_flight; // operations
   bool syncing;
   uint32_t num_files; // those that a request with sync=data has to flush, and the next of them
@@ -67,7 +67,7 @@ struct file_op {
   uint64_t offset;
   uint32_t length;
   // gds.c's
-  _Atomic bool stopped; // it is not worth going on
+  _Atomic bool stopped; // cancelled: the thread stops before the next call
   ssize_t result;       // of file_op_done()
   const char *why;      // result -EIO: what cuFile or the GPU said; NULL: see errno
 };

@@ -10,8 +10,8 @@
 enum {
   CHUNK = 1 << 20,     // bytes of an operation, at most: what a long piece is cut into, so that its parts run at once
   GPU_CHUNK = 4 << 20, // likewise, by cuFile, whose threads are few
-  ROUND = 16,          // operations that a request begins before the next request has its turn
-  BATCH = 4,        // operations that are handed on together: a device that gets all at once idles while they are made
+  ROUND = 16,          // operations that a request begins before the next request may
+  BATCH = 4, // operations that are submitted together: a device that gets all at once idles while they are prepared
   MAX_TRIES = 1000, // of an operation that the kernel puts off
 };
 
@@ -125,7 +125,7 @@ void file_issue(struct file_worker *worker) {
       if (i % BATCH == BATCH - 1)
         worker->engine->flush(worker);
     }
-    if (!link_empty(&own->issue)) { // the others' turn
+    if (!link_empty(&own->issue)) { // behind the other requests
       link_remove(&own->issue);
       link_add(&worker->issue, &own->issue);
     }
@@ -220,7 +220,7 @@ void file_cancel(struct transport_request *request) {
   struct file_worker *worker = (struct file_worker *)own->base.peer->base.worker;
   bool waits = !link_empty(&own->issue);
   if (!waits && own->in_flight == 0)
-    return; // it has ended, and is told in progress()
+    return; // it has ended, and progress() completes it
   own->base.canceled = true;
   if (waits)
     link_remove(&own->issue);

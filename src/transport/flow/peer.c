@@ -63,7 +63,7 @@ void flow_peer_failed(struct flow_peer *peer, int err, const char *why) {
 
 static void break_all(struct flow_peer *peer, int err, const char *why, uint64_t deadline) {
   for (struct link *link = peer->active.next, *next; link != &peer->active; link = next) {
-    next = link->next; // it is in flight, so nobody posts it meanwhile
+    next = link->next; // it is in flight, so it cannot be posted meanwhile
     flow_break(LINK_OF(link, struct flow_request, active), err, why, deadline);
   }
 }
@@ -160,11 +160,11 @@ static bool is_due(const struct flow_peer *peer) {
   return peer->retry_ns == 0 || clock_ns() >= peer->retry_ns;
 }
 
-// The first of each peer first, so that what was posted first is sent first.
+// Starts the first request of each peer first, so that messages are sent in the order of their posts.
 static void retry(struct flow_worker *worker) {
   for (int i = 0; i < RETRIES && !link_empty(&worker->wanting); i++) {
     struct flow_peer *peer = LINK_OF(worker->wanting.next, struct flow_peer, wanting);
-    link_remove(&peer->wanting); // and to the end, if it has to wait still
+    link_remove(&peer->wanting); // it goes to the end if it still has to wait
     link_add(&worker->wanting, &peer->wanting);
     bool due = is_due(peer);
     for (struct link *first = peer->waiting.next; due && first != &peer->waiting; first = peer->waiting.next) {

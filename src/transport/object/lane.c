@@ -1,6 +1,6 @@
-// Which exchange comes next, and what becomes of it. A request's objects take their turns; the parts of one travel side
-// by side, but for its first answer: a READ waits for it because it tells the version that all other parts have to be
-// of, a WRITE in parts because it tells the upload's id. What the server puts off, or a connection that breaks, is
+// Which exchange comes next, and what becomes of it. The objects of a request follow one another; the parts of an
+// object move in parallel, once its first answer has come: for a READ that names the version of which all other parts
+// have to be, for a WRITE in parts the upload's id. After a refusal for now, or a broken connection, an exchange is
 // tried again in the same lane, later each time, a bounded number of times.
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static const struct transport_piece *piece_at(const struct object_request *own, 
   return &own->base.request->pieces[own->order[entry]];
 }
 
-// Tells the pieces of a part that it came (err 0), or why not.
+// Counts a part in its pieces: as moved (err 0), or as failed.
 static void settle_part(struct object_request *own, const struct object_target *target, const struct object_part *part,
                         int err) {
   uint32_t last = target->first_entry + target->num_entries;
@@ -54,7 +54,7 @@ static void settle_target(struct object_request *own, const struct object_target
   }
 }
 
-// A failure that concerns all of the object: what has not begun does not begin, what has not come has failed.
+// Fails the whole object: no other part of it begins, and those that have not arrived have failed.
 static void fail_target(struct object_request *own, struct object_target *target, int err) {
   if (target->err)
     return;
@@ -92,7 +92,7 @@ static void lane_attempt(struct object_lane *lane) {
   object_lane_ended(lane, CURLE_OUT_OF_MEMORY);
 }
 
-// Does another thing in a lane that is taken.
+// Begins another exchange in a lane that is in use.
 static void lane_next(struct object_lane *lane, enum object_verb verb) {
   lane->verb = verb;
   lane->part = NULL;
@@ -257,7 +257,7 @@ static int lane_failure(struct object_lane *lane, CURLcode result, bool *again) 
     snprintf(why, sizeof why, "%s%s", certificate ? "its certificate is not accepted: " : "",
              curl_easy_strerror(result));
   }
-  // A version that went away shows in the condition, not in the bytes.
+  // A version that was replaced fails the condition If-Match.
   if (err == WEFT_ERR_CONFLICT && lane->verb == OBJECT_GET && lane->answer.status == 412)
     snprintf(why, sizeof why, "it was changed while it was read");
   const char *path = lane->own ? path_of(lane->target) : lane->object_url;
@@ -392,7 +392,7 @@ void object_lane_ended(struct object_lane *lane, CURLcode result) {
   if (err == 0 && lane->verb == OBJECT_PUT_PART && (!lane->answer.etag[0] || strlen(lane->answer.etag) >= 64))
     err = fail(WEFT_ERR_PROTOCOL, "%s: the server gave no ETag for a part", path_of(lane->target));
   if (err == WEFT_ERR_NOT_FOUND && lane->verb == OBJECT_ABORT)
-    err = 0; // it went already
+    err = 0; // it is aborted already
   if (err == WEFT_ERR_NOT_FOUND && lane->verb == OBJECT_COMPLETE && lane->attempt > 0)
     err = fail(WEFT_ERR_UNREACHABLE, "%s: the answer to its completion was lost; it may have been written",
                path_of(lane->target));
@@ -408,14 +408,14 @@ void object_cancel(struct transport_request *request) {
     return;
   struct object_worker *worker = (struct object_worker *)own->base.peer->base.worker;
   if (own->running == 0 && own->next_target == own->num_targets)
-    return; // it has ended, and is told in progress()
+    return; // it has ended, and progress() completes it
   own->base.canceled = true;
   own->next_target = own->num_targets;
   for (uint64_t i = 0; i < worker->set.parallel; i++) {
     struct object_lane *lane = &worker->lanes[i];
     if (!lane->busy || lane->own != own)
       continue;
-    if (lane->verb == OBJECT_CREATE && lane->retry_ns == 0) { // its answer has to be heard: it is what to abort
+    if (lane->verb == OBJECT_CREATE && lane->retry_ns == 0) { // its answer is needed: it names the upload to abort
       own->running--;
       lane->target->parts_running--;
       lane->own = NULL;

@@ -31,7 +31,7 @@ void object_unprepare(struct transport_request *request) {
   request->own = NULL;
 }
 
-// What is sent is begun in progress(): libcurl allocates, and posting does not.
+// Exchanges begin in progress(), because libcurl allocates and post() must not.
 int object_post(struct transport_request *request) {
   struct object_request *own = request->own;
   int rc = self_request_begin(request);

@@ -28,7 +28,7 @@ static bool is_six(const void *name, size_t size) {
          !IN6_IS_ADDR_MULTICAST(&six.sin6_addr);
 }
 
-// A text with its NUL, of which the provider shm makes the name of a file in /dev/shm.
+// A text with its NUL, from which the provider shm makes the name of a file in /dev/shm.
 static bool is_text(const char *name, size_t size) {
   const char *colon = memchr(name, ':', size);
   if (size < 2 || name[size - 1] != '\0' || memchr(name, '\0', size - 1))

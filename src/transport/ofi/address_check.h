@@ -1,4 +1,4 @@
-// A libfabric name that a peer gave, before libfabric reads it: providers take no lengths, and follow what it says.
+// Checks a libfabric name from a peer before libfabric reads it: providers take no lengths, and trust its contents.
 #ifndef TRANSPORT_OFI_ADDRESS_CHECK_H
 #define TRANSPORT_OFI_ADDRESS_CHECK_H
 

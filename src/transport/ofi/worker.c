@@ -54,7 +54,7 @@ static int open_worker(const struct transport_options *options, struct transport
   if (!worker)
     return fail(WEFT_ERR_NOMEM, "no memory for a worker");
   flow_worker_init(&worker->flow, &transport_ofi, options);
-  link_init(&worker->roads);
+  link_init(&worker->sources);
   worker->fd = -1;
   int rc = ofi_open(worker, options);
   if (rc != 0) {
@@ -70,12 +70,12 @@ static uint32_t progress(struct transport_worker *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base;
   uint32_t events = ofi_complete(worker);
   events += flow_progress(&worker->flow);
-  if (!link_empty(&worker->roads))
-    ofi_leave_roads(worker);
+  if (!link_empty(&worker->sources))
+    ofi_leave_sources(worker);
   return events;
 }
 
-// What is under way may end well for a moment; then the endpoints are closed under it.
+// Waits for a moment for what is under way to complete; then closes the endpoints.
 static void close_worker(struct transport_worker *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base;
   uint64_t deadline = clock_deadline_ms(FLOW_CLOSE_MS / 10);
@@ -91,7 +91,7 @@ static int worker_fd(struct transport_worker *base) {
 
 static int arm(struct transport_worker *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base;
-  if (flow_busy(&worker->flow) || worker->unposted || !link_empty(&worker->roads))
+  if (flow_busy(&worker->flow) || worker->unposted || !link_empty(&worker->sources))
     return WEFT_ERR_BUSY;
   int rc = worker->fd >= 0 ? ofi_trywait(worker) : 0;
   worker->armed = true;
@@ -100,7 +100,7 @@ static int arm(struct transport_worker *base) {
   return rc == 0 ? 0 : ofi_fail(rc, "libfabric cannot arm its descriptor");
 }
 
-// By the NIC's speed where the provider tells it; else what TCP and shared memory were measured to do.
+// By the NIC's speed where the provider reports it; else what was measured with TCP and shared memory.
 static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *cost) {
   const struct ofi_worker *worker = (const struct ofi_worker *)base;
   const struct fi_info *info = worker->info;

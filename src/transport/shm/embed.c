@@ -1,4 +1,4 @@
-// What a worker of shm does for a transport that has it inside.
+// What a worker of shm offers to the transport that embeds it.
 #include "transport/shm/embed.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ int shm_peer_descriptor(const struct transport_peer *base, int fd, int *out) {
                 (int)peer->pid, strerror(errno));
   if (shm_home_is_proof(found)) {
     close(found);
-    shm_home_lock_again(); // that has taken this process's lock away
+    shm_home_lock_again(); // closing it has released this process's lock
     return fail(WEFT_ERR_AUTH, "process %d names a file of this process as its window", (int)peer->pid);
   }
   *out = found;

@@ -1,4 +1,4 @@
-// For other transports of this host that have a worker of shm inside (cuda): its seals, gates and descriptors.
+// For transports of this host that embed a worker of shm (cuda): its seals, gates and descriptors.
 #ifndef TRANSPORT_SHM_EMBED_H
 #define TRANSPORT_SHM_EMBED_H
 
@@ -11,14 +11,15 @@
 
 extern const struct transport transport_shm;
 
-// Seals `size` bytes of a kind ("key of cuda"), which tells them from what else is sealed. NOMEM, SYSTEM.
+// Seals `size` bytes. `kind` ("key of cuda") is sealed too, so that no other sealed bytes can stand for these. NOMEM,
+// SYSTEM.
 int shm_seal_make(const struct transport_worker *shm, const char *kind, const void *bytes, size_t size,
                   struct shm_seal *seal);
-// Whether that peer's worker has sealed them. AUTH, SYSTEM.
+// Checks that the peer's worker has sealed them. AUTH, SYSTEM.
 int shm_seal_check(const struct transport_peer *shm, const char *kind, const void *bytes, size_t size,
                    const struct shm_seal *seal);
 
-// --- what is lent without a region of shm: it gets a gate alone ---
+// --- grants: gates for memory that is not registered with shm ---
 
 struct shm_grant {
   uint64_t id;
@@ -27,7 +28,7 @@ struct shm_grant {
 // LIMIT.
 int shm_grant_open(struct transport_worker *shm, struct shm_grant *grant);
 void shm_grant_close(struct transport_worker *shm, const struct shm_grant *grant);
-// Whether that peer's worker has it open still.
+// Whether the grant of that peer's worker is still open.
 bool shm_grant_holds(const struct transport_peer *shm, const struct shm_grant *grant);
 
 // Whether that peer's worker is in this process.

@@ -24,8 +24,8 @@ static int check_address(const struct shm_worker *worker, const struct shm_addre
   return 0;
 }
 
-// Finds whose word decides, and what that one says. Of this process's workers the table of homes tells, never /proc:
-// whoever names this process names a worker of it, or lies.
+// Gets the proof of the worker that the address names. For a worker of this process it comes from the table of homes,
+// never from /proc: an address that names this process names a worker of it, or is false.
 static int prove(struct shm_peer *peer, const struct shm_address *address, struct shm_proof *proof) {
   if (peer->pid != getpid()) {
     const struct shm_file file = {S_IFREG, peer->worker->home->proof.device, address->proof_inode};
@@ -41,7 +41,7 @@ static int prove(struct shm_peer *peer, const struct shm_address *address, struc
     return rc;
   struct shm_home *home = shm_home_own(address->cookie);
   if (!home)
-    return fail(WEFT_ERR_UNREACHABLE, "the worker of that address is none of this process, or gone");
+    return fail(WEFT_ERR_UNREACHABLE, "that address names no worker of this process, or one that is gone");
   peer->trust.own = true;
   memcpy(peer->trust.secret, home->secret, sizeof peer->trust.secret);
   memcpy(peer->trust.own_secret, home->own_secret, sizeof peer->trust.own_secret);
@@ -95,7 +95,7 @@ static int map_ring(struct shm_peer *peer, const struct shm_proof *proof) {
   return rc;
 }
 
-// The owner of a page in this process is told by other means than the page that the slot is this process's too.
+// Records a sender of this process with a page of this process, outside the page, which other processes can write.
 static void claim_as_ours(const struct shm_peer *peer, uint32_t index) {
   struct shm_home *home = peer->trust.own ? shm_home_own(peer->cookie) : NULL;
   if (!home)
@@ -133,7 +133,7 @@ static int claim_slot(struct shm_peer *peer) {
   atomic_store(&page->sweep, 1);
   if (peer->bell >= 0)
     (void)!write(peer->bell, "", 1);
-  return fail(WEFT_ERR_LIMIT, "the peer hears %u others already, dead ones of which it lets go with time",
+  return fail(WEFT_ERR_LIMIT, "the peer already has %u senders; it removes dead ones after some time",
               (unsigned)SHM_SLOTS);
 }
 
@@ -156,7 +156,7 @@ static int join(struct shm_peer *peer, const struct shm_address *address, const 
     rc = claim_slot(peer);
   if (rc == 0)
     rc = map_ring(peer, &proof);
-  if (rc == 0 && atomic_load(&peer->page->closed)) // from here on its close() would ring
+  if (rc == 0 && atomic_load(&peer->page->closed)) // from here on its close() rings
     rc = fail(WEFT_ERR_UNREACHABLE, "the worker of process %d is gone", (int)peer->pid);
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
   if (rc == 0 && peer->pidfd >= 0 && epoll_ctl(peer->worker->epoll, EPOLL_CTL_ADD, peer->pidfd, &event) != 0)
@@ -231,13 +231,13 @@ void shm_peer_free(struct shm_peer *peer) {
   free(peer);
 }
 
-// A thread in post() may still be inside; the last look at whether one is comes in progress().
+// A thread may still be in post(); then progress() frees the peer.
 void shm_disconnect(struct transport_peer *base) {
   struct shm_peer *peer = (struct shm_peer *)base;
   struct shm_worker *worker = peer->worker;
   if (!peer->reported)
     snprintf(peer->why, sizeof peer->why, "disconnected");
-  peer->reported = true; // the user knows
+  peer->reported = true; // the user asked for it
   atomic_store(&peer->ended, WEFT_ERR_CANCELED);
   shm_queue_send(peer);
   for (struct shm_peer **link = &worker->peers; *link; link = &(*link)->next) {

@@ -37,7 +37,8 @@ int shm_prepare(struct transport_request *request) {
     int rc = check_piece(request, i);
     if (rc != 0)
       return rc;
-    total += request->pieces[i].length < SHM_STREAM ? request->pieces[i].length : SHM_STREAM; // never too much
+    total += request->pieces[i].length < SHM_STREAM ? request->pieces[i].length
+                                                    : SHM_STREAM; // so that the sum cannot overflow
   }
   struct shm_op *op = calloc(1, sizeof *op);
   if (!op)
@@ -54,7 +55,7 @@ void shm_unprepare(struct transport_request *request) {
   request->own = NULL;
 }
 
-// It was not started.
+// Fails a request that was not started.
 static int refuse(struct transport_request *request, int err, const char *why) {
   for (uint32_t i = 0; request->status && i < request->num_pieces; i++)
     request->status[i] = err;

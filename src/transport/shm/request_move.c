@@ -16,7 +16,7 @@ static struct shm_run run_of(const struct transport_request *request, const stru
   return (struct shm_run){.to = is_write ? there : local, .from = is_write ? local : there, .size = size};
 }
 
-// The pieces that follow and are of this remote, up to SHM_STRETCH bytes.
+// Copies the pieces that follow and are of this remote, up to SHM_STRETCH bytes.
 static void copy_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   const struct transport_request *request = walk->request;
   uint64_t budget = SHM_STRETCH;
@@ -32,7 +32,7 @@ static void copy_stretch(struct shm_walk *walk, const struct shm_remote *remote)
   }
 }
 
-// The next run from there on, which moves on.
+// Returns the next run from (*at, *offset) on, and advances both past it.
 static struct shm_run take_run(const struct shm_walk *walk, const struct shm_remote *remote, uint32_t *at,
                                uint64_t *offset) {
   const struct transport_request *request = walk->request;
@@ -51,8 +51,8 @@ static struct shm_run take_run(const struct shm_walk *walk, const struct shm_rem
   return (struct shm_run){0};
 }
 
-// The same past the caches. A processor finds by itself what is read in order, but has to begin anew with each piece
-// that lies elsewhere: half of the time of pieces of 16 KiB goes to that, unless it is told of them in time.
+// The same past the caches. The hardware prefetcher follows what is read in order, but starts anew with each piece that
+// lies elsewhere. With pieces of 16 KiB that costs half of the time, unless software prefetches the next piece.
 static void stream_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   uint32_t at = walk->at;
   uint64_t offset = walk->offset, budget = SHM_STRETCH;
@@ -65,7 +65,7 @@ static void stream_stretch(struct shm_walk *walk, const struct shm_remote *remot
     now = next;
     next = later;
   }
-  while (now.size == 0 && is_of(walk->request, walk->at, remote)) // the rest is of no bytes
+  while (now.size == 0 && is_of(walk->request, walk->at, remote)) // the rest has no bytes
     shm_walk_done(walk);
   shm_stream_end();
 }
@@ -80,9 +80,9 @@ static void stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   uint32_t place;
   if (!shm_gate_enter(peer, remote, &place)) {
     if (shm_gate_fenced(peer))
-      shm_walk_fail_remote(walk, remote, WEFT_ERR_PEER_LOST, "the peer has lost this one");
+      shm_walk_fail_remote(walk, remote, WEFT_ERR_PEER_LOST, "the peer has fenced this worker");
     else
-      shm_walk_fail_remote(walk, remote, WEFT_ERR_NOT_FOUND, "its owner has taken the region back");
+      shm_walk_fail_remote(walk, remote, WEFT_ERR_NOT_FOUND, "its owner has deregistered the region");
     return;
   }
   if (!remote->memory)
@@ -153,6 +153,6 @@ uint32_t shm_move_on(struct shm_worker *worker) {
   if (shm_move(op, SHM_MOVES))
     shm_pieces_done(op);
   else
-    append(worker, op, op); // the others' turn
+    append(worker, op, op); // behind the other requests
   return 1;
 }

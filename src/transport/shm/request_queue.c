@@ -95,7 +95,7 @@ static void push(struct shm_peer *peer, struct shm_op *op) {
   while (!atomic_compare_exchange_weak(&peer->inbox, &newest, op));
 }
 
-// False: somebody has the turn, and will look again.
+// False: another thread is sending, and will check the inbox again.
 static bool begin_sending(struct shm_peer *peer) {
   for (;;) {
     uint32_t seen = FREE;

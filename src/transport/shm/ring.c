@@ -27,12 +27,12 @@ static void copy_out(void *bytes, const unsigned char *ring, uint64_t position, 
     memcpy((unsigned char *)bytes + first, ring, size - first);
 }
 
-// With the peer's turn.
+// By the thread that has set peer->sending.
 int shm_ring_put(struct shm_peer *peer, const void *bytes, uint32_t size) {
   struct shm_slot *slot = peer->slot;
-  uint64_t head = peer->head; // what stands in the slot the reader may have changed
+  uint64_t head = peer->head; // not slot->head, which the reader may have changed
   if (head + span(size) - atomic_load(&slot->tail) > SHM_RING) {
-    atomic_store(&slot->waiting, 1); // the reader looks at it after it has made room
+    atomic_store(&slot->waiting, 1); // the reader checks it after it has made room
     if (head + span(size) - atomic_load(&slot->tail) > SHM_RING)
       return SHM_RING_FULL;
   }
@@ -46,7 +46,7 @@ int shm_ring_put(struct shm_peer *peer, const void *bytes, uint32_t size) {
 
 static void ring_bell(int bell) {
   if (bell >= 0)
-    while (write(bell, "", 1) < 0 && errno == EINTR) // full: it rings already
+    while (write(bell, "", 1) < 0 && errno == EINTR) // full: it is already readable
       ;
 }
 
@@ -64,8 +64,8 @@ void shm_ring_wake(struct shm_worker *worker) {
     ring_bell(worker->bell_write);
 }
 
-// The doorbell of a slot's sender. Not what the slot says of it, but what the sender's process says in its proof: else
-// it could have this one write into any pipe of another.
+// Opens the doorbell of a slot's sender, which the sender's proof names. The slot is not trusted: it could make this
+// process write into any pipe.
 static int open_bell(const struct shm_worker *worker, const struct shm_slot *slot, int *bell) {
   pid_t pid = (pid_t)(atomic_load(&slot->owner) >> 32);
   struct shm_file file = {S_IFIFO, worker->bell_device, 0};
@@ -89,7 +89,7 @@ static int open_bell(const struct shm_worker *worker, const struct shm_slot *slo
   return shm_proc_open(pid, proof.bell_fd, O_RDWR, &file, "the doorbell", bell);
 }
 
-// It is opened when it is needed first.
+// The doorbell is opened when it is first needed.
 void shm_ring_wake_sender(struct shm_worker *worker, uint32_t index) {
   if (worker->bells[index] < 0 && open_bell(worker, &worker->page->slots[index], &worker->bells[index]) != 0)
     return; // it is gone
@@ -119,17 +119,17 @@ void shm_ring_forget(struct shm_worker *worker, uint32_t index) {
   atomic_store(&slot->owner, 0);
 }
 
-// Nothing more is read from a sender that has written nonsense, until it gives its slot back.
+// Reads nothing more from a sender whose messages are malformed, until it releases its slot.
 static void give_up(struct shm_worker *worker, uint32_t index) {
-  log_error("shm: a process of this host has written nonsense into its messages; what it sends is dropped");
+  log_error("shm: a process of this host sent a malformed message; everything that it sends is dropped");
   worker->broken[index] = true;
 }
 
-// Delivers what was there on entry. What the sender writes is read once, and only as far as this side knows how far it
-// has read: its tail in the page is for the sender alone.
+// Delivers the messages that were there on entry. Each field that the sender writes is read once. This side keeps its
+// own tail; the one in the page is for the sender alone.
 static uint32_t drain(struct shm_worker *worker, uint32_t index) {
   struct shm_slot *slot = &worker->page->slots[index];
-  uint32_t state = atomic_load(&slot->state); // before head: who has left has written all
+  uint32_t state = atomic_load(&slot->state); // before head: a sender that has left has written all
   uint64_t head = atomic_load(&slot->head), tail = worker->tails[index];
   uint32_t count = 0;
   while (tail != head && !worker->broken[index]) {

@@ -5,21 +5,20 @@
 // the caller's thread; those of more than SHM_INLINE bytes in progress(), so that post() returns soon. Nothing but a
 // message waits for the peer: until its ring has room.
 //
-// How one finds the other: an address is a pid and the number of a descriptor in that process, opened through /proc:
-// its proof page (identity/proof.c), with which the process itself says which page and doorbell are its worker's. A
-// pidfd tells whether the process still is. Address and keys are sealed by who made them (identity/seal.h), the address
-// together with the name of its owner: nobody gives them for his own, widens or moves them.
+// Connecting: an address is a pid and the number of a descriptor in that process, which is opened through /proc. It is
+// the worker's proof page (identity/proof.c), in which the process states which page and doorbell are the worker's. A
+// pidfd shows whether the process lives. Addresses and keys are sealed by the worker that made them (identity/seal.h),
+// an address together with the name of its owner, so that no other process can make, change or reuse them.
 //
-// What a peer writes into pages is not believed: positions of rings are kept on each side, and descriptors that a slot
-// names are opened only if the sender's own proof names them.
+// What a peer writes into pages is not trusted: each side keeps its own positions of rings, and a descriptor that a
+// slot names is opened only if the sender's proof names it too.
 //
-// Taking back a region: each region has a gate in its owner's page. Initiators say there that they go in and out around
-// each stretch of at most SHM_STRETCH bytes; unreg() closes the gate and waits until no living process is inside. A
-// fence does the same to one peer, whichever gate it is at.
+// Deregistering: each region has a gate in its owner's page. Initiators enter and leave it around each stretch of at
+// most SHM_STRETCH bytes; unreg() closes the gate and waits until no living process is inside. A fence does the same to
+// one peer at all gates.
 //
-// Messages and threads: threads that post to one peer push onto its inbox. One of them has the peer's turn and moves
-// what is there into the ring; who finds the turn taken leaves word, and the holder looks again before it goes. Nobody
-// waits.
+// Messages and threads: threads that post to one peer push onto its inbox. One of them sets peer->sending and moves the
+// inbox into the ring. A thread that finds it set asks the sending thread to check the inbox again. No thread waits.
 #ifndef TRANSPORT_SHM_SHM_H
 #define TRANSPORT_SHM_SHM_H
 
@@ -36,12 +35,12 @@
 enum {
   SHM_INLINE = 256 << 10,   // bytes that post() moves itself
   SHM_STREAM = 16 << 20,    // bytes of a request that go past the caches
-  SHM_RUN = 16 << 10,       // of those, bytes that are asked for while as many before them are copied
+  SHM_RUN = 16 << 10,       // of those, bytes that are prefetched while as many before them are copied
   SHM_MOVES = 4,            // stretches that progress() moves at a time
-  SHM_STRETCH = 1 << 20,    // bytes between looks at the gate and at cancel()
-  SHM_FENCE_MS = 200,       // how long unreg() waits for those inside: one of them may have been stopped there
+  SHM_STRETCH = 1 << 20,    // bytes between checks of the gate and of cancel()
+  SHM_FENCE_MS = 200,       // how long unreg() waits for threads inside, which may have been stopped there
   SHM_FENCE_OWN_MS = 20000, // the same for threads of this process, which only wait for a processor
-  SHM_LOOK_EVERY = 256,     // progress() calls between looks at descriptors
+  SHM_LOOK_EVERY = 256,     // progress() calls between checks of descriptors
   SHM_WHY = 120,            // of a request
 };
 
@@ -62,9 +61,9 @@ struct shm_worker {
   struct shm_op *moving, *last_moving; // in progress()
   struct shm_peer *peers, *leaving;
   struct shm_region *regions;
-  int bells[SHM_SLOTS];      // of those who send here, once they were needed; -1: not open
+  int bells[SHM_SLOTS];      // of senders, opened when first needed; -1: not open
   uint64_t tails[SHM_SLOTS]; // how far their rings were read
-  bool broken[SHM_SLOTS];    // they have written nonsense: nothing more is read from them
+  bool broken[SHM_SLOTS];    // they sent malformed messages: nothing more is read from them
   unsigned char message[TRANSPORT_MAX_MESSAGE];
   uint32_t *taken; // [SHM_REGIONS / 32] gates in use
 };
@@ -78,7 +77,7 @@ struct shm_region {
   uint64_t device, inode;
 };
 
-// Where in its pieces a request is.
+// The position of a request in its pieces.
 struct shm_walk {
   struct transport_request *request;
   uint32_t at;     // the piece
@@ -103,11 +102,11 @@ struct shm_peer {
   struct shm_slot *slot;
   unsigned char *ring;
   uint32_t index; // of the slot
-  uint64_t owner; // its word
+  uint64_t owner; // what the slot's `owner` was set to
   pid_t pid;
   uint64_t cookie; // of its worker
   struct shm_trust trust;
-  uint64_t head;   // of the ring, with the turn
+  uint64_t head;   // of the ring; only the sending thread uses it
   bool here;       // in this process
   int pidfd, bell; // -1: none
   bool reported;   // on_peer was called
@@ -115,11 +114,11 @@ struct shm_peer {
   char why[SHM_WHY];              // of `failed`, set before it
   _Atomic int ended;              // 0, or the code that every request ends with: as base.failed, or CANCELED
   _Atomic uint32_t active;        // threads in post()
-  _Atomic uint32_t sending;       // 0 free, 1 taken, 2 taken and to look again
+  _Atomic uint32_t sending;       // 0: no thread sends; 1: one does; 2: it has to check the inbox again
   _Atomic bool cancels;           // some op was canceled
   _Atomic bool waits;             // counted in worker->waiting
   _Atomic(struct shm_op *) inbox; // newest first
-  struct shm_op *first, *last;    // in order; the turn's
+  struct shm_op *first, *last;    // in order; the sending thread's
 };
 
 struct shm_remote {
@@ -140,19 +139,19 @@ void shm_unreg(struct transport_region *region);
 int shm_pack(struct transport_region *region, void *bytes, size_t *size);
 
 // gate.c
-// One that is free. LIMIT.
+// Reserves a free gate. LIMIT.
 int shm_gate_take(struct shm_worker *worker, uint32_t *index);
 void shm_gate_give(struct shm_worker *worker, uint32_t index);
-// Its new id.
+// Opens it; returns its new id.
 uint64_t shm_gate_open(struct shm_worker *worker, uint32_t index);
-// Goes in, for one stretch; false: the region was taken back, or shm_gate_fenced(). `*place` is for leave().
+// Enters for one stretch; false: the region was deregistered, or shm_gate_fenced(). `*place` is for leave().
 bool shm_gate_enter(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t *place);
-// Whether the peer has lost this side.
+// Whether the peer has fenced this worker.
 bool shm_gate_fenced(const struct shm_peer *peer);
 void shm_gate_leave(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t place);
-// Until nobody is inside who still lives. False: somebody stays, who was stopped there.
+// Closes it, and waits until no living process is inside. False: one was stopped inside.
 bool shm_gate_close(struct shm_worker *worker, uint32_t index);
-// The table's: what that peer's worker sends from has no way in any more.
+// The table's fence(): that peer's worker can enter no gate of this one any more.
 void shm_fence(struct transport_peer *peer);
 
 // memory_remote.c
@@ -164,7 +163,7 @@ void *shm_map(struct transport_remote *remote);
 int shm_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
                 struct transport_peer **peer);
 void shm_disconnect(struct transport_peer *peer);
-// Ends its requests with `err`, and says so to the user.
+// Ends its requests with `err`, and calls on_peer.
 void shm_peer_lost(struct shm_peer *peer, int err, const char *why);
 void shm_peer_free(struct shm_peer *peer);
 
@@ -181,14 +180,14 @@ void shm_finish(struct transport_request *request, int state, const char *why);
 enum { SHM_RING_FULL = 1 };
 int shm_ring_put(struct shm_peer *peer, const void *bytes, uint32_t size);
 void shm_ring_notify(struct shm_peer *peer);
-// This worker, if it sleeps. Any thread.
+// Wakes this worker if it sleeps. Any thread.
 void shm_ring_wake(struct shm_worker *worker);
 // Rings the sender of a slot.
 void shm_ring_wake_sender(struct shm_worker *worker, uint32_t index);
 uint32_t shm_ring_receive(struct shm_worker *worker);
-// Also what nobody has told of, because its sender died before it could.
+// Also messages without a notification, whose sender died before it could notify.
 uint32_t shm_ring_receive_all(struct shm_worker *worker);
-// Slots whose senders have died.
+// Frees the slots of senders that have died.
 void shm_ring_sweep(struct shm_worker *worker);
 void shm_ring_forget(struct shm_worker *worker, uint32_t index);
 
@@ -199,7 +198,7 @@ int shm_post(struct transport_request *request);
 void shm_cancel(struct transport_request *request);
 
 // request_move.c
-// Moves up to that many stretches of the request's pieces; true when it is through with them, well or not.
+// Moves up to that many stretches of the request's pieces; true when all have been moved or have failed.
 bool shm_move(struct shm_op *op, uint32_t stretches);
 // Hands a large request over to progress(). Any thread.
 void shm_move_later(struct shm_op *op);
@@ -224,7 +223,7 @@ void shm_walk_fail_remote(struct shm_walk *walk, const struct shm_remote *remote
 // process_vm.c: a stretch of the pieces that follow and are of this remote; moves the walk on. False: the rest of that
 // remote's pieces cannot be reached either, they have failed.
 bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote);
-// Whether process `pid` is this user's and lets us reach its memory.
+// Checks that process `pid` is this user's and that the kernel lets this process reach its memory.
 int shm_vm_check(pid_t pid, uint64_t address);
 
 // copy.c: past the caches
@@ -233,7 +232,7 @@ struct shm_run {
   const unsigned char *from;
   size_t size; // 0: there is none
 };
-// Copies `now`, and asks for what `next` and then `later` will need.
+// Copies `now`, and prefetches what `next` and then `later` will need.
 void shm_stream(const struct shm_run *now, const struct shm_run *next, const struct shm_run *later);
 // After the last of them: what was copied is visible before what is stored from here on.
 void shm_stream_end(void);

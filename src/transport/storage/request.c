@@ -1,4 +1,4 @@
-// Requests of transports to storage, from prepare() to the news of their end.
+// Requests of transports to storage, from prepare() to their completion.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ static int check_local(const struct transport_request *request, uint32_t i) {
   uint64_t start = (uint64_t)(uintptr_t)memory->address;
   const struct transport_worker *worker = request->peer->worker;
   if (!(worker->abilities.local_kinds & 1u << memory->kind))
-    return fail(WEFT_ERR_INVALID, "piece %u: its local side is no memory that the transport %s moves", i,
+    return fail(WEFT_ERR_INVALID, "piece %u: its local side is memory of a kind that the transport %s does not move", i,
                 worker->transport->name);
   if (piece->local_address < start || piece->length > memory->length ||
       piece->local_address - start > memory->length - piece->length)
@@ -28,7 +28,7 @@ static int check_remote(const struct transport_request *request, uint32_t i) {
   if (piece->remote->peer != request->peer)
     return fail(WEFT_ERR_INVALID, "piece %u: its remote side belongs to another peer", i);
   if (piece->length > most || piece->remote_address > most - piece->length)
-    return fail(WEFT_ERR_LIMIT, "piece %u: bytes %llu to %llu of %s are asked for, which may be used up to %llu", i,
+    return fail(WEFT_ERR_LIMIT, "piece %u: bytes %llu to %llu of %s were asked for, which is registered up to %llu", i,
                 (unsigned long long)piece->remote_address, (unsigned long long)(piece->remote_address + piece->length),
                 memory->path ? memory->path : "a file", (unsigned long long)most);
   if (request->op == WEFT_WRITE && memory->read_only)
@@ -130,7 +130,7 @@ void self_request_complete(struct self_request *own) {
   worker->num_active--;
   if (own->err == 0 && request->message_size > 0 && options->on_message)
     options->on_message(options->arg, request->message, request->message_size);
-  // Once the state is there, the owner may free the request, unless it asked to be called.
+  // Once the state is stored, the owner may free the request, unless it has set `done`.
   void (*done)(struct transport_request *) = request->done;
   atomic_store_explicit(&request->state, own->err, memory_order_release);
   if (done)

@@ -1,5 +1,5 @@
 // What transports to storage have in common: the only peer is the worker itself, its regions are found by number, and a
-// request ends in progress(), which tells it. A back end embeds these structs as the first member of its own.
+// request completes in progress(). A back end embeds these structs as the first member of its own.
 #ifndef TRANSPORT_STORAGE_STORAGE_H
 #define TRANSPORT_STORAGE_STORAGE_H
 
@@ -12,11 +12,11 @@
 
 struct self_worker {
   struct transport_worker base;
-  uint64_t id; // in addresses and keys: they are of no use to any other worker
+  uint64_t id; // in addresses and keys, so that they are valid for this worker only
   uint64_t num_regions;
   struct link regions, peers;
   struct link active;  // requests in flight, oldest first
-  struct link ended;   // those whose end has to be told
+  struct link ended;   // those that progress() has to complete
   uint32_t num_active; // both
   bool closing;
 };
@@ -86,13 +86,13 @@ void self_request_moved(struct self_request *own, uint32_t piece, uint64_t bytes
 void self_request_failed(struct self_request *own, uint32_t piece, int err);
 // Nothing touches its memory any more; whatever has not been moved is CANCELED, or failed with the request's code.
 void self_request_end(struct self_request *own);
-// Tells its end: message, state, done(). Nothing of it is touched afterwards.
+// Completes a request that has ended: message, state, done(). Nothing of it is touched afterwards.
 void self_request_complete(struct self_request *own);
 
 // --- the ends of requests and peers: worker.c ---
 
-// Tells the requests that have ended. Returns how many. Peers whose last request ended are freed, their regions dropped
-// as in self_worker_clear().
+// Completes the requests that have ended. Returns how many. Peers whose last request ended are freed, their regions
+// dropped as in self_worker_clear().
 uint32_t self_worker_complete(struct self_worker *worker, void (*drop)(struct self_region *region));
 
 // disconnect(): `cancel` is the table's.

@@ -57,15 +57,14 @@ int self_address(struct transport_worker *base, void *bytes, size_t *size) {
 
 int self_connect(struct transport_worker *base, const void *address, size_t size, const char *owner,
                  struct transport_peer **peer) {
-  (void)owner; // the only one that it reaches is the caller's own
+  (void)owner; // the only worker that can be reached is the caller's own
   struct self_worker *worker = (struct self_worker *)base;
   struct wire_reader reader;
   int rc = card_read(&address_card, address, size, &reader);
   if (rc != 0)
     return rc;
   if (wire_take_number(&reader, 8) != worker->id)
-    return fail(WEFT_ERR_UNREACHABLE, "the transport %s reaches storage of its own worker only, no other one",
-                base->transport->name);
+    return fail(WEFT_ERR_UNREACHABLE, "the transport %s reaches storage of its own worker only", base->transport->name);
   struct self_peer *own = calloc(1, sizeof *own);
   if (!own)
     return fail(WEFT_ERR_NOMEM, "out of memory for a peer");
@@ -123,7 +122,7 @@ int self_import(struct transport_peer *base, const void *bytes, size_t size, str
     return fail(WEFT_ERR_UNREACHABLE, "the transport %s reaches no memory of that kind", worker->base.transport->name);
   struct self_region *region = id == worker->id ? find_region(worker, number) : NULL;
   if (!region)
-    return fail(WEFT_ERR_UNREACHABLE, "that region is not this worker's, or not any more");
+    return fail(WEFT_ERR_UNREACHABLE, "that region is not registered with this worker");
   struct self_remote *own = calloc(1, sizeof *own);
   if (!own)
     return fail(WEFT_ERR_NOMEM, "out of memory for a region");
@@ -148,7 +147,7 @@ uint32_t self_worker_complete(struct self_worker *worker, void (*drop)(struct se
   uint32_t count = 0;
   for (const struct link *link = worker->ended.next; link != &worker->ended; link = link->next)
     count++;
-  for (uint32_t i = 0; i < count; i++) // what ends while these are told has to wait for the next call
+  for (uint32_t i = 0; i < count; i++) // what ends in their callbacks waits for the next call
     self_request_complete(LINK_OF(worker->ended.next, struct self_request, link));
   for (struct link *link = worker->peers.next, *next; link != &worker->peers; link = next) {
     next = link->next;

@@ -14,13 +14,13 @@ enum {
   HELD = 4,   // besides: that the peer lets us in, before it is sent
 };
 
-// What the initiator keeps with an operation.
+// The initiator's state of an operation.
 struct asking {
   struct ucx_ask ask;
   void *local;
   const struct ucx_region *region; // that of `local`
   struct ucx_bounce *bounce;       // from which UCX sends; NULL: from `local`
-  int refused;                     // what an answer said that came while UCX was still sending
+  int refused;                     // the status of an answer that came while UCX was still sending
 };
 _Static_assert(sizeof(struct asking) <= UCX_OURS, "what ucx_place() has");
 
@@ -52,17 +52,17 @@ static const char *text_of(int status) {
   case WEFT_ERR_NOT_FOUND:
     return "the peer has no such region any more";
   case WEFT_ERR_INVALID:
-    return "the peer refuses: outside its region, or a region for reading only";
+    return "the peer refuses: outside its region, or a read-only region";
   case WEFT_ERR_SYSTEM:
-    return "the GPU whose memory it is does not copy";
+    return "the peer's GPU cannot copy it";
   case WEFT_ERR_PEER_LOST:
-    return "the peer has lost this one";
+    return "the peer has fenced this worker";
   default:
     return "the peer refuses";
   }
 }
 
-// An answer has come, which UCX may outrun: it has to have sent all, or it reads on.
+// An answer has come. It may come before UCX has finished sending, and until then UCX reads the local memory.
 static void answered(struct flow_op *op, int err, const char *why) {
   op->more &= ~(uint32_t)REMOTE;
   asking_of(op)->refused = err;
@@ -70,7 +70,7 @@ static void answered(struct flow_op *op, int err, const char *why) {
     flow_ended(op, err, why);
 }
 
-// It has been sent, or will not be; then no answer will come.
+// The access has been sent (err 0), or will not be, and then no answer will come.
 static void left(struct flow_op *op, int err, const char *why) {
   struct asking *asking = asking_of(op);
   op->more &= ~(uint32_t)LOCAL;
@@ -92,7 +92,7 @@ static void sent(void *request, ucs_status_t status, void *arg) {
   left(arg, status == UCS_OK ? 0 : ucx_code(status), status == UCS_OK ? NULL : ucs_status_string(status));
 }
 
-// FLOW_DONE: it has been sent; FLOW_STARTED: sent() will tell.
+// FLOW_DONE: it has been sent; FLOW_STARTED: sent() will be called.
 static int send_ask(struct flow_op *op) {
   const struct asking *asking = asking_of(op);
   bool write = op->own->request->op == WEFT_WRITE;
@@ -116,7 +116,7 @@ static int send_ask(struct flow_op *op) {
   return request ? FLOW_STARTED : FLOW_DONE;
 }
 
-// What the peer gave with its welcome, and what we gave it with our hello.
+// Fills in what the peer gave in its welcome, and the tag that this side gave in its hello.
 static void bear(struct asking *asking, const struct ucx_peer *peer) {
   asking->ask.pass = peer->pass;
   asking->ask.session = peer->session;
@@ -173,8 +173,8 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
   return FLOW_STARTED;
 }
 
-// The operation that this answer ends: one that was asked of who bears the tag, and not answered yet. NULL: none, as it
-// came too late, or is a lie.
+// The operation that this answer ends: one that was sent to the peer of that tag, and not answered yet. NULL: none, as
+// the answer is late or false.
 static struct flow_op *answered_op(const struct ucx_worker *worker, const struct ucx_reply *answer) {
   uint32_t index = (uint32_t)answer->cookie;
   struct flow_op *op = index < UCX_ASKED ? worker->asked[index].op : NULL;
@@ -183,7 +183,7 @@ static struct flow_op *answered_op(const struct ucx_worker *worker, const struct
   return asking_of(op)->ask.tag == answer->tag ? op : NULL;
 }
 
-// What the peer says of it: 0, or a code of Weft's.
+// The status that the peer gave: 0, or a code of Weft's.
 static int status_of(const struct ucx_reply *answer, bool read, uint64_t wanted, size_t size) {
   enum { LEAST = -100 };
   if (answer->status > 0 || answer->status < LEAST)
@@ -220,14 +220,14 @@ ucs_status_t ucx_on_answer(void *arg, const void *header, size_t header_size, vo
   return UCS_OK;
 }
 
-// It has not been sent, and will not be.
+// Ends an access that has not been sent, and will not be.
 static void drop_held(struct flow_op *op, int err, const char *why) {
   ((struct ucx_peer *)op->own->peer)->held--;
   op->more = LOCAL | REMOTE;
   left(op, err, why);
 }
 
-// The accesses that waited for a pass are sent.
+// Sends the accesses that waited for a pass.
 static void begin(struct ucx_peer *peer) {
   struct ucx_worker *worker = (struct ucx_worker *)peer->flow.base.worker;
   for (uint32_t i = 0; i < UCX_ASKED && peer->held > 0; i++) {

@@ -42,7 +42,7 @@ static int map_memory(struct ucx_worker *worker, struct ucx_region *region) {
   status = ucp_mem_query(region->memory, &attr);
   if (status != UCS_OK) {
     ucp_mem_unmap(worker->context, region->memory);
-    return ucx_fail(status, "UCX does not tell where it allocated");
+    return ucx_fail(status, "UCX does not give the address that it allocated");
   }
   memory->address = attr.address;
   region->allocated = true;

@@ -18,7 +18,7 @@ int ucx_address(struct transport_worker *base, void *bytes, size_t *size) {
   return rc ? fail_context(rc, "choose fewer devices with UCX_NET_DEVICES") : 0;
 }
 
-// From inside UCX: what is to be done about it is done in progress().
+// Called inside UCX, so the rest is done in progress().
 static void failed(void *arg, ucp_ep_h ep, ucs_status_t status) {
   struct ucx_peer *peer = arg;
   (void)ep;
@@ -26,7 +26,7 @@ static void failed(void *arg, ucp_ep_h ep, ucs_status_t status) {
     flow_peer_failed(&peer->flow, WEFT_ERR_PEER_LOST, ucs_status_string(status));
 }
 
-// With room for its messages and its address.
+// Allocates a peer with room for its messages and its address.
 static struct ucx_peer *make_peer(struct ucx_worker *worker, const void *address, size_t address_size) {
   size_t head = (sizeof(struct ucx_peer) + 63) / 64 * 64;
   size_t request = (worker->request_size + 63) / 64 * 64, bytes = (TRANSPORT_MAX_MESSAGE + 63) / 64 * 64;
@@ -51,7 +51,7 @@ static struct ucx_peer *make_peer(struct ucx_worker *worker, const void *address
   return peer;
 }
 
-// By what UCX reaches that peer: what it prints of an endpoint is the one place where all versions tell it.
+// Finds out how UCX reaches that peer. Only what it prints of an endpoint shows that in all versions.
 static void look_at(struct ucx_peer *peer) {
   char *text = NULL;
   size_t size = 0;
@@ -106,7 +106,7 @@ int ucx_connect(struct transport_worker *base, const void *address, size_t size,
   if (status != UCS_OK) {
     link_remove(&peer->flow.peers);
     free(peer);
-    rc = ucx_fail(status, "UCX has no way to that worker that tells of failures");
+    rc = ucx_fail(status, "UCX has no transport to that worker that reports failures");
     return status == UCS_ERR_UNREACHABLE || status == UCS_ERR_UNSUPPORTED ? WEFT_ERR_UNREACHABLE : rc;
   }
   *made = &peer->flow.base;

@@ -68,7 +68,7 @@ int ucx_settle(struct flow_request *own, struct flow_op *op) {
 static void message_ended(void *request, ucs_status_t status, void *arg) {
   struct ucx_message *message = arg;
   (void)request;
-  if (status != UCS_OK && ucx_keep_unsent(message)) // else a failure is the endpoint's, which tells of it
+  if (status != UCS_OK && ucx_keep_unsent(message)) // else the endpoint reports the failure
     return;
   message->peer->sent |= status == UCS_OK;
   message->next = message->peer->free_messages;
@@ -97,7 +97,7 @@ int ucx_send(struct flow_request *own, struct flow_op *op) {
   (void)op;
   if (!message || peer->again_ns != 0)
     return FLOW_AGAIN;
-  // With the first message, so that the peer knows whom it has let in before anything can cut the two apart.
+  // With the first message, so that the peer knows this initiator before the two can be separated.
   if (!peer->hello_sent && !peer->direct && ((struct ucx_worker *)own->worker)->serve != 0) {
     int rc = ucx_send_hello(peer);
     if (rc != 0)

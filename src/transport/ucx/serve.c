@@ -9,7 +9,7 @@
 
 enum {
   MOST_REGIONS = 1 << 20,
-  MAX_ANSWERS = 128, // with data, on their way; a READ beyond is told to come again
+  MAX_ANSWERS = 128, // with data, on their way; a READ beyond is answered with BUSY and sent again
 };
 
 // On its way; UCX may refer to it until it has sent it.
@@ -58,9 +58,9 @@ static void answer_sent(void *request, ucs_status_t status, void *arg) {
     ucp_request_free(request);
 }
 
-// No initiator has more operations under way than UCX_ASKED, with as many answers that UCX tells late of: whoever is
-// owed more answers does not take them, and gets none. Of those with data it has no more than are left for all others,
-// who so have some whatever it does.
+// No initiator has more than UCX_ASKED operations under way, and as many answers that UCX has not reported as sent. One
+// that is owed more does not receive its answers, and gets no more. Of answers with data it may have as many as are
+// left for all others, so that these have some whatever it does.
 static bool may_owe(struct ucx_worker *worker, uint32_t session, bool large) {
   const struct ucx_owed *owed = ucx_owed(worker, session);
   return owed->all < UCX_MOST_OWED && (!large || owed->large < MAX_ANSWERS - worker->large_owed);
@@ -95,7 +95,7 @@ static struct ucx_answer *take_answer(struct ucx_worker *worker, uint32_t sessio
   return answer;
 }
 
-// `region`: whose the data is, if there is any.
+// `region`: that of the data, if there is any.
 static void reply(struct ucx_worker *worker, ucp_ep_h ep, const struct ucx_ask *ask, int status,
                   const struct ucx_region *region, const void *data, size_t size) {
   struct ucx_answer *answer = take_answer(worker, ask->session, size > 0);
@@ -122,8 +122,8 @@ static void reply(struct ucx_worker *worker, ucp_ep_h ep, const struct ucx_ask *
     answer_sent(NULL, UCS_OK, answer);
 }
 
-// What an initiator asks. False: it is nothing that Weft sends, or cannot be answered. A session that it was not given
-// is none: what nobody was let in for is owed to nobody.
+// Reads an access. False: Weft sends no such message, or it cannot be answered. A session without a valid pass is
+// replaced by UCX_NO_SESSION, so that its answers count as a stranger's.
 static bool take_ask(struct ucx_worker *worker, const void *header, size_t size, const ucp_am_recv_param_t *param,
                      struct ucx_ask *ask) {
   if (size != sizeof *ask || !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ||
@@ -136,8 +136,8 @@ static bool take_ask(struct ucx_worker *worker, const void *header, size_t size,
   return true;
 }
 
-// The region, if that is what the key stands for and it may be done with these bytes of it. Who was fenced, or never
-// let in, hears that before anything else, and so learns of no key whether it is good.
+// The region, if that is what the key stands for and it may be done with these bytes of it. An initiator that
+// was fenced, or has no pass, gets that status before any other, and so does not learn whether a key is valid.
 static const struct ucx_region *find(const struct ucx_worker *worker, const struct ucx_ask *ask, bool write,
                                      int *status) {
   *status = WEFT_ERR_PEER_LOST;

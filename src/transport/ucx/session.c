@@ -1,12 +1,12 @@
-// Whose accesses are served. Before a peer sends its first access over a connection it asks to be let in, and gets a
-// pass, which all its accesses bear. A fence makes the passes void that a worker has got so far, and so refuses what of
-// its accesses is under way.
+// Sessions: whose accesses are served. Before a peer sends its first access over a connection it sends a hello, and
+// gets a pass, which all its accesses carry. A fence makes the pass of a worker void, and so refuses its accesses that
+// are under way.
 //
 //   hello (the initiator's number) -> welcome (the pass) -> accesses with the pass
 //
-// Anybody who reaches the worker is let in: what lets memory be touched is the key of a region, 64 random bits. An
-// initiator that lies about its number gets another's pass, or one that no fence makes void: against who lies, what
-// holds is taking back the region.
+// Every process that reaches the worker gets a pass: what protects memory is the key of a region, 64 random bits. An
+// initiator that gives a false number gets another's pass, or one that no fence makes void. Against such a one,
+// deregister the region.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,10 +16,10 @@
 
 enum { MOST_KNOWN = 16384 };
 
-// An initiator that was let in.
+// An initiator that has a pass.
 struct ucx_known {
   uint64_t initiator, pass;
-  ucp_ep_h ep; // over which it said so last
+  ucp_ep_h ep; // of its last hello
   struct ucx_owed owed;
 };
 
@@ -50,7 +50,8 @@ static struct ucx_known *find(struct ucx_worker *worker, uint64_t initiator) {
   return NULL;
 }
 
-// Who gives another number over the same connection takes the place of who it was: a connection costs one place.
+// An initiator that gives another number over the same connection takes the place of the first: a connection has one
+// place.
 static struct ucx_known *place_of(struct ucx_worker *worker, ucp_ep_h ep) {
   for (uint32_t i = 0; i < worker->num_known; i++) {
     if (worker->known[i].ep == ep)
@@ -110,7 +111,7 @@ static void welcome_sent(void *request, ucs_status_t status, void *arg) {
     ucp_request_free(request);
 }
 
-// Until UCX has sent it. NULL: there is no memory, or it is owed too many already.
+// The welcome is kept until UCX has sent it. NULL: there is no memory, or too many answers are owed already.
 static struct letting *make_welcome(struct ucx_worker *worker, const struct ucx_known *known, uint64_t tag) {
   uint32_t session = known ? (uint32_t)(known - worker->known) : UCX_NO_SESSION;
   struct ucx_owed *owed = ucx_owed(worker, session);
@@ -130,7 +131,7 @@ ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, voi
   struct ucx_hello hello;
   (void)data, (void)size;
   if (header_size != sizeof hello || !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP))
-    return UCS_OK; // nothing that Weft sends
+    return UCS_OK; // Weft sends no such message
   memcpy(&hello, header, sizeof hello);
   struct letting *letting = make_welcome(worker, let_in(worker, hello.initiator, param->reply_ep), hello.tag);
   if (!letting)
@@ -152,7 +153,7 @@ ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, voi
 // --- the initiator ---
 
 static void hello_sent(void *request, ucs_status_t status, void *arg) {
-  (void)status, (void)arg; // a failure is the endpoint's, which tells of it
+  (void)status, (void)arg; // the endpoint reports a failure
   ucp_request_free(request);
 }
 
@@ -185,7 +186,7 @@ struct ucx_peer *ucx_welcomed(struct ucx_worker *worker, const void *header, siz
     peer->session = (uint32_t)welcome.session;
     worker->flow.events++;
     if (!peer->let_in)
-      flow_peer_failed(&peer->flow, WEFT_ERR_UNREACHABLE, "the peer lets nobody in");
+      flow_peer_failed(&peer->flow, WEFT_ERR_UNREACHABLE, "the peer accepts no more initiators");
     return peer->let_in ? peer : NULL;
   }
   return NULL;

@@ -66,7 +66,7 @@ static ucs_status_t received(void *arg, const void *header, size_t header_size, 
   struct flow_worker *worker = &((struct ucx_worker *)arg)->flow;
   (void)header, (void)header_size;
   if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV || size > TRANSPORT_MAX_MESSAGE)
-    return UCS_OK; // no message of Weft's: those are sent eagerly
+    return UCS_OK; // Weft sends messages eagerly, and no longer ones
   worker->events++;
   if (worker->base.options.on_message)
     worker->base.options.on_message(worker->base.options.arg, data, size);
@@ -132,11 +132,11 @@ static int make_worker(struct ucx_worker *worker, bool threads) {
   if (rc != 0)
     return fail_context(rc, "this worker's own address");
   if (ucp_worker_get_efd(worker->worker, &worker->fd) != UCS_OK)
-    worker->fd = -1; // some of its transports cannot wake anybody: poll
+    worker->fd = -1; // some of its transports have no descriptor: poll
   return 0;
 }
 
-// What UCX tells of itself here.
+// Queries UCX's request size and memory types.
 static int ask(struct ucx_worker *worker) {
   ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES};
   ucs_status_t status = ucp_context_query(worker->context, &attr);
@@ -271,7 +271,7 @@ static double seconds_of(ucp_ep_h ep, size_t bytes) {
 
 enum { GPU_PIECE_NS = 8000 }; // a copy between a GPU and host memory, and the wait for it
 
-// UCX estimates for an endpoint, from the speed of the link; where a virtual one tells none it takes the slowest that
+// UCX estimates for an endpoint, from the speed of the link; where a virtual one reports none it takes the slowest that
 // there ever was, so there is a least value. In general: what TCP over a good Ethernet does.
 static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *cost) {
   (void)base;

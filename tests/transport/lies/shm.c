@@ -168,7 +168,7 @@ static void test_page_that_is_not_sealed(void **state) {
   struct liar liar;
   liar_make(&liar);
   liar.no_seals = true;
-  expect_refused(&liar, WEFT_ERR_AUTH, "no sealed memfd");
+  expect_refused(&liar, WEFT_ERR_AUTH, "not a sealed memfd");
 }
 
 static void test_page_of_another_pid_or_worker(void **state) {
@@ -179,7 +179,7 @@ static void test_page_of_another_pid_or_worker(void **state) {
   expect_refused(&liar, WEFT_ERR_UNREACHABLE, "another one is there");
   liar_make(&liar);
   liar.says.magic++;
-  expect_refused(&liar, WEFT_ERR_AUTH, "no proof");
+  expect_refused(&liar, WEFT_ERR_AUTH, "not the proof");
 }
 
 // Its page was handed to the victim, and the address names the victim's process and its descriptor there.

@@ -58,7 +58,7 @@ static int look(int fd, struct shm_file *file) {
   return 0;
 }
 
-// The secrets of a new worker, and its page's proof of whose it is.
+// Draws the secrets of a new worker, and makes the proof that its page is this process's.
 static int prove(struct shm_home *home, int page_fd, int bell_fd, const struct shm_file *bell) {
   struct shm_proof proof = {.magic = SHM_PROOF_MAGIC,
                             .version = SHM_VERSION,
@@ -79,7 +79,7 @@ static int prove(struct shm_home *home, int page_fd, int bell_fd, const struct s
 }
 
 static int create(int fd, uint64_t cookie, int bell_fd, const struct shm_file *bell, struct shm_home **home) {
-  struct rlimit files; // which hold for memfds too, and kill who goes beyond
+  struct rlimit files; // RLIMIT_FSIZE holds for memfds too, and going beyond it kills the process
   struct shm_file file;
   struct shm_home *made = NULL;
   if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < SHM_PAGE_SIZE)
@@ -122,7 +122,7 @@ int shm_home_create(uint64_t cookie, int bell_fd, const struct shm_file *bell, i
   return rc;
 }
 
-// In a child of fork() the parent's are in the list too, and are not the child's.
+// After fork() the child has the parent's pages in its list too; they are not the child's.
 struct shm_home *shm_home_own(uint64_t cookie) {
   pid_t pid = getpid();
   pthread_mutex_lock(&lock);

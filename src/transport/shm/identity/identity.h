@@ -39,20 +39,20 @@ struct shm_home {
 
 // A worker's own page, and its proof, which names that doorbell.
 int shm_home_create(uint64_t cookie, int bell_fd, const struct shm_file *bell, int *fd, struct shm_home **home);
-// That worker's of this process, to be left; NULL: there is none.
+// The page of that worker of this process, with a reference for shm_home_leave(); NULL: there is none.
 struct shm_home *shm_home_own(uint64_t cookie);
-// That mapping of another process's page that is there already, to be left; or NULL.
+// The mapping that this process has of that page, with a reference for shm_home_leave(); NULL: it has none.
 struct shm_home *shm_home_find(pid_t pid, uint64_t cookie, const struct shm_file *file);
 int shm_home_map(int fd, pid_t pid, uint64_t cookie, const struct shm_file *file, struct shm_home **home);
 void shm_home_leave(struct shm_home *home);
-// Whether the descriptor is the proof page of a worker of this process. Closing such a one takes the lock away.
+// Whether the descriptor is the proof page of a worker of this process. Closing such a descriptor releases its lock.
 bool shm_home_is_proof(int fd);
 // Locks the proofs of this process's workers again.
 void shm_home_lock_again(void);
 
 // --- proc.c: descriptors of other processes ---
 
-// Opens descriptor `fd` of process `pid`, if it is that file; anything else is left untouched.
+// Opens descriptor `fd` of process `pid` if it is that file; does nothing to any other file.
 int shm_proc_open(pid_t pid, int fd, int flags, const struct shm_file *file, const char *what, int *opened);
 int shm_proc_pidfd(pid_t pid, int *fd);
 bool shm_proc_alive(int pidfd);
@@ -61,11 +61,11 @@ bool shm_proc_alive(int pidfd);
 
 int shm_proof_create(const struct shm_proof *proof, int *fd);
 int shm_proof_lock(int fd);
-// What that process, which is not this one, says in descriptor `fd`, which is that file, of its own worker with that
-// cookie. AUTH: it is not that process's own word. UNREACHABLE: it is gone, or cannot be looked into.
+// Reads the proof of another process's worker with that cookie, from its descriptor `fd`, which is that file. AUTH: the
+// proof was not made by that process. UNREACHABLE: the process is gone, or may not be examined.
 int shm_proof_read(pid_t pid, int fd, const struct shm_file *file, uint64_t cookie, struct shm_proof *proof);
 
-// --- address.c: what travels, sealed ---
+// --- address.c: addresses and keys, sealed ---
 
 struct shm_address {
   uint64_t host[2], pid_space, cookie;
@@ -79,7 +79,7 @@ struct shm_key {
   int32_t fd; // -1: no window
   uint32_t read_only;
 };
-// What was read, where it stands, to be checked against its seal.
+// The bytes that were read, and the seal to check them against.
 struct shm_signed {
   const void *bytes;
   size_t size;

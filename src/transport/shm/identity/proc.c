@@ -1,4 +1,4 @@
-// Opens a peer's files by /proc, if they are what they should be.
+// Opens descriptors of other processes by /proc, if they are the files that they should be.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -25,7 +25,7 @@ static int cannot_open(int error, pid_t pid, const char *what) {
   }
 }
 
-// Of what `place` refers to, which does nothing to it: whether it is that file.
+// Checks that `place`, which was opened with O_PATH and so does nothing to the file, is that file.
 static int look(int place, pid_t pid, const struct shm_file *file, const char *what) {
   struct stat status;
   if (fstat(place, &status) != 0 || (status.st_mode & S_IFMT) != file->type || status.st_dev != file->device ||

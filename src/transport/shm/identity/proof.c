@@ -1,11 +1,10 @@
-// The proof page: what a process itself says of one of its workers, and what nobody else can say in its place.
+// The proof page: what a process states of one of its workers, and no other process can state in its place.
 //
 // It is a memfd whose bytes are sealed for good, and its owner holds a POSIX record lock on its first byte. Such a lock
-// belongs to a process, and the kernel tells of each lock which process that is: so whoever finds the page under
-// /proc/PID/fd, and PID as the holder of its lock, knows that PID made it its own, without any part of PID having to
-// run. (A descriptor alone proves nothing: it may have been handed over.) With it come two things: the numbers of the
-// descriptors that others may open in that process, and a secret, with which the process has signed its address and
-// keys.
+// belongs to a process, and the kernel reports which one: a process that finds the page under /proc/PID/fd, and PID as
+// the holder of its lock, knows that the page is PID's, while PID does not have to run. (A descriptor alone proves
+// nothing: it may have been handed over.) With it come two things: the numbers of the descriptors that others may open
+// in that process, and a secret, with which the process has signed its address and keys.
 //
 // A process loses its lock when it closes any descriptor of that file. So it never opens its own by /proc, and
 // shm_proc_open() refuses a file that a peer names and that is a proof page of this process.
@@ -62,8 +61,8 @@ static int look_again(pid_t pid, int fd, const struct shm_file *file) {
 }
 
 // `found` is open on descriptor `fd` of the process. The kernel takes a descriptor away before the lock that depends on
-// it: a process without the lock that still has the descriptor lies, and one that has neither has closed its worker, or
-// has ended, since `found` was opened.
+// it: a process that has the descriptor but not the lock has not made the proof; one that has neither has closed its
+// worker, or has ended, since `found` was opened.
 static int check_holder(int found, pid_t pid, int fd, const struct shm_file *file) {
   struct flock lock = first_byte();
   if (fcntl(found, F_GETLK, &lock) != 0)
@@ -78,7 +77,7 @@ static int check_holder(int found, pid_t pid, int fd, const struct shm_file *fil
 
 static int read_page(int found, pid_t pid, struct shm_proof *proof) {
   if (pread(found, proof, sizeof *proof, 0) != (ssize_t)sizeof *proof || proof->magic != SHM_PROOF_MAGIC)
-    return fail(WEFT_ERR_AUTH, "what process %d shows is no proof of a worker", (int)pid);
+    return fail(WEFT_ERR_AUTH, "the file of process %d is not the proof of a worker", (int)pid);
   if (proof->version != SHM_VERSION)
     return fail(WEFT_ERR_VERSION, "the worker of process %d is of version %u, and version %u is known here", (int)pid,
                 proof->version, (unsigned)SHM_VERSION);
@@ -88,7 +87,7 @@ static int read_page(int found, pid_t pid, struct shm_proof *proof) {
 static int check(int found, pid_t pid, int fd, const struct shm_file *file, struct shm_proof *proof) {
   int seals = fcntl(found, F_GET_SEALS);
   if (seals < 0 || (seals & SEALS) != SEALS)
-    return fail(WEFT_ERR_AUTH, "what process %d shows as the proof of its worker is no sealed memfd", (int)pid);
+    return fail(WEFT_ERR_AUTH, "the proof of the worker of process %d is not a sealed memfd", (int)pid);
   int rc = check_holder(found, pid, fd, file);
   return rc != 0 ? rc : read_page(found, pid, proof);
 }

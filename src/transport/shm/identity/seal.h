@@ -1,9 +1,9 @@
-// Seals: signatures with which nobody makes or changes what a worker of shm says in its place.
+// Seals: signatures that keep others from making or changing the addresses and keys of a worker of shm.
 //
-// A seal is two codes (HMAC-SHA256) over the bytes: one with the secret that the worker's proof page shows to those who
-// may look into its process, and one with a secret that never leaves that process. A process asks for the second too
-// where something is said to be its own: so not even another process of the same user, which may look into it, can have
-// it take an address or a key of its own that it has not made.
+// A seal is two codes (HMAC-SHA256) over the bytes: one with the secret in the worker's proof page, which processes
+// that may examine the worker's process can read, and one with a secret that never leaves that process. A process also
+// checks the second code of an address or a key that is said to be its own. So even another process of the same user,
+// which may examine it, cannot make it accept one that it has not made.
 #ifndef TRANSPORT_SHM_IDENTITY_SEAL_H
 #define TRANSPORT_SHM_IDENTITY_SEAL_H
 
@@ -28,8 +28,8 @@ struct shm_trust {
   bool own; // the peer's worker is in this process; else own_secret is not known
 };
 
-// Seals `size` bytes of a kind ("key of cuda"), which tells them from what else is sealed, for an owner ("": nobody).
-// NOMEM, SYSTEM.
+// Seals `size` bytes for an owner ("": nobody). `kind` ("key of cuda") is sealed too, so that no other sealed bytes can
+// stand for these. NOMEM, SYSTEM.
 int shm_sign(const struct shm_home *home, const char *kind, const void *bytes, size_t size, const char *owner,
              struct shm_seal *seal);
 int shm_sign_check(const struct shm_trust *trust, const char *kind, const void *bytes, size_t size, const char *owner,
