@@ -1,18 +1,7 @@
 // The last part of requests to one peer: their messages, in the order of their posts, and their ends.
-#include <stdio.h>
-
 #include "transport/shm/shm.h"
 
 enum { FREE, TAKEN, LOOK_AGAIN };
-
-void shm_finish(struct transport_request *request, int state, const char *why) {
-  void (*done)(struct transport_request *) = request->done;
-  if (why)
-    snprintf(request->why, sizeof request->why, "%s", why);
-  atomic_store_explicit(&request->state, state, memory_order_release);
-  if (done)
-    done(request);
-}
 
 static void take_inbox(struct shm_peer *peer) {
   struct shm_op *newest = atomic_exchange(&peer->inbox, NULL), *oldest = NULL, *last = newest;
@@ -118,14 +107,7 @@ void shm_queue_send(struct shm_peer *peer) {
   }
 }
 
-void shm_pieces_done(struct shm_op *op) {
-  struct transport_request *request = op->walk.request;
-  struct shm_peer *peer = (struct shm_peer *)request->peer;
-  if (op->walk.failure != 0 || !request->message) {
-    shm_finish(request, op->walk.failure, NULL);
-  } else {
-    push(peer, op);
-    shm_queue_send(peer);
-  }
-  atomic_fetch_sub(&peer->active, 1); // the last touch of the peer
+void shm_queue_message(struct shm_peer *peer, struct shm_op *op) {
+  push(peer, op);
+  shm_queue_send(peer);
 }

@@ -25,6 +25,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "transport/shm/embed.h"
@@ -170,11 +171,28 @@ void shm_peer_free(struct shm_peer *peer);
 // request_queue.c: messages on their way out, and the ends of requests
 // Sends what waits, as far as the ring has room; or has the thread that does so now look again.
 void shm_queue_send(struct shm_peer *peer);
-// Its pieces have been moved or have failed: sends the message if all were moved, and ends the request. Counts it out
-// of peer->active.
-void shm_pieces_done(struct shm_op *op);
+// Queues the message of a request whose pieces have been moved, and sends what waits.
+void shm_queue_message(struct shm_peer *peer, struct shm_op *op);
 // `why` may be NULL. The last touch of the request.
-void shm_finish(struct transport_request *request, int state, const char *why);
+static inline void shm_finish(struct transport_request *request, int state, const char *why) {
+  void (*done)(struct transport_request *) = request->done;
+  if (why)
+    snprintf(request->why, sizeof request->why, "%s", why);
+  atomic_store_explicit(&request->state, state, memory_order_release);
+  if (done)
+    done(request);
+}
+// Its pieces have been moved or have failed: sends the message if all were moved, and ends the request. Counts it out
+// of peer->active. Both are in line, as every post() ends with them.
+static inline void shm_pieces_done(struct shm_op *op) {
+  struct transport_request *request = op->walk.request;
+  struct shm_peer *peer = (struct shm_peer *)request->peer;
+  if (op->walk.failure != 0 || !request->message)
+    shm_finish(request, op->walk.failure, NULL);
+  else
+    shm_queue_message(peer, op);
+  atomic_fetch_sub(&peer->active, 1); // the last touch of the peer
+}
 
 // ring.c
 enum { SHM_RING_FULL = 1 };
