@@ -1,7 +1,7 @@
 // Log lines on standard error, at the level of WEFT_LOG.
 #include "base/log.h"
 
-#include "base/text/printable.h"
+#include "base/printable.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>

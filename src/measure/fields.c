@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/text/printable.h"
+#include "base/printable.h"
 
 // Where in the document we are, for messages.
 struct path {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "base/text/printable.h"
+#include "base/printable.h"
 
 int report_json(FILE *out, const struct results *results) {
   json_t *json = results_to_json(results);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/text/printable.h"
+#include "base/printable.h"
 #include "measure/report.h"
 
 const struct report_state report_states[] = {

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "base/text/printable.h"
+#include "base/printable.h"
 #include "base/time/clock.h"
 #include "run/lead/lead.h"
 

@@ -8,13 +8,13 @@
 
 #define TRANSPORT_PLUGIN_SYMBOL "weft_transport_plugin"
 
-// Of this struct and of transport.h: raised with every change that another build would take wrongly.
+// The version of this struct and of transport.h: raised with every incompatible change.
 enum { TRANSPORT_ABI = 5 };
 
 struct transport_plugin {
   uint32_t abi;
   const struct transport *transport;
-  void (*share)(fail_detail_fn *detail); // called first: failures inside are told in the library's own place
+  void (*share)(fail_detail_fn *detail); // called first: failures inside are then written where the library reads them
 };
 
 extern const struct transport_plugin weft_transport_plugin;

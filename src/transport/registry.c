@@ -55,7 +55,7 @@ static int check(void *arg, void *symbol, const char *path) {
   return 0;
 }
 
-// Only one that is there is kept; else it is looked for again, since it may have been installed meanwhile.
+// Keeps a plug-in that was found. One that is missing is looked for again, since it may have been installed meanwhile.
 static int load(enum plugin_name name, const struct transport **transport) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static const struct transport *loaded[NUM_PLUGINS];
@@ -69,7 +69,7 @@ static int load(enum plugin_name name, const struct transport **transport) {
 
 int transport_find(const char *name, const struct transport **transport) {
   if (strncmp(name, "fault:", 6) == 0)
-    return transport_fault_find(name, transport);
+    return transport_fault_find(name, transport_find, transport);
   for (const struct transport *const *one = builtins; *one; one++) {
     if (strcmp((*one)->name, name) == 0) {
       *transport = *one;

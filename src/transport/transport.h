@@ -57,7 +57,7 @@ struct transport_peer;
 struct transport_remote;
 struct transport_request;
 
-// A message came; it is gone when this returns. The sender says in it who it is.
+// A message has arrived; its bytes are valid until this returns, and have to name their sender.
 typedef void (*transport_message_fn)(void *arg, const void *bytes, size_t size);
 // A peer cannot be reached any more; its requests have ended, or will end with PEER_LOST. Once for each peer at most,
 // after the messages of it that have arrived.
@@ -73,7 +73,7 @@ struct transport_options {
   const char *const *settings; // "name=value" of this transport's own table, NULL at the end; may be NULL
   bool threads;                // different threads will call (one at a time); false: always the same one
   const char *owner; // whose worker it is: text that no other worker has, such as a name and an incarnation; NULL:
-                     // nobody's. Its addresses are good for those who look for that owner
+                     // nobody's. connect() accepts its addresses for that owner only
 };
 
 // An opened transport; what it reaches and is reached by.
@@ -87,7 +87,8 @@ struct transport_worker {
 // What to register. HOST memory with a descriptor can be mapped by peers.
 struct transport_memory {
   enum weft_memory_kind kind;
-  void *address; // ucx: NULL has it allocated so that peers of this host reach it one-sided; the region tells where
+  void
+      *address; // ucx: NULL has UCX allocate memory that peers of this host reach one-sided; the region has its address
   uint64_t length;
   int32_t device;
   int fd; // HOST: a memfd whose bytes from fd_offset on are `address`, or -1. CUDA: exportable handle or -1. FILE: open

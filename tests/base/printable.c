@@ -1,5 +1,5 @@
 // Text from others, made fit for a terminal.
-#include "base/text/printable.h"
+#include "base/printable.h"
 #include "cmocka_all.h"
 
 #include <stdio.h>

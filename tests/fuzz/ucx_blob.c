@@ -1,6 +1,6 @@
 // A worker address of UCX, or behind the letter k, or g for a GPU's memory, a key, as a peer shows them. The checks see
 // them in a buffer of their very size, so that a read beyond shows; and an address that is taken ends where it ends.
-#include "transport/ucx/blob_check.h"
+#include "transport/ucx/check/check.h"
 
 #include <stdlib.h>
 #include <string.h>

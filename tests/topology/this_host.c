@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include "support/temporary.h"
-#include "topology/topology.h"
+#include "topology/describe/describe.h"
+#include "topology/read/line.h"
 
 static json_t *description;
 

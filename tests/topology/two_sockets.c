@@ -1,6 +1,6 @@
 // The description of a machine that is recorded in two_sockets.xml, which HWLOC_XMLFILE names.
 #include "cmocka_all.h"
-#include "topology/topology.h"
+#include "topology/describe/describe.h"
 
 static json_t *description;
 

@@ -276,7 +276,7 @@ static void test_nonsense_in_a_ring(void **state) {
     struct shm_record record = {.size = sizes[i]};
     memcpy(peer->ring, &record, sizeof record);
     atomic_store(&peer->slot->head, sizes[i] == 3000 ? 2000 : SHM_RING);
-    shm_ring_tell(peer);
+    shm_ring_notify(peer);
     pair_drive(&pair);
     assert_int_equal(pair.b->messages, 0);
     struct transport_request request; // from the other end all is well

@@ -2,7 +2,7 @@
 #include "cli/command/command.h"
 
 #include "base/fail.h"
-#include "base/text/printable.h"
+#include "base/printable.h"
 #include "cli/command/help.h"
 #include "cli/option/nearest.h"
 

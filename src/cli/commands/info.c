@@ -4,7 +4,7 @@
 #include "cli/info/facts.h"
 #include "cli/info/text.h"
 #include "cli/process/terminal.h"
-#include "topology/topology.h"
+#include "topology/describe/describe.h"
 
 #include <stdio.h>
 #include <unistd.h>

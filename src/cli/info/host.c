@@ -4,7 +4,7 @@
 #include "base/affinity.h"
 #include "base/fail.h"
 #include "topology/choice/choice.h"
-#include "topology/line.h"
+#include "topology/read/line.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>

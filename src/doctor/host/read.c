@@ -1,7 +1,7 @@
 // Reads a line of a file below a given root.
 #include "doctor/host/read.h"
 
-#include "topology/line.h"
+#include "topology/read/line.h"
 
 #include <stdio.h>
 

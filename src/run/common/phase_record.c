@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/text/printable.h"
+#include "base/printable.h"
 
 // One table for both directions; JSON pointers of one level would be more than this needs.
 enum kind { KIND_U64, KIND_I32, KIND_DOUBLE, KIND_TIMES, KIND_TEXT, KIND_STATE };

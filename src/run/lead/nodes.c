@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/text/printable.h"
+#include "base/printable.h"
 #include "run/lead/lead.h"
 
 int lead_take_node(struct node *node, const struct run_news *news, const char *id) {

@@ -6,7 +6,7 @@
 #include <weft/weft.h>
 
 #include "base/fail.h"
-#include "base/text/printable.h"
+#include "base/printable.h"
 #include "base/time/clock.h"
 #include "run/common/config_json.h"
 #include "run/common/roster.h"

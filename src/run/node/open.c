@@ -13,7 +13,7 @@
 #include "run/common/config_json.h"
 #include "run/common/host.h"
 #include "run/node/node.h"
-#include "topology/topology.h"
+#include "topology/describe/describe.h"
 
 enum { FLUSH_MS = 2000 }; // what a node that goes has still to say may take so long
 

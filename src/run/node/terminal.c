@@ -1,7 +1,7 @@
 // The progress line on standard error.
 #include "run/node/terminal.h"
 
-#include "base/text/printable.h"
+#include "base/printable.h"
 
 #include <stdarg.h>
 #include <stdio.h>

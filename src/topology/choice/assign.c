@@ -105,8 +105,8 @@ static void explain_spares(struct topology_choice *choice, size_t first, size_t 
   }
 }
 
-// Gives the NIC that is left over, and those that are near the same GPUs, to these in turn, for as long as it goes
-// round.
+// Gives the NIC that is left over, and those that are near the same GPUs, to these one after the other, for as long as
+// it goes round.
 static void give_spares(struct work *work, size_t first) {
   struct topology_choice *choice = work->choice;
   size_t spares = 0, sharers = 0;

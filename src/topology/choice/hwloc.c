@@ -3,7 +3,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
-#include "topology/hwloc_load.h"
+#include "topology/read/hwloc_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // State, speed and layer of links, and speed of PCIe links, as sysfs has them.
 #include "topology/choice/parts.h"
-#include "topology/topology.h"
+#include "topology/read/line.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -77,7 +77,7 @@ static void name_interface(const struct topology_exports_facts *facts, struct to
     say(to->value, sizeof to->value, "%s%s", before, facts->interface);
     WHY(to, "the default route leads through it");
   } else {
-    WHY(to, "there is no default route, and nothing else tells which interface leads to the other hosts");
+    WHY(to, "there is no default route, and nothing else shows which interface leads to the other hosts");
   }
 }
 

@@ -1,4 +1,4 @@
-// What other libraries are told of this host by their environment variables, from the same choice of NICs as ours.
+// Environment variables that configure other libraries for this host, from the same choice of NICs as ours.
 #ifndef TOPOLOGY_SERVED_EXPORTS_H
 #define TOPOLOGY_SERVED_EXPORTS_H
 
@@ -10,14 +10,14 @@ enum { TOPOLOGY_VALUE = 1024, TOPOLOGY_EXPORTS = 16 };
 struct topology_exports_facts {
   const struct topology_choice *choice;
   bool ranked;                   // for one rank: only then do variables of one process make sense
-  int gpu;                       // of that rank; -1: none, or nobody can tell which
+  int gpu;                       // of that rank; -1: none, or it is not known which
   char interface[TOPOLOGY_NAME]; // that leads to other hosts, "" when none is known
   bool cma_refused;              // processes may not read each other's memory
 };
 
 struct topology_export {
   const char *name;
-  bool set; // else there is nothing to say, and `why` tells why
+  bool set; // else there is no value, and `why` says why
   char value[TOPOLOGY_VALUE];
   char why[TOPOLOGY_WHY];
 };

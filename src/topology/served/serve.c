@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/plugin.h"
-#include "topology/line.h"
+#include "topology/read/line.h"
 
 enum { PATH_SIZE = 512, LINE_SIZE = 64, NAMES_SIZE = 4096 };
 
@@ -18,7 +18,7 @@ void topology_serve_root(const char *root) {
   root_folder = root;
 }
 
-// The RDMA devices whose device file this process may open: a container may show all of a host's and lend a few.
+// The RDMA devices whose device file this process may open: a container may list all of a host's and allow a few.
 // Returns how many; `names` ends with a comma behind each. 0: also when there are more than fit.
 static size_t list_openable(char names[NAMES_SIZE]) {
   const char *root = root_folder ? root_folder : "";
@@ -87,7 +87,7 @@ int topology_serve(const char *const *gpus, size_t num_gpus, struct topology_ser
   struct topology_ask ask = {.gpus = gpus, .num_gpus = num_gpus, .openable = names, .root = root_folder};
   list_openable(names);
   if (sched_getaffinity(0, sizeof ask.allowed, &ask.allowed) != 0)
-    CPU_ZERO(&ask.allowed); // more processors than can be told: none in particular
+    CPU_ZERO(&ask.allowed); // more processors than a cpu_set_t holds: none in particular
   int rc = load(&plugin);
   return rc == 0 ? plugin->serve(&ask, served) : rc;
 }

@@ -27,7 +27,7 @@ struct topology_served {
 bool topology_has_choice(void);
 
 // For the GPUs at these PCI addresses, the foremost first; none: for the processors that the calling thread may use.
-// The host is looked at once in the life of a process. UNSUPPORTED: without the plug-in; INVALID: WEFT_NICS names what
+// Each process examines the host once. UNSUPPORTED: without the plug-in; INVALID: WEFT_NICS names what
 // is not there; NOMEM. [any]
 int topology_serve(const char *const *gpus, size_t num_gpus, struct topology_served *served);
 
@@ -48,7 +48,7 @@ struct topology_ask {
 
 struct topology_plugin {
   uint32_t abi;
-  void (*share)(fail_detail_fn *detail); // called first: failures inside are told in the library's own place
+  void (*share)(fail_detail_fn *detail); // called first: failures inside are then written where the library reads them
   int (*serve)(const struct topology_ask *ask, struct topology_served *served);
 };
 

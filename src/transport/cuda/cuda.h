@@ -3,16 +3,16 @@
 // A peer's memory is mapped (NVLink, PCIe): what CUDA's allocator made by its IPC handles, windows by their
 // descriptors, and host memory, when it is the transport shm's to map, by pinning that mapping. Then a request is
 // copies on one GPU, which need nobody at the peer: large ones by the copy engines, thousands of small ones by one
-// kernel. A mark in the stream behind them tells when they are done, and everything that they wrote is then visible;
-// what cannot be called back runs to its end.
+// kernel. A mark in the stream behind them shows when they are done; everything that they wrote is then visible.
+// Copies that were started cannot be cancelled: they run to their end.
 //
-// Messages, and the news of deaths, are those of a worker of shm inside this one. It also says who a peer is:
-// descriptors are taken from the process that has proven itself there, and keys end with that worker's seal.
+// A worker of shm inside this one carries the messages and reports the deaths of peers. It also proves who a peer is:
+// descriptors are duplicated from the process that shm has verified, and keys end with the seal of that worker.
 #ifndef TRANSPORT_CUDA_CUDA_H
 #define TRANSPORT_CUDA_CUDA_H
 
 #include "device/device.h"
-#include "transport/shm/seal.h"
+#include "transport/shm/embed.h"
 #include "transport/transport.h"
 
 enum { CUDA_DEVICES = 64 };
@@ -34,12 +34,12 @@ struct cuda_worker {
 struct cuda_region {
   struct transport_region base;
   struct transport_region *shm; // HOST
-  struct shm_loan loan;         // CUDA: its gate, which tells whether the region was taken back
-  bool lent;                    // `loan` is open
+  struct shm_grant grant;       // CUDA: its gate, which is closed when the region is deregistered
+  bool granted;                 // `grant` is open
   struct device_share share;    // CUDA
   bool shared;                  // `share` is filled
   bool pinned;                  // by us
-  char why_not[DEVICE_WHY];     // nobody else can map it
+  char why_not[DEVICE_WHY];     // why no other process can map it
   struct cuda_region *next;
 };
 
@@ -62,7 +62,7 @@ struct cuda_remote {
   struct cuda_remote *next;
 };
 
-enum cuda_stage { CUDA_IDLE, CUDA_COPYING, CUDA_TELLING };
+enum cuda_stage { CUDA_IDLE, CUDA_COPYING, CUDA_SENDING };
 
 struct cuda_request {
   struct transport_request *request;
@@ -78,12 +78,22 @@ struct cuda_request {
   struct cuda_request *sooner, *later; // in the worker's list of those that are prepared
 };
 
-// --- worker.c ---
+// --- device.c ---
 
 // Device `index` and its stream, opened when first asked for.
-int cuda_worker_device(struct cuda_worker *worker, int index, struct device **device);
+int cuda_device_open(struct cuda_worker *worker, int index, struct device **device);
 // The index of the device of that uuid, -1: this process does not see it.
-int cuda_worker_find(const struct cuda_worker *worker, const uint8_t uuid[16]);
+int cuda_device_find(const struct cuda_worker *worker, const uint8_t uuid[16]);
+
+// --- peer.c ---
+
+int cuda_transport_address(struct transport_worker *worker, void *bytes, size_t *size);
+int cuda_transport_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
+                           struct transport_peer **peer);
+void cuda_transport_disconnect(struct transport_peer *peer);
+void cuda_peer_free(struct cuda_worker *worker, struct cuda_peer *peer);
+// Frees the disconnected peers that have no request in flight any more.
+void cuda_peers_free_leaving(struct cuda_worker *worker);
 
 // --- memory.c ---
 
@@ -105,9 +115,9 @@ int cuda_transport_post(struct transport_request *request);
 void cuda_transport_cancel(struct transport_request *request);
 // Moves requests on; returns how many steps were made.
 uint32_t cuda_requests_advance(struct cuda_worker *worker);
-// Those of `peer` (NULL: all) are to end, without messages.
+// Ends the requests to `peer` (NULL: all) without sending their messages.
 void cuda_requests_cancel(struct cuda_worker *worker, const struct cuda_peer *peer);
-// What requests hold of the worker, which closes, is given back.
+// Releases what prepared requests hold of the worker, which closes.
 void cuda_requests_leave(struct cuda_worker *worker);
 bool cuda_requests_of(const struct cuda_worker *worker, const struct cuda_peer *peer);
 

@@ -1,4 +1,4 @@
-// Regions, what is told of them, and where this process sees those of others.
+// Registered memory of the transport cuda, its keys, and where this process maps the regions of peers.
 #include "transport/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 #include "base/fail.h"
 #include "base/wire/card.h"
 
-// What pack() tells, before the key of shm (HOST), with a seal over both at the end. Bytes as they lie in memory: it
-// never leaves the host.
+// What pack() writes: this struct as it lies in memory, since it never leaves the host; the key of shm (HOST); and a
+// seal over both.
 static const struct card key_card = {"key of cuda", 0x77435544, 3};
 struct key {
   uint32_t kind;
   int32_t fd; // of the window in its owner's process; -1: none
   uint64_t address, length, read_only;
-  struct shm_loan loan; // CUDA
+  struct shm_grant grant; // CUDA
   struct device_share share;
 };
 
@@ -45,14 +45,14 @@ static int register_cuda(struct cuda_worker *worker, struct cuda_region *region)
     return device_fail(rc, "memory of a GPU", why);
   region->base.memory.device = owner;
   struct device *device;
-  rc = cuda_worker_device(worker, owner, &device);
+  rc = cuda_device_open(worker, owner, &device);
   if (rc != 0)
     return rc;
-  rc = shm_loan_open(worker->shm, &region->loan);
+  rc = shm_grant_open(worker->shm, &region->grant);
   if (rc != 0)
     return rc;
-  region->lent = true;
-  // What others cannot map still serves as this side of transfers.
+  region->granted = true;
+  // Memory that other processes cannot map can still be the local side of transfers.
   region->shared =
       worker->api->share(memory->address, memory->length, memory->fd >= 0, &region->share, region->why_not) == 0;
   return 0;
@@ -90,8 +90,8 @@ void cuda_transport_unreg(struct transport_region *base) {
     worker->api->unpin(base->memory.address);
   if (region->shm)
     worker->shm->transport->unreg(region->shm);
-  if (region->lent)
-    shm_loan_close(worker->shm, &region->loan);
+  if (region->granted)
+    shm_grant_close(worker->shm, &region->grant);
   free(region);
 }
 
@@ -99,14 +99,14 @@ int cuda_transport_pack(struct transport_region *base, void *bytes, size_t *size
   struct cuda_region *region = (struct cuda_region *)base;
   struct cuda_worker *worker = worker_of(base->worker);
   struct key key;
-  memset(&key, 0, sizeof key); // what lies between its fields travels too
+  memset(&key, 0, sizeof key); // its padding is sent too
   key.kind = base->memory.kind;
   key.fd = base->memory.kind == WEFT_MEMORY_CUDA ? base->memory.fd : -1;
   key.address = (uintptr_t)base->memory.address;
   key.length = base->memory.length;
   key.read_only = base->memory.read_only;
-  key.loan.id = region->loan.id;
-  key.loan.gate = region->loan.gate;
+  key.grant.id = region->grant.id;
+  key.grant.gate = region->grant.gate;
   memcpy(&key.share, &region->share, sizeof key.share);
   if (base->memory.kind == WEFT_MEMORY_CUDA && !region->shared)
     return fail(WEFT_ERR_UNSUPPORTED, "%s", region->why_not);
@@ -129,12 +129,12 @@ int cuda_transport_pack(struct transport_region *base, void *bytes, size_t *size
 // --- a peer's ---
 
 static int import_cuda(struct cuda_peer *peer, const struct key *key, struct cuda_remote *remote) {
-  if (!shm_loan_holds(peer->shm, &key->loan))
-    return fail(WEFT_ERR_UNREACHABLE, "that region was taken back");
+  if (!shm_grant_holds(peer->shm, &key->grant))
+    return fail(WEFT_ERR_UNREACHABLE, "that region was deregistered");
   remote->share = key->share;
   if (!shm_peer_is_own(peer->shm))
-    remote->share.process = 0; // whatever it says: what were of this process would be reached where it says that it is
-  // The descriptor of a window has no name through which it could be opened again: it is duplicated from its owner.
+    remote->share.process = 0; // else the address in the key would be used as one of this process
+  // The descriptor of a window has no path to open it by, so it is duplicated from its owner.
   return key->fd >= 0 ? shm_peer_descriptor(peer->shm, key->fd, &remote->fd) : 0;
 }
 
@@ -154,7 +154,7 @@ static int import_host(struct cuda_worker *worker, struct cuda_peer *peer, const
   return rc == 0 || rc == WEFT_ERR_EXISTS ? 0 : device_fail(rc, "a peer's host memory for copies by GPUs", why);
 }
 
-// What follows the key in the card, up to the seal, is shm's own: `*reader` is left there.
+// Leaves `*reader` at the bytes between the key and the seal, which are shm's key.
 static int read_key(const struct cuda_peer *peer, const void *bytes, size_t size, struct key *key,
                     struct wire_reader *reader) {
   struct shm_seal seal;
@@ -172,9 +172,9 @@ static int read_key(const struct cuda_peer *peer, const void *bytes, size_t size
   bool host = key->kind == WEFT_MEMORY_HOST;
   if ((!host && key->kind != WEFT_MEMORY_CUDA) || host != (wire_left(reader) > 0) || key->fd < -1 || key->length == 0 ||
       key->address + key->length < key->address)
-    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda has fields that it cannot have");
+    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda has a malformed field");
   if (!host && (key->share.address != key->address || key->share.size != key->length))
-    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda contradicts itself");
+    return fail(WEFT_ERR_PROTOCOL, "a key of the transport cuda names two different ranges");
   return 0;
 }
 
@@ -233,7 +233,7 @@ int cuda_remote_on(struct cuda_remote *remote, int index, void **memory) {
     *memory = remote->host;
     return 0;
   }
-  int rc = cuda_worker_device(worker, index, &device);
+  int rc = cuda_device_open(worker, index, &device);
   if (rc != 0)
     return rc;
   if (!remote->mapped[index]) {

@@ -16,7 +16,7 @@ static int choose_device(const struct cuda_worker *worker, const struct transpor
   const struct cuda_remote *remote = (const struct cuda_remote *)piece->remote;
   if (piece->local->memory.kind == WEFT_MEMORY_CUDA)
     return piece->local->memory.device;
-  int index = remote->base.kind == WEFT_MEMORY_CUDA ? cuda_worker_find(worker, remote->share.uuid) : -1;
+  int index = remote->base.kind == WEFT_MEMORY_CUDA ? cuda_device_find(worker, remote->share.uuid) : -1;
   return index < 0 ? 0 : index;
 }
 
@@ -61,7 +61,7 @@ static int prepare_copies(struct cuda_request *own) {
   char why[DEVICE_WHY] = "";
   struct device *device;
   own->device = choose_device(worker, &request->pieces[0]);
-  int rc = cuda_worker_device(worker, own->device, &device);
+  int rc = cuda_device_open(worker, own->device, &device);
   struct device_copy *copies = calloc(request->num_pieces, sizeof *copies);
   if (rc == 0 && !copies)
     rc = fail(WEFT_ERR_NOMEM, "no memory for %u copies", request->num_pieces);
@@ -92,18 +92,18 @@ int cuda_transport_prepare(struct transport_request *request) {
     own->later->sooner = own;
   own->worker->prepared = own;
   int rc = own->worker->shm->transport->prepare(&own->message);
-  bool told = rc == 0;
+  bool has_message = rc == 0;
   if (rc == 0 && request->num_pieces > 0)
     rc = prepare_copies(own);
   if (rc != 0) {
-    if (!told)
+    if (!has_message)
       own->message.peer = NULL;
     cuda_transport_unprepare(request);
   }
   return rc;
 }
 
-// Gives back what is the worker's.
+// Releases what the request holds of the worker.
 static void leave(struct cuda_request *own) {
   struct cuda_worker *worker = own->worker;
   if (own->mark)
@@ -149,11 +149,11 @@ static void end(struct cuda_request *own, int rc, const char *why) {
     request->done(request);
 }
 
-// The data is there: the message may go. True: the request has ended.
-static bool tell(struct cuda_request *own) {
+// All data is visible at the peer: sends the message. True: the request has ended.
+static bool send_message(struct cuda_request *own) {
   const struct transport_request *request = own->request;
   if (own->peer->base.failed != 0) {
-    end(own, WEFT_ERR_PEER_LOST, "the peer went");
+    end(own, WEFT_ERR_PEER_LOST, "the connection to the peer was lost");
     return true;
   }
   if (own->canceled) {
@@ -166,10 +166,10 @@ static bool tell(struct cuda_request *own) {
   }
   own->message.message = request->message;
   own->message.message_size = request->message_size;
-  own->stage = CUDA_TELLING;
+  own->stage = CUDA_SENDING;
   int rc = own->worker->shm->transport->post(&own->message);
   if (rc != 0)
-    end(own, rc, "the message did not go");
+    end(own, rc, "the message could not be sent");
   return rc != 0;
 }
 
@@ -181,12 +181,12 @@ static bool copying(struct cuda_request *own, uint32_t *steps) {
     return false;
   ++*steps;
   if (rc == 0)
-    return tell(own);
-  end(own, rc, why); // the device works no more: nothing runs on it
+    return send_message(own);
+  end(own, rc, why); // the device has failed: nothing runs on it
   return true;
 }
 
-static bool telling(struct cuda_request *own, uint32_t *steps) {
+static bool sending(struct cuda_request *own, uint32_t *steps) {
   int state = atomic_load_explicit(&own->message.state, memory_order_acquire);
   if (state == TRANSPORT_IN_FLIGHT)
     return false;
@@ -199,7 +199,7 @@ static bool telling(struct cuda_request *own, uint32_t *steps) {
 static bool advance(struct cuda_request *own, uint32_t *steps) {
   if (own->stage == CUDA_COPYING && copying(own, steps))
     return true;
-  return own->stage == CUDA_TELLING && telling(own, steps);
+  return own->stage == CUDA_SENDING && sending(own, steps);
 }
 
 uint32_t cuda_requests_advance(struct cuda_worker *worker) {
@@ -239,12 +239,12 @@ int cuda_transport_post(struct transport_request *request) {
   }
   if (rc != 0) {
     atomic_store_explicit(&request->state, rc, memory_order_release);
-    return device_fail(rc, "copies by a GPU", why[0] ? why : "the peer went");
+    return device_fail(rc, "copies by a GPU", why[0] ? why : "the connection to the peer was lost");
   }
   atomic_store_explicit(&request->state, TRANSPORT_IN_FLIGHT, memory_order_relaxed);
   own->stage = CUDA_COPYING;
   uint32_t steps = 0;
-  if ((!own->copies && tell(own)) || (own->stage == CUDA_TELLING && telling(own, &steps)))
+  if ((!own->copies && send_message(own)) || (own->stage == CUDA_SENDING && sending(own, &steps)))
     return 0;
   *worker->last = own;
   worker->last = &own->next;
@@ -256,7 +256,7 @@ void cuda_transport_cancel(struct transport_request *request) {
   if (own->stage == CUDA_IDLE)
     return;
   own->canceled = true;
-  if (own->stage == CUDA_TELLING)
+  if (own->stage == CUDA_SENDING)
     own->worker->shm->transport->cancel(&own->message);
 }
 

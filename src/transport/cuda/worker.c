@@ -3,21 +3,16 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/fail.h"
 #include "base/time/clock.h"
-#include "base/wire/card.h"
 
 enum {
   CLOSE_NS = 1000000000, // for what runs on a GPU
-  LATENCY_NS = 9000,     // a copy of few bytes, its launch and the look at its mark among it
+  LATENCY_NS = 9000,     // a copy of few bytes, with its launch and the query of its mark
   PIECE_NS = 30,         // of a kernel's many
 };
 #define NVLINK_BYTES_PER_S UINT64_C(350000000000)
-
-// The address of shm.
-static const struct card address_card = {"address of cuda", 0x57435544, 3};
 
 static struct cuda_worker *worker_of(struct transport_worker *worker) {
   return (struct cuda_worker *)worker;
@@ -41,29 +36,7 @@ static int probe(char *why, size_t cap) {
   return rc;
 }
 
-int cuda_worker_device(struct cuda_worker *worker, int index, struct device **device) {
-  char why[DEVICE_WHY] = "";
-  if (index < 0 || index >= worker->num_devices)
-    return fail(WEFT_ERR_INVALID, "there is no GPU %d: this process sees %d", index, worker->num_devices);
-  int rc = 0;
-  if (!worker->devices[index])
-    rc = worker->api->open(index, &worker->devices[index], why);
-  if (rc == 0 && !worker->streams[index])
-    rc = worker->api->stream_open(worker->devices[index], &worker->streams[index], why);
-  if (rc != 0)
-    return device_fail(rc, "a GPU for copies", why);
-  *device = worker->devices[index];
-  return 0;
-}
-
-int cuda_worker_find(const struct cuda_worker *worker, const uint8_t uuid[16]) {
-  for (int i = 0; i < worker->num_devices; i++)
-    if (memcmp(worker->info[i].uuid, uuid, sizeof worker->info[i].uuid) == 0)
-      return i;
-  return -1;
-}
-
-// --- what the worker of shm says ---
+// --- callbacks of the worker of shm ---
 
 static void on_message(void *arg, const void *bytes, size_t size) {
   const struct cuda_worker *worker = arg;
@@ -86,16 +59,14 @@ static void on_peer(void *arg, struct transport_peer *shm, int err, const char *
 static void cuda_transport_close(struct transport_worker *base);
 
 static int open_shm(struct cuda_worker *worker) {
-  const struct transport *shm;
   struct transport_options options = {.size = sizeof options,
                                       .on_message = on_message,
                                       .on_peer = on_peer,
                                       .arg = worker,
-                                      .settings = worker->base.options.settings}; // there are none but shm's
+                                      .settings = worker->base.options.settings}; // all of them are shm's
   options.threads = worker->base.options.threads;
   options.owner = worker->base.options.owner;
-  int rc = transport_find("shm", &shm);
-  return rc == 0 ? shm->open(&options, &worker->shm) : rc;
+  return transport_shm.open(&options, &worker->shm);
 }
 
 extern const struct transport transport_cuda;
@@ -129,32 +100,11 @@ static int cuda_transport_open(const struct transport_options *options, struct t
   return rc;
 }
 
-static void free_peer(struct cuda_worker *worker, struct cuda_peer *peer) {
-  struct cuda_peer **link = &worker->peers;
-  while (peer->remotes)
-    cuda_transport_release(&peer->remotes->base);
-  if (peer->shm)
-    worker->shm->transport->disconnect(peer->shm);
-  while (*link != peer)
-    link = &(*link)->next;
-  *link = peer->next;
-  free(peer);
-}
-
-// What has been asked to leave, and has nothing under way any more.
-static void free_leaving(struct cuda_worker *worker) {
-  for (struct cuda_peer *peer = worker->peers, *next; peer; peer = next) {
-    next = peer->next;
-    if (peer->leaving && !cuda_requests_of(worker, peer))
-      free_peer(worker, peer);
-  }
-}
-
 static uint32_t progress(struct transport_worker *base) {
   struct cuda_worker *worker = worker_of(base);
   uint32_t steps = worker->shm->transport->progress(worker->shm);
   steps += cuda_requests_advance(worker);
-  free_leaving(worker);
+  cuda_peers_free_leaving(worker);
   return steps;
 }
 
@@ -167,7 +117,7 @@ static void cuda_transport_close(struct transport_worker *base) {
     progress(base);
   cuda_requests_leave(worker);
   while (worker->peers)
-    free_peer(worker, worker->peers);
+    cuda_peer_free(worker, worker->peers);
   while (worker->regions)
     cuda_transport_unreg(&worker->regions->base);
   if (worker->shm)
@@ -181,51 +131,6 @@ static void cuda_transport_close(struct transport_worker *base) {
   free(worker);
 }
 
-// --- peers ---
-
-static int address(struct transport_worker *base, void *bytes, size_t *size) {
-  struct cuda_worker *worker = worker_of(base);
-  uint8_t inner[TRANSPORT_MAX_ADDRESS];
-  size_t inner_size = sizeof inner;
-  int rc = worker->shm->transport->address(worker->shm, inner, &inner_size);
-  if (rc != 0)
-    return rc;
-  struct wire_writer writer = card_begin(&address_card, bytes, *size);
-  wire_put(&writer, inner, inner_size);
-  return card_end(&address_card, &writer, size);
-}
-
-static int cuda_transport_connect(struct transport_worker *base, const void *bytes, size_t size, const char *owner,
-                                  struct transport_peer **out) {
-  struct cuda_worker *worker = worker_of(base);
-  struct wire_reader reader;
-  int rc = card_read(&address_card, bytes, size, &reader);
-  if (rc != 0)
-    return rc;
-  struct cuda_peer *peer = calloc(1, sizeof *peer);
-  if (!peer)
-    return fail(WEFT_ERR_NOMEM, "no memory for a peer");
-  peer->base.worker = base;
-  rc = worker->shm->transport->connect(worker->shm, reader.bytes + reader.at, wire_left(&reader), owner, &peer->shm);
-  if (rc != 0) {
-    free(peer);
-    return rc;
-  }
-  peer->shm->arg = peer;
-  peer->next = worker->peers;
-  worker->peers = peer;
-  *out = &peer->base;
-  return 0;
-}
-
-static void cuda_transport_disconnect(struct transport_peer *base) {
-  struct cuda_peer *peer = (struct cuda_peer *)base;
-  struct cuda_worker *worker = worker_of(base->worker);
-  peer->leaving = true;
-  cuda_requests_cancel(worker, peer);
-  free_leaving(worker);
-}
-
 // --- sleeping ---
 
 static int fd(struct transport_worker *base) {
@@ -233,7 +138,7 @@ static int fd(struct transport_worker *base) {
   return worker->shm->transport->fd(worker->shm);
 }
 
-// A GPU wakes nobody: while it copies, the caller looks.
+// A GPU signals no descriptor: while it copies, the caller has to poll.
 static int arm(struct transport_worker *base) {
   struct cuda_worker *worker = worker_of(base);
   if (worker->first)
@@ -255,7 +160,7 @@ const struct transport transport_cuda = {
     .probe = probe,
     .open = cuda_transport_open,
     .close = cuda_transport_close,
-    .address = address,
+    .address = cuda_transport_address,
     .reg = cuda_transport_reg,
     .unreg = cuda_transport_unreg,
     .pack = cuda_transport_pack,

@@ -3,9 +3,9 @@
 //
 // The script is a list of rules with '+' between them, or "none". P is a percentage of requests, N counts this worker's
 // posts from 1.
-//   delay=P/T   ends late: up to T progress() calls later, half of those without a message begun so late, all others
-//               told so
-//   lose=P      the message is not sent, and nobody is told
+//   delay=P/T   ends late: up to T progress() calls later, half of the requests without a message begin so
+//               late, all others complete so late
+//   lose=P      the message is not sent, and the request succeeds
 //   fail=P      post() fails with UNREACHABLE
 //   short=P     only some pieces move: the others fail with DATA, and no message is sent
 //   stick=P     never ends, until it is cancelled
@@ -17,15 +17,23 @@
 #ifndef TRANSPORT_FAULT_FAULT_H
 #define TRANSPORT_FAULT_FAULT_H
 
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "transport/link.h"
 #include "transport/transport.h"
 
-// The transport of that name; the same for the same name. INVALID: the name is none, in words; LIMIT: too many.
-int transport_fault_find(const char *name, const struct transport **transport);
+// Finds a transport by its name: transport_find(), which the registry passes since it stands above this folder.
+typedef int (*fault_find_fn)(const char *name, const struct transport **transport);
+
+// The transport of that name, around the one that `find` finds; equal names give the same one. INVALID: a malformed
+// name; LIMIT: too many.
+int transport_fault_find(const char *name, fault_find_fn find, const struct transport **transport);
 
 // --- within fault/ ---
 
 struct fault_script {
-  uint32_t delay, delay_turns, lose, fail, short_, stick; // percentages, but for the turns
+  uint32_t delay, delay_ticks, lose, fail, short_, stick; // percentages, except the ticks
   uint64_t die, mute, big;                                // 0: never
   uint64_t cling;                                         // 0 to 2
 };
@@ -38,43 +46,39 @@ struct fault_setup {
   uint64_t seed;
 };
 
-struct fault_link {
-  struct fault_link *next, *prev;
-};
-
 struct fault_worker {
   struct transport_worker base;
   const struct transport *inner_table;
   struct transport_worker *inner;
   const struct fault_script *script;
-  uint64_t random, posts, turn;
-  struct fault_link regions, peers, held; // held: operations that this transport keeps back
+  uint64_t random, posts, ticks;
+  struct link regions, peers, held; // held: operations that this transport keeps back
 };
 
 struct fault_region {
   struct transport_region base;
-  struct fault_link link;
+  struct link link;
   struct transport_region *inner;
 };
 
 struct fault_peer {
   struct transport_peer base;
-  struct fault_link link, remotes;
+  struct link link, remotes;
   struct transport_peer *inner;
   uint32_t flights;
-  bool closing, died, told;
+  bool closing, died, reported;
 };
 
 struct fault_remote {
   struct transport_remote base;
-  struct fault_link link;
+  struct link link;
   struct transport_remote *inner;
 };
 
 enum fault_hold { HOLD_NOT, HOLD_BEGIN, HOLD_END, HOLD_STUCK };
 
 struct fault_op {
-  struct fault_link link;        // in held
+  struct link link;              // in held
   const struct transport *table; // the inner one
   struct transport_request *outer;
   struct transport_request inner;
@@ -82,28 +86,44 @@ struct fault_op {
   uint32_t num_pieces; // that move
   bool cut;            // fewer than asked
   enum fault_hold hold;
-  bool late; // to be told late
+  bool late; // its completion is delayed
   uint64_t until;
-  int state; // to be told
+  int state; // what it completes with
 };
 
-#define FAULT_OF(type, link_) ((struct type *)(void *)((char *)(link_)-offsetof(struct type, link)))
+// Zeroed memory; NULL: there is none.
+static inline void *fault_make(size_t size) {
+  void *made = calloc(1, size);
+  if (!made)
+    fail(WEFT_ERR_NOMEM, "no memory for a transport with faults");
+  return made;
+}
 
-void fault_link_init(struct fault_link *link);
-void fault_link_add(struct fault_link *head, struct fault_link *link); // at the end
-void fault_link_drop(struct fault_link *link);
+// memory.c
+int fault_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
+void fault_unreg(struct transport_region *region);
+int fault_pack(struct transport_region *region, void *bytes, size_t *size);
+int fault_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
+void fault_release(struct transport_remote *remote);
+void *fault_map(struct transport_remote *remote);
+
+// peer.c
+int fault_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
+                  struct transport_peer **peer);
+void fault_disconnect(struct transport_peer *peer);
+void fault_fence(struct transport_peer *peer);
+void fault_peer_free(struct fault_peer *peer);
 
 // request.c
 int fault_prepare(struct transport_request *request);
 void fault_unprepare(struct transport_request *request);
 int fault_post(struct transport_request *request);
 void fault_cancel(struct transport_request *request);
-// Lets go of what has been held long enough; the number of them.
+// Releases the operations that were held long enough; returns how many.
 uint32_t fault_release_due(struct fault_worker *worker);
-// Ends what is held, of that peer or (NULL) of all, where the worker closes.
+// Ends the held operations of that peer, or (NULL) of all when the worker closes.
 void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, int err, const char *why);
-// Tells of a death that the script made.
-uint32_t fault_tell_deaths(struct fault_worker *worker);
-void fault_peer_free(struct fault_peer *peer);
+// Reports a death that the script made; returns how many.
+uint32_t fault_report_deaths(struct fault_worker *worker);
 
 #endif

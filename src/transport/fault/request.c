@@ -31,7 +31,7 @@ int fault_prepare(struct transport_request *request) {
     op->pieces[i].local = ((struct fault_region *)request->pieces[i].local)->inner;
     op->pieces[i].remote = ((struct fault_remote *)request->pieces[i].remote)->inner;
   }
-  fault_link_init(&op->link);
+  link_init(&op->link);
   op->table = worker->inner_table;
   op->outer = request;
   op->inner.peer = ((struct fault_peer *)request->peer)->inner;
@@ -68,7 +68,7 @@ static void end(struct fault_op *op, int state) {
   struct transport_request *outer = op->outer;
   struct fault_peer *peer = (struct fault_peer *)outer->peer;
   void (*done)(struct transport_request *) = outer->done;
-  fault_link_drop(&op->link);
+  link_remove(&op->link);
   op->hold = HOLD_NOT;
   atomic_store_explicit(&outer->state, state, memory_order_release);
   if (done)
@@ -85,14 +85,14 @@ static void end_with(struct fault_op *op, int err, const char *why) {
   end(op, err);
 }
 
-static void hold(struct fault_op *op, enum fault_hold how, uint64_t turns) {
+static void hold(struct fault_op *op, enum fault_hold how, uint64_t ticks) {
   struct fault_worker *worker = worker_of(op);
   op->hold = how;
-  op->until = worker->turn + turns;
-  fault_link_add(&worker->held, &op->link);
+  op->until = worker->ticks + ticks;
+  link_add(&worker->held, &op->link);
 }
 
-// The inner request has ended: now, or as late as the script says, that is told.
+// The inner request has ended: completes the outer one, now or as late as the script says.
 static void inner_done(struct transport_request *inner) {
   struct fault_op *op = inner->arg;
   struct transport_request *outer = op->outer;
@@ -108,14 +108,14 @@ static void inner_done(struct transport_request *inner) {
     op->state = WEFT_ERR_DATA;
   }
   if (op->late && !peer->closing && op->state != WEFT_ERR_CANCELED)
-    hold(op, HOLD_END, 1 + random_next(&worker_of(op)->random) % worker_of(op)->script->delay_turns);
+    hold(op, HOLD_END, 1 + random_next(&worker_of(op)->random) % worker_of(op)->script->delay_ticks);
   else
     end(op, op->state);
 }
 
 static void begin(struct fault_op *op) {
   op->hold = HOLD_NOT;
-  fault_link_drop(&op->link);
+  link_remove(&op->link);
   int rc = worker_of(op)->inner_table->post(&op->inner);
   if (rc != 0)
     end_with(op, rc, op->inner.why);
@@ -129,7 +129,7 @@ static int refuse(struct transport_request *request, int err, const char *why) {
   return fail(err, "%s", why);
 }
 
-// What the pieces and the message are this time.
+// Chooses which pieces move and whether the message is sent, for this post.
 static void set_up(struct fault_worker *worker, struct fault_op *op) {
   const struct transport_request *outer = op->outer;
   op->cut = outer->num_pieces > 0 && draw(worker, worker->script->short_);
@@ -181,7 +181,7 @@ int fault_post(struct transport_request *request) {
   if (stuck) {
     hold(op, HOLD_STUCK, 0);
   } else if (delayed && early) {
-    hold(op, HOLD_BEGIN, 1 + random_next(&worker->random) % worker->script->delay_turns);
+    hold(op, HOLD_BEGIN, 1 + random_next(&worker->random) % worker->script->delay_ticks);
   } else {
     int rc = worker->inner_table->post(&op->inner);
     if (rc != 0) {
@@ -209,26 +209,26 @@ void fault_cancel(struct transport_request *request) {
 
 uint32_t fault_release_due(struct fault_worker *worker) {
   uint32_t count = 0;
-  struct fault_link *link = worker->held.next;
+  struct link *link = worker->held.next;
   while (link != &worker->held) {
-    struct fault_op *op = FAULT_OF(fault_op, link);
+    struct fault_op *op = LINK_OF(link, struct fault_op, link);
     link = link->next;
-    if (op->hold == HOLD_STUCK || op->until > worker->turn)
+    if (op->hold == HOLD_STUCK || op->until > worker->ticks)
       continue;
     count++;
     if (op->hold == HOLD_BEGIN)
       begin(op);
     else
       end(op, op->state);
-    link = worker->held.next; // what was called may have changed the list
+    link = worker->held.next; // the callback may have changed the list
   }
   return count;
 }
 
 void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, int err, const char *why) {
-  struct fault_link *link = worker->held.next;
+  struct link *link = worker->held.next;
   while (link != &worker->held) {
-    struct fault_op *op = FAULT_OF(fault_op, link);
+    struct fault_op *op = LINK_OF(link, struct fault_op, link);
     link = link->next;
     if (peer && (op->outer->peer != &peer->base || (op->hold == HOLD_STUCK && worker->script->cling == 2)))
       continue;
@@ -240,12 +240,12 @@ void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, 
   }
 }
 
-uint32_t fault_tell_deaths(struct fault_worker *worker) {
-  for (struct fault_link *link = worker->peers.next; link != &worker->peers; link = link->next) {
-    struct fault_peer *peer = FAULT_OF(fault_peer, link);
-    if (!peer->died || peer->told || peer->closing)
+uint32_t fault_report_deaths(struct fault_worker *worker) {
+  for (struct link *link = worker->peers.next; link != &worker->peers; link = link->next) {
+    struct fault_peer *peer = LINK_OF(link, struct fault_peer, link);
+    if (!peer->died || peer->reported || peer->closing)
       continue;
-    peer->told = true;
+    peer->reported = true;
     fault_end_held(worker, peer, WEFT_ERR_PEER_LOST, "the peer has died (a fault on purpose)");
     if (worker->base.options.on_peer)
       worker->base.options.on_peer(worker->base.options.arg, &peer->base, WEFT_ERR_PEER_LOST,

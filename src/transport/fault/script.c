@@ -57,7 +57,7 @@ static bool read_rule(struct fault_script *script, const char *rule) {
       return *at == '\0';
     if (*at++ != '/' || !read_number(&at, &number) || number == 0 || number > 1000000)
       return false;
-    script->delay_turns = (uint32_t)number;
+    script->delay_ticks = (uint32_t)number;
     return *at == '\0';
   }
   return read_count(script, rule);
@@ -76,7 +76,7 @@ int fault_script_read(struct fault_script *script, const char *text, size_t size
   for (char *rule = strtok_r(copy, "+", &rest); rule; rule = strtok_r(NULL, "+", &rest))
     if (!read_rule(script, rule))
       return fail(WEFT_ERR_INVALID,
-                  "\"%s\" is no rule of faults: delay=P/T, lose=P, fail=P, short=P, stick=P, die@N, mute@N, "
+                  "\"%s\" is not a rule of faults: delay=P/T, lose=P, fail=P, short=P, stick=P, die@N, mute@N, "
                   "big@N and cling@N are",
                   rule);
   return 0;

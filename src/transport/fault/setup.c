@@ -1,5 +1,5 @@
-// From a name to a table. open() and probe() of a table do not hear which one they belong to, so each of a fixed number
-// of set-ups has its own.
+// From a name to a table. open() and probe() are not passed the table that they belong to, so each of a fixed
+// number of set-ups has functions of its own.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ EACH(FUNCTIONS)
 static int (*const probes[MAX_SETUPS])(char *, size_t) = {EACH(PROBE)};
 static int (*const opens[MAX_SETUPS])(const struct transport_options *, struct transport_worker **) = {EACH(OPEN)};
 
-static int make(const char *name, struct fault_setup *setup) {
+static int make(const char *name, fault_find_fn find, struct fault_setup *setup) {
   const char *seed = name + strlen("fault:"), *script = strchr(seed, ':');
   const char *inner = script ? strchr(++script, ':') : NULL;
   char *end = NULL;
@@ -38,10 +38,10 @@ static int make(const char *name, struct fault_setup *setup) {
   if (!inner || end == seed || *end != ':' || strlen(name) >= MAX_NAME || strncmp(inner + 1, "fault", 5) == 0)
     return fail(WEFT_ERR_INVALID, "\"%.100s\" is not of the form fault:SEED:SCRIPT:TRANSPORT", name);
   int rc = fault_script_read(&setup->script, script, (size_t)(inner - script));
-  return rc ? rc : transport_find(inner + 1, &setup->inner);
+  return rc ? rc : find(inner + 1, &setup->inner);
 }
 
-static int find(const char *name, const struct transport **transport) {
+static int find_or_make(const char *name, fault_find_fn find, const struct transport **transport) {
   for (uint32_t i = 0; i < num_setups; i++) {
     if (strcmp(names[i], name) == 0) {
       *transport = &setups[i].table;
@@ -49,7 +49,7 @@ static int find(const char *name, const struct transport **transport) {
     }
   }
   struct fault_setup setup = {.seed = 0};
-  int rc = make(name, &setup);
+  int rc = make(name, find, &setup);
   if (rc == 0 && num_setups == MAX_SETUPS)
     rc = fail(WEFT_ERR_LIMIT, "a process has %u different transports with faults at most", (unsigned)MAX_SETUPS);
   if (rc != 0)
@@ -65,9 +65,9 @@ static int find(const char *name, const struct transport **transport) {
   return 0;
 }
 
-int transport_fault_find(const char *name, const struct transport **transport) {
+int transport_fault_find(const char *name, fault_find_fn find, const struct transport **transport) {
   pthread_mutex_lock(&lock);
-  int rc = find(name, transport);
+  int rc = find_or_make(name, find, transport);
   pthread_mutex_unlock(&lock);
   return rc;
 }

@@ -1,37 +1,12 @@
-// Workers, regions, peers and remotes: each has one of the inner transport.
+// Workers of the transport fault, each with a worker of the inner transport.
 #include "transport/fault/worker.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/fail.h"
 #include "base/random.h"
 
-void fault_link_init(struct fault_link *link) {
-  link->next = link->prev = link;
-}
-
-void fault_link_add(struct fault_link *head, struct fault_link *link) {
-  link->prev = head->prev;
-  link->next = head;
-  head->prev->next = link;
-  head->prev = link;
-}
-
-void fault_link_drop(struct fault_link *link) {
-  link->prev->next = link->next;
-  link->next->prev = link->prev;
-  fault_link_init(link);
-}
-
-static void *make(size_t size) {
-  void *made = calloc(1, size);
-  if (!made)
-    fail(WEFT_ERR_NOMEM, "no memory for a transport with faults");
-  return made;
-}
-
-// --- what the inner transport says ---
+// --- callbacks of the inner transport ---
 
 static void on_message(void *arg, const void *bytes, size_t size) {
   const struct fault_worker *worker = arg;
@@ -42,9 +17,9 @@ static void on_message(void *arg, const void *bytes, size_t size) {
 static void on_peer(void *arg, struct transport_peer *inner, int err, const char *why) {
   const struct fault_worker *worker = arg;
   struct fault_peer *peer = inner->arg;
-  if (!peer || peer->closing || peer->told)
+  if (!peer || peer->closing || peer->reported)
     return;
-  peer->told = true;
+  peer->reported = true;
   peer->base.failed = err;
   if (worker->base.options.on_peer)
     worker->base.options.on_peer(worker->base.options.arg, &peer->base, err, why);
@@ -54,12 +29,12 @@ static void on_peer(void *arg, struct transport_peer *inner, int err, const char
 
 int fault_open(const struct fault_setup *setup, const struct transport_options *options,
                struct transport_worker **made) {
-  struct fault_worker *worker = make(sizeof *worker);
+  struct fault_worker *worker = fault_make(sizeof *worker);
   if (!worker)
     return WEFT_ERR_NOMEM;
-  fault_link_init(&worker->regions);
-  fault_link_init(&worker->peers);
-  fault_link_init(&worker->held);
+  link_init(&worker->regions);
+  link_init(&worker->peers);
+  link_init(&worker->held);
   worker->inner_table = setup->inner;
   worker->script = &setup->script;
   worker->random = setup->seed;
@@ -83,16 +58,6 @@ int fault_open(const struct fault_setup *setup, const struct transport_options *
   return 0;
 }
 
-void fault_peer_free(struct fault_peer *peer) {
-  while (peer->remotes.next != &peer->remotes) {
-    struct fault_remote *remote = FAULT_OF(fault_remote, peer->remotes.next);
-    fault_link_drop(&remote->link);
-    free(remote);
-  }
-  fault_link_drop(&peer->link);
-  free(peer);
-}
-
 static void close_worker(struct transport_worker *base) {
   if (!base)
     return;
@@ -100,10 +65,10 @@ static void close_worker(struct transport_worker *base) {
   worker->inner_table->close(worker->inner); // ends what is under way there
   fault_end_held(worker, NULL, WEFT_ERR_CANCELED, "the transport closes");
   while (worker->peers.next != &worker->peers)
-    fault_peer_free(FAULT_OF(fault_peer, worker->peers.next));
+    fault_peer_free(LINK_OF(worker->peers.next, struct fault_peer, link));
   while (worker->regions.next != &worker->regions) {
-    struct fault_region *region = FAULT_OF(fault_region, worker->regions.next);
-    fault_link_drop(&region->link);
+    struct fault_region *region = LINK_OF(worker->regions.next, struct fault_region, link);
+    link_remove(&region->link);
     free(region);
   }
   free(worker);
@@ -116,9 +81,9 @@ static int address(struct transport_worker *base, void *bytes, size_t *size) {
 
 static uint32_t progress(struct transport_worker *base) {
   struct fault_worker *worker = (struct fault_worker *)base;
-  worker->turn++;
+  worker->ticks++;
   uint32_t count = worker->inner_table->progress(worker->inner);
-  return count + fault_release_due(worker) + fault_tell_deaths(worker);
+  return count + fault_release_due(worker) + fault_report_deaths(worker);
 }
 
 static int get_fd(struct transport_worker *base) {
@@ -128,11 +93,11 @@ static int get_fd(struct transport_worker *base) {
 
 static int arm(struct transport_worker *base) {
   struct fault_worker *worker = (struct fault_worker *)base;
-  for (struct fault_link *link = worker->held.next; link != &worker->held; link = link->next)
-    if (FAULT_OF(fault_op, link)->hold != HOLD_STUCK)
+  for (struct link *link = worker->held.next; link != &worker->held; link = link->next)
+    if (LINK_OF(link, struct fault_op, link)->hold != HOLD_STUCK)
       return WEFT_ERR_BUSY;
-  for (struct fault_link *link = worker->peers.next; link != &worker->peers; link = link->next)
-    if (FAULT_OF(fault_peer, link)->died && !FAULT_OF(fault_peer, link)->told)
+  for (struct link *link = worker->peers.next; link != &worker->peers; link = link->next)
+    if (LINK_OF(link, struct fault_peer, link)->died && !LINK_OF(link, struct fault_peer, link)->reported)
       return WEFT_ERR_BUSY;
   return worker->inner_table->arm ? worker->inner_table->arm(worker->inner) : 0;
 }
@@ -142,115 +107,20 @@ static void cost(struct transport_worker *base, const struct transport_peer *pee
   worker->inner_table->cost(worker->inner, peer ? ((const struct fault_peer *)peer)->inner : NULL, is);
 }
 
-// --- regions ---
-
-static int reg(struct transport_worker *base, const struct transport_memory *memory, struct transport_region **made) {
-  struct fault_worker *worker = (struct fault_worker *)base;
-  struct fault_region *region = make(sizeof *region);
-  if (!region)
-    return WEFT_ERR_NOMEM;
-  int rc = worker->inner_table->reg(worker->inner, memory, &region->inner);
-  if (rc != 0) {
-    free(region);
-    return rc;
-  }
-  region->base.worker = base;
-  region->base.memory = *memory;
-  fault_link_add(&worker->regions, &region->link);
-  *made = &region->base;
-  return 0;
-}
-
-static void unreg(struct transport_region *base) {
-  struct fault_region *region = (struct fault_region *)base;
-  ((struct fault_worker *)base->worker)->inner_table->unreg(region->inner);
-  fault_link_drop(&region->link);
-  free(region);
-}
-
-static int pack(struct transport_region *base, void *bytes, size_t *size) {
-  return ((struct fault_worker *)base->worker)->inner_table->pack(((struct fault_region *)base)->inner, bytes, size);
-}
-
-// --- peers ---
-
-static int connect_peer(struct transport_worker *base, const void *bytes, size_t size, const char *owner,
-                        struct transport_peer **made) {
-  struct fault_worker *worker = (struct fault_worker *)base;
-  struct fault_peer *peer = make(sizeof *peer);
-  if (!peer)
-    return WEFT_ERR_NOMEM;
-  int rc = worker->inner_table->connect(worker->inner, bytes, size, owner, &peer->inner);
-  if (rc != 0) {
-    free(peer);
-    return rc;
-  }
-  peer->inner->arg = peer;
-  peer->base.worker = base;
-  fault_link_init(&peer->remotes);
-  fault_link_add(&worker->peers, &peer->link);
-  *made = &peer->base;
-  return 0;
-}
-
-static void disconnect(struct transport_peer *base) {
-  struct fault_peer *peer = (struct fault_peer *)base;
-  struct fault_worker *worker = (struct fault_worker *)base->worker;
-  peer->closing = true;
-  peer->flights++; // nobody frees it meanwhile
-  worker->inner_table->disconnect(peer->inner);
-  fault_end_held(worker, peer, WEFT_ERR_CANCELED, "disconnected");
-  if (--peer->flights == 0)
-    fault_peer_free(peer);
-}
-
-static void fence(struct transport_peer *base) {
-  ((struct fault_worker *)base->worker)->inner_table->fence(((struct fault_peer *)base)->inner);
-}
-
-static int import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **made) {
-  struct fault_peer *peer = (struct fault_peer *)base;
-  struct fault_remote *remote = make(sizeof *remote);
-  if (!remote)
-    return WEFT_ERR_NOMEM;
-  int rc = ((struct fault_worker *)base->worker)->inner_table->import(peer->inner, bytes, size, &remote->inner);
-  if (rc != 0) {
-    free(remote);
-    return rc;
-  }
-  remote->base = *remote->inner;
-  remote->base.peer = base;
-  fault_link_add(&peer->remotes, &remote->link);
-  *made = &remote->base;
-  return 0;
-}
-
-static void release(struct transport_remote *base) {
-  struct fault_remote *remote = (struct fault_remote *)base;
-  ((struct fault_worker *)base->peer->worker)->inner_table->release(remote->inner);
-  fault_link_drop(&remote->link);
-  free(remote);
-}
-
-static void *map(struct transport_remote *base) {
-  const struct transport *inner = ((struct fault_worker *)base->peer->worker)->inner_table;
-  return inner->map ? inner->map(((struct fault_remote *)base)->inner) : NULL;
-}
-
 void fault_table(struct fault_setup *setup) {
   setup->table = (struct transport){.what = "another transport, with faults on purpose",
                                     .abilities = setup->inner->abilities,
                                     .close = close_worker,
                                     .address = address,
-                                    .reg = reg,
-                                    .unreg = unreg,
-                                    .pack = pack,
-                                    .connect = connect_peer,
-                                    .disconnect = disconnect,
-                                    .fence = setup->inner->fence ? fence : NULL,
-                                    .import = import,
-                                    .release = release,
-                                    .map = map,
+                                    .reg = fault_reg,
+                                    .unreg = fault_unreg,
+                                    .pack = fault_pack,
+                                    .connect = fault_connect,
+                                    .disconnect = fault_disconnect,
+                                    .fence = setup->inner->fence ? fault_fence : NULL,
+                                    .import = fault_import,
+                                    .release = fault_release,
+                                    .map = fault_map,
                                     .prepare = fault_prepare,
                                     .unprepare = fault_unprepare,
                                     .post = fault_post,

@@ -1,10 +1,10 @@
-// Workers, regions, peers and remotes of the transport fault.
+// Workers of the transport fault.
 #ifndef TRANSPORT_FAULT_WORKER_H
 #define TRANSPORT_FAULT_WORKER_H
 
 #include "transport/fault/fault.h"
 
-// Fills in the set-up's table, but for name, probe and open.
+// Fills in the set-up's table, except name, probe and open.
 void fault_table(struct fault_setup *setup);
 int fault_open(const struct fault_setup *setup, const struct transport_options *options,
                struct transport_worker **worker);

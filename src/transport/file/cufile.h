@@ -51,7 +51,7 @@ enum { CUFILE_WORDS = 160 };
 const char *cufile_words(struct cufile_status status, char text[CUFILE_WORDS]);
 // The same for a file that was to be registered, of which some codes mean something else.
 const char *cufile_file_words(struct cufile_status status, char text[CUFILE_WORDS]);
-// "1.15"; "of unknown version" where it does not tell. Returns `text`.
+// "1.15"; "of unknown version" where cuFile reports none. Returns `text`.
 const char *cufile_version(const struct cufile *cufile, char text[32]);
 
 #endif

@@ -1,5 +1,6 @@
-// What the parts of the transport `file` share. worker.c: the table; request.c: which bytes are read or written next,
-// and what becomes of them; uring.c, posix.c and, for memory of GPUs, gds.c: the engines that do it.
+// What the parts of the transport `file` share. worker.c: the table; memory.c: regions; request.c: checks and posts
+// requests; operation.c: which bytes are read or written next, and what becomes of them; uring.c, posix.c and, for
+// memory of GPUs, gds.c: the engines that do it.
 #ifndef TRANSPORT_FILE_FILE_H
 #define TRANSPORT_FILE_FILE_H
 
@@ -7,7 +8,7 @@
 #include <sys/types.h>
 
 #include "transport/file/cufile.h"
-#include "transport/storage.h"
+#include "transport/storage/storage.h"
 
 enum {
   FILE_PAGE = 4096,          // the smallest that a machine has,
@@ -42,11 +43,11 @@ struct file_region {
 
 struct file_request {
   struct self_request base;
-  struct self_link issue; // in the worker's list, while there is more to begin
-  uint32_t piece;         // the next to begin,
-  uint64_t offset;        // from there in it
-  uint64_t most;          // RLIMIT_FSIZE at post(): who writes beyond is killed
-  uint32_t in_flight;     // operations
+  struct link issue;  // in the worker's list, while there is more to begin
+  uint32_t piece;     // the next to begin,
+  uint64_t offset;    // from there in it
+  uint64_t most;      // RLIMIT_FSIZE at post(): a write beyond it kills the process
+  uint32_t in_flight; // operations
   bool syncing;
   uint32_t num_files; // those that a request with sync=data has to flush, and the next of them
   uint32_t next_file;
@@ -66,7 +67,7 @@ struct file_op {
   uint64_t offset;
   uint32_t length;
   // gds.c's
-  _Atomic bool stopped; // it is not worth going on
+  _Atomic bool stopped; // cancelled: the thread stops before the next call
   ssize_t result;       // of file_op_done()
   const char *why;      // result -EIO: what cuFile or the GPU said; NULL: see errno
 };
@@ -101,11 +102,24 @@ struct file_worker {
   int event_fd;         // the engine's, or -1
   struct file_op *ops, *free_ops;
   uint32_t in_flight;
-  struct self_link issue; // requests with something to begin
+  struct link issue; // requests with something to begin
   void *engine_data;
 };
 
+// memory.c
+int file_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
+void file_unreg(struct transport_region *region);
+void file_release(struct transport_remote *remote);
+// Gives back what a region holds of the system; its descriptor may be the caller's, who may close it now.
+void file_region_close(struct file_region *region);
+void file_region_drop(struct self_region *region); // frees it
+
 // request.c
+int file_prepare(struct transport_request *request);
+void file_unprepare(struct transport_request *request);
+int file_post(struct transport_request *request);
+
+// operation.c
 void file_issue(struct file_worker *worker);                                       // begins what can be begun
 void file_op_done(struct file_worker *worker, struct file_op *op, ssize_t result); // bytes, or -errno
 void file_cancel(struct transport_request *request);

@@ -1,234 +1,103 @@
-// Which operations a request is made of, and what becomes of them. A request is not cut up beforehand: it has a place
-// up to which it has begun, and operations are made from there as long as the worker has free ones. So a request of any
-// size needs no memory of its own, and nothing is allocated in post().
-#include <errno.h>
-#include <string.h>
+// Checks and posts requests. The operations that they are made of are operation.c's.
+#include <stdlib.h>
+#include <sys/resource.h>
 
 #include "base/fail.h"
 #include "transport/file/file.h"
 
-enum {
-  CHUNK = 1 << 20,     // bytes of an operation, at most: what a long piece is cut into, so that its parts run at once
-  GPU_CHUNK = 4 << 20, // likewise, by cuFile, whose threads are few
-  TURN = 16,           // operations that a request begins before the next request has its turn
-  BATCH = 4,        // operations that are handed on together: a device that gets all at once idles while they are made
-  MAX_TRIES = 1000, // of an operation that the kernel puts off
-};
-
-static const char *name_of(const struct file_region *file) {
-  const char *path = file->base.base.memory.path;
-  return path ? path : "the file";
+static struct file_region *file_of(const struct transport_piece *piece) {
+  return (struct file_region *)((struct self_remote *)piece->remote)->region;
 }
 
-static const struct file_engine *engine_of(const struct file_worker *worker, const struct file_op *op) {
-  return file_is_cuda(op->memory) ? &file_gds : worker->engine;
-}
-
-static void start(struct file_worker *worker, struct file_op *op) {
-  engine_of(worker, op)->start(worker, op);
-}
-
-// How long an operation from here can be, and whether it goes past the page cache: whole pages do, where the address
-// fits; what stands before and behind them does not.
-static void shape(const struct file_worker *worker, struct file_op *op, uint64_t left) {
-  const struct file_region *file = op->file;
-  uint64_t page = worker->page, off_page = op->offset & (page - 1), length = left < CHUNK ? left : CHUNK;
-  uintptr_t at_page = (uintptr_t)op->address - off_page; // congruent to where the next page begins
-  op->direct = false;
-  if (file_is_cuda(op->memory)) { // ends with a page, so that no two write to one page by cuFile
-    op->length = (uint32_t)(left < GPU_CHUNK ? left : GPU_CHUNK - off_page);
-    return;
-  }
-  if (worker->direct && file->direct >= 0 && !file->no_direct && at_page % file->memory_align == 0) {
-    uint64_t head = off_page ? page - off_page : 0;
-    if (head > 0 && length > head) {
-      length = head;
-    } else if (head == 0 && length >= page) {
-      length -= length & (page - 1);
-      op->direct = true;
-    }
-  }
-  op->length = (uint32_t)length;
-}
-
-static void finish_if_done(struct file_worker *worker, struct file_request *own);
-
-static void release(struct file_worker *worker, struct file_op *op) {
-  struct file_request *own = op->request;
-  op->busy = false;
-  op->next = worker->free_ops;
-  worker->free_ops = op;
-  worker->in_flight--;
-  own->in_flight--;
-  finish_if_done(worker, own);
-}
-
-static struct file_op *take(struct file_worker *worker, struct file_request *own) {
-  struct file_op *op = worker->free_ops;
-  worker->free_ops = op->next;
-  *op = (struct file_op){.request = own, .busy = true};
-  worker->in_flight++;
-  own->in_flight++;
-  return op;
-}
-
-static void begin_sync(struct file_worker *worker, struct file_request *own) {
-  struct file_op *op = take(worker, own);
-  op->file = own->files[own->next_file++];
-  op->sync = op->to_file = true;
-  if (own->next_file == own->num_files)
-    self_link_remove(&own->issue);
-  start(worker, op);
-}
-
-// Begins the next operation of the request, or finds that there is none.
-static void begin(struct file_worker *worker, struct file_request *own) {
-  const struct transport_request *request = own->base.request;
-  const struct transport_piece *piece = &request->pieces[own->piece];
-  uint32_t index = own->piece;
-  struct file_region *file = (struct file_region *)((struct self_remote *)piece->remote)->region;
-  if (file->base.gone)
-    self_request_failed(&own->base, index, fail(WEFT_ERR_NOT_FOUND, "%s was deregistered", name_of(file)));
-  else if (own->offset < piece->length) {
-    struct file_op *op = take(worker, own);
-    op->file = file;
-    op->memory = (struct file_region *)piece->local;
-    op->piece = index;
-    op->to_file = request->op == WEFT_WRITE;
-    op->address = (char *)(uintptr_t)(piece->local_address + own->offset);
-    op->offset = piece->remote_address + own->offset;
-    shape(worker, op, piece->length - own->offset);
-    own->offset += op->length;
-    if (file->limited && op->offset + op->length > own->most)
-      file_op_done(worker, op, -EFBIG);
-    else
-      start(worker, op);
-  }
-  if (file->base.gone || own->offset >= piece->length) {
-    own->piece++;
-    own->offset = 0;
-  }
-  if (own->piece == request->num_pieces) {
-    self_link_remove(&own->issue);
-    finish_if_done(worker, own);
-  }
-}
-
-void file_issue(struct file_worker *worker) {
-  while (worker->free_ops && !self_link_empty(&worker->issue)) {
-    struct file_request *own = CONTAINER(worker->issue.next, struct file_request, issue);
-    for (uint32_t i = 0; i < TURN && worker->free_ops && !self_link_empty(&own->issue); i++) {
-      if (own->syncing)
-        begin_sync(worker, own);
-      else
-        begin(worker, own);
-      if (i % BATCH == BATCH - 1)
-        worker->engine->flush(worker);
-    }
-    if (!self_link_empty(&own->issue)) { // the others' turn
-      self_link_remove(&own->issue);
-      self_link_add(&worker->issue, &own->issue);
-    }
-  }
-  worker->engine->flush(worker);
-}
-
-static void finish_if_done(struct file_worker *worker, struct file_request *own) {
-  if (own->in_flight > 0 || !self_link_empty(&own->issue))
-    return;
-  bool is_write = own->base.request->op == WEFT_WRITE;
-  if (is_write && worker->sync && !own->syncing && !own->base.err && !own->base.canceled && own->num_files > 0) {
-    own->syncing = true;
-    self_link_add(&worker->issue, &own->issue);
-    return;
-  }
-  self_request_end(&own->base);
-}
-
-// A flush that failed: no piece of that file can be relied upon.
-static void sync_failed(struct file_request *own, const struct file_region *file, int error) {
-  int err = fail_errno(error, "cannot flush %s", name_of(file));
-  const struct transport_request *request = own->base.request;
+static int check_modes(const struct transport_request *request) {
   for (uint32_t i = 0; i < request->num_pieces; i++) {
-    if (((struct self_remote *)request->pieces[i].remote)->region == &file->base)
-      self_request_failed(&own->base, i, err);
+    const struct file_region *file = file_of(&request->pieces[i]);
+    const char *name = file->base.base.memory.path ? file->base.base.memory.path : "its file";
+    if (file->base.gone)
+      return fail(WEFT_ERR_NOT_FOUND, "piece %u: its file was deregistered", i);
+    if (request->op == WEFT_READ ? !file->readable : !file->writable)
+      return fail(WEFT_ERR_INVALID, "piece %u: %s is open for %s only", i, name,
+                  request->op == WEFT_READ ? "writing" : "reading");
   }
+  return 0;
 }
 
-static void op_failed(const struct file_op *op, int error) {
-  struct file_request *own = op->request;
-  if (op->sync) {
-    sync_failed(own, op->file, error);
-    return;
+// The different files of a request, for sync=data.
+static int list_files(struct file_request *own, const struct transport_request *request) {
+  for (uint32_t i = 0; i < request->num_pieces; i++) {
+    struct file_region *file = file_of(&request->pieces[i]);
+    uint32_t k = own->num_files;
+    while (k > 0 && own->files[k - 1] != file)
+      k--;
+    if (k > 0)
+      continue;
+    struct file_region **grown = realloc(own->files, (own->num_files + 1) * sizeof *grown);
+    if (!grown)
+      return fail(WEFT_ERR_NOMEM, "out of memory for a request");
+    own->files = grown;
+    own->files[own->num_files++] = file;
   }
-  const char *what = op->to_file ? "write" : "read";
-  int err;
-  if (error == 0 && !op->to_file)
-    err = fail(WEFT_ERR_LIMIT, "%s ends at byte %llu, and %llu from byte %llu were asked for", name_of(op->file),
-               (unsigned long long)op->offset, (unsigned long long)own->base.request->pieces[op->piece].length,
-               (unsigned long long)own->base.request->pieces[op->piece].remote_address);
-  else if (op->why)
-    err = fail(WEFT_ERR_SYSTEM, "cannot %s %u bytes at %llu of %s: %s", what, op->length,
-               (unsigned long long)op->offset, name_of(op->file), op->why);
-  else
-    err = fail_errno(error ? error : EIO, "cannot %s %u bytes at %llu of %s", what, op->length,
-                     (unsigned long long)op->offset, name_of(op->file));
-  self_request_failed(&own->base, op->piece, err);
+  return 0;
 }
 
-// Whether the operation goes on after `error`: it was only put off, or O_DIRECT is not for this file after all.
-static bool goes_on(struct file_op *op, int error) {
-  if (error == EINVAL && op->direct) {
-    op->file->no_direct = true;
-    op->direct = false;
-    return true;
-  }
-  return (error == EINTR || error == EAGAIN || error == ECANCELED) && op->tries++ < MAX_TRIES;
+static void free_own(struct file_request *own) {
+  self_request_free(&own->base);
+  free(own->files);
+  free(own);
 }
 
-void file_op_done(struct file_worker *worker, struct file_op *op, ssize_t result) {
-  struct self_request *own = &op->request->base;
-  if (result > 0 && !op->sync) {
-    self_request_moved(own, op->piece, (uint64_t)result);
-    op->address += result;
-    op->offset += (uint64_t)result;
-    op->length -= (uint32_t)result;
-    op->tries = 0;
-    if (op->length > 0 && !own->canceled) { // a short read or write goes on
-      uint32_t left = op->length;
-      shape(worker, op, left);
-      op->direct = op->direct && op->length == left;
-      op->length = left;
-      start(worker, op);
-      return;
-    }
-  } else if (result < 0 || (!op->sync && op->length > 0)) {
-    if (!own->canceled && result < 0 && goes_on(op, (int)-result)) {
-      start(worker, op);
-      return;
-    }
-    if (!own->canceled || (result != -ECANCELED && result != -EINTR))
-      op_failed(op, (int)-result);
+int file_prepare(struct transport_request *request) {
+  struct file_worker *worker = (struct file_worker *)request->peer->worker;
+  struct file_request *own = calloc(1, sizeof *own);
+  if (!own)
+    return fail(WEFT_ERR_NOMEM, "out of memory for a request");
+  link_init(&own->issue);
+  int rc = check_modes(request);
+  if (rc == 0)
+    rc = self_request_init(request, &own->base);
+  if (rc == 0)
+    rc = file_gds_prepare(worker, request);
+  if (rc == 0 && worker->sync && request->op == WEFT_WRITE)
+    rc = list_files(own, request);
+  if (rc < 0) {
+    free_own(own);
+    return rc;
   }
-  release(worker, op);
+  for (uint32_t i = 0; worker->pin && i < request->num_pieces; i++) {
+    struct file_region *memory = (struct file_region *)request->pieces[i].local;
+    if (!memory->fixed_tried)
+      (file_is_cuda(memory) ? &file_gds : worker->engine)->pin(worker, memory);
+    memory->fixed_tried = true;
+  }
+  request->own = own;
+  return 0;
 }
 
-void file_cancel(struct transport_request *request) {
+void file_unprepare(struct transport_request *request) {
+  free_own(request->own);
+  request->own = NULL;
+}
+
+static uint64_t most_of_a_file(void) {
+  struct rlimit files;
+  return getrlimit(RLIMIT_FSIZE, &files) == 0 ? files.rlim_cur : UINT64_MAX;
+}
+
+int file_post(struct transport_request *request) {
   struct file_request *own = request->own;
-  if (atomic_load_explicit(&request->state, memory_order_acquire) != TRANSPORT_IN_FLIGHT || own->base.canceled)
-    return;
-  struct file_worker *worker = (struct file_worker *)own->base.peer->base.worker;
-  bool waits = !self_link_empty(&own->issue);
-  if (!waits && own->in_flight == 0)
-    return; // it has ended, and is told in progress()
-  own->base.canceled = true;
-  if (waits)
-    self_link_remove(&own->issue);
-  for (uint32_t i = 0; own->in_flight > 0 && i < worker->depth; i++) {
-    if (worker->ops[i].busy && worker->ops[i].request == own)
-      engine_of(worker, &worker->ops[i])->cancel(worker, &worker->ops[i]);
-  }
-  if (own->in_flight == 0)
+  int rc = self_request_begin(request);
+  if (rc < 0)
+    return rc;
+  struct file_worker *worker = (struct file_worker *)request->peer->worker;
+  own->piece = own->next_file = 0;
+  own->offset = 0;
+  own->syncing = false;
+  own->most = request->op == WEFT_WRITE ? most_of_a_file() : UINT64_MAX;
+  if (request->num_pieces == 0) {
     self_request_end(&own->base);
-  worker->engine->flush(worker);
+    return 0;
+  }
+  link_add(&worker->issue, &own->issue);
+  file_issue(worker);
+  return 0;
 }

@@ -5,13 +5,13 @@
 //
 //   post -> move, move, ... (a window of them) -> all ended -> settle (WRITE) -> send the message -> state
 //
-// An operation of a network cannot be taken back. A cancelled request starts none any more and ends when those under
-// way have; if they do not within GRACE_MS (a stopped peer, a link that is down), the back end severs the peer, which
-// ends them by force. Then the peer is lost for all.
+// An operation of a network cannot be cancelled. A cancelled request starts no more operations, and ends when those
+// under way have; if they do not within GRACE_MS (a stopped peer, a link that is down), the back end severs the peer,
+// which ends them by force. Then the peer is lost for all its requests.
 #ifndef TRANSPORT_FLOW_FLOW_H
 #define TRANSPORT_FLOW_FLOW_H
 
-#include "transport/flow/link.h"
+#include "transport/link.h"
 #include "transport/transport.h"
 
 enum {
@@ -27,7 +27,7 @@ enum {
 enum flow_start {
   FLOW_STARTED = 0, // flow_ended() will be called, not from inside the call that started it
   FLOW_DONE = 1,    // it has ended well already
-  FLOW_AGAIN = 2,   // not now: flow_retry() tries again
+  FLOW_AGAIN = 2,   // not now: flow_progress() tries again
 };
 
 struct flow_request;
@@ -64,9 +64,9 @@ struct flow_request {
   uint64_t deadline; // cancelled: when the peer is severed
   uint8_t stage;
   bool pumping, again, canceled;
-  bool told;  // request->taken has been called
-  bool wrote; // something of a WRITE was started
-  int err;    // why it will fail
+  bool taken_called; // request->taken has been called
+  bool wrote;        // something of a WRITE was started
+  int err;           // why it will fail
 };
 
 struct flow_peer {
@@ -82,8 +82,8 @@ struct flow_peer {
   uint64_t retry_ns;   // then
   uint64_t deadline;   // leaving: when it is severed
   char why[120];       // it failed
-  bool leaving, untold;
-  bool lost; // there is no way to it any more
+  bool leaving, unreported;
+  bool lost; // its connection has failed
 };
 
 struct flow_region {
@@ -99,7 +99,7 @@ struct flow_remote {
   struct link remotes;
 };
 
-// What a back end does. All but `ready` get a request whose peer has not failed.
+// What a back end does. move(), settle() and send() get a request whose peer has not failed.
 struct flow_wire {
   size_t op_size;          // of struct flow_op and what follows
   bool settled_when_moved; // an ended WRITE operation is visible at the peer: no settle()
@@ -111,7 +111,8 @@ struct flow_wire {
   int (*settle)(struct flow_request *own, struct flow_op *op); // what the ended WRITE operations wrote becomes visible
   int (*send)(struct flow_request *own, struct flow_op *op);
   // Ends by force the operations under way to that peer whose requests are past their deadlines, in later progress() at
-  // the latest; if that costs the way to it, the peer has failed. Called again and again as long as there are some.
+  // the latest; if that costs the connection to it, the peer has failed. Called again and again as long as there are
+  // some.
   void (*sever)(struct flow_peer *peer);
   // A disconnected peer without requests, from each progress(): false while there is still something to do. After true
   // it is freed.
@@ -124,9 +125,9 @@ struct flow_worker {
   struct flow_wire wire;
   struct link peers, regions;
   struct link wanting;
-  uint32_t doomed; // cancelled requests and leaving peers: somebody has to look at deadlines
-  uint32_t untold; // peers that have failed, before on_peer
-  uint32_t events; // since the last progress()
+  uint32_t doomed;     // cancelled requests and leaving peers, whose deadlines flow_progress() has to check
+  uint32_t unreported; // peers that have failed, before on_peer
+  uint32_t events;     // since the last progress()
 };
 
 void flow_worker_init(struct flow_worker *worker, const struct transport *transport,
@@ -143,7 +144,7 @@ void flow_cancel(struct transport_request *request);
 void flow_disconnect(struct transport_peer *peer);
 void flow_release(struct transport_remote *remote);
 
-// Its i-th operation, of `window`; whether it is under way is the back end's to know.
+// Its i-th operation, of `window`; the back end knows whether it is under way.
 struct flow_op *flow_op_of(struct flow_request *own, uint32_t i);
 // Between the two, flow_ended() does not end the request.
 void flow_hold(struct flow_request *own);
@@ -156,7 +157,7 @@ bool flow_overdue(const struct flow_request *own, uint64_t now);
 void flow_pump(struct flow_request *own);
 void flow_break(struct flow_request *own, int err, const char *why, uint64_t deadline);
 
-// An operation of a WRITE that was started reads its local memory no more. For wires whose remotes copy; their move()
+// An operation of a WRITE that was started no longer reads its local memory. For wires whose remotes copy; their move()
 // sets op->taken itself where that is so when it returns.
 void flow_taken(struct flow_op *op);
 // An operation that was started has ended: 0, or why not.
@@ -169,7 +170,7 @@ bool flow_busy(const struct flow_worker *worker);
 void flow_peer_failed(struct flow_peer *peer, int err, const char *why);
 // For close(), first: no operation is started any more; CANCELED is what requests end with.
 void flow_stop(struct flow_worker *worker);
-// For close(), after the network has let go of all memory: ends what is left and frees peers and remotes.
+// For close(), after the network has released all memory: ends what is left and frees peers and remotes.
 void flow_end(struct flow_worker *worker);
 bool flow_idle(const struct flow_worker *worker);
 

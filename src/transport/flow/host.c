@@ -1,4 +1,4 @@
-// Which host and which network namespace this is, as numbers in addresses.
+// Numbers for this host and this network namespace, for addresses.
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

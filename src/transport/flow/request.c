@@ -83,7 +83,7 @@ void flow_unprepare(struct transport_request *request) {
   request->own = NULL;
 }
 
-// The first failure is the one that is told.
+// Only the first failure is reported.
 static void break_request(struct flow_request *own, int err, const char *why) {
   if (own->err != 0)
     return;
@@ -105,7 +105,7 @@ static void fill_status(struct flow_request *own) {
   }
 }
 
-// The last that touches the request.
+// The last touch of the request.
 static void finish(struct flow_request *own) {
   struct transport_request *request = own->request;
   void (*done)(struct transport_request *) = request->done;
@@ -220,18 +220,18 @@ static bool single(struct flow_request *own, int (*start)(struct flow_request *,
   return started(own, op, start(own, op));
 }
 
-// What was ended by force is not: a peer that is stopped would settle nothing.
+// Not for what was ended by force: a stopped peer would settle nothing.
 static bool has_to_settle(const struct flow_request *own) {
   return own->wrote && !own->worker->wire.settled_when_moved && !own->peer->lost &&
          !(own->canceled && flow_overdue(own, clock_ns()));
 }
 
-// All pieces have been started, and what reads them has.
-static void tell_taken(struct flow_request *own) {
+// Calls taken() when all pieces have been started and nothing reads their local memory any more.
+static void call_taken(struct flow_request *own) {
   struct transport_request *request = own->request;
-  if (own->reading > 0 || own->piece < request->num_pieces || own->told)
+  if (own->reading > 0 || own->piece < request->num_pieces || own->taken_called)
     return;
-  own->told = true;
+  own->taken_called = true;
   if (request->taken)
     request->taken(request);
 }
@@ -242,19 +242,19 @@ void flow_taken(struct flow_op *op) {
     return;
   op->taken = true;
   own->reading--;
-  tell_taken(own);
+  call_taken(own);
 }
 
 // What can be done now; false: the network has no room. `own->stage` is the one that has been started. A request that
 // fails is settled too: what it had written may not change the peer's memory after its end.
 static bool step(struct flow_request *own) {
   const struct transport_request *request = own->request;
-  if (own->peer->lost && own->stage != FLOW_SENDING) // it may have been severed since, and nobody told yet
+  if (own->peer->lost && own->stage != FLOW_SENDING) // it may have been severed since, and not reported yet
     break_request(own, WEFT_ERR_PEER_LOST, own->peer->why);
   if (own->stage == FLOW_MOVING) {
     if (own->err == 0 && !move(own))
       return false;
-    tell_taken(own);
+    call_taken(own);
     if (own->running > 0 || (own->err == 0 && own->piece < request->num_pieces))
       return true;
     if (has_to_settle(own) && !single(own, own->worker->wire.settle))
@@ -301,7 +301,7 @@ int flow_post(struct transport_request *request) {
   own->piece = 0;
   own->offset = 0;
   own->stage = FLOW_MOVING;
-  own->canceled = own->wrote = own->told = false;
+  own->canceled = own->wrote = own->taken_called = false;
   own->reading = 0;
   own->err = 0;
   link_add(&peer->active, &own->active);
@@ -309,7 +309,7 @@ int flow_post(struct transport_request *request) {
   if (link_empty(&peer->waiting))
     flow_pump(own);
   else
-    wait_for_room(own); // behind those that came before
+    wait_for_room(own); // behind those that were posted before
   return 0;
 }
 
@@ -345,7 +345,8 @@ void flow_break(struct flow_request *own, int err, const char *why, uint64_t dea
     own->worker->doomed++;
   own->deadline = own->canceled && own->deadline < deadline ? own->deadline : deadline;
   own->canceled = true;
-  if (own->stage != FLOW_SENDING || err == WEFT_ERR_PEER_LOST) // sent is sent: it ends as the network took it
+  if (own->stage != FLOW_SENDING ||
+      err == WEFT_ERR_PEER_LOST) // a message that was sent cannot be cancelled: it ends as the network took it
     break_request(own, err, why);
   if (!own->pumping)
     flow_pump(own);

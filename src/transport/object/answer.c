@@ -22,7 +22,7 @@ static bool read_number(const char **at, const char *end, uint64_t *value) {
   return *at > start;
 }
 
-// The value of a header line of that name, without blanks around it; NULL: it is another.
+// The value of a header line of that name, without blanks around it; NULL: the line has another name.
 static const char *value_of(const char *line, size_t size, const char *name, const char **end) {
   size_t length = strlen(name);
   if (size <= length || strncasecmp(line, name, length) != 0 || line[length] != ':')
@@ -154,6 +154,6 @@ int object_answer_judge(const struct object_answer *answer, bool *again, char *w
   int status = answer->status;
   *again = status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504 ||
            strcmp(name, "RequestTimeout") == 0 || strcmp(name, "SlowDown") == 0 || strcmp(name, "InternalError") == 0;
-  // A completed upload answers 200 before it knows, and tells its failure in the body.
+  // The server answers a completion with 200 before it has finished, and reports a failure in the body.
   return status < 300 && *again ? WEFT_ERR_UNREACHABLE : code_of(status, name);
 }

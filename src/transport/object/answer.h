@@ -10,7 +10,7 @@
 struct object_answer {
   int status; // of HTTP; 0: none yet
   bool has_range;
-  uint64_t range_first, range_last, range_total; // of Content-Range; the total is UINT64_MAX where it is not told
+  uint64_t range_first, range_last, range_total; // of Content-Range; the total is UINT64_MAX where it is not given
   bool has_length;
   uint64_t length; // Content-Length
   char etag[128];  // quotes included

@@ -100,7 +100,7 @@ static size_t take_object(struct object_lane *lane, const char *data, size_t siz
   return size;
 }
 
-// Nothing came of a body that was announced, or less.
+// Nothing of an announced body has arrived, or too little.
 void object_exchange_check_short(struct object_lane *lane) {
   char why[160];
   if (lane->moved == 0 && !range_fits(lane))
@@ -146,7 +146,7 @@ static int on_seek(void *arg, curl_off_t offset, int origin) {
   return CURL_SEEKFUNC_OK;
 }
 
-// --- what is asked ---
+// --- requests ---
 
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address) {
   (void)arg, (void)purpose;

@@ -129,7 +129,7 @@ static uint32_t start_again(struct object_worker *worker) {
   return count;
 }
 
-// curl has lost its way, for want of memory: what is under way may never be heard of again, and is tried once more.
+// curl has failed for want of memory: what is under way may never end, and is tried once more.
 static uint32_t fail_all(struct object_worker *worker) {
   uint32_t count = 0;
   for (uint64_t i = 0; i < worker->set.parallel; i++) {

@@ -1,13 +1,14 @@
-// What the parts of the transport `object` share. worker.c: the table; settings.c: where the server is and who asks;
-// plan.c: how a request is cut into parts; request.c: which exchange comes next, and what becomes of it; exchange.c:
-// one exchange with the server; sign.c: who asks for it; loop.c: all of them at once; answer.c: what servers say.
+// What the parts of the transport `object` share. worker.c: the table; memory.c: regions; request.c: checks and posts
+// requests; settings.c: where the server is and who asks; plan.c: how a request is cut into parts; lane.c: which
+// exchange comes next, and what becomes of it; exchange.c: one exchange with the server; sign.c: its signature; loop.c:
+// all of them at once; answer.c: what servers answer.
 #ifndef TRANSPORT_OBJECT_OBJECT_H
 #define TRANSPORT_OBJECT_OBJECT_H
 
 #include <curl/curl.h>
 
 #include "transport/object/answer.h"
-#include "transport/storage.h"
+#include "transport/storage/storage.h"
 
 enum {
   OBJECT_MAX_PARTS = 10000, // of a multipart upload, S3's limit
@@ -115,7 +116,19 @@ bool object_encode(const char *text, const char *keep, char *out, size_t cap);
 int object_plan(struct object_request *own, const struct object_settings *set);
 void object_plan_free(struct object_request *own);
 
+// memory.c
+int object_reg(struct transport_worker *worker, const struct transport_memory *memory,
+               struct transport_region **region);
+void object_unreg(struct transport_region *region);
+void object_release(struct transport_remote *remote);
+void object_region_drop(struct self_region *region); // frees it
+
 // request.c
+int object_prepare(struct transport_request *request);
+void object_unprepare(struct transport_request *request);
+int object_post(struct transport_request *request);
+
+// lane.c
 bool object_can_issue(const struct object_worker *worker);
 void object_issue(struct object_worker *worker); // gives free lanes something to do
 void object_lane_ended(struct object_lane *lane, CURLcode result);

@@ -16,7 +16,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/fail.h"
 #include "base/log.h"
@@ -37,12 +36,6 @@ static int probe(char *why, size_t cap) {
   pthread_once(&curl_once, init_curl);
   snprintf(why, cap, "%s", "");
   return 0;
-}
-
-static void drop(struct self_region *base) {
-  struct object_region *region = (struct object_region *)base;
-  free(region->url);
-  free(region);
 }
 
 static void free_worker(struct object_worker *worker) {
@@ -85,12 +78,12 @@ static uint32_t progress(struct transport_worker *base) {
   struct object_worker *worker = (struct object_worker *)base;
   uint32_t count = object_loop_run(worker);
   object_issue(worker);
-  return count + self_worker_tell(&worker->base, drop);
+  return count + self_worker_complete(&worker->base, object_region_drop);
 }
 
 static int arm(struct transport_worker *base) {
   struct object_worker *worker = (struct object_worker *)base;
-  if (!self_link_empty(&worker->base.ended) || object_can_issue(worker))
+  if (!link_empty(&worker->base.ended) || object_can_issue(worker))
     return WEFT_ERR_BUSY;
   return object_loop_arm(worker);
 }
@@ -105,100 +98,23 @@ static void close_worker(struct transport_worker *base) {
   if (!worker)
     return;
   worker->base.closing = true;
-  for (struct self_link *link = worker->base.active.next, *next; link != &worker->base.active; link = next) {
+  for (struct link *link = worker->base.active.next, *next; link != &worker->base.active; link = next) {
     next = link->next;
-    object_cancel(CONTAINER(link, struct self_request, link)->request);
+    object_cancel(LINK_OF(link, struct self_request, link)->request);
   }
   uint64_t deadline = clock_deadline_ms(CLOSE_MS);
-  while (self_worker_tell(&worker->base, drop) > 0)
+  while (self_worker_complete(&worker->base, object_region_drop) > 0)
     ;
   while ((worker->aborts || worker->busy > 0) && !clock_passed(deadline)) {
     if (progress(base) == 0 && arm(base) == 0)
       poll(&(struct pollfd){.fd = worker->epoll_fd, .events = POLLIN}, 1, clock_left_ms(deadline));
   }
-  self_worker_clear(&worker->base, drop);
+  self_worker_clear(&worker->base, object_region_drop);
   free_worker(worker);
 }
 
-static int reg(struct transport_worker *base, const struct transport_memory *memory, struct transport_region **out) {
-  struct object_worker *worker = (struct object_worker *)base;
-  if (memory->kind != WEFT_MEMORY_HOST && memory->kind != WEFT_MEMORY_OBJECT)
-    return fail(WEFT_ERR_UNSUPPORTED, "the transport object moves bytes between host memory and objects only");
-  struct object_region *region = calloc(1, sizeof *region);
-  if (!region)
-    return fail(WEFT_ERR_NOMEM, "out of memory for a region");
-  int rc = memory->kind == WEFT_MEMORY_OBJECT ? object_url(&worker->set, memory->path, &region->url) : 0;
-  if (rc < 0) {
-    free(region);
-    return rc;
-  }
-  self_region_add(&worker->base, memory, &region->base);
-  *out = &region->base.base;
-  return 0;
-}
-
-static void unreg(struct transport_region *base) {
-  struct self_region *region = (struct self_region *)base;
-  region->gone = true;
-  region->base.memory.path = NULL; // the caller's
-  if (self_region_put(region))
-    drop(region);
-}
-
-static void release(struct transport_remote *remote) {
-  struct self_region *region = self_remote_free(remote);
-  if (self_region_put(region))
-    drop(region);
-}
-
 static void disconnect(struct transport_peer *peer) {
-  self_disconnect(peer, object_cancel, drop);
-}
-
-static void free_own(struct object_request *own) {
-  self_request_free(&own->base);
-  object_plan_free(own);
-  free(own);
-}
-
-static int prepare(struct transport_request *request) {
-  struct object_worker *worker = (struct object_worker *)request->peer->worker;
-  struct object_request *own = calloc(1, sizeof *own);
-  if (!own)
-    return fail(WEFT_ERR_NOMEM, "out of memory for a request");
-  int rc = self_request_init(request, &own->base);
-  if (rc == 0)
-    rc = object_plan(own, &worker->set);
-  if (rc < 0) {
-    free_own(own);
-    return rc;
-  }
-  request->own = own;
-  return 0;
-}
-
-static void unprepare(struct transport_request *request) {
-  free_own(request->own);
-  request->own = NULL;
-}
-
-// What is sent is begun in progress(): libcurl allocates, and posting does not.
-static int post(struct transport_request *request) {
-  struct object_request *own = request->own;
-  int rc = self_request_begin(request);
-  if (rc < 0)
-    return rc;
-  own->next_target = 0;
-  for (uint32_t i = 0; i < own->num_targets; i++) {
-    struct object_target *target = &own->targets[i];
-    target->next_part = target->parts_done = target->parts_running = 0;
-    target->opening = target->opened = false;
-    target->err = 0;
-    target->etag[0] = target->upload[0] = '\0';
-  }
-  if (own->num_targets == 0)
-    self_request_end(&own->base);
-  return 0;
+  self_disconnect(peer, object_cancel, object_region_drop);
 }
 
 // A store of the same region.
@@ -217,16 +133,16 @@ const struct transport transport_object = {
     .open = open_worker,
     .close = close_worker,
     .address = self_address,
-    .reg = reg,
-    .unreg = unreg,
+    .reg = object_reg,
+    .unreg = object_unreg,
     .pack = self_pack,
     .connect = self_connect,
     .disconnect = disconnect,
     .import = self_import,
-    .release = release,
-    .prepare = prepare,
-    .unprepare = unprepare,
-    .post = post,
+    .release = object_release,
+    .prepare = object_prepare,
+    .unprepare = object_unprepare,
+    .post = object_post,
     .cancel = object_cancel,
     .progress = progress,
     .fd = get_fd,

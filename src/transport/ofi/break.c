@@ -1,4 +1,4 @@
-// Connections that libfabric must not close itself.
+// Breaks connections that libfabric must not close itself.
 #include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -34,7 +34,7 @@ static bool leads_to(int fd, const void *name) {
   return is->sin_port == wanted->sin_port && is->sin_addr.s_addr == wanted->sin_addr.s_addr;
 }
 
-// Through a descriptor of its own: another thread may close that one, and open something else under its number.
+// Through a duplicate: another thread may close that descriptor, and open another file under its number.
 static void shut_down(int fd, const void *name) {
   int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (own < 0)
@@ -67,6 +67,6 @@ void ofi_break(struct ofi_worker *worker, struct ofi_peer *peer) {
   peer->cutting = true;
   shut_down_all(&name);
   while (peer->flow.running > 0 && !clock_passed(deadline))
-    ofi_complete_roads(worker);
+    ofi_complete_sources(worker);
   peer->cutting = cutting;
 }

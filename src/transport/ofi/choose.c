@@ -1,4 +1,4 @@
-// Which provider: RMA and messages between reliable datagram endpoints is what it must have.
+// Chooses the provider: it must have RMA and messages between reliable datagram endpoints.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +43,8 @@ static const char *const defaults[][2] = {
 enum { DEFAULTS = sizeof defaults / sizeof *defaults };
 _Static_assert(TRANSPORT_MAX_MESSAGE + 256 <= 4608, "a message fits a buffer of ofi_rxm");
 
-// What the environment does not say. Not by setenv(), which may free what a getenv() in another thread reads: an array
-// that is larger takes the place of the old one, and both stay.
+// Adds what the environment lacks. Not by setenv(), which may free what a getenv() in another thread reads: a larger
+// array replaces the old one, and neither is freed.
 static void set_defaults(void) {
   static char **larger __attribute__((used)); // else found by nothing once another has replaced it
   size_t count = 0;

@@ -16,7 +16,7 @@ static void close_fid(struct fid *fid) {
 }
 #define CLOSE(object) close_fid((object) ? &(object)->fid : NULL)
 
-// Its descriptor, if it has one, joins the worker's.
+// Adds the queue's descriptor, if it has one, to the worker's epoll set.
 static bool watch(struct ofi_worker *worker, struct fid_cq *cq) {
   int fd = -1;
   struct epoll_event event = {.events = EPOLLIN};
@@ -41,11 +41,11 @@ static int open_queue(struct ofi_worker *worker, struct fid_cq **cq) {
   return rc;
 }
 
-// Of the first queue: without a descriptor, if there is none to be had.
+// Opens the first queue; without a descriptor if libfabric has none.
 static int open_first_queue(struct ofi_worker *worker, bool wait) {
   worker->fd = wait ? epoll_create1(EPOLL_CLOEXEC) : -1;
   int rc = open_queue(worker, &worker->cq);
-  if (rc != 0 && worker->fd >= 0) { // one that wakes nobody: poll
+  if (rc != 0 && worker->fd >= 0) { // no descriptor that wakes: poll
     close(worker->fd);
     worker->fd = -1;
     rc = open_queue(worker, &worker->cq);
@@ -86,31 +86,31 @@ static int open_endpoint(struct ofi_worker *worker, struct fid_cq *cq, struct fi
   return 0;
 }
 
-int ofi_road_open(struct ofi_worker *worker, struct ofi_road **made) {
-  struct ofi_road *road = calloc(1, sizeof *road);
-  if (!road)
+int ofi_source_open(struct ofi_worker *worker, struct ofi_source **made) {
+  struct ofi_source *source = calloc(1, sizeof *source);
+  if (!source)
     return fail(WEFT_ERR_NOMEM, "no memory for an endpoint");
-  link_init(&road->roads);
-  int rc = open_queue(worker, &road->cq);
-  rc = rc ? ofi_fail(rc, "libfabric makes no completion queue") : open_endpoint(worker, road->cq, &road->ep);
+  link_init(&source->sources);
+  int rc = open_queue(worker, &source->cq);
+  rc = rc ? ofi_fail(rc, "libfabric makes no completion queue") : open_endpoint(worker, source->cq, &source->ep);
   if (rc != 0)
-    ofi_road_close(road);
+    ofi_source_close(source);
   else
-    *made = road;
+    *made = source;
   return rc;
 }
 
-void ofi_road_close(struct ofi_road *road) {
-  if (!road)
+void ofi_source_close(struct ofi_source *source) {
+  if (!source)
     return;
-  CLOSE(road->ep);
-  CLOSE(road->cq);
-  link_remove(&road->roads);
-  free(road);
+  CLOSE(source->ep);
+  CLOSE(source->cq);
+  link_remove(&source->sources);
+  free(source);
 }
 
 int ofi_trywait(struct ofi_worker *worker) {
-  struct fid *fids[] = {&worker->cq->fid, &worker->road->cq->fid};
+  struct fid *fids[] = {&worker->cq->fid, &worker->source->cq->fid};
   return fi_trywait(worker->fabric, fids, 2);
 }
 
@@ -148,18 +148,18 @@ int ofi_open(struct ofi_worker *worker, const struct transport_options *options)
   if (rc == 0)
     rc = open_endpoint(worker, worker->cq, &worker->home);
   if (rc == 0)
-    rc = ofi_road_open(worker, &worker->road);
+    rc = ofi_source_open(worker, &worker->source);
   return rc ? rc : fill_slab(worker);
 }
 
 void ofi_close(struct ofi_worker *worker) {
   for (struct link *link = worker->flow.peers.next; link != &worker->flow.peers; link = link->next)
     ofi_break(worker, (struct ofi_peer *)LINK_OF(link, struct flow_peer, peers));
-  ofi_road_close(worker->road);
-  while (!link_empty(&worker->roads))
-    ofi_road_close(LINK_OF(worker->roads.next, struct ofi_road, roads));
+  ofi_source_close(worker->source);
+  while (!link_empty(&worker->sources))
+    ofi_source_close(LINK_OF(worker->sources.next, struct ofi_source, sources));
   CLOSE(worker->home);
-  worker->road = NULL;
+  worker->source = NULL;
   worker->home = NULL;
   flow_end(&worker->flow); // nothing touches memory any more
   while (!link_empty(&worker->flow.regions))

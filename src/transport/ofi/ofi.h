@@ -5,18 +5,18 @@
 // A WRITE asks for completion by delivery (FI_DELIVERY_COMPLETE), so an operation that has ended is visible at the
 // peer; where the provider has none, a READ of one byte behind the WRITEs does it. Then the message, as a send.
 //
-// libfabric has no way to take an operation back either. A worker has two endpoints: one that peers know, which
-// receives messages and serves their accesses, and one that starts operations, whose name stands in the worker's
-// address too. ofi_rxm closes its connections to a name that is removed from the table of addresses
-// (FI_AV_REMOVE_CLEANUP, which choose.c sets). So a cancelled request that is stuck ends with the connection to its
-// peer; and fence() removes the name that the peer's operations come from, which ends what of them has arrived in part
-// or is on its way: taking a region's key back does not, for the provider looks at the key when an operation begins,
-// not while its data comes. Where that does not end a request, another endpoint is opened for operations to come; the
-// old one is closed, which ends what was stuck in it, as soon as nothing else is under way there. Each endpoint has a
-// completion queue of its own, which goes with it: ofi_rxm of libfabric 1.17 leaves an endpoint that was closed in its
-// queue's list of what to look at before a sleep, and fi_trywait() reads freed memory then.
+// libfabric cannot cancel an operation either. A worker has two endpoints: the home, which peers know, receives
+// messages and serves their accesses; the source starts operations, and its name is in the worker's address too.
+// ofi_rxm closes its connections to a name that is removed from the table of addresses (FI_AV_REMOVE_CLEANUP, which
+// choose.c sets). So a cancelled request that is stuck ends with the connection to its peer; and fence() removes the
+// name that the peer's operations come from, which ends what of them has arrived in part or is on its way. Closing a
+// region's key does not, for the provider checks the key when an operation begins, not while its data arrives. Where
+// that does not end a request, another endpoint is opened for operations to come; the old one is closed, which ends
+// what was stuck in it, as soon as nothing else is under way there. Each endpoint has a completion queue of its own,
+// which goes with it: ofi_rxm of libfabric 1.17 leaves an endpoint that was closed in its queue's list of what to check
+// before a sleep, and fi_trywait() reads freed memory then.
 //
-// A provider may see by a failing operation only that a peer is gone: the transport does not claim TELLS_DEATH.
+// Some providers notice only by a failing operation that a peer is gone, so the transport does not claim TELLS_DEATH.
 #ifndef TRANSPORT_OFI_OFI_H
 #define TRANSPORT_OFI_OFI_H
 
@@ -41,8 +41,8 @@ struct ofi_context {
 };
 
 // An endpoint that starts operations.
-struct ofi_road {
-  struct link roads; // in the worker's list of those that are being left
+struct ofi_source {
+  struct link sources; // in the worker's list of replaced sources
   struct fid_ep *ep;
   struct fid_cq *cq;
   uint32_t running;
@@ -51,7 +51,7 @@ struct ofi_road {
 struct ofi_op {
   struct flow_op flow;
   struct ofi_context context;
-  struct ofi_road *road;
+  struct ofi_source *source;
   struct ofi_buffer *buffer; // of a message
 };
 
@@ -68,10 +68,10 @@ struct ofi_worker {
   struct fid_fabric *fabric;
   struct fid_domain *domain;
   struct fid_av *av;
-  struct fid_cq *cq;     // of `home`
-  struct fid_ep *home;   // that peers know
-  struct ofi_road *road; // that starts operations now
-  struct link roads;
+  struct fid_cq *cq;         // of `home`
+  struct fid_ep *home;       // that peers know
+  struct ofi_source *source; // that starts operations now
+  struct link sources;
   struct fid_mr *slab_mr;
   unsigned char *slab;
   struct ofi_buffer receives[OFI_RECEIVES], sends[OFI_SENDS];
@@ -88,9 +88,9 @@ struct ofi_worker {
 struct ofi_peer {
   struct flow_peer flow;
   fi_addr_t address;
-  uint8_t road[OFI_MAX_NAME]; // what its operations come from
-  size_t road_size;           // 0: not known
-  bool cutting;               // ends of operations are this worker's doing
+  uint8_t source[OFI_MAX_NAME]; // what its operations come from
+  size_t source_size;           // 0: not known
+  bool cutting; // this worker breaks the connection: failing operations do not mean that the peer is gone
 };
 
 struct ofi_region {
@@ -106,7 +106,9 @@ struct ofi_remote {
 
 extern const struct transport transport_ofi;
 
-int ofi_code(int error); // of a positive or negative FI_E*
+// error.c
+int ofi_code(int error); // for a positive or negative FI_E*
+// fail() with libfabric's text behind the sentence.
 int ofi_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // choose.c
@@ -115,9 +117,9 @@ int ofi_choose(const struct transport_options *options, struct fi_info **info);
 // endpoint.c
 int ofi_open(struct ofi_worker *worker, const struct transport_options *options);
 void ofi_close(struct ofi_worker *worker);
-int ofi_road_open(struct ofi_worker *worker, struct ofi_road **road);
-void ofi_road_close(struct ofi_road *road); // what is in its queue is lost
-// Whether the descriptor will tell of news: nothing is there now. Returns what libfabric says.
+int ofi_source_open(struct ofi_worker *worker, struct ofi_source **source);
+void ofi_source_close(struct ofi_source *source); // the completions in its queue are lost
+// Whether the descriptor can be slept on: the queues are empty. Returns libfabric's code.
 int ofi_trywait(struct ofi_worker *worker);
 
 // memory.c
@@ -135,30 +137,30 @@ int ofi_connect(struct transport_worker *worker, const void *address, size_t siz
 void ofi_sever(struct flow_peer *peer);
 void ofi_fence(struct transport_peer *peer);
 bool ofi_part(struct flow_peer *peer);
-// Closes the roads on which nothing runs but what is to be ended by force.
-void ofi_leave_roads(struct ofi_worker *worker);
+// Closes the replaced sources on which only operations to be ended by force are under way.
+void ofi_leave_sources(struct ofi_worker *worker);
 
 // break.c
 // Whether ofi_break() does something here: libfabric's TCP before 1.18, in which closing a connection on which the
-// answer to a read has come in part faults: it lets go of that read twice. Where the connection breaks it does so once.
+// answer to a read has come in part faults, since it frees that read twice. When the connection breaks it does so once.
 bool ofi_has_to_break(const struct ofi_worker *worker);
 // Ends what is under way to that peer by breaking its connection. Another worker of this process that is connected to
-// the same worker loses that connection too: libfabric does not tell which socket is whose.
+// the same worker loses that connection too: libfabric does not show which socket is whose.
 void ofi_break(struct ofi_worker *worker, struct ofi_peer *peer);
 
 // request.c
 int ofi_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
 int ofi_settle(struct flow_request *own, struct flow_op *op);
 int ofi_send(struct flow_request *own, struct flow_op *op);
-// Puts a buffer there for a message to come; later, if the provider has no room now.
+// Posts a buffer for the next message; later, if the provider has no room now.
 void ofi_receive(struct ofi_worker *worker, struct ofi_buffer *buffer);
-// Takes what the completion queues have; returns events.
+// Reads the completion queues; returns events.
 uint32_t ofi_complete(struct ofi_worker *worker);
-// Of those of the roads alone, and of each of them.
-uint32_t ofi_complete_roads(struct ofi_worker *worker);
-// The same of the queue of a road whose endpoint was closed.
-uint32_t ofi_complete_closed(struct ofi_worker *worker, struct ofi_road *road);
-// The operation will not be heard of any more.
+// Reads the queues of all sources only.
+uint32_t ofi_complete_sources(struct ofi_worker *worker);
+// Reads the queue of a source whose endpoint was closed.
+uint32_t ofi_complete_closed(struct ofi_worker *worker, struct ofi_source *source);
+// Ends an operation: it has completed, or no completion of it will come.
 void ofi_op_ended(struct ofi_op *op, int error, const char *why);
 
 #endif

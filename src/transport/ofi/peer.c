@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "base/wire/card.h"
-#include "transport/ofi/name_check.h"
+#include "transport/ofi/address_check.h"
 #include "transport/ofi/ofi.h"
 
 static const struct card address_card = {"address of ofi", 0x61666f31, 3};
@@ -16,7 +16,7 @@ static bool is_shm(const struct fi_info *info) {
   return strncmp(info->fabric_attr->prov_name, "shm", 3) == 0 || strncmp(info->fabric_attr->prov_name, "sm2", 3) == 0;
 }
 
-// An address that means something else on every host.
+// Whether the address is valid on its own host only.
 static bool is_local(const struct fi_info *info, const void *name) {
   const struct sockaddr_in *four = name;
   const struct sockaddr_in6 *six = name;
@@ -35,13 +35,13 @@ int ofi_address(struct transport_worker *base, void *bytes, size_t *size) {
   const char *provider = worker->info->fabric_attr->prov_name;
   uint8_t name[OFI_MAX_NAME];
   size_t name_size = sizeof name;
-  uint8_t road[OFI_MAX_NAME];
-  size_t road_size = sizeof road;
+  uint8_t source[OFI_MAX_NAME];
+  size_t source_size = sizeof source;
   int rc = fi_getname(&worker->home->fid, name, &name_size);
   if (rc == 0)
-    rc = fi_getname(&worker->road->ep->fid, road, &road_size);
+    rc = fi_getname(&worker->source->ep->fid, source, &source_size);
   if (rc != 0)
-    return ofi_fail(rc, "libfabric does not tell its address");
+    return ofi_fail(rc, "libfabric does not give its own address");
   bool local = is_local(worker->info, name);
   struct wire_writer writer = card_begin(&address_card, bytes, *size);
   wire_put_number(&writer, worker->info->addr_format, 4);
@@ -51,16 +51,16 @@ int ofi_address(struct transport_worker *base, void *bytes, size_t *size) {
   wire_put(&writer, provider, strlen(provider));
   wire_put_number(&writer, name_size, 2);
   wire_put(&writer, name, name_size);
-  wire_put(&writer, road, road_size);
+  wire_put(&writer, source, source_size);
   return card_end(&address_card, &writer, size);
 }
 
 struct names {
-  const void *home, *road;
-  size_t home_size, road_size;
+  const void *home, *source;
+  size_t home_size, source_size;
 };
 
-// Providers read as far as their kind of name reaches, so that it stands in a buffer of zeros.
+// Providers read as many bytes as their kind of name has, so the name is copied into a buffer of zeros.
 static int insert(struct ofi_worker *worker, const void *name, size_t size, fi_addr_t *address) {
   uint8_t room[OFI_MAX_NAME * 2] = {0};
   memcpy(room, name, size);
@@ -74,12 +74,12 @@ static int check_names(const struct ofi_worker *worker, const struct names *name
   size_t own_size = sizeof own;
   int rc = fi_getname(&worker->home->fid, own, &own_size);
   if (rc != 0)
-    return ofi_fail(rc, "libfabric does not tell its address");
+    return ofi_fail(rc, "libfabric does not give its own address");
   rc = ofi_name_check(format, names->home, names->home_size, own_size);
-  return rc ? rc : ofi_name_check(format, names->road, names->road_size, own_size);
+  return rc ? rc : ofi_name_check(format, names->source, names->source_size, own_size);
 }
 
-// What stands in an address; the libfabric names in it, when it can be reached.
+// Reads an address: gives the libfabric names in it, if this worker can reach them.
 static int read_address(const struct ofi_worker *worker, const void *address, size_t size, struct names *names) {
   struct wire_reader reader;
   int rc = card_read(&address_card, address, size, &reader);
@@ -91,9 +91,9 @@ static int read_address(const struct ofi_worker *worker, const void *address, si
   const char *here = worker->info->fabric_attr->prov_name;
   names->home_size = wire_take_number(&reader, 2);
   names->home = wire_take(&reader, names->home_size);
-  names->road_size = wire_left(&reader);
-  names->road = wire_take(&reader, names->road_size);
-  if (reader.failed || names->home_size == 0 || names->road_size == 0)
+  names->source_size = wire_left(&reader);
+  names->source = wire_take(&reader, names->source_size);
+  if (reader.failed || names->home_size == 0 || names->source_size == 0)
     return fail(WEFT_ERR_PROTOCOL, "an address of ofi is of another make");
   if (length != strlen(here) || memcmp(provider, here, length) != 0 || format != worker->info->addr_format)
     return fail(WEFT_ERR_UNREACHABLE,
@@ -103,7 +103,7 @@ static int read_address(const struct ofi_worker *worker, const void *address, si
   if (host != 0 && (host != worker->host || net != worker->net))
     return fail(WEFT_ERR_UNREACHABLE, "that worker's address is one for its own host only: choose an interface that "
                                       "other hosts reach");
-  if (names->home_size > OFI_MAX_NAME || names->road_size > OFI_MAX_NAME)
+  if (names->home_size > OFI_MAX_NAME || names->source_size > OFI_MAX_NAME)
     return fail(WEFT_ERR_PROTOCOL, "an address of ofi is too long");
   return check_names(worker, names);
 }
@@ -124,15 +124,15 @@ int ofi_connect(struct transport_worker *base, const void *address, size_t size,
     free(peer);
     return ofi_fail(rc, "libfabric does not take that address");
   }
-  memcpy(peer->road, names.road, names.road_size);
-  peer->road_size = names.road_size;
+  memcpy(peer->source, names.source, names.source_size);
+  peer->source_size = names.source_size;
   flow_peer_init(&peer->flow, &worker->flow);
   *made = &peer->flow.base;
   return 0;
 }
 
-// Operations on that road whose requests are to be ended by force, of that peer; NULL: of all peers.
-static uint32_t count_overdue(const struct ofi_worker *worker, const struct ofi_road *road,
+// Operations on that source whose requests are to be ended by force, of that peer; NULL: of all peers.
+static uint32_t count_overdue(const struct ofi_worker *worker, const struct ofi_source *source,
                               const struct flow_peer *only) {
   const struct flow_worker *flow = &worker->flow;
   uint64_t now = clock_ns();
@@ -142,13 +142,13 @@ static uint32_t count_overdue(const struct ofi_worker *worker, const struct ofi_
     for (const struct link *one = peer->active.next; one != &peer->active; one = one->next) {
       struct flow_request *own = LINK_OF(one, struct flow_request, active);
       for (uint32_t i = 0; (!only || only == peer) && flow_overdue(own, now) && i < own->window; i++)
-        count += ((struct ofi_op *)flow_op_of(own, i))->road == road;
+        count += ((struct ofi_op *)flow_op_of(own, i))->source == source;
     }
   }
   return count;
 }
 
-// Ends what is under way to that peer with its connection. What comes makes a new one.
+// Ends what is under way to that peer by closing its connection. The next operation makes a new one.
 static void cut_off(struct ofi_worker *worker, struct ofi_peer *peer) {
   uint8_t name[OFI_MAX_NAME];
   size_t size = sizeof name;
@@ -159,29 +159,29 @@ static void cut_off(struct ofi_worker *worker, struct ofi_peer *peer) {
   fi_av_remove(worker->av, &peer->address, 1, 0);
   if (insert(worker, name, size, &peer->address) != 0)
     flow_peer_failed(&peer->flow, WEFT_ERR_PEER_LOST, "it was cut off");
-  while (ofi_complete_roads(worker) > 0)
+  while (ofi_complete_sources(worker) > 0)
     ;
   peer->cutting = false;
 }
 
-// Where removing an address does not end its connection, what is stuck ends when its road is closed; what comes takes a
-// new one. libfabric 1.17 faults in fi_cq_read() after an endpoint of shm was closed under an operation: there,
-// requests end with the peer's process, when it goes on, or with this worker.
+// Where removing an address does not end its connection, what is stuck ends when its source is closed; later operations
+// take a new source. libfabric 1.17 faults in fi_cq_read() after an endpoint of shm was closed under an operation:
+// there, requests end with the peer's process, when it goes on, or with this worker.
 void ofi_sever(struct flow_peer *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base->base.worker;
-  struct ofi_road *road;
-  uint32_t overdue = is_shm(worker->info) ? 0 : count_overdue(worker, worker->road, base);
+  struct ofi_source *source;
+  uint32_t overdue = is_shm(worker->info) ? 0 : count_overdue(worker, worker->source, base);
   if (overdue > 0 && base->running > overdue)
     flow_peer_failed(base, WEFT_ERR_PEER_LOST, "requests to it did not end after they were cancelled: it was cut off");
   if (overdue > 0)
     cut_off(worker, (struct ofi_peer *)base);
-  if (overdue == 0 || count_overdue(worker, worker->road, base) == 0 || ofi_road_open(worker, &road) != 0)
+  if (overdue == 0 || count_overdue(worker, worker->source, base) == 0 || ofi_source_open(worker, &source) != 0)
     return;
-  link_add(&worker->roads, &worker->road->roads);
-  worker->road = road;
+  link_add(&worker->sources, &worker->source->sources);
+  worker->source = source;
 }
 
-static void end_ops(struct ofi_worker *worker, struct ofi_road *road) {
+static void end_ops(struct ofi_worker *worker, struct ofi_source *source) {
   struct flow_worker *flow = &worker->flow;
   for (struct link *link = flow->peers.next; link != &flow->peers; link = link->next) {
     struct flow_peer *peer = LINK_OF(link, struct flow_peer, peers);
@@ -191,7 +191,7 @@ static void end_ops(struct ofi_worker *worker, struct ofi_road *road) {
       flow_hold(own);
       for (uint32_t i = 0; i < own->window; i++) {
         struct ofi_op *op = (struct ofi_op *)flow_op_of(own, i);
-        if (op->road == road)
+        if (op->source == source)
           ofi_op_ended(op, FI_ECANCELED, "it was cut off");
       }
       flow_let(own);
@@ -199,22 +199,22 @@ static void end_ops(struct ofi_worker *worker, struct ofi_road *road) {
   }
 }
 
-void ofi_leave_roads(struct ofi_worker *worker) {
-  for (struct link *link = worker->roads.next, *next; link != &worker->roads; link = next) {
-    struct ofi_road *road = LINK_OF(link, struct ofi_road, roads);
+void ofi_leave_sources(struct ofi_worker *worker) {
+  for (struct link *link = worker->sources.next, *next; link != &worker->sources; link = next) {
+    struct ofi_source *source = LINK_OF(link, struct ofi_source, sources);
     next = link->next;
-    if (count_overdue(worker, road, NULL) < road->running)
-      continue; // the others' operations may end well there yet
-    fi_close(&road->ep->fid);
-    road->ep = NULL;
-    while (ofi_complete_closed(worker, road) > 0) // what it has of that endpoint's
+    if (count_overdue(worker, source, NULL) < source->running)
+      continue; // operations to other peers may still complete there
+    fi_close(&source->ep->fid);
+    source->ep = NULL;
+    while (ofi_complete_closed(worker, source) > 0) // completions of that endpoint
       ;
-    end_ops(worker, road);
-    ofi_road_close(road);
+    end_ops(worker, source);
+    ofi_source_close(source);
   }
 }
 
-// Whether somebody else has that address too, who was connected while this one was being left.
+// Whether another peer has that address too: it was connected while this one was being disconnected.
 static bool is_shared(const struct ofi_worker *worker, const struct ofi_peer *peer) {
   const struct link *peers = &worker->flow.peers;
   for (const struct link *link = peers->next; link != peers; link = link->next) {
@@ -225,19 +225,19 @@ static bool is_shared(const struct ofi_worker *worker, const struct ofi_peer *pe
   return false;
 }
 
-// Whether another peer, of another worker, says that its operations come from there too: one of them lies.
-static bool road_is_disputed(const struct ofi_worker *worker, const struct ofi_peer *peer) {
+// Whether a peer of another worker has given the same source for its operations: one of the two is false.
+static bool source_is_disputed(const struct ofi_worker *worker, const struct ofi_peer *peer) {
   const struct link *peers = &worker->flow.peers;
   for (const struct link *link = peers->next; link != peers; link = link->next) {
     const struct ofi_peer *other = (const struct ofi_peer *)LINK_OF(link, struct flow_peer, peers);
-    if (other != peer && other->address != peer->address && other->road_size == peer->road_size &&
-        memcmp(other->road, peer->road, peer->road_size) == 0)
+    if (other != peer && other->address != peer->address && other->source_size == peer->source_size &&
+        memcmp(other->source, peer->source, peer->source_size) == 0)
       return true;
   }
   return false;
 }
 
-// The connection goes with the address, whoever else uses it.
+// Removing the address closes the connection, whoever else uses it.
 bool ofi_part(struct flow_peer *base) {
   struct ofi_peer *peer = (struct ofi_peer *)base;
   struct ofi_worker *worker = (struct ofi_worker *)base->base.worker;
@@ -246,12 +246,12 @@ bool ofi_part(struct flow_peer *base) {
   return true;
 }
 
-// A peer that lied about its road is not cut off so, and must not have another cut off in its place; against who lies,
-// what holds is taking back the regions that it knows.
+// A peer that gave a false source is not cut off by this, and must not have another one cut off in its place. Against
+// such a peer, deregister the regions that it knows.
 void ofi_fence(struct transport_peer *base) {
   struct ofi_peer *peer = (struct ofi_peer *)base;
   struct ofi_worker *worker = (struct ofi_worker *)base->worker;
-  fi_addr_t road;
-  if (!road_is_disputed(worker, peer) && insert(worker, peer->road, peer->road_size, &road) == 0)
-    fi_av_remove(worker->av, &road, 1, 0);
+  fi_addr_t source;
+  if (!source_is_disputed(worker, peer) && insert(worker, peer->source, peer->source_size, &source) == 0)
+    fi_av_remove(worker->av, &source, 1, 0);
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 // From the fastest network on; what is not in the table comes before TCP. Negative: only when it is asked for.
-// `sockets` hangs and is no longer maintained, `net` does not tell of deaths, ofi_rxd is unreliable in 1.17, and shared
+// `sockets` hangs and is no longer maintained, `net` does not report deaths, ofi_rxd is unreliable in 1.17, and shared
 // memory (shm, sm2) reaches this host only.
 static const struct {
   const char *name;

@@ -9,11 +9,11 @@ static struct ofi_worker *worker_of(const struct flow_request *own) {
   return (struct ofi_worker *)own->worker;
 }
 
-// Counts an operation that was started, or says how it was refused.
+// Counts an operation that was started, or fails with how it was refused.
 static int how(struct flow_request *own, struct ofi_op *op, ssize_t rc, const char *what) {
   if (rc == 0) {
-    op->road = worker_of(own)->road;
-    op->road->running++;
+    op->source = worker_of(own)->source;
+    op->source->running++;
     worker_of(own)->running++;
     return FLOW_STARTED;
   }
@@ -33,7 +33,7 @@ int ofi_move(struct flow_request *own, const struct transport_piece *piece, uint
   struct ofi_op *op = (struct ofi_op *)base;
   const struct ofi_remote *remote = (const struct ofi_remote *)piece->remote;
   fi_addr_t peer = ((struct ofi_peer *)own->peer)->address;
-  struct fid_ep *ep = worker_of(own)->road->ep;
+  struct fid_ep *ep = worker_of(own)->source->ep;
   void *local = (void *)(uintptr_t)(piece->local_address + offset);
   void *desc = fi_mr_desc(((struct ofi_region *)piece->local)->mr);
   uint64_t at = piece->remote_address - remote->flow.base.address + remote->base + offset;
@@ -45,7 +45,7 @@ int ofi_move(struct flow_request *own, const struct transport_piece *piece, uint
   return how(own, op, rc, own->request->op == WEFT_WRITE ? "a write" : "a read");
 }
 
-// A read behind the writes, of the last byte written, whose bytes go to a buffer of ours.
+// Posts a read of one byte behind the writes, into a buffer of the worker.
 int ofi_settle(struct flow_request *own, struct flow_op *base) {
   struct ofi_op *op = (struct ofi_op *)base;
   struct ofi_worker *worker = worker_of(own);
@@ -55,7 +55,7 @@ int ofi_settle(struct flow_request *own, struct flow_op *base) {
   if (full(own) || !buffer)
     return FLOW_AGAIN;
   uint64_t at = piece->remote_address - remote->flow.base.address + remote->base;
-  ssize_t rc = fi_read(worker->road->ep, buffer->bytes, 1, worker->slab_mr ? fi_mr_desc(worker->slab_mr) : NULL,
+  ssize_t rc = fi_read(worker->source->ep, buffer->bytes, 1, worker->slab_mr ? fi_mr_desc(worker->slab_mr) : NULL,
                        ((struct ofi_peer *)own->peer)->address, at, remote->key, &op->context.libfabric);
   int result = how(own, op, rc, "a read behind writes");
   if (result == FLOW_STARTED) {
@@ -76,7 +76,7 @@ int ofi_send(struct flow_request *own, struct flow_op *base) {
     return FLOW_AGAIN;
   if (buffer)
     bytes = memcpy(buffer->bytes, request->message, request->message_size);
-  ssize_t rc = fi_send(worker->road->ep, bytes, request->message_size, buffer ? fi_mr_desc(worker->slab_mr) : NULL,
+  ssize_t rc = fi_send(worker->source->ep, bytes, request->message_size, buffer ? fi_mr_desc(worker->slab_mr) : NULL,
                        ((struct ofi_peer *)own->peer)->address, &op->context.libfabric);
   int result = how(own, op, rc, "a message");
   if (result == FLOW_STARTED && buffer) {
@@ -88,8 +88,8 @@ int ofi_send(struct flow_request *own, struct flow_op *base) {
 
 void ofi_op_ended(struct ofi_op *op, int error, const char *why) {
   struct ofi_worker *worker = worker_of(op->flow.own);
-  op->road->running--;
-  op->road = NULL;
+  op->source->running--;
+  op->source = NULL;
   worker->running--;
   if (op->buffer) {
     op->buffer->next = worker->free_sends;
@@ -122,12 +122,12 @@ static void take_error(struct ofi_worker *worker, struct fid_cq *cq, bool closed
     return;
   struct ofi_context *context = entry.op_context;
   if (context->what == OFI_RECEIVE) {
-    ofi_receive(worker, LINK_OF(context, struct ofi_buffer, context)); // what came was too long, or half of it
+    ofi_receive(worker, LINK_OF(context, struct ofi_buffer, context)); // the message was too long, or cut short
     return;
   }
   struct ofi_op *op = LINK_OF(context, struct ofi_op, context);
   char why[120];
-  // ofi_rxm looks for the words in the queue's endpoint.
+  // ofi_rxm takes the text from the queue's endpoint.
   const char *more = closed ? NULL : fi_cq_strerror(cq, entry.prov_errno, entry.err_data, NULL, 0);
   snprintf(why, sizeof why, "%s (%s)", fi_strerror(entry.err), more ? more : "its endpoint was closed");
   if (ofi_code(entry.err) == WEFT_ERR_PEER_LOST && !((struct ofi_peer *)op->flow.own->peer)->cutting)
@@ -154,32 +154,32 @@ static uint32_t complete(struct ofi_worker *worker, struct fid_cq *cq, bool clos
   return count > 0 ? (uint32_t)count : 0;
 }
 
-uint32_t ofi_complete_closed(struct ofi_worker *worker, struct ofi_road *road) {
-  return complete(worker, road->cq, true);
+uint32_t ofi_complete_closed(struct ofi_worker *worker, struct ofi_source *source) {
+  return complete(worker, source->cq, true);
 }
 
-uint32_t ofi_complete_roads(struct ofi_worker *worker) {
-  uint32_t events = complete(worker, worker->road->cq, false);
-  for (struct link *link = worker->roads.next; link != &worker->roads; link = link->next)
-    events += complete(worker, LINK_OF(link, struct ofi_road, roads)->cq, false);
+uint32_t ofi_complete_sources(struct ofi_worker *worker) {
+  uint32_t events = complete(worker, worker->source->cq, false);
+  for (struct link *link = worker->sources.next; link != &worker->sources; link = link->next)
+    events += complete(worker, LINK_OF(link, struct ofi_source, sources)->cq, false);
   return events;
 }
 
-// A look at a queue is a system call, and more, in providers that are moved on by it. So the road's is looked at when
-// something is under way there, and then the other at each second time only. Else what it has is a connection's end,
-// which can wait; but not in who sleeps, whom it wakes.
+// Reading a queue costs a system call or more in providers that progress by it. So the source's queue is read while
+// operations are under way there, and the other one then only every second time. Otherwise the source's queue holds at
+// most the end of a connection, which can wait, except after a sleep, which it may have ended.
 uint32_t ofi_complete(struct ofi_worker *worker) {
-  bool busy = worker->road->running > 0 || !link_empty(&worker->flow.wanting);
+  bool busy = worker->source->running > 0 || !link_empty(&worker->flow.wanting);
   bool both = worker->armed || worker->looks % OFI_LOOKS == 0;
   uint32_t events = 0;
   worker->armed = false;
   if (both || !busy || worker->looks % 2 == 0)
     events += complete(worker, worker->cq, false);
   if (both || busy)
-    events += complete(worker, worker->road->cq, false);
+    events += complete(worker, worker->source->cq, false);
   worker->looks++;
-  for (struct link *link = worker->roads.next; link != &worker->roads; link = link->next)
-    events += complete(worker, LINK_OF(link, struct ofi_road, roads)->cq, false);
+  for (struct link *link = worker->sources.next; link != &worker->sources; link = link->next)
+    events += complete(worker, LINK_OF(link, struct ofi_source, sources)->cq, false);
   struct ofi_buffer *unposted = worker->unposted;
   worker->unposted = NULL;
   for (struct ofi_buffer *next; unposted; unposted = next) {

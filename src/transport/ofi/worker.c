@@ -1,7 +1,6 @@
 // Workers of the transport ofi: opening, progress and closing.
 #include "transport/ofi/ofi.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,46 +8,6 @@
 #include "base/fail.h"
 #include "base/text/settings.h"
 #include "base/time/clock.h"
-
-int ofi_code(int error) {
-  switch (abs(error)) {
-  case FI_ENOMEM:
-    return WEFT_ERR_NOMEM;
-  case FI_ECANCELED: // its connection ended
-  case FI_ECONNRESET:
-  case FI_ECONNREFUSED:
-  case FI_ECONNABORTED:
-  case FI_ENOTCONN:
-  case FI_ESHUTDOWN:
-  case FI_EHOSTUNREACH:
-  case FI_EHOSTDOWN:
-  case FI_ENETUNREACH:
-  case FI_ETIMEDOUT:
-  case EPIPE:
-  case FI_EIO: // of shm, whose peer has died
-    return WEFT_ERR_PEER_LOST;
-  case FI_ENOSYS:
-  case FI_EOPNOTSUPP:
-    return WEFT_ERR_UNSUPPORTED;
-  case FI_EACCES:
-  case FI_ENOKEY:
-  case FI_EKEYREJECTED:
-    return WEFT_ERR_NOT_FOUND; // no such region there any more
-  case FI_EINVAL:
-    return WEFT_ERR_INVALID;
-  default:
-    return WEFT_ERR_UNREACHABLE;
-  }
-}
-
-int ofi_fail(int error, const char *format, ...) {
-  char text[300];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  return fail(ofi_code(error), "%s: %s", text, fi_strerror(abs(error)));
-}
 
 static int probe(char *why, size_t cap) {
   struct transport_options options = {.size = sizeof options};
@@ -95,7 +54,7 @@ static int open_worker(const struct transport_options *options, struct transport
   if (!worker)
     return fail(WEFT_ERR_NOMEM, "no memory for a worker");
   flow_worker_init(&worker->flow, &transport_ofi, options);
-  link_init(&worker->roads);
+  link_init(&worker->sources);
   worker->fd = -1;
   int rc = ofi_open(worker, options);
   if (rc != 0) {
@@ -111,12 +70,12 @@ static uint32_t progress(struct transport_worker *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base;
   uint32_t events = ofi_complete(worker);
   events += flow_progress(&worker->flow);
-  if (!link_empty(&worker->roads))
-    ofi_leave_roads(worker);
+  if (!link_empty(&worker->sources))
+    ofi_leave_sources(worker);
   return events;
 }
 
-// What is under way may end well for a moment; then the endpoints are closed under it.
+// Waits for a moment for what is under way to complete; then closes the endpoints.
 static void close_worker(struct transport_worker *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base;
   uint64_t deadline = clock_deadline_ms(FLOW_CLOSE_MS / 10);
@@ -132,7 +91,7 @@ static int worker_fd(struct transport_worker *base) {
 
 static int arm(struct transport_worker *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base;
-  if (flow_busy(&worker->flow) || worker->unposted || !link_empty(&worker->roads))
+  if (flow_busy(&worker->flow) || worker->unposted || !link_empty(&worker->sources))
     return WEFT_ERR_BUSY;
   int rc = worker->fd >= 0 ? ofi_trywait(worker) : 0;
   worker->armed = true;
@@ -141,7 +100,7 @@ static int arm(struct transport_worker *base) {
   return rc == 0 ? 0 : ofi_fail(rc, "libfabric cannot arm its descriptor");
 }
 
-// By the NIC's speed where the provider tells it; else what TCP and shared memory were measured to do.
+// By the NIC's speed where the provider reports it; else what was measured with TCP and shared memory.
 static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *cost) {
   const struct ofi_worker *worker = (const struct ofi_worker *)base;
   const struct fi_info *info = worker->info;

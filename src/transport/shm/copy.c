@@ -1,4 +1,4 @@
-// Copies memory; large copies go past the caches, with what they read asked for in time.
+// Copies memory. Large copies go past the caches, and prefetch what they read.
 #include <stdint.h>
 #include <string.h>
 
@@ -9,12 +9,12 @@
 
 enum { LINE = 64, PAGE = 4096, BURST = 2048 };
 
-// Into the second level: the few places for misses of the first would bound the rate.
+// Into the second-level cache: the first has few line-fill buffers, which would bound the rate.
 static inline void ask(const unsigned char *line) {
   _mm_prefetch((const char *)line, _MM_HINT_T1);
 }
 
-// A line of each page, so that its translation is at hand.
+// A line of each page, so that its translation is in the TLB.
 static void ask_pages(const unsigned char *at, size_t size) {
   for (size_t i = 0; i < size; i += PAGE)
     ask(at + i);
@@ -25,7 +25,7 @@ static void ask_lines(const struct shm_run *run, size_t from, size_t to) {
     ask(run->from + i);
 }
 
-// What is more than the caches hold would be read into them only to be overwritten.
+// Data larger than the caches would be read into them only to be overwritten.
 static void store(unsigned char *to, const unsigned char *from, size_t size) {
   for (size_t at = 0; at < size; at += LINE)
     for (size_t i = at; i < at + LINE; i += 16)
@@ -52,7 +52,7 @@ void shm_stream(const struct shm_run *now, const struct shm_run *next, const str
 }
 
 void shm_stream_end(void) {
-  _mm_sfence(); // such stores are not in order with the others
+  _mm_sfence(); // streaming stores are not ordered with other stores
 }
 
 #else

@@ -1,4 +1,4 @@
-// Gates: a region is closed to peers before it is taken back.
+// Gates: a region is closed to peers when it is deregistered.
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -37,8 +37,8 @@ bool shm_gate_fenced(const struct shm_peer *peer) {
 }
 
 bool shm_gate_enter(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t *place) {
-  static _Thread_local char thread; // its address spreads the threads
-  // Once it is closed nobody new comes even near, so that its owner need not wait for those who only look.
+  static _Thread_local char thread; // its address spreads the threads over the places
+  // Once the gate is closed no thread takes a place, so that the owner waits for no thread that only checks.
   if (atomic_load_explicit(&remote->gate->id, memory_order_relaxed) != remote->id)
     return false;
   uint32_t first = (uint32_t)((uintptr_t)&thread >> 12), i = 0;
@@ -65,22 +65,22 @@ void shm_gate_leave(const struct shm_peer *peer, const struct shm_remote *remote
     atomic_fetch_sub(&remote->gate->users, 1);
 }
 
-// A process that nobody has reaped yet is there for kill(), but a peer's pidfd knows.
+// kill() finds a process until it is reaped; the pidfd of a peer shows that it has died.
 static bool is_dead(const struct shm_worker *worker, pid_t pid) {
   if (kill(pid, 0) != 0 && errno == ESRCH)
     return true;
   for (const struct shm_peer *peer = worker->peers; peer; peer = peer->next)
     if (peer->pid == pid && peer->pidfd >= 0)
-      return !shm_road_alive(peer->pidfd);
+      return !shm_proc_alive(peer->pidfd);
   return false;
 }
 
-// Not by what the slot says: its sender could write this process's number there.
+// Not by the pid in the slot: its sender could write this process's number there.
 static bool is_ours(const struct shm_home *home, uint32_t slot) {
   return (atomic_load(&home->ours[slot / 64]) & UINT64_C(1) << slot % 64) != 0;
 }
 
-// How long whoever is inside by that slot is worth waiting for; 0: nobody is.
+// How long to wait for the threads that are inside by that slot; 0: there are none.
 static uint32_t patience_ms(const struct shm_worker *worker, uint32_t at, uint32_t index) {
   const struct shm_slot *slot = &worker->page->slots[at];
   uint64_t owner = atomic_load(&slot->owner);
@@ -93,7 +93,7 @@ static uint32_t patience_ms(const struct shm_worker *worker, uint32_t at, uint32
   return 0;
 }
 
-// The longest of all.
+// The longest such time of all slots.
 static uint32_t longest_ms(const struct shm_worker *worker, uint32_t index) {
   uint32_t slots = atomic_load(&worker->page->slots_used);
   uint32_t longest = atomic_load(&worker->page->gates[index].users) > 0 ? SHM_FENCE_MS : 0;
@@ -122,7 +122,7 @@ static bool is_inside(const struct shm_slot *slot) {
   return false;
 }
 
-// Those who are not known singly may be anybody's.
+// Threads that are only counted may be of any sender.
 static bool is_any_inside(const struct shm_worker *worker) {
   for (const struct shm_region *region = worker->regions; region; region = region->next)
     if (atomic_load(&worker->page->gates[region->gate].users) > 0)
@@ -130,7 +130,7 @@ static bool is_any_inside(const struct shm_worker *worker) {
   return false;
 }
 
-// Fences all slots of that worker's; whether it is inside at any gate.
+// Fences all slots of that worker; returns whether it is inside at any gate.
 static bool close_to(struct shm_worker *worker, uint64_t sender) {
   uint32_t slots = atomic_load(&worker->page->slots_used);
   bool inside = is_any_inside(worker);
@@ -151,7 +151,7 @@ void shm_fence(struct transport_peer *base) {
     if (is_dead(peer->worker, peer->pid))
       return;
     if (clock_passed(deadline)) {
-      log_warn("process %d is lost, but was stopped in a transfer: when it goes on it may change up to %d MiB still",
+      log_warn("process %d is lost, but was stopped in a transfer: when it continues it may still change up to %d MiB",
                (int)peer->pid, SHM_STRETCH >> 20);
       return;
     }

@@ -16,7 +16,7 @@
 
 enum { POPULATE_MAX = 1 << 30 }; // bytes: milliseconds
 
-// Fills the page table now where the memory is there already, so that the first transfers meet no page fault.
+// Fills the page table now where the memory is there already, so that the first transfers cause no page faults.
 static void populate(const struct shm_remote *remote, const struct stat *status) {
   bool whole = (uint64_t)status->st_blocks * 512 >= (uint64_t)status->st_size;
   if (whole && remote->mapping_size <= POPULATE_MAX)
@@ -32,7 +32,8 @@ static int map_file(struct shm_remote *remote, const struct shm_key *key, int fd
       (uint64_t)status.st_size - key->length < key->fd_offset)
     return fail(WEFT_ERR_PROTOCOL, "a peer's window is smaller than its key says, or may shrink");
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  uint64_t unit = (uint64_t)status.st_blksize > page ? (uint64_t)status.st_blksize : page; // huge pages want theirs
+  uint64_t unit =
+      (uint64_t)status.st_blksize > page ? (uint64_t)status.st_blksize : page; // huge pages need their own size
   uint64_t before = key->fd_offset % unit;
   size_t size = (size_t)(before + key->length);
   int protection = remote->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
@@ -49,7 +50,7 @@ static int map_file(struct shm_remote *remote, const struct shm_key *key, int fd
 static int map_window(struct shm_remote *remote, const struct shm_peer *peer, const struct shm_key *key) {
   int fd;
   const struct shm_file file = {S_IFREG, key->device, key->inode};
-  int rc = shm_road_open(peer->pid, key->fd, remote->read_only ? O_RDONLY : O_RDWR, &file, "a window", &fd);
+  int rc = shm_proc_open(peer->pid, key->fd, remote->read_only ? O_RDONLY : O_RDWR, &file, "a window", &fd);
   if (rc != 0)
     return rc;
   rc = map_file(remote, key, fd);
@@ -57,7 +58,7 @@ static int map_window(struct shm_remote *remote, const struct shm_peer *peer, co
   return rc;
 }
 
-// Finds the way to the bytes: in this process, mapped, or through the kernel.
+// Chooses how to reach the bytes: in this process, mapped, or through the kernel.
 static int reach(struct shm_remote *remote, const struct shm_peer *peer, const struct shm_key *key) {
   if (peer->here) {
     remote->memory = (unsigned char *)(uintptr_t)key->address;
@@ -81,11 +82,11 @@ int shm_import(struct transport_peer *base, const void *bytes, size_t size, stru
     rc = shm_key_check(&peer->trust, &signature);
   if (rc != 0)
     return rc;
-  if (atomic_load(&peer->ended) != 0 || (!peer->here && !shm_road_alive(peer->pidfd)))
+  if (atomic_load(&peer->ended) != 0 || (!peer->here && !shm_proc_alive(peer->pidfd)))
     return fail(WEFT_ERR_PEER_LOST, "process %d is gone", (int)peer->pid);
   struct shm_gate *gate = &peer->page->gates[key.gate];
   if (atomic_load(&gate->id) != key.id)
-    return fail(WEFT_ERR_UNREACHABLE, "that region was taken back");
+    return fail(WEFT_ERR_UNREACHABLE, "that region was deregistered");
   struct shm_remote *remote = calloc(1, sizeof *remote);
   if (!remote)
     return fail(WEFT_ERR_NOMEM, "no memory for a peer's region");
@@ -98,7 +99,7 @@ int shm_import(struct transport_peer *base, const void *bytes, size_t size, stru
   rc = reach(remote, peer, &key);
   if (rc != 0) {
     free(remote);
-    return peer->here || shm_road_alive(peer->pidfd) ? rc
+    return peer->here || shm_proc_alive(peer->pidfd) ? rc
                                                      : fail(WEFT_ERR_PEER_LOST, "process %d has died", (int)peer->pid);
   }
   remote->next = peer->remotes;

@@ -24,24 +24,24 @@ static int check_address(const struct shm_worker *worker, const struct shm_addre
   return 0;
 }
 
-// Finds whose word decides, and what that one says. Of this process's workers the table of homes tells, never /proc:
-// whoever names this process names a worker of it, or lies.
+// Gets the proof of the worker that the address names. For a worker of this process it comes from the table of homes,
+// never from /proc: an address that names this process names a worker of it, or is false.
 static int prove(struct shm_peer *peer, const struct shm_address *address, struct shm_proof *proof) {
   if (peer->pid != getpid()) {
     const struct shm_file file = {S_IFREG, peer->worker->home->proof.device, address->proof_inode};
-    int rc = shm_road_pidfd(peer->pid, &peer->pidfd);
+    int rc = shm_proc_pidfd(peer->pid, &peer->pidfd);
     if (rc == 0)
       rc = shm_proof_read(peer->pid, address->proof_fd, &file, address->cookie, proof);
     if (rc == 0)
       memcpy(peer->trust.secret, proof->secret, sizeof peer->trust.secret);
     return rc;
   }
-  int rc = peer->here ? 0 : shm_road_pidfd(peer->pid, &peer->pidfd);
+  int rc = peer->here ? 0 : shm_proc_pidfd(peer->pid, &peer->pidfd);
   if (rc != 0)
     return rc;
   struct shm_home *home = shm_home_own(address->cookie);
   if (!home)
-    return fail(WEFT_ERR_UNREACHABLE, "the worker of that address is none of this process, or gone");
+    return fail(WEFT_ERR_UNREACHABLE, "that address names no worker of this process, or one that is gone");
   peer->trust.own = true;
   memcpy(peer->trust.secret, home->secret, sizeof peer->trust.secret);
   memcpy(peer->trust.own_secret, home->own_secret, sizeof peer->trust.own_secret);
@@ -58,7 +58,7 @@ static int prove(struct shm_peer *peer, const struct shm_address *address, struc
 
 static int open_page(const struct shm_peer *peer, const struct shm_proof *proof, int *fd) {
   const struct shm_file file = {S_IFREG, peer->worker->home->file.device, proof->page_inode};
-  return shm_road_open(peer->pid, proof->page_fd, O_RDWR, &file, "the worker", fd);
+  return shm_proc_open(peer->pid, proof->page_fd, O_RDWR, &file, "the worker", fd);
 }
 
 // Maps the peer's page, or shares the mapping that this process has of it.
@@ -95,7 +95,7 @@ static int map_ring(struct shm_peer *peer, const struct shm_proof *proof) {
   return rc;
 }
 
-// The owner of a page in this process is told by other means than the page that the slot is this process's too.
+// Records a sender of this process with a page of this process, outside the page, which other processes can write.
 static void claim_as_ours(const struct shm_peer *peer, uint32_t index) {
   struct shm_home *home = peer->trust.own ? shm_home_own(peer->cookie) : NULL;
   if (!home)
@@ -133,7 +133,7 @@ static int claim_slot(struct shm_peer *peer) {
   atomic_store(&page->sweep, 1);
   if (peer->bell >= 0)
     (void)!write(peer->bell, "", 1);
-  return fail(WEFT_ERR_LIMIT, "the peer hears %u others already, dead ones of which it lets go with time",
+  return fail(WEFT_ERR_LIMIT, "the peer already has %u senders; it removes dead ones after some time",
               (unsigned)SHM_SLOTS);
 }
 
@@ -148,15 +148,15 @@ static int join(struct shm_peer *peer, const struct shm_address *address, const 
   if (rc != 0)
     return rc;
   peer->page = peer->home->page;
-  if (atomic_load(&peer->page->closed) || (peer->pidfd >= 0 && !shm_road_alive(peer->pidfd)))
+  if (atomic_load(&peer->page->closed) || (peer->pidfd >= 0 && !shm_proc_alive(peer->pidfd)))
     return fail(WEFT_ERR_UNREACHABLE, "the worker of process %d is gone", (int)peer->pid);
   const struct shm_file bell = {S_IFIFO, peer->worker->bell_device, proof.bell_inode};
-  rc = shm_road_open(peer->pid, proof.bell_fd, O_RDWR, &bell, "the doorbell", &peer->bell);
+  rc = shm_proc_open(peer->pid, proof.bell_fd, O_RDWR, &bell, "the doorbell", &peer->bell);
   if (rc == 0)
     rc = claim_slot(peer);
   if (rc == 0)
     rc = map_ring(peer, &proof);
-  if (rc == 0 && atomic_load(&peer->page->closed)) // from here on its close() would ring
+  if (rc == 0 && atomic_load(&peer->page->closed)) // from here on its close() rings
     rc = fail(WEFT_ERR_UNREACHABLE, "the worker of process %d is gone", (int)peer->pid);
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
   if (rc == 0 && peer->pidfd >= 0 && epoll_ctl(peer->worker->epoll, EPOLL_CTL_ADD, peer->pidfd, &event) != 0)
@@ -200,14 +200,14 @@ static void stop_watching(struct shm_peer *peer) {
 }
 
 void shm_peer_lost(struct shm_peer *peer, int err, const char *why) {
-  if (peer->told)
+  if (peer->reported)
     return;
-  peer->told = true;
+  peer->reported = true;
   snprintf(peer->why, sizeof peer->why, "%s", why);
   peer->base.failed = err;
   atomic_store(&peer->ended, err);
   stop_watching(peer);
-  shm_turn_run(peer);
+  shm_queue_send(peer);
   if (peer->worker->base.options.on_peer)
     peer->worker->base.options.on_peer(peer->worker->base.options.arg, &peer->base, err, peer->why);
 }
@@ -218,7 +218,7 @@ void shm_peer_free(struct shm_peer *peer) {
   stop_watching(peer);
   if (peer->slot) {
     atomic_store(&peer->slot->state, SHM_SLOT_LEFT);
-    shm_ring_tell(peer);
+    shm_ring_notify(peer);
   }
   if (peer->ring && peer->home->size != SHM_PAGE_SIZE)
     munmap(peer->ring, SHM_RING);
@@ -231,15 +231,15 @@ void shm_peer_free(struct shm_peer *peer) {
   free(peer);
 }
 
-// A thread in post() may still be inside; the last look at whether one is comes in progress().
+// A thread may still be in post(); then progress() frees the peer.
 void shm_disconnect(struct transport_peer *base) {
   struct shm_peer *peer = (struct shm_peer *)base;
   struct shm_worker *worker = peer->worker;
-  if (!peer->told)
+  if (!peer->reported)
     snprintf(peer->why, sizeof peer->why, "disconnected");
-  peer->told = true; // the user knows
+  peer->reported = true; // the user asked for it
   atomic_store(&peer->ended, WEFT_ERR_CANCELED);
-  shm_turn_run(peer);
+  shm_queue_send(peer);
   for (struct shm_peer **link = &worker->peers; *link; link = &(*link)->next) {
     if (*link == peer) {
       *link = peer->next;

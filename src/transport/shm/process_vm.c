@@ -10,7 +10,7 @@
 
 enum { BATCH = 256 };
 
-// As many of the pieces that follow as go into one call.
+// Collects as many of the pieces that follow as one call takes.
 static uint32_t collect(const struct shm_walk *walk, const struct shm_remote *remote, struct iovec *local,
                         struct iovec *there) {
   const struct transport_request *request = walk->request;
@@ -28,25 +28,22 @@ static uint32_t collect(const struct shm_walk *walk, const struct shm_remote *re
   return count;
 }
 
-static void fail_all(struct shm_walk *walk, const struct shm_remote *remote, int err, const char *why) {
-  while (walk->at < walk->request->num_pieces && walk->request->pieces[walk->at].remote == &remote->base)
-    shm_walk_fail(walk, err, "piece %u: %s", walk->at, why);
-}
-
-static bool told(struct shm_walk *walk, const struct shm_remote *remote, int error) {
+static bool fail_by(struct shm_walk *walk, const struct shm_remote *remote, int error) {
   char text[64];
   switch (error) {
   case EFAULT:
-    shm_walk_fail(walk, WEFT_ERR_NOT_FOUND, "piece %u: its memory is not there, here or at the peer", walk->at);
+    shm_walk_fail(walk, WEFT_ERR_NOT_FOUND, "piece %u: its memory is not mapped, here or at the peer", walk->at);
     return true;
   case ESRCH:
-    fail_all(walk, remote, WEFT_ERR_PEER_LOST, "the peer's process is gone");
+    shm_walk_fail_remote(walk, remote, WEFT_ERR_PEER_LOST, "the peer's process is gone");
     return false;
   case EPERM:
-    fail_all(walk, remote, WEFT_ERR_UNREACHABLE, "the kernel no longer lets this process reach the peer's memory");
+    shm_walk_fail_remote(walk, remote, WEFT_ERR_UNREACHABLE,
+                         "the kernel no longer lets this process reach the peer's memory");
     return false;
   default:
-    fail_all(walk, remote, error == ENOMEM ? WEFT_ERR_NOMEM : WEFT_ERR_SYSTEM, strerror_r(error, text, sizeof text));
+    shm_walk_fail_remote(walk, remote, error == ENOMEM ? WEFT_ERR_NOMEM : WEFT_ERR_SYSTEM,
+                         strerror_r(error, text, sizeof text));
     return false;
   }
 }
@@ -55,8 +52,8 @@ bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   const struct shm_peer *peer = (const struct shm_peer *)remote->base.peer;
   struct iovec local[BATCH], there[BATCH];
   uint32_t count = collect(walk, remote, local, there);
-  if (!shm_road_alive(peer->pidfd)) { // somebody else may have its pid
-    fail_all(walk, remote, WEFT_ERR_PEER_LOST, "the peer's process has died");
+  if (!shm_proc_alive(peer->pidfd)) { // another process may have its pid
+    shm_walk_fail_remote(walk, remote, WEFT_ERR_PEER_LOST, "the peer's process has died");
     return false;
   }
   ssize_t moved;
@@ -65,16 +62,16 @@ bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
                                             : process_vm_readv(peer->pid, local, count, there, count, 0);
   while (moved < 0 && errno == EINTR);
   if (moved < 0)
-    return told(walk, remote, errno);
-  // Fewer than asked: the next call begins where this one stopped, and says why.
+    return fail_by(walk, remote, errno);
+  // Fewer bytes than asked for: the next call begins where this one stopped, and returns the error.
   if (moved == 0 && walk->request->pieces[walk->at].length != walk->offset)
-    return told(walk, remote, EFAULT);
+    return fail_by(walk, remote, EFAULT);
   shm_walk_advance(walk, (uint64_t)moved);
   return true;
 }
 
-// Another user's process may at any time run a program with more rights than both have, and then it would be that one's
-// memory which is written. (The kernel asks for rights at each call; root has them all.)
+// Another user's process may at any time run a program with more rights than both have, and the memory that is written
+// would then be that program's. (The kernel checks rights at each call; root has them all.)
 static int check_user(pid_t pid) {
   char path[64], line[128];
   unsigned real = 0, effective = 0;
@@ -86,7 +83,7 @@ static int check_user(pid_t pid) {
   if (file)
     fclose(file);
   if (!found)
-    return fail(WEFT_ERR_UNREACHABLE, "cannot tell which user process %d is of", (int)pid);
+    return fail(WEFT_ERR_UNREACHABLE, "cannot find out the user of process %d", (int)pid);
   if (real == geteuid() && effective == geteuid())
     return 0;
   return fail(WEFT_ERR_UNREACHABLE,

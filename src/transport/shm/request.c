@@ -37,7 +37,8 @@ int shm_prepare(struct transport_request *request) {
     int rc = check_piece(request, i);
     if (rc != 0)
       return rc;
-    total += request->pieces[i].length < SHM_STREAM ? request->pieces[i].length : SHM_STREAM; // never too much
+    total += request->pieces[i].length < SHM_STREAM ? request->pieces[i].length
+                                                    : SHM_STREAM; // so that the sum cannot overflow
   }
   struct shm_op *op = calloc(1, sizeof *op);
   if (!op)
@@ -54,16 +55,7 @@ void shm_unprepare(struct transport_request *request) {
   request->own = NULL;
 }
 
-void shm_finish(struct transport_request *request, int state, const char *why) {
-  void (*done)(struct transport_request *) = request->done;
-  if (why)
-    snprintf(request->why, sizeof request->why, "%s", why);
-  atomic_store_explicit(&request->state, state, memory_order_release);
-  if (done)
-    done(request);
-}
-
-// It was not started.
+// Fails a request that was not started.
 static int refuse(struct transport_request *request, int err, const char *why) {
   for (uint32_t i = 0; request->status && i < request->num_pieces; i++)
     request->status[i] = err;
@@ -71,18 +63,6 @@ static int refuse(struct transport_request *request, int err, const char *why) {
   snprintf(request->why, sizeof request->why, "%s", why);
   atomic_store_explicit(&request->state, err, memory_order_release);
   return fail(err, "%s", why);
-}
-
-void shm_pieces_done(struct shm_op *op) {
-  struct transport_request *request = op->walk.request;
-  struct shm_peer *peer = (struct shm_peer *)request->peer;
-  if (op->walk.failure != 0 || !request->message) {
-    shm_finish(request, op->walk.failure, NULL);
-  } else {
-    shm_turn_push(peer, op);
-    shm_turn_run(peer);
-  }
-  atomic_fetch_sub(&peer->active, 1); // the last touch of the peer
 }
 
 int shm_post(struct transport_request *request) {
@@ -116,5 +96,5 @@ void shm_cancel(struct transport_request *request) {
     return;
   atomic_store(&op->canceled, true);
   atomic_store(&peer->cancels, true);
-  shm_turn_run(peer);
+  shm_queue_send(peer);
 }

@@ -1,4 +1,4 @@
-// Requests to one peer that wait for each other.
+// The last part of requests to one peer: their messages, in the order of their posts, and their ends.
 #include "transport/shm/shm.h"
 
 enum { FREE, TAKEN, LOOK_AGAIN };
@@ -73,36 +73,41 @@ static void work(struct shm_peer *peer) {
     shm_finish(pop(peer)->walk.request, 0, NULL);
   }
   if (sent)
-    shm_ring_tell(peer);
+    shm_ring_notify(peer);
   set_waiting(peer, peer->first != NULL);
 }
 
-void shm_turn_push(struct shm_peer *peer, struct shm_op *op) {
+static void push(struct shm_peer *peer, struct shm_op *op) {
   struct shm_op *newest = atomic_load(&peer->inbox);
   do
     op->next = newest;
   while (!atomic_compare_exchange_weak(&peer->inbox, &newest, op));
 }
 
-// False: somebody has the turn, and will look again.
-static bool take_turn(struct shm_peer *peer) {
+// False: another thread is sending, and will check the inbox again.
+static bool begin_sending(struct shm_peer *peer) {
   for (;;) {
     uint32_t seen = FREE;
-    if (atomic_compare_exchange_strong(&peer->turn, &seen, TAKEN))
+    if (atomic_compare_exchange_strong(&peer->sending, &seen, TAKEN))
       return true;
-    if (seen == LOOK_AGAIN || atomic_compare_exchange_strong(&peer->turn, &seen, LOOK_AGAIN))
+    if (seen == LOOK_AGAIN || atomic_compare_exchange_strong(&peer->sending, &seen, LOOK_AGAIN))
       return false;
   }
 }
 
-void shm_turn_run(struct shm_peer *peer) {
-  if (!take_turn(peer))
+void shm_queue_send(struct shm_peer *peer) {
+  if (!begin_sending(peer))
     return;
   for (;;) {
     work(peer);
     uint32_t seen = TAKEN;
-    if (atomic_compare_exchange_strong(&peer->turn, &seen, FREE))
+    if (atomic_compare_exchange_strong(&peer->sending, &seen, FREE))
       return;
-    atomic_store(&peer->turn, TAKEN);
+    atomic_store(&peer->sending, TAKEN);
   }
+}
+
+void shm_queue_message(struct shm_peer *peer, struct shm_op *op) {
+  push(peer, op);
+  shm_queue_send(peer);
 }

@@ -27,12 +27,12 @@ static void copy_out(void *bytes, const unsigned char *ring, uint64_t position, 
     memcpy((unsigned char *)bytes + first, ring, size - first);
 }
 
-// With the peer's turn.
+// By the thread that has set peer->sending.
 int shm_ring_put(struct shm_peer *peer, const void *bytes, uint32_t size) {
   struct shm_slot *slot = peer->slot;
-  uint64_t head = peer->head; // what stands in the slot the reader may have changed
+  uint64_t head = peer->head; // not slot->head, which the reader may have changed
   if (head + span(size) - atomic_load(&slot->tail) > SHM_RING) {
-    atomic_store(&slot->waiting, 1); // the reader looks at it after it has made room
+    atomic_store(&slot->waiting, 1); // the reader checks it after it has made room
     if (head + span(size) - atomic_load(&slot->tail) > SHM_RING)
       return SHM_RING_FULL;
   }
@@ -46,15 +46,15 @@ int shm_ring_put(struct shm_peer *peer, const void *bytes, uint32_t size) {
 
 static void ring_bell(int bell) {
   if (bell >= 0)
-    while (write(bell, "", 1) < 0 && errno == EINTR) // full: it rings already
+    while (write(bell, "", 1) < 0 && errno == EINTR) // full: it is already readable
       ;
 }
 
-void shm_ring_tell(struct shm_peer *peer) {
-  _Atomic uint64_t *news = &peer->page->news[peer->index / 64];
+void shm_ring_notify(struct shm_peer *peer) {
+  _Atomic uint64_t *ready = &peer->page->ready[peer->index / 64];
   uint64_t bit = UINT64_C(1) << peer->index % 64;
-  if ((atomic_load(news) & bit) == 0)
-    atomic_fetch_or(news, bit);
+  if ((atomic_load(ready) & bit) == 0)
+    atomic_fetch_or(ready, bit);
   if (atomic_load(&peer->page->armed) && atomic_exchange(&peer->page->armed, 0))
     ring_bell(peer->bell);
 }
@@ -64,8 +64,8 @@ void shm_ring_wake(struct shm_worker *worker) {
     ring_bell(worker->bell_write);
 }
 
-// The doorbell of a slot's sender. Not what the slot says of it, but what the sender's process says in its proof: else
-// it could have this one write into any pipe of another.
+// Opens the doorbell of a slot's sender, which the sender's proof names. The slot is not trusted: it could make this
+// process write into any pipe.
 static int open_bell(const struct shm_worker *worker, const struct shm_slot *slot, int *bell) {
   pid_t pid = (pid_t)(atomic_load(&slot->owner) >> 32);
   struct shm_file file = {S_IFIFO, worker->bell_device, 0};
@@ -79,18 +79,18 @@ static int open_bell(const struct shm_worker *worker, const struct shm_slot *slo
     int fd = home->bell_fd;
     file.inode = home->bell_inode;
     shm_home_leave(home);
-    return shm_road_open(pid, fd, O_RDWR, &file, "the doorbell", bell);
+    return shm_proc_open(pid, fd, O_RDWR, &file, "the doorbell", bell);
   }
   const struct shm_file place = {S_IFREG, worker->home->proof.device, slot->proof_inode};
   int rc = shm_proof_read(pid, slot->proof_fd, &place, slot->sender, &proof);
   if (rc != 0)
     return rc;
   file.inode = proof.bell_inode;
-  return shm_road_open(pid, proof.bell_fd, O_RDWR, &file, "the doorbell", bell);
+  return shm_proc_open(pid, proof.bell_fd, O_RDWR, &file, "the doorbell", bell);
 }
 
-// It is opened when it is needed first.
-void shm_ring_call(struct shm_worker *worker, uint32_t index) {
+// The doorbell is opened when it is first needed.
+void shm_ring_wake_sender(struct shm_worker *worker, uint32_t index) {
   if (worker->bells[index] < 0 && open_bell(worker, &worker->page->slots[index], &worker->bells[index]) != 0)
     return; // it is gone
   ring_bell(worker->bells[index]);
@@ -119,17 +119,17 @@ void shm_ring_forget(struct shm_worker *worker, uint32_t index) {
   atomic_store(&slot->owner, 0);
 }
 
-// Nothing more is read from a sender that has written nonsense, until it gives its slot back.
+// Reads nothing more from a sender whose messages are malformed, until it releases its slot.
 static void give_up(struct shm_worker *worker, uint32_t index) {
-  log_error("shm: a process of this host has written nonsense into its messages; what it sends is dropped");
+  log_error("shm: a process of this host sent a malformed message; everything that it sends is dropped");
   worker->broken[index] = true;
 }
 
-// Delivers what was there on entry. What the sender writes is read once, and only as far as this side knows how far it
-// has read: its tail in the page is for the sender alone.
+// Delivers the messages that were there on entry. Each field that the sender writes is read once. This side keeps its
+// own tail; the one in the page is for the sender alone.
 static uint32_t drain(struct shm_worker *worker, uint32_t index) {
   struct shm_slot *slot = &worker->page->slots[index];
-  uint32_t state = atomic_load(&slot->state); // before head: who has left has written all
+  uint32_t state = atomic_load(&slot->state); // before head: a sender that has left has written all
   uint64_t head = atomic_load(&slot->head), tail = worker->tails[index];
   uint32_t count = 0;
   while (tail != head && !worker->broken[index]) {
@@ -148,7 +148,7 @@ static uint32_t drain(struct shm_worker *worker, uint32_t index) {
     count++;
   }
   if (count && atomic_load(&slot->waiting) && atomic_exchange(&slot->waiting, 0))
-    shm_ring_call(worker, index);
+    shm_ring_wake_sender(worker, index);
   if (state == SHM_SLOT_LEFT)
     shm_ring_forget(worker, index);
   return count;
@@ -157,9 +157,9 @@ static uint32_t drain(struct shm_worker *worker, uint32_t index) {
 uint32_t shm_ring_receive(struct shm_worker *worker) {
   uint32_t count = 0;
   for (uint32_t word = 0; word < SHM_SLOTS / 64; word++) {
-    if (atomic_load_explicit(&worker->page->news[word], memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&worker->page->ready[word], memory_order_relaxed) == 0)
       continue;
-    uint64_t bits = atomic_exchange(&worker->page->news[word], 0);
+    uint64_t bits = atomic_exchange(&worker->page->ready[word], 0);
     for (; bits; bits &= bits - 1)
       count += drain(worker, word * 64 + (uint32_t)__builtin_ctzll(bits));
   }

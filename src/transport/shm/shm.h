@@ -5,77 +5,45 @@
 // the caller's thread; those of more than SHM_INLINE bytes in progress(), so that post() returns soon. Nothing but a
 // message waits for the peer: until its ring has room.
 //
-// How one finds the other: an address is a pid and the number of a descriptor in that process, opened through /proc:
-// its proof page (proof.c), with which the process itself says which page and doorbell are its worker's. A pidfd tells
-// whether the process still is. Address and keys are sealed by who made them (seal.h), the address together with the
-// name of its owner: nobody gives them for his own, widens or moves them.
+// Connecting: an address is a pid and the number of a descriptor in that process, which is opened through /proc. It is
+// the worker's proof page (identity/proof.c), in which the process states which page and doorbell are the worker's. A
+// pidfd shows whether the process lives. Addresses and keys are sealed by the worker that made them (identity/seal.h),
+// an address together with the name of its owner, so that no other process can make, change or reuse them.
 //
-// What a peer writes into pages is not believed: positions of rings are kept on each side, and descriptors that a slot
-// names are opened only if the sender's own proof names them.
+// What a peer writes into pages is not trusted: each side keeps its own positions of rings, and a descriptor that a
+// slot names is opened only if the sender's proof names it too.
 //
-// Taking back a region: each region has a gate in its owner's page. Initiators say there that they go in and out around
-// each stretch of at most SHM_STRETCH bytes; unreg() closes the gate and waits until no living process is inside. A
-// fence does the same to one peer, whichever gate it is at.
+// Deregistering: each region has a gate in its owner's page. Initiators enter and leave it around each stretch of at
+// most SHM_STRETCH bytes; unreg() closes the gate and waits until no living process is inside. A fence does the same to
+// one peer at all gates.
 //
-// Messages and threads: threads that post to one peer push onto its inbox. One of them has the peer's turn and moves
-// what is there into the ring; who finds the turn taken leaves word, and the holder looks again before it goes. Nobody
-// waits.
+// Messages and threads: threads that post to one peer push onto its inbox. One of them sets peer->sending and moves the
+// inbox into the ring. A thread that finds it set asks the sending thread to check the inbox again. No thread waits.
 #ifndef TRANSPORT_SHM_SHM_H
 #define TRANSPORT_SHM_SHM_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
-#include "transport/shm/page.h"
-#include "transport/shm/seal.h"
+#include "transport/shm/embed.h"
+#include "transport/shm/identity/identity.h"
+#include "transport/shm/identity/page.h"
 #include "transport/transport.h"
 
 enum {
   SHM_INLINE = 256 << 10,   // bytes that post() moves itself
   SHM_STREAM = 16 << 20,    // bytes of a request that go past the caches
-  SHM_RUN = 16 << 10,       // of those, bytes that are asked for while as many before them are copied
-  SHM_TURN = 4,             // stretches that progress() moves at a time
-  SHM_STRETCH = 1 << 20,    // bytes between looks at the gate and at cancel()
-  SHM_FENCE_MS = 200,       // how long unreg() waits for those inside: one of them may have been stopped there
+  SHM_RUN = 16 << 10,       // of those, bytes that are prefetched while as many before them are copied
+  SHM_MOVES = 4,            // stretches that progress() moves at a time
+  SHM_STRETCH = 1 << 20,    // bytes between checks of the gate and of cancel()
+  SHM_FENCE_MS = 200,       // how long unreg() waits for threads inside, which may have been stopped there
   SHM_FENCE_OWN_MS = 20000, // the same for threads of this process, which only wait for a processor
-  SHM_LOOK_EVERY = 256,     // progress() calls between looks at descriptors
+  SHM_LOOK_EVERY = 256,     // progress() calls between checks of descriptors
   SHM_WHY = 120,            // of a request
 };
-
-// Which file a descriptor has to be.
-struct shm_file {
-  mode_t type; // S_IFREG, S_IFIFO
-  uint64_t device, inode;
-};
-
-// A worker's page in this process; its own, or mapped by a peer. Workers and peers of one process share one mapping.
-struct shm_home {
-  struct shm_page *page;
-  size_t size;
-  pid_t pid; // whose it is
-  uint64_t cookie;
-  struct shm_file file;
-  uint32_t users;
-  struct shm_home *next;
-  // A worker's own:
-  bool own;
-  int page_fd, proof_fd;
-  struct shm_file proof;
-  uint8_t secret[SHM_SECRET], own_secret[SHM_SECRET]; // as seal.h has them
-  uint64_t bell_inode;
-  int bell_fd;
-  _Atomic uint64_t ours[SHM_SLOTS / 64]; // slots whose senders are in this process
-};
-
-// How the seals of a peer are checked.
-struct shm_trust {
-  uint8_t secret[SHM_SECRET], own_secret[SHM_SECRET];
-  bool own; // the peer's worker is in this process; else own_secret is not known
-};
-
-extern const struct transport transport_shm;
 
 struct shm_worker {
   struct transport_worker base;
@@ -94,9 +62,9 @@ struct shm_worker {
   struct shm_op *moving, *last_moving; // in progress()
   struct shm_peer *peers, *leaving;
   struct shm_region *regions;
-  int bells[SHM_SLOTS];      // of those who send here, once they were needed; -1: not open
+  int bells[SHM_SLOTS];      // of senders, opened when first needed; -1: not open
   uint64_t tails[SHM_SLOTS]; // how far their rings were read
-  bool broken[SHM_SLOTS];    // they have written nonsense: nothing more is read from them
+  bool broken[SHM_SLOTS];    // they sent malformed messages: nothing more is read from them
   unsigned char message[TRANSPORT_MAX_MESSAGE];
   uint32_t *taken; // [SHM_REGIONS / 32] gates in use
 };
@@ -110,7 +78,7 @@ struct shm_region {
   uint64_t device, inode;
 };
 
-// Where in its pieces a request is.
+// The position of a request in its pieces.
 struct shm_walk {
   struct transport_request *request;
   uint32_t at;     // the piece
@@ -135,23 +103,23 @@ struct shm_peer {
   struct shm_slot *slot;
   unsigned char *ring;
   uint32_t index; // of the slot
-  uint64_t owner; // its word
+  uint64_t owner; // what the slot's `owner` was set to
   pid_t pid;
   uint64_t cookie; // of its worker
   struct shm_trust trust;
-  uint64_t head;   // of the ring, with the turn
+  uint64_t head;   // of the ring; only the sending thread uses it
   bool here;       // in this process
   int pidfd, bell; // -1: none
-  bool told;       // on_peer was called
+  bool reported;   // on_peer was called
   struct shm_remote *remotes;
   char why[SHM_WHY];              // of `failed`, set before it
   _Atomic int ended;              // 0, or the code that every request ends with: as base.failed, or CANCELED
   _Atomic uint32_t active;        // threads in post()
-  _Atomic uint32_t turn;          // 0 free, 1 taken, 2 taken and to look again
+  _Atomic uint32_t sending;       // 0: no thread sends; 1: one does; 2: it has to check the inbox again
   _Atomic bool cancels;           // some op was canceled
   _Atomic bool waits;             // counted in worker->waiting
   _Atomic(struct shm_op *) inbox; // newest first
-  struct shm_op *first, *last;    // in order; the turn's
+  struct shm_op *first, *last;    // in order; the sending thread's
 };
 
 struct shm_remote {
@@ -166,85 +134,25 @@ struct shm_remote {
   bool read_only;
 };
 
-// home.c: pages in this process
-// A worker's own page, and its proof, which names that doorbell.
-int shm_home_create(uint64_t cookie, int bell_fd, const struct shm_file *bell, int *fd, struct shm_home **home);
-// That worker's of this process, to be left; NULL: there is none.
-struct shm_home *shm_home_own(uint64_t cookie);
-// That mapping of another process's page that is there already, to be left; or NULL.
-struct shm_home *shm_home_find(pid_t pid, uint64_t cookie, const struct shm_file *file);
-int shm_home_map(int fd, pid_t pid, uint64_t cookie, const struct shm_file *file, struct shm_home **home);
-void shm_home_leave(struct shm_home *home);
-// Whether the descriptor is the proof page of a worker of this process. Closing such a one takes the lock away.
-bool shm_home_is_proof(int fd);
-// Locks the proofs of this process's workers again.
-void shm_home_lock_again(void);
-
-// road.c: descriptors of other processes
-// Opens descriptor `fd` of process `pid`, if it is that file; anything else is left untouched.
-int shm_road_open(pid_t pid, int fd, int flags, const struct shm_file *file, const char *what, int *opened);
-int shm_road_pidfd(pid_t pid, int *fd);
-bool shm_road_alive(int pidfd);
-
-// proof.c
-int shm_proof_create(const struct shm_proof *proof, int *fd);
-int shm_proof_lock(int fd);
-// What that process, which is not this one, says in descriptor `fd`, which is that file, of its own worker with that
-// cookie. AUTH: it is not that process's own word. UNREACHABLE: it is gone, or cannot be looked into.
-int shm_proof_read(pid_t pid, int fd, const struct shm_file *file, uint64_t cookie, struct shm_proof *proof);
-
-// seal.c: what seal.h has, for an owner
-int shm_sign(const struct shm_home *home, const char *kind, const void *bytes, size_t size, const char *owner,
-             struct shm_seal *seal);
-int shm_sign_check(const struct shm_trust *trust, const char *kind, const void *bytes, size_t size, const char *owner,
-                   const struct shm_seal *seal);
-
-// address.c: what travels, sealed
-struct shm_address {
-  uint64_t host[2], pid_space, cookie;
-  uint64_t proof_inode;
-  uint32_t pid;
-  int32_t proof_fd;
-};
-struct shm_key {
-  uint64_t cookie, id, address, length, device, inode, fd_offset;
-  uint32_t gate;
-  int32_t fd; // -1: no window
-  uint32_t read_only;
-};
-// What was read, where it stands, to be checked against its seal.
-struct shm_signed {
-  const void *bytes;
-  size_t size;
-  struct shm_seal seal;
-};
-int shm_address_pack(const struct shm_home *home, const char *owner, const struct shm_address *address, void *bytes,
-                     size_t *size);
-int shm_address_read(struct shm_address *address, const void *bytes, size_t size, struct shm_signed *signature);
-int shm_address_check(const struct shm_trust *trust, const char *owner, const struct shm_signed *signature);
-int shm_key_pack(const struct shm_home *home, const struct shm_key *key, void *bytes, size_t *size);
-int shm_key_read(struct shm_key *key, const void *bytes, size_t size, struct shm_signed *signature);
-int shm_key_check(const struct shm_trust *trust, const struct shm_signed *signature);
-
 // memory.c
 int shm_reg(struct transport_worker *worker, const struct transport_memory *memory, struct transport_region **region);
 void shm_unreg(struct transport_region *region);
 int shm_pack(struct transport_region *region, void *bytes, size_t *size);
 
 // gate.c
-// One that is free. LIMIT.
+// Reserves a free gate. LIMIT.
 int shm_gate_take(struct shm_worker *worker, uint32_t *index);
 void shm_gate_give(struct shm_worker *worker, uint32_t index);
-// Its new id.
+// Opens it; returns its new id.
 uint64_t shm_gate_open(struct shm_worker *worker, uint32_t index);
-// Goes in, for one stretch; false: the region was taken back, or shm_gate_fenced(). `*place` is for leave().
+// Enters for one stretch; false: the region was deregistered, or shm_gate_fenced(). `*place` is for leave().
 bool shm_gate_enter(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t *place);
-// Whether the peer has lost this side.
+// Whether the peer has fenced this worker.
 bool shm_gate_fenced(const struct shm_peer *peer);
 void shm_gate_leave(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t place);
-// Until nobody is inside who still lives. False: somebody stays, who was stopped there.
+// Closes it, and waits until no living process is inside. False: one was stopped inside.
 bool shm_gate_close(struct shm_worker *worker, uint32_t index);
-// The table's: what that peer's worker sends from has no way in any more.
+// The table's fence(): that peer's worker can enter no gate of this one any more.
 void shm_fence(struct transport_peer *peer);
 
 // memory_remote.c
@@ -256,26 +164,48 @@ void *shm_map(struct transport_remote *remote);
 int shm_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
                 struct transport_peer **peer);
 void shm_disconnect(struct transport_peer *peer);
-// Ends its requests with `err`, and says so to the user.
+// Ends its requests with `err`, and calls on_peer.
 void shm_peer_lost(struct shm_peer *peer, int err, const char *why);
 void shm_peer_free(struct shm_peer *peer);
 
-// request_queue.c: messages on their way out
-void shm_turn_push(struct shm_peer *peer, struct shm_op *op);
-void shm_turn_run(struct shm_peer *peer);
+// request_queue.c: messages on their way out, and the ends of requests
+// Sends what waits, as far as the ring has room; or has the thread that does so now look again.
+void shm_queue_send(struct shm_peer *peer);
+// Queues the message of a request whose pieces have been moved, and sends what waits.
+void shm_queue_message(struct shm_peer *peer, struct shm_op *op);
+// `why` may be NULL. The last touch of the request.
+static inline void shm_finish(struct transport_request *request, int state, const char *why) {
+  void (*done)(struct transport_request *) = request->done;
+  if (why)
+    snprintf(request->why, sizeof request->why, "%s", why);
+  atomic_store_explicit(&request->state, state, memory_order_release);
+  if (done)
+    done(request);
+}
+// Its pieces have been moved or have failed: sends the message if all were moved, and ends the request. Counts it out
+// of peer->active. Both are in line, as every post() ends with them.
+static inline void shm_pieces_done(struct shm_op *op) {
+  struct transport_request *request = op->walk.request;
+  struct shm_peer *peer = (struct shm_peer *)request->peer;
+  if (op->walk.failure != 0 || !request->message)
+    shm_finish(request, op->walk.failure, NULL);
+  else
+    shm_queue_message(peer, op);
+  atomic_fetch_sub(&peer->active, 1); // the last touch of the peer
+}
 
 // ring.c
 enum { SHM_RING_FULL = 1 };
 int shm_ring_put(struct shm_peer *peer, const void *bytes, uint32_t size);
-void shm_ring_tell(struct shm_peer *peer);
-// This worker, if it sleeps. Any thread.
+void shm_ring_notify(struct shm_peer *peer);
+// Wakes this worker if it sleeps. Any thread.
 void shm_ring_wake(struct shm_worker *worker);
 // Rings the sender of a slot.
-void shm_ring_call(struct shm_worker *worker, uint32_t index);
+void shm_ring_wake_sender(struct shm_worker *worker, uint32_t index);
 uint32_t shm_ring_receive(struct shm_worker *worker);
-// Also what nobody has told of, because its sender died before it could.
+// Also messages without a notification, whose sender died before it could notify.
 uint32_t shm_ring_receive_all(struct shm_worker *worker);
-// Slots whose senders have died.
+// Frees the slots of senders that have died.
 void shm_ring_sweep(struct shm_worker *worker);
 void shm_ring_forget(struct shm_worker *worker, uint32_t index);
 
@@ -284,27 +214,34 @@ int shm_prepare(struct transport_request *request);
 void shm_unprepare(struct transport_request *request);
 int shm_post(struct transport_request *request);
 void shm_cancel(struct transport_request *request);
-// Its pieces are through: the message, if they all came, and the end. Counts it out of peer->active.
-void shm_pieces_done(struct shm_op *op);
-// `why` may be NULL. The last touch of the request.
-void shm_finish(struct transport_request *request, int state, const char *why);
 
-// request_walk.c
-// Moves up to that many stretches of the request's pieces; true when it is through with them, well or not.
+// request_move.c
+// Moves up to that many stretches of the request's pieces; true when all have been moved or have failed.
 bool shm_move(struct shm_op *op, uint32_t stretches);
 // Hands a large request over to progress(). Any thread.
 void shm_move_later(struct shm_op *op);
 // In progress(): the number of requests that were moved on.
 uint32_t shm_move_on(struct shm_worker *worker);
+
+// request_walk.c
+// The piece has been moved: goes on to the next.
+static inline void shm_walk_done(struct shm_walk *walk) {
+  if (walk->request->status)
+    walk->request->status[walk->at] = 0;
+  walk->at++;
+  walk->offset = 0;
+}
+// Goes on past so many bytes that were moved.
+void shm_walk_advance(struct shm_walk *walk, uint64_t bytes);
 // Ends the piece with that code and goes on to the next.
 void shm_walk_fail(struct shm_walk *walk, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void shm_walk_done(struct shm_walk *walk);
-void shm_walk_advance(struct shm_walk *walk, uint64_t bytes);
+// The same for all pieces that follow and are of this remote.
+void shm_walk_fail_remote(struct shm_walk *walk, const struct shm_remote *remote, int err, const char *why);
 
 // process_vm.c: a stretch of the pieces that follow and are of this remote; moves the walk on. False: the rest of that
 // remote's pieces cannot be reached either, they have failed.
 bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote);
-// Whether process `pid` is this user's and lets us reach its memory.
+// Checks that process `pid` is this user's and that the kernel lets this process reach its memory.
 int shm_vm_check(pid_t pid, uint64_t address);
 
 // copy.c: past the caches
@@ -313,7 +250,7 @@ struct shm_run {
   const unsigned char *from;
   size_t size; // 0: there is none
 };
-// Copies `now`, and asks for what `next` and then `later` will need.
+// Copies `now`, and prefetches what `next` and then `later` will need.
 void shm_stream(const struct shm_run *now, const struct shm_run *next, const struct shm_run *later);
 // After the last of them: what was copied is visible before what is stored from here on.
 void shm_stream_end(void);

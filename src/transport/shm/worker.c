@@ -38,7 +38,7 @@ static int probe(char *why, size_t cap) {
   return 0;
 }
 
-// Names the host: its boot, and what the user adds, so that several may be told apart on one.
+// Identifies the host by its boot id and the setting host=, by which tests have several on one.
 static int name_host(struct shm_worker *worker, const char *extra) {
   char boot[64] = "";
   FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -46,7 +46,7 @@ static int name_host(struct shm_worker *worker, const char *extra) {
   if (file)
     fclose(file);
   if (!read)
-    return fail(WEFT_ERR_UNSUPPORTED, "cannot tell which host this is from /proc/sys/kernel/random/boot_id");
+    return fail(WEFT_ERR_UNSUPPORTED, "cannot read which host this is from /proc/sys/kernel/random/boot_id");
   for (int half = 0; half < 2; half++) {
     uint64_t hash = (uint64_t)half;
     for (const char *c = boot; *c; c++)
@@ -57,7 +57,7 @@ static int name_host(struct shm_worker *worker, const char *extra) {
   }
   struct stat status;
   if (stat("/proc/self/ns/pid", &status) != 0)
-    return fail_errno(errno, "cannot tell which pid namespace this is");
+    return fail_errno(errno, "cannot find out which pid namespace this is");
   worker->pid_space = status.st_ino;
   return 0;
 }
@@ -161,12 +161,12 @@ static bool free_leaving(struct shm_worker *worker) {
   return worker->leaving == NULL;
 }
 
-// Tells those who send here that nobody listens any more; they see it in the page.
-static void tell_all(struct shm_worker *worker) {
+// Marks the page as closed, and wakes the senders, which see the mark.
+static void announce_closed(struct shm_worker *worker) {
   atomic_store(&worker->page->closed, 1);
   for (uint32_t i = 0; i < SHM_SLOTS; i++)
     if (atomic_load(&worker->page->slots[i].state) == SHM_SLOT_READY)
-      shm_ring_call(worker, i);
+      shm_ring_wake_sender(worker, i);
 }
 
 static void close_worker(struct transport_worker *base) {
@@ -182,7 +182,7 @@ static void close_worker(struct transport_worker *base) {
   while (!free_leaving(worker) && !clock_passed(deadline_ns) && sched_yield() == 0);
   while (worker->regions)
     shm_unreg(&worker->regions->base);
-  tell_all(worker);
+  announce_closed(worker);
   free_worker(worker);
 }
 
@@ -197,7 +197,7 @@ static int address(struct transport_worker *base, void *bytes, size_t *size) {
   return shm_address_pack(worker->home, worker->owner, &own, bytes, size);
 }
 
-// The peer has come to its end: what it sent before comes first. The number of things that happened.
+// The peer has died or closed: delivers what it sent before, then reports it. Returns the number of events.
 static uint32_t lose(struct shm_worker *worker, struct shm_peer *peer, const char *why) {
   uint32_t count = shm_ring_receive_all(worker);
   shm_peer_lost(peer, WEFT_ERR_PEER_LOST, why);
@@ -207,7 +207,7 @@ static uint32_t lose(struct shm_worker *worker, struct shm_peer *peer, const cha
 static uint32_t look_for_closed(struct shm_worker *worker) {
   uint32_t count = 0;
   for (struct shm_peer *peer = worker->peers; peer; peer = peer->next) {
-    if (!peer->told && atomic_load_explicit(&peer->page->closed, memory_order_acquire))
+    if (!peer->reported && atomic_load_explicit(&peer->page->closed, memory_order_acquire))
       count += lose(worker, peer, "it has closed its transport");
   }
   return count;
@@ -247,7 +247,7 @@ static uint32_t progress(struct transport_worker *base) {
   if (atomic_load(&worker->waiting))
     for (struct shm_peer *peer = worker->peers; peer; peer = peer->next)
       if (atomic_load(&peer->waits))
-        shm_turn_run(peer);
+        shm_queue_send(peer);
   if (worker->leaving)
     free_leaving(worker);
   return count;
@@ -263,11 +263,11 @@ static int arm(struct transport_worker *base) {
   atomic_store(&worker->page->armed, 1);
   bool busy = worker->leaving || worker->moving || atomic_load(&worker->large) || atomic_load(&worker->page->sweep);
   for (uint32_t word = 0; word < SHM_SLOTS / 64 && !busy; word++)
-    busy = atomic_load(&worker->page->news[word]) != 0;
+    busy = atomic_load(&worker->page->ready[word]) != 0;
   if (!busy)
     return 0;
   atomic_store(&worker->page->armed, 0);
-  return WEFT_ERR_BUSY; // without a sentence: it is no failure, and comes often
+  return WEFT_ERR_BUSY; // without a sentence: it is not a failure, and happens often
 }
 
 static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *is) {

@@ -16,7 +16,7 @@ static const struct {
   const char *name, *value;
   const char *for_one_of[8]; // where UCX may use none of these it warns that the option is not used; NULL: always
 } defaults[] = {
-    // Without it shared memory refuses endpoints that tell of failures.
+    // Without it shared memory refuses endpoints that report failures.
     {"MM_ERROR_HANDLING", "y", {"all", "sm", "shm", "mm", "posix", "sysv", "xpmem"}},
     // How soon the death of a peer over shared memory shows (UCX: 20 s).
     {"KEEPALIVE_INTERVAL", "1s", {NULL}},
@@ -173,9 +173,9 @@ static int set(ucp_config_t *config, const char *setting) {
   return status == UCS_OK ? 0 : ucx_fail(status, "UCX does not take the setting %s", setting);
 }
 
-// What follows a peer's words on this host: an address or a key of these names a process or a segment here, which UCX
-// opens, reads and writes in this process's name. They are kept out unless somebody names the transports; on one host
-// there are the transports shm and cuda, which believe no such words.
+// Transports of UCX that trust a peer of this host: an address or a key of these names a process or a segment here,
+// which UCX opens, reads and writes with this process's rights. They are left out unless the user names transports; on
+// one host there are the transports shm and cuda, which verify what a peer names.
 static const char without[] = "^sm,cuda_ipc,rocm_ipc,ze_ipc";
 
 // Whether UCX may use one of these, by TLS in the settings or the environment.
@@ -224,7 +224,7 @@ static int leave_out_posix(ucp_config_t *config) {
   free(list);
   if (!fits)
     return fail(WEFT_ERR_LIMIT,
-                "UCX %u.%u is not to use POSIX shared memory, and its list TLS does not tell what is "
+                "UCX %u.%u is not to use POSIX shared memory, and its list TLS does not name what is "
                 "left, in 1000 bytes",
                 major, minor);
   ucs_status_t status = ucp_config_modify(config, "TLS", rest);

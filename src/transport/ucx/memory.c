@@ -10,10 +10,6 @@
 // Kind, read only, allocated, address, length, own key and its place; then UCX's rkey, where UCX may be reached by it.
 static const struct card key_card = {"key of ucx", 0x6b757831, 3};
 
-ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind) {
-  return kind == WEFT_MEMORY_CUDA ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
-}
-
 static int map_memory(struct ucx_worker *worker, struct ucx_region *region) {
   struct transport_memory *memory = &region->flow.base.memory;
   bool allocate = memory->kind == WEFT_MEMORY_HOST && !memory->address;
@@ -46,7 +42,7 @@ static int map_memory(struct ucx_worker *worker, struct ucx_region *region) {
   status = ucp_mem_query(region->memory, &attr);
   if (status != UCS_OK) {
     ucp_mem_unmap(worker->context, region->memory);
-    return ucx_fail(status, "UCX does not tell where it allocated");
+    return ucx_fail(status, "UCX does not give the address that it allocated");
   }
   memory->address = attr.address;
   region->allocated = true;

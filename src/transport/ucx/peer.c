@@ -18,7 +18,7 @@ int ucx_address(struct transport_worker *base, void *bytes, size_t *size) {
   return rc ? fail_context(rc, "choose fewer devices with UCX_NET_DEVICES") : 0;
 }
 
-// From inside UCX: what is to be done about it is done in progress().
+// Called inside UCX, so the rest is done in progress().
 static void failed(void *arg, ucp_ep_h ep, ucs_status_t status) {
   struct ucx_peer *peer = arg;
   (void)ep;
@@ -26,31 +26,32 @@ static void failed(void *arg, ucp_ep_h ep, ucs_status_t status) {
     flow_peer_failed(&peer->flow, WEFT_ERR_PEER_LOST, ucs_status_string(status));
 }
 
-// With room for its notes and its address.
+// Allocates a peer with room for its messages and its address.
 static struct ucx_peer *make_peer(struct ucx_worker *worker, const void *address, size_t address_size) {
   size_t head = (sizeof(struct ucx_peer) + 63) / 64 * 64;
   size_t request = (worker->request_size + 63) / 64 * 64, bytes = (TRANSPORT_MAX_MESSAGE + 63) / 64 * 64;
-  size_t notes = head + UCX_NOTES * (request + bytes), size = notes + (address_size + UCX_SLACK + 63) / 64 * 64;
+  size_t messages = head + UCX_MESSAGES * (request + bytes),
+         size = messages + (address_size + UCX_SLACK + 63) / 64 * 64;
   struct ucx_peer *peer = aligned_alloc(64, size);
   if (!peer)
     return NULL;
   memset(peer, 0, size);
-  for (int i = 0; i < UCX_NOTES; i++) {
-    struct ucx_note *note = &peer->notes[i];
-    note->peer = peer;
-    note->bytes = (unsigned char *)peer + head + (size_t)i * (request + bytes) + request;
-    note->request = note->bytes; // UCX's own stands before
-    note->next = peer->free_notes;
-    peer->free_notes = note;
+  for (int i = 0; i < UCX_MESSAGES; i++) {
+    struct ucx_message *message = &peer->messages[i];
+    message->peer = peer;
+    message->bytes = (unsigned char *)peer + head + (size_t)i * (request + bytes) + request;
+    message->request = message->bytes; // UCX's own stands before
+    message->next = peer->free_messages;
+    peer->free_messages = message;
   }
   peer->unsent_end = &peer->unsent;
-  peer->address = (unsigned char *)peer + notes;
+  peer->address = (unsigned char *)peer + messages;
   memcpy(peer->address, address, address_size);
   flow_peer_init(&peer->flow, &worker->flow);
   return peer;
 }
 
-// By what UCX reaches that peer: what it prints of an endpoint is the one place where all versions tell it.
+// Finds out how UCX reaches that peer. Only what it prints of an endpoint shows that in all versions.
 static void look_at(struct ucx_peer *peer) {
   char *text = NULL;
   size_t size = 0;
@@ -105,7 +106,7 @@ int ucx_connect(struct transport_worker *base, const void *address, size_t size,
   if (status != UCS_OK) {
     link_remove(&peer->flow.peers);
     free(peer);
-    rc = ucx_fail(status, "UCX has no way to that worker that tells of failures");
+    rc = ucx_fail(status, "UCX has no transport to that worker that reports failures");
     return status == UCS_ERR_UNREACHABLE || status == UCS_ERR_UNSUPPORTED ? WEFT_ERR_UNREACHABLE : rc;
   }
   *made = &peer->flow.base;
@@ -140,7 +141,14 @@ void ucx_sever(struct flow_peer *base) {
     return;
   flow_peer_failed(base, WEFT_ERR_PEER_LOST, "requests to it did not end after they were cancelled: it was cut off");
   ucx_close_ep(peer);
-  ucx_serve_lost(peer);
+  ucx_access_lost(peer);
+}
+
+void ucx_fence(struct transport_peer *base) {
+  struct ucx_peer *peer = (struct ucx_peer *)base;
+  ucx_session_void((struct ucx_worker *)base->worker, peer->id);
+  if (peer->direct)
+    ucx_sever(&peer->flow);
 }
 
 // What was sent is flushed first, so that a last message arrives.

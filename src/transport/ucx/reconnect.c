@@ -1,19 +1,19 @@
-// A connection that could not be made is made again, a few times. Right after a link has come back the kernel still
-// takes its host for unreachable, as the last question for its address had no answer, and UCX gives up at the first
-// such refusal. Nothing is lost by it, and nothing comes twice: accesses wait until the peer has let us in, messages
-// that have not left are kept here, and when one has left, there are no more tries.
+// Tries a connection that could not be made a few more times. Right after a link has come back the kernel still reports
+// its host as unreachable, since the last ARP request had no answer, and UCX gives up at the first such error. Nothing
+// is lost and nothing is sent twice: accesses wait for the peer's welcome, messages that were not sent are kept here,
+// and once one was sent there are no more tries.
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "transport/ucx/ucx.h"
 
-// A try takes up to three seconds where nobody answers, and no time where nobody listens, as the peer has gone.
+// A try takes up to three seconds where no host answers, and no time where no process listens, as the peer has gone.
 static const uint32_t pauses_ms[] = {10, 50, 100};
 
 static bool tries_again(const struct ucx_peer *peer) {
   return peer->again_ns != 0;
 }
 
-// Only who is let in tells that it was reached, and only where accesses are served does anybody ask for that.
+// Only a welcome shows that the peer was reached, and a hello is sent only where accesses are served.
 static bool never_reached(const struct ucx_peer *peer) {
   bool asks = ((const struct ucx_worker *)peer->flow.base.worker)->serve != 0 && !peer->direct && !peer->near;
   return asks && !peer->let_in && !peer->sent && !peer->flow.lost && !peer->flow.leaving;
@@ -41,29 +41,29 @@ bool ucx_give_up(struct ucx_peer *peer) {
   return did;
 }
 
-bool ucx_keep_unsent(struct ucx_note *note) {
-  if (!may_try_again(note->peer))
+bool ucx_keep_unsent(struct ucx_message *message) {
+  if (!may_try_again(message->peer))
     return false;
-  note->next = NULL;
-  *note->peer->unsent_end = note;
-  note->peer->unsent_end = &note->next;
+  message->next = NULL;
+  *message->peer->unsent_end = message;
+  message->peer->unsent_end = &message->next;
   return true;
 }
 
 static int send_unsent(struct ucx_peer *peer) {
-  struct ucx_note *unsent = peer->unsent;
+  struct ucx_message *unsent = peer->unsent;
   peer->unsent = NULL;
   peer->unsent_end = &peer->unsent;
-  int rc = ucx_greet(peer);
+  int rc = ucx_send_hello(peer);
   while (unsent && rc >= 0) {
-    struct ucx_note *note = unsent;
-    unsent = note->next;
-    rc = ucx_send_note(note);
+    struct ucx_message *message = unsent;
+    unsent = message->next;
+    rc = ucx_send_message(message);
   }
   return rc < 0 ? rc : 0;
 }
 
-// In steps: what UCX has of the connection that failed points into the peer until that is closed.
+// In steps: UCX holds pointers into the peer until the failed endpoint is closed.
 static bool connect_again(struct ucx_peer *peer) {
   if (!ucx_close_ep(peer))
     return false;

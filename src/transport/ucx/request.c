@@ -8,10 +8,6 @@ size_t ucx_op_size(const struct ucx_worker *worker) {
   return sizeof(struct flow_op) + (worker->request_size + 63) / 64 * 64 + UCX_OURS;
 }
 
-void *ucx_place(const struct flow_request *own, struct flow_op *op) {
-  return (char *)op + ((struct ucx_worker *)own->worker)->flow.wire.op_size - UCX_OURS;
-}
-
 static void ended(void *request, ucs_status_t status, void *arg) {
   struct flow_op *op = arg;
   (void)request;
@@ -69,45 +65,46 @@ int ucx_settle(struct flow_request *own, struct flow_op *op) {
   return how(ucp_ep_flush_nbx(((struct ucx_peer *)own->peer)->ep, &param), "a flush");
 }
 
-static void note_ended(void *request, ucs_status_t status, void *arg) {
-  struct ucx_note *note = arg;
+static void message_ended(void *request, ucs_status_t status, void *arg) {
+  struct ucx_message *message = arg;
   (void)request;
-  if (status != UCS_OK && ucx_keep_unsent(note)) // else a failure is the endpoint's, which tells of it
+  if (status != UCS_OK && ucx_keep_unsent(message)) // else the endpoint reports the failure
     return;
-  note->peer->sent |= status == UCS_OK;
-  note->next = note->peer->free_notes;
-  note->peer->free_notes = note;
+  message->peer->sent |= status == UCS_OK;
+  message->next = message->peer->free_messages;
+  message->peer->free_messages = message;
 }
 
-int ucx_send_note(struct ucx_note *note) {
+int ucx_send_message(struct ucx_message *message) {
   ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_REQUEST |
                       UCP_OP_ATTR_FIELD_FLAGS,
       .flags = UCP_AM_SEND_FLAG_EAGER,
-      .cb.send = note_ended,
-      .user_data = note,
-      .request = note->request,
+      .cb.send = message_ended,
+      .user_data = message,
+      .request = message->request,
   };
-  int result = how(ucp_am_send_nbx(note->peer->ep, UCX_MESSAGE, NULL, 0, note->bytes, note->size, &param), "a message");
+  int result =
+      how(ucp_am_send_nbx(message->peer->ep, UCX_MESSAGE, NULL, 0, message->bytes, message->size, &param), "a message");
   if (result != FLOW_STARTED)
-    note_ended(NULL, UCS_OK, note);
+    message_ended(NULL, UCS_OK, message);
   return result < 0 ? result : FLOW_DONE;
 }
 
 int ucx_send(struct flow_request *own, struct flow_op *op) {
   struct ucx_peer *peer = (struct ucx_peer *)own->peer;
-  struct ucx_note *note = peer->free_notes;
+  struct ucx_message *message = peer->free_messages;
   (void)op;
-  if (!note || peer->again_ns != 0)
+  if (!message || peer->again_ns != 0)
     return FLOW_AGAIN;
-  // With the first message, so that the peer knows whom it has let in before anything can cut the two apart.
-  if (!peer->greeted && !peer->direct && ((struct ucx_worker *)own->worker)->serve != 0) {
-    int rc = ucx_greet(peer);
+  // With the first message, so that the peer knows this initiator before the two can be separated.
+  if (!peer->hello_sent && !peer->direct && ((struct ucx_worker *)own->worker)->serve != 0) {
+    int rc = ucx_send_hello(peer);
     if (rc != 0)
       return rc;
   }
-  note->size = own->request->message_size;
-  memcpy(note->bytes, own->request->message, note->size);
-  peer->free_notes = note->next;
-  return ucx_send_note(note);
+  message->size = own->request->message_size;
+  memcpy(message->bytes, own->request->message, message->size);
+  peer->free_messages = message->next;
+  return ucx_send_message(message);
 }

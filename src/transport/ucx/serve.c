@@ -1,53 +1,26 @@
-// Accesses that the target serves: its side and the initiator's.
+// Accesses that the target serves: the target's side. The initiator's is access.c.
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "base/random.h"
+#include "transport/ucx/access.h"
 #include "transport/ucx/ucx.h"
 
 enum {
   MOST_REGIONS = 1 << 20,
-  MAX_ANSWERS = 128, // with data, on their way; a READ beyond is told to come again
-  LOCAL = 1,         // what an operation waits for, in flow_op.more: that UCX has sent it
-  REMOTE = 2,        // the answer
-  HELD = 4,          // besides: that the peer lets us in, before it is sent
-};
-
-// With a WRITE its data follows. `tag` is what the initiator drew for this peer alone: an answer without it is
-// another's.
-struct ask {
-  uint64_t cookie, key, address, length, pass, tag;
-  uint32_t region, session; // where the key and the pass stand in their tables
-};
-
-// With a READ that worked its data follows.
-struct answer {
-  uint64_t cookie, tag;
-  int64_t status;
+  MAX_ANSWERS = 128, // with data, on their way; a READ beyond is answered with BUSY and sent again
 };
 
 // On its way; UCX may refer to it until it has sent it.
 struct ucx_answer {
   struct ucx_answer *next, *all;
   struct ucx_worker *worker;
-  struct answer head;
+  struct ucx_reply head;
   uint32_t session; // whose it is, for ucx_owed()
   bool large;       // it has UCX_SERVED bytes
   unsigned char bytes[];
 };
-
-// What the initiator keeps with an operation.
-struct asking {
-  struct ask ask;
-  void *local;
-  const struct ucx_region *region; // that of `local`
-  struct ucx_bounce *bounce;       // from which UCX sends; NULL: from `local`
-  int refused;                     // what an answer said that came while UCX was still sending
-};
-_Static_assert(sizeof(struct asking) <= UCX_OURS, "what ucx_place() has");
-
-// --- the target ---
 
 int ucx_serve_region(struct ucx_worker *worker, struct ucx_region *region) {
   uint32_t index = 0;
@@ -85,9 +58,9 @@ static void answer_sent(void *request, ucs_status_t status, void *arg) {
     ucp_request_free(request);
 }
 
-// No initiator has more operations under way than UCX_ASKED, with as many answers that UCX tells late of: whoever is
-// owed more answers does not take them, and gets none. Of those with data it has no more than are left for all others,
-// who so have some whatever it does.
+// No initiator has more than UCX_ASKED operations under way, and as many answers that UCX has not reported as sent. One
+// that is owed more does not receive its answers, and gets no more. Of answers with data it may have as many as are
+// left for all others, so that these have some whatever it does.
 static bool may_owe(struct ucx_worker *worker, uint32_t session, bool large) {
   const struct ucx_owed *owed = ucx_owed(worker, session);
   return owed->all < UCX_MOST_OWED && (!large || owed->large < MAX_ANSWERS - worker->large_owed);
@@ -122,8 +95,8 @@ static struct ucx_answer *take_answer(struct ucx_worker *worker, uint32_t sessio
   return answer;
 }
 
-// `region`: whose the data is, if there is any.
-static void reply(struct ucx_worker *worker, ucp_ep_h ep, const struct ask *ask, int status,
+// `region`: that of the data, if there is any.
+static void reply(struct ucx_worker *worker, ucp_ep_h ep, const struct ucx_ask *ask, int status,
                   const struct ucx_region *region, const void *data, size_t size) {
   struct ucx_answer *answer = take_answer(worker, ask->session, size > 0);
   if (!answer && size > 0) {
@@ -137,7 +110,7 @@ static void reply(struct ucx_worker *worker, ucp_ep_h ep, const struct ask *ask,
     status = ucx_copy(worker, region, answer->bytes, data, size);
   if (status != 0)
     size = 0;
-  answer->head = (struct answer){.cookie = ask->cookie, .tag = ask->tag, .status = status};
+  answer->head = (struct ucx_reply){.cookie = ask->cookie, .tag = ask->tag, .status = status};
   ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
       .flags = UCP_AM_SEND_FLAG_EAGER,
@@ -149,10 +122,10 @@ static void reply(struct ucx_worker *worker, ucp_ep_h ep, const struct ask *ask,
     answer_sent(NULL, UCS_OK, answer);
 }
 
-// What an initiator asks. False: it is nothing that Weft sends, or cannot be answered. A session that it was not given
-// is none: what nobody was let in for is owed to nobody.
+// Reads an access. False: Weft sends no such message, or it cannot be answered. A session without a valid pass is
+// replaced by UCX_NO_SESSION, so that its answers count as a stranger's.
 static bool take_ask(struct ucx_worker *worker, const void *header, size_t size, const ucp_am_recv_param_t *param,
-                     struct ask *ask) {
+                     struct ucx_ask *ask) {
   if (size != sizeof *ask || !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ||
       param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
     return false;
@@ -163,9 +136,10 @@ static bool take_ask(struct ucx_worker *worker, const void *header, size_t size,
   return true;
 }
 
-// The region, if that is what the key stands for and it may be done with these bytes of it. Who was fenced, or never
-// let in, hears that before anything else, and so learns of no key whether it is good.
-static const struct ucx_region *find(const struct ucx_worker *worker, const struct ask *ask, bool write, int *status) {
+// The region, if that is what the key stands for and it may be done with these bytes of it. An initiator that
+// was fenced, or has no pass, gets that status before any other, and so does not learn whether a key is valid.
+static const struct ucx_region *find(const struct ucx_worker *worker, const struct ucx_ask *ask, bool write,
+                                     int *status) {
   *status = WEFT_ERR_PEER_LOST;
   if (ask->session == UCX_NO_SESSION)
     return NULL;
@@ -183,10 +157,10 @@ static const struct ucx_region *find(const struct ucx_worker *worker, const stru
   return region;
 }
 
-static ucs_status_t on_write(void *arg, const void *header, size_t header_size, void *data, size_t size,
-                             const ucp_am_recv_param_t *param) {
+ucs_status_t ucx_on_write(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                          const ucp_am_recv_param_t *param) {
   struct ucx_worker *worker = arg;
-  struct ask ask;
+  struct ucx_ask ask;
   int status = WEFT_ERR_PROTOCOL;
   if (!take_ask(worker, header, header_size, param, &ask))
     return UCS_OK;
@@ -197,10 +171,10 @@ static ucs_status_t on_write(void *arg, const void *header, size_t header_size, 
   return UCS_OK;
 }
 
-static ucs_status_t on_read(void *arg, const void *header, size_t header_size, void *data, size_t size,
-                            const ucp_am_recv_param_t *param) {
+ucs_status_t ucx_on_read(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                         const ucp_am_recv_param_t *param) {
   struct ucx_worker *worker = arg;
-  struct ask ask;
+  struct ucx_ask ask;
   int status = WEFT_ERR_LIMIT;
   (void)data, (void)size;
   if (!take_ask(worker, header, header_size, param, &ask))
@@ -210,282 +184,10 @@ static ucs_status_t on_read(void *arg, const void *header, size_t header_size, v
   return UCS_OK;
 }
 
-// --- the initiator ---
-
-static uint64_t cookie_of(const struct ucx_worker *worker, uint32_t index) {
-  return (uint64_t)worker->asked[index].generation << 32 | index;
-}
-
-static void forget(struct ucx_worker *worker, uint32_t index) {
-  struct ucx_asked *asked = &worker->asked[index];
-  asked->op = NULL;
-  asked->generation++;
-  asked->next = worker->free_asked;
-  worker->free_asked = index;
-}
-
-static struct asking *asking_of(struct flow_op *op) {
-  return ucx_place(op->own, op);
-}
-
-static void give_bounce(struct flow_op *op) {
-  struct asking *asking = asking_of(op);
-  if (asking->bounce)
-    ucx_bounce_give(&((struct ucx_worker *)op->own->worker)->gpus, asking->bounce);
-  asking->bounce = NULL;
-}
-
-static const char *text_of(int status) {
-  switch (status) {
-  case WEFT_ERR_NOT_FOUND:
-    return "the peer has no such region any more";
-  case WEFT_ERR_INVALID:
-    return "the peer refuses: outside its region, or a region for reading only";
-  case WEFT_ERR_SYSTEM:
-    return "the GPU whose memory it is does not copy";
-  case WEFT_ERR_PEER_LOST:
-    return "the peer has lost this one";
-  default:
-    return "the peer refuses";
-  }
-}
-
-// An answer has come, which UCX may outrun: it has to have sent all, or it reads on.
-static void answered(struct flow_op *op, int err, const char *why) {
-  op->more &= ~(uint32_t)REMOTE;
-  asking_of(op)->refused = err;
-  if (op->more == 0)
-    flow_ended(op, err, why);
-}
-
-// It has been sent, or will not be; then no answer will come.
-static void left(struct flow_op *op, int err, const char *why) {
-  struct asking *asking = asking_of(op);
-  op->more &= ~(uint32_t)LOCAL;
-  give_bounce(op);
-  if (err != 0 && op->more)
-    forget((struct ucx_worker *)op->own->worker, (uint32_t)asking->ask.cookie);
-  if (err != 0)
-    op->more = 0;
-  else
-    flow_taken(op);
-  if (op->more == 0 && err == 0 && asking->refused != 0)
-    flow_ended(op, asking->refused, text_of(asking->refused));
-  else if (op->more == 0)
-    flow_ended(op, err, why);
-}
-
-static void sent(void *request, ucs_status_t status, void *arg) {
-  (void)request;
-  left(arg, status == UCS_OK ? 0 : ucx_code(status), status == UCS_OK ? NULL : ucs_status_string(status));
-}
-
-// FLOW_DONE: it has been sent; FLOW_STARTED: sent() will tell.
-static int send_ask(struct flow_op *op) {
-  const struct asking *asking = asking_of(op);
-  bool write = op->own->request->op == WEFT_WRITE;
-  ucp_request_param_t param = {
-      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_REQUEST |
-                      UCP_OP_ATTR_FIELD_FLAGS,
-      .flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY,
-      .cb.send = sent,
-      .user_data = op,
-      .request = ucx_place(op->own, op),
-  };
-  const void *bytes = asking->bounce ? asking->bounce->bytes : asking->local;
-  void *request = ucp_am_send_nbx(((struct ucx_peer *)op->own->peer)->ep, write ? UCX_WRITE : UCX_READ, &asking->ask,
-                                  sizeof asking->ask, write ? bytes : NULL, write ? op->length : 0, &param);
-  if (!UCS_PTR_IS_PTR(request))
-    give_bounce(op);
-  if (UCS_PTR_IS_ERR(request))
-    return ucx_fail(UCS_PTR_STATUS(request), "UCX refuses an active message");
-  if (!request)
-    op->more &= ~(uint32_t)LOCAL;
-  return request ? FLOW_STARTED : FLOW_DONE;
-}
-
-// What the peer gave with its welcome, and what we gave it with our hello.
-static void bear(struct asking *asking, const struct ucx_peer *peer) {
-  asking->ask.pass = peer->pass;
-  asking->ask.session = peer->session;
-  asking->ask.tag = peer->hello[1];
-}
-
-int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op) {
-  struct ucx_worker *worker = (struct ucx_worker *)own->worker;
-  struct ucx_peer *peer = (struct ucx_peer *)own->peer;
-  struct asking *asking = asking_of(op);
-  uint32_t index = worker->free_asked;
-  struct ucx_bounce *bounce = NULL;
-  if (index == UCX_ASKED || peer->again_ns != 0)
-    return FLOW_AGAIN;
-  int greeted = peer->greeted ? 0 : ucx_greet(peer);
-  if (greeted != 0)
-    return greeted;
-  if (own->request->op == WEFT_WRITE && piece->local->memory.kind != WEFT_MEMORY_HOST) {
-    const void *from = (const void *)(uintptr_t)(piece->local_address + offset);
-    bounce = ucx_bounce_take(&worker->gpus);
-    if (!bounce)
-      return FLOW_AGAIN;
-    int rc = ucx_copy(worker, (struct ucx_region *)piece->local, bounce->bytes, from, op->length);
-    if (rc != 0) {
-      ucx_bounce_give(&worker->gpus, bounce);
-      return rc;
-    }
-  }
-  worker->free_asked = worker->asked[index].next;
-  worker->asked[index].op = op;
-  *asking = (struct asking){
-      .ask = {.cookie = cookie_of(worker, index),
-              .key = ((struct ucx_remote *)piece->remote)->key,
-              .address = piece->remote_address + offset,
-              .length = op->length,
-              .region = ((struct ucx_remote *)piece->remote)->index},
-      .local = (void *)(uintptr_t)(piece->local_address + offset),
-      .region = (struct ucx_region *)piece->local,
-      .bounce = bounce,
-  };
-  bear(asking, peer);
-  op->more = LOCAL | REMOTE;
-  if (!peer->let_in) {
-    op->more |= HELD;
-    peer->held++;
-    return FLOW_STARTED;
-  }
-  int rc = send_ask(op);
-  if (rc < 0) {
-    forget(worker, index);
-    return rc;
-  }
-  op->taken = !(op->more & LOCAL);
-  return FLOW_STARTED;
-}
-
-// The operation that this answer ends: one that was asked of who bears the tag, and not answered yet. NULL: none, as it
-// came too late, or is a lie.
-static struct flow_op *answered_op(const struct ucx_worker *worker, const struct answer *answer) {
-  uint32_t index = (uint32_t)answer->cookie;
-  struct flow_op *op = index < UCX_ASKED ? worker->asked[index].op : NULL;
-  if (!op || cookie_of(worker, index) != answer->cookie || op->more & HELD || !(op->more & REMOTE))
-    return NULL;
-  return asking_of(op)->ask.tag == answer->tag ? op : NULL;
-}
-
-// What the peer says of it: 0, or a code of Weft's.
-static int status_of(const struct answer *answer, bool read, uint64_t wanted, size_t size) {
-  enum { LEAST = -100 };
-  if (answer->status > 0 || answer->status < LEAST)
-    return WEFT_ERR_PROTOCOL;
-  return read && answer->status == 0 && size != wanted ? WEFT_ERR_PROTOCOL : (int)answer->status;
-}
-
-static ucs_status_t on_answer(void *arg, const void *header, size_t header_size, void *data, size_t size,
-                              const ucp_am_recv_param_t *param) {
-  struct ucx_worker *worker = arg;
-  struct answer answer;
-  if (header_size != sizeof answer || param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
-    return UCS_OK;
-  memcpy(&answer, header, sizeof answer);
-  struct flow_op *op = answered_op(worker, &answer);
-  if (!op)
-    return UCS_OK;
-  bool read = op->own->request->op == WEFT_READ;
-  // A write whose memory was read must not be sent again: the memory may have changed.
-  if (answer.status == WEFT_ERR_BUSY && read && !(op->more & LOCAL)) {
-    op->more |= LOCAL;
-    int again = send_ask(op);
-    if (again < 0)
-      left(op, again, weft_last_error());
-    return UCS_OK;
-  }
-  if (answer.status == WEFT_ERR_PEER_LOST)
-    flow_peer_failed(op->own->peer, WEFT_ERR_PEER_LOST, text_of(WEFT_ERR_PEER_LOST));
-  int status = status_of(&answer, read, op->length, size);
-  if (read && status == 0)
-    status = ucx_copy(worker, asking_of(op)->region, asking_of(op)->local, data, size);
-  forget(worker, (uint32_t)answer.cookie);
-  answered(op, status, status ? text_of(status) : NULL);
-  return UCS_OK;
-}
-
-// It has not been sent, and will not be.
-static void drop_held(struct flow_op *op, int err, const char *why) {
-  ((struct ucx_peer *)op->own->peer)->held--;
-  op->more = LOCAL | REMOTE;
-  left(op, err, why);
-}
-
-void ucx_serve_begin(struct ucx_peer *peer) {
-  struct ucx_worker *worker = (struct ucx_worker *)peer->flow.base.worker;
-  for (uint32_t i = 0; i < UCX_ASKED && peer->held > 0; i++) {
-    struct flow_op *op = worker->asked[i].op;
-    if (!op || op->own->peer != &peer->flow || !(op->more & HELD))
-      continue;
-    if (op->own->err != 0) { // cancelled meanwhile
-      drop_held(op, op->own->err, "cancelled");
-      continue;
-    }
-    op->more = LOCAL | REMOTE;
-    peer->held--;
-    bear(asking_of(op), peer);
-    int rc = send_ask(op);
-    if (rc < 0)
-      left(op, rc, weft_last_error());
-    else if (rc == FLOW_DONE)
-      flow_taken(op);
-  }
-}
-
-void ucx_serve_lost(struct ucx_peer *peer) {
-  struct ucx_worker *worker = (struct ucx_worker *)peer->flow.base.worker;
-  for (uint32_t i = 0; i < UCX_ASKED; i++) {
-    struct flow_op *op = worker->asked[i].op;
-    if (op && op->own->peer == &peer->flow && op->more & HELD)
-      drop_held(op, WEFT_ERR_PEER_LOST, peer->flow.why);
-    op = worker->asked[i].op;
-    if (!op || op->own->peer != &peer->flow || op->more & LOCAL)
-      continue;
-    forget(worker, i);
-    answered(op, WEFT_ERR_PEER_LOST, peer->flow.why);
-  }
-}
-
-int ucx_serve_open(struct ucx_worker *worker) {
-  static const struct {
-    enum ucx_id id;
-    ucp_am_recv_callback_t call;
-  } handlers[] = {{UCX_WRITE, on_write},
-                  {UCX_READ, on_read},
-                  {UCX_ANSWER, on_answer},
-                  {UCX_HELLO, ucx_on_hello},
-                  {UCX_WELCOME, ucx_on_welcome}};
-  worker->asked = calloc(UCX_ASKED, sizeof *worker->asked);
-  if (!worker->asked)
-    return fail(WEFT_ERR_NOMEM, "no memory for a worker");
-  for (uint32_t i = 0; i < UCX_ASKED; i++)
-    worker->asked[i].next = i + 1;
-  for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++) {
-    ucp_am_handler_param_t handler = {
-        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
-                      UCP_AM_HANDLER_PARAM_FIELD_ARG,
-        .id = handlers[i].id,
-        .flags = UCP_AM_FLAG_WHOLE_MSG,
-        .cb = handlers[i].call,
-        .arg = worker,
-    };
-    ucs_status_t status = ucp_worker_set_am_recv_handler(worker->worker, &handler);
-    if (status != UCS_OK)
-      return ucx_fail(status, "UCX takes no messages");
-  }
-  return 0;
-}
-
 void ucx_serve_close(struct ucx_worker *worker) {
   for (struct ucx_answer *answer = worker->all_answers, *next; answer; answer = next) {
     next = answer->all;
     free(answer);
   }
   free(worker->served);
-  free(worker->asked);
-  free(worker->known);
 }

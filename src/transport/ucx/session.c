@@ -1,12 +1,12 @@
-// Whose accesses are served. Before a peer sends its first access over a connection it asks to be let in, and gets a
-// pass, which all its accesses bear. A fence makes the passes void that a worker has got so far, and so refuses what of
-// its accesses is under way.
+// Sessions: whose accesses are served. Before a peer sends its first access over a connection it sends a hello, and
+// gets a pass, which all its accesses carry. A fence makes the pass of a worker void, and so refuses its accesses that
+// are under way.
 //
 //   hello (the initiator's number) -> welcome (the pass) -> accesses with the pass
 //
-// Anybody who reaches the worker is let in: what lets memory be touched is the key of a region, 64 random bits. An
-// initiator that lies about its number gets another's pass, or one that no fence makes void: against who lies, what
-// holds is taking back the region.
+// Every process that reaches the worker gets a pass: what protects memory is the key of a region, 64 random bits. An
+// initiator that gives a false number gets another's pass, or one that no fence makes void. Against such a one,
+// deregister the region.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,10 +16,10 @@
 
 enum { MOST_KNOWN = 16384 };
 
-// An initiator that was let in.
+// An initiator that has a pass.
 struct ucx_known {
   uint64_t initiator, pass;
-  ucp_ep_h ep; // over which it said so last
+  ucp_ep_h ep; // of its last hello
   struct ucx_owed owed;
 };
 
@@ -50,7 +50,8 @@ static struct ucx_known *find(struct ucx_worker *worker, uint64_t initiator) {
   return NULL;
 }
 
-// Who gives another number over the same connection takes the place of who it was: a connection costs one place.
+// An initiator that gives another number over the same connection takes the place of the first: a connection has one
+// place.
 static struct ucx_known *place_of(struct ucx_worker *worker, ucp_ep_h ep) {
   for (uint32_t i = 0; i < worker->num_known; i++) {
     if (worker->known[i].ep == ep)
@@ -91,14 +92,14 @@ struct ucx_owed *ucx_owed(struct ucx_worker *worker, uint32_t session) {
   return session < worker->num_known ? &worker->known[session].owed : &worker->owed_strangers;
 }
 
-void ucx_fence(struct transport_peer *base) {
-  struct ucx_worker *worker = (struct ucx_worker *)base->worker;
-  struct ucx_peer *peer = (struct ucx_peer *)base;
-  struct ucx_known *known = find(worker, peer->id);
+void ucx_session_void(struct ucx_worker *worker, uint64_t initiator) {
+  struct ucx_known *known = find(worker, initiator);
   if (known)
     known->pass = random_id();
-  if (peer->direct)
-    ucx_sever(&peer->flow);
+}
+
+void ucx_session_close(struct ucx_worker *worker) {
+  free(worker->known);
 }
 
 static void welcome_sent(void *request, ucs_status_t status, void *arg) {
@@ -110,7 +111,7 @@ static void welcome_sent(void *request, ucs_status_t status, void *arg) {
     ucp_request_free(request);
 }
 
-// Until UCX has sent it. NULL: there is no memory, or it is owed too many already.
+// The welcome is kept until UCX has sent it. NULL: there is no memory, or too many answers are owed already.
 static struct letting *make_welcome(struct ucx_worker *worker, const struct ucx_known *known, uint64_t tag) {
   uint32_t session = known ? (uint32_t)(known - worker->known) : UCX_NO_SESSION;
   struct ucx_owed *owed = ucx_owed(worker, session);
@@ -130,7 +131,7 @@ ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, voi
   struct ucx_hello hello;
   (void)data, (void)size;
   if (header_size != sizeof hello || !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP))
-    return UCS_OK; // nothing that Weft sends
+    return UCS_OK; // Weft sends no such message
   memcpy(&hello, header, sizeof hello);
   struct letting *letting = make_welcome(worker, let_in(worker, hello.initiator, param->reply_ep), hello.tag);
   if (!letting)
@@ -152,11 +153,11 @@ ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, voi
 // --- the initiator ---
 
 static void hello_sent(void *request, ucs_status_t status, void *arg) {
-  (void)status, (void)arg; // a failure is the endpoint's, which tells of it
+  (void)status, (void)arg; // the endpoint reports a failure
   ucp_request_free(request);
 }
 
-int ucx_greet(struct ucx_peer *peer) {
+int ucx_send_hello(struct ucx_peer *peer) {
   struct ucx_worker *worker = (struct ucx_worker *)peer->flow.base.worker;
   peer->hello[0] = worker->id;
   peer->hello[1] = random_id();
@@ -165,33 +166,28 @@ int ucx_greet(struct ucx_peer *peer) {
       .flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY,
       .cb.send = hello_sent,
   };
-  peer->greeted = true;
+  peer->hello_sent = true;
   void *request = ucp_am_send_nbx(peer->ep, UCX_HELLO, peer->hello, sizeof peer->hello, NULL, 0, &param);
-  peer->greeted = !UCS_PTR_IS_ERR(request);
-  return peer->greeted ? 0 : ucx_fail(UCS_PTR_STATUS(request), "UCX refuses an active message");
+  peer->hello_sent = !UCS_PTR_IS_ERR(request);
+  return peer->hello_sent ? 0 : ucx_fail(UCS_PTR_STATUS(request), "UCX refuses an active message");
 }
 
-ucs_status_t ucx_on_welcome(void *arg, const void *header, size_t header_size, void *data, size_t size,
-                            const ucp_am_recv_param_t *param) {
-  struct ucx_worker *worker = arg;
+struct ucx_peer *ucx_welcomed(struct ucx_worker *worker, const void *header, size_t size) {
   struct ucx_welcome welcome;
-  (void)data, (void)size, (void)param;
-  if (header_size != sizeof welcome)
-    return UCS_OK;
+  if (size != sizeof welcome)
+    return NULL;
   memcpy(&welcome, header, sizeof welcome);
   for (struct link *link = worker->flow.peers.next; link != &worker->flow.peers; link = link->next) {
     struct ucx_peer *peer = (struct ucx_peer *)LINK_OF(link, struct flow_peer, peers);
-    if (!peer->greeted || peer->let_in || peer->hello[1] != welcome.tag || !peer->ep)
+    if (!peer->hello_sent || peer->let_in || peer->hello[1] != welcome.tag || !peer->ep)
       continue;
     peer->let_in = welcome.status == 0;
     peer->pass = welcome.pass;
     peer->session = (uint32_t)welcome.session;
     worker->flow.events++;
-    if (peer->let_in)
-      ucx_serve_begin(peer);
-    else
-      flow_peer_failed(&peer->flow, WEFT_ERR_UNREACHABLE, "the peer lets nobody in");
-    break;
+    if (!peer->let_in)
+      flow_peer_failed(&peer->flow, WEFT_ERR_UNREACHABLE, "the peer accepts no more initiators");
+    return peer->let_in ? peer : NULL;
   }
-  return UCS_OK;
+  return NULL;
 }

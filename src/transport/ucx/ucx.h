@@ -2,7 +2,7 @@
 // named. NIC and kinds of transport are chosen by UCX_* in the environment, `device` and `settings` (which are UCX's
 // own options without "UCX_").
 //
-// A peer's worker address and keys are checked before libucp sees them (blob_check.h).
+// A peer's worker address and keys are checked before libucp sees them (check/check.h).
 //
 // Where UCX reaches a peer's memory by itself (RDMA; shared memory that it allocated: a region registered with a NULL
 // address), a WRITE is ucp_put_nbx for each piece, then a flush of the endpoint, which UCX ends when the data is
@@ -16,8 +16,8 @@
 // copied by the CUDA plug-in then (gpu.c), so that it goes to other hosts by any network; by RDMA, UCX takes it as it
 // is if it was built with CUDA.
 //
-// Nothing that was given to UCX can be taken back: severing a peer is closing its endpoint by force. A fence refuses
-// what comes to be served (session.c); RDMA ends with this side's endpoint, where each peer has a queue pair of its own
+// An operation of UCX cannot be cancelled: severing a peer is closing its endpoint by force. A fence refuses accesses
+// that are to be served (session.c); RDMA ends with this side's endpoint, where each peer has a queue pair of its own
 // (rc). What UCX of a process of this host writes to memory that UCX allocated is not fenced.
 #ifndef TRANSPORT_UCX_UCX_H
 #define TRANSPORT_UCX_UCX_H
@@ -26,11 +26,11 @@
 
 #include "device/device.h"
 #include "transport/flow/flow.h"
-#include "transport/ucx/blob_check.h"
+#include "transport/ucx/check/check.h"
 
 enum {
   UCX_GPUS = 64,
-  UCX_NOTES = 4,
+  UCX_MESSAGES = 4,
   UCX_ASKED = 4096, // served operations under way, of a worker
   UCX_MOST_OWED = 2 * UCX_ASKED,
   UCX_SEGMENT = 256 << 10, // of TCP, unless the environment says otherwise
@@ -42,8 +42,8 @@ enum {
 // The active messages.
 enum ucx_id { UCX_MESSAGE = 7, UCX_WRITE, UCX_READ, UCX_ANSWER, UCX_HELLO, UCX_WELCOME };
 
-// An operation that waits for its answer. The cookie that stands for it on the way is its index and its generation, so
-// that a late answer means nothing else.
+// An operation that waits for its answer. Its cookie in messages is its index and its generation, so that a late answer
+// cannot be taken for another's.
 struct ucx_asked {
   struct flow_op *op; // NULL: none
   uint32_t generation, next;
@@ -65,7 +65,7 @@ struct ucx_gpus {
   struct ucx_bounce *free_bounces;
 };
 
-// Answers on their way to an initiator.
+// The number of answers on their way to an initiator.
 struct ucx_owed {
   uint32_t all, large;
 };
@@ -78,7 +78,7 @@ struct ucx_worker {
   ucp_address_t *address;
   size_t address_size;
   struct ucx_sizes sizes; // of its address
-  size_t request_size;    // of UCX's request, which stands before where its pointer points
+  size_t request_size;    // of UCX's request, which lies before the address that UCX gets
   struct ucx_asked *asked;
   uint32_t free_asked;
   struct ucx_region **served; // by index
@@ -86,9 +86,9 @@ struct ucx_worker {
   struct ucx_known *known; // initiators of served accesses
   uint32_t num_known, room_known;
   uint64_t id;                                 // as an initiator
-  struct ucx_answer *answers[2], *all_answers; // that are free, small and large; all
+  struct ucx_answer *answers[2], *all_answers; // free ones, small and large; all
   uint32_t large_owed;                         // with data, on their way
-  struct ucx_owed owed_strangers;              // to those who were not let in
+  struct ucx_owed owed_strangers;              // to those without a pass
   struct ucx_gpus gpus;
   bool cuda;          // UCX was built with CUDA
   int serve;          // 1: everything, 0: nothing, -1: what UCX does not reach by itself
@@ -97,9 +97,9 @@ struct ucx_worker {
   int fd;
 };
 
-// A message on its way: a copy, so that what a stopped peer does not take is not the caller's memory.
-struct ucx_note {
-  struct ucx_note *next; // of those that are free
+// A message on its way: a copy, so that a stopped peer does not hold the caller's memory.
+struct ucx_message {
+  struct ucx_message *next; // of those that are free
   struct ucx_peer *peer;
   void *request; // UCX's
   unsigned char *bytes;
@@ -108,24 +108,24 @@ struct ucx_note {
 
 struct ucx_peer {
   struct flow_peer flow;
-  struct ucx_note notes[UCX_NOTES];
-  struct ucx_note *free_notes;
-  struct ucx_note *unsent, **unsent_end; // given to a connection that was never made, oldest first
-  unsigned char *address;                // UCX's, of its worker
-  uint32_t tries;                        // to connect that failed
-  uint64_t again_ns;                     // when to try again; 0: it is not to be
-  bool direct;                           // UCX reaches all its memory by itself
-  bool near;                             // it shares memory with us
-  bool own;                              // it is this process: UCX would touch any address of it without a key
-  bool sent;                             // a message has left, and may have arrived
-  bool greeted;                          // it was asked to let us in
-  bool let_in;                           // it did
-  uint32_t held;                         // accesses that wait for that
-  uint64_t id;                           // of its worker
-  uint64_t hello[2], pass;               // its second number is drawn for this peer, and stands in what it answers
-  uint32_t session;                      // of the pass
-  ucp_ep_h ep;                           // NULL: closed
-  void *flushing;                        // a request of UCX's pool, NULL: none
+  struct ucx_message messages[UCX_MESSAGES];
+  struct ucx_message *free_messages;
+  struct ucx_message *unsent, **unsent_end; // given to a connection that was never made, oldest first
+  unsigned char *address;                   // UCX's, of its worker
+  uint32_t tries;                           // to connect that failed
+  uint64_t again_ns;                        // when to try again; 0: it is not to be
+  bool direct;                              // UCX reaches all its memory by itself
+  bool near;                                // it shares memory with us
+  bool own;                                 // it is this process: UCX would touch any address of it without a key
+  bool sent;                                // a message has left, and may have arrived
+  bool hello_sent;                          // a hello was sent to it
+  bool let_in;                              // its welcome has come
+  uint32_t held;                            // accesses that wait for the welcome
+  uint64_t id;                              // of its worker
+  uint64_t hello[2], pass;                  // hello[1] is the random tag of this peer, which its answers carry
+  uint32_t session;                         // of the pass
+  ucp_ep_h ep;                              // NULL: closed
+  void *flushing;                           // a request of UCX's pool, NULL: none
   void *closing;
   bool flushed;
 };
@@ -148,16 +148,20 @@ struct ucx_remote {
 
 extern const struct transport transport_ucx;
 
+// error.c
 // The code of Weft's that fits.
 int ucx_code(ucs_status_t status);
 // fail() with UCX's text behind the sentence.
 int ucx_fail(ucs_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// request.c: UCX keeps its state of an operation before this address; the UCX_OURS bytes from there on are ours.
-void *ucx_place(const struct flow_request *own, struct flow_op *op);
+// UCX keeps its state of an operation before this address; the UCX_OURS bytes from there on are ours.
+static inline void *ucx_place(const struct flow_request *own, struct flow_op *op) {
+  return (char *)op + own->worker->wire.op_size - UCX_OURS;
+}
 
-// ucp_worker_progress(), from where UCX calls back.
-uint32_t ucx_drive(struct ucx_worker *worker);
+static inline ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind) {
+  return kind == WEFT_MEMORY_CUDA ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+}
 
 // config.c: the environment's options, ours where it has none, then the caller's.
 int ucx_config(const struct transport_options *options, ucp_config_t **config);
@@ -173,14 +177,13 @@ void ucx_unreg(struct transport_region *region);
 int ucx_pack(struct transport_region *region, void *bytes, size_t *size);
 int ucx_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
 void ucx_free_remote(struct flow_remote *remote);
-ucs_memory_type_t ucx_memory_type(enum weft_memory_kind kind);
 
 // gpu.c
 // Without GPUs or the plug-in the worker's abilities lose them, and it says why.
 void ucx_gpus_open(struct ucx_worker *worker);
 void ucx_gpus_close(struct ucx_worker *worker);
 int ucx_gpu_reg(struct ucx_worker *worker, struct ucx_region *region);
-// Has UCX register it, if it can.
+// Registers it with UCX, if UCX can.
 void ucx_gpu_map(struct ucx_worker *worker, struct ucx_region *region, const ucp_mem_map_params_t *params);
 struct ucx_bounce *ucx_bounce_take(struct ucx_gpus *gpus); // NULL: all are under way
 void ucx_bounce_give(struct ucx_gpus *gpus, struct ucx_bounce *bounce);
@@ -192,15 +195,16 @@ int ucx_address(struct transport_worker *worker, void *bytes, size_t *size);
 int ucx_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
                 struct transport_peer **peer);
 void ucx_sever(struct flow_peer *peer);
+void ucx_fence(struct transport_peer *peer);
 bool ucx_part(struct flow_peer *peer);
 ucs_status_t ucx_open_ep(struct ucx_peer *peer); // peer->ep, to peer->address
-bool ucx_close_ep(struct ucx_peer *peer);        // by force; called until it says that UCX has let go of it
+bool ucx_close_ep(struct ucx_peer *peer);        // by force; called again until UCX has released it
 
 // reconnect.c
-// Its connection has failed. False: that is the end of it.
+// Its connection has failed. False: it is not tried again.
 bool ucx_try_again(struct ucx_peer *peer, ucs_status_t status);
-bool ucx_give_up(struct ucx_peer *peer);     // whether it was to be made again
-bool ucx_keep_unsent(struct ucx_note *note); // false: nobody will send it
+bool ucx_give_up(struct ucx_peer *peer);           // returns whether it was to be tried again
+bool ucx_keep_unsent(struct ucx_message *message); // false: it will not be sent
 // From each progress(): connects those whose time has come.
 uint32_t ucx_again(struct ucx_worker *worker);
 
@@ -209,29 +213,40 @@ size_t ucx_op_size(const struct ucx_worker *worker);
 int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
 int ucx_settle(struct flow_request *own, struct flow_op *op);
 int ucx_send(struct flow_request *own, struct flow_op *op);
-int ucx_send_note(struct ucx_note *note); // as ucx_send(); it is given back when it has been sent
+int ucx_send_message(struct ucx_message *message); // as ucx_send(); it is given back when it has been sent
 
 // session.c
 bool ucx_pass_is_good(const struct ucx_worker *worker, uint32_t session, uint64_t pass);
-// What is owed to the initiator that was let in there; to all others, if none was. Until the next hello.
+// The answers owed to the initiator of that session, or to all strangers if there is none. Valid until the next hello.
 struct ucx_owed *ucx_owed(struct ucx_worker *worker, uint32_t session);
-// Asks to be let in; ucx_serve_begin() when it was.
-int ucx_greet(struct ucx_peer *peer);
-void ucx_fence(struct transport_peer *peer);
+// Makes the pass of this initiator void: accesses that carry it are refused.
+void ucx_session_void(struct ucx_worker *worker, uint64_t initiator);
+void ucx_session_close(struct ucx_worker *worker);
 ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, void *data, size_t size,
                           const ucp_am_recv_param_t *param);
-ucs_status_t ucx_on_welcome(void *arg, const void *header, size_t header_size, void *data, size_t size,
-                            const ucp_am_recv_param_t *param);
+// Asks for a pass.
+int ucx_send_hello(struct ucx_peer *peer);
+// Reads a welcome: the peer that has given a pass with it; NULL: none has.
+struct ucx_peer *ucx_welcomed(struct ucx_worker *worker, const void *header, size_t size);
 
-// serve.c
-int ucx_serve_open(struct ucx_worker *worker);
+// serve.c: accesses, at the target
 void ucx_serve_close(struct ucx_worker *worker);
 int ucx_serve_region(struct ucx_worker *worker, struct ucx_region *region);
 void ucx_serve_forget(struct ucx_worker *worker, struct ucx_region *region);
-// No answer will come: ends what waits for one. What UCX has not sent yet, it ends itself.
-void ucx_serve_lost(struct ucx_peer *peer);
-// The accesses that waited for a pass are sent.
-void ucx_serve_begin(struct ucx_peer *peer);
+ucs_status_t ucx_on_write(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                          const ucp_am_recv_param_t *param);
+ucs_status_t ucx_on_read(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                         const ucp_am_recv_param_t *param);
+
+// access.c: accesses, at the initiator
+int ucx_access_open(struct ucx_worker *worker);
+void ucx_access_close(struct ucx_worker *worker);
 int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
+// No answer will come: ends the operations that wait for one. UCX itself ends those that it has not sent yet.
+void ucx_access_lost(struct ucx_peer *peer);
+ucs_status_t ucx_on_answer(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                           const ucp_am_recv_param_t *param);
+ucs_status_t ucx_on_welcome(void *arg, const void *header, size_t header_size, void *data, size_t size,
+                            const ucp_am_recv_param_t *param);
 
 #endif

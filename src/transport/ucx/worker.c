@@ -2,7 +2,6 @@
 #include "transport/ucx/ucx.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,37 +11,6 @@
 #include "base/random.h"
 #include "base/text/settings.h"
 #include "base/time/clock.h"
-
-int ucx_code(ucs_status_t status) {
-  switch (status) {
-  case UCS_ERR_NO_MEMORY:
-    return WEFT_ERR_NOMEM;
-  case UCS_ERR_CANCELED: // its endpoint was closed by force
-  case UCS_ERR_CONNECTION_RESET:
-  case UCS_ERR_ENDPOINT_TIMEOUT:
-  case UCS_ERR_NOT_CONNECTED:
-  case UCS_ERR_TIMED_OUT:
-  case UCS_ERR_REJECTED:
-  case UCS_ERR_SHMEM_SEGMENT: // of a process that is gone
-    return WEFT_ERR_PEER_LOST;
-  case UCS_ERR_UNSUPPORTED:
-  case UCS_ERR_NOT_IMPLEMENTED:
-    return WEFT_ERR_UNSUPPORTED;
-  case UCS_ERR_INVALID_PARAM:
-    return WEFT_ERR_INVALID;
-  default:
-    return WEFT_ERR_UNREACHABLE;
-  }
-}
-
-int ucx_fail(ucs_status_t status, const char *format, ...) {
-  char text[256];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  return fail(ucx_code(status), "%s: %s", text, ucs_status_string(status));
-}
 
 // UCX prints errors of its own, such as a peer that does not answer any more, to the standard output of the process.
 // They come to the caller by codes, so they are printed only when UCX_LOG_LEVEL asks for it.
@@ -95,10 +63,10 @@ static int probe(char *why, size_t cap) {
 
 static ucs_status_t received(void *arg, const void *header, size_t header_size, void *data, size_t size,
                              const ucp_am_recv_param_t *param) {
-  struct flow_worker *worker = arg;
+  struct flow_worker *worker = &((struct ucx_worker *)arg)->flow;
   (void)header, (void)header_size;
   if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV || size > TRANSPORT_MAX_MESSAGE)
-    return UCS_OK; // no message of Weft's: those are sent eagerly
+    return UCS_OK; // Weft sends messages eagerly, and no longer ones
   worker->events++;
   if (worker->base.options.on_message)
     worker->base.options.on_message(worker->base.options.arg, data, size);
@@ -124,6 +92,27 @@ static ucs_status_t ignore_all_numbers(ucp_worker_h worker) {
   return status;
 }
 
+static ucs_status_t handle_messages(struct ucx_worker *worker) {
+  static const struct {
+    enum ucx_id id;
+    ucp_am_recv_callback_t call;
+  } handlers[] = {{UCX_MESSAGE, received},     {UCX_WRITE, ucx_on_write}, {UCX_READ, ucx_on_read},
+                  {UCX_ANSWER, ucx_on_answer}, {UCX_HELLO, ucx_on_hello}, {UCX_WELCOME, ucx_on_welcome}};
+  ucs_status_t status = UCS_OK;
+  for (size_t i = 0; i < sizeof handlers / sizeof *handlers && status == UCS_OK; i++) {
+    ucp_am_handler_param_t handler = {
+        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                      UCP_AM_HANDLER_PARAM_FIELD_ARG,
+        .id = handlers[i].id,
+        .flags = UCP_AM_FLAG_WHOLE_MSG,
+        .cb = handlers[i].call,
+        .arg = worker,
+    };
+    status = ucp_worker_set_am_recv_handler(worker->worker, &handler);
+  }
+  return status;
+}
+
 static int make_worker(struct ucx_worker *worker, bool threads) {
   ucp_worker_params_t params = {
       .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -132,17 +121,9 @@ static int make_worker(struct ucx_worker *worker, bool threads) {
   ucs_status_t status = ucp_worker_create(worker->context, &params, &worker->worker);
   if (status != UCS_OK)
     return ucx_fail(status, "UCX makes no worker");
-  ucp_am_handler_param_t handler = {
-      .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
-                    UCP_AM_HANDLER_PARAM_FIELD_ARG,
-      .id = UCX_MESSAGE,
-      .flags = UCP_AM_FLAG_WHOLE_MSG,
-      .cb = received,
-      .arg = &worker->flow,
-  };
   status = ignore_all_numbers(worker->worker);
   if (status == UCS_OK)
-    status = ucp_worker_set_am_recv_handler(worker->worker, &handler);
+    status = handle_messages(worker);
   if (status == UCS_OK)
     status = ucp_worker_get_address(worker->worker, &worker->address, &worker->address_size);
   if (status != UCS_OK)
@@ -151,11 +132,11 @@ static int make_worker(struct ucx_worker *worker, bool threads) {
   if (rc != 0)
     return fail_context(rc, "this worker's own address");
   if (ucp_worker_get_efd(worker->worker, &worker->fd) != UCS_OK)
-    worker->fd = -1; // some of its transports cannot wake anybody: poll
+    worker->fd = -1; // some of its transports have no descriptor: poll
   return 0;
 }
 
-// What UCX tells of itself here.
+// Queries UCX's request size and memory types.
 static int ask(struct ucx_worker *worker) {
   ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES};
   ucs_status_t status = ucp_context_query(worker->context, &attr);
@@ -184,6 +165,8 @@ static void free_worker(struct ucx_worker *worker) {
   if (worker->context)
     ucp_cleanup(worker->context);
   ucx_serve_close(worker);
+  ucx_session_close(worker);
+  ucx_access_close(worker);
   ucx_gpus_close(worker);
   free(worker);
 }
@@ -210,7 +193,7 @@ static int open_worker(const struct transport_options *options, struct transport
   if (rc == 0)
     rc = make_worker(worker, options->threads);
   if (rc == 0)
-    rc = ucx_serve_open(worker);
+    rc = ucx_access_open(worker);
   if (rc == 0)
     ucx_gpus_open(worker);
   if (rc != 0) {
@@ -221,7 +204,7 @@ static int open_worker(const struct transport_options *options, struct transport
   return 0;
 }
 
-uint32_t ucx_drive(struct ucx_worker *worker) {
+static uint32_t progress_ucx(struct ucx_worker *worker) {
   worker->driving = true;
   uint32_t events = ucp_worker_progress(worker->worker);
   worker->driving = false;
@@ -238,7 +221,7 @@ static bool all_parted(const struct flow_worker *flow) {
 static void drive(struct ucx_worker *worker, uint64_t ms, bool (*until)(const struct flow_worker *)) {
   uint64_t deadline = clock_deadline_ms(ms);
   while (!until(&worker->flow) && !clock_passed(deadline))
-    ucx_drive(worker);
+    progress_ucx(worker);
 }
 
 // First what was sent may arrive, where nothing is stuck; then all endpoints are closed by force.
@@ -260,7 +243,7 @@ static void close_worker(struct transport_worker *base) {
 
 static uint32_t progress(struct transport_worker *base) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
-  uint32_t events = ucx_drive(worker);
+  uint32_t events = progress_ucx(worker);
   if (worker->num_again > 0)
     events += ucx_again(worker);
   return events + flow_progress(&worker->flow);
@@ -288,7 +271,7 @@ static double seconds_of(ucp_ep_h ep, size_t bytes) {
 
 enum { GPU_PIECE_NS = 8000 }; // a copy between a GPU and host memory, and the wait for it
 
-// UCX estimates for an endpoint, from the speed of the link; where a virtual one tells none it takes the slowest that
+// UCX estimates for an endpoint, from the speed of the link; where a virtual one reports none it takes the slowest that
 // there ever was, so there is a least value. In general: what TCP over a good Ethernet does.
 static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *cost) {
   (void)base;

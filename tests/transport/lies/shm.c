@@ -168,7 +168,7 @@ static void test_page_that_is_not_sealed(void **state) {
   struct liar liar;
   liar_make(&liar);
   liar.no_seals = true;
-  expect_refused(&liar, WEFT_ERR_AUTH, "no sealed memfd");
+  expect_refused(&liar, WEFT_ERR_AUTH, "not a sealed memfd");
 }
 
 static void test_page_of_another_pid_or_worker(void **state) {
@@ -179,7 +179,7 @@ static void test_page_of_another_pid_or_worker(void **state) {
   expect_refused(&liar, WEFT_ERR_UNREACHABLE, "another one is there");
   liar_make(&liar);
   liar.says.magic++;
-  expect_refused(&liar, WEFT_ERR_AUTH, "no proof");
+  expect_refused(&liar, WEFT_ERR_AUTH, "not the proof");
 }
 
 // Its page was handed to the victim, and the address names the victim's process and its descriptor there.
@@ -416,7 +416,7 @@ static void test_a_bell_that_is_anothers(void **state) {
     slot->sender = liar.says.cookie;
     atomic_store(&slot->owner, pids[i] << 32 | 1);
     atomic_store(&slot->state, SHM_SLOT_READY);
-    shm_ring_call(worker, 0);
+    shm_ring_wake_sender(worker, 0);
     char byte;
     assert_int_equal(read(canary[0], &byte, 1), -1);
     assert_int_equal(errno, EAGAIN);
@@ -466,7 +466,7 @@ static void test_nonsense_is_bounded(void **state) {
   const uint64_t heads[] = {UINT64_MAX, 3, SHM_RING + 8, (uint64_t)1 << 40};
   for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
     atomic_store(&peer->slot->head, heads[i]);
-    shm_ring_tell(peer);
+    shm_ring_notify(peer);
     pair_drive(&lies.pair);
     assert_int_equal(lies.pair.b->messages, 0);
   }

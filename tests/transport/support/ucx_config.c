@@ -9,11 +9,6 @@
 
 #include "transport/ucx/ucx.h"
 
-int ucx_fail(ucs_status_t status, const char *format, ...) {
-  (void)status, (void)format;
-  return WEFT_ERR_UNSUPPORTED;
-}
-
 void ucx_config_value(const struct transport_options *options, const char *name, char *out, size_t size) {
   ucp_config_t *config = NULL;
   char *text = NULL, start[64];
