@@ -66,11 +66,11 @@ def processes_of(job):
 
 
 def ranks_of(job):
-    """The rank processes among them."""
+    """The rank processes among them. An emulator that runs them stands before their arguments."""
     found = []
     for pid in processes_of(job):
         try:
-            if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"weft\0rank"):
+            if b"\0weft\0rank" in b"\0" + pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
         except OSError:
             pass
