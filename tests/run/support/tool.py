@@ -17,6 +17,8 @@ import uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts"))
 import left_behind  # noqa: E402, what tests leave behind is told by one script
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import machine  # noqa: E402
 
 WEFT = os.environ["WEFT"]
 SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
@@ -94,6 +96,14 @@ def need_terminal():
             os.close(end)
     except OSError as error:  # a root without devpts
         print(f"skipped: no pseudo-terminal here: {error}")
+        sys.exit(SKIPPED)
+
+
+def need_own_arguments():
+    """Skips the test where the tool cannot overwrite what /proc shows of it: under an emulator it has a copy of its
+    arguments and its environment."""
+    if machine.is_emulated(WEFT):
+        print("skipped: an emulator shows the arguments and the environment that it gave the tool a copy of")
         sys.exit(SKIPPED)
 
 
