@@ -24,8 +24,8 @@ static void read_line(const char *path, char *line, size_t size) {
 }
 
 // Field 22 of the stat of the process's first thread; the second is the program's name in brackets, which may hold
-// anything. Peers read /proc/PID/stat, whose start is the same. Of /proc/self/stat and /proc/PID/stat an emulator of user
-// space, such as qemu-user, makes its own for the process itself, with another start.
+// anything. Peers read /proc/PID/stat, which has the same start. This process itself cannot read that everywhere: an
+// emulator of user space, such as qemu-user, makes up /proc/self/stat and /proc/PID/stat, with another start.
 static uint64_t read_start(void) {
   char path[64], line[1024];
   snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
