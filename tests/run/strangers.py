@@ -17,7 +17,7 @@ import urllib.error
 import urllib.request
 import uuid
 
-from tool import SKIPPED, WEFT, Run, environment_of, free_port, main, ranks_of, wait_for
+from tool import SKIPPED, WEFT, Run, environment_of, free_port, main, need_own_arguments, ranks_of, wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from another_user import NOBODY, as_nobody  # noqa: E402
