@@ -105,18 +105,6 @@ copy_settings() {
   echo 'Acquire::Check-Valid-Until "false";' >"$place/etc/apt/apt.conf.d/90weft"
 }
 
-# The files of this tree that git would take, with their times, so that a build goes on where it was.
-copy_tree() {
-  rm -rf "$place/weft.new"
-  mkdir -p "$place/weft.new" "$place/weft"
-  git -C "$root" ls-files -z --cached --others --exclude-standard --deduplicate |
-    (cd "$root" && while IFS= read -r -d '' file; do [ -e "$file" ] && printf '%s\0' "$file"; done) |
-    tar -C "$root" --null --no-recursion -T - -cf - | tar -C "$place/weft.new" -xf -
-  if [ -d "$place/weft/build" ]; then mv "$place/weft/build" "$place/weft.new/build"; fi
-  rm -rf "$place/weft"
-  mv "$place/weft.new" "$place/weft"
-}
-
 # Runs the command in a namespace of users, which are all of this machine's. It has a list of its own of the programs
 # that something else starts, so that this machine's stays as it is.
 in_own_users() {
@@ -174,7 +162,7 @@ flock -n 7 || { echo "in-release: waiting for another run in the root of $releas
   skip "another run has had the root of $release for an hour: see who holds $roots/$release.lock"
 make_root
 copy_settings
-copy_tree
+"$root/scripts/copy-tree.sh" "$root" "$place/weft"
 export WEFT_IN_RELEASE=inside
 inside=(unshare --mount --pid --fork --kill-child "$0" "$release" "$@")
 if [[ $release = *-arm64 ]]; then in_own_users "${inside[@]}"; fi

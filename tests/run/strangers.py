@@ -17,7 +17,7 @@ import urllib.error
 import urllib.request
 import uuid
 
-from tool import SKIPPED, WEFT, Run, environment_of, free_port, main, ranks_of, wait_for
+from tool import SKIPPED, WEFT, Run, environment_of, free_port, main, need_own_arguments, ranks_of, wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from another_user import NOBODY, as_nobody  # noqa: E402
@@ -127,6 +127,7 @@ def expect_unseen(run, token):
 
 
 def a_token_is_seen_in_no_process_and_no_file():
+    need_own_arguments()
     for arguments, environment in (([], {"WEFT_TOKEN": TOKEN}), (["--token", TOKEN], {}), (["--token=" + TOKEN], {})):
         with Run(*LONG, *arguments, plan=PLAN, environment={"WEFT_LOG": "debug", **environment}) as run:
             expect_unseen(run, TOKEN)
@@ -180,6 +181,7 @@ def agents_meet_by_token_files():
 
 def the_command_that_the_lead_shows_starts_the_other_agent():
     """As it is typed. It stands on the terminal and in no file of the run."""
+    need_own_arguments()
     with Run(*LONG, "--num-agents", 2, "--num-processes", 2, "--store-port", free_port(), plan=PLAN, terminal=True,
              environment={"WEFT_TOKEN": ""}) as lead:
         def shown():

@@ -23,10 +23,13 @@ static void read_line(const char *path, char *line, size_t size) {
   line[strcspn(line, "\n")] = '\0';
 }
 
-// Field 22 of /proc/self/stat; the second is the program's name in brackets, which may hold anything.
+// Field 22 of the stat of the process's first thread; the second is the program's name in brackets, which may hold
+// anything. Peers read /proc/PID/stat, which has the same start. This process itself cannot read that everywhere: an
+// emulator of user space, such as qemu-user, makes up /proc/self/stat and /proc/PID/stat, with another start.
 static uint64_t read_start(void) {
-  char line[1024];
-  read_line("/proc/self/stat", line, sizeof line);
+  char path[64], line[1024];
+  snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
+  read_line(path, line, sizeof line);
   char *field = strrchr(line, ')');
   for (int i = 2; field && i < 22; i++)
     field = strchr(field + 1, ' ');

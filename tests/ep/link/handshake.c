@@ -270,6 +270,39 @@ static void expect_near(struct hosts *hosts, const int *fds, size_t count, const
   assert_int_equal(connected(hosts->called), 0);
 }
 
+// Whether what does not fit into the receiver's room for descriptors is closed, as recvmsg(2) says; qemu-user leaves it
+// open.
+static bool cut_descriptors_are_closed(void) {
+  enum { SENT = 4 };
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(SENT * sizeof(int))];
+  } control = {0};
+  int ends[2], first, before = support_descriptors();
+  assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const int fds[SENT] = {ends[0], ends[0], ends[0], ends[0]};
+  struct iovec data = {.iov_base = (char[1]){0}, .iov_len = 1};
+  struct msghdr message = {
+      .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = CMSG_SPACE(sizeof fds)};
+  *CMSG_FIRSTHDR(&message) =
+      (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fds)};
+  memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), fds, sizeof fds);
+  assert_int_equal(sendmsg(ends[0], &message, MSG_NOSIGNAL), 1);
+  message.msg_controllen = CMSG_LEN(sizeof first);
+  assert_int_equal(recvmsg(ends[1], &message, MSG_CMSG_CLOEXEC), 1);
+  for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part))
+    for (size_t at = CMSG_LEN(0); at + sizeof first <= part->cmsg_len; at += sizeof first) {
+      memcpy(&first, (char *)part + at, sizeof first);
+      close(first);
+    }
+  close(ends[0]);
+  close(ends[1]);
+  if (support_descriptors() == before)
+    return true;
+  print_message("skipped: more descriptors than there is room for: this kernel leaves them open\n");
+  return false;
+}
+
 static void a_greeting_brings_its_windows_and_nothing_else(void **state) {
   (void)state;
   enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
@@ -284,8 +317,10 @@ static void a_greeting_brings_its_windows_and_nothing_else(void **state) {
   expect_near(&hosts, many, 0, "without its windows");
   expect_near(&hosts, many, 1, "without its windows");
   expect_near(&hosts, many, 3, "more descriptors");
-  expect_near(&hosts, many, 4, "more descriptors");
-  expect_near(&hosts, many, MANY_FDS, "more descriptors");
+  if (cut_descriptors_are_closed()) {
+    expect_near(&hosts, many, 4, "more descriptors");
+    expect_near(&hosts, many, MANY_FDS, "more descriptors");
+  }
   expect_near(&hosts, (int[]){area, bell}, 2, "bytes");
   expect_near(&hosts, (int[]){bell, file}, 2, "not sealed");
   expect_near(&hosts, (int[]){bell, make_memory(size, F_SEAL_GROW)}, 2, "not sealed");

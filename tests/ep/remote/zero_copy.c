@@ -17,6 +17,7 @@
 #include "ep/remote/remote_link.h"
 #include "ep/support/processes.h"
 #include "ep/support/touched_pages.h"
+#include "support/emulated.h"
 
 enum { RANKS = 2, ROWS = 512, HIDDEN = 16384, SIZE = ROWS * HIDDEN * 2, DEADLINE_MS = 60000, POISON = 0xEE };
 
@@ -260,6 +261,15 @@ static void tell_with(enum befalls befalls, bool combine, const char *faults) {
   assert_true(ok);
 }
 
+// UCX over TCP can end the process when a peer closes to which something is still sent (docs/known-faults.md). By
+// qemu-user rank 0 ended so in both runs that were looked at.
+static void need_a_ucx_that_lives(void) {
+  if (support_emulated()) {
+    print_message("skipped: a peer that is stopped past the deadline: under an emulator UCX ends the process\n");
+    skip();
+  }
+}
+
 static void tell(enum befalls befalls, bool combine) {
   tell_with(befalls, combine, NULL);
 }
@@ -271,6 +281,7 @@ static void the_peer_takes_them_late(void **state) {
 
 static void the_peer_is_stopped_past_the_deadline(void **state) {
   (void)state;
+  need_a_ucx_that_lives();
   tell(STAYS_STOPPED, false);
 }
 
@@ -281,6 +292,7 @@ static void the_peer_is_killed(void **state) {
 
 static void the_peer_is_stopped_past_the_deadline_of_a_combine(void **state) {
   (void)state;
+  need_a_ucx_that_lives();
   tell(STAYS_STOPPED, true);
 }
 

@@ -96,8 +96,12 @@ void processes_start(struct processes *processes, uint32_t count, const struct s
 }
 
 int processes_reap(struct processes *processes, uint32_t index) {
+  return processes_reap_within(processes, index, DEADLINE_MS);
+}
+
+int processes_reap_within(struct processes *processes, uint32_t index, uint32_t timeout_ms) {
   pid_t pid = processes->pids[index];
-  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  uint64_t deadline = clock_deadline_ms(timeout_ms);
   int status;
   while (waitpid(pid, &status, WNOHANG) == 0) {
     if (clock_passed(deadline)) {

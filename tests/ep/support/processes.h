@@ -25,6 +25,8 @@ void processes_start(struct processes *processes, uint32_t count, const struct s
 
 // Waits for one, and kills it when it does not end within two minutes. Returns its status, -1 when it was killed so.
 int processes_reap(struct processes *processes, uint32_t index);
+// The same, for what takes longer on a slow machine.
+int processes_reap_within(struct processes *processes, uint32_t index, uint32_t timeout_ms);
 
 // Reaps one, which must have ended well, or by `signal` if that is not 0. False, with a message: it has not.
 bool processes_expect(struct processes *processes, uint32_t index, int signal);

@@ -36,7 +36,9 @@ struct held_resources held_resources_now(void) {
       note_descriptor(&holdings, atoi(entry->d_name));
   if (folder)
     closedir(folder);
-  FILE *maps = fopen("/proc/self/maps", "re");
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/task/%d/maps", (int)getpid()); // the kernel's, also under qemu-user
+  FILE *maps = fopen(path, "re");
   char line[LINE];
   while (maps && fgets(line, sizeof line, maps))
     holdings.mappings += strstr(line, "/memfd:") != NULL;

@@ -1,0 +1,18 @@
+// Whether an emulator of user space, such as qemu-user, runs this program: the kernel knows another program by its
+// process's first thread than /proc/self tells, which the emulator answers.
+#ifndef SUPPORT_EMULATED_H
+#define SUPPORT_EMULATED_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static inline bool support_emulated(void) {
+  char path[64], told[512] = "", known[512] = "";
+  snprintf(path, sizeof path, "/proc/self/task/%d/exe", (int)getpid());
+  return readlink("/proc/self/exe", told, sizeof told - 1) > 0 && readlink(path, known, sizeof known - 1) > 0 &&
+         strcmp(told, known) != 0;
+}
+
+#endif

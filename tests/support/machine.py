@@ -1,0 +1,15 @@
+"""Whether a program is of another machine than Python, so that an emulator runs it."""
+import os
+import sys
+
+
+def machine_of(file):
+    """e_machine of an ELF file."""
+    with open(os.path.realpath(file), "rb") as binary:
+        head = binary.read(20)
+    assert head[:4] == b"\x7fELF", f"{file} is no ELF file"
+    return int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
+
+
+def is_emulated(file):
+    return machine_of(file) != machine_of(sys.executable)
