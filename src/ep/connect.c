@@ -158,7 +158,7 @@ static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
     int rc = connect_view(ep, view, deadline_ns);
     bool stale = rc == WEFT_ERR_NOT_FOUND;
     if (rc == 0) {
-      ep->engine->rouse(ep);
+      ep->engine->wake_links(ep);
       rc = group_join(ep->group, view, deadline_ns);
       if (rc == 0)
         ep->engine->joined(ep, view->epoch);

@@ -174,12 +174,12 @@ static void release(weft_ep_t *ep, struct ep_link **links, uint32_t count) {
   ep_service_kick(ep); // one may have been retired in between
 }
 
-void ep_gpu_rouse(weft_ep_t *ep) {
+void ep_gpu_wake_links(weft_ep_t *ep) {
   struct device_member members[DEVICE_SEATS];
   struct ep_link *links[DEVICE_SEATS];
   char why[DEVICE_WHY] = "";
   uint32_t count = hold_seats(ep, members, links);
-  if (ep->gpu->api->ep_rouse(ep->gpu->engine, members, count, why) != 0) // it only begins slowly, then
+  if (ep->gpu->api->ep_wake_links(ep->gpu->engine, members, count, why) != 0) // it only begins slowly, then
     log_warn("rank %d: links between GPUs may sleep: %s", ep->rank, why);
   release(ep, links, count);
 }
