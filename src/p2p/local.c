@@ -85,7 +85,7 @@ static int check_transports(const char *names) {
   while (names && *names) {
     size_t length = strcspn(names, ",");
     if ((length == 4 && strncmp(names, "file", 4) == 0) || (length == 6 && strncmp(names, "object", 6) == 0))
-      return fail(WEFT_ERR_INVALID, "--transport: %.*s reaches no other process; want shm, cuda, ucx or ofi",
+      return fail(WEFT_ERR_INVALID, "--transport: %.*s cannot reach another process: want shm, cuda, ucx or ofi",
                   (int)length, names);
     names += length + (names[length] == ',');
   }

@@ -24,12 +24,12 @@ struct target {
 static int may_lend(const struct target *target, uint64_t bytes) {
   char most[32];
   if (bytes == 0)
-    return fail(WEFT_ERR_PROTOCOL, "a buffer of no bytes was asked for");
+    return fail(WEFT_ERR_PROTOCOL, "the initiator requests a buffer of 0 bytes: want 1 or more");
   if (bytes <= target->lend)
     return 0;
   return fail(WEFT_ERR_LIMIT,
-              "a buffer of %" PRIu64 " MiB was asked for, and this target lends %s at most; its --lend "
-              "says how much",
+              "the initiator requests a buffer of %" PRIu64 " MiB, and this target offers %s at most; its --lend "
+              "sets the limit",
               bytes >> 20, p2p_size_text(target->lend, most, sizeof most));
 }
 
@@ -108,7 +108,7 @@ static int obey(struct target *target, const json_t *message) {
   if (strcmp(say, "load") == 0)
     return load_back(target, message);
   if (strcmp(say, "bye") != 0)
-    return fail(WEFT_ERR_PROTOCOL, "\"%s\" is nothing that weft p2p can do: is the initiator of another version?",
+    return fail(WEFT_ERR_PROTOCOL, "\"%s\" is not a request of weft p2p: is the initiator of another version?",
                 p2p_shown(say, said));
   target->done = true;
   return p2p_say(&target->session, json_pack("{s:s}", "say", "bye"));
@@ -182,7 +182,7 @@ int p2p_target(const struct p2p_config *config, int port_out) {
     rc = serve(&target, DAY_MS);
     p2p_buffer_close(&target.buffer);
     if (rc != 0 && config->forever)
-      fprintf(stderr, "weft p2p: an initiator went: %s\n", weft_last_error());
+      fprintf(stderr, "weft p2p: an initiator failed: %s\n", weft_last_error());
   } while (config->forever);
   p2p_session_close(&target.session);
   return rc;

@@ -70,7 +70,7 @@ static void windows_are_whole_pages_shared_and_empty(void **state) {
   assert_refused(cuda_window_map(device, 9000, fd, &none, why), WEFT_ERR_PROTOCOL, "device 0");
   int pipes[2];
   assert_int_equal(pipe(pipes), 0);
-  assert_refused(cuda_window_map(device, 5000, pipes[0], &none, why), WEFT_ERR_PROTOCOL, "no window");
+  assert_refused(cuda_window_map(device, 5000, pipes[0], &none, why), WEFT_ERR_PROTOCOL, "the peer's window");
   close(pipes[0]);
   close(pipes[1]);
   fake.hidden = true;

@@ -87,7 +87,7 @@ static int gather(struct node *node) {
   if (here < lead->num_nodes) {
     lead_show_waiting(node, here);
     return clock_passed(lead_late_ns(node))
-               ? fail(WEFT_ERR_TIMEOUT, "%u of %u agents came within %u s (--num-agents, --startup-timeout)", here,
+               ? fail(WEFT_ERR_TIMEOUT, "%u of %u agents started within %u s (--num-agents, --startup-timeout)", here,
                       lead->num_nodes, node->config.startup_timeout_s)
                : 0;
   }

@@ -18,7 +18,8 @@ int lead_take_node(struct node *node, const struct run_news *news, const char *i
     seen->here = false;
     return lead->state == LEAD_ENDS || node_restore_is_on(node)
                ? 0
-               : fail(WEFT_ERR_PEER_LOST, "agent %lu on %s is gone, and its ranks with it", number, seen->host);
+               : fail(WEFT_ERR_PEER_LOST, "agent %lu on %s has ended or is unreachable, and so are its ranks", number,
+                      seen->host);
   }
   const char *host = json_string_value(json_object_get(news->json, "host"));
   seen->here = true;

@@ -70,7 +70,7 @@ int lead_failed(const struct node *node) {
     return 0;
   struct text missing = {0};
   if (node->restore.stage != RESTORE_NONE && lead_missing_nodes(node, &missing))
-    text_add(&missing, " did not come back after the store had lost the run; then ");
+    text_add(&missing, " did not return after the store had lost the run; then ");
   int err = fail(failure->err, "%s%s", missing.data ? missing.data : "", failure->text);
   text_free(&missing);
   return err;

@@ -23,7 +23,7 @@ static int take_change(struct node *node, const struct run_news *news) {
     take_end(node, news->json);
   else if (news->kind == WEFT_STORE_EVENT_DELETE && run_key_is(&node->keys, news->key, "agent/0") &&
            !node_restore_is_on(node))
-    return fail(WEFT_ERR_PEER_LOST, "the lead of job '%s' is gone", node->job);
+    return fail(WEFT_ERR_PEER_LOST, "the lead of job '%s' has ended or is unreachable", node->job);
   return 0;
 }
 

@@ -44,7 +44,7 @@ static bool went_without(const struct rank *rank, const struct traffic_op *op, b
 }
 
 static int lost(const struct rank *rank, int32_t lost_rank, const char *how) {
-  return fail(WEFT_ERR_PEER_LOST, "rank %d was lost in phase %u, which the plan does not have (%s)", lost_rank,
+  return fail(WEFT_ERR_PEER_LOST, "rank %d was lost in phase %u, which the plan does not expect (%s)", lost_rank,
               rank->phase, how);
 }
 
@@ -67,7 +67,7 @@ int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num
                         uint32_t num_in) {
   for (uint32_t i = 0; i < num_of; i++)
     if (!dies_now(rank, of[i]) && !parts_now(rank, of[i]) && !contains(in, num_in, of[i]))
-      return lost(rank, of[i], "others found it");
+      return lost(rank, of[i], "other ranks reported it");
   return 0;
 }
 
@@ -103,11 +103,11 @@ static int note_losses(struct rank *rank, const struct traffic_op *op) {
   } while (!err && without && in_time);
   for (uint32_t i = 0; i < op->num_lost && !err; i++)
     if (!dies_now(rank, op->lost[i]))
-      err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu of phase %u, which the plan does not have",
+      err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu of phase %u, which the plan does not expect",
                  op->lost[i], (unsigned long long)op->op, rank->phase);
   if (!err && without)
     err = fail(WEFT_ERR_PEER_LOST,
-               "a rank was lost in the combine of operation %llu of phase %u, which the plan does not have",
+               "a rank was lost in the combine of operation %llu of phase %u, which the plan does not expect",
                (unsigned long long)op->op, rank->phase);
   return err;
 }
