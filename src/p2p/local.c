@@ -50,7 +50,7 @@ static void end_target(pid_t pid, uint32_t timeout_ms) {
 
 static int run_local(const struct p2p_config *given, const struct p2p_sizes *sizes) {
   struct p2p_config config = *given;
-  char token[SECRET_DIGITS + 1]; // the child inherits it, and nobody else has it
+  char token[SECRET_DIGITS + 1]; // only the child inherits it
   int pipe_fds[2];
   int rc = p2p_buffer_room(config.memory, p2p_buffer_bytes(&config, sizes), 2);
   if (rc != 0)

@@ -48,9 +48,9 @@ static int hello(struct target *target, const json_t *message) {
   rc = p2p_buffer_open(&target->buffer, target->session.agent, target->config->memory, target->config->gpu, bytes);
   if (rc != 0)
     return rc;
-  return p2p_say(&target->session,
-                 json_pack("{s:s, s:I, s:I}", "say", "ready", "region", (json_int_t)target->buffer.region, "address",
-                           (json_int_t)(uintptr_t)target->buffer.address));
+  return p2p_send(&target->session,
+                  json_pack("{s:s, s:I, s:I}", "say", "ready", "region", (json_int_t)target->buffer.region, "address",
+                            (json_int_t)(uintptr_t)target->buffer.address));
 }
 
 static int fill(struct target *target, const json_t *message) {
@@ -64,7 +64,7 @@ static int fill(struct target *target, const json_t *message) {
     return rc;
   bool check = strcmp(p2p_text(message, "say"), "check") == 0;
   rc = check ? p2p_buffer_check(&target->buffer, seed, bytes) : p2p_buffer_fill(&target->buffer, seed, bytes);
-  return rc != 0 ? rc : p2p_say(&target->session, json_pack("{s:s}", "say", check ? "checked" : "filled"));
+  return rc != 0 ? rc : p2p_send(&target->session, json_pack("{s:s}", "say", check ? "checked" : "filled"));
 }
 
 // The same load as the initiator's, towards its buffer, at the same time.
@@ -95,12 +95,12 @@ static int load_back(struct target *target, const json_t *message) {
   rc = p2p_await_region(&target->session, region);
   if (rc == 0)
     rc = p2p_bandwidth(&target->session, &load, &target->buffer, &remote, &gbps);
-  return rc != 0 ? rc : p2p_say(&target->session, json_pack("{s:s, s:f}", "say", "loaded", "gbps", gbps));
+  return rc != 0 ? rc : p2p_send(&target->session, json_pack("{s:s, s:f}", "say", "loaded", "gbps", gbps));
 }
 
 static int obey(struct target *target, const json_t *message) {
   const char *say = p2p_text(message, "say");
-  char said[P2P_SHOWN];
+  char shown[P2P_SHOWN];
   if (strcmp(say, "hello") == 0)
     return hello(target, message);
   if (strcmp(say, "fill") == 0 || strcmp(say, "check") == 0)
@@ -109,9 +109,9 @@ static int obey(struct target *target, const json_t *message) {
     return load_back(target, message);
   if (strcmp(say, "bye") != 0)
     return fail(WEFT_ERR_PROTOCOL, "\"%s\" is not a request of weft p2p: is the initiator of another version?",
-                p2p_shown(say, said));
+                p2p_shown(say, shown));
   target->done = true;
-  return p2p_say(&target->session, json_pack("{s:s}", "say", "bye"));
+  return p2p_send(&target->session, json_pack("{s:s}", "say", "bye"));
 }
 
 // One initiator, until it says good-bye.
@@ -119,7 +119,7 @@ static int serve(struct target *target, uint32_t patience_ms) {
   target->done = false;
   while (!target->done) {
     json_t *message = NULL;
-    int rc = p2p_hear(&target->session, patience_ms, &message);
+    int rc = p2p_receive(&target->session, patience_ms, &message);
     if (rc != 0)
       return rc;
     rc = obey(target, message);
@@ -149,7 +149,7 @@ static void tell_port(const struct target *target, int out) {
   weft_agent_port(target->session.agent, &port);
   if (out >= 0) {
     if (write(out, &port, sizeof port) != sizeof port)
-      return; // nobody waits for it any more
+      return; // the starter does not wait for it any more
     close(out);
     return;
   }

@@ -6,7 +6,7 @@
 #include "base/time/clock.h"
 #include "run/lead/lead.h"
 
-// A loss weighs more where its finder tells of it, and the lost rank has not told why it ended.
+// A loss weighs more where its finder reports it, and the lost rank has not reported why it ended.
 enum { WEIGHT_EXIT = 1, WEIGHT_TOLD_LOSS, WEIGHT_LOSS, WEIGHT_CAUSE };
 
 enum { CAUSE_MS = 1000 }; // a cause that comes later than this after a consequence is not waited for
@@ -42,7 +42,7 @@ static int weight_of(struct lead_failure *failure, const json_t *report, int err
   return rank < 0 || found ? WEIGHT_LOSS : WEIGHT_TOLD_LOSS;
 }
 
-void lead_note_report(struct node *node, const json_t *report) {
+void lead_record_report(struct node *node, const json_t *report) {
   char text[LEAD_ERROR_SIZE];
   const json_t *rank = json_object_get(report, "rank");
   const char *error = json_string_value(json_object_get(report, "error"));

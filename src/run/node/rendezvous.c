@@ -79,7 +79,7 @@ int node_create_run(struct node *node, bool *created) {
   return run_storage_create(node->store.client, node->keys.live, describe_run(node), node->store.run_lease, created);
 }
 
-// Tries to be the lead of the job: it leads afterwards, or somebody else does.
+// Tries to be the lead of the job: afterwards this node leads, or another one does.
 static int try_lead(struct node *node) {
   bool leads = false, registered = false;
   int err = node->store.own_lease ? 0 : node_grant_lease(node);

@@ -89,13 +89,13 @@ static int note_losses(struct rank *rank, const struct traffic_op *op) {
   bool ending = rank->phase >= end || atomic_load(&rank->current) >= end, without = went_without(rank, op, ending);
   struct timespec until = clock_timespec(clock_deadline_ms(REASON_MS));
   bool in_time = true;
-  uint64_t told = 0;
+  uint64_t reported = 0;
   int err = 0;
   do {
     pthread_mutex_lock(&events->mutex);
-    while (without && in_time && events->told == told)
-      in_time = pthread_cond_timedwait(&events->news, &events->mutex, &until) != ETIMEDOUT;
-    told = events->told;
+    while (without && in_time && events->reported == reported)
+      in_time = pthread_cond_timedwait(&events->change, &events->mutex, &until) != ETIMEDOUT;
+    reported = events->reported;
     err = note_events(rank, op, ending);
     pthread_mutex_unlock(&events->mutex);
     if (without && !err)

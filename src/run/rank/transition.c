@@ -1,4 +1,4 @@
-// From one phase to the next without a pause: operations go on, and tell when everybody is there.
+// From one phase to the next without a pause: operations go on, and show when all ranks are there.
 //
 // An operation ends the transition when it ran in the view that the phase starts with, and every rank of it brought a
 // mark that says "I know that the phase has begun". Both are the same for all ranks of that operation, a joiner that

@@ -10,7 +10,7 @@ enum { NOBODY = -1 };
 static void report_lost(struct node *node, int status, int rank, const char *error, int found_lost) {
   json_t *json = json_pack("{s:i, s:i, s:i, s:s, s:i}", "status", status, "rank", rank, "phase", 1, "error", error,
                            "found_lost", found_lost);
-  lead_note_report(node, json);
+  lead_record_report(node, json);
   json_decref(json);
 }
 
