@@ -112,7 +112,7 @@ static void fired(struct agent_timer *timer, uint64_t now_ns) {
   }
   if (life->patience_ns > 0 && silent >= life->patience_ns) {
     char why[AGENT_MAX_DETAIL];
-    snprintf(why, sizeof why, "nothing came from it for %" PRIu64 " ms", silent / 1000000);
+    snprintf(why, sizeof why, "nothing was received from it for %" PRIu64 " ms", silent / 1000000);
     end_lost(life, why);
     return;
   }

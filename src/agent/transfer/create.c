@@ -202,7 +202,7 @@ static int check(const weft_agent_t *agent, enum weft_op op, const weft_list_t *
   if (!agent || !local || !remote)
     return fail(WEFT_ERR_INVALID, "the agent, the transfer or a list is NULL");
   if (op != WEFT_READ && op != WEFT_WRITE)
-    return fail(WEFT_ERR_INVALID, "%d is no operation: WEFT_READ and WEFT_WRITE are", (int)op);
+    return fail(WEFT_ERR_INVALID, "%d is not an operation: want WEFT_READ or WEFT_WRITE", (int)op);
   if (options->size != sizeof *options)
     return fail(WEFT_ERR_INVALID, "the options were not made with WEFT_TRANSFER_OPTIONS_INIT of this version");
   if (local->agent != agent || remote->agent != agent || local->peer->id != WEFT_PEER_SELF)

@@ -94,7 +94,7 @@ struct ep_engine_ops {
   // While links are held, none that is in the table is freed. Where the owner frees them there is nothing to do.
   void (*hold_links)(const weft_ep_t *ep);
   void (*unhold_links)(const weft_ep_t *ep);
-  // Frees links that nobody needs any more, if there may be some. [owner]
+  // Frees links that are not needed any more, if there may be some. [owner]
   void (*sweep)(weft_ep_t *ep);
   // Unmaps the rank's link now, or when nothing needs it any more. NOT_FOUND: there is none. [owner]
   int (*unmap)(weft_ep_t *ep, int32_t rank);
