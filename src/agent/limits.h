@@ -7,7 +7,7 @@ enum {
   AGENT_MAX_PEERS = 1 << 16,   // that live
   AGENT_MAX_FOREIGN = 1 << 20, // regions of all peers: some 700 MB
   AGENT_CREDITS = 1024,        // unread notifications of one peer
-  AGENT_CREDIT_BATCH = 256,    // the reader tells the sender after so many
+  AGENT_CREDIT_BATCH = 256,    // the reader returns credit to the sender after so many
   AGENT_NEWS = 1024,           // messages of a peer that wait for housekeeping: more than its regions gone at once
   AGENT_MAX_DETAIL = 160,      // bytes of a sentence that is kept
   AGENT_PEER_SLOT_BITS = 24    // of a weft_peer_t: its slot + 1; above them the slot's generation

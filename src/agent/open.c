@@ -53,9 +53,9 @@ static int check(const struct weft_agent_options *options) {
     return fail(WEFT_ERR_LIMIT, "the name has %zu bytes; %d are the most", strlen(options->name),
                 WEFT_AGENT_MAX_NAME - 1);
   if (options->progress != WEFT_AGENT_PROGRESS_THREAD && options->progress != WEFT_AGENT_PROGRESS_NONE)
-    return fail(WEFT_ERR_INVALID, "progress is %d, which is no way of it", (int)options->progress);
+    return fail(WEFT_ERR_INVALID, "progress is %d, which is not in enum weft_agent_progress", (int)options->progress);
   if (options->listen && !(options->token && options->token[0]))
-    return fail(WEFT_ERR_INVALID, "an agent that listens needs a token, which those who meet it share");
+    return fail(WEFT_ERR_INVALID, "an agent that listens needs a token, which the agents that connect to it share");
   const char *prefix = options->prefix;
   if (prefix && (!prefix[0] || prefix[strlen(prefix) - 1] != '/'))
     return fail(WEFT_ERR_INVALID, "prefix \"%s\" does not end in '/'", prefix);

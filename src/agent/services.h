@@ -31,7 +31,7 @@ struct agent_life {
   bool has_begun;             // the first was sent
   uint64_t patience_ns;       // it may be silent for so long
   uint64_t loaded_ns;         // silence counts once something was heard after this
-  uint64_t heard_ns;          // peer->heard_ns when it was last looked at
+  uint64_t received_ns;       // peer->received_ns when it was last looked at
   uint64_t silent_from;       // in watched time
   bool ended;                 // agent->lock
   const char *dead;           // found so: why; the end is told when its last messages have been read

@@ -1,4 +1,4 @@
-// Errors of CUDA as Weft's, in words.
+// Translates errors of CUDA to Weft's codes and messages.
 #include "cuda/memory/driver.h"
 #include "cuda/plugin.h"
 
@@ -48,7 +48,7 @@ static int code_of(cudaError_t error) {
 int cuda_check(char *why, cudaError_t error, const char *what) {
   if (error == cudaSuccess)
     return 0;
-  cudaGetLastError(); // what was told is not told again
+  cudaGetLastError(); // so that no later call reports this error again
   return cuda_why(why, code_of(error), "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 

@@ -1,5 +1,5 @@
-// What the files of the plug-in share: devices, turns on them, and how errors are told. Unlike the rest of Weft the
-// plug-in keeps no last error: the sentence goes into the caller's `why`.
+// What the files of the plug-in share: devices, their contexts, and how errors are reported. Unlike the rest of Weft
+// the plug-in keeps no last error: the message goes into the caller's `why`.
 #ifndef CUDA_PLUGIN_H
 #define CUDA_PLUGIN_H
 
@@ -14,13 +14,13 @@
 #include "device/device.h"
 
 enum {
-  CUDA_ALLOWANCE_MS = 20000, // for copies of our own, which nothing but a broken device holds up
-  CUDA_BLANKS = 1 << 20,     // bytes of zeros, and of ones, that every device has in pinned host memory
+  CUDA_OWN_WORK_MS = 20000,  // time limit of our own copies, which only a broken device holds up
+  CUDA_FILL_BYTES = 1 << 20, // bytes of zeros, and of ones, that every device has in pinned host memory
   CUDA_PINNED = 256 << 10,   // bytes of what cuda_pin gives
 };
 
-// Opened once for the process, and then kept: to take such things down waits for kernels, and a kernel of one rank may
-// wait for the rank that would be waiting here.
+// Opened once for the process, and then kept: closing a context or a stream waits for kernels, and a kernel of one rank
+// may wait for the very rank that would be waiting here.
 struct device {
   int index;
   CUcontext context; // the primary one: the same as the caller's own CUDA code uses
@@ -29,8 +29,8 @@ struct device {
   size_t granularity;   // of windows; 0: no windows
   cudaStream_t stream;  // of our own, ordered with no other
   cudaMemPool_t pool;
-  char *blanks; // CUDA_BLANKS bytes of zeros, then as many of ones
-  bool strict;  // a window has been mapped that is not behind NVLink: see kernels/layout.h
+  char *fill_source; // CUDA_FILL_BYTES bytes of zeros, then as many of ones
+  bool strict;       // a window has been mapped that is not behind NVLink: see kernels/layout.h
 
   pthread_mutex_t lock; // of what follows
   uint32_t users;       // open() without close()
@@ -39,49 +39,50 @@ struct device {
   struct cuda_host_spare *host_spares; // windows in host memory that links have left
   uint64_t launches;                   // by all engines; atomic
   uint32_t host_windows;               // that links have; atomic
-  // The stream that somebody has waited for last, and how many launches there were before
+  // The stream that cuda_stream_wait() waited for last, and the number of launches before that
   cudaStream_t idle_stream;
   uint64_t idle_launches;
 };
 
 // --- errors: error_text.c ---
 
-// Writes the sentence and returns rc.
+// Writes the message and returns rc.
 int cuda_why(char *why, int rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
-// 0 for success; else "<what>: <CUDA's words>" and the code that fits.
+// 0 for success; else writes "<what>: <CUDA's message>" and returns the code that fits.
 int cuda_check(char *why, cudaError_t error, const char *what);
 int cuda_check_driver(char *why, CUresult result, const char *what);
 
 // A device that has been opened, or NULL.
 const struct device *cuda_any_device(void);
 
-// --- turns: engine/turn.c ---
+// --- contexts and quotas: engine/context.c ---
 
-// A thread's stay on a device. CUDA's own "current device" is left alone, since to restore it would open a context on
-// the device that it was; and no call in between disturbs a stream capture of this thread or another.
-struct cuda_turn {
+// Between cuda_enter() and cuda_leave() the device's context is the thread's current one ("within a guard" below).
+// CUDA's own "current device" stays as it is, since restoring it would open a context on that device; and no call in
+// between disturbs a stream capture of this thread or another.
+struct cuda_guard {
   enum cudaStreamCaptureMode mode;
   bool pushed;
 };
-int cuda_enter(const struct device *device, struct cuda_turn *turn, char *why);
-void cuda_leave(const struct cuda_turn *turn);
+int cuda_enter(const struct device *device, struct cuda_guard *guard, char *why);
+void cuda_leave(const struct cuda_guard *guard);
 
 // The same on any device that has been opened, for calls that need some context and would open one: 0 or NOT_FOUND.
-int cuda_enter_any(struct cuda_turn *turn);
+int cuda_enter_any(struct cuda_guard *guard);
 
-// What the engines of this process have of a device. LIMIT: others have so much that `processors` are not left.
-int cuda_share_take(struct device *device, uint32_t processors, char *why);
-void cuda_share_give(struct device *device, uint32_t processors);
-bool cuda_share_alone(const struct device *device);
+// The processors of a device that engines of this process have reserved. LIMIT: fewer than `processors` are left.
+int cuda_quota_take(struct device *device, uint32_t processors, char *why);
+void cuda_quota_return(struct device *device, uint32_t processors);
+bool cuda_quota_alone(const struct device *device);
 
 // --- waiting: memory/stream.c ---
 
-// A stream of the caller's may be in a capture, which would end if anybody waited for it: INVALID.
+// INVALID: the caller's stream is being captured; waiting for it would end the capture.
 int cuda_check_capture(cudaStream_t stream, char *why);
 // Polls until all that is in the stream is done: 0, TIMEOUT or what went wrong.
 int cuda_await(cudaStream_t stream, uint64_t timeout_ns, const char *what, char *why);
-// The same, without a nap in the first `awake_ns`: for one whom others wait for.
-int cuda_await_awake(cudaStream_t stream, uint64_t timeout_ns, uint64_t awake_ns, const char *what, char *why);
+// The same, but spins in the first `spin_ns`: for a thread that others wait for.
+int cuda_await_spinning(cudaStream_t stream, uint64_t timeout_ns, uint64_t spin_ns, const char *what, char *why);
 
 // --- the table's functions, see device.h ---
 
@@ -97,10 +98,10 @@ int cuda_copy(struct device *device, void *to, const void *from, size_t size, vo
 int cuda_fill(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why);
 int cuda_owner(const void *memory, int *index, char *why);
 // An area (kernels/layout.h) in which nothing has come yet: in memory of its own, to be released likewise; or made of a
-// window, within a turn. Memory is cleared by the copy engine: a kernel would have to wait for those that spin.
+// window, within a guard. Memory is cleared by the copy engine: a kernel would have to wait for those that spin.
 int cuda_allocate_area(struct device *device, size_t size, void **memory, char *why);
 int cuda_clear_area(struct device *device, void *area, size_t size, char *why);
-// Pinned host memory, zeroed, of one size for all; what is given back serves the next. Within a turn.
+// Pinned host memory, zeroed, in pieces of one size; a piece that is returned serves the next caller. Within a guard.
 int cuda_pin(struct device *device, void **memory, char *why);
 void cuda_unpin(struct device *device, void *memory);
 
@@ -118,10 +119,10 @@ void cuda_stream_close(struct device *device, void *stream);
 int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why);
 int cuda_stream_device(void *stream, int *index, char *why);
 int cuda_stream_capturing(void *stream, bool *capturing, char *why);
-int cuda_mark_open(struct device *device, void **mark, char *why);
-void cuda_mark_close(struct device *device, void *mark);
-int cuda_mark_set(struct device *device, void *mark, void *stream, char *why);
-int cuda_mark_between(struct device *device, void *begin, void *end, uint64_t *ns, char *why);
+int cuda_event_open(struct device *device, void **mark, char *why);
+void cuda_event_close(struct device *device, void *mark);
+int cuda_event_record(struct device *device, void *mark, void *stream, char *why);
+int cuda_event_elapsed(struct device *device, void *begin, void *end, uint64_t *ns, char *why);
 
 size_t cuda_ep_area_bytes(const struct device_ep_options *options, char *why);
 int cuda_ep_open(struct device *device, const struct device_ep_options *options, struct device_ep **ep, char *why);
@@ -133,7 +134,7 @@ int cuda_ep_publish(struct device_ep *ep, const struct device_view *view, char *
 int cuda_ep_control(struct device_ep *ep, const struct device_control *control, char *why);
 int cuda_ep_seat(struct device_ep *ep, uint32_t seat, char *why);
 int cuda_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why);
-int cuda_ep_rouse(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why);
+int cuda_ep_wake_links(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why);
 int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
                         const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why);
 int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why);
@@ -151,7 +152,7 @@ int cuda_copies_open(struct device *device, const struct device_copy *copies, ui
                      struct device_copies **opened, char *why);
 int cuda_copies_run(struct device_copies *copies, void *stream, char *why);
 void cuda_copies_close(struct device_copies *copies);
-int cuda_mark_passed(struct device *device, void *mark, bool *passed, char *why);
+int cuda_event_passed(struct device *device, void *mark, bool *passed, char *why);
 int cuda_with(struct device *device, void (*function)(void *arg), void *arg, char *why);
 
 #endif

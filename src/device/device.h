@@ -86,7 +86,7 @@ struct device_view {
   const struct device_member *members; // ascending by rank
 };
 
-// What the host tells the kernels. `gone`: seats of links that are down. `masked`: seats that get no tokens.
+// What the host writes for the kernels. `gone`: seats of links that are down. `masked`: seats that get no tokens.
 struct device_control {
   uint64_t ready, mark;
   uint64_t gone, masked;
@@ -101,7 +101,7 @@ struct device_progress {
   uint64_t received; // dispatches whose headers are all heard: the number of the newest + 1
 };
 
-// What the kernels tell the host without being asked, in host memory. Words are written one by one, in the order of
+// What the kernels report to the host as they run, in host memory. Words are written one by one, in the order of
 // this page from the last to the first of each group.
 enum { DEVICE_ACTIVATIONS = 16 };
 struct device_report {
@@ -204,7 +204,8 @@ struct device_api {
   int (*window_map)(struct device *device, size_t size, int fd, struct device_window *window, char *why);
   void (*window_release)(struct device *device, struct device_window *window);
   // The same for peers that no descriptor reaches: on other hosts of the GPU's NVLink domain, or in other containers of
-  // this one. `name` (DEVICE_NAME bytes) says which window it is. UNSUPPORTED: that is not possible here, or to there.
+  // this one. `name` (DEVICE_NAME bytes) says which window it is. UNSUPPORTED: this host, or the way to the peer,
+  // cannot do it.
   int (*fabric_create)(struct device *device, size_t size, struct device_window *window, uint8_t *name, char *why);
   int (*fabric_map)(struct device *device, size_t size, const uint8_t *name, struct device_window *window, char *why);
 
@@ -217,11 +218,11 @@ struct device_api {
   int (*stream_device)(void *stream, int *index, char *why);
   // Whether launches into the stream are captured into a graph rather than run. [any]
   int (*stream_capturing)(void *stream, bool *capturing, char *why);
-  int (*mark_open)(struct device *device, void **mark, char *why); // a point in a stream
-  void (*mark_close)(struct device *device, void *mark);
-  int (*mark_set)(struct device *device, void *mark, void *stream, char *why);
-  // Time between two marks that have been passed, in ns.
-  int (*mark_between)(struct device *device, void *begin, void *end, uint64_t *ns, char *why);
+  int (*event_open)(struct device *device, void **mark, char *why); // an event: a point in a stream
+  void (*event_close)(struct device *device, void *mark);
+  int (*event_record)(struct device *device, void *mark, void *stream, char *why);
+  // Time between two events that have passed, in ns.
+  int (*event_elapsed)(struct device *device, void *begin, void *end, uint64_t *ns, char *why);
 
   // Bytes of a window for one direction of a link. 0 and `why`: no engine can be so large.
   size_t (*ep_area_bytes)(const struct device_ep_options *options, char *why);
@@ -237,14 +238,14 @@ struct device_api {
   // still needed; try again when one has taken effect. [any, one at a time]
   int (*ep_publish)(struct device_ep *ep, const struct device_view *view, char *why);
   int (*ep_control)(struct device_ep *ep, const struct device_control *control, char *why);
-  // A seat is given to a new link: forgets what is known of the old one. [any, one at a time with the two above]
+  // A new link takes the seat: clears the state of the old one. [any, one at a time with the two above]
   int (*ep_seat)(struct device_ep *ep, uint32_t seat, char *why);
   // The first operation and its view, published before. [owner]
   int (*ep_begin)(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why);
   // Wakes the links to the peers of `seats`, so that the first operation with them meets none that sleeps. [owner]
-  int (*ep_rouse)(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why);
-  // Waits until a peer among the seats of `seats` has told the first operation, and begins with it. *cancel is looked
-  // at meanwhile. TIMEOUT: nobody has (*epoch 0), or the view with *epoch has not been published. [owner]
+  int (*ep_wake_links)(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why);
+  // Waits until a peer among `seats` has published the first operation, and begins with it; polls *cancel meanwhile.
+  // TIMEOUT: no peer has (*epoch 0), or the view with *epoch has not been published. [owner]
   int (*ep_await_begin)(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
                         const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why);
   // One rank's kernels run one after the other: in one stream, or in several that are ordered by events. [owner]
@@ -254,7 +255,8 @@ struct device_api {
   int (*ep_finish)(struct device_ep *ep, void *stream, char *why);
   // What operation `op` did: the newest two can be asked for. Wait for the stream before.
   int (*ep_record)(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
-  // Members (by index in the view of the operation) that brought nothing for each token of its combine, by bit.
+  // For each token of the operation's combine, a bit for each member (by index in its view) whose contribution is
+  // missing.
   int (*ep_missing)(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
 
   // Memory of CUDA's own allocator, or of a window (`window`). UNSUPPORTED: others cannot map it. [any]
@@ -262,16 +264,16 @@ struct device_api {
   // Where `device` reaches what another process, or this one, shares. `fd`: of a window, stays the caller's. [any]
   int (*share_open)(struct device *device, const struct device_share *share, int fd, void **memory, char *why);
   void (*share_close)(struct device *device, const struct device_share *share, void *memory);
-  // Host memory, so that devices copy from and to it by themselves. EXISTS: somebody has pinned it before. [any]
+  // Host memory, so that devices copy from and to it by themselves. EXISTS: it is pinned already. [any]
   int (*pin)(void *memory, uint64_t size, char *why);
   void (*unpin)(void *memory);
   // Copies by one device, of memory that it reaches, host memory that is pinned among it; in no order. [any]
   int (*copies_open)(struct device *device, const struct device_copy *copies, uint32_t count,
                      struct device_copies **opened, char *why);
-  // Launches them. What they wrote is there for all devices and processors when a mark behind them has passed.
+  // Launches them. All devices and processors see what they wrote when an event recorded after them has passed.
   int (*copies_run)(struct device_copies *copies, void *stream, char *why);
   void (*copies_close)(struct device_copies *copies); // none of it runs. NULL is legal
-  int (*mark_passed)(struct device *device, void *mark, bool *passed, char *why);
+  int (*event_passed)(struct device *device, void *mark, bool *passed, char *why);
 
   // Peers on other hosts have windows in host memory, in which nothing has come (cuda/kernels/layout.h): *host is where
   // the host sees it. From here on kernels of the device do not count on more than 16 bytes to arrive at once. [any]
@@ -285,7 +287,7 @@ struct device_api {
   // Takes what kernels have written into `out`, as far as it is whole, is not taken yet and fits into `size` bytes
   // (aligned to 16). A dispatch's header comes behind all of its rows. Returns how many they are.
   size_t (*relay_collect)(struct device_relay *relay, void *bytes, size_t size);
-  // Puts what the peer's relay has collected into `in`. Each piece once, in their order. PROTOCOL: it is none.
+  // Writes what the peer's relay has collected into `in`: each batch once, in their order. PROTOCOL: a malformed batch.
   int (*relay_deliver)(struct device_relay *relay, const void *bytes, size_t size, char *why);
 
   // Calls the function with `device` as the calling thread's current one: for libraries that look at it. [any]

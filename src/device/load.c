@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-// Is it of this version?
+// Checks that the plug-in has this library's interface.
 static int check(void *arg, void *symbol, const char *path) {
   const struct device_api **api = arg;
   device_api_fn *function;
@@ -15,8 +15,8 @@ static int check(void *arg, void *symbol, const char *path) {
   const struct device_api *found = function();
   if (found->abi != DEVICE_ABI)
     return fail(WEFT_ERR_UNSUPPORTED,
-                "the CUDA plug-in %s is of another version (its interface has number %u, this library's %u): install "
-                "the plug-in and the library of one build",
+                "the CUDA plug-in %s is of another version (its interface has number %u, this library needs %u): "
+                "install the plug-in and the library of the same build",
                 path, found->abi, (unsigned)DEVICE_ABI);
   *api = found;
   return 0;

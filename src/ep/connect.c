@@ -61,7 +61,7 @@ int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t 
   ep->engine->sweep(ep);
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
   struct group_peer peer;
-  for (size_t i = 0; i < count; i++) // first whoever is there: an absent one costs the others nothing
+  for (size_t i = 0; i < count; i++) // first the ranks that are there: an absent one costs the others nothing
     if (group_find(ep->group, ranks[i], &peer) == 0) {
       rc = ep_dial(ep, ranks[i], peer.incarnation, peer.address, deadline_ns);
       if (rc != 0 && rc != WEFT_ERR_PEER_LOST && rc != WEFT_ERR_UNREACHABLE)
@@ -158,7 +158,7 @@ static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
     int rc = connect_view(ep, view, deadline_ns);
     bool stale = rc == WEFT_ERR_NOT_FOUND;
     if (rc == 0) {
-      ep->engine->rouse(ep);
+      ep->engine->wake_links(ep);
       rc = group_join(ep->group, view, deadline_ns);
       if (rc == 0)
         ep->engine->joined(ep, view->epoch);

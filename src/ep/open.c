@@ -177,7 +177,7 @@ static int open_parts(weft_ep_t *ep, const struct weft_ep_options *options, uint
     *no_engine = rc != 0;
   }
   if (rc == 0)
-    rc = ep_life_start(ep); // before anybody maps the doorbell
+    rc = ep_life_start(ep); // before a peer maps the doorbell
   if (rc == 0)
     rc = ep_service_start(ep); // now that this rank knows its incarnation, calls can be answered
   if (rc == 0)

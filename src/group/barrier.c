@@ -122,7 +122,7 @@ static bool everybody_came(const struct group_machine *m, const struct group_bar
   return true;
 }
 
-// Whether nobody's key is there and nobody here cares.
+// Whether no rank's key exists and no caller here waits.
 static bool is_over(const struct group_machine *m, const struct group_barrier *b) {
   if (b->wanted)
     return false;
@@ -155,7 +155,7 @@ void group_barriers_settle(struct group_machine *m) {
 int group_machine_barrier(struct group_machine *m, const char *name) {
   struct group_barrier *b = group_barrier_find(m, name, strlen(name));
   if ((b && b->wanted) || has_served(m, name))
-    return fail(WEFT_ERR_EXISTS, "barrier '%s' is under way or has been: a name serves once", name);
+    return fail(WEFT_ERR_EXISTS, "barrier '%s' was used before: want a new name for each barrier", name);
   if (!reserve_name(m) || (!b && !(b = add_barrier(m, name, strlen(name)))))
     return fail(WEFT_ERR_NOMEM, "no memory for barrier '%s'", name);
   b->wanted = true;

@@ -1,4 +1,4 @@
-// The thread that carries out what the state machine asks of the store, and brings it events and the time.
+// The thread that sends the state machine's requests to the store, and gives it answers, events and the time.
 #include "group/driver.h"
 
 #include <string.h>
@@ -63,7 +63,7 @@ static int carry_out(struct group *group, const struct group_request *request, s
   case GROUP_REQUEST_TXN:
     return run_txn(group, request->txn, answer);
   }
-  return fail(WEFT_ERR_INVALID, "a store request of kind %d", (int)request->kind);
+  return fail(WEFT_ERR_INVALID, "a store request of unknown kind %d", (int)request->kind);
 }
 
 // Carries the request out without the lock, and hands the answer in with it.

@@ -22,7 +22,7 @@ static int check_founders(const struct group_options *o) {
       return fail(WEFT_ERR_INVALID, "founder %d: ranks are 0 to %u", o->founders[i], o->capacity - 1);
     for (uint32_t j = 0; j < i; j++)
       if (o->founders[i] == o->founders[j])
-        return fail(WEFT_ERR_INVALID, "founder %d is given twice", o->founders[i]);
+        return fail(WEFT_ERR_INVALID, "founder %d is named twice: want each rank once", o->founders[i]);
     own |= o->founders[i] == o->rank;
   }
   return own ? 0 : fail(WEFT_ERR_INVALID, "rank %d is not among the founders", o->rank);
@@ -31,7 +31,7 @@ static int check_founders(const struct group_options *o) {
 // The address has to fit, and to be what JSON can carry.
 static int check_address(const char *address) {
   if (!address || strlen(address) >= GROUP_ADDRESS_SIZE)
-    return fail(WEFT_ERR_INVALID, "an address of up to %d bytes is needed", GROUP_ADDRESS_SIZE - 1);
+    return fail(WEFT_ERR_INVALID, "the address is missing or too long: want 1 to %d bytes", GROUP_ADDRESS_SIZE - 1);
   errno = 0;
   char *claim = group_claim_encode(1, address);
   if (!claim && errno == ENOMEM)
@@ -44,7 +44,7 @@ static int check_address(const char *address) {
 
 static int check(const struct group_options *o) {
   if (!o->store)
-    return fail(WEFT_ERR_INVALID, "a group needs a store");
+    return fail(WEFT_ERR_INVALID, "the group's store is NULL: want an open store");
   if (!o->prefix || !*o->prefix || o->prefix[strlen(o->prefix) - 1] != '/')
     return fail(WEFT_ERR_INVALID, "a group's prefix ends in '/': '%s' does not", o->prefix ? o->prefix : "");
   if (o->capacity == 0 || o->capacity > INT32_MAX)
@@ -53,7 +53,7 @@ static int check(const struct group_options *o) {
     return fail(WEFT_ERR_INVALID, "rank %d: ranks are 0 to %u, or -1 for the lowest free one", o->rank,
                 o->capacity - 1);
   if (o->lease_ttl_s == 0)
-    return fail(WEFT_ERR_INVALID, "a lease lasts a second at least");
+    return fail(WEFT_ERR_INVALID, "the lease is too short: want 1 s or more");
   int err = check_address(o->address);
   return err ? err : check_founders(o);
 }
@@ -163,7 +163,7 @@ int group_find(struct group *group, int32_t rank, struct group_peer *peer) {
     snprintf(found.address, sizeof found.address, "%s", address);
   pthread_mutex_unlock(&group->lock);
   if (!claimed)
-    return fail(WEFT_ERR_NOT_FOUND, "rank %d is claimed by nobody", rank);
+    return fail(WEFT_ERR_NOT_FOUND, "rank %d is not claimed", rank);
   *peer = found;
   return 0;
 }

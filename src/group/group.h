@@ -13,7 +13,7 @@
 // The decisions are made by a state machine without I/O (machine.h); driver.c drives it with a thread.
 // Thread rule of every function: [any], unless it says otherwise. Deadlines are CLOCK_MONOTONIC nanoseconds. A deadline
 // that passes while the store does not answer is UNREACHABLE instead of TIMEOUT; both say what was waited for. Waits
-// for views also end with CLOSED (this rank has left), FENCED, or PROTOCOL (somebody wrote rubbish into the view).
+// for views also end with CLOSED (this rank has left), FENCED, or PROTOCOL (the view's key holds a malformed value).
 #ifndef GROUP_GROUP_H
 #define GROUP_GROUP_H
 
@@ -122,7 +122,7 @@ int group_join(struct group *group, const struct group_view *base, uint64_t dead
 int group_remove(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns);
 
 // This peer is dead or silent: proposes the view without it, in the background, until a view without that incarnation
-// is agreed on or the store has heard otherwise. Returns at once. [any, callbacks too]
+// is agreed on or the store has it otherwise. Returns at once. [any, callbacks too]
 void group_suspect(struct group *group, int32_t rank, uint64_t incarnation, const char *cause);
 
 // Waits until every member of the newest view has called it with this name. A name serves once: EXISTS. One that ended

@@ -70,7 +70,7 @@ void group_machine_free(struct group_machine *m) {
   free(m);
 }
 
-// Tells how things stand, in place of events for which there was no memory. That a claim has gone is not told again.
+// Reports the present state in place of events for which there was no memory. A vanished claim is not reported again.
 static bool tell_untold(struct group_machine *m, struct group_event *event) {
   while (m->untold != 0) {
     enum group_event_kind kind = (enum group_event_kind)__builtin_ctz(m->untold);

@@ -2,7 +2,7 @@
 //
 // It holds what the store is known to hold (fed by reading everything once, then by the watch), what the layer above
 // wishes, and asks for one store request at a time that brings the first nearer to the second. It believes only what it
-// reads and watches: the answer to a transaction tells it when to look and when to try again, never what is now true.
+// reads and watches: the answer to a transaction shows when to read and when to try again, never what is now true.
 // So a lost answer, a duplicate event and a lost race need no cases of their own.
 //
 // A driver loops: carry out what group_machine_request() asks for and hand in the answer, hand in every watch event,

@@ -11,8 +11,8 @@ enum { STARVED_MS = 50 };
 void group_emit(struct group_machine *m, enum group_event_kind kind, const struct group_view *view, int32_t rank,
                 uint64_t incarnation) {
   struct group_queued *queued = malloc(sizeof *queued);
-  m->untold &= ~(1u << kind); // this one says more
-  if (!queued) {              // its kind is enough to tell later how things stand then
+  m->untold &= ~(1u << kind); // this event carries more
+  if (!queued) {              // its kind is enough: the state at that time is reported later
     m->untold |= 1u << kind;
     return;
   }
@@ -48,9 +48,9 @@ static void fence(struct group_machine *m, const char *why) {
   group_emit(m, GROUP_EVENT_FENCED, m->view, -1, 0);
 }
 
-// Memory ran out while a value was read: what it said must not be guessed.
+// Memory ran out while a value was read: its contents must not be guessed.
 static void starve(struct group_machine *m, const char *what) {
-  log_error("group: no memory for %s: everything is read again", what);
+  log_error("group: no memory for %s: reading everything again", what);
   m->starved = true;
 }
 
@@ -64,7 +64,7 @@ static void settle_starved(struct group_machine *m) {
   m->retry_at = m->now + (uint64_t)STARVED_MS * GROUP_MS;
 }
 
-// Forgets the key of a claim, and tells so.
+// Removes a claim whose key has gone, and reports it.
 static void claim_gone(struct group_machine *m, int32_t rank) {
   struct group_claim *claim = &m->claims[rank];
   if (claim->create_revision == 0)
@@ -77,7 +77,7 @@ static void claim_gone(struct group_machine *m, int32_t rank) {
   claim->address = NULL;
   if (incarnation)
     group_emit(m, GROUP_EVENT_GONE, NULL, rank, incarnation);
-  if (rank != m->rank || incarnation != m->incarnation || m->standing != GROUP_CLAIMED || m->announced)
+  if (rank != m->rank || incarnation != m->incarnation || m->standing != GROUP_CLAIMED || m->claim_dropped)
     return;
   // This member's own. If it did not delete it itself, then its lease has run out, and what made it run out may have
   // hit everybody's.
@@ -124,7 +124,7 @@ static void claim_put(struct group_machine *m, int32_t rank, const struct weft_s
     m->rank = rank;
     m->standing = GROUP_CLAIMED;
   } else if (rank == m->rank && incarnation != m->incarnation) {
-    fence(m, "its rank is claimed by somebody else");
+    fence(m, "another incarnation has claimed its rank");
   }
 }
 
@@ -182,7 +182,7 @@ static void view_put(struct group_machine *m, const struct weft_store_kv *kv) {
   if (!m->view || view->epoch > m->view->epoch)
     view_agreed(m, view);
   else if (view->epoch == m->view->epoch && group_in_view(m, m->view) && !group_in_view(m, view))
-    fence(m, "a view of the same epoch, without it, was made by others when the store had lost the view");
+    fence(m, "after the store lost the view, other ranks made one of the same epoch without it");
 }
 
 static void view_deleted(struct group_machine *m, int64_t revision) {
@@ -248,7 +248,7 @@ static void observe_kv(struct group_machine *m, const struct weft_store_kv *kv, 
     observe_barrier(m, &key, kv, put);
     break;
   case GROUP_KEY_OTHER:
-    log_debug("group: key '%s' is none of a group of capacity %u", kv->key, m->capacity);
+    log_debug("group: ignoring key '%s', which no group of capacity %u has", kv->key, m->capacity);
     break;
   }
 }

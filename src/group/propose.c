@@ -44,8 +44,8 @@ static bool turn_has_come(struct group_machine *m, uint32_t place, bool urgent) 
 static uint32_t place_in(const struct group_machine *m, const struct group_view *view) {
   uint32_t place = 0;
   for (uint32_t i = 0; i < view->count && view->members[i].rank < m->rank; i++)
-    place += m->announced || (m->dooms[view->members[i].rank].incarnation != view->members[i].incarnation &&
-                              m->claims[view->members[i].rank].incarnation == view->members[i].incarnation);
+    place += m->claim_dropped || (m->dooms[view->members[i].rank].incarnation != view->members[i].incarnation &&
+                                  m->claims[view->members[i].rank].incarnation == view->members[i].incarnation);
   return place;
 }
 
@@ -222,10 +222,11 @@ bool group_propose(struct group_machine *m, struct group_request *request) {
 
 // At the close: leaves the view; the last one takes it away, with its lease.
 bool group_propose_leave(struct group_machine *m, struct group_request *request) {
-  if (!m->stored || (m->stored->count > 0 && !(group_in_view(m, m->stored) && (group_holds_claim(m) || m->announced))))
+  if (!m->stored ||
+      (m->stored->count > 0 && !(group_in_view(m, m->stored) && (group_holds_claim(m) || m->claim_dropped))))
     return false;
   if (m->stored->count > 1) {
-    m->dooms[m->rank] = (struct group_doom){.incarnation = m->incarnation, .removers = !m->announced};
+    m->dooms[m->rank] = (struct group_doom){.incarnation = m->incarnation, .removers = !m->claim_dropped};
     return remove_members(m, request);
   }
   begin(m);

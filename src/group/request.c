@@ -84,7 +84,7 @@ static int64_t place_in_queue(const struct group_machine *m) {
   return -1;
 }
 
-// Whether somebody else's rank, who is in the view, waits for its claim to come back: in an outage of the store leases
+// Whether another member of the view may have to restore its claim to this rank: in an outage of the store leases
 // run out while their owners go on, and who comes new when it is over must not be faster than they.
 static bool is_kept(struct group_machine *m, int32_t rank) {
   const struct group_member *member = group_view_find(m->stored, rank);
@@ -171,11 +171,11 @@ static bool pick(struct group_machine *m, struct group_request *request) {
 }
 
 // Others change the view at this moment, and may be leaving too. One by one they would need a view each, and every
-// member would read them all; with its claim gone, a leaver goes with the next view that anybody proposes.
-static bool announce(struct group_machine *m, struct group_request *request) {
-  if (m->announced || m->conflicts == 0 || !m->lease || !group_in_view(m, m->stored) || m->stored->count < 3)
+// member would read them all; without its claim, a leaver is out of the next view that any member proposes.
+static bool drop_claim(struct group_machine *m, struct group_request *request) {
+  if (m->claim_dropped || m->conflicts == 0 || !m->lease || !group_in_view(m, m->stored) || m->stored->count < 3)
     return false;
-  m->announced = true;
+  m->claim_dropped = true;
   return revoke(&m->lease, request);
 }
 
@@ -186,10 +186,10 @@ static bool pick_closing(struct group_machine *m, struct group_request *request)
       return watch(m, request);
     if (holds_back(m))
       return false;
-    if (drop_spare(m, request) || announce(m, request) || group_propose_leave(m, request))
+    if (drop_spare(m, request) || drop_claim(m, request) || group_propose_leave(m, request))
       return true;
-    if (group_in_view(m, m->stored) && (group_holds_claim(m) || m->announced))
-      return false; // its turn to propose has not come yet
+    if (group_in_view(m, m->stored) && (group_holds_claim(m) || m->claim_dropped))
+      return false; // another member proposes first
   }
   if (!m->requests_fail && m->lease)
     return revoke(&m->lease, request);
@@ -227,7 +227,7 @@ static void request_failed(struct group_machine *m, const struct group_answer *a
   m->failures++;
   m->retry = true;
   m->retry_at = m->now + delay + random_next(&m->random) % (delay / 4);
-  m->keepalive_at = m->retry_at; // so that there is a request that tells when the store is back
+  m->keepalive_at = m->retry_at; // so that a request is under way whose answer shows that the store is back
   m->refused = answer->err == WEFT_ERR_AUTH ? answer->err : 0;
   m->requests_fail = true;
   if (m->kind == GROUP_REQUEST_WATCH)
@@ -316,7 +316,7 @@ void group_machine_watch(struct group_machine *m, uint64_t now_ns, const struct 
     break;
   case WEFT_STORE_EVENT_LOST:
     m->watch_lost = true;
-    group_update_lost(m, "the watch is cut");
+    group_update_lost(m, "the watch was interrupted");
     break;
   case WEFT_STORE_EVENT_RESUMED:
     if (m->watch_lost)

@@ -35,7 +35,7 @@ struct group_ticket {
 
 // A member that has to go.
 struct group_doom {
-  uint64_t incarnation; // 0: nobody
+  uint64_t incarnation; // 0: not claimed
   uint32_t removers;    // calls that wait for it
   bool suspected;
 };
@@ -100,7 +100,7 @@ struct group_machine {
   uint64_t join_epoch;           // 0: no wish to join
   bool founding, leaving, closing, closed;
   uint64_t close_until;
-  bool announced; // at its close: has given its claim up, so that whoever proposes takes it out of the view too
+  bool claim_dropped; // at its close: has given its claim up, so that the next proposer takes it out of the view too
 
   // Its leases.
   int64_t lease;

@@ -34,7 +34,7 @@ int group_wait(struct group *group, uint64_t deadline_ns, int (*check)(struct gr
 }
 
 static int fenced(const struct group *group) {
-  return fail(WEFT_ERR_FENCED, "rank %" PRId32 ", incarnation %016" PRIx64 ", was put out of the group",
+  return fail(WEFT_ERR_FENCED, "rank %" PRId32 ", incarnation %016" PRIx64 ", was removed from the group",
               group_machine_rank(group->machine), group->incarnation);
 }
 
@@ -183,8 +183,8 @@ static int check_founded(struct group *group, void *arg) {
   int blocked = obstacle(group);
   if (blocked != PENDING || !view || view->count == 0 || !group_machine_view_stands(group->machine))
     return blocked;
-  return fail(WEFT_ERR_NOT_FOUND, "the group is there already, with view %" PRIu64 " without rank %" PRId32,
-              view->epoch, group_machine_rank(group->machine));
+  return fail(WEFT_ERR_NOT_FOUND, "the group exists already, with view %" PRIu64 " without rank %" PRId32, view->epoch,
+              group_machine_rank(group->machine));
 }
 
 static void missing_founders(struct group *group, void *arg, struct text *out) {
@@ -229,7 +229,7 @@ static void missing_join(struct group *group, void *arg, struct text *out) {
 
 int group_join(struct group *group, const struct group_view *base, uint64_t deadline_ns) {
   if (!base)
-    return fail(WEFT_ERR_INVALID, "joining needs the view to be joined");
+    return fail(WEFT_ERR_INVALID, "base is NULL: want the view to join");
   uint64_t epoch = base->epoch;
   pthread_mutex_lock(&group->lock);
   group_machine_join(group->machine, epoch);

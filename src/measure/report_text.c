@@ -52,7 +52,7 @@ const char *report_after(const char *text, size_t length) {
   return next;
 }
 
-// Prints `text`, a label before its first line, in as many lines as the width asks for.
+// Prints `text`, a label before its first line, in as many lines as the width requires.
 static void print_labelled(FILE *out, const struct report_options *options, const char *label,
                            enum table_style label_style, enum table_style style, const char *text) {
   enum { INDENT = 9 };
@@ -104,7 +104,7 @@ static void find_memory(const struct results *results, const char **gpu_name, ui
     *gpu_name = "";
 }
 
-// Where the operations ran, and by which clock they are timed. Results of older versions do not tell.
+// Where the operations ran, and by which clock they are timed. Results of older versions lack it.
 static void print_memory(FILE *out, const struct results *results, const struct report_options *options) {
   const char *memory = json_string_value(json_object_get(results->config, "memory")), *gpu_name;
   const char *why = json_string_value(json_object_get(results->config, "memory_why"));

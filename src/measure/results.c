@@ -147,7 +147,7 @@ json_t *results_to_json(const struct results *results) {
 int results_from_json(struct results *out, const json_t *json) {
   json_t *format = json_object_get(json, "weft_results");
   if (!json_is_integer(format))
-    return fail(WEFT_ERR_PROTOCOL, "weft_results: is missing or no integer: these are no results of weft");
+    return fail(WEFT_ERR_PROTOCOL, "weft_results: is missing or not an integer: this file holds no results of weft");
   if (json_integer_value(format) != FORMAT)
     return fail(WEFT_ERR_VERSION, "weft_results: format %" JSON_INTEGER_FORMAT ", but this version reads format %d",
                 json_integer_value(format), FORMAT);

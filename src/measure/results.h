@@ -123,7 +123,7 @@ double results_gbps(double bytes, double us);
 // Logical dispatch + combine bandwidth of one rank, GB/s: the logical bytes of both over the mean time of both.
 double results_rank_gbps(const struct results_rank *rank);
 
-// Whether somebody passed it, nobody failed it, and nobody did not reach it.
+// Whether at least one rank passed the phase, none failed it, and all reached it.
 bool results_phase_passed(const struct results_phase *phase);
 
 enum report_format { REPORT_TEXT, REPORT_JSON, REPORT_CSV };

@@ -61,11 +61,11 @@ static int open_regular(const char *path, FILE **file) {
     return fail_errno(errno, "%s: cannot open it", path);
   int err = 0;
   if (fstat(fd, &status) != 0)
-    err = fail_errno(errno, "%s: cannot look at it", path);
+    err = fail_errno(errno, "%s: cannot stat it", path);
   else if (S_ISDIR(status.st_mode))
     err = fail_errno(EISDIR, "%s: cannot read it", path);
   else if (!S_ISREG(status.st_mode))
-    err = fail(WEFT_ERR_SYSTEM, "%s: it is no regular file, as results are", path);
+    err = fail(WEFT_ERR_SYSTEM, "%s: not a regular file: want the results.json of a run", path);
   else if (!(*file = fdopen(fd, "r")))
     err = fail_errno(errno, "%s: cannot read it", path);
   if (err)

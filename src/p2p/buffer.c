@@ -52,7 +52,7 @@ int p2p_buffer_room(enum p2p_memory memory, uint64_t length, uint32_t number) {
     return 0;
   return fail(WEFT_ERR_LIMIT,
               "%u buffer%s of %" PRIu64 " MiB: this host has %" PRIu64
-              " MiB of memory to spare; choose smaller --buffer-sizes",
+              " MiB of free memory: want smaller --buffer-sizes",
               number, number == 1 ? "" : "s", length >> 20, most >> 20);
 }
 

@@ -29,7 +29,7 @@ uint64_t p2p_buffer_bytes(const struct p2p_config *config, const struct p2p_size
   return most;
 }
 
-static int meet(struct initiator *one) {
+static int handshake(struct initiator *one) {
   char address[300];
   bool v6 = strchr(one->config->host, ':') != NULL;
   snprintf(address, sizeof address, v6 ? "[%s]:%u" : "%s:%u", one->config->host, one->config->port);
@@ -75,15 +75,15 @@ static int check_contents(struct initiator *one, enum weft_op op, uint64_t bytes
 
 // The peer loads too, towards this side's buffer. Nothing is checked then: the two overwrite each other's sources.
 static int start_peer(struct initiator *one, const struct p2p_load *load) {
-  return p2p_say(&one->session, json_pack("{s:s, s:i, s:I, s:i, s:i, s:i, s:I, s:I}", "say", "load", "op", load->op,
-                                          "bytes", (json_int_t)load->bytes, "iterations", load->iterations, "warmup",
-                                          load->warmup, "depth", load->depth, "region", (json_int_t)one->buffer.region,
-                                          "address", (json_int_t)(uintptr_t)one->buffer.address));
+  return p2p_send(&one->session, json_pack("{s:s, s:i, s:I, s:i, s:i, s:i, s:I, s:I}", "say", "load", "op", load->op,
+                                           "bytes", (json_int_t)load->bytes, "iterations", load->iterations, "warmup",
+                                           load->warmup, "depth", load->depth, "region", (json_int_t)one->buffer.region,
+                                           "address", (json_int_t)(uintptr_t)one->buffer.address));
 }
 
 static int await_peer(struct initiator *one, double *gbps) {
   json_t *loaded = NULL;
-  int rc = p2p_hear(&one->session, 0, &loaded);
+  int rc = p2p_receive(&one->session, 0, &loaded);
   if (rc == 0)
     *gbps = json_number_value(json_object_get(loaded, "gbps"));
   json_decref(loaded);
@@ -172,7 +172,7 @@ int p2p_initiator(const struct p2p_config *config, const struct p2p_sizes *sizes
     return fail(WEFT_ERR_NOMEM, "no memory for the results");
   int rc = p2p_session_open(&one.session, config, NULL);
   if (rc == 0) {
-    rc = meet(&one);
+    rc = handshake(&one);
     if (rc == 0)
       rc = run_all(&one);
     if (rc == 0)

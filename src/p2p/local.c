@@ -50,7 +50,7 @@ static void end_target(pid_t pid, uint32_t timeout_ms) {
 
 static int run_local(const struct p2p_config *given, const struct p2p_sizes *sizes) {
   struct p2p_config config = *given;
-  char token[SECRET_DIGITS + 1]; // the child inherits it, and nobody else has it
+  char token[SECRET_DIGITS + 1]; // only the child inherits it
   int pipe_fds[2];
   int rc = p2p_buffer_room(config.memory, p2p_buffer_bytes(&config, sizes), 2);
   if (rc != 0)
@@ -85,7 +85,7 @@ static int check_transports(const char *names) {
   while (names && *names) {
     size_t length = strcspn(names, ",");
     if ((length == 4 && strncmp(names, "file", 4) == 0) || (length == 6 && strncmp(names, "object", 6) == 0))
-      return fail(WEFT_ERR_INVALID, "--transport: %.*s reaches no other process; want shm, cuda, ucx or ofi",
+      return fail(WEFT_ERR_INVALID, "--transport: %.*s cannot reach another process: want shm, cuda, ucx or ofi",
                   (int)length, names);
     names += length + (names[length] == ',');
   }

@@ -36,7 +36,7 @@ void p2p_session_close(struct p2p_session *session) {
   session->agent = NULL;
 }
 
-int p2p_say(struct p2p_session *session, json_t *message) {
+int p2p_send(struct p2p_session *session, json_t *message) {
   char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
   json_decref(message);
   if (!text)
@@ -47,12 +47,12 @@ int p2p_say(struct p2p_session *session, json_t *message) {
 }
 
 int p2p_say_failure(struct p2p_session *session, int err) {
-  return p2p_say(session, json_pack("{s:s, s:i, s:s}", "say", "failed", "code", err, "text", weft_last_error()));
+  return p2p_send(session, json_pack("{s:s, s:i, s:s}", "say", "failed", "code", err, "text", weft_last_error()));
 }
 
 // --- hearing ---
 
-// Waits until the agent has news, not longer than the deadline.
+// Waits until the agent has something to do, not longer than the deadline.
 static void await_news(const struct p2p_session *session, uint64_t deadline_ns) {
   struct pollfd wake = {.fd = session->wake, .events = POLLIN};
   int left = clock_left_ms(deadline_ns);
@@ -85,7 +85,7 @@ static int next(struct p2p_session *session, uint64_t deadline_ns, struct weft_n
     if (session->peer != 0 && (rc = weft_agent_check(session->agent, session->peer)) != 0)
       return rc;
     if (clock_passed(deadline_ns))
-      return fail(WEFT_ERR_TIMEOUT, "the peer said nothing for %.1f s", (double)(clock_ns() - begun) / 1e9);
+      return fail(WEFT_ERR_TIMEOUT, "the peer sent no message for %.1f s", (double)(clock_ns() - begun) / 1e9);
     await_news(session, deadline_ns);
   }
 }
@@ -112,7 +112,7 @@ static int parse(const struct weft_notification *note, json_t **message) {
   json_t *read = json_loadb(note->bytes, note->size, 0, &error);
   if (!read || !p2p_text(read, "say")[0]) {
     json_decref(read);
-    return fail(WEFT_ERR_PROTOCOL, "the peer said something that is no message of weft p2p: is it another version?");
+    return fail(WEFT_ERR_PROTOCOL, "the peer sent something that is not a message of weft p2p: is it another version?");
   }
   if (strcmp(p2p_text(read, "say"), "failed") != 0) {
     *message = read;
@@ -123,7 +123,7 @@ static int parse(const struct weft_notification *note, json_t **message) {
   return rc;
 }
 
-int p2p_hear(struct p2p_session *session, uint32_t timeout_ms, json_t **message) {
+int p2p_receive(struct p2p_session *session, uint32_t timeout_ms, json_t **message) {
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms ? timeout_ms : session->timeout_ms);
   for (;;) {
     struct weft_notification note;
@@ -144,18 +144,18 @@ int p2p_hear(struct p2p_session *session, uint32_t timeout_ms, json_t **message)
 }
 
 int p2p_ask(struct p2p_session *session, json_t *message, const char *what, json_t **answer) {
-  char said[P2P_SHOWN];
-  json_t *heard = NULL;
-  int rc = p2p_say(session, message);
+  char shown[P2P_SHOWN];
+  json_t *received = NULL;
+  int rc = p2p_send(session, message);
   if (rc == 0)
-    rc = p2p_hear(session, 0, &heard);
-  if (rc == 0 && strcmp(p2p_text(heard, "say"), what) != 0)
-    rc = fail(WEFT_ERR_PROTOCOL, "the peer said \"%s\" where \"%s\" was to come: is it another version?",
-              p2p_shown(p2p_text(heard, "say"), said), what);
+    rc = p2p_receive(session, 0, &received);
+  if (rc == 0 && strcmp(p2p_text(received, "say"), what) != 0)
+    rc = fail(WEFT_ERR_PROTOCOL, "the peer sent \"%s\" where \"%s\" was expected: is it another version?",
+              p2p_shown(p2p_text(received, "say"), shown), what);
   if (rc == 0 && answer)
-    *answer = heard;
+    *answer = received;
   else
-    json_decref(heard);
+    json_decref(received);
   return rc;
 }
 
@@ -171,7 +171,7 @@ int p2p_await_region(struct p2p_session *session, weft_region_t region) {
     if (rc == 0)
       rc = weft_agent_check(session->agent, session->peer);
     if (rc == 0 && clock_passed(deadline_ns))
-      rc = fail(WEFT_ERR_TIMEOUT, "the peer's buffer was not told within %u ms", session->timeout_ms);
+      rc = fail(WEFT_ERR_TIMEOUT, "the peer's buffer was not published within %u ms", session->timeout_ms);
     if (rc == 0)
       rc = weft_agent_progress(session->agent, NULL);
     if (rc != 0)
@@ -196,11 +196,11 @@ int p2p_ping(struct p2p_session *session, uint32_t size, uint64_t *ns) {
 }
 
 int p2p_number(const json_t *message, const char *name, uint64_t *value) {
-  char said[P2P_SHOWN];
+  char shown[P2P_SHOWN];
   const json_t *field = json_object_get(message, name);
   if (!json_is_integer(field) || json_integer_value(field) < 0)
-    return fail(WEFT_ERR_PROTOCOL, "the peer's message \"%s\" has no number \"%s\"",
-                p2p_shown(p2p_text(message, "say"), said), name);
+    return fail(WEFT_ERR_PROTOCOL, "the peer's message \"%s\" lacks the number \"%s\"",
+                p2p_shown(p2p_text(message, "say"), shown), name);
   *value = (uint64_t)json_integer_value(field);
   return 0;
 }

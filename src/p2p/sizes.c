@@ -42,10 +42,11 @@ int p2p_sizes_parse(const char *text, struct p2p_sizes *sizes) {
       return fail(WEFT_ERR_INVALID, "more than %d sizes", P2P_MAX_SIZES);
     uint64_t *bytes = &sizes->bytes[sizes->count++];
     if (!parse_one(at, size, bytes))
-      return fail(WEFT_ERR_INVALID,
-                  "\"%.*s\" is no size: want 1 to 1TB, a number with B, KB, MB, GB or TB (powers of 1024) behind it, "
-                  "and commas between several",
-                  (int)(size < 40 ? size : 40), at);
+      return fail(
+          WEFT_ERR_INVALID,
+          "\"%.*s\" is not a size: want 1 to 1TB, a number with B, KB, MB, GB or TB (powers of 1024) behind it, "
+          "and commas between several",
+          (int)(size < 40 ? size : 40), at);
     if (*bytes > sizes->largest)
       sizes->largest = *bytes;
     at += size;

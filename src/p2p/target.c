@@ -24,12 +24,12 @@ struct target {
 static int may_lend(const struct target *target, uint64_t bytes) {
   char most[32];
   if (bytes == 0)
-    return fail(WEFT_ERR_PROTOCOL, "a buffer of no bytes was asked for");
+    return fail(WEFT_ERR_PROTOCOL, "the initiator requests a buffer of 0 bytes: want 1 or more");
   if (bytes <= target->lend)
     return 0;
   return fail(WEFT_ERR_LIMIT,
-              "a buffer of %" PRIu64 " MiB was asked for, and this target lends %s at most; its --lend "
-              "says how much",
+              "the initiator requests a buffer of %" PRIu64 " MiB, and this target offers %s at most; its --lend "
+              "sets the limit",
               bytes >> 20, p2p_size_text(target->lend, most, sizeof most));
 }
 
@@ -48,9 +48,9 @@ static int hello(struct target *target, const json_t *message) {
   rc = p2p_buffer_open(&target->buffer, target->session.agent, target->config->memory, target->config->gpu, bytes);
   if (rc != 0)
     return rc;
-  return p2p_say(&target->session,
-                 json_pack("{s:s, s:I, s:I}", "say", "ready", "region", (json_int_t)target->buffer.region, "address",
-                           (json_int_t)(uintptr_t)target->buffer.address));
+  return p2p_send(&target->session,
+                  json_pack("{s:s, s:I, s:I}", "say", "ready", "region", (json_int_t)target->buffer.region, "address",
+                            (json_int_t)(uintptr_t)target->buffer.address));
 }
 
 static int fill(struct target *target, const json_t *message) {
@@ -64,7 +64,7 @@ static int fill(struct target *target, const json_t *message) {
     return rc;
   bool check = strcmp(p2p_text(message, "say"), "check") == 0;
   rc = check ? p2p_buffer_check(&target->buffer, seed, bytes) : p2p_buffer_fill(&target->buffer, seed, bytes);
-  return rc != 0 ? rc : p2p_say(&target->session, json_pack("{s:s}", "say", check ? "checked" : "filled"));
+  return rc != 0 ? rc : p2p_send(&target->session, json_pack("{s:s}", "say", check ? "checked" : "filled"));
 }
 
 // The same load as the initiator's, towards its buffer, at the same time.
@@ -95,12 +95,12 @@ static int load_back(struct target *target, const json_t *message) {
   rc = p2p_await_region(&target->session, region);
   if (rc == 0)
     rc = p2p_bandwidth(&target->session, &load, &target->buffer, &remote, &gbps);
-  return rc != 0 ? rc : p2p_say(&target->session, json_pack("{s:s, s:f}", "say", "loaded", "gbps", gbps));
+  return rc != 0 ? rc : p2p_send(&target->session, json_pack("{s:s, s:f}", "say", "loaded", "gbps", gbps));
 }
 
 static int obey(struct target *target, const json_t *message) {
   const char *say = p2p_text(message, "say");
-  char said[P2P_SHOWN];
+  char shown[P2P_SHOWN];
   if (strcmp(say, "hello") == 0)
     return hello(target, message);
   if (strcmp(say, "fill") == 0 || strcmp(say, "check") == 0)
@@ -108,10 +108,10 @@ static int obey(struct target *target, const json_t *message) {
   if (strcmp(say, "load") == 0)
     return load_back(target, message);
   if (strcmp(say, "bye") != 0)
-    return fail(WEFT_ERR_PROTOCOL, "\"%s\" is nothing that weft p2p can do: is the initiator of another version?",
-                p2p_shown(say, said));
+    return fail(WEFT_ERR_PROTOCOL, "\"%s\" is not a request of weft p2p: is the initiator of another version?",
+                p2p_shown(say, shown));
   target->done = true;
-  return p2p_say(&target->session, json_pack("{s:s}", "say", "bye"));
+  return p2p_send(&target->session, json_pack("{s:s}", "say", "bye"));
 }
 
 // One initiator, until it says good-bye.
@@ -119,7 +119,7 @@ static int serve(struct target *target, uint32_t patience_ms) {
   target->done = false;
   while (!target->done) {
     json_t *message = NULL;
-    int rc = p2p_hear(&target->session, patience_ms, &message);
+    int rc = p2p_receive(&target->session, patience_ms, &message);
     if (rc != 0)
       return rc;
     rc = obey(target, message);
@@ -149,7 +149,7 @@ static void tell_port(const struct target *target, int out) {
   weft_agent_port(target->session.agent, &port);
   if (out >= 0) {
     if (write(out, &port, sizeof port) != sizeof port)
-      return; // nobody waits for it any more
+      return; // the starter does not wait for it any more
     close(out);
     return;
   }
@@ -182,7 +182,7 @@ int p2p_target(const struct p2p_config *config, int port_out) {
     rc = serve(&target, DAY_MS);
     p2p_buffer_close(&target.buffer);
     if (rc != 0 && config->forever)
-      fprintf(stderr, "weft p2p: an initiator went: %s\n", weft_last_error());
+      fprintf(stderr, "weft p2p: an initiator failed: %s\n", weft_last_error());
   } while (config->forever);
   p2p_session_close(&target.session);
   return rc;

@@ -49,8 +49,8 @@ int plan_check_slots(const struct plan *plan, uint32_t slots) {
                   "phase %u has %u live rank%s%s, but there %s %u process slot%s: the plan needs %u "
                   "(--num-processes, on all agents together)",
                   i, named, named == 1 ? "" : "s",
-                  need > named ? ", all new, whom one of the phase before waits for" : "", slots == 1 ? "is" : "are",
-                  slots, slots == 1 ? "" : "s", plan->num_processes);
+                  need > named ? ", all of them new, for which a rank of the phase before waits" : "",
+                  slots == 1 ? "is" : "are", slots, slots == 1 ? "" : "s", plan->num_processes);
   }
   return 0;
 }

@@ -41,7 +41,7 @@ static const char *type_name(const json_t *json) {
   }
 }
 
-// Checks one entry against the rules, and notes it.
+// Checks one entry against the rules, and stores it.
 static int read_entry(struct parser *parser, uint32_t phase, uint32_t position, const json_t *entry) {
   if (!json_is_integer(entry))
     return fail(WEFT_ERR_INVALID, "phase %u, position %u: %s is not a rank: give integers, like 3 or -3", phase,
@@ -77,7 +77,7 @@ static void append(struct plan_ranks *ranks, int32_t rank) {
   ranks->rank[ranks->count++] = rank;
 }
 
-// Sorts what read_entry() noted into the phase's lists, and makes it the "phase before" of the next one.
+// Sorts what read_entry() stored into the phase's lists, and makes it the "phase before" of the next one.
 static void fill_phase(struct parser *parser, struct plan_phase *phase) {
   for (int32_t rank = 0; rank <= MAX_RANK; rank++) {
     bool named = parser->seen[rank] > 0, was = parser->active[rank];
@@ -159,8 +159,7 @@ static int collect_ranks(struct parser *parser) {
 
 static int read_phases(struct parser *parser, const json_t *json) {
   if (!json_is_array(json))
-    return fail(WEFT_ERR_INVALID, "the plan is %s: it is to be a list of phases, like [[0, 1], [0, 1, 2]]",
-                type_name(json));
+    return fail(WEFT_ERR_INVALID, "the plan is %s: want a list of phases, like [[0, 1], [0, 1, 2]]", type_name(json));
   size_t count = json_array_size(json);
   if (count == 0)
     return fail(WEFT_ERR_INVALID, "the plan is empty: it needs at least one phase, like [[0, 1]]");
@@ -188,8 +187,9 @@ static int refuse_minus_zero(const char *text, size_t size) {
     phase += *at == ']';
     position = *at == '[' ? 0 : position + (*at == ',');
   }
-  return fail(WEFT_ERR_INVALID, "phase %u, position %u: -0 is 0, and rank 0 cannot be killed: it is to stay live, as 0",
-              phase, position);
+  return fail(WEFT_ERR_INVALID,
+              "phase %u, position %u: -0 is 0, and rank 0 cannot be killed: want 0, which keeps it live", phase,
+              position);
 }
 
 int plan_from_text(struct plan **out, const char *text, size_t size) {
@@ -227,7 +227,7 @@ static int read_file(FILE *file, char **out, size_t *size) {
   errno = 0;
   *size = fread(text, 1, PLAN_MAX_BYTES + 1, file);
   if (ferror(file)) {
-    int err = fail_errno(errno, "cannot read it");
+    int err = fail_errno(errno, "cannot read the plan");
     free(text);
     return err;
   }

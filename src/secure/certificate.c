@@ -16,7 +16,7 @@
 #define NOT_AFTER  "99991231235959Z" // RFC 5280, 4.1.2.5: no end
 
 static int no_certificate(void) {
-  return fail(WEFT_ERR_SYSTEM, "libcrypto makes no Ed25519 certificate here, or has no memory for it");
+  return fail(WEFT_ERR_SYSTEM, "libcrypto cannot make an Ed25519 certificate here, or has no memory for it");
 }
 
 static EVP_PKEY *pair_of(const uint8_t key[SECRET_KEY_SIZE]) {

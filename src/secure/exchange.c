@@ -34,7 +34,7 @@ static int multiply(EVP_PKEY *own, EVP_PKEY *other, uint8_t shared[EXCHANGE_SIZE
   if (!context || EVP_PKEY_derive_init(context) != 1 || EVP_PKEY_derive_set_peer(context, other) != 1)
     rc = fail(WEFT_ERR_NOMEM, "no memory to agree on a key");
   else if (EVP_PKEY_derive(context, shared, &size) != 1 || size != EXCHANGE_SIZE)
-    rc = fail(WEFT_ERR_PROTOCOL, "no key can be agreed on with the public key that the other gives");
+    rc = fail(WEFT_ERR_PROTOCOL, "the peer's public key is invalid: no shared key can be derived");
   EVP_PKEY_CTX_free(context);
   return rc;
 }

@@ -92,9 +92,9 @@ void lobby_raise_limit(uint32_t besides) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// --- what was said ---
+// --- first messages ---
 
-// Has the socket be readable when so many bytes are there: who speaks slowly wakes nobody.
+// Makes the socket readable only when so many bytes are there: a slow sender does not wake the thread.
 static void wake_at(int fd, int bytes) {
   setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
 }
@@ -184,7 +184,7 @@ static void listen_for(struct lobby *lobby, uint32_t events) {
   epoll_ctl(lobby->epoll, EPOLL_CTL_MOD, lobby->listener, &event);
 }
 
-// Accepts nobody for a while.
+// Stops accepting for a while.
 static void rest(struct lobby *lobby, uint64_t until_ns) {
   lobby->rests_ns = until_ns;
   listen_for(lobby, 0);
@@ -195,7 +195,7 @@ static uint64_t later(uint64_t from_ns, uint32_t ms) {
   return from_ns + (uint64_t)ms * 1000000;
 }
 
-// False: nobody has to give way at this moment.
+// False: no connection has to be closed at this moment.
 static bool make_place(struct lobby *lobby, uint64_t now_ns, uint32_t moment_ms) {
   uint32_t most = 0;
   for (uint32_t i = 1; i < LOBBY_BUCKETS; i++)
@@ -254,7 +254,7 @@ static bool enter(struct lobby *lobby, const struct lobby_caller *caller, uint64
 // place, and are not listened to; the system keeps little of what they say.
 static void refuse(struct lobby *lobby, struct waiting *one) {
   struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = one};
-  char said[4096];
+  char input[4096];
   int least = 1;
   if (lobby->wrong_in_window++ < FEW_WRONGS) {
     send_away(lobby, one);
@@ -262,7 +262,7 @@ static void refuse(struct lobby *lobby, struct waiting *one) {
   }
   epoll_ctl(lobby->epoll, EPOLL_CTL_MOD, one->fd, &event);
   setsockopt(one->fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof least);
-  for (int i = 0; i < MAX_LOOKS && recv(one->fd, said, sizeof said, MSG_DONTWAIT) > 0; i++)
+  for (int i = 0; i < MAX_LOOKS && recv(one->fd, input, sizeof input, MSG_DONTWAIT) > 0; i++)
     ;
   stand_no_more(lobby, one);
   stand(lobby, one, WRONGS);
@@ -294,7 +294,7 @@ static bool accept_one(struct lobby *lobby, struct lobby_caller *caller) {
       accept4(lobby->listener, (struct sockaddr *)&caller->address, &caller->size, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (caller->fd < 0) {
     bool out = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
-    if (out && !make_place(lobby, now, 0)) // nobody here can give a descriptor back
+    if (out && !make_place(lobby, now, 0)) // no connection here can be closed for its descriptor
       rest(lobby, later(now, DESCRIPTORS_MS));
     return false;
   }
@@ -348,7 +348,7 @@ static int watch(struct lobby *lobby, int *fd) {
 int lobby_open(struct lobby **out, int listener, enum lobby_speech speech, uint32_t places) {
   struct lobby *lobby = calloc(1, sizeof *lobby + (speech == LOBBY_HTTP ? HTTP_MOST : 0));
   if (!lobby)
-    return fail(WEFT_ERR_NOMEM, "no memory for those who call a listener");
+    return fail(WEFT_ERR_NOMEM, "no memory for a listener's connections");
   lobby->listener = listener;
   lobby->speech = speech;
   lobby->places = count_places(places);
@@ -361,7 +361,7 @@ int lobby_open(struct lobby **out, int listener, enum lobby_speech speech, uint3
   if (lobby->epoll < 0 || watch(lobby, &lobby->timer) != 0 || watch(lobby, &lobby->listener) != 0) {
     int error = errno;
     lobby_close(lobby);
-    return fail_errno(error, "no descriptors for those who call a listener");
+    return fail_errno(error, "no file descriptors for a listener's connections");
   }
   *out = lobby;
   return 0;

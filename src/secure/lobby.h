@@ -1,4 +1,4 @@
-// Where those who call a listener stay until they have said their first message whole: the first record of TLS, or the
+// Where connections to a listener wait until their first message is complete: the first record of TLS, or the
 // head of a request of HTTP. Only then the listener hears of them, so that who is silent, slow or says something else
 // costs a descriptor and some hundred bytes here, and no TLS, no thread and none of the listener's own places.
 //
@@ -42,7 +42,8 @@ int lobby_open(struct lobby **lobby, int listener, enum lobby_speech speech, uin
 // Readable while lobby_next() has something to do: for poll() and epoll, level-triggered.
 int lobby_fd(const struct lobby *lobby);
 
-// The next caller that has spoken. False: none has at this moment, or the others of the thread have a turn first.
+// The next connection whose first message is complete. False: none is at this moment, or the thread has to serve others
+// first.
 bool lobby_next(struct lobby *lobby, struct lobby_caller *caller);
 
 // Hangs up on all who are there. NULL is legal.

@@ -83,12 +83,12 @@ int secret_to_descriptor(const char *text, int *fd) {
   int made = memfd_create("weft-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   size_t size = strlen(text);
   if (made < 0)
-    return fail_errno(errno, "no descriptor to hand a secret over by");
+    return fail_errno(errno, "no file descriptor to pass a secret");
   if (write(made, text, size) != (ssize_t)size || lseek(made, 0, SEEK_SET) != 0 ||
       fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
     int error = errno;
     close(made);
-    return fail_errno(error, "cannot hand a secret over");
+    return fail_errno(error, "cannot pass a secret");
   }
   *fd = made;
   return 0;
@@ -112,7 +112,7 @@ static int read_line(int fd, const char *from, char **text) {
   else if (got < 0)
     err = fail_errno(errno, "cannot read the secret of %s", from);
   else if (line[strcspn(line, "\r\n")] = '\0', strlen(line) > SECRET_MAX || !line[0])
-    err = fail(WEFT_ERR_INVALID, "%s holds no secret: want 1 to %d bytes in its first line", from, SECRET_MAX);
+    err = fail(WEFT_ERR_INVALID, "%s holds no usable secret: want 1 to %d bytes in its first line", from, SECRET_MAX);
   if (err)
     secret_free(line);
   else
@@ -138,7 +138,7 @@ int secret_from_file(const char *path, char **text) {
   struct stat status;
   int err = 0;
   if (fstat(fd, &status) != 0)
-    err = fail_errno(errno, "cannot look at %s", path);
+    err = fail_errno(errno, "cannot stat %s", path);
   else if ((status.st_uid != geteuid() && status.st_uid != 0) || (status.st_mode & 077) != 0)
     err = fail(WEFT_ERR_INVALID,
                "%s holds a secret and others may read it, or it is another user's: chown and chmod 600 it", path);

@@ -157,16 +157,17 @@ static int reason(struct tls *tls, int result) {
   unsigned long code = ERR_peek_last_error();
   ERR_clear_error();
   if (kind == SSL_ERROR_ZERO_RETURN)
-    return fail(WEFT_ERR_PEER_LOST, "it closed the connection");
+    return fail(WEFT_ERR_PEER_LOST, "the peer closed the connection");
   if (kind == SSL_ERROR_SYSCALL)
-    return fail(WEFT_ERR_PEER_LOST, "its connection broke: %s", error ? strerror(error) : "it hung up");
+    return fail(WEFT_ERR_PEER_LOST, "the connection to the peer broke: %s",
+                error ? strerror(error) : "the peer hung up");
   const char *text = ERR_reason_error_string(code);
   if (ERR_GET_REASON(code) == SSL_R_UNEXPECTED_EOF_WHILE_READING)
-    return fail(WEFT_ERR_PEER_LOST, "its connection broke: it hung up");
+    return fail(WEFT_ERR_PEER_LOST, "the connection to the peer broke: the peer hung up");
   if (!tls->done)
-    return fail(WEFT_ERR_AUTH, "it does not share this side's secret, or does not speak %s (%s)", tls->protocol,
+    return fail(WEFT_ERR_AUTH, "the peer does not share this side's secret, or does not speak %s (%s)", tls->protocol,
                 text ? text : "TLS failed");
-  return fail(WEFT_ERR_PROTOCOL, "what came is not what it sent (%s)", text ? text : "TLS failed");
+  return fail(WEFT_ERR_PROTOCOL, "the data received was altered on its way (%s)", text ? text : "TLS failed");
 }
 
 int tls_handshake(struct tls *tls) {

@@ -15,7 +15,8 @@ uint64_t store_limit(void) {
 }
 
 static int check_store(const weft_store_t *store) {
-  return store ? 0 : fail(WEFT_ERR_INVALID, "store is NULL; weft_store_open() or weft_store_open_local() makes one");
+  return store ? 0
+               : fail(WEFT_ERR_INVALID, "store is NULL; open one with weft_store_open() or weft_store_open_local()");
 }
 
 // A prefix may be empty, a key may not.
@@ -26,7 +27,7 @@ static int check_key(const weft_store_t *store, const char *key, bool prefix) {
   if (!key)
     return fail(WEFT_ERR_INVALID, "%s is NULL", prefix ? "prefix" : "key");
   if (!prefix && !*key)
-    return fail(WEFT_ERR_INVALID, "key is empty; only a prefix may be");
+    return fail(WEFT_ERR_INVALID, "key is empty: want a key; only a prefix may be empty");
   return 0;
 }
 
@@ -78,9 +79,9 @@ static int check_compares(const weft_store_t *store, const struct weft_store_com
     if (!err && compares[i].target == WEFT_STORE_VALUE)
       err = check_value(compares[i].key, compares[i].value, compares[i].value_len);
     if (!err && (unsigned)compares[i].target > WEFT_STORE_VALUE)
-      err = fail(WEFT_ERR_INVALID, "target %d is none of enum weft_store_target", (int)compares[i].target);
+      err = fail(WEFT_ERR_INVALID, "target %d is not in enum weft_store_target", (int)compares[i].target);
     if (!err && (unsigned)compares[i].relation > WEFT_STORE_NOT_EQUAL)
-      err = fail(WEFT_ERR_INVALID, "relation %d is none of enum weft_store_relation", (int)compares[i].relation);
+      err = fail(WEFT_ERR_INVALID, "relation %d is not in enum weft_store_relation", (int)compares[i].relation);
     if (err)
       return fail_context(err, "comparison %zu of the transaction", i);
   }
@@ -89,7 +90,7 @@ static int check_compares(const weft_store_t *store, const struct weft_store_com
 
 static int check_op(const weft_store_t *store, const struct weft_store_op *op) {
   if ((unsigned)op->kind > WEFT_STORE_RANGE)
-    return fail(WEFT_ERR_INVALID, "kind %d is none of enum weft_store_op_kind", (int)op->kind);
+    return fail(WEFT_ERR_INVALID, "kind %d is not in enum weft_store_op_kind", (int)op->kind);
   int err = check_key(store, op->key, op->kind != WEFT_STORE_PUT && op->prefix);
   if (!err && op->kind == WEFT_STORE_PUT)
     err = check_value(op->key, op->value, op->value_len);
@@ -126,14 +127,14 @@ int weft_store_lease_grant(weft_store_t *store, int64_t ttl_s, int64_t *lease, i
   if (!err && !lease)
     err = fail(WEFT_ERR_INVALID, "lease is NULL");
   if (!err && ttl_s < 1)
-    err = fail(WEFT_ERR_INVALID, "a lease of %lld s; at least 1 is needed", (long long)ttl_s);
+    err = fail(WEFT_ERR_INVALID, "a lease of %lld s: want 1 s or more", (long long)ttl_s);
   return err ? err : store->ops->lease_grant(store, ttl_s, lease, granted_s);
 }
 
 static int check_lease(const weft_store_t *store, int64_t lease) {
   int err = check_store(store);
   if (!err && lease == 0)
-    err = fail(WEFT_ERR_INVALID, "lease 0 is none; weft_store_lease_grant() gives one");
+    err = fail(WEFT_ERR_INVALID, "lease 0 does not exist: want a lease of weft_store_lease_grant()");
   return err;
 }
 
@@ -160,7 +161,7 @@ int weft_store_watch_open(weft_store_t *store, const char *prefix, int64_t from,
   if (!err && (!fn || !watch))
     err = fail(WEFT_ERR_INVALID, "%s is NULL", fn ? "watch" : "fn");
   if (!err && from < 0)
-    err = fail(WEFT_ERR_INVALID, "a watch from revision %lld; 0 or more is needed", (long long)from);
+    err = fail(WEFT_ERR_INVALID, "a watch from revision %lld: want 0 or more", (long long)from);
   return err ? err : store->ops->watch_open(store, prefix, from, fn, arg, watch);
 }
 

@@ -65,10 +65,10 @@ class Local(tool.ToolTest):
     def test_wrong_arguments(self):
         self.refused(2, "is empty", "p2p", "-s", "")
         for sizes in ("0", "4X", "1MB,", "99999999999999999999", "-1", "1.5MB"):
-            self.refused(2, "is no size", "p2p", "-s", sizes)
+            self.refused(2, "is not a size", "p2p", "-s", sizes)
         self.refused(3, "smoke", "p2p", "--transport", "smoke")
         self.refused(2, "4096", "p2p", "--op", "notify", "-s", "1MB")
-        self.refused(2, "reaches no other process", "p2p", "--transport", "file")
+        self.refused(2, "cannot reach another process", "p2p", "--transport", "file")
 
     def test_a_buffer_that_no_host_has_room_for(self):
         for memory in ("host", "user"):  # at once, and not when memory has run out

@@ -84,7 +84,7 @@ struct story : group {
     cuda_state state = fetch(r.state, 1)[0];
     fill_view(r, state.published[0], 1, shape.ranks - 1);
     fill_view(r, state.published[1], 2, shape.ranks);
-    memset(state.told, 0, sizeof state.told);
+    memset(state.start_sent, 0, sizeof state.start_sent);
     state.control.ready = 2;
     OK(cudaMemcpy(r.state, &state, sizeof state, cudaMemcpyHostToDevice));
     begin(r, op, epoch);
@@ -98,7 +98,7 @@ struct story : group {
     state.live[1].members[joiner].since = FIRST;
     state.counters.live[FIRST] = 1;
     state.counters.newest = 1;
-    state.told[joiner] = FIRST + 1;
+    state.start_sent[joiner] = FIRST + 1;
     OK(cudaMemcpy(r.state, &state, sizeof state, cudaMemcpyHostToDevice));
     const cuda_unit start = {{FIRST + 1, 0, 2}, 1};
     OK(cudaMemcpy(&((cuda_area_head *)ranks[joiner].areas[r.index])->start, &start, sizeof start, cudaMemcpyDefault));

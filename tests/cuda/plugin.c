@@ -149,13 +149,13 @@ static void control_words_keep_the_deadline(void **state) {
 
 static void a_seat_given_again_is_forgotten(void **state) {
   (void)state;
-  ep->state->told[6] = ep->state->told[7] = 12;
+  ep->state->start_sent[6] = ep->state->start_sent[7] = 12;
   ep->host->report.lost[6] = ep->host->report.lost[7] = 1;
   assert_int_equal(cuda_ep_seat(ep, 6, why), 0);
-  assert_int_equal(ep->state->told[6], 0);
-  assert_int_equal(ep->state->told[7], 12);
+  assert_int_equal(ep->state->start_sent[6], 0);
+  assert_int_equal(ep->state->start_sent[7], 12);
   assert_int_equal(device_lost(&ep->host->report), 0x80);
-  assert_refused(cuda_ep_seat(ep, DEVICE_SEATS, why), WEFT_ERR_INVALID, "no seat 64");
+  assert_refused(cuda_ep_seat(ep, DEVICE_SEATS, why), WEFT_ERR_INVALID, "seat 64 does not exist");
 }
 
 static void a_device_that_does_not_answer_is_no_endless_wait(void **state) {
@@ -163,7 +163,7 @@ static void a_device_that_does_not_answer_is_no_endless_wait(void **state) {
   fake.stuck = true;
   assert_refused(cuda_stream_wait(device, FAKE_STREAM, 3, why), WEFT_ERR_TIMEOUT, "3 ms");
   uint64_t ns;
-  assert_refused(cuda_mark_between(device, NULL, NULL, &ns, why), WEFT_ERR_BUSY, "marks");
+  assert_refused(cuda_event_elapsed(device, NULL, NULL, &ns, why), WEFT_ERR_BUSY, "both events");
 }
 
 static void a_stream_that_is_captured_is_not_waited_for(void **state) {
@@ -183,7 +183,7 @@ static void a_stream_that_is_captured_is_not_waited_for(void **state) {
 static void links_to_peers_are_woken(void **state) {
   (void)state;
   const struct device_member seats[] = {{0, 0, (void *)AREA_A, (void *)AREA_B}, {1, 1, NULL, NULL}};
-  assert_int_equal(cuda_ep_rouse(ep, seats, 2, why), 0);
+  assert_int_equal(cuda_ep_wake_links(ep, seats, 2, why), 0);
   assert_int_equal(fake.begin.count, 1);
   assert_ptr_equal(fake.begin.out[0], (void *)AREA_B);
   assert_int_equal(fake.begin.area, ep->layout.area);

@@ -70,7 +70,7 @@ static void windows_are_whole_pages_shared_and_empty(void **state) {
   assert_refused(cuda_window_map(device, 9000, fd, &none, why), WEFT_ERR_PROTOCOL, "device 0");
   int pipes[2];
   assert_int_equal(pipe(pipes), 0);
-  assert_refused(cuda_window_map(device, 5000, pipes[0], &none, why), WEFT_ERR_PROTOCOL, "no window");
+  assert_refused(cuda_window_map(device, 5000, pipes[0], &none, why), WEFT_ERR_PROTOCOL, "the peer's window");
   close(pipes[0]);
   close(pipes[1]);
   fake.hidden = true;
@@ -155,8 +155,8 @@ static void devices_streams_and_owners_are_told(void **state) {
   assert_int_equal(cuda_open(0, &again, why), 0);
   assert_ptr_equal(again, device);
   cuda_close(again);
-  assert_int_equal(cuda_allocate(device, CUDA_BLANKS + 3, &memory, why), 0);
-  assert_int_equal(((char *)memory)[CUDA_BLANKS + 2], 0);
+  assert_int_equal(cuda_allocate(device, CUDA_FILL_BYTES + 3, &memory, why), 0);
+  assert_int_equal(((char *)memory)[CUDA_FILL_BYTES + 2], 0);
   cuda_release(device, memory);
   fake.full = true;
   assert_refused(cuda_allocate(device, 12345, &memory, why), WEFT_ERR_NOMEM, "12345");

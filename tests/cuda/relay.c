@@ -259,8 +259,8 @@ static void open_side(struct side *side, const struct plan *plan, const struct d
   *side = (struct side){.plan = plan, .self = self, .random = plan->seed + self, .stop = stop};
   side->in = aligned_alloc(CUDA_LINE, plan->layout.area);
   side->out = aligned_alloc(CUDA_LINE, plan->layout.area);
-  cuda_area_blank(side->in, plan->layout.area);
-  cuda_area_blank(side->out, plan->layout.area);
+  cuda_area_init(side->in, plan->layout.area);
+  cuda_area_init(side->out, plan->layout.area);
   assert_int_equal(cuda_relay_open(options, side->in, side->out, &side->relay, why), 0);
 }
 

@@ -29,8 +29,8 @@ ALLOWED = {
     ("dispatch<2, true, true>", "sm_100"): 16,
     ("make_up", "sm_80"): 16,
     ("make_up", "sm_90"): 16,
-    ("note_missing", "sm_80"): 16,
-    ("note_missing", "sm_90"): 16,
+    ("record_missing", "sm_80"): 16,
+    ("record_missing", "sm_90"): 16,
 }
 KERNEL = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")
 FUNCTION = re.compile(r"Function properties for (\w+)")

@@ -1,6 +1,6 @@
-// Silence is not waiting (cuda/kernels/wait.cuh): ranks that share a device, of which one is heard by some of the
-// others only. A header that is wiped out before its reader looks is one that its sender's death, or its host's, has
-// cut off.
+// Silent ranks and waiting ranks (cuda/kernels/wait.cuh): ranks share a device, and the headers of one reach some of
+// the others only. A header that is wiped out before its reader looks is one that its sender's death, or its host's,
+// has cut off.
 #include "cuda/kernels/ptx.cuh"
 #include "cuda/support/ranks.cuh"
 

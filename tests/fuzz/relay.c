@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   char *in = aligned_alloc(CUDA_LINE, layout.area), *out = aligned_alloc(CUDA_LINE, layout.area), why[DEVICE_WHY] = "";
   char *room = aligned_alloc(CUDA_LINE, ROOM);
   FUZZ_CHECK(in && out && room);
-  cuda_area_blank(in, layout.area);
+  cuda_area_init(in, layout.area);
   memset(out, 1, layout.area); // nothing is empty: answers are taken as soon as rows are known
   struct device_relay *relay;
   FUZZ_CHECK(cuda_relay_open(&options, in, out, &relay, why) == 0);

@@ -356,7 +356,7 @@ static void a_fifo_is_not_waited_for(void **state) {
   struct results results;
   assert_int_equal(mkfifo(directory->file, 0600), 0);
   assert_int_equal(results_load(&results, directory->file), WEFT_ERR_SYSTEM);
-  assert_non_null(strstr(weft_last_error(), "no regular file"));
+  assert_non_null(strstr(weft_last_error(), "not a regular file"));
 }
 
 static void a_file_that_cannot_be_read_is_named(void **state) {

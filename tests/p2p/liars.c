@@ -63,7 +63,7 @@ static void begin(struct p2p_session *session) {
 static int say(struct p2p_session *session, const void *bytes, size_t size) {
   json_t *answer = NULL;
   assert_int_equal(weft_agent_notify(session->agent, session->peer, bytes, (uint32_t)size), 0);
-  int rc = p2p_hear(session, 0, &answer);
+  int rc = p2p_receive(session, 0, &answer);
   json_decref(answer);
   return rc;
 }
@@ -153,7 +153,7 @@ static void test_what_a_liar_says_of_failures(void **state) {
     snprintf(text, sizeof text, "{\"say\":\"failed\",\"code\":%s,\"text\":\"\\u001b[2Jgone\"}", codes[i]);
     other.peer = WEFT_PEER_SELF;
     assert_int_equal(weft_agent_notify(other.agent, WEFT_PEER_SELF, text, (uint32_t)strlen(text)), 0);
-    assert_int_equal(p2p_hear(&other, 0, &message), WEFT_ERR_PROTOCOL);
+    assert_int_equal(p2p_receive(&other, 0, &message), WEFT_ERR_PROTOCOL);
     assert_string_equal(weft_last_error(), "at the peer: ?[2Jgone");
   }
   p2p_session_close(&session);

@@ -132,7 +132,7 @@ static const struct malformed malformed[] = {
     {"[[0], [0, -1]]", WEFT_ERR_INVALID, {"phase 1, position 1", "rank 1, which is not active in phase 0"}},
     {"[[0, 1], [0], [0, -1]]", WEFT_ERR_INVALID, {"phase 2, position 1", "not active in phase 1"}},
     {"[[0, 1], [0, -1], [0, -1]]", WEFT_ERR_INVALID, {"phase 2, position 1", "not active in phase 1"}},
-    {"[[0, 1], [1, -0]]", WEFT_ERR_INVALID, {"phase 1, position 1", "rank 0 cannot be killed", "as 0"}},
+    {"[[0, 1], [1, -0]]", WEFT_ERR_INVALID, {"phase 1, position 1", "rank 0 cannot be killed", "want 0"}},
     {"[[1, 0], [-1]]", WEFT_ERR_INVALID, {"phase 1 kills every rank", "at least one live rank"}},
     {"[[0, 4096]]", WEFT_ERR_INVALID, {"phase 0, position 1", "4096 is out of range", "4095"}},
     {"[[0], [0, -4096]]", WEFT_ERR_INVALID, {"phase 1, position 1", "-4096 is out of range", "4095"}},
@@ -209,7 +209,7 @@ static void one_stays_until_those_who_replace_all_have_come(void **state) {
   assert_int_equal(plan->phases[3].num_processes, 3);
   assert_int_equal(plan_check_slots(plan, 2), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(),
-                         "phase 2 has 2 live ranks, all new, whom one of the phase before waits for, "
+                         "phase 2 has 2 live ranks, all of them new, for which a rank of the phase before waits, "
                          "but there are 2 process slots: the plan needs 3"));
   plan_free(plan);
 }

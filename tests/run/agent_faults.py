@@ -64,7 +64,7 @@ def the_lead_is_killed(kind):
                 kill(lead)
                 assert other.wait() == 5, other.text()
                 other.expect_nothing_left()
-                assert f"the lead of job '{lead.job}' is gone" in other.text(), other.text()
+                assert f"the lead of job '{lead.job}' has ended or is unreachable" in other.text(), other.text()
             wait_for("the end of the leases", lambda: not store.keys())
     return test
 

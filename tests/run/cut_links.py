@@ -86,7 +86,7 @@ def the_lead_is_cut_off_for_longer_than_a_lease():
         two.lead.expect(5)
         assert "agent 1 on" in two.lead.results()["error"], two.lead.text()
         assert two.other.wait() == 5, two.other.text()
-        assert f"the lead of job '{two.lead.job}' is gone" in two.other.text(), two.other.text()
+        assert f"the lead of job '{two.lead.job}' has ended or is unreachable" in two.other.text(), two.other.text()
     cut(0, LEASE + 4, ends)
 
 

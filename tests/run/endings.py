@@ -69,7 +69,7 @@ def a_rank_that_falls_silent_is_lost_after_one_deadline():
         victim = running(run)[0]
         os.kill(victim, signal.SIGSTOP)
         run.expect(5)
-        assert "was lost in" in run.text() and "which the plan does not have" in run.text(), run.text()
+        assert "was lost in" in run.text() and "which the plan does not expect" in run.text(), run.text()
 
 
 def silence_of_the_store_ends_the_run():

@@ -96,7 +96,7 @@ def a_host_that_disappears_is_named():
             lead = agents.runs[0]
             lead.expect_status(5)
             error = lead.results()["error"]
-            named = "rank [45] was lost in phase 0, which the plan does not have|agent 1 on .* is gone"
+            named = "rank [45] was lost in phase 0, which the plan does not expect|agent 1 on .* has ended"
             assert re.search(named, error), error
             hosts.join(2)
             for run in agents.runs[1:]:

@@ -260,7 +260,7 @@ def fifos_are_not_waited_for():
     with place() as (directory, _):
         os.mkfifo(directory / "results.json", 0o600)
         told = subprocess.run([WEFT, "report", directory], capture_output=True, text=True, check=False, timeout=60)
-        assert told.returncode == 3 and "no regular file" in told.stderr, told
+        assert told.returncode == 3 and "not a regular file" in told.stderr, told
 
 
 def a_directory_that_others_may_write_to_is_refused():

@@ -227,7 +227,7 @@ static int fake_host_window_create(struct device *device, size_t size, struct de
   *host = malloc(size);
   if (!*host)
     return fake_say(why, WEFT_ERR_NOMEM, "no memory");
-  cuda_area_blank(*host, size);
+  cuda_area_init(*host, size);
   *window = (struct device_window){.memory = *host, .size = size};
   return 0;
 }
@@ -330,7 +330,7 @@ static const struct device_api api = {
     .ep_control = fake_ep_control,
     .ep_seat = fake_ep_seat,
     .ep_begin = fake_ep_begin,
-    .ep_rouse = fake_ep_rouse,
+    .ep_wake_links = fake_ep_wake_links,
     .ep_await_begin = fake_ep_await_begin,
     .ep_dispatch = fake_ep_dispatch,
     .ep_combine = fake_ep_combine,
@@ -346,10 +346,10 @@ static const struct device_api api = {
     .owner = fake_owner,
     .stream_open = fake_stream_open,
     .stream_close = fake_stream_close,
-    .mark_open = fake_mark_open,
-    .mark_close = fake_mark_close,
-    .mark_set = fake_mark_set,
-    .mark_passed = fake_mark_passed,
+    .event_open = fake_mark_open,
+    .event_close = fake_mark_close,
+    .event_record = fake_mark_set,
+    .event_passed = fake_mark_passed,
     .share = fake_share,
     .share_open = fake_share_open,
     .share_close = fake_share_close,

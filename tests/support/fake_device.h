@@ -46,7 +46,7 @@ int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *
 int fake_ep_control(struct device_ep *ep, const struct device_control *control, char *why);
 int fake_ep_seat(struct device_ep *ep, uint32_t seat, char *why);
 int fake_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why);
-int fake_ep_rouse(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why);
+int fake_ep_wake_links(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why);
 int fake_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
                         const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why);
 int fake_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why);

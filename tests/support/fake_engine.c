@@ -31,7 +31,7 @@ struct device_ep {
   struct view published[PUBLISHED];
   uint64_t lost, told[DEVICE_SEATS];
   uint64_t seats, grown, grown_ns; // of the newest view; the newest that had new ones, and when it came
-  bool roused;
+  bool links_awake;
   // Of the thread that runs kernels, and before it does
   struct ep_activation activation;
   struct view live[4]; // of operation n: live[n % 4]
@@ -235,9 +235,9 @@ static bool find_start(const struct device_member *seats, uint32_t count, uint64
   return first != UINT64_MAX;
 }
 
-int fake_ep_rouse(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why) {
+int fake_ep_wake_links(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why) {
   (void)seats, (void)why;
-  ep->roused = count > 0;
+  ep->links_awake = count > 0;
   return 0;
 }
 
@@ -245,7 +245,7 @@ int fake_ep_await_begin(struct device_ep *ep, const struct device_member *seats,
                         const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why) {
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
   *epoch = 0;
-  if (!ep->roused)
+  if (!ep->links_awake)
     give_up(ep, "its links may sleep");
   while (!find_start(seats, count, op, epoch)) {
     if (__atomic_load_n(cancel, __ATOMIC_SEQ_CST))

@@ -181,7 +181,7 @@ static int write_metadata(const struct agent_description *description, const uin
   agent_blob_write(description, seal, NULL, &blob_size);
   if (before + blob_size + 1 > CONNECTION_MAX_MESSAGE)
     return fail(WEFT_ERR_LIMIT,
-                "this agent's metadata has %zu bytes, and those who meet exchange at most %d: register "
+                "this agent's metadata has %zu bytes, and the socket exchange carries at most %d: register "
                 "fewer regions, or larger ones",
                 blob_size, CONNECTION_MAX_MESSAGE);
   uint8_t *bytes = malloc(before + blob_size);
@@ -300,7 +300,8 @@ static void receive(struct agent_connection *connection) {
       return;
     }
     if (rc < 0) {
-      connection_end(connection, rc, rc == WEFT_ERR_PROTOCOL ? "a message came changed" : "it closed its connection");
+      connection_end(connection, rc,
+                     rc == WEFT_ERR_PROTOCOL ? "a message was altered on its way" : "it closed its connection");
       return;
     }
     if (!take_bytes(connection, bytes, size))

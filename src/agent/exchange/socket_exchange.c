@@ -126,7 +126,7 @@ void sockets_close(struct agent_services *services) {
 static int dial(struct agent_services *services, const struct addrinfo *address, struct agent_connection **connection) {
   int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
-    return fail_errno(errno, "no socket to meet by");
+    return fail_errno(errno, "no socket for the exchange of metadata");
   sockets_set_up_socket(services, fd);
   if (connect(fd, address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS) {
     int error = errno;
@@ -223,7 +223,8 @@ int weft_agent_meet(weft_agent_t *agent, const char *address, uint32_t timeout_m
   if (!agent || !peer)
     return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "peer" : "agent");
   if (!agent->services->sockets->has_key)
-    return fail(WEFT_ERR_INVALID, "this agent was opened without a token: those who meet have to share one");
+    return fail(WEFT_ERR_INVALID,
+                "this agent was opened without a token: agents that exchange metadata have to share one");
   uint64_t deadline = clock_deadline_ms(timeout_ms);
   struct addrinfo *all;
   int err = endpoint_resolve(address, false, &all);

@@ -176,5 +176,5 @@ void connection_take(struct agent_connection *connection, enum connection_kind k
   else if (kind == CONNECTION_GOODBYE && state >= CONNECTION_WANTS_PROOF)
     connection_end(connection, 0, "it closed");
   else
-    connection_end(connection, WEFT_ERR_PROTOCOL, "it said something out of turn");
+    connection_end(connection, WEFT_ERR_PROTOCOL, "it sent a message out of order");
 }

@@ -106,7 +106,8 @@ static void close_lobby(struct agent_sockets *sockets) {
 
 int sockets_listen(struct agent_sockets *sockets, const char *address) {
   if (!sockets->has_key)
-    return fail(WEFT_ERR_INVALID, "listen is \"%s\" without a token: those who meet have to share one", address);
+    return fail(WEFT_ERR_INVALID, "listen is \"%s\" without a token: agents that exchange metadata have to share one",
+                address);
   int fd, err = endpoint_listen(address, &fd, &sockets->port);
   if (err)
     return err;

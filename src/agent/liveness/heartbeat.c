@@ -84,14 +84,14 @@ static void end_lost(struct agent_life *life, const char *why) {
 
 // Brings life->silent_from up to date; returns for how long it has been silent, in watched time.
 static uint64_t silence(struct agent_services *services, struct agent_life *life, uint64_t now_ns) {
-  uint64_t heard = atomic_load_explicit(&life->peer->heard_ns, memory_order_relaxed);
-  if (heard != life->heard_ns) {
-    life->heard_ns = heard;
-    uint64_t from = heard > services->blind_until ? heard : services->blind_until;
+  uint64_t received = atomic_load_explicit(&life->peer->received_ns, memory_order_relaxed);
+  if (received != life->received_ns) {
+    life->received_ns = received;
+    uint64_t from = received > services->blind_until ? received : services->blind_until;
     uint64_t since = from < now_ns ? now_ns - from : 0;
     life->silent_from = services->watched_ns > since ? services->watched_ns - since : 0;
   }
-  if (heard <= life->loaded_ns)
+  if (received <= life->loaded_ns)
     return 0;
   return services->watched_ns - life->silent_from;
 }
@@ -112,7 +112,7 @@ static void fired(struct agent_timer *timer, uint64_t now_ns) {
   }
   if (life->patience_ns > 0 && silent >= life->patience_ns) {
     char why[AGENT_MAX_DETAIL];
-    snprintf(why, sizeof why, "nothing came from it for %" PRIu64 " ms", silent / 1000000);
+    snprintf(why, sizeof why, "nothing was received from it for %" PRIu64 " ms", silent / 1000000);
     end_lost(life, why);
     return;
   }
@@ -123,7 +123,7 @@ static void fired(struct agent_timer *timer, uint64_t now_ns) {
     life->has_begun = true; // those that were loaded at once do not stay in step
   }
   uint64_t due = life->beat_ns;
-  if (life->patience_ns > 0 && life->heard_ns > life->loaded_ns && now_ns + life->patience_ns - silent < due)
+  if (life->patience_ns > 0 && life->received_ns > life->loaded_ns && now_ns + life->patience_ns - silent < due)
     due = now_ns + life->patience_ns - silent;
   agent_timer_set(services, timer, due);
 }

@@ -61,7 +61,7 @@ static int check_memory(const struct weft_memory *memory) {
                   memory->path ? memory->path : "(NULL)");
     return 0;
   default:
-    return fail(WEFT_ERR_INVALID, "%d is no kind of memory", (int)memory->kind);
+    return fail(WEFT_ERR_INVALID, "%d is not a kind of memory", (int)memory->kind);
   }
 }
 

@@ -1,4 +1,4 @@
-// What an agent tells of itself.
+// The metadata of an agent.
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -162,7 +162,7 @@ static int gather(weft_agent_t *agent, const weft_region_t *ids, uint32_t num_id
   for (uint32_t i = 0; ids && i < num_ids; i++) {
     regions[number] = agent_ranges_get(own, ids[i]);
     if (!regions[number])
-      return fail(WEFT_ERR_NOT_FOUND, "there is no region %" PRIu64 " to tell of", ids[i]);
+      return fail(WEFT_ERR_NOT_FOUND, "there is no region %" PRIu64 " to describe", ids[i]);
     if (regions[number]->no_metadata)
       return fail(WEFT_ERR_INVALID, "region %" PRIu64 " was registered with no_metadata", ids[i]);
     number++;
@@ -180,7 +180,7 @@ static int describe_locked(weft_agent_t *agent, const weft_region_t *ids, uint32
   uint32_t most = ids ? num_ids : agent->self.regions.count, count = 0;
   struct agent_region **regions = malloc((most + 1) * sizeof *regions);
   if (!regions)
-    return fail(WEFT_ERR_NOMEM, "no memory to tell of %u regions", most);
+    return fail(WEFT_ERR_NOMEM, "no memory to describe %u regions", most);
   int rc = gather(agent, ids, num_ids, regions, &count);
   struct block *block = NULL;
   if (rc == 0) {
@@ -188,7 +188,7 @@ static int describe_locked(weft_agent_t *agent, const weft_region_t *ids, uint32
     size_t each = sizeof(struct agent_region_description) +
                   agent->num_workers * (sizeof(struct agent_key) + (size_t)TRANSPORT_MAX_KEY);
     block = malloc(sizeof *block + count * each + (size_t)AGENT_MAX_WORKERS * TRANSPORT_MAX_ADDRESS);
-    rc = block ? 0 : fail(WEFT_ERR_NOMEM, "no memory to tell of %u regions", count);
+    rc = block ? 0 : fail(WEFT_ERR_NOMEM, "no memory to describe %u regions", count);
   }
   if (rc == 0) {
     block->used = 0;

@@ -1,4 +1,4 @@
-// What this agent tells of itself.
+// The metadata of this agent.
 #ifndef AGENT_METADATA_DESCRIBE_H
 #define AGENT_METADATA_DESCRIBE_H
 

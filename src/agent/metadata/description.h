@@ -1,4 +1,4 @@
-// What an agent tells others of itself, decoded. encode.c writes it, decode.c reads it.
+// The metadata that an agent publishes, decoded. encode.c writes it, decode.c reads it.
 //
 // A description is complete (with the transports' addresses: enough for a new peer) or an update of one that is known.
 // It names all regions, which then replaces what was known, or some, which are added. `change` counts the changes of

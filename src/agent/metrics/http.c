@@ -50,7 +50,7 @@ static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status
   return text ? send_text(connection, status, "text/plain", text, strlen(text)) : MHD_NO;
 }
 
-// In a time that does not tell how much of what is shown is right.
+// Takes the same time however much of the token is right.
 static bool may_read(const struct metrics_server *server, struct MHD_Connection *connection) {
   static const char scheme[] = "Bearer ";
   if (!server->asks)

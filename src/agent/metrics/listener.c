@@ -19,7 +19,7 @@ enum { ROOM_MS = 1000 }; // from a connection's being cut to its place's being f
 
 struct place {
   int fd;         // -1: free
-  bool known;     // it has asked for what it may have
+  bool known;     // it has sent a request that is allowed
   uint64_t count; // of those that came before
 };
 

@@ -14,7 +14,7 @@ struct metrics_door;
 int metrics_door_make(struct metrics_door **door, int listener);
 // Accepts in a thread of its own, for the daemon.
 int metrics_door_start(struct metrics_door *door, struct MHD_Daemon *daemon);
-// The connection has asked for something that it may have. [daemon]
+// The connection has sent a request that is allowed. [daemon]
 void metrics_door_known(struct metrics_door *door, struct MHD_Connection *connection);
 // MHD_NotifyConnectionCallback; `arg` is the door. [daemon]
 void metrics_door_notified(void *arg, struct MHD_Connection *connection, void **context,

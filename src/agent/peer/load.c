@@ -252,7 +252,7 @@ static int create(weft_agent_t *agent, const struct agent_description *descripti
   peer->start_ticks = description->start_ticks;
   peer->pid = description->pid;
   peer->heartbeat_ms = description->heartbeat_ms;
-  peer->heard_ns = clock_ns();
+  peer->received_ns = clock_ns();
   bool changed;
   rc = agree(agent, description, peer);
   if (rc == 0)

@@ -155,7 +155,7 @@ void agent_inbox_message(void *arg, const void *bytes, size_t size) {
     atomic_fetch_add(&agent->dropped, 1);
     return;
   }
-  atomic_store_explicit(&peer->heard_ns, clock_ns(), memory_order_relaxed);
+  atomic_store_explicit(&peer->received_ns, clock_ns(), memory_order_relaxed);
   agent_credit_take_in(peer, header.credit);
   if (header.kind == AGENT_NOTIFICATION || header.kind == AGENT_GOODBYE || header.kind == AGENT_UPDATE)
     keep(worker, peer, &header, (const uint8_t *)bytes + AGENT_HEADER);

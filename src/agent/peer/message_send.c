@@ -12,11 +12,11 @@
 #include "base/log.h"
 
 // A message without data. Letters are the peer's, prepared once, and used again and again.
-struct agent_letter {
+struct agent_outgoing {
   struct agent_post post; // first
   struct agent_peer *peer;
-  struct agent_letter *next;                 // of all
-  _Atomic(struct agent_letter *) next_spare; // of those that are not in flight
+  struct agent_outgoing *next;                 // of all
+  _Atomic(struct agent_outgoing *) next_spare; // of those that are not in flight
   uint32_t starts;
   _Atomic int err;   // of the last start, TRANSPORT_IN_FLIGHT until it has ended
   uint64_t sequence; // of a notification; 0: it is none
@@ -73,70 +73,70 @@ void agent_header_fill(struct agent_peer *peer, uint8_t *bytes, enum agent_messa
 // --- letters ---
 
 // The last touch of the letter is that it becomes spare.
-static void letter_ended(struct agent_post *post, int err) {
-  struct agent_letter *letter = post->owner;
-  struct agent_peer *peer = letter->peer;
-  atomic_store(&letter->err, err);
-  if (letter->sequence > 0)
-    agent_credit_end(peer, letter->sequence, err);
-  struct agent_letter *first = atomic_load(&peer->spare);
+static void outgoing_ended(struct agent_post *post, int err) {
+  struct agent_outgoing *outgoing = post->owner;
+  struct agent_peer *peer = outgoing->peer;
+  atomic_store(&outgoing->err, err);
+  if (outgoing->sequence > 0)
+    agent_credit_end(peer, outgoing->sequence, err);
+  struct agent_outgoing *first = atomic_load(&peer->spare);
   do
-    atomic_store(&letter->next_spare, first);
-  while (!atomic_compare_exchange_weak(&peer->spare, &first, letter));
+    atomic_store(&outgoing->next_spare, first);
+  while (!atomic_compare_exchange_weak(&peer->spare, &first, outgoing));
   atomic_fetch_sub(&peer->flying, 1);
 }
 
-static int make_letter(struct agent_peer *peer, struct agent_letter **made) {
-  struct agent_letter *letter = calloc(1, sizeof *letter);
-  if (!letter)
+static int make_outgoing(struct agent_peer *peer, struct agent_outgoing **made) {
+  struct agent_outgoing *outgoing = calloc(1, sizeof *outgoing);
+  if (!outgoing)
     return fail(WEFT_ERR_NOMEM, "no memory for a message");
-  letter->peer = peer;
-  letter->post.request = (struct transport_request){.peer = peer->links[peer->messenger->index].to,
-                                                    .op = WEFT_WRITE,
-                                                    .message = letter->bytes,
-                                                    .message_size = sizeof letter->bytes};
-  int rc = agent_post_prepare(&letter->post, peer->messenger, letter, letter_ended);
+  outgoing->peer = peer;
+  outgoing->post.request = (struct transport_request){.peer = peer->links[peer->messenger->index].to,
+                                                      .op = WEFT_WRITE,
+                                                      .message = outgoing->bytes,
+                                                      .message_size = sizeof outgoing->bytes};
+  int rc = agent_post_prepare(&outgoing->post, peer->messenger, outgoing, outgoing_ended);
   if (rc != 0) {
-    free(letter);
+    free(outgoing);
     return rc;
   }
-  letter->next = peer->letters;
-  peer->letters = letter;
-  *made = letter;
+  outgoing->next = peer->outgoing_all;
+  peer->outgoing_all = outgoing;
+  *made = outgoing;
   return 0;
 }
 
 // [worker lock of the messenger: only its holder takes from the spare ones]
-static int take_letter(struct agent_peer *peer, struct agent_letter **letter) {
-  struct agent_letter *spare = atomic_load(&peer->spare);
+static int take_outgoing(struct agent_peer *peer, struct agent_outgoing **outgoing) {
+  struct agent_outgoing *spare = atomic_load(&peer->spare);
   while (spare && !atomic_compare_exchange_weak(&peer->spare, &spare, atomic_load(&spare->next_spare)))
     ;
   if (!spare)
-    return make_letter(peer, letter);
-  *letter = spare;
+    return make_outgoing(peer, outgoing);
+  *outgoing = spare;
   return 0;
 }
 
 static int send_held(struct agent_peer *peer, enum agent_message_kind kind, const void *bytes, uint32_t size,
                      uint64_t sequence) {
   int err = atomic_load(&peer->failed);
-  struct agent_letter *letter = NULL;
-  int rc = err == 0 ? take_letter(peer, &letter) : fail(err, "%s is gone", peer->name);
+  struct agent_outgoing *outgoing = NULL;
+  int rc = err == 0 ? take_outgoing(peer, &outgoing) : fail(err, "%s is gone", peer->name);
   if (rc != 0) {
     if (sequence > 0)
       agent_credit_end(peer, sequence, rc);
     return rc;
   }
-  letter->sequence = sequence;
-  atomic_store(&letter->err, TRANSPORT_IN_FLIGHT);
-  letter->post.request.message_size = AGENT_HEADER + size;
-  agent_header_fill(peer, letter->bytes, kind, size, sequence);
+  outgoing->sequence = sequence;
+  atomic_store(&outgoing->err, TRANSPORT_IN_FLIGHT);
+  outgoing->post.request.message_size = AGENT_HEADER + size;
+  agent_header_fill(peer, outgoing->bytes, kind, size, sequence);
   if (size > 0)
-    memcpy(letter->bytes + AGENT_HEADER, bytes, size);
+    memcpy(outgoing->bytes + AGENT_HEADER, bytes, size);
   atomic_fetch_add(&peer->flying, 1);
-  agent_post_start_held(&letter->post, ++letter->starts);
-  err = atomic_load(&letter->err); // still this start's: the next one needs the worker's lock
-  return err < 0 ? fail(err, "%s", letter->post.request.why) : 0;
+  agent_post_start_held(&outgoing->post, ++outgoing->starts);
+  err = atomic_load(&outgoing->err); // still this start's: the next one needs the worker's lock
+  return err < 0 ? fail(err, "%s", outgoing->post.request.why) : 0;
 }
 
 static int send_numbered(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_kind kind, const void *bytes,
@@ -166,8 +166,8 @@ void agent_letters_cancel(struct agent_peer *peer) {
   if (!peer->messenger)
     return;
   agent_worker_lock(peer->messenger);
-  for (struct agent_letter *letter = peer->letters; letter; letter = letter->next)
-    agent_post_cancel(&letter->post, letter->starts);
+  for (struct agent_outgoing *outgoing = peer->outgoing_all; outgoing; outgoing = outgoing->next)
+    agent_post_cancel(&outgoing->post, outgoing->starts);
   agent_worker_unlock(peer->messenger);
 }
 
@@ -176,13 +176,13 @@ bool agent_letters_idle(struct agent_peer *peer) {
 }
 
 void agent_letters_free(struct agent_peer *peer) {
-  struct agent_letter *next;
-  for (struct agent_letter *letter = peer->letters; letter; letter = next) {
-    next = letter->next;
-    agent_post_unprepare(&letter->post);
-    free(letter);
+  struct agent_outgoing *next;
+  for (struct agent_outgoing *outgoing = peer->outgoing_all; outgoing; outgoing = next) {
+    next = outgoing->next;
+    agent_post_unprepare(&outgoing->post);
+    free(outgoing);
   }
-  peer->letters = NULL;
+  peer->outgoing_all = NULL;
   atomic_store(&peer->spare, NULL);
 }
 

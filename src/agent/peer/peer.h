@@ -13,7 +13,7 @@
 #include "agent/metadata/description.h"
 
 struct agent_worker;
-struct agent_letter;
+struct agent_outgoing;
 struct agent_meter;
 
 struct agent_life;
@@ -43,7 +43,7 @@ struct agent_peer {
   uint64_t pid_namespace, start_ticks, change;
   int32_t pid;
   uint32_t heartbeat_ms;
-  _Atomic uint64_t heard_ns; // its last message came
+  _Atomic uint64_t received_ns; // its last message came
   struct agent_link links[AGENT_MAX_WORKERS];
   struct agent_worker *messenger; // carries messages to it; NULL: nothing does
   struct agent_ranges regions;
@@ -52,13 +52,13 @@ struct agent_peer {
   struct weft_transfer *transfers; // with it
   bool torn;                       // ended, and let go of by the transports
   // Notifications to it: those in flight, and how far the reader is behind what has arrived (peer/message_send.c).
-  _Atomic uint64_t sent;                // the newest number
-  _Atomic uint64_t arrived;             // the highest number that has arrived
-  _Atomic uint64_t read;                // the highest number that it says it has read
-  _Atomic uint32_t on_way;              // in flight
-  struct agent_letter *letters;         // all; lock of the messenger
-  _Atomic(struct agent_letter *) spare; // those that are not in flight; taken with that lock
-  _Atomic uint32_t flying;              // letters in flight
+  _Atomic uint64_t sent;                  // the newest number
+  _Atomic uint64_t arrived;               // the highest number that has arrived
+  _Atomic uint64_t read;                  // the highest number that it says it has read
+  _Atomic uint32_t on_way;                // in flight
+  struct agent_outgoing *outgoing_all;    // all; lock of the messenger
+  _Atomic(struct agent_outgoing *) spare; // those that are not in flight; taken with that lock
+  _Atomic uint32_t flying;                // letters in flight
   // From it.
   _Atomic uint32_t unread;
   _Atomic uint32_t news;         // messages that housekeeping has not read

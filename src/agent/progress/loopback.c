@@ -112,7 +112,7 @@ static void self_disconnect(struct transport_peer *peer) {
 static int self_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote) {
   struct transport_region *region;
   if (size != sizeof region)
-    return fail(WEFT_ERR_PROTOCOL, "a key of %zu bytes is none of this process", size);
+    return fail(WEFT_ERR_PROTOCOL, "a key of %zu bytes is not one of this process", size);
   memcpy(&region, bytes, sizeof region);
   struct thing *made = new_thing(peer->worker);
   if (!made)

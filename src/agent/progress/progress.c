@@ -101,8 +101,8 @@ static bool arm_all(weft_agent_t *agent, uint64_t *nap) {
     if (rc != 0)
       return false;
     bool busy = atomic_load(&agent->in_flight) > 0;
-    bool hears = !(worker->worker->abilities.flags & TRANSPORT_SELF_ONLY);
-    if (worker->fd < 0 && worker->transport != &agent_transport_self && (busy || hears))
+    bool receives = !(worker->worker->abilities.flags & TRANSPORT_SELF_ONLY);
+    if (worker->fd < 0 && worker->transport != &agent_transport_self && (busy || receives))
       *nap = busy ? SHORT_NAP_NS : LONG_NAP_NS;
   }
   return true;

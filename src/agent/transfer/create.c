@@ -76,19 +76,19 @@ static int make_parts(weft_transfer_t *transfer, bool swapped) {
 }
 
 // What sends the notification when the parts cannot.
-static int make_letter(weft_transfer_t *transfer) {
+static int make_outgoing(weft_transfer_t *transfer) {
   if (!transfer->message || transfer->parts[0].request.message)
     return 0;
   struct agent_worker *messenger = transfer->peer->messenger;
-  transfer->letter = calloc(1, sizeof *transfer->letter);
-  if (!transfer->letter)
+  transfer->outgoing = calloc(1, sizeof *transfer->outgoing);
+  if (!transfer->outgoing)
     return fail(WEFT_ERR_NOMEM, "no memory for a message");
-  transfer->letter->request = (struct transport_request){.peer = transfer->peer->links[messenger->index].to,
-                                                         .op = WEFT_WRITE,
-                                                         .message = transfer->message,
-                                                         .message_size = transfer->message_size};
+  transfer->outgoing->request = (struct transport_request){.peer = transfer->peer->links[messenger->index].to,
+                                                           .op = WEFT_WRITE,
+                                                           .message = transfer->message,
+                                                           .message_size = transfer->message_size};
   agent_worker_lock(messenger);
-  int rc = agent_post_prepare(transfer->letter, messenger, transfer, agent_transfer_letter_ended);
+  int rc = agent_post_prepare(transfer->outgoing, messenger, transfer, agent_transfer_notification_ended);
   agent_worker_unlock(messenger);
   return rc;
 }
@@ -96,8 +96,8 @@ static int make_letter(weft_transfer_t *transfer) {
 void agent_transfer_unprepare(weft_transfer_t *transfer) {
   for (uint32_t i = 0; transfer->parts && i < transfer->num_parts; i++)
     agent_post_unprepare(&transfer->parts[i]);
-  if (transfer->letter)
-    agent_post_unprepare(transfer->letter);
+  if (transfer->outgoing)
+    agent_post_unprepare(transfer->outgoing);
 }
 
 void agent_transfers_unprepare(struct agent_peer *peer) {
@@ -113,7 +113,7 @@ static void discard(weft_transfer_t *transfer) {
   if (transfer->event_fd >= 0)
     close(transfer->event_fd);
   free(transfer->parts);
-  free(transfer->letter);
+  free(transfer->outgoing);
   free(transfer->message);
   free(transfer->pieces);
   free(transfer->status);
@@ -148,7 +148,7 @@ static int build(weft_transfer_t *transfer, const struct weft_transfer_options *
     rc = make_parts(transfer, swapped);
   }
   if (rc == 0)
-    rc = make_letter(transfer);
+    rc = make_outgoing(transfer);
   free(local);
   free(remote);
   return rc;
@@ -202,7 +202,7 @@ static int check(const weft_agent_t *agent, enum weft_op op, const weft_list_t *
   if (!agent || !local || !remote)
     return fail(WEFT_ERR_INVALID, "the agent, the transfer or a list is NULL");
   if (op != WEFT_READ && op != WEFT_WRITE)
-    return fail(WEFT_ERR_INVALID, "%d is no operation: WEFT_READ and WEFT_WRITE are", (int)op);
+    return fail(WEFT_ERR_INVALID, "%d is not an operation: want WEFT_READ or WEFT_WRITE", (int)op);
   if (options->size != sizeof *options)
     return fail(WEFT_ERR_INVALID, "the options were not made with WEFT_TRANSFER_OPTIONS_INIT of this version");
   if (local->agent != agent || remote->agent != agent || local->peer->id != WEFT_PEER_SELF)

@@ -87,13 +87,13 @@ void agent_part_ended(struct agent_post *post, int err) {
       return;
     err = atomic_load(&transfer->err);
   }
-  if (err == 0 && transfer->letter)
-    agent_post_leave(transfer->letter, atomic_load_explicit(&transfer->number, memory_order_relaxed));
+  if (err == 0 && transfer->outgoing)
+    agent_post_leave(transfer->outgoing, atomic_load_explicit(&transfer->number, memory_order_relaxed));
   else
     finish(transfer, err);
 }
 
-void agent_transfer_letter_ended(struct agent_post *post, int err) {
+void agent_transfer_notification_ended(struct agent_post *post, int err) {
   weft_transfer_t *transfer = post->owner;
   if (err != 0)
     keep_err(transfer, post, err);
@@ -106,8 +106,8 @@ void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code) {
     return; // somebody else has asked, or it is another post's time
   for (uint32_t i = 0; i < transfer->num_parts; i++)
     agent_post_cancel(&transfer->parts[i], number);
-  if (transfer->letter)
-    agent_post_cancel(transfer->letter, number);
+  if (transfer->outgoing)
+    agent_post_cancel(transfer->outgoing, number);
   if (atomic_load(&transfer->agent->asleep))
     agent_wake(transfer->agent);
 }
@@ -223,8 +223,8 @@ int weft_transfer_poll(weft_transfer_t *transfer) {
   int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
   if (state > 0 && (state & AGENT_IN_FLIGHT)) {
     agent_drive_worker(transfer->link->worker);
-    if (transfer->letter)
-      agent_drive_worker(transfer->letter->worker);
+    if (transfer->outgoing)
+      agent_drive_worker(transfer->outgoing->worker);
     if (++transfer->polls % POLLS_PER_LOOK == 0)
       look_at_clock(transfer);
     state = atomic_load_explicit(&transfer->state, memory_order_acquire);

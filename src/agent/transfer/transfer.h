@@ -62,7 +62,7 @@ struct weft_transfer {
   uint64_t sequence; // of its notification in the last post
   uint8_t *message;  // header and notification; NULL: none
   uint32_t message_size;
-  struct agent_post *letter; // sends it when the last part has ended well; NULL: the only part carries it
+  struct agent_post *outgoing; // sends it when the last part has ended well; NULL: the only part carries it
   int event_fd;
   _Atomic uint32_t leaving; // threads that still touch it though its state is final
 
@@ -77,7 +77,8 @@ struct weft_transfer {
   struct weft_transfer *next_of_peer, **back_of_peer;
 };
 
-_Static_assert(offsetof(struct weft_transfer, letter) + sizeof(void *) <= 256, "what post and poll touch comes first");
+_Static_assert(offsetof(struct weft_transfer, outgoing) + sizeof(void *) <= 256,
+               "what post and poll touch comes first");
 
 // Has post `number` of it end with `code`, unless it ends before. [any]
 void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code);
@@ -120,7 +121,7 @@ void agent_transfers_unprepare(struct agent_peer *peer);
 
 // A part of it has ended: for agent_post_prepare().
 void agent_part_ended(struct agent_post *post, int err);
-void agent_transfer_letter_ended(struct agent_post *post, int err);
+void agent_transfer_notification_ended(struct agent_post *post, int err);
 
 // Takes it out of all lists and frees it. It is not in flight. [lock; takes worker locks]
 void agent_transfer_free(weft_transfer_t *transfer);

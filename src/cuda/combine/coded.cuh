@@ -9,7 +9,7 @@
 #define CUDA_COMBINE_CODED_CUH
 
 #include "cuda/kernels/format.cuh"
-#include "cuda/kernels/scene.cuh"
+#include "cuda/kernels/snapshot.cuh"
 
 enum { CODED_ROOM = CUDA_CODED_LINES * CUDA_LINE }; // bytes of a warp's own shared memory, aligned to 16
 

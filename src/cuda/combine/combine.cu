@@ -1,5 +1,5 @@
 // combine: the experts' rank reduces its rows for a token and returns one; the source adds the rows of the ranks.
-#include "cuda/combine/add_up.cuh"
+#include "cuda/combine/sum_ranks.cuh"
 #include "cuda/kernels/launch.h"
 
 namespace {
@@ -22,7 +22,7 @@ __host__ __device__ constexpr uint32_t answerer_room(bool adds) {
 template <bool ANSWERS, bool ADDS, bool CODED>
 __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constant__ cuda_combine_args args) {
   extern __shared__ __align__(128) char memory[]; // the answerers' stages and rows aside, and everybody's room
-  __shared__ scene scene;
+  __shared__ snapshot snapshot;
   __shared__ scratch scratches[COMBINE_WARPS];
   __shared__ uint64_t lost[COMBINE_WARPS / TEAM];
   constexpr uint32_t answerers = answerers_of(ANSWERS, ADDS), ASIDE = aside_of(ADDS);
@@ -36,26 +36,27 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   char *room = CODED ? memory + answerers * answerer_room(ADDS) + threadIdx.x / WARP * CODED_ROOM : nullptr;
   touch(args);
   ptx::kernel_wait();
-  const scene_part<COMBINE_BLOCK> part(args.state);
+  const snapshot_part<COMBINE_BLOCK> part(args.state);
   trace(args.trace, 0, threadIdx.x == 0);
-  part.put(scene);
+  part.put(snapshot);
   __syncthreads();
   trace(args.trace, 1, threadIdx.x == 0);
   if (threadIdx.x / WARP == QUIET) {
     if (blockIdx.x == gridDim.x - 1)
-      publish(scene, args.state, STEPS);
-    arrive(scene, args.state, STEPS);
+      publish(snapshot, args.state, STEPS);
+    arrive(snapshot, args.state, STEPS);
   }
-  if (ANSWERS && answering.plays()) {
-    answer<CODED, ASIDE>(args, scene, view_of(scene, scene.counters.answered), crew(answering), scratch,
+  if (ANSWERS && answering.includes_me()) {
+    answer<CODED, ASIDE>(args, snapshot, view_of(snapshot, snapshot.counters.answered), warp_set(answering), scratch,
                          memory + threadIdx.x / WARP * STAGE,
                          memory + answerers * STAGE + threadIdx.x / WARP * ASIDE * ROW_ASIDE, room,
                          begun{COMBINE_BLOCK, !BEGUN_FIRST});
     trace(args.trace, 2, threadIdx.x == 0);
-  } else if (ADDS && adding.plays()) {
+  } else if (ADDS && adding.includes_me()) {
     if (BEGUN_FIRST)
       ptx::barrier(BARRIER_BEGUN, COMBINE_BLOCK);
-    add_up<CODED>(args, scene, view_of(scene, scene.counters.combined), lost, adding, crew(adding), scratch, room);
+    add_up<CODED>(args, snapshot, view_of(snapshot, snapshot.counters.combined), lost, adding, warp_set(adding),
+                  scratch, room);
     trace(args.trace, 4, adding.thread() == 0);
   }
 }

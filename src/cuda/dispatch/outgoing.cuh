@@ -1,9 +1,9 @@
 // Where a rank's tokens go: a bit for each (member, local expert, token) and each (member, token), in shared memory of
-// every block that announces. From them a warp reads which members get a token, and as how manieth row.
+// every block that sends metadata. From them a warp reads which members get a token, and the number of its row there.
 #ifndef CUDA_DISPATCH_OUTGOING_CUH
 #define CUDA_DISPATCH_OUTGOING_CUH
 
-#include "cuda/kernels/scene.cuh"
+#include "cuda/kernels/snapshot.cuh"
 
 enum { QUAD = 4 }; // words that are read at once
 
@@ -48,7 +48,7 @@ inline size_t outgoing_size(const cuda_dispatch_args &args) {
   return parts * words_of(args.d.num_tokens) * 4;
 }
 
-// Before the barrier behind which the scene is known. `here`: whether this block marks. [block]
+// Before the barrier behind which the snapshot is complete. `here`: whether this block marks. [block]
 __device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &args, uint32_t *memory, bool here) {
   outgoing out = {ptx::here(ptx::shared_address(memory)), args.layout.experts + 1, words_of(args.d.num_tokens)};
 #pragma unroll 1
@@ -57,9 +57,9 @@ __device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &arg
   return out;
 }
 
-// Which members get no rows, as seats: the same in every block, for some send what others announce.
-__device__ __forceinline__ uint64_t shut_seats(const cuda_dispatch_args &args, const scene &scene) {
-  return scene.counters.given_up | (args.d.replays ? scene.counters.masked : args.d.masked);
+// Which members get no rows, as seats: the same in every block, since some send rows and others their metadata.
+__device__ __forceinline__ uint64_t shut_seats(const cuda_dispatch_args &args, const snapshot &snapshot) {
+  return snapshot.counters.given_up | (args.d.replays ? snapshot.counters.masked : args.d.masked);
 }
 
 // Members that are looked at without branches between them.
@@ -143,10 +143,11 @@ __device__ __forceinline__ void mark_slice(const outgoing &out, const cuda_dispa
   }
 }
 
-// `first`: of this warp, asked for before the scene was known. [role, its barrier to follow]
-__device__ __forceinline__ void outgoing_mark(const outgoing &out, const cuda_dispatch_args &args, const scene &scene,
-                                              const cuda_view &view, const slice &first, const role &role) {
-  uint64_t shut = shut_seats(args, scene);
+// `first`: this warp's, loaded before the snapshot was complete. [role, its barrier to follow]
+__device__ __forceinline__ void outgoing_mark(const outgoing &out, const cuda_dispatch_args &args,
+                                              const snapshot &snapshot, const cuda_view &view, const slice &first,
+                                              const role &role) {
+  uint64_t shut = shut_seats(args, snapshot);
   uint32_t index = role.thread() / WARP, slices = (args.d.num_tokens + WARP - 1) / WARP << slices_log2(args.layout);
   if (index >= slices)
     return;

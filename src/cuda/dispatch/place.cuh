@@ -2,26 +2,26 @@
 #ifndef CUDA_DISPATCH_PLACE_CUH
 #define CUDA_DISPATCH_PLACE_CUH
 
-#include "cuda/dispatch/hear.cuh"
+#include "cuda/dispatch/receive_headers.cuh"
 
 // Counts and ranges: one warp for each part of the caller's buffer, and each expert. The last ones come first, for they
 // have least to place. [role]
-__device__ __forceinline__ void tell_counts(const cuda_dispatch_args &args, const cuda_view &view,
-                                            const hearing &hearing, const places &places, const crew &crew,
-                                            device_record &record) {
+__device__ __forceinline__ void write_counts(const cuda_dispatch_args &args, const cuda_view &view,
+                                             const headers &headers, const places &places, const warp_set &warp_set,
+                                             device_record &record) {
   uint32_t E = args.layout.experts;
 #pragma unroll 1
-  for (uint32_t part = crew.count - 1 - crew.index; part <= E; part += crew.count) {
-    uint32_t total = part < E ? places.before(hearing, args.layout, view.count, part)
-                              : rows_before(hearing, args.layout, view.count);
+  for (uint32_t part = warp_set.count - 1 - warp_set.index; part <= E; part += warp_set.count) {
+    uint32_t total = part < E ? places.before(headers, args.layout, view.count, part)
+                              : rows_before(headers, args.layout, view.count);
     bool rows = args.d.rank_major == (part == E); // of the caller's buffer
-    if (crew.lane == 0) {
+    if (warp_set.lane == 0) {
       if (part < E)
         args.d.counts[part] = (int32_t)total;
       if (part < E && args.d.expert_total)
         args.d.expert_total[part] += (int32_t)total;
       if (rows && total) {
-        ptx::add(&record.num_rows, total); // also those that there is no room for
+        ptx::add(&record.num_rows, total); // also the rows for which there is no room
         atomicMax(&record.needed_rows, total);
       }
     }
@@ -29,16 +29,16 @@ __device__ __forceinline__ void tell_counts(const cuda_dispatch_args &args, cons
       continue;
     int64_t *range = args.d.rank_major ? args.d.range : args.d.range + (size_t)part * args.capacity;
 #pragma unroll 1
-    for (uint32_t i = crew.lane; i < args.capacity; i += WARP)
+    for (uint32_t i = warp_set.lane; i < args.capacity; i += WARP)
       range[i] = 0;
     __syncwarp();
 #pragma unroll 1
-    for (uint32_t m = crew.lane; m < view.count; m += WARP) {
+    for (uint32_t m = warp_set.lane; m < view.count; m += WARP) {
       uint32_t ends[2];
 #pragma unroll 1
       for (uint32_t i = 0; i < 2; i++) {
-        ends[1] = args.d.rank_major ? rows_before(hearing, args.layout, m + i)
-                                    : places.before(hearing, args.layout, m + i, part);
+        ends[1] = args.d.rank_major ? rows_before(headers, args.layout, m + i)
+                                    : places.before(headers, args.layout, m + i, part);
         ends[0] = i == 0 ? ends[1] : ends[0];
       }
       range[view.members[m].rank] = (int64_t)((uint64_t)ends[0] << 32 | (ends[1] - ends[0]));
@@ -71,9 +71,9 @@ __device__ __forceinline__ bool take_routing(const cuda_dispatch_args &args, con
                                              uint64_t op, bool strict, uint4 &v) {
   const char *from = routing_of(args.layout, member, row, op);
   bool flags = threadIdx.x % GROUP == GROUP - 1;
-  patience patience;
+  wait_limit wait_limit;
   for (v = ptx::load_line(from); !__all_sync(~0u, !flags || has_flag(v, op + 1)); v = ptx::load_line(from)) {
-    bool over = threadIdx.x % WARP == 0 && patience.over(args.state, member.seat);
+    bool over = threadIdx.x % WARP == 0 && wait_limit.over(args.state, member.seat);
     if (__shfl_sync(~0u, over, 0))
       return false;
   }
@@ -84,7 +84,7 @@ __device__ __forceinline__ bool take_routing(const cuda_dispatch_args &args, con
   return true;
 }
 
-// The token that a row is of, in its source's numbers: any of its selections says it. [warp]
+// The token that a row is of, in its source's numbers: every selection of the row names it. [warp]
 __device__ __forceinline__ uint32_t token_of(const cuda_layout &layout, uint4 v) {
   uint32_t word = v.x & CUDA_SELECTION_VALID ? v.x : threadIdx.x % GROUP == GROUP - 1 ? 0 : v.z;
   uint32_t token = word & CUDA_SELECTION_VALID ? word >> CUDA_SELECTION_TOKEN & 0x3FF : 0;
@@ -92,7 +92,7 @@ __device__ __forceinline__ uint32_t token_of(const cuda_layout &layout, uint4 v)
 }
 
 // Where the row goes. `v`: its routing. [warp]
-__device__ __forceinline__ target find_target(const cuda_dispatch_args &args, const hearing &hearing,
+__device__ __forceinline__ target find_target(const cuda_dispatch_args &args, const headers &headers,
                                               const places &places, uint32_t m, uint32_t row, uint4 v) {
   const cuda_layout &layout = args.layout;
   uint32_t lane = threadIdx.x % WARP;
@@ -107,7 +107,7 @@ __device__ __forceinline__ target find_target(const cuda_dispatch_args &args, co
   target t = {valid ? (int)expert : -1, __uint_as_float(k % 2 ? w : y), -1, 0};
   if (valid) {
     uint32_t place =
-        args.d.rank_major ? rows_before(hearing, layout, m) + row : places.before(hearing, layout, m, expert) + nth;
+        args.d.rank_major ? rows_before(headers, layout, m) + row : places.before(headers, layout, m, expert) + nth;
     if (place < args.d.rows)
       t.place = (int32_t)(args.d.rank_major ? place : expert * args.d.rows + place);
   }
@@ -118,8 +118,8 @@ __device__ __forceinline__ target find_target(const cuda_dispatch_args &args, co
 }
 
 // Rank-major: a row's local experts and weights, in top-k order. [warp]
-__device__ __forceinline__ void tell_selections(const cuda_dispatch_args &args, const target &t, int32_t place,
-                                                uint32_t lane) {
+__device__ __forceinline__ void write_selections(const cuda_dispatch_args &args, const target &t, int32_t place,
+                                                 uint32_t lane) {
   uint32_t K = args.layout.topk, valid = __ballot_sync(~0u, t.expert >= 0), count = __popc(valid);
   uint32_t k = t.expert >= 0 ? __popc(valid & ((1u << lane) - 1)) : lane;
   int32_t *experts = args.d.local_expert ? args.d.local_expert + (size_t)place * K : nullptr;
@@ -134,11 +134,11 @@ __device__ __forceinline__ void tell_selections(const cuda_dispatch_args &args, 
     weights[lane] = 0.0f;
 }
 
-// What combine and the caller have to know of a row, apart from its values. [warp]
-__device__ __forceinline__ void tell_row(const cuda_dispatch_args &args, const scene &scene, const cuda_member &member,
-                                         const target &t, uint32_t m, uint32_t row, uint32_t token, uint64_t op,
-                                         uint32_t lane) {
-  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
+// Writes what combine and the caller have to know of a row, apart from its values. [warp]
+__device__ __forceinline__ void write_row_origin(const cuda_dispatch_args &args, const snapshot &snapshot,
+                                                 const cuda_member &member, const target &t, uint32_t m, uint32_t row,
+                                                 uint32_t token, uint64_t op, uint32_t lane) {
+  const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
   size_t at = (size_t)m * args.layout.max_tokens + row;
   if (lane == 0)
     handle.token[at] = token;
@@ -153,14 +153,14 @@ __device__ __forceinline__ void tell_row(const cuda_dispatch_args &args, const s
       args.d.src_token[t.place] = (int32_t)token;
   }
   if (args.d.rank_major && t.copies)
-    tell_selections(args, t, __shfl_sync(~0u, t.place, __ffs((int)t.copies) - 1), lane);
+    write_selections(args, t, __shfl_sync(~0u, t.place, __ffs((int)t.copies) - 1), lane);
 }
 
 // Writes a packet to its rows of the caller's buffer. Each lane knows where its own copy begins, so that little is left
 // to be done for one after the other. [warp]
 template <int EACH>
-__device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, const arrival<EACH> &came, const target &t,
-                                             uint32_t index, uint32_t count) {
+__device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, const inbound_packet<EACH> &came,
+                                             const target &t, uint32_t index, uint32_t count) {
   constexpr bool SCALES = packet<EACH>::SCALES;
   seat_in_packet at;
   uint32_t first = index * EACH, lane = threadIdx.x % WARP;
@@ -188,38 +188,38 @@ __device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, con
 
 // One packet of a row: from its area to each of its places. False: the member is lost. [warp]
 template <int EACH>
-__device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, const scene &scene,
-                                             const cuda_member &member, const hearing &hearing, const places &places,
+__device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, const snapshot &snapshot,
+                                             const cuda_member &member, const headers &headers, const places &places,
                                              uint32_t m, uint32_t row, uint32_t index, uint64_t op, uint32_t lane) {
   const cuda_layout &layout = args.layout;
-  arrival<EACH> came;
+  inbound_packet<EACH> came;
   uint32_t count = chunks_of(layout.row, index);
   uint4 routing;
   target t = {-1, 0.0f, -1, 0};
   uint32_t token = 0;
   spot from = {0, 0};
-  bool here = take_routing(args, member, row, op, scene.control.strict, routing), whole = false;
+  bool here = take_routing(args, member, row, op, snapshot.control.strict, routing), whole = false;
   if (here) {
     token = token_of(layout, routing);
     from = row_spot(layout, op, token, index);
-    came.ask(member.in, from, count); // on its way while it is found out where it goes
-    t = find_target(args, hearing, places, m, row, routing);
+    came.load(member.in, from, count); // loaded while the routing is still read
+    t = find_target(args, headers, places, m, row, routing);
     whole = came.whole();
   }
   if (index == 0)
-    tell_row(args, scene, member, t, m, row, token, op, lane);
+    write_row_origin(args, snapshot, member, t, m, row, token, op, lane);
   here = here && (whole || came.await(args.state, member.seat, member.in, from, count));
   if (!here)
-    came = arrival<EACH>();
+    came = inbound_packet<EACH>();
   store_packet(args, came, t, index, count);
   return here;
 }
 
-// The i-th packet of those that come, by turns.
-struct turn {
+// The i-th of the packets that arrive, taken from all members in rotation.
+struct packet_cursor {
   uint32_t m, row, index;
 
-  __device__ __forceinline__ turn(const cuda_dispatch_args &args, const cuda_view &view, uint32_t i) {
+  __device__ __forceinline__ packet_cursor(const cuda_dispatch_args &args, const cuda_view &view, uint32_t i) {
     uint32_t nth = divide(i, args.layout.row.by_packets);
     row = divide(nth, view.by_count);
     index = i - nth * args.layout.row.packets;
@@ -228,22 +228,22 @@ struct turn {
   }
 };
 
-// All rows of those that were heard. `now`: this warp's first. [role]
+// Places all rows of the members whose headers arrived. `now`: this warp's first packet. [role]
 template <int EACH>
-__device__ __forceinline__ void place_rows(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
-                                           const hearing &hearing, const places &places, turn now, uint64_t op,
-                                           const crew &crew) {
+__device__ __forceinline__ void place_rows(const cuda_dispatch_args &args, const snapshot &snapshot,
+                                           const cuda_view &view, const headers &headers, const places &places,
+                                           packet_cursor now, uint64_t op, const warp_set &warp_set) {
   uint32_t most = 0;
 #pragma unroll 1
-  for (uint32_t m = crew.lane; m < view.count; m += WARP)
-    most = max(most, hearing.rows(args.layout, m));
+  for (uint32_t m = warp_set.lane; m < view.count; m += WARP)
+    most = max(most, headers.rows(args.layout, m));
   uint32_t jobs = __reduce_max_sync(~0u, most) * view.count * args.layout.row.packets;
 #pragma unroll 1
-  for (uint32_t i = crew.index; i < jobs; i += crew.count, now = turn(args, view, i))
-    if (now.row < hearing.rows(args.layout, now.m) &&
-        !place_packet<EACH>(args, scene, view.members[now.m], hearing, places, now.m, now.row, now.index, op,
-                            crew.lane) &&
-        crew.lane == 0)
+  for (uint32_t i = warp_set.index; i < jobs; i += warp_set.count, now = packet_cursor(args, view, i))
+    if (now.row < headers.rows(args.layout, now.m) &&
+        !place_packet<EACH>(args, snapshot, view.members[now.m], headers, places, now.m, now.row, now.index, op,
+                            warp_set.lane) &&
+        warp_set.lane == 0)
       ptx::set_bits(&args.state->record[op % CUDA_RECORDS].lost, 1ull << now.m);
 }
 

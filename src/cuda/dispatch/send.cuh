@@ -96,13 +96,13 @@ __device__ __forceinline__ void make_packet(packet<row_form<KIND>::EACH> &p, con
 
 // Where a token's rows go: each has the place of its token in the areas of the members that get it, so that nothing
 // else has to be known of the operation. `expert`: lane k has selection k, -1: none. Lane n has the n-th of the members
-// from `base` on, beginning with one that differs from rank to rank and token to token, so that every link has its
-// turn. NULL: it gets none. [warp]
+// from `base` on. The first member differs from rank to rank and token to token, so that all links are used alike.
+// NULL: the member gets none. [warp]
 __device__ __forceinline__ char *row_places(const cuda_dispatch_args &args, const cuda_view &view, uint64_t open,
                                             int32_t expert, uint32_t token, uint32_t base) {
   constexpr uint32_t AT_ONCE = 8; // those behind the last selection are -1
-  uint32_t lane = threadIdx.x % WARP, count = view.count, turn = view.self + 1 + token;
-  uint32_t m = base + lane + turn - divide(turn, view.by_count) * count;
+  uint32_t lane = threadIdx.x % WARP, count = view.count, first = view.self + 1 + token;
+  uint32_t m = base + lane + first - divide(first, view.by_count) * count;
   m -= m >= count ? count : 0;
   const cuda_member &its = view.members[min(m, CUDA_MAX_MEMBERS - 1)];
   int32_t to = its.rank, rank = expert >= 0 ? (int32_t)divide((uint32_t)expert, args.layout.by_experts) : -1;
@@ -119,20 +119,21 @@ __device__ __forceinline__ char *row_places(const cuda_dispatch_args &args, cons
 // way would not be faster, and what is small would wait behind it.
 template <int KIND> struct sender {
   static constexpr int EACH = row_form<KIND>::EACH;
-  using parcel = ::parcel<EACH>;
+  using outbound_packet = ::outbound_packet<EACH>;
   const cuda_dispatch_args &args;
   uint32_t i, step, jobs;
   uint32_t token, index;
   int32_t expert; // of the token, lane k's: selection k
   source_packet<KIND> source;
 
-  // `plays`: whether this warp sends.
-  __device__ __forceinline__ sender(const cuda_dispatch_args &args, const crew &crew, bool plays)
-      : args(args), i(crew.index), step(crew.count), jobs(plays ? args.d.num_tokens * args.layout.row.packets : 0) {
-    ask();
+  // `includes_me`: whether this warp sends.
+  __device__ __forceinline__ sender(const cuda_dispatch_args &args, const warp_set &warp_set, bool includes_me)
+      : args(args), i(warp_set.index), step(warp_set.count),
+        jobs(includes_me ? args.d.num_tokens * args.layout.row.packets : 0) {
+    prefetch();
   }
-  // Asks for packet `i`, and for what has to be known of its token.
-  __device__ __forceinline__ void ask() {
+  // Loads packet `i`, and what has to be known of its token, without waiting for it.
+  __device__ __forceinline__ void prefetch() {
     if (i >= jobs)
       return;
     uint32_t lane = threadIdx.x % WARP, K = args.layout.topk;
@@ -142,28 +143,28 @@ template <int KIND> struct sender {
     load_source<KIND>(source, args, token, index);
   }
   // [role]
-  __device__ __forceinline__ void send(const scene &scene, const cuda_view &view, uint64_t open, char *stage) {
-    uint64_t op = scene.counters.sent;
-    open &= ~shut_seats(args, scene);
+  __device__ __forceinline__ void send(const snapshot &snapshot, const cuda_view &view, uint64_t open, char *stage) {
+    uint64_t op = snapshot.counters.sent;
+    open &= ~shut_seats(args, snapshot);
 #pragma unroll 1
     while (i < jobs) {
-      // First what takes no values, for these are still on their way.
+      // First what needs no values, as these are still being loaded.
       uint32_t count = chunks_of(args.layout.row, index);
       spot spot = row_spot(args.layout, op, token, index);
       char *to = row_places(args, view, open, expert, token, 0);
       packet<EACH> p;
       make_packet<KIND>(p, source, args.dtype);
-      parcel::wait_until_there(); // the one before
-      const parcel parcel(p, stage, count, scene.control.strict);
-      parcel.send(to, spot);
+      outbound_packet::wait_until_arrived(); // the one before
+      const outbound_packet outbound_packet(p, stage, count, snapshot.control.strict);
+      outbound_packet.send(to, spot);
 #pragma unroll 1
       for (uint32_t base = WARP; base < view.count; base += WARP)
-        parcel.send(row_places(args, view, open, expert, token, base), spot);
-      parcel.sent();
-      i += step; // asked for no earlier, since the copies' fence would wait for it
-      ask();
+        outbound_packet.send(row_places(args, view, open, expert, token, base), spot);
+      outbound_packet.sent();
+      i += step; // loaded no earlier, since the copies' fence would wait for it
+      prefetch();
     }
-    parcel::wait_until_read();
+    outbound_packet::wait_until_read();
   }
 };
 

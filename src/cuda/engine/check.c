@@ -1,12 +1,12 @@
-// Arguments of a launch: what a kernel would stumble over is refused before, since a stumble ends all work of the
-// process on its device.
+// Checks the arguments of a launch: an access to memory that a kernel cannot use would end all work of the process on
+// its device.
 #include "cuda/engine/engine.h"
 #include "cuda/memory/driver.h"
 
 static int check_memory(const struct device_ep *ep, const struct cuda_argument *a, char *why) {
   struct cudaPointerAttributes is;
   int index = ep->device->index;
-  int rc = cuda_check(why, cudaPointerGetAttributes(&is, a->memory), "cannot ask whose memory an argument is");
+  int rc = cuda_check(why, cudaPointerGetAttributes(&is, a->memory), "cannot find the device of an argument");
   if (rc != 0)
     return rc;
   if (is.type == cudaMemoryTypeDevice && is.device != index)
@@ -27,8 +27,8 @@ static int check(struct device_ep *ep, const struct cuda_argument *a, char *why)
   if (address % a->align != 0)
     return cuda_why(why, WEFT_ERR_INVALID, "%s (%p) is not aligned: want a multiple of %u bytes", a->name, a->memory,
                     a->align);
-  // What was memory of the device stays so for as long as launches use it, mostly. To ask takes about as long as a
-  // tenth of a launch, and there are up to ten to ask for.
+  // What was memory of the device mostly stays so for as long as launches use it. Asking CUDA about an argument takes
+  // about a tenth of a launch, and there are up to ten arguments.
   const void **known = &ep->known[(address / 16 ^ address / 4096) % CUDA_KNOWN];
   if (*known == a->memory)
     return 0;

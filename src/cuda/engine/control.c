@@ -1,30 +1,30 @@
-// What the host tells the kernels: views, the control words, seats; how they begin; and what any thread may ask them.
-// All of it goes by the copy engine, in a stream of its own, so that it reaches kernels that run, and waits for none of
-// them.
+// What the host writes for the kernels: views, the control words, seats; how they begin; and what any thread may read
+// from them. The copy engine carries all of it, in a stream of its own, so that it reaches kernels that run and waits
+// for none of them.
 #include "cuda/engine/engine.h"
 
 #include "base/time/clock.h"
 
 #include <string.h>
 
-enum { SLICE_NS = 20 * 1000 * 1000, AWAKE_MS = 200 }; // of a wait for a joiner's first operation
+enum { SLICE_NS = 20 * 1000 * 1000, SPIN_MS = 200 }; // of a wait for a joiner's first operation
 
-// Copies from `out` to the device; what has returned is seen by kernels launched later. Under the lock, within a turn.
+// Copies from `out` to the device; kernels launched after the return see it. Under the lock, within a guard.
 static int put(struct device_ep *ep, void *to, size_t size, const char *what, char *why) {
   int rc = cuda_check(why, cudaMemcpyAsync(to, &ep->host->out, size, cudaMemcpyHostToDevice, ep->control), what);
-  return rc ? rc : cuda_await(ep->control, CUDA_ALLOWANCE_MS * (uint64_t)1000000, what, why);
+  return rc ? rc : cuda_await(ep->control, CUDA_OWN_WORK_MS * (uint64_t)1000000, what, why);
 }
 
-static int enter(struct device_ep *ep, struct cuda_turn *turn, char *why) {
-  int rc = cuda_enter(ep->device, turn, why);
+static int enter(struct device_ep *ep, struct cuda_guard *guard, char *why) {
+  int rc = cuda_enter(ep->device, guard, why);
   if (rc == 0)
     pthread_mutex_lock(&ep->lock);
   return rc;
 }
 
-static void leave(struct device_ep *ep, const struct cuda_turn *turn) {
+static void leave(struct device_ep *ep, const struct cuda_guard *guard) {
   pthread_mutex_unlock(&ep->lock);
-  cuda_leave(turn);
+  cuda_leave(guard);
 }
 
 // Epoch of the newest view that the kernels have decided on.
@@ -51,7 +51,8 @@ static int check_view(const struct device_ep *ep, const struct device_view *view
     return cuda_why(why, WEFT_ERR_INVALID, "view %llu comes after view %llu: want ascending epochs below 2^32",
                     (unsigned long long)view->epoch, (unsigned long long)ep->newest);
   if (view->count > ep->members) // none at all is the view that the last to leave leave behind
-    return cuda_why(why, WEFT_ERR_LIMIT, "view %llu has %u ranks: kernels of this rank's sizes serve at most %u",
+    return cuda_why(why, WEFT_ERR_LIMIT,
+                    "view %llu has %u ranks: want at most %u, for which the kernels have shared memory at these sizes",
                     (unsigned long long)view->epoch, view->count, ep->members);
   for (uint32_t i = 0; i < view->count; i++) {
     const struct device_member *m = &view->members[i];
@@ -59,7 +60,7 @@ static int check_view(const struct device_ep *ep, const struct device_view *view
     if ((i > 0 && m->rank <= m[-1].rank) || (m->seat >= DEVICE_SEATS && (!none || own)) ||
         (!own && !none && (!m->in || !m->out)))
       return cuda_why(why, WEFT_ERR_INVALID,
-                      "view %llu: rank %d stands in the wrong place, or has seat %u without areas",
+                      "view %llu: rank %d is out of order, or has seat %u without areas: want ascending ranks",
                       (unsigned long long)view->epoch, m->rank, m->seat);
   }
   return 0;
@@ -87,17 +88,17 @@ static void fill_view(const struct device_ep *ep, const struct device_view *view
 }
 
 // A kernel that meets the place halfway finds epoch 0 there, or the whole view: each copy ends before the next begins.
-// So who finds the view also finds that one of its links is slow: the control words may come later.
+// So a kernel that finds the view also finds that one of its links is slow; the control words may come later.
 static int write_view(struct device_ep *ep, const struct device_view *view, struct cuda_view *place, char *why) {
   ep->host->out.word = 0;
-  int rc = put(ep, &place->epoch, sizeof place->epoch, "taking back an old view", why);
+  int rc = put(ep, &place->epoch, sizeof place->epoch, "clearing an old view", why);
   if (rc == 0) {
     fill_view(ep, view, &ep->host->out.view);
     rc = put(ep, place, sizeof *place, "publishing a view", why);
   }
   if (rc == 0 && __atomic_load_n(&ep->device->strict, __ATOMIC_ACQUIRE)) {
     ep->host->out.word = true;
-    rc = put(ep, &ep->state->control.strict, sizeof ep->state->control.strict, "telling that a link is slow", why);
+    rc = put(ep, &ep->state->control.strict, sizeof ep->state->control.strict, "publishing that a link is slow", why);
   }
   if (rc == 0) {
     ep->host->out.word = view->epoch;
@@ -107,27 +108,27 @@ static int write_view(struct device_ep *ep, const struct device_view *view, stru
 }
 
 int cuda_ep_publish(struct device_ep *ep, const struct device_view *view, char *why) {
-  struct cuda_turn turn;
-  int rc = enter(ep, &turn, why);
+  struct cuda_guard guard;
+  int rc = enter(ep, &guard, why);
   if (rc != 0)
     return rc;
   rc = check_view(ep, view, why);
   int place = find_place(ep);
   if (rc == 0 && place < 0)
-    rc = cuda_why(why, WEFT_ERR_BUSY, "%d views wait to take effect already", CUDA_PUBLISHED);
+    rc = cuda_why(why, WEFT_ERR_BUSY, "%d views wait to take effect already: try again when one has", CUDA_PUBLISHED);
   if (rc == 0) {
     ep->published[place] = 0;
     rc = write_view(ep, view, &ep->state->published[place], why);
   }
   if (rc == 0)
     ep->published[place] = ep->newest = view->epoch;
-  leave(ep, &turn);
+  leave(ep, &guard);
   return rc;
 }
 
 int cuda_ep_control(struct device_ep *ep, const struct device_control *control, char *why) {
-  struct cuda_turn turn;
-  int rc = enter(ep, &turn, why);
+  struct cuda_guard guard;
+  int rc = enter(ep, &guard, why);
   if (rc != 0)
     return rc;
   ep->host->out.control = (struct cuda_control){.ready = control->ready,
@@ -137,28 +138,28 @@ int cuda_ep_control(struct device_ep *ep, const struct device_control *control, 
                                                 .timeout_ns = ep->options.timeout_ns,
                                                 .strict = __atomic_load_n(&ep->device->strict, __ATOMIC_ACQUIRE)};
   rc = put(ep, &ep->state->control, sizeof ep->state->control, "writing the control words", why);
-  leave(ep, &turn);
+  leave(ep, &guard);
   return rc;
 }
 
 int cuda_ep_seat(struct device_ep *ep, uint32_t seat, char *why) {
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   if (seat >= DEVICE_SEATS)
-    return cuda_why(why, WEFT_ERR_INVALID, "there is no seat %u: want 0 to %d", seat, DEVICE_SEATS - 1);
-  int rc = enter(ep, &turn, why);
+    return cuda_why(why, WEFT_ERR_INVALID, "seat %u does not exist: want 0 to %d", seat, DEVICE_SEATS - 1);
+  int rc = enter(ep, &guard, why);
   if (rc != 0)
     return rc;
   ep->host->out.word = 0;
-  rc = put(ep, &ep->state->told[seat], sizeof ep->state->told[seat], "clearing a seat", why);
-  if (rc == 0) // what kernels know themselves they forget with the first view of the new link
+  rc = put(ep, &ep->state->start_sent[seat], sizeof ep->state->start_sent[seat], "clearing a seat", why);
+  if (rc == 0) // the kernels clear their own state of the seat with the first view of the new link
     ep->host->report.lost[seat] = 0;
-  leave(ep, &turn);
+  leave(ep, &guard);
   return rc;
 }
 
 int cuda_ep_progress(struct device_ep *ep, struct device_progress *progress, char *why) {
-  struct cuda_turn turn;
-  int rc = enter(ep, &turn, why);
+  struct cuda_guard guard;
+  int rc = enter(ep, &guard, why);
   if (rc != 0)
     return rc;
   rc = cuda_check(
@@ -166,22 +167,22 @@ int cuda_ep_progress(struct device_ep *ep, struct device_progress *progress, cha
       cudaMemcpyAsync(&ep->host->progress, &ep->state->progress, sizeof *progress, cudaMemcpyDeviceToHost, ep->control),
       "cannot copy from the device");
   if (rc == 0)
-    rc = cuda_await(ep->control, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "asking how far the kernels are", why);
+    rc = cuda_await(ep->control, CUDA_OWN_WORK_MS * (uint64_t)1000000, "reading the progress of the kernels", why);
   if (rc == 0)
     *progress = ep->host->progress;
-  leave(ep, &turn);
+  leave(ep, &guard);
   return rc;
 }
 
-// Runs the kernel once; what it found is in host->begin. The others come to this rank's first operation two operations
-// after they have told it, and then wait: so this thread stays awake for `awake_ns`. Within a turn.
-static int begin(struct device_ep *ep, struct cuda_begin_args *args, uint64_t awake_ns, char *why) {
+// Runs the kernel once; its result is in host->begin. The other ranks reach this rank's first operation two operations
+// after they have published it, and then wait for this rank: so this thread spins for `spin_ns`. Within a guard.
+static int begin(struct device_ep *ep, struct cuda_begin_args *args, uint64_t spin_ns, char *why) {
   args->state = ep->state;
   args->result = ep->begin;
   ep->host->begin = (struct cuda_begin){0};
   int rc = cuda_check(why, (cudaError_t)cuda_launch_begin(args, ep->owner), "cannot launch a kernel");
   if (rc == 0)
-    rc = cuda_await_awake(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, awake_ns, "beginning", why);
+    rc = cuda_await_spinning(ep->owner, CUDA_OWN_WORK_MS * (uint64_t)1000000, spin_ns, "beginning", why);
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   if (rc == 0 && ep->host->begin.begun)
     __atomic_store_n(&ep->begun, args->op == CUDA_AWAIT ? ep->host->begin.epoch : args->epoch, __ATOMIC_RELEASE);
@@ -190,14 +191,14 @@ static int begin(struct device_ep *ep, struct cuda_begin_args *args, uint64_t aw
 
 int cuda_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why) {
   struct cuda_begin_args args = {.op = op, .epoch = epoch};
-  struct cuda_turn turn;
-  int rc = cuda_enter(ep->device, &turn, why);
+  struct cuda_guard guard;
+  int rc = cuda_enter(ep->device, &guard, why);
   if (rc != 0)
     return rc;
   rc = begin(ep, &args, 0, why);
   if (rc == 0 && !ep->host->begin.begun)
     rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "view %llu has not been published", (unsigned long long)epoch);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }
 
@@ -211,36 +212,36 @@ static struct cuda_begin_args args_of(const struct device_ep *ep, const struct d
   return args;
 }
 
-int cuda_ep_rouse(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why) {
+int cuda_ep_wake_links(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why) {
   struct cuda_begin_args args = args_of(ep, seats, count);
-  struct cuda_turn turn;
-  int rc = cuda_enter(ep->device, &turn, why);
+  struct cuda_guard guard;
+  int rc = cuda_enter(ep->device, &guard, why);
   if (rc != 0)
     return rc;
-  rc = cuda_check(why, (cudaError_t)cuda_launch_rouse(&args, ep->owner), "cannot launch a kernel");
+  rc = cuda_check(why, (cudaError_t)cuda_launch_wake_links(&args, ep->owner), "cannot launch a kernel");
   if (rc == 0)
-    rc = cuda_await(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "waking links", why);
-  // First copies from the device take long: not while everybody waits for this rank, which asks what came of its first
-  // operation.
+    rc = cuda_await(ep->owner, CUDA_OWN_WORK_MS * (uint64_t)1000000, "waking links", why);
+  // The first copy from the device takes long. It is made here, and not when the other ranks wait for this one, which
+  // reads the result of its first operation.
   if (rc == 0)
     rc = cuda_check(why,
                     cudaMemcpyAsync(&ep->host->record, ep->state->record, sizeof ep->host->record,
                                     cudaMemcpyDeviceToHost, ep->owner),
                     "cannot copy from the device");
   if (rc == 0)
-    rc = cuda_await(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "a copy from the device", why);
-  cuda_leave(&turn);
+    rc = cuda_await(ep->owner, CUDA_OWN_WORK_MS * (uint64_t)1000000, "a copy from the device", why);
+  cuda_leave(&guard);
   return rc;
 }
 
 int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
                         const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why) {
-  uint64_t deadline = clock_deadline_ms(timeout_ms), nap = clock_deadline_ms(AWAKE_MS);
+  uint64_t deadline = clock_deadline_ms(timeout_ms), nap = clock_deadline_ms(SPIN_MS);
   struct cuda_begin_args args = args_of(ep, seats, count);
   const struct cuda_begin *found = &ep->host->begin;
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   *epoch = 0;
-  int rc = cuda_enter(ep->device, &turn, why);
+  int rc = cuda_enter(ep->device, &guard, why);
   if (rc != 0)
     return rc;
   do {
@@ -257,8 +258,8 @@ int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats,
     else
       rc = cuda_why(why, WEFT_ERR_TIMEOUT,
                     found->epoch ? "the view of the first operation has not been published"
-                                 : "no peer has told the first operation");
+                                 : "no peer has published the first operation");
   }
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }

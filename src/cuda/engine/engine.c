@@ -1,4 +1,4 @@
-// The life of an engine.
+// Opens and closes an engine.
 #include "cuda/engine/engine.h"
 
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static int open_host(struct device_ep *ep, char *why) {
   void *seen;
   int rc = cuda_pin(ep->device, (void **)&ep->host, why);
   if (rc == 0)
-    rc = cuda_check(why, cudaHostGetDevicePointer(&seen, ep->host, 0), "the device does not see pinned host memory");
+    rc = cuda_check(why, cudaHostGetDevicePointer(&seen, ep->host, 0), "the device cannot map pinned host memory");
   if (rc != 0)
     return rc;
   ep->report = (struct device_report *)((char *)seen + offsetof(struct cuda_host, report));
@@ -111,7 +111,7 @@ static int write_state(struct device_ep *ep, char *why) {
   state->report = ep->report;
   int rc = cuda_check(why, cudaMemcpyAsync(ep->state, state, sizeof *state, cudaMemcpyHostToDevice, ep->control),
                       "cannot write the engine's state");
-  return rc ? rc : cuda_await(ep->control, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "writing the engine's state", why);
+  return rc ? rc : cuda_await(ep->control, CUDA_OWN_WORK_MS * (uint64_t)1000000, "writing the engine's state", why);
 }
 
 static int open_parts(struct device_ep *ep, char *why) {
@@ -141,7 +141,7 @@ static int set_up(struct device_ep *ep, char *why) {
     return cuda_why(why, WEFT_ERR_LIMIT,
                     "%u experts and %u tokens need more shared memory than device %d has (%zu bytes)",
                     o->experts_per_rank, o->max_tokens, ep->device->index, ep->device->shared_memory);
-  int rc = cuda_share_take(ep->device, ep->blocks, why);
+  int rc = cuda_quota_take(ep->device, ep->blocks, why);
   ep->shared = rc == 0;
   return rc;
 }
@@ -155,13 +155,13 @@ int cuda_ep_open(struct device *device, const struct device_ep_options *options,
   if (ep->options.timeout_ns > CUDA_LONGEST_NS)
     ep->options.timeout_ns = CUDA_LONGEST_NS;
   pthread_mutex_init(&ep->lock, NULL);
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   int rc = set_up(ep, why);
   if (rc == 0)
-    rc = cuda_enter(device, &turn, why);
+    rc = cuda_enter(device, &guard, why);
   if (rc == 0) {
     rc = open_parts(ep, why);
-    cuda_leave(&turn);
+    cuda_leave(&guard);
   }
   if (rc != 0)
     cuda_ep_close(ep);
@@ -170,7 +170,7 @@ int cuda_ep_open(struct device *device, const struct device_ep_options *options,
   return rc;
 }
 
-// Waits for the newest launch, unless somebody has waited for it: its stream may be gone then.
+// Waits for the newest launch, unless the caller has waited for it: its stream may be destroyed then.
 static void await_launches(struct device_ep *ep) {
   struct device *device = ep->device;
   pthread_mutex_lock(&device->lock);
@@ -178,13 +178,13 @@ static void await_launches(struct device_ep *ep) {
   pthread_mutex_unlock(&device->lock);
   if (ep->last_launch == 0 || idle || cuda_check_capture(ep->last, NULL) != 0)
     return;
-  uint64_t allowance = (1 + DEVICE_EXTENSIONS) * ep->options.timeout_ns + CUDA_ALLOWANCE_MS * (uint64_t)1000000;
+  uint64_t timeout = (1 + DEVICE_EXTENSIONS) * ep->options.timeout_ns + CUDA_OWN_WORK_MS * (uint64_t)1000000;
   if (cudaEventRecord(ep->end, ep->last) == cudaSuccess && cudaStreamWaitEvent(ep->owner, ep->end, 0) == cudaSuccess)
-    cuda_await(ep->owner, allowance, "launches before a close", NULL);
+    cuda_await(ep->owner, timeout, "launches before a close", NULL);
   cudaGetLastError();
 }
 
-// Gives back all that there is, within a turn.
+// Releases all parts that exist, within a guard.
 static void close_parts(struct device_ep *ep) {
   await_launches(ep);
   cuda_release(ep->device, ep->arrays);
@@ -201,15 +201,15 @@ static void close_parts(struct device_ep *ep) {
 }
 
 void cuda_ep_close(struct device_ep *ep) {
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   if (!ep)
     return;
-  if (cuda_enter(ep->device, &turn, NULL) == 0) {
+  if (cuda_enter(ep->device, &guard, NULL) == 0) {
     close_parts(ep);
-    cuda_leave(&turn);
+    cuda_leave(&guard);
   }
   if (ep->shared)
-    cuda_share_give(ep->device, ep->blocks);
+    cuda_quota_return(ep->device, ep->blocks);
   pthread_mutex_destroy(&ep->lock);
   free(ep);
 }

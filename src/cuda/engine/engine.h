@@ -44,8 +44,8 @@ struct device_ep {
   struct cuda_host *host;
   struct device_report *report; // that of `host`, as kernels see it
   struct cuda_begin *begin;     // likewise
-  cudaStream_t control;         // carries what any thread tells the kernels
-  cudaStream_t owner;           // carries what the owner asks of them
+  cudaStream_t control;         // carries what any thread writes for the kernels
+  cudaStream_t owner;           // carries what the owner launches and reads
   cudaEvent_t end;
   cudaStream_t last;    // of the newest launch
   uint64_t last_launch; // its number among those of the device, 0: none
@@ -55,8 +55,8 @@ struct device_ep {
   const void *known[CUDA_KNOWN];      // arguments
 };
 
-// Whether the kernels of `ep` can use it all: INVALID names what they cannot. `align`: of its address; `needed`: NULL
-// is an error. Within a turn. [owner]
+// Checks that the kernels of `ep` can use all arguments: INVALID names one that they cannot use. `align`: of its
+// address; `needed`: NULL is an error. Within a guard. [owner]
 struct cuda_argument {
   const char *name;
   const void *memory;
@@ -64,7 +64,7 @@ struct cuda_argument {
   bool needed;
 };
 int cuda_check_arguments(struct device_ep *ep, const struct cuda_argument *list, size_t count, char *why);
-// Whether the stream is one of the engine's device; before the turn. [owner]
+// Checks that the stream is one of the engine's device; before cuda_enter(). [owner]
 int cuda_check_stream(const struct device_ep *ep, void *stream, char *why);
 
 #endif

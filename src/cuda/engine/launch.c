@@ -9,10 +9,11 @@ enum {
   RELAYED_BLOCKS = 12, // where peers are on other hosts
 };
 
-// Launched so, a kernel's blocks take their places before the kernel before has ended. With another rank on the device
-// they could take the place of a block that somebody waits for. A graph keeps what held when it was captured.
+// The blocks of a kernel that is launched early become resident before the kernel before it has ended. With another
+// rank on the device they could take the place of a block that this rank waits for. A graph keeps the choice that was
+// made when it was captured.
 static bool early(const struct device_ep *ep) {
-  return ep->early && !ep->limited && cuda_share_alone(ep->device);
+  return ep->early && !ep->limited && cuda_quota_alone(ep->device);
 }
 
 // Blocks read a window in the host's memory one small piece after the other: 81 of them took 65 us for one look at a
@@ -22,12 +23,12 @@ static uint32_t blocks(const struct device_ep *ep) {
   return relayed && ep->blocks > RELAYED_BLOCKS ? RELAYED_BLOCKS : ep->blocks;
 }
 
-static int enter(struct device_ep *ep, void *stream, struct cuda_turn *turn, char *why) {
+static int enter(struct device_ep *ep, void *stream, struct cuda_guard *guard, char *why) {
   int rc = cuda_check_stream(ep, stream, why);
-  return rc ? rc : cuda_enter(ep->device, turn, why);
+  return rc ? rc : cuda_enter(ep->device, guard, why);
 }
 
-// What came of a launch; cuda_ep_close waits for the newest.
+// Records a launch and reports its error; cuda_ep_close() waits for the newest.
 static int launched(struct device_ep *ep, int error, void *stream, const char *what, char *why) {
   int rc = cuda_check(why, (cudaError_t)error, what);
   if (rc == 0) {
@@ -74,8 +75,8 @@ int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void
                                     .members = ep->members,
                                     .dtype = ep->options.dtype,
                                     .d = *d};
-  struct cuda_turn turn;
-  int rc = enter(ep, stream, &turn, why);
+  struct cuda_guard guard;
+  int rc = enter(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
   if (d->kind == 1 && (d->halves & DEVICE_SEND))
@@ -85,7 +86,7 @@ int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void
   if (rc == 0)
     rc =
         launched(ep, cuda_launch_dispatch(&args, blocks(ep), early(ep), stream), stream, "cannot launch dispatch", why);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }
 
@@ -103,56 +104,56 @@ static int check_combine(struct device_ep *ep, const struct device_combine *c, c
 
 int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *stream, char *why) {
   struct cuda_combine_args args = {.state = ep->state, .layout = ep->layout, .c = *c};
-  struct cuda_turn turn;
-  int rc = enter(ep, stream, &turn, why);
+  struct cuda_guard guard;
+  int rc = enter(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
   rc = check_combine(ep, c, why);
   if (rc == 0)
     rc = launched(ep, cuda_launch_combine(&args, blocks(ep), early(ep), stream), stream, "cannot launch combine", why);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }
 
 int cuda_ep_finish(struct device_ep *ep, void *stream, char *why) {
   const struct cuda_finish_args args = {.state = ep->state, .layout = ep->layout};
-  struct cuda_turn turn;
-  int rc = enter(ep, stream, &turn, why);
+  struct cuda_guard guard;
+  int rc = enter(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
   rc = launched(ep, cuda_launch_finish(&args, blocks(ep), stream), stream, "cannot launch finish", why);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }
 
-// Copies from the device by the owner's stream. Within a turn.
+// Copies from the device by the owner's stream. Within a guard.
 static int get(struct device_ep *ep, void *to, const void *from, size_t size, const char *what, char *why) {
   int rc = cuda_check(why, cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToHost, ep->owner), what);
-  return rc ? rc : cuda_await(ep->owner, CUDA_ALLOWANCE_MS * (uint64_t)1000000, what, why);
+  return rc ? rc : cuda_await(ep->owner, CUDA_OWN_WORK_MS * (uint64_t)1000000, what, why);
 }
 
 int cuda_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why) {
   struct device_record *copy = &ep->host->record;
-  struct cuda_turn turn;
-  int rc = cuda_enter(ep->device, &turn, why);
+  struct cuda_guard guard;
+  int rc = cuda_enter(ep->device, &guard, why);
   if (rc != 0)
     return rc;
   rc = get(ep, copy, &ep->state->record[op % CUDA_RECORDS], sizeof *copy, "reading what an operation did", why);
   if (rc == 0 && (copy->op != op || copy->kind == 0))
-    rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "operation %llu has not come to its end, or is too old",
+    rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "operation %llu has not ended, or is too old: the newest two are kept",
                   (unsigned long long)op);
   if (rc == 0)
     *record = *copy;
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }
 
 int cuda_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why) {
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   if (num_tokens > ep->options.max_tokens)
     return cuda_why(why, WEFT_ERR_INVALID, "num_tokens is %u, more than max_tokens, %u", num_tokens,
                     ep->options.max_tokens);
-  int rc = cuda_enter(ep->device, &turn, why);
+  int rc = cuda_enter(ep->device, &guard, why);
   if (rc != 0)
     return rc;
   size_t size = num_tokens * sizeof *missing;
@@ -160,6 +161,6 @@ int cuda_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32
     rc = get(ep, ep->host->missing, ep->handle[op % CUDA_LIVE].missing, size, "reading what is missing", why);
   for (uint32_t i = 0; rc == 0 && i < num_tokens; i++)
     missing[i] = ep->host->missing[i];
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }

@@ -1,13 +1,13 @@
-// What kernels have written for a peer on another host: out of one window in host memory, and into another there. It
-// never waits for a kernel: it looks what has come, and takes it.
+// Relays what kernels have written for a peer on another host: out of one window in host memory here, into another
+// there. It never waits for a kernel: it collects what has arrived.
 //
 // A header goes last of its dispatch, so that a peer has either all of it or, if this process dies, nothing.
 //
-// Nothing says beforehand what will come; but what has come does. A header's unit tells how many rows follow; their
-// routing tells where they stand, and which late weights may come; and the routing that the peer has sent, delivered
-// here before, tells which answers our kernels will write for it. So each part of a slot has a *front*: what is before
-// it has been taken, and only what is next is looked at. A slot's fronts begin again with the header of another
-// operation: then the reader has taken all values of the one before (kernels/layout.h), so that none are left here.
+// What has arrived determines what follows. A header's unit says how many rows follow; their routing says where they
+// stand, and which late weights may come; and the routing that the peer has sent, delivered here before, says which
+// answers our kernels will write for it. So each part of a slot has a *front*: what is before it has been taken, and
+// only what is next is looked at. A slot's fronts begin again with the header of another operation: then the reader has
+// taken all values of the one before (kernels/layout.h), so that none are left here.
 //
 // A flag is read before what it covers, and written after it, by stores of 8 bytes. Kernels look twice, for lines may
 // not come whole to them (the strict way). What needs no flag, rows, scales and answers, is taken as soon as no word of
@@ -26,7 +26,7 @@
 
 enum {
   UNIT = sizeof(struct cuda_unit),
-  AHEAD = 1024, // bytes, of what is asked for before it is looked at
+  AHEAD = 1024, // bytes, that are prefetched before they are read
 };
 
 enum run_kind { RUN_WORDS = 1, RUN_UNITS, RUN_LINES, RUN_VALUES }; // of 8 bytes, two of them; of 16; of 128; 16
@@ -53,7 +53,7 @@ struct outgoing {
   uint32_t units; // of its mark and counts that have been taken
   struct front routing, values, scales;
   uint32_t *token;   // [M] of each row whose routing has been taken
-  uint32_t *weights; // [M * K/3] units of late weights that somebody reads
+  uint32_t *weights; // [M * K/3] units of late weights that the peer reads
   uint32_t num_weights, next_weights;
 };
 
@@ -68,7 +68,7 @@ struct device_relay {
   struct cuda_layout layout;
   char *in;
   char *out;
-  uint64_t taken[2], start[2], waiting[2]; // of the head, as told last
+  uint64_t taken[2], start[2], waiting[2]; // of the head, as sent last
   struct outgoing outgoing[CUDA_DEPTH];
   struct incoming incoming[CUDA_DEPTH];
 };
@@ -80,7 +80,7 @@ struct batch {
   struct run *open; // the last run, NULL: none
 };
 
-static int say(char *why, int rc, const char *what) {
+static int set_error(char *why, int rc, const char *what) {
   snprintf(why, DEVICE_WHY, "%s", what);
   return rc;
 }
@@ -171,7 +171,7 @@ static void collect_head(struct device_relay *relay, struct batch *batch) {
   uint64_t taken[2] = {load(&head->taken_dispatch), load(&head->taken_combine)}, start[2];
   if (memcmp(taken, relay->taken, sizeof taken) != 0 && put_words(batch, RUN_WORDS, 0, taken))
     memcpy(relay->taken, taken, sizeof taken);
-  const uint64_t waiting[2] = {load(&head->waiting)}; // and a word that nobody reads
+  const uint64_t waiting[2] = {load(&head->waiting)}; // and a word that is never read
   if (waiting[0] != relay->waiting[0] && put_words(batch, RUN_WORDS, offsetof(struct cuda_area_head, waiting), waiting))
     memcpy(relay->waiting, waiting, sizeof waiting);
   if (load_unit(&head->start, start) == 1 && load((const char *)&head->start + 8) == start[1] && // else the next time
@@ -181,7 +181,7 @@ static void collect_head(struct device_relay *relay, struct batch *batch) {
 }
 
 // If the header is another operation's than the last, the slot begins again.
-static void look_at_header(struct device_relay *relay, uint32_t slot, const uint64_t words[2]) {
+static void check_header(struct device_relay *relay, uint32_t slot, const uint64_t words[2]) {
   struct outgoing *own = &relay->outgoing[slot];
   uint32_t flag = (uint32_t)(words[1] >> 32), rows = words[0] & 0xFFFF;
   if (flag == own->flag)
@@ -206,7 +206,7 @@ static void collect_units(struct device_relay *relay, struct batch *batch, uint3
   }
 }
 
-// The token that a routing line tells; 0: none. A row of several lines has it in any.
+// The token that a routing line names; 0: none. A row of several lines has it in any.
 static uint32_t token_of(const struct device_relay *relay, const char *line) {
   uint32_t found = 0;
   for (uint32_t i = 0; i < CUDA_LINE_SELECTIONS; i++) {
@@ -218,14 +218,14 @@ static uint32_t token_of(const struct device_relay *relay, const char *line) {
   return found;
 }
 
-// Notes what line `index` of a row's routing tells of its token.
-static void note_token(const struct device_relay *relay, uint32_t *token, uint32_t index, const char *line) {
+// Stores the token that line `index` of a row's routing names, if it names one.
+static void record_token(const struct device_relay *relay, uint32_t *token, uint32_t index, const char *line) {
   uint32_t found = token_of(relay, line);
   *token = index == 0 || found > *token ? found : *token;
 }
 
 // Which units of late weights the selections of a routing line are about.
-static void note_weights(const struct device_relay *relay, struct outgoing *own, const char *line, uint32_t index) {
+static void record_weights(const struct device_relay *relay, struct outgoing *own, const char *line, uint32_t index) {
   for (uint32_t i = 0; i < CUDA_LINE_SELECTIONS; i++) {
     uint32_t word, k = index * CUDA_LINE_SELECTIONS + i;
     memcpy(&word, line + i * 8, sizeof word);
@@ -248,8 +248,8 @@ static void collect_routing(struct device_relay *relay, struct batch *batch, uin
     const char *line = take_line(relay, batch, begin + (size_t)index * CUDA_LINE, own->flag);
     if (!line)
       return;
-    note_weights(relay, own, line, own->routing.piece);
-    note_token(relay, &own->token[own->routing.row], own->routing.piece, line);
+    record_weights(relay, own, line, own->routing.piece);
+    record_token(relay, &own->token[own->routing.row], own->routing.piece, line);
     if (++own->routing.piece == layout->routing_lines)
       own->routing = (struct front){.row = own->routing.row + 1};
   }
@@ -276,7 +276,7 @@ static bool take_values(const struct device_relay *relay, struct batch *batch, s
   char *room = room_for(batch, RUN_VALUES, offset, bytes);
   if (!room)
     return false;
-  for (uint32_t at = 0; at < bytes; at += 8) { // asked for again: from 16 words on the stack the copy took longer
+  for (uint32_t at = 0; at < bytes; at += 8) { // loaded again: from 16 words on the stack the copy took longer
     uint64_t word = load(from + at);
     memcpy(room + at, &word, sizeof word);
     store(from + at, (uint64_t)CUDA_EMPTY << 32 | CUDA_EMPTY);
@@ -351,12 +351,13 @@ static void collect_answers(struct device_relay *relay, struct batch *batch, uin
 size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size) {
   struct batch batch = {.bytes = bytes, .size = size};
   uint64_t headers[CUDA_DEPTH][2];
-  // Before the start unit, which goes first: who finds a header has to find the start that was told before it.
+  // Headers are read before the start unit, which is sent first: a peer that finds a header has to find the start that
+  // was published before it.
   for (uint32_t slot = 0; slot < CUDA_DEPTH; slot++)
     load_unit(relay->out + slot_at(relay, slot), headers[slot]);
   collect_head(relay, &batch);
   for (uint32_t slot = 0; slot < CUDA_DEPTH; slot++) {
-    look_at_header(relay, slot, headers[slot]);
+    check_header(relay, slot, headers[slot]);
     if (!relay->outgoing[slot].begun)
       continue;
     collect_units(relay, &batch, slot);
@@ -381,7 +382,7 @@ static void deliver_units(char *to, const char *from, size_t bytes) {
   }
 }
 
-// In any order: each word tells by itself that it has come.
+// In any order: each word shows by itself that it has arrived.
 static void deliver_values(char *to, const char *from, size_t bytes) {
   uint64_t word;
   for (size_t at = 0; at < bytes; at += sizeof word) {
@@ -400,7 +401,7 @@ static void deliver_lines(char *to, const char *from, size_t bytes) {
 }
 
 // A line of routing, or a header, has come: if it is another operation's, no row of that is known yet.
-static void note_flag(struct incoming *theirs, const char *flag) {
+static void record_flag(struct incoming *theirs, const char *flag) {
   uint32_t *token = theirs->token, found;
   memcpy(&found, flag, sizeof found);
   if (found != theirs->flag)
@@ -408,15 +409,15 @@ static void note_flag(struct incoming *theirs, const char *flag) {
 }
 
 // Routing has come, row by row: the tokens that our kernels will answer.
-static void note_routing(struct device_relay *relay, uint32_t slot, size_t first, const char *lines, size_t bytes) {
+static void record_routing(struct device_relay *relay, uint32_t slot, size_t first, const char *lines, size_t bytes) {
   struct incoming *theirs = &relay->incoming[slot];
   uint32_t each = relay->layout.routing_lines;
   for (size_t i = 0; i < bytes / CUDA_LINE; i++) {
     size_t row = (first + i) / each;
-    note_flag(theirs, lines + i * CUDA_LINE + CUDA_LINE - sizeof(uint64_t));
+    record_flag(theirs, lines + i * CUDA_LINE + CUDA_LINE - sizeof(uint64_t));
     if (row != theirs->rows || row >= relay->layout.max_tokens)
       return; // of an operation that has passed
-    note_token(relay, &theirs->token[row], (uint32_t)((first + i) % each), lines + i * CUDA_LINE);
+    record_token(relay, &theirs->token[row], (uint32_t)((first + i) % each), lines + i * CUDA_LINE);
     theirs->rows += (first + i) % each + 1 == each;
   }
 }
@@ -442,11 +443,11 @@ static void deliver_run(struct device_relay *relay, const struct run *run, const
   uint32_t slot = 0;
   size_t at = 0;
   bool in_slot = find_slot(relay, run->offset, &slot, &at);
-  // First what answers are expected by: kernels answer as soon as they have seen it.
+  // The relay's own state is updated first: kernels answer as soon as they see what is delivered.
   if (in_slot && run->kind == RUN_UNITS && at == 0)
-    note_flag(&relay->incoming[slot], from + UNIT - sizeof(uint32_t));
+    record_flag(&relay->incoming[slot], from + UNIT - sizeof(uint32_t));
   if (in_slot && run->kind == RUN_LINES && at >= layout->routing && at < layout->late)
-    note_routing(relay, slot, (at - layout->routing) / CUDA_LINE, from, run->bytes);
+    record_routing(relay, slot, (at - layout->routing) / CUDA_LINE, from, run->bytes);
   if (run->kind == RUN_LINES)
     deliver_lines(to, from, run->bytes);
   else if (run->kind == RUN_VALUES)
@@ -459,14 +460,14 @@ static void deliver_run(struct device_relay *relay, const struct run *run, const
 static int find_run(const struct device_relay *relay, const char *from, size_t size, size_t at, struct run *run,
                     char *why) {
   if (size - at < sizeof *run)
-    return say(why, WEFT_ERR_PROTOCOL, "what came ends within a run");
+    return set_error(why, WEFT_ERR_PROTOCOL, "a batch of the peer's ends within a run");
   memcpy(run, from + at, sizeof *run);
   if (!is_legal(relay, run) || run->bytes > size - at - sizeof *run)
-    return say(why, WEFT_ERR_PROTOCOL, "what came does not belong into this area");
+    return set_error(why, WEFT_ERR_PROTOCOL, "a run of the peer's lies outside this area, or is of an unknown kind");
   return 0;
 }
 
-// All of it is looked at before anything is written.
+// Checks all runs before it writes anything.
 int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size, char *why) {
   const char *from = bytes;
   struct run run;
@@ -501,7 +502,7 @@ int cuda_relay_open(const struct device_ep_options *o, void *in, void *out, stru
   }
   if (!whole) {
     cuda_relay_close(relay);
-    return say(why, WEFT_ERR_NOMEM, "no memory for the way to a rank on another host");
+    return set_error(why, WEFT_ERR_NOMEM, "no memory for the relay to a rank on another host");
   }
   *made = relay;
   return 0;

@@ -2,7 +2,7 @@
 #ifndef CUDA_KERNELS_ACTIVATE_CUH
 #define CUDA_KERNELS_ACTIVATE_CUH
 
-#include "cuda/dispatch/hear.cuh"
+#include "cuda/dispatch/receive_headers.cuh"
 
 enum { NOT_PUBLISHED = CUDA_PUBLISHED };
 
@@ -49,36 +49,37 @@ __device__ __forceinline__ void make_live(cuda_view &live, const cuda_view &publ
   }
 }
 
-// Tells a peer that this rank counts it from `op` on, unless it has been told so before.
-__device__ __forceinline__ void tell_start(cuda_state *state, const cuda_member &member, uint64_t op, uint64_t epoch) {
-  uint64_t told = state->told[member.seat];
-  if (told != 0 && told <= op + 1)
+// Publishes to a peer that this rank counts it from `op` on, unless it has published so before.
+__device__ __forceinline__ void publish_start(cuda_state *state, const cuda_member &member, uint64_t op,
+                                              uint64_t epoch) {
+  uint64_t start = state->start_sent[member.seat];
+  if (start != 0 && start <= op + 1)
     return;
-  state->told[member.seat] = op + 1;
+  state->start_sent[member.seat] = op + 1;
   uint64_t first = op + 1;
   ptx::store_unit(&((cuda_area_head *)member.out)->start,
                   make_uint4((uint32_t)first, (uint32_t)(first >> 32), (uint32_t)epoch, 1));
 }
 
-// Tells each rank that is in `next` but not in `now` that operation `op` is its first. [one thread]
-__device__ __forceinline__ void tell_joiners(cuda_state *state, const cuda_view &now, const cuda_view &next,
-                                             uint64_t op) {
+// Publishes to each rank that is in `next` but not in `now` that operation `op` is its first. [one thread]
+__device__ __forceinline__ void notify_joiners(cuda_state *state, const cuda_view &now, const cuda_view &next,
+                                               uint64_t op) {
 #pragma unroll 1
   for (uint32_t m = 0; m < next.count; m++)
     if (next.members[m].seat < DEVICE_SEATS && m != next.self && !find_seat(now, next.members[m].seat))
-      tell_start(state, next.members[m], op, next.epoch);
+      publish_start(state, next.members[m], op, next.epoch);
   ptx::fence_system();
 }
 
-// Seats of new members begin unlost. [one thread]
-__device__ __forceinline__ void forgive(cuda_state *state, const cuda_view &now, const cuda_view &next) {
+// Clears the lost bits of new members' seats. [one thread]
+__device__ __forceinline__ void clear_lost(cuda_state *state, const cuda_view &now, const cuda_view &next) {
 #pragma unroll 1
   for (uint32_t m = 0; m < next.count; m++)
     if (next.members[m].seat < DEVICE_SEATS && !find_seat(now, next.members[m].seat))
       atomicAnd((unsigned long long *)&state->counters.lost, ~(1ull << next.members[m].seat));
 }
 
-// Tells the host that `epoch` takes effect with `op`. [one thread]
+// Reports to the host that `epoch` takes effect with `op`. [one thread]
 __device__ __forceinline__ void report_activation(cuda_state *state, uint64_t op, uint64_t epoch) {
   uint64_t n = state->counters.activations;
   state->report->activation[n % DEVICE_ACTIVATIONS].op = op;
@@ -88,8 +89,8 @@ __device__ __forceinline__ void report_activation(cuda_state *state, uint64_t op
   state->counters.activations = n + 1;
 }
 
-// All headers of `op`, which ran in `now`, are heard: decides the view of op + 2, as every other rank does. `next`:
-// that of op + 1. [one thread]
+// Decides the view of op + 2 from all headers of `op`, which ran in `now`, as every other rank does. `next`: the view
+// of op + 1. [one thread]
 __device__ __forceinline__ void decide(cuda_state *state, const cuda_view &now, const cuda_view &next,
                                        uint32_t next_live, uint64_t lowest, uint64_t op) {
   cuda_counters &counters = state->counters;
@@ -98,16 +99,16 @@ __device__ __forceinline__ void decide(cuda_state *state, const cuda_view &now, 
     return;
   uint32_t slot = find_published(state, lowest);
   if (slot == NOT_PUBLISHED)
-    return; // it cannot be: this rank's own header said that it was ready for it
+    return; // impossible: this rank's own header named it as published
   uint32_t made = (counters.newest + 1) % CUDA_LIVE;
   cuda_view &live = state->live[made];
   make_live(live, state->published[slot], next, op + 2, 0, 1);
   counters.newest = made;
   counters.live[(op + 2) % CUDA_LIVE] = (uint8_t)made;
-  forgive(state, next, live);
-  // A newer one, in place of one that never came here, without this rank: nothing to tell.
+  clear_lost(state, next, live);
+  // A newer view without this rank stands for one that never arrived here: then there is nobody to notify.
   if (live.epoch == lowest || live.count > 0)
-    tell_joiners(state, now, live, op + 2);
+    notify_joiners(state, now, live, op + 2);
   report_activation(state, op + 2, live.epoch);
 }
 

@@ -11,7 +11,7 @@ struct cuda_dispatch_args {
   uint32_t members; // the most that a view has during this launch: it sizes shared memory
   int dtype;
   struct device_dispatch d;
-  uint64_t *trace; // [blocks][8] or NULL: see scene.cuh
+  uint64_t *trace; // [blocks][8] or NULL: see snapshot.cuh
 };
 
 struct cuda_combine_args {
@@ -27,7 +27,7 @@ struct cuda_finish_args {
 };
 
 // `in`, `out`: as in struct cuda_member, of the peers. Begins with operation `op` in the published view of `epoch`;
-// `op` is CUDA_AWAIT: waits for `timeout_ns` at most until the areas in[0..count) tell it.
+// `op` is CUDA_AWAIT: waits for `timeout_ns` at most until one of the areas in[0..count) names it.
 #define CUDA_AWAIT UINT64_MAX
 struct cuda_begin {
   uint64_t op, epoch;
@@ -39,7 +39,7 @@ struct cuda_begin_args {
   uint32_t count;
   const char *in[CUDA_MAX_MEMBERS], *out[CUDA_MAX_MEMBERS];
   uint64_t area;             // bytes of each
-  struct cuda_begin *result; // host memory; `epoch` 0: nobody told anything
+  struct cuda_begin *result; // host memory; `epoch` 0: no peer has published a start
 };
 
 #endif

@@ -5,13 +5,13 @@
 
 namespace {
 
-enum { BEGIN_THREADS = 128, ROUSING_LINES = 2048, FINISH_THREADS = 512, FINISH_BLOCKS = 32 };
+enum { BEGIN_THREADS = 128, WAKING_LINES = 2048, FINISH_THREADS = 512, FINISH_BLOCKS = 32 };
 
 // A link between GPUs that has been idle for some ten milliseconds sleeps, and the first access over it takes 0.1 ms
 // then: a running rank's too, in the middle of an operation. Lines of an area are spread over all links. So this reads
-// some of them all over each peer's; what they hold does not matter.
-__device__ uint64_t rouse(const cuda_begin_args &args) {
-  uint64_t lines = args.area / CUDA_LINE, step = lines / ROUSING_LINES + 1, sum = 0;
+// lines all over each peer's area; what they hold does not matter.
+__device__ uint64_t touch_links(const cuda_begin_args &args) {
+  uint64_t lines = args.area / CUDA_LINE, step = lines / WAKING_LINES + 1, sum = 0;
   for (uint32_t i = 0; i < args.count; i++)
 #pragma unroll 4
     for (uint64_t line = threadIdx.x * step; line < lines; line += blockDim.x * step)
@@ -19,13 +19,13 @@ __device__ uint64_t rouse(const cuda_begin_args &args) {
   return sum;
 }
 
-__global__ void rouse_links(const __grid_constant__ cuda_begin_args args) {
-  if (rouse(args) == 1) // never mind: so that it waits for all
+__global__ void wake_links(const __grid_constant__ cuda_begin_args args) {
+  if (touch_links(args) == 1) // never true in practice: so that the compiler keeps all loads
     args.result->op = 1;
 }
 
-// The earliest operation that any peer has told, + 1, and its epoch: where they differ, because a rank died while they
-// fixed it, the earliest stands.
+// The earliest operation that any peer has published, + 1, and its epoch. Peers differ when a rank died while they
+// fixed the operation; then the earliest is valid.
 __device__ uint64_t find_start(const cuda_begin_args &args, uint64_t *epoch) {
   uint64_t first = 0;
   for (uint32_t i = 0; i < args.count; i++) {
@@ -47,7 +47,7 @@ __device__ bool await_start(const cuda_begin_args &args, uint64_t *op, uint64_t 
       return false;
   }
   ptx::fence_system();
-  first = find_start(args, epoch); // whoever told an earlier one did so before the one that was found
+  first = find_start(args, epoch); // an earlier start was published before the one that was found
   *op = first - 1;
   return true;
 }
@@ -66,20 +66,20 @@ __device__ uint32_t await_published(const cuda_begin_args &args, uint64_t epoch)
 __global__ void begin(const __grid_constant__ cuda_begin_args args) {
   cuda_state *state = args.state;
   uint64_t op = args.op, epoch = args.epoch;
-  // What takes its time comes before the wait: others count on this rank from its first operation on.
+  // What takes long comes before the wait: the other ranks wait for this one from its first operation on.
   for (device_record &record : state->record)
     clear(&record, threadIdx.x, blockDim.x);
   for (cuda_votes &votes : state->votes)
     clear(&votes, threadIdx.x, blockDim.x);
-  rouse(args); // keeps them awake: nobody waits for what it reads
+  touch_links(args); // keeps the links awake; the values are not used
   __syncthreads();
   if (threadIdx.x != 0)
     return;
   state->arrived = 0;
-  bool told = op != CUDA_AWAIT || await_start(args, &op, &epoch);
+  bool found = op != CUDA_AWAIT || await_start(args, &op, &epoch);
   args.result->op = op;
-  args.result->epoch = told ? epoch : 0;
-  uint32_t slot = told ? await_published(args, epoch) : (uint32_t)NOT_PUBLISHED;
+  args.result->epoch = found ? epoch : 0;
+  uint32_t slot = found ? await_published(args, epoch) : (uint32_t)NOT_PUBLISHED;
   if (slot == NOT_PUBLISHED)
     return;
   cuda_view &live = state->live[0], &none = state->live[1];
@@ -91,32 +91,32 @@ __global__ void begin(const __grid_constant__ cuda_begin_args args) {
   counters.lost = 0;
   counters.given_up = ptx::load_volatile(&state->control.gone);
   counters.newest = 0;
-  state->signs.own = live.self < live.count ? 1ull << live.members[live.self].seat : 0;
+  state->heartbeats.own = live.self < live.count ? 1ull << live.members[live.self].seat : 0;
   for (uint8_t &index : counters.live)
     index = 0;
-  tell_joiners(state, none, live, op); // those who were told by a rank that died before it told all
+  notify_joiners(state, none, live, op); // a rank that died may have notified only some of the joiners
   report_activation(state, op, live.epoch);
   args.result->begun = 1;
   ptx::fence_system();
 }
 
-// It ends what a combine would end, and empties what one would.
+// Ends an operation and empties its places, as a combine would.
 __global__ void __launch_bounds__(FINISH_THREADS, 1) finish(const __grid_constant__ cuda_finish_args args) {
-  __shared__ scene scene;
+  __shared__ snapshot snapshot;
   constexpr steps STEPS = {false, false, true, true};
   const role all = {0, gridDim.x, 0, FINISH_THREADS / WARP, 0};
   ptx::kernel_wait();
-  const scene_part<FINISH_THREADS> part(args.state);
-  part.put(scene);
+  const snapshot_part<FINISH_THREADS> part(args.state);
+  part.put(snapshot);
   __syncthreads();
   if (threadIdx.x / WARP == 0) {
     if (blockIdx.x == gridDim.x - 1) {
-      publish(scene, args.state, STEPS);
-      args.state->handle[scene.counters.combined % CUDA_LIVE].tokens = 0; // no answers will come
+      publish(snapshot, args.state, STEPS);
+      args.state->handle[snapshot.counters.combined % CUDA_LIVE].tokens = 0; // no answers will come
     }
-    arrive(scene, args.state, STEPS);
+    arrive(snapshot, args.state, STEPS);
   }
-  empty_read(args.layout, scene, crew(all));
+  empty_read(args.layout, snapshot, warp_set(all));
 }
 
 } // namespace
@@ -126,9 +126,9 @@ int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream) {
   return (int)launch((const void *)begin, params, 1, BEGIN_THREADS, 0, false, stream);
 }
 
-int cuda_launch_rouse(const struct cuda_begin_args *args, cudaStream_t stream) {
+int cuda_launch_wake_links(const struct cuda_begin_args *args, cudaStream_t stream) {
   void *params[] = {(void *)args};
-  return (int)launch((const void *)rouse_links, params, 1, BEGIN_THREADS, 0, false, stream);
+  return (int)launch((const void *)wake_links, params, 1, BEGIN_THREADS, 0, false, stream);
 }
 
 int cuda_launch_finish(const struct cuda_finish_args *args, uint32_t blocks, cudaStream_t stream) {
@@ -141,7 +141,7 @@ int cuda_launch_load(bool *early) {
   *early = true;
   int rc = (int)load((const void *)begin, early);
   if (rc == cudaSuccess)
-    rc = (int)load((const void *)rouse_links, early);
+    rc = (int)load((const void *)wake_links, early);
   if (rc == cudaSuccess)
     rc = (int)load((const void *)finish, early);
   if (rc == cudaSuccess)

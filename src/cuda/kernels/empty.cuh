@@ -9,12 +9,12 @@
 // Those at the end of the crew begin: where there is little, they have least else to do.
 //
 // A member that is lost may write later. Its link is not used again: a new one has new areas. One that passes over an
-// operation (dispatch/hear.cuh) reads nothing of it, but is there in later ones: what it was sent its sender takes
-// back.
+// operation (dispatch/receive_headers.cuh) reads nothing of it, but is there in later ones: what it was sent its sender
+// takes back.
 #ifndef CUDA_KERNELS_EMPTY_CUH
 #define CUDA_KERNELS_EMPTY_CUH
 
-#include "cuda/kernels/scene.cuh"
+#include "cuda/kernels/snapshot.cuh"
 
 // [warp]
 template <int EACH> __device__ __forceinline__ void empty_lines(char *at, uint32_t count) {
@@ -27,13 +27,13 @@ template <int EACH> __device__ __forceinline__ void empty_lines(char *at, uint32
 
 // The answers to this rank's tokens: each packet's place, in all areas that it came to. Those that travel as logfmt10
 // lie within the places of what they code. [crew]
-__device__ __forceinline__ void empty_answers(const cuda_layout &layout, const scene &scene, uint64_t op,
-                                              const crew &crew) {
-  const cuda_view &view = view_of(scene, op);
-  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
+__device__ __forceinline__ void empty_answers(const cuda_layout &layout, const snapshot &snapshot, uint64_t op,
+                                              const warp_set &warp_set) {
+  const cuda_view &view = view_of(snapshot, op);
+  const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
   uint32_t jobs = (uint32_t)handle.tokens * layout.answer.packets;
 #pragma unroll 1
-  for (uint32_t i = crew.count - 1 - crew.index; i < jobs; i += crew.count) {
+  for (uint32_t i = warp_set.count - 1 - warp_set.index; i < jobs; i += warp_set.count) {
     uint32_t token = divide(i, layout.answer.by_packets), index = i - token * layout.answer.packets;
     uint64_t seats = handle.members[token];
     size_t at = answer_offset(layout, op, token, index);
@@ -47,35 +47,35 @@ __device__ __forceinline__ void empty_answers(const cuda_layout &layout, const s
 
 // The rows that came. [crew]
 template <int EACH>
-__device__ __forceinline__ void empty_rows(const cuda_layout &layout, const scene &scene, uint64_t op,
-                                           const crew &crew) {
-  const cuda_view &view = view_of(scene, op);
-  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
-  uint32_t i = crew.count - 1 - crew.index;
+__device__ __forceinline__ void empty_rows(const cuda_layout &layout, const snapshot &snapshot, uint64_t op,
+                                           const warp_set &warp_set) {
+  const cuda_view &view = view_of(snapshot, op);
+  const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
+  uint32_t i = warp_set.count - 1 - warp_set.index;
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++) {
     if (view.members[m].seat >= DEVICE_SEATS)
       continue;
     uint32_t jobs = handle.rows[m] * layout.row.packets;
 #pragma unroll 1
-    for (; i < jobs; i += crew.count) {
+    for (; i < jobs; i += warp_set.count) {
       uint32_t row = divide(i, layout.row.by_packets), index = i - row * layout.row.packets;
       uint32_t token = handle.token[(size_t)m * layout.max_tokens + row], count = chunks_of(layout.row, index);
       spot at = row_spot(layout, op, token, index);
       empty_lines<EACH>(view.members[m].in + at.values, count);
       if (packet<EACH>::SCALES)
-        ptx::store4_if(crew.lane < count, view.members[m].in + at.scales + crew.lane * 4, CUDA_EMPTY);
+        ptx::store4_if(warp_set.lane < count, view.members[m].in + at.scales + warp_set.lane * 4, CUDA_EMPTY);
     }
-    i -= jobs; // who comes next goes on with the next member's
+    i -= jobs; // the next job is the next member's
   }
 }
 
 // The rows of this rank's that members which passed over the operation were sent. The next operation with those places
-// is announced by a later kernel: so all that is stored here has to be there by the end of this one. [crew]
-static __device__ __noinline__ void take_back(const cuda_layout &layout, const scene &scene, uint64_t op,
+// is sent by a later kernel: so all that is stored here has to be there by the end of this one. [crew]
+static __device__ __noinline__ void take_back(const cuda_layout &layout, const snapshot &snapshot, uint64_t op,
                                               uint32_t first, uint32_t step) {
-  const cuda_view &view = view_of(scene, op);
-  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
+  const cuda_view &view = view_of(snapshot, op);
+  const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
   const uint4 none = make_uint4(CUDA_EMPTY, CUDA_EMPTY, CUDA_EMPTY, CUDA_EMPTY);
   uint32_t begin = threadIdx.x % WARP * 16;
 #pragma unroll 1
@@ -100,19 +100,20 @@ static __device__ __noinline__ void take_back(const cuda_layout &layout, const s
 }
 
 // All that has been read, and what will not be. [crew]
-__device__ __forceinline__ void empty_read(const cuda_layout &layout, const scene &scene, const crew &crew) {
-  const cuda_counters &now = scene.counters;
+__device__ __forceinline__ void empty_read(const cuda_layout &layout, const snapshot &snapshot,
+                                           const warp_set &warp_set) {
+  const cuda_counters &now = snapshot.counters;
 #pragma unroll 1
   for (uint64_t op = now.emptied_answers; op < now.combined; op++)
-    empty_answers(layout, scene, op, crew);
+    empty_answers(layout, snapshot, op, warp_set);
 #pragma unroll 1
   for (uint64_t op = now.emptied_rows; op < now.received; op++) {
     if (layout.scale_stride)
-      empty_rows<CUDA_FP8_CHUNKS>(layout, scene, op, crew);
+      empty_rows<CUDA_FP8_CHUNKS>(layout, snapshot, op, warp_set);
     else
-      empty_rows<CUDA_BF16_CHUNKS>(layout, scene, op, crew);
-    if (scene.handle[op % CUDA_LIVE].passed)
-      take_back(layout, scene, op, crew.index, crew.count);
+      empty_rows<CUDA_BF16_CHUNKS>(layout, snapshot, op, warp_set);
+    if (snapshot.handle[op % CUDA_LIVE].passed)
+      take_back(layout, snapshot, op, warp_set.index, warp_set.count);
   }
 }
 

@@ -13,14 +13,14 @@ extern "C" {
 
 // `blocks`: processors to use; all blocks must be resident at once, with those of the other ranks on this device.
 // `early`: blocks are placed while the stream's kernel before ends. Only for a rank that has the device to itself: else
-// they could take the place of a kernel that somebody waits for.
+// they could take the place of a kernel that a rank waits for.
 int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Ends the oldest received operation that has not ended, without a combine. `blocks`: at most.
 int cuda_launch_finish(const struct cuda_finish_args *args, uint32_t blocks, cudaStream_t stream);
 int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream);
 // Wakes the links to the peers whose areas are out[0..count).
-int cuda_launch_rouse(const struct cuda_begin_args *args, cudaStream_t stream);
+int cuda_launch_wake_links(const struct cuda_begin_args *args, cudaStream_t stream);
 // Loads every kernel of this page on the current device, before the first of them runs there: to load one later, as
 // CUDA does at its first launch, may wait for those that run, and they may wait for it. *early: whether they can be
 // launched early, for code made for devices before Hopper, which may run on later ones, does not wait by itself.

@@ -1,8 +1,8 @@
 // The memory that two GPU ranks share: for host and device alike.
 //
 // An *area* lies in the memory of its reader; its writer, the peer, maps it. One area per direction, like the host
-// engine's. Nothing is announced apart from the data: what comes tells by itself that it is there. One look brings it;
-// no fence, no acknowledgement and no second store is on anybody's way.
+// engine's. Nothing but the data signals its arrival: the reader sees from the data itself that it is there, so one
+// read brings it, with no fence, no acknowledgement and no second store.
 //
 //   head | slot 0 | slot 1
 //   slot: header, counts [E/6], routing [M], late weights [M][K/3], rows [M], their scales [M], answers [M]
@@ -11,20 +11,21 @@
 // whole, and carries the number of its operation, its *flag*.
 //
 // Rows, scales and answers are nothing but values: a place where nothing has come yet holds words of ones, CUDA_EMPTY,
-// and no word that is sent is one. So every word of 32 bits, which machines write and read as a whole, tells by itself
-// whether it has come; in which order they come, by which way and in which pieces does not matter. Who has read a place
-// makes it empty again, in a kernel after the one that read it, and then gives the credit to write there (empty.cuh).
+// and no word that is sent is one. So every word of 32 bits, which machines write and read as a whole, shows by itself
+// whether it has come; the order, the way and the pieces in which words come do not matter. The reader of a
+// place makes it empty again, in a kernel after the one that read it, and then gives the credit to write there
+// (empty.cuh).
 //
 // The header says how many rows come, and the counts how many of them each local expert gets: with those of all sources
-// the reader knows where each source's rows begin. A row's routing says which experts it is for, and as how manieth of
-// its source's. So every row is placed when it comes, whoever else is still on the way. Routing is packed in the order
-// of tokens; a row and its answer have the place of their token, so that a row can leave before it is known how many
-// others do.
+// the reader knows where each source's rows begin. A row's routing says which experts it is for, and its number among
+// its source's rows for that expert. So every row is placed when it comes, whatever else is still on the way. Routing
+// is packed in the order of tokens; a row and its answer have the place of their token, so that a row can leave before
+// it is known how many others do.
 //
-// Operation n uses slot n % 2. A flag holds n + 1. Who writes a slot again must know that its reader has *taken* what
-// was there: has read it, and emptied its place. A header says how far its sender is, which is enough as long as
-// operations follow each other; where they overlap, the *credit* words of the head say it, written at the start of the
-// kernel after the one that emptied. The *start* unit tells a joiner its first operation.
+// Operation n uses slot n % 2. A flag holds n + 1. The writer of a slot must know, before it writes there again, that
+// its reader has *taken* what was there: has read it, and emptied its place. A header says how far its sender is, which
+// is enough as long as operations follow each other; where they overlap, the *credit* words of the head say it, written
+// at the start of the kernel after the one that emptied. The *start* unit carries a joiner's first operation.
 //
 // Rows stand as the caller has them, one behind the other. They are cut into *packets* of C chunks of 128 bytes, each
 // of which a warp handles by itself, 16 bytes a lane; a chunk of e4m3 is just what shares one scale.
@@ -104,7 +105,7 @@ enum {
 #define CUDA_SELECTION_VALID 0x80000000u
 enum {
   CUDA_SELECTION_EXPERT = 0, // shifts: local expert, 8 bits
-  CUDA_SELECTION_ROW = 8,    // how manieth row of its source for that expert, 10 bits
+  CUDA_SELECTION_ROW = 8,    // number of the row among its source's for that expert, 10 bits
   CUDA_SELECTION_TOKEN = 18, // of the source, 10 bits
   CUDA_LINE_SELECTIONS = 15,
 };
@@ -216,7 +217,7 @@ static inline void cuda_layout_init(struct cuda_layout *layout, uint32_t max_tok
 }
 
 // In host memory: an area in which nothing has come. Ones are no flag of any operation but the last that there can be.
-static inline void cuda_area_blank(void *area, uint64_t bytes) {
+static inline void cuda_area_init(void *area, uint64_t bytes) {
   memset(area, 0xFF, bytes);
   memset(area, 0, bytes < sizeof(struct cuda_area_head) ? bytes : sizeof(struct cuda_area_head));
 }

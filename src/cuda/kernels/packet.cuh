@@ -1,4 +1,4 @@
-// Packets: how a warp sends a part of a row, and takes it where it has come (layout.h says what they are).
+// Packets: how a warp sends a part of a row, and receives it (layout.h says what they are).
 //
 // Line i of a packet belongs to iteration i / 4 and group i % 4; lane l of the group (8 lanes) has its bytes from 16 l.
 #ifndef CUDA_KERNELS_PACKET_CUH
@@ -67,7 +67,7 @@ static_assert(STAGE_SCALES + CUDA_FP8_CHUNKS * 4 <= STAGE, "a stage has room for
 // A packet on its way to one or more peers. Copies in bulk carry it, from the warp's stage in shared memory: a
 // processor's ordinary stores would queue for the links, and all its loads behind them. Not where the way is strict, or
 // the device has none.
-template <int EACH> struct parcel {
+template <int EACH> struct outbound_packet {
   static constexpr bool SCALES = packet<EACH>::SCALES;
   const packet<EACH> &p;
   char *stage; // [STAGE], 128-byte aligned
@@ -75,7 +75,7 @@ template <int EACH> struct parcel {
   bool strict;
 
   // [warp]
-  __device__ __forceinline__ parcel(const packet<EACH> &p, char *stage, uint32_t count, bool strict)
+  __device__ __forceinline__ outbound_packet(const packet<EACH> &p, char *stage, uint32_t count, bool strict)
       : p(p), stage(stage), count(count), strict(strict) {
 #if __CUDA_ARCH__ >= 900
     if (strict)
@@ -93,7 +93,7 @@ template <int EACH> struct parcel {
 #endif
   }
 
-  // To the area that a lane says; NULL: this lane says nothing. [warp]
+  // To the area that each lane names; NULL: this lane names none. [warp]
   __device__ __forceinline__ void send(char *area, const spot &to) const {
 #if __CUDA_ARCH__ >= 900
     if (!strict) {
@@ -125,7 +125,7 @@ template <int EACH> struct parcel {
 #endif
   }
   // The same; and they have arrived. [warp]
-  static __device__ __forceinline__ void wait_until_there() {
+  static __device__ __forceinline__ void wait_until_arrived() {
 #if __CUDA_ARCH__ >= 900
     ptx::bulk_wait();
     __syncwarp();
@@ -149,12 +149,12 @@ private:
 
 // --- taking ---
 
-// What there is of a packet; some may not have come. `scale`: lane l has that of chunk l. [warp]
-template <int EACH> struct arrival {
+// A packet as far as it has arrived. `scale`: lane l has that of chunk l. [warp]
+template <int EACH> struct inbound_packet {
   packet<EACH> p;
   uint32_t scale;
 
-  __device__ __forceinline__ void ask(const char *area, const spot &from, uint32_t count) {
+  __device__ __forceinline__ void load(const char *area, const spot &from, uint32_t count) {
     seat_in_packet at;
     uint32_t lane = threadIdx.x % WARP;
 #pragma unroll
@@ -163,7 +163,7 @@ template <int EACH> struct arrival {
     scale =
         packet<EACH>::SCALES && lane < count ? ptx::load_volatile((const uint32_t *)(area + from.scales) + lane) : 0;
   }
-  // Whether all of it has come. [warp]
+  // Whether all of it has arrived. [warp]
   __device__ __forceinline__ bool whole() const {
     uint32_t most = scale;
 #pragma unroll
@@ -172,23 +172,23 @@ template <int EACH> struct arrival {
     return __all_sync(~0u, most != CUDA_EMPTY);
   }
 
-  // Waits for a packet after a first look at it that was in vain: one lane asks for its last word, so that those who
-  // wait leave the cache to those who write. False: the member is lost. [warp]
+  // Waits for a packet that was not complete at the first look: one lane polls its last word, so that waiting threads
+  // leave the cache to those that write. False: the member is lost. [warp]
   __device__ __forceinline__ bool await(cuda_state *state, uint32_t seat, const char *area, const spot &from,
                                         uint32_t count) {
     const uint32_t *last = (const uint32_t *)(area + from.values + count * CUDA_LINE) - 1;
-    patience patience;
+    wait_limit wait_limit;
     bool there;
     do {
       bool over = false;
       if (threadIdx.x % WARP == 0)
         while (!over && ptx::load_volatile(last) == CUDA_EMPTY)
-          over = patience.over(state, seat);
+          over = wait_limit.over(state, seat);
       if (__shfl_sync(~0u, over, 0))
         return false;
-      ask(area, from, count);
+      load(area, from, count);
       there = whole();
-      over = !there && threadIdx.x % WARP == 0 && patience.over(state, seat);
+      over = !there && threadIdx.x % WARP == 0 && wait_limit.over(state, seat);
       if (__shfl_sync(~0u, over, 0))
         return false;
     } while (!there);

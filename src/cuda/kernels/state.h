@@ -15,7 +15,7 @@ enum {
   CUDA_PUBLISHED = 8, // views that the host may be ahead
   CUDA_LIVE = 4,      // at most three differ among the operations that are open or decided, one is being made
   CUDA_RECORDS = 4,
-  CUDA_ROUNDS = 4, // in which the members of an operation can be heard again
+  CUDA_ROUNDS = 4, // in which the headers of an operation can be received again
 };
 #define CUDA_NOT_A_MEMBER 0xFFFFFFFFu // not beside the others: it would make them unsigned too
 
@@ -58,7 +58,7 @@ struct cuda_handle {
   uint32_t sent;     // of this rank
   uint64_t passed;   // seats that pass over the operation: they read nothing of it
   uint64_t pad[3];
-  uint32_t rows[CUDA_MAX_MEMBERS]; // of each member; 0: it was not heard
+  uint32_t rows[CUDA_MAX_MEMBERS]; // of each member; 0: its header did not arrive
 };
 
 // The words that every kernel reads first, in one line.
@@ -67,35 +67,35 @@ struct cuda_counters {
   uint64_t lost;                               // seats that did not come in time; changes while kernels run
   uint64_t given_up;                           // seats that the next operation's receivers do not wait for
   uint64_t masked;                             // seats that get no rows, where the launch does not say
-  uint64_t taken_dispatch, taken_combine;      // operations before these have been taken by all members heard
-  uint8_t live[CUDA_LIVE];                     // the live view of operation n: live[n % CUDA_LIVE]
-  uint32_t newest;                             // live view that was made last
-  uint64_t activations;                        // told to the host
-  uint64_t emptied_rows, emptied_answers;      // operations before these have left nothing in our areas
+  uint64_t taken_dispatch, taken_combine; // all members whose headers arrived have taken the operations before these
+  uint8_t live[CUDA_LIVE];                // the live view of operation n: live[n % CUDA_LIVE]
+  uint32_t newest;                        // live view that was made last
+  uint64_t activations;                   // reported to the host
+  uint64_t emptied_rows, emptied_answers; // operations before these have left nothing in our areas
   uint64_t pad[3];
 };
 
-// What the blocks of a kernel share: how they agree on whom they have heard (settle.cuh), and who works on what. For
-// operation n: votes[n % CUDA_LIVE].
+// What the blocks of a kernel share: how they agree on whose headers arrived (agree.cuh), and which block works on
+// what. For operation n: votes[n % CUDA_LIVE].
 struct cuda_votes {
-  uint32_t all;                  // blocks that have heard everybody, and nothing unusual
-  uint32_t verdict[CUDA_ROUNDS]; // of the speaker, what to do about a newer view: 0: none yet; see settle.cuh
-  uint32_t answers;              // packets of answers that warps have taken, beyond two each; see combine/answer.cuh
+  uint32_t all;                  // blocks that have all headers, none of them of a newer view
+  uint32_t verdict[CUDA_ROUNDS]; // the lead block's decision about a newer view, 0: none yet; see agree.cuh
+  uint32_t answers; // packets of answers that warps have taken, beyond two each; see combine/reduce_rows.cuh
   uint32_t pad[26];
   struct {
-    uint32_t heard, given_up; // other blocks, of each member
+    uint32_t received, given_up; // other blocks, of each member
   } member[CUDA_ROUNDS][CUDA_MAX_MEMBERS];
 };
 
-// What is said of waiting, see wait.cuh. Times are ticks.
-struct cuda_signs {
-  uint64_t own;                 // this rank's own seat, as a bit
-  uint64_t awaited;             // seats that threads have waited for since the last round began
-  uint64_t awaiting;            // in it: those that this rank waits for
-  uint32_t round, before;       // when it began, and the one before it
-  uint32_t step, pad;           // of it, see step_of_round(); 0: it is over
-  uint32_t said[DEVICE_SEATS];  // the low half of cuda_area_head.waiting of each peer, as read last
-  uint32_t heard[DEVICE_SEATS]; // the peer has said so after this time
+// Heartbeats of ranks that wait, see wait.cuh. Times are ticks.
+struct cuda_heartbeats {
+  uint64_t own;                    // this rank's own seat, as a bit
+  uint64_t awaited;                // seats that threads have waited for since the last round began
+  uint64_t awaiting;               // in it: those that this rank waits for
+  uint32_t round, before;          // when it began, and the one before it
+  uint32_t step, pad;              // of it, see step_of_round(); 0: it is over
+  uint32_t last[DEVICE_SEATS];     // the low half of cuda_area_head.waiting of each peer, as read last
+  uint32_t received[DEVICE_SEATS]; // the peer has sent a heartbeat after this time
 };
 
 struct cuda_state {
@@ -105,13 +105,13 @@ struct cuda_state {
   uint32_t pad[31];
   struct cuda_view live[CUDA_LIVE];
   struct cuda_view published[CUDA_PUBLISHED]; // of epoch e: any; free when its epoch is 0
-  uint64_t told[DEVICE_SEATS];                // operation + 1 that a peer was told as its first, 0: none
+  uint64_t start_sent[DEVICE_SEATS];          // the first operation, + 1, that was published to a peer; 0: none
   struct cuda_handle handle[CUDA_LIVE];
   struct cuda_votes votes[CUDA_LIVE];
   struct device_record record[CUDA_RECORDS]; // of operation n: record[n % CUDA_RECORDS]
   struct device_progress progress;
   struct device_report *report; // the host's
-  struct cuda_signs signs;
+  struct cuda_heartbeats heartbeats;
 };
 
 CUDA_STATIC_ASSERT(sizeof(struct cuda_counters) == CUDA_LINE, "the counters are one line");

@@ -5,17 +5,17 @@
 
 #include <string.h>
 
-// Zeros, and behind the first `zeros` bytes ones. Within a turn.
+// Fills the first `zeros` bytes with zeros and the rest with ones. Within a guard.
 static int clear(struct device *device, char *memory, size_t zeros, size_t size, char *why) {
   cudaError_t error = cudaSuccess;
   for (size_t at = 0, piece; at < size && error == cudaSuccess; at += piece) {
     size_t left = at < zeros ? zeros - at : size - at;
-    piece = left < CUDA_BLANKS ? left : CUDA_BLANKS;
-    error = cudaMemcpyAsync(memory + at, device->blanks + (at < zeros ? 0 : CUDA_BLANKS), piece, cudaMemcpyHostToDevice,
-                            device->stream);
+    piece = left < CUDA_FILL_BYTES ? left : CUDA_FILL_BYTES;
+    error = cudaMemcpyAsync(memory + at, device->fill_source + (at < zeros ? 0 : CUDA_FILL_BYTES), piece,
+                            cudaMemcpyHostToDevice, device->stream);
   }
   int rc = cuda_check(why, error, "cannot clear device memory");
-  return rc ? rc : cuda_await(device->stream, CUDA_ALLOWANCE_MS * (uint64_t)1000000, "clearing device memory", why);
+  return rc ? rc : cuda_await(device->stream, CUDA_OWN_WORK_MS * (uint64_t)1000000, "clearing device memory", why);
 }
 
 int cuda_clear_area(struct device *device, void *area, size_t size, char *why) {
@@ -24,9 +24,9 @@ int cuda_clear_area(struct device *device, void *area, size_t size, char *why) {
 }
 
 static int allocate(struct device *device, size_t size, bool area, void **memory, char *why) {
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   void *made = NULL;
-  int rc = cuda_enter(device, &turn, why);
+  int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   cudaError_t error = cudaMallocFromPoolAsync(&made, size ? size : 1, device->pool, device->stream);
@@ -37,7 +37,7 @@ static int allocate(struct device *device, size_t size, bool area, void **memory
     rc = area ? cuda_clear_area(device, made, size, why) : clear(device, made, size, size, why);
   if (rc != 0 && made)
     cudaFreeAsync(made, device->stream);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   if (rc == 0)
     *memory = made;
   return rc;
@@ -52,15 +52,15 @@ int cuda_allocate_area(struct device *device, size_t size, void **memory, char *
 }
 
 void cuda_release(struct device *device, void *memory) {
-  struct cuda_turn turn;
-  if (!memory || cuda_enter(device, &turn, NULL) != 0)
+  struct cuda_guard guard;
+  if (!memory || cuda_enter(device, &guard, NULL) != 0)
     return;
   cudaFreeAsync(memory, device->stream);
   cudaGetLastError();
-  cuda_leave(&turn);
+  cuda_leave(&guard);
 }
 
-// A piece that waits for its next user.
+// A piece of pinned memory that no engine uses.
 struct cuda_spare {
   struct cuda_spare *next;
 };
@@ -94,40 +94,40 @@ void cuda_unpin(struct device *device, void *memory) {
 }
 
 int cuda_copy(struct device *device, void *to, const void *from, size_t size, void *stream, bool wait, char *why) {
-  struct cuda_turn turn;
-  int rc = cuda_enter(device, &turn, why);
+  struct cuda_guard guard;
+  int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
-  uint64_t allowance = CUDA_ALLOWANCE_MS * (uint64_t)1000000;
+  uint64_t timeout = CUDA_OWN_WORK_MS * (uint64_t)1000000;
   if (wait)
     rc = cuda_check_capture(stream, why);
   if (rc == 0 && wait) // before the copy: one into memory that is not pinned waits without a deadline
-    rc = cuda_await(stream, allowance, "work before a copy", why);
+    rc = cuda_await(stream, timeout, "work before a copy", why);
   if (rc == 0)
     rc = cuda_check(why, cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, stream), "cannot copy");
   if (rc == 0 && wait)
-    rc = cuda_await(stream, allowance, "a copy", why);
-  cuda_leave(&turn);
+    rc = cuda_await(stream, timeout, "a copy", why);
+  cuda_leave(&guard);
   return rc;
 }
 
 int cuda_fill(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why) {
-  struct cuda_turn turn;
-  int rc = cuda_enter(device, &turn, why);
+  struct cuda_guard guard;
+  int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   rc = cuda_check(why, cudaMemsetAsync(memory, byte, size, stream), "cannot fill device memory");
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }
 
 int cuda_owner(const void *memory, int *index, char *why) {
   struct cudaPointerAttributes attributes;
-  struct cuda_turn turn;
-  bool entered = cuda_enter_any(&turn) == 0;
-  int rc = cuda_check(why, cudaPointerGetAttributes(&attributes, memory), "cannot ask whose memory it is");
+  struct cuda_guard guard;
+  bool entered = cuda_enter_any(&guard) == 0;
+  int rc = cuda_check(why, cudaPointerGetAttributes(&attributes, memory), "cannot find the device of this memory");
   if (entered)
-    cuda_leave(&turn);
+    cuda_leave(&guard);
   if (rc != 0)
     return rc;
   bool device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;

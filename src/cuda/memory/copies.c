@@ -52,11 +52,11 @@ static int place(struct device_copies *copies, const struct device_copy *pieces,
   uint32_t wanted = (copies->num_pieces + CUDA_COPIES_WARPS - 1) / CUDA_COPIES_WARPS;
   uint32_t most = copies->device->info.processors;
   copies->blocks = wanted < most ? wanted : most;
-  struct cuda_turn turn;
-  int rc = cuda_enter(copies->device, &turn, why);
+  struct cuda_guard guard;
+  int rc = cuda_enter(copies->device, &guard, why);
   if (rc == 0) {
     rc = cuda_check(why, cuda_copies_load(), "cannot load the kernel for copies");
-    cuda_leave(&turn);
+    cuda_leave(&guard);
   }
   if (rc == 0)
     rc = cuda_allocate(copies->device, size, (void **)&copies->pieces, why);
@@ -69,7 +69,7 @@ int cuda_copies_open(struct device *device, const struct device_copy *copies, ui
                      struct device_copies **opened, char *why) {
   uint64_t num_pieces = count_pieces(copies, count);
   if (num_pieces > UINT32_MAX)
-    return cuda_why(why, WEFT_ERR_LIMIT, "%u copies make more than 2^32 pieces", count);
+    return cuda_why(why, WEFT_ERR_LIMIT, "%u copies make more than 2^32 pieces: want fewer bytes", count);
   struct device_copies *made = calloc(1, sizeof *made);
   struct device_copy *pieces = calloc(num_pieces + 1, sizeof *pieces);
   int rc = 0;
@@ -106,12 +106,12 @@ static int run(const struct device_copies *copies, cudaStream_t stream, char *wh
 }
 
 int cuda_copies_run(struct device_copies *copies, void *stream, char *why) {
-  struct cuda_turn turn;
-  int rc = cuda_enter(copies->device, &turn, why);
+  struct cuda_guard guard;
+  int rc = cuda_enter(copies->device, &guard, why);
   if (rc != 0)
     return rc;
   rc = run(copies, stream, why);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }
 
@@ -124,11 +124,11 @@ void cuda_copies_close(struct device_copies *copies) {
 }
 
 int cuda_pin_caller(void *memory, uint64_t size, char *why) {
-  struct cuda_turn turn;
-  bool entered = cuda_enter_any(&turn) == 0;
+  struct cuda_guard guard;
+  bool entered = cuda_enter_any(&guard) == 0;
   cudaError_t error = cudaHostRegister(memory, size, cudaHostRegisterPortable);
   if (entered)
-    cuda_leave(&turn);
+    cuda_leave(&guard);
   if (error == cudaErrorHostMemoryAlreadyRegistered) {
     cudaGetLastError();
     return cuda_why(why, WEFT_ERR_EXISTS, "%p is pinned already", memory);
@@ -137,10 +137,10 @@ int cuda_pin_caller(void *memory, uint64_t size, char *why) {
 }
 
 void cuda_unpin_caller(void *memory) {
-  struct cuda_turn turn;
-  bool entered = cuda_enter_any(&turn) == 0;
+  struct cuda_guard guard;
+  bool entered = cuda_enter_any(&guard) == 0;
   cudaHostUnregister(memory);
   cudaGetLastError();
   if (entered)
-    cuda_leave(&turn);
+    cuda_leave(&guard);
 }

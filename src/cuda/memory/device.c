@@ -96,7 +96,7 @@ int cuda_check_peer(int index, int peer, char *why) {
     rc = check_index(peer, why);
   if (rc != 0 || index == peer)
     return rc;
-  rc = cuda_check(why, cudaDeviceCanAccessPeer(&reaches, index, peer), "cannot ask for peer access");
+  rc = cuda_check(why, cudaDeviceCanAccessPeer(&reaches, index, peer), "cannot query peer access");
   if (rc == 0 && !reaches)
     rc = cuda_why(
         why, WEFT_ERR_UNSUPPORTED,
@@ -132,8 +132,8 @@ static void close_parts(struct device *device) {
     cudaStreamDestroy(device->stream);
   if (device->pool)
     cudaMemPoolDestroy(device->pool);
-  if (device->blanks)
-    cudaFreeHost(device->blanks);
+  if (device->fill_source)
+    cudaFreeHost(device->fill_source);
   cudaGetLastError();
 }
 
@@ -149,12 +149,12 @@ static int open_parts(const struct cuda_driver *driver, struct device *device, c
   if (rc == 0)
     rc = open_pool(device, why);
   if (rc == 0)
-    rc = cuda_check(why, cudaHostAlloc((void **)&device->blanks, 2 * CUDA_BLANKS, cudaHostAllocPortable),
+    rc = cuda_check(why, cudaHostAlloc((void **)&device->fill_source, 2 * CUDA_FILL_BYTES, cudaHostAllocPortable),
                     "cannot pin host memory");
   if (rc != 0)
     return rc;
-  memset(device->blanks, 0, CUDA_BLANKS);
-  memset(device->blanks + CUDA_BLANKS, 0xFF, CUDA_BLANKS);
+  memset(device->fill_source, 0, CUDA_FILL_BYTES);
+  memset(device->fill_source + CUDA_FILL_BYTES, 0xFF, CUDA_FILL_BYTES);
   device->shared_memory = (size_t)shared;
   if (!device->info.windows)
     return 0;
@@ -163,14 +163,14 @@ static int open_parts(const struct cuda_driver *driver, struct device *device, c
                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->index}};
   return cuda_check_driver(
       why, driver->cuMemGetAllocationGranularity(&device->granularity, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-      "cannot ask for the size of pages");
+      "cannot query the granularity of device memory");
 }
 
 // After a failure what there is stays; the next try makes another.
 static int make(int index, struct device **out, char *why) {
   struct device *device = calloc(1, sizeof *device);
   const struct cuda_driver *driver = cuda_driver(why);
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   if (!device || !driver) {
     free(device);
     return driver ? cuda_why(why, WEFT_ERR_NOMEM, "no memory for a device") : WEFT_ERR_UNSUPPORTED;
@@ -184,12 +184,12 @@ static int make(int index, struct device **out, char *why) {
   if (rc == 0)
     rc = open_context(driver, device, why);
   if (rc == 0)
-    rc = cuda_enter(device, &turn, why);
+    rc = cuda_enter(device, &guard, why);
   if (rc == 0) {
     rc = open_parts(driver, device, why);
     if (rc != 0)
       close_parts(device);
-    cuda_leave(&turn);
+    cuda_leave(&guard);
   }
   if (rc == 0)
     *out = device;
@@ -214,14 +214,14 @@ int cuda_open(int index, struct device **out, char *why) {
 }
 
 void cuda_close(struct device *device) {
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   if (!device)
     return;
   pthread_mutex_lock(&lock);
-  if (--device->users == 0 && cuda_enter(device, &turn, NULL) == 0) {
+  if (--device->users == 0 && cuda_enter(device, &guard, NULL) == 0) {
     cudaMemPoolTrimTo(device->pool, 0);
     cudaGetLastError();
-    cuda_leave(&turn);
+    cuda_leave(&guard);
   }
   pthread_mutex_unlock(&lock);
 }

@@ -1,4 +1,4 @@
-// Functions of the CUDA driver, asked of the runtime, so that nothing is linked to it.
+// Looks up the functions of the CUDA driver through the runtime, so that nothing is linked to the driver.
 #include "cuda/memory/driver.h"
 #include "cuda/plugin.h"
 
@@ -6,10 +6,10 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct cuda_driver table;
-static const char *lacking; // its first function that is not there
+static const char *lacking; // the first function that is missing
 static cudaError_t error;
 
-static void ask(const char *name, unsigned version, void *function) {
+static void find(const char *name, unsigned version, void *function) {
   void *found = NULL;
   enum cudaDriverEntryPointQueryResult status;
 #if CUDART_VERSION >= 12050
@@ -26,14 +26,14 @@ static void ask(const char *name, unsigned version, void *function) {
   *(void **)function = found;
 }
 
-static void ask_all(void) {
-#define ASK(name, version) ask(#name, version, (void *)&table.name);
-  CUDA_DRIVER_MAP(ASK)
-#undef ASK
+static void find_all(void) {
+#define FIND(name, version) find(#name, version, (void *)&table.name);
+  CUDA_DRIVER_MAP(FIND)
+#undef FIND
 }
 
 const struct cuda_driver *cuda_driver(char *why) {
-  pthread_once(&once, ask_all);
+  pthread_once(&once, find_all);
   if (!lacking)
     return &table;
   cuda_why(why, WEFT_ERR_UNSUPPORTED, "the NVIDIA driver here lacks %s (%s): install a newer one", lacking,

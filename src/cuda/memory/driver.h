@@ -1,5 +1,5 @@
-// The functions of the CUDA driver that the plug-in calls itself. They are asked for at run time, so that it can be
-// loaded, and say what is missing, where there is no driver.
+// The functions of the CUDA driver that the plug-in calls itself. They are looked up at run time, so that the plug-in
+// can be loaded, and can name what is missing, where there is no driver.
 #ifndef CUDA_MEMORY_DRIVER_H
 #define CUDA_MEMORY_DRIVER_H
 

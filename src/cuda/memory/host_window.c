@@ -31,25 +31,25 @@ static void give_spare(struct device *device, void *memory, size_t size) {
 }
 
 int cuda_host_window_create(struct device *device, size_t size, struct device_window *window, void **host, char *why) {
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   void *seen = NULL, *made = size < sizeof(struct cuda_host_spare) ? NULL : take_spare(device, size);
   int rc = size < sizeof(struct cuda_host_spare)
                ? cuda_why(why, WEFT_ERR_INVALID, "a window of %zu bytes is too small", size)
-               : cuda_enter(device, &turn, why);
+               : cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   if (!made)
     rc = cuda_check(why, cudaHostAlloc(&made, size, cudaHostAllocPortable | cudaHostAllocMapped),
                     "cannot pin host memory for a window");
   if (rc == 0) {
-    rc = cuda_check(why, cudaHostGetDevicePointer(&seen, made, 0), "the device does not see pinned host memory");
+    rc = cuda_check(why, cudaHostGetDevicePointer(&seen, made, 0), "the device cannot map pinned host memory");
     if (rc != 0)
       give_spare(device, made, size);
   }
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   if (rc != 0)
     return rc;
-  cuda_area_blank(made, size);
+  cuda_area_init(made, size);
   __atomic_store_n(&device->strict, true, __ATOMIC_RELEASE); // lines may not come whole over PCIe: see kernels/layout.h
   __atomic_fetch_add(&device->host_windows, 1, __ATOMIC_RELAXED);
   *window = (struct device_window){.memory = seen, .size = size};

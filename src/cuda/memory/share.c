@@ -8,7 +8,7 @@
 
 static const uint8_t no_handle[sizeof((struct device_share *)0)->handle];
 
-// Tells this process from others, also after its number has been given to another one.
+// Identifies this process, also after its process id has been reused by another one.
 static uint64_t own_process(void) {
   static uint64_t number;
   if (__atomic_load_n(&number, __ATOMIC_ACQUIRE) == 0) {
@@ -53,11 +53,11 @@ static int name_allocation(const void *memory, struct device_share *share, char 
 int cuda_share(const void *memory, uint64_t size, bool window, struct device_share *share, char *why) {
   struct device_share made = {.process = own_process(), .address = (uintptr_t)memory, .size = size};
   struct device_info info;
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   int index = -1;
   int rc = cuda_owner(memory, &index, why);
   if (rc == 0 && index < 0)
-    rc = cuda_why(why, WEFT_ERR_INVALID, "%p is no device memory", memory);
+    rc = cuda_why(why, WEFT_ERR_INVALID, "%p is not device memory", memory);
   if (rc == 0)
     rc = cuda_describe(index, &info, why);
   if (rc != 0)
@@ -67,11 +67,11 @@ int cuda_share(const void *memory, uint64_t size, bool window, struct device_sha
     struct device *device;
     rc = cuda_open(index, &device, why);
     if (rc == 0)
-      rc = cuda_enter(device, &turn, why);
+      rc = cuda_enter(device, &guard, why);
     if (rc != 0)
       return rc;
     rc = name_allocation(memory, &made, why);
-    cuda_leave(&turn);
+    cuda_leave(&guard);
     cuda_close(device);
   }
   if (rc == 0)
@@ -80,7 +80,7 @@ int cuda_share(const void *memory, uint64_t size, bool window, struct device_sha
 }
 
 // Memory of this process on another of its devices.
-static int reach_own(struct device *device, const struct device_share *share, char *why) {
+static int open_own(struct device *device, const struct device_share *share, char *why) {
   int owner = -1;
   int rc = cuda_owner((const void *)(uintptr_t)share->address, &owner, why);
   if (rc == 0)
@@ -89,7 +89,7 @@ static int reach_own(struct device *device, const struct device_share *share, ch
     return rc;
   cudaError_t error = cudaDeviceEnablePeerAccess(owner, 0);
   if (error != cudaErrorPeerAccessAlreadyEnabled)
-    return cuda_check(why, error, "cannot have access to a peer");
+    return cuda_check(why, error, "cannot enable peer access");
   cudaGetLastError();
   return 0;
 }
@@ -103,13 +103,14 @@ static int check_range(const struct device_share *share, const void *base, char 
   if (!driver)
     return WEFT_ERR_UNSUPPORTED;
   int rc = cuda_check_driver(why, driver->cuMemGetAddressRange(&start, &size, (CUdeviceptr)(uintptr_t)base),
-                             "cannot tell how large the peer's device memory is");
+                             "cannot find the size of the peer's device memory");
   if (rc != 0)
     return rc;
   if ((uintptr_t)base == start && share->offset <= size && share->size <= size - share->offset)
     return 0;
-  return cuda_why(why, WEFT_ERR_PROTOCOL, "the peer's device memory has %zu bytes, and it names %llu from %llu on",
-                  size, (unsigned long long)share->size, (unsigned long long)share->offset);
+  return cuda_why(why, WEFT_ERR_PROTOCOL,
+                  "the peer's device memory has %zu bytes, but the peer names %llu bytes at offset %llu", size,
+                  (unsigned long long)share->size, (unsigned long long)share->offset);
 }
 
 static int open_handle(const struct device_share *share, void **memory, char *why) {
@@ -144,32 +145,32 @@ int cuda_share_open(struct device *device, const struct device_share *share, int
       *memory = window.memory;
     return rc;
   }
-  struct cuda_turn turn;
-  int rc = cuda_enter(device, &turn, why);
+  struct cuda_guard guard;
+  int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   if (share->process != own_process()) {
     rc = open_handle(share, memory, why);
   } else {
-    rc = reach_own(device, share, why);
+    rc = open_own(device, share, why);
     if (rc == 0)
       *memory = (void *)(uintptr_t)share->address;
   }
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }
 
 void cuda_share_close(struct device *device, const struct device_share *share, void *memory) {
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   if (is_own(device, share))
     return;
   if (is_window(share)) {
     size_t size = (share->size + device->granularity - 1) / device->granularity * device->granularity;
     struct device_window window = {.memory = memory, .size = size};
     cuda_window_release(device, &window);
-  } else if (share->process != own_process() && cuda_enter(device, &turn, NULL) == 0) {
+  } else if (share->process != own_process() && cuda_enter(device, &guard, NULL) == 0) {
     cudaIpcCloseMemHandle((char *)memory - share->offset);
     cudaGetLastError();
-    cuda_leave(&turn);
+    cuda_leave(&guard);
   }
 }

@@ -6,7 +6,7 @@
 
 enum { SPIN_NS = 200 * 1000, NAP_NS = 20 * 1000 };
 
-int cuda_await_awake(cudaStream_t stream, uint64_t timeout_ns, uint64_t awake_ns, const char *what, char *why) {
+int cuda_await_spinning(cudaStream_t stream, uint64_t timeout_ns, uint64_t spin_ns, const char *what, char *why) {
   uint64_t begun = clock_ns();
   for (;;) {
     cudaError_t error = cudaStreamQuery(stream);
@@ -18,35 +18,35 @@ int cuda_await_awake(cudaStream_t stream, uint64_t timeout_ns, uint64_t awake_ns
       return cuda_why(why, WEFT_ERR_TIMEOUT, "%s: not done after %llu ms", what,
                       (unsigned long long)(timeout_ns / 1000000));
     struct timespec nap = clock_timespec(NAP_NS);
-    if (passed > awake_ns)
+    if (passed > spin_ns)
       nanosleep(&nap, NULL);
   }
 }
 
 int cuda_await(cudaStream_t stream, uint64_t timeout_ns, const char *what, char *why) {
-  return cuda_await_awake(stream, timeout_ns, SPIN_NS, what, why);
+  return cuda_await_spinning(stream, timeout_ns, SPIN_NS, what, why);
 }
 
 int cuda_stream_open(struct device *device, void **stream, char *why) {
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   cudaStream_t made;
-  int rc = cuda_enter(device, &turn, why);
+  int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   rc = cuda_check(why, cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cannot make a stream");
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   if (rc == 0)
     *stream = made;
   return rc;
 }
 
 void cuda_stream_close(struct device *device, void *stream) {
-  struct cuda_turn turn;
-  if (!stream || cuda_enter(device, &turn, NULL) != 0)
+  struct cuda_guard guard;
+  if (!stream || cuda_enter(device, &guard, NULL) != 0)
     return;
   cudaStreamDestroy(stream);
   cudaGetLastError();
-  cuda_leave(&turn);
+  cuda_leave(&guard);
 }
 
 int cuda_check_capture(cudaStream_t stream, char *why) {
@@ -60,15 +60,15 @@ int cuda_check_capture(cudaStream_t stream, char *why) {
 }
 
 int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why) {
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   uint64_t before = __atomic_load_n(&device->launches, __ATOMIC_RELAXED);
-  int rc = cuda_enter(device, &turn, why);
+  int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   rc = cuda_check_capture(stream, why);
   if (rc == 0)
     rc = cuda_await(stream, timeout_ms * (uint64_t)1000000, "work in the stream", why);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   if (rc == 0) {
     pthread_mutex_lock(&device->lock);
     device->idle_stream = stream;
@@ -80,14 +80,16 @@ int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, c
 
 int cuda_stream_capturing(void *stream, bool *capturing, char *why) {
   enum cudaStreamCaptureStatus status;
-  struct cuda_turn turn;
-  bool entered = cuda_enter_any(&turn) == 0;
+  struct cuda_guard guard;
+  bool entered = cuda_enter_any(&guard) == 0;
   cudaError_t error = cudaStreamIsCapturing(stream, &status);
   if (entered)
-    cuda_leave(&turn);
+    cuda_leave(&guard);
   // The last: it is the default stream, which is never captured; the launch will say what is wrong.
   *capturing = error == cudaSuccess && status != cudaStreamCaptureStatusNone;
-  return error == cudaErrorStreamCaptureImplicit ? 0 : cuda_check(why, error, "cannot ask about the stream's capture");
+  return error == cudaErrorStreamCaptureImplicit
+             ? 0
+             : cuda_check(why, error, "cannot query whether the stream is being captured");
 }
 
 int cuda_stream_device(void *stream, int *index, char *why) {
@@ -98,76 +100,76 @@ int cuda_stream_device(void *stream, int *index, char *why) {
     return WEFT_ERR_UNSUPPORTED;
   CUresult result = driver->cuStreamGetCtx(stream, &context);
   if (!stream && (result != CUDA_SUCCESS || !context)) // the thread has used no device yet
-    return cuda_check(why, cudaGetDevice(index), "cannot ask for the current device");
+    return cuda_check(why, cudaGetDevice(index), "cannot query the current device");
   if (result != CUDA_SUCCESS || driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
-    return cuda_why(why, WEFT_ERR_INVALID, "%p is no stream of CUDA", stream);
+    return cuda_why(why, WEFT_ERR_INVALID, "%p is not a CUDA stream: want a cudaStream_t", stream);
   result = driver->cuCtxGetDevice(&found);
   driver->cuCtxPopCurrent(&popped);
   if (result != CUDA_SUCCESS)
-    return cuda_check_driver(why, result, "cannot ask for the stream's device");
+    return cuda_check_driver(why, result, "cannot query the stream's device");
   *index = found; // the driver's and the runtime's numbers are the same
   return 0;
 }
 
-int cuda_mark_open(struct device *device, void **mark, char *why) {
-  struct cuda_turn turn;
+int cuda_event_open(struct device *device, void **mark, char *why) {
+  struct cuda_guard guard;
   cudaEvent_t made;
-  int rc = cuda_enter(device, &turn, why);
+  int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   rc = cuda_check(why, cudaEventCreateWithFlags(&made, cudaEventDefault), "cannot make an event");
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   if (rc == 0)
     *mark = made;
   return rc;
 }
 
-void cuda_mark_close(struct device *device, void *mark) {
-  struct cuda_turn turn;
-  if (!mark || cuda_enter(device, &turn, NULL) != 0)
+void cuda_event_close(struct device *device, void *mark) {
+  struct cuda_guard guard;
+  if (!mark || cuda_enter(device, &guard, NULL) != 0)
     return;
   cudaEventDestroy(mark);
   cudaGetLastError();
-  cuda_leave(&turn);
+  cuda_leave(&guard);
 }
 
-int cuda_mark_set(struct device *device, void *mark, void *stream, char *why) {
-  struct cuda_turn turn;
-  int rc = cuda_enter(device, &turn, why);
+int cuda_event_record(struct device *device, void *mark, void *stream, char *why) {
+  struct cuda_guard guard;
+  int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
-  rc = cuda_check(why, cudaEventRecord(mark, stream), "cannot mark the stream");
-  cuda_leave(&turn);
+  rc = cuda_check(why, cudaEventRecord(mark, stream), "cannot record an event in the stream");
+  cuda_leave(&guard);
   return rc;
 }
 
-int cuda_mark_passed(struct device *device, void *mark, bool *passed, char *why) {
-  struct cuda_turn turn;
-  int rc = cuda_enter(device, &turn, why);
+int cuda_event_passed(struct device *device, void *mark, bool *passed, char *why) {
+  struct cuda_guard guard;
+  int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   cudaError_t error = cudaEventQuery(mark);
   if (error == cudaErrorNotReady)
     cudaGetLastError();
   else
-    rc = cuda_check(why, error, "work before a mark");
-  cuda_leave(&turn);
+    rc = cuda_check(why, error, "work before an event");
+  cuda_leave(&guard);
   if (rc == 0)
     *passed = error == cudaSuccess;
   return rc;
 }
 
-int cuda_mark_between(struct device *device, void *begin, void *end, uint64_t *ns, char *why) {
-  struct cuda_turn turn;
+int cuda_event_elapsed(struct device *device, void *begin, void *end, uint64_t *ns, char *why) {
+  struct cuda_guard guard;
   float ms = 0;
-  int rc = cuda_enter(device, &turn, why);
+  int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   cudaError_t error = cudaEventElapsedTime(&ms, begin, end);
-  rc = cuda_check(why, error, "cannot tell the time between two marks");
+  rc = cuda_check(why, error, "cannot measure the time between two events");
   if (error == cudaErrorNotReady)
-    rc = cuda_why(why, WEFT_ERR_BUSY, "the stream has not come to both marks yet");
-  cuda_leave(&turn);
+    rc = cuda_why(why, WEFT_ERR_BUSY, "the stream has not reached both events yet");
+  cuda_leave(&guard);
   if (rc == 0)
     *ns = (uint64_t)((double)ms * 1e6);
   return rc;

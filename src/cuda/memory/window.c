@@ -23,7 +23,7 @@ static int check(const struct device *device, size_t size, char *why) {
   return 0;
 }
 
-// Takes `handle` over, whatever comes of it: the mapping holds the memory.
+// Takes ownership of `handle`, also on failure: the mapping keeps the memory.
 static int map(const struct cuda_driver *driver, const struct device *device, CUmemGenericAllocationHandle handle,
                size_t size, struct device_window *window, char *why) {
   CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->index},
@@ -33,7 +33,8 @@ static int map(const struct cuda_driver *driver, const struct device *device, CU
   if (rc == 0) {
     rc = cuda_check_driver(why, driver->cuMemMap(address, size, 0, handle, 0), "cannot map a window");
     if (rc == 0) {
-      rc = cuda_check_driver(why, driver->cuMemSetAccess(address, size, &access, 1), "cannot have access to a window");
+      rc =
+          cuda_check_driver(why, driver->cuMemSetAccess(address, size, &access, 1), "cannot enable access to a window");
       if (rc != 0)
         driver->cuMemUnmap(address, size);
     }
@@ -46,7 +47,7 @@ static int map(const struct cuda_driver *driver, const struct device *device, CU
   return rc;
 }
 
-static int not_made(const struct device *device, CUresult result, size_t size, char *why) {
+static int create_error(const struct device *device, CUresult result, size_t size, char *why) {
   if (result == CUDA_ERROR_OUT_OF_MEMORY)
     return cuda_why(why, WEFT_ERR_NOMEM, "device %d has no %zu bytes left for a window", device->index, size);
   if (result == CUDA_ERROR_NOT_PERMITTED) // of fabric handles alone
@@ -66,7 +67,7 @@ static int create(const struct cuda_driver *driver, struct device *device, size_
   CUmemGenericAllocationHandle handle;
   CUresult result = driver->cuMemCreate(&handle, size, &props, 0);
   if (result != CUDA_SUCCESS)
-    return not_made(device, result, size, why);
+    return create_error(device, result, size, why);
   int rc =
       cuda_check_driver(why, driver->cuMemExportToShareableHandle(exported, handle, type, 0), "cannot export a window");
   if (rc != 0) {
@@ -87,16 +88,16 @@ static int create(const struct cuda_driver *driver, struct device *device, size_
 }
 
 int cuda_window_create(struct device *device, size_t size, struct device_window *window, int *fd, char *why) {
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   int exported = -1;
   int rc = check(device, size, why);
   if (rc == 0)
-    rc = cuda_enter(device, &turn, why);
+    rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   rc = create(cuda_driver(NULL), device, whole_pages(device, size), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, window,
               &exported, why);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   if (rc == 0)
     *fd = exported;
   else if (exported >= 0)
@@ -113,22 +114,22 @@ static int check_fabric(const struct device *device, size_t size, char *why) {
 
 int cuda_fabric_create(struct device *device, size_t size, struct device_window *window, uint8_t *name, char *why) {
   CUmemFabricHandle exported;
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   _Static_assert(sizeof exported == DEVICE_NAME, "a name is a fabric handle");
   int rc = check_fabric(device, size, why);
   if (rc == 0)
-    rc = cuda_enter(device, &turn, why);
+    rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   rc = create(cuda_driver(NULL), device, whole_pages(device, size), CU_MEM_HANDLE_TYPE_FABRIC, window, &exported, why);
   if (rc == 0)
     memcpy(name, &exported, sizeof exported);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }
 
-// Says between which devices it failed. The other one may be hidden from this process, and then has no index here.
-static int refused(const struct device *device, int owner, int rc, char *why) {
+// Names the two devices in the message. The other one may be hidden from this process, and then has no index here.
+static int map_error(const struct device *device, int owner, int rc, char *why) {
   char inner[DEVICE_WHY] = "";
   for (size_t i = 0; why && i < sizeof inner && (inner[i] = why[i]) != '\0'; i++)
     continue;
@@ -156,10 +157,10 @@ int cuda_window_map(struct device *device, size_t size, int fd, struct device_wi
   const struct cuda_driver *driver = cuda_driver(why);
   CUmemGenericAllocationHandle handle;
   CUmemAllocationProp props = {.location = {.id = -1}};
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   int rc = check(device, size, why);
   if (rc == 0)
-    rc = cuda_enter(device, &turn, why);
+    rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   CUresult result =
@@ -172,7 +173,7 @@ int cuda_window_map(struct device *device, size_t size, int fd, struct device_wi
     if (rc == 0 && !arrives_whole(driver, device, props.location.id))
       __atomic_store_n(&device->strict, true, __ATOMIC_RELEASE);
     if (rc != 0)
-      rc = refused(device, props.location.id, rc == WEFT_ERR_SYSTEM ? WEFT_ERR_PROTOCOL : rc, why);
+      rc = map_error(device, props.location.id, rc == WEFT_ERR_SYSTEM ? WEFT_ERR_PROTOCOL : rc, why);
   } else if (result == CUDA_ERROR_INVALID_DEVICE) { // the driver's answer in a container without that GPU
     rc = cuda_why(
         why, WEFT_ERR_UNSUPPORTED,
@@ -180,10 +181,10 @@ int cuda_window_map(struct device *device, size_t size, int fd, struct device_wi
         "with some of the host's GPUs only?",
         device->index);
   } else {
-    rc = cuda_check_driver(why, result, "the peer's descriptor is no window that can be mapped here");
+    rc = cuda_check_driver(why, result, "cannot map the peer's window from its file descriptor");
     rc = rc == WEFT_ERR_SYSTEM ? WEFT_ERR_PROTOCOL : rc;
   }
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc;
 }
 
@@ -191,10 +192,10 @@ int cuda_fabric_map(struct device *device, size_t size, const uint8_t *name, str
   const struct cuda_driver *driver = cuda_driver(why);
   CUmemGenericAllocationHandle handle;
   CUmemFabricHandle named;
-  struct cuda_turn turn;
+  struct cuda_guard guard;
   int rc = check_fabric(device, size, why);
   if (rc == 0)
-    rc = cuda_enter(device, &turn, why);
+    rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   memcpy(&named, name, sizeof named);
@@ -202,17 +203,17 @@ int cuda_fabric_map(struct device *device, size_t size, const uint8_t *name, str
                          "the peer's GPU is not on the same NVLink domain and IMEX channel");
   if (rc == 0)
     rc = map(driver, device, handle, whole_pages(device, size), window, why);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return rc == 0 || rc == WEFT_ERR_NOMEM ? rc : WEFT_ERR_UNSUPPORTED;
 }
 
 void cuda_window_release(struct device *device, struct device_window *window) {
-  struct cuda_turn turn;
-  if (!window->memory || cuda_enter(device, &turn, NULL) != 0)
+  struct cuda_guard guard;
+  if (!window->memory || cuda_enter(device, &guard, NULL) != 0)
     return;
   const struct cuda_driver *driver = cuda_driver(NULL);
   driver->cuMemUnmap((CUdeviceptr)(uintptr_t)window->memory, window->size);
   driver->cuMemAddressFree((CUdeviceptr)(uintptr_t)window->memory, window->size);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   *window = (struct device_window){0};
 }

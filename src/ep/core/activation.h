@@ -18,7 +18,7 @@ struct ep_activation {
   uint64_t lowest;   // lowest `ready` received for `op`
 };
 
-// The first operation and its epoch; a joiner is told both.
+// The first operation and its epoch; both are published to a joiner.
 void ep_activation_init(struct ep_activation *activation, uint64_t op, uint64_t epoch);
 
 // Epoch of `op` or `op + 1`.

@@ -72,13 +72,13 @@ struct weft_ep {
   uint32_t num_views;
   _Atomic uint64_t ready; // newest epoch for which every other member has a link
   _Atomic uint64_t lost;  // peers found dead or silent
-  _Atomic bool fenced;    // an agreed view is without this rank, which had not asked to leave
+  _Atomic bool fenced;    // an agreed view is without this rank, which did not leave by itself
 
   // The owner's.
-  uint64_t next_sign_ns; // when to tell other hosts again that this rank waits
+  uint64_t next_sign_ns; // when to send the next sign to other hosts that this rank waits
   bool holds;            // inside a call that goes on: the network stays the owner's
-  bool started;          // has been told its first operation
-  bool leaving;          // asked to leave
+  bool started;          // its first operation is known
+  bool leaving;          // leave was called
   uint64_t next_op;
   uint64_t mark;
   struct ep_activation activation;

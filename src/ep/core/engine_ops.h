@@ -74,7 +74,7 @@ struct ep_engine_ops {
   int (*found)(weft_ep_t *ep, const struct group_view *view);
   // Before this rank proposes a view with itself; and when one is agreed on, the first after that of `base` (0: not
   // known). [owner]
-  void (*rouse)(weft_ep_t *ep);
+  void (*wake_links)(weft_ep_t *ep);
   void (*joined)(weft_ep_t *ep, uint64_t base);
   // Waits until running ranks have fixed this rank's first operation. `*view` is a reference. [owner]
   int (*await_start)(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view);
@@ -94,7 +94,7 @@ struct ep_engine_ops {
   // While links are held, none that is in the table is freed. Where the owner frees them there is nothing to do.
   void (*hold_links)(const weft_ep_t *ep);
   void (*unhold_links)(const weft_ep_t *ep);
-  // Frees links that nobody needs any more, if there may be some. [owner]
+  // Frees links that are not needed any more, if there may be some. [owner]
   void (*sweep)(weft_ep_t *ep);
   // Unmaps the rank's link now, or when nothing needs it any more. NOT_FOUND: there is none. [owner]
   int (*unmap)(weft_ep_t *ep, int32_t rank);

@@ -24,9 +24,9 @@ enum { EP_SIGNS = 8 };
 
 // What a rank drives while it waits: its way to other hosts (remote/worker.c), once that is open. [owner]
 struct ep_background {
-  void (*drive)(weft_ep_t *ep);                 // moves everything on, if nobody else does
+  void (*drive)(weft_ep_t *ep);                 // drives the transport, if no other thread does
   void (*hand_over)(weft_ep_t *ep);             // the owner does something else from now on
-  void (*sign)(weft_ep_t *ep, uint64_t now_ns); // tells peers that this rank waits, if it has not for a while
+  void (*sign)(weft_ep_t *ep, uint64_t now_ns); // sends signs to peers that this rank waits, if it has not for a while
 };
 
 // The time between two such signs, in ns.

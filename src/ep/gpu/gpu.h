@@ -42,7 +42,7 @@ struct gpu_step {
   const struct group_view *view;
 };
 
-// ACTIVATED, for the watcher to tell.
+// ACTIVATED, for the watcher to emit.
 struct gpu_news {
   uint64_t op, epoch;
   bool adopted;
@@ -180,8 +180,8 @@ int ep_gpu_found(weft_ep_t *ep, const struct group_view *view);
 // This rank is in a view, the first one after that of `base` (0: not known).
 void ep_gpu_joined(weft_ep_t *ep, uint64_t base);
 // Before this rank proposes a view with itself: its links to those who run wake.
-void ep_gpu_rouse(weft_ep_t *ep);
-// Waits until a running rank has told the first operation, and begins with it. `*view` is a reference.
+void ep_gpu_wake_links(weft_ep_t *ep);
+// Waits until a running rank has published the first operation, and begins with it. `*view` is a reference.
 int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view);
 // This rank runs operations from `op` on; under lock.
 void ep_gpu_started(weft_ep_t *ep, uint64_t op, const struct group_view *view);

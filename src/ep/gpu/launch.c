@@ -61,12 +61,12 @@ static bool captured(const struct gpu_op *op) {
   return op->number & GPU_CAPTURED;
 }
 
-// What is captured does not run, so there is nothing to tell.
+// What is captured does not run, so there is nothing to report.
 static int check_told(bool captures, bool told, const char *call) {
   if (!captures || !told)
     return 0;
   return fail(WEFT_ERR_INVALID,
-              "%s: nothing can be told while the stream is captured: ask weft_ep_await after a replay", call);
+              "%s: no result is known while the stream is captured: call weft_ep_await after a replay", call);
 }
 
 // A launch went into the stream.

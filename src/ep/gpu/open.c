@@ -20,7 +20,7 @@ static struct device_ep_options engine_options(const weft_ep_t *ep, const struct
                                     .timeout_ns = (uint64_t)options->op_timeout_ms * 1000000u};
 }
 
-// The index of the device that is asked for.
+// The index of the device that the options name.
 static int choose(struct ep_gpu *gpu, int32_t wanted) {
   char why[DEVICE_WHY] = "";
   int count = 0;
@@ -133,7 +133,7 @@ int ep_gpu_start(weft_ep_t *ep, const struct weft_ep_options *options) {
   return rc == 0 ? 0 : device_fail(rc, "the engine on the GPU", why);
 }
 
-// The caller's launches are to have run by now. What was received is known; the last combine is told by nobody.
+// The caller's launches are to have run by now. What was received is known; no later call reports the last combine.
 static void await_launches(const weft_ep_t *ep) {
   const struct ep_gpu *gpu = ep->gpu;
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);

@@ -42,7 +42,7 @@ static int open_proxy(struct ep_remote *remote, int *fd) {
   struct ep_gpu *gpu = remote->ep->gpu;
   struct ep_link *link = remote->link;
   char why[DEVICE_WHY] = "";
-  close(*fd); // nobody maps the area
+  close(*fd); // no peer maps the area
   *fd = -1;
   if (!remote->net) // kernels write the peer's window, over NVLink
     return 0;

@@ -1,4 +1,4 @@
-// Seats and device windows of links, and what the host tells the kernels of them.
+// Seats and device windows of links, and what the host writes for the kernels about them.
 #include <string.h>
 
 #include "base/fail.h"

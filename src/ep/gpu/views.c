@@ -146,7 +146,7 @@ void ep_gpu_joined(weft_ep_t *ep, uint64_t base) {
   pthread_mutex_unlock(&gpu->lock);
 }
 
-// The seats that may tell the first operation; their links stay until release().
+// The seats that may publish the first operation; their links stay until release().
 static uint32_t hold_seats(weft_ep_t *ep, struct device_member *members, struct ep_link **links) {
   struct ep_gpu *gpu = ep->gpu;
   uint32_t count = 0;
@@ -174,12 +174,12 @@ static void release(weft_ep_t *ep, struct ep_link **links, uint32_t count) {
   ep_service_kick(ep); // one may have been retired in between
 }
 
-void ep_gpu_rouse(weft_ep_t *ep) {
+void ep_gpu_wake_links(weft_ep_t *ep) {
   struct device_member members[DEVICE_SEATS];
   struct ep_link *links[DEVICE_SEATS];
   char why[DEVICE_WHY] = "";
   uint32_t count = hold_seats(ep, members, links);
-  if (ep->gpu->api->ep_rouse(ep->gpu->engine, members, count, why) != 0) // it only begins slowly, then
+  if (ep->gpu->api->ep_wake_links(ep->gpu->engine, members, count, why) != 0) // it only begins slowly, then
     log_warn("rank %d: links between GPUs may sleep: %s", ep->rank, why);
   release(ep, links, count);
 }
@@ -213,10 +213,11 @@ int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const 
     if (rc != WEFT_ERR_TIMEOUT)
       return rc;
     if (clock_passed(deadline_ns) && epoch == 0)
-      return fail(WEFT_ERR_TIMEOUT,
-                  "the view with rank %d is agreed on, but the active ranks have not told its first operation by the "
-                  "deadline: they do so when they run operations",
-                  ep->rank);
+      return fail(
+          WEFT_ERR_TIMEOUT,
+          "the view with rank %d is agreed on, but the active ranks have not published its first operation by the "
+          "deadline: they do so when they run operations",
+          ep->rank);
     if (clock_passed(deadline_ns))
       return fail(WEFT_ERR_TIMEOUT,
                   "view %llu, which this rank is to run in, has not come from the store by the deadline",
@@ -292,7 +293,8 @@ static void take_activation(weft_ep_t *ep, uint64_t op, uint64_t epoch) {
       if (gpu->published[i].view->epoch == epoch)
         view = group_view_ref(gpu->published[i].view);
     if (!view) {
-      log_warn("rank %d: the GPU has decided on view %llu, which it was not told", ep->rank, (unsigned long long)epoch);
+      log_warn("rank %d: the GPU has decided on view %llu, which was not published to it", ep->rank,
+               (unsigned long long)epoch);
       return;
     }
     add_step(ep, op, view);

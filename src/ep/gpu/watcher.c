@@ -9,14 +9,14 @@
 
 enum { LOOK_NS = 1000000 };
 
-// Emits what has been noted, in its order: nobody else does.
+// Emits the recorded events in their order; no other thread does.
 static void emit(weft_ep_t *ep, const struct gpu_news *news, uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
     ep_emit(ep, WEFT_EP_EVENT_ACTIVATED, -1, 0, news[i].epoch, news[i].op,
             news[i].adopted ? "adopted from a rank that runs in it" : "");
 }
 
-// Seats that kernels gave up and nobody has been told of. Those of one operation are given up at about the same time,
+// Seats that kernels gave up and that are not reported yet. Those of one operation are given up at about the same time,
 // and how many they are says which side is isolated: they are judged when a look brings no more. Under lock.
 static uint64_t take_lost(struct ep_gpu *gpu) {
   uint64_t lost = device_lost(gpu->report);

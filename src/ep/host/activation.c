@@ -1,5 +1,5 @@
 // When a view takes effect on host memory: from the decisions of core/activation.c to the view of the next operation,
-// and to joiners, which are told their first operation.
+// and to joiners, to which their first operation is published.
 #include "base/fail.h"
 #include "ep/host/host.h"
 #include "ep/view/views.h"
@@ -42,7 +42,7 @@ static void tell_joiners(weft_ep_t *ep, const struct group_view *now, const stru
   }
 }
 
-// Those who were told by a rank that died before it told all are among them.
+// Among them are joiners that were notified by a rank that died before it had notified all.
 void ep_host_started(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
   tell_joiners(ep, NULL, view, op);
 }
@@ -90,16 +90,16 @@ int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, co
     if (!ep_pause(ep, &pause, deadline_ns))
       break;
   ep_pause_end(ep, &pause);
-  if (told) // whoever told an earlier operation did so before the one that was found: look at all again
+  if (told) // an earlier start was published before the one that was found: look at all again
     find_start(ep, &op, &epoch);
   if (atomic_load(&ep->fenced))
     return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
   if (!told)
-    return fail(
-        WEFT_ERR_TIMEOUT,
-        "the view with rank %d is agreed on, but the active ranks have not told its first operation by the deadline: "
-        "they do so when they run operations",
-        ep->rank);
+    return fail(WEFT_ERR_TIMEOUT,
+                "the view with rank %d is agreed on, but the active ranks have not published its first operation by "
+                "the deadline: "
+                "they do so when they run operations",
+                ep->rank);
   const struct group_view *view = ep_await_view(ep, epoch, deadline_ns);
   if (!view)
     return fail(WEFT_ERR_TIMEOUT,

@@ -3,7 +3,7 @@
 #include "base/text/text.h"
 #include "ep/host/host.h"
 
-// Who is missing in an operation, for an error.
+// The ranks that are missing in an operation, for an error message.
 static int name_lost(const struct ep_op *op, uint64_t number) {
   struct text names = {0};
   for (uint32_t i = 0; i < op->num_members; i++)
@@ -17,7 +17,7 @@ static int name_lost(const struct ep_op *op, uint64_t number) {
   return rc;
 }
 
-// Whether somebody dispatched tokens in this operation, which is a barrier to us.
+// Whether a member dispatched tokens in this operation, which is a barrier to this rank.
 static int check_barrier(const struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++) {
     const struct ep_member *member = &op->members[i];

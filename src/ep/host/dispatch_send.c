@@ -25,7 +25,7 @@ static void zero_counts(struct ep_op *op) {
   }
 }
 
-// Gives one selection its member and row, unless nobody is there for it. True: the token has had no row there before.
+// Gives one selection its member and row, unless no member has its expert. True: the token has had no row there before.
 static bool place(weft_ep_t *ep, struct ep_op *op, uint32_t token, size_t at) {
   op->member_of[at] = -1;
   if (op->experts[at] < 0)
@@ -220,7 +220,7 @@ static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispa
   for (uint32_t i = 0; i < self->rows_out; i++) {
     uint32_t token = op->row_token[self->first_row + i];
     write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
-    const uint8_t *row = outgoing_row(ep, op, args, token); // casts it, if nobody else needed it
+    const uint8_t *row = outgoing_row(ep, op, args, token); // casts it, if no other member needed it
     if (given && !direct)
       ep_op_keep_row(ep, op, token, row, args->scales);
   }

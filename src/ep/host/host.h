@@ -55,8 +55,8 @@ struct ep_op {
 
   enum weft_ep_layout layout;
   uint32_t recv_rows; // weft_ep_recv.rows
-  bool in_place;      // the rows that came are still being read where they lie: nobody may overwrite them yet
-  bool placed;        // weft_ep_combine_rows has told where to write the answers
+  bool in_place;      // the rows that came are still being read where they lie: no thread may overwrite them yet
+  bool placed;        // weft_ep_combine_rows has returned where to write the answers
   uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
 
   // What the calls of the last operation in this place brought, for weft_ep_await; its members stay as they were.
@@ -99,7 +99,7 @@ bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link);
 // The operation is over: frees its slot, sweeps.
 void ep_op_end(weft_ep_t *ep, struct ep_op *op);
 
-// --- sweep.c: links that nobody needs any more ---
+// --- sweep.c: links that are not needed any more ---
 
 void ep_host_sweep(weft_ep_t *ep);
 int ep_host_unmap(weft_ep_t *ep, int32_t rank);
@@ -109,9 +109,9 @@ int ep_host_unmap(weft_ep_t *ep, int32_t rank);
 void ep_host_follow(weft_ep_t *ep);
 void ep_host_started(weft_ep_t *ep, uint64_t op, const struct group_view *view);
 int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view);
-// Tells a peer that this rank counts it from `op` on, unless it has been told so before.
+// Publishes to a peer that this rank counts it from `op` on, unless it has published so before.
 void ep_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch);
-// All headers of `op` have come: decides what comes next, and tells joiners.
+// All headers of `op` have arrived: decides what comes next, and notifies joiners.
 void ep_activate_next(weft_ep_t *ep);
 
 // --- release.c: letting writers overwrite what was read ---

@@ -149,7 +149,7 @@ static bool hear(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct receivi
   return false;
 }
 
-// One look at everybody who is still to come. True: somebody came or was lost.
+// Polls once all members whose header is missing. True: a header arrived or a member was lost.
 static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
   bool news = false;
   for (uint32_t i = 0; i < op->num_members && receiving->pending > 0; i++) {

@@ -1,4 +1,4 @@
-// Lets go of links that nobody needs any more.
+// Frees links that are not needed any more.
 #include "ep/host/host.h"
 #include "group/view.h"
 

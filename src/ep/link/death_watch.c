@@ -32,7 +32,7 @@ static void hold(struct robust *robust, _Atomic uint32_t *word) {
   robust->head =
       (struct robust_list_head){.list = {&robust->entry}, .futex_offset = (char *)word - (char *)&robust->entry};
   syscall(SYS_set_robust_list, &robust->head, sizeof robust->head);
-  // Said to be waited on, so that the kernel wakes whoever does without being asked.
+  // Marked as waited on, so that the kernel itself wakes a waiter at the owner's death.
   atomic_store(word, (uint32_t)syscall(SYS_gettid) | FUTEX_WAITERS);
 }
 
@@ -45,7 +45,7 @@ static bool died(const struct ep_link *link) {
   return atomic_load(&ep_link_bell(link)->life) & FUTEX_OWNER_DIED;
 }
 
-// A link whose peer has died and is still up: held, so that nobody frees it. NULL: there is none.
+// A link whose peer has died and is still up: held, so that no thread frees it. NULL: there is none.
 static struct ep_link *take_dead(weft_ep_t *ep) {
   struct ep_link *found = NULL;
   pthread_mutex_lock(&ep->links.lock);

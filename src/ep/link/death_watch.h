@@ -28,7 +28,7 @@ struct ep_life {
 
 // Starts the thread; when it returns, peers may map the doorbell.
 int ep_life_start(weft_ep_t *ep);
-// Lets go of the futex, which tells nobody anything, and ends the thread. Before the group is closed. Legal when it has
+// Releases the futex without a wake-up, and ends the thread. Before the group is closed. Legal when it has
 // not been started.
 void ep_life_stop(weft_ep_t *ep);
 // There is a new link to wait on. [any]

@@ -1,4 +1,5 @@
-// A link: two incarnations that have mapped each other's windows, and the socket that tells when the other has gone.
+// A link: two incarnations that have mapped each other's windows, and the socket whose hang-up shows that the other has
+// gone.
 //
 // Either side may dial. The dialler sends a greeting with its doorbell and the area that it will read, the acceptor
 // answers with its own; descriptors travel beside the messages. When both dial at once the lower rank's call stands.
@@ -33,7 +34,7 @@ struct ep_inbox {
 // from this processor to the peer's; see host/row_copy.c.
 struct ep_way {
   bool stream;
-  bool doubt;           // the last trial said otherwise: try again at once, and change if the next one says so too
+  bool doubt;           // the last trial found otherwise: try again at once, and change if the next one agrees
   uint32_t until_trial; // sendings
   uint32_t pause;       // between the last two trials that agreed
 };
@@ -59,7 +60,7 @@ struct ep_link {
   struct ep_remote *remote;       // the path to another host has it (remote/remote_link.h); else NULL
   int socket;
   _Atomic int state;     // enum ep_link_state
-  _Atomic bool reported; // the group has been told that the peer is gone
+  _Atomic bool reported; // the group has been notified that the peer is gone
   uint32_t holds;        // under links.lock: by the life thread, which would have it stay for a moment
 
   // The owner's thread's.
@@ -122,10 +123,10 @@ enum ep_fd { EP_FD_BELL, EP_FD_AREA, EP_FD_DEVICE, EP_FDS };
 int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_route route, struct ep_link **link,
                 int fds[EP_FDS]);
 void ep_link_free(weft_ep_t *ep, struct ep_link *link);
-// The peer is gone, `state` says how: wakes the owner, tells the group if the peer is in the view. First caller wins.
-// [any]
+// The peer is gone, `state` says how: wakes the owner, notifies the group if the peer is in the view. First caller
+// wins. [any]
 void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how);
-// Whether the peer has said that it takes this rank for lost. [any]
+// Whether the peer has reported that it takes this rank for lost. [any]
 bool ep_link_takes_us_for_lost(struct ep_link *link);
 // Tells the peer that what follows is no death. [any]
 void ep_link_notify_left(struct ep_link *link);
@@ -144,7 +145,7 @@ bool ep_links_sweep(weft_ep_t *ep, bool (*in_use)(weft_ep_t *ep, const struct ep
 
 // --- wait.c ---
 
-// Whether the peer waits for somebody, inside one of its operations, or did a moment ago. [owner]
+// Whether the peer waits for another rank, inside one of its operations, or did a moment ago. [owner]
 bool ep_link_waits(const weft_ep_t *ep, const struct ep_link *link);
 // Waits until *word >= value. False: the link went down first, or the deadline passed (then the link is marked silent).
 // [owner]

@@ -33,7 +33,7 @@ static void notify(struct ep_link *link, enum ep_notice notice) {
   (void)link, (void)notice;
 }
 
-// Nothing is said on the socket: when there is something to read, the peer has hung up.
+// Nothing is sent on the socket: when it becomes readable, the peer has hung up.
 static int listen_to(struct ep_link *link) {
   (void)link;
   return EPIPE;

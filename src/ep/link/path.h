@@ -15,7 +15,7 @@ struct ep_link;
 // The parts of a slot that are published one by one.
 enum ep_part { EP_PART_DISPATCH, EP_PART_WEIGHTS, EP_PART_COMBINE, EP_PARTS };
 
-// What a rank tells a peer outside of all operations.
+// What a rank sends to a peer outside of all operations.
 enum ep_notice {
   EP_NOTICE_LEFT = 1, // what follows is no death
   EP_NOTICE_LOST = 2, // it takes the peer for lost
@@ -47,8 +47,8 @@ struct ep_path_ops {
   // --- the control socket ---
   // Tells the peer. [any]
   void (*notify)(struct ep_link *link, enum ep_notice notice);
-  // Takes what the peer has said there. 0: it has not hung up; else an errno: EPIPE and ECONNRESET when it has, EPROTO
-  // when it said what no rank says, others when its host does not answer. [any]
+  // Reads what the peer has sent there. 0: it has not hung up; else an errno: EPIPE and ECONNRESET when it has, EPROTO
+  // when it sent what no rank sends, others when its host does not answer. [any]
   int (*listen)(struct ep_link *link);
   // Takes what is on its way from a peer that has hung up, for a moment at most. [service]
   void (*receive_last)(struct ep_link *link);

@@ -1,4 +1,4 @@
-// Where ranks of other hosts call: a TCP listener, its addresses as the claim tells them, and calls to another's.
+// Where ranks of other hosts connect: a TCP listener, its addresses as in the claim, and connections to another's.
 #ifndef EP_LINK_TCP_LISTENER_H
 #define EP_LINK_TCP_LISTENER_H
 

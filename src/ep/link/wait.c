@@ -3,7 +3,7 @@
 #include "ep/core/engine.h"
 
 // A sleeper wakes so often in an operation's time limit, to say that it still waits, and says so when its wait ends.
-// A peer that has not said so in SIGNS_MISSED of these times does not wait: half of the time limit, for on a crowded
+// A peer that sent no sign in SIGNS_MISSED of these times does not wait: half of the time limit, for on a crowded
 // machine a sleeper wakes late, and one that has just given up a third rank needs a moment until it comes to this one.
 enum { SIGNS_MISSED = 4 };
 

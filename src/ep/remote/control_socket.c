@@ -19,7 +19,7 @@ enum {
 static void write_word(struct ep_link *link, uint64_t what) {
   uint64_t word = what << COUNT_BITS | atomic_load(&link->remote->messages_sent);
   size_t sent;
-  tls_write(link->remote->tls, &word, sizeof word, &sent); // if it cannot go, nobody reads it
+  tls_write(link->remote->tls, &word, sizeof word, &sent); // if it cannot be sent, there is no reader
 }
 
 void ep_control_notify(struct ep_link *link, enum ep_notice what) {
@@ -116,9 +116,9 @@ void ep_control_receive_last(struct ep_link *link) {
   } while ((news > 0 || more) && !clock_passed(deadline_ns));
 }
 
-// Whether the peer's host has acknowledged nothing for a while, though it is asked every second.
+// Whether the peer's host has acknowledged nothing for a while, though keep-alive probes go out every second.
 static bool is_quiet(const struct ep_link *link) {
-  struct tcp_info info = {0}; // not every kernel tells all: what is not told is 0
+  struct tcp_info info = {0}; // not every kernel fills every field: the others are 0
   socklen_t size = sizeof info;
   return getsockopt(link->socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
          info.tcpi_last_ack_recv > EP_ENDPOINT_TIMEOUT_MS / 2;

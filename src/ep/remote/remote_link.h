@@ -67,7 +67,7 @@ struct ep_remote {
   struct transport_region *in, *out;
   struct transport_peer *peer;
   struct transport_remote *area; // the peer's; NULL when it was disconnected,
-  uint64_t area_at;              // and its address there, for what is still published to nobody
+  uint64_t area_at;              // and its address there, for what no peer has been sent yet
   struct ep_publication parts[WEFT_EP_DEPTH][EP_PARTS];
   // What the peer should know besides: the newest counts, so one message at a time is enough.
   struct ep_message state;
@@ -116,7 +116,7 @@ extern const struct ep_net_events ep_remote_events;
 // The link of that number, NULL when it has gone. [net lock]
 struct ep_remote *ep_remote_find(struct ep_net *net, uint64_t id);
 
-// --- path.c: what the engine asks of a link (link/path.h) ---
+// --- path.c: the engine's calls on a link (link/path.h) ---
 
 extern const struct ep_path_ops ep_path_remote;
 

@@ -6,7 +6,7 @@
 
 // --- requests.c: all requests of a link; [net lock] ---
 
-void ep_requests_cancel(struct ep_remote *remote);          // asks all to end
+void ep_requests_cancel(struct ep_remote *remote);          // cancels all
 bool ep_requests_under_way(const struct ep_remote *remote); // whether any has not
 void ep_requests_unprepare(struct ep_remote *remote);
 // Prepares one, which writes `pieces`, and then calls `ended` each time that it ends.
@@ -21,7 +21,7 @@ int ep_message_prepare(struct ep_remote *remote, struct ep_message *message,
 
 void ep_message_begin(struct ep_message *message, struct ep_remote *remote);
 void ep_message_add(struct ep_update *update, enum ep_place place, size_t offset, uint64_t value);
-// The start that this rank has told, if it has told one.
+// The start that this rank has published, if it has published one.
 void ep_message_add_start(struct ep_update *update, struct ep_remote *remote);
 void ep_message_end(struct ep_message *message);
 // Where a word of the link's `out` lies in the peer's area.

@@ -175,9 +175,9 @@ void ep_net_hand_over(struct ep_net *net) {
 // --- the thread ---
 
 enum armed {
-  ARMED, // there is nothing to do, and the transport's descriptor will tell when there is
+  ARMED, // there is nothing to do; the transport's descriptor becomes readable when there is
   BUSY,  // there is, but nothing that could be done now
-  AWAKE, // something happened, or somebody else drives
+  AWAKE, // something happened, or another thread drives
 };
 
 // `*fd` is the descriptor, where it will; else -1.
@@ -230,7 +230,7 @@ static bool drive(struct ep_net *net) {
 }
 
 // Rests after `idle` rounds without news; false: or does not. On CUDA memory, since `last_ns`, when there were news:
-// kernels tell nobody that they have written something.
+// kernels wake no thread when they have written something.
 static bool rest(struct ep_net *net, uint32_t idle, uint64_t last_ns) {
   bool polls = net->ep->engine->poll != NULL;
   uint64_t nap_ns = net->ep->engine->nap_ns(last_ns);

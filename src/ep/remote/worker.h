@@ -38,12 +38,12 @@ struct ep_post {
   bool prepared;
 };
 
-// What the links do about what the transport tells. [net lock]
+// What the links do on the transport's events. [net lock]
 struct ep_net_events {
   void (*message)(struct ep_net *net, const void *bytes, size_t size);
   void (*failed)(struct ep_remote *remote, int err, const char *why); // the transport does not reach its peer any more
   void (*closing)(struct ep_remote *remote);                          // the worker is, with all peers and regions
-  void (*sign)(weft_ep_t *ep, uint64_t now_ns);                       // tells peers that this rank waits; [owner]
+  void (*sign)(weft_ep_t *ep, uint64_t now_ns); // sends signs to peers that this rank waits; [owner]
 };
 
 struct ep_net {
@@ -102,7 +102,7 @@ void ep_net_bury(struct ep_net *net, struct ep_window *window);
 // The owner drives from here on until it hands over; the thread sleeps, and takes neither the net lock nor a processor.
 // [owner]
 void ep_net_take_over(struct ep_net *net);
-// The owner waits: takes over and moves everything on, if nobody else does. [owner]
+// The owner waits: it drives the transport, if no other thread does. [owner]
 void ep_net_drive_once(struct ep_net *net);
 // The owner does something else from now on: the thread drives. [owner]
 void ep_net_hand_over(struct ep_net *net);

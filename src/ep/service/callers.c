@@ -24,7 +24,7 @@ enum {
   UNPROVED_BYTES = 16384,  // that a caller from another host may send before it has proved anything
   AT_ONCE = 32,            // calls that are taken before others are heard
   MUTE_MS = 100,           // without a look at the listeners, when a call cannot be taken
-  WASTE_NS = 5000000,      // processor time that strangers may cost before nobody looks at their listener for
+  WASTE_NS = 5000000,      // processor time that strangers may cost before their listener is not polled for
   WASTE_MUTES = 3,         // so many times as long
   TAKING_NS = 5000,        // of that time, for a call that is taken and not answered
 };
@@ -153,7 +153,7 @@ static int find_caller(const struct callers *callers, int socket) {
 }
 
 static uint64_t received_bytes(int socket) {
-  struct tcp_info info = {0}; // not every kernel tells all: what is not told is 0
+  struct tcp_info info = {0}; // not every kernel fills every field: the others are 0
   socklen_t size = sizeof info;
   return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_bytes_received : 0;
 }

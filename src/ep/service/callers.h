@@ -43,7 +43,7 @@ struct callers {
 
 // Takes calls that have come, some at once, and cuts off callers that there is no room for.
 void ep_callers_accept(weft_ep_t *ep, struct callers *callers, bool far);
-// The caller has said something, or hung up: a greeting becomes a link, or is answered.
+// The caller has sent something, or hung up: a greeting becomes a link, or is answered.
 void ep_callers_receive(weft_ep_t *ep, struct callers *callers, int socket);
 // Cuts off callers that do not greet in time, and looks at muted listeners again; the milliseconds to the next such
 // deadline, -1 for none.

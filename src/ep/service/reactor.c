@@ -17,7 +17,7 @@
 
 enum { HANG_UP_MS = 20 }; // for the socket of a peer whose transport says that it has gone
 
-// The link's peer has gone in some way, of which `state` and `how` tell; but what it said before counts.
+// The link's peer has gone, `state` and `how` say in which way; but what it sent before counts.
 static void put_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how) {
   if (ep_link_takes_us_for_lost(link))
     ep_link_down(ep, link, EP_LINK_DOUBTED, "it takes this rank for lost");
@@ -29,7 +29,7 @@ static void put_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state sta
 
 static void receive_link(weft_ep_t *ep, struct ep_link *link) {
   int error = link->path->listen(link);
-  if (error == 0) // it said something, and is still there
+  if (error == 0) // it sent something, and is still there
     return;
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, link->socket, NULL);
   if (ep_link_up(link))
@@ -42,7 +42,7 @@ static void receive_link(weft_ep_t *ep, struct ep_link *link) {
     put_down(ep, link, link->path->verdict(ep, link), "its host does not answer");
 }
 
-// A link that is up and whose transport has failed: held, so that nobody frees it. NULL: there is none.
+// A link that is up and whose transport has failed: held, so that no thread frees it. NULL: there is none.
 static struct ep_link *take_failed(weft_ep_t *ep) {
   struct ep_link *found = NULL;
   pthread_mutex_lock(&ep->links.lock);
@@ -88,7 +88,7 @@ static void take_failures(weft_ep_t *ep) {
   }
 }
 
-// The retired links that nobody holds.
+// The retired links without a holder.
 static struct ep_link *take_retired(struct ep_links *links) {
   struct ep_link *taken = NULL;
   pthread_mutex_lock(&links->lock);

@@ -1,4 +1,4 @@
-// Everything that `weft elastic` can be told. The option table of the command fills it.
+// All options of `weft elastic`. The option table of the command fills it.
 #ifndef RUN_COMMON_CONFIG_H
 #define RUN_COMMON_CONFIG_H
 

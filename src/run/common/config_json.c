@@ -76,7 +76,7 @@ static int read_choice(struct run_config *config, const struct field *field, con
       return 0;
     }
   }
-  return fail(WEFT_ERR_PROTOCOL, "run settings: '%s' is missing or not one of its words", field->name);
+  return fail(WEFT_ERR_PROTOCOL, "run settings: '%s' is missing or not one of its values", field->name);
 }
 
 static int read_seed(uint64_t *seed, const char *text) {

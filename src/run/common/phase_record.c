@@ -150,7 +150,7 @@ json_t *run_record_to_json(const struct run_record *record) {
 }
 
 static int wrong(const char *name) {
-  return fail(WEFT_ERR_PROTOCOL, "record of a rank: '%s' is missing or wrong", name);
+  return fail(WEFT_ERR_PROTOCOL, "record of a rank: '%s' is missing or malformed", name);
 }
 
 static int times_from_json(struct results_times *times, const json_t *json) {

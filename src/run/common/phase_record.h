@@ -1,4 +1,4 @@
-// What one rank found in one phase, as it tells the lead through the store.
+// What one rank found in one phase, as it reports it to the lead through the store.
 #ifndef RUN_COMMON_PHASE_RECORD_H
 #define RUN_COMMON_PHASE_RECORD_H
 

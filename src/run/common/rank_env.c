@@ -53,8 +53,8 @@ int run_task_from_text(struct run_task *task, const char *text, json_t **owner) 
                               "agent_pid", &agent_pid, "message_fd", &read.message_fd)) {
     run_task_free(json);
     // Not the sentence of jansson, which quotes what it read.
-    return fail(WEFT_ERR_PROTOCOL, "the task behind %s is not what an agent writes, from byte %d on", RUN_TASK_VARIABLE,
-                error.position);
+    return fail(WEFT_ERR_PROTOCOL, "the task in %s's descriptor is not what 'weft elastic' writes, from byte %d on",
+                RUN_TASK_VARIABLE, error.position);
   }
   read.slot = (uint32_t)slot;
   read.phase = (uint32_t)phase;
@@ -70,7 +70,7 @@ int run_task_to_descriptor(const struct run_task *task, int *fd) {
   char *text = run_task_to_text(task);
   int err = !text ? fail(WEFT_ERR_NOMEM, "no memory for the task of rank %d", task->rank)
             : strlen(text) > TASK_MAX
-                ? fail(WEFT_ERR_INVALID, "the store's URLs and files are too long to hand them to rank %d", task->rank)
+                ? fail(WEFT_ERR_INVALID, "the store's URLs and files are too long to pass to rank %d", task->rank)
                 : secret_to_descriptor(text, fd);
   secret_free(text);
   return err;
@@ -101,8 +101,9 @@ static int read_all(int fd, size_t size, char **text) {
   if (!read)
     return fail(WEFT_ERR_NOMEM, "no memory for a task");
   *text = read;
-  return got == size && strlen(read) == size ? 0
-                                             : fail(WEFT_ERR_PROTOCOL, "the task behind %s is cut", RUN_TASK_VARIABLE);
+  return got == size && strlen(read) == size
+             ? 0
+             : fail(WEFT_ERR_PROTOCOL, "the task in %s's descriptor is cut short", RUN_TASK_VARIABLE);
 }
 
 int run_task_receive(struct run_task *task, json_t **owner) {
@@ -115,7 +116,8 @@ int run_task_receive(struct run_task *task, json_t **owner) {
   bool is_number = *number >= '0' && *number <= '9' && !*end && fd <= INT32_MAX;
   unsetenv(RUN_TASK_VARIABLE);
   if (!is_number || !is_sealed((int)fd, &size))
-    return fail(WEFT_ERR_PROTOCOL, "%s does not name the descriptor that 'weft elastic' hands over", RUN_TASK_VARIABLE);
+    return fail(WEFT_ERR_PROTOCOL, "%s does not name the file descriptor that 'weft elastic' passes",
+                RUN_TASK_VARIABLE);
   int err = read_all((int)fd, size, &text);
   close((int)fd);
   if (!err)

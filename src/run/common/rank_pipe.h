@@ -1,4 +1,4 @@
-// What a rank process tells its node while it runs: JSON objects, one a line, each written whole, through a pipe.
+// Messages of a rank process to its node while it runs: JSON objects, one a line, each written whole, through a pipe.
 //   {"kind": "line", "text"}                       for the node's standard output, as it is
 //   {"kind": "kill", "time_ns"}                    it is about to die as planned
 //   {"kind": "progress", "phase", "step", "done", "of"}

@@ -73,7 +73,7 @@ bool run_storage_may_pass(int err) {
 }
 
 struct item {
-  struct run_news news;
+  struct run_change change;
   struct item *next;
 };
 
@@ -91,15 +91,15 @@ struct run_inbox {
 static void push(struct run_inbox *inbox, enum weft_store_event_kind kind, const struct weft_store_kv *kv) {
   struct item *item = calloc(1, sizeof *item);
   if (item && kv)
-    item->news.key = strndup(kv->key, kv->key_len);
-  if (!item || (kv && !item->news.key)) {
+    item->change.key = strndup(kv->key, kv->key_len);
+  if (!item || (kv && !item->change.key)) {
     log_error("no memory for an event of the store");
     free(item);
     return;
   }
-  item->news.kind = kind;
+  item->change.kind = kind;
   if (kind == WEFT_STORE_EVENT_PUT)
-    item->news.json = json_loadb(kv->value, kv->value_len, JSON_DECODE_ANY, NULL);
+    item->change.json = json_loadb(kv->value, kv->value_len, JSON_DECODE_ANY, NULL);
   *inbox->last = item;
   inbox->last = &item->next;
   eventfd_write(inbox->fd, 1);
@@ -171,9 +171,9 @@ void run_inbox_close(struct run_inbox *inbox) {
   if (!inbox)
     return;
   weft_store_watch_close(inbox->watch);
-  struct run_news news;
-  while (run_inbox_take(inbox, &news))
-    run_news_free(&news);
+  struct run_change change;
+  while (run_inbox_take(inbox, &change))
+    run_change_free(&change);
   if (inbox->fd >= 0)
     close(inbox->fd);
   pthread_mutex_destroy(&inbox->mutex);
@@ -185,7 +185,7 @@ int run_inbox_fd(const struct run_inbox *inbox) {
   return inbox->fd;
 }
 
-bool run_inbox_take(struct run_inbox *inbox, struct run_news *news) {
+bool run_inbox_take(struct run_inbox *inbox, struct run_change *change) {
   eventfd_t count;
   pthread_mutex_lock(&inbox->mutex);
   struct item *item = inbox->first;
@@ -198,12 +198,12 @@ bool run_inbox_take(struct run_inbox *inbox, struct run_news *news) {
   }
   pthread_mutex_unlock(&inbox->mutex);
   if (item)
-    *news = item->news;
+    *change = item->change;
   free(item);
   return item != NULL;
 }
 
-void run_news_free(struct run_news *news) {
-  free(news->key);
-  json_decref(news->json);
+void run_change_free(struct run_change *change) {
+  free(change->key);
+  json_decref(change->json);
 }

@@ -23,7 +23,7 @@ bool run_storage_may_pass(int err);
 
 struct run_inbox;
 
-struct run_news {
+struct run_change {
   enum weft_store_event_kind kind;
   char *key;    // of a PUT or DELETE
   json_t *json; // of a PUT; NULL when its value is no JSON
@@ -40,8 +40,8 @@ int run_inbox_read(struct run_inbox *inbox);
 // Readable (poll) while there is something to take.
 int run_inbox_fd(const struct run_inbox *inbox);
 
-// Takes the oldest; false when there is none. Give it back with run_news_free(). [owner]
-bool run_inbox_take(struct run_inbox *inbox, struct run_news *news);
-void run_news_free(struct run_news *news);
+// Takes the oldest; false when there is none. Give it back with run_change_free(). [owner]
+bool run_inbox_take(struct run_inbox *inbox, struct run_change *change);
+void run_change_free(struct run_change *change);
 
 #endif

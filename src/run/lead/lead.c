@@ -51,28 +51,28 @@ static void take_exit(struct node *node, struct seat *seat, const json_t *exit) 
     lead_note_exit(node, exit);
 }
 
-static int lead_take(struct node *node, const struct run_news *news) {
+static int lead_take(struct node *node, const struct run_change *change) {
   uint32_t phase, rank;
-  const char *tail = run_key_tail(&node->keys, news->key, "agent");
+  const char *tail = run_key_tail(&node->keys, change->key, "agent");
   if (tail)
-    return lead_take_node(node, news, tail);
-  if (news->kind != WEFT_STORE_EVENT_PUT)
+    return lead_take_node(node, change, tail);
+  if (change->kind != WEFT_STORE_EVENT_PUT)
     return 0;
   struct seat *seat = NULL;
-  if (run_key_tail(&node->keys, news->key, "fail")) {
-    lead_note_report(node, news->json);
-  } else if (run_key_pair(&node->keys, news->key, "start", &phase, &rank)) {
+  if (run_key_tail(&node->keys, change->key, "fail")) {
+    lead_record_report(node, change->json);
+  } else if (run_key_pair(&node->keys, change->key, "start", &phase, &rank)) {
     if ((seat = lead_seat(node, phase, (int32_t)rank)))
       seat->started = true;
-  } else if (run_key_pair(&node->keys, news->key, "record", &phase, &rank)) {
+  } else if (run_key_pair(&node->keys, change->key, "record", &phase, &rank)) {
     if ((seat = lead_seat(node, phase, (int32_t)rank))) {
       run_record_free(&seat->record);
       seat->has_record = true;
-      return run_record_from_json(&seat->record, news->json);
+      return run_record_from_json(&seat->record, change->json);
     }
-  } else if (run_key_pair(&node->keys, news->key, "exit", &phase, &rank)) {
+  } else if (run_key_pair(&node->keys, change->key, "exit", &phase, &rank)) {
     if ((seat = lead_seat(node, phase, (int32_t)rank)))
-      take_exit(node, seat, news->json);
+      take_exit(node, seat, change->json);
   }
   return 0;
 }
@@ -87,7 +87,7 @@ static int gather(struct node *node) {
   if (here < lead->num_nodes) {
     lead_show_waiting(node, here);
     return clock_passed(lead_late_ns(node))
-               ? fail(WEFT_ERR_TIMEOUT, "%u of %u agents came within %u s (--num-agents, --startup-timeout)", here,
+               ? fail(WEFT_ERR_TIMEOUT, "%u of %u agents started within %u s (--num-agents, --startup-timeout)", here,
                       lead->num_nodes, node->config.startup_timeout_s)
                : 0;
   }

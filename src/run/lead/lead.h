@@ -58,7 +58,7 @@ struct seat *lead_seat(const struct node *node, uint32_t phase, int32_t rank);
 uint32_t lead_launch_phase(const struct node *node, uint32_t phase, int32_t rank);
 
 // nodes.c: takes a change of the key agent/<id>.
-int lead_take_node(struct node *node, const struct run_news *news, const char *id);
+int lead_take_node(struct node *node, const struct run_change *change, const char *id);
 int lead_check_gpus(const struct lead *lead); // UNSUPPORTED: two nodes of one host use one GPU, and do not share it
 void lead_show_waiting(struct node *node, uint32_t here);
 void lead_forget_nodes(struct node *node);
@@ -72,7 +72,7 @@ int lead_end_run(struct node *node);   // after the last phase: `end.over` when 
 uint64_t lead_late_ns(const struct node *node);
 
 // root_cause.c: weighs a reason from fail/ or exit/.
-void lead_note_report(struct node *node, const json_t *report);
+void lead_record_report(struct node *node, const json_t *report);
 void lead_note_exit(struct node *node, const json_t *exit);
 // The failure once it is decided on, else 0.
 int lead_failed(const struct node *node);

@@ -7,27 +7,28 @@
 #include "base/printable.h"
 #include "run/lead/lead.h"
 
-int lead_take_node(struct node *node, const struct run_news *news, const char *id) {
+int lead_take_node(struct node *node, const struct run_change *change, const char *id) {
   struct lead *lead = node->lead;
   char *end;
   unsigned long number = strtoul(id, &end, 10);
   if (end == id || *end || number >= lead->num_nodes)
     return 0; // somebody else's key
   struct seen_node *seen = &lead->nodes[number];
-  if (news->kind == WEFT_STORE_EVENT_DELETE) {
+  if (change->kind == WEFT_STORE_EVENT_DELETE) {
     seen->here = false;
     return lead->state == LEAD_ENDS || node_restore_is_on(node)
                ? 0
-               : fail(WEFT_ERR_PEER_LOST, "agent %lu on %s is gone, and its ranks with it", number, seen->host);
+               : fail(WEFT_ERR_PEER_LOST, "agent %lu on %s has ended or is unreachable, and so are its ranks", number,
+                      seen->host);
   }
-  const char *host = json_string_value(json_object_get(news->json, "host"));
+  const char *host = json_string_value(json_object_get(change->json, "host"));
   seen->here = true;
-  seen->slots = (uint32_t)json_integer_value(json_object_get(news->json, "slots"));
+  seen->slots = (uint32_t)json_integer_value(json_object_get(change->json, "slots"));
   snprintf(seen->host, sizeof seen->host, "%s", host ? host : "?");
   printable_line(seen->host);
   json_decref(seen->gpus);
-  seen->gpus = json_incref(json_object_get(news->json, "gpus"));
-  seen->shares_gpus = json_is_true(json_object_get(news->json, "share_gpus"));
+  seen->gpus = json_incref(json_object_get(change->json, "gpus"));
+  seen->shares_gpus = json_is_true(json_object_get(change->json, "share_gpus"));
   return 0;
 }
 

@@ -17,7 +17,7 @@ static void publish_phase(struct node *node) {
   run_reporter_put(node->reporter, key, json_integer(node->phase.current));
 }
 
-// Launches what fits here, then tells everybody: others serve what is left.
+// Launches what fits here, then publishes the phase: other nodes launch the rest.
 int lead_begin_phase(struct node *node, uint32_t phase) {
   struct lead *lead = node->lead;
   node->phase.current = phase;

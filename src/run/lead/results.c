@@ -262,7 +262,7 @@ int lead_finish(struct node *node, int status, const char *error) {
     fail_context(err, "the run directory %s", node->directory.path);
   run_directory_event(&node->directory, "run_end", json_pack("{s:i, s:s}", "status", status, "error", error));
   progress_hide(&node->progress);
-  // What was measured is printed even if it could not be saved; of two errors the first is told.
+  // What was measured is printed even if it could not be saved; of two errors the first is reported.
   char why[512];
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
   int unprinted = filled ? print(node, &results) : 0;

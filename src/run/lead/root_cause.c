@@ -6,7 +6,7 @@
 #include "base/time/clock.h"
 #include "run/lead/lead.h"
 
-// A loss weighs more where its finder tells of it, and the lost rank has not told why it ended.
+// A loss weighs more where its finder reports it, and the lost rank has not reported why it ended.
 enum { WEIGHT_EXIT = 1, WEIGHT_TOLD_LOSS, WEIGHT_LOSS, WEIGHT_CAUSE };
 
 enum { CAUSE_MS = 1000 }; // a cause that comes later than this after a consequence is not waited for
@@ -42,7 +42,7 @@ static int weight_of(struct lead_failure *failure, const json_t *report, int err
   return rank < 0 || found ? WEIGHT_LOSS : WEIGHT_TOLD_LOSS;
 }
 
-void lead_note_report(struct node *node, const json_t *report) {
+void lead_record_report(struct node *node, const json_t *report) {
   char text[LEAD_ERROR_SIZE];
   const json_t *rank = json_object_get(report, "rank");
   const char *error = json_string_value(json_object_get(report, "error"));
@@ -70,7 +70,7 @@ int lead_failed(const struct node *node) {
     return 0;
   struct text missing = {0};
   if (node->restore.stage != RESTORE_NONE && lead_missing_nodes(node, &missing))
-    text_add(&missing, " did not come back after the store had lost the run; then ");
+    text_add(&missing, " did not return after the store had lost the run; then ");
   int err = fail(failure->err, "%s%s", missing.data ? missing.data : "", failure->text);
   text_free(&missing);
   return err;

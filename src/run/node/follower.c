@@ -18,12 +18,12 @@ static void take_end(struct node *node, const json_t *end) {
 }
 
 // While the run is restored, the lead's key may be missing because the store forgot it.
-static int take_change(struct node *node, const struct run_news *news) {
-  if (news->kind == WEFT_STORE_EVENT_PUT && run_key_is(&node->keys, news->key, "end"))
-    take_end(node, news->json);
-  else if (news->kind == WEFT_STORE_EVENT_DELETE && run_key_is(&node->keys, news->key, "agent/0") &&
+static int take_change(struct node *node, const struct run_change *change) {
+  if (change->kind == WEFT_STORE_EVENT_PUT && run_key_is(&node->keys, change->key, "end"))
+    take_end(node, change->json);
+  else if (change->kind == WEFT_STORE_EVENT_DELETE && run_key_is(&node->keys, change->key, "agent/0") &&
            !node_restore_is_on(node))
-    return fail(WEFT_ERR_PEER_LOST, "the lead of job '%s' is gone", node->job);
+    return fail(WEFT_ERR_PEER_LOST, "the lead of job '%s' has ended or is unreachable", node->job);
   return 0;
 }
 

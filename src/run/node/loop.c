@@ -1,4 +1,4 @@
-// The node's loop: signals, children, news from the store, the lease, and what follows from them.
+// The node's loop: signals, children, changes in the store, the lease, and what follows from them.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 
 enum { RETRY_MS = 100 }; // between two tries to renew a lease that the store did not answer
 
-// Polls: [0] signals, [1] news, then for each child its pidfd and its messages.
+// Polls: [0] signals, [1] changes in the store, then for each child its pidfd and its messages.
 static int wait_for_something(struct node *node, struct pollfd *fds, uint64_t deadline) {
   fds[0] = (struct pollfd){.fd = node->signal_fd, .events = POLLIN};
   fds[1] = (struct pollfd){.fd = run_inbox_fd(node->inbox), .events = POLLIN};
@@ -34,9 +34,9 @@ static void restore_if_lost(struct node *node, const char *key) {
 }
 
 // What both roles need to know; the role takes the rest.
-static int take_news(struct node *node, const struct run_news *news) {
+static int take_store_change(struct node *node, const struct run_change *change) {
   uint32_t phase, rank;
-  switch (news->kind) {
+  switch (change->kind) {
   case WEFT_STORE_EVENT_LOST:
     node_store_silent(node);
     return 0;
@@ -50,35 +50,35 @@ static int take_news(struct node *node, const struct run_news *news) {
     node_restore_begin(node);
     return 0;
   case WEFT_STORE_EVENT_DELETE:
-    if (run_key_tail(&node->keys, news->key, "agent"))
-      restore_if_lost(node, news->key);
+    if (run_key_tail(&node->keys, change->key, "agent"))
+      restore_if_lost(node, change->key);
     break;
   case WEFT_STORE_EVENT_PUT:
-    if (run_key_is(&node->keys, news->key, "current")) {
-      uint32_t current = (uint32_t)json_integer_value(news->json);
+    if (run_key_is(&node->keys, change->key, "current")) {
+      uint32_t current = (uint32_t)json_integer_value(change->json);
       if (!node->phase.begun || current > node->phase.current)
         node->phase.current = current;
       node->phase.begun = true;
-    } else if (run_key_is(&node->keys, news->key, "restored")) {
-      node->restore.done_lease = (int64_t)json_integer_value(news->json);
-    } else if (run_key_pair(&node->keys, news->key, "launch", &phase, &rank)) {
+    } else if (run_key_is(&node->keys, change->key, "restored")) {
+      node->restore.done_lease = (int64_t)json_integer_value(change->json);
+    } else if (run_key_pair(&node->keys, change->key, "launch", &phase, &rank)) {
       struct launch *launch = node_launch_of(node, phase, (int32_t)rank);
       if (launch) {
         launch->claimed = true;
-        launch->node = (uint32_t)json_integer_value(json_object_get(news->json, "agent"));
+        launch->node = (uint32_t)json_integer_value(json_object_get(change->json, "agent"));
       }
     }
     break;
   }
-  return node->role->take(node, news);
+  return node->role->take(node, change);
 }
 
 static int take_all_news(struct node *node) {
-  struct run_news news;
+  struct run_change change;
   int err = 0;
-  while (!err && !node->end.over && run_inbox_take(node->inbox, &news)) {
-    err = take_news(node, &news);
-    run_news_free(&news);
+  while (!err && !node->end.over && run_inbox_take(node->inbox, &change)) {
+    err = take_store_change(node, &change);
+    run_change_free(&change);
   }
   return err;
 }

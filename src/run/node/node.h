@@ -44,11 +44,11 @@ struct launch {
 
 // What a node does as the lead of a run, or as a follower. Functions that return int fail with a reason of the run's.
 struct node_role {
-  int (*open)(struct node *node);                              // when the store is there, before the loop
-  int (*take)(struct node *node, const struct run_news *news); // one change in the store
-  int (*step)(struct node *node);                              // goes on as far as it can; may set `end.over`
-  uint64_t (*deadline)(const struct node *node);               // when step() has something to do even without news
-  void (*forget_nodes)(struct node *node);                     // the store is read again: each node is to show itself
+  int (*open)(struct node *node);                                  // when the store is there, before the loop
+  int (*take)(struct node *node, const struct run_change *change); // one change in the store
+  int (*step)(struct node *node);                                  // goes on as far as it can; may set `end.over`
+  uint64_t (*deadline)(const struct node *node);                   // when step() has something to do even without news
+  void (*forget_nodes)(struct node *node); // the store is read again: each node is to show itself
   uint32_t (*missing)(const struct node *node, struct text *text); // adds the nodes that are missed; returns how many
   void (*close)(struct node *node);                                // after an error of open(), and without it, too
 };

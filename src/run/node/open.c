@@ -55,7 +55,7 @@ static int load_plan(struct node *node) {
     return plan_from_text(&node->plan, config->plan_text, strlen(config->plan_text));
   return config->lead || config->store
              ? 0
-             : fail(WEFT_ERR_INVALID, "there is no plan: give one with --plan FILE, or join a run with --rank-server");
+             : fail(WEFT_ERR_INVALID, "no plan is given: give one with --plan FILE, or join a run with --rank-server");
 }
 
 static int open_inbox(struct node *node) {
@@ -80,9 +80,10 @@ static int choose_token(struct node *node) {
   if (config->token)
     return 0;
   if (config->num_agents > 1 && (config->quiet || !isatty(STDERR_FILENO)))
-    return fail(WEFT_ERR_INVALID,
-                "the other agents want the token of this run, and %s: give all one, in WEFT_TOKEN or by --token-file",
-                config->quiet ? "--quiet does not show it" : "there is no terminal to show one on");
+    return fail(
+        WEFT_ERR_INVALID,
+        "the other agents need the token of this run, and %s: give all agents one, in WEFT_TOKEN or by --token-file",
+        config->quiet ? "--quiet does not show it" : "there is no terminal to show one on");
   secret_make(node->made_token);
   config->token = node->made_token;
   return 0;

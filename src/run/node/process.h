@@ -1,4 +1,4 @@
-// A rank process as its node sees it: started, watched through a pidfd, heard through a pipe, and ended with the
+// A rank process as its node sees it: started, watched through a pidfd, read through a pipe, and ended with the
 // node.
 #ifndef RUN_NODE_PROCESS_H
 #define RUN_NODE_PROCESS_H

@@ -79,7 +79,7 @@ int node_create_run(struct node *node, bool *created) {
   return run_storage_create(node->store.client, node->keys.live, describe_run(node), node->store.run_lease, created);
 }
 
-// Tries to be the lead of the job: it leads afterwards, or somebody else does.
+// Tries to be the lead of the job: afterwards this node leads, or another one does.
 static int try_lead(struct node *node) {
   bool leads = false, registered = false;
   int err = node->store.own_lease ? 0 : node_grant_lease(node);
@@ -118,7 +118,7 @@ static int adopt(struct node *node, const json_t *live) {
   char *text = json_dumps(json_object_get(live, "plan"), JSON_COMPACT);
   int err = run && strlen(run) < sizeof node->run && text
                 ? 0
-                : fail(WEFT_ERR_PROTOCOL, "key %s of the store is not a run's", node->keys.live);
+                : fail(WEFT_ERR_PROTOCOL, "key %s of the store does not describe a run", node->keys.live);
   if (!err)
     err = run_settings_from_json(&node->config, json_object_get(live, "config"));
   plan_free(node->plan);
@@ -155,7 +155,7 @@ static int follow(struct node *node, const json_t *live) {
   if (!err)
     err = node_insist(node, take_place);
   if (!err && !node->place.taken)
-    err = node_refuse(node, live, ", and all its agents are there");
+    err = node_refuse(node, live, ", and all its agents have joined already");
   return err;
 }
 
@@ -173,7 +173,7 @@ static int wait_and_follow(struct node *node) {
       return err;
     if (clock_passed(deadline))
       return err ? fail_context(err, "the lead's store did not answer within %u s", node->config.startup_timeout_s)
-                 : fail(WEFT_ERR_TIMEOUT, "no lead of job '%s' came to the store %s within %u s", node->job,
+                 : fail(WEFT_ERR_TIMEOUT, "no lead of job '%s' appeared in the store %s within %u s", node->job,
                         node->store.endpoints, node->config.startup_timeout_s);
     err = node_pause(node, RETRY_MS);
     if (err)

@@ -55,7 +55,7 @@ static int put_run_back(struct node *node) {
   begin_to_write(node, true); // it begins when the key is there, whether or not its answer comes here
   err = node_create_run(node, &created);
   if (!err && !created)
-    return fail(WEFT_ERR_TIMEOUT, "another run of the job came between"); // the next look sees it
+    return fail(WEFT_ERR_TIMEOUT, "another run of the job has started meanwhile"); // the next look sees it
   return err ? err : node_register(node, &created);
 }
 
@@ -77,11 +77,11 @@ static int look_at(struct node *node, const json_t *live) {
   if (run && strcmp(run, node->run) != 0)
     return node_refuse(node, live, ", which began when the store had lost this run");
   if (node->leads && run && !alive)
-    return fail(WEFT_ERR_TIMEOUT, "the run's lease is about to go");
+    return fail(WEFT_ERR_TIMEOUT, "the run's lease is about to expire");
   if (node->leads && !run)
     err = put_run_back(node);
   else if (!node->leads && !run)
-    return fail(WEFT_ERR_TIMEOUT, "the lead has not put the run back yet");
+    return fail(WEFT_ERR_TIMEOUT, "the lead has not restored the run yet");
   else if (!node->leads && (lease != node->store.run_lease || !alive))
     err = take_lease(node, lease);
   if (!err)
@@ -133,7 +133,7 @@ static int write_all(struct node *node) {
   if (!err)
     err = node_register(node, &created);
   if (!err && !created)
-    return fail(WEFT_ERR_TIMEOUT, "the key of agent %u is held by its own last life", node->id);
+    return fail(WEFT_ERR_TIMEOUT, "the lease of agent %u's earlier key has not expired yet", node->id);
   if (!err)
     node->restore.stage = RESTORE_GATHER;
   return err;
@@ -144,14 +144,13 @@ static int too_late(const struct node *node) {
   node->role->missing(node, &missing);
   int err = 0;
   if (!node->leads)
-    err =
-        fail(WEFT_ERR_PEER_LOST, "the store %s lost the run, and the lead of job '%s' did not put it back within %d s",
-             node->store.endpoints, node->job, RESTORE_S);
+    err = fail(WEFT_ERR_PEER_LOST, "the store %s lost the run, and the lead of job '%s' did not restore it within %d s",
+               node->store.endpoints, node->job, RESTORE_S);
   else if (missing.size)
-    err = fail(WEFT_ERR_PEER_LOST, "the store %s lost the run, and %s did not come back within %d s",
+    err = fail(WEFT_ERR_PEER_LOST, "the store %s lost the run, and %s did not return within %d s",
                node->store.endpoints, missing.data, RESTORE_S);
   else
-    err = fail(WEFT_ERR_UNREACHABLE, "the store %s lost the run, and it could not be put back within %d s",
+    err = fail(WEFT_ERR_UNREACHABLE, "the store %s lost the run, and it could not be restored within %d s",
                node->store.endpoints, RESTORE_S);
   text_free(&missing);
   return err;

@@ -105,8 +105,8 @@ int run_directory_save(struct run_directory *directory, const char *name, json_t
     error = errno;
   json_decref(json);
   if (error == EEXIST)
-    return fail(WEFT_ERR_BUSY, "%s/%s is there already: want another run directory, or remove it first",
-                directory->path, name);
+    return fail(WEFT_ERR_BUSY, "%s/%s exists already: want another run directory, or remove it first", directory->path,
+                name);
   return error ? fail_errno(error, "cannot write %s/%s", directory->path, name) : 0;
 }
 
@@ -125,7 +125,7 @@ int run_directory_open_log(const struct run_directory *directory, int32_t rank, 
     return fail_errno(errno, "cannot open the log %s/%s", directory->path, name);
   int err = 0;
   if (fstat(opened, &status) != 0)
-    err = fail_errno(errno, "cannot look at the log %s/%s", directory->path, name);
+    err = fail_errno(errno, "cannot stat the log %s/%s", directory->path, name);
   else if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || status.st_nlink != 1)
     err = fail(WEFT_ERR_SYSTEM,
                "the log %s/%s is not a regular file of this user, or has a second name: want another run directory",
@@ -141,7 +141,7 @@ int run_directory_open_log(const struct run_directory *directory, int32_t rank, 
 
 void run_directory_lost(struct run_directory *directory, const char *name, int error) {
   if (!directory->lost[0])
-    snprintf(directory->lost, sizeof directory->lost, "%s lacks what could not be written (%s)", name, strerror(error));
+    snprintf(directory->lost, sizeof directory->lost, "%s is incomplete: writing failed (%s)", name, strerror(error));
 }
 
 void run_directory_event(struct run_directory *directory, const char *kind, json_t *rest) {

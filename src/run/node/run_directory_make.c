@@ -37,11 +37,10 @@ static int check_parent(const struct walk *walk) {
     return cannot_make(walk, errno);
   if (!(status.st_mode & S_IWOTH) || (status.st_mode & S_ISVTX))
     return 0;
-  return fail(
-      WEFT_ERR_INVALID,
-      "the run directory %s: everybody may write to %.*s, which has no sticky bit, and put another directory in "
-      "its place; chmod o-w it, or want a directory elsewhere",
-      path, walk->begin ? (int)walk->begin : 1, walk->begin ? path : ".");
+  return fail(WEFT_ERR_INVALID,
+              "the run directory %s: any user may write to %.*s, which has no sticky bit, and put another directory in "
+              "its place; chmod o-w it, or want a directory elsewhere",
+              path, walk->begin ? (int)walk->begin : 1, walk->begin ? path : ".");
 }
 
 static int check_own(const struct walk *walk) {
@@ -54,10 +53,11 @@ static int check_own(const struct walk *walk) {
                 "the run directory %s belongs to user %u, not to this one, %u: want a directory of your own", path,
                 (unsigned)status.st_uid, (unsigned)geteuid());
   if (status.st_mode & (S_IWGRP | S_IWOTH))
-    return fail(WEFT_ERR_INVALID,
-                "others may write to the run directory %s (mode %04o): chmod go-w it, or want a directory that is not "
-                "there yet",
-                path, (unsigned)(status.st_mode & 07777));
+    return fail(
+        WEFT_ERR_INVALID,
+        "others may write to the run directory %s (mode %04o): chmod go-w it, or want a directory that does not "
+        "exist yet",
+        path, (unsigned)(status.st_mode & 07777));
   return 0;
 }
 

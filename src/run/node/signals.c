@@ -17,7 +17,7 @@ int node_open_signals(struct node *node) {
   sigaddset(&set, SIGHUP);
   // Before any thread is there, so that all have them blocked.
   if (pthread_sigmask(SIG_BLOCK, &set, NULL) || (node->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
-    return fail_errno(errno, "cannot take signals");
+    return fail_errno(errno, "cannot receive signals through a file descriptor");
   return 0;
 }
 

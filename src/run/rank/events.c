@@ -19,10 +19,10 @@ int rank_events_init(struct rank_events *events, int message_fd) {
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  int error = pthread_cond_init(&events->news, &monotonic);
+  int error = pthread_cond_init(&events->change, &monotonic);
   pthread_condattr_destroy(&monotonic);
   if (!error && (error = pthread_mutex_init(&events->mutex, NULL)) != 0)
-    pthread_cond_destroy(&events->news);
+    pthread_cond_destroy(&events->change);
   return error ? fail_errno(error, "cannot make a mutex") : 0;
 }
 
@@ -30,7 +30,7 @@ void rank_events_free(struct rank_events *events) {
   free(events->activations);
   free(events->losses);
   pthread_mutex_destroy(&events->mutex);
-  pthread_cond_destroy(&events->news);
+  pthread_cond_destroy(&events->change);
 }
 
 static void keep_activation(struct rank_events *events, const struct weft_ep_event *event) {
@@ -66,8 +66,8 @@ void rank_on_event(void *arg, const struct weft_ep_event *event) {
   if (event->kind == WEFT_EP_EVENT_PEER_LOST)
     keep_loss(events, event);
   if (event->kind == WEFT_EP_EVENT_PEER_LOST || event->kind == WEFT_EP_EVENT_COMMITTED) {
-    events->told++;
-    pthread_cond_broadcast(&events->news);
+    events->reported++;
+    pthread_cond_broadcast(&events->change);
   }
   pthread_mutex_unlock(&events->mutex);
   run_message_send(events->message_fd, json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:s}", "kind", "event", "event",

@@ -81,12 +81,12 @@ static int read_run(struct rank *rank) {
     return err;
   const char *run = json_string_value(json_object_get(rank->live, "run"));
   if (!run || strcmp(run, rank->task.run) != 0)
-    return fail(WEFT_ERR_NOT_FOUND, "run %s is not the live run of job '%s' any more", rank->task.run, rank->task.job);
+    return fail(WEFT_ERR_NOT_FOUND, "run %s is no longer the current run of job '%s'", rank->task.run, rank->task.job);
   err = run_settings_from_json(&rank->config, json_object_get(rank->live, "config"));
   if (err)
     return err;
   char *plan = json_dumps(json_object_get(rank->live, "plan"), JSON_COMPACT);
-  err = plan ? plan_from_text(&rank->plan, plan, strlen(plan)) : fail(WEFT_ERR_PROTOCOL, "the live run has no plan");
+  err = plan ? plan_from_text(&rank->plan, plan, strlen(plan)) : fail(WEFT_ERR_PROTOCOL, "the current run has no plan");
   free(plan);
   if (!err && rank->task.phase >= rank->plan->num_phases)
     err = fail(WEFT_ERR_PROTOCOL, "launched for phase %u of %u", rank->task.phase, rank->plan->num_phases);
@@ -259,7 +259,7 @@ int run_rank_main(int argc, char **argv) {
     return weft_err_exit_status(err);
   }
   if (getppid() != rank.task.agent_pid) {
-    log_error("the agent that started this rank, process %lld, is gone", (long long)rank.task.agent_pid);
+    log_error("the agent that started this rank, process %lld, has ended", (long long)rank.task.agent_pid);
     run_task_free(rank.task_json);
     return weft_err_exit_status(WEFT_ERR_PEER_LOST);
   }

@@ -44,7 +44,7 @@ static bool went_without(const struct rank *rank, const struct traffic_op *op, b
 }
 
 static int lost(const struct rank *rank, int32_t lost_rank, const char *how) {
-  return fail(WEFT_ERR_PEER_LOST, "rank %d was lost in phase %u, which the plan does not have (%s)", lost_rank,
+  return fail(WEFT_ERR_PEER_LOST, "rank %d was lost in phase %u, which the plan does not expect (%s)", lost_rank,
               rank->phase, how);
 }
 
@@ -67,7 +67,7 @@ int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num
                         uint32_t num_in) {
   for (uint32_t i = 0; i < num_of; i++)
     if (!dies_now(rank, of[i]) && !parts_now(rank, of[i]) && !contains(in, num_in, of[i]))
-      return lost(rank, of[i], "others found it");
+      return lost(rank, of[i], "other ranks reported it");
   return 0;
 }
 
@@ -89,13 +89,13 @@ static int note_losses(struct rank *rank, const struct traffic_op *op) {
   bool ending = rank->phase >= end || atomic_load(&rank->current) >= end, without = went_without(rank, op, ending);
   struct timespec until = clock_timespec(clock_deadline_ms(REASON_MS));
   bool in_time = true;
-  uint64_t told = 0;
+  uint64_t reported = 0;
   int err = 0;
   do {
     pthread_mutex_lock(&events->mutex);
-    while (without && in_time && events->told == told)
-      in_time = pthread_cond_timedwait(&events->news, &events->mutex, &until) != ETIMEDOUT;
-    told = events->told;
+    while (without && in_time && events->reported == reported)
+      in_time = pthread_cond_timedwait(&events->change, &events->mutex, &until) != ETIMEDOUT;
+    reported = events->reported;
     err = note_events(rank, op, ending);
     pthread_mutex_unlock(&events->mutex);
     if (without && !err)
@@ -103,11 +103,11 @@ static int note_losses(struct rank *rank, const struct traffic_op *op) {
   } while (!err && without && in_time);
   for (uint32_t i = 0; i < op->num_lost && !err; i++)
     if (!dies_now(rank, op->lost[i]))
-      err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu of phase %u, which the plan does not have",
+      err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu of phase %u, which the plan does not expect",
                  op->lost[i], (unsigned long long)op->op, rank->phase);
   if (!err && without)
     err = fail(WEFT_ERR_PEER_LOST,
-               "a rank was lost in the combine of operation %llu of phase %u, which the plan does not have",
+               "a rank was lost in the combine of operation %llu of phase %u, which the plan does not expect",
                (unsigned long long)op->op, rank->phase);
   return err;
 }

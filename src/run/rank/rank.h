@@ -23,7 +23,7 @@ struct rank_activation {
   uint64_t epoch, op, time_ns;
 };
 
-// What the library's callback has said. Arrays grow; nothing is dropped.
+// Events that the library's callback has reported. Arrays grow; nothing is dropped.
 struct rank_events {
   pthread_mutex_t mutex;
   int message_fd;
@@ -32,8 +32,8 @@ struct rank_events {
   size_t num_activations;
   struct run_loss *losses;
   size_t num_losses;
-  uint64_t told;       // losses and agreed views so far
-  pthread_cond_t news; // one more
+  uint64_t reported;     // losses and agreed views so far
+  pthread_cond_t change; // one more
 };
 
 struct rank {

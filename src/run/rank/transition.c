@@ -1,4 +1,4 @@
-// From one phase to the next without a pause: operations go on, and tell when everybody is there.
+// From one phase to the next without a pause: operations go on, and show when all ranks are there.
 //
 // An operation ends the transition when it ran in the view that the phase starts with, and every rank of it brought a
 // mark that says "I know that the phase has begun". Both are the same for all ranks of that operation, a joiner that
@@ -41,10 +41,10 @@ static int too_late(const struct rank *rank, const struct traffic_op *op) {
   struct text missing = {0}, extra = {0};
   add_difference(&missing, rank->expected, rank->num_expected, op->ranks, op->num_ranks);
   add_difference(&extra, op->ranks, op->num_ranks, rank->expected, rank->num_expected);
-  int err =
-      fail(WEFT_ERR_TIMEOUT, "phase %u did not start within %u s: ranks that have not come: %s; that have not gone: %s",
-           rank->phase, rank->config.startup_timeout_s + PATIENCE_S, missing.size ? missing.data : "none",
-           extra.size ? extra.data : "none");
+  int err = fail(WEFT_ERR_TIMEOUT,
+                 "phase %u did not start within %u s: ranks that have not joined: %s; that have not left: %s",
+                 rank->phase, rank->config.startup_timeout_s + PATIENCE_S, missing.size ? missing.data : "none",
+                 extra.size ? extra.data : "none");
   text_free(&missing);
   text_free(&extra);
   return err;

@@ -19,8 +19,8 @@ int traffic_gpu_open(struct traffic *t) {
   char why[DEVICE_WHY] = "";
   int err = home->api ? buffer_allocate(home, COVER_BYTES, &t->cover) : 0;
   for (int i = 0; home->api && i < NUM_MARKS && !err; i++)
-    if ((err = home->api->mark_open(home->device, &t->marks[i], why)))
-      device_fail(err, "no mark for times", why);
+    if ((err = home->api->event_open(home->device, &t->marks[i], why)))
+      device_fail(err, "cannot make a CUDA event for times", why);
   return err;
 }
 
@@ -28,13 +28,13 @@ void traffic_gpu_close(struct traffic *t) {
   buffer_release(t->home, t->cover, COVER_BYTES);
   for (int i = 0; t->home->api && !t->home->is_stuck && i < NUM_MARKS; i++)
     if (t->marks[i])
-      t->home->api->mark_close(t->home->device, t->marks[i]);
+      t->home->api->event_close(t->home->device, t->marks[i]);
 }
 
 static int set_mark(struct traffic *t, int index) {
   char why[DEVICE_WHY] = "";
-  int err = t->home->api->mark_set(t->home->device, t->marks[index], t->home->stream, why);
-  return err ? device_fail(err, "cannot set a mark for times", why) : 0;
+  int err = t->home->api->event_record(t->home->device, t->marks[index], t->home->stream, why);
+  return err ? device_fail(err, "cannot record a CUDA event for times", why) : 0;
 }
 
 // A stream that has nothing to do passes a mark at once, and would count the host's way to the launch for the kernel's.
@@ -52,8 +52,8 @@ static int await_marks(struct traffic *t) {
 
 static int time_between(struct traffic *t, int begin, int end, uint64_t *ns) {
   char why[DEVICE_WHY] = "";
-  int err = t->home->api->mark_between(t->home->device, t->marks[begin], t->marks[end], ns, why);
-  return err ? device_fail(err, "cannot tell a time", why) : 0;
+  int err = t->home->api->event_elapsed(t->home->device, t->marks[begin], t->marks[end], ns, why);
+  return err ? device_fail(err, "cannot read a time between CUDA events", why) : 0;
 }
 
 // A half takes up to four waits when peers fall silent one after the other, and each may be extended; more is a kernel

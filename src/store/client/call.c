@@ -97,5 +97,5 @@ int client_call(struct client *client, const struct client_request *request, jso
       return *before ? fail_context(err, "%s; then", before) : err;
     snprintf(before, sizeof before, "%s", weft_last_error());
   }
-  return fail(WEFT_ERR_UNREACHABLE, "no store endpoint");
+  return fail(WEFT_ERR_UNREACHABLE, "the store has no endpoint: want at least one");
 }

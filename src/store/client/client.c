@@ -213,7 +213,7 @@ static const struct store_ops client_ops = {
 
 int weft_store_open(weft_store_t **store, const struct weft_store_options *options) {
   if (!store)
-    return fail(WEFT_ERR_INVALID, "weft_store_open: no place for the handle");
+    return fail(WEFT_ERR_INVALID, "weft_store_open: store is NULL: want a place for the handle");
   struct client *client = calloc(1, sizeof *client);
   if (!client)
     return fail(WEFT_ERR_NOMEM, "no memory for a store client");

@@ -49,7 +49,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
   return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-// curl asks about once a second while nothing comes.
+// curl calls this about once a second while nothing arrives.
 static int has_to_stop(void *arg, curl_off_t to_come, curl_off_t came, curl_off_t to_go, curl_off_t gone) {
   (void)arg, (void)to_come, (void)came, (void)to_go, (void)gone;
   return clock_passed(store_limit());
@@ -243,18 +243,20 @@ static const char may_be_https[] = "; an embedded server with a token is reached
 int client_http_failure(CURLcode code, const struct client_transfer *transfer, const char *endpoint) {
   const char *reason = *transfer->reason ? transfer->reason : curl_easy_strerror(code);
   if (strstr(reason, "alert") && wants_certificate(reason))
-    return fail(WEFT_ERR_AUTH, "store %s: it wants a client certificate that it trusts (%s); give one with its key",
+    return fail(WEFT_ERR_AUTH,
+                "store %s: the server requires a client certificate that it trusts (%s); give one with its key",
                 endpoint, reason);
   bool tls = strncasecmp(endpoint, "https:", strlen("https:")) == 0;
   switch (code) {
   case CURLE_SSL_PINNEDPUBKEYNOTMATCH:
     return fail(WEFT_ERR_AUTH,
-                "store %s: its certificate is not the one that the token makes: give the token that the "
+                "store %s: its certificate is not derived from the token: give the token that the "
                 "server was started with, or the CA that signed its certificate. Nothing was sent to it",
                 endpoint);
   case CURLE_SSL_CONNECT_ERROR:
-    return fail(WEFT_ERR_UNREACHABLE, "store %s: no TLS connection (%s); it may speak no TLS, or an older one",
-                endpoint, reason);
+    return fail(WEFT_ERR_UNREACHABLE,
+                "store %s: no TLS connection (%s); the server may not speak TLS, or only an older version", endpoint,
+                reason);
   case CURLE_PEER_FAILED_VERIFICATION:
     return fail(WEFT_ERR_AUTH,
                 "store %s: its certificate is not accepted (%s); give the CA that signed it, or, for an embedded "
@@ -262,7 +264,7 @@ int client_http_failure(CURLcode code, const struct client_transfer *transfer, c
                 endpoint, reason);
   case CURLE_SSL_CACERT_BADFILE: // the one that was given, or the host has none
     return fail(WEFT_ERR_AUTH,
-                "store %s: its certificate cannot be judged (%s); give the CA that signed it, or, for an embedded "
+                "store %s: its certificate cannot be checked (%s); give the CA that signed it, or, for an embedded "
                 "server, give the token",
                 endpoint, reason);
   case CURLE_SSL_CERTPROBLEM:
@@ -282,12 +284,12 @@ int client_http_failure(CURLcode code, const struct client_transfer *transfer, c
     return fail(WEFT_ERR_UNREACHABLE, "store %s: %s%s", endpoint, reason, tls ? "" : may_be_https);
   case CURLE_ABORTED_BY_CALLBACK:
     if (clock_passed(store_limit()))
-      return fail(WEFT_ERR_TIMEOUT, "store %s: given up before an answer came", endpoint);
-    return fail(WEFT_ERR_UNREACHABLE, "store %s: the connection was cut before the answer", endpoint);
+      return fail(WEFT_ERR_TIMEOUT, "store %s: cancelled before an answer arrived", endpoint);
+    return fail(WEFT_ERR_UNREACHABLE, "store %s: the connection was closed before the answer", endpoint);
   case CURLE_SEND_ERROR: // its alert may be overtaken by the end of the connection
   case CURLE_RECV_ERROR:
     return fail(WEFT_ERR_UNREACHABLE, "store %s: %s%s", endpoint, reason,
-                tls ? "; it may want a client certificate that it trusts" : may_be_https);
+                tls ? "; the server may require a client certificate that it trusts" : may_be_https);
   default:
     return fail(WEFT_ERR_UNREACHABLE, "store %s: %s", endpoint, reason);
   }

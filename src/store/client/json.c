@@ -1,4 +1,4 @@
-// Reads what a server says: each value is checked, and errors name the field.
+// Reads a server's answers: each value is checked, and errors name the field.
 #include "store/client/json.h"
 
 #include "base/fail.h"

@@ -1,4 +1,4 @@
-// Reading what a server says: each value is checked, absent means zero (etcd omits zeros), and errors name the field.
+// Reads a server's answers: each value is checked, absent means zero (etcd omits zeros), and errors name the field.
 #ifndef STORE_CLIENT_JSON_H
 #define STORE_CLIENT_JSON_H
 

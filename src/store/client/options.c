@@ -115,7 +115,7 @@ static bool is_tls(const char *endpoint) {
   return strncasecmp(endpoint, "https:", strlen("https:")) == 0;
 }
 
-// Whether nobody but processes of this host can listen at the endpoint.
+// Whether only processes of this host can listen at the endpoint.
 static bool is_loopback(const char *endpoint) {
   CURLU *url = curl_url();
   char *host = url && curl_url_set(url, CURLUPART_URL, endpoint, 0) == CURLUE_OK ? url_part(url, CURLUPART_HOST) : NULL;
@@ -127,7 +127,7 @@ static bool is_loopback(const char *endpoint) {
   return loopback;
 }
 
-// How the token meets the endpoints: with the certificate that it makes, where no CA is given to judge by.
+// How the token applies to the endpoints: by the certificate that it makes, where no CA is given to check with.
 static int set_pin(struct client *client) {
   uint8_t key[SECRET_KEY_SIZE];
   bool tls = false;
@@ -137,7 +137,7 @@ static int set_pin(struct client *client) {
     if (!is_tls(endpoint) && !is_loopback(endpoint))
       return fail(WEFT_ERR_INVALID,
                   "store %s: a token does not go over http://, where others read it on its way: give the https:// URL "
-                  "that the server tells, or leave the token out for an etcd without TLS",
+                  "that the server prints, or leave the token out for an etcd without TLS",
                   endpoint);
   }
   if (!tls || client->ca_file)

@@ -30,7 +30,7 @@ static const struct {
 } known[] = {
     {"invalid auth token", WEFT_ERR_AUTH, CLIENT_NEW_TOKEN, "; give the token that the server was started with"},
     {"revision of auth store is old", WEFT_ERR_AUTH, CLIENT_NEW_TOKEN, ""},
-    {"user name is empty", WEFT_ERR_AUTH, CLIENT_FINAL, "; this etcd wants a user and a password"},
+    {"user name is empty", WEFT_ERR_AUTH, CLIENT_FINAL, "; this etcd requires a user and a password"},
     {"authentication failed", WEFT_ERR_AUTH, CLIENT_FINAL, "; check the store user and password"},
     {"authentication is not enabled", WEFT_ERR_AUTH, CLIENT_FINAL, "; leave the store user and password out"},
     {"required revision has been compacted", WEFT_ERR_COMPACTED, CLIENT_FINAL, ""},
@@ -89,7 +89,7 @@ static int fail_plain(const char *endpoint, const char *path, long status, enum 
     return fail(WEFT_ERR_UNREACHABLE, "store %s: HTTP status %ld", endpoint, status);
   if (status == 401 || status == 403)
     return fail(WEFT_ERR_AUTH, "store %s: HTTP status %ld; check the store's token", endpoint, status);
-  return fail(WEFT_ERR_PROTOCOL, "store %s: HTTP status %ld for %s: not etcd 3.4 or later, and no weft server",
+  return fail(WEFT_ERR_PROTOCOL, "store %s: HTTP status %ld for %s: neither etcd 3.4 or later nor a weft server",
               endpoint, status, path);
 }
 

@@ -13,7 +13,7 @@ enum client_remedy {
   CLIENT_NEW_TOKEN, // get a new token and ask again: it was not carried out
 };
 
-// Fails as the status and the error text of an answer say; `*remedy` tells what can be done. `status` is not 200.
+// Fails by the status and the error text of an answer; `*remedy` is what the caller can do. `status` is not 200.
 int client_status_fail(const char *endpoint, const char *path, long status, const char *body, size_t size,
                        enum client_remedy *remedy);
 

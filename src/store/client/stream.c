@@ -56,7 +56,7 @@ static int check_event(const struct weft_store_list *events, const char *prefix)
     return fail(WEFT_ERR_PROTOCOL, "malformed message of a watch: an event of a key that does not begin with %s",
                 prefix);
   if (events->count > 1 && kv->mod_revision < kv[-1].mod_revision)
-    return fail(WEFT_ERR_PROTOCOL, "malformed message of a watch: revision %" PRId64 " behind %" PRId64,
+    return fail(WEFT_ERR_PROTOCOL, "malformed message of a watch: revision %" PRId64 " after %" PRId64,
                 kv->mod_revision, kv[-1].mod_revision);
   return 0;
 }

@@ -18,7 +18,7 @@ void client_watch_deliver(struct client_watch *watch, const struct weft_store_ev
   watch->fn(watch->arg, event);
   pthread_mutex_lock(&watcher->lock);
   watcher->calling = NULL;
-  if (watch->closed) // somebody waits for this call's end
+  if (watch->closed) // a closing thread waits for this call's end
     pthread_cond_broadcast(&watcher->changed);
   pthread_mutex_unlock(&watcher->lock);
 }

@@ -11,7 +11,7 @@ enum client_phase {
   CLIENT_TOKEN,     // asking etcd for a token; then: the attempt has failed, as for the next two
   CLIENT_PROBING,   // asking for the store's revision
   CLIENT_OPENING,   // the stream's request is out, the watch is not created
-  CLIENT_FOLLOWING, // events flow; then: open the stream anew, for nothing was heard for so long
+  CLIENT_FOLLOWING, // events flow; after the limit: open the stream anew, since nothing was received for so long
 };
 
 struct client_watch {
@@ -43,9 +43,9 @@ struct client_watch {
   int64_t next;    // first revision not delivered yet; 0: whatever comes from now on
   int64_t seen;    // a revision that the store has reached
   uint64_t cluster;
-  bool lost;  // LOST was said, RESUMED not yet
-  bool reset; // RESET is to be said
-  bool probe; // the store said a lower revision than it had reached: find out whether that is so
+  bool lost;  // LOST was delivered, RESUMED not yet
+  bool reset; // RESET is to be delivered
+  bool probe; // the store named a lower revision than it had reached: find out whether that is so
 };
 
 struct client_watcher {

@@ -201,7 +201,7 @@ static int read_response(const json_t *response, const struct weft_store_op *op,
   if (err || op->kind == WEFT_STORE_PUT)
     return err;
   if (!answer)
-    return fail(WEFT_ERR_PROTOCOL, "malformed answer: a transaction's response is no %s", names[op->kind]);
+    return fail(WEFT_ERR_PROTOCOL, "malformed answer: a transaction's response is not a %s", names[op->kind]);
   if (op->kind == WEFT_STORE_RANGE)
     return read_range(answer, revision, range);
   err = client_json_int(answer, "deleted", &count);

@@ -31,7 +31,7 @@ void gateway_fail(struct gateway_reply *reply, int grpc_code, const char *text);
 // Whether this path opens a stream: then gateway_stream_open() of watch.h takes the request.
 bool gateway_is_watch(const char *path);
 
-// Whether this path is answered to anybody.
+// Whether this path is answered without a token.
 bool gateway_is_public(const char *path);
 
 // Answers one request, which changes the core at time `now_ns`. Zero-initialise `reply`; the caller frees its body.

@@ -9,7 +9,7 @@ static bool read_range(struct gateway_reader *reader, const json_t *object, stru
   return gateway_bytes(reader, object, "key", &out->key) && gateway_bytes(reader, object, "range_end", &out->end);
 }
 
-// Order of keys, ascending, is the only one there is; nobody is answered with another one than asked for.
+// Ascending order of keys is the only one implemented; a request for another one is refused.
 static bool check_order(struct gateway_reader *reader, const json_t *object) {
   static const char *const orders[] = {"NONE", "ASCEND", "DESCEND"};
   static const char *const targets[] = {"KEY", "VERSION", "CREATE", "MOD", "VALUE"};

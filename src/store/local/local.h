@@ -13,7 +13,7 @@ struct local_watch {
   weft_store_watch_fn fn;
   void *arg;
   char *bounds;        // memory of the range
-  bool started;        // RESUMED was told
+  bool started;        // RESUMED was delivered
   bool queued;         // in `ready`
   atomic_bool closing; // deliver nothing more
   LIST_ENTRY(local_watch) all;

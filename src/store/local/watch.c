@@ -1,4 +1,4 @@
-// Watches on the store of one process, and the thread that tells of them.
+// Watches on the store of one process, and the thread that delivers their events.
 #include "store/local/local.h"
 
 #include "base/fail.h"
@@ -68,7 +68,7 @@ void local_watch_close(weft_store_watch_t *watch) {
   free(closed);
 }
 
-static void tell(struct local_watch *watch, enum weft_store_event_kind kind, int64_t revision) {
+static void deliver_kind(struct local_watch *watch, enum weft_store_event_kind kind, int64_t revision) {
   watch->fn(watch->arg, &(struct weft_store_event){.kind = kind, .revision = revision});
 }
 
@@ -87,7 +87,7 @@ static void deliver(struct local_watch *watch, const struct core_events *events)
   }
 }
 
-// One turn of the watch at the head of the queue; the lock is held, but not while callbacks run.
+// Delivers one batch of the watch at the head of the queue; the lock is held, but not while callbacks run.
 static void serve(struct local *local) {
   struct local_watch *watch = TAILQ_FIRST(&local->ready);
   TAILQ_REMOVE(&local->ready, watch, ready);
@@ -104,9 +104,9 @@ static void serve(struct local *local) {
   pthread_mutex_unlock(&local->lock);
 
   if (status == CORE_COMPACTED)
-    tell(watch, WEFT_STORE_EVENT_RESET, revision);
+    deliver_kind(watch, WEFT_STORE_EVENT_RESET, revision);
   else if (first)
-    tell(watch, WEFT_STORE_EVENT_RESUMED, revision);
+    deliver_kind(watch, WEFT_STORE_EVENT_RESUMED, revision);
   deliver(watch, &local->events);
   core_events_drop(&local->events);
 

@@ -75,7 +75,7 @@ static enum MHD_Result send_response(struct MHD_Connection *connection, struct M
 static enum MHD_Result send_reply(struct weft_store_server *server, struct MHD_Connection *connection,
                                   struct exchange *exchange, struct gateway_reply *reply) {
   if (!hold(server, exchange, reply->body.size))
-    gateway_fail(reply, GRPC_RESOURCE_EXHAUSTED, "weft: clients do not read their answers: no memory for one more");
+    gateway_fail(reply, GRPC_RESOURCE_EXHAUSTED, "weft: no memory for another answer: clients do not read theirs");
   size_t size = reply->body.size;
   char *data = text_take(&reply->body);
   if (!data)
@@ -243,7 +243,7 @@ struct MHD_Daemon *server_http_start(struct weft_store_server *server) {
   };
   struct MHD_OptionItem none = {MHD_OPTION_END, 0, NULL};
   return MHD_start_daemon(flags | (server->key ? MHD_USE_TLS : 0), 0, NULL, NULL, handle, server,
-                          MHD_OPTION_EXTERNAL_LOGGER, log_message, server, // first, for it tells of the others
+                          MHD_OPTION_EXTERNAL_LOGGER, log_message, server, // first, as it logs errors of the others
                           MHD_OPTION_ARRAY, server->key ? tls : &none, MHD_OPTION_NOTIFY_COMPLETED, completed, server,
                           MHD_OPTION_NOTIFY_CONNECTION, note_connection, server, MHD_OPTION_CONNECTION_LIMIT,
                           (unsigned)(SERVER_MAX_CONNECTIONS + 2 * GATE_PLACES), MHD_OPTION_CONNECTION_MEMORY_LIMIT,

@@ -36,7 +36,7 @@ static int bind_failed(int error, const char *text, uint16_t port) {
   case EADDRINUSE:
     return fail(WEFT_ERR_BUSY, "port %u of %s is in use; 0 takes any free one", port, text);
   case EADDRNOTAVAIL:
-    return fail(WEFT_ERR_INVALID, "%s is no address of this host", text);
+    return fail(WEFT_ERR_INVALID, "%s is not an address of this host", text);
   default:
     return fail_errno(error, "cannot listen on %s, port %u", text, port);
   }
@@ -73,7 +73,7 @@ int server_listen(const struct weft_store_server_options *options, int *listener
   const char *text = options->address ? options->address : "127.0.0.1";
   union address address;
   if (!parse(text, options->port, &address))
-    return fail(WEFT_ERR_INVALID, "'%s' is no numeric address such as 127.0.0.1 or ::1", text);
+    return fail(WEFT_ERR_INVALID, "'%s' is not a numeric address: want one such as 127.0.0.1 or ::1", text);
   if (options->insecure && !is_loopback(&address))
     return fail(WEFT_ERR_INVALID,
                 "%s can be reached from other hosts: an insecure store is for a loopback address only", text);

@@ -48,7 +48,7 @@ static void take_callers(struct weft_store_server *server) {
   struct lobby_caller caller;
   for (int i = 0; i < AT_ONCE && lobby_next(server->lobby, &caller); i++)
     if (MHD_add_connection(server->daemon, caller.fd, (struct sockaddr *)&caller.address, caller.size) != MHD_YES)
-      log_debug("%s: a caller is not taken", server->url);
+      log_debug("%s: a connection was refused", server->url);
 }
 
 static void *mind(void *arg) {
@@ -101,7 +101,7 @@ int server_minder_start(struct weft_store_server *server) {
 void server_minder_wake(struct weft_store_server *server) {
   uint64_t one = 1;
   if (write(server->minder_wake, &one, sizeof one) < 0)
-    log_debug("%s: the minder has wake-ups enough", server->url);
+    log_debug("%s: the housekeeping thread is woken already", server->url);
 }
 
 void server_minder_stop(struct weft_store_server *server) {

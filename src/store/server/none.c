@@ -4,7 +4,7 @@
 
 int weft_store_server_start(weft_store_server_t **server, const struct weft_store_server_options *options) {
   (void)server, (void)options;
-  return fail(WEFT_ERR_UNSUPPORTED, "this build has no embedded server, for want of libmicrohttpd; use an etcd");
+  return fail(WEFT_ERR_UNSUPPORTED, "this build has no embedded server, because it has no libmicrohttpd: use an etcd");
 }
 
 const char *weft_store_server_url(const weft_store_server_t *server) {

@@ -22,7 +22,7 @@ static int check(const struct weft_store_server_options *options) {
   if (options->insecure && (options->token || options->cert_file || options->key_file))
     return fail(WEFT_ERR_INVALID, "an insecure store has no token and no certificate: leave them out, or `insecure`");
   if (options->token && !*options->token)
-    return fail(WEFT_ERR_INVALID, "the token is empty; NULL is for a random one");
+    return fail(WEFT_ERR_INVALID, "the token is empty: want NULL for a random one");
   if (options->token && strlen(options->token) > SECRET_MAX)
     return fail(WEFT_ERR_INVALID, "the token is longer than %d bytes", SECRET_MAX);
   for (const char *c = options->token; c && *c; c++)
@@ -72,7 +72,7 @@ static int read_file(const char *path, const char *what, char **text) {
   }
   secret_free(bytes);
   return size < 0 ? fail_errno(error, "cannot read %s", path)
-                  : fail(WEFT_ERR_INVALID, "%s is no %s: want PEM text of less than %d bytes", path, what, MAX_FILE);
+                  : fail(WEFT_ERR_INVALID, "%s is not a %s: want PEM text of less than %d bytes", path, what, MAX_FILE);
 }
 
 int server_secure(struct weft_store_server *server, const struct weft_store_server_options *options) {

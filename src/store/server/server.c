@@ -92,7 +92,7 @@ void weft_store_server_stop(weft_store_server_t *server) {
   LIST_FOREACH(stream, &server->streams, link)
   server_stream_resume(stream); // libmicrohttpd must have none suspended when it stops
   pthread_mutex_unlock(&server->lock);
-  server_minder_stop(server); // nobody new
+  server_minder_stop(server); // no new connections
   MHD_stop_daemon(server->daemon);
   close(server->minder_epoll);
   close(server->minder_wake);

@@ -70,7 +70,7 @@ static int prepare_copies(struct cuda_request *own) {
   if (rc == 0) {
     rc = worker->api->copies_open(device, copies, request->num_pieces, &own->copies, why);
     if (rc == 0)
-      rc = worker->api->mark_open(device, &own->mark, why);
+      rc = worker->api->event_open(device, &own->mark, why);
     if (rc != 0)
       device_fail(rc, "copies by a GPU", why);
   }
@@ -107,7 +107,7 @@ int cuda_transport_prepare(struct transport_request *request) {
 static void leave(struct cuda_request *own) {
   struct cuda_worker *worker = own->worker;
   if (own->mark)
-    worker->api->mark_close(worker->devices[own->device], own->mark);
+    worker->api->event_close(worker->devices[own->device], own->mark);
   worker->api->copies_close(own->copies);
   if (own->message.peer)
     worker->shm->transport->unprepare(&own->message);
@@ -176,7 +176,7 @@ static bool send_message(struct cuda_request *own) {
 static bool copying(struct cuda_request *own, uint32_t *steps) {
   char why[DEVICE_WHY] = "";
   bool passed = false;
-  int rc = own->worker->api->mark_passed(own->worker->devices[own->device], own->mark, &passed, why);
+  int rc = own->worker->api->event_passed(own->worker->devices[own->device], own->mark, &passed, why);
   if (rc == 0 && !passed)
     return false;
   ++*steps;
@@ -235,7 +235,7 @@ int cuda_transport_post(struct transport_request *request) {
     struct device *device = worker->devices[own->device];
     rc = worker->api->copies_run(own->copies, worker->streams[own->device], why);
     if (rc == 0)
-      rc = worker->api->mark_set(device, own->mark, worker->streams[own->device], why);
+      rc = worker->api->event_record(device, own->mark, worker->streams[own->device], why);
   }
   if (rc != 0) {
     atomic_store_explicit(&request->state, rc, memory_order_release);

@@ -177,7 +177,7 @@ def for_a_moment():
                 assert not one.events("lost", other) and not one.events("left", other), one.ask("events")
 
 
-LOST = r"PEER_LOST: b.*: nothing came from it for \d+ ms.*"
+LOST = r"PEER_LOST: b.*: nothing was received from it for \d+ ms.*"
 LEFT = r"PEER_LOST: b.*: its key has gone from the store.*"
 AGAIN = "load its metadata again"
 

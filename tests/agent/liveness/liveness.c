@@ -150,7 +150,7 @@ static void test_stopped_peer(void **state) {
   hear(&process, &member);
   kill(process.pid, SIGSTOP);
   struct crowd_event event = crowd_await(&member, LOST, "sleeper", 1);
-  assert_non_null(strstr(event.detail, "nothing came from it"));
+  assert_non_null(strstr(event.detail, "nothing was received from it"));
   assert_int_equal(weft_agent_check(member.agent, peer), WEFT_ERR_PEER_LOST);
   kill(process.pid, SIGCONT);
   crowd_end(&process);

@@ -441,7 +441,7 @@ int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream) {
     *args->result = fake.found;
   return cudaSuccess;
 }
-int cuda_launch_rouse(const struct cuda_begin_args *args, cudaStream_t stream) {
+int cuda_launch_wake_links(const struct cuda_begin_args *args, cudaStream_t stream) {
   (void)stream;
   fake.begin = *args;
   return cudaSuccess;

@@ -172,7 +172,7 @@ static void a_batch_that_comes_twice_ends_its_link(void **state) {
 
 static void a_batch_that_is_wrong_in_one_run_writes_none(void **state) {
   (void)state;
-  static const char misplaced[] = "does not belong";
+  static const char misplaced[] = "lies outside this area";
   struct hosts hosts;
   hosts_open_on(&hosts, WEFT_EP_MEMORY_CUDA);
   uint32_t area = (uint32_t)hosts.called->gpu->area_bytes;

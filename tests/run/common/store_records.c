@@ -44,18 +44,18 @@ static void who_creates_a_key_first_has_it(void **state) {
 }
 
 // Takes the next change of a key.
-static struct run_news next(struct run_inbox *inbox) {
-  struct run_news news;
+static struct run_change next(struct run_inbox *inbox) {
+  struct run_change change;
   uint64_t deadline = clock_deadline_ms(WAIT_MS);
   for (;;) {
-    while (!run_inbox_take(inbox, &news)) {
+    while (!run_inbox_take(inbox, &change)) {
       struct pollfd fd = {.fd = run_inbox_fd(inbox), .events = POLLIN};
       assert_false(clock_passed(deadline));
       poll(&fd, 1, clock_left_ms(deadline));
     }
-    if (news.key)
-      return news;
-    run_news_free(&news);
+    if (change.key)
+      return change;
+    run_change_free(&change);
   }
 }
 
@@ -73,19 +73,19 @@ static void an_inbox_has_what_was_there_and_what_comes_in_order(void **state) {
   assert_int_equal(weft_store_delete(store, "/i/000", false, NULL), 0);
   assert_int_equal(weft_store_put(store, "/i/text", "no json", 7, 0, NULL), 0);
   for (int i = 0; i < COUNT; i++) {
-    struct run_news news = next(inbox);
-    assert_int_equal(news.kind, WEFT_STORE_EVENT_PUT);
-    assert_int_equal(json_integer_value(news.json), i);
-    run_news_free(&news);
+    struct run_change change = next(inbox);
+    assert_int_equal(change.kind, WEFT_STORE_EVENT_PUT);
+    assert_int_equal(json_integer_value(change.json), i);
+    run_change_free(&change);
   }
-  struct run_news news = next(inbox);
-  assert_int_equal(news.kind, WEFT_STORE_EVENT_DELETE);
-  assert_string_equal(news.key, "/i/000");
-  run_news_free(&news);
-  news = next(inbox);
-  assert_string_equal(news.key, "/i/text");
-  assert_null(news.json);
-  run_news_free(&news);
+  struct run_change change = next(inbox);
+  assert_int_equal(change.kind, WEFT_STORE_EVENT_DELETE);
+  assert_string_equal(change.key, "/i/000");
+  run_change_free(&change);
+  change = next(inbox);
+  assert_string_equal(change.key, "/i/text");
+  assert_null(change.json);
+  run_change_free(&change);
   run_inbox_close(inbox);
 }
 
@@ -178,16 +178,16 @@ static void an_inbox_that_is_read_again_has_everything_once_more(void **state) {
   assert_int_equal(run_inbox_open(&inbox, store, "/a/"), 0);
   assert_int_equal(run_storage_put(store, "/a/2", json_integer(2), 0), 0);
   for (int i = 1; i <= 2; i++) {
-    struct run_news news = next(inbox);
-    assert_int_equal(json_integer_value(news.json), i);
-    run_news_free(&news);
+    struct run_change change = next(inbox);
+    assert_int_equal(json_integer_value(change.json), i);
+    run_change_free(&change);
   }
   assert_int_equal(run_inbox_read(inbox), 0);
   for (int i = 1; i <= 2; i++) {
-    struct run_news news = next(inbox);
-    assert_int_equal(news.kind, WEFT_STORE_EVENT_PUT);
-    assert_int_equal(json_integer_value(news.json), i);
-    run_news_free(&news);
+    struct run_change change = next(inbox);
+    assert_int_equal(change.kind, WEFT_STORE_EVENT_PUT);
+    assert_int_equal(json_integer_value(change.json), i);
+    run_change_free(&change);
   }
   run_inbox_close(inbox);
 }

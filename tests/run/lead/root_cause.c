@@ -10,7 +10,7 @@ enum { NOBODY = -1 };
 static void report_lost(struct node *node, int status, int rank, const char *error, int found_lost) {
   json_t *json = json_pack("{s:i, s:i, s:i, s:s, s:i}", "status", status, "rank", rank, "phase", 1, "error", error,
                            "found_lost", found_lost);
-  lead_note_report(node, json);
+  lead_record_report(node, json);
   json_decref(json);
 }
 
@@ -66,7 +66,7 @@ static void who_found_a_loss_is_told_before_who_learned_of_it(void **state) {
   (void)state;
   struct lead lead = {0};
   struct node node = {.lead = &lead};
-  report(&node, 5, 3, "rank 4 was lost (others found it)");
+  report(&node, 5, 3, "rank 4 was lost (other ranks reported it)");
   report_lost(&node, 5, 1, "rank 3 was lost (its process ended)", 3);
   report_lost(&node, 5, 0, "rank 4 was lost (its host does not answer)", 4);
   report_lost(&node, 5, 2, "rank 5 was lost (its host does not answer)", 5);
@@ -81,11 +81,11 @@ static void who_learned_of_a_loss_is_told_when_its_finder_says_nothing(void **st
   struct lead lead = {0};
   struct node node = {.lead = &lead};
   ended(&node, 5, "rank 3 exited");
-  report(&node, 5, 3, "rank 4 was lost (others found it)");
+  report(&node, 5, 3, "rank 4 was lost (other ranks reported it)");
   report_lost(&node, 5, 1, "rank 3 was lost (its process ended)", 3);
   lead.failure.decide_ns = clock_ns();
   assert_int_equal(lead_failed(&node), WEFT_ERR_PEER_LOST);
-  assert_string_equal(weft_last_error(), "rank 3 in phase 1: rank 4 was lost (others found it)");
+  assert_string_equal(weft_last_error(), "rank 3 in phase 1: rank 4 was lost (other ranks reported it)");
 }
 
 int main(void) {

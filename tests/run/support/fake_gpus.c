@@ -102,24 +102,24 @@ static int stream_wait(struct device *device, void *stream, uint32_t timeout_ms,
   return 0;
 }
 
-static int mark_open(struct device *device, void **mark, char *why) {
+static int event_open(struct device *device, void **mark, char *why) {
   (void)device;
   *mark = calloc(1, sizeof(struct timespec));
   return *mark ? 0 : refuse(why, "no memory");
 }
 
-static void mark_close(struct device *device, void *mark) {
+static void event_close(struct device *device, void *mark) {
   (void)device;
   free(mark);
 }
 
-static int mark_set(struct device *device, void *mark, void *stream, char *why) {
+static int event_record(struct device *device, void *mark, void *stream, char *why) {
   (void)device, (void)stream, (void)why;
   clock_gettime(CLOCK_MONOTONIC, mark);
   return 0;
 }
 
-static int mark_between(struct device *device, void *begin, void *end, uint64_t *ns, char *why) {
+static int event_elapsed(struct device *device, void *begin, void *end, uint64_t *ns, char *why) {
   const struct timespec *from = begin, *to = end;
   (void)device, (void)why;
   *ns = (uint64_t)((to->tv_sec - from->tv_sec) * 1000000000 + to->tv_nsec - from->tv_nsec);
@@ -140,10 +140,10 @@ static const struct device_api api = {
     .stream_open = stream_open,
     .stream_close = stream_close,
     .stream_wait = stream_wait,
-    .mark_open = mark_open,
-    .mark_close = mark_close,
-    .mark_set = mark_set,
-    .mark_between = mark_between,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_elapsed = event_elapsed,
 };
 
 __attribute__((visibility("default"))) device_api_fn weft_cuda_api;

@@ -88,7 +88,7 @@ static void no_user_is_told_to_give_one(void **state) {
   (void)state;
   weft_store_t *store = open_as(NULL, NULL);
   assert_fails(WEFT_ERR_AUTH, weft_store_put(store, "/weft/a", "1", 1, 0, NULL));
-  assert_non_null(strstr(weft_last_error(), "wants a user"));
+  assert_non_null(strstr(weft_last_error(), "requires a user"));
   weft_store_close(store);
 }
 

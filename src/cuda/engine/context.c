@@ -1,56 +1,56 @@
-// Turns on a device, and what its engines have of it.
+// The current context of a thread, and the processors that engines have reserved.
 #include "cuda/memory/driver.h"
 #include "cuda/plugin.h"
 
 // `context` NULL: whichever is current.
-static int enter(const struct cuda_driver *driver, CUcontext context, struct cuda_turn *turn, char *why) {
+static int enter(const struct cuda_driver *driver, CUcontext context, struct cuda_guard *guard, char *why) {
   CUcontext current = NULL;
-  turn->pushed = context && (driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context);
-  if (turn->pushed) {
+  guard->pushed = context && (driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context);
+  if (guard->pushed) {
     int rc = cuda_check_driver(why, driver->cuCtxPushCurrent(context), "cannot use the device");
     if (rc != 0)
       return rc;
   }
-  turn->mode = cudaStreamCaptureModeRelaxed;
-  cudaThreadExchangeStreamCaptureMode(&turn->mode);
+  guard->mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&guard->mode);
   return 0;
 }
 
-int cuda_enter(const struct device *device, struct cuda_turn *turn, char *why) {
+int cuda_enter(const struct device *device, struct cuda_guard *guard, char *why) {
   const struct cuda_driver *driver = cuda_driver(why);
-  return driver ? enter(driver, device->context, turn, why) : WEFT_ERR_UNSUPPORTED;
+  return driver ? enter(driver, device->context, guard, why) : WEFT_ERR_UNSUPPORTED;
 }
 
-int cuda_enter_any(struct cuda_turn *turn) {
+int cuda_enter_any(struct cuda_guard *guard) {
   const struct cuda_driver *driver = cuda_driver(NULL);
   CUcontext current = NULL;
   if (!driver)
     return WEFT_ERR_NOT_FOUND;
   if (driver->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current)
-    return enter(driver, NULL, turn, NULL);
+    return enter(driver, NULL, guard, NULL);
   const struct device *device = cuda_any_device();
-  return device ? enter(driver, device->context, turn, NULL) : WEFT_ERR_NOT_FOUND;
+  return device ? enter(driver, device->context, guard, NULL) : WEFT_ERR_NOT_FOUND;
 }
 
-void cuda_leave(const struct cuda_turn *turn) {
-  enum cudaStreamCaptureMode mode = turn->mode;
+void cuda_leave(const struct cuda_guard *guard) {
+  enum cudaStreamCaptureMode mode = guard->mode;
   CUcontext popped;
   cudaThreadExchangeStreamCaptureMode(&mode);
-  if (turn->pushed)
+  if (guard->pushed)
     cuda_driver(NULL)->cuCtxPopCurrent(&popped);
 }
 
 int cuda_with(struct device *device, void (*function)(void *arg), void *arg, char *why) {
-  struct cuda_turn turn;
-  int rc = cuda_enter(device, &turn, why);
+  struct cuda_guard guard;
+  int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
   function(arg);
-  cuda_leave(&turn);
+  cuda_leave(&guard);
   return 0;
 }
 
-int cuda_share_take(struct device *device, uint32_t processors, char *why) {
+int cuda_quota_take(struct device *device, uint32_t processors, char *why) {
   int rc = 0;
   pthread_mutex_lock(&device->lock);
   if (device->processors + processors > device->info.processors) {
@@ -67,13 +67,13 @@ int cuda_share_take(struct device *device, uint32_t processors, char *why) {
   return rc;
 }
 
-void cuda_share_give(struct device *device, uint32_t processors) {
+void cuda_quota_return(struct device *device, uint32_t processors) {
   pthread_mutex_lock(&device->lock);
   device->processors -= processors;
   __atomic_fetch_sub(&device->engines, 1, __ATOMIC_RELAXED);
   pthread_mutex_unlock(&device->lock);
 }
 
-bool cuda_share_alone(const struct device *device) {
+bool cuda_quota_alone(const struct device *device) {
   return __atomic_load_n(&device->engines, __ATOMIC_RELAXED) == 1;
 }

@@ -1,6 +1,6 @@
-// What each block reads first: the counters, the host's words, the views, and what the peers have taken.
-#ifndef CUDA_KERNELS_SCENE_CUH
-#define CUDA_KERNELS_SCENE_CUH
+// The snapshot that each block takes of the state first: the counters, the host's words, the views and the handles.
+#ifndef CUDA_KERNELS_SNAPSHOT_CUH
+#define CUDA_KERNELS_SNAPSHOT_CUH
 
 #include "cuda/kernels/args.h"
 #include "cuda/kernels/packet.cuh"
@@ -17,16 +17,16 @@ struct role {
   uint32_t first, warps; // of a block's
   int barrier;           // 1 to 15
 
-  __device__ __forceinline__ bool plays() const {
+  __device__ __forceinline__ bool includes_me() const {
     return blockIdx.x - first_block < blocks && threadIdx.x / WARP - first < warps;
   }
   __device__ __forceinline__ uint32_t thread() const { return threadIdx.x - first * WARP; }
   __device__ __forceinline__ uint32_t threads() const { return warps * WARP; }
   __device__ __forceinline__ void sync() const { ptx::barrier(barrier, (int)threads()); }
-  __device__ __forceinline__ bool sync_or(bool said) const { return ptx::barrier_or(barrier, (int)threads(), said); }
+  __device__ __forceinline__ bool sync_or(bool value) const { return ptx::barrier_or(barrier, (int)threads(), value); }
 };
 
-// Built with CUDA_TRACE, one thread of each block notes the time at which it comes to step i (0 to 7).
+// Built with CUDA_TRACE, one thread of each block records the time at which it comes to step i (0 to 7).
 __device__ __forceinline__ void trace(uint64_t *stamps, uint32_t i, bool one) {
 #ifdef CUDA_TRACE
   if (one && stamps)
@@ -36,7 +36,7 @@ __device__ __forceinline__ void trace(uint64_t *stamps, uint32_t i, bool one) {
 #endif
 }
 
-struct alignas(16) scene {
+struct alignas(16) snapshot {
   cuda_counters counters;
   cuda_control control;
   cuda_view live[CUDA_LIVE];
@@ -47,11 +47,11 @@ __device__ __forceinline__ uint32_t divide(uint32_t number, cuda_divisor by) {
   return (uint32_t)((uint64_t)number * by.factor >> by.shift);
 }
 
-__device__ __forceinline__ cuda_view &view_of(scene &scene, uint64_t op) {
-  return scene.live[scene.counters.live[op % CUDA_LIVE]];
+__device__ __forceinline__ cuda_view &view_of(snapshot &snapshot, uint64_t op) {
+  return snapshot.live[snapshot.counters.live[op % CUDA_LIVE]];
 }
-__device__ __forceinline__ const cuda_view &view_of(const scene &scene, uint64_t op) {
-  return scene.live[scene.counters.live[op % CUDA_LIVE]];
+__device__ __forceinline__ const cuda_view &view_of(const snapshot &snapshot, uint64_t op) {
+  return snapshot.live[snapshot.counters.live[op % CUDA_LIVE]];
 }
 
 // What a kernel does, and so which counters it moves on.
@@ -67,19 +67,19 @@ template <typename T> __device__ __forceinline__ void clear(T *object, uint32_t 
 
 // Before a credit is given: the end of the kernels before has ordered what they emptied before this one's stores, as
 // far as this GPU's memory goes. What they emptied in the host's may be on its way yet.
-__device__ __forceinline__ void order_credit(const scene &scene) {
-  if (scene.control.strict)
+__device__ __forceinline__ void order_credit(const snapshot &snapshot) {
+  if (snapshot.control.strict)
     ptx::fence_system();
 }
 
-// Tells the peers what the kernels before have taken, and whoever asks how far they are; makes ready what operations to
-// come will count in. [warp]
-__device__ __forceinline__ void publish(const scene &scene, cuda_state *state, steps steps) {
-  const cuda_counters &now = scene.counters;
+// Publishes to the peers what the kernels before have taken, and to the host how far they are; clears the counts of
+// later operations. [warp]
+__device__ __forceinline__ void publish(const snapshot &snapshot, cuda_state *state, steps steps) {
+  const cuda_counters &now = snapshot.counters;
   uint64_t op = steps.sends ? now.sent : steps.receives ? now.received : steps.answers ? now.answered : now.combined;
-  const cuda_view &view = view_of(scene, op);
+  const cuda_view &view = view_of(snapshot, op);
   uint32_t lane = threadIdx.x % WARP;
-  order_credit(scene);
+  order_credit(snapshot);
 #pragma unroll 1
   for (uint32_t m = lane; m < view.count; m += WARP)
     if (view.members[m].out) {
@@ -98,8 +98,7 @@ __device__ __forceinline__ void publish(const scene &scene, cuda_state *state, s
     clear(&state->votes[(now.received + 2) % CUDA_LIVE], lane, WARP);
 }
 
-// Asks for the arguments before all else, a line of them by each warp: asked for one by one, when each is needed, they
-// take 0.2 us more.
+// Loads the arguments before all else, a line of them by each warp: loading each when it is needed takes 0.2 us more.
 template <typename T> __device__ __forceinline__ void touch(const T &args) {
   constexpr uint32_t LINE = 16; // words
   __shared__ uint32_t unread[32];
@@ -108,14 +107,14 @@ template <typename T> __device__ __forceinline__ void touch(const T &args) {
     *(volatile uint32_t *)&unread[warp] = ((const uint32_t *)&args)[min(warp * LINE, (uint32_t)(sizeof args / 4 - 1))];
 }
 
-// A thread's part of the scene on its way: asked for first, so that it does not stand behind what else is asked for.
-template <uint32_t THREADS> struct scene_part {
-  static constexpr uint32_t LIVE = sizeof(scene::live) / 16, HANDLES = sizeof(scene::handle) / 16;
-  static constexpr uint32_t WORDS = (sizeof(scene::counters) + sizeof(scene::control)) / 8;
+// A thread's part of the snapshot, still being loaded: its loads come first, so that they do not queue behind others.
+template <uint32_t THREADS> struct snapshot_part {
+  static constexpr uint32_t LIVE = sizeof(snapshot::live) / 16, HANDLES = sizeof(snapshot::handle) / 16;
+  static constexpr uint32_t WORDS = (sizeof(snapshot::counters) + sizeof(snapshot::control)) / 8;
   static constexpr uint32_t ALL = WORDS + HANDLES + LIVE, EACH = (ALL + THREADS - 1) / THREADS;
   uint4 v[EACH];
 
-  __device__ __forceinline__ explicit scene_part(const cuda_state *state) {
+  __device__ __forceinline__ explicit snapshot_part(const cuda_state *state) {
 #pragma unroll
     for (uint32_t k = 0; k < EACH; k++) {
       uint32_t i = threadIdx.x + k * THREADS;
@@ -130,24 +129,24 @@ template <uint32_t THREADS> struct scene_part {
     }
   }
   // [block, barrier to follow]
-  __device__ __forceinline__ void put(scene &scene) const {
+  __device__ __forceinline__ void put(snapshot &snapshot) const {
 #pragma unroll
     for (uint32_t k = 0; k < EACH; k++) {
       uint32_t i = threadIdx.x + k * THREADS;
       if (i < WORDS)
-        ((uint2 *)&scene.counters)[i] = make_uint2(v[k].x, v[k].y);
+        ((uint2 *)&snapshot.counters)[i] = make_uint2(v[k].x, v[k].y);
       else if (i < WORDS + HANDLES)
-        ((uint4 *)scene.handle)[i - WORDS] = v[k];
+        ((uint4 *)snapshot.handle)[i - WORDS] = v[k];
       else if (i < ALL)
-        ((uint4 *)scene.live)[i - WORDS - HANDLES] = v[k];
+        ((uint4 *)snapshot.live)[i - WORDS - HANDLES] = v[k];
     }
   }
 };
 
-// Counts what this kernel begins, once all its blocks have read the counters. By a warp for which nobody waits, for to
-// arrive takes a round trip to the second-level cache. [warp]
-__device__ __forceinline__ void arrive(const scene &scene, cuda_state *state, steps steps) {
-  const cuda_counters &now = scene.counters;
+// Counts what this kernel begins, once all its blocks have read the counters. By a warp that no other waits for, as
+// arriving takes a round trip to the second-level cache. [warp]
+__device__ __forceinline__ void arrive(const snapshot &snapshot, cuda_state *state, steps steps) {
+  const cuda_counters &now = snapshot.counters;
   if (threadIdx.x % WARP != 0 || atomicAdd(&state->arrived, 1) != gridDim.x - 1)
     return;
   state->arrived = 0;
@@ -187,9 +186,9 @@ __device__ __forceinline__ uint64_t or_over_warp(uint64_t bits) {
   return (uint64_t)high << 32 | low;
 }
 
-// Waits for those of the seats `asked` whose members have not taken yet what this operation's slots held before;
+// Waits for those of `seats` whose members have not taken yet what this operation's slots held before;
 // returns those that have. [warp]
-static __device__ __noinline__ uint64_t await_taken(cuda_state *state, const cuda_view &view, uint64_t asked,
+static __device__ __noinline__ uint64_t await_taken(cuda_state *state, const cuda_view &view, uint64_t seats,
                                                     uint64_t op, uint64_t cuda_area_head::*taken) {
   uint64_t open = 0;
 #pragma unroll 1
@@ -197,12 +196,12 @@ static __device__ __noinline__ uint64_t await_taken(cuda_state *state, const cud
     uint32_t m = base + threadIdx.x % WARP;
     uint64_t bit = 0;
     if (m < view.count && view.members[m].seat < DEVICE_SEATS)
-      bit = (1ull << view.members[m].seat) & asked;
+      bit = (1ull << view.members[m].seat) & seats;
     if (bit && op >= view.members[m].since + CUDA_DEPTH) {
       const uint64_t *word = &(((const cuda_area_head *)view.members[m].in)->*taken);
-      patience patience;
+      wait_limit wait_limit;
       while (bit && ptx::load_acquire(word) + 1 < op)
-        if (patience.over(state, view.members[m].seat))
+        if (wait_limit.over(state, view.members[m].seat))
           bit = 0;
     }
     open |= or_over_warp(bit);
@@ -212,17 +211,17 @@ static __device__ __noinline__ uint64_t await_taken(cuda_state *state, const cud
 
 // Which members have taken what this operation's slots held before, by seat; who has not in time is lost. `known`: the
 // operations before it have been taken by all. [warp]
-__device__ __forceinline__ uint64_t await_credit(cuda_state *state, const scene &scene, const cuda_view &view,
+__device__ __forceinline__ uint64_t await_credit(cuda_state *state, const snapshot &snapshot, const cuda_view &view,
                                                  uint64_t op, uint64_t known, uint64_t cuda_area_head::*taken) {
-  uint64_t open = view.seats & ~(scene.counters.lost | scene.control.gone);
+  uint64_t open = view.seats & ~(snapshot.counters.lost | snapshot.control.gone);
   return known + 1 < op ? await_taken(state, view, open, op, taken) : open;
 }
 
 // The warps of a kernel that play a role, so numbered that a few jobs take as many processors.
-struct crew {
+struct warp_set {
   uint32_t index, count, lane;
 
-  __device__ __forceinline__ crew(const role &role)
+  __device__ __forceinline__ warp_set(const role &role)
       : index(ptx::here((threadIdx.x / WARP - role.first) * role.blocks + blockIdx.x - role.first_block)),
         count(role.blocks * role.warps), lane(threadIdx.x % WARP) {}
 };

@@ -1,34 +1,34 @@
-// The announcing half of a dispatch's sender: headers with their counts, and every token's routing.
-#ifndef CUDA_DISPATCH_ANNOUNCE_CUH
-#define CUDA_DISPATCH_ANNOUNCE_CUH
+// The metadata of a dispatch: sends the headers with their counts, and every token's routing.
+#ifndef CUDA_DISPATCH_SEND_METADATA_CUH
+#define CUDA_DISPATCH_SEND_METADATA_CUH
 
 #include "cuda/dispatch/outgoing.cuh"
 
 // What a header says of this rank beside its rows.
-__device__ __forceinline__ uint32_t head_bits(const cuda_dispatch_args &args, const scene &scene, uint64_t op) {
+__device__ __forceinline__ uint32_t head_bits(const cuda_dispatch_args &args, const snapshot &snapshot, uint64_t op) {
   uint32_t late = args.d.num_tokens > 0 && !args.d.topk_weights;
   return args.d.kind << CUDA_HEAD_KIND | late << CUDA_HEAD_LATE |
-         (uint32_t)(op - scene.counters.emptied_rows) << CUDA_HEAD_DISPATCHES |
-         (uint32_t)(op - scene.counters.emptied_answers) << CUDA_HEAD_COMBINES;
+         (uint32_t)(op - snapshot.counters.emptied_rows) << CUDA_HEAD_DISPATCHES |
+         (uint32_t)(op - snapshot.counters.emptied_answers) << CUDA_HEAD_COMBINES;
 }
 
 // Header and counts, to one member. [warp]
-__device__ __forceinline__ void send_header(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
-                                            const outgoing &out, uint32_t m, uint64_t op) {
+__device__ __forceinline__ void send_header(const cuda_dispatch_args &args, const snapshot &snapshot,
+                                            const cuda_view &view, const outgoing &out, uint32_t m, uint64_t op) {
   const cuda_layout &layout = args.layout;
   uint32_t lane = threadIdx.x % WARP, flag = (uint32_t)op + 1;
   char *slot = slot_of(layout, view.members[m].out, op);
   uint32_t rows = lane < out.words ? __popc(ptx::shared_load(out.of(m, layout.experts) + lane * 4)) : 0;
   rows = __reduce_add_sync(~0u, rows);
-  uint64_t mark = scene.control.mark;
-  order_credit(scene); // which the header's first unit is
+  uint64_t mark = snapshot.control.mark;
+  order_credit(snapshot); // which the header's first unit is
   if (lane < HEAD_UNITS) {
     uint4 count =
-        make_uint4(rows | head_bits(args, scene, op), (uint32_t)view.epoch, (uint32_t)scene.control.ready, flag);
+        make_uint4(rows | head_bits(args, snapshot, op), (uint32_t)view.epoch, (uint32_t)snapshot.control.ready, flag);
     uint4 unit = lane == 0 ? count : make_uint4((uint32_t)mark, (uint32_t)(mark >> 32), 0, flag);
     ptx::store_unit((cuda_unit *)slot + lane, unit);
   }
-  // Two lanes for each unit, half of its experts each. Beyond the last expert: something, which nobody reads.
+  // Two lanes for each unit, half of its experts each. What stands beyond the last expert is never read.
   constexpr uint32_t HALF = CUDA_UNIT_COUNTS / 2;
 #pragma unroll 1
   for (uint32_t base = 0; base < layout.count_units; base += WARP / 2) {
@@ -48,7 +48,7 @@ __device__ __forceinline__ void send_header(const cuda_dispatch_args &args, cons
 
 // A selection as it travels. Lane k has selection k.
 struct selection_sent {
-  int member;      // -1: nobody gets it
+  int member;      // -1: no rank gets it
   uint64_t unsent; // the member, as a bit, that is in the view and does not get it
   bool valid;      // there is a selection
   uint32_t word, weight;
@@ -147,11 +147,11 @@ __device__ __forceinline__ uint64_t put_routing(const cuda_dispatch_args &args, 
 }
 
 // A token's routing. [warp]
-__device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
-                                             const outgoing &out, uint64_t open, uint32_t token,
+__device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, const snapshot &snapshot,
+                                             const cuda_view &view, const outgoing &out, uint64_t open, uint32_t token,
                                              const selection_given &given, uint64_t op, tally &tally) {
   seat_in_packet at;
-  selection_sent s = find_selection(args, view, out, shut_seats(args, scene), open, token, given);
+  selection_sent s = find_selection(args, view, out, shut_seats(args, snapshot), open, token, given);
   uint64_t seats = 0;
   bool flags = at.lane == GROUP - 1;
 #pragma unroll 1
@@ -160,13 +160,13 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
     selection_pair pair = {{__shfl_sync(~0u, s.member, even), __shfl_sync(~0u, s.member, odd)},
                            {__shfl_sync(~0u, s.word, even), __shfl_sync(~0u, s.word, odd)},
                            {__shfl_sync(~0u, s.weight, even), __shfl_sync(~0u, s.weight, odd)}};
-    if (scene.control.strict) { // see kernels/layout.h
+    if (snapshot.control.strict) { // see kernels/layout.h
       put_routing(args, view, out, open, pair, token, line, op, !flags);
       ptx::fence_system();
       __syncwarp();
       ptx::fence_system();
     }
-    seats |= put_routing(args, view, out, open, pair, token, line, op, flags || !scene.control.strict);
+    seats |= put_routing(args, view, out, open, pair, token, line, op, flags || !snapshot.control.strict);
   }
   seats = or_over_warp(seats);
   uint64_t own = view.count ? 1ull << view.members[view.self].seat : 0;
@@ -175,7 +175,7 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
   uint32_t missing = __ballot_sync(~0u, s.valid && (s.member < 0 || s.unsent));
   uint64_t unsent = missing ? or_over_warp(s.unsent) : 0;
   tally.missing += __popc(missing);
-  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
+  const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
   if (threadIdx.x % WARP == 0) {
     handle.members[token] = seats;
     handle.unsent[token] = unsent;
@@ -183,20 +183,22 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
 }
 
 // Headers, and routing of every token. `given`: of this warp's first token. [role]
-__device__ __forceinline__ void announce(const cuda_dispatch_args &args, const scene &scene, const cuda_view &view,
-                                         const outgoing &out, uint64_t open, selection_given &given, const crew &crew) {
-  uint64_t op = scene.counters.sent;
+__device__ __forceinline__ void send_metadata(const cuda_dispatch_args &args, const snapshot &snapshot,
+                                              const cuda_view &view, const outgoing &out, uint64_t open,
+                                              selection_given &given, const warp_set &warp_set) {
+  uint64_t op = snapshot.counters.sent;
 #pragma unroll 1
-  for (uint32_t m = crew.count - 1 - crew.index; m < view.count; m += crew.count) // by who has the fewest tokens
+  for (uint32_t m = warp_set.count - 1 - warp_set.index; m < view.count;
+       m += warp_set.count) // from the last warp on, as these have the fewest tokens
     if (view.members[m].seat < DEVICE_SEATS && open >> view.members[m].seat & 1)
-      send_header(args, scene, view, out, m, op);
+      send_header(args, snapshot, view, out, m, op);
   tally tally;
-  if (crew.index == 0 && crew.lane == 0)
+  if (warp_set.index == 0 && warp_set.lane == 0)
     args.state->handle[op % CUDA_LIVE].tokens = args.state->handle[op % CUDA_LIVE].sent = args.d.num_tokens;
 #pragma unroll 1
-  for (uint32_t token = crew.index; token < args.d.num_tokens; token += crew.count) {
-    send_routing(args, scene, view, out, open, token, given, op, tally);
-    given = selection_given(args, token + crew.count);
+  for (uint32_t token = warp_set.index; token < args.d.num_tokens; token += warp_set.count) {
+    send_routing(args, snapshot, view, out, open, token, given, op, tally);
+    given = selection_given(args, token + warp_set.count);
   }
   tally.end(args.state->record[op % CUDA_RECORDS]);
 }

@@ -1,12 +1,12 @@
 // The source's side of combine: waits for the ranks' rows of a token and adds them.
-#ifndef CUDA_COMBINE_ADD_UP_CUH
-#define CUDA_COMBINE_ADD_UP_CUH
+#ifndef CUDA_COMBINE_SUM_RANKS_CUH
+#define CUDA_COMBINE_SUM_RANKS_CUH
 
-#include "cuda/combine/answer.cuh"
+#include "cuda/combine/reduce_rows.cuh"
 #include "cuda/kernels/empty.cuh"
 
-// Warps that add one token's packets, and agree on what came of it. As many as a row of 7168 has packets, so that the
-// more warps are left to answer.
+// Warps that add one token's packets, and agree on which ranks are lost. As many as a row of 7168 has packets, so that
+// the more warps are left to answer.
 enum { FIRST_TEAM_BARRIER = 1, TEAM = 7 };
 struct team {
   uint32_t local, count, warp; // in the block; of them; of the team
@@ -41,9 +41,9 @@ __device__ __forceinline__ uint64_t await_packets(const cuda_combine_args &args,
   bool lost = false;
   if (lane < rows) {
     const uint32_t *last = (const uint32_t *)(scratch.rows[lane].row + offset + count * CUDA_LINE) - 1;
-    patience patience;
+    wait_limit wait_limit;
     while (!lost && ptx::load_volatile(last) == CUDA_EMPTY)
-      lost = patience.over(args.state, scratch.rows[lane].seat);
+      lost = wait_limit.over(args.state, scratch.rows[lane].seat);
   }
   if (!__any_sync(~0u, lost))
     return 0;
@@ -68,7 +68,7 @@ struct lines_of {
   }
 };
 
-// Adds the packets of N rows, from row r on, all asked for at once. Returns the largest of their words.
+// Adds the packets of N rows, from row r on, all loaded at once. Returns the largest of their words.
 template <int N>
 __device__ __forceinline__ uint32_t add_next(float acc[ABREAST][8], const lines_of &lines, const scratch &scratch,
                                              uint32_t r, uint32_t offset) {
@@ -87,7 +87,7 @@ __device__ __forceinline__ uint32_t add_next(float acc[ABREAST][8], const lines_
   return most;
 }
 
-// factor * (the packet's rows added up). False: some word is not there yet. [warp]
+// factor * (the packet's rows added up). False: some word has not arrived yet. [warp]
 __device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows,
                                             uint32_t offset, uint32_t count, float factor) {
   static_assert(packet<ANSWER_EACH>::ITERATIONS == ABREAST, "all lines of a lane at once");
@@ -133,9 +133,9 @@ static __device__ __noinline__ float make_up(const cuda_combine_args &args, cons
   return there != 0.0f ? weight / there : 1.0f;
 }
 
-// Notes that `gone` brought nothing for the token: which members, and how many selections. [warp]
-static __device__ __noinline__ void note_missing(const cuda_combine_args &args, const cuda_view &view, uint32_t token,
-                                                 uint64_t gone, uint64_t op) {
+// Records that the seats `gone` contributed nothing to the token: which members, and how many selections. [warp]
+static __device__ __noinline__ void record_missing(const cuda_combine_args &args, const cuda_view &view, uint32_t token,
+                                                   uint64_t gone, uint64_t op) {
   uint32_t lane = threadIdx.x % WARP;
   size_t at = (size_t)token * args.layout.topk + lane;
   int64_t expert = lane < args.layout.topk ? args.c.topk_idx[at] : -1;
@@ -158,16 +158,16 @@ static __device__ __noinline__ void note_missing(const cuda_combine_args &args, 
 }
 
 // factor * (the packet's rows added up), where those of other ranks are coded: one after the other, each as bf16, and
-// the next one asked for meanwhile. Returns the seats that are lost. [warp]
+// the next one loaded meanwhile. Returns the seats that are lost. [warp]
 __device__ __forceinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, cuda_state *state, const scratch &scratch,
                                               uint32_t rows, uint32_t own, uint32_t offset, uint32_t chunks,
                                               float factor, char *room) {
   const spot at = {offset, 0};
   uint32_t wire = cuda_coded_lines(chunks);
   float acc[ABREAST][8] = {};
-  arrival<ANSWER_EACH> came;
+  inbound_packet<ANSWER_EACH> came;
   if (rows > 0)
-    came.ask(scratch.rows[0].row, at, scratch.rows[0].seat == own ? chunks : wire);
+    came.load(scratch.rows[0].row, at, scratch.rows[0].seat == own ? chunks : wire);
 #pragma unroll 1
   for (uint32_t r = 0; r < rows; r++) {
     uint32_t seat = scratch.rows[r].seat, next = min(r + 1, rows - 1);
@@ -180,7 +180,7 @@ __device__ __forceinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, cuda_sta
     } else {
       open_packet(came.p, chunks, room);
     }
-    came.ask(scratch.rows[next].row, at, scratch.rows[next].seat == own ? chunks : wire);
+    came.load(scratch.rows[next].row, at, scratch.rows[next].seat == own ? chunks : wire);
     if (seat != own) {
 #pragma unroll
       for (int a = 0; a < ABREAST; a++) {
@@ -219,11 +219,11 @@ __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, con
       if (lost)
         return lost;
     } else {
-      patience patience; // for words that come after the last
+      wait_limit wait_limit; // for words that come after the last
       uint64_t lost = await_packets(args, scratch, rows, offset, count, lane);
       while (!lost && !add_packets(p, scratch, rows, offset, count, factor))
         lost = or_over_warp(
-            lane < rows && patience.over(args.state, scratch.rows[lane].seat) ? 1ull << scratch.rows[lane].seat : 0);
+            lane < rows && wait_limit.over(args.state, scratch.rows[lane].seat) ? 1ull << scratch.rows[lane].seat : 0);
       if (lost)
         return lost;
     }
@@ -237,27 +237,27 @@ __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, con
 
 // lost[team]: shared. [role]
 template <bool CODED>
-__device__ __forceinline__ void add_up(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
-                                       uint64_t *lost, const role &role, const crew &crew, scratch &scratch,
+__device__ __forceinline__ void add_up(const cuda_combine_args &args, const snapshot &snapshot, const cuda_view &view,
+                                       uint64_t *lost, const role &role, const warp_set &warp_set, scratch &scratch,
                                        char *room) {
-  uint64_t op = scene.counters.combined;
-  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
+  uint64_t op = snapshot.counters.combined;
+  const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
   team team(role);
-  empty_read(args.layout, scene, crew);
+  empty_read(args.layout, snapshot, warp_set);
   if (team.local >= team.count)
     return;
 #pragma unroll 1
   for (uint32_t token = team.local * role.blocks + blockIdx.x - role.first_block; token < args.c.num_tokens;
        token += role.blocks * team.count) {
     uint64_t sent = handle.members[token], seats = sent & ~handle.passed;
-    if (team.warp == 0 && crew.lane == 0) { // before the wait, at whose end all that is left to do counts
+    if (team.warp == 0 && warp_set.lane == 0) { // before the wait, at whose end all that is left to do counts
       lost[team.local] = 0;
       handle.missing[token] = handle.unsent[token];
     }
     team.sync();
     for (;;) { // until all of the team have added the same
-      uint64_t found = add_token<CODED>(args, view, token, seats, op, team, crew.lane, scratch, room);
-      if (found && crew.lane == 0)
+      uint64_t found = add_token<CODED>(args, view, token, seats, op, team, warp_set.lane, scratch, room);
+      if (found && warp_set.lane == 0)
         atomicOr((unsigned long long *)&lost[team.local], found);
       team.sync();
       uint64_t gone = lost[team.local];
@@ -267,7 +267,7 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const scen
       seats &= ~gone;
     }
     if (team.warp == 0 && seats != sent)
-      note_missing(args, view, token, sent & ~seats, op);
+      record_missing(args, view, token, sent & ~seats, op);
   }
 }
 

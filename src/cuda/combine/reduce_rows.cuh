@@ -1,24 +1,25 @@
 // The experts' side of combine: adds this rank's rows for a token, each with its weight, and returns one.
-#ifndef CUDA_COMBINE_ANSWER_CUH
-#define CUDA_COMBINE_ANSWER_CUH
+#ifndef CUDA_COMBINE_REDUCE_ROWS_CUH
+#define CUDA_COMBINE_REDUCE_ROWS_CUH
 
 #include "cuda/combine/coded.cuh"
 
-enum { BARRIER_BEGUN = 8 }; // behind those of all teams that a block can have: add_up.cuh
+enum { BARRIER_BEGUN = 8 }; // follows the barriers of all teams that a block can have: sum_ranks.cuh
 
-// Chunks of a packet, and the lines of it that are a lane's. A warp asks for `aside` rows at once, into shared memory:
-// registers for that would not suffice, and one that is spilled stands in the way of all that follows.
+// Chunks of a packet, and the lines of it that are a lane's. A warp prefetches several rows at once into shared memory
+// ("aside"): registers would not suffice, and a register that spills delays all that follows.
 enum { ANSWER_EACH = CUDA_BF16_CHUNKS, ABREAST = 4, ROW_ASIDE = ABREAST * WARP * 16 }; // bytes
 
 // Weights that did not travel with the dispatch: a lane for each (member, unit). [all warps]
-__device__ __forceinline__ void send_weights(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
-                                             uint64_t open, uint64_t op, const crew &crew) {
+__device__ __forceinline__ void send_weights(const cuda_combine_args &args, const snapshot &snapshot,
+                                             const cuda_view &view, uint64_t open, uint64_t op,
+                                             const warp_set &warp_set) {
   const cuda_layout &layout = args.layout;
   uint32_t K = layout.topk, units = view.count * layout.late_units;
 #pragma unroll 1
-  for (uint32_t token = crew.index; token < args.c.num_tokens; token += crew.count)
+  for (uint32_t token = warp_set.index; token < args.c.num_tokens; token += warp_set.count)
 #pragma unroll 1
-    for (uint32_t i = crew.lane; i < units; i += WARP) {
+    for (uint32_t i = warp_set.lane; i < units; i += WARP) {
       const cuda_member &member = view.members[i / layout.late_units];
       uint32_t unit = i % layout.late_units, k = unit * CUDA_UNIT_WEIGHTS;
       if (member.seat >= DEVICE_SEATS || !(open >> member.seat & 1))
@@ -28,7 +29,7 @@ __device__ __forceinline__ void send_weights(const cuda_combine_args &args, cons
       ptx::store_unit((cuda_unit *)(slot_of(layout, member.out, op) + layout.late) + token * layout.late_units + unit,
                       make_uint4(__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), (uint32_t)op + 1));
     }
-  (void)scene;
+  (void)snapshot;
 }
 
 // Where the experts' outputs for one row stand, and with which weight: lane k has selection k.
@@ -72,11 +73,11 @@ __device__ __forceinline__ uint32_t list_rows(const cuda_combine_args &args, con
   return __popc(valid);
 }
 
-// Asks for a packet's lines of listed rows, from row `base` on. `aside`: of this warp, in shared memory, for ASIDE
+// Prefetches a packet's lines of listed rows, from row `base` on. `aside`: of this warp, in shared memory, for ASIDE
 // rows; each lane reads what it wrote. [warp]
 template <uint32_t ASIDE>
-__device__ __forceinline__ void ask_rows(const scratch &scratch, uint32_t base, uint32_t rows, uint32_t first,
-                                         uint32_t count, char *aside) {
+__device__ __forceinline__ void prefetch_rows(const scratch &scratch, uint32_t base, uint32_t rows, uint32_t first,
+                                              uint32_t count, char *aside) {
   seat_in_packet at;
   size_t offset = (size_t)first * CUDA_LINE + at.offset(0);
   uint32_t end = min(base + ASIDE, rows);
@@ -90,7 +91,7 @@ __device__ __forceinline__ void ask_rows(const scratch &scratch, uint32_t base, 
   }
 }
 
-// One packet of an answer: f32, in the listed order, rounded once. Its first rows have been asked for. [warp]
+// One packet of an answer: f32, in the listed order, rounded once. Its first rows are being prefetched. [warp]
 template <uint32_t ASIDE>
 __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows, uint32_t first,
                                          uint32_t count, char *aside) {
@@ -100,7 +101,7 @@ __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &
   for (uint32_t base = 0; base < rows; base += ASIDE) {
     uint32_t end = min(base + ASIDE, rows);
     if (base > 0)
-      ask_rows<ASIDE>(scratch, base, rows, first, count, aside);
+      prefetch_rows<ASIDE>(scratch, base, rows, first, count, aside);
     ptx::load_shared_wait();
     char *to = aside + threadIdx.x % WARP * 16;
     // Without branches, so that the lines do not wait for each other: what lies behind the packet's last is added as it
@@ -122,12 +123,12 @@ __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &
     p.v[a] = pack8(acc[a]);
 }
 
-// A packet to be answered: of the i-th row, all members' by turns, beginning with the one behind this rank.
+// A packet to be answered: of the i-th row, taking all members in rotation, beginning with the one after this rank.
 struct request {
   uint32_t m, row, index, token;
   selection s;
 
-  // Asks for what has to be known, before it is known that there is such a row. [warp]
+  // Loads what has to be known of the row, before it is known that there is such a row. [warp]
   __device__ __forceinline__ request(const cuda_layout &layout, const cuda_view &view, const cuda_handle &handle,
                                      uint32_t i, uint32_t lane) {
     uint32_t nth = divide(i, layout.answer.by_packets);
@@ -141,44 +142,45 @@ struct request {
   }
 };
 
-// Tells the warps of a block that add, once, that what the first answers are made of has been asked for: what they
-// store until then would stand in its way.
+// Releases the adding warps of a block, once, when the inputs of the first answers are being loaded: stores of theirs
+// before that would delay these loads.
 struct begun {
   int threads; // of the block
-  bool told;
+  bool arrived;
   __device__ __forceinline__ void tell() {
-    if (!told)
+    if (!arrived)
       ptx::barrier_arrive(BARRIER_BEGUN, threads);
-    told = true;
+    arrived = true;
   }
 };
 
 // Answers to every member, packet by packet. `room`: for coding. [role]
 template <bool CODED, uint32_t ASIDE>
-__device__ __forceinline__ void answer(const cuda_combine_args &args, const scene &scene, const cuda_view &view,
-                                       const crew &crew, scratch &scratch, char *stage, char *aside, char *room,
+__device__ __forceinline__ void answer(const cuda_combine_args &args, const snapshot &snapshot, const cuda_view &view,
+                                       const warp_set &warp_set, scratch &scratch, char *stage, char *aside, char *room,
                                        begun begun) {
   const cuda_layout &layout = args.layout;
-  uint64_t op = scene.counters.answered;
-  const cuda_handle &handle = scene.handle[op % CUDA_LIVE];
-  uint32_t packets = layout.answer.packets, turn = view.count * packets, lane = crew.lane;
+  uint64_t op = snapshot.counters.answered;
+  const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
+  uint32_t packets = layout.answer.packets, each_row = view.count * packets, lane = warp_set.lane;
   if (view.count == 0)
     return begun.tell();
-  request next(layout, view, handle, crew.index, lane);
+  request next(layout, view, handle, warp_set.index, lane);
   // Rows of member `lane`, and of the one a warp behind it.
   uint32_t mine = lane < view.count ? handle.rows[lane] : 0;
   uint32_t also = lane + WARP < view.count ? handle.rows[lane + WARP] : 0;
   uint64_t open =
-      await_credit(args.state, scene, view, op, scene.counters.taken_combine, &cuda_area_head::taken_combine);
+      await_credit(args.state, snapshot, view, op, snapshot.counters.taken_combine, &cuda_area_head::taken_combine);
   uint32_t most = __reduce_max_sync(~0u, max(mine, also)), sent = 0;
   if (args.c.late_weights)
-    send_weights(args, scene, view, open, op, crew);
+    send_weights(args, snapshot, view, open, op, warp_set);
   // The links serve some processors better than others. So where there are many packets, a warp has two of its own, and
-  // then takes the next that nobody has taken: it asks which one while it works on the one before.
-  bool many = most * turn > 4 * crew.count;
-  uint32_t *taken = &args.state->votes[op % CUDA_LIVE].answers, ticket = 0, i = crew.index, then = i + crew.count;
+  // then takes the next free one: it claims that one while it works on the one before.
+  bool many = most * each_row > 4 * warp_set.count;
+  uint32_t *taken = &args.state->votes[op % CUDA_LIVE].answers, ticket = 0, i = warp_set.index,
+           then = i + warp_set.count;
 #pragma unroll 1
-  while (i < most * turn) {
+  while (i < most * each_row) {
     const request now = next;
     next = request(layout, view, handle, then, lane);
     i = then;
@@ -194,25 +196,25 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const scen
       uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
       packet<ANSWER_EACH> p;
       uint32_t count = chunks_of(layout.answer, index);
-      ask_rows<ASIDE>(scratch, 0, listed, index * layout.answer.each, count, aside);
+      prefetch_rows<ASIDE>(scratch, 0, listed, index * layout.answer.each, count, aside);
       begun.tell();
       add_rows<ASIDE>(p, scratch, listed, index * layout.answer.each, count, aside);
       if (CODED && m != view.self) {
         encode_packet(p, count, room);
         count = cuda_coded_lines(count);
       }
-      parcel<ANSWER_EACH>::wait_until_read(); // the one before
-      const parcel<ANSWER_EACH> parcel(p, stage, count, scene.control.strict);
-      parcel.send(lane == 0 ? member.out : nullptr, {answer_offset(layout, op, token, index), 0});
-      parcel.sent();
+      outbound_packet<ANSWER_EACH>::wait_until_read(); // the one before
+      const outbound_packet<ANSWER_EACH> outbound_packet(p, stage, count, snapshot.control.strict);
+      outbound_packet.send(lane == 0 ? member.out : nullptr, {answer_offset(layout, op, token, index), 0});
+      outbound_packet.sent();
       sent += index == 0 && m != view.self;
     }
-    then = many ? 2 * crew.count + __shfl_sync(~0u, ticket, 0) : then + crew.count;
+    then = many ? 2 * warp_set.count + __shfl_sync(~0u, ticket, 0) : then + warp_set.count;
   }
   begun.tell();
   if (lane == 0 && sent)
     ptx::add(&args.state->record[op % CUDA_RECORDS].answered_rows, sent);
-  parcel<ANSWER_EACH>::wait_until_read();
+  outbound_packet<ANSWER_EACH>::wait_until_read();
 }
 
 #endif
