@@ -44,7 +44,7 @@ struct device {
   uint64_t idle_launches;
 };
 
-// --- errors: error_text.c ---
+// --- errors: driver/error.c ---
 
 // Writes the message and returns rc.
 int cuda_why(char *why, int rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -55,7 +55,7 @@ int cuda_check_driver(char *why, CUresult result, const char *what);
 // A device that has been opened, or NULL.
 const struct device *cuda_any_device(void);
 
-// --- contexts and quotas: engine/context.c ---
+// --- contexts and quotas: driver/context.c ---
 
 // Between cuda_enter() and cuda_leave() the device's context is the thread's current one ("within a guard" below).
 // CUDA's own "current device" stays as it is, since restoring it would open a context on that device; and no call in

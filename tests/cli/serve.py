@@ -128,7 +128,7 @@ class Serve(tool.ToolTest):
             asked = ("--store", server.url)
             grade = self.store_as_doctor_finds_it(*asked, "--ca", certificate, WEFT_TOKEN=server.token)[0]
             self.assertEqual(grade, "ok")
-            for arguments, says in ((asked, "not the one that the token makes"), ((*asked, "--ca", key), "CA")):
+            for arguments, says in ((asked, "not derived from the token"), ((*asked, "--ca", key), "CA")):
                 grade, found = self.store_as_doctor_finds_it(*arguments, WEFT_TOKEN=server.token)
                 self.assertEqual(grade, "problem")
                 self.assertIn(says, found)

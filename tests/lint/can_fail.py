@@ -48,12 +48,15 @@ def expect(root, check, words):
         sys.exit(f"lint.py {check}: exit status {status}, wanted words \"{words}\" in:\n{said}")
 
 
-def compile_layer(root, layer, sources):
-    folder = root / "build/src" / layer / "CMakeFiles" / f"weft_{layer}_objects.dir"
+def compile_layer(root, layer, sources, below="", target="objects"):
+    """Compiles as CMake does for a target of src/LAYER/BELOW; `sources`: file relative to the layer -> its code."""
+    base = root / "build/src" / layer / below / "CMakeFiles" / f"weft_{layer}_{target}.dir"
     for name, code in sources.items():
         write(root, {f"src/{layer}/{name}": code})
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["cc", "-c", "-o", folder / f"{name}.o", root / "src" / layer / name], check=True)
+        parts = os.path.relpath(name, below or ".").split(os.sep)
+        made = base.joinpath(*["__" if part == ".." else part for part in parts[:-1]], f"{parts[-1]}.o")
+        made.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["cc", "-c", "-o", made, root / "src" / layer / name], check=True)
 
 
 def circles(root):
@@ -69,6 +72,14 @@ def check_circles(root):
     status, said = circles(root)
     assert status == 1 and "2 files use each other in a circle, and 1 may" in said, said
     assert "the folders a, b use each other" in said, said
+    shutil.rmtree(root / "build")
+    # A plug-in in a folder with a CMakeLists.txt of its own, which also compiles a file of the folder beside it.
+    shared = {"flow/it.c": "void it(void) {}\n", "ucx/top.c": "void it(void); void top(void) { it(); }\n"}
+    compile_layer(root, "low", shared, "ucx", "plugin")
+    assert circles(root) == (0, "\n"), circles(root)
+    compile_layer(root, "low", {"flow/it.c": "void top(void); void it(void) { top(); }\n"}, "ucx", "plugin")
+    status, said = circles(root)
+    assert status == 1 and "the folders flow, ucx use each other" in said, said
 
 
 def main():

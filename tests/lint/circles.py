@@ -7,6 +7,7 @@ may be in one circle, and whether its folders may. Prints every circle; exits 1 
 there is no nm.
 """
 import collections
+import os
 import pathlib
 import shutil
 import subprocess
@@ -43,33 +44,39 @@ def circles(graph):
 
 
 def objects(build, source, layer):
-    """The layer's objects: (source file relative to the layer, path of the object). What was moved leaves old ones."""
+    """The layer's objects: (CMake's target, source file relative to the layer, path of the object).
+
+    What was moved leaves old objects, which have no source any more: those are left out."""
     base = build / "src" / layer
     for path in sorted(base.rglob("*.o")):
         parts = path.relative_to(base).parts
-        marks = [i for i, part in enumerate(parts) if part.endswith("_objects.dir")]
-        if not marks:
+        at = next((i for i, part in enumerate(parts) if part.endswith(".dir")), None)
+        if at is None:
             continue
-        below = parts[:marks[0] - 1]  # folders with a CMakeLists.txt of their own
-        name = str(pathlib.Path(*below, *parts[marks[0] + 1:]).with_suffix(""))
+        below = parts[:at - 1]  # folders with a CMakeLists.txt of their own
+        inside = [".." if part == "__" else part for part in parts[at + 1:]]
+        name = os.path.splitext(os.path.normpath(os.path.join(*below, *inside)))[0]
         if (source / "src" / layer / name).exists():
-            yield name, path
+            yield parts[at], name, path
 
 
 def read(build, source, layer):
-    """file -> the files whose symbols it needs."""
-    defines, needs = {}, collections.defaultdict(set)
-    for name, path in objects(build, source, layer):
+    """file -> the files whose symbols it needs: those of its own target first, as a plug-in has copies of its own."""
+    defines, needs, names = collections.defaultdict(dict), collections.defaultdict(set), set()
+    for target, name, path in objects(build, source, layer):
+        names.add(name)
         listed = subprocess.run(["nm", str(path)], capture_output=True, text=True, check=True).stdout
         for line in listed.splitlines():
             letter, symbol = line.split()[-2:]
             if letter in DEFINED:
-                defines[symbol] = name
+                defines[target][symbol] = name
             elif letter == "U":
-                needs[name].add(symbol)
-    graph = {name: set() for name in set(defines.values()) | set(needs)}
-    for name, symbols in needs.items():
-        graph[name] = {defines[s] for s in symbols if s in defines and defines[s] != name}
+                needs[target, name].add(symbol)
+    anywhere = {symbol: name for symbols in defines.values() for symbol, name in symbols.items()}
+    graph = {name: set() for name in names}
+    for (target, name), symbols in needs.items():
+        known = {**anywhere, **defines[target]}
+        graph[name] |= {known[s] for s in symbols if s in known} - {name}
     return graph
 
 

@@ -1,7 +1,7 @@
 // Checks the arguments of a launch: an access to memory that a kernel cannot use would end all work of the process on
 // its device.
+#include "cuda/driver/driver.h"
 #include "cuda/engine/engine.h"
-#include "cuda/memory/driver.h"
 
 static int check_memory(const struct device_ep *ep, const struct cuda_argument *a, char *why) {
   struct cudaPointerAttributes is;

@@ -1,6 +1,6 @@
 // Memory that other processes of the host map: by the handles of CUDA's IPC when CUDA's allocator made it, by its
 // descriptor when it is a window. A process that opens what it shares itself gets the memory as it is.
-#include "cuda/memory/driver.h"
+#include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // Streams, points in them, and the one way in which the host waits for a GPU.
-#include "cuda/memory/driver.h"
+#include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
 #include "base/time/clock.h"

@@ -2,7 +2,7 @@
 // name that is good wherever NVLink and the IMEX channel of this process reach (NVIDIA's IMEX guide, "IMEX Channels").
 // Mappings hold the memory, so that it outlives the process that made it, and neither to map nor to unmap waits for a
 // kernel. A new one is an area in which nothing has come.
-#include "cuda/memory/driver.h"
+#include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
 #include <fcntl.h>

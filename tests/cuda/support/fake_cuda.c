@@ -1,8 +1,8 @@
 // A CUDA made of host memory, for the host side of the plug-in.
 #include "cuda/support/fake_cuda.h"
 
+#include "cuda/driver/driver.h"
 #include "cuda/kernels/copies.h"
-#include "cuda/memory/driver.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -288,20 +288,17 @@ static void cut_and_turned_keys(void) {
   scene_close(&scene);
 }
 
-#define STORY(name)                                                                                                    \
-  static void test_##name(void **state) {                                                                              \
-    (void)state;                                                                                                       \
-    lies_run(name);                                                                                                    \
-  }
-STORY(widened)
-STORY(another_region)
-STORY(read_only)
-STORY(expired)
-STORY(another_incarnation)
-STORY(own_address)
-STORY(noise)
-STORY(cut_and_turned_addresses)
-STORY(cut_and_turned_keys)
+static const struct lies_story stories[] = {
+    {"widened", widened},
+    {"another_region", another_region},
+    {"read_only", read_only},
+    {"expired", expired},
+    {"another_incarnation", another_incarnation},
+    {"own_address", own_address},
+    {"noise", noise},
+    {"cut_and_turned_addresses", cut_and_turned_addresses},
+    {"cut_and_turned_keys", cut_and_turned_keys},
+};
 
 int main(int argc, char **argv) {
   if (argc < 2) {
@@ -313,16 +310,5 @@ int main(int argc, char **argv) {
     printf("skipped: %s: %s\n", argv[1], weft_last_error());
     return 77;
   }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_widened),
-      cmocka_unit_test(test_another_region),
-      cmocka_unit_test(test_read_only),
-      cmocka_unit_test(test_expired),
-      cmocka_unit_test(test_another_incarnation),
-      cmocka_unit_test(test_own_address),
-      cmocka_unit_test(test_noise),
-      cmocka_unit_test(test_cut_and_turned_addresses),
-      cmocka_unit_test(test_cut_and_turned_keys),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return lies_main(argv, stories, sizeof stories / sizeof *stories);
 }

@@ -23,8 +23,14 @@ extern const char *const *lies_settings;
 
 // --- processes ---
 
-// Runs it in a child; fails the test if that dies, or does not end, and says at which lie_step().
-void lies_run(void (*story)(void));
+struct lies_story {
+  const char *name;
+  void (*run)(void);
+};
+// What main() returns. Runs each story as a test, by this program once more, so that nothing is there that a thread of
+// this process, such as UCX's own, has left half done. A test fails if that process dies or does not end, and says at
+// which lies_step(). `argv`: of main().
+int lies_main(char **argv, const struct lies_story *stories, size_t num_stories);
 void lies_step(uint64_t number);
 // In a child: ends it with the sentence unless the condition holds.
 void lies_check(bool condition, const char *what);

@@ -214,15 +214,12 @@ static void another_answers(void) {
   side_close(&victim);
 }
 
-#define STORY(name)                                                                                                    \
-  static void test_##name(void **state) {                                                                              \
-    (void)state;                                                                                                       \
-    lies_run(name);                                                                                                    \
-  }
-STORY(puts_anywhere)
-STORY(strange_messages)
-STORY(hellos_without_end)
-STORY(another_answers)
+static const struct lies_story stories[] = {
+    {"puts_anywhere", puts_anywhere},
+    {"strange_messages", strange_messages},
+    {"hellos_without_end", hellos_without_end},
+    {"another_answers", another_answers},
+};
 
 int main(int argc, char **argv) {
   static const char *const settings[] = {"TLS=tcp", NULL};
@@ -231,11 +228,5 @@ int main(int argc, char **argv) {
     printf("skipped: %s\n", weft_last_error());
     return 77;
   }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_puts_anywhere),
-      cmocka_unit_test(test_strange_messages),
-      cmocka_unit_test(test_hellos_without_end),
-      cmocka_unit_test(test_another_answers),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return lies_main(argv, stories, sizeof stories / sizeof *stories);
 }

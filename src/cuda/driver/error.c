@@ -1,5 +1,5 @@
 // Translates errors of CUDA to Weft's codes and messages.
-#include "cuda/memory/driver.h"
+#include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 // The current context of a thread, and the processors that engines have reserved.
-#include "cuda/memory/driver.h"
+#include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
 // `context` NULL: whichever is current.

@@ -1,7 +1,7 @@
 // The functions of the CUDA driver that the plug-in calls itself. They are looked up at run time, so that the plug-in
 // can be loaded, and can name what is missing, where there is no driver.
-#ifndef CUDA_MEMORY_DRIVER_H
-#define CUDA_MEMORY_DRIVER_H
+#ifndef CUDA_DRIVER_DRIVER_H
+#define CUDA_DRIVER_DRIVER_H
 
 #include <cudaTypedefs.h>
 

@@ -1,5 +1,5 @@
 // Looks up the functions of the CUDA driver through the runtime, so that nothing is linked to the driver.
-#include "cuda/memory/driver.h"
+#include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
 #include <pthread.h>

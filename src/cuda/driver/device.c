@@ -1,5 +1,5 @@
 // Devices of this process.
-#include "cuda/memory/driver.h"
+#include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
 #include <pthread.h>
