@@ -9,7 +9,7 @@
 #   release   all of them
 #   valgrind  the short ones of the release build under memcheck
 #   asan      AddressSanitizer with UndefinedBehaviorSanitizer, without the tests labelled slow
-#   tsan      ThreadSanitizer, likewise
+#   tsan      ThreadSanitizer, likewise, and without those that tests/no-tsan.txt names
 #   clang     a build by clang, in which the fuzz targets run for some seconds each
 #   arm64     the short tests of a build for arm64 by a cross compiler, run by qemu-user; not part of --all, since it
 #             wants a root: scripts/in-release.sh trixie-arm64 ./test.sh --stages arm64
@@ -81,7 +81,7 @@ build() {
 
 # run_tests STAGE [ctest arguments]
 run_tests() {
-  local stage=$1 wrapper=() choice=() tests=$((2 * compilers)) # most of what a test does is wait
+  local stage=$1 wrapper=() choice=() tests=$((3 * compilers)) # most of what a test does is wait
   shift
   case $stage in
     fast) choice=(-LE '^long$') ;;
@@ -89,9 +89,14 @@ run_tests() {
       tests=$compilers
       choice=(-C valgrind -L '^valgrind$' "${without[@]}")
       ;;
-    asan | tsan)
+    asan)
       wrapper=("${fixed_addresses[@]}")
       choice=(-LE '^slow$')
+      ;;
+    tsan) # which computes five times as long
+      tests=$((2 * compilers))
+      wrapper=("${fixed_addresses[@]}")
+      choice=(-LE '^(slow|no_tsan)$')
       ;;
     arm64) choice=(-LE '^slow$') ;;
     clang) choice=(-L '^fuzz$') ;;

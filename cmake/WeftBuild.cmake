@@ -64,13 +64,18 @@ endfunction()
 
 # The tests that a newcomer's ./test.sh leaves out, a name a line.
 file(STRINGS ${PROJECT_SOURCE_DIR}/tests/long.txt weft_long_tests REGEX "^[a-z]")
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/long.txt)
+file(STRINGS ${PROJECT_SOURCE_DIR}/tests/no-tsan.txt weft_no_tsan_tests REGEX "^[a-z]")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/long.txt
+  ${PROJECT_SOURCE_DIR}/tests/no-tsan.txt)
 
-# Sets `result` to the labels given, and "long" where tests/long.txt names the test.
+# Sets `result` to the labels given, "long" where tests/long.txt names the test, "no_tsan" where tests/no-tsan.txt does.
 function(weft_test_labels result name)
   set(labels ${ARGN})
   if(name IN_LIST weft_long_tests)
     list(APPEND labels long)
+  endif()
+  if(name IN_LIST weft_no_tsan_tests)
+    list(APPEND labels no_tsan)
   endif()
   set(${result} "${labels}" PARENT_SCOPE)
 endfunction()
