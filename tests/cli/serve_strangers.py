@@ -121,7 +121,7 @@ class Strangers(tool.ToolTest):
             url = f"https://127.0.0.1:{listener.port}"
             result = tool.weft("doctor", "--store", url, "--json", WEFT_TOKEN="the-token")
             self.assertEqual(listener.close(), b"")
-        self.assertIn("not the one that the token makes", result.stdout)
+        self.assertIn("not derived from the token", result.stdout)
 
     def test_a_token_does_not_go_to_another_host_in_clear(self):
         result = tool.weft("doctor", "--store", "http://192.0.2.1:2379", "--json", WEFT_TOKEN="the-token")

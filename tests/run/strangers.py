@@ -156,7 +156,7 @@ def what_a_token_is_taken_from_is_told_when_wrong():
                     run.expect(2)
                     assert word in run.text() and "chmod 600" in run.text(), run.text()
                     assert TOKEN not in run.text()
-        for path, word in ((empty, "holds no secret"), (pathlib.Path(name, "none"), "cannot open")):
+        for path, word in ((empty, "holds no usable secret"), (pathlib.Path(name, "none"), "cannot open")):
             with Run("--token-file", path, plan=[[0]]) as run:
                 assert run.wait() in (2, 3) and word in run.text(), run.text()
         file.chmod(0o600)
