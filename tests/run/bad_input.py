@@ -106,7 +106,7 @@ def a_missing_client_certificate():
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 threading.Thread(target=shake_hands, args=(listener, context), daemon=True).start()
                 url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-                refused(3, url, "requires a client certificate", "give one with its key", plan=[[0]], store=url, ca=cert)
+                refused(3, url, "requires a client certificate", "one with its key", plan=[[0]], store=url, ca=cert)
 
 
 def shake_hands(listener, context):

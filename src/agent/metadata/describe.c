@@ -11,6 +11,7 @@
 #include "agent/memory/region_index.h"
 #include "agent/metadata/describe.h"
 #include "agent/progress/submit.h"
+#include "base/boot_id.h"
 #include "base/fail.h"
 
 // The first line of a file of /proc; "" if it cannot be read.
@@ -37,7 +38,7 @@ static uint64_t read_start(void) {
 }
 
 void agent_identify(weft_agent_t *agent) {
-  read_line("/proc/sys/kernel/random/boot_id", agent->host, sizeof agent->host);
+  boot_id_read(agent->host);
   struct stat info;
   agent->pid_namespace = stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
   agent->start_ticks = read_start();

@@ -1,7 +1,6 @@
 // Where peers call a rank, and what its claim says of that.
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/boot_id.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -40,16 +40,11 @@ static int check_host_id(const char *id) {
 // Name of this host as far as shared memory and abstract sockets reach: boot id and network namespace; and the id by
 // which a part of it is declared to be another host.
 static int describe_host(const char *id, char *out, size_t cap) {
-  char boot[64] = "";
-  int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  ssize_t size = file >= 0 ? read(file, boot, sizeof boot - 1) : -1;
-  int error = errno;
-  if (file >= 0)
-    close(file);
-  if (size < 0)
-    return fail_errno(error, "cannot tell which host this is from /proc/sys/kernel/random/boot_id");
-  boot[strcspn(boot, "\n")] = '\0';
+  char boot[BOOT_ID_SIZE];
   struct stat network;
+  int rc = boot_id_read(boot);
+  if (rc != 0)
+    return rc;
   if (stat("/proc/self/ns/net", &network) != 0)
     return fail_errno(errno, "cannot tell the network namespace from /proc/self/ns/net");
   snprintf(out, cap, "%s-%llu%s%s", boot, (unsigned long long)network.st_ino, id ? "/" : "", id ? id : "");

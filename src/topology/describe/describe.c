@@ -2,13 +2,14 @@
 #include "topology/describe/describe.h"
 
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/boot_id.h"
 #include "topology/describe/machine.h"
-#include "topology/read/line.h"
 
 enum { LINE_SIZE = 256 };
 
@@ -42,9 +43,10 @@ static int add_host(json_t *out) {
   uname(&name);
   char kernel[sizeof name.sysname + sizeof name.release + sizeof name.machine + 2];
   snprintf(kernel, sizeof kernel, "%s %s %s", name.sysname, name.release, name.machine);
-  char boot[LINE_SIZE], model[LINE_SIZE];
+  char boot[BOOT_ID_SIZE], model[LINE_SIZE];
+  bool known = boot_id_read(boot) == 0;
   return add_text(out, "host", name.nodename) | add_text(out, "kernel", kernel) |
-         add_text(out, "boot_id", topology_read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot)) |
+         add_text(out, "boot_id", known ? boot : NULL) |
          add_text(out, "cpu_model", read_cpu_model(model, sizeof model));
 }
 

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/boot_id.h"
 #include "base/fail.h"
 #include "base/random.h"
 #include "base/time/clock.h"
@@ -40,13 +41,10 @@ static int probe(char *why, size_t cap) {
 
 // Identifies the host by its boot id and the setting host=, by which tests have several on one.
 static int name_host(struct shm_worker *worker, const char *extra) {
-  char boot[64] = "";
-  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-  bool read = file && fgets(boot, sizeof boot, file);
-  if (file)
-    fclose(file);
-  if (!read)
-    return fail(WEFT_ERR_UNSUPPORTED, "cannot read which host this is from /proc/sys/kernel/random/boot_id");
+  char boot[BOOT_ID_SIZE];
+  int rc = boot_id_read(boot);
+  if (rc != 0)
+    return rc;
   for (int half = 0; half < 2; half++) {
     uint64_t hash = (uint64_t)half;
     for (const char *c = boot; *c; c++)
