@@ -20,17 +20,15 @@ struct target {
   bool done;
 };
 
-// Whether a buffer of that size is lent. Who asks for more than there is room for is told so by p2p_buffer_open().
+// Whether the target registers a buffer of that size. Where the host has no room for it, p2p_buffer_open() fails.
 static int may_lend(const struct target *target, uint64_t bytes) {
-  char most[32];
+  char wanted[32], most[32];
   if (bytes == 0)
     return fail(WEFT_ERR_PROTOCOL, "the initiator requests a buffer of 0 bytes: want 1 or more");
   if (bytes <= target->lend)
     return 0;
-  return fail(WEFT_ERR_LIMIT,
-              "the initiator requests a buffer of %" PRIu64 " MiB, and this target offers %s at most; its --lend "
-              "sets the limit",
-              bytes >> 20, p2p_size_text(target->lend, most, sizeof most));
+  return fail(WEFT_ERR_LIMIT, "the initiator requests a buffer of %s, and this target offers %s at most (--lend)",
+              p2p_size_text(bytes, wanted, sizeof wanted), p2p_size_text(target->lend, most, sizeof most));
 }
 
 static int hello(struct target *target, const json_t *message) {
