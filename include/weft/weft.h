@@ -23,12 +23,13 @@
  * - *Errors.* A function returns 0 or a negative `enum weft_err` and then writes no output; weft_last_error() has the
  *   sentence. An argument that must not be NULL and is gives INVALID, if the function returns an error at all.
  * - *Structs.* One that begins with `size` is initialised with its *_INIT macro. In options 0 or NULL means the
- * default.
+ *   default.
  * - *Ownership.* Buffers are the caller's, handles are the library's. What the caller has to free or close says so.
  * - *Threads.* [any]: any thread may call it at any time. [owner]: one thread at a time for each handle. [callback]:
- * the library calls it, on the thread that the text names. No other call may use a handle while it is closed, or later.
- *   Threads of the library may inherit the signal mask of the thread that opens a handle: a program that takes signals
- * in threads of its choice blocks them before it opens one.
+ *   the library calls it, on the thread that the text names. No other call may use a handle while it is closed, or
+ *   later.
+ * - *Signals.* Threads of the library have every signal blocked: signals are the program's. The library installs no
+ *   handler, and no call of it raises SIGPIPE.
  * - *Time.* Times are in the unit that their name ends in (_ms, _us, _ns, _s). A call that waits has a deadline. A
  *   `timeout_ms` of 0 does not wait.
  */

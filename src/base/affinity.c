@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 
 enum { PATH_SIZE = 512, LINE_SIZE = 4096, NAME_SIZE = 64 };
 
@@ -215,10 +216,10 @@ int near_create(const struct near_place *place, pthread_t *thread, void *(*run)(
   if (place && place->binds && pthread_attr_init(&attributes) == 0) {
     error = pthread_attr_setaffinity_np(&attributes, sizeof place->cpus, &place->cpus);
     if (error == 0)
-      error = pthread_create(thread, &attributes, run, arg);
+      error = thread_create(thread, &attributes, run, arg);
     pthread_attr_destroy(&attributes);
   }
   if (place)
     log_debug("a thread runs %s", place->why);
-  return error == 0 ? 0 : pthread_create(thread, NULL, run, arg);
+  return error == 0 ? 0 : thread_create(thread, NULL, run, arg);
 }

@@ -37,7 +37,7 @@ void near_find(const char *root, const char *gpu, struct near_place *place);
 // Whether WEFT_CPUS asks for something.
 bool near_asked(void);
 
-// pthread_create() of a thread that runs there from its start; where that does not go, of one that runs where its
+// thread_create() of a thread that runs there from its start; where that does not go, of one that runs where its
 // creator does. `place` NULL: anywhere.
 int near_create(const struct near_place *place, pthread_t *thread, void *(*run)(void *), void *arg);
 

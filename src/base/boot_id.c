@@ -18,6 +18,8 @@ int boot_id_read(char out[BOOT_ID_SIZE]) {
     close(file);
   out[size > 0 ? size : 0] = '\0';
   out[strcspn(out, "\n")] = '\0';
+  if (size < 0 && error != ENOENT && error != EACCES)
+    return fail_errno(error, "cannot read the host's boot id from " BOOT_ID_FILE);
   if (!out[0])
     return fail(WEFT_ERR_UNSUPPORTED, "cannot read the host's boot id from " BOOT_ID_FILE ": %s",
                 size < 0 ? strerror(error) : "it is empty");

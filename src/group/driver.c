@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/thread.h"
 #include "base/time/clock.h"
 #include "store/limit.h"
 
@@ -128,6 +129,6 @@ static void *run(void *arg) {
 
 int group_driver_start(struct group *group) {
   atomic_store(&group->limit_ns, CLOCK_NEVER);
-  int error = pthread_create(&group->thread, NULL, run, group);
+  int error = thread_create(&group->thread, NULL, run, group);
   return error ? fail_thread(error, "a group's thread") : 0;
 }

@@ -121,7 +121,8 @@ class TwoSides(tool.ToolTest):
     def test_no_more_is_lent_than_was_said(self):
         with target("--forever", "--lend", "1MB") as (process, port):
             initiator = ("p2p", "--mode", "initiator", "--port", port, "-n", 5, "--depth", 1)
-            self.refused(3, "a buffer of 1048577 B, and this target offers 1 MiB at most", *initiator, "-s", "1048577", **TOKEN)
+            offered = "a buffer of 1048577 B, and this target offers 1 MiB at most"
+            self.refused(3, offered, *initiator, "-s", "1048577", **TOKEN)
             self.passes(*initiator, "-s", "1MB", **TOKEN)
             self.assertIsNone(process.poll())
         self.refused(2, "--lend", "p2p", "--mode", "target", "--port", 0, "--lend", "much", **TOKEN)

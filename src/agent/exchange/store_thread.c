@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/thread.h"
 #include "base/time/clock.h"
 #include "store/limit.h"
 
@@ -89,7 +90,7 @@ static int start(weft_agent_t *agent, struct agent_store_thread **out) {
   struct agent_store_thread *store_thread = make(agent);
   if (!store_thread)
     return fail(WEFT_ERR_NOMEM, "no memory for the store of agent %s", agent->name);
-  int error = pthread_create(&store_thread->thread, NULL, run, store_thread);
+  int error = thread_create(&store_thread->thread, NULL, run, store_thread);
   if (error) {
     unmake(store_thread);
     return fail_thread(error, "the thread that keeps an agent in the store");

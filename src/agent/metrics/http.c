@@ -13,6 +13,7 @@
 #include "agent/net/endpoint.h"
 #include "agent/services.h"
 #include "base/fail.h"
+#include "base/thread.h"
 #include "secure/hmac.h"
 
 enum {
@@ -162,12 +163,15 @@ static int start(weft_agent_t *agent, int fd, const char *address, struct metric
     rc = hash_sha256(&part, 1, server->bearer);
   explicit_bzero(bearer, sizeof bearer);
   if (rc == 0) {
+    sigset_t before;
+    thread_block_signals(&before);
     server->daemon = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, handle, server,
         MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)METRICS_CONNECTIONS + 8, // some are being closed
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
         MHD_OPTION_NOTIFY_CONNECTION, metrics_door_notified, server->door, MHD_OPTION_END);
+    thread_restore_signals(&before);
     rc = server->daemon ? metrics_door_start(server->door, server->daemon)
                         : fail(WEFT_ERR_SYSTEM, "libmicrohttpd cannot start a server at %s", address);
   }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/thread.h"
 #include "base/time/clock.h"
 #include "secure/lobby.h"
 
@@ -126,7 +127,7 @@ int metrics_door_make(struct metrics_door **made, int listener) {
 
 int metrics_door_start(struct metrics_door *door, struct MHD_Daemon *daemon) {
   door->daemon = daemon;
-  int error = pthread_create(&door->thread, NULL, run, door);
+  int error = thread_create(&door->thread, NULL, run, door);
   door->has_thread = error == 0;
   return error ? fail_thread(error, "the thread that accepts those who read metrics") : 0;
 }

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -200,13 +199,9 @@ int agent_progress_open(weft_agent_t *agent) {
 }
 
 int agent_progress_start(weft_agent_t *agent) {
-  sigset_t all, before;
   struct near_place place;
   bool is_near = find_near(agent, &place);
-  sigfillset(&all); // signals are the application's
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   int error = near_create(is_near ? &place : NULL, &agent->thread, run, agent);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (error != 0)
     return fail_thread(error, "the thread of an agent");
   agent->has_thread = true;

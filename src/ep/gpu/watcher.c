@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/time/clock.h"
 #include "ep/gpu/gpu.h"
 
@@ -125,7 +126,7 @@ static void *watch(void *arg) {
 }
 
 int ep_gpu_watch_start(weft_ep_t *ep) {
-  int error = pthread_create(&ep->gpu->watcher, NULL, watch, ep);
+  int error = thread_create(&ep->gpu->watcher, NULL, watch, ep);
   if (error != 0)
     return fail_thread(error, "the thread that looks at the GPU");
   ep->gpu->watching = true;

@@ -24,12 +24,12 @@ static int split_address(const weft_ep_t *ep, int32_t rank, const char *address,
   char host[EP_HOST_SIZE], name[64], here[EP_HOST_SIZE];
   int end = 0;
   if (sscanf(address, "%159s %63s%n", host, name, &end) != 2)
-    return fail(WEFT_ERR_PROTOCOL, "rank %d has an malformed address", rank);
+    return fail(WEFT_ERR_PROTOCOL, "rank %d has a malformed address", rank);
   if (sscanf(ep->links.address, "%159s", here) != 1)
     return fail(WEFT_ERR_PROTOCOL, "this rank has no address");
   *far = strcmp(host, here) != 0 ? address + end : NULL;
   if (!*far && !is_name(name))
-    return fail(WEFT_ERR_PROTOCOL, "rank %d has an malformed address", rank);
+    return fail(WEFT_ERR_PROTOCOL, "rank %d has a malformed address", rank);
   *to = (struct sockaddr_un){.sun_family = AF_UNIX};
   memcpy(to->sun_path + 1, name, strlen(name)); // abstract: a NUL first, no file
   *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));

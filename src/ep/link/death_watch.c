@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/thread.h"
 #include "ep/core/engine.h"
 
 #ifndef SYS_futex_waitv
@@ -123,7 +124,7 @@ static void *live(void *arg) {
 int ep_life_start(weft_ep_t *ep) {
   if (sem_init(&ep->life.held, 0, 0) != 0)
     return fail_errno(errno, "cannot start the thread that shows life");
-  int error = pthread_create(&ep->life.thread, NULL, live, ep);
+  int error = thread_create(&ep->life.thread, NULL, live, ep);
   if (error != 0) {
     sem_destroy(&ep->life.held);
     return fail_thread(error, "the thread that shows life");

@@ -9,6 +9,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/time/clock.h"
 #include "ep/remote/worker.h"
 #include "ep/service/callers.h"
@@ -175,7 +176,7 @@ int ep_service_start(weft_ep_t *ep) {
     rc = ep_service_watch_socket(ep, lobby_fd(links->far_lobby), TAG_FAR_LISTENER);
   if (rc != 0)
     return rc;
-  int error = pthread_create(&links->thread, NULL, serve, ep);
+  int error = thread_create(&links->thread, NULL, serve, ep);
   if (error != 0)
     return fail_thread(error, "the service thread");
   links->running = true;

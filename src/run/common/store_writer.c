@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/time/clock.h"
 #include "run/common/store_json.h"
 
@@ -151,7 +152,7 @@ int run_reporter_open(struct run_reporter **out, const struct run_reporter_optio
   reporter->last = &reporter->first;
   pthread_mutex_init(&reporter->mutex, NULL);
   init_condition(&reporter->changed);
-  int error = pthread_create(&reporter->thread, NULL, work, reporter);
+  int error = thread_create(&reporter->thread, NULL, work, reporter);
   if (error) {
     pthread_cond_destroy(&reporter->changed);
     pthread_mutex_destroy(&reporter->mutex);

@@ -2,8 +2,8 @@
 #include "store/client/watch.h"
 
 #include "base/fail.h"
+#include "base/thread.h"
 #include "base/time/clock.h"
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,13 +98,8 @@ static void free_watcher(struct client_watcher *watcher) {
   free(watcher);
 }
 
-// Starts the thread with every signal blocked: signals are the program's, not its libraries'.
 static int start_thread(struct client_watcher *watcher) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(&watcher->thread, NULL, carry_watches, watcher);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int error = thread_create(&watcher->thread, NULL, carry_watches, watcher);
   return error ? fail_thread(error, "the thread of the store's watches") : 0;
 }
 

@@ -2,6 +2,7 @@
 #include "store/local/local.h"
 
 #include "base/fail.h"
+#include "base/thread.h"
 #include "base/time/clock.h"
 #include "store/list.h"
 #include <stdio.h>
@@ -212,7 +213,7 @@ int weft_store_open_local(weft_store_t **store) {
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_cond_init(&local->work, &monotonic);
   pthread_condattr_destroy(&monotonic);
-  int error = pthread_create(&local->thread, NULL, local_thread, local);
+  int error = thread_create(&local->thread, NULL, local_thread, local);
   if (error) {
     destroy(local);
     return fail_thread(error, "a local store's thread");

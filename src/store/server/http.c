@@ -2,6 +2,7 @@
 #include "store/server/server.h"
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/time/clock.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -242,11 +243,15 @@ struct MHD_Daemon *server_http_start(struct weft_store_server *server) {
       {MHD_OPTION_END, 0, NULL},
   };
   struct MHD_OptionItem none = {MHD_OPTION_END, 0, NULL};
-  return MHD_start_daemon(flags | (server->key ? MHD_USE_TLS : 0), 0, NULL, NULL, handle, server,
-                          MHD_OPTION_EXTERNAL_LOGGER, log_message, server, // first, as it logs errors of the others
-                          MHD_OPTION_ARRAY, server->key ? tls : &none, MHD_OPTION_NOTIFY_COMPLETED, completed, server,
-                          MHD_OPTION_NOTIFY_CONNECTION, note_connection, server, MHD_OPTION_CONNECTION_LIMIT,
-                          (unsigned)(SERVER_MAX_CONNECTIONS + 2 * GATE_PLACES), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                          (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_IDLE_S,
-                          MHD_OPTION_END);
+  sigset_t before;
+  thread_block_signals(&before);
+  struct MHD_Daemon *daemon = MHD_start_daemon(
+      flags | (server->key ? MHD_USE_TLS : 0), 0, NULL, NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER, log_message,
+      server, // first, as it logs errors of the others
+      MHD_OPTION_ARRAY, server->key ? tls : &none, MHD_OPTION_NOTIFY_COMPLETED, completed, server,
+      MHD_OPTION_NOTIFY_CONNECTION, note_connection, server, MHD_OPTION_CONNECTION_LIMIT,
+      (unsigned)(SERVER_MAX_CONNECTIONS + 2 * GATE_PLACES), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+      (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_IDLE_S, MHD_OPTION_END);
+  thread_restore_signals(&before);
+  return daemon;
 }

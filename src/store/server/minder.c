@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/time/clock.h"
 #include <errno.h>
 #include <sys/epoll.h>
@@ -88,7 +89,7 @@ int server_minder_start(struct weft_store_server *server) {
       epoll_ctl(server->minder_epoll, EPOLL_CTL_ADD, lobby_fd(server->lobby), &callers) != 0)
     error = errno;
   else
-    error = pthread_create(&server->minder, NULL, mind, server);
+    error = thread_create(&server->minder, NULL, mind, server);
   if (!error)
     return 0;
   if (server->minder_epoll >= 0)

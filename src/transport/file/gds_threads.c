@@ -2,11 +2,11 @@
 // not. They touch nothing of the worker but the operations given to them.
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/thread.h"
 #include "transport/file/gds.h"
 
 // With the last that uses it.
@@ -60,19 +60,15 @@ static void *work(void *arg) {
 }
 
 static int make_threads(struct file_gds *gds, uint32_t count) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before); // signals are the program's
   int error = 0;
   for (uint32_t i = 0; i < count && error == 0; i++) {
     atomic_fetch_add_explicit(&gds->users, 1, memory_order_relaxed);
-    error = pthread_create(&gds->threads[i], NULL, work, gds);
+    error = thread_create(&gds->threads[i], NULL, work, gds);
     if (error == 0)
       gds->num_threads++;
     else
       atomic_fetch_sub_explicit(&gds->users, 1, memory_order_relaxed);
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   return gds->num_threads > 0 ? 0 : fail_thread(error, "a thread for GPUDirect Storage"); // one suffices
 }
 

@@ -10,6 +10,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "base/text/settings.h"
+#include "base/thread.h"
 #include "base/time/clock.h"
 
 // UCX prints errors of its own, such as a peer that does not answer any more, to the standard output of the process.
@@ -43,7 +44,10 @@ static int make_context(const struct transport_options *options, ucp_context_h *
   *reaches = ucx_may_reach(options, config);
   if (*reaches)
     params.features |= UCP_FEATURE_RMA;
+  sigset_t before;
+  thread_block_signals(&before); // UCX starts a thread
   ucs_status_t status = ucp_init(&params, config, context);
+  thread_restore_signals(&before);
   ucp_config_release(config);
   return status == UCS_OK ? 0 : ucx_fail(status, "UCX cannot start (UCX_TLS and UCX_NET_DEVICES choose what it uses)");
 }
