@@ -110,14 +110,22 @@ def a_missing_client_certificate():
 
 
 def shake_hands(listener, context):
-    """Until the listener is closed."""
+    """Until the listener is closed. What a client sent is read before its connection is closed: a reset would overtake
+    the alert that says why."""
     while True:
         try:
             connection = listener.accept()[0]
         except OSError:
             return
-        with contextlib.suppress(OSError), connection, context.wrap_socket(connection, server_side=True) as stream:
-            stream.recv(1)
+        with contextlib.suppress(OSError), \
+                context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as stream:
+            try:
+                stream.do_handshake()
+            finally:
+                stream.shutdown(socket.SHUT_WR)  # the stream is no longer TLS after this
+                stream.settimeout(5)
+                while stream.recv(4096):
+                    pass
 
 
 def an_unknown_log_level():
