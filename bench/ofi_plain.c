@@ -108,8 +108,8 @@ static void meet(struct side *side, int socket) {
   struct name here = {.size = sizeof here.bytes, .key = fi_mr_key(side->window)};
   check(fi_getname(&side->ep->fid, here.bytes, &here.size), "its name");
   here.address = side->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)side->memory : 0;
-  check(send(socket, &here, sizeof here, 0), "a greeting");
-  check(recv(socket, &side->there, sizeof side->there, 0) - (ssize_t)sizeof side->there, "a greeting");
+  check(send(socket, &here, sizeof here, 0), "a handshake message");
+  check(recv(socket, &side->there, sizeof side->there, 0) - (ssize_t)sizeof side->there, "a handshake message");
   check(fi_av_insert(side->av, side->there.bytes, 1, &side->peer, 0, NULL) - 1, "the peer's name");
 }
 

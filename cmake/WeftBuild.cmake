@@ -89,6 +89,9 @@ function(weft_test_properties name)
   if(NOT ARG_TIMEOUT) # far more than anything takes, also on a busy machine: it is there for what hangs
     set(ARG_TIMEOUT 300)
   endif()
+  if(CMAKE_CROSSCOMPILING) # by an emulator, which is some ten times slower
+    math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
+  endif()
   set(sanitizer_environment "")
   if(WEFT_SANITIZE) # UCX, when it is loaded, patches madvise() and others under the feet of a sanitizer
     set(sanitizer_environment "UCX_MEM_EVENTS=n")

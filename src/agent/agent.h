@@ -55,7 +55,7 @@ struct weft_agent {
 
   // lock
   weft_region_t next_region;
-  uint64_t change;  // counts changes of the regions that peers are told of
+  uint64_t change;  // counts changes of the regions that are published
   uint32_t foreign; // regions of all peers
   struct agent_peers peers;
   struct agent_peer self;

@@ -17,9 +17,9 @@ struct agent_hooks {
   // Callbacks of transports: agent_worker is the argument. [worker lock]
   void (*message)(void *worker, const void *bytes, size_t size);
   void (*link_failed)(void *worker, struct transport_peer *peer, int err, const char *why);
-  // A region that was described goes: peers are told so when regions_changed() has been called. [lock]
+  // A region that was described goes: peers learn it when regions_changed() has been called. [lock]
   void (*region_gone)(weft_agent_t *agent, weft_region_t region);
-  // The regions that peers are told of have changed. [any thread, no lock]
+  // The published regions have changed. [any thread, no lock]
   void (*regions_changed)(weft_agent_t *agent);
   // The transfers of a peer that has ended: stops them; lets the transports go of them. [lock; lock and all worker
   // locks]
@@ -28,7 +28,7 @@ struct agent_hooks {
   // A peer came (`kind` LOADED: sets peer->life), changed, or ended (frees peer->life). [lock: calls nothing that takes
   // one]
   void (*peer_changed)(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind);
-  // The peer is about to be forgotten here: tells it, so that it does not take silence for death. [no lock]
+  // The peer is about to be forgotten here: notifies it, so that it does not take silence for death. [no lock]
   void (*forget_peer)(weft_agent_t *agent, weft_peer_t peer);
   // A GOODBYE or UPDATE came. [tending]
   void (*control_message)(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,

@@ -35,7 +35,7 @@ static const struct agent_hooks hooks = {
     .peer_changed = liveness_peer_changed,
     .forget_peer = liveness_forget_peer,
     .control_message = liveness_control_message,
-    .life_ended = sockets_end,
+    .life_ended = socket_exchange_end,
 };
 
 enum { CLOSE_MS = 1000 }; // for what is in flight to end
@@ -94,7 +94,7 @@ static int complete(weft_agent_t *agent, const struct weft_agent_options *given)
   return copy_strings(agent);
 }
 
-// A new life of the agent: nobody else has its private key, and so its incarnation.
+// A new life of the agent: no other process has its private key, and so its incarnation.
 static int be_born(weft_agent_t *agent) {
   int rc = 0;
   do {

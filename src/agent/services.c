@@ -24,7 +24,7 @@ int agent_services_open(weft_agent_t *agent, const struct weft_agent_options *op
   wheel_init(&services->wheel, wheel_tick_ns(&agent->options), now);
   pthread_mutex_init(&services->store_thread_lock, NULL);
   agent->services = services;
-  return sockets_open(services, options);
+  return socket_exchange_open(services, options);
 }
 
 void agent_services_leave(weft_agent_t *agent) {
@@ -34,8 +34,8 @@ void agent_services_leave(weft_agent_t *agent) {
   metrics_server_close(services);
   store_thread_leave(services);
   pthread_mutex_lock(&agent->tending);
-  sockets_leave(services);
-  send_goodbyes(services);
+  socket_exchange_leave(services);
+  liveness_send_goodbyes(services);
   pthread_mutex_unlock(&agent->tending);
 }
 
@@ -46,7 +46,7 @@ void agent_services_close(weft_agent_t *agent) {
   metrics_server_close(services);
   store_thread_close(services);
   pthread_mutex_lock(&agent->tending);
-  sockets_close(services);
+  socket_exchange_close(services);
   liveness_close(services);
   pthread_mutex_unlock(&agent->tending);
   pthread_mutex_destroy(&services->store_thread_lock);
@@ -60,10 +60,10 @@ uint64_t agent_services_tick(weft_agent_t *agent, uint64_t now_ns) {
   if (!services)
     return UINT64_MAX;
   if (atomic_exchange(&services->regions_changed, false)) {
-    sockets_update(services);
-    send_regions_gone(services);
+    socket_exchange_update(services);
+    liveness_send_regions_gone(services);
   }
-  sockets_tick(services);
+  socket_exchange_tick(services);
   return liveness_tick(services, now_ns);
 }
 

@@ -30,11 +30,11 @@ struct agent_life {
   uint64_t beat_ns;           // the next heartbeat
   bool has_begun;             // the first was sent
   uint64_t patience_ns;       // it may be silent for so long
-  uint64_t loaded_ns;         // silence counts once something was heard after this
+  uint64_t loaded_ns;         // silence counts once something was received after this
   uint64_t received_ns;       // peer->received_ns when it was last looked at
   uint64_t silent_from;       // in watched time
   bool ended;                 // agent->lock
-  const char *dead;           // found so: why; the end is told when its last messages have been read
+  const char *dead;           // found so: why; the end is reported when its last messages have been read
   bool begun;                 // likewise: it is no newcomer any more
   struct agent_life *next_came, *next_ended;
   LIST_HEAD(, agent_connection) connections;
@@ -45,7 +45,7 @@ struct agent_services {
   weft_agent_t *agent;
   struct wheel wheel;
   _Atomic bool regions_changed;
-  uint64_t *gone; // ids of regions that peers may know and that have gone, until they are told; agent->lock
+  uint64_t *gone; // ids of regions that peers may know and that have gone, until it is published; agent->lock
   uint32_t num_gone, room_gone;
 
   // Liveness. Watched time stands still while this process does not look.
@@ -87,17 +87,18 @@ void liveness_control_message(weft_agent_t *agent, weft_peer_t peer, enum agent_
                               uint32_t size);
 void liveness_forget_peer(weft_agent_t *agent, weft_peer_t peer);
 void liveness_region_gone(weft_agent_t *agent, weft_region_t region);
-void send_regions_gone(struct agent_services *services); // of regions that have gone since the last call
-void send_goodbyes(struct agent_services *services);
+void liveness_send_regions_gone(struct agent_services *services); // of regions that have gone since the last call
+void liveness_send_goodbyes(struct agent_services *services);
 
 // exchange/socket_exchange.c
-int sockets_open(struct agent_services *services, const struct weft_agent_options *options);
-void sockets_leave(struct agent_services *services); // says goodbye
-void sockets_close(struct agent_services *services);
-void sockets_tick(struct agent_services *services);   // sends updates that are due, frees connections that have ended
-void sockets_update(struct agent_services *services); // those who met are to learn of changed regions
+int socket_exchange_open(struct agent_services *services, const struct weft_agent_options *options);
+void socket_exchange_leave(struct agent_services *services); // says goodbye
+void socket_exchange_close(struct agent_services *services);
+void socket_exchange_tick(
+    struct agent_services *services); // sends updates that are due, frees connections that have ended
+void socket_exchange_update(struct agent_services *services); // those who met are to learn of changed regions
 // The peer has ended: its connections end too.
-void sockets_end(struct agent_life *life);
+void socket_exchange_end(struct agent_life *life);
 
 // exchange/store_thread.c: any thread
 void store_thread_update(struct agent_services *services); // the regions have changed

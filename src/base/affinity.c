@@ -12,7 +12,7 @@
 
 enum { PATH_SIZE = 512, LINE_SIZE = 4096, NAME_SIZE = 64 };
 
-bool near_parse(const char *list, cpu_set_t *cpus) {
+bool affinity_parse(const char *list, cpu_set_t *cpus) {
   CPU_ZERO(cpus);
   while (*list && *list != '\n') {
     char *end;
@@ -34,7 +34,7 @@ bool near_parse(const char *list, cpu_set_t *cpus) {
   return true;
 }
 
-static void narrow(const cpu_set_t *to, const cpu_set_t *allowed, struct near_place *place, const char *of) {
+static void narrow(const cpu_set_t *to, const cpu_set_t *allowed, struct affinity_place *place, const char *of) {
   cpu_set_t both;
   CPU_AND(&both, to, allowed);
   place->binds = CPU_COUNT(&both) > 0 && !CPU_EQUAL(&both, allowed);
@@ -47,12 +47,12 @@ static void narrow(const cpu_set_t *to, const cpu_set_t *allowed, struct near_pl
            of);
 }
 
-static void leave(struct near_place *place, const char *why) {
+static void leave(struct affinity_place *place, const char *why) {
   snprintf(place->why, sizeof place->why, "where they are: %s", why);
 }
 
-void near_choose(const struct near_node *nodes, size_t num_nodes, int node, const char *of, const cpu_set_t *allowed,
-                 struct near_place *place) {
+void affinity_choose(const struct affinity_node *nodes, size_t num_nodes, int node, const char *of,
+                     const cpu_set_t *allowed, struct affinity_place *place) {
   char what[NEAR_WHY / 2];
   place->binds = false;
   place->cpus = *allowed;
@@ -81,16 +81,16 @@ static bool read_line(char line[LINE_SIZE], const char *path) {
   return good;
 }
 
-static size_t read_nodes(const char *root, struct near_node nodes[NEAR_MAX_NODES]) {
+static size_t read_nodes(const char *root, struct affinity_node nodes[AFFINITY_MAX_NODES]) {
   char path[PATH_SIZE], line[LINE_SIZE];
   size_t count = 0;
   snprintf(path, sizeof path, "%s/sys/devices/system/node", root);
   DIR *folder = opendir(path);
-  for (struct dirent *entry; folder && count < NEAR_MAX_NODES && (entry = readdir(folder));) {
+  for (struct dirent *entry; folder && count < AFFINITY_MAX_NODES && (entry = readdir(folder));) {
     if (sscanf(entry->d_name, "node%d", &nodes[count].node) != 1)
       continue;
     snprintf(path, sizeof path, "%s/sys/devices/system/node/node%d/cpulist", root, nodes[count].node);
-    count += read_line(line, path) && near_parse(line, &nodes[count].cpus);
+    count += read_line(line, path) && affinity_parse(line, &nodes[count].cpus);
   }
   if (folder)
     closedir(folder);
@@ -162,8 +162,8 @@ static void find_nics(const char *root, struct nics *nics) {
     add_nics(root, "net", nics);
 }
 
-static void find_near(const char *root, const char *gpu, const cpu_set_t *allowed, struct near_place *place) {
-  struct near_node nodes[NEAR_MAX_NODES];
+static void find_near(const char *root, const char *gpu, const cpu_set_t *allowed, struct affinity_place *place) {
+  struct affinity_node nodes[AFFINITY_MAX_NODES];
   size_t num_nodes = read_nodes(root, nodes);
   char what[NAME_SIZE + 8], path[PATH_SIZE];
   if (gpu) {
@@ -173,7 +173,7 @@ static void find_near(const char *root, const char *gpu, const cpu_set_t *allowe
       what[i] = (char)tolower((unsigned char)what[i]);
     snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s", root, what);
     snprintf(what, sizeof what, "the GPU %s", gpu);
-    near_choose(nodes, num_nodes, read_node(path), what, allowed, place);
+    affinity_choose(nodes, num_nodes, read_node(path), what, allowed, place);
     return;
   }
   struct nics nics;
@@ -183,34 +183,34 @@ static void find_near(const char *root, const char *gpu, const cpu_set_t *allowe
     return;
   }
   snprintf(what, sizeof what, "%s", nics.node >= 0 ? nics.name : "any NIC");
-  near_choose(nodes, num_nodes, nics.node, what, allowed, place);
+  affinity_choose(nodes, num_nodes, nics.node, what, allowed, place);
 }
 
-bool near_asked(void) {
+bool affinity_asked(void) {
   const char *list = getenv("WEFT_CPUS");
   return list && *list;
 }
 
-void near_find(const char *root, const char *gpu, struct near_place *place) {
+void affinity_find(const char *root, const char *gpu, struct affinity_place *place) {
   cpu_set_t allowed, asked;
   const char *list = getenv("WEFT_CPUS");
-  *place = (struct near_place){.binds = false};
+  *place = (struct affinity_place){.binds = false};
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
     leave(place, "there are more processors than can be told");
     return;
   }
   place->cpus = allowed;
-  if (!near_asked())
+  if (!affinity_asked())
     find_near(root ? root : "", gpu, &allowed, place);
   else if (strcmp(list, "any") == 0)
     leave(place, "WEFT_CPUS=any");
-  else if (near_parse(list, &asked) && CPU_COUNT(&asked) > 0)
+  else if (affinity_parse(list, &asked) && CPU_COUNT(&asked) > 0)
     narrow(&asked, &allowed, place, "WEFT_CPUS");
   else
     leave(place, "WEFT_CPUS is no list like 0-3,8");
 }
 
-int near_create(const struct near_place *place, pthread_t *thread, void *(*run)(void *), void *arg) {
+int affinity_create(const struct affinity_place *place, pthread_t *thread, void *(*run)(void *), void *arg) {
   pthread_attr_t attributes;
   int error = -1;
   if (place && place->binds && pthread_attr_init(&attributes) == 0) {

@@ -8,37 +8,37 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { NEAR_WHY = 200, NEAR_MAX_NODES = 64 };
+enum { NEAR_WHY = 200, AFFINITY_MAX_NODES = 64 };
 
-struct near_node {
+struct affinity_node {
   int node;
   cpu_set_t cpus;
 };
 
-struct near_place {
+struct affinity_place {
   bool binds; // to `cpus`; else the threads run where they are
   cpu_set_t cpus;
   char why[NEAR_WHY]; // in words
 };
 
 // "0-3,8" as sysfs has it, with a line end or without. False: it is no such list.
-bool near_parse(const char *list, cpu_set_t *cpus);
+bool affinity_parse(const char *list, cpu_set_t *cpus);
 
 // Narrows `allowed`, what the process may use, to a node; `of` is what stands there, for the words. Leaves it alone
 // where there is one node, or the node (-1) or its processors are not known, or none of them is allowed.
-void near_choose(const struct near_node *nodes, size_t num_nodes, int node, const char *of, const cpu_set_t *allowed,
-                 struct near_place *place);
+void affinity_choose(const struct affinity_node *nodes, size_t num_nodes, int node, const char *of,
+                     const cpu_set_t *allowed, struct affinity_place *place);
 
 // The place of the calling thread, for a GPU at a PCI address or, NULL, for the NICs: those that WEFT_OFI_NICS,
 // UCX_NET_DEVICES, WEFT_NICS or WEFT_INTERFACE name, the first of these that does, or all; they must be of one node.
 // WEFT_CPUS takes precedence: a list of processors, or "any". `root`: where sys/ is, for tests; NULL: "".
-void near_find(const char *root, const char *gpu, struct near_place *place);
+void affinity_find(const char *root, const char *gpu, struct affinity_place *place);
 
 // Whether WEFT_CPUS asks for something.
-bool near_asked(void);
+bool affinity_asked(void);
 
 // thread_create() of a thread that runs there from its start; where that does not go, of one that runs where its
 // creator does. `place` NULL: anywhere.
-int near_create(const struct near_place *place, pthread_t *thread, void *(*run)(void *), void *arg);
+int affinity_create(const struct affinity_place *place, pthread_t *thread, void *(*run)(void *), void *arg);
 
 #endif

@@ -92,7 +92,7 @@ static void init_locks(weft_ep_t *ep) {
   pthread_mutex_init(&ep->net_lock, NULL);
   pthread_cond_init(&ep->links.changed, &attributes);
   pthread_condattr_destroy(&attributes);
-  ep->links.listener = ep->links.far_listener = ep->links.epoll = ep->links.wake = ep->bell_fd = -1;
+  ep->links.listener = ep->links.tcp_listener = ep->links.epoll = ep->links.wake = ep->bell_fd = -1;
 }
 
 static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
@@ -220,7 +220,7 @@ int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t 
 }
 
 // Tells every peer that what follows is no death.
-static void say_goodbye(weft_ep_t *ep) {
+static void send_leaving(weft_ep_t *ep) {
   for (uint32_t rank = 0; ep->links.by_rank && rank < ep->capacity; rank++) {
     struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
     if (!link)
@@ -237,7 +237,7 @@ void weft_ep_close(weft_ep_t *ep) {
   ep_life_stop(ep);
   ep_service_stop(ep);
   ep->engine->unwatch(ep);
-  say_goodbye(ep);
+  send_leaving(ep);
   group_close(ep->group); // out of the view before the sockets close
   ep->engine->stop(ep);
   ep_links_free(ep);

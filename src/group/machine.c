@@ -71,10 +71,10 @@ void group_machine_free(struct group_machine *m) {
 }
 
 // Reports the present state in place of events for which there was no memory. A vanished claim is not reported again.
-static bool tell_untold(struct group_machine *m, struct group_event *event) {
-  while (m->untold != 0) {
-    enum group_event_kind kind = (enum group_event_kind)__builtin_ctz(m->untold);
-    m->untold &= m->untold - 1;
+static bool emit_dropped(struct group_machine *m, struct group_event *event) {
+  while (m->dropped != 0) {
+    enum group_event_kind kind = (enum group_event_kind)__builtin_ctz(m->dropped);
+    m->dropped &= m->dropped - 1;
     bool holds = kind == GROUP_EVENT_VIEW || kind == GROUP_EVENT_FENCED ||
                  kind == (m->lost ? GROUP_EVENT_STORE_LOST : GROUP_EVENT_STORE_BACK);
     if (!holds)
@@ -88,7 +88,7 @@ static bool tell_untold(struct group_machine *m, struct group_event *event) {
 bool group_machine_event(struct group_machine *m, struct group_event *event) {
   struct group_queued *first = m->events;
   if (!first)
-    return tell_untold(m, event);
+    return emit_dropped(m, event);
   m->events = first->next;
   if (!m->events)
     m->events_tail = &m->events;

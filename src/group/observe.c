@@ -11,9 +11,9 @@ enum { STARVED_MS = 50 };
 void group_emit(struct group_machine *m, enum group_event_kind kind, const struct group_view *view, int32_t rank,
                 uint64_t incarnation) {
   struct group_queued *queued = malloc(sizeof *queued);
-  m->untold &= ~(1u << kind); // this event carries more
-  if (!queued) {              // its kind is enough: the state at that time is reported later
-    m->untold |= 1u << kind;
+  m->dropped &= ~(1u << kind); // this event carries more
+  if (!queued) {               // its kind is enough: the state at that time is reported later
+    m->dropped |= 1u << kind;
     return;
   }
   queued->next = NULL;

@@ -133,8 +133,8 @@ struct group_machine {
   char reason[256];
 
   struct group_queued *events, **events_tail;
-  unsigned untold; // kinds, 1 << enum group_event_kind, for which there was no memory
-  bool starved;    // memory ran out while the store's answers were read
+  unsigned dropped; // events not queued: kinds, 1 << enum group_event_kind, for which there was no memory
+  bool starved;     // memory ran out while the store's answers were read
 };
 
 static inline bool group_due(struct group_machine *m, uint64_t at_ns) {

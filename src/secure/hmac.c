@@ -34,7 +34,7 @@ int hmac_sha256(const void *key, size_t key_size, const struct hmac_part *parts,
   return done ? 0 : fail_here("HMAC-SHA256");
 }
 
-int hash_sha256(const struct hmac_part *parts, size_t count, uint8_t out[HMAC_SIZE]) {
+int secure_sha256(const struct hmac_part *parts, size_t count, uint8_t out[HMAC_SIZE]) {
   EVP_MD_CTX *context = EVP_MD_CTX_new();
   bool done = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) == 1;
   for (size_t i = 0; done && i < count; i++)

@@ -44,7 +44,7 @@ enum transport_flag {
   TRANSPORT_ONE_SIDED = 1 << 2,       // data needs no progress() at the peer
   TRANSPORT_CONCURRENT_POST = 1 << 3, // see above
   TRANSPORT_SELF_ONLY = 1 << 4,       // the only peer is the worker itself (storage)
-  TRANSPORT_TELLS_DEATH = 1 << 5,     // on_peer comes soon after a peer's process has died
+  TRANSPORT_REPORTS_DEATH = 1 << 5,   // on_peer comes soon after a peer's process has died
   TRANSPORT_MAPS = 1 << 6,            // map() can give a pointer
   TRANSPORT_MAPPED_ONLY = 1 << 8,     // of peers' host memory, only such as has a descriptor
   TRANSPORT_LENGTHS = 1 << 7,         // lengths of a prepared request may change, see struct transport_request

@@ -15,7 +15,7 @@
 
 static cpu_set_t cpus(const char *list) {
   cpu_set_t set;
-  assert_true(near_parse(list, &set));
+  assert_true(affinity_parse(list, &set));
   return set;
 }
 
@@ -31,15 +31,15 @@ static void test_lists(void **state) {
   static const char *const wrong[] = {"a",   "1-",   "-1", "3-1",   "0-1024", "1024",
                                       "1;2", "1,,2", " 1", "1-2-3", "+1",     NULL};
   for (const char *const *list = wrong; *list; list++)
-    if (near_parse(*list, &set))
+    if (affinity_parse(*list, &set))
       fail_msg("\"%s\" was taken for a list", *list);
 }
 
 static void expect(const char *allowed, int node, bool binds, const char *to, const char *words) {
-  const struct near_node nodes[] = {{0, cpus("0-3")}, {1, cpus("4-7")}, {2, cpus("")}}; // the last has memory alone
+  const struct affinity_node nodes[] = {{0, cpus("0-3")}, {1, cpus("4-7")}, {2, cpus("")}}; // the last has memory alone
   cpu_set_t set = cpus(allowed), wanted = cpus(to);
-  struct near_place place;
-  near_choose(nodes, 3, node, "eth0", &set, &place);
+  struct affinity_place place;
+  affinity_choose(nodes, 3, node, "eth0", &set, &place);
   if (place.binds != binds || !CPU_EQUAL(&place.cpus, &wanted) || !strstr(place.why, words))
     fail_msg("of %s at node %d: binds %d, %d processors: %s", allowed, node, place.binds, CPU_COUNT(&place.cpus),
              place.why);
@@ -55,10 +55,10 @@ static void test_the_choice(void **state) {
   expect("0-7", -1, false, "0-7", "not known");
   expect("0-7", 2, false, "0-7", "has no processors");
   expect("0-7", 9, false, "0-7", "not known");
-  const struct near_node one = {0, cpus("0-3")};
+  const struct affinity_node one = {0, cpus("0-3")};
   cpu_set_t set = cpus("0-7");
-  struct near_place place;
-  near_choose(&one, 1, 0, "eth0", &set, &place);
+  struct affinity_place place;
+  affinity_choose(&one, 1, 0, "eth0", &set, &place);
   assert_false(place.binds);
   assert_string_equal(place.why, "where they are: this host has one NUMA node");
 }
@@ -136,8 +136,8 @@ static int remove_host(void **state) {
 }
 
 static void expect_found(const char *gpu, const cpu_set_t *wanted, const char *words) {
-  struct near_place place;
-  near_find(root, gpu, &place);
+  struct affinity_place place;
+  affinity_find(root, gpu, &place);
   if (!CPU_EQUAL(&place.cpus, wanted) || place.binds != !CPU_EQUAL(wanted, &allowed) || !strstr(place.why, words))
     fail_msg("\"%s\" is wanted, not %d processors: %s", words, CPU_COUNT(&place.cpus), place.why);
 }
@@ -194,11 +194,11 @@ static void *look(void *arg) {
 }
 
 static void expect_bound(const char *gpu, const cpu_set_t *wanted) {
-  struct near_place place;
+  struct affinity_place place;
   pthread_t thread;
   cpu_set_t own;
-  near_find(root, gpu, &place);
-  assert_int_equal(near_create(&place, &thread, look, NULL), 0);
+  affinity_find(root, gpu, &place);
+  assert_int_equal(affinity_create(&place, &thread, look, NULL), 0);
   pthread_join(thread, NULL);
   assert_true(CPU_EQUAL(&bound, wanted));
   assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
@@ -212,10 +212,10 @@ static void test_a_thread_is_bound_or_left_alone(void **state) {
   expect_bound("0000:ff:00.0", &allowed);
   setenv("WEFT_CPUS", CPU_ISSET(1023, &allowed) ? "1022" : "1023", 1);
   expect_bound("0000:1b:00.0", &allowed);
-  struct near_place gone = {.binds = true}; // a processor that has gone meanwhile
+  struct affinity_place gone = {.binds = true}; // a processor that has gone meanwhile
   pthread_t thread;
   CPU_SET(CPU_ISSET(1023, &allowed) ? 1022 : 1023, &gone.cpus);
-  assert_int_equal(near_create(&gone, &thread, look, NULL), 0);
+  assert_int_equal(affinity_create(&gone, &thread, look, NULL), 0);
   pthread_join(thread, NULL);
   assert_true(CPU_EQUAL(&bound, &allowed));
 }

@@ -1,6 +1,6 @@
-// The first packet of somebody who dials a rank: a right greeting, with the input's bytes laid over it by exclusive or,
-// behind two bytes that tell how long the packet is. What is answered agrees in every size. Behind those, a byte that
-// is not 0 makes it a whole call, as the service thread takes it, with descriptors that the byte chooses.
+// The first packet of somebody who dials a rank: a right handshake message, with the input's bytes laid over it by
+// exclusive or, behind two bytes that say how long the packet is. What is answered agrees in every size. Behind those,
+// a byte that is not 0 makes it a whole call, as the service thread takes it, with descriptors that the byte chooses.
 #include "ep/link/handshake_wire.h"
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@ static int make_memory(size_t size, bool seal) {
   return fd;
 }
 
-// As a greeting brings them, but for what `choice` says.
+// As a handshake message brings them, but for what `choice` says.
 static size_t make_fds(const weft_ep_t *ep, uint8_t choice, int fds[MAX_FDS + 1]) {
   size_t count = choice % (MAX_FDS + 1);
   for (size_t i = 0; i < count; i++) {
@@ -98,13 +98,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     peer = make_rank(PEER_RANK);
   }
   struct fuzz_input input = {(const char *)data, size};
-  struct ep_greeting right;
+  struct ep_handshake_message right;
   uint16_t shorter; // 0: the right length
   fuzz_bytes(&input, &shorter, sizeof shorter);
   const uint8_t *behind = data + sizeof shorter + sizeof right + LONGER;
   bool whole = size > sizeof shorter + sizeof right + LONGER && *behind != 0;
-  right = whole ? ep_greeting_make(fuzz_ranks()->peer, EP_HELLO, fuzz_ranks()->own->incarnation)
-                : ep_greeting_make(&peer, EP_HELLO, own.incarnation);
+  right = whole ? ep_handshake_message_make(fuzz_ranks()->peer, EP_HELLO, fuzz_ranks()->own->incarnation)
+                : ep_handshake_message_make(&peer, EP_HELLO, own.incarnation);
   size_t length = sizeof right - shorter % sizeof right;
   if (shorter % 16 == 15)
     length = sizeof right + shorter / 16 % LONGER;
@@ -115,14 +115,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     packet[i] = (i < sizeof right ? ((const uint8_t *)&right)[i] : 0) ^ mask[i];
     changed |= mask[i] != 0;
   }
-  const struct ep_greeting *greeting = (const struct ep_greeting *)packet;
+  const struct ep_handshake_message *message = (const struct ep_handshake_message *)packet;
   if (whole && length > 0) {
     call(fuzz_ranks(), packet, length, *behind);
-  } else if (ep_greeting_check(&own, greeting, length) == 0) {
-    FUZZ_CHECK(length == sizeof right && memchr(greeting->why, '\0', sizeof greeting->why));
-    FUZZ_CHECK(greeting->rank >= 0 && greeting->rank < (int32_t)own.capacity && greeting->rank != own.rank);
-    FUZZ_CHECK(greeting->area_bytes == own.layout.area && greeting->topk == own.layout.topk);
-    FUZZ_CHECK(greeting->max_tokens == own.layout.max_tokens && greeting->hidden == own.layout.hidden);
+  } else if (ep_handshake_message_check(&own, message, length) == 0) {
+    FUZZ_CHECK(length == sizeof right && memchr(message->why, '\0', sizeof message->why));
+    FUZZ_CHECK(message->rank >= 0 && message->rank < (int32_t)own.capacity && message->rank != own.rank);
+    FUZZ_CHECK(message->area_bytes == own.layout.area && message->topk == own.layout.topk);
+    FUZZ_CHECK(message->max_tokens == own.layout.max_tokens && message->hidden == own.layout.hidden);
   } else {
     FUZZ_CHECK(changed || length != sizeof right);
   }

@@ -41,13 +41,13 @@ static struct weft_ep make_rank(int32_t rank) {
   return ep;
 }
 
-static struct ep_far_greeting make_right(const struct weft_ep *own, const struct weft_ep *peer, uint8_t choices) {
-  enum ep_greeting_kind kind = EP_HELLO;
+static struct ep_tcp_message make_right(const struct weft_ep *own, const struct weft_ep *peer, uint8_t choices) {
+  enum ep_handshake_kind kind = EP_HELLO;
   if (choices & CHOICE_ANSWER)
     kind = choices & CHOICE_REFUSED ? EP_REFUSED : choices & CHOICE_YIELD ? EP_YIELD : EP_WELCOME;
-  struct ep_far_greeting right = ep_far_greeting_make(peer, kind, own->incarnation);
+  struct ep_tcp_message right = ep_tcp_message_make(peer, kind, own->incarnation);
   if (kind == EP_REFUSED)
-    right.greeting.error = WEFT_ERR_AUTH;
+    right.message.error = WEFT_ERR_AUTH;
   strcpy(right.transport, "ofi");
   right.address_size = 100;
   right.key_size = 50;
@@ -62,46 +62,46 @@ static bool patch(uint8_t *packet, size_t size, struct fuzz_input *input) {
     fuzz_bytes(input, &offset, sizeof offset);
     fuzz_bytes(input, &length, sizeof length);
     fuzz_bytes(input, mask, length);
-    for (size_t i = 0; i < length && offset % sizeof(struct ep_far_greeting) + i < size; i++) {
-      packet[offset % sizeof(struct ep_far_greeting) + i] ^= mask[i];
+    for (size_t i = 0; i < length && offset % sizeof(struct ep_tcp_message) + i < size; i++) {
+      packet[offset % sizeof(struct ep_tcp_message) + i] ^= mask[i];
       changed |= mask[i] != 0;
     }
   }
   return changed;
 }
 
-static void check_taken(const struct weft_ep *own, const struct ep_far_greeting *far, size_t size) {
+static void check_taken(const struct weft_ep *own, const struct ep_tcp_message *far, size_t size) {
   FUZZ_CHECK(size == sizeof *far && far->size == size && far->version == EP_LAYOUT_VERSION);
   FUZZ_CHECK(far->address_size <= sizeof far->address && far->key_size <= sizeof far->key);
   FUZZ_CHECK(memchr(far->transport, '\0', sizeof far->transport));
-  FUZZ_CHECK(far->greeting.rank >= 0 && far->greeting.rank < (int32_t)own->capacity && far->greeting.rank != own->rank);
-  FUZZ_CHECK(far->greeting.area_bytes == own->layout.area);
+  FUZZ_CHECK(far->message.rank >= 0 && far->message.rank < (int32_t)own->capacity && far->message.rank != own->rank);
+  FUZZ_CHECK(far->message.area_bytes == own->layout.area);
 }
 
-static void check_hello(const struct weft_ep *own, const struct ep_far_greeting *hello, size_t size, bool changed) {
-  int rc = ep_far_hello_check(own, hello, size);
+static void check_hello(const struct weft_ep *own, const struct ep_tcp_message *hello, size_t size, bool changed) {
+  int rc = ep_tcp_hello_check(own, hello, size);
   if (rc != 0) {
     FUZZ_CHECK(changed || size != sizeof *hello);
     return;
   }
   check_taken(own, hello, size);
-  FUZZ_CHECK(hello->greeting.kind == EP_HELLO && hello->greeting.to == own->incarnation);
+  FUZZ_CHECK(hello->message.kind == EP_HELLO && hello->message.to == own->incarnation);
 }
 
-static void check_answer(const struct weft_ep *own, const struct weft_ep *peer, const struct ep_far_greeting *answer,
+static void check_answer(const struct weft_ep *own, const struct weft_ep *peer, const struct ep_tcp_message *answer,
                          size_t size, bool changed) {
   bool yield = true;
-  int rc = ep_far_answer_check(own, answer, size, peer->rank, peer->incarnation, &yield);
+  int rc = ep_tcp_answer_check(own, answer, size, peer->rank, peer->incarnation, &yield);
   if (rc != 0) {
     FUZZ_CHECK(!yield && rc <= WEFT_ERR_INVALID && rc >= WEFT_ERR_COMPACTED);
     for (const char *at = weft_last_error(); *at; at++)
       FUZZ_CHECK((unsigned char)*at >= ' ');
-    FUZZ_CHECK(changed || size != sizeof *answer || answer->greeting.kind == EP_REFUSED);
+    FUZZ_CHECK(changed || size != sizeof *answer || answer->message.kind == EP_REFUSED);
     return;
   }
   check_taken(own, answer, size);
-  FUZZ_CHECK(answer->greeting.rank == peer->rank && answer->greeting.incarnation == peer->incarnation);
-  FUZZ_CHECK(answer->greeting.kind == (yield ? EP_YIELD : EP_WELCOME));
+  FUZZ_CHECK(answer->message.rank == peer->rank && answer->message.incarnation == peer->incarnation);
+  FUZZ_CHECK(answer->message.kind == (yield ? EP_YIELD : EP_WELCOME));
 }
 
 // --- whole calls ---
@@ -130,9 +130,9 @@ static void call_in_clear(weft_ep_t *ep, struct fuzz_input *input) {
   uint64_t magic;
   char answer[4096];
   ssize_t size = recv(caller, answer, sizeof answer, 0);
-  const struct ep_far_greeting greeting = ep_far_greeting_make(ep, EP_REFUSED, 0);
+  const struct ep_tcp_message message = ep_tcp_message_make(ep, EP_REFUSED, 0);
   for (ssize_t i = 0; i + (ssize_t)sizeof magic <= size; i++)
-    FUZZ_CHECK(memcmp(answer + i, &greeting.magic, sizeof magic) != 0);
+    FUZZ_CHECK(memcmp(answer + i, &message.magic, sizeof magic) != 0);
   ep_handshake_end(&handshake);
   close(caller);
 }
@@ -140,7 +140,7 @@ static void call_in_clear(weft_ep_t *ep, struct fuzz_input *input) {
 // Both ends of the handshake, in turn.
 static struct tls *prove(weft_ep_t *ep, struct ep_handshake *handshake, int caller) {
   struct tls *tls;
-  FUZZ_CHECK(tls_open(&tls, caller, true, EP_HANDSHAKE_PROTOCOL, ep->links.far_key) == 0);
+  FUZZ_CHECK(tls_open(&tls, caller, true, EP_HANDSHAKE_PROTOCOL, ep->links.tcp_key) == 0);
   for (int rc = TLS_WANTS_READ; rc > 0 || handshake->stage < EP_HANDSHAKE_PROVED;) {
     rc = rc > 0 ? tls_handshake(tls) : rc;
     FUZZ_CHECK(rc >= 0 && ep_answer_tcp(ep, handshake) > 0);
@@ -167,8 +167,8 @@ static void call_within_tls(const struct fuzz_ranks *ranks, const uint8_t *packe
 }
 
 // What the peer would say, if it called.
-static struct ep_far_greeting make_call(const struct fuzz_ranks *ranks) {
-  struct ep_far_greeting right = ep_far_greeting_make(ranks->peer, EP_HELLO, ranks->own->incarnation);
+static struct ep_tcp_message make_call(const struct fuzz_ranks *ranks) {
+  struct ep_tcp_message right = ep_tcp_message_make(ranks->peer, EP_HELLO, ranks->own->incarnation);
   struct ep_net *net;
   FUZZ_CHECK(ep_net_open(ranks->peer, "shm", &ep_remote_events, &net) == 0);
   strcpy(right.transport, "shm");
@@ -194,7 +194,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   fuzz_bytes(&input, &shorter, sizeof shorter);
   bool whole = choices & CHOICE_WHOLE;
-  const struct ep_far_greeting right = whole ? make_call(fuzz_ranks()) : make_right(&own, &peer, choices);
+  const struct ep_tcp_message right = whole ? make_call(fuzz_ranks()) : make_right(&own, &peer, choices);
   size_t length = sizeof right - shorter % sizeof right;
   if (shorter % 16 == 15)
     length = sizeof right + shorter / 16 % LONGER;
@@ -204,9 +204,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (whole)
     call_within_tls(fuzz_ranks(), packet, length);
   else if (choices & CHOICE_ANSWER)
-    check_answer(&own, &peer, (struct ep_far_greeting *)packet, length, changed);
+    check_answer(&own, &peer, (struct ep_tcp_message *)packet, length, changed);
   else
-    check_hello(&own, (struct ep_far_greeting *)packet, length, changed);
+    check_hello(&own, (struct ep_tcp_message *)packet, length, changed);
   free(packet);
   return 0;
 }

@@ -8,6 +8,8 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+NO_TOOL = 77
+STYLE = (HERE.parents[1] / ".clang-format").read_text(encoding="utf-8")
 LAYERS = "low 1 - what is below\nhigh 2 - what is above\n"
 GOOD = {
     "src/low/one.c": '// Number one.\n#include "low/two.h"\n',
@@ -25,6 +27,10 @@ FAULTS = [
     ("text", {"src/low/tab.cuh": "// A\ttab.\n"}, "a tab"),
     ("text", {"src/low/bare.c": "int bare;\n"}, "no comment at its head"),
     ("text", {"src/low/guard.h": "// Guarded.\n#ifndef GUARD_H\n#define GUARD_H\n#endif\n"}, "want LOW_GUARD_H"),
+    ("scripts", {"run.sh": "#!/bin/sh\necho $1\n"}, "SC2086"),
+    ("scripts", {"run.sh": '#!/bin/sh\necho "$1"\n'}, "run.sh: not executable"),
+    ("format", {"src/low/wide.c": "// Formatted otherwise.\nint  wide;\n"}, "src/low/wide.c:2"),
+    ("format", {"src/low/wide.cu": "// Formatted otherwise.\nint  wide;\n"}, "src/low/wide.cu:2"),
     ("text", {f"src/low/n{i}.c": "// One of many.\n" for i in range(20)}, "more than"),
 ]
 
@@ -44,6 +50,8 @@ def lint(root, check):
 
 def expect(root, check, words):
     status, said = lint(root, check)
+    if status == NO_TOOL:
+        return
     if (status, words in said) != (1 if words else 0, True):
         sys.exit(f"lint.py {check}: exit status {status}, wanted words \"{words}\" in:\n{said}")
 
@@ -68,6 +76,9 @@ def check_circles(root):
     there = {"a/one.c": "void two(void); void one(void) { two(); }\n", "b/two.c": "void two(void) {}\n"}
     compile_layer(root, "low", there)
     assert circles(root) == (0, "\n"), circles(root)
+    compile_layer(root, "low", {**there, "b/two.c": "void two(void) {} void third_of(void) {}\n"})
+    status, said = circles(root)
+    assert status == 1 and "src/low/b/two.c: third_of begins with no name" in said, said
     compile_layer(root, "low", {**there, "b/two.c": "void one(void); void two(void) { one(); }\n"})
     status, said = circles(root)
     assert status == 1 and "2 files use each other in a circle, and 1 may" in said, said
@@ -85,9 +96,10 @@ def check_circles(root):
 def main():
     with tempfile.TemporaryDirectory() as name:
         root = pathlib.Path(name)
-        for check, fault, words in [("layers", {}, ""), ("text", {}, ""), ("links", {}, ""), *FAULTS]:
+        checks = [(check, {}, "") for check in ("layers", "text", "links", "format")]
+        for check, fault, words in [*checks, *FAULTS]:
             shutil.rmtree(root)
-            write(root, {"tests/lint/layers.txt": LAYERS, **GOOD, **fault})
+            write(root, {"tests/lint/layers.txt": LAYERS, ".clang-format": STYLE, **GOOD, **fault})
             expect(root, check, words)
         if shutil.which("nm") and shutil.which("cc"):
             check_circles(root)

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Finds circles among the files and the folders of each layer: circles.py BUILD [SOURCE]
+"""Finds circles among the files and the folders of each layer, and names in the wrong place: circles.py BUILD [SOURCE]
 
 A file uses another when its object needs a symbol that the other's defines. BUILD is a build folder, whose objects are
 read by nm; SOURCE is the source tree (default: around this file). tests/lint/layers.txt says how many files of a layer
-may be in one circle, and whether its folders may. Prints every circle; exits 1 if one is larger than that, and 77 if
-there is no nm.
+may be in one circle, and whether its folders may. A name that other files can use begins with `weft_`, or with the
+name of its layer, of its folder, or of a file beside it: where it stands can be read from it. Prints every circle;
+exits 1 if one is larger than that or a name is in the wrong place, and 77 if there is no nm.
 """
 import collections
+import functools
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -60,24 +63,49 @@ def objects(build, source, layer):
             yield parts[at], name, path
 
 
+@functools.lru_cache(maxsize=None)
+def symbols(build, source, layer):
+    """[(CMake's target, source file, [(nm's letter, symbol)])] of the layer's objects, by one run of nm."""
+    found = list(objects(build, source, layer))
+    listed = collections.defaultdict(list)
+    if found:
+        command = ["nm", "-A", *(str(path) for _, _, path in found)]
+        for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
+            path, rest = line.split(".o:", 1)
+            listed[path + ".o"].append(tuple(rest.split()[-2:]))
+    return [(target, name, listed[str(path)]) for target, name, path in found]
+
+
 def read(build, source, layer):
     """file -> the files whose symbols it needs: those of its own target first, as a plug-in has copies of its own."""
     defines, needs, names = collections.defaultdict(dict), collections.defaultdict(set), set()
-    for target, name, path in objects(build, source, layer):
+    for target, name, listed in symbols(build, source, layer):
         names.add(name)
-        listed = subprocess.run(["nm", str(path)], capture_output=True, text=True, check=True).stdout
-        for line in listed.splitlines():
-            letter, symbol = line.split()[-2:]
+        for letter, symbol in listed:
             if letter in DEFINED:
                 defines[target][symbol] = name
             elif letter == "U":
                 needs[target, name].add(symbol)
-    anywhere = {symbol: name for symbols in defines.values() for symbol, name in symbols.items()}
+    anywhere = {symbol: name for defined in defines.values() for symbol, name in defined.items()}
     graph = {name: set() for name in names}
-    for (target, name), symbols in needs.items():
+    for (target, name), needed in needs.items():
         known = {**anywhere, **defines[target]}
-        graph[name] |= {known[s] for s in symbols if s in known} - {name}
+        graph[name] |= {known[s] for s in needed if s in known} - {name}
     return graph
+
+
+def words(text):
+    return set(re.split(r"[/_.]", text))
+
+
+def misplaced(build, source, layer):
+    """A line for each name that says nothing of where it stands."""
+    for _, name, listed in symbols(build, source, layer):
+        folder = (source / "src" / layer / name).parent
+        places = words(f"{layer}/{name}").union(*(words(file.name) for file in folder.iterdir()))
+        for letter, symbol in listed:
+            if letter in DEFINED and symbol.split("_")[0] not in places | {"weft", "main", ""}:
+                yield f"src/{layer}/{name}: {symbol} begins with no name of its layer, its folder or a file there"
 
 
 def by_folder(graph):
@@ -102,6 +130,7 @@ def check(build, source):
             print(f"{layer.name}: {len(circle)} folders: {', '.join(circle)}")
             if not layer.folders:
                 wrong.append(f"src/{layer.name}: the folders {', '.join(circle)} use each other in a circle")
+        wrong += sorted(set(misplaced(build, source, layer.name)))
     return wrong if files else [f"{build}: no objects of a layer are there"]
 
 

@@ -171,7 +171,7 @@ def check_format():
     if not tool:
         print("skipped: clang-format 14 is not installed")
         sys.exit(SKIPPED)
-    files = [str(p) for p in sources(".c", ".h")]
+    files = [str(p) for p in sources(*CODE_SUFFIXES)]
     result = subprocess.run([tool, "--dry-run", *files], cwd=ROOT, capture_output=True, text=True)
     return [line for line in result.stderr.splitlines() if re.match(r"\S+:\d+:\d+: ", line)]
 

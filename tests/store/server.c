@@ -319,14 +319,16 @@ static void a_slow_watcher_is_told_what_it_missed(void **state) {
 
 enum { WATCHES = 1000, CONNECTIONS = 300 };
 
-// Each of 300 connections puts twice, while 1,000 watches see all of it.
-static void put_on_each(struct http_stream *connections) {
-  for (size_t i = 0; i < CONNECTIONS; i++)
-    http_stream_post(&connections[i], "/v3/kv/put", "{\"key\":\"YQ==\"}");
+static void send_put(struct http_stream *connection) {
+  http_stream_post(connection, "/v3/kv/put", "{\"key\":\"YQ==\"}");
+}
+
+static void expect_puts(struct http_stream *connections) {
   for (size_t i = 0; i < CONNECTIONS; i++)
     http_stream_expect(&connections[i], "\"raft_term\"");
 }
 
+// Each of 300 connections puts twice, while 1,000 watches see all of it.
 static void a_thousand_watches_and_three_hundred_connections_are_served(void **state) {
   struct rlimit limit; // raised by the server as far as it may be; both ends of each connection are in this process
   assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -339,10 +341,14 @@ static void a_thousand_watches_and_three_hundred_connections_are_served(void **s
     http_stream_open(&watches[i], url(state), "{\"create_request\":{\"key\":\"YQ==\"}}");
   for (size_t i = 0; i < WATCHES; i++)
     http_stream_expect(&watches[i], "\"created\":true");
-  for (size_t i = 0; i < CONNECTIONS; i++)
+  for (size_t i = 0; i < CONNECTIONS; i++) {
     http_stream_connect(&connections[i], url(state));
-  put_on_each(connections);
-  put_on_each(connections);
+    send_put(&connections[i]); // at once: a connection that says nothing for LOBBY_TIME_MS is closed
+  }
+  expect_puts(connections);
+  for (size_t i = 0; i < CONNECTIONS; i++)
+    send_put(&connections[i]);
+  expect_puts(connections);
   char last[32];
   snprintf(last, sizeof last, "\"version\":\"%d\"", 2 * CONNECTIONS);
   for (size_t i = 0; i < WATCHES; i++)

@@ -409,7 +409,7 @@ static void loop_cost(struct transport_worker *worker, const struct transport_pe
     .abilities = {.local_kinds = 1 << WEFT_MEMORY_HOST,                                                                \
                   .remote_kinds = 1 << WEFT_MEMORY_HOST,                                                               \
                   .max_pieces = 8,                                                                                     \
-                  .flags = TRANSPORT_MESSAGES | TRANSPORT_ONE_SIDED | TRANSPORT_TELLS_DEATH | (FLAGS)},                \
+                  .flags = TRANSPORT_MESSAGES | TRANSPORT_ONE_SIDED | TRANSPORT_REPORTS_DEATH | (FLAGS)},              \
     .probe = loop_probe, .open = OPEN, .close = loop_close, .address = loop_address, .reg = loop_reg,                  \
     .unreg = loop_unreg, .pack = loop_pack, .connect = loop_connect, .disconnect = loop_disconnect,                    \
     .import = loop_import, .release = loop_release, .prepare = loop_prepare, .unprepare = loop_unprepare,              \

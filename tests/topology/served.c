@@ -13,7 +13,7 @@ static void serves(const struct topology_choice *choice, const char *cpus, const
   const char *gpus[] = {gpu};
   struct topology_ask ask = {.gpus = gpus, .num_gpus = gpu ? 1 : 0};
   struct topology_served served;
-  assert_true(near_parse(cpus, &ask.allowed));
+  assert_true(affinity_parse(cpus, &ask.allowed));
   topology_served_by(choice, &ask, &served);
   assert_string_equal(served.nics, nics);
   assert_string_equal(served.why, why);
@@ -39,7 +39,7 @@ static void one_of_several_nodes_gets_those_that_can_be_used(void **state) {
   for (size_t i = 0; i < sizeof cpus / sizeof *cpus; i++) {
     struct topology_ask ask = {.num_gpus = 0};
     struct topology_served served;
-    assert_true(near_parse(cpus[i], &ask.allowed));
+    assert_true(affinity_parse(cpus[i], &ask.allowed));
     topology_served_by(choice, &ask, &served);
     assert_string_equal(served.nics, all);
     assert_non_null(strstr(served.why, "those that can be used"));

@@ -1,5 +1,5 @@
 // Who shows an agent's metadata on a connection proves that it is that agent: it has the private key that goes with the
-// public one in there. A seal does not tell that, since all who have the token can show what one of them has sealed.
+// public one in there. A seal does not show that, since all who have the token can show what one of them has sealed.
 #ifndef AGENT_EXCHANGE_PROOF_H
 #define AGENT_EXCHANGE_PROOF_H
 
@@ -18,7 +18,7 @@ struct proof_parties {
   const struct tls *tls;
 };
 
-// The proof of the caller, or of the listener; either of the two can reckon both, and nobody else any. It holds for
+// The proof of the caller, or of the listener; each of the two can compute both, others neither. It holds for
 // this role, these two and this connection. PROTOCOL: no key can be agreed on with the other's; NOMEM. [owner of tls]
 int proof_make(const struct proof_parties *parties, bool of_caller, uint8_t proof[HMAC_SIZE]);
 

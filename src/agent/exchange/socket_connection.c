@@ -20,7 +20,7 @@ enum {
   TLS_HANDSHAKE = 0x16, // the first byte of each connection (RFC 8446, 5.1)
 };
 
-static struct agent_sockets *sockets_of(const struct agent_connection *connection) {
+static struct agent_sockets *socket_exchange_of(const struct agent_connection *connection) {
   return connection->agent->services->sockets;
 }
 
@@ -75,7 +75,7 @@ void connection_wake_caller(struct agent_connection *connection) {
 void connection_end(struct agent_connection *connection, int err, const char *why) {
   if (connection->state == CONNECTION_ENDED)
     return;
-  struct agent_sockets *sockets = sockets_of(connection);
+  struct agent_sockets *sockets = socket_exchange_of(connection);
   sockets->num_half_open -= connection_is_half_open(connection);
   sockets->num_taken -= !connection->caller;
   sockets->held -= connection->in.size;
@@ -101,7 +101,7 @@ void connection_end(struct agent_connection *connection, int err, const char *wh
 }
 
 void connection_drop_shown(struct agent_connection *connection) {
-  sockets_of(connection)->held -= connection->shown.size;
+  socket_exchange_of(connection)->held -= connection->shown.size;
   text_free(&connection->shown);
 }
 
@@ -113,7 +113,7 @@ struct proof_parties connection_parties(const struct agent_connection *connectio
 }
 
 void connection_free(struct agent_connection *connection) {
-  TAILQ_REMOVE(&sockets_of(connection)->ended, connection, all);
+  TAILQ_REMOVE(&socket_exchange_of(connection)->ended, connection, all);
   if (connection->done_fd >= 0)
     close(connection->done_fd);
   text_free(&connection->in);
@@ -205,7 +205,7 @@ int connection_send_metadata(struct agent_connection *connection, enum connectio
   int err = kind == CONNECTION_METADATA ? write_before(connection, &head) : 0;
   if (err)
     return err;
-  connection->told = true; // a change from here on is told by an update
+  connection->published = true; // a change from here on goes out as an update
   err = agent_describe(connection->agent, NULL, 0, true, &description);
   if (err)
     return err;
@@ -266,7 +266,7 @@ static size_t take_one(struct agent_connection *connection, size_t at) {
 
 // False: the connection has ended.
 static bool take_bytes(struct agent_connection *connection, const uint8_t *bytes, size_t size) {
-  struct agent_sockets *sockets = sockets_of(connection);
+  struct agent_sockets *sockets = socket_exchange_of(connection);
   text_add_bytes(&connection->in, bytes, size);
   if (connection->in.failed) {
     connection_end(connection, WEFT_ERR_NOMEM, "no memory for a message from it");
@@ -313,7 +313,7 @@ static void receive(struct agent_connection *connection) {
 
 // A caller that says nothing, or something else than TLS, costs no more than its place.
 static bool open_tls(struct agent_connection *connection) {
-  struct agent_sockets *sockets = sockets_of(connection);
+  struct agent_sockets *sockets = socket_exchange_of(connection);
   uint8_t first = TLS_HANDSHAKE;
   ssize_t got = connection->caller ? 1 : recv(connection->watch.fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -345,7 +345,7 @@ static bool shake_hands(struct agent_connection *connection) {
                                        : "it hung up before it had shown the token");
     return false;
   }
-  sockets_of(connection)->num_half_open -= connection_is_half_open(connection);
+  socket_exchange_of(connection)->num_half_open -= connection_is_half_open(connection);
   connection->state = CONNECTION_WANTS_METADATA;
   begin_step(connection, CONNECTION_MESSAGE_MS);
   connection_begin(connection);

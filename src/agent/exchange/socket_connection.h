@@ -1,5 +1,5 @@
 // A connection between two agents that meet by socket: TLS 1.3 (secure/tls.h) with a key that is derived from the
-// token. The caller proves the token in its first message: who does not have it is told that it was refused, and
+// token. The caller proves the token in its first message: a caller without it learns that it was refused, and
 // nothing else.
 //
 // Each message within it is: bytes that follow (u32), kind (u8), content. What is said, caller first:
@@ -69,7 +69,7 @@ struct agent_connection {
   size_t out_at;
   struct text shown;                // the other's metadata, until it has proved that it is its own
   uint8_t other_key[EXCHANGE_SIZE]; // its public key, by what it has shown
-  bool told;                        // this agent's metadata was sent
+  bool published;                   // this agent's metadata was sent
   bool update_due;                  // the regions have changed; sent when it is open and `out` is empty
   weft_peer_t peer;                 // 0: not known yet
   int err;                          // of the end
@@ -85,7 +85,7 @@ struct agent_connection {
 // Takes the socket over: one that connects, or was accepted. NULL: no memory; the socket is closed. [tending, as all]
 struct agent_connection *connection_start(struct agent_services *services, int fd, bool caller);
 
-// Ends it: closes the socket, and its peer has gone, if it was known. Frees it later, unless somebody waits for it.
+// Ends it: closes the socket, and its peer has gone, if it was known. Frees it later, unless a caller waits for it.
 void connection_end(struct agent_connection *connection, int err, const char *why);
 // One that has ended.
 void connection_free(struct agent_connection *connection);

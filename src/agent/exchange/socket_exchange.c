@@ -23,7 +23,7 @@ enum {
 };
 
 // Small messages leave at once; a host that has gone is noticed as a silent peer is.
-void sockets_set_up_socket(struct agent_services *services, int fd) {
+void socket_exchange_set_up(struct agent_services *services, int fd) {
   int on = 1, seconds = (int)(services->agent->options.peer_timeout_ms / 3000), probes = 2;
   unsigned patience = services->agent->options.peer_timeout_ms;
   seconds = seconds < 1 ? 1 : seconds;
@@ -35,7 +35,7 @@ void sockets_set_up_socket(struct agent_services *services, int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
 }
 
-int sockets_open(struct agent_services *services, const struct weft_agent_options *options) {
+int socket_exchange_open(struct agent_services *services, const struct weft_agent_options *options) {
   struct agent_sockets *sockets = calloc(1, sizeof *sockets);
   if (!sockets)
     return fail(WEFT_ERR_NOMEM, "no memory for agent %s", services->agent->name);
@@ -47,7 +47,7 @@ int sockets_open(struct agent_services *services, const struct weft_agent_option
   const char *token = services->agent->options.token;
   int err = token && *token ? secret_derive(token, CONNECTION_PROTOCOL, sockets->key) : 0;
   sockets->has_key = !err && token && *token;
-  return err ? err : options->listen ? sockets_listen(sockets, options->listen) : 0;
+  return err ? err : options->listen ? socket_listener_start(sockets, options->listen) : 0;
 }
 
 // --- all connections ---
@@ -72,49 +72,49 @@ static void send_updates(struct agent_sockets *sockets) {
   }
 }
 
-void sockets_tick(struct agent_services *services) {
+void socket_exchange_tick(struct agent_services *services) {
   if (!services->sockets)
     return;
   send_updates(services->sockets);
   free_ended(services->sockets);
 }
 
-void sockets_update(struct agent_services *services) {
+void socket_exchange_update(struct agent_services *services) {
   struct agent_connection *connection;
   if (!services->sockets)
     return;
   TAILQ_FOREACH(connection, &services->sockets->connections, all)
-  connection->update_due |= connection->told;
+  connection->update_due |= connection->published;
 }
 
-static void say_goodbye(struct agent_connection *connection) {
+static void send_goodbye(struct agent_connection *connection) {
   if (connection->state >= CONNECTION_WANTS_PROOF)
     connection_send(connection, CONNECTION_GOODBYE, NULL, 0);
   connection_end(connection, WEFT_ERR_CANCELED, "this agent let go of it");
 }
 
-void sockets_end(struct agent_life *life) {
+void socket_exchange_end(struct agent_life *life) {
   struct agent_connection *connection;
   while ((connection = LIST_FIRST(&life->connections)))
-    say_goodbye(connection);
+    send_goodbye(connection);
 }
 
-// Those whom the goodbye reached end too; what is left has no peer any more that it could tell.
-void sockets_leave(struct agent_services *services) {
+// Those whom the goodbye reached end too; what is left has no peer any more to send it to.
+void socket_exchange_leave(struct agent_services *services) {
   if (!services->sockets)
     return;
-  sockets_stop_listening(services->sockets);
+  socket_listener_stop(services->sockets);
   struct agent_connection *connection;
   while ((connection = TAILQ_FIRST(&services->sockets->connections))) {
     connection_set_peer(connection, 0);
-    say_goodbye(connection);
+    send_goodbye(connection);
   }
 }
 
-void sockets_close(struct agent_services *services) {
+void socket_exchange_close(struct agent_services *services) {
   if (!services->sockets)
     return;
-  sockets_leave(services);
+  socket_exchange_leave(services);
   free_ended(services->sockets);
   explicit_bzero(services->sockets->key, sizeof services->sockets->key);
   free(services->sockets);
@@ -127,7 +127,7 @@ static int dial(struct agent_services *services, const struct addrinfo *address,
   int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return fail_errno(errno, "no socket for the exchange of metadata");
-  sockets_set_up_socket(services, fd);
+  socket_exchange_set_up(services, fd);
   if (connect(fd, address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS) {
     int error = errno;
     close(fd);
@@ -159,7 +159,7 @@ static void sleep_until(weft_agent_t *agent, int fd, uint64_t deadline_ns) {
   do {
     int left = clock_left_ms(deadline_ns);
     if (drive) {
-      agent_wake(agent); // a socket may be ready, of which nobody else tells
+      agent_wake(agent); // a socket may be ready, which nothing else signals
       weft_agent_progress(agent, NULL);
     }
     if (poll(&done, 1, drive && left > LOOK_MS ? LOOK_MS : left) > 0)

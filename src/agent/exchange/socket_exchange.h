@@ -6,10 +6,10 @@
 #include "agent/exchange/socket_connection.h"
 
 // How soon a host that has gone is noticed, and that small messages leave at once.
-void sockets_set_up_socket(struct agent_services *services, int fd);
+void socket_exchange_set_up(struct agent_services *services, int fd);
 
 // INVALID: there is no token.
-int sockets_listen(struct agent_sockets *sockets, const char *address);
-void sockets_stop_listening(struct agent_sockets *sockets);
+int socket_listener_start(struct agent_sockets *sockets, const char *address);
+void socket_listener_stop(struct agent_sockets *sockets);
 
 #endif

@@ -107,7 +107,7 @@ static int keep_shown(struct agent_connection *connection, const uint8_t *bytes,
 }
 
 // The caller's answer to the metadata of a listener.
-static int say_proof(struct agent_connection *connection) {
+static int send_proof(struct agent_connection *connection) {
   uint8_t proof[HMAC_SIZE];
   struct proof_parties parties = connection_parties(connection);
   int err = proof_make(&parties, true, proof);
@@ -135,7 +135,7 @@ static void take_metadata(struct agent_connection *connection, const uint8_t *by
     err = check_proof(connection, proof);
   if (!err) {
     connection->state = connection->caller ? CONNECTION_WANTS_ADOPTED : CONNECTION_WANTS_PROOF;
-    err = connection->caller ? say_proof(connection) : connection_send_metadata(connection, CONNECTION_METADATA);
+    err = connection->caller ? send_proof(connection) : connection_send_metadata(connection, CONNECTION_METADATA);
   }
   if (err)
     refuse(connection, err, weft_last_error());

@@ -81,7 +81,7 @@ static bool take_one(struct agent_sockets *sockets) {
     return false;
   if (cut)
     connection_end(cut, WEFT_ERR_LIMIT, "too many others call");
-  sockets_set_up_socket(sockets->services, caller.fd);
+  socket_exchange_set_up(sockets->services, caller.fd);
   struct agent_connection *connection = connection_start(sockets->services, caller.fd, false);
   if (!connection)
     return true;
@@ -104,7 +104,7 @@ static void close_lobby(struct agent_sockets *sockets) {
   sockets->listener.fd = -1;
 }
 
-int sockets_listen(struct agent_sockets *sockets, const char *address) {
+int socket_listener_start(struct agent_sockets *sockets, const char *address) {
   if (!sockets->has_key)
     return fail(WEFT_ERR_INVALID, "listen is \"%s\" without a token: agents that exchange metadata have to share one",
                 address);
@@ -126,7 +126,7 @@ int sockets_listen(struct agent_sockets *sockets, const char *address) {
   return err;
 }
 
-void sockets_stop_listening(struct agent_sockets *sockets) {
+void socket_listener_stop(struct agent_sockets *sockets) {
   if (sockets->listener.fd < 0)
     return;
   wheel_cancel(&sockets->services->wheel, &sockets->again.timer);

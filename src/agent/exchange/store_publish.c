@@ -7,16 +7,16 @@
 
 #include "agent/agent.h"
 #include "agent/exchange/store_thread.h"
-#include "agent/liveness/process.h"
 #include "agent/metadata/describe.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/time/clock.h"
 #include "store/limit.h"
 
 enum {
   TRIES = 8,             // while others change the key
-  LEASE_SLACK_MS = 1500, // leases are told in whole seconds
+  LEASE_SLACK_MS = 1500, // leases are given in whole seconds
 };
 
 static uint32_t ttl_s(const struct agent_store_thread *store_thread) {
@@ -124,7 +124,7 @@ static bool is_passing(int err) {
          err == WEFT_ERR_CONFLICT;
 }
 
-// What stands in the way: a lease, and how long it has if nobody renews it.
+// What stands in the way: a lease, and how long it has if it is not renewed.
 struct obstacle {
   int64_t lease;
   int64_t least_s;   // the least time that it was seen to have

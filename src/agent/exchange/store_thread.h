@@ -52,7 +52,7 @@ struct agent_store_thread {
   bool must_renew;     // the store may have lost the lease
   bool must_read;      // the store is not what it was
   bool away;           // the watch is cut
-  uint64_t away_until; // what goes until then may have gone because nobody could renew its lease
+  uint64_t away_until; // what goes until then may have gone because its lease could not be renewed
   SLIST_HEAD(, store_name) names[STORE_THREAD_NAMES];
   STAILQ_HEAD(store_todo, store_name) todo;
 

@@ -3,7 +3,7 @@
 //
 // A peer is lost when nothing came from it for its patience, counted from the first message that did come: one that
 // does not know this agent has no reason to say anything. Only time in which this process looks counts. After a gap (it
-// was stopped, or nobody called) every peer has a good part of its patience left to be heard in.
+// was stopped, or nobody called) a good part of the time limit is left for every peer's messages to be received.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,15 +14,15 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/liveness/process.h"
 #include "agent/services.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/random.h"
 #include "base/time/clock.h"
 
 enum {
   PATIENCE_BEATS = 3,               // a peer may leave out two heartbeats, however short this agent's time limit is
-  GAP_PARTS = 8,                    // of the time limit: a gap in which nobody looked counts as no more
+  GAP_PARTS = 8,                    // of the time limit: a gap in which no thread looked counts as no more
   MAX_FIRED = 64,                   // at once; then it is the transfers' turn
   LAST_WORDS_NS = 20 * 1000 * 1000, // for a goodbye that is on its way when the process is found dead
 };
@@ -56,7 +56,7 @@ static void process_ended(struct agent_watch *watch) {
   found_dead(life, "its process has ended");
 }
 
-// Without a descriptor to spare, heartbeats alone tell of its death.
+// Without a descriptor to spare, only heartbeats show its death.
 static void watch_process(struct agent_life *life, int32_t pid, uint64_t start_ticks) {
   int fd = (int)syscall(SYS_pidfd_open, pid, 0);
   if (fd < 0) {
@@ -155,7 +155,7 @@ static void begin(struct agent_services *services, struct agent_life *life, uint
     return;
   }
   if (messages) {
-    life->beat_ns = now_ns; // the first at once: it tells the peer that silence would be bad news
+    life->beat_ns = now_ns; // the first at once: it lets the peer count silence from here on
     agent_timer_set(services, &life->timer, now_ns);
   }
   if (watch)

@@ -22,7 +22,7 @@ void liveness_region_gone(weft_agent_t *agent, uint64_t region) {
     uint32_t room = services->room_gone ? 2 * services->room_gone : IDS_AT_ONCE;
     uint64_t *larger = realloc(services->gone, room * sizeof *larger);
     if (!larger) {
-      log_warn("agent %s: no memory to tell which regions have gone", agent->name);
+      log_warn("agent %s: no memory to publish which regions have gone", agent->name);
       return;
     }
     services->gone = larger;
@@ -64,7 +64,7 @@ static struct agent_peer *peer_at(weft_agent_t *agent, uint32_t slot, bool *more
   return reached ? peer : NULL; // housekeeping alone takes it apart
 }
 
-void send_regions_gone(struct agent_services *services) {
+void liveness_send_regions_gone(struct agent_services *services) {
   uint64_t *ids;
   uint32_t count = take_news(services, &ids);
   bool more = count > 0;
@@ -76,7 +76,7 @@ void send_regions_gone(struct agent_services *services) {
   free(ids);
 }
 
-void send_goodbyes(struct agent_services *services) {
+void liveness_send_goodbyes(struct agent_services *services) {
   bool more = true;
   for (uint32_t slot = 0; more; slot++) {
     struct agent_peer *peer = peer_at(services->agent, slot, &more);
@@ -117,5 +117,5 @@ void liveness_control_message(weft_agent_t *agent, weft_peer_t peer, enum agent_
   if (news == NEWS_GONE)
     take_gone(agent, peer, &reader);
   else if (life)
-    life->loaded_ns = clock_ns(); // as if it had never been heard
+    life->loaded_ns = clock_ns(); // as if nothing had come from it
 }

@@ -31,7 +31,7 @@ const char *agent_region_name(const struct agent_region *region, char *text, siz
 
 void agent_region_keep_why(struct agent_region *region, uint32_t worker) {
   free(region->why[worker]);
-  region->why[worker] = strdup(weft_last_error()); // NULL: then nobody learns why
+  region->why[worker] = strdup(weft_last_error()); // NULL: then the reason is lost
 }
 
 void agent_set_next_region(weft_agent_t *agent, weft_region_t next) {
@@ -177,13 +177,13 @@ static int add_locked(weft_agent_t *agent, struct agent_region *region) {
 }
 
 static int add(weft_agent_t *agent, struct agent_region *region, weft_region_t *id) {
-  bool told = !region->no_metadata;
+  bool published = !region->no_metadata;
   pthread_mutex_lock(&agent->lock);
   int rc = add_locked(agent, region);
   if (rc == 0)
     *id = region->id;
   pthread_mutex_unlock(&agent->lock);
-  if (rc == 0 && told)
+  if (rc == 0 && published)
     agent->hooks->regions_changed(agent);
   return rc;
 }
@@ -269,22 +269,22 @@ int weft_agent_deregister(weft_agent_t *agent, weft_region_t id) {
   pthread_mutex_lock(&agent->lock);
   struct agent_region *region = agent_ranges_get(&agent->self.regions, id);
   int rc = 0;
-  bool told = false;
+  bool published = false;
   if (!region) {
     rc = fail(WEFT_ERR_NOT_FOUND, "there is no region %" PRIu64 "%s", id,
               id > 0 && id < agent->next_region ? " any more" : "");
   } else if (region->lists > 0) {
     rc = fail_in_use(agent, region);
   } else {
-    told = !region->no_metadata;
+    published = !region->no_metadata;
     if (region->described)
       agent->hooks->region_gone(agent, region->id);
-    agent->change += told;
+    agent->change += published;
     agent_ranges_remove(&agent->self.regions, region);
     free_alone(agent, region);
   }
   pthread_mutex_unlock(&agent->lock);
-  if (told)
+  if (published)
     agent->hooks->regions_changed(agent);
   return rc;
 }

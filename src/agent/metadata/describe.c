@@ -1,5 +1,4 @@
 // The metadata of an agent.
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,35 +12,13 @@
 #include "agent/progress/submit.h"
 #include "base/boot_id.h"
 #include "base/fail.h"
-
-// The first line of a file of /proc; "" if it cannot be read.
-static void read_line(const char *path, char *line, size_t size) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t got = fd >= 0 ? read(fd, line, size - 1) : -1;
-  if (fd >= 0)
-    close(fd);
-  line[got > 0 ? got : 0] = '\0';
-  line[strcspn(line, "\n")] = '\0';
-}
-
-// Field 22 of the stat of the process's first thread; the second is the program's name in brackets, which may hold
-// anything. Peers read /proc/PID/stat, which has the same start. This process itself cannot read that everywhere: an
-// emulator of user space, such as qemu-user, makes up /proc/self/stat and /proc/PID/stat, with another start.
-static uint64_t read_start(void) {
-  char path[64], line[1024];
-  snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
-  read_line(path, line, sizeof line);
-  char *field = strrchr(line, ')');
-  for (int i = 2; field && i < 22; i++)
-    field = strchr(field + 1, ' ');
-  return field ? strtoull(field, NULL, 10) : 0;
-}
+#include "base/process.h"
 
 void agent_identify(weft_agent_t *agent) {
   boot_id_read(agent->host);
   struct stat info;
   agent->pid_namespace = stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
-  agent->start_ticks = read_start();
+  agent->start_ticks = process_start(getpid());
 }
 
 // One block: the description, its regions, their keys, and bytes, which are handed out from its end.
@@ -152,7 +129,7 @@ static int by_id(const void *left, const void *right) {
   return ((*a)->id > (*b)->id) - ((*a)->id < (*b)->id);
 }
 
-// Those asked for, ascending, each once; or all that peers are told of. [lock]
+// Those asked for, ascending, each once; or all that are published. [lock]
 static int gather(weft_agent_t *agent, const weft_region_t *ids, uint32_t num_ids, struct agent_region **regions,
                   uint32_t *count) {
   const struct agent_ranges *own = &agent->self.regions;

@@ -4,8 +4,8 @@
 // It names all regions, which then replaces what was known, or some, which are added. `change` counts the changes of
 // the agent's regions: what is older than what is known changes nothing.
 //
-// The incarnation is decided by the agent's name and public key. So nobody can take another's incarnation under a name
-// or a key of its own, and what two agents agree on by their keys is known to these two.
+// The incarnation is decided by the agent's name and public key. So no agent can take another's incarnation under a
+// name or a key of its own, and what two agents agree on by their keys is known to these two.
 #ifndef AGENT_METADATA_DESCRIPTION_H
 #define AGENT_METADATA_DESCRIPTION_H
 
@@ -16,7 +16,7 @@ enum {
   AGENT_MAX_TRANSPORTS = 16,     // of an agent
   AGENT_MAX_TRANSPORT_NAME = 16, // bytes, the end included
   AGENT_MAX_HOST = 64,           // likewise
-  AGENT_MAX_REGIONS = 1 << 17,   // of an agent that others are told of: some 100 MB at each of its peers
+  AGENT_MAX_REGIONS = 1 << 17,   // of an agent that are published: some 100 MB at each of its peers
   AGENT_MAX_BLOB = 64 << 20,     // bytes: enough for these with four keys of 100 bytes each
   AGENT_BLOB_HEAD = 24,          // bytes before what differs between versions
 };
@@ -53,9 +53,10 @@ struct agent_description {
   bool all_regions;          // what is not among `regions` is gone
   char host[AGENT_MAX_HOST]; // the same for agents of one running kernel; "": not known
   uint64_t pid_namespace;    // inode; 0: not known
-  uint64_t start_ticks;      // when the process started, as /proc/PID/stat has it: tells it from a later one of its pid
-  int32_t pid;               // in its own namespace
-  uint32_t heartbeat_ms;     // how often it shows that it lives; 0: not
+  uint64_t
+      start_ticks; // when the process started, as /proc/PID/stat has it: distinguishes it from a later one of its pid
+  int32_t pid;     // in its own namespace
+  uint32_t heartbeat_ms;      // how often it shows that it lives; 0: not
   uint8_t key[EXCHANGE_SIZE]; // public
   uint32_t num_transports;
   uint32_t num_regions;

@@ -27,7 +27,7 @@ int agent_incarnation(const char *name, const uint8_t key[EXCHANGE_SIZE], uint64
   static const char purpose[] = "weft incarnation 1";
   uint8_t digest[HMAC_SIZE];
   const struct hmac_part parts[] = {{purpose, sizeof purpose}, {name, strlen(name) + 1}, {key, EXCHANGE_SIZE}};
-  int rc = hash_sha256(parts, 3, digest);
+  int rc = secure_sha256(parts, 3, digest);
   struct wire_reader reader = {.bytes = digest, .size = sizeof digest};
   if (rc == 0)
     *incarnation = wire_take_number(&reader, 8);

@@ -62,7 +62,7 @@ static bool may_read(const struct metrics_server *server, struct MHD_Connection 
   shown += sizeof scheme - 1;
   uint8_t hash[HMAC_SIZE];
   const struct hmac_part part = {shown, strlen(shown)};
-  return hash_sha256(&part, 1, hash) == 0 && hmac_equal(hash, server->bearer);
+  return secure_sha256(&part, 1, hash) == 0 && hmac_equal(hash, server->bearer);
 }
 
 static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *path, const char *method,
@@ -118,7 +118,7 @@ int weft_agent_metrics_bearer(weft_agent_t *agent, char *out, size_t *size) {
   return make_bearer(agent, out);
 }
 
-// Others on the network are told of its peers only where there is something to ask them for.
+// Names of its peers go to the network only where a request can need them.
 static int check_reach(const weft_agent_t *agent, int fd, const char *address) {
   struct sockaddr_storage bound = {0};
   socklen_t size = sizeof bound;
@@ -160,7 +160,7 @@ static int start(weft_agent_t *agent, int fd, const char *address, struct metric
   if (server->asks)
     rc = make_bearer(agent, bearer);
   if (rc == 0 && server->asks)
-    rc = hash_sha256(&part, 1, server->bearer);
+    rc = secure_sha256(&part, 1, server->bearer);
   explicit_bzero(bearer, sizeof bearer);
   if (rc == 0) {
     sigset_t before;

@@ -55,8 +55,8 @@ static struct place *choose_victim(struct metrics_door *door) {
   return worst;
 }
 
-// A free place. NULL: none came free in time. The daemon sees that the connection was cut, and tells when it has closed
-// it; until then its descriptor is its own. [lock]
+// A free place. NULL: none came free in time. The daemon sees that the connection was cut, and reports when it has
+// closed it; until then its descriptor is its own. [lock]
 static struct place *make_room(struct metrics_door *door) {
   struct place *place = find(door, -1);
   if (place)

@@ -127,7 +127,7 @@ static void break_lists(struct agent_peer *peer, const struct agent_region *regi
         atomic_store(&list->broken, region->id);
 }
 
-// What lists use stays until these are freed, found by nobody.
+// What lists use stays until these are freed, but is not found any more.
 static void drop(weft_agent_t *agent, struct agent_peer *peer, struct agent_region *region) {
   agent_ranges_remove(&peer->regions, region);
   region->gone = true;

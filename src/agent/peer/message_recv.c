@@ -228,7 +228,7 @@ int weft_agent_fd(weft_agent_t *agent, int *fd) {
   if (!agent || !fd)
     return fail(WEFT_ERR_INVALID, "the agent or fd is NULL");
   atomic_store(&agent->inbox.watched, true);
-  agent_inbox_signal(agent); // what came before nobody watched
+  agent_inbox_signal(agent); // what came before was not watched
   *fd = agent->event_fd;
   return 0;
 }

@@ -88,7 +88,7 @@ struct agent_peer *agent_peer_named(weft_agent_t *agent, const char *name);
 struct agent_peer *agent_peer_of(weft_agent_t *agent, uint64_t mark);
 
 // Ends a living peer: `kind` is LEFT or LOST. Its transfers in flight are cancelled and end with PEER_LOST. Does
-// nothing when it has ended. [any; takes lock and worker locks; tells on_event]
+// nothing when it has ended. [any; takes lock and worker locks; calls on_event]
 void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_kind kind, const char *why);
 
 static inline void agent_peer_lost(weft_agent_t *agent, weft_peer_t id, const char *why) {

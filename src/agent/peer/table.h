@@ -20,11 +20,11 @@ int agent_peer_living(weft_agent_t *agent, weft_peer_t id, struct agent_peer **p
 
 // A new peer, with a slot, in no table yet. [lock]
 int agent_peer_new(weft_agent_t *agent, struct agent_peer **peer);
-// Puts it into the tables: from here on it is found, and its messages are heard. [lock; takes all worker locks]
+// Puts it into the tables: from here on it is found, and its messages are received. [lock; takes all worker locks]
 void agent_peer_enter(weft_agent_t *agent, struct agent_peer *peer);
 // Takes it out of them. [lock; takes all worker locks]
 void agent_peer_withdraw(weft_agent_t *agent, struct agent_peer *peer);
-// Gives back what was not entered, or is torn and used by nobody. [lock]
+// Gives back what was not entered, or is torn down and not in use. [lock]
 void agent_peer_recycle(weft_agent_t *agent, struct agent_peer *peer);
 
 // --- the end: teardown.c ---

@@ -1,4 +1,4 @@
-// The end of a peer: it is found no more, what flies to it is stopped, and it is freed when nobody uses it.
+// The end of a peer: it is found no more, what flies to it is stopped, and it is freed when it is used no more.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ void agent_emit_event(weft_agent_t *agent, const struct agent_peer *peer, enum w
   agent_inbox_signal(agent);
 }
 
-// Before anybody is told: what is done with the memory from then on must not meet a late write.
+// Before it is reported: what is done with the memory from then on must not meet a late write.
 static void fence(weft_agent_t *agent, struct agent_peer *peer) {
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     struct agent_worker *worker = &agent->workers[i];
@@ -70,9 +70,9 @@ void agent_peer_failed(void *arg, struct transport_peer *to, int err, const char
   atomic_store(&worker->agent->attention, true);
 }
 
-// A link less is not the end, as long as messages come through and nobody says that the process is dead.
+// A link less is not the end, as long as messages come through and nothing says that the process is dead.
 static bool is_fatal(const struct agent_link *link) {
-  if (link->worker->worker->abilities.flags & TRANSPORT_TELLS_DEATH)
+  if (link->worker->worker->abilities.flags & TRANSPORT_REPORTS_DEATH)
     return true;
   return link->peer->messenger == link->worker || !link->peer->messenger;
 }

@@ -92,7 +92,7 @@ static bool arm_all(weft_agent_t *agent, uint64_t *nap) {
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     struct agent_worker *worker = &agent->workers[i];
     if (!agent_worker_trylock(worker))
-      return false; // somebody is at it
+      return false; // another thread is at it
     int rc = 0;
     if (worker->fd >= 0 && worker->transport->arm)
       rc = worker->transport->arm(worker->worker);
@@ -121,7 +121,7 @@ void agent_sleep(weft_agent_t *agent, uint64_t until_ns) {
     struct pollfd fd = {.fd = agent->epoll, .events = POLLIN};
     if (ppoll(&fd, 1, &time, NULL) > 0) {
       atomic_store(&agent->attention, true); // a watch may be ready
-      uint64_t times; // nobody else reads it: who has written it takes the sleeper for awake, and does not write again
+      uint64_t times; // no other thread reads it: the writer takes the sleeper for awake, and does not write again
       ssize_t got = read(agent->wake, &times, sizeof times);
       (void)got;
     }
@@ -133,21 +133,21 @@ void agent_sleep(weft_agent_t *agent, uint64_t until_ns) {
 
 // Near the only GPU that this process sees, if a transport serves it, else near the NICs, if one reaches other hosts.
 // False: it does not matter where.
-static bool find_near(weft_agent_t *agent, struct near_place *place) {
+static bool find_near(weft_agent_t *agent, struct affinity_place *place) {
   const struct device_api *api;
   struct device_info info;
   char why[DEVICE_WHY];
   int count = 0;
-  bool gpu = false, nic = near_asked();
+  bool gpu = false, nic = affinity_asked();
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     gpu |= agent->workers[i].worker->abilities.local_kinds & 1u << WEFT_MEMORY_CUDA &&
            agent->workers[i].transport != &agent_transport_self;
     nic |= agent->workers[i].worker->abilities.flags & TRANSPORT_OTHER_HOSTS;
   }
   if (gpu && device_load(&api) == 0 && api->count(&count, why) == 0 && count == 1 && api->describe(0, &info, why) == 0)
-    near_find(NULL, info.pci, place);
+    affinity_find(NULL, info.pci, place);
   else if (nic)
-    near_find(NULL, NULL, place);
+    affinity_find(NULL, NULL, place);
   else
     return false;
   return true;
@@ -199,9 +199,9 @@ int agent_progress_open(weft_agent_t *agent) {
 }
 
 int agent_progress_start(weft_agent_t *agent) {
-  struct near_place place;
+  struct affinity_place place;
   bool is_near = find_near(agent, &place);
-  int error = near_create(is_near ? &place : NULL, &agent->thread, run, agent);
+  int error = affinity_create(is_near ? &place : NULL, &agent->thread, run, agent);
   if (error != 0)
     return fail_thread(error, "the thread of an agent");
   agent->has_thread = true;

@@ -5,7 +5,7 @@
 #include "agent/agent.h"
 #include "agent/progress/submit.h"
 
-// Moves a worker on unless somebody else does. Returns the number of things that happened. [any]
+// Moves a worker on unless another thread does. Returns the number of things that happened. [any]
 static inline uint32_t agent_drive_worker(struct agent_worker *worker) {
   if (!agent_worker_trylock(worker))
     return 0;
@@ -17,10 +17,10 @@ static inline uint32_t agent_drive_worker(struct agent_worker *worker) {
 // All workers. [any]
 uint32_t agent_drive(weft_agent_t *agent);
 
-// Housekeeping, if its time has come and nobody else is at it. [any, no lock held]
+// Housekeeping, if its time has come and no other thread is at it. [any, no lock held]
 void agent_tend_if_due(weft_agent_t *agent, uint64_t now_ns);
 
-// Sleeps until a transport has something to do, a watched descriptor is ready, somebody wakes the agent, or the time
+// Sleeps until a transport has something to do, a watched descriptor is ready, the agent is woken, or the time
 // has come. May return at once. One thread at a time: the agent's, or its only caller.
 void agent_sleep(weft_agent_t *agent, uint64_t until_ns);
 

@@ -133,7 +133,7 @@ static void enqueue(struct agent_post *post) {
   atomic_thread_fence(memory_order_seq_cst);
 }
 
-// Serves the queue unless somebody else is about to.
+// Serves the queue unless another thread is about to.
 static void serve_if_free(struct agent_worker *worker) {
   if (agent_worker_trylock(worker))
     agent_worker_unlock(worker);

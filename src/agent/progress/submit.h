@@ -1,6 +1,6 @@
 // The lock of a worker: its holder may call the worker's transport. post and poll only try it; what they want done
-// when somebody else has it they leave in the worker's queue, which every holder empties before it lets go, and looks
-// at once more afterwards. So nothing that was left is forgotten, and nobody waits.
+// when another thread has it they leave in the worker's queue, which every holder empties before it lets go, and looks
+// at once more afterwards. So nothing that was left is forgotten, and no thread waits.
 #ifndef AGENT_PROGRESS_SUBMIT_H
 #define AGENT_PROGRESS_SUBMIT_H
 
@@ -8,7 +8,7 @@
 
 // Waits for it: set-up only.
 void agent_worker_lock(struct agent_worker *worker);
-// False: somebody has it, or waits for it.
+// False: another thread has it, or waits for it.
 bool agent_worker_trylock(struct agent_worker *worker);
 // Serves the queue, and lets go.
 void agent_worker_unlock(struct agent_worker *worker);

@@ -55,9 +55,9 @@ static int judge(struct agent_worker *worker, const weft_list_t *local, const we
                  size_t size) {
   const struct transport_abilities *can = &worker->worker->abilities;
   if (!(can->local_kinds & 1u << local->kind) || !(can->remote_kinds & 1u << remote->kind)) {
-    bool tells = could(worker, local, remote) && worker->worker->lacks[0];
+    bool explains = could(worker, local, remote) && worker->worker->lacks[0];
     snprintf(why, size, "it does not go from %s to %s%s%s", agent_kind_name(local->kind), agent_kind_name(remote->kind),
-             tells ? ": " : "", tells ? worker->worker->lacks : "");
+             explains ? ": " : "", explains ? worker->worker->lacks : "");
     return -1;
   }
   if ((can->flags & TRANSPORT_SELF_ONLY) && remote->peer->id != WEFT_PEER_SELF) {

@@ -6,7 +6,7 @@
 #include "agent/progress/submit.h"
 #include "base/fail.h"
 
-// Of this agent: what its own loopback imports is what it would tell others.
+// Of this agent: what its own loopback imports is what it would publish.
 static int import_own(struct agent_region *region, struct agent_worker *worker, struct agent_link *link) {
   if (!region->local[worker->index])
     return fail(WEFT_ERR_UNREACHABLE, "%s does not have it", worker->transport->name);

@@ -61,7 +61,7 @@ static void finish(weft_transfer_t *transfer, int err) {
     }
   } while (!atomic_compare_exchange_weak_explicit(&transfer->state, &state, err, memory_order_acq_rel,
                                                   memory_order_relaxed));
-  if (state & AGENT_SLEEPER) // the word may be gone already: then nobody sleeps on it
+  if (state & AGENT_SLEEPER) // the word may be gone already: then no thread sleeps on it
     syscall(SYS_futex, &transfer->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
   if (leaving) {
     uint64_t one = 1;
@@ -103,7 +103,7 @@ void agent_transfer_notification_ended(struct agent_post *post, int err) {
 void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code) {
   uint64_t expected = not_ending(number);
   if (!atomic_compare_exchange_strong(&transfer->ending, &expected, expected | (uint64_t)-code))
-    return; // somebody else has asked, or it is another post's time
+    return; // another thread has asked, or it is another post's time
   for (uint32_t i = 0; i < transfer->num_parts; i++)
     agent_post_cancel(&transfer->parts[i], number);
   if (transfer->outgoing)

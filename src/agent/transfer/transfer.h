@@ -35,7 +35,7 @@ struct weft_list {
 // Of a transfer's state, while it is not 0 or a code.
 enum {
   AGENT_IN_FLIGHT = 1,
-  AGENT_SLEEPER = 2, // somebody sleeps on the state
+  AGENT_SLEEPER = 2, // a thread sleeps on the state
   AGENT_EVENT = 4,   // the event descriptor wants to know
   AGENT_NEVER = 8,   // not posted yet
 };

@@ -50,8 +50,8 @@ json_t *cli_info_limits(void) {
 }
 
 json_t *cli_info_threads(void) {
-  struct near_place place;
-  near_find(NULL, NULL, &place);
+  struct affinity_place place;
+  affinity_find(NULL, NULL, &place);
   return json_string(place.why);
 }
 

@@ -147,7 +147,7 @@ struct request {
 struct begun {
   int threads; // of the block
   bool arrived;
-  __device__ __forceinline__ void tell() {
+  __device__ __forceinline__ void report() {
     if (!arrived)
       ptx::barrier_arrive(BARRIER_BEGUN, threads);
     arrived = true;
@@ -164,7 +164,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const snap
   const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
   uint32_t packets = layout.answer.packets, each_row = view.count * packets, lane = warp_set.lane;
   if (view.count == 0)
-    return begun.tell();
+    return begun.report();
   request next(layout, view, handle, warp_set.index, lane);
   // Rows of member `lane`, and of the one a warp behind it.
   uint32_t mine = lane < view.count ? handle.rows[lane] : 0;
@@ -197,7 +197,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const snap
       packet<ANSWER_EACH> p;
       uint32_t count = chunks_of(layout.answer, index);
       prefetch_rows<ASIDE>(scratch, 0, listed, index * layout.answer.each, count, aside);
-      begun.tell();
+      begun.report();
       add_rows<ASIDE>(p, scratch, listed, index * layout.answer.each, count, aside);
       if (CODED && m != view.self) {
         encode_packet(p, count, room);
@@ -211,7 +211,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const snap
     }
     then = many ? 2 * warp_set.count + __shfl_sync(~0u, ticket, 0) : then + warp_set.count;
   }
-  begun.tell();
+  begun.report();
   if (lane == 0 && sent)
     ptx::add(&args.state->record[op % CUDA_RECORDS].answered_rows, sent);
   outbound_packet<ANSWER_EACH>::wait_until_read();

@@ -106,7 +106,7 @@ __device__ __forceinline__ void decide(cuda_state *state, const cuda_view &now, 
   counters.newest = made;
   counters.live[(op + 2) % CUDA_LIVE] = (uint8_t)made;
   clear_lost(state, next, live);
-  // A newer view without this rank stands for one that never arrived here: then there is nobody to notify.
+  // A newer view without this rank stands for one that never arrived here: then there is no rank to notify.
   if (live.epoch == lowest || live.count > 0)
     notify_joiners(state, now, live, op + 2);
   report_activation(state, op + 2, live.epoch);

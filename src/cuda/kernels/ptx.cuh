@@ -190,7 +190,7 @@ __device__ __forceinline__ void barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// The same; tells whether any thread passed true.
+// The same; returns whether any thread passed true.
 __device__ __forceinline__ bool barrier_or(int id, int threads, bool value) {
   uint32_t any;
   asm volatile("{\n.reg .pred p, q;\nsetp.ne.u32 p, %3, 0;\nbarrier.cta.red.or.pred q, %1, %2, p;\n"

@@ -29,7 +29,7 @@ struct cuda_member {
 
 struct cuda_view {
   uint64_t epoch;       // 0: none, or the host is at work on it
-  uint32_t count, self; // self: CUDA_NOT_A_MEMBER when this rank is not in it; nobody is then counted, and count is 0
+  uint32_t count, self; // self: CUDA_NOT_A_MEMBER when this rank is not in it; then no rank is counted, and count is 0
   struct cuda_divisor by_count;
   uint64_t seats; // of all members that have one
   uint64_t pad[12];

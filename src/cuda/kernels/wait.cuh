@@ -1,9 +1,9 @@
 // The one way to wait for another rank: until something has come, or the deadline has passed and the rank is lost.
 //
-// A silent rank is told from one that waits itself by *heartbeats*. A rank whose wait has lasted for an eighth of the
-// limit sends a heartbeat, and then eight in each limit, to every peer except those that it waits for: it writes the
-// word `waiting` of the area's head. So two ranks that wait for each other cannot extend each other's limit. A peer is
-// lost when neither its data nor a heartbeat has arrived for a limit, and in any case after 1 + DEVICE_EXTENSIONS
+// A silent rank is distinguished from one that waits itself by *heartbeats*. A rank whose wait has lasted for an eighth
+// of the limit sends a heartbeat, and then eight in each limit, to every peer except those that it waits for: it writes
+// the word `waiting` of the area's head. So two ranks that wait for each other cannot extend each other's limit. A peer
+// is lost when neither its data nor a heartbeat has arrived for a limit, and in any case after 1 + DEVICE_EXTENSIONS
 // limits, which bounds every wait. The same holds for a wait for this rank's own rows, whose senders may wait for
 // others: this rank sends heartbeats to itself, too. Blocks that wait for each other send none; the blocks that wait
 // for a peer do. Nobody waits for a joiner that waits for its first operation.

@@ -32,7 +32,7 @@ uint64_t ep_activation_close(struct ep_activation *activation) {
   return decided > next ? decided : 0;
 }
 
-// So it is when a rank told one of the two an earlier start and died before the other heard that it had decided.
+// So it is when a rank published an earlier start to one of the two and died before the other saw its decision.
 bool ep_activation_missed(uint64_t op, uint64_t start, uint64_t start_flag) {
   return start > op + 1 && start_flag >= start;
 }
@@ -45,8 +45,8 @@ enum ep_look ep_activation_look(uint64_t op, bool down, uint64_t flag, uint64_t 
   return down ? EP_LOOK_LOSE : EP_LOOK_WAIT;
 }
 
-bool ep_activation_must_publish(uint64_t told, uint64_t op) {
-  return told == 0 || told > op + 1;
+bool ep_activation_must_publish(uint64_t published, uint64_t op) {
+  return published == 0 || published > op + 1;
 }
 
 bool ep_activation_isolated(uint32_t silent, uint32_t members) {

@@ -37,9 +37,9 @@ uint64_t ep_activation_close(struct ep_activation *activation);
 
 // The rules about one peer; what they read stands in the windows of both. "plus one": 0 means never.
 
-// Whether the two ranks of a link take no part in each other's `op`, because one of them has told the other that it
-// counts it from a later operation on (`start`) and has sent that one (`start_flag`). Both have to see it so: the one
-// that was told passes over the other, and may use the place of this operation's header again.
+// Whether the two ranks of a link take no part in each other's `op`, because one of them has published that it
+// counts the other from a later operation on (`start`) and has sent that one (`start_flag`). Both have to see it so:
+// the other one passes over it, and may use the place of this operation's header again.
 bool ep_activation_missed(uint64_t op, uint64_t start, uint64_t start_flag);
 
 // What one look at a peer of whom nothing has come yet says.
@@ -55,8 +55,9 @@ enum ep_look {
 // before it went down counts.
 enum ep_look ep_activation_look(uint64_t op, bool down, uint64_t flag, uint64_t start, uint64_t start_flag);
 
-// Whether a peer that was told to count us from `told` (plus one) on has to be told `op`: the earliest stands.
-bool ep_activation_must_publish(uint64_t told, uint64_t op);
+// Whether `op` has to be published to a peer that has `published` (plus one) as our first operation: the earliest
+// stands.
+bool ep_activation_must_publish(uint64_t published, uint64_t op);
 
 // Whether it is more likely that this rank is isolated than that so many of the members are silent.
 bool ep_activation_isolated(uint32_t silent, uint32_t members);

@@ -15,8 +15,8 @@ enum { EP_DOORBELL_SIZE = 4096 }; // one page
 struct ep_doorbell {
   _Alignas(64) _Atomic uint32_t rings;
   _Atomic uint32_t sleeping;
-  // When the owner last said that it waits for somebody (CLOCK_MONOTONIC): who is awaited by it and awaits it in turn
-  // can tell it from a rank that hangs.
+  // When the owner last published that it waits for a peer (CLOCK_MONOTONIC): a peer that waits for it in turn can
+  // tell it from a rank that hangs.
   _Alignas(64) _Atomic uint64_t waiting_ns;
   // The robust futex that the rank's life thread holds (link/death_watch.h): 0 before and after.
   _Alignas(64) _Atomic uint32_t life;

@@ -1,5 +1,5 @@
 // What an engine does for a rank. There are two: on host memory (host/engine.c) and on CUDA memory (gpu/engine.c).
-// Which one is decided once, when the rank opens; after that nobody asks which one it is.
+// Which one is decided once, when the rank opens; nothing asks for it after that.
 //
 // The calls of weft/ep.h have checked what can be checked without looking at memory (check.h) before they come here.
 #ifndef EP_CORE_ENGINE_OPS_H
@@ -19,9 +19,9 @@ struct ep_net;
 
 // How the peer's memory is reached.
 enum ep_route {
-  EP_ROUTE_NEAR,   // on this host: it is mapped by descriptors
-  EP_ROUTE_FABRIC, // GPUs on another host, or in another container: mapped by name, over NVLink
-  EP_ROUTE_FAR,    // on another host: by a transport
+  EP_ROUTE_MAPPED,    // on this host: it is mapped by descriptors
+  EP_ROUTE_FABRIC,    // GPUs on another host, or in another container: mapped by name, over NVLink
+  EP_ROUTE_TRANSPORT, // on another host: by a transport
 };
 
 // What a handshake says of the device that the area is on.
@@ -103,7 +103,7 @@ struct ep_engine_ops {
   // --- links to other hosts ---
   const struct ep_carrier_ops *carrier; // how what is written to their windows gets there
   bool owner_drives;                    // the transport, while it waits: then the net thread sleeps
-  // Moves on what the transport does not tell of; returns how much happened. NULL: there is nothing like that. [net]
+  // Moves on what the transport does not signal; returns how much happened. NULL: there is nothing like that. [net]
   uint32_t (*poll)(struct ep_net *net);
   // How long the net thread may sleep: 0: until the transport has news. `last_ns`: when something happened last. [net]
   uint64_t (*nap_ns)(uint64_t last_ns);

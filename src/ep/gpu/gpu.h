@@ -1,7 +1,7 @@
 // The host's side of a rank on CUDA memory; the device's side is the plug-in's (device/device.h).
 //
 // Kernels do all that belongs to an operation, and number the operations. The host keeps what surrounds them: it gives
-// each link a seat and a device window in each direction, publishes the agreed views, tells which seats are gone or
+// each link a seat and a device window in each direction, publishes the agreed views, says which seats are gone or
 // masked, and looks once in a millisecond at what the kernels report. Everything that a kernel may still touch is let
 // go of under `lock` only, and only when no view that is active or to come has its seat.
 //

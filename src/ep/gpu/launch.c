@@ -9,7 +9,7 @@ uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
   return replayed > ep->next_op ? replayed : ep->next_op;
 }
 
-// Waits of kernels that may come one behind the other in a stream: a combine's of which nobody was told yet, for room
+// Waits of kernels that may come one behind the other in a stream: a combine's that is not yet reported, for room
 // and for answers, and a dispatch's, for headers and for rows.
 enum { WAITS_IN_A_ROW = 4 };
 
@@ -62,8 +62,8 @@ static bool captured(const struct gpu_op *op) {
 }
 
 // What is captured does not run, so there is nothing to report.
-static int check_told(bool captures, bool told, const char *call) {
-  if (!captures || !told)
+static int check_results(bool captures, bool results, const char *call) {
+  if (!captures || !results)
     return 0;
   return fail(WEFT_ERR_INVALID,
               "%s: no result is known while the stream is captured: call weft_ep_await after a replay", call);
@@ -155,11 +155,11 @@ static int launch_dispatch(weft_ep_t *ep, struct gpu_op *op, const struct device
 }
 
 // Checks what can be checked before an operation begins, and finds its place.
-static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch *args, bool told, struct gpu_op **op) {
+static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch *args, bool results, struct gpu_op **op) {
   bool captures = false;
   int rc = is_captured(ep, args->stream, "dispatch", &captures);
   if (rc == 0)
-    rc = check_told(captures, told, "dispatch");
+    rc = check_results(captures, results, "dispatch");
   if (rc == 0)
     rc = ep_check_active(ep);
   return rc == 0 ? place(ep, args->stream, captures, op) : rc;
@@ -187,7 +187,7 @@ int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_re
   if (rc == 0)
     rc = check_recv(recv);
   if (rc == 0)
-    rc = check_told(captured(op), info != NULL, "dispatch_recv");
+    rc = check_results(captured(op), info != NULL, "dispatch_recv");
   if (rc != 0)
     return rc;
   describe_receive(op, recv, &out);
@@ -250,7 +250,7 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine 
   if (rc == 0)
     rc = check_combine(op, args, halves, call);
   if (rc == 0)
-    rc = check_told(captured(op), result != NULL, call);
+    rc = check_results(captured(op), result != NULL, call);
   if (rc != 0)
     return rc;
   bool late = !op->has_weights && !op->rank_major;

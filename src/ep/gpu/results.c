@@ -74,7 +74,7 @@ static void count_waits(weft_ep_t *ep, const struct device_record *record, const
     add_wait(ep, &view->members[last], record->wait_ns[last]);
 }
 
-static void tell_info(weft_ep_t *ep, const struct device_record *record, const struct group_view *view,
+static void fill_info(weft_ep_t *ep, const struct device_record *record, const struct group_view *view,
                       struct weft_ep_info *info) {
   struct ep_gpu *gpu = ep->gpu;
   info->op = record->op;
@@ -129,7 +129,7 @@ static int list_missing(weft_ep_t *ep, const struct gpu_op *op, const struct gro
   return 0;
 }
 
-static int tell_result(weft_ep_t *ep, const struct gpu_op *op, const struct device_record *record,
+static int fill_result(weft_ep_t *ep, const struct gpu_op *op, const struct device_record *record,
                        const struct group_view *view, struct weft_ep_result *result) {
   struct ep_gpu *gpu = ep->gpu;
   bool late = op->begun && !op->has_weights && !op->rank_major;
@@ -150,16 +150,16 @@ static int tell_result(weft_ep_t *ep, const struct gpu_op *op, const struct devi
 
 // --- the calls ---
 
-static int tell(weft_ep_t *ep, const struct gpu_op *op, const struct device_record *record, struct weft_ep_info *info,
-                struct weft_ep_result *result) {
+static int fill_outputs(weft_ep_t *ep, const struct gpu_op *op, const struct device_record *record,
+                        struct weft_ep_info *info, struct weft_ep_result *result) {
   const struct group_view *view = ep_gpu_view(ep, record->epoch);
   int rc = 0;
   if (info) {
-    tell_info(ep, record, view, info);
+    fill_info(ep, record, view, info);
     rc = check_room(op, record);
   }
   if (result) {
-    int failed = tell_result(ep, op, record, view, result);
+    int failed = fill_result(ep, op, record, view, result);
     rc = failed != 0 ? failed : rc;
   }
   group_view_unref(view);
@@ -171,7 +171,7 @@ int ep_gpu_fill(weft_ep_t *ep, struct gpu_op *op, struct weft_ep_info *info, str
   struct device_record record;
   int rc = get_record(ep, op, timeout_ms, &record);
   op->no_rows = rc == 0 && record.num_rows == 0;
-  return rc == 0 ? tell(ep, op, &record, info, result) : rc;
+  return rc == 0 ? fill_outputs(ep, op, &record, info, result) : rc;
 }
 
 // The members of `bits`, by rank, for an error.
@@ -193,7 +193,7 @@ int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op) {
   if (rc != 0)
     return fail_context(rc, "barrier");
   const struct group_view *view = ep_gpu_view(ep, record.epoch);
-  tell_info(ep, &record, view, &unwanted);
+  fill_info(ep, &record, view, &unwanted);
   if (record.other_kinds != 0) {
     snprintf(begin, sizeof begin, "barrier: a dispatch, and no barrier, is operation %llu of",
              (unsigned long long)record.op);
@@ -235,7 +235,7 @@ static int await_newest(weft_ep_t *ep, struct weft_ep_info *info, struct weft_ep
   int rc = gpu->api->ep_record(gpu->engine, begun - 1, &record, why);
   if (rc != 0)
     return fail(rc, "await: %s", why);
-  return tell(ep, eager->begun && eager->number == begun - 1 ? eager : &replayed, &record, info, result);
+  return fill_outputs(ep, eager->begun && eager->number == begun - 1 ? eager : &replayed, &record, info, result);
 }
 
 int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,

@@ -78,13 +78,13 @@ static int open_host_windows(weft_ep_t *ep, struct ep_link *link) {
 }
 
 int ep_gpu_link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd) {
-  if (route == EP_ROUTE_NEAR)
+  if (route == EP_ROUTE_MAPPED)
     return open_window(ep, link, fd);
   return route == EP_ROUTE_FABRIC ? open_fabric_window(ep, link) : open_host_windows(ep, link);
 }
 
 // Whether kernels of ours reach the memory of the device of that uuid. One that this process does not see is not asked
-// about: mapping its window tells.
+// about: mapping its window shows it.
 static int check_reach(const struct ep_gpu *gpu, int32_t rank, const uint8_t uuid[16]) {
   char why[DEVICE_WHY] = "";
   int count = 0;

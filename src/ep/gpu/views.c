@@ -7,7 +7,7 @@
 #include "ep/gpu/gpu.h"
 #include "group/view.h"
 
-// JOINER_NS: for a joiner to hear of the view that has it, after those who run have.
+// JOINER_NS: for a joiner to learn of the view that has it, after the running ranks have.
 enum { AWAIT_SLICE_MS = 200, RETRY_NS = 500000, JOINER_NS = 1000000 };
 
 static bool is_self(const weft_ep_t *ep, const struct group_member *member) {
@@ -92,9 +92,9 @@ void ep_gpu_publish_locked(weft_ep_t *ep) {
     if (!wanted)
       break;
   }
-  bool tells = gpu->published_last == covered && covered > gpu->control.ready;
-  gpu->holds_back = tells && clock_ns() < gpu->hold_until_ns;
-  if (tells && !gpu->holds_back) {
+  bool publishes = gpu->published_last == covered && covered > gpu->control.ready;
+  gpu->holds_back = publishes && clock_ns() < gpu->hold_until_ns;
+  if (publishes && !gpu->holds_back) {
     gpu->control.ready = covered;
     ep_gpu_control(ep);
   }
@@ -272,7 +272,7 @@ void ep_gpu_started(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
   add_step(ep, op, group_view_ref(view));
 }
 
-static void tell(struct ep_gpu *gpu, uint64_t op, uint64_t epoch, bool adopted) {
+static void note_activation(struct ep_gpu *gpu, uint64_t op, uint64_t epoch, bool adopted) {
   if (gpu->num_news < DEVICE_ACTIVATIONS)
     gpu->news[gpu->num_news++] = (struct gpu_news){.op = op, .epoch = epoch, .adopted = adopted};
 }
@@ -300,7 +300,7 @@ static void take_activation(weft_ep_t *ep, uint64_t op, uint64_t epoch) {
     add_step(ep, op, view);
     atomic_fetch_add(&gpu->activations, 1);
   }
-  tell(gpu, op, epoch, earlier);
+  note_activation(gpu, op, epoch, earlier);
 }
 
 void ep_gpu_drop_passed(weft_ep_t *ep, uint64_t left) {
@@ -318,10 +318,10 @@ void ep_gpu_drop_passed(weft_ep_t *ep, uint64_t left) {
 
 void ep_gpu_take_activations(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
-  uint64_t told = ep_gpu_read(&gpu->report->activations);
-  if (told - gpu->seen > DEVICE_ACTIVATIONS)
-    gpu->seen = told - DEVICE_ACTIVATIONS;
-  for (; gpu->seen < told; gpu->seen++)
+  uint64_t count = ep_gpu_read(&gpu->report->activations);
+  if (count - gpu->seen > DEVICE_ACTIVATIONS)
+    gpu->seen = count - DEVICE_ACTIVATIONS;
+  for (; gpu->seen < count; gpu->seen++)
     take_activation(ep, ep_gpu_read(&gpu->report->activation[gpu->seen % DEVICE_ACTIVATIONS].op),
                     ep_gpu_read(&gpu->report->activation[gpu->seen % DEVICE_ACTIVATIONS].epoch));
 }

@@ -1,5 +1,5 @@
 // The watcher: once in a millisecond it looks at what the kernels report. It costs a few reads when there is nothing.
-// After a change of view it asks them how far they are, until nobody is in the old one.
+// After a change of view it asks them how far they are, until no rank is in the old one.
 #include <string.h>
 
 #include "base/fail.h"
@@ -69,7 +69,7 @@ static void lose(weft_ep_t *ep, uint64_t lost, uint32_t members) {
   }
 }
 
-// How far the kernels are, if it matters: which of several views somebody is lost in, or when the old one may go. Not
+// How far the kernels are, if it matters: in which of several views a rank is lost, or when the old one may go. Not
 // under lock, for which launches may wait.
 static struct device_progress ask_progress(struct ep_gpu *gpu) {
   struct device_progress progress = {0};

@@ -20,7 +20,7 @@ int ep_dial(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *addre
 // Calls the rank that listens at `to`. `*yield`: its call stands instead. [owner]
 int ep_call_local(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const struct sockaddr_un *to, socklen_t size,
                   uint64_t deadline_ns, bool *yield);
-// Answers a greeting that has arrived on `socket`; the socket is the link's, or closed, afterwards. [service]
+// Answers a handshake message that has arrived on `socket`; the socket is the link's, or closed, afterwards. [service]
 void ep_answer_local(weft_ep_t *ep, int socket);
 
 // --- tcp.c: between hosts ---

@@ -23,39 +23,39 @@ static int fail_socket(int error, const char *what) {
   return fail_errno(error, "%s", what);
 }
 
-// How many descriptors a greeting with windows brings.
+// How many descriptors a handshake message with windows brings.
 static uint32_t num_fds(const weft_ep_t *ep) {
   return ep->engine->descriptors;
 }
 
 // Sends one packet, with descriptors if `fds` is not NULL.
-static int send_greeting(weft_ep_t *ep, int socket, const struct ep_greeting *greeting, const int *fds) {
+static int send_message(weft_ep_t *ep, int socket, const struct ep_handshake_message *message, const int *fds) {
   union {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(EP_FDS * sizeof(int))];
   } control = {0};
-  struct iovec data = {.iov_base = (void *)greeting, .iov_len = sizeof *greeting};
-  struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+  struct iovec data = {.iov_base = (void *)message, .iov_len = sizeof *message};
+  struct msghdr packet = {.msg_iov = &data, .msg_iovlen = 1};
   if (fds) {
     size_t size = num_fds(ep) * sizeof *fds;
-    message.msg_control = control.bytes;
-    message.msg_controllen = CMSG_SPACE(size);
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    packet.msg_control = control.bytes;
+    packet.msg_controllen = CMSG_SPACE(size);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(size);
     memcpy(CMSG_DATA(header), fds, size);
   }
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0)
-    return fail_socket(errno, "cannot send a greeting");
+  if (sendmsg(socket, &packet, MSG_NOSIGNAL) < 0)
+    return fail_socket(errno, "cannot send a handshake message");
   return 0;
 }
 
-// Takes what descriptors a message brought, of which the first EP_FDS come into fds and others are closed. Returns how
+// Takes what descriptors a packet brought, of which the first EP_FDS come into fds and others are closed. Returns how
 // many there were.
-static uint32_t take_fds(struct msghdr *message, int fds[EP_FDS]) {
+static uint32_t take_fds(struct msghdr *packet, int fds[EP_FDS]) {
   uint32_t count = 0;
-  for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
+  for (struct cmsghdr *header = CMSG_FIRSTHDR(packet); header; header = CMSG_NXTHDR(packet, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
       continue;
     size_t got = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -71,39 +71,40 @@ static uint32_t take_fds(struct msghdr *message, int fds[EP_FDS]) {
   return count;
 }
 
-// A greeting that is right brings its windows, and nothing else. `cut`: there were more than could be taken.
-static int check_fds(const weft_ep_t *ep, const struct ep_greeting *greeting, uint32_t count, bool cut) {
-  bool windows = greeting->kind == EP_HELLO || greeting->kind == EP_WELCOME;
+// A handshake message that is right brings its windows, and nothing else. `cut`: there were more than could be taken.
+static int check_fds(const weft_ep_t *ep, const struct ep_handshake_message *message, uint32_t count, bool cut) {
+  bool windows = message->kind == EP_HELLO || message->kind == EP_WELCOME;
   uint32_t wanted = windows ? num_fds(ep) : 0;
   if (cut && count < wanted)
-    return fail_errno(EMFILE, "cannot take the windows of rank %d", greeting->rank);
+    return fail_errno(EMFILE, "cannot take the windows of rank %d", message->rank);
   if (windows && count < wanted)
-    return fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d came without its windows", greeting->rank);
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d came without its windows", message->rank);
   if (cut || count != wanted)
-    return fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d came with more descriptors than the %u that it needs",
-                greeting->rank, wanted);
+    return fail(WEFT_ERR_PROTOCOL,
+                "a handshake message of rank %d came with more than the %u descriptors that it needs", message->rank,
+                wanted);
   return 0;
 }
 
 // Receives the packet that is there. fds are -1 where none came.
-static int receive_greeting(weft_ep_t *ep, int socket, struct ep_greeting *greeting, int fds[EP_FDS]) {
+static int receive_message(weft_ep_t *ep, int socket, struct ep_handshake_message *message, int fds[EP_FDS]) {
   union {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(4 * EP_FDS * sizeof(int))];
   } control;
-  struct iovec data = {.iov_base = greeting, .iov_len = sizeof *greeting};
-  struct msghdr message = {
+  struct iovec data = {.iov_base = message, .iov_len = sizeof *message};
+  struct msghdr packet = {
       .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
   for (int i = 0; i < EP_FDS; i++)
     fds[i] = -1;
-  ssize_t size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  ssize_t size = recvmsg(socket, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0)
-    return fail_socket(errno, "cannot receive a greeting");
+    return fail_socket(errno, "cannot receive a handshake message");
   if (size == 0)
     return fail(WEFT_ERR_PEER_LOST, "the peer hung up");
-  uint32_t count = take_fds(&message, fds);
-  int rc = ep_greeting_check(ep, greeting, (size_t)size);
-  return rc == 0 ? check_fds(ep, greeting, count, message.msg_flags & MSG_CTRUNC) : rc;
+  uint32_t count = take_fds(&packet, fds);
+  int rc = ep_handshake_message_check(ep, message, (size_t)size);
+  return rc == 0 ? check_fds(ep, message, count, packet.msg_flags & MSG_CTRUNC) : rc;
 }
 
 static void close_fds(int fds[EP_FDS]) {
@@ -112,12 +113,12 @@ static void close_fds(int fds[EP_FDS]) {
       close(fds[i]);
 }
 
-static int map_peer(weft_ep_t *ep, struct ep_link *link, const struct ep_greeting *greeting, int fds[EP_FDS]) {
+static int map_peer(weft_ep_t *ep, struct ep_link *link, const struct ep_handshake_message *message, int fds[EP_FDS]) {
   int rc = ep_window_map(&link->bell, EP_DOORBELL_SIZE, fds[EP_FD_BELL]);
   if (rc == 0)
     rc = ep_window_map(&link->out, ep->layout.area, fds[EP_FD_AREA]);
   if (rc == 0)
-    rc = ep->engine->link_map(ep, link, fds[EP_FD_DEVICE], greeting->device);
+    rc = ep->engine->link_map(ep, link, fds[EP_FD_DEVICE], message->device);
   return rc;
 }
 
@@ -156,25 +157,25 @@ static int check_called(int socket, int32_t rank) {
   return fail_context(WEFT_ERR_PEER_LOST, "rank %d does not listen, and another has its socket's name", rank);
 }
 
-// Says hello on a connected socket, and makes the link one of the answer. Closes this rank's own descriptors of it.
+// Sends hello on a connected socket, and makes the link one of the answer. Closes this rank's own descriptors of it.
 // `*yield`: the peer's call stands instead.
 static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int own[EP_FDS], uint64_t deadline_ns,
                     bool *yield) {
   int fds[EP_FDS] = {-1, -1, -1};
-  struct ep_greeting greeting = ep_greeting_make(ep, EP_HELLO, link->incarnation);
-  int rc = send_greeting(ep, socket, &greeting, own);
+  struct ep_handshake_message message = ep_handshake_message_make(ep, EP_HELLO, link->incarnation);
+  int rc = send_message(ep, socket, &message, own);
   close_own(own);
   if (rc == 0)
     rc = ep_await_answer(socket, POLLIN, link->rank, deadline_ns);
   if (rc == 0)
-    rc = receive_greeting(ep, socket, &greeting, fds);
-  if (rc == 0 && greeting.kind == EP_REFUSED)
-    rc = fail(greeting.error < 0 ? greeting.error : WEFT_ERR_PROTOCOL, "rank %d refused: %s", link->rank, greeting.why);
-  *yield = rc == 0 && greeting.kind == EP_YIELD;
-  if (rc == 0 && !*yield && (greeting.kind != EP_WELCOME || greeting.incarnation != link->incarnation))
+    rc = receive_message(ep, socket, &message, fds);
+  if (rc == 0 && message.kind == EP_REFUSED)
+    rc = fail(message.error < 0 ? message.error : WEFT_ERR_PROTOCOL, "rank %d refused: %s", link->rank, message.why);
+  *yield = rc == 0 && message.kind == EP_YIELD;
+  if (rc == 0 && !*yield && (message.kind != EP_WELCOME || message.incarnation != link->incarnation))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d sent a malformed answer", link->rank);
   if (rc == 0 && !*yield)
-    rc = map_peer(ep, link, &greeting, fds);
+    rc = map_peer(ep, link, &message, fds);
   if (rc == 0 && !*yield) {
     link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
     rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", link->rank) : ep_link_install(ep, link);
@@ -191,7 +192,7 @@ int ep_call_local(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const struc
   int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0)
     return fail_errno(errno, "cannot call rank %d", rank);
-  int rc = ep_link_new(ep, rank, incarnation, EP_ROUTE_NEAR, &link, own);
+  int rc = ep_link_new(ep, rank, incarnation, EP_ROUTE_MAPPED, &link, own);
   if (rc == 0) {
     rc = connect_until(fd, to, size, rank, deadline_ns);
     if (rc == 0)
@@ -210,16 +211,16 @@ int ep_call_local(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const struc
 // --- answer ---
 
 static void refuse(weft_ep_t *ep, int socket, uint64_t to, int error) {
-  struct ep_greeting no = ep_greeting_make(ep, EP_REFUSED, to);
+  struct ep_handshake_message no = ep_handshake_message_make(ep, EP_REFUSED, to);
   no.error = error;
   snprintf(no.why, sizeof no.why, "%.*s", (int)sizeof no.why - 1, weft_last_error());
-  send_greeting(ep, socket, &no, NULL);
+  send_message(ep, socket, &no, NULL);
 }
 
-static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hello, int fds[EP_FDS]) {
+static int accept_link(weft_ep_t *ep, int socket, const struct ep_handshake_message *hello, int fds[EP_FDS]) {
   struct ep_link *link;
   int own[EP_FDS] = {ep->bell_fd};
-  int rc = ep_link_new(ep, hello->rank, hello->incarnation, EP_ROUTE_NEAR, &link, own);
+  int rc = ep_link_new(ep, hello->rank, hello->incarnation, EP_ROUTE_MAPPED, &link, own);
   if (rc != 0)
     return rc;
   rc = map_peer(ep, link, hello, fds);
@@ -233,18 +234,18 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_greeting *hell
     ep_link_free(ep, link);
   } else {
     // If this fails the caller has gone, and the socket's hang-up takes the link down.
-    struct ep_greeting welcome = ep_greeting_make(ep, EP_WELCOME, hello->incarnation);
-    send_greeting(ep, socket, &welcome, own);
+    struct ep_handshake_message welcome = ep_handshake_message_make(ep, EP_WELCOME, hello->incarnation);
+    send_message(ep, socket, &welcome, own);
   }
   close_own(own);
   return rc;
 }
 
 void ep_answer_local(weft_ep_t *ep, int socket) {
-  struct ep_greeting hello = {0};
+  struct ep_handshake_message hello = {0};
   int fds[EP_FDS] = {-1, -1, -1};
   bool taken = false;
-  int rc = receive_greeting(ep, socket, &hello, fds);
+  int rc = receive_message(ep, socket, &hello, fds);
   if (rc == 0 && (hello.kind != EP_HELLO || hello.to != ep->incarnation))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello.rank);
   if (rc == 0 && ep_answer_begin(ep, hello.rank, hello.incarnation)) {
@@ -252,8 +253,8 @@ void ep_answer_local(weft_ep_t *ep, int socket) {
     taken = rc == 0;
     ep_answer_end(ep, hello.rank);
   } else if (rc == 0) {
-    struct ep_greeting yield = ep_greeting_make(ep, EP_YIELD, hello.incarnation);
-    send_greeting(ep, socket, &yield, NULL);
+    struct ep_handshake_message yield = ep_handshake_message_make(ep, EP_YIELD, hello.incarnation);
+    send_message(ep, socket, &yield, NULL);
   }
   if (rc != 0) {
     log_info("rank %d refused a call: %s", ep->rank, weft_last_error());

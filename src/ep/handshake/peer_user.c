@@ -42,7 +42,7 @@ int ep_user_check(int socket) {
   socklen_t size = sizeof peer;
   uid_t own = geteuid();
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
-    return fail_errno(errno, "cannot tell whose process is at the other end");
+    return fail_errno(errno, "cannot find which user's process is at the other end");
   if (peer.uid != own)
     return fail(WEFT_ERR_AUTH, "a process of user %u is at the other end; this rank is user %u's", peer.uid, own);
   if (own == first_number("/proc/sys/kernel/overflowuid", OVERFLOW_UID) && !maps_everybody())

@@ -23,16 +23,16 @@ int ep_handshake_prove(struct ep_handshake *handshake, bool calls, const uint8_t
     return rc;
   handshake->received = calloc(1, sizeof *handshake->received);
   if (!handshake->received)
-    return fail(WEFT_ERR_NOMEM, "no memory for a greeting");
+    return fail(WEFT_ERR_NOMEM, "no memory for a handshake message");
   handshake->stage = EP_HANDSHAKE_PROVED;
   return 0;
 }
 
-int ep_handshake_send(struct ep_handshake *handshake, const struct ep_far_greeting *greeting) {
-  while (handshake->num_sent < sizeof *greeting) {
+int ep_handshake_send(struct ep_handshake *handshake, const struct ep_tcp_message *message) {
+  while (handshake->num_sent < sizeof *message) {
     size_t sent = 0;
-    int rc = tls_write(handshake->tls, (const char *)greeting + handshake->num_sent,
-                       sizeof *greeting - handshake->num_sent, &sent);
+    int rc = tls_write(handshake->tls, (const char *)message + handshake->num_sent,
+                       sizeof *message - handshake->num_sent, &sent);
     if (rc != 0)
       return rc;
     handshake->num_sent += sent;
@@ -41,7 +41,7 @@ int ep_handshake_send(struct ep_handshake *handshake, const struct ep_far_greeti
 }
 
 int ep_handshake_recv(struct ep_handshake *handshake) {
-  while (!ep_far_is_whole(handshake->received, handshake->num_received)) {
+  while (!ep_tcp_message_is_whole(handshake->received, handshake->num_received)) {
     size_t got = 0;
     int rc = tls_read(handshake->tls, (char *)handshake->received + handshake->num_received,
                       sizeof *handshake->received - handshake->num_received, &got);

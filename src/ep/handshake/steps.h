@@ -1,6 +1,6 @@
 // What two ranks on different hosts say before there is a link between them: the handshake of TLS (secure/tls.h), by
-// which each proves that it knows the called rank's claim, and a greeting each way. Nothing here waits, so that one
-// thread holds many conversations; who may wait calls the steps again when the socket is ready.
+// which each proves that it knows the called rank's claim, and a handshake message each way. Nothing here waits, so
+// that one thread holds many conversations; a caller that may wait calls the steps again when the socket is ready.
 //
 // The steps return 0 when they are done, an enum tls_wants when they have to be called again, else what is wrong.
 #ifndef EP_HANDSHAKE_STEPS_H
@@ -16,7 +16,7 @@ enum ep_handshake_stage {
   EP_HANDSHAKE_ENDS,   // it was answered, and is not to be a link
   EP_HANDSHAKE_SILENT, // it has connected
   EP_HANDSHAKE_BEGUN,  // it has said something
-  EP_HANDSHAKE_KNOWN, // its first message was made by somebody who has the key; it may be an old one that is sent again
+  EP_HANDSHAKE_KNOWN,  // its first message was made by a holder of the key; it may be an old one that is sent again
   EP_HANDSHAKE_PROVED, // the handshake is over
 };
 
@@ -24,16 +24,16 @@ struct ep_handshake {
   int socket;      // -1: it is a link's
   struct tls *tls; // NULL until the first bytes come
   enum ep_handshake_stage stage;
-  struct ep_far_greeting *received; // once it is proved
-  size_t num_received, num_sent;    // bytes
+  struct ep_tcp_message *received; // once it is proved
+  size_t num_received, num_sent;   // bytes
 };
 
 // Begins over a connected socket, which belongs to `talk` from here on.
 void ep_handshake_begin(struct ep_handshake *handshake, int socket);
 // `calls`: this side connected. AUTH: the other does not have the key.
 int ep_handshake_prove(struct ep_handshake *handshake, bool calls, const uint8_t key[SECRET_KEY_SIZE]);
-int ep_handshake_send(struct ep_handshake *handshake, const struct ep_far_greeting *greeting);
-// Until a whole greeting is there, or the head of one that has another version or size.
+int ep_handshake_send(struct ep_handshake *handshake, const struct ep_tcp_message *message);
+// Until a whole handshake message is there, or the head of one that has another version or size.
 int ep_handshake_recv(struct ep_handshake *handshake);
 // Gives socket and TLS to the link, which has a remote.
 void ep_handshake_give(struct ep_handshake *handshake, struct ep_link *link);

@@ -37,20 +37,20 @@ static int shake_hands(struct ep_handshake *handshake, const uint8_t key[SECRET_
   return rc;
 }
 
-static int say_hello(struct ep_handshake *handshake, const struct ep_far_greeting *hello, int32_t rank,
-                     uint64_t deadline_ns) {
+static int send_hello(struct ep_handshake *handshake, const struct ep_tcp_message *hello, int32_t rank,
+                      uint64_t deadline_ns) {
   int rc;
   while ((rc = ep_handshake_send(handshake, hello)) > 0 && (rc = await(handshake, rc, rank, deadline_ns)) == 0)
     ;
   return rc;
 }
 
-static int hear_answer(weft_ep_t *ep, struct ep_handshake *handshake, const struct ep_link *link, uint64_t deadline_ns,
-                       bool *yield) {
+static int receive_answer(weft_ep_t *ep, struct ep_handshake *handshake, const struct ep_link *link,
+                          uint64_t deadline_ns, bool *yield) {
   int rc;
   while ((rc = ep_handshake_recv(handshake)) > 0 && (rc = await(handshake, rc, link->rank, deadline_ns)) == 0)
     ;
-  return rc == 0 ? ep_far_answer_check(ep, handshake->received, handshake->num_received, link->rank, link->incarnation,
+  return rc == 0 ? ep_tcp_answer_check(ep, handshake->received, handshake->num_received, link->rank, link->incarnation,
                                        yield)
                  : rc;
 }
@@ -76,7 +76,7 @@ static int new_link(weft_ep_t *ep, const char *transport, int32_t rank, uint64_t
   int own[EP_FDS];
   int rc = fabric ? check_fabric(ep) : ep_net_open(ep, transport, &ep_remote_events, &net);
   if (rc == 0)
-    rc = ep_link_new(ep, rank, incarnation, fabric ? EP_ROUTE_FABRIC : EP_ROUTE_FAR, link, own);
+    rc = ep_link_new(ep, rank, incarnation, fabric ? EP_ROUTE_FABRIC : EP_ROUTE_TRANSPORT, link, own);
   if (rc != 0)
     return rc;
   rc = ep_remote_new(ep, net, *link, own[EP_FD_AREA]);
@@ -87,12 +87,12 @@ static int new_link(weft_ep_t *ep, const char *transport, int32_t rank, uint64_t
 
 // A new link, and what this rank says to make it one: all is ready before the call, so that the called one never waits.
 static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *transport, struct ep_link **out,
-                      struct ep_far_greeting *hello) {
+                      struct ep_tcp_message *hello) {
   struct ep_link *link;
   int rc = new_link(ep, transport, rank, incarnation, &link);
   if (rc != 0)
     return rc;
-  *hello = ep_far_greeting_make(ep, EP_HELLO, incarnation);
+  *hello = ep_tcp_message_make(ep, EP_HELLO, incarnation);
   rc = ep_remote_describe(link->remote, hello);
   if (rc == 0)
     *out = link;
@@ -101,12 +101,12 @@ static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const c
   return rc;
 }
 
-// Says hello to who has the key, and makes the link one of the answer.
-static int greet(weft_ep_t *ep, struct ep_handshake *handshake, struct ep_link *link,
-                 const struct ep_far_greeting *hello, uint64_t deadline_ns, bool *yield) {
-  int rc = say_hello(handshake, hello, link->rank, deadline_ns);
+// Sends hello to a rank that has proved the key, and makes the link one of the answer.
+static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, struct ep_link *link,
+                             const struct ep_tcp_message *hello, uint64_t deadline_ns, bool *yield) {
+  int rc = send_hello(handshake, hello, link->rank, deadline_ns);
   if (rc == 0)
-    rc = hear_answer(ep, handshake, link, deadline_ns, yield);
+    rc = receive_answer(ep, handshake, link, deadline_ns, yield);
   if (rc != 0 || *yield)
     return rc;
   ep_handshake_give(handshake, link);
@@ -118,8 +118,8 @@ static int greet(weft_ep_t *ep, struct ep_handshake *handshake, struct ep_link *
   return rc;
 }
 
-// `*met`: it is the rank that was called, or somebody else who has read its claim.
-static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struct ep_far_greeting *hello,
+// `*met`: it is the rank that was called, or another process that has read its claim.
+static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struct ep_tcp_message *hello,
                     const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *met, bool *yield) {
   struct ep_handshake handshake;
   uint64_t patience = clock_deadline_ms(HANDSHAKE_MS);
@@ -128,14 +128,14 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struc
   int rc = shake_hands(&handshake, key, link->rank, patience < deadline_ns ? patience : deadline_ns);
   *met = rc == 0;
   if (rc == 0)
-    rc = greet(ep, &handshake, link, hello, deadline_ns, yield);
+    rc = exchange_messages(ep, &handshake, link, hello, deadline_ns, yield);
   ep_handshake_end(&handshake);
   return rc;
 }
 
 // A listener that does not know the claim is another host that has that address too, or a program that has been given
 // the port of a rank that is gone. The rank itself may have another address by then, or none.
-static int call_until(weft_ep_t *ep, const char *endpoints, struct ep_link *link, const struct ep_far_greeting *hello,
+static int call_until(weft_ep_t *ep, const char *endpoints, struct ep_link *link, const struct ep_tcp_message *hello,
                       const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *yield) {
   int rc = WEFT_ERR_AUTH;
   bool met = false;
@@ -147,14 +147,14 @@ static int call_until(weft_ep_t *ep, const char *endpoints, struct ep_link *link
     rc = converse(ep, socket, link, hello, key, deadline_ns, &met, yield);
   }
   if (!met && (rc == WEFT_ERR_AUTH || rc == WEFT_ERR_PROTOCOL))
-    return fail_context(WEFT_ERR_UNREACHABLE, "somebody else listens at the address of rank %d", link->rank);
+    return fail_context(WEFT_ERR_UNREACHABLE, "another process listens at the address of rank %d", link->rank);
   return rc;
 }
 
 static int call_by(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *transport,
                    const uint8_t key[SECRET_KEY_SIZE], const char *endpoints, uint64_t deadline_ns, bool *yield) {
   struct ep_link *link;
-  struct ep_far_greeting hello;
+  struct ep_tcp_message hello;
   int rc = make_hello(ep, rank, incarnation, transport, &link, &hello);
   if (rc != 0)
     return rc;
@@ -181,7 +181,7 @@ int ep_call_tcp(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *c
                 bool *yield) {
   char endpoints[sizeof ep->links.endpoints];
   uint8_t key[SECRET_KEY_SIZE];
-  if (ep->links.far_listener < 0)
+  if (ep->links.tcp_listener < 0)
     return fail(WEFT_ERR_UNSUPPORTED,
                 "rank %d is on another host, and this rank reaches none (WEFT_EP_TRANSPORT is %s)", rank,
                 ep->links.transport[0] ? ep->links.transport : "not set, and its store is this process's own");
@@ -200,25 +200,24 @@ int ep_call_tcp(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *c
 
 // --- answer ---
 
-// All that is said to a caller fits its socket's buffer, which is empty before: what does not go at once goes to
-// nobody.
-static int say_at_once(struct ep_handshake *handshake, const struct ep_far_greeting *greeting) {
-  int rc = ep_handshake_send(handshake, greeting);
+// Every answer to a caller fits its socket's buffer, which is empty before: what does not go at once is not wanted.
+static int send_at_once(struct ep_handshake *handshake, const struct ep_tcp_message *message) {
+  int rc = ep_handshake_send(handshake, message);
   return rc > 0 ? fail(WEFT_ERR_PEER_LOST, "the caller takes no answer") : rc;
 }
 
 static void refuse(weft_ep_t *ep, struct ep_handshake *handshake, uint64_t to, int error) {
-  struct ep_far_greeting no = ep_far_greeting_make(ep, EP_REFUSED, to);
-  no.greeting.error = error;
-  snprintf(no.greeting.why, sizeof no.greeting.why, "%.*s", (int)sizeof no.greeting.why - 1, weft_last_error());
-  say_at_once(handshake, &no);
+  struct ep_tcp_message no = ep_tcp_message_make(ep, EP_REFUSED, to);
+  no.message.error = error;
+  snprintf(no.message.why, sizeof no.message.why, "%.*s", (int)sizeof no.message.why - 1, weft_last_error());
+  send_at_once(handshake, &no);
 }
 
 static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {
-  const struct ep_far_greeting *hello = handshake->received;
+  const struct ep_tcp_message *hello = handshake->received;
   struct ep_link *link;
-  struct ep_far_greeting welcome = ep_far_greeting_make(ep, EP_WELCOME, hello->greeting.incarnation);
-  int rc = new_link(ep, hello->transport, hello->greeting.rank, hello->greeting.incarnation, &link);
+  struct ep_tcp_message welcome = ep_tcp_message_make(ep, EP_WELCOME, hello->message.incarnation);
+  int rc = new_link(ep, hello->transport, hello->message.rank, hello->message.incarnation, &link);
   if (rc != 0)
     return rc;
   rc = ep_remote_describe(link->remote, &welcome);
@@ -240,7 +239,7 @@ static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {
 
 // Whether the caller may be who it says. It knows this rank's claim, as all do who may read the store; so a new life of
 // a rank whose last one is connected is believed when the store has its claim.
-static int check_life(weft_ep_t *ep, const struct ep_greeting *hello) {
+static int check_life(weft_ep_t *ep, const struct ep_handshake_message *hello) {
   struct ep_link *link = ep_link_find(ep, hello->rank, 0);
   struct group_peer claim;
   if (!link || link->incarnation == hello->incarnation ||
@@ -249,10 +248,10 @@ static int check_life(weft_ep_t *ep, const struct ep_greeting *hello) {
   return fail(WEFT_ERR_PEER_LOST, "rank %d is connected, and has no claim of the incarnation that calls", hello->rank);
 }
 
-// A greeting has come. It becomes a link, or gets its answer.
+// A handshake message has come. It becomes a link, or gets its answer.
 static void answer(weft_ep_t *ep, struct ep_handshake *handshake) {
-  const struct ep_greeting *hello = &handshake->received->greeting;
-  int rc = ep_far_hello_check(ep, handshake->received, handshake->num_received);
+  const struct ep_handshake_message *hello = &handshake->received->message;
+  int rc = ep_tcp_hello_check(ep, handshake->received, handshake->num_received);
   uint64_t to = rc == 0 ? hello->incarnation : 0;
   if (rc == 0)
     rc = check_life(ep, hello);
@@ -260,8 +259,8 @@ static void answer(weft_ep_t *ep, struct ep_handshake *handshake) {
     rc = accept_link(ep, handshake);
     ep_answer_end(ep, hello->rank);
   } else if (rc == 0) {
-    struct ep_far_greeting yield = ep_far_greeting_make(ep, EP_YIELD, hello->incarnation);
-    say_at_once(handshake, &yield);
+    struct ep_tcp_message yield = ep_tcp_message_make(ep, EP_YIELD, hello->incarnation);
+    send_at_once(handshake, &yield);
   }
   if (rc == 0)
     return;
@@ -288,7 +287,7 @@ int ep_answer_tcp(weft_ep_t *ep, struct ep_handshake *handshake) {
   if (handshake->stage == EP_HANDSHAKE_ENDS)
     return drain(handshake);
   if (handshake->stage < EP_HANDSHAKE_PROVED)
-    rc = ep_handshake_prove(handshake, false, ep->links.far_key);
+    rc = ep_handshake_prove(handshake, false, ep->links.tcp_key);
   if (rc == 0)
     rc = ep_handshake_recv(handshake);
   if (rc != 0)

@@ -30,8 +30,9 @@ void ep_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
   link->path->publish_start(link, op, epoch);
 }
 
-// Tells each rank that is in `next` but not in `now` that operation `op` is its first.
-static void tell_joiners(weft_ep_t *ep, const struct group_view *now, const struct group_view *next, uint64_t op) {
+// Publishes to each rank that is in `next` but not in `now` that operation `op` is its first.
+static void publish_to_joiners(weft_ep_t *ep, const struct group_view *now, const struct group_view *next,
+                               uint64_t op) {
   for (uint32_t i = 0; i < next->count; i++) {
     const struct group_member *member = &next->members[i];
     if (group_view_has(now, member->rank, member->incarnation))
@@ -44,7 +45,7 @@ static void tell_joiners(weft_ep_t *ep, const struct group_view *now, const stru
 
 // Among them are joiners that were notified by a rank that died before it had notified all.
 void ep_host_started(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
-  tell_joiners(ep, NULL, view, op);
+  publish_to_joiners(ep, NULL, view, op);
 }
 
 void ep_activate_next(weft_ep_t *ep) {
@@ -56,7 +57,7 @@ void ep_activate_next(weft_ep_t *ep) {
     // this rank it does not yet.
     bool takes_effect = next && (next->epoch == decided || group_view_has(next, ep->rank, ep->incarnation));
     if (takes_effect) {
-      tell_joiners(ep, ep->view, next, op);
+      publish_to_joiners(ep, ep->view, next, op);
       ep_emit(ep, WEFT_EP_EVENT_ACTIVATED, -1, 0, decided, op, "");
     }
     group_view_unref(next);
@@ -85,16 +86,16 @@ static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
 int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, const struct group_view **out) {
   struct ep_pause pause = {0};
   uint64_t op = 0, epoch = 0;
-  bool told = false;
-  while (!(told = find_start(ep, &op, &epoch)) && !atomic_load(&ep->fenced))
+  bool found = false;
+  while (!(found = find_start(ep, &op, &epoch)) && !atomic_load(&ep->fenced))
     if (!ep_pause(ep, &pause, deadline_ns))
       break;
   ep_pause_end(ep, &pause);
-  if (told) // an earlier start was published before the one that was found: look at all again
+  if (found) // an earlier start was published before the one that was found: look at all again
     find_start(ep, &op, &epoch);
   if (atomic_load(&ep->fenced))
     return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
-  if (!told)
+  if (!found)
     return fail(WEFT_ERR_TIMEOUT,
                 "the view with rank %d is agreed on, but the active ranks have not published its first operation by "
                 "the deadline: "

@@ -1,5 +1,5 @@
 // dispatch_recv: receive every member's header and rows (recv_headers.c), release its rows, decide what comes next, and
-// tell what came.
+// report what came.
 #include "base/fail.h"
 #include "ep/host/host.h"
 #include "ep/remote/remote_link.h"
@@ -18,16 +18,16 @@ static void add_waits(const struct ep_op *op, const struct weft_ep_recv *recv) {
 }
 
 void ep_fill_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_info *info) {
-  const struct ep_outcome *told = &op->outcome;
+  const struct ep_outcome *outcome = &op->outcome;
   info->op = op->number;
-  info->epoch = told->epoch;
-  info->num_ranks = told->members;
-  info->num_rows = told->rows;
-  info->mark = told->mark;
+  info->epoch = outcome->epoch;
+  info->num_ranks = outcome->members;
+  info->num_rows = outcome->rows;
+  info->mark = outcome->mark;
   info->wire_bytes = op->dispatch_wire_bytes;
   info->logical_bytes = ep_logical_bytes(ep, op->logical_selections);
   info->num_lost = 0;
-  for (uint32_t i = 0; i < told->members; i++) {
+  for (uint32_t i = 0; i < outcome->members; i++) {
     if (op->members[i].received)
       continue;
     if (info->lost && info->num_lost < info->lost_cap)

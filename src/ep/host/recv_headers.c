@@ -48,7 +48,7 @@ static void adopt(weft_ep_t *ep, struct ep_op *op, const struct group_view *view
 }
 
 // An operation that was sent before the one before it adopted a newer view: it runs in that one too. Its joiners wait
-// for this rank's header, and may be the only ones that would tell.
+// for this rank's header, and may be the only ones to publish it.
 static void catch_up(weft_ep_t *ep, struct ep_op *op) {
   uint64_t epoch = ep_activation_epoch(&ep->activation, op->number);
   if (epoch <= op->view->epoch)
@@ -83,8 +83,8 @@ static void pass_over(const struct ep_op *op, struct ep_member *member, struct r
   lose(member, receiving);
 }
 
-// A peer that tells an earlier start does so before it sends anything: `start` is read again after the flag, so that an
-// old one is not taken with a header that came after the new one.
+// A peer that publishes an earlier start does so before it sends anything: `start` is read again after the flag, so
+// that an old one is not taken with a header that came after the new one.
 static enum ep_look look_at(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
   bool down = !ep_link_up(member->link); // before the flags
   uint64_t start_flag = 0, flag = atomic_load_explicit(&head_of(ep, op, member)->flag, memory_order_acquire);
@@ -117,7 +117,7 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
 }
 
 // The member's header is there. True: everything has begun anew.
-static bool hear(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct receiving *receiving) {
+static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct receiving *receiving) {
   struct ep_member *member = &op->members[index];
   const volatile struct ep_dispatch_head *shared = head_of(ep, op, member);
   // Read once: the peer could change it between the check and the use.
@@ -162,7 +162,7 @@ static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct receiving *recei
       pass_over(op, member, receiving);
     else if (look == EP_LOOK_LOSE)
       lose(member, receiving);
-    else if (look == EP_LOOK_RECEIVE && hear(ep, op, i, receiving))
+    else if (look == EP_LOOK_RECEIVE && receive_from(ep, op, i, receiving))
       return true;
   }
   return news;

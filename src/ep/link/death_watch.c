@@ -130,7 +130,7 @@ int ep_life_start(weft_ep_t *ep) {
     return fail_thread(error, "the thread that shows life");
   }
   ep->life.running = true;
-  while (sem_wait(&ep->life.held) != 0) // posted by the thread's first steps, on which nobody else has a say
+  while (sem_wait(&ep->life.held) != 0) // posted by the thread's first steps, which nothing else delays
     ;
   return 0;
 }

@@ -7,10 +7,10 @@
 #include "base/fail.h"
 
 static const uint64_t magic = 0x4B4E494C54464557u;   // "WEFTLINK", read as little endian
-static const uint64_t far_magic = 0x52414654464557u; // "WEFTFAR", and a NUL
+static const uint64_t tcp_magic = 0x52414654464557u; // "WEFTFAR", and a NUL
 
-struct ep_greeting ep_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to) {
-  struct ep_greeting greeting = {
+struct ep_handshake_message ep_handshake_message_make(const weft_ep_t *ep, enum ep_handshake_kind kind, uint64_t to) {
+  struct ep_handshake_message message = {
       .magic = magic,
       .version = EP_LAYOUT_VERSION,
       .kind = kind,
@@ -30,9 +30,9 @@ struct ep_greeting ep_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind k
   };
   struct ep_device_card card = {0};
   ep->engine->describe(ep, &card);
-  greeting.device_bytes = card.bytes;
-  memcpy(greeting.device, card.uuid, sizeof greeting.device);
-  return greeting;
+  message.device_bytes = card.bytes;
+  memcpy(message.device, card.uuid, sizeof message.device);
+  return message;
 }
 
 static int check_same(int32_t rank, const char *what, uint64_t theirs, uint64_t ours) {
@@ -46,102 +46,104 @@ static const char *memory_name(uint32_t memory) {
   return memory == WEFT_EP_MEMORY_CUDA ? "CUDA" : "host";
 }
 
-static int check_memory(const weft_ep_t *ep, const struct ep_greeting *greeting) {
+static int check_memory(const weft_ep_t *ep, const struct ep_handshake_message *message) {
   uint32_t ours = ep->engine->memory;
   struct ep_device_card card = {0};
   ep->engine->describe(ep, &card);
-  if (greeting->memory == ours)
-    return check_same(greeting->rank, "device window size", greeting->device_bytes, card.bytes);
+  if (message->memory == ours)
+    return check_same(message->rank, "device window size", message->device_bytes, card.bytes);
   return fail(WEFT_ERR_VERSION, "rank %d runs on %s memory, this rank on %s memory: all ranks of a group must agree",
-              greeting->rank, memory_name(greeting->memory), memory_name(ours));
+              message->rank, memory_name(message->memory), memory_name(ours));
 }
 
-int ep_greeting_check(const weft_ep_t *ep, const struct ep_greeting *greeting, size_t size) {
-  if (size < offsetof(struct ep_greeting, kind) || greeting->magic != magic)
-    return fail(WEFT_ERR_PROTOCOL, "what came (%zu bytes) is no greeting of a Weft rank", size);
-  if (greeting->version != EP_LAYOUT_VERSION)
+int ep_handshake_message_check(const weft_ep_t *ep, const struct ep_handshake_message *message, size_t size) {
+  if (size < offsetof(struct ep_handshake_message, kind) || message->magic != magic)
+    return fail(WEFT_ERR_PROTOCOL, "what came (%zu bytes) is no handshake message of a Weft rank", size);
+  if (message->version != EP_LAYOUT_VERSION)
     return fail(WEFT_ERR_VERSION,
                 "the peer's windows have layout version %u, ours %u: use one version of Weft everywhere",
-                greeting->version, EP_LAYOUT_VERSION);
-  if (size != sizeof *greeting)
-    return fail(WEFT_ERR_PROTOCOL, "a greeting has %zu bytes, not %zu", size, sizeof *greeting);
-  if (!memchr(greeting->why, '\0', sizeof greeting->why))
-    return fail(WEFT_ERR_PROTOCOL, "a greeting's text does not end");
-  int32_t rank = greeting->rank;
+                message->version, EP_LAYOUT_VERSION);
+  if (size != sizeof *message)
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message has %zu bytes, not %zu", size, sizeof *message);
+  if (!memchr(message->why, '\0', sizeof message->why))
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message's text does not end");
+  int32_t rank = message->rank;
   if (rank < 0 || (uint32_t)rank >= ep->capacity || rank == ep->rank)
-    return fail(WEFT_ERR_PROTOCOL, "a greeting comes from rank %d; this is rank %d of %u", rank, ep->rank,
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message comes from rank %d; this is rank %d of %u", rank, ep->rank,
                 ep->capacity);
-  int rc = check_same(rank, "capacity", greeting->capacity, ep->capacity);
+  int rc = check_same(rank, "capacity", message->capacity, ep->capacity);
   if (rc == 0)
-    rc = check_same(rank, "max_tokens", greeting->max_tokens, ep->layout.max_tokens);
+    rc = check_same(rank, "max_tokens", message->max_tokens, ep->layout.max_tokens);
   if (rc == 0)
-    rc = check_same(rank, "hidden", greeting->hidden, ep->layout.hidden);
+    rc = check_same(rank, "hidden", message->hidden, ep->layout.hidden);
   if (rc == 0)
-    rc = check_same(rank, "topk", greeting->topk, ep->layout.topk);
+    rc = check_same(rank, "topk", message->topk, ep->layout.topk);
   if (rc == 0)
-    rc = check_same(rank, "experts_per_rank", greeting->experts_per_rank, ep->experts_per_rank);
+    rc = check_same(rank, "experts_per_rank", message->experts_per_rank, ep->experts_per_rank);
   if (rc == 0)
-    rc = check_same(rank, "dtype", greeting->dtype, ep->dtype);
+    rc = check_same(rank, "dtype", message->dtype, ep->dtype);
   if (rc == 0)
-    rc = check_same(rank, "combine_dtype", greeting->combine_dtype, ep->combine_dtype);
+    rc = check_same(rank, "combine_dtype", message->combine_dtype, ep->combine_dtype);
   if (rc == 0)
-    rc = check_same(rank, "depth", greeting->depth, WEFT_EP_DEPTH);
+    rc = check_same(rank, "depth", message->depth, WEFT_EP_DEPTH);
   if (rc == 0)
-    rc = check_memory(ep, greeting);
+    rc = check_memory(ep, message);
   if (rc == 0)
-    rc = check_same(rank, "window size", greeting->area_bytes, ep->layout.area);
+    rc = check_same(rank, "window size", message->area_bytes, ep->layout.area);
   return rc;
 }
 
 // --- between hosts ---
 
-struct ep_far_greeting ep_far_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to) {
-  return (struct ep_far_greeting){.magic = far_magic,
-                                  .version = EP_LAYOUT_VERSION,
-                                  .size = sizeof(struct ep_far_greeting),
-                                  .greeting = ep_greeting_make(ep, kind, to)};
+struct ep_tcp_message ep_tcp_message_make(const weft_ep_t *ep, enum ep_handshake_kind kind, uint64_t to) {
+  return (struct ep_tcp_message){.magic = tcp_magic,
+                                 .version = EP_LAYOUT_VERSION,
+                                 .size = sizeof(struct ep_tcp_message),
+                                 .message = ep_handshake_message_make(ep, kind, to)};
 }
 
-static int check_head(const struct ep_far_greeting *far, size_t size) {
-  if (size < offsetof(struct ep_far_greeting, greeting) || far->magic != far_magic)
-    return fail(WEFT_ERR_PROTOCOL, "what came (%zu bytes) is no greeting of a Weft rank", size);
+static int check_head(const struct ep_tcp_message *tcp, size_t size) {
+  if (size < offsetof(struct ep_tcp_message, message) || tcp->magic != tcp_magic)
+    return fail(WEFT_ERR_PROTOCOL, "what came (%zu bytes) is no handshake message of a Weft rank", size);
   return 0;
 }
 
-static int check_version(const struct ep_far_greeting *far) {
-  if (far->version == EP_LAYOUT_VERSION)
+static int check_version(const struct ep_tcp_message *tcp) {
+  if (tcp->version == EP_LAYOUT_VERSION)
     return 0;
   return fail(WEFT_ERR_VERSION,
-              "the peer's windows have layout version %u, ours %u: use one version of Weft everywhere", far->version,
+              "the peer's windows have layout version %u, ours %u: use one version of Weft everywhere", tcp->version,
               EP_LAYOUT_VERSION);
 }
 
-static int check_whole(const struct ep_far_greeting *far, size_t size) {
-  if (far->size != sizeof *far || size != sizeof *far)
-    return fail(WEFT_ERR_PROTOCOL, "a greeting has %zu bytes and says %u, not %zu", size, far->size, sizeof *far);
+static int check_whole(const struct ep_tcp_message *tcp, size_t size) {
+  if (tcp->size != sizeof *tcp || size != sizeof *tcp)
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message has %zu bytes and says %u, not %zu", size, tcp->size,
+                sizeof *tcp);
   return 0;
 }
 
-static int check_rest(const weft_ep_t *ep, const struct ep_far_greeting *far) {
-  int rc = ep_greeting_check(ep, &far->greeting, sizeof far->greeting);
+static int check_rest(const weft_ep_t *ep, const struct ep_tcp_message *tcp) {
+  int rc = ep_handshake_message_check(ep, &tcp->message, sizeof tcp->message);
   if (rc != 0)
     return rc;
-  if (!memchr(far->transport, '\0', sizeof far->transport))
-    return fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d has a transport whose name does not end", far->greeting.rank);
-  if (far->address_size > sizeof far->address || far->key_size > sizeof far->key)
-    return fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d speaks of an address of %u bytes and a key of %u",
-                far->greeting.rank, far->address_size, far->key_size);
+  if (!memchr(tcp->transport, '\0', sizeof tcp->transport))
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d has a transport whose name does not end",
+                tcp->message.rank);
+  if (tcp->address_size > sizeof tcp->address || tcp->key_size > sizeof tcp->key)
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d speaks of an address of %u bytes and a key of %u",
+                tcp->message.rank, tcp->address_size, tcp->key_size);
   return 0;
 }
 
-bool ep_far_is_whole(const struct ep_far_greeting *far, size_t size) {
-  if (size < offsetof(struct ep_far_greeting, greeting))
+bool ep_tcp_message_is_whole(const struct ep_tcp_message *tcp, size_t size) {
+  if (size < offsetof(struct ep_tcp_message, message))
     return false;
-  return size == sizeof *far || far->magic != far_magic || far->version != EP_LAYOUT_VERSION ||
-         far->size != sizeof *far;
+  return size == sizeof *tcp || tcp->magic != tcp_magic || tcp->version != EP_LAYOUT_VERSION ||
+         tcp->size != sizeof *tcp;
 }
 
-int ep_far_hello_check(const weft_ep_t *ep, const struct ep_far_greeting *hello, size_t size) {
+int ep_tcp_hello_check(const weft_ep_t *ep, const struct ep_tcp_message *hello, size_t size) {
   int rc = check_head(hello, size);
   if (rc == 0)
     rc = check_version(hello);
@@ -149,13 +151,13 @@ int ep_far_hello_check(const weft_ep_t *ep, const struct ep_far_greeting *hello,
     rc = check_whole(hello, size);
   if (rc == 0)
     rc = check_rest(ep, hello);
-  if (rc == 0 && (hello->greeting.kind != EP_HELLO || hello->greeting.to != ep->incarnation))
-    rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello->greeting.rank);
+  if (rc == 0 && (hello->message.kind != EP_HELLO || hello->message.to != ep->incarnation))
+    rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello->message.rank);
   return rc;
 }
 
 // What it says is shown to people: no control characters.
-static int take_refusal(const struct ep_greeting *refusal, int32_t rank) {
+static int take_refusal(const struct ep_handshake_message *refusal, int32_t rank) {
   char why[sizeof refusal->why];
   size_t length = strnlen(refusal->why, sizeof why - 1);
   for (size_t i = 0; i < length; i++)
@@ -165,22 +167,22 @@ static int take_refusal(const struct ep_greeting *refusal, int32_t rank) {
   return fail(known ? refusal->error : WEFT_ERR_PROTOCOL, "rank %d refused: %s", rank, why);
 }
 
-int ep_far_answer_check(const weft_ep_t *ep, const struct ep_far_greeting *answer, size_t size, int32_t rank,
+int ep_tcp_answer_check(const weft_ep_t *ep, const struct ep_tcp_message *answer, size_t size, int32_t rank,
                         uint64_t incarnation, bool *yield) {
-  const struct ep_greeting *greeting = &answer->greeting;
+  const struct ep_handshake_message *message = &answer->message;
   *yield = false;
   int rc = check_head(answer, size);
   if (rc == 0)
     rc = check_version(answer);
   if (rc == 0)
     rc = check_whole(answer, size);
-  if (rc == 0 && greeting->kind == EP_REFUSED)
-    return take_refusal(greeting, rank);
+  if (rc == 0 && message->kind == EP_REFUSED)
+    return take_refusal(message, rank);
   if (rc == 0)
     rc = check_rest(ep, answer);
-  if (rc == 0 && (greeting->rank != rank || greeting->incarnation != incarnation ||
-                  (greeting->kind != EP_WELCOME && greeting->kind != EP_YIELD)))
+  if (rc == 0 && (message->rank != rank || message->incarnation != incarnation ||
+                  (message->kind != EP_WELCOME && message->kind != EP_YIELD)))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d gave a malformed answer", rank);
-  *yield = rc == 0 && greeting->kind == EP_YIELD;
+  *yield = rc == 0 && message->kind == EP_YIELD;
   return rc;
 }

@@ -8,14 +8,14 @@
 #include "ep/core/engine.h"
 #include "transport/transport.h"
 
-enum ep_greeting_kind {
+enum ep_handshake_kind {
   EP_HELLO = 1, // the dialler's; with descriptors: doorbell page, area, and on CUDA memory the device's window
   EP_WELCOME,   // the acceptor's yes; with descriptors
   EP_YIELD,     // both dialled: the acceptor's own call stands, or its link is there already
   EP_REFUSED,   // `error` and `why` say why
 };
 
-struct ep_greeting {
+struct ep_handshake_message {
   uint64_t magic;
   uint32_t version; // EP_LAYOUT_VERSION
   uint32_t kind;
@@ -31,12 +31,12 @@ struct ep_greeting {
   uint32_t combine_dtype;
 };
 
-// Between hosts, within TLS. What stands before the greeting is the same in all versions, so that any two can tell each
-// other that they do not fit.
-struct ep_far_greeting {
+// Between hosts, within TLS. The fields before `message` are the same in all versions, so that any two versions can
+// recognise that they do not fit.
+struct ep_tcp_message {
   uint64_t magic;
   uint32_t version, size; // EP_LAYOUT_VERSION, and of the whole
-  struct ep_greeting greeting;
+  struct ep_handshake_message message;
   char transport[EP_TRANSPORT_NAME];
   uint64_t link; // the sender's number of it, for messages to it
   uint32_t address_size, key_size;
@@ -44,24 +44,24 @@ struct ep_far_greeting {
   uint8_t key[TRANSPORT_MAX_KEY];         // of the area that it reads
 };
 
-// This rank's greeting.
-struct ep_greeting ep_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to);
-struct ep_far_greeting ep_far_greeting_make(const weft_ep_t *ep, enum ep_greeting_kind kind, uint64_t to);
+// This rank's message.
+struct ep_handshake_message ep_handshake_message_make(const weft_ep_t *ep, enum ep_handshake_kind kind, uint64_t to);
+struct ep_tcp_message ep_tcp_message_make(const weft_ep_t *ep, enum ep_handshake_kind kind, uint64_t to);
 
-// Whether `size` received bytes are a greeting that this rank can answer: PROTOCOL, VERSION (names the option that
-// differs).
-int ep_greeting_check(const weft_ep_t *ep, const struct ep_greeting *greeting, size_t size);
+// Whether `size` received bytes are a handshake message that this rank can answer: PROTOCOL, VERSION (names the
+// option that differs).
+int ep_handshake_message_check(const weft_ep_t *ep, const struct ep_handshake_message *message, size_t size);
 
-// Whether no more has to come behind the first `size` bytes of a greeting from another host before it can be checked:
-// it is whole, or its head says that it is none, or another version's.
-bool ep_far_is_whole(const struct ep_far_greeting *far, size_t size);
+// Whether the first `size` bytes of a message from another host suffice to check it: it is whole, or its head says that
+// it is none, or another version's.
+bool ep_tcp_message_is_whole(const struct ep_tcp_message *tcp, size_t size);
 
 // Whether the `size` bytes that a caller from another host sent (they begin `hello`) call this rank. VERSION, PROTOCOL:
 // as above.
-int ep_far_hello_check(const weft_ep_t *ep, const struct ep_far_greeting *hello, size_t size);
+int ep_tcp_hello_check(const weft_ep_t *ep, const struct ep_tcp_message *hello, size_t size);
 
 // The same of what a called rank answered: a welcome of that rank and incarnation, or `*yield`. What it refused with.
-int ep_far_answer_check(const weft_ep_t *ep, const struct ep_far_greeting *answer, size_t size, int32_t rank,
+int ep_tcp_answer_check(const weft_ep_t *ep, const struct ep_tcp_message *answer, size_t size, int32_t rank,
                         uint64_t incarnation, bool *yield);
 
 #endif

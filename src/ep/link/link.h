@@ -1,9 +1,9 @@
 // A link: two incarnations that have mapped each other's windows, and the socket whose hang-up shows that the other has
 // gone.
 //
-// Either side may dial. The dialler sends a greeting with its doorbell and the area that it will read, the acceptor
-// answers with its own; descriptors travel beside the messages. When both dial at once the lower rank's call stands.
-// The socket stays open: the kernel closes a dead process's end, so its hang-up is the news of a death.
+// Either side may dial. The dialler sends a handshake message with its doorbell and the area that it will read, the
+// acceptor answers with its own; descriptors travel beside the messages. When both dial at once the lower rank's call
+// stands. The socket stays open: the kernel closes a dead process's end, so its hang-up is the news of a death.
 #ifndef EP_LINK_LINK_H
 #define EP_LINK_LINK_H
 
@@ -41,7 +41,7 @@ struct ep_way {
 
 enum { EP_TRANSPORT_NAME = 32, EP_HOST_SIZE = 160 };
 
-struct ep_far_greeting;
+struct ep_tcp_message;
 struct ep_remote;
 
 struct ep_link {
@@ -90,10 +90,10 @@ struct ep_links {
   bool stop; // under lock
   bool running;
   pthread_t thread;
-  int far_listener;                  // TCP, for other hosts; -1: there is none
-  struct lobby *far_lobby;           // who has called it and not spoken
+  int tcp_listener;                  // TCP, for other hosts; -1: there is none
+  struct lobby *tcp_lobby;           // who has called it and not spoken
   char endpoints[256];               // of it
-  uint8_t far_key[SECRET_KEY_SIZE];  // of the token in the claim: who calls there has to have it
+  uint8_t tcp_key[SECRET_KEY_SIZE];  // of the token in the claim: who calls there has to have it
   char transport[EP_TRANSPORT_NAME]; // to other hosts, as asked for; "": any
   // What the claim says: "<host> <socket name>", and with a listener for other hosts " <token> <endpoints>".
   char address[GROUP_ADDRESS_SIZE];
@@ -115,7 +115,7 @@ static inline struct ep_area_head *ep_link_out(const struct ep_link *link) {
 
 // --- link.c: one link ---
 
-// The descriptors that a greeting brings.
+// The descriptors that a handshake message brings.
 enum ep_fd { EP_FD_BELL, EP_FD_AREA, EP_FD_DEVICE, EP_FDS };
 
 // Creates the link and the windows that this rank will read. Their descriptors in `fds` (-1: there is none) are for the

@@ -34,7 +34,7 @@ void ep_control_notify(struct ep_link *link, enum ep_notice what) {
   pthread_mutex_unlock(&remote->socket_lock);
 }
 
-void ep_remote_welcome(struct ep_link *link, const struct ep_far_greeting *welcome) {
+void ep_remote_welcome(struct ep_link *link, const struct ep_tcp_message *welcome) {
   struct ep_remote *remote = link->remote;
   size_t said = 0, sent = 0;
   pthread_mutex_lock(&remote->socket_lock);

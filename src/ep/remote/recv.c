@@ -12,7 +12,8 @@ static void receive(struct ep_net *net, const void *bytes, size_t size) {
   struct ep_remote *remote = ep_remote_find(net, id);
   if (!remote) // late: the link has been let go of; or a stranger's, who guesses numbers
     return;
-  // What came before its sender could not be reached any more counts; nobody believes one that has written nonsense.
+  // What came before its sender could not be reached any more counts; one that has written what no rank writes is not
+  // believed.
   if (atomic_load(&remote->failed) == WEFT_ERR_PROTOCOL)
     return;
   atomic_fetch_add(&remote->messages_received, 1);

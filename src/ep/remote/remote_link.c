@@ -91,38 +91,38 @@ int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int a
   return rc == 0 ? 0 : fail_context(rc, "link to rank %d", link->rank);
 }
 
-int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greeting) {
+int ep_remote_describe(struct ep_remote *remote, struct ep_tcp_message *message) {
   struct ep_net *net = remote->net;
-  size_t size = sizeof greeting->key;
-  snprintf(greeting->transport, sizeof greeting->transport, "%s", ep_remote_way(remote));
+  size_t size = sizeof message->key;
+  snprintf(message->transport, sizeof message->transport, "%s", ep_remote_way(remote));
   if (!net) {
-    memcpy(greeting->key, remote->link->device.name, DEVICE_NAME);
-    greeting->key_size = DEVICE_NAME;
+    memcpy(message->key, remote->link->device.name, DEVICE_NAME);
+    message->key_size = DEVICE_NAME;
     return 0;
   }
   ep_net_lock(net);
-  int rc = remote->in ? net->transport->pack(remote->in, greeting->key, &size)
+  int rc = remote->in ? net->transport->pack(remote->in, message->key, &size)
                       : fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
   ep_net_unlock(net);
-  memcpy(greeting->address, net->address, net->address_size);
-  greeting->address_size = (uint32_t)net->address_size;
-  greeting->key_size = (uint32_t)size;
-  greeting->link = remote->id;
+  memcpy(message->address, net->address, net->address_size);
+  message->address_size = (uint32_t)net->address_size;
+  message->key_size = (uint32_t)size;
+  message->link = remote->id;
   return rc;
 }
 
-static int reach(struct ep_remote *remote, const struct ep_far_greeting *greeting) {
+static int reach(struct ep_remote *remote, const struct ep_tcp_message *message) {
   const struct transport *transport = remote->net->transport;
   size_t area = written(remote)->size;
   if (!remote->in)
     return fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
   char owner[EP_NET_OWNER];
   ep_net_owner(owner, remote->link->rank, remote->link->incarnation);
-  int rc = transport->connect(remote->net->worker, greeting->address, greeting->address_size, owner, &remote->peer);
+  int rc = transport->connect(remote->net->worker, message->address, message->address_size, owner, &remote->peer);
   if (rc != 0)
     return rc;
   remote->peer->arg = remote;
-  rc = transport->import(remote->peer, greeting->key, greeting->key_size, &remote->area);
+  rc = transport->import(remote->peer, message->key, message->key_size, &remote->area);
   if (rc == 0 && (remote->area->kind != WEFT_MEMORY_HOST || remote->area->length != area))
     rc = fail(WEFT_ERR_PROTOCOL, "its area has %llu bytes, not %zu", (unsigned long long)remote->area->length, area);
   if (rc != 0)
@@ -131,17 +131,17 @@ static int reach(struct ep_remote *remote, const struct ep_far_greeting *greetin
   return carrier_of(remote)->prepare(remote);
 }
 
-int ep_remote_connect(struct ep_remote *remote, const struct ep_far_greeting *greeting) {
-  if (greeting->address_size > sizeof greeting->address || greeting->key_size > sizeof greeting->key)
-    return fail(WEFT_ERR_PROTOCOL, "a greeting of rank %d is longer than it can be", remote->link->rank);
-  if (!remote->net && greeting->key_size != DEVICE_NAME)
+int ep_remote_connect(struct ep_remote *remote, const struct ep_tcp_message *message) {
+  if (message->address_size > sizeof message->address || message->key_size > sizeof message->key)
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d is longer than it can be", remote->link->rank);
+  if (!remote->net && message->key_size != DEVICE_NAME)
     return fail(WEFT_ERR_PROTOCOL, "rank %d names its window in %u bytes, not %d", remote->link->rank,
-                greeting->key_size, DEVICE_NAME);
+                message->key_size, DEVICE_NAME);
   if (!remote->net)
-    return remote->ep->engine->link_map_fabric(remote->ep, remote->link, greeting->key);
-  remote->peer_id = greeting->link;
+    return remote->ep->engine->link_map_fabric(remote->ep, remote->link, message->key);
+  remote->peer_id = message->link;
   ep_net_lock(remote->net);
-  int rc = reach(remote, greeting);
+  int rc = reach(remote, message);
   ep_net_unlock(remote->net);
   return rc == 0 ? 0 : fail_context(rc, "link to rank %d on another host", remote->link->rank);
 }

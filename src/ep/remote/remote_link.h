@@ -5,8 +5,9 @@
 //
 // Rows leave in chunks while the next are written. The message goes when all of them are visible at the peer.
 //
-// The socket of the greeting stays, as on one host. It carries what must be known before its hang-up: that the peer
-// left, or takes this rank for lost; and how many messages it has sent, for these come another way, and may come later.
+// The socket of the handshake stays open, as on one host. It carries what must be known before its hang-up: that the
+// peer left, or takes this rank for lost; and how many messages it has sent, for these come another way, and may come
+// later.
 //
 // Where NVLink joins the GPUs of both hosts (EP_FABRIC), kernels write the peer's window as on one host, and the socket
 // is all that there is of this.
@@ -92,9 +93,9 @@ struct ep_remote {
 // shadow. Messages to it are received from here on. `net` NULL: by NVLink, which needs none of that. [owner, service]
 int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int area_fd);
 // What the peer needs of it.
-int ep_remote_describe(struct ep_remote *remote, struct ep_far_greeting *greeting);
+int ep_remote_describe(struct ep_remote *remote, struct ep_tcp_message *message);
 // With what the peer says: ready to publish. [owner, service]
-int ep_remote_connect(struct ep_remote *remote, const struct ep_far_greeting *greeting);
+int ep_remote_connect(struct ep_remote *remote, const struct ep_tcp_message *message);
 // Ends what is under way and frees all but the windows. When it returns nothing of the link is written or read by the
 // transport, and what comes late meets no data. NULL is legal.
 void ep_remote_free(struct ep_remote *remote);
@@ -155,7 +156,7 @@ void ep_remote_return(weft_ep_t *ep);
 
 // Answers the call that became this link, which is installed. If this fails the caller has gone, and its hang-up takes
 // the link down. [service]
-void ep_remote_welcome(struct ep_link *link, const struct ep_far_greeting *welcome);
+void ep_remote_welcome(struct ep_link *link, const struct ep_tcp_message *welcome);
 void ep_control_notify(struct ep_link *link, enum ep_notice notice);
 int ep_control_listen(struct ep_link *link);
 void ep_control_receive_last(struct ep_link *link);

@@ -75,8 +75,8 @@ static void raise(void *area, const struct ep_word *from) {
     __atomic_store_n(to, from->value, __ATOMIC_RELEASE);
 }
 
-// Whether the update tells of no start, or of one that has been told or told anew: who tells again tells of an earlier
-// operation, and messages overtake each other.
+// Whether the update brings no start, or one that is known or was replaced: a start that is published again is of an
+// earlier operation, and messages overtake each other.
 static bool is_old_start(const struct ep_update *update, const void *area) {
   const size_t at = offsetof(struct ep_area_head, start.op_plus_1);
   uint64_t start = 0, known = __atomic_load_n((const word *)((const char *)area + at), __ATOMIC_RELAXED);

@@ -1,5 +1,5 @@
 // A message between ranks on different hosts: words that the one would have stored in the other's memory, were they on
-// one. Native byte order, as the greeting.
+// one. Native byte order, as the handshake message.
 #ifndef EP_REMOTE_UPDATE_H
 #define EP_REMOTE_UPDATE_H
 

@@ -150,7 +150,7 @@ void ep_net_post(struct ep_net *net, struct ep_post *post) {
     ended = !post->in_flight;
     leave(net);
   }
-  if (!ended && !atomic_load(&net->driving)) // what the network did not take at once, no descriptor tells of
+  if (!ended && !atomic_load(&net->driving)) // no descriptor signals what the network did not take at once
     wake(net);
 }
 
@@ -247,8 +247,8 @@ static bool rest(struct ep_net *net, uint32_t idle, uint64_t last_ns) {
 }
 
 // Near the GPU whose windows it carries, or near the NICs.
-static void find_near(weft_ep_t *ep, struct near_place *place) {
-  near_find(NULL, ep->pci, place);
+static void find_near(weft_ep_t *ep, struct affinity_place *place) {
+  affinity_find(NULL, ep->pci, place);
 }
 
 static void *run(void *arg) {
@@ -302,7 +302,7 @@ static int find_any(const struct transport **transport) {
   return fail(WEFT_ERR_UNSUPPORTED, "no transport to other hosts works here: `weft info` says what is missing");
 }
 
-// What a caller proposes to a rank that was told nothing: one of those that it might have chosen itself.
+// What a caller proposes to a rank without a setting: one of those that it might have chosen itself.
 static int find_proposed(const char *proposal, const struct transport **transport) {
   for (const char *const *name = networks; *name; name++)
     if (strcmp(*name, proposal) == 0)
@@ -350,9 +350,9 @@ static int start(struct ep_net *net) {
   net->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (net->kick < 0)
     return fail_errno(errno, "cannot start the net thread");
-  struct near_place place;
+  struct affinity_place place;
   find_near(net->ep, &place);
-  int error = near_create(&place, &net->thread, run, net);
+  int error = affinity_create(&place, &net->thread, run, net);
   if (error != 0)
     return fail_thread(error, "the net thread");
   net->running = true;

@@ -96,7 +96,7 @@ void ep_net_borrow(struct ep_net *net, struct ep_post *post);
 // Closes the transport, which ends all that is under way: no link to another host can be used any more. [net lock]
 void ep_net_shut(struct ep_net *net);
 // Keeps the addresses of a window that peers could write to, without its memory: what still comes late, from one that
-// was put out, meets nobody's data. (A transport in software writes where it is told.) [net lock]
+// was put out, meets no data of others. (A transport in software writes where the message says.) [net lock]
 void ep_net_bury(struct ep_net *net, struct ep_window *window);
 
 // The owner drives from here on until it hands over; the thread sleeps, and takes neither the net lock nor a processor.

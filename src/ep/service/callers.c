@@ -20,44 +20,44 @@
 #include "secure/lobby.h"
 
 enum {
-  GREETING_TIME_MS = 5000, // for a caller to greet
-  UNPROVED_BYTES = 16384,  // that a caller from another host may send before it has proved anything
-  AT_ONCE = 32,            // calls that are taken before others are heard
-  MUTE_MS = 100,           // without a look at the listeners, when a call cannot be taken
-  WASTE_NS = 5000000,      // processor time that strangers may cost before their listener is not polled for
-  WASTE_MUTES = 3,         // so many times as long
-  TAKING_NS = 5000,        // of that time, for a call that is taken and not answered
+  HANDSHAKE_TIME_MS = 5000, // for a caller to send its handshake message
+  UNPROVED_BYTES = 16384,   // that a caller from another host may send before it has proved anything
+  AT_ONCE = 32,             // calls that are taken before other sockets are looked at
+  MUTE_MS = 100,            // without a look at the listeners, when a call cannot be taken
+  WASTE_NS = 5000000,       // processor time that strangers may cost before their listener is not polled for
+  WASTE_MUTES = 3,          // so many times as long
+  TAKING_NS = 5000,         // of that time, for a call that is taken and not answered
 };
 
-static struct door *door_of(struct callers *callers, bool far) {
-  return far ? &callers->far : &callers->near;
+static struct door *door_of(struct callers *callers, bool tcp) {
+  return tcp ? &callers->tcp : &callers->local;
 }
 
 static bool is_proved(const struct caller *caller) {
-  return caller->far && caller->handshake.stage == EP_HANDSHAKE_PROVED;
+  return caller->tcp && caller->handshake.stage == EP_HANDSHAKE_PROVED;
 }
 
-static bool too_many(const struct callers *callers, bool far, bool proved) {
+static bool too_many(const struct callers *callers, bool tcp, bool proved) {
   int count = 0;
   for (int i = 0; i < callers->count; i++)
-    count += callers->entry[i].far == far && is_proved(&callers->entry[i]) == proved;
-  return count > (proved ? PROVED_CALLERS : far ? FAR_CALLERS : NEAR_CALLERS);
+    count += callers->entry[i].tcp == tcp && is_proved(&callers->entry[i]) == proved;
+  return count > (proved ? PROVED_CALLERS : tcp ? TCP_CALLERS : LOCAL_CALLERS);
 }
 
 // Looks at a listener, or not: calls that it cannot take yet would wake the thread at once, again and again. They wait
 // in the listener's queue.
-static void look_at_listener(struct ep_links *links, const struct callers *callers, bool far) {
-  bool look = (far ? callers->far : callers->near).muted_until_ns == 0;
-  int listener = far ? lobby_fd(links->far_lobby) : links->listener;
-  struct epoll_event event = {.events = look ? EPOLLIN : 0, .data.u64 = far ? TAG_FAR_LISTENER : TAG_LISTENER};
+static void look_at_listener(struct ep_links *links, const struct callers *callers, bool tcp) {
+  bool look = (tcp ? callers->tcp : callers->local).muted_until_ns == 0;
+  int listener = tcp ? lobby_fd(links->tcp_lobby) : links->listener;
+  struct epoll_event event = {.events = look ? EPOLLIN : 0, .data.u64 = tcp ? TAG_TCP_LISTENER : TAG_LISTENER};
   if (listener >= 0)
     epoll_ctl(links->epoll, EPOLL_CTL_MOD, listener, &event);
 }
 
-static void mute(struct ep_links *links, struct callers *callers, bool far, uint64_t ns) {
-  door_of(callers, far)->muted_until_ns = clock_ns() + ns;
-  door_of(callers, far)->wasted_ns = 0;
-  look_at_listener(links, callers, far);
+static void mute(struct ep_links *links, struct callers *callers, bool tcp, uint64_t ns) {
+  door_of(callers, tcp)->muted_until_ns = clock_ns() + ns;
+  door_of(callers, tcp)->wasted_ns = 0;
+  look_at_listener(links, callers, tcp);
 }
 
 static uint64_t processor_ns(void) {
@@ -68,14 +68,14 @@ static uint64_t processor_ns(void) {
 
 // A stranger has cost `ns`. What all of them cost together is a part of one processor's time, and the ranks' own calls
 // wait behind theirs no longer than that takes. Told now and then only: strangers decide how often it happens.
-static void waste(weft_ep_t *ep, struct callers *callers, bool far, uint64_t ns, const char *why) {
-  struct door *door = door_of(callers, far);
+static void waste(weft_ep_t *ep, struct callers *callers, bool tcp, uint64_t ns, const char *why) {
+  struct door *door = door_of(callers, tcp);
   uint64_t so_far = ++callers->strangers;
   door->wasted_ns += ns;
   if ((so_far & (so_far - 1)) == 0)
     log_info("rank %d has refused %llu callers; the last: %s", ep->rank, (unsigned long long)so_far, why);
   if (door->wasted_ns > WASTE_NS && door->muted_until_ns == 0)
-    mute(&ep->links, callers, far, WASTE_MUTES * door->wasted_ns);
+    mute(&ep->links, callers, tcp, WASTE_MUTES * door->wasted_ns);
 }
 
 // Takes it out of the list, and leaves it as it is.
@@ -88,17 +88,17 @@ static struct caller drop_caller(struct callers *callers, int i) {
 static void hang_up(weft_ep_t *ep, struct callers *callers, int i, const char *why) {
   struct caller caller = drop_caller(callers, i);
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, caller.socket, NULL); // a child may hold it open
-  if (caller.far && caller.handshake.stage != EP_HANDSHAKE_ENDS && !is_proved(&caller))
+  if (caller.tcp && caller.handshake.stage != EP_HANDSHAKE_ENDS && !is_proved(&caller))
     waste(ep, callers, true, caller.spent_ns, why);
-  if (caller.far)
+  if (caller.tcp)
     ep_handshake_end(&caller.handshake);
   else
     close(caller.socket);
 }
 
 // Whether whoever has connected may take a place: on this host, this user's processes.
-static bool may_call(weft_ep_t *ep, struct callers *callers, int socket, bool far) {
-  if (far)
+static bool may_call(weft_ep_t *ep, struct callers *callers, int socket, bool tcp) {
+  if (tcp)
     return ep_endpoint_is_ours(socket, ep->links.endpoints);
   uint64_t before_ns = processor_ns();
   if (ep_user_check(socket) == 0)
@@ -108,7 +108,7 @@ static bool may_call(weft_ep_t *ep, struct callers *callers, int socket, bool fa
 }
 
 // The socket of a call of this host; -1: not now.
-static int accept_near(weft_ep_t *ep, struct callers *callers) {
+static int accept_local(weft_ep_t *ep, struct callers *callers) {
   int socket;
   do
     socket = accept4(ep->links.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -121,26 +121,26 @@ static int accept_near(weft_ep_t *ep, struct callers *callers) {
   return socket;
 }
 
-static int accept_far(weft_ep_t *ep) {
+static int accept_tcp(weft_ep_t *ep) {
   struct lobby_caller caller;
-  return lobby_next(ep->links.far_lobby, &caller) ? caller.fd : -1;
+  return lobby_next(ep->links.tcp_lobby, &caller) ? caller.fd : -1;
 }
 
 // False: not now.
-static bool take_call(weft_ep_t *ep, struct callers *callers, bool far) {
-  if (door_of(callers, far)->muted_until_ns != 0)
+static bool take_call(weft_ep_t *ep, struct callers *callers, bool tcp) {
+  if (door_of(callers, tcp)->muted_until_ns != 0)
     return false;
-  int socket = far ? accept_far(ep) : accept_near(ep, callers);
+  int socket = tcp ? accept_tcp(ep) : accept_local(ep, callers);
   if (socket < 0)
     return false;
-  if (!may_call(ep, callers, socket, far) ||
+  if (!may_call(ep, callers, socket, tcp) ||
       ep_service_watch_socket(ep, socket, ((uint64_t)socket << EP_TAG_BITS) | TAG_CALLER) != 0) {
     close(socket);
     return true;
   }
   struct caller *caller = &callers->entry[callers->count++];
-  *caller = (struct caller){.socket = socket, .far = far, .deadline_ns = clock_deadline_ms(GREETING_TIME_MS)};
-  if (far)
+  *caller = (struct caller){.socket = socket, .tcp = tcp, .deadline_ns = clock_deadline_ms(HANDSHAKE_TIME_MS)};
+  if (tcp)
     ep_handshake_begin(&caller->handshake, socket);
   return true;
 }
@@ -158,9 +158,9 @@ static uint64_t received_bytes(int socket) {
   return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_bytes_received : 0;
 }
 
-static void make_room(weft_ep_t *ep, struct callers *callers, bool far, bool proved);
+static void make_room(weft_ep_t *ep, struct callers *callers, bool tcp, bool proved);
 
-static void receive_far(weft_ep_t *ep, struct callers *callers, int i) {
+static void receive_tcp(weft_ep_t *ep, struct callers *callers, int i) {
   struct caller *caller = &callers->entry[i];
   bool was_proved = is_proved(caller);
   uint64_t before_ns = processor_ns();
@@ -182,8 +182,8 @@ void ep_callers_receive(weft_ep_t *ep, struct callers *callers, int socket) {
   int i = find_caller(callers, socket);
   if (i < 0)
     return;
-  if (callers->entry[i].far) {
-    receive_far(ep, callers, i);
+  if (callers->entry[i].tcp) {
+    receive_tcp(ep, callers, i);
     return;
   }
   drop_caller(callers, i);
@@ -192,11 +192,11 @@ void ep_callers_receive(weft_ep_t *ep, struct callers *callers, int socket) {
 }
 
 // The caller that has come least far, and of those the one that came first.
-static struct caller *find_least(struct callers *callers, bool far, bool proved) {
+static struct caller *find_least(struct callers *callers, bool tcp, bool proved) {
   struct caller *least = NULL;
   for (int i = 0; i < callers->count; i++) {
     struct caller *caller = &callers->entry[i];
-    if (caller->far != far || is_proved(caller) != proved)
+    if (caller->tcp != tcp || is_proved(caller) != proved)
       continue;
     if (!least || caller->handshake.stage < least->handshake.stage ||
         (caller->handshake.stage == least->handshake.stage && caller->deadline_ns < least->deadline_ns))
@@ -207,9 +207,9 @@ static struct caller *find_least(struct callers *callers, bool far, bool proved)
 
 // A caller that sends nothing keeps no other out, nor does one whose messages bring it no further. What has come since
 // the thread looked is received before. (A rank that was cut off calls again, and has all ready to send when it calls.)
-static void make_room(weft_ep_t *ep, struct callers *callers, bool far, bool proved) {
-  while (too_many(callers, far, proved)) {
-    struct caller *least = find_least(callers, far, proved);
+static void make_room(weft_ep_t *ep, struct callers *callers, bool tcp, bool proved) {
+  while (too_many(callers, tcp, proved)) {
+    struct caller *least = find_least(callers, tcp, proved);
     struct pollfd said = {.fd = least->socket, .events = POLLIN};
     enum ep_handshake_stage before = least->handshake.stage;
     if (before != EP_HANDSHAKE_ENDS && !proved && poll(&said, 1, 0) > 0)
@@ -220,22 +220,22 @@ static void make_room(weft_ep_t *ep, struct callers *callers, bool far, bool pro
   }
 }
 
-void ep_callers_accept(weft_ep_t *ep, struct callers *callers, bool far) {
-  for (int i = 0; i < AT_ONCE && take_call(ep, callers, far); i++)
-    make_room(ep, callers, far, false);
+void ep_callers_accept(weft_ep_t *ep, struct callers *callers, bool tcp) {
+  for (int i = 0; i < AT_ONCE && take_call(ep, callers, tcp); i++)
+    make_room(ep, callers, tcp, false);
 }
 
 // Ends the mutes that are over; the milliseconds to the end of the next, -1 for none.
 static int end_mutes(struct ep_links *links, struct callers *callers) {
   int next = -1;
-  for (int far = 0; far <= 1; far++) {
-    struct door *door = door_of(callers, far);
+  for (int tcp = 0; tcp <= 1; tcp++) {
+    struct door *door = door_of(callers, tcp);
     if (door->muted_until_ns == 0)
       continue;
     int left = clock_left_ms(door->muted_until_ns);
     if (left == 0) {
       door->muted_until_ns = 0;
-      look_at_listener(links, callers, far);
+      look_at_listener(links, callers, tcp);
     } else if (next < 0 || left < next) {
       next = left;
     }
@@ -248,7 +248,7 @@ int ep_callers_expire(weft_ep_t *ep, struct callers *callers) {
   for (int i = callers->count - 1; i >= 0; i--) {
     int left = clock_left_ms(callers->entry[i].deadline_ns);
     if (left == 0)
-      hang_up(ep, callers, i, "a caller did not greet in time");
+      hang_up(ep, callers, i, "a caller sent no handshake message in time");
     else if (next < 0 || left < next)
       next = left;
   }

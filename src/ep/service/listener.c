@@ -51,7 +51,7 @@ static int describe_host(const char *id, char *out, size_t cap) {
   return 0;
 }
 
-static int listen_near(struct ep_links *links, const char *name) {
+static int listen_local(struct ep_links *links, const char *name) {
   struct sockaddr_un at = {.sun_family = AF_UNIX};
   memcpy(at.sun_path + 1, name, strlen(name)); // abstract: a NUL first, no file
   socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
@@ -63,17 +63,17 @@ static int listen_near(struct ep_links *links, const char *name) {
 }
 
 // A store inside this process has no ranks of other hosts; what is asked for in so many words is done all the same.
-static bool wants_far(const struct ep_links *links, const struct weft_ep_options *options) {
+static bool wants_tcp(const struct ep_links *links, const struct weft_ep_options *options) {
   if (links->transport[0])
     return strcmp(links->transport, "none") != 0;
   return strcmp(weft_store_name(options->store), "local") != 0;
 }
 
-static int listen_far(struct ep_links *links, const struct weft_ep_options *options) {
+static int listen_tcp(struct ep_links *links, const struct weft_ep_options *options) {
   const char *at = or_environment(options->listen, "WEFT_ADDRESS");
   if (!at)
     at = or_environment(NULL, "WEFT_INTERFACE");
-  int rc = ep_endpoint_listen(at, &links->far_listener, links->endpoints, sizeof links->endpoints);
+  int rc = ep_endpoint_listen(at, &links->tcp_listener, links->endpoints, sizeof links->endpoints);
   if (rc != 0 && (at || links->transport[0]))
     return rc;
   if (rc != 0) { // peers on this host need none
@@ -82,7 +82,7 @@ static int listen_far(struct ep_links *links, const struct weft_ep_options *opti
   }
   char token[SECRET_DIGITS + 1];
   secret_make(token);
-  rc = secret_derive(token, EP_HANDSHAKE_PROTOCOL, links->far_key);
+  rc = secret_derive(token, EP_HANDSHAKE_PROTOCOL, links->tcp_key);
   size_t used = strlen(links->address);
   snprintf(links->address + used, sizeof links->address - used, " %s %s", token, links->endpoints);
   return rc;
@@ -103,6 +103,6 @@ int ep_service_listen(weft_ep_t *ep, const struct weft_ep_options *options) {
     return rc;
   snprintf(name, sizeof name, "weft-%016llx", (unsigned long long)random_id());
   snprintf(links->address, sizeof links->address, "%s %s", host, name);
-  rc = listen_near(links, name);
-  return rc == 0 && wants_far(links, options) ? listen_far(links, options) : rc;
+  rc = listen_local(links, name);
+  return rc == 0 && wants_tcp(links, options) ? listen_tcp(links, options) : rc;
 }

@@ -59,7 +59,7 @@ static struct ep_link *take_failed(weft_ep_t *ep) {
   return found;
 }
 
-// The link's transport has failed. A peer that has gone is heard by its socket too, which knows better how: it has a
+// The link's transport has failed. A peer that has gone is noticed by its socket too, which knows better how: it has a
 // moment to say so.
 static void put_down_failed(weft_ep_t *ep, struct ep_link *link) {
   struct pollfd news = {.fd = link->socket, .events = POLLIN | POLLRDHUP};
@@ -70,7 +70,7 @@ static void put_down_failed(weft_ep_t *ep, struct ep_link *link) {
     put_down(ep, link, err == WEFT_ERR_CLOSED ? EP_LINK_DOUBTED : EP_LINK_BROKEN, why);
     return;
   }
-  link->path->listen(link); // which says how much is to be heard
+  link->path->listen(link); // which says how much is to be received
   link->path->receive_last(link);
   put_down(ep, link, link->path->verdict(ep, link), why);
 }
@@ -134,15 +134,15 @@ static void *serve(void *arg) {
   struct epoll_event events[64];
   while (!stopping(&ep->links)) {
     int count = epoll_wait(ep->links.epoll, events, 64, ep_callers_expire(ep, &callers));
-    bool near = false, far = false;
+    bool local = false, tcp = false;
     for (int i = 0; i < count; i++) {
       uint64_t data = events[i].data.u64;
       uint64_t tag = data & ((1u << EP_TAG_BITS) - 1);
       uint64_t drained;
       if (tag == TAG_LISTENER)
-        near = true;
-      else if (tag == TAG_FAR_LISTENER)
-        far = true;
+        local = true;
+      else if (tag == TAG_TCP_LISTENER)
+        tcp = true;
       else if (tag == TAG_WAKE)
         (void)!read(ep->links.wake, &drained, sizeof drained);
       else if (tag == TAG_CALLER)
@@ -150,9 +150,9 @@ static void *serve(void *arg) {
       else
         receive_link(ep, (struct ep_link *)(uintptr_t)data);
     }
-    if (near) // after the batch: an event in it may mean a socket whose number a new one gets
+    if (local) // after the batch: an event in it may mean a socket whose number a new one gets
       ep_callers_accept(ep, &callers, false);
-    if (far)
+    if (tcp)
       ep_callers_accept(ep, &callers, true);
     take_failures(ep);
     free_retired(ep); // after the whole batch: an event in it may mean a link that has been retired since
@@ -170,10 +170,10 @@ int ep_service_start(weft_ep_t *ep) {
   int rc = ep_service_watch_socket(ep, links->listener, TAG_LISTENER);
   if (rc == 0)
     rc = ep_service_watch_socket(ep, links->wake, TAG_WAKE);
-  if (rc == 0 && links->far_listener >= 0)
-    rc = lobby_open(&links->far_lobby, links->far_listener, LOBBY_TLS, LOBBY_FEW);
-  if (rc == 0 && links->far_lobby)
-    rc = ep_service_watch_socket(ep, lobby_fd(links->far_lobby), TAG_FAR_LISTENER);
+  if (rc == 0 && links->tcp_listener >= 0)
+    rc = lobby_open(&links->tcp_lobby, links->tcp_listener, LOBBY_TLS, LOBBY_FEW);
+  if (rc == 0 && links->tcp_lobby)
+    rc = ep_service_watch_socket(ep, lobby_fd(links->tcp_lobby), TAG_TCP_LISTENER);
   if (rc != 0)
     return rc;
   int error = thread_create(&links->thread, NULL, serve, ep);
@@ -206,8 +206,8 @@ void ep_links_free(weft_ep_t *ep) {
     ep_link_free(ep, link);
   }
   free_retired(ep);
-  lobby_close(links->far_lobby);
-  int fds[] = {links->listener, links->far_listener, links->epoll, links->wake};
+  lobby_close(links->tcp_lobby);
+  int fds[] = {links->listener, links->tcp_listener, links->epoll, links->wake};
   for (int i = 0; i < 4; i++)
     if (fds[i] >= 0)
       close(fds[i]);

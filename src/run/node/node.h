@@ -20,8 +20,8 @@
 #include "run/common/store_writer.h"
 #include "run/node/gpus.h"
 #include "run/node/process.h"
+#include "run/node/progress.h"
 #include "run/node/run_directory.h"
-#include "run/node/terminal.h"
 #include "secure/secret.h"
 
 #define RUN_DEFAULT_JOB "elastic"

@@ -82,7 +82,7 @@ static int put_out(const struct rank *rank, const struct traffic_op *op) {
   return err;
 }
 
-// What the operation itself tells of losses may come before the callback that says why, or the view that says who.
+// What the operation itself reports of losses may come before the callback that says why, or the view that says who.
 static int note_losses(struct rank *rank, const struct traffic_op *op) {
   struct rank_events *events = &rank->events;
   uint32_t end = rank->plan->num_phases;
@@ -151,7 +151,7 @@ static int judge(struct rank *rank, const struct rank_judgement *judgement, cons
 
 // Of an operation that all its ranks began in the same view, and of which nothing is missing: what any other run with
 // this seed has to come to.
-static int tell_digest(struct rank *rank, const struct traffic_op *op) {
+static int publish_digest(struct rank *rank, const struct traffic_op *op) {
   uint64_t digest = 0;
   int err = traffic_digest(rank->traffic, &digest);
   json_t *ranks = err ? NULL : json_array();
@@ -182,7 +182,7 @@ int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool
   if (!err && judgement->judge && (op->settled || !judgement->only_settled) && (whole || !judgement->only_whole))
     err = judge(rank, judgement, op);
   if (!err && rank->config.digests && op->settled && whole)
-    err = tell_digest(rank, op);
+    err = publish_digest(rank, op);
   return err;
 }
 

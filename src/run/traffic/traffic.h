@@ -11,7 +11,7 @@
 
 #include "ep/oracle/pattern.h"
 #include "run/common/config.h"
-#include "run/traffic/memory.h"
+#include "run/traffic/buffer.h"
 
 struct traffic;
 

@@ -77,7 +77,7 @@ static bool is_within(const cpu_set_t *inner, const cpu_set_t *outer) {
 static int node_of(const struct topology_choice *choice, const cpu_set_t *allowed) {
   cpu_set_t cpus;
   for (size_t i = 0; i < choice->num_nodes && choice->num_nodes > 1; i++)
-    if (near_parse(choice->nodes[i].cpus, &cpus) && is_within(allowed, &cpus))
+    if (affinity_parse(choice->nodes[i].cpus, &cpus) && is_within(allowed, &cpus))
       return choice->nodes[i].node;
   return -1;
 }

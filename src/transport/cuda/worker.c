@@ -156,7 +156,7 @@ const struct transport transport_cuda = {
     .what = "GPU memory of this host, mapped: NVLink or PCIe",
     .abilities = {.local_kinds = 1 << WEFT_MEMORY_HOST | 1 << WEFT_MEMORY_CUDA,
                   .remote_kinds = 1 << WEFT_MEMORY_HOST | 1 << WEFT_MEMORY_CUDA,
-                  .flags = TRANSPORT_MESSAGES | TRANSPORT_ONE_SIDED | TRANSPORT_TELLS_DEATH | TRANSPORT_MAPPED_ONLY},
+                  .flags = TRANSPORT_MESSAGES | TRANSPORT_ONE_SIDED | TRANSPORT_REPORTS_DEATH | TRANSPORT_MAPPED_ONLY},
     .probe = probe,
     .open = cuda_transport_open,
     .close = cuda_transport_close,

@@ -23,7 +23,7 @@ struct file_gds;
 
 // Registered with the transport: a file, or memory (then the descriptors are -1).
 struct file_region {
-  struct self_region base;
+  struct storage_region base;
   int buffered, direct; // descriptors: through the page cache, and past it (-1: the file system cannot)
   bool own_buffered;    // to be closed; else it is the caller's
   bool no_direct;       // it said that it can, and then refused
@@ -42,7 +42,7 @@ struct file_region {
 };
 
 struct file_request {
-  struct self_request base;
+  struct storage_request base;
   struct link issue;  // in the worker's list, while there is more to begin
   uint32_t piece;     // the next to begin,
   uint64_t offset;    // from there in it
@@ -92,7 +92,7 @@ extern const struct file_engine file_posix;
 extern const struct file_engine file_uring; // only with WEFT_HAVE_URING
 
 struct file_worker {
-  struct self_worker base;
+  struct storage_worker base;
   const struct file_engine *engine;
   uint64_t depth; // operations at once
   uint64_t page;  // O_DIRECT begins and ends at multiples of it, so that no page is written both ways
@@ -112,7 +112,7 @@ void file_unreg(struct transport_region *region);
 void file_release(struct transport_remote *remote);
 // Gives back what a region holds of the system; its descriptor may be the caller's, who may close it now.
 void file_region_close(struct file_region *region);
-void file_region_drop(struct self_region *region); // frees it
+void file_region_drop(struct storage_region *region); // frees it
 
 // request.c
 int file_prepare(struct transport_request *request);

@@ -216,7 +216,7 @@ int file_gds_prepare(struct file_worker *worker, const struct transport_request 
     if (!worker->gds || !worker->gds->ready)
       rc = fail(WEFT_ERR_UNSUPPORTED, "piece %u: %s", i, worker->base.base.lacks);
     else
-      rc = open_handle(worker, (struct file_region *)((struct self_remote *)request->pieces[i].remote)->region);
+      rc = open_handle(worker, (struct file_region *)((struct storage_remote *)request->pieces[i].remote)->region);
   }
   return rc == 0 && needed ? gds_threads_start(worker->gds, worker) : rc;
 }

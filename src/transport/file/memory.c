@@ -10,7 +10,7 @@
 #include "base/fail.h"
 #include "transport/file/file.h"
 
-void file_region_drop(struct self_region *base) {
+void file_region_drop(struct storage_region *base) {
   struct file_region *region = (struct file_region *)base;
   free(region);
 }
@@ -101,7 +101,7 @@ int file_reg(struct transport_worker *base, const struct transport_memory *memor
     free(region);
     return rc;
   }
-  self_region_add(&worker->base, memory, &region->base);
+  storage_region_add(&worker->base, memory, &region->base);
   *out = &region->base.base;
   return 0;
 }
@@ -111,12 +111,12 @@ void file_unreg(struct transport_region *base) {
   file_region_close(region);
   region->base.gone = true;
   region->base.base.memory.path = NULL; // the caller's
-  if (self_region_put(&region->base))
+  if (storage_region_put(&region->base))
     file_region_drop(&region->base);
 }
 
 void file_release(struct transport_remote *remote) {
-  struct self_region *region = self_remote_free(remote);
-  if (self_region_put(region))
+  struct storage_region *region = storage_remote_free(remote);
+  if (storage_region_put(region))
     file_region_drop(region);
 }

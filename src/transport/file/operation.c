@@ -86,9 +86,9 @@ static void begin(struct file_worker *worker, struct file_request *own) {
   const struct transport_request *request = own->base.request;
   const struct transport_piece *piece = &request->pieces[own->piece];
   uint32_t index = own->piece;
-  struct file_region *file = (struct file_region *)((struct self_remote *)piece->remote)->region;
+  struct file_region *file = (struct file_region *)((struct storage_remote *)piece->remote)->region;
   if (file->base.gone)
-    self_request_failed(&own->base, index, fail(WEFT_ERR_NOT_FOUND, "%s was deregistered", name_of(file)));
+    storage_request_failed(&own->base, index, fail(WEFT_ERR_NOT_FOUND, "%s was deregistered", name_of(file)));
   else if (own->offset < piece->length) {
     struct file_op *op = take(worker, own);
     op->file = file;
@@ -142,7 +142,7 @@ static void finish_if_done(struct file_worker *worker, struct file_request *own)
     link_add(&worker->issue, &own->issue);
     return;
   }
-  self_request_end(&own->base);
+  storage_request_end(&own->base);
 }
 
 // A flush that failed: no piece of that file can be relied upon.
@@ -150,8 +150,8 @@ static void sync_failed(struct file_request *own, const struct file_region *file
   int err = fail_errno(error, "cannot flush %s", name_of(file));
   const struct transport_request *request = own->base.request;
   for (uint32_t i = 0; i < request->num_pieces; i++) {
-    if (((struct self_remote *)request->pieces[i].remote)->region == &file->base)
-      self_request_failed(&own->base, i, err);
+    if (((struct storage_remote *)request->pieces[i].remote)->region == &file->base)
+      storage_request_failed(&own->base, i, err);
   }
 }
 
@@ -173,7 +173,7 @@ static void op_failed(const struct file_op *op, int error) {
   else
     err = fail_errno(error ? error : EIO, "cannot %s %u bytes at %llu of %s", what, op->length,
                      (unsigned long long)op->offset, name_of(op->file));
-  self_request_failed(&own->base, op->piece, err);
+  storage_request_failed(&own->base, op->piece, err);
 }
 
 // Whether the operation goes on after `error`: it was only put off, or O_DIRECT is not for this file after all.
@@ -187,9 +187,9 @@ static bool goes_on(struct file_op *op, int error) {
 }
 
 void file_op_done(struct file_worker *worker, struct file_op *op, ssize_t result) {
-  struct self_request *own = &op->request->base;
+  struct storage_request *own = &op->request->base;
   if (result > 0 && !op->sync) {
-    self_request_moved(own, op->piece, (uint64_t)result);
+    storage_request_moved(own, op->piece, (uint64_t)result);
     op->address += result;
     op->offset += (uint64_t)result;
     op->length -= (uint32_t)result;
@@ -229,6 +229,6 @@ void file_cancel(struct transport_request *request) {
       engine_of(worker, &worker->ops[i])->cancel(worker, &worker->ops[i]);
   }
   if (own->in_flight == 0)
-    self_request_end(&own->base);
+    storage_request_end(&own->base);
   worker->engine->flush(worker);
 }

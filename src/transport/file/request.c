@@ -6,7 +6,7 @@
 #include "transport/file/file.h"
 
 static struct file_region *file_of(const struct transport_piece *piece) {
-  return (struct file_region *)((struct self_remote *)piece->remote)->region;
+  return (struct file_region *)((struct storage_remote *)piece->remote)->region;
 }
 
 static int check_modes(const struct transport_request *request) {
@@ -41,7 +41,7 @@ static int list_files(struct file_request *own, const struct transport_request *
 }
 
 static void free_own(struct file_request *own) {
-  self_request_free(&own->base);
+  storage_request_free(&own->base);
   free(own->files);
   free(own);
 }
@@ -54,7 +54,7 @@ int file_prepare(struct transport_request *request) {
   link_init(&own->issue);
   int rc = check_modes(request);
   if (rc == 0)
-    rc = self_request_init(request, &own->base);
+    rc = storage_request_init(request, &own->base);
   if (rc == 0)
     rc = file_gds_prepare(worker, request);
   if (rc == 0 && worker->sync && request->op == WEFT_WRITE)
@@ -85,7 +85,7 @@ static uint64_t most_of_a_file(void) {
 
 int file_post(struct transport_request *request) {
   struct file_request *own = request->own;
-  int rc = self_request_begin(request);
+  int rc = storage_request_begin(request);
   if (rc < 0)
     return rc;
   struct file_worker *worker = (struct file_worker *)request->peer->worker;
@@ -94,7 +94,7 @@ int file_post(struct transport_request *request) {
   own->syncing = false;
   own->most = request->op == WEFT_WRITE ? most_of_a_file() : UINT64_MAX;
   if (request->num_pieces == 0) {
-    self_request_end(&own->base);
+    storage_request_end(&own->base);
     return 0;
   }
   link_add(&worker->issue, &own->issue);

@@ -102,7 +102,7 @@ static int open_worker(const struct transport_options *options, struct transport
   if (!worker)
     return fail(WEFT_ERR_NOMEM, "out of memory for the transport file");
   worker->event_fd = -1;
-  self_worker_init(&worker->base, &transport_file, options);
+  storage_worker_init(&worker->base, &transport_file, options);
   link_init(&worker->issue);
   int rc = read_settings(worker, options);
   if (rc == 0 && !(worker->ops = calloc(worker->depth, sizeof *worker->ops)))
@@ -127,7 +127,7 @@ static uint32_t progress(struct transport_worker *base) {
   struct file_worker *worker = (struct file_worker *)base;
   uint32_t count = worker->engine->reap(worker) + file_gds.reap(worker);
   file_issue(worker);
-  return count + self_worker_complete(&worker->base, file_region_drop);
+  return count + storage_worker_complete(&worker->base, file_region_drop);
 }
 
 static int arm_engines(struct file_worker *worker) {
@@ -138,7 +138,7 @@ static int arm_engines(struct file_worker *worker) {
 static void cancel_all(struct file_worker *worker) {
   for (struct link *link = worker->base.active.next, *next; link != &worker->base.active; link = next) {
     next = link->next;
-    file_cancel(LINK_OF(link, struct self_request, link)->request);
+    file_cancel(LINK_OF(link, struct storage_request, link)->request);
   }
 }
 
@@ -162,11 +162,11 @@ static void close_worker(struct transport_worker *base) {
     file_gds_abandon(worker);
   }
   while (!link_empty(&worker->base.active))
-    self_request_end(LINK_OF(worker->base.active.next, struct self_request, link));
-  self_worker_complete(&worker->base, file_region_drop);
+    storage_request_end(LINK_OF(worker->base.active.next, struct storage_request, link));
+  storage_worker_complete(&worker->base, file_region_drop);
   for (struct link *link = worker->base.regions.next; link != &worker->base.regions; link = link->next)
-    file_region_close((struct file_region *)LINK_OF(link, struct self_region, link));
-  self_worker_clear(&worker->base, file_region_drop);
+    file_region_close((struct file_region *)LINK_OF(link, struct storage_region, link));
+  storage_worker_clear(&worker->base, file_region_drop);
   file_gds.close(worker);
   worker->engine->close(worker);
   free(worker->ops);
@@ -174,7 +174,7 @@ static void close_worker(struct transport_worker *base) {
 }
 
 static void disconnect(struct transport_peer *peer) {
-  self_disconnect(peer, file_cancel, file_region_drop);
+  storage_disconnect(peer, file_cancel, file_region_drop);
 }
 
 static int get_fd(struct transport_worker *base) {
@@ -203,13 +203,13 @@ const struct transport transport_file = {
     .probe = probe,
     .open = open_worker,
     .close = close_worker,
-    .address = self_address,
+    .address = storage_address,
     .reg = file_reg,
     .unreg = file_unreg,
-    .pack = self_pack,
-    .connect = self_connect,
+    .pack = storage_pack,
+    .connect = storage_connect,
     .disconnect = disconnect,
-    .import = self_import,
+    .import = storage_import,
     .release = file_release,
     .prepare = file_prepare,
     .unprepare = file_unprepare,

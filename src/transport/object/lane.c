@@ -37,9 +37,9 @@ static void settle_part(struct object_request *own, const struct object_target *
     const struct transport_piece *piece = piece_at(own, entry);
     uint64_t piece_end = piece->remote_address + piece->length, run = (piece_end < end ? piece_end : end) - offset;
     if (err == 0)
-      self_request_moved(&own->base, own->order[entry], run);
+      storage_request_moved(&own->base, own->order[entry], run);
     else
-      self_request_failed(&own->base, own->order[entry], err);
+      storage_request_failed(&own->base, own->order[entry], err);
     offset += run;
   }
 }
@@ -48,9 +48,9 @@ static void settle_target(struct object_request *own, const struct object_target
   for (uint32_t i = 0; i < target->num_entries; i++) {
     uint32_t piece = own->order[target->first_entry + i];
     if (err == 0)
-      self_request_moved(&own->base, piece, own->base.request->pieces[piece].length);
+      storage_request_moved(&own->base, piece, own->base.request->pieces[piece].length);
     else
-      self_request_failed(&own->base, piece, err);
+      storage_request_failed(&own->base, piece, err);
   }
 }
 
@@ -62,13 +62,13 @@ static void fail_target(struct object_request *own, struct object_target *target
   for (uint32_t i = 0; i < target->num_entries; i++) {
     uint32_t piece = own->order[target->first_entry + i];
     if (own->base.left[piece] > 0)
-      self_request_failed(&own->base, piece, err);
+      storage_request_failed(&own->base, piece, err);
   }
 }
 
 static void finish_if_done(struct object_request *own) {
   if (own->running == 0 && own->next_target == own->num_targets && link_empty(&own->base.link) == false)
-    self_request_end(&own->base);
+    storage_request_end(&own->base);
 }
 
 // --- lanes ---
@@ -216,7 +216,7 @@ bool object_can_issue(const struct object_worker *worker) {
   if (worker->aborts)
     return true;
   for (struct link *link = worker->base.active.next; link != &worker->base.active; link = link->next) {
-    if (target_to_begin((struct object_request *)LINK_OF(link, struct self_request, link)))
+    if (target_to_begin((struct object_request *)LINK_OF(link, struct storage_request, link)))
       return true;
   }
   return false;
@@ -228,7 +228,7 @@ void object_issue(struct object_worker *worker) {
   struct link *next;
   for (struct link *link = worker->base.active.next; link != &worker->base.active; link = next) {
     next = link->next;
-    struct object_request *own = (struct object_request *)LINK_OF(link, struct self_request, link);
+    struct object_request *own = (struct object_request *)LINK_OF(link, struct storage_request, link);
     struct object_target *target = NULL;
     own->running++; // an exchange that fails at once does not end it meanwhile
     while (worker->busy < worker->set.parallel && (target = target_to_begin(own)) && begin_target(worker, own, target))
@@ -426,5 +426,5 @@ void object_cancel(struct transport_request *request) {
   }
   for (uint32_t i = 0; i < own->num_targets; i++)
     give_up_upload(worker, &own->targets[i]);
-  self_request_end(&own->base);
+  storage_request_end(&own->base);
 }

@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "transport/object/object.h"
 
-void object_region_drop(struct self_region *base) {
+void object_region_drop(struct storage_region *base) {
   struct object_region *region = (struct object_region *)base;
   free(region->url);
   free(region);
@@ -22,21 +22,21 @@ int object_reg(struct transport_worker *base, const struct transport_memory *mem
     free(region);
     return rc;
   }
-  self_region_add(&worker->base, memory, &region->base);
+  storage_region_add(&worker->base, memory, &region->base);
   *out = &region->base.base;
   return 0;
 }
 
 void object_unreg(struct transport_region *base) {
-  struct self_region *region = (struct self_region *)base;
+  struct storage_region *region = (struct storage_region *)base;
   region->gone = true;
   region->base.memory.path = NULL; // the caller's
-  if (self_region_put(region))
+  if (storage_region_put(region))
     object_region_drop(region);
 }
 
 void object_release(struct transport_remote *remote) {
-  struct self_region *region = self_remote_free(remote);
-  if (self_region_put(region))
+  struct storage_region *region = storage_remote_free(remote);
+  if (storage_region_put(region))
     object_region_drop(region);
 }

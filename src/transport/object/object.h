@@ -25,7 +25,7 @@ struct object_settings {
 };
 
 struct object_region {
-  struct self_region base;
+  struct storage_region base;
   char *url; // of the object; NULL: host memory
 };
 
@@ -50,7 +50,7 @@ struct object_target {
 };
 
 struct object_request {
-  struct self_request base;
+  struct storage_request base;
   uint32_t *order; // the pieces by object and offset
   struct object_part *parts;
   struct object_target *targets;
@@ -93,7 +93,7 @@ struct object_abort {
 };
 
 struct object_worker {
-  struct self_worker base;
+  struct storage_worker base;
   struct object_settings set;
   CURLM *multi;
   int epoll_fd, timer_fd;
@@ -121,7 +121,7 @@ int object_reg(struct transport_worker *worker, const struct transport_memory *m
                struct transport_region **region);
 void object_unreg(struct transport_region *region);
 void object_release(struct transport_remote *remote);
-void object_region_drop(struct self_region *region); // frees it
+void object_region_drop(struct storage_region *region); // frees it
 
 // request.c
 int object_prepare(struct transport_request *request);

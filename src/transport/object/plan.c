@@ -7,7 +7,7 @@
 #include "transport/object/object.h"
 
 struct entry {
-  struct self_region *region;
+  struct storage_region *region;
   uint64_t offset;
   uint32_t piece;
 };
@@ -31,7 +31,7 @@ static int sort_pieces(struct object_request *own) {
   }
   for (uint32_t i = 0; i < request->num_pieces; i++) {
     const struct transport_piece *piece = &request->pieces[i];
-    entries[i] = (struct entry){((struct self_remote *)piece->remote)->region, piece->remote_address, i};
+    entries[i] = (struct entry){((struct storage_remote *)piece->remote)->region, piece->remote_address, i};
   }
   qsort(entries, request->num_pieces, sizeof *entries, compare);
   for (uint32_t i = 0; i < request->num_pieces; i++)
@@ -45,7 +45,7 @@ static const struct transport_piece *piece_at(const struct object_request *own, 
 }
 
 static struct object_region *region_of(const struct transport_piece *piece) {
-  return (struct object_region *)((struct self_remote *)piece->remote)->region;
+  return (struct object_region *)((struct storage_remote *)piece->remote)->region;
 }
 
 // Adds the parts of a range that begins with `entry`. Without room for them (parts NULL) it counts.

@@ -5,7 +5,7 @@
 #include "transport/object/object.h"
 
 static void free_own(struct object_request *own) {
-  self_request_free(&own->base);
+  storage_request_free(&own->base);
   object_plan_free(own);
   free(own);
 }
@@ -15,7 +15,7 @@ int object_prepare(struct transport_request *request) {
   struct object_request *own = calloc(1, sizeof *own);
   if (!own)
     return fail(WEFT_ERR_NOMEM, "out of memory for a request");
-  int rc = self_request_init(request, &own->base);
+  int rc = storage_request_init(request, &own->base);
   if (rc == 0)
     rc = object_plan(own, &worker->set);
   if (rc < 0) {
@@ -34,7 +34,7 @@ void object_unprepare(struct transport_request *request) {
 // Exchanges begin in progress(), because libcurl allocates and post() must not.
 int object_post(struct transport_request *request) {
   struct object_request *own = request->own;
-  int rc = self_request_begin(request);
+  int rc = storage_request_begin(request);
   if (rc < 0)
     return rc;
   own->next_target = 0;
@@ -46,6 +46,6 @@ int object_post(struct transport_request *request) {
     target->etag[0] = target->upload[0] = '\0';
   }
   if (own->num_targets == 0)
-    self_request_end(&own->base);
+    storage_request_end(&own->base);
   return 0;
 }

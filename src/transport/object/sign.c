@@ -30,7 +30,7 @@ static void to_hex(const uint8_t bytes[HMAC_SIZE], char hex[HEX]) {
 static bool hash(const char *text, size_t size, char hex[HEX]) {
   const struct hmac_part part = {text, size};
   uint8_t digest[HMAC_SIZE];
-  if (hash_sha256(&part, 1, digest) != 0)
+  if (secure_sha256(&part, 1, digest) != 0)
     return false;
   to_hex(digest, hex);
   return true;

@@ -60,7 +60,7 @@ static int open_worker(const struct transport_options *options, struct transport
   if (!worker)
     return fail(WEFT_ERR_NOMEM, "out of memory for the transport object");
   worker->epoll_fd = worker->timer_fd = -1;
-  self_worker_init(&worker->base, &transport_object, options);
+  storage_worker_init(&worker->base, &transport_object, options);
   rc = object_settings_read(&worker->set, options);
   if (rc == 0)
     rc = object_loop_open(worker);
@@ -78,7 +78,7 @@ static uint32_t progress(struct transport_worker *base) {
   struct object_worker *worker = (struct object_worker *)base;
   uint32_t count = object_loop_run(worker);
   object_issue(worker);
-  return count + self_worker_complete(&worker->base, object_region_drop);
+  return count + storage_worker_complete(&worker->base, object_region_drop);
 }
 
 static int arm(struct transport_worker *base) {
@@ -100,21 +100,21 @@ static void close_worker(struct transport_worker *base) {
   worker->base.closing = true;
   for (struct link *link = worker->base.active.next, *next; link != &worker->base.active; link = next) {
     next = link->next;
-    object_cancel(LINK_OF(link, struct self_request, link)->request);
+    object_cancel(LINK_OF(link, struct storage_request, link)->request);
   }
   uint64_t deadline = clock_deadline_ms(CLOSE_MS);
-  while (self_worker_complete(&worker->base, object_region_drop) > 0)
+  while (storage_worker_complete(&worker->base, object_region_drop) > 0)
     ;
   while ((worker->aborts || worker->busy > 0) && !clock_passed(deadline)) {
     if (progress(base) == 0 && arm(base) == 0)
       poll(&(struct pollfd){.fd = worker->epoll_fd, .events = POLLIN}, 1, clock_left_ms(deadline));
   }
-  self_worker_clear(&worker->base, object_region_drop);
+  storage_worker_clear(&worker->base, object_region_drop);
   free_worker(worker);
 }
 
 static void disconnect(struct transport_peer *peer) {
-  self_disconnect(peer, object_cancel, object_region_drop);
+  storage_disconnect(peer, object_cancel, object_region_drop);
 }
 
 // A store of the same region.
@@ -132,13 +132,13 @@ const struct transport transport_object = {
     .probe = probe,
     .open = open_worker,
     .close = close_worker,
-    .address = self_address,
+    .address = storage_address,
     .reg = object_reg,
     .unreg = object_unreg,
-    .pack = self_pack,
-    .connect = self_connect,
+    .pack = storage_pack,
+    .connect = storage_connect,
     .disconnect = disconnect,
-    .import = self_import,
+    .import = storage_import,
     .release = object_release,
     .prepare = object_prepare,
     .unprepare = object_unprepare,

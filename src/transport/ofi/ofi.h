@@ -16,7 +16,7 @@
 // which goes with it: ofi_rxm of libfabric 1.17 leaves an endpoint that was closed in its queue's list of what to check
 // before a sleep, and fi_trywait() reads freed memory then.
 //
-// Some providers notice only by a failing operation that a peer is gone, so the transport does not claim TELLS_DEATH.
+// Some providers notice only by a failing operation that a peer is gone, so the transport does not claim REPORTS_DEATH.
 #ifndef TRANSPORT_OFI_OFI_H
 #define TRANSPORT_OFI_OFI_H
 

@@ -23,7 +23,7 @@ static int check_local(const struct transport_request *request, uint32_t i) {
 
 static int check_remote(const struct transport_request *request, uint32_t i) {
   const struct transport_piece *piece = &request->pieces[i];
-  const struct transport_memory *memory = &((struct self_remote *)piece->remote)->region->base.memory;
+  const struct transport_memory *memory = &((struct storage_remote *)piece->remote)->region->base.memory;
   uint64_t most = memory->length ? memory->length : INT64_MAX;
   if (piece->remote->peer != request->peer)
     return fail(WEFT_ERR_INVALID, "piece %u: its remote side belongs to another peer", i);
@@ -37,7 +37,7 @@ static int check_remote(const struct transport_request *request, uint32_t i) {
   return 0;
 }
 
-int self_request_init(struct transport_request *request, struct self_request *own) {
+int storage_request_init(struct transport_request *request, struct storage_request *own) {
   for (uint32_t i = 0; i < request->num_pieces; i++) {
     int rc = check_local(request, i);
     if (rc == 0)
@@ -54,13 +54,13 @@ int self_request_init(struct transport_request *request, struct self_request *ow
   return 0;
 }
 
-void self_request_free(struct self_request *own) {
+void storage_request_free(struct storage_request *own) {
   free(own->left);
 }
 
-int self_request_begin(struct transport_request *request) {
-  struct self_request *own = request->own;
-  struct self_worker *worker = (struct self_worker *)request->peer->worker;
+int storage_request_begin(struct transport_request *request) {
+  struct storage_request *own = request->own;
+  struct storage_worker *worker = (struct storage_worker *)request->peer->worker;
   if (atomic_load_explicit(&request->state, memory_order_acquire) == TRANSPORT_IN_FLIGHT)
     return fail(WEFT_ERR_BUSY, "the request is in flight");
   int rc = 0;
@@ -80,19 +80,19 @@ int self_request_begin(struct transport_request *request) {
   atomic_store_explicit(&request->state, rc ? rc : TRANSPORT_IN_FLIGHT, memory_order_release);
   if (rc < 0)
     return rc;
-  own->peer = (struct self_peer *)request->peer;
+  own->peer = (struct storage_peer *)request->peer;
   own->peer->num_active++;
   worker->num_active++;
   link_add(&worker->active, &own->link);
   return 0;
 }
 
-void self_request_moved(struct self_request *own, uint32_t piece, uint64_t bytes) {
+void storage_request_moved(struct storage_request *own, uint32_t piece, uint64_t bytes) {
   own->left[piece] -= bytes;
   own->request->moved += bytes;
 }
 
-void self_request_failed(struct self_request *own, uint32_t piece, int err) {
+void storage_request_failed(struct storage_request *own, uint32_t piece, int err) {
   struct transport_request *request = own->request;
   if (request->status && request->status[piece] == 0)
     request->status[piece] = err;
@@ -102,9 +102,9 @@ void self_request_failed(struct self_request *own, uint32_t piece, int err) {
   snprintf(request->why, sizeof request->why, "%s", weft_last_error());
 }
 
-void self_request_end(struct self_request *own) {
+void storage_request_end(struct storage_request *own) {
   struct transport_request *request = own->request;
-  struct self_worker *worker = (struct self_worker *)own->peer->base.worker;
+  struct storage_worker *worker = (struct storage_worker *)own->peer->base.worker;
   bool complete = true;
   for (uint32_t i = 0; i < request->num_pieces; i++) {
     if (own->left[i] == 0)
@@ -121,9 +121,9 @@ void self_request_end(struct self_request *own) {
   link_add(&worker->ended, &own->link);
 }
 
-void self_request_complete(struct self_request *own) {
+void storage_request_complete(struct storage_request *own) {
   struct transport_request *request = own->request;
-  struct self_worker *worker = (struct self_worker *)own->peer->base.worker;
+  struct storage_worker *worker = (struct storage_worker *)own->peer->base.worker;
   const struct transport_options *options = &worker->base.options;
   link_remove(&own->link);
   own->peer->num_active--;

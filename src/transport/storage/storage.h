@@ -10,7 +10,7 @@
 #include "transport/link.h"
 #include "transport/transport.h"
 
-struct self_worker {
+struct storage_worker {
   struct transport_worker base;
   uint64_t id; // in addresses and keys, so that they are valid for this worker only
   uint64_t num_regions;
@@ -21,7 +21,7 @@ struct self_worker {
   bool closing;
 };
 
-struct self_region {
+struct storage_region {
   struct transport_region base;
   struct link link;
   uint64_t number; // of the worker; never used twice
@@ -29,24 +29,24 @@ struct self_region {
   bool gone;       // deregistered: what is posted to it fails
 };
 
-struct self_peer {
+struct storage_peer {
   struct transport_peer base;
   struct link link, remotes;
   uint32_t num_active;
   bool closing;
 };
 
-struct self_remote {
+struct storage_remote {
   struct transport_remote base;
   struct link link;
-  struct self_region *region;
+  struct storage_region *region;
 };
 
 // What transport_request.own points to.
-struct self_request {
+struct storage_request {
   struct link link;
   struct transport_request *request;
-  struct self_peer *peer;
+  struct storage_peer *peer;
   uint64_t *left; // [num_pieces] bytes still to move
   int err;        // of the piece that failed first
   bool canceled;
@@ -55,48 +55,49 @@ struct self_request {
 // --- worker, regions, peers: the table's functions, or what they call: worker.c ---
 
 // Fills in a zeroed worker.
-void self_worker_init(struct self_worker *worker, const struct transport *transport,
-                      const struct transport_options *options);
+void storage_worker_init(struct storage_worker *worker, const struct transport *transport,
+                         const struct transport_options *options);
 // Frees peers and remotes; gives every region to `drop`, which frees it. Nothing is in flight.
-void self_worker_clear(struct self_worker *worker, void (*drop)(struct self_region *region));
+void storage_worker_clear(struct storage_worker *worker, void (*drop)(struct storage_region *region));
 
-int self_address(struct transport_worker *worker, void *bytes, size_t *size);
-int self_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
-                 struct transport_peer **peer);
-int self_pack(struct transport_region *region, void *bytes, size_t *size);
-int self_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
+int storage_address(struct transport_worker *worker, void *bytes, size_t *size);
+int storage_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
+                    struct transport_peer **peer);
+int storage_pack(struct transport_region *region, void *bytes, size_t *size);
+int storage_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
 
 // The parts of reg(), unreg(), release() and disconnect() that are alike. Each put says whether it was the last
 // reference, so that the caller frees the region.
-void self_region_add(struct self_worker *worker, const struct transport_memory *memory, struct self_region *region);
-bool self_region_put(struct self_region *region);
-struct self_region *self_remote_free(struct transport_remote *remote); // the region, to be put
+void storage_region_add(struct storage_worker *worker, const struct transport_memory *memory,
+                        struct storage_region *region);
+bool storage_region_put(struct storage_region *region);
+struct storage_region *storage_remote_free(struct transport_remote *remote); // the region, to be put
 
 // --- requests: request.c ---
 
 // prepare(): checks the pieces against the local and remote regions, and sets up a zeroed `own`.
-int self_request_init(struct transport_request *request, struct self_request *own);
-void self_request_free(struct self_request *own); // what init allocated
+int storage_request_init(struct transport_request *request, struct storage_request *own);
+void storage_request_free(struct storage_request *own); // what init allocated
 
 // post(): BUSY, CLOSED or what the peer failed with; else the request is in flight.
-int self_request_begin(struct transport_request *request);
+int storage_request_begin(struct transport_request *request);
 // Bytes of a piece have arrived.
-void self_request_moved(struct self_request *own, uint32_t piece, uint64_t bytes);
+void storage_request_moved(struct storage_request *own, uint32_t piece, uint64_t bytes);
 // A piece failed; the sentence is the calling thread's last error, the code `err`.
-void self_request_failed(struct self_request *own, uint32_t piece, int err);
+void storage_request_failed(struct storage_request *own, uint32_t piece, int err);
 // Nothing touches its memory any more; whatever has not been moved is CANCELED, or failed with the request's code.
-void self_request_end(struct self_request *own);
+void storage_request_end(struct storage_request *own);
 // Completes a request that has ended: message, state, done(). Nothing of it is touched afterwards.
-void self_request_complete(struct self_request *own);
+void storage_request_complete(struct storage_request *own);
 
 // --- the ends of requests and peers: worker.c ---
 
 // Completes the requests that have ended. Returns how many. Peers whose last request ended are freed, their regions
-// dropped as in self_worker_clear().
-uint32_t self_worker_complete(struct self_worker *worker, void (*drop)(struct self_region *region));
+// dropped as in storage_worker_clear().
+uint32_t storage_worker_complete(struct storage_worker *worker, void (*drop)(struct storage_region *region));
 
 // disconnect(): `cancel` is the table's.
-void self_disconnect(struct transport_peer *peer, void (*cancel)(struct transport_request *request),
-                     void (*drop)(struct self_region *region));
+void storage_disconnect(struct transport_peer *peer, void (*cancel)(struct transport_request *request),
+                        void (*drop)(struct storage_region *region));
 
 #endif

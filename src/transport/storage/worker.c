@@ -12,8 +12,8 @@ static const struct card address_card = {"address of storage", 0x57534131, 2};
 // The worker's id, the kind, the region's number.
 static const struct card key_card = {"key of storage", 0x57534b31, 2};
 
-void self_worker_init(struct self_worker *worker, const struct transport *transport,
-                      const struct transport_options *options) {
+void storage_worker_init(struct storage_worker *worker, const struct transport *transport,
+                         const struct transport_options *options) {
   worker->base.transport = transport;
   worker->base.abilities = transport->abilities;
   worker->base.options = *options;
@@ -27,45 +27,45 @@ void self_worker_init(struct self_worker *worker, const struct transport *transp
   link_init(&worker->ended);
 }
 
-static void drop_region(struct self_region *region, void (*drop)(struct self_region *region)) {
-  if (self_region_put(region))
+static void drop_region(struct storage_region *region, void (*drop)(struct storage_region *region)) {
+  if (storage_region_put(region))
     drop(region);
 }
 
-static void free_peer(struct self_peer *peer, void (*drop)(struct self_region *region)) {
+static void free_peer(struct storage_peer *peer, void (*drop)(struct storage_region *region)) {
   while (!link_empty(&peer->remotes)) {
-    struct self_remote *remote = LINK_OF(peer->remotes.next, struct self_remote, link);
-    drop_region(self_remote_free(&remote->base), drop);
+    struct storage_remote *remote = LINK_OF(peer->remotes.next, struct storage_remote, link);
+    drop_region(storage_remote_free(&remote->base), drop);
   }
   link_remove(&peer->link);
   free(peer);
 }
 
-void self_worker_clear(struct self_worker *worker, void (*drop)(struct self_region *region)) {
+void storage_worker_clear(struct storage_worker *worker, void (*drop)(struct storage_region *region)) {
   while (!link_empty(&worker->peers))
-    free_peer(LINK_OF(worker->peers.next, struct self_peer, link), drop);
+    free_peer(LINK_OF(worker->peers.next, struct storage_peer, link), drop);
   while (!link_empty(&worker->regions))
-    drop_region(LINK_OF(worker->regions.next, struct self_region, link), drop);
+    drop_region(LINK_OF(worker->regions.next, struct storage_region, link), drop);
 }
 
-int self_address(struct transport_worker *base, void *bytes, size_t *size) {
-  struct self_worker *worker = (struct self_worker *)base;
+int storage_address(struct transport_worker *base, void *bytes, size_t *size) {
+  struct storage_worker *worker = (struct storage_worker *)base;
   struct wire_writer writer = card_begin(&address_card, bytes, *size);
   wire_put_number(&writer, worker->id, 8);
   return card_end(&address_card, &writer, size);
 }
 
-int self_connect(struct transport_worker *base, const void *address, size_t size, const char *owner,
-                 struct transport_peer **peer) {
+int storage_connect(struct transport_worker *base, const void *address, size_t size, const char *owner,
+                    struct transport_peer **peer) {
   (void)owner; // the only worker that can be reached is the caller's own
-  struct self_worker *worker = (struct self_worker *)base;
+  struct storage_worker *worker = (struct storage_worker *)base;
   struct wire_reader reader;
   int rc = card_read(&address_card, address, size, &reader);
   if (rc != 0)
     return rc;
   if (wire_take_number(&reader, 8) != worker->id)
     return fail(WEFT_ERR_UNREACHABLE, "the transport %s reaches storage of its own worker only", base->transport->name);
-  struct self_peer *own = calloc(1, sizeof *own);
+  struct storage_peer *own = calloc(1, sizeof *own);
   if (!own)
     return fail(WEFT_ERR_NOMEM, "out of memory for a peer");
   own->base.worker = base;
@@ -75,7 +75,8 @@ int self_connect(struct transport_worker *base, const void *address, size_t size
   return 0;
 }
 
-void self_region_add(struct self_worker *worker, const struct transport_memory *memory, struct self_region *region) {
+void storage_region_add(struct storage_worker *worker, const struct transport_memory *memory,
+                        struct storage_region *region) {
   region->base.worker = &worker->base;
   region->base.memory = *memory;
   region->number = ++worker->num_regions;
@@ -83,16 +84,16 @@ void self_region_add(struct self_worker *worker, const struct transport_memory *
   link_add(&worker->regions, &region->link);
 }
 
-bool self_region_put(struct self_region *region) {
+bool storage_region_put(struct storage_region *region) {
   if (--region->refs > 0)
     return false;
   link_remove(&region->link);
   return true;
 }
 
-int self_pack(struct transport_region *base, void *bytes, size_t *size) {
-  struct self_region *region = (struct self_region *)base;
-  struct self_worker *worker = (struct self_worker *)base->worker;
+int storage_pack(struct transport_region *base, void *bytes, size_t *size) {
+  struct storage_region *region = (struct storage_region *)base;
+  struct storage_worker *worker = (struct storage_worker *)base->worker;
   struct wire_writer writer = card_begin(&key_card, bytes, *size);
   wire_put_number(&writer, worker->id, 8);
   wire_put_number(&writer, base->memory.kind, 4);
@@ -100,18 +101,18 @@ int self_pack(struct transport_region *base, void *bytes, size_t *size) {
   return card_end(&key_card, &writer, size);
 }
 
-static struct self_region *find_region(struct self_worker *worker, uint64_t number) {
+static struct storage_region *find_region(struct storage_worker *worker, uint64_t number) {
   for (struct link *link = worker->regions.next; link != &worker->regions; link = link->next) {
-    struct self_region *region = LINK_OF(link, struct self_region, link);
+    struct storage_region *region = LINK_OF(link, struct storage_region, link);
     if (region->number == number && !region->gone)
       return region;
   }
   return NULL;
 }
 
-int self_import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **remote) {
-  struct self_peer *peer = (struct self_peer *)base;
-  struct self_worker *worker = (struct self_worker *)base->worker;
+int storage_import(struct transport_peer *base, const void *bytes, size_t size, struct transport_remote **remote) {
+  struct storage_peer *peer = (struct storage_peer *)base;
+  struct storage_worker *worker = (struct storage_worker *)base->worker;
   struct wire_reader reader;
   int rc = card_read(&key_card, bytes, size, &reader);
   if (rc != 0)
@@ -120,10 +121,10 @@ int self_import(struct transport_peer *base, const void *bytes, size_t size, str
            number = wire_take_number(&reader, 8);
   if (kind >= WEFT_MEMORY_KINDS || !(worker->base.abilities.remote_kinds & 1u << kind))
     return fail(WEFT_ERR_UNREACHABLE, "the transport %s reaches no memory of that kind", worker->base.transport->name);
-  struct self_region *region = id == worker->id ? find_region(worker, number) : NULL;
+  struct storage_region *region = id == worker->id ? find_region(worker, number) : NULL;
   if (!region)
     return fail(WEFT_ERR_UNREACHABLE, "that region is not registered with this worker");
-  struct self_remote *own = calloc(1, sizeof *own);
+  struct storage_remote *own = calloc(1, sizeof *own);
   if (!own)
     return fail(WEFT_ERR_NOMEM, "out of memory for a region");
   own->base =
@@ -135,38 +136,38 @@ int self_import(struct transport_peer *base, const void *bytes, size_t size, str
   return 0;
 }
 
-struct self_region *self_remote_free(struct transport_remote *base) {
-  struct self_remote *remote = (struct self_remote *)base;
-  struct self_region *region = remote->region;
+struct storage_region *storage_remote_free(struct transport_remote *base) {
+  struct storage_remote *remote = (struct storage_remote *)base;
+  struct storage_region *region = remote->region;
   link_remove(&remote->link);
   free(remote);
   return region;
 }
 
-uint32_t self_worker_complete(struct self_worker *worker, void (*drop)(struct self_region *region)) {
+uint32_t storage_worker_complete(struct storage_worker *worker, void (*drop)(struct storage_region *region)) {
   uint32_t count = 0;
   for (const struct link *link = worker->ended.next; link != &worker->ended; link = link->next)
     count++;
   for (uint32_t i = 0; i < count; i++) // what ends in their callbacks waits for the next call
-    self_request_complete(LINK_OF(worker->ended.next, struct self_request, link));
+    storage_request_complete(LINK_OF(worker->ended.next, struct storage_request, link));
   for (struct link *link = worker->peers.next, *next; link != &worker->peers; link = next) {
     next = link->next;
-    struct self_peer *peer = LINK_OF(link, struct self_peer, link);
+    struct storage_peer *peer = LINK_OF(link, struct storage_peer, link);
     if (peer->closing && peer->num_active == 0)
       free_peer(peer, drop);
   }
   return count;
 }
 
-void self_disconnect(struct transport_peer *base, void (*cancel)(struct transport_request *request),
-                     void (*drop)(struct self_region *region)) {
-  struct self_peer *peer = (struct self_peer *)base;
-  struct self_worker *worker = (struct self_worker *)base->worker;
+void storage_disconnect(struct transport_peer *base, void (*cancel)(struct transport_request *request),
+                        void (*drop)(struct storage_region *region)) {
+  struct storage_peer *peer = (struct storage_peer *)base;
+  struct storage_worker *worker = (struct storage_worker *)base->worker;
   peer->closing = true;
   peer->base.failed = WEFT_ERR_CLOSED;
   for (struct link *link = worker->active.next, *next; link != &worker->active; link = next) {
     next = link->next;
-    struct self_request *own = LINK_OF(link, struct self_request, link);
+    struct storage_request *own = LINK_OF(link, struct storage_request, link);
     if (own->peer == peer)
       cancel(own->request);
   }

@@ -32,7 +32,7 @@ static void on_event(void *arg, const struct weft_agent_event *event) {
 }
 
 // Each tells the other once, at the start, that it lives.
-static bool has_greeted(void *arg) {
+static bool has_sent_a_message(void *arg) {
   (void)arg;
   return atomic_load(&loop.heard) >= 2;
 }
@@ -47,7 +47,7 @@ static int set_up(void **state) {
   options.on_event = on_event;
   options.heartbeat_ms = 3600000;
   pair_open(&pair, "", more, &options);
-  assert_true(pair_until(&pair, has_greeted, NULL));
+  assert_true(pair_until(&pair, has_sent_a_message, NULL));
   return 0;
 }
 

@@ -10,16 +10,19 @@
 
 #include "base/random.h"
 #include "ep/support/rank.h"
+#include "support/emulated.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { OPERATIONS = 1000 };
+enum { SANITIZED = 1 };
 #else
-enum { OPERATIONS = 10000 };
+enum { SANITIZED = 0 };
 #endif
+
+enum { OPERATIONS = 10000, OPERATIONS_WHEN_SLOW = 1000 };
 
 enum { OPERATIONS_OF_A_GROUP = 100, MOST_RANKS = 5, CAPACITY = 8 };
 
-static unsigned long operations = OPERATIONS;
+static unsigned long operations;
 static uint64_t seed = 20261;
 
 static uint32_t draw(uint64_t *state, uint32_t low, uint32_t high) {
@@ -76,6 +79,7 @@ static void drawn_shapes_sizes_and_masks(void **state) {
 }
 
 int main(int argc, char **argv) {
+  operations = SANITIZED || support_emulated() ? OPERATIONS_WHEN_SLOW : OPERATIONS;
   if (argc > 1)
     operations = strtoul(argv[1], NULL, 0);
   if (argc > 2)

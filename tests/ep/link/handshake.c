@@ -1,6 +1,6 @@
 // Everything that may call at the listeners of a rank, and everything that may answer there in its place. Nobody who
-// does not show the token gets to know anything, no greeting that is wrong anywhere makes a link, each is refused in
-// words, and the ranks' own calls come through beside all of them.
+// does not show the token gets to know anything, no handshake message that is wrong anywhere makes a link, each is
+// refused in words, and the ranks' own calls come through beside all of them.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -44,10 +44,10 @@ static uint32_t connected(weft_ep_t *ep) {
 
 // Says `size` bytes within TLS and, with `ends`, that nothing follows; what comes back is a refusal with `code`, or
 // nothing: 0.
-static struct ep_far_greeting expect(struct hosts *hosts, const void *bytes, size_t size, bool ends, int code) {
-  struct ep_far_greeting answer = {0};
+static struct ep_tcp_message expect(struct hosts *hosts, const void *bytes, size_t size, bool ends, int code) {
+  struct ep_tcp_message answer = {0};
   int fd = raw_peer_call(hosts->called);
-  struct tls *tls = raw_peer_prove(fd, true, hosts->called->links.far_key);
+  struct tls *tls = raw_peer_prove(fd, true, hosts->called->links.tcp_key);
   assert_non_null(tls);
   raw_peer_tell(tls, fd, bytes, size);
   if (ends)
@@ -57,17 +57,17 @@ static struct ep_far_greeting expect(struct hosts *hosts, const void *bytes, siz
   close(fd);
   if (got != (code ? sizeof answer : 0))
     fail_msg("%zu bytes are answered with %zu", size, got);
-  if (code && (answer.greeting.kind != EP_REFUSED || answer.greeting.error != code))
-    fail_msg("%zu bytes are answered with kind %u and code %d (%s), not %d", size, answer.greeting.kind,
-             answer.greeting.error, answer.greeting.why, code);
+  if (code && (answer.message.kind != EP_REFUSED || answer.message.error != code))
+    fail_msg("%zu bytes are answered with kind %u and code %d (%s), not %d", size, answer.message.kind,
+             answer.message.error, answer.message.why, code);
   assert_int_equal(connected(hosts->called), 0);
   return answer;
 }
 
-static void expect_hello(struct hosts *hosts, const struct ep_far_greeting *hello, int code, const char *text) {
-  struct ep_far_greeting answer = expect(hosts, hello, sizeof *hello, false, code);
-  if (!strstr(answer.greeting.why, text))
-    fail_msg("it is refused with \"%s\", which says nothing of \"%s\"", answer.greeting.why, text);
+static void expect_hello(struct hosts *hosts, const struct ep_tcp_message *hello, int code, const char *text) {
+  struct ep_tcp_message answer = expect(hosts, hello, sizeof *hello, false, code);
+  if (!strstr(answer.message.why, text))
+    fail_msg("it is refused with \"%s\", which says nothing of \"%s\"", answer.message.why, text);
 }
 
 // --- without the token ---
@@ -82,7 +82,7 @@ static void who_has_another_key_learns_nothing(void **state) {
   for (int i = -1; i < SECRET_KEY_SIZE; i++) { // none at all, and each byte of it wrong
     uint8_t key[SECRET_KEY_SIZE] = {0};
     if (i >= 0) {
-      memcpy(key, hosts.called->links.far_key, sizeof key);
+      memcpy(key, hosts.called->links.tcp_key, sizeof key);
       key[i] ^= 1;
     }
     struct wiretap relay;
@@ -102,7 +102,7 @@ static void who_has_another_key_learns_nothing(void **state) {
 
 // Says `size` bytes, outside of any TLS; at most an alert comes back.
 static void expect_nothing(struct hosts *hosts, const void *bytes, size_t size, bool ends) {
-  struct ep_far_greeting answer = {0};
+  struct ep_tcp_message answer = {0};
   int fd = raw_peer_call(hosts->called);
   raw_peer_send(fd, bytes, size);
   if (ends)
@@ -119,12 +119,12 @@ static void rubbish_is_not_answered(void **state) {
   struct hosts hosts;
   hosts_open(&hosts);
   uint64_t seed = SEED;
-  static char bytes[sizeof(struct ep_far_greeting)];
+  static char bytes[sizeof(struct ep_tcp_message)];
   static const char http[] = "GET / HTTP/1.1\r\nHost: weft\r\n\r\n";
-  const struct ep_far_greeting right = raw_peer_hello(hosts.caller, hosts.called);
+  const struct ep_tcp_message right = raw_peer_hello(hosts.caller, hosts.called);
   expect_nothing(&hosts, http, sizeof http - 1, true);
   expect_nothing(&hosts, "", 0, true);
-  expect_nothing(&hosts, &right, sizeof right, false); // a greeting that is right, in clear
+  expect_nothing(&hosts, &right, sizeof right, false); // a handshake message that is right, in clear
   for (int round = 0; round < 32; round++) {
     for (size_t i = 0; i < sizeof bytes; i++)
       bytes[i] = (char)random_next(&seed);
@@ -138,34 +138,34 @@ static void rubbish_is_not_answered(void **state) {
 
 // --- with the token ---
 
-// Every length up to the greeting's end, and some of those in the address and the key.
-static void a_greeting_cut_short_makes_no_link(void **state) {
+// Every length up to the handshake message's end, and some of those in the address and the key.
+static void a_handshake_message_cut_short_makes_no_link(void **state) {
   (void)state;
   struct hosts hosts;
   hosts_open(&hosts);
-  const struct ep_far_greeting right = raw_peer_hello(hosts.caller, hosts.called);
-  for (size_t size = 0; size < sizeof right; size += size < offsetof(struct ep_far_greeting, address) ? 1 : 97)
+  const struct ep_tcp_message right = raw_peer_hello(hosts.caller, hosts.called);
+  for (size_t size = 0; size < sizeof right; size += size < offsetof(struct ep_tcp_message, address) ? 1 : 97)
     expect(&hosts, &right, size, true, 0);
   expect(&hosts, &right, sizeof right - 1, true, 0);
   hosts_connect(&hosts);
   hosts_close(&hosts);
 }
 
-// Whatever the size of its greeting is.
+// Whatever the size of its handshake message is.
 static void another_version_is_told_so(void **state) {
   (void)state;
   struct hosts hosts;
   hosts_open(&hosts);
-  const size_t sizes[] = {sizeof(struct ep_far_greeting), sizeof(struct ep_far_greeting) + LATER,
-                          offsetof(struct ep_far_greeting, link)};
+  const size_t sizes[] = {sizeof(struct ep_tcp_message), sizeof(struct ep_tcp_message) + LATER,
+                          offsetof(struct ep_tcp_message, link)};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-    char bytes[sizeof(struct ep_far_greeting) + LATER] = "";
-    struct ep_far_greeting hello = raw_peer_hello(hosts.caller, hosts.called);
+    char bytes[sizeof(struct ep_tcp_message) + LATER] = "";
+    struct ep_tcp_message hello = raw_peer_hello(hosts.caller, hosts.called);
     hello.version = EP_LAYOUT_VERSION + 1;
     hello.size = (uint32_t)sizes[i];
     memcpy(bytes, &hello, sizeof hello);
-    struct ep_far_greeting answer = expect(&hosts, bytes, sizes[i], false, WEFT_ERR_VERSION);
-    assert_non_null(strstr(answer.greeting.why, "version"));
+    struct ep_tcp_message answer = expect(&hosts, bytes, sizes[i], false, WEFT_ERR_VERSION);
+    assert_non_null(strstr(answer.message.why, "version"));
     assert_int_equal(answer.version, EP_LAYOUT_VERSION);
   }
   hosts_connect(&hosts);
@@ -174,34 +174,34 @@ static void another_version_is_told_so(void **state) {
 
 #define EXPECT(code, text, ...)                                                                                        \
   do {                                                                                                                 \
-    struct ep_far_greeting hello = right;                                                                              \
+    struct ep_tcp_message hello = right;                                                                               \
     __VA_ARGS__;                                                                                                       \
     expect_hello(&hosts, &hello, code, text);                                                                          \
   } while (0)
 
-static void a_greeting_that_is_wrong_anywhere_is_refused_in_words(void **state) {
+static void a_handshake_message_that_is_wrong_anywhere_is_refused_in_words(void **state) {
   (void)state;
   struct hosts hosts;
   hosts_open(&hosts);
-  const struct ep_far_greeting right = raw_peer_hello(hosts.caller, hosts.called);
+  const struct ep_tcp_message right = raw_peer_hello(hosts.caller, hosts.called);
   EXPECT(WEFT_ERR_PROTOCOL, "bytes", hello.size = UINT32_MAX);
   EXPECT(WEFT_ERR_PROTOCOL, "bytes", hello.size = 0);
   EXPECT(WEFT_ERR_PROTOCOL, "address of 4294967295", hello.address_size = UINT32_MAX);
   EXPECT(WEFT_ERR_PROTOCOL, "a key of 1025", hello.key_size = sizeof hello.key + 1);
   EXPECT(WEFT_ERR_PROTOCOL, "name does not end", memset(hello.transport, 'x', sizeof hello.transport));
-  EXPECT(WEFT_ERR_PROTOCOL, "text does not end", memset(hello.greeting.why, 'x', sizeof hello.greeting.why));
-  EXPECT(WEFT_ERR_PROTOCOL, "no greeting", hello.greeting.magic ^= 1);
-  EXPECT(WEFT_ERR_VERSION, "layout version", hello.greeting.version ^= 1);
-  EXPECT(WEFT_ERR_PROTOCOL, "rank -1", hello.greeting.rank = -1);
-  EXPECT(WEFT_ERR_PROTOCOL, "rank 4", hello.greeting.rank = 4);
-  EXPECT(WEFT_ERR_PROTOCOL, "rank 0", hello.greeting.rank = 0); // itself
-  EXPECT(WEFT_ERR_PROTOCOL, "rank 2147483647", hello.greeting.rank = INT32_MAX);
-  EXPECT(WEFT_ERR_PROTOCOL, "incarnation", hello.greeting.to ^= 1);
-  EXPECT(WEFT_ERR_PROTOCOL, "incarnation", hello.greeting.kind = EP_WELCOME);
-  EXPECT(WEFT_ERR_PROTOCOL, "incarnation", hello.greeting.kind = 77);
-  EXPECT(WEFT_ERR_VERSION, "hidden 4294967295", hello.greeting.hidden = UINT32_MAX);
-  EXPECT(WEFT_ERR_VERSION, "window size", hello.greeting.area_bytes = 1);
-  EXPECT(WEFT_ERR_VERSION, "CUDA memory", hello.greeting.memory = WEFT_EP_MEMORY_CUDA);
+  EXPECT(WEFT_ERR_PROTOCOL, "text does not end", memset(hello.message.why, 'x', sizeof hello.message.why));
+  EXPECT(WEFT_ERR_PROTOCOL, "no handshake message", hello.message.magic ^= 1);
+  EXPECT(WEFT_ERR_VERSION, "layout version", hello.message.version ^= 1);
+  EXPECT(WEFT_ERR_PROTOCOL, "rank -1", hello.message.rank = -1);
+  EXPECT(WEFT_ERR_PROTOCOL, "rank 4", hello.message.rank = 4);
+  EXPECT(WEFT_ERR_PROTOCOL, "rank 0", hello.message.rank = 0); // itself
+  EXPECT(WEFT_ERR_PROTOCOL, "rank 2147483647", hello.message.rank = INT32_MAX);
+  EXPECT(WEFT_ERR_PROTOCOL, "incarnation", hello.message.to ^= 1);
+  EXPECT(WEFT_ERR_PROTOCOL, "incarnation", hello.message.kind = EP_WELCOME);
+  EXPECT(WEFT_ERR_PROTOCOL, "incarnation", hello.message.kind = 77);
+  EXPECT(WEFT_ERR_VERSION, "hidden 4294967295", hello.message.hidden = UINT32_MAX);
+  EXPECT(WEFT_ERR_VERSION, "window size", hello.message.area_bytes = 1);
+  EXPECT(WEFT_ERR_VERSION, "CUDA memory", hello.message.memory = WEFT_EP_MEMORY_CUDA);
   EXPECT(WEFT_ERR_UNSUPPORTED, "shm", strcpy(hello.transport, "ofi"));
   EXPECT(WEFT_ERR_PROTOCOL, "address", hello.address_size = 0);
   EXPECT(WEFT_ERR_PROTOCOL, "address", hello.address_size = 64);
@@ -244,26 +244,26 @@ static int make_memory(size_t size, int seals) {
 
 // Calls on this host, with `count` descriptors in the place of the windows; expects to be refused in those words.
 static void expect_near(struct hosts *hosts, const int *fds, size_t count, const char *text) {
-  struct ep_greeting greeting = ep_greeting_make(hosts->caller, EP_HELLO, hosts->called->incarnation);
+  struct ep_handshake_message message = ep_handshake_message_make(hosts->caller, EP_HELLO, hosts->called->incarnation);
   union {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(MANY_FDS * sizeof(int))];
   } control = {0};
-  struct iovec data = {.iov_base = &greeting, .iov_len = sizeof greeting};
-  struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+  struct iovec data = {.iov_base = &message, .iov_len = sizeof message};
+  struct msghdr packet = {.msg_iov = &data, .msg_iovlen = 1};
   if (count > 0) {
-    message.msg_control = control.bytes;
-    message.msg_controllen = CMSG_SPACE(count * sizeof *fds);
-    *CMSG_FIRSTHDR(&message) =
+    packet.msg_control = control.bytes;
+    packet.msg_controllen = CMSG_SPACE(count * sizeof *fds);
+    *CMSG_FIRSTHDR(&packet) =
         (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(count * sizeof *fds)};
-    memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), fds, count * sizeof *fds);
+    memcpy(CMSG_DATA(CMSG_FIRSTHDR(&packet)), fds, count * sizeof *fds);
   }
   int before = support_descriptors(), fd = raw_peer_call_near(hosts->called);
-  assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), sizeof greeting);
-  assert_int_equal(recv(fd, &greeting, sizeof greeting, 0), sizeof greeting);
-  if (greeting.kind != EP_REFUSED || !strstr(greeting.why, text))
-    fail_msg("%zu descriptors are answered with kind %u: \"%s\", and not with \"%s\"", count, greeting.kind,
-             greeting.why, text);
+  assert_int_equal(sendmsg(fd, &packet, MSG_NOSIGNAL), sizeof message);
+  assert_int_equal(recv(fd, &message, sizeof message, 0), sizeof message);
+  if (message.kind != EP_REFUSED || !strstr(message.why, text))
+    fail_msg("%zu descriptors are answered with kind %u: \"%s\", and not with \"%s\"", count, message.kind, message.why,
+             text);
   assert_int_equal(recv(fd, control.bytes, 1, 0), 0); // it has closed everything
   close(fd);
   assert_int_equal(support_descriptors(), before);
@@ -303,7 +303,7 @@ static bool cut_descriptors_are_closed(void) {
   return false;
 }
 
-static void a_greeting_brings_its_windows_and_nothing_else(void **state) {
+static void a_handshake_message_brings_its_windows_and_nothing_else(void **state) {
   (void)state;
   enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
   struct hosts hosts;
@@ -316,10 +316,10 @@ static void a_greeting_brings_its_windows_and_nothing_else(void **state) {
   assert_int_equal(ftruncate(file, (off_t)size), 0);
   expect_near(&hosts, many, 0, "without its windows");
   expect_near(&hosts, many, 1, "without its windows");
-  expect_near(&hosts, many, 3, "more descriptors");
+  expect_near(&hosts, many, 3, "more than the");
   if (cut_descriptors_are_closed()) {
-    expect_near(&hosts, many, 4, "more descriptors");
-    expect_near(&hosts, many, MANY_FDS, "more descriptors");
+    expect_near(&hosts, many, 4, "more than the");
+    expect_near(&hosts, many, MANY_FDS, "more than the");
   }
   expect_near(&hosts, (int[]){area, bell}, 2, "bytes");
   expect_near(&hosts, (int[]){bell, file}, 2, "not sealed");
@@ -350,7 +350,7 @@ static void expect_through_silence(const char *host_of_caller) {
     weft_ep_close(hosts.caller);
     hosts.caller = hosts_rank(&hosts, 1, host_of_caller);
   }
-  const struct ep_far_greeting right = raw_peer_hello(hosts.caller, hosts.called);
+  const struct ep_tcp_message right = raw_peer_hello(hosts.caller, hosts.called);
   int before = support_descriptors();
   for (int i = 0; i < SILENT; i++) {
     silent[i] = near ? raw_peer_call_near(hosts.called) : raw_peer_call(hosts.called);
@@ -408,13 +408,13 @@ static void who_says_nothing_on_the_same_host_keeps_nobody_out(void **state) {
 
 struct impostor {
   int listener;
-  uint8_t answer[sizeof(struct ep_far_greeting) + LATER];
+  uint8_t answer[sizeof(struct ep_tcp_message) + LATER];
   size_t size;
   bool knows; // the claim
   bool holds; // the connection open, until it is closed
 };
 
-static void hear_hello(struct tls *tls, int fd, struct ep_far_greeting *hello) {
+static void hear_hello(struct tls *tls, int fd, struct ep_tcp_message *hello) {
   for (size_t at = 0, got = 0; at < sizeof *hello; at += got) {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     int rc = tls_read(tls, (char *)hello + at, sizeof *hello - at, &got);
@@ -428,7 +428,7 @@ static void hear_hello(struct tls *tls, int fd, struct ep_far_greeting *hello) {
 
 static void *answer_one(void *arg) {
   struct impostor *impostor = arg;
-  struct ep_far_greeting hello;
+  struct ep_tcp_message hello;
   uint8_t key[SECRET_KEY_SIZE];
   char rest[64];
   int fd = accept(impostor->listener, NULL, NULL);
@@ -469,7 +469,7 @@ static void expect_of_answer(struct hosts *hosts, struct impostor *impostor, uin
   assert_int_equal(connected(hosts->caller), 0);
 }
 
-static struct impostor answering(const struct ep_far_greeting *answer, size_t size) {
+static struct impostor answering(const struct ep_tcp_message *answer, size_t size) {
   struct impostor impostor = {.size = size, .knows = true};
   memcpy(impostor.answer, answer, size < sizeof *answer ? size : sizeof *answer);
   return impostor;
@@ -477,7 +477,7 @@ static struct impostor answering(const struct ep_far_greeting *answer, size_t si
 
 #define EXPECT_OF(code, text, ...)                                                                                     \
   do {                                                                                                                 \
-    struct ep_far_greeting answer = welcome;                                                                           \
+    struct ep_tcp_message answer = welcome;                                                                            \
     size_t size = sizeof answer;                                                                                       \
     __VA_ARGS__;                                                                                                       \
     struct impostor impostor = answering(&answer, size);                                                               \
@@ -488,28 +488,28 @@ static void an_answer_that_is_wrong_makes_no_link(void **state) {
   (void)state;
   struct hosts hosts;
   hosts_open(&hosts);
-  struct ep_far_greeting welcome = ep_far_greeting_make(hosts.called, EP_WELCOME, hosts.caller->incarnation);
-  welcome.greeting.incarnation = 1234;
+  struct ep_tcp_message welcome = ep_tcp_message_make(hosts.called, EP_WELCOME, hosts.caller->incarnation);
+  welcome.message.incarnation = 1234;
   EXPECT_OF(WEFT_ERR_PEER_LOST, "closed the connection", size = 0);
   EXPECT_OF(WEFT_ERR_PEER_LOST, "closed the connection", size = 7);
   EXPECT_OF(WEFT_ERR_PEER_LOST, "closed the connection", size = sizeof answer - 1);
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "no greeting", memset(&answer, 'x', sizeof answer));
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "no handshake message", memset(&answer, 'x', sizeof answer));
   EXPECT_OF(WEFT_ERR_VERSION, "layout version", answer.version++);
   EXPECT_OF(WEFT_ERR_VERSION, "layout version", answer.version++, size = 200);
   EXPECT_OF(WEFT_ERR_VERSION, "layout version", answer.version++, size += LATER);
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.greeting.incarnation++);
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.greeting.rank = 2);
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.greeting.kind = EP_HELLO);
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.greeting.kind = EP_YIELD, answer.greeting.rank = 2);
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.message.incarnation++);
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.message.rank = 2);
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.message.kind = EP_HELLO);
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.message.kind = EP_YIELD, answer.message.rank = 2);
   EXPECT_OF(WEFT_ERR_PROTOCOL, "address of 5000", answer.address_size = 5000);
   EXPECT_OF(WEFT_ERR_PROTOCOL, "name does not end", memset(answer.transport, 'x', sizeof answer.transport));
   EXPECT_OF(WEFT_ERR_PROTOCOL, "address", strcpy(answer.transport, "shm"));
-  EXPECT_OF(WEFT_ERR_LIMIT, "refused: so it is", answer.greeting.kind = EP_REFUSED,
-            answer.greeting.error = WEFT_ERR_LIMIT, strcpy(answer.greeting.why, "so it is"));
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "refused: ?[31mred?", answer.greeting.kind = EP_REFUSED, answer.greeting.error = 7,
-            strcpy(answer.greeting.why, "\x1B[31mred\n"));
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "refused", answer.greeting.kind = EP_REFUSED, answer.greeting.error = INT32_MIN,
-            memset(answer.greeting.why, 'x', sizeof answer.greeting.why));
+  EXPECT_OF(WEFT_ERR_LIMIT, "refused: so it is", answer.message.kind = EP_REFUSED,
+            answer.message.error = WEFT_ERR_LIMIT, strcpy(answer.message.why, "so it is"));
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "refused: ?[31mred?", answer.message.kind = EP_REFUSED, answer.message.error = 7,
+            strcpy(answer.message.why, "\x1B[31mred\n"));
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "refused", answer.message.kind = EP_REFUSED, answer.message.error = INT32_MIN,
+            memset(answer.message.why, 'x', sizeof answer.message.why));
   struct impostor mute = {.holds = true}, stranger = {0};
   expect_of_answer(&hosts, &mute, 200, WEFT_ERR_TIMEOUT, "did not answer the call");
   mute.knows = true;
@@ -529,10 +529,10 @@ static bool speaks_late(struct hosts *hosts, bool *in_time) {
   for (int i = 0; i < STRANGERS; i++)
     fds[i] = raw_peer_call(hosts->called);
   int next = raw_peer_call(hosts->called);
-  struct tls *tls = raw_peer_prove(next, true, hosts->called->links.far_key); // behind all of them
+  struct tls *tls = raw_peer_prove(next, true, hosts->called->links.tcp_key); // behind all of them
   assert_non_null(tls);
   tls_close(tls);
-  tls = raw_peer_prove(late, true, hosts->called->links.far_key);
+  tls = raw_peer_prove(late, true, hosts->called->links.tcp_key);
   *in_time = clock_ns() - begin < LOBBY_TIME_MS * UINT64_C(1000000);
   bool proved = tls != NULL;
   tls_close(tls);
@@ -558,11 +558,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(who_has_another_key_learns_nothing),
       cmocka_unit_test(rubbish_is_not_answered),
-      cmocka_unit_test(a_greeting_cut_short_makes_no_link),
+      cmocka_unit_test(a_handshake_message_cut_short_makes_no_link),
       cmocka_unit_test(another_version_is_told_so),
-      cmocka_unit_test(a_greeting_that_is_wrong_anywhere_is_refused_in_words),
+      cmocka_unit_test(a_handshake_message_that_is_wrong_anywhere_is_refused_in_words),
       cmocka_unit_test(nobody_else_speaks_for_a_new_life),
-      cmocka_unit_test(a_greeting_brings_its_windows_and_nothing_else),
+      cmocka_unit_test(a_handshake_message_brings_its_windows_and_nothing_else),
       cmocka_unit_test(a_caller_is_welcome_once_its_link_is_there),
       cmocka_unit_test(who_says_nothing_keeps_nobody_out),
       cmocka_unit_test(who_speaks_late_has_kept_its_place),

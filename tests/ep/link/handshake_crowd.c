@@ -157,7 +157,7 @@ static void ranks_come_through_a_crowd(void **state) {
   hosts_open(&hosts);
   int descriptors = support_descriptors();
   long before_kb = memory_kb();
-  memcpy(board->key, hosts.called->links.far_key, sizeof board->key);
+  memcpy(board->key, hosts.called->links.tcp_key, sizeof board->key);
   board->port = raw_peer_port(hosts.called);
   await_crowd(CALLS);
   if (weft_ep_connect(hosts.caller, &called, 1, RAW_PEER_DEADLINE_MS) != 0)

@@ -198,13 +198,13 @@ static void parse_token(const weft_ep_t *ep, char digits[33], uint8_t token[16])
 static void expect_secrets(const struct wiretap *relay, const struct hosts *hosts) {
   char digits[33];
   uint8_t token[16];
-  const struct ep_far_greeting hello = raw_peer_hello(hosts->caller, hosts->called);
+  const struct ep_tcp_message hello = raw_peer_hello(hosts->caller, hosts->called);
   parse_token(hosts->called, digits, token);
   assert_true(relay->num_sent > 0 && relay->num_answered > 0);
   assert_false(wiretap_saw(relay, digits, 32));
   assert_false(wiretap_saw(relay, token, sizeof token));
   assert_false(wiretap_saw(relay, &hello.magic, sizeof hello.magic));
-  assert_false(wiretap_saw(relay, &hello.greeting.magic, sizeof hello.greeting.magic));
+  assert_false(wiretap_saw(relay, &hello.message.magic, sizeof hello.message.magic));
   assert_false(wiretap_saw(relay, &hosts->caller->incarnation, sizeof hosts->caller->incarnation));
   assert_false(wiretap_saw(relay, &hosts->called->incarnation, sizeof hosts->called->incarnation));
 }
@@ -255,7 +255,7 @@ static void what_was_said_cannot_be_said_again(void **state) {
   memcpy(relay.answered, answer, sizeof answer);
   memset(relay.said, 0, sizeof relay.said); // which is looked at elsewhere
   close(fd);
-  expect_secrets(&relay, &hosts); // not even a greeting that refuses it
+  expect_secrets(&relay, &hosts); // not even a handshake message that refuses it
   assert_int_equal(connected(hosts.called), 0);
   hosts_connect(&hosts);
   hosts_close(&hosts);
@@ -274,7 +274,7 @@ static void who_has_got_a_dead_ranks_port_is_not_that_rank(void **state) {
   through(&relay, hosts.called, address, sizeof address);
   uint64_t deadline_ns = clock_deadline_ms(RAW_PEER_DEADLINE_MS);
   assert_int_equal(ep_dial(hosts.caller, 0, hosts.called->incarnation, address, deadline_ns), WEFT_ERR_UNREACHABLE);
-  assert_non_null(strstr(weft_last_error(), "somebody else listens at the address of rank 0"));
+  assert_non_null(strstr(weft_last_error(), "another process listens at the address of rank 0"));
   wiretap_close(&relay);
   assert_int_equal(connected(others.called), 0);
   hosts_close(&others);

@@ -152,7 +152,7 @@ static void what_is_of_no_link_is_dropped(void **state) {
   expect_nothing_written(&shorter);
 }
 
-// What a peer says on the greeting's socket means something, or its link ends.
+// What a peer says on the handshake message's socket means something, or its link ends.
 static void rubbish_on_the_socket_ends_the_link(void **state) {
   (void)state;
   struct hosts hosts;

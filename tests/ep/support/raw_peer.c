@@ -208,8 +208,8 @@ size_t raw_peer_hear(struct tls *tls, int socket, void *bytes, size_t size) {
   }
 }
 
-struct ep_far_greeting raw_peer_hello(const weft_ep_t *caller, const weft_ep_t *called) {
-  struct ep_far_greeting hello = ep_far_greeting_make(caller, EP_HELLO, called->incarnation);
+struct ep_tcp_message raw_peer_hello(const weft_ep_t *caller, const weft_ep_t *called) {
+  struct ep_tcp_message hello = ep_tcp_message_make(caller, EP_HELLO, called->incarnation);
   strcpy(hello.transport, "shm");
   return hello;
 }

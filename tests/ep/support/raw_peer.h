@@ -51,6 +51,6 @@ void raw_peer_send(int socket, const void *bytes, size_t size);
 // Reads until the other side closes; returns how many bytes came, as far as they have room.
 size_t raw_peer_read(int socket, void *bytes, size_t size);
 // What `caller` says first to `called`, within TLS; its transport's address and key are not in it.
-struct ep_far_greeting raw_peer_hello(const weft_ep_t *caller, const weft_ep_t *called);
+struct ep_tcp_message raw_peer_hello(const weft_ep_t *caller, const weft_ep_t *called);
 
 #endif

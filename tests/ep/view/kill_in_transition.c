@@ -1,4 +1,4 @@
-// SIGKILL on the way: at each step of the greeting, on either side, and around the proposal of a view. The others go
+// SIGKILL on the way: at each step of the handshake, on either side, and around the proposal of a view. The others go
 // on, come to a view without the dead, and let its next life in.
 #include <poll.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@ enum event {
 
 // Where the doomed rank is killed.
 enum step {
-  BEFORE_MESSAGE, // of a greeting that it sends
+  BEFORE_MESSAGE, // of a handshake message that it sends
   AFTER_MESSAGE,
   BEFORE_LINK, // the peer's windows are mapped, the link is not known yet
   AFTER_LINK,
@@ -234,7 +234,7 @@ static bool found(struct rank *rank) {
     doom(rank);
   if (!rank_operate_n(rank, BEFORE))
     return false;
-  if (rank->index == told->doomed && told->event != DEATH) // by now the founders' own greetings are over
+  if (rank->index == told->doomed && told->event != DEATH) // by now the founders' own handshakes are over
     doom(rank);
   board->running++;
   if (told->event == DEATH && rank->index == FOUNDERS - 1)

@@ -167,7 +167,7 @@ static bool was_told(void *arg) {
 // The peer is dead: that is told once where it is told, and a post fails or can be ended.
 static void expect_lost(struct couple *couple) {
   struct end *end = couple->pair.a;
-  if (HAS(TELLS_DEATH)) {
+  if (HAS(REPORTS_DEATH)) {
     pair_wait(&couple->pair, was_told, end, "the news of a peer's death");
     assert_ptr_equal(end->told[0].peer, couple->peer);
     assert_int_equal(end->told[0].err, WEFT_ERR_PEER_LOST);
@@ -176,7 +176,7 @@ static void expect_lost(struct couple *couple) {
   for (enum weft_op op = WEFT_READ; op <= WEFT_WRITE; op++) {
     prepare_whole(couple, op, true);
     int rc = post_in_vain(couple, "the end of a post to a dead peer");
-    if (HAS(TELLS_DEATH))
+    if (HAS(REPORTS_DEATH))
       assert_int_equal(rc, WEFT_ERR_PEER_LOST);
   }
   pair_drive_on(&couple->pair, 2000);
@@ -205,7 +205,7 @@ static void test_killed_while_idle(void **state) {
 
 static void test_a_zombie_is_dead(void **state) {
   (void)state;
-  NEEDS(HAS(TELLS_DEATH), "it does not tell of deaths");
+  NEEDS(HAS(REPORTS_DEATH), "it does not report deaths");
   struct couple couple;
   couple_open(&couple);
   assert_int_equal(kill(couple.process.pid, SIGKILL), 0);
@@ -391,7 +391,7 @@ static void close_worker(struct couple *couple) {
 
 static void test_the_last_messages_come_before_the_end(void **state) {
   (void)state;
-  NEEDS(HAS(MESSAGES) && HAS(TELLS_DEATH), "it carries no messages, or does not tell of deaths");
+  NEEDS(HAS(MESSAGES) && HAS(REPORTS_DEATH), "it carries no messages, or does not report deaths");
   NEEDS(HAS(ONE_SIDED), "what is on its way over a network may be lost with its sender");
   hear_last_of(be_killed);
   hear_last_of(close_worker);
@@ -405,7 +405,7 @@ static void test_the_peer_closes(void **state) {
   process_ask(&couple.process, ORDER_CLOSE, 0, 0, NULL, 0);
   prepare_whole(&couple, WEFT_WRITE, true);
   post_in_vain(&couple, "the end of a post to a worker that has closed");
-  if (HAS(TELLS_DEATH))
+  if (HAS(REPORTS_DEATH))
     pair_wait(&couple.pair, was_told, couple.pair.a, "the news that a peer has closed");
   couple_close(&couple);
 }

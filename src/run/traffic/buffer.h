@@ -1,7 +1,7 @@
 // Memory that operations work on: the host's, or that of a GPU, whose contents the experts and the judge see in copies.
 // One owner thread.
-#ifndef RUN_TRAFFIC_MEMORY_H
-#define RUN_TRAFFIC_MEMORY_H
+#ifndef RUN_TRAFFIC_BUFFER_H
+#define RUN_TRAFFIC_BUFFER_H
 
 #include <stdbool.h>
 #include <stddef.h>

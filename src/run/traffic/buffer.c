@@ -1,5 +1,5 @@
 // Memory for operations, on the host and on a GPU.
-#include "run/traffic/memory.h"
+#include "run/traffic/buffer.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,0 +1,57 @@
+// A process's start and whether it still runs, as /proc/PID/task/PID/stat has them. An emulator of user space, such as
+// qemu-user, makes up /proc/PID/stat of the process that reads it, with another start; not this file.
+#include "base/process.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FIELD_STATE = 3, FIELD_START = 22 }; // as proc(5) counts them
+
+struct stat_line {
+  char state;
+  uint64_t start_ticks;
+};
+
+// False: the line is not as proc(5) has it.
+static bool parse(const char *line, struct stat_line *out) {
+  const char *at = strrchr(line, ')'); // behind the command, which may hold anything
+  for (int field = FIELD_STATE - 1; at && field < FIELD_START; field++) {
+    at = strchr(at + 1, ' ');
+    if (at && field + 1 == FIELD_STATE)
+      out->state = at[1];
+  }
+  return at && sscanf(at, " %" SCNu64, &out->start_ticks) == 1;
+}
+
+// Returns the bytes read, 0 where there are none; -1 with errno: it cannot be opened.
+static int read_stat(int32_t pid, char *line, size_t size) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%" PRId32 "/task/%" PRId32 "/stat", pid, pid);
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return -1;
+  size_t got = fread(line, 1, size - 1, file);
+  fclose(file);
+  line[got] = '\0';
+  return (int)got;
+}
+
+uint64_t process_start(int32_t pid) {
+  char line[1024];
+  struct stat_line found = {0};
+  return read_stat(pid, line, sizeof line) > 0 && parse(line, &found) ? found.start_ticks : 0;
+}
+
+bool process_lives(int32_t pid, uint64_t start_ticks) {
+  char line[1024];
+  struct stat_line found = {0};
+  int size = read_stat(pid, line, sizeof line);
+  if (size < 0)
+    return errno != ENOENT || kill(pid, 0) == 0 || errno != ESRCH;
+  if (!parse(line, &found))
+    return size > 0;
+  return found.state != 'Z' && found.state != 'X' && (start_ticks == 0 || found.start_ticks == start_ticks);
+}
