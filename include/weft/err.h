@@ -18,20 +18,25 @@
 #ifndef WEFT_ERR_H
 #define WEFT_ERR_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 /**
- * How the *_INIT macros of structs that start with `size` are made: all zero but the size. C++17 has no designated
- * initialisers.
+ * How the *_INIT macros of structs that start with `size` are made: all zero but the size, as an initial value and as a
+ * value to assign. In C++ the function has internal linkage: two libraries of one process that were built with
+ * different headers each have their own.
  */
 #ifdef __cplusplus
+namespace {
 template <typename T> inline T weft_sized() {
   T value = T();
   value.size = sizeof value;
   return value;
 }
-#define WEFT_SIZED(type) weft_sized<type>()
+} // namespace
+#define WEFT_SIZED(type) (weft_sized<type>())
 #else
-#define WEFT_SIZED(type)                                                                                               \
-  { .size = sizeof(type) }
+#define WEFT_SIZED(type) ((type){.size = sizeof(type)})
 #endif
 
 #ifdef __cplusplus
@@ -44,6 +49,9 @@ extern "C" {
 /** Marks the functions that libweft exports. */
 #define WEFT_API
 #endif
+
+/** As an argument `timeout_ms`: no deadline. */
+#define WEFT_WAIT_FOREVER UINT32_MAX
 
 /** What a failure concerns, and so what a caller can do about it. */
 enum weft_scope {
@@ -79,7 +87,8 @@ enum weft_scope {
   X(CLOSED, -18, REQUEST, 1, "closed")                                                                                 \
   X(DATA, -19, REQUEST, 4, "wrong data")                                                                               \
   X(LIMIT, -20, REQUEST, 3, "a limit is reached")                                                                      \
-  X(COMPACTED, -21, TRANSPORT, 1, "the requested revision is gone")
+  X(COMPACTED, -21, TRANSPORT, 1, "the requested revision is gone")                                                    \
+  X(ROOM, -22, REQUEST, 3, "the caller's buffer is too small")
 
 /** Error codes: `WEFT_OK` or one of `WEFT_ERR_MAP`, e.g. `WEFT_ERR_TIMEOUT`. The texts of functions leave the prefix
  *  `WEFT_ERR_` out. */

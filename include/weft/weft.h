@@ -21,21 +21,33 @@
  * These rules hold for all functions; the head of each header adds its own.
  *
  * - *Errors.* A function returns 0 or a negative `enum weft_err` and then writes no output; weft_last_error() has the
- *   sentence. An argument that must not be NULL and is gives INVALID, if the function returns an error at all.
- * - *Structs.* One that begins with `size` is initialised with its *_INIT macro. In options 0 or NULL means the
- *   default.
+ *   sentence. A function that asks how something stands may return 1: not yet. An argument that must not be NULL and is
+ *   gives INVALID, if the function returns an error at all.
+ * - *Structs.* One that begins with `size` is initialised with its *_INIT macro, or by its *_init() function from a
+ *   language that has no macros. In options 0 or NULL means the default. Later versions add fields at the end only: a
+ *   program that was built with older headers goes on working, the fields that it does not have count as 0. A program
+ *   that was built with newer headers works as long as the fields that this library does not know are 0; else the call
+ *   is refused with VERSION, and the sentence names the byte. Outputs are written as far as the caller's size goes.
+ *   Bits of `flags` that are not defined, and fields named `reserved`, have to be 0 (INVALID).
+ * - *Counts.* A call that writes a list takes the room as `cap` and writes the number of entries that there are to
+ *   `*count`, also when that is more: then the first `cap` entries are written. That is no error. What is no list (a
+ *   blob, a text) is written whole or not at all: ROOM, with `*size` the bytes that it takes; `cap` 0 asks for them.
  * - *Ownership.* Buffers are the caller's, handles are the library's. What the caller has to free or close says so.
  * - *Threads.* [any]: any thread may call it at any time. [owner]: one thread at a time for each handle. [callback]:
  *   the library calls it, on the thread that the text names. No other call may use a handle while it is closed, or
  *   later.
  * - *Signals.* Threads of the library have every signal blocked: signals are the program's. The library installs no
  *   handler, and no call of it raises SIGPIPE.
- * - *Time.* Times are in the unit that their name ends in (_ms, _us, _ns, _s). A call that waits has a deadline. A
- *   `timeout_ms` of 0 does not wait.
+ * - *Time.* Times are in the unit that their name ends in (_ms, _us, _ns, _s). A call that waits has a deadline. As an
+ *   argument `timeout_ms` 0 looks once and does not wait, and WEFT_WAIT_FOREVER waits without a deadline; in options 0
+ *   means the default.
+ * - *Fork.* In a child that was forked and has not called exec() the library's threads do not exist. Handles that were
+ *   opened before answer CLOSED there, and closing or freeing them frees memory and nothing else.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
+#include <stdint.h>
 #include <weft/agent.h>
 #include <weft/ep.h>
 #include <weft/err.h>
@@ -52,8 +64,14 @@ extern "C" {
 /** Patch version of these headers. */
 #define WEFT_VERSION_PATCH 0
 
+/** Version of these headers as one number, major * 1,000,000 + minor * 1,000 + patch: later versions are larger. */
+#define WEFT_VERSION_NUMBER (WEFT_VERSION_MAJOR * 1000000 + WEFT_VERSION_MINOR * 1000 + WEFT_VERSION_PATCH)
+
 /** Version of the library in use, e.g. "0.1.0"; the macros above are that of the headers. Valid for ever. [any] */
 WEFT_API const char *weft_version(void);
+
+/** The same as a number that is made like WEFT_VERSION_NUMBER. [any] */
+WEFT_API uint32_t weft_version_number(void);
 
 #ifdef __cplusplus
 }

@@ -7,3 +7,7 @@
 const char *weft_version(void) {
   return JOIN(WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH);
 }
+
+uint32_t weft_version_number(void) {
+  return WEFT_VERSION_NUMBER;
+}
