@@ -66,6 +66,7 @@ struct flow_request {
   bool pumping, again, canceled;
   bool taken_called; // request->taken has been called
   bool wrote;        // something of a WRITE was started
+  bool severed;      // its peer was severed for it, or the worker closes: it ends by force, and settles nothing
   int err;           // why it will fail
 };
 

@@ -116,12 +116,15 @@ bool flow_overdue(const struct flow_request *own, uint64_t now) {
   return own->canceled && now >= own->deadline;
 }
 
-static bool overdue(const struct flow_peer *peer, uint64_t now) {
-  for (const struct link *link = peer->active.next; link != &peer->active; link = link->next) {
-    if (flow_overdue(LINK_OF(link, struct flow_request, active), now))
-      return true;
+// Whether the peer has to be severed for one of its requests; those are marked.
+static bool overdue(struct flow_peer *peer, uint64_t now) {
+  bool found = false;
+  for (struct link *link = peer->active.next; link != &peer->active; link = link->next) {
+    struct flow_request *own = LINK_OF(link, struct flow_request, active);
+    own->severed |= flow_overdue(own, now);
+    found |= own->severed;
   }
-  return false;
+  return found;
 }
 
 static void free_left(struct flow_worker *worker, struct flow_peer *peer) {

@@ -220,10 +220,10 @@ static bool single(struct flow_request *own, int (*start)(struct flow_request *,
   return started(own, op, start(own, op));
 }
 
-// Not for what was ended by force: a stopped peer would settle nothing.
+// Not for what was ended by force: a stopped peer would settle nothing. A deadline that has passed is not enough: where
+// this process was slow, operations have ended well, and what they wrote may still be on its way to the peer's memory.
 static bool has_to_settle(const struct flow_request *own) {
-  return own->wrote && !own->worker->wire.settled_when_moved && !own->peer->lost &&
-         !(own->canceled && flow_overdue(own, clock_ns()));
+  return own->wrote && !own->worker->wire.settled_when_moved && !own->peer->lost && !own->severed;
 }
 
 // Calls taken() when all pieces have been started and nothing reads their local memory any more.
@@ -301,7 +301,7 @@ int flow_post(struct transport_request *request) {
   own->piece = 0;
   own->offset = 0;
   own->stage = FLOW_MOVING;
-  own->canceled = own->wrote = own->taken_called = false;
+  own->canceled = own->wrote = own->taken_called = own->severed = false;
   own->reading = 0;
   own->err = 0;
   link_add(&peer->active, &own->active);
@@ -345,6 +345,7 @@ void flow_break(struct flow_request *own, int err, const char *why, uint64_t dea
     own->worker->doomed++;
   own->deadline = own->canceled && own->deadline < deadline ? own->deadline : deadline;
   own->canceled = true;
+  own->severed |= deadline == 0;
   if (own->stage != FLOW_SENDING ||
       err == WEFT_ERR_PEER_LOST) // a message that was sent cannot be cancelled: it ends as the network took it
     break_request(own, err, why);

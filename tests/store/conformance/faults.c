@@ -9,7 +9,7 @@
 #include <string.h>
 
 // The time of a request: one that gets no answer; one on whose watches nothing comes; all others.
-enum { SHORT_MS = 1500, QUIET_MS = 2000, LONG_MS = 30000 };
+enum { SHORT_MS = 2500, QUIET_MS = 2000, LONG_MS = 30000 };
 
 struct fixture {
   struct support_relay *relay;
@@ -117,6 +117,10 @@ static void silence_is_a_timeout_that_names_the_endpoint(void **state) {
   struct weft_store_list list;
   weft_store_watch_t *watched;
   weft_store_t *store = open_relayed(fixture, SHORT_MS);
+  if (!kind.token) { // a connection that stands, so that the request leaves at once on a busy machine too
+    assert_ok(weft_store_range(store, "/x", false, 0, &list));
+    weft_store_list_free(&list);
+  }
   support_relay_hold(fixture->relay, true);
   // Behind TLS nothing was sent: the handshake got no answer.
   assert_fails(kind.token ? WEFT_ERR_UNREACHABLE : WEFT_ERR_TIMEOUT, weft_store_range(store, "/x", false, 0, &list));
