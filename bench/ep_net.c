@@ -188,6 +188,7 @@ static void open_ep(struct ep *ep, int host) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   static const int32_t founders[] = {0, 1};
   options.store = ep->store;
+  options.prefix = "/weft/bench/";
   options.rank = host;
   options.capacity = HOSTS;
   options.founders = founders;

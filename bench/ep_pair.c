@@ -318,7 +318,7 @@ int main(int argc, char **argv) {
   }
   weft_store_server_t *server;
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  options.insecure = true;
+  options.flags = WEFT_STORE_SERVER_INSECURE;
   if (weft_store_server_start(&server, &options) != 0) {
     fprintf(stderr, "bench_ep_pair: %s\n", weft_last_error());
     return 3;

@@ -52,32 +52,36 @@ static void measure_calls(struct store_kind *kind) {
   const struct weft_store_op ops[] = {
       {.kind = WEFT_STORE_PUT, .key = "/bench/a", .value = value, .value_len = sizeof value},
       {.kind = WEFT_STORE_RANGE, .key = "/bench/c"}};
-  const struct weft_store_txn txn = {.compares = &compare, .num_compares = 1, .success = ops, .num_success = 2};
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.compares = &compare;
+  txn.num_compares = 1;
+  txn.success = ops;
+  txn.num_success = 2;
   for (int i = 0; i < CALLS; i++) {
-    struct weft_store_list list;
-    struct weft_store_txn_result result;
+    struct weft_store_list *list;
+    struct weft_store_txn_result *result;
     uint64_t began = clock_ns();
     store_check(weft_store_put(kind->client, "/bench/a", value, sizeof value, 0, NULL), "put");
     uint64_t put = clock_ns();
     store_check(weft_store_range(kind->client, "/bench/a", false, 0, &list), "get");
     uint64_t got = clock_ns();
-    store_check(weft_store_txn(kind->client, &txn, &result), "transaction");
+    store_check(weft_store_txn_commit(kind->client, &txn, &result), "transaction");
     store_record(kind, STORE_TXN, clock_ns() - got);
     store_record(kind, STORE_GET, got - put);
     store_record(kind, STORE_PUT, put - began);
-    weft_store_list_free(&list);
-    weft_store_txn_result_free(&result);
+    weft_store_list_free(list);
+    weft_store_txn_result_free(result);
   }
 }
 
 static void measure_connects(struct store_kind *kind) {
   for (int i = 0; i < CONNECTS; i++) {
-    struct weft_store_list list;
+    struct weft_store_list *list;
     uint64_t began = clock_ns();
     weft_store_t *store = store_client(kind);
     store_check(weft_store_range(store, "/bench/a", false, 0, &list), "get");
     store_record(kind, STORE_CONNECT, clock_ns() - began);
-    weft_store_list_free(&list);
+    weft_store_list_free(list);
     weft_store_close(store);
   }
 }

@@ -87,7 +87,7 @@ static int serve(void *arg) {
   int fd = serving->fd;
   weft_store_server_t *server;
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  options.insecure = !serving->tls;
+  options.flags = !serving->tls ? WEFT_STORE_SERVER_INSECURE : 0;
   options.token = serving->tls ? BENCH_TOKEN : NULL;
   if (weft_store_server_start(&server, &options) != 0)
     bench_fail("cannot start the store");

@@ -23,14 +23,14 @@ static int report(const char *what, int err) {
 
 // Reads one key; `*found` says whether it is there, and the value goes to value[cap] with a NUL behind it.
 static int get(weft_store_t *store, const char *key, bool *found, char *value, size_t cap) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   int err = report("get", weft_store_range(store, key, false, 0, &list));
   if (err)
     return err;
-  *found = list.count == 1;
+  *found = list->count == 1;
   if (*found)
-    snprintf(value, cap, "%s", (const char *)list.kvs[0].value);
-  weft_store_list_free(&list);
+    snprintf(value, cap, "%s", (const char *)list->kvs[0]->value);
+  weft_store_list_free(list);
   return 0;
 }
 

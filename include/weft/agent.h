@@ -174,7 +174,8 @@ struct weft_agent_options {
   uint32_t transfer_timeout_ms; /**< deadline of a transfer whose options name none; default 30,000 */
   weft_store_t *store;          /**< for weft_agent_publish() and weft_agent_fetch(). It stays the caller's and has to
                                      outlive the agent; default: none */
-  const char *prefix;           /**< of the agents' keys in the store, ending in '/'; default "/weft/default/" */
+  const char *prefix;           /**< of the agents' keys in the store, ending in '/', the same for all agents of a job;
+                                     may be NULL without a store and with one inside this process */
   uint32_t lease_ttl_s;         /**< the store deletes this agent's key so long after the last renewal; default 10 */
   const char *listen;           /**< "HOST:PORT" or "[IPV6]:PORT" (port 0: any free one) at which other agents can call
                                      weft_agent_meet(); default: none */

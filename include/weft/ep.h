@@ -163,7 +163,8 @@ typedef void (*weft_ep_event_fn)(void *arg, const struct weft_ep_event *event);
 struct weft_ep_options {
   size_t size;               /**< sizeof(struct weft_ep_options) */
   weft_store_t *store;       /**< required; stays the caller's, and has to outlive the handle */
-  const char *prefix;        /**< of the group's keys in the store, ending in '/'; default "/weft/default/" */
+  const char *prefix;        /**< of the group's keys in the store, ending in '/', the same for all its ranks, e.g.
+                                  "/JOB/"; may be NULL with a store inside this process */
   int32_t rank;              /**< this rank's index; -1 (from WEFT_EP_OPTIONS_INIT): the lowest free one */
   uint32_t capacity;         /**< rank indices are below it; default 64, at most WEFT_EP_MAX_CAPACITY */
   const int32_t *founders;   /**< [num_founders] ranks of the first view, this one among them; `rank` is given then.

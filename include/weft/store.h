@@ -27,6 +27,15 @@
  * **Time.** Each request to a server blocks the caller until the answer comes, at most for
  * weft_store_options.request_timeout_ms. A store inside this process answers at once.
  *
+ * **Later versions.** Structs that the library fills for the caller (weft_store_kv, weft_store_list,
+ * weft_store_txn_result, weft_store_event) are allocated by the library and reached by pointers: fields can be added at
+ * their ends. Do not copy them by value, and do not make any of your own. Arrays that the caller makes (the comparisons
+ * and operations of a transaction) come with the size of one entry; structs of options begin with `size`.
+ *
+ * **Fork.** In a child that was forked every call with a handle of the parent's answers CLOSED, which the texts of the
+ * calls do not repeat; weft_store_close(), weft_store_watch_close() and weft_store_server_stop() free memory there, and
+ * do nothing to the connections, watches and servers of the parent.
+ *
  * **Errors.** Every call may return INVALID (an argument is wrong), NOMEM, LIMIT (too large, see the call) and, where
  * it asks a server: TIMEOUT (no answer in time), UNREACHABLE (no endpoint can be reached, or the server is not able to
  * answer), AUTH (the server refuses the token, the user or the certificate, or its own certificate is not accepted),
@@ -77,7 +86,10 @@ struct weft_store_options {
 /** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_STORE_OPTIONS_INIT WEFT_SIZED(struct weft_store_options)
 
-/** One key and its state. The memory belongs to the list or to the event that holds it. */
+/** Writes the same initial value, for languages without macros; `size` is the caller's sizeof. Cannot fail. [any] */
+WEFT_API void weft_store_options_init(struct weft_store_options *options, size_t size);
+
+/** One key and its state. The list or the event that points to it holds its memory. */
 struct weft_store_kv {
   const char *key;         /**< key_len bytes, and a NUL behind them */
   const void *value;       /**< value_len bytes, and a NUL behind them */
@@ -91,12 +103,12 @@ struct weft_store_kv {
 
 /** Result of a range. Free it with weft_store_list_free(). */
 struct weft_store_list {
-  struct weft_store_kv *kvs; /**< [count], sorted by key */
-  size_t count;              /**< entries of kvs */
-  size_t total;              /**< keys in the range, whatever the limit */
-  bool more;                 /**< the limit left some out */
-  int64_t revision;          /**< revision of the store at which the answer holds */
-  void *priv;                /**< the library's own: leave it as it is */
+  struct weft_store_kv **kvs; /**< [count], sorted by key; none of them is NULL */
+  size_t count;               /**< entries of kvs */
+  size_t total;               /**< keys in the range, whatever the limit */
+  int64_t revision;           /**< revision of the store at which the answer holds */
+  uint32_t more;              /**< 1: the limit left some out; else 0 */
+  uint32_t reserved;          /**< 0 */
 };
 
 /** What a comparison looks at. */
@@ -132,20 +144,30 @@ enum weft_store_op_kind {
   WEFT_STORE_RANGE,  /**< reads a key, or all with a prefix */
 };
 
+/** Bits of weft_store_op.flags. */
+enum weft_store_op_flag {
+  WEFT_STORE_OP_PREFIX = 1, /**< DELETE, RANGE: every key that starts with `key` ("": all keys) */
+};
+
 /** One operation of a branch of a transaction. As in etcd, a branch may put a key only once, and may not both put and
  *  delete it (INVALID). */
 struct weft_store_op {
   enum weft_store_op_kind kind; /**< what the operation does */
+  uint32_t flags;               /**< of enum weft_store_op_flag; 0 for a PUT */
   const char *key;              /**< NUL-terminated; empty only as a prefix */
-  bool prefix;                  /**< DELETE, RANGE: every key that starts with `key` ("": all keys) */
-  uint32_t limit;               /**< RANGE: at most so many keys, 0: all */
   const void *value;            /**< PUT: the new value; NULL: an empty one */
   size_t value_len;             /**< bytes of value */
   int64_t lease;                /**< PUT: lease to attach the key to, 0: none */
+  uint32_t limit;               /**< RANGE: at most so many keys, 0: all */
+  uint32_t reserved;            /**< 0 */
 };
 
-/** A transaction: its conditions, and the operations of its two branches. At most 128 of each. */
+/** A transaction: its conditions, and the operations of its two branches. At most 128 of each. Initialise with
+ *  WEFT_STORE_TXN_INIT. The library reads the memory of all pointers until weft_store_txn_commit() has returned. */
 struct weft_store_txn {
+  size_t size;                               /**< sizeof(struct weft_store_txn) */
+  size_t each_compare;                       /**< sizeof(struct weft_store_compare), the distance of two compares */
+  size_t each_op;                            /**< sizeof(struct weft_store_op), the distance of two operations */
   const struct weft_store_compare *compares; /**< the success branch runs if all of them hold */
   size_t num_compares;                       /**< number of compares; with 0 the success branch runs */
   const struct weft_store_op *success;       /**< operations to run when all comparisons hold */
@@ -153,14 +175,30 @@ struct weft_store_txn {
   const struct weft_store_op *failure;       /**< operations to run when one does not hold */
   size_t num_failure;                        /**< number of them */
 };
+/** Initial value of a transaction without comparisons and operations: the three sizes, and 0. */
+#ifdef __cplusplus
+#define WEFT_STORE_TXN_INIT (weft_initial_store_txn())
+#else
+#define WEFT_STORE_TXN_INIT                                                                                            \
+  ((struct weft_store_txn){.size = sizeof(struct weft_store_txn),                                                      \
+                           .each_compare = sizeof(struct weft_store_compare),                                          \
+                           .each_op = sizeof(struct weft_store_op)})
+#endif
+
+/** Writes the initial value of a transaction, for languages without macros; `size` is the caller's sizeof. each_compare
+ *  and each_op become 0: the caller sets them to its own sizes where it has comparisons and operations. Cannot fail.
+ *  [any] */
+WEFT_API void weft_store_txn_init(struct weft_store_txn *txn, size_t size);
 
 /** Result of a transaction. Free it with weft_store_txn_result_free(). */
 struct weft_store_txn_result {
-  bool succeeded;                 /**< whether the success branch ran */
-  int64_t revision;               /**< revision of the store after it */
-  size_t num_responses;           /**< operations of the branch that ran */
-  struct weft_store_list *ranges; /**< [num_responses]: the answers of RANGE operations, empty for others */
-  size_t *deleted;                /**< [num_responses]: number of keys that a DELETE removed, 0 for others */
+  size_t num_responses;            /**< operations of the branch that ran */
+  struct weft_store_list **ranges; /**< [num_responses]: the answers of RANGE operations, NULL for others. Who wants to
+                                        keep one puts NULL in its place and frees it with weft_store_list_free() */
+  size_t *deleted;                 /**< [num_responses]: number of keys that a DELETE removed, 0 for others */
+  int64_t revision;                /**< revision of the store after it */
+  uint32_t succeeded;              /**< 1: the success branch ran; 0: the other */
+  uint32_t reserved;               /**< 0 */
 };
 
 /**
@@ -175,27 +213,28 @@ WEFT_API int weft_store_open(weft_store_t **store, const struct weft_store_optio
  *  weft_store_close(). */
 WEFT_API int weft_store_open_local(weft_store_t **store);
 
-/** Ends the watches of the store, waits for a watch function that is running, and frees the handle and the watches'
- *  handles. Keys and leases on a server stay. NULL is legal. Not from a watch function; no other call may be using the
- *  store. */
+/** Ends the watches of the store, waits for a watch function that is running, and frees the handle. The handles of the
+ *  watches stay until weft_store_watch_close(). Keys and leases on a server stay too. Cannot fail; NULL is legal. Not
+ *  from a watch function; no other call may be using the store. [owner] */
 WEFT_API void weft_store_close(weft_store_t *store);
 
-/** The endpoint in use, e.g. "http://127.0.0.1:2379"; "local" for a store inside this process. Does not block. Valid
- *  until weft_store_close(). [any] */
+/** The endpoint in use, e.g. "http://127.0.0.1:2379"; "local" for a store inside this process. Valid until
+ *  weft_store_close(). Does not block and cannot fail: "" for NULL. [any] */
 WEFT_API const char *weft_store_name(const weft_store_t *store);
 
-/** Writes the server's version, e.g. "3.4.23" or "weft 0.1.0", NUL-terminated into out[cap]. LIMIT: `cap` is too small;
- *  the sentence says how many bytes it takes. [any] */
-WEFT_API int weft_store_version(weft_store_t *store, char *out, size_t cap);
+/** Writes the server's version, e.g. "3.4.23" or "weft 0.1.0", NUL-terminated into text[cap], or nothing of it. `*size`
+ *  (may be NULL) is how many bytes it takes, the NUL included, also after ROOM: `cap` is too small, but not 0. `cap` 0
+ *  asks for the size only; `text` may be NULL then. [any] */
+WEFT_API int weft_store_version(weft_store_t *store, char *text, size_t cap, size_t *size);
 
 /**
  * Reads `key` or, with `prefix`, every key that starts with it ("": all keys), as of now, at most `limit` of them (0:
- * all). No such key is no error but an empty list. The caller frees what `*out` holds. LIMIT: an embedded
- * server or a store inside this process refuses an answer of more than 64 MiB. [any]
+ * all). No such key is no error but an empty list. The caller frees `*out` with weft_store_list_free(). LIMIT: an
+ * embedded server or a store inside this process refuses an answer of more than 64 MiB. [any]
  */
 WEFT_API int weft_store_range(weft_store_t *store, const char *key, bool prefix, uint32_t limit,
-                              struct weft_store_list *out);
-/** Frees the memory of a list, not the struct itself, and empties the list. NULL is legal. [any] */
+                              struct weft_store_list **out);
+/** Frees a list and its keys, also after its store was closed. Cannot fail; NULL is legal. [any] */
 WEFT_API void weft_store_list_free(struct weft_store_list *list);
 
 /**
@@ -213,12 +252,14 @@ WEFT_API int weft_store_delete(weft_store_t *store, const char *key, bool prefix
 
 /**
  * Runs a transaction: all of its branch or nothing, at one revision. A comparison that does not hold is no error: see
- * `out->succeeded`. The caller frees what `*out` holds. NOT_FOUND: a PUT names a lease that does not exist. INVALID:
- * see struct weft_store_op. LIMIT: more than 128 entries in a list, or more than 1.5 MiB of keys and values. TIMEOUT,
- * UNREACHABLE: it may or may not have run: read before you try again. [any]
+ * `(*out)->succeeded`. The caller frees `*out` with weft_store_txn_result_free(). NOT_FOUND: a PUT names a lease that
+ * does not exist. INVALID: see struct weft_store_op; an entry's size is that of no version. VERSION: a field is set
+ * that this version of the library does not know. LIMIT: more than 128 entries in a list, or more than 1.5 MiB of keys
+ * and values. TIMEOUT, UNREACHABLE: it may or may not have run: read before you try again. [any]
  */
-WEFT_API int weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out);
-/** Frees the memory of a result, not the struct itself, and empties the result. NULL is legal. [any] */
+WEFT_API int weft_store_txn_commit(weft_store_t *store, const struct weft_store_txn *txn,
+                                   struct weft_store_txn_result **out);
+/** Frees a result and its lists, also after its store was closed. Cannot fail; NULL is legal. [any] */
 WEFT_API void weft_store_txn_result_free(struct weft_store_txn_result *result);
 
 /** Grants a lease of `ttl_s` seconds, at least 1. `*lease` is its id, never 0; `*granted_s` (may be NULL) the seconds
@@ -240,7 +281,7 @@ WEFT_API int weft_store_lease_revoke(weft_store_t *store, int64_t lease);
 /** Kind of an event of a watch. */
 enum weft_store_event_kind {
   WEFT_STORE_EVENT_PUT,     /**< a key was put: kv is its new state */
-  WEFT_STORE_EVENT_DELETE,  /**< a key was deleted: kv.key and kv.mod_revision (that of the deletion) are set */
+  WEFT_STORE_EVENT_DELETE,  /**< a key was deleted: kv->key and kv->mod_revision (that of the deletion) are set */
   WEFT_STORE_EVENT_LOST,    /**< the connection is cut; the watch reconnects by itself and loses no event */
   WEFT_STORE_EVENT_RESUMED, /**< the watch is established: once at its start, and after each LOST */
   /** The watch is established, in place of RESUMED, but events may be missing: the store was restarted empty, it no
@@ -254,7 +295,8 @@ enum weft_store_event_kind {
 /** One event of a watch. Its memory is valid until the watch function returns. */
 struct weft_store_event {
   enum weft_store_event_kind kind; /**< what happened */
-  struct weft_store_kv kv;         /**< PUT and DELETE: the key; else empty */
+  uint32_t reserved;               /**< 0 */
+  const struct weft_store_kv *kv;  /**< PUT and DELETE: the key; else NULL */
   int64_t revision;                /**< PUT and DELETE: revision of the change; else a revision that the store has
                                         reached */
 };
@@ -268,17 +310,25 @@ typedef void (*weft_store_watch_fn)(void *arg, const struct weft_store_event *ev
  * Watches every key that starts with `prefix` ("": all keys) from revision `from` on, inclusive; 0: what changes after
  * this call has returned. To miss nothing, read with weft_store_range() and watch from the list's `revision + 1`.
  *
- * `*watch` ends with weft_store_watch_close() or with its store. `fn` may be called before this call returns. With
- * `from` 0 the call blocks until the watch is established, at most for request_timeout_ms, and returns the reason if it
- * is not (TIMEOUT, UNREACHABLE, AUTH, ...). With another `from` it does not wait for the server: a store that cannot be
- * reached is tried again until the watch is closed, and RESUMED or RESET says when it is established. [any]
+ * `*watch` ends with its store or with weft_store_watch_close(), which frees it in both cases. `fn` may be called
+ * before this call returns. With `from` 0 the call blocks until the watch is established, at most for
+ * request_timeout_ms, and returns the reason if it is not (TIMEOUT, UNREACHABLE, AUTH, ...). With another `from` it
+ * does not wait for the server: a store that cannot be reached is tried again until the watch is closed, and RESUMED or
+ * RESET says when it is established. [any]
  */
 WEFT_API int weft_store_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft_store_watch_fn fn,
                                    void *arg, weft_store_watch_t **watch);
 
-/** Ends a watch and frees its handle. It waits for a call of the watch function that is running; after it returns none
- *  runs. NULL is legal. Not from a watch function of the same watch. [any] */
+/** Ends a watch and frees its handle, before its store is closed or afterwards, not meanwhile. It waits for a call of
+ * the watch function that is running; after it returns none runs. Cannot fail; NULL is legal. Not from a watch function
+ * of the same watch. [any] */
 WEFT_API void weft_store_watch_close(weft_store_watch_t *watch);
+
+/** Bits of weft_store_server_options.flags. */
+enum weft_store_server_flag {
+  WEFT_STORE_SERVER_INSECURE = 1, /**< no token and no TLS: every process that reaches the address may do everything.
+                                       For a loopback address only, and without token, cert_file and key_file */
+};
 
 /**
  * How to run an embedded server. Initialise with WEFT_STORE_SERVER_OPTIONS_INIT; a field that is 0 or NULL has its
@@ -291,39 +341,52 @@ WEFT_API void weft_store_watch_close(weft_store_watch_t *watch);
  * weft_store_options). With `cert_file` and `key_file` it shows these, and clients name the CA that signed them.
  */
 struct weft_store_server_options {
-  size_t size;         /**< sizeof(struct weft_store_server_options) */
-  const char *address; /**< numeric address to bind to; default "127.0.0.1" */
-  uint16_t port;       /**< 0: any free one, see weft_store_server_url() */
-  const char *token;   /**< clients must send "Authorization: Bearer TOKEN" (etcd's bare "TOKEN" too). Printable ASCII
-                            without blanks, at most 4,095 bytes. Default: a random one, see weft_store_server_token() */
-  bool insecure; /**< no token and no TLS: every process that reaches the address may do everything. For a loopback
-                      address only, and without token, cert_file and key_file */
+  size_t size;           /**< sizeof(struct weft_store_server_options) */
+  const char *address;   /**< numeric address to bind to; default "127.0.0.1" */
+  const char *token;     /**< clients must send "Authorization: Bearer TOKEN" (etcd's bare "TOKEN" too). Printable ASCII
+                              without blanks, at most 4,095 bytes. Default: a random one, see
+                              weft_store_server_token() */
   const char *cert_file; /**< the server's certificate, or a chain of them (PEM), together with key_file */
   const char *key_file;  /**< its key (PEM) */
+  uint32_t flags;        /**< of enum weft_store_server_flag */
+  uint16_t port;         /**< 0: any free one, see weft_store_server_url() */
+  uint16_t reserved;     /**< 0 */
 };
 /** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_STORE_SERVER_OPTIONS_INIT WEFT_SIZED(struct weft_store_server_options)
 
+/** Writes the same initial value, for languages without macros; `size` is the caller's sizeof. Cannot fail. [any] */
+WEFT_API void weft_store_server_options_init(struct weft_store_server_options *options, size_t size);
+
 /**
  * Starts a server on threads of its own. It keeps its keys in memory. The caller stops `*server` with
- * weft_store_server_stop(). BUSY: the port is in use. INVALID: `insecure` together with an address that other hosts can
+ * weft_store_server_stop(). BUSY: the port is in use. INVALID: INSECURE together with an address that other hosts can
  * reach, an address that this host does not have, a malformed token, or files that are no certificate and its key.
- * UNSUPPORTED: libmicrohttpd is missing, or has no TLS. LIMIT: no more threads or descriptors. [any]
+ * VERSION: a field is set that this version of the library does not know. UNSUPPORTED: libmicrohttpd is missing, or has
+ * no TLS. LIMIT: no more threads or descriptors. [any]
  */
 WEFT_API int weft_store_server_start(weft_store_server_t **server, const struct weft_store_server_options *options);
 
-/** Its URL, e.g. "https://127.0.0.1:40123". Valid until weft_store_server_stop(). [any] */
+/** Its URL, e.g. "https://127.0.0.1:40123". Valid until weft_store_server_stop(). Cannot fail: "" for NULL. [any] */
 WEFT_API const char *weft_store_server_url(const weft_store_server_t *server);
 
 /** Its token, given or made; "" when it is insecure. The token gives all rights: pass it on by a descriptor or a file
- *  of mode 0600, not by an argument. Valid until weft_store_server_stop(). [any] */
+ *  of mode 0600, not by an argument. Valid until weft_store_server_stop(). Cannot fail: "" for NULL. [any] */
 WEFT_API const char *weft_store_server_token(const weft_store_server_t *server);
 
 /** Stops the server and frees its handle: closes every connection, drops all keys, and waits for the server's threads.
- *  NULL is legal. No other call may be using the server. */
+ *  Cannot fail; NULL is legal. No other call may be using the server. [owner] */
 WEFT_API void weft_store_server_stop(weft_store_server_t *server);
 
 #ifdef __cplusplus
 }
+namespace {
+inline weft_store_txn weft_initial_store_txn() {
+  weft_store_txn txn = weft_sized<weft_store_txn>();
+  txn.each_compare = sizeof(weft_store_compare);
+  txn.each_op = sizeof(weft_store_op);
+  return txn;
+}
+} // namespace
 #endif
 #endif

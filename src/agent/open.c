@@ -22,6 +22,7 @@
 #include "base/time/clock.h"
 #include "base/time/ticks.h"
 #include "secure/secret.h"
+#include "store/prefix.h"
 
 // How the folders below reach those above them.
 static const struct agent_hooks hooks = {
@@ -57,9 +58,7 @@ static int check(const struct weft_agent_options *options) {
   if (options->listen && !(options->token && options->token[0]))
     return fail(WEFT_ERR_INVALID, "an agent that listens needs a token, which the agents that connect to it share");
   const char *prefix = options->prefix;
-  if (prefix && (!prefix[0] || prefix[strlen(prefix) - 1] != '/'))
-    return fail(WEFT_ERR_INVALID, "prefix \"%s\" does not end in '/'", prefix);
-  return 0;
+  return store_prefix_complete(options->store, "the agents", &prefix);
 }
 
 // The strings of the options, one behind the other in one block.
@@ -85,7 +84,9 @@ static int copy_strings(weft_agent_t *agent) {
 static int complete(weft_agent_t *agent, const struct weft_agent_options *given) {
   struct weft_agent_options *options = &agent->options;
   *options = *given;
-  options->prefix = options->prefix ? options->prefix : "/weft/default/";
+  int err = store_prefix_complete(options->store, "the agents", &options->prefix);
+  if (err)
+    return err;
   options->spin_us = or_default(options->spin_us, 50);
   options->heartbeat_ms = or_default(options->heartbeat_ms, 1000);
   options->peer_timeout_ms = or_default(options->peer_timeout_ms, 5000);

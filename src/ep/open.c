@@ -12,6 +12,7 @@
 #include "ep/remote/worker.h"
 #include "ep/service/service.h"
 #include "ep/view/views.h"
+#include "store/prefix.h"
 
 static int check_range(const char *what, uint32_t value, uint32_t low, uint32_t high) {
   if (value >= low && value <= high)
@@ -45,7 +46,6 @@ static uint32_t or_default(uint32_t value, uint32_t preset) {
 
 // Fills in the defaults and checks every field.
 static int complete(struct weft_ep_options *options) {
-  options->prefix = options->prefix ? options->prefix : "/weft/default/";
   options->capacity = or_default(options->capacity, 64);
   options->max_tokens = or_default(options->max_tokens, 128);
   options->hidden = or_default(options->hidden, 7168);
@@ -55,10 +55,9 @@ static int complete(struct weft_ep_options *options) {
   options->lease_ttl_s = or_default(options->lease_ttl_s, 10);
   if (!options->store)
     return fail(WEFT_ERR_INVALID, "store is NULL: open one with weft_store_open or weft_store_open_local");
-  size_t length = strlen(options->prefix);
-  if (length == 0 || options->prefix[length - 1] != '/')
-    return fail(WEFT_ERR_INVALID, "prefix \"%s\" does not end in '/'", options->prefix);
-  int rc = check_range("capacity", options->capacity, 1, WEFT_EP_MAX_CAPACITY);
+  int rc = store_prefix_complete(options->store, "the group", &options->prefix);
+  if (rc == 0)
+    rc = check_range("capacity", options->capacity, 1, WEFT_EP_MAX_CAPACITY);
   if (rc == 0)
     rc = check_range("max_tokens", options->max_tokens, 1, WEFT_EP_MAX_TOKENS);
   if (rc == 0)

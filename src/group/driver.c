@@ -28,28 +28,28 @@ static void on_watch(void *arg, const struct weft_store_event *event) {
   pthread_mutex_unlock(&group->lock);
 }
 
-static int read_all(struct group *group, struct group_answer *answer, struct weft_store_list *list) {
+static int read_all(struct group *group, struct group_answer *answer, struct weft_store_list **list) {
   weft_store_watch_close(group->watch);
   group->watch = NULL;
   int err = weft_store_range(group->store, group->prefix, true, 0, list);
   if (!err)
-    answer->list = list;
+    answer->list = *list;
   return err;
 }
 
 static int run_txn(struct group *group, const struct weft_store_txn *txn, struct group_answer *answer) {
-  struct weft_store_txn_result result;
-  int err = weft_store_txn(group->store, txn, &result);
+  struct weft_store_txn_result *result;
+  int err = weft_store_txn_commit(group->store, txn, &result);
   if (err)
     return err;
-  answer->succeeded = result.succeeded;
-  answer->revision = result.revision;
-  weft_store_txn_result_free(&result);
+  answer->succeeded = result->succeeded;
+  answer->revision = result->revision;
+  weft_store_txn_result_free(result);
   return 0;
 }
 
 static int carry_out(struct group *group, const struct group_request *request, struct group_answer *answer,
-                     struct weft_store_list *list) {
+                     struct weft_store_list **list) {
   switch (request->kind) {
   case GROUP_REQUEST_READ:
     return read_all(group, answer, list);
@@ -70,7 +70,7 @@ static int carry_out(struct group *group, const struct group_request *request, s
 // Carries the request out without the lock, and hands the answer in with it.
 static void serve(struct group *group, const struct group_request *request) {
   struct group_answer answer = {0};
-  struct weft_store_list list = {0};
+  struct weft_store_list *list = NULL;
   if (atomic_load(&group->limit_ns) != CLOCK_NEVER)
     group_driver_limit(group);
   pthread_mutex_unlock(&group->lock);
@@ -80,7 +80,7 @@ static void serve(struct group *group, const struct group_request *request) {
   pthread_mutex_lock(&group->lock);
   group_machine_answer(group->machine, clock_ns(), &answer);
   pthread_cond_broadcast(&group->changed);
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
 }
 
 // Tells the layer above what has happened, without the lock.

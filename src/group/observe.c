@@ -257,7 +257,7 @@ void group_observe(struct group_machine *m, const struct weft_store_event *event
   if (event->revision < m->revision)
     return; // known from the read already
   m->revision = event->revision;
-  observe_kv(m, &event->kv, event->kind == WEFT_STORE_EVENT_PUT);
+  observe_kv(m, event->kv, event->kind == WEFT_STORE_EVENT_PUT);
   group_barriers_settle(m);
   settle_starved(m);
   if (m->holding && (m->hold_revision == 0 || m->revision >= m->hold_revision))
@@ -273,7 +273,7 @@ void group_observe_all(struct group_machine *m, const struct weft_store_list *li
   m->stored_seen = 0;
   group_barrier_forget_keys(m);
   for (size_t i = 0; i < list->count; i++)
-    observe_kv(m, &list->kvs[i], true);
+    observe_kv(m, list->kvs[i], true);
   for (uint32_t r = 0; r < m->capacity; r++)
     if (m->claims[r].mod_revision == 0)
       claim_gone(m, (int32_t)r);

@@ -15,7 +15,9 @@ void group_txn_free(struct group_machine *m) {
 void group_txn_begin(struct group_machine *m) {
   group_txn_free(m);
   struct group_txn_builder *b = &m->builder;
-  b->txn = (struct weft_store_txn){.compares = b->compares, .success = b->ops};
+  b->txn = WEFT_STORE_TXN_INIT;
+  b->txn.compares = b->compares;
+  b->txn.success = b->ops;
   b->lease = 0;
   b->of_view = false;
   b->failed = false;

@@ -19,11 +19,11 @@ static void dismiss(struct node *node, int status, const char *error) {
   run_key(nodes, &node->keys, "agent/");
   run_reporter_put(node->reporter, key, json_pack("{s:i, s:s}", "status", status, "error", error));
   uint64_t deadline = clock_deadline_ms(PARTING_MS);
-  struct weft_store_list list;
+  struct weft_store_list *list;
   for (size_t others = 1; others > 0 && !clock_passed(deadline);) {
     if (!weft_store_range(node->store.client, nodes, true, 0, &list)) {
-      others = list.count > 0 ? list.count - 1 : 0;
-      weft_store_list_free(&list);
+      others = list->count > 0 ? list->count - 1 : 0;
+      weft_store_list_free(list);
     }
     if (others > 0 && node_pause(node, PARTING_STEP_MS))
       return;

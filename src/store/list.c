@@ -2,47 +2,59 @@
 #include "store/list.h"
 
 #include "base/fail.h"
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Key, NUL, value, NUL in one block, which the key's address names.
-static char *copy_bytes(const struct weft_store_kv *kv) {
-  char *block = malloc(kv->key_len + kv->value_len + 2);
-  if (!block)
+// What a caller's list is the beginning of.
+struct list {
+  struct weft_store_list given;
+  size_t capacity;
+};
+
+// A key with its bytes behind it: key, NUL, value, NUL.
+static struct weft_store_kv *copy_kv(const struct weft_store_kv *kv) {
+  struct weft_store_kv *copy = malloc(sizeof *copy + kv->key_len + kv->value_len + 2);
+  if (!copy)
     return NULL;
-  char *place = block;
+  char *key = (char *)(copy + 1), *value = key + kv->key_len + 1;
+  *copy = *kv;
+  copy->key = key;
+  copy->value = value;
   if (kv->key_len > 0)
-    memcpy(place, kv->key, kv->key_len);
-  place += kv->key_len;
-  *place++ = '\0';
+    memcpy(key, kv->key, kv->key_len);
+  key[kv->key_len] = '\0';
   if (kv->value_len > 0)
-    memcpy(place, kv->value, kv->value_len);
-  place[kv->value_len] = '\0';
-  return block;
+    memcpy(value, kv->value, kv->value_len);
+  value[kv->value_len] = '\0';
+  return copy;
 }
 
-// `priv` holds the capacity.
-static bool grow(struct weft_store_list *list) {
-  size_t capacity = (size_t)(uintptr_t)list->priv;
-  if (list->count < capacity)
+static bool grow(struct list *list) {
+  if (list->given.count < list->capacity)
     return true;
-  capacity = capacity ? 2 * capacity : 8;
-  struct weft_store_kv *kvs = realloc(list->kvs, capacity * sizeof *kvs);
+  size_t capacity = list->capacity ? 2 * list->capacity : 8;
+  struct weft_store_kv **kvs = realloc(list->given.kvs, capacity * sizeof *kvs);
   if (!kvs)
     return false;
-  list->kvs = kvs;
-  list->priv = (void *)(uintptr_t)capacity;
+  list->given.kvs = kvs;
+  list->capacity = capacity;
   return true;
 }
 
+struct weft_store_list *store_list_create(void) {
+  struct list *list = calloc(1, sizeof *list);
+  if (list)
+    return &list->given;
+  fail(WEFT_ERR_NOMEM, "no memory for a list of keys");
+  return NULL;
+}
+
 int store_list_add(struct weft_store_list *list, const struct weft_store_kv *kv) {
-  char *block = grow(list) ? copy_bytes(kv) : NULL;
-  if (!block)
+  struct weft_store_kv *copy = grow((struct list *)list) ? copy_kv(kv) : NULL;
+  if (!copy)
     return fail(WEFT_ERR_NOMEM, "no memory for a key of %zu bytes and its value of %zu", kv->key_len, kv->value_len);
-  struct weft_store_kv *copy = &list->kvs[list->count++];
-  *copy = *kv;
-  copy->key = block;
-  copy->value = block + kv->key_len + 1;
+  list->kvs[list->count++] = copy;
   return 0;
 }
 
@@ -50,17 +62,31 @@ void weft_store_list_free(struct weft_store_list *list) {
   if (!list)
     return;
   for (size_t i = 0; i < list->count; i++)
-    free((char *)list->kvs[i].key);
+    free(list->kvs[i]);
   free(list->kvs);
-  *list = (struct weft_store_list){0};
+  free(list);
+}
+
+struct weft_store_txn_result *store_result_create(size_t num_responses) {
+  struct weft_store_txn_result *result = calloc(1, sizeof *result);
+  if (result && num_responses) {
+    result->num_responses = num_responses;
+    result->ranges = calloc(num_responses, sizeof(struct weft_store_list *));
+    result->deleted = calloc(num_responses, sizeof *result->deleted);
+  }
+  if (result && (!num_responses || (result->ranges && result->deleted)))
+    return result;
+  weft_store_txn_result_free(result);
+  fail(WEFT_ERR_NOMEM, "no memory for the result of a transaction");
+  return NULL;
 }
 
 void weft_store_txn_result_free(struct weft_store_txn_result *result) {
   if (!result)
     return;
   for (size_t i = 0; result->ranges && i < result->num_responses; i++)
-    weft_store_list_free(&result->ranges[i]);
+    weft_store_list_free(result->ranges[i]);
   free(result->ranges);
   free(result->deleted);
-  *result = (struct weft_store_txn_result){0};
+  free(result);
 }

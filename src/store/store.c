@@ -1,8 +1,12 @@
 // The public functions: arguments are checked here, once for all kinds of store.
 #include "base/fail.h"
+#include "base/forked.h"
+#include "base/sized.h"
 #include "base/time/clock.h"
 #include "store/limit.h"
+#include "store/txn_read.h"
 #include "store/vtable.h"
+#include <string.h>
 
 static _Thread_local const _Atomic uint64_t *thread_limit;
 
@@ -15,8 +19,9 @@ uint64_t store_limit(void) {
 }
 
 static int check_store(const weft_store_t *store) {
-  return store ? 0
-               : fail(WEFT_ERR_INVALID, "store is NULL; open one with weft_store_open() or weft_store_open_local()");
+  if (!store)
+    return fail(WEFT_ERR_INVALID, "store is NULL; open one with weft_store_open() or weft_store_open_local()");
+  return forked_check(store->opened, "the store");
 }
 
 // A prefix may be empty, a key may not.
@@ -37,8 +42,27 @@ static int check_value(const char *key, const void *value, size_t value_len) {
   return 0;
 }
 
+void weft_store_options_init(struct weft_store_options *options, size_t size) {
+  static const struct weft_store_options initial = {.size = sizeof initial};
+  sized_init(options, size, &initial, sizeof initial);
+}
+
+void weft_store_txn_init(struct weft_store_txn *txn, size_t size) {
+  static const struct weft_store_txn initial = {.size = sizeof initial}; // the sizes of entries are the caller's
+  sized_init(txn, size, &initial, sizeof initial);
+}
+
+void weft_store_server_options_init(struct weft_store_server_options *options, size_t size) {
+  static const struct weft_store_server_options initial = {.size = sizeof initial};
+  sized_init(options, size, &initial, sizeof initial);
+}
+
 void weft_store_close(weft_store_t *store) {
-  if (store)
+  if (!store)
+    return;
+  if (forked_since(store->opened))
+    store->ops->forget(store);
+  else
     store->ops->close(store);
 }
 
@@ -46,14 +70,27 @@ const char *weft_store_name(const weft_store_t *store) {
   return store ? store->ops->name(store) : "";
 }
 
-int weft_store_version(weft_store_t *store, char *out, size_t cap) {
+int weft_store_version(weft_store_t *store, char *text, size_t cap, size_t *size) {
   int err = check_store(store);
-  if (!err && (!out || cap == 0))
-    err = fail(WEFT_ERR_INVALID, "no room for the version: out is NULL or cap is 0");
-  return err ? err : store->ops->version(store, out, cap);
+  if (!err && !text && cap > 0)
+    err = fail(WEFT_ERR_INVALID, "text is NULL but its cap is %zu: want room, or 0 to ask for the size", cap);
+  struct text version = {0};
+  if (!err)
+    err = store->ops->version(store, &version);
+  if (!err && version.failed)
+    err = fail(WEFT_ERR_NOMEM, "no memory for the store's version");
+  size_t need = version.size + 1;
+  if (!err && size)
+    *size = need;
+  if (!err && cap > 0 && cap < need)
+    err = fail(WEFT_ERR_ROOM, "the store's version takes %zu bytes, and there is room for %zu", need, cap);
+  else if (!err && cap > 0)
+    memcpy(text, version.data, need);
+  text_free(&version);
+  return err;
 }
 
-int weft_store_range(weft_store_t *store, const char *key, bool prefix, uint32_t limit, struct weft_store_list *out) {
+int weft_store_range(weft_store_t *store, const char *key, bool prefix, uint32_t limit, struct weft_store_list **out) {
   int err = check_key(store, key, prefix);
   if (!err && !out)
     err = fail(WEFT_ERR_INVALID, "out is NULL");
@@ -91,7 +128,13 @@ static int check_compares(const weft_store_t *store, const struct weft_store_com
 static int check_op(const weft_store_t *store, const struct weft_store_op *op) {
   if ((unsigned)op->kind > WEFT_STORE_RANGE)
     return fail(WEFT_ERR_INVALID, "kind %d is not in enum weft_store_op_kind", (int)op->kind);
-  int err = check_key(store, op->key, op->kind != WEFT_STORE_PUT && op->prefix);
+  uint32_t unknown = op->flags & ~(uint32_t)(op->kind == WEFT_STORE_PUT ? 0 : WEFT_STORE_OP_PREFIX);
+  if (unknown)
+    return fail(WEFT_ERR_INVALID, "flags: bit 0x%x is no flag of %s", (unsigned)unknown,
+                op->kind == WEFT_STORE_PUT ? "a PUT: want 0" : "enum weft_store_op_flag");
+  if (op->reserved)
+    return fail(WEFT_ERR_INVALID, "reserved is %u: want 0", (unsigned)op->reserved);
+  int err = check_key(store, op->key, op->flags & WEFT_STORE_OP_PREFIX);
   if (!err && op->kind == WEFT_STORE_PUT)
     err = check_value(op->key, op->value, op->value_len);
   return err;
@@ -106,20 +149,25 @@ static int check_branch(const weft_store_t *store, const char *name, const struc
   return 0;
 }
 
-int weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out) {
+int weft_store_txn_commit(weft_store_t *store, const struct weft_store_txn *given, struct weft_store_txn_result **out) {
   int err = check_store(store);
-  if (!err && (!txn || !out))
-    err = fail(WEFT_ERR_INVALID, "%s is NULL", txn ? "out" : "txn");
-  if (!err && ((txn->num_compares && !txn->compares) || (txn->num_success && !txn->success) ||
-               (txn->num_failure && !txn->failure)))
-    err = fail(WEFT_ERR_INVALID, "a list of the transaction is NULL but its number of entries is not 0");
+  if (!err && (!given || !out))
+    err = fail(WEFT_ERR_INVALID, "%s is NULL", given ? "out" : "txn");
+  struct store_txn read = {0};
   if (!err)
-    err = check_compares(store, txn->compares, txn->num_compares);
+    err = store_txn_read(given, &read);
+  if (err)
+    return err;
+  const struct weft_store_txn *txn = read.txn;
+  err = check_compares(store, txn->compares, txn->num_compares);
   if (!err)
     err = check_branch(store, "success", txn->success, txn->num_success);
   if (!err)
     err = check_branch(store, "failure", txn->failure, txn->num_failure);
-  return err ? err : store->ops->txn(store, txn, out);
+  if (!err)
+    err = store->ops->txn(store, txn, out);
+  store_txn_end(&read);
+  return err;
 }
 
 int weft_store_lease_grant(weft_store_t *store, int64_t ttl_s, int64_t *lease, int64_t *granted_s) {
@@ -166,6 +214,10 @@ int weft_store_watch_open(weft_store_t *store, const char *prefix, int64_t from,
 }
 
 void weft_store_watch_close(weft_store_watch_t *watch) {
-  if (watch)
-    watch->store->ops->watch_close(watch);
+  if (!watch)
+    return;
+  if (!watch->store || forked_since(watch->opened))
+    watch->ops->watch_free(watch);
+  else
+    watch->ops->watch_close(watch);
 }

@@ -3,18 +3,19 @@
 #ifndef STORE_VTABLE_H
 #define STORE_VTABLE_H
 
+#include "base/text/text.h"
 #include <weft/store.h>
 
 // Each op means what the public function of its name says. All are called from any thread, several at once; all but
-// `close` and `watch_close` may wait up to the store's request time limit. Outputs are written only on success, and
-// then belong to the caller. Lists are built with store_list_add() of list.h and freed with weft_store_list_free(); the
-// arrays of a transaction's result come from calloc(). `revision`, `deleted`, `granted_s` and keepalive's `ttl_s` may
-// be NULL.
+// those that close or forget may wait up to the store's request time limit. Outputs are written only on success, and
+// then belong to the caller. Lists and results are built by list.h. `revision`, `deleted`, `granted_s` and keepalive's
+// `ttl_s` may be NULL.
 struct store_ops {
-  void (*close)(weft_store_t *store); // ends watches, frees the store
-  int (*version)(weft_store_t *store, char *out, size_t cap);
-  int (*range)(weft_store_t *store, const char *key, bool prefix, uint32_t limit, struct weft_store_list *out);
-  int (*txn)(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out);
+  void (*close)(weft_store_t *store);  // ends watches, whose `store` becomes NULL; frees the store
+  void (*forget)(weft_store_t *store); // in a forked child: frees memory, as far as no missing thread was changing it
+  int (*version)(weft_store_t *store, struct text *out); // appends it
+  int (*range)(weft_store_t *store, const char *key, bool prefix, uint32_t limit, struct weft_store_list **out);
+  int (*txn)(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result **out);
   int (*put)(weft_store_t *store, const char *key, const void *value, size_t value_len, int64_t lease,
              int64_t *revision);
   int (*del)(weft_store_t *store, const char *key, bool prefix, size_t *deleted);
@@ -24,16 +25,20 @@ struct store_ops {
   int (*lease_revoke)(weft_store_t *store, int64_t lease);
   int (*watch_open)(weft_store_t *store, const char *prefix, int64_t from, weft_store_watch_fn fn, void *arg,
                     weft_store_watch_t **watch);
-  void (*watch_close)(weft_store_watch_t *watch);
+  void (*watch_close)(weft_store_watch_t *watch); // of an open store
+  void (*watch_free)(weft_store_watch_t *watch);  // of a closed store, or in a forked child: its memory only
   const char *(*name)(const weft_store_t *store);
 };
 
 // First member of every kind's store and watch.
 struct weft_store {
   const struct store_ops *ops;
+  uint32_t opened; // forked_now() of its opening
 };
 struct weft_store_watch {
-  weft_store_t *store;
+  const struct store_ops *ops;
+  weft_store_t *store; // NULL: it was closed
+  uint32_t opened;     // as its store
 };
 
 #endif

@@ -18,14 +18,14 @@ static const char prefix[] = "/weft/";
 static void check_list(const struct weft_store_list *list) {
   FUZZ_CHECK(list->total >= list->count);
   for (size_t i = 0; i < list->count; i++) {
-    const struct weft_store_kv *kv = &list->kvs[i];
+    const struct weft_store_kv *kv = list->kvs[i];
     FUZZ_CHECK(kv->key_len > 0 && kv->key[kv->key_len] == '\0' && kv->mod_revision > 0);
     FUZZ_CHECK(((const char *)kv->value)[kv->value_len] == '\0');
   }
 }
 
 static void read_list(const json_t *answer) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   memset(&list, FILL, sizeof list);
   int64_t revision = 0;
   if (client_wire_revision(answer, &revision) == 0)
@@ -34,30 +34,35 @@ static void read_list(const json_t *answer) {
     FUZZ_CHECK(fuzz_untouched(&list, FILL, sizeof list));
     return;
   }
-  FUZZ_CHECK(list.revision == 7);
-  check_list(&list);
-  weft_store_list_free(&list);
+  FUZZ_CHECK(list->revision == 7);
+  check_list(list);
+  weft_store_list_free(list);
 }
 
 static const struct weft_store_op success[] = {
     {.kind = WEFT_STORE_PUT, .key = "/weft/a", .value = "1", .value_len = 1},
     {.kind = WEFT_STORE_DELETE, .key = "/weft/b"},
-    {.kind = WEFT_STORE_RANGE, .key = "/weft/", .prefix = true},
+    {.kind = WEFT_STORE_RANGE, .key = "/weft/", .flags = WEFT_STORE_OP_PREFIX},
 };
 static const struct weft_store_op failure[] = {{.kind = WEFT_STORE_RANGE, .key = "/weft/a"}};
-static const struct weft_store_txn txn = {.success = success, .num_success = 3, .failure = failure, .num_failure = 1};
+static const struct weft_store_txn txn = {.size = sizeof txn,
+                                          .each_op = sizeof *success,
+                                          .success = success,
+                                          .num_success = 3,
+                                          .failure = failure,
+                                          .num_failure = 1};
 
 static void read_txn(const json_t *answer) {
-  struct weft_store_txn_result result;
+  struct weft_store_txn_result *result;
   memset(&result, FILL, sizeof result);
   if (client_wire_txn_result(answer, &txn, &result) != 0) {
     FUZZ_CHECK(fuzz_untouched(&result, FILL, sizeof result));
     return;
   }
-  FUZZ_CHECK(result.revision > 0 && result.num_responses == (result.succeeded ? 3 : 1));
-  for (size_t i = 0; i < result.num_responses; i++)
-    check_list(&result.ranges[i]);
-  weft_store_txn_result_free(&result);
+  FUZZ_CHECK(result->revision > 0 && result->num_responses == (result->succeeded ? 3 : 1));
+  for (size_t i = 0; i < result->num_responses; i++)
+    check_list(result->ranges[i]);
+  weft_store_txn_result_free(result);
 }
 
 static void read_message(const struct fuzz_input *input) {
@@ -69,8 +74,8 @@ static void read_message(const struct fuzz_input *input) {
   }
   FUZZ_CHECK(!message.created || message.revision > 0);
   FUZZ_CHECK(memchr(message.reason, '\0', sizeof message.reason));
-  for (size_t i = 0; i < message.events.count; i++) {
-    const struct weft_store_kv *kv = &message.events.kvs[i];
+  for (size_t i = 0; message.events && i < message.events->count; i++) {
+    const struct weft_store_kv *kv = message.events->kvs[i];
     FUZZ_CHECK(strncmp(kv->key, prefix, sizeof prefix - 1) == 0);
     FUZZ_CHECK(i == 0 || kv->mod_revision >= kv[-1].mod_revision);
   }
@@ -91,7 +96,11 @@ static void write_request(struct fuzz_input *input) {
   struct weft_store_compare compare = {
       .key = key, .target = WEFT_STORE_VALUE, .value = input->data, .value_len = input->size};
   struct weft_store_op op = {.kind = WEFT_STORE_PUT, .key = key, .value = input->data, .value_len = input->size};
-  struct weft_store_txn put = {.compares = &compare, .num_compares = 1, .success = &op, .num_success = 1};
+  struct weft_store_txn put = WEFT_STORE_TXN_INIT;
+  put.compares = &compare;
+  put.num_compares = 1;
+  put.success = &op;
+  put.num_success = 1;
   struct text body = {0};
   json_t *object;
   client_wire_add_txn(&body, &put);

@@ -44,16 +44,17 @@ static size_t check_objects(const struct text *body) {
 // What the client makes of an answer to a range.
 static void check_range(const struct text *body) {
   json_t *answer = json_loadb(body->data, body->size, 0, NULL);
-  struct weft_store_list list;
+  struct weft_store_list *list;
   int64_t revision;
   FUZZ_CHECK(client_wire_revision(answer, &revision) == 0);
   FUZZ_CHECK(client_wire_list(answer, revision, &list) == 0);
-  for (size_t i = 0; i < list.count; i++) {
-    const struct weft_store_kv *kv = &list.kvs[i];
+  for (size_t i = 0; i < list->count; i++) {
+    const struct weft_store_kv *kv = list->kvs[i];
     FUZZ_CHECK(kv->create_revision > 0 && kv->create_revision <= kv->mod_revision && kv->mod_revision <= revision);
-    FUZZ_CHECK(i == 0 || core_bytes_order(kv[-1].key, kv[-1].key_len, kv->key, kv->key_len) < 0);
+    const struct weft_store_kv *before = i ? list->kvs[i - 1] : NULL;
+    FUZZ_CHECK(!before || core_bytes_order(before->key, before->key_len, kv->key, kv->key_len) < 0);
   }
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
   json_decref(answer);
 }
 

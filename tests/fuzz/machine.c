@@ -51,8 +51,11 @@ static struct weft_store_kv kv_of(const struct key *key) {
 
 static void tell(struct story *story, enum weft_store_event_kind kind, const struct key *key) {
   struct weft_store_event event = {.kind = kind, .revision = story->revision};
-  if (key)
-    event.kv = kv_of(key);
+  struct weft_store_kv kv;
+  if (key) {
+    kv = kv_of(key);
+    event.kv = &kv;
+  }
   if (story->watching)
     group_machine_watch(story->machine, story->now_ns, &event);
 }
@@ -126,15 +129,17 @@ static void run_txn(struct story *story, const struct weft_store_txn *txn, struc
 }
 
 static int by_name(const void *a, const void *b) {
-  return strcmp(((const struct weft_store_kv *)a)->key, ((const struct weft_store_kv *)b)->key);
+  return strcmp((*(struct weft_store_kv *const *)a)->key, (*(struct weft_store_kv *const *)b)->key);
 }
 
 static void answer_read(struct story *story, struct group_answer *answer) {
-  struct weft_store_kv kvs[MAX_KEYS];
-  struct weft_store_list list = {.kvs = kvs, .revision = story->revision};
-  for (; list.count < story->num_keys; list.count++)
+  struct weft_store_kv kvs[MAX_KEYS], *places[MAX_KEYS];
+  struct weft_store_list list = {.kvs = places, .revision = story->revision};
+  for (; list.count < story->num_keys; list.count++) {
     kvs[list.count] = kv_of(&story->keys[list.count]);
-  qsort(kvs, list.count, sizeof *kvs, by_name);
+    places[list.count] = &kvs[list.count];
+  }
+  qsort(places, list.count, sizeof *places, by_name);
   list.total = list.count;
   answer->list = &list;
   story->watching = false;

@@ -24,12 +24,12 @@ static int open_store(void **state) {
 // Whatever a test has done: when its members are closed the store holds nothing of them.
 static int close_store(void **state) {
   (void)state;
-  struct weft_store_list left = {0};
+  struct weft_store_list *left = NULL;
   int err = weft_store_range(store, "/weft/test/", true, 0, &left);
-  size_t count = left.count;
+  size_t count = left->count;
   for (size_t i = 0; i < count; i++)
-    fprintf(stderr, "left behind: %s\n", left.kvs[i].key);
-  weft_store_list_free(&left);
+    fprintf(stderr, "left behind: %s\n", left->kvs[i]->key);
+  weft_store_list_free(left);
   weft_store_close(store);
   return err || count ? -1 : 0;
 }

@@ -378,11 +378,11 @@ static void an_expired_lease_is_replaced_at_once(void **state) {
                              .mod_revision = 2,
                              .lease = 5};
   group_machine_answer(m, now, &(struct group_answer){.succeeded = true, .revision = 2});
-  group_machine_watch(m, now, &(struct weft_store_event){.kind = WEFT_STORE_EVENT_PUT, .revision = 2, .kv = kv});
+  group_machine_watch(m, now, &(struct weft_store_event){.kind = WEFT_STORE_EVENT_PUT, .revision = 2, .kv = &kv});
   now += (uint64_t)TTL_S * 1000000000;
   assert_int_equal(next_request(m, now).kind, GROUP_REQUEST_KEEPALIVE);
   kv.mod_revision = 3;
-  group_machine_watch(m, now, &(struct weft_store_event){.kind = WEFT_STORE_EVENT_DELETE, .revision = 3, .kv = kv});
+  group_machine_watch(m, now, &(struct weft_store_event){.kind = WEFT_STORE_EVENT_DELETE, .revision = 3, .kv = &kv});
   group_machine_answer(m, now, &(struct group_answer){.err = WEFT_ERR_NOT_FOUND});
   assert_int_equal(next_request(m, now).kind, GROUP_REQUEST_GRANT);
   group_machine_answer(m, now, &(struct group_answer){.lease = 6});

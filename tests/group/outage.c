@@ -93,14 +93,14 @@ static void wait_until_forgotten(void) {
   uint64_t deadline = crew_deadline();
   size_t left = 1;
   while (left > 0 && !clock_passed(deadline)) {
-    struct weft_store_list list;
+    struct weft_store_list *list;
     int err = weft_store_range(direct, "/weft/test/", true, 0, &list);
     if (err == WEFT_ERR_TIMEOUT)
       continue; // etcd reads when it has written, which on a busy machine is not always within a request's limit
     if (err)
       fail_msg("reading beside the relay: %s", weft_last_error());
-    left = list.count;
-    weft_store_list_free(&list);
+    left = list->count;
+    weft_store_list_free(list);
   }
   weft_store_close(direct);
   if (left > 0)

@@ -10,7 +10,7 @@
 // The embedded server, in a process of its own.
 static void serve(int hear_fd, int say, const void *arg) {
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  options.insecure = true;
+  options.flags = WEFT_STORE_SERVER_INSECURE;
   weft_store_server_t *server;
   char url[64] = "";
   (void)arg;

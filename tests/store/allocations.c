@@ -36,10 +36,10 @@ static void put(struct world *world) {
 }
 
 static void get(struct world *world) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   assert_int_equal(weft_store_range(world->store, "/weft/hot", false, 0, &list), 0);
-  assert_int_equal(list.count, 1);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 1);
+  weft_store_list_free(list);
 }
 
 static void keepalive(struct world *world) {
@@ -50,14 +50,19 @@ static void txn(struct world *world) {
   const struct weft_store_compare compare = {
       .key = "/weft/hot", .target = WEFT_STORE_CREATE, .relation = WEFT_STORE_GREATER, .number = 0};
   const struct weft_store_op op = {.kind = WEFT_STORE_PUT, .key = "/weft/other", .value = "x", .value_len = 1};
-  struct weft_store_txn_result result;
-  assert_int_equal(
-      weft_store_txn(
-          world->store,
-          &(struct weft_store_txn){.compares = &compare, .num_compares = 1, .success = &op, .num_success = 1}, &result),
-      0);
-  assert_true(result.succeeded);
-  weft_store_txn_result_free(&result);
+  struct weft_store_txn_result *result;
+  assert_int_equal(weft_store_txn_commit(world->store,
+                                         &(struct weft_store_txn){.size = sizeof(struct weft_store_txn),
+                                                                  .each_compare = sizeof compare,
+                                                                  .each_op = sizeof op,
+                                                                  .compares = &compare,
+                                                                  .num_compares = 1,
+                                                                  .success = &op,
+                                                                  .num_success = 1},
+                                         &result),
+                   0);
+  assert_true(result->succeeded);
+  weft_store_txn_result_free(result);
 }
 
 // `bare`: such a call hands no memory to its caller, and allocates none in a store of this process.

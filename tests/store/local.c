@@ -43,8 +43,8 @@ static void record(void *arg, const struct weft_store_event *event) {
   struct seen *seen = &log->events[log->count++];
   seen->kind = event->kind;
   seen->revision = event->revision;
-  snprintf(seen->key, sizeof seen->key, "%s", event->kv.key ? event->kv.key : "");
-  snprintf(seen->value, sizeof seen->value, "%s", event->kv.value ? (const char *)event->kv.value : "");
+  snprintf(seen->key, sizeof seen->key, "%s", event->kv ? event->kv->key : "");
+  snprintf(seen->value, sizeof seen->value, "%s", event->kv ? (const char *)event->kv->value : "");
   pthread_cond_broadcast(&log->seen);
   pthread_mutex_unlock(&log->lock);
 }
@@ -84,24 +84,24 @@ static void reads_what_was_put(void **state) {
   put(store, "a/1", "one");
   put(store, "a/2", "two");
   put(store, "b", "three");
-  struct weft_store_list list;
+  struct weft_store_list *list;
   assert_int_equal(weft_store_range(store, "a/", true, 0, &list), 0);
-  assert_int_equal(list.count, 2);
-  assert_string_equal(list.kvs[0].key, "a/1");
-  assert_string_equal(list.kvs[1].value, "two");
-  assert_int_equal(list.kvs[1].mod_revision, 3);
-  assert_int_equal(list.revision, 4);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 2);
+  assert_string_equal(list->kvs[0]->key, "a/1");
+  assert_string_equal(list->kvs[1]->value, "two");
+  assert_int_equal(list->kvs[1]->mod_revision, 3);
+  assert_int_equal(list->revision, 4);
+  weft_store_list_free(list);
 
   assert_int_equal(weft_store_range(store, "", true, 1, &list), 0);
-  assert_int_equal(list.count, 1);
-  assert_int_equal(list.total, 3);
-  assert_true(list.more);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 1);
+  assert_int_equal(list->total, 3);
+  assert_true(list->more);
+  weft_store_list_free(list);
 
   assert_int_equal(weft_store_range(store, "absent", false, 0, &list), 0);
-  assert_int_equal(list.count, 0);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 0);
+  weft_store_list_free(list);
 
   size_t deleted = 0;
   assert_int_equal(weft_store_delete(store, "a/", true, &deleted), 0);
@@ -115,13 +115,13 @@ static void a_prefix_of_ff_bytes_is_bounded_by_nothing(void **state) {
   put(store, "b", "3");
   put(store, "\xff\xff", "4");
   put(store, "\xff\xff\x01", "5");
-  struct weft_store_list list;
+  struct weft_store_list *list;
   assert_int_equal(weft_store_range(store, "a\xff", true, 0, &list), 0);
-  assert_int_equal(list.count, 2);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 2);
+  weft_store_list_free(list);
   assert_int_equal(weft_store_range(store, "\xff\xff", true, 0, &list), 0);
-  assert_int_equal(list.count, 2);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 2);
+  weft_store_list_free(list);
 }
 
 static void a_transaction_claims_once(void **state) {
@@ -129,21 +129,27 @@ static void a_transaction_claims_once(void **state) {
   struct weft_store_compare absent = {.key = "claim", .target = WEFT_STORE_CREATE, .relation = WEFT_STORE_EQUAL};
   struct weft_store_op claim = {.kind = WEFT_STORE_PUT, .key = "claim", .value = "me", .value_len = 2};
   struct weft_store_op look = {.kind = WEFT_STORE_RANGE, .key = "claim"};
-  struct weft_store_txn txn = {&absent, 1, &claim, 1, &look, 1};
-  struct weft_store_txn_result result;
-  assert_int_equal(weft_store_txn(store, &txn, &result), 0);
-  assert_true(result.succeeded);
-  weft_store_txn_result_free(&result);
-  assert_int_equal(weft_store_txn(store, &txn, &result), 0);
-  assert_false(result.succeeded);
-  assert_int_equal(result.num_responses, 1);
-  assert_string_equal(result.ranges[0].kvs[0].value, "me");
-  weft_store_txn_result_free(&result);
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.compares = &absent;
+  txn.num_compares = 1;
+  txn.success = &claim;
+  txn.num_success = 1;
+  txn.failure = &look;
+  txn.num_failure = 1;
+  struct weft_store_txn_result *result;
+  assert_int_equal(weft_store_txn_commit(store, &txn, &result), 0);
+  assert_true(result->succeeded);
+  weft_store_txn_result_free(result);
+  assert_int_equal(weft_store_txn_commit(store, &txn, &result), 0);
+  assert_false(result->succeeded);
+  assert_int_equal(result->num_responses, 1);
+  assert_string_equal(result->ranges[0]->kvs[0]->value, "me");
+  weft_store_txn_result_free(result);
 }
 
 static void bad_arguments_are_named(void **state) {
   weft_store_t *store = *state;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   assert_int_equal(weft_store_range(store, "", false, 0, &list), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "key is empty"));
   assert_int_equal(weft_store_put(store, "k", "v", 1, 77, NULL), WEFT_ERR_NOT_FOUND);
@@ -151,12 +157,14 @@ static void bad_arguments_are_named(void **state) {
   assert_int_equal(weft_store_put(NULL, "k", "v", 1, 0, NULL), WEFT_ERR_INVALID);
   assert_int_equal(weft_store_put(store, "k", NULL, 1, 0, NULL), WEFT_ERR_INVALID);
   struct weft_store_op twice[] = {{.kind = WEFT_STORE_PUT, .key = "k"}, {.kind = WEFT_STORE_PUT, .key = "k"}};
-  struct weft_store_txn_result result;
-  struct weft_store_txn txn = {.success = twice, .num_success = 2};
-  assert_int_equal(weft_store_txn(store, &txn, &result), WEFT_ERR_INVALID);
+  struct weft_store_txn_result *result;
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.success = twice;
+  txn.num_success = 2;
+  assert_int_equal(weft_store_txn_commit(store, &txn, &result), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "duplicate key"));
   char tiny[4];
-  assert_int_equal(weft_store_version(store, tiny, sizeof tiny), WEFT_ERR_LIMIT);
+  assert_int_equal(weft_store_version(store, tiny, sizeof tiny, NULL), WEFT_ERR_ROOM);
   int64_t lease;
   assert_int_equal(weft_store_lease_grant(store, 0, &lease, NULL), WEFT_ERR_INVALID);
   assert_int_equal(weft_store_lease_keepalive(store, 4711, NULL), WEFT_ERR_NOT_FOUND);
@@ -269,9 +277,9 @@ static void mark_late(void *arg, const struct weft_store_event *event) {
   struct mark *mark = arg;
   if (atomic_load(&mark->closed))
     atomic_store(&mark->late, true);
-  struct weft_store_list list; // the store can be used from a callback: its lock is not held
+  struct weft_store_list *list; // the store can be used from a callback: its lock is not held
   if (event->kind == WEFT_STORE_EVENT_PUT && weft_store_range(mark->store, "t/0/0", false, 0, &list) == 0)
-    weft_store_list_free(&list);
+    weft_store_list_free(list);
 }
 
 static void no_callback_runs_after_close_in_the_middle_of_events(void **state) {
@@ -295,13 +303,15 @@ static void close_of_the_store_ends_its_watches(void **state) {
   weft_store_t *store;
   assert_int_equal(weft_store_open_local(&store), 0);
   struct mark mark = {.store = store};
-  weft_store_watch_t *watch;
-  assert_int_equal(weft_store_watch_open(store, "", 0, mark_late, &mark, &watch), 0);
-  assert_int_equal(weft_store_watch_open(store, "x", 0, mark_late, &mark, &watch), 0);
+  weft_store_watch_t *all, *some;
+  assert_int_equal(weft_store_watch_open(store, "", 0, mark_late, &mark, &all), 0);
+  assert_int_equal(weft_store_watch_open(store, "x", 0, mark_late, &mark, &some), 0);
   put(store, "x", "1");
   weft_store_close(store);
   atomic_store(&mark.closed, true);
   assert_false(atomic_load(&mark.late));
+  weft_store_watch_close(all);
+  weft_store_watch_close(some);
 }
 
 int main(void) {

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <weft/store.h>
 
 static int start(weft_store_server_t **server, const char *address, uint16_t port, const char *token) {
@@ -15,7 +17,7 @@ static int start(weft_store_server_t **server, const char *address, uint16_t por
   options.address = address;
   options.port = port;
   options.token = token;
-  options.insecure = !token;
+  options.flags = !token ? WEFT_STORE_SERVER_INSECURE : 0;
   return weft_store_server_start(server, &options);
 }
 
@@ -243,6 +245,19 @@ static void put(void **state, const char *key64) {
   assert_int_equal(http_request(url(state), "/v3/kv/put", body, NULL, NULL), 200);
 }
 
+static void a_forked_child_does_not_stop_its_parents_server(void **state) {
+  put(state, "YQ==");
+  pid_t child = fork();
+  if (child == 0) {
+    weft_store_server_stop(*state);
+    _exit(0);
+  }
+  int status = -1;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  put(state, "YQ==");
+}
+
 static void a_watch_streams_the_past_and_the_present(void **state) {
   put(state, "YQ==");
   struct http_stream stream;
@@ -411,6 +426,7 @@ int main(void) {
       TEST(a_request_past_the_limit_is_refused),
       cmocka_unit_test(a_token_guards_all_but_health_and_version),
       TEST(start_names_what_is_wrong),
+      TEST(a_forked_child_does_not_stop_its_parents_server),
       TEST(a_watch_streams_the_past_and_the_present),
       TEST(a_stream_carries_several_watches),
       TEST(an_expired_lease_reaches_a_watch),

@@ -26,15 +26,16 @@ void support_events_free(struct support_events *events) {
 
 void support_events_take(void *arg, const struct weft_store_event *event) {
   struct support_events *events = arg;
-  struct support_event copy = {.kind = event->kind,
-                               .revision = event->revision,
-                               .create_revision = event->kv.create_revision,
-                               .version = event->kv.version,
-                               .lease = event->kv.lease,
-                               .came_ns = clock_ns()};
-  snprintf(copy.key, sizeof copy.key, "%s", event->kv.key ? event->kv.key : "");
-  snprintf(copy.value, sizeof copy.value, "%s", event->kv.value ? (const char *)event->kv.value : "");
-  copy.value_len = event->kv.value_len;
+  struct support_event copy = {.kind = event->kind, .revision = event->revision, .came_ns = clock_ns()};
+  const struct weft_store_kv *kv = event->kv;
+  if (kv) {
+    copy.create_revision = kv->create_revision;
+    copy.version = kv->version;
+    copy.lease = kv->lease;
+    copy.value_len = kv->value_len;
+    snprintf(copy.key, sizeof copy.key, "%s", kv->key);
+    snprintf(copy.value, sizeof copy.value, "%s", (const char *)kv->value);
+  }
   pthread_mutex_lock(&events->lock);
   if (events->count == events->room) {
     events->room = events->room ? 2 * events->room : 64;

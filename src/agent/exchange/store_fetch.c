@@ -92,14 +92,14 @@ static void on_event(void *arg, const struct weft_store_event *event) {
   struct agent_store_thread *store_thread = arg;
   bool of_key = event->kind == WEFT_STORE_EVENT_PUT || event->kind == WEFT_STORE_EVENT_DELETE;
   pthread_mutex_lock(&store_thread->lock);
-  struct store_name *name = of_key ? find(store_thread, event->kv.key + strlen(store_thread->prefix)) : NULL;
-  if (name && event->kv.mod_revision > name->revision) {
+  struct store_name *name = of_key ? find(store_thread, event->kv->key + strlen(store_thread->prefix)) : NULL;
+  if (name && event->kv->mod_revision > name->revision) {
     bool put = event->kind == WEFT_STORE_EVENT_PUT;
-    if (put && take_value(store_thread, name, &event->kv) != 0) {
+    if (put && take_value(store_thread, name, event->kv) != 0) {
       store_thread->must_read = true; // what the watch said once has to be asked for
       store_thread_wake(store_thread);
     } else if (!put)
-      take_absence(store_thread, name, event->kv.mod_revision);
+      take_absence(store_thread, name, event->kv->mod_revision);
   } else if (event->kind == WEFT_STORE_EVENT_LOST) {
     store_thread->away = true;
   } else if (event->kind == WEFT_STORE_EVENT_RESUMED) {
@@ -187,8 +187,8 @@ static void do_absence(struct agent_store_thread *store_thread, struct store_nam
 static int take_list(struct agent_store_thread *store_thread, const struct weft_store_list *list) {
   int err = 0;
   for (size_t i = 0; i < list->count; i++) {
-    struct store_name *name = find(store_thread, list->kvs[i].key + strlen(store_thread->prefix));
-    if (name && list->kvs[i].mod_revision > name->revision && take_value(store_thread, name, &list->kvs[i]) != 0)
+    struct store_name *name = find(store_thread, list->kvs[i]->key + strlen(store_thread->prefix));
+    if (name && list->kvs[i]->mod_revision > name->revision && take_value(store_thread, name, list->kvs[i]) != 0)
       err = WEFT_ERR_NOMEM;
   }
   if (err)
@@ -203,14 +203,14 @@ static int take_list(struct agent_store_thread *store_thread, const struct weft_
 }
 
 static int read_all(struct agent_store_thread *store_thread) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   int err = weft_store_range(store_thread->store, store_thread->prefix, true, 0, &list);
   if (err)
     return err;
   pthread_mutex_lock(&store_thread->lock);
-  err = take_list(store_thread, &list);
+  err = take_list(store_thread, list);
   pthread_mutex_unlock(&store_thread->lock);
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
   return err;
 }
 
@@ -264,12 +264,12 @@ void fetch_free(struct agent_store_thread *store_thread) {
 // One watch for the names of all agents: a connection for each would be too many.
 static int need_watch(struct agent_store_thread *store_thread) {
   pthread_mutex_lock(&store_thread->publishing);
-  struct weft_store_list list = {0};
+  struct weft_store_list *list = NULL;
   int err = store_thread->watch ? 0 : weft_store_range(store_thread->store, store_thread->prefix, true, 1, &list);
   if (!err && !store_thread->watch)
-    err = weft_store_watch_open(store_thread->store, store_thread->prefix, list.revision + 1, on_event, store_thread,
+    err = weft_store_watch_open(store_thread->store, store_thread->prefix, list->revision + 1, on_event, store_thread,
                                 &store_thread->watch);
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
   pthread_mutex_unlock(&store_thread->publishing);
   return err;
 }
@@ -295,15 +295,15 @@ static int ask(struct agent_store_thread *store_thread, const char *text, struct
 static int read_one(struct agent_store_thread *store_thread, struct store_name *name) {
   char key[STORE_THREAD_MAX_KEY];
   store_thread_key(store_thread, name->name, key);
-  struct weft_store_list list;
+  struct weft_store_list *list;
   int err = weft_store_range(store_thread->store, key, false, 0, &list);
   if (err)
     return err;
   pthread_mutex_lock(&store_thread->lock);
-  if (list.count > 0 && list.kvs[0].mod_revision >= name->revision)
-    err = take_value(store_thread, name, &list.kvs[0]);
+  if (list->count > 0 && list->kvs[0]->mod_revision >= name->revision)
+    err = take_value(store_thread, name, list->kvs[0]);
   pthread_mutex_unlock(&store_thread->lock);
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
   return err;
 }
 

@@ -50,24 +50,29 @@ static int need_lease(struct agent_store_thread *store_thread) {
 
 // Puts if the key's last change was at `revision`; 0: if there is none. `*found` is what stands there else.
 static int put_if(struct agent_store_thread *store_thread, const char *key, int64_t revision, const void *blob,
-                  size_t size, bool *put, struct weft_store_list *found) {
+                  size_t size, bool *put, struct weft_store_list **found) {
   const struct weft_store_compare compare = {
       .key = key, .target = revision ? WEFT_STORE_MOD : WEFT_STORE_CREATE, .number = revision};
   const struct weft_store_op write = {
       .kind = WEFT_STORE_PUT, .key = key, .value = blob, .value_len = size, .lease = store_thread->lease};
   const struct weft_store_op read = {.kind = WEFT_STORE_RANGE, .key = key};
-  const struct weft_store_txn txn = {
-      .compares = &compare, .num_compares = 1, .success = &write, .num_success = 1, .failure = &read, .num_failure = 1};
-  struct weft_store_txn_result result;
-  int err = weft_store_txn(store_thread->store, &txn, &result);
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.compares = &compare;
+  txn.num_compares = 1;
+  txn.success = &write;
+  txn.num_success = 1;
+  txn.failure = &read;
+  txn.num_failure = 1;
+  struct weft_store_txn_result *result;
+  int err = weft_store_txn_commit(store_thread->store, &txn, &result);
   if (err)
     return err;
-  *put = result.succeeded;
+  *put = result->succeeded;
   if (!*put) {
-    *found = result.ranges[0];
-    result.ranges[0] = (struct weft_store_list){0};
+    *found = result->ranges[0];
+    result->ranges[0] = NULL;
   }
-  weft_store_txn_result_free(&result);
+  weft_store_txn_result_free(result);
   return 0;
 }
 
@@ -102,14 +107,14 @@ static int publish_once(struct agent_store_thread *store_thread, int64_t *other_
   int64_t revision = 0;
   bool put = false;
   for (int i = 0; i < TRIES && !put && !err; i++) {
-    struct weft_store_list found = {0};
+    struct weft_store_list *found = NULL;
     err = put_if(store_thread, key, revision, blob, size, &put, &found);
     if (!err && !put) {
-      revision = found.count > 0 ? found.kvs[0].mod_revision : 0;
-      *other_lease = found.count > 0 ? found.kvs[0].lease : 0;
-      err = found.count > 0 ? check_owner(store_thread->agent, &found.kvs[0]) : 0;
+      revision = found->count > 0 ? found->kvs[0]->mod_revision : 0;
+      *other_lease = found->count > 0 ? found->kvs[0]->lease : 0;
+      err = found->count > 0 ? check_owner(store_thread->agent, found->kvs[0]) : 0;
     }
-    weft_store_list_free(&found);
+    weft_store_list_free(found);
   }
   free(blob);
   if (err == WEFT_ERR_NOT_FOUND) // the lease ran out meanwhile

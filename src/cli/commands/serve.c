@@ -14,6 +14,7 @@
 struct serve {
   struct weft_store_server_options server;
   const char *write_token;
+  bool insecure;
 };
 
 #define FIELD(member) OPTION_FIELD(struct serve, member)
@@ -38,7 +39,7 @@ static const struct cli_option rows[] = {
    .help = "the server's certificate (PEM), with --tls-key; clients give the CA that signed it"},
   {.name = "tls-key", .type = OPTION_PATH, .metavar = "FILE", FIELD(server.key_file),
    .help = "the certificate's key (PEM)"},
-  {.name = "insecure", .type = OPTION_FLAG, FIELD(server.insecure),
+  {.name = "insecure", .type = OPTION_FLAG, FIELD(insecure),
    .help = "no token and no TLS: every process of this host may read and change everything; with a loopback address "
            "only"},
 };
@@ -92,7 +93,7 @@ static int print_token(const char *token) {
 
 static int announce(const struct serve *serve, const weft_store_server_t *server) {
   int err = 0;
-  if (!serve->server.token && !serve->server.insecure && !serve->write_token)
+  if (!serve->server.token && !serve->insecure && !serve->write_token)
     err = print_token(weft_store_server_token(server));
   if (err)
     return err;
@@ -124,7 +125,7 @@ static int run_server(const struct serve *serve) {
 }
 
 static int serve(const struct serve *serve) {
-  if (serve->server.insecure && serve->write_token)
+  if (serve->insecure && serve->write_token)
     return fail(WEFT_ERR_INVALID, "--insecure: there is no token for --write-token");
   return run_server(serve);
 }
@@ -134,6 +135,7 @@ static int run(const struct cli_call *call) {
   int status = 0;
   if (!cli_command_options(call, &options, &status))
     return status;
+  options.server.flags = options.insecure ? WEFT_STORE_SERVER_INSECURE : 0;
   signal(SIGPIPE, SIG_IGN); // clients may disconnect at any time
   int err = serve(&options);
   return err ? cli_command_failed(call, err) : 0;

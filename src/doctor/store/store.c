@@ -11,16 +11,16 @@ void doctor_gather_store(struct doctor_store_facts *facts, const struct weft_sto
   facts->asked = true;
   snprintf(facts->url, sizeof facts->url, "%s", options->endpoints);
   weft_store_t *store = NULL;
-  struct weft_store_list list = {0};
+  struct weft_store_list *list = NULL;
   uint64_t begin = clock_ns();
   int err = weft_store_open(&store, options);
   if (!err)
-    err = weft_store_version(store, facts->version, sizeof facts->version);
+    err = weft_store_version(store, facts->version, sizeof facts->version, NULL);
   facts->answer_ms = (double)(clock_ns() - begin) / 1e6;
   if (!err) // the version needs no permission, keys do
     err = weft_store_range(store, "/weft/doctor", false, 1, &list);
   if (!err)
-    weft_store_list_free(&list);
+    weft_store_list_free(list);
   else
     snprintf(facts->error, sizeof facts->error, "%s", weft_last_error());
   weft_store_close(store);

@@ -37,32 +37,38 @@ int run_storage_create(weft_store_t *store, const char *key, json_t *json, int64
   struct weft_store_compare absent = {.key = key, .target = WEFT_STORE_CREATE, .relation = WEFT_STORE_EQUAL};
   struct weft_store_op put = {.kind = WEFT_STORE_PUT, .key = key, .value = text, .value_len = size, .lease = lease};
   struct weft_store_op read = {.kind = WEFT_STORE_RANGE, .key = key};
-  struct weft_store_txn txn = {&absent, 1, &put, 1, &read, 1};
-  struct weft_store_txn_result result;
-  int err = weft_store_txn(store, &txn, &result);
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.compares = &absent;
+  txn.num_compares = 1;
+  txn.success = &put;
+  txn.num_success = 1;
+  txn.failure = &read;
+  txn.num_failure = 1;
+  struct weft_store_txn_result *result;
+  int err = weft_store_txn_commit(store, &txn, &result);
   if (!err) {
-    const struct weft_store_list *there = result.succeeded ? NULL : &result.ranges[0];
-    *created = result.succeeded ||
-               (there->count == 1 && there->kvs[0].value_len == size && memcmp(there->kvs[0].value, text, size) == 0);
-    weft_store_txn_result_free(&result);
+    const struct weft_store_list *there = result->succeeded ? NULL : result->ranges[0];
+    *created = result->succeeded ||
+               (there->count == 1 && there->kvs[0]->value_len == size && memcmp(there->kvs[0]->value, text, size) == 0);
+    weft_store_txn_result_free(result);
   }
   free(text);
   return err;
 }
 
 int run_storage_get(weft_store_t *store, const char *key, json_t **json) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   int err = weft_store_range(store, key, false, 1, &list);
   if (err)
     return err;
   json_t *read = NULL;
   json_error_t error;
-  if (list.count > 0) {
-    read = json_loadb(list.kvs[0].value, list.kvs[0].value_len, JSON_DECODE_ANY, &error);
+  if (list->count > 0) {
+    read = json_loadb(list->kvs[0]->value, list->kvs[0]->value_len, JSON_DECODE_ANY, &error);
     if (!read)
       err = fail(WEFT_ERR_PROTOCOL, "key '%s' of the store does not hold JSON: %s", key, error.text);
   }
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
   if (!err)
     *json = read;
   return err;
@@ -113,7 +119,7 @@ static void on_event(void *arg, const struct weft_store_event *event) {
     inbox->revision = event->revision;
   else if (event->kind == WEFT_STORE_EVENT_RESET)
     inbox->revision = 0; // they begin anew
-  push(inbox, event->kind, has_key ? &event->kv : NULL);
+  push(inbox, event->kind, has_key ? event->kv : NULL);
   pthread_mutex_unlock(&inbox->mutex);
 }
 
@@ -122,7 +128,7 @@ static bool push_list(struct run_inbox *inbox, const struct weft_store_list *lis
   pthread_mutex_lock(&inbox->mutex);
   bool current = inbox->revision <= list->revision;
   for (size_t i = 0; current && i < list->count; i++)
-    push(inbox, WEFT_STORE_EVENT_PUT, &list->kvs[i]);
+    push(inbox, WEFT_STORE_EVENT_PUT, list->kvs[i]);
   pthread_mutex_unlock(&inbox->mutex);
   return current;
 }
@@ -130,12 +136,12 @@ static bool push_list(struct run_inbox *inbox, const struct weft_store_list *lis
 int run_inbox_read(struct run_inbox *inbox) {
   bool current = false;
   while (!current) { // each turn is after a change: somebody else goes on
-    struct weft_store_list list;
+    struct weft_store_list *list;
     int err = weft_store_range(inbox->store, inbox->prefix, true, 0, &list);
     if (err)
       return err;
-    current = push_list(inbox, &list);
-    weft_store_list_free(&list);
+    current = push_list(inbox, list);
+    weft_store_list_free(list);
   }
   return 0;
 }
@@ -148,16 +154,16 @@ int run_inbox_open(struct run_inbox **out, weft_store_t *store, const char *pref
   inbox->last = &inbox->first;
   inbox->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   pthread_mutex_init(&inbox->mutex, NULL);
-  struct weft_store_list list;
+  struct weft_store_list *list;
   int err = inbox->fd < 0 ? fail_errno(errno, "cannot make an eventfd") : 0;
   if (!err && !(inbox->prefix = strdup(prefix)))
     err = fail(WEFT_ERR_NOMEM, "no memory for a watch");
   if (!err)
     err = weft_store_range(store, prefix, true, 0, &list);
   if (!err) {
-    push_list(inbox, &list);
-    err = weft_store_watch_open(store, prefix, list.revision + 1, on_event, inbox, &inbox->watch);
-    weft_store_list_free(&list);
+    push_list(inbox, list);
+    err = weft_store_watch_open(store, prefix, list->revision + 1, on_event, inbox, &inbox->watch);
+    weft_store_list_free(list);
   }
   if (err) {
     run_inbox_close(inbox);

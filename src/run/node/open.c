@@ -70,7 +70,7 @@ static int open_reporter(struct node *node) {
 
 // Asked now, for at the end the store may be away.
 static int ask_version(struct node *node) {
-  return weft_store_version(node->store.client, node->store.version, sizeof node->store.version);
+  return weft_store_version(node->store.client, node->store.version, sizeof node->store.version, NULL);
 }
 
 // Nobody who cannot show the token of a run reaches its store. One that is made is shown on the terminal, and nowhere

@@ -36,7 +36,7 @@ static void learn(struct rank *rank, const char *value, size_t size) {
 static void on_store_event(void *arg, const struct weft_store_event *event) {
   struct rank *rank = arg;
   if (event->kind == WEFT_STORE_EVENT_PUT)
-    learn(rank, event->kv.value, event->kv.value_len);
+    learn(rank, event->kv->value, event->kv->value_len);
   else if (event->kind == WEFT_STORE_EVENT_RESET || event->kind == WEFT_STORE_EVENT_RESUMED)
     run_reporter_renew(rank->reporter); // a new store that has come as far as the old one looks like it to the watch
 }
@@ -44,15 +44,15 @@ static void on_store_event(void *arg, const struct weft_store_event *event) {
 // Learns of the phase that the store has, and of the revision after it.
 static int read_phase(struct rank *rank, int64_t *next) {
   char key[RUN_KEY_SIZE];
-  struct weft_store_list list;
+  struct weft_store_list *list;
   run_key(key, &rank->keys, "current");
   int err = weft_store_range(rank->store, key, false, 1, &list);
   if (err)
     return err;
-  if (list.count > 0)
-    learn(rank, list.kvs[0].value, list.kvs[0].value_len);
-  *next = list.revision + 1;
-  weft_store_list_free(&list);
+  if (list->count > 0)
+    learn(rank, list->kvs[0]->value, list->kvs[0]->value_len);
+  *next = list->revision + 1;
+  weft_store_list_free(list);
   return 0;
 }
 

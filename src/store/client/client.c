@@ -2,6 +2,7 @@
 #include "store/client/client.h"
 
 #include "base/fail.h"
+#include "base/forked.h"
 #include "store/client/http.h"
 #include "store/client/json.h"
 #include "store/client/wire.h"
@@ -29,7 +30,7 @@ static int finish(weft_store_t *store, int err, json_t *answer) {
   return err == WEFT_ERR_PROTOCOL ? fail_context(err, "store %s", weft_store_name(store)) : err;
 }
 
-static int client_version(weft_store_t *store, char *out, size_t cap) {
+static int client_version(weft_store_t *store, struct text *out) {
   struct client_request request = {.path = "/version"};
   json_t *answer = NULL;
   int err = client_call(client_of(store), &request, &answer);
@@ -38,15 +39,13 @@ static int client_version(weft_store_t *store, char *out, size_t cap) {
   const char *version = json_string_value(json_object_get(answer, "etcdserver"));
   if (!version)
     err = fail(WEFT_ERR_PROTOCOL, "malformed answer: no \"etcdserver\" in /version");
-  else if (strlen(version) >= cap)
-    err = fail(WEFT_ERR_LIMIT, "the store's version takes %zu bytes, there is room for %zu", strlen(version) + 1, cap);
   else
-    strcpy(out, version);
+    text_add(out, "%s", version);
   return finish(store, err, answer);
 }
 
 static int client_range(weft_store_t *store, const char *key, bool prefix, uint32_t limit,
-                        struct weft_store_list *out) {
+                        struct weft_store_list **out) {
   struct text body = {0};
   json_t *answer = NULL;
   int64_t revision;
@@ -62,7 +61,7 @@ static int client_range(weft_store_t *store, const char *key, bool prefix, uint3
   return finish(store, err, answer);
 }
 
-static int client_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out) {
+static int client_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result **out) {
   struct text body = {0};
   json_t *answer = NULL;
   client_wire_add_txn(&body, txn);
@@ -195,8 +194,19 @@ static void client_close(weft_store_t *store) {
   free(client);
 }
 
+// Clients of the parent that a forked child has closed.
+static _Atomic(struct client *) left_behind;
+
+// In a forked child. curl's handles stay: their end would say good-bye on connections that are the parent's.
+static void client_forget(weft_store_t *store) {
+  struct client *client = client_of(store);
+  client_options_free(client);
+  client->next_left_behind = atomic_exchange(&left_behind, client);
+}
+
 static const struct store_ops client_ops = {
     .close = client_close,
+    .forget = client_forget,
     .version = client_version,
     .range = client_range,
     .txn = client_txn,
@@ -208,6 +218,7 @@ static const struct store_ops client_ops = {
     .lease_revoke = client_lease_revoke,
     .watch_open = client_watch_open,
     .watch_close = client_watch_close,
+    .watch_free = client_watch_free,
     .name = client_name,
 };
 
@@ -217,7 +228,7 @@ int weft_store_open(weft_store_t **store, const struct weft_store_options *optio
   struct client *client = calloc(1, sizeof *client);
   if (!client)
     return fail(WEFT_ERR_NOMEM, "no memory for a store client");
-  client->base.ops = &client_ops;
+  client->base = (struct weft_store){.ops = &client_ops, .opened = forked_now()};
   pthread_mutex_init(&client->lock, NULL);
   int err = client_options_set(client, options);
   if (!err && !(client->pool = client_pool_create()))

@@ -23,6 +23,7 @@ struct client_watcher;
 
 struct client {
   struct weft_store base;
+  struct client *next_left_behind;       // in a forked child
   char *endpoints[CLIENT_MAX_ENDPOINTS]; // "http://host:port", no slash behind
   size_t num_endpoints;
   atomic_size_t current; // the endpoint that calls begin with
@@ -86,8 +87,9 @@ void client_auth_forget(struct client *client);
 int client_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft_store_watch_fn fn, void *arg,
                       weft_store_watch_t **watch);
 void client_watch_close(weft_store_watch_t *watch);
+void client_watch_free(weft_store_watch_t *watch);
 
-// Ends the thread and every watch. NULL is legal.
+// Ends the thread and every watch; the watches' handles stay their owners'. NULL is legal.
 void client_watcher_stop(struct client_watcher *watcher);
 
 #endif

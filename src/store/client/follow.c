@@ -178,19 +178,19 @@ static void take_created(struct client_watch *watch, const struct client_message
 
 static void take_events(struct client_watch *watch, const struct client_message *message) {
   int64_t next = watch->next;
-  for (size_t i = 0; i < message->events.count; i++) {
-    const struct weft_store_kv *kv = &message->events.kvs[i];
+  for (size_t i = 0; i < message->events->count; i++) {
+    const struct weft_store_kv *kv = message->events->kvs[i];
     if (kv->mod_revision < next)
       continue;
     struct weft_store_event event = {.kind = message->deleted[i] ? WEFT_STORE_EVENT_DELETE : WEFT_STORE_EVENT_PUT,
-                                     .kv = *kv,
+                                     .kv = kv,
                                      .revision = kv->mod_revision};
     client_watch_deliver(watch, &event);
     watch->next = kv->mod_revision + 1; // once the message is through: a revision's events are all in one
   }
   if (watch->seen < watch->next - 1)
     watch->seen = watch->next - 1;
-  if (message->events.count)
+  if (message->events->count)
     watch->backoff_ns = MIN_BACKOFF_NS;
 }
 
@@ -318,10 +318,8 @@ void client_follow_step(struct client_watch *watch, uint64_t now_ns) {
     take_due(watch);
 }
 
-void client_follow_free(struct client_watch *watch) {
+void client_follow_end(struct client_watch *watch) {
   stop_transfer(watch);
   if (watch->handle)
     curl_easy_cleanup(watch->handle);
-  free(watch->prefix);
-  free(watch);
 }

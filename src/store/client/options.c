@@ -2,6 +2,7 @@
 #include "store/client/client.h"
 
 #include "base/fail.h"
+#include "base/sized.h"
 #include "store/purpose.h"
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -149,44 +150,29 @@ static int set_pin(struct client *client) {
   return err;
 }
 
-// Copies the caller's struct, which may be of an older or a newer version of the library.
-static int read_struct(const struct weft_store_options *from, struct weft_store_options *to) {
-  static const unsigned char zero[64];
-  size_t known = sizeof *to;
-  if (!from || from->size < offsetof(struct weft_store_options, ca_file))
-    return fail(WEFT_ERR_INVALID, "store options: size is not set; begin with WEFT_STORE_OPTIONS_INIT");
-  for (size_t i = known; i < from->size; i += sizeof zero) {
-    size_t part = from->size - i < sizeof zero ? from->size - i : sizeof zero;
-    if (memcmp((const char *)from + i, zero, part) != 0)
-      return fail(WEFT_ERR_VERSION, "store options: a field is set that this version of the library does not know");
-  }
-  *to = (struct weft_store_options){0};
-  memcpy(to, from, from->size < known ? from->size : known);
-  return 0;
-}
-
 int client_options_set(struct client *client, const struct weft_store_options *given) {
-  struct weft_store_options options;
-  int err = read_struct(given, &options);
+  struct weft_store_options copy;
+  const struct weft_store_options *options = SIZED_READ(given, &copy, request_timeout_ms, "the store's options");
+  if (!options)
+    return sized_refusal(given, sizeof copy);
+  int err = set_endpoints(client, options->endpoints);
   if (!err)
-    err = set_endpoints(client, options.endpoints);
+    err = set_file(options->ca_file, "store CA file", &client->ca_file);
   if (!err)
-    err = set_file(options.ca_file, "store CA file", &client->ca_file);
+    err = set_file(options->cert_file, "store client certificate", &client->cert_file);
   if (!err)
-    err = set_file(options.cert_file, "store client certificate", &client->cert_file);
-  if (!err)
-    err = set_file(options.key_file, "store client key", &client->key_file);
+    err = set_file(options->key_file, "store client key", &client->key_file);
   if (!err && !client->cert_file != !client->key_file)
     err = fail(WEFT_ERR_INVALID, "store client certificate and key go together: the %s is missing",
                client->cert_file ? "key" : "certificate");
   if (!err)
-    err = set_credentials(client, &options);
+    err = set_credentials(client, options);
   if (!err)
     err = set_pin(client);
   if (err)
     return err;
-  client->request_timeout_ms = options.request_timeout_ms ? options.request_timeout_ms : DEFAULT_REQUEST_MS;
-  client->connect_timeout_ms = options.connect_timeout_ms  ? options.connect_timeout_ms
+  client->request_timeout_ms = options->request_timeout_ms ? options->request_timeout_ms : DEFAULT_REQUEST_MS;
+  client->connect_timeout_ms = options->connect_timeout_ms ? options->connect_timeout_ms
                                : client->num_endpoints > 1 ? DEFAULT_CONNECT_MS
                                                            : client->request_timeout_ms;
   return 0;

@@ -5,6 +5,7 @@
 #include "store/client/json.h"
 #include "store/client/status.h"
 #include "store/client/wire.h"
+#include "store/list.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,14 +51,15 @@ static int read_state(const json_t *result, struct client_message *out) {
 
 // Checks the event that was added last.
 static int check_event(const struct weft_store_list *events, const char *prefix) {
-  const struct weft_store_kv *kv = &events->kvs[events->count - 1];
+  const struct weft_store_kv *kv = events->kvs[events->count - 1];
   size_t size = strlen(prefix);
   if (kv->key_len < size || memcmp(kv->key, prefix, size) != 0)
     return fail(WEFT_ERR_PROTOCOL, "malformed message of a watch: an event of a key that does not begin with %s",
                 prefix);
-  if (events->count > 1 && kv->mod_revision < kv[-1].mod_revision)
+  const struct weft_store_kv *before = events->count > 1 ? events->kvs[events->count - 2] : NULL;
+  if (before && kv->mod_revision < before->mod_revision)
     return fail(WEFT_ERR_PROTOCOL, "malformed message of a watch: revision %" PRId64 " after %" PRId64,
-                kv->mod_revision, kv[-1].mod_revision);
+                kv->mod_revision, before->mod_revision);
   return 0;
 }
 
@@ -65,15 +67,17 @@ static int read_event(const json_t *event, const char *prefix, struct client_mes
   const char *type = json_string_value(json_object_get(event, "type"));
   if (type && strcmp(type, "PUT") != 0 && strcmp(type, "DELETE") != 0)
     return fail(WEFT_ERR_PROTOCOL, "malformed message of a watch: an event of unknown type");
-  out->deleted[out->events.count] = type && *type == 'D';
-  int err = client_wire_kv(json_object_get(event, "kv"), &out->events);
-  return err ? err : check_event(&out->events, prefix);
+  out->deleted[out->events->count] = type && *type == 'D';
+  int err = client_wire_kv(json_object_get(event, "kv"), out->events);
+  return err ? err : check_event(out->events, prefix);
 }
 
 static int read_events(const json_t *result, const char *prefix, struct client_message *out) {
   const json_t *events;
   int err = client_json_array(result, "events", &events);
   size_t count = err ? 0 : json_array_size(events);
+  if (!err && !(out->events = store_list_create()))
+    return WEFT_ERR_NOMEM;
   if (count && !(out->deleted = calloc(count, sizeof *out->deleted)))
     return fail(WEFT_ERR_NOMEM, "no memory for the events of a watch");
   for (size_t i = 0; !err && i < count; i++)
@@ -106,7 +110,7 @@ int client_message_read(const char *line, size_t size, const char *endpoint, con
 }
 
 void client_message_free(struct client_message *message) {
-  weft_store_list_free(&message->events);
+  weft_store_list_free(message->events);
   free(message->deleted);
   *message = (struct client_message){0};
 }

@@ -13,8 +13,8 @@ struct client_message {
   int64_t revision;         // 0: none given
   uint64_t cluster;         // the store's identity, 0: none given
   char reason[256];
-  struct weft_store_list events; // in revision order
-  bool *deleted;                 // [events.count]: the event is the key's deletion
+  struct weft_store_list *events; // in revision order
+  bool *deleted;                  // [events->count]: the event is the key's deletion
 };
 
 // Reads one line of a stream. Every event's key must begin with `prefix`. A message that reports an error is a failure

@@ -41,10 +41,15 @@ static struct client_watch *take_out(struct client_watcher *watcher, bool all) {
   return out;
 }
 
-static void free_watches(struct client_watch *watch) {
+// Ends watches; those that their owners have not closed stay theirs.
+static void end_watches(struct client_watch *watch) {
   while (watch) {
     struct client_watch *next = watch->next_watch;
-    client_follow_free(watch);
+    client_follow_end(watch);
+    if (watch->closed) // by now it changes no more: what remains open at the end of the thread has a closing store
+      client_watch_free(&watch->base);
+    else
+      watch->base.store = NULL;
     watch = next;
   }
 }
@@ -76,7 +81,7 @@ static void *carry_watches(void *arg) {
   struct client_watch *first;
   int running;
   while (read_list(watcher, &first)) {
-    free_watches(take_out(watcher, false));
+    end_watches(take_out(watcher, false));
     read_list(watcher, &first);
     curl_multi_perform(watcher->multi, &running);
     uint64_t due_ns = CLOCK_NEVER;
@@ -87,7 +92,7 @@ static void *carry_watches(void *arg) {
       due_ns = watch->due_ns < due_ns ? watch->due_ns : due_ns;
     curl_multi_poll(watcher->multi, NULL, 0, clock_left_ms(due_ns), NULL); // woken by whoever opens or closes
   }
-  free_watches(take_out(watcher, true));
+  end_watches(take_out(watcher, true));
   return NULL;
 }
 
@@ -153,7 +158,8 @@ static struct client_watch *create_watch(struct client_watcher *watcher, const c
     free(copy);
     return NULL;
   }
-  watch->base.store = &watcher->client->base;
+  struct weft_store *store = &watcher->client->base;
+  watch->base = (struct weft_store_watch){.ops = store->ops, .store = store, .opened = store->opened};
   watch->watcher = watcher;
   watch->prefix = copy;
   watch->fn = fn;
@@ -201,6 +207,12 @@ int client_watch_open(weft_store_t *store, const char *prefix, int64_t from, wef
   else
     *out = &watch->base;
   return err;
+}
+
+void client_watch_free(weft_store_watch_t *base) {
+  struct client_watch *watch = (struct client_watch *)base;
+  free(watch->prefix);
+  free(watch);
 }
 
 void client_watch_close(weft_store_watch_t *base) {

@@ -68,7 +68,7 @@ void client_follow_step(struct client_watch *watch, uint64_t now_ns);
 // The request at hand has ended.
 void client_follow_done(struct client_watch *watch, CURLcode code);
 
-// Ends what is under way and frees the watch.
-void client_follow_free(struct client_watch *watch);
+// Ends what is under way; client_watch_free() frees the watch.
+void client_follow_end(struct client_watch *watch);
 
 #endif

@@ -80,11 +80,11 @@ static void add_op(struct text *body, const struct weft_store_op *op) {
     break;
   case WEFT_STORE_DELETE:
     text_add(body, "{\"request_delete_range\":{");
-    client_wire_add_key(body, op->key, op->prefix);
+    client_wire_add_key(body, op->key, op->flags & WEFT_STORE_OP_PREFIX);
     break;
   case WEFT_STORE_RANGE:
     text_add(body, "{\"request_range\":{");
-    client_wire_add_range(body, op->key, op->prefix, op->limit);
+    client_wire_add_range(body, op->key, op->flags & WEFT_STORE_OP_PREFIX, op->limit);
     break;
   }
   text_add(body, "}}");
@@ -159,31 +159,36 @@ int client_wire_kv(const json_t *object, struct weft_store_list *list) {
   return err;
 }
 
-int client_wire_list(const json_t *answer, int64_t revision, struct weft_store_list *out) {
-  struct weft_store_list list = {.revision = revision};
+int client_wire_list(const json_t *answer, int64_t revision, struct weft_store_list **out) {
+  struct weft_store_list *list = store_list_create();
+  if (!list)
+    return WEFT_ERR_NOMEM;
+  list->revision = revision;
+  bool more = false;
   const json_t *kvs;
   int64_t total = 0;
   int err = client_json_array(answer, "kvs", &kvs);
   for (size_t i = 0; !err && i < json_array_size(kvs); i++)
-    err = client_wire_kv(json_array_get(kvs, i), &list);
+    err = client_wire_kv(json_array_get(kvs, i), list);
   if (!err)
     err = client_json_int(answer, "count", &total);
   if (!err)
-    err = client_json_bool(answer, "more", &list.more);
-  if (!err && total < (int64_t)list.count)
-    err = fail(WEFT_ERR_PROTOCOL, "malformed answer: %zu keys of %" PRId64, list.count, total);
+    err = client_json_bool(answer, "more", &more);
+  if (!err && total < (int64_t)list->count)
+    err = fail(WEFT_ERR_PROTOCOL, "malformed answer: %zu keys of %" PRId64, list->count, total);
   if (err) {
-    weft_store_list_free(&list);
+    weft_store_list_free(list);
     return err;
   }
-  list.total = (size_t)total;
+  list->total = (size_t)total;
+  list->more = more;
   *out = list;
   return 0;
 }
 
 // A transaction's range holds at the revision in its own header, which is lower than the transaction's if writes
 // follow.
-static int read_range(const json_t *answer, int64_t revision, struct weft_store_list *range) {
+static int read_range(const json_t *answer, int64_t revision, struct weft_store_list **range) {
   if (json_object_get(answer, "header")) {
     int err = client_wire_revision(answer, &revision);
     if (err)
@@ -193,7 +198,7 @@ static int read_range(const json_t *answer, int64_t revision, struct weft_store_
 }
 
 static int read_response(const json_t *response, const struct weft_store_op *op, int64_t revision,
-                         struct weft_store_list *range, size_t *deleted) {
+                         struct weft_store_list **range, size_t *deleted) {
   static const char *const names[] = {"response_put", "response_delete_range", "response_range"};
   const json_t *answer;
   int64_t count = 0;
@@ -223,28 +228,23 @@ static int read_responses(const json_t *answer, const struct weft_store_op *ops,
   return err;
 }
 
-int client_wire_txn_result(const json_t *answer, const struct weft_store_txn *txn, struct weft_store_txn_result *out) {
-  struct weft_store_txn_result result = {0};
-  int err = client_json_bool(answer, "succeeded", &result.succeeded);
+int client_wire_txn_result(const json_t *answer, const struct weft_store_txn *txn, struct weft_store_txn_result **out) {
+  bool succeeded;
+  int64_t revision;
+  int err = client_json_bool(answer, "succeeded", &succeeded);
   if (!err)
-    err = client_wire_revision(answer, &result.revision);
+    err = client_wire_revision(answer, &revision);
   if (err)
     return err;
-  result.num_responses = result.succeeded ? txn->num_success : txn->num_failure;
-  if (result.num_responses) {
-    result.ranges = calloc(result.num_responses, sizeof *result.ranges);
-    result.deleted = calloc(result.num_responses, sizeof *result.deleted);
-  }
-  if (result.num_responses && (!result.ranges || !result.deleted))
-    err = fail(WEFT_ERR_NOMEM, "no memory for an answer of the store");
+  struct weft_store_txn_result *result = store_result_create(succeeded ? txn->num_success : txn->num_failure);
+  if (!result)
+    return WEFT_ERR_NOMEM;
+  result->succeeded = succeeded;
+  result->revision = revision;
+  err = read_responses(answer, succeeded ? txn->success : txn->failure, result);
+  if (err)
+    weft_store_txn_result_free(result);
   else
-    err = read_responses(answer, result.succeeded ? txn->success : txn->failure, &result);
-  if (err) {
-    if (!result.ranges) // what frees the result takes it as whole
-      result.num_responses = 0;
-    weft_store_txn_result_free(&result);
-    return err;
-  }
-  *out = result;
-  return 0;
+    *out = result;
+  return err;
 }

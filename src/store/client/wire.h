@@ -23,9 +23,9 @@ int client_wire_revision(const json_t *answer, int64_t *revision);
 int client_wire_kv(const json_t *object, struct weft_store_list *list);
 
 // The answer to a range. After a failure nothing is left to free.
-int client_wire_list(const json_t *answer, int64_t revision, struct weft_store_list *out);
+int client_wire_list(const json_t *answer, int64_t revision, struct weft_store_list **out);
 
 // The answer to `txn`.
-int client_wire_txn_result(const json_t *answer, const struct weft_store_txn *txn, struct weft_store_txn_result *out);
+int client_wire_txn_result(const json_t *answer, const struct weft_store_txn *txn, struct weft_store_txn_result **out);
 
 #endif

@@ -31,6 +31,10 @@ void core_free(struct core *core) {
   free(core);
 }
 
+void core_forget_watches(struct core *core) {
+  core->watches = NULL;
+}
+
 int64_t core_revision(const struct core *core) {
   return core->revision;
 }

@@ -73,7 +73,8 @@ struct core_limits {
 
 // NULL: no memory.
 struct core *core_create(struct core_limits limits);
-void core_free(struct core *core); // no watch may be left
+void core_free(struct core *core);           // no watch may be left
+void core_forget_watches(struct core *core); // without a look at them: whoever drove them is gone
 
 int64_t core_revision(const struct core *core);
 size_t core_count(const struct core *core); // keys

@@ -2,10 +2,10 @@
 #include "store/local/local.h"
 
 #include "base/fail.h"
+#include "base/forked.h"
 #include "base/thread.h"
 #include "base/time/clock.h"
 #include "store/list.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/weft.h>
@@ -61,28 +61,27 @@ static const char *name(const weft_store_t *store) {
   return "local";
 }
 
-static int version(weft_store_t *store, char *out, size_t cap) {
+static int version(weft_store_t *store, struct text *out) {
   (void)store;
-  int size = snprintf(out, cap, "weft %s", weft_version());
-  if (size < 0 || (size_t)size >= cap)
-    return fail(WEFT_ERR_LIMIT, "the version takes %d bytes, but there is room for %zu", size + 1, cap);
+  text_add(out, "weft %s", weft_version());
   return 0;
 }
 
 // One operation as a transaction.
-static int run(weft_store_t *store, const struct weft_store_op *op, struct weft_store_txn_result *out) {
+static int run(weft_store_t *store, const struct weft_store_op *op, struct weft_store_txn_result **out) {
   return local_txn(store, &(struct weft_store_txn){.success = op, .num_success = 1}, out);
 }
 
-static int range(weft_store_t *store, const char *key, bool prefix, uint32_t limit, struct weft_store_list *out) {
-  struct weft_store_txn_result result;
-  int err = run(store, &(struct weft_store_op){.kind = WEFT_STORE_RANGE, .key = key, .prefix = prefix, .limit = limit},
-                &result);
+static int range(weft_store_t *store, const char *key, bool prefix, uint32_t limit, struct weft_store_list **out) {
+  struct weft_store_op op = {
+      .kind = WEFT_STORE_RANGE, .key = key, .flags = prefix ? WEFT_STORE_OP_PREFIX : 0, .limit = limit};
+  struct weft_store_txn_result *result;
+  int err = run(store, &op, &result);
   if (err)
     return err;
-  *out = result.ranges[0];
-  result.ranges[0] = (struct weft_store_list){0};
-  weft_store_txn_result_free(&result);
+  *out = result->ranges[0];
+  result->ranges[0] = NULL;
+  weft_store_txn_result_free(result);
   return 0;
 }
 
@@ -99,8 +98,8 @@ static int put(weft_store_t *store, const char *key, const void *value, size_t v
 
 static int del(weft_store_t *store, const char *key, bool prefix, size_t *deleted) {
   struct core_response response;
-  int err =
-      local_change(store, &(struct weft_store_op){.kind = WEFT_STORE_DELETE, .key = key, .prefix = prefix}, &response);
+  struct weft_store_op op = {.kind = WEFT_STORE_DELETE, .key = key, .flags = prefix ? WEFT_STORE_OP_PREFIX : 0};
+  int err = local_change(store, &op, &response);
   if (!err && deleted)
     *deleted = response.count;
   return err;
@@ -167,7 +166,7 @@ static void destroy(struct local *local) {
 static void close_store(weft_store_t *store) {
   struct local *local = local_of(store);
   while (!LIST_EMPTY(&local->watches))
-    local_watch_close(&LIST_FIRST(&local->watches)->base);
+    local_watch_end(LIST_FIRST(&local->watches));
   lock(local);
   local->stopping = true;
   pthread_cond_signal(&local->work);
@@ -176,8 +175,21 @@ static void close_store(weft_store_t *store) {
   destroy(local);
 }
 
+// In a forked child. A lock that is held there stays so: what its holder was changing is left alone.
+static void forget(weft_store_t *store) {
+  struct local *local = local_of(store);
+  if (pthread_mutex_trylock(&local->lock) != 0)
+    return;
+  if (!local->delivering)
+    core_events_clear(&local->events);
+  core_forget_watches(local->core);
+  core_free(local->core);
+  free(local);
+}
+
 static const struct store_ops ops = {
     .close = close_store,
+    .forget = forget,
     .version = version,
     .range = range,
     .txn = local_txn,
@@ -189,6 +201,7 @@ static const struct store_ops ops = {
     .lease_revoke = lease_revoke,
     .watch_open = local_watch_open,
     .watch_close = local_watch_close,
+    .watch_free = local_watch_free,
     .name = name,
 };
 
@@ -202,7 +215,7 @@ int weft_store_open_local(weft_store_t **store) {
     free(local);
     return fail(WEFT_ERR_NOMEM, "no memory for a local store");
   }
-  local->base.ops = &ops;
+  local->base = (struct weft_store){.ops = &ops, .opened = forked_now()};
   local->core = core;
   LIST_INIT(&local->watches);
   TAILQ_INIT(&local->ready);

@@ -47,12 +47,16 @@ int local_fail(enum core_status status, const char *key);
 
 // A put or a deletion. Of a put, the response's revision counts.
 int local_change(weft_store_t *store, const struct weft_store_op *op, struct core_response *out);
-int local_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out);
+int local_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result **out);
 
 // watch.c
 int local_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft_store_watch_fn fn, void *arg,
                      weft_store_watch_t **watch);
 void local_watch_close(weft_store_watch_t *watch);
+void local_watch_free(weft_store_watch_t *watch);
+
+// Ends a watch whose handle stays its owner's: the store is being closed.
+void local_watch_end(struct local_watch *watch);
 
 // The store's thread: expires leases and delivers events, until `stopping`.
 void *local_thread(void *arg);

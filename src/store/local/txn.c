@@ -28,7 +28,7 @@ static void translate_ops(const struct weft_store_op *ops, size_t count, struct 
     const struct weft_store_op *op = &ops[i];
     out[i] = (struct core_op){
         .kind = kinds[op->kind],
-        .range = local_range(op->key, op->prefix && op->kind != WEFT_STORE_PUT, *bounds),
+        .range = local_range(op->key, op->flags & WEFT_STORE_OP_PREFIX, *bounds),
         .value = {op->value, op->value_len},
         .lease = op->lease,
         .limit = op->limit,
@@ -85,7 +85,10 @@ static void release(struct translated *translated) {
     free(translated->bounds);
 }
 
-static int answer_range(const struct core_response *response, struct weft_store_list *out) {
+static int answer_range(const struct core_response *response, struct weft_store_list **list) {
+  struct weft_store_list *out = *list = store_list_create();
+  if (!out)
+    return WEFT_ERR_NOMEM;
   for (size_t i = 0; i < response->num_records; i++) {
     struct weft_store_kv kv = local_kv(response->records[i]);
     int err = store_list_add(out, &kv);
@@ -98,29 +101,27 @@ static int answer_range(const struct core_response *response, struct weft_store_
   return 0;
 }
 
-static int answer(const struct core_result *result, struct weft_store_txn_result *out) {
-  struct weft_store_txn_result copy = {
-      .succeeded = result->succeeded,
-      .revision = result->revision,
-      .num_responses = result->num_responses,
-      .ranges = calloc(result->num_responses + 1, sizeof *copy.ranges),
-      .deleted = calloc(result->num_responses + 1, sizeof *copy.deleted),
-  };
-  int err = copy.ranges && copy.deleted ? 0 : local_fail(CORE_NO_MEMORY, "");
+static int answer(const struct core_result *result, struct weft_store_txn_result **out) {
+  struct weft_store_txn_result *copy = store_result_create(result->num_responses);
+  if (!copy)
+    return WEFT_ERR_NOMEM;
+  copy->succeeded = result->succeeded;
+  copy->revision = result->revision;
+  int err = 0;
   for (size_t i = 0; !err && i < result->num_responses; i++) {
     if (result->ops[i].kind == CORE_RANGE)
-      err = answer_range(&result->responses[i], &copy.ranges[i]);
+      err = answer_range(&result->responses[i], &copy->ranges[i]);
     else
-      copy.deleted[i] = result->responses[i].count;
+      copy->deleted[i] = result->responses[i].count;
   }
   if (err)
-    weft_store_txn_result_free(&copy);
+    weft_store_txn_result_free(copy);
   else
     *out = copy;
   return err;
 }
 
-int local_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *out) {
+int local_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result **out) {
   struct local *local = (struct local *)store;
   struct translated translated;
   struct core_txn core_form;

@@ -37,7 +37,7 @@ int local_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft
     return fail(WEFT_ERR_NOMEM, "no memory for a watch of '%s'", prefix);
   }
   memcpy(bounds, prefix, size);
-  opened->base.store = store;
+  opened->base = (struct weft_store_watch){.ops = store->ops, .store = store, .opened = store->opened};
   opened->fn = fn;
   opened->arg = arg;
   opened->bounds = bounds;
@@ -52,9 +52,8 @@ int local_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft
   return 0;
 }
 
-void local_watch_close(weft_store_watch_t *watch) {
-  struct local_watch *closed = (struct local_watch *)watch;
-  struct local *local = (struct local *)watch->store;
+void local_watch_end(struct local_watch *closed) {
+  struct local *local = (struct local *)closed->base.store;
   atomic_store(&closed->closing, true);
   pthread_mutex_lock(&local->lock);
   LIST_REMOVE(closed, all);
@@ -63,9 +62,18 @@ void local_watch_close(weft_store_watch_t *watch) {
     pthread_cond_wait(&local->idle, &local->lock);
   if (closed->queued)
     TAILQ_REMOVE(&local->ready, closed, ready);
+  closed->base.store = NULL;
   pthread_mutex_unlock(&local->lock);
-  free(closed->bounds);
-  free(closed);
+}
+
+void local_watch_free(weft_store_watch_t *watch) {
+  free(((struct local_watch *)watch)->bounds);
+  free(watch);
+}
+
+void local_watch_close(weft_store_watch_t *watch) {
+  local_watch_end((struct local_watch *)watch);
+  local_watch_free(watch);
 }
 
 static void deliver_kind(struct local_watch *watch, enum weft_store_event_kind kind, int64_t revision) {
@@ -75,12 +83,13 @@ static void deliver_kind(struct local_watch *watch, enum weft_store_event_kind k
 static void deliver(struct local_watch *watch, const struct core_events *events) {
   for (size_t i = 0; i < events->count && !atomic_load(&watch->closing); i++) {
     const struct core_event *from = &events->items[i];
-    struct weft_store_event event = {.kind = WEFT_STORE_EVENT_PUT, .revision = from->revision};
+    struct weft_store_kv kv;
+    struct weft_store_event event = {.kind = WEFT_STORE_EVENT_PUT, .kv = &kv, .revision = from->revision};
     if (from->now) {
-      event.kv = local_kv(from->now);
+      kv = local_kv(from->now);
     } else {
       event.kind = WEFT_STORE_EVENT_DELETE;
-      event.kv = (struct weft_store_kv){
+      kv = (struct weft_store_kv){
           .key = from->prev->data, .key_len = from->prev->key_size, .value = "", .mod_revision = from->revision};
     }
     watch->fn(watch->arg, &event);

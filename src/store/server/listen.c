@@ -74,11 +74,11 @@ int server_listen(const struct weft_store_server_options *options, int *listener
   union address address;
   if (!parse(text, options->port, &address))
     return fail(WEFT_ERR_INVALID, "'%s' is not a numeric address: want one such as 127.0.0.1 or ::1", text);
-  if (options->insecure && !is_loopback(&address))
+  if ((options->flags & WEFT_STORE_SERVER_INSECURE) && !is_loopback(&address))
     return fail(WEFT_ERR_INVALID,
                 "%s can be reached from other hosts: an insecure store is for a loopback address only", text);
   int err = listen_on(&address, text, options->port, listener);
   if (!err)
-    write_url(*listener, !options->insecure, text, url);
+    write_url(*listener, !(options->flags & WEFT_STORE_SERVER_INSECURE), text, url);
   return err;
 }

@@ -19,8 +19,8 @@ static int no_memory(void) {
 }
 
 static int check(const struct weft_store_server_options *options) {
-  if (options->insecure && (options->token || options->cert_file || options->key_file))
-    return fail(WEFT_ERR_INVALID, "an insecure store has no token and no certificate: leave them out, or `insecure`");
+  if ((options->flags & WEFT_STORE_SERVER_INSECURE) && (options->token || options->cert_file || options->key_file))
+    return fail(WEFT_ERR_INVALID, "an insecure store has no token and no certificate: leave them out, or INSECURE");
   if (options->token && !*options->token)
     return fail(WEFT_ERR_INVALID, "the token is empty: want NULL for a random one");
   if (options->token && strlen(options->token) > SECRET_MAX)
@@ -31,7 +31,7 @@ static int check(const struct weft_store_server_options *options) {
   if (!options->cert_file != !options->key_file)
     return fail(WEFT_ERR_INVALID, "the store's certificate and key go together: the %s is missing",
                 options->cert_file ? "key" : "certificate");
-  if (!options->insecure && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+  if (!(options->flags & WEFT_STORE_SERVER_INSECURE) && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
     return fail(WEFT_ERR_UNSUPPORTED, "this host's libmicrohttpd has no TLS: want one that has, or an etcd, or an "
                                       "insecure store on a loopback address");
   return 0;
@@ -77,7 +77,7 @@ static int read_file(const char *path, const char *what, char **text) {
 
 int server_secure(struct weft_store_server *server, const struct weft_store_server_options *options) {
   int err = check(options);
-  if (err || options->insecure)
+  if (err || (options->flags & WEFT_STORE_SERVER_INSECURE))
     return err;
   err = make_token(server, options->token);
   if (!err && !options->cert_file)

@@ -2,17 +2,21 @@
 #include "store/server/server.h"
 
 #include "base/fail.h"
+#include "base/forked.h"
 #include "base/random.h"
+#include "base/sized.h"
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-static int check(weft_store_server_t **server, const struct weft_store_server_options *options) {
-  if (!server || !options)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", server ? "options" : "server");
-  if (options->size != sizeof *options)
-    return fail(WEFT_ERR_INVALID, "options of %zu bytes; this library's have %zu: use WEFT_STORE_SERVER_OPTIONS_INIT",
-                options->size, sizeof *options);
+static int check(const struct weft_store_server_options *options) {
+  uint32_t unknown = options->flags & ~(uint32_t)WEFT_STORE_SERVER_INSECURE;
+  if (unknown)
+    return fail(WEFT_ERR_INVALID, "the store server's flags: bit 0x%x is no flag of enum weft_store_server_flag",
+                (unsigned)unknown);
+  if (options->reserved)
+    return fail(WEFT_ERR_INVALID, "the store server's options: reserved is %u: want 0", options->reserved);
   return 0;
 }
 
@@ -36,7 +40,8 @@ static int start(struct weft_store_server *server, const struct weft_store_serve
   if (err)
     return err;
   lobby_raise_limit(SERVER_MAX_CONNECTIONS + GATE_PLACES); // each client costs a descriptor
-  err = lobby_open(&server->lobby, server->listener, options->insecure ? LOBBY_HTTP : LOBBY_TLS, LOBBY_PLACES);
+  err = lobby_open(&server->lobby, server->listener,
+                   options->flags & WEFT_STORE_SERVER_INSECURE ? LOBBY_HTTP : LOBBY_TLS, LOBBY_PLACES);
   if (err)
     return err;
   server->daemon = server_http_start(server);
@@ -51,8 +56,14 @@ static int start(struct weft_store_server *server, const struct weft_store_serve
   return err;
 }
 
-int weft_store_server_start(weft_store_server_t **server, const struct weft_store_server_options *options) {
-  int err = check(server, options);
+int weft_store_server_start(weft_store_server_t **server, const struct weft_store_server_options *given) {
+  if (!server)
+    return fail(WEFT_ERR_INVALID, "server is NULL: want a place for the handle");
+  struct weft_store_server_options copy;
+  const struct weft_store_server_options *options = SIZED_READ(given, &copy, reserved, "the store server's options");
+  if (!options)
+    return sized_refusal(given, sizeof copy);
+  int err = check(options);
   if (err)
     return err;
   struct weft_store_server *started = calloc(1, sizeof *started);
@@ -62,6 +73,7 @@ int weft_store_server_start(weft_store_server_t **server, const struct weft_stor
     core_free(core);
     return fail(WEFT_ERR_NOMEM, "no memory for an embedded server");
   }
+  started->opened = forked_now();
   started->listener = -1;
   started->gateway = (struct gateway){.core = core, .cluster_id = random_id(), .member_id = random_id()};
   pthread_mutex_init(&started->lock, NULL);
@@ -83,9 +95,28 @@ const char *weft_store_server_token(const weft_store_server_t *server) {
   return server && server->token ? server->token : "";
 }
 
+// Servers of the parent that a forked child has stopped.
+static _Atomic(struct weft_store_server *) left_behind;
+
+// In a forked child: its token and its descriptors. libmicrohttpd's memory stays, for its end waits for its thread; so
+// does what a thread that is missing here was changing.
+static void forget(struct weft_store_server *server) {
+  close(server->listener);
+  close(server->minder_epoll);
+  close(server->minder_wake);
+  secret_free(server->token);
+  secret_free(server->key);
+  server->token = server->key = NULL;
+  server->next_left_behind = atomic_exchange(&left_behind, server);
+}
+
 void weft_store_server_stop(weft_store_server_t *server) {
   if (!server)
     return;
+  if (forked_since(server->opened)) {
+    forget(server);
+    return;
+  }
   pthread_mutex_lock(&server->lock);
   server->stopping = true;
   struct server_stream *stream;

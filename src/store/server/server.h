@@ -24,6 +24,8 @@ enum {
 struct server_stream;
 
 struct weft_store_server {
+  uint32_t opened;                            // forked_now() of its start
+  struct weft_store_server *next_left_behind; // in a forked child
   char url[96];
   char *token;             // NULL: none is asked for
   char *key, *certificate; // PEM; NULL: no TLS

@@ -16,7 +16,7 @@ from tool import wait_for
 
 PROGRAM, TRANSPORT, *STORIES = sys.argv[1:]
 DEADLINE_S = 90
-KEY = "/weft/default/agents/b"
+KEY = "/weft/test/agents/b"
 PLACES = {"a": 0, "b": 2, "c": 1}
 # One processor of this machine may serve all hosts: short enough to wait for, long enough to be heard in.
 PATIENCE_MS, MUCH_PATIENCE_MS = 3000, 60000

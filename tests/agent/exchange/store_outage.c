@@ -11,10 +11,10 @@
 #include "support/wait.h"
 
 static bool has_key(void *arg) {
-  struct weft_store_list list;
-  bool has = weft_store_range(arg, "/weft/test/agents/a", false, 0, &list) == 0 && list.count == 1;
+  struct weft_store_list *list;
+  bool has = weft_store_range(arg, "/weft/test/agents/a", false, 0, &list) == 0 && list->count == 1;
   if (has)
-    weft_store_list_free(&list);
+    weft_store_list_free(list);
   return has;
 }
 

@@ -155,13 +155,13 @@ void __wrap_log_line(enum log_level level, const char *format, ...) {
 
 // A socket that calls the rank, once it is connected; its address stands in the claim.
 static int make_caller(weft_store_t *store, const char *claim, struct sockaddr_un *to, socklen_t *size) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   assert_int_equal(weft_store_range(store, claim, false, 0, &list), 0);
-  assert_int_equal(list.count, 1);
+  assert_int_equal(list->count, 1);
   char name[64];
-  const char *at = strstr(list.kvs[0].value, " weft-");
+  const char *at = strstr(list->kvs[0]->value, " weft-");
   assert_true(at && sscanf(at + 1, "%63[^\"]", name) == 1);
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
   *to = (struct sockaddr_un){.sun_family = AF_UNIX};
   memcpy(to->sun_path + 1, name, strlen(name));
   *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));

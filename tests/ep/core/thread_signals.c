@@ -74,8 +74,14 @@ static void all_threads_block_signals(void **state) {
   assert_int_equal(weft_store_open(&store, &store_options), 0);
   assert_int_equal(weft_store_watch_open(store, "/x/", 0, ignore_event, NULL, &watch), 0);
 
-  struct weft_ep_options ep_options = {
-      .size = sizeof ep_options, .store = store, .rank = 0, .capacity = 2, .hidden = 128, .max_tokens = 4, .topk = 2};
+  struct weft_ep_options ep_options = {.size = sizeof ep_options,
+                                       .store = store,
+                                       .prefix = "/weft/test/",
+                                       .rank = 0,
+                                       .capacity = 2,
+                                       .hidden = 128,
+                                       .max_tokens = 4,
+                                       .topk = 2};
   weft_ep_t *ep;
   assert_int_equal(weft_ep_open(&ep, &ep_options, SOON_MS), 0);
   assert_int_equal(weft_ep_activate(ep, SOON_MS), 0);
@@ -85,6 +91,7 @@ static void all_threads_block_signals(void **state) {
   uint16_t port = 0;
   agent_options.name = "one";
   agent_options.store = store;
+  agent_options.prefix = "/weft/test/";
   agent_options.token = TOKEN;
   agent_options.listen = "127.0.0.1:0";
   assert_int_equal(weft_agent_open(&agent, &agent_options), 0);

@@ -23,7 +23,7 @@ static weft_store_t *served_store(void) {
   struct weft_store_server_options serve = WEFT_STORE_SERVER_OPTIONS_INIT;
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   weft_store_t *store;
-  serve.insecure = true;
+  serve.flags = WEFT_STORE_SERVER_INSECURE;
   assert_int_equal(weft_store_server_start(&server, &serve), 0);
   options.endpoints = weft_store_server_url(server);
   assert_int_equal(weft_store_open(&store, &options), 0);

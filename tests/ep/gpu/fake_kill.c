@@ -77,6 +77,7 @@ static bool live(struct rank *rank, void *arg) {
   static struct heard heard;
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   options.store = rank->setup.store;
+  options.prefix = RANK_PREFIX;
   options.rank = rank->index;
   options.capacity = 4;
   options.founders = founders;

@@ -76,12 +76,12 @@ static void await_empty_store(const struct processes *processes) {
   assert_int_equal(weft_store_open(&store, &options), 0);
   uint64_t begun = clock_ns(), deadline = clock_deadline_ms(STORE_EMPTY_MS);
   for (size_t count = 1; count > 0;) {
-    struct weft_store_list left = {0};
+    struct weft_store_list *left = NULL;
     assert_int_equal(weft_store_range(store, "", true, 0, &left), 0);
-    count = left.count;
+    count = left->count;
     if (count > 0 && clock_passed(deadline))
-      fail_msg("%zu keys are left in the store, among them %s", count, left.kvs[0].key);
-    weft_store_list_free(&left);
+      fail_msg("%zu keys are left in the store, among them %s", count, left->kvs[0]->key);
+    weft_store_list_free(left);
     poll(NULL, 0, 20);
   }
   print_message("  store empty   after %6.2f s more\n", (double)(clock_ns() - begun) / 1e9);

@@ -86,7 +86,7 @@ void processes_start(struct processes *processes, uint32_t count, const struct s
   }
   close(ends[0]);
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  options.insecure = true;
+  options.flags = WEFT_STORE_SERVER_INSECURE;
   assert_int_equal(weft_store_server_start(&processes->server, &options), 0);
   char url[URL_SIZE] = "";
   snprintf(url, sizeof url, "%s", weft_store_server_url(processes->server));

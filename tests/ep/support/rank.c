@@ -107,7 +107,7 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
   char host[16];
   struct weft_ep_options options = {.size = sizeof options,
                                     .store = s->store,
-                                    .prefix = s->prefix,
+                                    .prefix = s->prefix ? s->prefix : RANK_PREFIX,
                                     .rank = index,
                                     .capacity = s->capacity,
                                     .founders = founders,

@@ -13,6 +13,8 @@
 #include "ep/oracle/oracle.h"
 #include "ep/oracle/pattern.h"
 
+#define RANK_PREFIX "/weft/test/" // of keys, where a setup gives none
+
 struct rank;
 
 // Where an operation has come to.
@@ -21,13 +23,13 @@ enum rank_step { RANK_SENT, RANK_HEARD, RANK_ANSWERED, RANK_ENDED };
 // How the ranks of a test are opened and operate. Zero: the small default.
 struct setup {
   weft_store_t *store;
-  const char *prefix;
-  uint32_t capacity; // 16
-  uint32_t tokens;   // 16 per rank and operation
-  bool no_tokens;    // 0 instead
-  uint32_t hidden;   // 256
-  uint32_t topk;     // 4
-  uint32_t experts;  // 2 per rank
+  const char *prefix; // RANK_PREFIX
+  uint32_t capacity;  // 16
+  uint32_t tokens;    // 16 per rank and operation
+  bool no_tokens;     // 0 instead
+  uint32_t hidden;    // 256
+  uint32_t topk;      // 4
+  uint32_t experts;   // 2 per rank
   enum weft_ep_dtype dtype;
   enum weft_ep_combine_dtype combine_dtype;
   bool cast_before; // fp8: x is dispatched as e4m3 with scales

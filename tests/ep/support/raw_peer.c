@@ -20,6 +20,7 @@
 weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   options.store = hosts->store;
+  options.prefix = "/weft/test/";
   options.rank = rank;
   options.capacity = 4;
   options.hidden = 128;

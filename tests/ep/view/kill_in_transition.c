@@ -74,8 +74,10 @@ ssize_t __real_sendmsg(int socket, const struct msghdr *message, int flags);
 ssize_t __wrap_sendmsg(int socket, const struct msghdr *message, int flags);
 int __real_ep_link_install(weft_ep_t *ep, struct ep_link *link);
 int __wrap_ep_link_install(weft_ep_t *ep, struct ep_link *link);
-int __real_weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *result);
-int __wrap_weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *result);
+int __real_weft_store_txn_commit(weft_store_t *store, const struct weft_store_txn *txn,
+                                 struct weft_store_txn_result **result);
+int __wrap_weft_store_txn_commit(weft_store_t *store, const struct weft_store_txn *txn,
+                                 struct weft_store_txn_result **result);
 
 ssize_t __wrap_sendmsg(int socket, const struct msghdr *message, int flags) {
   die_at(BEFORE_MESSAGE);
@@ -99,10 +101,11 @@ static bool is_dead(weft_ep_t *ep, int32_t rank) {
   return dead;
 }
 
-int __wrap_weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *result) {
+int __wrap_weft_store_txn_commit(weft_store_t *store, const struct weft_store_txn *txn,
+                                 struct weft_store_txn_result **result) {
   bool of_view = txn->num_success > 0 && strstr(txn->success[0].key, "/view") != NULL;
   if (!of_view)
-    return __real_weft_store_txn(store, txn, result);
+    return __real_weft_store_txn_commit(store, txn, result);
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   bool armed = self; // by now: of the founding, the answer may come when its view has come already
   while (following && !board->dying && !clock_passed(deadline))
@@ -114,7 +117,7 @@ int __wrap_weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn,
   leading = NULL;
   if (armed)
     die_at(BEFORE_PROPOSAL);
-  int err = __real_weft_store_txn(store, txn, result);
+  int err = __real_weft_store_txn_commit(store, txn, result);
   if (armed)
     die_at(AFTER_PROPOSAL);
   return err;

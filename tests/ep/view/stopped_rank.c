@@ -31,14 +31,17 @@ static int32_t victim;
 static enum place place;
 static bool is_victim; // this process
 
-int __real_weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *result);
-int __wrap_weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *result);
+int __real_weft_store_txn_commit(weft_store_t *store, const struct weft_store_txn *txn,
+                                 struct weft_store_txn_result **result);
+int __wrap_weft_store_txn_commit(weft_store_t *store, const struct weft_store_txn *txn,
+                                 struct weft_store_txn_result **result);
 
-int __wrap_weft_store_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result *result) {
+int __wrap_weft_store_txn_commit(weft_store_t *store, const struct weft_store_txn *txn,
+                                 struct weft_store_txn_result **result) {
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   while (board && board->hold && !is_victim && !clock_passed(deadline))
     poll(NULL, 0, 1);
-  return __real_weft_store_txn(store, txn, result);
+  return __real_weft_store_txn_commit(store, txn, result);
 }
 
 static void stop(struct rank *rank) {

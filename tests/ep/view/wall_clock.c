@@ -149,7 +149,7 @@ static void a_store_that_is_away_and_comes_back_empty_is_filled_again(void **sta
   while (board->running < RANKS && !clock_passed(deadline))
     poll(NULL, 0, 1);
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  options.insecure = true;
+  options.flags = WEFT_STORE_SERVER_INSECURE;
   const char *colon = strrchr(weft_store_server_url(processes.server), ':');
   options.port = (uint16_t)strtoul(colon + 1, NULL, 10);
   weft_store_server_stop(processes.server);

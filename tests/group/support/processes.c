@@ -113,12 +113,12 @@ void processes_claim_all(const char *url) {
 
 void processes_expect_empty(const char *url) {
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   weft_store_t *store;
   options.endpoints = url;
   assert_int_equal(weft_store_open(&store, &options), 0);
   assert_int_equal(weft_store_range(store, "/weft/processes/", true, 0, &list), 0);
-  assert_int_equal(list.count, 0);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 0);
+  weft_store_list_free(list);
   weft_store_close(store);
 }

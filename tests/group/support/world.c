@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "cmocka_all.h"
 #include "group/view.h"
+#include "store/list.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,7 +149,7 @@ static int txn(struct world *w, const struct weft_store_txn *t, struct group_ans
 }
 
 static int by_name(const void *a, const void *b) {
-  return strcmp(((const struct weft_store_kv *)a)->key, ((const struct weft_store_kv *)b)->key);
+  return strcmp((*(struct weft_store_kv *const *)a)->key, (*(struct weft_store_kv *const *)b)->key);
 }
 
 static struct weft_store_kv as_kv(const struct key *key) {
@@ -162,26 +163,20 @@ static struct weft_store_kv as_kv(const struct key *key) {
 }
 
 static void free_list(struct world_member *m) {
-  for (size_t i = 0; i < m->list.count; i++) {
-    free((char *)m->list.kvs[i].key);
-    free((char *)m->list.kvs[i].value);
-  }
-  free(m->list.kvs);
-  m->list = (struct weft_store_list){0};
+  weft_store_list_free(m->list);
+  m->list = NULL;
 }
 
 static void read_all(struct world *w, struct world_member *m) {
-  m->list.kvs = calloc(w->num_keys + 1, sizeof *m->list.kvs);
-  assert_non_null(m->list.kvs);
+  m->list = store_list_create();
+  assert_non_null(m->list);
   for (uint32_t i = 0; i < w->num_keys; i++) {
-    struct key copied = w->keys[i];
-    copied.name = copy(copied.name);
-    copied.value = copy(copied.value);
-    m->list.kvs[m->list.count++] = as_kv(&copied);
+    struct weft_store_kv kv = as_kv(&w->keys[i]);
+    assert_int_equal(store_list_add(m->list, &kv), 0);
   }
-  qsort(m->list.kvs, m->list.count, sizeof *m->list.kvs, by_name);
-  m->list.revision = w->revision;
-  m->answer.list = &m->list;
+  qsort(m->list->kvs, m->list->count, sizeof *m->list->kvs, by_name);
+  m->list->revision = w->revision;
+  m->answer.list = m->list;
 }
 
 static int keep_alive(struct world *w, int64_t id) {
@@ -280,7 +275,8 @@ static void step_watch(struct world *w, struct world_member *m) {
   w->quiet &= m->position == w->log_size;
   while (m->position < w->log_size && dice(w, 3) > 0) {
     const struct entry *entry = &w->log[m->position];
-    struct weft_store_event event = {.kind = entry->kind, .kv = as_kv(&entry->key), .revision = entry->key.mod};
+    struct weft_store_kv kv = as_kv(&entry->key);
+    struct weft_store_event event = {.kind = entry->kind, .kv = &kv, .revision = entry->key.mod};
     group_machine_watch(m->machine, w->now, &event);
     if (dice(w, 20) == 0)
       group_machine_watch(m->machine, w->now, &event); // once more: it must make no difference

@@ -21,7 +21,7 @@ struct world_member {
   bool busy, executed, told_lost;
   struct group_request request;
   struct group_answer answer;
-  struct weft_store_list list;
+  struct weft_store_list *list; // what was read
   uint64_t execute_at, answer_at, wake;
   bool watching, reset;
   size_t position; // next event of the log

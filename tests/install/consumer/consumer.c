@@ -12,12 +12,12 @@ static int use_store(weft_store_t *store) {
   int err = weft_store_put(store, "/weft/consumer", "woven", 5, 0, NULL);
   if (err)
     return give_up("put", err);
-  struct weft_store_list list;
+  struct weft_store_list *list;
   err = weft_store_range(store, "/weft/consumer", false, 0, &list);
   if (err)
     return give_up("range", err);
-  bool same = list.count == 1 && list.kvs[0].value_len == 5 && memcmp(list.kvs[0].value, "woven", 5) == 0;
-  weft_store_list_free(&list);
+  bool same = list->count == 1 && list->kvs[0]->value_len == 5 && memcmp(list->kvs[0]->value, "woven", 5) == 0;
+  weft_store_list_free(list);
   return same ? 0 : give_up("the value read is not the one put", WEFT_ERR_DATA);
 }
 

@@ -138,6 +138,7 @@ static void read_list(const struct store *s, struct weft_store_list *list, struc
     if (!kv->create)
       continue;
     const char *text = value_text(kv->value);
+    list->kvs[list->count] = &kvs[list->count];
     kvs[list->count++] = (struct weft_store_kv){.key = (char *)key_text(key),
                                                 .value = (char *)text,
                                                 .value_len = strlen(text),
@@ -145,15 +146,14 @@ static void read_list(const struct store *s, struct weft_store_list *list, struc
                                                 .mod_revision = kv->mod,
                                                 .lease = kv->lease};
   }
-  list->kvs = kvs;
   list->total = list->count;
   list->revision = s->revision;
 }
 
 void member_answer(struct play *p, int i, int err) {
   struct request r = p->w.m[i].request;
-  struct weft_store_kv kvs[KEYS];
-  struct weft_store_list list = {0};
+  struct weft_store_kv kvs[KEYS], *places[KEYS];
+  struct weft_store_list list = {.kvs = places};
   struct group_answer answer = {.err = err ? err : r.err,
                                 .reason = "no answer",
                                 .lease = r.lease,
@@ -175,13 +175,13 @@ void member_deliver(struct play *p, int i, bool all) {
     const struct event *event = &p->w.store.events[me->at++];
     const char *text = event->put ? value_text(event->kv.value) : NULL;
     struct weft_store_event out = {.kind = event->put ? WEFT_STORE_EVENT_PUT : WEFT_STORE_EVENT_DELETE,
+                                   .kv = &(struct weft_store_kv){.key = (char *)key_text(event->key),
+                                                                 .value = (char *)text,
+                                                                 .value_len = text ? strlen(text) : 0,
+                                                                 .create_revision = event->kv.create,
+                                                                 .mod_revision = event->revision,
+                                                                 .lease = event->kv.lease},
                                    .revision = event->revision};
-    out.kv = (struct weft_store_kv){.key = (char *)key_text(event->key),
-                                    .value = (char *)text,
-                                    .value_len = text ? strlen(text) : 0,
-                                    .create_revision = event->kv.create,
-                                    .mod_revision = event->revision,
-                                    .lease = event->kv.lease};
     group_machine_watch(machine_of(i), NOW_NS, &out);
   } while (all && me->at < p->w.store.num_events);
 }

@@ -92,31 +92,31 @@ static void an_inbox_has_what_was_there_and_what_comes_in_order(void **state) {
 static void a_reporter_writes_all_in_order_before_it_closes(void **state) {
   (void)state;
   struct run_reporter *reporter;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   assert_int_equal(run_reporter_open(&reporter, &(struct run_reporter_options){.store = store}), 0);
   for (int i = 0; i <= 100; i++)
     run_reporter_put(reporter, i % 2 ? "/r/odd" : "/r/even", json_integer(i));
   run_reporter_put(reporter, "/r/none", NULL);
   run_reporter_close(reporter, clock_deadline_ms(WAIT_MS));
   assert_int_equal(weft_store_range(store, "/r/", true, 0, &list), 0);
-  assert_int_equal(list.count, 2);
-  assert_string_equal(list.kvs[0].value, "100");
-  assert_int_equal(list.kvs[0].version, 51);
-  assert_string_equal(list.kvs[1].value, "99");
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 2);
+  assert_string_equal(list->kvs[0]->value, "100");
+  assert_int_equal(list->kvs[0]->version, 51);
+  assert_string_equal(list->kvs[1]->value, "99");
+  weft_store_list_free(list);
 }
 
 static void a_reporter_gives_up_what_the_store_refuses(void **state) {
   (void)state;
   struct run_reporter *reporter;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   assert_int_equal(run_reporter_open(&reporter, &(struct run_reporter_options){.store = store, .lease = 12345}),
                    0); // no such lease
   run_reporter_put(reporter, "/g/key", json_integer(1));
   run_reporter_close(reporter, clock_deadline_ms(WAIT_MS));
   assert_int_equal(weft_store_range(store, "/g/", true, 0, &list), 0);
-  assert_int_equal(list.count, 0);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 0);
+  weft_store_list_free(list);
 }
 
 static json_t *live_run(int64_t lease) {
@@ -140,7 +140,7 @@ static void wait_until_idle(struct run_reporter *reporter) {
 static void a_reporter_says_everything_again_to_a_store_that_has_lost_it(void **state) {
   (void)state;
   struct run_reporter *reporter;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   int renewals = 0;
   int64_t lost, found;
   assert_int_equal(weft_store_lease_grant(store, 60, &lost, NULL), 0);
@@ -160,15 +160,15 @@ static void a_reporter_says_everything_again_to_a_store_that_has_lost_it(void **
   wait_until_idle(reporter);
   run_reporter_close(reporter, clock_deadline_ms(WAIT_MS));
   assert_int_equal(weft_store_range(store, "/l/r1/", true, 0, &list), 0);
-  assert_int_equal(list.count, 3);
-  assert_string_equal(list.kvs[0].key, "/l/r1/kept");
-  assert_string_equal(list.kvs[1].value, "4");
-  assert_string_equal(list.kvs[2].value, "3");
-  for (size_t i = 0; i < list.count; i++)
-    assert_true(list.kvs[i].lease == found);
-  assert_int_equal(list.kvs[2].version, 1); // what it replaced is not said again
+  assert_int_equal(list->count, 3);
+  assert_string_equal(list->kvs[0]->key, "/l/r1/kept");
+  assert_string_equal(list->kvs[1]->value, "4");
+  assert_string_equal(list->kvs[2]->value, "3");
+  for (size_t i = 0; i < list->count; i++)
+    assert_true(list->kvs[i]->lease == found);
+  assert_int_equal(list->kvs[2]->version, 1); // what it replaced is not said again
   assert_true(renewals > 0);
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
 }
 
 static void an_inbox_that_is_read_again_has_everything_once_more(void **state) {

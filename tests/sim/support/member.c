@@ -46,13 +46,13 @@ static void tell(struct sim *sim, struct sim_member *m, enum weft_store_event_ki
 }
 
 static void hand_over(struct sim *sim, struct sim_member *m, const struct core_event *event) {
-  struct weft_store_event out = {.revision = event->revision};
+  struct weft_store_kv kv = local_kv(event->now ? event->now : event->prev);
+  struct weft_store_event out = {.kv = &kv, .revision = event->revision};
   out.kind = event->now ? WEFT_STORE_EVENT_PUT : WEFT_STORE_EVENT_DELETE;
-  out.kv = local_kv(event->now ? event->now : event->prev);
   if (!event->now) {
-    out.kv.mod_revision = event->revision;
-    out.kv.value = NULL;
-    out.kv.value_len = 0;
+    kv.mod_revision = event->revision;
+    kv.value = NULL;
+    kv.value_len = 0;
   }
   group_machine_watch(m->machine, sim->now, &out);
   m->watch_from = event->revision + 1;

@@ -92,6 +92,7 @@ void sim_request_drop(struct sim_request *request) {
     return;
   core_result_free(&request->result);
   free(request->list.kvs);
+  free(request->kvs);
   free(request->compares);
   free(request->ops);
   free(request->strings);
@@ -107,10 +108,13 @@ static enum core_status read_all(struct sim *sim, struct sim_request *request) {
   const struct core_response *response = &request->result.responses[0];
   request->result.ops = NULL;
   request->list.kvs = calloc(response->num_records + 1, sizeof *request->list.kvs);
-  if (!request->list.kvs)
+  request->kvs = calloc(response->num_records + 1, sizeof *request->kvs);
+  if (!request->list.kvs || !request->kvs)
     abort();
-  for (size_t i = 0; i < response->num_records; i++)
-    request->list.kvs[i] = local_kv(response->records[i]);
+  for (size_t i = 0; i < response->num_records; i++) {
+    request->kvs[i] = local_kv(response->records[i]);
+    request->list.kvs[i] = &request->kvs[i];
+  }
   request->list.count = request->list.total = response->num_records;
   request->list.revision = request->result.revision;
   request->answer.list = &request->list;

@@ -26,6 +26,7 @@ struct sim_request {
   uint64_t store_number; // life of the store that carried it out
   struct group_answer answer;
   struct weft_store_list list;
+  struct weft_store_kv *kvs; // what `list` points to
   struct core_result result; // the records that `list` points into
 };
 

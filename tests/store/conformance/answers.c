@@ -111,7 +111,7 @@ static void answers_to_a_range_are_checked(void **state) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct server server;
-    struct weft_store_list list = {0};
+    struct weft_store_list *list = NULL;
     start_server(&server, cases[i].answer, strlen(cases[i].answer));
     weft_store_t *store = open_on(server.url);
     int err = weft_store_range(store, "a", false, 0, &list);
@@ -120,7 +120,7 @@ static void answers_to_a_range_are_checked(void **state) {
     if (err)
       assert_non_null(strstr(weft_last_error(), server.url));
     else
-      weft_store_list_free(&list);
+      weft_store_list_free(list);
     weft_store_close(store);
     stop_server(&server);
   }
@@ -131,7 +131,7 @@ static void an_answer_without_end_is_cut_off(void **state) {
   enum { SIZE = 40 << 20 };
   static const char head[] = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
   struct server server;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   char *answer = test_malloc(SIZE);
   memset(answer, ' ', SIZE);
   memcpy(answer, head, sizeof head - 1);
@@ -154,7 +154,7 @@ static void broken_messages_of_a_watch_do_no_harm(void **state) {
   struct client_message message;
   size_t refused = 0;
   assert_ok(client_message_read(good, sizeof good - 1, "e", "a", &message));
-  assert_int_equal(message.events.count, 2);
+  assert_int_equal(message.events->count, 2);
   assert_true(!message.deleted[0] && message.deleted[1]);
   client_message_free(&message);
   assert_fails(WEFT_ERR_PROTOCOL, client_message_read(good, sizeof good - 1, "e", "b", &message)); // not its prefix

@@ -39,6 +39,7 @@ static void a_watch_from_a_compacted_revision_is_reset(void **state) {
   suite_put(store, "/c/a", "4", 0);
   assert_true(support_events_wait(&events, WEFT_STORE_EVENT_PUT, 1));
   assert_string_equal(support_events_get(&events, WEFT_STORE_EVENT_PUT, 0).value, "4");
+  weft_store_watch_close(watch);
   weft_store_close(store);
   support_events_free(&events);
 }
@@ -63,6 +64,7 @@ static void a_compaction_during_a_cut_is_said(void **state) {
   suite_put(direct, "/d/a", "seen", 0);
   assert_true(support_events_wait(&events, WEFT_STORE_EVENT_PUT, 1));
   assert_string_equal(support_events_get(&events, WEFT_STORE_EVENT_PUT, 0).value, "seen");
+  weft_store_watch_close(watch);
   weft_store_close(relayed);
   weft_store_close(direct);
   support_relay_stop(relay);

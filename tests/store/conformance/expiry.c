@@ -228,12 +228,12 @@ static void say_events(struct life *life, const struct support_events *events, i
 }
 
 static void say_rest(struct life *life) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   assert_ok(weft_store_range(life->subject->store, "/e/", true, 0, &list));
-  text_add(&life->subject->said, "\nat %" PRId64 " there are", list.revision - life->subject->base);
-  for (size_t i = 0; i < list.count; i++)
-    text_add(&life->subject->said, " %s", list.kvs[i].key);
-  weft_store_list_free(&list);
+  text_add(&life->subject->said, "\nat %" PRId64 " there are", list->revision - life->subject->base);
+  for (size_t i = 0; i < list->count; i++)
+    text_add(&life->subject->said, " %s", list->kvs[i]->key);
+  weft_store_list_free(list);
   text_add(&life->subject->said, "\nleases:");
   for (size_t i = 0; i < LEASES; i++) {
     int64_t ttl;

@@ -65,7 +65,7 @@ static void watch(struct fixture *fixture, weft_store_t *store, const char *pref
 static void a_dead_endpoint_is_passed_over(void **state) {
   struct fixture *fixture = *state;
   char endpoints[128];
-  struct weft_store_list list;
+  struct weft_store_list *list;
   weft_store_watch_t *watched;
   snprintf(endpoints, sizeof endpoints, " %s://127.0.0.1:%u , %s://127.0.0.1:%u/", kind.scheme, support_free_port(),
            kind.scheme, kind.port());
@@ -73,32 +73,33 @@ static void a_dead_endpoint_is_passed_over(void **state) {
   watch(fixture, store, "/f/dead/", &watched);
   suite_put(store, "/f/dead/a", "1", 0); // a put too: the dead one never saw it
   assert_ok(weft_store_range(store, "/f/dead/a", false, 0, &list));
-  assert_int_equal(list.count, 1);
+  assert_int_equal(list->count, 1);
   char good[64];
   snprintf(good, sizeof good, "%s://127.0.0.1:%u", kind.scheme, kind.port());
   assert_string_equal(weft_store_name(store), good);
   assert_true(support_events_wait(&fixture->events, WEFT_STORE_EVENT_PUT, 1));
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
+  weft_store_watch_close(watched);
   weft_store_close(store);
 }
 
 static void a_refusing_endpoint_is_passed_over(void **state) {
   struct fixture *fixture = *state;
   char endpoints[128];
-  struct weft_store_list list;
+  struct weft_store_list *list;
   support_relay_refuse(fixture->relay, true);
   snprintf(endpoints, sizeof endpoints, "%s://127.0.0.1:%u,%s://127.0.0.1:%u", kind.scheme,
            support_relay_port(fixture->relay), kind.scheme, kind.port());
   weft_store_t *store = open_endpoints(endpoints, LONG_MS);
   assert_ok(weft_store_range(store, "/f/refuse", false, 0, &list));
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
   weft_store_close(store);
 }
 
 static void nobody_there_names_every_endpoint_and_reason(void **state) {
   (void)state;
   char endpoints[128], first[64], second[64];
-  struct weft_store_list list;
+  struct weft_store_list *list;
   weft_store_watch_t *watched;
   snprintf(first, sizeof first, "%s://127.0.0.1:%u", kind.scheme, support_free_port());
   snprintf(second, sizeof second, "%s://127.0.0.1:%u", kind.scheme, support_free_port());
@@ -114,7 +115,7 @@ static void nobody_there_names_every_endpoint_and_reason(void **state) {
 
 static void silence_is_a_timeout_that_names_the_endpoint(void **state) {
   struct fixture *fixture = *state;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   weft_store_watch_t *watched;
   weft_store_t *store = open_relayed(fixture, SHORT_MS);
   if (!kind.token) { // a connection that stands, so that the request leaves at once on a busy machine too
@@ -132,21 +133,21 @@ static void silence_is_a_timeout_that_names_the_endpoint(void **state) {
 static void a_silent_endpoint_does_not_take_a_reads_whole_time(void **state) {
   struct fixture *fixture = *state;
   char endpoints[128];
-  struct weft_store_list list;
+  struct weft_store_list *list;
   snprintf(endpoints, sizeof endpoints, "%s://127.0.0.1:%u,%s://127.0.0.1:%u", kind.scheme,
            support_relay_port(fixture->relay), kind.scheme, kind.port());
   weft_store_t *store = open_endpoints(endpoints, 4000);
   support_relay_hold(fixture->relay, true);
   assert_ok(weft_store_range(store, "/x", false, 0, &list));
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
   weft_store_close(store);
 }
 
 static int64_t version_of(weft_store_t *store, const char *key) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   assert_ok(weft_store_range(store, key, false, 0, &list));
-  int64_t version = list.count ? list.kvs[0].version : 0;
-  weft_store_list_free(&list);
+  int64_t version = list->count ? list->kvs[0]->version : 0;
+  weft_store_list_free(list);
   return version;
 }
 
@@ -196,10 +197,12 @@ static void a_watch_counts_ten_thousand_events_across_three_cuts(void **state) {
       snprintf(keys[k], sizeof keys[k], "/f/count/%05d", i);
       ops[k] = (struct weft_store_op){.kind = WEFT_STORE_PUT, .key = keys[k], .value = "x", .value_len = 1};
     }
-    struct weft_store_txn txn = {.success = ops, .num_success = BATCH};
-    struct weft_store_txn_result result;
-    assert_ok(weft_store_txn(fixture->direct, &txn, &result));
-    weft_store_txn_result_free(&result);
+    struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+    txn.success = ops;
+    txn.num_success = BATCH;
+    struct weft_store_txn_result *result;
+    assert_ok(weft_store_txn_commit(fixture->direct, &txn, &result));
+    weft_store_txn_result_free(result);
     if (i % (EVENTS / (CUTS + 1)) == 0 && cuts < CUTS) {
       // each cut hits a stream that stands, wherever in the events it is
       assert_true(support_events_wait(&fixture->events, WEFT_STORE_EVENT_RESUMED, cuts + 1));
@@ -238,6 +241,7 @@ static void a_watch_finds_out_a_connection_that_died_without_a_word(void **state
   weft_store_close(store);
   assert_int_equal(support_events_count(&fixture->events, WEFT_STORE_EVENT_PUT), 1);
   assert_int_equal(support_events_count(&fixture->events, WEFT_STORE_EVENT_LOST), 1);
+  weft_store_watch_close(watched);
 }
 
 static bool has_answered(void *arg) {
@@ -258,6 +262,7 @@ static void a_quiet_watch_is_renewed_without_a_word(void **state) {
   }
   weft_store_close(store);
   assert_int_equal(support_events_count(&fixture->events, WEFT_STORE_EVENT_PUT), 3);
+  weft_store_watch_close(watched);
 }
 
 static void slow_answers_are_answers(void **state) {
@@ -267,6 +272,7 @@ static void slow_answers_are_answers(void **state) {
   watch(fixture, fixture->relayed, "/f/slow/", &watched);
   suite_put(fixture->relayed, "/f/slow/a", "1", 0);
   assert_true(support_events_wait(&fixture->events, WEFT_STORE_EVENT_PUT, 1));
+  weft_store_watch_close(watched);
 }
 
 static void a_watch_is_closed_while_the_network_swallows_everything(void **state) {

@@ -21,7 +21,7 @@ static bool start_on(uint16_t port) {
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
   options.port = port;
   options.token = TOKEN;
-  options.insecure = !options.token;
+  options.flags = !options.token ? WEFT_STORE_SERVER_INSECURE : 0;
   if (weft_store_server_start(&server, &options) == 0)
     return true;
   fprintf(stderr, "embedded server: %s\n", weft_last_error());

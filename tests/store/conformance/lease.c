@@ -4,7 +4,7 @@
 #include <string.h>
 
 static void a_lease_is_granted_renewed_and_revoked(void **state) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   int64_t lease = 0, granted = 0, ttl = 0;
   assert_ok(weft_store_lease_grant(*state, 60, &lease, &granted));
   assert_true(lease != 0);
@@ -12,16 +12,16 @@ static void a_lease_is_granted_renewed_and_revoked(void **state) {
   suite_put(*state, "/lease/a", "1", lease);
   suite_put(*state, "/lease/b", "1", lease);
   assert_ok(weft_store_range(*state, "/lease/a", false, 0, &list));
-  assert_int_equal(list.kvs[0].lease, lease);
-  weft_store_list_free(&list);
+  assert_int_equal(list->kvs[0]->lease, lease);
+  weft_store_list_free(list);
   assert_ok(weft_store_lease_keepalive(*state, lease, &ttl));
   assert_int_equal(ttl, granted);
   assert_ok(weft_store_lease_ttl(*state, lease, &ttl));
   assert_uint_in_range(ttl, 1, granted);
   assert_ok(weft_store_lease_revoke(*state, lease));
   assert_ok(weft_store_range(*state, "/lease/", true, 0, &list));
-  assert_int_equal(list.count, 0);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 0);
+  weft_store_list_free(list);
 }
 
 static void an_unknown_lease_is_not_found(void **state) {
@@ -53,16 +53,16 @@ static void a_lease_that_is_not_renewed_takes_its_keys_along(void **state) {
 }
 
 static void a_put_without_the_lease_frees_the_key_of_it(void **state) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   int64_t lease;
   assert_ok(weft_store_lease_grant(*state, 60, &lease, NULL));
   suite_put(*state, "/free", "1", lease);
   suite_put(*state, "/free", "2", 0);
   assert_ok(weft_store_lease_revoke(*state, lease));
   assert_ok(weft_store_range(*state, "/free", false, 0, &list));
-  assert_int_equal(list.count, 1);
-  assert_int_equal(list.kvs[0].lease, 0);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 1);
+  assert_int_equal(list->kvs[0]->lease, 0);
+  weft_store_list_free(list);
 }
 
 int suite_run_lease(void) {

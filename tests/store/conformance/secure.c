@@ -58,7 +58,7 @@ static int stop_etcd(void **state) {
 static void a_user_may_do_what_his_role_grants(void **state) {
   (void)state;
   struct support_events events;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   weft_store_watch_t *watch;
   weft_store_t *store = open_as("rank", "quote\"s");
   support_events_init(&events);
@@ -69,13 +69,14 @@ static void a_user_may_do_what_his_role_grants(void **state) {
   assert_non_null(strstr(weft_last_error(), "permission denied"));
   weft_store_watch_t *refused;
   assert_fails(WEFT_ERR_AUTH, weft_store_watch_open(store, "/other/", 0, support_events_take, &events, &refused));
+  weft_store_watch_close(watch);
   weft_store_close(store);
   support_events_free(&events);
 }
 
 static void a_wrong_password_is_refused_with_advice(void **state) {
   (void)state;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   weft_store_watch_t *watch;
   weft_store_t *store = open_as("root", "wrong");
   assert_fails(WEFT_ERR_AUTH, weft_store_range(store, "/weft/", true, 0, &list));
@@ -104,6 +105,7 @@ static void a_token_that_etcd_forgot_is_asked_for_again(void **state) {
   int64_t revision = suite_put(store, "/weft/t/a", "2", 0);
   assert_true(support_events_wait(&events, WEFT_STORE_EVENT_PUT, 2));
   assert_int_equal(support_events_get(&events, WEFT_STORE_EVENT_PUT, 1).revision, revision);
+  weft_store_watch_close(watch);
   weft_store_close(store);
   assert_int_equal(support_events_count(&events, WEFT_STORE_EVENT_RESET), 0);
   support_events_free(&events);
@@ -170,13 +172,14 @@ static void certificates_on_both_sides_make_a_connection(void **state) {
   assert_ok(weft_store_watch_open(store, "/tls/", 0, support_events_take, &events, &watch));
   suite_put(store, "/tls/a", "1", 0);
   assert_true(support_events_wait(&events, WEFT_STORE_EVENT_PUT, 1));
+  weft_store_watch_close(watch);
   weft_store_close(store);
   support_events_free(&events);
 }
 
 static void an_unknown_authority_is_refused_with_advice(void **state) {
   struct tls *tls = *state;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   weft_store_t *store = open_tls(NULL, tls->certificate, tls->key);
   assert_fails(WEFT_ERR_AUTH, weft_store_range(store, "/tls/", true, 0, &list));
   assert_non_null(strstr(weft_last_error(), "give the CA"));
@@ -185,7 +188,7 @@ static void an_unknown_authority_is_refused_with_advice(void **state) {
 
 static void a_missing_client_certificate_is_an_error(void **state) {
   struct tls *tls = *state;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   weft_store_t *store = open_tls(tls->certificate, NULL, NULL);
   int err = weft_store_range(store, "/tls/", true, 0, &list);
   assert_true(err == WEFT_ERR_AUTH || err == WEFT_ERR_UNREACHABLE);

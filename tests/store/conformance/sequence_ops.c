@@ -30,9 +30,10 @@ static int64_t pick_lease(const struct subject *subject, uint64_t *random) {
 
 static struct weft_store_op make_op(const struct subject *subject, uint64_t *random) {
   struct weft_store_op op = {.kind = (enum weft_store_op_kind)(random_next(random) % 3)};
-  op.prefix = op.kind != WEFT_STORE_PUT && random_next(random) % 2;
-  op.key = op.prefix ? subject_prefixes[random_next(random) % SUBJECT_PREFIXES] : PICK(keys, random);
-  if (op.kind == WEFT_STORE_DELETE && op.prefix && !*op.key)
+  bool prefix = op.kind != WEFT_STORE_PUT && random_next(random) % 2;
+  op.flags = prefix ? WEFT_STORE_OP_PREFIX : 0;
+  op.key = prefix ? subject_prefixes[random_next(random) % SUBJECT_PREFIXES] : PICK(keys, random);
+  if (op.kind == WEFT_STORE_DELETE && prefix && !*op.key)
     op.key = "/q/"; // etcd does not see that all keys are also the key that is put; weft's stores do, and refuse
   op.limit = op.kind == WEFT_STORE_RANGE ? (uint32_t)(random_next(random) % 3) : 0;
   const char *value = PICK(values, random);
@@ -65,7 +66,10 @@ static struct weft_store_compare make_compare(const struct subject *subject, uin
 static void run_txn(struct subject *subject, uint64_t *random) {
   struct weft_store_compare compares[MAX_COMPARES];
   struct weft_store_op branches[2][MAX_OPS];
-  struct weft_store_txn txn = {.compares = compares, .success = branches[0], .failure = branches[1]};
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.compares = compares;
+  txn.success = branches[0];
+  txn.failure = branches[1];
   txn.num_compares = random_next(random) % 3 ? random_next(random) % 3 : random_next(random) % (MAX_COMPARES + 1);
   txn.num_success = random_next(random) % (MAX_OPS + 1);
   txn.num_failure = random_next(random) % (MAX_OPS + 1);
@@ -74,16 +78,17 @@ static void run_txn(struct subject *subject, uint64_t *random) {
   for (size_t b = 0; b < 2; b++)
     for (size_t i = 0; i < MAX_OPS; i++)
       branches[b][i] = make_op(subject, random);
-  struct weft_store_txn_result result;
-  if (!say_result(subject, "txn", weft_store_txn(subject->store, &txn, &result)))
+  struct weft_store_txn_result *result;
+  if (!say_result(subject, "txn", weft_store_txn_commit(subject->store, &txn, &result)))
     return;
-  text_add(&subject->said, "%s at %" PRId64, result.succeeded ? "yes" : "no",
-           subject_from_base(subject, result.revision));
-  for (size_t i = 0; i < result.num_responses; i++) {
-    text_add(&subject->said, " deleted %zu ", result.deleted[i]);
-    subject_say_list(subject, &result.ranges[i]);
+  text_add(&subject->said, "%s at %" PRId64, result->succeeded ? "yes" : "no",
+           subject_from_base(subject, result->revision));
+  for (size_t i = 0; i < result->num_responses; i++) {
+    text_add(&subject->said, " deleted %zu ", result->deleted[i]);
+    if (result->ranges[i])
+      subject_say_list(subject, result->ranges[i]);
   }
-  weft_store_txn_result_free(&result);
+  weft_store_txn_result_free(result);
 }
 
 static void run_put(struct subject *subject, uint64_t *random) {
@@ -96,13 +101,13 @@ static void run_put(struct subject *subject, uint64_t *random) {
 }
 
 static void run_range(struct subject *subject, uint64_t *random) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   bool prefix = random_next(random) % 2;
   const char *key = prefix ? subject_prefixes[random_next(random) % SUBJECT_PREFIXES] : PICK(keys, random);
   uint32_t limit = (uint32_t)(random_next(random) % 3);
   if (say_result(subject, "range", weft_store_range(subject->store, key, prefix, limit, &list))) {
-    subject_say_list(subject, &list);
-    weft_store_list_free(&list);
+    subject_say_list(subject, list);
+    weft_store_list_free(list);
   }
 }
 
@@ -149,21 +154,25 @@ static int put_too_much(struct subject *subject) {
 static int do_too_much(struct subject *subject) {
   struct weft_store_op ops[TOO_MANY];
   char names[TOO_MANY][16];
-  struct weft_store_txn_result result;
+  struct weft_store_txn_result *result;
   for (int i = 0; i < TOO_MANY; i++) {
     snprintf(names[i], sizeof names[i], "/q/%d", i);
     ops[i] = (struct weft_store_op){.kind = WEFT_STORE_PUT, .key = names[i], .value = "", .value_len = 0};
   }
-  int err = weft_store_txn(subject->store, &(struct weft_store_txn){.success = ops, .num_success = TOO_MANY}, &result);
+  int err = weft_store_txn_commit(
+      subject->store,
+      &(struct weft_store_txn){
+          .size = sizeof(struct weft_store_txn), .each_op = sizeof *ops, .success = ops, .num_success = TOO_MANY},
+      &result);
   if (!err)
-    weft_store_txn_result_free(&result);
+    weft_store_txn_result_free(result);
   return err;
 }
 
 // What no store should do.
 static void run_wrong(struct subject *subject, uint64_t *random) {
   static const int64_t times[] = {0, -5, 9000000001, INT64_MAX};
-  struct weft_store_list list;
+  struct weft_store_list *list;
   int64_t lease, ttl;
   switch (random_next(random) % 6) {
   case 0:

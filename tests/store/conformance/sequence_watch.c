@@ -25,10 +25,10 @@ void subject_end_watches(struct subject *subject) {
 
 // From now, or from any revision since the beginning up to the next one.
 static int64_t pick_start(struct subject *subject, uint64_t *random) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   assert_ok(weft_store_range(subject->store, "/none", false, 0, &list));
-  int64_t since = list.revision - subject->base;
-  weft_store_list_free(&list);
+  int64_t since = list->revision - subject->base;
+  weft_store_list_free(list);
   if (random_next(random) % 3 == 0)
     return 0;
   return subject->base + (int64_t)(random_next(random) % (uint64_t)(since + 2));
@@ -83,11 +83,15 @@ static int64_t put_markers(struct subject *subject) {
     name_marker(names[i], subject_prefixes[i]);
     ops[i] = (struct weft_store_op){.kind = WEFT_STORE_PUT, .key = names[i], .value = "", .value_len = 0};
   }
-  struct weft_store_txn_result result;
-  assert_ok(weft_store_txn(subject->store, &(struct weft_store_txn){.success = ops, .num_success = SUBJECT_PREFIXES},
-                           &result));
-  int64_t revision = result.revision;
-  weft_store_txn_result_free(&result);
+  struct weft_store_txn_result *result;
+  assert_ok(weft_store_txn_commit(subject->store,
+                                  &(struct weft_store_txn){.size = sizeof(struct weft_store_txn),
+                                                           .each_op = sizeof *ops,
+                                                           .success = ops,
+                                                           .num_success = SUBJECT_PREFIXES},
+                                  &result));
+  int64_t revision = result->revision;
+  weft_store_txn_result_free(result);
   return revision;
 }
 

@@ -72,7 +72,7 @@ void subject_say_list(struct subject *subject, const struct weft_store_list *lis
   text_add(&subject->said, "[%zu of %zu%s at %" PRId64, list->count, list->total, list->more ? ", more" : "",
            subject_from_base(subject, list->revision));
   for (size_t i = 0; i < list->count; i++) {
-    const struct weft_store_kv *kv = &list->kvs[i];
+    const struct weft_store_kv *kv = list->kvs[i];
     bool wrong = subject->planted && kv->version == 2 && kv->value_len == 1;
     text_add(&subject->said, " %s=%s c%" PRId64 " m%" PRId64 " v%" PRId64 " l%" PRId64, kv->key,
              (const char *)kv->value, subject_from_base(subject, kv->create_revision),

@@ -36,5 +36,6 @@ int suite_run_txn(void);
 int suite_run_lease(void);
 int suite_run_watch(void);
 int suite_run_threads(void);
+int suite_run_endings(void);
 
 #endif

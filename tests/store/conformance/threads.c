@@ -28,14 +28,18 @@ static int claim(struct worker *worker, int slot) {
   struct weft_store_compare absent = {.key = key, .target = WEFT_STORE_CREATE, .relation = WEFT_STORE_EQUAL};
   struct weft_store_op put = {
       .kind = WEFT_STORE_PUT, .key = key, .value = &worker->index, .value_len = sizeof worker->index};
-  struct weft_store_txn txn = {&absent, 1, &put, 1, NULL, 0};
-  struct weft_store_txn_result result;
-  int err = weft_store_txn(worker->store, &txn, &result);
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.compares = &absent;
+  txn.num_compares = 1;
+  txn.success = &put;
+  txn.num_success = 1;
+  struct weft_store_txn_result *result;
+  int err = weft_store_txn_commit(worker->store, &txn, &result);
   if (err)
     return give_up(worker, err);
-  if (result.succeeded)
+  if (result->succeeded)
     worker->claimed = slot;
-  weft_store_txn_result_free(&result);
+  weft_store_txn_result_free(result);
   return 0;
 }
 
@@ -61,7 +65,7 @@ static void run_workers(struct worker *workers, int count, weft_store_t *store, 
 
 static void claimers_at_once_leave_no_gap_and_no_duplicate(void **state) {
   static struct worker workers[CLAIMERS];
-  struct weft_store_list list;
+  struct weft_store_list *list;
   bool taken[CLAIMERS] = {false};
   run_workers(workers, CLAIMERS, *state, claim_the_lowest);
   for (int i = 0; i < CLAIMERS; i++) {
@@ -70,21 +74,21 @@ static void claimers_at_once_leave_no_gap_and_no_duplicate(void **state) {
     taken[workers[i].claimed] = true;
   }
   assert_ok(weft_store_range(*state, "/claims/", true, 0, &list));
-  assert_int_equal(list.count, CLAIMERS);
+  assert_int_equal(list->count, CLAIMERS);
   for (int i = 0; i < CLAIMERS; i++) {
     int owner;
-    memcpy(&owner, list.kvs[i].value, sizeof owner);
+    memcpy(&owner, list->kvs[i]->value, sizeof owner);
     assert_uint_in_range(owner, 0, CLAIMERS - 1);
     assert_int_equal(workers[owner].claimed, i);
-    assert_int_equal(list.kvs[i].version, 1);
+    assert_int_equal(list->kvs[i]->version, 1);
   }
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
 }
 
 // Puts, reads back, watches and leases, each thread under a prefix of its own.
 static int use_everything(struct worker *worker, int round) {
   char key[48], prefix[32];
-  struct weft_store_list list;
+  struct weft_store_list *list;
   int64_t lease, revision;
   snprintf(prefix, sizeof prefix, "/hammer/%d/", worker->index);
   snprintf(key, sizeof key, "%s%d", prefix, round);
@@ -95,9 +99,9 @@ static int use_everything(struct worker *worker, int round) {
     err = weft_store_range(worker->store, prefix, true, 0, &list);
   if (err)
     return give_up(worker, err);
-  if (list.count != 1 || list.kvs[0].mod_revision != revision)
+  if (list->count != 1 || list->kvs[0]->mod_revision != revision)
     worker->err = WEFT_ERR_DATA;
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
   err = weft_store_lease_revoke(worker->store, lease);
   return err ? give_up(worker, err) : worker->err;
 }

@@ -38,6 +38,7 @@ static void the_right_token_opens(void **state) {
   assert_ok(weft_store_watch_open(store, "/t/", 0, support_events_take, &events, &watch));
   suite_put(store, "/t/a", "1", 0);
   assert_true(support_events_wait(&events, WEFT_STORE_EVENT_PUT, 1));
+  weft_store_watch_close(watch);
   weft_store_close(store);
   support_events_free(&events);
 }
@@ -46,7 +47,7 @@ static void the_right_token_opens(void **state) {
 static void who_has_no_ca_is_told_of_the_token_too(void **state) {
   (void)state;
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   weft_store_t *store;
   options.endpoints = weft_store_server_url(server);
   options.ca_file = "/dev/null";
@@ -61,7 +62,7 @@ static void a_wrong_token_or_none_is_refused_with_advice(void **state) {
   (void)state;
   static const char *const tokens[] = {"open-barley", "open-sesam", "open-sesame-", NULL};
   for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-    struct weft_store_list list;
+    struct weft_store_list *list;
     weft_store_watch_t *watch;
     weft_store_t *store = open_with(tokens[i]);
     assert_fails(WEFT_ERR_AUTH, weft_store_range(store, "/t/", true, 0, &list));

@@ -10,29 +10,37 @@ static void a_claim_succeeds_once(void **state) {
   struct weft_store_compare absent = {.key = "/claim", .target = WEFT_STORE_CREATE, .relation = WEFT_STORE_EQUAL};
   struct weft_store_op write = put("/claim", "me");
   struct weft_store_op read = {.kind = WEFT_STORE_RANGE, .key = "/claim"};
-  struct weft_store_txn txn = {&absent, 1, &write, 1, &read, 1};
-  struct weft_store_txn_result result;
-  assert_ok(weft_store_txn(*state, &txn, &result));
-  assert_true(result.succeeded);
-  assert_int_equal(result.num_responses, 1);
-  int64_t revision = result.revision;
-  weft_store_txn_result_free(&result);
-  assert_ok(weft_store_txn(*state, &txn, &result));
-  assert_false(result.succeeded);
-  assert_int_equal(result.revision, revision); // the failure branch only read
-  assert_int_equal(result.num_responses, 1);
-  assert_int_equal(result.ranges[0].count, 1);
-  assert_string_equal(result.ranges[0].kvs[0].value, "me");
-  assert_int_equal(result.ranges[0].kvs[0].create_revision, revision);
-  weft_store_txn_result_free(&result);
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.compares = &absent;
+  txn.num_compares = 1;
+  txn.success = &write;
+  txn.num_success = 1;
+  txn.failure = &read;
+  txn.num_failure = 1;
+  struct weft_store_txn_result *result;
+  assert_ok(weft_store_txn_commit(*state, &txn, &result));
+  assert_true(result->succeeded);
+  assert_int_equal(result->num_responses, 1);
+  int64_t revision = result->revision;
+  weft_store_txn_result_free(result);
+  assert_ok(weft_store_txn_commit(*state, &txn, &result));
+  assert_false(result->succeeded);
+  assert_int_equal(result->revision, revision); // the failure branch only read
+  assert_int_equal(result->num_responses, 1);
+  assert_int_equal(result->ranges[0]->count, 1);
+  assert_string_equal(result->ranges[0]->kvs[0]->value, "me");
+  assert_int_equal(result->ranges[0]->kvs[0]->create_revision, revision);
+  weft_store_txn_result_free(result);
 }
 
 static bool holds(weft_store_t *store, struct weft_store_compare compare) {
-  struct weft_store_txn txn = {.compares = &compare, .num_compares = 1};
-  struct weft_store_txn_result result;
-  assert_ok(weft_store_txn(store, &txn, &result));
-  bool succeeded = result.succeeded;
-  weft_store_txn_result_free(&result);
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.compares = &compare;
+  txn.num_compares = 1;
+  struct weft_store_txn_result *result;
+  assert_ok(weft_store_txn_commit(store, &txn, &result));
+  bool succeeded = result->succeeded;
+  weft_store_txn_result_free(result);
   return succeeded;
 }
 
@@ -93,63 +101,71 @@ static void every_comparison_must_hold(void **state) {
   struct weft_store_compare compares[] = {
       {.key = "/all/a", .target = WEFT_STORE_VERSION, .relation = WEFT_STORE_EQUAL, .number = 1},
       {.key = "/all/b", .target = WEFT_STORE_VERSION, .relation = WEFT_STORE_EQUAL, .number = 1}};
-  struct weft_store_txn txn = {.compares = compares, .num_compares = 2};
-  struct weft_store_txn_result result;
-  assert_ok(weft_store_txn(*state, &txn, &result));
-  assert_false(result.succeeded);
-  weft_store_txn_result_free(&result);
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.compares = compares;
+  txn.num_compares = 2;
+  struct weft_store_txn_result *result;
+  assert_ok(weft_store_txn_commit(*state, &txn, &result));
+  assert_false(result->succeeded);
+  weft_store_txn_result_free(result);
   txn.num_compares = 0;
-  assert_ok(weft_store_txn(*state, &txn, &result));
-  assert_true(result.succeeded);
-  weft_store_txn_result_free(&result);
+  assert_ok(weft_store_txn_commit(*state, &txn, &result));
+  assert_true(result->succeeded);
+  weft_store_txn_result_free(result);
 }
 
 static void a_branch_runs_in_order_at_one_revision(void **state) {
   suite_put(*state, "/br/old1", "1", 0);
   int64_t before = suite_put(*state, "/br/old2", "1", 0);
-  struct weft_store_op ops[] = {{.kind = WEFT_STORE_RANGE, .key = "/br/", .prefix = true},
-                                {.kind = WEFT_STORE_DELETE, .key = "/br/old", .prefix = true},
+  struct weft_store_op ops[] = {{.kind = WEFT_STORE_RANGE, .key = "/br/", .flags = WEFT_STORE_OP_PREFIX},
+                                {.kind = WEFT_STORE_DELETE, .key = "/br/old", .flags = WEFT_STORE_OP_PREFIX},
                                 put("/br/new1", "x"),
                                 put("/br/new2", "y"),
-                                {.kind = WEFT_STORE_RANGE, .key = "/br/", .prefix = true, .limit = 1}};
-  struct weft_store_txn txn = {.success = ops, .num_success = 5};
-  struct weft_store_txn_result result;
-  assert_ok(weft_store_txn(*state, &txn, &result));
-  assert_int_equal(result.revision, before + 1);
-  assert_int_equal(result.num_responses, 5);
-  assert_int_equal(result.ranges[0].count, 2);
-  assert_int_equal(result.deleted[1], 2);
-  assert_int_equal(result.deleted[2], 0);
-  assert_int_equal(result.ranges[2].count, 0);
-  assert_int_equal(result.ranges[4].count, 1);
-  assert_int_equal(result.ranges[4].total, 2);
-  assert_true(result.ranges[4].more);
-  assert_string_equal(result.ranges[4].kvs[0].key, "/br/new1");
-  assert_int_equal(result.ranges[4].kvs[0].mod_revision, before + 1);
-  weft_store_txn_result_free(&result);
+                                {.kind = WEFT_STORE_RANGE, .key = "/br/", .flags = WEFT_STORE_OP_PREFIX, .limit = 1}};
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.success = ops;
+  txn.num_success = 5;
+  struct weft_store_txn_result *result;
+  assert_ok(weft_store_txn_commit(*state, &txn, &result));
+  assert_int_equal(result->revision, before + 1);
+  assert_int_equal(result->num_responses, 5);
+  assert_int_equal(result->ranges[0]->count, 2);
+  assert_int_equal(result->deleted[1], 2);
+  assert_int_equal(result->deleted[2], 0);
+  assert_null(result->ranges[2]);
+  assert_int_equal(result->ranges[4]->count, 1);
+  assert_int_equal(result->ranges[4]->total, 2);
+  assert_true(result->ranges[4]->more);
+  assert_string_equal(result->ranges[4]->kvs[0]->key, "/br/new1");
+  assert_int_equal(result->ranges[4]->kvs[0]->mod_revision, before + 1);
+  weft_store_txn_result_free(result);
 }
 
 static void a_branch_puts_a_key_at_most_once(void **state) {
   struct weft_store_op ops[] = {put("/twice", "1"), put("/twice", "2")};
-  struct weft_store_txn txn = {.success = ops, .num_success = 2};
-  struct weft_store_txn_result result;
-  struct weft_store_list list;
-  assert_fails(WEFT_ERR_INVALID, weft_store_txn(*state, &txn, &result));
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.success = ops;
+  txn.num_success = 2;
+  struct weft_store_txn_result *result;
+  struct weft_store_list *list;
+  assert_fails(WEFT_ERR_INVALID, weft_store_txn_commit(*state, &txn, &result));
   assert_ok(weft_store_range(*state, "/twice", false, 0, &list));
-  assert_int_equal(list.count, 0);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 0);
+  weft_store_list_free(list);
 }
 
 static void a_transaction_that_fails_changes_nothing(void **state) {
   struct weft_store_op ops[] = {put("/half", "1"), put("/half2", "2")};
   ops[1].lease = 424242; // there is none
-  struct weft_store_txn txn = {.success = ops, .num_success = 2};
-  struct weft_store_txn_result result;
-  struct weft_store_list list;
-  assert_fails(WEFT_ERR_NOT_FOUND, weft_store_txn(*state, &txn, &result));
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.success = ops;
+  txn.num_success = 2;
+  struct weft_store_txn_result *result;
+  struct weft_store_list *list;
+  assert_fails(WEFT_ERR_NOT_FOUND, weft_store_txn_commit(*state, &txn, &result));
   assert_ok(weft_store_range(*state, "/half", true, 0, &list));
-  assert_int_equal(list.count, 0);
-  weft_store_list_free(&list);
+  assert_int_equal(list->count, 0);
+  weft_store_list_free(list);
 }
 
 int suite_run_txn(void) {

@@ -50,16 +50,16 @@ static void a_watch_from_a_past_revision_replays_it(void **state) {
 
 static void range_then_watch_misses_nothing(void **state) {
   struct support_events events;
-  struct weft_store_list list;
+  struct weft_store_list *list;
   weft_store_watch_t *watch;
   support_events_init(&events);
   suite_put(*state, "/w/gap/a", "1", 0);
   assert_ok(weft_store_range(*state, "/w/gap/", true, 0, &list));
   suite_put(*state, "/w/gap/b", "2", 0); // between the two
-  assert_ok(weft_store_watch_open(*state, "/w/gap/", list.revision + 1, support_events_take, &events, &watch));
+  assert_ok(weft_store_watch_open(*state, "/w/gap/", list->revision + 1, support_events_take, &events, &watch));
   assert_true(support_events_wait(&events, WEFT_STORE_EVENT_PUT, 1));
   assert_string_equal(support_events_get(&events, WEFT_STORE_EVENT_PUT, 0).key, "/w/gap/b");
-  weft_store_list_free(&list);
+  weft_store_list_free(list);
   weft_store_watch_close(watch);
   support_events_free(&events);
 }
@@ -76,15 +76,17 @@ static void a_transaction_is_seen_whole_at_one_revision(void **state) {
     snprintf(keys[i], sizeof keys[i], "/w/txn/%02d", i);
     ops[i] = (struct weft_store_op){.kind = WEFT_STORE_PUT, .key = keys[i], .value = "x", .value_len = 1};
   }
-  struct weft_store_txn txn = {.success = ops, .num_success = KEYS};
-  struct weft_store_txn_result result;
-  assert_ok(weft_store_txn(*state, &txn, &result));
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.success = ops;
+  txn.num_success = KEYS;
+  struct weft_store_txn_result *result;
+  assert_ok(weft_store_txn_commit(*state, &txn, &result));
   assert_true(support_events_wait(&events, WEFT_STORE_EVENT_PUT, KEYS));
   for (size_t i = 0; i < KEYS; i++) {
     assert_string_equal(support_events_get(&events, WEFT_STORE_EVENT_PUT, i).key, keys[i]);
-    assert_int_equal(support_events_get(&events, WEFT_STORE_EVENT_PUT, i).revision, result.revision);
+    assert_int_equal(support_events_get(&events, WEFT_STORE_EVENT_PUT, i).revision, result->revision);
   }
-  weft_store_txn_result_free(&result);
+  weft_store_txn_result_free(result);
   weft_store_watch_close(watch);
   support_events_free(&events);
 }
@@ -139,6 +141,7 @@ static void closing_the_store_ends_its_watches(void **state) {
   weft_store_close(*state);
   *state = NULL;
   support_events_free(&events); // a callback from now on would be found by the sanitizers
+  weft_store_watch_close(watch);
 }
 
 int suite_run_watch(void) {

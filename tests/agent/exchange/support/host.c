@@ -169,6 +169,7 @@ int main(int argc, char **argv) {
   options.name = argv[1];
   options.transports = argv[2];
   options.store = store;
+  options.prefix = "/weft/test/";
   options.lease_ttl_s = (uint32_t)atoi(argv[4]);
   options.heartbeat_ms = 100;
   options.peer_timeout_ms = (uint32_t)atoi(argv[5]);

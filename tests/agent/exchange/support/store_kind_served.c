@@ -53,7 +53,7 @@ static int to, from;
 
 static bool obey(weft_store_server_t **server, char command) {
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  options.insecure = true;
+  options.flags = WEFT_STORE_SERVER_INSECURE;
   options.port = port;
   if (command == 's')
     return weft_store_server_start(server, &options) == 0;
