@@ -18,6 +18,7 @@
 #include "agent/transfer/transfer.h"
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/sized.h"
 #include "base/text/text.h"
 #include "base/time/clock.h"
 #include "base/time/ticks.h"
@@ -45,8 +46,6 @@ static uint32_t or_default(uint32_t value, uint32_t preset) {
 }
 
 static int check(const struct weft_agent_options *options) {
-  if (!options || options->size != sizeof *options)
-    return fail(WEFT_ERR_INVALID, "the options were not made with WEFT_AGENT_OPTIONS_INIT of this version");
   if (!options->name || !options->name[0])
     return fail(WEFT_ERR_INVALID, "an agent needs a name");
   if (strlen(options->name) >= WEFT_AGENT_MAX_NAME)
@@ -174,8 +173,11 @@ static void dispose(weft_agent_t *agent) {
   free(agent);
 }
 
-int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *options,
-                    const struct transport *const *more) {
+int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *given, const struct transport *const *more) {
+  struct weft_agent_options copy;
+  const struct weft_agent_options *options = SIZED_READ(given, &copy, event_arg, "weft_agent_options");
+  if (!options)
+    return sized_refusal(given, sizeof copy);
   int rc = agent ? check(options) : fail(WEFT_ERR_INVALID, "agent is NULL");
   if (rc != 0)
     return rc;

@@ -50,6 +50,18 @@ void sized_write(void *given, const void *filled, size_t known) {
   memcpy((uint8_t *)given + sizeof size, (const uint8_t *)filled + sizeof size, both - sizeof size);
 }
 
+int sized_refusal(const void *given, size_t known) {
+  size_t size = given ? *(const size_t *)given : 0;
+  return size > known && size <= MOST ? WEFT_ERR_VERSION : WEFT_ERR_INVALID;
+}
+
+void sized_put(void *array, size_t each, size_t i, const void *entry, size_t known) {
+  uint8_t *place = (uint8_t *)array + i * each;
+  size_t both = each < known ? each : known;
+  memcpy(place, entry, both);
+  memset(place + both, 0, each - both);
+}
+
 void sized_init(void *out, size_t size, const void *initial, size_t known) {
   size_t both = size < known ? size : known;
   memset(out, 0, size);

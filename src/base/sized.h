@@ -33,6 +33,13 @@ int sized_check_output(const void *given, size_t first, const char *name);
 // Writes `filled`, of `known` bytes, behind the size of `given`, as far as that goes.
 void sized_write(void *given, const void *filled, size_t known);
 
+// The code of the failure that left NULL: INVALID or VERSION.
+int sized_refusal(const void *given, size_t known);
+
+// Writes `entry`, of `known` bytes, to place `i` of a caller's array whose entries have `each` bytes; what is beyond
+// becomes 0.
+void sized_put(void *array, size_t each, size_t i, const void *entry, size_t known);
+
 // Writes the initial value, of `known` bytes, into `size` bytes of a program's struct; what is beyond becomes 0.
 void sized_init(void *out, size_t size, const void *initial, size_t known);
 

@@ -80,9 +80,10 @@ static void what_waits_for_a_peer_that_is_severed_is_not_sent(void **state) {
   remote->base.length = sizeof bytes;
   struct transport_piece piece = {
       .local = &region.base, .remote = &remote->base, .local_address = (uintptr_t)bytes, .length = sizeof bytes};
-  struct transport_request moving = {.peer = &network.peer->base, .op = WEFT_WRITE, .pieces = &piece, .num_pieces = 1};
+  struct transport_request moving = {
+      .peer = &network.peer->base, .op = WEFT_TRANSFER_WRITE, .pieces = &piece, .num_pieces = 1};
   struct transport_request waiting = {
-      .peer = &network.peer->base, .op = WEFT_WRITE, .message = "message", .message_size = 8};
+      .peer = &network.peer->base, .op = WEFT_TRANSFER_WRITE, .message = "message", .message_size = 8};
   struct transport_request *both[] = {&moving, &waiting};
   for (int i = 0; i < 2; i++) {
     assert_int_equal(flow_prepare(both[i]), 0);

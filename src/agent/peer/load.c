@@ -121,7 +121,7 @@ static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct a
 
 // Has transfers to a region of the peer that has gone fail. [lock]
 static void break_lists(struct agent_peer *peer, const struct agent_region *region) {
-  for (weft_list_t *list = peer->lists; region->lists > 0 && list; list = list->next)
+  for (weft_dlist_t *list = peer->lists; region->lists > 0 && list; list = list->next)
     for (uint32_t i = 0; i < list->num_regions; i++)
       if (list->regions[i] == region)
         atomic_store(&list->broken, region->id);

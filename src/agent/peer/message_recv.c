@@ -193,13 +193,14 @@ static void took(weft_agent_t *agent, struct agent_note *note) {
   atomic_fetch_sub(&peer->unread, 1);
 }
 
-int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t *count) {
-  if (!agent || !count || (*count > 0 && !notifications))
+int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t cap,
+                             uint32_t *count) {
+  if (!agent || !count || (cap > 0 && !notifications))
     return fail(WEFT_ERR_INVALID, "the agent, the notifications or the count is NULL");
-  uint32_t room = *count, number = 0;
+  uint32_t number = 0;
   give_back(agent);
   struct agent_note *note, *used, *last = NULL;
-  while (number < room && (note = pop(&agent->inbox, &used))) {
+  while (number < cap && (note = pop(&agent->inbox, &used))) {
     // The note that is handed out last stays the queue's first, and is given back when the next one has been taken.
     if (last) {
       atomic_store(&used->next, agent->inbox.held);
@@ -208,10 +209,11 @@ int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *noti
       give_note(used);
     }
     last = note;
-    notifications[number++] = (struct weft_notification){note->peer_id, note->bytes, note->size};
+    notifications[number++] =
+        (struct weft_notification){.peer = note->peer_id, .bytes = note->bytes, .size = note->size};
     took(agent, note);
   }
-  if (number < room && atomic_load(&agent->inbox.signalled)) {
+  if (number < cap && atomic_load(&agent->inbox.signalled)) {
     uint64_t times;
     ssize_t got = read(agent->event_fd, &times, sizeof times);
     (void)got;

@@ -48,7 +48,7 @@ struct agent_peer {
   struct agent_worker *messenger; // carries messages to it; NULL: nothing does
   struct agent_ranges regions;
   struct agent_region *orphans;    // gone, but in use by lists
-  struct weft_list *lists;         // of its regions
+  struct weft_dlist *lists;        // of its regions
   struct weft_transfer *transfers; // with it
   bool torn;                       // ended, and let go of by the transports
   // Notifications to it: those in flight, and how far the reader is behind what has arrived (peer/message_send.c).

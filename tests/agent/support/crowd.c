@@ -104,10 +104,10 @@ size_t crowd_count(struct crowd_member *member, enum weft_agent_event_kind kind,
 
 void *crowd_blob(weft_agent_t *agent, size_t *size) {
   *size = 0;
-  assert_int_equal(weft_agent_metadata(agent, NULL, 0, true, NULL, size), WEFT_ERR_LIMIT);
+  assert_int_equal(weft_agent_metadata(agent, NULL, NULL, 0, size), 0);
   void *blob = malloc(*size);
   assert_non_null(blob);
-  assert_int_equal(weft_agent_metadata(agent, NULL, 0, true, blob, size), 0);
+  assert_int_equal(weft_agent_metadata(agent, NULL, blob, *size, size), 0);
   return blob;
 }
 

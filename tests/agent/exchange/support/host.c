@@ -22,13 +22,13 @@ enum {
 struct peer {
   char name[LINE];
   weft_peer_t id;
-  weft_list_t *list;
+  weft_dlist_t *list;
   weft_transfer_t *transfers[3]; // by weft_op; the last writes without a notification
 };
 
 static weft_agent_t *agent;
 static weft_store_t *store;
-static weft_list_t *here;
+static weft_dlist_t *here;
 static unsigned char *memory;
 static struct peer peers[PEERS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -73,21 +73,22 @@ static struct peer *find(const char *name) {
 
 // All of its first region and all of this agent's, both ways.
 static int prepare(struct peer *peer) {
-  struct weft_region_info info = {.size = sizeof info};
+  struct weft_region_info info;
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   uint32_t count = 1;
   options.notification = "written";
   options.notification_size = 7;
-  int rc = weft_agent_regions(agent, peer->id, &info, &count);
+  int rc = weft_agent_regions(agent, peer->id, &info, sizeof info, count, &count);
   struct weft_descriptor there = {info.address, BYTES, info.region};
   if (rc == 0)
-    rc = weft_list_create(agent, peer->id, &there, 1, &peer->list);
+    rc = weft_dlist_create(agent, peer->id, &there, 1, &peer->list);
   if (rc == 0)
-    rc = weft_transfer_create(agent, WEFT_WRITE, here, peer->list, &options, &peer->transfers[WEFT_WRITE]);
+    rc = weft_transfer_create(agent, WEFT_TRANSFER_WRITE, here, peer->list, &options,
+                              &peer->transfers[WEFT_TRANSFER_WRITE]);
   if (rc == 0)
-    rc = weft_transfer_create(agent, WEFT_READ, here, peer->list, NULL, &peer->transfers[WEFT_READ]);
+    rc = weft_transfer_create(agent, WEFT_TRANSFER_READ, here, peer->list, NULL, &peer->transfers[WEFT_TRANSFER_READ]);
   if (rc == 0)
-    rc = weft_transfer_create(agent, WEFT_WRITE, here, peer->list, NULL, &peer->transfers[QUIETLY]);
+    rc = weft_transfer_create(agent, WEFT_TRANSFER_WRITE, here, peer->list, NULL, &peer->transfers[QUIETLY]);
   return rc;
 }
 
@@ -98,7 +99,7 @@ static int fetch(struct peer *peer) {
     return rc;
   for (int i = 0; i < 3; i++)
     must(weft_transfer_free(peer->transfers[i]));
-  must(weft_list_free(peer->list));
+  must(weft_dlist_free(peer->list));
   peer->id = id;
   return prepare(peer);
 }
@@ -128,7 +129,7 @@ static void tell_notifications(void) {
   static uint32_t total;
   struct weft_notification some[16];
   uint32_t count = 16;
-  must(weft_agent_notifications(agent, some, &count));
+  must(weft_agent_notifications(agent, some, count, &count));
   printf("%u\n", total += count);
 }
 
@@ -138,9 +139,9 @@ static void obey(const char *line) {
   if (sscanf(line, "fetch %s", name) == 1)
     answer(fetch(find(name)));
   else if (sscanf(line, "write %s", name) == 1)
-    answer(move(find(name), WEFT_WRITE));
+    answer(move(find(name), WEFT_TRANSFER_WRITE));
   else if (sscanf(line, "read %s", name) == 1)
-    answer(move(find(name), WEFT_READ));
+    answer(move(find(name), WEFT_TRANSFER_READ));
   else if (sscanf(line, "stream %s", name) == 1)
     answer(stream(find(name)));
   else if (sscanf(line, "state %s", name) == 1)
@@ -185,7 +186,7 @@ int main(int argc, char **argv) {
   must(weft_agent_allocate(agent, WEFT_MEMORY_HOST, BYTES, -1, &region, &address));
   memory = address;
   struct weft_descriptor all = {(uintptr_t)memory, BYTES, region};
-  must(weft_list_create(agent, WEFT_PEER_SELF, &all, 1, &here));
+  must(weft_dlist_create(agent, WEFT_PEER_SELF, &all, 1, &here));
   must(weft_agent_publish(agent, WAIT_MS));
   puts("ready");
   while (fgets(line, sizeof line, stdin))
