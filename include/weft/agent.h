@@ -75,6 +75,7 @@ typedef uint64_t weft_peer_t;   /**< an incarnation of an agent; 0: none, WEFT_P
 
 enum {
   WEFT_AGENT_MAX_NAME = 128,           /**< bytes of an agent's name, its final NUL included */
+  WEFT_AGENT_MAX_DETAIL = 160,         /**< bytes of a reason in words, its final NUL included */
   WEFT_AGENT_MAX_NOTIFICATION = 4096,  /**< bytes of a notification */
   WEFT_AGENT_MAX_DESCRIPTORS = 1 << 20 /**< descriptors of a list, and pairs of a transfer */
 };
@@ -122,34 +123,10 @@ struct weft_descriptor {
 /** What drives transfers, notifications and liveness when no call of this agent is running. */
 enum weft_agent_progress {
   WEFT_AGENT_PROGRESS_THREAD = 0, /**< a thread of the agent: it spins while there is work, then sleeps */
-  /** Nothing: the caller does, by weft_agent_progress(), weft_transfer_poll() and weft_transfer_wait(). An agent that
-   *  is not driven sends no heartbeats, so its peers may take it for lost. */
+  /** Nothing: the caller does, by weft_agent_arm(), weft_agent_progress(), weft_transfer_poll() and
+   *  weft_transfer_wait(). An agent that is not driven sends no heartbeats, so its peers may take it for lost. */
   WEFT_AGENT_PROGRESS_NONE = 1,
 };
-
-/** What happened to a peer, for weft_agent_options.on_event. */
-enum weft_agent_event_kind {
-  WEFT_AGENT_EVENT_PEER_LOADED,  /**< metadata of a new incarnation was loaded (from the store, a socket or a call) */
-  WEFT_AGENT_EVENT_PEER_UPDATED, /**< its regions changed */
-  WEFT_AGENT_EVENT_PEER_LEFT,    /**< it closed, its key went from the store, or this agent invalidated it */
-  /** It was found dead or silent; `detail` says how. From this event on nothing that it was writing changes memory of
-   *  this agent, over shm (but for at most one MiB of a process that was stopped in mid-copy), over ucx where Weft
-   *  serves the access, and over ofi by TCP. docs/design/agent.md, "A host that is cut off", lists all transports. */
-  WEFT_AGENT_EVENT_PEER_LOST,
-};
-
-/** One event of an agent. Its memory is valid until the callback returns. */
-struct weft_agent_event {
-  enum weft_agent_event_kind kind; /**< what happened */
-  weft_peer_t peer;                /**< the peer concerned */
-  const char *name;                /**< the peer's name */
-  uint64_t time_ns;                /**< CLOCK_MONOTONIC */
-  const char *detail;              /**< a few words, or "" */
-};
-
-/** Receives the events of an agent; `arg` is weft_agent_options.event_arg. [callback] on any thread that is inside this
- *  agent, with its locks held: return soon, and call nothing of this agent. */
-typedef void (*weft_agent_event_fn)(void *arg, const struct weft_agent_event *event);
 
 /** How to open an agent. Initialise with WEFT_AGENT_OPTIONS_INIT; a field that is 0 or NULL has its default. The
  *  library copies all strings. */
@@ -176,8 +153,6 @@ struct weft_agent_options {
   /** Secret that all agents share which may load each other's metadata; required with `listen` and for
    *  weft_agent_meet(). Default: none, and the agent loads any metadata. */
   const char *token;
-  weft_agent_event_fn on_event; /**< receives events; default: none */
-  void *event_arg;              /**< first argument of on_event */
 };
 /** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_AGENT_OPTIONS_INIT WEFT_SIZED(struct weft_agent_options)
@@ -196,7 +171,7 @@ WEFT_API int weft_agent_open(weft_agent_t **agent, const struct weft_agent_optio
  * Leaves, and frees the agent with its regions, lists and transfers. It cancels the transfers in flight, takes its key
  * out of the store, and sends its peers a goodbye. After it has returned nothing touches any registered memory. It
  * blocks: usually for milliseconds, for up to a second while transfers in flight or messages do not end, up to two more
- * while the store does not answer, and some while a transport ends what is left. NULL is legal. Not from `on_event`.
+ * while the store does not answer, and some while a transport ends what is left. NULL is legal.
  *
  * Closing does not wait until notifications are delivered. One that the peer's application has not taken yet may be
  * lost, also one that was sent with a transfer that has ended with 0, and one for which weft_agent_notify() has
@@ -359,6 +334,41 @@ WEFT_API int weft_agent_regions(weft_agent_t *agent, weft_peer_t peer, struct we
  *  not ask the peer. [any] */
 WEFT_API int weft_agent_check(weft_agent_t *agent, weft_peer_t peer);
 
+/* --- events --- */
+
+/** What happened to a peer. */
+enum weft_agent_event_kind {
+  WEFT_AGENT_EVENT_PEER_LOADED =
+      1, /**< metadata of a new incarnation was loaded (from the store, a socket or a call) */
+  WEFT_AGENT_EVENT_PEER_UPDATED = 2, /**< its regions changed */
+  WEFT_AGENT_EVENT_PEER_LEFT = 3,    /**< it closed, its key went from the store, or this agent invalidated it */
+  /** It was found dead or silent; `detail` says how. From this event on nothing that it was writing changes memory of
+   *  this agent, over shm (but for at most one MiB of a process that was stopped in mid-copy), over ucx where Weft
+   *  serves the access, and over ofi by TCP. docs/design/agent.md, "A host that is cut off", lists all transports. */
+  WEFT_AGENT_EVENT_PEER_LOST = 4,
+};
+
+/** One event of an agent; its texts are copies. Initialise with WEFT_AGENT_EVENT_INIT. */
+struct weft_agent_event {
+  size_t size;                        /**< sizeof(struct weft_agent_event) */
+  enum weft_agent_event_kind kind;    /**< what happened */
+  uint32_t dropped;                   /**< events that went unseen since the one that was taken before */
+  weft_peer_t peer;                   /**< the peer concerned */
+  uint64_t time_ns;                   /**< when, by CLOCK_MONOTONIC */
+  char name[WEFT_AGENT_MAX_NAME];     /**< the peer's name */
+  char detail[WEFT_AGENT_MAX_DETAIL]; /**< a few words, or "" */
+};
+/** Initial value: its size, and 0 for all else. */
+#define WEFT_AGENT_EVENT_INIT WEFT_SIZED(struct weft_agent_event)
+/** WEFT_AGENT_EVENT_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_agent_event_init(struct weft_agent_event *event, size_t size);
+
+/** Takes the oldest event that nobody has taken. 1: `*event` has it. 0: there is none. It waits for nothing and holds
+ * no lock of the agent while it returns, so the caller may hold its own. At most 1,024 PEER_LOADED and PEER_UPDATED
+ * wait; beyond that the oldest of these go, and `dropped` counts them. PEER_LEFT and PEER_LOST wait for ever; but an
+ * agent whose application has never called this keeps the last 1,024 of them. [any] */
+WEFT_API int weft_agent_next_event(weft_agent_t *agent, struct weft_agent_event *event);
+
 /* --- transfers --- */
 
 /** Direction of a transfer. */
@@ -513,10 +523,29 @@ WEFT_API int weft_agent_notifications(weft_agent_t *agent, struct weft_notificat
  *  how many requests and messages moved on. Needed with WEFT_AGENT_PROGRESS_NONE, legal with the thread. [any] */
 WEFT_API int weft_agent_progress(weft_agent_t *agent, uint32_t *events);
 
-/** `*fd` is readable when there are notifications, or an event happened. It is the agent's: do not read or close it,
- *  but call weft_agent_notifications() until it returns fewer than there was room for. With WEFT_AGENT_PROGRESS_NONE it
- *  becomes readable only while something drives the agent. [any] */
+/** `*fd` is readable when there is something that the application has not taken: notifications, events (once it has
+ *  called weft_agent_next_event()) and completions. It is the agent's: do not read or close it, but take each kind that
+ *  you use until there is no more, which makes it unreadable again. It may be readable for nothing. With
+ *  WEFT_AGENT_PROGRESS_NONE it is readable also when the agent is to be driven; call weft_agent_arm() before each
+ * sleep. [any] */
 WEFT_API int weft_agent_fd(weft_agent_t *agent, int *fd);
+
+/**
+ * Asks whether the caller may sleep on weft_agent_fd(). 0: for at most `*timeout_ms` (WEFT_WAIT_FOREVER, which as an
+ * int is poll(2)'s -1: for any time); whatever comes from now on makes the descriptor readable. 1: there is something
+ * to do or to take: take it, look at the transfers, and call again. With WEFT_AGENT_PROGRESS_NONE it drives the agent
+ * as its thread would, so a loop without the thread is this, and nothing is missed:
+ *
+ *     for (;;) {
+ *       int rc = weft_agent_arm(agent, &timeout_ms);
+ *       if (rc == 0)
+ *         poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, (int)timeout_ms);
+ *       // weft_agent_notifications(), weft_agent_completions(), weft_agent_next_event(), each until there is no more
+ *     }
+ *
+ * [any]; with WEFT_AGENT_PROGRESS_NONE the one thread that calls the agent
+ */
+WEFT_API int weft_agent_arm(weft_agent_t *agent, uint32_t *timeout_ms);
 
 /** Writes counters and latency histograms by peer and transport, in the OpenMetrics text format 1.0, NUL-terminated,
  * into `text`, of `cap` bytes. `*size` is the bytes that it takes, its NUL included; a `cap` of 0 asks for them. ROOM:

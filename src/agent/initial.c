@@ -22,3 +22,8 @@ void weft_transfer_options_init(struct weft_transfer_options *options, size_t si
   static const struct weft_transfer_options initial = WEFT_TRANSFER_OPTIONS_INIT;
   sized_init(options, size, &initial, sizeof initial);
 }
+
+void weft_agent_event_init(struct weft_agent_event *event, size_t size) {
+  static const struct weft_agent_event initial = WEFT_AGENT_EVENT_INIT;
+  sized_init(event, size, &initial, sizeof initial);
+}

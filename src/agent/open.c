@@ -117,7 +117,8 @@ static void set_up(weft_agent_t *agent) {
   pthread_mutex_init(&agent->tending, &recursive);
   pthread_mutexattr_destroy(&recursive);
   pthread_mutex_init(&agent->lock, NULL);
-  agent->event_fd = agent->epoll = agent->wake = -1;
+  agent_events_open(agent);
+  agent->signal.fd = agent->signal.outer = agent->epoll = agent->wake = -1;
   agent->next_region = 1;
   strcpy(agent->name, agent->options.name);
   agent_identify(agent);
@@ -138,6 +139,8 @@ static void know_thyself(weft_agent_t *agent) {
 static int start(weft_agent_t *agent, const struct transport *const *more) {
   trace_open();
   int rc = be_born(agent);
+  if (rc == 0)
+    rc = agent_signal_open(agent);
   if (rc == 0)
     rc = agent_inbox_open(agent);
   if (rc == 0)
@@ -162,6 +165,8 @@ static void dispose(weft_agent_t *agent) {
   agent_peers_free(agent);
   agent_services_close(agent);
   agent_inbox_free(agent);
+  agent_events_close(agent);
+  agent_signal_close(agent);
   agent_progress_close(agent);
   pthread_mutex_destroy(&agent->lock);
   pthread_mutex_destroy(&agent->tending);
@@ -175,7 +180,7 @@ static void dispose(weft_agent_t *agent) {
 
 int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *given, const struct transport *const *more) {
   struct weft_agent_options copy;
-  const struct weft_agent_options *options = SIZED_READ(given, &copy, event_arg, "weft_agent_options");
+  const struct weft_agent_options *options = SIZED_READ(given, &copy, token, "weft_agent_options");
   if (!options)
     return sized_refusal(given, sizeof copy);
   int rc = agent ? check(options) : fail(WEFT_ERR_INVALID, "agent is NULL");

@@ -256,6 +256,8 @@ static int create(weft_agent_t *agent, const struct agent_description *descripti
   bool changed;
   rc = agree(agent, description, peer);
   if (rc == 0)
+    rc = agent_event_reserve(peer);
+  if (rc == 0)
     rc = connect_all(agent, peer, description);
   for (uint32_t i = 0; rc == 0 && i < agent->num_workers; i++)
     rc = peer->links[i].to ? agent_metrics_open(&peer->links[i]) : 0;

@@ -1,7 +1,6 @@
 // host NAME TRANSPORT STORE LEASE_S PATIENCE_MS: an agent on a test host, which has put itself into the store; told
 // by lines what to do, each of which is answered by one. hosts.py has three of them.
 //   fetch NAME   write NAME   read NAME   stream NAME   fill BYTE   check BYTE   notifications   events   state NAME
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +30,6 @@ static weft_store_t *store;
 static weft_dlist_t *here;
 static unsigned char *memory;
 static struct peer peers[PEERS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char events[EVENTS];
 
 static void answer(int rc) {
@@ -48,19 +46,15 @@ static void must(int rc) {
   exit(1);
 }
 
-static void keep(void *arg, const struct weft_agent_event *event) {
-  static const char *const kinds[] = {"loaded", "updated", "left", "lost"};
-  (void)arg;
-  pthread_mutex_lock(&lock);
-  size_t used = strlen(events);
-  snprintf(events + used, sizeof events - used, "%s %s (%s); ", kinds[event->kind], event->name, event->detail);
-  pthread_mutex_unlock(&lock);
-}
-
+// All that came so far.
 static void tell_events(void) {
-  pthread_mutex_lock(&lock);
+  static const char *const kinds[] = {"", "loaded", "updated", "left", "lost"};
+  struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
+  while (weft_agent_next_event(agent, &event) == 1) {
+    size_t used = strlen(events);
+    snprintf(events + used, sizeof events - used, "%s %s (%s); ", kinds[event.kind], event.name, event.detail);
+  }
   puts(events);
-  pthread_mutex_unlock(&lock);
 }
 
 static struct peer *find(const char *name) {
@@ -174,7 +168,6 @@ int main(int argc, char **argv) {
   options.heartbeat_ms = 100;
   options.peer_timeout_ms = (uint32_t)atoi(argv[5]);
   options.transfer_timeout_ms = TRANSFER_MS;
-  options.on_event = keep;
   int rc = weft_agent_open(&agent, &options);
   if (rc == WEFT_ERR_UNSUPPORTED) {
     printf("skipped: %s\n", weft_last_error());
