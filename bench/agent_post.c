@@ -54,19 +54,19 @@ static weft_peer_t tell(weft_agent_t *from, weft_agent_t *to) {
   static uint8_t blob[1 << 16];
   size_t size = sizeof blob;
   weft_peer_t peer;
-  must(weft_agent_metadata(from, NULL, 0, true, blob, &size), "metadata");
+  must(weft_agent_metadata(from, NULL, blob, size, &size), "metadata");
   must(weft_agent_load(to, blob, size, &peer), "load");
   return peer;
 }
 
 static weft_transfer_t *make(struct end *a, struct end *b, weft_peer_t peer, const struct weft_descriptor *here,
                              const struct weft_descriptor *there, uint32_t count) {
-  weft_list_t *local, *remote;
+  weft_dlist_t *local, *remote;
   weft_transfer_t *transfer;
   (void)b;
-  must(weft_list_create(a->agent, WEFT_PEER_SELF, here, count, &local), "list");
-  must(weft_list_create(a->agent, peer, there, count, &remote), "list");
-  must(weft_transfer_create(a->agent, WEFT_WRITE, local, remote, NULL, &transfer), "transfer");
+  must(weft_dlist_create(a->agent, WEFT_PEER_SELF, here, count, &local), "list");
+  must(weft_dlist_create(a->agent, peer, there, count, &remote), "list");
+  must(weft_transfer_create(a->agent, WEFT_TRANSFER_WRITE, local, remote, NULL, &transfer), "transfer");
   return transfer;
 }
 

@@ -97,8 +97,8 @@ static void reach(struct bare *bare) {
                                                .local_address = (uintptr_t)bare->memory + (uint64_t)i * PIECE,
                                                .remote_address = bare->remote->address + (uint64_t)i * PIECE,
                                                .length = PIECE};
-    bare->requests[i] =
-        (struct transport_request){.peer = bare->peer, .op = WEFT_WRITE, .pieces = &bare->pieces[i], .num_pieces = 1};
+    bare->requests[i] = (struct transport_request){
+        .peer = bare->peer, .op = WEFT_TRANSFER_WRITE, .pieces = &bare->pieces[i], .num_pieces = 1};
     check(bare->transport->prepare(&bare->requests[i]), "a request");
   }
 }

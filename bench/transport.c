@@ -120,7 +120,7 @@ static void prepare(struct side *side, struct transport_request *request, struct
                     uint32_t count) {
   memset(request, 0, sizeof *request);
   request->peer = side->peer;
-  request->op = WEFT_WRITE;
+  request->op = WEFT_TRANSFER_WRITE;
   request->pieces = pieces;
   request->num_pieces = count;
   check(side->transport->prepare(request), "prepare");

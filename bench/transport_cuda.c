@@ -87,7 +87,7 @@ struct figures {
   double post_us, us, gbps; // medians
 };
 
-static struct figures measure(struct side *from, struct transport_remote *to, enum weft_op op, uint32_t count,
+static struct figures measure(struct side *from, struct transport_remote *to, enum weft_transfer_op op, uint32_t count,
                               uint64_t size, uint64_t seconds) {
   enum { MAX = 4096 };
   static uint64_t posts[MAX], times[MAX];
@@ -136,13 +136,13 @@ int main(int argc, char **argv) {
     uint32_t count;
     uint64_t size;
   } shapes[] = {{1, (uint64_t)PIECES * PIECE}, {PIECES, PIECE}, {PIECES, 4096}, {PIECES, 512}, {64, 1 << 20}, {1, 8}};
-  for (enum weft_op op = WEFT_READ; op <= WEFT_WRITE; op++) {
+  for (enum weft_transfer_op op = WEFT_TRANSFER_READ; op <= WEFT_TRANSFER_WRITE; op++) {
     double large = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
       struct figures f = measure(&a, to, op, shapes[i].count, shapes[i].size, seconds);
       large = i == 0 ? f.gbps : large;
-      printf("%-6s %8u %10llu %12.1f %12.1f %10.2f %8.3f\n", op == WEFT_READ ? "read" : "write", shapes[i].count,
-             (unsigned long long)shapes[i].size, f.post_us, f.us, f.gbps, f.gbps / large);
+      printf("%-6s %8u %10llu %12.1f %12.1f %10.2f %8.3f\n", op == WEFT_TRANSFER_READ ? "read" : "write",
+             shapes[i].count, (unsigned long long)shapes[i].size, f.post_us, f.us, f.gbps, f.gbps / large);
     }
   }
   cuda->close(a.worker);

@@ -96,7 +96,7 @@ static void drive(const struct transport_request *requests, uint32_t count) {
 static double run_list(uint32_t block) {
   static struct transport_piece pieces[LIST];
   uint32_t count = block > 4096 ? LIST / 4 : LIST;
-  struct transport_request request = {.peer = peer, .op = WEFT_READ, .pieces = pieces, .num_pieces = count};
+  struct transport_request request = {.peer = peer, .op = WEFT_TRANSFER_READ, .pieces = pieces, .num_pieces = count};
   for (uint32_t i = 0; i < count; i++)
     place(&pieces[i], i % DEPTH, block);
   need(worker->transport->prepare(&request), "prepare");
@@ -126,8 +126,12 @@ static double run_single(uint32_t block) {
   ended = 0;
   for (uint32_t i = 0; i < DEPTH; i++) {
     place(&pieces[i], i, block);
-    requests[i] = (struct transport_request){
-        .peer = peer, .op = WEFT_READ, .pieces = &pieces[i], .num_pieces = 1, .done = again, .arg = &pieces[i]};
+    requests[i] = (struct transport_request){.peer = peer,
+                                             .op = WEFT_TRANSFER_READ,
+                                             .pieces = &pieces[i],
+                                             .num_pieces = 1,
+                                             .done = again,
+                                             .arg = &pieces[i]};
     need(worker->transport->prepare(&requests[i]), "prepare");
   }
   uint64_t start = clock_ns();

@@ -47,8 +47,8 @@ static int wait_for(weft_agent_t *agent, const char *text, weft_peer_t *peer) {
     return report("descriptor of notifications", err);
   for (;;) {
     struct weft_notification note;
-    uint32_t count = 1;
-    err = weft_agent_notifications(agent, &note, &count);
+    uint32_t count;
+    err = weft_agent_notifications(agent, &note, 1, &count);
     if (err)
       return report("notifications", err);
     if (count == 1) {
@@ -104,7 +104,8 @@ static int run_target(size_t length, const char *token, int out) {
 
 // One transfer between the two lists: created, posted once, awaited, freed. A program that moves the same memory again
 // keeps the transfer and only posts it.
-static int move(weft_agent_t *agent, enum weft_op op, weft_list_t *local, weft_list_t *remote, const char *note) {
+static int move(weft_agent_t *agent, enum weft_transfer_op op, weft_dlist_t *local, weft_dlist_t *remote,
+                const char *note) {
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   options.notification = note;
   options.notification_size = (uint32_t)strlen(note);
@@ -113,22 +114,26 @@ static int move(weft_agent_t *agent, enum weft_op op, weft_list_t *local, weft_l
   if (!err)
     err = report("post", weft_transfer_post(transfer));
   if (!err)
-    err = report("wait", weft_transfer_wait(transfer, TIMEOUT_MS));
+    err = weft_transfer_wait(transfer, TIMEOUT_MS);
+  if (err == 1) // it goes on: its memory is to be left alone until it has ended
+    err = report("wait", weft_transfer_cancel(transfer, TIMEOUT_MS)) ? WEFT_ERR_TIMEOUT : WEFT_ERR_CANCELED;
+  else
+    report("wait", err);
   if (!err)
-    printf("%s: %s", op == WEFT_WRITE ? "write" : "read", weft_transfer_explain(transfer));
+    printf("%s: %s", op == WEFT_TRANSFER_WRITE ? "write" : "read", weft_transfer_explain(transfer));
   weft_transfer_free(transfer);
   return err;
 }
 
 // Writes the pattern, waits for the answer, reads it and checks it.
-static int write_and_read(weft_agent_t *agent, weft_list_t *local, weft_list_t *remote, unsigned char *bytes,
+static int write_and_read(weft_agent_t *agent, weft_dlist_t *local, weft_dlist_t *remote, unsigned char *bytes,
                           size_t length) {
   weft_peer_t target;
-  int err = move(agent, WEFT_WRITE, local, remote, "written");
+  int err = move(agent, WEFT_TRANSFER_WRITE, local, remote, "written");
   if (!err)
     err = wait_for(agent, "answered", &target);
   if (!err)
-    err = move(agent, WEFT_READ, local, remote, "read");
+    err = move(agent, WEFT_TRANSFER_READ, local, remote, "read");
   return err ? err : check(bytes, length, 0xff);
 }
 
@@ -136,11 +141,11 @@ static int write_and_read(weft_agent_t *agent, weft_list_t *local, weft_list_t *
 static int exchange(weft_agent_t *agent, const char *address, weft_region_t region, unsigned char *bytes,
                     size_t length) {
   weft_peer_t target;
-  struct weft_region_info there = {.size = sizeof there};
-  uint32_t count = 1;
+  struct weft_region_info there;
+  uint32_t count = 0;
   int err = report("meet", weft_agent_meet(agent, address, TIMEOUT_MS, &target));
   if (!err)
-    err = report("regions", weft_agent_regions(agent, target, &there, &count));
+    err = report("regions", weft_agent_regions(agent, target, &there, sizeof there, 1, &count));
   if (!err && (count == 0 || there.length < length))
     err = report("the target has no region of this length", WEFT_ERR_NOT_FOUND);
   if (err)
@@ -148,14 +153,14 @@ static int exchange(weft_agent_t *agent, const char *address, weft_region_t regi
 
   struct weft_descriptor from = {.address = (uintptr_t)bytes, .length = length, .region = region};
   struct weft_descriptor to = {.address = there.address, .length = length, .region = there.region};
-  weft_list_t *local = NULL, *remote = NULL;
-  err = report("local list", weft_list_create(agent, WEFT_PEER_SELF, &from, 1, &local));
+  weft_dlist_t *local = NULL, *remote = NULL;
+  err = report("local list", weft_dlist_create(agent, WEFT_PEER_SELF, &from, 1, &local));
   if (!err)
-    err = report("remote list", weft_list_create(agent, target, &to, 1, &remote));
+    err = report("remote list", weft_dlist_create(agent, target, &to, 1, &remote));
   if (!err)
     err = write_and_read(agent, local, remote, bytes, length);
-  weft_list_free(remote);
-  weft_list_free(local);
+  weft_dlist_free(remote);
+  weft_dlist_free(local);
   return err;
 }
 
@@ -174,7 +179,7 @@ static int run_initiator(size_t length, const char *token, uint16_t port, pid_t 
   for (size_t i = 0; i < length; i++)
     bytes[i] = pattern(i);
 
-  struct weft_memory memory = WEFT_MEMORY_INIT;
+  struct weft_agent_memory memory = WEFT_AGENT_MEMORY_INIT;
   memory.address = bytes;
   memory.length = length;
   char address[32];

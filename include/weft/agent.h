@@ -11,7 +11,7 @@
  * The smallest example, without error handling; examples/transfer is a whole program, with both sides:
  *
  *     struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
- *     struct weft_memory memory = WEFT_MEMORY_INIT;
+ *     struct weft_agent_memory memory = WEFT_AGENT_MEMORY_INIT;
  *     struct weft_descriptor from = {0}, to = {0};
  *     options.name = "writer";
  *     options.token = token; // the same as the peer's
@@ -24,9 +24,9 @@
  *     from.length = length;
  *     to.address = there; // in the peer's address space, for instance from weft_agent_regions()
  *     to.length = length;
- *     weft_list_create(agent, WEFT_PEER_SELF, &from, 1, &local);
- *     weft_list_create(agent, peer, &to, 1, &remote);
- *     weft_transfer_create(agent, WEFT_WRITE, local, remote, NULL, &transfer);
+ *     weft_dlist_create(agent, WEFT_PEER_SELF, &from, 1, &local);
+ *     weft_dlist_create(agent, peer, &to, 1, &remote);
+ *     weft_transfer_create(agent, WEFT_TRANSFER_WRITE, local, remote, NULL, &transfer);
  *     weft_transfer_post(transfer);
  *     weft_transfer_wait(transfer, 10000);
  *     weft_agent_close(agent);
@@ -64,7 +64,7 @@ extern "C" {
 #endif
 
 typedef struct weft_agent weft_agent_t;       /**< one end of all transfers of a process */
-typedef struct weft_list weft_list_t;         /**< descriptors, checked and looked up once, for many transfers */
+typedef struct weft_dlist weft_dlist_t;       /**< descriptors, checked and looked up once, for many transfers */
 typedef struct weft_transfer weft_transfer_t; /**< a transfer that can be posted many times */
 
 typedef uint64_t weft_region_t; /**< a region of one agent; 0: none */
@@ -75,49 +75,45 @@ typedef uint64_t weft_peer_t;   /**< an incarnation of an agent; 0: none, WEFT_P
 
 enum {
   WEFT_AGENT_MAX_NAME = 128,           /**< bytes of an agent's name, its final NUL included */
+  WEFT_AGENT_MAX_DETAIL = 160,         /**< bytes of a reason in words, its final NUL included */
   WEFT_AGENT_MAX_NOTIFICATION = 4096,  /**< bytes of a notification */
   WEFT_AGENT_MAX_DESCRIPTORS = 1 << 20 /**< descriptors of a list, and pairs of a transfer */
 };
 
-/** What a region is. */
+/** What a region is. Later versions may add kinds at the end. */
 enum weft_memory_kind {
   WEFT_MEMORY_HOST = 0,   /**< memory of this process */
   WEFT_MEMORY_CUDA = 1,   /**< memory of a GPU */
   WEFT_MEMORY_FILE = 2,   /**< a file */
   WEFT_MEMORY_OBJECT = 3, /**< of an S3 store; a transfer that writes to it gives all of it, from byte 0 on */
-  WEFT_MEMORY_KINDS = 4,  /**< number of kinds */
 };
 
-/** What to register. Initialise with WEFT_MEMORY_INIT. */
-struct weft_memory {
-  size_t size;                /**< sizeof(struct weft_memory) */
+/** Bits of weft_agent_memory.flags and weft_region_info.flags. */
+enum weft_memory_flag {
+  WEFT_MEMORY_READ_ONLY = 1 << 0,   /**< nobody writes to it: no transfer can be made that would (INVALID) */
+  WEFT_MEMORY_NO_METADATA = 1 << 1, /**< it is in no metadata: it serves this agent's own side of transfers only */
+  WEFT_MEMORY_FD = 1 << 2,          /**< FILE: `fd` is given; without it the library opens `path` */
+  WEFT_MEMORY_DEVICE = 1 << 3,      /**< CUDA: `device` is given; without it, the GPU that the address belongs to */
+};
+
+/** What to register. Initialise with WEFT_AGENT_MEMORY_INIT. */
+struct weft_agent_memory {
+  size_t size;                /**< sizeof(struct weft_agent_memory) */
   enum weft_memory_kind kind; /**< what is registered */
-  void *address;              /**< HOST, CUDA: first byte */
-  uint64_t length;  /**< bytes. HOST, CUDA: not 0. FILE, OBJECT: the range from byte 0 that may be used; 0: no limit */
-  int32_t device;   /**< CUDA: index of the GPU; -1 (from WEFT_MEMORY_INIT): the one that the address belongs to */
-  int fd;           /**< FILE: an open file, which stays the caller's and has to stay open until the region is
-                         deregistered; -1 (from WEFT_MEMORY_INIT): the library opens `path` */
-  const char *path; /**< FILE: created where missing, unless read_only. OBJECT: "bucket/key". Copied */
-  bool read_only;   /**< nobody writes to it: no transfer can be made that would (INVALID) */
-  bool no_metadata; /**< the region is in no metadata: it serves this agent's own side of transfers only */
+  uint32_t flags;             /**< bits of enum weft_memory_flag */
+  void *address;              /**< HOST, CUDA: first byte, in host or device memory */
+  uint64_t length; /**< bytes. HOST, CUDA: not 0. FILE, OBJECT: the range from byte 0 that may be used; 0: no limit */
+  int32_t device;  /**< CUDA, with WEFT_MEMORY_DEVICE: index of the GPU; else 0 */
+  int32_t fd;      /**< FILE, with WEFT_MEMORY_FD: an open file, which stays the caller's and has to stay open until the
+                        region is deregistered; else 0 */
+  const char *path; /**< FILE: created where missing, unless it is read-only. OBJECT: "bucket/key". Copied */
 };
-#ifdef __cplusplus
-}
-inline weft_memory weft_memory_init() {
-  weft_memory memory = weft_sized<weft_memory>();
-  memory.device = -1;
-  memory.fd = -1;
-  return memory;
-}
-extern "C" {
-#define WEFT_MEMORY_INIT weft_memory_init()
-#else
-/** Initial value: its size, no file descriptor, and the GPU that the address belongs to; all else 0. */
-#define WEFT_MEMORY_INIT                                                                                               \
-  { .size = sizeof(struct weft_memory), .device = -1, .fd = -1 }
-#endif
+/** Initial value: its size, and 0 for all else. */
+#define WEFT_AGENT_MEMORY_INIT WEFT_SIZED(struct weft_agent_memory)
+/** WEFT_AGENT_MEMORY_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_agent_memory_init(struct weft_agent_memory *memory, size_t size);
 
-/** A run of bytes within one region. */
+/** A run of bytes within one region. Its shape is fixed. */
 struct weft_descriptor {
   uint64_t address; /**< HOST, CUDA: address of the first byte, in the owner's address space. FILE, OBJECT: offset */
   uint64_t length;  /**< bytes; not 0 */
@@ -127,34 +123,10 @@ struct weft_descriptor {
 /** What drives transfers, notifications and liveness when no call of this agent is running. */
 enum weft_agent_progress {
   WEFT_AGENT_PROGRESS_THREAD = 0, /**< a thread of the agent: it spins while there is work, then sleeps */
-  /** Nothing: the caller does, by weft_agent_progress(), weft_transfer_poll() and weft_transfer_wait(). An agent that
-   *  is not driven sends no heartbeats, so its peers may take it for lost. */
+  /** Nothing: the caller does, by weft_agent_arm(), weft_agent_progress(), weft_transfer_poll() and
+   *  weft_transfer_wait(). An agent that is not driven sends no heartbeats, so its peers may take it for lost. */
   WEFT_AGENT_PROGRESS_NONE = 1,
 };
-
-/** What happened to a peer, for weft_agent_options.on_event. */
-enum weft_agent_event_kind {
-  WEFT_AGENT_EVENT_PEER_LOADED,  /**< metadata of a new incarnation was loaded (from the store, a socket or a call) */
-  WEFT_AGENT_EVENT_PEER_UPDATED, /**< its regions changed */
-  WEFT_AGENT_EVENT_PEER_LEFT,    /**< it closed, its key went from the store, or this agent invalidated it */
-  /** It was found dead or silent; `detail` says how. From this event on nothing that it was writing changes memory of
-   *  this agent, over shm (but for at most one MiB of a process that was stopped in mid-copy), over ucx where Weft
-   *  serves the access, and over ofi by TCP. docs/design/agent.md, "A host that is cut off", lists all transports. */
-  WEFT_AGENT_EVENT_PEER_LOST,
-};
-
-/** One event of an agent. Its memory is valid until the callback returns. */
-struct weft_agent_event {
-  enum weft_agent_event_kind kind; /**< what happened */
-  weft_peer_t peer;                /**< the peer concerned */
-  const char *name;                /**< the peer's name */
-  uint64_t time_ns;                /**< CLOCK_MONOTONIC */
-  const char *detail;              /**< a few words, or "" */
-};
-
-/** Receives the events of an agent; `arg` is weft_agent_options.event_arg. [callback] on any thread that is inside this
- *  agent, with its locks held: return soon, and call nothing of this agent. */
-typedef void (*weft_agent_event_fn)(void *arg, const struct weft_agent_event *event);
 
 /** How to open an agent. Initialise with WEFT_AGENT_OPTIONS_INIT; a field that is 0 or NULL has its default. The
  *  library copies all strings. */
@@ -172,21 +144,21 @@ struct weft_agent_options {
    *  default 5,000. */
   uint32_t peer_timeout_ms;
   uint32_t transfer_timeout_ms; /**< deadline of a transfer whose options name none; default 30,000 */
+  uint32_t lease_ttl_s;         /**< the store deletes this agent's key so long after the last renewal; default 10 */
   weft_store_t *store;          /**< for weft_agent_publish() and weft_agent_fetch(). It stays the caller's and has to
                                      outlive the agent; default: none */
   const char *prefix;           /**< of the agents' keys in the store, ending in '/', the same for all agents of a job;
                                      may be NULL without a store and with one inside this process */
-  uint32_t lease_ttl_s;         /**< the store deletes this agent's key so long after the last renewal; default 10 */
   const char *listen;           /**< "HOST:PORT" or "[IPV6]:PORT" (port 0: any free one) at which other agents can call
                                      weft_agent_meet(); default: none */
   /** Secret that all agents share which may load each other's metadata; required with `listen` and for
    *  weft_agent_meet(). Default: none, and the agent loads any metadata. */
   const char *token;
-  weft_agent_event_fn on_event; /**< receives events; default: none */
-  void *event_arg;              /**< first argument of on_event */
 };
 /** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_AGENT_OPTIONS_INIT WEFT_SIZED(struct weft_agent_options)
+/** WEFT_AGENT_OPTIONS_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_agent_options_init(struct weft_agent_options *options, size_t size);
 
 /**
  * Opens an agent: its transports, its listening socket, its thread. The caller closes `*agent` with weft_agent_close().
@@ -200,7 +172,7 @@ WEFT_API int weft_agent_open(weft_agent_t **agent, const struct weft_agent_optio
  * Leaves, and frees the agent with its regions, lists and transfers. It cancels the transfers in flight, takes its key
  * out of the store, and sends its peers a goodbye. After it has returned nothing touches any registered memory. It
  * blocks: usually for milliseconds, for up to a second while transfers in flight or messages do not end, up to two more
- * while the store does not answer, and some while a transport ends what is left. NULL is legal. Not from `on_event`.
+ * while the store does not answer, and some while a transport ends what is left. NULL is legal.
  *
  * Closing does not wait until notifications are delivered. One that the peer's application has not taken yet may be
  * lost, also one that was sent with a transfer that has ended with 0, and one for which weft_agent_notify() has
@@ -218,7 +190,7 @@ WEFT_API void weft_agent_close(weft_agent_t *agent);
  * of this agent handles this kind of memory. SYSTEM, LIMIT: a file cannot be opened, or memory cannot be pinned. Other
  * codes are those of the transport that refuses. [any]
  */
-WEFT_API int weft_agent_register(weft_agent_t *agent, const struct weft_memory *memory, weft_region_t *region);
+WEFT_API int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *memory, weft_region_t *region);
 
 /**
  * Allocates `length` bytes of zeros that peers of this host can map, at `*address`, and registers them as `*region`.
@@ -241,17 +213,50 @@ WEFT_API int weft_agent_deregister(weft_agent_t *agent, weft_region_t region);
 
 /* --- metadata --- */
 
+/** Bits of weft_metadata_options.flags. */
+enum weft_metadata_flag {
+  WEFT_METADATA_ADDRESSES = 1 << 0, /**< with the addresses of the transports; without them the metadata is partial: it
+                                         updates a peer that was loaded before */
+  WEFT_METADATA_ALL_REGIONS = 1 << 1, /**< all regions but those with WEFT_MEMORY_NO_METADATA; num_regions is then 0 */
+};
+
+/** What is to be in metadata. Initialise with WEFT_METADATA_OPTIONS_INIT: addresses and all regions. */
+struct weft_metadata_options {
+  size_t size;                  /**< sizeof(struct weft_metadata_options) */
+  uint32_t flags;               /**< bits of enum weft_metadata_flag */
+  uint32_t num_regions;         /**< entries of `regions`; 0 without ALL_REGIONS: no region is in it */
+  const weft_region_t *regions; /**< [num_regions] the regions that are in it. Not kept */
+};
+#ifdef __cplusplus
+}
+namespace {
+inline weft_metadata_options weft_initial_metadata_options() {
+  weft_metadata_options options = weft_sized<weft_metadata_options>();
+  options.flags = WEFT_METADATA_ADDRESSES | WEFT_METADATA_ALL_REGIONS;
+  return options;
+}
+} // namespace
+extern "C" {
+#define WEFT_METADATA_OPTIONS_INIT (weft_initial_metadata_options())
+#else
+/** Initial value: its size, addresses, and all regions. */
+#define WEFT_METADATA_OPTIONS_INIT                                                                                     \
+  ((struct weft_metadata_options){.size = sizeof(struct weft_metadata_options),                                        \
+                                  .flags = WEFT_METADATA_ADDRESSES | WEFT_METADATA_ALL_REGIONS})
+#endif
+/** WEFT_METADATA_OPTIONS_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_metadata_options_init(struct weft_metadata_options *options, size_t size);
+
 /**
- * Writes this agent's metadata into `blob`: name, incarnation, addresses of its transports, and what a peer needs to
- * reach `num_regions` regions (0 and NULL: all but those with no_metadata). Without `with_addresses` the metadata is
- * partial: it updates a peer that was loaded before. `*size` is the room of `blob` on entry, and on return the bytes
- * that the metadata takes, also with LIMIT: there was too little room (blob may be NULL to ask), or the metadata has
- * more than 131,072 regions or 64 MiB. NOT_FOUND: there is no such region. INVALID: a region has no_metadata. An agent
- * with a token seals its metadata with it. The format is little-endian, versioned and checksummed
- * (docs/design/agent.md). [any]
+ * Writes this agent's metadata into `blob`, of `cap` bytes: name, incarnation, and what `options` (NULL: addresses and
+ * all regions) ask for. `*size` is the bytes that it takes; a `cap` of 0 asks for them. ROOM: `cap` is less, and
+ * nothing is written but `*size`. LIMIT: the metadata has more than 131,072 regions or 64 MiB. NOT_FOUND: there is no
+ * such region. INVALID: a region has WEFT_MEMORY_NO_METADATA, or regions are named beside ALL_REGIONS. An agent with a
+ * token seals its metadata with it. The format is little-endian, versioned and checksummed (docs/design/agent.md).
+ * [any]
  */
-WEFT_API int weft_agent_metadata(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions,
-                                 bool with_addresses, void *blob, size_t *size);
+WEFT_API int weft_agent_metadata(weft_agent_t *agent, const struct weft_metadata_options *options, void *blob,
+                                 size_t cap, size_t *size);
 
 /**
  * Loads the metadata of another agent, all of it or nothing; `*peer` is its id. Metadata of a known incarnation updates
@@ -311,46 +316,84 @@ WEFT_API int weft_agent_find(weft_agent_t *agent, const char *name, weft_peer_t 
 
 /** What this agent knows of a region. */
 struct weft_region_info {
-  size_t size;                /**< sizeof(struct weft_region_info) */
   weft_region_t region;       /**< id of the region, with its owner */
-  enum weft_memory_kind kind; /**< what it is */
   uint64_t address;           /**< HOST, CUDA: first byte, in the owner's address space; else 0 */
   uint64_t length;            /**< bytes; FILE, OBJECT: 0 for no limit */
-  int32_t device;             /**< CUDA: the GPU's index with its owner, as it was given to weft_memory.device */
+  enum weft_memory_kind kind; /**< what it is */
+  int32_t device;             /**< CUDA: the GPU's index with its owner; -1: not known */
+  uint32_t flags;             /**< WEFT_MEMORY_READ_ONLY; of this agent's own, WEFT_MEMORY_NO_METADATA too */
+  uint32_t reserved;          /**< 0 */
 };
 
-/** Writes what is known here of the regions of `peer` (WEFT_PEER_SELF: of this agent) into info[*count], by ascending
- *  id. The caller sets info[0].size. On return `*count` is how many regions there are; with a `*count` of 0 this is all
- *  that is asked for. LIMIT: there are more than `*count` on entry; the first ones are written. [any] */
-WEFT_API int weft_agent_regions(weft_agent_t *agent, weft_peer_t peer, struct weft_region_info *info, uint32_t *count);
+/** Writes what is known here of the regions of `peer` (WEFT_PEER_SELF: of this agent) into info[cap], by ascending id;
+ *  `each` is the caller's sizeof(struct weft_region_info). `*count` is how many regions there are, also when that is
+ *  more than `cap`. [any] */
+WEFT_API int weft_agent_regions(weft_agent_t *agent, weft_peer_t peer, struct weft_region_info *info, size_t each,
+                                uint32_t cap, uint32_t *count);
 
 /** Whether the peer is alive, as far as this agent knows: 0, or PEER_LOST with the reason in weft_last_error(). It does
  *  not ask the peer. [any] */
 WEFT_API int weft_agent_check(weft_agent_t *agent, weft_peer_t peer);
 
+/* --- events --- */
+
+/** What happened to a peer. */
+enum weft_agent_event_kind {
+  WEFT_AGENT_EVENT_PEER_LOADED =
+      1, /**< metadata of a new incarnation was loaded (from the store, a socket or a call) */
+  WEFT_AGENT_EVENT_PEER_UPDATED = 2, /**< its regions changed */
+  WEFT_AGENT_EVENT_PEER_LEFT = 3,    /**< it closed, its key went from the store, or this agent invalidated it */
+  /** It was found dead or silent; `detail` says how. From this event on nothing that it was writing changes memory of
+   *  this agent, over shm (but for at most one MiB of a process that was stopped in mid-copy), over ucx where Weft
+   *  serves the access, and over ofi by TCP. docs/design/agent.md, "A host that is cut off", lists all transports. */
+  WEFT_AGENT_EVENT_PEER_LOST = 4,
+};
+
+/** One event of an agent; its texts are copies. Initialise with WEFT_AGENT_EVENT_INIT. */
+struct weft_agent_event {
+  size_t size;                        /**< sizeof(struct weft_agent_event) */
+  enum weft_agent_event_kind kind;    /**< what happened */
+  uint32_t dropped;                   /**< events that went unseen since the one that was taken before */
+  weft_peer_t peer;                   /**< the peer concerned */
+  uint64_t time_ns;                   /**< when, by CLOCK_MONOTONIC */
+  char name[WEFT_AGENT_MAX_NAME];     /**< the peer's name */
+  char detail[WEFT_AGENT_MAX_DETAIL]; /**< a few words, or "" */
+};
+/** Initial value: its size, and 0 for all else. */
+#define WEFT_AGENT_EVENT_INIT WEFT_SIZED(struct weft_agent_event)
+/** WEFT_AGENT_EVENT_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_agent_event_init(struct weft_agent_event *event, size_t size);
+
+/** Takes the oldest event that nobody has taken. 1: `*event` has it. 0: there is none. It waits for nothing and holds
+ * no lock of the agent while it returns, so the caller may hold its own. At most 1,024 PEER_LOADED and PEER_UPDATED
+ * wait; beyond that the oldest of these go, and `dropped` counts them. PEER_LEFT and PEER_LOST wait for ever; but an
+ * agent whose application has never called this keeps the last 1,024 of them. [any] */
+WEFT_API int weft_agent_next_event(weft_agent_t *agent, struct weft_agent_event *event);
+
 /* --- transfers --- */
 
 /** Direction of a transfer. */
-enum weft_op {
-  WEFT_READ = 0,  /**< from the peer's descriptors into this agent's */
-  WEFT_WRITE = 1, /**< from this agent's descriptors into the peer's */
+enum weft_transfer_op {
+  WEFT_TRANSFER_READ = 0,  /**< from the peer's descriptors into this agent's */
+  WEFT_TRANSFER_WRITE = 1, /**< from this agent's descriptors into the peer's */
 };
 
 /**
  * Makes a list of descriptors[count] of `peer` (WEFT_PEER_SELF: of this agent), for any number of transfers; all are of
  * one kind of memory. It looks their regions up once. The array is not kept. The caller frees `*list` with
- * weft_list_free(), or the agent's closing does. INVALID: no descriptor, a length of 0, or two kinds. NOT_FOUND: no
- * region of this id, or none that holds the range. LIMIT: the range is not within its region, or `count` is more than
- * WEFT_AGENT_MAX_DESCRIPTORS. The sentence names the descriptor. [any]
+ * weft_dlist_free(), or the agent's closing does. INVALID: no descriptor, a length of 0, two kinds, or a range
+ * that is not within the region that it names. NOT_FOUND: no region of this id, or none that holds the range. LIMIT:
+ * `count` is more than WEFT_AGENT_MAX_DESCRIPTORS. The sentence names the descriptor. [any]
  */
-WEFT_API int weft_list_create(weft_agent_t *agent, weft_peer_t peer, const struct weft_descriptor *descriptors,
-                              uint32_t count, weft_list_t **list);
+WEFT_API int weft_dlist_create(weft_agent_t *agent, weft_peer_t peer, const struct weft_descriptor *descriptors,
+                               uint32_t count, weft_dlist_t **list);
 
 /** Frees a list. BUSY: a transfer uses it, and nothing is freed. NULL is legal. [any] */
-WEFT_API int weft_list_free(weft_list_t *list);
+WEFT_API int weft_dlist_free(weft_dlist_t *list);
 
-/** `count` pairs of descriptors: the i-th joins local_first + i * local_stride and remote_first + i * remote_stride. */
-struct weft_run {
+/** `count` pairs of descriptors, in a shape that is fixed: the i-th joins local_first + i * local_stride and
+ * remote_first + i * remote_stride. */
+struct weft_transfer_run {
   uint32_t local_first,  /**< first index in the local list */
       local_stride;      /**< distance to the next */
   uint32_t remote_first, /**< first index in the remote list */
@@ -364,10 +407,10 @@ struct weft_transfer_options {
   size_t size;                  /**< sizeof(struct weft_transfer_options) */
   const uint32_t *local_index;  /**< [num_index] chosen descriptors of the local list, in order; NULL: see runs */
   const uint32_t *remote_index; /**< [num_index] descriptors of the remote list that local_index is paired with */
-  uint32_t num_index;           /**< entries of local_index and of remote_index */
-  const struct weft_run *runs;  /**< [num_runs] pairs, not together with an index. Neither: all descriptors, the i-th
-                                   local  one with the i-th remote one */
-  uint32_t num_runs;            /**< entries of runs */
+  const struct weft_transfer_run *runs; /**< [num_runs] pairs, not together with an index. Neither: all descriptors, the
+                                             i-th local one with the i-th remote one */
+  uint32_t num_index;                   /**< entries of local_index and of remote_index */
+  uint32_t num_runs;                    /**< entries of runs */
   const void *notification; /**< sent to the peer once the data is visible there, with each post that ends well, and not
                                  otherwise; default: none. See weft_agent_close() for its delivery */
   uint32_t notification_size; /**< its bytes, at most WEFT_AGENT_MAX_NOTIFICATION */
@@ -376,6 +419,8 @@ struct weft_transfer_options {
 };
 /** Initial value: its size, and 0, the default, for every other field. */
 #define WEFT_TRANSFER_OPTIONS_INIT WEFT_SIZED(struct weft_transfer_options)
+/** WEFT_TRANSFER_OPTIONS_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_transfer_options_init(struct weft_transfer_options *options, size_t size);
 
 /**
  * Makes a transfer between `local`, a list of this agent's own descriptors, and `remote`, a list of a peer's or of its
@@ -384,13 +429,14 @@ struct weft_transfer_options {
  * lists stay in use until the transfer is freed. The caller frees `*transfer` with weft_transfer_free(), or the agent's
  * closing does.
  *
- * INVALID: lengths or numbers of descriptors differ, a region that would be written is read_only, or `local` is no list
- * of this agent's own. LIMIT: an index is beyond its list, more than WEFT_AGENT_MAX_DESCRIPTORS pairs, or the
+ * INVALID: lengths or numbers of descriptors differ, an index is beyond its list, a region that would be written is
+ * read-only, or `local` is no list of this agent's own. LIMIT: more than WEFT_AGENT_MAX_DESCRIPTORS pairs, or the
  * notification is too long. UNREACHABLE: no transport can carry it; the sentence has a line for each. UNSUPPORTED: this
  * agent has not opened `transport`. NOT_CONNECTED: no transport carries notifications to the peer. [any]
  */
-WEFT_API int weft_transfer_create(weft_agent_t *agent, enum weft_op op, weft_list_t *local, weft_list_t *remote,
-                                  const struct weft_transfer_options *options, weft_transfer_t **transfer);
+WEFT_API int weft_transfer_create(weft_agent_t *agent, enum weft_transfer_op op, weft_dlist_t *local,
+                                  weft_dlist_t *remote, const struct weft_transfer_options *options,
+                                  weft_transfer_t **transfer);
 
 /**
  * Starts the transfer, for the first time or again after it has ended, and returns at once, though it may copy up to
@@ -411,9 +457,9 @@ WEFT_API int weft_transfer_post(weft_transfer_t *transfer);
 WEFT_API int weft_transfer_poll(weft_transfer_t *transfer);
 
 /** Waits until the last post has ended, at most for `timeout_ms`: it polls, spins for weft_agent_options.spin_us, then
- *  sleeps. It returns what weft_transfer_poll() returns at the end. TIMEOUT: either `timeout_ms` has passed and the
- *  transfer goes on, or its own deadline has passed and it has ended; in the first case weft_transfer_poll() then
- *  returns 1. [transfer] */
+ *  sleeps. It returns what weft_transfer_poll() returns at the end. 1: `timeout_ms` has passed, and the transfer goes
+ * on: its memory belongs to it still. TIMEOUT: its own deadline has ended it, and nothing touches its memory any more.
+ *  [transfer] */
 WEFT_API int weft_transfer_wait(weft_transfer_t *transfer, uint32_t timeout_ms);
 
 /** Makes the post in flight end with CANCELED, unless it ends otherwise first, and waits for that, at most for
@@ -431,10 +477,10 @@ WEFT_API int weft_transfer_free(weft_transfer_t *transfer);
  *  With WEFT_AGENT_PROGRESS_NONE something has to drive the agent meanwhile. [transfer] */
 WEFT_API int weft_transfer_fd(weft_transfer_t *transfer, int *fd);
 
-/** Writes what became of each pair of descriptors in the last post into status[*count], in their order: 0, or an error
- *  code. `*count` and LIMIT are as with weft_agent_regions(). BUSY: the post is in flight. INVALID: there was none.
- *  [transfer] */
-WEFT_API int weft_transfer_status(weft_transfer_t *transfer, int32_t *status, uint32_t *count);
+/** Writes what became of each pair of descriptors in the last post into status[cap], in their order: 0, or an error
+ *  code. `*count` is the number of pairs, also when that is more than `cap`. BUSY: the post is in flight. INVALID:
+ * there was none. [transfer] */
+WEFT_API int weft_transfer_status(weft_transfer_t *transfer, int32_t *status, uint32_t cap, uint32_t *count);
 
 /** Why the last post failed, in words; "" if it did not fail or is in flight. Valid until the next post. [transfer] */
 WEFT_API const char *weft_transfer_error(weft_transfer_t *transfer);
@@ -453,22 +499,24 @@ WEFT_API int weft_transfer_estimate(weft_transfer_t *transfer, uint64_t *ns);
  * Sends `size` bytes, at most WEFT_AGENT_MAX_NOTIFICATION, to the application of `peer`. They are copied. It may wait
  * for another thread inside this agent, not for the peer. 0: it is on its way, not necessarily taken. A peer that has
  * not loaded this agent's metadata drops it. BUSY: the peer has as many unread ones of this agent as it takes (1,024);
- * the peer acknowledges them in steps of 256. NOT_CONNECTED: no transport carries messages to the peer. LIMIT: `size`.
- * [any]
+ * the peer acknowledges them in steps of 256. NOT_CONNECTED: no transport carries messages to the peer. LIMIT: `size`
+ * is too large. [any]
  */
 WEFT_API int weft_agent_notify(weft_agent_t *agent, weft_peer_t peer, const void *bytes, uint32_t size);
 
-/** One notification that this agent received. */
+/** One notification that this agent received. Its shape is fixed. */
 struct weft_notification {
   weft_peer_t peer;  /**< the sender, which may have left or been lost since */
-  const void *bytes; /**< the agent's; valid until the next weft_agent_notifications() */
+  const void *bytes; /**< the agent's host memory; valid until the next weft_agent_notifications() */
   uint32_t size;     /**< bytes of the notification */
+  uint32_t reserved; /**< 0 */
 };
 
-/** Takes up to `*count` received notifications into `notifications`; `*count` is their number on return, 0 if there are
- *  none. It does not wait. Those of one peer come in the order in which they were sent (with a transfer: in which its
- *  data became visible). One thread at a time for each agent. */
-WEFT_API int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t *count);
+/** Takes up to `cap` received notifications into `notifications`; `*count` is how many it took, 0 if there are none. It
+ *  does not wait. Those of one peer come in the order in which they were sent (with a transfer: in which its data
+ * became visible). One thread at a time for each agent. */
+WEFT_API int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t cap,
+                                      uint32_t *count);
 
 /* --- progress and telemetry --- */
 
@@ -476,15 +524,34 @@ WEFT_API int weft_agent_notifications(weft_agent_t *agent, struct weft_notificat
  *  how many requests and messages moved on. Needed with WEFT_AGENT_PROGRESS_NONE, legal with the thread. [any] */
 WEFT_API int weft_agent_progress(weft_agent_t *agent, uint32_t *events);
 
-/** `*fd` is readable when there are notifications, or an event happened. It is the agent's: do not read or close it,
- *  but call weft_agent_notifications() until it returns fewer than there was room for. With WEFT_AGENT_PROGRESS_NONE it
- *  becomes readable only while something drives the agent. [any] */
+/** `*fd` is readable when there is something that the application has not taken: notifications, events (once it has
+ *  called weft_agent_next_event()) and completions. It is the agent's: do not read or close it, but take each kind that
+ *  you use until there is no more, which makes it unreadable again. It may be readable for nothing. With
+ *  WEFT_AGENT_PROGRESS_NONE it is readable also when the agent is to be driven; call weft_agent_arm() before each
+ * sleep. [any] */
 WEFT_API int weft_agent_fd(weft_agent_t *agent, int *fd);
 
-/** Writes counters and latency histograms by peer and transport, in the OpenMetrics text format 1.0, NUL-terminated.
- *  `*size` is the room of `text` on entry, and on return the bytes that it takes, its NUL included, also with LIMIT:
- *  there was too little room (text may be NULL to ask). [any] */
-WEFT_API int weft_agent_metrics(weft_agent_t *agent, char *text, size_t *size);
+/**
+ * Asks whether the caller may sleep on weft_agent_fd(). 0: for at most `*timeout_ms` (WEFT_WAIT_FOREVER, which as an
+ * int is poll(2)'s -1: for any time); whatever comes from now on makes the descriptor readable. 1: there is something
+ * to do or to take: take it, look at the transfers, and call again. With WEFT_AGENT_PROGRESS_NONE it drives the agent
+ * as its thread would, so a loop without the thread is this, and nothing is missed:
+ *
+ *     for (;;) {
+ *       int rc = weft_agent_arm(agent, &timeout_ms);
+ *       if (rc == 0)
+ *         poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, (int)timeout_ms);
+ *       // weft_agent_notifications(), weft_agent_completions(), weft_agent_next_event(), each until there is no more
+ *     }
+ *
+ * [any]; with WEFT_AGENT_PROGRESS_NONE the one thread that calls the agent
+ */
+WEFT_API int weft_agent_arm(weft_agent_t *agent, uint32_t *timeout_ms);
+
+/** Writes counters and latency histograms by peer and transport, in the OpenMetrics text format 1.0, NUL-terminated,
+ * into `text`, of `cap` bytes. `*size` is the bytes that it takes, its NUL included; a `cap` of 0 asks for them. ROOM:
+ * `cap` is less, and nothing is written but `*size`. [any] */
+WEFT_API int weft_agent_metrics(weft_agent_t *agent, char *text, size_t cap, size_t *size);
 
 /**
  * Serves weft_agent_metrics() over HTTP at `address` ("HOST:PORT", port 0: any free one), path /metrics, on threads of
@@ -499,10 +566,10 @@ WEFT_API int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, 
 /**
  * Writes what a client has to send as "Authorization: Bearer TEXT" to read the metrics that an agent with a token
  * serves: 64 hexadecimal digits and a NUL. They follow from the token, and the token cannot be found from them. All
- * agents with the same token have the same bearer. `*size` and LIMIT are as with weft_agent_metrics(). NOT_FOUND: the
- * agent has no token. UNSUPPORTED: this build has no libmicrohttpd. [any]
+ * agents with the same token have the same bearer. `cap`, `*size` and ROOM are as with weft_agent_metrics(). NOT_FOUND:
+ * the agent has no token. UNSUPPORTED: this build has no libmicrohttpd. [any]
  */
-WEFT_API int weft_agent_metrics_bearer(weft_agent_t *agent, char *text, size_t *size);
+WEFT_API int weft_agent_metrics_bearer(weft_agent_t *agent, char *text, size_t cap, size_t *size);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 //   tending       (recursive) the housekeeping: one thread at a time looks after deadlines, peers and descriptors
 //   lock          regions, lists, transfers, the table of peers
 //   worker locks  one for each worker, in their order: calls of the worker's transport, and what its callbacks read
+//   events.lock   what the application has not taken: for the time of a copy
 // post and poll take none of them: they try a worker's lock, and leave what they want done to its holder
 // (progress/submit.c). Callbacks of transports run with a worker's lock held, so they touch nothing that `lock` guards.
 #ifndef AGENT_AGENT_H
@@ -21,7 +22,9 @@
 #include "agent/hooks.h"
 #include "agent/limits.h"
 #include "agent/memory/region.h"
+#include "agent/peer/events.h"
 #include "agent/peer/peer.h"
+#include "agent/progress/signal.h"
 #include "agent/progress/watch.h"
 #include "agent/progress/worker.h"
 #include "agent/transfer/transfer.h"
@@ -68,10 +71,10 @@ struct weft_agent {
     _Alignas(64) _Atomic(struct agent_note *) last; // pushed by any
     _Alignas(64) struct agent_note *first;          // popped by one
     struct agent_note *held;                        // handed out
-    _Atomic bool signalled, watched;                // event_fd: readable; asked for
   } inbox, control;
-  int event_fd;
-  _Atomic uint64_t dropped; // messages of unknown senders, and beyond the credits
+  struct agent_events events; // peer/events.c
+  struct agent_signal signal; // progress/signal.c
+  _Atomic uint64_t dropped;   // messages of unknown senders, and beyond the credits
 
   pthread_t thread; // progress
 

@@ -18,6 +18,7 @@
 #include "agent/transfer/transfer.h"
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/sized.h"
 #include "base/text/text.h"
 #include "base/time/clock.h"
 #include "base/time/ticks.h"
@@ -46,8 +47,6 @@ static uint32_t or_default(uint32_t value, uint32_t preset) {
 }
 
 static int check(const struct weft_agent_options *options) {
-  if (!options || options->size != sizeof *options)
-    return fail(WEFT_ERR_INVALID, "the options were not made with WEFT_AGENT_OPTIONS_INIT of this version");
   if (!options->name || !options->name[0])
     return fail(WEFT_ERR_INVALID, "an agent needs a name");
   if (strlen(options->name) >= WEFT_AGENT_MAX_NAME)
@@ -119,7 +118,8 @@ static void set_up(weft_agent_t *agent) {
   pthread_mutex_init(&agent->tending, &recursive);
   pthread_mutexattr_destroy(&recursive);
   pthread_mutex_init(&agent->lock, NULL);
-  agent->event_fd = agent->epoll = agent->wake = -1;
+  agent_events_open(agent);
+  agent->signal.fd = agent->signal.outer = agent->epoll = agent->wake = -1;
   agent->next_region = 1;
   strcpy(agent->name, agent->options.name);
   agent_identify(agent);
@@ -140,6 +140,8 @@ static void know_thyself(weft_agent_t *agent) {
 static int start(weft_agent_t *agent, const struct transport *const *more) {
   trace_open();
   int rc = be_born(agent);
+  if (rc == 0)
+    rc = agent_signal_open(agent);
   if (rc == 0)
     rc = agent_inbox_open(agent);
   if (rc == 0)
@@ -164,6 +166,8 @@ static void dispose(weft_agent_t *agent) {
   agent_peers_free(agent);
   agent_services_close(agent);
   agent_inbox_free(agent);
+  agent_events_close(agent);
+  agent_signal_close(agent);
   agent_progress_close(agent);
   pthread_mutex_destroy(&agent->lock);
   pthread_mutex_destroy(&agent->tending);
@@ -175,8 +179,11 @@ static void dispose(weft_agent_t *agent) {
   free(agent);
 }
 
-int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *options,
-                    const struct transport *const *more) {
+int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *given, const struct transport *const *more) {
+  struct weft_agent_options copy;
+  const struct weft_agent_options *options = SIZED_READ(given, &copy, token, "weft_agent_options");
+  if (!options)
+    return sized_refusal(given, sizeof copy);
   int rc = agent ? check(options) : fail(WEFT_ERR_INVALID, "agent is NULL");
   if (rc != 0)
     return rc;

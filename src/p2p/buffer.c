@@ -20,7 +20,7 @@ static int open_device(struct p2p_buffer *buffer, uint32_t gpu) {
 }
 
 static int register_own(struct p2p_buffer *buffer) {
-  struct weft_memory memory = WEFT_MEMORY_INIT;
+  struct weft_agent_memory memory = WEFT_AGENT_MEMORY_INIT;
   size_t size = (buffer->length + PAGE - 1) / PAGE * PAGE;
   buffer->address = aligned_alloc(PAGE, size);
   if (!buffer->address)

@@ -60,15 +60,15 @@ static int ask_contents(struct initiator *one, const char *say, const char *answ
 }
 
 // The source holds what the destination does not.
-static int set_contents(struct initiator *one, enum weft_op op, uint64_t bytes) {
+static int set_contents(struct initiator *one, enum weft_transfer_op op, uint64_t bytes) {
   one->seed += 2;
-  uint64_t here = one->seed + (op == WEFT_READ), there = one->seed + (op == WEFT_WRITE);
+  uint64_t here = one->seed + (op == WEFT_TRANSFER_READ), there = one->seed + (op == WEFT_TRANSFER_WRITE);
   int rc = p2p_buffer_fill(&one->buffer, here, bytes);
   return rc == 0 ? ask_contents(one, "fill", "filled", there, bytes) : rc;
 }
 
-static int check_contents(struct initiator *one, enum weft_op op, uint64_t bytes) {
-  if (op == WEFT_WRITE)
+static int check_contents(struct initiator *one, enum weft_transfer_op op, uint64_t bytes) {
+  if (op == WEFT_TRANSFER_WRITE)
     return ask_contents(one, "check", "checked", one->seed, bytes);
   return p2p_buffer_check(&one->buffer, one->seed, bytes);
 }
@@ -90,7 +90,7 @@ static int await_peer(struct initiator *one, double *gbps) {
   return rc;
 }
 
-static int run_transfers(struct initiator *one, enum weft_op op, uint64_t bytes, struct p2p_result *result) {
+static int run_transfers(struct initiator *one, enum weft_transfer_op op, uint64_t bytes, struct p2p_result *result) {
   const struct p2p_config *config = one->config;
   struct p2p_load load = {.op = op,
                           .bytes = bytes,
@@ -140,8 +140,9 @@ static int run_one(struct initiator *one, enum p2p_op op, uint64_t bytes) {
   struct p2p_result *result = &one->results.list[one->results.count];
   show(one, op, bytes);
   *result = (struct p2p_result){.op = op, .bytes = bytes, .iterations = one->config->iterations, .depth = 1};
-  int rc = op == P2P_OP_NOTIFY ? run_notifications(one, result)
-                               : run_transfers(one, op == P2P_OP_READ ? WEFT_READ : WEFT_WRITE, bytes, result);
+  int rc = op == P2P_OP_NOTIFY
+               ? run_notifications(one, result)
+               : run_transfers(one, op == P2P_OP_READ ? WEFT_TRANSFER_READ : WEFT_TRANSFER_WRITE, bytes, result);
   if (rc == 0)
     one->results.count++;
   return rc;

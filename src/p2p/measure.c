@@ -12,7 +12,7 @@ enum { MAX_DEPTH = 256 };
 
 // The transfers of a load, one for each place.
 struct lane {
-  weft_list_t *local, *remote;
+  weft_dlist_t *local, *remote;
   weft_transfer_t *transfers[MAX_DEPTH];
   uint32_t count;
 };
@@ -28,8 +28,8 @@ static void close_lane(struct lane *lane) {
     weft_transfer_cancel(lane->transfers[i], 1000);
     weft_transfer_free(lane->transfers[i]);
   }
-  weft_list_free(lane->local);
-  weft_list_free(lane->remote);
+  weft_dlist_free(lane->local);
+  weft_dlist_free(lane->remote);
 }
 
 static int make_lists(struct lane *lane, struct p2p_session *session, const struct p2p_load *load, uint32_t places,
@@ -41,9 +41,9 @@ static int make_lists(struct lane *lane, struct p2p_session *session, const stru
     there[i] = (struct weft_descriptor){
         .address = remote->address + i * load->bytes, .length = load->bytes, .region = remote->region};
   }
-  int rc = weft_list_create(session->agent, WEFT_PEER_SELF, here, places, &lane->local);
+  int rc = weft_dlist_create(session->agent, WEFT_PEER_SELF, here, places, &lane->local);
   if (rc == 0)
-    rc = weft_list_create(session->agent, session->peer, there, places, &lane->remote);
+    rc = weft_dlist_create(session->agent, session->peer, there, places, &lane->remote);
   return rc;
 }
 

@@ -12,7 +12,7 @@ struct p2p_remote {
 };
 
 struct p2p_load {
-  enum weft_op op;
+  enum weft_transfer_op op;
   uint64_t bytes;
   uint32_t iterations, warmup;
   uint32_t depth; // transfers under way; they use that many places of the buffers, one after the other

@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "base/time/clock.h"
 
-enum { PING = 1, PONG = 2, SPIN_NS = 200000, YIELD_NS = 5000, NAP_MS = 20 };
+enum { PING = 1, PONG = 2, SPIN_NS = 200000, YIELD_NS = 5000, NAP_MS = 20, REGIONS = 8 };
 
 int p2p_session_open(struct p2p_session *session, const struct p2p_config *config, const char *listen) {
   char name[WEFT_AGENT_MAX_NAME];
@@ -63,8 +63,8 @@ static void await_news(const struct p2p_session *session, uint64_t deadline_ns) 
 static int next(struct p2p_session *session, uint64_t deadline_ns, struct weft_notification *out) {
   uint64_t begun = clock_ns();
   for (;;) {
-    uint32_t count = 1;
-    int rc = weft_agent_notifications(session->agent, out, &count);
+    uint32_t count = 0;
+    int rc = weft_agent_notifications(session->agent, out, 1, &count);
     if (rc != 0)
       return rc;
     if (count == 1 && session->peer == 0)
@@ -162,9 +162,11 @@ int p2p_ask(struct p2p_session *session, json_t *message, const char *what, json
 int p2p_await_region(struct p2p_session *session, weft_region_t region) {
   uint64_t deadline_ns = clock_deadline_ms(session->timeout_ms);
   for (;;) {
-    struct weft_region_info info[8] = {{.size = sizeof info[0]}};
-    uint32_t count = 8;
-    int rc = weft_agent_regions(session->agent, session->peer, info, &count);
+    struct weft_region_info info[REGIONS];
+    uint32_t count = 0;
+    int rc = weft_agent_regions(session->agent, session->peer, info, sizeof *info, REGIONS, &count);
+    if (rc == 0 && count > REGIONS)
+      rc = fail(WEFT_ERR_LIMIT, "the peer has %u regions, and a target has no more than %d", count, REGIONS);
     for (uint32_t i = 0; rc == 0 && i < count; i++)
       if (info[i].region == region)
         return 0;

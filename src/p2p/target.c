@@ -82,7 +82,7 @@ static int load_back(struct target *target, const json_t *message) {
               iterations);
   if (rc != 0)
     return rc;
-  struct p2p_load load = {.op = op == WEFT_READ ? WEFT_READ : WEFT_WRITE,
+  struct p2p_load load = {.op = op == WEFT_TRANSFER_READ ? WEFT_TRANSFER_READ : WEFT_TRANSFER_WRITE,
                           .bytes = bytes,
                           .iterations = (uint32_t)iterations,
                           .warmup = (uint32_t)warmup,

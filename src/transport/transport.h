@@ -23,6 +23,7 @@
 #include <weft/agent.h>
 
 enum {
+  TRANSPORT_KINDS = 4,                // of enum weft_memory_kind
   TRANSPORT_MAX_MESSAGE = 4096 + 128, // bytes that every transport with messages carries
   TRANSPORT_MAX_ADDRESS = 4096,       // of a worker's address
   TRANSPORT_MAX_KEY = 1024,           // of a packed region
@@ -135,7 +136,7 @@ enum { TRANSPORT_IN_FLIGHT = 1 };
 // It can be posted again whenever it is not in flight.
 struct transport_request {
   struct transport_peer *peer;
-  enum weft_op op;
+  enum weft_transfer_op op;
   const struct transport_piece *pieces;
   uint32_t num_pieces;
   int32_t *status;       // [num_pieces] of the last post, written before `state`; NULL: nobody asks

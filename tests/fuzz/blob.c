@@ -13,7 +13,7 @@ static void check_regions(const struct agent_description *description) {
   uint64_t last = 0;
   for (uint32_t i = 0; i < description->num_regions; i++) {
     const struct agent_region_description *region = &description->regions[i];
-    FUZZ_CHECK(region->id > last && region->kind < WEFT_MEMORY_KINDS && region->num_keys <= AGENT_MAX_TRANSPORTS);
+    FUZZ_CHECK(region->id > last && region->kind < TRANSPORT_KINDS && region->num_keys <= AGENT_MAX_TRANSPORTS);
     FUZZ_CHECK(region->address + region->length >= region->address);
     last = region->id;
     for (uint32_t j = 0; j < region->num_keys; j++)
@@ -38,7 +38,7 @@ static void check(const void *blob, size_t size, const uint8_t *seal) {
   FUZZ_CHECK(description->num_transports <= AGENT_MAX_TRANSPORTS && description->num_regions <= size);
   check_regions(description);
   size_t need = 0;
-  FUZZ_CHECK(agent_blob_write(description, seal, NULL, &need) == WEFT_ERR_LIMIT && need <= size);
+  FUZZ_CHECK(agent_blob_write(description, seal, NULL, &need) == WEFT_ERR_ROOM && need <= size);
   uint8_t *written = malloc(need), *twice = malloc(need);
   FUZZ_CHECK(agent_blob_write(description, seal, written, &need) == 0);
   FUZZ_CHECK(agent_blob_read(written, need, seal, &again) == 0);

@@ -160,7 +160,7 @@ static void move(struct transport_request *request) {
   for (uint32_t i = 0; i < request->num_pieces; i++) {
     const struct transport_piece *piece = &request->pieces[i];
     void *here = (void *)(uintptr_t)piece->local_address, *there = (void *)(uintptr_t)piece->remote_address;
-    bool write = request->op == WEFT_WRITE;
+    bool write = request->op == WEFT_TRANSFER_WRITE;
     if (i != bad)
       memcpy(write ? there : here, write ? here : there, piece->length);
     if (request->status)

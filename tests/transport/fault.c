@@ -28,7 +28,7 @@ static void open_fixture(struct fixture *fixture, const char *name) {
   place_fill(&fixture->local, 1);
   for (uint32_t i = 0; i < PIECES; i++)
     fixture->pieces[i] = piece_of(&fixture->local, i * UNIT, &fixture->there, i * UNIT, UNIT);
-  request_init(&fixture->request, fixture->pair.to_b, WEFT_WRITE, fixture->pieces, PIECES);
+  request_init(&fixture->request, fixture->pair.to_b, WEFT_TRANSFER_WRITE, fixture->pieces, PIECES);
   fixture->request.status = fixture->status;
   fixture->request.message = "message";
   fixture->request.message_size = 8;

@@ -98,7 +98,7 @@ static void open_writing(struct writing *writing) {
                                             .local_address = (uintptr_t)writing->bytes,
                                             .length = sizeof writing->bytes};
   writing->request = (struct transport_request){
-      .peer = &network.peer->base, .op = WEFT_WRITE, .pieces = &writing->piece, .num_pieces = 1};
+      .peer = &network.peer->base, .op = WEFT_TRANSFER_WRITE, .pieces = &writing->piece, .num_pieces = 1};
   assert_int_equal(flow_prepare(&writing->request), 0);
 }
 
@@ -150,7 +150,7 @@ static void what_waits_for_a_peer_that_is_severed_is_not_sent(void **state) {
   open_network();
   open_writing(&moving);
   struct transport_request waiting = {
-      .peer = &network.peer->base, .op = WEFT_WRITE, .message = "message", .message_size = 8};
+      .peer = &network.peer->base, .op = WEFT_TRANSFER_WRITE, .message = "message", .message_size = 8};
   assert_int_equal(flow_prepare(&waiting), 0);
   struct transport_request *both[] = {&moving.request, &waiting};
   for (int i = 0; i < 2; i++)

@@ -127,7 +127,7 @@ static void test_slots_of_the_dead_are_used_again(void **state) {
       struct transport_worker *worker;
       struct transport_peer *peer = NULL;
       struct transport_options options = {.size = sizeof options};
-      struct transport_request request = {.op = WEFT_WRITE, .message = "last words", .message_size = 11};
+      struct transport_request request = {.op = WEFT_TRANSFER_WRITE, .message = "last words", .message_size = 11};
       bool sent = suite.transport->open(&options, &worker) == 0 &&
                   suite.transport->connect(worker, address, size, NULL, &peer) == 0;
       request.peer = peer;
@@ -253,7 +253,7 @@ static void test_memory_that_may_shrink_is_not_mapped(void **state) {
                                   .length = 8192};
   struct transport_request request;
   int32_t status = 99;
-  request_init(&request, pair.to_b, WEFT_WRITE, &piece, 1);
+  request_init(&request, pair.to_b, WEFT_TRANSFER_WRITE, &piece, 1);
   request.status = &status;
   assert_int_equal(request_run(&pair, &request), 0);
   for (uint64_t i = 0; i < 8192; i++)
@@ -283,7 +283,7 @@ static void test_nonsense_in_a_ring(void **state) {
     pair_drive(&pair);
     assert_int_equal(pair.b->messages, 0);
     struct transport_request request; // from the other end all is well
-    request_init(&request, pair.to_a, WEFT_WRITE, NULL, 0);
+    request_init(&request, pair.to_a, WEFT_TRANSFER_WRITE, NULL, 0);
     request.message = "well";
     request.message_size = 5;
     assert_int_equal(request_run(&pair, &request), 0);
@@ -302,7 +302,7 @@ static void test_room_wakes_the_sender(void **state) {
   struct pair pair;
   pair_open(&pair, false);
   for (int i = 0; i < COUNT; i++) {
-    request_init(&requests[i], pair.to_b, WEFT_WRITE, NULL, 0);
+    request_init(&requests[i], pair.to_b, WEFT_TRANSFER_WRITE, NULL, 0);
     requests[i].message = message;
     requests[i].message_size = sizeof message;
     assert_works(suite.transport->prepare(&requests[i]));
@@ -337,7 +337,7 @@ static void test_large_requests_take_turns(void **state) {
   place_open(&there, pair.b, pair.to_b, LARGE);
   struct transport_piece pieces[2] = {piece_of(&local, 0, &there, 0, LARGE), piece_of(&local, 0, &there, 0, SMALL)};
   for (int i = 0; i < 2; i++) {
-    request_init(&requests[i], pair.to_b, WEFT_WRITE, &pieces[i], 1);
+    request_init(&requests[i], pair.to_b, WEFT_TRANSFER_WRITE, &pieces[i], 1);
     assert_works(suite.transport->prepare(&requests[i]));
   }
   while (suite.transport->arm(pair.a->worker) != 0)
@@ -394,12 +394,12 @@ static void units_open(struct units *units) {
 }
 
 // What was asked for is there, and nothing else was touched.
-static void units_check(struct units *units, enum weft_op op, uint64_t seed) {
+static void units_check(struct units *units, enum weft_transfer_op op, uint64_t seed) {
   for (uint32_t i = 0; i < UNITS; i++) {
     uint64_t here = (uint64_t)unit_here(i) * UNIT, there = (uint64_t)unit_there(i) * UNIT;
     uint64_t length = units->pieces[i].length;
-    struct place *to = op == WEFT_WRITE ? region_of(units, i) : &units->local;
-    uint64_t at = op == WEFT_WRITE ? there : here, from = op == WEFT_WRITE ? here : there;
+    struct place *to = op == WEFT_TRANSFER_WRITE ? region_of(units, i) : &units->local;
+    uint64_t at = op == WEFT_TRANSFER_WRITE ? there : here, from = op == WEFT_TRANSFER_WRITE ? here : there;
     assert_int_equal(units->status[i], 0);
     place_check(to, at, length, seed, from);
     place_check(to, at + length, UNIT - length, 7, at + length);
@@ -418,18 +418,18 @@ static uint64_t units_shorten(struct units *units, uint64_t round, uint64_t *ran
   return total;
 }
 
-static void units_move(struct units *units, enum weft_op op, uint64_t *random) {
+static void units_move(struct units *units, enum weft_transfer_op op, uint64_t *random) {
   struct transport_request request;
   for (uint32_t i = 0; i < UNITS; i++)
     units->pieces[i].length = UNIT;
   request_init(&request, units->pair.to_b, op, units->pieces, UNITS);
   request.status = units->status;
   assert_works(suite.transport->prepare(&request));
-  for (uint64_t round = op == WEFT_WRITE ? 0 : 1; round < 2; round++) {
+  for (uint64_t round = op == WEFT_TRANSFER_WRITE ? 0 : 1; round < 2; round++) {
     uint64_t total = units_shorten(units, round, random);
-    place_fill(&units->local, op == WEFT_WRITE ? 10 + round : 7);
+    place_fill(&units->local, op == WEFT_TRANSFER_WRITE ? 10 + round : 7);
     for (int i = 0; i < 2; i++)
-      place_fill(&units->there[i], op == WEFT_WRITE ? 7 : 10 + round);
+      place_fill(&units->there[i], op == WEFT_TRANSFER_WRITE ? 7 : 10 + round);
     assert_works(suite.transport->post(&request));
     pair_wait(&units->pair, request_ended, &request, "the end of a long list");
     assert_int_equal(request.state, 0);
@@ -445,8 +445,8 @@ static void test_long_lists_of_any_lengths(void **state) {
   assert_non_null(units);
   units_open(units);
   uint64_t random = 5;
-  units_move(units, WEFT_WRITE, &random);
-  units_move(units, WEFT_READ, &random);
+  units_move(units, WEFT_TRANSFER_WRITE, &random);
+  units_move(units, WEFT_TRANSFER_READ, &random);
   for (int i = 0; i < 2; i++)
     place_close(&units->there[i]);
   place_close(&units->local);

@@ -225,7 +225,7 @@ int weft_agent_meet(weft_agent_t *agent, const char *address, uint32_t timeout_m
   if (!agent->services->sockets->has_key)
     return fail(WEFT_ERR_INVALID,
                 "this agent was opened without a token: agents that exchange metadata have to share one");
-  uint64_t deadline = clock_deadline_ms(timeout_ms);
+  uint64_t deadline = clock_wait_deadline(timeout_ms);
   struct addrinfo *all;
   int err = endpoint_resolve(address, false, &all);
   if (err)

@@ -353,7 +353,7 @@ int weft_agent_fetch(weft_agent_t *agent, const char *text, uint32_t timeout_ms,
     *peer = WEFT_PEER_SELF;
     return 0;
   }
-  _Atomic uint64_t deadline = clock_deadline_ms(timeout_ms);
+  _Atomic uint64_t deadline = clock_wait_deadline(timeout_ms);
   struct agent_store_thread *store_thread;
   struct store_name *name = NULL;
   uint64_t answered = 0;

@@ -14,10 +14,11 @@
 #include "agent/progress/submit.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/sized.h"
 
 const char *agent_kind_name(enum weft_memory_kind kind) {
-  static const char *const names[WEFT_MEMORY_KINDS] = {"host memory", "CUDA memory", "a file", "an object"};
-  return (unsigned)kind < WEFT_MEMORY_KINDS ? names[kind] : "unknown memory";
+  static const char *const names[TRANSPORT_KINDS] = {"host memory", "CUDA memory", "a file", "an object"};
+  return (unsigned)kind < TRANSPORT_KINDS ? names[kind] : "unknown memory";
 }
 
 const char *agent_region_name(const struct agent_region *region, char *text, size_t size) {
@@ -40,7 +41,26 @@ void agent_set_next_region(weft_agent_t *agent, weft_region_t next) {
   pthread_mutex_unlock(&agent->lock);
 }
 
-static int check_memory(const struct weft_memory *memory) {
+// What is given has its flag, so that a 0 which nobody meant is no descriptor and no GPU.
+static int check_flags(const struct weft_agent_memory *memory) {
+  const uint32_t known = WEFT_MEMORY_READ_ONLY | WEFT_MEMORY_NO_METADATA | WEFT_MEMORY_FD | WEFT_MEMORY_DEVICE;
+  bool fd = memory->flags & WEFT_MEMORY_FD, device = memory->flags & WEFT_MEMORY_DEVICE;
+  if (memory->flags & ~known)
+    return fail(WEFT_ERR_INVALID, "flags of the memory are 0x%x, and 0x%x is none of enum weft_memory_flag",
+                memory->flags, memory->flags & ~known);
+  if (fd ? memory->kind != WEFT_MEMORY_FILE || memory->fd < 0 : memory->fd != 0)
+    return fail(WEFT_ERR_INVALID, "fd is %d %s WEFT_MEMORY_FD, which says that it is the descriptor of a file",
+                memory->fd, fd ? "with" : "without");
+  if (device ? memory->kind != WEFT_MEMORY_CUDA || memory->device < 0 : memory->device != 0)
+    return fail(WEFT_ERR_INVALID, "device is %d %s WEFT_MEMORY_DEVICE, which says that it is a GPU's index",
+                memory->device, device ? "with" : "without");
+  return 0;
+}
+
+static int check_memory(const struct weft_agent_memory *memory) {
+  int rc = check_flags(memory);
+  if (rc != 0)
+    return rc;
   switch (memory->kind) {
   case WEFT_MEMORY_HOST:
   case WEFT_MEMORY_CUDA:
@@ -52,8 +72,8 @@ static int check_memory(const struct weft_memory *memory) {
                   memory->address);
     return 0;
   case WEFT_MEMORY_FILE:
-    if (memory->fd < 0 && !memory->path)
-      return fail(WEFT_ERR_INVALID, "a file needs a descriptor or a path");
+    if (!(memory->flags & WEFT_MEMORY_FD) && !memory->path)
+      return fail(WEFT_ERR_INVALID, "a file needs a descriptor, with WEFT_MEMORY_FD, or a path");
     return 0;
   case WEFT_MEMORY_OBJECT:
     if (!memory->path || !strchr(memory->path, '/'))
@@ -66,15 +86,15 @@ static int check_memory(const struct weft_memory *memory) {
 }
 
 // Opens the file, copies the path.
-static int hold(struct agent_region *region, const struct weft_memory *memory) {
-  region->fd = memory->kind == WEFT_MEMORY_FILE ? memory->fd : -1;
+static int hold(struct agent_region *region, const struct weft_agent_memory *memory) {
+  region->fd = memory->flags & WEFT_MEMORY_FD ? memory->fd : -1;
   if (memory->path && memory->kind >= WEFT_MEMORY_FILE) {
     region->path = strdup(memory->path);
     if (!region->path)
       return fail(WEFT_ERR_NOMEM, "no memory for the path %s", memory->path);
   }
   if (memory->kind == WEFT_MEMORY_FILE && region->fd < 0) {
-    int flags = memory->read_only ? O_RDONLY : O_RDWR | O_CREAT;
+    int flags = region->read_only ? O_RDONLY : O_RDWR | O_CREAT;
     region->fd = open(memory->path, flags | O_CLOEXEC, 0666);
     if (region->fd < 0)
       return fail_errno(errno, "cannot open %s", memory->path);
@@ -188,10 +208,12 @@ static int add(weft_agent_t *agent, struct agent_region *region, weft_region_t *
   return rc;
 }
 
-int weft_agent_register(weft_agent_t *agent, const struct weft_memory *memory, weft_region_t *region) {
-  if (!agent || !memory || memory->size != sizeof *memory || !region)
-    return fail(WEFT_ERR_INVALID, "the agent or region is NULL, or the memory was not made with WEFT_MEMORY_INIT");
-  int rc = check_memory(memory);
+int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *given, weft_region_t *region) {
+  if (!agent || !region)
+    return fail(WEFT_ERR_INVALID, "the %s is NULL", agent ? "region" : "agent");
+  struct weft_agent_memory copy;
+  const struct weft_agent_memory *memory = SIZED_READ(given, &copy, path, "weft_agent_memory");
+  int rc = memory ? check_memory(memory) : sized_refusal(given, sizeof copy);
   if (rc != 0)
     return rc;
   struct agent_region *made = calloc(1, sizeof *made);
@@ -202,9 +224,9 @@ int weft_agent_register(weft_agent_t *agent, const struct weft_memory *memory, w
   made->kind = memory->kind;
   made->address = storage ? 0 : (uintptr_t)memory->address;
   made->length = storage && memory->length == 0 ? UINT64_MAX : memory->length;
-  made->device = memory->device;
-  made->read_only = memory->read_only;
-  made->no_metadata = memory->no_metadata;
+  made->device = memory->flags & WEFT_MEMORY_DEVICE ? memory->device : -1;
+  made->read_only = memory->flags & WEFT_MEMORY_READ_ONLY;
+  made->no_metadata = memory->flags & WEFT_MEMORY_NO_METADATA;
   rc = hold(made, memory);
   if (rc != 0) {
     free_alone(agent, made);
@@ -238,7 +260,7 @@ int weft_agent_allocate(weft_agent_t *agent, enum weft_memory_kind kind, uint64_
   return rc;
 }
 
-static bool list_has(const struct weft_list *list, const struct agent_region *region) {
+static bool list_has(const struct weft_dlist *list, const struct agent_region *region) {
   for (uint32_t i = 0; i < list->num_regions; i++)
     if (list->regions[i] == region)
       return true;
@@ -246,8 +268,8 @@ static bool list_has(const struct weft_list *list, const struct agent_region *re
 }
 
 static int fail_in_use(weft_agent_t *agent, const struct agent_region *region) {
-  const struct weft_list *user = NULL;
-  for (const struct weft_list *list = agent->self.lists; list && !user; list = list->next)
+  const struct weft_dlist *user = NULL;
+  for (const struct weft_dlist *list = agent->self.lists; list && !user; list = list->next)
     if (list_has(list, region))
       user = list;
   uint32_t flying = 0;

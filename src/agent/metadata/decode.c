@@ -119,7 +119,7 @@ static int check_region(const struct agent_description *description, const struc
   if (region->id <= last_id)
     return fail(WEFT_ERR_PROTOCOL, "metadata of agent %s has region %" PRIu64 " behind %" PRIu64, description->name,
                 region->id, last_id);
-  if (kind >= WEFT_MEMORY_KINDS)
+  if (kind >= TRANSPORT_KINDS)
     return fail(WEFT_ERR_PROTOCOL, "region %" PRIu64 " of agent %s is of kind %" PRIu64 ", which is none", region->id,
                 description->name, kind);
   if (region->length > UINT64_MAX - region->address)

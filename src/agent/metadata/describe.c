@@ -13,6 +13,7 @@
 #include "base/boot_id.h"
 #include "base/fail.h"
 #include "base/process.h"
+#include "base/sized.h"
 
 void agent_identify(weft_agent_t *agent) {
   boot_id_read(agent->host);
@@ -142,7 +143,7 @@ static int gather(weft_agent_t *agent, const weft_region_t *ids, uint32_t num_id
     if (!regions[number])
       return fail(WEFT_ERR_NOT_FOUND, "there is no region %" PRIu64 " to describe", ids[i]);
     if (regions[number]->no_metadata)
-      return fail(WEFT_ERR_INVALID, "region %" PRIu64 " was registered with no_metadata", ids[i]);
+      return fail(WEFT_ERR_INVALID, "region %" PRIu64 " was registered with WEFT_MEMORY_NO_METADATA", ids[i]);
     number++;
   }
   qsort(regions, number, sizeof *regions, by_id);
@@ -183,25 +184,61 @@ static int describe_locked(weft_agent_t *agent, const weft_region_t *ids, uint32
 
 int agent_describe(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions, bool with_addresses,
                    struct agent_description **description) {
-  if (num_regions == 0)
-    regions = NULL;
   pthread_mutex_lock(&agent->lock);
   int rc = describe_locked(agent, regions, num_regions, with_addresses, description);
   pthread_mutex_unlock(&agent->lock);
   return rc;
 }
 
-int weft_agent_metadata(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions, bool with_addresses,
-                        void *blob, size_t *size) {
-  if (!agent || !size)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "size" : "agent");
-  if (num_regions > 0 && !regions)
-    return fail(WEFT_ERR_INVALID, "regions is NULL, and there are %u", num_regions);
+// Which regions the options choose: `*ids` NULL: all.
+static int choose_regions(const struct weft_metadata_options *options, const weft_region_t **ids) {
+  static const weft_region_t none;
+  const uint32_t known = WEFT_METADATA_ADDRESSES | WEFT_METADATA_ALL_REGIONS;
+  bool all = options->flags & WEFT_METADATA_ALL_REGIONS;
+  if (options->flags & ~known)
+    return fail(WEFT_ERR_INVALID, "flags of the metadata are 0x%x, and 0x%x is none of enum weft_metadata_flag",
+                options->flags, options->flags & ~known);
+  if (all && options->num_regions > 0)
+    return fail(WEFT_ERR_INVALID, "WEFT_METADATA_ALL_REGIONS is set, and %u regions are named: want one or the other",
+                options->num_regions);
+  if (options->num_regions > 0 && !options->regions)
+    return fail(WEFT_ERR_INVALID, "regions is NULL, and there are %u", options->num_regions);
+  *ids = all ? NULL : options->num_regions > 0 ? options->regions : &none;
+  return 0;
+}
+
+int agent_describe_chosen(weft_agent_t *agent, const struct weft_metadata_options *given,
+                          struct agent_description **description) {
+  static const struct weft_metadata_options defaults = WEFT_METADATA_OPTIONS_INIT;
+  struct weft_metadata_options copy;
+  const struct weft_metadata_options *options = given ? given : &defaults;
+  options = SIZED_READ(options, &copy, regions, "weft_metadata_options");
+  const weft_region_t *ids = NULL;
+  int rc = options ? choose_regions(options, &ids) : sized_refusal(given, sizeof copy);
+  return rc == 0
+             ? agent_describe(agent, ids, options->num_regions, options->flags & WEFT_METADATA_ADDRESSES, description)
+             : rc;
+}
+
+int weft_agent_metadata(weft_agent_t *agent, const struct weft_metadata_options *options, void *blob, size_t cap,
+                        size_t *size) {
+  if (!agent || !size || (cap > 0 && !blob))
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !size ? "size" : "blob");
   struct agent_description *description;
-  int err = agent_describe(agent, num_regions > 0 ? regions : NULL, num_regions, with_addresses, &description);
+  int err = agent_describe_chosen(agent, options, &description);
   if (err)
     return err;
-  err = agent_blob_write(description, agent_seal(agent), blob, size);
+  size_t need = 0; // asked for first: the blob is written whole or not at all
+  err = agent_blob_write(description, agent_seal(agent), NULL, &need);
+  if (err == WEFT_ERR_ROOM) {
+    *size = need;
+    if (cap == 0)
+      err = 0;
+    else if (cap < need)
+      err = fail(WEFT_ERR_ROOM, "metadata takes %zu bytes, and there is room for %zu", need, cap);
+    else
+      err = agent_blob_write(description, agent_seal(agent), blob, &need);
+  }
   free(description);
   return err;
 }

@@ -69,7 +69,7 @@ struct agent_description {
 int agent_incarnation(const char *name, const uint8_t key[EXCHANGE_SIZE], uint64_t *incarnation);
 
 // Writes it, sealed with `seal` if that is not NULL. `*size` is the space on entry and the need on return, set with
-// LIMIT too; `blob` may be NULL to ask.
+// ROOM too; `blob` may be NULL to ask.
 int agent_blob_write(const struct agent_description *description, const uint8_t *seal, void *blob, size_t *size);
 
 // Reads all of it or nothing; free() frees it, and it needs `blob` no more. AUTH: it is not sealed with `seal`, which

@@ -106,16 +106,16 @@ static int make_bearer(const weft_agent_t *agent, char text[BEARER + 1]) {
   return rc;
 }
 
-int weft_agent_metrics_bearer(weft_agent_t *agent, char *out, size_t *size) {
-  if (!agent || !size)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "size" : "agent");
+int weft_agent_metrics_bearer(weft_agent_t *agent, char *out, size_t cap, size_t *size) {
+  if (!agent || !size || (cap > 0 && !out))
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !size ? "size" : "text");
   if (!agent->seals)
     return fail(WEFT_ERR_NOT_FOUND, "agent %s has no token, and its metrics ask for nothing", agent->name);
-  size_t room = out ? *size : 0;
   *size = BEARER + 1;
-  if (room < *size)
-    return fail(WEFT_ERR_LIMIT, "the bearer takes %zu bytes, and there is room for %zu", *size, room);
-  return make_bearer(agent, out);
+  if (cap == 0)
+    return 0;
+  return cap < *size ? fail(WEFT_ERR_ROOM, "the bearer takes %zu bytes, and there is room for %zu", *size, cap)
+                     : make_bearer(agent, out);
 }
 
 // Names of its peers go to the network only where a request can need them.

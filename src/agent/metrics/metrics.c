@@ -17,7 +17,7 @@ static unsigned bucket_of(uint64_t ns) {
   return bits > METRICS_FIRST ? bits - METRICS_FIRST : 0;
 }
 
-void agent_metrics_transfer(struct agent_link *link, enum weft_op op, uint64_t bytes, uint64_t ns, int err) {
+void agent_metrics_transfer(struct agent_link *link, enum weft_transfer_op op, uint64_t bytes, uint64_t ns, int err) {
   if (!link->meter || (unsigned)op >= METRICS_OPS)
     return;
   struct metrics_op *to = &link->meter->ops[op];

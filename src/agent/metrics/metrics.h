@@ -9,7 +9,7 @@
 #include "base/text/text.h"
 
 enum {
-  METRICS_OPS = 2,      // enum weft_op
+  METRICS_OPS = 2,      // enum weft_transfer_op
   METRICS_FIRST = 8,    // the first bucket holds up to 2^8 ns, each further one twice that
   METRICS_BUCKETS = 28, // up to 34 s; what takes longer is in none
 };
@@ -27,7 +27,7 @@ struct agent_meter {
 
 // metrics.c
 // A transfer over this link has ended: counts it. Allocates nothing, waits for nothing. [any]
-void agent_metrics_transfer(struct agent_link *link, enum weft_op op, uint64_t bytes, uint64_t ns, int err);
+void agent_metrics_transfer(struct agent_link *link, enum weft_transfer_op op, uint64_t bytes, uint64_t ns, int err);
 // Makes link->meter, and frees it. [lock]
 int agent_metrics_open(struct agent_link *link);
 void agent_metrics_close(struct agent_link *link);

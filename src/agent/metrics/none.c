@@ -8,8 +8,8 @@ int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t 
   return fail(WEFT_ERR_UNSUPPORTED, "this build cannot serve metrics, for want of libmicrohttpd (libmicrohttpd-dev)");
 }
 
-int weft_agent_metrics_bearer(weft_agent_t *agent, char *text, size_t *size) {
-  (void)agent, (void)text, (void)size;
+int weft_agent_metrics_bearer(weft_agent_t *agent, char *text, size_t cap, size_t *size) {
+  (void)agent, (void)text, (void)cap, (void)size;
   return fail(WEFT_ERR_UNSUPPORTED, "this build cannot serve metrics, for want of libmicrohttpd (libmicrohttpd-dev)");
 }
 

@@ -47,7 +47,7 @@ static void put_labels(struct text *text, const struct series *series, unsigned 
   put_label(text, "peer", series->peer);
   text_add(text, ",");
   put_label(text, "transport", series->transport);
-  text_add(text, ",op=\"%s\"", op == WEFT_READ ? "read" : "write");
+  text_add(text, ",op=\"%s\"", op == WEFT_TRANSFER_READ ? "read" : "write");
 }
 
 static bool is_used(const struct metrics_op *op) {
@@ -181,20 +181,21 @@ void metrics_write(weft_agent_t *agent, struct text *text) {
   free(writing.series);
 }
 
-int weft_agent_metrics(weft_agent_t *agent, char *out, size_t *size) {
-  if (!agent || !size)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "size" : "agent");
+int weft_agent_metrics(weft_agent_t *agent, char *out, size_t cap, size_t *size) {
+  if (!agent || !size || (cap > 0 && !out))
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !size ? "size" : "text");
   struct text text = {0};
-  size_t room = out ? *size : 0;
   metrics_write(agent, &text);
   if (text.failed) {
     text_free(&text);
     return fail(WEFT_ERR_NOMEM, "no memory for the metrics of agent %s", agent->name);
   }
   *size = text.size + 1;
-  bool fits = *size <= room;
+  bool fits = *size <= cap;
   if (fits)
     memcpy(out, text.data, *size);
   text_free(&text);
-  return fits ? 0 : fail(WEFT_ERR_LIMIT, "the metrics take %zu bytes, and there is room for %zu", *size, room);
+  if (fits || cap == 0)
+    return 0;
+  return fail(WEFT_ERR_ROOM, "the metrics take %zu bytes, and there is room for %zu", *size, cap);
 }

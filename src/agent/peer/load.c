@@ -121,7 +121,7 @@ static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct a
 
 // Has transfers to a region of the peer that has gone fail. [lock]
 static void break_lists(struct agent_peer *peer, const struct agent_region *region) {
-  for (weft_list_t *list = peer->lists; region->lists > 0 && list; list = list->next)
+  for (weft_dlist_t *list = peer->lists; region->lists > 0 && list; list = list->next)
     for (uint32_t i = 0; i < list->num_regions; i++)
       if (list->regions[i] == region)
         atomic_store(&list->broken, region->id);
@@ -255,6 +255,8 @@ static int create(weft_agent_t *agent, const struct agent_description *descripti
   peer->received_ns = clock_ns();
   bool changed;
   rc = agree(agent, description, peer);
+  if (rc == 0)
+    rc = agent_event_reserve(peer);
   if (rc == 0)
     rc = connect_all(agent, peer, description);
   for (uint32_t i = 0; rc == 0 && i < agent->num_workers; i++)

@@ -8,10 +8,10 @@
 // `only`: the one peer that it may speak of; 0: any. EXISTS: a living peer of that name is of another incarnation, or
 // it is this agent's name; NOT_FOUND: a partial one of an unknown peer; UNREACHABLE: no transport reaches it, the text
 // says why; PROTOCOL: it contradicts itself, or speaks of another than `only`; LIMIT: it is more than an agent holds of
-// a peer, or of all. Its own description gives WEFT_PEER_SELF. [any, takes lock and worker locks; calls on_event]
+// a peer, or of all. Its own description gives WEFT_PEER_SELF. [any, takes lock and worker locks]
 int agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only, weft_peer_t *peer);
 
-// Regions of a living peer have gone, by its own word. [any, takes lock and worker locks; calls on_event]
+// Regions of a living peer have gone, by its own word. [any, takes lock and worker locks]
 void agent_regions_gone(weft_agent_t *agent, weft_peer_t peer, const uint64_t *ids, uint32_t count);
 
 #endif

@@ -1,11 +1,8 @@
 // Receives messages: notifications for the application, control messages for housekeeping.
 #include "agent/peer/message_recv.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/peer/message.h"
@@ -73,9 +70,6 @@ static void give_note(struct agent_note *note) {
 }
 
 int agent_inbox_open(weft_agent_t *agent) {
-  agent->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (agent->event_fd < 0)
-    return fail_errno(errno, "cannot make an event descriptor");
   int rc = queue_open(&agent->inbox);
   return rc == 0 ? queue_open(&agent->control) : rc;
 }
@@ -96,18 +90,6 @@ void agent_inbox_free(weft_agent_t *agent) {
     free_chain(atomic_load(&agent->workers[i].spare_notes[0]));
     free_chain(atomic_load(&agent->workers[i].spare_notes[1]));
   }
-  if (agent->event_fd >= 0)
-    close(agent->event_fd);
-}
-
-void agent_inbox_signal(weft_agent_t *agent) {
-  struct agent_inbox *inbox = &agent->inbox;
-  atomic_thread_fence(memory_order_seq_cst);
-  if (!atomic_load(&inbox->watched) || atomic_exchange(&inbox->signalled, true))
-    return;
-  uint64_t one = 1;
-  ssize_t written = write(agent->event_fd, &one, sizeof one);
-  (void)written; // it is readable already
 }
 
 // --- what comes ---
@@ -136,9 +118,11 @@ static void keep(struct agent_worker *worker, struct agent_peer *peer, const str
   note->sequence = header->sequence;
   note->size = header->size;
   memcpy(note->bytes, bytes, header->size);
+  if (notification)
+    atomic_fetch_add(&agent->signal.waiting, 1);
   push(notification ? &agent->inbox : &agent->control, note);
   if (notification)
-    agent_inbox_signal(agent);
+    agent_signal(agent);
   else
     atomic_store(&agent->attention, true);
 }
@@ -193,13 +177,14 @@ static void took(weft_agent_t *agent, struct agent_note *note) {
   atomic_fetch_sub(&peer->unread, 1);
 }
 
-int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t *count) {
-  if (!agent || !count || (*count > 0 && !notifications))
+int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t cap,
+                             uint32_t *count) {
+  if (!agent || !count || (cap > 0 && !notifications))
     return fail(WEFT_ERR_INVALID, "the agent, the notifications or the count is NULL");
-  uint32_t room = *count, number = 0;
+  uint32_t number = 0;
   give_back(agent);
   struct agent_note *note, *used, *last = NULL;
-  while (number < room && (note = pop(&agent->inbox, &used))) {
+  while (number < cap && (note = pop(&agent->inbox, &used))) {
     // The note that is handed out last stays the queue's first, and is given back when the next one has been taken.
     if (last) {
       atomic_store(&used->next, agent->inbox.held);
@@ -208,27 +193,14 @@ int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *noti
       give_note(used);
     }
     last = note;
-    notifications[number++] = (struct weft_notification){note->peer_id, note->bytes, note->size};
+    notifications[number++] =
+        (struct weft_notification){.peer = note->peer_id, .bytes = note->bytes, .size = note->size};
     took(agent, note);
   }
-  if (number < room && atomic_load(&agent->inbox.signalled)) {
-    uint64_t times;
-    ssize_t got = read(agent->event_fd, &times, sizeof times);
-    (void)got;
-    atomic_store(&agent->inbox.signalled, false);
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load(&agent->inbox.first->next))
-      agent_inbox_signal(agent);
-  }
+  if (number > 0)
+    atomic_fetch_sub(&agent->signal.waiting, number);
+  if (number < cap)
+    agent_signal_clear(agent);
   *count = number;
-  return 0;
-}
-
-int weft_agent_fd(weft_agent_t *agent, int *fd) {
-  if (!agent || !fd)
-    return fail(WEFT_ERR_INVALID, "the agent or fd is NULL");
-  atomic_store(&agent->inbox.watched, true);
-  agent_inbox_signal(agent); // what came before was not watched
-  *fd = agent->event_fd;
   return 0;
 }

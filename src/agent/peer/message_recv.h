@@ -25,7 +25,4 @@ void agent_inbox_message(void *arg, const void *bytes, size_t size);
 // Hands goodbyes and updates to liveness_control_message(). [tending]
 void agent_inbox_tend(weft_agent_t *agent);
 
-// Makes weft_agent_fd() readable. [any]
-void agent_inbox_signal(weft_agent_t *agent);
-
 #endif

@@ -92,7 +92,7 @@ static int make_outgoing(struct agent_peer *peer, struct agent_outgoing **made) 
     return fail(WEFT_ERR_NOMEM, "no memory for a message");
   outgoing->peer = peer;
   outgoing->post.request = (struct transport_request){.peer = peer->links[peer->messenger->index].to,
-                                                      .op = WEFT_WRITE,
+                                                      .op = WEFT_TRANSFER_WRITE,
                                                       .message = outgoing->bytes,
                                                       .message_size = sizeof outgoing->bytes};
   int rc = agent_post_prepare(&outgoing->post, peer->messenger, outgoing, outgoing_ended);

@@ -14,6 +14,7 @@
 
 struct agent_worker;
 struct agent_outgoing;
+struct agent_event;
 struct agent_meter;
 
 struct agent_life;
@@ -48,7 +49,7 @@ struct agent_peer {
   struct agent_worker *messenger; // carries messages to it; NULL: nothing does
   struct agent_ranges regions;
   struct agent_region *orphans;    // gone, but in use by lists
-  struct weft_list *lists;         // of its regions
+  struct weft_dlist *lists;        // of its regions
   struct weft_transfer *transfers; // with it
   bool torn;                       // ended, and let go of by the transports
   // Notifications to it: those in flight, and how far the reader is behind what has arrived (peer/message_send.c).
@@ -66,8 +67,9 @@ struct agent_peer {
   _Atomic uint64_t taken;        // the highest number that the application has taken
   _Atomic uint64_t acknowledged; // the last sequence acknowledged to the peer
   struct agent_peer *next_by_name, *next_by_mark;
-  struct agent_peer *next; // among the dying, or the free
-  struct agent_life *life; // liveness and sockets; NULL: it has none
+  struct agent_peer *next;       // among the dying, or the free
+  struct agent_event *end_event; // for its LEFT or LOST: events.c; NULL: it was told
+  struct agent_life *life;       // liveness and sockets; NULL: it has none
 };
 
 struct agent_peers {
@@ -88,7 +90,7 @@ struct agent_peer *agent_peer_named(weft_agent_t *agent, const char *name);
 struct agent_peer *agent_peer_of(weft_agent_t *agent, uint64_t mark);
 
 // Ends a living peer: `kind` is LEFT or LOST. Its transfers in flight are cancelled and end with PEER_LOST. Does
-// nothing when it has ended. [any; takes lock and worker locks; calls on_event]
+// nothing when it has ended. [any; takes lock and worker locks]
 void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_kind kind, const char *why);
 
 static inline void agent_peer_lost(weft_agent_t *agent, weft_peer_t id, const char *why) {

@@ -2,20 +2,28 @@
 #include "agent/agent.h"
 #include "agent/peer/table.h"
 #include "base/fail.h"
+#include "base/sized.h"
+
+enum { FIRST_SIZE = SIZED_END(struct weft_region_info, reserved) };
 
 static void describe_region(const struct agent_region *region, struct weft_region_info *info) {
-  *info = (struct weft_region_info){.size = sizeof *info,
-                                    .region = region->id,
-                                    .kind = region->kind,
+  uint32_t flags =
+      (region->read_only ? WEFT_MEMORY_READ_ONLY : 0u) | (region->no_metadata ? WEFT_MEMORY_NO_METADATA : 0u);
+  *info = (struct weft_region_info){.region = region->id,
                                     .address = region->address,
                                     .length = region->length == UINT64_MAX ? 0 : region->length,
-                                    .device = region->device};
+                                    .kind = region->kind,
+                                    .device = region->device,
+                                    .flags = flags};
 }
 
-int weft_agent_regions(weft_agent_t *agent, weft_peer_t id, struct weft_region_info *info, uint32_t *count) {
-  if (!agent || !count || (*count > 0 && (!info || info->size != sizeof *info)))
-    return fail(WEFT_ERR_INVALID, "the agent or count is NULL, or info[0].size is not set");
-  uint32_t room = *count;
+int weft_agent_regions(weft_agent_t *agent, weft_peer_t id, struct weft_region_info *info, size_t each, uint32_t cap,
+                       uint32_t *count) {
+  if (!agent || !count || (cap > 0 && !info))
+    return fail(WEFT_ERR_INVALID, "the %s is NULL", !agent ? "agent" : !count ? "count" : "info");
+  if (each < FIRST_SIZE && cap > 0)
+    return fail(WEFT_ERR_INVALID, "each is %zu, and want sizeof(struct weft_region_info), which was never below %zu",
+                each, (size_t)FIRST_SIZE);
   pthread_mutex_lock(&agent->lock);
   struct agent_peer *peer = agent_peer_get(agent, id);
   int rc = peer ? 0 : agent_peer_fail(agent, id);
@@ -25,13 +33,14 @@ int weft_agent_regions(weft_agent_t *agent, weft_peer_t id, struct weft_region_i
   for (uint32_t i = 0; rc == 0 && i < peer->regions.count; i++) {
     if (peer->regions.by_id[i]->gone)
       continue;
-    if (number < room)
-      describe_region(peer->regions.by_id[i], &info[number]);
+    struct weft_region_info one;
+    describe_region(peer->regions.by_id[i], &one);
+    if (number < cap)
+      sized_put(info, each, number, &one, sizeof one);
     number++;
   }
   pthread_mutex_unlock(&agent->lock);
-  if (rc != 0)
-    return rc;
-  *count = number;
-  return number > room && room > 0 ? fail(WEFT_ERR_LIMIT, "there are %u regions, and room for %u", number, room) : 0;
+  if (rc == 0)
+    *count = number;
+  return rc;
 }

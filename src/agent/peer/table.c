@@ -151,6 +151,8 @@ int agent_peer_new(weft_agent_t *agent, struct agent_peer **made) {
 
 void agent_peer_recycle(weft_agent_t *agent, struct agent_peer *peer) {
   struct agent_peers *peers = &agent->peers;
+  free(peer->end_event);
+  peer->end_event = NULL;
   peer->next = NULL;
   if (peers->num_free++ == 0)
     peers->free_first = peer;

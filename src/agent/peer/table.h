@@ -43,7 +43,4 @@ void agent_peers_free(weft_agent_t *agent);
 // Called by transports: agent_worker is the argument. [worker lock]
 void agent_peer_failed(void *arg, struct transport_peer *peer, int err, const char *why);
 
-void agent_emit_event(weft_agent_t *agent, const struct agent_peer *peer, enum weft_agent_event_kind kind,
-                      const char *detail);
-
 #endif

@@ -12,16 +12,6 @@
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
 #include "base/fail.h"
-#include "base/time/clock.h"
-
-void agent_emit_event(weft_agent_t *agent, const struct agent_peer *peer, enum weft_agent_event_kind kind,
-                      const char *detail) {
-  struct weft_agent_event event = {
-      .kind = kind, .peer = peer->id, .name = peer->name, .time_ns = clock_ns(), .detail = detail};
-  if (agent->options.on_event)
-    agent->options.on_event(agent->options.event_arg, &event);
-  agent_inbox_signal(agent);
-}
 
 // Before it is reported: what is done with the memory from then on must not meet a late write.
 static void fence(weft_agent_t *agent, struct agent_peer *peer) {
@@ -196,6 +186,7 @@ bool agent_peers_dying(weft_agent_t *agent) {
 void agent_peers_free(weft_agent_t *agent) {
   for (uint32_t i = 0; i < agent->peers.count; i++) {
     free_regions(agent, agent->peers.slots[i]);
+    free(agent->peers.slots[i]->end_event);
     free(agent->peers.slots[i]);
   }
   free_regions(agent, &agent->self);

@@ -147,7 +147,7 @@ static int self_post(struct transport_request *request) {
   for (uint32_t i = 0; i < request->num_pieces; i++) {
     const struct transport_piece *piece = &request->pieces[i];
     void *here = (void *)(uintptr_t)piece->local_address, *there = (void *)(uintptr_t)piece->remote_address;
-    bool write = request->op == WEFT_WRITE;
+    bool write = request->op == WEFT_TRANSFER_WRITE;
     memmove(write ? there : here, write ? here : there, piece->length);
     request->moved += piece->length;
     if (request->status)

@@ -108,25 +108,39 @@ static bool arm_all(weft_agent_t *agent, uint64_t *nap) {
 }
 
 // First says that it sleeps, then looks once more; who posts does it the other way round.
-void agent_sleep(weft_agent_t *agent, uint64_t until_ns) {
+bool agent_fall_asleep(weft_agent_t *agent, uint64_t until_ns, uint64_t *left_ns) {
   uint64_t nap = CLOCK_NEVER;
   atomic_store(&agent->asleep, true);
   atomic_thread_fence(memory_order_seq_cst);
   bool quiet =
       agent_drive(agent) == 0 && arm_all(agent, &nap) && !atomic_load(&agent->attention) && !atomic_load(&agent->stop);
-  if (quiet) {
-    uint64_t due = atomic_load(&agent->tend_ns), until = due < until_ns ? due : until_ns;
-    uint64_t left = clock_left_ns(until);
-    struct timespec time = clock_timespec(left < nap ? left : nap);
-    struct pollfd fd = {.fd = agent->epoll, .events = POLLIN};
-    if (ppoll(&fd, 1, &time, NULL) > 0) {
-      atomic_store(&agent->attention, true); // a watch may be ready
-      uint64_t times; // no other thread reads it: the writer takes the sleeper for awake, and does not write again
-      ssize_t got = read(agent->wake, &times, sizeof times);
-      (void)got;
-    }
+  if (!quiet) {
+    atomic_store(&agent->asleep, false);
+    return false;
+  }
+  uint64_t due = atomic_load(&agent->tend_ns), until = due < until_ns ? due : until_ns;
+  uint64_t left = until == CLOCK_NEVER ? CLOCK_NEVER : clock_left_ns(until);
+  *left_ns = left < nap ? left : nap;
+  return true;
+}
+
+void agent_awake(weft_agent_t *agent, bool ready) {
+  if (ready) {
+    atomic_store(&agent->attention, true); // a watch may be ready
+    uint64_t times; // no other thread reads it: the writer takes the sleeper for awake, and does not write again
+    ssize_t got = read(agent->wake, &times, sizeof times);
+    (void)got;
   }
   atomic_store(&agent->asleep, false);
+}
+
+void agent_sleep(weft_agent_t *agent, uint64_t until_ns) {
+  uint64_t left_ns;
+  if (!agent_fall_asleep(agent, until_ns, &left_ns))
+    return;
+  struct timespec time = clock_timespec(left_ns);
+  struct pollfd fd = {.fd = agent->epoll, .events = POLLIN};
+  agent_awake(agent, ppoll(&fd, 1, &time, NULL) > 0);
 }
 
 // --- the thread ---

@@ -23,6 +23,10 @@ void agent_tend_if_due(weft_agent_t *agent, uint64_t now_ns);
 // Sleeps until a transport has something to do, a watched descriptor is ready, the agent is woken, or the time
 // has come. May return at once. One thread at a time: the agent's, or its only caller.
 void agent_sleep(weft_agent_t *agent, uint64_t until_ns);
+// Its parts, for a caller that sleeps by itself on agent->epoll. False: there is something to do. `*left_ns`: no longer
+// than this; CLOCK_NEVER: for ever. `ready`: the descriptor may have been readable.
+bool agent_fall_asleep(weft_agent_t *agent, uint64_t until_ns, uint64_t *left_ns);
+void agent_awake(weft_agent_t *agent, bool ready);
 
 int agent_progress_open(weft_agent_t *agent);
 int agent_progress_start(weft_agent_t *agent); // the thread

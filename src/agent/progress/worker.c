@@ -43,8 +43,8 @@ static int open_one(weft_agent_t *agent, const struct transport *transport) {
   worker->concurrent = worker->worker->abilities.flags & TRANSPORT_CONCURRENT_POST;
   for (int op = 0; op < 2; op++) {
     worker->traces[op].text = worker->trace_texts[op];
-    snprintf(worker->trace_texts[op], sizeof worker->trace_texts[op], "%s %s", op == WEFT_READ ? "READ" : "WRITE",
-             transport->name);
+    snprintf(worker->trace_texts[op], sizeof worker->trace_texts[op], "%s %s",
+             op == WEFT_TRANSFER_READ ? "READ" : "WRITE", transport->name);
   }
   agent->num_workers++;
   return 0;

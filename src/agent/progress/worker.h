@@ -43,7 +43,7 @@ struct agent_worker {
   _Alignas(64) _Atomic(struct agent_post *) queue;
   struct agent_link *failed_links; // worker lock: for housekeeping
   char nics[TOPOLOGY_SERVED_WHY];  // which it uses and why, in words; "": there is nothing to say
-  struct trace_name traces[2];     // by enum weft_op: what profilers call its transfers
+  struct trace_name traces[2];     // by enum weft_transfer_op: what profilers call its transfers
   char trace_texts[2][48];
   _Alignas(64) _Atomic(struct agent_note *)
       spare_notes[2]; // small and large; taken with the worker's lock, given back by any

@@ -21,7 +21,7 @@ static uint64_t reckon(const struct transport_cost *cost, uint32_t pieces, uint6
 }
 
 // Whether the worker has all regions of both sides. [lock]
-static int has_regions(struct agent_worker *worker, const weft_list_t *local, const weft_list_t *remote, char *why,
+static int has_regions(struct agent_worker *worker, const weft_dlist_t *local, const weft_dlist_t *remote, char *why,
                        size_t size) {
   char name[120];
   for (uint32_t i = 0; i < local->num_regions; i++) {
@@ -45,13 +45,13 @@ static int has_regions(struct agent_worker *worker, const weft_list_t *local, co
 }
 
 // Whether it would, on another host.
-static bool could(const struct agent_worker *worker, const weft_list_t *local, const weft_list_t *remote) {
+static bool could(const struct agent_worker *worker, const weft_dlist_t *local, const weft_dlist_t *remote) {
   const struct transport_abilities *can = &worker->transport->abilities;
   return (can->local_kinds & 1u << local->kind) && (can->remote_kinds & 1u << remote->kind);
 }
 
 // 0: it can. Else `why` says why not. Local and remote are the transport's sides here.
-static int judge(struct agent_worker *worker, const weft_list_t *local, const weft_list_t *remote, char *why,
+static int judge(struct agent_worker *worker, const weft_dlist_t *local, const weft_dlist_t *remote, char *why,
                  size_t size) {
   const struct transport_abilities *can = &worker->worker->abilities;
   if (!(can->local_kinds & 1u << local->kind) || !(can->remote_kinds & 1u << remote->kind)) {
@@ -81,7 +81,7 @@ struct choice {
 // Looks at one worker, writes its line, keeps it if it is the best so far.
 static void weigh(struct agent_worker *worker, weft_transfer_t *transfer, struct text *text, struct choice *best) {
   char why[400];
-  const weft_list_t *local = transfer->local, *remote = transfer->remote;
+  const weft_dlist_t *local = transfer->local, *remote = transfer->remote;
   bool swapped = false;
   int rc = judge(worker, local, remote, why, sizeof why);
   // Within one agent either side can be the transport's local one: so a file is read into memory by a WRITE from it.

@@ -22,7 +22,7 @@ static void step(struct walk *walk, uint32_t *local, uint32_t *remote) {
       walk->run++;
       walk->within = 0;
     }
-    const struct weft_run *run = &options->runs[walk->run];
+    const struct weft_transfer_run *run = &options->runs[walk->run];
     *local = run->local_first + walk->within * run->local_stride;
     *remote = run->remote_first + walk->within * run->remote_stride;
     walk->within++;
@@ -39,13 +39,13 @@ static int check_runs(const struct agent_pairs *pairs, uint64_t *count) {
   const struct weft_transfer_options *options = pairs->options;
   *count = 0;
   for (uint32_t i = 0; i < options->num_runs; i++) {
-    const struct weft_run *run = &options->runs[i];
+    const struct weft_transfer_run *run = &options->runs[i];
     if (run->count == 0)
       continue;
     if (!run_fits(run->local_first, run->local_stride, run->count, pairs->local->count))
-      return fail(WEFT_ERR_LIMIT, "run %u goes beyond the local list of %u descriptors", i, pairs->local->count);
+      return fail(WEFT_ERR_INVALID, "run %u goes beyond the local list of %u descriptors", i, pairs->local->count);
     if (!run_fits(run->remote_first, run->remote_stride, run->count, pairs->remote->count))
-      return fail(WEFT_ERR_LIMIT, "run %u goes beyond the remote list of %u descriptors", i, pairs->remote->count);
+      return fail(WEFT_ERR_INVALID, "run %u goes beyond the remote list of %u descriptors", i, pairs->remote->count);
     *count += run->count;
   }
   return 0;
@@ -55,10 +55,10 @@ static int check_index(const struct agent_pairs *pairs) {
   const struct weft_transfer_options *options = pairs->options;
   for (uint32_t i = 0; i < options->num_index; i++) {
     if (options->local_index[i] >= pairs->local->count)
-      return fail(WEFT_ERR_LIMIT, "local_index[%u] is %u; the list has %u descriptors", i, options->local_index[i],
+      return fail(WEFT_ERR_INVALID, "local_index[%u] is %u; the list has %u descriptors", i, options->local_index[i],
                   pairs->local->count);
     if (options->remote_index[i] >= pairs->remote->count)
-      return fail(WEFT_ERR_LIMIT, "remote_index[%u] is %u; the list has %u descriptors", i, options->remote_index[i],
+      return fail(WEFT_ERR_INVALID, "remote_index[%u] is %u; the list has %u descriptors", i, options->remote_index[i],
                   pairs->remote->count);
   }
   return 0;
@@ -77,8 +77,8 @@ static int check_lengths(const struct agent_pairs *pairs) {
   return 0;
 }
 
-int agent_pairs_check(const weft_list_t *local, const weft_list_t *remote, const struct weft_transfer_options *options,
-                      struct agent_pairs *pairs) {
+int agent_pairs_check(const weft_dlist_t *local, const weft_dlist_t *remote,
+                      const struct weft_transfer_options *options, struct agent_pairs *pairs) {
   *pairs = (struct agent_pairs){.local = local, .remote = remote, .options = options};
   uint64_t count = 0;
   int rc = 0;

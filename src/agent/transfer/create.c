@@ -12,6 +12,7 @@
 #include "agent/progress/submit.h"
 #include "agent/transfer/transfer.h"
 #include "base/fail.h"
+#include "base/sized.h"
 #include "base/time/ticks.h"
 
 static int keep_notification(weft_transfer_t *transfer, const struct weft_transfer_options *options) {
@@ -61,14 +62,14 @@ static int make_parts(weft_transfer_t *transfer, bool swapped) {
   agent_worker_lock(worker);
   for (uint32_t i = 0; rc == 0 && i < transfer->num_parts; i++) {
     uint32_t first = i * most, left = transfer->num_pieces - first;
-    transfer->parts[i].request =
-        (struct transport_request){.peer = transfer->link->to,
-                                   .op = swapped ? (transfer->op == WEFT_READ ? WEFT_WRITE : WEFT_READ) : transfer->op,
-                                   .pieces = transfer->pieces + first,
-                                   .num_pieces = left < most ? left : most,
-                                   .status = transfer->status + first,
-                                   .message = carries ? transfer->message : NULL,
-                                   .message_size = carries ? transfer->message_size : 0};
+    transfer->parts[i].request = (struct transport_request){
+        .peer = transfer->link->to,
+        .op = swapped ? (transfer->op == WEFT_TRANSFER_READ ? WEFT_TRANSFER_WRITE : WEFT_TRANSFER_READ) : transfer->op,
+        .pieces = transfer->pieces + first,
+        .num_pieces = left < most ? left : most,
+        .status = transfer->status + first,
+        .message = carries ? transfer->message : NULL,
+        .message_size = carries ? transfer->message_size : 0};
     rc = agent_post_prepare(&transfer->parts[i], worker, transfer, agent_part_ended);
   }
   agent_worker_unlock(worker);
@@ -84,7 +85,7 @@ static int make_outgoing(weft_transfer_t *transfer) {
   if (!transfer->outgoing)
     return fail(WEFT_ERR_NOMEM, "no memory for a message");
   transfer->outgoing->request = (struct transport_request){.peer = transfer->peer->links[messenger->index].to,
-                                                           .op = WEFT_WRITE,
+                                                           .op = WEFT_TRANSFER_WRITE,
                                                            .message = transfer->message,
                                                            .message_size = transfer->message_size};
   agent_worker_lock(messenger);
@@ -122,8 +123,8 @@ static void discard(weft_transfer_t *transfer) {
   free(transfer);
 }
 
-static int check_access(enum weft_op op, const weft_list_t *local, const weft_list_t *remote) {
-  const weft_list_t *written = op == WEFT_WRITE ? remote : local;
+static int check_access(enum weft_transfer_op op, const weft_dlist_t *local, const weft_dlist_t *remote) {
+  const weft_dlist_t *written = op == WEFT_TRANSFER_WRITE ? remote : local;
   char name[120];
   for (uint32_t i = 0; i < written->num_regions; i++)
     if (written->regions[i]->read_only)
@@ -170,7 +171,7 @@ static void link_in(weft_transfer_t *transfer) {
   transfer->remote->transfers++;
 }
 
-static int create(weft_agent_t *agent, enum weft_op op, weft_list_t *local, weft_list_t *remote,
+static int create(weft_agent_t *agent, enum weft_transfer_op op, weft_dlist_t *local, weft_dlist_t *remote,
                   const struct weft_transfer_options *options, weft_transfer_t **made) {
   if (atomic_load(&remote->peer->failed) != 0)
     return agent_peer_fail(agent, remote->peer->id);
@@ -197,14 +198,12 @@ static int create(weft_agent_t *agent, enum weft_op op, weft_list_t *local, weft
   return 0;
 }
 
-static int check(const weft_agent_t *agent, enum weft_op op, const weft_list_t *local, const weft_list_t *remote,
-                 const struct weft_transfer_options *options) {
+static int check(const weft_agent_t *agent, enum weft_transfer_op op, const weft_dlist_t *local,
+                 const weft_dlist_t *remote, const struct weft_transfer_options *options) {
   if (!agent || !local || !remote)
     return fail(WEFT_ERR_INVALID, "the agent, the transfer or a list is NULL");
-  if (op != WEFT_READ && op != WEFT_WRITE)
-    return fail(WEFT_ERR_INVALID, "%d is not an operation: want WEFT_READ or WEFT_WRITE", (int)op);
-  if (options->size != sizeof *options)
-    return fail(WEFT_ERR_INVALID, "the options were not made with WEFT_TRANSFER_OPTIONS_INIT of this version");
+  if (op != WEFT_TRANSFER_READ && op != WEFT_TRANSFER_WRITE)
+    return fail(WEFT_ERR_INVALID, "%d is not an operation: want WEFT_TRANSFER_READ or WEFT_TRANSFER_WRITE", (int)op);
   if (local->agent != agent || remote->agent != agent || local->peer->id != WEFT_PEER_SELF)
     return fail(WEFT_ERR_INVALID,
                 "the local list is to be one of this agent's own descriptors, and both of this agent");
@@ -216,10 +215,14 @@ static int check(const weft_agent_t *agent, enum weft_op op, const weft_list_t *
   return check_access(op, local, remote);
 }
 
-int weft_transfer_create(weft_agent_t *agent, enum weft_op op, weft_list_t *local, weft_list_t *remote,
-                         const struct weft_transfer_options *options, weft_transfer_t **transfer) {
+int weft_transfer_create(weft_agent_t *agent, enum weft_transfer_op op, weft_dlist_t *local, weft_dlist_t *remote,
+                         const struct weft_transfer_options *given, weft_transfer_t **transfer) {
   static const struct weft_transfer_options defaults = WEFT_TRANSFER_OPTIONS_INIT;
-  options = options ? options : &defaults;
+  struct weft_transfer_options copy;
+  const struct weft_transfer_options *options = given ? given : &defaults;
+  options = SIZED_READ(options, &copy, transport, "weft_transfer_options");
+  if (!options)
+    return sized_refusal(given, sizeof copy);
   int rc = transfer ? check(agent, op, local, remote, options) : fail(WEFT_ERR_INVALID, "the transfer is NULL");
   if (rc != 0)
     return rc;

@@ -34,13 +34,13 @@ static int find_region(struct agent_peer *peer, const struct weft_descriptor *de
     return fail(WEFT_ERR_NOT_FOUND, "descriptor %u: %s has no region %" PRIu64, i, peer->name, descriptor->region);
   char name[120];
   if (address < named->address || length > named->length || address - named->address > named->length - length)
-    return fail(WEFT_ERR_LIMIT, "descriptor %u: %" PRIu64 " bytes from 0x%" PRIx64 " on are not within %s", i, length,
+    return fail(WEFT_ERR_INVALID, "descriptor %u: %" PRIu64 " bytes from 0x%" PRIx64 " on are not within %s", i, length,
                 address, agent_region_name(named, name, sizeof name));
   *region = named;
   return 0;
 }
 
-static int resolve(weft_list_t *list, const struct weft_descriptor *descriptors) {
+static int resolve(weft_dlist_t *list, const struct weft_descriptor *descriptors) {
   struct agent_region *region = NULL;
   for (uint32_t i = 0; i < list->count; i++) {
     int rc = find_region(list->peer, &descriptors[i], i, region, &region);
@@ -62,7 +62,7 @@ static int by_place(const void *left, const void *right) {
 }
 
 // Its regions, each once.
-static int gather(weft_list_t *list) {
+static int gather(weft_dlist_t *list) {
   list->regions = malloc(list->count * sizeof(struct agent_region *));
   if (!list->regions)
     return fail(WEFT_ERR_NOMEM, "no memory for %u descriptors", list->count);
@@ -77,7 +77,7 @@ static int gather(weft_list_t *list) {
   return 0;
 }
 
-static void discard(weft_list_t *list) {
+static void discard(weft_dlist_t *list) {
   if (list)
     free(list->regions);
   if (list)
@@ -86,12 +86,12 @@ static void discard(weft_list_t *list) {
 }
 
 static int create(weft_agent_t *agent, weft_peer_t id, const struct weft_descriptor *descriptors, uint32_t count,
-                  weft_list_t **made) {
+                  weft_dlist_t **made) {
   struct agent_peer *peer;
   int rc = agent_peer_living(agent, id, &peer);
   if (rc != 0)
     return rc;
-  weft_list_t *list = calloc(1, sizeof *list);
+  weft_dlist_t *list = calloc(1, sizeof *list);
   struct agent_span *spans = malloc(count * sizeof *spans);
   if (!list || !spans) {
     free(spans);
@@ -120,8 +120,8 @@ static int create(weft_agent_t *agent, weft_peer_t id, const struct weft_descrip
   return 0;
 }
 
-int weft_list_create(weft_agent_t *agent, weft_peer_t peer, const struct weft_descriptor *descriptors, uint32_t count,
-                     weft_list_t **list) {
+int weft_dlist_create(weft_agent_t *agent, weft_peer_t peer, const struct weft_descriptor *descriptors, uint32_t count,
+                      weft_dlist_t **list) {
   if (!agent || !list || !descriptors)
     return fail(WEFT_ERR_INVALID, "the agent, the descriptors or the list is NULL");
   if (count == 0 || count > WEFT_AGENT_MAX_DESCRIPTORS)
@@ -143,7 +143,7 @@ static void free_orphan(weft_agent_t *agent, struct agent_peer *peer, struct age
   agent_workers_unlock(agent);
 }
 
-void agent_list_free(weft_list_t *list) {
+void agent_list_free(weft_dlist_t *list) {
   *list->back = list->next;
   if (list->next)
     list->next->back = list->back;
@@ -155,7 +155,7 @@ void agent_list_free(weft_list_t *list) {
   discard(list);
 }
 
-int weft_list_free(weft_list_t *list) {
+int weft_dlist_free(weft_dlist_t *list) {
   if (!list)
     return 0;
   weft_agent_t *agent = list->agent;

@@ -5,6 +5,6 @@
 #include "agent/agent.h"
 
 // Frees what nobody uses any more. [lock]
-void agent_list_free(weft_list_t *list);
+void agent_list_free(weft_dlist_t *list);
 
 #endif

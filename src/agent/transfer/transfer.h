@@ -20,7 +20,7 @@ struct agent_span {
   struct agent_region *region;
 };
 
-struct weft_list {
+struct weft_dlist {
   weft_agent_t *agent;
   struct agent_peer *peer; // &agent->self: of this agent
   enum weft_memory_kind kind;
@@ -29,7 +29,7 @@ struct weft_list {
   struct agent_region **regions; // those that the spans lie in, each once
   uint32_t transfers;            // that use it; lock
   _Atomic uint64_t broken;       // id of a region of it that has gone; 0: none
-  struct weft_list *next, **back;
+  struct weft_dlist *next, **back;
 };
 
 // Of a transfer's state, while it is not 0 or a code.
@@ -49,7 +49,7 @@ struct weft_transfer {
   struct agent_post *parts;
   weft_agent_t *agent;
   struct agent_peer *peer;
-  struct weft_list *local, *remote; // the caller's
+  struct weft_dlist *local, *remote; // the caller's
   struct agent_link *link;
   _Atomic uint32_t number; // counts posts
   _Atomic uint64_t ending; // of post `number`: number << 8 | -code, when it was asked to end early
@@ -58,9 +58,9 @@ struct weft_transfer {
   _Atomic uint64_t deadline_ticks;
   uint64_t bytes; // of all pieces
   uint32_t polls;
-  enum weft_op op;   // as the caller sees it
-  uint64_t sequence; // of its notification in the last post
-  uint8_t *message;  // header and notification; NULL: none
+  enum weft_transfer_op op; // as the caller sees it
+  uint64_t sequence;        // of its notification in the last post
+  uint8_t *message;         // header and notification; NULL: none
   uint32_t message_size;
   struct agent_post *outgoing; // sends it when the last part has ended well; NULL: the only part carries it
   int event_fd;
@@ -93,14 +93,14 @@ uint64_t agent_transfer_left_ns(const weft_transfer_t *transfer);
 
 // What a caller chose of two lists, checked.
 struct agent_pairs {
-  const weft_list_t *local, *remote;
+  const weft_dlist_t *local, *remote;
   const struct weft_transfer_options *options;
   uint32_t count;
 };
 
 // Pairs of descriptors become pieces: neighbours on both sides, within the same two regions, are one.
-int agent_pairs_check(const weft_list_t *local, const weft_list_t *remote, const struct weft_transfer_options *options,
-                      struct agent_pairs *pairs);
+int agent_pairs_check(const weft_dlist_t *local, const weft_dlist_t *remote,
+                      const struct weft_transfer_options *options, struct agent_pairs *pairs);
 // Fills in the transfer's num_pairs, num_pieces, pieces (addresses and lengths), piece_of, bytes; `first[p]` is the
 // first pair of piece p, as spans. [allocates]
 int agent_pairs_merge(const struct agent_pairs *pairs, weft_transfer_t *transfer, struct agent_region ***local,

@@ -28,9 +28,9 @@ static void sleep_on(weft_transfer_t *transfer, uint64_t until_ns) {
   syscall(SYS_futex, &transfer->state, FUTEX_WAIT_PRIVATE, state, &left, NULL, 0);
 }
 
-// 0: it has ended. TIMEOUT: it has not.
+// 0: it has ended. 1: it has not.
 static int await_end(weft_transfer_t *transfer, uint32_t timeout_ms) {
-  uint64_t begun = clock_ns(), until = begun + timeout_ms * UINT64_C(1000000);
+  uint64_t begun = clock_ns(), until = clock_wait_deadline(timeout_ms);
   uint64_t spin_until = begun + transfer->agent->options.spin_us * UINT64_C(1000);
   while (agent_transfer_flies(transfer)) {
     agent_drive(transfer->agent);
@@ -42,7 +42,7 @@ static int await_end(weft_transfer_t *transfer, uint32_t timeout_ms) {
     if (!transfer->agent->has_thread)
       agent_tend_if_due(transfer->agent, now);
     if (now >= until)
-      return WEFT_ERR_TIMEOUT;
+      return 1;
     if (now >= spin_until)
       sleep_on(transfer, until);
   }
@@ -53,9 +53,7 @@ int weft_transfer_wait(weft_transfer_t *transfer, uint32_t timeout_ms) {
   int rc = weft_transfer_poll(transfer);
   if (rc != 1)
     return rc;
-  if (await_end(transfer, timeout_ms) != 0)
-    return fail(WEFT_ERR_TIMEOUT, "the transfer with %s has not ended within %u ms", transfer->peer->name, timeout_ms);
-  return weft_transfer_poll(transfer);
+  return await_end(transfer, timeout_ms) == 0 ? weft_transfer_poll(transfer) : 1;
 }
 
 int weft_transfer_cancel(weft_transfer_t *transfer, uint32_t timeout_ms) {
@@ -88,20 +86,17 @@ int weft_transfer_fd(weft_transfer_t *transfer, int *fd) {
   return 0;
 }
 
-int weft_transfer_status(weft_transfer_t *transfer, int32_t *status, uint32_t *count) {
-  if (!transfer || !count || (*count > 0 && !status))
+int weft_transfer_status(weft_transfer_t *transfer, int32_t *status, uint32_t cap, uint32_t *count) {
+  if (!transfer || !count || (cap > 0 && !status))
     return fail(WEFT_ERR_INVALID, "the transfer, the status or the count is NULL");
   int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
   if (state > 0)
     return state & AGENT_IN_FLIGHT ? fail(WEFT_ERR_BUSY, "the transfer is in flight")
                                    : fail(WEFT_ERR_INVALID, "the transfer has not been posted");
-  uint32_t room = *count;
-  for (uint32_t i = 0; i < room && i < transfer->num_pairs; i++)
+  for (uint32_t i = 0; i < cap && i < transfer->num_pairs; i++)
     status[i] = state == 0 ? 0 : transfer->status[transfer->piece_of ? transfer->piece_of[i] : i];
   *count = transfer->num_pairs;
-  return room > 0 && room < transfer->num_pairs
-             ? fail(WEFT_ERR_LIMIT, "there are %u pairs, and room for %u", transfer->num_pairs, room)
-             : 0;
+  return 0;
 }
 
 const char *weft_transfer_error(weft_transfer_t *transfer) {

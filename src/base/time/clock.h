@@ -19,6 +19,11 @@ static inline uint64_t clock_deadline_ms(uint64_t timeout_ms) {
   return clock_ns() + timeout_ms * 1000000u;
 }
 
+// The same for a caller's `timeout_ms`: UINT32_MAX (WEFT_WAIT_FOREVER) never passes.
+static inline uint64_t clock_wait_deadline(uint32_t timeout_ms) {
+  return timeout_ms == UINT32_MAX ? CLOCK_NEVER : clock_deadline_ms(timeout_ms);
+}
+
 static inline bool clock_passed(uint64_t deadline_ns) {
   return clock_ns() >= deadline_ns;
 }

@@ -97,7 +97,7 @@ static void left(struct ep_post *post, int err) {
 static int prepare(struct ep_remote *remote, struct batch *batch, uint32_t num_pieces) {
   batch->post = (struct ep_post){.remote = remote, .ended = left, .part = batch};
   batch->post.request = (struct transport_request){.peer = remote->peer,
-                                                   .op = WEFT_WRITE,
+                                                   .op = WEFT_TRANSFER_WRITE,
                                                    .pieces = num_pieces ? &batch->piece : NULL,
                                                    .num_pieces = num_pieces,
                                                    .message = &batch->update,

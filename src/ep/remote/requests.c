@@ -7,7 +7,7 @@ int ep_request_prepare(struct ep_remote *remote, struct ep_post *post, void (*en
   post->ended = ended;
   post->part = part;
   post->request.peer = remote->peer;
-  post->request.op = WEFT_WRITE;
+  post->request.op = WEFT_TRANSFER_WRITE;
   post->request.pieces = pieces;
   post->request.num_pieces = num_pieces;
   int rc = remote->net->transport->prepare(&post->request);

@@ -33,7 +33,7 @@ static int check_piece(const struct transport_request *request, uint32_t i) {
     return fail(WEFT_ERR_INVALID, "piece %u is not within its local region", i);
   if (!within(piece->remote_address, piece->length, remote->base.address, remote->base.length))
     return fail(WEFT_ERR_INVALID, "piece %u is not within the peer's region", i);
-  if (request->op == WEFT_WRITE ? remote->read_only : local->read_only)
+  if (request->op == WEFT_TRANSFER_WRITE ? remote->read_only : local->read_only)
     return fail(WEFT_ERR_INVALID, "piece %u would write to a region that is read-only", i);
   return 0;
 }
@@ -48,7 +48,7 @@ static int make_copies(const struct transport_request *request, int device, stru
     if (rc != 0)
       return rc;
     void *remote = (char *)base + (piece->remote_address - piece->remote->address);
-    bool write = request->op == WEFT_WRITE;
+    bool write = request->op == WEFT_TRANSFER_WRITE;
     copies[i] =
         (struct device_copy){.to = write ? remote : local, .from = write ? local : remote, .size = piece->length};
   }
@@ -85,7 +85,7 @@ int cuda_transport_prepare(struct transport_request *request) {
   own->request = request;
   own->worker = worker_of(request);
   own->peer = (struct cuda_peer *)request->peer;
-  own->message = (struct transport_request){.peer = own->peer->shm, .op = WEFT_WRITE};
+  own->message = (struct transport_request){.peer = own->peer->shm, .op = WEFT_TRANSFER_WRITE};
   request->own = own;
   own->later = own->worker->prepared;
   if (own->later)

@@ -94,7 +94,7 @@ static void begin(struct file_worker *worker, struct file_request *own) {
     op->file = file;
     op->memory = (struct file_region *)piece->local;
     op->piece = index;
-    op->to_file = request->op == WEFT_WRITE;
+    op->to_file = request->op == WEFT_TRANSFER_WRITE;
     op->address = (char *)(uintptr_t)(piece->local_address + own->offset);
     op->offset = piece->remote_address + own->offset;
     shape(worker, op, piece->length - own->offset);
@@ -136,7 +136,7 @@ void file_issue(struct file_worker *worker) {
 static void finish_if_done(struct file_worker *worker, struct file_request *own) {
   if (own->in_flight > 0 || !link_empty(&own->issue))
     return;
-  bool is_write = own->base.request->op == WEFT_WRITE;
+  bool is_write = own->base.request->op == WEFT_TRANSFER_WRITE;
   if (is_write && worker->sync && !own->syncing && !own->base.err && !own->base.canceled && own->num_files > 0) {
     own->syncing = true;
     link_add(&worker->issue, &own->issue);

@@ -15,9 +15,9 @@ static int check_modes(const struct transport_request *request) {
     const char *name = file->base.base.memory.path ? file->base.base.memory.path : "its file";
     if (file->base.gone)
       return fail(WEFT_ERR_NOT_FOUND, "piece %u: its file was deregistered", i);
-    if (request->op == WEFT_READ ? !file->readable : !file->writable)
+    if (request->op == WEFT_TRANSFER_READ ? !file->readable : !file->writable)
       return fail(WEFT_ERR_INVALID, "piece %u: %s is open for %s only", i, name,
-                  request->op == WEFT_READ ? "writing" : "reading");
+                  request->op == WEFT_TRANSFER_READ ? "writing" : "reading");
   }
   return 0;
 }
@@ -57,7 +57,7 @@ int file_prepare(struct transport_request *request) {
     rc = storage_request_init(request, &own->base);
   if (rc == 0)
     rc = file_gds_prepare(worker, request);
-  if (rc == 0 && worker->sync && request->op == WEFT_WRITE)
+  if (rc == 0 && worker->sync && request->op == WEFT_TRANSFER_WRITE)
     rc = list_files(own, request);
   if (rc < 0) {
     free_own(own);
@@ -92,7 +92,7 @@ int file_post(struct transport_request *request) {
   own->piece = own->next_file = 0;
   own->offset = 0;
   own->syncing = false;
-  own->most = request->op == WEFT_WRITE ? most_of_a_file() : UINT64_MAX;
+  own->most = request->op == WEFT_TRANSFER_WRITE ? most_of_a_file() : UINT64_MAX;
   if (request->num_pieces == 0) {
     storage_request_end(&own->base);
     return 0;

@@ -46,7 +46,7 @@ static int check_piece(const struct transport_request *request, uint32_t i) {
     return fail(WEFT_ERR_INVALID, "piece %u is not inside its own region", i);
   if (!inside(piece->remote_address, piece->length, remote->base.address, remote->base.length))
     return fail(WEFT_ERR_INVALID, "piece %u is not inside the peer's region", i);
-  if (request->op == WEFT_WRITE ? remote->read_only : local->read_only)
+  if (request->op == WEFT_TRANSFER_WRITE ? remote->read_only : local->read_only)
     return fail(WEFT_ERR_INVALID, "piece %u writes to a region that is for reading only", i);
   return 0;
 }
@@ -98,7 +98,8 @@ static void fill_status(struct flow_request *own) {
     return;
   }
   // A WRITE that was not settled has an unknown end, and the piece in the middle has failed with the rest.
-  bool settled = request->op == WEFT_READ || own->worker->wire.settled_when_moved || own->stage > FLOW_SETTLING;
+  bool settled =
+      request->op == WEFT_TRANSFER_READ || own->worker->wire.settled_when_moved || own->stage > FLOW_SETTLING;
   for (uint32_t i = settled ? own->piece : 0; i < request->num_pieces; i++) {
     if (i >= own->piece || request->status[i] == 0)
       request->status[i] = own->err;
@@ -191,7 +192,7 @@ static bool move(struct flow_request *own) {
       op->piece = own->piece;
       op->taken = false;
       int result = wire->move(own, piece, own->offset, op);
-      own->wrote |= result == FLOW_STARTED || result == FLOW_DONE ? request->op == WEFT_WRITE : false;
+      own->wrote |= result == FLOW_STARTED || result == FLOW_DONE ? request->op == WEFT_TRANSFER_WRITE : false;
       done += result == FLOW_DONE ? length : 0;
       if (result == FLOW_DONE)
         count_moved(own, length);

@@ -15,7 +15,7 @@
 enum { BACKOFF_MAX_MS = 5000 };
 
 static bool is_multipart(const struct object_request *own, const struct object_target *target) {
-  return own->base.request->op == WEFT_WRITE && target->num_parts > 1;
+  return own->base.request->op == WEFT_TRANSFER_WRITE && target->num_parts > 1;
 }
 
 static const char *path_of(const struct object_target *target) {
@@ -196,13 +196,13 @@ static bool begin_target(struct object_worker *worker, struct object_request *ow
     return false;
   bool opens = !target->opened && target->num_parts > 1;
   target->opening = opens;
-  if (opens && own->base.request->op == WEFT_WRITE) {
+  if (opens && own->base.request->op == WEFT_TRANSFER_WRITE) {
     lane_next(lane, OBJECT_CREATE);
     return true;
   }
-  enum object_verb verb = own->base.request->op == WEFT_READ ? OBJECT_GET
-                          : target->num_parts > 1            ? OBJECT_PUT_PART
-                                                             : OBJECT_PUT;
+  enum object_verb verb = own->base.request->op == WEFT_TRANSFER_READ ? OBJECT_GET
+                          : target->num_parts > 1                     ? OBJECT_PUT_PART
+                                                                      : OBJECT_PUT;
   snprintf(lane->upload, sizeof lane->upload, "%s", target->upload);
   lane->verb = verb;
   lane->part = &own->parts[target->first_part + target->next_part++];
@@ -297,7 +297,7 @@ static void lane_failed(struct object_lane *lane, int err) {
     lane_free(lane);
     return;
   }
-  bool all = own->base.request->op == WEFT_WRITE || err == WEFT_ERR_AUTH || err == WEFT_ERR_NOT_FOUND ||
+  bool all = own->base.request->op == WEFT_TRANSFER_WRITE || err == WEFT_ERR_AUTH || err == WEFT_ERR_NOT_FOUND ||
              err == WEFT_ERR_CONFLICT || err == WEFT_ERR_UNREACHABLE;
   if (all)
     fail_target(own, target, err);

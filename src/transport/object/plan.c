@@ -116,7 +116,7 @@ static int cut_all(struct object_request *own, const struct object_settings *set
   own->num_parts = 0;
   for (uint32_t i = 0; i < own->num_targets; i++) {
     uint64_t part_bytes = set->part_bytes, size = 0;
-    if (own->base.request->op == WEFT_WRITE) {
+    if (own->base.request->op == WEFT_TRANSFER_WRITE) {
       int rc = check_whole(own, &own->targets[i], &size);
       if (rc < 0)
         return rc;

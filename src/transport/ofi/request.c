@@ -39,10 +39,10 @@ int ofi_move(struct flow_request *own, const struct transport_piece *piece, uint
   uint64_t at = piece->remote_address - remote->flow.base.address + remote->base + offset;
   if (full(own))
     return FLOW_AGAIN;
-  ssize_t rc = own->request->op == WEFT_WRITE
+  ssize_t rc = own->request->op == WEFT_TRANSFER_WRITE
                    ? fi_write(ep, local, base->length, desc, peer, at, remote->key, &op->context.libfabric)
                    : fi_read(ep, local, base->length, desc, peer, at, remote->key, &op->context.libfabric);
-  return how(own, op, rc, own->request->op == WEFT_WRITE ? "a write" : "a read");
+  return how(own, op, rc, own->request->op == WEFT_TRANSFER_WRITE ? "a write" : "a read");
 }
 
 // Posts a read of one byte behind the writes, into a buffer of the worker.

@@ -58,8 +58,8 @@ bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   }
   ssize_t moved;
   do
-    moved = walk->request->op == WEFT_WRITE ? process_vm_writev(peer->pid, local, count, there, count, 0)
-                                            : process_vm_readv(peer->pid, local, count, there, count, 0);
+    moved = walk->request->op == WEFT_TRANSFER_WRITE ? process_vm_writev(peer->pid, local, count, there, count, 0)
+                                                     : process_vm_readv(peer->pid, local, count, there, count, 0);
   while (moved < 0 && errno == EINTR);
   if (moved < 0)
     return fail_by(walk, remote, errno);

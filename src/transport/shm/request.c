@@ -19,15 +19,15 @@ static int check_piece(const struct transport_request *request, uint32_t index) 
     return fail(WEFT_ERR_LIMIT, "piece %u is outside its local region", index);
   if (!within(piece->remote_address, piece->length, piece->remote->address, piece->remote->length))
     return fail(WEFT_ERR_LIMIT, "piece %u is outside the peer's region", index);
-  bool read_only =
-      request->op == WEFT_READ ? piece->local->memory.read_only : ((const struct shm_remote *)piece->remote)->read_only;
+  bool read_only = request->op == WEFT_TRANSFER_READ ? piece->local->memory.read_only
+                                                     : ((const struct shm_remote *)piece->remote)->read_only;
   if (read_only)
     return fail(WEFT_ERR_INVALID, "piece %u goes to memory that was registered as read-only", index);
   return 0;
 }
 
 int shm_prepare(struct transport_request *request) {
-  if (request->op != WEFT_READ && request->op != WEFT_WRITE)
+  if (request->op != WEFT_TRANSFER_READ && request->op != WEFT_TRANSFER_WRITE)
     return fail(WEFT_ERR_INVALID, "there is no operation %d", (int)request->op);
   if (request->message_size > TRANSPORT_MAX_MESSAGE)
     return fail(WEFT_ERR_LIMIT, "a message has %u bytes at most, not %u", (unsigned)TRANSPORT_MAX_MESSAGE,

@@ -12,7 +12,7 @@ static struct shm_run run_of(const struct transport_request *request, const stru
   const struct transport_piece *piece = &request->pieces[at];
   unsigned char *local = (unsigned char *)(uintptr_t)(piece->local_address + offset);
   unsigned char *there = remote->memory + (piece->remote_address - remote->base.address) + offset;
-  bool is_write = request->op == WEFT_WRITE;
+  bool is_write = request->op == WEFT_TRANSFER_WRITE;
   return (struct shm_run){.to = is_write ? there : local, .from = is_write ? local : there, .size = size};
 }
 

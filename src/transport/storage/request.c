@@ -16,7 +16,7 @@ static int check_local(const struct transport_request *request, uint32_t i) {
   if (piece->local_address < start || piece->length > memory->length ||
       piece->local_address - start > memory->length - piece->length)
     return fail(WEFT_ERR_LIMIT, "piece %u: its local side is outside its region", i);
-  if (request->op == WEFT_READ && memory->read_only)
+  if (request->op == WEFT_TRANSFER_READ && memory->read_only)
     return fail(WEFT_ERR_INVALID, "piece %u: its local side was registered as read-only", i);
   return 0;
 }
@@ -31,7 +31,7 @@ static int check_remote(const struct transport_request *request, uint32_t i) {
     return fail(WEFT_ERR_LIMIT, "piece %u: bytes %llu to %llu of %s were asked for, which is registered up to %llu", i,
                 (unsigned long long)piece->remote_address, (unsigned long long)(piece->remote_address + piece->length),
                 memory->path ? memory->path : "a file", (unsigned long long)most);
-  if (request->op == WEFT_WRITE && memory->read_only)
+  if (request->op == WEFT_TRANSFER_WRITE && memory->read_only)
     return fail(WEFT_ERR_INVALID, "piece %u: %s was registered as read-only", i,
                 memory->path ? memory->path : "its file");
   return 0;

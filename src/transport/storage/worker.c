@@ -119,7 +119,7 @@ int storage_import(struct transport_peer *base, const void *bytes, size_t size, 
     return rc;
   uint64_t id = wire_take_number(&reader, 8), kind = wire_take_number(&reader, 4),
            number = wire_take_number(&reader, 8);
-  if (kind >= WEFT_MEMORY_KINDS || !(worker->base.abilities.remote_kinds & 1u << kind))
+  if (kind >= TRANSPORT_KINDS || !(worker->base.abilities.remote_kinds & 1u << kind))
     return fail(WEFT_ERR_UNREACHABLE, "the transport %s reaches no memory of that kind", worker->base.transport->name);
   struct storage_region *region = id == worker->id ? find_region(worker, number) : NULL;
   if (!region)

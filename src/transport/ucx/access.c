@@ -95,7 +95,7 @@ static void sent(void *request, ucs_status_t status, void *arg) {
 // FLOW_DONE: it has been sent; FLOW_STARTED: sent() will be called.
 static int send_ask(struct flow_op *op) {
   const struct asking *asking = asking_of(op);
-  bool write = op->own->request->op == WEFT_WRITE;
+  bool write = op->own->request->op == WEFT_TRANSFER_WRITE;
   ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_REQUEST |
                       UCP_OP_ATTR_FIELD_FLAGS,
@@ -134,7 +134,7 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
   int err = peer->hello_sent ? 0 : ucx_send_hello(peer);
   if (err != 0)
     return err;
-  if (own->request->op == WEFT_WRITE && piece->local->memory.kind != WEFT_MEMORY_HOST) {
+  if (own->request->op == WEFT_TRANSFER_WRITE && piece->local->memory.kind != WEFT_MEMORY_HOST) {
     const void *from = (const void *)(uintptr_t)(piece->local_address + offset);
     bounce = ucx_bounce_take(&worker->gpus);
     if (!bounce)
@@ -201,7 +201,7 @@ ucs_status_t ucx_on_answer(void *arg, const void *header, size_t header_size, vo
   struct flow_op *op = answered_op(worker, &answer);
   if (!op)
     return UCS_OK;
-  bool read = op->own->request->op == WEFT_READ;
+  bool read = op->own->request->op == WEFT_TRANSFER_READ;
   // A write whose memory was read must not be sent again: the memory may have changed.
   if (answer.status == WEFT_ERR_BUSY && read && !(op->more & LOCAL)) {
     op->more |= LOCAL;

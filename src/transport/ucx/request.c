@@ -46,8 +46,9 @@ int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_MEMH;
   param.memory_type = ucx_memory_type(piece->local->memory.kind);
   param.memh = memory;
-  return own->request->op == WEFT_WRITE ? how(ucp_put_nbx(ep, local, op->length, remote, rkey, &param), "a put")
-                                        : how(ucp_get_nbx(ep, local, op->length, remote, rkey, &param), "a get");
+  return own->request->op == WEFT_TRANSFER_WRITE
+             ? how(ucp_put_nbx(ep, local, op->length, remote, rkey, &param), "a put")
+             : how(ucp_get_nbx(ep, local, op->length, remote, rkey, &param), "a get");
 }
 
 // Not from inside a callback of UCX: while 1.18 replays what waited for a connection, a flush is an assertion that ends

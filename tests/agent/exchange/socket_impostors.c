@@ -43,19 +43,19 @@ static void *allocate(weft_agent_t *agent, struct weft_descriptor *of) {
 
 static void check_transfer(void) {
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
-  weft_list_t *local, *remote;
+  weft_dlist_t *local, *remote;
   weft_transfer_t *transfer;
   static uint8_t fill;
   memset((void *)(uintptr_t)here.address, ++fill, BYTES);
-  assert_int_equal(weft_list_create(victim.agent, WEFT_PEER_SELF, &here, 1, &local), 0);
-  assert_int_equal(weft_list_create(victim.agent, known, &there, 1, &remote), 0);
-  assert_int_equal(weft_transfer_create(victim.agent, WEFT_WRITE, local, remote, &options, &transfer), 0);
+  assert_int_equal(weft_dlist_create(victim.agent, WEFT_PEER_SELF, &here, 1, &local), 0);
+  assert_int_equal(weft_dlist_create(victim.agent, known, &there, 1, &remote), 0);
+  assert_int_equal(weft_transfer_create(victim.agent, WEFT_TRANSFER_WRITE, local, remote, &options, &transfer), 0);
   assert_int_equal(weft_transfer_post(transfer), 0);
   assert_int_equal(weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS), 0);
   assert_int_equal(*(uint8_t *)(uintptr_t)there.address, fill);
   assert_int_equal(weft_transfer_free(transfer), 0);
-  assert_int_equal(weft_list_free(local), 0);
-  assert_int_equal(weft_list_free(remote), 0);
+  assert_int_equal(weft_dlist_free(local), 0);
+  assert_int_equal(weft_dlist_free(remote), 0);
 }
 
 static bool has_no_connection(void *arg) {

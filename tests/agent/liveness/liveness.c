@@ -33,7 +33,7 @@ static int idle(void *arg, int in, int out) {
 static bool has_notification(void *arg) {
   struct weft_notification notification;
   uint32_t count = 1;
-  return weft_agent_notifications(arg, &notification, &count) == 0 && count == 1;
+  return weft_agent_notifications(arg, &notification, count, &count) == 0 && count == 1;
 }
 
 // Has the process say something, and waits for it: from now on its silence counts.
@@ -50,22 +50,22 @@ static weft_peer_t exchange(struct crowd_process *process, struct crowd_member *
 // A transfer to the peer's only region.
 static weft_transfer_t *make_transfer(weft_agent_t *agent, weft_peer_t peer) {
   static char bytes[64];
-  struct weft_memory memory = WEFT_MEMORY_INIT;
+  struct weft_agent_memory memory = WEFT_AGENT_MEMORY_INIT;
   memory.address = bytes;
   memory.length = sizeof bytes;
   weft_region_t region;
-  struct weft_region_info info = {.size = sizeof info};
+  struct weft_region_info info;
   uint32_t count = 1;
-  weft_list_t *local, *remote;
+  weft_dlist_t *local, *remote;
   weft_transfer_t *transfer;
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   assert_int_equal(weft_agent_register(agent, &memory, &region), 0);
-  assert_int_equal(weft_agent_regions(agent, peer, &info, &count), 0);
+  assert_int_equal(weft_agent_regions(agent, peer, &info, sizeof info, count, &count), 0);
   struct weft_descriptor from = {.address = (uintptr_t)bytes, .length = 8, .region = region};
   struct weft_descriptor to = {.address = info.address, .length = 8, .region = info.region};
-  assert_int_equal(weft_list_create(agent, WEFT_PEER_SELF, &from, 1, &local), 0);
-  assert_int_equal(weft_list_create(agent, peer, &to, 1, &remote), 0);
-  assert_int_equal(weft_transfer_create(agent, WEFT_WRITE, local, remote, &options, &transfer), 0);
+  assert_int_equal(weft_dlist_create(agent, WEFT_PEER_SELF, &from, 1, &local), 0);
+  assert_int_equal(weft_dlist_create(agent, peer, &to, 1, &remote), 0);
+  assert_int_equal(weft_transfer_create(agent, WEFT_TRANSFER_WRITE, local, remote, &options, &transfer), 0);
   return transfer;
 }
 
@@ -242,13 +242,13 @@ static void test_forgotten(void **state) {
   weft_peer_t peer = crowd_load(initiator.agent, target.agent), back = crowd_load(target.agent, initiator.agent);
   assert_int_equal(weft_agent_notify(target.agent, back, "here", 4), 0);
   assert_true(support_wait(has_notification, initiator.agent, SUPPORT_DEADLINE_MS));
-  struct weft_region_info info[2] = {{.size = sizeof *info}};
+  struct weft_region_info info[2];
   for (int i = 0; i < 600; i++)
     assert_int_equal(weft_agent_deregister(target.agent, regions[i]), 0);
   for (size_t n = 1;; n++) {
     uint32_t count = 2;
     crowd_await(&initiator, UPDATED, "target", n);
-    if (weft_agent_regions(initiator.agent, peer, info, &count) == 0 && count == 1)
+    if (weft_agent_regions(initiator.agent, peer, info, sizeof *info, count, &count) == 0 && count == 1)
       break;
   }
   assert_true(info[0].region == kept);

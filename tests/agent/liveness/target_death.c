@@ -45,7 +45,7 @@ static bool send_blob(weft_agent_t *agent, int fd) {
   static uint8_t blob[BLOB];
   size_t size = sizeof blob;
   uint32_t number;
-  if (weft_agent_metadata(agent, NULL, 0, true, blob, &size) != 0)
+  if (weft_agent_metadata(agent, NULL, blob, size, &size) != 0)
     return false;
   number = (uint32_t)size;
   return write(fd, &number, sizeof number) == sizeof number && write(fd, blob, size) == (ssize_t)size;
@@ -112,7 +112,7 @@ static void end_target(struct target *target, int signal) {
 struct side {
   weft_agent_t *agent;
   weft_peer_t peer;
-  weft_list_t *local, *remote;
+  weft_dlist_t *local, *remote;
   weft_transfer_t *write, *read;
   uint8_t *memory;
   struct target target;
@@ -132,24 +132,26 @@ static void connect_to(struct side *side) {
   if (!load_blob(side->agent, side->target.from, &side->peer))
     fail_msg("the target is not loaded: %s", weft_last_error());
   assert_true(send_blob(side->agent, side->target.to));
-  struct weft_region_info info = {.size = sizeof info};
+  struct weft_region_info info;
   uint32_t count = 1;
-  assert_int_equal(weft_agent_regions(side->agent, side->peer, &info, &count), 0);
+  assert_int_equal(weft_agent_regions(side->agent, side->peer, &info, sizeof info, count, &count), 0);
   struct weft_descriptor here = {(uintptr_t)side->memory, BYTES, 0}, there = {info.address, BYTES, info.region};
-  assert_int_equal(weft_list_create(side->agent, WEFT_PEER_SELF, &here, 1, &side->local), 0);
-  assert_int_equal(weft_list_create(side->agent, side->peer, &there, 1, &side->remote), 0);
+  assert_int_equal(weft_dlist_create(side->agent, WEFT_PEER_SELF, &here, 1, &side->local), 0);
+  assert_int_equal(weft_dlist_create(side->agent, side->peer, &there, 1, &side->remote), 0);
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   options.notification = "written";
   options.notification_size = 7;
-  assert_int_equal(weft_transfer_create(side->agent, WEFT_WRITE, side->local, side->remote, &options, &side->write), 0);
-  assert_int_equal(weft_transfer_create(side->agent, WEFT_READ, side->local, side->remote, NULL, &side->read), 0);
+  assert_int_equal(
+      weft_transfer_create(side->agent, WEFT_TRANSFER_WRITE, side->local, side->remote, &options, &side->write), 0);
+  assert_int_equal(weft_transfer_create(side->agent, WEFT_TRANSFER_READ, side->local, side->remote, NULL, &side->read),
+                   0);
 }
 
 static void let_go(struct side *side) {
   weft_transfer_free(side->write);
   weft_transfer_free(side->read);
-  assert_int_equal(weft_list_free(side->local), 0);
-  assert_int_equal(weft_list_free(side->remote), 0);
+  assert_int_equal(weft_dlist_free(side->local), 0);
+  assert_int_equal(weft_dlist_free(side->remote), 0);
 }
 
 // Posts both ways until the peer is known to be lost.
@@ -175,7 +177,7 @@ static void post_until_lost(struct side *side, uint64_t kill_ns) {
 static bool has_spoken(void *arg) {
   struct weft_notification hello;
   uint32_t count = 1;
-  return weft_agent_notifications(arg, &hello, &count) == 0 && count == 1;
+  return weft_agent_notifications(arg, &hello, count, &count) == 0 && count == 1;
 }
 
 static bool is_lost(void *arg) {

@@ -232,7 +232,7 @@ static void test_hostile_counts(void **state) {
   assert_int_equal(read_changed(first + 4, 0, 8), WEFT_ERR_PROTOCOL);                     // region 0
   assert_int_equal(read_changed(first + 4, 9, 8), WEFT_ERR_PROTOCOL);                     // not ascending
   assert_int_equal(read_changed(first + 12, UINT64_MAX, 8), WEFT_ERR_PROTOCOL);           // past all addresses
-  assert_int_equal(read_changed(first + 32, WEFT_MEMORY_KINDS, 2), WEFT_ERR_PROTOCOL);    // of no kind
+  assert_int_equal(read_changed(first + 32, TRANSPORT_KINDS, 2), WEFT_ERR_PROTOCOL);      // of no kind
   assert_int_equal(read_changed(AGENT_BLOB_HEAD + 12, 0, 8), WEFT_ERR_PROTOCOL);          // no incarnation
   assert_int_equal(read_changed(AGENT_BLOB_HEAD + 12, UINT64_MAX, 8), WEFT_ERR_PROTOCOL); // WEFT_PEER_SELF
 }
@@ -245,7 +245,7 @@ static void test_arguments(void **state) {
   uint8_t small[64];
   memset(small, 0xAA, sizeof small);
   size_t size = 40;
-  assert_int_equal(agent_blob_write(describe_fixed(), NULL, small, &size), WEFT_ERR_LIMIT);
+  assert_int_equal(agent_blob_write(describe_fixed(), NULL, small, &size), WEFT_ERR_ROOM);
   assert_true(size > 40 && small[40] == 0xAA);
 }
 

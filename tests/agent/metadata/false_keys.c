@@ -76,10 +76,10 @@ static void forge(uint8_t *key, size_t size, size_t at, uint64_t value, size_t b
 // What the liar tells: the address of one, a key of another, and a region where it says that it is.
 struct lie {
   const struct party *address, *key;
-  uint64_t at, length; // of the region, in its key too
-  enum weft_op op;     // what the target is asked to do
-  bool moves;          // the key is changed to that range
-  bool owns;           // it shows the incarnation of whom the address is of
+  uint64_t at, length;      // of the region, in its key too
+  enum weft_transfer_op op; // what the target is asked to do
+  bool moves;               // the key is changed to that range
+  bool owns;                // it shows the incarnation of whom the address is of
 };
 
 static struct agent_key key_of(const struct party *party, const struct lie *lie, uint8_t bytes[KEY_MAX]) {
@@ -126,14 +126,14 @@ static int serve(const struct lie *lie) {
   told.num_regions = 1;
   told.regions = &region;
   weft_peer_t peer = 0;
-  weft_list_t *local = NULL, *remote = NULL;
+  weft_dlist_t *local = NULL, *remote = NULL;
   weft_transfer_t *transfer = NULL;
   struct weft_descriptor here = {(uintptr_t)target.memory, BYTES, target.region}, there = {lie->at, BYTES, 1};
   int rc = agent_adopt(target.agent, &told, 0, &peer);
   if (rc == 0)
-    rc = weft_list_create(target.agent, WEFT_PEER_SELF, &here, 1, &local);
+    rc = weft_dlist_create(target.agent, WEFT_PEER_SELF, &here, 1, &local);
   if (rc == 0)
-    rc = weft_list_create(target.agent, peer, &there, 1, &remote);
+    rc = weft_dlist_create(target.agent, peer, &there, 1, &remote);
   if (rc == 0)
     rc = weft_transfer_create(target.agent, lie->op, local, remote, NULL, &transfer);
   if (rc == 0)
@@ -143,15 +143,15 @@ static int serve(const struct lie *lie) {
   if (rc != 0)
     assert_true(weft_last_error()[0] != '\0');
   weft_transfer_free(transfer);
-  weft_list_free(local);
-  weft_list_free(remote);
+  weft_dlist_free(local);
+  weft_dlist_free(remote);
   return rc;
 }
 
 static void expect_nothing(const struct lie *lie) {
   memset(target.memory, 't', BYTES);
   if (serve(lie) == 0)
-    fail_msg("the target did what the liar asked for: it %s", lie->op == WEFT_READ ? "read" : "wrote");
+    fail_msg("the target did what the liar asked for: it %s", lie->op == WEFT_TRANSFER_READ ? "read" : "wrote");
   for (int i = 0; i < BYTES; i++) {
     assert_int_equal(secret[i], 's');
     assert_int_equal(target.memory[i], 't');
@@ -166,7 +166,7 @@ static void test_targets_own_address(void **state) {
                             .key = &target,
                             .at = (uintptr_t)secret,
                             .length = BYTES,
-                            .op = op ? WEFT_WRITE : WEFT_READ,
+                            .op = op ? WEFT_TRANSFER_WRITE : WEFT_TRANSFER_READ,
                             .moves = true};
     expect_nothing(&lie);
   }
@@ -176,14 +176,14 @@ static void test_targets_own_address(void **state) {
 static void test_targets_own_address_and_key(void **state) {
   (void)state;
   expect_nothing(&(struct lie){
-      .address = &target, .key = &target, .at = (uintptr_t)target.memory, .length = BYTES, .op = WEFT_READ});
+      .address = &target, .key = &target, .at = (uintptr_t)target.memory, .length = BYTES, .op = WEFT_TRANSFER_READ});
 }
 
 static void test_another_agents_address(void **state) {
   (void)state;
   memset(third.memory, '3', BYTES);
   expect_nothing(&(struct lie){
-      .address = &third, .key = &third, .at = (uintptr_t)third.memory, .length = BYTES, .op = WEFT_WRITE});
+      .address = &third, .key = &third, .at = (uintptr_t)third.memory, .length = BYTES, .op = WEFT_TRANSFER_WRITE});
   for (int i = 0; i < BYTES; i++)
     assert_int_equal(third.memory[i], '3');
 }
@@ -196,7 +196,7 @@ static void test_moved_key(void **state) {
                                  .key = &liar,
                                  .at = (uintptr_t)secret,
                                  .length = BYTES,
-                                 .op = op ? WEFT_WRITE : WEFT_READ,
+                                 .op = op ? WEFT_TRANSFER_WRITE : WEFT_TRANSFER_READ,
                                  .moves = true,
                                  .owns = true});
 }
@@ -207,7 +207,7 @@ static void test_widened_key(void **state) {
                                .key = &liar,
                                .at = (uintptr_t)liar.memory,
                                .length = 2 * BYTES,
-                               .op = WEFT_READ,
+                               .op = WEFT_TRANSFER_READ,
                                .moves = true,
                                .owns = true});
 }
@@ -215,8 +215,12 @@ static void test_widened_key(void **state) {
 static void test_key_of_another(void **state) {
   (void)state;
   memset(third.memory, '3', BYTES);
-  expect_nothing(&(struct lie){
-      .address = &liar, .key = &third, .at = (uintptr_t)third.memory, .length = BYTES, .op = WEFT_WRITE, .owns = true});
+  expect_nothing(&(struct lie){.address = &liar,
+                               .key = &third,
+                               .at = (uintptr_t)third.memory,
+                               .length = BYTES,
+                               .op = WEFT_TRANSFER_WRITE,
+                               .owns = true});
   for (int i = 0; i < BYTES; i++)
     assert_int_equal(third.memory[i], '3');
 }
@@ -253,8 +257,12 @@ static void test_transports_that_reach_no_peer(void **state) {
 static void test_the_truth(void **state) {
   (void)state;
   memset(liar.memory, 'l', BYTES);
-  const struct lie truth = {
-      .address = &liar, .key = &liar, .at = (uintptr_t)liar.memory, .length = BYTES, .op = WEFT_READ, .owns = true};
+  const struct lie truth = {.address = &liar,
+                            .key = &liar,
+                            .at = (uintptr_t)liar.memory,
+                            .length = BYTES,
+                            .op = WEFT_TRANSFER_READ,
+                            .owns = true};
   assert_int_equal(serve(&truth), 0);
   for (int i = 0; i < BYTES; i++)
     assert_int_equal(target.memory[i], 'l');

@@ -92,7 +92,7 @@ static void test_every_bit(void **state) {
   (void)state;
   static const uint8_t key[SECRET_KEY_SIZE] = "a key of at most 32 bytes";
   size_t size = 0;
-  assert_int_equal(agent_blob_write(describe_fixed(), key, NULL, &size), WEFT_ERR_LIMIT);
+  assert_int_equal(agent_blob_write(describe_fixed(), key, NULL, &size), WEFT_ERR_ROOM);
   uint8_t *blob = malloc(size);
   assert_int_equal(agent_blob_write(describe_fixed(), key, blob, &size), 0);
   struct agent_description *read = NULL;
@@ -163,11 +163,11 @@ static void test_speaks_of_another(void **state) {
   others->change++;
   assert_int_equal(agent_adopt(reader.agent, others, liars, &peer), WEFT_ERR_PROTOCOL);
   uint32_t count = 0;
-  struct weft_region_info info = {.size = sizeof info};
-  assert_int_equal(weft_agent_regions(reader.agent, known, &info, &count), 0);
+  struct weft_region_info info;
+  assert_int_equal(weft_agent_regions(reader.agent, known, &info, sizeof info, count, &count), 0);
   assert_int_equal(count, 1);
   assert_int_equal(agent_adopt(reader.agent, others, known, &peer), 0); // it may say so itself
-  assert_int_equal(weft_agent_regions(reader.agent, known, &info, &count), 0);
+  assert_int_equal(weft_agent_regions(reader.agent, known, &info, sizeof info, count, &count), 0);
   assert_int_equal(count, 0);
   free(others);
   crowd_close(&liar);
@@ -220,12 +220,12 @@ static void test_speaks_as_another(void **state) {
   tend(reader.agent);
   struct weft_notification notification;
   uint32_t count = 1;
-  assert_int_equal(weft_agent_notifications(reader.agent, &notification, &count), 0);
+  assert_int_equal(weft_agent_notifications(reader.agent, &notification, count, &count), 0);
   assert_int_equal(count, 0);
   assert_int_equal(weft_agent_check(reader.agent, known), 0);
   count = 0;
-  struct weft_region_info info = {.size = sizeof info};
-  assert_int_equal(weft_agent_regions(reader.agent, known, &info, &count), 0);
+  struct weft_region_info info;
+  assert_int_equal(weft_agent_regions(reader.agent, known, &info, sizeof info, count, &count), 0);
   assert_int_equal(count, 1);
   // The owner itself is heard, and ends.
   crowd_load(owner.agent, reader.agent);
@@ -266,15 +266,15 @@ static void test_widens(void **state) {
   assert_int_equal(tell(description, &peer), 0);
   weft_region_t id;
   void *address;
-  weft_list_t *local, *remote;
+  weft_dlist_t *local, *remote;
   weft_transfer_t *transfer;
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   assert_int_equal(weft_agent_allocate(reader.agent, WEFT_MEMORY_HOST, 4096, 0, &id, &address), 0);
   struct weft_descriptor here = {.address = (uintptr_t)address, .length = 64, .region = id};
   struct weft_descriptor there = {.address = region->address, .length = 64, .region = region->id};
-  assert_int_equal(weft_list_create(reader.agent, WEFT_PEER_SELF, &here, 1, &local), 0);
-  assert_int_equal(weft_list_create(reader.agent, peer, &there, 1, &remote), 0);
-  assert_int_not_equal(weft_transfer_create(reader.agent, WEFT_READ, local, remote, &options, &transfer), 0);
+  assert_int_equal(weft_dlist_create(reader.agent, WEFT_PEER_SELF, &here, 1, &local), 0);
+  assert_int_equal(weft_dlist_create(reader.agent, peer, &there, 1, &remote), 0);
+  assert_int_not_equal(weft_transfer_create(reader.agent, WEFT_TRANSFER_READ, local, remote, &options, &transfer), 0);
   assert_non_null(strstr(weft_last_error(), "is of other memory"));
   free(description);
 }
@@ -320,8 +320,8 @@ static void test_without_end(void **state) {
   assert_int_equal(err, WEFT_ERR_LIMIT);
   assert_int_equal(times, 2); // with the one that it had, the second half is one too many
   uint32_t count = 0;
-  struct weft_region_info info = {.size = sizeof info};
-  assert_int_equal(weft_agent_regions(reader.agent, known, &info, &count), 0);
+  struct weft_region_info info;
+  assert_int_equal(weft_agent_regions(reader.agent, known, &info, sizeof info, count, &count), 0);
   assert_int_equal(count, 1 + AT_ONCE);
   assert_int_equal(reader.agent->foreign, 1 + AT_ONCE);
   assert_int_equal(weft_agent_invalidate(reader.agent, known), 0);

@@ -38,17 +38,21 @@ static weft_region_t allocate(void) {
 
 // The ids that the reader knows; returns their number.
 static uint32_t known(weft_peer_t peer, weft_region_t *ids) {
-  struct weft_region_info info[8] = {{.size = sizeof *info}};
+  struct weft_region_info info[8];
   uint32_t count = 8;
-  assert_int_equal(weft_agent_regions(reader.agent, peer, info, &count), 0);
+  assert_int_equal(weft_agent_regions(reader.agent, peer, info, sizeof *info, count, &count), 0);
   for (uint32_t i = 0; i < count; i++)
     ids[i] = info[i].region;
   return count;
 }
 
 static size_t write_blob(const weft_region_t *regions, uint32_t count, bool complete, void *blob, size_t room) {
-  size_t size = room;
-  assert_int_equal(weft_agent_metadata(owner.agent, regions, count, complete, blob, &size), 0);
+  struct weft_metadata_options options = WEFT_METADATA_OPTIONS_INIT;
+  options.flags = (complete ? WEFT_METADATA_ADDRESSES : 0) | (regions ? 0 : WEFT_METADATA_ALL_REGIONS);
+  options.regions = regions;
+  options.num_regions = count;
+  size_t size = 0;
+  assert_int_equal(weft_agent_metadata(owner.agent, &options, blob, room, &size), 0);
   return size;
 }
 
@@ -76,6 +80,23 @@ static void test_whole_and_part(void **state) {
   assert_int_equal(weft_agent_find(reader.agent, "owner", &other), 0);
   assert_true(other == peer);
   (void)second;
+}
+
+// What an application leaves out on purpose is not there: an empty selection was once all regions.
+static void test_no_region_is_chosen(void **state) {
+  (void)state;
+  char none[4096], whole[4096];
+  weft_region_t region = allocate(), ids[8];
+  size_t none_size = write_blob(&region, 0, true, none, sizeof none);
+  weft_peer_t peer = 0;
+  assert_int_equal(weft_agent_load(reader.agent, none, none_size, &peer), 0);
+  assert_int_equal(known(peer, ids), 0);
+  size_t whole_size = write_blob(NULL, 0, true, whole, sizeof whole);
+  assert_int_equal(weft_agent_load(reader.agent, whole, whole_size, &peer), 0);
+  assert_int_equal(known(peer, ids), 1);
+  assert_int_equal(weft_agent_load(reader.agent, none, none_size, &peer),
+                   0); // some regions, none of them: no more, no less
+  assert_int_equal(known(peer, ids), 1);
 }
 
 static void test_part_of_nothing(void **state) {
@@ -108,14 +129,27 @@ static void test_arguments(void **state) {
   size_t size = sizeof blob;
   weft_region_t none = 12345;
   weft_peer_t peer;
-  assert_int_equal(weft_agent_metadata(NULL, NULL, 0, true, blob, &size), WEFT_ERR_INVALID);
-  assert_int_equal(weft_agent_metadata(owner.agent, NULL, 0, true, blob, NULL), WEFT_ERR_INVALID);
-  assert_int_equal(weft_agent_metadata(owner.agent, NULL, 3, true, blob, &size), WEFT_ERR_INVALID);
-  assert_int_equal(weft_agent_metadata(owner.agent, &none, 1, true, blob, &size), WEFT_ERR_NOT_FOUND);
-  size = 10;
+  assert_int_equal(weft_agent_metadata(NULL, NULL, blob, size, &size), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_metadata(owner.agent, NULL, blob, sizeof blob, NULL), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_metadata(owner.agent, NULL, NULL, sizeof blob, &size), WEFT_ERR_INVALID);
+  struct weft_metadata_options some = WEFT_METADATA_OPTIONS_INIT;
+  some.num_regions = 1;
+  some.regions = &none;
+  assert_int_equal(weft_agent_metadata(owner.agent, &some, blob, sizeof blob, &size), WEFT_ERR_INVALID); // and all
+  some.flags = WEFT_METADATA_ADDRESSES;
+  assert_int_equal(weft_agent_metadata(owner.agent, &some, blob, sizeof blob, &size), WEFT_ERR_NOT_FOUND);
+  some.regions = NULL;
+  assert_int_equal(weft_agent_metadata(owner.agent, &some, blob, sizeof blob, &size), WEFT_ERR_INVALID);
+  some.flags = 1u << 31;
+  some.num_regions = 0;
+  assert_int_equal(weft_agent_metadata(owner.agent, &some, blob, sizeof blob, &size), WEFT_ERR_INVALID);
+  assert_non_null(strstr(weft_last_error(), "0x80000000"));
   memset(blob, 0x55, sizeof blob);
-  assert_int_equal(weft_agent_metadata(owner.agent, NULL, 0, true, blob, &size), WEFT_ERR_LIMIT);
-  assert_true(size > 10 && blob[10] == 0x55);
+  assert_int_equal(weft_agent_metadata(owner.agent, NULL, blob, 10, &size), WEFT_ERR_ROOM);
+  assert_true(size > 10 && blob[0] == 0x55 && blob[10] == 0x55);
+  size_t need = 0;
+  assert_int_equal(weft_agent_metadata(owner.agent, NULL, NULL, 0, &need), 0); // asks
+  assert_true(need == size);
   assert_int_equal(weft_agent_load(reader.agent, NULL, 5, &peer), WEFT_ERR_INVALID);
   assert_int_equal(weft_agent_load(reader.agent, blob, 5, NULL), WEFT_ERR_INVALID);
   assert_int_equal(weft_agent_load(reader.agent, blob, 0, &peer), WEFT_ERR_PROTOCOL);
@@ -210,6 +244,7 @@ static void test_unreachable(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_whole_and_part, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_no_region_is_chosen, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_part_of_nothing, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_own, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_arguments, open_both, close_both),

@@ -50,31 +50,31 @@ static void use(weft_transfer_t *transfer, uint64_t *seed) {
 static weft_transfer_t *make(uint32_t slice, weft_peer_t peer, bool note) {
   struct weft_descriptor here = {(uintptr_t)pair.a.memory + slice * SLICE, SLICE, 0};
   struct weft_descriptor there = {(uintptr_t)pair.b.memory + slice * SLICE, SLICE, 0};
-  weft_list_t *local = NULL, *remote = NULL;
+  weft_dlist_t *local = NULL, *remote = NULL;
   weft_transfer_t *transfer = NULL;
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   if (note) {
     options.notification = &slice;
     options.notification_size = sizeof slice;
   }
-  int rc = weft_list_create(pair.a.agent, WEFT_PEER_SELF, &here, 1, &local);
+  int rc = weft_dlist_create(pair.a.agent, WEFT_PEER_SELF, &here, 1, &local);
   if (rc == 0)
-    rc = weft_list_create(pair.a.agent, peer, &there, 1, &remote);
+    rc = weft_dlist_create(pair.a.agent, peer, &there, 1, &remote);
   if (rc == 0)
-    rc = weft_transfer_create(pair.a.agent, WEFT_WRITE, local, remote, &options, &transfer);
+    rc = weft_transfer_create(pair.a.agent, WEFT_TRANSFER_WRITE, local, remote, &options, &transfer);
   if (rc != 0) {
     check(rc == WEFT_ERR_PEER_LOST, "create", rc);
-    weft_list_free(local);
-    weft_list_free(remote);
+    weft_dlist_free(local);
+    weft_dlist_free(remote);
   }
   return transfer;
 }
 
 static void discard(weft_transfer_t *transfer) {
-  weft_list_t *local = transfer->local, *remote = transfer->remote;
+  weft_dlist_t *local = transfer->local, *remote = transfer->remote;
   int rc = weft_transfer_free(transfer);
   check(rc == 0, "free", rc);
-  check(weft_list_free(local) == 0 && weft_list_free(remote) == 0, "free of a list", 0);
+  check(weft_dlist_free(local) == 0 && weft_dlist_free(remote) == 0, "free of a list", 0);
 }
 
 static void *work(void *arg) {
@@ -87,7 +87,7 @@ static void *work(void *arg) {
     round++;
     if (transfer)
       discard(transfer);
-    struct weft_memory memory = WEFT_MEMORY_INIT;
+    struct weft_agent_memory memory = WEFT_AGENT_MEMORY_INIT;
     memory.address = pair.a.memory + slice * SLICE;
     memory.length = SLICE;
     weft_region_t region;
@@ -106,7 +106,7 @@ static void *listen_to(void *arg) {
   struct weft_notification got[16];
   while (!atomic_load(&stop)) {
     uint32_t count = 16;
-    weft_agent_notifications(pair.b.agent, got, &count);
+    weft_agent_notifications(pair.b.agent, got, count, &count);
     for (uint32_t i = 0; i < count; i++)
       check(got[i].size == sizeof(uint32_t), "size of a notification", (int)got[i].size);
     if (count == 0)

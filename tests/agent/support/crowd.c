@@ -25,46 +25,36 @@ struct weft_agent_options crowd_options(const char *name) {
   return options;
 }
 
-static void keep(void *arg, const struct weft_agent_event *event) {
-  struct crowd_member *member = arg;
-  pthread_mutex_lock(&member->lock);
-  if (member->count < CROWD_EVENTS) {
+// Takes what the agent has to tell.
+static void listen(struct crowd_member *member) {
+  struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
+  while (member->agent && weft_agent_next_event(member->agent, &event) == 1) {
+    if (member->count == CROWD_EVENTS)
+      continue;
     struct crowd_event *kept = &member->events[member->count++];
-    kept->kind = event->kind;
-    kept->peer = event->peer;
-    snprintf(kept->name, sizeof kept->name, "%s", event->name);
-    snprintf(kept->detail, sizeof kept->detail, "%s", event->detail);
+    kept->kind = event.kind;
+    kept->peer = event.peer;
+    snprintf(kept->name, sizeof kept->name, "%s", event.name);
+    snprintf(kept->detail, sizeof kept->detail, "%s", event.detail);
   }
-  pthread_cond_broadcast(&member->changed);
-  pthread_mutex_unlock(&member->lock);
 }
 
 void crowd_open(struct crowd_member *member, const struct weft_agent_options *options) {
-  struct weft_agent_options own = *options;
   memset(member, 0, sizeof *member);
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&member->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
-  pthread_mutex_init(&member->lock, NULL);
-  own.on_event = keep;
-  own.event_arg = member;
-  int err = weft_agent_open(&member->agent, &own);
+  int err = weft_agent_open(&member->agent, options);
   if (err)
-    fail_msg("agent %s: %s: %s", own.name, weft_err_name(err), weft_last_error());
+    fail_msg("agent %s: %s: %s", options->name, weft_err_name(err), weft_last_error());
 }
 
 void crowd_close(struct crowd_member *member) {
   if (!member->agent)
     return;
+  listen(member);
   weft_agent_close(member->agent);
   member->agent = NULL;
-  pthread_cond_destroy(&member->changed);
-  pthread_mutex_destroy(&member->lock);
 }
 
-// The n-th such event; NULL: it has not come. [lock]
+// The n-th such event; NULL: it has not come.
 static const struct crowd_event *find(const struct crowd_member *member, enum weft_agent_event_kind kind,
                                       const char *name, size_t n, size_t *count) {
   *count = 0;
@@ -78,36 +68,39 @@ static const struct crowd_event *find(const struct crowd_member *member, enum we
 
 struct crowd_event crowd_await(struct crowd_member *member, enum weft_agent_event_kind kind, const char *name,
                                size_t n) {
-  struct timespec until = clock_timespec(clock_deadline_ms(SUPPORT_DEADLINE_MS));
+  uint64_t until = clock_deadline_ms(SUPPORT_DEADLINE_MS);
+  struct pollfd ready = {.fd = -1, .events = POLLIN};
   size_t count;
-  int rc = 0;
-  pthread_mutex_lock(&member->lock);
   const struct crowd_event *event;
-  while (!(event = find(member, kind, name, n, &count)) && rc != ETIMEDOUT)
-    rc = pthread_cond_timedwait(&member->changed, &member->lock, &until);
+  if (member->agent)
+    assert_int_equal(weft_agent_fd(member->agent, &ready.fd), 0);
+  for (;;) {
+    listen(member);
+    event = find(member, kind, name, n, &count);
+    if (event || clock_passed(until))
+      break;
+    poll(&ready, 1, clock_left_ms(until));
+  }
   for (size_t i = 0; !event && i < member->count; i++)
     printf("  event %d of %s: %s\n", (int)member->events[i].kind, member->events[i].name, member->events[i].detail);
-  struct crowd_event copy = event ? *event : (struct crowd_event){0};
-  pthread_mutex_unlock(&member->lock);
   if (!event)
     fail_msg("no event %d of %s came for the %zu. time", (int)kind, name, n);
-  return copy;
+  return *event;
 }
 
 size_t crowd_count(struct crowd_member *member, enum weft_agent_event_kind kind, const char *name) {
   size_t count;
-  pthread_mutex_lock(&member->lock);
+  listen(member);
   find(member, kind, name, SIZE_MAX, &count);
-  pthread_mutex_unlock(&member->lock);
   return count;
 }
 
 void *crowd_blob(weft_agent_t *agent, size_t *size) {
   *size = 0;
-  assert_int_equal(weft_agent_metadata(agent, NULL, 0, true, NULL, size), WEFT_ERR_LIMIT);
+  assert_int_equal(weft_agent_metadata(agent, NULL, NULL, 0, size), 0);
   void *blob = malloc(*size);
   assert_non_null(blob);
-  assert_int_equal(weft_agent_metadata(agent, NULL, 0, true, blob, size), 0);
+  assert_int_equal(weft_agent_metadata(agent, NULL, blob, *size, size), 0);
   return blob;
 }
 

@@ -3,7 +3,6 @@
 #ifndef TESTS_AGENT_CROWD_H
 #define TESTS_AGENT_CROWD_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <sys/types.h>
 #include <weft/agent.h>
@@ -24,8 +23,6 @@ struct crowd_event {
 
 struct crowd_member {
   weft_agent_t *agent;
-  pthread_mutex_t lock;
-  pthread_cond_t changed;
   struct crowd_event events[CROWD_EVENTS];
   size_t count;
 };

@@ -79,7 +79,7 @@ bool describe_equal(const struct agent_description *a, const struct agent_descri
 
 void *describe_write(const struct agent_description *description, size_t *size) {
   *size = 0;
-  assert_int_equal(agent_blob_write(description, NULL, NULL, size), WEFT_ERR_LIMIT);
+  assert_int_equal(agent_blob_write(description, NULL, NULL, size), WEFT_ERR_ROOM);
   void *blob = malloc(*size); // of this very size, so that a sanitizer sees what goes past it
   assert_non_null(blob);
   assert_int_equal(agent_blob_write(description, NULL, blob, size), 0);

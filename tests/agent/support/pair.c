@@ -57,18 +57,18 @@ void pair_close(struct pair *pair) {
   memset(pair, 0, sizeof *pair);
 }
 
-weft_list_t *pair_list(struct pair_end *by, struct pair_end *of, uint64_t offset, uint64_t length) {
+weft_dlist_t *pair_list(struct pair_end *by, struct pair_end *of, uint64_t offset, uint64_t length) {
   struct weft_descriptor one = {(uintptr_t)of->memory + offset, length, of->region};
-  weft_list_t *list = NULL;
-  if (weft_list_create(by->agent, by == of ? WEFT_PEER_SELF : by->peer, &one, 1, &list) != 0)
+  weft_dlist_t *list = NULL;
+  if (weft_dlist_create(by->agent, by == of ? WEFT_PEER_SELF : by->peer, &one, 1, &list) != 0)
     fail_msg("no list: %s", weft_last_error());
   return list;
 }
 
-weft_transfer_t *pair_transfer(struct pair *pair, enum weft_op op, uint64_t here, uint64_t there, uint64_t length,
-                               const struct weft_transfer_options *options) {
-  weft_list_t *local = pair_list(&pair->a, &pair->a, here, length);
-  weft_list_t *remote = pair_list(&pair->a, &pair->b, there, length);
+weft_transfer_t *pair_transfer(struct pair *pair, enum weft_transfer_op op, uint64_t here, uint64_t there,
+                               uint64_t length, const struct weft_transfer_options *options) {
+  weft_dlist_t *local = pair_list(&pair->a, &pair->a, here, length);
+  weft_dlist_t *remote = pair_list(&pair->a, &pair->b, there, length);
   weft_transfer_t *transfer = NULL;
   if (weft_transfer_create(pair->a.agent, op, local, remote, options, &transfer) != 0)
     fail_msg("no transfer: %s", weft_last_error());
@@ -76,10 +76,10 @@ weft_transfer_t *pair_transfer(struct pair *pair, enum weft_op op, uint64_t here
 }
 
 void pair_free(weft_transfer_t *transfer) {
-  weft_list_t *local = transfer->local, *remote = transfer->remote;
+  weft_dlist_t *local = transfer->local, *remote = transfer->remote;
   assert_int_equal(weft_transfer_free(transfer), 0);
-  assert_int_equal(weft_list_free(local), 0);
-  assert_int_equal(weft_list_free(remote), 0);
+  assert_int_equal(weft_dlist_free(local), 0);
+  assert_int_equal(weft_dlist_free(remote), 0);
 }
 
 bool pair_until(struct pair *pair, bool (*condition)(void *arg), void *arg) {
@@ -103,7 +103,7 @@ struct hearing {
 static bool heard(void *arg) {
   struct hearing *hearing = arg;
   uint32_t count = 1;
-  assert_int_equal(weft_agent_notifications(hearing->end->agent, &hearing->got, &count), 0);
+  assert_int_equal(weft_agent_notifications(hearing->end->agent, &hearing->got, count, &count), 0);
   return count == 1;
 }
 

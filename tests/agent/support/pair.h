@@ -29,11 +29,11 @@ int pair_tell(weft_agent_t *from, weft_agent_t *to, weft_peer_t *peer);
 void pair_acquaint(struct pair *pair);
 
 // A list of one descriptor in the region of `of`, as seen by `by`.
-weft_list_t *pair_list(struct pair_end *by, struct pair_end *of, uint64_t offset, uint64_t length);
+weft_dlist_t *pair_list(struct pair_end *by, struct pair_end *of, uint64_t offset, uint64_t length);
 
 // A transfer of a between bytes of a from `here` on and of b from `there` on.
-weft_transfer_t *pair_transfer(struct pair *pair, enum weft_op op, uint64_t here, uint64_t there, uint64_t length,
-                               const struct weft_transfer_options *options);
+weft_transfer_t *pair_transfer(struct pair *pair, enum weft_transfer_op op, uint64_t here, uint64_t there,
+                               uint64_t length, const struct weft_transfer_options *options);
 // Frees it with its lists.
 void pair_free(weft_transfer_t *transfer);
 

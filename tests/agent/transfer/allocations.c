@@ -19,7 +19,7 @@ static void post_and_poll(uint64_t length, bool notify) {
     how.notification = "note";
     how.notification_size = 4;
   }
-  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, length, &how);
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, length, &how);
   struct allocations sum = {0};
   for (uint32_t round = 0; round < 100; round++) {
     if (round >= 10) // the first ones may warm something up
@@ -56,9 +56,9 @@ static void nothing_to_oneself(void **state) {
   struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
   options.progress = WEFT_AGENT_PROGRESS_NONE;
   pair_open(&pair, "shm", NULL, &options);
-  weft_list_t *local = pair_list(&pair.a, &pair.a, 0, 4096), *remote = pair_list(&pair.a, &pair.a, 8192, 4096);
+  weft_dlist_t *local = pair_list(&pair.a, &pair.a, 0, 4096), *remote = pair_list(&pair.a, &pair.a, 8192, 4096);
   weft_transfer_t *transfer;
-  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_WRITE, local, remote, NULL, &transfer), 0);
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_TRANSFER_WRITE, local, remote, NULL, &transfer), 0);
   struct allocations sum = {0};
   allocations_begin();
   assert_int_equal(weft_transfer_post(transfer), 0);
@@ -75,33 +75,33 @@ static void set_up_without_memory(void **state) {
   struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
   options.progress = WEFT_AGENT_PROGRESS_NONE;
   pair_open(&pair, "shm", NULL, &options);
-  pair_free(pair_transfer(&pair, WEFT_WRITE, 0, 0, 64, NULL)); // what stays is there
-  struct weft_memory memory = WEFT_MEMORY_INIT;
+  pair_free(pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, 64, NULL)); // what stays is there
+  struct weft_agent_memory memory = WEFT_AGENT_MEMORY_INIT;
   memory.address = pair.a.memory;
   memory.length = 4096;
   uint32_t failures = 0;
   for (uint64_t n = 1;; n++) {
     int64_t before = allocations_live();
     weft_region_t region = 0;
-    weft_list_t *local = NULL, *remote = NULL;
+    weft_dlist_t *local = NULL, *remote = NULL;
     weft_transfer_t *transfer = NULL;
     struct weft_descriptor here = {(uintptr_t)pair.a.memory, 64, 0}, there = {(uintptr_t)pair.b.memory, 64, 0};
     allocations_fail(n);
     int rc = weft_agent_register(pair.a.agent, &memory, &region);
     if (rc == 0)
-      rc = weft_list_create(pair.a.agent, WEFT_PEER_SELF, &here, 1, &local);
+      rc = weft_dlist_create(pair.a.agent, WEFT_PEER_SELF, &here, 1, &local);
     if (rc == 0)
-      rc = weft_list_create(pair.a.agent, pair.a.peer, &there, 1, &remote);
+      rc = weft_dlist_create(pair.a.agent, pair.a.peer, &there, 1, &remote);
     if (rc == 0)
-      rc = weft_transfer_create(pair.a.agent, WEFT_WRITE, local, remote, NULL, &transfer);
+      rc = weft_transfer_create(pair.a.agent, WEFT_TRANSFER_WRITE, local, remote, NULL, &transfer);
     bool failed = allocations_failed();
     allocations_fail(0);
     if (rc != 0)
       assert_true(failed);
     failures += rc != 0;
     weft_transfer_free(transfer);
-    weft_list_free(local);
-    weft_list_free(remote);
+    weft_dlist_free(local);
+    weft_dlist_free(remote);
     if (region != 0)
       assert_int_equal(weft_agent_deregister(pair.a.agent, region), 0);
     if (!failed)

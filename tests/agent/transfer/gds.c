@@ -50,9 +50,10 @@ static void allocate_gpu(void) {
 }
 
 static weft_region_t region_of(int fd, const char *name) {
-  struct weft_memory what = WEFT_MEMORY_INIT;
+  struct weft_agent_memory what = WEFT_AGENT_MEMORY_INIT;
   weft_region_t region;
   what.kind = WEFT_MEMORY_FILE;
+  what.flags = WEFT_MEMORY_FD;
   what.fd = fd;
   what.path = name;
   works(weft_agent_register(agent, &what, &region));
@@ -69,18 +70,19 @@ static uint32_t digest(int fd, uint64_t offset, uint64_t length) {
 }
 
 struct lists {
-  weft_list_t *gpu, *file;
+  weft_dlist_t *gpu, *file;
 };
 
 static struct lists lists_of(weft_region_t file, uint64_t offset, uint64_t length) {
   struct weft_descriptor here = {gpu_address + ODD, length, gpu}, there = {offset, length, file};
   struct lists lists;
-  works(weft_list_create(agent, WEFT_PEER_SELF, &here, 1, &lists.gpu));
-  works(weft_list_create(agent, WEFT_PEER_SELF, &there, 1, &lists.file));
+  works(weft_dlist_create(agent, WEFT_PEER_SELF, &here, 1, &lists.gpu));
+  works(weft_dlist_create(agent, WEFT_PEER_SELF, &there, 1, &lists.file));
   return lists; // they go with the agent
 }
 
-static weft_transfer_t *transfer_of(enum weft_op op, weft_list_t *local, weft_list_t *remote, uint32_t timeout_ms) {
+static weft_transfer_t *transfer_of(enum weft_transfer_op op, weft_dlist_t *local, weft_dlist_t *remote,
+                                    uint32_t timeout_ms) {
   weft_transfer_t *transfer;
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   options.timeout_ms = timeout_ms;
@@ -108,15 +110,15 @@ static void test_file_to_gpu_to_file(void **state) {
   allocate_gpu();
   struct lists read = lists_of(source, ODD, LENGTH), write = lists_of(sink, ODD, LENGTH);
   int before = is_fake ? atomic_load(&fake()->calls) : 0;
-  run(transfer_of(WEFT_READ, read.gpu, read.file, 0));
-  run(transfer_of(WEFT_WRITE, write.gpu, write.file, 0));
+  run(transfer_of(WEFT_TRANSFER_READ, read.gpu, read.file, 0));
+  run(transfer_of(WEFT_TRANSFER_WRITE, write.gpu, write.file, 0));
   if (is_fake)
     assert_true(atomic_load(&fake()->calls) >= before + 6); // 4 MiB at once, at most
   assert_int_equal(digest(to, ODD, LENGTH), digest(from, ODD, LENGTH));
   assert_int_equal(digest(to, 0, ODD), head);
   assert_int_equal(digest(to, ODD + LENGTH, ODD), tail);
-  run(transfer_of(WEFT_WRITE, read.file, read.gpu, 0)); // the other way round: a file is written to a GPU
-  run(transfer_of(WEFT_READ, write.file, write.gpu, 0));
+  run(transfer_of(WEFT_TRANSFER_WRITE, read.file, read.gpu, 0)); // the other way round: a file is written to a GPU
+  run(transfer_of(WEFT_TRANSFER_READ, write.file, write.gpu, 0));
   assert_int_equal(digest(to, ODD, LENGTH), digest(from, ODD, LENGTH));
   weft_agent_close(agent);
   if (is_fake) {
@@ -141,11 +143,11 @@ static void test_deadline(void **state) {
   weft_region_t file = region_of(fd, "slow.bin");
   allocate_gpu();
   struct lists lists = lists_of(file, 0, LENGTH);
-  weft_transfer_t *transfer = transfer_of(WEFT_READ, lists.gpu, lists.file, patience_ms);
+  weft_transfer_t *transfer = transfer_of(WEFT_TRANSFER_READ, lists.gpu, lists.file, patience_ms);
   atomic_store(&fake()->hold, 1);
   works(weft_transfer_post(transfer));
   assert_true(support_wait(is_inside, fake(), SUPPORT_DEADLINE_MS));
-  assert_int_equal(weft_transfer_wait(transfer, patience_ms + 300), WEFT_ERR_TIMEOUT); // of this call
+  assert_int_equal(weft_transfer_wait(transfer, patience_ms + 300), 1);
   assert_int_equal(weft_agent_deregister(agent, gpu), WEFT_ERR_BUSY);
   assert_int_equal(weft_transfer_free(transfer), WEFT_ERR_BUSY);
   atomic_store(&fake()->hold, 0);
@@ -165,7 +167,7 @@ static void test_error_is_told(void **state) {
   weft_region_t file = region_of(fd, "broken.bin");
   allocate_gpu();
   struct lists lists = lists_of(file, 0, LENGTH);
-  weft_transfer_t *transfer = transfer_of(WEFT_READ, lists.gpu, lists.file, 0);
+  weft_transfer_t *transfer = transfer_of(WEFT_TRANSFER_READ, lists.gpu, lists.file, 0);
   atomic_store(&fake()->error, 5010);
   works(weft_transfer_post(transfer));
   assert_int_equal(weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS), WEFT_ERR_SYSTEM);
@@ -184,9 +186,9 @@ static void without(const char *want) {
   allocate_gpu();
   struct lists lists = lists_of(region_of(fd, "far.bin"), 0, LENGTH);
   weft_transfer_t *transfer;
-  weft_list_t *sides[2] = {lists.gpu, lists.file};
+  weft_dlist_t *sides[2] = {lists.gpu, lists.file};
   for (int i = 0; i < 2; i++) {
-    int rc = weft_transfer_create(agent, WEFT_READ, sides[i], sides[1 - i], NULL, &transfer);
+    int rc = weft_transfer_create(agent, WEFT_TRANSFER_READ, sides[i], sides[1 - i], NULL, &transfer);
     assert_int_equal(rc, WEFT_ERR_UNREACHABLE);
     if (!strstr(weft_last_error(), want))
       fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), want);

@@ -68,15 +68,16 @@ static void close_both(void) {
   a = b = (struct side){0};
 }
 
-static weft_list_t *list_of(struct side *by, weft_peer_t peer, weft_region_t region, uint64_t address) {
+static weft_dlist_t *list_of(struct side *by, weft_peer_t peer, weft_region_t region, uint64_t address) {
   struct weft_descriptor what = {address, LENGTH, region};
-  weft_list_t *list;
-  works(weft_list_create(by->agent, peer, &what, 1, &list));
+  weft_dlist_t *list;
+  works(weft_dlist_create(by->agent, peer, &what, 1, &list));
   return list; // it goes with the agent
 }
 
 // Moves it, and says how.
-static void move(struct side *by, enum weft_op op, weft_list_t *local, weft_list_t *remote, const char *transport) {
+static void move(struct side *by, enum weft_transfer_op op, weft_dlist_t *local, weft_dlist_t *remote,
+                 const char *transport) {
   weft_transfer_t *transfer;
   char want[64];
   works(weft_transfer_create(by->agent, op, local, remote, NULL, &transfer));
@@ -112,21 +113,21 @@ static void check(const uint8_t *bytes, uint64_t seed, uint64_t from, uint64_t o
 static void there_and_back(const char *network, const char *between) {
   uint64_t seed = random_id();
   print_message("seed %llu\n", (unsigned long long)seed);
-  weft_list_t *host = list_of(&a, WEFT_PEER_SELF, a.host, (uintptr_t)a.bytes + ODD);
-  weft_list_t *back = list_of(&a, WEFT_PEER_SELF, a.host, (uintptr_t)a.bytes);
-  weft_list_t *gpu = list_of(&a, WEFT_PEER_SELF, a.gpu, a.gpu_address + ODD);
-  weft_list_t *far_gpu = list_of(&a, a.peer, b.gpu, b.gpu_address + 1);
-  weft_list_t *far_host = list_of(&a, a.peer, b.host, (uintptr_t)b.bytes);
+  weft_dlist_t *host = list_of(&a, WEFT_PEER_SELF, a.host, (uintptr_t)a.bytes + ODD);
+  weft_dlist_t *back = list_of(&a, WEFT_PEER_SELF, a.host, (uintptr_t)a.bytes);
+  weft_dlist_t *gpu = list_of(&a, WEFT_PEER_SELF, a.gpu, a.gpu_address + ODD);
+  weft_dlist_t *far_gpu = list_of(&a, a.peer, b.gpu, b.gpu_address + 1);
+  weft_dlist_t *far_host = list_of(&a, a.peer, b.host, (uintptr_t)b.bytes);
   fill(a.bytes, seed);
   fill(b.bytes, seed + 1);
-  move(&a, WEFT_WRITE, host, far_gpu, network);
-  move(&a, WEFT_READ, gpu, far_gpu, between);
-  move(&a, WEFT_WRITE, gpu, far_host, network);
+  move(&a, WEFT_TRANSFER_WRITE, host, far_gpu, network);
+  move(&a, WEFT_TRANSFER_READ, gpu, far_gpu, between);
+  move(&a, WEFT_TRANSFER_WRITE, gpu, far_host, network);
   check(b.bytes, seed, ODD, seed + 1);
   fill(a.bytes, seed + 2);
-  move(&a, WEFT_READ, gpu, far_host, network);
-  move(&a, WEFT_WRITE, gpu, far_gpu, between);
-  move(&a, WEFT_READ, back, far_gpu, network);
+  move(&a, WEFT_TRANSFER_READ, gpu, far_host, network);
+  move(&a, WEFT_TRANSFER_WRITE, gpu, far_gpu, between);
+  move(&a, WEFT_TRANSFER_READ, back, far_gpu, network);
   check(a.bytes, seed, ODD, seed + 2);
 }
 
@@ -164,9 +165,10 @@ static void test_a_network_that_cannot(void **state) {
   allocate_gpu(&a);
   works(pair_tell(b.agent, a.agent, &a.peer));
   weft_transfer_t *transfer;
-  weft_list_t *gpu = list_of(&a, WEFT_PEER_SELF, a.gpu, a.gpu_address);
-  weft_list_t *far_host = list_of(&a, a.peer, b.host, (uintptr_t)b.bytes);
-  assert_int_equal(weft_transfer_create(a.agent, WEFT_WRITE, gpu, far_host, NULL, &transfer), WEFT_ERR_UNREACHABLE);
+  weft_dlist_t *gpu = list_of(&a, WEFT_PEER_SELF, a.gpu, a.gpu_address);
+  weft_dlist_t *far_host = list_of(&a, a.peer, b.host, (uintptr_t)b.bytes);
+  assert_int_equal(weft_transfer_create(a.agent, WEFT_TRANSFER_WRITE, gpu, far_host, NULL, &transfer),
+                   WEFT_ERR_UNREACHABLE);
   if (!strstr(weft_last_error(), want))
     fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), want);
   close_both();

@@ -54,7 +54,7 @@ static void explains(const char *expected) {
   struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
   options.progress = WEFT_AGENT_PROGRESS_NONE;
   pair_open(&pair, "", more, &options);
-  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, 8, NULL);
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, 8, NULL);
   const char *text = weft_transfer_explain(transfer);
   if (expected ? !strstr(text, expected) : strstr(text, "NICs") != NULL)
     fail_msg("\"%s\", and wanted \"%s\"", text, expected ? expected : "nothing of NICs");

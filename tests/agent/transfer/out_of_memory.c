@@ -41,7 +41,7 @@ struct guest {
 #define TRY(guest, function, ...) ((guest)->call = #function, function(__VA_ARGS__))
 
 static int register_all(struct guest *guest) {
-  struct weft_memory own = WEFT_MEMORY_INIT, file = WEFT_MEMORY_INIT;
+  struct weft_agent_memory own = WEFT_AGENT_MEMORY_INIT, file = WEFT_AGENT_MEMORY_INIT;
   own.address = memory;
   own.length = BYTES;
   file.kind = WEFT_MEMORY_FILE;
@@ -67,7 +67,7 @@ static int get_acquainted(struct guest *guest) {
   if (rc == 0)
     rc = TRY(guest, weft_agent_meet, guest->agent, address, SOON_MS, &guest->peer);
   if (rc == 0)
-    rc = TRY(guest, weft_agent_metadata, guest->host, NULL, 0, true, blob, &size);
+    rc = TRY(guest, weft_agent_metadata, guest->host, NULL, blob, size, &size);
   if (rc == 0)
     rc = TRY(guest, weft_agent_load, guest->agent, blob, size, &guest->peer);
   return rc;
@@ -75,17 +75,17 @@ static int get_acquainted(struct guest *guest) {
 
 static int move(struct guest *guest, weft_peer_t peer, const struct weft_descriptor *here,
                 const struct weft_descriptor *there, bool notify) {
-  weft_list_t *local = NULL, *remote = NULL;
+  weft_dlist_t *local = NULL, *remote = NULL;
   weft_transfer_t *transfer = NULL;
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   options.notification = notify ? "note" : NULL;
   options.notification_size = notify ? 4 : 0;
   int fd;
-  int rc = TRY(guest, weft_list_create, guest->agent, WEFT_PEER_SELF, here, 1, &local);
+  int rc = TRY(guest, weft_dlist_create, guest->agent, WEFT_PEER_SELF, here, 1, &local);
   if (rc == 0)
-    rc = TRY(guest, weft_list_create, guest->agent, peer, there, 1, &remote);
+    rc = TRY(guest, weft_dlist_create, guest->agent, peer, there, 1, &remote);
   if (rc == 0)
-    rc = TRY(guest, weft_transfer_create, guest->agent, WEFT_WRITE, local, remote, &options, &transfer);
+    rc = TRY(guest, weft_transfer_create, guest->agent, WEFT_TRANSFER_WRITE, local, remote, &options, &transfer);
   if (rc == 0)
     rc = TRY(guest, weft_transfer_fd, transfer, &fd);
   for (int i = 0; rc == 0 && i < 2; i++) {
@@ -94,15 +94,15 @@ static int move(struct guest *guest, weft_peer_t peer, const struct weft_descrip
       rc = TRY(guest, weft_transfer_wait, transfer, SOON_MS);
   }
   weft_transfer_free(transfer); // BUSY, if it has not ended: then closing frees it
-  weft_list_free(local);
-  weft_list_free(remote);
+  weft_dlist_free(local);
+  weft_dlist_free(remote);
   return rc;
 }
 
 static int move_all(struct guest *guest) {
-  struct weft_region_info theirs[4] = {{.size = sizeof theirs[0]}};
+  struct weft_region_info theirs[4];
   uint32_t count = 4;
-  int rc = TRY(guest, weft_agent_regions, guest->agent, guest->peer, theirs, &count);
+  int rc = TRY(guest, weft_agent_regions, guest->agent, guest->peer, theirs, sizeof *theirs, 4, &count);
   if (rc != 0)
     return rc;
   struct weft_descriptor own = {(uintptr_t)memory, BYTES, guest->own}, file = {0, BYTES, guest->file};
@@ -120,7 +120,7 @@ static int move_all(struct guest *guest) {
 static int look_around(struct guest *guest) {
   char text[16384];
   size_t size = sizeof text;
-  int rc = TRY(guest, weft_agent_metrics, guest->agent, text, &size);
+  int rc = TRY(guest, weft_agent_metrics, guest->agent, text, size, &size);
   if (rc == 0)
     rc = TRY(guest, weft_agent_deregister, guest->agent, guest->mapped);
   if (rc == 0)
@@ -221,7 +221,7 @@ struct news {
 static bool came(void *arg) {
   struct news *news = arg;
   uint32_t count = 0;
-  int rc = weft_agent_regions(news->agent, news->peer, NULL, &count);
+  int rc = weft_agent_regions(news->agent, news->peer, NULL, sizeof(struct weft_region_info), count, &count);
   return rc != 0 || count == news->wanted;
 }
 
@@ -230,7 +230,7 @@ static bool tell(uint64_t n, bool by_store) {
   weft_store_t *store;
   weft_agent_t *host;
   struct news news = {.wanted = 2};
-  struct weft_memory own = WEFT_MEMORY_INIT;
+  struct weft_agent_memory own = WEFT_AGENT_MEMORY_INIT;
   own.address = memory;
   own.length = BYTES;
   weft_region_t region;

@@ -27,7 +27,7 @@ static void be_counted(const struct transport *const *more, const char *transpor
   struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
   options.progress = WEFT_AGENT_PROGRESS_NONE;
   pair_open(&pair, transports, more, &options);
-  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, 8, NULL);
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, 8, NULL);
   for (int i = 0; i < WARM; i++) { // the linker's look-ups are done in the first
     assert_int_equal(weft_transfer_post(transfer), 0);
     assert_int_equal(weft_transfer_poll(transfer), 0);

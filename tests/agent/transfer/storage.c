@@ -23,21 +23,21 @@ static void works(int rc) {
     fail_msg("%s: %s", weft_err_name(rc), weft_last_error());
 }
 
-static weft_transfer_t *transfer_of(enum weft_op op, weft_region_t storage, uint64_t at, uint64_t offset,
+static weft_transfer_t *transfer_of(enum weft_transfer_op op, weft_region_t storage, uint64_t at, uint64_t offset,
                                     uint64_t length, const char *note) {
   struct weft_descriptor here = {(uint64_t)(uintptr_t)memory + at, length, host}, there = {offset, length, storage};
-  weft_list_t *local, *remote;
+  weft_dlist_t *local, *remote;
   weft_transfer_t *transfer;
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   options.notification = note;
   options.notification_size = note ? (uint32_t)strlen(note) : 0;
-  works(weft_list_create(agent, WEFT_PEER_SELF, &here, 1, &local));
-  works(weft_list_create(agent, WEFT_PEER_SELF, &there, 1, &remote));
+  works(weft_dlist_create(agent, WEFT_PEER_SELF, &here, 1, &local));
+  works(weft_dlist_create(agent, WEFT_PEER_SELF, &there, 1, &remote));
   works(weft_transfer_create(agent, op, local, remote, &options, &transfer));
   return transfer; // the lists go with the agent
 }
 
-static int move(enum weft_op op, weft_region_t storage, uint64_t at, uint64_t offset, uint64_t length,
+static int move(enum weft_transfer_op op, weft_region_t storage, uint64_t at, uint64_t offset, uint64_t length,
                 const char *note) {
   weft_transfer_t *transfer = transfer_of(op, storage, at, offset, length, note);
   works(weft_transfer_post(transfer));
@@ -68,7 +68,7 @@ static int tear_down(void **state) {
 }
 
 static weft_region_t keep(enum weft_memory_kind kind, const char *path, uint64_t length) {
-  struct weft_memory what = WEFT_MEMORY_INIT;
+  struct weft_agent_memory what = WEFT_AGENT_MEMORY_INIT;
   weft_region_t region;
   what.kind = kind;
   what.path = path;
@@ -79,19 +79,19 @@ static weft_region_t keep(enum weft_memory_kind kind, const char *path, uint64_t
 
 static void there_and_back(weft_region_t storage) {
   enum { HALF = BYTES / 2, LENGTH = 300001 };
-  assert_int_equal(move(WEFT_WRITE, storage, 0, 0, LENGTH, "kept"), 0);
-  assert_int_equal(move(WEFT_READ, storage, HALF, 1, LENGTH - 1, NULL), 0);
+  assert_int_equal(move(WEFT_TRANSFER_WRITE, storage, 0, 0, LENGTH, "kept"), 0);
+  assert_int_equal(move(WEFT_TRANSFER_READ, storage, HALF, 1, LENGTH - 1, NULL), 0);
   assert_memory_equal(memory + HALF, memory + 1, LENGTH - 1);
   struct weft_notification note;
   uint32_t count = 0;
   for (uint32_t i = 0; i < 1000000 && count == 0; i++) {
     count = 1;
-    works(weft_agent_notifications(agent, &note, &count));
+    works(weft_agent_notifications(agent, &note, count, &count));
   }
   assert_int_equal(count, 1);
   assert_int_equal(note.size, 4);
   assert_memory_equal(note.bytes, "kept", 4);
-  assert_int_equal(move(WEFT_READ, storage, HALF, LENGTH - 10, 20, NULL), WEFT_ERR_LIMIT);
+  assert_int_equal(move(WEFT_TRANSFER_READ, storage, HALF, LENGTH - 10, 20, NULL), WEFT_ERR_LIMIT);
 }
 
 static void test_file(void **state) {
@@ -107,7 +107,7 @@ static void test_file(void **state) {
   struct stat about;
   assert_int_equal(stat(path, &about), 0);
   assert_int_equal(about.st_size, 300001);
-  weft_transfer_t *transfer = transfer_of(WEFT_READ, file, 0, 0, 10, NULL);
+  weft_transfer_t *transfer = transfer_of(WEFT_TRANSFER_READ, file, 0, 0, 10, NULL);
   assert_non_null(strstr(weft_transfer_explain(transfer), "file"));
   assert_int_equal(weft_agent_deregister(agent, file), WEFT_ERR_BUSY);
   unlink(path);

@@ -92,8 +92,8 @@ static void run(weft_transfer_t *transfer, int state) {
 
 static void test_a_range_for_each_post(void **state) {
   (void)state;
-  weft_transfer_t *write = pair_transfer(&pair, WEFT_WRITE, 0, 0, 1000, NULL);
-  weft_transfer_t *read = pair_transfer(&pair, WEFT_READ, 0, 0, 77, NULL);
+  weft_transfer_t *write = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, 1000, NULL);
+  weft_transfer_t *read = pair_transfer(&pair, WEFT_TRANSFER_READ, 0, 0, 77, NULL);
   run(write, 0);
   expect_last("WRITE loop", 1000, 1);
   run(read, 0);
@@ -108,7 +108,7 @@ static void test_a_range_for_each_post(void **state) {
 static void test_it_lasts_until_the_end(void **state) {
   (void)state;
   atomic_store(&loop.hold, true);
-  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, 5000, NULL);
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, 5000, NULL);
   assert_int_equal(weft_transfer_post(transfer), 0);
   for (int i = 0; i < 100; i++)
     assert_int_equal(weft_transfer_poll(transfer), 1);
@@ -120,7 +120,7 @@ static void test_it_lasts_until_the_end(void **state) {
 
 static void test_failures_end_it_too(void **state) {
   (void)state;
-  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, 300, NULL);
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, 300, NULL);
   atomic_store(&loop.fail, WEFT_ERR_SYSTEM);
   run(transfer, WEFT_ERR_SYSTEM);
   expect_last("WRITE loop", 300, 1);

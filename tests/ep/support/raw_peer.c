@@ -91,7 +91,7 @@ struct ep_remote *hosts_remote(struct hosts *hosts) {
 void raw_peer_say(struct ep_remote *remote, const void *bytes, size_t size, struct transport_piece *piece) {
   struct ep_net *net = remote->net;
   struct transport_request request = {.peer = remote->peer,
-                                      .op = WEFT_WRITE,
+                                      .op = WEFT_TRANSFER_WRITE,
                                       .pieces = piece,
                                       .num_pieces = piece ? 1 : 0,
                                       .message = bytes,

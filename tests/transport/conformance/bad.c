@@ -93,7 +93,7 @@ static void test_pieces_out_of_bounds(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct transport_piece piece = piece_of(&route.local, cases[i][0], &route.there, cases[i][1], cases[i][2]);
     struct transport_request request;
-    request_init(&request, route.pair.to_b, i % 2 ? WEFT_READ : WEFT_WRITE, &piece, 1);
+    request_init(&request, route.pair.to_b, i % 2 ? WEFT_TRANSFER_READ : WEFT_TRANSFER_WRITE, &piece, 1);
     int rc = suite.transport->prepare(&request);
     if (rc >= 0)
       fail_msg("a piece out of bounds was taken (case %zu)", i);
@@ -123,15 +123,15 @@ static void test_read_only_memory_is_not_written(void **state) {
   struct transport_piece piece = piece_of(&route.local, 0, &route.there, 0, 1000);
   struct transport_request request;
   piece.remote = remote;
-  request_init(&request, route.pair.to_b, WEFT_WRITE, &piece, 1);
+  request_init(&request, route.pair.to_b, WEFT_TRANSFER_WRITE, &piece, 1);
   assert_int_equal(suite.transport->prepare(&request), WEFT_ERR_INVALID);
-  request.op = WEFT_READ;
+  request.op = WEFT_TRANSFER_READ;
   assert_int_equal(request_run(&route.pair, &request), 0);
   place_check(&route.local, 0, 1000, 4, 0);
   piece = piece_of(&route.local, 0, &route.there, 0, 1000);
   piece.local = regions[1];
   assert_int_equal(suite.transport->prepare(&request), WEFT_ERR_INVALID);
-  request.op = WEFT_WRITE;
+  request.op = WEFT_TRANSFER_WRITE;
   assert_int_equal(request_run(&route.pair, &request), 0);
 
   suite.transport->release(remote);

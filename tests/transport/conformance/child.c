@@ -38,7 +38,7 @@ static int start(const struct order *order) {
                                        .local_address = place_address(&own.place, 0),
                                        .remote_address = own.remote->address,
                                        .length = own.place.length};
-  request_init(&own.request, own.peer, (enum weft_op)order->a, &own.piece, 1);
+  request_init(&own.request, own.peer, (enum weft_transfer_op)order->a, &own.piece, 1);
   if (order->b) {
     own.request.message = own.message;
     own.request.message_size = sizeof own.message;

@@ -9,13 +9,14 @@
 enum { SPARE = 16 };
 
 // One piece with that offset on both sides.
-static void move_once(struct pair *pair, enum weft_op op, uint64_t length, uint64_t local_offset, uint64_t offset) {
+static void move_once(struct pair *pair, enum weft_transfer_op op, uint64_t length, uint64_t local_offset,
+                      uint64_t offset) {
   struct place local, there;
   place_open(&local, pair->a, NULL, length + SPARE);
   place_open(&there, pair->b, pair->to_b, length + SPARE);
   place_fill(&local, suite.seed);
   place_fill(&there, suite.seed + 1);
-  bool whole = op == WEFT_WRITE && place_is_whole(&there);
+  bool whole = op == WEFT_TRANSFER_WRITE && place_is_whole(&there);
   offset = whole ? 0 : offset;
   struct transport_piece piece = piece_of(&local, local_offset, &there, offset, length);
   struct transport_request request;
@@ -27,17 +28,18 @@ static void move_once(struct pair *pair, enum weft_op op, uint64_t length, uint6
     fail_msg("%llu bytes: %s: %s", (unsigned long long)length, weft_err_name(state), request.why);
   assert_int_equal(status, 0);
   assert_int_equal(request.moved, length);
-  struct place *to = op == WEFT_WRITE ? &there : &local;
-  uint64_t at = op == WEFT_WRITE ? offset : local_offset, from = op == WEFT_WRITE ? local_offset : offset;
-  uint64_t kept = op == WEFT_WRITE ? suite.seed + 1 : suite.seed,
-           brought = op == WEFT_WRITE ? suite.seed : suite.seed + 1;
+  struct place *to = op == WEFT_TRANSFER_WRITE ? &there : &local;
+  uint64_t at = op == WEFT_TRANSFER_WRITE ? offset : local_offset,
+           from = op == WEFT_TRANSFER_WRITE ? local_offset : offset;
+  uint64_t kept = op == WEFT_TRANSFER_WRITE ? suite.seed + 1 : suite.seed,
+           brought = op == WEFT_TRANSFER_WRITE ? suite.seed : suite.seed + 1;
   place_check(to, 0, at, kept, 0);
   place_check(to, at, length, brought, from);
   if (whole)
     place_check_end(to, length);
   else
     place_check(to, at + length, SPARE - at, kept, at + length);
-  struct place *source = op == WEFT_WRITE ? &local : &there;
+  struct place *source = op == WEFT_TRANSFER_WRITE ? &local : &there;
   place_check(source, 0, length + SPARE, brought, 0);
   place_close(&there);
   place_close(&local);
@@ -51,8 +53,8 @@ static void move_all_sizes(bool loopback) {
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     uint64_t step = few ? 4 : sizes[i] > 4097 ? 3 : 1;
     for (uint64_t offset = few ? 2 : 0; offset < 4; offset += step) {
-      move_once(&pair, WEFT_WRITE, sizes[i], offset, 3 - offset);
-      move_once(&pair, WEFT_READ, sizes[i], 5, offset);
+      move_once(&pair, WEFT_TRANSFER_WRITE, sizes[i], offset, 3 - offset);
+      move_once(&pair, WEFT_TRANSFER_READ, sizes[i], 5, offset);
     }
   }
   pair_close(&pair);
@@ -78,15 +80,16 @@ static void test_more_than_the_caches_hold(void **state) {
   struct transport_piece pieces[COUNT];
   struct transport_request request;
   route_open(&route, COUNT * UNIT + 100);
-  for (enum weft_op op = WEFT_READ; op <= WEFT_WRITE; op++) {
+  for (enum weft_transfer_op op = WEFT_TRANSFER_READ; op <= WEFT_TRANSFER_WRITE; op++) {
     place_fill(&route.local, 1);
     place_fill(&route.there, 2);
     for (uint32_t i = 0; i < COUNT; i++)
       pieces[i] = piece_of(&route.local, i * UNIT + 3, &route.there, i * UNIT + 50, UNIT - 9);
     request_init(&request, route.pair.to_b, op, pieces, COUNT);
     assert_int_equal(request_run(&route.pair, &request), 0);
-    struct place *to = op == WEFT_WRITE ? &route.there : &route.local;
-    uint64_t at = op == WEFT_WRITE ? 50 : 3, from = op == WEFT_WRITE ? 3 : 50, seed = op == WEFT_WRITE ? 1 : 2;
+    struct place *to = op == WEFT_TRANSFER_WRITE ? &route.there : &route.local;
+    uint64_t at = op == WEFT_TRANSFER_WRITE ? 50 : 3, from = op == WEFT_TRANSFER_WRITE ? 3 : 50,
+             seed = op == WEFT_TRANSFER_WRITE ? 1 : 2;
     for (uint32_t i = 0; i < COUNT; i++) {
       place_check(to, i * UNIT + at, UNIT - 9, seed, i * UNIT + from);
       place_check(to, i * UNIT + at + UNIT - 9, 9, 3 - seed, i * UNIT + at + UNIT - 9);
@@ -111,7 +114,7 @@ static void test_scattered_pieces(void **state) {
   int32_t *status = malloc(count * sizeof *status);
   uint32_t *order = malloc(count * sizeof *order);
   assert_true(pieces && status && order);
-  for (enum weft_op op = WEFT_READ; op <= WEFT_WRITE; op++) {
+  for (enum weft_transfer_op op = WEFT_TRANSFER_READ; op <= WEFT_TRANSFER_WRITE; op++) {
     uint64_t random = suite.seed + op, total = 0;
     for (uint32_t i = 0; i < count; i++) {
       uint32_t j = (uint32_t)(random_next(&random) % (i + 1));
@@ -120,7 +123,7 @@ static void test_scattered_pieces(void **state) {
     }
     for (uint32_t i = 0; i < count; i++) {
       uint64_t length = 1 + random_next(&random) % UNIT;
-      if (op == WEFT_WRITE && place_is_whole(&route.there)) // then without a gap
+      if (op == WEFT_TRANSFER_WRITE && place_is_whole(&route.there)) // then without a gap
         length = UNIT;
       pieces[i] = piece_of(&route.local, (uint64_t)i * UNIT, &route.there, (uint64_t)order[i] * UNIT, length);
       status[i] = 99;
@@ -136,7 +139,7 @@ static void test_scattered_pieces(void **state) {
     for (uint32_t i = 0; i < count; i++) {
       uint64_t here = (uint64_t)i * UNIT, far = (uint64_t)order[i] * UNIT, length = pieces[i].length;
       assert_int_equal(status[i], 0);
-      if (op == WEFT_WRITE) {
+      if (op == WEFT_TRANSFER_WRITE) {
         place_check(&route.there, far, length, 1, here);
         place_check(&route.there, far + length, UNIT - length, 2, far + length);
       } else {
@@ -163,7 +166,7 @@ static void test_lengths_change_between_posts(void **state) {
   for (uint32_t i = 0; i < COUNT; i++)
     pieces[i] = piece_of(&route.local, i * UNIT, &route.there, i * UNIT, UNIT);
   struct transport_request request;
-  request_init(&request, route.pair.to_b, WEFT_WRITE, pieces, COUNT);
+  request_init(&request, route.pair.to_b, WEFT_TRANSFER_WRITE, pieces, COUNT);
   request.status = status;
   assert_works(suite.transport->prepare(&request));
   uint64_t random = suite.seed;
@@ -198,7 +201,7 @@ static void test_posted_again_and_again(void **state) {
   route_open(&route, LENGTH);
   struct transport_piece piece = piece_of(&route.local, 0, &route.there, 0, LENGTH);
   struct transport_request request;
-  request_init(&request, route.pair.to_b, WEFT_WRITE, &piece, 1);
+  request_init(&request, route.pair.to_b, WEFT_TRANSFER_WRITE, &piece, 1);
   assert_works(suite.transport->prepare(&request));
   for (uint32_t i = 0; i < rounds; i++) {
     place_fill(&route.local, i);
@@ -229,7 +232,7 @@ static void test_many_at_once(void **state) {
   place_fill(&route.there, 12);
   for (uint32_t i = 0; i < count; i++) { // half of them each way, in parts of their own
     pieces[i] = piece_of(&route.local, i * LENGTH, &route.there, i * LENGTH, LENGTH);
-    request_init(&requests[i], route.pair.to_b, i % 2 ? WEFT_READ : WEFT_WRITE, &pieces[i], 1);
+    request_init(&requests[i], route.pair.to_b, i % 2 ? WEFT_TRANSFER_READ : WEFT_TRANSFER_WRITE, &pieces[i], 1);
     requests[i].done = count_done;
     requests[i].arg = &done;
     assert_works(suite.transport->prepare(&requests[i]));

@@ -28,7 +28,7 @@ static void batch_open(struct batch *batch) {
   for (uint32_t i = 0; i < batch->count; i++) {
     uint64_t at = (uint64_t)i * LENGTH;
     batch->pieces[i] = piece_of(&route->local, at, &route->there, at, LENGTH);
-    request_init(&batch->requests[i], route->pair.to_b, WEFT_WRITE, &batch->pieces[i], 1);
+    request_init(&batch->requests[i], route->pair.to_b, WEFT_TRANSFER_WRITE, &batch->pieces[i], 1);
     if (HAS(MESSAGES)) {
       batch->requests[i].message = "batch";
       batch->requests[i].message_size = 6;
@@ -117,7 +117,7 @@ static void test_cancel_of_what_is_not_in_flight(void **state) {
   route_open(&route, 100);
   struct transport_piece piece = piece_of(&route.local, 0, &route.there, 0, 100);
   struct transport_request request;
-  request_init(&request, route.pair.to_b, WEFT_WRITE, &piece, 1);
+  request_init(&request, route.pair.to_b, WEFT_TRANSFER_WRITE, &piece, 1);
   assert_works(suite.transport->prepare(&request));
   suite.transport->cancel(&request);
   for (int i = 0; i < 3; i++) { // as if nothing had been
@@ -141,7 +141,7 @@ static void write_once(struct pair *pair, uint64_t seed) {
   place_fill(&local, seed);
   struct transport_piece piece = piece_of(&local, 0, &there, 0, 1000);
   struct transport_request request;
-  request_init(&request, pair->to_b, WEFT_WRITE, &piece, 1);
+  request_init(&request, pair->to_b, WEFT_TRANSFER_WRITE, &piece, 1);
   assert_int_equal(request_run(pair, &request), 0);
   place_check(&there, 0, 1000, seed, 0);
   place_close(&there);
@@ -249,7 +249,7 @@ static void test_a_region_that_was_taken_back(void **state) {
   route_open(&route, 5000);
   struct transport_piece piece = piece_of(&route.local, 0, &route.there, 0, 5000);
   struct transport_request request;
-  request_init(&request, route.pair.to_b, WEFT_WRITE, &piece, 1);
+  request_init(&request, route.pair.to_b, WEFT_TRANSFER_WRITE, &piece, 1);
   request.message = "gone";
   request.message_size = 5;
   assert_works(suite.transport->prepare(&request));

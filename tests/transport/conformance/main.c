@@ -26,7 +26,7 @@ static const struct group {
     {"processes", process_cases, &num_process_cases},
 };
 
-static const char *const kinds[WEFT_MEMORY_KINDS] = {"host", "cuda", "file", "object"};
+static const char *const kinds[TRANSPORT_KINDS] = {"host", "cuda", "file", "object"};
 
 static int run_group(const struct group *group, const char *what) {
   char title[128];
@@ -71,7 +71,7 @@ static bool maps_nothing(void) {
 static int run_all(const char *only) {
   const char *wanted = getenv("WEFT_TEST_KIND");
   int failed = 0;
-  for (enum weft_memory_kind kind = 0; kind < WEFT_MEMORY_KINDS; kind++) {
+  for (uint32_t kind = 0; kind < TRANSPORT_KINDS; kind++) {
     if (!(suite.abilities.remote_kinds & 1u << kind) || (wanted && strcmp(wanted, kinds[kind]) != 0))
       continue;
     if (!place_can(kind)) {

@@ -43,7 +43,7 @@ static void test_the_message_comes_after_the_data(void **state) {
     struct transport_piece piece = piece_of(&local, 0, &there, 0, lengths[i]);
     struct transport_request request;
     uint64_t seed;
-    request_init(&request, pair.to_b, WEFT_WRITE, &piece, 1);
+    request_init(&request, pair.to_b, WEFT_TRANSFER_WRITE, &piece, 1);
     request.message = &seed;
     request.message_size = sizeof seed;
     assert_works(suite.transport->prepare(&request));
@@ -90,7 +90,7 @@ static void send_all_sizes(bool loopback) {
   pair.b->hook_arg = &keep;
   for (uint32_t size = 1; size <= TRANSPORT_MAX_MESSAGE; size += size < 80 ? 1 : 97) {
     struct transport_request request;
-    request_init(&request, pair.to_b, WEFT_WRITE, NULL, 0);
+    request_init(&request, pair.to_b, WEFT_TRANSFER_WRITE, NULL, 0);
     request.message = bytes;
     request.message_size = size;
     pattern_fill(bytes, size, 0, size);
@@ -122,7 +122,7 @@ static void test_a_message_that_is_too_long_is_refused(void **state) {
   struct pair pair;
   struct transport_request request;
   pair_open(&pair, false);
-  request_init(&request, pair.to_b, WEFT_WRITE, NULL, 0);
+  request_init(&request, pair.to_b, WEFT_TRANSFER_WRITE, NULL, 0);
   request.message = bytes;
   request.message_size = sizeof bytes;
   int rc = suite.transport->prepare(&request);
@@ -145,7 +145,7 @@ static void test_a_read_may_have_a_message(void **state) {
   route.pair.b->hook_arg = &keep;
   struct transport_piece piece = piece_of(&route.local, 0, &route.there, 0, 5000);
   struct transport_request request;
-  request_init(&request, route.pair.to_b, WEFT_READ, &piece, 1);
+  request_init(&request, route.pair.to_b, WEFT_TRANSFER_READ, &piece, 1);
   request.message = "read";
   request.message_size = 5;
   assert_int_equal(request_run(&route.pair, &request), 0);
@@ -192,7 +192,7 @@ static void flood_open(struct flood *flood, struct transport_peer *peer, uint64_
   flood->total = total;
   flood->random = flood->random_there = seed;
   for (int i = 0; i < WINDOW; i++) {
-    request_init(&flood->requests[i], peer, WEFT_WRITE, NULL, 0);
+    request_init(&flood->requests[i], peer, WEFT_TRANSFER_WRITE, NULL, 0);
     flood->requests[i].message = flood->bytes[i];
     flood->requests[i].message_size = TRANSPORT_MAX_MESSAGE;
     assert_works(suite.transport->prepare(&flood->requests[i]));
@@ -286,7 +286,7 @@ static void test_a_sleeper_is_woken(void **state) {
   }
   for (int i = 0; i < 200; i++) {
     struct transport_request request;
-    request_init(&request, pair.to_b, WEFT_WRITE, NULL, 0);
+    request_init(&request, pair.to_b, WEFT_TRANSFER_WRITE, NULL, 0);
     request.message = &i;
     request.message_size = sizeof i;
     assert_works(suite.transport->prepare(&request));

@@ -11,7 +11,7 @@ enum order_kind {
   ORDER_CONNECT, // bytes: an address
   ORDER_REGION,  // a: length, b: seed -> its key
   ORDER_IMPORT,  // bytes: a key
-  ORDER_POST,    // a: enum weft_op, b: a message too: starts one of its whole region
+  ORDER_POST,    // a: enum weft_transfer_op, b: a message too: starts one of its whole region
   ORDER_WAIT,    // -> value: state of that request
   ORDER_KEEP,    // posts it again and again from now on
   ORDER_CHECK,   // a: seed -> value: bytes that differ

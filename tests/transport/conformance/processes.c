@@ -58,7 +58,7 @@ static void couple_close(struct couple *couple) {
     process_end(&couple->process);
 }
 
-static void prepare_whole(struct couple *couple, enum weft_op op, bool message) {
+static void prepare_whole(struct couple *couple, enum weft_transfer_op op, bool message) {
   couple->piece = (struct transport_piece){.local = couple->local.region,
                                            .remote = couple->remote,
                                            .local_address = place_address(&couple->local, 0),
@@ -72,7 +72,7 @@ static void prepare_whole(struct couple *couple, enum weft_op op, bool message) 
   assert_works(suite.transport->prepare(&couple->request));
 }
 
-static void run_whole(struct couple *couple, enum weft_op op, bool message, int wanted) {
+static void run_whole(struct couple *couple, enum weft_transfer_op op, bool message, int wanted) {
   prepare_whole(couple, op, message);
   assert_works(suite.transport->post(&couple->request));
   pair_wait(&couple->pair, request_ended, &couple->request, "a transfer with another process");
@@ -114,12 +114,12 @@ static void test_another_process(void **state) {
   (void)state;
   struct couple couple;
   couple_open(&couple);
-  run_whole(&couple, WEFT_WRITE, true, 0);
+  run_whole(&couple, WEFT_TRANSFER_WRITE, true, 0);
   assert_int_equal(process_ask(&couple.process, ORDER_CHECK, 52, 0, NULL, 0)->value, 0);
   if (HAS(MESSAGES))
     wait_for_messages(&couple, 1);
   place_fill(&couple.local, 53);
-  run_whole(&couple, WEFT_READ, false, 0);
+  run_whole(&couple, WEFT_TRANSFER_READ, false, 0);
   place_check(&couple.local, 0, LENGTH, 52, 0);
   couple_close(&couple);
 }
@@ -130,11 +130,11 @@ static void test_another_process_as_initiator(void **state) {
   struct couple couple;
   couple_open(&couple);
   tell_region(&couple);
-  process_ask(&couple.process, ORDER_POST, WEFT_READ, 0, NULL, 0);
+  process_ask(&couple.process, ORDER_POST, WEFT_TRANSFER_READ, 0, NULL, 0);
   assert_int_equal(process_ask(&couple.process, ORDER_WAIT, 0, 0, NULL, 0)->value, 0);
   assert_int_equal(process_ask(&couple.process, ORDER_CHECK, 52, 0, NULL, 0)->value, 0);
   place_fill(&couple.local, 54);
-  process_ask(&couple.process, ORDER_POST, WEFT_WRITE, HAS(MESSAGES), NULL, 0);
+  process_ask(&couple.process, ORDER_POST, WEFT_TRANSFER_WRITE, HAS(MESSAGES), NULL, 0);
   assert_int_equal(process_ask(&couple.process, ORDER_WAIT, 0, 0, NULL, 0)->value, 0);
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
   while (HAS(MESSAGES) && couple.pair.a->messages == 0) {
@@ -151,9 +151,9 @@ static void test_one_sided_needs_no_help(void **state) {
   struct couple couple;
   couple_open(&couple);
   assert_int_equal(kill(couple.process.pid, SIGSTOP), 0);
-  run_whole(&couple, WEFT_WRITE, false, 0);
+  run_whole(&couple, WEFT_TRANSFER_WRITE, false, 0);
   place_fill(&couple.local, 53);
-  run_whole(&couple, WEFT_READ, false, 0);
+  run_whole(&couple, WEFT_TRANSFER_READ, false, 0);
   place_check(&couple.local, 0, LENGTH, 52, 0);
   assert_int_equal(kill(couple.process.pid, SIGCONT), 0);
   assert_int_equal(process_ask(&couple.process, ORDER_CHECK, 52, 0, NULL, 0)->value, 0);
@@ -173,7 +173,7 @@ static void expect_lost(struct couple *couple) {
     assert_int_equal(end->told[0].err, WEFT_ERR_PEER_LOST);
     assert_int_not_equal(couple->peer->failed, 0);
   }
-  for (enum weft_op op = WEFT_READ; op <= WEFT_WRITE; op++) {
+  for (enum weft_transfer_op op = WEFT_TRANSFER_READ; op <= WEFT_TRANSFER_WRITE; op++) {
     prepare_whole(couple, op, true);
     int rc = post_in_vain(couple, "the end of a post to a dead peer");
     if (HAS(REPORTS_DEATH))
@@ -189,7 +189,7 @@ static void expect_successor(struct couple *couple) {
   couple->pair.a->peer_events = 0;
   couple_connect(couple);
   place_fill(&couple->local, 55);
-  run_whole(couple, WEFT_WRITE, true, 0);
+  run_whole(couple, WEFT_TRANSFER_WRITE, true, 0);
   assert_int_equal(process_ask(&couple->process, ORDER_CHECK, 55, 0, NULL, 0)->value, 0);
 }
 
@@ -223,7 +223,7 @@ static void test_killed_under_writes(void **state) {
   for (int round = 0; round < 4; round++) {
     struct couple couple;
     couple_open(&couple);
-    prepare_whole(&couple, round % 2 ? WEFT_WRITE : WEFT_READ, true);
+    prepare_whole(&couple, round % 2 ? WEFT_TRANSFER_WRITE : WEFT_TRANSFER_READ, true);
     uint64_t kill_at = random_next(&random) % 20, deadline_ns = clock_deadline_ms(DEADLINE_MS);
     int is = 0;
     for (uint64_t i = 0; is == 0 && i < kill_at + 200; i++) {
@@ -256,7 +256,7 @@ static void test_initiator_killed_under_writes(void **state) {
     struct couple couple;
     couple_open(&couple);
     tell_region(&couple);
-    process_ask(&couple.process, ORDER_POST, WEFT_WRITE, HAS(MESSAGES), NULL, 0);
+    process_ask(&couple.process, ORDER_POST, WEFT_TRANSFER_WRITE, HAS(MESSAGES), NULL, 0);
     process_ask(&couple.process, ORDER_KEEP, 0, 0, NULL, 0);
     uint64_t deadline_ns = clock_ns() + (uint64_t)round * 3000000u; // somewhere in the midst
     do
@@ -282,7 +282,7 @@ static void test_stopped(void **state) {
   couple_open(&couple);
   assert_int_equal(kill(couple.process.pid, SIGSTOP), 0);
   for (int i = 0; i < COUNT; i++) {
-    request_init(&requests[i], couple.peer, WEFT_WRITE, NULL, 0);
+    request_init(&requests[i], couple.peer, WEFT_TRANSFER_WRITE, NULL, 0);
     requests[i].message = message;
     requests[i].message_size = sizeof message;
     assert_works(suite.transport->prepare(&requests[i]));
@@ -304,7 +304,7 @@ static void test_stopped(void **state) {
                 (unsigned long long)sent, (unsigned long long)waiting);
   assert_int_equal(kill(couple.process.pid, SIGCONT), 0);
   wait_for_messages(&couple, sent);
-  run_whole(&couple, WEFT_WRITE, true, 0);
+  run_whole(&couple, WEFT_TRANSFER_WRITE, true, 0);
   wait_for_messages(&couple, sent + 1);
   assert_int_equal(process_ask(&couple.process, ORDER_COUNT, 0, 0, NULL, 0)->value, sent + 1);
   couple_close(&couple);
@@ -317,10 +317,10 @@ static void end_writes_to_a_stopped(void (*end)(struct couple *couple, struct tr
   struct transport_request requests[COUNT];
   struct couple couple;
   couple_open(&couple);
-  run_whole(&couple, WEFT_WRITE, false, 0); // they are connected
+  run_whole(&couple, WEFT_TRANSFER_WRITE, false, 0); // they are connected
   assert_int_equal(kill(couple.process.pid, SIGSTOP), 0);
   for (int i = 0; i < COUNT; i++) {
-    request_init(&requests[i], couple.peer, WEFT_WRITE, &couple.piece, 1);
+    request_init(&requests[i], couple.peer, WEFT_TRANSFER_WRITE, &couple.piece, 1);
     assert_works(suite.transport->prepare(&requests[i]));
     assert_works(suite.transport->post(&requests[i]));
   }
@@ -369,7 +369,7 @@ static void hear_last_of(void (*end)(struct couple *couple)) {
   process_ask(&couple.process, ORDER_IMPORT, 0, 0, key, size);
   couple.process.driven = NULL;
   for (int i = 0; i < COUNT; i++) {
-    process_ask(&couple.process, ORDER_POST, WEFT_WRITE, true, NULL, 0);
+    process_ask(&couple.process, ORDER_POST, WEFT_TRANSFER_WRITE, true, NULL, 0);
     assert_int_equal(process_ask(&couple.process, ORDER_WAIT, 0, 0, NULL, 0)->value, 0);
   }
   if (suite.transport->arm)
@@ -401,9 +401,9 @@ static void test_the_peer_closes(void **state) {
   (void)state;
   struct couple couple;
   couple_open(&couple);
-  run_whole(&couple, WEFT_WRITE, true, 0);
+  run_whole(&couple, WEFT_TRANSFER_WRITE, true, 0);
   process_ask(&couple.process, ORDER_CLOSE, 0, 0, NULL, 0);
-  prepare_whole(&couple, WEFT_WRITE, true);
+  prepare_whole(&couple, WEFT_TRANSFER_WRITE, true);
   post_in_vain(&couple, "the end of a post to a worker that has closed");
   if (HAS(REPORTS_DEATH))
     pair_wait(&couple.pair, was_told, couple.pair.a, "the news that a peer has closed");

@@ -99,12 +99,12 @@ static void give_units(struct side *side, uint32_t first, uint32_t count) {
     side->units[i].busy = false;
 }
 
-static uint32_t choose_pieces(struct story *story, struct flight *flight, enum weft_op op) {
+static uint32_t choose_pieces(struct story *story, struct flight *flight, enum weft_transfer_op op) {
   bool in_objects = place_is_whole(&flight->there->place);
   uint32_t count = 0, wanted = 1 + draw(story, in_objects ? 3 : PIECES);
   for (uint32_t i = 0; i < wanted; i++) {
     uint32_t length = 1 + draw(story, 4);
-    if (in_objects && op == WEFT_WRITE)
+    if (in_objects && op == WEFT_TRANSFER_WRITE)
       length = OBJECT_UNITS;
     uint32_t here = draw(story, UNITS - length), far = draw(story, UNITS - length);
     if (in_objects)
@@ -130,7 +130,7 @@ static void begin(struct story *story, struct flight *flight) {
   flight->there = &story->there[draw(story, story->regions)];
   if (!flight->local->open || !flight->there->open)
     return;
-  enum weft_op op = draw(story, 2) ? WEFT_READ : WEFT_WRITE;
+  enum weft_transfer_op op = draw(story, 2) ? WEFT_TRANSFER_READ : WEFT_TRANSFER_WRITE;
   uint32_t count = choose_pieces(story, flight, op);
   request_init(&flight->request, story->pair.to_b, op, flight->pieces, count);
   flight->request.status = flight->status;
@@ -145,7 +145,7 @@ static void begin(struct story *story, struct flight *flight) {
 
 // What each piece brought, by its status: all of it, or nobody knows.
 static void settle(struct story *story, struct flight *flight) {
-  bool write = flight->request.op == WEFT_WRITE;
+  bool write = flight->request.op == WEFT_TRANSFER_WRITE;
   int is = flight->request.state;
   assert_true(is == 0 || is == WEFT_ERR_CANCELED);
   is == 0 ? story->well++ : story->canceled++;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-void request_init(struct transport_request *request, struct transport_peer *peer, enum weft_op op,
+void request_init(struct transport_request *request, struct transport_peer *peer, enum weft_transfer_op op,
                   const struct transport_piece *pieces, uint32_t num_pieces) {
   memset(request, 0, sizeof *request);
   request->peer = peer;

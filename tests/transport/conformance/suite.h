@@ -161,7 +161,7 @@ void pattern_fill(unsigned char *bytes, uint64_t seed, uint64_t position, uint64
 
 // --- requests: request.c ---
 
-void request_init(struct transport_request *request, struct transport_peer *peer, enum weft_op op,
+void request_init(struct transport_request *request, struct transport_peer *peer, enum weft_transfer_op op,
                   const struct transport_piece *pieces, uint32_t num_pieces);
 bool request_ended(void *request);
 // prepare, post, drive until it has ended, unprepare; its state.

@@ -85,7 +85,7 @@ static void post_in_threads(uint32_t each, uint32_t num_pieces) {
     poster->piece = piece_of(&poster->local, 0, &poster->there, 0, 64);
     poster->each = each;
     poster->ended = &ended;
-    request_init(&poster->request, pair.to_b, WEFT_WRITE, &poster->piece, num_pieces);
+    request_init(&poster->request, pair.to_b, WEFT_TRANSFER_WRITE, &poster->piece, num_pieces);
     if (HAS(MESSAGES)) {
       poster->request.message = &poster->message;
       poster->request.message_size = sizeof poster->message;
@@ -165,7 +165,7 @@ static void test_nothing_is_written_after_unreg(void **state) {
     route_open(&route, SIZE);
     place_fill(&route.local, 31);
     struct transport_piece piece = piece_of(&route.local, 0, &route.there, 0, SIZE);
-    request_init(&firing.request, route.pair.to_b, WEFT_WRITE, &piece, 1);
+    request_init(&firing.request, route.pair.to_b, WEFT_TRANSFER_WRITE, &piece, 1);
     assert_works(suite.transport->prepare(&firing.request));
     assert_int_equal(pthread_create(&thread, NULL, fire, &firing), 0);
     pair_wait(&route.pair, has_begun, &firing, "the first write");

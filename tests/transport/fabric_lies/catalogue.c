@@ -45,7 +45,8 @@ static void scene_close(struct scene *scene) {
   side_close(&scene->victim);
 }
 
-static int move(struct scene *scene, const struct blob *key, enum weft_op op, uint64_t address, uint64_t length) {
+static int move(struct scene *scene, const struct blob *key, enum weft_transfer_op op, uint64_t address,
+                uint64_t length) {
   struct transport_remote *remote;
   if (lies_transport->import(scene->to_victim, key->bytes, key->size, &remote) != 0)
     return WEFT_ERR_PROTOCOL;
@@ -72,7 +73,7 @@ static bool names_bytes(void) {
 // What the liar is to be refused, both ways. It connects again where it lost its link by it.
 static void expect_refused(struct scene *scene, const struct blob *key, uint64_t address, uint64_t length) {
   for (int write = 0; write < 2; write++) {
-    int state = move(scene, key, write ? WEFT_WRITE : WEFT_READ, address, length);
+    int state = move(scene, key, write ? WEFT_TRANSFER_WRITE : WEFT_TRANSFER_READ, address, length);
     lies_check(state < 0 || !names_bytes(), "a lie was believed");
     lies_drive(&scene->liar, &scene->victim, 100);
     side_check(&scene->victim, "a lie wrote to what was not lent");
@@ -91,7 +92,7 @@ static void expect_served(struct scene *scene) {
   memset(scene->liar.arena + LENT_AT, LIE, LENT);
   // What ended the link for a lie may still be on its way.
   for (uint64_t deadline = clock_deadline_ms(SERVED_MS); state != 0 && !clock_passed(deadline);) {
-    state = move(scene, &key, WEFT_WRITE, address, LENT);
+    state = move(scene, &key, WEFT_TRANSFER_WRITE, address, LENT);
     if (state != 0)
       connect_again(scene);
   }
@@ -144,7 +145,7 @@ static void read_only(void) {
   struct blob key = scene.key;
   uint64_t address = blob_number(&key, address_at(), 8);
   blob_set(&key, 1, 0, 1); // it is said to be for writing
-  lies_check(move(&scene, &key, WEFT_WRITE, address, 64) < 0, "a region for reading only was written");
+  lies_check(move(&scene, &key, WEFT_TRANSFER_WRITE, address, 64) < 0, "a region for reading only was written");
   for (size_t i = 0; i < ARENA; i++)
     lies_check(scene.victim.arena[i] != LIE, "a region for reading only was changed");
   side_check(&scene.victim, "something else was changed");
@@ -202,7 +203,7 @@ static void own_address(void) {
     blob_set(&key, address_at(), (uintptr_t)victim->arena + at[i], 8);
     if (lies_transport->import(self, key.bytes, key.size, &remote) != 0)
       continue;
-    int state = lies_move(victim, NULL, remote, WEFT_WRITE, (uintptr_t)victim->arena + at[i], 64);
+    int state = lies_move(victim, NULL, remote, WEFT_TRANSFER_WRITE, (uintptr_t)victim->arena + at[i], 64);
     lies_check(state < 0 || !names_bytes(), "it wrote to itself");
     side_check(victim, "it changed memory of its own");
     self = self->failed ? side_connect(victim, &scene.address) : self;
@@ -279,7 +280,7 @@ static void cut_and_turned_keys(void) {
     lies_step(10000 + bit);
     blob_set(&lie, bit / 8, blob_number(&lie, bit / 8, 1) ^ 1u << bit % 8, 1);
     if (bit / 8 < LEAST_TURNED || names_bytes() || bit % 8 == 0)
-      move(&scene, &lie, WEFT_WRITE, blob_number(&lie, address_at(), 8), 64);
+      move(&scene, &lie, WEFT_TRANSFER_WRITE, blob_number(&lie, address_at(), 8), 64);
     side_check(&scene.victim, "a turned bit of a key wrote to what was not lent");
     if (scene.to_victim->failed)
       connect_again(&scene);

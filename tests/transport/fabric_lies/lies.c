@@ -171,7 +171,7 @@ void lies_drive(struct side *first, struct side *second, int times) {
   }
 }
 
-int lies_move(struct side *from, struct side *second, struct transport_remote *remote, enum weft_op op,
+int lies_move(struct side *from, struct side *second, struct transport_remote *remote, enum weft_transfer_op op,
               uint64_t address, uint64_t length) {
   struct transport_piece piece = {.local = from->lent,
                                   .remote = remote,

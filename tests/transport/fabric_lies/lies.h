@@ -73,7 +73,7 @@ void side_check(const struct side *side, const char *what);
 // Drives both for a moment; `second` may be NULL.
 void lies_drive(struct side *first, struct side *second, int times);
 // Moves `length` bytes between the side's lent memory and there; what became of it, and never later than a while.
-int lies_move(struct side *from, struct side *second, struct transport_remote *remote, enum weft_op op,
+int lies_move(struct side *from, struct side *second, struct transport_remote *remote, enum weft_transfer_op op,
               uint64_t address, uint64_t length);
 
 #endif

@@ -81,7 +81,7 @@ static void expect_lawful_service(struct side *victim) {
   side_key(victim->lent, &key);
   struct transport_peer *peer = side_connect(&honest, &address);
   lies_check(peer && lies_transport->import(peer, key.bytes, key.size, &remote) == 0, weft_last_error());
-  lies_check(lies_move(&honest, victim, remote, WEFT_WRITE, (uintptr_t)victim->arena + LENT_AT, 64) == 0,
+  lies_check(lies_move(&honest, victim, remote, WEFT_TRANSFER_WRITE, (uintptr_t)victim->arena + LENT_AT, 64) == 0,
              weft_last_error());
   side_close(&honest);
 }
@@ -194,13 +194,13 @@ static void another_answers(void) {
   struct transport_peer *peer = side_connect(&victim, &address);
   lies_check(peer && lies_transport->import(peer, key.bytes, key.size, &remote) == 0, weft_last_error());
   uint64_t there = (uintptr_t)honest.arena + LENT_AT;
-  lies_check(lies_move(&victim, &honest, remote, WEFT_READ, there, 64) == 0, "an honest peer does not serve");
+  lies_check(lies_move(&victim, &honest, remote, WEFT_TRANSFER_READ, there, 64) == 0, "an honest peer does not serve");
   struct transport_piece piece = {.local = victim.lent,
                                   .remote = remote,
                                   .local_address = (uintptr_t)victim.arena + LENT_AT,
                                   .remote_address = there,
                                   .length = 64};
-  struct transport_request request = {.peer = peer, .op = WEFT_READ, .pieces = &piece, .num_pieces = 1};
+  struct transport_request request = {.peer = peer, .op = WEFT_TRANSFER_READ, .pieces = &piece, .num_pieces = 1};
   lies_check(lies_transport->prepare(&request) == 0 && lies_transport->post(&request) == 0, weft_last_error());
   say_answers(&raw, &victim);
   lies_check(atomic_load(&request.state) == TRANSPORT_IN_FLIGHT, "another's answer ended a read");

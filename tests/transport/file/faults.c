@@ -88,7 +88,7 @@ static void short_file(const char *const *settings) {
   assert_int_equal(storage_open(&storage, "file", settings, 1 << 20), 0);
   uint32_t file = storage_file(&storage, fd, "short.bin");
   struct storage_request request;
-  storage_request(&storage, &request, WEFT_READ, 4);
+  storage_request(&storage, &request, WEFT_TRANSFER_READ, 4);
   storage_piece(&storage, &request, file, 0, 0, 65536);
   storage_piece(&storage, &request, file, 65536, 65536, 65536); // ends 31,071 bytes too late
   storage_piece(&storage, &request, file, 131072, 200000, 10);  // not at all
@@ -112,7 +112,7 @@ static void file_size_limit(const char *const *settings) {
   assert_int_equal(storage_open(&storage, "file", settings, 4 * MOST), 0);
   uint32_t file = storage_file(&storage, fd, "limited.bin");
   struct storage_request request;
-  storage_request(&storage, &request, WEFT_WRITE, 3);
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 3);
   storage_piece(&storage, &request, file, 0, 0, MOST);
   storage_piece(&storage, &request, file, MOST, MOST - 1, 2);
   storage_piece(&storage, &request, file, 2 * MOST, MOST * UINT64_C(3), 4096);
@@ -158,7 +158,7 @@ static void bad_blocks(const char *const *settings) {
   assert_int_equal(storage_open(&storage, "file", settings, (uint64_t)page * 4), 0);
   uint32_t file = storage_file(&storage, fd, "bad.img");
   uint64_t at = (uint64_t)(uintptr_t)disk, size = (uint64_t)page;
-  for (int op = WEFT_READ; op <= WEFT_WRITE; op++) {
+  for (int op = WEFT_TRANSFER_READ; op <= WEFT_TRANSFER_WRITE; op++) {
     struct storage_request request;
     storage_request(&storage, &request, op, 3);
     storage_piece(&storage, &request, file, 0, at + 100, size);   // 100 bytes of it are bad
@@ -170,7 +170,7 @@ static void bad_blocks(const char *const *settings) {
     assert_memory_equal(request.status, want, sizeof want);
     assert_int_equal(request.request.moved, size - 100 + size);
     assert_non_null(strstr(request.request.why, "Input/output error"));
-    assert_non_null(strstr(request.request.why, op == WEFT_READ ? "cannot read" : "cannot write"));
+    assert_non_null(strstr(request.request.why, op == WEFT_TRANSFER_READ ? "cannot read" : "cannot write"));
     assert_memory_equal(storage.bytes, disk + 100, size - 100);
     storage_free(&request);
   }
@@ -195,17 +195,17 @@ static void test_short_and_interrupted_calls_go_on(void **state) {
   uint32_t file = storage_file(&storage, fd, "data.bin");
   wrap_at_most = 7777;
   wrap_interrupts = 50;
-  assert_int_equal(storage_move(&storage, WEFT_READ, file, 0, 0, 1 << 20, NULL), 0);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, file, 0, 0, 1 << 20, NULL), 0);
   assert_int_equal(wrap_interrupts, 0);
   support_fill(storage.bytes + (1 << 20), 1 << 20, 3);
   assert_memory_equal(storage.bytes, storage.bytes + (1 << 20), 1 << 20);
   support_fill(storage.bytes, 1 << 20, 4);
-  assert_int_equal(storage_move(&storage, WEFT_WRITE, file, 0, 13, 1 << 20, NULL), 0);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_WRITE, file, 0, 13, 1 << 20, NULL), 0);
   wrap_at_most = 0;
-  assert_int_equal(storage_move(&storage, WEFT_READ, file, 1 << 20, 13, 1 << 20, NULL), 0);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, file, 1 << 20, 13, 1 << 20, NULL), 0);
   assert_memory_equal(storage.bytes, storage.bytes + (1 << 20), 1 << 20);
   wrap_interrupts = 1 << 30; // for ever: an end all the same
-  assert_int_equal(storage_move(&storage, WEFT_READ, file, 0, 0, 10, NULL), WEFT_ERR_SYSTEM);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, file, 0, 0, 10, NULL), WEFT_ERR_SYSTEM);
   wrap_interrupts = 0;
   storage_close(&storage);
   close(fd);
@@ -220,7 +220,7 @@ static void write_fails_with(int error, int code, const char *words) {
   wrap_error = error;
   wrap_from = 65536;
   struct storage_request request;
-  storage_request(&storage, &request, WEFT_WRITE, 2);
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 2);
   storage_piece(&storage, &request, file, 0, 65536, 4096);
   storage_piece(&storage, &request, file, 0, 0, 4096);
   storage_prepare(&request);
@@ -251,7 +251,7 @@ static void test_sync_before_the_end_and_its_failure(void **state) {
   assert_int_equal(storage_open(&storage, "file", by_posix_synced, 1 << 20), 0);
   uint32_t first = storage_file(&storage, fd, "first"), second = storage_file(&storage, other, "second");
   struct storage_request request;
-  storage_request(&storage, &request, WEFT_WRITE, 3);
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 3);
   storage_piece(&storage, &request, first, 0, 0, 4096);
   storage_piece(&storage, &request, second, 0, 0, 4096);
   storage_piece(&storage, &request, first, 0, 4096, 4096);
@@ -293,7 +293,7 @@ static int round_trip(const char *const *settings) {
     return 1;
   uint32_t file = storage_file(&storage, child_file, "file");
   support_fill(storage.bytes + (1 << 20), 1 << 20, 3);
-  bool good = storage_move(&storage, WEFT_READ, file, 0, 0, 1 << 20, NULL) == 0 &&
+  bool good = storage_move(&storage, WEFT_TRANSFER_READ, file, 0, 0, 1 << 20, NULL) == 0 &&
               memcmp(storage.bytes, storage.bytes + (1 << 20), 1 << 20) == 0;
   storage_close(&storage);
   return good ? 0 : 1;

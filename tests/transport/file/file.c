@@ -62,9 +62,9 @@ static void test_random_pieces(void **state) {
   uint32_t file = storage_file(&storage, fd, "data.bin");
   for (uint32_t round = 0; round < ROUNDS; round++) {
     struct storage_request request;
-    storage_request(&storage, &request, round % 2 ? WEFT_READ : WEFT_WRITE, MAX_PIECES);
+    storage_request(&storage, &request, round % 2 ? WEFT_TRANSFER_READ : WEFT_TRANSFER_WRITE, MAX_PIECES);
     choose_pieces(&storage, &request, file, &seed);
-    if (request.request.op == WEFT_WRITE && round % 4 == 0) { // dirty pages of another writer's
+    if (request.request.op == WEFT_TRANSFER_WRITE && round % 4 == 0) { // dirty pages of another writer's
       uint64_t place = random_next(&seed) % (FILE_BYTES - 5000);
       support_fill(model + place, 5000, seed);
       assert_int_equal(pwrite(fd, model + place, 5000, (off_t)place), 5000);
@@ -75,8 +75,8 @@ static void test_random_pieces(void **state) {
     for (uint32_t i = 0; i < request.request.num_pieces; i++) {
       const struct transport_piece *piece = &request.pieces[i];
       uint64_t at = piece->local_address - (uint64_t)(uintptr_t)storage.bytes;
-      uint8_t *to = request.request.op == WEFT_READ ? memory + at : model + piece->remote_address;
-      memcpy(to, request.request.op == WEFT_READ ? model + piece->remote_address : memory + at, piece->length);
+      uint8_t *to = request.request.op == WEFT_TRANSFER_READ ? memory + at : model + piece->remote_address;
+      memcpy(to, request.request.op == WEFT_TRANSFER_READ ? model + piece->remote_address : memory + at, piece->length);
       total += piece->length;
     }
     storage_prepare(&request);
@@ -104,8 +104,8 @@ static void test_many_pieces(void **state) {
   assert_int_equal(storage_open(&storage, "file", settings, (uint64_t)COUNT * LENGTH), 0);
   uint32_t file = storage_file(&storage, fd, "data.bin");
   struct storage_request out, in;
-  storage_request(&storage, &out, WEFT_WRITE, COUNT);
-  storage_request(&storage, &in, WEFT_READ, COUNT);
+  storage_request(&storage, &out, WEFT_TRANSFER_WRITE, COUNT);
+  storage_request(&storage, &in, WEFT_TRANSFER_READ, COUNT);
   for (uint64_t i = 0; i < COUNT; i++) {
     storage_piece(&storage, &out, file, i * LENGTH, (COUNT - 1 - i) * STRIDE, LENGTH);
     storage_piece(&storage, &in, file, i * LENGTH, (COUNT - 1 - i) * STRIDE, LENGTH);
@@ -152,8 +152,8 @@ static void test_holes_read_as_zeros_and_stay_holes(void **state) {
   assert_int_equal(storage_open(&storage, "file", settings, 1 << 20), 0);
   uint32_t file = storage_file(&storage, fd, "data.bin");
   support_fill(storage.bytes, 8192, 5);
-  assert_int_equal(storage_move(&storage, WEFT_WRITE, file, 0, FAR, 8192, NULL), 0);
-  assert_int_equal(storage_move(&storage, WEFT_READ, file, 65536, FAR - 65536, 65536 + 8192, NULL), 0);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_WRITE, file, 0, FAR, 8192, NULL), 0);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, file, 65536, FAR - 65536, 65536 + 8192, NULL), 0);
   for (uint32_t i = 0; i < 65536; i++)
     assert_int_equal(storage.bytes[65536 + i], 0);
   assert_memory_equal(storage.bytes + 131072, storage.bytes, 8192);
@@ -173,7 +173,7 @@ static void test_messages_come_after_the_data_and_never_on_failure(void **state)
   assert_int_equal(storage_open(&storage, "file", settings, 1 << 20), 0);
   uint32_t file = storage_file(&storage, fd, "data.bin");
   struct storage_request request;
-  storage_request(&storage, &request, WEFT_READ, 1);
+  storage_request(&storage, &request, WEFT_TRANSFER_READ, 1);
   storage_piece(&storage, &request, file, 0, 0, 10000);
   request.request.message = "read";
   request.request.message_size = 4;
@@ -185,7 +185,7 @@ static void test_messages_come_after_the_data_and_never_on_failure(void **state)
   assert_int_equal(storage_run(&storage, &request), WEFT_ERR_LIMIT);
   assert_int_equal(storage.num_messages, 1);
   storage_free(&request);
-  storage_request(&storage, &request, WEFT_WRITE, 0); // a message alone
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 0); // a message alone
   request.request.message = "alone";
   request.request.message_size = 5;
   storage_prepare(&request);
@@ -207,8 +207,8 @@ static void test_cancel(void **state) {
   uint32_t file = storage_file(&storage, fd, "data.bin");
   for (uint32_t round = 0; round < 20; round++) {
     struct storage_request request, other;
-    storage_request(&storage, &request, WEFT_READ, COUNT);
-    storage_request(&storage, &other, WEFT_READ, COUNT);
+    storage_request(&storage, &request, WEFT_TRANSFER_READ, COUNT);
+    storage_request(&storage, &other, WEFT_TRANSFER_READ, COUNT);
     for (uint32_t i = 0; i < COUNT; i++) {
       storage_piece(&storage, &request, file, (uint64_t)i * LENGTH, (uint64_t)i * LENGTH, LENGTH);
       storage_piece(&storage, &other, file, (uint64_t)i * LENGTH, (uint64_t)i * LENGTH, LENGTH);
@@ -249,7 +249,7 @@ static void test_close_and_disconnect_cancel(void **state) {
     assert_int_equal(storage_open(&storage, "file", settings, 16 << 20), 0);
     uint32_t file = storage_file(&storage, fd, "data.bin");
     struct storage_request request;
-    storage_request(&storage, &request, WEFT_READ, 1);
+    storage_request(&storage, &request, WEFT_TRANSFER_READ, 1);
     storage_piece(&storage, &request, file, 0, 0, 16 << 20);
     storage_prepare(&request);
     assert_int_equal(storage.transport->post(&request.request), 0);
@@ -276,7 +276,7 @@ static int refused(struct storage *storage, int fd) {
   return storage->transport->reg(storage->worker, &memory, &region);
 }
 
-static int refused_piece(struct storage *storage, enum weft_op op, uint32_t file, uint64_t at, uint64_t offset,
+static int refused_piece(struct storage *storage, enum weft_transfer_op op, uint32_t file, uint64_t at, uint64_t offset,
                          uint64_t length) {
   struct storage_request request;
   storage_request(storage, &request, op, 1);
@@ -301,13 +301,13 @@ static void test_what_cannot_be_is_refused(void **state) {
   int appends = open(name, O_WRONLY | O_APPEND), reads = open(name, O_RDONLY);
   assert_int_equal(refused(&storage, appends), WEFT_ERR_INVALID);
   uint32_t file = storage_file(&storage, fd, "a file"), only = storage_file(&storage, reads, "only");
-  assert_int_equal(refused_piece(&storage, WEFT_WRITE, only, 0, 0, 1), WEFT_ERR_INVALID);
+  assert_int_equal(refused_piece(&storage, WEFT_TRANSFER_WRITE, only, 0, 0, 1), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "only is open for reading only"));
-  assert_int_equal(refused_piece(&storage, WEFT_WRITE, file, (1 << 20) - 1, 0, 2), WEFT_ERR_LIMIT);
-  assert_int_equal(refused_piece(&storage, WEFT_WRITE, file, 0, UINT64_MAX, 1), WEFT_ERR_LIMIT);
-  assert_int_equal(refused_piece(&storage, WEFT_WRITE, file, 0, INT64_MAX, 2), WEFT_ERR_LIMIT);
+  assert_int_equal(refused_piece(&storage, WEFT_TRANSFER_WRITE, file, (1 << 20) - 1, 0, 2), WEFT_ERR_LIMIT);
+  assert_int_equal(refused_piece(&storage, WEFT_TRANSFER_WRITE, file, 0, UINT64_MAX, 1), WEFT_ERR_LIMIT);
+  assert_int_equal(refused_piece(&storage, WEFT_TRANSFER_WRITE, file, 0, INT64_MAX, 2), WEFT_ERR_LIMIT);
   struct storage_request request; // deregistered between prepare and post
-  storage_request(&storage, &request, WEFT_WRITE, 1);
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 1);
   storage_piece(&storage, &request, file, 0, 0, 10);
   storage_prepare(&request);
   storage.transport->unreg(storage.regions[file]);

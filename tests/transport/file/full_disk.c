@@ -55,7 +55,7 @@ static void fill_disk(const char *const *settings) {
   uint32_t file = storage_file(&storage, fd, path);
   support_fill(storage.bytes, storage.length, 9);
   struct storage_request request;
-  storage_request(&storage, &request, WEFT_WRITE, COUNT);
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, COUNT);
   for (uint64_t i = 0; i < COUNT; i++)
     storage_piece(&storage, &request, file, i * PIECE, i * PIECE, PIECE);
   storage_prepare(&request);

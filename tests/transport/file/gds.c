@@ -90,7 +90,8 @@ static void gpu_piece(struct gpu *gpu, struct storage_request *request, uint64_t
   piece->local_address = (uint64_t)(uintptr_t)gpu->bytes + at;
 }
 
-static int move(struct gpu *gpu, enum weft_op op, uint64_t at, uint64_t offset, uint64_t length, char why[120]) {
+static int move(struct gpu *gpu, enum weft_transfer_op op, uint64_t at, uint64_t offset, uint64_t length,
+                char why[120]) {
   struct storage_request request;
   storage_request(&gpu->storage, &request, op, 1);
   gpu_piece(gpu, &request, at, offset, length);
@@ -141,7 +142,7 @@ static void without(const char *want) {
   assert_non_null(strstr(weft_last_error(), want));
   gpu.fd = support_file(PAGE, 3);
   uint32_t file = storage_file(&gpu.storage, gpu.fd, "data.bin");
-  assert_int_equal(storage_move(&gpu.storage, WEFT_READ, file, 0, 0, PAGE, NULL), 0);
+  assert_int_equal(storage_move(&gpu.storage, WEFT_TRANSFER_READ, file, 0, 0, PAGE, NULL), 0);
   storage_close(&gpu.storage);
   close_memory(&gpu);
 }
@@ -179,7 +180,7 @@ static void test_no_driver(void **state) {
     }
     assert_int_equal(storage->worker->abilities.local_kinds & CUDA_BIT, 0);
     assert_non_null(strstr(storage->worker->lacks, want));
-    assert_int_equal(storage_move(storage, WEFT_READ, gpu.file, 0, 0, PAGE, NULL), 0);
+    assert_int_equal(storage_move(storage, WEFT_TRANSFER_READ, gpu.file, 0, 0, PAGE, NULL), 0);
     storage_close(storage);
     close_memory(&gpu);
   }
@@ -202,13 +203,13 @@ static void test_refused_file(void **state) {
   struct storage_request request;
   assert_true(open_gpu(&gpu, by_posix, FILE_BYTES));
   atomic_store(&fake()->handle_error, 5008);
-  storage_request(&gpu.storage, &request, WEFT_READ, 1);
+  storage_request(&gpu.storage, &request, WEFT_TRANSFER_READ, 1);
   gpu_piece(&gpu, &request, 0, 0, PAGE);
   assert_int_equal(gpu.storage.transport->prepare(&request.request), WEFT_ERR_UNSUPPORTED);
   assert_non_null(strstr(weft_last_error(), "cuFile does not take data.bin"));
   assert_non_null(strstr(weft_last_error(), "CU_FILE_IO_NOT_SUPPORTED (5008)"));
   storage_free(&request);
-  assert_int_equal(storage_move(&gpu.storage, WEFT_READ, gpu.file, 0, 0, PAGE, NULL), 0);
+  assert_int_equal(storage_move(&gpu.storage, WEFT_TRANSFER_READ, gpu.file, 0, 0, PAGE, NULL), 0);
   close_gpu(&gpu);
 }
 
@@ -229,7 +230,7 @@ static void pieces_of_any_kind(const char *const *settings) {
   support_fill(gpu.bytes, LENGTH, seed);
   support_fill(gpu.storage.bytes, LENGTH, seed + LENGTH);
   struct storage_request request;
-  storage_request(&gpu.storage, &request, WEFT_WRITE, PIECES);
+  storage_request(&gpu.storage, &request, WEFT_TRANSFER_WRITE, PIECES);
   uint64_t offset = random_mix(seed) % PAGE;
   for (uint32_t i = 0; i < PIECES && offset < FILE_BYTES; i++) {
     uint64_t length = 1 + random_mix(seed + i) % MOST, from = random_mix(seed ^ i) % (LENGTH - MOST);
@@ -247,7 +248,7 @@ static void pieces_of_any_kind(const char *const *settings) {
   check_file(&gpu, want, FILE_BYTES);
   char why[120];
   memset(gpu.bytes, 0, LENGTH);
-  assert_int_equal(move(&gpu, WEFT_READ, 5, 77, LENGTH - 100, why), 0);
+  assert_int_equal(move(&gpu, WEFT_TRANSFER_READ, 5, 77, LENGTH - 100, why), 0);
   assert_memory_equal(gpu.bytes + 5, want + 77, LENGTH - 100);
   for (uint32_t i = 0; i < 5; i++)
     assert_int_equal(gpu.bytes[i], 0);
@@ -286,7 +287,7 @@ static void test_short_file(void **state) {
   struct gpu gpu;
   struct storage_request request;
   assert_true(open_gpu(&gpu, by_posix, 100001));
-  storage_request(&gpu.storage, &request, WEFT_READ, 4);
+  storage_request(&gpu.storage, &request, WEFT_TRANSFER_READ, 4);
   gpu_piece(&gpu, &request, 0, 0, 65536);
   gpu_piece(&gpu, &request, 65536, 65536, 65536); // ends 31,071 bytes too late
   gpu_piece(&gpu, &request, 131072, 200000, 10);  // not at all
@@ -302,7 +303,7 @@ static void test_short_file(void **state) {
 }
 
 // Two requests at once: each error belongs to the piece that it happened to.
-static void each_its_own(enum weft_op op, const char *want) {
+static void each_its_own(enum weft_transfer_op op, const char *want) {
   struct gpu gpu;
   struct storage_request good, bad;
   assert_true(open_gpu(&gpu, by_posix, FILE_BYTES));
@@ -332,12 +333,12 @@ static void test_errors(void **state) {
   (void)state;
   atomic_store(&fake()->from, 409600);
   atomic_store(&fake()->error, 5010);
-  each_its_own(WEFT_READ, " of data.bin: CU_FILE_NVFS_DRIVER_ERROR (5010): the kernel");
-  each_its_own(WEFT_WRITE, "cannot write ");
+  each_its_own(WEFT_TRANSFER_READ, " of data.bin: CU_FILE_NVFS_DRIVER_ERROR (5010): the kernel");
+  each_its_own(WEFT_TRANSFER_WRITE, "cannot write ");
   atomic_store(&fake()->error, 0);
   atomic_store(&fake()->errno_, EIO);
-  each_its_own(WEFT_READ, strerror(EIO));
-  each_its_own(WEFT_WRITE, strerror(EIO));
+  each_its_own(WEFT_TRANSFER_READ, strerror(EIO));
+  each_its_own(WEFT_TRANSFER_WRITE, strerror(EIO));
 }
 
 // --- calls that do not return ---
@@ -363,9 +364,9 @@ static void test_cancel(void **state) {
   struct storage_request request, queued;
   assert_true(open_gpu(&gpu, by_one, FILE_BYTES));
   const struct transport *transport = gpu.storage.transport;
-  storage_request(&gpu.storage, &request, WEFT_READ, 1);
+  storage_request(&gpu.storage, &request, WEFT_TRANSFER_READ, 1);
   gpu_piece(&gpu, &request, 0, 0, LENGTH);
-  storage_request(&gpu.storage, &queued, WEFT_READ, 1);
+  storage_request(&gpu.storage, &queued, WEFT_TRANSFER_READ, 1);
   gpu_piece(&gpu, &queued, 0, 0, PAGE);
   storage_prepare(&request);
   storage_prepare(&queued);
@@ -374,7 +375,7 @@ static void test_cancel(void **state) {
   assert_int_equal(transport->post(&request.request), 0);
   await_calls(1);
   assert_int_equal(transport->post(&queued.request), 0); // behind it: there is one thread
-  assert_int_equal(storage_move(&gpu.storage, WEFT_READ, gpu.file, 0, 0, LENGTH, NULL), 0);
+  assert_int_equal(storage_move(&gpu.storage, WEFT_TRANSFER_READ, gpu.file, 0, 0, LENGTH, NULL), 0);
   transport->cancel(&request.request);
   transport->cancel(&queued.request);
   for (int i = 0; i < 100; i++)
@@ -389,7 +390,8 @@ static void test_cancel(void **state) {
   memset(gpu.bytes, 0xA5, LENGTH);
   char why[120];
   atomic_store(&fake()->at_most, 0);
-  assert_int_equal(move(&gpu, WEFT_READ, 0, 0, PAGE, why), 0); // they can be posted again, and nothing is left behind
+  assert_int_equal(move(&gpu, WEFT_TRANSFER_READ, 0, 0, PAGE, why),
+                   0); // they can be posted again, and nothing is left behind
   for (uint32_t i = PAGE; i < LENGTH; i++)
     if (gpu.bytes[i] != 0xA5)
       fail_msg("byte %u was written after its request had ended", i);
@@ -404,7 +406,7 @@ static void test_close_while_it_hangs(void **state) {
   struct gpu gpu;
   struct storage_request request;
   assert_true(open_gpu(&gpu, in_haste, FILE_BYTES));
-  storage_request(&gpu.storage, &request, WEFT_READ, 1);
+  storage_request(&gpu.storage, &request, WEFT_TRANSFER_READ, 1);
   gpu_piece(&gpu, &request, 0, 0, LENGTH);
   storage_prepare(&request);
   atomic_store(&fake()->hold, 1);

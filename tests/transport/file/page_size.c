@@ -39,7 +39,7 @@ static void test_only_whole_pages_go_past_the_cache(void **state) {
   for (int i = 0; i < 4; i++) {
     uint64_t length = LENGTH - begins[i] - SMALL_PAGE;
     support_fill(storage.bytes, LENGTH, (uint64_t)i);
-    assert_int_equal(storage_move(&storage, WEFT_WRITE, file, begins[i], begins[i], length, NULL), 0);
+    assert_int_equal(storage_move(&storage, WEFT_TRANSFER_WRITE, file, begins[i], begins[i], length, NULL), 0);
   }
   storage_close(&storage);
   close(fd);

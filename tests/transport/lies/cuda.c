@@ -51,7 +51,7 @@ static void test_own_memory_as_that_of_another_process(void **state) {
                                   .remote_address = address,
                                   .length = LIES_BYTES};
   struct transport_request request;
-  request_init(&request, lies.third, WEFT_READ, &piece, 1);
+  request_init(&request, lies.third, WEFT_TRANSFER_READ, &piece, 1);
   assert_int_equal(request_run(&lies.pair, &request), 0);
   place_check(&local, 0, LIES_BYTES, 3, 0); // its own memory, whatever it calls it
   suite.transport->release(remote);

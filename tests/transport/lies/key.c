@@ -107,7 +107,7 @@ static void test_read_only_stays_so(void **state) {
   struct transport_piece piece = piece_of(&local, 0, &there, 0, LIES_BYTES);
   struct transport_request request;
   piece.remote = remote;
-  request_init(&request, lies.pair.to_b, WEFT_WRITE, &piece, 1);
+  request_init(&request, lies.pair.to_b, WEFT_TRANSFER_WRITE, &piece, 1);
   assert_true(suite.transport->prepare(&request) < 0);
   assert_true(weft_last_error()[0] != '\0');
   suite.transport->release(remote);
@@ -136,7 +136,7 @@ static void test_pieces_beyond_what_was_lent(void **state) {
     for (int op = 0; op < 2; op++) {
       struct transport_piece piece = piece_of(&local, 0, &there, ranges[i][0], ranges[i][1]);
       struct transport_request request;
-      request_init(&request, lies.pair.to_b, op ? WEFT_WRITE : WEFT_READ, &piece, 1);
+      request_init(&request, lies.pair.to_b, op ? WEFT_TRANSFER_WRITE : WEFT_TRANSFER_READ, &piece, 1);
       if (suite.transport->prepare(&request) >= 0)
         fail_msg("range %zu was taken", i);
     }

@@ -139,7 +139,7 @@ int main(int argc, char **argv) {
   if (!choose(argv + 1))
     return 77;
   int failed = 0;
-  for (enum weft_memory_kind kind = 0; kind < WEFT_MEMORY_KINDS; kind++) {
+  for (uint32_t kind = 0; kind < TRANSPORT_KINDS; kind++) {
     if (!(suite.abilities.remote_kinds & 1u << kind) || !place_can(kind))
       continue;
     failed += run_kind(kind, false);

@@ -430,7 +430,7 @@ static void test_a_bell_that_is_anothers(void **state) {
 static void post_message(struct pair *pair, uint64_t count) {
   static const char message[] = "what was said before";
   struct transport_request request;
-  request_init(&request, pair->to_b, WEFT_WRITE, NULL, 0);
+  request_init(&request, pair->to_b, WEFT_TRANSFER_WRITE, NULL, 0);
   request.message = message;
   request.message_size = sizeof message;
   assert_int_equal(request_run(pair, &request), 0);

@@ -32,7 +32,7 @@ static long reported(struct storage *storage, const char *name) {
   uint32_t object = storage_object(storage, "bucket/report", 0);
   char text[201] = "", wanted[32];
   uint64_t at = storage->length - 200;
-  assert_int_equal(storage_move(storage, WEFT_READ, object, at, 0, 200, NULL), 0);
+  assert_int_equal(storage_move(storage, WEFT_TRANSFER_READ, object, at, 0, 200, NULL), 0);
   memcpy(text, storage->bytes + at, 200);
   snprintf(wanted, sizeof wanted, "%s=", name);
   const char *found = strstr(text, wanted);
@@ -61,17 +61,17 @@ static void test_curl_without_memory(void **state) {
   char why[120] = "";
   memset(storage.bytes, 0, 1000);
   wrap_lost = 3; // as often as is tried again
-  assert_int_equal(storage_move(&storage, WEFT_READ, object, 0, 0, 1000, why), 0);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, object, 0, 0, 1000, why), 0);
   assert_int_equal(wrap_lost, 0);
   for (uint32_t i = 0; i < 1000; i++)
     assert_int_equal(storage.bytes[i], served(i));
   wrap_lost = 4;
-  assert_int_equal(storage_move(&storage, WEFT_READ, object, 0, 0, 1000, why), WEFT_ERR_NOMEM);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, object, 0, 0, 1000, why), WEFT_ERR_NOMEM);
   assert_non_null(strstr(why, "bucket/good/lost: "));
   assert_int_equal(wrap_lost, 0);
   support_fill(storage.bytes, FULL, 3);
   wrap_lost = 2; // before anything is sent: no upload is begun twice
-  assert_int_equal(storage_move(&storage, WEFT_WRITE, object, 0, 0, FULL, why), 0);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_WRITE, object, 0, 0, FULL, why), 0);
   assert_int_equal(reported(&storage, "open"), 0);
   storage_close(&storage);
 }
@@ -117,7 +117,7 @@ static void test_reads(void **state) {
     uint32_t object = storage_object(&storage, reads[i].path, 0);
     char why[120];
     memset(storage.bytes, 0xEE, 3000);
-    int rc = storage_move(&storage, WEFT_READ, object, 1000, 100, 1000, why);
+    int rc = storage_move(&storage, WEFT_TRANSFER_READ, object, 1000, 100, 1000, why);
     if (rc != reads[i].err || !strstr(why, reads[i].words))
       fail_msg("%s: %s with \"%s\" is wanted, not %s: %s", reads[i].path, weft_err_name(reads[i].err), reads[i].words,
                weft_err_name(rc), why);
@@ -138,7 +138,7 @@ static void test_all_parts_are_of_one_version(void **state) {
   for (size_t i = 0; i < 2; i++) {
     uint32_t object = storage_object(&storage, names[i], 0);
     struct storage_request request;
-    storage_request(&storage, &request, WEFT_READ, 2);
+    storage_request(&storage, &request, WEFT_TRANSFER_READ, 2);
     storage_piece(&storage, &request, object, 0, 0, 10);
     storage_piece(&storage, &request, object, 10, 1000, 10);
     storage_prepare(&request);
@@ -186,13 +186,14 @@ static void test_writes(void **state) {
     uint32_t object = storage_object(&storage, writes[i].path, 0);
     char why[120];
     support_fill(storage.bytes, writes[i].length, i);
-    int rc = storage_move(&storage, WEFT_WRITE, object, 0, 0, writes[i].length, why);
+    int rc = storage_move(&storage, WEFT_TRANSFER_WRITE, object, 0, 0, writes[i].length, why);
     if (rc != writes[i].err || !strstr(why, writes[i].words))
       fail_msg("%s: %s with \"%s\" is wanted, not %s: %s", writes[i].path, weft_err_name(writes[i].err),
                writes[i].words, weft_err_name(rc), why);
     if (rc == 0) {
       uint64_t piece = 500;
-      assert_int_equal(storage_move(&storage, WEFT_READ, object, FULL + 100, writes[i].length - piece, piece, NULL), 0);
+      assert_int_equal(
+          storage_move(&storage, WEFT_TRANSFER_READ, object, FULL + 100, writes[i].length - piece, piece, NULL), 0);
       assert_memory_equal(storage.bytes + FULL + 100, storage.bytes + writes[i].length - piece, piece);
     }
     for (int asked = 0; asked < 10 && !has_aborted(&storage); asked++)
@@ -212,7 +213,7 @@ static void test_cancelled_uploads_are_aborted(void **state) {
     struct storage storage = open_storage();
     uint32_t object = storage_object(&storage, "bucket/good/cancelled", 0);
     struct storage_request request;
-    storage_request(&storage, &request, WEFT_WRITE, 1);
+    storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 1);
     storage_piece(&storage, &request, object, 0, 0, FULL);
     storage_prepare(&request);
     assert_int_equal(storage.transport->post(&request.request), 0);
@@ -235,7 +236,7 @@ static void test_a_server_that_hangs(void **state) {
   struct storage storage = open_storage();
   uint32_t object = storage_object(&storage, "bucket/hang,99/x", 0);
   struct storage_request request;
-  storage_request(&storage, &request, WEFT_READ, 1);
+  storage_request(&storage, &request, WEFT_TRANSFER_READ, 1);
   storage_piece(&storage, &request, object, 0, 0, 10);
   storage_prepare(&request);
   assert_int_equal(storage.transport->post(&request.request), 0);
@@ -259,7 +260,7 @@ static void test_pieces_that_adjoin_are_one_request(void **state) {
   struct storage storage = open_storage();
   uint32_t object = storage_object(&storage, "bucket/good/adjoin", 0);
   struct storage_request request;
-  storage_request(&storage, &request, WEFT_READ, COUNT);
+  storage_request(&storage, &request, WEFT_TRANSFER_READ, COUNT);
   for (uint64_t i = 0; i < COUNT; i++) // the last first, and apart in memory
     storage_piece(&storage, &request, object, i * 50, (COUNT - 1 - i) * 30, 30);
   storage_prepare(&request);
@@ -281,7 +282,7 @@ static int read_from(const char *url, const char *more, char *why) {
   struct storage storage;
   assert_int_equal(storage_open(&storage, "object", settings, 4096), 0);
   uint32_t object = storage_object(&storage, "bucket/good/any", 0);
-  int rc = storage_move(&storage, WEFT_READ, object, 0, 3, 1000, why);
+  int rc = storage_move(&storage, WEFT_TRANSFER_READ, object, 0, 3, 1000, why);
   for (uint32_t i = 0; rc == 0 && i < 1000; i++)
     assert_int_equal(storage.bytes[i], served(3 + i));
   storage_close(&storage);
@@ -327,7 +328,7 @@ static void test_settings(void **state) {
   char why[120];
   assert_int_equal(storage_open(&storage, "object", settings, 4096), 0);
   uint32_t object = storage_object(&storage, "bucket/x", 0);
-  assert_int_equal(storage_move(&storage, WEFT_READ, object, 0, 0, 10, why), WEFT_ERR_UNREACHABLE);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, object, 0, 0, 10, why), WEFT_ERR_UNREACHABLE);
   storage_close(&storage);
 }
 

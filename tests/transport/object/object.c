@@ -17,7 +17,7 @@ static const char *const small_parts[] = {"part_mib=5", "parallel=4", NULL};
 // Writes bytes [0, length) of the host memory as an object.
 static void put(struct storage *storage, uint32_t object, uint64_t length) {
   char why[120];
-  int rc = storage_move(storage, WEFT_WRITE, object, 0, 0, length, why);
+  int rc = storage_move(storage, WEFT_TRANSFER_WRITE, object, 0, 0, length, why);
   if (rc != 0)
     fail_msg("put: %s: %s", weft_err_name(rc), why);
 }
@@ -32,7 +32,7 @@ static void test_round_trip(void **state) {
     support_fill(storage.bytes, lengths[i], i);
     put(&storage, object, lengths[i]);
     memset(storage.bytes + 20 * MIB, 0, lengths[i] + 1);
-    assert_int_equal(storage_move(&storage, WEFT_READ, object, 20 * MIB, 0, lengths[i], NULL), 0);
+    assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, object, 20 * MIB, 0, lengths[i], NULL), 0);
     assert_memory_equal(storage.bytes, storage.bytes + 20 * MIB, lengths[i]);
     assert_int_equal(storage.bytes[20 * MIB + lengths[i]], 0);
   }
@@ -50,7 +50,7 @@ static void test_pieces(void **state) {
   uint32_t object = storage_object(&storage, "bucket/pieces", LENGTH);
   support_fill(storage.bytes, LENGTH, seed);
   struct storage_request request;
-  storage_request(&storage, &request, WEFT_WRITE, 3); // a write of several pieces, the last one first
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 3); // a write of several pieces, the last one first
   storage_piece(&storage, &request, object, 6 * MIB, 6 * MIB, LENGTH - 6 * MIB);
   storage_piece(&storage, &request, object, 0, 0, 100);
   storage_piece(&storage, &request, object, 100, 100, 6 * MIB - 100);
@@ -58,7 +58,7 @@ static void test_pieces(void **state) {
   assert_int_equal(storage_run(&storage, &request), 0);
   assert_int_equal(request.request.moved, LENGTH);
   storage_free(&request);
-  storage_request(&storage, &request, WEFT_READ, COUNT + 1);
+  storage_request(&storage, &request, WEFT_TRANSFER_READ, COUNT + 1);
   uint64_t at = 12 * MIB, offset = 0;
   for (uint32_t i = 0; i < COUNT; i++) {
     offset = i % 3 ? offset : random_next(&seed) % (LENGTH - 70000);
@@ -88,8 +88,8 @@ static void test_several_objects_and_odd_names(void **state) {
   struct storage storage;
   assert_int_equal(storage_open(&storage, "object", NULL, 8 * MIB), 0);
   struct storage_request out, in;
-  storage_request(&storage, &out, WEFT_WRITE, 3);
-  storage_request(&storage, &in, WEFT_READ, 3);
+  storage_request(&storage, &out, WEFT_TRANSFER_WRITE, 3);
+  storage_request(&storage, &in, WEFT_TRANSFER_READ, 3);
   support_fill(storage.bytes, 3000, 9);
   for (uint32_t i = 0; i < 3; i++) {
     storage_object(&storage, names[i], 0);
@@ -113,7 +113,7 @@ static void test_several_objects_and_odd_names(void **state) {
 static void expect_failure(struct storage *storage, uint32_t object, uint64_t offset, uint64_t length, int err,
                            const char *words) {
   char why[120];
-  int rc = storage_move(storage, WEFT_READ, object, 0, offset, length, why);
+  int rc = storage_move(storage, WEFT_TRANSFER_READ, object, 0, offset, length, why);
   if (rc != err || !strstr(why, words))
     fail_msg("%s with \"%s\" is wanted, not %s: %s", weft_err_name(err), words, weft_err_name(rc), why);
 }
@@ -131,7 +131,7 @@ static void test_what_the_server_refuses(void **state) {
   expect_failure(&storage, object, 100, 1, WEFT_ERR_LIMIT, "HTTP 416 InvalidRange");
   expect_failure(&storage, object, 50, 51, WEFT_ERR_LIMIT, "it ends at byte 100, and bytes up to 101");
   struct storage_request request; // each failure is its piece's
-  storage_request(&storage, &request, WEFT_READ, 4);
+  storage_request(&storage, &request, WEFT_TRANSFER_READ, 4);
   storage_piece(&storage, &request, object, 0, 0, 10);
   storage_piece(&storage, &request, none, 100, 0, 10);
   storage_piece(&storage, &request, object, 200, 90, 11);
@@ -162,12 +162,12 @@ static void test_an_object_is_written_as_a_whole(void **state) {
   struct storage_request request;
   assert_int_equal(storage_open(&storage, "object", NULL, MIB), 0);
   uint32_t object = storage_object(&storage, "bucket/whole", 0);
-  storage_request(&storage, &request, WEFT_WRITE, 1);
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 1);
   storage_piece(&storage, &request, object, 0, 1, 10);
   assert_int_equal(refused(&storage, &request), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "bucket/whole: an object is written as a whole, by one request: nothing is "
                                             "given for byte 0"));
-  storage_request(&storage, &request, WEFT_WRITE, 2);
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 2);
   storage_piece(&storage, &request, object, 0, 0, 10);
   storage_piece(&storage, &request, object, 0, 5, 10);
   assert_int_equal(refused(&storage, &request), WEFT_ERR_INVALID);
@@ -188,7 +188,7 @@ static void test_cancel(void **state) {
   uint32_t object = storage_object(&storage, "bucket/cancelled", 0);
   for (uint32_t round = 0; round < 8; round++) {
     struct storage_request request;
-    storage_request(&storage, &request, round % 2 ? WEFT_READ : WEFT_WRITE, 1);
+    storage_request(&storage, &request, round % 2 ? WEFT_TRANSFER_READ : WEFT_TRANSFER_WRITE, 1);
     storage_piece(&storage, &request, object, 0, 0, 12 * MIB);
     if (round == 1)
       put(&storage, object, 12 * MIB);

@@ -55,8 +55,8 @@ static void prepare(struct ends *ends, int i) {
                                              .local_address = (uintptr_t)ends->reader.memory,
                                              .remote_address = ends->remote->address,
                                              .length = BYTES};
-  ends->requests[i] =
-      (struct transport_request){.peer = ends->peer, .op = WEFT_READ, .pieces = &ends->pieces[i], .num_pieces = 1};
+  ends->requests[i] = (struct transport_request){
+      .peer = ends->peer, .op = WEFT_TRANSFER_READ, .pieces = &ends->pieces[i], .num_pieces = 1};
   works(transport->prepare(&ends->requests[i]));
 }
 

@@ -69,7 +69,7 @@ static void meet(char *line) {
   puts("ok");
 }
 
-static void run(enum weft_op op, uint64_t timeout_ms) {
+static void run(enum weft_transfer_op op, uint64_t timeout_ms) {
   struct transport_piece piece = {.local = region,
                                   .remote = remote,
                                   .local_address = (uintptr_t)bytes,
@@ -102,9 +102,9 @@ static void obey(char *line) {
   if (strncmp(line, "connect ", 8) == 0) {
     meet(line + 8);
   } else if (sscanf(line, "write %d", &number) == 1) {
-    run(WEFT_WRITE, (uint64_t)number);
+    run(WEFT_TRANSFER_WRITE, (uint64_t)number);
   } else if (sscanf(line, "read %d", &number) == 1) {
-    run(WEFT_READ, (uint64_t)number);
+    run(WEFT_TRANSFER_READ, (uint64_t)number);
   } else if (sscanf(line, "check %d", &number) == 1) {
     check(number);
   } else if (sscanf(line, "fill %d", &number) == 1) {

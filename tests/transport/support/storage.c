@@ -74,7 +74,8 @@ static void count_done(struct transport_request *request) {
   own->num_done++;
 }
 
-void storage_request(struct storage *storage, struct storage_request *request, enum weft_op op, uint32_t capacity) {
+void storage_request(struct storage *storage, struct storage_request *request, enum weft_transfer_op op,
+                     uint32_t capacity) {
   memset(request, 0, sizeof *request);
   request->pieces = calloc(capacity + 1u, sizeof *request->pieces);
   request->status = calloc(capacity + 1u, sizeof *request->status);
@@ -124,7 +125,7 @@ int storage_run(struct storage *storage, struct storage_request *request) {
   return storage_wait(storage, request);
 }
 
-int storage_move(struct storage *storage, enum weft_op op, uint32_t remote, uint64_t at, uint64_t offset,
+int storage_move(struct storage *storage, enum weft_transfer_op op, uint32_t remote, uint64_t at, uint64_t offset,
                  uint64_t length, char *why) {
   struct storage_request request;
   storage_request(storage, &request, op, 1);

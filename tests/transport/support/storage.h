@@ -42,7 +42,8 @@ void storage_close(struct storage *storage);
 uint32_t storage_file(struct storage *storage, int fd, const char *path);
 uint32_t storage_object(struct storage *storage, const char *path, uint64_t length);
 
-void storage_request(struct storage *storage, struct storage_request *request, enum weft_op op, uint32_t capacity);
+void storage_request(struct storage *storage, struct storage_request *request, enum weft_transfer_op op,
+                     uint32_t capacity);
 void storage_piece(struct storage *storage, struct storage_request *request, uint32_t remote, uint64_t at,
                    uint64_t offset, uint64_t length);
 void storage_prepare(struct storage_request *request); // has to succeed
@@ -53,7 +54,7 @@ int storage_wait(struct storage *storage, struct storage_request *request);
 // post() has to succeed; then waits.
 int storage_run(struct storage *storage, struct storage_request *request);
 // One piece in a request of its own; 0 or the code, with its sentence in `why` [120] unless NULL.
-int storage_move(struct storage *storage, enum weft_op op, uint32_t remote, uint64_t at, uint64_t offset,
+int storage_move(struct storage *storage, enum weft_transfer_op op, uint32_t remote, uint64_t at, uint64_t offset,
                  uint64_t length, char *why);
 
 #endif

@@ -1,7 +1,6 @@
 // host NAME TRANSPORT STORE LEASE_S PATIENCE_MS: an agent on a test host, which has put itself into the store; told
 // by lines what to do, each of which is answered by one. hosts.py has three of them.
 //   fetch NAME   write NAME   read NAME   stream NAME   fill BYTE   check BYTE   notifications   events   state NAME
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,16 +21,15 @@ enum {
 struct peer {
   char name[LINE];
   weft_peer_t id;
-  weft_list_t *list;
+  weft_dlist_t *list;
   weft_transfer_t *transfers[3]; // by weft_op; the last writes without a notification
 };
 
 static weft_agent_t *agent;
 static weft_store_t *store;
-static weft_list_t *here;
+static weft_dlist_t *here;
 static unsigned char *memory;
 static struct peer peers[PEERS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char events[EVENTS];
 
 static void answer(int rc) {
@@ -48,19 +46,15 @@ static void must(int rc) {
   exit(1);
 }
 
-static void keep(void *arg, const struct weft_agent_event *event) {
-  static const char *const kinds[] = {"loaded", "updated", "left", "lost"};
-  (void)arg;
-  pthread_mutex_lock(&lock);
-  size_t used = strlen(events);
-  snprintf(events + used, sizeof events - used, "%s %s (%s); ", kinds[event->kind], event->name, event->detail);
-  pthread_mutex_unlock(&lock);
-}
-
+// All that came so far.
 static void tell_events(void) {
-  pthread_mutex_lock(&lock);
+  static const char *const kinds[] = {"", "loaded", "updated", "left", "lost"};
+  struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
+  while (weft_agent_next_event(agent, &event) == 1) {
+    size_t used = strlen(events);
+    snprintf(events + used, sizeof events - used, "%s %s (%s); ", kinds[event.kind], event.name, event.detail);
+  }
   puts(events);
-  pthread_mutex_unlock(&lock);
 }
 
 static struct peer *find(const char *name) {
@@ -73,21 +67,22 @@ static struct peer *find(const char *name) {
 
 // All of its first region and all of this agent's, both ways.
 static int prepare(struct peer *peer) {
-  struct weft_region_info info = {.size = sizeof info};
+  struct weft_region_info info;
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   uint32_t count = 1;
   options.notification = "written";
   options.notification_size = 7;
-  int rc = weft_agent_regions(agent, peer->id, &info, &count);
+  int rc = weft_agent_regions(agent, peer->id, &info, sizeof info, count, &count);
   struct weft_descriptor there = {info.address, BYTES, info.region};
   if (rc == 0)
-    rc = weft_list_create(agent, peer->id, &there, 1, &peer->list);
+    rc = weft_dlist_create(agent, peer->id, &there, 1, &peer->list);
   if (rc == 0)
-    rc = weft_transfer_create(agent, WEFT_WRITE, here, peer->list, &options, &peer->transfers[WEFT_WRITE]);
+    rc = weft_transfer_create(agent, WEFT_TRANSFER_WRITE, here, peer->list, &options,
+                              &peer->transfers[WEFT_TRANSFER_WRITE]);
   if (rc == 0)
-    rc = weft_transfer_create(agent, WEFT_READ, here, peer->list, NULL, &peer->transfers[WEFT_READ]);
+    rc = weft_transfer_create(agent, WEFT_TRANSFER_READ, here, peer->list, NULL, &peer->transfers[WEFT_TRANSFER_READ]);
   if (rc == 0)
-    rc = weft_transfer_create(agent, WEFT_WRITE, here, peer->list, NULL, &peer->transfers[QUIETLY]);
+    rc = weft_transfer_create(agent, WEFT_TRANSFER_WRITE, here, peer->list, NULL, &peer->transfers[QUIETLY]);
   return rc;
 }
 
@@ -98,7 +93,7 @@ static int fetch(struct peer *peer) {
     return rc;
   for (int i = 0; i < 3; i++)
     must(weft_transfer_free(peer->transfers[i]));
-  must(weft_list_free(peer->list));
+  must(weft_dlist_free(peer->list));
   peer->id = id;
   return prepare(peer);
 }
@@ -128,7 +123,7 @@ static void tell_notifications(void) {
   static uint32_t total;
   struct weft_notification some[16];
   uint32_t count = 16;
-  must(weft_agent_notifications(agent, some, &count));
+  must(weft_agent_notifications(agent, some, count, &count));
   printf("%u\n", total += count);
 }
 
@@ -138,9 +133,9 @@ static void obey(const char *line) {
   if (sscanf(line, "fetch %s", name) == 1)
     answer(fetch(find(name)));
   else if (sscanf(line, "write %s", name) == 1)
-    answer(move(find(name), WEFT_WRITE));
+    answer(move(find(name), WEFT_TRANSFER_WRITE));
   else if (sscanf(line, "read %s", name) == 1)
-    answer(move(find(name), WEFT_READ));
+    answer(move(find(name), WEFT_TRANSFER_READ));
   else if (sscanf(line, "stream %s", name) == 1)
     answer(stream(find(name)));
   else if (sscanf(line, "state %s", name) == 1)
@@ -174,7 +169,6 @@ int main(int argc, char **argv) {
   options.heartbeat_ms = 100;
   options.peer_timeout_ms = (uint32_t)atoi(argv[5]);
   options.transfer_timeout_ms = TRANSFER_MS;
-  options.on_event = keep;
   int rc = weft_agent_open(&agent, &options);
   if (rc == WEFT_ERR_UNSUPPORTED) {
     printf("skipped: %s\n", weft_last_error());
@@ -186,7 +180,7 @@ int main(int argc, char **argv) {
   must(weft_agent_allocate(agent, WEFT_MEMORY_HOST, BYTES, -1, &region, &address));
   memory = address;
   struct weft_descriptor all = {(uintptr_t)memory, BYTES, region};
-  must(weft_list_create(agent, WEFT_PEER_SELF, &all, 1, &here));
+  must(weft_dlist_create(agent, WEFT_PEER_SELF, &all, 1, &here));
   must(weft_agent_publish(agent, WAIT_MS));
   puts("ready");
   while (fgets(line, sizeof line, stdin))

@@ -13,20 +13,20 @@
 
 enum { WRITES = 3, READS = 2, BYTES = 100 };
 
-static void move(struct crowd_member *a, weft_peer_t peer, enum weft_op op, int times) {
+static void move(struct crowd_member *a, weft_peer_t peer, enum weft_transfer_op op, int times) {
   weft_region_t region;
   void *address;
-  struct weft_region_info info = {.size = sizeof info};
+  struct weft_region_info info;
   uint32_t count = 1;
-  weft_list_t *local, *remote;
+  weft_dlist_t *local, *remote;
   weft_transfer_t *transfer;
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   assert_int_equal(weft_agent_allocate(a->agent, WEFT_MEMORY_HOST, 4096, 0, &region, &address), 0);
-  assert_int_equal(weft_agent_regions(a->agent, peer, &info, &count), 0);
+  assert_int_equal(weft_agent_regions(a->agent, peer, &info, sizeof info, count, &count), 0);
   struct weft_descriptor here = {.address = (uintptr_t)address, .length = BYTES, .region = region};
   struct weft_descriptor there = {.address = info.address, .length = BYTES, .region = info.region};
-  assert_int_equal(weft_list_create(a->agent, WEFT_PEER_SELF, &here, 1, &local), 0);
-  assert_int_equal(weft_list_create(a->agent, peer, &there, 1, &remote), 0);
+  assert_int_equal(weft_dlist_create(a->agent, WEFT_PEER_SELF, &here, 1, &local), 0);
+  assert_int_equal(weft_dlist_create(a->agent, peer, &there, 1, &remote), 0);
   assert_int_equal(weft_transfer_create(a->agent, op, local, remote, &options, &transfer), 0);
   for (int i = 0; i < times; i++) {
     assert_int_equal(weft_transfer_post(transfer), 0);
@@ -37,7 +37,7 @@ static void move(struct crowd_member *a, weft_peer_t peer, enum weft_op op, int 
 static bool has_notification(void *arg) {
   struct weft_notification notification;
   uint32_t count = 1;
-  return weft_agent_notifications(arg, &notification, &count) == 0 && count == 1;
+  return weft_agent_notifications(arg, &notification, count, &count) == 0 && count == 1;
 }
 
 // What no test brings about at will: counted as the core does it.
@@ -46,11 +46,11 @@ static void count_failures(weft_agent_t *agent, weft_peer_t id) {
   struct agent_link *link = agent_peer_get(agent, id)->links;
   while (!link->meter) // the first that reaches it
     link++;
-  agent_metrics_transfer(link, WEFT_READ, 0, 5, WEFT_ERR_CANCELED);
-  agent_metrics_transfer(link, WEFT_READ, 0, 5, WEFT_ERR_TIMEOUT);
+  agent_metrics_transfer(link, WEFT_TRANSFER_READ, 0, 5, WEFT_ERR_CANCELED);
+  agent_metrics_transfer(link, WEFT_TRANSFER_READ, 0, 5, WEFT_ERR_TIMEOUT);
   static const uint64_t times[] = {0, 1, 256, 257, 512, UINT64_C(1) << 35, (UINT64_C(1) << 35) + 1, UINT64_MAX / 2};
   for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-    agent_metrics_transfer(link, WEFT_READ, 1, times[i], 0);
+    agent_metrics_transfer(link, WEFT_TRANSFER_READ, 1, times[i], 0);
   pthread_mutex_unlock(&agent->lock);
 }
 
@@ -67,9 +67,9 @@ static void serve_guarded(struct crowd_member *guarded) {
   struct weft_agent_options options = crowd_options("guarded");
   options.token = "a token";
   crowd_open(guarded, &options);
-  assert_int_equal(weft_agent_metrics_bearer(guarded->agent, bearer, &size), WEFT_ERR_LIMIT);
+  assert_int_equal(weft_agent_metrics_bearer(guarded->agent, bearer, size, &size), WEFT_ERR_ROOM);
   assert_int_equal(size, sizeof bearer);
-  assert_int_equal(weft_agent_metrics_bearer(guarded->agent, bearer, &size), 0);
+  assert_int_equal(weft_agent_metrics_bearer(guarded->agent, bearer, size, &size), 0);
   assert_int_equal(weft_agent_serve_metrics(guarded->agent, "0.0.0.0:0", &port), 0);
   printf("%u\n%s\n", port, bearer);
 }
@@ -92,16 +92,16 @@ int main(void) {
   weft_peer_t to_b = crowd_load(a.agent, b.agent), to_gone = crowd_load(a.agent, gone.agent);
   crowd_load(b.agent, a.agent);
   crowd_load(gone.agent, a.agent);
-  move(&a, to_b, WEFT_WRITE, WRITES);
-  move(&a, to_b, WEFT_READ, READS);
-  move(&a, to_gone, WEFT_WRITE, 1);
+  move(&a, to_b, WEFT_TRANSFER_WRITE, WRITES);
+  move(&a, to_b, WEFT_TRANSFER_READ, READS);
+  move(&a, to_gone, WEFT_TRANSFER_WRITE, 1);
   notify(&a, &b, to_b);
   weft_peer_t back = 0;
   assert_int_equal(weft_agent_find(b.agent, "a \"quoted\\name\"", &back), 0);
   count_failures(b.agent, back);
   crowd_close(&gone);
   crowd_await(&a, LEFT, "gone", 1);
-  assert_int_equal(weft_agent_metrics(a.agent, small, &size), WEFT_ERR_LIMIT);
+  assert_int_equal(weft_agent_metrics(a.agent, small, size, &size), WEFT_ERR_ROOM);
   assert_true(size > sizeof small);
   assert_int_equal(weft_agent_serve_metrics(a.agent, "127.0.0.1", &port), WEFT_ERR_INVALID);
   int err = weft_agent_serve_metrics(a.agent, "127.0.0.1:0", &port);
@@ -110,7 +110,7 @@ int main(void) {
   assert_int_equal(err, 0);
   assert_int_equal(weft_agent_serve_metrics(b.agent, "0.0.0.0:0", &other), WEFT_ERR_INVALID); // it has no token
   assert_int_equal(weft_agent_serve_metrics(b.agent, "[::]:0", &other), WEFT_ERR_INVALID);
-  assert_int_equal(weft_agent_metrics_bearer(b.agent, small, &size), WEFT_ERR_NOT_FOUND);
+  assert_int_equal(weft_agent_metrics_bearer(b.agent, small, sizeof small, &size), WEFT_ERR_NOT_FOUND);
   assert_int_equal(weft_agent_serve_metrics(a.agent, "127.0.0.1:0", &other), WEFT_ERR_EXISTS);
   printf("%u\n", port);
   assert_int_equal(weft_agent_serve_metrics(b.agent, "127.0.0.1:0", &port), 0);

@@ -18,7 +18,7 @@ static void posts(void **state) {
   struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
   options.progress = WEFT_AGENT_PROGRESS_NONE;
   pair_open(&pair, "", more, &options);
-  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_WRITE, 0, 0, 8, NULL);
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, 8, NULL);
   for (long i = 0; i < rounds; i++) {
     assert_int_equal(weft_transfer_post(transfer), 0);
     assert_int_equal(weft_transfer_poll(transfer), 0);
