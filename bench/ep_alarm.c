@@ -96,7 +96,7 @@ static uint64_t silence(const struct bench_rank *rank, uint64_t *waited) {
   uint64_t longest = 0;
   for (int32_t i = 0; i < (int32_t)setup.ranks; i++) {
     struct weft_ep_peer_stats stats = WEFT_EP_PEER_STATS_INIT;
-    if (i == rank->index || weft_ep_peer_stats(rank->ep, i, &stats) != 0)
+    if (i == rank->index || weft_ep_get_peer_stats(rank->ep, i, &stats) != 0)
       continue;
     uint64_t since = stats.wait_ns > waited[i] ? stats.wait_ns - waited[i] : 0; // a new incarnation begins at 0
     waited[i] = stats.wait_ns;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/ep_limits.h"
 #include "base/time/clock.h"
 #include "ep_cuda.h"
 #include "support/values.h"
@@ -400,10 +401,10 @@ static void parse(int argc, char **argv) {
                               .joins = 1,
                               .hosts = 1};
   const struct option options[] = {{"ranks", &s->ranks, 2, BENCH_RANKS - 1},
-                                   {"tokens", &s->tokens, 1, WEFT_EP_MAX_TOKENS},
-                                   {"hidden", &s->hidden, WEFT_EP_BLOCK, WEFT_EP_MAX_HIDDEN},
-                                   {"topk", &s->topk, 1, WEFT_EP_MAX_TOPK},
-                                   {"experts", &s->experts, 1, WEFT_EP_MAX_EXPERTS},
+                                   {"tokens", &s->tokens, 1, EP_MAX_TOKENS},
+                                   {"hidden", &s->hidden, WEFT_EP_BLOCK, EP_MAX_HIDDEN},
+                                   {"topk", &s->topk, 1, EP_MAX_TOPK},
+                                   {"experts", &s->experts, 1, EP_MAX_EXPERTS},
                                    {"dtype", &s->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0},
                                    {"combine_dtype", &s->combine_dtype, WEFT_EP_COMBINE_BF16, WEFT_EP_COMBINE_LOGFMT10},
                                    {"iterations", &s->iterations, 1, 10000},

@@ -23,9 +23,9 @@ struct rank {
   weft_store_t *store;
   weft_ep_t *ep;
   cudaStream_t stream;
-  struct weft_ep_dispatch dispatch;
-  struct weft_ep_recv recv;
-  struct weft_ep_combine combine;
+  struct weft_ep_dispatch_args dispatch;
+  struct weft_ep_recv_args recv;
+  struct weft_ep_combine_args combine;
   int64_t *topk_idx[VIEWS];
   float *weights[VIEWS];
   struct weft_ep_info info;
@@ -110,23 +110,24 @@ static void make_buffers(struct rank *r) {
   const struct ep_cuda_setup *s = r->setup;
   size_t rows = (size_t)s->experts * s->ranks * s->tokens, hidden = s->hidden;
   cuda(r, cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking), "cudaStreamCreate");
-  r->dispatch = (struct weft_ep_dispatch){.size = sizeof r->dispatch, .num_tokens = s->tokens, .stream = r->stream};
+  r->dispatch =
+      (struct weft_ep_dispatch_args){.size = sizeof r->dispatch, .num_tokens = s->tokens, .stream = r->stream};
   make_input(r);
   select_view(r, ALL);
-  r->recv = (struct weft_ep_recv){.size = sizeof r->recv,
-                                  .layout = WEFT_EP_PER_EXPERT,
-                                  .rows = s->ranks * s->tokens,
-                                  .x = device_memory(r, rows * hidden * (s->dtype == WEFT_EP_BF16 ? 2 : 1)),
-                                  .counts = device_memory(r, s->experts * sizeof(int32_t)),
-                                  .stream = r->stream};
+  r->recv = (struct weft_ep_recv_args){.size = sizeof r->recv,
+                                       .layout = WEFT_EP_PER_EXPERT,
+                                       .rows = s->ranks * s->tokens,
+                                       .x = device_memory(r, rows * hidden * (s->dtype == WEFT_EP_BF16 ? 2 : 1)),
+                                       .counts = device_memory(r, s->experts * sizeof(int32_t)),
+                                       .stream = r->stream};
   if (s->dtype == WEFT_EP_FP8_UE8M0)
     r->recv.scales = device_memory(r, rows * ((hidden + 511) / 512) * sizeof(uint32_t));
   else if (s->dtype != WEFT_EP_BF16)
     r->recv.scales = device_memory(r, rows * (hidden / WEFT_EP_BLOCK) * sizeof(float));
-  r->combine = (struct weft_ep_combine){.size = sizeof r->combine,
-                                        .y = device_memory(r, rows * hidden * sizeof(uint16_t)),
-                                        .out = device_memory(r, s->tokens * hidden * sizeof(uint16_t)),
-                                        .stream = r->stream};
+  r->combine = (struct weft_ep_combine_args){.size = sizeof r->combine,
+                                             .y = device_memory(r, rows * hidden * sizeof(uint16_t)),
+                                             .out = device_memory(r, s->tokens * hidden * sizeof(uint16_t)),
+                                             .stream = r->stream};
   cuda(r, cudaDeviceSynchronize(), "filling the buffers");
 }
 
@@ -149,7 +150,7 @@ static void open_rank(struct rank *r) {
   options.capacity = s->ranks + 1;
   options.num_founders = joins ? 0 : members(r, ALL, founders);
   options.founders = joins ? NULL : founders;
-  options.join_only = joins;
+  options.flags = joins ? WEFT_EP_OPTION_JOIN_ONLY : 0;
   options.max_tokens = s->tokens;
   options.hidden = s->hidden;
   options.topk = s->topk;
@@ -217,7 +218,7 @@ static void settle(struct rank *r, uint64_t next) {
   char why[160];
   drain(r);
   ask(r, UINT64_MAX, NULL, NULL);
-  must(r, weft_ep_stats(r->ep, &stats), "weft_ep_stats");
+  must(r, weft_ep_get_stats(r->ep, &stats), "weft_ep_stats");
   bool whole = r->info.num_lost == 0 && r->result.num_lost == 0 && r->result.num_missing == 0 && stats.lost == 0;
   if (whole && weft_ep_next_op(r->ep) == next && r->info.op + 1 == next)
     return;
@@ -316,7 +317,7 @@ static void measure(struct rank *r) {
   time_halves(r, event, f);
   f->eager = time_eager(r, event);
   f->graph = time_graph(r, event);
-  must(r, weft_ep_stats(r->ep, &stats), "weft_ep_stats");
+  must(r, weft_ep_get_stats(r->ep, &stats), "weft_ep_stats");
   f->memory = (double)stats.window_bytes;
   for (int i = 0; i < 3; i++)
     cuda(r, cudaEventDestroy(event[i]), "cudaEventDestroy");
@@ -329,7 +330,7 @@ static void measure(struct rank *r) {
 static void follow_view(struct rank *r) {
   int32_t ranks[BENCH_RANKS];
   uint64_t epoch;
-  size_t count = 0;
+  uint32_t count = 0;
   must(r, weft_ep_view(r->ep, &epoch, ranks, BENCH_RANKS, &count), "weft_ep_view");
   if (count > 0 && ranks[count - 1] == (int32_t)r->setup->ranks)
     select_view(r, WITH_JOINER);

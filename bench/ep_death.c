@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/ep_limits.h"
 #include "base/time/clock.h"
 #include "ep/core/fault.h"
 #include "support/ranks.h"
@@ -340,7 +341,7 @@ static void parse(int argc, char **argv) {
     if (strcmp(argv[i], "--kills") == 0) {
       setup.kills = bench_number("bench_ep_death", value, 1, MAX_KILLS);
     } else if (strcmp(argv[i], "--tokens") == 0) {
-      setup.tokens = bench_number("bench_ep_death", value, 1, WEFT_EP_MAX_TOKENS);
+      setup.tokens = bench_number("bench_ep_death", value, 1, EP_MAX_TOKENS);
     } else if (strcmp(argv[i], "--ballast") == 0) {
       setup.ballast_mb = bench_number("bench_ep_death", value, 0, 65536);
     } else if (strcmp(argv[i], "--ranks") == 0) {

@@ -73,7 +73,7 @@ static struct account look(int schedstat, weft_ep_t *ep) {
   struct rusage usage;
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
   getrusage(RUSAGE_THREAD, &usage);
-  weft_ep_stats(ep, &stats);
+  weft_ep_get_stats(ep, &stats);
   return (struct account){.cpu = cpu_ns(CLOCK_THREAD_CPUTIME_ID),
                           .delay = run_queue_ns(schedstat),
                           .process = cpu_ns(CLOCK_PROCESS_CPUTIME_ID),

@@ -209,19 +209,19 @@ static void open_ep(struct ep *ep, int host) {
 }
 
 static void operate(struct ep *ep, uint32_t tokens, bool answer) {
-  struct weft_ep_dispatch send = {
+  struct weft_ep_dispatch_args send = {
       .size = sizeof send, .x = ep->x, .num_tokens = tokens, .topk_idx = ep->topk, .topk_weights = ep->weights};
-  struct weft_ep_recv recv = {.size = sizeof recv,
-                              .layout = WEFT_EP_RANK_MAJOR,
-                              .rows = HOSTS * TOKENS,
-                              .rows_at = ep->rows,
-                              .counts = ep->counts};
+  struct weft_ep_recv_args recv = {.size = sizeof recv,
+                                   .layout = WEFT_EP_RANK_MAJOR,
+                                   .rows = HOSTS * TOKENS,
+                                   .rows_at = ep->rows,
+                                   .counts = ep->counts};
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   uint64_t op;
   check(weft_ep_dispatch(ep->ep, &send, &recv, &info, &op), "a dispatch");
   if (info.num_lost > 0)
     bench_fail("the other rank was lost");
-  struct weft_ep_combine combine = {.size = sizeof combine, .y = ep->y, .out = ep->out};
+  struct weft_ep_combine_args combine = {.size = sizeof combine, .y = ep->y, .out = ep->out};
   check(answer ? weft_ep_combine(ep->ep, op, &combine, NULL) : weft_ep_finish(ep->ep, op), "an operation's end");
 }
 

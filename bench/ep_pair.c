@@ -187,14 +187,14 @@ static weft_ep_t *open_rank(weft_store_t *store, int rank, int shape) {
 
 static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
   struct buffers *b = run->b;
-  struct weft_ep_dispatch dispatch = {
+  struct weft_ep_dispatch_args dispatch = {
       .size = sizeof dispatch, .x = b->x, .num_tokens = TOKENS, .topk_idx = b->topk_idx, .topk_weights = b->weights};
-  struct weft_ep_recv recv = {.size = sizeof recv,
-                              .layout = shapes[run->shape].layout,
-                              .rows = RANKS * TOKENS,
-                              .x = b->received,
-                              .scales = b->scales,
-                              .counts = b->counts};
+  struct weft_ep_recv_args recv = {.size = sizeof recv,
+                                   .layout = shapes[run->shape].layout,
+                                   .rows = RANKS * TOKENS,
+                                   .x = b->received,
+                                   .scales = b->scales,
+                                   .counts = b->counts};
   if (recv.layout == WEFT_EP_RANK_MAJOR)
     recv.local_expert = b->local_expert;
   if (shapes[run->shape].in_place) {
@@ -207,7 +207,7 @@ static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
     make(b->cast_scales, sizeof b->cast_scales);
   }
   bool placed = shapes[run->shape].in_place && recv.layout == WEFT_EP_RANK_MAJOR;
-  struct weft_ep_combine combine = {.size = sizeof combine, .y = placed ? NULL : b->y, .out = b->out};
+  struct weft_ep_combine_args combine = {.size = sizeof combine, .y = placed ? NULL : b->y, .out = b->out};
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
   uint64_t op, ns[HALVES];
@@ -242,13 +242,13 @@ static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
 // the other does. The ways take turns.
 static void run_rounds(struct run *run, int first) {
   uint64_t wire_bytes[HALVES];
-  for (int i = 0; i < WEFT_EP_DEPTH; i++) {
+  for (int i = 0; i < EP_DEPTH; i++) {
     double one_way = ping(run);
     if (run->rank == 0 && first >= 0)
       board->ping_ns[run->shape][first + i] = one_way;
     operate(run, first + i, wire_bytes);
   }
-  for (int i = 0; i < WEFT_EP_DEPTH; i++)
+  for (int i = 0; i < EP_DEPTH; i++)
     for (enum half half = 0; half < HALVES; half++) {
       struct load load = load_of(run->ep, half, run->b, wire_bytes[half]);
       bare_copy(run, &load, (enum way)((first + WARM_UP + i) % WAYS), weft_ep_next_op(run->ep) + (uint64_t)i, first + i,
@@ -279,7 +279,7 @@ static int run_rank(int rank, const char *url) {
   struct run run = {.rank = rank, .b = b};
   for (run.shape = 0; run.shape < SHAPES; run.shape++) {
     run.ep = open_rank(store, rank, run.shape);
-    for (int round = -WARM_UP; round < ROUNDS; round += WEFT_EP_DEPTH)
+    for (int round = -WARM_UP; round < ROUNDS; round += EP_DEPTH)
       run_rounds(&run, round);
     meet(); // nobody leaves while the other operates
     weft_ep_close(run.ep);

@@ -208,13 +208,13 @@ void bench_rank_close(struct bench_rank *rank) {
 static void route(struct bench_rank *rank) {
   const struct bench_shape *s = &rank->shape;
   int32_t active[BENCH_RANKS];
-  size_t count = 0;
+  uint32_t count = 0;
   uint64_t epoch = 0;
   weft_ep_view(rank->ep, &epoch, active, BENCH_RANKS, &count);
   if (epoch == rank->epoch)
     return;
   rank->epoch = epoch;
-  uint32_t ranks = (uint32_t)count;
+  uint32_t ranks = count;
   for (uint32_t t = 0; t < s->tokens; t++)
     for (uint32_t k = 0; k < s->topk; k++) {
       int64_t expert = (int64_t)active[(t + k) % ranks] * s->experts + (t + k / ranks) % s->experts;
@@ -225,18 +225,18 @@ static void route(struct bench_rank *rank) {
 int bench_operate(struct bench_rank *rank, struct bench_times *times) {
   const struct bench_shape *s = &rank->shape;
   route(rank);
-  struct weft_ep_dispatch dispatch = {.size = sizeof dispatch,
-                                      .x = rank->x,
-                                      .num_tokens = s->tokens,
-                                      .topk_idx = rank->topk_idx,
-                                      .topk_weights = rank->weights};
-  struct weft_ep_recv recv = {.size = sizeof recv,
-                              .layout = WEFT_EP_RANK_MAJOR,
-                              .rows = s->capacity * s->tokens,
-                              .x = rank->received,
-                              .counts = rank->counts,
-                              .local_expert = rank->local_expert};
-  struct weft_ep_combine combine = {.size = sizeof combine, .y = rank->y, .out = rank->out};
+  struct weft_ep_dispatch_args dispatch = {.size = sizeof dispatch,
+                                           .x = rank->x,
+                                           .num_tokens = s->tokens,
+                                           .topk_idx = rank->topk_idx,
+                                           .topk_weights = rank->weights};
+  struct weft_ep_recv_args recv = {.size = sizeof recv,
+                                   .layout = WEFT_EP_RANK_MAJOR,
+                                   .rows = s->capacity * s->tokens,
+                                   .x = rank->received,
+                                   .counts = rank->counts,
+                                   .local_expert = rank->local_expert};
+  struct weft_ep_combine_args combine = {.size = sizeof combine, .y = rank->y, .out = rank->out};
   rank->info = (struct weft_ep_info){.size = sizeof rank->info, .lost = rank->lost, .lost_cap = BENCH_RANKS};
   rank->result = (struct weft_ep_result){.size = sizeof rank->result};
   uint64_t op = 0;

@@ -98,12 +98,12 @@ static int check(const struct buffers *b, int rank, uint64_t op) {
 }
 
 static int dispatch(weft_ep_t *ep, struct buffers *b, uint64_t *op) {
-  struct weft_ep_dispatch tokens = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_dispatch_args tokens = WEFT_EP_DISPATCH_ARGS_INIT;
   tokens.x = b->x;
   tokens.num_tokens = TOKENS;
   tokens.topk_idx = &b->topk_idx[0][0];
   tokens.topk_weights = &b->topk_weights[0][0];
-  struct weft_ep_recv recv = WEFT_EP_RECV_INIT;
+  struct weft_ep_recv_args recv = WEFT_EP_RECV_ARGS_INIT;
   recv.layout = WEFT_EP_PER_EXPERT;
   recv.rows = MAX_RANKS * TOKENS;
   recv.x = b->received;
@@ -114,7 +114,7 @@ static int dispatch(weft_ep_t *ep, struct buffers *b, uint64_t *op) {
 }
 
 static int combine(weft_ep_t *ep, struct buffers *b, uint64_t op) {
-  struct weft_ep_combine args = WEFT_EP_COMBINE_INIT;
+  struct weft_ep_combine_args args = WEFT_EP_COMBINE_ARGS_INIT;
   args.y = b->outputs;
   args.out = b->out;
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;

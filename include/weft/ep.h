@@ -30,15 +30,27 @@
  *     weft_ep_combine(ep, op, &y_and_sums, NULL);
  *     weft_ep_close(ep);
  *
- * **CUDA memory** (weft_ep_options.memory). Every buffer of an operation is then device memory of the rank's GPU, and
- * the calls follow the order of the caller's streams: they launch kernels and return. A call that is given `info` or
- * `result` waits for its kernel; otherwise weft_ep_await() asks for them later. What a call would have reported of a
- * lost peer is found there, never as an error of CUDA. The launches can be captured in a CUDA graph, which may be
- * replayed across operations and changes of view: the kernels count operations themselves, so the numbers that host
- * calls take and return matter for eager launches only. Eager launches and replays are not mixed while an operation is
- * open. A view has at most 64 ranks.
+ * **Memory.** weft_ep_options.memory says where the rows of operations lie. In the texts of fields, *rank memory* is
+ * that: memory of the host, or memory of the rank's GPU (or what that GPU can read and write). *Host memory* is memory
+ * of the host on both. All structs themselves are in host memory, and are read before the call returns; it keeps none
+ * of them.
  *
- * **Symbols in shapes.** T: tokens of this rank. H: hidden. K: top-k. E: experts per rank. S: rows of a receive buffer.
+ * **CUDA memory.** The calls follow the order of the caller's streams: they launch kernels and return, and rank memory
+ * that they are given stays as it is until those kernels have run: what comes later in the stream may overwrite it. A
+ * stream that is NULL is the default stream. A call that is given `info` or `result` waits for its kernel; otherwise
+ * weft_ep_await() asks for them later. What a call would have reported of a lost peer is found there, never as an error
+ * of CUDA. The launches can be captured in a CUDA graph, which may be replayed across operations and changes of view:
+ * the kernels count operations themselves, so the numbers that host calls take and return matter for eager launches
+ * only. Eager launches and replays are not mixed while an operation is open. A view has at most 64 ranks.
+ *
+ * **Symbols in shapes.** T: tokens of this rank. H: hidden. K: top-k of the dispatch. E: experts per rank. S: rows of a
+ * receive buffer. [rows]: weft_ep_recv_args.rows, so [E][rows] is E parts with room for as many rows each. [capacity]:
+ * weft_ep_options.capacity.
+ *
+ * **Types.** weft_ep_options opens a group for one type of a dispatch, one of a combine, and one top-k. Each call may
+ * say others, as long as their rows take no more room than those that the group was opened for: bf16 leaves room for
+ * all, fp8 for every fp8. The ranks of an operation dispatch one type with one top-k (PROTOCOL: weft_ep_dispatch_recv()
+ * names the rank that differs); the type of a combine each rank chooses for what it sends.
  *
  * **Threads.** [owner]: one thread at a time uses the handle. [any]: any thread at any time, also while the owner is
  * inside a call. No other call may use a handle while it is closed, or afterwards. The library has threads of its own
@@ -69,53 +81,57 @@ extern "C" {
 
 typedef struct weft_ep weft_ep_t; /**< one rank's membership in a group, with its buffers */
 
+typedef struct weft_ep_route weft_ep_route_t; /**< where the tokens of an operation went, kept by the caller */
+
 enum {
-  WEFT_EP_MAX_TOKENS = 1024,   /**< tokens per rank and operation */
-  WEFT_EP_MAX_HIDDEN = 16384,  /**< hidden, a multiple of WEFT_EP_BLOCK */
-  WEFT_EP_MAX_TOPK = 16,       /**< experts that a token selects */
-  WEFT_EP_MAX_EXPERTS = 256,   /**< experts per rank */
-  WEFT_EP_MAX_CAPACITY = 4096, /**< rank indices of a group */
-  WEFT_EP_BLOCK = 128,         /**< values that share one fp8 scale */
-  WEFT_EP_DEPTH = 2,           /**< operations that may be open at once */
+  WEFT_EP_BLOCK = 128, /**< values that share one fp8 scale */
 };
 
-/** The type of the values that a dispatch sends. */
+/** The type of the values that a dispatch sends. 0: as the group was opened, and there bf16. */
 enum weft_ep_dtype {
-  WEFT_EP_BF16 = 0, /**< bf16 */
+  WEFT_EP_BF16 = 1, /**< bf16 */
   /** e4m3, one f32 scale per 128 values: scale = max(amax, 1e-4) / 448, value = e4m3(x / scale) */
-  WEFT_EP_FP8 = 1,
+  WEFT_EP_FP8 = 2,
   /** the same with the scale rounded up to a power of two */
-  WEFT_EP_FP8_POW2 = 2,
+  WEFT_EP_FP8_POW2 = 3,
   /** the same, the scales as ue8m0 (OCP Microscaling: a byte, exponent + 127; 255 is NaN): uint32_t [ceil(H/512)] for a
    *  row, block b in byte b % 4, the lowest first, of word b / 4; bytes without a block are 0 */
-  WEFT_EP_FP8_UE8M0 = 3,
+  WEFT_EP_FP8_UE8M0 = 4,
+  /** bytes that the library does not look at: row_bytes of values and scale_bytes of scales for each token. UNSUPPORTED
+   *  today */
+  WEFT_EP_OPAQUE = 5,
 };
 
-/** The type of the values that a combine sends from one rank to another; what the caller gives and gets is bf16. */
+/** The type of the values that a combine sends from one rank to another; what the caller gives and gets is bf16. 0: as
+ *  the group was opened, and there bf16. */
 enum weft_ep_combine_dtype {
-  WEFT_EP_COMBINE_BF16 = 0, /**< bf16 */
+  WEFT_EP_COMBINE_BF16 = 1, /**< bf16 */
   /** 10 bits a value, on a logarithmic scale of its own for each 128 values, whose two ends are exact. The error is at
    *  most 0.07 % of the value for each power of two between these ends, besides rounding to bf16, and at most 2.2 %,
    *  since the scale ends at 2^-32 of the largest magnitude: a smaller value becomes 0 or that end. 128 values with an
    *  infinity or NaN among them become NaN. A row takes 10H/8 + 8H/128 bytes, two thirds of those of bf16. */
-  WEFT_EP_COMBINE_LOGFMT10 = 1,
+  WEFT_EP_COMBINE_LOGFMT10 = 2,
 };
 
 /** Where the buffers of operations lie, and what moves them. */
 enum weft_ep_memory {
   WEFT_EP_MEMORY_HOST = 0, /**< host memory: the processor, over shared memory or a transport */
   WEFT_EP_MEMORY_CUDA = 1, /**< memory of one GPU: kernels, over NVLink or PCIe peer access, else a transport */
-  WEFT_EP_MEMORY_AUTO = 2, /**< CUDA if this process has a GPU that can do it, else host; weft_ep_memory() says which */
+  WEFT_EP_MEMORY_AUTO =
+      2, /**< CUDA if this process has a GPU that can do it, else host; weft_ep_get_memory() says which */
 };
 
-/** How received rows are laid out. */
+/** How received rows are laid out. 0: PER_EXPERT. */
 enum weft_ep_layout {
   /** x[E][rows][H]: the rows of each local expert one after the other. A token has a row for each of its local experts.
    *  The combine weighs and sums them. */
-  WEFT_EP_PER_EXPERT = 0,
+  WEFT_EP_PER_EXPERT = 1,
   /** x[S][H]: a token has one row on each rank that holds any of its experts, with its local experts and weights. The
    *  caller computes the weighted sum over these; the combine adds the rows of the ranks, unweighted. */
-  WEFT_EP_RANK_MAJOR = 1,
+  WEFT_EP_RANK_MAJOR = 2,
+  /** x[S][H]: as PER_EXPERT, without room between the experts: the part of each begins at a multiple of
+   *  weft_ep_recv_args.alignment, behind the one before it. UNSUPPORTED today */
+  WEFT_EP_PACKED = 3,
 };
 
 /** What a rank index is to this rank. */
@@ -155,40 +171,26 @@ struct weft_ep_event {
  *  library's, from several at once: return soon, and call nothing of this handle. */
 typedef void (*weft_ep_event_fn)(void *arg, const struct weft_ep_event *event);
 
+/** What weft_ep_options.flags may ask for. */
+enum weft_ep_option_flags {
+  /** Join a group, and never found one, even when the store has lost its view; not together with founders.
+   *  weft_ep_open() then waits for the view up to the time of a lease, so that this rank takes no member's index. */
+  WEFT_EP_OPTION_JOIN_ONLY = 1 << 0,
+};
+
 /**
  * How to open a rank. Initialise with WEFT_EP_OPTIONS_INIT; a field that is 0 or NULL has its default. All ranks of a
  * group have the same capacity, max_tokens, hidden, topk, experts_per_rank, dtype, combine_dtype and memory: connecting
- * compares them (VERSION). The library copies the founders and all strings.
+ * compares them (VERSION). weft_ep_get_limits() says how large they may be. All memory is the host's; the library
+ * copies the founders and all strings.
  */
 struct weft_ep_options {
-  size_t size;               /**< sizeof(struct weft_ep_options) */
-  weft_store_t *store;       /**< required; stays the caller's, and has to outlive the handle */
-  const char *prefix;        /**< of the group's keys in the store, ending in '/', the same for all its ranks, e.g.
-                                  "/JOB/"; may be NULL with a store inside this process */
-  int32_t rank;              /**< this rank's index; -1 (from WEFT_EP_OPTIONS_INIT): the lowest free one */
-  uint32_t capacity;         /**< rank indices are below it; default 64, at most WEFT_EP_MAX_CAPACITY */
-  const int32_t *founders;   /**< [num_founders] ranks of the first view, this one among them; `rank` is given then.
-                                Default:   none, and this rank joins the group, or founds it alone if there is none */
-  uint32_t num_founders;     /**< entries of founders */
-  uint32_t max_tokens;       /**< tokens of a rank in one operation, at most; default 128 */
-  uint32_t hidden;           /**< values of a token, a multiple of 128; default 7168 */
-  uint32_t topk;             /**< experts that a token selects; default 8 */
-  uint32_t experts_per_rank; /**< experts that each rank holds; default 2 */
-  enum weft_ep_dtype dtype;  /**< of dispatch; default bf16 */
-  /** A peer that does not come within this time in an operation is lost; default 5,000. One that does not come because
-   *  it waits for a third rank gets up to three times as long again. */
-  uint32_t op_timeout_ms;
-  uint32_t lease_ttl_s;      /**< the store gives this rank up so long after its last renewal; default 10 */
-  weft_ep_event_fn on_event; /**< receives events; default: none */
-  void *event_arg;           /**< first argument of on_event */
-  bool join_only; /**< join a group, and never found one, even when the store has lost its view; not together with
-                       founders. weft_ep_open() then waits for the view up to the time of a lease, so that this
-                       rank takes no member's index. Default: false */
-  enum weft_ep_memory memory; /**< where the buffers lie; default: host memory */
-  int32_t device;             /**< CUDA: index of the GPU; -1 (from WEFT_EP_OPTIONS_INIT): the thread's current one */
-  uint32_t max_processors;    /**< CUDA: streaming multiprocessors that a kernel may take; default: all. Ranks of one
-                                 process    that share a GPU must divide these among them */
-  enum weft_ep_combine_dtype combine_dtype; /**< of combine; default bf16 */
+  size_t size;             /**< sizeof(struct weft_ep_options) */
+  weft_store_t *store;     /**< required; stays the caller's, and has to outlive the handle */
+  const char *prefix;      /**< of the group's keys in the store, ending in '/', the same for all its ranks, e.g.
+                              "/JOB/"; may be NULL with a store inside this process */
+  const int32_t *founders; /**< [num_founders] ranks of the first view, this one among them; `rank` is given then.
+                              Default: none, and this rank joins the group, or founds it alone if there is none */
   /** Way to ranks on other hosts, the same for all ranks: the transport "ofi" or "ucx"; "nvlink": only where NVLink
    *  joins the GPUs; "none": no other host. Default: the environment's WEFT_EP_TRANSPORT; else none if the store is
    *  inside this process; else NVLink where it reaches, and elsewhere the first transport that works. NVLink joins
@@ -201,22 +203,66 @@ struct weft_ep_options {
   /** Ranks with different ones reach each other as if they were on different hosts. Default: the environment's
    *  WEFT_HOST_ID; else all ranks of a host share its memory. */
   const char *host_id;
+  weft_ep_event_fn on_event; /**< receives events; default: none */
+  void *event_arg;           /**< first argument of on_event */
+  uint32_t num_founders;     /**< entries of founders */
+  int32_t rank;              /**< this rank's index; -1 (from WEFT_EP_OPTIONS_INIT): the lowest free one */
+  uint32_t capacity;         /**< rank indices are below it; default 64 */
+  uint32_t max_tokens;       /**< tokens of a rank in one operation, at most; default 128 */
+  uint32_t hidden;           /**< values of a token, a multiple of WEFT_EP_BLOCK; default 7168 */
+  uint32_t topk;             /**< experts that a token selects, at most; default 8 */
+  uint32_t experts_per_rank; /**< experts that each rank holds; default 2 */
+  enum weft_ep_dtype dtype;  /**< of dispatch, where a call says no other; default bf16 */
+  enum weft_ep_combine_dtype combine_dtype; /**< of combine, likewise; default bf16 */
+  /** A peer that does not come within this time in an operation is lost; default 5,000. One that does not come because
+   *  it waits for a third rank gets up to three times as long again. */
+  uint32_t op_timeout_ms;
+  uint32_t lease_ttl_s;       /**< the store gives this rank up so long after its last renewal; default 10 */
+  enum weft_ep_memory memory; /**< where the rows lie; default: host memory */
+  int32_t device;             /**< CUDA: index of the GPU; -1 (from WEFT_EP_OPTIONS_INIT): the thread's current one */
+  uint32_t max_processors;    /**< CUDA: streaming multiprocessors that a kernel may take; default: all. Ranks of one
+                                 process that share a GPU must divide these among them */
+  uint32_t flags;             /**< WEFT_EP_OPTION_* */
+  uint32_t reserved;          /**< 0 */
 };
 #ifdef __cplusplus
 }
-inline weft_ep_options weft_ep_options_init() {
+namespace {
+inline weft_ep_options weft_initial_ep_options() {
   weft_ep_options options = weft_sized<weft_ep_options>();
   options.rank = -1;
   options.device = -1;
   return options;
 }
+} // namespace
 extern "C" {
-#define WEFT_EP_OPTIONS_INIT weft_ep_options_init()
+#define WEFT_EP_OPTIONS_INIT (weft_initial_ep_options())
 #else
 /** Initial value: its size, rank -1, device -1, and 0, the default, for every other field. */
 #define WEFT_EP_OPTIONS_INIT                                                                                           \
-  { .size = sizeof(struct weft_ep_options), .rank = -1, .device = -1 }
+  ((struct weft_ep_options){.size = sizeof(struct weft_ep_options), .rank = -1, .device = -1})
 #endif
+/** Writes WEFT_EP_OPTIONS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_options_init(struct weft_ep_options *options, size_t size);
+
+/** How large groups may be. Initialise with WEFT_EP_LIMITS_INIT. */
+struct weft_ep_limits {
+  size_t size;                   /**< sizeof(struct weft_ep_limits) */
+  uint32_t max_tokens;           /**< the largest weft_ep_options.max_tokens, */
+  uint32_t max_hidden;           /**< .hidden, */
+  uint32_t max_topk;             /**< .topk, */
+  uint32_t max_experts_per_rank; /**< .experts_per_rank */
+  uint32_t max_capacity;         /**< and .capacity */
+  uint32_t max_cuda_ranks;       /**< ranks of a view on CUDA memory */
+  uint32_t depth;                /**< operations that may be open at once */
+  uint32_t max_combines;         /**< combines of one operation (WEFT_EP_COMBINE_KEEP) */
+};
+/** Initial value: its size, and 0 for every other field. */
+#define WEFT_EP_LIMITS_INIT WEFT_SIZED(struct weft_ep_limits)
+/** Writes WEFT_EP_LIMITS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_limits_init(struct weft_ep_limits *limits, size_t size);
+/** Writes the limits of this library. [any] */
+WEFT_API int weft_ep_get_limits(struct weft_ep_limits *limits);
 
 /**
  * Claims the rank in the store under a new incarnation, opens its windows and starts the library's threads. No peer is
@@ -236,8 +282,8 @@ WEFT_API int weft_ep_open(weft_ep_t **ep, const struct weft_ep_options *options,
  */
 WEFT_API void weft_ep_close(weft_ep_t *ep);
 
-/** Where the buffers of operations lie: HOST or CUDA; `*device` (may be NULL) is the GPU's index, -1 for none. [any] */
-WEFT_API enum weft_ep_memory weft_ep_memory(const weft_ep_t *ep, int32_t *device);
+/** Where the rows of operations lie: HOST or CUDA; `*device` (may be NULL) is the GPU's index, -1 for none. [any] */
+WEFT_API enum weft_ep_memory weft_ep_get_memory(const weft_ep_t *ep, int32_t *device);
 
 /** This rank's index. [any] */
 WEFT_API int32_t weft_ep_rank(const weft_ep_t *ep);
@@ -277,19 +323,27 @@ WEFT_API bool weft_ep_is_active(const weft_ep_t *ep);
 /** Number of the next operation; all ranks number operations alike. [owner] */
 WEFT_API uint64_t weft_ep_next_op(const weft_ep_t *ep);
 
-/** The view of the next operation: `*epoch` (may be NULL), and its ranks, ascending, in ranks[cap]. `*count` (may be
- *  NULL) is how many there are, also when `cap` is less. Before activation both are 0. [owner] */
-WEFT_API int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count);
+/** The view of the next operation: `*epoch` (may be NULL), and the first of its ranks, ascending, in ranks[cap] (host
+ *  memory; NULL if cap is 0). `*count` (may be NULL) is how many there are, also when `cap` is less. Before activation
+ *  both are 0. [owner] */
+WEFT_API int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, uint32_t cap, uint32_t *count);
 
 /** The newest agreed view, which may not have taken effect yet; arguments as in weft_ep_view(). [any] */
-WEFT_API int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count);
+WEFT_API int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, uint32_t cap,
+                                    uint32_t *count);
 
-/** Writes the state of every rank index into states[capacity]. [owner] */
-WEFT_API int weft_ep_mask_query(const weft_ep_t *ep, enum weft_ep_rank_state *states);
+/** Writes the states of the first rank indices into states[cap] (host memory; NULL if cap is 0). `*count` (may be NULL)
+ *  is how many there are, the group's capacity, also when `cap` is less. [owner] */
+WEFT_API int weft_ep_states(const weft_ep_t *ep, enum weft_ep_rank_state *states, uint32_t cap, uint32_t *count);
 
 /** Masks an active rank, or unmasks it, from the next dispatch on: this rank sends it no tokens, and their selections
  *  count as missing. The rank stays in the view and is still waited for. NOT_FOUND: the rank is not active. [owner] */
 WEFT_API int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked);
+
+/** Writes for the first rank indices into masked[cap] (rank memory; NULL if cap is 0) whether this rank masks them: 1,
+ *  else 0, as the next dispatch does. Entries from the group's capacity on stay as they are. CUDA: it launches in
+ *  `stream` and does not wait; UNSUPPORTED today. [owner] */
+WEFT_API int weft_ep_mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream);
 
 /**
  * Sets a number that this rank sends with every operation from the next dispatch on. weft_ep_info.mark is the lowest
@@ -300,86 +354,186 @@ WEFT_API int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked);
  */
 WEFT_API void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark);
 
-/** What to dispatch. Initialise with WEFT_EP_DISPATCH_INIT. */
-struct weft_ep_dispatch {
-  size_t size;   /**< sizeof(struct weft_ep_dispatch) */
-  const void *x; /**< bf16 [T][H], or with `scales` e4m3 [T][H]. Read until the call returns; CUDA: until its kernel
-                      has run */
-  uint32_t num_tokens;       /**< T, 0 to max_tokens */
-  const int64_t *topk_idx;   /**< [T][K] global experts, -1: none. On host memory an expert out of range is INVALID, and
-                                the   call keeps no pointer. CUDA: it stays unchanged, as topk_weights does, until the
-                                combine has   run, and an expert out of range counts as one whose rank is absent */
-  const float *topk_weights; /**< [T][K], or NULL: they come with the combine (PER_EXPERT only) */
-  /** Scales of an x that the caller has cast to e4m3 already: float [T][H/128], for ue8m0 uint32_t [T][ceil(H/512)];
-   *  read as long as x. Both travel as they are, and nothing looks at their values. CUDA, with bf16 too: four aligned
-   *  bytes FF FF FF FF of x, or of a float scale, arrive as FF FF FF 7F: as numbers both are NaN. NULL: x is bf16, and
-   *  is cast here if the group dispatches fp8. */
+/** What weft_ep_dispatch_args.flags may ask for. */
+enum weft_ep_dispatch_flags {
+  /** If two operations are open, ends the older one as weft_ep_finish() does, instead of BUSY. All ranks of the view do
+   *  so in the same operation. BUSY still, if that one has not been received, or its combine has been sent and not been
+   *  received. */
+  WEFT_EP_DISPATCH_RECYCLE = 1 << 0,
+};
+
+/** What to dispatch. Initialise with WEFT_EP_DISPATCH_ARGS_INIT. A field that is 0 or NULL has its default. */
+struct weft_ep_dispatch_args {
+  size_t size; /**< sizeof(struct weft_ep_dispatch_args) */
+  /** [T][H] in rank memory: bf16, or with `scales` e4m3. Host memory: read until the call returns; weft_ep_dispatch()
+   *  and weft_ep_recv_args.rows_at say when longer. CUDA: until the kernel of this call has run */
+  const void *x;
+  /** Scales of an x that the caller has cast to e4m3 already, in rank memory: float [T][H/128], for ue8m0 uint32_t
+   *  [T][ceil(H/512)]; read as long as x. Both travel as they are, and nothing looks at their values. CUDA, with bf16
+   *  too: four aligned bytes FF FF FF FF of x, or of a float scale, arrive as FF FF FF 7F: as numbers both are NaN.
+   *  NULL: x is bf16, and is cast here if `dtype` is fp8. */
   const void *scales;
-  void *stream; /**< CUDA: the cudaStream_t to launch in; NULL: the default stream */
+  /** [T][K] global experts in rank memory, -1: none. On host memory an expert out of range is INVALID, and the call
+   *  keeps no pointer. CUDA: it stays unchanged, as topk_weights does, until the combine has run, and an expert out of
+   *  range counts as one whose rank is absent */
+  const int64_t *topk_idx;
+  const int32_t *topk_idx32; /**< the same as int32_t, in the place of topk_idx; CUDA: UNSUPPORTED today */
+  const float *topk_weights; /**< [T][K] in rank memory; NULL: they come with the combine (PER_EXPERT only) */
+  /** One number in rank memory: T, read when the rows are, so that one captured graph serves any; num_tokens is then
+   * the most that it may be (host memory: else INVALID). Default: T is num_tokens. CUDA: UNSUPPORTED today */
+  const uint32_t *num_tokens_at;
+  weft_ep_route_t *route;      /**< filled by the dispatch; default: none. UNSUPPORTED today */
+  void *stream;                /**< CUDA: the cudaStream_t to launch in; host memory: unused */
+  uint64_t row_stride;         /**< bytes from a row of x to the next; default: those of a row. CUDA: only that */
+  uint64_t scale_row_stride;   /**< elements (float or uint32_t) from the scales of a row to those of the next; default:
+                                  those of a row. CUDA: only that */
+  uint64_t scale_block_stride; /**< elements from a scale to the next of its row; default 1. CUDA: only that */
+  uint32_t num_tokens;         /**< T, 0 to max_tokens */
+  uint32_t topk;               /**< K, 1 to weft_ep_options.topk, which is the default. CUDA: only that */
+  enum weft_ep_dtype dtype;    /**< of the rows that are sent; default: as the group was opened. CUDA: only that */
+  enum weft_ep_dtype x_dtype;  /**< of x; default, and the only ones today: bf16, or `dtype` with `scales` */
+  uint32_t row_bytes;          /**< OPAQUE: bytes of a row of x */
+  uint32_t scale_bytes;        /**< OPAQUE: bytes of its scales */
+  uint32_t processors;         /**< CUDA: streaming multiprocessors that the kernel may take; default:
+                                  weft_ep_options.max_processors, and only that today. Host memory: unused */
+  uint32_t flags;              /**< WEFT_EP_DISPATCH_* */
 };
 /** Initial value: its size, and 0 for every other field. */
-#define WEFT_EP_DISPATCH_INIT WEFT_SIZED(struct weft_ep_dispatch)
+#define WEFT_EP_DISPATCH_ARGS_INIT WEFT_SIZED(struct weft_ep_dispatch_args)
+/** Writes WEFT_EP_DISPATCH_ARGS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_dispatch_args_init(struct weft_ep_dispatch_args *args, size_t size);
 
-/** Where to receive. Initialise with WEFT_EP_RECV_INIT. The caller owns every buffer. A field whose text begins with *
- *  may be NULL. */
-struct weft_ep_recv {
-  size_t size;                /**< sizeof(struct weft_ep_recv) */
-  enum weft_ep_layout layout; /**< how the received rows are laid out */
-  uint32_t rows; /**< room. PER_EXPERT: rows of each expert's part; RANK_MAJOR: S. max_tokens times the active ranks is
-                      enough, unless a view with more ranks takes effect in mid-operation or a token selects one expert
-                      twice; LIMIT says how many were needed. At most INT32_MAX in all parts together */
-  void *x;       /**< bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H]. NULL: see rows_at */
-  void *scales;  /**< fp8, with x: float, PER_EXPERT [E][rows][H/128], RANK_MAJOR [rows][H/128]; ue8m0: uint32_t, with
-                      ceil(H/512) in the place of H/128 */
+/** What a dispatch brought, for kernels and threads that do not call the library (weft_ep_recv_args.told). No `size`:
+ *  weft_ep_recv_args.told_size says how much of it the caller has. */
+struct weft_ep_told {
+  uint64_t op;          /**< the operation */
+  uint64_t epoch;       /**< view that it ran in */
+  uint64_t mark;        /**< as weft_ep_info.mark */
+  uint32_t num_ranks;   /**< ranks of that view */
+  uint32_t num_rows;    /**< as weft_ep_info.num_rows */
+  uint32_t rows_needed; /**< as weft_ep_info.rows_needed */
+  uint32_t num_lost;    /**< as weft_ep_info.num_lost */
+  uint64_t written;     /**< op + 1, stored last, with release: a thread that polls it reads the rest behind it */
+};
+
+/** What weft_ep_recv_args.flags may ask for. */
+enum weft_ep_recv_flags {
+  /** RANK_MAJOR: local_expert and weights of a row stand at their places in the token's top-k, with -1 and 0 at the
+   *  places of experts that other ranks have. Else they stand first. CUDA: UNSUPPORTED today */
+  WEFT_EP_RECV_KEEP_PLACES = 1 << 0,
+  /** PACKED: rows between the parts of experts become 0. UNSUPPORTED today */
+  WEFT_EP_RECV_ZERO_PADDING = 1 << 1,
+};
+
+/** Where to receive. Initialise with WEFT_EP_RECV_ARGS_INIT. The caller owns every buffer, and all of them are in rank
+ *  memory, but for rows_at. A field whose text begins with * may be NULL. */
+struct weft_ep_recv_args {
+  size_t size;        /**< sizeof(struct weft_ep_recv_args) */
+  void *x;            /**< bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H]. NULL: see rows_at */
+  void *scales;       /**< fp8, with x: float, PER_EXPERT [E][rows][H/128], RANK_MAJOR [rows][H/128]; ue8m0: uint32_t,
+                         with ceil(H/512) in the place of H/128; see scale_row_stride */
   int32_t *counts;    /**< [E] rows of each local expert; RANK_MAJOR: its (token, expert) pairs */
-  int32_t *src_rank;  /**< *[E][rows] or [rows]: rank that the row came from */
-  int32_t *src_token; /**< *[E][rows] or [rows]: the token's index on that rank */
+  int32_t *src_rank;  /**< *PER_EXPERT [E][rows], RANK_MAJOR [rows]: rank that the row came from */
+  int32_t *src_token; /**< *PER_EXPERT [E][rows], RANK_MAJOR [rows]: the token's index on that rank */
   int64_t *range; /**< *PER_EXPERT [E][capacity], RANK_MAJOR [capacity]: begin << 32 | count of each source's rows */
   int32_t *local_expert; /**< *RANK_MAJOR [rows][K]: local expert ids in top-k order, then -1 */
   float *weights;        /**< *RANK_MAJOR [rows][K]: their weights, then 0 */
-  /** *Host memory only, with x NULL: receives in place. Gets the address of each row, [E][rows] or [rows]: H values,
-   *  for fp8 its scales right behind them. Nothing is copied: rows of other ranks stay in the windows through which
-   *  they came, this rank's own in weft_ep_dispatch.x (or in the library's memory: with fp8, or after
-   *  weft_ep_dispatch_send()). They stay unchanged until weft_ep_combine_send(), weft_ep_combine() or weft_ep_finish()
-   *  of this operation is called, whatever happens to their senders; weft_ep_dispatch.x has to stay as long. Their
-   *  sender maps them too: one that breaks the protocol could change values between two readings. */
+  /** *Host memory only, with x NULL: receives in place. PER_EXPERT [E][rows], RANK_MAJOR [rows], in host memory: gets
+   *  the address of each row: H values, for fp8 its scales right behind them, whatever the strides. Nothing is copied:
+   *  rows of other ranks stay in the windows through which they came, this rank's own in weft_ep_dispatch_args.x (or in
+   *  the library's memory: with fp8, or after weft_ep_dispatch_send()). They stay unchanged until
+   *  weft_ep_combine_send(), weft_ep_combine() or weft_ep_finish() of this operation is called, whatever happens to
+   *  their senders; weft_ep_dispatch_args.x has to stay as long. Their sender maps them too: one that breaks the
+   *  protocol could change values between two readings. */
   const void **rows_at;
-  int32_t *expert_total; /**< *[E], added to: rows (RANK_MAJOR: pairs) of each local expert */
-  int64_t *wait_ns;      /**< *[capacity], added to: how long this rank waited for each source's dispatch, in ns */
-  void *stream;          /**< CUDA: the cudaStream_t of weft_ep_dispatch_recv(); NULL: the default stream */
+  int32_t *expert_total;     /**< *[E], added to: rows (RANK_MAJOR: pairs) of each local expert */
+  int64_t *wait_ns;          /**< *[capacity], added to: how long this rank waited for each source's dispatch, in ns */
+  int32_t *slot;             /**< *PACKED [rows][K]: where the rows of a token's selections stand, else -1. UNSUPPORTED
+                                today */
+  int32_t *expert_end;       /**< *PACKED [E]: row behind the last of each local expert. UNSUPPORTED today */
+  struct weft_ep_told *told; /**< *what the dispatch brought, written behind all of it; CUDA: UNSUPPORTED today */
+  uint64_t *lost; /**< *[ceil(capacity/64)] bit r % 64 of word r / 64: rank r of the view did not come; written before
+                     `told`. CUDA: UNSUPPORTED today */
+  void *stream;   /**< CUDA: the cudaStream_t of weft_ep_dispatch_recv(), unused by weft_ep_dispatch() and on host
+                     memory */
+  uint64_t scale_row_stride;   /**< elements (float or uint32_t) from the scales of a row to those of the next; default:
+                                  those of a row. CUDA: only that */
+  uint64_t scale_block_stride; /**< elements from a scale to the next of its row; default 1. CUDA: only that */
+  uint64_t scale_expert_stride; /**< PER_EXPERT: elements from the scales of an expert's first row to those of the next
+                                   expert's; default: `rows` times those of a row. CUDA: only that */
+  enum weft_ep_layout layout;   /**< how the received rows are laid out; default PER_EXPERT */
+  uint32_t rows; /**< room. PER_EXPERT: rows of each expert's part; RANK_MAJOR: S. max_tokens times the active ranks is
+                    enough, unless a view with more ranks takes effect in mid-operation or a token selects one expert
+                    twice; ROOM says how many were needed. At most INT32_MAX in all parts together */
+  uint32_t alignment; /**< PACKED: rows; the part of each expert begins at a multiple of it; default 1 */
+  uint32_t told_size; /**< with told: sizeof(struct weft_ep_told) */
+  uint32_t flags;     /**< WEFT_EP_RECV_* */
+  uint32_t reserved;  /**< 0 */
 };
 /** Initial value: its size, and 0 for every other field. */
-#define WEFT_EP_RECV_INIT WEFT_SIZED(struct weft_ep_recv)
+#define WEFT_EP_RECV_ARGS_INIT WEFT_SIZED(struct weft_ep_recv_args)
+/** Writes WEFT_EP_RECV_ARGS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_recv_args_init(struct weft_ep_recv_args *args, size_t size);
 
 /** What the dispatch of an operation did. Initialise with WEFT_EP_INFO_INIT. */
 struct weft_ep_info {
   size_t size;            /**< sizeof(struct weft_ep_info) */
   uint64_t op;            /**< the operation */
   uint64_t epoch;         /**< view that it ran in */
-  uint32_t num_ranks;     /**< ranks of that view */
-  uint32_t num_rows;      /**< rows received: PER_EXPERT by all experts together, RANK_MAJOR in all */
-  uint32_t num_lost;      /**< ranks of the view whose tokens did not come */
-  int32_t *lost;          /**< in: room for `lost_cap` ranks, or NULL; out: the first of them, ascending */
-  uint32_t lost_cap;      /**< room of `lost`, in ranks */
   uint64_t mark;          /**< lowest mark of the ranks whose dispatch came (weft_ep_set_mark()) */
   uint64_t wire_bytes;    /**< sent to other ranks in the dispatch: rows, scales and row headers */
   uint64_t logical_bytes; /**< per valid (token, expert) pair: 2H + 16 for bf16, H + 16 and its scales for fp8 */
+  int32_t *lost;        /**< in: room for `lost_cap` ranks in host memory, or NULL; out: the first of them, ascending */
+  uint32_t lost_cap;    /**< in: room of `lost`, in ranks */
+  uint32_t num_lost;    /**< ranks of the view whose tokens did not come */
+  uint32_t num_ranks;   /**< ranks of that view */
+  uint32_t num_rows;    /**< rows received: PER_EXPERT by all experts together, RANK_MAJOR in all */
+  uint32_t rows_needed; /**< of weft_ep_recv_args.rows, to hold them all */
+  uint32_t reserved;    /**< 0 */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_INFO_INIT WEFT_SIZED(struct weft_ep_info)
+/** Writes WEFT_EP_INFO_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_info_init(struct weft_ep_info *info, size_t size);
 
-/** What to combine, and where to. Initialise with WEFT_EP_COMBINE_INIT. */
-struct weft_ep_combine {
-  size_t size;   /**< sizeof(struct weft_ep_combine) */
-  const void *y; /**< bf16 [..][H], in the layout and row order of the receive. Read until the call returns; CUDA:
-                      until its kernel has run. NULL after weft_ep_combine_rows() */
-  const float *topk_weights; /**< PER_EXPERT: [T][K] when the dispatch had none; else NULL */
-  bool renormalize; /**< where contributions are missing, scale the token by (all weights) / (weights that came) */
-  void *out;        /**< bf16 [T][H], written by the receiving half; a token without contribution is 0 */
-  void *stream;     /**< CUDA: the cudaStream_t to launch in; NULL: the default stream */
+/** What weft_ep_combine_args.flags may ask for. */
+enum weft_ep_combine_flags {
+  /** Where contributions are missing, scale the token by (all weights) / (weights that came). */
+  WEFT_EP_COMBINE_RENORMALIZE = 1 << 0,
+  /** The operation stays open for another combine, which begins with weft_ep_combine_send(); the receiving half takes
+   *  the flag. weft_ep_finish(), WEFT_EP_DISPATCH_RECYCLE or a combine without the flag ends it; all ranks of the view
+   *  combine as often. CUDA: UNSUPPORTED today */
+  WEFT_EP_COMBINE_KEEP = 1 << 1,
+};
+
+/** What to combine, and where to. Initialise with WEFT_EP_COMBINE_ARGS_INIT. A field that is 0 or NULL has its
+ *  default. */
+struct weft_ep_combine_args {
+  size_t size; /**< sizeof(struct weft_ep_combine_args) */
+  /** bf16 in rank memory, PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H], in the row order of the receive. Host memory:
+   *  read until the sending call returns; CUDA: until its kernel has run. NULL after weft_ep_combine_rows() */
+  const void *y;
+  const float *topk_weights; /**< PER_EXPERT: [T][K] in rank memory when the dispatch had none; else NULL. Host memory:
+                                read until the sending call returns; CUDA: until the combine has run */
+  const float *row_weights;  /**< RANK_MAJOR [rows][K] in rank memory, at their places in the top-k: weights that go
+                                back with the rows, for out_weights; default: none. UNSUPPORTED today */
+  const void *bias[2];       /**< bf16 [T][H] in rank memory, each added to `out` before it is rounded; default: none.
+                                UNSUPPORTED today */
+  void *out; /**< bf16 [T][H] in rank memory, written by the receiving half; a token without contribution is 0 */
+  float *out_weights; /**< [T][K] in rank memory: the row_weights of the ranks, summed; default: not written.
+                         UNSUPPORTED today */
+  void *stream;       /**< CUDA: the cudaStream_t to launch in; host memory: unused */
+  enum weft_ep_combine_dtype dtype; /**< of the rows that this rank sends; default: as the group was opened. CUDA: only
+                                       that */
+  uint32_t processors;              /**< CUDA: streaming multiprocessors that the kernel may take; default:
+                                       weft_ep_options.max_processors, and only that today. Host memory: unused */
+  uint32_t flags;                   /**< WEFT_EP_COMBINE_* */
+  uint32_t reserved;                /**< 0 */
 };
 /** Initial value: its size, and 0 for every other field. */
-#define WEFT_EP_COMBINE_INIT WEFT_SIZED(struct weft_ep_combine)
+#define WEFT_EP_COMBINE_ARGS_INIT WEFT_SIZED(struct weft_ep_combine_args)
+/** Writes WEFT_EP_COMBINE_ARGS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_combine_args_init(struct weft_ep_combine_args *args, size_t size);
 
 /** A selection that brought no contribution. */
 struct weft_ep_missing {
@@ -390,34 +544,40 @@ struct weft_ep_missing {
 
 /** What a combine did. Initialise with WEFT_EP_RESULT_INIT. */
 struct weft_ep_result {
-  size_t size;          /**< sizeof(struct weft_ep_result) */
-  uint32_t num_lost;    /**< ranks of the view whose contributions did not come */
-  uint32_t num_missing; /**< selections without contribution: their rank is lost, masked, or not in the view */
-  struct weft_ep_missing *missing; /**< in: room for `missing_cap`, or NULL; out: the first of them, by token and k */
-  uint32_t missing_cap;            /**< room of `missing`, in entries */
+  size_t size;                     /**< sizeof(struct weft_ep_result) */
   uint64_t wire_bytes;             /**< sent to other ranks in the combine */
   uint64_t logical_bytes;          /**< 2H per valid (token, expert) pair of this rank's dispatch */
+  struct weft_ep_missing *missing; /**< in: room for `missing_cap` entries in host memory, or NULL; out: the first of
+                                      them, by token and k */
+  uint32_t missing_cap;            /**< in: room of `missing`, in entries */
+  uint32_t num_missing; /**< selections without contribution: their rank is lost, masked, or not in the view */
+  uint32_t num_lost;    /**< ranks of the view whose contributions did not come */
+  uint32_t reserved;    /**< 0 */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_RESULT_INIT WEFT_SIZED(struct weft_ep_result)
+/** Writes WEFT_EP_RESULT_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_result_init(struct weft_ep_result *result, size_t size);
 
 /**
  * Begins an operation, whose number is `*op`: routes this rank's tokens, casts them, and writes them to their ranks. It
  * may wait for a peer that has not read its rows of two operations ago; a peer that does not read them in time is lost,
- * which is no error. INVALID names the first bad argument. NOT_CONNECTED: this rank has not been activated. FENCED: it
- * has left or was removed; if it was removed, close it and open it again. BUSY: two operations are open already. After
- * an error no operation has begun. [owner]
+ * which is no error. INVALID names the first bad argument. UNSUPPORTED names one that this memory cannot do yet.
+ * NOT_CONNECTED: this rank has not been activated. FENCED: it has left or was removed; if it was removed, close it and
+ * open it again. BUSY: two operations are open already. After an error no operation has begun. [owner]
  */
-WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *op);
+WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *op);
 
 /**
  * Receives operation `op`, in the order of operations: waits for the tokens of every active rank, and lays them out by
- * source rank, then by token. `info` may be NULL. A loss is no error: see `info->num_lost`. LIMIT: `recv->rows` are too
- * few. On host memory nothing is received then: call again with more room. On CUDA memory it shows only with `info` or
- * in weft_ep_await(); rows beyond the room are lost, and the operation goes on. INVALID: an argument is wrong, or it is
- * not this operation's turn. CUDA: see weft_ep_await() for waiting. [owner]
+ * source rank, then by token. `info` may be NULL. A loss is no error: see `info->num_lost`. ROOM: `recv->rows` are too
+ * few; `info->rows_needed`, and `told`, say how many there are. On host memory nothing else is written then: call again
+ * with more room. On CUDA memory ROOM shows only with `info` or in weft_ep_await(); rows beyond the room are lost, and
+ * the operation goes on. INVALID: an argument is wrong, or it is not this operation's turn. UNSUPPORTED names an
+ * argument that this memory cannot do yet. PROTOCOL, on host memory: a rank dispatches another type or top-k in this
+ * operation; it has ended then, without rows, as it has for the others. CUDA: see weft_ep_await() for waiting. [owner]
  */
-WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_recv *recv,
+WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_recv_args *recv,
                                    struct weft_ep_info *info);
 
 /**
@@ -434,43 +594,45 @@ WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 
 /** Sends the experts' outputs of `op` back: one row for each (rank, token). If the dispatch had no weights, the ranks
  *  exchange them first, and the call waits for them. It may also wait for a peer that has not read its rows of two
- *  operations ago. A loss is no error. INVALID: an argument is wrong, or the operation was not received. [owner] */
-WEFT_API int weft_ep_combine_send(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args);
+ *  operations ago. A loss is no error. INVALID: an argument is wrong, or the operation was not received. UNSUPPORTED
+ *  names an argument that this memory cannot do yet. LIMIT: a combine more than weft_ep_limits.max_combines. [owner] */
+WEFT_API int weft_ep_combine_send(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine_args *args);
 
 /** Waits for the contributions to `op` and sums them into `args->out` (the same args as for weft_ep_combine_send()), in
- *  the order of ranks, in fp32, rounded once. It ends the operation. `result` may be NULL. A loss is no error: see
- *  `result->num_missing`. INVALID: an argument is wrong, or nothing was sent. [owner] */
-WEFT_API int weft_ep_combine_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args,
+ *  the order of ranks, in fp32, rounded once. It ends the operation, unless WEFT_EP_COMBINE_KEEP is set. `result` may
+ * be NULL. A loss is no error: see `result->num_missing`. INVALID: an argument is wrong, or nothing was sent. [owner]
+ */
+WEFT_API int weft_ep_combine_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine_args *args,
                                   struct weft_ep_result *result);
 
-/** Ends a received operation without a combine; every rank of the view does so, or none. It does not wait. CUDA: it
- *  launches in the stream of the operation's last launch. INVALID: the operation was not received, or has a combine.
- *  [owner] */
+/** Ends a received operation without a combine, or one that a combine left open; every rank of the view does so, or
+ *  none. It does not wait. CUDA: it launches in the stream of the operation's last launch. INVALID: the operation was
+ *  not received, or a combine of it was sent and not received. [owner] */
 WEFT_API int weft_ep_finish(weft_ep_t *ep, uint64_t op);
 
 /**
  * weft_ep_dispatch_send() and weft_ep_dispatch_recv() in one, with the errors of both; CUDA: one kernel, in
- * args->stream. On host memory, after LIMIT the operation `*op` is open: call weft_ep_dispatch_recv() with more room,
+ * args->stream. On host memory, after ROOM the operation `*op` is open: call weft_ep_dispatch_recv() with more room,
  * and keep args->x and args->scales readable until it returns. Rows may go to other hosts directly from args->x: the
  * call waits until they have left or their rank is lost (up to half a second more than op_timeout_ms), and afterwards
  * no network reads memory of the caller. [owner]
  */
-WEFT_API int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
-                              struct weft_ep_info *info, uint64_t *op);
+WEFT_API int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args,
+                              const struct weft_ep_recv_args *recv, struct weft_ep_info *info, uint64_t *op);
 
 /** weft_ep_combine_send() and weft_ep_combine_recv() in one, with the errors of both. What weft_ep_dispatch() says of
  *  args->x holds for args->y. [owner] */
-WEFT_API int weft_ep_combine(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine *args,
+WEFT_API int weft_ep_combine(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine_args *args,
                              struct weft_ep_result *result);
 
 /**
  * CUDA: waits until the launches of operation `op` so far have run, at most for `timeout_ms`, and fills `info` and
  * `result` (each may be NULL). `op` is one of the newest two. UINT64_MAX: the newest that the device has begun, also by
  * a graph's replay; of a replay only the dispatch is awaited, the caller waits for its stream, and result->missing is
- * not filled. TIMEOUT: the work stays in the stream. LIMIT: recv.rows were too few, and `info` is filled; rows beyond
- * the room are lost, and the operation goes on. INVALID: not one of the newest two, or not as far yet as was asked for.
- * A dispatch or combine on CUDA memory that is given `info` or `result` waits in the same way, and longer than its
- * kernel can take. On host memory it does not wait, and repeats what the calls have reported. [owner]
+ * not filled. TIMEOUT: the work stays in the stream. ROOM: weft_ep_recv_args.rows were too few, and `info` is filled;
+ * rows beyond the room are lost, and the operation goes on. INVALID: not one of the newest two, or not as far yet as
+ * was asked for. A dispatch or combine on CUDA memory that is given `info` or `result` waits in the same way, and
+ * longer than its kernel can take. On host memory it does not wait, and repeats what the calls have reported. [owner]
  */
 WEFT_API int weft_ep_await(weft_ep_t *ep, uint64_t op, struct weft_ep_info *info, struct weft_ep_result *result,
                            uint32_t timeout_ms);
@@ -483,41 +645,121 @@ WEFT_API int weft_ep_await(weft_ep_t *ep, uint64_t op, struct weft_ep_info *info
  */
 WEFT_API int weft_ep_barrier(weft_ep_t *ep);
 
+/** How to make a route. Initialise with WEFT_EP_ROUTE_OPTIONS_INIT. A field that is 0 has its default. */
+struct weft_ep_route_options {
+  size_t size;         /**< sizeof(struct weft_ep_route_options) */
+  uint32_t max_tokens; /**< tokens of this rank, at most; default: the group's */
+  uint32_t max_rows;   /**< received rows, at most; default: max_tokens times the capacity */
+  uint32_t topk;       /**< experts that a token selects, at most; default: the group's */
+  uint32_t alignment;  /**< of the parts of experts, in rows (PACKED); default 1 */
+  uint32_t flags;      /**< 0 */
+  uint32_t reserved;   /**< 0 */
+};
+/** Initial value: its size, and 0 for every other field. */
+#define WEFT_EP_ROUTE_OPTIONS_INIT WEFT_SIZED(struct weft_ep_route_options)
+/** Writes WEFT_EP_ROUTE_OPTIONS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_route_options_init(struct weft_ep_route_options *options, size_t size);
+
+/** What a route knows, in rank memory that it owns: the first group after weft_ep_route_plan() or a dispatch, the
+ * second after the receive of that dispatch. Initialise with WEFT_EP_ROUTE_ARRAYS_INIT. */
+struct weft_ep_route_arrays {
+  size_t size;                      /**< sizeof(struct weft_ep_route_arrays) */
+  const int32_t *tokens_per_rank;   /**< [capacity] tokens of this rank that go to each rank */
+  const int32_t *tokens_per_expert; /**< [capacity * E] selections of each expert by this rank */
+  const uint8_t *in_rank;           /**< [T][capacity] 1: the token goes to that rank, else 0 */
+  const int32_t *rank_end;          /**< [capacity] received rows of the ranks up to this one, itself included */
+  const int32_t *expert_end;        /**< [E] as weft_ep_recv_args.expert_end */
+  const int32_t *src_rank;          /**< [S] as weft_ep_recv_args.src_rank */
+  const int32_t *src_token;         /**< [S] as weft_ep_recv_args.src_token */
+  const int32_t *slot;              /**< [S][K] as weft_ep_recv_args.slot */
+};
+/** Initial value: its size, and 0 for every other field. */
+#define WEFT_EP_ROUTE_ARRAYS_INIT WEFT_SIZED(struct weft_ep_route_arrays)
+/** Writes WEFT_EP_ROUTE_ARRAYS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_route_arrays_init(struct weft_ep_route_arrays *arrays, size_t size);
+
+/** The counts of a route, on the host. Initialise with WEFT_EP_ROUTE_INFO_INIT. */
+struct weft_ep_route_info {
+  size_t size;          /**< sizeof(struct weft_ep_route_info) */
+  uint64_t op;          /**< operation that filled it */
+  uint64_t epoch;       /**< view of that */
+  int32_t *expert_rows; /**< in: room for `expert_cap` numbers in host memory, or NULL; out: rows of the first local
+                           experts */
+  uint32_t expert_cap;  /**< in: room of expert_rows */
+  uint32_t num_experts; /**< E */
+  uint32_t num_rows;    /**< received rows: one for each (rank, token) */
+  uint32_t packed_rows; /**< PACKED: rows with the room between the parts of experts */
+  uint32_t num_ranks;   /**< ranks of the view */
+  uint32_t num_lost;    /**< of them, whose tokens did not come */
+};
+/** Initial value: its size, and 0 for every other field. */
+#define WEFT_EP_ROUTE_INFO_INIT WEFT_SIZED(struct weft_ep_route_info)
+/** Writes WEFT_EP_ROUTE_INFO_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_route_info_init(struct weft_ep_route_info *info, size_t size);
+
+/** Makes a route: memory for where tokens went, which outlives operations, so that later combines, and dispatches back
+ *  (gradients), go the same ways. The caller frees `*route` with weft_ep_route_free(). UNSUPPORTED today. [owner] */
+WEFT_API int weft_ep_route_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t **route);
+
+/** Frees a route, also after its `ep` was closed. NULL is legal. No launch that uses it may still have to run. [owner]
+ */
+WEFT_API void weft_ep_route_free(weft_ep_route_t *route);
+
+/** Computes what this rank will send, without sending: the first group of weft_ep_route_arrays. topk_idx[num_tokens][K]
+ *  as in weft_ep_dispatch_args, in rank memory; CUDA: in `stream`. UNSUPPORTED today. [owner] */
+WEFT_API int weft_ep_route_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
+
+/** Writes the addresses of a route's arrays: valid until it is freed. UNSUPPORTED today. [owner] */
+WEFT_API int weft_ep_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
+
+/** Waits until the dispatch that fills the route has been received, and writes its counts. TIMEOUT: it has not.
+ * CONFLICT: a rank joined since, so that a combine by this route would miss it. UNSUPPORTED today. [owner] */
+WEFT_API int weft_ep_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
+
+/** A combine by a route, as an operation of its own, whose number is `*op`: the rows of args->y go back the ways that
+ *  the tokens came. CONFLICT: a rank joined since. Others are those of weft_ep_combine(). UNSUPPORTED today. [owner] */
+WEFT_API int weft_ep_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
+                                   struct weft_ep_result *result, uint64_t *op);
+
 /** Counters since open; bytes are those of `weft_ep_info` and `weft_ep_result`. On CUDA memory bytes, `missing` and
  *  `wait_ns` count operations that were given info or result, window_bytes contains the engine's workspace too, and no
  *  bytes of a single peer are counted. Initialise with WEFT_EP_STATS_INIT. */
 struct weft_ep_stats {
-  size_t size;                  /**< sizeof(struct weft_ep_stats) */
-  uint64_t operations;          /**< operations ended */
-  uint64_t dispatch_wire_bytes, /**< as weft_ep_info.wire_bytes, summed */
-      dispatch_logical_bytes;   /**< as weft_ep_info.logical_bytes, summed */
-  uint64_t combine_wire_bytes,  /**< as weft_ep_result.wire_bytes, summed */
-      combine_logical_bytes;    /**< as weft_ep_result.logical_bytes, summed */
-  uint64_t connected;           /**< peers connected now */
-  uint64_t window_bytes;        /**< memory of this rank's windows now */
-  uint64_t activations;         /**< views that took effect */
-  uint64_t lost;                /**< peers found dead or silent */
-  uint64_t missing;             /**< selections without contribution */
-  uint64_t wait_ns;             /**< time spent waiting for peers, in ns */
+  size_t size;                     /**< sizeof(struct weft_ep_stats) */
+  uint64_t operations;             /**< operations ended */
+  uint64_t dispatch_wire_bytes;    /**< as weft_ep_info.wire_bytes, summed */
+  uint64_t dispatch_logical_bytes; /**< as weft_ep_info.logical_bytes, summed */
+  uint64_t combine_wire_bytes;     /**< as weft_ep_result.wire_bytes, summed */
+  uint64_t combine_logical_bytes;  /**< as weft_ep_result.logical_bytes, summed */
+  uint64_t connected;              /**< peers connected now */
+  uint64_t window_bytes;           /**< memory of this rank's windows now */
+  uint64_t activations;            /**< views that took effect */
+  uint64_t lost;                   /**< peers found dead or silent */
+  uint64_t missing;                /**< selections without contribution */
+  uint64_t wait_ns;                /**< time spent waiting for peers, in ns */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_STATS_INIT WEFT_SIZED(struct weft_ep_stats)
+/** Writes WEFT_EP_STATS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_stats_init(struct weft_ep_stats *stats, size_t size);
 /** Writes this rank's counters. It does not wait for peers. [owner] */
-WEFT_API int weft_ep_stats(const weft_ep_t *ep, struct weft_ep_stats *stats);
+WEFT_API int weft_ep_get_stats(const weft_ep_t *ep, struct weft_ep_stats *stats);
 
 /** Counters of one peer, since it was connected. Initialise with WEFT_EP_PEER_STATS_INIT. */
 struct weft_ep_peer_stats {
-  size_t size;           /**< sizeof(struct weft_ep_peer_stats) */
-  uint64_t incarnation;  /**< incarnation of the peer */
-  uint64_t sent_bytes,   /**< bytes sent to the peer */
-      received_bytes;    /**< bytes received from it */
-  uint64_t window_bytes; /**< memory of the window that this peer writes to */
-  uint64_t wait_ns;      /**< time that this rank waited for this peer as the last to come, in ns */
+  size_t size;             /**< sizeof(struct weft_ep_peer_stats) */
+  uint64_t incarnation;    /**< incarnation of the peer */
+  uint64_t sent_bytes;     /**< bytes sent to the peer */
+  uint64_t received_bytes; /**< bytes received from it */
+  uint64_t window_bytes;   /**< memory of the window that this peer writes to */
+  uint64_t wait_ns;        /**< time that this rank waited for this peer as the last to come, in ns */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_PEER_STATS_INIT WEFT_SIZED(struct weft_ep_peer_stats)
+/** Writes WEFT_EP_PEER_STATS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_peer_stats_init(struct weft_ep_peer_stats *stats, size_t size);
 /** Writes the counters of one peer. NOT_FOUND: it is not connected. [owner] */
-WEFT_API int weft_ep_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats);
+WEFT_API int weft_ep_get_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats);
 
 #ifdef __cplusplus
 }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 9, // of this page
+  DEVICE_ABI = 10, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   DEVICE_NAME = 64,  // bytes that name a window to other hosts
@@ -131,7 +131,7 @@ struct device_record {
   uint64_t combine_lost; // combine: members whose contributions did not come
   uint32_t num_ranks;
   uint32_t num_rows;              // received
-  uint32_t needed_rows;           // of weft_ep_recv.rows, to hold all
+  uint32_t needed_rows;           // of weft_ep_recv_args.rows, to hold all
   uint32_t sent_rows;             // to other ranks
   uint32_t answered_rows;         // of the combine, to other ranks
   uint32_t selections;            // valid (token, expert) pairs dispatched by this rank

@@ -1,19 +1,21 @@
 // weft_ep_await, on either engine.
 #include "base/fail.h"
+#include "ep/core/args.h"
 #include "ep/core/engine.h"
-
-static int check(const weft_ep_t *ep, const struct weft_ep_info *info, const struct weft_ep_result *result) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "await: ep is NULL");
-  if (info && info->size != sizeof *info)
-    return fail(WEFT_ERR_INVALID, "await: initialise the info with WEFT_EP_INFO_INIT");
-  if (result && result->size != sizeof *result)
-    return fail(WEFT_ERR_INVALID, "await: initialise the result with WEFT_EP_RESULT_INIT");
-  return 0;
-}
 
 int weft_ep_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
                   uint32_t timeout_ms) {
-  int rc = check(ep, info, result);
-  return rc != 0 ? rc : ep->engine->await(ep, number, info, result, timeout_ms);
+  struct weft_ep_info info_copy;
+  struct weft_ep_result result_copy;
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "await: ep is NULL");
+  int rc = 0;
+  struct weft_ep_info *info_out = EP_OUTPUT_INFO(info, &info_copy, &rc);
+  struct weft_ep_result *result_out = rc == 0 ? EP_OUTPUT_RESULT(result, &result_copy, &rc) : NULL;
+  if (rc != 0)
+    return rc;
+  rc = ep->engine->await(ep, number, info_out, result_out, timeout_ms);
+  ep_output_end(info, info_out, sizeof *info_out);
+  ep_output_end(result, result_out, sizeof *result_out);
+  return rc;
 }

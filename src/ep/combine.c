@@ -1,12 +1,20 @@
 // The combine calls of weft/ep.h: what can be said of the arguments without the operation, then the rank's engine.
 #include "base/fail.h"
 #include "base/time/trace.h"
+#include "ep/core/args.h"
 #include "ep/core/engine.h"
 
-static int check_result(const struct weft_ep_result *result) {
-  if (result && result->size != sizeof *result)
-    return fail(WEFT_ERR_INVALID, "combine_recv: initialise the result with WEFT_EP_RESULT_INIT");
-  return 0;
+static int check(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
+  int rc = ep_check_flags(call, args->flags, WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_KEEP, args->reserved);
+  if (rc == 0 && (uint32_t)args->dtype > WEFT_EP_COMBINE_LOGFMT10)
+    rc = fail(WEFT_ERR_INVALID, "%s: there is no dtype %d of a combine", call, (int)args->dtype);
+  if (rc != 0)
+    return rc;
+  if (args->bias[0] || args->bias[1])
+    return ep_unsupported(call, "bias", "leave it NULL, and add it to out");
+  if (args->row_weights || args->out_weights)
+    return ep_unsupported(call, args->row_weights ? "row_weights" : "out_weights", "leave it NULL");
+  return ep->engine->check_combine(ep, args, call);
 }
 
 int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
@@ -15,26 +23,41 @@ int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
   return ep->engine->combine_rows(ep, number, rows_at);
 }
 
-int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args) {
+int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *given) {
   TRACE_BLOCK("combine_send");
+  struct weft_ep_combine_args copy;
   if (!ep)
     return fail(WEFT_ERR_INVALID, "combine_send: ep is NULL");
-  return ep->engine->combine_send(ep, number, args);
+  const struct weft_ep_combine_args *args = EP_READ_COMBINE(given, &copy);
+  int rc = args ? check(ep, args, "combine_send") : ep_refusal(given, sizeof copy);
+  return rc != 0 ? rc : ep->engine->combine_send(ep, number, args);
 }
 
-int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
+// The half that receives, or both in one.
+static int receive(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *given,
+                   struct weft_ep_result *result, bool both, const char *call) {
+  struct weft_ep_combine_args copy;
+  struct weft_ep_result result_copy;
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "%s: ep is NULL", call);
+  const struct weft_ep_combine_args *args = EP_READ_COMBINE(given, &copy);
+  int rc = args ? check(ep, args, call) : ep_refusal(given, sizeof copy);
+  struct weft_ep_result *out = rc == 0 ? EP_OUTPUT_RESULT(result, &result_copy, &rc) : NULL; // before anything is sent
+  if (rc != 0)
+    return rc;
+  rc = both ? ep->engine->combine(ep, number, args, out) : ep->engine->combine_recv(ep, number, args, out);
+  ep_output_end(result, out, sizeof *out);
+  return rc;
+}
+
+int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
                          struct weft_ep_result *result) {
   TRACE_BLOCK("combine_recv");
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "combine_recv: ep is NULL");
-  int rc = check_result(result);
-  return rc != 0 ? rc : ep->engine->combine_recv(ep, number, args, result);
+  return receive(ep, number, args, result, false, "combine_recv");
 }
 
-int weft_ep_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
+int weft_ep_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
+                    struct weft_ep_result *result) {
   TRACE_BLOCK("combine");
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "combine: ep is NULL");
-  int rc = check_result(result); // before anything is sent
-  return rc != 0 ? rc : ep->engine->combine(ep, number, args, result);
+  return receive(ep, number, args, result, true, "combine");
 }

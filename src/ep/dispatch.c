@@ -1,67 +1,127 @@
 // The dispatch calls of weft/ep.h: what can be said of the arguments without looking at memory, then the rank's engine.
 #include "base/fail.h"
 #include "base/time/trace.h"
+#include "ep/core/args.h"
 #include "ep/core/engine.h"
 
-static int check_send(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
-  if (!args || args->size != sizeof *args)
-    return fail(WEFT_ERR_INVALID, "dispatch: initialise the arguments with WEFT_EP_DISPATCH_INIT");
-  if (args->num_tokens > ep->layout.max_tokens)
-    return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but the group was opened for %u at most", args->num_tokens,
-                ep->layout.max_tokens);
-  if (args->num_tokens > 0 && (!args->x || !args->topk_idx))
-    return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but %s is NULL", args->num_tokens, args->x ? "topk_idx" : "x");
-  if (args->scales && ep->dtype == WEFT_EP_BF16)
-    return fail(WEFT_ERR_INVALID, "dispatch: scales are given, but the group dispatches bf16, which has none");
+// What neither engine does yet.
+static int check_new_send(const struct weft_ep_dispatch_args *args) {
+  if (args->route)
+    return ep_unsupported("dispatch", "route", "leave it NULL");
+  if (args->dtype == WEFT_EP_OPAQUE || args->x_dtype == WEFT_EP_OPAQUE || args->row_bytes || args->scale_bytes)
+    return ep_unsupported("dispatch", "an opaque payload (dtype OPAQUE, row_bytes, scale_bytes)", "send bf16 or fp8");
   return 0;
 }
 
-static int check_recv(const weft_ep_t *ep, const struct weft_ep_recv *recv, const struct weft_ep_info *info) {
-  if (!recv || recv->size != sizeof *recv)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: initialise the buffers with WEFT_EP_RECV_INIT");
-  if (recv->layout != WEFT_EP_PER_EXPERT && recv->layout != WEFT_EP_RANK_MAJOR)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: there is no layout %d", (int)recv->layout);
+static int check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
+  int rc = ep_check_flags("dispatch", args->flags, WEFT_EP_DISPATCH_RECYCLE, 0);
+  if (rc != 0)
+    return rc;
+  if (args->num_tokens > ep->layout.max_tokens)
+    return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but the group was opened for %u at most", args->num_tokens,
+                ep->layout.max_tokens);
+  if (args->num_tokens > 0 && (!args->x || (!args->topk_idx && !args->topk_idx32)))
+    return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but %s is NULL", args->num_tokens, args->x ? "topk_idx" : "x");
+  if (args->topk_idx && args->topk_idx32)
+    return fail(WEFT_ERR_INVALID, "dispatch: topk_idx and topk_idx32 are both given: they are one list in two types");
+  if ((uint32_t)args->dtype > WEFT_EP_OPAQUE || (uint32_t)args->x_dtype > WEFT_EP_OPAQUE)
+    return fail(WEFT_ERR_INVALID, "dispatch: there is no dtype %u",
+                args->dtype > WEFT_EP_OPAQUE ? args->dtype : args->x_dtype);
+  rc = check_new_send(args);
+  return rc != 0 ? rc : ep->engine->check_send(ep, args);
+}
+
+// What neither engine does yet.
+static int check_new_recv(const struct weft_ep_recv_args *recv) {
+  if (recv->layout == WEFT_EP_PACKED)
+    return ep_unsupported("dispatch_recv", "the layout PACKED", "receive PER_EXPERT or RANK_MAJOR");
+  if (recv->alignment > 1 || recv->flags & WEFT_EP_RECV_ZERO_PADDING)
+    return ep_unsupported("dispatch_recv", recv->alignment > 1 ? "alignment" : "ZERO_PADDING",
+                          "it belongs to the layout PACKED; leave it 0");
+  if (recv->slot || recv->expert_end)
+    return ep_unsupported("dispatch_recv", recv->slot ? "slot" : "expert_end",
+                          "it belongs to the layout PACKED; leave it NULL");
+  return 0;
+}
+
+static int check_buffers(const struct weft_ep_recv_args *recv) {
   if (!recv->counts || (recv->rows > 0 && !recv->x && !recv->rows_at))
     return fail(WEFT_ERR_INVALID, "dispatch_recv: %s is NULL", recv->counts ? "x" : "counts");
   if (recv->x && recv->rows_at)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: x and rows_at are both given: rows are either copied or in place");
-  if (recv->x && recv->rows > 0 && ep->dtype != WEFT_EP_BF16 && !recv->scales)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: scales is NULL, and the group dispatches fp8");
-  uint64_t parts = recv->layout == WEFT_EP_PER_EXPERT ? ep->experts_per_rank : 1;
+  if (recv->told && recv->told_size < SIZED_END(struct weft_ep_told, written))
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: told_size is %u; it must be sizeof(struct weft_ep_told), %zu",
+                recv->told_size, sizeof(struct weft_ep_told));
+  if (recv->flags & WEFT_EP_RECV_KEEP_PLACES && recv->layout != WEFT_EP_RANK_MAJOR)
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: KEEP_PLACES is set, but only rows that are RANK_MAJOR have places");
+  return 0;
+}
+
+static int check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
+  int rc = ep_check_flags("dispatch_recv", recv->flags, WEFT_EP_RECV_KEEP_PLACES | WEFT_EP_RECV_ZERO_PADDING,
+                          recv->reserved);
+  if (rc == 0 && (uint32_t)recv->layout > WEFT_EP_PACKED)
+    rc = fail(WEFT_ERR_INVALID, "dispatch_recv: there is no layout %d", (int)recv->layout);
+  if (rc == 0)
+    rc = check_new_recv(recv);
+  if (rc == 0)
+    rc = check_buffers(recv);
+  if (rc != 0)
+    return rc;
+  uint64_t parts = recv->layout == WEFT_EP_RANK_MAJOR ? 1 : ep->experts_per_rank;
   if (recv->rows * parts > INT32_MAX)
     return fail(WEFT_ERR_INVALID,
                 "dispatch_recv: %u rows in each of %llu parts are more than the %d that can be numbered", recv->rows,
                 (unsigned long long)parts, INT32_MAX);
-  if (info && info->size != sizeof *info)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: initialise the info with WEFT_EP_INFO_INIT");
-  return 0;
+  return ep->engine->check_recv(ep, recv);
 }
 
-int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
+int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *given, uint64_t *number) {
   TRACE_BLOCK("dispatch_send");
+  struct weft_ep_dispatch_args copy;
   if (!ep || !number)
     return fail(WEFT_ERR_INVALID, "dispatch_send: %s is NULL", ep ? "op" : "ep");
-  int rc = check_send(ep, args);
+  const struct weft_ep_dispatch_args *args = EP_READ_DISPATCH(given, &copy);
+  int rc = args ? check_send(ep, args) : ep_refusal(given, sizeof copy);
   return rc != 0 ? rc : ep->engine->dispatch_send(ep, args, number);
 }
 
-int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info) {
+int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *given,
+                          struct weft_ep_info *info) {
   TRACE_BLOCK("dispatch_recv");
+  struct weft_ep_recv_args copy;
+  struct weft_ep_info info_copy;
   if (!ep)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: ep is NULL");
-  int rc = check_recv(ep, recv, info);
-  return rc != 0 ? rc : ep->engine->dispatch_recv(ep, number, recv, info);
+  const struct weft_ep_recv_args *recv = EP_READ_RECV(given, &copy);
+  int rc = recv ? check_recv(ep, recv) : ep_refusal(given, sizeof copy);
+  struct weft_ep_info *out = rc == 0 ? EP_OUTPUT_INFO(info, &info_copy, &rc) : NULL;
+  if (rc != 0)
+    return rc;
+  rc = ep->engine->dispatch_recv(ep, number, recv, out);
+  ep_output_end(info, out, sizeof *out);
+  return rc;
 }
 
-int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
-                     struct weft_ep_info *info, uint64_t *number) {
+int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *given,
+                     const struct weft_ep_recv_args *given_recv, struct weft_ep_info *info, uint64_t *number) {
   TRACE_BLOCK("dispatch");
+  struct weft_ep_dispatch_args copy;
+  struct weft_ep_recv_args recv_copy;
+  struct weft_ep_info info_copy;
   if (!ep || !number)
     return fail(WEFT_ERR_INVALID, "dispatch: %s is NULL", ep ? "op" : "ep");
-  int rc = check_recv(ep, recv, info); // before anything is sent
+  const struct weft_ep_recv_args *recv = EP_READ_RECV(given_recv, &recv_copy); // before anything is sent
+  int rc = recv ? check_recv(ep, recv) : ep_refusal(given_recv, sizeof recv_copy);
+  struct weft_ep_info *out = rc == 0 ? EP_OUTPUT_INFO(info, &info_copy, &rc) : NULL;
+  if (rc != 0)
+    return rc;
+  const struct weft_ep_dispatch_args *args = EP_READ_DISPATCH(given, &copy);
+  rc = args ? check_send(ep, args) : ep_refusal(given, sizeof copy);
   if (rc == 0)
-    rc = check_send(ep, args);
-  return rc != 0 ? rc : ep->engine->dispatch(ep, args, recv, info, number);
+    rc = ep->engine->dispatch(ep, args, recv, out, number);
+  ep_output_end(info, out, sizeof *out);
+  return rc;
 }
 
 int weft_ep_finish(weft_ep_t *ep, uint64_t number) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "base/time/trace.h"
+#include "ep/core/args.h"
 #include "ep/gpu/gpu.h"
 #include "ep/host/host.h"
 #include "ep/remote/worker.h"
@@ -23,8 +24,8 @@ static int check_range(const char *what, uint32_t value, uint32_t low, uint32_t 
 static int check_founders(const struct weft_ep_options *options) {
   if (options->num_founders > 0 && !options->founders)
     return fail(WEFT_ERR_INVALID, "num_founders is %u, but founders is NULL", options->num_founders);
-  if (options->num_founders > 0 && options->join_only)
-    return fail(WEFT_ERR_INVALID, "founders are given and join_only is set; a rank founds the group or joins it");
+  if (options->num_founders > 0 && options->flags & WEFT_EP_OPTION_JOIN_ONLY)
+    return fail(WEFT_ERR_INVALID, "founders are given and JOIN_ONLY is set; a rank founds the group or joins it");
   if (options->num_founders > 0 && options->rank < 0)
     return fail(WEFT_ERR_INVALID, "a founder must name its rank; rank is -1 (any)");
   bool self = options->num_founders == 0;
@@ -53,23 +54,29 @@ static int complete(struct weft_ep_options *options) {
   options->experts_per_rank = or_default(options->experts_per_rank, 2);
   options->op_timeout_ms = or_default(options->op_timeout_ms, 5000);
   options->lease_ttl_s = or_default(options->lease_ttl_s, 10);
+  options->dtype = options->dtype ? options->dtype : WEFT_EP_BF16;
+  options->combine_dtype = options->combine_dtype ? options->combine_dtype : WEFT_EP_COMBINE_BF16;
+  int rc = ep_check_flags("options", options->flags, WEFT_EP_OPTION_JOIN_ONLY, options->reserved);
+  if (rc != 0)
+    return rc;
   if (!options->store)
     return fail(WEFT_ERR_INVALID, "store is NULL: open one with weft_store_open or weft_store_open_local");
-  int rc = store_prefix_complete(options->store, "the group", &options->prefix);
+  rc = store_prefix_complete(options->store, "the group", &options->prefix);
   if (rc == 0)
-    rc = check_range("capacity", options->capacity, 1, WEFT_EP_MAX_CAPACITY);
+    rc = check_range("capacity", options->capacity, 1, EP_MAX_CAPACITY);
   if (rc == 0)
-    rc = check_range("max_tokens", options->max_tokens, 1, WEFT_EP_MAX_TOKENS);
+    rc = check_range("max_tokens", options->max_tokens, 1, EP_MAX_TOKENS);
   if (rc == 0)
-    rc = check_range("hidden", options->hidden, WEFT_EP_BLOCK, WEFT_EP_MAX_HIDDEN);
+    rc = check_range("hidden", options->hidden, WEFT_EP_BLOCK, EP_MAX_HIDDEN);
   if (rc == 0 && options->hidden % WEFT_EP_BLOCK != 0)
     rc = fail(WEFT_ERR_INVALID, "hidden is %u; it must be a multiple of %d", options->hidden, WEFT_EP_BLOCK);
   if (rc == 0)
-    rc = check_range("topk", options->topk, 1, WEFT_EP_MAX_TOPK);
+    rc = check_range("topk", options->topk, 1, EP_MAX_TOPK);
   if (rc == 0)
-    rc = check_range("experts_per_rank", options->experts_per_rank, 1, WEFT_EP_MAX_EXPERTS);
+    rc = check_range("experts_per_rank", options->experts_per_rank, 1, EP_MAX_EXPERTS);
   if (rc == 0)
-    rc = check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
+    rc = options->dtype == WEFT_EP_OPAQUE ? ep_unsupported("options", "dtype OPAQUE", "open the group for bf16 or fp8")
+                                          : check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
   if (rc == 0)
     rc = check_range("combine_dtype", options->combine_dtype, WEFT_EP_COMBINE_BF16, WEFT_EP_COMBINE_LOGFMT10);
   if (rc == 0 && options->rank != -1 && (options->rank < 0 || (uint32_t)options->rank >= options->capacity))
@@ -108,7 +115,7 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
     memcpy(ep->founders, options->founders, options->num_founders * sizeof *ep->founders);
     ep->num_founders = options->num_founders;
   }
-  ep->join_only = options->join_only;
+  ep->join_only = options->flags & WEFT_EP_OPTION_JOIN_ONLY;
   int rc = ep->engine->allocate(ep, options);
   return rc == 0 ? ep_window_create(&ep->bell, EP_DOORBELL_SIZE, &ep->bell_fd) : rc;
 }
@@ -121,7 +128,7 @@ static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint
       .capacity = options->capacity,
       .founders = options->founders,
       .num_founders = options->num_founders,
-      .join_only = options->join_only,
+      .join_only = options->flags & WEFT_EP_OPTION_JOIN_ONLY,
       .lease_ttl_s = options->lease_ttl_s,
       .address = ep->links.address,
       .on_event = ep_views_event,
@@ -199,11 +206,13 @@ static int open_rank(weft_ep_t **out, const struct weft_ep_options *options, uin
 }
 
 int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t timeout_ms) {
-  if (!out || !given)
-    return fail(WEFT_ERR_INVALID, "weft_ep_open: %s is NULL", out ? "options" : "ep");
-  if (given->size != sizeof *given)
-    return fail(WEFT_ERR_INVALID, "weft_ep_open: initialise the options with WEFT_EP_OPTIONS_INIT");
-  struct weft_ep_options options = *given;
+  struct weft_ep_options copy;
+  if (!out)
+    return fail(WEFT_ERR_INVALID, "weft_ep_open: ep is NULL");
+  const struct weft_ep_options *read = EP_READ_OPTIONS(given, &copy);
+  if (!read)
+    return fail_context(ep_refusal(given, sizeof copy), "weft_ep_open");
+  struct weft_ep_options options = *read;
   int rc = complete(&options);
   if (rc != 0)
     return fail_context(rc, "weft_ep_open");

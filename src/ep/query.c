@@ -1,9 +1,10 @@
 // What a rank knows of its group, and its counters.
 #include "base/fail.h"
+#include "ep/core/args.h"
 #include "ep/core/engine.h"
 #include "group/view.h"
 
-enum weft_ep_memory weft_ep_memory(const weft_ep_t *ep, int32_t *device) {
+enum weft_ep_memory weft_ep_get_memory(const weft_ep_t *ep, int32_t *device) {
   if (device)
     *device = ep->device;
   return ep->engine->memory;
@@ -37,17 +38,17 @@ void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark) {
   ep->engine->set_mark(ep, mark);
 }
 
-static void copy_view(const struct group_view *view, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count) {
+static void copy_view(const struct group_view *view, uint64_t *epoch, int32_t *ranks, uint32_t cap, uint32_t *count) {
   if (epoch)
     *epoch = view ? view->epoch : 0;
-  size_t total = view ? view->count : 0;
-  for (size_t i = 0; i < total && i < cap; i++)
+  uint32_t total = view ? view->count : 0;
+  for (uint32_t i = 0; i < total && i < cap; i++)
     ranks[i] = view->members[i].rank;
   if (count)
     *count = total;
 }
 
-int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count) {
+int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, uint32_t cap, uint32_t *count) {
   if (!ep || (cap > 0 && !ranks))
     return fail(WEFT_ERR_INVALID, "weft_ep_view: %s is NULL", ep ? "ranks" : "ep");
   follow(ep);
@@ -55,7 +56,7 @@ int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t ca
   return 0;
 }
 
-int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, size_t cap, size_t *count) {
+int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, uint32_t cap, uint32_t *count) {
   if (!ep || (cap > 0 && !ranks))
     return fail(WEFT_ERR_INVALID, "weft_ep_committed_view: %s is NULL", ep ? "ranks" : "ep");
   const struct group_view *view = group_view(ep->group);
@@ -64,21 +65,33 @@ int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks,
   return 0;
 }
 
-int weft_ep_mask_query(const weft_ep_t *ep, enum weft_ep_rank_state *states) {
-  if (!ep || !states)
-    return fail(WEFT_ERR_INVALID, "weft_ep_mask_query: %s is NULL", ep ? "states" : "ep");
+// Of one rank index; `member`: in the view of the next operation, NULL: it is not in it.
+static enum weft_ep_rank_state state_of(weft_ep_t *ep, int32_t rank, const struct group_member *member) {
+  if (!member)
+    return ep_link_find(ep, rank, 0) ? WEFT_EP_CONNECTED : WEFT_EP_ABSENT;
+  if (rank != ep->rank && !ep_link_find(ep, rank, member->incarnation))
+    return WEFT_EP_LOST;
+  return ep->masked[rank] ? WEFT_EP_MASKED : WEFT_EP_ACTIVE;
+}
+
+int weft_ep_states(const weft_ep_t *ep, enum weft_ep_rank_state *states, uint32_t cap, uint32_t *count) {
+  if (!ep || (cap > 0 && !states))
+    return fail(WEFT_ERR_INVALID, "weft_ep_states: %s is NULL", ep ? "states" : "ep");
   weft_ep_t *inside = (weft_ep_t *)ep; // looks only
   follow(ep);
   ep->engine->hold_links(ep);
-  for (uint32_t rank = 0; rank < ep->capacity; rank++)
-    states[rank] = ep_link_find(inside, (int32_t)rank, 0) ? WEFT_EP_CONNECTED : WEFT_EP_ABSENT;
-  for (uint32_t i = 0; ep->view && i < ep->view->count; i++) {
-    const struct group_member *member = &ep->view->members[i];
-    bool there = member->rank == ep->rank || ep_link_find(inside, member->rank, member->incarnation);
-    states[member->rank] = !there ? WEFT_EP_LOST : ep->masked[member->rank] ? WEFT_EP_MASKED : WEFT_EP_ACTIVE;
-  }
+  for (uint32_t rank = 0; rank < ep->capacity && rank < cap; rank++)
+    states[rank] = state_of(inside, (int32_t)rank, ep->view ? group_view_find(ep->view, (int32_t)rank) : NULL);
   ep->engine->unhold_links(ep);
+  if (count)
+    *count = ep->capacity;
   return 0;
+}
+
+int weft_ep_mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream) {
+  if (!ep || (cap > 0 && !masked))
+    return fail(WEFT_ERR_INVALID, "weft_ep_mask_read: %s is NULL", ep ? "masked" : "ep");
+  return ep->engine->mask_read(ep, masked, cap, stream);
 }
 
 int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked) {
@@ -94,30 +107,57 @@ int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked) {
   return 0;
 }
 
-int weft_ep_stats(const weft_ep_t *ep, struct weft_ep_stats *stats) {
-  if (!ep || !stats || stats->size != sizeof *stats)
-    return fail(WEFT_ERR_INVALID, "weft_ep_stats: initialise the result with WEFT_EP_STATS_INIT");
-  *stats = ep->stats;
-  stats->size = sizeof *stats;
-  stats->connected = atomic_load(&ep->links.connected);
-  stats->window_bytes = atomic_load(&ep->links.window_bytes) + ep->bell.size;
-  stats->lost = atomic_load(&ep->lost);
-  ep->engine->add_stats(ep, stats);
+int weft_ep_get_limits(struct weft_ep_limits *limits) {
+  int rc = sized_check_output(limits, SIZED_END(struct weft_ep_limits, max_combines), "weft_ep_limits");
+  if (rc != 0)
+    return rc;
+  const struct weft_ep_limits filled = {.size = sizeof filled,
+                                        .max_tokens = EP_MAX_TOKENS,
+                                        .max_hidden = EP_MAX_HIDDEN,
+                                        .max_topk = EP_MAX_TOPK,
+                                        .max_experts_per_rank = EP_MAX_EXPERTS,
+                                        .max_capacity = EP_MAX_CAPACITY,
+                                        .max_cuda_ranks = DEVICE_SEATS,
+                                        .depth = EP_DEPTH,
+                                        .max_combines = EP_MAX_COMBINES};
+  sized_write(limits, &filled, sizeof filled);
   return 0;
 }
 
-int weft_ep_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats) {
-  if (!ep || !stats || stats->size != sizeof *stats)
-    return fail(WEFT_ERR_INVALID, "weft_ep_peer_stats: initialise the result with WEFT_EP_PEER_STATS_INIT");
+int weft_ep_get_stats(const weft_ep_t *ep, struct weft_ep_stats *stats) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "weft_ep_get_stats: ep is NULL");
+  int rc = sized_check_output(stats, SIZED_END(struct weft_ep_stats, wait_ns), "weft_ep_stats");
+  if (rc != 0)
+    return rc;
+  struct weft_ep_stats filled = ep->stats;
+  filled.connected = atomic_load(&ep->links.connected);
+  filled.window_bytes = atomic_load(&ep->links.window_bytes) + ep->bell.size;
+  filled.lost = atomic_load(&ep->lost);
+  ep->engine->add_stats(ep, &filled);
+  sized_write(stats, &filled, sizeof filled);
+  return 0;
+}
+
+int weft_ep_get_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "weft_ep_get_peer_stats: ep is NULL");
+  int rc = sized_check_output(stats, SIZED_END(struct weft_ep_peer_stats, wait_ns), "weft_ep_peer_stats");
+  if (rc != 0)
+    return rc;
   ep->engine->hold_links(ep);
   struct ep_link *link = rank >= 0 && (uint32_t)rank < ep->capacity ? ep_link_find((weft_ep_t *)ep, rank, 0) : NULL;
+  struct weft_ep_peer_stats filled = WEFT_EP_PEER_STATS_INIT;
   if (link)
-    *stats = (struct weft_ep_peer_stats){.size = sizeof *stats,
+    filled = (struct weft_ep_peer_stats){.size = sizeof filled,
                                          .incarnation = link->incarnation,
                                          .sent_bytes = link->sent_bytes,
                                          .received_bytes = link->received_bytes,
                                          .window_bytes = link->in.size + link->device.in.size,
                                          .wait_ns = link->wait_ns};
   ep->engine->unhold_links(ep);
-  return link ? 0 : fail(WEFT_ERR_NOT_FOUND, "weft_ep_peer_stats: rank %d is not connected", rank);
+  if (!link)
+    return fail(WEFT_ERR_NOT_FOUND, "weft_ep_get_peer_stats: rank %d is not connected", rank);
+  sized_write(stats, &filled, sizeof filled);
+  return 0;
 }

@@ -7,17 +7,18 @@
 
 #include <weft/ep.h>
 
+#include "base/ep_limits.h"
 #include "base/fail.h"
 
-enum { MAX_RANK = WEFT_EP_MAX_CAPACITY - 1 };
+enum { MAX_RANK = EP_MAX_CAPACITY - 1 };
 
 // What is known of each rank index while the phases go by.
 struct parser {
   struct plan *plan;
-  bool active[WEFT_EP_MAX_CAPACITY];   // at the end of the phase before
-  bool ever[WEFT_EP_MAX_CAPACITY];     // active in any phase before
-  uint32_t seen[WEFT_EP_MAX_CAPACITY]; // position + 1 at which this phase names it
-  bool negative[WEFT_EP_MAX_CAPACITY]; // this phase names it so
+  bool active[EP_MAX_CAPACITY];   // at the end of the phase before
+  bool ever[EP_MAX_CAPACITY];     // active in any phase before
+  uint32_t seen[EP_MAX_CAPACITY]; // position + 1 at which this phase names it
+  bool negative[EP_MAX_CAPACITY]; // this phase names it so
 };
 
 static const char *type_name(const json_t *json) {

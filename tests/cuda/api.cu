@@ -77,7 +77,7 @@ void equal_bits(rank &r) {
 
 void check_state(const rank &r, enum weft_ep_rank_state should) {
   enum weft_ep_rank_state states[CAPACITY];
-  r.must(weft_ep_mask_query(r.ep, states), "weft_ep_mask_query");
+  r.must(weft_ep_states(r.ep, states, sizeof states / sizeof *states, nullptr), "weft_ep_states");
   if (states[2] != should)
     r.die("rank 2 has state %d, should have %d", (int)states[2], (int)should);
 }
@@ -91,7 +91,7 @@ void mask(rank &r) {
       r.must(weft_ep_mask_update(r.ep, 2, masked), "weft_ep_mask_update");
     if (r.index == 0)
       check_state(r, masked ? WEFT_EP_MASKED : WEFT_EP_ACTIVE);
-    r.combine.renormalize = round == 2;
+    r.combine.flags = round == 2 ? WEFT_EP_COMBINE_RENORMALIZE : 0;
     r.fill(key, first_ranks(RANKS));
     r.pair();
     expected is = all_there(key);
@@ -151,7 +151,7 @@ void limit(rank &r) {
 
 // --- bad input ---
 
-void refused(const rank &r, const struct weft_ep_dispatch &args, const char *words) {
+void refused(const rank &r, const struct weft_ep_dispatch_args &args, const char *words) {
   uint64_t op, next = weft_ep_next_op(r.ep);
   int rc = weft_ep_dispatch(r.ep, &args, &r.recv, nullptr, &op);
   if (rc != WEFT_ERR_INVALID || !strstr(weft_last_error(), words))
@@ -161,7 +161,7 @@ void refused(const rank &r, const struct weft_ep_dispatch &args, const char *wor
 }
 
 void refuse_dispatches(const rank &r, const void *host, cudaStream_t foreign) {
-  struct weft_ep_dispatch args = r.dispatch;
+  struct weft_ep_dispatch_args args = r.dispatch;
   args.x = host;
   refused(r, args, "x (");
   args = r.dispatch;
@@ -197,7 +197,7 @@ void refuse_combine(rank &r, void *host) {
   r.info = WEFT_EP_INFO_INIT;
   r.result = WEFT_EP_RESULT_INIT;
   r.must(weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, &r.info, &r.op), "dispatch");
-  struct weft_ep_combine args = r.combine;
+  struct weft_ep_combine_args args = r.combine;
   args.y = host;
   int rc = weft_ep_combine(r.ep, r.op, &args, nullptr);
   if (rc != WEFT_ERR_INVALID || !strstr(weft_last_error(), "y ("))
@@ -361,7 +361,7 @@ void lose_the_third(rank &r) {
 
 // Its first operations may still run in the view that it knows, where nobody answers.
 void come_back(rank &r) {
-  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   none.stream = r.stream;
   auto deadline = deadline_from_now();
   int rc;

@@ -54,7 +54,7 @@ std::vector<float> row_scales(const shape &s, const void *scales, uint32_t i) {
 }
 
 // Rank-major, the experts are the identity: y = row * (sum of its weights), made here.
-void reduce_rows(const group &g, rank &r, const weft_ep_recv &recv, uint32_t count) {
+void reduce_rows(const group &g, rank &r, const weft_ep_recv_args &recv, uint32_t count) {
   const shape &s = g.shape;
   std::vector<uint16_t> y((size_t)g.rows * s.hidden);
   std::vector<double> row(s.hidden);
@@ -85,7 +85,7 @@ bool judge_dispatch(const group &g, rank &r, const judged &j) {
   auto local_expert = fetch(r.local_expert, all * s.topk);
   auto range = fetch(r.range, (size_t)g.parts * g.capacity);
   auto weights = fetch(r.weights, all * s.topk);
-  weft_ep_recv recv = WEFT_EP_RECV_INIT;
+  weft_ep_recv_args recv = WEFT_EP_RECV_ARGS_INIT;
   recv.layout = s.rank_major ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT;
   recv.rows = g.rows;
   recv.x = x.data();

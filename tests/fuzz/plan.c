@@ -6,11 +6,12 @@
 #include <string.h>
 #include <weft/ep.h>
 
+#include "base/ep_limits.h"
 #include "fuzz/support/fuzz.h"
 
 static void check_list(const struct plan_ranks *ranks) {
   for (uint32_t i = 0; i < ranks->count; i++) {
-    FUZZ_CHECK(ranks->rank[i] >= 0 && ranks->rank[i] < WEFT_EP_MAX_CAPACITY);
+    FUZZ_CHECK(ranks->rank[i] >= 0 && ranks->rank[i] < EP_MAX_CAPACITY);
     FUZZ_CHECK(i == 0 || ranks->rank[i] > ranks->rank[i - 1]);
   }
 }

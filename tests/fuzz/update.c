@@ -16,7 +16,7 @@ static bool may_change(const struct ep_layout *layout, size_t offset, bool shado
     return !shadow && offset < 2 * sizeof(uint64_t); // start
   size_t at = (offset - sizeof(struct ep_area_head)) % layout->slot;
   size_t line = at / EP_LINE, in_line = at % EP_LINE;
-  if ((offset - sizeof(struct ep_area_head)) / layout->slot >= WEFT_EP_DEPTH)
+  if ((offset - sizeof(struct ep_area_head)) / layout->slot >= EP_DEPTH)
     return false;
   if (shadow)
     return line == 3 && in_line < 2 * sizeof(uint64_t); // taken

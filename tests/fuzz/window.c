@@ -25,7 +25,7 @@ struct buffers {
   uint16_t x[TOKENS * HIDDEN];
   int64_t experts[TOKENS * TOPK];
   float weights[TOKENS * TOPK];
-  struct weft_ep_recv recv;
+  struct weft_ep_recv_args recv;
   uint16_t *y, *out;
 };
 
@@ -77,7 +77,7 @@ static void make_buffers(struct buffers *b, uint8_t choices, uint32_t rows) {
     b->experts[i] = (int64_t)(i % TOPK); // this rank's two and the peer's two
     b->weights[i] = 0.25f;
   }
-  b->recv = (struct weft_ep_recv){
+  b->recv = (struct weft_ep_recv_args){
       .size = sizeof b->recv,
       .layout = choices & CHOICE_RANK_MAJOR ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT,
       .rows = rows,
@@ -150,7 +150,7 @@ static void take_all(const weft_ep_t *ep, struct ep_link *link, uint64_t op) {
 }
 
 static void check_received(const struct buffers *b, const struct weft_ep_info *info) {
-  const struct weft_ep_recv *recv = &b->recv;
+  const struct weft_ep_recv_args *recv = &b->recv;
   bool by_rank = recv->layout == WEFT_EP_RANK_MAJOR;
   uint32_t rows = 0;
   for (uint32_t e = 0; e < EXPERTS; e++) {
@@ -173,13 +173,13 @@ static void operate(struct pair *pair, struct ep_link *link, uint8_t choices, st
   struct buffers b = {0};
   bool late = choices & CHOICE_LATE_WEIGHTS && !(choices & CHOICE_RANK_MAJOR);
   make_buffers(&b, choices, choices & CHOICE_FEW_ROWS ? TOKENS : TOKENS * 2 * TOPK);
-  struct weft_ep_dispatch dispatch = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_dispatch_args dispatch = WEFT_EP_DISPATCH_ARGS_INIT;
   dispatch.x = b.x;
   dispatch.num_tokens = TOKENS;
   dispatch.topk_idx = b.experts;
   dispatch.topk_weights = late ? NULL : b.weights;
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
-  struct weft_ep_combine combine = WEFT_EP_COMBINE_INIT;
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
   uint64_t op = weft_ep_next_op(ep);
   write_slot(ep, link, op, choices);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/ep_limits.h"
+
 #define FIELD(member) OPTION_FIELD(struct elastic, member)
 
 struct elastic {
@@ -15,14 +17,9 @@ struct elastic {
   enum cli_terminal_color color;
 };
 
-static const char *const dtypes[] = {[WEFT_EP_BF16] = "bf16",
-                                     [WEFT_EP_FP8] = "fp8",
-                                     [WEFT_EP_FP8_POW2] = "fp8-pow2",
-                                     [WEFT_EP_FP8_UE8M0] = "fp8-ue8m0",
-                                     NULL};
-static const char *const combine_dtypes[] = {
-    [WEFT_EP_COMBINE_BF16] = "bf16", [WEFT_EP_COMBINE_LOGFMT10] = "logfmt10", NULL};
-static const char *const layouts[] = {[WEFT_EP_PER_EXPERT] = "per-expert", [WEFT_EP_RANK_MAJOR] = "rank-major", NULL};
+static const char *const dtypes[] = {"bf16", "fp8", "fp8-pow2", "fp8-ue8m0", NULL}; // from WEFT_EP_BF16 on
+static const char *const combine_dtypes[] = {"bf16", "logfmt10", NULL};             // from WEFT_EP_COMBINE_BF16 on
+static const char *const layouts[] = {"per-expert", "rank-major", NULL};            // from WEFT_EP_PER_EXPERT on
 static const char *const memories[] = {
     [WEFT_EP_MEMORY_HOST] = "host", [WEFT_EP_MEMORY_CUDA] = "cuda", [WEFT_EP_MEMORY_AUTO] = "auto", NULL};
 static const char *const negatives[] = {
@@ -33,10 +30,10 @@ static const struct cli_option rows[] = {
   {.section = "Plan and agents", .name = "plan", .letter = 'p', .operand = true, .type = OPTION_PATH, .metavar = "PLAN",
    .preset_note = "4 ranks, then 8", FIELD(config.plan),
    .help = "file of the plan: a JSON list of phases, each the list of its ranks (see 'weft plan --help')"},
-  {.name = "num-processes", .letter = 'n', .type = OPTION_UINT, .metavar = "N", .min = 1, .max = WEFT_EP_MAX_CAPACITY,
+  {.name = "num-processes", .letter = 'n', .type = OPTION_UINT, .metavar = "N", .min = 1, .max = EP_MAX_CAPACITY,
    .preset_note = "as many as the plan ever has live", FIELD(config.num_processes),
    .help = "rank processes that this agent has room for"},
-  {.name = "num-agents", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = WEFT_EP_MAX_CAPACITY, .preset = "1",
+  {.name = "num-agents", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = EP_MAX_CAPACITY, .preset = "1",
    FIELD(config.num_agents), .help = "agents that the lead waits for before it starts, itself included"},
   {.name = "job", .type = OPTION_STRING, .metavar = "NAME", .preset = "elastic", .variable = "WEFT_JOB",
    FIELD(config.job), .help = "name of the job in the store: agents of one job find each other by it"},
@@ -74,21 +71,24 @@ static const struct cli_option rows[] = {
    FIELD(config.password), .help = "password of the etcd user; the variable keeps it out of the process list"},
 
   {.section = "Sizes", .name = "num-tokens", .type = OPTION_UINT, .metavar = "N", .min = 0,
-   .max = WEFT_EP_MAX_TOKENS, .unit = "tokens", .preset = "128", FIELD(config.num_tokens),
+   .max = EP_MAX_TOKENS, .unit = "tokens", .preset = "128", FIELD(config.num_tokens),
    .help = "tokens of each rank in an operation"},
-  {.name = "num-experts-per-rank", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = WEFT_EP_MAX_EXPERTS,
+  {.name = "num-experts-per-rank", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = EP_MAX_EXPERTS,
    .unit = "experts", .preset = "2", FIELD(config.experts_per_rank), .help = "experts that each rank owns"},
-  {.name = "hidden-dim", .type = OPTION_UINT, .metavar = "N", .min = WEFT_EP_BLOCK, .max = WEFT_EP_MAX_HIDDEN,
+  {.name = "hidden-dim", .type = OPTION_UINT, .metavar = "N", .min = WEFT_EP_BLOCK, .max = EP_MAX_HIDDEN,
    .step = WEFT_EP_BLOCK, .preset = "7168", FIELD(config.hidden), .help = "values of a token"},
-  {.name = "num-topk", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = WEFT_EP_MAX_TOPK, .preset = "8",
+  {.name = "num-topk", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = EP_MAX_TOPK, .preset = "8",
    FIELD(config.topk), .help = "experts that a token selects"},
-  {.name = "dtype", .type = OPTION_ENUM, .metavar = "TYPE", .choices = dtypes, .preset = "bf16", FIELD(config.dtype),
+  {.name = "dtype", .type = OPTION_ENUM, .metavar = "TYPE", .choices = dtypes, .first = WEFT_EP_BF16,
+   .preset = "bf16", FIELD(config.dtype),
    .help = "what travels in a dispatch: bf16, fp8 (e4m3, a scale per 128 values), "
    "or fp8 with power-of-two scales, as floats or as bytes (ue8m0)"},
-  {.name = "combine-dtype", .type = OPTION_ENUM, .metavar = "TYPE", .choices = combine_dtypes, .preset = "bf16",
-   FIELD(config.combine_dtype), .help = "what travels in a combine: bf16, or logfmt10 (10 bits a value)"},
-  {.name = "layout", .type = OPTION_ENUM, .metavar = "NAME", .choices = layouts, .preset = "per-expert",
-   FIELD(config.layout), .help = "how received tokens are laid out: a row for each expert, or one for each rank"},
+  {.name = "combine-dtype", .type = OPTION_ENUM, .metavar = "TYPE", .choices = combine_dtypes,
+   .first = WEFT_EP_COMBINE_BF16, .preset = "bf16", FIELD(config.combine_dtype),
+   .help = "what travels in a combine: bf16, or logfmt10 (10 bits a value)"},
+  {.name = "layout", .type = OPTION_ENUM, .metavar = "NAME", .choices = layouts,
+   .first = WEFT_EP_PER_EXPERT, .preset = "per-expert", FIELD(config.layout),
+   .help = "how received tokens are laid out: a row for each expert, or one for each rank"},
 
   {.section = "Memory", .name = "memory", .type = OPTION_ENUM, .metavar = "WHERE", .choices = memories,
    .preset = "host", .variable = "WEFT_MEMORY", FIELD(config.memory),

@@ -9,7 +9,7 @@
 enum cli_option_type {
   OPTION_FLAG,   // bool: --name, or --name=yes|no
   OPTION_UINT,   // uint16_t, uint32_t or uint64_t
-  OPTION_ENUM,   // an enum, counted from 0 in the order of `choices`
+  OPTION_ENUM,   // an enum, counted from `first` in the order of `choices`
   OPTION_STRING, // const char *, as the types below
   OPTION_PATH,
   OPTION_SECRET_FILE, // const char *: what is in the first line of the file; only this user and root may have it
@@ -33,6 +33,7 @@ struct cli_option {
   uint64_t step;              // UINT: a multiple of this
   const char *unit;           // UINT: "ms", "tokens", ...
   const char *const *choices; // ENUM: NULL-terminated
+  unsigned first;             // ENUM: value of the first
   const char *help;           // a sentence without its full stop
   const char *section;        // heading that starts with this row
   size_t offset;              // of the field in the target; OPTION_FIELD sets both

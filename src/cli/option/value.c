@@ -80,7 +80,7 @@ static int set_choice(const struct cli_option *row, const char *text, void *fiel
   struct cli_nearest nearest = {.wanted = text};
   for (size_t i = 0; row->choices[i]; i++) {
     if (strcmp(text, row->choices[i]) == 0) {
-      store_number(row, i, field);
+      store_number(row, row->first + i, field);
       return 0;
     }
     cli_nearest_offer(&nearest, row->choices[i]);

@@ -10,15 +10,15 @@ static void layout_of(const struct device_ep_options *o, struct cuda_layout *lay
 
 size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
   struct cuda_layout layout;
-  if (o->max_tokens == 0 || o->max_tokens > WEFT_EP_MAX_TOKENS || o->hidden == 0 || o->hidden > WEFT_EP_MAX_HIDDEN ||
-      o->hidden % CUDA_BLOCK != 0 || o->topk == 0 || o->topk > WEFT_EP_MAX_TOPK || o->experts_per_rank == 0 ||
-      o->experts_per_rank > WEFT_EP_MAX_EXPERTS) {
+  if (o->max_tokens == 0 || o->max_tokens > EP_MAX_TOKENS || o->hidden == 0 || o->hidden > EP_MAX_HIDDEN ||
+      o->hidden % CUDA_BLOCK != 0 || o->topk == 0 || o->topk > EP_MAX_TOPK || o->experts_per_rank == 0 ||
+      o->experts_per_rank > EP_MAX_EXPERTS) {
     cuda_why(
         why, WEFT_ERR_INVALID,
         "no engine for %u tokens, hidden %u, top-%u and %u experts: want at most %d, %d (a multiple of %d), %d and "
         "%d",
-        o->max_tokens, o->hidden, o->topk, o->experts_per_rank, WEFT_EP_MAX_TOKENS, WEFT_EP_MAX_HIDDEN, CUDA_BLOCK,
-        WEFT_EP_MAX_TOPK, WEFT_EP_MAX_EXPERTS);
+        o->max_tokens, o->hidden, o->topk, o->experts_per_rank, EP_MAX_TOKENS, EP_MAX_HIDDEN, CUDA_BLOCK, EP_MAX_TOPK,
+        EP_MAX_EXPERTS);
     return 0;
   }
   layout_of(o, &layout);

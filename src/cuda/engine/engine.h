@@ -4,6 +4,7 @@
 
 #include <weft/ep.h>
 
+#include "base/ep_limits.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/plugin.h"
 
@@ -23,7 +24,7 @@ struct cuda_host {
   struct device_progress progress; // on its way from it, likewise
   // On their way from it, for the owner
   struct device_record record;
-  uint64_t missing[WEFT_EP_MAX_TOKENS];
+  uint64_t missing[EP_MAX_TOKENS];
 };
 CUDA_STATIC_ASSERT(sizeof(struct cuda_host) <= CUDA_PINNED, "it is in a piece of pinned memory");
 

@@ -67,8 +67,8 @@ enum {
 #define CUDA_EMPTY     0xFFFFFFFFu
 #define CUDA_NOT_EMPTY 0x7FFFFFFFu
 
-enum cuda_dtype { CUDA_BF16 = 0, CUDA_FP8 = 1, CUDA_FP8_POW2 = 2, CUDA_FP8_UE8M0 = 3 }; // enum weft_ep_dtype
-enum cuda_combine_dtype { CUDA_COMBINE_BF16 = 0, CUDA_COMBINE_LOGFMT10 = 1 };           // weft_ep_combine_dtype
+enum cuda_dtype { CUDA_BF16 = 1, CUDA_FP8 = 2, CUDA_FP8_POW2 = 3, CUDA_FP8_UE8M0 = 4 }; // enum weft_ep_dtype
+enum cuda_combine_dtype { CUDA_COMBINE_BF16 = 1, CUDA_COMBINE_LOGFMT10 = 2 };           // weft_ep_combine_dtype
 
 // Written and read as a whole.
 struct cuda_unit {

@@ -14,6 +14,7 @@
 
 #include <weft/ep.h>
 
+#include "base/ep_limits.h"
 #include "ep/core/activation.h"
 #include "ep/core/doorbell.h"
 #include "ep/core/engine_ops.h"

@@ -1,7 +1,7 @@
 // What an engine does for a rank. There are two: on host memory (host/engine.c) and on CUDA memory (gpu/engine.c).
 // Which one is decided once, when the rank opens; nothing asks for it after that.
 //
-// The calls of weft/ep.h have checked what can be checked without looking at memory (check.h) before they come here.
+// The calls of weft/ep.h have checked what can be checked without looking at memory before they come here.
 #ifndef EP_CORE_ENGINE_OPS_H
 #define EP_CORE_ENGINE_OPS_H
 
@@ -45,15 +45,20 @@ struct ep_engine_ops {
   void (*close)(weft_ep_t *ep);
 
   // --- the calls of weft/ep.h of the same names. [owner] ---
-  int (*dispatch_send)(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number);
-  int (*dispatch_recv)(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info);
-  int (*dispatch)(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+  // What can be said of the arguments without the operation: INVALID, UNSUPPORTED.
+  int (*check_send)(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
+  int (*check_recv)(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+  int (*check_combine)(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call);
+  int (*dispatch_send)(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number);
+  int (*dispatch_recv)(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *recv, struct weft_ep_info *info);
+  int (*dispatch)(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
                   struct weft_ep_info *info, uint64_t *number);
   int (*combine_rows)(weft_ep_t *ep, uint64_t number, void **rows_at);
-  int (*combine_send)(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args);
-  int (*combine_recv)(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
+  int (*combine_send)(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args);
+  int (*combine_recv)(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
                       struct weft_ep_result *result);
-  int (*combine)(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result);
+  int (*combine)(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
+                 struct weft_ep_result *result);
   int (*finish)(weft_ep_t *ep, uint64_t number);
   int (*barrier)(weft_ep_t *ep);
   int (*await)(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
@@ -61,6 +66,7 @@ struct ep_engine_ops {
   uint64_t (*next_op)(const weft_ep_t *ep);
   void (*set_mark)(weft_ep_t *ep, uint64_t mark);
   void (*mask)(weft_ep_t *ep, int32_t rank, bool masked);
+  int (*mask_read)(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream);
   void (*add_stats)(const weft_ep_t *ep, struct weft_ep_stats *stats);
 
   // --- views ---

@@ -32,5 +32,5 @@ void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidd
   layout->weights = layout->rows + m * layout->row_stride;
   layout->combine = round_up(layout->weights + m * topk * sizeof(float), EP_LINE);
   layout->slot = round_up(layout->combine + m * layout->combine_stride, EP_LINE);
-  layout->area = round_up(sizeof(struct ep_area_head) + WEFT_EP_DEPTH * layout->slot, EP_PAGE);
+  layout->area = round_up(sizeof(struct ep_area_head) + EP_DEPTH * layout->slot, EP_PAGE);
 }

@@ -3,7 +3,7 @@
 //
 //   head | slot 0 | slot 1,   slot: head, row headers [M], rows [M], late weights [M][K], combine rows [M]
 //
-// M = max_tokens, K = top-k. Operation n uses slot n % WEFT_EP_DEPTH. Each part of a slot is published by its flag: n +
+// M = max_tokens, K = top-k. Operation n uses slot n % EP_DEPTH. Each part of a slot is published by its flag: n +
 // 1, stored with release after everything that it covers. A flag and the words that its writer writes with it share a
 // cache line; words that the reader writes have one of their own. The area starts as zeros, and flags are only ever
 // raised.
@@ -21,10 +21,12 @@
 
 #include <weft/ep.h>
 
+#include "base/ep_limits.h"
+
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 6, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 7, // of this page and the doorbell's: peers with another one do not connect
 };
 
 enum ep_kind { EP_KIND_DISPATCH = 1, EP_KIND_BARRIER = 2 };
@@ -90,7 +92,7 @@ void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidd
                     enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype);
 
 static inline struct ep_slot_head *ep_slot(const struct ep_layout *layout, void *area, uint64_t op) {
-  return (struct ep_slot_head *)((char *)area + sizeof(struct ep_area_head) + (op % WEFT_EP_DEPTH) * layout->slot);
+  return (struct ep_slot_head *)((char *)area + sizeof(struct ep_area_head) + (op % EP_DEPTH) * layout->slot);
 }
 
 static inline struct ep_row *ep_row_at(const struct ep_layout *layout, void *heads, uint32_t i) {

@@ -1,6 +1,7 @@
 // The engine on CUDA memory, as a table.
 #include <string.h>
 
+#include "ep/core/args.h"
 #include "ep/gpu/gpu.h"
 #include "ep/gpu/proxy.h"
 
@@ -14,17 +15,23 @@ static void flush(weft_ep_t *ep) {
   (void)ep;
 }
 
-static int combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args) {
+static int combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args) {
   return ep_gpu_combine(ep, number, args, DEVICE_SEND, NULL, "combine_send");
 }
 
-static int combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
+static int combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
                         struct weft_ep_result *result) {
   return ep_gpu_combine(ep, number, args, DEVICE_RECV, result, "combine_recv");
 }
 
-static int combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
+static int combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
+                   struct weft_ep_result *result) {
   return ep_gpu_combine(ep, number, args, DEVICE_SEND | DEVICE_RECV, result, "combine");
+}
+
+static int mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream) {
+  (void)ep, (void)masked, (void)cap, (void)stream;
+  return ep_unsupported("mask_read", "CUDA memory", "weft_ep_states tells what is masked");
 }
 
 static void describe(const weft_ep_t *ep, struct ep_device_card *card) {
@@ -43,6 +50,9 @@ const struct ep_engine_ops ep_gpu_engine = {
     .unwatch = ep_gpu_watch_stop,
     .stop = ep_gpu_stop,
     .close = ep_gpu_close,
+    .check_send = ep_gpu_check_send,
+    .check_recv = ep_gpu_check_recv,
+    .check_combine = ep_gpu_check_combine,
     .dispatch_send = ep_gpu_dispatch_send,
     .dispatch_recv = ep_gpu_dispatch_recv,
     .dispatch = ep_gpu_dispatch,
@@ -56,6 +66,7 @@ const struct ep_engine_ops ep_gpu_engine = {
     .next_op = ep_gpu_next_op,
     .set_mark = ep_gpu_set_mark,
     .mask = ep_gpu_mask,
+    .mask_read = mask_read,
     .add_stats = ep_gpu_add_stats,
     .follow = ep_gpu_follow,
     .refresh = ep_gpu_follow,

@@ -108,7 +108,7 @@ struct ep_gpu {
   _Atomic uint64_t activations;
 
   // The owner's.
-  struct gpu_op ops[WEFT_EP_DEPTH], captured[WEFT_EP_DEPTH];
+  struct gpu_op ops[EP_DEPTH], captured[EP_DEPTH];
   uint64_t captures;
   void *stream;                 // of the last launch that was not captured
   uint64_t followed, next_step; // what ep->view comes from: activations, and until which operation
@@ -203,13 +203,19 @@ void ep_gpu_watch_stop(weft_ep_t *ep);
 // --- launch.c, results.c: the calls of weft/ep.h ---
 
 uint64_t ep_gpu_next_op(const weft_ep_t *ep);
-int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number);
-int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info);
-int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+// check.c: what this engine does not do yet.
+int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
+int ep_gpu_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+int ep_gpu_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call);
+
+int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number);
+int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *recv,
+                         struct weft_ep_info *info);
+int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
                     struct weft_ep_info *info, uint64_t *number);
 int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at);
 // `halves`: of device.h.
-int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, uint32_t halves,
+int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, uint32_t halves,
                    struct weft_ep_result *result, const char *call);
 int ep_gpu_finish(weft_ep_t *ep, uint64_t number);
 int ep_gpu_barrier(weft_ep_t *ep);

@@ -24,8 +24,7 @@ uint32_t ep_gpu_patience_ms(const weft_ep_t *ep) {
 static int find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct gpu_op **out) {
   static const char *const before[] = {"", "dispatch_send", "dispatch_recv", "combine_send"};
   struct ep_gpu *gpu = ep->gpu;
-  struct gpu_op *op =
-      number & GPU_CAPTURED ? &gpu->captured[number % WEFT_EP_DEPTH] : &gpu->ops[number % WEFT_EP_DEPTH];
+  struct gpu_op *op = number & GPU_CAPTURED ? &gpu->captured[number % EP_DEPTH] : &gpu->ops[number % EP_DEPTH];
   if (op->state == EP_OP_FREE || op->number != number)
     return fail(WEFT_ERR_INVALID, "%s: operation %llu is not open", call, (unsigned long long)number);
   if (op->state != state)
@@ -48,10 +47,10 @@ static int is_captured(weft_ep_t *ep, void *stream, const char *call, bool *capt
 static int place(weft_ep_t *ep, void *stream, bool captures, struct gpu_op **out) {
   struct ep_gpu *gpu = ep->gpu;
   uint64_t number = captures ? GPU_CAPTURED | gpu->captures : ep_gpu_next_op(ep);
-  struct gpu_op *op = captures ? &gpu->captured[number % WEFT_EP_DEPTH] : &gpu->ops[number % WEFT_EP_DEPTH];
+  struct gpu_op *op = captures ? &gpu->captured[number % EP_DEPTH] : &gpu->ops[number % EP_DEPTH];
   if (!captures && op->state != EP_OP_FREE)
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
-                (unsigned long long)op->number, WEFT_EP_DEPTH);
+                (unsigned long long)op->number, EP_DEPTH);
   *op = (struct gpu_op){.number = number, .stream = stream};
   *out = op;
   return 0;
@@ -105,7 +104,7 @@ static void describe_masks(weft_ep_t *ep, const struct gpu_op *op, struct device
   out->masked = atomic_load(&ep->gpu->masked);
 }
 
-static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch *args,
+static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch_args *args,
                           struct device_dispatch *out) {
   op->num_tokens = args->num_tokens;
   op->has_weights = args->topk_weights != NULL || args->num_tokens == 0;
@@ -120,7 +119,7 @@ static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep
   describe_masks(ep, op, out);
 }
 
-static void describe_receive(struct gpu_op *op, const struct weft_ep_recv *recv, struct device_dispatch *out) {
+static void describe_receive(struct gpu_op *op, const struct weft_ep_recv_args *recv, struct device_dispatch *out) {
   op->rank_major = recv->layout == WEFT_EP_RANK_MAJOR;
   op->rows = recv->rows;
   out->halves |= DEVICE_RECV;
@@ -138,7 +137,7 @@ static void describe_receive(struct gpu_op *op, const struct weft_ep_recv *recv,
   out->wait_ns = recv->wait_ns;
 }
 
-static int check_recv(const struct weft_ep_recv *recv) {
+static int check_recv(const struct weft_ep_recv_args *recv) {
   if (!recv->rows_at)
     return 0;
   return fail(WEFT_ERR_INVALID, "dispatch_recv: rows_at is given, but rows on CUDA memory are copied: give x");
@@ -155,7 +154,7 @@ static int launch_dispatch(weft_ep_t *ep, struct gpu_op *op, const struct device
 }
 
 // Checks what can be checked before an operation begins, and finds its place.
-static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch *args, bool results, struct gpu_op **op) {
+static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, bool results, struct gpu_op **op) {
   bool captures = false;
   int rc = is_captured(ep, args->stream, "dispatch", &captures);
   if (rc == 0)
@@ -165,7 +164,7 @@ static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch *args, bool resu
   return rc == 0 ? place(ep, args->stream, captures, op) : rc;
 }
 
-int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
+int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number) {
   struct device_dispatch out = {.kind = EP_KIND_DISPATCH};
   struct gpu_op *op = NULL;
   int rc = prepare(ep, args, false, &op);
@@ -180,7 +179,8 @@ int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uin
   return 0;
 }
 
-int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info) {
+int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *recv,
+                         struct weft_ep_info *info) {
   struct device_dispatch out = {.kind = EP_KIND_DISPATCH};
   struct gpu_op *op = NULL;
   int rc = find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
@@ -201,7 +201,7 @@ int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_re
   return info ? ep_gpu_fill(ep, op, info, NULL, ep_gpu_patience_ms(ep)) : 0;
 }
 
-int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
                     struct weft_ep_info *info, uint64_t *number) {
   struct device_dispatch out = {.kind = EP_KIND_DISPATCH};
   struct gpu_op *op = NULL;
@@ -223,10 +223,8 @@ int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const st
 
 // --- combine ---
 
-static int check_combine(const struct gpu_op *op, const struct weft_ep_combine *args, uint32_t halves,
+static int check_combine(const struct gpu_op *op, const struct weft_ep_combine_args *args, uint32_t halves,
                          const char *call) {
-  if (!args || args->size != sizeof *args)
-    return fail(WEFT_ERR_INVALID, "%s: initialise the arguments with WEFT_EP_COMBINE_INIT", call);
   if (op->num_tokens > 0 && !args->out)
     return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
   if (!(halves & DEVICE_SEND))
@@ -242,7 +240,7 @@ static int check_combine(const struct gpu_op *op, const struct weft_ep_combine *
   return 0;
 }
 
-int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, uint32_t halves,
+int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, uint32_t halves,
                    struct weft_ep_result *result, const char *call) {
   struct gpu_op *op = NULL;
   char why[DEVICE_WHY] = "";
@@ -258,7 +256,7 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine 
     op->topk_weights = args->topk_weights;
   const struct device_combine out = {.halves = halves,
                                      .rank_major = op->rank_major,
-                                     .renormalize = args->renormalize,
+                                     .renormalize = args->flags & WEFT_EP_COMBINE_RENORMALIZE,
                                      .late_weights = late,
                                      .y = args->y,
                                      .out = args->out,
@@ -302,7 +300,7 @@ int ep_gpu_finish(weft_ep_t *ep, uint64_t number) {
 // In the stream of the last launch, so that it comes after that.
 int ep_gpu_barrier(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
-  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   struct device_dispatch out = {
       .halves = DEVICE_SEND | DEVICE_RECV, .kind = EP_KIND_BARRIER, .rank_major = true, .counts = gpu->counts};
   struct gpu_op *op = NULL;

@@ -81,6 +81,7 @@ static void fill_info(weft_ep_t *ep, const struct device_record *record, const s
   info->epoch = record->epoch;
   info->num_ranks = record->num_ranks;
   info->num_rows = record->num_rows;
+  info->rows_needed = record->needed_rows;
   info->mark = record->mark;
   info->wire_bytes = ep_layout_dispatch_bytes(&ep->layout, record->sent_rows);
   info->logical_bytes = ep_logical_bytes(ep, record->selections);
@@ -97,7 +98,7 @@ static void fill_info(weft_ep_t *ep, const struct device_record *record, const s
 static int check_room(const struct gpu_op *op, const struct device_record *record) {
   if (record->needed_rows <= op->rows)
     return 0;
-  return fail(WEFT_ERR_LIMIT, "operation %llu: the buffer has %u rows%s, and %u came: those beyond are lost",
+  return fail(WEFT_ERR_ROOM, "operation %llu: the buffer has %u rows%s, and %u came: those beyond are lost",
               (unsigned long long)record->op, op->rows, op->rank_major ? "" : " for each expert", record->needed_rows);
 }
 
@@ -227,9 +228,9 @@ static int await_newest(weft_ep_t *ep, struct weft_ep_info *info, struct weft_ep
                   (unsigned long long)begun - 1);
     nanosleep(&nap, NULL);
   }
-  const struct gpu_op *eager = &gpu->ops[(begun - 1) % WEFT_EP_DEPTH];
+  const struct gpu_op *eager = &gpu->ops[(begun - 1) % EP_DEPTH];
   // Of a graph only what it was captured with is known.
-  struct gpu_op replayed = gpu->captured[(gpu->captures + 1) % WEFT_EP_DEPTH];
+  struct gpu_op replayed = gpu->captured[(gpu->captures + 1) % EP_DEPTH];
   replayed.topk_idx = NULL;
   struct device_record record;
   int rc = gpu->api->ep_record(gpu->engine, begun - 1, &record, why);
@@ -245,10 +246,10 @@ int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, stru
     return await_newest(ep, info, result, timeout_ms);
   if (number == UINT64_MAX)
     number = ep->next_op - 1;
-  struct gpu_op *op = &gpu->ops[number % WEFT_EP_DEPTH];
+  struct gpu_op *op = &gpu->ops[number % EP_DEPTH];
   if (!op->begun || op->number != number)
     return fail(WEFT_ERR_INVALID, "await: operation %llu is not one of this rank's newest %d",
-                (unsigned long long)number, WEFT_EP_DEPTH);
+                (unsigned long long)number, EP_DEPTH);
   if (info && !op->received)
     return fail(WEFT_ERR_INVALID,
                 "await: the dispatch of operation %llu has not been received, so there is no info about it",

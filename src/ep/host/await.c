@@ -7,11 +7,11 @@ int ep_host_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, str
   (void)timeout_ms;
   if (number == UINT64_MAX)
     number = ep->next_op - 1;
-  struct ep_op *op = &ep->host->ops[number % WEFT_EP_DEPTH];
+  struct ep_op *op = &ep->host->ops[number % EP_DEPTH];
   bool begun = op->state != EP_OP_FREE || op->outcome.received;
   if (!begun || op->number != number)
     return fail(WEFT_ERR_INVALID, "await: operation %llu is not one of this rank's newest %d",
-                (unsigned long long)number, WEFT_EP_DEPTH);
+                (unsigned long long)number, EP_DEPTH);
   if (info && !op->outcome.received)
     return fail(WEFT_ERR_INVALID,
                 "await: the dispatch of operation %llu has not been received, so there is no info about it",

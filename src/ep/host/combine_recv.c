@@ -39,7 +39,7 @@ static const uint16_t *row_that_came(weft_ep_t *ep, const struct ep_op *op, stru
 static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, const uint16_t **rows) {
   const struct ep_layout *layout = &ep->layout;
   size_t at = (size_t)token * layout->topk;
-  int16_t members[WEFT_EP_MAX_TOPK];
+  int16_t members[EP_MAX_TOPK];
   uint32_t count = 0;
   for (uint32_t k = 0; k < layout->topk; k++) {
     int16_t member = op->member_of[at + k];
@@ -91,15 +91,16 @@ static float account(weft_ep_t *ep, const struct ep_op *op, uint32_t token, stru
   return came != 0.0f ? all / came : 1.0f;
 }
 
-static void sum_tokens(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine *args,
+static void sum_tokens(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args,
                        struct weft_ep_result *result) {
-  const uint16_t *rows[WEFT_EP_MAX_TOPK];
+  const uint16_t *rows[EP_MAX_TOPK];
   for (uint32_t t = 0; t < op->num_tokens; t++) {
     uint32_t before = result->num_missing;
     float factor = account(ep, op, t, result);
     uint32_t count = gather(ep, op, t, rows);
     ep->kernels->reduce((uint16_t *)args->out + (size_t)t * ep->layout.hidden, rows, NULL, count,
-                        args->renormalize && result->num_missing > before ? factor : 1.0f, ep->layout.hidden);
+                        args->flags & WEFT_EP_COMBINE_RENORMALIZE && result->num_missing > before ? factor : 1.0f,
+                        ep->layout.hidden);
   }
 }
 
@@ -119,7 +120,7 @@ void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_
   result->logical_bytes = op->logical_selections * ep->layout.hidden * sizeof(uint16_t);
 }
 
-int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
+int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
                          struct weft_ep_result *result) {
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_ANSWERED, "combine_recv", &op);
@@ -145,7 +146,8 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
   return 0;
 }
 
-int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result) {
+int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
+                    struct weft_ep_result *result) {
   int rc = ep_combine_send(ep, number, args, true);
   if (rc == 0)
     rc = ep_host_combine_recv(ep, number, args, result);

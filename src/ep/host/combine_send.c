@@ -10,15 +10,13 @@ static float *late_weights(weft_ep_t *ep, void *area, uint64_t op) {
   return (float *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.weights);
 }
 
-int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine *args, const char *call) {
-  if (!args || args->size != sizeof *args)
-    return fail(WEFT_ERR_INVALID, "%s: initialise the arguments with WEFT_EP_COMBINE_INIT", call);
+int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine_args *args, const char *call) {
   if (op->num_tokens > 0 && !args->out)
     return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
   return 0;
 }
 
-static int check_send(const struct ep_op *op, const struct weft_ep_combine *args) {
+static int check_send(const struct ep_op *op, const struct weft_ep_combine_args *args) {
   uint32_t rows = 0;
   for (uint32_t i = 0; i < op->num_members; i++)
     rows += op->members[i].received ? op->members[i].rows_in : 0;
@@ -48,7 +46,7 @@ static void write_weights(weft_ep_t *ep, const struct ep_op *op, uint32_t index,
   }
 }
 
-static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine *args) {
+static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args) {
   memcpy(op->weights, args->topk_weights, (size_t)op->num_tokens * ep->layout.topk * sizeof *op->weights);
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
@@ -77,7 +75,7 @@ const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const stru
   size_t at = (size_t)row * ep->layout.topk;
   if (op->layout == WEFT_EP_RANK_MAJOR) // the caller has reduced it
     return y + (size_t)inbox->index[at] * hidden;
-  const uint16_t *inputs[WEFT_EP_MAX_TOPK];
+  const uint16_t *inputs[EP_MAX_TOPK];
   for (uint32_t j = 0; j < inbox->count[row]; j++)
     inputs[j] = y + (size_t)inbox->index[at + j] * hidden;
   ep->kernels->reduce(room, inputs, inbox->weight + at, inbox->count[row], 1.0f, hidden);
@@ -107,7 +105,7 @@ static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct e
       ep->combine_dtype != WEFT_EP_COMBINE_BF16)
     return false;
   uint32_t count = path->zero_copy_rows(member->link, op->number, EP_PART_COMBINE, first, member->rows_in), run = 0;
-  const struct ep_inbox *inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH];
+  const struct ep_inbox *inbox = &member->link->inbox[op->number % EP_DEPTH];
   const int32_t *row = inbox->index + (size_t)first * ep->layout.topk;
   while (run < count && row[run * ep->layout.topk] == row[0] + (int32_t)run)
     run++;
@@ -119,7 +117,7 @@ static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct e
 }
 
 static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, const uint16_t *y) {
-  const struct ep_inbox *inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH];
+  const struct ep_inbox *inbox = &member->link->inbox[op->number % EP_DEPTH];
   bool coded = ep->combine_dtype == WEFT_EP_COMBINE_LOGFMT10;
   struct ep_writing writing = ep_write_begin(member->link, member->rows_in);
   const struct ep_path_ops *path = member->link->path;
@@ -157,7 +155,7 @@ static bool take_weights(weft_ep_t *ep, struct ep_op *op, const struct ep_member
 // Waits until the peer has taken the answers of two operations ago.
 static bool combine_free(weft_ep_t *ep, const struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
-  return ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[op->number % WEFT_EP_DEPTH], deadline_ns,
+  return ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[op->number % EP_DEPTH], deadline_ns,
                       "it did not take a combine by the deadline") &&
          link->path->settle(link, op->number, EP_PART_COMBINE, deadline_ns);
 }
@@ -171,7 +169,7 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
     return;
   }
   struct ep_link *link = member->link;
-  uint32_t place = op->number % WEFT_EP_DEPTH;
+  uint32_t place = op->number % EP_DEPTH;
   struct ep_inbox *inbox = &link->inbox[place];
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
   bool late = member->late_weights && op->layout == WEFT_EP_PER_EXPERT;
@@ -190,7 +188,7 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   op->combine_wire_bytes += bytes;
 }
 
-int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, bool y_stays) {
+int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, bool y_stays) {
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_send", &op);
   if (rc == 0)
@@ -216,7 +214,7 @@ int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
 static bool place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns,
                        void **rows_at) {
   struct ep_link *link = member->link;
-  uint32_t place = op->number % WEFT_EP_DEPTH;
+  uint32_t place = op->number % EP_DEPTH;
   const struct ep_inbox *inbox = link ? &link->inbox[place] : &op->own_in;
   uint16_t *to = link ? ep_combine_row(ep, link->out.memory, op->number, 0) : op->own_combine;
   size_t stride = ep->layout.hidden;
@@ -253,6 +251,6 @@ int ep_host_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
   return 0;
 }
 
-int ep_host_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args) {
+int ep_host_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args) {
   return ep_combine_send(ep, number, args, false);
 }

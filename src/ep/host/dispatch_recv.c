@@ -12,7 +12,7 @@ static void count_bytes(const weft_ep_t *ep, struct ep_op *op) {
   }
 }
 
-static void add_waits(const struct ep_op *op, const struct weft_ep_recv *recv) {
+static void add_waits(const struct ep_op *op, const struct weft_ep_recv_args *recv) {
   for (uint32_t i = 0; i < op->num_members; i++)
     recv->wait_ns[op->members[i].rank] += (int64_t)op->members[i].wait_ns;
 }
@@ -23,6 +23,7 @@ void ep_fill_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_in
   info->epoch = outcome->epoch;
   info->num_ranks = outcome->members;
   info->num_rows = outcome->rows;
+  info->rows_needed = outcome->rows_needed;
   info->mark = outcome->mark;
   info->wire_bytes = op->dispatch_wire_bytes;
   info->logical_bytes = ep_logical_bytes(ep, op->logical_selections);
@@ -36,14 +37,17 @@ void ep_fill_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_in
   }
 }
 
-int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv, struct weft_ep_info *info) {
+int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, struct weft_ep_info *info) {
   if (op->number != ep->activation.op)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: operation %llu comes before %llu",
                 (unsigned long long)ep->activation.op, (unsigned long long)op->number);
   uint64_t mark = ep_receive_headers(ep, op, recv);
-  if (recv && ep_expand_needed(ep, recv) > recv->rows) // nothing is taken yet: the caller may try again with more room
-    return fail(WEFT_ERR_LIMIT, "dispatch_recv: the buffer has %u rows%s, and %u came: call again with more",
-                recv->rows, recv->layout == WEFT_EP_PER_EXPERT ? " for each expert" : "", ep_expand_needed(ep, recv));
+  uint32_t needed = recv ? ep_expand_needed(ep, recv) : 0;
+  if (info)
+    info->rows_needed = needed;
+  if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
+    return fail(WEFT_ERR_ROOM, "dispatch_recv: the buffer has %u rows%s, and %u came: call again with more", recv->rows,
+                recv->layout == WEFT_EP_RANK_MAJOR ? "" : " for each expert", needed);
   uint32_t rows = recv ? ep_expand_end(ep, recv) : 0;
   count_bytes(ep, op);
   if (recv && recv->wait_ns)
@@ -53,13 +57,17 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv,
     ep_release_rows(ep, op);
   ep_activate_next(ep);
   if (recv) {
-    op->layout = recv->layout;
+    op->layout = recv->layout == WEFT_EP_RANK_MAJOR ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT;
     op->recv_rows = recv->rows;
   }
   ep_hand_over(ep);
   op->state = EP_OP_RECEIVED;
-  op->outcome = (struct ep_outcome){
-      .received = true, .members = op->num_members, .rows = rows, .epoch = op->view->epoch, .mark = mark};
+  op->outcome = (struct ep_outcome){.received = true,
+                                    .members = op->num_members,
+                                    .rows = rows,
+                                    .rows_needed = needed,
+                                    .epoch = op->view->epoch,
+                                    .mark = mark};
   ep->stats.dispatch_wire_bytes += op->dispatch_wire_bytes;
   ep->stats.dispatch_logical_bytes += ep_logical_bytes(ep, op->logical_selections);
   if (info)
@@ -67,13 +75,14 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv,
   return 0;
 }
 
-int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info) {
+int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *recv,
+                          struct weft_ep_info *info) {
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
   return rc != 0 ? rc : ep_receive(ep, op, recv, info);
 }
 
-int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
                      struct weft_ep_info *info, uint64_t *number) {
   ep->holds = true; // to hand the network over between the two would wake the net thread for nothing
   int rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);

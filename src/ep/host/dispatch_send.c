@@ -6,7 +6,7 @@
 #include "ep/host/host.h"
 #include "ep/view/views.h"
 
-static int check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
+static int check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
   int64_t experts = (int64_t)ep->capacity * ep->experts_per_rank;
   for (uint32_t t = 0; t < args->num_tokens; t++)
     for (uint32_t k = 0; k < ep->layout.topk; k++) {
@@ -66,7 +66,7 @@ static void route(weft_ep_t *ep, struct ep_op *op) {
 }
 
 // Whether x holds the values as they travel: bf16, or fp8 that the caller has cast.
-static bool is_cast(const weft_ep_t *ep, const struct weft_ep_dispatch *args) {
+static bool is_cast(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
   return ep->dtype == WEFT_EP_BF16 || args->scales;
 }
 
@@ -77,13 +77,14 @@ static void cast_row(weft_ep_t *ep, uint8_t *row, const uint16_t *x) {
     ep->kernels->cast_fp8(row, (float *)behind, x, layout->hidden, ep->dtype == WEFT_EP_FP8_POW2);
     return;
   }
-  float scales[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  float scales[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
   ep->kernels->cast_fp8(row, scales, x, layout->hidden, true);
   ep_kernels_pack_scales(behind, scales, layout->hidden);
 }
 
 // A token's values as they travel. Where they are cast here, once, on first use, their scales lie behind them.
-static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, uint32_t t) {
+static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args,
+                                   uint32_t t) {
   const struct ep_layout *layout = &ep->layout;
   if (is_cast(ep, args))
     return (const uint8_t *)args->x + t * layout->value_bytes;
@@ -124,7 +125,7 @@ static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *me
   head->has_weights = op->has_weights;
   ep_kernels_fence();
   atomic_store_explicit(&head->flag, op->number + 1, memory_order_release);
-  link->sent_dispatch[op->number % WEFT_EP_DEPTH] = op->number + 1;
+  link->sent_dispatch[op->number % EP_DEPTH] = op->number + 1;
   member->sent = true;
   link->path->publish(link, op->number, EP_PART_DISPATCH, count);
 }
@@ -132,7 +133,7 @@ static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *me
 // Waits until the peer has taken what this slot held two operations ago.
 static bool slot_free(weft_ep_t *ep, struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
-  return ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[op->number % WEFT_EP_DEPTH], deadline_ns,
+  return ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[op->number % EP_DEPTH], deadline_ns,
                       "it did not take a dispatch by the deadline") &&
          link->path->settle(link, op->number, EP_PART_DISPATCH, deadline_ns);
 }
@@ -147,13 +148,13 @@ void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, ui
 }
 
 struct sending {
-  const struct weft_ep_dispatch *args;
+  const struct weft_ep_dispatch_args *args;
   bool x_stays;
   uint64_t deadline_ns;
   uint32_t rows_written, peers_done;
 };
 
-static void write_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, uint32_t token,
+static void write_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args, uint32_t token,
                       struct ep_writing *writing, char *to) {
   const struct ep_layout *layout = &ep->layout;
   size_t behind = args->scales ? 0 : layout->scale_bytes;
@@ -210,7 +211,7 @@ static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
 }
 
 // What this rank sends to itself: row headers, and rows that stay readable until dispatch_recv.
-static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, bool x_stays) {
+static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args, bool x_stays) {
   const struct ep_layout *layout = &ep->layout;
   const struct ep_member *self = &op->members[op->self];
   bool given = is_cast(ep, args), direct = given && x_stays;
@@ -226,7 +227,7 @@ static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispa
   }
 }
 
-static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch *args, enum ep_kind kind) {
+static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args, enum ep_kind kind) {
   size_t selections = (size_t)args->num_tokens * ep->layout.topk;
   op->number = ep->next_op;
   op->ready = atomic_load(&ep->ready);
@@ -247,16 +248,17 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
   route(ep, op);
 }
 
-int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kind, bool x_stays, uint64_t *number) {
+int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, bool x_stays,
+            uint64_t *number) {
   int rc = check_experts(ep, args);
   if (rc == 0)
     rc = ep_check_active(ep);
   if (rc != 0)
     return rc;
-  struct ep_op *op = &ep->host->ops[ep->next_op % WEFT_EP_DEPTH];
+  struct ep_op *op = &ep->host->ops[ep->next_op % EP_DEPTH];
   if (op->state != EP_OP_FREE)
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
-                (unsigned long long)op->number, WEFT_EP_DEPTH);
+                (unsigned long long)op->number, EP_DEPTH);
   begin(ep, op, args, kind);
   struct sending sending = {.args = args, .x_stays = x_stays, .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
   for (uint32_t i = 1; i < op->num_members; i++) // each rank begins with the one after it: no two with the same
@@ -269,6 +271,6 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kin
   return 0;
 }
 
-int ep_host_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number) {
+int ep_host_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number) {
   return ep_send(ep, args, EP_KIND_DISPATCH, false, number);
 }

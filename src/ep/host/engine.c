@@ -22,7 +22,7 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
     if (!host->encoded || !host->decoded)
       return fail(WEFT_ERR_NOMEM, "no memory to encode rows of %u values", options->hidden);
   }
-  for (int i = 0; i < WEFT_EP_DEPTH; i++) {
+  for (int i = 0; i < EP_DEPTH; i++) {
     int rc = ep_op_init(ep, &host->ops[i]);
     if (rc != 0)
       return rc;
@@ -34,7 +34,7 @@ static void close_host(weft_ep_t *ep) {
   struct ep_host *host = ep->host;
   if (!host)
     return;
-  for (int i = 0; i < WEFT_EP_DEPTH; i++)
+  for (int i = 0; i < EP_DEPTH; i++)
     ep_op_free(&host->ops[i]);
   free(host->cursor);
   free(host->heads);
@@ -57,7 +57,7 @@ static int open_inbox(const struct ep_layout *layout, struct ep_inbox *inbox) {
 
 static int link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd) {
   (void)route, (void)fd;
-  for (int i = 0; i < WEFT_EP_DEPTH; i++)
+  for (int i = 0; i < EP_DEPTH; i++)
     if (open_inbox(&ep->layout, &link->inbox[i]) != 0)
       return fail(WEFT_ERR_NOMEM, "no memory for the rows of rank %d", link->rank);
   return 0;
@@ -65,7 +65,7 @@ static int link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, i
 
 static void link_free(weft_ep_t *ep, struct ep_link *link) {
   (void)ep;
-  for (int i = 0; i < WEFT_EP_DEPTH; i++) {
+  for (int i = 0; i < EP_DEPTH; i++) {
     free(link->inbox[i].count);
     free(link->inbox[i].index);
     free(link->inbox[i].weight);
@@ -74,6 +74,13 @@ static void link_free(weft_ep_t *ep, struct ep_link *link) {
 
 static void mask(weft_ep_t *ep, int32_t rank, bool masked) {
   ep->masked[rank] = masked;
+}
+
+static int mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream) {
+  (void)stream;
+  for (uint32_t rank = 0; rank < cap && rank < ep->capacity; rank++)
+    masked[rank] = ep->masked[rank];
+  return 0;
 }
 
 static uint64_t next_op(const weft_ep_t *ep) {
@@ -153,6 +160,9 @@ const struct ep_engine_ops ep_host_engine = {
     .unwatch = nothing,
     .stop = nothing,
     .close = close_host,
+    .check_send = ep_host_check_send,
+    .check_recv = ep_host_check_recv,
+    .check_combine = ep_host_check_combine,
     .dispatch_send = ep_host_dispatch_send,
     .dispatch_recv = ep_host_dispatch_recv,
     .dispatch = ep_host_dispatch,
@@ -166,6 +176,7 @@ const struct ep_engine_ops ep_host_engine = {
     .next_op = next_op,
     .set_mark = set_mark,
     .mask = mask,
+    .mask_read = mask_read,
     .add_stats = add_stats,
     .follow = ep_host_follow,
     .refresh = nothing,

@@ -54,7 +54,7 @@ struct ep_op {
   const uint16_t *own_y;  // the caller's y, while it stays readable until combine_recv has returned
 
   enum weft_ep_layout layout;
-  uint32_t recv_rows; // weft_ep_recv.rows
+  uint32_t recv_rows; // weft_ep_recv_args.rows
   bool in_place;      // the rows that came are still being read where they lie: no thread may overwrite them yet
   bool placed;        // weft_ep_combine_rows has returned where to write the answers
   uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
@@ -62,13 +62,13 @@ struct ep_op {
   // What the calls of the last operation in this place brought, for weft_ep_await; its members stay as they were.
   struct ep_outcome {
     bool received, combined;
-    uint32_t members, rows;
+    uint32_t members, rows, rows_needed;
     uint64_t epoch, mark;
   } outcome;
 };
 
 struct ep_host {
-  struct ep_op ops[WEFT_EP_DEPTH];
+  struct ep_op ops[EP_DEPTH];
   uint8_t *heads;     // [M] row headers of the member whose rows are being laid out
   uint32_t *cursor;   // [experts] selections of each local expert laid out so far
   uint32_t laid_rows; // rows laid out so far (RANK_MAJOR)
@@ -99,6 +99,12 @@ bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link);
 // The operation is over: frees its slot, sweeps.
 void ep_op_end(weft_ep_t *ep, struct ep_op *op);
 
+// --- check.c: what can be said of arguments without the operation ---
+
+int ep_host_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
+int ep_host_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+int ep_host_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call);
+
 // --- sweep.c: links that are not needed any more ---
 
 void ep_host_sweep(weft_ep_t *ep);
@@ -123,9 +129,9 @@ void ep_release_answers(weft_ep_t *ep, struct ep_op *op);
 
 // --- dispatch_send.c ---
 
-int ep_host_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, uint64_t *number);
+int ep_host_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number);
 // Begins an operation of either kind. `x_stays`: args->x and args->scales stay readable until dispatch_recv returns.
-int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch *args, enum ep_kind kind, bool x_stays, uint64_t *number);
+int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, bool x_stays, uint64_t *number);
 // Sends the header of an operation without rows, to a member that it had not counted.
 void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns);
 
@@ -151,37 +157,38 @@ void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const voi
 
 // Receives every member's header and lays the rows out where `recv` says (NULL: there must be none). Returns the lowest
 // mark of those received.
-uint64_t ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv);
+uint64_t ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
 
 // --- recv_layout.c: rows from a window to the receive buffer ---
 
-void ep_expand_begin(weft_ep_t *ep, const struct weft_ep_recv *recv);
+void ep_expand_begin(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 // Lays out the rows of one member behind those before it. PROTOCOL: a row header is wrong (nothing is laid out then).
-int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv *recv);
+int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv_args *recv);
 // Rows that would have been needed in recv->rows; what is beyond has not been written.
-uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv *recv);
+uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 // Writes the counts; returns the rows in all.
-uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv *recv);
+uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 
 // --- dispatch_recv.c ---
 
-int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv *recv, struct weft_ep_info *info);
-int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *recv,
+                          struct weft_ep_info *info);
+int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
                      struct weft_ep_info *info, uint64_t *number);
 int ep_host_finish(weft_ep_t *ep, uint64_t number);
 // The second half of a dispatch, of an operation that was sent.
-int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv, struct weft_ep_info *info);
+int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, struct weft_ep_info *info);
 // What a dispatch did, from op->outcome and the members.
 void ep_fill_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_info *info);
 
 // --- combine_send.c ---
 
 int ep_host_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at);
-int ep_host_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args);
+int ep_host_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args);
 // The same. `y_stays`: args->y stays readable until combine_recv returns.
-int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, bool y_stays);
+int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, bool y_stays);
 // What can be said of the arguments of `call`. INVALID.
-int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine *args, const char *call);
+int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine_args *args, const char *call);
 // A row that was received, reduced over this rank's experts: in y, or written to `room`.
 const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t row,
                                const uint16_t *y, uint16_t *room);
@@ -193,9 +200,10 @@ static inline void *ep_combine_row(weft_ep_t *ep, void *area, uint64_t op, uint3
 
 // --- combine_recv.c ---
 
-int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args,
+int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
                          struct weft_ep_result *result);
-int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine *args, struct weft_ep_result *result);
+int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
+                    struct weft_ep_result *result);
 // Writes the selections of `op` that brought nothing into the result's list, and counts them.
 void ep_list_missing(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result);
 // What the combine did: the losses and the bytes.

@@ -81,7 +81,7 @@ int32_t ep_op_member(const struct ep_op *op, int32_t rank) {
 // Whether the peer has been sent a later operation as its first: it passes over us in this one.
 static bool missed(const struct ep_link *link, uint64_t number) {
   uint64_t start = atomic_load_explicit(&ep_link_out(link)->start.op_plus_1, memory_order_relaxed);
-  return start != 0 && ep_activation_missed(number, start, link->sent_dispatch[(start - 1) % WEFT_EP_DEPTH]);
+  return start != 0 && ep_activation_missed(number, start, link->sent_dispatch[(start - 1) % EP_DEPTH]);
 }
 
 static struct ep_member new_member(weft_ep_t *ep, const struct ep_op *op, const struct group_member *from) {
@@ -123,7 +123,7 @@ static void merge_members(weft_ep_t *ep, struct ep_op *op, const struct group_vi
 }
 
 void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *view) {
-  int16_t moved[WEFT_EP_MAX_CAPACITY];
+  int16_t moved[EP_MAX_CAPACITY];
   merge_members(ep, op, view, moved);
   if (op->view)
     for (size_t i = 0; i < (size_t)op->num_tokens * ep->layout.topk; i++)
@@ -140,7 +140,7 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
 
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **out) {
   static const char *const before[] = {"", "dispatch_send", "dispatch_recv", "combine_send"};
-  struct ep_op *op = &ep->host->ops[number % WEFT_EP_DEPTH];
+  struct ep_op *op = &ep->host->ops[number % EP_DEPTH];
   if (op->state == EP_OP_FREE || op->number != number)
     return fail(WEFT_ERR_INVALID, "%s: operation %llu is not open", call, (unsigned long long)number);
   if (op->state != state)
@@ -151,7 +151,7 @@ int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const cha
 }
 
 bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link) {
-  for (int i = 0; i < WEFT_EP_DEPTH; i++)
+  for (int i = 0; i < EP_DEPTH; i++)
     for (uint32_t j = 0; ep->host->ops[i].state != EP_OP_FREE && j < ep->host->ops[i].num_members; j++)
       if (ep->host->ops[i].members[j].link == link)
         return true;

@@ -8,7 +8,7 @@
 
 struct receiving {
   uint64_t deadline_ns;
-  const struct weft_ep_recv *recv;
+  const struct weft_ep_recv_args *recv;
   uint32_t next;    // member whose rows are laid out next
   uint32_t pending; // members whose header has not come, and which are not lost
   uint64_t mark;
@@ -78,7 +78,7 @@ static void lose(struct ep_member *member, struct receiving *receiving) {
 
 // The peer takes no part in this operation, though its link is up: it reads nothing of it, and answers nothing.
 static void pass_over(const struct ep_op *op, struct ep_member *member, struct receiving *receiving) {
-  member->link->sent_dispatch[op->number % WEFT_EP_DEPTH] = 0;
+  member->link->sent_dispatch[op->number % EP_DEPTH] = 0;
   member->sent = false;
   lose(member, receiving);
 }
@@ -212,7 +212,7 @@ static void give_up(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
   receiving->deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
 }
 
-uint64_t ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv *recv) {
+uint64_t ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv) {
   struct receiving receiving = {.deadline_ns = clock_deadline_ms(ep->op_timeout_ms), .recv = recv};
   catch_up(ep, op);
   restart(ep, op, &receiving);

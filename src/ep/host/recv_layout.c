@@ -35,7 +35,7 @@ static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index) 
                          .rows = (const uint8_t *)slot + layout->rows,
                          .stride = layout->row_stride,
                          .count = member->rows_in,
-                         .inbox = &member->link->inbox[op->number % WEFT_EP_DEPTH]};
+                         .inbox = &member->link->inbox[op->number % EP_DEPTH]};
 }
 
 // Row headers come from another process: nothing in them is used as an index before this, and what is checked is a copy
@@ -71,7 +71,7 @@ static struct body body_of(weft_ep_t *ep, struct ep_op *op, const struct source 
   return (struct body){values, values + layout->value_bytes};
 }
 
-static void lay_row(weft_ep_t *ep, const struct body *body, const struct weft_ep_recv *recv, size_t to) {
+static void lay_row(weft_ep_t *ep, const struct body *body, const struct weft_ep_recv_args *recv, size_t to) {
   const struct ep_layout *layout = &ep->layout;
   if (recv->rows_at) {
     recv->rows_at[to] = body->values;
@@ -83,7 +83,7 @@ static void lay_row(weft_ep_t *ep, const struct body *body, const struct weft_ep
 }
 
 static void by_expert(weft_ep_t *ep, const struct source *source, uint32_t i, struct ep_row *row,
-                      const struct body *body, const struct weft_ep_recv *recv) {
+                      const struct body *body, const struct weft_ep_recv_args *recv) {
   const int16_t *experts = ep_row_experts(&ep->layout, row);
   const float *weights = ep_row_weights(row);
   size_t at = (size_t)i * ep->layout.topk;
@@ -104,7 +104,7 @@ static void by_expert(weft_ep_t *ep, const struct source *source, uint32_t i, st
 }
 
 static void by_rank(weft_ep_t *ep, const struct source *source, uint32_t i, struct ep_row *row, const struct body *body,
-                    const struct weft_ep_recv *recv) {
+                    const struct weft_ep_recv_args *recv) {
   uint32_t topk = ep->layout.topk;
   const int16_t *experts = ep_row_experts(&ep->layout, row);
   uint32_t to = ep->host->laid_rows++;
@@ -127,20 +127,20 @@ static void by_rank(weft_ep_t *ep, const struct source *source, uint32_t i, stru
   }
 }
 
-void ep_expand_begin(weft_ep_t *ep, const struct weft_ep_recv *recv) {
+void ep_expand_begin(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   memset(ep->host->cursor, 0, ep->experts_per_rank * sizeof *ep->host->cursor);
   ep->host->laid_rows = 0;
   if (!recv || !recv->range)
     return;
-  size_t ranges = recv->layout == WEFT_EP_PER_EXPERT ? (size_t)ep->experts_per_rank * ep->capacity : ep->capacity;
+  size_t ranges = recv->layout != WEFT_EP_RANK_MAJOR ? (size_t)ep->experts_per_rank * ep->capacity : ep->capacity;
   memset(recv->range, 0, ranges * sizeof *recv->range);
 }
 
 // begin << 32 | count. `end` false: notes where the member begins; true: how many rows it brought.
-static void note_range(weft_ep_t *ep, const struct weft_ep_recv *recv, int32_t rank, bool end) {
+static void note_range(weft_ep_t *ep, const struct weft_ep_recv_args *recv, int32_t rank, bool end) {
   if (!recv->range)
     return;
-  bool experts = recv->layout == WEFT_EP_PER_EXPERT;
+  bool experts = recv->layout != WEFT_EP_RANK_MAJOR;
   for (uint32_t e = 0; e < (experts ? ep->experts_per_rank : 1); e++) {
     int64_t *range = &recv->range[(size_t)e * ep->capacity + (size_t)rank];
     int64_t at = experts ? ep->host->cursor[e] : ep->host->laid_rows;
@@ -148,7 +148,7 @@ static void note_range(weft_ep_t *ep, const struct weft_ep_recv *recv, int32_t r
   }
 }
 
-int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv *recv) {
+int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv_args *recv) {
   struct source source = source_of(ep, op, member);
   int rc = check_heads(ep, &source);
   if (rc != 0)
@@ -157,7 +157,7 @@ int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct wef
   for (uint32_t i = 0; i < source.count; i++) {
     struct ep_row *row = ep_row_at(&ep->layout, source.heads, i);
     struct body body = body_of(ep, op, &source, i, (uint32_t)row->token, recv->rows_at != NULL);
-    if (recv->layout == WEFT_EP_PER_EXPERT)
+    if (recv->layout != WEFT_EP_RANK_MAJOR)
       by_expert(ep, &source, i, row, &body, recv);
     else
       by_rank(ep, &source, i, row, &body, recv);
@@ -166,7 +166,7 @@ int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct wef
   return 0;
 }
 
-uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv *recv) {
+uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   if (recv->layout == WEFT_EP_RANK_MAJOR)
     return ep->host->laid_rows;
   uint32_t most = 0;
@@ -176,7 +176,7 @@ uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv *recv) 
   return most;
 }
 
-uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv *recv) {
+uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   uint32_t rows = 0;
   for (uint32_t e = 0; e < ep->experts_per_rank; e++) {
     recv->counts[e] = (int32_t)ep->host->cursor[e];
@@ -184,5 +184,5 @@ uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv *recv) {
       recv->expert_total[e] += (int32_t)ep->host->cursor[e];
     rows += ep->host->cursor[e];
   }
-  return recv->layout == WEFT_EP_PER_EXPERT ? rows : ep->host->laid_rows;
+  return recv->layout != WEFT_EP_RANK_MAJOR ? rows : ep->host->laid_rows;
 }

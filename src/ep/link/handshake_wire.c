@@ -25,7 +25,7 @@ struct ep_handshake_message ep_handshake_message_make(const weft_ep_t *ep, enum 
       .experts_per_rank = ep->experts_per_rank,
       .dtype = ep->dtype,
       .combine_dtype = ep->combine_dtype,
-      .depth = WEFT_EP_DEPTH,
+      .depth = EP_DEPTH,
       .memory = ep->engine->memory,
   };
   struct ep_device_card card = {0};
@@ -85,7 +85,7 @@ int ep_handshake_message_check(const weft_ep_t *ep, const struct ep_handshake_me
   if (rc == 0)
     rc = check_same(rank, "combine_dtype", message->combine_dtype, ep->combine_dtype);
   if (rc == 0)
-    rc = check_same(rank, "depth", message->depth, WEFT_EP_DEPTH);
+    rc = check_same(rank, "depth", message->depth, EP_DEPTH);
   if (rc == 0)
     rc = check_memory(ep, message);
   if (rc == 0)

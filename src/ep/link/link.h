@@ -64,9 +64,9 @@ struct ep_link {
   uint32_t holds;        // under links.lock: by the life thread, which would have it stay for a moment
 
   // The owner's thread's.
-  uint64_t sent_dispatch[WEFT_EP_DEPTH]; // what the peer's `taken` words must have reached before we overwrite: n + 1
-  uint64_t sent_combine[WEFT_EP_DEPTH];
-  struct ep_inbox inbox[WEFT_EP_DEPTH];
+  uint64_t sent_dispatch[EP_DEPTH]; // what the peer's `taken` words must have reached before we overwrite: n + 1
+  uint64_t sent_combine[EP_DEPTH];
+  struct ep_inbox inbox[EP_DEPTH];
   struct ep_way way;
   bool was_active;
   uint64_t sent_bytes, received_bytes, wait_ns;

@@ -96,8 +96,8 @@ static void see_row(struct combine *combine, uint32_t token) {
       combine->row[i] = format_bf16_value(x[i]);
     return;
   }
-  uint8_t q[WEFT_EP_MAX_HIDDEN];
-  float scales[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  uint8_t q[EP_MAX_HIDDEN];
+  float scales[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
   oracle_cast(q, scales, x, hidden, combine->test->dtype);
   oracle_uncast(combine->row, q, scales, hidden);
 }
@@ -171,7 +171,7 @@ static uint32_t add_token(struct combine *combine, uint32_t token) {
   uint32_t topk = combine->test->topk, hidden = combine->test->hidden, num_ranks = 0;
   const int64_t *experts = combine->source->topk_idx + (size_t)token * topk;
   const float *weights = combine->source->topk_weights + (size_t)token * topk;
-  bool done[WEFT_EP_MAX_TOPK] = {false};
+  bool done[EP_MAX_TOPK] = {false};
   for (uint32_t first = 0; first < topk; first++) {
     int32_t rank = rank_of(combine, experts[first]);
     if (done[first] || !brings(combine, rank))

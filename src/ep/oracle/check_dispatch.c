@@ -9,15 +9,15 @@
 
 struct walk {
   const struct oracle_case *test;
-  const struct weft_ep_recv *recv;
+  const struct weft_ep_recv_args *recv;
   const int32_t *lost;
   uint32_t num_lost;
   int32_t rank;
   // A part is a local expert's rows, or in RANK_MAJOR the one part that holds all.
   uint32_t num_parts;
-  uint32_t next_row[WEFT_EP_MAX_EXPERTS]; // of each part
-  uint8_t q[WEFT_EP_MAX_HIDDEN];          // the token at hand, cast
-  float scales[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  uint32_t next_row[EP_MAX_EXPERTS]; // of each part
+  uint8_t q[EP_MAX_HIDDEN];          // the token at hand, cast
+  float scales[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
   struct oracle_verdict *verdict;
 };
 
@@ -40,9 +40,9 @@ static int32_t local_expert(const struct walk *walk, const struct oracle_source 
 }
 
 // Selections of each local expert, and tokens with at least one.
-static uint32_t count_selections(const struct walk *walk, uint32_t counts[WEFT_EP_MAX_EXPERTS]) {
+static uint32_t count_selections(const struct walk *walk, uint32_t counts[EP_MAX_EXPERTS]) {
   uint32_t tokens = 0;
-  memset(counts, 0, WEFT_EP_MAX_EXPERTS * sizeof *counts);
+  memset(counts, 0, EP_MAX_EXPERTS * sizeof *counts);
   for (uint32_t s = 0; s < walk->test->num_sources; s++) {
     const struct oracle_source *source = &walk->test->sources[s];
     uint32_t num_tokens = tokens_brought(walk, source);
@@ -76,22 +76,22 @@ static bool check_info(const struct walk *walk, const struct weft_ep_info *info,
 }
 
 static bool check_counts(const struct walk *walk, const struct weft_ep_info *info) {
-  const struct weft_ep_recv *recv = walk->recv;
+  const struct weft_ep_recv_args *recv = walk->recv;
   if (!recv->x || !recv->counts || (walk->test->dtype != WEFT_EP_BF16 && !recv->scales))
     return oracle_wrong(walk->verdict, "dispatch: no x, counts or scales to judge");
-  uint32_t counts[WEFT_EP_MAX_EXPERTS];
+  uint32_t counts[EP_MAX_EXPERTS];
   uint32_t tokens = count_selections(walk, counts), selections = 0;
   for (uint32_t e = 0; e < walk->test->experts_per_rank; e++) {
     if (recv->counts[e] < 0 || (uint32_t)recv->counts[e] != counts[e])
       return oracle_wrong(walk->verdict, "dispatch: counts[%u] is %d, should be %u", e, recv->counts[e], counts[e]);
-    if (recv->layout == WEFT_EP_PER_EXPERT && counts[e] > recv->rows)
+    if (recv->layout != WEFT_EP_RANK_MAJOR && counts[e] > recv->rows)
       return oracle_wrong(walk->verdict, "dispatch: local expert %u gets %u rows, there is room for %u", e, counts[e],
                           recv->rows);
     selections += counts[e];
   }
   if (recv->layout == WEFT_EP_RANK_MAJOR && tokens > recv->rows)
     return oracle_wrong(walk->verdict, "dispatch: %u rows came, there is room for %u", tokens, recv->rows);
-  return !info || check_info(walk, info, recv->layout == WEFT_EP_PER_EXPERT ? selections : tokens);
+  return !info || check_info(walk, info, recv->layout != WEFT_EP_RANK_MAJOR ? selections : tokens);
 }
 
 // Says where the row stands, before what is wrong with it.
@@ -102,7 +102,7 @@ __attribute__((format(printf, 3, 4))) static bool wrong_row(const struct walk *w
   va_start(args, format);
   vsnprintf(detail, sizeof detail, format, args);
   va_end(args);
-  if (walk->recv->layout == WEFT_EP_PER_EXPERT)
+  if (walk->recv->layout != WEFT_EP_RANK_MAJOR)
     snprintf(part, sizeof part, "local expert %u, ", row->part);
   return oracle_wrong(walk->verdict, "dispatch: %srow %u (token %u of rank %d): %s", part, row->index, row->token,
                       row->source->rank, detail);
@@ -125,7 +125,7 @@ static bool check_bf16(const struct walk *walk, const struct row *row) {
 }
 
 static bool check_packed(const struct walk *walk, const struct row *row) {
-  uint8_t right[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK + 3];
+  uint8_t right[EP_MAX_HIDDEN / WEFT_EP_BLOCK + 3];
   size_t size = oracle_pack_scales(right, walk->scales, walk->test->hidden);
   const uint8_t *packed = (const uint8_t *)walk->recv->scales + place_of(walk, row) * size;
   for (size_t b = 0; b < size; b++)
@@ -160,7 +160,7 @@ static bool check_fp8(const struct walk *walk, const struct row *row) {
 }
 
 static bool check_row(const struct walk *walk, const struct row *row) {
-  const struct weft_ep_recv *recv = walk->recv;
+  const struct weft_ep_recv_args *recv = walk->recv;
   size_t place = place_of(walk, row);
   if (recv->src_rank && recv->src_rank[place] != row->source->rank)
     return wrong_row(walk, row, "src_rank is %d", recv->src_rank[place]);
@@ -171,10 +171,10 @@ static bool check_row(const struct walk *walk, const struct row *row) {
 
 // RANK_MAJOR: the token's local experts and their weights, in top-k order, then -1 and 0.
 static bool check_lists(const struct walk *walk, const struct row *row) {
-  const struct weft_ep_recv *recv = walk->recv;
+  const struct weft_ep_recv_args *recv = walk->recv;
   uint32_t topk = walk->test->topk, used = 0;
-  int32_t experts[WEFT_EP_MAX_TOPK];
-  float weights[WEFT_EP_MAX_TOPK];
+  int32_t experts[EP_MAX_TOPK];
+  float weights[EP_MAX_TOPK];
   for (uint32_t k = 0; k < topk; k++) {
     int32_t local = local_expert(walk, row->source, row->token, k);
     if (local < 0)
@@ -198,7 +198,7 @@ static bool check_lists(const struct walk *walk, const struct row *row) {
 }
 
 static bool check_token(struct walk *walk, const struct oracle_source *source, uint32_t token) {
-  bool per_expert = walk->recv->layout == WEFT_EP_PER_EXPERT, any = false;
+  bool per_expert = walk->recv->layout != WEFT_EP_RANK_MAJOR, any = false;
   for (uint32_t k = 0; k < walk->test->topk; k++) {
     int32_t local = local_expert(walk, source, token, k);
     if (local < 0)
@@ -229,7 +229,7 @@ static bool check_range(const struct walk *walk, uint32_t part, int32_t rank, ui
 }
 
 static bool check_source(struct walk *walk, const struct oracle_source *source) {
-  uint32_t begin[WEFT_EP_MAX_EXPERTS];
+  uint32_t begin[EP_MAX_EXPERTS];
   memcpy(begin, walk->next_row, sizeof begin);
   for (uint32_t t = 0, end = tokens_brought(walk, source); t < end; t++)
     if (!check_token(walk, source, t))
@@ -253,12 +253,12 @@ static bool check_strangers(const struct walk *walk) {
 }
 
 struct oracle_verdict oracle_check_dispatch(const struct oracle_case *test, int32_t rank,
-                                            const struct weft_ep_recv *recv, const struct weft_ep_info *info,
+                                            const struct weft_ep_recv_args *recv, const struct weft_ep_info *info,
                                             const int32_t *lost, uint32_t num_lost) {
   struct oracle_verdict verdict = {.ok = true};
   struct walk walk = {
       .test = test, .recv = recv, .lost = lost, .num_lost = num_lost, .rank = rank, .verdict = &verdict};
-  walk.num_parts = recv->layout == WEFT_EP_PER_EXPERT ? test->experts_per_rank : 1;
+  walk.num_parts = recv->layout != WEFT_EP_RANK_MAJOR ? test->experts_per_rank : 1;
   if (!oracle_case_valid(test, &verdict) || !check_counts(&walk, info))
     return verdict;
   for (uint32_t s = 0; s < test->num_sources; s++)

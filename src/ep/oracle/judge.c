@@ -27,16 +27,15 @@ static bool source_valid(const struct oracle_case *test, uint32_t i, struct orac
 }
 
 bool oracle_case_valid(const struct oracle_case *test, struct oracle_verdict *verdict) {
-  if (test->hidden == 0 || test->hidden % WEFT_EP_BLOCK != 0 || test->hidden > WEFT_EP_MAX_HIDDEN)
+  if (test->hidden == 0 || test->hidden % WEFT_EP_BLOCK != 0 || test->hidden > EP_MAX_HIDDEN)
     return oracle_wrong(verdict, "case: hidden is %u, not a multiple of %d up to %d", test->hidden, WEFT_EP_BLOCK,
-                        WEFT_EP_MAX_HIDDEN);
-  if (test->topk == 0 || test->topk > WEFT_EP_MAX_TOPK)
-    return oracle_wrong(verdict, "case: topk is %u, not 1 to %d", test->topk, WEFT_EP_MAX_TOPK);
-  if (test->experts_per_rank == 0 || test->experts_per_rank > WEFT_EP_MAX_EXPERTS)
-    return oracle_wrong(verdict, "case: experts_per_rank is %u, not 1 to %d", test->experts_per_rank,
-                        WEFT_EP_MAX_EXPERTS);
-  if (test->capacity == 0 || test->capacity > WEFT_EP_MAX_CAPACITY)
-    return oracle_wrong(verdict, "case: capacity is %u, not 1 to %d", test->capacity, WEFT_EP_MAX_CAPACITY);
+                        EP_MAX_HIDDEN);
+  if (test->topk == 0 || test->topk > EP_MAX_TOPK)
+    return oracle_wrong(verdict, "case: topk is %u, not 1 to %d", test->topk, EP_MAX_TOPK);
+  if (test->experts_per_rank == 0 || test->experts_per_rank > EP_MAX_EXPERTS)
+    return oracle_wrong(verdict, "case: experts_per_rank is %u, not 1 to %d", test->experts_per_rank, EP_MAX_EXPERTS);
+  if (test->capacity == 0 || test->capacity > EP_MAX_CAPACITY)
+    return oracle_wrong(verdict, "case: capacity is %u, not 1 to %d", test->capacity, EP_MAX_CAPACITY);
   for (uint32_t i = 0; i < test->num_sources; i++)
     if (!source_valid(test, i, verdict))
       return false;

@@ -12,6 +12,8 @@
 
 #include <weft/ep.h>
 
+#include "base/ep_limits.h"
+
 // What one rank dispatched in the operation under judgement. A source that masked the rank under judgement is written
 // with 0 tokens when that rank's dispatch is judged.
 struct oracle_source {
@@ -43,7 +45,7 @@ struct oracle_verdict {
 // source that brought nothing, `range` must have the count 0; its begin is not judged. `info` may be NULL; otherwise
 // its numbers of ranks, rows and losses, and the list of the lost, are checked.
 struct oracle_verdict oracle_check_dispatch(const struct oracle_case *test, int32_t rank,
-                                            const struct weft_ep_recv *recv, const struct weft_ep_info *info,
+                                            const struct weft_ep_recv_args *recv, const struct weft_ep_info *info,
                                             const int32_t *lost, uint32_t num_lost);
 
 // Output that `expert` gave for one row, [H] as double before its rounding to bf16; the oracle rounds it. `row` is what

@@ -34,7 +34,7 @@ static void add_part(struct ep_update *update, struct ep_remote *remote, uint64_
 // --- parts ---
 
 static struct ep_publication *part_of(struct ep_remote *remote, uint64_t op, enum ep_part part) {
-  return &remote->parts[op % WEFT_EP_DEPTH][part];
+  return &remote->parts[op % EP_DEPTH][part];
 }
 
 static void push(struct ep_remote *remote, struct ep_post *post) {
@@ -148,7 +148,7 @@ void ep_put_publish(struct ep_link *link, uint64_t op, enum ep_part which, uint3
 
 bool ep_put_all_left(struct ep_remote *remote) {
   bool busy = atomic_load(&remote->state_busy);
-  for (int slot = 0; slot < WEFT_EP_DEPTH; slot++)
+  for (int slot = 0; slot < EP_DEPTH; slot++)
     for (int part = 0; part < EP_PARTS; part++)
       busy |= atomic_load(&remote->parts[slot][part].busy);
   return !busy || ep_remote_failed(remote);

@@ -13,7 +13,7 @@ static int open_parts(struct ep_remote *remote, int *area_fd) {
 }
 
 static void close_parts(struct ep_remote *remote) {
-  for (int slot = 0; slot < WEFT_EP_DEPTH; slot++)
+  for (int slot = 0; slot < EP_DEPTH; slot++)
     for (int part = 0; part < EP_PARTS; part++) {
       free(remote->parts[slot][part].chunks);
       free(remote->parts[slot][part].pieces);
@@ -30,7 +30,7 @@ static struct ep_window *sent(struct ep_remote *remote) {
 
 static bool each(const struct ep_remote *remote, bool (*visit)(const struct ep_remote *remote, struct ep_post *post)) {
   bool any = visit(remote, (struct ep_post *)&remote->state.post);
-  for (int slot = 0; slot < WEFT_EP_DEPTH; slot++)
+  for (int slot = 0; slot < EP_DEPTH; slot++)
     for (int i = 0; i < EP_PARTS; i++) {
       const struct ep_publication *part = &remote->parts[slot][i];
       for (uint32_t chunk = 0; part->chunks && chunk < part->num_chunks; chunk++)

@@ -66,7 +66,7 @@ int ep_put_prepare(struct ep_remote *remote) {
       [EP_PART_COMBINE] = {.rows = layout->combine, .row_stride = layout->combine_stride},
   };
   int rc = ep_words_prepare(remote);
-  for (uint32_t slot = 0; slot < WEFT_EP_DEPTH; slot++)
+  for (uint32_t slot = 0; slot < EP_DEPTH; slot++)
     for (int part = 0; rc == 0 && part < EP_PARTS; part++)
       rc = prepare_part(remote, slot, part, &extents[part]);
   return rc;

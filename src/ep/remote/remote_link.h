@@ -69,7 +69,7 @@ struct ep_remote {
   struct transport_peer *peer;
   struct transport_remote *area; // the peer's; NULL when it was disconnected,
   uint64_t area_at;              // and its address there, for what no peer has been sent yet
-  struct ep_publication parts[WEFT_EP_DEPTH][EP_PARTS];
+  struct ep_publication parts[EP_DEPTH][EP_PARTS];
   // What the peer should know besides: the newest counts, so one message at a time is enough.
   struct ep_message state;
   _Atomic bool state_busy, state_dirty, sign;

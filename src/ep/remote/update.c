@@ -26,7 +26,7 @@ static bool is_taken(size_t at) {
 
 // Where in its slot the word lies; SIZE_MAX: in none.
 static size_t in_slot(const struct ep_layout *layout, uint32_t offset) {
-  for (uint64_t slot = 0; slot < WEFT_EP_DEPTH; slot++) {
+  for (uint64_t slot = 0; slot < EP_DEPTH; slot++) {
     size_t begin = sizeof(struct ep_area_head) + slot * layout->slot;
     if (offset >= begin && offset < begin + sizeof(struct ep_slot_head))
       return offset - begin;

@@ -9,7 +9,7 @@ static struct ep_slot_head *slot_of(const struct ep_remote *remote, void *area, 
 static void compose_state(struct ep_remote *remote) {
   struct ep_message *state = &remote->state;
   ep_message_begin(state, remote);
-  for (uint64_t slot = 0; slot < WEFT_EP_DEPTH; slot++) {
+  for (uint64_t slot = 0; slot < EP_DEPTH; slot++) {
     struct ep_slot_head *in = slot_of(remote, remote->link->in.memory, slot);
     struct ep_slot_head *out = slot_of(remote, remote->link->out.memory, slot);
     ep_message_add(&state->update, EP_PLACE_SHADOW, ep_message_offset(remote, &out->taken.dispatch),

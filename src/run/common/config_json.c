@@ -10,19 +10,16 @@
 
 enum { MAX_WORDS = 4 };
 
-// A number, or one of a few words that stand for the numbers from 0 on.
+// A number, or one of a few words that stand for the numbers from `first` on.
 struct field {
   const char *name;
   size_t offset;
   const char *words[MAX_WORDS];
+  unsigned first;
 };
 
 #define NUMBER(field)                                                                                                  \
-  {                                                                                                                    \
-#field, offsetof(struct run_config, field), {                                                                      \
-      NULL                                                                                                             \
-    }                                                                                                                  \
-  }
+  { #field, offsetof(struct run_config, field), {NULL }, 0 }
 
 static const struct field numbers[] = {
     NUMBER(num_agents), NUMBER(num_tokens), NUMBER(experts_per_rank),  NUMBER(hidden),     NUMBER(topk),
@@ -30,11 +27,11 @@ static const struct field numbers[] = {
 };
 
 static const struct field choices[] = {
-    {"dtype", offsetof(struct run_config, dtype), {"bf16", "fp8", "fp8-pow2", "fp8-ue8m0"}},
-    {"combine_dtype", offsetof(struct run_config, combine_dtype), {"bf16", "logfmt10"}},
-    {"layout", offsetof(struct run_config, layout), {"per-expert", "rank-major"}},
-    {"memory", offsetof(struct run_config, memory), {"host", "cuda", "auto"}},
-    {"negative", offsetof(struct run_config, negative), {"kill", "leave", "lost"}},
+    {"dtype", offsetof(struct run_config, dtype), {"bf16", "fp8", "fp8-pow2", "fp8-ue8m0"}, WEFT_EP_BF16},
+    {"combine_dtype", offsetof(struct run_config, combine_dtype), {"bf16", "logfmt10"}, WEFT_EP_COMBINE_BF16},
+    {"layout", offsetof(struct run_config, layout), {"per-expert", "rank-major"}, WEFT_EP_PER_EXPERT},
+    {"memory", offsetof(struct run_config, memory), {"host", "cuda", "auto"}, 0},
+    {"negative", offsetof(struct run_config, negative), {"kill", "leave", "lost"}, 0},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -56,7 +53,7 @@ json_t *run_settings_to_json(const struct run_config *config) {
   for (size_t i = 0; i < COUNT(choices); i++) {
     unsigned value;
     memcpy(&value, (const char *)config + choices[i].offset, sizeof value);
-    failed |= json_object_set_new(json, choices[i].name, json_string(choices[i].words[value]));
+    failed |= json_object_set_new(json, choices[i].name, json_string(choices[i].words[value - choices[i].first]));
   }
   // A string: JSON readers need not keep all 64 bits of a number.
   failed |= json_object_set_new(json, "seed", json_sprintf("%" PRIu64, config->seed));
@@ -72,7 +69,8 @@ json_t *run_settings_to_json(const struct run_config *config) {
 static int read_choice(struct run_config *config, const struct field *field, const char *word) {
   for (unsigned i = 0; word && i < MAX_WORDS && field->words[i]; i++) {
     if (strcmp(word, field->words[i]) == 0) {
-      memcpy((char *)config + field->offset, &i, sizeof i);
+      unsigned value = field->first + i;
+      memcpy((char *)config + field->offset, &value, sizeof value);
       return 0;
     }
   }

@@ -2,6 +2,7 @@
 #ifndef RUN_LEAD_LEAD_H
 #define RUN_LEAD_LEAD_H
 
+#include "base/ep_limits.h"
 #include "run/node/node.h"
 
 enum { LEAD_ERROR_SIZE = 1024 };
@@ -30,7 +31,7 @@ enum lead_state { LEAD_GATHERS, LEAD_RUNS, LEAD_ENDS };
 struct lead_failure {
   int weight; // 0: none yet; the heaviest counts, and of those the first
   int err;
-  bool gave_reason[WEFT_EP_MAX_CAPACITY]; // the rank has given one: that others lost it is a consequence
+  bool gave_reason[EP_MAX_CAPACITY]; // the rank has given one: that others lost it is a consequence
   char text[LEAD_ERROR_SIZE];
   uint64_t decide_ns;
 };

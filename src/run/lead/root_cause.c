@@ -34,8 +34,8 @@ static void note(struct node *node, int weight, int err, const char *text) {
 static int weight_of(struct lead_failure *failure, const json_t *report, int err) {
   int32_t rank = -1, lost = -1; // -1: a node's reason, or of nobody whom the rank itself found lost
   json_unpack((json_t *)report, "{s?i, s?i}", "rank", &rank, "found_lost", &lost);
-  bool found = lost >= 0 && lost < WEFT_EP_MAX_CAPACITY && !failure->gave_reason[lost];
-  if (rank >= 0 && rank < WEFT_EP_MAX_CAPACITY)
+  bool found = lost >= 0 && lost < EP_MAX_CAPACITY && !failure->gave_reason[lost];
+  if (rank >= 0 && rank < EP_MAX_CAPACITY)
     failure->gave_reason[rank] = true;
   if (err != WEFT_ERR_PEER_LOST)
     return WEIGHT_CAUSE;

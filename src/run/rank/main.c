@@ -146,7 +146,7 @@ static int open_ep(struct rank *rank) {
       .capacity = rank->plan->capacity,
       .founders = rank->task.phase == 0 ? founders->rank : NULL,
       .num_founders = rank->task.phase == 0 ? founders->count : 0,
-      .join_only = rank->task.phase > 0,
+      .flags = rank->task.phase > 0 ? WEFT_EP_OPTION_JOIN_ONLY : 0,
       .max_tokens = config->num_tokens ? config->num_tokens : 1,
       .hidden = config->hidden,
       .topk = config->topk,

@@ -73,11 +73,11 @@ int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num
 
 // Likewise of the operation's view, where the newest agreed view is without it.
 static int put_out(const struct rank *rank, const struct traffic_op *op) {
-  size_t cap = rank->plan->ranks.count, count = 0;
+  uint32_t cap = rank->plan->ranks.count, count = 0;
   int32_t *agreed = calloc(cap, sizeof *agreed);
   int err = 0;
   if (agreed && weft_ep_committed_view(rank->ep, NULL, agreed, cap, &count) == 0 && count <= cap)
-    err = rank_lost_to_others(rank, op->ranks, op->num_ranks, agreed, (uint32_t)count);
+    err = rank_lost_to_others(rank, op->ranks, op->num_ranks, agreed, count);
   free(agreed);
   return err;
 }

@@ -88,13 +88,13 @@ static int settle(struct rank *rank, int32_t *victims) {
   struct traffic_op op;
   bool settled = false;
   while (!settled) {
-    size_t count = 0;
+    uint32_t count = 0;
     uint64_t epoch = 0;
     int32_t *ranks = rank->expected; // no longer needed in this phase, and large enough
     int err = weft_ep_view(rank->ep, &epoch, ranks, rank->plan->ranks.count, &count);
     if (err)
       return err;
-    uint32_t num_victims = victims_of(rank, ranks, (uint32_t)count, victims);
+    uint32_t num_victims = victims_of(rank, ranks, count, victims);
     struct rank_judgement judgement = {.judge = rank->config.validate_phase_failures,
                                        .only_settled = true,
                                        .only_whole = awaits_losses(rank),

@@ -24,7 +24,7 @@ void rank_record_begin(struct rank *rank) {
 void rank_record_put(struct rank *rank, enum results_state state, const char *reason) {
   char key[RUN_KEY_SIZE];
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-  if (rank->ep && !weft_ep_stats(rank->ep, &stats))
+  if (rank->ep && !weft_ep_get_stats(rank->ep, &stats))
     rank->record.rank.window_bytes = stats.window_bytes;
   rank->record.rank.state = state;
   snprintf(rank->record.rank.reason, sizeof rank->record.rank.reason, "%s", reason);

@@ -1,4 +1,5 @@
 // The experts: each multiplies by a factor of its own, or by 1, so that a judge can follow them.
+#include "base/ep_limits.h"
 #include "ep/kernels/kernels.h"
 #include "run/traffic/internal.h"
 
@@ -8,7 +9,7 @@ static const uint16_t *row_bf16(const struct traffic *t, size_t row, uint16_t *r
   if (t->config->dtype == WEFT_EP_BF16)
     return (const uint16_t *)t->recv.x + row * hidden;
   size_t blocks = hidden / WEFT_EP_BLOCK;
-  float unpacked[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  float unpacked[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
   const float *scales = (const float *)t->recv.scales + row * blocks;
   if (t->config->dtype == WEFT_EP_FP8_UE8M0) {
     ep_kernels_unpack_scales(unpacked, (const uint8_t *)t->recv.scales + row * ((blocks + 3) / 4 * 4), hidden);
@@ -42,7 +43,7 @@ static void answer_per_expert(struct traffic *t, enum pattern_kind kind) {
 static void answer_rank_major(struct traffic *t, enum pattern_kind kind) {
   const struct ep_kernels *kernels = ep_kernels_best();
   uint32_t hidden = t->config->hidden, topk = t->config->topk;
-  const uint16_t *outputs[WEFT_EP_MAX_TOPK];
+  const uint16_t *outputs[EP_MAX_TOPK];
   for (uint32_t i = 0; i < t->info.num_rows; i++) {
     const uint16_t *x = row_bf16(t, i, t->row + (size_t)topk * hidden);
     const int32_t *experts = t->recv.local_expert + (size_t)i * topk;

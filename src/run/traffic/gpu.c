@@ -68,7 +68,7 @@ static int await(struct traffic *t, uint64_t op, struct weft_ep_info *info, stru
                       (unsigned long long)limit_ms);
 }
 
-static int launch_dispatch(struct traffic *t, const struct weft_ep_dispatch *args, struct traffic_op *op) {
+static int launch_dispatch(struct traffic *t, const struct weft_ep_dispatch_args *args, struct traffic_op *op) {
   uint64_t expected = op->op;
   int err = set_mark(t, DISPATCH_BEGIN);
   op->begin_ns = clock_ns();
@@ -79,7 +79,7 @@ static int launch_dispatch(struct traffic *t, const struct weft_ep_dispatch *arg
   return err ? err : set_mark(t, DISPATCH_END);
 }
 
-static int launch_combine(struct traffic *t, const struct weft_ep_combine *args, const struct traffic_op *op) {
+static int launch_combine(struct traffic *t, const struct weft_ep_combine_args *args, const struct traffic_op *op) {
   int err = set_mark(t, COMBINE_BEGIN);
   if (!err)
     err = weft_ep_combine(t->ep, op->op, args, NULL);
@@ -96,7 +96,7 @@ static int ask_experts(struct traffic *t, const struct traffic_op *op) {
   return traffic_put_answer(t);
 }
 
-int traffic_gpu_operate(struct traffic *t, struct weft_ep_dispatch *dispatch, struct weft_ep_combine *combine,
+int traffic_gpu_operate(struct traffic *t, struct weft_ep_dispatch_args *dispatch, struct weft_ep_combine_args *combine,
                         struct traffic_op *op) {
   bool asks = t->answer == TRAFFIC_EXPERTS;
   int err = t->answer == TRAFFIC_HELD ? traffic_hold(t) : 0;

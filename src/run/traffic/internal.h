@@ -73,8 +73,8 @@ struct traffic {
   struct traffic_input input;               // this rank's, of operation input_op
   uint64_t input_op;
   struct traffic_input *others;    // [max_ranks], for the judge; made when first needed
-  struct weft_ep_recv recv;        // the host's copies
-  struct weft_ep_recv place;       // where the operation writes
+  struct weft_ep_recv_args recv;   // the host's copies
+  struct weft_ep_recv_args place;  // where the operation writes
   uint16_t *y;                     // the experts' outputs, on the host
   uint16_t *row;                   // [K + 1][H], an expert's work space
   uint16_t *out;                   // [T][H], on the host
@@ -117,8 +117,8 @@ void traffic_note_dirty(struct traffic *traffic);
 // gpu.c: one operation in a stream, timed by the device.
 int traffic_gpu_open(struct traffic *traffic);
 void traffic_gpu_close(struct traffic *traffic);
-int traffic_gpu_operate(struct traffic *traffic, struct weft_ep_dispatch *dispatch, struct weft_ep_combine *combine,
-                        struct traffic_op *op);
+int traffic_gpu_operate(struct traffic *traffic, struct weft_ep_dispatch_args *dispatch,
+                        struct weft_ep_combine_args *combine, struct traffic_op *op);
 
 // experts.c: lets this rank's experts answer what was received, into y.
 void traffic_experts(struct traffic *traffic, enum pattern_kind kind);

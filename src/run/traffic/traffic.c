@@ -40,7 +40,7 @@ enum pattern_kind traffic_next_kind(const struct traffic *t) {
   return pattern_kind_of(weft_ep_next_op(t->ep));
 }
 
-static int run_dispatch(struct traffic *t, const struct weft_ep_dispatch *args, struct traffic_op *op) {
+static int run_dispatch(struct traffic *t, const struct weft_ep_dispatch_args *args, struct traffic_op *op) {
   uint64_t expected = op->op;
   op->begin_ns = clock_ns();
   int err = weft_ep_dispatch_send(t->ep, args, &op->op);
@@ -52,7 +52,7 @@ static int run_dispatch(struct traffic *t, const struct weft_ep_dispatch *args, 
   return err;
 }
 
-static int run_combine(struct traffic *t, const struct weft_ep_combine *args, struct traffic_op *op) {
+static int run_combine(struct traffic *t, const struct weft_ep_combine_args *args, struct traffic_op *op) {
   uint64_t begin = clock_ns();
   int err = weft_ep_combine_send(t->ep, op->op, args);
   if (!err)
@@ -91,16 +91,16 @@ static enum traffic_answer answer_of(const struct traffic *t, enum pattern_kind 
 
 // Looks up the view of the next operation, and makes this rank's input.
 static int prepare(struct traffic *t, struct traffic_op *op) {
-  size_t count = 0;
+  uint32_t count = 0;
   *op = (struct traffic_op){.op = weft_ep_next_op(t->ep), .ranks = t->ranks};
   op->kind = pattern_kind_of(op->op);
   int err = weft_ep_view(t->ep, &op->begin_epoch, t->ranks, t->capacity, &count);
   if (err)
     return err;
   if (count > t->max_ranks)
-    return fail(WEFT_ERR_LIMIT, "view %llu has %zu ranks, but the plan never has more than %u",
+    return fail(WEFT_ERR_LIMIT, "view %llu has %u ranks, but the plan never has more than %u",
                 (unsigned long long)op->begin_epoch, count, t->max_ranks);
-  op->num_ranks = (uint32_t)count;
+  op->num_ranks = count;
   t->answer = answer_of(t, op->kind);
   t->renormalize = op->op % 2 == 1;
   t->has_copies = false;
@@ -113,26 +113,26 @@ static int prepare(struct traffic *t, struct traffic_op *op) {
   return err;
 }
 
-static struct weft_ep_dispatch dispatch_args(const struct traffic *t, enum pattern_kind kind) {
-  return (struct weft_ep_dispatch){.size = sizeof(struct weft_ep_dispatch),
-                                   .x = t->slot->x,
-                                   .num_tokens = t->input.num_tokens,
-                                   .topk_idx = t->slot->topk,
-                                   .topk_weights = weighs_late(t, kind) ? NULL : t->slot->weights,
-                                   .stream = t->home->stream};
+static struct weft_ep_dispatch_args dispatch_args(const struct traffic *t, enum pattern_kind kind) {
+  return (struct weft_ep_dispatch_args){.size = sizeof(struct weft_ep_dispatch_args),
+                                        .x = t->slot->x,
+                                        .num_tokens = t->input.num_tokens,
+                                        .topk_idx = t->slot->topk,
+                                        .topk_weights = weighs_late(t, kind) ? NULL : t->slot->weights,
+                                        .stream = t->home->stream};
 }
 
-static struct weft_ep_combine combine_args(const struct traffic *t, enum pattern_kind kind) {
-  return (struct weft_ep_combine){.size = sizeof(struct weft_ep_combine),
-                                  .y = t->answer == TRAFFIC_SAME ? t->place.x : t->pairs[PAIR_Y].place,
-                                  .topk_weights = weighs_late(t, kind) ? t->slot->weights : NULL,
-                                  .renormalize = t->renormalize,
-                                  .out = t->pairs[PAIR_OUT].place,
-                                  .stream = t->home->stream};
+static struct weft_ep_combine_args combine_args(const struct traffic *t, enum pattern_kind kind) {
+  return (struct weft_ep_combine_args){.size = sizeof(struct weft_ep_combine_args),
+                                       .y = t->answer == TRAFFIC_SAME ? t->place.x : t->pairs[PAIR_Y].place,
+                                       .topk_weights = weighs_late(t, kind) ? t->slot->weights : NULL,
+                                       .flags = t->renormalize ? WEFT_EP_COMBINE_RENORMALIZE : 0,
+                                       .out = t->pairs[PAIR_OUT].place,
+                                       .stream = t->home->stream};
 }
 
-static int operate(struct traffic *t, const struct weft_ep_dispatch *dispatch, const struct weft_ep_combine *combine,
-                   struct traffic_op *op) {
+static int operate(struct traffic *t, const struct weft_ep_dispatch_args *dispatch,
+                   const struct weft_ep_combine_args *combine, struct traffic_op *op) {
   int err = run_dispatch(t, dispatch, op);
   if (err)
     return err;
@@ -148,8 +148,8 @@ int traffic_run(struct traffic *t, bool with_poison, struct traffic_op *op) {
     err = traffic_poison(t);
   if (err)
     return err;
-  struct weft_ep_dispatch dispatch = dispatch_args(t, done.kind);
-  struct weft_ep_combine combine = combine_args(t, done.kind);
+  struct weft_ep_dispatch_args dispatch = dispatch_args(t, done.kind);
+  struct weft_ep_combine_args combine = combine_args(t, done.kind);
   err = t->home->api ? traffic_gpu_operate(t, &dispatch, &combine, &done) : operate(t, &dispatch, &combine, &done);
   if (err)
     return err;
@@ -164,7 +164,7 @@ int traffic_send_only(struct traffic *t) {
   int err = prepare(t, &op);
   if (err)
     return err;
-  struct weft_ep_dispatch dispatch = dispatch_args(t, op.kind);
+  struct weft_ep_dispatch_args dispatch = dispatch_args(t, op.kind);
   return weft_ep_dispatch_send(t->ep, &dispatch, &op.op);
 }
 

@@ -78,22 +78,22 @@ static int open_pairs(struct traffic *t) {
   return err;
 }
 
-static struct weft_ep_recv receive(const struct traffic *t, bool on_host) {
+static struct weft_ep_recv_args receive(const struct traffic *t, bool on_host) {
   void *at[NUM_PAIRS];
   for (int i = 0; i < NUM_PAIRS; i++)
     at[i] = on_host ? t->pairs[i].host : t->pairs[i].place;
-  return (struct weft_ep_recv){.size = sizeof(struct weft_ep_recv),
-                               .layout = t->config->layout,
-                               .rows = t->rows,
-                               .x = at[PAIR_X],
-                               .scales = at[PAIR_SCALES],
-                               .counts = at[PAIR_COUNTS],
-                               .src_rank = at[PAIR_SRC_RANK],
-                               .src_token = at[PAIR_SRC_TOKEN],
-                               .range = at[PAIR_RANGE],
-                               .local_expert = at[PAIR_LOCAL_EXPERT],
-                               .weights = at[PAIR_WEIGHTS],
-                               .stream = t->home->stream};
+  return (struct weft_ep_recv_args){.size = sizeof(struct weft_ep_recv_args),
+                                    .layout = t->config->layout,
+                                    .rows = t->rows,
+                                    .x = at[PAIR_X],
+                                    .scales = at[PAIR_SCALES],
+                                    .counts = at[PAIR_COUNTS],
+                                    .src_rank = at[PAIR_SRC_RANK],
+                                    .src_token = at[PAIR_SRC_TOKEN],
+                                    .range = at[PAIR_RANGE],
+                                    .local_expert = at[PAIR_LOCAL_EXPERT],
+                                    .weights = at[PAIR_WEIGHTS],
+                                    .stream = t->home->stream};
 }
 
 static size_t slot_bytes(const struct traffic *t, int what) {

@@ -63,13 +63,13 @@ template <typename T> static T *allocate(const rank &r, size_t count) {
 
 static void allocate_all(rank &r) {
   r.cuda(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking), "cudaStreamCreate");
-  r.dispatch = WEFT_EP_DISPATCH_INIT;
+  r.dispatch = WEFT_EP_DISPATCH_ARGS_INIT;
   r.dispatch.x = allocate<uint16_t>(r, TOKENS * HIDDEN);
   r.dispatch.num_tokens = TOKENS;
   r.dispatch.topk_idx = allocate<int64_t>(r, TOKENS * TOPK);
   r.dispatch.topk_weights = allocate<float>(r, TOKENS * TOPK);
   r.dispatch.stream = r.stream;
-  r.recv = WEFT_EP_RECV_INIT;
+  r.recv = WEFT_EP_RECV_ARGS_INIT;
   r.recv.layout = WEFT_EP_PER_EXPERT;
   r.recv.rows = ROWS;
   r.recv.x = allocate<uint16_t>(r, (size_t)EXPERTS * ROWS * HIDDEN);
@@ -78,7 +78,7 @@ static void allocate_all(rank &r) {
   r.recv.src_token = allocate<int32_t>(r, EXPERTS * ROWS);
   r.recv.range = allocate<int64_t>(r, EXPERTS * CAPACITY);
   r.recv.stream = r.stream;
-  r.combine = WEFT_EP_COMBINE_INIT;
+  r.combine = WEFT_EP_COMBINE_ARGS_INIT;
   r.combine.y = r.recv.x;
   r.combine.out = allocate<uint16_t>(r, TOKENS * HIDDEN);
   r.combine.stream = r.stream;
@@ -163,7 +163,7 @@ void rank::open(int32_t founders, uint32_t op_timeout_ms) {
   options.capacity = CAPACITY;
   options.founders = joins ? nullptr : first_ranks(founders).data();
   options.num_founders = joins ? 0 : (uint32_t)founders;
-  options.join_only = joins;
+  options.flags = joins ? WEFT_EP_OPTION_JOIN_ONLY : 0;
   options.max_tokens = TOKENS;
   options.hidden = HIDDEN;
   options.topk = TOPK;
@@ -225,7 +225,7 @@ void rank::ask_newest() {
 
 void rank::check_whole() const {
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-  must(weft_ep_stats(ep, &stats), "weft_ep_stats");
+  must(weft_ep_get_stats(ep, &stats), "weft_ep_stats");
   if (stats.lost != 0 || info.num_lost != 0 || result.num_lost != 0)
     die("operation %llu lost %u ranks in dispatch and %u in combine; %llu peers were lost so far",
         (unsigned long long)info.op, info.num_lost, result.num_lost, (unsigned long long)stats.lost);
@@ -243,7 +243,7 @@ static void judge_dispatch(const rank &r, const expected &is, oracle_case test, 
     if (source.rank == is.masked_by)
       source.num_tokens = 0;
   test.sources = sources.data();
-  weft_ep_recv recv = WEFT_EP_RECV_INIT;
+  weft_ep_recv_args recv = WEFT_EP_RECV_ARGS_INIT;
   recv.layout = WEFT_EP_PER_EXPERT;
   recv.rows = ROWS;
   recv.x = c.x.data();
@@ -269,8 +269,9 @@ void judge(const rank &r, const expected &is) {
   copies c = r.fetch();
   enum pattern_kind identity = PATTERN_PLAIN;
   judge_dispatch(r, is, test, c);
-  oracle_verdict verdict = oracle_check_combine(&test, r.index, c.out.data(), &r.result, pattern_expert, &identity,
-                                                is.missing.data(), (uint32_t)is.missing.size(), r.combine.renormalize);
+  oracle_verdict verdict =
+      oracle_check_combine(&test, r.index, c.out.data(), &r.result, pattern_expert, &identity, is.missing.data(),
+                           (uint32_t)is.missing.size(), r.combine.flags & WEFT_EP_COMBINE_RENORMALIZE);
   if (!verdict.ok)
     r.die("operation %llu: %s", (unsigned long long)r.op, verdict.what);
 }

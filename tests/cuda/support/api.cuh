@@ -46,9 +46,9 @@ struct rank {
   uint32_t sharers; // ranks on the device
   cudaStream_t stream;
   weft_ep_t *ep;
-  struct weft_ep_dispatch dispatch;
-  weft_ep_recv recv;
-  struct weft_ep_combine combine; // y is recv.x: the experts are the identity
+  struct weft_ep_dispatch_args dispatch;
+  weft_ep_recv_args recv;
+  struct weft_ep_combine_args combine; // y is recv.x: the experts are the identity
   // Of the operation before
   uint64_t op;
   weft_ep_info info;

@@ -45,7 +45,7 @@ bool shape_option(struct shape &shape, const char *argument) {
 }
 
 void shape_print(const struct shape &shape) {
-  static const char *const dtypes[] = {"bf16", "fp8", "fp8 pow2", "fp8 ue8m0"};
+  static const char *const dtypes[] = {"", "bf16", "fp8", "fp8 pow2", "fp8 ue8m0"};
   printf("%u ranks, %u tokens, hidden %u, top-%u, %u experts per rank, %s, %s%s", shape.ranks, shape.tokens,
          shape.hidden, shape.topk, shape.experts, dtypes[shape.dtype], shape.rank_major ? "rank-major" : "per-expert",
          shape.halves ? ", halves apart" : "");
@@ -149,7 +149,8 @@ group::group(const struct shape &wanted) : shape(wanted) {
   OK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
   if (s.blocks == 0)
     s.blocks = (uint32_t)processors / sharing;
-  cuda_layout_init(&layout, s.tokens, s.hidden, s.topk, s.experts, s.dtype, (int)s.coded);
+  cuda_layout_init(&layout, s.tokens, s.hidden, s.topk, s.experts, s.dtype,
+                   s.coded ? CUDA_COMBINE_LOGFMT10 : CUDA_COMBINE_BF16);
   rows = s.tokens * s.ranks;
   capacity = s.ranks * s.stride;
   parts = s.rank_major ? 1 : s.experts;

@@ -23,19 +23,20 @@ static _Thread_local uint64_t logged;
     allocations_end(&sum);                                                                                             \
     return rc;                                                                                                         \
   }
-COUNTED(weft_ep_dispatch_send, (weft_ep_t * ep, const struct weft_ep_dispatch *args, uint64_t *op), (ep, args, op))
+COUNTED(weft_ep_dispatch_send, (weft_ep_t * ep, const struct weft_ep_dispatch_args *args, uint64_t *op), (ep, args, op))
 COUNTED(weft_ep_dispatch_recv,
-        (weft_ep_t * ep, uint64_t op, const struct weft_ep_recv *recv, struct weft_ep_info *info), (ep, op, recv, info))
+        (weft_ep_t * ep, uint64_t op, const struct weft_ep_recv_args *recv, struct weft_ep_info *info),
+        (ep, op, recv, info))
 COUNTED(weft_ep_dispatch,
-        (weft_ep_t * ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
+        (weft_ep_t * ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
          struct weft_ep_info *info, uint64_t *op),
         (ep, args, recv, info, op))
-COUNTED(weft_ep_combine_send, (weft_ep_t * ep, uint64_t op, const struct weft_ep_combine *args), (ep, op, args))
+COUNTED(weft_ep_combine_send, (weft_ep_t * ep, uint64_t op, const struct weft_ep_combine_args *args), (ep, op, args))
 COUNTED(weft_ep_combine_recv,
-        (weft_ep_t * ep, uint64_t op, const struct weft_ep_combine *args, struct weft_ep_result *result),
+        (weft_ep_t * ep, uint64_t op, const struct weft_ep_combine_args *args, struct weft_ep_result *result),
         (ep, op, args, result))
 COUNTED(weft_ep_combine,
-        (weft_ep_t * ep, uint64_t op, const struct weft_ep_combine *args, struct weft_ep_result *result),
+        (weft_ep_t * ep, uint64_t op, const struct weft_ep_combine_args *args, struct weft_ep_result *result),
         (ep, op, args, result))
 COUNTED(weft_ep_combine_rows, (weft_ep_t * ep, uint64_t op, void **rows_at), (ep, op, rows_at))
 COUNTED(weft_ep_mask_update, (weft_ep_t * ep, int32_t rank, bool masked), (ep, rank, masked))

@@ -54,7 +54,7 @@ static bool holds_nothing(struct rank *rank, const char *when) {
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
   struct maps maps;
   for (;;) { // the service thread frees what the owner has let go of
-    if (weft_ep_stats(rank->ep, &stats) != 0 || !read_maps(rank, &maps))
+    if (weft_ep_get_stats(rank->ep, &stats) != 0 || !read_maps(rank, &maps))
       return rank_fail(rank, "%s", weft_last_error());
     if (stats.window_bytes == EP_DOORBELL_SIZE && maps.size == EP_DOORBELL_SIZE)
       return true;
@@ -71,7 +71,7 @@ static bool holds_one_peer(struct rank *rank, struct board *board) {
   struct weft_ep_peer_stats stats = WEFT_EP_PEER_STATS_INIT;
   struct weft_ep_stats all = WEFT_EP_STATS_INIT;
   struct maps maps;
-  if (weft_ep_peer_stats(rank->ep, peer, &stats) != 0 || weft_ep_stats(rank->ep, &all) != 0)
+  if (weft_ep_get_peer_stats(rank->ep, peer, &stats) != 0 || weft_ep_get_stats(rank->ep, &all) != 0)
     return rank_fail(rank, "%s", weft_last_error());
   if (!read_maps(rank, &maps))
     return false;
@@ -116,7 +116,7 @@ static bool join_and_leave(struct rank *rank, struct board *board) {
   if (!rank_operate_until(rank, self, 1))
     return false;
   while (stats.connected > 0 && !clock_passed(deadline))
-    if (!rank_operate(rank) || weft_ep_stats(rank->ep, &stats) != 0)
+    if (!rank_operate(rank) || weft_ep_get_stats(rank->ep, &stats) != 0)
       return false;
   return holds_nothing(rank, "after the other left");
 }

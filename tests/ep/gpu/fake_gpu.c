@@ -10,7 +10,7 @@ static void founders_operate(void **state) {
   struct fake_heard heard[3] = {0};
   fake_found(eps, 3, heard);
   int32_t device = -1;
-  assert_int_equal(weft_ep_memory(eps[0], &device), WEFT_EP_MEMORY_CUDA);
+  assert_int_equal(weft_ep_get_memory(eps[0], &device), WEFT_EP_MEMORY_CUDA);
   assert_int_equal(device, 0);
   for (uint64_t op = 0; op < 20; op++) {
     struct weft_ep_info info = WEFT_EP_INFO_INIT;
@@ -26,7 +26,7 @@ static void founders_operate(void **state) {
     assert_int_equal(weft_ep_next_op(eps[2]), op + 1);
   }
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-  assert_ok(weft_ep_stats(eps[0], &stats));
+  assert_ok(weft_ep_get_stats(eps[0], &stats));
   assert_int_equal(stats.operations, 20);
   assert_int_equal(stats.activations, 1);
   assert_int_equal(stats.connected, 2);
@@ -56,7 +56,7 @@ static void *tell(void *arg) {
 
 static uint64_t waited_for(weft_ep_t *ep, int32_t rank) {
   struct weft_ep_peer_stats stats = WEFT_EP_PEER_STATS_INIT;
-  assert_ok(weft_ep_peer_stats(ep, rank, &stats));
+  assert_ok(weft_ep_get_peer_stats(ep, rank, &stats));
   return stats.wait_ns;
 }
 
@@ -123,7 +123,7 @@ static void auto_without_an_engine_is_host_memory(void **state) {
   options.memory = WEFT_EP_MEMORY_AUTO;
   ep = fake_open(options);
   unsetenv("FAKE_NO_ENGINE");
-  assert_int_equal(weft_ep_memory(ep, NULL), WEFT_EP_MEMORY_HOST);
+  assert_int_equal(weft_ep_get_memory(ep, NULL), WEFT_EP_MEMORY_HOST);
   assert_ok(weft_ep_activate(ep, 1000));
   assert_ok(weft_ep_barrier(ep));
   weft_ep_close(ep);
@@ -134,8 +134,8 @@ static void captured_launches_have_no_number_and_tell_nothing(void **state) {
   weft_ep_t *eps[1];
   fake_found(eps, 1, NULL);
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
-  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
-  struct weft_ep_combine combine = WEFT_EP_COMBINE_INIT;
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   none.stream = combine.stream = (void *)1;
   uint64_t op;
   assert_int_equal(weft_ep_dispatch(eps[0], &none, fake_no_rows(), &info, &op), WEFT_ERR_INVALID);
@@ -161,11 +161,11 @@ static void captured_launches_have_no_number_and_tell_nothing(void **state) {
   assert_ok(weft_ep_await(eps[0], UINT64_MAX, &info, NULL, DEADLINE_MS));
   assert_int_equal(info.op, 3);
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-  assert_ok(weft_ep_stats(eps[0], &stats));
+  assert_ok(weft_ep_get_stats(eps[0], &stats));
   assert_int_equal(stats.operations, 3); // that the last one has ended the next kernel tells
   fake_operate(eps, 1, &info);
   assert_int_equal(info.op, 4);
-  assert_ok(weft_ep_stats(eps[0], &stats));
+  assert_ok(weft_ep_get_stats(eps[0], &stats));
   assert_int_equal(stats.operations, 5);
   weft_ep_close(eps[0]);
 }
@@ -180,23 +180,23 @@ static void rows_too_many_and_selections_missing_are_told(void **state) {
   static uint16_t x[2 * 128], out[2 * 128];
   const int64_t experts[] = {1, 15, 9, -1};
   const float weights[4] = {1, 1, 1, 1};
-  struct weft_ep_dispatch dispatch = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_dispatch_args dispatch = WEFT_EP_DISPATCH_ARGS_INIT;
   dispatch.x = x;
   dispatch.num_tokens = 2;
   dispatch.topk_idx = experts;
   dispatch.topk_weights = weights;
-  struct weft_ep_recv recv = *fake_no_rows();
+  struct weft_ep_recv_args recv = *fake_no_rows();
   recv.rows = 2;
   recv.x = x;
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   uint64_t op;
   setenv("FAKE_ROWS", "3", 1);
   setenv("FAKE_MISSING", "2", 1);
-  assert_int_equal(weft_ep_dispatch(ep, &dispatch, &recv, &info, &op), WEFT_ERR_LIMIT);
+  assert_int_equal(weft_ep_dispatch(ep, &dispatch, &recv, &info, &op), WEFT_ERR_ROOM);
   assert_says("the buffer has 2 rows for each expert, and 3 came");
   unsetenv("FAKE_ROWS");
   assert_int_equal(info.num_rows, 3);
-  struct weft_ep_combine combine = WEFT_EP_COMBINE_INIT;
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   struct weft_ep_missing missing[3];
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
   combine.out = out;
@@ -216,7 +216,7 @@ static void rows_too_many_and_selections_missing_are_told(void **state) {
   assert_true(missing[1].token == 1 && missing[1].k == 0 && missing[1].expert == 9);
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
   assert_ok(weft_ep_await(ep, op, NULL, &result, 1000)); // counted once
-  assert_ok(weft_ep_stats(ep, &stats));
+  assert_ok(weft_ep_get_stats(ep, &stats));
   assert_int_equal(stats.missing, 2);
   weft_ep_close(ep);
 }
@@ -229,10 +229,10 @@ static void weights_of_rows_by_rank_do_not_come_late(void **state) {
   static uint16_t x[128], out[128];
   const int64_t expert = 0;
   const float weight = 1;
-  const struct weft_ep_dispatch dispatch = {.size = sizeof dispatch, .x = x, .num_tokens = 1, .topk_idx = &expert};
-  struct weft_ep_recv recv = *fake_no_rows();
+  const struct weft_ep_dispatch_args dispatch = {.size = sizeof dispatch, .x = x, .num_tokens = 1, .topk_idx = &expert};
+  struct weft_ep_recv_args recv = *fake_no_rows();
   recv.layout = WEFT_EP_RANK_MAJOR;
-  struct weft_ep_combine combine = {.size = sizeof combine, .y = x, .out = out, .topk_weights = &weight};
+  struct weft_ep_combine_args combine = {.size = sizeof combine, .y = x, .out = out, .topk_weights = &weight};
   uint64_t op;
   assert_ok(weft_ep_dispatch(ep, &dispatch, &recv, NULL, &op));
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID);
@@ -245,7 +245,7 @@ static void weights_of_rows_by_rank_do_not_come_late(void **state) {
 static void operations_out_of_turn_are_refused(void **state) {
   (void)state;
   weft_ep_t *eps[1];
-  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
   uint64_t op, ops[2];
@@ -262,11 +262,11 @@ static void operations_out_of_turn_are_refused(void **state) {
   assert_int_equal(weft_ep_mask_update(eps[0], 3, true), WEFT_ERR_NOT_FOUND);
   assert_ok(weft_ep_mask_update(eps[0], 0, true));
   enum weft_ep_rank_state states[8];
-  assert_ok(weft_ep_mask_query(eps[0], states));
+  assert_ok(weft_ep_states(eps[0], states, sizeof states / sizeof *states, NULL));
   assert_int_equal(states[0], WEFT_EP_MASKED);
   assert_int_equal(eps[0]->gpu->control.masked, 1);
   assert_ok(weft_ep_finish(eps[0], ops[1]));
-  struct weft_ep_recv in_place = *fake_no_rows();
+  struct weft_ep_recv_args in_place = *fake_no_rows();
   const void *rows[1];
   in_place.rows_at = rows;
   assert_int_equal(weft_ep_dispatch(eps[0], &none, &in_place, NULL, &op), WEFT_ERR_INVALID);

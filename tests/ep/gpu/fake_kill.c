@@ -32,9 +32,9 @@ static void hear(void *arg, const struct weft_ep_event *event) {
 
 static bool operate(struct rank *rank) {
   static int32_t counts[2];
-  struct weft_ep_recv recv = {.size = sizeof recv, .counts = counts};
-  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
-  struct weft_ep_combine combine = WEFT_EP_COMBINE_INIT;
+  struct weft_ep_recv_args recv = {.size = sizeof recv, .counts = counts};
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   uint64_t op;
   if (weft_ep_dispatch(rank->ep, &none, &recv, &rank->info, &op) != 0 ||
       weft_ep_combine(rank->ep, op, &combine, NULL) != 0)
@@ -51,7 +51,7 @@ static bool operate_until_out(struct rank *rank) {
   while (rank->info.num_ranks != RANKS - 1 || stats.connected != RANKS - 2) {
     if (!operate(rank))
       return false;
-    weft_ep_stats(rank->ep, &stats);
+    weft_ep_get_stats(rank->ep, &stats);
     if (clock_passed(deadline_ns))
       return rank_fail(rank, "the view has %u ranks yet", rank->info.num_ranks);
   }

@@ -21,20 +21,20 @@ static void operate_while_joining(weft_ep_t **eps, struct fake_activation *activ
 }
 
 // Operates until the view has `count` ranks, and this many links are left.
-static void operate_until(weft_ep_t **eps, uint32_t num, size_t count, uint64_t connected) {
+static void operate_until(weft_ep_t **eps, uint32_t num, uint32_t count, uint64_t connected) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   for (;;) {
     fake_operate(eps, num, &info);
     struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-    assert_ok(weft_ep_stats(eps[0], &stats));
+    assert_ok(weft_ep_get_stats(eps[0], &stats));
     uint64_t epoch;
-    size_t now;
+    uint32_t now;
     assert_ok(weft_ep_view(eps[0], &epoch, NULL, 0, &now));
     if (now == count && stats.connected == connected)
       return;
     if (clock_passed(deadline_ns))
-      fail_msg("%zu ranks and %llu links, not %zu and %llu, within %d ms", now, (unsigned long long)stats.connected,
+      fail_msg("%u ranks and %llu links, not %u and %llu, within %d ms", now, (unsigned long long)stats.connected,
                count, (unsigned long long)connected, DEADLINE_MS);
   }
 }
@@ -67,7 +67,7 @@ static void ranks_join_and_leave_while_others_operate(void **state) {
     while (weft_ep_is_active(eps[2]))
       fake_operate(eps, 3, NULL);
     uint64_t op;
-    struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+    struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
     assert_int_equal(weft_ep_dispatch(eps[2], &none, fake_no_rows(), NULL, &op), WEFT_ERR_FENCED);
     weft_ep_close(eps[2]);
     operate_until(eps, 2, 2, 1);
@@ -79,7 +79,7 @@ static void ranks_join_and_leave_while_others_operate(void **state) {
   assert_int_equal(heard[0].lost, 0);
   assert_int_equal(heard[0].activated, 1 + 2 * CHURN);
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-  assert_ok(weft_ep_stats(eps[1], &stats));
+  assert_ok(weft_ep_get_stats(eps[1], &stats));
   assert_int_equal(stats.activations, 1 + 2 * CHURN);
   weft_ep_close(eps[0]);
   weft_ep_close(eps[1]);
@@ -102,7 +102,7 @@ static void a_silent_rank_is_put_out(void **state) {
   operate_until(eps, 2, 2, 1);
   assert_int_equal(heard[0].lost + heard[1].lost >= 1, 1);
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
-  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   uint64_t op;
   int rc = 0;
   while ((rc = weft_ep_is_active(eps[2]) ? ep_check_active(eps[2]) : WEFT_ERR_FENCED) == 0 &&

@@ -57,7 +57,7 @@ static void auto_falls_back_to_host_memory(void **state) {
   weft_ep_t *ep = NULL;
   int32_t device = 5;
   assert_int_equal(weft_ep_open(&ep, &options, 1000), 0);
-  assert_int_equal(weft_ep_memory(ep, &device), WEFT_EP_MEMORY_HOST);
+  assert_int_equal(weft_ep_get_memory(ep, &device), WEFT_EP_MEMORY_HOST);
   assert_int_equal(device, -1);
   assert_int_equal(weft_ep_activate(ep, 1000), 0);
   assert_int_equal(weft_ep_barrier(ep), 0);

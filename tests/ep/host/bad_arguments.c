@@ -48,7 +48,7 @@ static void options_out_of_range_are_named(void **state) {
   o.field = value;                                                                                                     \
   assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, words);                                                   \
   assert_null(ep)
-  REFUSED(size, 8, "WEFT_EP_OPTIONS_INIT");
+  REFUSED(size, 8, "weft_ep_options: its size is 8");
   REFUSED(store, NULL, "store");
   REFUSED(prefix, "/weft/x", "does not end in '/'");
   REFUSED(hidden, 100, "hidden is 100");
@@ -60,8 +60,8 @@ static void options_out_of_range_are_named(void **state) {
   REFUSED(capacity, 4097, "capacity is 4097");
   REFUSED(rank, 4, "rank 4 is beyond the capacity");
   REFUSED(rank, -2, "rank -2");
-  REFUSED(dtype, (enum weft_ep_dtype)4, "dtype is 4");
-  REFUSED(combine_dtype, (enum weft_ep_combine_dtype)2, "combine_dtype is 2");
+  REFUSED(dtype, (enum weft_ep_dtype)6, "dtype is 6");
+  REFUSED(combine_dtype, (enum weft_ep_combine_dtype)3, "combine_dtype is 3");
   REFUSED(num_founders, 1, "founders is NULL");
   static const int32_t twice[] = {0, 0}, others[] = {1, 2}, beyond[] = {0, 9};
   o = small();
@@ -70,9 +70,9 @@ static void options_out_of_range_are_named(void **state) {
   assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "named twice");
   o.founders = others;
   assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "not among the founders");
-  o.join_only = true;
-  assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "join_only");
-  o.join_only = false;
+  o.flags = WEFT_EP_OPTION_JOIN_ONLY;
+  assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "JOIN_ONLY");
+  o.flags = 0;
   o.founders = beyond;
   assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "founder 9");
   struct weft_store_list *left = NULL;
@@ -110,14 +110,14 @@ static void connect_names_what_is_wrong(void **state) {
   assert_int_equal(weft_ep_connect(ep, there, 1, 10000), 0);
   assert_int_equal(weft_ep_connect(ep, there, 1, 10000), 0); // twice is no error
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-  assert_int_equal(weft_ep_stats(ep, &stats), 0);
+  assert_int_equal(weft_ep_get_stats(ep, &stats), 0);
   assert_int_equal(stats.connected, 1);
   enum weft_ep_rank_state states[4];
-  assert_int_equal(weft_ep_mask_query(ep, states), 0);
+  assert_int_equal(weft_ep_states(ep, states, 4, NULL), 0);
   assert_int_equal(states[2], WEFT_EP_CONNECTED);
   assert_int_equal(states[1], WEFT_EP_ABSENT);
   assert_int_equal(weft_ep_disconnect(ep, there, 1, 10000), 0);
-  assert_int_equal(weft_ep_stats(ep, &stats), 0);
+  assert_int_equal(weft_ep_get_stats(ep, &stats), 0);
   assert_int_equal(stats.connected, 0);
   weft_ep_close(peer);
   weft_ep_close(ep);
@@ -126,7 +126,7 @@ static void connect_names_what_is_wrong(void **state) {
 static void other_sizes_and_formats_do_not_connect(void **state) {
   (void)state;
   static const int32_t one[] = {1};
-  static const char *const words[] = {"hidden 256", "with dtype 3", "combine_dtype 1"};
+  static const char *const words[] = {"hidden 256", "with dtype 4", "combine_dtype 2"};
   for (int i = 0; i < 3; i++) {
     struct weft_ep_options o = small();
     weft_ep_t *ep, *peer;
@@ -147,7 +147,7 @@ static void operations_before_activation_are_refused(void **state) {
   struct weft_ep_options o = small();
   weft_ep_t *ep;
   assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
-  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   uint64_t op;
   assert_says(weft_ep_dispatch_send(ep, &none, &op), WEFT_ERR_NOT_CONNECTED, "weft_ep_activate");
   assert_int_equal(weft_ep_barrier(ep), WEFT_ERR_NOT_CONNECTED);
@@ -160,7 +160,7 @@ static void who_may_only_join_founds_no_group(void **state) {
   (void)state;
   weft_ep_t *ep;
   struct weft_ep_options o = small();
-  o.join_only = true;
+  o.flags = WEFT_EP_OPTION_JOIN_ONLY;
   o.lease_ttl_s = 1; // so long it gives the view to come back
   assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
   assert_says(weft_ep_activate(ep, 50), WEFT_ERR_TIMEOUT, "no view of the group");
@@ -191,7 +191,7 @@ static void dispatch_arguments_are_checked(void **state) {
   float weights[8] = {1, 1, 1, 1, 1, 1, 1, 1};
   int32_t counts[2];
   uint64_t op;
-  struct weft_ep_dispatch args = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;
   args.num_tokens = 5;
   assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, "5 tokens");
   args.num_tokens = 4;
@@ -210,19 +210,19 @@ static void dispatch_arguments_are_checked(void **state) {
   assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, "topk_idx[2][1] is -2");
   topk_idx[5] = 1;
   assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), 0);
-  struct weft_ep_recv recv = WEFT_EP_RECV_INIT;
+  struct weft_ep_recv_args recv = WEFT_EP_RECV_ARGS_INIT;
   assert_says(weft_ep_dispatch_recv(ep, op, &recv, NULL), WEFT_ERR_INVALID, "counts is NULL");
   uint16_t received[2 * 4 * 128];
   recv.counts = counts;
   recv.x = received;
   recv.rows = 3;
-  assert_says(weft_ep_dispatch_recv(ep, op, &recv, NULL), WEFT_ERR_LIMIT, "4 came");
+  assert_says(weft_ep_dispatch_recv(ep, op, &recv, NULL), WEFT_ERR_ROOM, "4 came");
   recv.rows = 4;
   assert_says(weft_ep_dispatch_recv(ep, op + 2, &recv, NULL), WEFT_ERR_INVALID, "not open");
   assert_int_equal(weft_ep_dispatch_recv(ep, op, &recv, NULL), 0); // the same operation, with room enough
   assert_int_equal(counts[0], 4);
   assert_says(weft_ep_dispatch_recv(ep, op, &recv, NULL), WEFT_ERR_INVALID, "dispatch_recv");
-  struct weft_ep_combine combine = WEFT_EP_COMBINE_INIT;
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   combine.out = out;
   assert_says(weft_ep_combine_send(ep, op, &combine), WEFT_ERR_INVALID, "y is NULL");
   combine.y = received;
@@ -247,10 +247,10 @@ static void weights_of_rows_by_rank_do_not_come_late(void **state) {
   const float weights[2] = {1, 0};
   int32_t counts[2];
   uint64_t op;
-  const struct weft_ep_dispatch args = {.size = sizeof args, .x = x, .num_tokens = 1, .topk_idx = topk_idx};
-  const struct weft_ep_recv recv = {
+  const struct weft_ep_dispatch_args args = {.size = sizeof args, .x = x, .num_tokens = 1, .topk_idx = topk_idx};
+  const struct weft_ep_recv_args recv = {
       .size = sizeof recv, .layout = WEFT_EP_RANK_MAJOR, .rows = 1, .x = received, .counts = counts};
-  struct weft_ep_combine combine = {.size = sizeof combine, .y = received, .out = out, .topk_weights = weights};
+  struct weft_ep_combine_args combine = {.size = sizeof combine, .y = received, .out = out, .topk_weights = weights};
   assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
   assert_says(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID, "RANK_MAJOR: they go with the dispatch");
   combine.topk_weights = NULL;
@@ -259,7 +259,7 @@ static void weights_of_rows_by_rank_do_not_come_late(void **state) {
 }
 
 // The rows that were too many lie apart from their scales; then they are asked for in place, together.
-static void rows_cast_before_come_in_place_after_a_limit(void **state) {
+static void rows_cast_before_come_in_place_when_they_are_too_many(void **state) {
   (void)state;
   struct weft_ep_options o = small();
   o.dtype = WEFT_EP_FP8;
@@ -274,10 +274,11 @@ static void rows_cast_before_come_in_place_after_a_limit(void **state) {
   const void *rows_at[6];
   int32_t counts[2];
   uint64_t op;
-  const struct weft_ep_dispatch args = {
+  const struct weft_ep_dispatch_args args = {
       .size = sizeof args, .x = x, .num_tokens = 3, .topk_idx = topk_idx, .scales = scales};
-  struct weft_ep_recv recv = {.size = sizeof recv, .rows = 1, .x = received, .scales = (float[2]){0}, .counts = counts};
-  assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &op), WEFT_ERR_LIMIT, "3 came");
+  struct weft_ep_recv_args recv = {
+      .size = sizeof recv, .rows = 1, .x = received, .scales = (float[2]){0}, .counts = counts};
+  assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &op), WEFT_ERR_ROOM, "3 came");
   recv.rows = 3;
   recv.x = NULL;
   recv.rows_at = rows_at;
@@ -304,14 +305,14 @@ static void a_masked_or_absent_rank_costs_its_selections_only(void **state) {
   float weights[2] = {0.25f, 0.75f};
   int32_t counts[2];
   uint64_t op;
-  struct weft_ep_dispatch args = {
+  struct weft_ep_dispatch_args args = {
       .size = sizeof args, .x = x, .num_tokens = 1, .topk_idx = topk_idx, .topk_weights = weights};
-  struct weft_ep_recv recv = {.size = sizeof recv, .rows = 4, .x = received, .counts = counts};
+  struct weft_ep_recv_args recv = {.size = sizeof recv, .rows = 4, .x = received, .counts = counts};
   struct weft_ep_missing missing[2];
   struct weft_ep_result result = {.size = sizeof result, .missing = missing, .missing_cap = 2};
-  struct weft_ep_combine combine = {.size = sizeof combine, .y = received, .out = out};
+  struct weft_ep_combine_args combine = {.size = sizeof combine, .y = received, .out = out};
   for (int renormalize = 0; renormalize < 2; renormalize++) {
-    combine.renormalize = renormalize;
+    combine.flags = renormalize ? WEFT_EP_COMBINE_RENORMALIZE : 0;
     assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
     assert_int_equal(weft_ep_combine(ep, op, &combine, &result), 0);
     assert_int_equal(result.num_missing, 1);
@@ -340,7 +341,7 @@ int main(void) {
       cmocka_unit_test(founders_that_do_not_come_are_named),
       cmocka_unit_test(dispatch_arguments_are_checked),
       cmocka_unit_test(weights_of_rows_by_rank_do_not_come_late),
-      cmocka_unit_test(rows_cast_before_come_in_place_after_a_limit),
+      cmocka_unit_test(rows_cast_before_come_in_place_when_they_are_too_many),
       cmocka_unit_test(a_masked_or_absent_rank_costs_its_selections_only),
   };
   return cmocka_run_group_tests_name("ep_bad_arguments", tests, open_store, close_store);

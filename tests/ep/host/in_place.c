@@ -46,11 +46,11 @@ static void write_on(struct rank *rank, struct tale *tale) {
     rank->topk_idx[i] = i % TOPK == 0 ? 0 : -1;
   for (uint64_t i = 0; i < 2 * PAIRS; i++) {
     uint64_t op;
-    struct weft_ep_dispatch args = {.size = sizeof args,
-                                    .x = rank->x,
-                                    .num_tokens = TOKENS,
-                                    .topk_idx = rank->topk_idx,
-                                    .topk_weights = rank->weights};
+    struct weft_ep_dispatch_args args = {.size = sizeof args,
+                                         .x = rank->x,
+                                         .num_tokens = TOKENS,
+                                         .topk_idx = rank->topk_idx,
+                                         .topk_weights = rank->weights};
     fill(rank, weft_ep_next_op(rank->ep));
     atomic_store(&tale->begun, weft_ep_next_op(rank->ep) + 1);
     int rc = weft_ep_dispatch_send(rank->ep, &args, &op);
@@ -68,14 +68,14 @@ struct rows {
 };
 
 static bool hear_in_place(struct rank *rank, struct rows *rows, uint64_t *op) {
-  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
-  struct weft_ep_recv recv = {.size = sizeof recv,
-                              .layout = WEFT_EP_RANK_MAJOR,
-                              .rows = TOKENS,
-                              .rows_at = rows->at,
-                              .counts = rank->counts,
-                              .src_rank = rows->src_rank,
-                              .src_token = rows->src_token};
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_recv_args recv = {.size = sizeof recv,
+                                   .layout = WEFT_EP_RANK_MAJOR,
+                                   .rows = TOKENS,
+                                   .rows_at = rows->at,
+                                   .counts = rank->counts,
+                                   .src_rank = rows->src_rank,
+                                   .src_token = rows->src_token};
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   if (weft_ep_dispatch(rank->ep, &none, &recv, &info, op) != 0)
     return rank_fail(rank, "%s", weft_last_error());
@@ -145,22 +145,22 @@ static bool begin(struct rank *rank, struct operation *op, int32_t next_rank) {
     rank->topk_idx[t * TOPK] = (int64_t)rank->index * rank->setup.experts;
     rank->topk_idx[t * TOPK + 1] = (int64_t)next_rank * rank->setup.experts + 1;
   }
-  struct weft_ep_dispatch args = {
+  struct weft_ep_dispatch_args args = {
       .size = sizeof args, .x = op->x, .num_tokens = TOKENS, .topk_idx = rank->topk_idx, .topk_weights = rank->weights};
-  struct weft_ep_recv recv = {.size = sizeof recv,
-                              .layout = WEFT_EP_RANK_MAJOR,
-                              .rows = MOST_ROWS,
-                              .rows_at = op->rows_at,
-                              .counts = rank->counts,
-                              .src_rank = op->src_rank,
-                              .src_token = op->src_token};
+  struct weft_ep_recv_args recv = {.size = sizeof recv,
+                                   .layout = WEFT_EP_RANK_MAJOR,
+                                   .rows = MOST_ROWS,
+                                   .rows_at = op->rows_at,
+                                   .counts = rank->counts,
+                                   .src_rank = op->src_rank,
+                                   .src_token = op->src_token};
   op->info = (struct weft_ep_info)WEFT_EP_INFO_INIT;
   return weft_ep_dispatch(rank->ep, &args, &recv, &op->info, &op->number) == 0;
 }
 
 // The experts give their input back, so the sum over two ranks is twice the token; one rank alone gives one row.
 static bool end(struct rank *rank, struct operation *op) {
-  struct weft_ep_combine args = {.size = sizeof args, .out = op->out};
+  struct weft_ep_combine_args args = {.size = sizeof args, .out = op->out};
   if (weft_ep_combine_rows(rank->ep, op->number, op->answers_at) != 0)
     return rank_fail(rank, "%s", weft_last_error());
   for (uint32_t row = 0; row < op->info.num_rows; row++)
@@ -214,7 +214,7 @@ static void misuse(struct rank *rank, void *arg) {
     rank_fail(rank, "%s", weft_last_error());
     return;
   }
-  struct weft_ep_combine args = {.size = sizeof args, .out = op.out};
+  struct weft_ep_combine_args args = {.size = sizeof args, .out = op.out};
   refuse(rank, weft_ep_combine_send(rank->ep, op.number, &args), "y is NULL");
   refuse(rank, weft_ep_combine_rows(rank->ep, op.number, NULL), "rows_at is NULL");
   refuse(rank, weft_ep_combine_rows(rank->ep, op.number + 2, op.answers_at), "not open");
@@ -226,8 +226,8 @@ static void misuse(struct rank *rank, void *arg) {
   refuse(rank, weft_ep_combine_send(rank->ep, op.number, &args), "y is given");
   if (!end(rank, &op))
     return;
-  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
-  struct weft_ep_recv recv = rank->recv;
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_recv_args recv = rank->recv;
   recv.rows_at = rank->rows_at;
   refuse(rank, weft_ep_dispatch(rank->ep, &none, &recv, NULL, &op.number), "both given");
   recv.x = NULL;

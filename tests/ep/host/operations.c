@@ -198,13 +198,13 @@ static void overlap_body(struct rank *rank, void *arg) {
     memcpy(topk_idx, none, sizeof topk_idx);
     for (int t = 0; t < TOKENS; t++)
       topk_idx[t * TOPK] = (t + i) % 8;
-    struct weft_ep_dispatch a = {
+    struct weft_ep_dispatch_args a = {
         .size = sizeof a, .x = rank->x, .num_tokens = TOKENS, .topk_idx = topk_idx, .topk_weights = rank->weights};
     for (int t = 0; t < TOKENS * TOPK; t++)
       rank->weights[t] = 1.0f;
     for (int v = 0; v < TOKENS * HIDDEN; v++)
       rank->x[v] = oracle_to_bf16((double)(v % 97 + i));
-    struct weft_ep_combine c = {.size = sizeof c, .y = rank->received, .out = rank->out};
+    struct weft_ep_combine_args c = {.size = sizeof c, .y = rank->received, .out = rank->out};
     int rc = weft_ep_dispatch_send(rank->ep, &a, &first);
     rc = rc ? rc : weft_ep_dispatch_send(rank->ep, &a, &second);
     uint64_t third;
@@ -250,12 +250,12 @@ static void repeat_body(struct rank *rank, void *arg) {
       rank->weights[t * TOPK + k] = 0.1f + 0.07f * (float)k;
     }
   for (int i = 0; i < 10; i++) {
-    struct weft_ep_dispatch a = {.size = sizeof a,
-                                 .x = rank->x,
-                                 .num_tokens = TOKENS,
-                                 .topk_idx = rank->topk_idx,
-                                 .topk_weights = rank->weights};
-    struct weft_ep_combine c = {.size = sizeof c, .y = rank->received, .out = rank->out};
+    struct weft_ep_dispatch_args a = {.size = sizeof a,
+                                      .x = rank->x,
+                                      .num_tokens = TOKENS,
+                                      .topk_idx = rank->topk_idx,
+                                      .topk_weights = rank->weights};
+    struct weft_ep_combine_args c = {.size = sizeof c, .y = rank->received, .out = rank->out};
     uint64_t op;
     if (weft_ep_dispatch(rank->ep, &a, &rank->recv, NULL, &op) != 0 || weft_ep_combine(rank->ep, op, &c, NULL) != 0) {
       rank_fail(rank, "%s", weft_last_error());

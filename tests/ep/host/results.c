@@ -145,8 +145,8 @@ static void waits_are_those_for_each_source(void **state) {
 static void on_host_memory_there_is_no_device(struct rank *rank, void *arg) {
   (void)arg;
   int32_t device = 7;
-  if (weft_ep_memory(rank->ep, &device) != WEFT_EP_MEMORY_HOST || device != -1 ||
-      weft_ep_memory(rank->ep, NULL) != WEFT_EP_MEMORY_HOST)
+  if (weft_ep_get_memory(rank->ep, &device) != WEFT_EP_MEMORY_HOST || device != -1 ||
+      weft_ep_get_memory(rank->ep, NULL) != WEFT_EP_MEMORY_HOST)
     rank_fail(rank, "weft_ep_memory tells of device %d", device);
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   if (weft_ep_await(rank->ep, UINT64_MAX, &info, NULL, 0) != WEFT_ERR_INVALID)

@@ -25,7 +25,7 @@ static struct weft_ep_options small(weft_store_t *store, int32_t rank, uint32_t 
 
 static uint64_t window_bytes(weft_ep_t *ep) {
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-  assert_int_equal(weft_ep_stats(ep, &stats), 0);
+  assert_int_equal(weft_ep_get_stats(ep, &stats), 0);
   return stats.window_bytes;
 }
 
@@ -58,7 +58,7 @@ static void a_rank_connects_again_at_once(void **state) {
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   struct weft_ep_stats stats = {.size = sizeof stats, .connected = 1};
   while (stats.connected > 0 && !clock_passed(deadline)) // the last hang-up
-    assert_int_equal(weft_ep_stats(peer, &stats), 0);
+    assert_int_equal(weft_ep_get_stats(peer, &stats), 0);
   assert_int_equal(weft_ep_disconnect(peer, NULL, 0, 0), 0);
   assert_holds_nothing(peer);
   weft_ep_close(peer);

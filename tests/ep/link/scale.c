@@ -53,7 +53,7 @@ static bool live(struct rank *rank, void *arg) {
     return false;
   note(board, index, CONNECTED);
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-  if (weft_ep_stats(rank->ep, &stats) != 0 || stats.connected != num_ranks - 1)
+  if (weft_ep_get_stats(rank->ep, &stats) != 0 || stats.connected != num_ranks - 1)
     return rank_fail(rank, "%" PRIu64 " peers are connected", stats.connected);
   if (!rank_operate(rank))
     return false;

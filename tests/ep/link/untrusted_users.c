@@ -24,7 +24,7 @@ enum { NOBODY = 65534, CALLS = 10000, AT_ONCE = 200, MORE = 100, SKIPPED = 77 };
 
 static uint32_t connected(weft_ep_t *ep) {
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-  assert_int_equal(weft_ep_stats(ep, &stats), 0);
+  assert_int_equal(weft_ep_get_stats(ep, &stats), 0);
   return stats.connected;
 }
 

@@ -116,7 +116,7 @@ static void what_is_wrong_in_a_message_keeps_all_of_it_out(void **state) {
       word("offset 4294967288", EP_PLACE_AREA, UINT32_MAX - 7),
       word("offset 4294967288", EP_PLACE_SHADOW, UINT32_MAX - 7),
       word("must not write", EP_PLACE_AREA, layout.area),
-      word("must not write", EP_PLACE_AREA, slot + layout.slot * WEFT_EP_DEPTH),
+      word("must not write", EP_PLACE_AREA, slot + layout.slot * EP_DEPTH),
       word("must not write", EP_PLACE_AREA, slot + layout.rows),
       word("must not write", EP_PLACE_AREA, slot + layout.heads),
       word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, taken.dispatch)),

@@ -67,11 +67,11 @@ static bool await_flag(struct rank *rank, struct board *board, const _Atomic boo
 }
 
 static bool receive(struct rank *rank, uint64_t op) {
-  struct weft_ep_recv recv = {.size = sizeof recv,
-                              .layout = WEFT_EP_RANK_MAJOR,
-                              .rows = rank->rows,
-                              .rows_at = rank->rows_at,
-                              .counts = rank->counts};
+  struct weft_ep_recv_args recv = {.size = sizeof recv,
+                                   .layout = WEFT_EP_RANK_MAJOR,
+                                   .rows = rank->rows,
+                                   .rows_at = rank->rows_at,
+                                   .counts = rank->counts};
   rank->info = (struct weft_ep_info)WEFT_EP_INFO_INIT;
   int rc = weft_ep_dispatch_recv(rank->ep, op, &recv, &rank->info);
   return rc == 0 || rank_fail(rank, "dispatch_recv: %s", weft_last_error());
@@ -92,7 +92,7 @@ static bool find_grave(struct rank *rank, struct ep_window *grave) {
 }
 
 static bool read_rows(struct rank *rank, struct board *board) {
-  struct weft_ep_dispatch none = {.size = sizeof none};
+  struct weft_ep_dispatch_args none = {.size = sizeof none};
   struct ep_window grave;
   uint64_t op;
   if (!await_flag(rank, board, &board->ready, "rank 1"))
@@ -118,11 +118,11 @@ static bool read_rows(struct rank *rank, struct board *board) {
 
 static bool write_rows(struct rank *rank, struct board *board) {
   static int64_t experts[ROWS];
-  struct weft_ep_dispatch rows = {.size = sizeof rows,
-                                  .x = rank->x,
-                                  .num_tokens = ROWS,
-                                  .topk_idx = experts, // rank 0's only one
-                                  .topk_weights = rank->weights};
+  struct weft_ep_dispatch_args rows = {.size = sizeof rows,
+                                       .x = rank->x,
+                                       .num_tokens = ROWS,
+                                       .topk_idx = experts, // rank 0's only one
+                                       .topk_weights = rank->weights};
   uint64_t op;
   if (!await_flag(rank, board, &board->stopped, "the stop of rank 0"))
     return false;

@@ -92,20 +92,20 @@ static bool dispatch(struct rank *rank, const void *x, bool send, uint64_t *op) 
   static int64_t experts[ROWS];
   for (int i = 0; i < ROWS; i++)
     experts[i] = 1 - rank->index; // the other's only one
-  struct weft_ep_dispatch args = {
+  struct weft_ep_dispatch_args args = {
       .size = sizeof args, .x = x, .num_tokens = send ? ROWS : 0, .topk_idx = experts, .topk_weights = rank->weights};
-  struct weft_ep_recv recv = {.size = sizeof recv,
-                              .layout = WEFT_EP_RANK_MAJOR,
-                              .rows = rank->rows,
-                              .rows_at = rank->rows_at,
-                              .counts = rank->counts};
+  struct weft_ep_recv_args recv = {.size = sizeof recv,
+                                   .layout = WEFT_EP_RANK_MAJOR,
+                                   .rows = rank->rows,
+                                   .rows_at = rank->rows_at,
+                                   .counts = rank->counts};
   rank->info = (struct weft_ep_info)WEFT_EP_INFO_INIT;
   int rc = weft_ep_dispatch(rank->ep, &args, &recv, &rank->info, op);
   return rc == 0 || rank_fail(rank, "dispatch: %s", weft_last_error());
 }
 
 static bool combine(struct rank *rank, uint64_t op, const void *y) {
-  struct weft_ep_combine args = {.size = sizeof args, .y = y, .out = rank->out};
+  struct weft_ep_combine_args args = {.size = sizeof args, .y = y, .out = rank->out};
   return weft_ep_combine(rank->ep, op, &args, NULL) == 0 || rank_fail(rank, "combine: %s", weft_last_error());
 }
 
@@ -156,12 +156,12 @@ static void stop(struct rank *rank, struct story *story) {
 }
 
 static bool take_dispatch(struct rank *rank, struct story *story) {
-  struct weft_ep_dispatch args = {.size = sizeof args};
-  struct weft_ep_recv recv = {.size = sizeof recv,
-                              .layout = WEFT_EP_RANK_MAJOR,
-                              .rows = rank->rows,
-                              .rows_at = rank->rows_at,
-                              .counts = rank->counts};
+  struct weft_ep_dispatch_args args = {.size = sizeof args};
+  struct weft_ep_recv_args recv = {.size = sizeof recv,
+                                   .layout = WEFT_EP_RANK_MAJOR,
+                                   .rows = rank->rows,
+                                   .rows_at = rank->rows_at,
+                                   .counts = rank->counts};
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   uint64_t op;
   if (weft_ep_dispatch_send(rank->ep, &args, &op) != 0)
@@ -181,7 +181,7 @@ static bool take_dispatch(struct rank *rank, struct story *story) {
 static bool take_combine(struct rank *rank, struct story *story) {
   uint64_t op;
   uint16_t *rows = make_rows();
-  struct weft_ep_combine args = {.size = sizeof args, .out = rank->out};
+  struct weft_ep_combine_args args = {.size = sizeof args, .out = rank->out};
   if (!rows || !dispatch(rank, rows, true, &op))
     return rank_fail(rank, "no rows");
   if (weft_ep_combine_send(rank->ep, op, &args) != 0)

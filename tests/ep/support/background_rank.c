@@ -11,7 +11,7 @@
 enum { DEADLINE_MS = 30000 };
 
 static bool is_alone(const weft_ep_t *ep) {
-  size_t count = 0;
+  uint32_t count = 0;
   weft_ep_view(ep, NULL, NULL, 0, &count);
   return count == 1;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ep_limits.h"
 #include "cmocka_all.h"
 
 #include "base/time/clock.h"
@@ -60,17 +61,17 @@ static void allocate(struct rank *rank) {
   rank->recv_weights = calloc(total * s->topk, sizeof *rank->recv_weights);
   rank->rows_at = calloc(total, sizeof *rank->rows_at);
   rank->answers_at = calloc(total, sizeof *rank->answers_at);
-  rank->recv = (struct weft_ep_recv){.size = sizeof rank->recv,
-                                     .layout = s->layout,
-                                     .rows = rank->rows,
-                                     .x = rank->received,
-                                     .scales = rank->scales,
-                                     .counts = rank->counts,
-                                     .src_rank = rank->src_rank,
-                                     .src_token = rank->src_token,
-                                     .range = rank->range,
-                                     .local_expert = experts ? NULL : rank->local_expert,
-                                     .weights = experts ? NULL : rank->recv_weights};
+  rank->recv = (struct weft_ep_recv_args){.size = sizeof rank->recv,
+                                          .layout = s->layout,
+                                          .rows = rank->rows,
+                                          .x = rank->received,
+                                          .scales = rank->scales,
+                                          .counts = rank->counts,
+                                          .src_rank = rank->src_rank,
+                                          .src_token = rank->src_token,
+                                          .range = rank->range,
+                                          .local_expert = experts ? NULL : rank->local_expert,
+                                          .weights = experts ? NULL : rank->recv_weights};
 }
 
 // With WEFT_TEST_HOSTS=N ranks take turns to be on N hosts, as far as they know.
@@ -96,6 +97,9 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
   s->experts = or_default(s->experts, 2);
   s->patience_s = or_default(s->patience_s, DEADLINE_MS / 1000);
   s->timeout_ms = or_default(s->timeout_ms, 20000);
+  s->dtype = s->dtype ? s->dtype : WEFT_EP_BF16;
+  s->combine_dtype = s->combine_dtype ? s->combine_dtype : WEFT_EP_COMBINE_BF16;
+  s->layout = s->layout ? s->layout : WEFT_EP_PER_EXPERT;
   rank->pattern = (struct pattern){.seed = s->seed ? s->seed : SEED,
                                    .num_tokens = s->no_tokens ? 0 : s->tokens,
                                    .hidden = s->hidden,
@@ -157,7 +161,7 @@ bool rank_activate(struct rank *rank) {
 }
 
 static void uncast(const struct setup *s, uint16_t *out, const uint8_t *values, const void *scales) {
-  float unpacked[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  float unpacked[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
   if (s->dtype == WEFT_EP_FP8_UE8M0)
     ep_kernels_unpack_scales(unpacked, scales, s->hidden);
   ep_kernels_best()->uncast_fp8(out, values, s->dtype == WEFT_EP_FP8_UE8M0 ? unpacked : scales, s->hidden);
@@ -226,7 +230,7 @@ static void gather_rows(struct rank *rank) {
         gather_row(rank, (size_t)e * rank->rows + (size_t)i);
 }
 
-static bool place_answers(struct rank *rank, uint64_t op, struct weft_ep_combine *args) {
+static bool place_answers(struct rank *rank, uint64_t op, struct weft_ep_combine_args *args) {
   size_t bytes = (size_t)rank->setup.hidden * 2;
   args->y = NULL;
   if (weft_ep_combine_rows(rank->ep, op, rank->answers_at) != 0)
@@ -252,7 +256,7 @@ static void poison(struct rank *rank) {
 static void cast_rows(struct rank *rank, uint32_t tokens) {
   uint32_t hidden = rank->setup.hidden;
   uint8_t *q = malloc(hidden), *to = (uint8_t *)rank->x_scales;
-  float scales[WEFT_EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  float scales[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
   for (uint32_t t = 0; t < tokens; t++) { // a row's codes end before the next row's values
     oracle_cast(q, scales, rank->x + (size_t)t * hidden, hidden, rank->setup.dtype);
     if (rank->setup.dtype == WEFT_EP_FP8_UE8M0)
@@ -277,9 +281,9 @@ static void reach(struct rank *rank, enum rank_step step) {
     rank->setup.at(rank, step);
 }
 
-static bool send_and_receive(struct rank *rank, const struct weft_ep_dispatch *dispatch, uint64_t *op) {
+static bool send_and_receive(struct rank *rank, const struct weft_ep_dispatch_args *dispatch, uint64_t *op) {
   int rc;
-  struct weft_ep_recv recv = rank->recv;
+  struct weft_ep_recv_args recv = rank->recv;
   if (rank->setup.in_place) {
     recv.x = NULL;
     recv.scales = NULL;
@@ -300,7 +304,7 @@ static bool send_and_receive(struct rank *rank, const struct weft_ep_dispatch *d
   return rc == 0 ? true : rank_fail(rank, "dispatch: %s: %s", weft_err_name(rc), weft_last_error());
 }
 
-static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine *args) {
+static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine_args *args) {
   int rc;
   if (rank->setup.apart) {
     rc = weft_ep_combine_send(rank->ep, op, args);
@@ -317,10 +321,10 @@ static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine
 }
 
 static bool mask(struct rank *rank, uint64_t op) {
-  int32_t ranks[WEFT_EP_MAX_CAPACITY];
-  size_t count;
-  weft_ep_view(rank->ep, NULL, ranks, WEFT_EP_MAX_CAPACITY, &count);
-  for (size_t i = 0; i < count; i++)
+  int32_t ranks[EP_MAX_CAPACITY];
+  uint32_t count;
+  weft_ep_view(rank->ep, NULL, ranks, EP_MAX_CAPACITY, &count);
+  for (uint32_t i = 0; i < count; i++)
     if (weft_ep_mask_update(rank->ep, ranks[i], rank_masks(&rank->setup, op, rank->index, ranks[i])) != 0)
       return rank_fail(rank, "mask: %s", weft_last_error());
   return true;
@@ -328,16 +332,15 @@ static bool mask(struct rank *rank, uint64_t op) {
 
 bool rank_operate(struct rank *rank) {
   const struct setup *s = &rank->setup;
-  int32_t ranks[WEFT_EP_MAX_CAPACITY];
-  size_t count;
-  weft_ep_view(rank->ep, &rank->view_epoch, ranks, WEFT_EP_MAX_CAPACITY, &count);
-  rank->num_view = (uint32_t)count;
+  int32_t ranks[EP_MAX_CAPACITY];
+  uint32_t count;
+  weft_ep_view(rank->ep, &rank->view_epoch, ranks, EP_MAX_CAPACITY, &count);
+  rank->num_view = count;
   memcpy(rank->view, ranks, (count < 16 ? count : 16) * sizeof *ranks);
   uint64_t op = weft_ep_next_op(rank->ep);
   enum pattern_kind kind = pattern_kind_of(op);
   poison(rank);
-  uint32_t tokens =
-      pattern_fill(&rank->pattern, op, rank->index, ranks, (uint32_t)count, rank->x, rank->topk_idx, rank->weights);
+  uint32_t tokens = pattern_fill(&rank->pattern, op, rank->index, ranks, count, rank->x, rank->topk_idx, rank->weights);
   if (rank->unjudged)
     memset(rank->x, 0x55, (size_t)s->tokens * s->hidden * 2);
   bool cast = s->cast_before && s->dtype != WEFT_EP_BF16;
@@ -345,17 +348,17 @@ bool rank_operate(struct rank *rank) {
     cast_rows(rank, tokens);
   rank->info = (struct weft_ep_info){.size = sizeof rank->info, .lost = rank->lost, .lost_cap = 16};
   rank->result = (struct weft_ep_result){.size = sizeof rank->result, .missing = rank->missing, .missing_cap = 4096};
-  struct weft_ep_dispatch dispatch = {.size = sizeof dispatch,
-                                      .x = rank->x,
-                                      .num_tokens = tokens,
-                                      .topk_idx = rank->topk_idx,
-                                      .topk_weights = s->late_weights ? NULL : rank->weights,
-                                      .scales = cast ? rank->x_scales : NULL};
-  struct weft_ep_combine args = {.size = sizeof args,
-                                 .y = rank->y,
-                                 .topk_weights = s->late_weights ? rank->weights : NULL,
-                                 .renormalize = s->renormalize,
-                                 .out = rank->out};
+  struct weft_ep_dispatch_args dispatch = {.size = sizeof dispatch,
+                                           .x = rank->x,
+                                           .num_tokens = tokens,
+                                           .topk_idx = rank->topk_idx,
+                                           .topk_weights = s->late_weights ? NULL : rank->weights,
+                                           .scales = cast ? rank->x_scales : NULL};
+  struct weft_ep_combine_args args = {.size = sizeof args,
+                                      .y = rank->y,
+                                      .topk_weights = s->late_weights ? rank->weights : NULL,
+                                      .flags = s->renormalize ? WEFT_EP_COMBINE_RENORMALIZE : 0,
+                                      .out = rank->out};
   uint64_t number;
   if (s->masks && !mask(rank, op))
     return false;
@@ -378,7 +381,7 @@ bool rank_operate(struct rank *rank) {
   rank->epoch = rank->info.epoch;
   if (rank->unjudged || rank->info.num_ranks != count || (rank->had_losses && !settled))
     return true;
-  return rank_judge(rank, op, ranks, (uint32_t)count, kind);
+  return rank_judge(rank, op, ranks, count, kind);
 }
 
 bool rank_operate_n(struct rank *rank, uint32_t count) {
@@ -389,9 +392,9 @@ bool rank_operate_n(struct rank *rank, uint32_t count) {
 }
 
 bool rank_sees(struct rank *rank, const int32_t *ranks, uint32_t count) {
-  int32_t seen[WEFT_EP_MAX_CAPACITY];
-  size_t num_seen;
-  weft_ep_view(rank->ep, NULL, seen, WEFT_EP_MAX_CAPACITY, &num_seen);
+  int32_t seen[EP_MAX_CAPACITY];
+  uint32_t num_seen;
+  weft_ep_view(rank->ep, NULL, seen, EP_MAX_CAPACITY, &num_seen);
   return num_seen == count && memcmp(seen, ranks, count * sizeof *ranks) == 0;
 }
 

@@ -83,7 +83,7 @@ struct rank {
   int64_t *range;
   const void **rows_at; // with in_place
   void **answers_at;    // with placed
-  struct weft_ep_recv recv;
+  struct weft_ep_recv_args recv;
 };
 
 // Opens rank `index` (-1: any). `founders` may be NULL. False: rank->error says why.

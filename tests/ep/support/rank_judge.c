@@ -90,7 +90,7 @@ bool rank_judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t c
   free_inputs(&inputs);
 
   // The combine is judged by what was dispatched: a selection of a masked rank counts as missing.
-  int32_t missing[WEFT_EP_MAX_CAPACITY];
+  int32_t missing[EP_MAX_CAPACITY];
   uint32_t num_missing = list_missing(rank, op, ranks, count, missing);
   inputs = make_inputs(rank, op, ranks, count);
   test.sources = inputs.sources;

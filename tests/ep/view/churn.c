@@ -73,7 +73,7 @@ static long read_rss_kib(void) {
 
 static bool look(struct rank *rank, struct held *held) {
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-  if (weft_ep_stats(rank->ep, &stats) != 0)
+  if (weft_ep_get_stats(rank->ep, &stats) != 0)
     return rank_fail(rank, "%s", weft_last_error());
   *held = (struct held){.heap = mallinfo2().uordblks,
                         .window_bytes = stats.window_bytes,
@@ -90,7 +90,7 @@ static bool await_solitude(struct rank *rank) {
     return false;
   struct weft_ep_stats stats = {.size = sizeof stats, .window_bytes = 0};
   for (uint64_t deadline = clock_deadline_ms(DEADLINE_MS); stats.window_bytes != EP_DOORBELL_SIZE;) {
-    if (!rank_operate(rank) || weft_ep_stats(rank->ep, &stats) != 0)
+    if (!rank_operate(rank) || weft_ep_get_stats(rank->ep, &stats) != 0)
       return rank_fail(rank, "%s", weft_last_error());
     if (clock_passed(deadline))
       return rank_fail(rank, "alone, with windows of %" PRIu64 " bytes", stats.window_bytes);

@@ -56,7 +56,7 @@ static uint64_t agreed_epoch(struct rank *rank) {
 
 static bool agreed_with(struct rank *rank, int32_t index) {
   int32_t ranks[RANKS];
-  size_t count = 0;
+  uint32_t count = 0;
   weft_ep_committed_view(rank->ep, NULL, ranks, RANKS, &count);
   for (size_t i = 0; i < count; i++)
     if (ranks[i] == index)
@@ -76,10 +76,10 @@ static void *die_when_agreed(void *arg) {
 static bool operate_two(struct rank *rank) {
   uint64_t ops[2];
   int32_t ranks[RANKS];
-  size_t count;
+  uint32_t count;
   weft_ep_view(rank->ep, NULL, ranks, RANKS, &count);
   for (int i = 0; i < 2; i++) {
-    struct weft_ep_dispatch dispatch = WEFT_EP_DISPATCH_INIT;
+    struct weft_ep_dispatch_args dispatch = WEFT_EP_DISPATCH_ARGS_INIT;
     dispatch.x = rank->x;
     dispatch.topk_idx = rank->topk_idx;
     dispatch.topk_weights = rank->weights;

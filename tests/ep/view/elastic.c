@@ -44,7 +44,7 @@ static uint32_t view_size(const int32_t view[16]) {
 static bool leave(struct rank *rank) {
   if (!rank_leave(rank))
     return false;
-  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   uint64_t op;
   if (weft_ep_dispatch_send(rank->ep, &none, &op) != WEFT_ERR_FENCED)
     return rank_fail(rank, "a rank that has left could dispatch");
@@ -192,7 +192,7 @@ struct churn {
 
 static uint64_t window_bytes(const struct rank *rank) {
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
-  return weft_ep_stats(rank->ep, &stats) == 0 ? stats.window_bytes : 0;
+  return weft_ep_get_stats(rank->ep, &stats) == 0 ? stats.window_bytes : 0;
 }
 
 // Operates, and lets go of its last guest's windows.
@@ -203,7 +203,7 @@ static void stay_alone(struct rank *rank) {
     return;
   struct weft_ep_stats stats = {.size = sizeof stats, .connected = 1};
   while (stats.connected > 0 && !clock_passed(deadline))
-    if (!rank_operate(rank) || weft_ep_stats(rank->ep, &stats) != 0)
+    if (!rank_operate(rank) || weft_ep_get_stats(rank->ep, &stats) != 0)
       return;
 }
 

@@ -43,7 +43,7 @@ void fuzz_ranks_part(const struct fuzz_ranks *ranks) {
     for (int32_t rank = 1; rank < 4; rank++)
       weft_ep_disconnect(ranks->own, &rank, 1, 0); // one that is down is let go of by what follows
     FUZZ_CHECK(weft_ep_connect(ranks->own, NULL, 0, 0) == 0);
-    FUZZ_CHECK(weft_ep_stats(ranks->own, &stats) == 0);
+    FUZZ_CHECK(weft_ep_get_stats(ranks->own, &stats) == 0);
     if (stats.window_bytes > EP_DOORBELL_SIZE)
       poll(NULL, 0, 1);
   } while (stats.window_bytes > EP_DOORBELL_SIZE);

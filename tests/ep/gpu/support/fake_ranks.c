@@ -97,15 +97,15 @@ void fake_found(weft_ep_t **eps, uint32_t count, struct fake_heard *heard) {
   fake_found_with(eps, count, heard, 0);
 }
 
-const struct weft_ep_recv *fake_no_rows(void) {
+const struct weft_ep_recv_args *fake_no_rows(void) {
   static int32_t counts[2];
-  static struct weft_ep_recv recv = {.size = sizeof recv, .layout = WEFT_EP_PER_EXPERT, .counts = counts};
+  static struct weft_ep_recv_args recv = {.size = sizeof recv, .layout = WEFT_EP_PER_EXPERT, .counts = counts};
   return &recv;
 }
 
 uint64_t fake_launch(weft_ep_t *ep) {
-  struct weft_ep_dispatch none = WEFT_EP_DISPATCH_INIT;
-  struct weft_ep_combine combine = WEFT_EP_COMBINE_INIT;
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   uint64_t op;
   assert_ok(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &op));
   assert_ok(weft_ep_combine(ep, op, &combine, NULL));

@@ -48,7 +48,7 @@ void fake_end(struct fake_activation *activation);
 void fake_found_with(weft_ep_t **eps, uint32_t count, struct fake_heard *heard, uint32_t op_timeout_ms);
 void fake_found(weft_ep_t **eps, uint32_t count, struct fake_heard *heard);
 
-const struct weft_ep_recv *fake_no_rows(void);
+const struct weft_ep_recv_args *fake_no_rows(void);
 
 // Launches an operation and its combine.
 uint64_t fake_launch(weft_ep_t *ep);

@@ -47,17 +47,17 @@ struct model *model_new(enum weft_ep_dtype dtype, enum weft_ep_layout layout, in
                                  .dtype = dtype,
                                  .sources = m->sources,
                                  .num_sources = MODEL_RANKS};
-  m->recv = (struct weft_ep_recv){.size = sizeof m->recv,
-                                  .layout = layout,
-                                  .rows = MODEL_ROWS,
-                                  .x = &m->rows,
-                                  .scales = m->scales,
-                                  .counts = m->counts,
-                                  .src_rank = m->src_rank,
-                                  .src_token = m->src_token,
-                                  .range = m->range,
-                                  .local_expert = layout == WEFT_EP_RANK_MAJOR ? m->local_expert : NULL,
-                                  .weights = layout == WEFT_EP_RANK_MAJOR ? m->weights : NULL};
+  m->recv = (struct weft_ep_recv_args){.size = sizeof m->recv,
+                                       .layout = layout,
+                                       .rows = MODEL_ROWS,
+                                       .x = &m->rows,
+                                       .scales = m->scales,
+                                       .counts = m->counts,
+                                       .src_rank = m->src_rank,
+                                       .src_token = m->src_token,
+                                       .range = m->range,
+                                       .local_expert = layout == WEFT_EP_RANK_MAJOR ? m->local_expert : NULL,
+                                       .weights = layout == WEFT_EP_RANK_MAJOR ? m->weights : NULL};
   if (lost_or_none >= 0)
     m->lost[m->num_lost++] = lost_or_none;
   model_dispatch(m);

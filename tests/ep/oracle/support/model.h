@@ -27,7 +27,7 @@ struct model {
   uint32_t num_lost;
   bool renormalize;
 
-  struct weft_ep_recv recv;
+  struct weft_ep_recv_args recv;
   struct weft_ep_info info;
   union {
     uint16_t bf16[MODEL_EXPERTS * MODEL_ROWS * MODEL_HIDDEN];

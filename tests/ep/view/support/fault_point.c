@@ -25,7 +25,7 @@ static void strike(void) {
 static uint32_t flags_up(void) {
   struct weft_ep *ep = armed.rank->ep;
   uint64_t number = ep->next_op - armed.combining; // it counts up at the end of dispatch_send
-  struct ep_op *op = &ep->host->ops[number % WEFT_EP_DEPTH];
+  struct ep_op *op = &ep->host->ops[number % EP_DEPTH];
   uint32_t up = 0;
   for (uint32_t i = 0; i < op->num_members; i++) {
     if (!op->members[i].link)

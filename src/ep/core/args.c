@@ -1,0 +1,37 @@
+// Initial values of the structs of weft/ep.h, for languages without macros; and what is wrong with a caller's fields.
+#include "ep/core/args.h"
+
+#include "base/fail.h"
+
+#define WITH_INITIAL(name, INIT)                                                                                       \
+  void weft_ep_##name##_init(struct weft_ep_##name *out, size_t size) {                                                \
+    const struct weft_ep_##name initial = INIT;                                                                        \
+    sized_init(out, size, &initial, sizeof initial);                                                                   \
+  }
+
+WITH_INITIAL(options, WEFT_EP_OPTIONS_INIT)
+WITH_INITIAL(limits, WEFT_EP_LIMITS_INIT)
+WITH_INITIAL(dispatch_args, WEFT_EP_DISPATCH_ARGS_INIT)
+WITH_INITIAL(recv_args, WEFT_EP_RECV_ARGS_INIT)
+WITH_INITIAL(combine_args, WEFT_EP_COMBINE_ARGS_INIT)
+WITH_INITIAL(info, WEFT_EP_INFO_INIT)
+WITH_INITIAL(result, WEFT_EP_RESULT_INIT)
+WITH_INITIAL(route_options, WEFT_EP_ROUTE_OPTIONS_INIT)
+WITH_INITIAL(route_arrays, WEFT_EP_ROUTE_ARRAYS_INIT)
+WITH_INITIAL(route_info, WEFT_EP_ROUTE_INFO_INIT)
+WITH_INITIAL(stats, WEFT_EP_STATS_INIT)
+WITH_INITIAL(peer_stats, WEFT_EP_PEER_STATS_INIT)
+
+int ep_check_flags(const char *call, uint32_t flags, uint32_t known, uint32_t reserved) {
+  uint32_t unknown = flags & ~known;
+  if (unknown != 0)
+    return fail(WEFT_ERR_INVALID, "%s: flags have bit 0x%x, which means nothing: this library knows 0x%x", call,
+                unknown & -unknown, known);
+  if (reserved != 0)
+    return fail(WEFT_ERR_INVALID, "%s: reserved is %u; it must be 0", call, reserved);
+  return 0;
+}
+
+int ep_unsupported(const char *call, const char *what, const char *instead) {
+  return fail(WEFT_ERR_UNSUPPORTED, "%s: %s is not supported yet: %s", call, what, instead);
+}

@@ -1,0 +1,55 @@
+// The structs that callers give to weft/ep.h: of older and newer programs too, with flags that this library knows.
+#ifndef EP_CORE_ARGS_H
+#define EP_CORE_ARGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <weft/ep.h>
+
+#include "base/sized.h"
+
+// Each gives the caller's struct itself where it is of this version, else `copy`; NULL after fail(). The last field of
+// the first version stands here.
+#define EP_READ_OPTIONS(given, copy)       SIZED_READ(given, copy, reserved, "weft_ep_options")
+#define EP_READ_DISPATCH(given, copy)      SIZED_READ(given, copy, flags, "weft_ep_dispatch_args")
+#define EP_READ_RECV(given, copy)          SIZED_READ(given, copy, reserved, "weft_ep_recv_args")
+#define EP_READ_COMBINE(given, copy)       SIZED_READ(given, copy, reserved, "weft_ep_combine_args")
+#define EP_READ_ROUTE_OPTIONS(given, copy) SIZED_READ(given, copy, reserved, "weft_ep_route_options")
+
+// The code of the failure that left NULL: a struct that is longer than this library's was refused for what it sets.
+static inline int ep_refusal(const void *given, size_t known) {
+  return given && *(const size_t *)given > known ? WEFT_ERR_VERSION : WEFT_ERR_INVALID;
+}
+
+// The struct to write outputs into: the caller's itself, or `copy` with what the caller's has. NULL: there is none, or
+// after fail(), and then *rc is not 0.
+static inline void *ep_output(void *given, void *copy, size_t known, size_t first, const char *name, int *rc) {
+  if (!given || *(const size_t *)given == known)
+    return given;
+  *rc = sized_check_output(given, first, name);
+  if (*rc != 0)
+    return NULL;
+  size_t size = *(const size_t *)given;
+  memset(copy, 0, known);
+  memcpy(copy, given, size < known ? size : known);
+  return copy;
+}
+#define EP_OUTPUT(given, copy, last, name, rc)                                                                         \
+  ep_output(given, copy, sizeof *(copy), SIZED_END(__typeof__(*(copy)), last), name, rc)
+#define EP_OUTPUT_INFO(given, copy, rc)   EP_OUTPUT(given, copy, reserved, "weft_ep_info", rc)
+#define EP_OUTPUT_RESULT(given, copy, rc) EP_OUTPUT(given, copy, reserved, "weft_ep_result", rc)
+
+// Gives the caller what was written.
+static inline void ep_output_end(void *given, const void *used, size_t known) {
+  if (used && used != given)
+    sized_write(given, used, known);
+}
+
+// INVALID: a bit that is none of `known`, or `reserved` is not 0.
+int ep_check_flags(const char *call, uint32_t flags, uint32_t known, uint32_t reserved);
+// UNSUPPORTED: `what` is given, which is to be as `instead` says.
+int ep_unsupported(const char *call, const char *what, const char *instead);
+
+#endif

@@ -1,0 +1,300 @@
+// What weft/ep.h declares and no engine, or not this one, does yet: each field is refused with its name, and nothing is
+// sent. Bits and values that mean nothing are invalid.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cmocka_all.h"
+
+#include "ep/support/rank.h"
+
+enum { HIDDEN = 128, TOKENS = 2, TOPK = 2, ROWS = 4, EXPERTS = 2 };
+
+static weft_store_t *store;
+static weft_ep_t *ep;
+
+static uint16_t x[TOKENS * HIDDEN], received[EXPERTS * ROWS * HIDDEN], out[TOKENS * HIDDEN];
+static const int64_t topk_idx[TOKENS * TOPK] = {0, 1, 0, 1};
+static const float weights[TOKENS * TOPK] = {1, 1, 1, 1};
+static int32_t counts[EXPERTS];
+
+static int open_rank(void **state) {
+  (void)state;
+  if (weft_store_open_local(&store) != 0)
+    return -1;
+  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  options.store = store;
+  options.rank = 0;
+  options.capacity = 4;
+  options.hidden = HIDDEN;
+  options.max_tokens = TOKENS;
+  options.topk = TOPK;
+  return weft_ep_open(&ep, &options, 10000) != 0 || weft_ep_activate(ep, 10000) != 0;
+}
+
+static int close_rank(void **state) {
+  (void)state;
+  weft_ep_close(ep);
+  weft_store_close(store);
+  return 0;
+}
+
+static void expect(int rc, int code, const char *words) {
+  assert_int_equal(rc, code);
+  if (!strstr(weft_last_error(), words))
+    fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), words);
+}
+
+static struct weft_ep_dispatch_args good_dispatch(void) {
+  struct weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;
+  args.x = x;
+  args.num_tokens = TOKENS;
+  args.topk_idx = topk_idx;
+  args.topk_weights = weights;
+  return args;
+}
+
+static struct weft_ep_recv_args good_recv(void) {
+  struct weft_ep_recv_args recv = WEFT_EP_RECV_ARGS_INIT;
+  recv.x = received;
+  recv.rows = ROWS;
+  recv.counts = counts;
+  return recv;
+}
+
+// One field of a struct, by its place: what makes the call fail, how, and a word of the sentence.
+struct refusal {
+  size_t offset;
+  uint64_t value;
+  size_t width;
+  int code;
+  const char *words;
+};
+#define FIELD(type, member, value, code, words)                                                                        \
+  {                                                                                                                    \
+    offsetof(struct weft_ep_##type, member), (uint64_t)(value), sizeof((struct weft_ep_##type *)0)->member, code,      \
+        words                                                                                                          \
+  }
+#define UNSUPPORTED(type, member, value, words) FIELD(type, member, value, WEFT_ERR_UNSUPPORTED, words)
+#define INVALID(type, member, value, words)     FIELD(type, member, value, WEFT_ERR_INVALID, words)
+#define COUNT(list)                             (sizeof(list) / sizeof *(list))
+
+static void set(void *args, const struct refusal *refusal) {
+  uint32_t narrow = (uint32_t)refusal->value;
+  memcpy((char *)args + refusal->offset, refusal->width == sizeof narrow ? (void *)&narrow : (void *)&refusal->value,
+         refusal->width);
+}
+
+// Nothing has begun: the next operation's number is the same.
+static void each_field_of_a_dispatch(void **state) {
+  (void)state;
+  const struct refusal refusals[] = {
+      UNSUPPORTED(dispatch_args, route, (uintptr_t)x, "route"),
+      UNSUPPORTED(dispatch_args, dtype, WEFT_EP_OPAQUE, "opaque"),
+      UNSUPPORTED(dispatch_args, x_dtype, WEFT_EP_OPAQUE, "opaque"),
+      UNSUPPORTED(dispatch_args, row_bytes, 256, "row_bytes"),
+      UNSUPPORTED(dispatch_args, scale_bytes, 4, "scale_bytes"),
+      INVALID(dispatch_args, dtype, 6, "no dtype 6"),
+      INVALID(dispatch_args, x_dtype, 7, "no dtype 7"),
+      INVALID(dispatch_args, flags, 1u << 9, "bit 0x200"),
+  };
+  uint64_t before = weft_ep_next_op(ep), op;
+  struct weft_ep_recv_args recv = good_recv();
+  for (size_t i = 0; i < COUNT(refusals); i++) {
+    struct weft_ep_dispatch_args args = good_dispatch();
+    set(&args, &refusals[i]);
+    expect(weft_ep_dispatch_send(ep, &args, &op), refusals[i].code, refusals[i].words);
+    expect(weft_ep_dispatch(ep, &args, &recv, NULL, &op), refusals[i].code, refusals[i].words);
+  }
+  assert_int_equal(weft_ep_next_op(ep), before);
+}
+
+static void each_field_of_a_receive(void **state) {
+  (void)state;
+  const struct refusal refusals[] = {
+      UNSUPPORTED(recv_args, layout, WEFT_EP_PACKED, "PACKED"),
+      UNSUPPORTED(recv_args, alignment, 128, "alignment"),
+      UNSUPPORTED(recv_args, flags, WEFT_EP_RECV_ZERO_PADDING, "ZERO_PADDING"),
+      UNSUPPORTED(recv_args, slot, (uintptr_t)counts, "slot"),
+      UNSUPPORTED(recv_args, expert_end, (uintptr_t)counts, "expert_end"),
+      INVALID(recv_args, flags, WEFT_EP_RECV_KEEP_PLACES, "RANK_MAJOR"),
+      INVALID(recv_args, flags, 1u << 5, "bit 0x20"),
+      INVALID(recv_args, layout, 4, "no layout 4"),
+      INVALID(recv_args, reserved, 1, "reserved is 1"),
+      INVALID(recv_args, told, (uintptr_t)x, "told_size is 0"),
+  };
+  uint64_t before = weft_ep_next_op(ep), op;
+  struct weft_ep_dispatch_args args = good_dispatch();
+  for (size_t i = 0; i < COUNT(refusals); i++) {
+    struct weft_ep_recv_args recv = good_recv();
+    set(&recv, &refusals[i]);
+    expect(weft_ep_dispatch(ep, &args, &recv, NULL, &op), refusals[i].code, refusals[i].words);
+  }
+  assert_int_equal(weft_ep_next_op(ep), before);
+  assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), 0);
+  for (size_t i = 0; i < COUNT(refusals); i++) {
+    struct weft_ep_recv_args recv = good_recv();
+    set(&recv, &refusals[i]);
+    expect(weft_ep_dispatch_recv(ep, op, &recv, NULL), refusals[i].code, refusals[i].words);
+  }
+  struct weft_ep_recv_args recv = good_recv();
+  assert_int_equal(weft_ep_dispatch_recv(ep, op, &recv, NULL), 0);
+  assert_int_equal(weft_ep_finish(ep, op), 0);
+}
+
+static void each_field_of_a_combine(void **state) {
+  (void)state;
+  const struct refusal refusals[] = {
+      UNSUPPORTED(combine_args, bias[0], (uintptr_t)x, "bias"),
+      UNSUPPORTED(combine_args, bias[1], (uintptr_t)x, "bias"),
+      UNSUPPORTED(combine_args, row_weights, (uintptr_t)weights, "row_weights"),
+      UNSUPPORTED(combine_args, out_weights, (uintptr_t)out, "out_weights"),
+      INVALID(combine_args, dtype, 3, "no dtype 3"),
+      INVALID(combine_args, flags, 1u << 2, "bit 0x4"),
+      INVALID(combine_args, reserved, 1, "reserved is 1"),
+  };
+  uint64_t op;
+  struct weft_ep_dispatch_args dispatch = good_dispatch();
+  struct weft_ep_recv_args recv = good_recv();
+  assert_int_equal(weft_ep_dispatch(ep, &dispatch, &recv, NULL, &op), 0);
+  struct weft_ep_combine_args good = WEFT_EP_COMBINE_ARGS_INIT;
+  good.y = received;
+  good.out = out;
+  for (size_t i = 0; i < COUNT(refusals); i++) {
+    struct weft_ep_combine_args args = good;
+    set(&args, &refusals[i]);
+    expect(weft_ep_combine(ep, op, &args, NULL), refusals[i].code, refusals[i].words);
+    expect(weft_ep_combine_send(ep, op, &args), refusals[i].code, refusals[i].words);
+    expect(weft_ep_combine_recv(ep, op, &args, NULL), refusals[i].code, refusals[i].words);
+  }
+  assert_int_equal(weft_ep_combine(ep, op, &good, NULL), 0);
+}
+
+static void options_and_routes(void **state) {
+  (void)state;
+  weft_ep_t *other = NULL;
+  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  options.store = store;
+  options.prefix = "/other/";
+  options.dtype = WEFT_EP_OPAQUE;
+  expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_UNSUPPORTED, "OPAQUE");
+  options.dtype = 0;
+  options.flags = 1u << 4;
+  expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "bit 0x10");
+  options.flags = 0;
+  options.reserved = 3;
+  expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "reserved is 3");
+  weft_ep_route_t *route = NULL;
+  struct weft_ep_route_options route_options = WEFT_EP_ROUTE_OPTIONS_INIT;
+  expect(weft_ep_route_create(ep, &route_options, &route), WEFT_ERR_UNSUPPORTED, "route");
+  assert_null(route);
+  route_options.flags = 1;
+  expect(weft_ep_route_create(ep, &route_options, &route), WEFT_ERR_INVALID, "bit 0x1");
+  struct weft_ep_route_arrays arrays = WEFT_EP_ROUTE_ARRAYS_INIT;
+  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  uint64_t op;
+  expect(weft_ep_route_plan(NULL, topk_idx, TOKENS, NULL), WEFT_ERR_INVALID, "route is NULL");
+  expect(weft_ep_route_get_arrays(NULL, &arrays), WEFT_ERR_INVALID, "route is NULL");
+  expect(weft_ep_route_await(NULL, &info, 0), WEFT_ERR_INVALID, "route is NULL");
+  expect(weft_ep_combine_route(ep, NULL, &combine, NULL, &op), WEFT_ERR_INVALID, "route is NULL");
+  weft_ep_route_free(NULL);
+}
+
+// Programs of other versions: a longer struct goes while its tail is 0, a shorter one than the first never.
+static void structs_of_other_versions(void **state) {
+  (void)state;
+  struct {
+    struct weft_ep_dispatch_args args;
+    uint64_t newer;
+  } dispatch = {good_dispatch(), 0};
+  struct {
+    struct weft_ep_recv_args args;
+    uint64_t newer;
+  } recv = {good_recv(), 0};
+  struct {
+    struct weft_ep_combine_args args;
+    uint64_t newer;
+  } combine = {{.y = received, .out = out}, 0};
+  struct {
+    struct weft_ep_info info;
+    uint64_t newer;
+  } info = {WEFT_EP_INFO_INIT, 77};
+  struct {
+    struct weft_ep_result result;
+    uint64_t newer;
+  } result = {WEFT_EP_RESULT_INIT, 78};
+  dispatch.args.size = sizeof dispatch;
+  recv.args.size = sizeof recv;
+  combine.args.size = sizeof combine;
+  info.info.size = sizeof info;
+  result.result.size = sizeof result;
+  uint64_t op;
+  assert_int_equal(weft_ep_dispatch(ep, &dispatch.args, &recv.args, &info.info, &op), 0);
+  assert_int_equal(info.info.op, op);
+  assert_int_equal(info.info.num_rows, TOKENS * TOPK);
+  assert_int_equal(info.newer, 77);
+  assert_int_equal(weft_ep_combine(ep, op, &combine.args, &result.result), 0);
+  assert_int_equal(result.result.logical_bytes, (uint64_t)TOKENS * TOPK * HIDDEN * 2);
+  assert_int_equal(result.newer, 78);
+  dispatch.newer = 1;
+  expect(weft_ep_dispatch(ep, &dispatch.args, &recv.args, NULL, &op), WEFT_ERR_VERSION, "weft_ep_dispatch_args: byte");
+  dispatch.newer = 0;
+  info.info.size = 16;
+  expect(weft_ep_dispatch(ep, &dispatch.args, &recv.args, &info.info, &op), WEFT_ERR_INVALID, "weft_ep_info");
+  recv.args.size = 8;
+  expect(weft_ep_dispatch(ep, &dispatch.args, &recv.args, NULL, &op), WEFT_ERR_INVALID, "weft_ep_recv_args");
+  expect(weft_ep_dispatch_send(ep, NULL, &op), WEFT_ERR_INVALID, "weft_ep_dispatch_args");
+}
+
+static void the_limits_are_those_of_the_options(void **state) {
+  (void)state;
+  struct weft_ep_limits limits = WEFT_EP_LIMITS_INIT;
+  assert_int_equal(weft_ep_get_limits(&limits), 0);
+  assert_int_equal(limits.max_tokens, 1024);
+  assert_int_equal(limits.depth, 2);
+  weft_ep_t *other = NULL;
+  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  options.store = store;
+  options.capacity = limits.max_capacity + 1;
+  expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "capacity");
+  limits.size = 8;
+  expect(weft_ep_get_limits(&limits), WEFT_ERR_INVALID, "weft_ep_limits");
+}
+
+static void masks_and_states_are_counted(void **state) {
+  (void)state;
+  int32_t masked[6] = {9, 9, 9, 9, 9, 9};
+  assert_int_equal(weft_ep_mask_update(ep, 0, true), 0);
+  assert_int_equal(weft_ep_mask_read(ep, masked, 6, NULL), 0);
+  assert_memory_equal(masked, ((int32_t[]){1, 0, 0, 0, 9, 9}), sizeof masked);
+  enum weft_ep_rank_state states[2];
+  uint32_t count = 0;
+  assert_int_equal(weft_ep_states(ep, states, 2, &count), 0);
+  assert_int_equal(count, 4);
+  assert_int_equal(states[0], WEFT_EP_MASKED);
+  assert_int_equal(states[1], WEFT_EP_ABSENT);
+  assert_int_equal(weft_ep_mask_update(ep, 0, false), 0);
+  assert_int_equal(weft_ep_mask_read(ep, masked, 1, NULL), 0);
+  assert_int_equal(masked[0], 0);
+  expect(weft_ep_mask_read(ep, NULL, 1, NULL), WEFT_ERR_INVALID, "masked is NULL");
+  expect(weft_ep_states(ep, NULL, 1, &count), WEFT_ERR_INVALID, "states is NULL");
+  int32_t ranks[1] = {-1};
+  uint32_t members = 0;
+  assert_int_equal(weft_ep_view(ep, NULL, NULL, 0, &members), 0);
+  assert_int_equal(members, 1);
+  assert_int_equal(weft_ep_committed_view(ep, NULL, ranks, 1, &members), 0);
+  assert_int_equal(ranks[0], 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_field_of_a_dispatch),     cmocka_unit_test(each_field_of_a_receive),
+      cmocka_unit_test(each_field_of_a_combine),      cmocka_unit_test(options_and_routes),
+      cmocka_unit_test(structs_of_other_versions),    cmocka_unit_test(the_limits_are_those_of_the_options),
+      cmocka_unit_test(masks_and_states_are_counted),
+  };
+  return cmocka_run_group_tests_name("ep_unsupported", tests, open_rank, close_rank);
+}
