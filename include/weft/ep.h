@@ -127,33 +127,38 @@ enum weft_ep_rank_state {
   WEFT_EP_LOST = 4,      /**< in the active view, found dead or silent; a view without it is being agreed on */
 };
 
-/** What happened, for weft_ep_options.on_event. */
+/** What happened: weft_ep_event.kind. */
 enum weft_ep_event_kind {
-  WEFT_EP_EVENT_CONNECTED,  /**< windows with `rank` are mapped in both directions; on another host `detail` is the way
-                             */
-  WEFT_EP_EVENT_PEER_LOST,  /**< `rank` was found dead or silent; `detail` says how */
-  WEFT_EP_EVENT_COMMITTED,  /**< view `epoch` is agreed on */
-  WEFT_EP_EVENT_ACTIVATED,  /**< view `epoch` takes effect with operation `op` */
-  WEFT_EP_EVENT_RELEASED,   /**< windows with `rank` are unmapped */
-  WEFT_EP_EVENT_STORE_LOST, /**< the store does not answer: operations go on, changes of the view wait */
-  WEFT_EP_EVENT_STORE_BACK, /**< it answers again */
-  WEFT_EP_EVENT_FENCED, /**< this rank was removed: a view without it is agreed on, though it did not ask to leave */
+  WEFT_EP_EVENT_CONNECTED = 1,  /**< windows with `rank` are mapped in both directions; on another host `detail` is the
+                                   way */
+  WEFT_EP_EVENT_PEER_LOST = 2,  /**< `rank` was found dead or silent; `detail` says how */
+  WEFT_EP_EVENT_COMMITTED = 3,  /**< view `epoch` is agreed on */
+  WEFT_EP_EVENT_ACTIVATED = 4,  /**< view `epoch` takes effect with operation `op` */
+  WEFT_EP_EVENT_RELEASED = 5,   /**< windows with `rank` are unmapped */
+  WEFT_EP_EVENT_STORE_LOST = 6, /**< the store does not answer: operations go on, changes of the view wait */
+  WEFT_EP_EVENT_STORE_BACK = 7, /**< it answers again */
+  WEFT_EP_EVENT_FENCED =
+      8, /**< this rank was removed: a view without it is agreed on, though it did not ask to leave */
 };
 
-/** One event of a group, as this rank sees it. Its memory is valid until the callback returns. */
+enum { WEFT_EP_DETAIL_SIZE = 200 }; /**< room of weft_ep_event.detail, its end included */
+
+/** One event of a group, as this rank sees it: see weft_ep_next_event(). Initialise with WEFT_EP_EVENT_INIT. */
 struct weft_ep_event {
-  enum weft_ep_event_kind kind; /**< what happened */
-  int32_t rank;                 /**< peer concerned, -1: none; FENCED: this rank */
-  uint64_t incarnation;         /**< of that rank, 0: none */
-  uint64_t epoch;               /**< view concerned, 0: none */
-  uint64_t op;                  /**< operation concerned; ACTIVATED only, else 0 */
-  uint64_t time_ns;             /**< CLOCK_MONOTONIC */
-  const char *detail;           /**< a few words, or "" */
+  size_t size;                      /**< sizeof(struct weft_ep_event) */
+  enum weft_ep_event_kind kind;     /**< what happened */
+  int32_t rank;                     /**< peer concerned, -1: none; FENCED: this rank */
+  uint64_t incarnation;             /**< of that rank, 0: none */
+  uint64_t epoch;                   /**< view concerned, 0: none */
+  uint64_t op;                      /**< operation concerned; ACTIVATED only, else 0 */
+  uint64_t time_ns;                 /**< when it happened, CLOCK_MONOTONIC */
+  uint64_t dropped;                 /**< events for which there was no room since the one that was taken before */
+  char detail[WEFT_EP_DETAIL_SIZE]; /**< a few words, or "" */
 };
-
-/** Receives the events of a rank; `arg` is weft_ep_options.event_arg. [callback] on the owner's thread or on one of the
- *  library's, from several at once: return soon, and call nothing of this handle. */
-typedef void (*weft_ep_event_fn)(void *arg, const struct weft_ep_event *event);
+/** Initial value: its size, and 0 for every other field. */
+#define WEFT_EP_EVENT_INIT WEFT_SIZED(struct weft_ep_event)
+/** The same for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_event_init(struct weft_ep_event *event, size_t size);
 
 /**
  * How to open a rank. Initialise with WEFT_EP_OPTIONS_INIT; a field that is 0 or NULL has its default. All ranks of a
@@ -177,12 +182,10 @@ struct weft_ep_options {
   /** A peer that does not come within this time in an operation is lost; default 5,000. One that does not come because
    *  it waits for a third rank gets up to three times as long again. */
   uint32_t op_timeout_ms;
-  uint32_t lease_ttl_s;      /**< the store gives this rank up so long after its last renewal; default 10 */
-  weft_ep_event_fn on_event; /**< receives events; default: none */
-  void *event_arg;           /**< first argument of on_event */
-  bool join_only; /**< join a group, and never found one, even when the store has lost its view; not together with
-                       founders. weft_ep_open() then waits for the view up to the time of a lease, so that this
-                       rank takes no member's index. Default: false */
+  uint32_t lease_ttl_s; /**< the store gives this rank up so long after its last renewal; default 10 */
+  bool join_only;       /**< join a group, and never found one, even when the store has lost its view; not together with
+                             founders. weft_ep_open() then waits for the view up to the time of a lease, so that this
+                             rank takes no member's index. Default: false */
   enum weft_ep_memory memory; /**< where the buffers lie; default: host memory */
   int32_t device;             /**< CUDA: index of the GPU; -1 (from WEFT_EP_OPTIONS_INIT): the thread's current one */
   uint32_t max_processors;    /**< CUDA: streaming multiprocessors that a kernel may take; default: all. Ranks of one
@@ -230,7 +233,7 @@ WEFT_API int weft_ep_open(weft_ep_t **ep, const struct weft_ep_options *options,
  * Leaves at once and frees everything; peers see that the rank has left. An active rank that wants to leave without
  * cost for the others first calls weft_ep_disconnect() on itself and goes on until weft_ep_is_active() is false. It
  * blocks: for milliseconds while the store answers, for up to five seconds while it does not; then the lease ends the
- * claim. NULL is legal. Not from `on_event`. CUDA: wait for the streams first; launches that have not run are given
+ * claim. NULL is legal. CUDA: wait for the streams first; launches that have not run are given
  * op_timeout_ms. [owner]
  */
 WEFT_API void weft_ep_close(weft_ep_t *ep);
@@ -242,6 +245,19 @@ WEFT_API enum weft_ep_memory weft_ep_memory(const weft_ep_t *ep, int32_t *device
 WEFT_API int32_t weft_ep_rank(const weft_ep_t *ep);
 /** This rank's incarnation: random, new at each open. [any] */
 WEFT_API uint64_t weft_ep_incarnation(const weft_ep_t *ep);
+
+/**
+ * Takes the oldest event that is queued: 1, and `*event` is filled; 0: there is none. A rank queues its events from
+ * weft_ep_open() on, and keeps at least the newest 256. Beyond these the oldest goes first, except FENCED and the last
+ * PEER_LOST of each rank, which stay until they are taken; `event->dropped` counts what went. INVALID: an argument is
+ * wrong. It does not wait. [any]
+ */
+WEFT_API int weft_ep_next_event(weft_ep_t *ep, struct weft_ep_event *event);
+
+/** Writes a descriptor to `*fd` that is readable (POLLIN, EPOLLIN) while events are queued: for poll and epoll, never
+ * to read from. It is the handle's, which closes it. It is made at the first call; LIMIT: no descriptor is left. [any]
+ */
+WEFT_API int weft_ep_fd(weft_ep_t *ep, int *fd);
 
 /**
  * Connects to each of ranks[count]: waits until it has claimed its rank, and exchanges and maps windows in both

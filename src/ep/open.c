@@ -91,11 +91,15 @@ static void init_locks(weft_ep_t *ep) {
   pthread_mutex_init(&ep->links.lock, NULL);
   pthread_mutex_init(&ep->net_lock, NULL);
   pthread_cond_init(&ep->links.changed, &attributes);
+  ep_events_init(&ep->events);
   pthread_condattr_destroy(&attributes);
   ep->links.listener = ep->links.tcp_listener = ep->links.epoll = ep->links.wake = ep->bell_fd = -1;
 }
 
 static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
+  int rc = ep_events_open(&ep->events, ep->capacity);
+  if (rc != 0)
+    return rc;
   ep->links.by_rank = calloc(ep->capacity, sizeof *ep->links.by_rank);
   ep->links.dialling = calloc(ep->capacity, sizeof *ep->links.dialling);
   ep->links.answering = calloc(ep->capacity, sizeof *ep->links.answering);
@@ -110,7 +114,7 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
     ep->num_founders = options->num_founders;
   }
   ep->join_only = options->join_only;
-  int rc = ep->engine->allocate(ep, options);
+  rc = ep->engine->allocate(ep, options);
   return rc == 0 ? ep_window_create(&ep->bell, EP_DOORBELL_SIZE, &ep->bell_fd) : rc;
 }
 
@@ -145,10 +149,8 @@ static void init_sizes(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->op_timeout_ms = options->op_timeout_ms;
   ep->dtype = options->dtype;
   ep->combine_dtype = options->combine_dtype;
-  ep->on_event = options->on_event;
   ep->on_links = ep_views_update_ready;
   ep->device = -1;
-  ep->event_arg = options->event_arg;
   ep->kernels = ep_kernels_best();
   ep->processors = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
   ep_layout_init(&ep->layout, options->max_tokens, options->hidden, options->topk, options->dtype,
@@ -253,6 +255,7 @@ void weft_ep_close(weft_ep_t *ep) {
   free(ep->links.answering);
   free(ep->masked);
   free(ep->founders);
+  ep_events_close(&ep->events);
   pthread_cond_destroy(&ep->links.changed);
   pthread_mutex_destroy(&ep->links.lock);
   pthread_mutex_destroy(&ep->net_lock);
