@@ -52,7 +52,8 @@
  * **Errors.** Every call may return INVALID (an argument is wrong), NOMEM, SYSTEM (the operating system or CUDA
  * refuses) and LIMIT (no more descriptors, threads, or what the call says). A call with a `timeout_ms` returns TIMEOUT
  * when the time has passed, or UNREACHABLE if the store did not answer at that time; the sentence names whom it waited
- * for. The texts of the calls name only further ones, and what an error means there.
+ * for, and CANCELED after weft_ep_interrupt(), as do the calls of an operation. The texts of the calls name only
+ * further ones, and what an error means there.
  */
 #ifndef WEFT_EP_H
 #define WEFT_EP_H
@@ -258,6 +259,20 @@ WEFT_API int weft_ep_next_event(weft_ep_t *ep, struct weft_ep_event *event);
  * to read from. It is the handle's, which closes it. It is made at the first call; LIMIT: no descriptor is left. [any]
  */
 WEFT_API int weft_ep_fd(weft_ep_t *ep, int *fd);
+
+/**
+ * Ends a wait: that of the call which waits in this handle now, else of the next one that has to wait. It returns
+ * CANCELED, once; a call that finds what it needs without a wait is not touched. [any], also from a handler of a
+ * signal: it is async-signal-safe.
+ *
+ * What CANCELED leaves: weft_ep_connect(), weft_ep_activate() and the other calls with a `timeout_ms` leave what
+ * TIMEOUT leaves. A call of an operation on host memory, weft_ep_barrier() too, goes on where it was when the same call
+ * is made again with the same arguments; until then its buffers stay in use, and peers wait for this rank as for a slow
+ * one. After weft_ep_dispatch() weft_ep_dispatch_recv() may be called instead if `*op` was written, and likewise after
+ * weft_ep_combine(). On CUDA memory only the wait of the host ends: what was launched runs, and weft_ep_await() asks
+ * for it again. Not ended are weft_ep_close() and the wait until the network has taken what was sent to it.
+ */
+WEFT_API void weft_ep_interrupt(weft_ep_t *ep);
 
 /**
  * Connects to each of ranks[count]: waits until it has claimed its rank, and exchanges and maps windows in both

@@ -22,13 +22,16 @@ static int check_ranks(const weft_ep_t *ep, const int32_t *ranks, size_t count, 
   return 0;
 }
 
-// Waits for a new link or the time given, whichever comes first.
-static void wait_a_little(weft_ep_t *ep, uint64_t deadline_ns) {
+// Waits for a new link or the time given, whichever comes first. CANCELED.
+static int wait_a_little(weft_ep_t *ep, uint64_t deadline_ns) {
   uint64_t retry = clock_deadline_ms(RETRY_MS);
   struct timespec until = clock_timespec(retry < deadline_ns ? retry : deadline_ns);
   pthread_mutex_lock(&ep->links.lock);
-  pthread_cond_timedwait(&ep->links.changed, &ep->links.lock, &until);
+  bool interrupted = ep_interrupted(ep);
+  if (!interrupted)
+    pthread_cond_timedwait(&ep->links.changed, &ep->links.lock, &until);
   pthread_mutex_unlock(&ep->links.lock);
+  return interrupted ? ep_canceled("the wait for a rank") : 0;
 }
 
 // Connects to whatever incarnation holds the rank. A claim outlives its process for a moment: then the next one is
@@ -48,7 +51,9 @@ static int connect_rank(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns) {
     }
     if (clock_passed(deadline_ns))
       return fail(WEFT_ERR_TIMEOUT, "rank %d did not come by the deadline; the last that held it is gone", rank);
-    wait_a_little(ep, deadline_ns);
+    rc = wait_a_little(ep, deadline_ns);
+    if (rc != 0)
+      return rc;
   }
 }
 
@@ -59,7 +64,7 @@ int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t 
   if (rc != 0)
     return rc;
   ep->engine->sweep(ep);
-  uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
+  uint64_t deadline_ns = ep_deadline(timeout_ms);
   struct group_peer peer;
   for (size_t i = 0; i < count; i++) // first the ranks that are there: an absent one costs the others nothing
     if (group_find(ep->group, ranks[i], &peer) == 0) {
@@ -169,16 +174,20 @@ static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
     if (clock_passed(deadline_ns))
       return stale ? fail_context(WEFT_ERR_TIMEOUT, "this rank could not join by the deadline, and no other view came")
                    : fail(WEFT_ERR_TIMEOUT, "this rank could not join by the deadline: the view changed each time");
-    if (stale)
-      wait_a_little(ep, deadline_ns);
+    rc = stale ? wait_a_little(ep, deadline_ns) : 0;
+    if (rc != 0)
+      return rc;
   }
 }
 
 // The view of a group that is there, though the store may have lost it for the moment.
 static int await_group(weft_ep_t *ep, uint64_t deadline_ns) {
   const struct group_view *view;
-  while (!(view = group_view(ep->group)) && !clock_passed(deadline_ns))
-    wait_a_little(ep, deadline_ns);
+  int rc = 0;
+  while (rc == 0 && !(view = group_view(ep->group)) && !clock_passed(deadline_ns))
+    rc = wait_a_little(ep, deadline_ns);
+  if (rc != 0)
+    return rc;
   group_view_unref(view);
   return view ? WEFT_ERR_NOT_FOUND : fail(WEFT_ERR_TIMEOUT, "no view of the group came to the store by the deadline");
 }
@@ -199,7 +208,7 @@ int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
     int active = ep_check_active(ep);
     return active == 0 ? 0 : fail_context(active, "activate");
   }
-  uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
+  uint64_t deadline_ns = ep_deadline(timeout_ms);
   const struct group_view *view = group_view(ep->group);
   int rc = view ? WEFT_ERR_NOT_FOUND : ep->join_only ? await_group(ep, deadline_ns) : found(ep, deadline_ns);
   if (view && ep->num_founders > 0 && group_view_has(view, ep->rank, ep->incarnation))
@@ -246,7 +255,7 @@ int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32
   }
   group_view_unref(view);
   if (rc == 0 && num_active > 0)
-    rc = group_remove(ep->group, active, num_active, clock_deadline_ms(timeout_ms));
+    rc = group_remove(ep->group, active, num_active, ep_deadline(timeout_ms));
   free(active);
   ep->engine->sweep(ep);
   return rc == 0 ? 0 : fail_context(rc, "disconnect");

@@ -93,11 +93,13 @@ static void init_locks(weft_ep_t *ep) {
   pthread_cond_init(&ep->links.changed, &attributes);
   ep_events_init(&ep->events);
   pthread_condattr_destroy(&attributes);
-  ep->links.listener = ep->links.tcp_listener = ep->links.epoll = ep->links.wake = ep->bell_fd = -1;
+  ep->links.listener = ep->links.tcp_listener = ep->links.epoll = ep->links.wake = ep->bell_fd = ep->interrupt.fd = -1;
 }
 
 static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   int rc = ep_events_open(&ep->events, ep->capacity);
+  if (rc == 0)
+    rc = ep_interrupt_open(&ep->interrupt);
   if (rc != 0)
     return rc;
   ep->links.by_rank = calloc(ep->capacity, sizeof *ep->links.by_rank);
@@ -118,6 +120,10 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   return rc == 0 ? ep_window_create(&ep->bell, EP_DOORBELL_SIZE, &ep->bell_fd) : rc;
 }
 
+static bool interrupted(void *arg) {
+  return ep_interrupted(arg);
+}
+
 static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint32_t timeout_ms) {
   struct group_options group = {
       .store = options->store,
@@ -130,9 +136,10 @@ static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint
       .lease_ttl_s = options->lease_ttl_s,
       .address = ep->links.address,
       .on_event = ep_views_event,
+      .interrupted = interrupted,
       .event_arg = ep,
   };
-  int rc = group_open(&ep->group, &group, clock_deadline_ms(timeout_ms));
+  int rc = group_open(&ep->group, &group, ep_deadline(timeout_ms));
   if (rc != 0)
     return rc;
   pthread_mutex_lock(&ep->lock); // the group's thread is at work already, and looks at the rank
@@ -256,6 +263,7 @@ void weft_ep_close(weft_ep_t *ep) {
   free(ep->masked);
   free(ep->founders);
   ep_events_close(&ep->events);
+  ep_interrupt_close(&ep->interrupt);
   pthread_cond_destroy(&ep->links.changed);
   pthread_mutex_destroy(&ep->links.lock);
   pthread_mutex_destroy(&ep->net_lock);

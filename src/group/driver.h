@@ -13,6 +13,7 @@ struct group {
   uint32_t capacity;
   uint64_t incarnation;
   group_event_fn on_event;
+  bool (*interrupted)(void *arg);
   void *event_arg;
   weft_store_watch_t *watch; // the thread's
   pthread_t thread;

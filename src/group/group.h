@@ -76,7 +76,9 @@ struct group_options {
   uint32_t lease_ttl_s;
   const char *address; // how peers reach this rank: text for the layer above; errors show its first word only
   group_event_fn on_event;
-  void *event_arg;
+  // Whether a call that waits is to end with CANCELED; asked before each sleep, with a lock held. NULL: never.
+  bool (*interrupted)(void *arg);
+  void *event_arg; // of both
 };
 
 // Grants a lease and claims the rank under a new incarnation, by one transaction; waits until `deadline_ns` for a rank
@@ -88,6 +90,9 @@ int group_open(struct group **group, const struct group_options *options, uint64
 // Gives up on a store that does not answer within about five seconds: the lease does the rest. NULL is legal. Not from
 // a callback.
 void group_close(struct group *group);
+
+// Has calls that wait look again, whether they are interrupted too.
+void group_wake(struct group *group);
 
 int32_t group_rank(const struct group *group);
 uint64_t group_incarnation(const struct group *group);

@@ -20,6 +20,14 @@ static int deadline_passed(struct group *group, void (*missing)(struct group *, 
   return err;
 }
 
+static int interrupted(struct group *group, void (*missing)(struct group *, void *, struct text *), void *arg) {
+  struct text text = {0};
+  missing(group, arg, &text);
+  int err = fail(WEFT_ERR_CANCELED, "interrupted; %s", text.data ? text.data : "");
+  text_free(&text);
+  return err;
+}
+
 int group_wait(struct group *group, uint64_t deadline_ns, int (*check)(struct group *group, void *arg),
                void (*missing)(struct group *group, void *arg, struct text *out), void *arg) {
   struct timespec deadline = clock_timespec(deadline_ns);
@@ -27,6 +35,8 @@ int group_wait(struct group *group, uint64_t deadline_ns, int (*check)(struct gr
     int result = check(group, arg);
     if (result != PENDING)
       return result;
+    if (group->interrupted && group->interrupted(group->event_arg))
+      return interrupted(group, missing, arg);
     if (clock_passed(deadline_ns))
       return deadline_passed(group, missing, arg);
     pthread_cond_timedwait(&group->changed, &group->lock, &deadline);

@@ -19,6 +19,7 @@
 #include "ep/core/engine_ops.h"
 #include "ep/core/events.h"
 #include "ep/core/fault.h"
+#include "ep/core/interrupt.h"
 #include "ep/core/layout.h"
 #include "ep/core/wait.h"
 #include "ep/core/window.h"
@@ -73,7 +74,8 @@ struct weft_ep {
   _Atomic uint64_t lost;  // peers found dead or silent
   _Atomic bool fenced;    // an agreed view is without this rank, which did not leave by itself
 
-  struct ep_events events; // see core/events.h
+  struct ep_events events;       // see core/events.h
+  struct ep_interrupt interrupt; // see core/interrupt.h
 
   // The owner's.
   uint64_t next_sign_ns; // when to send the next sign to other hosts that this rank waits

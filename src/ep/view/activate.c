@@ -3,12 +3,13 @@
 #include "ep/view/views.h"
 #include "group/view.h"
 
-const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns) {
+const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns, bool *interrupted) {
   struct ep_pause pause = {0};
   const struct group_view *view;
   while (!(view = ep_views_find(ep, epoch)))
     if (!ep_pause(ep, &pause, deadline_ns))
       break;
+  *interrupted = pause.interrupted;
   ep_pause_end(ep, &pause);
   return view;
 }

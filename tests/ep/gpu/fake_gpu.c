@@ -91,6 +91,24 @@ static void telling_waits_for_nobody_who_connects(void **state) {
     weft_ep_close(eps[i]);
 }
 
+static void an_interrupted_wait_leaves_what_was_launched(void **state) {
+  (void)state;
+  weft_ep_t *eps[2];
+  struct weft_ep_info info = WEFT_EP_INFO_INIT;
+  fake_found(eps, 2);
+  uint64_t op = fake_launch(eps[0]);
+  weft_ep_interrupt(eps[0]);
+  assert_int_equal(weft_ep_await(eps[0], op, &info, NULL, WEFT_WAIT_FOREVER), WEFT_ERR_CANCELED);
+  assert_says("weft_ep_interrupt");
+  assert_int_equal(weft_ep_await(eps[0], op, &info, NULL, 0), WEFT_ERR_TIMEOUT); // the mark is gone
+  fake_launch(eps[1]);
+  assert_ok(weft_ep_await(eps[0], op, &info, NULL, DEADLINE_MS));
+  assert_int_equal(info.op, op);
+  assert_int_equal(info.num_lost, 0);
+  for (int i = 0; i < 2; i++)
+    weft_ep_close(eps[i]);
+}
+
 static void a_barrier_names_who_does_not_come(void **state) {
   (void)state;
   weft_ep_t *eps[3];
@@ -278,6 +296,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(founders_operate, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(telling_waits_for_nobody_who_connects, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(an_interrupted_wait_leaves_what_was_launched, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_barrier_names_who_does_not_come, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(auto_without_an_engine_is_host_memory, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(captured_launches_have_no_number_and_tell_nothing, fake_open_store,
