@@ -44,7 +44,8 @@
  * inside a call. No other call may use a handle while it is closed, or afterwards. The library has threads of its own
  * for each handle; they accept peers, watch the store and drive transports.
  *
- * **Time.** Calls with a `timeout_ms` wait for the store and for peers, at most for so long. On host memory the calls
+ * **Time.** Calls with a `timeout_ms` wait for the store and for peers, at most for so long; with 0 they look once, and
+ * with WEFT_WAIT_FOREVER they have no deadline. On host memory the calls
  * of an operation wait for peers, each at most for op_timeout_ms, or up to four times as long for peers that in turn
  * wait for a third rank. On CUDA memory it is the kernels that wait so. Dispatch and combine allocate nothing and take
  * no lock that waits.
@@ -277,20 +278,76 @@ WEFT_API void weft_ep_interrupt(weft_ep_t *ep);
 /**
  * Connects to each of ranks[count]: waits until it has claimed its rank, and exchanges and maps windows in both
  * directions. The other side needs no call. To connect a second time is no error. TIMEOUT names ranks that did not
- * come; those that did stay connected. INVALID: a rank is out of range, or this one. VERSION: a peer runs with other
- * sizes, or another version of Weft. UNSUPPORTED: a peer on another host that no common transport reaches. AUTH: a
- * process of another user. LIMIT: on CUDA memory, more than 63 peers. [owner]
+ * come: those that did stay connected, of the others nothing is left, and the call may be made again. With a
+ * `timeout_ms` of 0 it only tells who is not connected. INVALID: a rank is out of range, or
+ * this one. VERSION: a peer runs with other sizes, or another version of Weft. UNSUPPORTED: a peer on another host that
+ * no common transport reaches. AUTH: a process of another user. LIMIT: on CUDA memory, more than 63 peers. [owner]
  */
 WEFT_API int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms);
 
 /**
  * Makes this rank active. A founder connects to the other founders, and the call returns when the first view is agreed
- * on. A joiner connects to every active rank, proposes the view with itself, and the call returns when the running
- * ranks have fixed its first operation; for that they have to be running operations, and none of them waits. A rank
- * that is active already gets 0. TIMEOUT names who is missing. FENCED: the group removed this rank meanwhile. Others
- * are those of weft_ep_connect(). After an error the call may be tried again, unless it was FENCED. [owner]
+ * on. For a joiner it is weft_ep_offer(), weft_ep_change() with itself and weft_ep_await_start() in one, also after a
+ * weft_ep_offer() of its own: it connects to every active rank, proposes the view with itself, and the call returns
+ * when the running ranks have fixed its first operation; for that they have to be running operations, and none of them
+ * waits. A rank that is active already gets 0. TIMEOUT names who is missing; this rank offers itself no more then, but
+ * may be in the view already. FENCED: the group removed this rank meanwhile. Others are those of weft_ep_connect().
+ * After an error the call may be tried again, unless it was FENCED. [owner]
  */
 WEFT_API int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms);
+
+/** Which view is to follow. Initialise with WEFT_EP_CHANGE_INIT. No rank is named twice. */
+struct weft_ep_change {
+  size_t size;           /**< sizeof(struct weft_ep_change) */
+  const int32_t *add;    /**< [num_add] ranks that are to come in: weft_ep_offer(). The call keeps no pointer */
+  const int32_t *remove; /**< [num_remove] ranks that are to go; this one may be among them. Likewise */
+  uint32_t num_add;      /**< entries of add, at most 60 */
+  uint32_t num_remove;   /**< entries of remove, at most 60 */
+  uint32_t flags;        /**< 0: none has a meaning yet */
+  uint32_t reserved;     /**< 0 */
+};
+/** Initial value: its size, and 0 for every other field. */
+#define WEFT_EP_CHANGE_INIT WEFT_SIZED(struct weft_ep_change)
+/** The same for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_change_init(struct weft_ep_change *change, size_t size);
+
+/**
+ * Changes the membership in one step: proposes one view with all of `change->add` and without all of `change->remove`,
+ * and returns when it is agreed on. All of that comes true, or nothing: until every rank of `add` has offered itself
+ * nothing is proposed, the view stays, and operations go on. No operation has to run for it; the view takes effect at
+ * an operation that all ranks fix as they run, captured graphs too, as any other does. Ranks of `add` that are in the
+ * view, and ranks of `remove` that are not, are as asked for. Ranks that died go at the same time.
+ *
+ * TIMEOUT names who of `add` did not offer itself: the view is as it was, and the others' offers stand.
+ * UNREACHABLE, CANCELED: what was proposed may still come true, weft_ep_committed_view() says. INVALID: an argument is
+ * wrong. NOT_CONNECTED: this rank is in no view; then it may add itself, and nobody else. LIMIT: more than 60 of a
+ * kind. FENCED, CLOSED: this rank was removed, or has left. [owner]
+ */
+WEFT_API int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change *change, uint32_t timeout_ms);
+
+/**
+ * Offers this rank, which is not active, to be taken into a view: waits until there is a view, connects to all its
+ * members and to every rank that has offered itself before, and tells the others. From then on weft_ep_change() of an
+ * active rank may take it in at any time, and weft_ep_await_start() says when. Whoever offers himself later connects to
+ * this rank, without a call here. An offer ends when it is taken, by weft_ep_withdraw() and weft_ep_close(), when this
+ * rank dies, and when the store comes back empty. Once is enough: a second call returns 0. TIMEOUT and other errors
+ * leave no offer, and the links that were made. EXISTS: this rank has been active. Others are those of
+ * weft_ep_connect(). [owner]
+ */
+WEFT_API int weft_ep_offer(weft_ep_t *ep, uint32_t timeout_ms);
+
+/** Takes the offer of `rank` back, this one's or another's. NOT_FOUND: it offers itself to no view. CONFLICT: a view
+ * has taken it in. TIMEOUT: the offer stands. INVALID: the rank is out of range. [owner] */
+WEFT_API int weft_ep_withdraw(weft_ep_t *ep, int32_t rank, uint32_t timeout_ms);
+
+/**
+ * Waits until a view has taken this rank in and the running ranks have fixed its first operation; for that they have to
+ * be running operations. `*op` (may be NULL) is its number, and this rank is active: it has to come to that operation,
+ * for which the others wait as they do for a slow rank. A rank that is or was active gets its first operation again.
+ * NOT_CONNECTED: it has not offered itself, or its offer was taken back, or lost with the store. FENCED: the group
+ * removed it meanwhile. TIMEOUT: the offer stands, or it is in the view already: call again. [owner]
+ */
+WEFT_API int weft_ep_await_start(weft_ep_t *ep, uint32_t timeout_ms, uint64_t *op);
 
 /**
  * Proposes the view without ranks[count] and returns when it is agreed on. It takes effect within the next few

@@ -18,6 +18,7 @@ void group_txn_begin(struct group_machine *m) {
   b->txn = (struct weft_store_txn){.compares = b->compares, .success = b->ops};
   b->lease = 0;
   b->of_view = false;
+  b->of_change = false;
   b->failed = false;
 }
 
