@@ -86,9 +86,10 @@ struct life {
   struct bench_shape shape;
 };
 
-static void on_event(void *arg, const struct weft_ep_event *event) {
-  const struct life *life = arg;
-  board->rank[life->index].alarms += event->kind == WEFT_EP_EVENT_PEER_LOST && !board->stop;
+static void count_alarms(const struct bench_rank *rank, int32_t index) {
+  struct weft_ep_event event = WEFT_EP_EVENT_INIT;
+  while (weft_ep_next_event(rank->ep, &event) > 0)
+    board->rank[index].alarms += event.kind == WEFT_EP_EVENT_PEER_LOST && !board->stop;
 }
 
 // The longest that this rank waited for one peer since the last call.
@@ -114,6 +115,7 @@ static bool operate(struct bench_rank *rank, int32_t index) {
     if (bench_operate(rank, &times) != 0)
       return false;
     board->rank[index].operations++;
+    count_alarms(rank, index);
     histogram_add(&board->rank[index].duration, times.end - times.begin);
     histogram_add(&board->rank[index].silence, silence(rank, waited));
   }
@@ -128,10 +130,12 @@ static int live(void *arg) {
   for (bool founder = true; founder || !board->stop; founder = false) {
     struct bench_rank rank;
     int rc = bench_rank_open(&rank, &life->shape, life->url, "/weft/bench/", life->index, founder ? founders : NULL,
-                             founder ? setup.ranks : 0, on_event, life);
+                             founder ? setup.ranks : 0);
     if (rc == 0)
       rc = weft_ep_activate(rank.ep, founder ? BENCH_DEADLINE_MS : REJOIN_MS);
     bool end = rc == 0 && operate(&rank, life->index);
+    if (rank.ep)
+      count_alarms(&rank, life->index);
     if (rc != 0)
       board->rank[life->index].gave_up++;
     else if (!end && !board->stop)

@@ -61,13 +61,15 @@ struct life {
   int born_in; // round, 0: a founder
 };
 
-static void on_event(void *arg, const struct weft_ep_event *event) {
-  const struct life *life = arg;
-  struct news *news = &board->rank[life->index].news[board->round];
-  if (event->kind == WEFT_EP_EVENT_PEER_LOST && news->heard_ns == 0)
-    news->heard_ns = event->time_ns;
-  if (event->kind == WEFT_EP_EVENT_COMMITTED && news->agreed_ns == 0)
-    news->agreed_ns = event->time_ns;
+static void hear(const struct bench_rank *rank) {
+  struct news *news = &board->rank[rank->index].news[board->round];
+  struct weft_ep_event event = WEFT_EP_EVENT_INIT;
+  while (weft_ep_next_event(rank->ep, &event) > 0) {
+    if (event.kind == WEFT_EP_EVENT_PEER_LOST && news->heard_ns == 0)
+      news->heard_ns = event.time_ns;
+    if (event.kind == WEFT_EP_EVENT_COMMITTED && news->agreed_ns == 0)
+      news->agreed_ns = event.time_ns;
+  }
 }
 
 struct death {
@@ -104,7 +106,7 @@ static int live(void *arg) {
   bool founder = life->born_in == 0;
   struct bench_shape shape = {.tokens = setup.tokens, .capacity = life->count};
   if (bench_rank_open(&rank, &shape, life->url, "/weft/bench/", life->index, founder ? founders : NULL,
-                      founder ? life->count : 0, on_event, life) != 0)
+                      founder ? life->count : 0) != 0)
     bench_fail("rank %d cannot open", life->index);
   size_t ballast = (size_t)setup.ballast_mb << 20;
   char *memory = ballast ? malloc(ballast) : NULL;
@@ -124,6 +126,7 @@ static int live(void *arg) {
     weft_ep_set_mark(rank.ep, board->stop);
     if (bench_operate(&rank, &times) != 0)
       bench_fail("rank %d", life->index);
+    hear(&rank);
     if (!founder && board->back_ns[life->born_in] == 0)
       board->back_ns[life->born_in] = times.end;
     note(&rank, &times);

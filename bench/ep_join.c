@@ -120,7 +120,7 @@ static int live_old(void *arg) {
   const struct life *life = arg;
   struct bench_rank rank;
   int schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-  if (bench_rank_open(&rank, shape(), life->url, "/weft/bench/", life->index, indices, OLD, NULL, NULL) != 0 ||
+  if (bench_rank_open(&rank, shape(), life->url, "/weft/bench/", life->index, indices, OLD) != 0 ||
       weft_ep_activate(rank.ep, BENCH_DEADLINE_MS) != 0)
     bench_fail("rank %d", life->index);
   struct account before = look(schedstat, rank.ep);
@@ -150,7 +150,7 @@ static int live_new(void *arg) {
   int schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
   struct newcomer *own = &board->other[life->round][life->joins][life->index];
   if (bench_rank_open(&rank, shape(), life->url, life->joins ? "/weft/bench/" : prefix, index,
-                      life->joins ? NULL : indices, life->joins ? 0 : NEW, NULL, NULL) != 0)
+                      life->joins ? NULL : indices, life->joins ? 0 : NEW) != 0)
     bench_fail("the new rank %d cannot open", life->index);
   own->opened_ns = clock_ns();
   if (weft_ep_activate(rank.ep, BENCH_DEADLINE_MS) != 0)

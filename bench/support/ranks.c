@@ -157,8 +157,7 @@ static void allocate(struct bench_rank *rank) {
 }
 
 int bench_rank_open(struct bench_rank *rank, const struct bench_shape *shape, const char *url, const char *prefix,
-                    int32_t index, const int32_t *founders, uint32_t num_founders, weft_ep_event_fn on_event,
-                    void *arg) {
+                    int32_t index, const int32_t *founders, uint32_t num_founders) {
   *rank = (struct bench_rank){.shape = *shape};
   struct bench_shape *s = &rank->shape;
   s->tokens = or_default(s->tokens, 128);
@@ -185,9 +184,7 @@ int bench_rank_open(struct bench_rank *rank, const struct bench_shape *shape, co
                                     .topk = s->topk,
                                     .experts_per_rank = s->experts,
                                     .op_timeout_ms = s->timeout_ms,
-                                    .lease_ttl_s = s->lease_s,
-                                    .on_event = on_event,
-                                    .event_arg = arg};
+                                    .lease_ttl_s = s->lease_s};
   rc = weft_ep_open(&rank->ep, &options, BENCH_DEADLINE_MS);
   rank->index = rc == 0 ? weft_ep_rank(rank->ep) : index;
   return rc;

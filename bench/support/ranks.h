@@ -75,8 +75,7 @@ struct bench_times {
 
 // Opens a rank; fills in rank->index. A weft_err as weft_ep_open gives it.
 int bench_rank_open(struct bench_rank *rank, const struct bench_shape *shape, const char *url, const char *prefix,
-                    int32_t index, const int32_t *founders, uint32_t num_founders, weft_ep_event_fn on_event,
-                    void *arg);
+                    int32_t index, const int32_t *founders, uint32_t num_founders);
 void bench_rank_close(struct bench_rank *rank);
 // One dispatch and combine over all active ranks; every token goes to as many of them as it can. 0 or a weft_err.
 int bench_operate(struct bench_rank *rank, struct bench_times *times);

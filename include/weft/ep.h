@@ -56,7 +56,8 @@
  * inside a call. No other call may use a handle while it is closed, or afterwards. The library has threads of its own
  * for each handle; they accept peers, watch the store and drive transports.
  *
- * **Time.** Calls with a `timeout_ms` wait for the store and for peers, at most for so long. On host memory the calls
+ * **Time.** Calls with a `timeout_ms` wait for the store and for peers, at most for so long; with 0 they look once, and
+ * with WEFT_WAIT_FOREVER they have no deadline. On host memory the calls
  * of an operation wait for peers, each at most for op_timeout_ms, or up to four times as long for peers that in turn
  * wait for a third rank. On CUDA memory it is the kernels that wait so. Dispatch and combine allocate nothing and take
  * no lock that waits.
@@ -64,7 +65,8 @@
  * **Errors.** Every call may return INVALID (an argument is wrong), NOMEM, SYSTEM (the operating system or CUDA
  * refuses) and LIMIT (no more descriptors, threads, or what the call says). A call with a `timeout_ms` returns TIMEOUT
  * when the time has passed, or UNREACHABLE if the store did not answer at that time; the sentence names whom it waited
- * for. The texts of the calls name only further ones, and what an error means there.
+ * for, and CANCELED after weft_ep_interrupt(), as do the calls of an operation. The texts of the calls name only
+ * further ones, and what an error means there.
  */
 #ifndef WEFT_EP_H
 #define WEFT_EP_H
@@ -143,33 +145,38 @@ enum weft_ep_rank_state {
   WEFT_EP_LOST = 4,      /**< in the active view, found dead or silent; a view without it is being agreed on */
 };
 
-/** What happened, for weft_ep_options.on_event. */
+/** What happened: weft_ep_event.kind. */
 enum weft_ep_event_kind {
-  WEFT_EP_EVENT_CONNECTED,  /**< windows with `rank` are mapped in both directions; on another host `detail` is the way
-                             */
-  WEFT_EP_EVENT_PEER_LOST,  /**< `rank` was found dead or silent; `detail` says how */
-  WEFT_EP_EVENT_COMMITTED,  /**< view `epoch` is agreed on */
-  WEFT_EP_EVENT_ACTIVATED,  /**< view `epoch` takes effect with operation `op` */
-  WEFT_EP_EVENT_RELEASED,   /**< windows with `rank` are unmapped */
-  WEFT_EP_EVENT_STORE_LOST, /**< the store does not answer: operations go on, changes of the view wait */
-  WEFT_EP_EVENT_STORE_BACK, /**< it answers again */
-  WEFT_EP_EVENT_FENCED, /**< this rank was removed: a view without it is agreed on, though it did not ask to leave */
+  WEFT_EP_EVENT_CONNECTED = 1,  /**< windows with `rank` are mapped in both directions; on another host `detail` is the
+                                   way */
+  WEFT_EP_EVENT_PEER_LOST = 2,  /**< `rank` was found dead or silent; `detail` says how */
+  WEFT_EP_EVENT_COMMITTED = 3,  /**< view `epoch` is agreed on */
+  WEFT_EP_EVENT_ACTIVATED = 4,  /**< view `epoch` takes effect with operation `op` */
+  WEFT_EP_EVENT_RELEASED = 5,   /**< windows with `rank` are unmapped */
+  WEFT_EP_EVENT_STORE_LOST = 6, /**< the store does not answer: operations go on, changes of the view wait */
+  WEFT_EP_EVENT_STORE_BACK = 7, /**< it answers again */
+  WEFT_EP_EVENT_FENCED =
+      8, /**< this rank was removed: a view without it is agreed on, though it did not ask to leave */
 };
 
-/** One event of a group, as this rank sees it. Its memory is valid until the callback returns. */
+enum { WEFT_EP_DETAIL_SIZE = 200 }; /**< room of weft_ep_event.detail, its end included */
+
+/** One event of a group, as this rank sees it: see weft_ep_next_event(). Initialise with WEFT_EP_EVENT_INIT. */
 struct weft_ep_event {
-  enum weft_ep_event_kind kind; /**< what happened */
-  int32_t rank;                 /**< peer concerned, -1: none; FENCED: this rank */
-  uint64_t incarnation;         /**< of that rank, 0: none */
-  uint64_t epoch;               /**< view concerned, 0: none */
-  uint64_t op;                  /**< operation concerned; ACTIVATED only, else 0 */
-  uint64_t time_ns;             /**< CLOCK_MONOTONIC */
-  const char *detail;           /**< a few words, or "" */
+  size_t size;                      /**< sizeof(struct weft_ep_event) */
+  enum weft_ep_event_kind kind;     /**< what happened */
+  int32_t rank;                     /**< peer concerned, -1: none; FENCED: this rank */
+  uint64_t incarnation;             /**< of that rank, 0: none */
+  uint64_t epoch;                   /**< view concerned, 0: none */
+  uint64_t op;                      /**< operation concerned; ACTIVATED only, else 0 */
+  uint64_t time_ns;                 /**< when it happened, CLOCK_MONOTONIC */
+  uint64_t dropped;                 /**< events for which there was no room since the one that was taken before */
+  char detail[WEFT_EP_DETAIL_SIZE]; /**< a few words, or "" */
 };
-
-/** Receives the events of a rank; `arg` is weft_ep_options.event_arg. [callback] on the owner's thread or on one of the
- *  library's, from several at once: return soon, and call nothing of this handle. */
-typedef void (*weft_ep_event_fn)(void *arg, const struct weft_ep_event *event);
+/** Initial value: its size, and 0 for every other field. */
+#define WEFT_EP_EVENT_INIT WEFT_SIZED(struct weft_ep_event)
+/** The same for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_event_init(struct weft_ep_event *event, size_t size);
 
 /** What weft_ep_options.flags may ask for. */
 enum weft_ep_option_flags {
@@ -203,8 +210,6 @@ struct weft_ep_options {
   /** Ranks with different ones reach each other as if they were on different hosts. Default: the environment's
    *  WEFT_HOST_ID; else all ranks of a host share its memory. */
   const char *host_id;
-  weft_ep_event_fn on_event; /**< receives events; default: none */
-  void *event_arg;           /**< first argument of on_event */
   uint32_t num_founders;     /**< entries of founders */
   int32_t rank;              /**< this rank's index; -1 (from WEFT_EP_OPTIONS_INIT): the lowest free one */
   uint32_t capacity;         /**< rank indices are below it; default 64 */
@@ -277,7 +282,7 @@ WEFT_API int weft_ep_open(weft_ep_t **ep, const struct weft_ep_options *options,
  * Leaves at once and frees everything; peers see that the rank has left. An active rank that wants to leave without
  * cost for the others first calls weft_ep_disconnect() on itself and goes on until weft_ep_is_active() is false. It
  * blocks: for milliseconds while the store answers, for up to five seconds while it does not; then the lease ends the
- * claim. NULL is legal. Not from `on_event`. CUDA: wait for the streams first; launches that have not run are given
+ * claim. NULL is legal. CUDA: wait for the streams first; launches that have not run are given
  * op_timeout_ms. [owner]
  */
 WEFT_API void weft_ep_close(weft_ep_t *ep);
@@ -291,22 +296,105 @@ WEFT_API int32_t weft_ep_rank(const weft_ep_t *ep);
 WEFT_API uint64_t weft_ep_incarnation(const weft_ep_t *ep);
 
 /**
+ * Takes the oldest event that is queued: 1, and `*event` is filled; 0: there is none. A rank queues its events from
+ * weft_ep_open() on, and keeps at least the newest 256. Beyond these the oldest goes first, except FENCED and the last
+ * PEER_LOST of each rank, which stay until they are taken; `event->dropped` counts what went. INVALID: an argument is
+ * wrong. It does not wait. [any]
+ */
+WEFT_API int weft_ep_next_event(weft_ep_t *ep, struct weft_ep_event *event);
+
+/** Writes a descriptor to `*fd` that is readable (POLLIN, EPOLLIN) while events are queued: for poll and epoll, never
+ * to read from. It is the handle's, which closes it. It is made at the first call; LIMIT: no descriptor is left. [any]
+ */
+WEFT_API int weft_ep_fd(weft_ep_t *ep, int *fd);
+
+/**
+ * Ends a wait: that of the call which waits in this handle now, else of the next one that has to wait. It returns
+ * CANCELED, once; a call that finds what it needs without a wait is not touched. [any], also from a handler of a
+ * signal: it is async-signal-safe.
+ *
+ * What CANCELED leaves: weft_ep_connect(), weft_ep_activate() and the other calls with a `timeout_ms` leave what
+ * TIMEOUT leaves. A call of an operation on host memory, weft_ep_barrier() too, goes on where it was when the same call
+ * is made again with the same arguments; until then its buffers stay in use, and peers wait for this rank as for a slow
+ * one. After weft_ep_dispatch() weft_ep_dispatch_recv() may be called instead if `*op` was written, and likewise after
+ * weft_ep_combine(). On CUDA memory only the wait of the host ends: what was launched runs, and weft_ep_await() asks
+ * for it again. Not ended are weft_ep_close() and the wait until the network has taken what was sent to it.
+ */
+WEFT_API void weft_ep_interrupt(weft_ep_t *ep);
+
+/**
  * Connects to each of ranks[count]: waits until it has claimed its rank, and exchanges and maps windows in both
  * directions. The other side needs no call. To connect a second time is no error. TIMEOUT names ranks that did not
- * come; those that did stay connected. INVALID: a rank is out of range, or this one. VERSION: a peer runs with other
- * sizes, or another version of Weft. UNSUPPORTED: a peer on another host that no common transport reaches. AUTH: a
- * process of another user. LIMIT: on CUDA memory, more than 63 peers. [owner]
+ * come: those that did stay connected, of the others nothing is left, and the call may be made again. With a
+ * `timeout_ms` of 0 it only tells who is not connected. INVALID: a rank is out of range, or
+ * this one. VERSION: a peer runs with other sizes, or another version of Weft. UNSUPPORTED: a peer on another host that
+ * no common transport reaches. AUTH: a process of another user. LIMIT: on CUDA memory, more than 63 peers. [owner]
  */
 WEFT_API int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms);
 
 /**
  * Makes this rank active. A founder connects to the other founders, and the call returns when the first view is agreed
- * on. A joiner connects to every active rank, proposes the view with itself, and the call returns when the running
- * ranks have fixed its first operation; for that they have to be running operations, and none of them waits. A rank
- * that is active already gets 0. TIMEOUT names who is missing. FENCED: the group removed this rank meanwhile. Others
- * are those of weft_ep_connect(). After an error the call may be tried again, unless it was FENCED. [owner]
+ * on. For a joiner it is weft_ep_offer(), weft_ep_change() with itself and weft_ep_await_start() in one, also after a
+ * weft_ep_offer() of its own: it connects to every active rank, proposes the view with itself, and the call returns
+ * when the running ranks have fixed its first operation; for that they have to be running operations, and none of them
+ * waits. A rank that is active already gets 0. TIMEOUT names who is missing; this rank offers itself no more then, but
+ * may be in the view already. FENCED: the group removed this rank meanwhile. Others are those of weft_ep_connect().
+ * After an error the call may be tried again, unless it was FENCED. [owner]
  */
 WEFT_API int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms);
+
+/** Which view is to follow. Initialise with WEFT_EP_CHANGE_INIT. No rank is named twice. */
+struct weft_ep_change {
+  size_t size;           /**< sizeof(struct weft_ep_change) */
+  const int32_t *add;    /**< [num_add] ranks that are to come in: weft_ep_offer(). The call keeps no pointer */
+  const int32_t *remove; /**< [num_remove] ranks that are to go; this one may be among them. Likewise */
+  uint32_t num_add;      /**< entries of add, at most 60 */
+  uint32_t num_remove;   /**< entries of remove, at most 60 */
+  uint32_t flags;        /**< 0: none has a meaning yet */
+  uint32_t reserved;     /**< 0 */
+};
+/** Initial value: its size, and 0 for every other field. */
+#define WEFT_EP_CHANGE_INIT WEFT_SIZED(struct weft_ep_change)
+/** The same for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_ep_change_init(struct weft_ep_change *change, size_t size);
+
+/**
+ * Changes the membership in one step: proposes one view with all of `change->add` and without all of `change->remove`,
+ * and returns when it is agreed on. All of that comes true, or nothing: until every rank of `add` has offered itself
+ * nothing is proposed, the view stays, and operations go on. No operation has to run for it; the view takes effect at
+ * an operation that all ranks fix as they run, captured graphs too, as any other does. Ranks of `add` that are in the
+ * view, and ranks of `remove` that are not, are as asked for. Ranks that died go at the same time.
+ *
+ * TIMEOUT names who of `add` did not offer itself: the view is as it was, and the others' offers stand.
+ * UNREACHABLE, CANCELED: what was proposed may still come true, weft_ep_committed_view() says. INVALID: an argument is
+ * wrong. NOT_CONNECTED: this rank is in no view; then it may add itself, and nobody else. LIMIT: more than 60 of a
+ * kind. FENCED, CLOSED: this rank was removed, or has left. [owner]
+ */
+WEFT_API int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change *change, uint32_t timeout_ms);
+
+/**
+ * Offers this rank, which is not active, to be taken into a view: waits until there is a view, connects to all its
+ * members and to every rank that has offered itself before, and tells the others. From then on weft_ep_change() of an
+ * active rank may take it in at any time, and weft_ep_await_start() says when. Whoever offers himself later connects to
+ * this rank, without a call here. An offer ends when it is taken, by weft_ep_withdraw() and weft_ep_close(), when this
+ * rank dies, and when the store comes back empty. Once is enough: a second call returns 0. TIMEOUT and other errors
+ * leave no offer, and the links that were made. EXISTS: this rank has been active. Others are those of
+ * weft_ep_connect(). [owner]
+ */
+WEFT_API int weft_ep_offer(weft_ep_t *ep, uint32_t timeout_ms);
+
+/** Takes the offer of `rank` back, this one's or another's. NOT_FOUND: it offers itself to no view. CONFLICT: a view
+ * has taken it in. TIMEOUT: the offer stands. INVALID: the rank is out of range. [owner] */
+WEFT_API int weft_ep_withdraw(weft_ep_t *ep, int32_t rank, uint32_t timeout_ms);
+
+/**
+ * Waits until a view has taken this rank in and the running ranks have fixed its first operation; for that they have to
+ * be running operations. `*op` (may be NULL) is its number, and this rank is active: it has to come to that operation,
+ * for which the others wait as they do for a slow rank. A rank that is or was active gets its first operation again.
+ * NOT_CONNECTED: it has not offered itself, or its offer was taken back, or lost with the store. FENCED: the group
+ * removed it meanwhile. TIMEOUT: the offer stands, or it is in the view already: call again. [owner]
+ */
+WEFT_API int weft_ep_await_start(weft_ep_t *ep, uint32_t timeout_ms, uint64_t *op);
 
 /**
  * Proposes the view without ranks[count] and returns when it is agreed on. It takes effect within the next few

@@ -97,11 +97,17 @@ static void init_locks(weft_ep_t *ep) {
   pthread_mutex_init(&ep->links.lock, NULL);
   pthread_mutex_init(&ep->net_lock, NULL);
   pthread_cond_init(&ep->links.changed, &attributes);
+  ep_events_init(&ep->events);
   pthread_condattr_destroy(&attributes);
-  ep->links.listener = ep->links.tcp_listener = ep->links.epoll = ep->links.wake = ep->bell_fd = -1;
+  ep->links.listener = ep->links.tcp_listener = ep->links.epoll = ep->links.wake = ep->bell_fd = ep->interrupt.fd = -1;
 }
 
 static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
+  int rc = ep_events_open(&ep->events, ep->capacity);
+  if (rc == 0)
+    rc = ep_interrupt_open(&ep->interrupt);
+  if (rc != 0)
+    return rc;
   ep->links.by_rank = calloc(ep->capacity, sizeof *ep->links.by_rank);
   ep->links.dialling = calloc(ep->capacity, sizeof *ep->links.dialling);
   ep->links.answering = calloc(ep->capacity, sizeof *ep->links.answering);
@@ -116,8 +122,12 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
     ep->num_founders = options->num_founders;
   }
   ep->join_only = options->flags & WEFT_EP_OPTION_JOIN_ONLY;
-  int rc = ep->engine->allocate(ep, options);
+  rc = ep->engine->allocate(ep, options);
   return rc == 0 ? ep_window_create(&ep->bell, EP_DOORBELL_SIZE, &ep->bell_fd) : rc;
+}
+
+static bool interrupted(void *arg) {
+  return ep_interrupted(arg);
 }
 
 static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint32_t timeout_ms) {
@@ -132,9 +142,10 @@ static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint
       .lease_ttl_s = options->lease_ttl_s,
       .address = ep->links.address,
       .on_event = ep_views_event,
+      .interrupted = interrupted,
       .event_arg = ep,
   };
-  int rc = group_open(&ep->group, &group, clock_deadline_ms(timeout_ms));
+  int rc = group_open(&ep->group, &group, ep_deadline(timeout_ms));
   if (rc != 0)
     return rc;
   pthread_mutex_lock(&ep->lock); // the group's thread is at work already, and looks at the rank
@@ -151,10 +162,8 @@ static void init_sizes(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->op_timeout_ms = options->op_timeout_ms;
   ep->dtype = options->dtype;
   ep->combine_dtype = options->combine_dtype;
-  ep->on_event = options->on_event;
   ep->on_links = ep_views_update_ready;
   ep->device = -1;
-  ep->event_arg = options->event_arg;
   ep->kernels = ep_kernels_best();
   ep->processors = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
   ep_layout_init(&ep->layout, options->max_tokens, options->hidden, options->topk, options->dtype,
@@ -261,6 +270,8 @@ void weft_ep_close(weft_ep_t *ep) {
   free(ep->links.answering);
   free(ep->masked);
   free(ep->founders);
+  ep_events_close(&ep->events);
+  ep_interrupt_close(&ep->interrupt);
   pthread_cond_destroy(&ep->links.changed);
   pthread_mutex_destroy(&ep->links.lock);
   pthread_mutex_destroy(&ep->net_lock);

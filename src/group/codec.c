@@ -35,6 +35,10 @@ char *group_key_ticket(const char *prefix, uint64_t incarnation) {
   return format("%sticket/%016" PRIx64, prefix, incarnation);
 }
 
+char *group_key_offer(const char *prefix, int32_t rank) {
+  return format("%soffer/%" PRId32, prefix, rank);
+}
+
 char *group_key_barrier(const char *prefix, const char *name, int32_t rank) {
   return format("%sbarrier/%s/%" PRId32, prefix, name, rank);
 }
@@ -96,6 +100,10 @@ struct group_key group_key_parse(const char *prefix, uint32_t capacity, const ch
     parsed.rank = parse_rank(rest, capacity);
     if (parsed.rank >= 0)
       parsed.kind = GROUP_KEY_CLAIM;
+  } else if ((rest = after(own, "offer/"))) {
+    parsed.rank = parse_rank(rest, capacity);
+    if (parsed.rank >= 0)
+      parsed.kind = GROUP_KEY_OFFER;
   } else if ((rest = after(own, "ticket/"))) {
     if (group_incarnation_decode(rest, strlen(rest), &parsed.incarnation) == 0)
       parsed.kind = GROUP_KEY_TICKET;
@@ -118,6 +126,32 @@ char *group_claim_encode(uint64_t incarnation, const char *address) {
   char *text = claim ? json_dumps(claim, JSON_COMPACT) : NULL;
   json_decref(claim);
   return text;
+}
+
+// "<incarnation> <stage>"
+static const char *const stages[] = {
+    [GROUP_OFFER_COMING] = " coming", [GROUP_OFFER_READY] = " ready", [GROUP_OFFER_TAKEN] = " taken"};
+
+char *group_offer_encode(uint64_t incarnation, enum group_offer_stage stage) {
+  return format("%016" PRIx64 "%s", incarnation, stages[stage]);
+}
+
+int group_offer_decode(const char *value, size_t length, uint64_t *incarnation, enum group_offer_stage *stage) {
+  size_t digits = length < INCARNATION_DIGITS ? length : INCARNATION_DIGITS;
+  uint64_t number = 0;
+  int err = group_incarnation_decode(value, digits, &number);
+  if (err)
+    return err;
+  for (int i = GROUP_OFFER_COMING; i <= GROUP_OFFER_TAKEN; i++) {
+    size_t size = strlen(stages[i]);
+    if (length - digits != size || memcmp(value + digits, stages[i], size) != 0)
+      continue;
+    *incarnation = number;
+    *stage = (enum group_offer_stage)i;
+    return 0;
+  }
+  return fail(WEFT_ERR_PROTOCOL, "an offer is an incarnation and \"coming\", \"ready\" or \"taken\", not '%.*s'",
+              (int)(length < 64 ? length : 64), value);
 }
 
 char *group_view_encode(const struct group_view *view) {

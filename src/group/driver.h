@@ -1,5 +1,6 @@
 // A group's handle: the state machine, the thread that drives it, and those who wait for it.
-//   group.c  open, close, what does not wait     driver.c  the thread     wait.c  what waits
+//   group.c  open, close, what does not wait     driver.c      the thread
+//   wait.c   what waits                          wait_offer.c  offers and changes
 #ifndef GROUP_DRIVER_H
 #define GROUP_DRIVER_H
 
@@ -13,6 +14,7 @@ struct group {
   uint32_t capacity;
   uint64_t incarnation;
   group_event_fn on_event;
+  bool (*interrupted)(void *arg);
   void *event_arg;
   weft_store_watch_t *watch; // the thread's
   pthread_t thread;
@@ -33,8 +35,17 @@ void group_driver_poke(struct group *group);
 // From now on no request waits longer than a few seconds, the one under way neither. [any]
 void group_driver_limit(struct group *group);
 
-// Waits until `check` returns something other than 1, and returns that; it is called with the lock. When the deadline
-// passes, `missing` says what was waited for. With the lock; unlocked while it waits.
+enum { GROUP_PENDING = 1 };
+
+// Why a wish about views cannot be fulfilled any more, or GROUP_PENDING. With the lock.
+int group_obstacle(struct group *group);
+// This member in the newest view, or NULL. With the lock.
+const struct group_member *group_self_in_view(const struct group *group);
+// INVALID: one of them is beyond the capacity.
+int group_valid_ranks(const struct group *group, const int32_t *ranks, size_t count);
+
+// Waits until `check` returns something other than GROUP_PENDING, and returns that; it is called with the lock. When
+// the deadline passes, `missing` says what was waited for. With the lock; unlocked while it waits.
 int group_wait(struct group *group, uint64_t deadline_ns, int (*check)(struct group *group, void *arg),
                void (*missing)(struct group *group, void *arg, struct text *out), void *arg);
 

@@ -62,6 +62,7 @@ static int set_up(struct group *group, const struct group_options *options) {
   group->store = options->store;
   group->capacity = options->capacity;
   group->on_event = options->on_event;
+  group->interrupted = options->interrupted;
   group->event_arg = options->event_arg;
   group->incarnation = random_id();
   group->prefix = strdup(options->prefix);
@@ -143,6 +144,12 @@ int32_t group_rank(const struct group *group) {
 
 uint64_t group_incarnation(const struct group *group) {
   return group->incarnation;
+}
+
+void group_wake(struct group *group) {
+  pthread_mutex_lock(&group->lock);
+  pthread_cond_broadcast(&group->changed);
+  pthread_mutex_unlock(&group->lock);
 }
 
 const struct group_view *group_view(struct group *group) {

@@ -5,6 +5,7 @@
 //   P view                  the agreed view: JSON {"epoch", "members": [[rank, incarnation], ...]}; on the group's
 //                           lease, which the first members of the view keep alive
 //   P barrier/<name>/<r>    "rank r has come": its incarnation; on r's lease, until its next barrier is complete
+//   P offer/<r>             "rank r may be taken into a view": its incarnation and how far it is; on r's lease
 //   P ticket/<incarnation>  who wants any rank stands in line: the i-th takes the i-th free rank; on its own lease
 // A view changes only by a transaction that compares the key's mod_revision, so all agree on the order of views. The
 // transaction that removes a member from the view deletes its rank claim too (comparing its create_revision), so that
@@ -38,6 +39,23 @@ struct group_view {
   uint32_t count;
   struct group_member members[]; // [count], by rank, ascending
 };
+
+// How far a rank is that wants to be taken into a view. Any two such ranks have a link before both are ready: the one
+// that announced itself later calls the other. So each calls the members and all who announced themselves before it.
+enum group_offer_stage {
+  GROUP_OFFER_NONE,
+  GROUP_OFFER_COMING, // it has announced itself, and is making its links
+  GROUP_OFFER_READY,  // it has them
+  GROUP_OFFER_TAKEN,  // a view with it was agreed on
+};
+
+// One view is to follow that has `add`, which are ready, and has not `remove`.
+struct group_change {
+  const int32_t *add, *remove;
+  uint32_t num_add, num_remove; // at most GROUP_CHANGES each
+};
+
+enum { GROUP_CHANGES = 60 }; // etcd takes 128 comparisons and operations in a transaction
 
 // A rank claim as the store has it.
 struct group_peer {
@@ -76,7 +94,9 @@ struct group_options {
   uint32_t lease_ttl_s;
   const char *address; // how peers reach this rank: text for the layer above; errors show its first word only
   group_event_fn on_event;
-  void *event_arg;
+  // Whether a call that waits is to end with CANCELED; asked before each sleep, with a lock held. NULL: never.
+  bool (*interrupted)(void *arg);
+  void *event_arg; // of both
 };
 
 // Grants a lease and claims the rank under a new incarnation, by one transaction; waits until `deadline_ns` for a rank
@@ -88,6 +108,9 @@ int group_open(struct group **group, const struct group_options *options, uint64
 // Gives up on a store that does not answer within about five seconds: the lease does the rest. NULL is legal. Not from
 // a callback.
 void group_close(struct group *group);
+
+// Has calls that wait look again, whether they are interrupted too.
+void group_wake(struct group *group);
 
 int32_t group_rank(const struct group *group);
 uint64_t group_incarnation(const struct group *group);
@@ -116,6 +139,25 @@ int group_found(struct group *group, uint64_t deadline_ns);
 
 // Proposes `base` with this rank added. CONFLICT: `base` is no longer the newest view (look at the new one, try again).
 int group_join(struct group *group, const struct group_view *base, uint64_t deadline_ns);
+
+// Announces this rank, which wants to be taken into a view. It does not wait. group_offer_end() takes it back.
+void group_offer_begin(struct group *group);
+void group_offer_end(struct group *group);
+// Waits until the announcement is seen. `peers` [capacity]: with whom this rank needs a link before it is ready, the
+// members of `*view` (a reference) among them. NOT_CONNECTED: it was taken back meanwhile.
+int group_offer_peers(struct group *group, uint64_t deadline_ns, struct group_member *peers, uint32_t *count,
+                      const struct group_view **view);
+// This rank has them: waits until all can see so.
+int group_offer_ready(struct group *group, uint64_t deadline_ns);
+// Waits until a view with this rank is agreed on. NOT_CONNECTED: it is in none, and offers itself no more.
+int group_wait_taken(struct group *group, uint64_t deadline_ns);
+// Takes back the offer of `rank`. NOT_FOUND: there is none. CONFLICT: it was taken into a view.
+int group_withdraw(struct group *group, int32_t rank, uint64_t deadline_ns);
+
+// Proposes the newest view with the change, all of it or none, until it is agreed on. TIMEOUT names who of `add` is not
+// ready, and nothing was proposed. UNREACHABLE, CANCELED: it may have been. NOT_CONNECTED: this rank is in no view, and
+// does not add itself alone. LIMIT: too many.
+int group_change(struct group *group, const struct group_change *change, uint64_t deadline_ns);
 
 // Proposes the newest view without `ranks` until a view without them is agreed on; those not in it are no error. Asking
 // for its own rank is leaving: no FENCED event follows.

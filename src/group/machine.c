@@ -18,8 +18,9 @@ static int copy_options(struct group_machine *m, const struct group_machine_opti
   m->address = strdup(o->address);
   m->claims = calloc(o->capacity, sizeof *m->claims);
   m->dooms = calloc(o->capacity, sizeof *m->dooms);
+  m->offers = calloc(o->capacity, sizeof *m->offers);
   m->founders = calloc(o->num_founders + 1u, sizeof *m->founders);
-  if (!m->prefix || !m->address || !m->claims || !m->dooms || !m->founders)
+  if (!m->prefix || !m->address || !m->claims || !m->dooms || !m->offers || !m->founders)
     return fail(WEFT_ERR_NOMEM, "no memory for a group of capacity %u", o->capacity);
   if (o->num_founders > 0)
     memcpy(m->founders, o->founders, o->num_founders * sizeof *m->founders);
@@ -39,6 +40,7 @@ int group_machine_new(struct group_machine **machine, const struct group_machine
   m->random = options->seed;
   m->rank = options->rank;
   m->need_mod = -1;
+  m->withdraw = -1;
   m->events_tail = &m->events;
   int err = copy_options(m, options);
   if (err) {
@@ -64,6 +66,7 @@ void group_machine_free(struct group_machine *m) {
   free(m->tickets);
   free(m->founders);
   free(m->dooms);
+  free(m->offers);
   free(m->claims);
   free(m->address);
   free(m->prefix);

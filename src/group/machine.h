@@ -81,6 +81,11 @@ void group_machine_join(struct group_machine *machine, uint64_t base_epoch); // 
 uint64_t group_machine_remove(struct group_machine *machine, int32_t rank);
 void group_machine_remove_end(struct group_machine *machine, int32_t rank, uint64_t incarnation);
 void group_machine_suspect(struct group_machine *machine, int32_t rank, uint64_t incarnation);
+// COMING announces this member, READY follows when it has its links, NONE takes it back.
+void group_machine_offer(struct group_machine *machine, enum group_offer_stage stage);
+// `removed`: incarnations of change->remove. Both stay the caller's, until NULL withdraws the wish.
+void group_machine_change(struct group_machine *machine, const struct group_change *change, const uint64_t *removed);
+void group_machine_withdraw(struct group_machine *machine, int32_t rank, uint64_t incarnation); // -1 withdraws the wish
 int group_machine_barrier(struct group_machine *machine, const char *name); // EXISTS: under way already
 void group_machine_barrier_end(struct group_machine *machine, const char *name);
 // Leaves and gives its lease back, until `until_ns` at most; with an unreachable store at once. Nothing else is wished
@@ -96,6 +101,16 @@ bool group_machine_view_stands(const struct group_machine *machine);            
 // Finds the claim of `rank`: its incarnation (0: unreadable) and address (""), or false when it is free.
 bool group_machine_claim(const struct group_machine *machine, int32_t rank, uint64_t *incarnation,
                          const char **address);
+// The offer of `rank`, and whether its owner announced itself before this member did.
+enum group_offer_stage group_machine_offer_of(const struct group_machine *machine, int32_t rank, uint64_t *incarnation,
+                                              bool *before);
+bool group_machine_offers(const struct group_machine *machine); // the wish stands: nobody has taken it back
+// Whether the newest view is as the change asks.
+bool group_machine_changed(const struct group_machine *machine);
+bool group_machine_change_sent(const struct group_machine *machine);    // its transaction is under way
+bool group_machine_change_unknown(const struct group_machine *machine); // one was, and had no answer
+// Adds those of change->add that are neither ready nor in the newest view; false when there are none.
+bool group_machine_change_missing(const struct group_machine *machine, struct text *missing);
 bool group_machine_full(const struct group_machine *machine);          // every rank below capacity is claimed
 const char *group_machine_damage(const struct group_machine *machine); // what is wrong with the view's value, or NULL
 const char *group_machine_lost(const struct group_machine *machine);   // why the store does not answer, NULL: it does

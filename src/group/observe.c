@@ -244,6 +244,12 @@ static void observe_kv(struct group_machine *m, const struct weft_store_kv *kv, 
     else
       ticket_gone(m, key.incarnation);
     break;
+  case GROUP_KEY_OFFER:
+    if (put)
+      group_offer_put(m, key.rank, kv);
+    else
+      group_offer_deleted(m, key.rank, kv->mod_revision);
+    break;
   case GROUP_KEY_BARRIER:
     observe_barrier(m, &key, kv, put);
     break;
@@ -261,13 +267,13 @@ void group_observe(struct group_machine *m, const struct weft_store_event *event
   group_barriers_settle(m);
   settle_starved(m);
   if (m->holding && (m->hold_revision == 0 || m->revision >= m->hold_revision))
-    m->holding = false;
+    group_shows(m);
 }
 
 // The list is everything there is. Revisions begin anew when a store restarted empty, so what was known of them goes.
 void group_observe_all(struct group_machine *m, const struct weft_store_list *list) {
   for (uint32_t r = 0; r < m->capacity; r++)
-    m->claims[r].mod_revision = 0;
+    m->claims[r].mod_revision = m->offers[r].mod_revision = 0;
   m->num_tickets = 0;
   m->late_ticket = false;
   m->stored_seen = 0;
@@ -277,6 +283,9 @@ void group_observe_all(struct group_machine *m, const struct weft_store_list *li
   for (uint32_t r = 0; r < m->capacity; r++)
     if (m->claims[r].mod_revision == 0)
       claim_gone(m, (int32_t)r);
+  for (uint32_t r = 0; r < m->capacity; r++)
+    if (m->offers[r].mod_revision == 0)
+      group_offer_deleted(m, (int32_t)r, list->revision);
   if (m->stored_seen == 0)
     view_absent(m);
   m->revision = list->revision;
@@ -285,7 +294,7 @@ void group_observe_all(struct group_machine *m, const struct weft_store_list *li
   if (m->join_only && !m->stored && m->wary_until == 0)
     m->wary_until = m->now + m->ttl_ns; // the members' claims are not back either
   m->synced = true;
-  m->holding = false;
+  group_shows(m);
   group_barriers_settle(m);
   settle_starved(m);
 }

@@ -10,21 +10,13 @@
 
 enum { DELAY_STEP_MS = 2, DELAY_CAP_MS = 50, CONFLICT_CAP = 5 };
 
-// Members of a view in the making.
-struct change {
-  struct group_view *next;
-  struct group_member removed[GROUP_REMOVALS];
-  uint32_t num_removed;
-  bool urgent; // asked for by a call that waits
-};
-
 static void clear_need(struct group_machine *m) {
   m->need_mod = -1;
 }
 
 // Whether the change that is needed since the view has this revision may be proposed now. `place` is how many members
 // go before this one.
-static bool turn_has_come(struct group_machine *m, uint32_t place, bool urgent) {
+bool group_turn_has_come(struct group_machine *m, uint32_t place, bool urgent) {
   if (m->need_mod != m->stored_mod) {
     m->need_mod = m->stored_mod;
     m->need_since = m->now;
@@ -50,7 +42,7 @@ static uint32_t place_in(const struct group_machine *m, const struct group_view 
 }
 
 // Every proposal holds only as long as its proposer does.
-static void begin(struct group_machine *m) {
+void group_proposal_begin(struct group_machine *m) {
   group_txn_begin(m);
   m->builder.of_view = true;
   group_txn_compare(m, group_key_view(m->prefix), WEFT_STORE_MOD, m->stored_mod);
@@ -60,7 +52,7 @@ static void begin(struct group_machine *m) {
 
 static bool put_view(struct group_machine *m, const struct group_view *view, int64_t lease,
                      struct group_request *request) {
-  begin(m);
+  group_proposal_begin(m);
   group_txn_put(m, group_key_view(m->prefix), group_view_encode(view), lease);
   return group_txn_end(m, request);
 }
@@ -107,7 +99,7 @@ static bool propose_first(struct group_machine *m, struct group_request *request
 
 // The store has lost the view, or holds one that is older than what was agreed on: the members put it right.
 static bool restore(struct group_machine *m, struct group_request *request) {
-  if (!group_in_view(m, m->view) || !turn_has_come(m, place_in(m, m->view), false))
+  if (!group_in_view(m, m->view) || !group_turn_has_come(m, place_in(m, m->view), false))
     return false;
   return m->stored ? put_view(m, m->view, m->stored_lease, request) : create(m, m->view, request);
 }
@@ -115,7 +107,7 @@ static bool restore(struct group_machine *m, struct group_request *request) {
 // The store lost the view, and others restored an older one and went on from there to the epoch that was agreed on
 // before. Both have the same number; so a new one is made of what the store has.
 static bool supersede(struct group_machine *m, struct group_request *request) {
-  if (!group_in_view(m, m->stored) || !turn_has_come(m, place_in(m, m->stored), false))
+  if (!group_in_view(m, m->stored) || !group_turn_has_come(m, place_in(m, m->stored), false))
     return false;
   struct group_view *view = group_view_new(m->stored->epoch + 1, m->stored->count);
   if (!view)
@@ -126,7 +118,7 @@ static bool supersede(struct group_machine *m, struct group_request *request) {
   return due;
 }
 
-static bool has_to_go(struct group_machine *m, const struct group_member *member, bool *urgent) {
+bool group_has_to_go(struct group_machine *m, const struct group_member *member, bool *urgent) {
   const struct group_doom *doom = &m->dooms[member->rank];
   if (doom->incarnation == member->incarnation) {
     *urgent |= doom->removers > 0;
@@ -137,23 +129,23 @@ static bool has_to_go(struct group_machine *m, const struct group_member *member
   return m->claims[member->rank].incarnation != member->incarnation && group_due(m, m->grace_until);
 }
 
-static void sort_out(struct group_machine *m, struct change *change) {
-  struct group_view *next = change->next;
-  next->count = 0;
+static void sort_out(struct group_machine *m, struct group_next *next) {
+  struct group_view *view = next->view;
+  view->count = 0;
   for (uint32_t i = 0; i < m->stored->count; i++) {
     const struct group_member *member = &m->stored->members[i];
-    if (change->num_removed < GROUP_REMOVALS && has_to_go(m, member, &change->urgent))
-      change->removed[change->num_removed++] = *member;
+    if (next->num_removed < GROUP_REMOVALS && group_has_to_go(m, member, &next->urgent))
+      next->removed[next->num_removed++] = *member;
     else
-      next->members[next->count++] = *member;
+      view->members[view->count++] = *member;
   }
 }
 
 // The removed members' claims go with them, so that their ranks are free at once. A claim that has gone in the
 // meantime fails the transaction, and its event brings the next attempt.
-static void delete_claims(struct group_machine *m, const struct change *change) {
-  for (uint32_t i = 0; i < change->num_removed; i++) {
-    const struct group_member *removed = &change->removed[i];
+static void delete_claims(struct group_machine *m, const struct group_next *next) {
+  for (uint32_t i = 0; i < next->num_removed; i++) {
+    const struct group_member *removed = &next->removed[i];
     const struct group_claim *claim = &m->claims[removed->rank];
     if (claim->create_revision == 0 || claim->incarnation != removed->incarnation)
       continue;
@@ -163,28 +155,32 @@ static void delete_claims(struct group_machine *m, const struct change *change) 
   }
 }
 
+void group_proposal_end(struct group_machine *m, const struct group_next *next) {
+  group_txn_put(m, group_key_view(m->prefix), group_view_encode(next->view), m->stored_lease);
+  delete_claims(m, next);
+}
+
 // The next view without those who have to go.
 static bool remove_members(struct group_machine *m, struct group_request *request) {
-  struct change change = {.next = group_view_new(m->stored->epoch + 1, m->stored->count)};
-  if (!change.next)
+  struct group_next next = {.view = group_view_new(m->stored->epoch + 1, m->stored->count)};
+  if (!next.view)
     return group_try_again(m);
   bool due = false;
-  sort_out(m, &change);
-  if (change.num_removed == 0) {
+  sort_out(m, &next);
+  if (next.num_removed == 0) {
     clear_need(m);
     m->conflicts = 0;
-  } else if (turn_has_come(m, place_in(m, m->stored), change.urgent)) {
-    begin(m);
-    group_txn_put(m, group_key_view(m->prefix), group_view_encode(change.next), m->stored_lease);
-    delete_claims(m, &change);
+  } else if (group_turn_has_come(m, place_in(m, m->stored), next.urgent)) {
+    group_proposal_begin(m);
+    group_proposal_end(m, &next);
     due = group_txn_end(m, request);
   }
-  group_view_unref(change.next);
+  group_view_unref(next.view);
   return due;
 }
 
 static bool join(struct group_machine *m, struct group_request *request) {
-  if (!turn_has_come(m, 0, true))
+  if (!group_turn_has_come(m, 0, true))
     return false;
   struct group_view *view = group_view_new(m->stored->epoch + 1, m->stored->count + 1);
   if (!view)
@@ -195,7 +191,11 @@ static bool join(struct group_machine *m, struct group_request *request) {
   memcpy(view->members, m->stored->members, at * sizeof *view->members);
   view->members[at] = (struct group_member){.rank = m->rank, .incarnation = m->incarnation};
   memcpy(view->members + at + 1, m->stored->members + at, (m->stored->count - at) * sizeof *view->members);
-  bool due = put_view(m, view, m->stored_lease, request);
+  group_proposal_begin(m);
+  group_txn_put(m, group_key_view(m->prefix), group_view_encode(view), m->stored_lease);
+  if (m->offers[m->rank].create_revision != 0)
+    group_txn_delete(m, group_key_offer(m->prefix, m->rank));
+  bool due = group_txn_end(m, request);
   group_view_unref(view);
   return due;
 }
@@ -217,7 +217,9 @@ bool group_propose(struct group_machine *m, struct group_request *request) {
     return restore(m, request);
   if (!group_view_equal(m->stored, m->view))
     return supersede(m, request);
-  return wants_in(m) ? join(m, request) : remove_members(m, request);
+  if (wants_in(m))
+    return join(m, request);
+  return group_propose_change(m, request) || remove_members(m, request);
 }
 
 // At the close: leaves the view; the last one takes it away, with its lease.
@@ -229,7 +231,7 @@ bool group_propose_leave(struct group_machine *m, struct group_request *request)
     m->dooms[m->rank] = (struct group_doom){.incarnation = m->incarnation, .removers = !m->claim_dropped};
     return remove_members(m, request);
   }
-  begin(m);
+  group_proposal_begin(m);
   group_txn_delete(m, group_key_view(m->prefix));
   if (group_holds_claim(m))
     group_txn_delete(m, group_key_claim(m->prefix, m->rank));

@@ -147,7 +147,7 @@ static bool drop_ticket(struct group_machine *m, struct group_request *request) 
 static bool holds_back(struct group_machine *m) {
   if (!m->holding || !group_due(m, m->hold_until))
     return m->holding;
-  m->holding = false;
+  group_shows(m);
   m->synced = false;
   return false;
 }
@@ -166,7 +166,7 @@ static bool pick(struct group_machine *m, struct group_request *request) {
     return true;
   if (held)
     return false;
-  return drop_ticket(m, request) || claim(m, request) || group_propose(m, request) ||
+  return drop_ticket(m, request) || claim(m, request) || group_offer_request(m, request) || group_propose(m, request) ||
          (m->standing == GROUP_CLAIMED && group_barrier_request(m, request));
 }
 
@@ -230,6 +230,8 @@ static void request_failed(struct group_machine *m, const struct group_answer *a
   m->keepalive_at = m->retry_at; // so that a request is under way whose answer shows that the store is back
   m->refused = answer->err == WEFT_ERR_AUTH ? answer->err : 0;
   m->requests_fail = true;
+  if (m->kind == GROUP_REQUEST_TXN)
+    group_change_answered(m, answer->err, false);
   if (m->kind == GROUP_REQUEST_WATCH)
     m->watching = false;
   group_update_lost(m, answer->reason ? answer->reason : weft_strerror(answer->err));
@@ -258,6 +260,7 @@ static void lease_expired(struct group_machine *m, int64_t lease) {
 }
 
 static void txn_answered(struct group_machine *m, const struct group_answer *answer) {
+  group_change_answered(m, 0, !answer->err && answer->succeeded);
   if (answer->err) {
     lease_expired(m, m->builder.lease);
     return;
@@ -268,6 +271,8 @@ static void txn_answered(struct group_machine *m, const struct group_answer *ans
     hold(m, answer->revision);
   if (!answer->succeeded && m->revision == m->sent_revision)
     hold(m, 0);
+  if (!m->holding) // it has shown before
+    group_shows(m);
 }
 
 static void lease_granted(struct group_machine *m, int64_t lease) {

@@ -2,6 +2,7 @@
 //   machine.c   life, wishes, questions       observe.c  what the store holds, and what follows from it
 //   request.c   which request is next         propose.c  changes of the view
 //   barrier.c   barriers                      txn.c      putting a transaction together
+//   offer.c     who wants to be taken in, and the view that takes them in
 #ifndef GROUP_STATE_H
 #define GROUP_STATE_H
 
@@ -10,10 +11,10 @@
 #include "group/view.h"
 
 enum {
-  GROUP_REMOVALS = 60, // members that one transaction removes: etcd takes 128 comparisons and operations
-  GROUP_TXN_COMPARES = GROUP_REMOVALS + 2,
-  GROUP_TXN_OPS = GROUP_REMOVALS + 2,
-  GROUP_TXN_STRINGS = 2 * GROUP_REMOVALS + 8,
+  GROUP_REMOVALS = GROUP_CHANGES, // members that one transaction removes
+  GROUP_TXN_COMPARES = GROUP_REMOVALS + GROUP_CHANGES + 2,
+  GROUP_TXN_OPS = GROUP_REMOVALS + GROUP_CHANGES + 3,
+  GROUP_TXN_STRINGS = 2 * GROUP_REMOVALS + 3 * GROUP_CHANGES + 8,
 };
 
 #define GROUP_MS 1000000u
@@ -25,6 +26,32 @@ struct group_claim {
   int64_t mod_revision;
   int64_t lease;
   char *address;
+};
+
+// An offer key; create_revision 0: there is none.
+struct group_offer {
+  uint64_t incarnation; // 0: its value is unreadable
+  int64_t create_revision;
+  int64_t mod_revision;
+  int64_t lease;
+  enum group_offer_stage stage;
+};
+
+// A change that a call waits for.
+struct group_wanted {
+  const struct group_change *change; // the caller's; NULL: none
+  const uint64_t *removed;           // [num_remove] incarnations that are to go
+  bool sent;                         // its transaction is under way, or was carried out and has still to show
+  bool unknown;                      // the answer to one was lost
+  bool leaves;                       // it would have this member leave, which had not asked for that before
+};
+
+// A view in the making.
+struct group_next {
+  struct group_view *view;
+  struct group_member removed[GROUP_REMOVALS];
+  uint32_t num_removed;
+  bool urgent; // asked for by a call that waits
 };
 
 // Who wants a rank, whichever it is: the i-th in line takes the i-th free rank.
@@ -60,9 +87,10 @@ struct group_txn_builder {
   struct weft_store_op ops[GROUP_TXN_OPS];
   char *strings[GROUP_TXN_STRINGS];
   uint32_t num_strings;
-  int64_t lease; // that its puts hang on
-  bool of_view;  // changes the view
-  bool failed;   // memory ran out
+  int64_t lease;  // that its puts hang on
+  bool of_view;   // changes the view
+  bool of_change; // by `wanted`
+  bool failed;    // memory ran out
 };
 
 struct group_machine {
@@ -80,6 +108,7 @@ struct group_machine {
   bool watching;                   // and is watched since
   int64_t revision;                // newest revision known
   struct group_claim *claims;      // [capacity]
+  struct group_offer *offers;      // [capacity]
   const struct group_view *stored; // what the view key holds; NULL when absent or unreadable
   int64_t stored_mod;              // 0: absent
   int64_t stored_lease;
@@ -94,10 +123,15 @@ struct group_machine {
 
   // What this member is and wishes.
   enum group_standing standing;
-  int32_t rank;                  // -1 while it has no rank
-  const struct group_view *view; // newest agreed view
-  struct group_doom *dooms;      // [capacity]
-  uint64_t join_epoch;           // 0: no wish to join
+  int32_t rank;                    // -1 while it has no rank
+  const struct group_view *view;   // newest agreed view
+  struct group_doom *dooms;        // [capacity]
+  uint64_t join_epoch;             // 0: no wish to join
+  enum group_offer_stage offering; // NONE, COMING or READY: what its own offer is to say
+  bool offered;                    // and was seen to be there: if it goes, somebody has taken it back
+  struct group_wanted wanted;
+  int32_t withdraw; // rank whose offer is to be deleted, -1: none
+  uint64_t withdraw_incarnation;
   bool founding, leaving, closing, closed;
   uint64_t close_until;
   bool claim_dropped; // at its close: has given its claim up, so that the next proposer takes it out of the view too
@@ -154,6 +188,12 @@ static inline bool group_holds_claim(const struct group_machine *m) {
   return m->rank >= 0 && m->claims[m->rank].create_revision != 0 && m->claims[m->rank].incarnation == m->incarnation;
 }
 
+// An answered transaction shows in what is known, or there is no waiting for it any more.
+static inline void group_shows(struct group_machine *m) {
+  m->holding = false;
+  m->wanted.sent = false;
+}
+
 // observe.c
 void group_observe_all(struct group_machine *m, const struct weft_store_list *list);
 void group_observe(struct group_machine *m, const struct weft_store_event *event);
@@ -165,6 +205,18 @@ void group_update_lost(struct group_machine *m, const char *reason); // after wa
 bool group_propose(struct group_machine *m, struct group_request *request);
 bool group_propose_leave(struct group_machine *m, struct group_request *request); // at the close
 bool group_founders_ready(const struct group_machine *m);
+// For proposals: whether it is time for one; who it may not do without; the claims that go with it.
+bool group_turn_has_come(struct group_machine *m, uint32_t place, bool urgent);
+bool group_has_to_go(struct group_machine *m, const struct group_member *member, bool *urgent);
+void group_proposal_begin(struct group_machine *m);
+void group_proposal_end(struct group_machine *m, const struct group_next *next);
+
+// offer.c
+void group_offer_put(struct group_machine *m, int32_t rank, const struct weft_store_kv *kv);
+void group_offer_deleted(struct group_machine *m, int32_t rank, int64_t revision);
+bool group_offer_request(struct group_machine *m, struct group_request *request);
+bool group_propose_change(struct group_machine *m, struct group_request *request);
+void group_change_answered(struct group_machine *m, int err, bool succeeded);
 
 // barrier.c
 struct group_barrier *group_barrier_find(struct group_machine *m, const char *name, size_t length);

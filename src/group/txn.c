@@ -20,6 +20,7 @@ void group_txn_begin(struct group_machine *m) {
   b->txn.success = b->ops;
   b->lease = 0;
   b->of_view = false;
+  b->of_change = false;
   b->failed = false;
 }
 

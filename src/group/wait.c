@@ -7,7 +7,7 @@
 #include "base/time/clock.h"
 #include "group/driver.h"
 
-enum { PENDING = 1, BARRIER_NAME_SIZE = 128 };
+enum { PENDING = GROUP_PENDING, BARRIER_NAME_SIZE = 128 };
 
 static int deadline_passed(struct group *group, void (*missing)(struct group *, void *, struct text *), void *arg) {
   struct text text = {0};
@@ -20,6 +20,14 @@ static int deadline_passed(struct group *group, void (*missing)(struct group *, 
   return err;
 }
 
+static int interrupted(struct group *group, void (*missing)(struct group *, void *, struct text *), void *arg) {
+  struct text text = {0};
+  missing(group, arg, &text);
+  int err = fail(WEFT_ERR_CANCELED, "interrupted; %s", text.data ? text.data : "");
+  text_free(&text);
+  return err;
+}
+
 int group_wait(struct group *group, uint64_t deadline_ns, int (*check)(struct group *group, void *arg),
                void (*missing)(struct group *group, void *arg, struct text *out), void *arg) {
   struct timespec deadline = clock_timespec(deadline_ns);
@@ -27,6 +35,8 @@ int group_wait(struct group *group, uint64_t deadline_ns, int (*check)(struct gr
     int result = check(group, arg);
     if (result != PENDING)
       return result;
+    if (group->interrupted && group->interrupted(group->event_arg))
+      return interrupted(group, missing, arg);
     if (clock_passed(deadline_ns))
       return deadline_passed(group, missing, arg);
     pthread_cond_timedwait(&group->changed, &group->lock, &deadline);
@@ -38,8 +48,7 @@ static int fenced(const struct group *group) {
               group_machine_rank(group->machine), group->incarnation);
 }
 
-// Why a wish about views cannot be fulfilled any more, or PENDING.
-static int obstacle(struct group *group) {
+int group_obstacle(struct group *group) {
   enum group_standing standing = group_machine_standing(group->machine);
   const char *damage = group_machine_damage(group->machine);
   if (standing == GROUP_FENCED)
@@ -51,7 +60,7 @@ static int obstacle(struct group *group) {
   return PENDING;
 }
 
-static const struct group_member *self_in_view(const struct group *group) {
+const struct group_member *group_self_in_view(const struct group *group) {
   const struct group_member *self =
       group_view_find(group_machine_view(group->machine), group_machine_rank(group->machine));
   return self && self->incarnation == group->incarnation ? self : NULL;
@@ -130,7 +139,7 @@ static void missing_ranks(struct group *group, void *arg, struct text *out) {
   text_free(&ranks);
 }
 
-static int valid_ranks(const struct group *group, const int32_t *ranks, size_t count) {
+int group_valid_ranks(const struct group *group, const int32_t *ranks, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (ranks[i] < 0 || (uint32_t)ranks[i] >= group->capacity)
       return fail(WEFT_ERR_INVALID, "rank %" PRId32 ": ranks are 0 to %u", ranks[i], group->capacity - 1);
@@ -138,7 +147,7 @@ static int valid_ranks(const struct group *group, const int32_t *ranks, size_t c
 }
 
 int group_wait_ranks(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns) {
-  int err = valid_ranks(group, ranks, count);
+  int err = group_valid_ranks(group, ranks, count);
   if (err)
     return err;
   struct ranks wanted = {.ranks = ranks, .count = count};
@@ -153,9 +162,9 @@ int group_wait_ranks(struct group *group, const int32_t *ranks, size_t count, ui
 static int check_view(struct group *group, void *arg) {
   uint64_t epoch = *(uint64_t *)arg;
   const struct group_view *view = group_machine_view(group->machine);
-  if (epoch ? view && view->epoch >= epoch : self_in_view(group) != NULL)
+  if (epoch ? view && view->epoch >= epoch : group_self_in_view(group) != NULL)
     return 0;
-  return obstacle(group);
+  return group_obstacle(group);
 }
 
 static void missing_view(struct group *group, void *arg, struct text *out) {
@@ -178,9 +187,9 @@ int group_wait_view(struct group *group, uint64_t epoch, uint64_t deadline_ns) {
 static int check_founded(struct group *group, void *arg) {
   const struct group_view *view = group_machine_view(group->machine);
   (void)arg;
-  if (self_in_view(group))
+  if (group_self_in_view(group))
     return 0;
-  int blocked = obstacle(group);
+  int blocked = group_obstacle(group);
   if (blocked != PENDING || !view || view->count == 0 || !group_machine_view_stands(group->machine))
     return blocked;
   return fail(WEFT_ERR_NOT_FOUND, "the group exists already, with view %" PRIu64 " without rank %" PRId32, view->epoch,
@@ -211,9 +220,9 @@ int group_found(struct group *group, uint64_t deadline_ns) {
 static int check_joined(struct group *group, void *arg) {
   uint64_t base = *(uint64_t *)arg;
   const struct group_view *view = group_machine_view(group->machine);
-  if (self_in_view(group))
+  if (group_self_in_view(group))
     return 0;
-  int blocked = obstacle(group);
+  int blocked = group_obstacle(group);
   if (blocked != PENDING)
     return blocked;
   if (!view || view->epoch != base)
@@ -249,7 +258,7 @@ static int check_removed(struct group *group, void *arg) {
   const struct ranks *leaving = arg;
   for (size_t i = 0; i < leaving->count; i++)
     if (is_in_view(group, leaving, i))
-      return obstacle(group);
+      return group_obstacle(group);
   return 0;
 }
 
@@ -264,7 +273,7 @@ static void missing_removals(struct group *group, void *arg, struct text *out) {
 }
 
 int group_remove(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns) {
-  int err = valid_ranks(group, ranks, count);
+  int err = group_valid_ranks(group, ranks, count);
   if (err)
     return err;
   struct ranks leaving = {.ranks = ranks, .count = count, .incarnations = calloc(count + 1, sizeof(uint64_t))};
@@ -291,8 +300,8 @@ static int check_barrier(struct group *group, void *arg) {
   text_free(&missing);
   if (!pending)
     return 0;
-  int blocked = obstacle(group);
-  if (blocked == PENDING && !self_in_view(group))
+  int blocked = group_obstacle(group);
+  if (blocked == PENDING && !group_self_in_view(group))
     return fail(WEFT_ERR_NOT_CONNECTED, "rank %" PRId32 " is in no view", group_machine_rank(group->machine));
   return blocked;
 }
@@ -308,7 +317,7 @@ int group_barrier(struct group *group, const char *name, uint64_t deadline_ns) {
   if (!name || !*name || strlen(name) >= BARRIER_NAME_SIZE)
     return fail(WEFT_ERR_INVALID, "a barrier's name has 1 to %d bytes", BARRIER_NAME_SIZE - 1);
   pthread_mutex_lock(&group->lock);
-  int err = self_in_view(group) ? 0 : obstacle(group);
+  int err = group_self_in_view(group) ? 0 : group_obstacle(group);
   if (err == PENDING)
     err = fail(WEFT_ERR_NOT_CONNECTED, "rank %" PRId32 " is in no view", group_machine_rank(group->machine));
   if (!err)

@@ -18,7 +18,9 @@
 #include "ep/core/activation.h"
 #include "ep/core/doorbell.h"
 #include "ep/core/engine_ops.h"
+#include "ep/core/events.h"
 #include "ep/core/fault.h"
+#include "ep/core/interrupt.h"
 #include "ep/core/layout.h"
 #include "ep/core/wait.h"
 #include "ep/core/window.h"
@@ -48,8 +50,6 @@ struct weft_ep {
   enum weft_ep_combine_dtype combine_dtype;
   struct ep_layout layout;
   const struct ep_kernels *kernels;
-  weft_ep_event_fn on_event;
-  void *event_arg;
   int32_t *founders;
   uint32_t num_founders;
   bool join_only;
@@ -75,10 +75,14 @@ struct weft_ep {
   _Atomic uint64_t lost;  // peers found dead or silent
   _Atomic bool fenced;    // an agreed view is without this rank, which did not leave by itself
 
+  struct ep_events events;       // see core/events.h
+  struct ep_interrupt interrupt; // see core/interrupt.h
+
   // The owner's.
   uint64_t next_sign_ns; // when to send the next sign to other hosts that this rank waits
   bool holds;            // inside a call that goes on: the network stays the owner's
   bool started;          // its first operation is known
+  uint64_t first_op;     // that one
   bool leaving;          // leave was called
   uint64_t next_op;
   uint64_t mark;
@@ -101,10 +105,6 @@ const struct group_view *ep_views_find(weft_ep_t *ep, uint64_t epoch);
 // Whether the newest agreed view has this rank and incarnation. [any]
 bool ep_views_has(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 void ep_views_free(weft_ep_t *ep);
-
-// --- events.c ---
-void ep_emit(weft_ep_t *ep, enum weft_ep_event_kind kind, int32_t rank, uint64_t incarnation, uint64_t epoch,
-             uint64_t op, const char *detail);
 
 // The bytes of a dispatch by the caller's count: `selections` of valid (token, expert) pairs, of 16 bytes beside their
 // values.

@@ -55,6 +55,10 @@ bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
       background->drive(ep);
     return true;
   }
+  if (!pause->steady && ep_interrupted(ep)) {
+    pause->interrupted = true;
+    return false;
+  }
   uint64_t now_ns = look_at_clock(ep, pause);
   if (pause->armed && now_ns - pause->absent_ns >= deadline_ns) {
     pause->absent_ns = 0; // the next deadline is set now

@@ -7,10 +7,20 @@
 
 #include <weft/ep.h>
 
+#include "base/time/clock.h"
+
+// The deadline of a call with `timeout_ms`. WEFT_WAIT_FOREVER: in some centuries, so that sums with it do not overflow.
+static inline uint64_t ep_deadline(uint32_t timeout_ms) {
+  uint64_t now_ns = clock_ns();
+  return timeout_ms == WEFT_WAIT_FOREVER ? now_ns + UINT64_MAX / 4 : now_ns + timeout_ms * (uint64_t)1000000;
+}
+
 struct ep_pause {
   uint32_t rounds;
   uint32_t begun;
   bool armed;
+  bool steady;        // set before it begins: weft_ep_interrupt does not end it
+  bool interrupted;   // ended by it
   uint64_t since_ns;  // when the waiting began, 0: it has not
   uint64_t looked_ns; // when it last looked at the clock
   uint64_t absent_ns; // time in which this rank itself was stopped; it moves the deadline
@@ -33,7 +43,7 @@ struct ep_background {
 uint64_t ep_sign_ns(const weft_ep_t *ep);
 
 // Between two looks at what is waited for: spins, then says that it will sleep and lets the caller look once more, then
-// sleeps. False when `deadline_ns` has passed (the caller has looked after that). [owner]
+// sleeps. False when `deadline_ns` has passed (the caller has looked after that), or with `pause->interrupted`. [owner]
 bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns);
 // Ends the waiting; returns how long it took, in ns. [owner]
 uint64_t ep_pause_end(weft_ep_t *ep, struct ep_pause *pause);

@@ -7,12 +7,31 @@
 #include "ep/gpu/gpu.h"
 #include "group/view.h"
 
-enum { NAP_NS = 20000 };
+enum { NAP_NS = 20000, SLICE_MS = 50 }; // SLICE_MS: between two looks whether the wait is interrupted
+
+static int await_stream(weft_ep_t *ep, const struct gpu_op *op, uint32_t timeout_ms, char *why) {
+  struct ep_gpu *gpu = ep->gpu;
+  uint64_t deadline_ns = ep_deadline(timeout_ms);
+  for (;;) {
+    int left_ms = clock_left_ms(deadline_ns);
+    int rc = gpu->api->stream_wait(gpu->device, op->stream, left_ms < SLICE_MS ? (uint32_t)left_ms : SLICE_MS, why);
+    if (rc != WEFT_ERR_TIMEOUT)
+      return rc;
+    if (ep_interrupted(ep)) {
+      snprintf(why, DEVICE_WHY, "weft_ep_interrupt has ended the wait");
+      return WEFT_ERR_CANCELED;
+    }
+    if (clock_passed(deadline_ns)) {
+      snprintf(why, DEVICE_WHY, "work in the stream: not done after %u ms", timeout_ms);
+      return rc;
+    }
+  }
+}
 
 static int get_record(weft_ep_t *ep, const struct gpu_op *op, uint32_t timeout_ms, struct device_record *record) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
-  int rc = gpu->api->stream_wait(gpu->device, op->stream, timeout_ms, why);
+  int rc = await_stream(ep, op, timeout_ms, why);
   if (rc == 0)
     rc = gpu->api->ep_record(gpu->engine, op->number, record, why);
   return rc == 0 ? 0 : fail(rc, "operation %llu: %s", (unsigned long long)op->number, why);
@@ -211,7 +230,7 @@ int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op) {
 // is awaited; for what comes after, the caller has waited for the graph.
 static int await_newest(weft_ep_t *ep, struct weft_ep_info *info, struct weft_ep_result *result, uint32_t timeout_ms) {
   struct ep_gpu *gpu = ep->gpu;
-  uint64_t deadline_ns = clock_deadline_ms(timeout_ms), begun = ep_gpu_read(&gpu->report->replayed);
+  uint64_t deadline_ns = ep_deadline(timeout_ms), begun = ep_gpu_read(&gpu->report->replayed);
   const struct timespec nap = {.tv_nsec = NAP_NS};
   char why[DEVICE_WHY] = "";
   struct device_progress progress;
@@ -223,6 +242,8 @@ static int await_newest(weft_ep_t *ep, struct weft_ep_info *info, struct weft_ep
       return fail(rc, "await: %s", why);
     if (progress.received >= begun)
       break;
+    if (ep_interrupted(ep))
+      return ep_canceled("await");
     if (clock_passed(deadline_ns))
       return fail(WEFT_ERR_TIMEOUT, "await: operation %llu has not been received by the deadline",
                   (unsigned long long)begun - 1);
@@ -260,7 +281,7 @@ int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, stru
   if (info || result)
     return ep_gpu_fill(ep, op, info, result, timeout_ms);
   char why[DEVICE_WHY] = "";
-  int rc = gpu->api->stream_wait(gpu->device, op->stream, timeout_ms, why);
+  int rc = await_stream(ep, op, timeout_ms, why);
   return rc == 0 ? 0 : fail(rc, "await: operation %llu: %s", (unsigned long long)number, why);
 }
 

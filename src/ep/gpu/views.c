@@ -8,7 +8,7 @@
 #include "group/view.h"
 
 // JOINER_NS: for a joiner to learn of the view that has it, after the running ranks have.
-enum { AWAIT_SLICE_MS = 200, RETRY_NS = 500000, JOINER_NS = 1000000 };
+enum { AWAIT_SLICE_MS = 50, RETRY_NS = 500000, JOINER_NS = 1000000 };
 
 static bool is_self(const weft_ep_t *ep, const struct group_member *member) {
   return member->rank == ep->rank && member->incarnation == ep->incarnation;
@@ -212,6 +212,8 @@ int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const 
       return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
     if (rc != WEFT_ERR_TIMEOUT)
       return rc;
+    if (ep_interrupted(ep))
+      return ep_canceled("the first operation");
     if (clock_passed(deadline_ns) && epoch == 0)
       return fail(
           WEFT_ERR_TIMEOUT,

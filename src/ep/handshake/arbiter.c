@@ -6,17 +6,13 @@
 #include "base/time/clock.h"
 #include "ep/handshake/handshake.h"
 
-int ep_await_answer(int socket, short events, int32_t rank, uint64_t deadline_ns) {
-  struct pollfd entry = {.fd = socket, .events = events};
-  for (;;) {
-    int n = poll(&entry, 1, clock_left_ms(deadline_ns));
-    if (n > 0)
-      return 0;
-    if (n < 0 && errno != EINTR)
-      return fail_errno(errno, "waiting for rank %d's answer", rank);
-    if (n == 0 && clock_passed(deadline_ns))
-      return fail(WEFT_ERR_TIMEOUT, "rank %d did not answer the call by the deadline", rank);
-  }
+int ep_await_answer(weft_ep_t *ep, int socket, short events, int32_t rank, uint64_t deadline_ns) {
+  int n = ep_interrupt_poll(ep, socket, events, deadline_ns);
+  if (n == 0)
+    return fail(WEFT_ERR_TIMEOUT, "rank %d did not answer the call by the deadline", rank);
+  if (n == -1)
+    return fail_errno(errno, "waiting for rank %d's answer", rank);
+  return n < 0 ? n : 0;
 }
 
 // Waits while the other's call is expected, until its link is there. True: it is; false: calling is up to us.
@@ -27,6 +23,10 @@ bool ep_await_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t d
   while (!ep_link_find(ep, rank, incarnation)) {
     if (!yielded && links->answering[rank] != incarnation)
       return false;
+    if (ep_interrupted(ep)) {
+      *rc = ep_canceled("connect");
+      return true;
+    }
     if (pthread_cond_timedwait(&links->changed, &links->lock, &until) == ETIMEDOUT) {
       *rc = fail(WEFT_ERR_TIMEOUT, "rank %d began to connect to this rank, and did not end by the deadline", rank);
       return true;

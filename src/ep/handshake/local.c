@@ -16,6 +16,8 @@
 #include "ep/handshake/peer_user.h"
 #include "ep/link/handshake_wire.h"
 
+enum { QUEUED_US = 500000 }; // in a peer's queue, between two looks
+
 // A peer that closes with a call of ours in its queue, or unread, resets the connection.
 static int fail_socket(int error, const char *what) {
   if (error == ECONNRESET || error == EPIPE)
@@ -132,10 +134,14 @@ static void close_own(const int fds[EP_FDS]) {
 // --- dial ---
 
 // Waits in the kernel's queue while the peer has many callers: those who only look whether there is room would be
-// passed by those who wait.
-static int connect_until(int socket, const struct sockaddr_un *to, socklen_t size, int32_t rank, uint64_t deadline_ns) {
+// passed by those who wait. Now and then it looks whether it is interrupted.
+static int connect_until(weft_ep_t *ep, int socket, const struct sockaddr_un *to, socklen_t size, int32_t rank,
+                         uint64_t deadline_ns) {
   for (;;) {
     uint64_t left_us = clock_left_ns(deadline_ns) / 1000 + 1; // 0 would be without end
+    left_us = left_us < QUEUED_US ? left_us : QUEUED_US;
+    if (ep_interrupted(ep))
+      return ep_canceled("connect");
     struct timeval left = {.tv_sec = (time_t)(left_us / 1000000), .tv_usec = (suseconds_t)(left_us % 1000000)};
     if (setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &left, sizeof left) != 0)
       return fail_errno(errno, "cannot connect to rank %d", rank);
@@ -166,7 +172,7 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
   int rc = send_message(ep, socket, &message, own);
   close_own(own);
   if (rc == 0)
-    rc = ep_await_answer(socket, POLLIN, link->rank, deadline_ns);
+    rc = ep_await_answer(ep, socket, POLLIN, link->rank, deadline_ns);
   if (rc == 0)
     rc = receive_message(ep, socket, &message, fds);
   if (rc == 0 && message.kind == EP_REFUSED)
@@ -194,7 +200,7 @@ int ep_call_local(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const struc
     return fail_errno(errno, "cannot call rank %d", rank);
   int rc = ep_link_new(ep, rank, incarnation, EP_ROUTE_MAPPED, &link, own);
   if (rc == 0) {
-    rc = connect_until(fd, to, size, rank, deadline_ns);
+    rc = connect_until(ep, fd, to, size, rank, deadline_ns);
     if (rc == 0)
       rc = check_called(fd, rank);
     if (rc == 0)

@@ -25,22 +25,22 @@ enum { HANDSHAKE_MS = 5000, DRAINED_AT_ONCE = 16384 };
 // --- call ---
 
 // Waits for what a step of the conversation wants.
-static int await(const struct ep_handshake *handshake, int wants, int32_t rank, uint64_t deadline_ns) {
-  return ep_await_answer(handshake->socket, wants == TLS_WANTS_WRITE ? POLLOUT : POLLIN, rank, deadline_ns);
+static int await(weft_ep_t *ep, const struct ep_handshake *handshake, int wants, int32_t rank, uint64_t deadline_ns) {
+  return ep_await_answer(ep, handshake->socket, wants == TLS_WANTS_WRITE ? POLLOUT : POLLIN, rank, deadline_ns);
 }
 
-static int shake_hands(struct ep_handshake *handshake, const uint8_t key[SECRET_KEY_SIZE], int32_t rank,
+static int shake_hands(weft_ep_t *ep, struct ep_handshake *handshake, const uint8_t key[SECRET_KEY_SIZE], int32_t rank,
                        uint64_t deadline_ns) {
   int rc;
-  while ((rc = ep_handshake_prove(handshake, true, key)) > 0 && (rc = await(handshake, rc, rank, deadline_ns)) == 0)
+  while ((rc = ep_handshake_prove(handshake, true, key)) > 0 && (rc = await(ep, handshake, rc, rank, deadline_ns)) == 0)
     ;
   return rc;
 }
 
-static int send_hello(struct ep_handshake *handshake, const struct ep_tcp_message *hello, int32_t rank,
+static int send_hello(weft_ep_t *ep, struct ep_handshake *handshake, const struct ep_tcp_message *hello, int32_t rank,
                       uint64_t deadline_ns) {
   int rc;
-  while ((rc = ep_handshake_send(handshake, hello)) > 0 && (rc = await(handshake, rc, rank, deadline_ns)) == 0)
+  while ((rc = ep_handshake_send(handshake, hello)) > 0 && (rc = await(ep, handshake, rc, rank, deadline_ns)) == 0)
     ;
   return rc;
 }
@@ -48,7 +48,7 @@ static int send_hello(struct ep_handshake *handshake, const struct ep_tcp_messag
 static int receive_answer(weft_ep_t *ep, struct ep_handshake *handshake, const struct ep_link *link,
                           uint64_t deadline_ns, bool *yield) {
   int rc;
-  while ((rc = ep_handshake_recv(handshake)) > 0 && (rc = await(handshake, rc, link->rank, deadline_ns)) == 0)
+  while ((rc = ep_handshake_recv(handshake)) > 0 && (rc = await(ep, handshake, rc, link->rank, deadline_ns)) == 0)
     ;
   return rc == 0 ? ep_tcp_answer_check(ep, handshake->received, handshake->num_received, link->rank, link->incarnation,
                                        yield)
@@ -104,7 +104,7 @@ static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const c
 // Sends hello to a rank that has proved the key, and makes the link one of the answer.
 static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, struct ep_link *link,
                              const struct ep_tcp_message *hello, uint64_t deadline_ns, bool *yield) {
-  int rc = send_hello(handshake, hello, link->rank, deadline_ns);
+  int rc = send_hello(ep, handshake, hello, link->rank, deadline_ns);
   if (rc == 0)
     rc = receive_answer(ep, handshake, link, deadline_ns, yield);
   if (rc != 0 || *yield)
@@ -125,7 +125,7 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struc
   uint64_t patience = clock_deadline_ms(HANDSHAKE_MS);
   ep_endpoint_tune(socket);
   ep_handshake_begin(&handshake, socket);
-  int rc = shake_hands(&handshake, key, link->rank, patience < deadline_ns ? patience : deadline_ns);
+  int rc = shake_hands(ep, &handshake, key, link->rank, patience < deadline_ns ? patience : deadline_ns);
   *met = rc == 0;
   if (rc == 0)
     rc = exchange_messages(ep, &handshake, link, hello, deadline_ns, yield);
@@ -141,7 +141,7 @@ static int call_until(weft_ep_t *ep, const char *endpoints, struct ep_link *link
   bool met = false;
   for (const char *rest = endpoints; *rest && !met;) {
     int socket;
-    rc = ep_endpoint_call(&rest, link->rank, deadline_ns, &socket);
+    rc = ep_endpoint_call(ep, &rest, link->rank, deadline_ns, &socket);
     if (rc != 0)
       break;
     rc = converse(ep, socket, link, hello, key, deadline_ns, &met, yield);

@@ -1,6 +1,7 @@
 // When a view takes effect on host memory: from the decisions of core/activation.c to the view of the next operation,
 // and to joiners, to which their first operation is published.
 #include "base/fail.h"
+#include "base/time/clock.h"
 #include "ep/host/host.h"
 #include "ep/view/views.h"
 #include "group/view.h"
@@ -86,22 +87,27 @@ static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
 int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, const struct group_view **out) {
   struct ep_pause pause = {0};
   uint64_t op = 0, epoch = 0;
-  bool found = false;
+  bool found = false, interrupted = false;
   while (!(found = find_start(ep, &op, &epoch)) && !atomic_load(&ep->fenced))
-    if (!ep_pause(ep, &pause, deadline_ns))
+    if (clock_passed(deadline_ns) || !ep_pause(ep, &pause, deadline_ns))
       break;
+  interrupted = pause.interrupted;
   ep_pause_end(ep, &pause);
   if (found) // an earlier start was published before the one that was found: look at all again
     find_start(ep, &op, &epoch);
   if (atomic_load(&ep->fenced))
     return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
+  if (interrupted)
+    return ep_canceled("the first operation");
   if (!found)
     return fail(WEFT_ERR_TIMEOUT,
                 "the view with rank %d is agreed on, but the active ranks have not published its first operation by "
                 "the deadline: "
                 "they do so when they run operations",
                 ep->rank);
-  const struct group_view *view = ep_await_view(ep, epoch, deadline_ns);
+  const struct group_view *view = ep_await_view(ep, epoch, deadline_ns, &interrupted);
+  if (!view && interrupted)
+    return ep_canceled("the view of the first operation");
   if (!view)
     return fail(WEFT_ERR_TIMEOUT,
                 "view %llu, which this rank is to run in, has not come from the store by the deadline",

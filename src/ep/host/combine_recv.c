@@ -12,17 +12,21 @@ static const uint16_t *own_row(weft_ep_t *ep, const struct ep_op *op, uint32_t r
   return ep_reduced_row(ep, op, &op->own_in, row, op->own_y, op->own_combine);
 }
 
-// Waits for the rows of every member that has any of ours.
-static void receive_all(weft_ep_t *ep, struct ep_op *op) {
+// Waits for the rows of every member that has any of ours. False: interrupted.
+static bool receive_all(weft_ep_t *ep, struct ep_op *op) {
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (!member->link || member->rows_out == 0 || !member->sent)
       continue;
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
-    member->lost = !ep_wait_word(ep, member->link, &slot->combine.flag, op->number + 1, deadline_ns,
-                                 "its combine did not come by the deadline");
+    enum ep_wait came = ep_wait_word(ep, member->link, &slot->combine.flag, op->number + 1, deadline_ns,
+                                     "its combine did not come by the deadline");
+    if (came == EP_WAIT_INTERRUPTED)
+      return false;
+    member->lost = came == EP_WAIT_DOWN;
   }
+  return true;
 }
 
 // A row that came, as bf16; decoded into `room` if it has to be.
@@ -132,7 +136,8 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
   if (!result)
     result = &unwanted;
   result->num_missing = 0;
-  receive_all(ep, op);
+  if (!receive_all(ep, op))
+    return ep_canceled("combine_recv");
   sum_tokens(ep, op, args, result);
   ep_release_answers(ep, op);
   ep_hand_over(ep);
@@ -148,9 +153,13 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
 
 int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
                     struct weft_ep_result *result) {
-  int rc = ep_combine_send(ep, number, args, true);
-  if (rc == 0)
+  struct ep_op *op = &ep->host->ops[number % EP_DEPTH];
+  bool resumes = op->halfway && op->state == EP_OP_ANSWERED && op->number == number;
+  int rc = resumes ? 0 : ep_combine_send(ep, number, args, true);
+  if (rc == 0) {
     rc = ep_host_combine_recv(ep, number, args, result);
+    op->halfway = rc == WEFT_ERR_CANCELED;
+  }
   ep_remote_return(ep);
   return rc;
 }

@@ -139,44 +139,50 @@ static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_mem
   }
 }
 
-// Takes the late weights of one source from its window. False: it went down.
-static bool take_weights(weft_ep_t *ep, struct ep_op *op, const struct ep_member *member, struct ep_inbox *inbox,
-                         uint64_t deadline_ns) {
+// Takes the late weights of one source from its window.
+static enum ep_wait take_weights(weft_ep_t *ep, struct ep_op *op, const struct ep_member *member,
+                                 struct ep_inbox *inbox, uint64_t deadline_ns) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
-  if (!ep_wait_word(ep, member->link, &slot->weights.flag, op->number + 1, deadline_ns,
-                    "its weights did not come by the deadline"))
-    return false;
+  enum ep_wait came = ep_wait_word(ep, member->link, &slot->weights.flag, op->number + 1, deadline_ns,
+                                   "its weights did not come by the deadline");
+  if (came != EP_WAIT_CAME)
+    return came;
   memcpy(inbox->weight, late_weights(ep, member->link->in.memory, op->number),
          (size_t)member->rows_in * ep->layout.topk * sizeof(float));
   member->link->received_bytes += (uint64_t)member->rows_in * ep->layout.topk * sizeof(float);
-  return true;
+  return EP_WAIT_CAME;
 }
 
 // Waits until the peer has taken the answers of two operations ago.
-static bool combine_free(weft_ep_t *ep, const struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
+static enum ep_wait combine_free(weft_ep_t *ep, const struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
-  return ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[op->number % EP_DEPTH], deadline_ns,
-                      "it did not take a combine by the deadline") &&
-         link->path->settle(link, op->number, EP_PART_COMBINE, deadline_ns);
+  enum ep_wait taken = ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[op->number % EP_DEPTH],
+                                    deadline_ns, "it did not take a combine by the deadline");
+  if (taken == EP_WAIT_CAME && !link->path->settle(link, op->number, EP_PART_COMBINE, deadline_ns))
+    return EP_WAIT_DOWN;
+  return taken;
 }
 
-static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const void *y, uint64_t deadline_ns) {
+// False: interrupted before anything was written.
+static bool answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const void *y, uint64_t deadline_ns) {
   if (!member->received || member->lost || member->rows_in == 0)
-    return;
+    return true;
   if (!member->link) {
     if (!op->own_y && !op->placed)
       reduce_own_rows(ep, op, member->rows_in, y);
-    return;
+    return true;
   }
   struct ep_link *link = member->link;
   uint32_t place = op->number % EP_DEPTH;
   struct ep_inbox *inbox = &link->inbox[place];
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
   bool late = member->late_weights && op->layout == WEFT_EP_PER_EXPERT;
-  if ((late && !take_weights(ep, op, member, inbox, deadline_ns)) || !combine_free(ep, op, link, deadline_ns)) {
-    member->lost = true;
-    return;
-  }
+  enum ep_wait ready = late ? take_weights(ep, op, member, inbox, deadline_ns) : EP_WAIT_CAME;
+  if (ready == EP_WAIT_CAME)
+    ready = combine_free(ep, op, link, deadline_ns);
+  member->lost = ready == EP_WAIT_DOWN;
+  if (ready != EP_WAIT_CAME)
+    return ready != EP_WAIT_INTERRUPTED;
   if (!op->placed)
     send_rows(ep, op, member, y);
   ep_kernels_fence();
@@ -186,6 +192,17 @@ static void answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   uint64_t bytes = (uint64_t)member->rows_in * ep->layout.combine_bytes;
   link->sent_bytes += bytes;
   op->combine_wire_bytes += bytes;
+  return true;
+}
+
+// What comes before the answers.
+static void begin_answers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args, bool y_stays) {
+  if (op->in_place)
+    ep_release_rows(ep, op);
+  op->own_y = y_stays ? args->y : NULL;
+  if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT)
+    send_weights(ep, op, args);
+  op->answered = 1;
 }
 
 int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, bool y_stays) {
@@ -197,31 +214,31 @@ int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
     rc = check_send(op, args);
   if (rc != 0)
     return rc;
-  if (op->in_place)
-    ep_release_rows(ep, op);
-  op->own_y = y_stays ? args->y : NULL;
+  if (op->answered == 0)
+    begin_answers(ep, op, args, y_stays);
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
-  if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT)
-    send_weights(ep, op, args);
-  for (uint32_t i = 1; i <= op->num_members; i++) // the ranks behind this one first, itself last
-    answer(ep, op, &op->members[(op->self + i) % op->num_members], args->y, deadline_ns);
+  for (uint32_t i = op->answered; i <= op->num_members; i++) // the ranks behind this one first, itself last
+    if (!answer(ep, op, &op->members[(op->self + i) % op->num_members], args->y, deadline_ns)) {
+      op->answered = i;
+      return ep_canceled("combine_send");
+    }
   ep_hand_over(ep);
   op->state = EP_OP_ANSWERED;
   return 0;
 }
 
-// Where to write the answers to the rows of one member. False: it still reads those of two operations ago.
-static bool place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns,
-                       void **rows_at) {
+// Where to write the answers to the rows of one member, unless it still reads those of two operations ago.
+static enum ep_wait place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns,
+                               void **rows_at) {
   struct ep_link *link = member->link;
   uint32_t place = op->number % EP_DEPTH;
   const struct ep_inbox *inbox = link ? &link->inbox[place] : &op->own_in;
   uint16_t *to = link ? ep_combine_row(ep, link->out.memory, op->number, 0) : op->own_combine;
   size_t stride = ep->layout.hidden;
-  bool taken = !member->lost;
-  if (taken && link)
-    taken = combine_free(ep, op, link, deadline_ns);
-  if (!taken) {
+  enum ep_wait taken = member->lost ? EP_WAIT_DOWN : link ? combine_free(ep, op, link, deadline_ns) : EP_WAIT_CAME;
+  if (taken == EP_WAIT_INTERRUPTED)
+    return taken;
+  if (taken == EP_WAIT_DOWN) {
     to = ep->host->reduced;
     stride = 0;
   }
@@ -243,10 +260,14 @@ int ep_host_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
   if (ep->combine_dtype != WEFT_EP_COMBINE_BF16)
     return fail(WEFT_ERR_INVALID, "combine_rows: the rows of a combine are encoded on their way here, as logfmt10");
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
-  for (uint32_t i = 0; i < op->num_members; i++)
-    if (op->members[i].received && op->members[i].rows_in > 0 &&
-        !place_rows(ep, op, &op->members[i], deadline_ns, rows_at))
-      op->members[i].lost = true;
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    if (!op->members[i].received || op->members[i].rows_in == 0)
+      continue;
+    enum ep_wait placed = place_rows(ep, op, &op->members[i], deadline_ns, rows_at);
+    if (placed == EP_WAIT_INTERRUPTED)
+      return ep_canceled("combine_rows");
+    op->members[i].lost = placed == EP_WAIT_DOWN;
+  }
   op->placed = true;
   return 0;
 }

@@ -41,7 +41,9 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   if (op->number != ep->activation.op)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: operation %llu comes before %llu",
                 (unsigned long long)ep->activation.op, (unsigned long long)op->number);
-  uint64_t mark = ep_receive_headers(ep, op, recv);
+  uint64_t mark;
+  if (!ep_receive_headers(ep, op, recv, &mark))
+    return ep_canceled("dispatch_recv");
   uint32_t needed = recv ? ep_expand_needed(ep, recv) : 0;
   if (info)
     info->rows_needed = needed;
@@ -85,9 +87,13 @@ int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_r
 int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
                      struct weft_ep_info *info, uint64_t *number) {
   ep->holds = true; // to hand the network over between the two would wake the net thread for nothing
-  int rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
+  int rc = ep_op_resumes(ep, EP_KIND_DISPATCH, number);
   if (rc == 0)
+    rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
+  if (rc >= 0) {
     rc = ep_host_dispatch_recv(ep, *number, recv, info);
+    ep->host->halfway = rc == WEFT_ERR_CANCELED ? *number + 1 : 0;
+  }
   ep_remote_return(ep);
   ep->holds = false;
   ep_hand_over(ep);
@@ -97,6 +103,9 @@ int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, co
 int ep_host_finish(weft_ep_t *ep, uint64_t number) {
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "finish", &op);
+  if (rc == 0 && op->answered > 0)
+    rc = fail(WEFT_ERR_INVALID, "finish: a combine of operation %llu was interrupted: make it again",
+              (unsigned long long)number);
   if (rc == 0)
     ep_op_end(ep, op);
   return rc;

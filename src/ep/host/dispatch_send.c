@@ -131,20 +131,23 @@ static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *me
 }
 
 // Waits until the peer has taken what this slot held two operations ago.
-static bool slot_free(weft_ep_t *ep, struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
+static enum ep_wait slot_free(weft_ep_t *ep, struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
-  return ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[op->number % EP_DEPTH], deadline_ns,
-                      "it did not take a dispatch by the deadline") &&
-         link->path->settle(link, op->number, EP_PART_DISPATCH, deadline_ns);
+  enum ep_wait taken = ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[op->number % EP_DEPTH],
+                                    deadline_ns, "it did not take a dispatch by the deadline");
+  if (taken == EP_WAIT_CAME && !link->path->settle(link, op->number, EP_PART_DISPATCH, deadline_ns))
+    return EP_WAIT_DOWN;
+  return taken;
 }
 
-void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns) {
-  if (member->lost || !slot_free(ep, op, member->link, deadline_ns)) {
-    member->lost = true;
-    return;
-  }
+bool ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns) {
+  enum ep_wait taken = member->lost ? EP_WAIT_DOWN : slot_free(ep, op, member->link, deadline_ns);
+  member->lost = taken == EP_WAIT_DOWN;
+  if (taken != EP_WAIT_CAME)
+    return taken != EP_WAIT_INTERRUPTED;
   ep_publish_start(member->link, op->number, op->view->epoch);
   raise_dispatch(ep, op, member, 0);
+  return true;
 }
 
 struct sending {
@@ -181,14 +184,15 @@ static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct e
   return true;
 }
 
-static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct sending *sending) {
+// False: interrupted before anything was written.
+static bool send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct sending *sending) {
   const struct ep_layout *layout = &ep->layout;
   struct ep_member *member = &op->members[index];
   struct ep_link *link = member->link;
-  if (member->lost || !slot_free(ep, op, link, sending->deadline_ns)) {
-    member->lost = true;
-    return;
-  }
+  enum ep_wait taken = member->lost ? EP_WAIT_DOWN : slot_free(ep, op, link, sending->deadline_ns);
+  member->lost = taken == EP_WAIT_DOWN;
+  if (taken != EP_WAIT_CAME)
+    return taken != EP_WAIT_INTERRUPTED;
   char *slot = (char *)ep_slot(layout, link->out.memory, op->number);
   struct ep_writing writing = ep_write_begin(link, member->rows_out);
   uint32_t zero_copied = 0; // rows until there are read where they are
@@ -208,6 +212,7 @@ static void send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
   uint64_t bytes = ep_layout_dispatch_bytes(layout, member->rows_out);
   link->sent_bytes += bytes;
   op->dispatch_wire_bytes += bytes;
+  return true;
 }
 
 // What this rank sends to itself: row headers, and rows that stay readable until dispatch_recv.
@@ -235,7 +240,8 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
   op->kind = kind;
   op->num_tokens = args->num_tokens;
   op->has_weights = args->topk_weights != NULL || args->num_tokens == 0;
-  op->in_place = op->placed = false;
+  op->in_place = op->placed = op->halfway = false;
+  op->sent = op->answered = 0;
   op->dispatch_wire_bytes = op->combine_wire_bytes = op->logical_selections = 0;
   if (selections > 0)
     memcpy(op->experts, args->topk_idx, selections * sizeof *op->experts);
@@ -256,13 +262,22 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
   if (rc != 0)
     return rc;
   struct ep_op *op = &ep->host->ops[ep->next_op % EP_DEPTH];
-  if (op->state != EP_OP_FREE)
+  bool resumes = op->state == EP_OP_SENDING;
+  if (resumes && op->kind != kind)
+    return ep_fail_interrupted(op);
+  if (op->state != EP_OP_FREE && !resumes)
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
                 (unsigned long long)op->number, EP_DEPTH);
-  begin(ep, op, args, kind);
+  if (!resumes)
+    begin(ep, op, args, kind);
   struct sending sending = {.args = args, .x_stays = x_stays, .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
-  for (uint32_t i = 1; i < op->num_members; i++) // each rank begins with the one after it: no two with the same
-    send_to(ep, op, (op->self + i) % op->num_members, &sending);
+  // Each rank begins with the one after it: no two with the same.
+  for (uint32_t i = op->sent + 1; i < op->num_members; i++)
+    if (!send_to(ep, op, (op->self + i) % op->num_members, &sending)) {
+      op->sent = i - 1;
+      op->state = EP_OP_SENDING;
+      return ep_canceled("dispatch");
+    }
   keep_own(ep, op, args, x_stays);
   ep_hand_over(ep);
   op->state = EP_OP_SENT;

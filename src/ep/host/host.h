@@ -32,7 +32,10 @@ struct ep_op {
   const struct group_view *view; // a reference
   struct ep_member *members;     // [view->count], by rank
   uint32_t num_members;
-  uint32_t self; // index of this rank in members
+  uint32_t self;     // index of this rank in members
+  uint32_t sent;     // SENDING: members behind this rank that have been sent to
+  uint32_t answered; // RECEIVED, and a combine was interrupted: one more than the members that were answered
+  bool halfway;      // a combine in one was interrupted in its second half
 
   uint32_t num_tokens;
   bool has_weights;
@@ -69,6 +72,7 @@ struct ep_op {
 
 struct ep_host {
   struct ep_op ops[EP_DEPTH];
+  uint64_t halfway;   // operation, plus one, whose dispatch in one, or barrier, was interrupted in its second half
   uint8_t *heads;     // [M] row headers of the member whose rows are being laid out
   uint32_t *cursor;   // [experts] selections of each local expert laid out so far
   uint32_t laid_rows; // rows laid out so far (RANK_MAJOR)
@@ -94,6 +98,8 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
 int32_t ep_op_member(const struct ep_op *op, int32_t rank);
 // The open operation of that number, in that state; else INVALID, naming `call`.
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **op);
+// BUSY: the call of this operation that was interrupted has to be made again.
+int ep_fail_interrupted(const struct ep_op *op);
 // Whether an open operation uses the link. [owner]
 bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link);
 // The operation is over: frees its slot, sweeps.
@@ -132,8 +138,8 @@ void ep_release_answers(weft_ep_t *ep, struct ep_op *op);
 int ep_host_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number);
 // Begins an operation of either kind. `x_stays`: args->x and args->scales stay readable until dispatch_recv returns.
 int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, bool x_stays, uint64_t *number);
-// Sends the header of an operation without rows, to a member that it had not counted.
-void ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns);
+// Sends the header of an operation without rows, to a member that it had not counted. False: interrupted before that.
+bool ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns);
 
 // --- row_copy.c: rows into a peer's window ---
 
@@ -155,9 +161,9 @@ void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const voi
 
 // --- recv_headers.c ---
 
-// Receives every member's header and lays the rows out where `recv` says (NULL: there must be none). Returns the lowest
-// mark of those received.
-uint64_t ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+// Receives every member's header and lays the rows out where `recv` says (NULL: there must be none). `*mark`: the
+// lowest of those received. False: interrupted; nothing is taken yet, and it may be called again.
+bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, uint64_t *mark);
 
 // --- recv_layout.c: rows from a window to the receive buffer ---
 
@@ -176,6 +182,9 @@ int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_r
 int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
                      struct weft_ep_info *info, uint64_t *number);
 int ep_host_finish(weft_ep_t *ep, uint64_t number);
+// Whether an interrupted call of that kind goes on with the second half of `*number`; an error: one of another kind has
+// to go on first.
+int ep_op_resumes(weft_ep_t *ep, enum ep_kind kind, uint64_t *number);
 // The second half of a dispatch, of an operation that was sent.
 int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, struct weft_ep_info *info);
 // What a dispatch did, from op->outcome and the members.

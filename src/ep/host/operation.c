@@ -138,8 +138,13 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
   op->self = self < 0 ? 0 : (uint32_t)self;
 }
 
+int ep_fail_interrupted(const struct ep_op *op) {
+  return fail(WEFT_ERR_BUSY, "%s: operation %llu was interrupted: make that call again first",
+              op->kind == EP_KIND_BARRIER ? "barrier" : "dispatch", (unsigned long long)op->number);
+}
+
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **out) {
-  static const char *const before[] = {"", "dispatch_send", "dispatch_recv", "combine_send"};
+  static const char *const before[] = {"", "dispatch_send", "dispatch_recv", "combine_send", "an interrupted dispatch"};
   struct ep_op *op = &ep->host->ops[number % EP_DEPTH];
   if (op->state == EP_OP_FREE || op->number != number)
     return fail(WEFT_ERR_INVALID, "%s: operation %llu is not open", call, (unsigned long long)number);
@@ -148,6 +153,19 @@ int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const cha
                 (unsigned long long)number, before[op->state], before[state]);
   *out = op;
   return 0;
+}
+
+int ep_op_resumes(weft_ep_t *ep, enum ep_kind kind, uint64_t *number) {
+  uint64_t halfway = ep->host->halfway;
+  if (halfway == 0)
+    return 0;
+  const struct ep_op *op = &ep->host->ops[(halfway - 1) % EP_DEPTH];
+  bool open = op->state == EP_OP_SENT && op->number == halfway - 1; // else dispatch_recv has ended it
+  if (open && op->kind != kind)
+    return ep_fail_interrupted(op);
+  ep->host->halfway = 0;
+  *number = halfway - 1;
+  return open;
 }
 
 bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link) {

@@ -14,6 +14,7 @@ struct receiving {
   uint64_t mark;
   uint32_t last;       // member whose header came last
   uint32_t extensions; // of the deadline, for those who wait in turn
+  bool interrupted;
   struct ep_pause pause;
 };
 
@@ -31,8 +32,8 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
     struct ep_member *member = &op->members[i];
     member->received = i == op->self;
     member->rows_in = i == op->self ? member->rows_out : 0;
-    if (!member->sent && !member->lost)
-      ep_send_empty(ep, op, member, receiving->deadline_ns);
+    if (!member->sent && !member->lost && !receiving->interrupted)
+      receiving->interrupted = !ep_send_empty(ep, op, member, receiving->deadline_ns);
     receiving->pending += !member->received && !member->lost;
   }
   ep_activation_receive(&ep->activation, op->ready);
@@ -100,7 +101,7 @@ static enum ep_look look_at(weft_ep_t *ep, const struct ep_op *op, const struct 
 // A header has come from a rank that runs in a newer view than we. True: everything has begun anew.
 static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t epoch,
                          struct receiving *receiving) {
-  const struct group_view *view = ep_await_view(ep, epoch, receiving->deadline_ns);
+  const struct group_view *view = ep_await_view(ep, epoch, receiving->deadline_ns, &receiving->interrupted);
   bool in = group_view_has(view, ep->rank, ep->incarnation);
   if (in) {
     adopt(ep, op, view, receiving);
@@ -108,7 +109,8 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
     ep_activation_adopt(&ep->activation, view->epoch);
     ep_activation_receive(&ep->activation, op->ready);
     pass_over(op, member, receiving);
-  } else { // the peer's word against our news of the store: that is no ground to have the peer put out
+  } else if (!receiving->interrupted) { // the peer's word against our news of the store: that is no ground to have the
+                                        // peer put out
     ep_link_down(ep, member->link, EP_LINK_DOUBTED, "it runs in a view that has not come here by the deadline");
     lose(member, receiving);
   }
@@ -134,7 +136,7 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
   }
   if (head.active > op->view->epoch && follow_newer(ep, op, member, head.active, receiving))
     return true;
-  if (member->lost)
+  if (member->lost || receiving->interrupted)
     return false;
   member->received = true;
   note_wait(member, receiving);
@@ -152,7 +154,7 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
 // Polls once all members whose header is missing. True: a header arrived or a member was lost.
 static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
   bool news = false;
-  for (uint32_t i = 0; i < op->num_members && receiving->pending > 0; i++) {
+  for (uint32_t i = 0; i < op->num_members && receiving->pending > 0 && !receiving->interrupted; i++) {
     struct ep_member *member = &op->members[i];
     if (member->received || member->lost)
       continue;
@@ -212,20 +214,24 @@ static void give_up(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
   receiving->deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
 }
 
-uint64_t ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv) {
+bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, uint64_t *mark) {
   struct receiving receiving = {.deadline_ns = clock_deadline_ms(ep->op_timeout_ms), .recv = recv};
   catch_up(ep, op);
   restart(ep, op, &receiving);
-  while (receiving.next < op->num_members) {
+  while (receiving.next < op->num_members && !receiving.interrupted) {
     bool news = listen_once(ep, op, &receiving);
     if (lay_out(ep, op, &receiving) || news)
       continue;
-    if (!ep_pause(ep, &receiving.pause, receiving.deadline_ns))
+    if (ep_pause(ep, &receiving.pause, receiving.deadline_ns))
+      continue;
+    receiving.interrupted |= receiving.pause.interrupted;
+    if (!receiving.interrupted)
       give_up(ep, op, &receiving);
   }
   uint64_t waited = ep_pause_end(ep, &receiving.pause);
   struct ep_link *last = op->members[receiving.last].link;
   if (last)
     last->wait_ns += waited;
-  return receiving.mark;
+  *mark = receiving.mark;
+  return !receiving.interrupted;
 }

@@ -147,10 +147,12 @@ bool ep_links_sweep(weft_ep_t *ep, bool (*in_use)(weft_ep_t *ep, const struct ep
 
 // Whether the peer waits for another rank, inside one of its operations, or did a moment ago. [owner]
 bool ep_link_waits(const weft_ep_t *ep, const struct ep_link *link);
-// Waits until *word >= value. False: the link went down first, or the deadline passed (then the link is marked silent).
-// [owner]
-bool ep_wait_word(weft_ep_t *ep, struct ep_link *link, const _Atomic uint64_t *word, uint64_t value,
-                  uint64_t deadline_ns, const char *what);
+// How a wait for a peer ends. DOWN: the link went down first, or the deadline passed (then the link is marked silent).
+enum ep_wait { EP_WAIT_CAME, EP_WAIT_DOWN, EP_WAIT_INTERRUPTED };
+
+// Waits until *word >= value. [owner]
+enum ep_wait ep_wait_word(weft_ep_t *ep, struct ep_link *link, const _Atomic uint64_t *word, uint64_t value,
+                          uint64_t deadline_ns, const char *what);
 
 // --- watch.c: what the service thread (service/service.h) looks at ---
 

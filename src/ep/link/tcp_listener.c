@@ -16,6 +16,7 @@
 
 #include "base/fail.h"
 #include "base/time/clock.h"
+#include "ep/core/interrupt.h"
 
 enum {
   CALL_MS = 2000, // a call of an address that does not answer: others may
@@ -207,18 +208,14 @@ static bool parse_endpoint(char *text, union address *out) {
 }
 
 // 0, or what went wrong.
-static int connect_until(int fd, const union address *to, uint64_t deadline_ns) {
+static int connect_until(weft_ep_t *ep, int fd, const union address *to, uint64_t deadline_ns) {
   if (connect(fd, &to->any, size_of(to)) == 0)
     return 0;
   if (errno != EINPROGRESS)
     return errno;
-  struct pollfd entry = {.fd = fd, .events = POLLOUT};
-  int n;
-  while ((n = poll(&entry, 1, clock_left_ms(deadline_ns))) <= 0)
-    if (n < 0 && errno != EINTR)
-      return errno;
-    else if (clock_passed(deadline_ns))
-      return ETIMEDOUT;
+  int n = ep_interrupt_poll(ep, fd, POLLOUT, deadline_ns);
+  if (n <= 0)
+    return n == 0 ? ETIMEDOUT : n == -1 ? errno : ECANCELED;
   int error = 0;
   socklen_t size = sizeof error;
   getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
@@ -226,12 +223,12 @@ static int connect_until(int fd, const union address *to, uint64_t deadline_ns) 
 }
 
 // Calls one; 0 and the socket, or what went wrong.
-static int call_one(const union address *to, uint64_t deadline_ns, int *out) {
+static int call_one(weft_ep_t *ep, const union address *to, uint64_t deadline_ns, int *out) {
   int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return errno;
   uint64_t patience = clock_deadline_ms(CALL_MS);
-  int error = connect_until(fd, to, patience < deadline_ns ? patience : deadline_ns);
+  int error = connect_until(ep, fd, to, patience < deadline_ns ? patience : deadline_ns);
   if (error == 0)
     *out = fd;
   else
@@ -239,7 +236,7 @@ static int call_one(const union address *to, uint64_t deadline_ns, int *out) {
   return error;
 }
 
-int ep_endpoint_call(const char **endpoints, int32_t rank, uint64_t deadline_ns, int *out) {
+int ep_endpoint_call(weft_ep_t *ep, const char **endpoints, int32_t rank, uint64_t deadline_ns, int *out) {
   const char *all = *endpoints;
   int error = EADDRNOTAVAIL;
   bool refused = true;
@@ -251,9 +248,11 @@ int ep_endpoint_call(const char **endpoints, int32_t rank, uint64_t deadline_ns,
     union address to;
     if (!parse_endpoint(text, &to))
       return fail(WEFT_ERR_PROTOCOL, "rank %d has endpoints that are none: \"%s\"", rank, all);
-    error = call_one(&to, deadline_ns, out);
+    error = call_one(ep, &to, deadline_ns, out);
     if (error == 0)
       return 0;
+    if (error == ECANCELED)
+      return ep_canceled("connect");
     if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
       return fail_errno(error, "cannot call rank %d", rank);
     refused = refused && error == ECONNREFUSED;

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <weft/ep.h>
+
 enum {
   EP_ENDPOINT_SIZE = 56,        // "[<IPv6>]:<port>" and a NUL
   EP_ENDPOINTS = 4,             // that a claim has room for
@@ -23,7 +25,7 @@ bool ep_endpoint_is_ours(int socket, const char *endpoints);
 
 // Calls one after the other of the comma-separated `*endpoints`, until one answers: `*endpoints` then is what stands
 // behind it. PEER_LOST: nobody listens there. UNREACHABLE: no answer.
-int ep_endpoint_call(const char **endpoints, int32_t rank, uint64_t deadline_ns, int *socket);
+int ep_endpoint_call(weft_ep_t *ep, const char **endpoints, int32_t rank, uint64_t deadline_ns, int *socket);
 
 // Small things leave at once, and a peer whose host has vanished is noticed without sending anything.
 void ep_endpoint_tune(int socket);

@@ -64,7 +64,7 @@ void ep_put_chunk_left(struct ep_post *post, int err) {
 bool ep_put_settle(struct ep_link *link, uint64_t op, enum ep_part which, uint64_t deadline_ns) {
   struct ep_remote *remote = link->remote;
   struct ep_publication *part = part_of(remote, op, which);
-  struct ep_pause pause = {0};
+  struct ep_pause pause = {.steady = true};
   weft_ep_t *ep = remote->ep;
   bool up = true;
   while (atomic_load_explicit(&part->busy, memory_order_acquire) && (up = ep_link_up(remote->link)))

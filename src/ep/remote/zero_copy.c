@@ -64,7 +64,7 @@ static void force(weft_ep_t *ep, struct ep_net *net, enum force force) {
 
 void ep_remote_return(weft_ep_t *ep) {
   struct ep_net *net = atomic_load_explicit(&ep->net, memory_order_acquire);
-  struct ep_pause pause = {0};
+  struct ep_pause pause = {.steady = true};
   uint64_t deadline_ns = 0;
   for (enum force next = FORCE_CANCEL;
        net && next != FORCE_NONE && atomic_load_explicit(&net->borrowing, memory_order_acquire) > 0;) {

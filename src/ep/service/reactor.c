@@ -121,6 +121,16 @@ static void free_retired(weft_ep_t *ep) {
   }
 }
 
+// Wakes who waits on a condition variable: weft_ep_interrupt may be called by a handler of a signal, which may not.
+static void wake_interrupted(weft_ep_t *ep) {
+  if (!atomic_load(&ep->interrupt.asked))
+    return;
+  pthread_mutex_lock(&ep->links.lock);
+  pthread_cond_broadcast(&ep->links.changed);
+  pthread_mutex_unlock(&ep->links.lock);
+  group_wake(ep->group);
+}
+
 static bool stopping(struct ep_links *links) {
   pthread_mutex_lock(&links->lock);
   bool stop = links->stop;
@@ -154,6 +164,7 @@ static void *serve(void *arg) {
       ep_callers_accept(ep, &callers, false);
     if (tcp)
       ep_callers_accept(ep, &callers, true);
+    wake_interrupted(ep);
     take_failures(ep);
     free_retired(ep); // after the whole batch: an event in it may mean a link that has been retired since
   }

@@ -3,12 +3,13 @@
 #include "ep/view/views.h"
 #include "group/view.h"
 
-const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns) {
+const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns, bool *interrupted) {
   struct ep_pause pause = {0};
   const struct group_view *view;
   while (!(view = ep_views_find(ep, epoch)))
     if (!ep_pause(ep, &pause, deadline_ns))
       break;
+  *interrupted = pause.interrupted;
   ep_pause_end(ep, &pause);
   return view;
 }
@@ -30,7 +31,7 @@ static void count_earlier(weft_ep_t *ep, const struct group_view *view) {
 
 void ep_start(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
   ep_activation_init(&ep->activation, op, view->epoch);
-  ep->next_op = op;
+  ep->next_op = ep->first_op = op;
   group_view_unref(ep->view);
   ep->view = view;
   ep->started = true;

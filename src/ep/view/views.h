@@ -17,7 +17,8 @@ void ep_views_update_ready(weft_ep_t *ep);
 void ep_start(weft_ep_t *ep, uint64_t op, const struct group_view *view);
 // 0, or why this rank runs no operation: NOT_CONNECTED, FENCED. [owner]
 int ep_check_active(weft_ep_t *ep);
-// Waits for the view of `epoch`, or a newer one in its place. A reference; NULL when the deadline has passed. [owner]
-const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns);
+// Waits for the view of `epoch`, or a newer one in its place. A reference; NULL when the deadline has passed, or
+// `*interrupted`. [owner]
+const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns, bool *interrupted);
 
 #endif

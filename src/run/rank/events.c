@@ -1,9 +1,10 @@
 // Sends a rank's events to its node: views, losses, phases.
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/fail.h"
 #include "base/log.h"
+#include "base/time/clock.h"
 #include "run/common/rank_pipe.h"
 #include "run/rank/rank.h"
 
@@ -14,23 +15,9 @@ static const char *const names[] = {
     [WEFT_EP_EVENT_STORE_BACK] = "store_back", [WEFT_EP_EVENT_FENCED] = "fenced",
 };
 
-int rank_events_init(struct rank_events *events, int message_fd) {
-  *events = (struct rank_events){.message_fd = message_fd};
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  int error = pthread_cond_init(&events->change, &monotonic);
-  pthread_condattr_destroy(&monotonic);
-  if (!error && (error = pthread_mutex_init(&events->mutex, NULL)) != 0)
-    pthread_cond_destroy(&events->change);
-  return error ? fail_errno(error, "cannot make a mutex") : 0;
-}
-
 void rank_events_free(struct rank_events *events) {
   free(events->activations);
   free(events->losses);
-  pthread_mutex_destroy(&events->mutex);
-  pthread_cond_destroy(&events->change);
 }
 
 static void keep_activation(struct rank_events *events, const struct weft_ep_event *event) {
@@ -53,37 +40,47 @@ static void keep_loss(struct rank_events *events, const struct weft_ep_event *ev
   events->losses = grown;
   struct run_loss *loss = &grown[events->num_losses++];
   *loss = (struct run_loss){.rank = event->rank, .time_ns = event->time_ns};
-  strncat(loss->detail, event->detail, sizeof loss->detail - 1);
+  snprintf(loss->detail, sizeof loss->detail, "%.*s", (int)sizeof loss->detail - 1, event->detail);
 }
 
-void rank_on_event(void *arg, const struct weft_ep_event *event) {
-  struct rank_events *events = arg;
-  pthread_mutex_lock(&events->mutex);
+static void keep(struct rank_events *events, const struct weft_ep_event *event) {
   if (event->kind == WEFT_EP_EVENT_COMMITTED && events->committed_ns == 0)
     events->committed_ns = event->time_ns;
   if (event->kind == WEFT_EP_EVENT_ACTIVATED)
     keep_activation(events, event);
   if (event->kind == WEFT_EP_EVENT_PEER_LOST)
     keep_loss(events, event);
-  if (event->kind == WEFT_EP_EVENT_PEER_LOST || event->kind == WEFT_EP_EVENT_COMMITTED) {
-    events->reported++;
-    pthread_cond_broadcast(&events->change);
-  }
-  pthread_mutex_unlock(&events->mutex);
-  run_message_send(events->message_fd, json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:s}", "kind", "event", "event",
-                                                 names[event->kind], "time_ns", (json_int_t)event->time_ns, "peer",
-                                                 (int)event->rank, "epoch", (json_int_t)event->epoch, "op",
-                                                 (json_int_t)event->op, "detail", event->detail ? event->detail : ""));
 }
 
-bool rank_find_activation(struct rank_events *events, uint64_t epoch, struct rank_activation *found) {
-  bool there = false;
-  pthread_mutex_lock(&events->mutex);
-  for (size_t i = 0; i < events->num_activations && !there; i++) {
-    there = events->activations[i].epoch == epoch;
-    if (there)
-      *found = events->activations[i];
+void rank_take_events(struct rank *rank) {
+  struct weft_ep_event event = WEFT_EP_EVENT_INIT;
+  while (rank->ep && weft_ep_next_event(rank->ep, &event) > 0) {
+    keep(&rank->events, &event);
+    if (event.dropped > 0)
+      log_warn("rank %d: %llu events were dropped", rank->task.rank, (unsigned long long)event.dropped);
+    run_message_send(rank->task.message_fd,
+                     json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:s}", "kind", "event", "event", names[event.kind],
+                               "time_ns", (json_int_t)event.time_ns, "peer", (int)event.rank, "epoch",
+                               (json_int_t)event.epoch, "op", (json_int_t)event.op, "detail", event.detail));
   }
-  pthread_mutex_unlock(&events->mutex);
-  return there;
+}
+
+bool rank_await_event(struct rank *rank, uint64_t deadline_ns) {
+  struct pollfd news = {.fd = -1, .events = POLLIN};
+  if (weft_ep_fd(rank->ep, &news.fd) != 0)
+    return false;
+  while (!clock_passed(deadline_ns))
+    if (poll(&news, 1, clock_left_ms(deadline_ns)) > 0)
+      return true;
+  return false;
+}
+
+bool rank_find_activation(const struct rank_events *events, uint64_t epoch, struct rank_activation *found) {
+  for (size_t i = 0; i < events->num_activations; i++) {
+    if (events->activations[i].epoch != epoch)
+      continue;
+    *found = events->activations[i];
+    return true;
+  }
+  return false;
 }

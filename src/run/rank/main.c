@@ -154,8 +154,6 @@ static int open_ep(struct rank *rank) {
       .dtype = config->dtype,
       .combine_dtype = config->combine_dtype,
       .op_timeout_ms = config->timeout_ms,
-      .on_event = rank_on_event,
-      .event_arg = &rank->events,
       .memory = config->memory,
       .device = rank->task.gpu,
   };
@@ -237,6 +235,7 @@ static void close_rank(struct rank *rank) {
   weft_store_watch_close(rank->watch); // it tells the reporter of what comes
   run_reporter_close(rank->reporter, clock_deadline_ms(FLUSH_MS));
   traffic_close(rank->traffic);
+  rank_take_events(rank);
   weft_ep_close(rank->ep);
   buffer_home_close(&rank->home);
   weft_store_close(rank->store);
@@ -266,9 +265,7 @@ int run_rank_main(int argc, char **argv) {
   rank.phase = rank.task.phase;
   run_host_describe(rank.host, sizeof rank.host, rank.boot, sizeof rank.boot);
   run_keys_init(&rank.keys, rank.task.job, rank.task.run);
-  err = rank_events_init(&rank.events, rank.task.message_fd);
-  if (!err)
-    err = run(&rank);
+  err = run(&rank);
   if (err) {
     char error[RESULTS_TEXT];
     snprintf(error, sizeof error, "%s", weft_last_error());

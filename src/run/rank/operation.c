@@ -1,5 +1,4 @@
 // One operation, what the record keeps of it, and what the plan does not allow.
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +47,7 @@ static int lost(const struct rank *rank, int32_t lost_rank, const char *how) {
               rank->phase, how);
 }
 
-// Moves what the callback has said since into the record. A peer of the view that was lost though the plan has it live
+// Moves what events have said since into the record. A peer of the view that was lost though the plan has it live
 // ends the run.
 static int note_events(struct rank *rank, const struct traffic_op *op, bool ending) {
   const struct rank_events *events = &rank->events;
@@ -82,25 +81,18 @@ static int put_out(const struct rank *rank, const struct traffic_op *op) {
   return err;
 }
 
-// What the operation itself reports of losses may come before the callback that says why, or the view that says who.
+// What the operation itself reports of losses may come before the event that says why, or the view that says who.
 static int note_losses(struct rank *rank, const struct traffic_op *op) {
-  struct rank_events *events = &rank->events;
   uint32_t end = rank->plan->num_phases;
   bool ending = rank->phase >= end || atomic_load(&rank->current) >= end, without = went_without(rank, op, ending);
-  struct timespec until = clock_timespec(clock_deadline_ms(REASON_MS));
-  bool in_time = true;
-  uint64_t reported = 0;
+  uint64_t deadline_ns = clock_deadline_ms(REASON_MS);
   int err = 0;
   do {
-    pthread_mutex_lock(&events->mutex);
-    while (without && in_time && events->reported == reported)
-      in_time = pthread_cond_timedwait(&events->change, &events->mutex, &until) != ETIMEDOUT;
-    reported = events->reported;
+    rank_take_events(rank);
     err = note_events(rank, op, ending);
-    pthread_mutex_unlock(&events->mutex);
     if (without && !err)
       err = put_out(rank, op);
-  } while (!err && without && in_time);
+  } while (!err && without && rank_await_event(rank, deadline_ns));
   for (uint32_t i = 0; i < op->num_lost && !err; i++)
     if (!dies_now(rank, op->lost[i]))
       err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu of phase %u, which the plan does not expect",
@@ -131,10 +123,7 @@ static void note_stall(struct rank *rank, const struct traffic_op *op) {
 
 static void note_first(struct rank *rank, const struct traffic_op *op) {
   rank->dispatched = true;
-  pthread_mutex_lock(&rank->events.mutex);
-  uint64_t committed = rank->events.committed_ns;
-  pthread_mutex_unlock(&rank->events.mutex);
-  uint64_t end = op->begin_ns + op->dispatch_ns;
+  uint64_t committed = rank->events.committed_ns, end = op->begin_ns + op->dispatch_ns;
   if (committed == 0 || committed > end)
     return;
   rank->record.launch_us = (double)(rank->main_ns - rank->task.launch_ns) / 1000;
@@ -170,6 +159,7 @@ int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool
   int err = traffic_run(rank->traffic, judgement->judge, op);
   if (err)
     return err;
+  rank_take_events(rank);
   if (!rank->dispatched)
     note_first(rank, op);
   rank->record.rank.num_lost_selections += op->num_missing;

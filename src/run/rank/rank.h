@@ -1,9 +1,8 @@
-// What the files of the rank process share. The main thread owns it all; the store's watch and the library's callbacks
-// only touch `current`, `current_ns` and `events`.
+// What the files of the rank process share. The main thread owns it all; the store's watch only touches `current` and
+// `current_ns`.
 #ifndef RUN_RANK_RANK_H
 #define RUN_RANK_RANK_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -23,17 +22,13 @@ struct rank_activation {
   uint64_t epoch, op, time_ns;
 };
 
-// Events that the library's callback has reported. Arrays grow; nothing is dropped.
+// Events that were taken from the library. Arrays grow; nothing is dropped.
 struct rank_events {
-  pthread_mutex_t mutex;
-  int message_fd;
   uint64_t committed_ns; // of the first view that was agreed on since open
   struct rank_activation *activations;
   size_t num_activations;
   struct run_loss *losses;
   size_t num_losses;
-  uint64_t reported;     // losses and agreed views so far
-  pthread_cond_t change; // one more
 };
 
 struct rank {
@@ -69,10 +64,11 @@ struct rank {
 };
 
 // events.c
-int rank_events_init(struct rank_events *events, int message_fd);
 void rank_events_free(struct rank_events *events);
-void rank_on_event(void *arg, const struct weft_ep_event *event); // arg: struct rank_events
-bool rank_find_activation(struct rank_events *events, uint64_t epoch, struct rank_activation *found);
+void rank_take_events(struct rank *rank); // what is queued; each goes to the node too
+// Waits until an event is queued; false: none came.
+bool rank_await_event(struct rank *rank, uint64_t deadline_ns);
+bool rank_find_activation(const struct rank_events *events, uint64_t epoch, struct rank_activation *found);
 
 // operation.c: one operation with its bookkeeping. `judge`: poison before, and judge after, without the
 // contributions of the `missing` ranks; what the plan does not have is an error.

@@ -7,8 +7,8 @@
 static void founders_operate(void **state) {
   (void)state;
   weft_ep_t *eps[3];
-  struct fake_heard heard[3] = {0};
-  fake_found(eps, 3, heard);
+  struct fake_heard heard = {0};
+  fake_found(eps, 3);
   int32_t device = -1;
   assert_int_equal(weft_ep_get_memory(eps[0], &device), WEFT_EP_MEMORY_CUDA);
   assert_int_equal(device, 0);
@@ -30,7 +30,8 @@ static void founders_operate(void **state) {
   assert_int_equal(stats.operations, 20);
   assert_int_equal(stats.activations, 1);
   assert_int_equal(stats.connected, 2);
-  assert_int_equal(heard[0].activated, 1);
+  fake_hear(eps[0], &heard);
+  assert_int_equal(heard.activated, 1);
   for (int i = 0; i < 3; i++)
     weft_ep_close(eps[i]);
 }
@@ -67,7 +68,7 @@ static void telling_waits_for_nobody_who_connects(void **state) {
   pthread_t thread;
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
   setenv("FAKE_WAIT_NS", "5", 1);
-  fake_found(eps, 2, NULL);
+  fake_found(eps, 2);
   struct telling telling = {.ep = eps[0]};
   fake_operate(eps, 2, NULL);
   telling.op = weft_ep_next_op(eps[0]) - 1;
@@ -90,10 +91,28 @@ static void telling_waits_for_nobody_who_connects(void **state) {
     weft_ep_close(eps[i]);
 }
 
+static void an_interrupted_wait_leaves_what_was_launched(void **state) {
+  (void)state;
+  weft_ep_t *eps[2];
+  struct weft_ep_info info = WEFT_EP_INFO_INIT;
+  fake_found(eps, 2);
+  uint64_t op = fake_launch(eps[0]);
+  weft_ep_interrupt(eps[0]);
+  assert_int_equal(weft_ep_await(eps[0], op, &info, NULL, WEFT_WAIT_FOREVER), WEFT_ERR_CANCELED);
+  assert_says("weft_ep_interrupt");
+  assert_int_equal(weft_ep_await(eps[0], op, &info, NULL, 0), WEFT_ERR_TIMEOUT); // the mark is gone
+  fake_launch(eps[1]);
+  assert_ok(weft_ep_await(eps[0], op, &info, NULL, DEADLINE_MS));
+  assert_int_equal(info.op, op);
+  assert_int_equal(info.num_lost, 0);
+  for (int i = 0; i < 2; i++)
+    weft_ep_close(eps[i]);
+}
+
 static void a_barrier_names_who_does_not_come(void **state) {
   (void)state;
   weft_ep_t *eps[3];
-  fake_found(eps, 3, NULL);
+  fake_found(eps, 3);
   pthread_t threads[2];
   void *rc[2];
   for (int i = 0; i < 2; i++)
@@ -115,7 +134,7 @@ static void a_barrier_names_who_does_not_come(void **state) {
 
 static void auto_without_an_engine_is_host_memory(void **state) {
   (void)state;
-  struct weft_ep_options options = fake_options(0, NULL, 0, NULL);
+  struct weft_ep_options options = fake_options(0, NULL, 0);
   setenv("FAKE_NO_ENGINE", "1", 1);
   weft_ep_t *ep = NULL;
   assert_int_equal(weft_ep_open(&ep, &options, 1000), WEFT_ERR_LIMIT);
@@ -132,7 +151,7 @@ static void auto_without_an_engine_is_host_memory(void **state) {
 static void captured_launches_have_no_number_and_tell_nothing(void **state) {
   (void)state;
   weft_ep_t *eps[1];
-  fake_found(eps, 1, NULL);
+  fake_found(eps, 1);
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
@@ -173,7 +192,7 @@ static void captured_launches_have_no_number_and_tell_nothing(void **state) {
 // Two tokens of one rank in a group of eight places; experts 0 and 1 are its own.
 static void rows_too_many_and_selections_missing_are_told(void **state) {
   (void)state;
-  struct weft_ep_options options = fake_options(0, NULL, 0, NULL);
+  struct weft_ep_options options = fake_options(0, NULL, 0);
   options.topk = 2;
   weft_ep_t *ep = fake_open(options);
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
@@ -224,7 +243,7 @@ static void rows_too_many_and_selections_missing_are_told(void **state) {
 // Rows by rank come with their weights or without any.
 static void weights_of_rows_by_rank_do_not_come_late(void **state) {
   (void)state;
-  weft_ep_t *ep = fake_open(fake_options(0, NULL, 0, NULL));
+  weft_ep_t *ep = fake_open(fake_options(0, NULL, 0));
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
   static uint16_t x[128], out[128];
   const int64_t expert = 0;
@@ -249,7 +268,7 @@ static void operations_out_of_turn_are_refused(void **state) {
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
   uint64_t op, ops[2];
-  eps[0] = fake_open(fake_options(0, NULL, 0, NULL));
+  eps[0] = fake_open(fake_options(0, NULL, 0));
   assert_int_equal(weft_ep_dispatch(eps[0], &none, fake_no_rows(), NULL, &op), WEFT_ERR_NOT_CONNECTED);
   assert_ok(weft_ep_activate(eps[0], DEADLINE_MS));
   for (int i = 0; i < 2; i++)
@@ -277,6 +296,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(founders_operate, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(telling_waits_for_nobody_who_connects, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(an_interrupted_wait_leaves_what_was_launched, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_barrier_names_who_does_not_come, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(auto_without_an_engine_is_host_memory, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(captured_launches_have_no_number_and_tell_nothing, fake_open_store,

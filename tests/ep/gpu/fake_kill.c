@@ -3,7 +3,6 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -19,15 +18,18 @@ enum { RANKS = 3, BEFORE = 20, AFTER = 20, DEADLINE_MS = 60000 };
 static struct processes processes;
 
 struct heard {
-  _Atomic uint32_t deaths, deadlines;
+  uint32_t deaths, deadlines;
 };
 
-static void hear(void *arg, const struct weft_ep_event *event) {
-  struct heard *heard = arg;
-  if (event->kind != WEFT_EP_EVENT_PEER_LOST)
-    return;
-  bool deadline = strstr(event->detail, "deadline") != NULL;
-  atomic_fetch_add(deadline ? &heard->deadlines : &heard->deaths, 1);
+static struct heard hear(weft_ep_t *ep) {
+  struct heard heard = {0};
+  struct weft_ep_event event = WEFT_EP_EVENT_INIT;
+  while (weft_ep_next_event(ep, &event) > 0) {
+    bool lost = event.kind == WEFT_EP_EVENT_PEER_LOST, deadline = strstr(event.detail, "deadline") != NULL;
+    heard.deaths += lost && !deadline;
+    heard.deadlines += lost && deadline;
+  }
+  return heard;
 }
 
 static bool operate(struct rank *rank) {
@@ -58,23 +60,22 @@ static bool operate_until_out(struct rank *rank) {
   return true;
 }
 
-static bool survive(struct rank *rank, const struct heard *heard) {
+static bool survive(struct rank *rank) {
   if (!operate_until_out(rank))
     return false;
   for (int i = 0; i < AFTER; i++)
     if (!operate(rank) || rank->info.num_lost > 0)
       return rank_fail(rank, "operation %llu lost somebody after all", (unsigned long long)rank->info.op);
   // None is told where the view without the dead rank was faster than the news of its death.
-  if (atomic_load(&heard->deadlines) > 0 || atomic_load(&heard->deaths) > 1)
-    return rank_fail(rank, "%u deaths were told, and %u deadlines passed", atomic_load(&heard->deaths),
-                     atomic_load(&heard->deadlines));
+  const struct heard heard = hear(rank->ep);
+  if (heard.deadlines > 0 || heard.deaths > 1)
+    return rank_fail(rank, "%u deaths were told, and %u deadlines passed", heard.deaths, heard.deadlines);
   return true;
 }
 
 static bool live(struct rank *rank, void *arg) {
   (void)arg;
   static const int32_t founders[] = {0, 1, 2};
-  static struct heard heard;
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   options.store = rank->setup.store;
   options.prefix = RANK_PREFIX;
@@ -86,8 +87,6 @@ static bool live(struct rank *rank, void *arg) {
   options.max_tokens = 4;
   options.op_timeout_ms = DEADLINE_MS;
   options.memory = WEFT_EP_MEMORY_CUDA;
-  options.on_event = hear;
-  options.event_arg = &heard;
   rank->info = (struct weft_ep_info){.size = sizeof rank->info, .lost = rank->lost, .lost_cap = 16};
   if (weft_ep_open(&rank->ep, &options, DEADLINE_MS) != 0 || weft_ep_activate(rank->ep, DEADLINE_MS) != 0)
     return rank_fail(rank, "open: %s", weft_last_error());
@@ -96,7 +95,7 @@ static bool live(struct rank *rank, void *arg) {
       return false;
   if (rank->index == RANKS - 1)
     kill(getpid(), SIGKILL);
-  bool good = survive(rank, &heard);
+  bool good = survive(rank);
   weft_ep_close(rank->ep);
   rank->ep = NULL;
   return good;

@@ -26,17 +26,16 @@ void assert_says(const char *words) {
     fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), words);
 }
 
-static void hear(void *arg, const struct weft_ep_event *event) {
-  struct fake_heard *heard = arg;
-  if (event->kind == WEFT_EP_EVENT_ACTIVATED)
-    atomic_fetch_add(&heard->activated, 1);
-  if (event->kind == WEFT_EP_EVENT_RELEASED)
-    atomic_fetch_add(&heard->released, 1);
-  if (event->kind == WEFT_EP_EVENT_PEER_LOST)
-    atomic_fetch_add(&heard->lost, 1);
+void fake_hear(weft_ep_t *ep, struct fake_heard *heard) {
+  struct weft_ep_event event = WEFT_EP_EVENT_INIT;
+  while (weft_ep_next_event(ep, &event) > 0) {
+    heard->activated += event.kind == WEFT_EP_EVENT_ACTIVATED;
+    heard->released += event.kind == WEFT_EP_EVENT_RELEASED;
+    heard->lost += event.kind == WEFT_EP_EVENT_PEER_LOST;
+  }
 }
 
-struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint32_t count, struct fake_heard *heard) {
+struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint32_t count) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   options.store = store;
   options.rank = rank;
@@ -47,8 +46,6 @@ struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint3
   options.max_tokens = 4;
   options.op_timeout_ms = 20000;
   options.memory = WEFT_EP_MEMORY_CUDA;
-  options.on_event = heard ? hear : NULL;
-  options.event_arg = heard;
   if (getenv("WEFT_TEST_HOSTS")) // odd ranks are on another host than even ones
     options.host_id = rank % 2 ? "odd" : "even";
   return options;
@@ -79,11 +76,11 @@ void fake_end(struct fake_activation *activation) {
     fail_msg("activate: %s", activation->error);
 }
 
-void fake_found_with(weft_ep_t **eps, uint32_t count, struct fake_heard *heard, uint32_t op_timeout_ms) {
+void fake_found_with(weft_ep_t **eps, uint32_t count, uint32_t op_timeout_ms) {
   static const int32_t founders[] = {0, 1, 2, 3};
   struct fake_activation activations[4];
   for (uint32_t i = 0; i < count; i++) {
-    struct weft_ep_options options = fake_options((int32_t)i, founders, count, heard ? &heard[i] : NULL);
+    struct weft_ep_options options = fake_options((int32_t)i, founders, count);
     options.op_timeout_ms = op_timeout_ms ? op_timeout_ms : options.op_timeout_ms;
     eps[i] = fake_open(options);
   }
@@ -93,8 +90,8 @@ void fake_found_with(weft_ep_t **eps, uint32_t count, struct fake_heard *heard, 
     fake_end(&activations[i]);
 }
 
-void fake_found(weft_ep_t **eps, uint32_t count, struct fake_heard *heard) {
-  fake_found_with(eps, count, heard, 0);
+void fake_found(weft_ep_t **eps, uint32_t count) {
+  fake_found_with(eps, count, 0);
 }
 
 const struct weft_ep_recv_args *fake_no_rows(void) {

@@ -24,13 +24,14 @@ int fake_close_store(void **state);
 void assert_ok(int rc);
 void assert_says(const char *words); // the last error does
 
-// What a rank's events told.
+// What a rank's events told so far.
 struct fake_heard {
-  _Atomic uint64_t activated, released, lost;
+  uint64_t activated, released, lost;
 };
+// Takes what is queued.
+void fake_hear(weft_ep_t *ep, struct fake_heard *heard);
 
-// `heard` may be NULL.
-struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint32_t count, struct fake_heard *heard);
+struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint32_t count);
 weft_ep_t *fake_open(struct weft_ep_options options);
 
 // weft_ep_activate waits for others: in a thread, until fake_end().
@@ -45,8 +46,8 @@ void fake_begin(struct fake_activation *activation, weft_ep_t *ep);
 void fake_end(struct fake_activation *activation);
 
 // Opens `count` founders, 0 to count - 1, four at most, and activates them. `op_timeout_ms` 0: that of fake_options().
-void fake_found_with(weft_ep_t **eps, uint32_t count, struct fake_heard *heard, uint32_t op_timeout_ms);
-void fake_found(weft_ep_t **eps, uint32_t count, struct fake_heard *heard);
+void fake_found_with(weft_ep_t **eps, uint32_t count, uint32_t op_timeout_ms);
+void fake_found(weft_ep_t **eps, uint32_t count);
 
 const struct weft_ep_recv_args *fake_no_rows(void);
 

@@ -1,0 +1,305 @@
+// How a rank becomes active, and how it is taken in by others.
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/sized.h"
+#include "base/time/clock.h"
+#include "ep/connect.h"
+#include "ep/handshake/handshake.h"
+#include "ep/view/views.h"
+#include "group/view.h"
+
+// View 1 from the links to the founders: the newest view may be a later one already, but operation 0 runs in the first.
+static const struct group_view *first_view(weft_ep_t *ep) {
+  const struct group_view *known = group_view(ep->group);
+  if (known && known->epoch == 1)
+    return known;
+  group_view_unref(known);
+  struct group_view *view = group_view_new(1, ep->num_founders ? ep->num_founders : 1);
+  if (!view)
+    return NULL;
+  uint32_t at = 0;
+  if (ep->num_founders == 0)
+    view->members[0] = (struct group_member){.rank = ep->rank, .incarnation = ep->incarnation};
+  for (uint32_t rank = 0; rank < ep->capacity; rank++)
+    for (uint32_t i = 0; i < ep->num_founders; i++) {
+      if (ep->founders[i] != (int32_t)rank)
+        continue;
+      struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+      uint64_t incarnation = (int32_t)rank == ep->rank ? ep->incarnation : link ? link->incarnation : 0;
+      view->members[at++] = (struct group_member){.rank = (int32_t)rank, .incarnation = incarnation};
+    }
+  return view;
+}
+
+static int found(weft_ep_t *ep, uint64_t deadline_ns) {
+  int rc = 0;
+  if (ep->num_founders > 0)
+    rc = group_wait_ranks(ep->group, ep->founders, ep->num_founders, deadline_ns);
+  for (uint32_t i = 0; rc == 0 && i < ep->num_founders; i++)
+    if (ep->founders[i] != ep->rank)
+      rc = ep_connect_rank(ep, ep->founders[i], deadline_ns);
+  if (rc == 0)
+    rc = group_found(ep->group, deadline_ns);
+  if (rc != 0)
+    return rc;
+  ep->engine->hold_links(ep);
+  const struct group_view *view = first_view(ep);
+  ep->engine->unhold_links(ep);
+  if (!view)
+    return fail(WEFT_ERR_NOMEM, "no memory for the first view");
+  rc = ep->engine->found(ep, view);
+  if (rc == 0)
+    ep_start(ep, 0, view);
+  else
+    group_view_unref(view);
+  return rc;
+}
+
+// Calls those of `peers` that have no link yet. NOT_FOUND: one of them is gone, so the view, or its offer, will be too.
+static int connect_peers(weft_ep_t *ep, const struct group_member *peers, uint32_t count, uint64_t deadline_ns) {
+  for (uint32_t i = 0; i < count; i++) {
+    struct group_peer peer;
+    int rc = group_find(ep->group, peers[i].rank, &peer);
+    if (rc == 0 && peer.incarnation != peers[i].incarnation)
+      rc = WEFT_ERR_NOT_FOUND;
+    if (rc == 0)
+      rc = ep_dial(ep, peers[i].rank, peer.incarnation, peer.address, deadline_ns);
+    if (rc == WEFT_ERR_PEER_LOST || rc == WEFT_ERR_NOT_FOUND)
+      return fail(WEFT_ERR_NOT_FOUND, "rank %d of the view, or one that joins too, is gone", peers[i].rank);
+    if (rc == WEFT_ERR_UNREACHABLE) // its host may be: then the view changes
+      return fail_context(WEFT_ERR_NOT_FOUND, "a rank of the view");
+    if (rc != 0)
+      return rc;
+  }
+  return 0;
+}
+
+static bool is_linked(weft_ep_t *ep, const struct group_member *peers, uint32_t count) {
+  bool all = true;
+  ep->engine->hold_links(ep);
+  for (uint32_t i = 0; i < count && all; i++)
+    all = ep_link_find(ep, peers[i].rank, peers[i].incarnation) != NULL;
+  ep->engine->unhold_links(ep);
+  return all;
+}
+
+// Announces this rank, and connects to every member of the view and to all who announced themselves before. `*view`: a
+// reference to the one whose members they are.
+static int make_links(weft_ep_t *ep, struct group_member *peers, uint64_t deadline_ns, const struct group_view **view) {
+  for (;;) {
+    uint32_t count;
+    int rc = group_offer_peers(ep->group, deadline_ns, peers, &count, view);
+    if (rc != 0)
+      return rc;
+    if (is_linked(ep, peers, count))
+      return 0;
+    group_view_unref(*view);
+    rc = connect_peers(ep, peers, count, deadline_ns);
+    bool stale = rc == WEFT_ERR_NOT_FOUND;
+    if (rc != 0 && !stale)
+      return rc;
+    if (stale && clock_passed(deadline_ns))
+      return fail_context(WEFT_ERR_TIMEOUT, "this rank could not connect to all by the deadline");
+    rc = stale ? ep_wait_a_little(ep, deadline_ns) : 0;
+    if (rc != 0)
+      return rc;
+  }
+}
+
+// The same; the caller frees nothing.
+static int offer_links(weft_ep_t *ep, uint64_t deadline_ns, const struct group_view **view) {
+  struct group_member *peers = malloc(ep->capacity * sizeof *peers);
+  if (!peers)
+    return fail(WEFT_ERR_NOMEM, "no memory for %u ranks", ep->capacity);
+  group_offer_begin(ep->group);
+  int rc = make_links(ep, peers, deadline_ns, view);
+  free(peers);
+  if (rc == 0)
+    ep->engine->wake_links(ep);
+  return rc;
+}
+
+// Proposes the newest view with this rank until one is agreed on.
+static int join(weft_ep_t *ep, uint64_t deadline_ns) {
+  for (;;) {
+    const struct group_view *view;
+    int rc = offer_links(ep, deadline_ns, &view);
+    if (rc != 0)
+      return rc;
+    bool member = group_view_has(view, ep->rank, ep->incarnation);
+    rc = member ? 0 : group_join(ep->group, view, deadline_ns);
+    if (rc == 0)
+      ep->engine->joined(ep, member ? 0 : view->epoch);
+    group_view_unref(view);
+    if (rc != WEFT_ERR_CONFLICT)
+      return rc;
+    if (clock_passed(deadline_ns))
+      return fail(WEFT_ERR_TIMEOUT, "this rank could not join by the deadline: the view changed each time");
+  }
+}
+
+static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
+  const struct group_view *view = group_view(ep->group);
+  bool member = group_view_has(view, ep->rank, ep->incarnation);
+  group_view_unref(view);
+  if (!view)
+    return fail(WEFT_ERR_NOT_FOUND, "the group has no view to join");
+  if (member) {
+    ep->engine->joined(ep, 0);
+    return 0;
+  }
+  int rc = join(ep, deadline_ns);
+  if (rc != 0)
+    group_offer_end(ep->group);
+  return rc;
+}
+
+// The view of a group that is there, though the store may have lost it for the moment.
+static int await_group(weft_ep_t *ep, uint64_t deadline_ns) {
+  const struct group_view *view;
+  int rc = 0;
+  while (rc == 0 && !(view = group_view(ep->group)) && !clock_passed(deadline_ns))
+    rc = ep_wait_a_little(ep, deadline_ns);
+  if (rc != 0)
+    return rc;
+  group_view_unref(view);
+  return view ? WEFT_ERR_NOT_FOUND : fail(WEFT_ERR_TIMEOUT, "no view of the group came to the store by the deadline");
+}
+
+static int begin_with_others(weft_ep_t *ep, uint64_t deadline_ns) {
+  const struct group_view *view;
+  uint64_t op;
+  int rc = ep->engine->await_start(ep, deadline_ns, &op, &view);
+  if (rc == 0)
+    ep_start(ep, op, view);
+  return rc;
+}
+
+int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "activate: ep is NULL");
+  if (ep->started) {
+    int active = ep_check_active(ep);
+    return active == 0 ? 0 : fail_context(active, "activate");
+  }
+  uint64_t deadline_ns = ep_deadline(timeout_ms);
+  const struct group_view *view = group_view(ep->group);
+  int rc = view ? WEFT_ERR_NOT_FOUND : ep->join_only ? await_group(ep, deadline_ns) : found(ep, deadline_ns);
+  if (view && ep->num_founders > 0 && group_view_has(view, ep->rank, ep->incarnation))
+    rc = found(ep, deadline_ns); // the other founders were quicker
+  group_view_unref(view);
+  if (rc == WEFT_ERR_NOT_FOUND) { // founded before
+    rc = propose(ep, deadline_ns);
+    if (rc == 0)
+      rc = begin_with_others(ep, deadline_ns);
+  }
+  return rc == 0 ? 0 : fail_context(rc, "activate");
+}
+
+// --- one step each ---
+
+int weft_ep_offer(weft_ep_t *ep, uint32_t timeout_ms) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "offer: ep is NULL");
+  if (ep->started)
+    return fail(WEFT_ERR_EXISTS, "offer: rank %d has been active: it is in the view, or was put out of it", ep->rank);
+  uint64_t deadline_ns = ep_deadline(timeout_ms);
+  const struct group_view *view;
+  int rc = group_wait_view(ep->group, 1, deadline_ns);
+  if (rc == 0) {
+    rc = offer_links(ep, deadline_ns, &view);
+    if (rc == 0) {
+      group_view_unref(view);
+      rc = group_offer_ready(ep->group, deadline_ns);
+    }
+    if (rc != 0)
+      group_offer_end(ep->group);
+  }
+  return rc == 0 ? 0 : fail_context(rc, "offer");
+}
+
+int weft_ep_withdraw(weft_ep_t *ep, int32_t rank, uint32_t timeout_ms) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "withdraw: ep is NULL");
+  int rc = group_withdraw(ep->group, rank, ep_deadline(timeout_ms));
+  return rc == 0 ? 0 : fail_context(rc, "withdraw");
+}
+
+// Waits until a view has taken this rank in, and until that is known here.
+static int await_taker(weft_ep_t *ep, uint64_t deadline_ns) {
+  int rc = group_wait_taken(ep->group, deadline_ns);
+  if (rc != 0)
+    return rc;
+  bool interrupted;
+  const struct group_view *taker = group_view(ep->group);
+  const struct group_view *known = ep_await_view(ep, taker->epoch, deadline_ns, &interrupted);
+  group_view_unref(taker);
+  group_view_unref(known);
+  if (known)
+    return 0;
+  return interrupted
+             ? ep_canceled("the view that has this rank")
+             : fail(WEFT_ERR_TIMEOUT, "the view that has this rank has not come from the store by the deadline");
+}
+
+int weft_ep_await_start(weft_ep_t *ep, uint32_t timeout_ms, uint64_t *op) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "await_start: ep is NULL");
+  uint64_t deadline_ns = ep_deadline(timeout_ms);
+  int rc = 0;
+  if (!ep->started) {
+    rc = await_taker(ep, deadline_ns);
+    if (rc == 0) {
+      ep->engine->joined(ep, 0);
+      ep->engine->wake_links(ep);
+      rc = begin_with_others(ep, deadline_ns);
+    }
+  }
+  if (rc != 0)
+    return fail_context(rc, "await_start");
+  if (op)
+    *op = ep->first_op;
+  return 0;
+}
+
+static int check_change(const weft_ep_t *ep, const struct weft_ep_change *change) {
+  if (change->flags != 0)
+    return fail(WEFT_ERR_INVALID, "flags are %#x, of which no bit has a meaning", change->flags);
+  if (change->reserved != 0)
+    return fail(WEFT_ERR_INVALID, "reserved is %u and not 0", change->reserved);
+  int rc = ep_check_ranks(ep, change->add, change->num_add, "add", true);
+  return rc == 0 ? ep_check_ranks(ep, change->remove, change->num_remove, "remove", true) : rc;
+}
+
+static bool removes_self(const weft_ep_t *ep, const struct weft_ep_change *change) {
+  for (uint32_t i = 0; i < change->num_remove; i++)
+    if (change->remove[i] == ep->rank)
+      return true;
+  return false;
+}
+
+int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change *given, uint32_t timeout_ms) {
+  struct weft_ep_change copy;
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "change: ep is NULL");
+  const struct weft_ep_change *change = SIZED_READ(given, &copy, reserved, "weft_ep_change");
+  if (!change)
+    return given && given->size > sizeof copy ? WEFT_ERR_VERSION : WEFT_ERR_INVALID;
+  int rc = check_change(ep, change);
+  if (rc != 0)
+    return fail_context(rc, "change");
+  const struct group_change asked = {
+      .add = change->add, .num_add = change->num_add, .remove = change->remove, .num_remove = change->num_remove};
+  bool leaves = removes_self(ep, change), left = ep->leaving;
+  ep->leaving |= leaves;
+  rc = group_change(ep->group, &asked, ep_deadline(timeout_ms));
+  if (rc != 0)
+    ep->leaving = left;
+  return rc == 0 ? 0 : fail_context(rc, "change");
+}
+
+void weft_ep_change_init(struct weft_ep_change *change, size_t size) {
+  static const struct weft_ep_change initial = {.size = sizeof initial};
+  sized_init(change, size, &initial, sizeof initial);
+}

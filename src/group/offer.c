@@ -1,0 +1,239 @@
+// Who wants to be taken into a view, and changes of the view that take them in.
+//
+// A joiner announces itself, makes its links, and says that it is ready; so a view may take in several at once. The
+// transaction of a change compares each of their keys, and marks it as taken: nobody is taken in who has taken his
+// offer back, and who sees his key marked knows that a view with him is on its way.
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "group/state.h"
+
+// --- What the store holds.
+
+static bool is_own(const struct group_machine *m, int32_t rank) {
+  return rank == m->rank && m->offers[rank].create_revision != 0 && m->offers[rank].incarnation == m->incarnation;
+}
+
+void group_offer_put(struct group_machine *m, int32_t rank, const struct weft_store_kv *kv) {
+  struct group_offer *offer = &m->offers[rank];
+  uint64_t incarnation = 0;
+  enum group_offer_stage stage = GROUP_OFFER_NONE;
+  if (kv->mod_revision <= offer->mod_revision)
+    return;
+  if (group_offer_decode(kv->value, kv->value_len, &incarnation, &stage) != 0)
+    log_error("group: the offer of rank %" PRId32 " is unreadable: %s", rank, weft_last_error());
+  *offer = (struct group_offer){.incarnation = incarnation,
+                                .create_revision = kv->create_revision,
+                                .mod_revision = kv->mod_revision,
+                                .lease = kv->lease,
+                                .stage = stage};
+  if (!is_own(m, rank))
+    return;
+  m->offered |= m->offering != GROUP_OFFER_NONE;
+  if (stage == GROUP_OFFER_TAKEN)
+    m->offering = GROUP_OFFER_NONE;
+}
+
+void group_offer_deleted(struct group_machine *m, int32_t rank, int64_t revision) {
+  struct group_offer *offer = &m->offers[rank];
+  if (revision <= offer->mod_revision)
+    return;
+  if (is_own(m, rank) && m->offered) {
+    m->offering = GROUP_OFFER_NONE;
+    m->offered = false;
+  }
+  *offer = (struct group_offer){.mod_revision = revision};
+}
+
+// --- Its own offer, and one that is to be taken back.
+
+static bool put_own(struct group_machine *m, enum group_offer_stage stage, struct group_request *request) {
+  const struct group_offer *own = &m->offers[m->rank];
+  group_txn_begin(m);
+  if (own->create_revision != 0)
+    group_txn_compare(m, group_key_offer(m->prefix, m->rank), WEFT_STORE_MOD, own->mod_revision);
+  else
+    group_txn_compare(m, group_key_offer(m->prefix, m->rank), WEFT_STORE_CREATE, 0);
+  group_txn_put(m, group_key_offer(m->prefix, m->rank), group_offer_encode(m->incarnation, stage), m->lease);
+  return group_txn_end(m, request);
+}
+
+static bool delete_offer(struct group_machine *m, int32_t rank, struct group_request *request) {
+  group_txn_begin(m);
+  group_txn_compare(m, group_key_offer(m->prefix, rank), WEFT_STORE_MOD, m->offers[rank].mod_revision);
+  group_txn_delete(m, group_key_offer(m->prefix, rank));
+  return group_txn_end(m, request);
+}
+
+bool group_offer_request(struct group_machine *m, struct group_request *request) {
+  if (!group_holds_claim(m))
+    return false;
+  const struct group_offer *own = &m->offers[m->rank];
+  bool mine = is_own(m, m->rank);
+  if (!mine && m->offering != GROUP_OFFER_NONE && !m->offered)
+    return put_own(m, GROUP_OFFER_COMING, request);
+  if (mine && m->offering == GROUP_OFFER_READY && own->stage == GROUP_OFFER_COMING)
+    return put_own(m, GROUP_OFFER_READY, request);
+  if (mine && m->offering == GROUP_OFFER_NONE && own->stage != GROUP_OFFER_TAKEN)
+    return delete_offer(m, m->rank, request);
+  if (m->withdraw < 0)
+    return false;
+  const struct group_offer *other = &m->offers[m->withdraw];
+  bool there = other->create_revision != 0 && other->incarnation == m->withdraw_incarnation;
+  return there && other->stage != GROUP_OFFER_TAKEN && delete_offer(m, m->withdraw, request);
+}
+
+// --- Changes.
+
+// Whether the rank is in `view` by its holder of now: one that has gone has still to be put out.
+static bool is_in(const struct group_machine *m, const struct group_view *view, int32_t rank) {
+  const struct group_member *member = group_view_find(view, rank);
+  return member && m->claims[rank].incarnation == member->incarnation;
+}
+
+static bool is_ready(const struct group_machine *m, int32_t rank) {
+  const struct group_offer *offer = &m->offers[rank];
+  return offer->stage == GROUP_OFFER_READY && offer->incarnation == m->claims[rank].incarnation;
+}
+
+// Whether the change asks for the member to go.
+static bool is_removed(const struct group_wanted *wanted, const struct group_member *member) {
+  for (uint32_t i = 0; i < wanted->change->num_remove; i++)
+    if (wanted->change->remove[i] == member->rank && wanted->removed[i] == member->incarnation)
+      return true;
+  return false;
+}
+
+static bool is_as_wanted(const struct group_machine *m, const struct group_view *view) {
+  const struct group_wanted *wanted = &m->wanted;
+  for (uint32_t i = 0; i < wanted->change->num_add; i++)
+    if (!is_in(m, view, wanted->change->add[i]))
+      return false;
+  for (uint32_t i = 0; view && i < view->count; i++)
+    if (is_removed(wanted, &view->members[i]))
+      return false;
+  return true;
+}
+
+static bool all_are_ready(const struct group_machine *m) {
+  const struct group_change *change = m->wanted.change;
+  for (uint32_t i = 0; i < change->num_add; i++)
+    if (!is_in(m, m->stored, change->add[i]) &&
+        (group_view_find(m->stored, change->add[i]) || !is_ready(m, change->add[i])))
+      return false;
+  return true;
+}
+
+static void insert(struct group_view *view, struct group_member member) {
+  uint32_t at = view->count++;
+  for (; at > 0 && view->members[at - 1].rank > member.rank; at--)
+    view->members[at] = view->members[at - 1];
+  view->members[at] = member;
+}
+
+// Those who have to go for other reasons go too, as far as there is room for them beside those of the change.
+static void sort_out(struct group_machine *m, struct group_next *next) {
+  uint32_t others = GROUP_REMOVALS - m->wanted.change->num_remove;
+  next->view->count = 0;
+  for (uint32_t i = 0; i < m->stored->count; i++) {
+    const struct group_member *member = &m->stored->members[i];
+    bool asked = is_removed(&m->wanted, member);
+    if (asked || (others > 0 && group_has_to_go(m, member, &next->urgent))) {
+      others -= !asked;
+      next->removed[next->num_removed++] = *member;
+    } else {
+      next->view->members[next->view->count++] = *member;
+    }
+  }
+}
+
+static void take_in(struct group_machine *m, struct group_next *next, int32_t rank) {
+  const struct group_offer *offer = &m->offers[rank];
+  insert(next->view, (struct group_member){.rank = rank, .incarnation = offer->incarnation});
+  group_txn_compare(m, group_key_offer(m->prefix, rank), WEFT_STORE_MOD, offer->mod_revision);
+  group_txn_put(m, group_key_offer(m->prefix, rank), group_offer_encode(offer->incarnation, GROUP_OFFER_TAKEN),
+                offer->lease);
+}
+
+bool group_propose_change(struct group_machine *m, struct group_request *request) {
+  const struct group_change *change = m->wanted.change;
+  if (!change || m->wanted.sent || is_as_wanted(m, m->stored) || !all_are_ready(m) || !group_turn_has_come(m, 0, true))
+    return false;
+  struct group_next next = {.view = group_view_new(m->stored->epoch + 1, m->stored->count + change->num_add)};
+  if (!next.view)
+    return group_try_again(m);
+  group_proposal_begin(m);
+  m->builder.of_change = true;
+  sort_out(m, &next);
+  for (uint32_t i = 0; i < change->num_add; i++)
+    if (!is_in(m, m->stored, change->add[i]))
+      take_in(m, &next, change->add[i]);
+  group_proposal_end(m, &next); // last: a lease that is gone is taken for the view's
+  bool due = group_txn_end(m, request);
+  m->wanted.sent = due;
+  group_view_unref(next.view);
+  return due;
+}
+
+void group_change_answered(struct group_machine *m, int err, bool succeeded) {
+  if (!m->builder.of_change)
+    return;
+  m->wanted.sent = succeeded;
+  m->wanted.unknown |= err != 0;
+}
+
+// --- Wishes and state.
+
+void group_machine_offer(struct group_machine *m, enum group_offer_stage stage) {
+  if (m->offering == GROUP_OFFER_NONE)
+    m->offered = stage == GROUP_OFFER_READY && m->rank >= 0 && is_own(m, m->rank);
+  if (stage == GROUP_OFFER_NONE || stage > m->offering)
+    m->offering = stage;
+}
+
+bool group_machine_offers(const struct group_machine *m) {
+  return m->offering != GROUP_OFFER_NONE || (m->rank >= 0 && is_own(m, m->rank));
+}
+
+enum group_offer_stage group_machine_offer_of(const struct group_machine *m, int32_t rank, uint64_t *incarnation,
+                                              bool *before) {
+  const struct group_offer *offer = &m->offers[rank];
+  *incarnation = offer->incarnation;
+  *before = m->rank >= 0 && is_own(m, m->rank) && offer->create_revision < m->offers[m->rank].create_revision;
+  return offer->create_revision != 0 ? offer->stage : GROUP_OFFER_NONE;
+}
+
+void group_machine_withdraw(struct group_machine *m, int32_t rank, uint64_t incarnation) {
+  m->withdraw = rank;
+  m->withdraw_incarnation = incarnation;
+}
+
+void group_machine_change(struct group_machine *m, const struct group_change *change, const uint64_t *removed) {
+  if (m->wanted.leaves && m->standing == GROUP_CLAIMED) // it did not come to that
+    m->leaving = false;
+  m->wanted = (struct group_wanted){.change = change, .removed = removed};
+  for (uint32_t i = 0; change && !m->leaving && i < change->num_remove; i++)
+    m->wanted.leaves |= change->remove[i] == m->rank && removed[i] == m->incarnation;
+  m->leaving |= m->wanted.leaves;
+}
+
+bool group_machine_changed(const struct group_machine *m) {
+  return m->wanted.change && m->view && is_as_wanted(m, m->view);
+}
+
+bool group_machine_change_sent(const struct group_machine *m) {
+  return m->wanted.sent;
+}
+
+bool group_machine_change_unknown(const struct group_machine *m) {
+  return m->wanted.unknown;
+}
+
+bool group_machine_change_missing(const struct group_machine *m, struct text *missing) {
+  for (uint32_t i = 0; i < m->wanted.change->num_add; i++)
+    if (!is_in(m, m->view, m->wanted.change->add[i]) && !is_ready(m, m->wanted.change->add[i]))
+      text_add(missing, "%s%" PRId32, missing->size ? ", " : "", m->wanted.change->add[i]);
+  return missing->size > 0;
+}
