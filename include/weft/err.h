@@ -2,10 +2,13 @@
  * @file err.h
  * @brief Error codes of libweft: one table gives the code, its name, scope, exit status and text.
  *
- * Every function of libweft that can fail returns 0 or a negative `enum weft_err`. It writes its outputs only on
- * success, except where its text says otherwise. A failure also leaves a sentence for the calling thread, which says
- * what was wrong, where, and what would be right: weft_last_error(). A handle that an `open`, `create` or `start`
- * failed to make needs no closing.
+ * Every function of libweft that can fail returns an int, which is negative where it has failed: an `enum weft_err`.
+ * Otherwise it is 0, or 1 where the text of the function gives that a meaning, such as "not yet" or "there is one". A
+ * function that has failed has written no output but those that its text names, such as the size that goes with ROOM.
+ * A failure also leaves a sentence for the calling thread, which says what was wrong, where, and what would be right:
+ * weft_last_error(). A handle that an `open`, `create` or `start` failed to make needs no closing.
+ *
+ * ROOM says that the caller's buffer is too small, LIMIT that a limit of this library or of the system is reached.
  *
  * The smallest example:
  *
@@ -112,7 +115,8 @@ WEFT_API const char *weft_err_name(int err);
 WEFT_API enum weft_scope weft_err_scope(int err);
 
 /** Exit status of the tool `weft` for a code: 0 success, 1 failure (also for what is no code), 2 wrong usage, 3
- *  something about the host or the environment, 4 wrong data, 5 a lost peer, 124 a deadline that passed. [any] */
+ *  something about the host or the environment, 4 wrong data, 5 a lost peer, 124 a deadline that passed. Cannot fail.
+ *  [any] */
 WEFT_API int weft_err_exit_status(int err);
 
 /** The calling thread's last failure in words, of at most 1,023 bytes; "" when it has had none. A call that succeeds

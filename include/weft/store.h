@@ -205,12 +205,12 @@ struct weft_store_txn_result {
  * Opens a client of the server at `options->endpoints`. It sends no request and does not block: an unreachable server
  * shows at the first call. The caller closes `*store` with weft_store_close(). INVALID: an option is malformed, a file
  * cannot be read, or options exclude each other. VERSION: a field is set that this version of the library does not
- * know.
+ * know. [any]
  */
 WEFT_API int weft_store_open(weft_store_t **store, const struct weft_store_options *options);
 
 /** Opens an empty store inside this process, with a thread of its own. It ends, with all its keys, in
- *  weft_store_close(). */
+ *  weft_store_close(). LIMIT: no more threads. [any] */
 WEFT_API int weft_store_open_local(weft_store_t **store);
 
 /** Ends the watches of the store, waits for a watch function that is running, and frees the handle. The handles of the

@@ -2,7 +2,7 @@
  * @file weft.h
  * @brief All of libweft: errors, store, elastic expert parallelism, transfers.
  *
- * Include this header, or one of those that it includes. Its own part is the version. **Threads.** weft_version() is
+ * Include this header, or one of those that it includes. Its own part is the version. **Threads.** Both functions are
  * [any].
  */
 /**
@@ -20,22 +20,25 @@
  *
  * These rules hold for all functions; the head of each header adds its own.
  *
- * - *Errors.* A function returns 0 or a negative `enum weft_err` and then writes no output; weft_last_error() has the
- *   sentence. A function that asks how something stands may return 1: not yet. An argument that must not be NULL and is
- *   gives INVALID, if the function returns an error at all.
+ * - *Errors.* A function that can fail returns an int, negative where it has failed: an `enum weft_err`. Then it has
+ *   written no output but those that its text names, and weft_last_error() has the sentence. Otherwise the int is 0, or
+ *   1 where the text says what that means: of what a function asks for, "not yet" or "there is one". A function that
+ *   returns something else cannot fail. An argument that must not be NULL and is gives INVALID, if the function can
+ *   fail.
  * - *Structs.* One that begins with `size` is initialised with its *_INIT macro, or by its *_init() function from a
- *   language that has no macros. In options 0 or NULL means the default. Later versions add fields at the end only: a
- *   program that was built with older headers goes on working, the fields that it does not have count as 0. A program
- *   that was built with newer headers works as long as the fields that this library does not know are 0; else the call
- *   is refused with VERSION, and the sentence names the byte. Outputs are written as far as the caller's size goes.
- *   Bits of `flags` that are not defined, and fields named `reserved`, have to be 0 (INVALID).
+ *   language that has no macros; any thread may call that. In options 0 or NULL means the default. Later versions add
+ * fields at the end only: a program that was built with older headers goes on working, the fields that it does not have
+ * count as 0. A program that was built with newer headers works as long as the fields that this library does not know
+ * are 0; else the call is refused with VERSION, and the sentence names the byte. Outputs are written as far as the
+ * caller's size goes. Bits of `flags` that are not defined, and fields named `reserved`, have to be 0 (INVALID).
  * - *Counts.* A call that writes a list takes the room as `cap` and writes the number of entries that there are to
  *   `*count`, also when that is more: then the first `cap` entries are written. That is no error. What is no list (a
- *   blob, a text) is written whole or not at all: ROOM, with `*size` the bytes that it takes; `cap` 0 asks for them.
+ *   blob, a text) is written whole or not at all. `*size` is the bytes that it takes, also where the call fails with
+ *   ROOM, because `cap` is too small; `cap` 0 asks for them, and is no error.
  * - *Ownership.* Buffers are the caller's, handles are the library's. What the caller has to free or close says so.
- * - *Threads.* [any]: any thread may call it at any time. [owner]: one thread at a time for each handle. [callback]:
- *   the library calls it, on the thread that the text names. No other call may use a handle while it is closed, or
- *   later.
+ * - *Threads.* [any]: any thread may call it at any time. [owner]: one thread at a time for each handle; [transfer]
+ *   and [list]: for each transfer, and for each list. [callback]: the library calls it, on the thread that the text
+ *   names. No other call may use a handle while it is closed, or later.
  * - *Signals.* Threads of the library have every signal blocked: signals are the program's. The library installs no
  *   handler, and no call of it raises SIGPIPE.
  * - *Time.* Times are in the unit that their name ends in (_ms, _us, _ns, _s). A call that waits has a deadline. As an
