@@ -414,6 +414,9 @@ struct weft_transfer_options {
                                  otherwise; default: none. See weft_agent_close() for its delivery */
   uint32_t notification_size; /**< its bytes, at most WEFT_AGENT_MAX_NOTIFICATION */
   uint32_t timeout_ms;        /**< deadline, counted from each post; default: weft_agent_options.transfer_timeout_ms */
+  uint32_t max_notification;  /**< the most bytes of a notification that weft_transfer_post_with() may bring; default:
+                                   posts bring `notification` and no other */
+  uint32_t reserved;          /**< 0 */
   const char *transport;      /**< the transport to use; default: the cheapest that can, see weft_transfer_explain() */
 };
 /** Initial value: its size, and 0, the default, for every other field. */
@@ -445,6 +448,48 @@ WEFT_API int weft_transfer_create(weft_agent_t *agent, enum weft_transfer_op op,
  * has ended. NOT_FOUND: the peer has deregistered a region. On an error nothing was started. [transfer]
  */
 WEFT_API int weft_transfer_post(weft_transfer_t *transfer);
+
+/** Bits of weft_post.flags. */
+enum weft_post_flag {
+  WEFT_POST_COMPLETION = 1 << 0, /**< weft_agent_completions() tells the end of the post */
+};
+
+/** What one post has of its own. Initialise with WEFT_POST_INIT; with nothing else set it is a weft_transfer_post(). */
+struct weft_post {
+  size_t size;                /**< sizeof(struct weft_post) */
+  const void *notification;   /**< sent with this post, in the place of the transfer's own if that has one; default: the
+                                   transfer's own. Copied */
+  uint32_t notification_size; /**< its bytes, at most weft_transfer_options.max_notification */
+  uint32_t flags;             /**< bits of enum weft_post_flag */
+  uint32_t timeout_ms;        /**< deadline of this post; default: the transfer's */
+  uint32_t reserved;          /**< 0 */
+  uint64_t tag;               /**< the caller's, for the completion */
+};
+/** Initial value: its size, and 0, the default, for every other field. */
+#define WEFT_POST_INIT WEFT_SIZED(struct weft_post)
+/** WEFT_POST_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_post_init(struct weft_post *post, size_t size);
+
+/**
+ * weft_transfer_post() with a notification, a deadline or a completion of its own; like that one it allocates nothing
+ * and waits for nothing. Nothing of `post` is kept; the next weft_transfer_post() is as the transfer was made. BUSY is
+ * also: the completion of an earlier post of this transfer has not been taken. INVALID: the notification is larger than
+ * weft_transfer_options.max_notification, or a flag is unknown. [transfer]
+ */
+WEFT_API int weft_transfer_post_with(weft_transfer_t *transfer, const struct weft_post *post);
+
+/** The end of a post with WEFT_POST_COMPLETION. Its shape is fixed. */
+struct weft_completion {
+  uint64_t tag;              /**< weft_post.tag */
+  weft_transfer_t *transfer; /**< the transfer, unless it was freed since */
+  int32_t err;               /**< how it ended: 0, or what weft_transfer_poll() returns */
+  uint32_t reserved;         /**< 0 */
+};
+
+/** Takes up to `cap` completions that nobody has taken into `done`, in the order of the ends; `*count` is how many it
+ *  took, 0 if there are none. It does not wait, and does not drive the agent. Each post that asked for it gives one,
+ * how ever it ended, unless its transfer was freed before. [any] */
+WEFT_API int weft_agent_completions(weft_agent_t *agent, struct weft_completion *done, uint32_t cap, uint32_t *count);
 
 /**
  * Asks how the last post stands, drives its transport once, and does not wait. 0: it has ended well and all data is

@@ -72,9 +72,10 @@ struct weft_agent {
     _Alignas(64) struct agent_note *first;          // popped by one
     struct agent_note *held;                        // handed out
   } inbox, control;
-  struct agent_events events; // peer/events.c
-  struct agent_signal signal; // progress/signal.c
-  _Atomic uint64_t dropped;   // messages of unknown senders, and beyond the credits
+  struct agent_events events;           // peer/events.c
+  struct agent_completions completions; // transfer/completions.c
+  struct agent_signal signal;           // progress/signal.c
+  _Atomic uint64_t dropped;             // messages of unknown senders, and beyond the credits
 
   pthread_t thread; // progress
 

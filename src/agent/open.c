@@ -118,6 +118,7 @@ static void set_up(weft_agent_t *agent) {
   pthread_mutexattr_destroy(&recursive);
   pthread_mutex_init(&agent->lock, NULL);
   agent_events_open(agent);
+  agent_completions_open(agent);
   agent->signal.fd = agent->signal.outer = agent->epoll = agent->wake = -1;
   agent->next_region = 1;
   strcpy(agent->name, agent->options.name);
@@ -166,6 +167,7 @@ static void dispose(weft_agent_t *agent) {
   agent_services_close(agent);
   agent_inbox_free(agent);
   agent_events_close(agent);
+  agent_completions_close(agent);
   agent_signal_close(agent);
   agent_progress_close(agent);
   pthread_mutex_destroy(&agent->lock);

@@ -126,8 +126,8 @@ void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
 
 // A transfer may have ended while who posted it is still inside the transport's post().
 static bool is_posting(struct weft_transfer *transfer) {
-  for (uint32_t i = 0; i < transfer->num_parts; i++)
-    if (atomic_load(&transfer->parts[i].posting))
+  for (uint32_t i = 0; i < transfer->num_all; i++)
+    if (atomic_load(&transfer->all_parts[i].posting))
       return true;
   return false;
 }

@@ -12,6 +12,7 @@
 #include "agent/limits.h"
 #include "agent/memory/region.h"
 #include "agent/progress/worker.h"
+#include "agent/transfer/completions.h"
 
 struct agent_peer;
 
@@ -35,9 +36,10 @@ struct weft_dlist {
 // Of a transfer's state, while it is not 0 or a code.
 enum {
   AGENT_IN_FLIGHT = 1,
-  AGENT_SLEEPER = 2, // a thread sleeps on the state
-  AGENT_EVENT = 4,   // the event descriptor wants to know
-  AGENT_NEVER = 8,   // not posted yet
+  AGENT_SLEEPER = 2,    // a thread sleeps on the state
+  AGENT_EVENT = 4,      // the event descriptor wants to know
+  AGENT_NEVER = 8,      // not posted yet
+  AGENT_COMPLETES = 16, // the end is pushed to the agent's completions
 };
 
 struct weft_transfer {
@@ -46,26 +48,42 @@ struct weft_transfer {
   _Atomic uint32_t left; // parts in flight
   _Atomic int err;       // the first failure
   uint32_t num_parts;
-  struct agent_post *parts;
+  int begin_state;          // what `state` is set to by a post
+  bool special;             // the last post had something of its own: post_with.c
+  struct agent_post *parts; // of the last post
   weft_agent_t *agent;
   struct agent_peer *peer;
   struct weft_dlist *local, *remote; // the caller's
   struct agent_link *link;
   _Atomic uint32_t number; // counts posts
   _Atomic uint64_t ending; // of post `number`: number << 8 | -code, when it was asked to end early
-  uint64_t posted_ticks, timeout_ticks, timeout_ns;
+  uint64_t posted_ticks, timeout_ns;
+  _Atomic uint64_t timeout_ticks;
   uint64_t range; // a profiler's, from post to end
   _Atomic uint64_t deadline_ticks;
   uint64_t bytes; // of all pieces
   uint32_t polls;
   enum weft_transfer_op op; // as the caller sees it
   uint64_t sequence;        // of its notification in the last post
-  uint8_t *message;         // header and notification; NULL: none
+  uint8_t *message;         // header and notification of the last post; NULL: none
   uint32_t message_size;
   struct agent_post *outgoing; // sends it when the last part has ended well; NULL: the only part carries it
+  struct agent_completion completion;
   int event_fd;
   _Atomic uint32_t leaving; // threads that still touch it though its state is final
 
+  struct agent_post *all_parts; // [num_all] the parts, and behind the only one its twin that carries a notification
+  uint32_t num_all;
+  struct agent_post *sender; // sends notifications by itself; NULL: a part carries them, or there are none
+  uint32_t note_size;
+  uint8_t *note; // room for a header and a notification; NULL: none was asked for
+  struct agent_made {
+    uint32_t timeout_ms;
+    uint32_t room; // for a notification of a post's own; 0: none
+    uint32_t size; // of the notification that all other posts bring,
+    bool notifies; // if there is one
+    uint8_t *copy; // its bytes, where another one may take their place
+  } made;
   struct transport_piece *pieces;
   int32_t *status;    // [num_pieces]
   uint32_t *piece_of; // [num_pairs]; NULL: pair i is piece i

@@ -77,6 +77,7 @@ int weft_transfer_fd(weft_transfer_t *transfer, int *fd) {
     if (made < 0)
       return fail_errno(errno, "cannot make an event descriptor");
     transfer->event_fd = made;
+    transfer->begin_state |= AGENT_EVENT;
     int state = atomic_load(&transfer->state);
     while (state > 0 && (state & AGENT_IN_FLIGHT))
       if (atomic_compare_exchange_weak(&transfer->state, &state, state | AGENT_EVENT))
