@@ -37,7 +37,8 @@
  * **Threads.** [any]: any thread may call it at any time, several at once. [transfer]: one thread at a time for each
  * transfer; different transfers are independent. With WEFT_AGENT_PROGRESS_NONE all calls for one agent, its lists and
  * its transfers come from one thread at a time. No other call may use an agent, a list or a transfer while it is closed
- * or freed, or afterwards.
+ * or freed, or afterwards; lists and transfers of a closed agent return CLOSED until they are freed. In a forked child
+ * all of them do.
  *
  * **Time.** weft_transfer_post() and weft_transfer_poll() do not wait: they allocate nothing, take no lock that waits,
  * and look nothing up by name (with WEFT_AGENT_PROGRESS_NONE a poll now and then runs the agent's housekeeping). Of the
@@ -168,10 +169,12 @@ WEFT_API void weft_agent_options_init(struct weft_agent_options *options, size_t
 WEFT_API int weft_agent_open(weft_agent_t **agent, const struct weft_agent_options *options);
 
 /**
- * Leaves, and frees the agent with its regions, lists and transfers. It cancels the transfers in flight, takes its key
- * out of the store, and sends its peers a goodbye. After it has returned nothing touches any registered memory. It
- * blocks: usually for milliseconds, for up to a second while transfers in flight or messages do not end, up to two more
- * while the store does not answer, and some while a transport ends what is left. NULL is legal.
+ * Leaves, and frees the agent with its regions. It cancels the transfers in flight, takes its key out of the store, and
+ * sends its peers a goodbye. After it has returned nothing touches any registered memory. Lists and transfers stay
+ * their owner's: calls with them return CLOSED, and weft_transfer_free() and weft_dlist_free() free them. In a forked
+ * child it frees memory and does nothing else; what the transports hold stays until exec() or the end. It blocks:
+ * usually for milliseconds, for up to a second while transfers in flight or messages do not end, up to two more while
+ * the store does not answer, and some while a transport ends what is left. NULL is legal.
  *
  * Closing does not wait until notifications are delivered. One that the peer's application has not taken yet may be
  * lost, also one that was sent with a transfer that has ended with 0, and one for which weft_agent_notify() has
@@ -363,10 +366,10 @@ struct weft_agent_event {
 /** WEFT_AGENT_EVENT_INIT for languages without macros; `size` is the caller's sizeof. [any] */
 WEFT_API void weft_agent_event_init(struct weft_agent_event *event, size_t size);
 
-/** Takes the oldest event that nobody has taken. 1: `*event` has it. 0: there is none. It waits for nothing and holds
- * no lock of the agent while it returns, so the caller may hold its own. At most 1,024 PEER_LOADED and PEER_UPDATED
- * wait; beyond that the oldest of these go, and `dropped` counts them. PEER_LEFT and PEER_LOST wait for ever; but an
- * agent whose application has never called this keeps the last 1,024 of them. [any] */
+/** Takes the oldest event that nobody has taken. 1: `*event` has it. 0: there is none. It waits for nothing, and
+ * the agent calls nothing of the application, so the caller may hold its own locks. At most 1,024 PEER_LOADED and
+ * PEER_UPDATED wait; beyond that the oldest of these go, and `dropped` counts them. PEER_LEFT and PEER_LOST wait for
+ * ever; but an agent whose application has never called this keeps the last 1,024 of them. [any] */
 WEFT_API int weft_agent_next_event(weft_agent_t *agent, struct weft_agent_event *event);
 
 /* --- transfers --- */
@@ -380,7 +383,7 @@ enum weft_transfer_op {
 /**
  * Makes a list of descriptors[count] of `peer` (WEFT_PEER_SELF: of this agent), for any number of transfers; all are of
  * one kind of memory. It looks their regions up once. The array is not kept. The caller frees `*list` with
- * weft_dlist_free(), or the agent's closing does. INVALID: no descriptor, a length of 0, two kinds, or a range
+ * weft_dlist_free(), also after the agent has closed. INVALID: no descriptor, a length of 0, two kinds, or a range
  * that is not within the region that it names. NOT_FOUND: no region of this id, or none that holds the range. LIMIT:
  * `count` is more than WEFT_AGENT_MAX_DESCRIPTORS. The sentence names the descriptor. [any]
  */
@@ -428,8 +431,8 @@ WEFT_API void weft_transfer_options_init(struct weft_transfer_options *options, 
  * Makes a transfer between `local`, a list of this agent's own descriptors, and `remote`, a list of a peer's or of its
  * own. Both descriptors of a pair have the same length. Pairs that are neighbours on both sides are merged. It chooses
  * the transport and prepares the requests, so that a post costs little. `options` may be NULL for the defaults. The
- * lists stay in use until the transfer is freed. The caller frees `*transfer` with weft_transfer_free(), or the agent's
- * closing does.
+ * lists stay in use until the transfer is freed. The caller frees `*transfer` with weft_transfer_free(), also after the
+ * agent has closed.
  *
  * INVALID: lengths or numbers of descriptors differ, an index is beyond its list, a region that would be written is
  * read-only, or `local` is no list of this agent's own. LIMIT: more than WEFT_AGENT_MAX_DESCRIPTORS pairs, or the

@@ -75,6 +75,9 @@ void agent_completion_withdraw(weft_transfer_t *transfer) {
 }
 
 int weft_agent_completions(weft_agent_t *agent, struct weft_completion *done, uint32_t cap, uint32_t *count) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !count || (cap > 0 && !done))
     return fail(WEFT_ERR_INVALID, "the %s is NULL", !agent ? "agent" : !count ? "count" : "array");
   struct agent_completions *completions = &agent->completions;

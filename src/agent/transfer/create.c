@@ -131,13 +131,8 @@ void agent_transfers_unprepare(struct agent_peer *peer) {
     agent_transfer_unprepare(transfer);
 }
 
-// Frees what was made of it; it is in no list.
+// Frees its memory. It is in no list, and no transport keeps anything of it; or it is a forked child's copy.
 static void discard(weft_transfer_t *transfer) {
-  agent_workers_lock(transfer->agent);
-  agent_transfer_unprepare(transfer);
-  agent_workers_unlock(transfer->agent);
-  if (transfer->event_fd >= 0)
-    close(transfer->event_fd);
   free(transfer->all_parts);
   free(transfer->sender);
   free(transfer->note);
@@ -147,6 +142,16 @@ static void discard(weft_transfer_t *transfer) {
   free(transfer->piece_of);
   free(transfer->explanation);
   free(transfer);
+}
+
+// Gives back what was made of it.
+static void let_go(weft_transfer_t *transfer) {
+  agent_workers_lock(transfer->agent);
+  agent_transfer_unprepare(transfer);
+  agent_workers_unlock(transfer->agent);
+  if (transfer->event_fd >= 0)
+    close(transfer->event_fd);
+  transfer->event_fd = -1;
 }
 
 static int check_access(enum weft_transfer_op op, const weft_dlist_t *local, const weft_dlist_t *remote) {
@@ -211,12 +216,14 @@ static int create(weft_agent_t *agent, enum weft_transfer_op op, weft_dlist_t *l
   transfer->peer = remote->peer;
   transfer->event_fd = -1;
   transfer->begin_state = AGENT_IN_FLIGHT;
+  transfer->life = agent->life;
   transfer->made.timeout_ms = options->timeout_ms ? options->timeout_ms : agent->options.transfer_timeout_ms;
   transfer->timeout_ns = transfer->made.timeout_ms * UINT64_C(1000000);
   atomic_init(&transfer->timeout_ticks, ticks_of_ns(transfer->timeout_ns));
   atomic_store(&transfer->state, AGENT_NEVER);
   int rc = build(transfer, options);
   if (rc != 0) {
+    let_go(transfer);
     discard(transfer);
     return rc;
   }
@@ -231,6 +238,11 @@ static int check(const weft_agent_t *agent, enum weft_transfer_op op, const weft
     return fail(WEFT_ERR_INVALID, "the agent, the transfer or a list is NULL");
   if (op != WEFT_TRANSFER_READ && op != WEFT_TRANSFER_WRITE)
     return fail(WEFT_ERR_INVALID, "%d is not an operation: want WEFT_TRANSFER_READ or WEFT_TRANSFER_WRITE", (int)op);
+  int closed = agent_life_check(local->life, "the local list");
+  if (closed == 0)
+    closed = agent_life_check(remote->life, "the remote list");
+  if (closed != 0)
+    return closed;
   if (local->agent != agent || remote->agent != agent || local->peer->id != WEFT_PEER_SELF)
     return fail(WEFT_ERR_INVALID,
                 "the local list is to be one of this agent's own descriptors, and both of this agent");
@@ -249,6 +261,9 @@ static int check(const weft_agent_t *agent, enum weft_transfer_op op, const weft
 
 int weft_transfer_create(weft_agent_t *agent, enum weft_transfer_op op, weft_dlist_t *local, weft_dlist_t *remote,
                          const struct weft_transfer_options *given, weft_transfer_t **transfer) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   static const struct weft_transfer_options defaults = WEFT_TRANSFER_OPTIONS_INIT;
   struct weft_transfer_options copy;
   const struct weft_transfer_options *options = given ? given : &defaults;
@@ -264,7 +279,7 @@ int weft_transfer_create(weft_agent_t *agent, enum weft_transfer_op op, weft_dli
   return rc;
 }
 
-void agent_transfer_free(weft_transfer_t *transfer) {
+void agent_transfer_close(weft_transfer_t *transfer) {
   *transfer->back = transfer->next;
   if (transfer->next)
     transfer->next->back = transfer->back;
@@ -276,18 +291,25 @@ void agent_transfer_free(weft_transfer_t *transfer) {
   while (atomic_load(&transfer->leaving) > 0) // a thread is between its last two steps
     sched_yield();
   agent_completion_withdraw(transfer);
-  discard(transfer);
+  let_go(transfer);
+  transfer->life = AGENT_CLOSED;
 }
 
 int weft_transfer_free(weft_transfer_t *transfer) {
   if (!transfer)
     return 0;
+  if (forked_since(transfer->life)) { // closed, or its agent is another process's: there is only memory
+    discard(transfer);
+    return 0;
+  }
   weft_agent_t *agent = transfer->agent;
   pthread_mutex_lock(&agent->lock);
-  int rc =
-      agent_transfer_flies(transfer) ? fail(WEFT_ERR_BUSY, "the transfer is in flight: wait for it, or cancel it") : 0;
-  if (rc == 0)
-    agent_transfer_free(transfer);
+  bool flies = agent_transfer_flies(transfer);
+  if (!flies)
+    agent_transfer_close(transfer);
   pthread_mutex_unlock(&agent->lock);
-  return rc;
+  if (flies)
+    return fail(WEFT_ERR_BUSY, "the transfer is in flight: wait for it, or cancel it");
+  discard(transfer);
+  return 0;
 }

@@ -211,7 +211,14 @@ static inline __attribute__((always_inline)) int launch(weft_transfer_t *transfe
   return 0;
 }
 
+int agent_life_fail(uint32_t life, const char *what) {
+  return life == AGENT_CLOSED ? fail(WEFT_ERR_CLOSED, "%s is of an agent that has closed: free it", what)
+                              : forked_check(life, what);
+}
+
 static inline __attribute__((always_inline)) int may_post(const weft_transfer_t *transfer) {
+  if (__builtin_expect(forked_since(transfer->life), 0))
+    return agent_life_fail(transfer->life, "the transfer");
   int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
   return state > 0 && (state & AGENT_IN_FLIGHT) ? fail(WEFT_ERR_BUSY, "the transfer is in flight") : 0;
 }
@@ -247,6 +254,8 @@ static void look_at_clock(weft_transfer_t *transfer) {
 int weft_transfer_poll(weft_transfer_t *transfer) {
   if (!transfer)
     return fail(WEFT_ERR_INVALID, "the transfer is NULL");
+  if (__builtin_expect(forked_since(transfer->life), 0))
+    return agent_life_fail(transfer->life, "the transfer");
   int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
   if (state > 0 && (state & AGENT_IN_FLIGHT)) {
     agent_drive_worker(transfer->link->worker);

@@ -72,9 +72,9 @@ int weft_transfer_post_with(weft_transfer_t *transfer, const struct weft_post *g
     return fail(WEFT_ERR_INVALID, "the transfer is NULL");
   struct weft_post copy;
   const struct weft_post *post = SIZED_READ(given, &copy, tag, "weft_post");
-  int rc = post ? check(transfer, post) : sized_refusal(given, sizeof copy);
+  int rc = post ? agent_transfer_may_post(transfer) : sized_refusal(given, sizeof copy);
   if (rc == 0)
-    rc = agent_transfer_may_post(transfer);
+    rc = check(transfer, post);
   if (rc != 0)
     return rc;
   bool completes = post->flags & WEFT_POST_COMPLETION;

@@ -13,6 +13,7 @@
 #include "agent/memory/region.h"
 #include "agent/progress/worker.h"
 #include "agent/transfer/completions.h"
+#include "base/forked.h"
 
 struct agent_peer;
 
@@ -20,6 +21,9 @@ struct agent_span {
   uint64_t address, length;
   struct agent_region *region;
 };
+
+// No process has forked so often.
+#define AGENT_CLOSED UINT32_MAX
 
 struct weft_dlist {
   weft_agent_t *agent;
@@ -31,6 +35,7 @@ struct weft_dlist {
   uint32_t transfers;            // that use it; lock
   _Atomic uint64_t broken;       // id of a region of it that has gone; 0: none
   struct weft_dlist *next, **back;
+  uint32_t life; // as a transfer's
 };
 
 // Of a transfer's state, while it is not 0 or a code.
@@ -48,6 +53,7 @@ struct weft_transfer {
   _Atomic uint32_t left; // parts in flight
   _Atomic int err;       // the first failure
   uint32_t num_parts;
+  uint32_t life;            // forked_now() when it was made; AGENT_CLOSED: its agent has closed
   int begin_state;          // what `state` is set to by a post
   bool special;             // the last post had something of its own: post_with.c
   struct agent_post *parts; // of the last post
@@ -98,6 +104,9 @@ struct weft_transfer {
 _Static_assert(offsetof(struct weft_transfer, outgoing) + sizeof(void *) <= 256,
                "what post and poll touch comes first");
 
+// CLOSED, in words.
+int agent_life_fail(uint32_t life, const char *what);
+
 // Has post `number` of it end with `code`, unless it ends before. [any]
 void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code);
 // Whether it is in flight. [any]
@@ -141,8 +150,14 @@ void agent_transfers_unprepare(struct agent_peer *peer);
 void agent_part_ended(struct agent_post *post, int err);
 void agent_transfer_notification_ended(struct agent_post *post, int err);
 
-// Takes it out of all lists and frees it. It is not in flight. [lock; takes worker locks]
-void agent_transfer_free(weft_transfer_t *transfer);
+// 0, or what a call with a transfer or a list of that life fails with: CLOSED. [any]
+static inline int agent_life_check(uint32_t life, const char *what) {
+  return __builtin_expect(forked_since(life), 0) ? agent_life_fail(life, what) : 0;
+}
+
+// Takes it out of all lists: the transport and the agent keep nothing of it, and its owner frees it. It is not in
+// flight. [lock; takes worker locks]
+void agent_transfer_close(weft_transfer_t *transfer);
 
 // Looks for transfers whose time is over. Returns when the next one is, CLOCK_NEVER when none is in flight. [takes
 // lock]

@@ -2,6 +2,7 @@
 // the environment (tests/transport/support/s3_swift.py), objects.
 #include "cmocka_all.h"
 
+#include "agent/support/owned.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static weft_transfer_t *transfer_of(enum weft_transfer_op op, weft_region_t stor
   works(weft_dlist_create(agent, WEFT_PEER_SELF, &here, 1, &local));
   works(weft_dlist_create(agent, WEFT_PEER_SELF, &there, 1, &remote));
   works(weft_transfer_create(agent, op, local, remote, &options, &transfer));
-  return transfer; // the lists go with the agent
+  return transfer; // the lists stay until the agent is closed
 }
 
 static int move(enum weft_transfer_op op, weft_region_t storage, uint64_t at, uint64_t offset, uint64_t length,
@@ -64,7 +65,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
   (void)state;
-  weft_agent_close(agent);
+  owned_close(agent);
   return 0;
 }
 
