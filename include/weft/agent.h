@@ -37,7 +37,8 @@
  * **Threads.** [any]: any thread may call it at any time, several at once. [transfer]: one thread at a time for each
  * transfer; different transfers are independent. With WEFT_AGENT_PROGRESS_NONE all calls for one agent, its lists and
  * its transfers come from one thread at a time. No other call may use an agent, a list or a transfer while it is closed
- * or freed, or afterwards.
+ * or freed, or afterwards; lists and transfers of a closed agent return CLOSED until they are freed. In a forked child
+ * all of them do.
  *
  * **Time.** weft_transfer_post() and weft_transfer_poll() do not wait: they allocate nothing, take no lock that waits,
  * and look nothing up by name (with WEFT_AGENT_PROGRESS_NONE a poll now and then runs the agent's housekeeping). Of the
@@ -169,10 +170,12 @@ WEFT_API void weft_agent_options_init(struct weft_agent_options *options, size_t
 WEFT_API int weft_agent_open(weft_agent_t **agent, const struct weft_agent_options *options);
 
 /**
- * Leaves, and frees the agent with its regions, lists and transfers. It cancels the transfers in flight, takes its key
- * out of the store, and sends its peers a goodbye. After it has returned nothing touches any registered memory. It
- * blocks: usually for milliseconds, for up to a second while transfers in flight or messages do not end, up to two more
- * while the store does not answer, and some while a transport ends what is left. NULL is legal.
+ * Leaves, and frees the agent with its regions. It cancels the transfers in flight, takes its key out of the store, and
+ * sends its peers a goodbye. After it has returned nothing touches any registered memory. Lists and transfers stay
+ * their owner's: calls with them return CLOSED, and weft_transfer_free() and weft_dlist_free() free them. In a forked
+ * child it frees memory and does nothing else; what the transports hold stays until exec() or the end. It blocks:
+ * usually for milliseconds, for up to a second while transfers in flight or messages do not end, up to two more while
+ * the store does not answer, and some while a transport ends what is left. NULL is legal.
  *
  * Closing does not wait until notifications are delivered. One that the peer's application has not taken yet may be
  * lost, also one that was sent with a transfer that has ended with 0, and one for which weft_agent_notify() has
@@ -364,10 +367,10 @@ struct weft_agent_event {
 /** WEFT_AGENT_EVENT_INIT for languages without macros; `size` is the caller's sizeof. [any] */
 WEFT_API void weft_agent_event_init(struct weft_agent_event *event, size_t size);
 
-/** Takes the oldest event that nobody has taken. 1: `*event` has it. 0: there is none. It waits for nothing and holds
- * no lock of the agent while it returns, so the caller may hold its own. At most 1,024 PEER_LOADED and PEER_UPDATED
- * wait; beyond that the oldest of these go, and `dropped` counts them. PEER_LEFT and PEER_LOST wait for ever; but an
- * agent whose application has never called this keeps the last 1,024 of them. [any] */
+/** Takes the oldest event that nobody has taken. 1: `*event` has it. 0: there is none. It waits for nothing, and
+ * the agent calls nothing of the application, so the caller may hold its own locks. At most 1,024 PEER_LOADED and
+ * PEER_UPDATED wait; beyond that the oldest of these go, and `dropped` counts them. PEER_LEFT and PEER_LOST wait for
+ * ever; but an agent whose application has never called this keeps the last 1,024 of them. [any] */
 WEFT_API int weft_agent_next_event(weft_agent_t *agent, struct weft_agent_event *event);
 
 /* --- transfers --- */
@@ -381,7 +384,7 @@ enum weft_transfer_op {
 /**
  * Makes a list of descriptors[count] of `peer` (WEFT_PEER_SELF: of this agent), for any number of transfers; all are of
  * one kind of memory. It looks their regions up once. The array is not kept. The caller frees `*list` with
- * weft_dlist_free(), or the agent's closing does. INVALID: no descriptor, a length of 0, two kinds, or a range
+ * weft_dlist_free(), also after the agent has closed. INVALID: no descriptor, a length of 0, two kinds, or a range
  * that is not within the region that it names. NOT_FOUND: no region of this id, or none that holds the range. LIMIT:
  * `count` is more than WEFT_AGENT_MAX_DESCRIPTORS. The sentence names the descriptor. [any]
  */
@@ -415,6 +418,9 @@ struct weft_transfer_options {
                                  otherwise; default: none. See weft_agent_close() for its delivery */
   uint32_t notification_size; /**< its bytes, at most WEFT_AGENT_MAX_NOTIFICATION */
   uint32_t timeout_ms;        /**< deadline, counted from each post; default: weft_agent_options.transfer_timeout_ms */
+  uint32_t max_notification;  /**< the most bytes of a notification that weft_transfer_post_with() may bring; default:
+                                   posts bring `notification` and no other */
+  uint32_t reserved;          /**< 0 */
   const char *transport;      /**< the transport to use; default: the cheapest that can, see weft_transfer_explain() */
 };
 /** Initial value: its size, and 0, the default, for every other field. */
@@ -426,8 +432,8 @@ WEFT_API void weft_transfer_options_init(struct weft_transfer_options *options, 
  * Makes a transfer between `local`, a list of this agent's own descriptors, and `remote`, a list of a peer's or of its
  * own. Both descriptors of a pair have the same length. Pairs that are neighbours on both sides are merged. It chooses
  * the transport and prepares the requests, so that a post costs little. `options` may be NULL for the defaults. The
- * lists stay in use until the transfer is freed. The caller frees `*transfer` with weft_transfer_free(), or the agent's
- * closing does.
+ * lists stay in use until the transfer is freed. The caller frees `*transfer` with weft_transfer_free(), also after the
+ * agent has closed.
  *
  * INVALID: lengths or numbers of descriptors differ, an index is beyond its list, a region that would be written is
  * read-only, or `local` is no list of this agent's own. LIMIT: more than WEFT_AGENT_MAX_DESCRIPTORS pairs, or the
@@ -446,6 +452,48 @@ WEFT_API int weft_transfer_create(weft_agent_t *agent, enum weft_transfer_op op,
  * has ended. NOT_FOUND: the peer has deregistered a region. On an error nothing was started. [transfer]
  */
 WEFT_API int weft_transfer_post(weft_transfer_t *transfer);
+
+/** Bits of weft_post.flags. */
+enum weft_post_flag {
+  WEFT_POST_COMPLETION = 1 << 0, /**< weft_agent_completions() tells the end of the post */
+};
+
+/** What one post has of its own. Initialise with WEFT_POST_INIT; with nothing else set it is a weft_transfer_post(). */
+struct weft_post {
+  size_t size;                /**< sizeof(struct weft_post) */
+  const void *notification;   /**< sent with this post, in the place of the transfer's own if that has one; default: the
+                                   transfer's own. Copied */
+  uint32_t notification_size; /**< its bytes, at most weft_transfer_options.max_notification */
+  uint32_t flags;             /**< bits of enum weft_post_flag */
+  uint32_t timeout_ms;        /**< deadline of this post; default: the transfer's */
+  uint32_t reserved;          /**< 0 */
+  uint64_t tag;               /**< the caller's, for the completion */
+};
+/** Initial value: its size, and 0, the default, for every other field. */
+#define WEFT_POST_INIT WEFT_SIZED(struct weft_post)
+/** WEFT_POST_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_post_init(struct weft_post *post, size_t size);
+
+/**
+ * weft_transfer_post() with a notification, a deadline or a completion of its own; like that one it allocates nothing
+ * and waits for nothing. Nothing of `post` is kept; the next weft_transfer_post() is as the transfer was made. BUSY is
+ * also: the completion of an earlier post of this transfer has not been taken. INVALID: the notification is larger than
+ * weft_transfer_options.max_notification, or a flag is unknown. [transfer]
+ */
+WEFT_API int weft_transfer_post_with(weft_transfer_t *transfer, const struct weft_post *post);
+
+/** The end of a post with WEFT_POST_COMPLETION. Its shape is fixed. */
+struct weft_completion {
+  uint64_t tag;              /**< weft_post.tag */
+  weft_transfer_t *transfer; /**< the transfer, unless it was freed since */
+  int32_t err;               /**< how it ended: 0, or what weft_transfer_poll() returns */
+  uint32_t reserved;         /**< 0 */
+};
+
+/** Takes up to `cap` completions that nobody has taken into `done`, in the order of the ends; `*count` is how many it
+ *  took, 0 if there are none. It does not wait, and does not drive the agent. Each post that asked for it gives one,
+ * how ever it ended, unless its transfer was freed before. [any] */
+WEFT_API int weft_agent_completions(weft_agent_t *agent, struct weft_completion *done, uint32_t cap, uint32_t *count);
 
 /**
  * Asks how the last post stands, drives its transport once, and does not wait. 0: it has ended well and all data is

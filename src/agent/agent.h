@@ -28,6 +28,8 @@
 #include "agent/progress/watch.h"
 #include "agent/progress/worker.h"
 #include "agent/transfer/transfer.h"
+#include "base/fail.h"
+#include "base/forked.h"
 #include "secure/exchange.h"
 
 struct weft_agent {
@@ -38,6 +40,7 @@ struct weft_agent {
   _Atomic bool asleep;        // the thread, or whoever waits in its place
   _Atomic bool stop;          // the thread is to end
   bool has_thread;
+  uint32_t life; // forked_now() of its opening
   int epoll, wake;
   const struct agent_hooks *hooks; // open.c
 
@@ -72,14 +75,20 @@ struct weft_agent {
     _Alignas(64) struct agent_note *first;          // popped by one
     struct agent_note *held;                        // handed out
   } inbox, control;
-  struct agent_events events; // peer/events.c
-  struct agent_signal signal; // progress/signal.c
-  _Atomic uint64_t dropped;   // messages of unknown senders, and beyond the credits
+  struct agent_events events;           // peer/events.c
+  struct agent_completions completions; // transfer/completions.c
+  struct agent_signal signal;           // progress/signal.c
+  _Atomic uint64_t dropped;             // messages of unknown senders, and beyond the credits
 
   pthread_t thread; // progress
 
   struct agent_services *services; // services.c: liveness, exchange, metrics
 };
+
+// 0, or what a call with this handle fails with: INVALID, or CLOSED in a forked child. [any]
+static inline int agent_handle_check(const weft_agent_t *agent) {
+  return agent ? forked_check(agent->life, "the agent") : fail(WEFT_ERR_INVALID, "the agent is NULL");
+}
 
 _Static_assert(offsetof(struct weft_agent, hooks) + sizeof(void *) <= 64, "what post and poll touch comes first");
 

@@ -27,3 +27,8 @@ void weft_agent_event_init(struct weft_agent_event *event, size_t size) {
   static const struct weft_agent_event initial = WEFT_AGENT_EVENT_INIT;
   sized_init(event, size, &initial, sizeof initial);
 }
+
+void weft_post_init(struct weft_post *post, size_t size) {
+  static const struct weft_post initial = WEFT_POST_INIT;
+  sized_init(post, size, &initial, sizeof initial);
+}

@@ -112,6 +112,7 @@ static int be_born(weft_agent_t *agent) {
 
 static void set_up(weft_agent_t *agent) {
   agent->hooks = &hooks;
+  agent->life = forked_now();
   pthread_mutexattr_t recursive;
   pthread_mutexattr_init(&recursive);
   pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
@@ -119,6 +120,7 @@ static void set_up(weft_agent_t *agent) {
   pthread_mutexattr_destroy(&recursive);
   pthread_mutex_init(&agent->lock, NULL);
   agent_events_open(agent);
+  agent_completions_open(agent);
   agent->signal.fd = agent->signal.outer = agent->epoll = agent->wake = -1;
   agent->next_region = 1;
   strcpy(agent->name, agent->options.name);
@@ -167,6 +169,7 @@ static void dispose(weft_agent_t *agent) {
   agent_services_close(agent);
   agent_inbox_free(agent);
   agent_events_close(agent);
+  agent_completions_close(agent);
   agent_signal_close(agent);
   agent_progress_close(agent);
   pthread_mutex_destroy(&agent->lock);
@@ -241,12 +244,12 @@ static void quiesce(weft_agent_t *agent) {
   }
 }
 
-static void free_transfers(weft_agent_t *agent, bool all) {
+static void close_transfers(weft_agent_t *agent, bool all) {
   weft_transfer_t *next;
   for (weft_transfer_t *transfer = agent->transfers; transfer; transfer = next) {
     next = transfer->next;
     if (all || !agent_transfer_flies(transfer))
-      agent_transfer_free(transfer);
+      agent_transfer_close(transfer);
   }
 }
 
@@ -258,19 +261,30 @@ static void tear_all(weft_agent_t *agent, bool all) {
   }
 }
 
-static void free_lists(weft_agent_t *agent) {
+static void close_lists(weft_agent_t *agent) {
   for (uint32_t i = 0; i <= agent->peers.count; i++) {
     struct agent_peer *peer = i < agent->peers.count ? agent->peers.slots[i] : &agent->self;
     while (peer->lists)
-      agent_list_free(peer->lists);
+      agent_list_close(peer->lists);
   }
 }
 
+// In a forked child: its threads are not there, its locks may be held for ever, and what its transports share with
+// others is the parent's. Only its own memory is freed.
+static void forget(weft_agent_t *agent) {
+  free(agent->strings);
+  free(agent);
+}
+
 // First what can be given back piece by piece. What could not be stopped in time ends when its transport closes, and is
-// freed after that.
+// given back after that. Lists and transfers stay, closed, for their owner to free.
 void weft_agent_close(weft_agent_t *agent) {
   if (!agent)
     return;
+  if (forked_since(agent->life)) {
+    forget(agent);
+    return;
+  }
   agent_services_leave(agent);
   agent_progress_stop(agent);
   quiesce(agent);
@@ -280,12 +294,12 @@ void weft_agent_close(weft_agent_t *agent) {
     if (peer->state == AGENT_PEER_ALIVE && peer->name[0])
       liveness_peer_changed(agent, peer, WEFT_AGENT_EVENT_PEER_LEFT);
   }
-  free_transfers(agent, false);
+  close_transfers(agent, false);
   tear_all(agent, false);
   agent_workers_close(agent);
-  free_transfers(agent, true);
+  close_transfers(agent, true);
   tear_all(agent, true);
-  free_lists(agent);
+  close_lists(agent);
   pthread_mutex_unlock(&agent->lock);
   dispose(agent);
 }

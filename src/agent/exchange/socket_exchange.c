@@ -220,6 +220,9 @@ static int call_until(struct agent_services *services, const struct addrinfo *al
 }
 
 int weft_agent_meet(weft_agent_t *agent, const char *address, uint32_t timeout_ms, weft_peer_t *peer) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !peer)
     return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "peer" : "agent");
   if (!agent->services->sockets->has_key)
@@ -236,6 +239,9 @@ int weft_agent_meet(weft_agent_t *agent, const char *address, uint32_t timeout_m
 }
 
 int weft_agent_port(weft_agent_t *agent, uint16_t *port) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !port)
     return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "port" : "agent");
   struct agent_sockets *sockets = agent->services->sockets;

@@ -345,6 +345,9 @@ static void withdraw(struct agent_store_thread *store_thread, struct store_name 
 }
 
 int weft_agent_fetch(weft_agent_t *agent, const char *text, uint32_t timeout_ms, weft_peer_t *peer) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !text || !peer)
     return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !text ? "name" : "peer");
   if (!*text || strlen(text) >= WEFT_AGENT_MAX_NAME)

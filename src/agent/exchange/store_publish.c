@@ -176,8 +176,9 @@ static int publish_until(struct agent_store_thread *store_thread, uint64_t deadl
 }
 
 int weft_agent_publish(weft_agent_t *agent, uint32_t timeout_ms) {
-  if (!agent)
-    return fail(WEFT_ERR_INVALID, "agent is NULL");
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   _Atomic uint64_t deadline = clock_wait_deadline(timeout_ms);
   struct agent_store_thread *store_thread;
   int err = store_thread_get(agent, &store_thread);

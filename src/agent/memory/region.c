@@ -209,6 +209,9 @@ static int add(weft_agent_t *agent, struct agent_region *region, weft_region_t *
 }
 
 int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *given, weft_region_t *region) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !region)
     return fail(WEFT_ERR_INVALID, "the %s is NULL", agent ? "region" : "agent");
   struct weft_agent_memory copy;
@@ -237,6 +240,9 @@ int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *giv
 
 int weft_agent_allocate(weft_agent_t *agent, enum weft_memory_kind kind, uint64_t length, int32_t device,
                         weft_region_t *region, void **address) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !region || !address || length == 0)
     return fail(WEFT_ERR_INVALID, "the agent, region or address is NULL, or the length 0");
   if (kind != WEFT_MEMORY_HOST && kind != WEFT_MEMORY_CUDA)
@@ -286,8 +292,9 @@ static int fail_in_use(weft_agent_t *agent, const struct agent_region *region) {
 }
 
 int weft_agent_deregister(weft_agent_t *agent, weft_region_t id) {
-  if (!agent)
-    return fail(WEFT_ERR_INVALID, "the agent is NULL");
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   pthread_mutex_lock(&agent->lock);
   struct agent_region *region = agent_ranges_get(&agent->self.regions, id);
   int rc = 0;

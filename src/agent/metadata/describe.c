@@ -222,6 +222,9 @@ int agent_describe_chosen(weft_agent_t *agent, const struct weft_metadata_option
 
 int weft_agent_metadata(weft_agent_t *agent, const struct weft_metadata_options *options, void *blob, size_t cap,
                         size_t *size) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !size || (cap > 0 && !blob))
     return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !size ? "size" : "blob");
   struct agent_description *description;

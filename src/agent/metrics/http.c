@@ -107,6 +107,9 @@ static int make_bearer(const weft_agent_t *agent, char text[BEARER + 1]) {
 }
 
 int weft_agent_metrics_bearer(weft_agent_t *agent, char *out, size_t cap, size_t *size) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !size || (cap > 0 && !out))
     return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !size ? "size" : "text");
   if (!agent->seals)
@@ -183,6 +186,9 @@ static int start(weft_agent_t *agent, int fd, const char *address, struct metric
 }
 
 int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t *port) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !address)
     return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "address" : "agent");
   int fd;

@@ -182,6 +182,9 @@ void metrics_write(weft_agent_t *agent, struct text *text) {
 }
 
 int weft_agent_metrics(weft_agent_t *agent, char *out, size_t cap, size_t *size) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !size || (cap > 0 && !out))
     return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !size ? "size" : "text");
   struct text text = {0};

@@ -100,8 +100,9 @@ static struct agent_event *take_oldest(struct agent_events *events) {
 }
 
 int weft_agent_next_event(weft_agent_t *agent, struct weft_agent_event *out) {
-  if (!agent)
-    return fail(WEFT_ERR_INVALID, "the agent is NULL");
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   int rc = sized_check_output(out, SIZED_END(struct weft_agent_event, detail), "weft_agent_event");
   if (rc != 0)
     return rc;

@@ -353,6 +353,9 @@ void agent_regions_gone(weft_agent_t *agent, weft_peer_t id, const uint64_t *ids
 }
 
 int weft_agent_load(weft_agent_t *agent, const void *blob, size_t size, weft_peer_t *peer) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !blob || !peer)
     return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !blob ? "blob" : "peer");
   struct agent_description *description;

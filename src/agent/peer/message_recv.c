@@ -179,6 +179,9 @@ static void took(weft_agent_t *agent, struct agent_note *note) {
 
 int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t cap,
                              uint32_t *count) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !count || (cap > 0 && !notifications))
     return fail(WEFT_ERR_INVALID, "the agent, the notifications or the count is NULL");
   uint32_t number = 0;

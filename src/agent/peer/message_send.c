@@ -187,6 +187,9 @@ void agent_letters_free(struct agent_peer *peer) {
 }
 
 int weft_agent_notify(weft_agent_t *agent, weft_peer_t id, const void *bytes, uint32_t size) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || (size > 0 && !bytes))
     return fail(WEFT_ERR_INVALID, "the agent or the bytes are NULL");
   if (size > WEFT_AGENT_MAX_NOTIFICATION)

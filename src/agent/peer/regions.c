@@ -19,6 +19,9 @@ static void describe_region(const struct agent_region *region, struct weft_regio
 
 int weft_agent_regions(weft_agent_t *agent, weft_peer_t id, struct weft_region_info *info, size_t each, uint32_t cap,
                        uint32_t *count) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !count || (cap > 0 && !info))
     return fail(WEFT_ERR_INVALID, "the %s is NULL", !agent ? "agent" : !count ? "count" : "info");
   if (each < FIRST_SIZE && cap > 0)

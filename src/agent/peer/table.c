@@ -201,6 +201,9 @@ struct agent_link *agent_link_get(struct agent_peer *peer, struct agent_worker *
 }
 
 int weft_agent_find(weft_agent_t *agent, const char *name, weft_peer_t *peer) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !name || !peer)
     return fail(WEFT_ERR_INVALID, "the agent, name or peer is NULL");
   if (strcmp(name, agent->name) == 0) {
@@ -216,8 +219,9 @@ int weft_agent_find(weft_agent_t *agent, const char *name, weft_peer_t *peer) {
 }
 
 int weft_agent_check(weft_agent_t *agent, weft_peer_t peer) {
-  if (!agent)
-    return fail(WEFT_ERR_INVALID, "the agent is NULL");
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   pthread_mutex_lock(&agent->lock);
   struct agent_peer *found;
   int rc = agent_peer_living(agent, peer, &found);

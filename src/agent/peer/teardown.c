@@ -126,8 +126,8 @@ void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
 
 // A transfer may have ended while who posted it is still inside the transport's post().
 static bool is_posting(struct weft_transfer *transfer) {
-  for (uint32_t i = 0; i < transfer->num_parts; i++)
-    if (atomic_load(&transfer->parts[i].posting))
+  for (uint32_t i = 0; i < transfer->num_all; i++)
+    if (atomic_load(&transfer->all_parts[i].posting))
       return true;
   return false;
 }
@@ -196,6 +196,9 @@ void agent_peers_free(weft_agent_t *agent) {
 }
 
 int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t id) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || id == WEFT_PEER_SELF)
     return fail(WEFT_ERR_INVALID, agent ? "an agent cannot forget itself" : "the agent is NULL");
   int rc = weft_agent_check(agent, id);

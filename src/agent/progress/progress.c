@@ -239,8 +239,9 @@ void agent_progress_close(weft_agent_t *agent) {
 }
 
 int weft_agent_progress(weft_agent_t *agent, uint32_t *events) {
-  if (!agent)
-    return fail(WEFT_ERR_INVALID, "the agent is NULL");
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   uint32_t happened = agent_drive(agent);
   agent_tend_if_due(agent, clock_ns());
   if (events)

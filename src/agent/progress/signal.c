@@ -64,6 +64,9 @@ static int open_outer(weft_agent_t *agent) {
 }
 
 int weft_agent_fd(weft_agent_t *agent, int *fd) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !fd)
     return fail(WEFT_ERR_INVALID, "the %s is NULL", agent ? "fd" : "agent");
   bool threaded = agent->options.progress == WEFT_AGENT_PROGRESS_THREAD;
@@ -106,6 +109,9 @@ static bool fall_asleep(weft_agent_t *agent, uint64_t *left_ns) {
 }
 
 int weft_agent_arm(weft_agent_t *agent, uint32_t *timeout_ms) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !timeout_ms)
     return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "timeout_ms" : "the agent");
   uint64_t left_ns = CLOCK_NEVER;

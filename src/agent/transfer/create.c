@@ -15,19 +15,29 @@
 #include "base/sized.h"
 #include "base/time/ticks.h"
 
+// Room for the notifications that posts may have, with the one that all others bring.
 static int keep_notification(weft_transfer_t *transfer, const struct weft_transfer_options *options) {
-  if (!options->notification && options->notification_size == 0)
+  struct agent_made *made = &transfer->made;
+  made->notifies = options->notification != NULL;
+  made->size = options->notification_size;
+  made->room = options->max_notification;
+  if (!made->notifies && made->room == 0)
     return 0;
-  uint32_t size = options->notification_size;
   if (!transfer->peer->messenger)
     return fail(WEFT_ERR_NOT_CONNECTED, "no transport carries notifications to %s", transfer->peer->name);
-  transfer->message_size = AGENT_HEADER + size;
-  transfer->message = malloc(transfer->message_size);
-  if (!transfer->message)
-    return fail(WEFT_ERR_NOMEM, "no memory for a notification of %u bytes", size);
-  agent_header_fill(transfer->peer, transfer->message, AGENT_NOTIFICATION, size, 0);
-  if (size > 0)
-    memcpy(transfer->message + AGENT_HEADER, options->notification, size);
+  made->room = made->room > 0 && made->room < made->size ? made->size : made->room;
+  transfer->note_size = AGENT_HEADER + (made->room > made->size ? made->room : made->size);
+  transfer->note = malloc(transfer->note_size);
+  made->copy = made->notifies && made->room > 0 ? malloc(made->size + 1) : NULL;
+  if (!transfer->note || (made->notifies && made->room > 0 && !made->copy))
+    return fail(WEFT_ERR_NOMEM, "no memory for a notification of %u bytes", transfer->note_size - AGENT_HEADER);
+  agent_header_fill(transfer->peer, transfer->note, AGENT_NOTIFICATION, made->size, 0);
+  if (made->size > 0)
+    memcpy(transfer->note + AGENT_HEADER, options->notification, made->size);
+  if (made->copy && made->size > 0)
+    memcpy(made->copy, options->notification, made->size);
+  transfer->message = made->notifies ? transfer->note : NULL;
+  transfer->message_size = AGENT_HEADER + made->size;
   return 0;
 }
 
@@ -47,58 +57,73 @@ static void fill_pieces(weft_transfer_t *transfer, struct agent_region **local, 
   }
 }
 
-// As many requests as the transport's limit asks for. [lock; takes the worker's lock]
+// One request of up to `most` pieces, from `first` on.
+static struct transport_request describe_part(const weft_transfer_t *transfer, bool swapped, uint32_t first,
+                                              uint32_t most) {
+  uint32_t left = transfer->num_pieces - first;
+  enum weft_transfer_op back = transfer->op == WEFT_TRANSFER_READ ? WEFT_TRANSFER_WRITE : WEFT_TRANSFER_READ;
+  return (struct transport_request){.peer = transfer->link->to,
+                                    .op = swapped ? back : transfer->op,
+                                    .pieces = transfer->pieces + first,
+                                    .num_pieces = left < most ? left : most,
+                                    .status = transfer->status + first};
+}
+
+// As many requests as the transport's limit asks for. A single one carries the notification that all posts bring; where
+// some do and others do not, it has a twin that does. [lock; takes the worker's lock]
 static int make_parts(weft_transfer_t *transfer, bool swapped) {
   struct agent_worker *worker = transfer->link->worker;
   const struct transport_abilities *can = &worker->worker->abilities;
   uint32_t most = can->max_pieces > 0 ? can->max_pieces : transfer->num_pieces;
   transfer->num_parts = (transfer->num_pieces + most - 1) / most;
-  transfer->parts = calloc(transfer->num_parts, sizeof *transfer->parts);
+  bool carries = transfer->note && transfer->num_parts == 1 && (can->flags & TRANSPORT_MESSAGES);
+  transfer->num_all = transfer->num_parts + (carries && !transfer->made.notifies);
+  transfer->all_parts = transfer->parts = calloc(transfer->num_all, sizeof *transfer->parts);
   transfer->status = calloc(transfer->num_pieces, sizeof *transfer->status);
   if (!transfer->parts || !transfer->status)
     return fail(WEFT_ERR_NOMEM, "no memory for %u pieces", transfer->num_pieces);
-  bool carries = transfer->message && transfer->num_parts == 1 && (can->flags & TRANSPORT_MESSAGES);
   int rc = 0;
   agent_worker_lock(worker);
-  for (uint32_t i = 0; rc == 0 && i < transfer->num_parts; i++) {
-    uint32_t first = i * most, left = transfer->num_pieces - first;
-    transfer->parts[i].request = (struct transport_request){
-        .peer = transfer->link->to,
-        .op = swapped ? (transfer->op == WEFT_TRANSFER_READ ? WEFT_TRANSFER_WRITE : WEFT_TRANSFER_READ) : transfer->op,
-        .pieces = transfer->pieces + first,
-        .num_pieces = left < most ? left : most,
-        .status = transfer->status + first,
-        .message = carries ? transfer->message : NULL,
-        .message_size = carries ? transfer->message_size : 0};
-    rc = agent_post_prepare(&transfer->parts[i], worker, transfer, agent_part_ended);
+  for (uint32_t i = 0; rc == 0 && i < transfer->num_all; i++) {
+    struct agent_post *part = &transfer->all_parts[i];
+    part->request = describe_part(transfer, swapped, i < transfer->num_parts ? i * most : 0, most);
+    if (carries && i + 1 == transfer->num_all) {
+      part->request.message = transfer->note;
+      part->request.message_size = transfer->note_size;
+    }
+    rc = agent_post_prepare(part, worker, transfer, agent_part_ended);
+    if (carries && i + 1 == transfer->num_all)
+      part->request.message_size = transfer->message_size;
   }
   agent_worker_unlock(worker);
   return rc;
 }
 
 // What sends the notification when the parts cannot.
-static int make_outgoing(weft_transfer_t *transfer) {
-  if (!transfer->message || transfer->parts[0].request.message)
+static int make_sender(weft_transfer_t *transfer) {
+  if (!transfer->note || transfer->all_parts[transfer->num_all - 1].request.message)
     return 0;
   struct agent_worker *messenger = transfer->peer->messenger;
-  transfer->outgoing = calloc(1, sizeof *transfer->outgoing);
-  if (!transfer->outgoing)
+  struct agent_post *sender = transfer->sender = calloc(1, sizeof *sender);
+  if (!sender)
     return fail(WEFT_ERR_NOMEM, "no memory for a message");
-  transfer->outgoing->request = (struct transport_request){.peer = transfer->peer->links[messenger->index].to,
-                                                           .op = WEFT_TRANSFER_WRITE,
-                                                           .message = transfer->message,
-                                                           .message_size = transfer->message_size};
+  sender->request = (struct transport_request){.peer = transfer->peer->links[messenger->index].to,
+                                               .op = WEFT_TRANSFER_WRITE,
+                                               .message = transfer->note,
+                                               .message_size = transfer->note_size};
   agent_worker_lock(messenger);
-  int rc = agent_post_prepare(transfer->outgoing, messenger, transfer, agent_transfer_notification_ended);
+  int rc = agent_post_prepare(sender, messenger, transfer, agent_transfer_notification_ended);
   agent_worker_unlock(messenger);
+  sender->request.message_size = transfer->message_size;
+  transfer->outgoing = transfer->made.notifies ? sender : NULL;
   return rc;
 }
 
 void agent_transfer_unprepare(weft_transfer_t *transfer) {
-  for (uint32_t i = 0; transfer->parts && i < transfer->num_parts; i++)
-    agent_post_unprepare(&transfer->parts[i]);
-  if (transfer->outgoing)
-    agent_post_unprepare(transfer->outgoing);
+  for (uint32_t i = 0; transfer->all_parts && i < transfer->num_all; i++)
+    agent_post_unprepare(&transfer->all_parts[i]);
+  if (transfer->sender)
+    agent_post_unprepare(transfer->sender);
 }
 
 void agent_transfers_unprepare(struct agent_peer *peer) {
@@ -106,21 +131,27 @@ void agent_transfers_unprepare(struct agent_peer *peer) {
     agent_transfer_unprepare(transfer);
 }
 
-// Frees what was made of it; it is in no list.
+// Frees its memory. It is in no list, and no transport keeps anything of it; or it is a forked child's copy.
 static void discard(weft_transfer_t *transfer) {
-  agent_workers_lock(transfer->agent);
-  agent_transfer_unprepare(transfer);
-  agent_workers_unlock(transfer->agent);
-  if (transfer->event_fd >= 0)
-    close(transfer->event_fd);
-  free(transfer->parts);
-  free(transfer->outgoing);
-  free(transfer->message);
+  free(transfer->all_parts);
+  free(transfer->sender);
+  free(transfer->note);
+  free(transfer->made.copy);
   free(transfer->pieces);
   free(transfer->status);
   free(transfer->piece_of);
   free(transfer->explanation);
   free(transfer);
+}
+
+// Gives back what was made of it.
+static void let_go(weft_transfer_t *transfer) {
+  agent_workers_lock(transfer->agent);
+  agent_transfer_unprepare(transfer);
+  agent_workers_unlock(transfer->agent);
+  if (transfer->event_fd >= 0)
+    close(transfer->event_fd);
+  transfer->event_fd = -1;
 }
 
 static int check_access(enum weft_transfer_op op, const weft_dlist_t *local, const weft_dlist_t *remote) {
@@ -149,7 +180,7 @@ static int build(weft_transfer_t *transfer, const struct weft_transfer_options *
     rc = make_parts(transfer, swapped);
   }
   if (rc == 0)
-    rc = make_outgoing(transfer);
+    rc = make_sender(transfer);
   free(local);
   free(remote);
   return rc;
@@ -184,12 +215,15 @@ static int create(weft_agent_t *agent, enum weft_transfer_op op, weft_dlist_t *l
   transfer->remote = remote;
   transfer->peer = remote->peer;
   transfer->event_fd = -1;
-  transfer->timeout_ns =
-      (options->timeout_ms ? options->timeout_ms : agent->options.transfer_timeout_ms) * UINT64_C(1000000);
-  transfer->timeout_ticks = ticks_of_ns(transfer->timeout_ns);
+  transfer->begin_state = AGENT_IN_FLIGHT;
+  transfer->life = agent->life;
+  transfer->made.timeout_ms = options->timeout_ms ? options->timeout_ms : agent->options.transfer_timeout_ms;
+  transfer->timeout_ns = transfer->made.timeout_ms * UINT64_C(1000000);
+  atomic_init(&transfer->timeout_ticks, ticks_of_ns(transfer->timeout_ns));
   atomic_store(&transfer->state, AGENT_NEVER);
   int rc = build(transfer, options);
   if (rc != 0) {
+    let_go(transfer);
     discard(transfer);
     return rc;
   }
@@ -204,12 +238,22 @@ static int check(const weft_agent_t *agent, enum weft_transfer_op op, const weft
     return fail(WEFT_ERR_INVALID, "the agent, the transfer or a list is NULL");
   if (op != WEFT_TRANSFER_READ && op != WEFT_TRANSFER_WRITE)
     return fail(WEFT_ERR_INVALID, "%d is not an operation: want WEFT_TRANSFER_READ or WEFT_TRANSFER_WRITE", (int)op);
+  int closed = agent_life_check(local->life, "the local list");
+  if (closed == 0)
+    closed = agent_life_check(remote->life, "the remote list");
+  if (closed != 0)
+    return closed;
   if (local->agent != agent || remote->agent != agent || local->peer->id != WEFT_PEER_SELF)
     return fail(WEFT_ERR_INVALID,
                 "the local list is to be one of this agent's own descriptors, and both of this agent");
   if (options->notification_size > WEFT_AGENT_MAX_NOTIFICATION)
     return fail(WEFT_ERR_LIMIT, "a notification has at most %d bytes, not %u", WEFT_AGENT_MAX_NOTIFICATION,
                 options->notification_size);
+  if (options->max_notification > WEFT_AGENT_MAX_NOTIFICATION)
+    return fail(WEFT_ERR_LIMIT, "a notification has at most %d bytes, not %u", WEFT_AGENT_MAX_NOTIFICATION,
+                options->max_notification);
+  if (options->reserved != 0)
+    return fail(WEFT_ERR_INVALID, "reserved is %u, and has to be 0", options->reserved);
   if (options->notification_size > 0 && !options->notification)
     return fail(WEFT_ERR_INVALID, "notification_size is %u, but there is no notification", options->notification_size);
   return check_access(op, local, remote);
@@ -217,6 +261,9 @@ static int check(const weft_agent_t *agent, enum weft_transfer_op op, const weft
 
 int weft_transfer_create(weft_agent_t *agent, enum weft_transfer_op op, weft_dlist_t *local, weft_dlist_t *remote,
                          const struct weft_transfer_options *given, weft_transfer_t **transfer) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   static const struct weft_transfer_options defaults = WEFT_TRANSFER_OPTIONS_INIT;
   struct weft_transfer_options copy;
   const struct weft_transfer_options *options = given ? given : &defaults;
@@ -232,7 +279,7 @@ int weft_transfer_create(weft_agent_t *agent, enum weft_transfer_op op, weft_dli
   return rc;
 }
 
-void agent_transfer_free(weft_transfer_t *transfer) {
+void agent_transfer_close(weft_transfer_t *transfer) {
   *transfer->back = transfer->next;
   if (transfer->next)
     transfer->next->back = transfer->back;
@@ -243,18 +290,26 @@ void agent_transfer_free(weft_transfer_t *transfer) {
   transfer->remote->transfers--;
   while (atomic_load(&transfer->leaving) > 0) // a thread is between its last two steps
     sched_yield();
-  discard(transfer);
+  agent_completion_withdraw(transfer);
+  let_go(transfer);
+  transfer->life = AGENT_CLOSED;
 }
 
 int weft_transfer_free(weft_transfer_t *transfer) {
   if (!transfer)
     return 0;
+  if (forked_since(transfer->life)) { // closed, or its agent is another process's: there is only memory
+    discard(transfer);
+    return 0;
+  }
   weft_agent_t *agent = transfer->agent;
   pthread_mutex_lock(&agent->lock);
-  int rc =
-      agent_transfer_flies(transfer) ? fail(WEFT_ERR_BUSY, "the transfer is in flight: wait for it, or cancel it") : 0;
-  if (rc == 0)
-    agent_transfer_free(transfer);
+  bool flies = agent_transfer_flies(transfer);
+  if (!flies)
+    agent_transfer_close(transfer);
   pthread_mutex_unlock(&agent->lock);
-  return rc;
+  if (flies)
+    return fail(WEFT_ERR_BUSY, "the transfer is in flight: wait for it, or cancel it");
+  discard(transfer);
+  return 0;
 }

@@ -99,6 +99,7 @@ static int create(weft_agent_t *agent, weft_peer_t id, const struct weft_descrip
     return fail(WEFT_ERR_NOMEM, "no memory for %u descriptors", count);
   }
   list->agent = agent;
+  list->life = agent->life;
   list->peer = peer;
   list->count = count;
   list->spans = spans;
@@ -122,6 +123,9 @@ static int create(weft_agent_t *agent, weft_peer_t id, const struct weft_descrip
 
 int weft_dlist_create(weft_agent_t *agent, weft_peer_t peer, const struct weft_descriptor *descriptors, uint32_t count,
                       weft_dlist_t **list) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
   if (!agent || !list || !descriptors)
     return fail(WEFT_ERR_INVALID, "the agent, the descriptors or the list is NULL");
   if (count == 0 || count > WEFT_AGENT_MAX_DESCRIPTORS)
@@ -143,7 +147,7 @@ static void free_orphan(weft_agent_t *agent, struct agent_peer *peer, struct age
   agent_workers_unlock(agent);
 }
 
-void agent_list_free(weft_dlist_t *list) {
+void agent_list_close(weft_dlist_t *list) {
   *list->back = list->next;
   if (list->next)
     list->next->back = list->back;
@@ -152,19 +156,24 @@ void agent_list_free(weft_dlist_t *list) {
     if (--region->lists == 0 && region->gone)
       free_orphan(list->agent, list->peer, region);
   }
-  discard(list);
+  list->life = AGENT_CLOSED;
 }
 
 int weft_dlist_free(weft_dlist_t *list) {
   if (!list)
     return 0;
+  if (forked_since(list->life)) { // closed, or its agent is another process's: there is only memory
+    discard(list);
+    return 0;
+  }
   weft_agent_t *agent = list->agent;
   pthread_mutex_lock(&agent->lock);
-  int rc = list->transfers == 0 ? 0
-                                : fail(WEFT_ERR_BUSY, "%u transfer%s use%s the list", list->transfers,
-                                       list->transfers == 1 ? "" : "s", list->transfers == 1 ? "s" : "");
-  if (rc == 0)
-    agent_list_free(list);
+  uint32_t users = list->transfers;
+  if (users == 0)
+    agent_list_close(list);
   pthread_mutex_unlock(&agent->lock);
-  return rc;
+  if (users > 0)
+    return fail(WEFT_ERR_BUSY, "%u transfer%s use%s the list", users, users == 1 ? "" : "s", users == 1 ? "s" : "");
+  discard(list);
+  return 0;
 }

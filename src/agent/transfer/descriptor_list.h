@@ -4,7 +4,7 @@
 
 #include "agent/agent.h"
 
-// Frees what nobody uses any more. [lock]
-void agent_list_free(weft_dlist_t *list);
+// Takes out what nobody uses any more, for its owner to free. [lock]
+void agent_list_close(weft_dlist_t *list);
 
 #endif

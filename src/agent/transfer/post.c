@@ -1,5 +1,5 @@
 // Post, poll, and how a transfer ends. No allocation here, no lock that waits, no name that is looked up.
-#include "agent/transfer/transfer.h"
+#include "agent/transfer/post.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -31,6 +31,18 @@ static uint64_t not_ending(uint32_t number) {
 
 // --- the end ---
 
+// Those who asked to be told are; it stays until `leaving` is 0.
+static __attribute__((noinline, cold)) void report_end(weft_transfer_t *transfer, int state, int err) {
+  if (state & AGENT_EVENT) {
+    uint64_t one = 1;
+    ssize_t written = write(transfer->event_fd, &one, sizeof one);
+    (void)written; // it is readable already
+  }
+  if (state & AGENT_COMPLETES)
+    agent_completion_push(transfer, err);
+  atomic_fetch_sub(&transfer->leaving, 1);
+}
+
 // Ends it: nothing touches its memory any more. The state is its last touch, but for what `leaving` covers.
 static void finish(weft_transfer_t *transfer, int err) {
   weft_agent_t *agent = transfer->agent;
@@ -52,23 +64,17 @@ static void finish(weft_transfer_t *transfer, int err) {
   atomic_fetch_sub_explicit(&agent->in_flight, 1, memory_order_relaxed);
   int state = atomic_load_explicit(&transfer->state, memory_order_relaxed);
   bool leaving = false;
-  int event_fd = -1;
   do {
-    if ((state & AGENT_EVENT) && !leaving) {
+    if ((state & (AGENT_EVENT | AGENT_COMPLETES)) && !leaving) {
       atomic_fetch_add(&transfer->leaving, 1);
-      event_fd = transfer->event_fd;
       leaving = true;
     }
   } while (!atomic_compare_exchange_weak_explicit(&transfer->state, &state, err, memory_order_acq_rel,
                                                   memory_order_relaxed));
   if (state & AGENT_SLEEPER) // the word may be gone already: then no thread sleeps on it
     syscall(SYS_futex, &transfer->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-  if (leaving) {
-    uint64_t one = 1;
-    ssize_t written = write(event_fd, &one, sizeof one);
-    (void)written; // it is readable already
-    atomic_fetch_sub(&transfer->leaving, 1);
-  }
+  if (leaving)
+    report_end(transfer, state, err);
 }
 
 static void keep_err(weft_transfer_t *transfer, const struct agent_post *post, int err) {
@@ -103,18 +109,19 @@ void agent_transfer_notification_ended(struct agent_post *post, int err) {
 void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code) {
   uint64_t expected = not_ending(number);
   if (!atomic_compare_exchange_strong(&transfer->ending, &expected, expected | (uint64_t)-code))
-    return; // another thread has asked, or it is another post's time
-  for (uint32_t i = 0; i < transfer->num_parts; i++)
-    agent_post_cancel(&transfer->parts[i], number);
-  if (transfer->outgoing)
-    agent_post_cancel(transfer->outgoing, number);
+    return;                                        // another thread has asked, or it is another post's time
+  for (uint32_t i = 0; i < transfer->num_all; i++) // one that this post has not started stays as it is
+    agent_post_cancel(&transfer->all_parts[i], number);
+  if (transfer->sender)
+    agent_post_cancel(transfer->sender, number);
   if (atomic_load(&transfer->agent->asleep))
     agent_wake(transfer->agent);
 }
 
 uint64_t agent_transfer_left_ns(const weft_transfer_t *transfer) {
   uint64_t deadline = atomic_load_explicit(&transfer->deadline_ticks, memory_order_acquire), now = ticks_now();
-  uint64_t most = transfer->timeout_ticks + ticks_of_ns(AHEAD_NS), left = deadline - now;
+  uint64_t most = atomic_load_explicit(&transfer->timeout_ticks, memory_order_relaxed) + ticks_of_ns(AHEAD_NS);
+  uint64_t left = deadline - now;
   return (int64_t)left <= 0 || left > most ? 0 : ticks_to_ns(left); // more: the counter began anew, as after a sleep
 }
 
@@ -163,18 +170,19 @@ static int take_credit(weft_transfer_t *transfer) {
 
 // Whoever ends a peer first says that it has failed, then looks at the states; here it is the other way round. So one
 // of the two sees the other.
-static int begin(weft_transfer_t *transfer) {
+static inline __attribute__((always_inline)) int begin(weft_transfer_t *transfer) {
   uint32_t number = atomic_load_explicit(&transfer->number, memory_order_relaxed) + 1;
   uint64_t now = ticks_now();
   transfer->posted_ticks = now;
   transfer->why[0] = '\0';
-  atomic_store_explicit(&transfer->deadline_ticks, now + transfer->timeout_ticks, memory_order_relaxed);
+  uint64_t timeout = atomic_load_explicit(&transfer->timeout_ticks, memory_order_relaxed);
+  atomic_store_explicit(&transfer->deadline_ticks, now + timeout, memory_order_relaxed);
   atomic_store_explicit(&transfer->err, 0, memory_order_relaxed);
   atomic_store_explicit(&transfer->left, transfer->num_parts, memory_order_relaxed);
   atomic_store_explicit(&transfer->number, number, memory_order_relaxed);
   atomic_store_explicit(&transfer->ending, not_ending(number), memory_order_relaxed);
   atomic_fetch_add_explicit(&transfer->agent->in_flight, 1, memory_order_relaxed);
-  atomic_store(&transfer->state, transfer->event_fd >= 0 ? AGENT_IN_FLIGHT | AGENT_EVENT : AGENT_IN_FLIGHT);
+  atomic_store(&transfer->state, transfer->begin_state);
   int failed = atomic_load(&transfer->peer->failed);
   if (failed == 0)
     return 0;
@@ -185,12 +193,7 @@ static int begin(weft_transfer_t *transfer) {
   return fail_to_post(transfer, failed);
 }
 
-int weft_transfer_post(weft_transfer_t *transfer) {
-  if (!transfer)
-    return fail(WEFT_ERR_INVALID, "the transfer is NULL");
-  int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
-  if (state > 0 && (state & AGENT_IN_FLIGHT))
-    return fail(WEFT_ERR_BUSY, "the transfer is in flight");
+static inline __attribute__((always_inline)) int launch(weft_transfer_t *transfer) {
   if (atomic_load_explicit(&transfer->remote->broken, memory_order_relaxed) != 0)
     return fail_to_post(transfer, WEFT_ERR_NOT_FOUND);
   int rc = transfer->message ? take_credit(transfer) : 0;
@@ -208,6 +211,37 @@ int weft_transfer_post(weft_transfer_t *transfer) {
   return 0;
 }
 
+int agent_life_fail(uint32_t life, const char *what) {
+  return life == AGENT_CLOSED ? fail(WEFT_ERR_CLOSED, "%s is of an agent that has closed: free it", what)
+                              : forked_check(life, what);
+}
+
+static inline __attribute__((always_inline)) int may_post(const weft_transfer_t *transfer) {
+  if (__builtin_expect(forked_since(transfer->life), 0))
+    return agent_life_fail(transfer->life, "the transfer");
+  int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
+  return state > 0 && (state & AGENT_IN_FLIGHT) ? fail(WEFT_ERR_BUSY, "the transfer is in flight") : 0;
+}
+
+int agent_transfer_may_post(weft_transfer_t *transfer) {
+  return may_post(transfer);
+}
+
+int agent_transfer_launch(weft_transfer_t *transfer) {
+  return launch(transfer);
+}
+
+int weft_transfer_post(weft_transfer_t *transfer) {
+  if (!transfer)
+    return fail(WEFT_ERR_INVALID, "the transfer is NULL");
+  int rc = may_post(transfer);
+  if (rc != 0)
+    return rc;
+  if (transfer->special)
+    agent_transfer_as_made(transfer);
+  return launch(transfer);
+}
+
 // --- poll ---
 
 static void look_at_clock(weft_transfer_t *transfer) {
@@ -220,6 +254,8 @@ static void look_at_clock(weft_transfer_t *transfer) {
 int weft_transfer_poll(weft_transfer_t *transfer) {
   if (!transfer)
     return fail(WEFT_ERR_INVALID, "the transfer is NULL");
+  if (__builtin_expect(forked_since(transfer->life), 0))
+    return agent_life_fail(transfer->life, "the transfer");
   int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
   if (state > 0 && (state & AGENT_IN_FLIGHT)) {
     agent_drive_worker(transfer->link->worker);

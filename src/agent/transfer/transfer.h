@@ -12,6 +12,8 @@
 #include "agent/limits.h"
 #include "agent/memory/region.h"
 #include "agent/progress/worker.h"
+#include "agent/transfer/completions.h"
+#include "base/forked.h"
 
 struct agent_peer;
 
@@ -19,6 +21,9 @@ struct agent_span {
   uint64_t address, length;
   struct agent_region *region;
 };
+
+// No process has forked so often.
+#define AGENT_CLOSED UINT32_MAX
 
 struct weft_dlist {
   weft_agent_t *agent;
@@ -30,14 +35,16 @@ struct weft_dlist {
   uint32_t transfers;            // that use it; lock
   _Atomic uint64_t broken;       // id of a region of it that has gone; 0: none
   struct weft_dlist *next, **back;
+  uint32_t life; // as a transfer's
 };
 
 // Of a transfer's state, while it is not 0 or a code.
 enum {
   AGENT_IN_FLIGHT = 1,
-  AGENT_SLEEPER = 2, // a thread sleeps on the state
-  AGENT_EVENT = 4,   // the event descriptor wants to know
-  AGENT_NEVER = 8,   // not posted yet
+  AGENT_SLEEPER = 2,    // a thread sleeps on the state
+  AGENT_EVENT = 4,      // the event descriptor wants to know
+  AGENT_NEVER = 8,      // not posted yet
+  AGENT_COMPLETES = 16, // the end is pushed to the agent's completions
 };
 
 struct weft_transfer {
@@ -46,26 +53,43 @@ struct weft_transfer {
   _Atomic uint32_t left; // parts in flight
   _Atomic int err;       // the first failure
   uint32_t num_parts;
-  struct agent_post *parts;
+  uint32_t life;            // forked_now() when it was made; AGENT_CLOSED: its agent has closed
+  int begin_state;          // what `state` is set to by a post
+  bool special;             // the last post had something of its own: post_with.c
+  struct agent_post *parts; // of the last post
   weft_agent_t *agent;
   struct agent_peer *peer;
   struct weft_dlist *local, *remote; // the caller's
   struct agent_link *link;
   _Atomic uint32_t number; // counts posts
   _Atomic uint64_t ending; // of post `number`: number << 8 | -code, when it was asked to end early
-  uint64_t posted_ticks, timeout_ticks, timeout_ns;
+  uint64_t posted_ticks, timeout_ns;
+  _Atomic uint64_t timeout_ticks;
   uint64_t range; // a profiler's, from post to end
   _Atomic uint64_t deadline_ticks;
   uint64_t bytes; // of all pieces
   uint32_t polls;
   enum weft_transfer_op op; // as the caller sees it
   uint64_t sequence;        // of its notification in the last post
-  uint8_t *message;         // header and notification; NULL: none
+  uint8_t *message;         // header and notification of the last post; NULL: none
   uint32_t message_size;
   struct agent_post *outgoing; // sends it when the last part has ended well; NULL: the only part carries it
+  struct agent_completion completion;
   int event_fd;
   _Atomic uint32_t leaving; // threads that still touch it though its state is final
 
+  struct agent_post *all_parts; // [num_all] the parts, and behind the only one its twin that carries a notification
+  uint32_t num_all;
+  struct agent_post *sender; // sends notifications by itself; NULL: a part carries them, or there are none
+  uint32_t note_size;
+  uint8_t *note; // room for a header and a notification; NULL: none was asked for
+  struct agent_made {
+    uint32_t timeout_ms;
+    uint32_t room; // for a notification of a post's own; 0: none
+    uint32_t size; // of the notification that all other posts bring,
+    bool notifies; // if there is one
+    uint8_t *copy; // its bytes, where another one may take their place
+  } made;
   struct transport_piece *pieces;
   int32_t *status;    // [num_pieces]
   uint32_t *piece_of; // [num_pairs]; NULL: pair i is piece i
@@ -79,6 +103,9 @@ struct weft_transfer {
 
 _Static_assert(offsetof(struct weft_transfer, outgoing) + sizeof(void *) <= 256,
                "what post and poll touch comes first");
+
+// CLOSED, in words.
+int agent_life_fail(uint32_t life, const char *what);
 
 // Has post `number` of it end with `code`, unless it ends before. [any]
 void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code);
@@ -123,8 +150,14 @@ void agent_transfers_unprepare(struct agent_peer *peer);
 void agent_part_ended(struct agent_post *post, int err);
 void agent_transfer_notification_ended(struct agent_post *post, int err);
 
-// Takes it out of all lists and frees it. It is not in flight. [lock; takes worker locks]
-void agent_transfer_free(weft_transfer_t *transfer);
+// 0, or what a call with a transfer or a list of that life fails with: CLOSED. [any]
+static inline int agent_life_check(uint32_t life, const char *what) {
+  return __builtin_expect(forked_since(life), 0) ? agent_life_fail(life, what) : 0;
+}
+
+// Takes it out of all lists: the transport and the agent keep nothing of it, and its owner frees it. It is not in
+// flight. [lock; takes worker locks]
+void agent_transfer_close(weft_transfer_t *transfer);
 
 // Looks for transfers whose time is over. Returns when the next one is, CLOCK_NEVER when none is in flight. [takes
 // lock]

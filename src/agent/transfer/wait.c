@@ -59,6 +59,9 @@ int weft_transfer_wait(weft_transfer_t *transfer, uint32_t timeout_ms) {
 int weft_transfer_cancel(weft_transfer_t *transfer, uint32_t timeout_ms) {
   if (!transfer)
     return fail(WEFT_ERR_INVALID, "the transfer is NULL");
+  int closed = agent_life_check(transfer->life, "the transfer");
+  if (closed != 0)
+    return closed;
   uint32_t number = atomic_load(&transfer->number);
   if (!agent_transfer_flies(transfer))
     return 0;
@@ -72,11 +75,15 @@ int weft_transfer_cancel(weft_transfer_t *transfer, uint32_t timeout_ms) {
 int weft_transfer_fd(weft_transfer_t *transfer, int *fd) {
   if (!transfer || !fd)
     return fail(WEFT_ERR_INVALID, "the transfer or fd is NULL");
+  int closed = agent_life_check(transfer->life, "the transfer");
+  if (closed != 0)
+    return closed;
   if (transfer->event_fd < 0) {
     int made = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (made < 0)
       return fail_errno(errno, "cannot make an event descriptor");
     transfer->event_fd = made;
+    transfer->begin_state |= AGENT_EVENT;
     int state = atomic_load(&transfer->state);
     while (state > 0 && (state & AGENT_IN_FLIGHT))
       if (atomic_compare_exchange_weak(&transfer->state, &state, state | AGENT_EVENT))
@@ -89,6 +96,9 @@ int weft_transfer_fd(weft_transfer_t *transfer, int *fd) {
 int weft_transfer_status(weft_transfer_t *transfer, int32_t *status, uint32_t cap, uint32_t *count) {
   if (!transfer || !count || (cap > 0 && !status))
     return fail(WEFT_ERR_INVALID, "the transfer, the status or the count is NULL");
+  int closed = agent_life_check(transfer->life, "the transfer");
+  if (closed != 0)
+    return closed;
   int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
   if (state > 0)
     return state & AGENT_IN_FLIGHT ? fail(WEFT_ERR_BUSY, "the transfer is in flight")

@@ -1,5 +1,6 @@
 // Agents that record their events, and agents in processes of their own.
 #include "agent/support/crowd.h"
+#include "agent/support/owned.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +51,7 @@ void crowd_close(struct crowd_member *member) {
   if (!member->agent)
     return;
   listen(member);
-  weft_agent_close(member->agent);
+  owned_close(member->agent);
   member->agent = NULL;
 }
 

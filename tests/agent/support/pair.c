@@ -9,6 +9,7 @@
 #include "agent/metadata/describe.h"
 #include "agent/open.h"
 #include "agent/peer/load.h"
+#include "agent/support/owned.h"
 #include "base/time/clock.h"
 #include "support/wait.h"
 
@@ -52,8 +53,8 @@ void pair_open(struct pair *pair, const char *transports, const struct transport
 }
 
 void pair_close(struct pair *pair) {
-  weft_agent_close(pair->a.agent);
-  weft_agent_close(pair->b.agent);
+  owned_close(pair->a.agent);
+  owned_close(pair->b.agent);
   memset(pair, 0, sizeof *pair);
 }
 

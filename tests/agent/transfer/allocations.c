@@ -12,19 +12,24 @@
 
 static struct pair pair;
 
-static void post_and_poll(uint64_t length, bool notify) {
+static void post_and_poll(uint64_t length, bool notify, bool with) {
   pair_open(&pair, "shm", NULL, NULL);
   struct weft_transfer_options how = WEFT_TRANSFER_OPTIONS_INIT;
   if (notify) {
     how.notification = "note";
     how.notification_size = 4;
+    how.max_notification = with ? 8 : 0;
   }
+  struct weft_post post = WEFT_POST_INIT;
+  post.flags = WEFT_POST_COMPLETION;
+  post.notification = notify ? "own" : NULL;
+  post.notification_size = notify ? 3 : 0;
   weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, length, &how);
   struct allocations sum = {0};
   for (uint32_t round = 0; round < 100; round++) {
     if (round >= 10) // the first ones may warm something up
       allocations_begin();
-    int rc = weft_transfer_post(transfer);
+    int rc = with ? weft_transfer_post_with(transfer, &post) : weft_transfer_post(transfer);
     int polled = 1;
     for (uint64_t until = clock_deadline_ms(SUPPORT_DEADLINE_MS); polled == 1 && !clock_passed(until);)
       polled = weft_transfer_poll(transfer);
@@ -34,7 +39,11 @@ static void post_and_poll(uint64_t length, bool notify) {
     assert_int_equal(polled, 0);
     char text[8];
     if (notify)
-      assert_int_equal(pair_hear(&pair, &pair.b, text, sizeof text), 4);
+      assert_int_equal(pair_hear(&pair, &pair.b, text, sizeof text), with ? 3 : 4);
+    struct weft_completion done;
+    uint32_t count = 0;
+    while (with && count == 0)
+      assert_int_equal(weft_agent_completions(pair.a.agent, &done, 1, &count), 0);
   }
   assert_int_equal(sum.own + sum.others, 0);
   assert_int_equal(sum.maps, 0);
@@ -46,9 +55,11 @@ static void post_and_poll(uint64_t length, bool notify) {
 
 static void nothing_with_shm(void **state) {
   (void)state;
-  post_and_poll(64, false);
-  post_and_poll(PAIR_BYTES, false);
-  post_and_poll(64, true);
+  post_and_poll(64, false, false);
+  post_and_poll(PAIR_BYTES, false, false);
+  post_and_poll(64, true, false);
+  post_and_poll(64, false, true);
+  post_and_poll(64, true, true);
 }
 
 static void nothing_to_oneself(void **state) {

@@ -5,6 +5,7 @@
 // wait or to fail.
 #include "cmocka_all.h"
 
+#include "agent/support/owned.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,7 @@ static struct lists lists_of(weft_region_t file, uint64_t offset, uint64_t lengt
   struct lists lists;
   works(weft_dlist_create(agent, WEFT_PEER_SELF, &here, 1, &lists.gpu));
   works(weft_dlist_create(agent, WEFT_PEER_SELF, &there, 1, &lists.file));
-  return lists; // they go with the agent
+  return lists; // they stay until the agent is closed
 }
 
 static weft_transfer_t *transfer_of(enum weft_transfer_op op, weft_dlist_t *local, weft_dlist_t *remote,
@@ -120,7 +121,7 @@ static void test_file_to_gpu_to_file(void **state) {
   run(transfer_of(WEFT_TRANSFER_WRITE, read.file, read.gpu, 0)); // the other way round: a file is written to a GPU
   run(transfer_of(WEFT_TRANSFER_READ, write.file, write.gpu, 0));
   assert_int_equal(digest(to, ODD, LENGTH), digest(from, ODD, LENGTH));
-  weft_agent_close(agent);
+  owned_close(agent);
   if (is_fake) {
     assert_int_equal(atomic_load(&fake()->handles), 0);
     assert_int_equal(atomic_load(&fake()->buffers), 0);
@@ -156,7 +157,7 @@ static void test_deadline(void **state) {
     fail_msg("the transfer ended with %s: %s", weft_err_name(rc), weft_transfer_error(transfer));
   assert_int_equal(atomic_load(&fake()->inside), 0);
   works(weft_transfer_free(transfer));
-  weft_agent_close(agent);
+  owned_close(agent);
   close(fd);
 }
 
@@ -175,7 +176,7 @@ static void test_error_is_told(void **state) {
   if (!strstr(weft_transfer_error(transfer), "CU_FILE_NVFS_DRIVER_ERROR (5010)"))
     fail_msg("\"%s\" does not name the error", weft_transfer_error(transfer));
   works(weft_transfer_free(transfer));
-  weft_agent_close(agent);
+  owned_close(agent);
   close(fd);
 }
 
@@ -193,7 +194,7 @@ static void without(const char *want) {
     if (!strstr(weft_last_error(), want))
       fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), want);
   }
-  weft_agent_close(agent);
+  owned_close(agent);
   close(fd);
 }
 

@@ -3,6 +3,7 @@
 // cannot says so. With a plug-in of the tests in place of CUDA, whose memory the host cannot touch, or with a GPU.
 #include "cmocka_all.h"
 
+#include "agent/support/owned.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +64,8 @@ static bool open_both(const char *transports) {
 }
 
 static void close_both(void) {
-  weft_agent_close(a.agent);
-  weft_agent_close(b.agent);
+  owned_close(a.agent);
+  owned_close(b.agent);
   a = b = (struct side){0};
 }
 
@@ -72,7 +73,7 @@ static weft_dlist_t *list_of(struct side *by, weft_peer_t peer, weft_region_t re
   struct weft_descriptor what = {address, LENGTH, region};
   weft_dlist_t *list;
   works(weft_dlist_create(by->agent, peer, &what, 1, &list));
-  return list; // it goes with the agent
+  return list; // it stays until the agent is closed
 }
 
 // Moves it, and says how.

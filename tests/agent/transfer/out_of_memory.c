@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/support/crowd.h"
+#include "agent/support/owned.h"
 #include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "support/allocations.h"
@@ -93,7 +94,7 @@ static int move(struct guest *guest, weft_peer_t peer, const struct weft_descrip
     if (rc == 0)
       rc = TRY(guest, weft_transfer_wait, transfer, SOON_MS);
   }
-  weft_transfer_free(transfer); // BUSY, if it has not ended: then closing frees it
+  weft_transfer_free(transfer); // BUSY, if it has not ended
   weft_dlist_free(local);
   weft_dlist_free(remote);
   return rc;
@@ -156,7 +157,7 @@ static void assert_goes_on(weft_agent_t *host, weft_store_t *store, uint64_t n) 
   int rc = visit(&second);
   if (rc != 0)
     fail_msg("after allocation %" PRIu64 ": %s: %s: \"%s\"", n, second.call, weft_err_name(rc), weft_last_error());
-  weft_agent_close(second.agent);
+  owned_close(second.agent);
 }
 
 // One visit, in which the n-th allocation fails. Returns whether it came to so many.
@@ -179,9 +180,9 @@ static bool run(uint64_t n, uint32_t *told) {
   if (rc != 0 && rc != WEFT_ERR_NOMEM)
     print_message("allocation %" PRIu64 ": %s: %s: \"%s\"\n", n, guest.call, weft_err_name(rc), weft_last_error());
   *told += rc != 0;
-  weft_agent_close(guest.agent);
+  owned_close(guest.agent);
   assert_goes_on(guest.host, store, n);
-  weft_agent_close(guest.host);
+  owned_close(guest.host);
   weft_store_close(store);
   return failed;
 }
@@ -251,8 +252,8 @@ static bool tell(uint64_t n, bool by_store) {
     fail_msg("allocation %" PRIu64 ", by %s: the peer never learns of a region", n, by_store ? "the store" : "socket");
   bool failed = allocations_failed();
   allocations_fail(0);
-  weft_agent_close(news.agent);
-  weft_agent_close(host);
+  owned_close(news.agent);
+  owned_close(host);
   weft_store_close(store);
   return failed;
 }

@@ -2,6 +2,7 @@
 // the environment (tests/transport/support/s3_swift.py), objects.
 #include "cmocka_all.h"
 
+#include "agent/support/owned.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +32,11 @@ static weft_transfer_t *transfer_of(enum weft_transfer_op op, weft_region_t stor
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   options.notification = note;
   options.notification_size = note ? (uint32_t)strlen(note) : 0;
+  options.max_notification = 16;
   works(weft_dlist_create(agent, WEFT_PEER_SELF, &here, 1, &local));
   works(weft_dlist_create(agent, WEFT_PEER_SELF, &there, 1, &remote));
   works(weft_transfer_create(agent, op, local, remote, &options, &transfer));
-  return transfer; // the lists go with the agent
+  return transfer; // the lists stay until the agent is closed
 }
 
 static int move(enum weft_transfer_op op, weft_region_t storage, uint64_t at, uint64_t offset, uint64_t length,
@@ -63,7 +65,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
   (void)state;
-  weft_agent_close(agent);
+  owned_close(agent);
   return 0;
 }
 
@@ -75,6 +77,40 @@ static weft_region_t keep(enum weft_memory_kind kind, const char *path, uint64_t
   what.length = length;
   works(weft_agent_register(agent, &what, &region));
   return region;
+}
+
+// The notifications that have come until now, one behind the other.
+static void hear(char *all, size_t room) {
+  struct weft_notification note;
+  uint32_t count = 1;
+  size_t used = 0;
+  while (count == 1) {
+    works(weft_agent_notifications(agent, &note, 1, &count));
+    assert_true(count == 0 || used + note.size < room);
+    if (count == 0)
+      break;
+    memcpy(all + used, note.bytes, note.size);
+    used += note.size;
+  }
+  all[used] = '\0';
+}
+
+// The transport of files carries no message: a request of its own brings it.
+static void each_post_has_its_notification(weft_region_t storage, const char *made) {
+  char all[64];
+  weft_transfer_t *transfer = transfer_of(WEFT_TRANSFER_WRITE, storage, 0, 0, 1000, made);
+  struct weft_post post = WEFT_POST_INIT;
+  for (int i = 0; i < 4; i++) {
+    post.notification = i % 2 ? NULL : i == 0 ? "one" : "another one";
+    post.notification_size = i % 2 ? 0 : (uint32_t)strlen(post.notification);
+    works(weft_transfer_post_with(transfer, &post));
+    works(weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS));
+  }
+  works(weft_transfer_post(transfer));
+  works(weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS));
+  hear(all, sizeof all);
+  assert_string_equal(all, made ? "onemadeanother onemademade" : "oneanother one");
+  works(weft_transfer_free(transfer));
 }
 
 static void there_and_back(weft_region_t storage) {
@@ -107,6 +143,8 @@ static void test_file(void **state) {
   struct stat about;
   assert_int_equal(stat(path, &about), 0);
   assert_int_equal(about.st_size, 300001);
+  each_post_has_its_notification(file, "made");
+  each_post_has_its_notification(file, NULL);
   weft_transfer_t *transfer = transfer_of(WEFT_TRANSFER_READ, file, 0, 0, 10, NULL);
   assert_non_null(strstr(weft_transfer_explain(transfer), "file"));
   assert_int_equal(weft_agent_deregister(agent, file), WEFT_ERR_BUSY);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cmocka_all.h"
@@ -506,6 +507,96 @@ static void bad_input_is_refused(void **state) {
   assert_non_null(strstr(weft_last_error(), "0x100000"));
 }
 
+static uint32_t refusals(weft_transfer_t *transfer, weft_dlist_t *list) {
+  struct weft_post post = WEFT_POST_INIT;
+  int32_t status;
+  uint32_t count;
+  int fd;
+  int codes[] = {weft_transfer_post(transfer),      weft_transfer_post_with(transfer, &post),
+                 weft_transfer_poll(transfer),      weft_transfer_wait(transfer, 0),
+                 weft_transfer_cancel(transfer, 0), weft_transfer_status(transfer, &status, 1, &count),
+                 weft_transfer_fd(transfer, &fd)};
+  uint32_t closed = 0;
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+    closed += codes[i] == WEFT_ERR_CLOSED;
+  weft_transfer_t *made;
+  closed += pair.b.agent &&
+            weft_transfer_create(pair.b.agent, WEFT_TRANSFER_READ, list, list, NULL, &made) == WEFT_ERR_CLOSED;
+  return closed;
+}
+
+// What the owner holds when its agent closes stays the owner's: it answers, and it is freed by nobody else.
+static void outlives_its_agent(void **state) {
+  (void)state;
+  weft_transfer_t *done = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, 64, NULL);
+  assert_int_equal(weft_transfer_post(done), 0);
+  assert_int_equal(weft_transfer_wait(done, SUPPORT_DEADLINE_MS), 0);
+  struct weft_transfer_options options = with_note();
+  weft_transfer_t *flying = held(64, &options), *unused = pair_transfer(&pair, WEFT_TRANSFER_READ, 0, 0, 64, NULL);
+  struct weft_post post = WEFT_POST_INIT;
+  post.flags = WEFT_POST_COMPLETION;
+  assert_int_equal(weft_transfer_post_with(unused, &post), 0);
+  weft_transfer_t *all[] = {done, flying, unused};
+  weft_agent_close(pair.a.agent);
+  pair.a.agent = NULL;
+  for (int i = 0; i < 3; i++) {
+    weft_dlist_t *local = all[i]->local, *remote = all[i]->remote;
+    assert_int_equal(refusals(all[i], local), 8);
+    assert_non_null(strstr(weft_last_error(), "closed"));
+    assert_non_null(strstr(weft_transfer_explain(all[i]), "is chosen"));
+    if (i == 0) // in either order
+      assert_int_equal(weft_dlist_free(local), 0);
+    assert_int_equal(weft_transfer_free(all[i]), 0);
+    assert_int_equal(weft_dlist_free(i == 0 ? NULL : local), 0);
+    assert_int_equal(weft_dlist_free(remote), 0);
+  }
+}
+
+// In the child: 0 where all of it is refused, and can be freed.
+static int look_from_a_child(weft_transfer_t *transfer) {
+  weft_agent_t *agent = pair.a.agent;
+  weft_dlist_t *local = transfer->local, *remote = transfer->remote, *list;
+  struct weft_descriptor one = {(uintptr_t)pair.a.memory, 64, 0};
+  struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
+  struct weft_notification note;
+  uint32_t count, ms;
+  weft_peer_t peer;
+  int codes[] = {weft_dlist_create(agent, WEFT_PEER_SELF, &one, 1, &list),
+                 weft_agent_notify(agent, pair.a.peer, "x", 1),
+                 weft_agent_notifications(agent, &note, 1, &count),
+                 weft_agent_next_event(agent, &event),
+                 weft_agent_completions(agent, NULL, 0, &count),
+                 weft_agent_arm(agent, &ms),
+                 weft_agent_progress(agent, NULL),
+                 weft_agent_find(agent, "b", &peer),
+                 weft_agent_deregister(agent, pair.a.region)};
+  int right = 0, wanted = sizeof codes / sizeof *codes;
+  for (int i = 0; i < wanted; i++)
+    right += codes[i] == WEFT_ERR_CLOSED;
+  if (right != wanted || !strstr(weft_last_error(), "forked"))
+    return 1;
+  if (refusals(transfer, local) != 8)
+    return 2;
+  if (weft_transfer_free(transfer) != 0 || weft_dlist_free(local) != 0 || weft_dlist_free(remote) != 0)
+    return 3;
+  weft_agent_close(agent);
+  return 0;
+}
+
+static void a_forked_child_has_no_agent(void **state) {
+  (void)state;
+  weft_transfer_t *transfer = held(4096, NULL);
+  pid_t child = fork();
+  if (child == 0)
+    _exit(look_from_a_child(transfer));
+  int status = -1;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  atomic_store(&loop.hold, false); // and here all goes on
+  assert_int_equal(weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS), 0);
+  pair_free(transfer);
+}
+
 // Beyond it the kernel would kill the process.
 static void the_file_size_limit_is_told(void **state) {
   (void)state;
@@ -566,6 +657,8 @@ int main(int argc, char **argv) {
       CASE(order_is_kept),
       CASE(closes_with_work_in_flight),
       CASE(closes_on_a_transport_that_hangs),
+      CASE(outlives_its_agent),
+      CASE(a_forked_child_has_no_agent),
       CASE(bad_input_is_refused),
       CASE(the_file_size_limit_is_told),
       CASE(read_only_is_kept),
