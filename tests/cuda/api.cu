@@ -126,10 +126,10 @@ void combine_anyway(rank &r) {
   r.result = WEFT_EP_RESULT_INIT;
   r.recv.rows = SHORT_ROWS;
   int rc = weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, &r.info, &op);
-  if (rc != WEFT_ERR_LIMIT)
+  if (rc != WEFT_ERR_ROOM)
     r.die("with too few rows dispatch returns %s", weft_err_name(rc));
   check_told(r, r.fetch());
-  r.must(weft_ep_combine(r.ep, op, &r.combine, &r.result), "combine after LIMIT");
+  r.must(weft_ep_combine(r.ep, op, &r.combine, &r.result), "combine after ROOM");
   r.recv.rows = ROWS;
 }
 

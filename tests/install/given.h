@@ -16,7 +16,7 @@ extern void *bytes;
 extern uint64_t length, there;
 extern weft_region_t region;
 extern weft_peer_t peer;
-extern weft_list_t *local, *remote;
+extern weft_dlist_t *local, *remote;
 extern weft_transfer_t *transfer;
 extern int fd;
 extern uint32_t timeout_ms;
