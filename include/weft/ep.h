@@ -444,9 +444,9 @@ WEFT_API void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark);
 
 /** What weft_ep_dispatch_args.flags may ask for. */
 enum weft_ep_dispatch_flags {
-  /** If two operations are open, ends the older one as weft_ep_finish() does, instead of BUSY. All ranks of the view do
-   *  so in the same operation. BUSY still, if that one has not been received, or its combine has been sent and not been
-   *  received. */
+  /** If the operation of two dispatches ago is still open, ends it as weft_ep_finish() does, instead of BUSY. All ranks
+   *  of the view do so in the same operation. BUSY still, if that one has not been received, or its combine has been
+   *  sent and not been received. CUDA: UNSUPPORTED today */
   WEFT_EP_DISPATCH_RECYCLE = 1 << 0,
 };
 
@@ -669,14 +669,14 @@ WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft
                                    struct weft_ep_info *info);
 
 /**
- * For RANK_MAJOR, after weft_ep_dispatch_recv(): writes into rows_at[info->num_rows], in the row order of the receive,
- * the address at which the caller is to write the output of each row, bf16 [H]. weft_ep_combine_send() then has y NULL
- * and copies nothing. For rows of other ranks that address is in the window that the other rank reads. So write each
- * line once and in full, best past the caches unless both processors share one; what is there before is undefined. All
- * writes end before weft_ep_combine_send() is called. The call may wait for a peer that has not read its rows of two
- * operations ago, like weft_ep_dispatch_send(); a peer that does not is lost, and its rows share one address. INVALID:
- * PER_EXPERT, a combine of LOGFMT10, or not this operation's turn. UNSUPPORTED: CUDA memory, where y is read where it
- * lies and never copied before it travels. [owner]
+ * For RANK_MAJOR, after weft_ep_dispatch_recv(), and again after a combine with WEFT_EP_COMBINE_KEEP: writes into
+ * rows_at[info->num_rows] (host memory), in the row order of the receive, the address at which the caller is to write
+ * the output of each row, bf16 [H]. weft_ep_combine_send() then has y NULL and copies nothing. For rows of other ranks
+ * that address is in the window that the other rank reads. So write each line once and in full, best past the caches
+ * unless both processors share one; what is there before is undefined. All writes end before weft_ep_combine_send() is
+ * called. The call may wait for a peer that has not read its rows of two operations ago, like weft_ep_dispatch_send();
+ * a peer that does not is lost, and its rows share one address. INVALID: PER_EXPERT, a combine of LOGFMT10, or not this
+ * operation's turn. UNSUPPORTED: CUDA memory, where y is read where it lies and never copied before it travels. [owner]
  */
 WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 

@@ -118,15 +118,18 @@ static void write_slot(const weft_ep_t *ep, struct ep_link *link, uint64_t op, u
   slot->dispatch.count = barrier ? 0 : TOKENS;
   slot->dispatch.kind = barrier ? EP_KIND_BARRIER : EP_KIND_DISPATCH;
   slot->dispatch.has_weights = !(choices & CHOICE_LATE_WEIGHTS);
+  slot->dispatch.dtype = (uint8_t)ep->dtype;
+  slot->dispatch.topk = (uint8_t)ep->layout.topk;
   for (uint32_t i = 0; i < slot->dispatch.count; i++) {
     struct ep_row *row = ep_row_at(&ep->layout, (char *)slot + ep->layout.heads, i);
-    *row = (struct ep_row){.token = (int32_t)i, .count = EXPERTS};
+    *row = (struct ep_row){.token = (int32_t)i, .count = EXPERTS, .places = (1u << EXPERTS) - 1};
     for (int16_t e = 0; e < EXPERTS; e++) {
       ep_row_weights(row)[e] = 0.5f;
       ep_row_experts(&ep->layout, row)[e] = e;
     }
   }
-  slot->weights.flag = slot->combine.flag = op + 1;
+  slot->weights.flag = ep_answer_flag(op, 0, 0);
+  slot->combine.flag = ep_answer_flag(op, 0, ep->combine_dtype);
   slot->dispatch.flag = op + 1;
 }
 
@@ -146,7 +149,7 @@ static void lay_patches(const weft_ep_t *ep, struct ep_link *link, uint64_t op, 
 static void take_all(const weft_ep_t *ep, struct ep_link *link, uint64_t op) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op);
   atomic_store(&slot->taken.dispatch, op + 1);
-  atomic_store(&slot->taken.combine, op + 1);
+  atomic_store(&slot->taken.combine, ep_answer_flag(op, 0, 0));
 }
 
 static void check_received(const struct buffers *b, const struct weft_ep_info *info) {

@@ -107,11 +107,9 @@ bool ep_views_has(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 void ep_views_free(weft_ep_t *ep);
 
 // The bytes of a dispatch by the caller's count: `selections` of valid (token, expert) pairs, of 16 bytes beside their
-// values.
-static inline uint64_t ep_logical_bytes(const weft_ep_t *ep, uint64_t selections) {
-  uint64_t value = ep->dtype == WEFT_EP_BF16 ? sizeof(uint16_t) * (uint64_t)ep->layout.hidden
-                                             : ep->layout.value_bytes + ep->layout.scale_bytes;
-  return selections * (value + 16);
+// values and scales.
+static inline uint64_t ep_logical_bytes(uint64_t row_bytes, uint64_t selections) {
+  return selections * (row_bytes + 16);
 }
 
 static inline struct ep_doorbell *ep_own_bell(weft_ep_t *ep) {

@@ -34,12 +34,14 @@ enum ep_kind { EP_KIND_DISPATCH = 1, EP_KIND_BARRIER = 2 };
 // Dispatch header of one operation. Written by the writer before `flag`.
 struct ep_dispatch_head {
   _Alignas(EP_LINE) _Atomic uint64_t flag;
-  uint64_t active;      // epoch that the writer runs this operation in
-  uint64_t ready;       // newest epoch that it is ready for
-  uint64_t mark;        // weft_ep_set_mark
-  uint32_t count;       // rows that follow
-  uint16_t kind;        // enum ep_kind
-  uint16_t has_weights; // row headers carry weights; else they come with the combine
+  uint64_t active;     // epoch that the writer runs this operation in
+  uint64_t ready;      // newest epoch that it is ready for
+  uint64_t mark;       // weft_ep_set_mark
+  uint32_t count;      // rows that follow
+  uint8_t kind;        // enum ep_kind
+  uint8_t has_weights; // row headers carry weights; else they come with the combine
+  uint8_t dtype;       // of the rows
+  uint8_t topk;        // of the tokens
 };
 
 struct ep_slot_head {
@@ -67,21 +69,36 @@ struct ep_area_head {
   } notice;
 };
 
+// The flag of late weights and of answers: of which operation, which of its combines, and for answers the type of the
+// rows. In `taken.combine` and where a writer waits for it, the type is 0.
+enum { EP_TYPE_BITS = 4, EP_ROUND_BITS = 12 };
+
+static inline uint64_t ep_answer_flag(uint64_t op, uint32_t round, uint32_t type) {
+  return (op + 1) << (EP_ROUND_BITS + EP_TYPE_BITS) | (uint64_t)round << EP_TYPE_BITS | type;
+}
+
 // Row header: the fixed part; then float weights[K], then int16_t experts[K], of which `count` are valid, in top-k
 // order.
 struct ep_row {
   int32_t token; // index in the source's dispatch
-  uint32_t count;
+  uint16_t count;
+  uint16_t places; // bit k: the selection at place k of the token's top-k is one of these; as many bits as `count`
+};
+
+// How the rows of a dispatch travel.
+struct ep_form {
+  enum weft_ep_dtype dtype;
+  uint32_t value_bytes; // of one row's values: 2H or H
+  uint32_t scale_bytes; // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512)
 };
 
 struct ep_layout {
   uint32_t max_tokens, topk, hidden;
-  size_t value_bytes;                   // of one row's values: 2H or H
-  size_t scale_bytes;                   // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512)
+  size_t value_bytes, scale_bytes;      // of a row of the type that the group was opened for, as in struct ep_form
   size_t row_stride;                    // whole cache lines
   size_t head_stride;                   // of row headers
   size_t combine_heads;                 // logfmt10: where the heads begin in a row of the combine
-  size_t combine_bytes;                 // of such a row
+  size_t combine_bytes;                 // of a row of the combine, of the type that the group was opened for
   size_t combine_stride;                // whole cache lines
   size_t heads, rows, weights, combine; // offsets in a slot
   size_t slot;                          // bytes of a slot
@@ -91,6 +108,11 @@ struct ep_layout {
 void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
                     enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype);
 
+// The rows of a dispatch of `dtype`: those that fit are no larger than those of the group's type.
+struct ep_form ep_layout_form(const struct ep_layout *layout, enum weft_ep_dtype dtype);
+// Likewise the bytes of a row of a combine.
+size_t ep_layout_combine_bytes(const struct ep_layout *layout, enum weft_ep_combine_dtype dtype);
+
 static inline struct ep_slot_head *ep_slot(const struct ep_layout *layout, void *area, uint64_t op) {
   return (struct ep_slot_head *)((char *)area + sizeof(struct ep_area_head) + (op % EP_DEPTH) * layout->slot);
 }
@@ -99,10 +121,14 @@ static inline struct ep_row *ep_row_at(const struct ep_layout *layout, void *hea
   return (struct ep_row *)((char *)heads + i * layout->head_stride);
 }
 
-// What `rows` rows of a dispatch bring: values, scales and row headers.
+// What `rows` rows of a dispatch bring, of `row_bytes` of values and scales each: these and row headers.
+static inline uint64_t ep_layout_bytes(const struct ep_layout *layout, uint64_t row_bytes, uint32_t rows) {
+  return rows * (row_bytes + sizeof(struct ep_row) + layout->topk * (sizeof(float) + sizeof(int16_t)));
+}
+
+// The same of rows of the group's type.
 static inline uint64_t ep_layout_dispatch_bytes(const struct ep_layout *layout, uint32_t rows) {
-  return rows * ((uint64_t)layout->value_bytes + layout->scale_bytes + sizeof(struct ep_row) +
-                 layout->topk * (sizeof(float) + sizeof(int16_t)));
+  return ep_layout_bytes(layout, layout->value_bytes + layout->scale_bytes, rows);
 }
 
 static inline float *ep_row_weights(struct ep_row *row) {

@@ -103,7 +103,7 @@ static void fill_info(weft_ep_t *ep, const struct device_record *record, const s
   info->rows_needed = record->needed_rows;
   info->mark = record->mark;
   info->wire_bytes = ep_layout_dispatch_bytes(&ep->layout, record->sent_rows);
-  info->logical_bytes = ep_logical_bytes(ep, record->selections);
+  info->logical_bytes = ep_logical_bytes(ep->layout.value_bytes + ep->layout.scale_bytes, record->selections);
   list_lost(record, view, info);
   if (record->op < gpu->counted_dispatch)
     return;

@@ -20,9 +20,9 @@ int ep_host_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, str
     return fail(WEFT_ERR_INVALID, "await: operation %llu has no combine that has been received",
                 (unsigned long long)number);
   if (info)
-    ep_fill_info(ep, op, info);
+    ep_fill_info(op, info);
   if (result) {
-    ep_list_missing(ep, op, result);
+    ep_list_missing(op, result);
     ep_fill_result(ep, op, result);
   }
   return 0;

@@ -1,63 +1,54 @@
-// What the engine on host memory does not do yet of weft/ep.h: refused, with what it does instead.
+// What can be said of arguments on host memory without the operation: types and strides.
 #include "base/fail.h"
 #include "ep/core/args.h"
 #include "ep/host/host.h"
 
-// The first field of a list that is set.
-struct field {
-  const char *name;
-  bool set;
-};
-
-static int refuse(const char *call, const struct field *fields, size_t count, const char *instead) {
-  for (size_t i = 0; i < count; i++)
-    if (fields[i].set)
-      return ep_unsupported(call, fields[i].name, instead);
+static int check_types(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct ep_form *form) {
+  const struct ep_layout *layout = &ep->layout;
+  if (form->value_bytes + form->scale_bytes > layout->value_bytes + layout->scale_bytes)
+    return fail(WEFT_ERR_INVALID,
+                "dispatch: rows of dtype %d take %u bytes, and the group was opened for dtype %d, whose rows take %zu",
+                (int)form->dtype, form->value_bytes + form->scale_bytes, (int)ep->dtype,
+                layout->value_bytes + layout->scale_bytes);
+  if (args->scales && form->dtype == WEFT_EP_BF16)
+    return fail(WEFT_ERR_INVALID, "dispatch: scales are given, but the rows are bf16, which has none");
+  if (args->x_dtype && args->x_dtype != (args->scales ? form->dtype : WEFT_EP_BF16))
+    return ep_unsupported("dispatch", "an x_dtype other than bf16, or than the rows' dtype with scales",
+                          "leave it 0, and cast x before");
+  if (args->topk > layout->topk)
+    return fail(WEFT_ERR_INVALID, "dispatch: topk is %u, but the group was opened for %u at most", args->topk,
+                layout->topk);
   return 0;
 }
 
 int ep_host_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
-  enum weft_ep_dtype x_dtype = args->scales ? ep->dtype : WEFT_EP_BF16;
-  const struct field fields[] = {
-      {"a dtype other than that of the group", args->dtype && args->dtype != ep->dtype},
-      {"an x_dtype other than bf16, or than the group's dtype with scales", args->x_dtype && args->x_dtype != x_dtype},
-      {"a topk other than that of the group", args->topk && args->topk != ep->layout.topk},
-      {"topk_idx32", args->topk_idx32},
-      {"num_tokens_at", args->num_tokens_at},
-      {"row_stride", args->row_stride},
-      {"scale_row_stride", args->scale_row_stride},
-      {"scale_block_stride", args->scale_block_stride},
-      {"RECYCLE", args->flags & WEFT_EP_DISPATCH_RECYCLE},
-  };
-  int rc = refuse("dispatch", fields, sizeof fields / sizeof *fields, "leave it 0");
+  struct ep_form form = ep_layout_form(&ep->layout, args->dtype ? args->dtype : ep->dtype);
+  int rc = check_types(ep, args, &form);
   if (rc != 0)
     return rc;
-  if (args->scales && ep->dtype == WEFT_EP_BF16)
-    return fail(WEFT_ERR_INVALID, "dispatch: scales are given, but the group dispatches bf16, which has none");
+  uint64_t row_bytes = form.dtype == WEFT_EP_BF16 || args->scales ? form.value_bytes : 2 * (uint64_t)ep->layout.hidden;
+  if (args->row_stride && (args->row_stride < row_bytes || args->row_stride % sizeof(uint16_t) != 0))
+    return fail(WEFT_ERR_INVALID, "dispatch: row_stride is %llu; it must be even, and a row of x takes %llu bytes",
+                (unsigned long long)args->row_stride, (unsigned long long)row_bytes);
+  if ((args->scale_row_stride || args->scale_block_stride) && !args->scales)
+    return fail(WEFT_ERR_INVALID, "dispatch: strides of scales are given, but scales is NULL");
   return 0;
 }
 
 int ep_host_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
-  const struct field fields[] = {
-      {"told", recv->told},
-      {"lost", recv->lost},
-      {"KEEP_PLACES", recv->flags & WEFT_EP_RECV_KEEP_PLACES},
-      {"scale_row_stride", recv->scale_row_stride},
-      {"scale_block_stride", recv->scale_block_stride},
-      {"scale_expert_stride", recv->scale_expert_stride},
-  };
-  int rc = refuse("dispatch_recv", fields, sizeof fields / sizeof *fields, "leave it 0");
-  if (rc != 0)
-    return rc;
-  if (recv->x && recv->rows > 0 && ep->dtype != WEFT_EP_BF16 && !recv->scales)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: scales is NULL, and the group dispatches fp8");
+  (void)ep;
+  if ((recv->scale_row_stride || recv->scale_block_stride || recv->scale_expert_stride) && !recv->scales)
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: strides of scales are given, but scales is NULL");
+  if (recv->scale_expert_stride && recv->layout == WEFT_EP_RANK_MAJOR)
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: scale_expert_stride is given, but rows that are RANK_MAJOR have no "
+                                  "parts");
   return 0;
 }
 
 int ep_host_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
-  const struct field fields[] = {
-      {"a dtype other than that of the group", args->dtype && args->dtype != ep->combine_dtype},
-      {"KEEP", args->flags & WEFT_EP_COMBINE_KEEP},
-  };
-  return refuse(call, fields, sizeof fields / sizeof *fields, "leave it 0");
+  if (!args->dtype || ep_layout_combine_bytes(&ep->layout, args->dtype) <= ep->layout.combine_bytes)
+    return 0;
+  return fail(WEFT_ERR_INVALID, "%s: rows of dtype %d take %zu bytes, and the group was opened for dtype %d: %zu", call,
+              (int)args->dtype, ep_layout_combine_bytes(&ep->layout, args->dtype), (int)ep->combine_dtype,
+              ep->layout.combine_bytes);
 }

@@ -12,28 +12,40 @@ static const uint16_t *own_row(weft_ep_t *ep, const struct ep_op *op, uint32_t r
   return ep_reduced_row(ep, op, &op->own_in, row, op->own_y, op->own_combine);
 }
 
+// The type of the rows that a member answers with, which its flag says. False: it is none that this group has room for.
+static bool take_type(weft_ep_t *ep, struct ep_member *member, uint64_t type) {
+  bool good = type >= WEFT_EP_COMBINE_BF16 && type <= WEFT_EP_COMBINE_LOGFMT10 &&
+              ep_layout_combine_bytes(&ep->layout, (enum weft_ep_combine_dtype)type) <= ep->layout.combine_bytes;
+  if (!good)
+    ep_link_down(ep, member->link, EP_LINK_BROKEN, "it answered with rows of no type that there is");
+  member->answer_type = (uint8_t)type;
+  return good;
+}
+
 // Waits for the rows of every member that has any of ours. False: interrupted.
 static bool receive_all(weft_ep_t *ep, struct ep_op *op) {
+  uint64_t wanted = ep_answer_flag(op->number, op->round, 0);
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (!member->link || member->rows_out == 0 || !member->sent)
       continue;
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
-    enum ep_wait came = ep_wait_word(ep, member->link, &slot->combine.flag, op->number + 1, deadline_ns,
+    enum ep_wait came = ep_wait_word(ep, member->link, &slot->combine.flag, wanted, deadline_ns,
                                      "its combine did not come by the deadline");
     if (came == EP_WAIT_INTERRUPTED)
       return false;
-    member->lost = came == EP_WAIT_DOWN;
+    member->lost = came == EP_WAIT_DOWN ||
+                   !take_type(ep, member, atomic_load_explicit(&slot->combine.flag, memory_order_relaxed) - wanted);
   }
   return true;
 }
 
 // A row that came, as bf16; decoded into `room` if it has to be.
-static const uint16_t *row_that_came(weft_ep_t *ep, const struct ep_op *op, struct ep_link *link, uint32_t i,
+static const uint16_t *row_that_came(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t i,
                                      uint16_t *room) {
-  const uint8_t *row = ep_combine_row(ep, link->in.memory, op->number, i);
-  if (ep->combine_dtype == WEFT_EP_COMBINE_BF16)
+  const uint8_t *row = ep_combine_row(ep, member->link->in.memory, op->number, i);
+  if (member->answer_type == WEFT_EP_COMBINE_BF16)
     return (const uint16_t *)row;
   ep->kernels->decode10(room, row, (const float *)(row + ep->layout.combine_heads), ep->layout.hidden);
   return room;
@@ -41,16 +53,15 @@ static const uint16_t *row_that_came(weft_ep_t *ep, const struct ep_op *op, stru
 
 // The members that brought something for one token, ascending: rows to add.
 static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, const uint16_t **rows) {
-  const struct ep_layout *layout = &ep->layout;
-  size_t at = (size_t)token * layout->topk;
+  size_t at = (size_t)token * op->topk;
   int16_t members[EP_MAX_TOPK];
   uint32_t count = 0;
-  for (uint32_t k = 0; k < layout->topk; k++) {
+  for (uint32_t k = 0; k < op->topk; k++) {
     int16_t member = op->member_of[at + k];
     if (member < 0 || op->members[member].lost)
       continue;
     uint32_t place = count;
-    uint16_t *room = ep->host->decoded ? ep->host->decoded + (size_t)count * layout->hidden : NULL;
+    uint16_t *room = ep->host->decoded + (size_t)count * ep->layout.hidden;
     while (place > 0 && members[place - 1] > member)
       place--;
     if (place > 0 && members[place - 1] == member)
@@ -60,9 +71,9 @@ static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, co
       rows[i] = rows[i - 1];
     }
     members[place] = member;
-    struct ep_link *link = op->members[member].link;
+    const struct ep_member *from = &op->members[member];
     uint32_t row = op->row_of[at + k];
-    rows[place] = link ? row_that_came(ep, op, link, row, room) : own_row(ep, op, row);
+    rows[place] = from->link ? row_that_came(ep, op, from, row, room) : own_row(ep, op, row);
   }
   return count;
 }
@@ -79,10 +90,10 @@ static void note_missing(const struct ep_op *op, uint32_t token, uint32_t k, siz
 }
 
 // Notes the token's selections that brought nothing; returns the factor that makes up for them.
-static float account(weft_ep_t *ep, const struct ep_op *op, uint32_t token, struct weft_ep_result *result) {
-  size_t at = (size_t)token * ep->layout.topk;
+static float account(const struct ep_op *op, uint32_t token, struct weft_ep_result *result) {
+  size_t at = (size_t)token * op->topk;
   float all = 0.0f, came = 0.0f;
-  for (uint32_t k = 0; k < ep->layout.topk; k++) {
+  for (uint32_t k = 0; k < op->topk; k++) {
     if (op->experts[at + k] < 0)
       continue;
     float weight = op->has_weights || op->layout == WEFT_EP_PER_EXPERT ? op->weights[at + k] : 1.0f;
@@ -100,7 +111,7 @@ static void sum_tokens(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_com
   const uint16_t *rows[EP_MAX_TOPK];
   for (uint32_t t = 0; t < op->num_tokens; t++) {
     uint32_t before = result->num_missing;
-    float factor = account(ep, op, t, result);
+    float factor = account(op, t, result);
     uint32_t count = gather(ep, op, t, rows);
     ep->kernels->reduce((uint16_t *)args->out + (size_t)t * ep->layout.hidden, rows, NULL, count,
                         args->flags & WEFT_EP_COMBINE_RENORMALIZE && result->num_missing > before ? factor : 1.0f,
@@ -108,12 +119,12 @@ static void sum_tokens(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_com
   }
 }
 
-void ep_list_missing(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result) {
+void ep_list_missing(const struct ep_op *op, struct weft_ep_result *result) {
   result->num_missing = 0;
   for (uint32_t t = 0; t < op->num_tokens; t++)
-    for (uint32_t k = 0; k < ep->layout.topk; k++)
-      if (brought_nothing(op, (size_t)t * ep->layout.topk + k))
-        note_missing(op, t, k, (size_t)t * ep->layout.topk + k, result);
+    for (uint32_t k = 0; k < op->topk; k++)
+      if (brought_nothing(op, (size_t)t * op->topk + k))
+        note_missing(op, t, k, (size_t)t * op->topk + k, result);
 }
 
 void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result) {
@@ -122,6 +133,13 @@ void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_
     result->num_lost += op->members[i].lost;
   result->wire_bytes = op->combine_wire_bytes;
   result->logical_bytes = op->logical_selections * ep->layout.hidden * sizeof(uint16_t);
+}
+
+// Another combine may come.
+static void keep(struct ep_op *op) {
+  op->state = EP_OP_RECEIVED;
+  op->placed = false;
+  op->round++;
 }
 
 int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
@@ -147,7 +165,10 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
   ep->stats.combine_wire_bytes += result->wire_bytes;
   ep->stats.combine_logical_bytes += result->logical_bytes;
   ep->stats.missing += result->num_missing;
-  ep_op_end(ep, op);
+  if (args->flags & WEFT_EP_COMBINE_KEEP)
+    keep(op);
+  else
+    ep_op_end(ep, op);
   return 0;
 }
 

@@ -13,6 +13,9 @@ static float *late_weights(weft_ep_t *ep, void *area, uint64_t op) {
 int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine_args *args, const char *call) {
   if (op->num_tokens > 0 && !args->out)
     return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
+  if (op->round >= EP_MAX_COMBINES)
+    return fail(WEFT_ERR_LIMIT, "%s: operation %llu has had %u combines, the most that one can have: end it", call,
+                (unsigned long long)op->number, op->round);
   return 0;
 }
 
@@ -22,6 +25,9 @@ static int check_send(const struct ep_op *op, const struct weft_ep_combine_args 
     rows += op->members[i].received ? op->members[i].rows_in : 0;
   if (op->placed && args->y)
     return fail(WEFT_ERR_INVALID, "combine_send: y is given, but weft_ep_combine_rows has told where to write it");
+  if (op->placed && args->dtype && args->dtype != WEFT_EP_COMBINE_BF16)
+    return fail(WEFT_ERR_INVALID, "combine_send: dtype is %d, but rows that weft_ep_combine_rows placed are bf16",
+                (int)args->dtype);
   if (rows > 0 && !args->y && !op->placed)
     return fail(WEFT_ERR_INVALID, "combine_send: y is NULL, and %u rows were received", rows);
   if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
@@ -35,11 +41,11 @@ static int check_send(const struct ep_op *op, const struct weft_ep_combine_args 
 
 // Writes the weights of the rows that went to one member, in row order.
 static void write_weights(weft_ep_t *ep, const struct ep_op *op, uint32_t index, float *to) {
-  uint32_t topk = ep->layout.topk;
+  uint32_t topk = op->topk;
   const struct ep_member *member = &op->members[index];
   for (uint32_t i = 0; i < member->rows_out; i++) {
     size_t at = (size_t)op->row_token[member->first_row + i] * topk;
-    float *row = to + (size_t)i * topk;
+    float *row = to + (size_t)i * ep->layout.topk;
     for (uint32_t k = 0; k < topk; k++)
       if (op->member_of[at + k] == (int16_t)index)
         *row++ = op->weights[at + k];
@@ -47,7 +53,7 @@ static void write_weights(weft_ep_t *ep, const struct ep_op *op, uint32_t index,
 }
 
 static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args) {
-  memcpy(op->weights, args->topk_weights, (size_t)op->num_tokens * ep->layout.topk * sizeof *op->weights);
+  memcpy(op->weights, args->topk_weights, (size_t)op->num_tokens * op->topk * sizeof *op->weights);
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (member->rows_out == 0 || member->lost)
@@ -61,7 +67,7 @@ static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_c
       continue; // the combine finds it down
     write_weights(ep, op, i, late_weights(ep, member->link->out.memory, op->number));
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->out.memory, op->number);
-    atomic_store_explicit(&slot->weights.flag, op->number + 1, memory_order_release);
+    atomic_store_explicit(&slot->weights.flag, ep_answer_flag(op->number, op->round, 0), memory_order_release);
     path->publish(member->link, op->number, EP_PART_WEIGHTS, member->rows_out);
     uint64_t bytes = (uint64_t)member->rows_out * ep->layout.topk * sizeof(float);
     member->link->sent_bytes += bytes;
@@ -97,12 +103,19 @@ static const uint8_t *encoded_row(weft_ep_t *ep, const uint16_t *row, uint8_t *r
   return room;
 }
 
+// What a rank answers with.
+struct answer {
+  const uint16_t *y;
+  enum weft_ep_combine_dtype type;
+  size_t bytes; // of a row
+  uint64_t deadline_ns;
+};
+
 // As in a dispatch. In a rank-major y the rows of one source stand together.
-static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t first,
-                           const uint16_t *y, uint32_t *end) {
+static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member,
+                           const struct answer *answer, uint32_t first, uint32_t *end) {
   const struct ep_path_ops *path = member->link->path;
-  if (!path->zero_copy_rows || !op->own_y || op->layout != WEFT_EP_RANK_MAJOR ||
-      ep->combine_dtype != WEFT_EP_COMBINE_BF16)
+  if (!path->zero_copy_rows || !op->own_y || op->layout != WEFT_EP_RANK_MAJOR || answer->type != WEFT_EP_COMBINE_BF16)
     return false;
   uint32_t count = path->zero_copy_rows(member->link, op->number, EP_PART_COMBINE, first, member->rows_in), run = 0;
   const struct ep_inbox *inbox = &member->link->inbox[op->number % EP_DEPTH];
@@ -111,29 +124,30 @@ static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct e
     run++;
   if (count == 0 || run < count)
     return false;
-  path->zero_copy(member->link, op->number, EP_PART_COMBINE, first, y + (size_t)row[0] * ep->layout.hidden);
+  path->zero_copy(member->link, op->number, EP_PART_COMBINE, first, answer->y + (size_t)row[0] * ep->layout.hidden);
   *end = first + count;
   return true;
 }
 
-static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, const uint16_t *y) {
+static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member,
+                      const struct answer *answer) {
   const struct ep_inbox *inbox = &member->link->inbox[op->number % EP_DEPTH];
-  bool coded = ep->combine_dtype == WEFT_EP_COMBINE_LOGFMT10;
+  bool coded = answer->type == WEFT_EP_COMBINE_LOGFMT10;
   struct ep_writing writing = ep_write_begin(member->link, member->rows_in);
   const struct ep_path_ops *path = member->link->path;
   uint32_t zero_copied = 0;
   for (uint32_t i = 0; i < member->rows_in; i++) {
-    if (i < zero_copied || zero_copy_rows(ep, op, member, i, y, &zero_copied)) {
+    if (i < zero_copied || zero_copy_rows(ep, op, member, answer, i, &zero_copied)) {
       path->rows_written(member->link, op->number, EP_PART_COMBINE, i + 1);
       continue;
     }
     void *to = ep_combine_row(ep, member->link->out.memory, op->number, i);
     const void *row =
-        ep_reduced_row(ep, op, inbox, i, y, !coded && ep_write_in_place(&writing) ? to : ep->host->reduced);
+        ep_reduced_row(ep, op, inbox, i, answer->y, !coded && ep_write_in_place(&writing) ? to : ep->host->reduced);
     if (coded)
       row = encoded_row(ep, row, ep_write_in_place(&writing) ? to : ep->host->encoded);
     if (row != to)
-      ep_write_row(ep, &writing, to, row, ep->layout.combine_bytes);
+      ep_write_row(ep, &writing, to, row, answer->bytes);
     if (path->rows_written)
       path->rows_written(member->link, op->number, EP_PART_COMBINE, i + 1);
   }
@@ -143,8 +157,8 @@ static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_mem
 static enum ep_wait take_weights(weft_ep_t *ep, struct ep_op *op, const struct ep_member *member,
                                  struct ep_inbox *inbox, uint64_t deadline_ns) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
-  enum ep_wait came = ep_wait_word(ep, member->link, &slot->weights.flag, op->number + 1, deadline_ns,
-                                   "its weights did not come by the deadline");
+  enum ep_wait came = ep_wait_word(ep, member->link, &slot->weights.flag, ep_answer_flag(op->number, op->round, 0),
+                                   deadline_ns, "its weights did not come by the deadline");
   if (came != EP_WAIT_CAME)
     return came;
   memcpy(inbox->weight, late_weights(ep, member->link->in.memory, op->number),
@@ -164,12 +178,12 @@ static enum ep_wait combine_free(weft_ep_t *ep, const struct ep_op *op, struct e
 }
 
 // False: interrupted before anything was written.
-static bool answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const void *y, uint64_t deadline_ns) {
+static bool answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct answer *with) {
   if (!member->received || member->lost || member->rows_in == 0)
     return true;
   if (!member->link) {
     if (!op->own_y && !op->placed)
-      reduce_own_rows(ep, op, member->rows_in, y);
+      reduce_own_rows(ep, op, member->rows_in, with->y);
     return true;
   }
   struct ep_link *link = member->link;
@@ -177,19 +191,19 @@ static bool answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   struct ep_inbox *inbox = &link->inbox[place];
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
   bool late = member->late_weights && op->layout == WEFT_EP_PER_EXPERT;
-  enum ep_wait ready = late ? take_weights(ep, op, member, inbox, deadline_ns) : EP_WAIT_CAME;
+  enum ep_wait ready = late ? take_weights(ep, op, member, inbox, with->deadline_ns) : EP_WAIT_CAME;
   if (ready == EP_WAIT_CAME)
-    ready = combine_free(ep, op, link, deadline_ns);
+    ready = combine_free(ep, op, link, with->deadline_ns);
   member->lost = ready == EP_WAIT_DOWN;
   if (ready != EP_WAIT_CAME)
     return ready != EP_WAIT_INTERRUPTED;
   if (!op->placed)
-    send_rows(ep, op, member, y);
+    send_rows(ep, op, member, with);
   ep_kernels_fence();
-  atomic_store_explicit(&slot->combine.flag, op->number + 1, memory_order_release);
-  link->sent_combine[place] = op->number + 1;
+  atomic_store_explicit(&slot->combine.flag, ep_answer_flag(op->number, op->round, with->type), memory_order_release);
+  link->sent_combine[place] = ep_answer_flag(op->number, op->round, 0);
   link->path->publish(link, op->number, EP_PART_COMBINE, member->rows_in);
-  uint64_t bytes = (uint64_t)member->rows_in * ep->layout.combine_bytes;
+  uint64_t bytes = (uint64_t)member->rows_in * with->bytes;
   link->sent_bytes += bytes;
   op->combine_wire_bytes += bytes;
   return true;
@@ -200,6 +214,7 @@ static void begin_answers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_
   if (op->in_place)
     ep_release_rows(ep, op);
   op->own_y = y_stays ? args->y : NULL;
+  op->combine_wire_bytes = 0;
   if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT)
     send_weights(ep, op, args);
   op->answered = 1;
@@ -216,12 +231,16 @@ int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
     return rc;
   if (op->answered == 0)
     begin_answers(ep, op, args, y_stays);
-  uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
+  struct answer with = {.y = args->y,
+                        .type = args->dtype ? args->dtype : ep->combine_dtype,
+                        .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
+  with.bytes = ep_layout_combine_bytes(&ep->layout, with.type);
   for (uint32_t i = op->answered; i <= op->num_members; i++) // the ranks behind this one first, itself last
-    if (!answer(ep, op, &op->members[(op->self + i) % op->num_members], args->y, deadline_ns)) {
+    if (!answer(ep, op, &op->members[(op->self + i) % op->num_members], &with)) {
       op->answered = i;
       return ep_canceled("combine_send");
     }
+  op->answered = 0; // the operation may be combined once more
   ep_hand_over(ep);
   op->state = EP_OP_ANSWERED;
   return 0;

@@ -1,14 +1,17 @@
 // dispatch_recv: receive every member's header and rows (recv_headers.c), release its rows, decide what comes next, and
 // report what came.
+#include <string.h>
+
 #include "base/fail.h"
 #include "ep/host/host.h"
 #include "ep/remote/remote_link.h"
 
 static void count_bytes(const weft_ep_t *ep, struct ep_op *op) {
+  uint64_t row_bytes = op->form.value_bytes + op->form.scale_bytes;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (member->received && member->link)
-      member->link->received_bytes += ep_layout_dispatch_bytes(&ep->layout, member->rows_in);
+      member->link->received_bytes += ep_layout_bytes(&ep->layout, row_bytes, member->rows_in);
   }
 }
 
@@ -17,7 +20,7 @@ static void add_waits(const struct ep_op *op, const struct weft_ep_recv_args *re
     recv->wait_ns[op->members[i].rank] += (int64_t)op->members[i].wait_ns;
 }
 
-void ep_fill_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_info *info) {
+void ep_fill_info(const struct ep_op *op, struct weft_ep_info *info) {
   const struct ep_outcome *outcome = &op->outcome;
   info->op = op->number;
   info->epoch = outcome->epoch;
@@ -26,7 +29,7 @@ void ep_fill_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_in
   info->rows_needed = outcome->rows_needed;
   info->mark = outcome->mark;
   info->wire_bytes = op->dispatch_wire_bytes;
-  info->logical_bytes = ep_logical_bytes(ep, op->logical_selections);
+  info->logical_bytes = ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
   info->num_lost = 0;
   for (uint32_t i = 0; i < outcome->members; i++) {
     if (op->members[i].received)
@@ -37,6 +40,63 @@ void ep_fill_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_in
   }
 }
 
+// For who reads memory and does not call the library: the mask of those whose tokens did not come, then the rest.
+static void tell(const weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv, uint32_t rows,
+                 uint32_t needed, uint64_t mark) {
+  uint32_t lost = 0;
+  if (recv->lost)
+    memset(recv->lost, 0, (ep->capacity + 63) / 64 * sizeof *recv->lost);
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    const struct ep_member *member = &op->members[i];
+    lost += !member->received;
+    if (recv->lost && !member->received)
+      recv->lost[member->rank / 64] |= (uint64_t)1 << member->rank % 64;
+  }
+  struct weft_ep_told *told = recv->told;
+  if (!told)
+    return;
+  told->op = op->number;
+  told->epoch = op->view->epoch;
+  told->mark = mark;
+  told->num_ranks = op->num_members;
+  told->num_rows = rows;
+  told->rows_needed = needed;
+  told->num_lost = lost;
+  __atomic_store_n(&told->written, op->number + 1, __ATOMIC_RELEASE);
+}
+
+// The headers are all there, and rows need not be read any more.
+static void received(weft_ep_t *ep, struct ep_op *op, bool in_place) {
+  op->in_place = in_place;
+  if (!in_place)
+    ep_release_rows(ep, op);
+  ep_activate_next(ep);
+  ep_hand_over(ep);
+}
+
+// Rows of two types have no place in one buffer: the operation has ended, for the others too, who see the same.
+static int end_odd(weft_ep_t *ep, struct ep_op *op) {
+  const struct ep_member *odd = &op->members[op->odd_member];
+  const struct ep_dispatch_head *head = &ep_slot(&ep->layout, odd->link->in.memory, op->number)->dispatch;
+  int rc = fail(WEFT_ERR_PROTOCOL,
+                "dispatch_recv: rank %d dispatches dtype %u with top-%u in operation %llu, and this rank dtype %d with "
+                "top-%u: all ranks of an operation dispatch alike, so it has ended",
+                odd->rank, head->dtype, head->topk, (unsigned long long)op->number, (int)op->form.dtype, op->topk);
+  received(ep, op, false);
+  ep_op_end(ep, op);
+  return rc;
+}
+
+static int no_room(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv, uint32_t needed,
+                   uint64_t mark, struct weft_ep_info *info) {
+  if (info)
+    info->rows_needed = needed;
+  if (recv->told || recv->lost)
+    tell(ep, op, recv, 0, needed, mark);
+  return fail(WEFT_ERR_ROOM, "dispatch_recv: the buffer has %u rows%s, and %u came: call again with more", recv->rows,
+              recv->layout == WEFT_EP_RANK_MAJOR ? "" : " for each expert", needed);
+}
+
 int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, struct weft_ep_info *info) {
   if (op->number != ep->activation.op)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: operation %llu comes before %llu",
@@ -44,25 +104,22 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   uint64_t mark;
   if (!ep_receive_headers(ep, op, recv, &mark))
     return ep_canceled("dispatch_recv");
+  if (op->odd_member >= 0)
+    return end_odd(ep, op);
   uint32_t needed = recv ? ep_expand_needed(ep, recv) : 0;
-  if (info)
-    info->rows_needed = needed;
   if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
-    return fail(WEFT_ERR_ROOM, "dispatch_recv: the buffer has %u rows%s, and %u came: call again with more", recv->rows,
-                recv->layout == WEFT_EP_RANK_MAJOR ? "" : " for each expert", needed);
+    return no_room(ep, op, recv, needed, mark, info);
   uint32_t rows = recv ? ep_expand_end(ep, recv) : 0;
   count_bytes(ep, op);
   if (recv && recv->wait_ns)
     add_waits(op, recv);
-  op->in_place = recv && recv->rows_at;
-  if (!op->in_place)
-    ep_release_rows(ep, op);
-  ep_activate_next(ep);
+  if (recv && (recv->told || recv->lost))
+    tell(ep, op, recv, rows, needed, mark);
+  received(ep, op, recv && recv->rows_at);
   if (recv) {
     op->layout = recv->layout == WEFT_EP_RANK_MAJOR ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT;
     op->recv_rows = recv->rows;
   }
-  ep_hand_over(ep);
   op->state = EP_OP_RECEIVED;
   op->outcome = (struct ep_outcome){.received = true,
                                     .members = op->num_members,
@@ -71,23 +128,36 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
                                     .epoch = op->view->epoch,
                                     .mark = mark};
   ep->stats.dispatch_wire_bytes += op->dispatch_wire_bytes;
-  ep->stats.dispatch_logical_bytes += ep_logical_bytes(ep, op->logical_selections);
+  ep->stats.dispatch_logical_bytes +=
+      ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
   if (info)
-    ep_fill_info(ep, op, info);
+    ep_fill_info(op, info);
   return 0;
+}
+
+// Whether the receive has a place for the scales of that type.
+static int check_scales(enum weft_ep_dtype dtype, const struct weft_ep_recv_args *recv) {
+  if (dtype == WEFT_EP_BF16 || recv->scales || !recv->x || recv->rows == 0)
+    return 0;
+  return fail(WEFT_ERR_INVALID, "dispatch_recv: scales is NULL, and fp8 (dtype %d) is dispatched", (int)dtype);
 }
 
 int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *recv,
                           struct weft_ep_info *info) {
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
+  if (rc == 0)
+    rc = check_scales(op->form.dtype, recv);
   return rc != 0 ? rc : ep_receive(ep, op, recv, info);
 }
 
 int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
                      struct weft_ep_info *info, uint64_t *number) {
+  int rc = check_scales(args->dtype ? args->dtype : ep->dtype, recv); // before anything is sent
+  if (rc != 0)
+    return rc;
   ep->holds = true; // to hand the network over between the two would wake the net thread for nothing
-  int rc = ep_op_resumes(ep, EP_KIND_DISPATCH, number);
+  rc = ep_op_resumes(ep, EP_KIND_DISPATCH, number);
   if (rc == 0)
     rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
   if (rc >= 0) {

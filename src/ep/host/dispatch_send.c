@@ -6,11 +6,16 @@
 #include "ep/host/host.h"
 #include "ep/view/views.h"
 
-static int check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
+static int64_t expert_at(const struct weft_ep_dispatch_args *args, size_t at) {
+  return args->topk_idx ? args->topk_idx[at] : args->topk_idx32[at];
+}
+
+static int check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens,
+                         uint32_t topk) {
   int64_t experts = (int64_t)ep->capacity * ep->experts_per_rank;
-  for (uint32_t t = 0; t < args->num_tokens; t++)
-    for (uint32_t k = 0; k < ep->layout.topk; k++) {
-      int64_t expert = args->topk_idx[(size_t)t * ep->layout.topk + k];
+  for (uint32_t t = 0; t < num_tokens; t++)
+    for (uint32_t k = 0; k < topk; k++) {
+      int64_t expert = expert_at(args, (size_t)t * topk + k);
       if (expert < -1 || expert >= experts)
         return fail(WEFT_ERR_INVALID, "dispatch: topk_idx[%u][%u] is %lld; experts are 0 to %lld, and -1 is none", t, k,
                     (long long)expert, (long long)experts - 1);
@@ -48,7 +53,7 @@ static bool place(weft_ep_t *ep, struct ep_op *op, uint32_t token, size_t at) {
 
 // Gives every selection its member and row, and every member its tokens. Rows are packed in the order of tokens.
 static void route(weft_ep_t *ep, struct ep_op *op) {
-  uint32_t topk = ep->layout.topk, num_rows = 0;
+  uint32_t topk = op->topk, num_rows = 0;
   zero_counts(op);
   for (uint32_t t = 0; t < op->num_tokens; t++)
     for (uint32_t k = 0; k < topk; k++)
@@ -65,16 +70,33 @@ static void route(weft_ep_t *ep, struct ep_op *op) {
   }
 }
 
-// Whether x holds the values as they travel: bf16, or fp8 that the caller has cast.
-static bool is_cast(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
-  return ep->dtype == WEFT_EP_BF16 || args->scales;
+// What a dispatch is made of, where the caller has it.
+struct input {
+  const uint8_t *x;
+  uint64_t x_stride;       // bytes
+  struct ep_scales scales; // with x cast by the caller
+  bool cast;               // x holds the values as they travel: bf16, or fp8 that the caller has cast
+  bool stays;              // all of it stays readable until dispatch_recv returns
+};
+
+static struct input input_of(const weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_dispatch_args *args,
+                             bool stays) {
+  bool cast = op->form.dtype == WEFT_EP_BF16 || args->scales;
+  uint64_t words = op->form.scale_bytes / sizeof(uint32_t), dense = cast ? op->form.value_bytes : 2 * ep->layout.hidden;
+  return (struct input){.x = args->x,
+                        .x_stride = args->row_stride ? args->row_stride : dense,
+                        .scales = {.words = args->scales,
+                                   .row = args->scale_row_stride ? args->scale_row_stride : words,
+                                   .block = args->scale_block_stride ? args->scale_block_stride : 1},
+                        .cast = cast,
+                        .stays = stays};
 }
 
-static void cast_row(weft_ep_t *ep, uint8_t *row, const uint16_t *x) {
+static void cast_row(weft_ep_t *ep, const struct ep_form *form, uint8_t *row, const uint16_t *x) {
   const struct ep_layout *layout = &ep->layout;
-  uint8_t *behind = row + layout->value_bytes;
-  if (ep->dtype != WEFT_EP_FP8_UE8M0) {
-    ep->kernels->cast_fp8(row, (float *)behind, x, layout->hidden, ep->dtype == WEFT_EP_FP8_POW2);
+  uint8_t *behind = row + form->value_bytes;
+  if (form->dtype != WEFT_EP_FP8_UE8M0) {
+    ep->kernels->cast_fp8(row, (float *)behind, x, layout->hidden, form->dtype == WEFT_EP_FP8_POW2);
     return;
   }
   float scales[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
@@ -83,15 +105,13 @@ static void cast_row(weft_ep_t *ep, uint8_t *row, const uint16_t *x) {
 }
 
 // A token's values as they travel. Where they are cast here, once, on first use, their scales lie behind them.
-static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args,
-                                   uint32_t t) {
-  const struct ep_layout *layout = &ep->layout;
-  if (is_cast(ep, args))
-    return (const uint8_t *)args->x + t * layout->value_bytes;
-  const uint16_t *x = (const uint16_t *)args->x + (size_t)t * layout->hidden;
-  uint8_t *row = op->cast + t * layout->row_stride;
+static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct input *input, uint32_t t) {
+  const uint8_t *x = input->x + t * input->x_stride;
+  if (input->cast)
+    return x;
+  uint8_t *row = op->cast + t * ep->layout.row_stride;
   if (!(op->cast_done[t / 64] >> (t % 64) & 1)) {
-    cast_row(ep, row, x);
+    cast_row(ep, &op->form, row, (const uint16_t *)x);
     op->cast_done[t / 64] |= (uint64_t)1 << (t % 64);
   }
   return row;
@@ -102,16 +122,18 @@ static void write_row_head(weft_ep_t *ep, const struct ep_op *op, uint32_t membe
   const struct ep_layout *layout = &ep->layout;
   float *weights = ep_row_weights(row);
   int16_t *experts = ep_row_experts(layout, row);
-  uint32_t count = 0;
-  for (uint32_t k = 0; k < layout->topk; k++) {
-    size_t at = (size_t)token * layout->topk + k;
+  uint32_t count = 0, places = 0;
+  for (uint32_t k = 0; k < op->topk; k++) {
+    size_t at = (size_t)token * op->topk + k;
     if (op->member_of[at] != (int16_t)member)
       continue;
     experts[count] = op->local_of[at];
     weights[count++] = op->has_weights ? op->weights[at] : 0.0f;
+    places |= 1u << k;
   }
   row->token = (int32_t)token;
-  row->count = count;
+  row->count = (uint16_t)count;
+  row->places = (uint16_t)places;
 }
 
 static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint32_t count) {
@@ -121,8 +143,10 @@ static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *me
   head->ready = op->ready;
   head->mark = op->mark;
   head->count = count;
-  head->kind = (uint16_t)op->kind;
+  head->kind = (uint8_t)op->kind;
   head->has_weights = op->has_weights;
+  head->dtype = (uint8_t)op->form.dtype;
+  head->topk = (uint8_t)op->topk;
   ep_kernels_fence();
   atomic_store_explicit(&head->flag, op->number + 1, memory_order_release);
   link->sent_dispatch[op->number % EP_DEPTH] = op->number + 1;
@@ -151,26 +175,29 @@ bool ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, ui
 }
 
 struct sending {
-  const struct weft_ep_dispatch_args *args;
-  bool x_stays;
+  struct input input;
   uint64_t deadline_ns;
   uint32_t rows_written, peers_done;
 };
 
-static void write_row(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args, uint32_t token,
+static void write_row(weft_ep_t *ep, struct ep_op *op, const struct input *input, uint32_t token,
                       struct ep_writing *writing, char *to) {
-  const struct ep_layout *layout = &ep->layout;
-  size_t behind = args->scales ? 0 : layout->scale_bytes;
-  ep_write_row(ep, writing, to, outgoing_row(ep, op, args, token), layout->value_bytes + behind);
-  if (args->scales)
-    memcpy(to + layout->value_bytes, (const char *)args->scales + token * layout->scale_bytes, layout->scale_bytes);
+  const struct ep_form *form = &op->form;
+  const struct ep_scales *scales = &input->scales;
+  size_t behind = scales->words ? 0 : form->scale_bytes;
+  ep_write_row(ep, writing, to, outgoing_row(ep, op, input, token), form->value_bytes + behind);
+  if (scales->words)
+    ep_copy_scales((uint32_t *)(to + form->value_bytes), 1, scales->words + token * scales->row, scales->block,
+                   form->scale_bytes);
 }
 
 // Whether the member's rows from `first` on go to its host from x, with zero copies, and until which.
 static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t first,
                            const struct sending *sending, uint32_t *end) {
   const struct ep_path_ops *path = member->link->path;
-  if (!path->zero_copy_rows || !sending->x_stays || ep->dtype != WEFT_EP_BF16)
+  const struct input *input = &sending->input;
+  if (!path->zero_copy_rows || !input->stays || op->form.dtype != WEFT_EP_BF16 ||
+      input->x_stride != ep->layout.row_stride)
     return false;
   uint32_t count = path->zero_copy_rows(member->link, op->number, EP_PART_DISPATCH, first, member->rows_out), run = 0;
   const uint16_t *token = op->row_token + member->first_row + first;
@@ -178,8 +205,7 @@ static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct e
     run++;
   if (count == 0 || run < count)
     return false;
-  const char *from = (const char *)sending->args->x + token[0] * ep->layout.value_bytes;
-  path->zero_copy(member->link, op->number, EP_PART_DISPATCH, first, from);
+  path->zero_copy(member->link, op->number, EP_PART_DISPATCH, first, input->x + token[0] * input->x_stride);
   *end = first + count;
   return true;
 }
@@ -200,7 +226,7 @@ static bool send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
     uint32_t token = op->row_token[member->first_row + i];
     write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
     if (i >= zero_copied && !zero_copy_rows(ep, op, member, i, sending, &zero_copied))
-      write_row(ep, op, sending->args, token, &writing, slot + layout->rows + i * layout->row_stride);
+      write_row(ep, op, &sending->input, token, &writing, slot + layout->rows + i * layout->row_stride);
     sending->rows_written++;
     if (link->path->rows_written)
       link->path->rows_written(link, op->number, EP_PART_DISPATCH, i + 1);
@@ -209,68 +235,102 @@ static bool send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
   }
   raise_dispatch(ep, op, member, member->rows_out);
   sending->peers_done++;
-  uint64_t bytes = ep_layout_dispatch_bytes(layout, member->rows_out);
+  uint64_t bytes = ep_layout_bytes(layout, op->form.value_bytes + op->form.scale_bytes, member->rows_out);
   link->sent_bytes += bytes;
   op->dispatch_wire_bytes += bytes;
   return true;
 }
 
 // What this rank sends to itself: row headers, and rows that stay readable until dispatch_recv.
-static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args, bool x_stays) {
+static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct input *input) {
   const struct ep_layout *layout = &ep->layout;
   const struct ep_member *self = &op->members[op->self];
-  bool given = is_cast(ep, args), direct = given && x_stays;
-  op->own_rows = direct ? args->x : op->cast;
-  op->own_stride = direct ? layout->value_bytes : layout->row_stride;
-  op->own_scales = direct ? args->scales : NULL;
+  bool direct = input->cast && input->stays;
+  op->own_rows = direct ? input->x : op->cast;
+  op->own_stride = direct ? input->x_stride : layout->row_stride;
+  op->own_scales = direct ? input->scales : (struct ep_scales){NULL, 0, 0};
   for (uint32_t i = 0; i < self->rows_out; i++) {
     uint32_t token = op->row_token[self->first_row + i];
     write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
-    const uint8_t *row = outgoing_row(ep, op, args, token); // casts it, if no other member needed it
-    if (given && !direct)
-      ep_op_keep_row(ep, op, token, row, args->scales);
+    const uint8_t *row = outgoing_row(ep, op, input, token); // casts it, if no other member needed it
+    if (input->cast && !direct)
+      ep_op_keep_row(ep, op, token, row, &input->scales);
   }
 }
 
-static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args, enum ep_kind kind) {
-  size_t selections = (size_t)args->num_tokens * ep->layout.topk;
+static void take_experts(struct ep_op *op, const struct weft_ep_dispatch_args *args, size_t selections) {
+  if (args->topk_idx)
+    memcpy(op->experts, args->topk_idx, selections * sizeof *op->experts);
+  else
+    for (size_t i = 0; i < selections; i++)
+      op->experts[i] = args->topk_idx32[i];
+}
+
+// T: num_tokens, or what stands in memory.
+static uint32_t tokens_of(const struct weft_ep_dispatch_args *args) {
+  return args->num_tokens_at ? *args->num_tokens_at : args->num_tokens;
+}
+
+static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args, enum ep_kind kind,
+                  uint32_t num_tokens) {
   op->number = ep->next_op;
   op->ready = atomic_load(&ep->ready);
   op->mark = ep->mark;
   op->kind = kind;
-  op->num_tokens = args->num_tokens;
-  op->has_weights = args->topk_weights != NULL || args->num_tokens == 0;
+  op->form = ep_layout_form(&ep->layout, args->dtype ? args->dtype : ep->dtype);
+  op->num_tokens = num_tokens;
+  op->topk = args->topk ? args->topk : ep->layout.topk;
+  op->has_weights = args->topk_weights != NULL || num_tokens == 0;
   op->in_place = op->placed = op->halfway = false;
   op->sent = op->answered = 0;
+  op->round = 0;
   op->dispatch_wire_bytes = op->combine_wire_bytes = op->logical_selections = 0;
+  size_t selections = (size_t)num_tokens * op->topk;
   if (selections > 0)
-    memcpy(op->experts, args->topk_idx, selections * sizeof *op->experts);
+    take_experts(op, args, selections);
   if (selections > 0 && args->topk_weights)
     memcpy(op->weights, args->topk_weights, selections * sizeof *op->weights);
-  memset(op->cast_done, 0, (args->num_tokens + 63) / 64 * sizeof *op->cast_done);
+  memset(op->cast_done, 0, (num_tokens + 63) / 64 * sizeof *op->cast_done);
   op->num_members = 0;
   op->outcome = (struct ep_outcome){0};
   ep_op_set_view(ep, op, ep->view);
   route(ep, op);
 }
 
-int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, bool x_stays,
-            uint64_t *number) {
-  int rc = check_experts(ep, args);
-  if (rc == 0)
-    rc = ep_check_active(ep);
-  if (rc != 0)
-    return rc;
-  struct ep_op *op = &ep->host->ops[ep->next_op % EP_DEPTH];
-  bool resumes = op->state == EP_OP_SENDING;
-  if (resumes && op->kind != kind)
-    return ep_fail_interrupted(op);
-  if (op->state != EP_OP_FREE && !resumes)
+// The place of the next operation. With RECYCLE the one before it there may end. 1: an interrupted call goes on there.
+static int take_place(weft_ep_t *ep, struct ep_op *op, enum ep_kind kind, uint32_t flags) {
+  if (op->state == EP_OP_FREE)
+    return 0;
+  if (op->state == EP_OP_SENDING)
+    return op->kind == kind ? 1 : ep_fail_interrupted(op);
+  if (!(flags & WEFT_EP_DISPATCH_RECYCLE))
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
                 (unsigned long long)op->number, EP_DEPTH);
-  if (!resumes)
-    begin(ep, op, args, kind);
-  struct sending sending = {.args = args, .x_stays = x_stays, .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
+  if (op->state != EP_OP_RECEIVED)
+    return fail(WEFT_ERR_BUSY, "dispatch: operation %llu cannot be recycled: %s", (unsigned long long)op->number,
+                op->state == EP_OP_SENT ? "it has not been received" : "its combine has not been received");
+  ep_op_end(ep, op);
+  return 0;
+}
+
+int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, bool x_stays,
+            uint64_t *number) {
+  uint32_t num_tokens = tokens_of(args);
+  struct ep_op *op = &ep->host->ops[ep->next_op % EP_DEPTH];
+  if (num_tokens > args->num_tokens)
+    return fail(WEFT_ERR_INVALID, "dispatch: *num_tokens_at is %u, more than num_tokens, %u", num_tokens,
+                args->num_tokens);
+  int rc = check_experts(ep, args, num_tokens, args->topk ? args->topk : ep->layout.topk);
+  if (rc == 0)
+    rc = ep_check_active(ep);
+  if (rc == 0)
+    rc = take_place(ep, op, kind, args->flags);
+  if (rc < 0)
+    return rc;
+  if (rc == 0)
+    begin(ep, op, args, kind, num_tokens);
+  struct sending sending = {.input = input_of(ep, op, args, x_stays),
+                            .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
   // Each rank begins with the one after it: no two with the same.
   for (uint32_t i = op->sent + 1; i < op->num_members; i++)
     if (!send_to(ep, op, (op->self + i) % op->num_members, &sending)) {
@@ -278,7 +338,7 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
       op->state = EP_OP_SENDING;
       return ep_canceled("dispatch");
     }
-  keep_own(ep, op, args, x_stays);
+  keep_own(ep, op, &sending.input);
   ep_hand_over(ep);
   op->state = EP_OP_SENT;
   ep->next_op++;

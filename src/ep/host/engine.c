@@ -16,12 +16,10 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   host->reduced = calloc(options->hidden, sizeof *host->reduced);
   if (!host->heads || !host->reduced || !host->cursor)
     return fail(WEFT_ERR_NOMEM, "no memory for operations of %u tokens", options->max_tokens);
-  if (options->combine_dtype == WEFT_EP_COMBINE_LOGFMT10) {
-    host->encoded = aligned_alloc(EP_LINE, ep->layout.combine_stride);
-    host->decoded = calloc((size_t)options->topk * options->hidden, sizeof *host->decoded);
-    if (!host->encoded || !host->decoded)
-      return fail(WEFT_ERR_NOMEM, "no memory to encode rows of %u values", options->hidden);
-  }
+  host->encoded = aligned_alloc(EP_LINE, ep->layout.combine_stride); // logfmt10 takes no more than any type
+  host->decoded = calloc((size_t)options->topk * options->hidden, sizeof *host->decoded);
+  if (!host->encoded || !host->decoded)
+    return fail(WEFT_ERR_NOMEM, "no memory to encode rows of %u values", options->hidden);
   for (int i = 0; i < EP_DEPTH; i++) {
     int rc = ep_op_init(ep, &host->ops[i]);
     if (rc != 0)

@@ -19,7 +19,14 @@ struct ep_member {
   bool received;        // its dispatch header came
   bool lost;            // it is dead, silent, or has no link: nothing more is expected from it in this operation
   bool late_weights;    // its weights come with the combine
-  uint16_t kind;        // of its operation, enum ep_kind
+  uint8_t kind;         // of its operation, enum ep_kind
+  uint8_t answer_type;  // of the rows that it answered with, enum weft_ep_combine_dtype
+};
+
+// Scales of rows in the caller's memory: of token t and block b, word t * row + b * block.
+struct ep_scales {
+  const uint32_t *words; // NULL: there are none, or they lie behind the values
+  uint64_t row, block;
 };
 
 // An operation in flight. Arrays are allocated once, for the largest operation and capacity.
@@ -37,7 +44,8 @@ struct ep_op {
   uint32_t answered; // RECEIVED, and a combine was interrupted: one more than the members that were answered
   bool halfway;      // a combine in one was interrupted in its second half
 
-  uint32_t num_tokens;
+  struct ep_form form;
+  uint32_t num_tokens, topk; // T and K of this operation
   bool has_weights;
   int64_t *experts;    // [T][K] as given
   float *weights;      // [T][K]; late ones are filled in by combine_send
@@ -50,16 +58,18 @@ struct ep_op {
   uint8_t *cast;       // [T][row_stride] rows as they travel, by token: fp8, and what this rank sends to itself
   const uint8_t *own_rows; // where this rank's own rows are read: `cast`, or the caller's x
   size_t own_stride;
-  const void *own_scales; // the caller's, where own_rows is its x; NULL: none, or behind the values
-  uint8_t *own_heads;     // [M] row headers of what this rank sends to itself
-  struct ep_inbox own_in; // likewise
-  uint16_t *own_combine;  // [M][H] this rank's own rows, reduced; with own_y, room for one
-  const uint16_t *own_y;  // the caller's y, while it stays readable until combine_recv has returned
+  struct ep_scales own_scales; // the caller's, where own_rows is its x
+  uint8_t *own_heads;          // [M] row headers of what this rank sends to itself
+  struct ep_inbox own_in;      // likewise
+  uint16_t *own_combine;       // [M][H] this rank's own rows, reduced; with own_y, room for one
+  const uint16_t *own_y;       // the caller's y, while it stays readable until combine_recv has returned
 
   enum weft_ep_layout layout;
   uint32_t recv_rows; // weft_ep_recv_args.rows
   bool in_place;      // the rows that came are still being read where they lie: no thread may overwrite them yet
   bool placed;        // weft_ep_combine_rows has returned where to write the answers
+  uint32_t round;     // combines before the one at hand
+  int32_t odd_member; // the first that dispatches another type or top-k, -1: none
   uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
 
   // What the calls of the last operation in this place brought, for weft_ep_await; its members stay as they were.
@@ -76,9 +86,11 @@ struct ep_host {
   uint8_t *heads;     // [M] row headers of the member whose rows are being laid out
   uint32_t *cursor;   // [experts] selections of each local expert laid out so far
   uint32_t laid_rows; // rows laid out so far (RANK_MAJOR)
-  uint16_t *reduced;  // [H] a row between its reduction and its way to the peer
-  uint8_t *encoded;   // logfmt10: the same, as it travels
-  uint16_t *decoded;  // logfmt10: [K][H] rows of one token that came
+  struct ep_scales out_scales; // where the receive has its scales; their words are written,
+  uint64_t out_scales_expert;  // those of an expert so far behind those of the one before
+  uint16_t *reduced;           // [H] a row between its reduction and its way to the peer
+  uint8_t *encoded;            // logfmt10: the same, as it travels
+  uint16_t *decoded;           // logfmt10: [K][H] rows of one token that came, of the largest K
 };
 
 extern const struct ep_engine_ops ep_host_engine;
@@ -91,7 +103,9 @@ void ep_op_free(struct ep_op *op);
 // Copies a row of the caller's to its place in op->cast: its values, and behind them the token's scales among `scales`,
 // if there are any. Returns that place.
 const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
-                              const void *scales);
+                              const struct ep_scales *scales);
+// Copies the `bytes` of a row's scales, one word each `from_block` and `to_block` words.
+void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes);
 // Gives the operation the members of `view`; what is known of those that it had is kept.
 void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *view);
 // The member of that rank, or -1.
@@ -167,7 +181,7 @@ bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
 
 // --- recv_layout.c: rows from a window to the receive buffer ---
 
-void ep_expand_begin(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+void ep_expand_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
 // Lays out the rows of one member behind those before it. PROTOCOL: a row header is wrong (nothing is laid out then).
 int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv_args *recv);
 // Rows that would have been needed in recv->rows; what is beyond has not been written.
@@ -188,7 +202,7 @@ int ep_op_resumes(weft_ep_t *ep, enum ep_kind kind, uint64_t *number);
 // The second half of a dispatch, of an operation that was sent.
 int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, struct weft_ep_info *info);
 // What a dispatch did, from op->outcome and the members.
-void ep_fill_info(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_info *info);
+void ep_fill_info(const struct ep_op *op, struct weft_ep_info *info);
 
 // --- combine_send.c ---
 
@@ -214,7 +228,7 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
 int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
                     struct weft_ep_result *result);
 // Writes the selections of `op` that brought nothing into the result's list, and counts them.
-void ep_list_missing(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result);
+void ep_list_missing(const struct ep_op *op, struct weft_ep_result *result);
 // What the combine did: the losses and the bytes.
 void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result);
 

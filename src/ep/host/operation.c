@@ -56,13 +56,22 @@ void ep_op_free(struct ep_op *op) {
   *op = (struct ep_op){0};
 }
 
+void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes) {
+  if (to_block == 1 && from_block == 1) {
+    memcpy(to, from, bytes);
+    return;
+  }
+  for (uint32_t i = 0; i < bytes / sizeof *to; i++)
+    to[i * to_block] = from[i * from_block];
+}
+
 const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
-                              const void *scales) {
-  const struct ep_layout *layout = &ep->layout;
-  uint8_t *row = op->cast + token * layout->row_stride;
-  ep->kernels->copy(row, values, layout->value_bytes);
-  if (scales)
-    memcpy(row + layout->value_bytes, (const char *)scales + token * layout->scale_bytes, layout->scale_bytes);
+                              const struct ep_scales *scales) {
+  uint8_t *row = op->cast + token * ep->layout.row_stride;
+  ep->kernels->copy(row, values, op->form.value_bytes);
+  if (scales->words)
+    ep_copy_scales((uint32_t *)(row + op->form.value_bytes), 1, scales->words + token * scales->row, scales->block,
+                   op->form.scale_bytes);
   return row;
 }
 
@@ -126,7 +135,7 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
   int16_t moved[EP_MAX_CAPACITY];
   merge_members(ep, op, view, moved);
   if (op->view)
-    for (size_t i = 0; i < (size_t)op->num_tokens * ep->layout.topk; i++)
+    for (size_t i = 0; i < (size_t)op->num_tokens * op->topk; i++)
       if (op->member_of[i] >= 0)
         op->member_of[i] = moved[op->member_of[i]];
   group_view_unref(op->view);

@@ -36,8 +36,9 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
       receiving->interrupted = !ep_send_empty(ep, op, member, receiving->deadline_ns);
     receiving->pending += !member->received && !member->lost;
   }
+  op->odd_member = -1;
   ep_activation_receive(&ep->activation, op->ready);
-  ep_expand_begin(ep, receiving->recv);
+  ep_expand_begin(ep, op, receiving->recv);
 }
 
 // Changes to `view` in the middle of the operation; headers that were received are received again.
@@ -128,7 +129,9 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
                                   .mark = shared->mark,
                                   .count = shared->count,
                                   .kind = shared->kind,
-                                  .has_weights = shared->has_weights};
+                                  .has_weights = shared->has_weights,
+                                  .dtype = shared->dtype,
+                                  .topk = shared->topk};
   if (head.count > ep->layout.max_tokens || atomic_load(&shared->flag) != op->number + 1) {
     ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a malformed header");
     lose(member, receiving);
@@ -143,6 +146,9 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
   member->rows_in = head.count;
   member->late_weights = !head.has_weights;
   member->kind = head.kind;
+  bool odd = head.dtype != (uint8_t)op->form.dtype || head.topk != op->topk;
+  if (odd && head.kind == EP_KIND_DISPATCH && op->kind == EP_KIND_DISPATCH && op->odd_member < 0)
+    op->odd_member = (int32_t)index;
   receiving->pending--;
   receiving->last = index;
   if (head.mark < receiving->mark)
@@ -177,7 +183,7 @@ static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
     struct ep_member *member = &op->members[receiving->next];
     if (!member->received && !member->lost)
       break;
-    if (!member->received || !receiving->recv)
+    if (!member->received || !receiving->recv || op->odd_member >= 0)
       continue;
     if (ep_expand(ep, op, receiving->next, receiving->recv) != 0) {
       member->received = false;

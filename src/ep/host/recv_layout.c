@@ -10,7 +10,7 @@ struct source {
   void *heads;
   const uint8_t *rows; // row i at i * stride; `by_token`: at token * stride
   size_t stride;
-  const void *scales; // by token, where they do not lie behind the values
+  struct ep_scales scales; // by token, where they do not lie behind the values
   bool by_token;
   uint32_t count;
   struct ep_inbox *inbox;
@@ -40,12 +40,12 @@ static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index) 
 
 // Row headers come from another process: nothing in them is used as an index before this, and what is checked is a copy
 // that the peer cannot change.
-static int check_heads(weft_ep_t *ep, const struct source *source) {
+static int check_heads(weft_ep_t *ep, const struct source *source, uint32_t topk) {
   const struct ep_layout *layout = &ep->layout;
   for (uint32_t i = 0; i < source->count; i++) {
     struct ep_row *row = ep_row_at(layout, source->heads, i);
-    bool good =
-        row->token >= 0 && (uint32_t)row->token < layout->max_tokens && row->count >= 1 && row->count <= layout->topk;
+    bool good = row->token >= 0 && (uint32_t)row->token < layout->max_tokens && row->count >= 1 && row->count <= topk &&
+                row->places >> topk == 0 && __builtin_popcount(row->places) == row->count;
     const int16_t *experts = ep_row_experts(layout, row);
     for (uint32_t j = 0; good && j < row->count; j++)
       good = experts[j] >= 0 && (uint32_t)experts[j] < ep->experts_per_rank;
@@ -57,33 +57,39 @@ static int check_heads(weft_ep_t *ep, const struct source *source) {
 
 // Where a row lies.
 struct body {
-  const uint8_t *values, *scales;
+  const uint8_t *values;
+  const uint32_t *scales; // the first
+  uint64_t scale_block;   // words to the next
 };
 
 static struct body body_of(weft_ep_t *ep, struct ep_op *op, const struct source *source, uint32_t i, uint32_t token,
                            bool in_place) {
-  const struct ep_layout *layout = &ep->layout;
+  const struct ep_scales *scales = &source->scales;
   const uint8_t *values = source->rows + (source->by_token ? token : i) * source->stride;
-  if (source->scales && !in_place)
-    return (struct body){values, (const uint8_t *)source->scales + token * layout->scale_bytes};
-  if (source->scales) // who reads it in place wants them together
-    values = ep_op_keep_row(ep, op, token, values, source->scales);
-  return (struct body){values, values + layout->value_bytes};
+  if (scales->words && !in_place)
+    return (struct body){values, scales->words + token * scales->row, scales->block};
+  if (scales->words) // who reads it in place wants them together
+    values = ep_op_keep_row(ep, op, token, values, scales);
+  return (struct body){values, (const uint32_t *)(values + op->form.value_bytes), 1};
 }
 
-static void lay_row(weft_ep_t *ep, const struct body *body, const struct weft_ep_recv_args *recv, size_t to) {
-  const struct ep_layout *layout = &ep->layout;
+// To row `to` of all, which is row `place` of part `part`.
+static void lay_row(weft_ep_t *ep, const struct ep_form *form, const struct body *body,
+                    const struct weft_ep_recv_args *recv, size_t to, uint32_t part, uint32_t place) {
   if (recv->rows_at) {
     recv->rows_at[to] = body->values;
     return;
   }
-  ep->kernels->copy((char *)recv->x + to * layout->value_bytes, body->values, layout->value_bytes);
-  if (layout->scale_bytes > 0)
-    memcpy((char *)recv->scales + to * layout->scale_bytes, body->scales, layout->scale_bytes);
+  ep->kernels->copy((char *)recv->x + to * form->value_bytes, body->values, form->value_bytes);
+  if (form->scale_bytes == 0)
+    return;
+  const struct ep_scales *out = &ep->host->out_scales;
+  uint32_t *scales = (uint32_t *)recv->scales + part * ep->host->out_scales_expert + place * out->row;
+  ep_copy_scales(scales, out->block, body->scales, body->scale_block, form->scale_bytes);
 }
 
-static void by_expert(weft_ep_t *ep, const struct source *source, uint32_t i, struct ep_row *row,
-                      const struct body *body, const struct weft_ep_recv_args *recv) {
+static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source *source, uint32_t i,
+                      struct ep_row *row, const struct body *body, const struct weft_ep_recv_args *recv) {
   const int16_t *experts = ep_row_experts(&ep->layout, row);
   const float *weights = ep_row_weights(row);
   size_t at = (size_t)i * ep->layout.topk;
@@ -94,7 +100,7 @@ static void by_expert(weft_ep_t *ep, const struct source *source, uint32_t i, st
     source->inbox->weight[at + j] = weights[j];
     if (place >= recv->rows)
       continue; // counted; see ep_expand_needed
-    lay_row(ep, body, recv, to);
+    lay_row(ep, &op->form, body, recv, to, (uint32_t)experts[j], place);
     if (recv->src_rank)
       recv->src_rank[to] = source->rank;
     if (recv->src_token)
@@ -103,33 +109,53 @@ static void by_expert(weft_ep_t *ep, const struct source *source, uint32_t i, st
   source->inbox->count[i] = (uint8_t)row->count;
 }
 
-static void by_rank(weft_ep_t *ep, const struct source *source, uint32_t i, struct ep_row *row, const struct body *body,
-                    const struct weft_ep_recv_args *recv) {
-  uint32_t topk = ep->layout.topk;
+// The local experts and weights of a row that is RANK_MAJOR: first, or at their places in the token's top-k.
+static void lay_selections(const struct ep_layout *layout, uint32_t topk, struct ep_row *row,
+                           const struct weft_ep_recv_args *recv, uint32_t to) {
+  const int16_t *experts = ep_row_experts(layout, row);
+  const float *weights = ep_row_weights(row);
+  uint32_t places = recv->flags & WEFT_EP_RECV_KEEP_PLACES ? row->places : (1u << row->count) - 1, next = 0;
+  for (uint32_t k = 0; k < topk; k++) {
+    bool here = places >> k & 1;
+    if (recv->local_expert)
+      recv->local_expert[(size_t)to * topk + k] = here ? experts[next] : -1;
+    if (recv->weights)
+      recv->weights[(size_t)to * topk + k] = here ? weights[next] : 0.0f;
+    next += here;
+  }
+}
+
+static void by_rank(weft_ep_t *ep, const struct ep_op *op, const struct source *source, uint32_t i, struct ep_row *row,
+                    const struct body *body, const struct weft_ep_recv_args *recv) {
   const int16_t *experts = ep_row_experts(&ep->layout, row);
   uint32_t to = ep->host->laid_rows++;
-  source->inbox->index[(size_t)i * topk] = (int32_t)to;
+  source->inbox->index[(size_t)i * ep->layout.topk] = (int32_t)to;
   source->inbox->count[i] = 1;
   for (uint32_t j = 0; j < row->count; j++)
     ep->host->cursor[experts[j]]++;
   if (to >= recv->rows)
     return;
-  lay_row(ep, body, recv, to);
+  lay_row(ep, &op->form, body, recv, to, 0, to);
   if (recv->src_rank)
     recv->src_rank[to] = source->rank;
   if (recv->src_token)
     recv->src_token[to] = row->token;
-  for (uint32_t k = 0; k < topk; k++) {
-    if (recv->local_expert)
-      recv->local_expert[(size_t)to * topk + k] = k < row->count ? experts[k] : -1;
-    if (recv->weights)
-      recv->weights[(size_t)to * topk + k] = k < row->count ? ep_row_weights(row)[k] : 0.0f;
-  }
+  lay_selections(&ep->layout, op->topk, row, recv, to);
 }
 
-void ep_expand_begin(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
+// Where the scales of this form are to lie.
+static void place_scales(struct ep_host *host, const struct ep_form *form, const struct weft_ep_recv_args *recv) {
+  uint64_t words = form->scale_bytes / sizeof(uint32_t);
+  host->out_scales.row = recv->scale_row_stride ? recv->scale_row_stride : words;
+  host->out_scales.block = recv->scale_block_stride ? recv->scale_block_stride : 1;
+  host->out_scales_expert = recv->scale_expert_stride ? recv->scale_expert_stride : recv->rows * words;
+}
+
+void ep_expand_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv) {
   memset(ep->host->cursor, 0, ep->experts_per_rank * sizeof *ep->host->cursor);
   ep->host->laid_rows = 0;
+  if (recv)
+    place_scales(ep->host, &op->form, recv);
   if (!recv || !recv->range)
     return;
   size_t ranges = recv->layout != WEFT_EP_RANK_MAJOR ? (size_t)ep->experts_per_rank * ep->capacity : ep->capacity;
@@ -150,7 +176,7 @@ static void note_range(weft_ep_t *ep, const struct weft_ep_recv_args *recv, int3
 
 int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv_args *recv) {
   struct source source = source_of(ep, op, member);
-  int rc = check_heads(ep, &source);
+  int rc = check_heads(ep, &source, op->topk);
   if (rc != 0)
     return rc;
   note_range(ep, recv, source.rank, false);
@@ -158,9 +184,9 @@ int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct wef
     struct ep_row *row = ep_row_at(&ep->layout, source.heads, i);
     struct body body = body_of(ep, op, &source, i, (uint32_t)row->token, recv->rows_at != NULL);
     if (recv->layout != WEFT_EP_RANK_MAJOR)
-      by_expert(ep, &source, i, row, &body, recv);
+      by_expert(ep, op, &source, i, row, &body, recv);
     else
-      by_rank(ep, &source, i, row, &body, recv);
+      by_rank(ep, op, &source, i, row, &body, recv);
   }
   note_range(ep, recv, source.rank, true);
   return 0;

@@ -20,8 +20,9 @@ void ep_release_answers(weft_ep_t *ep, struct ep_op *op) {
     if (!member->link || member->rows_out == 0 || member->lost)
       continue;
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
-    atomic_store_explicit(&slot->taken.combine, op->number + 1, memory_order_release);
+    atomic_store_explicit(&slot->taken.combine, ep_answer_flag(op->number, op->round, 0), memory_order_release);
     member->link->path->acknowledge(member->link);
-    member->link->received_bytes += (uint64_t)member->rows_out * ep->layout.combine_bytes;
+    member->link->received_bytes +=
+        member->rows_out * ep_layout_combine_bytes(&ep->layout, (enum weft_ep_combine_dtype)member->answer_type);
   }
 }

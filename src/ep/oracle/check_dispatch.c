@@ -124,25 +124,36 @@ static bool check_bf16(const struct walk *walk, const struct row *row) {
                    oracle_bf16(right[i]));
 }
 
+// Where the word `block` of a row's scales is to lie, of `words` in all.
+static const uint8_t *scale_at(const struct walk *walk, const struct row *row, size_t block, size_t words) {
+  const struct weft_ep_recv_args *recv = walk->recv;
+  uint64_t each = recv->scale_row_stride ? recv->scale_row_stride : words;
+  uint64_t next = recv->scale_block_stride ? recv->scale_block_stride : 1;
+  uint64_t part = recv->scale_expert_stride ? recv->scale_expert_stride : recv->rows * words;
+  return (const uint8_t *)recv->scales + 4 * (row->part * part + row->index * each + block * next);
+}
+
 static bool check_packed(const struct walk *walk, const struct row *row) {
   uint8_t right[EP_MAX_HIDDEN / WEFT_EP_BLOCK + 3];
   size_t size = oracle_pack_scales(right, walk->scales, walk->test->hidden);
-  const uint8_t *packed = (const uint8_t *)walk->recv->scales + place_of(walk, row) * size;
-  for (size_t b = 0; b < size; b++)
-    if (packed[b] != right[b])
-      return wrong_row(walk, row, "scales[%zu], byte %zu is 0x%02x, should be 0x%02x", b / 4, b % 4, packed[b],
-                       right[b]);
+  for (size_t b = 0; b < size; b++) {
+    uint8_t is = scale_at(walk, row, b / 4, size / 4)[b % 4];
+    if (is != right[b])
+      return wrong_row(walk, row, "scales[%zu], byte %zu is 0x%02x, should be 0x%02x", b / 4, b % 4, is, right[b]);
+  }
   return true;
 }
 
 static bool check_scales(const struct walk *walk, const struct row *row) {
   size_t blocks = walk->test->hidden / WEFT_EP_BLOCK;
-  const float *scales = (const float *)walk->recv->scales + place_of(walk, row) * blocks;
   if (walk->test->dtype == WEFT_EP_FP8_UE8M0)
     return check_packed(walk, row);
-  for (size_t b = 0; b < blocks; b++)
-    if (memcmp(&scales[b], &walk->scales[b], sizeof *scales) != 0)
-      return wrong_row(walk, row, "scales[%zu] is %a, should be %a", b, (double)scales[b], (double)walk->scales[b]);
+  for (size_t b = 0; b < blocks; b++) {
+    float is;
+    memcpy(&is, scale_at(walk, row, b, blocks), sizeof is);
+    if (memcmp(&is, &walk->scales[b], sizeof is) != 0)
+      return wrong_row(walk, row, "scales[%zu] is %a, should be %a", b, (double)is, (double)walk->scales[b]);
+  }
   return true;
 }
 
@@ -169,18 +180,20 @@ static bool check_row(const struct walk *walk, const struct row *row) {
   return walk->test->dtype == WEFT_EP_BF16 ? check_bf16(walk, row) : check_fp8(walk, row);
 }
 
-// RANK_MAJOR: the token's local experts and their weights, in top-k order, then -1 and 0.
+// RANK_MAJOR: the token's local experts and their weights, in top-k order, then -1 and 0; or each at its place.
 static bool check_lists(const struct walk *walk, const struct row *row) {
   const struct weft_ep_recv_args *recv = walk->recv;
   uint32_t topk = walk->test->topk, used = 0;
   int32_t experts[EP_MAX_TOPK];
   float weights[EP_MAX_TOPK];
+  bool keeps = recv->flags & WEFT_EP_RECV_KEEP_PLACES;
   for (uint32_t k = 0; k < topk; k++) {
     int32_t local = local_expert(walk, row->source, row->token, k);
-    if (local < 0)
+    if (local < 0 && !keeps)
       continue;
-    experts[used] = local;
-    weights[used++] = row->source->topk_weights ? row->source->topk_weights[(size_t)row->token * topk + k] : NAN;
+    float weight = row->source->topk_weights ? row->source->topk_weights[(size_t)row->token * topk + k] : NAN;
+    experts[used] = local < 0 ? -1 : local;
+    weights[used++] = local < 0 ? 0 : weight;
   }
   for (; used < topk; used++) {
     experts[used] = -1;

@@ -26,9 +26,11 @@ static void add_part(struct ep_update *update, struct ep_remote *remote, uint64_
   if (part == EP_PART_DISPATCH)
     add_dispatch(update, remote, op);
   else if (part == EP_PART_WEIGHTS)
-    ep_message_add(update, EP_PLACE_AREA, ep_message_offset(remote, &slot->weights.flag), op + 1);
+    ep_message_add(update, EP_PLACE_AREA, ep_message_offset(remote, &slot->weights.flag),
+                   atomic_load_explicit(&slot->weights.flag, memory_order_relaxed));
   else
-    ep_message_add(update, EP_PLACE_AREA, ep_message_offset(remote, &slot->combine.flag), op + 1);
+    ep_message_add(update, EP_PLACE_AREA, ep_message_offset(remote, &slot->combine.flag),
+                   atomic_load_explicit(&slot->combine.flag, memory_order_relaxed));
 }
 
 // --- parts ---

@@ -201,8 +201,7 @@ static void dispatch_arguments_are_checked(void **state) {
   args.topk_idx = topk_idx;
   args.topk_weights = weights;
   args.scales = weights;
-  assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID,
-              "scales are given, but the group dispatches bf16");
+  assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, "scales are given, but the rows are bf16");
   args.scales = NULL;
   topk_idx[5] = 8;
   assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, "topk_idx[2][1] is 8");

@@ -72,6 +72,22 @@ static void rows_and_answers_in_place(void **state) {
   run((struct setup){.placed = true, .layout = WEFT_EP_RANK_MAJOR, .uneven = true, .drop = 0.5f}, all, 3, 9);
 }
 
+// Rows of many chunks too: those go to other hosts from the caller's memory while their type is bf16, without strides.
+static void calls_that_vary(void **state) {
+  (void)state;
+  for (int layout = WEFT_EP_PER_EXPERT; layout <= WEFT_EP_RANK_MAJOR; layout++)
+    for (int apart = 0; apart < 2; apart++)
+      for (int large = 0; large < 2; large++)
+        run((struct setup){.vary = true,
+                           .layout = (enum weft_ep_layout)layout,
+                           .apart = apart,
+                           .cast_before = apart,
+                           .tokens = large ? 200 : 16,
+                           .hidden = large ? 2048 : 256,
+                           .uneven = true},
+            all, 3, 12);
+}
+
 static void rows_cast_before(void **state) {
   (void)state;
   for (int how = 0; how < 24; how++)
@@ -287,6 +303,7 @@ int main(void) {
       cmocka_unit_test(weights_with_the_combine),
       cmocka_unit_test(halves_apart),
       cmocka_unit_test(rows_and_answers_in_place),
+      cmocka_unit_test(calls_that_vary),
       cmocka_unit_test(rows_cast_before),
       cmocka_unit_test(combined_as_logfmt10),
       cmocka_unit_test(logfmt10_sends_two_thirds_of_the_bytes),

@@ -45,6 +45,7 @@ static struct setup draw_setup(uint64_t *state) {
   setup.placed = draw(state, 0, 1) && setup.combine_dtype == WEFT_EP_COMBINE_BF16;
   setup.renormalize = draw(state, 0, 1);
   setup.drop = (float)draw(state, 0, 4) / 8;
+  setup.vary = draw(state, 0, 1);
   return setup;
 }
 

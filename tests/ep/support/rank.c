@@ -11,6 +11,7 @@
 #include "base/ep_limits.h"
 #include "cmocka_all.h"
 
+#include "base/random.h"
 #include "base/time/clock.h"
 #include "ep/kernels/kernels.h"
 
@@ -38,6 +39,13 @@ static size_t scale_bytes(const struct setup *s) {
   return s->dtype == WEFT_EP_FP8_UE8M0 ? (blocks + 3) / 4 * 4 : blocks * sizeof(float);
 }
 
+enum { APART = 6 }; // room between what is strided, in bytes or entries
+
+// With room between the columns of an expert's scales, and between experts.
+static size_t scale_words(const struct setup *s, uint32_t rows) {
+  return (size_t)s->experts * ((rows + APART) * (s->hidden / 128) + APART);
+}
+
 static void allocate(struct rank *rank) {
   const struct setup *s = &rank->setup;
   size_t selections = (size_t)s->tokens * s->topk;
@@ -52,7 +60,11 @@ static void allocate(struct rank *rank) {
   rank->topk_idx = calloc(selections, sizeof *rank->topk_idx);
   rank->weights = calloc(selections, sizeof *rank->weights);
   rank->received = calloc(total * s->hidden, 2);
-  rank->scales = calloc(total * (s->hidden / 128), sizeof *rank->scales);
+  rank->scales = calloc(scale_words(s, rank->rows), sizeof *rank->scales);
+  rank->x_apart = calloc(s->tokens, (size_t)s->hidden * 2 + APART);
+  rank->x_scales_apart = calloc((size_t)(s->tokens + APART) * (s->hidden / 128), sizeof *rank->x_scales_apart);
+  rank->topk_idx32 = calloc(selections, sizeof *rank->topk_idx32);
+  rank->first_out = calloc((size_t)s->tokens * s->hidden, 2);
   rank->counts = calloc(s->experts, sizeof *rank->counts);
   rank->src_rank = calloc(total, sizeof *rank->src_rank);
   rank->src_token = calloc(total, sizeof *rank->src_token);
@@ -100,6 +112,10 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
   s->dtype = s->dtype ? s->dtype : WEFT_EP_BF16;
   s->combine_dtype = s->combine_dtype ? s->combine_dtype : WEFT_EP_COMBINE_BF16;
   s->layout = s->layout ? s->layout : WEFT_EP_PER_EXPERT;
+  rank->opened_dtype = s->dtype;
+  rank->opened_combine = s->combine_dtype;
+  rank->opened_topk = s->topk;
+  rank->combines = 1;
   rank->pattern = (struct pattern){.seed = s->seed ? s->seed : SEED,
                                    .num_tokens = s->no_tokens ? 0 : s->tokens,
                                    .hidden = s->hidden,
@@ -149,7 +165,11 @@ void rank_close(struct rank *rank) {
                     rank->local_expert,
                     rank->recv_weights,
                     rank->rows_at,
-                    rank->answers_at};
+                    rank->answers_at,
+                    rank->x_apart,
+                    rank->x_scales_apart,
+                    rank->topk_idx32,
+                    rank->first_out};
   for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
     free(memory[i]);
 }
@@ -167,12 +187,25 @@ static void uncast(const struct setup *s, uint16_t *out, const uint8_t *values, 
   ep_kernels_best()->uncast_fp8(out, values, s->dtype == WEFT_EP_FP8_UE8M0 ? unpacked : scales, s->hidden);
 }
 
+// A row's scales, one behind the other in `room` if they do not lie so.
+static const void *scales_of(const struct rank *rank, size_t row, uint32_t *room) {
+  const struct weft_ep_recv_args *recv = &rank->recv;
+  size_t words = scale_bytes(&rank->setup) / sizeof *room;
+  if (!recv->scale_row_stride)
+    return (const uint32_t *)rank->scales + row * words;
+  size_t at = row / rank->rows * recv->scale_expert_stride + row % rank->rows * recv->scale_row_stride;
+  for (size_t b = 0; b < words; b++)
+    room[b] = ((const uint32_t *)rank->scales)[at + b * recv->scale_block_stride];
+  return room;
+}
+
 // What the experts of `kind` make of one received row.
 static void apply_expert(struct rank *rank, enum pattern_kind kind, int64_t expert, size_t row, uint16_t *out) {
   const struct setup *s = &rank->setup;
   size_t value_bytes = s->dtype == WEFT_EP_BF16 ? 2 : 1;
   const uint8_t *values = s->in_place ? rank->rows_at[row] : (uint8_t *)rank->received + row * s->hidden * value_bytes;
-  const uint8_t *scales = s->in_place ? values + s->hidden : (uint8_t *)rank->scales + row * scale_bytes(s);
+  uint32_t room[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  const void *scales = s->in_place ? values + s->hidden : scales_of(rank, row, room);
   if (s->dtype == WEFT_EP_BF16)
     memcpy(out, values, (size_t)s->hidden * 2);
   else
@@ -198,8 +231,10 @@ static void run_experts_by_rank(struct rank *rank, enum pattern_kind kind) {
   double *sum = malloc(s->hidden * sizeof *sum);
   for (uint32_t row = 0; row < rank->info.num_rows; row++) {
     memset(sum, 0, s->hidden * sizeof *sum);
-    for (uint32_t k = 0; k < s->topk && rank->local_expert[(size_t)row * s->topk + k] >= 0; k++) {
+    for (uint32_t k = 0; k < s->topk; k++) {
       int32_t local = rank->local_expert[(size_t)row * s->topk + k];
+      if (local < 0)
+        continue;
       apply_expert(rank, kind, (int64_t)rank->index * s->experts + local, row, one);
       for (uint32_t i = 0; i < s->hidden; i++)
         sum[i] += (double)rank->recv_weights[(size_t)row * s->topk + k] * oracle_bf16(one[i]);
@@ -244,7 +279,7 @@ static void poison(struct rank *rank) {
   const struct setup *s = &rank->setup;
   size_t total = (size_t)rank->rows * (s->layout == WEFT_EP_PER_EXPERT ? s->experts : 1);
   memset(rank->received, 0xFF, total * s->hidden * 2); // NaN in every format
-  memset(rank->scales, 0xFF, total * (s->hidden / 128) * sizeof *rank->scales);
+  memset(rank->scales, 0xFF, scale_words(s, rank->rows) * sizeof *rank->scales);
   memset(rank->y, 0xFF, total * s->hidden * 2);
   memset(rank->out, 0xFF, (size_t)s->tokens * s->hidden * 2);
   memset(rank->counts, 0x7F, s->experts * sizeof *rank->counts);
@@ -269,8 +304,103 @@ static void cast_rows(struct rank *rank, uint32_t tokens) {
   free(q);
 }
 
+// x and its scales as some callers have them: with room between the rows, and the scales block by block.
+static void move_apart(struct rank *rank, uint32_t tokens, struct weft_ep_dispatch_args *args) {
+  const struct setup *s = &rank->setup;
+  size_t dense = (size_t)s->hidden * (args->scales ? 1 : 2), words = scale_bytes(s) / sizeof(uint32_t);
+  args->row_stride = dense + APART;
+  for (uint32_t t = 0; t < tokens; t++)
+    memcpy(rank->x_apart + t * args->row_stride, (const uint8_t *)rank->x + t * dense, dense);
+  args->x = rank->x_apart;
+  if (!args->scales)
+    return;
+  args->scale_row_stride = 1;
+  args->scale_block_stride = s->tokens + APART;
+  for (uint32_t t = 0; t < tokens; t++)
+    for (size_t b = 0; b < words; b++)
+      rank->x_scales_apart[b * args->scale_block_stride + t] = ((const uint32_t *)args->scales)[t * words + b];
+  args->scales = rank->x_scales_apart;
+}
+
+static bool fits(enum weft_ep_dtype opened, enum weft_ep_dtype dtype) {
+  return opened == WEFT_EP_BF16 || (dtype != WEFT_EP_BF16 && (opened != WEFT_EP_FP8_UE8M0 || dtype == opened));
+}
+
+// What all ranks of an operation have alike.
+static void draw_common(struct rank *rank, uint64_t *drawn) {
+  struct setup *s = &rank->setup;
+  do
+    s->dtype = (enum weft_ep_dtype)(WEFT_EP_BF16 + random_next(drawn) % WEFT_EP_FP8_UE8M0);
+  while (!fits(rank->opened_dtype, s->dtype));
+  s->topk = rank->pattern.topk = 1 + (uint32_t)(random_next(drawn) % rank->opened_topk);
+  rank->combines = 1 + (uint32_t)(random_next(drawn) % 3);
+  rank->left_open = random_next(drawn) % 2;
+  s->combine_dtype = rank->opened_combine;
+  if (random_next(drawn) % 2 && !s->placed)
+    s->combine_dtype = WEFT_EP_COMBINE_LOGFMT10;
+}
+
+// What each rank has for itself.
+static void draw_own(struct rank *rank, uint64_t *drawn) {
+  struct weft_ep_recv_args *recv = &rank->recv;
+  const struct setup *s = &rank->setup;
+  recv->scale_row_stride = recv->scale_block_stride = recv->scale_expert_stride = 0;
+  recv->flags = 0;
+  recv->told = random_next(drawn) % 2 ? &rank->told : NULL;
+  recv->told_size = sizeof rank->told;
+  recv->lost = random_next(drawn) % 2 ? rank->lost_bits : NULL;
+  if (s->layout == WEFT_EP_RANK_MAJOR && random_next(drawn) % 2)
+    recv->flags = WEFT_EP_RECV_KEEP_PLACES;
+  if (s->in_place || random_next(drawn) % 2)
+    return;
+  recv->scale_row_stride = 1;
+  recv->scale_block_stride = rank->rows + APART;
+  if (s->layout == WEFT_EP_PER_EXPERT)
+    recv->scale_expert_stride = (rank->rows + APART) * (s->hidden / 128) + APART;
+}
+
+static void vary_dispatch(struct rank *rank, uint64_t *drawn, struct weft_ep_dispatch_args *args) {
+  const struct setup *s = &rank->setup;
+  args->dtype = s->dtype == rank->opened_dtype && random_next(drawn) % 2 ? 0 : s->dtype;
+  args->topk = s->topk;
+  args->flags = WEFT_EP_DISPATCH_RECYCLE;
+  if (random_next(drawn) % 2) {
+    rank->num_tokens = args->num_tokens;
+    args->num_tokens = s->tokens;
+    args->num_tokens_at = &rank->num_tokens;
+  }
+  if (random_next(drawn) % 2) {
+    for (size_t i = 0; i < (size_t)s->tokens * s->topk; i++)
+      rank->topk_idx32[i] = (int32_t)rank->topk_idx[i];
+    args->topk_idx = NULL;
+    args->topk_idx32 = rank->topk_idx32;
+  }
+  if (random_next(drawn) % 2)
+    move_apart(rank, args->num_tokens_at ? rank->num_tokens : args->num_tokens, args);
+}
+
+static bool check_told(struct rank *rank, uint64_t op) {
+  const struct weft_ep_told *told = &rank->told;
+  bool right = told->op == op && told->written == op + 1 && told->epoch == rank->info.epoch &&
+               told->mark == rank->info.mark && told->num_ranks == rank->info.num_ranks &&
+               told->num_rows == rank->info.num_rows && told->rows_needed == rank->info.rows_needed &&
+               told->num_lost == rank->info.num_lost;
+  if (rank->recv.told && !right)
+    return rank_fail(rank, "told of operation %llu is not what its info is", (unsigned long long)op);
+  for (uint32_t i = 0; rank->recv.lost && i < rank->setup.capacity; i++) {
+    bool listed = false;
+    for (uint32_t j = 0; j < rank->info.num_lost; j++)
+      listed |= rank->lost[j] == (int32_t)i;
+    if ((rank->lost_bits[i / 64] >> i % 64 & 1) != listed)
+      return rank_fail(rank, "bit %u of lost is not what the list is", i);
+  }
+  return true;
+}
+
 // Nobody reads what was dispatched any more.
 static void spoil_rows(struct rank *rank) {
+  memset(rank->x_apart, 0xFF, rank->setup.tokens * ((size_t)rank->setup.hidden * 2 + APART));
+  memset(rank->x_scales_apart, 0xFF, (size_t)(rank->setup.tokens + APART) * (rank->setup.hidden / 128) * 4);
   size_t values = (size_t)rank->setup.tokens * rank->setup.hidden;
   memset(rank->x, 0xFF, values * 2);
   memset(rank->x_scales, 0xFF, values / 128 * sizeof *rank->x_scales);
@@ -304,7 +434,7 @@ static bool send_and_receive(struct rank *rank, const struct weft_ep_dispatch_ar
   return rc == 0 ? true : rank_fail(rank, "dispatch: %s: %s", weft_err_name(rc), weft_last_error());
 }
 
-static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine_args *args) {
+static bool combine_once(struct rank *rank, uint64_t op, const struct weft_ep_combine_args *args) {
   int rc;
   if (rank->setup.apart) {
     rc = weft_ep_combine_send(rank->ep, op, args);
@@ -318,6 +448,28 @@ static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine
     rc = weft_ep_combine(rank->ep, op, args, &rank->result);
   }
   return rc == 0 ? true : rank_fail(rank, "combine: %s: %s", weft_err_name(rc), weft_last_error());
+}
+
+// The second and third combine of an operation bring what the first brought.
+static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine_args *given) {
+  const struct setup *s = &rank->setup;
+  size_t bytes = (size_t)s->tokens * s->hidden * 2;
+  for (uint32_t i = 0; i < rank->combines; i++) {
+    struct weft_ep_combine_args args = *given;
+    if (i + 1 < rank->combines || rank->left_open)
+      args.flags |= WEFT_EP_COMBINE_KEEP;
+    memset(rank->out, 0xFF, bytes);
+    if (s->placed && s->layout == WEFT_EP_RANK_MAJOR && !place_answers(rank, op, &args))
+      return false;
+    if (s->in_place && i == 0) // at last, so that the judge sees what has become of the rows
+      gather_rows(rank);
+    if (!combine_once(rank, op, &args))
+      return false;
+    if (i > 0 && memcmp(rank->out, rank->first_out, bytes) != 0 && !rank->had_losses && rank->result.num_lost == 0)
+      return rank_fail(rank, "combine %u of operation %llu brought something else", i + 1, (unsigned long long)op);
+    memcpy(rank->first_out, rank->out, bytes);
+  }
+  return true;
 }
 
 static bool mask(struct rank *rank, uint64_t op) {
@@ -339,6 +491,12 @@ bool rank_operate(struct rank *rank) {
   memcpy(rank->view, ranks, (count < 16 ? count : 16) * sizeof *ranks);
   uint64_t op = weft_ep_next_op(rank->ep);
   enum pattern_kind kind = pattern_kind_of(op);
+  uint64_t drawn = random_mix(rank->pattern.seed ^ op);
+  if (s->vary)
+    draw_common(rank, &drawn);
+  uint64_t own = random_mix(drawn + (uint64_t)rank->index);
+  if (s->vary)
+    draw_own(rank, &own);
   poison(rank);
   uint32_t tokens = pattern_fill(&rank->pattern, op, rank->index, ranks, count, rank->x, rank->topk_idx, rank->weights);
   if (rank->unjudged)
@@ -359,6 +517,12 @@ bool rank_operate(struct rank *rank) {
                                       .topk_weights = s->late_weights ? rank->weights : NULL,
                                       .flags = s->renormalize ? WEFT_EP_COMBINE_RENORMALIZE : 0,
                                       .out = rank->out};
+  if (s->vary) {
+    vary_dispatch(rank, &own, &dispatch);
+    args.dtype = s->combine_dtype;
+  }
+  if (rank->answers_with)
+    args.dtype = rank->answers_with;
   uint64_t number;
   if (s->masks && !mask(rank, op))
     return false;
@@ -370,10 +534,8 @@ bool rank_operate(struct rank *rank) {
     run_experts_by_expert(rank, kind);
   else
     run_experts_by_rank(rank, kind);
-  if (s->placed && s->layout == WEFT_EP_RANK_MAJOR && !place_answers(rank, number, &args))
+  if (s->vary && !check_told(rank, number))
     return false;
-  if (s->in_place) // at last, so that the judge sees what has become of the rows
-    gather_rows(rank);
   if (!combine(rank, number, &args))
     return false;
   rank->had_losses |= rank->info.num_lost > 0 || rank->result.num_lost > 0;

@@ -41,9 +41,10 @@ struct setup {
   bool placed;                                        // RANK_MAJOR: answers are written where they leave
   bool uneven;                                        // tokens per rank vary
   bool renormalize;
-  float drop;          // share of -1 among the top-k
-  bool masks;          // each rank masks drawn ranks in each operation
-  uint64_t seed;       // of the pattern and the masks; 12,345
+  bool vary;     // each operation has another type, top-k, strides and so on, of those that the group has room for
+  float drop;    // share of -1 among the top-k
+  bool masks;    // each rank masks drawn ranks in each operation
+  uint64_t seed; // of the pattern and the masks; 12,345
   uint32_t timeout_ms; // of an operation; 20,000
   uint32_t lease_s;    // the library's default
   uint32_t patience_s; // of open and activate; 60
@@ -58,6 +59,13 @@ struct rank {
   weft_ep_t *ep;
   int32_t index;
   char error[1024]; // "" while all is well
+
+  enum weft_ep_dtype opened_dtype; // with vary: what the group was opened for
+  enum weft_ep_combine_dtype opened_combine;
+  uint32_t opened_topk;
+  enum weft_ep_combine_dtype answers_with; // in the place of what the group was opened for; 0: not
+  uint32_t combines;                       // of the operation at hand
+  bool left_open;                          // it is left open, for the one two later to end
 
   // The last operation.
   struct weft_ep_info info;
@@ -81,6 +89,13 @@ struct rank {
   float *scales, *recv_weights;
   int32_t *counts, *src_rank, *src_token, *local_expert;
   int64_t *range;
+  uint8_t *x_apart;         // with vary: x with room between the rows,
+  uint32_t *x_scales_apart; // its scales, block by block,
+  int32_t *topk_idx32;
+  uint32_t num_tokens; // T, where num_tokens_at reads it
+  uint16_t *first_out; // of the first combine
+  struct weft_ep_told told;
+  uint64_t lost_bits[4];
   const void **rows_at; // with in_place
   void **answers_at;    // with placed
   struct weft_ep_recv_args recv;
