@@ -78,7 +78,7 @@ int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_r
 int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch *args, const struct weft_ep_recv *recv,
                      struct weft_ep_info *info, uint64_t *number) {
   ep->holds = true; // to hand the network over between the two would wake the net thread for nothing
-  int rc = ep_op_resumes(ep, EP_KIND_DISPATCH, number);
+  int rc = ep->host->halfway ? ep_op_resumes(ep, EP_KIND_DISPATCH, number) : 0;
   if (rc == 0)
     rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
   if (rc >= 0) {
