@@ -30,6 +30,16 @@
  *     weft_ep_combine(ep, op, &y_and_sums, NULL);
  *     weft_ep_close(ep);
  *
+ * A joiner that the running ranks take in when they like, with as many others as they like; without error handling:
+ *
+ *     weft_ep_offer(ep, 10000);                         // the joiner
+ *     weft_ep_await_start(ep, WEFT_WAIT_FOREVER, NULL); // then it operates like every rank
+ *
+ *     struct weft_ep_change_args change = WEFT_EP_CHANGE_ARGS_INIT; // one of the running ranks
+ *     change.add = joiners;
+ *     change.num_add = 2;
+ *     weft_ep_change(ep, &change, 10000); // both, or the view as it was
+ *
  * **Memory.** weft_ep_options.memory says where the rows of operations lie. In the texts of fields, *rank memory* is
  * that: memory of the host, or memory of the rank's GPU (or what that GPU can read and write). *Host memory* is memory
  * of the host on both. All structs themselves are in host memory, and are read before the call returns; it keeps none
@@ -343,9 +353,9 @@ WEFT_API int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, 
  */
 WEFT_API int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms);
 
-/** Which view is to follow. Initialise with WEFT_EP_CHANGE_INIT. No rank is named twice. */
-struct weft_ep_change {
-  size_t size;           /**< sizeof(struct weft_ep_change) */
+/** Which view is to follow. Initialise with WEFT_EP_CHANGE_ARGS_INIT. No rank is named twice. */
+struct weft_ep_change_args {
+  size_t size;           /**< sizeof(struct weft_ep_change_args) */
   const int32_t *add;    /**< [num_add] ranks that are to come in: weft_ep_offer(). The call keeps no pointer */
   const int32_t *remove; /**< [num_remove] ranks that are to go; this one may be among them. Likewise */
   uint32_t num_add;      /**< entries of add, at most 60 */
@@ -354,9 +364,9 @@ struct weft_ep_change {
   uint32_t reserved;     /**< 0 */
 };
 /** Initial value: its size, and 0 for every other field. */
-#define WEFT_EP_CHANGE_INIT WEFT_SIZED(struct weft_ep_change)
+#define WEFT_EP_CHANGE_ARGS_INIT WEFT_SIZED(struct weft_ep_change_args)
 /** The same for languages without macros; `size` is the caller's sizeof. [any] */
-WEFT_API void weft_ep_change_init(struct weft_ep_change *change, size_t size);
+WEFT_API void weft_ep_change_args_init(struct weft_ep_change_args *change, size_t size);
 
 /**
  * Changes the membership in one step: proposes one view with all of `change->add` and without all of `change->remove`,
@@ -370,7 +380,7 @@ WEFT_API void weft_ep_change_init(struct weft_ep_change *change, size_t size);
  * wrong. NOT_CONNECTED: this rank is in no view; then it may add itself, and nobody else. LIMIT: more than 60 of a
  * kind. FENCED, CLOSED: this rank was removed, or has left. [owner]
  */
-WEFT_API int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change *change, uint32_t timeout_ms);
+WEFT_API int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change_args *change, uint32_t timeout_ms);
 
 /**
  * Offers this rank, which is not active, to be taken into a view: waits until there is a view, connects to all its
@@ -400,7 +410,8 @@ WEFT_API int weft_ep_await_start(weft_ep_t *ep, uint32_t timeout_ms, uint64_t *o
  * Proposes the view without ranks[count] and returns when it is agreed on. It takes effect within the next few
  * operations, which all ranks, the leaving ones included, go on running. This rank may be among `ranks`: it leaves, and
  * weft_ep_is_active() says when. A rank that is connected and not active is only unmapped. NOT_FOUND names a rank that
- * is not even connected. FENCED, CLOSED: this rank itself has been removed, or has left. [owner]
+ * is not even connected. FENCED, CLOSED: this rank itself has been removed, or has left. TIMEOUT: the view has them
+ * yet; what was proposed until then may still come true. [owner]
  */
 WEFT_API int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms);
 

@@ -84,8 +84,21 @@ static bool is_linked(weft_ep_t *ep, const struct group_member *peers, uint32_t 
   return all;
 }
 
-// Announces this rank, and connects to every member of the view and to all who announced themselves before. `*view`: a
-// reference to the one whose members they are.
+// While the announcement is on its way: the members of the view, of whom one that is gone is left for later.
+static int connect_members(weft_ep_t *ep, uint64_t deadline_ns) {
+  const struct group_view *view = group_view(ep->group);
+  int rc = 0;
+  for (uint32_t i = 0; view && i < view->count && rc == 0; i++)
+    if (view->members[i].rank != ep->rank) {
+      rc = connect_peers(ep, &view->members[i], 1, deadline_ns);
+      rc = rc == WEFT_ERR_NOT_FOUND ? 0 : rc;
+    }
+  group_view_unref(view);
+  return rc;
+}
+
+// Connects to every member of the view and to all who announced themselves before. `*view`: a reference to the one
+// whose members they are.
 static int make_links(weft_ep_t *ep, struct group_member *peers, uint64_t deadline_ns, const struct group_view **view) {
   for (;;) {
     uint32_t count;
@@ -107,13 +120,15 @@ static int make_links(weft_ep_t *ep, struct group_member *peers, uint64_t deadli
   }
 }
 
-// The same; the caller frees nothing.
+// Announces this rank, and makes its links.
 static int offer_links(weft_ep_t *ep, uint64_t deadline_ns, const struct group_view **view) {
   struct group_member *peers = malloc(ep->capacity * sizeof *peers);
   if (!peers)
     return fail(WEFT_ERR_NOMEM, "no memory for %u ranks", ep->capacity);
   group_offer_begin(ep->group);
-  int rc = make_links(ep, peers, deadline_ns, view);
+  int rc = connect_members(ep, deadline_ns);
+  if (rc == 0)
+    rc = make_links(ep, peers, deadline_ns, view);
   free(peers);
   if (rc == 0)
     ep->engine->wake_links(ep);
@@ -263,7 +278,7 @@ int weft_ep_await_start(weft_ep_t *ep, uint32_t timeout_ms, uint64_t *op) {
   return 0;
 }
 
-static int check_change(const weft_ep_t *ep, const struct weft_ep_change *change) {
+static int check_change(const weft_ep_t *ep, const struct weft_ep_change_args *change) {
   if (change->flags != 0)
     return fail(WEFT_ERR_INVALID, "flags are %#x, of which no bit has a meaning", change->flags);
   if (change->reserved != 0)
@@ -272,18 +287,18 @@ static int check_change(const weft_ep_t *ep, const struct weft_ep_change *change
   return rc == 0 ? ep_check_ranks(ep, change->remove, change->num_remove, "remove", true) : rc;
 }
 
-static bool removes_self(const weft_ep_t *ep, const struct weft_ep_change *change) {
+static bool removes_self(const weft_ep_t *ep, const struct weft_ep_change_args *change) {
   for (uint32_t i = 0; i < change->num_remove; i++)
     if (change->remove[i] == ep->rank)
       return true;
   return false;
 }
 
-int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change *given, uint32_t timeout_ms) {
-  struct weft_ep_change copy;
+int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change_args *given, uint32_t timeout_ms) {
+  struct weft_ep_change_args copy;
   if (!ep)
     return fail(WEFT_ERR_INVALID, "change: ep is NULL");
-  const struct weft_ep_change *change = SIZED_READ(given, &copy, reserved, "weft_ep_change");
+  const struct weft_ep_change_args *change = SIZED_READ(given, &copy, reserved, "weft_ep_change_args");
   if (!change)
     return given && given->size > sizeof copy ? WEFT_ERR_VERSION : WEFT_ERR_INVALID;
   int rc = check_change(ep, change);
@@ -299,7 +314,7 @@ int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change *given, uint32_t t
   return rc == 0 ? 0 : fail_context(rc, "change");
 }
 
-void weft_ep_change_init(struct weft_ep_change *change, size_t size) {
-  static const struct weft_ep_change initial = {.size = sizeof initial};
+void weft_ep_change_args_init(struct weft_ep_change_args *change, size_t size) {
+  static const struct weft_ep_change_args initial = {.size = sizeof initial};
   sized_init(change, size, &initial, sizeof initial);
 }

@@ -72,6 +72,8 @@ bool group_offer_request(struct group_machine *m, struct group_request *request)
     return false;
   const struct group_offer *own = &m->offers[m->rank];
   bool mine = is_own(m, m->rank);
+  if (group_in_view(m, m->stored)) // it has what it wanted
+    m->offering = GROUP_OFFER_NONE;
   if (!mine && m->offering != GROUP_OFFER_NONE && !m->offered)
     return put_own(m, GROUP_OFFER_COMING, request);
   if (mine && m->offering == GROUP_OFFER_READY && own->stage == GROUP_OFFER_COMING)
@@ -157,9 +159,13 @@ static void take_in(struct group_machine *m, struct group_next *next, int32_t ra
                 offer->lease);
 }
 
+bool group_change_is_possible(const struct group_machine *m) {
+  return m->wanted.change && !m->wanted.sent && !is_as_wanted(m, m->stored) && all_are_ready(m);
+}
+
 bool group_propose_change(struct group_machine *m, struct group_request *request) {
   const struct group_change *change = m->wanted.change;
-  if (!change || m->wanted.sent || is_as_wanted(m, m->stored) || !all_are_ready(m) || !group_turn_has_come(m, 0, true))
+  if (!group_turn_has_come(m, 0, true))
     return false;
   struct group_next next = {.view = group_view_new(m->stored->epoch + 1, m->stored->count + change->num_add)};
   if (!next.view)

@@ -2,7 +2,7 @@
 //   machine.c   life, wishes, questions       observe.c  what the store holds, and what follows from it
 //   request.c   which request is next         propose.c  changes of the view
 //   barrier.c   barriers                      txn.c      putting a transaction together
-//   offer.c     who wants to be taken in, and the view that takes them in
+//   proposal.c  what changes have in common   offer.c    who wants to be taken in, and the view that does so
 #ifndef GROUP_STATE_H
 #define GROUP_STATE_H
 
@@ -205,7 +205,8 @@ void group_update_lost(struct group_machine *m, const char *reason); // after wa
 bool group_propose(struct group_machine *m, struct group_request *request);
 bool group_propose_leave(struct group_machine *m, struct group_request *request); // at the close
 bool group_founders_ready(const struct group_machine *m);
-// For proposals: whether it is time for one; who it may not do without; the claims that go with it.
+
+// proposal.c: whether it is time for one; who it may not do without; the claims that go with it.
 bool group_turn_has_come(struct group_machine *m, uint32_t place, bool urgent);
 bool group_has_to_go(struct group_machine *m, const struct group_member *member, bool *urgent);
 void group_proposal_begin(struct group_machine *m);
@@ -215,6 +216,7 @@ void group_proposal_end(struct group_machine *m, const struct group_next *next);
 void group_offer_put(struct group_machine *m, int32_t rank, const struct weft_store_kv *kv);
 void group_offer_deleted(struct group_machine *m, int32_t rank, int64_t revision);
 bool group_offer_request(struct group_machine *m, struct group_request *request);
+bool group_change_is_possible(const struct group_machine *m); // one is wished, and all whom it takes in are ready
 bool group_propose_change(struct group_machine *m, struct group_request *request);
 void group_change_answered(struct group_machine *m, int err, bool succeeded);
 

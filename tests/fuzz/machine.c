@@ -7,6 +7,8 @@
 //   f               wishes to found              j EPOCH         wishes to join; 0: no more
 //   r RANK          wishes it out                s RANK HEX      suspects that incarnation
 //   n NAME | e NAME a barrier begins, ends       c               closes
+//   o STAGE         offers itself; 0: no more    w RANK HEX      takes that offer back
+//   g               wishes a change in one step  h               and no more
 //
 // Views come in order, requests are right, and a machine that is closed comes to its end, with a few requests.
 #include "group/machine.h"
@@ -22,6 +24,9 @@ enum { CAPACITY = 8, MAX_KEYS = 24, MAX_STEPS = 200, CLOSE_REQUESTS = 20 };
 static const char prefix[] = "/g/";
 static const uint64_t incarnation = 0x1111111111111111;
 static const uint64_t second = 1000000000;
+static const int32_t added[] = {0, 2, 3}, removes[] = {1};
+static const uint64_t removed[] = {0x2222222222222222};
+static const struct group_change change = {.add = added, .remove = removes, .num_add = 3, .num_remove = 1};
 
 struct key {
   char *name, *value;
@@ -31,6 +36,7 @@ struct key {
 
 struct story {
   struct group_machine *machine;
+  bool changes; // a change is wished
   struct key keys[MAX_KEYS];
   size_t num_keys;
   int64_t revision, leases;
@@ -218,6 +224,8 @@ static void look(const struct story *story) {
   group_machine_lost(machine);
   group_machine_missing_founders(machine, &missing);
   group_machine_barrier_missing(machine, "b", &missing);
+  if (story->changes && !group_machine_changed(machine))
+    group_machine_change_missing(machine, &missing);
   text_free(&missing);
 }
 
@@ -237,6 +245,12 @@ static void wish(struct story *story, char letter, const char *rest) {
     group_machine_barrier(machine, rest);
   else if (letter == 'e')
     group_machine_barrier_end(machine, rest);
+  else if (letter == 'o')
+    group_machine_offer(machine, (enum group_offer_stage)(rank % (GROUP_OFFER_READY + 1)));
+  else if (letter == 'w')
+    group_machine_withdraw(machine, rank, strtoull(end, NULL, 16));
+  else if (letter == 'g' || letter == 'h')
+    group_machine_change(machine, (story->changes = letter == 'g') ? &change : NULL, removed);
   else if (letter == 'c')
     group_machine_close(machine, story->now_ns + second);
 }

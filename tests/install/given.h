@@ -23,7 +23,7 @@ extern uint32_t timeout_ms;
 
 // ep.h
 extern weft_ep_t *ep;
-extern struct weft_ep_dispatch tokens;
-extern struct weft_ep_recv received;
-extern struct weft_ep_combine y_and_sums;
+extern struct weft_ep_dispatch_args tokens;
+extern struct weft_ep_recv_args received;
+extern struct weft_ep_combine_args y_and_sums;
 extern uint64_t op;

@@ -2,7 +2,8 @@
 // fault without it.
 //
 // With arguments it makes one search of that size and prints what it covered; ranks: 0 the next one, 1 any, 2 rank 0:
-//   test_model_views founders joiners founding ranks leavers crashes losses cuts expiries empties [states]
+//   test_model_views founders joiners founding ranks leavers crashes losses cuts expiries empties [states [offers
+//     withdrawals]]; offers: 1 joiners offer themselves, 2 and the highest founder is put out
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,6 +88,22 @@ static void the_store_comes_back_empty(void **state) {
   holds_as_far("2 members and a joiner", (struct views_options){.founders = 2, .joiners = 1, .empties = 1});
 }
 
+static void joiners_are_taken_in_together(void **state) {
+  (void)state;
+  holds("2 members, one is put out as one comes, or it is given up",
+        (struct views_options){.founders = 2, .joiners = 1, .offers = true, .puts_out = true, .gives_up = 1});
+  holds("2 members and one that they take in, a death",
+        (struct views_options){.founders = 2, .joiners = 1, .offers = true, .crashes = 1});
+  holds("a member, one that it takes in and that may take its offer back, a lost or late message",
+        (struct views_options){
+            .founders = 1, .joiners = 1, .offers = true, .withdrawals = 1, .gives_up = 1, .losses = 1});
+  holds("a member, 2 that it takes in, of whom one dies or takes its offer back",
+        (struct views_options){
+            .founders = 1, .joiners = 2, .offers = true, .withdrawals = 1, .crashes = 1, .gives_up = 1});
+  holds_as_far("2 members, 2 offer themselves, a death",
+               (struct views_options){.founders = 2, .joiners = 2, .offers = true, .crashes = 1});
+}
+
 // A rule that is left out is missed: the search finds a story that goes wrong.
 static void every_rule_is_needed(void **state) {
   (void)state;
@@ -101,6 +118,8 @@ static void every_rule_is_needed(void **state) {
        {.founders = 2, .joiners = 2, .heir = true, .crashes = 1, .mutation = VIEWS_NO_FREE_COMPARE}},
       {"a claim that has gone in an outage is taken for a death at once",
        {.founders = 2, .empties = 1, .mutation = VIEWS_NO_GRACE}},
+      {"a change does not compare the offers of those whom it takes in",
+       {.founders = 1, .joiners = 1, .offers = true, .withdrawals = 1, .mutation = VIEWS_NO_OFFER_COMPARE}},
   };
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
     struct views_options options = rules[i].options;
@@ -113,8 +132,8 @@ static void every_rule_is_needed(void **state) {
 }
 
 static int search_once(int argc, char **argv) {
-  uint32_t n[11] = {2};
-  for (int i = 1; i < argc && i < 12; i++)
+  uint32_t n[13] = {2};
+  for (int i = 1; i < argc && i < 14; i++)
     n[i - 1] = (uint32_t)strtoul(argv[i], NULL, 10);
   if (n[0] < 1 || n[0] + n[1] > 4) {
     fprintf(stderr, "founders and joiners are 4 at most\n");
@@ -131,6 +150,10 @@ static int search_once(int argc, char **argv) {
                                                 .cuts = n[7],
                                                 .expiries = n[8],
                                                 .empties = n[9],
+                                                .offers = n[11] > 0,
+                                                .puts_out = n[11] > 1,
+                                                .gives_up = n[11] > 0,
+                                                .withdrawals = n[12],
                                                 .states = n[10] ? n[10] : 100000000})
                  .broken
              ? 1
@@ -144,6 +167,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(members_die),
       cmocka_unit_test(messages_and_watches_fail),
       cmocka_unit_test(the_store_comes_back_empty),
+      cmocka_unit_test(joiners_are_taken_in_together),
       cmocka_unit_test(every_rule_is_needed),
   };
   if (argc > 1)

@@ -25,6 +25,9 @@ struct scenario {
 static const struct scenario scenarios[] = {
     {.name = "joins_and_leaves",
      .weather = {.gap_ns = 50 * SIM_MS, .weights = {[SIM_JOIN] = 3, [SIM_RETURN] = 1, [SIM_LEAVE] = 4}}},
+    {.name = "grows_in_one_step",
+     .weather = {.gap_ns = 500 * SIM_MS,
+                 .weights = {[SIM_GROW] = 4, [SIM_JOIN] = 1, [SIM_LEAVE] = 3, [SIM_CRASH] = 3, [SIM_PAUSE] = 1}}},
     {.name = "crashes",
      .weather = {.gap_ns = 200 * SIM_MS,
                  .weights = {[SIM_JOIN] = 4, [SIM_RETURN] = 2, [SIM_CRASH] = 4, [SIM_SILENCE] = 2}}},
@@ -50,6 +53,7 @@ static const struct scenario scenarios[] = {
          {.gap_ns = 2 * SIM_S,
           .weights = {[SIM_JOIN] = 6,
                       [SIM_RETURN] = 2,
+                      [SIM_GROW] = 2,
                       [SIM_LEAVE] = 3,
                       [SIM_CRASH] = 3,
                       [SIM_SILENCE] = 2,
@@ -68,6 +72,7 @@ static const struct scenario scenarios[] = {
           .each_first = true,
           .weights = {[SIM_JOIN] = 6,
                       [SIM_RETURN] = 2,
+                      [SIM_GROW] = 2,
                       [SIM_LEAVE] = 4,
                       [SIM_CRASH] = 3,
                       [SIM_SILENCE] = 2,
@@ -156,9 +161,9 @@ static void run(const struct scenario *scenario, uint32_t members, uint64_t seed
   struct sim_counts counts = sim_counts(sim);
   if (print || sim_broken(sim))
     print_message("%s %u %" PRIu64 ": %.0f s of virtual time, %" PRIu64 " views, %" PRIu64 " requests, %" PRIu64
-                  " events; %" PRIu64 " changes came true, %" PRIu64 " were refused\n",
+                  " events; %" PRIu64 " changes came true, %" PRIu64 " were refused; %" PRIu64 " in one step\n",
                   scenario->name, members, seed, (double)sim_now(sim) / 1e9, counts.views, counts.requests,
-                  counts.events, counts.ended, counts.refused);
+                  counts.events, counts.ended, counts.refused, counts.grown);
   char broken[600];
   snprintf(broken, sizeof broken, "%s", sim_broken(sim) ? sim_broken(sim) : "");
   sim_free(sim);

@@ -157,7 +157,7 @@ int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, co
   if (rc != 0)
     return rc;
   ep->holds = true; // to hand the network over between the two would wake the net thread for nothing
-  rc = ep_op_resumes(ep, EP_KIND_DISPATCH, number);
+  rc = ep->host->halfway ? ep_op_resumes(ep, EP_KIND_DISPATCH, number) : 0;
   if (rc == 0)
     rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
   if (rc >= 0) {

@@ -68,13 +68,28 @@ static void expect(weft_ep_t *ep, enum weft_ep_event_kind kind, int32_t rank, ui
   assert_int_equal(event.dropped, dropped);
 }
 
+static void a_descriptor_that_is_made_late_is_readable(void **state) {
+  weft_ep_t *ep = rank_of(state);
+  int fd = -1;
+  take_all(ep);
+  emit(ep, WEFT_EP_EVENT_COMMITTED, -1, 1);
+  assert_int_equal(weft_ep_fd(ep, &fd), 0);
+  assert_true(is_readable(fd));
+  take_all(ep);
+  assert_false(is_readable(fd));
+}
+
 static void events_come_in_order_with_what_they_say(void **state) {
   weft_ep_t *ep = rank_of(state);
   struct weft_ep_event event = WEFT_EP_EVENT_INIT;
   uint64_t last_ns = 0;
   bool committed = false, activated = false;
+  struct pollfd news = {.events = POLLIN};
+  assert_int_equal(weft_ep_fd(ep, &news.fd), 0);
   assert_int_equal(weft_ep_activate(ep, DEADLINE_MS), 0);
-  while (weft_ep_next_event(ep, &event) == 1) {
+  while (!committed || !activated) { // the group's thread tells of the first
+    assert_int_equal(poll(&news, 1, DEADLINE_MS), 1);
+    assert_int_equal(weft_ep_next_event(ep, &event), 1);
     assert_true(event.time_ns >= last_ns);
     last_ns = event.time_ns;
     committed |= event.kind == WEFT_EP_EVENT_COMMITTED && event.epoch == 1 && event.rank == -1;
@@ -105,7 +120,7 @@ static void the_descriptor_says_whether_there_is_one(void **state) {
   int fd = -1, again = -1;
   take_all(ep);
   emit(ep, WEFT_EP_EVENT_COMMITTED, -1, 2);
-  assert_int_equal(weft_ep_fd(ep, &fd), 0); // made when there is one already
+  assert_int_equal(weft_ep_fd(ep, &fd), 0);
   assert_true(is_readable(fd));
   assert_int_equal(weft_ep_fd(ep, &again), 0);
   assert_int_equal(again, fd);
@@ -168,6 +183,17 @@ static void losses_and_fencing_stay_in_a_full_queue(void **state) {
   expect(ep, WEFT_EP_EVENT_COMMITTED, -1, MANY - (ROOM - 2) + 1, 0);
 }
 
+_Static_assert(sizeof(struct weft_ep_event) == 256, "its layout is the interface's");
+_Static_assert(offsetof(struct weft_ep_event, kind) == 8 && offsetof(struct weft_ep_event, rank) == 12 &&
+                   offsetof(struct weft_ep_event, incarnation) == 16 && offsetof(struct weft_ep_event, dropped) == 48 &&
+                   offsetof(struct weft_ep_event, detail) == 56,
+               "its layout is the interface's");
+_Static_assert(sizeof(struct weft_ep_change_args) == 40, "its layout is the interface's");
+_Static_assert(offsetof(struct weft_ep_change_args, add) == 8 && offsetof(struct weft_ep_change_args, remove) == 16 &&
+                   offsetof(struct weft_ep_change_args, num_add) == 24 &&
+                   offsetof(struct weft_ep_change_args, flags) == 32,
+               "its layout is the interface's");
+
 static void wrong_arguments_are_named(void **state) {
   weft_ep_t *ep = rank_of(state);
   struct weft_ep_event event = {0};
@@ -184,6 +210,7 @@ static void wrong_arguments_are_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_descriptor_that_is_made_late_is_readable),
       cmocka_unit_test(events_come_in_order_with_what_they_say),
       cmocka_unit_test(a_detail_is_cut_where_it_is_too_long),
       cmocka_unit_test(the_descriptor_says_whether_there_is_one),

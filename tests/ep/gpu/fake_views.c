@@ -146,6 +146,52 @@ static void the_lost_count_in_the_view_that_lost_them(void **state) {
   unsetenv("FAKE_LAGS");
 }
 
+// Launches an operation on the first, and on each of the others from its first operation on, until that has run.
+static void operate_with_starters(weft_ep_t **eps, uint32_t count, bool *started) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS), op = fake_launch(eps[0]);
+  while (weft_ep_await(eps[0], op, NULL, NULL, 5) == WEFT_ERR_TIMEOUT && !clock_passed(deadline_ns))
+    for (uint32_t i = 1; i < count; i++) {
+      started[i] = started[i] || weft_ep_await_start(eps[i], 0, NULL) == 0;
+      if (started[i] && weft_ep_next_op(eps[i]) <= op)
+        fake_launch(eps[i]);
+    }
+  for (uint32_t i = 1; i < count; i++)
+    started[i] = started[i] || weft_ep_await_start(eps[i], 0, NULL) == 0;
+}
+
+// Two offer themselves, one view takes both in and is agreed on while nothing runs; it takes effect as kernels run.
+static void ranks_are_taken_in_together(void **state) {
+  (void)state;
+  static const int32_t add[] = {1, 2};
+  weft_ep_t *eps[3];
+  bool started[3] = {true, false, false};
+  size_t count;
+  struct weft_ep_change_args change = WEFT_EP_CHANGE_ARGS_INIT;
+  change.add = add;
+  change.num_add = 2;
+  fake_found(eps, 1);
+  eps[1] = fake_open(fake_options(1, NULL, 0));
+  eps[2] = fake_open(fake_options(2, NULL, 0));
+  assert_ok(weft_ep_offer(eps[1], DEADLINE_MS));
+  assert_int_equal(weft_ep_change(eps[0], &change, 20), WEFT_ERR_TIMEOUT);
+  assert_says("missing: 2");
+  assert_ok(weft_ep_offer(eps[2], DEADLINE_MS));
+  assert_ok(weft_ep_change(eps[0], &change, DEADLINE_MS));
+  assert_ok(weft_ep_committed_view(eps[0], NULL, NULL, 0, &count));
+  assert_int_equal(count, 3);
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  while ((!started[1] || !started[2]) && !clock_passed(deadline_ns))
+    operate_with_starters(eps, 3, started);
+  assert_true(started[1] && started[2]);
+  struct weft_ep_info info = WEFT_EP_INFO_INIT;
+  fake_operate(eps, 3, &info);
+  fake_operate(eps, 3, &info);
+  assert_int_equal(info.num_ranks, 3);
+  assert_int_equal(info.num_lost, 0);
+  for (int i = 0; i < 3; i++)
+    weft_ep_close(eps[i]);
+}
+
 static void ranks_on_other_memory_or_out_of_reach_do_not_connect(void **state) {
   (void)state;
   struct weft_ep_options options = fake_options(0, NULL, 0);
@@ -177,6 +223,7 @@ static void ranks_on_other_memory_or_out_of_reach_do_not_connect(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(ranks_join_and_leave_while_others_operate, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(ranks_are_taken_in_together, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_silent_rank_is_put_out, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(the_lost_count_in_the_view_that_lost_them, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(ranks_on_other_memory_or_out_of_reach_do_not_connect, fake_open_store,

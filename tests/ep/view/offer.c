@@ -29,7 +29,7 @@ static void assert_says(const char *words) {
 
 static int change(weft_ep_t *ep, const int32_t *add, uint32_t num_add, const int32_t *remove, uint32_t num_remove,
                   uint32_t timeout_ms) {
-  struct weft_ep_change wanted = WEFT_EP_CHANGE_INIT;
+  struct weft_ep_change_args wanted = WEFT_EP_CHANGE_ARGS_INIT;
   wanted.add = add;
   wanted.num_add = num_add;
   wanted.remove = remove;
@@ -307,11 +307,11 @@ static void wrong_arguments_are_named(void **state) {
   static const int32_t twice[] = {1, 1}, far = 8, one = 1;
   struct group_of group;
   open_group(&group);
-  struct weft_ep_change wrong = {0};
+  struct weft_ep_change_args wrong = {0};
   assert_int_equal(weft_ep_change(NULL, &wrong, 0), WEFT_ERR_INVALID);
   assert_int_equal(weft_ep_change(group.ep[0], NULL, 0), WEFT_ERR_INVALID);
   assert_int_equal(weft_ep_change(group.ep[0], &wrong, 0), WEFT_ERR_INVALID);
-  weft_ep_change_init(&wrong, sizeof wrong);
+  weft_ep_change_args_init(&wrong, sizeof wrong);
   wrong.flags = 4;
   assert_int_equal(weft_ep_change(group.ep[0], &wrong, 0), WEFT_ERR_INVALID);
   assert_says("0x4");

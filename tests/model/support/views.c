@@ -23,6 +23,8 @@ enum step {
   STEP_LATE_LOST,
   STEP_START, // from here on they need not happen
   STEP_LEAVE,
+  STEP_WITHDRAW,
+  STEP_GIVE_UP,
   STEP_DIE,
   STEP_LOSE_ANSWER,
   STEP_LOSE_REQUEST,
@@ -58,6 +60,8 @@ static void describe(void *arg, uint32_t step, char *text, size_t size) {
       "late request is lost",
       "starts",
       "leaves",
+      "takes its offer back",
+      "gives the change up",
       "dies",
       "answer is lost",
       "request is lost",
@@ -192,6 +196,10 @@ static bool is_due(const struct search *s, enum step step, int i) {
     return (g->grace || g->wary) && ttl_may_pass(w, i);
   case STEP_LEAVE:
     return m->leaves == 1;
+  case STEP_WITHDRAW:
+    return w->withdrawals < s->o->withdrawals && m->offers && g->offering != GROUP_OFFER_NONE;
+  case STEP_GIVE_UP: // not while what was proposed has no answer
+    return s->o->gives_up && m->changes == 1 && !g->sent;
   case STEP_DIE:
     return w->crashes < s->o->crashes;
   case STEP_LOSE_ANSWER:
@@ -263,6 +271,15 @@ static void act(struct play *p, enum step step, int i) {
     break;
   case STEP_LEAVE:
     me->leaves = 2;
+    break;
+  case STEP_WITHDRAW:
+    p->w.withdrawals++;
+    group_machine_offer(m, GROUP_OFFER_NONE);
+    break;
+  case STEP_GIVE_UP:
+    me->changes = 2;
+    p->w.gave_up = !group_machine_change_unknown(m);
+    group_machine_change(m, NULL, NULL);
     break;
   case STEP_LOSE_ANSWER:
   case STEP_LOSE_REQUEST:
@@ -375,7 +392,17 @@ static void try_start(struct search *s, int i) {
 
 // --- The end.
 
-static const char *check_member(const struct world *w, int i, num view) {
+// Whether the change has to come true: whoever wishes it lives, and all whom it takes in are ready.
+static bool is_to_come(const struct views_options *o, const struct world *w) {
+  bool to_come = w->m[0].life == LIFE_ALIVE && w->m[0].changes == 1 && !w->m[0].fenced;
+  for (int i = (int)o->founders; i < (int)(o->founders + o->joiners); i++) {
+    const struct kv *offer = &w->store.keys[OFFER_KEYS + i];
+    to_come &= w->m[i].life == LIFE_ALIVE && offer->create && strstr(value_text(offer->value), "ready");
+  }
+  return to_come;
+}
+
+static const char *check_member(const struct views_options *o, const struct world *w, int i, num view) {
   const struct member *m = &w->m[i];
   const struct machine *g = &m->machine;
   static char why[200];
@@ -399,8 +426,10 @@ static const char *check_member(const struct world *w, int i, num view) {
     snprintf(why, sizeof why, "member %d goes on and is not in the view", i);
   else if (g->standing == GROUP_OPENING && g->rank >= 0 && w->store.keys[CLAIM_KEYS + g->rank].create)
     return NULL; // somebody who lives holds the rank that it wants
-  else if (!in && !m->wronged)
+  else if (!in && !m->wronged && (!o->offers || i < (int)o->founders || is_to_come(o, w)))
     snprintf(why, sizeof why, "member %d is not in the view", i);
+  else if (o->offers && i >= (int)o->founders && !view)
+    return NULL; // the group is over: all who were in it have gone
   else if (g->view != view)
     snprintf(why, sizeof why, "member %d knows another view than the store's", i);
   else
@@ -408,13 +437,13 @@ static const char *check_member(const struct world *w, int i, num view) {
   return why;
 }
 
-static const char *check_end(const struct world *w) {
+static const char *check_end(const struct views_options *o, const struct world *w) {
   bool any = false, never = w->top == 0 && w->crashes > 0; // a founder that died before the first view is waited for
   for (int i = 0; i < MEMBERS; i++)
     any |= w->m[i].life == LIFE_ALIVE && !never;
   num view = w->store.keys[VIEW_KEY].create ? w->store.keys[VIEW_KEY].value : 0;
   for (int i = 0; any && i < MEMBERS; i++) {
-    const char *why = check_member(w, i, view);
+    const char *why = check_member(o, w, i, view);
     if (why)
       return why;
   }
@@ -440,7 +469,7 @@ static void expand(struct explore *x, void *arg, const uint8_t *state, size_t si
   try_empty(s);
   if (s->progress)
     return;
-  const char *why = check_end(&from);
+  const char *why = check_end(s->o, &from);
   if (why)
     explore_broken(x, why);
   explore_end(x);

@@ -11,6 +11,20 @@ struct group_machine *machine_of(int i) {
   return machines[i];
 }
 
+struct group_change the_change;
+uint64_t the_removed[MEMBERS];
+
+// All joiners come in at once; the highest founder goes.
+static void make_change(const struct views_options *o) {
+  static int32_t add[MEMBERS], removed[MEMBERS];
+  for (uint32_t i = 0; i < o->joiners; i++)
+    add[i] = (int32_t)(o->founders + i);
+  removed[0] = (int32_t)o->founders - 1;
+  the_removed[0] = o->founders;
+  the_change =
+      (struct group_change){.add = add, .num_add = o->joiners, .remove = removed, .num_remove = o->puts_out ? 1 : 0};
+}
+
 static int32_t rank_of(const struct views_options *o, int i) {
   if (i < (int)o->founders)
     return i;
@@ -19,6 +33,7 @@ static int32_t rank_of(const struct views_options *o, int i) {
 
 void machines_open(const struct views_options *o) {
   static const int32_t founders[MEMBERS] = {0, 1, 2, 3};
+  make_change(o);
   for (int i = 0; i < MEMBERS; i++) {
     const struct group_machine_options options = {.prefix = PREFIX,
                                                   .rank = rank_of(o, i),
@@ -74,6 +89,11 @@ static void load_tables(struct group_machine *m, const struct machine *s) {
     m->dooms[r] = (struct group_doom){.incarnation = (uint64_t)s->dooms[r].incarnation,
                                       .removers = (uint32_t)s->dooms[r].removers,
                                       .suspected = s->dooms[r].suspected};
+    m->offers[r] = (struct group_offer){.incarnation = (uint64_t)s->offers[r].incarnation,
+                                        .create_revision = s->offers[r].create,
+                                        .mod_revision = s->offers[r].mod,
+                                        .lease = s->offers[r].lease,
+                                        .stage = (enum group_offer_stage)s->offers[r].stage};
   }
   m->num_tickets = (uint32_t)s->num_tickets;
   for (int i = 0; i < s->num_tickets; i++)
@@ -117,6 +137,15 @@ void machine_load(const struct world *w, int i) {
   m->watch_lost = s->watch_lost;
   m->builder.lease = s->builder_lease;
   m->builder.of_view = s->builder_of_view;
+  m->offering = (enum group_offer_stage)s->offering;
+  m->offered = s->offered;
+  m->withdraw = -1;
+  m->wanted = (struct group_wanted){.change = s->wanted ? &the_change : NULL,
+                                    .removed = the_removed,
+                                    .sent = s->sent,
+                                    .unknown = s->unknown,
+                                    .leaves = s->leaves};
+  m->builder.of_change = s->sent;
   load_timers(m, s);
   load_tables(m, s);
 }
@@ -149,6 +178,12 @@ static void save_tables(const struct group_machine *m, struct machine *s) {
     s->dooms[r].incarnation = (num)m->dooms[r].incarnation;
     s->dooms[r].removers = (num)m->dooms[r].removers;
     s->dooms[r].suspected = m->dooms[r].suspected;
+    const struct group_offer *offer = &m->offers[r];
+    s->offers[r].incarnation = (num)offer->incarnation;
+    s->offers[r].create = (num)offer->create_revision;
+    s->offers[r].mod = offer->create_revision ? (num)offer->mod_revision : fresh(m, offer->mod_revision);
+    s->offers[r].lease = (num)offer->lease;
+    s->offers[r].stage = (num)offer->stage;
   }
   s->num_tickets = (num)m->num_tickets;
   for (uint32_t i = 0; i < m->num_tickets; i++) {
@@ -193,6 +228,12 @@ void machine_save(struct world *w, int i) {
   s->watch_lost = m->watch_lost;
   s->builder_lease = (num)(txn ? m->builder.lease : 0);
   s->builder_of_view = txn && m->builder.of_view;
+  s->offering = (uint8_t)m->offering;
+  s->offered = m->offered;
+  s->wanted = m->wanted.change != NULL;
+  s->sent = m->wanted.sent;
+  s->unknown = m->wanted.unknown;
+  s->leaves = m->wanted.leaves;
   save_timers(m, s);
   save_tables(m, s);
 }
@@ -231,6 +272,9 @@ static void visit_machine(struct machine *m, visit *revision, visit *lease, void
     revision(&m->claims[r].create, arg);
     revision(&m->claims[r].mod, arg);
     lease(&m->claims[r].lease, arg);
+    revision(&m->offers[r].create, arg);
+    revision(&m->offers[r].mod, arg);
+    lease(&m->offers[r].lease, arg);
   }
   for (int t = 0; t < m->num_tickets; t++)
     revision(&m->tickets[t].revision, arg);

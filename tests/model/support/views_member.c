@@ -28,11 +28,24 @@ static void take_events(struct play *p, int i) {
   while (group_machine_event(machine_of(i), &event)) {
     if (event.kind == GROUP_EVENT_VIEW)
       hear_view(p, i, event.view);
-    if (event.kind == GROUP_EVENT_FENCED && p->w.m[i].leaves != 2 && !p->w.m[i].wronged)
+    bool put_out = p->o->puts_out && i + 1 == (int)p->o->founders;
+    if (event.kind == GROUP_EVENT_FENCED && p->w.m[i].leaves != 2 && !p->w.m[i].wronged && !put_out)
       BREAK(p, "member %d is put out, though it lives and holds its lease", i);
     p->w.m[i].fenced |= event.kind == GROUP_EVENT_FENCED;
     group_view_unref(event.view);
   }
+}
+
+static void wish_change(struct play *p, int i) {
+  struct member *me = &p->w.m[i];
+  struct group_machine *m = machine_of(i);
+  if (me->changes == 0)
+    group_machine_change(m, &the_change, the_removed);
+  me->changes = me->changes == 0 ? 1 : me->changes;
+  if (me->changes != 1 || !group_machine_changed(m))
+    return;
+  me->changes = 2;
+  group_machine_change(m, NULL, NULL);
 }
 
 static void wish(struct play *p, int i) {
@@ -48,6 +61,14 @@ static void wish(struct play *p, int i) {
     me->wanted = 0;
     group_machine_found(m, false);
     group_machine_join(m, 0);
+    if (p->o->offers && i == 0)
+      wish_change(p, i);
+  } else if (p->o->offers && i >= (int)p->o->founders) {
+    if (me->offers || standing != GROUP_CLAIMED || !m->view)
+      return;
+    me->offers = 1;
+    group_machine_offer(m, GROUP_OFFER_COMING);
+    group_machine_offer(m, GROUP_OFFER_READY);
   } else if (standing == GROUP_CLAIMED && group_machine_view_stands(m) && m->view &&
              me->wanted != (num)m->view->epoch) {
     me->wanted = (num)m->view->epoch;
@@ -63,6 +84,8 @@ static bool is_left_out(const struct play *p, const struct weft_store_compare *c
   uint8_t key = key_of(compare->key);
   if (key == VIEW_KEY)
     return p->o->mutation == VIEWS_NO_VIEW_COMPARE;
+  if (key >= OFFER_KEYS)
+    return p->o->mutation == VIEWS_NO_OFFER_COMPARE;
   if (key >= TICKET_KEYS)
     return false;
   return p->o->mutation == (compare->number ? VIEWS_NO_CLAIM_COMPARE : VIEWS_NO_FREE_COMPARE);
@@ -203,8 +226,11 @@ void member_resume(struct play *p, int i) {
 
 // --- What must hold.
 
-static bool has_reason(const struct world *w, int i) {
+static bool has_reason(const struct play *p, int i) {
+  const struct world *w = &p->w;
   const struct member *m = &w->m[i];
+  if (p->o->puts_out && i + 1 == (int)p->o->founders)
+    return true;
   return m->life != LIFE_ALIVE || m->leaves == 2 || m->wronged || m->fenced || w->emptied;
 }
 
@@ -212,7 +238,7 @@ static void check_members(struct play *p, num before, num after) {
   const struct world *w = &p->w;
   for (int i = 0; i < MEMBERS; i++) {
     bool was = in_view(before, i), is = in_view(after, i);
-    if (was && !is && !has_reason(w, i))
+    if (was && !is && !has_reason(p, i))
       BREAK(p, "view %d puts out member %d, which has given no reason", (int)value_view(after)->epoch, i);
     if (was || !is)
       continue;
@@ -260,6 +286,31 @@ static void check_claims(struct play *p) {
   }
 }
 
+// Whoever is taken in has said that it is ready, and all others of the change come with it; nothing of it comes after
+// somebody was told that it will not.
+static void check_taken(struct play *p, const struct kv *before, const struct kv *now) {
+  const struct views_options *o = p->o;
+  num was = before[VIEW_KEY].create ? before[VIEW_KEY].value : 0, is = now[VIEW_KEY].value;
+  for (int i = (int)o->founders; i < (int)(o->founders + o->joiners); i++) {
+    if (in_view(was, i) || !in_view(is, i))
+      continue;
+    uint64_t incarnation = 0;
+    enum group_offer_stage stage = GROUP_OFFER_NONE;
+    const struct kv *offer = &before[OFFER_KEYS + i];
+    const char *text = offer->create ? value_text(offer->value) : "";
+    if (!offer->create || group_offer_decode(text, strlen(text), &incarnation, &stage) != 0 ||
+        stage != GROUP_OFFER_READY)
+      BREAK(p, "member %d is taken in, and its offer is \"%s\"", i, text);
+    for (int j = (int)o->founders; j < (int)(o->founders + o->joiners); j++)
+      if (!in_view(is, j))
+        BREAK(p, "member %d is taken in without member %d", i, j);
+    if (o->puts_out && in_view(is, (int)o->founders - 1))
+      BREAK(p, "members are taken in, and the one that was to go stays");
+    if (p->w.gave_up)
+      BREAK(p, "member %d is taken in after the change was given up", i);
+  }
+}
+
 // Carries a request out, whoever's it was, and looks at what it did.
 static void execute(struct play *p, struct request *r, int from) {
   struct world *w = &p->w;
@@ -278,6 +329,8 @@ static void execute(struct play *p, struct request *r, int from) {
     if (was->create && is->create && was->value != is->value)
       BREAK(p, "rank %d is claimed while somebody else holds it", r2);
   }
+  if (changed && now[VIEW_KEY].create && p->o->offers)
+    check_taken(p, before, now);
   if (changed && now[VIEW_KEY].create)
     check_view(p, now[VIEW_KEY].value);
   else if (changed)

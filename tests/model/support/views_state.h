@@ -5,8 +5,9 @@
 #include "group/state.h"
 #include "model/support/views.h"
 
-enum { MEMBERS = 4, RANKS = 4, VIEW_KEY = 0, CLAIM_KEYS = 1, TICKET_KEYS = 1 + RANKS, KEYS = 1 + RANKS + MEMBERS };
-enum { EVENTS = 48, COMPARES = 7, OPS = 7, LEASES = 20, VALUES = 4096, NOBODY = 255 };
+enum { MEMBERS = 4, RANKS = 4, VIEW_KEY = 0, CLAIM_KEYS = 1, TICKET_KEYS = 1 + RANKS };
+enum { OFFER_KEYS = TICKET_KEYS + MEMBERS, KEYS = OFFER_KEYS + RANKS };
+enum { EVENTS = 64, COMPARES = 8, OPS = 8, LEASES = 20, VALUES = 4096, NOBODY = 255 };
 
 #define NOW_NS UINT64_C(1000000000000)
 #define PREFIX "/weft/model/"
@@ -59,6 +60,7 @@ struct machine {
   uint8_t grace, wary;   // running
   uint8_t turn, backoff; // of a change, running
   uint8_t retry_runs, hold_runs;
+  uint8_t offering, offered, wanted, sent, unknown, leaves;
   num rank, revision, stored, stored_mod, stored_lease, stored_seen, view;
   num lease, spare_lease, sent_revision, hold_revision, need_mod, join_epoch;
   num builder_lease, builder_of_view;
@@ -72,6 +74,9 @@ struct machine {
   struct {
     num incarnation, removers, suspected;
   } dooms[RANKS];
+  struct {
+    num incarnation, create, mod, lease, stage;
+  } offers[RANKS];
 };
 
 enum life { LIFE_NONE, LIFE_ALIVE, LIFE_DEAD, LIFE_ENDED };
@@ -83,6 +88,8 @@ struct member {
   uint8_t fenced;  // was told so
   uint8_t wronged; // its lease has run out while it lived
   uint8_t was_in;  // has been in a view of the store
+  uint8_t offers;  // has wished to offer itself
+  uint8_t changes; // 1 wishes the change, 2 no more
   num at;          // events that it has been told
   num told;        // epoch of the newest view that it was told
   num wanted;      // epoch that it wished to join
@@ -97,7 +104,8 @@ struct world {
   uint8_t late_from;
   uint8_t forgetful, emptied; // the store has lost a view; ever
   num top, last;              // highest epoch that ever was; value of the newest view put
-  uint8_t crashes, losses, cuts, expiries, empties;
+  uint8_t crashes, losses, cuts, expiries, empties, withdrawals;
+  uint8_t gave_up; // the change was given up, and nothing of it may come true any more
 };
 
 // A world while a step is taken.
@@ -129,6 +137,8 @@ bool store_has_lease(const struct store *s, num lease);
 void store_forget(struct store *s, num events); // the oldest
 
 // views_machine.c
+extern struct group_change the_change; // that member 0 wishes
+extern uint64_t the_removed[MEMBERS];
 void machines_open(const struct views_options *o);
 void machines_close(void);
 void machine_load(const struct world *w, int i);

@@ -1,4 +1,4 @@
-// A store of nine keys that keeps etcd's rules.
+// A store of thirteen keys that keeps etcd's rules.
 #include <stdlib.h>
 #include <string.h>
 

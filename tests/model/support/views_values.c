@@ -51,7 +51,8 @@ const char *key_text(uint8_t key) {
     return keys[key];
   char *text = key == VIEW_KEY     ? group_key_view(PREFIX)
                : key < TICKET_KEYS ? group_key_claim(PREFIX, key - CLAIM_KEYS)
-                                   : group_key_ticket(PREFIX, key - TICKET_KEYS + 1u);
+               : key < OFFER_KEYS  ? group_key_ticket(PREFIX, key - TICKET_KEYS + 1u)
+                                   : group_key_offer(PREFIX, key - OFFER_KEYS);
   snprintf(keys[key], sizeof keys[key], "%s", text);
   free(text);
   return keys[key];

@@ -121,6 +121,8 @@ static void look_at(struct sim *sim, const struct core_event *event) {
     claim_put(sim, key.rank, record);
   else if (key.kind == GROUP_KEY_CLAIM)
     sim->judge.claims[key.rank] = 0;
+  else if (key.kind == GROUP_KEY_OFFER && event->now)
+    sim_grow_look(sim, key.rank, record);
 }
 
 void sim_judge_look(struct sim *sim) {
@@ -131,6 +133,7 @@ void sim_judge_look(struct sim *sim) {
   for (size_t i = 0; i < events.count; i++)
     look_at(sim, &events.items[i]);
   core_events_clear(&events);
+  sim_grow_judge(sim);
 }
 
 // --- What the members are told: of the one order of views, each some, none twice, none before an earlier one.

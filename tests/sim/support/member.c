@@ -260,8 +260,9 @@ static void wish(struct sim *sim, struct sim_member *m) {
     m->wanted_base = 0;
     group_machine_found(m->machine, false);
     group_machine_join(m->machine, 0);
-  } else if (!m->leaving && standing == GROUP_CLAIMED && group_machine_view_stands(m->machine) && !m->thinking &&
-             m->wanted_base != group_machine_view(m->machine)->epoch) {
+    sim_grow_wish(sim, m);
+  } else if (!m->leaving && standing == GROUP_CLAIMED && group_machine_view_stands(m->machine) &&
+             sim_grow_wish(sim, m) && !m->thinking && m->wanted_base != group_machine_view(m->machine)->epoch) {
     m->thinking = true;
     sim_at(sim, sim->now + sim_dice(sim, THINKING_NS), (struct sim_event){.happen = act, .member = m});
   }

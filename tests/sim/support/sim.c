@@ -72,6 +72,7 @@ void sim_free(struct sim *sim) {
   if (sim->server.core)
     sim_server_close(sim);
   sim_judge_close(sim);
+  sim_grows_free(sim);
   struct sim_member *m, *next;
   HASH_ITER(hh, sim->ever, m, next) {
     HASH_DEL(sim->ever, m);

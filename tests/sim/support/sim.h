@@ -4,6 +4,7 @@
 //   queue.c   what will happen       server.c  the store and the way to it
 //   member.c  one member's life      judge.c   what must hold all along
 //   sim.c     the loop, faults       weather.c random lives and random faults
+//   grow.c    changes in one step
 //
 // The first violation ends the run: sim_broken() tells it. Times are nanoseconds of virtual time.
 #ifndef TESTS_SIM_SIM_H
@@ -38,6 +39,7 @@ struct sim_counts {
   uint64_t views;    // that the store was given
   uint64_t ended;    // foundings, joins and leaves that came true
   uint64_t refused;  // of them, that were given up at their deadline
+  uint64_t grown;    // changes in one step that came true
 };
 
 struct sim *sim_new(const struct sim_options *options);
@@ -65,6 +67,10 @@ void sim_found(struct sim *sim, uint32_t count);
 struct sim_member *sim_join(struct sim *sim, int32_t rank);
 // Leaves its view and closes, or (`at_once`) only closes.
 void sim_leave(struct sim *sim, struct sim_member *member, bool at_once);
+// A member changes the view in one step: `count` new ones, which offer themselves, come in, and `goes` (may be NULL) is
+// put out; all of that, or nothing by a deadline. Those who are not taken in join by themselves. False: it changes
+// something already, or there are no ranks for them.
+bool sim_grow(struct sim *sim, struct sim_member *member, uint32_t count, struct sim_member *goes);
 // Dies. `heard`: every other hears it within milliseconds, as a closed socket tells; otherwise its lease tells.
 void sim_crash(struct sim *sim, struct sim_member *member, bool heard);
 // Somebody takes it for dead who is wrong.

@@ -30,6 +30,17 @@ struct sim_request {
   struct core_result result; // the records that `list` points into
 };
 
+enum { SIM_GROWN = 4 }; // that one change takes in, at most
+
+// A change in one step. It stays until the end: its member may be told of it at any time.
+struct sim_grow {
+  struct sim_grow *next;
+  int32_t add[SIM_GROWN], goes;
+  uint64_t incarnation[SIM_GROWN], removed;
+  struct group_change change;
+  bool taken; // the store has been given a view of it just now
+};
+
 struct sim_member {
   struct group_machine *machine; // NULL: dead
   uint64_t incarnation;
@@ -37,10 +48,13 @@ struct sim_member {
   int32_t rank;   // last known
   bool refused;   // its deadline has passed once
   bool founder, leaving, closing, fenced, accused;
-  uint64_t died;        // when; 0: it lives
-  uint64_t since;       // when it began to want what it has not got; 0: it has
-  uint64_t wanted_base; // of its wish to join
-  bool thinking;        // what it does about a new view
+  uint64_t died;         // when; 0: it lives
+  uint64_t since;        // when it began to want what it has not got; 0: it has
+  uint64_t wanted_base;  // of its wish to join
+  bool thinking;         // what it does about a new view
+  uint64_t offers_until; // it offers itself, and joins by itself only after that; 0: at once
+  bool offers;
+  struct sim_grow *grow; // that it wishes
   uint64_t paused_until, cut_until;
   uint64_t trouble_until; // its last fault ended then
   // Its request, its timer, its watch.
@@ -85,6 +99,7 @@ struct sim {
   struct sim_member **live;
   uint32_t num_live, room_live;
   struct sim_member *ever;
+  struct sim_grow *grows;
   struct sim_counts counts;
   uint64_t trouble_until; // the store's last fault ended then
   char broken[512];
@@ -115,6 +130,12 @@ void sim_member_limit(struct sim *sim, struct sim_member *member);  // its call 
 void sim_member_refuse(struct sim *sim, struct sim_member *member); // its call has come to its deadline
 void sim_watch_end(struct sim *sim, struct sim_member *member);
 void sim_watch_cut(struct sim *sim, struct sim_member *member); // reconnects by itself
+
+// grow.c
+bool sim_grow_wish(struct sim *sim, struct sim_member *member); // false: it waits to be taken in, and joins not yet
+void sim_grow_look(struct sim *sim, int32_t rank, const struct core_record *record); // the store is given an offer
+void sim_grow_judge(struct sim *sim);                                                // after a change of the store
+void sim_grows_free(struct sim *sim);
 
 // judge.c
 void sim_judge_open(struct sim *sim);

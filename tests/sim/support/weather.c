@@ -47,6 +47,11 @@ static void come_back(struct sim *sim) {
   sim_join(sim, rank);
 }
 
+static bool grow(struct sim *sim) {
+  struct sim_member *m = anybody(sim), *goes = sim_dice(sim, 2) ? victim(sim) : NULL;
+  return sim_grow(sim, m, 1 + (uint32_t)sim_dice(sim, SIM_GROWN), goes == m ? NULL : goes);
+}
+
 // False: it takes somebody whom the group can do without, and the dice fell on another.
 static bool happen(struct sim *sim, enum sim_mishap mishap) {
   bool on_one = mishap == SIM_LEAVE || mishap == SIM_ACCUSE || mishap == SIM_PAUSE || mishap == SIM_CUT;
@@ -57,6 +62,8 @@ static bool happen(struct sim *sim, enum sim_mishap mishap) {
     sim_join(sim, -1);
   else if (mishap == SIM_RETURN)
     come_back(sim);
+  else if (mishap == SIM_GROW)
+    return grow(sim);
   else if (mishap == SIM_CRASH)
     return crash_some(sim, 1 + sim_dice(sim, 4), true);
   else if (mishap == SIM_SILENCE)
@@ -106,7 +113,7 @@ void sim_endure(struct sim *sim, const struct sim_weather *weather, uint32_t mis
     bool on_members = mishap >= SIM_LEAVE && mishap <= SIM_CUT; // where there are few, it may find none to fall on
     if (on_members && sim->num_live < weather->members * 3 / 4 + 1)
       mishap = SIM_JOIN;
-    if (mishap <= SIM_RETURN && sim->num_live > weather->members && !(weather->each_first && happened[mishap] == 0))
+    if (mishap <= SIM_GROW && sim->num_live > weather->members && !(weather->each_first && happened[mishap] == 0))
       mishap = SIM_CRASH;
     if (!sim_broken(sim))
       happened[mishap] += happen(sim, mishap);

@@ -7,6 +7,7 @@
 enum sim_mishap {
   SIM_JOIN,    // of one
   SIM_RETURN,  // of one to a rank that is free, or soon will be
+  SIM_GROW,    // one changes the view in one step: one to four come in, and perhaps one goes
   SIM_LEAVE,   // half of them by closing alone
   SIM_CRASH,   // of one to four, and the others hear it
   SIM_SILENCE, // of one, which only its lease tells
