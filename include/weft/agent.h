@@ -76,6 +76,7 @@ typedef uint64_t weft_peer_t;   /**< an incarnation of an agent; 0: none, WEFT_P
 
 enum {
   WEFT_AGENT_MAX_NAME = 128,           /**< bytes of an agent's name, its final NUL included */
+  WEFT_AGENT_MAX_LABEL = 64,           /**< bytes of a label of metadata in the store, its final NUL included */
   WEFT_AGENT_MAX_DETAIL = 160,         /**< bytes of a reason in words, its final NUL included */
   WEFT_AGENT_MAX_NOTIFICATION = 4096,  /**< bytes of a notification */
   WEFT_AGENT_MAX_DESCRIPTORS = 1 << 20 /**< descriptors of a list, and pairs of a transfer */
@@ -107,7 +108,8 @@ struct weft_agent_memory {
   int32_t device;  /**< CUDA, with WEFT_MEMORY_DEVICE: index of the GPU; else 0 */
   int32_t fd;      /**< FILE, with WEFT_MEMORY_FD: an open file, which stays the caller's and has to stay open until the
                         region is deregistered; else 0 */
-  const char *path; /**< FILE: created where missing, unless it is read-only. OBJECT: "bucket/key". Copied */
+  const char *path;       /**< FILE: created where missing, unless it is read-only. OBJECT: "bucket/key". Copied */
+  const char *transports; /**< those of the agent that may have it, comma-separated: "shm,ucx"; NULL: all that can */
 };
 /** Initial value: its size, and 0 for all else. */
 #define WEFT_AGENT_MEMORY_INIT WEFT_SIZED(struct weft_agent_memory)
@@ -129,12 +131,36 @@ enum weft_agent_progress {
   WEFT_AGENT_PROGRESS_NONE = 1,
 };
 
+/** Bits of weft_transport_info.flags. */
+enum weft_transport_flag {
+  WEFT_TRANSPORT_WORKS = 1 << 0,       /**< it works here */
+  WEFT_TRANSPORT_MESSAGES = 1 << 1,    /**< it carries notifications */
+  WEFT_TRANSPORT_OTHER_HOSTS = 1 << 2, /**< it reaches other hosts */
+  WEFT_TRANSPORT_STORAGE = 1 << 3,     /**< it serves an agent's own transfers only */
+};
+
+/** A transport that this version knows of. */
+struct weft_transport_info {
+  char name[16];         /**< as weft_agent_options.transports has it */
+  uint32_t flags;        /**< bits of enum weft_transport_flag */
+  uint32_t local_kinds;  /**< what this agent's side of a transfer may be: bits 1 << enum weft_memory_kind */
+  uint32_t remote_kinds; /**< likewise the peer's side */
+  uint32_t reserved;     /**< 0 */
+  char what[64];         /**< what it uses, in a few words; "": it is not in this build */
+  char why[224];         /**< why it does not work here, in words; "" */
+};
+
+/** Writes the transports that this version knows of into info[cap], the preferred ones first; `each` is the caller's
+ *  sizeof(struct weft_transport_info). `*count` is how many there are, also when that is more than `cap`. It loads
+ * their libraries and asks them whether they work here, which may take some milliseconds for each. [any] */
+WEFT_API int weft_transport_list(struct weft_transport_info *info, size_t each, uint32_t cap, uint32_t *count);
+
 /** How to open an agent. Initialise with WEFT_AGENT_OPTIONS_INIT; a field that is 0 or NULL has its default. The
  *  library copies all strings. */
 struct weft_agent_options {
   size_t size;      /**< sizeof(struct weft_agent_options) */
-  const char *name; /**< required; unique among the agents that know each other: loading a second agent of that name
-                         is EXISTS */
+  const char *name; /**< required, without control characters; unique among the agents that know each other: loading a
+                         second agent of that name is EXISTS */
   const char *transports; /**< names, comma-separated: "shm,ucx". Of transports with equal costs an agent takes the one
                              named first; notifications go by the first that can carry them. Default: all that work
                              here; they are shm, cuda, ucx, ofi, file, object */
@@ -190,8 +216,8 @@ WEFT_API void weft_agent_close(weft_agent_t *agent);
  * Registers memory, a file or an object with all transports that can use it; `*region` is its id. The memory stays the
  * caller's and has to stay mapped until the region is deregistered or the agent closed. Regions may overlap. Peers that
  * fetched or met this agent get the new region by themselves, others with the next metadata. UNSUPPORTED: no transport
- * of this agent handles this kind of memory. SYSTEM, LIMIT: a file cannot be opened, or memory cannot be pinned. Other
- * codes are those of the transport that refuses. [any]
+ * of this agent handles this kind of memory, or it has not opened one of `transports`. SYSTEM, LIMIT: a file cannot be
+ * opened, or memory cannot be pinned. Other codes are those of the transport that refuses. [any]
  */
 WEFT_API int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *memory, weft_region_t *region);
 
@@ -281,23 +307,35 @@ WEFT_API int weft_agent_load(weft_agent_t *agent, const void *blob, size_t size,
 WEFT_API int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t peer);
 
 /**
- * Puts this agent's metadata into the store at PREFIXagents/NAME, on a lease, and keeps it there: a thread, which the
- * first publish or fetch starts whatever the options' progress, renews the lease and puts the key again when regions
- * change or the store has lost it. Blocks until the key is there, at most for `timeout_ms`, also while the lease of an
- * agent of the same name that has died runs out. INVALID: the agent was opened without a store, or its prefix is too
- * long. EXISTS: a living agent of this name is in the store. UNREACHABLE, TIMEOUT, AUTH and others are those of the
+ * Puts metadata of this agent into the store on a lease, and keeps it there: a thread, which the first publish or fetch
+ * starts whatever the options' progress, renews the lease and puts the keys again when regions change or the store has
+ * lost them. `options` (NULL: addresses and all regions) choose what is in it; it is copied, and regions that go later
+ * are left out. `label` NULL: the agent's own, at PREFIXagents/NAME, by which it is alive for others; else another
+ * selection, of 1 to WEFT_AGENT_MAX_LABEL - 1 bytes without control characters, beside it. The same label again
+ * replaces what was there.
+ *
+ * Blocks until the key is there, at most for `timeout_ms`, also while the lease of an agent of the same name that has
+ * died runs out. INVALID: the agent was opened without a store, its prefix is too long, or the options or the label are
+ * wrong. EXISTS: a living agent of this name is in the store. UNREACHABLE, TIMEOUT, AUTH and others are those of the
  * store. [any]
  */
-WEFT_API int weft_agent_publish(weft_agent_t *agent, uint32_t timeout_ms);
+WEFT_API int weft_agent_publish(weft_agent_t *agent, const char *label, const struct weft_metadata_options *options,
+                                uint32_t timeout_ms);
+
+/** Takes back what weft_agent_publish() put under `label`; with NULL peers that fetched this agent see it leave.
+ *  NOT_FOUND: nothing is published there. Others are those of the store. [any] */
+WEFT_API int weft_agent_unpublish(weft_agent_t *agent, const char *label, uint32_t timeout_ms);
 
 /**
  * Waits until the agent `name` is in the store, at most for `timeout_ms`, and loads its metadata; `*peer` is its id,
- * for this agent's own name WEFT_PEER_SELF. From then on the store is watched: changes are loaded, and when the key
- * goes the peer has left. INVALID: the agent was opened without a store. TIMEOUT: it is not there. Others are those of
- * weft_agent_load() and of the store. With a token the metadata has to be sealed with it (AUTH); without one this agent
- * trusts everybody who can write to the store. [any]
+ * for this agent's own name WEFT_PEER_SELF. `label` NULL: its own metadata, else what it published under that label,
+ * which adds to what is known of it. From then on the store is watched: changes are loaded, and when the agent's own
+ * key goes the peer has left. INVALID: the agent was opened without a store. TIMEOUT: it is not there. Others are those
+ * of weft_agent_load() and of the store. With a token the metadata has to be sealed with it (AUTH); without one this
+ * agent trusts everybody who can write to the store. [any]
  */
-WEFT_API int weft_agent_fetch(weft_agent_t *agent, const char *name, uint32_t timeout_ms, weft_peer_t *peer);
+WEFT_API int weft_agent_fetch(weft_agent_t *agent, const char *name, const char *label, uint32_t timeout_ms,
+                              weft_peer_t *peer);
 
 /**
  * Connects to the agent that listens at `address` ("HOST:PORT", "[IPV6]:PORT") and exchanges metadata in both
@@ -333,6 +371,44 @@ struct weft_region_info {
  *  more than `cap`. [any] */
 WEFT_API int weft_agent_regions(weft_agent_t *agent, weft_peer_t peer, struct weft_region_info *info, size_t each,
                                 uint32_t cap, uint32_t *count);
+
+/** How a peer stands. */
+enum weft_peer_state {
+  WEFT_PEER_ALIVE = 1, /**< as far as this agent knows */
+  WEFT_PEER_LEFT = 2,  /**< PEER_LEFT was told of it */
+  WEFT_PEER_LOST = 3,  /**< PEER_LOST was told of it */
+};
+
+/** What this agent knows of a peer; its texts are copies. Initialise with WEFT_PEER_INFO_INIT. */
+struct weft_peer_info {
+  size_t size;                            /**< sizeof(struct weft_peer_info) */
+  weft_peer_t peer;                       /**< its id */
+  uint64_t incarnation;                   /**< which life of the agent of that name it is */
+  uint64_t received_ns;                   /**< when something came from it last, or it was loaded; CLOCK_MONOTONIC */
+  enum weft_peer_state state;             /**< how it stands */
+  uint32_t num_regions;                   /**< its regions that are known here; 0 when it has ended */
+  char name[WEFT_AGENT_MAX_NAME];         /**< its name */
+  char reason[WEFT_AGENT_MAX_DETAIL];     /**< why it has ended; "" */
+  char transports[WEFT_AGENT_MAX_DETAIL]; /**< those that reach it, comma-separated, in the order of preference */
+};
+/** Initial value: its size, and 0 for all else. */
+#define WEFT_PEER_INFO_INIT WEFT_SIZED(struct weft_peer_info)
+/** WEFT_PEER_INFO_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_peer_info_init(struct weft_peer_info *info, size_t size);
+
+/** What is known of a peer (WEFT_PEER_SELF: of this agent), also of one that has ended: the last 256 of these are
+ *  remembered. [any] */
+WEFT_API int weft_agent_peer(weft_agent_t *agent, weft_peer_t peer, struct weft_peer_info *info);
+
+/** Writes the ids of the living peers into peers[cap]; `*count` is how many there are, also when that is more than
+ *  `cap`. [any] */
+WEFT_API int weft_agent_peers(weft_agent_t *agent, weft_peer_t *peers, uint32_t cap, uint32_t *count);
+
+/** Makes the connection over which messages go to the peer, before the first post needs it, and waits until a message
+ *  has left by it, at most for `timeout_ms`. With WEFT_AGENT_PROGRESS_NONE it drives this agent meanwhile. Other
+ *  transports connect with their first transfer. TIMEOUT: nothing could be sent so soon. NOT_CONNECTED: no transport
+ *  carries messages to the peer. Others are those of the transport. [any] */
+WEFT_API int weft_agent_connect(weft_agent_t *agent, weft_peer_t peer, uint32_t timeout_ms);
 
 /** Whether the peer is alive, as far as this agent knows: 0, or PEER_LOST with the reason in weft_last_error(). It does
  *  not ask the peer. [any] */
@@ -541,6 +617,26 @@ WEFT_API const char *weft_transfer_explain(weft_transfer_t *transfer);
  *  cost of a piece + bytes / bandwidth. It was computed when the transfer was made. [any] */
 WEFT_API int weft_transfer_estimate(weft_transfer_t *transfer, uint64_t *ns);
 
+/** What there is to say of a transfer. Initialise with WEFT_TRANSFER_INFO_INIT. */
+struct weft_transfer_info {
+  size_t size;          /**< sizeof(struct weft_transfer_info) */
+  uint64_t bytes;       /**< of one post */
+  uint64_t posts;       /**< how often it was started */
+  uint64_t start_ns;    /**< when the last post began, by CLOCK_MONOTONIC; 0: there was none */
+  uint64_t end_ns;      /**< when it ended; 0: it is in flight */
+  uint64_t estimate_ns; /**< as weft_transfer_estimate() */
+  uint32_t pairs;       /**< of descriptors */
+  uint32_t pieces;      /**< that the pairs were merged to */
+  char transport[16];   /**< the name of the transport that carries it */
+};
+/** Initial value: its size, and 0 for all else. */
+#define WEFT_TRANSFER_INFO_INIT WEFT_SIZED(struct weft_transfer_info)
+/** WEFT_TRANSFER_INFO_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_transfer_info_init(struct weft_transfer_info *info, size_t size);
+
+/** Writes what there is to say of the transfer and of its last post. [transfer] */
+WEFT_API int weft_transfer_get_info(weft_transfer_t *transfer, struct weft_transfer_info *info);
+
 /* --- notifications --- */
 
 /**
@@ -600,6 +696,33 @@ WEFT_API int weft_agent_arm(weft_agent_t *agent, uint32_t *timeout_ms);
  * into `text`, of `cap` bytes. `*size` is the bytes that it takes, its NUL included; a `cap` of 0 asks for them. ROOM:
  * `cap` is less, and nothing is written but `*size`. [any] */
 WEFT_API int weft_agent_metrics(weft_agent_t *agent, char *text, size_t cap, size_t *size);
+
+/** The counters of transfers and notifications. Initialise with WEFT_AGENT_STATS_INIT. Transfers count when they end.
+ */
+struct weft_agent_stats {
+  size_t size;                  /**< sizeof(struct weft_agent_stats) */
+  uint64_t reads;               /**< transfers of that direction that ended well */
+  uint64_t read_bytes;          /**< their bytes */
+  uint64_t read_errors;         /**< that failed */
+  uint64_t read_cancels;        /**< that were cancelled */
+  uint64_t read_ns;             /**< the sum of their times from post to end, of those that ended well */
+  uint64_t writes;              /**< as reads */
+  uint64_t write_bytes;         /**< as read_bytes */
+  uint64_t write_errors;        /**< as read_errors */
+  uint64_t write_cancels;       /**< as read_cancels */
+  uint64_t write_ns;            /**< as read_ns */
+  uint64_t notifications_sent;  /**< to peers that live or are remembered */
+  uint64_t notifications_taken; /**< of these peers, by the application */
+  uint64_t messages_dropped;    /**< of unknown senders, and beyond what a peer may leave unread; of one peer: 0 */
+};
+/** Initial value: its size, and 0 for all else. */
+#define WEFT_AGENT_STATS_INIT WEFT_SIZED(struct weft_agent_stats)
+/** WEFT_AGENT_STATS_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_agent_stats_init(struct weft_agent_stats *stats, size_t size);
+
+/** The counters of transfers with one living peer (WEFT_PEER_SELF: of this agent with itself), or with 0 of all, those
+ *  that have gone too. [any] */
+WEFT_API int weft_agent_get_stats(weft_agent_t *agent, weft_peer_t peer, struct weft_agent_stats *stats);
 
 /**
  * Serves weft_agent_metrics() over HTTP at `address` ("HOST:PORT", port 0: any free one), path /metrics, on threads of

@@ -32,3 +32,18 @@ void weft_post_init(struct weft_post *post, size_t size) {
   static const struct weft_post initial = WEFT_POST_INIT;
   sized_init(post, size, &initial, sizeof initial);
 }
+
+void weft_peer_info_init(struct weft_peer_info *info, size_t size) {
+  static const struct weft_peer_info initial = WEFT_PEER_INFO_INIT;
+  sized_init(info, size, &initial, sizeof initial);
+}
+
+void weft_agent_stats_init(struct weft_agent_stats *stats, size_t size) {
+  static const struct weft_agent_stats initial = WEFT_AGENT_STATS_INIT;
+  sized_init(stats, size, &initial, sizeof initial);
+}
+
+void weft_transfer_info_init(struct weft_transfer_info *info, size_t size) {
+  static const struct weft_transfer_info initial = WEFT_TRANSFER_INFO_INIT;
+  sized_init(info, size, &initial, sizeof initial);
+}

@@ -132,7 +132,9 @@ static int load(struct agent_store_thread *store_thread, const struct store_name
   bool alive = lives(store_thread->agent, name->peer), same = description->incarnation == name->incarnation;
   *peer = name->peer;
   *incarnation = description->incarnation;
-  if (strcmp(description->name, name->name) != 0)
+  size_t length = strlen(description->name); // the key's name may have a label behind it
+  char behind = strncmp(description->name, name->name, length) == 0 ? name->name[length] : ' ';
+  if ((behind != '\0' && behind != STORE_THREAD_SEPARATOR) || strchr(description->name, STORE_THREAD_SEPARATOR))
     err = fail(WEFT_ERR_PROTOCOL, "under the name %s stands metadata of %s", name->name, description->name);
   else if (alive && !same)
     agent_peer_end(store_thread->agent, name->peer, WEFT_AGENT_EVENT_PEER_LEFT,
@@ -176,9 +178,10 @@ static bool do_value(struct agent_store_thread *store_thread, struct store_name 
 
 static void do_absence(struct agent_store_thread *store_thread, struct store_name *name) {
   weft_peer_t peer = name->peer;
+  bool labelled = strchr(name->name, STORE_THREAD_SEPARATOR) != NULL; // what went then is a selection, not the agent
   name->absent = false;
   pthread_mutex_unlock(&store_thread->lock);
-  if (peer != 0)
+  if (peer != 0 && !labelled)
     agent_peer_end(store_thread->agent, peer, WEFT_AGENT_EVENT_PEER_LEFT, "its key has gone from the store");
   pthread_mutex_lock(&store_thread->lock);
 }
@@ -344,7 +347,7 @@ static void withdraw(struct agent_store_thread *store_thread, struct store_name 
   pthread_mutex_unlock(&store_thread->lock);
 }
 
-int weft_agent_fetch(weft_agent_t *agent, const char *text, uint32_t timeout_ms, weft_peer_t *peer) {
+int weft_agent_fetch(weft_agent_t *agent, const char *text, const char *label, uint32_t timeout_ms, weft_peer_t *peer) {
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
@@ -360,9 +363,12 @@ int weft_agent_fetch(weft_agent_t *agent, const char *text, uint32_t timeout_ms,
   struct agent_store_thread *store_thread;
   struct store_name *name = NULL;
   uint64_t answered = 0;
+  char wanted[STORE_THREAD_MAX_NAME];
   int err = store_thread_get(agent, &store_thread);
   if (!err)
-    err = ask(store_thread, text, &name, &answered);
+    err = store_thread_name(text, label, wanted);
+  if (!err)
+    err = ask(store_thread, wanted, &name, &answered);
   if (err)
     return err;
   store_limit_thread(&deadline);

@@ -7,10 +7,12 @@
 
 #include "agent/agent.h"
 #include "agent/exchange/store_thread.h"
+#include "agent/memory/region_index.h"
 #include "agent/metadata/describe.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "base/time/clock.h"
 #include "store/limit.h"
 
@@ -23,9 +25,24 @@ static uint32_t ttl_s(const struct agent_store_thread *store_thread) {
   return store_thread->agent->options.lease_ttl_s;
 }
 
-static int make_blob(weft_agent_t *agent, void **blob, size_t *size) {
+// Of a selection, regions that have gone since are left out.
+static void forget_gone(weft_agent_t *agent, struct store_publication *publication) {
+  uint32_t kept = 0;
+  pthread_mutex_lock(&agent->lock);
+  for (uint32_t i = 0; i < publication->num_regions; i++)
+    if (agent_ranges_get(&agent->self.regions, publication->regions[i]))
+      publication->regions[kept++] = publication->regions[i];
+  pthread_mutex_unlock(&agent->lock);
+  publication->num_regions = kept;
+}
+
+static int make_blob(weft_agent_t *agent, const struct store_publication *publication, void **blob, size_t *size) {
+  struct weft_metadata_options options = WEFT_METADATA_OPTIONS_INIT;
+  options.flags = publication->flags;
+  options.num_regions = publication->num_regions;
+  options.regions = publication->regions;
   struct agent_description *description;
-  int err = agent_describe(agent, NULL, 0, true, &description);
+  int err = agent_describe_chosen(agent, &options, &description);
   if (err)
     return err;
   *size = 0;
@@ -94,14 +111,15 @@ static int check_owner(const weft_agent_t *agent, const struct weft_store_kv *kv
   return err;
 }
 
-static int publish_once(struct agent_store_thread *store_thread, int64_t *other_lease) {
+static int publish_once(struct agent_store_thread *store_thread, const struct store_publication *publication,
+                        int64_t *other_lease) {
   char key[STORE_THREAD_MAX_KEY];
   void *blob;
   size_t size;
-  store_thread_key(store_thread, store_thread->agent->name, key);
+  store_thread_key(store_thread, publication->name, key);
   int err = need_lease(store_thread);
   if (!err)
-    err = make_blob(store_thread->agent, &blob, &size);
+    err = make_blob(store_thread->agent, publication, &blob, &size);
   if (err)
     return err;
   int64_t revision = 0;
@@ -155,14 +173,39 @@ static bool is_renewed(struct agent_store_thread *store_thread, int64_t lease, s
   return left_s > obstacle->least_s || clock_passed(obstacle->until_ns);
 }
 
-static int publish_until(struct agent_store_thread *store_thread, uint64_t deadline_ns) {
+static void free_publication(struct store_publication *publication) {
+  free(publication->regions);
+  free(publication);
+}
+
+// NULL: there is none of that name. [publishing]
+static struct store_publication *find_publication(struct agent_store_thread *store_thread, const char *name) {
+  struct store_publication *found;
+  SLIST_FOREACH(found, &store_thread->publications, next)
+  if (strcmp(found->name, name) == 0)
+    break;
+  return found;
+}
+
+// In the place of one of the same name. [publishing]
+static void keep(struct agent_store_thread *store_thread, struct store_publication *publication) {
+  struct store_publication *before = find_publication(store_thread, publication->name);
+  if (before) {
+    SLIST_REMOVE(&store_thread->publications, before, store_publication, next);
+    free_publication(before);
+  }
+  SLIST_INSERT_HEAD(&store_thread->publications, publication, next);
+}
+
+static int publish_until(struct agent_store_thread *store_thread, struct store_publication *publication,
+                         uint64_t deadline_ns) {
   struct obstacle obstacle = {0};
   for (;;) {
     int64_t lease = 0;
     pthread_mutex_lock(&store_thread->publishing);
-    int err = publish_once(store_thread, &lease);
+    int err = publish_once(store_thread, publication, &lease);
     if (!err)
-      store_thread->published = true;
+      keep(store_thread, publication);
     pthread_mutex_unlock(&store_thread->publishing);
     bool taken = err == WEFT_ERR_EXISTS;
     if (taken && (is_renewed(store_thread, lease, &obstacle) || clock_passed(deadline_ns)))
@@ -175,24 +218,104 @@ static int publish_until(struct agent_store_thread *store_thread, uint64_t deadl
   }
 }
 
-int weft_agent_publish(weft_agent_t *agent, uint32_t timeout_ms) {
+static int make_publication(weft_agent_t *agent, const char *label, const struct weft_metadata_options *given,
+                            struct store_publication **out) {
+  static const struct weft_metadata_options defaults = WEFT_METADATA_OPTIONS_INIT;
+  struct weft_metadata_options copy;
+  const struct weft_metadata_options *options = given ? given : &defaults;
+  options = SIZED_READ(options, &copy, regions, "weft_metadata_options");
+  if (!options)
+    return sized_refusal(given, sizeof copy);
+  struct store_publication *made = calloc(1, sizeof *made);
+  uint32_t count = options->regions ? options->num_regions : 0;
+  weft_region_t *regions = calloc(count + 1, sizeof *regions);
+  struct agent_description *description = NULL; // nothing of it but whether it can be made
+  int err = made && regions ? store_thread_name(agent->name, label, made->name)
+                            : fail(WEFT_ERR_NOMEM, "no memory to publish %u regions", count);
+  if (!err)
+    err = agent_describe_chosen(agent, options, &description);
+  if (!err)
+    free(description);
+  if (err) {
+    free(regions);
+    free(made);
+    return err;
+  }
+  if (count > 0)
+    memcpy(regions, options->regions, count * sizeof *regions);
+  made->flags = options->flags;
+  made->num_regions = count;
+  made->regions = regions;
+  *out = made;
+  return 0;
+}
+
+int weft_agent_publish(weft_agent_t *agent, const char *label, const struct weft_metadata_options *options,
+                       uint32_t timeout_ms) {
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
   _Atomic uint64_t deadline = clock_wait_deadline(timeout_ms);
   struct agent_store_thread *store_thread;
+  struct store_publication *publication = NULL;
   int err = store_thread_get(agent, &store_thread);
+  if (!err)
+    err = make_publication(agent, label, options, &publication);
   if (err)
     return err;
   store_limit_thread(&deadline);
-  err = publish_until(store_thread, deadline);
+  err = publish_until(store_thread, publication, deadline);
   store_limit_thread(NULL);
-  if (err)
+  if (err) {
+    free_publication(publication);
     return fail_context(err, "agent %s cannot be published", agent->name);
+  }
   pthread_mutex_lock(&store_thread->lock); // the thread renews the lease from now on
   store_thread_wake(store_thread);
   pthread_mutex_unlock(&store_thread->lock);
   return 0;
+}
+
+// The key is deleted while nobody puts it again.
+int weft_agent_unpublish(weft_agent_t *agent, const char *label, uint32_t timeout_ms) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
+  _Atomic uint64_t deadline = clock_wait_deadline(timeout_ms);
+  struct agent_store_thread *store_thread;
+  char name[STORE_THREAD_MAX_NAME], key[STORE_THREAD_MAX_KEY];
+  int err = store_thread_get(agent, &store_thread);
+  if (!err)
+    err = store_thread_name(agent->name, label, name);
+  if (err)
+    return err;
+  store_thread_key(store_thread, name, key);
+  store_limit_thread(&deadline);
+  pthread_mutex_lock(&store_thread->publishing);
+  struct store_publication *publication = find_publication(store_thread, name);
+  err = publication ? weft_store_delete(store_thread->store, key, false, NULL)
+                    : fail(WEFT_ERR_NOT_FOUND, "agent %s has published nothing under %s%s", agent->name,
+                           label ? "the label " : "its name", label ? label : "");
+  if (!err) {
+    SLIST_REMOVE(&store_thread->publications, publication, store_publication, next);
+    free_publication(publication);
+  }
+  pthread_mutex_unlock(&store_thread->publishing);
+  store_limit_thread(NULL);
+  return err;
+}
+
+// All of them again. [publishing]
+static int publish_all(struct agent_store_thread *store_thread) {
+  struct store_publication *publication;
+  int64_t lease;
+  int err = 0;
+  SLIST_FOREACH(publication, &store_thread->publications, next) {
+    forget_gone(store_thread->agent, publication);
+    int one = publish_once(store_thread, publication, &lease);
+    err = err ? err : one;
+  }
+  return err;
 }
 
 // The lease and the key may have gone with the store that was.
@@ -211,13 +334,12 @@ uint64_t publish_tend(struct agent_store_thread *store_thread, uint64_t now_ns) 
   bool put = store_thread->must_put, check = store_thread->must_renew;
   store_thread->must_put = store_thread->must_renew = false;
   pthread_mutex_unlock(&store_thread->lock);
-  if (!store_thread->published)
+  if (SLIST_EMPTY(&store_thread->publications))
     return UINT64_MAX;
-  int64_t lease;
   int err =
       check || store_thread->lease == 0 || now_ns >= store_thread->renew_ns ? renew(store_thread, now_ns, &put) : 0;
   if (!err && put)
-    err = publish_once(store_thread, &lease);
+    err = publish_all(store_thread);
   if (!err)
     return store_thread->renew_ns;
   log_info("agent %s: its key in the store waits: %s", store_thread->agent->name, weft_last_error());
@@ -232,5 +354,13 @@ void publish_leave(struct agent_store_thread *store_thread) {
   if (store_thread->lease != 0)
     weft_store_lease_revoke(store_thread->store, store_thread->lease); // else it runs out
   store_thread->lease = 0;
-  store_thread->published = false;
+  publish_free(store_thread);
+}
+
+void publish_free(struct agent_store_thread *store_thread) {
+  struct store_publication *publication;
+  while ((publication = SLIST_FIRST(&store_thread->publications))) {
+    SLIST_REMOVE_HEAD(&store_thread->publications, next);
+    free_publication(publication);
+  }
 }

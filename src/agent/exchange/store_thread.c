@@ -17,6 +17,20 @@ void store_thread_key(const struct agent_store_thread *store_thread, const char 
   snprintf(out, STORE_THREAD_MAX_KEY, "%s%s", store_thread->prefix, name);
 }
 
+int store_thread_name(const char *agent, const char *label, char out[STORE_THREAD_MAX_NAME]) {
+  if (!label) {
+    snprintf(out, STORE_THREAD_MAX_NAME, "%s", agent);
+    return 0;
+  }
+  bool plain = *label && strlen(label) < WEFT_AGENT_MAX_LABEL;
+  for (const char *at = label; *at; at++)
+    plain &= (unsigned char)*at >= ' ';
+  if (!plain)
+    return fail(WEFT_ERR_INVALID, "a label has 1 to %d bytes, and no control characters", WEFT_AGENT_MAX_LABEL - 1);
+  snprintf(out, STORE_THREAD_MAX_NAME, "%s%c%s", agent, STORE_THREAD_SEPARATOR, label);
+  return 0;
+}
+
 void store_thread_wake(struct agent_store_thread *store_thread) {
   store_thread->news = true;
   pthread_cond_broadcast(&store_thread->changed);
@@ -104,7 +118,7 @@ int store_thread_get(weft_agent_t *agent, struct agent_store_thread **store_thre
   struct agent_services *services = agent->services;
   if (!agent->options.store)
     return fail(WEFT_ERR_INVALID, "agent %s was opened without a store", agent->name);
-  if (strlen(agent->options.prefix) + WEFT_AGENT_MAX_NAME + sizeof "agents/" > STORE_THREAD_MAX_KEY)
+  if (strlen(agent->options.prefix) + STORE_THREAD_MAX_NAME + sizeof "agents/" > STORE_THREAD_MAX_KEY)
     return fail(WEFT_ERR_INVALID, "the prefix of agent %s has %zu bytes: too long for keys of %d", agent->name,
                 strlen(agent->options.prefix), STORE_THREAD_MAX_KEY);
   pthread_mutex_lock(&services->store_thread_lock);
@@ -149,6 +163,7 @@ void store_thread_close(struct agent_services *services) {
   if (!services->store_thread)
     return;
   fetch_free(services->store_thread);
+  publish_free(services->store_thread);
   unmake(services->store_thread);
   services->store_thread = NULL;
 }

@@ -12,13 +12,24 @@
 
 enum {
   STORE_THREAD_MAX_KEY = 512,
-  STORE_THREAD_NAMES = 1024,   // chains
-  STORE_THREAD_RETRY_MS = 200, // after the store failed
+  STORE_THREAD_NAMES = 1024,     // chains
+  STORE_THREAD_RETRY_MS = 200,   // after the store failed
+  STORE_THREAD_SEPARATOR = 0x1f, // between an agent's name, which has no such byte, and a label, in a key
+  STORE_THREAD_MAX_NAME = WEFT_AGENT_MAX_NAME + WEFT_AGENT_MAX_LABEL,
 };
 
-// A name that this agent fetched. It stays watched when it has gone.
+// What this agent keeps in the store: its own metadata, or a selection under a label.
+struct store_publication {
+  char name[STORE_THREAD_MAX_NAME]; // of the key
+  uint32_t flags;                   // of weft_metadata_options
+  uint32_t num_regions;
+  weft_region_t *regions;
+  SLIST_ENTRY(store_publication) next;
+};
+
+// A name that this agent fetched, with a label or without. It stays watched when it has gone.
 struct store_name {
-  char name[WEFT_AGENT_MAX_NAME];
+  char name[STORE_THREAD_MAX_NAME];
   weft_peer_t peer;      // the last that was loaded; 0: none
   uint64_t incarnation;  // likewise
   int64_t revision;      // of what is known of its key; older news is none
@@ -56,10 +67,10 @@ struct agent_store_thread {
   SLIST_HEAD(, store_name) names[STORE_THREAD_NAMES];
   STAILQ_HEAD(store_todo, store_name) todo;
 
-  pthread_mutex_t publishing; // guards what follows; taken before `lock`
-  bool published;             // wanted in the store
-  int64_t lease;              // 0: none
-  uint64_t renew_ns;          // when the lease is to be renewed
+  pthread_mutex_t publishing;                   // guards what follows; taken before `lock`
+  SLIST_HEAD(, store_publication) publications; // wanted in the store
+  int64_t lease;                                // 0: none
+  uint64_t renew_ns;                            // when the lease is to be renewed
   weft_store_watch_t *watch;
 };
 
@@ -68,12 +79,15 @@ int store_thread_get(weft_agent_t *agent, struct agent_store_thread **store_thre
 // The thread has something to do. [lock]
 void store_thread_wake(struct agent_store_thread *store_thread);
 void store_thread_key(const struct agent_store_thread *store_thread, const char *name, char out[STORE_THREAD_MAX_KEY]);
+// The name of a key: an agent's, with a label that is not NULL. INVALID: the label cannot be one.
+int store_thread_name(const char *agent, const char *label, char out[STORE_THREAD_MAX_NAME]);
 // Sleeps for a moment, or until the deadline.
 void store_thread_pause(struct agent_store_thread *store_thread, uint64_t deadline_ns);
 
 // store_publish.c: renews the lease, puts the key again. Returns when it has to be called next. [publishing]
 uint64_t publish_tend(struct agent_store_thread *store_thread, uint64_t now_ns);
 void publish_leave(struct agent_store_thread *store_thread);
+void publish_free(struct agent_store_thread *store_thread);
 
 // store_fetch.c: loads what came, ends what went. Returns when it has to be called next.
 uint64_t fetch_tend(struct agent_store_thread *store_thread, uint64_t now_ns);

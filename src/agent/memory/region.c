@@ -117,6 +117,10 @@ static int enroll(weft_agent_t *agent, struct agent_region *region, const struct
         lacks = worker;
       continue;
     }
+    if (region->only != 0 && !(region->only & 1u << i)) {
+      region->why[i] = strdup("it is not among the region's transports");
+      continue;
+    }
     agent_worker_lock(worker);
     int rc = worker->transport->reg(worker->worker, memory, &region->local[i]);
     agent_worker_unlock(worker);
@@ -208,6 +212,26 @@ static int add(weft_agent_t *agent, struct agent_region *region, weft_region_t *
   return rc;
 }
 
+// The workers of the transports that are named; loopback within the agent is always one. [any]
+static int choose_workers(const weft_agent_t *agent, const char *names, uint32_t *only) {
+  *only = names ? 1 : 0;
+  for (const char *name = names; name && *name;) {
+    size_t length = strcspn(name, ",");
+    uint32_t i = 0;
+    while (i < agent->num_workers && (strlen(agent->workers[i].transport->name) != length ||
+                                      strncmp(agent->workers[i].transport->name, name, length) != 0))
+      i++;
+    if (length == 0)
+      return fail(WEFT_ERR_INVALID, "transports is not a list of names like \"shm,ucx\": \"%s\"", names);
+    if (i == agent->num_workers)
+      return fail(WEFT_ERR_UNSUPPORTED, "this agent has no transport %.*s, which the memory's transports name",
+                  (int)length, name);
+    *only |= 1u << i;
+    name += length + (name[length] == ',');
+  }
+  return 0;
+}
+
 int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *given, weft_region_t *region) {
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
@@ -215,8 +239,11 @@ int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *giv
   if (!agent || !region)
     return fail(WEFT_ERR_INVALID, "the %s is NULL", agent ? "region" : "agent");
   struct weft_agent_memory copy;
-  const struct weft_agent_memory *memory = SIZED_READ(given, &copy, path, "weft_agent_memory");
+  const struct weft_agent_memory *memory = SIZED_READ(given, &copy, transports, "weft_agent_memory");
+  uint32_t only = 0;
   int rc = memory ? check_memory(memory) : sized_refusal(given, sizeof copy);
+  if (rc == 0)
+    rc = choose_workers(agent, memory->transports, &only);
   if (rc != 0)
     return rc;
   struct agent_region *made = calloc(1, sizeof *made);
@@ -228,6 +255,7 @@ int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *giv
   made->address = storage ? 0 : (uintptr_t)memory->address;
   made->length = storage && memory->length == 0 ? UINT64_MAX : memory->length;
   made->device = memory->flags & WEFT_MEMORY_DEVICE ? memory->device : -1;
+  made->only = only;
   made->read_only = memory->flags & WEFT_MEMORY_READ_ONLY;
   made->no_metadata = memory->flags & WEFT_MEMORY_NO_METADATA;
   rc = hold(made, memory);

@@ -18,6 +18,7 @@ struct agent_region {
   uint64_t address, length; // FILE, OBJECT: address 0; length UINT64_MAX: no limit
   int32_t device;
   bool read_only, no_metadata;
+  uint32_t only;             // own: bits of the workers that may have it; 0: all
   bool described;            // own: metadata was made that has it
   bool gone;                 // of a peer: it was deregistered, or the peer is
   uint32_t lists;            // that use it

@@ -58,6 +58,7 @@ static void finish(weft_transfer_t *transfer, int err) {
   if (transfer->message)
     agent_credit_end(transfer->peer, transfer->sequence, err);
   int64_t ticks = (int64_t)(ticks_now() - transfer->posted_ticks); // less than nothing on another processor, perhaps
+  transfer->took_ticks = ticks > 0 ? (uint64_t)ticks : 0;
   agent_metrics_transfer(transfer->link, transfer->op, transfer->bytes, ticks > 0 ? ticks_to_ns((uint64_t)ticks) : 0,
                          err);
   trace_end(transfer->range);

@@ -63,7 +63,7 @@ struct weft_transfer {
   struct agent_link *link;
   _Atomic uint32_t number; // counts posts
   _Atomic uint64_t ending; // of post `number`: number << 8 | -code, when it was asked to end early
-  uint64_t posted_ticks, timeout_ns;
+  uint64_t posted_ticks, took_ticks, timeout_ns;
   _Atomic uint64_t timeout_ticks;
   uint64_t range; // a profiler's, from post to end
   _Atomic uint64_t deadline_ticks;

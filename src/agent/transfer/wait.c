@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/futex.h>
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,7 +11,9 @@
 #include "agent/progress/progress.h"
 #include "agent/transfer/transfer.h"
 #include "base/fail.h"
+#include "base/sized.h"
 #include "base/time/clock.h"
+#include "base/time/ticks.h"
 
 // Sleeps until the transfer has ended or the time has come; may wake for nothing.
 static void sleep_on(weft_transfer_t *transfer, uint64_t until_ns) {
@@ -121,5 +124,27 @@ int weft_transfer_estimate(weft_transfer_t *transfer, uint64_t *ns) {
   if (!transfer || !ns)
     return fail(WEFT_ERR_INVALID, "the transfer or ns is NULL");
   *ns = transfer->estimate_ns;
+  return 0;
+}
+
+int weft_transfer_get_info(weft_transfer_t *transfer, struct weft_transfer_info *out) {
+  int rc = transfer ? agent_life_check(transfer->life, "the transfer") : fail(WEFT_ERR_INVALID, "the transfer is NULL");
+  if (rc == 0)
+    rc = sized_check_output(out, SIZED_END(struct weft_transfer_info, transport), "weft_transfer_info");
+  if (rc != 0)
+    return rc;
+  struct weft_transfer_info info = {.size = sizeof info,
+                                    .bytes = transfer->bytes,
+                                    .posts = atomic_load(&transfer->number),
+                                    .estimate_ns = transfer->estimate_ns,
+                                    .pairs = transfer->num_pairs,
+                                    .pieces = transfer->num_pieces};
+  snprintf(info.transport, sizeof info.transport, "%s", transfer->link->worker->transport->name);
+  if (info.posts > 0) {
+    int state = atomic_load_explicit(&transfer->state, memory_order_acquire);
+    info.start_ns = clock_ns() - ticks_to_ns(ticks_now() - transfer->posted_ticks);
+    info.end_ns = state > 0 ? 0 : info.start_ns + ticks_to_ns(transfer->took_ticks);
+  }
+  sized_write(out, &info, sizeof info);
   return 0;
 }

@@ -26,7 +26,7 @@ static void test_there_and_updates(void **state) {
   assert_int_equal(store_agent_count_regions(&b, peer), 1);
   assert_int_equal(weft_agent_check(a.agent, back), 0);
   assert_true(store_agent_fetch(&b, "a") == peer);
-  assert_int_equal(weft_agent_fetch(a.agent, "a", 1000, &self), 0);
+  assert_int_equal(weft_agent_fetch(a.agent, "a", NULL, 1000, &self), 0);
   assert_true(self == WEFT_PEER_SELF);
   weft_region_t region = store_agent_allocate(&a);
   crowd_await(&b, UPDATED, "a", 1);
@@ -77,9 +77,9 @@ static void test_writer_without_token(void **state) {
   store_agent_publish(&friend);
   peer = store_agent_fetch(&holder, "friend");
   put(store, "other", friend.agent);
-  assert_int_equal(weft_agent_fetch(holder.agent, "other", SUPPORT_DEADLINE_MS, &nobody), WEFT_ERR_PROTOCOL);
+  assert_int_equal(weft_agent_fetch(holder.agent, "other", NULL, SUPPORT_DEADLINE_MS, &nobody), WEFT_ERR_PROTOCOL);
   put(store, "friend", impostor.agent);
-  assert_int_equal(weft_agent_fetch(holder.agent, "friend", SUPPORT_DEADLINE_MS, &nobody), WEFT_ERR_AUTH);
+  assert_int_equal(weft_agent_fetch(holder.agent, "friend", NULL, SUPPORT_DEADLINE_MS, &nobody), WEFT_ERR_AUTH);
   assert_non_null(strstr(weft_last_error(), "not sealed"));
   assert_true(nobody == 0);
   assert_int_equal(weft_agent_check(holder.agent, peer), 0);
@@ -106,7 +106,7 @@ static void test_fetch_waits(void **state) {
   store_agent_open(&early, "early", store);
   store_agent_open(&late, "late", store);
   weft_peer_t peer = 5;
-  assert_int_equal(weft_agent_fetch(early.agent, "late", 100, &peer), WEFT_ERR_TIMEOUT);
+  assert_int_equal(weft_agent_fetch(early.agent, "late", NULL, 100, &peer), WEFT_ERR_TIMEOUT);
   assert_non_null(strstr(weft_last_error(), "late"));
   assert_true(peer == 5);
   pthread_t thread;
@@ -128,7 +128,7 @@ struct fetching {
 
 static void *fetch_nobody(void *arg) {
   struct fetching *fetching = arg;
-  fetching->err = weft_agent_fetch(fetching->agent, "nobody", fetching->timeout_ms, &fetching->peer);
+  fetching->err = weft_agent_fetch(fetching->agent, "nobody", NULL, fetching->timeout_ms, &fetching->peer);
   return NULL;
 }
 
@@ -174,11 +174,11 @@ static void test_arguments(void **state) {
   char name[200];
   memset(name, 'x', sizeof name - 1);
   name[sizeof name - 1] = '\0';
-  assert_int_equal(weft_agent_publish(bare.agent, 100), WEFT_ERR_INVALID);
-  assert_int_equal(weft_agent_fetch(bare.agent, "other", 100, &peer), WEFT_ERR_INVALID);
-  assert_int_equal(weft_agent_fetch(bare.agent, "", 100, &peer), WEFT_ERR_INVALID);
-  assert_int_equal(weft_agent_fetch(bare.agent, name, 100, &peer), WEFT_ERR_INVALID);
-  assert_int_equal(weft_agent_fetch(bare.agent, NULL, 100, &peer), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_publish(bare.agent, NULL, NULL, 100), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_fetch(bare.agent, "other", NULL, 100, &peer), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_fetch(bare.agent, "", NULL, 100, &peer), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_fetch(bare.agent, name, NULL, 100, &peer), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_fetch(bare.agent, NULL, NULL, 100, &peer), WEFT_ERR_INVALID);
   crowd_close(&bare);
 }
 
@@ -189,11 +189,72 @@ static void test_name_taken(void **state) {
   store_agent_open(&first, "twin", store);
   store_agent_open(&second, "twin", store);
   store_agent_publish(&first);
-  assert_int_equal(weft_agent_publish(second.agent, SUPPORT_DEADLINE_MS), WEFT_ERR_EXISTS); // it is renewed
+  assert_int_equal(weft_agent_publish(second.agent, NULL, NULL, SUPPORT_DEADLINE_MS), WEFT_ERR_EXISTS); // it is renewed
   assert_non_null(strstr(weft_last_error(), "twin"));
   crowd_close(&first);
   store_agent_publish(&second);
   crowd_close(&second);
+  store_kind_close(store);
+}
+
+static size_t count_keys(weft_store_t *store) {
+  struct weft_store_list list;
+  assert_int_equal(weft_store_range(store, store_agent_prefix, true, 0, &list), 0);
+  size_t count = list.count;
+  weft_store_list_free(&list);
+  return count;
+}
+
+// Selections of regions under labels, beside the agent's own metadata, which has none.
+static void test_labels(void **state) {
+  (void)state;
+  static struct crowd_member a, b;
+  weft_store_t *store = store_kind_open();
+  store_agent_open(&a, "a", store);
+  store_agent_open(&b, "b", store);
+  weft_region_t weights = store_agent_allocate(&a), cache = store_agent_allocate(&a);
+  store_agent_publish(&b);
+  store_agent_fetch(&a, "b"); // who is told of regions that go
+  struct weft_metadata_options none = WEFT_METADATA_OPTIONS_INIT, some = WEFT_METADATA_OPTIONS_INIT;
+  weft_peer_t peer = 0, same = 0;
+  none.flags = WEFT_METADATA_ADDRESSES;
+  some.flags = 0; // partial: for who knows the agent
+  some.regions = &weights;
+  some.num_regions = 1;
+  assert_int_equal(weft_agent_publish(a.agent, NULL, &none, SUPPORT_DEADLINE_MS), 0);
+  assert_int_equal(weft_agent_publish(a.agent, "weights", &some, SUPPORT_DEADLINE_MS), 0);
+  some.regions = &cache;
+  assert_int_equal(weft_agent_publish(a.agent, "cache", &some, SUPPORT_DEADLINE_MS), 0);
+  assert_int_equal(count_keys(store), 4);
+  assert_int_equal(weft_agent_fetch(b.agent, "a", "weights", SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_NOT_FOUND);
+  peer = store_agent_fetch(&b, "a");
+  assert_int_equal(store_agent_count_regions(&b, peer), 0); // an empty selection is none
+  assert_int_equal(weft_agent_fetch(b.agent, "a", "weights", SUPPORT_DEADLINE_MS, &same), 0);
+  assert_true(same == peer);
+  assert_int_equal(store_agent_count_regions(&b, peer), 1);
+  assert_int_equal(weft_agent_fetch(b.agent, "a", "cache", SUPPORT_DEADLINE_MS, &same), 0);
+  assert_int_equal(store_agent_count_regions(&b, peer), 2);
+  assert_int_equal(weft_agent_fetch(b.agent, "a", "nothing", 50, &same), WEFT_ERR_TIMEOUT);
+  // What went comes no more, and nobody leaves for it.
+  assert_int_equal(weft_agent_unpublish(a.agent, "cache", SUPPORT_DEADLINE_MS), 0);
+  assert_int_equal(weft_agent_unpublish(a.agent, "cache", SUPPORT_DEADLINE_MS), WEFT_ERR_NOT_FOUND);
+  assert_int_equal(count_keys(store), 3);
+  assert_int_equal(weft_agent_deregister(a.agent, weights), 0);
+  crowd_await(&b, UPDATED, "a", 3);
+  assert_int_equal(store_agent_count_regions(&b, peer), 1);
+  assert_int_equal(crowd_count(&b, LEFT, "a"), 0);
+  // Bad ones.
+  assert_int_equal(weft_agent_publish(a.agent, "weights", &some, SUPPORT_DEADLINE_MS),
+                   0); // in the place of what was there
+  some.regions = &weights;
+  assert_int_equal(weft_agent_publish(a.agent, "gone", &some, SUPPORT_DEADLINE_MS), WEFT_ERR_NOT_FOUND);
+  assert_int_equal(weft_agent_publish(a.agent, "", &none, SUPPORT_DEADLINE_MS), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_publish(a.agent, "a\x1f", &none, SUPPORT_DEADLINE_MS), WEFT_ERR_INVALID);
+  assert_int_equal(weft_agent_unpublish(a.agent, NULL, SUPPORT_DEADLINE_MS), 0);
+  crowd_await(&b, LEFT, "a", 1);
+  crowd_close(&a);
+  assert_int_equal(count_keys(store), 1); // the lease was theirs all, but for b's
+  crowd_close(&b);
   store_kind_close(store);
 }
 
@@ -205,6 +266,7 @@ int main(void) {
       cmocka_unit_test(test_two_fetch_one),
       cmocka_unit_test(test_arguments),
       cmocka_unit_test(test_name_taken),
+      cmocka_unit_test(test_labels),
       cmocka_unit_test(store_removal_lease_runs_out),
       cmocka_unit_test(store_removal_deletions),
       cmocka_unit_test(store_removal_foreign_values),

@@ -31,7 +31,7 @@ static void outage(bool keep) {
   static struct crowd_member c;
   weft_store_t *of_c = store_kind_open();
   store_agent_open(&c, "c", of_c);
-  int err = weft_agent_publish(c.agent, 300);
+  int err = weft_agent_publish(c.agent, NULL, NULL, 300);
   assert_true(err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_TIMEOUT);
   uint64_t until = clock_deadline_ms((STORE_AGENT_TTL_S + 1) * 1000); // leases would have run out by then
   while (!clock_passed(until)) {

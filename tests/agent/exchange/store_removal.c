@@ -122,7 +122,7 @@ void store_removal_deletions(void **state) {
     for (volatile int spin = 0; spin < i * 20000; spin++)
       continue;
     weft_peer_t peer = 0;
-    int err = weft_agent_fetch(member.agent, "ghost", 100, &peer);
+    int err = weft_agent_fetch(member.agent, "ghost", NULL, 100, &peer);
     pthread_join(thread, NULL);
     if (err == 0)
       crowd_await(&member, LEFT, "ghost", 1);
@@ -145,11 +145,11 @@ void store_removal_foreign_values(void **state) {
   ghost_open(&ghost, store);
   weft_peer_t peer;
   assert_int_equal(weft_store_put(store, "/weft/test/agents/ghost", "what?", 5, 0, NULL), 0);
-  assert_int_equal(weft_agent_fetch(member.agent, "ghost", SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_PROTOCOL);
-  assert_int_equal(weft_agent_publish(ghostly.agent, SUPPORT_DEADLINE_MS), WEFT_ERR_EXISTS);
+  assert_int_equal(weft_agent_fetch(member.agent, "ghost", NULL, SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_PROTOCOL);
+  assert_int_equal(weft_agent_publish(ghostly.agent, NULL, NULL, SUPPORT_DEADLINE_MS), WEFT_ERR_EXISTS);
   ghost.name = "impostor";
   ghost_appear(&ghost, 0);
-  assert_int_equal(weft_agent_fetch(member.agent, "ghost", SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_PROTOCOL);
+  assert_int_equal(weft_agent_fetch(member.agent, "ghost", NULL, SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_PROTOCOL);
   assert_non_null(strstr(weft_last_error(), "impostor"));
   assert_int_equal(crowd_count(&member, LOADED, NULL), 0);
   ghost.name = "ghost";

@@ -59,9 +59,9 @@ static int get_acquainted(struct guest *guest) {
   uint16_t port = 0;
   char address[32], blob[4096];
   size_t size = sizeof blob;
-  int rc = TRY(guest, weft_agent_publish, guest->agent, SOON_MS);
+  int rc = TRY(guest, weft_agent_publish, guest->agent, NULL, NULL, SOON_MS);
   if (rc == 0)
-    rc = TRY(guest, weft_agent_fetch, guest->agent, "host", SOON_MS, &guest->peer);
+    rc = TRY(guest, weft_agent_fetch, guest->agent, "host", NULL, SOON_MS, &guest->peer);
   if (rc == 0)
     rc = TRY(guest, weft_agent_port, guest->host, &port);
   snprintf(address, sizeof address, "127.0.0.1:%u", port);
@@ -146,7 +146,7 @@ static void open_host(weft_agent_t **host, weft_store_t *store) {
   void *address;
   assert_int_equal(weft_agent_open(host, &options), 0);
   assert_int_equal(weft_agent_allocate(*host, WEFT_MEMORY_HOST, BYTES, -1, &region, &address), 0);
-  assert_int_equal(weft_agent_publish(*host, SOON_MS), 0);
+  assert_int_equal(weft_agent_publish(*host, NULL, NULL, SOON_MS), 0);
 }
 
 // A guest with memory enough finds the host as it was.
@@ -243,7 +243,7 @@ static bool tell(uint64_t n, bool by_store) {
   assert_int_equal(weft_agent_open(&news.agent, &options), 0);
   assert_int_equal(weft_agent_port(host, &port), 0);
   snprintf(address, sizeof address, "127.0.0.1:%u", port);
-  assert_int_equal(by_store ? weft_agent_fetch(news.agent, "host", SOON_MS, &news.peer)
+  assert_int_equal(by_store ? weft_agent_fetch(news.agent, "host", NULL, SOON_MS, &news.peer)
                             : weft_agent_meet(news.agent, address, SOON_MS, &news.peer),
                    0);
   allocations_fail(n);

@@ -95,7 +95,7 @@ static void all_threads_block_signals(void **state) {
   agent_options.token = TOKEN;
   agent_options.listen = "127.0.0.1:0";
   assert_int_equal(weft_agent_open(&agent, &agent_options), 0);
-  assert_int_equal(weft_agent_publish(agent, SOON_MS), 0);
+  assert_int_equal(weft_agent_publish(agent, NULL, NULL, SOON_MS), 0);
   assert_int_equal(weft_agent_serve_metrics(agent, "127.0.0.1:0", &port), 0);
 
   int all = check_threads();

@@ -88,7 +88,7 @@ static int prepare(struct peer *peer) {
 
 static int fetch(struct peer *peer) {
   weft_peer_t id = 0;
-  int rc = weft_agent_fetch(agent, peer->name, STORE_MS, &id);
+  int rc = weft_agent_fetch(agent, peer->name, NULL, STORE_MS, &id);
   if (rc != 0 || id == peer->id)
     return rc;
   for (int i = 0; i < 3; i++)
@@ -181,7 +181,7 @@ int main(int argc, char **argv) {
   memory = address;
   struct weft_descriptor all = {(uintptr_t)memory, BYTES, region};
   must(weft_dlist_create(agent, WEFT_PEER_SELF, &all, 1, &here));
-  must(weft_agent_publish(agent, WAIT_MS));
+  must(weft_agent_publish(agent, NULL, NULL, WAIT_MS));
   puts("ready");
   while (fgets(line, sizeof line, stdin))
     obey(line);

@@ -16,14 +16,14 @@ void store_agent_open(struct crowd_member *member, const char *name, weft_store_
 }
 
 void store_agent_publish(struct crowd_member *member) {
-  int err = weft_agent_publish(member->agent, SUPPORT_DEADLINE_MS);
+  int err = weft_agent_publish(member->agent, NULL, NULL, SUPPORT_DEADLINE_MS);
   if (err)
     fail_msg("publish: %s: %s", weft_err_name(err), weft_last_error());
 }
 
 weft_peer_t store_agent_fetch(struct crowd_member *member, const char *name) {
   weft_peer_t peer = 0;
-  int err = weft_agent_fetch(member->agent, name, SUPPORT_DEADLINE_MS, &peer);
+  int err = weft_agent_fetch(member->agent, name, NULL, SUPPORT_DEADLINE_MS, &peer);
   if (err)
     fail_msg("fetch: %s: %s", weft_err_name(err), weft_last_error());
   return peer;
