@@ -152,7 +152,8 @@ struct weft_transport_info {
 
 /** Writes the transports that this version knows of into info[cap], the preferred ones first; `each` is the caller's
  *  sizeof(struct weft_transport_info). `*count` is how many there are, also when that is more than `cap`. It loads
- * their libraries and asks them whether they work here, which may take some milliseconds for each. [any] */
+ *  their libraries and asks them whether they work here, which may take some milliseconds for each. INVALID: `count`
+ *  is NULL, or `each` is no size of that struct. [any] */
 WEFT_API int weft_transport_list(struct weft_transport_info *info, size_t each, uint32_t cap, uint32_t *count);
 
 /** How to open an agent. Initialise with WEFT_AGENT_OPTIONS_INIT; a field that is 0 or NULL has its default. The
@@ -206,7 +207,7 @@ WEFT_API int weft_agent_open(weft_agent_t **agent, const struct weft_agent_optio
  * Closing does not wait until notifications are delivered. One that the peer's application has not taken yet may be
  * lost, also one that was sent with a transfer that has ended with 0, and one for which weft_agent_notify() has
  * returned 0. Who wants to be sure that a notification was received waits for an answer of the peer's application
- * before closing. The data of a transfer that has ended with 0 is at the peer.
+ * before closing. The data of a transfer that has ended with 0 is at the peer. [owner]
  */
 WEFT_API void weft_agent_close(weft_agent_t *agent);
 
@@ -368,7 +369,7 @@ struct weft_region_info {
 
 /** Writes what is known here of the regions of `peer` (WEFT_PEER_SELF: of this agent) into info[cap], by ascending id;
  *  `each` is the caller's sizeof(struct weft_region_info). `*count` is how many regions there are, also when that is
- *  more than `cap`. [any] */
+ *  more than `cap`. INVALID: a pointer is NULL. [any] */
 WEFT_API int weft_agent_regions(weft_agent_t *agent, weft_peer_t peer, struct weft_region_info *info, size_t each,
                                 uint32_t cap, uint32_t *count);
 
@@ -397,11 +398,11 @@ struct weft_peer_info {
 WEFT_API void weft_peer_info_init(struct weft_peer_info *info, size_t size);
 
 /** What is known of a peer (WEFT_PEER_SELF: of this agent), also of one that has ended: the last 256 of these are
- *  remembered. [any] */
+ *  remembered. INVALID: `info` was not initialised. NOT_FOUND: there was no such peer. [any] */
 WEFT_API int weft_agent_peer(weft_agent_t *agent, weft_peer_t peer, struct weft_peer_info *info);
 
 /** Writes the ids of the living peers into peers[cap]; `*count` is how many there are, also when that is more than
- *  `cap`. [any] */
+ *  `cap`. INVALID: a pointer is NULL. [any] */
 WEFT_API int weft_agent_peers(weft_agent_t *agent, weft_peer_t *peers, uint32_t cap, uint32_t *count);
 
 /** Makes the connection over which messages go to the peer, before the first post needs it, and waits until a message
@@ -568,7 +569,7 @@ struct weft_completion {
 
 /** Takes up to `cap` completions that nobody has taken into `done`, in the order of the ends; `*count` is how many it
  *  took, 0 if there are none. It does not wait, and does not drive the agent. Each post that asked for it gives one,
- * how ever it ended, unless its transfer was freed before. [any] */
+ *  how ever it ended, unless its transfer was freed before. INVALID: a pointer is NULL. [any] */
 WEFT_API int weft_agent_completions(weft_agent_t *agent, struct weft_completion *done, uint32_t cap, uint32_t *count);
 
 /**
@@ -598,7 +599,8 @@ WEFT_API int weft_transfer_free(weft_transfer_t *transfer);
 
 /** `*fd` becomes readable when a post has ended, for poll(2) and the like; read 8 bytes from it to rearm it. It is an
  *  eventfd of the transfer's: do not close it. The first call makes it, and a post that has ended before is not shown.
- *  With WEFT_AGENT_PROGRESS_NONE something has to drive the agent meanwhile. [transfer] */
+ *  With WEFT_AGENT_PROGRESS_NONE something has to drive the agent meanwhile. LIMIT: there are no more descriptors.
+ *  [transfer] */
 WEFT_API int weft_transfer_fd(weft_transfer_t *transfer, int *fd);
 
 /** Writes what became of each pair of descriptors in the last post into status[cap], in their order: 0, or an error
@@ -613,8 +615,8 @@ WEFT_API const char *weft_transfer_error(weft_transfer_t *transfer);
  *  long as the transfer. [any] */
 WEFT_API const char *weft_transfer_explain(weft_transfer_t *transfer);
 
-/** `*ns` is how many nanoseconds one post is expected to take, by the transport's own costs: latency + further pieces *
- *  cost of a piece + bytes / bandwidth. It was computed when the transfer was made. [any] */
+/** `*ns` is how many nanoseconds one post is expected to take, by the transport's own costs: latency + further pieces
+ *  * cost of a piece + bytes / bandwidth. It was computed when the transfer was made. INVALID: `ns` is NULL. [any] */
 WEFT_API int weft_transfer_estimate(weft_transfer_t *transfer, uint64_t *ns);
 
 /** What there is to say of a transfer. Initialise with WEFT_TRANSFER_INFO_INIT. */
@@ -634,7 +636,7 @@ struct weft_transfer_info {
 /** WEFT_TRANSFER_INFO_INIT for languages without macros; `size` is the caller's sizeof. [any] */
 WEFT_API void weft_transfer_info_init(struct weft_transfer_info *info, size_t size);
 
-/** Writes what there is to say of the transfer and of its last post. [transfer] */
+/** Writes what there is to say of the transfer and of its last post. INVALID: `info` was not initialised. [transfer] */
 WEFT_API int weft_transfer_get_info(weft_transfer_t *transfer, struct weft_transfer_info *info);
 
 /* --- notifications --- */
@@ -656,23 +658,24 @@ struct weft_notification {
   uint32_t reserved; /**< 0 */
 };
 
-/** Takes up to `cap` received notifications into `notifications`; `*count` is how many it took, 0 if there are none. It
- *  does not wait. Those of one peer come in the order in which they were sent (with a transfer: in which its data
- * became visible). One thread at a time for each agent. */
+/** Takes up to `cap` received notifications into `notifications`; `*count` is how many it took, 0 if there are none.
+ *  It does not wait. Those of one peer come in the order in which they were sent (with a transfer: in which its data
+ *  became visible). One thread at a time for each agent. INVALID: a pointer is NULL. [owner] */
 WEFT_API int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *notifications, uint32_t cap,
                                       uint32_t *count);
 
 /* --- progress and telemetry --- */
 
 /** Drives all transports once, and liveness and deadlines if they are due, without waiting. `*events` (may be NULL) is
- *  how many requests and messages moved on. Needed with WEFT_AGENT_PROGRESS_NONE, legal with the thread. [any] */
+ *  how many requests and messages moved on. Needed with WEFT_AGENT_PROGRESS_NONE, legal with the thread. INVALID:
+ *  `agent` is NULL. [any] */
 WEFT_API int weft_agent_progress(weft_agent_t *agent, uint32_t *events);
 
 /** `*fd` is readable when there is something that the application has not taken: notifications, events (once it has
- *  called weft_agent_next_event()) and completions. It is the agent's: do not read or close it, but take each kind that
- *  you use until there is no more, which makes it unreadable again. It may be readable for nothing. With
+ *  called weft_agent_next_event()) and completions. It is the agent's: do not read or close it, but take each kind
+ *  that you use until there is no more, which makes it unreadable again. It may be readable for nothing. With
  *  WEFT_AGENT_PROGRESS_NONE it is readable also when the agent is to be driven; call weft_agent_arm() before each
- * sleep. [any] */
+ *  sleep. INVALID: `fd` is NULL. [any] */
 WEFT_API int weft_agent_fd(weft_agent_t *agent, int *fd);
 
 /**
@@ -681,14 +684,17 @@ WEFT_API int weft_agent_fd(weft_agent_t *agent, int *fd);
  * to do or to take: take it, look at the transfers, and call again. With WEFT_AGENT_PROGRESS_NONE it drives the agent
  * as its thread would, so a loop without the thread is this, and nothing is missed:
  *
+ *     struct pollfd news;
+ *     news.fd = fd; // of weft_agent_fd()
+ *     news.events = POLLIN;
  *     for (;;) {
  *       int rc = weft_agent_arm(agent, &timeout_ms);
  *       if (rc == 0)
- *         poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, (int)timeout_ms);
+ *         poll(&news, 1, (int)timeout_ms);
  *       // weft_agent_notifications(), weft_agent_completions(), weft_agent_next_event(), each until there is no more
  *     }
  *
- * [any]; with WEFT_AGENT_PROGRESS_NONE the one thread that calls the agent
+ * INVALID: `timeout_ms` is NULL. [any]; with WEFT_AGENT_PROGRESS_NONE the one thread that calls the agent
  */
 WEFT_API int weft_agent_arm(weft_agent_t *agent, uint32_t *timeout_ms);
 
@@ -721,7 +727,7 @@ struct weft_agent_stats {
 WEFT_API void weft_agent_stats_init(struct weft_agent_stats *stats, size_t size);
 
 /** The counters of transfers with one living peer (WEFT_PEER_SELF: of this agent with itself), or with 0 of all, those
- *  that have gone too. [any] */
+ *  that have gone too. INVALID: `stats` was not initialised. NOT_FOUND, PEER_LOST: there is no such peer. [any] */
 WEFT_API int weft_agent_get_stats(weft_agent_t *agent, weft_peer_t peer, struct weft_agent_stats *stats);
 
 /**

@@ -276,7 +276,7 @@ struct weft_ep_limits {
 #define WEFT_EP_LIMITS_INIT WEFT_SIZED(struct weft_ep_limits)
 /** Writes WEFT_EP_LIMITS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
 WEFT_API void weft_ep_limits_init(struct weft_ep_limits *limits, size_t size);
-/** Writes the limits of this library. [any] */
+/** Writes the limits of this library. INVALID: `limits` was not initialised. [any] */
 WEFT_API int weft_ep_get_limits(struct weft_ep_limits *limits);
 
 /**
@@ -424,15 +424,17 @@ WEFT_API uint64_t weft_ep_next_op(const weft_ep_t *ep);
 
 /** The view of the next operation: `*epoch` (may be NULL), and the first of its ranks, ascending, in ranks[cap] (host
  *  memory; NULL if cap is 0). `*count` (may be NULL) is how many there are, also when `cap` is less. Before activation
- *  both are 0. [owner] */
+ *  both are 0. INVALID: `ranks` is NULL, and `cap` is not 0. [owner] */
 WEFT_API int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, uint32_t cap, uint32_t *count);
 
-/** The newest agreed view, which may not have taken effect yet; arguments as in weft_ep_view(). [any] */
+/** The newest agreed view, which may not have taken effect yet; arguments as in weft_ep_view(). INVALID likewise.
+ *  [any] */
 WEFT_API int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, uint32_t cap,
                                     uint32_t *count);
 
-/** Writes the states of the first rank indices into states[cap] (host memory; NULL if cap is 0). `*count` (may be NULL)
- *  is how many there are, the group's capacity, also when `cap` is less. [owner] */
+/** Writes the states of the first rank indices into states[cap] (host memory; NULL if cap is 0). `*count` (may be
+ *  NULL) is how many there are, the group's capacity, also when `cap` is less. INVALID: `states` is NULL, and `cap` is
+ *  not 0. [owner] */
 WEFT_API int weft_ep_states(const weft_ep_t *ep, enum weft_ep_rank_state *states, uint32_t cap, uint32_t *count);
 
 /** Masks an active rank, or unmasks it, from the next dispatch on: this rank sends it no tokens, and their selections
@@ -720,7 +722,7 @@ WEFT_API int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args 
                               const struct weft_ep_recv_args *recv, struct weft_ep_info *info, uint64_t *op);
 
 /** weft_ep_combine_send() and weft_ep_combine_recv() in one, with the errors of both. What weft_ep_dispatch() says of
- *  args->x holds for args->y. [owner] */
+ *  args->x holds for args->y. INVALID, CANCELED and others are those of the two. [owner] */
 WEFT_API int weft_ep_combine(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine_args *args,
                              struct weft_ep_result *result);
 
@@ -841,7 +843,7 @@ struct weft_ep_stats {
 #define WEFT_EP_STATS_INIT WEFT_SIZED(struct weft_ep_stats)
 /** Writes WEFT_EP_STATS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
 WEFT_API void weft_ep_stats_init(struct weft_ep_stats *stats, size_t size);
-/** Writes this rank's counters. It does not wait for peers. [owner] */
+/** Writes this rank's counters. It does not wait for peers. INVALID: `stats` was not initialised. [owner] */
 WEFT_API int weft_ep_get_stats(const weft_ep_t *ep, struct weft_ep_stats *stats);
 
 /** Counters of one peer, since it was connected. Initialise with WEFT_EP_PEER_STATS_INIT. */

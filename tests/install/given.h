@@ -27,3 +27,4 @@ extern struct weft_ep_dispatch_args tokens;
 extern struct weft_ep_recv_args received;
 extern struct weft_ep_combine_args y_and_sums;
 extern uint64_t op;
+extern const int32_t *joiners;
