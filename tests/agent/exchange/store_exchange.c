@@ -198,10 +198,10 @@ static void test_name_taken(void **state) {
 }
 
 static size_t count_keys(weft_store_t *store) {
-  struct weft_store_list list;
+  struct weft_store_list *list;
   assert_int_equal(weft_store_range(store, store_agent_prefix, true, 0, &list), 0);
-  size_t count = list.count;
-  weft_store_list_free(&list);
+  size_t count = list->count;
+  weft_store_list_free(list);
   return count;
 }
 

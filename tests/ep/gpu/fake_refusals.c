@@ -9,7 +9,7 @@
 
 static void each_field_is_refused_by_name(void **state) {
   (void)state;
-  struct weft_ep_options options = fake_options(0, NULL, 0, NULL);
+  struct weft_ep_options options = fake_options(0, NULL, 0);
   options.topk = 2;
   weft_ep_t *ep = fake_open(options);
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));

@@ -165,7 +165,7 @@ static void ranks_are_taken_in_together(void **state) {
   static const int32_t add[] = {1, 2};
   weft_ep_t *eps[3];
   bool started[3] = {true, false, false};
-  size_t count;
+  uint32_t count;
   struct weft_ep_change_args change = WEFT_EP_CHANGE_ARGS_INIT;
   change.add = add;
   change.num_add = 2;
