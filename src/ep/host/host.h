@@ -116,6 +116,10 @@ int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const cha
 int ep_fail_interrupted(const struct ep_op *op);
 // Whether an open operation uses the link. [owner]
 bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link);
+// The rows that came have been read: their writers may overwrite them.
+void ep_release_rows(weft_ep_t *ep, struct ep_op *op);
+// The answers that came have been added up.
+void ep_release_answers(weft_ep_t *ep, struct ep_op *op);
 // The operation is over: frees its slot, sweeps.
 void ep_op_end(weft_ep_t *ep, struct ep_op *op);
 
@@ -140,12 +144,14 @@ void ep_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch);
 // All headers of `op` have arrived: decides what comes next, and notifies joiners.
 void ep_activate_next(weft_ep_t *ep);
 
-// --- release.c: letting writers overwrite what was read ---
+// --- route.c: which ranks tokens go to ---
 
-// The rows that came have been read.
-void ep_release_rows(weft_ep_t *ep, struct ep_op *op);
-// The answers that came have been added up.
-void ep_release_answers(weft_ep_t *ep, struct ep_op *op);
+// INVALID: an expert that no rank can have.
+int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens, uint32_t topk);
+// Keeps the first `selections` experts of the caller's.
+void ep_take_experts(struct ep_op *op, const struct weft_ep_dispatch_args *args, size_t selections);
+// Gives every selection its member and row, and every member its tokens. Rows are packed in the order of tokens.
+void ep_route(weft_ep_t *ep, struct ep_op *op);
 
 // --- dispatch_send.c ---
 
