@@ -192,8 +192,8 @@ static int begin_with_others(weft_ep_t *ep, uint64_t deadline_ns) {
 }
 
 int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "activate: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "activate");
   if (ep->started) {
     int active = ep_check_active(ep);
     return active == 0 ? 0 : fail_context(active, "activate");
@@ -215,8 +215,8 @@ int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
 // --- one step each ---
 
 int weft_ep_offer(weft_ep_t *ep, uint32_t timeout_ms) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "offer: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "offer");
   if (ep->started)
     return fail(WEFT_ERR_EXISTS, "offer: rank %d has been active: it is in the view, or was put out of it", ep->rank);
   uint64_t deadline_ns = ep_deadline(timeout_ms);
@@ -235,8 +235,8 @@ int weft_ep_offer(weft_ep_t *ep, uint32_t timeout_ms) {
 }
 
 int weft_ep_withdraw(weft_ep_t *ep, int32_t rank, uint32_t timeout_ms) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "withdraw: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "withdraw");
   int rc = group_withdraw(ep->group, rank, ep_deadline(timeout_ms));
   return rc == 0 ? 0 : fail_context(rc, "withdraw");
 }
@@ -259,8 +259,8 @@ static int await_taker(weft_ep_t *ep, uint64_t deadline_ns) {
 }
 
 int weft_ep_await_start(weft_ep_t *ep, uint32_t timeout_ms, uint64_t *op) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "await_start: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "await_start");
   uint64_t deadline_ns = ep_deadline(timeout_ms);
   int rc = 0;
   if (!ep->started) {
@@ -296,8 +296,8 @@ static bool removes_self(const weft_ep_t *ep, const struct weft_ep_change_args *
 
 int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change_args *given, uint32_t timeout_ms) {
   struct weft_ep_change_args copy;
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "change: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "change");
   const struct weft_ep_change_args *change = SIZED_READ(given, &copy, reserved, "weft_ep_change_args");
   if (!change)
     return given && given->size > sizeof copy ? WEFT_ERR_VERSION : WEFT_ERR_INVALID;

@@ -7,8 +7,8 @@ int weft_ep_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, str
                   uint32_t timeout_ms) {
   struct weft_ep_info info_copy;
   struct weft_ep_result result_copy;
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "await: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "await");
   int rc = 0;
   struct weft_ep_info *info_out = EP_OUTPUT_INFO(info, &info_copy, &rc);
   struct weft_ep_result *result_out = rc == 0 ? EP_OUTPUT_RESULT(result, &result_copy, &rc) : NULL;

@@ -3,7 +3,7 @@
 #include "ep/core/engine.h"
 
 int weft_ep_barrier(weft_ep_t *ep) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "barrier: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "barrier");
   return ep->engine->barrier(ep);
 }

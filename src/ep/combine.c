@@ -18,18 +18,20 @@ static int check(weft_ep_t *ep, const struct weft_ep_combine_args *args, const c
 }
 
 int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
-  if (!ep || !rows_at)
-    return fail(WEFT_ERR_INVALID, "combine_rows: %s is NULL", ep ? "rows_at" : "ep");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "combine_rows");
+  if (!rows_at)
+    return fail(WEFT_ERR_INVALID, "combine_rows: rows_at is NULL");
   return ep->engine->combine_rows(ep, number, rows_at);
 }
 
 int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *given) {
   TRACE_BLOCK("combine_send");
   struct weft_ep_combine_args copy;
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "combine_send: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "combine_send");
   const struct weft_ep_combine_args *args = EP_READ_COMBINE(given, &copy);
-  int rc = args ? check(ep, args, "combine_send") : ep_refusal(given, sizeof copy);
+  int rc = args ? check(ep, args, "combine_send") : sized_refusal(given, sizeof copy);
   return rc != 0 ? rc : ep->engine->combine_send(ep, number, args);
 }
 
@@ -38,10 +40,10 @@ static int receive(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
                    struct weft_ep_result *result, bool both, const char *call) {
   struct weft_ep_combine_args copy;
   struct weft_ep_result result_copy;
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "%s: ep is NULL", call);
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, call);
   const struct weft_ep_combine_args *args = EP_READ_COMBINE(given, &copy);
-  int rc = args ? check(ep, args, call) : ep_refusal(given, sizeof copy);
+  int rc = args ? check(ep, args, call) : sized_refusal(given, sizeof copy);
   struct weft_ep_result *out = rc == 0 ? EP_OUTPUT_RESULT(result, &result_copy, &rc) : NULL; // before anything is sent
   if (rc != 0)
     return rc;

@@ -71,8 +71,8 @@ static int look_once(weft_ep_t *ep, const int32_t *ranks, size_t count) {
 }
 
 int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "connect: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "connect");
   int rc = ep_check_ranks(ep, ranks, count, "connect", false);
   if (rc != 0)
     return rc;
@@ -103,8 +103,8 @@ static int unmap(weft_ep_t *ep, int32_t rank) {
 }
 
 int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "disconnect: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "disconnect");
   int rc = ep_check_ranks(ep, ranks, count, "disconnect", true);
   if (rc != 0)
     return rc;

@@ -79,10 +79,12 @@ static int check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
 int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *given, uint64_t *number) {
   TRACE_BLOCK("dispatch_send");
   struct weft_ep_dispatch_args copy;
-  if (!ep || !number)
-    return fail(WEFT_ERR_INVALID, "dispatch_send: %s is NULL", ep ? "op" : "ep");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "dispatch_send");
+  if (!number)
+    return fail(WEFT_ERR_INVALID, "dispatch_send: op is NULL");
   const struct weft_ep_dispatch_args *args = EP_READ_DISPATCH(given, &copy);
-  int rc = args ? check_send(ep, args) : ep_refusal(given, sizeof copy);
+  int rc = args ? check_send(ep, args) : sized_refusal(given, sizeof copy);
   return rc != 0 ? rc : ep->engine->dispatch_send(ep, args, number);
 }
 
@@ -91,10 +93,10 @@ int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_r
   TRACE_BLOCK("dispatch_recv");
   struct weft_ep_recv_args copy;
   struct weft_ep_info info_copy;
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "dispatch_recv");
   const struct weft_ep_recv_args *recv = EP_READ_RECV(given, &copy);
-  int rc = recv ? check_recv(ep, recv) : ep_refusal(given, sizeof copy);
+  int rc = recv ? check_recv(ep, recv) : sized_refusal(given, sizeof copy);
   struct weft_ep_info *out = rc == 0 ? EP_OUTPUT_INFO(info, &info_copy, &rc) : NULL;
   if (rc != 0)
     return rc;
@@ -109,15 +111,17 @@ int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *given,
   struct weft_ep_dispatch_args copy;
   struct weft_ep_recv_args recv_copy;
   struct weft_ep_info info_copy;
-  if (!ep || !number)
-    return fail(WEFT_ERR_INVALID, "dispatch: %s is NULL", ep ? "op" : "ep");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "dispatch");
+  if (!number)
+    return fail(WEFT_ERR_INVALID, "dispatch: op is NULL");
   const struct weft_ep_recv_args *recv = EP_READ_RECV(given_recv, &recv_copy); // before anything is sent
-  int rc = recv ? check_recv(ep, recv) : ep_refusal(given_recv, sizeof recv_copy);
+  int rc = recv ? check_recv(ep, recv) : sized_refusal(given_recv, sizeof recv_copy);
   struct weft_ep_info *out = rc == 0 ? EP_OUTPUT_INFO(info, &info_copy, &rc) : NULL;
   if (rc != 0)
     return rc;
   const struct weft_ep_dispatch_args *args = EP_READ_DISPATCH(given, &copy);
-  rc = args ? check_send(ep, args) : ep_refusal(given, sizeof copy);
+  rc = args ? check_send(ep, args) : sized_refusal(given, sizeof copy);
   if (rc == 0)
     rc = ep->engine->dispatch(ep, args, recv, out, number);
   ep_output_end(info, out, sizeof *out);
@@ -125,8 +129,8 @@ int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *given,
 }
 
 int weft_ep_finish(weft_ep_t *ep, uint64_t number) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "finish: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "finish");
   return ep->engine->finish(ep, number);
 }
 

@@ -204,6 +204,7 @@ static int open_rank(weft_ep_t **out, const struct weft_ep_options *options, uin
   weft_ep_t *ep = calloc(1, sizeof *ep);
   if (!ep)
     return fail(WEFT_ERR_NOMEM, "weft_ep_open: no memory");
+  ep->opened = forked_now();
   init_locks(ep);
   init_sizes(ep, options);
   int rc = open_parts(ep, options, timeout_ms, no_engine);
@@ -220,7 +221,7 @@ int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t 
     return fail(WEFT_ERR_INVALID, "weft_ep_open: ep is NULL");
   const struct weft_ep_options *read = EP_READ_OPTIONS(given, &copy);
   if (!read)
-    return fail_context(ep_refusal(given, sizeof copy), "weft_ep_open");
+    return fail_context(sized_refusal(given, sizeof copy), "weft_ep_open");
   struct weft_ep_options options = *read;
   int rc = complete(&options);
   if (rc != 0)
@@ -247,9 +248,23 @@ static void send_leaving(weft_ep_t *ep) {
   }
 }
 
+// In a forked child: what is the parent's, its claim, links and threads, stays as it is.
+static void forget(weft_ep_t *ep) {
+  free(ep->links.by_rank);
+  free(ep->links.dialling);
+  free(ep->links.answering);
+  free(ep->masked);
+  free(ep->founders);
+  free(ep);
+}
+
 void weft_ep_close(weft_ep_t *ep) {
   if (!ep)
     return;
+  if (forked_since(ep->opened)) {
+    forget(ep);
+    return;
+  }
   ep->engine->flush(ep);
   ep_life_stop(ep);
   ep_service_stop(ep);

@@ -49,16 +49,20 @@ static void copy_view(const struct group_view *view, uint64_t *epoch, int32_t *r
 }
 
 int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, uint32_t cap, uint32_t *count) {
-  if (!ep || (cap > 0 && !ranks))
-    return fail(WEFT_ERR_INVALID, "weft_ep_view: %s is NULL", ep ? "ranks" : "ep");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "weft_ep_view");
+  if (cap > 0 && !ranks)
+    return fail(WEFT_ERR_INVALID, "weft_ep_view: ranks is NULL");
   follow(ep);
   copy_view(ep->view, epoch, ranks, cap, count);
   return 0;
 }
 
 int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, uint32_t cap, uint32_t *count) {
-  if (!ep || (cap > 0 && !ranks))
-    return fail(WEFT_ERR_INVALID, "weft_ep_committed_view: %s is NULL", ep ? "ranks" : "ep");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "weft_ep_committed_view");
+  if (cap > 0 && !ranks)
+    return fail(WEFT_ERR_INVALID, "weft_ep_committed_view: ranks is NULL");
   const struct group_view *view = group_view(ep->group);
   copy_view(view, epoch, ranks, cap, count);
   group_view_unref(view);
@@ -75,8 +79,10 @@ static enum weft_ep_rank_state state_of(weft_ep_t *ep, int32_t rank, const struc
 }
 
 int weft_ep_states(const weft_ep_t *ep, enum weft_ep_rank_state *states, uint32_t cap, uint32_t *count) {
-  if (!ep || (cap > 0 && !states))
-    return fail(WEFT_ERR_INVALID, "weft_ep_states: %s is NULL", ep ? "states" : "ep");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "weft_ep_states");
+  if (cap > 0 && !states)
+    return fail(WEFT_ERR_INVALID, "weft_ep_states: states is NULL");
   weft_ep_t *inside = (weft_ep_t *)ep; // looks only
   follow(ep);
   ep->engine->hold_links(ep);
@@ -89,14 +95,16 @@ int weft_ep_states(const weft_ep_t *ep, enum weft_ep_rank_state *states, uint32_
 }
 
 int weft_ep_mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream) {
-  if (!ep || (cap > 0 && !masked))
-    return fail(WEFT_ERR_INVALID, "weft_ep_mask_read: %s is NULL", ep ? "masked" : "ep");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "weft_ep_mask_read");
+  if (cap > 0 && !masked)
+    return fail(WEFT_ERR_INVALID, "weft_ep_mask_read: masked is NULL");
   return ep->engine->mask_read(ep, masked, cap, stream);
 }
 
 int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "weft_ep_mask_update: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "weft_ep_mask_update");
   if (rank < 0 || (uint32_t)rank >= ep->capacity)
     return fail(WEFT_ERR_INVALID, "weft_ep_mask_update: rank %d is out of range; ranks are 0 to %u", rank,
                 ep->capacity - 1);
@@ -125,8 +133,8 @@ int weft_ep_get_limits(struct weft_ep_limits *limits) {
 }
 
 int weft_ep_get_stats(const weft_ep_t *ep, struct weft_ep_stats *stats) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "weft_ep_get_stats: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "weft_ep_get_stats");
   int rc = sized_check_output(stats, SIZED_END(struct weft_ep_stats, wait_ns), "weft_ep_stats");
   if (rc != 0)
     return rc;
@@ -140,8 +148,8 @@ int weft_ep_get_stats(const weft_ep_t *ep, struct weft_ep_stats *stats) {
 }
 
 int weft_ep_get_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats) {
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "weft_ep_get_peer_stats: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "weft_ep_get_peer_stats");
   int rc = sized_check_output(stats, SIZED_END(struct weft_ep_peer_stats, wait_ns), "weft_ep_peer_stats");
   if (rc != 0)
     return rc;

@@ -12,7 +12,7 @@ int weft_ep_route_create(weft_ep_t *ep, const struct weft_ep_route_options *give
   if (!ep || !route)
     return fail(WEFT_ERR_INVALID, "route_create: %s is NULL", ep ? "route" : "ep");
   if (!options)
-    return ep_refusal(given, sizeof copy);
+    return sized_refusal(given, sizeof copy);
   int rc = ep_check_flags("route_create", options->flags, 0, options->reserved);
   return rc != 0 ? rc
                  : ep_unsupported("route_create", "a route",

@@ -2,6 +2,7 @@
 #include "ep/core/args.h"
 
 #include "base/fail.h"
+#include "ep/core/engine.h"
 
 #define WITH_INITIAL(name, INIT)                                                                                       \
   void weft_ep_##name##_init(struct weft_ep_##name *out, size_t size) {                                                \
@@ -21,6 +22,12 @@ WITH_INITIAL(route_arrays, WEFT_EP_ROUTE_ARRAYS_INIT)
 WITH_INITIAL(route_info, WEFT_EP_ROUTE_INFO_INIT)
 WITH_INITIAL(stats, WEFT_EP_STATS_INIT)
 WITH_INITIAL(peer_stats, WEFT_EP_PEER_STATS_INIT)
+
+int ep_refuse_handle(const weft_ep_t *ep, const char *call) {
+  if (!ep)
+    return fail(WEFT_ERR_INVALID, "%s: ep is NULL", call);
+  return fail_context(forked_check(ep->opened, "the rank"), "%s", call);
+}
 
 int ep_check_flags(const char *call, uint32_t flags, uint32_t known, uint32_t reserved) {
   uint32_t unknown = flags & ~known;

@@ -18,11 +18,6 @@
 #define EP_READ_COMBINE(given, copy)       SIZED_READ(given, copy, reserved, "weft_ep_combine_args")
 #define EP_READ_ROUTE_OPTIONS(given, copy) SIZED_READ(given, copy, reserved, "weft_ep_route_options")
 
-// The code of the failure that left NULL: a struct that is longer than this library's was refused for what it sets.
-static inline int ep_refusal(const void *given, size_t known) {
-  return given && *(const size_t *)given > known ? WEFT_ERR_VERSION : WEFT_ERR_INVALID;
-}
-
 // The struct to write outputs into: the caller's itself, or `copy` with what the caller's has. NULL: there is none, or
 // after fail(), and then *rc is not 0.
 static inline void *ep_output(void *given, void *copy, size_t known, size_t first, const char *name, int *rc) {

@@ -15,6 +15,7 @@
 #include <weft/ep.h>
 
 #include "base/ep_limits.h"
+#include "base/forked.h"
 #include "ep/core/activation.h"
 #include "ep/core/doorbell.h"
 #include "ep/core/engine_ops.h"
@@ -75,6 +76,7 @@ struct weft_ep {
   _Atomic uint64_t lost;  // peers found dead or silent
   _Atomic bool fenced;    // an agreed view is without this rank, which did not leave by itself
 
+  uint32_t opened;               // forked_now() of its opening
   struct ep_events events;       // see core/events.h
   struct ep_interrupt interrupt; // see core/interrupt.h
 
@@ -95,6 +97,13 @@ struct weft_ep {
   void *fault_arg;
   struct weft_ep_stats stats;
 };
+
+// Whether the handle is this process's: not NULL, and not from before a fork. Else the code and the sentence for a call
+// of that name: INVALID or CLOSED. [any]
+static inline bool ep_is_ours(const weft_ep_t *ep) {
+  return ep && !forked_since(ep->opened);
+}
+int ep_refuse_handle(const weft_ep_t *ep, const char *call);
 
 // --- view_list.c: the agreed views that are remembered ---
 

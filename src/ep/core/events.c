@@ -110,8 +110,8 @@ static bool take(struct ep_events *events, struct weft_ep_event *event) {
 
 int weft_ep_next_event(weft_ep_t *ep, struct weft_ep_event *event) {
   struct weft_ep_event taken;
-  if (!ep)
-    return fail(WEFT_ERR_INVALID, "next_event: ep is NULL");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "next_event");
   int rc = sized_check_output(event, SIZED_END(struct weft_ep_event, detail), "weft_ep_event");
   if (rc != 0)
     return rc;
@@ -122,8 +122,10 @@ int weft_ep_next_event(weft_ep_t *ep, struct weft_ep_event *event) {
 }
 
 int weft_ep_fd(weft_ep_t *ep, int *fd) {
-  if (!ep || !fd)
-    return fail(WEFT_ERR_INVALID, "fd: %s is NULL", ep ? "fd" : "ep");
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "fd");
+  if (!fd)
+    return fail(WEFT_ERR_INVALID, "fd: fd is NULL");
   struct ep_events *events = &ep->events;
   int error = 0;
   pthread_mutex_lock(&events->lock);
