@@ -9,6 +9,8 @@
 #include "ep/view/views.h"
 #include "group/view.h"
 
+enum { NEWS_NS = 200000 }; // between two looks for news that another thread brings
+
 // View 1 from the links to the founders: the newest view may be a later one already, but operation 0 runs in the first.
 static const struct group_view *first_view(weft_ep_t *ep) {
   const struct group_view *known = group_view(ep->group);
@@ -241,21 +243,25 @@ int weft_ep_withdraw(weft_ep_t *ep, int32_t rank, uint32_t timeout_ms) {
   return rc == 0 ? 0 : fail_context(rc, "withdraw");
 }
 
-// Waits until a view has taken this rank in, and until that is known here.
+// Waits until a view has taken this rank in, and until the group's thread has told so here. Not on the doorbell: on
+// CUDA memory the owner drives no network.
 static int await_taker(weft_ep_t *ep, uint64_t deadline_ns) {
+  const struct timespec nap = {.tv_nsec = NEWS_NS};
   int rc = group_wait_taken(ep->group, deadline_ns);
   if (rc != 0)
     return rc;
-  bool interrupted;
-  const struct group_view *taker = group_view(ep->group);
-  const struct group_view *known = ep_await_view(ep, taker->epoch, deadline_ns, &interrupted);
+  const struct group_view *taker = group_view(ep->group), *known;
+  while (!(known = ep_views_find(ep, taker->epoch)) && rc == 0) {
+    if (ep_interrupted(ep))
+      rc = ep_canceled("the view that has this rank");
+    else if (clock_passed(deadline_ns))
+      rc = fail(WEFT_ERR_TIMEOUT, "the view that has this rank has not come from the store by the deadline");
+    else
+      nanosleep(&nap, NULL);
+  }
   group_view_unref(taker);
   group_view_unref(known);
-  if (known)
-    return 0;
-  return interrupted
-             ? ep_canceled("the view that has this rank")
-             : fail(WEFT_ERR_TIMEOUT, "the view that has this rank has not come from the store by the deadline");
+  return rc;
 }
 
 int weft_ep_await_start(weft_ep_t *ep, uint32_t timeout_ms, uint64_t *op) {
