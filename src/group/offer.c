@@ -119,11 +119,20 @@ static bool is_as_wanted(const struct group_machine *m, const struct group_view 
   return true;
 }
 
-static bool all_are_ready(const struct group_machine *m) {
+// Whether the rank can be in the view that is to follow: it is in and stays, or it is not and has offered itself. A
+// member that has to go would be put out by that very change.
+static bool may_be_in(struct group_machine *m, int32_t rank) {
+  const struct group_member *member = group_view_find(m->stored, rank);
+  bool urgent = false;
+  if (!member)
+    return is_ready(m, rank);
+  return is_in(m, m->stored, rank) && !group_has_to_go(m, member, &urgent);
+}
+
+static bool all_are_ready(struct group_machine *m) {
   const struct group_change *change = m->wanted.change;
   for (uint32_t i = 0; i < change->num_add; i++)
-    if (!is_in(m, m->stored, change->add[i]) &&
-        (group_view_find(m->stored, change->add[i]) || !is_ready(m, change->add[i])))
+    if (!may_be_in(m, change->add[i]))
       return false;
   return true;
 }
@@ -159,7 +168,7 @@ static void take_in(struct group_machine *m, struct group_next *next, int32_t ra
                 offer->lease);
 }
 
-bool group_change_is_possible(const struct group_machine *m) {
+bool group_change_is_possible(struct group_machine *m) {
   return m->wanted.change && !m->wanted.sent && !is_as_wanted(m, m->stored) && all_are_ready(m);
 }
 

@@ -216,7 +216,7 @@ void group_proposal_end(struct group_machine *m, const struct group_next *next);
 void group_offer_put(struct group_machine *m, int32_t rank, const struct weft_store_kv *kv);
 void group_offer_deleted(struct group_machine *m, int32_t rank, int64_t revision);
 bool group_offer_request(struct group_machine *m, struct group_request *request);
-bool group_change_is_possible(const struct group_machine *m); // one is wished, and all whom it takes in are ready
+bool group_change_is_possible(struct group_machine *m); // one is wished, and all whom it takes in are ready
 bool group_propose_change(struct group_machine *m, struct group_request *request);
 void group_change_answered(struct group_machine *m, int err, bool succeeded);
 

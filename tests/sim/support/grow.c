@@ -6,9 +6,17 @@
 #define OFFERED_NS (2 * SIM_S) // how long a new one waits to be taken in
 #define PATIENT_NS (3 * SIM_S) // the deadline of the change
 
+static bool is_named(const struct sim_grow *grow, int32_t rank) {
+  for (uint32_t i = 0; grow && i < grow->change.num_add; i++)
+    if (grow->add[i] == rank)
+      return true;
+  return false;
+}
+
+// Not one that a change still waits for: that would take in whoever offers himself under this rank, for another change.
 static bool is_free(const struct sim *sim, int32_t rank) {
   for (uint32_t i = 0; i < sim->num_live; i++)
-    if (sim->live[i]->rank == rank)
+    if (sim->live[i]->rank == rank || is_named(sim->live[i]->grow, rank))
       return false;
   return sim->judge.claims[rank] == 0;
 }
