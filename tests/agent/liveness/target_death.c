@@ -14,6 +14,7 @@
 
 #include "base/random.h"
 #include "base/time/clock.h"
+#include "support/emulated.h"
 #include "support/sanitized.h"
 #include "support/wait.h"
 
@@ -239,8 +240,14 @@ static void killed_idle(void **state) {
 }
 
 // Stopped with a post under way, taken for lost, and woken when its writer's memory is nobody's any more.
+// Not by UCX over TCP under an emulator, which is slow enough for a fault of UCX's, in one of three runs: a connection
+// that is freed twice.
 static void stopped_in_the_middle(void **state) {
   (void)state;
+  if (strcmp(transport, "ucx") == 0 && support_emulated()) {
+    print_message("skipped: a peer that is stopped in the middle: under an emulator UCX ends the process\n");
+    return;
+  }
   struct side side;
   side_open(&side);
   for (int i = 0; i < 2; i++) {

@@ -48,6 +48,16 @@ static void start_story(const char *name, int fd) {
   _exit(127);
 }
 
+// Addresses of UCX's on-host transports name a process and a file of it, which UCX opens and reads as a segment (see
+// docs/known-faults.md; Weft leaves them out unless the user names them). A turned bit may name a file that is shorter,
+// of whatever else runs here: then the read is a SIGBUS.
+static bool is_known_fault(int status) {
+  bool named = false;
+  for (const char *const *setting = lies_settings; setting && *setting; setting++)
+    named |= strstr(*setting, "TLS=shm") != NULL;
+  return named && WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
+}
+
 static void run_story(void **state) {
   const struct lies_story *story = *state;
   int fd = memfd_create("step", 0), status;
@@ -61,6 +71,12 @@ static void run_story(void **state) {
     start_story(story->name, fd);
   close(fd);
   assert_int_equal(waitpid(child, &status, 0), child);
+  if (is_known_fault(status)) {
+    print_message("%s: skipped from step %llu on: UCX opened a file of this host that an address named\n", story->name,
+                  (unsigned long long)*step);
+    munmap(step, sizeof *step);
+    return;
+  }
   if (WIFSIGNALED(status))
     fail_msg("the process was ended by signal %d (%s) at step %llu", WTERMSIG(status), strsignal(WTERMSIG(status)),
              (unsigned long long)*step);
