@@ -12,9 +12,10 @@
 
 static bool has_key(void *arg) {
   struct weft_store_list *list;
-  bool has = weft_store_range(arg, "/weft/test/agents/a", false, 0, &list) == 0 && list->count == 1;
-  if (has)
-    weft_store_list_free(list);
+  if (weft_store_range(arg, "/weft/test/agents/a", false, 0, &list) != 0)
+    return false;
+  bool has = list->count == 1;
+  weft_store_list_free(list);
   return has;
 }
 

@@ -174,7 +174,8 @@ static void read_all(struct world *w, struct world_member *m) {
     struct weft_store_kv kv = as_kv(&w->keys[i]);
     assert_int_equal(store_list_add(m->list, &kv), 0);
   }
-  qsort(m->list->kvs, m->list->count, sizeof *m->list->kvs, by_name);
+  if (m->list->count > 0) // else there is no array
+    qsort(m->list->kvs, m->list->count, sizeof *m->list->kvs, by_name);
   m->list->revision = w->revision;
   m->answer.list = m->list;
 }
