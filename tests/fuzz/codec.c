@@ -1,5 +1,6 @@
 // Keys and values of a group, as anybody who can write into the store may have put them there. The first line says
-// what the second is: "view", "claim", "incarnation" or "key". What is taken is written again as what it means.
+// what the second is: "view", "claim", "offer", "incarnation" or "key". What is taken is written again as what it
+// means.
 #include "group/codec.h"
 
 #include <stdlib.h>
@@ -60,6 +61,20 @@ static void decode_claim(const char *value, size_t size) {
   free(address_again);
 }
 
+static void decode_offer(const char *value, size_t size) {
+  uint64_t incarnation = 0, incarnation_again;
+  enum group_offer_stage stage = GROUP_OFFER_NONE, stage_again;
+  if (group_offer_decode(value, size, &incarnation, &stage) != 0) {
+    FUZZ_CHECK(incarnation == 0 && stage == GROUP_OFFER_NONE);
+    return;
+  }
+  FUZZ_CHECK(incarnation != 0 && stage > GROUP_OFFER_NONE && stage <= GROUP_OFFER_TAKEN);
+  char *text = group_offer_encode(incarnation, stage);
+  FUZZ_CHECK(text && group_offer_decode(text, strlen(text), &incarnation_again, &stage_again) == 0);
+  FUZZ_CHECK(incarnation == incarnation_again && stage == stage_again);
+  free(text);
+}
+
 static void decode_incarnation(const char *value, size_t size) {
   uint64_t incarnation = 0;
   if (group_incarnation_decode(value, size, &incarnation) != 0) {
@@ -82,6 +97,9 @@ static void parse_key(const char *key) {
     break;
   case GROUP_KEY_CLAIM:
     again = group_key_claim(prefix, parsed.rank);
+    break;
+  case GROUP_KEY_OFFER:
+    again = group_key_offer(prefix, parsed.rank);
     break;
   case GROUP_KEY_TICKET:
     again = group_key_ticket(prefix, parsed.incarnation);
@@ -111,6 +129,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     decode_view(value, input.size);
   else if (*what == 'c')
     decode_claim(value, input.size);
+  else if (*what == 'o')
+    decode_offer(value, input.size);
   else if (*what == 'i')
     decode_incarnation(value, input.size);
   free(value);
