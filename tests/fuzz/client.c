@@ -61,7 +61,8 @@ static void read_txn(const json_t *answer) {
   }
   FUZZ_CHECK(result->revision > 0 && result->num_responses == (result->succeeded ? 3 : 1));
   for (size_t i = 0; i < result->num_responses; i++)
-    check_list(result->ranges[i]);
+    if (result->ranges[i])
+      check_list(result->ranges[i]);
   weft_store_txn_result_free(result);
 }
 
@@ -77,7 +78,7 @@ static void read_message(const struct fuzz_input *input) {
   for (size_t i = 0; message.events && i < message.events->count; i++) {
     const struct weft_store_kv *kv = message.events->kvs[i];
     FUZZ_CHECK(strncmp(kv->key, prefix, sizeof prefix - 1) == 0);
-    FUZZ_CHECK(i == 0 || kv->mod_revision >= kv[-1].mod_revision);
+    FUZZ_CHECK(i == 0 || kv->mod_revision >= message.events->kvs[i - 1]->mod_revision);
   }
   client_message_free(&message);
 }

@@ -189,14 +189,18 @@ static void operate(struct pair *pair, struct ep_link *link, uint8_t choices, st
   lay_patches(ep, link, op, input);
   FUZZ_CHECK(weft_ep_dispatch_send(ep, &dispatch, &op) == 0);
   int rc = weft_ep_dispatch_recv(ep, op, &b.recv, &info);
-  if (rc == WEFT_ERR_LIMIT) { // it says how much would do; what there is at most does
+  if (rc == WEFT_ERR_ROOM) { // it says how much would do; what there is at most does
     free_buffers(&b);
     make_buffers(&b, choices & ~CHOICE_FEW_ROWS, TOKENS * 2 * TOPK);
     rc = weft_ep_dispatch_recv(ep, op, &b.recv, &info);
   }
+  take_all(ep, link, op);
+  if (rc == WEFT_ERR_PROTOCOL) { // the peer dispatches another type, or another top-k: the operation has ended
+    free_buffers(&b);
+    return;
+  }
   FUZZ_CHECK(rc == 0 && info.num_lost <= 1);
   check_received(&b, &info);
-  take_all(ep, link, op);
   combine.y = b.y;
   combine.topk_weights = late ? b.weights : NULL;
   combine.out = b.out;
