@@ -7,6 +7,12 @@
 #include "base/random.h"
 #include "group/view.h"
 
+// Cuts the first `count` members off from the store, or lets them reach it again.
+static void set_cut(struct world *w, uint32_t count, bool cut) {
+  for (uint32_t i = 0; i < count; i++)
+    world_member(w, i)->cut = cut;
+}
+
 static void lost_answers_and_failed_requests_change_nothing(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -29,8 +35,7 @@ static void lost_answers_and_failed_requests_change_nothing(void **state) {
 static void store_lost_and_back_is_told_once_each(void **state) {
   (void)state;
   struct world *w = suite_found(5, 4);
-  for (uint32_t i = 0; i < 4; i++)
-    world_member(w, i)->cut = true;
+  set_cut(w, 4, true);
   world_advance(w, 4000);
   group_machine_remove(world_member(w, 0)->machine, 3);
   world_advance(w, 1000);
@@ -53,8 +58,7 @@ static void everybody_outlives_an_outage_longer_than_the_leases(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
     struct world *w = suite_found(seed, 6);
-    for (uint32_t i = 0; i < 6; i++)
-      world_member(w, i)->cut = true;
+    set_cut(w, 6, true);
     world_advance(w, 5 * TTL_S * 1000); // every lease runs out, the view's too
     assert_int_equal(world_keys(w, "/g/"), 0);
     for (uint32_t i = 0; i < 6; i++) {
@@ -121,8 +125,7 @@ static void newest_epoch_wins_after_the_store_restarted_empty(void **state) {
     assert_int_equal(group_machine_view(world_member(w, 0)->machine)->epoch, 1);
     world_restart_empty(w);
     world_member(w, 3)->cut = true; // who knows best comes last
-    for (uint32_t i = 0; i < 3; i++)
-      world_member(w, i)->cut = false;
+    set_cut(w, 3, false);
     world_advance(w, 1500);
     world_member(w, 3)->cut = false;
     suite_until_agreed(w, 4, 5000);
@@ -137,13 +140,11 @@ static void who_comes_first_to_a_store_that_restarted_empty_puts_nobody_out(void
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
     struct world *w = suite_found(seed, 4);
-    for (uint32_t i = 0; i < 4; i++)
-      world_member(w, i)->cut = true;
+    set_cut(w, 4, true);
     world_restart_empty(w);
     world_add(w, 4, 0);
     world_advance(w, 500);
-    for (uint32_t i = 0; i < 3; i++)
-      world_member(w, i)->cut = false;
+    set_cut(w, 3, false);
     world_advance(w, 1500);
     assert_int_equal(world_keys(w, "/g/view"), 1);
     world_member(w, 3)->cut = false;
@@ -160,13 +161,11 @@ static void who_joins_at_a_store_that_restarted_empty_takes_nobodys_rank(void **
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
     struct world *w = suite_found(seed, 4);
-    for (uint32_t i = 0; i < 4; i++)
-      world_member(w, i)->cut = true;
+    set_cut(w, 4, true);
     world_restart_empty(w);
     world_add_joiner(w, -1);
     world_advance(w, 1000);
-    for (uint32_t i = 0; i < 4; i++)
-      world_member(w, i)->cut = false;
+    set_cut(w, 4, false);
     world_advance(w, 3 * TTL_S * 1000);
     assert_int_equal(suite_fenced(w), 0);
     assert_int_equal(group_machine_rank(world_member(w, 4)->machine), 4);
@@ -194,14 +193,12 @@ static void two_views_of_one_epoch_end_in_a_newer_one(void **state) {
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
     struct world *w = suite_found(seed, 5);
     world_expect_fork(w, 2);
-    for (uint32_t i = 0; i < 3; i++)
-      world_member(w, i)->cut = true;
+    set_cut(w, 3, true);
     group_machine_remove(world_member(w, 4)->machine, 4);
     world_advance(w, 100);
     world_restart_empty(w);
     world_member(w, 3)->cut = true;
-    for (uint32_t i = 0; i < 3; i++)
-      world_member(w, i)->cut = false;
+    set_cut(w, 3, false);
     world_advance(w, 1500);
     group_machine_remove(world_member(w, 0)->machine, 0);
     world_advance(w, 500);
