@@ -43,4 +43,11 @@ void sized_put(void *array, size_t each, size_t i, const void *entry, size_t kno
 // Writes the initial value, of `known` bytes, into `size` bytes of a program's struct; what is beyond becomes 0.
 void sized_init(void *out, size_t size, const void *initial, size_t known);
 
+// Defines the exported weft_NAME_init() of struct weft_NAME, whose initial value is that of its *_INIT.
+#define SIZED_DEFINE_INIT(name, INIT)                                                                                  \
+  void weft_##name##_init(struct weft_##name *out, size_t size) {                                                      \
+    const struct weft_##name initial = INIT;                                                                           \
+    sized_init(out, size, &initial, sizeof initial);                                                                   \
+  }
+
 #endif

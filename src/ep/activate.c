@@ -1,8 +1,7 @@
-// How a rank becomes active, and how it is taken in by others.
+// How a rank becomes active: alone, or by an offer that others take. What others do with it stands in change.c.
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "base/sized.h"
 #include "base/time/clock.h"
 #include "ep/connect.h"
 #include "ep/handshake/handshake.h"
@@ -282,45 +281,4 @@ int weft_ep_await_start(weft_ep_t *ep, uint32_t timeout_ms, uint64_t *op) {
   if (op)
     *op = ep->first_op;
   return 0;
-}
-
-static int check_change(const weft_ep_t *ep, const struct weft_ep_change_args *change) {
-  if (change->flags != 0)
-    return fail(WEFT_ERR_INVALID, "flags are %#x, of which no bit has a meaning", change->flags);
-  if (change->reserved != 0)
-    return fail(WEFT_ERR_INVALID, "reserved is %u and not 0", change->reserved);
-  int rc = ep_check_ranks(ep, change->add, change->num_add, "add", true);
-  return rc == 0 ? ep_check_ranks(ep, change->remove, change->num_remove, "remove", true) : rc;
-}
-
-static bool removes_self(const weft_ep_t *ep, const struct weft_ep_change_args *change) {
-  for (uint32_t i = 0; i < change->num_remove; i++)
-    if (change->remove[i] == ep->rank)
-      return true;
-  return false;
-}
-
-int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change_args *given, uint32_t timeout_ms) {
-  struct weft_ep_change_args copy;
-  if (!ep_is_ours(ep))
-    return ep_refuse_handle(ep, "change");
-  const struct weft_ep_change_args *change = SIZED_READ(given, &copy, reserved, "weft_ep_change_args");
-  if (!change)
-    return given && given->size > sizeof copy ? WEFT_ERR_VERSION : WEFT_ERR_INVALID;
-  int rc = check_change(ep, change);
-  if (rc != 0)
-    return fail_context(rc, "change");
-  const struct group_change asked = {
-      .add = change->add, .num_add = change->num_add, .remove = change->remove, .num_remove = change->num_remove};
-  bool leaves = removes_self(ep, change), left = ep->leaving;
-  ep->leaving |= leaves;
-  rc = group_change(ep->group, &asked, ep_deadline(timeout_ms));
-  if (rc != 0)
-    ep->leaving = left;
-  return rc == 0 ? 0 : fail_context(rc, "change");
-}
-
-void weft_ep_change_args_init(struct weft_ep_change_args *change, size_t size) {
-  static const struct weft_ep_change_args initial = {.size = sizeof initial};
-  sized_init(change, size, &initial, sizeof initial);
 }

@@ -42,20 +42,14 @@ static int check_value(const char *key, const void *value, size_t value_len) {
   return 0;
 }
 
-void weft_store_options_init(struct weft_store_options *options, size_t size) {
-  static const struct weft_store_options initial = {.size = sizeof initial};
-  sized_init(options, size, &initial, sizeof initial);
-}
+SIZED_DEFINE_INIT(store_options, WEFT_STORE_OPTIONS_INIT)
 
 void weft_store_txn_init(struct weft_store_txn *txn, size_t size) {
   static const struct weft_store_txn initial = {.size = sizeof initial}; // the sizes of entries are the caller's
   sized_init(txn, size, &initial, sizeof initial);
 }
 
-void weft_store_server_options_init(struct weft_store_server_options *options, size_t size) {
-  static const struct weft_store_server_options initial = {.size = sizeof initial};
-  sized_init(options, size, &initial, sizeof initial);
-}
+SIZED_DEFINE_INIT(store_server_options, WEFT_STORE_SERVER_OPTIONS_INIT)
 
 void weft_store_close(weft_store_t *store) {
   if (!store)

@@ -4,24 +4,20 @@
 #include "base/fail.h"
 #include "ep/core/engine.h"
 
-#define WITH_INITIAL(name, INIT)                                                                                       \
-  void weft_ep_##name##_init(struct weft_ep_##name *out, size_t size) {                                                \
-    const struct weft_ep_##name initial = INIT;                                                                        \
-    sized_init(out, size, &initial, sizeof initial);                                                                   \
-  }
-
-WITH_INITIAL(options, WEFT_EP_OPTIONS_INIT)
-WITH_INITIAL(limits, WEFT_EP_LIMITS_INIT)
-WITH_INITIAL(dispatch_args, WEFT_EP_DISPATCH_ARGS_INIT)
-WITH_INITIAL(recv_args, WEFT_EP_RECV_ARGS_INIT)
-WITH_INITIAL(combine_args, WEFT_EP_COMBINE_ARGS_INIT)
-WITH_INITIAL(info, WEFT_EP_INFO_INIT)
-WITH_INITIAL(result, WEFT_EP_RESULT_INIT)
-WITH_INITIAL(route_options, WEFT_EP_ROUTE_OPTIONS_INIT)
-WITH_INITIAL(route_arrays, WEFT_EP_ROUTE_ARRAYS_INIT)
-WITH_INITIAL(route_info, WEFT_EP_ROUTE_INFO_INIT)
-WITH_INITIAL(stats, WEFT_EP_STATS_INIT)
-WITH_INITIAL(peer_stats, WEFT_EP_PEER_STATS_INIT)
+SIZED_DEFINE_INIT(ep_options, WEFT_EP_OPTIONS_INIT)
+SIZED_DEFINE_INIT(ep_change_args, WEFT_EP_CHANGE_ARGS_INIT)
+SIZED_DEFINE_INIT(ep_event, WEFT_EP_EVENT_INIT)
+SIZED_DEFINE_INIT(ep_limits, WEFT_EP_LIMITS_INIT)
+SIZED_DEFINE_INIT(ep_dispatch_args, WEFT_EP_DISPATCH_ARGS_INIT)
+SIZED_DEFINE_INIT(ep_recv_args, WEFT_EP_RECV_ARGS_INIT)
+SIZED_DEFINE_INIT(ep_combine_args, WEFT_EP_COMBINE_ARGS_INIT)
+SIZED_DEFINE_INIT(ep_info, WEFT_EP_INFO_INIT)
+SIZED_DEFINE_INIT(ep_result, WEFT_EP_RESULT_INIT)
+SIZED_DEFINE_INIT(ep_route_options, WEFT_EP_ROUTE_OPTIONS_INIT)
+SIZED_DEFINE_INIT(ep_route_arrays, WEFT_EP_ROUTE_ARRAYS_INIT)
+SIZED_DEFINE_INIT(ep_route_info, WEFT_EP_ROUTE_INFO_INIT)
+SIZED_DEFINE_INIT(ep_stats, WEFT_EP_STATS_INIT)
+SIZED_DEFINE_INIT(ep_peer_stats, WEFT_EP_PEER_STATS_INIT)
 
 int ep_refuse_handle(const weft_ep_t *ep, const char *call) {
   if (!ep)

@@ -140,8 +140,3 @@ int weft_ep_fd(weft_ep_t *ep, int *fd) {
   *fd = made;
   return 0;
 }
-
-void weft_ep_event_init(struct weft_ep_event *event, size_t size) {
-  static const struct weft_ep_event initial = {.size = sizeof initial};
-  sized_init(event, size, &initial, sizeof initial);
-}

@@ -424,7 +424,7 @@ static void a_wait_ends_before_the_transfer(void **state) {
   pair_free(transfer);
 }
 
-static void bad_input_is_refused(void **state) {
+static void bad_descriptors_are_refused(void **state) {
   (void)state;
   weft_dlist_t *list;
   uint64_t base = (uintptr_t)pair.a.memory;
@@ -447,7 +447,10 @@ static void bad_input_is_refused(void **state) {
   assert_int_equal(weft_dlist_create(pair.a.agent, WEFT_PEER_SELF, &good, 0, &list), WEFT_ERR_INVALID);
   assert_int_equal(weft_dlist_create(pair.a.agent, WEFT_PEER_SELF, &good, UINT32_MAX, &list), WEFT_ERR_LIMIT);
   assert_int_equal(weft_dlist_create(pair.a.agent, 12345, &good, 1, &list), WEFT_ERR_NOT_FOUND);
+}
 
+static void pairs_that_do_not_fit_are_refused(void **state) {
+  (void)state;
   weft_dlist_t *local = pair_list(&pair.a, &pair.a, 0, 100), *remote = pair_list(&pair.a, &pair.b, 0, 100);
   weft_dlist_t *longer = pair_list(&pair.a, &pair.b, 0, 101);
   weft_transfer_t *transfer;
@@ -481,7 +484,10 @@ static void bad_input_is_refused(void **state) {
                    WEFT_ERR_INVALID);
   for (int i = 0; i < 3; i++)
     assert_int_equal(weft_dlist_free(i == 0 ? local : i == 1 ? remote : longer), 0);
+}
 
+static void bad_memory_is_refused(void **state) {
+  (void)state;
   struct weft_agent_memory memory = WEFT_AGENT_MEMORY_INIT;
   weft_region_t region;
   assert_int_equal(weft_agent_register(pair.a.agent, &memory, &region), WEFT_ERR_INVALID);
@@ -669,7 +675,9 @@ int main(int argc, char **argv) {
       CASE(closes_on_a_transport_that_hangs),
       CASE(outlives_its_agent),
       CASE(a_forked_child_has_no_agent),
-      CASE(bad_input_is_refused),
+      CASE(bad_descriptors_are_refused),
+      CASE(pairs_that_do_not_fit_are_refused),
+      CASE(bad_memory_is_refused),
       CASE(the_file_size_limit_is_told),
       CASE(read_only_is_kept),
   };
