@@ -223,8 +223,8 @@ int weft_agent_meet(weft_agent_t *agent, const char *address, uint32_t timeout_m
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !peer)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "peer" : "agent");
+  if (!peer)
+    return fail(WEFT_ERR_INVALID, "peer is NULL");
   if (!agent->services->sockets->has_key)
     return fail(WEFT_ERR_INVALID,
                 "this agent was opened without a token: agents that exchange metadata have to share one");
@@ -242,8 +242,8 @@ int weft_agent_port(weft_agent_t *agent, uint16_t *port) {
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !port)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "port" : "agent");
+  if (!port)
+    return fail(WEFT_ERR_INVALID, "port is NULL");
   struct agent_sockets *sockets = agent->services->sockets;
   if (sockets->listener.fd < 0)
     return fail(WEFT_ERR_NOT_FOUND, "agent %s does not listen: its options name no address", agent->name);

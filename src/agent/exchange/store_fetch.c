@@ -351,8 +351,8 @@ int weft_agent_fetch(weft_agent_t *agent, const char *text, const char *label, u
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !text || !peer)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !text ? "name" : "peer");
+  if (!text || !peer)
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !text ? "name" : "peer");
   if (!*text || strlen(text) >= WEFT_AGENT_MAX_NAME)
     return fail(WEFT_ERR_INVALID, "an agent's name has 1 to %d bytes", WEFT_AGENT_MAX_NAME - 1);
   if (strcmp(text, agent->name) == 0) {

@@ -236,8 +236,8 @@ int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *giv
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !region)
-    return fail(WEFT_ERR_INVALID, "the %s is NULL", agent ? "region" : "agent");
+  if (!region)
+    return fail(WEFT_ERR_INVALID, "the region is NULL");
   struct weft_agent_memory copy;
   const struct weft_agent_memory *memory = SIZED_READ(given, &copy, transports, "weft_agent_memory");
   uint32_t only = 0;
@@ -271,8 +271,8 @@ int weft_agent_allocate(weft_agent_t *agent, enum weft_memory_kind kind, uint64_
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !region || !address || length == 0)
-    return fail(WEFT_ERR_INVALID, "the agent, region or address is NULL, or the length 0");
+  if (!region || !address || length == 0)
+    return fail(WEFT_ERR_INVALID, "the region or the address is NULL, or the length is 0");
   if (kind != WEFT_MEMORY_HOST && kind != WEFT_MEMORY_CUDA)
     return fail(WEFT_ERR_UNSUPPORTED, "%s is not allocated: register it", agent_kind_name(kind));
   struct agent_region *made = calloc(1, sizeof *made);

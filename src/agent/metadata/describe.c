@@ -225,8 +225,8 @@ int weft_agent_metadata(weft_agent_t *agent, const struct weft_metadata_options 
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !size || (cap > 0 && !blob))
-    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !size ? "size" : "blob");
+  if (!size || (cap > 0 && !blob))
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !size ? "size" : "blob");
   struct agent_description *description;
   int err = agent_describe_chosen(agent, options, &description);
   if (err)

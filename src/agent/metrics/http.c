@@ -110,8 +110,8 @@ int weft_agent_metrics_bearer(weft_agent_t *agent, char *out, size_t cap, size_t
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !size || (cap > 0 && !out))
-    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !size ? "size" : "text");
+  if (!size || (cap > 0 && !out))
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !size ? "size" : "text");
   if (!agent->seals)
     return fail(WEFT_ERR_NOT_FOUND, "agent %s has no token, and its metrics ask for nothing", agent->name);
   *size = BEARER + 1;
@@ -189,8 +189,8 @@ int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t 
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !address)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "address" : "agent");
+  if (!address)
+    return fail(WEFT_ERR_INVALID, "address is NULL");
   int fd;
   uint16_t bound;
   int err = endpoint_listen(address, &fd, &bound);

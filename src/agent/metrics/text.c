@@ -185,8 +185,8 @@ int weft_agent_metrics(weft_agent_t *agent, char *out, size_t cap, size_t *size)
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !size || (cap > 0 && !out))
-    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !size ? "size" : "text");
+  if (!size || (cap > 0 && !out))
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !size ? "size" : "text");
   struct text text = {0};
   metrics_write(agent, &text);
   if (text.failed) {

@@ -356,8 +356,8 @@ int weft_agent_load(weft_agent_t *agent, const void *blob, size_t size, weft_pee
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !blob || !peer)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", !agent ? "agent" : !blob ? "blob" : "peer");
+  if (!blob || !peer)
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !blob ? "blob" : "peer");
   struct agent_description *description;
   int err = agent_blob_read(blob, size, agent_seal(agent), &description);
   if (err)

@@ -182,8 +182,8 @@ int weft_agent_notifications(weft_agent_t *agent, struct weft_notification *noti
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !count || (cap > 0 && !notifications))
-    return fail(WEFT_ERR_INVALID, "the agent, the notifications or the count is NULL");
+  if (!count || (cap > 0 && !notifications))
+    return fail(WEFT_ERR_INVALID, "the notifications or the count is NULL");
   uint32_t number = 0;
   give_back(agent);
   struct agent_note *note, *used, *last = NULL;

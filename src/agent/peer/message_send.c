@@ -190,8 +190,8 @@ int weft_agent_notify(weft_agent_t *agent, weft_peer_t id, const void *bytes, ui
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || (size > 0 && !bytes))
-    return fail(WEFT_ERR_INVALID, "the agent or the bytes are NULL");
+  if (size > 0 && !bytes)
+    return fail(WEFT_ERR_INVALID, "the bytes are NULL");
   if (size > WEFT_AGENT_MAX_NOTIFICATION)
     return fail(WEFT_ERR_LIMIT, "a notification has at most %d bytes, not %u", WEFT_AGENT_MAX_NOTIFICATION, size);
   pthread_mutex_lock(&agent->lock);

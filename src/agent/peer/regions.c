@@ -22,8 +22,8 @@ int weft_agent_regions(weft_agent_t *agent, weft_peer_t id, struct weft_region_i
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !count || (cap > 0 && !info))
-    return fail(WEFT_ERR_INVALID, "the %s is NULL", !agent ? "agent" : !count ? "count" : "info");
+  if (!count || (cap > 0 && !info))
+    return fail(WEFT_ERR_INVALID, "the %s is NULL", !count ? "count" : "info");
   if (each < FIRST_SIZE && cap > 0)
     return fail(WEFT_ERR_INVALID, "each is %zu, and want sizeof(struct weft_region_info), which was never below %zu",
                 each, (size_t)FIRST_SIZE);

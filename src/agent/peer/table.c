@@ -204,8 +204,8 @@ int weft_agent_find(weft_agent_t *agent, const char *name, weft_peer_t *peer) {
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !name || !peer)
-    return fail(WEFT_ERR_INVALID, "the agent, name or peer is NULL");
+  if (!name || !peer)
+    return fail(WEFT_ERR_INVALID, "the name or the peer is NULL");
   if (strcmp(name, agent->name) == 0) {
     *peer = WEFT_PEER_SELF;
     return 0;

@@ -199,8 +199,8 @@ int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t id) {
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || id == WEFT_PEER_SELF)
-    return fail(WEFT_ERR_INVALID, agent ? "an agent cannot forget itself" : "the agent is NULL");
+  if (id == WEFT_PEER_SELF)
+    return fail(WEFT_ERR_INVALID, "an agent cannot forget itself");
   int rc = weft_agent_check(agent, id);
   if (rc == 0) {
     agent->hooks->forget_peer(agent, id);

@@ -67,8 +67,8 @@ int weft_agent_fd(weft_agent_t *agent, int *fd) {
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !fd)
-    return fail(WEFT_ERR_INVALID, "the %s is NULL", agent ? "fd" : "agent");
+  if (!fd)
+    return fail(WEFT_ERR_INVALID, "the fd is NULL");
   bool threaded = agent->options.progress == WEFT_AGENT_PROGRESS_THREAD;
   int rc = threaded || agent->signal.outer >= 0 ? 0 : open_outer(agent);
   if (rc != 0)
@@ -112,8 +112,8 @@ int weft_agent_arm(weft_agent_t *agent, uint32_t *timeout_ms) {
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !timeout_ms)
-    return fail(WEFT_ERR_INVALID, "%s is NULL", agent ? "timeout_ms" : "the agent");
+  if (!timeout_ms)
+    return fail(WEFT_ERR_INVALID, "timeout_ms is NULL");
   uint64_t left_ns = CLOCK_NEVER;
   atomic_store(&agent->signal.watched, true);
   if (agent->options.progress == WEFT_AGENT_PROGRESS_THREAD)

@@ -78,8 +78,8 @@ int weft_agent_completions(weft_agent_t *agent, struct weft_completion *done, ui
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !count || (cap > 0 && !done))
-    return fail(WEFT_ERR_INVALID, "the %s is NULL", !agent ? "agent" : !count ? "count" : "array");
+  if (!count || (cap > 0 && !done))
+    return fail(WEFT_ERR_INVALID, "the %s is NULL", !count ? "count" : "array");
   struct agent_completions *completions = &agent->completions;
   uint32_t number = 0;
   pthread_mutex_lock(&completions->lock);

@@ -126,8 +126,8 @@ int weft_dlist_create(weft_agent_t *agent, weft_peer_t peer, const struct weft_d
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
     return unusable;
-  if (!agent || !list || !descriptors)
-    return fail(WEFT_ERR_INVALID, "the agent, the descriptors or the list is NULL");
+  if (!list || !descriptors)
+    return fail(WEFT_ERR_INVALID, "the descriptors or the list is NULL");
   if (count == 0 || count > WEFT_AGENT_MAX_DESCRIPTORS)
     return fail(count == 0 ? WEFT_ERR_INVALID : WEFT_ERR_LIMIT, "a list has 1 to %d descriptors, not %u",
                 WEFT_AGENT_MAX_DESCRIPTORS, count);
