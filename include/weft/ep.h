@@ -60,7 +60,9 @@
  * **Types.** weft_ep_options opens a group for one type of a dispatch, one of a combine, and one top-k. Each call may
  * say others, as long as their rows take no more room than those that the group was opened for: bf16 leaves room for
  * all, fp8 for every fp8. The ranks of an operation dispatch one type with one top-k (PROTOCOL: weft_ep_dispatch_recv()
- * names the rank that differs); the type of a combine each rank chooses for what it sends.
+ * names the rank that differs; on CUDA memory that rank is lost to this one); the type of a combine each rank chooses
+ * for what it sends, on CUDA memory all alike. Between hosts that NVLink does not join, CUDA memory has the types and
+ * the top-k of the group only (UNSUPPORTED).
  *
  * **Threads.** [owner]: one thread at a time uses the handle. [any]: any thread at any time, also while the owner is
  * inside a call. No other call may use a handle while it is closed, or afterwards. The library has threads of its own
@@ -443,7 +445,8 @@ WEFT_API int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked);
 
 /** Writes for the first rank indices into masked[cap] (rank memory; NULL if cap is 0) whether this rank masks them: 1,
  *  else 0, as the next dispatch does. Entries from the group's capacity on stay as they are. CUDA: it launches in
- *  `stream` and does not wait; UNSUPPORTED today. [owner] */
+ *  `stream` and does not wait; in a graph it tells the masks of each replay. INVALID: `masked` is no rank memory.
+ *  [owner] */
 WEFT_API int weft_ep_mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream);
 
 /**
@@ -459,7 +462,8 @@ WEFT_API void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark);
 enum weft_ep_dispatch_flags {
   /** If the operation of two dispatches ago is still open, ends it as weft_ep_finish() does, instead of BUSY. All ranks
    *  of the view do so in the same operation. BUSY still, if that one has not been received, or its combine has been
-   *  sent and not been received. CUDA: UNSUPPORTED today */
+   *  sent and not been received. CUDA: the end of that operation is launched in the stream of this dispatch; one that a
+   *  graph of its own has begun is not known here, so a graph ends what it begins. */
   WEFT_EP_DISPATCH_RECYCLE = 1 << 0,
 };
 
@@ -478,25 +482,26 @@ struct weft_ep_dispatch_args {
    *  keeps no pointer. CUDA: it stays unchanged, as topk_weights does, until the combine has run, and an expert out of
    *  range counts as one whose rank is absent */
   const int64_t *topk_idx;
-  const int32_t *topk_idx32; /**< the same as int32_t, in the place of topk_idx; CUDA: UNSUPPORTED today */
+  const int32_t *topk_idx32; /**< the same as int32_t, in the place of topk_idx */
   const float *topk_weights; /**< [T][K] in rank memory; NULL: they come with the combine (PER_EXPERT only) */
   /** One number in rank memory: T, read when the rows are, so that one captured graph serves any; num_tokens is then
-   * the most that it may be (host memory: else INVALID). Default: T is num_tokens. CUDA: UNSUPPORTED today */
+   * the most that it may be (host memory: else INVALID; CUDA: more count as num_tokens). Default: T is num_tokens */
   const uint32_t *num_tokens_at;
   weft_ep_route_t *route;      /**< filled by the dispatch; default: none. UNSUPPORTED today */
   void *stream;                /**< CUDA: the cudaStream_t to launch in; host memory: unused */
-  uint64_t row_stride;         /**< bytes from a row of x to the next; default: those of a row. CUDA: only that */
+  uint64_t row_stride;         /**< bytes from a row of x to the next; default: those of a row. CUDA: a multiple of
+                                  16, below 2^32 */
   uint64_t scale_row_stride;   /**< elements (float or uint32_t) from the scales of a row to those of the next; default:
-                                  those of a row. CUDA: only that */
-  uint64_t scale_block_stride; /**< elements from a scale to the next of its row; default 1. CUDA: only that */
+                                  those of a row */
+  uint64_t scale_block_stride; /**< elements from a scale to the next of its row; default 1 */
   uint32_t num_tokens;         /**< T, 0 to max_tokens */
-  uint32_t topk;               /**< K, 1 to weft_ep_options.topk, which is the default. CUDA: only that */
-  enum weft_ep_dtype dtype;    /**< of the rows that are sent; default: as the group was opened. CUDA: only that */
+  uint32_t topk;               /**< K, 1 to weft_ep_options.topk, which is the default */
+  enum weft_ep_dtype dtype;    /**< of the rows that are sent; default: as the group was opened */
   enum weft_ep_dtype x_dtype;  /**< of x; default, and the only ones today: bf16, or `dtype` with `scales` */
   uint32_t row_bytes;          /**< OPAQUE: bytes of a row of x */
   uint32_t scale_bytes;        /**< OPAQUE: bytes of its scales */
-  uint32_t processors;         /**< CUDA: streaming multiprocessors that the kernel may take; default:
-                                  weft_ep_options.max_processors, and only that today. Host memory: unused */
+  uint32_t processors;         /**< CUDA: streaming multiprocessors that the kernel may take, at most and by default
+                                  weft_ep_options.max_processors. Host memory: unused */
   uint32_t flags;              /**< WEFT_EP_DISPATCH_* */
 };
 /** Initial value: its size, and 0 for every other field. */
@@ -520,7 +525,7 @@ struct weft_ep_told {
 /** What weft_ep_recv_args.flags may ask for. */
 enum weft_ep_recv_flags {
   /** RANK_MAJOR: local_expert and weights of a row stand at their places in the token's top-k, with -1 and 0 at the
-   *  places of experts that other ranks have. Else they stand first. CUDA: UNSUPPORTED today */
+   *  places of experts that other ranks have. Else they stand first. */
   WEFT_EP_RECV_KEEP_PLACES = 1 << 0,
   /** PACKED: rows between the parts of experts become 0. UNSUPPORTED today */
   WEFT_EP_RECV_ZERO_PADDING = 1 << 1,
@@ -552,16 +557,16 @@ struct weft_ep_recv_args {
   int32_t *slot;             /**< *PACKED [rows][K]: where the rows of a token's selections stand, else -1. UNSUPPORTED
                                 today */
   int32_t *expert_end;       /**< *PACKED [E]: row behind the last of each local expert. UNSUPPORTED today */
-  struct weft_ep_told *told; /**< *what the dispatch brought, written behind all of it; CUDA: UNSUPPORTED today */
+  struct weft_ep_told *told; /**< *what the dispatch brought, written behind all of it */
   uint64_t *lost; /**< *[ceil(capacity/64)] bit r % 64 of word r / 64: rank r of the view did not come; written before
-                     `told`. CUDA: UNSUPPORTED today */
+                     `told` */
   void *stream;   /**< CUDA: the cudaStream_t of weft_ep_dispatch_recv(), unused by weft_ep_dispatch() and on host
                      memory */
   uint64_t scale_row_stride;   /**< elements (float or uint32_t) from the scales of a row to those of the next; default:
-                                  those of a row. CUDA: only that */
-  uint64_t scale_block_stride; /**< elements from a scale to the next of its row; default 1. CUDA: only that */
+                                  those of a row */
+  uint64_t scale_block_stride; /**< elements from a scale to the next of its row; default 1 */
   uint64_t scale_expert_stride; /**< PER_EXPERT: elements from the scales of an expert's first row to those of the next
-                                   expert's; default: `rows` times those of a row. CUDA: only that */
+                                   expert's; default: `rows` times those of a row */
   enum weft_ep_layout layout;   /**< how the received rows are laid out; default PER_EXPERT */
   uint32_t rows; /**< room. PER_EXPERT: rows of each expert's part; RANK_MAJOR: S. max_tokens times the active ranks is
                     enough, unless a view with more ranks takes effect in mid-operation or a token selects one expert
@@ -603,7 +608,9 @@ enum weft_ep_combine_flags {
   WEFT_EP_COMBINE_RENORMALIZE = 1 << 0,
   /** The operation stays open for another combine, which begins with weft_ep_combine_send(); the receiving half takes
    *  the flag. weft_ep_finish(), WEFT_EP_DISPATCH_RECYCLE or a combine without the flag ends it; all ranks of the view
-   *  combine as often. CUDA: UNSUPPORTED today */
+   *  combine as often. CUDA: both halves take the flag, and operations end in their order: while one before it is open,
+   *  an operation can be combined with this flag only. UNSUPPORTED where a peer is on a host that NVLink does not
+   *  reach. */
   WEFT_EP_COMBINE_KEEP = 1 << 1,
 };
 
@@ -624,12 +631,12 @@ struct weft_ep_combine_args {
   float *out_weights; /**< [T][K] in rank memory: the row_weights of the ranks, summed; default: not written.
                          UNSUPPORTED today */
   void *stream;       /**< CUDA: the cudaStream_t to launch in; host memory: unused */
-  enum weft_ep_combine_dtype dtype; /**< of the rows that this rank sends; default: as the group was opened. CUDA: only
-                                       that */
-  uint32_t processors;              /**< CUDA: streaming multiprocessors that the kernel may take; default:
-                                       weft_ep_options.max_processors, and only that today. Host memory: unused */
-  uint32_t flags;                   /**< WEFT_EP_COMBINE_* */
-  uint32_t reserved;                /**< 0 */
+  enum weft_ep_combine_dtype dtype; /**< of the rows that this rank sends; default: as the group was opened. CUDA: the
+                                       same for all ranks */
+  uint32_t processors; /**< CUDA: streaming multiprocessors that the kernel may take, at most and by default
+                          weft_ep_options.max_processors. Host memory: unused */
+  uint32_t flags;      /**< WEFT_EP_COMBINE_* */
+  uint32_t reserved;   /**< 0 */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_COMBINE_ARGS_INIT WEFT_SIZED(struct weft_ep_combine_args)

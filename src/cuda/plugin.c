@@ -42,6 +42,7 @@ static const struct device_api api = {
     .ep_await_begin = cuda_ep_await_begin,
     .ep_dispatch = cuda_ep_dispatch,
     .ep_combine = cuda_ep_combine,
+    .ep_read_masks = cuda_ep_read_masks,
     .ep_finish = cuda_ep_finish,
     .ep_record = cuda_ep_record,
     .ep_missing = cuda_ep_missing,

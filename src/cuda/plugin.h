@@ -139,6 +139,8 @@ int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats,
                         const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why);
 int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why);
 int cuda_ep_combine(struct device_ep *ep, const struct device_combine *args, void *stream, char *why);
+int cuda_ep_read_masks(struct device_ep *ep, int32_t *ranks, uint32_t count, uint64_t masked, bool replays,
+                       void *stream, char *why);
 int cuda_ep_finish(struct device_ep *ep, void *stream, char *why);
 int cuda_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
 int cuda_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 10, // of this page
+  DEVICE_ABI = 11, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   DEVICE_NAME = 64,  // bytes that name a window to other hosts
@@ -22,6 +22,7 @@ enum {
 struct device;    // a GPU, opened by this process
 struct device_ep; // one rank's engine on it
 struct device_relay;
+struct weft_ep_told; // of weft/ep.h
 
 struct device_info {
   char name[96];
@@ -134,8 +135,10 @@ struct device_record {
   uint32_t needed_rows;           // of weft_ep_recv_args.rows, to hold all
   uint32_t sent_rows;             // to other ranks
   uint32_t answered_rows;         // of the combine, to other ranks
+  uint32_t tokens;                // of this rank
   uint32_t selections;            // valid (token, expert) pairs dispatched by this rank
-  uint32_t missing;               // of them, without contribution
+  uint32_t unsent;                // of them, that no rank got
+  uint32_t missing;               // and that brought no contribution to the newest combine, besides
   uint32_t kind;                  // 1: dispatch, 2: barrier, as this rank sent it
   uint64_t other_kinds;           // members that sent another kind
   uint64_t wait_ns[DEVICE_SEATS]; // that this rank waited for each member's header
@@ -146,26 +149,38 @@ enum { DEVICE_SEND = 1, DEVICE_RECV = 2 }; // halves, to be run by one kernel
 // All pointers are to device memory (or to memory that the device can read and write); see weft/ep.h for their shapes.
 struct device_dispatch {
   uint32_t halves;
-  uint32_t kind; // 1: dispatch, 2: barrier
+  uint32_t kind;       // 1: dispatch, 2: barrier
+  uint32_t processors; // to use at most; 0: as opened
+  uint32_t topk;       // 0: as opened, and so is `dtype`. The halves of an operation say the same
+  int dtype;
+  bool narrow;      // topk_idx is of int32_t, else of int64_t
+  bool replays;     // in a graph: with other masks each time, and nobody counts it but the kernel
+  bool rank_major;  // received
+  bool keep_places; // of local_expert and weights: those of the token's top-k
   // send
   const void *x;
-  const float *scales; // given with rows cast before; else NULL
-  const int64_t *topk_idx;
-  const float *topk_weights; // NULL: they come with the combine
+  const void *scales; // given with rows cast before; else NULL
+  const void *topk_idx;
+  const float *topk_weights;     // NULL: they come with the combine
+  const uint32_t *num_tokens_at; // NULL: num_tokens, else at most that
   uint32_t num_tokens;
+  uint32_t row_stride;                           // bytes; 0, here and below: without room between them
+  uint32_t scale_row_stride, scale_block_stride; // elements of 4 bytes
   uint64_t masked; // seats that get no rows; not where it replays: then those of the control
-  bool replays;    // in a graph: with other masks each time, and nobody counts it but the kernel
   // receive
-  bool rank_major;
   uint32_t rows;
+  uint32_t out_scale_row_stride, out_scale_block_stride; // elements of 4 bytes
+  uint64_t out_scale_expert_stride;                      // likewise
   void *out;
   void *out_scales;
   int32_t *counts, *src_rank, *src_token;
   int64_t *range;
   int32_t *local_expert;
   float *weights;
-  int32_t *expert_total; // [E], added to; may be NULL
-  int64_t *wait_ns;      // [capacity], added to; may be NULL
+  int32_t *expert_total;     // [E], added to; may be NULL
+  int64_t *wait_ns;          // [capacity], added to; may be NULL
+  struct weft_ep_told *told; // may be NULL
+  uint64_t *lost;            // likewise
 };
 
 struct device_combine {
@@ -174,8 +189,15 @@ struct device_combine {
   bool late_weights; // topk_weights travel now
   const void *y;
   void *out;
-  uint32_t num_tokens;
-  const int64_t *topk_idx;   // of the dispatch
+  bool keeps;     // the operation stays open
+  uint32_t ahead; // operations before it that are open too and have not come to a combine; then it keeps
+  bool again;     // it was kept open: the first half makes room for further answers
+  uint32_t topk;  // of the dispatch, as in struct device_dispatch
+  int dtype;      // of what travels; 0: as opened. The same for all ranks
+  uint32_t processors;
+  uint32_t num_tokens;       // of the dispatch, at most
+  const void *topk_idx;      // of the dispatch
+  bool narrow;               // likewise
   const float *topk_weights; // likewise, or those of now
 };
 
@@ -251,7 +273,11 @@ struct device_api {
   // One rank's kernels run one after the other: in one stream, or in several that are ordered by events. [owner]
   int (*ep_dispatch)(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why);
   int (*ep_combine)(struct device_ep *ep, const struct device_combine *args, void *stream, char *why);
-  // Ends an operation without a combine.
+  // Writes whether each rank below `count` is among the masked seats: `masked`, or where it replays those of the
+  // control.
+  int (*ep_read_masks)(struct device_ep *ep, int32_t *ranks, uint32_t count, uint64_t masked, bool replays,
+                       void *stream, char *why);
+  // Ends an operation without a combine, or one that was kept open.
   int (*ep_finish)(struct device_ep *ep, void *stream, char *why);
   // What operation `op` did: the newest two can be asked for. Wait for the stream before.
   int (*ep_record)(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);

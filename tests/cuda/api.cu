@@ -1,10 +1,7 @@
 // The public interface on real GPUs: what it promises beyond right sums. Each case is a process of its own, since what
 // goes wrong ends it; with arguments, only the cases that they name.
 #include "cuda/support/api.cuh"
-
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "cuda/support/cases.cuh"
 
 #include <atomic>
 #include <chrono>
@@ -13,13 +10,9 @@
 #include <cstring>
 #include <thread>
 
-extern "C" {
-#include "device/device.h"
-}
-
 namespace {
 
-enum { SKIPPED = 77, CASE_S = 90, TIMEOUT_MS = 10000, SILENCE_MS = 200, REPLAYS = 50, FEW = 10, SHORT_ROWS = 8 };
+enum { TIMEOUT_MS = 10000, SILENCE_MS = 200, REPLAYS = 50, FEW = 10, SHORT_ROWS = 8 };
 
 using clock_type = std::chrono::steady_clock;
 
@@ -228,38 +221,6 @@ void bad_input(rank &r) {
 
 std::atomic<uint64_t> first_of_three[RANKS];
 
-cudaGraphExec_t capture(rank &r) {
-  cudaGraph_t graph;
-  cudaGraphExec_t exec;
-  uint64_t op;
-  r.cuda(cudaStreamBeginCapture(r.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  r.must(weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &op), "dispatch, captured");
-  r.must(weft_ep_combine(r.ep, op, &r.combine, nullptr), "combine, captured");
-  r.cuda(cudaStreamEndCapture(r.stream, &graph), "cudaStreamEndCapture");
-  r.cuda(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
-  r.cuda(cudaGraphUpload(exec, r.stream), "cudaGraphUpload");
-  r.drain("cudaGraphUpload");
-  r.cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
-  return exec;
-}
-
-void replay(rank &r, cudaGraphExec_t exec) {
-  r.cuda(cudaGraphLaunch(exec, r.stream), "cudaGraphLaunch");
-  r.ask_newest();
-  r.check_whole();
-}
-
-// Both see it with the same operation, so they end together.
-void replay_until(rank &r, cudaGraphExec_t exec, uint32_t num_ranks) {
-  auto deadline = deadline_from_now();
-  do {
-    if (clock_type::now() > deadline)
-      r.die("no view of %u ranks within %d ms: operation %llu ran in one of %u", num_ranks, DEADLINE_MS,
-            (unsigned long long)r.op, r.info.num_ranks);
-    replay(r, exec);
-  } while (r.info.num_ranks != num_ranks);
-}
-
 void operate_as_three(rank &r) {
   r.fill(41, first_ranks(RANKS));
   r.pair();
@@ -272,7 +233,7 @@ void replaying(rank &r) {
   r.open(2, TIMEOUT_MS);
   r.activate(2);
   r.fill(40, two.routed);
-  cudaGraphExec_t exec = capture(r);
+  cudaGraphExec_t exec = r.capture();
   r.world->meet(r, "the capture");
   for (int i = 0; i < REPLAYS; i++)
     r.cuda(cudaGraphLaunch(exec, r.stream), "cudaGraphLaunch");
@@ -281,15 +242,15 @@ void replaying(rank &r) {
     r.die("%d replays have come to operation %llu", REPLAYS, (unsigned long long)r.op);
   judge(r, two);
   r.world->meet(r, "the first replays");
-  replay_until(r, exec, 3);
+  r.replay_until(exec, 3);
   first_of_three[r.index] = r.op;
   for (int i = 0; i < FEW; i++)
-    replay(r, exec);
+    r.replay(exec);
   judge(r, all_there(40));
   operate_as_three(r);
-  replay_until(r, exec, 2);
+  r.replay_until(exec, 2);
   r.fill(42, two.view);
-  replay(r, exec);
+  r.replay(exec);
   judge(r, {42, two.view, two.view, -1, {}, {}});
   r.fill(43, two.view);
   r.pair();
@@ -392,96 +353,11 @@ void silence(rank &r) {
   leave(r);
 }
 
-// --- processes ---
-
-const struct test {
-  const char *name;
-  void (*body)(rank &);
-} tests[] = {{"equal_bits", equal_bits}, {"mask", mask},   {"limit", limit},
-             {"bad_input", bad_input},   {"graph", graph}, {"silence", silence}};
-
-// Whether the ranks, which are on different hosts as far as they know, are to be joined by NVLink, and cannot be.
-bool lacks_nvlink(const struct device_api *api) {
-  const char *way = getenv("WEFT_EP_TRANSPORT");
-  struct device *device;
-  struct device_window window;
-  uint8_t name[DEVICE_NAME];
-  char why[DEVICE_WHY] = "";
-  if (!way || strcmp(way, "nvlink") != 0)
-    return false;
-  int rc = api->open(0, &device, why);
-  if (rc != 0)
-    return false;
-  rc = api->fabric_create(device, 1, &window, name, why);
-  if (rc == 0)
-    api->window_release(device, &window);
-  else if (rc == WEFT_ERR_UNSUPPORTED)
-    printf("skipped: %s\n", why);
-  api->close(device);
-  return rc == WEFT_ERR_UNSUPPORTED; // what else is wrong a test says
-}
-
-int run(const test &test) {
-  static world world;
-  const struct device_api *api;
-  alarm(CASE_S);
-  // One queue for each stream: else the work of one rank may stand behind another's that waits for it.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-  if (cudaGetDeviceCount(&world.devices) != cudaSuccess || world.devices == 0) {
-    printf("skipped: no GPU here\n");
-    return SKIPPED;
-  }
-  if (device_load(&api) != 0) {
-    printf("skipped: %s\n", weft_last_error());
-    return SKIPPED;
-  }
-  if (lacks_nvlink(api))
-    return SKIPPED;
-  if (weft_store_open_local(&world.store) != 0) {
-    printf("  no store: %s\n", weft_last_error());
-    return 1;
-  }
-  world.run(test.body);
-  weft_store_close(world.store);
-  return 0;
-}
-
-// In a process of its own; CUDA does not outlive a fork, so this one does not use it.
-int run_apart(const test &test) {
-  int status = 0;
-  printf("%s\n", test.name);
-  fflush(stdout);
-  pid_t child = fork();
-  if (child == 0) {
-    int code = run(test);
-    fflush(stdout);
-    _exit(code);
-  }
-  if (child < 0 || waitpid(child, &status, 0) != child)
-    return 1;
-  if (WIFEXITED(status))
-    return WEXITSTATUS(status);
-  printf("  ended by signal %d%s\n", WTERMSIG(status),
-         WTERMSIG(status) == SIGALRM ? ": it had not come to its end by the deadline" : "");
-  return 1;
-}
+const struct test tests[] = {{"equal_bits", equal_bits}, {"mask", mask},   {"limit", limit},
+                             {"bad_input", bad_input},   {"graph", graph}, {"silence", silence}};
 
 } // namespace
 
 int main(int argc, char **argv) {
-  int ran = 0, failed = 0;
-  for (const test &test : tests) {
-    bool wanted = argc == 1;
-    for (int i = 1; i < argc; i++)
-      wanted = wanted || strcmp(argv[i], test.name) == 0;
-    if (!wanted)
-      continue;
-    int code = run_apart(test);
-    if (code == SKIPPED)
-      return SKIPPED;
-    ran++;
-    failed += code != 0;
-  }
-  printf("%d cases, %d wrong\n", ran, failed);
-  return ran == 0 || failed != 0;
+  return run_tests(tests, sizeof tests / sizeof *tests, argc, argv);
 }

@@ -208,9 +208,10 @@ bool run_silence(const shape &shape) {
       ok = false;
     }
     auto record = g.record(r, 2);
-    if (r.index != 1 && (record.lost != 2 || record.num_ranks != shape.ranks || record.missing == 0)) {
+    if (r.index != 1 && (record.lost != 2 || record.num_ranks != shape.ranks || record.unsent + record.missing == 0)) {
       printf("  rank %d: operation %llu has lost %llx of %u ranks, and %u selections\n", g.active[r.index],
-             (unsigned long long)record.op, (unsigned long long)record.lost, record.num_ranks, record.missing);
+             (unsigned long long)record.op, (unsigned long long)record.lost, record.num_ranks,
+             record.unsent + record.missing);
       ok = false;
     }
   }

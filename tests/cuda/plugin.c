@@ -268,6 +268,37 @@ static void a_launch_has_what_was_given(void **state) {
   assert_int_equal(fake.launches, 3);
 }
 
+static void a_launch_has_what_its_call_says(void **state) {
+  (void)state;
+  struct device_dispatch d = good();
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
+  assert_true(fake.dispatch.usual);
+  d.topk = 1;
+  d.dtype = CUDA_FP8_UE8M0;
+  d.processors = 4;
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
+  assert_int_equal(fake.dispatch.layout.topk, 1);
+  assert_int_equal(fake.dispatch.layout.dtype, CUDA_FP8_UE8M0);
+  assert_int_equal(fake.dispatch.layout.answers, ep->layout.answers);
+  assert_int_equal(fake.blocks, 4);
+  assert_true(fake.dispatch.usual); // types and top-k take no instructions of their own
+  d.narrow = true;
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
+  assert_false(fake.dispatch.usual);
+  struct device_combine c = {
+      .halves = DEVICE_SEND | DEVICE_RECV, .y = x, .out = more, .num_tokens = 3, .topk_idx = (int64_t *)x};
+  assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0);
+  assert_true(fake.combine.usual);
+  c.dtype = CUDA_COMBINE_LOGFMT10;
+  assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0);
+  assert_true(fake.combine.by_call);
+  assert_false(fake.combine.usual);
+  uint32_t launches = (uint32_t)fake.launches;
+  c.again = true;
+  assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0);
+  assert_int_equal(fake.launches, launches + 2); // room is made first
+}
+
 #define assert_dispatch_refused(change, word)                                                                          \
   do {                                                                                                                 \
     struct device_dispatch d = good();                                                                                 \
@@ -367,6 +398,12 @@ static void few_blocks_read_the_windows_of_other_hosts(void **state) {
   assert_int_equal(cuda_host_window_create(device, 5000, &out, &host_out, why), 0);
   assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
   assert_uint_in_range(fake.blocks, 1, FAKE_PROCESSORS / 2);
+  d.topk = 1; // what hosts relay they read by the group's layout
+  assert_refused(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), WEFT_ERR_UNSUPPORTED, "a dtype or a topk other than that");
+  d.topk = 0;
+  c.again = true;
+  assert_refused(cuda_ep_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_UNSUPPORTED, "KEEP");
+  c.again = false;
   cuda_host_window_release(device, &in, host_in);
   assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0);
   assert_uint_in_range(fake.blocks, 1, FAKE_PROCESSORS / 2);
@@ -436,6 +473,7 @@ int main(void) {
       TEST(a_first_operation_is_told_or_not),
       TEST(the_view_that_one_began_with_counts_as_active),
       TEST(a_launch_has_what_was_given),
+      TEST(a_launch_has_what_its_call_says),
       TEST(arguments_that_kernels_would_stumble_over_are_refused),
       TEST(a_close_waits_for_what_was_launched),
       TEST(records_are_those_of_the_operation_asked_for),

@@ -286,7 +286,8 @@ static void converse(const struct device_ep_options *o, uint64_t first, uint64_t
   struct carrier carrier = {.sides = carried};
   pthread_t threads[2], thread;
   print_message("seed %llu\n", (unsigned long long)seed);
-  cuda_layout_init(&plan.layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
+  cuda_layout_init(&plan.layout, &plan.forms, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype,
+                   o->combine_dtype);
   for (uint32_t i = 0; i < 2; i++) {
     open_side(&sides[i], &plan, o, i, &stop);
     carried[i] = sides[i]; // with random numbers of its own
@@ -342,7 +343,7 @@ static void nothing_is_taken_before_it_has_come(void **state) {
   _Atomic bool stop = false;
   struct side side;
   static _Alignas(16) char bytes[BATCH];
-  cuda_layout_init(&plan.layout, TOKENS, 256, 4, EXPERTS, CUDA_BF16, CUDA_COMBINE_BF16);
+  cuda_layout_init(&plan.layout, &plan.forms, TOKENS, 256, 4, EXPERTS, CUDA_BF16, CUDA_COMBINE_BF16);
   open_side(&side, &plan, &options, 0, &stop);
   assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
   size_t slot = plan_slot(&plan, 0);
@@ -394,7 +395,7 @@ static void that_a_rank_waits_is_carried(void **state) {
   struct side side, peer;
   static _Alignas(16) char bytes[BATCH];
   char why[DEVICE_WHY];
-  cuda_layout_init(&plan.layout, TOKENS, 256, 4, EXPERTS, CUDA_BF16, CUDA_COMBINE_BF16);
+  cuda_layout_init(&plan.layout, &plan.forms, TOKENS, 256, 4, EXPERTS, CUDA_BF16, CUDA_COMBINE_BF16);
   open_side(&side, &plan, &options, 0, &stop);
   open_side(&peer, &plan, &options, 1, &stop);
   struct cuda_area_head *out = (struct cuda_area_head *)side.out;
@@ -435,7 +436,7 @@ static void what_does_not_belong_there_is_refused(void **state) {
   struct side side;
   static _Alignas(16) char bytes[256];
   char why[DEVICE_WHY];
-  cuda_layout_init(&plan.layout, TOKENS, 256, 4, EXPERTS, CUDA_BF16, CUDA_COMBINE_BF16);
+  cuda_layout_init(&plan.layout, &plan.forms, TOKENS, 256, 4, EXPERTS, CUDA_BF16, CUDA_COMBINE_BF16);
   open_side(&side, &plan, &options, 0, &stop);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     memcpy(bytes, &bad[i], 16);

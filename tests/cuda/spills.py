@@ -13,23 +13,31 @@ import sys
 SKIPPED = 77
 COMPILER = "13.0"
 # Bytes of spilled stores and loads in the code that are put up with, in steps of STEP. Make them fewer when they are;
-# for more there should be a measurement. Of combine the last argument says whether rows are in logfmt10.
+# for more there should be a measurement. Of combine the last argument says whether rows are in logfmt10. "any": compiled
+# for launches that say something of their own (cuda/kernels/usual.cuh). The others' figures were measured beside those
+# of November 2026 before them, which spilled less: docs/results.md.
 STEP = 16
 ALLOWED = {
+    ("any combine<false, true, true>", "sm_80"): 112,
+    ("any combine<false, true, true>", "sm_90"): 80,
+    ("any combine<true, true, true>", "sm_80"): 128,
+    ("any combine<true, true, true>", "sm_90"): 128,
+    ("any dispatch<0, true, true>", "sm_80"): 80,
+    ("any dispatch<0, true, true>", "sm_90"): 96,
+    ("any dispatch<1, true, true>", "sm_90"): 16,
+    ("any dispatch<2, true, true>", "sm_90"): 16,
+    ("any make_up", "sm_80"): 16,
+    ("any record_missing", "sm_80"): 16,
     ("combine<false, true, true>", "sm_80"): 112,
     ("combine<false, true, true>", "sm_90"): 112,
-    ("combine<true, true, true>", "sm_80"): 128,
+    ("combine<true, true, false>", "sm_80"): 32,
+    ("combine<true, true, true>", "sm_80"): 112,
     ("combine<true, true, true>", "sm_90"): 112,
-    ("combine<true, true, true>", "sm_100"): 16,
-    ("dispatch<0, true, true>", "sm_80"): 48,
-    ("dispatch<0, true, true>", "sm_90"): 32,
-    ("dispatch<0, true, true>", "sm_100"): 16,
+    ("dispatch<0, true, true>", "sm_80"): 64,
+    ("dispatch<0, true, true>", "sm_90"): 64,
     ("dispatch<1, true, true>", "sm_90"): 16,
-    ("dispatch<1, true, true>", "sm_100"): 16,
+    ("dispatch<2, true, true>", "sm_90"): 16,
     ("dispatch<2, true, true>", "sm_100"): 16,
-    ("make_up", "sm_80"): 16,
-    ("make_up", "sm_90"): 16,
-    ("record_missing", "sm_80"): 16,
     ("record_missing", "sm_90"): 16,
 }
 KERNEL = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")
@@ -76,7 +84,8 @@ def look(objects):
         words = pathlib.Path(object_file + ".resources").read_text(encoding="utf-8")
         kernels += len(KERNEL.findall(words))
         found = spilled(words)
-        names = plain([name for name, _ in found])
+        kind = "any " if object_file.endswith("/any.cu.o") else ""
+        names = {name: kind + told for name, told in plain([name for name, _ in found]).items()}
         for (name, architecture), count in sorted(found.items()):
             seen.add((names[name], architecture))
             architectures.add(architecture)

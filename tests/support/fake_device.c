@@ -334,6 +334,7 @@ static const struct device_api api = {
     .ep_await_begin = fake_ep_await_begin,
     .ep_dispatch = fake_ep_dispatch,
     .ep_combine = fake_ep_combine,
+    .ep_read_masks = fake_ep_read_masks,
     .ep_finish = fake_ep_finish,
     .ep_record = fake_ep_record,
     .ep_missing = fake_ep_missing,

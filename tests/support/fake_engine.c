@@ -58,7 +58,8 @@ static struct cuda_unit load_unit(const struct cuda_unit *unit) {
 }
 
 static void init_layout(const struct device_ep_options *o, struct cuda_layout *layout) {
-  cuda_layout_init(layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
+  struct cuda_forms forms;
+  cuda_layout_init(layout, &forms, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
 }
 
 // A word of the report, which the host reads at any time.
@@ -306,7 +307,7 @@ static void hear(struct device_ep *ep, const struct view *view, uint64_t op, str
     ep_activation_receive(&ep->activation, count.word[2]);
     if (((uint64_t)mark.word[1] << 32 | mark.word[0]) < record->mark)
       record->mark = (uint64_t)mark.word[1] << 32 | mark.word[0];
-    if (count.word[0] >> CUDA_HEAD_KIND != record->kind)
+    if ((count.word[0] >> CUDA_HEAD_KIND & 3) != record->kind)
       record->other_kinds |= UINT64_C(1) << m;
   }
 }
@@ -346,6 +347,7 @@ static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
   record.num_rows = record.needed_rows = number_of("FAKE_ROWS");
   record.selections = args->num_tokens * ep->options.topk;
   record.missing = number_of("FAKE_MISSING");
+  record.tokens = args->num_tokens;
   for (uint32_t m = 0; m < view.count && record.num_ranks > 0; m++) {
     if (!is_peer(ep, &view.members[m]) || is_gone(ep, view.members[m].seat))
       continue;
@@ -389,6 +391,21 @@ int fake_ep_combine(struct device_ep *ep, const struct device_combine *args, voi
   (void)args, (void)why;
   if (stream != (void *)1)
     fake_launch(ep->device, &(struct fake_launch){.kernel = run_combine, .ep = ep});
+  return 0;
+}
+
+int fake_ep_read_masks(struct device_ep *ep, int32_t *ranks, uint32_t count, uint64_t masked, bool replays,
+                       void *stream, char *why) {
+  (void)stream, (void)why;
+  pthread_mutex_lock(&ep->lock);
+  const struct view *view = &ep->live[ep->sent % 4];
+  uint64_t seats = replays ? ep->control.masked : masked;
+  for (uint32_t i = 0; i < count; i++)
+    ranks[i] = 0;
+  for (uint32_t m = 0; m < view->count; m++)
+    if (view->members[m].seat != DEVICE_NO_SEAT && (uint32_t)view->members[m].rank < count)
+      ranks[view->members[m].rank] = seats >> view->members[m].seat & 1;
+  pthread_mutex_unlock(&ep->lock);
   return 0;
 }
 

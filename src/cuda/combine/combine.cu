@@ -1,87 +1,25 @@
-// combine: the experts' rank reduces its rows for a token and returns one; the source adds the rows of the ranks.
-#include "cuda/combine/sum_ranks.cuh"
+// combine: the experts' rank reduces its rows for a token and returns one; the source adds the rows of the ranks. This
+// launches it.
+#include "cuda/combine/kernels.cuh"
 #include "cuda/kernels/launch.h"
 
-namespace {
-
-// Warps of a block, few enough that each has all the registers that it needs.
-const uint32_t COMBINE_WARPS = 16, COMBINE_BLOCK = COMBINE_WARPS * WARP;
-
-// Those that answer, by the halves that a kernel does: where it adds too, all but a team.
-__host__ __device__ constexpr uint32_t answerers_of(bool answers, bool adds) {
-  return !answers ? 0 : adds ? COMBINE_WARPS - TEAM : COMBINE_WARPS;
+static const void *kernel_of(uint32_t halves, bool coded, bool usual) {
+  return usual ? cuda_usual_combine(halves, coded) : cuda_any_combine(halves, coded);
 }
-// What shared memory has room for.
-__host__ __device__ constexpr uint32_t aside_of(bool adds) {
-  return adds ? 8 : 4;
-}
-__host__ __device__ constexpr uint32_t answerer_room(bool adds) {
-  return STAGE + aside_of(adds) * ROW_ASIDE;
-}
-
-template <bool ANSWERS, bool ADDS, bool CODED>
-__global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constant__ cuda_combine_args args) {
-  extern __shared__ __align__(128) char memory[]; // the answerers' stages and rows aside, and everybody's room
-  __shared__ snapshot snapshot;
-  __shared__ scratch scratches[COMBINE_WARPS];
-  __shared__ uint64_t lost[COMBINE_WARPS / TEAM];
-  constexpr uint32_t answerers = answerers_of(ANSWERS, ADDS), ASIDE = aside_of(ADDS);
-  constexpr uint32_t QUIET = ANSWERS ? answerers - 1 : COMBINE_WARPS - 1; // the warp that has least else to do
-  constexpr steps STEPS = {false, false, ANSWERS, ADDS};
-  // Where answers are bf16, links are waited for most of the time, and it makes no difference.
-  constexpr bool BEGUN_FIRST = ANSWERS && ADDS && CODED;
-  const role answering = {0, gridDim.x, 0, answerers, 0};
-  const role adding = {0, gridDim.x, answerers, COMBINE_WARPS - answerers, 0};
-  scratch &scratch = scratches[threadIdx.x / WARP];
-  char *room = CODED ? memory + answerers * answerer_room(ADDS) + threadIdx.x / WARP * CODED_ROOM : nullptr;
-  touch(args);
-  ptx::kernel_wait();
-  const snapshot_part<COMBINE_BLOCK> part(args.state);
-  trace(args.trace, 0, threadIdx.x == 0);
-  part.put(snapshot);
-  __syncthreads();
-  trace(args.trace, 1, threadIdx.x == 0);
-  if (threadIdx.x / WARP == QUIET) {
-    if (blockIdx.x == gridDim.x - 1)
-      publish(snapshot, args.state, STEPS);
-    arrive(snapshot, args.state, STEPS);
-  }
-  if (ANSWERS && answering.includes_me()) {
-    answer<CODED, ASIDE>(args, snapshot, view_of(snapshot, snapshot.counters.answered), warp_set(answering), scratch,
-                         memory + threadIdx.x / WARP * STAGE,
-                         memory + answerers * STAGE + threadIdx.x / WARP * ASIDE * ROW_ASIDE, room,
-                         begun{COMBINE_BLOCK, !BEGUN_FIRST});
-    trace(args.trace, 2, threadIdx.x == 0);
-  } else if (ADDS && adding.includes_me()) {
-    if (BEGUN_FIRST)
-      ptx::barrier(BARRIER_BEGUN, COMBINE_BLOCK);
-    add_up<CODED>(args, snapshot, view_of(snapshot, snapshot.counters.combined), lost, adding, warp_set(adding),
-                  scratch, room);
-    trace(args.trace, 4, adding.thread() == 0);
-  }
-}
-
-template <bool CODED> const void *half_of(uint32_t halves) {
-  return halves == DEVICE_SEND   ? (const void *)combine<true, false, CODED>
-         : halves == DEVICE_RECV ? (const void *)combine<false, true, CODED>
-                                 : (const void *)combine<true, true, CODED>;
-}
-
-} // namespace
 
 int cuda_load_combine(bool *early) {
   cudaError_t rc = cudaSuccess;
-  for (uint32_t halves = DEVICE_SEND; halves <= (DEVICE_SEND | DEVICE_RECV) && rc == cudaSuccess; halves++) {
-    rc = load(half_of<false>(halves), early);
-    if (rc == cudaSuccess)
-      rc = load(half_of<true>(halves), early);
-  }
+  for (uint32_t halves = DEVICE_SEND; halves <= (DEVICE_SEND | DEVICE_RECV); halves++)
+    for (bool coded : {false, true})
+      for (bool usual : {false, true})
+        if (rc == cudaSuccess)
+          rc = load(kernel_of(halves, coded, usual), early);
   return (int)rc;
 }
 
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   uint32_t halves = args->c.halves;
-  const void *kernel = args->layout.coded ? half_of<true>(halves) : half_of<false>(halves);
+  const void *kernel = kernel_of(halves, args->layout.coded, args->usual);
   bool adds = halves & DEVICE_RECV;
   size_t memory = (size_t)answerers_of(halves & DEVICE_SEND, adds) * answerer_room(adds);
   memory += args->layout.coded ? (size_t)COMBINE_WARPS * CODED_ROOM : 0;

@@ -10,14 +10,25 @@ enum { BARRIER_BEGUN = 8 }; // follows the barriers of all teams that a block ca
 // ("aside"): registers would not suffice, and a register that spills delays all that follows.
 enum { ANSWER_EACH = CUDA_BF16_CHUNKS, ABREAST = 4, ROW_ASIDE = ABREAST * WARP * 16 }; // bytes
 
+// Operations before this one that are open too.
+__device__ __forceinline__ uint32_t ahead_of(const cuda_combine_args &args) {
+  return CUDA_SAYS(args.c.ahead) ? args.c.ahead : 0;
+}
+// Combines of the operation before this one.
+__device__ __forceinline__ uint32_t round_of(const cuda_combine_args &args, const snapshot &snapshot, uint64_t op) {
+  return CUDA_SAYS(!args.usual) ? snapshot.handle[op % CUDA_LIVE].kept : 0;
+}
+
 // Weights that did not travel with the dispatch: a lane for each (member, unit). [all warps]
 __device__ __forceinline__ void send_weights(const cuda_combine_args &args, const snapshot &snapshot,
                                              const cuda_view &view, uint64_t open, uint64_t op,
                                              const warp_set &warp_set) {
   const cuda_layout &layout = args.layout;
-  uint32_t K = layout.topk, units = view.count * layout.late_units;
+  const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
+  uint32_t K = layout.topk, units = view.count * layout.late_units,
+           flag = cuda_late_flag(op, round_of(args, snapshot, op));
 #pragma unroll 1
-  for (uint32_t token = warp_set.index; token < args.c.num_tokens; token += warp_set.count)
+  for (uint32_t token = warp_set.index; token < handle.sent; token += warp_set.count)
 #pragma unroll 1
     for (uint32_t i = warp_set.lane; i < units; i += WARP) {
       const cuda_member &member = view.members[i / layout.late_units];
@@ -27,9 +38,21 @@ __device__ __forceinline__ void send_weights(const cuda_combine_args &args, cons
       const float *weights = args.c.topk_weights + (size_t)token * K;
       float a = weights[k], b = k + 1 < K ? weights[k + 1] : 0.0f, c = k + 2 < K ? weights[k + 2] : 0.0f;
       ptx::store_unit((cuda_unit *)(slot_of(layout, member.out, op) + layout.late) + token * layout.late_units + unit,
-                      make_uint4(__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), (uint32_t)op + 1));
+                      make_uint4(__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), flag));
     }
-  (void)snapshot;
+}
+
+// Which members have taken what this operation's places held before: of the operation two before it, or, where it is
+// combined again, of the combine before. [warp]
+__device__ __forceinline__ uint64_t await_room(const cuda_combine_args &args, const snapshot &snapshot,
+                                               const cuda_view &view, uint64_t op) {
+  uint32_t round = round_of(args, snapshot, op);
+  uint64_t open = view.seats & ~(snapshot.counters.lost | snapshot.control.gone);
+  if (round == 0 && snapshot.counters.taken_combine + 1 >= op)
+    return open;
+  return await_taken(args.state, view, open, round == 0 ? op - CUDA_DEPTH : op,
+                     round == 0 ? op - 1 : cuda_round(op, round),
+                     round == 0 ? &cuda_area_head::taken_combine : &cuda_area_head::taken_round);
 }
 
 // Where the experts' outputs for one row stand, and with which weight: lane k has selection k.
@@ -46,13 +69,14 @@ __device__ __forceinline__ selection load_selection(const cuda_handle &handle, c
 
 // The selection, with a weight that comes now. [warp]
 static __device__ __noinline__ selection take_weight(const cuda_combine_args &args, const cuda_member &member,
-                                                     selection s, uint32_t token, uint64_t op, uint32_t lane) {
+                                                     selection s, uint32_t token, uint64_t op, uint32_t flag,
+                                                     uint32_t lane) {
   if (lane >= args.layout.topk || s.place < 0)
     return s;
   const cuda_unit *from = (const cuda_unit *)(slot_of(args.layout, member.in, op) + args.layout.late) +
                           token * args.layout.late_units + lane / CUDA_UNIT_WEIGHTS;
   uint4 unit = ptx::load_unit(from);
-  if (!wait_unit(args.state, member.seat, from, (uint32_t)op + 1, unit))
+  if (!wait_unit(args.state, member.seat, from, flag, unit))
     s.place = -1;
   uint32_t part = lane % CUDA_UNIT_WEIGHTS;
   s.weight = __uint_as_float(part == 0 ? unit.x : part == 1 ? unit.y : unit.z);
@@ -160,7 +184,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const snap
                                        const warp_set &warp_set, scratch &scratch, char *stage, char *aside, char *room,
                                        begun begun) {
   const cuda_layout &layout = args.layout;
-  uint64_t op = snapshot.counters.answered;
+  uint64_t op = snapshot.counters.answered + ahead_of(args);
   const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
   uint32_t packets = layout.answer.packets, each_row = view.count * packets, lane = warp_set.lane;
   if (view.count == 0)
@@ -169,8 +193,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const snap
   // Rows of member `lane`, and of the one a warp behind it.
   uint32_t mine = lane < view.count ? handle.rows[lane] : 0;
   uint32_t also = lane + WARP < view.count ? handle.rows[lane + WARP] : 0;
-  uint64_t open =
-      await_credit(args.state, snapshot, view, op, snapshot.counters.taken_combine, &cuda_area_head::taken_combine);
+  uint64_t open = await_room(args, snapshot, view, op);
   uint32_t most = __reduce_max_sync(~0u, max(mine, also)), sent = 0;
   if (args.c.late_weights)
     send_weights(args, snapshot, view, open, op, warp_set);
@@ -192,7 +215,7 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const snap
       ticket = atomicAdd(taken, 1);
     if (there) {
       if (handle.late >> m & 1 && !args.c.rank_major)
-        s = take_weight(args, member, s, token, op, lane);
+        s = take_weight(args, member, s, token, op, cuda_late_flag(op, round_of(args, snapshot, op)), lane);
       uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
       packet<ANSWER_EACH> p;
       uint32_t count = chunks_of(layout.answer, index);

@@ -7,7 +7,7 @@
 
 // Warps that add one token's packets, and agree on which ranks are lost. As many as a row of 7168 has packets, so that
 // the more warps are left to answer.
-enum { FIRST_TEAM_BARRIER = 1, TEAM = 7 };
+enum { FIRST_TEAM_BARRIER = 1, TEAM = 7, MOST_WARPS = 32 };
 struct team {
   uint32_t local, count, warp; // in the block; of them; of the team
 
@@ -118,12 +118,12 @@ static __device__ __noinline__ float make_up(const cuda_combine_args &args, cons
                                              uint64_t seats) {
   uint32_t lane = threadIdx.x % WARP;
   size_t at = (size_t)token * args.layout.topk + lane;
-  int64_t expert = lane < args.layout.topk ? args.c.topk_idx[at] : -1;
+  int32_t expert = lane < args.layout.topk ? expert_at(args.c.topk_idx, args.c.narrow, at) : -1;
   float weight = expert >= 0 ? args.c.topk_weights[at] : 0.0f, there = 0.0f;
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++)
     if (expert >= 0 && view.members[m].seat < DEVICE_SEATS && seats >> view.members[m].seat & 1 &&
-        expert / args.layout.experts == view.members[m].rank)
+        expert / (int32_t)args.layout.experts == view.members[m].rank)
       there = weight;
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) {
@@ -138,7 +138,7 @@ static __device__ __noinline__ void record_missing(const cuda_combine_args &args
                                                    uint64_t gone, uint64_t op) {
   uint32_t lane = threadIdx.x % WARP;
   size_t at = (size_t)token * args.layout.topk + lane;
-  int64_t expert = lane < args.layout.topk ? args.c.topk_idx[at] : -1;
+  int32_t expert = lane < args.layout.topk ? expert_at(args.c.topk_idx, args.c.narrow, at) : -1;
   uint64_t members = 0;
   bool missing = false;
 #pragma unroll 1
@@ -146,7 +146,7 @@ static __device__ __noinline__ void record_missing(const cuda_combine_args &args
     if (view.members[m].seat >= DEVICE_SEATS || !(gone >> view.members[m].seat & 1))
       continue;
     members |= 1ull << m;
-    missing |= expert >= 0 && expert / args.layout.experts == view.members[m].rank;
+    missing |= expert >= 0 && expert / (int32_t)args.layout.experts == view.members[m].rank;
   }
   uint32_t selections = __popc(__ballot_sync(~0u, missing));
   if (lane != 0)
@@ -235,26 +235,40 @@ __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, con
   return 0;
 }
 
+// Seats whose answers can be read, where this call has them coded: all ranks are to say so. One that does not sends
+// bf16, and is lost. [warp]
+__device__ __forceinline__ uint64_t legible_seats(const cuda_combine_args &args, const snapshot &snapshot,
+                                                  const cuda_view &view, uint64_t op) {
+  if (snapshot.control.strict)
+    return ~0ull;
+  uint64_t open = view.seats & ~(snapshot.counters.lost | snapshot.control.gone);
+  return await_taken(args.state, view, open, op, cuda_round(op, round_of(args, snapshot, op)), &cuda_area_head::coded);
+}
+
 // lost[team]: shared. [role]
 template <bool CODED>
 __device__ __forceinline__ void add_up(const cuda_combine_args &args, const snapshot &snapshot, const cuda_view &view,
                                        uint64_t *lost, const role &role, const warp_set &warp_set, scratch &scratch,
                                        char *room) {
-  uint64_t op = snapshot.counters.combined;
+  uint64_t op = snapshot.counters.combined + ahead_of(args);
   const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
   team team(role);
-  empty_read(args.layout, snapshot, warp_set);
+  empty_read(args.layout, args.state, snapshot, warp_set);
   if (team.local >= team.count)
     return;
+  __shared__ uint64_t legible[MOST_WARPS / TEAM]; // a team works on the same; behind its next barrier
+  if (CODED && CUDA_SAYS(args.by_call) && team.warp == 0)
+    legible[team.local] = legible_seats(args, snapshot, view, op);
 #pragma unroll 1
-  for (uint32_t token = team.local * role.blocks + blockIdx.x - role.first_block; token < args.c.num_tokens;
+  for (uint32_t token = team.local * role.blocks + blockIdx.x - role.first_block; token < handle.sent;
        token += role.blocks * team.count) {
-    uint64_t sent = handle.members[token], seats = sent & ~handle.passed;
+    uint64_t sent = handle.members[token];
     if (team.warp == 0 && warp_set.lane == 0) { // before the wait, at whose end all that is left to do counts
       lost[team.local] = 0;
       handle.missing[token] = handle.unsent[token];
     }
     team.sync();
+    uint64_t seats = sent & ~handle.passed & (CODED && CUDA_SAYS(args.by_call) ? legible[team.local] : ~0ull);
     for (;;) { // until all of the team have added the same
       uint64_t found = add_token<CODED>(args, view, token, seats, op, team, warp_set.lane, scratch, room);
       if (found && warp_set.lane == 0)

@@ -48,6 +48,13 @@ inline size_t outgoing_size(const cuda_dispatch_args &args) {
   return parts * words_of(args.d.num_tokens) * 4;
 }
 
+// The tokens of this rank: a number that the kernels before may have written. What is sized before they have ended is
+// sized by the most that there may be.
+__device__ __forceinline__ uint32_t tokens_of(const cuda_dispatch_args &args) {
+  uint32_t most = args.d.num_tokens;
+  return CUDA_SAYS(args.d.num_tokens_at) ? min(ptx::load_volatile(args.d.num_tokens_at), most) : most;
+}
+
 // Before the barrier behind which the snapshot is complete. `here`: whether this block marks. [block]
 __device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &args, uint32_t *memory, bool here) {
   outgoing out = {ptx::here(ptx::shared_address(memory)), args.layout.experts + 1, words_of(args.d.num_tokens)};
@@ -106,13 +113,14 @@ __device__ __forceinline__ uint32_t slices_log2(const cuda_layout &layout) {
 struct slice {
   int32_t expert[SLICE];
 
-  __device__ __forceinline__ slice(const cuda_dispatch_args &args, uint32_t index) {
+  __device__ __forceinline__ slice(const cuda_dispatch_args &args, uint32_t tokens, uint32_t index) {
     uint32_t K = args.layout.topk, log2 = slices_log2(args.layout), first = (index & ((1u << log2) - 1)) * SLICE;
     uint32_t token = (index >> log2) * WARP + threadIdx.x % WARP;
 #pragma unroll
     for (uint32_t j = 0; j < SLICE; j++)
-      expert[j] =
-          token < args.d.num_tokens && first + j < K ? (int32_t)args.d.topk_idx[(size_t)token * K + first + j] : -1;
+      expert[j] = token < tokens && first + j < K
+                      ? expert_at(args.d.topk_idx, args.d.narrow, (size_t)token * K + first + j)
+                      : -1;
   }
 };
 
@@ -145,10 +153,10 @@ __device__ __forceinline__ void mark_slice(const outgoing &out, const cuda_dispa
 
 // `first`: this warp's, loaded before the snapshot was complete. [role, its barrier to follow]
 __device__ __forceinline__ void outgoing_mark(const outgoing &out, const cuda_dispatch_args &args,
-                                              const snapshot &snapshot, const cuda_view &view, const slice &first,
-                                              const role &role) {
+                                              const snapshot &snapshot, const cuda_view &view, uint32_t tokens,
+                                              const slice &first, const role &role) {
   uint64_t shut = shut_seats(args, snapshot);
-  uint32_t index = role.thread() / WARP, slices = (args.d.num_tokens + WARP - 1) / WARP << slices_log2(args.layout);
+  uint32_t index = role.thread() / WARP, slices = (tokens + WARP - 1) / WARP << slices_log2(args.layout);
   if (index >= slices)
     return;
   slice now = first;
@@ -158,7 +166,7 @@ __device__ __forceinline__ void outgoing_mark(const outgoing &out, const cuda_di
     index += role.warps;
     if (index >= slices)
       return;
-    now = slice(args, index);
+    now = slice(args, tokens, index);
   }
 }
 

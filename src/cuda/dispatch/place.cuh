@@ -117,20 +117,22 @@ __device__ __forceinline__ target find_target(const cuda_dispatch_args &args, co
   return t;
 }
 
-// Rank-major: a row's local experts and weights, in top-k order. [warp]
+// Rank-major: a row's local experts and weights, in top-k order or at their places in it. [warp]
 __device__ __forceinline__ void write_selections(const cuda_dispatch_args &args, const target &t, int32_t place,
                                                  uint32_t lane) {
   uint32_t K = args.layout.topk, valid = __ballot_sync(~0u, t.expert >= 0), count = __popc(valid);
-  uint32_t k = t.expert >= 0 ? __popc(valid & ((1u << lane) - 1)) : lane;
+  bool keep = CUDA_SAYS(args.d.keep_places);
+  uint32_t k = t.expert >= 0 && !keep ? __popc(valid & ((1u << lane) - 1)) : lane;
+  bool none = lane < K && (keep ? t.expert < 0 : lane >= count);
   int32_t *experts = args.d.local_expert ? args.d.local_expert + (size_t)place * K : nullptr;
   float *weights = args.d.weights ? args.d.weights + (size_t)place * K : nullptr;
   if (t.expert >= 0 && experts)
     experts[k] = t.expert;
   if (t.expert >= 0 && weights)
     weights[k] = t.weight;
-  if (lane >= count && lane < K && experts)
+  if (none && experts)
     experts[lane] = -1;
-  if (lane >= count && lane < K && weights)
+  if (none && weights)
     weights[lane] = 0.0f;
 }
 
@@ -156,6 +158,22 @@ __device__ __forceinline__ void write_row_origin(const cuda_dispatch_args &args,
     write_selections(args, t, __shfl_sync(~0u, t.place, __ffs((int)t.copies) - 1), lane);
 }
 
+// Where the scales of the lane's row begin.
+__device__ __forceinline__ uint64_t scales_at(const cuda_dispatch_args &args, const target &t) {
+  uint64_t place = (uint32_t)t.place;
+  uint64_t at = CUDA_SAYS(args.strided)
+                    ? (place * args.d.out_scale_row_stride + (uint32_t)t.expert * args.expert_scales) * sizeof(uint32_t)
+                    : place * args.layout.scale_bytes;
+  return (uint64_t)args.d.out_scales + at;
+}
+
+// Where that of a chunk is behind it. `bytes`: it takes one, else four.
+__device__ __forceinline__ uint64_t scale_offset_of(const cuda_dispatch_args &args, uint32_t chunk, bool bytes) {
+  if (!CUDA_SAYS(args.strided))
+    return chunk * (bytes ? 1 : 4);
+  return (uint64_t)(bytes ? chunk / 4 : chunk) * args.d.out_scale_block_stride * 4 + (bytes ? chunk % 4 : 0);
+}
+
 // Writes a packet to its rows of the caller's buffer. Each lane knows where its own copy begins, so that little is left
 // to be done for one after the other. [warp]
 template <int EACH>
@@ -164,12 +182,13 @@ __device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, con
   constexpr bool SCALES = packet<EACH>::SCALES;
   seat_in_packet at;
   uint32_t first = index * EACH, lane = threadIdx.x % WARP;
-  bool bytes = SCALES && args.dtype == CUDA_FP8_UE8M0; // of a scale: 1, else 4
-  bool last = index + 1 == args.layout.row.packets;    // its scales are padded to whole words, if they are bytes
+  bool bytes = SCALES && args.layout.dtype == CUDA_FP8_UE8M0; // of a scale: 1, else 4
+  bool last = index + 1 == args.layout.row.packets;           // its scales are padded to whole words, if they are bytes
   bool pads = bytes && last && first + lane < args.layout.scale_bytes, has = lane < count;
   uint64_t mine = (uint64_t)args.d.out + (uint64_t)(uint32_t)t.place * args.layout.value_bytes;
-  uint64_t its = SCALES ? (uint64_t)args.d.out_scales + (uint64_t)(uint32_t)t.place * args.layout.scale_bytes : 0;
-  uint32_t offset = first * CUDA_LINE + at.offset(0), scale_offset = (first + lane) * (bytes ? 1 : 4);
+  uint64_t its = SCALES ? scales_at(args, t) : 0;
+  uint32_t offset = first * CUDA_LINE + at.offset(0);
+  uint64_t scale_offset = SCALES ? scale_offset_of(args, first + lane, bytes) : 0;
 #pragma unroll 1
   for (uint32_t left = t.copies; left; left &= left - 1) {
     int from = __ffs((int)left) - 1;
@@ -201,7 +220,7 @@ __device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, con
   bool here = take_routing(args, member, row, op, snapshot.control.strict, routing), whole = false;
   if (here) {
     token = token_of(layout, routing);
-    from = row_spot(layout, op, token, index);
+    from = row_spot(layout, layout.row, op, token, index);
     came.load(member.in, from, count); // loaded while the routing is still read
     t = find_target(args, headers, places, m, row, routing);
     whole = came.whole();

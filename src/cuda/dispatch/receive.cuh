@@ -3,6 +3,7 @@
 #define CUDA_DISPATCH_RECEIVE_CUH
 
 #include "cuda/dispatch/place.cuh"
+#include "cuda/dispatch/tell.cuh"
 #include "cuda/kernels/agree.cuh"
 #include "cuda/kernels/empty.cuh"
 
@@ -93,7 +94,7 @@ __device__ __forceinline__ void receive_all_headers(const cuda_dispatch_args &ar
   idle.first += min(agreement.view->count, role.warps - 1);
   idle.warps -= idle.first - role.first;
   if (idle.includes_me())
-    empty_read(args.layout, snapshot, warp_set(idle));
+    empty_read(args.layout, args.state, snapshot, warp_set(idle));
   for (bool again = false;;) {
     bool newer, fine = receive_headers(args, *agreement.view, headers, places, op, role, &newer);
     bool unusual = role.sync_or(!fine || newer);
@@ -144,12 +145,13 @@ __device__ __forceinline__ void receive(const cuda_dispatch_args &args, snapshot
     if (role.thread() == role.threads() - WARP)
       conclude(args, snapshot, agreement, headers, op);
     if (lead_block_apart(role))
-      return;
+      return tell(args, *agreement.view, op, role);
   }
   write_counts(args, *agreement.view, headers, places, placers, args.state->record[op % CUDA_RECORDS]);
   if (agreement.view != &view)
     first = packet_cursor(args, *agreement.view, placers.index);
   place_rows<EACH>(args, snapshot, *agreement.view, headers, places, first, op, placers);
+  tell(args, *agreement.view, op, role);
   trace(args.trace, 4, role.thread() == 0);
 }
 

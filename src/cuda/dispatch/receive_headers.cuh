@@ -6,6 +6,11 @@
 
 enum { KIND_DISPATCH = 1, KIND_BARRIER = 2 }; // enum ep_kind
 
+// What a header says of the rows, and what it has to say.
+__device__ __forceinline__ uint32_t head_form(const cuda_layout &layout) {
+  return (layout.topk - 1) << CUDA_HEAD_TOPK | (layout.dtype - 1) << CUDA_HEAD_DTYPE;
+}
+
 // The headers that a block has received. In shared memory.
 struct headers {
   uint64_t given_up;         // seats that take no part: lost, or passed over
@@ -72,7 +77,7 @@ struct summary {
         continue;
       uint4 count = headers.count[m];
       late |= count.x >> CUDA_HEAD_LATE & 1 ? bit : 0;
-      barriers |= (count.x >> CUDA_HEAD_KIND & 0xFF) == KIND_BARRIER ? bit : 0;
+      barriers |= (count.x >> CUDA_HEAD_KIND & 3) == KIND_BARRIER ? bit : 0;
       mark = min(mark, headers.mark[m]);
       lowest = min(lowest, count.z);
       newest = max(newest, count.y);
@@ -138,7 +143,8 @@ __device__ __forceinline__ void record_header_unit(const cuda_dispatch_args &arg
 
 // Waits for a member's header, all units at once, and stores it. False: the member is lost. [warp]
 __device__ __forceinline__ bool receive_header(const cuda_dispatch_args &args, const cuda_view &view, headers &headers,
-                                               const places &places, uint32_t m, uint64_t op, uint32_t *epoch) {
+                                               const places &places, uint32_t m, uint64_t op, uint32_t *epoch,
+                                               uint32_t *count) {
   const cuda_layout &layout = args.layout;
   const cuda_member &member = view.members[m];
   const char *slot = slot_of(layout, member.in, op);
@@ -165,10 +171,23 @@ __device__ __forceinline__ bool receive_header(const cuda_dispatch_args &args, c
       args.state->record[op % CUDA_RECORDS].wait_ns[m] += ptx::time_ns() - begin;
     if (base + lane < units)
       record_header_unit(args, m, base + lane, unit, headers, places);
-    if (base == 0)
+    if (base == 0) {
       *epoch = __shfl_sync(~0u, unit.y, 0);
+      *count = __shfl_sync(~0u, unit.x, 0);
+    }
   }
   return true;
+}
+
+// Rows of another form cannot be read, and nobody could tell when all of them have come: their sender is lost. [warp]
+static __device__ __noinline__ void lose_other_form(cuda_state *state, uint32_t seat) {
+  if (threadIdx.x % WARP == 0)
+    mark_lost(state, seat);
+}
+
+// Whether a header tells of no rows, or of rows of this rank's form.
+__device__ __forceinline__ bool has_our_form(const cuda_layout &layout, uint32_t count) {
+  return (count & 0xFFFF) == 0 || (count & CUDA_HEAD_FORM) == head_form(layout);
 }
 
 // Receives the headers of the members that take part, with their counts: one warp for each member. False: this warp's
@@ -179,10 +198,14 @@ __device__ __forceinline__ bool receive_headers(const cuda_dispatch_args &args, 
   *newer = false;
 #pragma unroll 1
   for (uint32_t m = role.thread() / WARP; m < view.count; m += role.warps) {
-    uint32_t epoch = 0;
+    uint32_t epoch = 0, count = 0;
     if (!takes_part(headers, view.members[m]))
       continue;
-    bool here = receive_header(args, view, headers, places, m, op, &epoch);
+    bool here = receive_header(args, view, headers, places, m, op, &epoch, &count);
+    if (here && !has_our_form(args.layout, count)) {
+      lose_other_form(args.state, view.members[m].seat);
+      here = false;
+    }
     *newer |= here && epoch > (uint32_t)view.epoch;
     if (threadIdx.x % WARP == 0)
       set_shared(here ? headers.received : headers.failed, m);

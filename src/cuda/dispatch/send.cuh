@@ -25,8 +25,15 @@ template <int KIND> struct source_packet {
 };
 
 __device__ __forceinline__ uint32_t load_scale(const cuda_dispatch_args &args, uint32_t token, uint32_t chunk) {
-  const char *scales = (const char *)args.d.scales + (size_t)token * args.layout.scale_bytes;
-  return args.dtype == CUDA_FP8_UE8M0 ? ((const uint8_t *)scales)[chunk] : ((const uint32_t *)scales)[chunk];
+  bool bytes = args.layout.dtype == CUDA_FP8_UE8M0;
+  if (!CUDA_SAYS(args.strided)) {
+    const char *scales = (const char *)args.d.scales + (size_t)token * args.layout.scale_bytes;
+    return bytes ? ((const uint8_t *)scales)[chunk] : ((const uint32_t *)scales)[chunk];
+  }
+  const uint32_t *scales = (const uint32_t *)args.d.scales + (size_t)token * args.d.scale_row_stride;
+  if (bytes)
+    return ((const uint8_t *)(scales + (uint64_t)(chunk / 4) * args.d.scale_block_stride))[chunk % 4];
+  return scales[(uint64_t)chunk * args.d.scale_block_stride];
 }
 
 template <int KIND>
@@ -36,7 +43,7 @@ __device__ __forceinline__ void load_source(source_packet<KIND> &s, const cuda_d
   seat_in_packet at;
   uint32_t count = chunks_of(args.layout.row, index), first = index * form::EACH;
   uint32_t chunk_bytes = form::LOADS * CUDA_LINE;
-  const char *x = (const char *)args.d.x + (size_t)token * args.layout.row.chunks * chunk_bytes;
+  const char *x = (const char *)args.d.x + (size_t)token * args.d.row_stride;
 #pragma unroll
   for (int i = 0; i < form::ITERATIONS; i++) {
     uint32_t chunk = first + at.line(i);
@@ -127,9 +134,9 @@ template <int KIND> struct sender {
   source_packet<KIND> source;
 
   // `includes_me`: whether this warp sends.
-  __device__ __forceinline__ sender(const cuda_dispatch_args &args, const warp_set &warp_set, bool includes_me)
-      : args(args), i(warp_set.index), step(warp_set.count),
-        jobs(includes_me ? args.d.num_tokens * args.layout.row.packets : 0) {
+  __device__ __forceinline__ sender(const cuda_dispatch_args &args, uint32_t tokens, const warp_set &warp_set,
+                                    bool includes_me)
+      : args(args), i(warp_set.index), step(warp_set.count), jobs(includes_me ? tokens * args.layout.row.packets : 0) {
     prefetch();
   }
   // Loads packet `i`, and what has to be known of its token, without waiting for it.
@@ -139,7 +146,7 @@ template <int KIND> struct sender {
     uint32_t lane = threadIdx.x % WARP, K = args.layout.topk;
     token = divide(i, args.layout.row.by_packets);
     index = i - token * args.layout.row.packets;
-    expert = lane < K ? (int32_t)args.d.topk_idx[(size_t)token * K + lane] : -1;
+    expert = lane < K ? expert_at(args.d.topk_idx, args.d.narrow, (size_t)token * K + lane) : -1;
     load_source<KIND>(source, args, token, index);
   }
   // [role]
@@ -150,10 +157,10 @@ template <int KIND> struct sender {
     while (i < jobs) {
       // First what needs no values, as these are still being loaded.
       uint32_t count = chunks_of(args.layout.row, index);
-      spot spot = row_spot(args.layout, op, token, index);
+      spot spot = row_spot(args.layout, args.layout.row, op, token, index);
       char *to = row_places(args, view, open, expert, token, 0);
       packet<EACH> p;
-      make_packet<KIND>(p, source, args.dtype);
+      make_packet<KIND>(p, source, (int)args.layout.dtype);
       outbound_packet::wait_until_arrived(); // the one before
       const outbound_packet outbound_packet(p, stage, count, snapshot.control.strict);
       outbound_packet.send(to, spot);

@@ -3,11 +3,12 @@
 #define CUDA_DISPATCH_SEND_METADATA_CUH
 
 #include "cuda/dispatch/outgoing.cuh"
+#include "cuda/dispatch/receive_headers.cuh"
 
 // What a header says of this rank beside its rows.
 __device__ __forceinline__ uint32_t head_bits(const cuda_dispatch_args &args, const snapshot &snapshot, uint64_t op) {
   uint32_t late = args.d.num_tokens > 0 && !args.d.topk_weights;
-  return args.d.kind << CUDA_HEAD_KIND | late << CUDA_HEAD_LATE |
+  return args.d.kind << CUDA_HEAD_KIND | head_form(args.layout) | late << CUDA_HEAD_LATE |
          (uint32_t)(op - snapshot.counters.emptied_rows) << CUDA_HEAD_DISPATCHES |
          (uint32_t)(op - snapshot.counters.emptied_answers) << CUDA_HEAD_COMBINES;
 }
@@ -59,12 +60,13 @@ struct selection_given {
   int32_t expert;
   uint32_t weight;
 
-  __device__ __forceinline__ selection_given(const cuda_dispatch_args &args, uint32_t token) : expert(-1), weight(0) {
+  __device__ __forceinline__ selection_given(const cuda_dispatch_args &args, uint32_t tokens, uint32_t token)
+      : expert(-1), weight(0) {
     uint32_t lane = threadIdx.x % WARP;
     size_t at = (size_t)token * args.layout.topk + lane;
-    if (lane >= args.layout.topk || token >= args.d.num_tokens)
+    if (lane >= args.layout.topk || token >= tokens)
       return;
-    expert = (int32_t)args.d.topk_idx[at];
+    expert = expert_at(args.d.topk_idx, args.d.narrow, at);
     if (args.d.topk_weights)
       weight = __float_as_uint(args.d.topk_weights[at]);
   }
@@ -108,7 +110,7 @@ struct tally {
     if (selections)
       ptx::add(&record.selections, selections);
     if (missing)
-      ptx::add(&record.missing, missing);
+      ptx::add(&record.unsent, missing);
   }
 };
 
@@ -184,8 +186,8 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
 
 // Headers, and routing of every token. `given`: of this warp's first token. [role]
 __device__ __forceinline__ void send_metadata(const cuda_dispatch_args &args, const snapshot &snapshot,
-                                              const cuda_view &view, const outgoing &out, uint64_t open,
-                                              selection_given &given, const warp_set &warp_set) {
+                                              const cuda_view &view, uint32_t tokens, const outgoing &out,
+                                              uint64_t open, selection_given &given, const warp_set &warp_set) {
   uint64_t op = snapshot.counters.sent;
 #pragma unroll 1
   for (uint32_t m = warp_set.count - 1 - warp_set.index; m < view.count;
@@ -193,12 +195,16 @@ __device__ __forceinline__ void send_metadata(const cuda_dispatch_args &args, co
     if (view.members[m].seat < DEVICE_SEATS && open >> view.members[m].seat & 1)
       send_header(args, snapshot, view, out, m, op);
   tally tally;
-  if (warp_set.index == 0 && warp_set.lane == 0)
-    args.state->handle[op % CUDA_LIVE].tokens = args.state->handle[op % CUDA_LIVE].sent = args.d.num_tokens;
+  if (warp_set.index == 0 && warp_set.lane == 0) {
+    cuda_handle &handle = args.state->handle[op % CUDA_LIVE];
+    handle.tokens = handle.sent = args.state->record[op % CUDA_RECORDS].tokens = tokens;
+    handle.quantized = args.layout.dtype != CUDA_BF16;
+    handle.kept = 0;
+  }
 #pragma unroll 1
-  for (uint32_t token = warp_set.index; token < args.d.num_tokens; token += warp_set.count) {
+  for (uint32_t token = warp_set.index; token < tokens; token += warp_set.count) {
     send_routing(args, snapshot, view, out, open, token, given, op, tally);
-    given = selection_given(args, token + warp_set.count);
+    given = selection_given(args, tokens, token + warp_set.count);
   }
   tally.end(args.state->record[op % CUDA_RECORDS]);
 }

@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void layout_of(const struct device_ep_options *o, struct cuda_layout *layout) {
-  cuda_layout_init(layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
+static void layout_of(const struct device_ep_options *o, struct cuda_layout *layout, struct cuda_forms *forms) {
+  cuda_layout_init(layout, forms, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
 }
 
 size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
   struct cuda_layout layout;
+  struct cuda_forms forms;
   if (o->max_tokens == 0 || o->max_tokens > EP_MAX_TOKENS || o->hidden == 0 || o->hidden > EP_MAX_HIDDEN ||
       o->hidden % CUDA_BLOCK != 0 || o->topk == 0 || o->topk > EP_MAX_TOPK || o->experts_per_rank == 0 ||
       o->experts_per_rank > EP_MAX_EXPERTS) {
@@ -21,7 +22,7 @@ size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
         EP_MAX_EXPERTS);
     return 0;
   }
-  layout_of(o, &layout);
+  layout_of(o, &layout, &forms);
   return layout.area;
 }
 
@@ -30,8 +31,7 @@ static uint32_t most_members(const struct device_ep *ep) {
   struct cuda_dispatch_args args = {.layout = ep->layout,
                                     .capacity = ep->options.capacity,
                                     .members = ep->options.capacity < CUDA_MAX_MEMBERS ? ep->options.capacity
-                                                                                       : CUDA_MAX_MEMBERS,
-                                    .dtype = ep->options.dtype};
+                                                                                       : CUDA_MAX_MEMBERS};
   args.d = (struct device_dispatch){
       .halves = DEVICE_SEND | DEVICE_RECV, .kind = 1, .num_tokens = ep->options.max_tokens, .rank_major = true};
   while (args.members > 0 && cuda_dispatch_memory(&args) + CUDA_DISPATCH_FIXED > ep->device->shared_memory)
@@ -107,6 +107,7 @@ static int open_streams(struct device_ep *ep, char *why) {
 static int write_state(struct device_ep *ep, char *why) {
   struct cuda_state *state = &ep->host->out.state;
   memcpy(state->handle, ep->handle, sizeof state->handle);
+  state->forms = ep->forms;
   state->control.timeout_ns = ep->options.timeout_ns;
   state->report = ep->report;
   int rc = cuda_check(why, cudaMemcpyAsync(ep->state, state, sizeof *state, cudaMemcpyHostToDevice, ep->control),
@@ -133,7 +134,7 @@ static int set_up(struct device_ep *ep, char *why) {
   uint32_t all = ep->device->info.processors;
   if (cuda_ep_area_bytes(o, why) == 0)
     return WEFT_ERR_INVALID;
-  layout_of(o, &ep->layout);
+  layout_of(o, &ep->layout, &ep->forms);
   ep->blocks = o->processors && o->processors < all ? o->processors : all;
   ep->limited = ep->blocks < all;
   ep->members = most_members(ep);

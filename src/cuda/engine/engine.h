@@ -32,6 +32,7 @@ struct device_ep {
   struct device *device;
   struct device_ep_options options;
   struct cuda_layout layout;
+  struct cuda_forms forms;
   uint32_t members; // that a view can have
   uint32_t blocks;  // of each kernel
   bool limited;     // to fewer than the device has

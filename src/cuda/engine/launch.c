@@ -18,9 +18,34 @@ static bool early(const struct device_ep *ep) {
 
 // Blocks read a window in the host's memory one small piece after the other: 81 of them took 65 us for one look at a
 // header, and a few are enough for what the way through a host carries. A graph keeps what held here too.
-static uint32_t blocks(const struct device_ep *ep) {
-  bool relayed = __atomic_load_n(&ep->device->host_windows, __ATOMIC_RELAXED) > 0;
-  return relayed && ep->blocks > RELAYED_BLOCKS ? RELAYED_BLOCKS : ep->blocks;
+static bool is_relayed(const struct device_ep *ep) {
+  return __atomic_load_n(&ep->device->host_windows, __ATOMIC_RELAXED) > 0;
+}
+
+// `most`: as the caller says, 0: as opened.
+static uint32_t blocks(const struct device_ep *ep, uint32_t most) {
+  uint32_t count = most > 0 && most < ep->blocks ? most : ep->blocks;
+  return is_relayed(ep) && count > RELAYED_BLOCKS ? RELAYED_BLOCKS : count;
+}
+
+// The layout for a call, with what it says for itself. What hosts relay they read by the layout that the group was
+// opened with, and expect once.
+static int layout_of(const struct device_ep *ep, uint32_t topk, int dtype, int combine_dtype, bool further,
+                     struct cuda_layout *layout, char *why) {
+  const struct device_ep_options *o = &ep->options;
+  topk = topk ? topk : o->topk;
+  dtype = dtype ? dtype : o->dtype;
+  combine_dtype = combine_dtype ? combine_dtype : o->combine_dtype;
+  bool differs = topk != o->topk || dtype != o->dtype || combine_dtype != o->combine_dtype;
+  *layout = ep->layout;
+  if (differs || further) {
+    if (is_relayed(ep))
+      return cuda_why(why, WEFT_ERR_UNSUPPORTED,
+                      "%s: not where a peer is on a host that NVLink does not reach; open the group for it instead",
+                      differs ? "a dtype or a topk other than that of the group" : "KEEP");
+    cuda_layout_call(layout, &ep->forms, topk, dtype, combine_dtype);
+  }
+  return 0;
 }
 
 static int enter(struct device_ep *ep, void *stream, struct cuda_guard *guard, char *why) {
@@ -43,7 +68,8 @@ static int check_send(struct device_ep *ep, const struct device_dispatch *d, cha
   const struct cuda_argument list[] = {
       {"x", d->x, PIECE, some},
       {"scales", d->scales, 4, false},
-      {"topk_idx", d->topk_idx, sizeof *d->topk_idx, some},
+      {"num_tokens_at", d->num_tokens_at, sizeof *d->num_tokens_at, false},
+      {d->narrow ? "topk_idx32" : "topk_idx", d->topk_idx, d->narrow ? sizeof(int32_t) : sizeof(int64_t), some},
       {"topk_weights", d->topk_weights, sizeof *d->topk_weights, false},
   };
   if (d->num_tokens > ep->options.max_tokens)
@@ -52,10 +78,11 @@ static int check_send(struct device_ep *ep, const struct device_dispatch *d, cha
   return some ? cuda_check_arguments(ep, list, COUNT(list), why) : 0;
 }
 
-static int check_receive(struct device_ep *ep, const struct device_dispatch *d, char *why) {
+static int check_receive(struct device_ep *ep, const struct cuda_layout *layout, const struct device_dispatch *d,
+                         char *why) {
   const struct cuda_argument list[] = {
       {"recv.x", d->out, PIECE, d->rows > 0},
-      {"recv.scales", d->out_scales, 4, d->rows > 0 && ep->layout.scale_bytes > 0},
+      {"recv.scales", d->out_scales, 4, d->rows > 0 && layout->scale_bytes > 0},
       {"recv.counts", d->counts, sizeof *d->counts, true},
       {"recv.src_rank", d->src_rank, sizeof *d->src_rank, false},
       {"recv.src_token", d->src_token, sizeof *d->src_token, false},
@@ -64,28 +91,29 @@ static int check_receive(struct device_ep *ep, const struct device_dispatch *d, 
       {"recv.weights", d->weights, sizeof *d->weights, false},
       {"recv.expert_total", d->expert_total, sizeof *d->expert_total, false},
       {"recv.wait_ns", d->wait_ns, sizeof *d->wait_ns, false},
+      {"recv.told", d->told, sizeof(uint64_t), false},
+      {"recv.lost", d->lost, sizeof *d->lost, false},
   };
   return cuda_check_arguments(ep, list, COUNT(list), why);
 }
 
 int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void *stream, char *why) {
-  struct cuda_dispatch_args args = {.state = ep->state,
-                                    .layout = ep->layout,
-                                    .capacity = ep->options.capacity,
-                                    .members = ep->members,
-                                    .dtype = ep->options.dtype,
-                                    .d = *d};
+  struct cuda_dispatch_args args = {
+      .state = ep->state, .capacity = ep->options.capacity, .members = ep->members, .d = *d};
   struct cuda_guard guard;
-  int rc = enter(ep, stream, &guard, why);
+  int rc = layout_of(ep, d->topk, d->dtype, 0, false, &args.layout, why);
+  if (rc == 0)
+    rc = enter(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
+  cuda_complete(&args);
   if (d->kind == 1 && (d->halves & DEVICE_SEND))
     rc = check_send(ep, d, why);
   if (rc == 0 && d->kind == 1 && (d->halves & DEVICE_RECV))
-    rc = check_receive(ep, d, why);
+    rc = check_receive(ep, &args.layout, d, why);
   if (rc == 0)
-    rc =
-        launched(ep, cuda_launch_dispatch(&args, blocks(ep), early(ep), stream), stream, "cannot launch dispatch", why);
+    rc = launched(ep, cuda_launch_dispatch(&args, blocks(ep, d->processors), early(ep), stream), stream,
+                  "cannot launch dispatch", why);
   cuda_leave(&guard);
   return rc;
 }
@@ -96,21 +124,31 @@ static int check_combine(struct device_ep *ep, const struct device_combine *c, c
   const struct cuda_argument list[] = {
       {"y", sends ? c->y : NULL, PIECE, false},
       {"out", receives && some ? c->out : NULL, PIECE, receives && some},
-      {"topk_idx", some ? c->topk_idx : NULL, sizeof *c->topk_idx, receives && some},
+      {"topk_idx", some ? c->topk_idx : NULL, c->narrow ? sizeof(int32_t) : sizeof(int64_t), receives && some},
       {"topk_weights", some ? c->topk_weights : NULL, sizeof *c->topk_weights, c->late_weights && some},
   };
   return cuda_check_arguments(ep, list, COUNT(list), why);
 }
 
 int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *stream, char *why) {
-  struct cuda_combine_args args = {.state = ep->state, .layout = ep->layout, .c = *c};
+  struct cuda_combine_args args = {.state = ep->state, .c = *c};
   struct cuda_guard guard;
-  int rc = enter(ep, stream, &guard, why);
+  int rc = layout_of(ep, c->topk, 0, c->dtype, c->keeps || c->again, &args.layout, why);
+  if (rc == 0)
+    rc = enter(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
+  args.by_call = args.layout.coded && !ep->layout.coded;
+  args.usual = !c->keeps && !c->again && c->ahead == 0 && !c->narrow && !args.by_call;
   rc = check_combine(ep, c, why);
+  if (rc == 0 && c->again && (c->halves & DEVICE_SEND)) {
+    const struct cuda_finish_args reopen = {.state = ep->state, .layout = args.layout, .ahead = c->ahead};
+    rc = launched(ep, cuda_launch_reopen(&reopen, blocks(ep, c->processors), stream), stream,
+                  "cannot launch what comes before a further combine", why);
+  }
   if (rc == 0)
-    rc = launched(ep, cuda_launch_combine(&args, blocks(ep), early(ep), stream), stream, "cannot launch combine", why);
+    rc = launched(ep, cuda_launch_combine(&args, blocks(ep, c->processors), early(ep), stream), stream,
+                  "cannot launch combine", why);
   cuda_leave(&guard);
   return rc;
 }
@@ -121,7 +159,23 @@ int cuda_ep_finish(struct device_ep *ep, void *stream, char *why) {
   int rc = enter(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
-  rc = launched(ep, cuda_launch_finish(&args, blocks(ep), stream), stream, "cannot launch finish", why);
+  rc = launched(ep, cuda_launch_finish(&args, blocks(ep, 0), stream), stream, "cannot launch finish", why);
+  cuda_leave(&guard);
+  return rc;
+}
+
+int cuda_ep_read_masks(struct device_ep *ep, int32_t *ranks, uint32_t count, uint64_t masked, bool replays,
+                       void *stream, char *why) {
+  const struct cuda_masks_args args = {
+      .state = ep->state, .ranks = ranks, .count = count, .masked = masked, .replays = replays};
+  const struct cuda_argument list[] = {{"masked", ranks, sizeof *ranks, true}};
+  struct cuda_guard guard;
+  int rc = enter(ep, stream, &guard, why);
+  if (rc != 0)
+    return rc;
+  rc = cuda_check_arguments(ep, list, COUNT(list), why);
+  if (rc == 0)
+    rc = launched(ep, cuda_launch_masks(&args, stream), stream, "cannot launch the reading of masks", why);
   cuda_leave(&guard);
   return rc;
 }

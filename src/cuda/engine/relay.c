@@ -66,6 +66,7 @@ struct incoming {
 
 struct device_relay {
   struct cuda_layout layout;
+  struct cuda_forms forms;
   char *in;
   char *out;
   uint64_t taken[2], start[2], waiting[2]; // of the head, as sent last
@@ -309,14 +310,14 @@ static bool collect_coded(const struct device_relay *relay, struct batch *batch,
 static void collect_values(struct device_relay *relay, struct batch *batch, uint32_t slot) {
   struct outgoing *own = &relay->outgoing[slot];
   const struct cuda_layout *layout = &relay->layout;
-  size_t rows = slot_at(relay, slot) + layout->rows, scales = slot_at(relay, slot) + layout->scales;
+  size_t rows = slot_at(relay, slot) + layout->rows, scales = slot_at(relay, slot) + layout->row.scales;
   while (own->values.row < own->routing.row &&
          collect_row(relay, batch, rows + (size_t)own->token[own->values.row] * layout->row.stride, layout->row.stride,
                      layout->row.stride / 4, &own->values))
     continue;
   while (own->scales.row < own->routing.row &&
-         collect_row(relay, batch, scales + (size_t)own->token[own->scales.row] * layout->scale_stride,
-                     layout->scale_stride, layout->row.chunks, &own->scales))
+         collect_row(relay, batch, scales + (size_t)own->token[own->scales.row] * layout->row.scale_stride,
+                     layout->row.scale_stride, layout->row.chunks, &own->scales))
     continue;
 }
 
@@ -488,7 +489,7 @@ int cuda_relay_open(const struct device_ep_options *o, void *in, void *out, stru
   struct device_relay *relay = calloc(1, sizeof *relay);
   bool whole = relay != NULL;
   if (relay) {
-    cuda_layout_init(&relay->layout, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype,
+    cuda_layout_init(&relay->layout, &relay->forms, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype,
                      o->combine_dtype);
     relay->in = in;
     relay->out = out;

@@ -103,7 +103,7 @@ __global__ void begin(const __grid_constant__ cuda_begin_args args) {
 // Ends an operation and empties its places, as a combine would.
 __global__ void __launch_bounds__(FINISH_THREADS, 1) finish(const __grid_constant__ cuda_finish_args args) {
   __shared__ snapshot snapshot;
-  constexpr steps STEPS = {false, false, true, true};
+  constexpr steps STEPS = {false, false, true, true, false, false, false, 0};
   const role all = {0, gridDim.x, 0, FINISH_THREADS / WARP, 0};
   ptx::kernel_wait();
   const snapshot_part<FINISH_THREADS> part(args.state);
@@ -112,11 +112,46 @@ __global__ void __launch_bounds__(FINISH_THREADS, 1) finish(const __grid_constan
   if (threadIdx.x / WARP == 0) {
     if (blockIdx.x == gridDim.x - 1) {
       publish(snapshot, args.state, STEPS);
-      args.state->handle[snapshot.counters.combined % CUDA_LIVE].tokens = 0; // no answers will come
+      if (snapshot.handle[snapshot.counters.combined % CUDA_LIVE].kept == 0)
+        args.state->handle[snapshot.counters.combined % CUDA_LIVE].tokens = 0; // no answers will come
     }
     arrive(snapshot, args.state, STEPS);
   }
-  empty_read(args.layout, snapshot, warp_set(all));
+  empty_read(args.layout, args.state, snapshot, warp_set(all));
+}
+
+// Before a further combine of an operation: empties the places of the answers to the one before, and begins to count
+// anew. The combine's kernel, which comes behind it, tells the peers.
+__global__ void __launch_bounds__(FINISH_THREADS, 1) reopen(const __grid_constant__ cuda_finish_args args) {
+  __shared__ snapshot snapshot;
+  const role all = {0, gridDim.x, 0, FINISH_THREADS / WARP, 0};
+  ptx::kernel_wait();
+  const snapshot_part<FINISH_THREADS> part(args.state);
+  part.put(snapshot);
+  __syncthreads();
+  uint64_t op = snapshot.counters.combined + args.ahead;
+  if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+    device_record &record = args.state->record[op % CUDA_RECORDS];
+    args.state->votes[op % CUDA_LIVE].answers = 0;
+    record.missing = record.answered_rows = 0;
+    record.combine_lost = 0;
+  }
+  empty_answers(args.layout, snapshot, op, warp_set(all));
+}
+
+// Masked seats as ranks, of the view that the next dispatch runs in.
+__global__ void masks(const __grid_constant__ cuda_masks_args args) {
+  const cuda_state *state = args.state;
+  const cuda_counters &counters = state->counters;
+  const cuda_view &view = state->live[counters.live[counters.sent % CUDA_LIVE]];
+  uint64_t masked = args.replays ? state->control.masked : args.masked;
+  for (uint32_t i = threadIdx.x; i < args.count; i += blockDim.x)
+    args.ranks[i] = 0;
+  __syncthreads();
+  for (uint32_t m = threadIdx.x; m < view.count; m += blockDim.x)
+    if (view.members[m].seat < DEVICE_SEATS && masked >> view.members[m].seat & 1 &&
+        (uint32_t)view.members[m].rank < args.count)
+      args.ranks[view.members[m].rank] = 1;
 }
 
 } // namespace
@@ -137,6 +172,17 @@ int cuda_launch_finish(const struct cuda_finish_args *args, uint32_t blocks, cud
                      FINISH_THREADS, 0, false, stream);
 }
 
+int cuda_launch_reopen(const struct cuda_finish_args *args, uint32_t blocks, cudaStream_t stream) {
+  void *params[] = {(void *)args};
+  return (int)launch((const void *)reopen, params, blocks < FINISH_BLOCKS ? blocks : (uint32_t)FINISH_BLOCKS,
+                     FINISH_THREADS, 0, false, stream);
+}
+
+int cuda_launch_masks(const struct cuda_masks_args *args, cudaStream_t stream) {
+  void *params[] = {(void *)args};
+  return (int)launch((const void *)masks, params, 1, BEGIN_THREADS, 0, false, stream);
+}
+
 int cuda_launch_load(bool *early) {
   *early = true;
   int rc = (int)load((const void *)begin, early);
@@ -144,6 +190,10 @@ int cuda_launch_load(bool *early) {
     rc = (int)load((const void *)wake_links, early);
   if (rc == cudaSuccess)
     rc = (int)load((const void *)finish, early);
+  if (rc == cudaSuccess)
+    rc = (int)load((const void *)reopen, early);
+  if (rc == cudaSuccess)
+    rc = (int)load((const void *)masks, early);
   if (rc == cudaSuccess)
     rc = cuda_load_dispatch(early);
   return rc == cudaSuccess ? cuda_load_combine(early) : rc;

@@ -47,8 +47,8 @@ __device__ __forceinline__ void empty_answers(const cuda_layout &layout, const s
 
 // The rows that came. [crew]
 template <int EACH>
-__device__ __forceinline__ void empty_rows(const cuda_layout &layout, const snapshot &snapshot, uint64_t op,
-                                           const warp_set &warp_set) {
+__device__ __forceinline__ void empty_rows(const cuda_layout &layout, const cuda_form &form, const snapshot &snapshot,
+                                           uint64_t op, const warp_set &warp_set) {
   const cuda_view &view = view_of(snapshot, op);
   const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
   uint32_t i = warp_set.count - 1 - warp_set.index;
@@ -56,12 +56,12 @@ __device__ __forceinline__ void empty_rows(const cuda_layout &layout, const snap
   for (uint32_t m = 0; m < view.count; m++) {
     if (view.members[m].seat >= DEVICE_SEATS)
       continue;
-    uint32_t jobs = handle.rows[m] * layout.row.packets;
+    uint32_t jobs = handle.rows[m] * form.packets;
 #pragma unroll 1
     for (; i < jobs; i += warp_set.count) {
-      uint32_t row = divide(i, layout.row.by_packets), index = i - row * layout.row.packets;
-      uint32_t token = handle.token[(size_t)m * layout.max_tokens + row], count = chunks_of(layout.row, index);
-      spot at = row_spot(layout, op, token, index);
+      uint32_t row = divide(i, form.by_packets), index = i - row * form.packets;
+      uint32_t token = handle.token[(size_t)m * layout.max_tokens + row], count = chunks_of(form, index);
+      spot at = row_spot(layout, form, op, token, index);
       empty_lines<EACH>(view.members[m].in + at.values, count);
       if (packet<EACH>::SCALES)
         ptx::store4_if(warp_set.lane < count, view.members[m].in + at.scales + warp_set.lane * 4, CUDA_EMPTY);
@@ -72,8 +72,8 @@ __device__ __forceinline__ void empty_rows(const cuda_layout &layout, const snap
 
 // The rows of this rank's that members which passed over the operation were sent. The next operation with those places
 // is sent by a later kernel: so all that is stored here has to be there by the end of this one. [crew]
-static __device__ __noinline__ void take_back(const cuda_layout &layout, const snapshot &snapshot, uint64_t op,
-                                              uint32_t first, uint32_t step) {
+static __device__ __noinline__ void take_back(const cuda_layout &layout, const cuda_form &form,
+                                              const snapshot &snapshot, uint64_t op, uint32_t first, uint32_t step) {
   const cuda_view &view = view_of(snapshot, op);
   const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
   const uint4 none = make_uint4(CUDA_EMPTY, CUDA_EMPTY, CUDA_EMPTY, CUDA_EMPTY);
@@ -87,20 +87,33 @@ static __device__ __noinline__ void take_back(const cuda_layout &layout, const s
     for (uint32_t token = first; token < handle.sent; token += step) {
       if (!(handle.members[token] >> seat & 1))
         continue;
-      spot at = row_spot(layout, op, token, 0);
+      spot at = row_spot(layout, form, op, token, 0);
 #pragma unroll 1
-      for (uint32_t i = begin; i < layout.row.stride; i += WARP * 16)
+      for (uint32_t i = begin; i < form.stride; i += WARP * 16)
         ptx::store16(view.members[m].out + at.values + i, none);
 #pragma unroll 1
-      for (uint32_t i = begin; i < layout.scale_stride; i += WARP * 16)
+      for (uint32_t i = begin; i < form.scale_stride; i += WARP * 16)
         ptx::store16(view.members[m].out + at.scales + i, none);
     }
   }
   ptx::fence_system();
 }
 
+// The same for an operation whose rows are of another form than those of the one that this kernel is for. [crew]
+static __device__ __noinline__ void empty_other_rows(const cuda_layout &layout, const cuda_forms &forms,
+                                                     const snapshot &snapshot, uint64_t op, warp_set warp_set) {
+  const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
+  const cuda_form form = handle.quantized ? forms.quantized : forms.plain;
+  if (handle.quantized)
+    empty_rows<CUDA_FP8_CHUNKS>(layout, form, snapshot, op, warp_set);
+  else
+    empty_rows<CUDA_BF16_CHUNKS>(layout, form, snapshot, op, warp_set);
+  if (handle.passed)
+    take_back(layout, form, snapshot, op, warp_set.index, warp_set.count);
+}
+
 // All that has been read, and what will not be. [crew]
-__device__ __forceinline__ void empty_read(const cuda_layout &layout, const snapshot &snapshot,
+__device__ __forceinline__ void empty_read(const cuda_layout &layout, const cuda_state *state, const snapshot &snapshot,
                                            const warp_set &warp_set) {
   const cuda_counters &now = snapshot.counters;
 #pragma unroll 1
@@ -108,12 +121,17 @@ __device__ __forceinline__ void empty_read(const cuda_layout &layout, const snap
     empty_answers(layout, snapshot, op, warp_set);
 #pragma unroll 1
   for (uint64_t op = now.emptied_rows; op < now.received; op++) {
-    if (layout.scale_stride)
-      empty_rows<CUDA_FP8_CHUNKS>(layout, snapshot, op, warp_set);
+    const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
+    if (handle.quantized != (layout.dtype != CUDA_BF16)) {
+      empty_other_rows(layout, state->forms, snapshot, op, warp_set);
+      continue;
+    }
+    if (handle.quantized)
+      empty_rows<CUDA_FP8_CHUNKS>(layout, layout.row, snapshot, op, warp_set);
     else
-      empty_rows<CUDA_BF16_CHUNKS>(layout, snapshot, op, warp_set);
-    if (snapshot.handle[op % CUDA_LIVE].passed)
-      take_back(layout, snapshot, op, warp_set.index, warp_set.count);
+      empty_rows<CUDA_BF16_CHUNKS>(layout, layout.row, snapshot, op, warp_set);
+    if (handle.passed)
+      take_back(layout, layout.row, snapshot, op, warp_set.index, warp_set.count);
   }
 }
 

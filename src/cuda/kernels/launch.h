@@ -16,6 +16,9 @@ extern "C" {
 // they could take the place of a kernel that a rank waits for.
 int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+// Makes room for a further combine of an operation. `blocks`: at most.
+int cuda_launch_reopen(const struct cuda_finish_args *args, uint32_t blocks, cudaStream_t stream);
+int cuda_launch_masks(const struct cuda_masks_args *args, cudaStream_t stream);
 // Ends the oldest received operation that has not ended, without a combine. `blocks`: at most.
 int cuda_launch_finish(const struct cuda_finish_args *args, uint32_t blocks, cudaStream_t stream);
 int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream);

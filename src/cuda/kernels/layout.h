@@ -82,13 +82,23 @@ struct cuda_area_head {
   uint64_t taken_combine;
   struct cuda_unit start; // words 0, 1: the operation that is the reader's first, + 1; word 2: its epoch; flag: 1
   uint64_t waiting;       // another value each time that the writer says: it waits, and not for the reader (wait.cuh)
-  uint64_t pad[11];
+  uint64_t taken_round;   // cuda_round() of the newest further combine for which it has emptied our answers
+  uint64_t coded;         // cuda_round() of the newest combine that has answers come as logfmt10 by its call
+  uint64_t pad[9];
 };
 
-// Header of an operation's dispatch. Word 0 of `count`: rows, 16 bits; kind, 8; whether the weights come late, 1; how
-// many dispatches (2 bits) and combines (3 bits) before this operation the sender has not taken yet. Words 1 and 2: the
-// epochs that it runs in, and that it is ready for.
-enum { CUDA_HEAD_KIND = 16, CUDA_HEAD_LATE = 24, CUDA_HEAD_DISPATCHES = 25, CUDA_HEAD_COMBINES = 27 };
+// Header of an operation's dispatch. Word 0 of `count`: rows, 16 bits; kind, 2; top-k - 1, 4; the type of the rows - 1,
+// 2; whether the weights come late, 1; how many dispatches (2 bits) and combines (3 bits) before this operation the
+// sender has not taken yet. Words 1 and 2: the epochs that it runs in, and that it is ready for.
+enum {
+  CUDA_HEAD_KIND = 16,
+  CUDA_HEAD_TOPK = 18,
+  CUDA_HEAD_DTYPE = 22,
+  CUDA_HEAD_LATE = 24,
+  CUDA_HEAD_DISPATCHES = 25,
+  CUDA_HEAD_COMBINES = 27
+};
+#define CUDA_HEAD_FORM (0x3Fu << CUDA_HEAD_TOPK) // top-k and type: the same for all who send rows
 struct cuda_slot_head {
   struct cuda_unit count;
   struct cuda_unit mark; // words 0, 1
@@ -99,6 +109,15 @@ enum {
   CUDA_UNIT_COUNTS = 6,  // of experts, 16 bits each
   CUDA_UNIT_WEIGHTS = 3, // late ones
 };
+
+// A further combine of operation `op`, `round` 1 and on, as a credit and as the flag of its late weights: a place may
+// hold flags of earlier operations and rounds, none of which it equals.
+CUDA_SHARED uint64_t cuda_round(uint64_t op, uint32_t round) {
+  return (op + 1) << 12 | round;
+}
+CUDA_SHARED uint32_t cuda_late_flag(uint64_t op, uint32_t round) {
+  return (uint32_t)op + 1 + round * 0x9E3779B1u;
+}
 
 // A selection of a row, 8 bytes of its routing line: this word, and its weight (f32). A line has 15, in top-k order;
 // those of other ranks are 0.
@@ -149,6 +168,13 @@ struct cuda_form {
   uint32_t packets; // of a row
   uint32_t stride;  // bytes from row to row
   struct cuda_divisor by_packets;
+  uint32_t scales;       // offset of the scales in a slot,
+  uint32_t scale_stride; // bytes from one row's scales to the next's, on their way: a word each. 0: there are none
+};
+
+// What the rows of a dispatch may be: bf16, or any fp8. An operation may have the other form than that before it.
+struct cuda_forms {
+  struct cuda_form plain, quantized;
 };
 
 struct cuda_layout {
@@ -157,12 +183,12 @@ struct cuda_layout {
   uint32_t count_units, late_units;  // of a header's counts, of a token's late weights
   uint32_t routing_lines;            // of a row
   uint32_t value_bytes, scale_bytes; // of a dispatched row, in the caller's buffer
-  uint32_t scale_stride;             // bytes from one row's scales to the next's, on their way: a word each
   uint32_t coded;                    // whether other ranks' answers travel as logfmt10
+  uint32_t dtype;                    // of the dispatched rows
   struct cuda_divisor by_experts;
   struct cuda_form row, answer; // of dispatch, of combine
   // offsets in a slot
-  uint32_t counts, routing, late, rows, scales, answers;
+  uint32_t counts, routing, late, rows, answers;
   uint32_t slot; // bytes
   uint64_t area;
 };
@@ -178,27 +204,37 @@ static inline struct cuda_form cuda_form_of(uint32_t bytes, uint32_t each) {
   form.packets = (form.chunks + each - 1) / each;
   form.stride = bytes;
   form.by_packets = cuda_divisor_of(form.packets);
+  form.scales = form.scale_stride = 0;
   return form;
 }
 
-static inline void cuda_layout_init(struct cuda_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
-                                    uint32_t experts, int dtype, int combine_dtype) {
+// What a call says for itself: top-k, the type of its rows, and that of a combine. Their rows take no more room than
+// those that the group was opened for; where a slot's parts begin stays.
+static inline void cuda_layout_call(struct cuda_layout *layout, const struct cuda_forms *forms, uint32_t topk,
+                                    int dtype, int combine_dtype) {
+  uint32_t hidden = layout->hidden, blocks = hidden / CUDA_BLOCK;
+  layout->topk = topk;
+  layout->routing_lines = (topk + CUDA_LINE_SELECTIONS - 1) / CUDA_LINE_SELECTIONS;
+  layout->late_units = (topk + CUDA_UNIT_WEIGHTS - 1) / CUDA_UNIT_WEIGHTS;
+  layout->dtype = (uint32_t)dtype;
+  layout->value_bytes = dtype == CUDA_BF16 ? 2 * hidden : hidden;
+  layout->scale_bytes = dtype == CUDA_BF16 ? 0 : dtype == CUDA_FP8_UE8M0 ? cuda_round_up(blocks, 4) : blocks * 4;
+  layout->row = dtype == CUDA_BF16 ? forms->plain : forms->quantized;
+  layout->coded = combine_dtype == CUDA_COMBINE_LOGFMT10;
+}
+
+static inline void cuda_layout_init(struct cuda_layout *layout, struct cuda_forms *forms, uint32_t max_tokens,
+                                    uint32_t hidden, uint32_t topk, uint32_t experts, int dtype, int combine_dtype) {
   layout->max_tokens = max_tokens;
   layout->hidden = hidden;
-  layout->topk = topk;
   layout->experts = experts;
   layout->by_experts = cuda_divisor_of(experts);
   layout->count_units = (experts + CUDA_UNIT_COUNTS - 1) / CUDA_UNIT_COUNTS;
-  layout->routing_lines = (topk + CUDA_LINE_SELECTIONS - 1) / CUDA_LINE_SELECTIONS;
-  layout->late_units = (topk + CUDA_UNIT_WEIGHTS - 1) / CUDA_UNIT_WEIGHTS;
-  layout->value_bytes = dtype == CUDA_BF16 ? 2 * hidden : hidden;
-  layout->scale_bytes = dtype == CUDA_BF16        ? 0
-                        : dtype == CUDA_FP8_UE8M0 ? cuda_round_up(hidden / CUDA_BLOCK, 4)
-                                                  : hidden / CUDA_BLOCK * 4;
-  layout->scale_stride = dtype == CUDA_BF16 ? 0 : cuda_round_up(hidden / CUDA_BLOCK * 4, 16);
-  layout->row = cuda_form_of(layout->value_bytes, dtype == CUDA_BF16 ? CUDA_BF16_CHUNKS : CUDA_FP8_CHUNKS);
-  layout->coded = combine_dtype == CUDA_COMBINE_LOGFMT10;
   layout->answer = cuda_form_of(2 * hidden, CUDA_BF16_CHUNKS);
+  forms->plain = cuda_form_of(2 * hidden, CUDA_BF16_CHUNKS);
+  forms->quantized = cuda_form_of(hidden, CUDA_FP8_CHUNKS);
+  forms->quantized.scale_stride = cuda_round_up(hidden / CUDA_BLOCK * 4, 16);
+  cuda_layout_call(layout, forms, topk, dtype, combine_dtype);
   uint32_t at = sizeof(struct cuda_slot_head);
   layout->counts = at;
   at = cuda_round_up(at + layout->count_units * (uint32_t)sizeof(struct cuda_unit), CUDA_LINE);
@@ -207,9 +243,10 @@ static inline void cuda_layout_init(struct cuda_layout *layout, uint32_t max_tok
   layout->late = at;
   at = cuda_round_up(at + max_tokens * layout->late_units * (uint32_t)sizeof(struct cuda_unit), CUDA_LINE);
   layout->rows = at;
-  at += max_tokens * layout->row.stride;
-  layout->scales = at;
-  at = cuda_round_up(at + max_tokens * layout->scale_stride, CUDA_LINE);
+  forms->plain.scales = at; // none
+  forms->quantized.scales = at + max_tokens * forms->quantized.stride;
+  layout->row = dtype == CUDA_BF16 ? forms->plain : forms->quantized;
+  at = cuda_round_up(at + max_tokens * (layout->row.stride + layout->row.scale_stride), CUDA_LINE);
   layout->answers = at;
   at += max_tokens * layout->answer.stride;
   layout->slot = at;

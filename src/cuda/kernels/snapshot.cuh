@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/args.h"
 #include "cuda/kernels/packet.cuh"
+#include "cuda/kernels/usual.cuh"
 
 enum { WARPS = 24, BLOCK = WARPS * WARP };
 enum { HEAD_UNITS = 2 }; // of a slot's head: count and mark
@@ -47,6 +48,11 @@ __device__ __forceinline__ uint32_t divide(uint32_t number, cuda_divisor by) {
   return (uint32_t)((uint64_t)number * by.factor >> by.shift);
 }
 
+// Selection `i` of a caller's list, which is of int32_t (`narrow`) or int64_t: of that the lower half says all.
+__device__ __forceinline__ int32_t expert_at(const void *topk_idx, bool narrow, size_t i) {
+  return CUDA_SAYS(narrow) ? ((const int32_t *)topk_idx)[i] : (int32_t)((const int64_t *)topk_idx)[i];
+}
+
 __device__ __forceinline__ cuda_view &view_of(snapshot &snapshot, uint64_t op) {
   return snapshot.live[snapshot.counters.live[op % CUDA_LIVE]];
 }
@@ -57,6 +63,10 @@ __device__ __forceinline__ const cuda_view &view_of(const snapshot &snapshot, ui
 // What a kernel does, and so which counters it moves on.
 struct steps {
   bool sends, receives, answers, combines;
+  bool keeps;     // the combine leaves its operation open
+  bool coded;     // its answers travel as logfmt10
+  bool again;     // its operation may have been combined before
+  uint32_t ahead; // device_combine.ahead
 };
 
 template <typename T> __device__ __forceinline__ void clear(T *object, uint32_t thread, uint32_t threads) {
@@ -77,6 +87,7 @@ __device__ __forceinline__ void order_credit(const snapshot &snapshot) {
 __device__ __forceinline__ void publish(const snapshot &snapshot, cuda_state *state, steps steps) {
   const cuda_counters &now = snapshot.counters;
   uint64_t op = steps.sends ? now.sent : steps.receives ? now.received : steps.answers ? now.answered : now.combined;
+  op += steps.ahead;
   const cuda_view &view = view_of(snapshot, op);
   uint32_t lane = threadIdx.x % WARP;
   order_credit(snapshot);
@@ -92,6 +103,18 @@ __device__ __forceinline__ void publish(const snapshot &snapshot, cuda_state *st
     state->progress.ended = now.combined;
     state->progress.begun = now.sent + steps.sends;
   }
+  bool tells_coded = steps.answers && steps.coded;
+#pragma unroll 1
+  for (uint32_t m = lane; tells_coded && m < view.count; m += WARP)
+    if (view.members[m].out)
+      ptx::store_relaxed(&((cuda_area_head *)view.members[m].out)->coded,
+                         cuda_round(op, steps.again ? snapshot.handle[op % CUDA_LIVE].kept : 0));
+  // A further combine of an operation: the kernel before this one has emptied the places of our answers.
+  uint32_t round = steps.answers && steps.again ? snapshot.handle[op % CUDA_LIVE].kept : 0;
+#pragma unroll 1
+  for (uint32_t m = lane; round > 0 && m < view.count; m += WARP)
+    if (view.members[m].out)
+      ptx::store_relaxed(&((cuda_area_head *)view.members[m].out)->taken_round, cuda_round(op, round));
   if (steps.sends)
     clear(&state->record[(now.sent + 1) % CUDA_RECORDS], lane, WARP);
   if (steps.receives)
@@ -152,8 +175,10 @@ __device__ __forceinline__ void arrive(const snapshot &snapshot, cuda_state *sta
   state->arrived = 0;
   state->counters.sent = now.sent + steps.sends;
   state->counters.received = now.received + steps.receives;
-  state->counters.answered = now.answered + steps.answers;
-  state->counters.combined = now.combined + steps.combines;
+  state->counters.answered = steps.keeps ? now.combined : now.answered + steps.answers;
+  state->counters.combined = now.combined + (steps.combines && !steps.keeps);
+  if (steps.keeps)
+    state->handle[(now.combined + steps.ahead) % CUDA_LIVE].kept++;
   if (steps.receives || steps.combines) { // as empty.cuh does
     state->counters.emptied_rows = now.received;
     state->counters.emptied_answers = now.combined;
@@ -171,10 +196,11 @@ __device__ __forceinline__ size_t answer_offset(const cuda_layout &layout, uint6
          (token * layout.answer.stride + index * layout.answer.each * CUDA_LINE);
 }
 // Likewise, of a row.
-__device__ __forceinline__ spot row_spot(const cuda_layout &layout, uint64_t op, uint32_t token, uint32_t index) {
+__device__ __forceinline__ spot row_spot(const cuda_layout &layout, const cuda_form &form, uint64_t op, uint32_t token,
+                                         uint32_t index) {
   size_t slot = sizeof(cuda_area_head) + (size_t)(op % CUDA_DEPTH * layout.slot);
-  return {slot + layout.rows + (token * layout.row.stride + index * layout.row.each * CUDA_LINE),
-          slot + layout.scales + (token * layout.scale_stride + index * layout.row.each * 4)};
+  return {slot + layout.rows + (token * form.stride + index * form.each * CUDA_LINE),
+          slot + form.scales + (token * form.scale_stride + index * form.each * 4)};
 }
 
 __device__ __forceinline__ uint32_t chunks_of(const cuda_form &form, uint32_t index) {
@@ -186,10 +212,10 @@ __device__ __forceinline__ uint64_t or_over_warp(uint64_t bits) {
   return (uint64_t)high << 32 | low;
 }
 
-// Waits for those of `seats` whose members have not taken yet what this operation's slots held before;
-// returns those that have. [warp]
+// Waits for those of `seats` whose members have not taken yet what this operation's slots held before: their word is
+// below `least`. Returns those that have. Members count for it from operation `since` on. [warp]
 static __device__ __noinline__ uint64_t await_taken(cuda_state *state, const cuda_view &view, uint64_t seats,
-                                                    uint64_t op, uint64_t cuda_area_head::*taken) {
+                                                    uint64_t since, uint64_t least, uint64_t cuda_area_head::*taken) {
   uint64_t open = 0;
 #pragma unroll 1
   for (uint32_t base = 0; base < view.count; base += WARP) {
@@ -197,10 +223,10 @@ static __device__ __noinline__ uint64_t await_taken(cuda_state *state, const cud
     uint64_t bit = 0;
     if (m < view.count && view.members[m].seat < DEVICE_SEATS)
       bit = (1ull << view.members[m].seat) & seats;
-    if (bit && op >= view.members[m].since + CUDA_DEPTH) {
+    if (bit && since >= view.members[m].since) {
       const uint64_t *word = &(((const cuda_area_head *)view.members[m].in)->*taken);
       wait_limit wait_limit;
-      while (bit && ptx::load_acquire(word) + 1 < op)
+      while (bit && ptx::load_acquire(word) < least)
         if (wait_limit.over(state, view.members[m].seat))
           bit = 0;
     }
@@ -214,7 +240,7 @@ static __device__ __noinline__ uint64_t await_taken(cuda_state *state, const cud
 __device__ __forceinline__ uint64_t await_credit(cuda_state *state, const snapshot &snapshot, const cuda_view &view,
                                                  uint64_t op, uint64_t known, uint64_t cuda_area_head::*taken) {
   uint64_t open = view.seats & ~(snapshot.counters.lost | snapshot.control.gone);
-  return known + 1 < op ? await_taken(state, view, open, op, taken) : open;
+  return known + 1 < op ? await_taken(state, view, open, op - CUDA_DEPTH, op - 1, taken) : open;
 }
 
 // The warps of a kernel that play a role, so numbered that a few jobs take as many processors.

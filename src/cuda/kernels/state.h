@@ -47,17 +47,19 @@ struct cuda_control {
 // What dispatch leaves for combine and for empty.cuh: operation n has handle[n % CUDA_LIVE]. Bits of members are by
 // seat.
 struct cuda_handle {
-  int32_t *place;    // [R][M][K]: of each member's rows: row of the caller's buffer that holds the selection, or -1
-  float *weight;     // [R][M][K]
-  uint32_t *token;   // [R][M]: the token of each row, in its source's numbers
-  uint64_t *members; // [M]: seats that have a row of this rank's token
-  uint64_t *unsent;  // [M]: members (by index) that were to have one, and are masked or lost
-  uint64_t *missing; // [M]: members (by index) whose contribution to the token did not come
-  uint64_t late;     // members (by index) whose weights come with the combine
-  uint32_t tokens;   // of this rank, that may have answers
-  uint32_t sent;     // of this rank
-  uint64_t passed;   // seats that pass over the operation: they read nothing of it
-  uint64_t pad[3];
+  int32_t *place;     // [R][M][K]: of each member's rows: row of the caller's buffer that holds the selection, or -1
+  float *weight;      // [R][M][K]
+  uint32_t *token;    // [R][M]: the token of each row, in its source's numbers
+  uint64_t *members;  // [M]: seats that have a row of this rank's token
+  uint64_t *unsent;   // [M]: members (by index) that were to have one, and are masked or lost
+  uint64_t *missing;  // [M]: members (by index) whose contribution to the token did not come
+  uint64_t late;      // members (by index) whose weights come with the combine
+  uint32_t tokens;    // of this rank, that may have answers
+  uint32_t sent;      // of this rank
+  uint64_t passed;    // seats that pass over the operation: they read nothing of it
+  uint32_t quantized; // whether its rows are fp8
+  uint32_t kept;      // combines that have left it open
+  uint64_t pad[2];
   uint32_t rows[CUDA_MAX_MEMBERS]; // of each member; 0: its header did not arrive
 };
 
@@ -81,7 +83,8 @@ struct cuda_votes {
   uint32_t all;                  // blocks that have all headers, none of them of a newer view
   uint32_t verdict[CUDA_ROUNDS]; // the lead block's decision about a newer view, 0: none yet; see agree.cuh
   uint32_t answers; // packets of answers that warps have taken, beyond two each; see combine/reduce_rows.cuh
-  uint32_t pad[26];
+  uint32_t placed;  // blocks that have placed their rows, where somebody is told: dispatch/tell.cuh
+  uint32_t pad[25];
   struct {
     uint32_t received, given_up; // other blocks, of each member
   } member[CUDA_ROUNDS][CUDA_MAX_MEMBERS];
@@ -110,6 +113,7 @@ struct cuda_state {
   struct cuda_votes votes[CUDA_LIVE];
   struct device_record record[CUDA_RECORDS]; // of operation n: record[n % CUDA_RECORDS]
   struct device_progress progress;
+  struct cuda_forms forms;
   struct device_report *report; // the host's
   struct cuda_heartbeats heartbeats;
 };

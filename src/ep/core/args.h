@@ -44,6 +44,10 @@ static inline void ep_output_end(void *given, const void *used, size_t known) {
 
 // INVALID: a bit that is none of `known`, or `reserved` is not 0.
 int ep_check_flags(const char *call, uint32_t flags, uint32_t known, uint32_t reserved);
+// check.c: INVALID, UNSUPPORTED: types and strides that no memory can do, or that the group was not opened for.
+int ep_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
+int ep_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+int ep_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call);
 // UNSUPPORTED: `what` is given, which is to be as `instead` says.
 int ep_unsupported(const char *call, const char *what, const char *instead);
 

@@ -29,11 +29,6 @@ static int combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
   return ep_gpu_combine(ep, number, args, DEVICE_SEND | DEVICE_RECV, result, "combine");
 }
 
-static int mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream) {
-  (void)ep, (void)masked, (void)cap, (void)stream;
-  return ep_unsupported("mask_read", "CUDA memory", "weft_ep_states tells what is masked");
-}
-
 static void describe(const weft_ep_t *ep, struct ep_device_card *card) {
   card->bytes = ep->gpu->area_bytes;
   memcpy(card->uuid, ep->gpu->uuid, sizeof card->uuid);
@@ -52,7 +47,7 @@ const struct ep_engine_ops ep_gpu_engine = {
     .close = ep_gpu_close,
     .check_send = ep_gpu_check_send,
     .check_recv = ep_gpu_check_recv,
-    .check_combine = ep_gpu_check_combine,
+    .check_combine = ep_check_combine,
     .dispatch_send = ep_gpu_dispatch_send,
     .dispatch_recv = ep_gpu_dispatch_recv,
     .dispatch = ep_gpu_dispatch,
@@ -66,7 +61,7 @@ const struct ep_engine_ops ep_gpu_engine = {
     .next_op = ep_gpu_next_op,
     .set_mark = ep_gpu_set_mark,
     .mask = ep_gpu_mask,
-    .mask_read = mask_read,
+    .mask_read = ep_gpu_mask_read,
     .add_stats = ep_gpu_add_stats,
     .follow = ep_gpu_follow,
     .refresh = ep_gpu_follow,

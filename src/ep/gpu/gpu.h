@@ -54,9 +54,13 @@ struct gpu_op {
   enum ep_op_state state;
   bool begun, received, combined; // launched; they stay when the operation has ended
   bool has_weights, rank_major;
-  bool no_rows; // received, as far as the caller has asked
-  uint32_t num_tokens, rows;
-  const int64_t *topk_idx;
+  bool no_rows;                    // received, as far as the caller has asked
+  uint32_t num_tokens, rows, topk; // num_tokens: at most, where the device has the number
+  enum weft_ep_dtype dtype;
+  enum weft_ep_combine_dtype combine_dtype; // of its newest combine
+  uint32_t round;                           // combines that have left it open
+  const void *topk_idx;
+  bool narrow; // it is of int32_t, else int64_t
   const float *topk_weights;
   void *stream; // of the last launch
 };
@@ -116,7 +120,7 @@ struct ep_gpu {
   uint64_t counted_dispatch, counted_combine;          // operations before these numbers are in the statistics
   struct gpu_wait wait;
   int32_t *counts;   // device memory [E], for barriers
-  int64_t *experts;  // [M][K], for lists of what is missing
+  int64_t *experts;  // [M][K], for lists of what is missing; of int32_t where the caller's are
   uint64_t *missing; // [M], likewise
 };
 
@@ -203,10 +207,9 @@ void ep_gpu_watch_stop(weft_ep_t *ep);
 // --- launch.c, results.c: the calls of weft/ep.h ---
 
 uint64_t ep_gpu_next_op(const weft_ep_t *ep);
-// check.c: what this engine does not do yet.
+// check.c: what kernels can work with.
 int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
 int ep_gpu_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
-int ep_gpu_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call);
 
 int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number);
 int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *recv,
@@ -218,6 +221,7 @@ int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at);
 int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, uint32_t halves,
                    struct weft_ep_result *result, const char *call);
 int ep_gpu_finish(weft_ep_t *ep, uint64_t number);
+int ep_gpu_mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream);
 int ep_gpu_barrier(weft_ep_t *ep);
 int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
                  uint32_t timeout_ms);

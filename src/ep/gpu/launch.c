@@ -43,11 +43,19 @@ static int is_captured(weft_ep_t *ep, void *stream, const char *call, bool *capt
   return rc == 0 ? 0 : fail(rc, "%s: the stream: %s", call, why);
 }
 
-// The place of the next operation. A captured one has no number among the others: it gets them when it replays.
-static int place(weft_ep_t *ep, void *stream, bool captures, struct gpu_op **out) {
+static int finish(weft_ep_t *ep, struct gpu_op *op, void *stream, const char *call);
+
+// The place of the next operation, whose launch goes into `stream`. A captured one has no number among the others: it
+// gets them when it replays. With RECYCLE the one before it there is ended.
+static int place(weft_ep_t *ep, void *stream, bool captures, uint32_t flags, struct gpu_op **out) {
   struct ep_gpu *gpu = ep->gpu;
   uint64_t number = captures ? GPU_CAPTURED | gpu->captures : ep_gpu_next_op(ep);
   struct gpu_op *op = captures ? &gpu->captured[number % EP_DEPTH] : &gpu->ops[number % EP_DEPTH];
+  if (flags & WEFT_EP_DISPATCH_RECYCLE && op->state == EP_OP_RECEIVED) {
+    int rc = finish(ep, op, stream, "dispatch");
+    if (rc != 0)
+      return rc;
+  }
   if (!captures && op->state != EP_OP_FREE)
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
                 (unsigned long long)op->number, EP_DEPTH);
@@ -108,15 +116,31 @@ static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep
                           struct device_dispatch *out) {
   op->num_tokens = args->num_tokens;
   op->has_weights = args->topk_weights != NULL || args->num_tokens == 0;
-  op->topk_idx = args->topk_idx;
+  op->narrow = args->topk_idx32 != NULL;
+  op->topk_idx = op->narrow ? (const void *)args->topk_idx32 : args->topk_idx;
   op->topk_weights = args->topk_weights;
+  op->topk = args->topk ? args->topk : ep->layout.topk;
+  op->dtype = args->dtype ? args->dtype : ep->dtype;
+  op->combine_dtype = ep->combine_dtype;
   out->halves |= DEVICE_SEND;
+  out->processors = args->processors;
   out->x = args->x;
   out->scales = args->scales;
-  out->topk_idx = args->topk_idx;
-  out->topk_weights = args->topk_weights;
-  out->num_tokens = args->num_tokens;
+  out->num_tokens_at = args->num_tokens_at;
+  out->row_stride = (uint32_t)args->row_stride;
+  out->scale_row_stride = (uint32_t)args->scale_row_stride;
+  out->scale_block_stride = (uint32_t)args->scale_block_stride;
   describe_masks(ep, op, out);
+}
+
+// What both halves say.
+static void describe_form(const struct gpu_op *op, struct device_dispatch *out) {
+  out->topk = op->topk;
+  out->dtype = (int)op->dtype;
+  out->topk_idx = op->topk_idx;
+  out->narrow = op->narrow;
+  out->topk_weights = op->topk_weights;
+  out->num_tokens = op->num_tokens;
 }
 
 static void describe_receive(struct gpu_op *op, const struct weft_ep_recv_args *recv, struct device_dispatch *out) {
@@ -135,6 +159,12 @@ static void describe_receive(struct gpu_op *op, const struct weft_ep_recv_args *
   out->weights = recv->weights;
   out->expert_total = recv->expert_total;
   out->wait_ns = recv->wait_ns;
+  out->keep_places = recv->flags & WEFT_EP_RECV_KEEP_PLACES;
+  out->out_scale_row_stride = (uint32_t)recv->scale_row_stride;
+  out->out_scale_block_stride = (uint32_t)recv->scale_block_stride;
+  out->out_scale_expert_stride = recv->scale_expert_stride;
+  out->told = recv->told;
+  out->lost = recv->lost;
 }
 
 static int check_recv(const struct weft_ep_recv_args *recv) {
@@ -161,7 +191,7 @@ static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, bool
     rc = check_results(captures, results, "dispatch");
   if (rc == 0)
     rc = ep_check_active(ep);
-  return rc == 0 ? place(ep, args->stream, captures, op) : rc;
+  return rc == 0 ? place(ep, args->stream, captures, args->flags, op) : rc;
 }
 
 int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number) {
@@ -171,6 +201,7 @@ int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args
   if (rc != 0)
     return rc;
   describe_send(ep, op, args, &out);
+  describe_form(op, &out);
   rc = launch_dispatch(ep, op, &out, args->stream, "dispatch_send");
   if (rc != 0)
     return rc;
@@ -191,9 +222,7 @@ int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_re
   if (rc != 0)
     return rc;
   describe_receive(op, recv, &out);
-  out.topk_idx = op->topk_idx;
-  out.topk_weights = op->topk_weights;
-  out.num_tokens = op->num_tokens;
+  describe_form(op, &out);
   rc = launch_dispatch(ep, op, &out, recv->stream, "dispatch_recv");
   if (rc != 0)
     return rc;
@@ -212,6 +241,7 @@ int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, con
     return rc;
   describe_send(ep, op, args, &out);
   describe_receive(op, recv, &out);
+  describe_form(op, &out);
   rc = launch_dispatch(ep, op, &out, args->stream, "dispatch");
   if (rc != 0)
     return rc;
@@ -227,6 +257,9 @@ static int check_combine(const struct gpu_op *op, const struct weft_ep_combine_a
                          const char *call) {
   if (op->num_tokens > 0 && !args->out)
     return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
+  if (op->round >= EP_MAX_COMBINES)
+    return fail(WEFT_ERR_LIMIT, "%s: operation %llu has had %u combines, the most that one can have: end it", call,
+                (unsigned long long)op->number, op->round);
   if (!(halves & DEVICE_SEND))
     return 0;
   if (op->rows > 0 && !args->y && !op->no_rows)
@@ -237,6 +270,30 @@ static int check_combine(const struct gpu_op *op, const struct weft_ep_combine_a
     return fail(WEFT_ERR_INVALID, "%s: topk_weights is NULL here and was in the dispatch", call);
   if (!op->has_weights && op->rank_major && args->topk_weights)
     return fail(WEFT_ERR_INVALID, EP_NOT_LATE, call);
+  return 0;
+}
+
+// Operations end in their order. One that another before it is open beside can be combined all the same, and stay open
+// until that has ended. *ahead: how many are before it.
+static int check_order(const weft_ep_t *ep, const struct gpu_op *op, bool keeps, const char *call, uint32_t *ahead) {
+  const struct gpu_op *list = captured(op) ? ep->gpu->captured : ep->gpu->ops;
+  *ahead = 0;
+  for (uint32_t i = 0; i < EP_DEPTH; i++) {
+    const struct gpu_op *other = &list[i];
+    if (other == op || other->state == EP_OP_FREE)
+      continue;
+    if (keeps && other->state == EP_OP_ANSWERED)
+      return fail(WEFT_ERR_INVALID,
+                  "%s: KEEP is set, but the combine of operation %llu has been sent and not been received: receive it "
+                  "first",
+                  call, (unsigned long long)(other->number & ~GPU_CAPTURED));
+    *ahead += other->number < op->number && other->state != EP_OP_ANSWERED;
+    if (*ahead > 0 && !keeps)
+      return fail(WEFT_ERR_INVALID,
+                  "%s: operation %llu is open, and on CUDA memory operations end in their order: end that one first, "
+                  "or set KEEP",
+                  call, (unsigned long long)(other->number & ~GPU_CAPTURED));
+  }
   return 0;
 }
 
@@ -251,13 +308,26 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
     rc = check_results(captured(op), result != NULL, call);
   if (rc != 0)
     return rc;
-  bool late = !op->has_weights && !op->rank_major;
+  bool late = !op->has_weights && !op->rank_major, keeps = args->flags & WEFT_EP_COMBINE_KEEP;
+  uint32_t ahead;
+  rc = check_order(ep, op, keeps, call, &ahead);
+  if (rc != 0)
+    return rc;
   if (late)
     op->topk_weights = args->topk_weights;
+  if (halves & DEVICE_SEND)
+    op->combine_dtype = args->dtype ? args->dtype : ep->combine_dtype;
   const struct device_combine out = {.halves = halves,
                                      .rank_major = op->rank_major,
                                      .renormalize = args->flags & WEFT_EP_COMBINE_RENORMALIZE,
                                      .late_weights = late,
+                                     .keeps = keeps && halves & DEVICE_RECV,
+                                     .ahead = ahead,
+                                     .again = op->round > 0,
+                                     .topk = op->topk,
+                                     .dtype = (int)op->combine_dtype,
+                                     .processors = args->processors,
+                                     .narrow = op->narrow,
                                      .y = args->y,
                                      .out = args->out,
                                      .num_tokens = op->num_tokens,
@@ -271,7 +341,12 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
   if (!(halves & DEVICE_RECV))
     return 0;
   op->combined = true;
-  ended(ep, op);
+  if (keeps) {
+    op->state = EP_OP_RECEIVED;
+    op->round++;
+  } else {
+    ended(ep, op);
+  }
   return result ? ep_gpu_fill(ep, op, NULL, result, ep_gpu_patience_ms(ep)) : 0;
 }
 
@@ -282,9 +357,9 @@ int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
               "lies");
 }
 
-static int finish(weft_ep_t *ep, struct gpu_op *op, const char *call) {
+static int finish(weft_ep_t *ep, struct gpu_op *op, void *stream, const char *call) {
   char why[DEVICE_WHY] = "";
-  int rc = ep->gpu->api->ep_finish(ep->gpu->engine, op->stream, why);
+  int rc = ep->gpu->api->ep_finish(ep->gpu->engine, stream, why);
   if (rc != 0)
     return fail(rc, "%s: %s", call, why);
   ended(ep, op);
@@ -293,8 +368,27 @@ static int finish(weft_ep_t *ep, struct gpu_op *op, const char *call) {
 
 int ep_gpu_finish(weft_ep_t *ep, uint64_t number) {
   struct gpu_op *op = NULL;
+  uint32_t ahead;
   int rc = find(ep, number, EP_OP_RECEIVED, "finish", &op);
-  return rc == 0 ? finish(ep, op, "finish") : rc;
+  if (rc == 0)
+    rc = check_order(ep, op, false, "finish", &ahead);
+  return rc == 0 ? finish(ep, op, op->stream, "finish") : rc;
+}
+
+int ep_gpu_mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  bool captures = false;
+  int rc = is_captured(ep, stream, "mask_read", &captures);
+  uint32_t count = cap < ep->capacity ? cap : ep->capacity;
+  if (rc != 0 || count == 0)
+    return rc;
+  rc = gpu->api->ep_read_masks(gpu->engine, masked, count, atomic_load(&gpu->masked), captures, stream, why);
+  if (rc != 0)
+    return fail(rc, "mask_read: %s", why);
+  if (!captures)
+    gpu->stream = stream;
+  return 0;
 }
 
 // In the stream of the last launch, so that it comes after that.
@@ -309,12 +403,14 @@ int ep_gpu_barrier(weft_ep_t *ep) {
   if (rc != 0)
     return rc;
   op->has_weights = op->rank_major = true;
+  op->topk = ep->layout.topk;
+  op->dtype = ep->dtype;
   describe_masks(ep, op, &out);
   rc = launch_dispatch(ep, op, &out, gpu->stream, "barrier");
   if (rc != 0)
     return rc;
   begun(ep, op);
   received(ep, op);
-  rc = finish(ep, op, "barrier");
+  rc = finish(ep, op, op->stream, "barrier");
   return rc == 0 ? ep_gpu_check_barrier(ep, op) : rc;
 }

@@ -93,8 +93,8 @@ static void count_waits(weft_ep_t *ep, const struct device_record *record, const
     add_wait(ep, &view->members[last], record->wait_ns[last]);
 }
 
-static void fill_info(weft_ep_t *ep, const struct device_record *record, const struct group_view *view,
-                      struct weft_ep_info *info) {
+static void fill_info(weft_ep_t *ep, const struct gpu_op *op, const struct device_record *record,
+                      const struct group_view *view, struct weft_ep_info *info) {
   struct ep_gpu *gpu = ep->gpu;
   info->op = record->op;
   info->epoch = record->epoch;
@@ -102,8 +102,10 @@ static void fill_info(weft_ep_t *ep, const struct device_record *record, const s
   info->num_rows = record->num_rows;
   info->rows_needed = record->needed_rows;
   info->mark = record->mark;
-  info->wire_bytes = ep_layout_dispatch_bytes(&ep->layout, record->sent_rows);
-  info->logical_bytes = ep_logical_bytes(ep->layout.value_bytes + ep->layout.scale_bytes, record->selections);
+  struct ep_form form = ep_layout_form(&ep->layout, op->dtype);
+  uint64_t row_bytes = form.value_bytes + form.scale_bytes;
+  info->wire_bytes = ep_layout_bytes(&ep->layout, row_bytes, record->sent_rows);
+  info->logical_bytes = ep_logical_bytes(row_bytes, record->selections);
   list_lost(record, view, info);
   if (record->op < gpu->counted_dispatch)
     return;
@@ -123,21 +125,23 @@ static int check_room(const struct gpu_op *op, const struct device_record *recor
 
 // --- result ---
 
-static int list_missing(weft_ep_t *ep, const struct gpu_op *op, const struct group_view *view,
+// `tokens`: of the operation.
+static int list_missing(weft_ep_t *ep, const struct gpu_op *op, uint32_t tokens, const struct group_view *view,
                         struct weft_ep_result *result) {
   struct ep_gpu *gpu = ep->gpu;
-  uint32_t topk = ep->layout.topk, count = 0;
+  uint32_t topk = op->topk, count = 0;
+  size_t each = op->narrow ? sizeof(int32_t) : sizeof(int64_t);
   char why[DEVICE_WHY] = "";
-  int rc = gpu->api->ep_missing(gpu->engine, op->number, gpu->missing, op->num_tokens, why);
+  int rc = gpu->api->ep_missing(gpu->engine, op->number, gpu->missing, tokens, why);
   if (rc == 0)
-    rc = gpu->api->copy(gpu->device, gpu->experts, op->topk_idx, (size_t)op->num_tokens * topk * sizeof *gpu->experts,
-                        op->stream, true, why);
+    rc = gpu->api->copy(gpu->device, gpu->experts, op->topk_idx, tokens * topk * each, op->stream, true, why);
   if (rc != 0)
     return fail(rc, "operation %llu: %s", (unsigned long long)op->number, why);
   int64_t experts = (int64_t)ep->capacity * ep->experts_per_rank;
-  for (uint32_t t = 0; t < op->num_tokens; t++)
+  for (uint32_t t = 0; t < tokens; t++)
     for (uint32_t k = 0; k < topk && count < result->missing_cap; k++) {
-      int64_t expert = gpu->experts[(size_t)t * topk + k];
+      size_t at = (size_t)t * topk + k;
+      int64_t expert = op->narrow ? ((const int32_t *)gpu->experts)[at] : gpu->experts[at];
       if (expert < 0)
         continue;
       // One that does not exist has nobody, as the kernels take it.
@@ -154,18 +158,18 @@ static int fill_result(weft_ep_t *ep, const struct gpu_op *op, const struct devi
   struct ep_gpu *gpu = ep->gpu;
   bool late = op->begun && !op->has_weights && !op->rank_major;
   result->num_lost = (uint32_t)__builtin_popcountll(record->combine_lost);
-  result->num_missing = record->missing;
-  result->wire_bytes = (uint64_t)record->answered_rows * ep->layout.combine_bytes +
-                       (late ? (uint64_t)record->sent_rows * ep->layout.topk * sizeof(float) : 0);
+  result->num_missing = record->unsent + record->missing;
+  result->wire_bytes = (uint64_t)record->answered_rows * ep_layout_combine_bytes(&ep->layout, op->combine_dtype) +
+                       (late ? (uint64_t)record->sent_rows * op->topk * sizeof(float) : 0);
   result->logical_bytes = (uint64_t)record->selections * ep->layout.hidden * sizeof(uint16_t);
-  if (record->op >= gpu->counted_combine) {
+  if (record->op >= gpu->counted_combine) { // of several combines of an operation, the first that is asked for
     gpu->counted_combine = record->op + 1;
     ep->stats.combine_wire_bytes += result->wire_bytes;
     ep->stats.combine_logical_bytes += result->logical_bytes;
     ep->stats.missing += result->num_missing;
   }
   bool list = result->missing && result->missing_cap > 0 && result->num_missing > 0 && op->topk_idx && view;
-  return list ? list_missing(ep, op, view, result) : 0;
+  return list ? list_missing(ep, op, record->tokens, view, result) : 0;
 }
 
 // --- the calls ---
@@ -175,7 +179,7 @@ static int fill_outputs(weft_ep_t *ep, const struct gpu_op *op, const struct dev
   const struct group_view *view = ep_gpu_view(ep, record->epoch);
   int rc = 0;
   if (info) {
-    fill_info(ep, record, view, info);
+    fill_info(ep, op, record, view, info);
     rc = check_room(op, record);
   }
   if (result) {
@@ -213,7 +217,7 @@ int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op) {
   if (rc != 0)
     return fail_context(rc, "barrier");
   const struct group_view *view = ep_gpu_view(ep, record.epoch);
-  fill_info(ep, &record, view, &unwanted);
+  fill_info(ep, op, &record, view, &unwanted);
   if (record.other_kinds != 0) {
     snprintf(begin, sizeof begin, "barrier: a dispatch, and no barrier, is operation %llu of",
              (unsigned long long)record.op);

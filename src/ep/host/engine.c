@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "ep/core/args.h"
 #include "ep/host/host.h"
 #include "ep/remote/remote_link.h"
 
@@ -158,9 +159,9 @@ const struct ep_engine_ops ep_host_engine = {
     .unwatch = nothing,
     .stop = nothing,
     .close = close_host,
-    .check_send = ep_host_check_send,
-    .check_recv = ep_host_check_recv,
-    .check_combine = ep_host_check_combine,
+    .check_send = ep_check_send,
+    .check_recv = ep_check_recv,
+    .check_combine = ep_check_combine,
     .dispatch_send = ep_host_dispatch_send,
     .dispatch_recv = ep_host_dispatch_recv,
     .dispatch = ep_host_dispatch,

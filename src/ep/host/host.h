@@ -123,12 +123,6 @@ void ep_release_answers(weft_ep_t *ep, struct ep_op *op);
 // The operation is over: frees its slot, sweeps.
 void ep_op_end(weft_ep_t *ep, struct ep_op *op);
 
-// --- check.c: what can be said of arguments without the operation ---
-
-int ep_host_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
-int ep_host_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
-int ep_host_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call);
-
 // --- sweep.c: links that are not needed any more ---
 
 void ep_host_sweep(weft_ep_t *ep);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -55,6 +56,8 @@ void rank::copy(void *to, const void *from, size_t size, cudaMemcpyKind kind) co
   drain("a copy");
 }
 
+enum { SCALES = EXPERTS * (ROWS * HIDDEN / WEFT_EP_BLOCK + 32) };
+
 template <typename T> static T *allocate(const rank &r, size_t count) {
   void *memory = nullptr;
   r.cuda(cudaMalloc(&memory, count * sizeof(T)), "cudaMalloc");
@@ -66,13 +69,26 @@ static void allocate_all(rank &r) {
   r.dispatch = WEFT_EP_DISPATCH_ARGS_INIT;
   r.dispatch.x = allocate<uint16_t>(r, TOKENS * HIDDEN);
   r.dispatch.num_tokens = TOKENS;
-  r.dispatch.topk_idx = allocate<int64_t>(r, TOKENS * TOPK);
+  r.tokens = TOKENS;
+  r.wide = allocate<int64_t>(r, TOKENS * TOPK);
+  r.narrow = allocate<int32_t>(r, TOKENS * TOPK);
+  r.spare = allocate<uint16_t>(r, TOKENS * HIDDEN * 2);
+  r.outputs = allocate<uint16_t>(r, (size_t)EXPERTS * ROWS * HIDDEN);
+  r.number = allocate<uint32_t>(r, 4);
+  r.told = allocate<weft_ep_told>(r, 1);
+  r.lost_bits = allocate<uint64_t>(r, 1);
+  r.masks = allocate<int32_t>(r, CAPACITY);
+  r.local_expert = allocate<int32_t>(r, ROWS * TOPK);
+  r.local_weights = allocate<float>(r, ROWS * TOPK);
+  r.given = allocate<float>(r, TOKENS * HIDDEN);
+  r.dispatch.topk_idx = r.wide;
   r.dispatch.topk_weights = allocate<float>(r, TOKENS * TOPK);
   r.dispatch.stream = r.stream;
   r.recv = WEFT_EP_RECV_ARGS_INIT;
   r.recv.layout = WEFT_EP_PER_EXPERT;
   r.recv.rows = ROWS;
   r.recv.x = allocate<uint16_t>(r, (size_t)EXPERTS * ROWS * HIDDEN);
+  r.recv.scales = allocate<float>(r, SCALES);
   r.recv.counts = allocate<int32_t>(r, EXPERTS);
   r.recv.src_rank = allocate<int32_t>(r, EXPERTS * ROWS);
   r.recv.src_token = allocate<int32_t>(r, EXPERTS * ROWS);
@@ -84,10 +100,17 @@ static void allocate_all(rank &r) {
   r.combine.stream = r.stream;
 }
 
+void rank::poison_out() {
+  const std::vector<char> bytes(TOKENS * HIDDEN * sizeof(uint16_t), (char)0xFF);
+  drain("the operation before");
+  copy(combine.out, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+}
+
 void rank::poison() {
   const std::vector<char> bytes((size_t)EXPERTS * ROWS * HIDDEN * sizeof(uint16_t), (char)0xFF);
   auto fill = [&](void *memory, size_t size) { copy(memory, bytes.data(), size, cudaMemcpyHostToDevice); };
   fill(recv.x, bytes.size());
+  fill(recv.scales, SCALES * sizeof(float));
   fill(recv.counts, EXPERTS * sizeof(int32_t));
   fill(recv.src_rank, EXPERTS * ROWS * sizeof(int32_t));
   fill(recv.src_token, EXPERTS * ROWS * sizeof(int32_t));
@@ -102,6 +125,7 @@ copies rank::fetch() const {
     copy(to.data(), from, count * sizeof to[0], cudaMemcpyDeviceToHost);
   };
   take(c.x, recv.x, (size_t)EXPERTS * ROWS * HIDDEN);
+  take(c.scales, recv.scales, SCALES);
   take(c.counts, recv.counts, EXPERTS);
   take(c.src_rank, recv.src_rank, EXPERTS * ROWS);
   take(c.src_token, recv.src_token, EXPERTS * ROWS);
@@ -118,12 +142,12 @@ struct input {
   std::vector<float> weights;
 };
 
-static input make_input(int32_t rank, uint64_t key, const std::vector<int32_t> &routed) {
+static input make_input(int32_t rank, uint64_t key, const std::vector<int32_t> &routed, uint32_t topk) {
   pattern pattern = {};
   pattern.seed = 11;
   pattern.num_tokens = TOKENS;
   pattern.hidden = HIDDEN;
-  pattern.topk = TOPK;
+  pattern.topk = topk;
   pattern.experts_per_rank = EXPERTS;
   pattern.drop = 0.1f;
   input in;
@@ -136,12 +160,13 @@ static input make_input(int32_t rank, uint64_t key, const std::vector<int32_t> &
 }
 
 void rank::fill(uint64_t key, const std::vector<int32_t> &routed) {
-  input in = make_input(index, key, routed);
+  input in = make_input(index, key, routed, topk());
+  std::vector<int32_t> narrowed(in.topk_idx.begin(), in.topk_idx.end());
+  const float *weights = dispatch.topk_weights ? dispatch.topk_weights : combine.topk_weights;
   copy((void *)dispatch.x, in.x.data(), in.x.size() * sizeof in.x[0], cudaMemcpyHostToDevice);
-  copy((void *)dispatch.topk_idx, in.topk_idx.data(), in.topk_idx.size() * sizeof in.topk_idx[0],
-       cudaMemcpyHostToDevice);
-  copy((void *)dispatch.topk_weights, in.weights.data(), in.weights.size() * sizeof in.weights[0],
-       cudaMemcpyHostToDevice);
+  copy(wide, in.topk_idx.data(), in.topk_idx.size() * sizeof in.topk_idx[0], cudaMemcpyHostToDevice);
+  copy(narrow, narrowed.data(), narrowed.size() * sizeof narrowed[0], cudaMemcpyHostToDevice);
+  copy((void *)weights, in.weights.data(), in.weights.size() * sizeof in.weights[0], cudaMemcpyHostToDevice);
   poison();
 }
 
@@ -197,6 +222,98 @@ void rank::close() {
 
 // --- operations ---
 
+// --- experts and rows of other types, on the host ---
+
+enum { BLOCKS = HIDDEN / WEFT_EP_BLOCK };
+
+// Scales of row `row` as numbers.
+static std::vector<float> row_scales(weft_ep_dtype dtype, const float *scales, size_t row) {
+  std::vector<float> is(BLOCKS);
+  const uint8_t *bytes = (const uint8_t *)scales + row * BLOCKS; // a multiple of 4
+  for (uint32_t b = 0; b < BLOCKS; b++)
+    is[b] = dtype == WEFT_EP_FP8_UE8M0 ? exp2f((float)bytes[b] - 127.0f) : scales[row * BLOCKS + b];
+  return is;
+}
+
+void rank::run_experts() {
+  drain("the dispatch");
+  copies c = fetch();
+  std::vector<uint16_t> y((size_t)EXPERTS * ROWS * HIDDEN);
+  std::vector<double> row(HIDDEN);
+  for (size_t e = 0; e < EXPERTS; e++)
+    for (size_t i = e * ROWS; i < e * ROWS + (size_t)c.counts[e]; i++) {
+      if (dtype() == WEFT_EP_BF16) {
+        memcpy(&y[i * HIDDEN], &c.x[i * HIDDEN], HIDDEN * sizeof y[0]);
+        continue;
+      }
+      oracle_uncast(row.data(), (const uint8_t *)c.x.data() + i * HIDDEN,
+                    row_scales(dtype(), c.scales.data(), i).data(), HIDDEN);
+      for (size_t h = 0; h < HIDDEN; h++)
+        y[i * HIDDEN + h] = oracle_to_bf16(row[h]);
+    }
+  copy(outputs, y.data(), y.size() * sizeof y[0], cudaMemcpyHostToDevice);
+  combine.y = outputs;
+}
+
+void rank::gather_scales() {
+  std::vector<float> came(SCALES), usual(SCALES);
+  copy(came.data(), recv.scales, SCALES * sizeof came[0], cudaMemcpyDeviceToHost);
+  for (size_t e = 0; e < EXPERTS; e++)
+    for (size_t i = 0; i < ROWS; i++)
+      for (size_t b = 0; b < BLOCKS; b++)
+        usual[(e * ROWS + i) * BLOCKS + b] =
+            came[e * recv.scale_expert_stride + i * recv.scale_row_stride + b * recv.scale_block_stride];
+  copy(recv.scales, usual.data(), SCALES * sizeof usual[0], cudaMemcpyHostToDevice);
+}
+
+void rank::send_given_scales(uint64_t key) {
+  const void *x = dispatch.x;
+  fill(key, first_ranks(RANKS));
+  input in = make_input(index, key, first_ranks(RANKS), topk());
+  std::vector<uint8_t> codes(TOKENS * HIDDEN);
+  std::vector<float> scales(BLOCKS), apart(TOKENS * BLOCKS);
+  for (size_t t = 0; t < TOKENS; t++) {
+    oracle_cast(&codes[t * HIDDEN], scales.data(), &in.x[t * HIDDEN], HIDDEN, dtype());
+    for (size_t b = 0; b < BLOCKS; b++)
+      apart[b * TOKENS + t] = scales[b];
+  }
+  copy(spare, codes.data(), codes.size(), cudaMemcpyHostToDevice);
+  copy(given, apart.data(), apart.size() * sizeof apart[0], cudaMemcpyHostToDevice);
+  dispatch.x = spare;
+  dispatch.scales = given;
+  dispatch.scale_row_stride = 1;
+  dispatch.scale_block_stride = TOKENS;
+  must(weft_ep_dispatch(ep, &dispatch, &recv, nullptr, &op), "dispatch");
+  run_experts();
+  must(weft_ep_combine(ep, op, &combine, nullptr), "combine");
+  ask();
+  judge(*this, all_there(key));
+  dispatch.x = x;
+  dispatch.scales = nullptr;
+  dispatch.scale_row_stride = dispatch.scale_block_stride = 0;
+}
+
+void rank::judge_places(uint64_t key) const {
+  std::vector<int32_t> experts(ROWS * TOPK), src_rank(ROWS), src_token(ROWS);
+  std::vector<float> weights(ROWS * TOPK);
+  copy(experts.data(), recv.local_expert, experts.size() * sizeof experts[0], cudaMemcpyDeviceToHost);
+  copy(weights.data(), recv.weights, weights.size() * sizeof weights[0], cudaMemcpyDeviceToHost);
+  copy(src_rank.data(), recv.src_rank, src_rank.size() * sizeof src_rank[0], cudaMemcpyDeviceToHost);
+  copy(src_token.data(), recv.src_token, src_token.size() * sizeof src_token[0], cudaMemcpyDeviceToHost);
+  for (uint32_t row = 0; row < info.num_rows; row++) {
+    input in = make_input(src_rank[row], key, first_ranks(RANKS), TOPK);
+    for (uint32_t k = 0; k < TOPK; k++) {
+      size_t at = (size_t)src_token[row] * TOPK + k, is = (size_t)row * TOPK + k;
+      bool here = in.topk_idx[at] >= 0 && in.topk_idx[at] / EXPERTS == index;
+      int32_t expert = here ? (int32_t)(in.topk_idx[at] % EXPERTS) : -1;
+      float weight = here ? in.weights[at] : 0.0f;
+      if (experts[is] != expert || weights[is] != weight)
+        die("row %u, place %u: expert %d with %g, should be %d with %g", row, k, experts[is], (double)weights[is],
+            expert, (double)weight);
+    }
+  }
+}
+
 static void ask_for_all(rank &r) {
   r.info = WEFT_EP_INFO_INIT;
   r.info.lost = r.lost;
@@ -204,6 +321,11 @@ static void ask_for_all(rank &r) {
   r.result = WEFT_EP_RESULT_INIT;
   r.result.missing = r.missing;
   r.result.missing_cap = TOKENS * TOPK;
+}
+
+void rank::ask() {
+  ask_for_all(*this);
+  must(weft_ep_await(ep, op, &info, &result, DEADLINE_MS), "weft_ep_await");
 }
 
 void rank::pair() {
@@ -221,6 +343,39 @@ void rank::ask_newest() {
   result.missing_cap = 0;
   must(weft_ep_await(ep, UINT64_MAX, &info, &result, DEADLINE_MS), "weft_ep_await");
   op = info.op;
+}
+
+cudaGraphExec_t rank::capture(const std::function<void()> &more) {
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  uint64_t captured;
+  cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  must(weft_ep_dispatch(ep, &dispatch, &recv, nullptr, &captured), "dispatch, captured");
+  must(weft_ep_combine(ep, captured, &combine, nullptr), "combine, captured");
+  if (more)
+    more();
+  cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  cuda(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+  cuda(cudaGraphUpload(exec, stream), "cudaGraphUpload");
+  drain("cudaGraphUpload");
+  cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  return exec;
+}
+
+void rank::replay(cudaGraphExec_t exec) {
+  cuda(cudaGraphLaunch(exec, stream), "cudaGraphLaunch");
+  ask_newest();
+  check_whole();
+}
+
+void rank::replay_until(cudaGraphExec_t exec, uint32_t num_ranks) {
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(DEADLINE_MS);
+  do {
+    if (std::chrono::steady_clock::now() > deadline)
+      die("no view of %u ranks within %d ms: operation %llu ran in one of %u", num_ranks, DEADLINE_MS,
+          (unsigned long long)op, info.num_ranks);
+    replay(exec);
+  } while (info.num_ranks != num_ranks);
 }
 
 void rank::check_whole() const {
@@ -247,6 +402,7 @@ static void judge_dispatch(const rank &r, const expected &is, oracle_case test, 
   recv.layout = WEFT_EP_PER_EXPERT;
   recv.rows = ROWS;
   recv.x = c.x.data();
+  recv.scales = test.dtype == WEFT_EP_BF16 ? nullptr : c.scales.data();
   recv.counts = c.counts.data();
   recv.src_rank = c.src_rank.data();
   recv.src_token = c.src_token.data();
@@ -261,11 +417,18 @@ void judge(const rank &r, const expected &is) {
   std::vector<input> in;
   std::vector<oracle_source> sources;
   for (int32_t member : is.view)
-    in.push_back(make_input(member, is.key, is.routed));
+    in.push_back(make_input(member, is.key, is.routed, r.topk()));
   for (size_t i = 0; i < in.size(); i++)
-    sources.push_back({is.view[i], TOKENS, in[i].x.data(), in[i].topk_idx.data(), in[i].weights.data()});
-  const oracle_case test = {
-      HIDDEN, TOPK, EXPERTS, CAPACITY, WEFT_EP_BF16, sources.data(), (uint32_t)sources.size(), WEFT_EP_COMBINE_BF16};
+    sources.push_back(
+        {is.view[i], r.world->ranks[is.view[i]].tokens, in[i].x.data(), in[i].topk_idx.data(), in[i].weights.data()});
+  const oracle_case test = {HIDDEN,
+                            r.topk(),
+                            EXPERTS,
+                            CAPACITY,
+                            r.dtype(),
+                            sources.data(),
+                            (uint32_t)sources.size(),
+                            r.combine.dtype ? r.combine.dtype : WEFT_EP_COMBINE_BF16};
   copies c = r.fetch();
   enum pattern_kind identity = PATTERN_PLAIN;
   judge_dispatch(r, is, test, c);

@@ -33,6 +33,7 @@ enum {
 // Rows, counts and outputs, on the host.
 struct copies {
   std::vector<uint16_t> x, out;
+  std::vector<float> scales;
   std::vector<int32_t> counts, src_rank, src_token;
   std::vector<int64_t> range;
 };
@@ -49,6 +50,16 @@ struct rank {
   struct weft_ep_dispatch_args dispatch;
   weft_ep_recv_args recv;
   struct weft_ep_combine_args combine; // y is recv.x: the experts are the identity
+  uint32_t tokens;                     // of its next operation
+  // For calls that say more for themselves (calls.cu), on the device
+  int64_t *wide; // topk_idx
+  int32_t *narrow;
+  uint16_t *spare, *outputs; // [TOKENS] longer rows; [EXPERTS][ROWS][HIDDEN]
+  uint32_t *number;
+  weft_ep_told *told;
+  uint64_t *lost_bits;
+  int32_t *masks, *local_expert;
+  float *local_weights, *given;
   // Of the operation before
   uint64_t op;
   weft_ep_info info;
@@ -62,6 +73,12 @@ struct rank {
   void copy(void *to, const void *from, size_t size, cudaMemcpyKind kind) const;
   // Waits for the stream.
   void drain(const char *what) const;
+  // A graph of an operation, and what `more` launches behind it.
+  cudaGraphExec_t capture(const std::function<void()> &more = nullptr);
+  // Runs it, and asks what it did.
+  void replay(cudaGraphExec_t exec);
+  // Until it has run in a view of so many ranks. Ranks see that with the same operation, so they end together.
+  void replay_until(cudaGraphExec_t exec, uint32_t num_ranks);
 
   // The rank in a group that `founders` of this test found, 0 to founders - 1; or one that joins it.
   void open(int32_t founders, uint32_t op_timeout_ms);
@@ -70,6 +87,20 @@ struct rank {
   // Its tokens are those of `key`, and select among the experts of these ranks. The outputs are poisoned.
   void fill(uint64_t key, const std::vector<int32_t> &routed);
   void poison();
+  void poison_out();
+  // What the operation's dispatch and combine say of the rows: types and top-k.
+  uint32_t topk() const { return dispatch.topk ? dispatch.topk : (uint32_t)TOPK; }
+  weft_ep_dtype dtype() const { return dispatch.dtype ? dispatch.dtype : WEFT_EP_BF16; }
+  // Makes y from what was received, brought back to bf16, on the host.
+  void run_experts();
+  // What the newest operation of its own did.
+  void ask();
+  // Brings scales that were received with the strides of recv to their usual places.
+  void gather_scales();
+  // Dispatches rows that it has cast itself, with scales block by block, and judges both halves.
+  void send_given_scales(uint64_t key);
+  // Rank-major, KEEP_PLACES: the experts and weights of each row.
+  void judge_places(uint64_t key) const;
   // An operation; what it did is in `op`, `info` and `result`.
   void pair();
   // What the newest operation did, a graph's: the list of what is missing is not there.

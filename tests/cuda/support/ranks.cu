@@ -100,6 +100,7 @@ static void connect(group &g, rank &r) {
   OK(cudaMallocHost(&r.report, sizeof *r.report));
   memset((void *)r.report, 0, sizeof *r.report);
   state->report = r.report;
+  state->forms = g.forms;
   state->control.timeout_ns = 5000000000ull;
   state->control.strict = s.strict;
   state->control.ready = 1;
@@ -149,7 +150,7 @@ group::group(const struct shape &wanted) : shape(wanted) {
   OK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
   if (s.blocks == 0)
     s.blocks = (uint32_t)processors / sharing;
-  cuda_layout_init(&layout, s.tokens, s.hidden, s.topk, s.experts, s.dtype,
+  cuda_layout_init(&layout, &forms, s.tokens, s.hidden, s.topk, s.experts, s.dtype,
                    s.coded ? CUDA_COMBINE_LOGFMT10 : CUDA_COMBINE_BF16);
   rows = s.tokens * s.ranks;
   capacity = s.ranks * s.stride;
@@ -266,7 +267,6 @@ void group::dispatch_halves(rank &r, uint32_t halves) const {
   args.layout = layout;
   args.capacity = capacity;
   args.members = shape.ranks;
-  args.dtype = shape.dtype;
   args.trace = r.dispatch_trace;
   device_dispatch &d = args.d;
   d.kind = 1;
@@ -286,6 +286,7 @@ void group::dispatch_halves(rank &r, uint32_t halves) const {
   d.local_expert = r.local_expert;
   d.weights = r.weights;
   d.halves = halves;
+  cuda_complete(&args);
   OK(cuda_launch_dispatch(&args, shape.blocks, shape.early, r.stream));
 }
 
@@ -299,6 +300,7 @@ void group::combine(rank &r) const {
   cuda_combine_args args = {};
   args.state = r.state;
   args.layout = layout;
+  args.usual = true;
   args.trace = r.combine_trace;
   device_combine &c = args.c;
   c.rank_major = shape.rank_major;
@@ -316,7 +318,7 @@ void group::combine(rank &r) const {
 }
 
 void group::end(rank &r) const {
-  const cuda_finish_args args = {r.state, layout};
+  const cuda_finish_args args = {r.state, layout, 0};
   OK(cuda_launch_finish(&args, shape.blocks, r.stream));
 }
 

@@ -74,6 +74,7 @@ struct input {
 struct group {
   struct shape shape;
   cuda_layout layout;
+  cuda_forms forms;
   uint32_t rows, capacity, parts; // rows of each part of the receive buffer: an expert's, or the rank's
   std::vector<int32_t> active;
   std::vector<rank> ranks;

@@ -81,8 +81,8 @@ void plan_list_dispatch(const struct plan *plan, uint32_t side, uint64_t op, str
   for (uint32_t token = 0; token < TOKENS; token++)
     if (has_token(plan, side, op, token)) {
       add_values(items, slot + layout->rows + (size_t)token * layout->row.stride, layout->row.stride);
-      if (layout->scale_stride)
-        add_values(items, slot + layout->scales + (size_t)token * layout->scale_stride, layout->row.chunks * 4);
+      if (layout->row.scale_stride)
+        add_values(items, slot + layout->row.scales + (size_t)token * layout->row.scale_stride, layout->row.chunks * 4);
     }
 }
 

@@ -15,6 +15,7 @@ typedef uint32_t __attribute__((may_alias)) value;
 
 struct plan {
   struct cuda_layout layout;
+  struct cuda_forms forms;
   uint64_t first, ops, seed;
 };
 

@@ -1,5 +1,5 @@
-// What the engine on CUDA memory does not do yet of weft/ep.h: each field is refused with its name, before anything is
-// launched.
+// What arguments have to be on CUDA memory beside what they are elsewhere, each refused before anything is launched;
+// and operations that are combined again, that end another, and that may not end before another does.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,78 +7,105 @@
 
 #include "ep/gpu/support/fake_ranks.h"
 
-static void each_field_is_refused_by_name(void **state) {
-  (void)state;
+static const int64_t experts[] = {0, 1};
+static uint16_t x[256];
+
+static weft_ep_t *open_one(void) {
   struct weft_ep_options options = fake_options(0, NULL, 0);
   options.topk = 2;
   weft_ep_t *ep = fake_open(options);
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
-  static uint16_t x[128];
-  static uint32_t number = 1;
-  static const int64_t experts[] = {0, 1};
-  struct weft_ep_dispatch_args good = WEFT_EP_DISPATCH_ARGS_INIT, args;
-  good.x = x;
-  good.num_tokens = 1;
-  good.topk_idx = experts;
+  return ep;
+}
+
+static struct weft_ep_dispatch_args one_token(void) {
+  struct weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;
+  args.x = x;
+  args.num_tokens = 1;
+  args.topk_idx = experts;
+  return args;
+}
+
+static void what_kernels_cannot_work_with_is_refused(void **state) {
+  (void)state;
+  weft_ep_t *ep = open_one();
+  struct weft_ep_dispatch_args args;
   struct weft_ep_recv_args recv;
-  struct weft_ep_combine_args combine;
   uint64_t op, before = weft_ep_next_op(ep);
 #define SEND(field, value, words)                                                                                      \
-  args = good;                                                                                                         \
+  args = one_token();                                                                                                  \
   args.field = value;                                                                                                  \
-  assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_UNSUPPORTED);                                       \
+  assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID);                                           \
   assert_says(words)
-  SEND(dtype, WEFT_EP_FP8_POW2, "a dtype other than that of the group");
-  SEND(x_dtype, WEFT_EP_FP8, "x_dtype");
-  SEND(topk, 1, "a topk other than that of the group");
-  SEND(num_tokens_at, &number, "num_tokens_at");
-  SEND(row_stride, 512, "row_stride");
-  SEND(scale_row_stride, 9, "scale_row_stride");
-  SEND(scale_block_stride, 9, "scale_block_stride");
-  SEND(processors, 4, "processors");
-  SEND(flags, WEFT_EP_DISPATCH_RECYCLE, "RECYCLE");
-  args = good;
-  args.topk_idx = NULL;
-  args.topk_idx32 = (const int32_t *)&number;
-  assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_UNSUPPORTED);
-  assert_says("topk_idx32");
-#define RECEIVE(field, value, words)                                                                                   \
-  recv = *fake_no_rows();                                                                                              \
-  recv.layout = WEFT_EP_RANK_MAJOR;                                                                                    \
-  recv.told_size = sizeof(struct weft_ep_told);                                                                        \
-  recv.field = value;                                                                                                  \
-  assert_int_equal(weft_ep_dispatch(ep, &good, &recv, NULL, &op), WEFT_ERR_UNSUPPORTED);                               \
-  assert_says(words)
-  struct weft_ep_told told;
-  uint64_t lost[1];
-  RECEIVE(told, &told, "told");
-  RECEIVE(lost, lost, "lost");
-  RECEIVE(flags, WEFT_EP_RECV_KEEP_PLACES, "KEEP_PLACES");
-  RECEIVE(scale_row_stride, 1, "scale_row_stride");
-  RECEIVE(scale_block_stride, 1, "scale_block_stride");
-  RECEIVE(scale_expert_stride, 1, "scale_expert_stride");
+  SEND(row_stride, 264, "row_stride is 264; on CUDA memory it must be a multiple of 16 bytes");
+  SEND(row_stride, UINT64_C(1) << 32, "a stride is larger than the 4294967295 that kernels can step by");
+  SEND(topk, 3, "topk is 3, but the group was opened for 2 at most");
+  SEND(scales, (const void *)x, "scales are given, but the rows are bf16");
+  recv = *fake_no_rows();
+  recv.scales = x;
+  recv.scale_row_stride = UINT64_C(1) << 40;
+  args = one_token();
+  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), WEFT_ERR_INVALID);
+  assert_says("dispatch_recv: a stride is larger");
   assert_int_equal(weft_ep_next_op(ep), before);
-  args = good;
-  args.num_tokens = 0;
-  assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op));
-#define COMBINE(field, value, words)                                                                                   \
-  combine = WEFT_EP_COMBINE_ARGS_INIT;                                                                                 \
-  combine.field = value;                                                                                               \
-  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_UNSUPPORTED);                                     \
-  assert_says(words)
-  COMBINE(dtype, WEFT_EP_COMBINE_LOGFMT10, "a dtype other than that of the group");
-  COMBINE(processors, 4, "processors");
-  COMBINE(flags, WEFT_EP_COMBINE_KEEP, "KEEP");
-  int32_t masked[8];
-  assert_int_equal(weft_ep_mask_read(ep, masked, 8, NULL), WEFT_ERR_UNSUPPORTED);
-  assert_says("weft_ep_states");
-  assert_ok(weft_ep_finish(ep, op));
+  weft_ep_close(ep);
+}
+
+static void operations_end_in_their_order(void **state) {
+  (void)state;
+  weft_ep_t *ep = open_one();
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  uint64_t ops[3];
+  for (int i = 0; i < 2; i++)
+    assert_ok(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &ops[i]));
+  assert_int_equal(weft_ep_combine(ep, ops[1], &combine, NULL), WEFT_ERR_INVALID);
+  assert_says("operation 0 is open, and on CUDA memory operations end in their order: end that one first, or set KEEP");
+  assert_int_equal(weft_ep_finish(ep, ops[1]), WEFT_ERR_INVALID);
+  assert_says("operation 0 is open");
+  assert_ok(weft_ep_finish(ep, ops[0]));
+  assert_ok(weft_ep_finish(ep, ops[1]));
+  weft_ep_close(ep);
+}
+
+static void a_dispatch_ends_the_one_before_the_last_if_it_is_asked_to(void **state) {
+  (void)state;
+  weft_ep_t *ep = open_one();
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  uint64_t ops[3];
+  for (int i = 0; i < 2; i++)
+    assert_ok(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &ops[i]));
+  assert_int_equal(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &ops[2]), WEFT_ERR_BUSY);
+  none.flags = WEFT_EP_DISPATCH_RECYCLE;
+  assert_ok(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &ops[2]));
+  assert_int_equal(ops[2], 2);
+  assert_int_equal(weft_ep_finish(ep, ops[0]), WEFT_ERR_INVALID);
+  assert_ok(weft_ep_finish(ep, ops[1]));
+  assert_ok(weft_ep_finish(ep, ops[2]));
+  weft_ep_close(ep);
+}
+
+static void masks_are_read_from_the_device(void **state) {
+  (void)state;
+  weft_ep_t *ep = open_one();
+  int32_t masked[4] = {7, 7, 7, 7};
+  assert_ok(weft_ep_mask_read(ep, masked, 2, NULL));
+  assert_int_equal(masked[0], 0);
+  assert_int_equal(masked[1], 0);
+  assert_int_equal(masked[2], 7);
+  assert_ok(weft_ep_mask_update(ep, 0, true));
+  assert_ok(weft_ep_mask_read(ep, masked, 2, NULL));
+  assert_int_equal(masked[0], 1);
   weft_ep_close(ep);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(each_field_is_refused_by_name, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(what_kernels_cannot_work_with_is_refused, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(operations_end_in_their_order, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(a_dispatch_ends_the_one_before_the_last_if_it_is_asked_to, fake_open_store,
+                                      fake_close_store),
+      cmocka_unit_test_setup_teardown(masks_are_read_from_the_device, fake_open_store, fake_close_store),
   };
   return cmocka_run_group_tests_name("ep_fake_refusals", tests, NULL, NULL);
 }

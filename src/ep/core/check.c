@@ -1,7 +1,7 @@
-// What can be said of arguments on host memory without the operation: types and strides.
+// What can be said of arguments without the operation: types and strides, on all memory.
 #include "base/fail.h"
 #include "ep/core/args.h"
-#include "ep/host/host.h"
+#include "ep/core/engine.h"
 
 static int check_types(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct ep_form *form) {
   const struct ep_layout *layout = &ep->layout;
@@ -21,7 +21,7 @@ static int check_types(const weft_ep_t *ep, const struct weft_ep_dispatch_args *
   return 0;
 }
 
-int ep_host_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
+int ep_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
   struct ep_form form = ep_layout_form(&ep->layout, args->dtype ? args->dtype : ep->dtype);
   int rc = check_types(ep, args, &form);
   if (rc != 0)
@@ -35,7 +35,7 @@ int ep_host_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) 
   return 0;
 }
 
-int ep_host_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
+int ep_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   (void)ep;
   if ((recv->scale_row_stride || recv->scale_block_stride || recv->scale_expert_stride) && !recv->scales)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: strides of scales are given, but scales is NULL");
@@ -45,7 +45,7 @@ int ep_host_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   return 0;
 }
 
-int ep_host_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
+int ep_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
   if (!args->dtype || ep_layout_combine_bytes(&ep->layout, args->dtype) <= ep->layout.combine_bytes)
     return 0;
   return fail(WEFT_ERR_INVALID, "%s: rows of dtype %d take %zu bytes, and the group was opened for dtype %d: %zu", call,

@@ -1,0 +1,7 @@
+// The kernels of combine for launches that say something of their own: kernels/usual.cuh.
+#define CUDA_USUAL false
+#include "cuda/combine/combine.cuh"
+
+const void *cuda_any_combine(uint32_t halves, bool coded) {
+  return kernel_of(halves, coded);
+}

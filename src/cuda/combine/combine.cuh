@@ -1,0 +1,65 @@
+// combine: the experts' rank reduces its rows for a token and returns one; the source adds the rows of the ranks.
+#ifndef CUDA_COMBINE_COMBINE_CUH
+#define CUDA_COMBINE_COMBINE_CUH
+
+#include "cuda/combine/kernels.cuh"
+
+namespace {
+
+template <bool ANSWERS, bool ADDS, bool CODED>
+__global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constant__ cuda_combine_args args) {
+  extern __shared__ __align__(128) char memory[]; // the answerers' stages and rows aside, and everybody's room
+  __shared__ snapshot snapshot;
+  __shared__ scratch scratches[COMBINE_WARPS];
+  __shared__ uint64_t lost[COMBINE_WARPS / TEAM];
+  constexpr uint32_t answerers = answerers_of(ANSWERS, ADDS), ASIDE = aside_of(ADDS);
+  constexpr uint32_t QUIET = ANSWERS ? answerers - 1 : COMBINE_WARPS - 1; // the warp that has least else to do
+  const steps STEPS = {
+      false,       false,         ANSWERS, ADDS, ADDS && CUDA_SAYS(args.c.keeps), CODED && CUDA_SAYS(args.by_call),
+      !CUDA_USUAL, ahead_of(args)};
+  // Where answers are bf16, links are waited for most of the time, and it makes no difference.
+  constexpr bool BEGUN_FIRST = ANSWERS && ADDS && CODED;
+  const role answering = {0, gridDim.x, 0, answerers, 0};
+  const role adding = {0, gridDim.x, answerers, COMBINE_WARPS - answerers, 0};
+  scratch &scratch = scratches[threadIdx.x / WARP];
+  char *room = CODED ? memory + answerers * answerer_room(ADDS) + threadIdx.x / WARP * CODED_ROOM : nullptr;
+  touch(args);
+  ptx::kernel_wait();
+  const snapshot_part<COMBINE_BLOCK> part(args.state);
+  trace(args.trace, 0, threadIdx.x == 0);
+  part.put(snapshot);
+  __syncthreads();
+  trace(args.trace, 1, threadIdx.x == 0);
+  if (threadIdx.x / WARP == QUIET) {
+    if (blockIdx.x == gridDim.x - 1)
+      publish(snapshot, args.state, STEPS);
+    arrive(snapshot, args.state, STEPS);
+  }
+  if (ANSWERS && answering.includes_me()) {
+    answer<CODED, ASIDE>(args, snapshot, view_of(snapshot, snapshot.counters.answered + ahead_of(args)),
+                         warp_set(answering), scratch, memory + threadIdx.x / WARP * STAGE,
+                         memory + answerers * STAGE + threadIdx.x / WARP * ASIDE * ROW_ASIDE, room,
+                         begun{COMBINE_BLOCK, !BEGUN_FIRST});
+    trace(args.trace, 2, threadIdx.x == 0);
+  } else if (ADDS && adding.includes_me()) {
+    if (BEGUN_FIRST)
+      ptx::barrier(BARRIER_BEGUN, COMBINE_BLOCK);
+    add_up<CODED>(args, snapshot, view_of(snapshot, snapshot.counters.combined + ahead_of(args)), lost, adding,
+                  warp_set(adding), scratch, room);
+    trace(args.trace, 4, adding.thread() == 0);
+  }
+}
+
+template <bool CODED> const void *half_of(uint32_t halves) {
+  return halves == DEVICE_SEND   ? (const void *)combine<true, false, CODED>
+         : halves == DEVICE_RECV ? (const void *)combine<false, true, CODED>
+                                 : (const void *)combine<true, true, CODED>;
+}
+
+const void *kernel_of(uint32_t halves, bool coded) {
+  return coded ? half_of<true>(halves) : half_of<false>(halves);
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,26 @@
+// The kernels of combine, for usual launches (kernels/usual.cuh) and for all, and what each block has.
+#ifndef CUDA_COMBINE_KERNELS_CUH
+#define CUDA_COMBINE_KERNELS_CUH
+
+#include "cuda/combine/sum_ranks.cuh"
+
+// `halves`: DEVICE_SEND, DEVICE_RECV. `coded`: answers travel as logfmt10.
+const void *cuda_usual_combine(uint32_t halves, bool coded);
+const void *cuda_any_combine(uint32_t halves, bool coded);
+
+// Warps of a block, few enough that each has all the registers that it needs.
+static constexpr uint32_t COMBINE_WARPS = 16, COMBINE_BLOCK = COMBINE_WARPS * WARP;
+
+// Those that answer, by the halves that a kernel does: where it adds too, all but a team.
+__host__ __device__ constexpr uint32_t answerers_of(bool answers, bool adds) {
+  return !answers ? 0 : adds ? COMBINE_WARPS - TEAM : COMBINE_WARPS;
+}
+// What shared memory has room for.
+__host__ __device__ constexpr uint32_t aside_of(bool adds) {
+  return adds ? 8 : 4;
+}
+__host__ __device__ constexpr uint32_t answerer_room(bool adds) {
+  return STAGE + aside_of(adds) * ROW_ASIDE;
+}
+
+#endif

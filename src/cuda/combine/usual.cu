@@ -1,0 +1,7 @@
+// The kernels of combine for launches that say nothing of their own: kernels/usual.cuh.
+#define CUDA_USUAL true
+#include "cuda/combine/combine.cuh"
+
+const void *cuda_usual_combine(uint32_t halves, bool coded) {
+  return kernel_of(halves, coded);
+}

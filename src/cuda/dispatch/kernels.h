@@ -1,0 +1,11 @@
+// The kernels of dispatch: for usual launches (kernels/usual.cuh), and for all.
+#ifndef CUDA_DISPATCH_KERNELS_H
+#define CUDA_DISPATCH_KERNELS_H
+
+#include <cstdint>
+
+// `halves`: DEVICE_SEND, DEVICE_RECV. `scales`: rows that are not bf16 come with them.
+const void *cuda_usual_dispatch(uint32_t halves, bool bf16, bool scales);
+const void *cuda_any_dispatch(uint32_t halves, bool bf16, bool scales);
+
+#endif

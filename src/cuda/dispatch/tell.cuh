@@ -1,0 +1,61 @@
+// Tells kernels and threads that do not call the library what a dispatch brought (struct weft_ep_told): by the last
+// block that has placed its rows, so that all of them stand before `written` does.
+#ifndef CUDA_DISPATCH_TELL_CUH
+#define CUDA_DISPATCH_TELL_CUH
+
+#include <weft/ep.h>
+
+#include "cuda/dispatch/receive_headers.cuh"
+
+// Bit r of the caller's list: rank r of the view did not come. [one thread]
+__device__ __forceinline__ void write_lost(const cuda_dispatch_args &args, const cuda_view &view, uint64_t members) {
+#pragma unroll 1
+  for (uint32_t i = 0; i < (args.capacity + 63) / 64; i++)
+    args.d.lost[i] = 0;
+#pragma unroll 1
+  for (; members; members &= members - 1) {
+    uint32_t rank = (uint32_t)view.members[__ffsll((long long)members) - 1].rank;
+    args.d.lost[rank / 64] |= 1ull << rank % 64;
+  }
+}
+
+// [one thread]
+static __device__ __noinline__ void write_told(const cuda_dispatch_args &args, const cuda_view &view, uint64_t op) {
+  const device_record &record = args.state->record[op % CUDA_RECORDS];
+  uint64_t members = ptx::load_volatile(&record.lost);
+  if (args.d.lost)
+    write_lost(args, view, members);
+  weft_ep_told *told = args.d.told;
+  if (!told)
+    return;
+  told->op = op;
+  told->epoch = ptx::load_volatile(&record.epoch);
+  told->mark = ptx::load_volatile(&record.mark);
+  told->num_ranks = ptx::load_volatile(&record.num_ranks);
+  told->num_rows = ptx::load_volatile(&record.num_rows);
+  told->rows_needed = ptx::load_volatile(&record.needed_rows);
+  told->num_lost = (uint32_t)__popcll(members);
+  ptx::fence_system();
+  ptx::store_relaxed(&told->written, op + 1);
+}
+
+static __device__ __noinline__ void tell_last(const cuda_dispatch_args &args, const cuda_view &view, uint64_t op,
+                                              struct role role) {
+  role.sync();
+  if (role.thread() != 0)
+    return;
+  ptx::fence_system();
+  if (atomicAdd(&args.state->votes[op % CUDA_LIVE].placed, 1) != role.blocks - 1)
+    return;
+  ptx::fence_system();
+  write_told(args, view, op);
+}
+
+// At the end of all that a receiving block writes. [role]
+__device__ __forceinline__ void tell(const cuda_dispatch_args &args, const cuda_view &view, uint64_t op,
+                                     const role &role) {
+  if (CUDA_SAYS(args.d.told || args.d.lost))
+    tell_last(args, view, op, role);
+}
+
+#endif

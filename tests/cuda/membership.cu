@@ -1,0 +1,175 @@
+// Membership in one step on real GPUs (weft/ep.h), beside a graph that replays: ranks that offer themselves are taken
+// in together or not at all; and a wait for the device that is interrupted.
+#include "cuda/support/api.cuh"
+#include "cuda/support/cases.cuh"
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace {
+
+enum { TIMEOUT_MS = 10000, SHORT_MS = 300, FEW = 10 };
+
+void leave(rank &r) {
+  r.world->meet(r, "the end");
+  r.close();
+}
+
+// --- one rank runs by a graph, and takes two in ---
+
+std::atomic<uint64_t> first_of_three[RANKS];
+
+const struct weft_ep_change_args &both(void) {
+  static const int32_t joiners[] = {1, 2};
+  static struct weft_ep_change_args change = WEFT_EP_CHANGE_ARGS_INIT;
+  change.add = joiners;
+  change.num_add = 2;
+  return change;
+}
+
+void judge_alone(rank &r, uint64_t key) {
+  const std::vector<int32_t> &one = first_ranks(1);
+  judge(r, {key, one, one, -1, {}, {}});
+}
+
+// Rank 2 has not offered itself: the view stays.
+void grow_too_early(rank &r, cudaGraphExec_t exec) {
+  uint32_t count;
+  int rc = weft_ep_change(r.ep, &both(), SHORT_MS);
+  if (rc != WEFT_ERR_TIMEOUT || !strstr(weft_last_error(), "missing: 2"))
+    r.die("a change with a rank that has not offered itself returns %s: %s", weft_err_name(rc), weft_last_error());
+  r.must(weft_ep_committed_view(r.ep, nullptr, nullptr, 0, &count), "weft_ep_committed_view");
+  for (int i = 0; i < FEW; i++)
+    r.replay(exec);
+  if (count != 1 || r.info.num_ranks != 1)
+    r.die("after a change that failed the view has %u ranks, and the operation %u", count, r.info.num_ranks);
+  judge_alone(r, 150);
+}
+
+void growing(rank &r) {
+  const int32_t joiners[] = {1, 2};
+  struct weft_ep_change_args shrink = WEFT_EP_CHANGE_ARGS_INIT;
+  r.open(1, TIMEOUT_MS);
+  r.must(weft_ep_activate(r.ep, DEADLINE_MS), "weft_ep_activate");
+  r.fill(150, first_ranks(1));
+  cudaGraphExec_t exec = r.capture();
+  for (int i = 0; i < FEW; i++)
+    r.replay(exec);
+  r.world->meet(r, "the capture");
+  r.world->meet(r, "the first offer");
+  grow_too_early(r, exec);
+  r.world->meet(r, "the change that failed");
+  r.fill(151, first_ranks(RANKS));
+  r.world->meet(r, "the second offer");
+  r.must(weft_ep_change(r.ep, &both(), DEADLINE_MS), "weft_ep_change");
+  r.replay_until(exec, RANKS);
+  first_of_three[0] = r.op;
+  for (int i = 0; i < FEW; i++)
+    r.replay(exec);
+  judge(r, all_there(151));
+  shrink.remove = joiners;
+  shrink.num_remove = 2;
+  r.must(weft_ep_change(r.ep, &shrink, DEADLINE_MS), "weft_ep_change, back");
+  r.replay_until(exec, 1);
+  r.fill(152, first_ranks(1));
+  r.replay(exec);
+  judge_alone(r, 152);
+  r.world->meet(r, "the last operation");
+  for (int32_t joiner : joiners)
+    if (first_of_three[joiner] != first_of_three[0])
+      r.die("the view of three began with operation %llu, and for rank %d with %llu",
+            (unsigned long long)first_of_three[0], joiner, (unsigned long long)first_of_three[joiner]);
+  r.cuda(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
+  leave(r);
+}
+
+void offer(rank &r) {
+  r.must(weft_ep_offer(r.ep, DEADLINE_MS), "weft_ep_offer");
+}
+
+// Until it has been put out.
+void operate_to_the_end(rank &r) {
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(DEADLINE_MS);
+  while (weft_ep_is_active(r.ep)) {
+    if (std::chrono::steady_clock::now() > deadline)
+      r.die("it has not left within %d ms", DEADLINE_MS);
+    r.pair();
+    r.check_whole();
+  }
+}
+
+void offering(rank &r) {
+  uint64_t first;
+  r.world->meet(r, "the capture");
+  r.open(1, TIMEOUT_MS);
+  r.fill(151, first_ranks(RANKS));
+  if (r.index == 1) { // it takes its offer back, and makes it again
+    offer(r);
+    r.must(weft_ep_withdraw(r.ep, 1, DEADLINE_MS), "weft_ep_withdraw");
+    offer(r);
+  }
+  r.world->meet(r, "the first offer");
+  r.world->meet(r, "the change that failed");
+  if (r.index == 2)
+    offer(r);
+  r.world->meet(r, "the second offer");
+  r.must(weft_ep_await_start(r.ep, DEADLINE_MS, &first), "weft_ep_await_start");
+  for (int i = 0; i <= FEW; i++) {
+    r.pair();
+    r.check_whole();
+    if (i == 0)
+      first_of_three[r.index] = r.op;
+  }
+  if (first != first_of_three[r.index])
+    r.die("it was to start with operation %llu, and started with %llu", (unsigned long long)first,
+          (unsigned long long)first_of_three[r.index]);
+  judge(r, all_there(151));
+  operate_to_the_end(r);
+  r.close();
+  r.world->meet(r, "the last operation");
+  r.world->meet(r, "the end");
+}
+
+void grow(rank &r) {
+  if (r.index == 0)
+    growing(r);
+  else
+    offering(r);
+}
+
+// --- a wait that is interrupted ---
+
+void interrupt(rank &r) {
+  r.open(RANKS, TIMEOUT_MS);
+  r.activate(RANKS);
+  r.fill(160, first_ranks(RANKS));
+  r.world->meet(r, "the input");
+  if (r.index != 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2 * SHORT_MS)); // rank 0 waits meanwhile
+  r.must(weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &r.op), "dispatch");
+  r.must(weft_ep_combine(r.ep, r.op, &r.combine, nullptr), "combine");
+  if (r.index == 0) {
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(SHORT_MS / 3));
+      weft_ep_interrupt(r.ep);
+    });
+    int rc = weft_ep_await(r.ep, r.op, nullptr, nullptr, DEADLINE_MS);
+    other.join();
+    if (rc != WEFT_ERR_CANCELED)
+      r.die("a wait that is interrupted returns %s: %s", weft_err_name(rc), weft_last_error());
+  }
+  r.ask();
+  judge(r, all_there(160));
+  r.check_whole();
+  leave(r);
+}
+
+const struct test tests[] = {{"grow", grow}, {"interrupt", interrupt}};
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_tests(tests, sizeof tests / sizeof *tests, argc, argv);
+}
