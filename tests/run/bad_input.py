@@ -28,7 +28,7 @@ def malformed_plans():
 
 
 def more_live_ranks_than_slots():
-    refused(2, "4 process slots", "8 live ranks", plan=[[0, 1, 2, 3], list(range(8))], num_processes=4)
+    refused(2, "4 process slots", "8 live ranks", plan=[[0, 1, 2, 3], list(range(8))], num_processes=4, num_agents=1)
 
 
 def an_unwritable_run_directory():

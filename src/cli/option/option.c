@@ -56,8 +56,14 @@ static int set_without_command_line(struct parse *parse) {
   return 0;
 }
 
+// An underscore counts as a hyphen.
 static bool is_name(const char *name, const char *text, size_t size) {
-  return name && strlen(name) == size && memcmp(name, text, size) == 0;
+  if (!name || strlen(name) != size)
+    return false;
+  for (size_t i = 0; i < size; i++)
+    if (name[i] != (text[i] == '_' ? '-' : text[i]))
+      return false;
+  return true;
 }
 
 static const struct cli_option *find_long(struct cli_option_table table, const char *name, size_t size) {

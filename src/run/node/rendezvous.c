@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "run/common/config_json.h"
+#include "run/common/lead_address.h"
 #include "run/node/node.h"
 
 enum { RETRY_MS = 50, FIRST_TRIES = 3 };
@@ -31,7 +32,7 @@ static int open_client(struct node *node, const char *endpoints) {
 static int start_server(struct node *node) {
   const struct run_config *config = &node->config;
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  options.address = config->listen;
+  options.address = config->listen ? config->listen : config->others_come ? "0.0.0.0" : "127.0.0.1";
   options.port = config->store_port ? config->store_port : config->num_agents > 1 ? RUN_DEFAULT_PORT : 0;
   options.token = config->token;
   int err = weft_store_server_start(&node->store.server, &options);
@@ -199,20 +200,9 @@ static int lead_or_follow(struct node *node) {
   return err || node->leads ? err : wait_and_follow(node);
 }
 
-// The URL of the store that the lead at HOST[:PORT] has embedded: as weft_store_server_url() says it there. NULL when
-// memory ran out.
-static char *lead_url(const char *lead) {
-  static const char scheme[] = "https";
-  const char *colon = strrchr(lead, ':');
-  char *url = NULL;
-  bool has_port = colon && (strchr(lead, ':') == colon || colon[-1] == ']'); // an IPv6 address stands in brackets
-  int size =
-      has_port ? asprintf(&url, "%s://%s", scheme, lead) : asprintf(&url, "%s://%s:%d", scheme, lead, RUN_DEFAULT_PORT);
-  return size < 0 ? NULL : url;
-}
-
 static int open_lead_store(struct node *node) {
-  char *url = lead_url(node->config.lead);
+  uint16_t port = node->config.store_port ? node->config.store_port : RUN_DEFAULT_PORT;
+  char *url = run_lead_url(node->config.lead, port);
   if (!url)
     return fail(WEFT_ERR_NOMEM, "no memory for a URL");
   int err = open_client(node, url);
@@ -223,9 +213,9 @@ static int open_lead_store(struct node *node) {
 int node_rendezvous(struct node *node) {
   run_keys_init(&node->keys, node->job, node->run);
   const struct run_config *config = &node->config;
-  int err = config->lead    ? open_lead_store(node)
-            : config->store ? open_client(node, config->store)
-                            : start_server(node);
+  int err = config->store  ? open_client(node, config->store)
+            : config->lead ? open_lead_store(node)
+                           : start_server(node);
   if (err)
     return err;
   return node->plan && !config->lead ? lead_or_follow(node) : wait_and_follow(node);
