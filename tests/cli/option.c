@@ -321,7 +321,7 @@ static void operands_are_counted(void **state) {
   assert_false(target.json);
   REFUSED("unexpected argument \"b\": FILE is \"a\" already", "a", "b");
 
-  const struct cli_option_table no_operand = {rows, 1};
+  const struct cli_option_table no_operand = {rows, 1, NULL};
   char *argv[] = {(char *)"command", (char *)"a"};
   assert_int_equal(cli_options_parse(no_operand, &target, 2, argv), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "unexpected argument \"a\""));
@@ -331,7 +331,7 @@ static void a_required_option_may_not_be_missing(void **state) {
   (void)state;
   struct cli_option row = rows[6];
   row.required = true;
-  const struct cli_option_table required = {&row, 1};
+  const struct cli_option_table required = {&row, 1, NULL};
   struct target target = {0};
   char *argv[] = {(char *)"command", (char *)"a"};
   assert_int_equal(cli_options_parse(required, &target, 1, argv), WEFT_ERR_INVALID);

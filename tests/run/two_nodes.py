@@ -76,6 +76,28 @@ def a_store_elsewhere_than_the_lead():
         assert "http://10.0.0.10:2379" in run.text() and "--rank-server 10.0.0.1" in run.text(), run.text()
 
 
+def what_a_follower_is_given_is_compared():
+    """What is the same is taken without a word, what is not is an error with both values."""
+    with Etcd() as etcd, Run("--num-processes", 4, "--store", etcd.url, plan=PLAN) as one:
+        wait_for("the wait", lambda: "phase 1 waits" in one.text())
+        arguments = ["--rank-server", "127.0.0.1", "--store", etcd.url, "--num-processes", 4]
+        for more, plan, words in ((["--hidden-dim", 512], None, "--hidden-dim is 512 here, and 256 at the lead"),
+                                  (["--digests"], None, "--digests is true here, and false at the lead"),
+                                  ([], [[0], [1]], "--plan is [[0],[1]] here, and [[0,1,2,3],")):
+            with Run(*arguments, *more, plan=plan, job=one.job) as other:
+                other.expect_status(2)
+                assert words in other.text(), other.text()
+        with Run(*arguments, "--hidden_dim", 256, plan=PLAN, job=one.job) as two:
+            check(one, two)
+            assert "passed: agent 1 of job" in two.text() and "4 ranks run here" in two.text(), two.text()
+
+
+def a_follower_says_what_it_waits_for():
+    with Etcd() as etcd, Run("--store", etcd.url, "--startup-timeout", 1) as run:
+        run.expect(124)
+        assert f"waits for the lead of job '{run.job}' at {etcd.url}, for up to 1 s" in run.text(), run.text()
+
+
 def the_port_of_the_store_is_the_follower_s_too():
     port = free_port()
     with Run("--num-processes", 4, "--listen", "127.0.0.1", "--store-port", port, plan=PLAN, environment=SECRET) as one:
@@ -114,5 +136,7 @@ main({test.__name__: test for test in (
     a_store_elsewhere_than_the_lead,
     the_port_of_the_store_is_the_follower_s_too,
     nobody_comes,
+    what_a_follower_is_given_is_compared,
+    a_follower_says_what_it_waits_for,
     the_first_phase_needs_others,
 )}, at_once=2)

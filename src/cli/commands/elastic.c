@@ -139,6 +139,8 @@ static const struct cli_option rows[] = {
 };
 // clang-format on
 
+_Static_assert(sizeof rows / sizeof rows[0] <= RUN_MAX_GIVEN, "each option may be given");
+
 static const struct cli_example examples[] = {
     {"weft elastic", "the default plan, 4 ranks and then 8, on this host with an embedded store"},
     {"weft elastic plans/expansion_fault_rejoin.json --dtype fp8",
@@ -196,9 +198,14 @@ static void say_without_effect(const struct elastic *elastic) {
 static int run(const struct cli_call *call) {
   struct elastic elastic = {0};
   int status = 0;
-  if (!cli_command_options(call, &elastic, &status))
+  bool given[sizeof rows / sizeof rows[0]] = {false};
+  if (!cli_command_options_given(call, &elastic, given, &status))
     return status;
   struct run_config *config = &elastic.config;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (given[i])
+      config->given[config->num_given++] =
+          (struct run_given){rows[i].name, rows[i].offset - offsetof(struct elastic, config)};
   drop_store_of_environment(config);
   int err = check_together(config);
   if (err)

@@ -3,6 +3,7 @@
 #define RUN_COMMON_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <weft/ep.h>
@@ -12,6 +13,14 @@ enum { RUN_REQUEST_MS = 3000 };
 
 // What a negative rank of the plan does: kills itself, leaves, or runs on until it is lost from outside.
 enum run_negative { RUN_NEGATIVE_KILL, RUN_NEGATIVE_LEAVE, RUN_NEGATIVE_LOST };
+
+// A field of the configuration that the command line gives.
+struct run_given {
+  const char *option;
+  size_t offset;
+};
+
+enum { RUN_MAX_GIVEN = 64 };
 
 struct run_config {
   const char *plan;       // path of the plan; a lead node needs it or `plan_text`
@@ -44,9 +53,11 @@ struct run_config {
   bool validate_phase_failures; // judge every operation of a phase with a planned loss until the view is agreed on
   bool digests;                 // every operation's result, for comparison with another run's
   enum run_negative negative;
-  const char *run_dir; // default weft-run/<date>-<time>-<run>
-  bool json;           // results.json on standard output instead of the report
-  bool quiet;          // no progress
+  const char *run_dir;                   // default weft-run/<date>-<time>-<run>
+  bool json;                             // results.json on standard output instead of the report
+  bool quiet;                            // no progress
+  struct run_given given[RUN_MAX_GIVEN]; // what a follower does not use is compared with the lead's
+  uint32_t num_given;
   bool color, unicode; // of the report on standard output: what struct report_options says
 };
 

@@ -122,6 +122,7 @@ struct node {
   struct run_directory directory;
   struct progress progress;
   struct run_child *children; // [slots]
+  uint32_t num_started;       // ranks, by this node
   struct launch *launches;    // [num_phases][plan->ranks.count]
   struct node_phase phase;
 

@@ -97,6 +97,7 @@ static int choose_token(struct node *node) {
 
 int node_open(struct node *node, const struct node_role *lead) {
   node->role = &node_follower;
+  progress_open(&node->progress, node->config.quiet);
   node->retry_ns = CLOCK_NEVER;
   node->job = node->config.job ? node->config.job : RUN_DEFAULT_JOB;
   random_uuid(node->run);
@@ -139,8 +140,6 @@ int node_open(struct node *node, const struct node_role *lead) {
     node->role = lead;
   if (!err)
     err = node->role->open(node);
-  if (!err)
-    progress_open(&node->progress, node->config.quiet);
   return err;
 }
 

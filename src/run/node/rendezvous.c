@@ -121,6 +121,8 @@ static int adopt(struct node *node, const json_t *live) {
                 ? 0
                 : fail(WEFT_ERR_PROTOCOL, "key %s of the store does not describe a run", node->keys.live);
   if (!err)
+    err = run_settings_check_given(&node->config, json_object_get(live, "config"));
+  if (!err)
     err = run_settings_from_json(&node->config, json_object_get(live, "config"));
   plan_free(node->plan);
   node->plan = NULL;
@@ -142,11 +144,27 @@ static bool same_plan(const struct node *node, const json_t *live) {
   return same;
 }
 
+enum { PLAN_SHOWN = 200 }; // characters of a plan in an error
+
+static int other_plan(const struct node *node, const json_t *live) {
+  json_t *json = plan_to_json(node->plan);
+  char *own = json_dumps(json, JSON_COMPACT), *lead = json_dumps(json_object_get(live, "plan"), JSON_COMPACT);
+  int err =
+      fail(WEFT_ERR_INVALID, "--plan is %.*s here, and %.*s at the lead, which decides: give the same, or leave it out",
+           PLAN_SHOWN, own ? own : "?", PLAN_SHOWN, lead ? lead : "?");
+  free(own);
+  free(lead);
+  json_decref(json);
+  return err;
+}
+
 // Joins the live run, as the lowest node that is free.
 static int follow(struct node *node, const json_t *live) {
   json_int_t nodes = json_integer_value(json_object_get(live, "agents"));
   if (nodes <= 1)
     return node_refuse(node, live, ", which expects no other agents (--num-agents)");
+  if (!same_plan(node, live) && node->config.lead)
+    return other_plan(node, live);
   if (!same_plan(node, live))
     return node_refuse(node, live, " with another plan");
   node->place.expected = (uint32_t)nodes;
@@ -160,8 +178,14 @@ static int follow(struct node *node, const json_t *live) {
   return err;
 }
 
+static void say_waiting(struct node *node) {
+  progress_show(&node->progress, true, "waits for the lead of job '%s' at %s, for up to %u s", node->job,
+                node->store.endpoints, node->config.startup_timeout_s);
+}
+
 static int wait_and_follow(struct node *node) {
   uint64_t deadline = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
+  bool said = false;
   for (;;) {
     json_t *live = NULL;
     int err = run_storage_get(node->store.client, node->keys.live, &live);
@@ -170,6 +194,9 @@ static int wait_and_follow(struct node *node) {
       json_decref(live);
       return err;
     }
+    if (!said)
+      say_waiting(node);
+    said = true;
     if (err && !run_storage_may_pass(err)) // the lead, or its store, may not be up yet
       return err;
     if (clock_passed(deadline))
