@@ -125,6 +125,7 @@ def the_first_phase_needs_others():
         one.expect(0)
         for other in others:
             other.expect(0)
+            assert "1 rank run here" in other.text(), other.text()
             other.close()
 
 

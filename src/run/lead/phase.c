@@ -27,8 +27,8 @@ int lead_begin_phase(struct node *node, uint32_t phase) {
   run_directory_event(&node->directory, "phase_begin", json_pack("{s:i}", "phase", (int)phase));
   const struct plan_phase *it = &node->plan->phases[phase];
   bool kills = node->config.negative != RUN_NEGATIVE_LEAVE;
-  progress_show(&node->progress, true, "phase %u (%u of %u): %u ranks, %u join, %u leave, %u killed", phase, phase + 1,
-                node->plan->num_phases, it->live.count, it->joins.count,
+  progress_show(&node->progress, true, "phase %u (%u of %u): %u rank%s, %u join, %u leave, %u killed", phase, phase + 1,
+                node->plan->num_phases, it->live.count, it->live.count == 1 ? "" : "s", it->joins.count,
                 it->leaves.count + (kills ? 0 : it->kills.count), kills ? it->kills.count : 0);
   int err = node_launch(node, phase);
   publish_phase(node);
@@ -136,9 +136,9 @@ int lead_run_phase(struct node *node) {
     lead->deadline_ns = clock_deadline_ms(phase_budget_ms(&node->config));
     missing = missing_ranks(node, ranks, count, true, &text);
   }
-  progress_show(&node->progress, false, "phase %u (%u of %u)  [%u ranks]  %s %s", node->phase.current,
-                node->phase.current + 1, node->plan->num_phases, count, lead->all_started ? "running" : "joining",
-                text.data ? text.data : "");
+  progress_show(&node->progress, false, "phase %u (%u of %u)  [%u rank%s]  %s %s", node->phase.current,
+                node->phase.current + 1, node->plan->num_phases, count, count == 1 ? "" : "s",
+                lead->all_started ? "running" : "joining", text.data ? text.data : "");
   int err = 0;
   if (missing == 0)
     err = end_phase(node);
