@@ -32,18 +32,29 @@ static void fill_standard_descriptors(void) {
     close(fd);
 }
 
+// weft --help [COMMAND]
+static int help(int argc, char **argv) {
+  const struct cli_command *command = argc > 0 ? cli_command_find(commands, argv[0]) : NULL;
+  if (argc > 0 && !command)
+    return cli_command_unknown(commands, argv[0]);
+  if (command)
+    cli_help_write_command(stdout, command);
+  else
+    cli_help_write_overview(stdout, commands);
+  return 0;
+}
+
 static int run(int argc, char **argv) {
   if (argc < 2) {
     cli_help_write_short(stderr, commands);
     return 2;
   }
-  if (is(argv[1], "--version", "-V")) {
+  if (is(argv[1], "--version", "-V") || strcmp(argv[1], "version") == 0) {
     printf("weft %s\n", weft_version());
     return 0;
   }
   if (is(argv[1], "--help", "-h")) {
-    cli_help_write_overview(stdout, commands);
-    return 0;
+    return help(argc - 2, argv + 2);
   }
   if (argv[1][0] == '-') {
     fprintf(stderr, "weft: unknown option %s; want a command first, then its options\nTry 'weft --help'.\n", argv[1]);

@@ -77,11 +77,16 @@ int run_elastic(const struct run_config *config) {
   char error[1024];
   struct node node = {.config = *config, .signal_fd = -1};
   int status = run(&node, error, sizeof error);
+  bool follows = !node.leads;
+  uint32_t ranks = node.num_started;
   node_close(&node);
   // The signals stay blocked: one that comes now asks for what is done already, and must not end a process that has its
   // exit status to tell.
   if (node.signal_fd >= 0)
     close(node.signal_fd);
+  if (follows && !error[0] && !config->json && !config->quiet)
+    printf("%s: agent %u of job %s, %u rank%s run here; the lead has the report\n", status ? "FAILED" : "passed",
+           node.id, config->job ? config->job : RUN_DEFAULT_JOB, ranks, ranks == 1 ? "" : "s");
   if (error[0])
     fprintf(stderr, "weft elastic: %s\n", error);
   return status;

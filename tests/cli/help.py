@@ -19,8 +19,13 @@ class Help(tool.ToolTest):
             text = self.passes(*arguments)
             for command in COMMANDS:
                 self.assertRegex(text, rf"(?m)^  {command} +\w")
-            for status in (0, 1, 2, 3, 4, 5, 124):
+            for status in (0, 1, 2, 3, 4, 5, 124, 128):
                 self.assertRegex(text, rf"(?m)^ +{status}  \w")
+
+    def test_help_and_version_are_found_where_they_are_looked_for(self):
+        self.assertEqual(self.passes("version"), self.passes("--version"))
+        for word in ("-h", "--help"):
+            self.assertEqual(self.passes(word, "elastic"), self.passes("elastic", "--help"))
 
     def test_commands_for_machines_are_not_shown(self):
         self.assertNotRegex(self.passes("--help"), r"(?m)^  rank ")

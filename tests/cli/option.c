@@ -276,6 +276,21 @@ static void servers_are_told_by_urls(void **state) {
   }
 }
 
+static void an_underscore_counts_as_a_hyphen(void **state) {
+  (void)state;
+  static const struct cli_option hyphened[] = {
+      {.name = "the-name", .alias = "the-other-name", .type = OPTION_STRING, FIELD(name)}};
+  const char *const written[] = {"--the_name=a_b", "--the-name=a_b", "--the_other-name=a_b"};
+  for (size_t i = 0; i < 3; i++) {
+    struct target target = {0};
+    char text[32];
+    strcpy(text, written[i]);
+    char *argv[] = {(char *)"command", text, NULL};
+    assert_int_equal(0, cli_options_parse((struct cli_option_table)OPTION_TABLE(hyphened), &target, 2, argv));
+    assert_string_equal("a_b", target.name); // the value is kept
+  }
+}
+
 static void a_missing_value_is_refused(void **state) {
   (void)state;
   REFUSED("--name needs a value: --name VALUE", "--name");
@@ -306,7 +321,7 @@ static void operands_are_counted(void **state) {
   assert_false(target.json);
   REFUSED("unexpected argument \"b\": FILE is \"a\" already", "a", "b");
 
-  const struct cli_option_table no_operand = {rows, 1};
+  const struct cli_option_table no_operand = {rows, 1, NULL};
   char *argv[] = {(char *)"command", (char *)"a"};
   assert_int_equal(cli_options_parse(no_operand, &target, 2, argv), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "unexpected argument \"a\""));
@@ -316,7 +331,7 @@ static void a_required_option_may_not_be_missing(void **state) {
   (void)state;
   struct cli_option row = rows[6];
   row.required = true;
-  const struct cli_option_table required = {&row, 1};
+  const struct cli_option_table required = {&row, 1, NULL};
   struct target target = {0};
   char *argv[] = {(char *)"command", (char *)"a"};
   assert_int_equal(cli_options_parse(required, &target, 1, argv), WEFT_ERR_INVALID);
@@ -374,6 +389,7 @@ int main(void) {
       TEST(what_is_no_number_is_refused),
       TEST(a_wrong_choice_is_refused_with_the_right_ones_and_the_nearest),
       TEST(servers_are_told_by_urls),
+      TEST(an_underscore_counts_as_a_hyphen),
       TEST(a_missing_value_is_refused),
       TEST(an_unknown_option_is_refused_with_the_nearest_right_one),
       TEST(operands_are_counted),

@@ -103,8 +103,15 @@ class Serve(tool.ToolTest):
         self.assertRegex(self.server("--listen", "0.0.0.0", WEFT_TOKEN="secret").url, r"^https://.+:\d+$")
         self.assertRegex(self.server("--listen", "0.0.0.0").token, r"^[0-9a-f]{32}$")
 
+    def test_the_address_may_have_its_port(self):
+        self.assertIn("port", self.refused(2, "65536", "serve", "--listen", "127.0.0.1:65536"))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.assertTrue(self.server("--listen", f"127.0.0.1:{port}").url.endswith(f":{port}"))
+
     def test_a_wrong_address_is_refused(self):
-        for address in ("example", "300.1.1.1", "127.0.0.1:80"):
+        for address in ("example", "300.1.1.1", "127.0.0.1:http"):
             self.refused(2, address, "serve", "--listen", address, "--port", "0")
 
     def test_a_client_must_show_the_token(self):

@@ -28,17 +28,18 @@ def malformed_plans():
 
 
 def more_live_ranks_than_slots():
-    refused(2, "4 process slots", "8 live ranks", plan=[[0, 1, 2, 3], list(range(8))], num_processes=4)
+    refused(2, "4 process slots", "8 live ranks", plan=[[0, 1, 2, 3], list(range(8))], num_processes=4, num_agents=1)
 
 
 def an_unwritable_run_directory():
     with Run(plan=[[0]]) as run:
         run.expect(0)
+        assert "1 rank, 1 join" in run.text(), run.text()
         blocked = run.directory / "file"
         blocked.write_text("")
         result = subprocess.run([WEFT, "elastic", "--run-dir", blocked / "run", run.directory / "plan.json"],
                                 capture_output=True, text=True, check=False)
-        assert result.returncode == 3 and str(blocked) in result.stderr, result
+        assert result.returncode == 3 and str(blocked) in result.stderr and "--run-dir" in result.stderr, result
 
 
 def a_run_directory_that_holds_a_run():
@@ -48,6 +49,15 @@ def a_run_directory_that_holds_a_run():
         result = subprocess.run(run.process.args, capture_output=True, text=True, check=False)
         assert result.returncode == 3 and "holds a run already" in result.stderr, result
         assert before == {file: file.read_bytes() for file in run.path.iterdir()}
+
+
+def a_run_directory_with_results_of_something_else():
+    with tempfile.TemporaryDirectory(prefix="weft-test-") as name:
+        file = pathlib.Path(name, "results.json")
+        file.write_text("mine")
+        result = subprocess.run([WEFT, "elastic", "--run-dir", name], capture_output=True, text=True, check=False)
+        assert result.returncode == 3 and "has a results.json already" in result.stderr, result
+        assert [file] == list(pathlib.Path(name).iterdir()) and file.read_text() == "mine"
 
 
 def a_port_in_use():
@@ -162,6 +172,7 @@ def a_rank_by_hand():
 
 main({test.__name__: test for test in (
     malformed_plans, more_live_ranks_than_slots, an_unwritable_run_directory, a_run_directory_that_holds_a_run,
+    a_run_directory_with_results_of_something_else,
     a_port_in_use, an_unreachable_store,
     a_lead_that_never_comes, agents_that_never_come, a_wrong_token, a_missing_client_certificate,
     an_unknown_log_level, a_token_that_the_others_cannot_learn, a_follower_without_token, a_bad_job_name,

@@ -31,8 +31,14 @@ int cli_command_unknown(const struct cli_command *const *commands, const char *n
 }
 
 bool cli_command_options(const struct cli_call *call, void *target, int *status) {
+  return cli_command_options_given(call, target, NULL, status);
+}
+
+bool cli_command_options_given(const struct cli_call *call, void *target, bool *given, int *status) {
   const struct cli_command *command = call->command;
-  int err = cli_options_parse(command->options, target, call->argc, call->argv);
+  struct cli_option_table table = command->options;
+  table.given = given;
+  int err = cli_options_parse(table, target, call->argc, call->argv);
   if (err == OPTION_HELP) {
     cli_help_write_command(stdout, command);
     *status = 0;

@@ -41,6 +41,9 @@ int cli_command_unknown(const struct cli_command *const *commands, const char *n
 // because its help was asked for and has been printed, or because an option was wrong and the error has been printed.
 bool cli_command_options(const struct cli_call *call, void *target, int *status);
 
+// The same, which says, too, which rows the command line gives: into given[count], all false before.
+bool cli_command_options_given(const struct cli_call *call, void *target, bool *given, int *status);
+
 // Prints "weft NAME: <the last error>" on standard error; returns the exit status for `err`.
 int cli_command_failed(const struct cli_call *call, int err);
 

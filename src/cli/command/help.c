@@ -14,6 +14,7 @@ const struct cli_help_status cli_help_statuses[] = {
     {4, "wrong data: a number was not what it should be"},
     {5, "a peer was lost unexpectedly"},
     {124, "a deadline passed"},
+    {128, "plus n: signal n asked it to stop, as 130 after Ctrl-C"},
     {0, NULL},
 };
 

@@ -4,7 +4,9 @@
 #include "cli/commands/default_plan.h"
 #include "cli/process/terminal.h"
 #include "run/common/config.h"
+#include "run/common/lead_address.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 struct elastic {
   struct run_config config;
   enum cli_terminal_color color;
+  bool disable_ll_nvlink, kineto; // understood, without effect
 };
 
 static const char *const dtypes[] = {"bf16", "fp8", "fp8-pow2", "fp8-ue8m0", NULL}; // from WEFT_EP_BF16 on
@@ -33,7 +36,8 @@ static const struct cli_option rows[] = {
   {.name = "num-processes", .letter = 'n', .type = OPTION_UINT, .metavar = "N", .min = 1, .max = EP_MAX_CAPACITY,
    .preset_note = "as many as the plan ever has live", FIELD(config.num_processes),
    .help = "rank processes that this agent has room for"},
-  {.name = "num-agents", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = EP_MAX_CAPACITY, .preset = "1",
+  {.name = "num-agents", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = EP_MAX_CAPACITY,
+   .preset_note = "1; where the plan needs more slots than --num-processes, others may come at any time",
    FIELD(config.num_agents), .help = "agents that the lead waits for before it starts, itself included"},
   {.name = "job", .type = OPTION_STRING, .metavar = "NAME", .preset = "elastic", .variable = "WEFT_JOB",
    FIELD(config.job), .help = "name of the job in the store: agents of one job find each other by it"},
@@ -47,12 +51,14 @@ static const struct cli_option rows[] = {
    .help = "store that is there already, etcd or 'weft serve'; without a plan, join the job that runs on it"},
   {.name = "rank-server", .alias = "tcp-server", .type = OPTION_STRING, .metavar = "HOST[:PORT]",
    FIELD(config.lead),
-   .help = "host of the lead agent: join its run and serve the ranks that its plan adds"},
-  {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .preset = "127.0.0.1", .variable = "WEFT_LISTEN",
-   FIELD(config.listen), .help = "numeric address of the embedded store"},
+   .help = "host of the lead agent: join its run and serve the ranks that its plan adds. A --store beside it is "
+   "taken where it is at that host"},
+  {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .variable = "WEFT_LISTEN",
+   .preset_note = "127.0.0.1; 0.0.0.0 where the plan needs more slots than there are here", FIELD(config.listen),
+   .help = "numeric address of the embedded store"},
   {.name = "store-port", .type = OPTION_UINT, .metavar = "PORT", .min = 0, .max = 65535, .variable = "WEFT_STORE_PORT",
    .preset_note = "any free one; 9999 when other agents are expected", FIELD(config.store_port),
-   .help = "port of the embedded store"},
+   .help = "port of the embedded store, also of the lead's where --rank-server names none"},
   {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
    .preset_note = "a random one for each run", FIELD(config.token),
    .help = "token of the embedded store, the same for all agents. Other users may see it in the process list until it "
@@ -125,8 +131,15 @@ static const struct cli_option rows[] = {
   {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(config.quiet), .help = "show no progress"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the report"},
+
+  {.section = "Without effect", .name = "disable-ll-nvlink", .type = OPTION_FLAG, FIELD(disable_ll_nvlink),
+   .help = "understood, so that commands of other tools run: WEFT_EP_TRANSPORT chooses the way between hosts"},
+  {.name = "kineto", .type = OPTION_FLAG, FIELD(kineto),
+   .help = "understood in the same way: times of operations are always measured, and a profiler sees a range of each"},
 };
 // clang-format on
+
+_Static_assert(sizeof rows / sizeof rows[0] <= RUN_MAX_GIVEN, "each option may be given");
 
 static const struct cli_example examples[] = {
     {"weft elastic", "the default plan, 4 ranks and then 8, on this host with an embedded store"},
@@ -136,6 +149,8 @@ static const struct cli_example examples[] = {
      "the lead of two agents: has room for 4 ranks, waits for another agent and shows the command that starts it"},
     {"WEFT_TOKEN=SECRET weft elastic --rank-server 10.0.0.1 --num-processes 4",
      "the other agent, on this or another machine: has room for 4 ranks more"},
+    {"weft elastic PLAN --num-processes 4",
+     "where the plan needs more than 4 slots: begins, and waits for other agents when a phase needs them"},
     {"weft elastic PLAN --store http://etcd-0:2379,http://etcd-1:2379 --run-dir results/today",
      "with an etcd that is there, and a run directory of your choice"},
     {NULL, NULL},
@@ -159,26 +174,43 @@ static int check_together(const struct run_config *config) {
     return fail(WEFT_ERR_INVALID,
                 "--user is given without --store: only etcd has users; want --store URL, or a --token "
                 "for the embedded store");
-  if (config->store && config->lead)
+  if (config->store && config->lead && !run_lead_has_store(config->lead, config->store))
     return fail(WEFT_ERR_INVALID,
-                "--store and --rank-server are both given: want one of them, as the lead agent's host has the store");
-  if (config->lead && !config->token)
+                "--store %s is not at the host of --rank-server %s: want one of them, or a store at the lead's host",
+                config->store, config->lead);
+  if (config->lead && !config->store && !config->token)
     return fail(WEFT_ERR_INVALID,
                 "--rank-server is given without a token: want that of the lead, in WEFT_TOKEN or by --token-file; a "
                 "lead that made one shows it on its terminal");
   return 0;
 }
 
+static void say_without_effect(const struct elastic *elastic) {
+  if (elastic->config.quiet)
+    return;
+  if (elastic->disable_ll_nvlink)
+    fputs("weft elastic: --disable-ll-nvlink has no effect here; WEFT_EP_TRANSPORT chooses the way between hosts\n",
+          stderr);
+  if (elastic->kineto)
+    fputs("weft elastic: --kineto has no effect here; operations are always timed\n", stderr);
+}
+
 static int run(const struct cli_call *call) {
   struct elastic elastic = {0};
   int status = 0;
-  if (!cli_command_options(call, &elastic, &status))
+  bool given[sizeof rows / sizeof rows[0]] = {false};
+  if (!cli_command_options_given(call, &elastic, given, &status))
     return status;
   struct run_config *config = &elastic.config;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (given[i])
+      config->given[config->num_given++] =
+          (struct run_given){rows[i].name, rows[i].offset - offsetof(struct elastic, config)};
   drop_store_of_environment(config);
   int err = check_together(config);
   if (err)
     return cli_command_failed(call, err);
+  say_without_effect(&elastic);
   if (!config->plan && !config->store && !config->lead)
     config->plan_text = CLI_DEFAULT_PLAN;
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, elastic.color);

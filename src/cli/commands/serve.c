@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ struct serve {
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .preset = "127.0.0.1", .variable = "WEFT_LISTEN",
-   FIELD(server.address), .help = "numeric address"},
+   FIELD(server.address), .help = "numeric address, or HOST:PORT with the port, too"},
   {.name = "port", .type = OPTION_UINT, .metavar = "PORT", .min = 0, .max = 65535, .preset = "2379",
    .variable = "WEFT_STORE_PORT", FIELD(server.port), .help = "port; 0 takes any free one"},
   {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
@@ -130,6 +131,24 @@ static int serve(const struct serve *serve) {
   return run_server(serve);
 }
 
+// --listen HOST:PORT: the port goes before that of --port. `host` is what `address` points into afterwards.
+static int split_address(struct weft_store_server_options *options, char **host) {
+  const char *text = options->address, *colon = text ? strrchr(text, ':') : NULL;
+  bool bracketed = colon && colon > text && text[0] == '[' && colon[-1] == ']';
+  if (!colon || (strchr(text, ':') != colon && !bracketed))
+    return 0; // no port: a name, or an IPv6 address alone
+  char *end;
+  unsigned long port = strtoul(colon + 1, &end, 10);
+  if (colon[1] < '0' || colon[1] > '9' || *end || port > UINT16_MAX)
+    return fail(WEFT_ERR_INVALID, "--listen %s: \"%s\" is no port; want 0 to 65535", text, colon + 1);
+  *host = strndup(text + bracketed, (size_t)(colon - text) - 2 * (size_t)bracketed);
+  if (!*host)
+    return fail(WEFT_ERR_NOMEM, "no memory for an address");
+  options->address = *host;
+  options->port = (uint16_t)port;
+  return 0;
+}
+
 static int run(const struct cli_call *call) {
   struct serve options = {.server = WEFT_STORE_SERVER_OPTIONS_INIT};
   int status = 0;
@@ -137,7 +156,11 @@ static int run(const struct cli_call *call) {
     return status;
   options.server.flags = options.insecure ? WEFT_STORE_SERVER_INSECURE : 0;
   signal(SIGPIPE, SIG_IGN); // clients may disconnect at any time
-  int err = serve(&options);
+  char *host = NULL;
+  int err = split_address(&options.server, &host);
+  if (!err)
+    err = serve(&options);
+  free(host);
   return err ? cli_command_failed(call, err) : 0;
 }
 

@@ -24,10 +24,16 @@ static int set(struct parse *parse, const struct cli_option *row, const char *te
   return err ? fail_context(err, "%s", what) : 0;
 }
 
+static void note_given(const struct parse *parse, const struct cli_option *row) {
+  if (parse->table.given)
+    parse->table.given[row - parse->table.rows] = true;
+}
+
 // The same for a value on the command line, where every user of the host can read it: a secret is copied and wiped.
 static int set_argument(struct parse *parse, const struct cli_option *row, char *text, const char *what) {
   const char *kept = text;
   int err = row->secret ? cli_secrets_keep(text, &kept) : 0;
+  note_given(parse, row);
   return err ? err : set(parse, row, kept, what);
 }
 
@@ -56,8 +62,14 @@ static int set_without_command_line(struct parse *parse) {
   return 0;
 }
 
+// An underscore counts as a hyphen.
 static bool is_name(const char *name, const char *text, size_t size) {
-  return name && strlen(name) == size && memcmp(name, text, size) == 0;
+  if (!name || strlen(name) != size)
+    return false;
+  for (size_t i = 0; i < size; i++)
+    if (name[i] != (text[i] == '_' ? '-' : text[i]))
+      return false;
+  return true;
 }
 
 static const struct cli_option *find_long(struct cli_option_table table, const char *name, size_t size) {
@@ -130,8 +142,10 @@ static int parse_long(struct parse *parse, char *argument) {
   what[length] = '\0';
   if (name[size] == '=')
     return set_argument(parse, row, name + size + 1, what);
-  if (row->type == OPTION_FLAG)
+  if (row->type == OPTION_FLAG) {
+    note_given(parse, row);
     return set(parse, row, "yes", what);
+  }
   char *value = take_value(parse, row, what);
   return value ? set_argument(parse, row, value, what) : WEFT_ERR_INVALID;
 }
@@ -146,8 +160,10 @@ static int parse_letter(struct parse *parse, char *argument) {
     return fail(WEFT_ERR_INVALID, "unknown option %s", argument);
   }
   const char what[] = {'-', row->letter, '\0'};
-  if (row->type == OPTION_FLAG)
+  if (row->type == OPTION_FLAG) {
+    note_given(parse, row);
     return set(parse, row, "yes", what);
+  }
   char *value = argument[2] ? argument + 2 : take_value(parse, row, what);
   return value ? set_argument(parse, row, value, what) : WEFT_ERR_INVALID;
 }

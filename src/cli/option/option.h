@@ -47,10 +47,11 @@ enum { OPTION_HELP = 1 }; // cli_options_parse() met --help or -h
 struct cli_option_table {
   const struct cli_option *rows;
   size_t count;
+  bool *given; // [count], or NULL: set for each row that the command line gives
 };
 
 #define OPTION_TABLE(rows)                                                                                             \
-  { (rows), sizeof(rows) / sizeof((rows)[0]) }
+  { (rows), sizeof(rows) / sizeof((rows)[0]), NULL }
 
 // Fills `target`, which the caller has zeroed: presets, then the environment, then argv[1] to argv[argc - 1]; the later
 // wins. `--` ends the options. Strings in `target` point into the table, the environment and `argv`; secrets are

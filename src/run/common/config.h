@@ -3,6 +3,7 @@
 #define RUN_COMMON_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <weft/ep.h>
@@ -13,16 +14,26 @@ enum { RUN_REQUEST_MS = 3000 };
 // What a negative rank of the plan does: kills itself, leaves, or runs on until it is lost from outside.
 enum run_negative { RUN_NEGATIVE_KILL, RUN_NEGATIVE_LEAVE, RUN_NEGATIVE_LOST };
 
+// A field of the configuration that the command line gives.
+struct run_given {
+  const char *option;
+  size_t offset;
+};
+
+enum { RUN_MAX_GIVEN = 64 };
+
 struct run_config {
   const char *plan;       // path of the plan; a lead node needs it or `plan_text`
   const char *plan_text;  // the plan itself, when `plan` is NULL: the tool's default plan
   uint32_t num_processes; // process slots of this node; 0: as many as the plan ever has live at once
-  uint32_t num_agents;    // nodes that the lead waits for, itself included; default 1
+  uint32_t num_agents;    // nodes that the lead waits for, itself included; 0: 1, or as many as may come
+  bool others_come;       // the plan needs more slots than here: others bring them, each when it likes
   const char *store;      // --store, --etcd-server, WEFT_STORE: endpoints of a store that is there already
   const char *lead;       // --rank-server, --tcp-server: host (or host:port) of the lead node; this node follows
-  const char *listen;     // address of the embedded store; default 127.0.0.1
-  uint16_t store_port;    // of the embedded store; 0: any free one (9999 when other nodes are expected)
-  const char *token; // of the store; NULL: none for a store that is there already, a random one for an embedded one
+  const char *listen;     // address of the embedded store; NULL: 127.0.0.1, or all where others come
+  uint16_t store_port; // of the embedded store, this node's or the lead's; 0: any free one (9999 when other nodes are
+                       // expected)
+  const char *token;   // of the store; NULL: none for a store that is there already, a random one for an embedded one
   const char *ca_file, *cert_file, *key_file, *user, *password; // of etcd
   const char *job;                                              // name of the job in the store; default "elastic"
   uint32_t num_tokens;                                          // 128
@@ -42,9 +53,11 @@ struct run_config {
   bool validate_phase_failures; // judge every operation of a phase with a planned loss until the view is agreed on
   bool digests;                 // every operation's result, for comparison with another run's
   enum run_negative negative;
-  const char *run_dir; // default weft-run/<date>-<time>-<run>
-  bool json;           // results.json on standard output instead of the report
-  bool quiet;          // no progress
+  const char *run_dir;                   // default weft-run/<date>-<time>-<run>
+  bool json;                             // results.json on standard output instead of the report
+  bool quiet;                            // no progress
+  struct run_given given[RUN_MAX_GIVEN]; // what a follower does not use is compared with the lead's
+  uint32_t num_given;
   bool color, unicode; // of the report on standard output: what struct report_options says
 };
 

@@ -113,3 +113,41 @@ int run_settings_from_json(struct run_config *config, const json_t *json) {
   *config = read;
   return 0;
 }
+
+// The name in JSON of what is at `offset`. NULL: it is not shared, or a follower uses its own.
+static const char *shared_name(size_t offset) {
+  if (offset == offsetof(struct run_config, num_agents) || offset == offsetof(struct run_config, startup_timeout_s))
+    return NULL;
+  for (size_t i = 0; i < COUNT(numbers); i++)
+    if (numbers[i].offset == offset)
+      return numbers[i].name;
+  for (size_t i = 0; i < COUNT(choices); i++)
+    if (choices[i].offset == offset)
+      return choices[i].name;
+  return offset == offsetof(struct run_config, seed)                      ? "seed"
+         : offset == offsetof(struct run_config, validate_phase_failures) ? "validate_phase_failures"
+         : offset == offsetof(struct run_config, digests)                 ? "digests"
+                                                                          : NULL;
+}
+
+static int check_given(const struct run_given *given, const json_t *own, const json_t *lead) {
+  const char *name = shared_name(given->offset), *word = name ? json_string_value(json_object_get(own, name)) : NULL;
+  const json_t *here = json_object_get(own, name ? name : ""), *there = json_object_get(lead, name ? name : "");
+  if (!name || json_equal(here, there) || (word && strcmp(word, "auto") == 0)) // the lead has settled on one
+    return 0;
+  char *one = json_dumps(here, JSON_ENCODE_ANY), *other = json_dumps(there, JSON_ENCODE_ANY);
+  int err = fail(WEFT_ERR_INVALID, "--%s is %s here, and %s at the lead, which decides: give the same, or leave it out",
+                 given->option, one ? one : "?", other ? other : "?");
+  free(one);
+  free(other);
+  return err;
+}
+
+int run_settings_check_given(const struct run_config *config, const json_t *lead) {
+  json_t *own = run_settings_to_json(config);
+  int err = own ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the settings");
+  for (uint32_t i = 0; i < config->num_given && !err; i++)
+    err = check_given(&config->given[i], own, lead);
+  json_decref(own);
+  return err;
+}

@@ -79,11 +79,13 @@ static int lead_take(struct node *node, const struct run_change *change) {
 
 static int gather(struct node *node) {
   struct lead *lead = node->lead;
-  uint32_t here = 0, slots = 0;
-  for (uint32_t i = 0; i < lead->num_nodes; i++) {
-    here += lead->nodes[i].here;
-    slots += lead->nodes[i].slots;
+  if (node->config.others_come) {
+    lead_show_needs(node);
+    return lead_gather_slots(node, lead->awaited);
   }
+  uint32_t here = 0, slots = lead_slots(lead);
+  for (uint32_t i = 0; i < lead->num_nodes; i++)
+    here += lead->nodes[i].here;
   if (here < lead->num_nodes) {
     lead_show_waiting(node, here);
     return clock_passed(lead_late_ns(node))

@@ -42,6 +42,8 @@ struct lead {
   enum lead_state state;
   uint64_t deadline_ns; // of the state, or of the phase's start
   bool showed_token;
+  bool showed_needs;       // where others come: what the plan needs of them
+  uint32_t awaited;        // where others come: the phase that waits for slots
   bool all_started;        // of the phase in progress
   struct seat *seats;      // [num_phases][plan->ranks.count]
   struct seen_node *nodes; // [num_nodes]
@@ -61,12 +63,15 @@ uint32_t lead_launch_phase(const struct node *node, uint32_t phase, int32_t rank
 // nodes.c: takes a change of the key agent/<id>.
 int lead_take_node(struct node *node, const struct run_change *change, const char *id);
 int lead_check_gpus(const struct lead *lead); // UNSUPPORTED: two nodes of one host use one GPU, and do not share it
+uint32_t lead_slots(const struct lead *lead); // of all nodes that have come
+void lead_show_needs(struct node *node);      // where others come: which phases need them, and how they are started
 void lead_show_waiting(struct node *node, uint32_t here);
 void lead_forget_nodes(struct node *node);
 // The nodes that the lead misses, in words; returns how many.
 uint32_t lead_missing_nodes(const struct node *node, struct text *text);
 
 // phase.c
+int lead_gather_slots(struct node *node, uint32_t phase); // begins it, or waits for nodes that bring the slots
 int lead_begin_phase(struct node *node, uint32_t phase);
 int lead_run_phase(struct node *node); // ends it, and begins the next one, when all ranks have done it
 int lead_end_run(struct node *node);   // after the last phase: `end.over` when every process has ended

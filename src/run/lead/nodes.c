@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "run/common/lead_address.h"
 #include "run/lead/lead.h"
 
 int lead_take_node(struct node *node, const struct run_change *change, const char *id) {
@@ -61,19 +62,69 @@ int lead_check_gpus(const struct lead *lead) {
   return 0;
 }
 
-// Where the others find the store, as an option of theirs. An embedded store that listens on all addresses is at this
-// host's name.
+uint32_t lead_slots(const struct lead *lead) {
+  uint32_t slots = 0;
+  for (uint32_t i = 0; i < lead->num_nodes; i++)
+    slots += lead->nodes[i].slots;
+  return slots;
+}
+
+// Another store, at an address that others can use.
+static void describe_far_store(const struct node *node, struct text *text) {
+  char *url = run_url_for_others(node->store.endpoints);
+  text_add(text, "--store %s", url ? url : node->store.endpoints);
+  free(url);
+}
+
+// Where the others find the store, as an option of theirs. An embedded store that listens on all addresses is at an
+// address of this host, or at its name where it has none.
 static void describe_store(const struct node *node, struct text *text) {
   const char *scheme = strstr(node->store.endpoints, "://"), *host = scheme ? scheme + 3 : node->store.endpoints;
+  char own[64];
   bool all = strncmp(host, "0.0.0.0:", 8) == 0 || strncmp(host, "[::]:", 5) == 0;
   if (!node->store.server)
-    text_add(text, "--store %s", node->store.endpoints);
+    describe_far_store(node, text);
   else if (all)
-    text_add(text, "--rank-server %s%s", node->host, strrchr(host, ':'));
+    text_add(text, "--rank-server %s%s", run_host_address(own, sizeof own) ? own : node->host, strrchr(host, ':'));
   else
     text_add(text, "--rank-server %s", host);
   if (strcmp(node->job, RUN_DEFAULT_JOB) != 0)
     text_add(text, " --job %s", node->job);
+}
+
+enum { PHASES_NAMED = 6 };
+
+// "phase 1 needs 4 more process slots, phase 2 needs 2 more"; returns the most that any needs.
+static uint32_t describe_needs(const struct node *node, struct text *text) {
+  uint32_t here = node->slots, most = 0, named = 0;
+  for (uint32_t p = 0; p < node->plan->num_phases; p++) {
+    uint32_t need = node->plan->phases[p].num_processes, more = need > here ? need - here : 0;
+    most = more > most ? more : most;
+    if (more && named < PHASES_NAMED)
+      text_add(text, "%sphase %u needs %u%s", named ? ", " : "", p, more, named ? " more" : " more process slots");
+    named += more > 0;
+  }
+  if (named > PHASES_NAMED)
+    text_add(text, ", and so on for %u phases", named);
+  return most;
+}
+
+void lead_show_needs(struct node *node) {
+  if (node->lead->showed_needs || !node->progress.on)
+    return;
+  node->lead->showed_needs = true;
+  struct text needs = {0}, store = {0};
+  uint32_t most = describe_needs(node, &needs);
+  describe_store(node, &store);
+  progress_hide(&node->progress);
+  fprintf(stderr, "%s than the %u of this agent. Start another agent, here or on another host%s, by:\n",
+          needs.data ? needs.data : "", node->slots,
+          node->store.server && !node->made_token[0] ? ", with the same token" : "");
+  if (node->made_token[0])
+    fprintf(stderr, "WEFT_TOKEN=%s ", node->made_token);
+  fprintf(stderr, "weft elastic %s --num-processes %u\n", store.data ? store.data : "", most);
+  text_free(&needs);
+  text_free(&store);
 }
 
 // Says what the others are to be started with: on the terminal, where the token was made for this run, as a line of its

@@ -27,8 +27,8 @@ int lead_begin_phase(struct node *node, uint32_t phase) {
   run_directory_event(&node->directory, "phase_begin", json_pack("{s:i}", "phase", (int)phase));
   const struct plan_phase *it = &node->plan->phases[phase];
   bool kills = node->config.negative != RUN_NEGATIVE_LEAVE;
-  progress_show(&node->progress, true, "phase %u (%u of %u): %u ranks, %u join, %u leave, %u killed", phase, phase + 1,
-                node->plan->num_phases, it->live.count, it->joins.count,
+  progress_show(&node->progress, true, "phase %u (%u of %u): %u rank%s, %u join, %u leave, %u killed", phase, phase + 1,
+                node->plan->num_phases, it->live.count, it->live.count == 1 ? "" : "s", it->joins.count,
                 it->leaves.count + (kills ? 0 : it->kills.count), kills ? it->kills.count : 0);
   int err = node_launch(node, phase);
   publish_phase(node);
@@ -74,9 +74,7 @@ static uint32_t missing_ranks(const struct node *node, const int32_t *ranks, uin
 static int too_late(const struct node *node, const char *missing) {
   const struct lead *lead = node->lead;
   const struct plan_ranks *joins = &node->plan->phases[node->phase.current].joins;
-  uint32_t slots = 0;
-  for (uint32_t i = 0; i < lead->num_nodes; i++)
-    slots += lead->nodes[i].slots;
+  uint32_t slots = lead_slots(lead);
   if (lead->all_started)
     return fail(WEFT_ERR_TIMEOUT, "phase %u: rank %s did not end it in time", node->phase.current, missing);
   for (uint32_t i = 0; i < joins->count; i++)
@@ -89,11 +87,35 @@ static int too_late(const struct node *node, const char *missing) {
               missing, node->config.startup_timeout_s, node->directory.path);
 }
 
+int lead_gather_slots(struct node *node, uint32_t phase) {
+  struct lead *lead = node->lead;
+  uint32_t slots = lead_slots(lead), need = node->plan->phases[phase].num_processes;
+  bool waits = lead->state == LEAD_GATHERS && lead->awaited == phase;
+  if (slots >= need) { // without nodes that may come, this is known before the first phase
+    int err = lead_check_gpus(lead);
+    lead->state = LEAD_RUNS;
+    return err ? err : lead_begin_phase(node, phase);
+  }
+  if (!waits) {
+    lead->state = LEAD_GATHERS;
+    lead->awaited = phase;
+    lead->deadline_ns = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
+  }
+  progress_show(&node->progress, true, "phase %u waits for other agents: %u more process slot%s", phase, need - slots,
+                need - slots == 1 ? "" : "s");
+  return clock_passed(lead_late_ns(node))
+             ? fail(WEFT_ERR_TIMEOUT,
+                    "phase %u needs %u process slots, and the agents here have %u: no agent with the missing %u came "
+                    "within %u s (--num-processes, --startup-timeout)",
+                    phase, need, slots, need - slots, node->config.startup_timeout_s)
+             : 0;
+}
+
 static int end_phase(struct node *node) {
   struct lead *lead = node->lead;
   run_directory_event(&node->directory, "phase_end", json_pack("{s:i}", "phase", (int)node->phase.current));
   if (node->phase.current + 1 < node->plan->num_phases)
-    return lead_begin_phase(node, node->phase.current + 1);
+    return lead_gather_slots(node, node->phase.current + 1);
   lead->state = LEAD_ENDS;
   lead->deadline_ns = clock_deadline_ms(END_MS + node->config.timeout_ms);
   node->phase.current = node->plan->num_phases;
@@ -114,9 +136,9 @@ int lead_run_phase(struct node *node) {
     lead->deadline_ns = clock_deadline_ms(phase_budget_ms(&node->config));
     missing = missing_ranks(node, ranks, count, true, &text);
   }
-  progress_show(&node->progress, false, "phase %u (%u of %u)  [%u ranks]  %s %s", node->phase.current,
-                node->phase.current + 1, node->plan->num_phases, count, lead->all_started ? "running" : "joining",
-                text.data ? text.data : "");
+  progress_show(&node->progress, false, "phase %u (%u of %u)  [%u rank%s]  %s %s", node->phase.current,
+                node->phase.current + 1, node->plan->num_phases, count, count == 1 ? "" : "s",
+                lead->all_started ? "running" : "joining", text.data ? text.data : "");
   int err = 0;
   if (missing == 0)
     err = end_phase(node);

@@ -5,6 +5,15 @@
 #include "base/fail.h"
 #include "run/node/node.h"
 
+void node_expect_others(struct node *node) {
+  struct run_config *config = &node->config;
+  if (config->num_agents || !node->plan)
+    return;
+  uint32_t slots = config->num_processes, needed = node->plan->num_processes;
+  config->others_come = slots > 0 && slots < needed;
+  config->num_agents = config->others_come ? 1 + needed - slots : 1;
+}
+
 int node_check_slots(const struct node *node) {
   const struct run_config *config = &node->config;
   return config->num_agents > 1 || config->num_processes == 0 ? 0 : plan_check_slots(node->plan, config->num_processes);

@@ -62,6 +62,7 @@ static int start(struct node *node, struct run_child *slot, uint32_t phase, int3
     err = run_child_start(slot, &task, log);
     close(log);
   }
+  node->num_started += !err;
   if (!err)
     run_directory_event(&node->directory, "launch",
                         json_pack("{s:I, s:s, s:i, s:i, s:i, s:i, s:i}", "time_ns", (json_int_t)task.launch_ns, "host",

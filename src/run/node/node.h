@@ -122,6 +122,7 @@ struct node {
   struct run_directory directory;
   struct progress progress;
   struct run_child *children; // [slots]
+  uint32_t num_started;       // ranks, by this node
   struct launch *launches;    // [num_phases][plan->ranks.count]
   struct node_phase phase;
 
@@ -144,7 +145,10 @@ void node_take_signal(struct node *node); // into signal_number, when signal_fd 
 // Waits for up to `ms` or until a signal asks to stop; CANCELED then. For the waits before the loop.
 int node_pause(struct node *node, int ms);
 
-// capacity.c. INVALID: no other nodes are expected, and the plan needs more slots than this one is told to have.
+// capacity.c. Where nobody said how many nodes there are: too few slots here mean that others will come, up to one for
+// each slot that is missing.
+void node_expect_others(struct node *node);
+// INVALID: no other nodes are expected, and the plan needs more slots than this one is told to have.
 int node_check_slots(const struct node *node);
 // Settles which memory the run uses (run/node/gpus.h) and with it, on GPUs, how many ranks this node has room for.
 // Before the run or this node is published.

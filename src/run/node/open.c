@@ -79,6 +79,12 @@ static int choose_token(struct node *node) {
   struct run_config *config = &node->config;
   if (config->token)
     return 0;
+  if (config->others_come && (config->quiet || !isatty(STDERR_FILENO)))
+    return fail(WEFT_ERR_INVALID,
+                "the plan needs %u process slots and --num-processes is %u, so others have to come, which need the "
+                "token of this run, and %s: give all agents one, in WEFT_TOKEN or by --token-file",
+                node->plan->num_processes, config->num_processes,
+                config->quiet ? "--quiet does not show it" : "there is no terminal to show one on");
   if (config->num_agents > 1 && (config->quiet || !isatty(STDERR_FILENO)))
     return fail(
         WEFT_ERR_INVALID,
@@ -91,6 +97,7 @@ static int choose_token(struct node *node) {
 
 int node_open(struct node *node, const struct node_role *lead) {
   node->role = &node_follower;
+  progress_open(&node->progress, node->config.quiet);
   node->retry_ns = CLOCK_NEVER;
   node->job = node->config.job ? node->config.job : RUN_DEFAULT_JOB;
   random_uuid(node->run);
@@ -100,6 +107,8 @@ int node_open(struct node *node, const struct node_role *lead) {
     err = run_keys_check_job(node->job);
   if (!err)
     err = load_plan(node);
+  if (!err)
+    node_expect_others(node);
   // Who leads with a store of its own knows all that can be wrong before anything is started.
   if (!err && !node->config.lead && !node->config.store) {
     node->leads = true;
@@ -131,8 +140,6 @@ int node_open(struct node *node, const struct node_role *lead) {
     node->role = lead;
   if (!err)
     err = node->role->open(node);
-  if (!err)
-    progress_open(&node->progress, node->config.quiet);
   return err;
 }
 

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "run/common/config_json.h"
+#include "run/common/lead_address.h"
 #include "run/node/node.h"
 
 enum { RETRY_MS = 50, FIRST_TRIES = 3 };
@@ -31,7 +32,7 @@ static int open_client(struct node *node, const char *endpoints) {
 static int start_server(struct node *node) {
   const struct run_config *config = &node->config;
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  options.address = config->listen;
+  options.address = config->listen ? config->listen : config->others_come ? "0.0.0.0" : "127.0.0.1";
   options.port = config->store_port ? config->store_port : config->num_agents > 1 ? RUN_DEFAULT_PORT : 0;
   options.token = config->token;
   int err = weft_store_server_start(&node->store.server, &options);
@@ -120,6 +121,8 @@ static int adopt(struct node *node, const json_t *live) {
                 ? 0
                 : fail(WEFT_ERR_PROTOCOL, "key %s of the store does not describe a run", node->keys.live);
   if (!err)
+    err = run_settings_check_given(&node->config, json_object_get(live, "config"));
+  if (!err)
     err = run_settings_from_json(&node->config, json_object_get(live, "config"));
   plan_free(node->plan);
   node->plan = NULL;
@@ -141,11 +144,27 @@ static bool same_plan(const struct node *node, const json_t *live) {
   return same;
 }
 
+enum { PLAN_SHOWN = 200 }; // characters of a plan in an error
+
+static int other_plan(const struct node *node, const json_t *live) {
+  json_t *json = plan_to_json(node->plan);
+  char *own = json_dumps(json, JSON_COMPACT), *lead = json_dumps(json_object_get(live, "plan"), JSON_COMPACT);
+  int err =
+      fail(WEFT_ERR_INVALID, "--plan is %.*s here, and %.*s at the lead, which decides: give the same, or leave it out",
+           PLAN_SHOWN, own ? own : "?", PLAN_SHOWN, lead ? lead : "?");
+  free(own);
+  free(lead);
+  json_decref(json);
+  return err;
+}
+
 // Joins the live run, as the lowest node that is free.
 static int follow(struct node *node, const json_t *live) {
   json_int_t nodes = json_integer_value(json_object_get(live, "agents"));
   if (nodes <= 1)
     return node_refuse(node, live, ", which expects no other agents (--num-agents)");
+  if (!same_plan(node, live) && node->config.lead)
+    return other_plan(node, live);
   if (!same_plan(node, live))
     return node_refuse(node, live, " with another plan");
   node->place.expected = (uint32_t)nodes;
@@ -159,8 +178,14 @@ static int follow(struct node *node, const json_t *live) {
   return err;
 }
 
+static void say_waiting(struct node *node) {
+  progress_show(&node->progress, true, "waits for the lead of job '%s' at %s, for up to %u s", node->job,
+                node->store.endpoints, node->config.startup_timeout_s);
+}
+
 static int wait_and_follow(struct node *node) {
   uint64_t deadline = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
+  bool said = false;
   for (;;) {
     json_t *live = NULL;
     int err = run_storage_get(node->store.client, node->keys.live, &live);
@@ -169,6 +194,9 @@ static int wait_and_follow(struct node *node) {
       json_decref(live);
       return err;
     }
+    if (!said)
+      say_waiting(node);
+    said = true;
     if (err && !run_storage_may_pass(err)) // the lead, or its store, may not be up yet
       return err;
     if (clock_passed(deadline))
@@ -199,20 +227,9 @@ static int lead_or_follow(struct node *node) {
   return err || node->leads ? err : wait_and_follow(node);
 }
 
-// The URL of the store that the lead at HOST[:PORT] has embedded: as weft_store_server_url() says it there. NULL when
-// memory ran out.
-static char *lead_url(const char *lead) {
-  static const char scheme[] = "https";
-  const char *colon = strrchr(lead, ':');
-  char *url = NULL;
-  bool has_port = colon && (strchr(lead, ':') == colon || colon[-1] == ']'); // an IPv6 address stands in brackets
-  int size =
-      has_port ? asprintf(&url, "%s://%s", scheme, lead) : asprintf(&url, "%s://%s:%d", scheme, lead, RUN_DEFAULT_PORT);
-  return size < 0 ? NULL : url;
-}
-
 static int open_lead_store(struct node *node) {
-  char *url = lead_url(node->config.lead);
+  uint16_t port = node->config.store_port ? node->config.store_port : RUN_DEFAULT_PORT;
+  char *url = run_lead_url(node->config.lead, port);
   if (!url)
     return fail(WEFT_ERR_NOMEM, "no memory for a URL");
   int err = open_client(node, url);
@@ -223,9 +240,9 @@ static int open_lead_store(struct node *node) {
 int node_rendezvous(struct node *node) {
   run_keys_init(&node->keys, node->job, node->run);
   const struct run_config *config = &node->config;
-  int err = config->lead    ? open_lead_store(node)
-            : config->store ? open_client(node, config->store)
-                            : start_server(node);
+  int err = config->store  ? open_client(node, config->store)
+            : config->lead ? open_lead_store(node)
+                           : start_server(node);
   if (err)
     return err;
   return node->plan && !config->lead ? lead_or_follow(node) : wait_and_follow(node);

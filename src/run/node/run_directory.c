@@ -43,8 +43,15 @@ static FILE *create(struct run_directory *directory, const char *name) {
   return file;
 }
 
+static bool holds(const struct run_directory *directory, const char *name) {
+  return faccessat(directory->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 // Only one run can have it: a second one, or a second node, would mix its files with the first one's.
 static int open_events(struct run_directory *directory) {
+  if (holds(directory, "results.json") && !holds(directory, EVENTS)) // somebody else's: a run has both
+    return fail(WEFT_ERR_BUSY, "the run directory %s has a results.json already: want another one (--run-dir DIR)",
+                directory->path);
   directory->events = create(directory, EVENTS);
   if (directory->events)
     return 0;

@@ -25,8 +25,9 @@ static bool is_last(const struct walk *walk) {
 
 static int cannot_make(const struct walk *walk, int error) {
   const char *path = walk->directory->path;
-  return is_last(walk) ? fail_errno(error, "cannot make the run directory %s", path)
-                       : fail_errno(error, "cannot make the run directory %s: %.*s", path, (int)walk->end, path);
+  return is_last(walk) ? fail_errno(error, "cannot make the run directory %s (--run-dir DIR chooses another)", path)
+                       : fail_errno(error, "cannot make the run directory %s (--run-dir DIR chooses another): %.*s",
+                                    path, (int)walk->end, path);
 }
 
 // Whoever may rename what stands in it can put another directory in the place of ours.

@@ -18,7 +18,7 @@ void node_store_answered(struct node *node) {
 
 // A store inside the lead ends with it; another one may be started again.
 uint32_t node_patience_s(const struct node *node) {
-  return node->config.lead ? RUN_LEASE_TTL_S : node->config.startup_timeout_s;
+  return node->config.lead && !node->config.store ? RUN_LEASE_TTL_S : node->config.startup_timeout_s;
 }
 
 void node_store_silent(struct node *node) {

@@ -117,6 +117,12 @@ def environment_of(job, arguments, more):
     return env
 
 
+def sizes_of(arguments, plan):
+    """Of a run. An agent that follows has them from its lead."""
+    follows = {"--rank-server", "--tcp-server"}.intersection(arguments) or (plan is None and "--store" in arguments)
+    return SMALL[-4:-2] if follows else SMALL
+
+
 class Run:
     """One agent. Each has a job name and a directory of its own, unless told otherwise. `terminal`: its standard error
     is one."""
@@ -133,7 +139,7 @@ class Run:
             file = self.directory / "plan.json"
             file.write_text(plan if isinstance(plan, str) else json.dumps(plan))
             command += ["--plan", str(file)]
-        command += (SMALL if small else []) + [str(a) for a in arguments]
+        command += (sizes_of(arguments, plan) if small else []) + [str(a) for a in arguments]
         self.output = open(self.directory / (self.path.name + ".out"), "w+")
         self.errors = open(self.directory / (self.path.name + ".err"), "w+")
         env = environment_of(self.job, arguments, environment)
