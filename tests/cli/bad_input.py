@@ -33,13 +33,13 @@ ELASTIC = [
     (["a.json", "b.json"], 'unexpected argument "b.json": PLAN is "a.json" already'),
     (["--num-proceses", "8"], "unknown option --num-proceses; did you mean --num-processes?"),
     (["--etcd-sever", "x"], "unknown option --etcd-sever; did you mean --etcd-server?"),
-    (["--num_tokens=8"], "unknown option --num_tokens; did you mean --num-tokens?"),
+    (["--num_tokns=8"], "unknown option --num_tokns; did you mean --num-tokens?"),
     (["--cert", "c.pem"], "--cert is given without --key"),
     (["--key", "k.pem"], "--key is given without --cert"),
     (["--user", "root"], "--user is given without --password"),
     (["--password", "x"], "--password is given without --user"),
     (["--user", "root", "--password", "x"], "--user is given without --store: only etcd has users"),
-    (["--store", "http://a:1", "--rank-server", "b"], "--store and --rank-server are both given"),
+    (["--store", "http://a:1", "--rank-server", "b"], "--store http://a:1 is not at the host of --rank-server b"),
 ]
 
 
@@ -50,8 +50,8 @@ class BadInput(tool.ToolTest):
 
     def test_elastic_without_a_plan_has_the_default_one(self):
         """Which has a phase of 4 ranks and then one of 8."""
-        self.refused(2, "phase 0 has 4 live ranks", "elastic", "--num-processes", "3")
-        self.refused(2, "phase 1 has 8 live ranks", "elastic", "--num-processes", "7")
+        self.refused(2, "phase 0 has 4 live ranks", "elastic", "--num-processes", "3", "--num-agents", "1")
+        self.refused(2, "phase 1 has 8 live ranks", "elastic", "--num-processes", "7", "--num-agents", "1")
 
     def test_wrong_variables_are_named(self):
         self.refused(2, 'WEFT_STORE: "etcd:2379" is not the URL of a server', "elastic", WEFT_STORE="etcd:2379")

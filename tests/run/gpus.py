@@ -1,6 +1,5 @@
 """Which memory a run uses, where there is no GPU and with a plug-in that says there are some (fake_gpus.c)."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -115,15 +114,17 @@ def two_agents_on_one_gpu():
         assert not [event for event in lead.events() if event["kind"] == "launch"], lead.events()
 
 
-def a_follower_takes_the_lead_s_word():
+def a_follower_that_asks_for_other_memory_is_told():
+    """The lead decides; what it decided otherwise is named on both sides of the difference."""
     port = free_port()
     arguments = ("--num-agents", 2, "--num-processes", 1, "--store-port", port)
-    with contextlib.ExitStack() as stack:
-        lead = stack.enter_context(Run(*arguments, plan=[[0, 1]], environment=NONE))
-        other = stack.enter_context(Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 1, "--memory", "cuda",
-                                        job=lead.job, environment=NONE))
-        lead.expect(0)
-        other.expect(0)
+    with Run(*arguments, plan=[[0, 1]], environment=NONE) as lead:
+        with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 1, "--memory", "cuda", job=lead.job,
+                 environment=NONE) as other:
+            other.expect_status(2)
+            assert all(word in other.text() for word in ("--memory", "cuda", "host")), other.text()
+        lead.process.terminate()
+        lead.expect(143)
 
 
 def info_tells_the_gpus():
@@ -150,5 +151,5 @@ def info_tells_the_gpus():
 main({test.__name__: test for test in (
     cuda_without_a_gpu, auto_without_a_gpu, fewer_gpus_than_ranks, what_counts_is_how_many_are_live_at_once,
     more_ranks_than_gpus_can_serve, gpus_that_cannot, odd_visible_devices, a_follower_without_gpus,
-    two_agents_on_one_gpu, a_follower_takes_the_lead_s_word,
+    two_agents_on_one_gpu, a_follower_that_asks_for_other_memory_is_told,
     info_tells_the_gpus)})

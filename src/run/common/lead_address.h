@@ -10,7 +10,7 @@
 // when memory ran out.
 char *run_lead_url(const char *lead, uint16_t port);
 
-// Whether one of the store's endpoints is at the lead's host, and at its port where `lead` names one.
+// Whether one of the store's endpoints is at the lead's host. Its port, if `lead` names one, does not count.
 bool run_lead_has_store(const char *lead, const char *endpoints);
 
 // A numeric address of this host by which other hosts reach it, into out[cap]; false when there is none but loopback.
