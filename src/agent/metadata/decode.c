@@ -205,7 +205,10 @@ static int check_head(const uint8_t *bytes, size_t size) {
   struct wire_reader reader = {.bytes = bytes, .size = size, .at = 8};
   uint64_t version = wire_take_number(&reader, 2), minimum = wire_take_number(&reader, 2);
   if (wire_take_number(&reader, 4) != blob_checksum(bytes, size))
-    return fail(WEFT_ERR_PROTOCOL, "metadata is damaged: its checksum is not that of its %zu bytes", size);
+    return fail(
+        WEFT_ERR_PROTOCOL,
+        "metadata is damaged: its checksum is not that of its %zu bytes; carry them as they are, they are no text",
+        size);
   if (minimum > BLOB_VERSION)
     return fail(WEFT_ERR_VERSION,
                 "metadata of format %" PRIu64 ", which a reader of format %" PRIu64 " or newer is needed for: this "

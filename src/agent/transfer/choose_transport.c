@@ -142,7 +142,7 @@ int agent_select(weft_transfer_t *transfer, const char *name, bool *swapped) {
   }
   int rc;
   if (!known) {
-    rc = fail(WEFT_ERR_UNSUPPORTED, "this agent has no transport %s", name);
+    rc = fail(WEFT_ERR_UNSUPPORTED, "this agent has no transport %s: name it in weft_agent_options.transports", name);
   } else if (!best.worker) {
     size_t end = text.size > 0 ? text.size - 1 : 0; // without the last newline
     rc = fail(WEFT_ERR_UNREACHABLE, "no transport can: %.*s", (int)end, text.data ? text.data : "");

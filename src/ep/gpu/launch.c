@@ -26,7 +26,10 @@ static int find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const ch
   struct ep_gpu *gpu = ep->gpu;
   struct gpu_op *op = number & GPU_CAPTURED ? &gpu->captured[number % EP_DEPTH] : &gpu->ops[number % EP_DEPTH];
   if (op->state == EP_OP_FREE || op->number != number)
-    return fail(WEFT_ERR_INVALID, "%s: operation %llu is not open", call, (unsigned long long)number);
+    return fail(WEFT_ERR_INVALID,
+                "%s: operation %llu is not open: a dispatch gives the number, and the operation ends with its combine "
+                "or weft_ep_finish",
+                call, (unsigned long long)number);
   if (op->state != state)
     return fail(WEFT_ERR_INVALID, "%s: operation %llu has come to %s, but must have come to %s", call,
                 (unsigned long long)number, before[op->state], before[state]);
