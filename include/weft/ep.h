@@ -749,7 +749,7 @@ WEFT_API int weft_ep_await(weft_ep_t *ep, uint64_t op, struct weft_ep_info *info
  * An operation without tokens: returns when every active rank has come to it. All ranks of the view call it for the
  * same operation. PEER_LOST names those that did not come within op_timeout_ms; they are lost. PROTOCOL: a rank
  * dispatches in this operation. NOT_CONNECTED, FENCED, BUSY: as with weft_ep_dispatch_send(). CUDA: it launches in the
- * stream of the last launch, and waits. [owner]
+ * stream of the last launch, and waits; BUSY is also that an operation is open. [owner]
  */
 WEFT_API int weft_ep_barrier(weft_ep_t *ep);
 

@@ -394,6 +394,17 @@ int ep_gpu_mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream)
   return 0;
 }
 
+// A barrier ends at once, and operations end in their order.
+static int check_none_open(const weft_ep_t *ep) {
+  for (uint32_t i = 0; i < EP_DEPTH; i++)
+    if (ep->gpu->ops[i].state != EP_OP_FREE)
+      return fail(WEFT_ERR_BUSY,
+                  "barrier: operation %llu is open, and on CUDA memory operations end in their order: end "
+                  "it first",
+                  (unsigned long long)ep->gpu->ops[i].number);
+  return 0;
+}
+
 // In the stream of the last launch, so that it comes after that.
 int ep_gpu_barrier(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
@@ -402,7 +413,9 @@ int ep_gpu_barrier(weft_ep_t *ep) {
       .halves = DEVICE_SEND | DEVICE_RECV, .kind = EP_KIND_BARRIER, .rank_major = true, .counts = gpu->counts};
   struct gpu_op *op = NULL;
   none.stream = gpu->stream;
-  int rc = prepare(ep, &none, true, &op);
+  int rc = check_none_open(ep);
+  if (rc == 0)
+    rc = prepare(ep, &none, true, &op);
   if (rc != 0)
     return rc;
   op->has_weights = op->rank_major = true;

@@ -63,8 +63,11 @@ static void operations_end_in_their_order(void **state) {
   assert_says("operation 0 is open, and on CUDA memory operations end in their order: end that one first, or set KEEP");
   assert_int_equal(weft_ep_finish(ep, ops[1]), WEFT_ERR_INVALID);
   assert_says("operation 0 is open");
+  assert_int_equal(weft_ep_barrier(ep), WEFT_ERR_BUSY);
+  assert_says("barrier: operation 0 is open");
   assert_ok(weft_ep_finish(ep, ops[0]));
   assert_ok(weft_ep_finish(ep, ops[1]));
+  assert_ok(weft_ep_barrier(ep));
   weft_ep_close(ep);
 }
 
