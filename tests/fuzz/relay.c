@@ -22,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                             .dtype = WEFT_EP_BF16,
                                             .combine_dtype = WEFT_EP_COMBINE_BF16};
   struct cuda_layout layout;
-  cuda_layout_init(&layout, TOKENS, HIDDEN, TOPK, EXPERTS, options.dtype, options.combine_dtype);
+  struct cuda_forms forms;
+  cuda_layout_init(&layout, &forms, TOKENS, HIDDEN, TOPK, EXPERTS, options.dtype, options.combine_dtype);
   char *in = aligned_alloc(CUDA_LINE, layout.area), *out = aligned_alloc(CUDA_LINE, layout.area), why[DEVICE_WHY] = "";
   char *room = aligned_alloc(CUDA_LINE, ROOM);
   FUZZ_CHECK(in && out && room);
