@@ -85,7 +85,7 @@ int run_elastic(const struct run_config *config) {
   if (node.signal_fd >= 0)
     close(node.signal_fd);
   if (follows && !error[0] && !config->json && !config->quiet)
-    printf("%s: agent %u of job %s, %u rank%s run here; the lead has the report\n", status ? "FAILED" : "passed",
+    printf("%s: agent %u of job %s, %u rank%s ran here; the lead has the report\n", status ? "FAILED" : "passed",
            node.id, config->job ? config->job : RUN_DEFAULT_JOB, ranks, ranks == 1 ? "" : "s");
   if (error[0])
     fprintf(stderr, "weft elastic: %s\n", error);

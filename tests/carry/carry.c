@@ -86,12 +86,12 @@ float carry_f32(uint16_t bits) {
   return value;
 }
 
-void carry_fill_rows(struct carry *c, void *to, uint32_t rows, uint32_t hidden, float first) {
+void carry_fill_rows(struct carry *c, void *to, uint32_t rows, uint32_t hidden, float first, float step) {
   size_t count = (size_t)rows * hidden;
   uint16_t *values = malloc(count * sizeof *values);
   carry_is(values != NULL, "there is memory");
   for (size_t i = 0; i < count; i++)
-    values[i] = carry_bf16(first + (float)(i / hidden));
+    values[i] = carry_bf16(first + (float)(i / hidden) * step);
   carry_copy(c, to, values, count * sizeof *values);
   free(values);
 }

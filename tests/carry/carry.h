@@ -32,8 +32,8 @@ void carry_found(struct carry *c, uint32_t founders);
 // bf16 and back.
 uint16_t carry_bf16(float value);
 float carry_f32(uint16_t bits);
-// Fills rank memory with rows of one value each, bf16: row i has first + i.
-void carry_fill_rows(struct carry *c, void *to, uint32_t rows, uint32_t hidden, float first);
+// Fills rank memory with rows of one value each, bf16: row i has first + i * step.
+void carry_fill_rows(struct carry *c, void *to, uint32_t rows, uint32_t hidden, float first, float step);
 
 // Runs `body` for each rank; what main() is to return. `options`: sizes, for all ranks.
 int carry_run(int argc, char **argv, uint32_t ranks, const struct weft_ep_options *options,

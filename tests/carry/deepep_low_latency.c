@@ -22,10 +22,11 @@ static void low_latency(struct carry *c) {
   void *y = carry_memory(c, (size_t)EXPERTS * ROWS * HIDDEN * 2), *w = carry_memory(c, sizeof weights);
   int32_t *masks = carry_memory(c, 4 * sizeof *masks), masked[4], counts[EXPERTS];
   uint16_t out[TOKENS * HIDDEN];
+  float scales[BLOCKS * ROWS];
   uint64_t op;
   carry_found(c, RANKS);
-  carry_fill_rows(c, x, TOKENS, HIDDEN, 448); // of which every scale is a power of two, and every value exact
-  carry_fill_rows(c, y, EXPERTS * ROWS, HIDDEN, 0);
+  carry_fill_rows(c, x, TOKENS, HIDDEN, 448, 448); // token t has the scale 1 + t
+  carry_fill_rows(c, y, EXPERTS * ROWS, HIDDEN, 1, 0);
   carry_copy(c, idx, experts, sizeof experts);
   carry_copy(c, w, weights, sizeof weights);
   dispatch.x = x;
@@ -54,8 +55,13 @@ static void low_latency(struct carry *c) {
     carry_copy(c, counts, recv.counts, sizeof counts);
     carry_is(counts[0] == 2 * RANKS && counts[1] == 2 * RANKS, "each expert has two rows of each rank");
     carry_copy(c, out, combine.out, sizeof out);
-    for (int h = 1; h < TOKENS * HIDDEN; h++)
-      carry_is(h % HIDDEN == 0 || out[h] == out[h - 1], "a sum of rows of one value is a row of one value");
+    for (int h = 0; h < TOKENS * HIDDEN; h++)
+      carry_is(carry_f32(out[h]) == weights[h / HIDDEN][0] + weights[h / HIDDEN][1],
+               "a token is the sum of its weights");
+    if (dispatch.dtype == WEFT_EP_FP8)
+      carry_copy(c, scales, recv.scales, sizeof scales); // of expert 0, which has tokens 0 and 2, or 0 and 3
+    for (int b = 0; b < BLOCKS; b++)
+      carry_is(scales[b * ROWS] == 1 && scales[b * ROWS + 1] == (c->rank == 0 ? 3 : 4), "scales stand by columns");
   }
   carry_must(weft_ep_mask_update(c->ep, 1 - c->rank, true), "mask_update");
   carry_must(weft_ep_mask_read(c->ep, masks, 4, c->stream), "mask_read");

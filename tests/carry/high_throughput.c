@@ -13,11 +13,14 @@ static void high_throughput(struct carry *c) {
   struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
   void *idx = carry_memory(c, sizeof experts), *w = carry_memory(c, sizeof weights);
   weft_ep_route_t *route;
+  uint16_t out[TOKENS * HIDDEN];
   uint64_t op;
   carry_found(c, RANKS);
   carry_copy(c, idx, experts, sizeof experts);
   carry_copy(c, w, weights, sizeof weights);
-  dispatch.x = carry_memory(c, TOKENS * HIDDEN * 2);
+  void *x = carry_memory(c, TOKENS * HIDDEN * 2);
+  carry_fill_rows(c, x, TOKENS, HIDDEN, 1, 1);
+  dispatch.x = x;
   dispatch.topk_idx = idx;
   dispatch.topk_weights = w;
   dispatch.num_tokens = TOKENS;
@@ -32,6 +35,10 @@ static void high_throughput(struct carry *c) {
     carry_must(weft_ep_dispatch(c->ep, &dispatch, &recv, NULL, &op), "dispatch");
     carry_must(weft_ep_combine(c->ep, op, &combine, NULL), "combine");
     carry_must(weft_ep_await(c->ep, op, NULL, NULL, CARRY_MS), "await");
+    carry_copy(c, out, combine.out, sizeof out);
+    for (int t = 0; t < TOKENS; t++) // tokens 2 and 3 go to one rank, with both of their experts
+      carry_is(carry_f32(out[t * HIDDEN]) == (float)((t + 1) * (t < 2 ? 2 : 1)),
+               "a token is the sum of its ranks' rows");
   }
   carry_refused(weft_ep_route_create(c->ep, &options, &route), WEFT_ERR_UNSUPPORTED, "route");
 #define REFUSES(args, copy, field, value, call)                                                                        \

@@ -21,7 +21,7 @@ static void agents(struct carry *c) {
   (void)c;
   options.name = "one";
   options.transports = "rdma"; // 1: a transport that there is not
-  carry_refused(weft_agent_open(&agent, &options), WEFT_ERR_NOT_FOUND, "rdma");
+  carry_refused(weft_agent_open(&agent, &options), WEFT_ERR_NOT_FOUND, "no transport rdma: shm,");
   options.transports = "shm";
   carry_must(weft_agent_open(&agent, &options), "open");
   memory.kind = WEFT_MEMORY_HOST;
@@ -31,17 +31,18 @@ static void agents(struct carry *c) {
   at.address = (uintptr_t)bytes + 4000; // 2: beyond the region
   at.length = 200;
   at.region = region;
-  carry_refused(weft_dlist_create(agent, WEFT_PEER_SELF, &at, 1, &list), WEFT_ERR_INVALID, "descriptor 0");
+  carry_refused(weft_dlist_create(agent, WEFT_PEER_SELF, &at, 1, &list), WEFT_ERR_INVALID,
+                "descriptor 0: 200 bytes from ");
   at.length = 96;
   carry_refused(weft_dlist_create(agent, 77, &at, 1, &list), WEFT_ERR_NOT_FOUND,
-                "peer"); // 3: nobody's metadata is loaded
+                "there is no peer 77: weft_agent_load"); // 3: nobody's metadata is loaded
   carry_must(weft_dlist_create(agent, WEFT_PEER_SELF, &at, 1, &list), "dlist_create");
   carried.transport = "ucx"; // 4: one that this agent has not opened
   carry_refused(weft_transfer_create(agent, WEFT_TRANSFER_READ, list, list, &carried, &transfer), WEFT_ERR_UNSUPPORTED,
-                "ucx");
+                "no transport ucx: name it in weft_agent_options.transports");
   carry_must(weft_agent_metadata(agent, NULL, blob, sizeof blob, &size), "metadata");
   blob[size / 2] ^= 1; // 5: metadata that a text channel has changed
-  carry_refused(weft_agent_load(agent, blob, size, &peer), WEFT_ERR_PROTOCOL, "metadata");
+  carry_refused(weft_agent_load(agent, blob, size, &peer), WEFT_ERR_PROTOCOL, "carry them as they are");
   carry_must(weft_dlist_free(list), "dlist_free");
   weft_agent_close(agent);
 }
@@ -58,10 +59,11 @@ static void ranks(struct carry *c) {
   int32_t counts[EXPERTS];
   uint64_t op;
   wrong.size = 0; // 6: a struct that was not initialised
-  carry_refused(weft_ep_open(&c->ep, &wrong, CARRY_MS), WEFT_ERR_INVALID, "weft_ep_options");
+  carry_refused(weft_ep_open(&c->ep, &wrong, CARRY_MS), WEFT_ERR_INVALID, "initialise it with its *_INIT");
   wrong = options;
   wrong.hidden = 200; // 7: blocks of fp8 are 128 values
-  carry_refused(weft_ep_open(&c->ep, &wrong, CARRY_MS), WEFT_ERR_INVALID, "128");
+  carry_refused(weft_ep_open(&c->ep, &wrong, CARRY_MS), WEFT_ERR_INVALID,
+                "hidden is 200; it must be a multiple of 128");
   carry_must(weft_ep_open(&c->ep, &options, CARRY_MS), "open");
   dispatch.x = x;
   dispatch.topk_idx = experts;
@@ -70,20 +72,22 @@ static void ranks(struct carry *c) {
   recv.rows = TOKENS;
   recv.x = rows;
   recv.counts = counts;
-  carry_refused(weft_ep_dispatch(c->ep, &dispatch, &recv, NULL, &op), WEFT_ERR_NOT_CONNECTED, "activate"); // 8
+  carry_refused(weft_ep_dispatch(c->ep, &dispatch, &recv, NULL, &op), WEFT_ERR_NOT_CONNECTED,
+                "call weft_ep_activate first"); // 8
   carry_must(weft_ep_activate(c->ep, CARRY_MS), "activate");
   other = dispatch;
   other.num_tokens = TOKENS + 1; // 9: more than the group was opened for
   carry_refused(weft_ep_dispatch(c->ep, &other, &recv, NULL, &op), WEFT_ERR_INVALID, "opened for 4 at most");
   other = dispatch;
   other.topk_idx = beyond; // 10: no such expert
-  carry_refused(weft_ep_dispatch(c->ep, &other, &recv, NULL, &op), WEFT_ERR_INVALID, "99");
+  carry_refused(weft_ep_dispatch(c->ep, &other, &recv, NULL, &op), WEFT_ERR_INVALID,
+                "topk_idx[0][1] is 99; experts are 0 to 7");
   carry_must(weft_ep_dispatch(c->ep, &dispatch, &recv, NULL, &op), "dispatch");
   combine.out = x;
   carry_refused(weft_ep_combine(c->ep, op, &combine, NULL), WEFT_ERR_INVALID, "y is NULL"); // 11: no outputs
   combine.y = rows;
   carry_refused(weft_ep_combine(c->ep, op + 1, &combine, NULL), WEFT_ERR_INVALID,
-                "is not open"); // 12: another operation
+                "operation 1 is not open: a dispatch gives the number"); // 12: another operation
   carry_must(weft_ep_combine(c->ep, op, &combine, NULL), "combine");
 }
 

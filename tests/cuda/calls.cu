@@ -76,7 +76,7 @@ void types(rank &r) {
   leave(r);
 }
 
-// A rank that opened fp8 sends no bf16, nobody a larger top-k.
+// What does not fit the group, or is not in pieces of 16 bytes, is refused, and operations go on.
 void wrong_types(rank &r) {
   uint64_t op;
   found(r);

@@ -1,5 +1,6 @@
 """Two agents whose lead was not told of the other: on hosts of their own, started by the commands that users type."""
 
+import contextlib
 import json
 import re
 import shlex
@@ -89,7 +90,7 @@ def what_a_follower_is_given_is_compared():
                 assert words in other.text(), other.text()
         with Run(*arguments, "--hidden_dim", 256, plan=PLAN, job=one.job) as two:
             check(one, two)
-            assert "passed: agent 1 of job" in two.text() and "4 ranks run here" in two.text(), two.text()
+            assert "passed: agent 1 of job" in two.text() and "4 ranks ran here" in two.text(), two.text()
 
 
 def a_follower_says_what_it_waits_for():
@@ -119,17 +120,14 @@ def nobody_comes():
 def the_first_phase_needs_others():
     with Etcd() as etcd, Run("--num-processes", 2, "--store", etcd.url, plan=[[0, 1, 2, 3]]) as one:
         wait_for("the wait", lambda: "phase 0 waits for other agents: 2 more process slots" in one.text())
-        for slots in (1, 1):
-            other = Run("--num-processes", slots, "--store", etcd.url, job=one.job)
-            others.append(other)
-        one.expect(0)
-        for other in others:
-            other.expect(0)
-            assert "1 rank run here" in other.text(), other.text()
-            other.close()
+        with contextlib.ExitStack() as stack:
+            others = [stack.enter_context(Run("--num-processes", 1, "--store", etcd.url, job=one.job)) for _ in range(2)]
+            one.expect(0)
+            for other in others:
+                other.expect(0)
+                assert "1 rank ran here" in other.text(), other.text()
 
 
-others = []
 main({test.__name__: test for test in (
     with_the_store_of_the_lead,
     with_a_token_that_the_lead_makes,
