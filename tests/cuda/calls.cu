@@ -9,7 +9,7 @@
 
 namespace {
 
-enum { TIMEOUT_MS = 10000, BLOCKS = HIDDEN / WEFT_EP_BLOCK };
+enum { TIMEOUT_MS = 10000, SHORT_MS = 300, BLOCKS = HIDDEN / WEFT_EP_BLOCK };
 
 void found(rank &r) {
   r.open(RANKS, TIMEOUT_MS);
@@ -93,6 +93,39 @@ void wrong_types(rank &r) {
   r.fill(90, first_ranks(RANKS));
   r.pair();
   judge(r, all_there(90));
+  leave(r);
+}
+
+// --- ranks that do not say the same ---
+
+// Rank 2 has said something else than the others. None of them takes what it cannot read for rows.
+void check_parted(const rank &r, uint32_t lost, const char *what) {
+  uint32_t expected = r.index == 2 ? 2 : 1;
+  if (lost != expected)
+    r.die("%u ranks are lost in the %s, should be %u", lost, what, expected);
+}
+
+void other_topk(rank &r) {
+  r.open(RANKS, SHORT_MS);
+  r.activate(RANKS);
+  r.dispatch.topk = r.index == 2 ? TOPK / 2 : TOPK;
+  r.fill(80, first_ranks(RANKS));
+  r.world->meet(r, "the input");
+  r.pair();
+  check_parted(r, r.info.num_lost, "dispatch");
+  if (r.index != 2 && r.lost[0] != 2)
+    r.die("rank %d is lost, should be rank 2", r.lost[0]);
+  leave(r);
+}
+
+void other_combine(rank &r) {
+  r.open(RANKS, SHORT_MS);
+  r.activate(RANKS);
+  r.combine.dtype = r.index == 2 ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16;
+  r.fill(81, first_ranks(RANKS));
+  r.world->meet(r, "the input");
+  r.pair();
+  check_parted(r, r.result.num_lost, "combine");
   leave(r);
 }
 
@@ -271,9 +304,16 @@ void masks(rank &r) {
   leave(r);
 }
 
-const struct test tests[] = {
-    {"types", types}, {"wrong_types", wrong_types}, {"strides", strides}, {"counted", counted}, {"places", places},
-    {"kept", kept},   {"recycled", recycled},       {"masks", masks}};
+const struct test tests[] = {{"types", types},
+                             {"wrong_types", wrong_types},
+                             {"strides", strides},
+                             {"other_topk", other_topk},
+                             {"other_combine", other_combine},
+                             {"counted", counted},
+                             {"places", places},
+                             {"kept", kept},
+                             {"recycled", recycled},
+                             {"masks", masks}};
 
 } // namespace
 

@@ -285,6 +285,10 @@ static void a_launch_has_what_its_call_says(void **state) {
   d.narrow = true;
   assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
   assert_false(fake.dispatch.usual);
+  d.out_scale_row_stride = 1; // an expert's part begins where it does without
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
+  uint64_t words = fake.dispatch.layout.scale_bytes / sizeof(uint32_t);
+  assert_int_equal(fake.dispatch.expert_scales, d.rows * words - d.rows);
   struct device_combine c = {
       .halves = DEVICE_SEND | DEVICE_RECV, .y = x, .out = more, .num_tokens = 3, .topk_idx = (int64_t *)x};
   assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0);

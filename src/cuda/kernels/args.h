@@ -38,9 +38,8 @@ static inline void cuda_complete(struct cuda_dispatch_args *args) {
   d->out_scale_block_stride = d->out_scale_block_stride ? d->out_scale_block_stride : 1;
   args->strided = d->scale_row_stride != scales || d->scale_block_stride != 1 || d->out_scale_row_stride != scales ||
                   d->out_scale_block_stride != 1 || d->out_scale_expert_stride != 0;
-  args->expert_scales = 0;
-  if (d->out_scale_expert_stride && !d->rank_major)
-    args->expert_scales = d->out_scale_expert_stride - (uint64_t)d->rows * d->out_scale_row_stride;
+  uint64_t part = d->out_scale_expert_stride ? d->out_scale_expert_stride : (uint64_t)d->rows * scales;
+  args->expert_scales = d->rank_major ? 0 : part - (uint64_t)d->rows * d->out_scale_row_stride;
   args->usual = cuda_is_usual(args);
 }
 
