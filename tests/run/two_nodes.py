@@ -121,7 +121,8 @@ def the_first_phase_needs_others():
     with Etcd() as etcd, Run("--num-processes", 2, "--store", etcd.url, plan=[[0, 1, 2, 3]]) as one:
         wait_for("the wait", lambda: "phase 0 waits for other agents: 2 more process slots" in one.text())
         with contextlib.ExitStack() as stack:
-            others = [stack.enter_context(Run("--num-processes", 1, "--store", etcd.url, job=one.job)) for _ in range(2)]
+            arguments = ("--num-processes", 1, "--store", etcd.url)
+            others = [stack.enter_context(Run(*arguments, job=one.job)) for _ in range(2)]
             one.expect(0)
             for other in others:
                 other.expect(0)
