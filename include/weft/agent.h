@@ -148,6 +148,7 @@ struct weft_transport_info {
   uint32_t reserved;     /**< 0 */
   char what[64];         /**< what it uses, in a few words; "": it is not in this build */
   char why[224];         /**< why it does not work here, in words; "" */
+  char version[32]; /**< of the library below it, as loaded here, such as "1.18.1"; "": it has none, or no number */
 };
 
 /** Writes the transports that this version knows of into info[cap], the preferred ones first; `each` is the caller's
@@ -197,6 +198,17 @@ WEFT_API void weft_agent_options_init(struct weft_agent_options *options, size_t
 WEFT_API int weft_agent_open(weft_agent_t **agent, const struct weft_agent_options *options);
 
 /**
+ * Opens a further transport for an agent that is open, by its name. It comes last in the order of preference. Regions
+ * that were registered without `transports` are registered with it too; one that it refuses stays with the others.
+ * Peers that fetched or met this agent learn of it by themselves; others, and this agent of peers that it has loaded by
+ * hand, with the next metadata that has ADDRESSES. A transfer keeps the transport that it was made with. It may take
+ * some milliseconds, in which other calls that are not [transfer] wait. EXISTS: the agent has it. NOT_FOUND: there is
+ * no transport of that name. UNSUPPORTED: it does not work here, the sentence says why. LIMIT: an agent has at most 7
+ * transports. INVALID: it is not one name. [any]
+ */
+WEFT_API int weft_agent_add_transport(weft_agent_t *agent, const char *transport);
+
+/**
  * Leaves, and frees the agent with its regions. It cancels the transfers in flight, takes its key out of the store, and
  * sends its peers a goodbye. After it has returned nothing touches any registered memory. Lists and transfers stay
  * their owner's: calls with them return CLOSED, and weft_transfer_free() and weft_dlist_free() free them. In a forked
@@ -217,10 +229,41 @@ WEFT_API void weft_agent_close(weft_agent_t *agent);
  * Registers memory, a file or an object with all transports that can use it; `*region` is its id. The memory stays the
  * caller's and has to stay mapped until the region is deregistered or the agent closed. Regions may overlap. Peers that
  * fetched or met this agent get the new region by themselves, others with the next metadata. UNSUPPORTED: no transport
- * of this agent handles this kind of memory, or it has not opened one of `transports`. SYSTEM, LIMIT: a file cannot be
- * opened, or memory cannot be pinned. Other codes are those of the transport that refuses. [any]
+ * of this agent handles this kind of memory, or it has not opened one of `transports`. INVALID: host memory is not
+ * mapped, the sentence names the first address that is not. SYSTEM, LIMIT: a file cannot be opened, or memory cannot be
+ * pinned. Other codes are those of the transport that refuses. [any]
  */
 WEFT_API int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *memory, weft_region_t *region);
+
+/** Bits of weft_memory_status.flags. */
+enum weft_memory_status_flag {
+  WEFT_MEMORY_THERE = 1 << 0, /**< there is such memory, or such a file or object */
+};
+
+/** What there is of memory, a file or an object. Initialise with WEFT_MEMORY_STATUS_INIT. */
+struct weft_memory_status {
+  size_t size;    /**< sizeof(struct weft_memory_status) */
+  uint32_t flags; /**< bits of enum weft_memory_status_flag */
+  int32_t device; /**< CUDA: index of the GPU that it is on; else -1 */
+  uint64_t
+      length; /**< bytes. HOST, CUDA: from the address on, at most those asked for; FILE, OBJECT: all that it has */
+  weft_region_t region; /**< HOST, CUDA: the region that holds all of it; FILE, OBJECT: the oldest region of that path;
+                             0: none */
+};
+/** Initial value: its size, and 0 for all else. */
+#define WEFT_MEMORY_STATUS_INIT WEFT_SIZED(struct weft_memory_status)
+/** WEFT_MEMORY_STATUS_INIT for languages without macros; `size` is the caller's sizeof. [any] */
+WEFT_API void weft_memory_status_init(struct weft_memory_status *status, size_t size);
+
+/**
+ * Asks what there is of `memory`, which need not be registered: how much of it is mapped, which GPU it is on, how long
+ * the file or the object is. It changes nothing. What is not there is no error: THERE is missing then. OBJECT:
+ * asks the server, at most for `timeout_ms`; the others do not wait. UNSUPPORTED: no transport of this agent knows
+ * objects, or there is no usable GPU. TIMEOUT, UNREACHABLE, AUTH, PROTOCOL: the server does not answer, or refuses.
+ * INVALID: `status` was not initialised. [any]
+ */
+WEFT_API int weft_agent_query_memory(weft_agent_t *agent, const struct weft_agent_memory *memory, uint32_t timeout_ms,
+                                     struct weft_memory_status *status);
 
 /**
  * Allocates `length` bytes of zeros that peers of this host can map, at `*address`, and registers them as `*region`.

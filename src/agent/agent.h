@@ -57,7 +57,7 @@ struct weft_agent {
   pthread_mutex_t tending;
   pthread_mutex_t lock;
   struct agent_worker workers[AGENT_MAX_WORKERS];
-  uint32_t num_workers;
+  _Atomic uint32_t num_workers; // grows with `lock` held, when the last one is complete: add_transport.c
 
   // lock
   weft_region_t next_region;

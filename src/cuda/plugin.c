@@ -14,6 +14,7 @@ static const struct device_api api = {
     .copy = cuda_copy,
     .fill = cuda_fill,
     .owner = cuda_owner,
+    .extent = cuda_extent,
     .window_create = cuda_window_create,
     .window_map = cuda_window_map,
     .window_release = cuda_window_release,

@@ -97,6 +97,7 @@ void cuda_release(struct device *device, void *memory);
 int cuda_copy(struct device *device, void *to, const void *from, size_t size, void *stream, bool wait, char *why);
 int cuda_fill(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why);
 int cuda_owner(const void *memory, int *index, char *why);
+int cuda_extent(const void *memory, int *index, uint64_t *bytes, char *why);
 // An area (kernels/layout.h) in which nothing has come yet: in memory of its own, to be released likewise; or made of a
 // window, within a guard. Memory is cleared by the copy engine: a kernel would have to wait for those that spin.
 int cuda_allocate_area(struct device *device, size_t size, void **memory, char *why);

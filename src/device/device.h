@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 11, // of this page
+  DEVICE_ABI = 12, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   DEVICE_NAME = 64,  // bytes that name a window to other hosts
@@ -220,6 +220,8 @@ struct device_api {
   int (*fill)(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why);
   // Which device `memory` is on: -1 for memory that none has. [any]
   int (*owner)(const void *memory, int *index, char *why);
+  // Likewise, and how many bytes of its allocation there are from `memory` on. [any]
+  int (*extent)(const void *memory, int *index, uint64_t *bytes, char *why);
 
   // Windows: areas in which nothing has come (cuda/kernels/layout.h). *fd is for the peer; the caller closes it. [any]
   int (*window_create)(struct device *device, size_t size, struct device_window *window, int *fd, char *why);

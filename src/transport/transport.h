@@ -171,6 +171,12 @@ struct transport {
   // thread.
   int (*probe)(char *why, size_t cap);
 
+  // The version of the library below it, in digits and points. Any thread. NULL: it has none that says so.
+  void (*version)(char *text, size_t cap);
+  // The bytes of that object, from its server; blocks, at most for `timeout_ms`. Any thread, beside everything but
+  // close(). NOT_FOUND: there is no such object. NULL: it knows no objects.
+  int (*query)(struct transport_worker *worker, const char *path, uint32_t timeout_ms, uint64_t *length);
+
   // May block for some milliseconds.
   int (*open)(const struct transport_options *options, struct transport_worker **worker);
   // Ends all requests in flight with CANCELED, first; frees peers, remotes and regions that are left. Blocks until no

@@ -123,6 +123,12 @@ static void memory_of_others_is_as_large_as_it_is(void **state) {
   fake.mappable = true;
   assert_int_equal(cuda_share(allocation + 100, 1000, false, &share, why), 0);
   assert_int_equal(share.offset, 100);
+  uint64_t left = 0;
+  int index = -1;
+  assert_int_equal(cuda_extent(allocation + 100, &index, &left, why), 0);
+  assert_true(index == 0 && left == 8092);
+  assert_int_equal(cuda_extent(fake_host_memory, &index, &left, why), 0);
+  assert_int_equal(index, -1);
   share.process ^= 1; // of another process
   assert_int_equal(cuda_share_open(device, &share, -1, &memory, why), 0);
   assert_ptr_equal(memory, allocation + 100);

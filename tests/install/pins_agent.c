@@ -22,7 +22,7 @@ PIN_FIELD(struct weft_descriptor, address, 0);
 PIN_FIELD(struct weft_descriptor, length, 8);
 PIN_FIELD(struct weft_descriptor, region, 16);
 
-PIN_SIZE(struct weft_transport_info, 320);
+PIN_SIZE(struct weft_transport_info, 352);
 PIN_FIELD(struct weft_transport_info, name, 0);
 PIN_FIELD(struct weft_transport_info, flags, 16);
 PIN_FIELD(struct weft_transport_info, local_kinds, 20);
@@ -30,6 +30,7 @@ PIN_FIELD(struct weft_transport_info, remote_kinds, 24);
 PIN_FIELD(struct weft_transport_info, reserved, 28);
 PIN_FIELD(struct weft_transport_info, what, 32);
 PIN_FIELD(struct weft_transport_info, why, 96);
+PIN_FIELD(struct weft_transport_info, version, 320);
 
 PIN_SIZE(struct weft_agent_options, 80);
 PIN_FIELD(struct weft_agent_options, size, 0);
@@ -45,6 +46,13 @@ PIN_FIELD(struct weft_agent_options, store, 48);
 PIN_FIELD(struct weft_agent_options, prefix, 56);
 PIN_FIELD(struct weft_agent_options, listen, 64);
 PIN_FIELD(struct weft_agent_options, token, 72);
+
+PIN_SIZE(struct weft_memory_status, 32);
+PIN_FIELD(struct weft_memory_status, size, 0);
+PIN_FIELD(struct weft_memory_status, flags, 8);
+PIN_FIELD(struct weft_memory_status, device, 12);
+PIN_FIELD(struct weft_memory_status, length, 16);
+PIN_FIELD(struct weft_memory_status, region, 24);
 
 PIN_SIZE(struct weft_metadata_options, 24);
 PIN_FIELD(struct weft_metadata_options, size, 0);

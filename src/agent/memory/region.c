@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/memory/mapped.h"
 #include "agent/memory/region_index.h"
 #include "agent/progress/submit.h"
 #include "base/fail.h"
@@ -57,7 +58,7 @@ static int check_flags(const struct weft_agent_memory *memory) {
   return 0;
 }
 
-static int check_memory(const struct weft_agent_memory *memory) {
+int agent_memory_check(const struct weft_agent_memory *memory) {
   int rc = check_flags(memory);
   if (rc != 0)
     return rc;
@@ -85,6 +86,16 @@ static int check_memory(const struct weft_agent_memory *memory) {
   }
 }
 
+// Whoever touches what is not mapped ends by a signal: here, and not in a transfer.
+static int check_mapped(const struct weft_agent_memory *memory) {
+  uint64_t good = mapped_bytes((uintptr_t)memory->address, memory->length);
+  if (good == memory->length)
+    return 0;
+  return fail(WEFT_ERR_INVALID,
+              "of the %" PRIu64 " bytes from %p on the one at %p is not mapped, nor may those behind it be",
+              memory->length, memory->address, (void *)((uintptr_t)memory->address + good));
+}
+
 // Opens the file, copies the path.
 static int hold(struct agent_region *region, const struct weft_agent_memory *memory) {
   region->fd = memory->flags & WEFT_MEMORY_FD ? memory->fd : -1;
@@ -101,49 +112,6 @@ static int hold(struct agent_region *region, const struct weft_agent_memory *mem
     region->owns_fd = true;
   }
   return 0;
-}
-
-// All workers that know this kind. At least one has to take it.
-static int enroll(weft_agent_t *agent, struct agent_region *region, const struct transport_memory *memory) {
-  uint32_t taken = 0, bit = 1u << region->kind;
-  int first = 0;
-  char why[256] = "";
-  const struct agent_worker *lacks = NULL;
-  for (uint32_t i = 0; i < agent->num_workers; i++) {
-    struct agent_worker *worker = &agent->workers[i];
-    const struct transport_abilities *can = &worker->worker->abilities;
-    if (!((can->local_kinds | can->remote_kinds) & bit)) {
-      if (worker->transport->abilities.local_kinds & bit && worker->worker->lacks[0] && !lacks)
-        lacks = worker;
-      continue;
-    }
-    if (region->only != 0 && !(region->only & 1u << i)) {
-      region->why[i] = strdup("it is not among the region's transports");
-      continue;
-    }
-    agent_worker_lock(worker);
-    int rc = worker->transport->reg(worker->worker, memory, &region->local[i]);
-    agent_worker_unlock(worker);
-    if (rc == 0) {
-      taken++;
-      continue;
-    }
-    agent_region_keep_why(region, i);
-    if (first == 0) {
-      first = rc;
-      snprintf(why, sizeof why, "%s: %s", worker->transport->name, weft_last_error());
-    }
-  }
-  if (taken > 0) {
-    if (first != 0)
-      log_info("a region is not registered with %s", why);
-    return 0;
-  }
-  if (first != 0)
-    return fail(first, "%s", why);
-  return fail(WEFT_ERR_UNSUPPORTED, "no transport of this agent handles %s%s%s%s%s", agent_kind_name(region->kind),
-              lacks ? "; " : "", lacks ? lacks->transport->name : "", lacks ? ": " : "",
-              lacks ? lacks->worker->lacks : "");
 }
 
 void agent_region_free(weft_agent_t *agent, struct agent_region *region) {
@@ -167,28 +135,29 @@ void agent_region_free(weft_agent_t *agent, struct agent_region *region) {
   free(region);
 }
 
+// [lock]
 static void free_alone(weft_agent_t *agent, struct agent_region *region) {
   agent_workers_lock(agent);
   agent_region_free(agent, region);
   agent_workers_unlock(agent);
 }
 
+// One that was not added. [takes lock]
+static void drop(weft_agent_t *agent, struct agent_region *region) {
+  pthread_mutex_lock(&agent->lock);
+  free_alone(agent, region);
+  pthread_mutex_unlock(&agent->lock);
+}
+
 // Takes `region` over: on a failure it is freed. [lock]
 static int add_locked(weft_agent_t *agent, struct agent_region *region) {
-  struct transport_memory memory = {.kind = region->kind,
-                                    .address = (void *)(uintptr_t)region->address,
-                                    .length = region->length == UINT64_MAX ? 0 : region->length,
-                                    .device = region->device,
-                                    .fd = region->fd,
-                                    .path = region->path,
-                                    .read_only = region->read_only};
   int rc = 0;
   if (agent->next_region >= UINT64_MAX)
     rc = fail(WEFT_ERR_LIMIT, "all ids of regions have been used; open the agent anew");
   if (rc == 0)
     rc = agent_ranges_reserve(&agent->self.regions, 1);
   if (rc == 0)
-    rc = enroll(agent, region, &memory);
+    rc = agent_region_enroll(agent, region);
   if (rc != 0) {
     int kept = rc;
     free_alone(agent, region);
@@ -241,7 +210,7 @@ int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *giv
   struct weft_agent_memory copy;
   const struct weft_agent_memory *memory = SIZED_READ(given, &copy, transports, "weft_agent_memory");
   uint32_t only = 0;
-  int rc = memory ? check_memory(memory) : sized_refusal(given, sizeof copy);
+  int rc = memory ? agent_memory_check(memory) : sized_refusal(given, sizeof copy);
   if (rc == 0)
     rc = choose_workers(agent, memory->transports, &only);
   if (rc != 0)
@@ -258,9 +227,11 @@ int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *giv
   made->only = only;
   made->read_only = memory->flags & WEFT_MEMORY_READ_ONLY;
   made->no_metadata = memory->flags & WEFT_MEMORY_NO_METADATA;
-  rc = hold(made, memory);
+  rc = memory->kind == WEFT_MEMORY_HOST ? check_mapped(memory) : 0;
+  if (rc == 0)
+    rc = hold(made, memory);
   if (rc != 0) {
-    free_alone(agent, made);
+    drop(agent, made);
     return rc;
   }
   return add(agent, made, region);
@@ -284,7 +255,7 @@ int weft_agent_allocate(weft_agent_t *agent, enum weft_memory_kind kind, uint64_
   made->device = device;
   int rc = agent_memory_make(made);
   if (rc != 0) {
-    free_alone(agent, made);
+    drop(agent, made);
     return rc;
   }
   void *memory = (void *)(uintptr_t)made->address;

@@ -10,6 +10,7 @@
 #include "transport/transport.h"
 
 struct agent_peer;
+struct agent_worker;
 
 // A region of this agent or of a peer.
 struct agent_region {
@@ -49,7 +50,20 @@ void agent_region_free(weft_agent_t *agent, struct agent_region *region);
 int agent_memory_make(struct agent_region *region);
 void agent_memory_free(struct agent_region *region);
 
+// --- enroll.c ---
+
+// Registers it with all workers that know its kind and that it may go to. At least one has to take it; on a failure
+// the others keep what they have until agent_region_free(). [lock; takes worker locks]
+int agent_region_enroll(weft_agent_t *agent, struct agent_region *region);
+// Registers all regions of the agent with a worker that came later; what it refuses is logged. [lock]
+void agent_regions_enroll(weft_agent_t *agent, struct agent_worker *worker);
+// Fails with UNSUPPORTED: no worker handles this kind.
+int agent_kind_unsupported(const weft_agent_t *agent, enum weft_memory_kind kind);
+
 // --- region.c ---
+
+// INVALID: no memory, file or object can be what this says.
+int agent_memory_check(const struct weft_agent_memory *memory);
 
 // Keeps the calling thread's last error as the reason why the worker does not have it.
 void agent_region_keep_why(struct agent_region *region, uint32_t worker);

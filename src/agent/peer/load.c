@@ -9,25 +9,30 @@
 #include "agent/memory/region_index.h"
 #include "agent/metadata/describe.h"
 #include "agent/metrics/metrics.h"
+#include "agent/peer/links.h"
 #include "agent/peer/load.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
 #include "agent/progress/worker.h"
 #include "base/fail.h"
+#include "base/log.h"
 #include "base/time/clock.h"
 #include "base/wire/wire.h"
 #include "secure/hmac.h"
 
-// By place in the description: the worker of that transport, or UINT32_MAX.
-static void match_workers(const weft_agent_t *agent, const struct agent_description *description, uint32_t *worker) {
-  for (uint32_t t = 0; t < description->num_transports; t++) {
-    worker[t] = UINT32_MAX;
-    for (uint32_t i = 0; i < agent->num_workers; i++) {
-      bool others = !(agent->workers[i].worker->abilities.flags & TRANSPORT_SELF_ONLY);
-      if (others && strcmp(agent->workers[i].transport->name, description->transports[t].name) == 0)
-        worker[t] = i;
-    }
+// What the workers need to reach the region, for those that do not know yet.
+static int take_keys(struct agent_region *region, const struct agent_region_description *from, const uint32_t *worker) {
+  for (uint32_t i = 0; i < from->num_keys; i++) {
+    uint32_t to = worker[from->keys[i].transport];
+    if (to == UINT32_MAX || region->keys[to].bytes)
+      continue;
+    void *bytes = malloc(from->keys[i].size + 1);
+    if (!bytes)
+      return fail(WEFT_ERR_NOMEM, "no memory for the key of a region");
+    memcpy(bytes, from->keys[i].bytes, from->keys[i].size);
+    region->keys[to] = (struct agent_key){.transport = to, .size = from->keys[i].size, .bytes = bytes};
   }
+  return 0;
 }
 
 static struct agent_region *make_region(struct agent_peer *peer, const struct agent_region_description *from,
@@ -43,21 +48,12 @@ static struct agent_region *make_region(struct agent_peer *peer, const struct ag
   region->read_only = from->read_only;
   region->of = peer;
   region->fd = -1;
-  for (uint32_t i = 0; i < from->num_keys; i++) {
-    uint32_t to = worker[from->keys[i].transport];
-    if (to == UINT32_MAX || region->keys[to].bytes)
-      continue;
-    void *bytes = malloc(from->keys[i].size + 1);
-    if (!bytes) {
-      for (uint32_t k = 0; k < AGENT_MAX_WORKERS; k++)
-        free((void *)(uintptr_t)region->keys[k].bytes);
-      free(region);
-      return NULL;
-    }
-    memcpy(bytes, from->keys[i].bytes, from->keys[i].size);
-    region->keys[to] = (struct agent_key){.transport = to, .size = from->keys[i].size, .bytes = bytes};
-  }
-  return region;
+  if (take_keys(region, from, worker) == 0)
+    return region;
+  for (uint32_t k = 0; k < AGENT_MAX_WORKERS; k++)
+    free((void *)(uintptr_t)region->keys[k].bytes);
+  free(region);
+  return NULL;
 }
 
 // Whether each region can be what it says, and whether there is room for all, if none of them is known.
@@ -87,7 +83,7 @@ static void drop_regions(weft_agent_t *agent, struct agent_region **regions, uin
 static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description,
                     struct agent_region ***made, uint32_t *count) {
   uint32_t worker[AGENT_MAX_TRANSPORTS];
-  match_workers(agent, description, worker);
+  agent_links_match(agent, description, worker);
   int rc = check_regions(description);
   if (rc != 0)
     return rc;
@@ -159,6 +155,22 @@ static bool drop_gone(weft_agent_t *agent, struct agent_peer *peer, const struct
   return ranges->count != before;
 }
 
+// A transport that the peer, or this agent, has opened since. Returns whether one reaches it now.
+static bool connect_later(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description) {
+  char why[256];
+  uint32_t worker[AGENT_MAX_TRANSPORTS];
+  bool reached = agent_links_connect(agent, peer, description, why, sizeof why) > 0;
+  if (reached)
+    agent_links_choose_messenger(agent, peer);
+  agent_links_match(agent, description, worker);
+  for (uint32_t i = 0; i < description->num_regions; i++) {
+    struct agent_region *known = agent_ranges_get(&peer->regions, description->regions[i].id);
+    if (known && take_keys(known, &description->regions[i], worker) != 0)
+      log_warn("agent %s: %s", agent->name, weft_last_error());
+  }
+  return reached;
+}
+
 static int update(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description,
                   bool *changed) {
   if (description->change < peer->change)
@@ -171,47 +183,11 @@ static int update(weft_agent_t *agent, struct agent_peer *peer, const struct age
   agent_ranges_add(&peer->regions, made, count);
   free(made);
   *changed = count > 0;
+  *changed |= connect_later(agent, peer, description);
   if (description->all_regions)
     *changed |= drop_gone(agent, peer, description);
   peer->change = description->change;
   return 0;
-}
-
-// Connects all workers that both sides have. At least one has to reach it.
-static int connect_all(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description) {
-  uint32_t worker[AGENT_MAX_TRANSPORTS], reached = 0;
-  char why[256] = "no transport is common to both", owner[AGENT_OWNER];
-  agent_owner(owner, description->name, description->incarnation);
-  match_workers(agent, description, worker);
-  for (uint32_t i = 0; i < agent->num_workers; i++)
-    snprintf(peer->links[i].why, sizeof peer->links[i].why, "the peer does not have it");
-  for (uint32_t t = 0; t < description->num_transports; t++) {
-    const struct agent_transport *from = &description->transports[t];
-    if (worker[t] == UINT32_MAX || !from->address)
-      continue;
-    struct agent_worker *by = &agent->workers[worker[t]];
-    struct agent_link *link = &peer->links[worker[t]];
-    agent_worker_lock(by);
-    int rc = by->transport->connect(by->worker, from->address, from->address_size, owner, &link->to);
-    if (rc == 0)
-      link->to->arg = link;
-    agent_worker_unlock(by);
-    if (rc == 0) {
-      link->why[0] = '\0';
-      reached++;
-    } else {
-      snprintf(link->why, sizeof link->why, "%s", weft_last_error());
-      snprintf(why, sizeof why, "%s: %s", by->transport->name, weft_last_error());
-    }
-  }
-  return reached > 0 ? 0 : fail(WEFT_ERR_UNREACHABLE, "%s cannot be reached: %s", description->name, why);
-}
-
-// The first that carries messages; workers stand in the order of preference.
-static void choose_messenger(weft_agent_t *agent, struct agent_peer *peer) {
-  for (uint32_t i = agent->num_workers; i-- > 0;)
-    if (peer->links[i].to && (agent->workers[i].worker->abilities.flags & TRANSPORT_MESSAGES))
-      peer->messenger = &agent->workers[i];
 }
 
 static int make_mark(const uint8_t key[SECRET_KEY_SIZE], uint64_t sender, uint64_t *mark) {
@@ -258,9 +234,7 @@ static int create(weft_agent_t *agent, const struct agent_description *descripti
   if (rc == 0)
     rc = agent_event_reserve(peer);
   if (rc == 0)
-    rc = connect_all(agent, peer, description);
-  for (uint32_t i = 0; rc == 0 && i < agent->num_workers; i++)
-    rc = peer->links[i].to ? agent_metrics_open(&peer->links[i]) : 0;
+    rc = agent_links_connect_all(agent, peer, description);
   if (rc == 0)
     rc = update(agent, peer, description, &changed);
   if (rc != 0) {
@@ -271,7 +245,7 @@ static int create(weft_agent_t *agent, const struct agent_description *descripti
     agent_peer_recycle(agent, peer);
     return fail(rc, "%s", why);
   }
-  choose_messenger(agent, peer);
+  agent_links_choose_messenger(agent, peer);
   memcpy(peer->name, description->name, sizeof peer->name);
   agent_peer_enter(agent, peer);
   *made = peer;

@@ -26,6 +26,7 @@ struct agent_link {
   struct agent_peer *peer;
   struct agent_worker *worker;
   struct transport_peer *to; // NULL: this worker does not reach it
+  bool untried;              // the peer had no address for it, or the worker came later: the next metadata may do
   struct agent_link *next_failed;
   _Atomic int failed;         // by on_peer
   char why[AGENT_MAX_DETAIL]; // why `to` is NULL, or it failed
@@ -46,7 +47,7 @@ struct agent_peer {
   uint32_t heartbeat_ms;
   _Atomic uint64_t received_ns; // its last message came
   struct agent_link links[AGENT_MAX_WORKERS];
-  struct agent_worker *messenger; // carries messages to it; NULL: nothing does
+  _Atomic(struct agent_worker *) messenger; // carries messages to it; NULL: nothing does, so far
   struct agent_ranges regions;
   struct agent_region *orphans;    // gone, but in use by lists
   struct weft_dlist *lists;        // of its regions

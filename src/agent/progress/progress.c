@@ -192,6 +192,14 @@ static void *run(void *arg) {
   return NULL;
 }
 
+int agent_progress_add(weft_agent_t *agent, struct agent_worker *worker) {
+  struct epoll_event ready = {.events = EPOLLIN, .data.ptr = NULL};
+  worker->fd = worker->transport->fd ? worker->transport->fd(worker->worker) : -1;
+  if (worker->fd >= 0 && epoll_ctl(agent->epoll, EPOLL_CTL_ADD, worker->fd, &ready) != 0)
+    return fail_errno(errno, "cannot watch the descriptor of %s", worker->transport->name);
+  return 0;
+}
+
 int agent_progress_open(weft_agent_t *agent) {
   agent->epoll = epoll_create1(EPOLL_CLOEXEC);
   if (agent->epoll < 0)
@@ -202,14 +210,10 @@ int agent_progress_open(weft_agent_t *agent) {
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = agent};
   if (epoll_ctl(agent->epoll, EPOLL_CTL_ADD, agent->wake, &event) != 0)
     return fail_errno(errno, "cannot watch a descriptor");
-  for (uint32_t i = 0; i < agent->num_workers; i++) {
-    struct agent_worker *worker = &agent->workers[i];
-    struct epoll_event ready = {.events = EPOLLIN, .data.ptr = NULL};
-    worker->fd = worker->transport->fd ? worker->transport->fd(worker->worker) : -1;
-    if (worker->fd >= 0 && epoll_ctl(agent->epoll, EPOLL_CTL_ADD, worker->fd, &ready) != 0)
-      return fail_errno(errno, "cannot watch the descriptor of %s", worker->transport->name);
-  }
-  return 0;
+  int rc = 0;
+  for (uint32_t i = 0; rc == 0 && i < agent->num_workers; i++)
+    rc = agent_progress_add(agent, &agent->workers[i]);
+  return rc;
 }
 
 int agent_progress_start(weft_agent_t *agent) {

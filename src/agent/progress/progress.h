@@ -29,6 +29,8 @@ bool agent_fall_asleep(weft_agent_t *agent, uint64_t until_ns, uint64_t *left_ns
 void agent_awake(weft_agent_t *agent, bool ready);
 
 int agent_progress_open(weft_agent_t *agent);
+// Sleepers wake by that worker, too, from here on.
+int agent_progress_add(weft_agent_t *agent, struct agent_worker *worker);
 int agent_progress_start(weft_agent_t *agent); // the thread
 void agent_progress_stop(weft_agent_t *agent);
 void agent_progress_close(weft_agent_t *agent);

@@ -6,7 +6,7 @@
 #include "base/sized.h"
 #include "transport/transport.h"
 
-enum { FIRST_SIZE = SIZED_END(struct weft_transport_info, why) };
+enum { FIRST_SIZE = SIZED_END(struct weft_transport_info, version) };
 
 static void describe(const char *name, struct weft_transport_info *info) {
   const struct transport *transport = NULL;
@@ -27,6 +27,8 @@ static void describe(const char *name, struct weft_transport_info *info) {
     info->flags |= WEFT_TRANSPORT_WORKS;
     info->why[0] = '\0';
   }
+  if (transport->version)
+    transport->version(info->version, sizeof info->version);
 }
 
 int weft_transport_list(struct weft_transport_info *info, size_t each, uint32_t cap, uint32_t *count) {

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "transport/nics.h"
 
-static int open_one(weft_agent_t *agent, const struct transport *transport) {
+int agent_worker_open(weft_agent_t *agent, const struct transport *transport) {
   if (agent->num_workers == AGENT_MAX_WORKERS)
     return fail(WEFT_ERR_LIMIT, "an agent has at most %d transports", AGENT_MAX_WORKERS);
   struct agent_worker *worker = &agent->workers[agent->num_workers];
@@ -46,11 +46,21 @@ static int open_one(weft_agent_t *agent, const struct transport *transport) {
     snprintf(worker->trace_texts[op], sizeof worker->trace_texts[op], "%s %s",
              op == WEFT_TRANSFER_READ ? "READ" : "WRITE", transport->name);
   }
-  agent->num_workers++;
   return 0;
 }
 
-static bool is_open(const weft_agent_t *agent, const char *name) {
+void agent_worker_discard(struct agent_worker *worker) {
+  worker->transport->close(worker->worker);
+  worker->worker = NULL;
+}
+
+static int open_one(weft_agent_t *agent, const struct transport *transport) {
+  int rc = agent_worker_open(agent, transport);
+  agent->num_workers += rc == 0;
+  return rc;
+}
+
+bool agent_worker_is_open(const weft_agent_t *agent, const char *name) {
   for (uint32_t i = 0; i < agent->num_workers; i++)
     if (strcmp(agent->workers[i].transport->name, name) == 0)
       return true;
@@ -66,8 +76,8 @@ static int open_named(weft_agent_t *agent, const char *names) {
       return fail(WEFT_ERR_INVALID, "transports is not a list of names like \"shm,ucx\": \"%s\"", names);
     snprintf(name, sizeof name, "%.*s", (int)length, names);
     const struct transport *transport;
-    int rc = is_open(agent, name) ? 0 : transport_find(name, &transport);
-    if (rc == 0 && !is_open(agent, name))
+    int rc = agent_worker_is_open(agent, name) ? 0 : transport_find(name, &transport);
+    if (rc == 0 && !agent_worker_is_open(agent, name))
       rc = open_one(agent, transport);
     if (rc != 0)
       return weft_err_scope(rc) == WEFT_SCOPE_SELF || rc == WEFT_ERR_NOT_FOUND

@@ -134,3 +134,17 @@ int cuda_owner(const void *memory, int *index, char *why) {
   *index = device ? attributes.device : -1;
   return 0;
 }
+
+int cuda_extent(const void *memory, int *index, uint64_t *bytes, char *why) {
+  const struct cuda_driver *driver = cuda_driver(why);
+  int rc = driver ? cuda_owner(memory, index, why) : WEFT_ERR_UNSUPPORTED;
+  if (rc != 0 || *index < 0)
+    return rc;
+  CUdeviceptr base = 0;
+  size_t size = 0;
+  rc = cuda_check_driver(why, driver->cuMemGetAddressRange(&base, &size, (CUdeviceptr)(uintptr_t)memory),
+                         "cannot find the allocation of this memory");
+  if (rc == 0)
+    *bytes = base + size - (uintptr_t)memory;
+  return rc;
+}

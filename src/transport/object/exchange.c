@@ -166,11 +166,12 @@ bool object_add_header(struct object_lane *lane, const char *name, const char *v
 static bool add_headers(struct object_lane *lane) {
   const struct object_settings *set = &lane->worker->set;
   char range[64];
-  bool has_body = lane->verb != OBJECT_GET && lane->verb != OBJECT_ABORT;
+  bool reads = lane->verb == OBJECT_GET || lane->verb == OBJECT_HEAD;
+  bool has_body = !reads && lane->verb != OBJECT_ABORT;
   bool good = !has_body || object_add_header(lane, "Content-Type", "application/octet-stream");
   if (set->key && set->token)
     good = good && object_add_header(lane, "x-amz-security-token", set->token);
-  bool empty = lane->verb == OBJECT_GET || lane->verb == OBJECT_CREATE || lane->verb == OBJECT_ABORT;
+  bool empty = reads || lane->verb == OBJECT_CREATE || lane->verb == OBJECT_ABORT;
   good = good && object_add_header(lane, "x-amz-content-sha256", empty ? SHA256_OF_NOTHING : "UNSIGNED-PAYLOAD");
   if (lane->verb == OBJECT_GET) {
     snprintf(range, sizeof range, "bytes=%llu-%llu", (unsigned long long)lane->part->offset,
@@ -195,13 +196,14 @@ static char *completion(const struct object_lane *lane) {
 
 static bool set_url(struct object_lane *lane) {
   static const char *const verbs[] = {
-      [OBJECT_GET] = "GET",      [OBJECT_PUT] = "PUT",       [OBJECT_CREATE] = "POST",
-      [OBJECT_PUT_PART] = "PUT", [OBJECT_COMPLETE] = "POST", [OBJECT_ABORT] = "DELETE",
+      [OBJECT_GET] = "GET",       [OBJECT_PUT] = "PUT",      [OBJECT_CREATE] = "POST", [OBJECT_PUT_PART] = "PUT",
+      [OBJECT_COMPLETE] = "POST", [OBJECT_ABORT] = "DELETE", [OBJECT_HEAD] = "HEAD",
   };
   struct text url = {0};
   switch (lane->verb) {
   case OBJECT_GET:
   case OBJECT_PUT:
+  case OBJECT_HEAD:
     text_add(&url, "%s", lane->object_url);
     break;
   case OBJECT_CREATE:
@@ -227,6 +229,8 @@ static bool set_verb(struct object_lane *lane) {
   switch (lane->verb) {
   case OBJECT_GET:
     return true;
+  case OBJECT_HEAD:
+    return curl_easy_setopt(easy, CURLOPT_NOBODY, 1L) == CURLE_OK;
   case OBJECT_PUT:
   case OBJECT_PUT_PART:
     curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);

@@ -240,23 +240,26 @@ void object_issue(struct object_worker *worker) {
 
 // --- what became of it ---
 
+int object_lane_judge(const struct object_lane *lane, CURLcode result, bool *again, char *why, size_t cap) {
+  *again = false;
+  if (lane->refused) {
+    snprintf(why, cap, "%s", lane->why);
+    *again = lane->refused == WEFT_ERR_PROTOCOL && result == CURLE_OK; // it ended early
+    return lane->refused;
+  }
+  if (result == CURLE_OK || (result == CURLE_PARTIAL_FILE && lane->answer.status >= 300))
+    return object_answer_judge(&lane->answer, again, why, cap);
+  bool certificate = result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CACERT_BADFILE;
+  int err = certificate ? WEFT_ERR_AUTH : result == CURLE_OUT_OF_MEMORY ? WEFT_ERR_NOMEM : WEFT_ERR_UNREACHABLE;
+  *again = err != WEFT_ERR_AUTH && result != CURLE_URL_MALFORMAT && result != CURLE_UNSUPPORTED_PROTOCOL;
+  snprintf(why, cap, "%s%s", certificate ? "its certificate is not accepted: " : "", curl_easy_strerror(result));
+  return err;
+}
+
 // The sentence: what, and what was wrong with it; in the last error.
 static int lane_failure(struct object_lane *lane, CURLcode result, bool *again) {
   char why[256] = "";
-  int err = lane->refused;
-  *again = false;
-  if (err) {
-    snprintf(why, sizeof why, "%s", lane->why);
-    *again = err == WEFT_ERR_PROTOCOL && result == CURLE_OK; // it ended early
-  } else if (result == CURLE_OK || (result == CURLE_PARTIAL_FILE && lane->answer.status >= 300)) {
-    err = object_answer_judge(&lane->answer, again, why, sizeof why);
-  } else {
-    bool certificate = result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CACERT_BADFILE;
-    err = certificate ? WEFT_ERR_AUTH : result == CURLE_OUT_OF_MEMORY ? WEFT_ERR_NOMEM : WEFT_ERR_UNREACHABLE;
-    *again = err != WEFT_ERR_AUTH && result != CURLE_URL_MALFORMAT && result != CURLE_UNSUPPORTED_PROTOCOL;
-    snprintf(why, sizeof why, "%s%s", certificate ? "its certificate is not accepted: " : "",
-             curl_easy_strerror(result));
-  }
+  int err = object_lane_judge(lane, result, again, why, sizeof why);
   // A version that was replaced fails the condition If-Match.
   if (err == WEFT_ERR_CONFLICT && lane->verb == OBJECT_GET && lane->answer.status == 412)
     snprintf(why, sizeof why, "it was changed while it was read");
@@ -374,6 +377,8 @@ static void lane_succeeded(struct object_lane *lane) {
     break;
   case OBJECT_ABORT:
     lane_free(lane);
+    break;
+  case OBJECT_HEAD: // query.c's, in no lane of the worker
     break;
   }
   if (own)

@@ -59,7 +59,7 @@ struct object_request {
   uint32_t running; // lanes
 };
 
-enum object_verb { OBJECT_GET, OBJECT_PUT, OBJECT_CREATE, OBJECT_PUT_PART, OBJECT_COMPLETE, OBJECT_ABORT };
+enum object_verb { OBJECT_GET, OBJECT_PUT, OBJECT_CREATE, OBJECT_PUT_PART, OBJECT_COMPLETE, OBJECT_ABORT, OBJECT_HEAD };
 
 // An exchange, and the handle for it; a worker has a fixed number.
 struct object_lane {
@@ -128,11 +128,18 @@ int object_prepare(struct transport_request *request);
 void object_unprepare(struct transport_request *request);
 int object_post(struct transport_request *request);
 
+// query.c
+int object_query(struct transport_worker *worker, const char *path, uint32_t timeout_ms, uint64_t *length);
+
 // lane.c
 bool object_can_issue(const struct object_worker *worker);
 void object_issue(struct object_worker *worker); // gives free lanes something to do
 void object_lane_ended(struct object_lane *lane, CURLcode result);
 void object_cancel(struct transport_request *request);
+
+// Why the exchange failed, from curl's result and the answer: 0, or the code, with the sentence in `why`. `*again`: it
+// may go well later.
+int object_lane_judge(const struct object_lane *lane, CURLcode result, bool *again, char *why, size_t cap);
 
 // exchange.c
 int object_exchange_setup(struct object_lane *lane); // for another attempt

@@ -38,6 +38,10 @@ static int probe(char *why, size_t cap) {
   return 0;
 }
 
+static void version(char *text, size_t cap) {
+  snprintf(text, cap, "%s", curl_version_info(CURLVERSION_NOW)->version);
+}
+
 static void free_worker(struct object_worker *worker) {
   object_loop_close(worker);
   while (worker->aborts) {
@@ -130,6 +134,8 @@ const struct transport transport_object = {
                   .remote_kinds = 1u << WEFT_MEMORY_OBJECT,
                   .flags = TRANSPORT_MESSAGES | TRANSPORT_ONE_SIDED | TRANSPORT_SELF_ONLY},
     .probe = probe,
+    .version = version,
+    .query = object_query,
     .open = open_worker,
     .close = close_worker,
     .address = storage_address,

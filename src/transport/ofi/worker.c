@@ -113,6 +113,10 @@ static void cost(struct transport_worker *base, const struct transport_peer *pee
         (struct transport_cost){.latency_ns = 5000, .piece_ns = 300, .bytes_per_s = info->nic->link_attr->speed / 8};
 }
 
+static void version(char *text, size_t cap) {
+  snprintf(text, cap, "%u.%u", FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
+}
+
 const struct transport transport_ofi = {
     .name = "ofi",
     .what = "networks through libfabric",
@@ -123,6 +127,7 @@ const struct transport transport_ofi = {
             .flags = TRANSPORT_MESSAGES | TRANSPORT_OTHER_HOSTS | TRANSPORT_LENGTHS,
         },
     .probe = probe,
+    .version = version,
     .open = open_worker,
     .close = close_worker,
     .address = ofi_address,

@@ -301,6 +301,12 @@ static void cost(struct transport_worker *base, const struct transport_peer *pee
     cost->bytes_per_s = HOST_RATE;
 }
 
+static void version(char *text, size_t cap) {
+  unsigned major, minor, release;
+  ucp_get_version(&major, &minor, &release);
+  snprintf(text, cap, "%u.%u.%u", major, minor, release);
+}
+
 const struct transport transport_ucx = {
     .name = "ucx",
     .what = "networks and shared memory through UCX",
@@ -311,6 +317,7 @@ const struct transport transport_ucx = {
             .flags = TRANSPORT_MESSAGES | TRANSPORT_OTHER_HOSTS | TRANSPORT_LENGTHS,
         },
     .probe = probe,
+    .version = version,
     .open = open_worker,
     .close = close_worker,
     .address = ucx_address,

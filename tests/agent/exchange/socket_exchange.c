@@ -55,6 +55,34 @@ static void test_both_ways(void **state) {
   crowd_close(&listener);
 }
 
+static bool has_ucx(struct crowd_member *member, weft_peer_t peer) {
+  struct weft_peer_info info = WEFT_PEER_INFO_INIT;
+  assert_int_equal(weft_agent_peer(member->agent, peer, &info), 0);
+  return strstr(info.transports, "ucx") != NULL;
+}
+
+// Both open one that they had not when they met.
+static void test_a_transport_that_comes_later(void **state) {
+  (void)state;
+  static struct crowd_member listener, caller;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  meet_caller(&caller, "caller", meet_token);
+  weft_peer_t there = meet(&caller, &listener), here = 0;
+  crowd_await(&listener, LOADED, "caller", 1);
+  assert_int_equal(weft_agent_find(listener.agent, "caller", &here), 0);
+  int rc = weft_agent_add_transport(listener.agent, "ucx");
+  if (rc == 0) {
+    assert_int_equal(weft_agent_add_transport(caller.agent, "ucx"), 0);
+    crowd_await(&listener, WEFT_AGENT_EVENT_PEER_UPDATED, "caller", 1);
+    assert_true(has_ucx(&listener, here));
+  } else {
+    assert_int_equal(rc, WEFT_ERR_UNSUPPORTED);
+    assert_false(has_ucx(&caller, there));
+  }
+  crowd_close(&caller);
+  crowd_close(&listener);
+}
+
 static void test_ipv6(void **state) {
   (void)state;
   if (!has_ipv6()) {
@@ -203,9 +231,11 @@ static void test_name_taken(void **state) {
 
 static int run(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_both_ways),      cmocka_unit_test(test_ipv6),       cmocka_unit_test(test_each_calls),
-      cmocka_unit_test(test_without_thread), cmocka_unit_test(test_killed),     cmocka_unit_test(test_tokens),
-      cmocka_unit_test(test_arguments),      cmocka_unit_test(test_name_taken),
+      cmocka_unit_test(test_both_ways),      cmocka_unit_test(test_a_transport_that_comes_later),
+      cmocka_unit_test(test_ipv6),           cmocka_unit_test(test_each_calls),
+      cmocka_unit_test(test_without_thread), cmocka_unit_test(test_killed),
+      cmocka_unit_test(test_tokens),         cmocka_unit_test(test_arguments),
+      cmocka_unit_test(test_name_taken),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
