@@ -1,6 +1,6 @@
 # libweft: the objects of its layers as one shared and one static library, and what an installation holds.
 
-set(WEFT_LIBRARY_LAYERS base secure topology_serve store group device transport agent ep_kernels ep)
+set(WEFT_LIBRARY_LAYERS base secure metrics topology_serve store group device transport agent ep_kernels ep)
 set(WEFT_LIBRARY_NEEDS PkgConfig::JANSSON PkgConfig::CURL PkgConfig::OPENSSL ${CMAKE_DL_LIBS})
 set(WEFT_LIBRARY_NEEDS_PC ${JANSSON_LDFLAGS} ${CURL_LDFLAGS} ${OPENSSL_LDFLAGS})
 foreach(library ${CMAKE_DL_LIBS})

@@ -869,6 +869,12 @@ WEFT_API void weft_ep_peer_stats_init(struct weft_ep_peer_stats *stats, size_t s
 /** Writes the counters of one peer. NOT_FOUND: it is not connected. [owner] */
 WEFT_API int weft_ep_get_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats);
 
+/** Writes the counters of this rank and of its connected peers, in the OpenMetrics text format 1.0, NUL-terminated,
+ * into `text`, of `cap` bytes of host memory. `*size` is the bytes that it takes, its NUL included; a `cap` of 0 asks
+ * for them. ROOM: `cap` is less, and nothing is written but `*size`. NOMEM: no memory. INVALID: a pointer is NULL.
+ * [owner] */
+WEFT_API int weft_ep_metrics(const weft_ep_t *ep, char *text, size_t cap, size_t *size);
+
 #ifdef __cplusplus
 }
 #endif

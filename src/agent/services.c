@@ -31,7 +31,7 @@ void agent_services_leave(weft_agent_t *agent) {
   struct agent_services *services = agent->services;
   if (!services)
     return;
-  metrics_server_close(services);
+  agent_metrics_server_close(services);
   store_thread_leave(services);
   pthread_mutex_lock(&agent->tending);
   socket_exchange_leave(services);
@@ -43,7 +43,7 @@ void agent_services_close(weft_agent_t *agent) {
   struct agent_services *services = agent->services;
   if (!services)
     return;
-  metrics_server_close(services);
+  agent_metrics_server_close(services);
   store_thread_close(services);
   pthread_mutex_lock(&agent->tending);
   socket_exchange_close(services);

@@ -55,7 +55,7 @@ struct agent_services {
   struct agent_sockets *sockets;
   pthread_mutex_t store_thread_lock;       // makes the store thread
   struct agent_store_thread *store_thread; // the store's side; NULL: not needed so far
-  void *metrics_server;
+  struct metrics_server *metrics_server;
   struct agent_meter past[AGENT_MAX_WORKERS]; // sums of links that have gone
 };
 
@@ -105,7 +105,7 @@ void store_thread_update(struct agent_services *services); // the regions have c
 void store_thread_leave(struct agent_services *services);  // takes the key back, stops the thread
 void store_thread_close(struct agent_services *services);
 
-// metrics/http.c
-void metrics_server_close(struct agent_services *services);
+// metrics/serve.c
+void agent_metrics_server_close(struct agent_services *services);
 
 #endif

@@ -12,8 +12,8 @@
 
 #include "agent/agent.h"
 #include "agent/exchange/socket_exchange.h"
-#include "agent/net/endpoint.h"
 #include "base/fail.h"
+#include "base/net/endpoint.h"
 #include "base/time/clock.h"
 
 enum {

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "agent/exchange/socket_exchange.h"
-#include "agent/net/endpoint.h"
 #include "base/fail.h"
+#include "base/net/endpoint.h"
 #include "base/time/clock.h"
 #include "secure/lobby.h"
 

@@ -11,12 +11,6 @@ static void add(_Atomic uint64_t *to, uint64_t value) {
   atomic_fetch_add_explicit(to, value, memory_order_relaxed);
 }
 
-// The first bucket whose bound is not below.
-static unsigned bucket_of(uint64_t ns) {
-  unsigned bits = ns > 1 ? 64 - (unsigned)__builtin_clzll(ns - 1) : 0; // ns <= 2^bits
-  return bits > METRICS_FIRST ? bits - METRICS_FIRST : 0;
-}
-
 void agent_metrics_transfer(struct agent_link *link, enum weft_transfer_op op, uint64_t bytes, uint64_t ns, int err) {
   if (!link->meter || (unsigned)op >= METRICS_OPS)
     return;
@@ -25,12 +19,8 @@ void agent_metrics_transfer(struct agent_link *link, enum weft_transfer_op op, u
     add(err == WEFT_ERR_CANCELED ? &to->cancels : &to->errors, 1);
     return;
   }
-  unsigned bucket = bucket_of(ns);
   add(&to->bytes, bytes);
-  add(&to->nanoseconds, ns);
-  if (bucket < METRICS_BUCKETS)
-    add(&to->buckets[bucket], 1);
-  add(&to->ended, 1);
+  metrics_histogram_add(&to->times, ns);
 }
 
 int agent_metrics_open(struct agent_link *link) {
@@ -46,13 +36,10 @@ void agent_metrics_close(struct agent_link *link) {
   link->meter = NULL;
   for (unsigned op = 0; meter && services && op < METRICS_OPS; op++) {
     struct metrics_op *from = &meter->ops[op], *to = &services->past[link->worker->index].ops[op];
-    add(&to->ended, from->ended);
+    metrics_histogram_merge(&to->times, &from->times);
     add(&to->bytes, from->bytes);
     add(&to->errors, from->errors);
     add(&to->cancels, from->cancels);
-    add(&to->nanoseconds, from->nanoseconds);
-    for (unsigned i = 0; i < METRICS_BUCKETS; i++)
-      add(&to->buckets[i], from->buckets[i]);
   }
   free(meter);
 }

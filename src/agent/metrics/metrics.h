@@ -7,18 +7,13 @@
 
 #include "agent/agent.h"
 #include "base/text/text.h"
+#include "metrics/histogram.h"
 
-enum {
-  METRICS_OPS = 2,      // enum weft_transfer_op
-  METRICS_FIRST = 8,    // the first bucket holds up to 2^8 ns, each further one twice that
-  METRICS_BUCKETS = 28, // up to 34 s; what takes longer is in none
-};
+enum { METRICS_OPS = 2 }; // enum weft_transfer_op
 
 struct metrics_op {
-  _Atomic uint64_t ended; // well
+  struct metrics_histogram times; // of those that ended well
   _Atomic uint64_t bytes, errors, cancels;
-  _Atomic uint64_t nanoseconds; // of those that ended well
-  _Atomic uint64_t buckets[METRICS_BUCKETS];
 };
 
 struct agent_meter {
@@ -33,6 +28,6 @@ int agent_metrics_open(struct agent_link *link);
 void agent_metrics_close(struct agent_link *link);
 
 // text.c: everything in the OpenMetrics text format 1.0. `text` has failed when memory ran out.
-void metrics_write(weft_agent_t *agent, struct text *text);
+void agent_metrics_write(weft_agent_t *agent, struct text *text);
 
 #endif

@@ -6,11 +6,11 @@
 #include "base/sized.h"
 
 static void add_op(const struct metrics_op *from, uint64_t to[5]) {
-  to[0] += from->ended;
+  to[0] += from->times.ended;
   to[1] += from->bytes;
   to[2] += from->errors;
   to[3] += from->cancels;
-  to[4] += from->nanoseconds;
+  to[4] += from->times.nanoseconds;
 }
 
 // The counters of each direction, in the order of the struct's fields.

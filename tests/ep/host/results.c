@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,11 +168,63 @@ static void memory_is_told(void **state) {
   weft_store_close(setup.store);
 }
 
+// "name{labels} value" as a line of the metrics.
+static bool says(const char *metrics, const char *series, uint64_t value) {
+  char line[160];
+  int size = snprintf(line, sizeof line, "\n%s %llu\n", series, (unsigned long long)value);
+  return size > 0 && (size_t)size < sizeof line && strstr(metrics, line);
+}
+
+static void counters_are_those_of_the_structs(struct rank *rank, void *arg) {
+  (void)arg;
+  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+  struct weft_ep_peer_stats peer = WEFT_EP_PEER_STATS_INIT;
+  int32_t other = (rank->index + 1) % RANKS;
+  size_t need = 0, size = 0;
+  char series[96];
+  for (uint32_t i = 0; i < 3 && rank_operate(rank); i++)
+    continue;
+  if (rank->error[0] || weft_ep_barrier(rank->ep) != 0)
+    return;
+  int rc = weft_ep_metrics(rank->ep, NULL, 0, &need);
+  char *text = malloc(need + 64);
+  if (rc != 0 || weft_ep_metrics(rank->ep, text, need - 1, &size) != WEFT_ERR_ROOM || size != need ||
+      weft_ep_metrics(rank->ep, text, need + 64, &size) != 0 || strlen(text) + 1 != size)
+    rank_fail(rank, "the metrics' sizes disagree: %s", weft_last_error());
+  weft_ep_get_stats(rank->ep, &stats);
+  weft_ep_get_peer_stats(rank->ep, other, &peer);
+  snprintf(series, sizeof series, "weft_ep_operations_total{rank=\"%d\"}", rank->index);
+  bool good = says(text, series, stats.operations) && stats.operations >= 3;
+  snprintf(series, sizeof series, "weft_ep_connected_peers{rank=\"%d\"}", rank->index);
+  good = good && says(text, series, RANKS - 1);
+  snprintf(series, sizeof series, "weft_ep_dispatch_wire_bytes_total{rank=\"%d\"}", rank->index);
+  good = good && says(text, series, stats.dispatch_wire_bytes) && stats.dispatch_wire_bytes > 0;
+  snprintf(series, sizeof series, "weft_ep_peer_sent_bytes_total{rank=\"%d\",peer=\"%d\"}", rank->index, other);
+  good = good && says(text, series, peer.sent_bytes) && peer.sent_bytes > 0;
+  size_t length = strlen(text);
+  good = good && length > 6 && strcmp(text + length - 6, "# EOF\n") == 0;
+  if (!good)
+    rank_fail(rank, "the metrics are wrong: %s", text);
+  free(text);
+  if (weft_ep_metrics(rank->ep, NULL, 5, &size) != WEFT_ERR_INVALID ||
+      weft_ep_metrics(rank->ep, series, 0, NULL) != WEFT_ERR_INVALID)
+    rank_fail(rank, "metrics are written to nowhere");
+}
+
+static void metrics_tell_the_counters(void **state) {
+  (void)state;
+  struct setup setup = {0};
+  assert_int_equal(weft_store_open_local(&setup.store), 0);
+  ranks_run(&setup, founders, RANKS, counters_are_those_of_the_structs, NULL);
+  weft_store_close(setup.store);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(totals_and_awaited_results_are_those_of_the_calls),
       cmocka_unit_test(waits_are_those_for_each_source),
       cmocka_unit_test(memory_is_told),
+      cmocka_unit_test(metrics_tell_the_counters),
   };
   return cmocka_run_group_tests_name("ep_results", tests, NULL, NULL);
 }

@@ -7,23 +7,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
-#include "agent/metrics/listener.h"
-#include "agent/metrics/metrics.h"
-#include "agent/net/endpoint.h"
-#include "agent/services.h"
 #include "base/fail.h"
+#include "base/net/endpoint.h"
 #include "base/thread.h"
+#include "metrics/door.h"
+#include "metrics/server.h"
 #include "secure/hmac.h"
 
 enum {
   IDLE_S = 10,
   CONNECTION_BYTES = 16 << 10, // of a request's head
-  BEARER = 2 * SECRET_KEY_SIZE // hexadecimal digits
 };
 
 struct metrics_server {
-  weft_agent_t *agent;
+  void (*write)(void *arg, struct text *text);
+  void *arg;
   struct MHD_Daemon *daemon;
   struct metrics_door *door;
   bool asks;                 // for the bearer
@@ -70,7 +68,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
   (void)version, (void)data;
   struct metrics_server *server = arg;
   if (!*state && !may_read(server, connection))
-    return refuse(connection, MHD_HTTP_UNAUTHORIZED, "the metrics want the bearer that this agent's token gives\n");
+    return refuse(connection, MHD_HTTP_UNAUTHORIZED, "these metrics want the bearer that the token gives\n");
   if (!*state) { // the request's head; the answer comes behind its body, which has to be none
     metrics_door_known(server->door, connection);
     *state = server;
@@ -85,7 +83,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
   if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
     return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET only\n");
   struct text text = {0};
-  metrics_write(server->agent, &text);
+  server->write(server->arg, &text);
   if (text.failed) {
     text_free(&text);
     return refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no memory\n");
@@ -95,34 +93,8 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
                    text_take(&text), length);
 }
 
-// --- the bearer ---
-
-static int make_bearer(const weft_agent_t *agent, char text[BEARER + 1]) {
-  uint8_t key[SECRET_KEY_SIZE];
-  int rc = secret_derive(agent->options.token, "weft metrics 1", key);
-  for (size_t i = 0; rc == 0 && i < sizeof key; i++)
-    snprintf(text + 2 * i, 3, "%02x", key[i]);
-  explicit_bzero(key, sizeof key);
-  return rc;
-}
-
-int weft_agent_metrics_bearer(weft_agent_t *agent, char *out, size_t cap, size_t *size) {
-  int unusable = agent_handle_check(agent);
-  if (unusable != 0)
-    return unusable;
-  if (!size || (cap > 0 && !out))
-    return fail(WEFT_ERR_INVALID, "%s is NULL", !size ? "size" : "text");
-  if (!agent->seals)
-    return fail(WEFT_ERR_NOT_FOUND, "agent %s has no token, and its metrics ask for nothing", agent->name);
-  *size = BEARER + 1;
-  if (cap == 0)
-    return 0;
-  return cap < *size ? fail(WEFT_ERR_ROOM, "the bearer takes %zu bytes, and there is room for %zu", *size, cap)
-                     : make_bearer(agent, out);
-}
-
-// Names of its peers go to the network only where a request can need them.
-static int check_reach(const weft_agent_t *agent, int fd, const char *address) {
+// What metrics name goes to the network only where a request can need a bearer.
+static int check_reach(const struct metrics_source *source, int fd, const char *address) {
   struct sockaddr_storage bound = {0};
   socklen_t size = sizeof bound;
   getsockname(fd, (struct sockaddr *)&bound, &size);
@@ -130,16 +102,19 @@ static int check_reach(const weft_agent_t *agent, int fd, const char *address) {
   const struct sockaddr_in6 *v6 = (const void *)&bound;
   bool near = bound.ss_family == AF_INET ? ntohl(v4->sin_addr.s_addr) >> 24 == 127
                                          : bound.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-  return near || agent->seals ? 0
-                              : fail(WEFT_ERR_INVALID,
-                                     "metrics at %s would be read by everybody who reaches that address: open agent %s "
-                                     "with a token, or serve them at 127.0.0.1 or [::1]",
-                                     address, agent->name);
+  return near || (source->token && *source->token)
+             ? 0
+             : fail(WEFT_ERR_INVALID,
+                    "metrics at %s would be read by everybody who reaches that address: give %s a token, or serve "
+                    "them at 127.0.0.1 or [::1]",
+                    address, source->of);
 }
 
 // --- the server ---
 
-static void stop(struct metrics_server *server) {
+void metrics_server_close(struct metrics_server *server) {
+  if (!server)
+    return;
   metrics_door_stop(server->door); // nothing is given to the daemon any more
   if (server->daemon)
     MHD_stop_daemon(server->daemon);
@@ -147,81 +122,66 @@ static void stop(struct metrics_server *server) {
   free(server);
 }
 
+static int set_bearer(struct metrics_server *server, const char *token) {
+  char bearer[METRICS_BEARER + 1];
+  const struct hmac_part part = {bearer, METRICS_BEARER};
+  server->asks = token && *token;
+  int rc = server->asks ? metrics_bearer(token, bearer) : 0;
+  if (rc == 0 && server->asks)
+    rc = secure_sha256(&part, 1, server->bearer);
+  explicit_bzero(bearer, sizeof bearer);
+  return rc;
+}
+
+static int start_daemon(struct metrics_server *server, const char *address) {
+  sigset_t before;
+  thread_block_signals(&before);
+  server->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET, 0, NULL,
+                                    NULL, handle, server, MHD_OPTION_CONNECTION_LIMIT,
+                                    (unsigned)METRICS_CONNECTIONS + 8, // some are being closed
+                                    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                                    (size_t)CONNECTION_BYTES, MHD_OPTION_NOTIFY_CONNECTION, metrics_door_notified,
+                                    server->door, MHD_OPTION_END);
+  thread_restore_signals(&before);
+  return server->daemon ? metrics_door_start(server->door, server->daemon)
+                        : fail(WEFT_ERR_SYSTEM, "libmicrohttpd cannot start a server at %s", address);
+}
+
 // Takes the listener over.
-static int start(weft_agent_t *agent, int fd, const char *address, struct metrics_server **made) {
+static int start(const struct metrics_source *source, int fd, const char *address, struct metrics_server **made) {
   struct metrics_server *server = calloc(1, sizeof *server);
-  char bearer[BEARER + 1];
   int rc = server ? metrics_door_make(&server->door, fd) : fail(WEFT_ERR_NOMEM, "no memory to serve metrics");
   if (rc != 0) {
     close(fd);
     free(server);
     return rc;
   }
-  server->agent = agent;
-  server->asks = agent->seals;
-  const struct hmac_part part = {bearer, BEARER};
-  if (server->asks)
-    rc = make_bearer(agent, bearer);
-  if (rc == 0 && server->asks)
-    rc = secure_sha256(&part, 1, server->bearer);
-  explicit_bzero(bearer, sizeof bearer);
-  if (rc == 0) {
-    sigset_t before;
-    thread_block_signals(&before);
-    server->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, handle, server,
-        MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)METRICS_CONNECTIONS + 8, // some are being closed
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-        MHD_OPTION_NOTIFY_CONNECTION, metrics_door_notified, server->door, MHD_OPTION_END);
-    thread_restore_signals(&before);
-    rc = server->daemon ? metrics_door_start(server->door, server->daemon)
-                        : fail(WEFT_ERR_SYSTEM, "libmicrohttpd cannot start a server at %s", address);
-  }
+  server->write = source->write;
+  server->arg = source->arg;
+  rc = set_bearer(server, source->token);
+  if (rc == 0)
+    rc = start_daemon(server, address);
   if (rc == 0)
     *made = server;
   else
-    stop(server);
+    metrics_server_close(server);
   return rc;
 }
 
-int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t *port) {
-  int unusable = agent_handle_check(agent);
-  if (unusable != 0)
-    return unusable;
-  if (!address)
-    return fail(WEFT_ERR_INVALID, "address is NULL");
+int metrics_server_open(const struct metrics_source *source, const char *address, uint16_t *port,
+                        struct metrics_server **server) {
   int fd;
   uint16_t bound;
   int err = endpoint_listen(address, &fd, &bound);
   if (err)
     return err;
-  err = check_reach(agent, fd, address);
+  err = check_reach(source, fd, address);
   if (err) {
     close(fd);
     return err;
   }
-  struct metrics_server *server = NULL;
-  pthread_mutex_lock(&agent->tending);
-  if (agent->services->metrics_server) {
-    err = fail(WEFT_ERR_EXISTS, "agent %s serves its metrics already", agent->name);
-    close(fd);
-  } else {
-    err = start(agent, fd, address, &server);
-  }
-  if (server)
-    agent->services->metrics_server = server;
-  pthread_mutex_unlock(&agent->tending);
+  err = start(source, fd, address, server);
   if (!err && port)
     *port = bound;
   return err;
-}
-
-void metrics_server_close(struct agent_services *services) {
-  pthread_mutex_lock(&services->agent->tending);
-  struct metrics_server *server = services->metrics_server;
-  services->metrics_server = NULL;
-  pthread_mutex_unlock(&services->agent->tending);
-  if (server)
-    stop(server);
 }

@@ -1,5 +1,5 @@
 // Connections to the metrics server: accepted, bounded in number, and handed to the daemon.
-#include "agent/metrics/listener.h"
+#include "metrics/door.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,8 +1,8 @@
 // Who gets at the metrics: those that have said the head of a request (secure/lobby.h), in a bounded number of places,
 // of which a newcomer takes that of the one that came first, of those that asked for nothing that they may have. So
 // silent callers, however many, delay no scrape.
-#ifndef AGENT_METRICS_LISTENER_H
-#define AGENT_METRICS_LISTENER_H
+#ifndef METRICS_DOOR_H
+#define METRICS_DOOR_H
 
 #include <microhttpd.h>
 

@@ -1,6 +1,6 @@
 // "HOST:PORT" and "[IPV6]:PORT", as sockets want them.
-#ifndef AGENT_NET_ENDPOINT_H
-#define AGENT_NET_ENDPOINT_H
+#ifndef BASE_NET_ENDPOINT_H
+#define BASE_NET_ENDPOINT_H
 
 #include <netdb.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 // Parses and resolves "HOST:PORT", and listens there.
-#include "agent/net/endpoint.h"
+#include "base/net/endpoint.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,0 +1,52 @@
+// The agent's metrics over HTTP.
+#include <stdio.h>
+
+#include "agent/agent.h"
+#include "agent/metrics/metrics.h"
+#include "agent/services.h"
+#include "base/fail.h"
+#include "metrics/server.h"
+
+static void write_all(void *arg, struct text *text) {
+  agent_metrics_write(arg, text);
+}
+
+int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t *port) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
+  if (!address)
+    return fail(WEFT_ERR_INVALID, "address is NULL");
+  char of[WEFT_AGENT_MAX_NAME + 8];
+  snprintf(of, sizeof of, "agent %s", agent->name);
+  const struct metrics_source source = {.of = of, .token = agent->options.token, .write = write_all, .arg = agent};
+  pthread_mutex_lock(&agent->tending);
+  int err = agent->services->metrics_server
+                ? fail(WEFT_ERR_EXISTS, "agent %s serves its metrics already", agent->name)
+                : metrics_server_open(&source, address, port, &agent->services->metrics_server);
+  pthread_mutex_unlock(&agent->tending);
+  return err;
+}
+
+int weft_agent_metrics_bearer(weft_agent_t *agent, char *out, size_t cap, size_t *size) {
+  int unusable = agent_handle_check(agent);
+  if (unusable != 0)
+    return unusable;
+  if (!size || (cap > 0 && !out))
+    return fail(WEFT_ERR_INVALID, "%s is NULL", !size ? "size" : "text");
+  if (!agent->seals)
+    return fail(WEFT_ERR_NOT_FOUND, "agent %s has no token, and its metrics ask for nothing", agent->name);
+  *size = METRICS_BEARER + 1;
+  if (cap == 0)
+    return 0;
+  return cap < *size ? fail(WEFT_ERR_ROOM, "the bearer takes %zu bytes, and there is room for %zu", *size, cap)
+                     : metrics_bearer(agent->options.token, out);
+}
+
+void agent_metrics_server_close(struct agent_services *services) {
+  pthread_mutex_lock(&services->agent->tending);
+  struct metrics_server *server = services->metrics_server;
+  services->metrics_server = NULL;
+  pthread_mutex_unlock(&services->agent->tending);
+  metrics_server_close(server);
+}
