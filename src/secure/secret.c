@@ -94,6 +94,20 @@ int secret_to_descriptor(const char *text, int *fd) {
   return 0;
 }
 
+int secret_to_file(const char *option, const char *path, const char *text) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0 && errno == EEXIST)
+    return fail(WEFT_ERR_INVALID, "%s: %s is there already: remove it first", option, path);
+  if (fd < 0)
+    return fail_errno(errno, "%s: cannot make %s", option, path);
+  int err = dprintf(fd, "%s\n", text) < 0 ? fail_errno(errno, "%s: cannot write %s", option, path) : 0;
+  if (close(fd) != 0 && !err)
+    err = fail_errno(errno, "%s: cannot write %s", option, path);
+  if (err)
+    unlink(path);
+  return err;
+}
+
 // What is left in the descriptor, up to the end of its first line.
 static int read_line(int fd, const char *from, char **text) {
   char *line = calloc(1, SECRET_MAX + 2);

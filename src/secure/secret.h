@@ -37,6 +37,10 @@ int secret_from_file(const char *path, char **text);
 // A descriptor (close-on-exec) from which a child reads the secret: memory, sealed, read from its beginning. [any]
 int secret_to_descriptor(const char *text, int *fd);
 
+// Makes a new file that only this user can read, with the secret as its line. INVALID: it is there already; `option` is
+// for that sentence. SYSTEM: it cannot be made. [any]
+int secret_to_file(const char *option, const char *path, const char *text);
+
 // Overwrites it and frees it; NULL is legal. [any]
 void secret_free(char *text);
 

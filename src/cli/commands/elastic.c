@@ -126,6 +126,12 @@ static const struct cli_option rows[] = {
   {.section = "Output", .name = "run-dir", .type = OPTION_PATH, .metavar = "DIR", .variable = "WEFT_RUN_DIR",
    .preset_note = "weft-run/ and the time", FIELD(config.run_dir),
    .help = "directory for configuration, events, results and logs; 'weft report DIR' prints the report again"},
+  {.name = "metrics", .type = OPTION_STRING, .metavar = "HOST:PORT", FIELD(config.metrics),
+   .help = "serve counters of this agent and its ranks as OpenMetrics at http://HOST:PORT/metrics while the run goes "
+           "on; beyond loopback, only with a token"},
+  {.name = "metrics-bearer-file", .type = OPTION_PATH, .metavar = "FILE", FIELD(config.metrics_bearer_file),
+   .help = "write what a client has to show to read them (Authorization: Bearer) to this new file, which only its "
+           "owner can read; it is removed when the run ends"},
   {.name = "json", .type = OPTION_FLAG, FIELD(config.json),
    .help = "print the results as JSON instead of the report"},
   {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(config.quiet), .help = "show no progress"},
@@ -170,6 +176,8 @@ static int check_together(const struct run_config *config) {
   if (!config->user != !config->password)
     return fail(WEFT_ERR_INVALID, "--%s is given without --%s: etcd wants both", config->user ? "user" : "password",
                 config->user ? "password" : "user");
+  if (config->metrics_bearer_file && !config->metrics)
+    return fail(WEFT_ERR_INVALID, "--metrics-bearer-file is given without --metrics HOST:PORT");
   if (config->user && !config->store)
     return fail(WEFT_ERR_INVALID,
                 "--user is given without --store: only etcd has users; want --store URL, or a --token "

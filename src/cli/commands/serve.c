@@ -1,6 +1,9 @@
 // weft serve: runs the embedded store as a server of its own.
 #include "base/fail.h"
 #include "cli/commands/commands.h"
+#include "metrics/server.h"
+#include "secure/secret.h"
+#include "store/server/metrics.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +17,7 @@
 
 struct serve {
   struct weft_store_server_options server;
+  const char *metrics, *metrics_bearer_file;
   const char *write_token;
   bool insecure;
 };
@@ -40,6 +44,11 @@ static const struct cli_option rows[] = {
    .help = "the server's certificate (PEM), with --tls-key; clients give the CA that signed it"},
   {.name = "tls-key", .type = OPTION_PATH, .metavar = "FILE", FIELD(server.key_file),
    .help = "the certificate's key (PEM)"},
+  {.name = "metrics", .type = OPTION_STRING, .metavar = "HOST:PORT", FIELD(metrics),
+   .help = "serve counters as OpenMetrics at http://HOST:PORT/metrics; beyond loopback, only with a token"},
+  {.name = "metrics-bearer-file", .type = OPTION_PATH, .metavar = "FILE", FIELD(metrics_bearer_file),
+   .help = "write what a client has to show to read them (Authorization: Bearer) to this new file, which only its "
+           "owner can read; it is removed when the server ends"},
   {.name = "insecure", .type = OPTION_FLAG, FIELD(insecure),
    .help = "no token and no TLS: every process of this host may read and change everything; with a loopback address "
            "only"},
@@ -51,6 +60,8 @@ static const struct cli_example examples[] = {
     {"weft serve --port 0 --write-token token", "on any free port; WEFT_TOKEN_FILE=token is what clients need "
                                                 "besides the URL, the first line of output"},
     {"weft serve --listen 0.0.0.0 --token-file token", "for other hosts, with a token that they have already"},
+    {"weft serve --metrics 127.0.0.1:9100 --metrics-bearer-file bearer",
+     "with counters for Prometheus, whose credentials_file is the bearer"},
     {"weft serve --insecure", "on http://127.0.0.1:2379, where etcd's own tools reach it too"},
     {NULL, NULL},
 };
@@ -64,21 +75,6 @@ static sigset_t block_ends(void) {
   sigaddset(&ends, SIGHUP);
   sigprocmask(SIG_BLOCK, &ends, NULL);
   return ends;
-}
-
-static int write_token(const char *path, const char *token) {
-  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0 && errno == EEXIST)
-    return fail(WEFT_ERR_INVALID, "--write-token: %s is there already: remove it, or give its token by --token-file",
-                path);
-  if (fd < 0)
-    return fail_errno(errno, "--write-token: cannot make %s", path);
-  int err = dprintf(fd, "%s\n", token) < 0 ? fail_errno(errno, "cannot write the token to %s", path) : 0;
-  if (close(fd) != 0 && !err)
-    err = fail_errno(errno, "cannot write the token to %s", path);
-  if (err)
-    unlink(path);
-  return err;
 }
 
 // Prints a token that was made here, but not into a log that other users can read.
@@ -103,15 +99,53 @@ static int announce(const struct serve *serve, const weft_store_server_t *server
                              : fail_errno(errno, "cannot write the URL to standard output"); // no client could find it
 }
 
+static void write_metrics(void *server, struct text *text) {
+  server_metrics_write(server, text);
+}
+
+static int serve_metrics(const struct serve *serve, weft_store_server_t *server, struct metrics_server **metrics) {
+  const struct metrics_source source = {.of = "the store",
+                                        .token = serve->metrics_bearer_file ? weft_store_server_token(server)
+                                                                            : serve->server.token,
+                                        .write = write_metrics,
+                                        .arg = server};
+  uint16_t port = 0;
+  if (!serve->metrics)
+    return 0;
+  int err = metrics_server_open(&source, serve->metrics, &port, metrics);
+  if (err)
+    return fail_context(err, "--metrics %s", serve->metrics);
+  int host = (int)(strrchr(serve->metrics, ':') - serve->metrics);
+  fprintf(stderr, "metrics: http://%.*s:%u/metrics\n", host, serve->metrics, port);
+  return 0;
+}
+
+static int write_bearer(const struct serve *serve, const weft_store_server_t *server) {
+  char bearer[METRICS_BEARER + 1];
+  int err = metrics_bearer(weft_store_server_token(server), bearer);
+  if (!err)
+    err = secret_to_file("--metrics-bearer-file", serve->metrics_bearer_file, bearer);
+  explicit_bzero(bearer, sizeof bearer);
+  return err;
+}
+
 static int run_server(const struct serve *serve) {
   sigset_t ends = block_ends();
   weft_store_server_t *server = NULL;
+  struct metrics_server *metrics = NULL;
   int err = weft_store_server_start(&server, &serve->server);
   if (err)
     return err;
+  bool bears = false;
+  if (serve->metrics_bearer_file) {
+    err = write_bearer(serve, server);
+    bears = !err;
+  }
+  if (!err)
+    err = serve_metrics(serve, server, &metrics);
   bool written = false;
-  if (serve->write_token) {
-    err = write_token(serve->write_token, weft_store_server_token(server));
+  if (!err && serve->write_token) {
+    err = secret_to_file("--write-token", serve->write_token, weft_store_server_token(server));
     written = !err;
   }
   if (!err)
@@ -121,6 +155,9 @@ static int run_server(const struct serve *serve) {
     sigwait(&ends, &signal_number);
   if (written)
     unlink(serve->write_token);
+  if (bears)
+    unlink(serve->metrics_bearer_file);
+  metrics_server_close(metrics);
   weft_store_server_stop(server);
   return err;
 }
@@ -128,6 +165,9 @@ static int run_server(const struct serve *serve) {
 static int serve(const struct serve *serve) {
   if (serve->insecure && serve->write_token)
     return fail(WEFT_ERR_INVALID, "--insecure: there is no token for --write-token");
+  if (serve->metrics_bearer_file && (serve->insecure || !serve->metrics))
+    return fail(WEFT_ERR_INVALID, "--metrics-bearer-file is given %s: want --metrics HOST:PORT and a token",
+                serve->insecure ? "with --insecure" : "without --metrics");
   return run_server(serve);
 }
 

@@ -24,7 +24,9 @@ struct run_task {
   uint32_t patience_s; // how long it waits for a store that does not answer when it starts
   uint64_t launch_ns;  // when the node decided
   int64_t agent_pid;
-  int message_fd; // pipe to the node (rank_pipe.h)
+  int message_fd;  // pipe to the node (rank_pipe.h)
+  int counters_fd; // memory to count in (counters.h), where num_counters is not 0
+  uint32_t counters_place, num_counters;
 };
 
 // The caller wipes and frees it by secret_free(). NULL when memory ran out.

@@ -57,6 +57,8 @@ static int start(struct node *node, struct run_child *slot, uint32_t phase, int3
       .patience_s = config->startup_timeout_s,
       .launch_ns = clock_ns(),
   };
+  if (node_metrics_place(node, rank, &task.counters_fd, &task.counters_place))
+    task.num_counters = node->metrics.num_counters;
   int log = -1, err = run_directory_open_log(&node->directory, rank, &log);
   if (!err) {
     err = run_child_start(slot, &task, log);
@@ -132,6 +134,7 @@ void node_publish_exit(struct node *node, const struct run_child *child, int sta
   struct text what = {0};
   if (!planned)
     describe_exit(node, child, status, &what);
+  node_metrics_exit(node, !planned ? NODE_EXIT_FAILED : kill_ns ? NODE_EXIT_PLANNED_KILL : NODE_EXIT_DONE);
   int code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
   json_t *exit = json_pack("{s:b, s:i, s:I, s:s, s:s}", "planned", planned, "status", code, "kill_ns",
                            (json_int_t)kill_ns, "boot", node->boot, "what", what.data ? what.data : "");

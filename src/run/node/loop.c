@@ -120,6 +120,7 @@ static int step(struct node *node, struct pollfd *fds) {
   if (err)
     return err;
   node_serve_children(node);
+  node_metrics_look(node);
   err = take_all_news(node);
   if (node->end.over) // the lead's word is the last
     return err;

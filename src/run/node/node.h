@@ -19,6 +19,7 @@
 #include "run/common/store_json.h"
 #include "run/common/store_writer.h"
 #include "run/node/gpus.h"
+#include "run/node/metrics.h"
 #include "run/node/process.h"
 #include "run/node/progress.h"
 #include "run/node/run_directory.h"
@@ -121,6 +122,7 @@ struct node {
 
   struct run_directory directory;
   struct progress progress;
+  struct node_metrics metrics;
   struct run_child *children; // [slots]
   uint32_t num_started;       // ranks, by this node
   struct launch *launches;    // [num_phases][plan->ranks.count]

@@ -131,6 +131,8 @@ int node_open(struct node *node, const struct node_role *lead) {
   if (!err)
     err = node_make_room(node);
   if (!err)
+    err = node_metrics_open(node);
+  if (!err)
     err = node_insist(node, open_inbox);
   if (!err)
     err = node_insist(node, ask_version);
@@ -145,6 +147,7 @@ int node_open(struct node *node, const struct node_role *lead) {
 
 void node_close(struct node *node) {
   node_end_children(node);
+  node_metrics_close(node);
   progress_close(&node->progress);
   if (node->role)
     node->role->close(node);

@@ -16,7 +16,7 @@
 
 #include "base/fail.h"
 
-enum { CHILD_MESSAGE_FD = 3, CHILD_TASK_FD = 4, CHILD_FREE_FD = 5, EXEC_FAILED = 127 };
+enum { CHILD_MESSAGE_FD = 3, CHILD_TASK_FD = 4, CHILD_COUNTERS_FD = 5, CHILD_FREE_FD = 6, EXEC_FAILED = 127 };
 
 // Everything that exec needs, made before fork: the child of a process with threads may not allocate.
 struct image {
@@ -24,6 +24,7 @@ struct image {
   char **environment;
   char task[sizeof RUN_TASK_VARIABLE + 12]; // the variable
   int task_fd;
+  int counters_fd; // the node's; -1: none
 };
 
 static void free_image(struct image *image) {
@@ -37,6 +38,8 @@ static int make_image(struct image *image, const struct run_task *task) {
   struct run_task own = *task;
   own.message_fd = CHILD_MESSAGE_FD;
   own.agent_pid = getpid();
+  own.counters_fd = task->num_counters == 0 ? -1 : CHILD_COUNTERS_FD;
+  image->counters_fd = task->num_counters == 0 ? -1 : task->counters_fd;
   size_t count = 0;
   while (environ[count])
     count++;
@@ -69,8 +72,12 @@ static void become(const struct image *image, pid_t parent, int message_fd, int 
   // Away from the numbers that they get, which may be each other's.
   message_fd = fcntl(message_fd, F_DUPFD, CHILD_FREE_FD);
   int task_fd = fcntl(image->task_fd, F_DUPFD, CHILD_FREE_FD);
+  int counters_fd = image->counters_fd < 0 ? -1 : fcntl(image->counters_fd, F_DUPFD, CHILD_FREE_FD);
   dup2(message_fd, CHILD_MESSAGE_FD);
   dup2(task_fd, CHILD_TASK_FD);
+  close(CHILD_COUNTERS_FD);
+  if (counters_fd >= 0)
+    dup2(counters_fd, CHILD_COUNTERS_FD);
   // What a library opened without O_CLOEXEC is none of the rank's (libcurl before 8 does so).
   syscall(SYS_close_range, CHILD_FREE_FD, ~0u, CLOSE_RANGE_CLOEXEC);
   execve("/proc/self/exe", image->argv, image->environment);

@@ -105,6 +105,19 @@ static int insist(struct rank *rank, int (*step)(struct rank *rank)) {
   }
 }
 
+static int open_counters(struct rank *rank) {
+  const struct run_task *task = &rank->task;
+  if (task->num_counters == 0)
+    return 0;
+  if (task->counters_place >= task->num_counters)
+    return fail(WEFT_ERR_PROTOCOL, "the task names place %u of %u counters", task->counters_place, task->num_counters);
+  int err = run_counters_map(task->counters_fd, task->num_counters, &rank->counters);
+  if (!err)
+    run_counting_begin(&rank->counting, &rank->counters[task->counters_place]);
+  close(task->counters_fd);
+  return err;
+}
+
 static int open_store(struct rank *rank) {
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   run_task_store_options(&rank->task, &options);
@@ -118,6 +131,8 @@ static int open_store(struct rank *rank) {
   reporter.arg = rank;
   if (!err)
     err = run_reporter_open(&rank->reporter, &reporter);
+  if (!err)
+    err = open_counters(rank);
   if (!err && !(rank->expected = malloc((rank->plan->ranks.count + 1) * sizeof *rank->expected)))
     err = fail(WEFT_ERR_NOMEM, "no memory for a view");
   return err ? err : insist(rank, follow_phases);
@@ -239,6 +254,7 @@ static void close_rank(struct rank *rank) {
   weft_ep_close(rank->ep);
   buffer_home_close(&rank->home);
   weft_store_close(rank->store);
+  run_counters_unmap(rank->counters, rank->task.num_counters);
   run_record_free(&rank->record);
   rank_events_free(&rank->events);
   free(rank->expected);

@@ -119,6 +119,8 @@ static void note_stall(struct rank *rank, const struct traffic_op *op) {
   double us = (double)longest / 1000;
   if (us > rank->record.stall_us)
     rank->record.stall_us = us;
+  if (rank->counting.to)
+    rank->counting.to->stall_ns = (uint64_t)(rank->record.stall_us * 1000);
 }
 
 static void note_first(struct rank *rank, const struct traffic_op *op) {
@@ -153,6 +155,12 @@ static int publish_digest(struct rank *rank, const struct traffic_op *op) {
   return err;
 }
 
+static void count(struct rank *rank, const struct traffic_op *op) {
+  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+  if (weft_ep_get_stats(rank->ep, &stats) == 0)
+    run_counting_operation(&rank->counting, op->dispatch_ns, op->combine_ns, &stats);
+}
+
 int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool changing, struct traffic_op *op) {
   bool waits = rank->judged;
   rank->judged = false;
@@ -160,6 +168,8 @@ int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool
   if (err)
     return err;
   rank_take_events(rank);
+  if (rank->counting.to)
+    count(rank, op);
   if (!rank->dispatched)
     note_first(rank, op);
   rank->record.rank.num_lost_selections += op->num_missing;

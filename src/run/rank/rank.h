@@ -12,6 +12,7 @@
 
 #include "plan/plan.h"
 #include "run/common/config.h"
+#include "run/common/counters.h"
 #include "run/common/keys.h"
 #include "run/common/phase_record.h"
 #include "run/common/rank_env.h"
@@ -46,6 +47,8 @@ struct rank {
   struct buffer_home home; // of the operations' buffers
   char gpu_name[64];       // "" in host memory
   struct traffic *traffic;
+  struct run_counters *counters; // [task.num_counters] of its node; NULL: nobody asks
+  struct run_counting counting;
   struct rank_events events;
   _Atomic uint32_t current;    // newest phase that has begun; num_phases: the end
   _Atomic uint64_t current_ns; // when this rank learned of it

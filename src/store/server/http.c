@@ -112,8 +112,8 @@ static enum MHD_Result answer_watch(struct weft_store_server *server, struct MHD
   return send_response(connection, server_stream_response(exchange->stream), MHD_HTTP_OK, "application/json");
 }
 
-static enum MHD_Result answer(struct weft_store_server *server, struct MHD_Connection *connection, const char *method,
-                              const char *path, struct exchange *exchange) {
+static enum MHD_Result answer_it(struct weft_store_server *server, struct MHD_Connection *connection,
+                                 const char *method, const char *path, struct exchange *exchange) {
   struct gateway_reply reply = {0};
   if (!exchange->shown && !gateway_is_public(path)) {
     gateway_fail(&reply, GRPC_UNAUTHENTICATED, "etcdserver: invalid auth token");
@@ -133,6 +133,19 @@ static enum MHD_Result answer(struct weft_store_server *server, struct MHD_Conne
       server_minder_wake(server);
   }
   return send_reply(server, connection, exchange, &reply);
+}
+
+static enum MHD_Result answer(struct weft_store_server *server, struct MHD_Connection *connection, const char *method,
+                              const char *path, struct exchange *exchange) {
+  struct server_meter *meter = &server->meter;
+  uint64_t begun = clock_ns();
+  enum MHD_Result result = answer_it(server, connection, method, path, exchange);
+  bool stranger = !exchange->shown && !gateway_is_public(path);
+  atomic_fetch_add_explicit(stranger ? &meter->strangers : &meter->calls[server_meter_call(path)], 1,
+                            memory_order_relaxed);
+  if (!stranger)
+    metrics_histogram_add(&meter->times, clock_ns() - begun);
+  return result;
 }
 
 // Whether a stranger announces a body that is not worth waiting for. (One in chunks has no length.)

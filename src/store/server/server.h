@@ -11,6 +11,7 @@
 #include "secure/secret.h"
 #include "store/gateway/watch.h"
 #include "store/server/gate.h"
+#include "store/server/meter.h"
 #include <microhttpd.h>
 #include <pthread.h>
 #include <weft/store.h>
@@ -33,7 +34,8 @@ struct weft_store_server {
   int listener;
   struct lobby *lobby;
   struct MHD_Daemon *daemon;
-  size_t held; // bytes, at most SERVER_MAX_HELD; libmicrohttpd's thread
+  _Atomic size_t held; // bytes, at most SERVER_MAX_HELD; libmicrohttpd's thread writes
+  struct server_meter meter;
 
   pthread_mutex_t lock; // guards the rest
   struct gateway gateway;
