@@ -119,6 +119,8 @@ class Metrics(unittest.TestCase):
         (self.folder / "b").write_text("there already")
         said = self.refused("elastic", "--metrics", "127.0.0.1:0", "--metrics-bearer-file", "b",
                             env={**bare, "WEFT_TOKEN": TOKEN})
+        said = self.refused("elastic", "--metrics", "127.0.0.1:0", "--metrics-bearer-file", "b",
+                            env={**bare, "WEFT_TOKEN": TOKEN})
         self.assertIn("is there already", said)
         self.assertEqual((self.folder / "b").read_text(), "there already")
 
