@@ -60,8 +60,8 @@ static const struct device_api api = {
     .unpin = cuda_unpin_caller,
     .copies_open = cuda_copies_open,
     .copies_run = cuda_copies_run,
+    .copies_passed = cuda_copies_passed,
     .copies_close = cuda_copies_close,
-    .event_passed = cuda_event_passed,
     .with = cuda_with,
 };
 

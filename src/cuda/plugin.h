@@ -36,6 +36,7 @@ struct device {
   uint32_t users;       // open() without close()
   uint32_t engines, processors;
   struct cuda_spare *spares;           // pinned host memory that engines have left
+  struct cuda_mark *marks;             // words that no copies use
   struct cuda_host_spare *host_spares; // windows in host memory that links have left
   uint64_t launches;                   // by all engines; atomic
   uint32_t host_windows;               // that links have; atomic
@@ -154,8 +155,12 @@ void cuda_unpin_caller(void *memory);
 int cuda_copies_open(struct device *device, const struct device_copy *copies, uint32_t count,
                      struct device_copies **opened, char *why);
 int cuda_copies_run(struct device_copies *copies, void *stream, char *why);
+int cuda_copies_passed(struct device_copies *copies, bool *passed, char *why);
 void cuda_copies_close(struct device_copies *copies);
-int cuda_event_passed(struct device *device, void *mark, bool *passed, char *why);
+
+// mark.c: [CUDA_COPIES_WORDS] words of 0 in pinned host memory. Within a guard; they are given back unused.
+int cuda_mark_take(struct device *device, uint32_t **words, char *why);
+void cuda_mark_give(struct device *device, uint32_t *words); // NULL is legal
 int cuda_with(struct device *device, void (*function)(void *arg), void *arg, char *why);
 
 #endif

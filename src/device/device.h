@@ -298,10 +298,11 @@ struct device_api {
   // Copies by one device, of memory that it reaches, host memory that is pinned among it; in no order. [any]
   int (*copies_open)(struct device *device, const struct device_copy *copies, uint32_t count,
                      struct device_copies **opened, char *why);
-  // Launches them. All devices and processors see what they wrote when an event recorded after them has passed.
+  // Launches them; the last run has passed.
   int (*copies_run)(struct device_copies *copies, void *stream, char *why);
+  // Whether the last run has passed: all devices and processors see what it wrote. An error: the device has failed.
+  int (*copies_passed)(struct device_copies *copies, bool *passed, char *why);
   void (*copies_close)(struct device_copies *copies); // none of it runs. NULL is legal
-  int (*event_passed)(struct device *device, void *mark, bool *passed, char *why);
 
   // Peers on other hosts have windows in host memory, in which nothing has come (cuda/kernels/layout.h): *host is where
   // the host sees it. From here on kernels of the device do not count on more than 16 bytes to arrive at once. [any]

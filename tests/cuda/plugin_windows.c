@@ -144,6 +144,38 @@ static void memory_of_others_is_as_large_as_it_is(void **state) {
   }
 }
 
+// Both ways to copy end when their words have come; a device that is stuck leaves them open.
+static void copies_are_told_by_words(void **state) {
+  (void)state;
+  enum { MANY = 100, EACH = 64 };
+  static char from[MANY * EACH], to[MANY * EACH];
+  struct device_copy copies[MANY];
+  for (size_t i = 0; i < sizeof from; i++)
+    from[i] = (char)(i * 7);
+  for (uint32_t i = 0; i < MANY; i++)
+    copies[i] = (struct device_copy){.to = to + i * EACH, .from = from + i * EACH, .size = EACH};
+  for (uint32_t count = 1; count <= MANY; count += MANY - 1) {
+    struct device_copies *opened = NULL;
+    bool passed = true;
+    memset(to, 0, sizeof to);
+    assert_int_equal(cuda_copies_open(device, copies, count, &opened, why), 0);
+    fake.stuck = true;
+    assert_int_equal(cuda_copies_run(opened, FAKE_OTHER_STREAM, why), 0);
+    for (int looks = 0; looks < 1000; looks++) {
+      assert_int_equal(cuda_copies_passed(opened, &passed, why), 0);
+      assert_false(passed);
+    }
+    fake.stuck = false;
+    for (int run = 0; run < 3; run++) {
+      assert_int_equal(cuda_copies_run(opened, FAKE_OTHER_STREAM, why), 0);
+      assert_int_equal(cuda_copies_passed(opened, &passed, why), 0);
+      assert_true(passed);
+    }
+    assert_memory_equal(to, from, count * EACH);
+    cuda_copies_close(opened);
+  }
+}
+
 static void devices_streams_and_owners_are_told(void **state) {
   (void)state;
   int index = -1;
@@ -174,6 +206,7 @@ int main(void) {
       TEST(windows_are_whole_pages_shared_and_empty),
       TEST(windows_in_host_memory_are_empty_handed_on_and_strict),
       TEST(memory_of_others_is_as_large_as_it_is),
+      TEST(copies_are_told_by_words),
       TEST(devices_streams_and_owners_are_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

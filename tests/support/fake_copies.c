@@ -69,6 +69,7 @@ void fake_unpin(void *memory) {
 
 struct device_copies {
   uint32_t count;
+  int looks;
   struct device_copy copy[];
 };
 
@@ -84,19 +85,26 @@ int fake_copies_open(struct device *device, const struct device_copy *copies, ui
   return 0;
 }
 
+// A run has passed when it has been looked at some times: requests are under way for a while.
+enum { LOOKS = 3 };
+
 int fake_copies_run(struct device_copies *copies, void *stream, char *why) {
   (void)stream, (void)why;
+  copies->looks = LOOKS;
   for (uint32_t i = 0; i < copies->count; i++)
     memcpy(fake_reach(copies->copy[i].to), fake_reach(copies->copy[i].from), copies->copy[i].size);
+  return 0;
+}
+
+int fake_copies_passed(struct device_copies *copies, bool *passed, char *why) {
+  (void)why;
+  *passed = --copies->looks <= 0;
   return 0;
 }
 
 void fake_copies_close(struct device_copies *copies) {
   free(copies);
 }
-
-// A mark is passed when it has been looked at some times: requests are under way for a while.
-enum { LOOKS = 3 };
 
 int fake_mark_open(struct device *device, void **mark, char *why) {
   (void)device;
@@ -111,13 +119,7 @@ void fake_mark_close(struct device *device, void *mark) {
 
 int fake_mark_set(struct device *device, void *mark, void *stream, char *why) {
   (void)device, (void)stream, (void)why;
-  *(int *)mark = LOOKS;
-  return 0;
-}
-
-int fake_mark_passed(struct device *device, void *mark, bool *passed, char *why) {
-  (void)device, (void)why;
-  *passed = --*(int *)mark <= 0;
+  *(int *)mark = 1;
   return 0;
 }
 

@@ -13,11 +13,11 @@ void fake_unpin(void *memory);
 int fake_copies_open(struct device *device, const struct device_copy *copies, uint32_t count,
                      struct device_copies **opened, char *why);
 int fake_copies_run(struct device_copies *copies, void *stream, char *why);
+int fake_copies_passed(struct device_copies *copies, bool *passed, char *why);
 void fake_copies_close(struct device_copies *copies);
 int fake_mark_open(struct device *device, void **mark, char *why);
 void fake_mark_close(struct device *device, void *mark);
 int fake_mark_set(struct device *device, void *mark, void *stream, char *why);
-int fake_mark_passed(struct device *device, void *mark, bool *passed, char *why);
 int fake_stream_open(struct device *device, void **stream, char *why);
 void fake_stream_close(struct device *device, void *stream);
 

@@ -350,7 +350,6 @@ static const struct device_api api = {
     .event_open = fake_mark_open,
     .event_close = fake_mark_close,
     .event_record = fake_mark_set,
-    .event_passed = fake_mark_passed,
     .share = fake_share,
     .share_open = fake_share_open,
     .share_close = fake_share_close,
@@ -358,6 +357,7 @@ static const struct device_api api = {
     .unpin = fake_unpin,
     .copies_open = fake_copies_open,
     .copies_run = fake_copies_run,
+    .copies_passed = fake_copies_passed,
     .copies_close = fake_copies_close,
     .with = fake_with,
 };

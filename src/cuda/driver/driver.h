@@ -16,6 +16,7 @@
   X(cuCtxPopCurrent, 4000)                                                                                             \
   X(cuCtxGetDevice, 2000)                                                                                              \
   X(cuStreamGetCtx, 9020)                                                                                              \
+  X(cuStreamWriteValue32, 11070)                                                                                       \
   X(cuDeviceGetP2PAttribute, 8000)                                                                                     \
   X(cuMemGetAddressRange, 3020)                                                                                        \
   X(cuMemGetAllocationGranularity, 10020)                                                                              \

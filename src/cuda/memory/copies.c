@@ -1,4 +1,7 @@
-// Copies that belong together: large ones by the copy engines, the others by one kernel.
+// Copies that belong together: large ones, or a few of any size, by the copy engines, the others by one kernel. A word
+// in pinned host memory says when the last of them has been made: the host reads it without a call of the driver, which
+// threads that post would wait for.
+#include "cuda/driver/driver.h"
 #include "cuda/kernels/copies.h"
 #include "cuda/plugin.h"
 
@@ -6,7 +9,8 @@
 
 enum {
   ENGINE_FROM = 8 << 20, // bytes of a copy from which on the copy engine's start costs nothing
-  ENGINE_COUNT = 8,      // so few copies are not worth a kernel
+  ENGINE_COUNT = 8,      // so few copies are not worth a kernel, which ends 3 us later than the engine (H100)
+  LOOKS = 256,           // for the words, between two questions to the driver whether the device has failed
 };
 
 struct device_copies {
@@ -15,7 +19,11 @@ struct device_copies {
   uint32_t num_large;
   struct device_copy *pieces; // in device memory
   uint32_t num_pieces;
-  uint32_t blocks;
+  uint32_t blocks;              // of the kernel; 0: none
+  struct cuda_copies_mark mark; // of the last run
+  uint32_t seen;                // words of that
+  uint32_t looks;
+  cudaStream_t stream; // of that
 };
 
 static bool for_engine(const struct device_copy *copy, uint32_t count) {
@@ -46,22 +54,33 @@ static void cut(const struct device_copy *copies, uint32_t count, struct device_
   }
 }
 
+static uint32_t count_blocks(const struct device_copies *copies) {
+  uint32_t wanted = (copies->num_pieces + CUDA_COPIES_WARPS - 1) / CUDA_COPIES_WARPS;
+  uint32_t most = copies->device->info.processors;
+  most = most < CUDA_COPIES_WORDS ? most : CUDA_COPIES_WORDS;
+  return wanted < most ? wanted : most;
+}
+
 // The pieces go to the device, which reads them there thousands of times faster than from here.
 static int place(struct device_copies *copies, const struct device_copy *pieces, char *why) {
   size_t size = copies->num_pieces * sizeof *pieces;
-  uint32_t wanted = (copies->num_pieces + CUDA_COPIES_WARPS - 1) / CUDA_COPIES_WARPS;
-  uint32_t most = copies->device->info.processors;
-  copies->blocks = wanted < most ? wanted : most;
+  int rc = cuda_allocate(copies->device, size, (void **)&copies->pieces, why);
+  return rc == 0 ? cuda_copy(copies->device, copies->pieces, pieces, size, copies->device->stream, true, why) : rc;
+}
+
+// What a run needs besides.
+static int set_up(struct device_copies *copies, const struct device_copy *pieces, char *why) {
   struct cuda_guard guard;
   int rc = cuda_enter(copies->device, &guard, why);
-  if (rc == 0) {
+  if (rc != 0)
+    return rc;
+  copies->blocks = count_blocks(copies);
+  rc = cuda_mark_take(copies->device, &copies->mark.words, why);
+  if (rc == 0 && copies->num_pieces > 0)
     rc = cuda_check(why, cuda_copies_load(), "cannot load the kernel for copies");
-    cuda_leave(&guard);
-  }
-  if (rc == 0)
-    rc = cuda_allocate(copies->device, size, (void **)&copies->pieces, why);
-  if (rc == 0)
-    rc = cuda_copy(copies->device, copies->pieces, pieces, size, copies->device->stream, true, why);
+  if (rc == 0 && copies->num_pieces > 0)
+    rc = place(copies, pieces, why);
+  cuda_leave(&guard);
   return rc;
 }
 
@@ -81,8 +100,7 @@ int cuda_copies_open(struct device *device, const struct device_copy *copies, ui
     rc = cuda_why(why, WEFT_ERR_NOMEM, "no memory for %u copies", count);
   if (rc == 0) {
     cut(copies, count, made, pieces);
-    if (made->num_pieces > 0)
-      rc = place(made, pieces, why);
+    rc = set_up(made, pieces, why);
   }
   free(pieces);
   if (rc == 0)
@@ -92,17 +110,25 @@ int cuda_copies_open(struct device *device, const struct device_copy *copies, ui
   return rc;
 }
 
-static int run(const struct device_copies *copies, cudaStream_t stream, char *why) {
-  for (uint32_t i = 0; i < copies->num_large; i++) {
+static int run_large(const struct device_copies *copies, cudaStream_t stream, char *why) {
+  cudaError_t error = cudaSuccess;
+  for (uint32_t i = 0; error == cudaSuccess && i < copies->num_large; i++) {
     const struct device_copy *one = &copies->large[i];
-    cudaError_t error = cudaMemcpyAsync(one->to, one->from, one->size, cudaMemcpyDefault, stream);
-    if (error != cudaSuccess)
-      return cuda_check(why, error, "cannot copy");
+    error = cudaMemcpyAsync(one->to, one->from, one->size, cudaMemcpyDefault, stream);
   }
-  if (copies->num_pieces == 0)
-    return 0;
-  return cuda_check(why, cuda_copies_launch(copies->pieces, copies->num_pieces, copies->blocks, stream),
-                    "cannot launch copies");
+  return cuda_check(why, error, "cannot copy");
+}
+
+// The kernel behind the copy engines tells of all; without one, the stream writes the word itself.
+static int run_rest(const struct device_copies *copies, cudaStream_t stream, char *why) {
+  if (copies->num_pieces > 0)
+    return cuda_check(why,
+                      cuda_copies_launch(copies->pieces, copies->num_pieces, copies->blocks, &copies->mark, stream),
+                      "cannot launch copies");
+  return cuda_check_driver(why,
+                           cuda_driver(NULL)->cuStreamWriteValue32(stream, (CUdeviceptr)(uintptr_t)copies->mark.words,
+                                                                   copies->mark.number, CU_STREAM_WRITE_VALUE_DEFAULT),
+                           "cannot mark the end of copies");
 }
 
 int cuda_copies_run(struct device_copies *copies, void *stream, char *why) {
@@ -110,15 +136,48 @@ int cuda_copies_run(struct device_copies *copies, void *stream, char *why) {
   int rc = cuda_enter(copies->device, &guard, why);
   if (rc != 0)
     return rc;
-  rc = run(copies, stream, why);
+  copies->mark.number++;
+  copies->seen = copies->looks = 0;
+  copies->stream = stream;
+  rc = run_large(copies, stream, why);
+  if (rc == 0)
+    rc = run_rest(copies, stream, why);
   cuda_leave(&guard);
   return rc;
+}
+
+// A device that has failed writes no word.
+static int ask_stream(const struct device_copies *copies, bool *passed, char *why) {
+  struct cuda_guard guard;
+  int rc = cuda_enter(copies->device, &guard, why);
+  if (rc != 0)
+    return rc;
+  cudaError_t error = cudaStreamQuery(copies->stream);
+  *passed = error == cudaSuccess;
+  if (error == cudaErrorNotReady)
+    cudaGetLastError();
+  else
+    rc = cuda_check(why, error, "copies");
+  cuda_leave(&guard);
+  return rc;
+}
+
+int cuda_copies_passed(struct device_copies *copies, bool *passed, char *why) {
+  uint32_t words = copies->blocks > 0 ? copies->blocks : 1;
+  while (copies->seen < words &&
+         __atomic_load_n(&copies->mark.words[copies->seen], __ATOMIC_ACQUIRE) == copies->mark.number)
+    copies->seen++;
+  *passed = copies->seen == words;
+  if (*passed || ++copies->looks % LOOKS != 0)
+    return 0;
+  return ask_stream(copies, passed, why);
 }
 
 void cuda_copies_close(struct device_copies *copies) {
   if (!copies)
     return;
   cuda_release(copies->device, copies->pieces);
+  cuda_mark_give(copies->device, copies->mark.words);
   free(copies->large);
   free(copies);
 }

@@ -143,22 +143,6 @@ int cuda_event_record(struct device *device, void *mark, void *stream, char *why
   return rc;
 }
 
-int cuda_event_passed(struct device *device, void *mark, bool *passed, char *why) {
-  struct cuda_guard guard;
-  int rc = cuda_enter(device, &guard, why);
-  if (rc != 0)
-    return rc;
-  cudaError_t error = cudaEventQuery(mark);
-  if (error == cudaErrorNotReady)
-    cudaGetLastError();
-  else
-    rc = cuda_check(why, error, "work before an event");
-  cuda_leave(&guard);
-  if (rc == 0)
-    *passed = error == cudaSuccess;
-  return rc;
-}
-
 int cuda_event_elapsed(struct device *device, void *begin, void *end, uint64_t *ns, char *why) {
   struct cuda_guard guard;
   float ms = 0;

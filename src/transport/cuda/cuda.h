@@ -2,8 +2,9 @@
 //
 // A peer's memory is mapped (NVLink, PCIe): what CUDA's allocator made by its IPC handles, windows by their
 // descriptors, and host memory, when it is the transport shm's to map, by pinning that mapping. Then a request is
-// copies on one GPU, which need nobody at the peer: large ones by the copy engines, thousands of small ones by one
-// kernel. A mark in the stream behind them shows when they are done; everything that they wrote is then visible.
+// copies on one GPU, which need nobody at the peer: large ones or a few by the copy engines, thousands of small
+// ones by one kernel. A word in host memory that is written behind them shows when they are done; everything that they
+// wrote is then visible.
 // Copies that were started cannot be cancelled: they run to their end.
 //
 // A worker of shm inside this one carries the messages and reports the deaths of peers. It also proves who a peer is:
@@ -70,7 +71,6 @@ struct cuda_request {
   struct cuda_peer *peer;
   int device; // that copies
   struct device_copies *copies;
-  void *mark;
   struct transport_request message; // of shm: no pieces
   enum cuda_stage stage;
   bool canceled;

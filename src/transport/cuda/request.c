@@ -69,8 +69,6 @@ static int prepare_copies(struct cuda_request *own) {
     rc = make_copies(request, own->device, copies);
   if (rc == 0) {
     rc = worker->api->copies_open(device, copies, request->num_pieces, &own->copies, why);
-    if (rc == 0)
-      rc = worker->api->event_open(device, &own->mark, why);
     if (rc != 0)
       device_fail(rc, "copies by a GPU", why);
   }
@@ -106,8 +104,6 @@ int cuda_transport_prepare(struct transport_request *request) {
 // Releases what the request holds of the worker.
 static void leave(struct cuda_request *own) {
   struct cuda_worker *worker = own->worker;
-  if (own->mark)
-    worker->api->event_close(worker->devices[own->device], own->mark);
   worker->api->copies_close(own->copies);
   if (own->message.peer)
     worker->shm->transport->unprepare(&own->message);
@@ -176,7 +172,7 @@ static bool send_message(struct cuda_request *own) {
 static bool copying(struct cuda_request *own, uint32_t *steps) {
   char why[DEVICE_WHY] = "";
   bool passed = false;
-  int rc = own->worker->api->event_passed(own->worker->devices[own->device], own->mark, &passed, why);
+  int rc = own->worker->api->copies_passed(own->copies, &passed, why);
   if (rc == 0 && !passed)
     return false;
   ++*steps;
@@ -231,12 +227,8 @@ int cuda_transport_post(struct transport_request *request) {
   request->why[0] = '\0';
   own->canceled = false;
   own->next = NULL;
-  if (rc == 0 && own->copies) {
-    struct device *device = worker->devices[own->device];
+  if (rc == 0 && own->copies)
     rc = worker->api->copies_run(own->copies, worker->streams[own->device], why);
-    if (rc == 0)
-      rc = worker->api->event_record(device, own->mark, worker->streams[own->device], why);
-  }
   if (rc != 0) {
     atomic_store_explicit(&request->state, rc, memory_order_release);
     return device_fail(rc, "copies by a GPU", why[0] ? why : "the connection to the peer was lost");

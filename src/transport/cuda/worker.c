@@ -9,7 +9,7 @@
 
 enum {
   CLOSE_NS = 1000000000, // for what runs on a GPU
-  LATENCY_NS = 9000,     // a copy of few bytes, with its launch and the query of its mark
+  LATENCY_NS = 7500,     // a copy of few bytes, with its launch and the look at its word
   PIECE_NS = 30,         // of a kernel's many
 };
 #define NVLINK_BYTES_PER_S UINT64_C(350000000000)

@@ -77,6 +77,12 @@ static CUresult p2p_attribute(int *value, CUdevice_P2PAttribute attribute, CUdev
   return CUDA_SUCCESS;
 }
 
+static CUresult stream_write(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+  (void)stream, (void)flags;
+  if (!fake.stuck)
+    *(uint32_t *)(uintptr_t)address = value;
+  return CUDA_SUCCESS;
+}
 static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr within) {
   *base = within & ~(CUdeviceptr)4095;
   *size = 8192;
@@ -197,6 +203,7 @@ static const struct {
     {"cuStreamGetCtx", (void *)stream_context},
     {"cuDeviceGetP2PAttribute", (void *)p2p_attribute},
     {"cuMemGetAddressRange", (void *)address_range},
+    {"cuStreamWriteValue32", (void *)stream_write},
     {"cuMemGetAllocationGranularity", (void *)granularity},
     {"cuMemGetAllocationPropertiesFromHandle", (void *)properties},
     {"cuMemCreate", (void *)create},
@@ -462,10 +469,6 @@ size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args) {
 
 // --- copies ---
 
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  (void)event;
-  return fake.stuck ? cudaErrorNotReady : cudaSuccess;
-}
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *memory) {
   memset(handle, 1, sizeof *handle);
   memcpy(handle, &memory, sizeof memory);
@@ -495,9 +498,16 @@ cudaError_t cudaHostUnregister(void *memory) {
 cudaError_t cuda_copies_load(void) {
   return cudaSuccess;
 }
-cudaError_t cuda_copies_launch(const struct device_copy *pieces, uint32_t count, uint32_t blocks, cudaStream_t stream) {
-  (void)stream, (void)blocks;
+// Done when it is launched, and told unless the device is stuck.
+static void tell(uint32_t blocks, const struct cuda_copies_mark *mark) {
+  for (uint32_t i = 0; !fake.stuck && i < blocks; i++)
+    mark->words[i] = mark->number;
+}
+cudaError_t cuda_copies_launch(const struct device_copy *pieces, uint32_t count, uint32_t blocks,
+                               const struct cuda_copies_mark *mark, cudaStream_t stream) {
+  (void)stream;
   for (uint32_t i = 0; i < count; i++)
     memcpy(pieces[i].to, pieces[i].from, pieces[i].size);
+  tell(blocks, mark);
   return cudaSuccess;
 }

@@ -1,0 +1,49 @@
+// Words in pinned host memory by which kernels say that they have ended: cut from larger pieces, and used again.
+#include "cuda/kernels/copies.h"
+#include "cuda/plugin.h"
+
+#include <string.h>
+
+enum { MARK_BYTES = CUDA_COPIES_WORDS * sizeof(uint32_t) };
+
+// One that is in no use.
+struct cuda_mark {
+  struct cuda_mark *next;
+};
+
+// [device->lock]
+static void put(struct device *device, void *words) {
+  struct cuda_mark *mark = words;
+  mark->next = device->marks;
+  device->marks = mark;
+}
+
+int cuda_mark_take(struct device *device, uint32_t **words, char *why) {
+  void *piece = NULL;
+  pthread_mutex_lock(&device->lock);
+  bool none = !device->marks;
+  pthread_mutex_unlock(&device->lock);
+  int rc = none ? cuda_pin(device, &piece, why) : 0; // which takes the lock
+  if (rc != 0)
+    return rc;
+  pthread_mutex_lock(&device->lock);
+  for (size_t at = 0; piece && at + MARK_BYTES <= CUDA_PINNED; at += MARK_BYTES)
+    put(device, (char *)piece + at);
+  struct cuda_mark *mark = device->marks;
+  if (mark)
+    device->marks = mark->next;
+  pthread_mutex_unlock(&device->lock);
+  if (!mark) // others took all of them meanwhile
+    return cuda_mark_take(device, words, why);
+  memset(mark, 0, MARK_BYTES);
+  *words = (void *)mark;
+  return 0;
+}
+
+void cuda_mark_give(struct device *device, uint32_t *words) {
+  if (!words)
+    return;
+  pthread_mutex_lock(&device->lock);
+  put(device, words);
+  pthread_mutex_unlock(&device->lock);
+}
