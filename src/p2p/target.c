@@ -144,7 +144,7 @@ static int serve(struct target *target) {
   while (rc == 0) {
     rc = obey(target, message);
     json_decref(message);
-    if (rc != 0) // the initiator says what becomes of it
+    if (rc != 0 && !p2p_stopped()) // the initiator says what becomes of it
       rc = p2p_say_failure(&target->session, rc);
     if (rc == 0 && target->done)
       break;

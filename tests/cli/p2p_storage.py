@@ -3,11 +3,12 @@
 import json
 import os
 import pathlib
+import signal
 import tempfile
 import unittest
 
 import tool
-from p2p_sides import TOKEN
+from p2p_sides import TOKEN, running
 
 HAS_SERVER = "AWS_ENDPOINT_URL" in os.environ
 KEPT = b"what was there before"
@@ -48,6 +49,25 @@ class Files(tool.ToolTest):
         self.assertEqual(self.path.read_bytes(), KEPT)
         self.passes(*self.file("-s", "8", "--depth", 3, "--overwrite"))
         self.assertEqual(self.path.stat().st_size, max(len(KEPT), 24))
+
+    def test_an_interrupted_run_leaves_no_file(self):
+        with running(*self.file("-s", "8,64MB", "--depth", 1, "-n", 20000, "--op", "write", "--csv")[1:]) as process:
+            self.assertTrue(process.stdout.readline())  # the header comes with the first row
+            self.assertTrue(self.path.exists())
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=tool.TIMEOUT_S)
+        self.assertEqual((process.returncode, errors), (130, "weft p2p: interrupted by SIGINT\n"))
+        self.assertFalse(self.path.exists())
+
+    def test_faults_are_told(self):
+        self.refused(4, "0 of 1 pieces", *self.file("--transport", "fault:1:short=100:file"))
+        self.refused(124, "", *self.file("--transport", "fault:1:stick=100:file", "--timeout-ms", 50))
+        with running(*self.file("--transport", "fault:1:stick=100:file", "--timeout-ms", 600000)[1:]) as process:
+            while not self.path.exists():  # it watches for signals since before
+                self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=tool.TIMEOUT_S)
+        self.assertEqual((process.returncode, errors), (130, "weft p2p: interrupted by SIGINT\n"))
 
     def test_what_is_not_there_cannot_be_read(self):
         self.refused(3, "cannot open", *self.file("--op", "read", "--no-check"))
