@@ -65,22 +65,31 @@ static int look_around(struct p2p_session *session) {
   return rc;
 }
 
+// 1: `out` is a notification of the peer; 0: there is none. What others say goes to the queue, some of it at a time.
+static int take(struct p2p_session *session, struct weft_notification *out) {
+  enum { AT_A_TIME = 64 };
+  for (int i = 0; i < AT_A_TIME; i++) {
+    uint32_t count = 0;
+    int rc = weft_agent_notifications(session->agent, out, 1, &count);
+    if (rc != 0 || count == 0)
+      return rc;
+    if (session->peer == 0)
+      session->peer = out->peer;
+    if (out->peer == session->peer)
+      return 1;
+    if (session->queue)
+      p2p_queue_take(session->queue, session->agent, out);
+  }
+  return 0;
+}
+
 // The next notification, at most until the deadline.
 static int next(struct p2p_session *session, uint64_t deadline_ns, struct weft_notification *out) {
   uint64_t begun = clock_ns();
   for (;;) {
-    uint32_t count = 0;
-    int rc = weft_agent_notifications(session->agent, out, 1, &count);
+    int rc = take(session, out);
     if (rc != 0)
-      return rc;
-    if (count == 1 && session->peer == 0)
-      session->peer = out->peer;
-    if (count == 1 && out->peer == session->peer)
-      return 0;
-    if (count == 1 && session->queue)
-      p2p_queue_take(session->queue, session->agent, out);
-    if (count == 1 && !clock_passed(deadline_ns))
-      continue;
+      return rc < 0 ? rc : 0;
     uint64_t waited = clock_ns() - begun;
     if (waited < SPIN_NS) {
       if (waited > YIELD_NS) // to the peer, if it is on the same processor
@@ -91,6 +100,8 @@ static int next(struct p2p_session *session, uint64_t deadline_ns, struct weft_n
       continue;
     }
     rc = look_around(session);
+    if (rc == WEFT_ERR_PEER_LOST && take(session, out) == 1) // it said that before it left
+      return 0;
     if (rc != 0)
       return rc;
     if (clock_passed(deadline_ns))

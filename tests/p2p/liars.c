@@ -16,13 +16,13 @@
 
 enum { LONG_MS = 60000, SHORT_MS = 1000 };
 
-static const struct p2p_config of_target = {.listen = "127.0.0.1",
-                                            .token = "a token of these tests, long enough",
-                                            .lend = "16MB",
-                                            .transport = "shm",
-                                            .timeout_ms = SHORT_MS,
-                                            .forever = true,
-                                            .quiet = true};
+static struct p2p_config of_target = {.listen = "127.0.0.1",
+                                      .token = "a token of these tests, long enough",
+                                      .lend = "16MB",
+                                      .transport = "shm",
+                                      .timeout_ms = SHORT_MS,
+                                      .forever = true,
+                                      .quiet = true};
 static pid_t target;
 static uint16_t port;
 
@@ -237,6 +237,30 @@ static void test_more_than_may_wait(void **state) {
     p2p_session_close(&all[i]);
 }
 
+// One that does not wait for the answer to its good-bye has been served well: a target that ends with it ends so. Now
+// and then the good-bye itself is lost, for an agent that closes does not wait until its messages are taken.
+static void test_a_hasty_end(void **state) {
+  enum { TIMES = 10 };
+  int well = 0;
+  of_target.forever = false;
+  for (int i = 0; i < TIMES; i++) {
+    struct p2p_session session;
+    int status = -1;
+    start_target(state);
+    begin(&session);
+    assert_int_equal(say_text(&session, HELLO), 0);
+    kill(target, SIGSTOP); // until it has both the good-bye and the news that its peer has left
+    tell(&session, "{\"say\":\"bye\"}");
+    p2p_session_close(&session);
+    kill(target, SIGCONT);
+    assert_int_equal(waitpid(target, &status, 0), target);
+    assert_true(WIFEXITED(status));
+    well += WEXITSTATUS(status) == 0;
+  }
+  of_target.forever = true;
+  assert_true(well > TIMES / 2);
+}
+
 // One who says hello and then nothing has its time, and those who wait are served then.
 static void test_silent_ones(void **state) {
   struct p2p_session silent, mute;
@@ -266,6 +290,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_what_a_liar_says_of_failures, start_target, end_target),
       cmocka_unit_test_setup_teardown(test_turns, start_target, end_target),
       cmocka_unit_test_setup_teardown(test_more_than_may_wait, start_target, end_target),
+      cmocka_unit_test(test_a_hasty_end),
       cmocka_unit_test_setup_teardown(test_silent_ones, start_target, end_target),
   };
   return cmocka_run_group_tests_name("initiators that lie", tests, NULL, NULL);
