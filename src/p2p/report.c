@@ -5,17 +5,10 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/text/digits.h"
 
-// As many digits as the clock gives, and none that come from the binary form of a decimal fraction: with 15 digits a
-// number such as 0.483 is written as it is.
-enum { DIGITS = 15 };
-
-static double rounded(double value, double steps) {
-  return (double)(uint64_t)(value * steps + 0.5) / steps;
-}
-
-static double us(double ns) { // to the nanosecond
-  return rounded(ns / 1e3, 1e3);
+static double us(double ns) {
+  return digits_rounded(ns / 1e3);
 }
 
 static double percentile_us(const struct p2p_result *result, double percent) {
@@ -31,18 +24,27 @@ static void csv_head(FILE *out) {
         out);
 }
 
+static void csv_number(FILE *out, double value) {
+  fprintf(out, "%.*g,", DIGITS_IN_JSON, digits_rounded(value));
+}
+
 static void csv_rate(FILE *out, double gbps) { // nothing where nothing was measured
   if (gbps > 0)
-    fprintf(out, "%.9f", gbps);
-  fputc(',', out);
+    csv_number(out, gbps);
+  else
+    fputc(',', out);
 }
 
 static void csv_row(const struct p2p_report *report, const struct p2p_result *one) {
   FILE *out = report->out;
   const struct histogram *latency = &one->latency;
-  fprintf(out, "%s,%" PRIu64 ",%u,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%u,%.3f,", p2p_op_names[one->op], one->bytes,
-          one->iterations, us((double)latency->min), percentile_us(one, 50), percentile_us(one, 99),
-          percentile_us(one, 99.9), us((double)latency->max), us(histogram_mean(latency)), one->depth, one->per_second);
+  const double times[] = {us((double)latency->min), percentile_us(one, 50),   percentile_us(one, 99),
+                          percentile_us(one, 99.9), us((double)latency->max), us(histogram_mean(latency))};
+  fprintf(out, "%s,%" PRIu64 ",%u,", p2p_op_names[one->op], one->bytes, one->iterations);
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+    csv_number(out, times[i]);
+  fprintf(out, "%u,", one->depth);
+  csv_number(out, one->per_second);
   csv_rate(out, one->gbps);
   csv_rate(out, one->peer_gbps);
   fprintf(out, "%s,%s,%s,%s,%s\n", one->checked ? "yes" : "no", one->transport, report->ends.here, report->ends.there,
@@ -58,11 +60,11 @@ static json_t *describe(const struct p2p_result *one) {
                 us((double)one->latency.min), "latency_p50_us", percentile_us(one, 50), "latency_p99_us",
                 percentile_us(one, 99), "latency_p999_us", percentile_us(one, 99.9), "latency_max_us",
                 us((double)one->latency.max), "latency_avg_us", us(histogram_mean(&one->latency)), "per_second",
-                rounded(one->per_second, 1e3), "checked", one->checked, "transport", one->transport);
+                digits_rounded(one->per_second), "checked", one->checked, "transport", one->transport);
   if (object && one->gbps > 0)
-    json_object_set_new(object, "gb_per_second", json_real(rounded(one->gbps, 1e9)));
+    json_object_set_new(object, "gb_per_second", json_real(digits_rounded(one->gbps)));
   if (object && one->peer_gbps > 0)
-    json_object_set_new(object, "peer_gb_per_second", json_real(rounded(one->peer_gbps, 1e9)));
+    json_object_set_new(object, "peer_gb_per_second", json_real(digits_rounded(one->peer_gbps)));
   return object;
 }
 
@@ -72,7 +74,7 @@ static int write_json(struct p2p_report *report, bool complete) {
       json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:O}", "memory", p2p_memory_names[config->memory], "initiator_memory",
                 report->ends.here, "target_memory", report->ends.there, "same_gpu", report->ends.same_gpu,
                 "bidirectional", config->bidirectional, "complete", complete, "results", report->list);
-  bool written = all && json_dumpf(all, report->out, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS)) == 0;
+  bool written = all && json_dumpf(all, report->out, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS_IN_JSON)) == 0;
   fputc('\n', report->out);
   json_decref(all);
   return written ? 0 : fail(WEFT_ERR_SYSTEM, "cannot write the results");
