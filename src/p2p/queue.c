@@ -6,7 +6,7 @@
 
 #include "base/time/clock.h"
 
-enum { REMIND_MS = 1000 }; // an initiator's shortest patience is longer, or its user's own choice
+enum { REMIND_MS = 100 }; // below the --timeout-ms that anybody gives who may have to wait
 
 static void say_wait(weft_agent_t *agent, weft_peer_t peer) {
   p2p_send_to(agent, peer, json_pack("{s:s}", "say", "wait")); // who has gone needs no answer
