@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "base/random.h"
+#include "p2p/stop.h"
 
 enum { CHUNK = 1 << 20, PAGE = 4096 };
 
@@ -58,7 +59,7 @@ int p2p_buffer_room(enum p2p_memory memory, uint64_t length, uint32_t number) {
 
 int p2p_buffer_open(struct p2p_buffer *buffer, weft_agent_t *agent, enum p2p_memory memory, uint32_t gpu,
                     uint64_t length) {
-  *buffer = (struct p2p_buffer){.memory = memory, .agent = agent, .length = length};
+  *buffer = (struct p2p_buffer){.memory = memory, .gpu = gpu, .agent = agent, .length = length};
   int rc = p2p_buffer_room(memory, length, 1);
   if (rc != 0)
     return rc;
@@ -111,6 +112,9 @@ int p2p_buffer_fill(struct p2p_buffer *buffer, uint64_t seed, uint64_t bytes) {
   int rc = chunk ? 0 : fail(WEFT_ERR_NOMEM, "no memory for a buffer's contents");
   for (uint64_t at = 0; at < bytes && rc == 0; at += CHUNK) {
     uint64_t size = bytes - at < CHUNK ? bytes - at : CHUNK;
+    rc = p2p_stop_check();
+    if (rc != 0)
+      break;
     make(chunk, seed, at, size);
     rc = copy(buffer, buffer->address + at, chunk, size);
   }
@@ -125,7 +129,9 @@ int p2p_buffer_check(struct p2p_buffer *buffer, uint64_t seed, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes && rc == 0; at += CHUNK) {
     uint64_t size = bytes - at < CHUNK ? bytes - at : CHUNK;
     make(wanted, seed, at, size);
-    rc = copy(buffer, found, buffer->address + at, size);
+    rc = p2p_stop_check();
+    if (rc == 0)
+      rc = copy(buffer, found, buffer->address + at, size);
     if (rc != 0 || memcmp(wanted, found, size) == 0)
       continue;
     for (uint64_t i = 0; i < size; i++)

@@ -7,6 +7,7 @@
 
 struct p2p_buffer {
   enum p2p_memory memory;
+  uint32_t gpu; // CUDA
   weft_agent_t *agent;
   weft_region_t region;
   char *address;

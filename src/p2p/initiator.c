@@ -1,26 +1,13 @@
-// The initiator: goes through sizes and operations.
+// The initiator: meets a target, and says what its buffer is to hold.
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fail.h"
-#include "base/time/clock.h"
-#include "p2p/measure.h"
+#include "p2p/bench.h"
+#include "p2p/gpus.h"
+#include "p2p/stop.h"
 
 enum { MOST_AT_ONCE = 256 << 20 }; // bytes of a buffer, unless one size alone needs more
-
-struct initiator {
-  const struct p2p_config *config;
-  const struct p2p_sizes *sizes;
-  struct p2p_session session;
-  struct p2p_buffer buffer;
-  struct p2p_remote remote;
-  struct p2p_results results;
-  uint64_t seed;
-};
-
-// --- set-up ---
 
 uint64_t p2p_buffer_bytes(const struct p2p_config *config, const struct p2p_sizes *sizes) {
   uint64_t most = sizes->largest * config->depth;
@@ -29,59 +16,93 @@ uint64_t p2p_buffer_bytes(const struct p2p_config *config, const struct p2p_size
   return most;
 }
 
-static int handshake(struct initiator *one) {
+// --- set-up ---
+
+// Nothing interrupts the two, and nobody counts on this process yet.
+static int meet(struct p2p_bench *one) {
+  const struct p2p_config *config = one->config;
   char address[300];
-  bool v6 = strchr(one->config->host, ':') != NULL;
-  snprintf(address, sizeof address, v6 ? "[%s]:%u" : "%s:%u", one->config->host, one->config->port);
-  int rc = weft_agent_meet(one->session.agent, address, one->config->timeout_ms, &one->session.peer);
+  bool v6 = strchr(config->host, ':') != NULL;
+  snprintf(address, sizeof address, v6 ? "[%s]:%u" : "%s:%u", config->host, config->port);
+  p2p_stop_at_once(true);
+  int rc = weft_agent_meet(one->session.agent, address, config->timeout_ms, &one->session.peer);
+  p2p_stop_at_once(false);
+  return rc;
+}
+
+// A target that serves another one says so again and again, which is no silence: this wait ends with that one's work,
+// which the target ends when it stands still.
+static int await_turn(struct p2p_bench *one, json_t **ready) {
+  bool told = false;
+  for (;;) {
+    json_t *message = NULL;
+    int rc = p2p_receive(&one->session, 0, &message);
+    if (rc != 0)
+      return rc;
+    if (strcmp(p2p_text(message, "say"), "wait") != 0) {
+      *ready = message;
+      return p2p_expect(message, "ready");
+    }
+    json_decref(message);
+    if (!told && !one->config->quiet)
+      fprintf(stderr, "weft p2p: the target serves another initiator: this one waits for its turn\n");
+    told = true;
+  }
+}
+
+static int handshake(struct p2p_bench *one) {
   uint64_t bytes = p2p_buffer_bytes(one->config, one->sizes);
   json_t *ready = NULL;
+  int rc = meet(one);
   if (rc == 0)
-    rc = p2p_ask(&one->session,
-                 json_pack("{s:s, s:i, s:I}", "say", "hello", "version", P2P_VERSION, "bytes", (json_int_t)bytes),
-                 "ready", &ready);
+    rc = p2p_send(&one->session,
+                  json_pack("{s:s, s:i, s:I}", "say", "hello", "version", P2P_VERSION, "bytes", (json_int_t)bytes));
+  if (rc == 0)
+    rc = await_turn(one, &ready);
   if (rc == 0)
     rc = p2p_number(ready, "region", &one->remote.region);
   if (rc == 0)
     rc = p2p_number(ready, "address", &one->remote.address);
-  json_decref(ready);
   if (rc == 0)
     rc = p2p_await_region(&one->session, one->remote.region);
   if (rc == 0)
     rc = p2p_buffer_open(&one->buffer, one->session.agent, one->config->memory, one->config->gpu, bytes);
+  if (rc == 0)
+    p2p_gpus_compare(&one->buffer, ready, &one->report.ends);
+  json_decref(ready);
   return rc;
 }
 
 // --- a size ---
 
-static int ask_contents(struct initiator *one, const char *say, const char *answer, uint64_t seed, uint64_t bytes) {
+static int ask_contents(struct p2p_bench *one, const char *say, const char *answer, uint64_t seed, uint64_t bytes) {
   json_t *message = json_pack("{s:s, s:I, s:I}", "say", say, "seed", (json_int_t)seed, "bytes", (json_int_t)bytes);
   return p2p_ask(&one->session, message, answer, NULL);
 }
 
-// The source holds what the destination does not.
-static int set_contents(struct initiator *one, enum weft_transfer_op op, uint64_t bytes) {
+static int fill(struct p2p_bench *one, const struct p2p_load *load, uint32_t places) {
+  uint64_t bytes = load->bytes * places;
   one->seed += 2;
-  uint64_t here = one->seed + (op == WEFT_TRANSFER_READ), there = one->seed + (op == WEFT_TRANSFER_WRITE);
-  int rc = p2p_buffer_fill(&one->buffer, here, bytes);
-  return rc == 0 ? ask_contents(one, "fill", "filled", there, bytes) : rc;
+  bool reads = load->op == WEFT_TRANSFER_READ;
+  int rc = p2p_buffer_fill(&one->buffer, one->seed + reads, bytes);
+  return rc == 0 ? ask_contents(one, "fill", "filled", one->seed + !reads, bytes) : rc;
 }
 
-static int check_contents(struct initiator *one, enum weft_transfer_op op, uint64_t bytes) {
-  if (op == WEFT_TRANSFER_WRITE)
+static int check(struct p2p_bench *one, const struct p2p_load *load, uint32_t places) {
+  uint64_t bytes = load->bytes * places;
+  if (load->op == WEFT_TRANSFER_WRITE)
     return ask_contents(one, "check", "checked", one->seed, bytes);
   return p2p_buffer_check(&one->buffer, one->seed, bytes);
 }
 
-// The peer loads too, towards this side's buffer. Nothing is checked then: the two overwrite each other's sources.
-static int start_peer(struct initiator *one, const struct p2p_load *load) {
+static int start_peer(struct p2p_bench *one, const struct p2p_load *load) {
   return p2p_send(&one->session, json_pack("{s:s, s:i, s:I, s:i, s:i, s:i, s:I, s:I}", "say", "load", "op", load->op,
                                            "bytes", (json_int_t)load->bytes, "iterations", load->iterations, "warmup",
                                            load->warmup, "depth", load->depth, "region", (json_int_t)one->buffer.region,
                                            "address", (json_int_t)(uintptr_t)one->buffer.address));
 }
 
-static int await_peer(struct initiator *one, double *gbps) {
+static int await_peer(struct p2p_bench *one, double *gbps) {
   json_t *loaded = NULL;
   int rc = p2p_receive(&one->session, 0, &loaded);
   if (rc == 0)
@@ -90,98 +111,29 @@ static int await_peer(struct initiator *one, double *gbps) {
   return rc;
 }
 
-static int run_transfers(struct initiator *one, enum weft_transfer_op op, uint64_t bytes, struct p2p_result *result) {
-  const struct p2p_config *config = one->config;
-  struct p2p_load load = {.op = op,
-                          .bytes = bytes,
-                          .iterations = config->iterations,
-                          .warmup = config->warmup,
-                          .depth = config->depth,
-                          .transport = config->transport};
-  uint32_t places = p2p_places(one->buffer.length, bytes, config->depth);
-  result->depth = places;
-  bool check = !config->no_check;
-  int rc = check ? set_contents(one, op, bytes * places) : 0;
-  if (rc == 0)
-    rc = p2p_latency(&one->session, &load, &one->buffer, &one->remote, &result->latency, result->transport);
-  if (rc == 0)
-    rc = p2p_bandwidth(&one->session, &load, &one->buffer, &one->remote, &result->gbps);
-  if (rc == 0 && check)
-    rc = check_contents(one, op, bytes * places);
-  result->checked = rc == 0 && check;
-  if (rc != 0 || !config->bidirectional)
+static const struct p2p_bench_ends ends = {
+    .fill = fill, .check = check, .start_peer = start_peer, .await_peer = await_peer};
+
+static int run(struct p2p_bench *one) {
+  int rc = p2p_session_open(&one->session, one->config, NULL);
+  if (rc != 0)
     return rc;
-  rc = start_peer(one, &load);
+  rc = handshake(one);
   if (rc == 0)
-    rc = p2p_bandwidth(&one->session, &load, &one->buffer, &one->remote, &result->gbps);
-  return rc == 0 ? await_peer(one, &result->peer_gbps) : rc;
-}
-
-static int run_notifications(struct initiator *one, struct p2p_result *result) {
-  for (uint32_t i = 0; i < one->config->warmup + one->config->iterations; i++) {
-    uint64_t ns;
-    int rc = p2p_ping(&one->session, (uint32_t)result->bytes, &ns);
-    if (rc != 0)
-      return rc;
-    if (i >= one->config->warmup)
-      histogram_add(&result->latency, ns / 2);
-  }
-  snprintf(result->transport, sizeof result->transport, "-");
-  return 0;
-}
-
-static void show(const struct initiator *one, enum p2p_op op, uint64_t bytes) {
-  char size[32];
-  if (!one->config->quiet && isatty(STDERR_FILENO))
-    fprintf(stderr, "\r\033[K%s, %s", p2p_op_names[op], p2p_size_text(bytes, size, sizeof size));
-}
-
-static int run_one(struct initiator *one, enum p2p_op op, uint64_t bytes) {
-  struct p2p_result *result = &one->results.list[one->results.count];
-  show(one, op, bytes);
-  *result = (struct p2p_result){.op = op, .bytes = bytes, .iterations = one->config->iterations, .depth = 1};
-  int rc = op == P2P_OP_NOTIFY
-               ? run_notifications(one, result)
-               : run_transfers(one, op == P2P_OP_READ ? WEFT_TRANSFER_READ : WEFT_TRANSFER_WRITE, bytes, result);
+    rc = p2p_bench_run(one);
   if (rc == 0)
-    one->results.count++;
-  return rc;
-}
-
-static int run_all(struct initiator *one) {
-  static const enum p2p_op ops[] = {P2P_OP_WRITE, P2P_OP_READ, P2P_OP_NOTIFY};
-  int rc = 0;
-  for (size_t i = 0; i < sizeof ops / sizeof *ops && rc == 0; i++) {
-    if (one->config->op != P2P_OP_ALL && one->config->op != ops[i])
-      continue;
-    for (uint32_t s = 0; s < one->sizes->count && rc == 0; s++)
-      if (ops[i] != P2P_OP_NOTIFY || one->sizes->bytes[s] <= WEFT_AGENT_MAX_NOTIFICATION)
-        rc = run_one(one, ops[i], one->sizes->bytes[s]);
-    if (rc == 0 && ops[i] == P2P_OP_NOTIFY && one->results.count == 0)
-      rc = fail(WEFT_ERR_INVALID, "a notification has at most %d bytes, and every size is above that",
-                WEFT_AGENT_MAX_NOTIFICATION);
-  }
-  if (!one->config->quiet && isatty(STDERR_FILENO))
-    fputs("\r\033[K", stderr);
+    rc = p2p_ask(&one->session, json_pack("{s:s}", "say", "bye"), "bye", NULL);
+  p2p_buffer_close(&one->buffer);
+  p2p_session_close(&one->session);
   return rc;
 }
 
 int p2p_initiator(const struct p2p_config *config, const struct p2p_sizes *sizes) {
-  struct initiator one = {.config = config, .sizes = sizes, .seed = 1};
-  one.results.list = calloc(3 * (size_t)sizes->count, sizeof *one.results.list);
-  if (!one.results.list)
-    return fail(WEFT_ERR_NOMEM, "no memory for the results");
-  int rc = p2p_session_open(&one.session, config, NULL);
-  if (rc == 0) {
-    rc = handshake(&one);
-    if (rc == 0)
-      rc = run_all(&one);
-    if (rc == 0)
-      rc = p2p_ask(&one.session, json_pack("{s:s}", "say", "bye"), "bye", NULL);
-    p2p_buffer_close(&one.buffer);
-    p2p_session_close(&one.session);
-  }
-  int reported = one.results.count > 0 ? p2p_report(stdout, config, &one.results) : 0;
-  free(one.results.list);
+  struct p2p_bench one = {.config = config, .sizes = sizes, .ends = &ends, .seed = 1};
+  int rc = p2p_report_begin(&one.report, stdout, config, sizes);
+  if (rc != 0)
+    return rc;
+  rc = run(&one);
+  int reported = p2p_report_end(&one.report, rc == 0);
   return rc != 0 ? rc : reported;
 }

@@ -10,31 +10,29 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "p2p/buffer.h"
+#include "p2p/gpus.h"
+#include "p2p/stop.h"
 #include "secure/secret.h"
-
-const char *const p2p_mode_names[] = {
-    [P2P_LOCAL] = "local", [P2P_TARGET] = "target", [P2P_INITIATOR] = "initiator", NULL};
-const char *const p2p_memory_names[] = {
-    [P2P_MEMORY_HOST] = "host", [P2P_MEMORY_USER] = "user", [P2P_MEMORY_CUDA] = "cuda", NULL};
-const char *const p2p_op_names[] = {
-    [P2P_OP_ALL] = "all", [P2P_OP_WRITE] = "write", [P2P_OP_READ] = "read", [P2P_OP_NOTIFY] = "notify", NULL};
 
 // What the target's process ends with.
 static void be_target(const struct p2p_config *config, int port_out, pid_t parent) {
+  p2p_stop_ignore(); // the initiator ends it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent)
     _exit(1);
   int rc = p2p_target(config, port_out);
-  if (rc != 0)
+  if (rc != 0 && rc != WEFT_ERR_PEER_LOST) // an initiator that has gone says why itself
     fprintf(stderr, "weft p2p: the target: %s\n", weft_last_error());
   _exit(weft_err_exit_status(rc));
 }
 
 static int hear_port(int in, uint16_t *port) {
   ssize_t got;
+  p2p_stop_at_once(true); // which ends the target too
   do
     got = read(in, port, sizeof *port);
   while (got < 0 && errno == EINTR);
+  p2p_stop_at_once(false);
   return got == sizeof *port ? 0 : fail(WEFT_ERR_SYSTEM, "the target did not start");
 }
 
@@ -48,63 +46,64 @@ static void end_target(pid_t pid, uint32_t timeout_ms) {
   }
 }
 
-static int run_local(const struct p2p_config *given, const struct p2p_sizes *sizes) {
-  struct p2p_config config = *given;
-  char token[SECRET_DIGITS + 1]; // only the child inherits it
-  int pipe_fds[2];
-  int rc = p2p_buffer_room(config.memory, p2p_buffer_bytes(&config, sizes), 2);
-  if (rc != 0)
-    return rc;
-  secret_make(token);
-  config.token = token;
-  config.lend = NULL;
-  config.listen = config.host = "127.0.0.1";
-  config.port = 0;
-  if (pipe(pipe_fds) != 0)
+// The target's process, and the port at which it listens. `*pid` is the caller's to end, also where this fails.
+static int start_target(const struct p2p_config *config, uint16_t *port, pid_t *pid) {
+  int ends[2];
+  if (pipe(ends) != 0)
     return fail_errno(errno, "cannot make a pipe");
   fflush(NULL);
-  pid_t parent = getpid(), pid = fork();
-  if (pid < 0)
-    return fail_errno(errno, "cannot start the target");
-  if (pid == 0) {
-    close(pipe_fds[0]);
-    be_target(&config, pipe_fds[1], parent);
+  pid_t parent = getpid();
+  *pid = fork();
+  if (*pid == 0) {
+    close(ends[0]);
+    be_target(config, ends[1], parent);
   }
-  close(pipe_fds[1]);
-  rc = hear_port(pipe_fds[0], &config.port);
-  close(pipe_fds[0]);
-  if (rc == 0)
-    rc = p2p_initiator(&config, sizes);
-  end_target(pid, rc == 0 ? config.timeout_ms : 0);
+  close(ends[1]);
+  int rc = *pid > 0 ? hear_port(ends[0], port) : fail_errno(errno, "cannot start the target");
+  close(ends[0]);
   return rc;
 }
 
-// Those of storage have no peer. (That others exist is seen in the processes that open them: a network's library does
-// not like to be loaded before a fork.)
-static int check_transports(const char *names) {
-  while (names && *names) {
-    size_t length = strcspn(names, ",");
-    if ((length == 4 && strncmp(names, "file", 4) == 0) || (length == 6 && strncmp(names, "object", 6) == 0))
-      return fail(WEFT_ERR_INVALID, "--transport: %.*s cannot reach another process: want shm, cuda, ucx or ofi",
-                  (int)length, names);
-    names += length + (names[length] == ',');
-  }
-  return 0;
+static int run_local(const struct p2p_config *given, const struct p2p_sizes *sizes, uint32_t target_gpu) {
+  struct p2p_config here = *given, there = *given;
+  char token[SECRET_DIGITS + 1]; // only the child inherits it
+  pid_t pid = -1;
+  int rc = p2p_buffer_room(given->memory, p2p_buffer_bytes(given, sizes), 2);
+  if (rc != 0)
+    return rc;
+  secret_make(token);
+  here.token = there.token = token;
+  here.host = there.listen = "127.0.0.1";
+  there.lend = NULL;
+  there.port = 0;
+  there.gpu = target_gpu;
+  rc = start_target(&there, &here.port, &pid);
+  if (rc == 0)
+    rc = p2p_initiator(&here, sizes);
+  if (pid > 0)
+    end_target(pid, rc == 0 ? here.timeout_ms : 0);
+  return rc;
 }
 
 int p2p_run(const struct p2p_config *config) {
   struct p2p_sizes sizes;
+  uint32_t target_gpu = 0;
+  p2p_stop_watch();
   int rc = p2p_sizes_parse(config->sizes, &sizes);
   if (rc == 0)
-    rc = check_transports(config->transport);
+    rc = p2p_check(config);
+  if (rc == 0 && config->memory == P2P_MEMORY_CUDA)
+    rc = p2p_gpus_choose(config, &target_gpu);
   if (rc != 0)
     return rc;
+  if (p2p_is_storage(config->memory))
+    return p2p_storage(config, &sizes);
   switch (config->mode) {
   case P2P_TARGET:
     return p2p_target(config, -1);
   case P2P_INITIATOR:
     return p2p_initiator(config, &sizes);
   default:
-    return run_local(config, &sizes);
+    return run_local(config, &sizes, target_gpu);
   }
 }

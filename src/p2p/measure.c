@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "base/time/clock.h"
+#include "p2p/stop.h"
 
 enum { MAX_DEPTH = 256 };
 
@@ -38,8 +39,10 @@ static int make_lists(struct lane *lane, struct p2p_session *session, const stru
   for (uint32_t i = 0; i < places; i++) {
     here[i] = (struct weft_descriptor){
         .address = (uintptr_t)local->address + i * load->bytes, .length = load->bytes, .region = local->region};
-    there[i] = (struct weft_descriptor){
-        .address = remote->address + i * load->bytes, .length = load->bytes, .region = remote->region};
+    there[i] = remote->each ? (struct weft_descriptor){.length = load->bytes, .region = remote->each[i]}
+                            : (struct weft_descriptor){.address = remote->address + i * load->bytes,
+                                                       .length = load->bytes,
+                                                       .region = remote->region};
   }
   int rc = weft_dlist_create(session->agent, WEFT_PEER_SELF, here, places, &lane->local);
   if (rc == 0)
@@ -68,12 +71,15 @@ static int open_lane(struct lane *lane, struct p2p_session *session, const struc
 static int finish(weft_transfer_t *transfer) {
   int rc;
   while ((rc = weft_transfer_poll(transfer)) == 1)
-    continue;
+    if (p2p_stopped())
+      return p2p_stop_check(); // close_lane() cancels it
   return rc == 0 ? 0 : fail(rc, "a transfer failed: %s", weft_transfer_error(transfer));
 }
 
 static int once(weft_transfer_t *transfer) {
-  int rc = weft_transfer_post(transfer);
+  int rc = p2p_stop_check(); // what ends within the post is never asked for
+  if (rc == 0)
+    rc = weft_transfer_post(transfer);
   return rc == 0 ? finish(transfer) : rc;
 }
 
@@ -107,8 +113,9 @@ static int stream(struct lane *lane, uint32_t count) {
   int rc = 0;
   for (uint32_t i = 0; i < count && rc == 0; i++) {
     weft_transfer_t *transfer = lane->transfers[i % lane->count];
-    if (i >= lane->count)
-      rc = finish(transfer);
+    rc = i >= lane->count ? finish(transfer) : 0;
+    if (rc == 0)
+      rc = p2p_stop_check();
     if (rc == 0)
       rc = weft_transfer_post(transfer);
   }

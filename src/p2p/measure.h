@@ -5,10 +5,11 @@
 #include "p2p/buffer.h"
 #include "p2p/session.h"
 
-// A buffer of the peer's.
+// The other end of transfers: a buffer of the peer's, or storage.
 struct p2p_remote {
   weft_region_t region;
   uint64_t address;
+  const weft_region_t *each; // instead of the two: a region for each place, which begins there; NULL: one for all
 };
 
 struct p2p_load {

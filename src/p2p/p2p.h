@@ -1,4 +1,4 @@
-// weft p2p: transfers between two processes, checked and measured.
+// weft p2p: transfers between two processes, or between memory and storage, checked and measured.
 //
 // The target lends a buffer; the initiator connects to it by a socket, says how large the buffer is to be, and then
 // writes to it, reads from it and exchanges notifications, for each size. All that the two say to each other goes by
@@ -15,8 +15,9 @@
 #include "base/time/histogram.h"
 
 enum p2p_mode { P2P_LOCAL, P2P_TARGET, P2P_INITIATOR };
-enum p2p_memory { P2P_MEMORY_HOST, P2P_MEMORY_USER, P2P_MEMORY_CUDA };
+enum p2p_memory { P2P_MEMORY_HOST, P2P_MEMORY_USER, P2P_MEMORY_CUDA, P2P_MEMORY_FILE, P2P_MEMORY_OBJECT };
 enum p2p_op { P2P_OP_ALL, P2P_OP_WRITE, P2P_OP_READ, P2P_OP_NOTIFY };
+enum p2p_format { P2P_TEXT, P2P_JSON, P2P_CSV };
 
 extern const char *const p2p_mode_names[]; // NULL at the end
 extern const char *const p2p_memory_names[];
@@ -34,16 +35,19 @@ struct p2p_config {
   enum p2p_op op;
   enum p2p_memory memory;
   uint32_t gpu;
-  bool cuda; // the same as memory cuda, by its old name
+  uint32_t target_gpu; // of a local target, or P2P_GPU_OTHER
+  const char *path;    // of a file, "bucket/key" of an object
+  bool overwrite;      // what is at `path` already
   uint32_t iterations, warmup, depth;
   bool bidirectional, no_check;
   const char *transport;
   uint32_t timeout_ms;
   bool forever; // the target serves one initiator after the other
-  bool json, quiet, color, unicode;
+  enum p2p_format format;
+  bool quiet, color, unicode;
 };
 
-enum { P2P_MAX_SIZES = 64 };
+enum { P2P_MAX_SIZES = 64, P2P_GPU_OTHER = 64 };
 
 struct p2p_sizes {
   uint64_t bytes[P2P_MAX_SIZES];
@@ -63,24 +67,26 @@ uint64_t p2p_buffer_bytes(const struct p2p_config *config, const struct p2p_size
 struct p2p_result {
   enum p2p_op op;
   uint64_t bytes;
-  uint32_t iterations, depth;
+  uint32_t iterations;
   struct histogram latency; // ns, of one after the other; a notification: half of its round trip
-  double gbps;              // with `depth` under way; 1e9 bytes a second. 0: not measured
+  uint32_t depth;           // transfers under way at once when the two below were measured
+  double per_second;        // transfers that ended in a second
+  double gbps;              // their bytes, 1e9 a second; 0: a notification, which has none worth counting
   double peer_gbps;         // likewise of the peer's, at the same time; 0: not bidirectional
   bool checked;             // every byte was
   char transport[32];
 };
 
-struct p2p_results {
-  struct p2p_result *list;
-  uint32_t count;
-};
+// Files and objects: measured against this process's own memory, without a peer.
+bool p2p_is_storage(enum p2p_memory memory);
+// INVALID: options that do not go together, or a transport that cannot serve.
+int p2p_check(const struct p2p_config *config);
 
-// Each returns 0 or a code with its sentence. DATA: bytes were not what they should be.
+// Each returns 0 or a code with its sentence. DATA: bytes were not what they should be. CANCELED: a signal came
+// (stop.h).
 int p2p_run(const struct p2p_config *config);
+int p2p_storage(const struct p2p_config *config, const struct p2p_sizes *sizes);
 int p2p_target(const struct p2p_config *config, int tell_port);
 int p2p_initiator(const struct p2p_config *config, const struct p2p_sizes *sizes);
-
-int p2p_report(FILE *out, const struct p2p_config *config, const struct p2p_results *results);
 
 #endif

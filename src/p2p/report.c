@@ -1,88 +1,121 @@
-// Results, for people and for programs.
-#include <jansson.h>
+// Results for programs, as JSON and CSV; the table for people is in report_table.c.
+#include "p2p/report.h"
+
+#include <inttypes.h>
+#include <string.h>
 
 #include "base/fail.h"
-#include "base/text/table.h"
-#include "p2p/p2p.h"
+#include "base/text/digits.h"
 
-static double us(uint64_t ns) {
-  return (double)ns / 1e3;
+static double us(double ns) {
+  return digits_rounded(ns / 1e3);
 }
 
-static double rate(const struct p2p_result *result) { // messages a second, one after the other
-  double mean = histogram_mean(&result->latency);
-  return mean > 0 ? 1e9 / mean : 0;
+static double percentile_us(const struct p2p_result *result, double percent) {
+  return us((double)histogram_percentile(&result->latency, percent));
 }
 
-static void add_rate(struct table *table, enum table_style style, double gbps) {
+// --- CSV ---
+
+static void csv_head(FILE *out) {
+  fputs("operation,bytes,iterations,latency_min_us,latency_p50_us,latency_p99_us,latency_p999_us,latency_max_us,"
+        "latency_avg_us,at_once,per_second,gb_per_second,peer_gb_per_second,checked,transport,initiator_memory,"
+        "target_memory,same_gpu\n",
+        out);
+}
+
+static void csv_number(FILE *out, double value) {
+  fprintf(out, "%.*g,", DIGITS_IN_JSON, digits_rounded(value));
+}
+
+static void csv_rate(FILE *out, double gbps) { // nothing where nothing was measured
   if (gbps > 0)
-    table_add(table, style, "%.3f", gbps);
+    csv_number(out, gbps);
   else
-    table_add(table, style, "%s", "");
+    fputc(',', out);
 }
 
-static int report_table(FILE *out, const struct p2p_config *config, const struct p2p_results *results) {
-  static const struct table_column columns[] = {
-      {"operation", NULL, false},    {"size", NULL, true},          {"p50", "latency (us)", true},
-      {"p99", "latency (us)", true}, {"min", "latency (us)", true}, {"max", "latency (us)", true},
-      {"1/s", NULL, true},           {"GB/s", NULL, true},          {"peer's GB/s", NULL, true},
-      {"at once", NULL, true},       {"checked", NULL, false},      {"transport", NULL, false}};
-  struct table table = {.columns = columns, .num_columns = sizeof columns / sizeof *columns};
-  for (uint32_t i = 0; i < results->count; i++) {
-    const struct p2p_result *one = &results->list[i];
-    char size[32];
-    table_row(&table);
-    table_add(&table, TABLE_PLAIN, "%s", p2p_op_names[one->op]);
-    table_add(&table, TABLE_PLAIN, "%s", p2p_size_text(one->bytes, size, sizeof size));
-    table_add(&table, TABLE_BOLD, "%.2f", us(histogram_percentile(&one->latency, 50)));
-    table_add(&table, TABLE_PLAIN, "%.2f", us(histogram_percentile(&one->latency, 99)));
-    table_add(&table, TABLE_PLAIN, "%.2f", us(one->latency.min));
-    table_add(&table, TABLE_PLAIN, "%.2f", us(one->latency.max));
-    table_add(&table, TABLE_PLAIN, "%.0f", rate(one));
-    add_rate(&table, TABLE_BOLD, one->gbps);
-    add_rate(&table, TABLE_PLAIN, one->peer_gbps);
-    if (one->gbps > 0)
-      table_add(&table, TABLE_PLAIN, "%u", one->depth);
-    else
-      table_add(&table, TABLE_PLAIN, "%s", "");
-    table_add(&table, one->checked ? TABLE_GREEN : TABLE_PLAIN, "%s", one->checked ? "yes" : "");
-    table_add(&table, TABLE_PLAIN, "%s", one->transport);
-  }
-  const struct table_look look = {.color = config->color, .unicode = config->unicode};
-  bool failed = table.failed;
-  if (!failed)
-    table_print(out, &table, &look);
-  table_free(&table);
-  return failed ? fail(WEFT_ERR_NOMEM, "no memory for the report") : 0;
+static void csv_row(const struct p2p_report *report, const struct p2p_result *one) {
+  FILE *out = report->out;
+  const struct histogram *latency = &one->latency;
+  const double times[] = {us((double)latency->min), percentile_us(one, 50),   percentile_us(one, 99),
+                          percentile_us(one, 99.9), us((double)latency->max), us(histogram_mean(latency))};
+  fprintf(out, "%s,%" PRIu64 ",%u,", p2p_op_names[one->op], one->bytes, one->iterations);
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+    csv_number(out, times[i]);
+  fprintf(out, "%u,", one->depth);
+  csv_number(out, one->per_second);
+  csv_rate(out, one->gbps);
+  csv_rate(out, one->peer_gbps);
+  fprintf(out, "%s,%s,%s,%s,%s\n", one->checked ? "yes" : "no", one->transport, report->ends.here, report->ends.there,
+          report->ends.same_gpu ? "yes" : "no");
 }
+
+// --- JSON ---
 
 static json_t *describe(const struct p2p_result *one) {
   json_t *object =
-      json_pack("{s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "operation", p2p_op_names[one->op],
-                "bytes", (json_int_t)one->bytes, "iterations", one->iterations, "at_once", one->depth, "latency_p50_us",
-                us(histogram_percentile(&one->latency, 50)), "latency_p99_us",
-                us(histogram_percentile(&one->latency, 99)), "latency_min_us", us(one->latency.min), "latency_max_us",
-                us(one->latency.max), "latency_avg_us", histogram_mean(&one->latency) / 1e3, "per_second", rate(one),
-                "checked", one->checked, "transport", one->transport);
+      json_pack("{s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "operation", p2p_op_names[one->op],
+                "bytes", (json_int_t)one->bytes, "iterations", one->iterations, "at_once", one->depth, "latency_min_us",
+                us((double)one->latency.min), "latency_p50_us", percentile_us(one, 50), "latency_p99_us",
+                percentile_us(one, 99), "latency_p999_us", percentile_us(one, 99.9), "latency_max_us",
+                us((double)one->latency.max), "latency_avg_us", us(histogram_mean(&one->latency)), "per_second",
+                digits_rounded(one->per_second), "checked", one->checked, "transport", one->transport);
   if (object && one->gbps > 0)
-    json_object_set_new(object, "gb_per_second", json_real(one->gbps));
+    json_object_set_new(object, "gb_per_second", json_real(digits_rounded(one->gbps)));
   if (object && one->peer_gbps > 0)
-    json_object_set_new(object, "peer_gb_per_second", json_real(one->peer_gbps));
+    json_object_set_new(object, "peer_gb_per_second", json_real(digits_rounded(one->peer_gbps)));
   return object;
 }
 
-static int report_json(FILE *out, const struct p2p_config *config, const struct p2p_results *results) {
-  json_t *list = json_array();
-  for (uint32_t i = 0; i < results->count; i++)
-    json_array_append_new(list, describe(&results->list[i]));
-  json_t *all = json_pack("{s:s, s:b, s:o}", "memory", p2p_memory_names[config->memory], "bidirectional",
-                          config->bidirectional, "results", list);
-  int rc = all && json_dumpf(all, out, JSON_INDENT(2)) == 0 ? 0 : fail(WEFT_ERR_SYSTEM, "cannot write the results");
-  fputc('\n', out);
+static int write_json(struct p2p_report *report, bool complete) {
+  const struct p2p_config *config = report->config;
+  json_t *all =
+      json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:O}", "memory", p2p_memory_names[config->memory], "initiator_memory",
+                report->ends.here, "target_memory", report->ends.there, "same_gpu", report->ends.same_gpu,
+                "bidirectional", config->bidirectional, "complete", complete, "results", report->list);
+  bool written = all && json_dumpf(all, report->out, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS_IN_JSON)) == 0;
+  fputc('\n', report->out);
   json_decref(all);
-  return rc;
+  return written ? 0 : fail(WEFT_ERR_SYSTEM, "cannot write the results");
 }
 
-int p2p_report(FILE *out, const struct p2p_config *config, const struct p2p_results *results) {
-  return config->json ? report_json(out, config, results) : report_table(out, config, results);
+// --- all of them ---
+
+int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_config *config,
+                     const struct p2p_sizes *sizes) {
+  char text[32];
+  *report = (struct p2p_report){.out = out, .config = config, .list = json_array()};
+  if (!report->list)
+    return fail(WEFT_ERR_NOMEM, "no memory for the results");
+  for (uint32_t i = 0; i < sizes->count; i++) {
+    int width = (int)strlen(p2p_size_text(sizes->bytes[i], text, sizeof text));
+    report->size_width = width > report->size_width ? width : report->size_width;
+  }
+  return 0;
+}
+
+int p2p_report_row(struct p2p_report *report, const struct p2p_result *result) {
+  bool first = report->rows++ == 0;
+  if (report->config->format == P2P_JSON)
+    return json_array_append_new(report->list, describe(result)) == 0
+               ? 0
+               : fail(WEFT_ERR_NOMEM, "no memory for the results");
+  if (report->config->format == P2P_CSV) {
+    if (first)
+      csv_head(report->out);
+    csv_row(report, result);
+  } else {
+    if (first)
+      p2p_table_head(report);
+    p2p_table_row(report, result);
+  }
+  return fflush(report->out) == 0 ? 0 : fail(WEFT_ERR_SYSTEM, "cannot write the results");
+}
+
+int p2p_report_end(struct p2p_report *report, bool complete) {
+  int rc = report->rows > 0 && report->config->format == P2P_JSON ? write_json(report, complete) : 0;
+  json_decref(report->list);
+  *report = (struct p2p_report){0};
+  return rc;
 }

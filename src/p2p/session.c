@@ -10,6 +10,8 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "base/time/clock.h"
+#include "p2p/queue.h"
+#include "p2p/stop.h"
 
 enum { PING = 1, PONG = 2, SPIN_NS = 200000, YIELD_NS = 5000, NAP_MS = 20, REGIONS = 8 };
 
@@ -37,13 +39,7 @@ void p2p_session_close(struct p2p_session *session) {
 }
 
 int p2p_send(struct p2p_session *session, json_t *message) {
-  char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
-  json_decref(message);
-  if (!text)
-    return fail(WEFT_ERR_NOMEM, "no memory for a message");
-  int rc = weft_agent_notify(session->agent, session->peer, text, (uint32_t)strlen(text));
-  free(text);
-  return rc;
+  return p2p_send_to(session->agent, session->peer, message);
 }
 
 int p2p_say_failure(struct p2p_session *session, int err) {
@@ -59,20 +55,41 @@ static void await_news(const struct p2p_session *session, uint64_t deadline_ns) 
   poll(&wake, 1, left < NAP_MS ? left : NAP_MS); // a peer's death is looked for in between
 }
 
+// Looks at all that may end a wait, or that others wait for.
+static int look_around(struct p2p_session *session) {
+  int rc = p2p_stop_check();
+  if (rc == 0 && session->peer != 0)
+    rc = weft_agent_check(session->agent, session->peer);
+  if (rc == 0 && session->queue)
+    p2p_queue_remind(session->queue, session->agent);
+  return rc;
+}
+
+// 1: `out` is a notification of the peer; 0: there is none. What others say goes to the queue, some of it at a time.
+static int take(struct p2p_session *session, struct weft_notification *out) {
+  enum { AT_A_TIME = 64 };
+  for (int i = 0; i < AT_A_TIME; i++) {
+    uint32_t count = 0;
+    int rc = weft_agent_notifications(session->agent, out, 1, &count);
+    if (rc != 0 || count == 0)
+      return rc;
+    if (session->peer == 0)
+      session->peer = out->peer;
+    if (out->peer == session->peer)
+      return 1;
+    if (session->queue)
+      p2p_queue_take(session->queue, session->agent, out);
+  }
+  return 0;
+}
+
 // The next notification, at most until the deadline.
 static int next(struct p2p_session *session, uint64_t deadline_ns, struct weft_notification *out) {
   uint64_t begun = clock_ns();
   for (;;) {
-    uint32_t count = 0;
-    int rc = weft_agent_notifications(session->agent, out, 1, &count);
+    int rc = take(session, out);
     if (rc != 0)
-      return rc;
-    if (count == 1 && session->peer == 0)
-      session->peer = out->peer;
-    if (count == 1 && out->peer == session->peer)
-      return 0;
-    if (count == 1 && !clock_passed(deadline_ns))
-      continue; // a second initiator's: it waits for an answer in vain, and says so
+      return rc < 0 ? rc : 0;
     uint64_t waited = clock_ns() - begun;
     if (waited < SPIN_NS) {
       if (waited > YIELD_NS) // to the peer, if it is on the same processor
@@ -82,20 +99,15 @@ static int next(struct p2p_session *session, uint64_t deadline_ns, struct weft_n
         return rc;
       continue;
     }
-    if (session->peer != 0 && (rc = weft_agent_check(session->agent, session->peer)) != 0)
+    rc = look_around(session);
+    if (rc == WEFT_ERR_PEER_LOST && take(session, out) == 1) // it said that before it left
+      return 0;
+    if (rc != 0)
       return rc;
     if (clock_passed(deadline_ns))
       return fail(WEFT_ERR_TIMEOUT, "the peer sent no message for %.1f s", (double)(clock_ns() - begun) / 1e9);
     await_news(session, deadline_ns);
   }
-}
-
-const char *p2p_shown(const char *text, char out[P2P_SHOWN]) {
-  size_t at = 0;
-  for (; text[at] && at < P2P_SHOWN - 1; at++)
-    out[at] = (char)(text[at] < 0x20 || text[at] > 0x7E ? '?' : text[at]);
-  out[at] = '\0';
-  return out;
 }
 
 // The failure that a message tells of.
@@ -124,7 +136,7 @@ static int parse(const struct weft_notification *note, json_t **message) {
 }
 
 int p2p_receive(struct p2p_session *session, uint32_t timeout_ms, json_t **message) {
-  uint64_t deadline_ns = clock_deadline_ms(timeout_ms ? timeout_ms : session->timeout_ms);
+  uint64_t deadline_ns = clock_wait_deadline(timeout_ms ? timeout_ms : session->timeout_ms);
   for (;;) {
     struct weft_notification note;
     int rc = next(session, deadline_ns, &note);
@@ -144,14 +156,12 @@ int p2p_receive(struct p2p_session *session, uint32_t timeout_ms, json_t **messa
 }
 
 int p2p_ask(struct p2p_session *session, json_t *message, const char *what, json_t **answer) {
-  char shown[P2P_SHOWN];
   json_t *received = NULL;
   int rc = p2p_send(session, message);
   if (rc == 0)
     rc = p2p_receive(session, 0, &received);
-  if (rc == 0 && strcmp(p2p_text(received, "say"), what) != 0)
-    rc = fail(WEFT_ERR_PROTOCOL, "the peer sent \"%s\" where \"%s\" was expected: is it another version?",
-              p2p_shown(p2p_text(received, "say"), shown), what);
+  if (rc == 0)
+    rc = p2p_expect(received, what);
   if (rc == 0 && answer)
     *answer = received;
   else
@@ -171,7 +181,7 @@ int p2p_await_region(struct p2p_session *session, weft_region_t region) {
       if (info[i].region == region)
         return 0;
     if (rc == 0)
-      rc = weft_agent_check(session->agent, session->peer);
+      rc = look_around(session);
     if (rc == 0 && clock_passed(deadline_ns))
       rc = fail(WEFT_ERR_TIMEOUT, "the peer's buffer was not published within %u ms", session->timeout_ms);
     if (rc == 0)
@@ -195,19 +205,4 @@ int p2p_ping(struct p2p_session *session, uint32_t size, uint64_t *ns) {
   if (rc == 0)
     *ns = clock_ns() - begun;
   return rc;
-}
-
-int p2p_number(const json_t *message, const char *name, uint64_t *value) {
-  char shown[P2P_SHOWN];
-  const json_t *field = json_object_get(message, name);
-  if (!json_is_integer(field) || json_integer_value(field) < 0)
-    return fail(WEFT_ERR_PROTOCOL, "the peer's message \"%s\" lacks the number \"%s\"",
-                p2p_shown(p2p_text(message, "say"), shown), name);
-  *value = (uint64_t)json_integer_value(field);
-  return 0;
-}
-
-const char *p2p_text(const json_t *message, const char *name) {
-  const char *text = json_string_value(json_object_get(message, name));
-  return text ? text : "";
 }

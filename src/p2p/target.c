@@ -6,7 +6,11 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "p2p/gpus.h"
 #include "p2p/measure.h"
+#include "p2p/queue.h"
+#include "p2p/session.h"
+#include "p2p/stop.h"
 #include "secure/lobby.h"
 
 // What an initiator may ask for, so that 32 bits are enough.
@@ -16,7 +20,10 @@ struct target {
   const struct p2p_config *config;
   uint64_t lend; // bytes
   struct p2p_session session;
+  struct p2p_queue queue;
   struct p2p_buffer buffer;
+  uint16_t port;
+  uint32_t patience_ms; // for an initiator
   bool done;
 };
 
@@ -46,9 +53,10 @@ static int hello(struct target *target, const json_t *message) {
   rc = p2p_buffer_open(&target->buffer, target->session.agent, target->config->memory, target->config->gpu, bytes);
   if (rc != 0)
     return rc;
-  return p2p_send(&target->session,
-                  json_pack("{s:s, s:I, s:I}", "say", "ready", "region", (json_int_t)target->buffer.region, "address",
-                            (json_int_t)(uintptr_t)target->buffer.address));
+  json_t *ready = json_pack("{s:s, s:I, s:I}", "say", "ready", "region", (json_int_t)target->buffer.region, "address",
+                            (json_int_t)(uintptr_t)target->buffer.address);
+  p2p_gpus_tell(&target->buffer, ready);
+  return p2p_send(&target->session, ready);
 }
 
 static int fill(struct target *target, const json_t *message) {
@@ -109,33 +117,52 @@ static int obey(struct target *target, const json_t *message) {
     return fail(WEFT_ERR_PROTOCOL, "\"%s\" is not a request of weft p2p: is the initiator of another version?",
                 p2p_shown(say, shown));
   target->done = true;
-  return p2p_send(&target->session, json_pack("{s:s}", "say", "bye"));
+  int rc = p2p_send(&target->session, json_pack("{s:s}", "say", "bye"));
+  return rc == WEFT_ERR_PEER_LOST ? 0 : rc; // it may leave before this call has returned, or not wait for an answer
+}
+
+// Whose turn it is, and what it said first: one that waits, or else the first that comes.
+static int next_initiator(struct target *target, json_t **hello) {
+  const struct p2p_config *config = target->config;
+  target->session.peer = 0;
+  if (p2p_queue_next(&target->queue, target->session.agent, &target->session.peer, hello))
+    return 0;
+  int rc = p2p_receive(&target->session, target->patience_ms, hello);
+  if (rc == WEFT_ERR_TIMEOUT && target->session.peer == 0)
+    rc = fail(rc,
+              "no initiator came to %s, port %u, within %.1f s: start one sooner, or give a larger --timeout-ms, "
+              "or --forever to wait without end",
+              config->listen, target->port, target->patience_ms / 1e3);
+  return rc;
 }
 
 // One initiator, until it says good-bye.
-static int serve(struct target *target, uint32_t patience_ms) {
+static int serve(struct target *target) {
+  json_t *message = NULL;
   target->done = false;
-  while (!target->done) {
-    json_t *message = NULL;
-    int rc = p2p_receive(&target->session, patience_ms, &message);
-    if (rc != 0)
-      return rc;
+  int rc = next_initiator(target, &message);
+  while (rc == 0) {
     rc = obey(target, message);
     json_decref(message);
-    if (rc != 0) { // the initiator says what becomes of it
+    if (rc != 0 && !p2p_stopped()) // the initiator says what becomes of it
       rc = p2p_say_failure(&target->session, rc);
-      if (rc != 0)
-        return rc;
-    }
-    patience_ms = 0;
+    if (rc == 0 && target->done)
+      break;
+    if (rc == 0)
+      rc = p2p_receive(&target->session, 0, &message);
   }
-  return 0;
+  p2p_buffer_close(&target->buffer);
+  return rc;
+}
+
+static bool is_any(const char *address) {
+  return strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0;
 }
 
 // The command that makes an initiator of this target, with the token that it made.
 static void tell_command(const struct p2p_config *config, uint16_t port) {
   char own[HOST_NAME_MAX + 1] = "HOST";
-  bool any = strcmp(config->listen, "0.0.0.0") == 0 || strcmp(config->listen, "::") == 0;
+  bool any = is_any(config->listen);
   if (any)
     gethostname(own, sizeof own - 1);
   printf("on the other host: WEFT_TOKEN=%s weft p2p --mode initiator --ip %s --port %u\n", config->token,
@@ -143,26 +170,44 @@ static void tell_command(const struct p2p_config *config, uint16_t port) {
 }
 
 static void tell_port(const struct target *target, int out) {
-  uint16_t port = 0;
-  weft_agent_port(target->session.agent, &port);
+  const struct p2p_config *config = target->config;
   if (out >= 0) {
-    if (write(out, &port, sizeof port) != sizeof port)
+    if (write(out, &target->port, sizeof target->port) != sizeof target->port)
       return; // the starter does not wait for it any more
     close(out);
     return;
   }
-  if (!target->config->quiet)
-    printf("listening on %s, port %u\n", target->config->listen, port);
-  if (target->config->tell_token) // nobody could come otherwise
-    tell_command(target->config, port);
+  if (!config->quiet)
+    printf("listening at %s, port %u%s\n", config->listen, target->port,
+           is_any(config->listen) ? " (every address of this host)" : "");
+  if (config->tell_token) // nobody could come otherwise
+    tell_command(config, target->port);
   fflush(stdout);
 }
 
+// One initiator and those that wait meanwhile; with --forever all that come. The first failure, if there was one.
+static int serve_all(struct target *target) {
+  int first = 0;
+  do {
+    int rc = serve(target);
+    if (rc == 0)
+      continue;
+    if (p2p_stopped())
+      return rc;
+    first = first ? first : rc;
+    if (target->config->forever || target->queue.count > 0)
+      fprintf(stderr, "weft p2p: an initiator failed: %s\n", weft_last_error());
+  } while (target->config->forever || target->queue.count > 0);
+  return first;
+}
+
 int p2p_target(const struct p2p_config *config, int port_out) {
-  enum { DAY_MS = 86400000 };
-  struct target target = {.config = config, .lend = UINT64_MAX};
+  bool starter = port_out >= 0; // whoever it is sends the initiator, and ends this process
+  struct target target = {.config = config,
+                          .lend = UINT64_MAX,
+                          .patience_ms = config->forever || starter ? WEFT_WAIT_FOREVER : config->timeout_ms};
   struct p2p_sizes lend;
-  char listen[128];
+  char listen[300];
   bool v6 = strchr(config->listen, ':') != NULL;
   lobby_raise_limit(0);
   snprintf(listen, sizeof listen, v6 ? "[%s]:%u" : "%s:%u", config->listen, config->port);
@@ -174,14 +219,13 @@ int p2p_target(const struct p2p_config *config, int port_out) {
   rc = p2p_session_open(&target.session, config, listen);
   if (rc != 0)
     return rc;
-  tell_port(&target, port_out);
-  do {
-    target.session.peer = 0;
-    rc = serve(&target, DAY_MS);
-    p2p_buffer_close(&target.buffer);
-    if (rc != 0 && config->forever)
-      fprintf(stderr, "weft p2p: an initiator failed: %s\n", weft_last_error());
-  } while (config->forever);
+  target.session.queue = &target.queue;
+  rc = weft_agent_port(target.session.agent, &target.port);
+  if (rc == 0) {
+    tell_port(&target, port_out);
+    rc = serve_all(&target);
+  }
+  p2p_queue_clear(&target.queue);
   p2p_session_close(&target.session);
   return rc;
 }

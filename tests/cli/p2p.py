@@ -1,31 +1,15 @@
 #!/usr/bin/env python3
 """weft p2p measures what two processes send each other, checks it, and tells what goes wrong."""
-import contextlib
 import json
 import os
 import re
 import signal
-import subprocess
 import unittest
 
 import tool
+from p2p_sides import TOKEN, busy, initiator, target
 
-
-TOKEN = {"WEFT_TOKEN": "of these tests"}
-
-
-@contextlib.contextmanager
-def target(*arguments, **more):
-    """A running target and its port."""
-    more = {**TOKEN, **more}
-    process = subprocess.Popen([tool.WEFT, "p2p", "--mode", "target", "--port", "0", "--listen", "127.0.0.1",
-                                *arguments], env=tool.environment(**more), text=True, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        yield process, re.search(r"port (\d+)", process.stdout.readline())[1]
-    finally:
-        process.kill()
-        process.communicate(timeout=tool.TIMEOUT_S)
+WITH_FAKE_GPUS = {"WEFT_CUDA_PLUGIN": os.environ["FAKE_DEVICE"]}
 
 
 class Local(tool.ToolTest):
@@ -50,25 +34,29 @@ class Local(tool.ToolTest):
         self.assertGreater(one["peer_gb_per_second"], 0)
         self.assertEqual(one["at_once"], 4)
 
-    def test_the_table_names_sizes_and_transport(self):
-        table = self.passes("p2p", "-s", "4KB", "-n", 10)
-        self.assertRegex(table, r"write +4 KiB .* yes +shm")
-
-    def test_gpu_memory(self):
-        said = json.loads(self.passes("p2p", "--json", "--cuda", "--gpu_id", 0, "-s", "8,100001,1MB", "-n", 5,
-                                      WEFT_CUDA_PLUGIN=os.environ["FAKE_DEVICE"]))
-        self.assertEqual(said["memory"], "cuda")
-        moved = [one for one in said["results"] if one["operation"] != "notify"]
-        self.assertEqual({(one["transport"], one["checked"]) for one in moved}, {("cuda", True)})
-        self.refused(3, "CUDA plug-in", "p2p", "--cuda", WEFT_CUDA_PLUGIN="/nowhere/plugin.so")
+    def test_rates_are_of_one_measurement(self):
+        for one in json.loads(self.passes("p2p", "--json", "-s", "8,64KB", "-n", 50, "--depth", 3))["results"]:
+            self.assertEqual(one["at_once"], 1 if one["operation"] == "notify" else 3)
+            if "gb_per_second" in one:
+                bytes_per_second = one["per_second"] * one["bytes"]
+                self.assertAlmostEqual(one["gb_per_second"] * 1e9 / bytes_per_second, 1, places=3)
 
     def test_wrong_arguments(self):
         self.refused(2, "is empty", "p2p", "-s", "")
         for sizes in ("0", "4X", "1MB,", "99999999999999999999", "-1", "1.5MB"):
             self.refused(2, "is not a size", "p2p", "-s", sizes)
-        self.refused(3, "smoke", "p2p", "--transport", "smoke")
-        self.refused(2, "4096", "p2p", "--op", "notify", "-s", "1MB")
-        self.refused(2, "cannot reach another process", "p2p", "--transport", "file")
+        self.refused(2, "--json and --csv", "p2p", "--json", "--csv")
+        said = self.refused(2, "4096", "p2p", "--op", "notify", "-s", "1MB")
+        self.assertNotIn("has left", said)  # the target is no part of what went wrong
+
+    def test_only_transports_that_can_are_offered(self):
+        offered = "want shm, cuda, ucx, ofi\n"
+        self.refused(2, f'there is no transport "smoke"; {offered}', "p2p", "--transport", "smoke")
+        self.refused(2, f'there is no transport "sh"; {offered}', "p2p", "--transport", "shm,sh")
+        for storage in ("file", "object"):
+            self.refused(2, f"{storage} does not reach another process; {offered}", "p2p", "--transport", storage)
+            self.refused(2, f"shm does not reach {storage}s; want {storage}\n", "p2p", "--memory", storage, "--path",
+                         "a/b", "--transport", "shm")
 
     def test_a_buffer_that_no_host_has_room_for(self):
         for memory in ("host", "user"):  # at once, and not when memory has run out
@@ -82,6 +70,54 @@ class Local(tool.ToolTest):
         [one] = json.loads(self.passes("p2p", "--json", "--op", "write", "-s", "8", "-n", 5, "--transport",
                                        "shm,shm"))["results"]
         self.assertEqual(one["transport"], "shm")
+
+
+class Gpus(tool.ToolTest):
+    def measure(self, *arguments, **more):
+        return json.loads(self.passes("p2p", "--json", "--cuda", "-s", "8,100001,1MB", "-n", 5, *arguments,
+                                      **{**WITH_FAKE_GPUS, **more}))
+
+    def test_one_for_each_end(self):
+        said = self.measure("--gpu_id", 0)
+        self.assertEqual(said["memory"], "cuda")
+        self.assertEqual((said["initiator_memory"], said["target_memory"]), ("cuda:0", "cuda:1"))
+        self.assertIs(said["same_gpu"], False)
+        moved = [one for one in said["results"] if one["operation"] != "notify"]
+        self.assertEqual({(one["transport"], one["checked"]) for one in moved}, {("cuda", True)})
+        self.assertEqual(self.measure("--gpu-id", 1)["target_memory"], "cuda:0")
+
+    def test_one_gpu_for_both_ends_is_named(self):
+        for arguments, more in ((("--target-gpu-id", 0), {}), ((), {"FAKE_PCI": "0"}), ((), {"FAKE_APART": "1"})):
+            said = self.measure(*arguments, **more)
+            self.assertEqual((said["initiator_memory"], said["target_memory"]), ("cuda:0", "cuda:0"))
+            self.assertIs(said["same_gpu"], True)
+        text = self.passes("p2p", "--cuda", "-s", 8, "-n", 5, "--target-gpu-id", 0, **WITH_FAKE_GPUS)
+        self.assertEqual(text.splitlines()[0], "both ends are GPU 0: copies within one GPU's memory, no link")
+        text = self.passes("p2p", "--cuda", "-s", 8, "-n", 5, **WITH_FAKE_GPUS)
+        self.assertEqual(text.splitlines()[0], "initiator: cuda:0, target: cuda:1")
+
+    def test_two_sides_know_that_they_share_a_gpu(self):
+        with target("--forever", "--cuda", **WITH_FAKE_GPUS) as (_, port):
+            for gpu, same in ((0, True), (1, False)):
+                said = json.loads(self.passes(*initiator(port, "--cuda", "--gpu-id", gpu, "-s", 8, "-n", 5, "--json"),
+                                              **TOKEN, **WITH_FAKE_GPUS))
+                self.assertIs(said["same_gpu"], same)
+
+    def test_a_host_without_gpus_says_so_at_once(self):
+        none = {**TOKEN, "WEFT_CUDA_PLUGIN": "/nowhere/plugin.so"}
+        for cuda in (("--cuda",), ("--memory", "cuda")):
+            self.refused(3, "CUDA plug-in", "p2p", *cuda, **none)
+            self.refused(3, "CUDA plug-in", "p2p", "--mode", "target", "--port", 0, *cuda, **none)
+            self.refused(3, "CUDA plug-in", *initiator(1, *cuda), **none)  # and not that nobody listens there
+        for option in ("--gpu-id", "--target-gpu-id"):
+            self.refused(3, f"{option} 2: this host has 2 GPUs", "p2p", "--cuda", option, 2, **WITH_FAKE_GPUS)
+
+    def test_contradictions(self):
+        for memory in ("host", "user", "file"):
+            self.refused(2, f"--cuda and --memory {memory}", "p2p", "--cuda", "--memory", memory, "--path", "a")
+        self.passes("p2p", "--cuda", "--memory", "cuda", "-s", 8, "-n", 5, **WITH_FAKE_GPUS)
+        self.refused(2, "--target-gpu-id", "p2p", "--target-gpu-id", 1)
+        self.refused(2, "--target-gpu-id", "p2p", "--mode", "target", "--cuda", "--target-gpu-id", 1)
 
 
 class TwoSides(tool.ToolTest):
@@ -128,42 +164,15 @@ class TwoSides(tool.ToolTest):
         self.refused(2, "--lend", "p2p", "--mode", "target", "--port", 0, "--lend", "much", **TOKEN)
 
     def test_a_target_that_is_killed_is_a_lost_peer(self):
-        with target() as (process, port):
-            initiator = subprocess.Popen([tool.WEFT, "p2p", "--mode", "initiator", "--port", port, "-s", "1MB", "-n",
-                                          "100000000"], env=tool.environment(**TOKEN), text=True,
-                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            try:
-                while not target_is_at_work(process.pid):
-                    self.assertIsNone(initiator.poll())
-                process.send_signal(signal.SIGKILL)
-                _, errors = initiator.communicate(timeout=tool.TIMEOUT_S)
-            finally:
-                initiator.kill()
-            self.assertEqual(initiator.returncode, 5, errors)
+        with target() as (process, port), busy(process, port) as first:
+            process.send_signal(signal.SIGKILL)
+            _, errors = first.communicate(timeout=tool.TIMEOUT_S)
+            self.assertEqual(first.returncode, 5, errors)
 
     def test_an_initiator_that_is_killed_ends_the_target(self):
-        with target() as (process, port):
-            initiator = subprocess.Popen([tool.WEFT, "p2p", "--mode", "initiator", "--port", port, "-s", "1MB", "-n",
-                                          "100000000"], env=tool.environment(**TOKEN), stdin=subprocess.DEVNULL,
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            try:
-                while not target_is_at_work(process.pid):
-                    self.assertIsNone(initiator.poll())
-                initiator.kill()
-                self.assertEqual(process.wait(timeout=tool.TIMEOUT_S), 5)
-            finally:
-                initiator.kill()
-                initiator.wait()
-
-
-def target_is_at_work(pid):
-    """Whether the target has made the buffer that the initiator asked for."""
-    with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as maps:
-        for line in maps:
-            begin, end = (int(part, 16) for part in line.split()[0].split("-"))
-            if "/memfd:weft (" in line and end - begin >= 16 << 20:
-                return True
-    return False
+        with target() as (process, port), busy(process, port) as first:
+            first.kill()
+            self.assertEqual(process.wait(timeout=tool.TIMEOUT_S), 5)
 
 
 if __name__ == "__main__":

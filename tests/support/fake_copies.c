@@ -14,7 +14,7 @@
 
 #include "support/fake_device.h"
 
-// Windows are known by the name of their mapping.
+// Windows are known by the name of their mapping, which ends with the number of the device.
 int fake_owner(const void *memory, int *index, char *why) {
   char line[512];
   FILE *maps = fopen("/proc/self/maps", "re");
@@ -23,9 +23,10 @@ int fake_owner(const void *memory, int *index, char *why) {
   *index = -1;
   while (fgets(line, sizeof line, maps)) {
     uintptr_t begin, end;
+    const char *name = strstr(line, "memfd:fake-device-");
     if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) == 2 && (uintptr_t)memory >= begin &&
-        (uintptr_t)memory < end && strstr(line, "memfd:fake-device"))
-      *index = 0;
+        (uintptr_t)memory < end && name)
+      *index = atoi(name + strlen("memfd:fake-device-"));
   }
   fclose(maps);
   return 0;
@@ -34,8 +35,10 @@ int fake_owner(const void *memory, int *index, char *why) {
 int fake_share(const void *memory, uint64_t size, bool window, struct device_share *share, char *why) {
   if (!window)
     return fake_say(why, WEFT_ERR_UNSUPPORTED, "others cannot map what is no window of the fake");
-  *share =
-      (struct device_share){.process = (uint64_t)getpid(), .address = (uintptr_t)memory, .size = size, .uuid = {1}};
+  int index = 0;
+  fake_owner(memory, &index, why);
+  *share = (struct device_share){
+      .process = (uint64_t)getpid(), .address = (uintptr_t)memory, .size = size, .uuid = {(uint8_t)(index + 1)}};
   return 0;
 }
 

@@ -3,15 +3,18 @@
 #include "base/fail.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
+#include "p2p/stop.h"
 #include "secure/secret.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define FIELD(member) OPTION_FIELD(struct p2p, member)
 
 struct p2p {
   struct p2p_config config;
+  bool cuda, json, csv; // short forms
   enum cli_terminal_color color;
 };
 
@@ -21,19 +24,21 @@ static const struct cli_option rows[] = {
    .preset = "local", FIELD(config.mode),
    .help = "target: offers a buffer and waits for an initiator; initiator: connects to a target and measures; "
    "local: both, in two processes of this host"},
-  {.name = "ip", .alias = "host", .type = OPTION_STRING, .metavar = "HOST", .preset = "127.0.0.1", FIELD(config.host),
-   .help = "host of the target, for an initiator"},
+  {.name = "ip", .alias = "host", .type = OPTION_STRING, .metavar = "HOST",
+   .preset_note = "127.0.0.1 for an initiator, 0.0.0.0 (every address) for a target", FIELD(config.host),
+   .help = "host or address of the target: to which an initiator connects, and at which a target listens"},
   {.name = "port", .type = OPTION_UINT, .metavar = "PORT", .min = 0, .max = 65535, .preset = "5555",
    FIELD(config.port), .help = "port of the target; a target takes any free one for 0"},
-  {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .preset = "0.0.0.0", FIELD(config.listen),
-   .help = "numeric address at which a target listens"},
+  {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .preset_note = "that of --ip", FIELD(config.listen),
+   .help = "address at which a target listens, where it is another one than that of --ip"},
   {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
    FIELD(config.token), .preset_note = "a target makes one and prints it", .help = "what both sides must know; the "
    "variable keeps it out of the process list"},
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(config.token),
    .help = "file with the token in its first line, which no other user may read"},
   {.name = "forever", .type = OPTION_FLAG, FIELD(config.forever),
-   .help = "a target serves one initiator after the other, until it is stopped"},
+   .help = "a target serves one initiator after the other, until it is stopped; without it a target ends after the "
+   "first and those that came meanwhile, or when none came within --timeout-ms"},
   {.name = "lend", .type = OPTION_STRING, .metavar = "SIZE", .preset = "1GB", FIELD(config.lend),
    .help = "bytes of the largest buffer that a target offers, whatever the initiator asks for"},
 
@@ -48,7 +53,7 @@ static const struct cli_option rows[] = {
   {.name = "warmup", .type = OPTION_UINT, .metavar = "N", .max = 100000000, .preset = "10", FIELD(config.warmup),
    .help = "untimed ones before them"},
   {.name = "depth", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 256, .preset = "16", FIELD(config.depth),
-   .help = "transfers under way at once when bandwidth is measured, as far as a buffer of 256 MB has room"},
+   .help = "transfers under way at once when rates are measured, as far as a buffer of 256 MB has room"},
   {.name = "bidirectional", .type = OPTION_FLAG, FIELD(config.bidirectional),
    .help = "bandwidth with both sides loading each other at the same time"},
   {.name = "no-check", .type = OPTION_FLAG, FIELD(config.no_check),
@@ -56,19 +61,29 @@ static const struct cli_option rows[] = {
 
   {.section = "Memory and transport", .name = "memory", .type = OPTION_ENUM, .metavar = "KIND",
    .choices = p2p_memory_names, .preset = "host", FIELD(config.memory),
-   .help = "of this side's buffer: host memory that peers map, host memory of the user's own (malloc), or cuda"},
-  {.name = "cuda", .type = OPTION_FLAG, FIELD(config.cuda), .help = "the same as --memory cuda"},
+   .help = "of this side's buffer: host memory that peers map, host memory of the user's own (malloc), or cuda. file "
+   "and object: storage, which is measured against host memory of this process, without another side"},
+  {.name = "cuda", .type = OPTION_FLAG, FIELD(cuda), .help = "the same as --memory cuda"},
   {.name = "gpu-id", .alias = "gpu_id", .type = OPTION_UINT, .metavar = "N", .max = 63, .preset = "0",
    FIELD(config.gpu), .help = "GPU of the buffer"},
+  {.name = "target-gpu-id", .type = OPTION_UINT, .metavar = "N", .max = 63,
+   .preset_note = "another one than --gpu-id, if there is one that reaches it", FIELD(config.target_gpu),
+   .help = "GPU of the target's buffer in local mode"},
+  {.name = "path", .type = OPTION_STRING, .metavar = "PATH", FIELD(config.path),
+   .help = "FILE, which is made, and removed at the end; or BUCKET/KEY of an S3 store that the variables of S3 "
+   "clients name (AWS_ENDPOINT_URL and others): objects KEY, KEY.1, ..., one for each transfer under way, which stay"},
+  {.name = "overwrite", .type = OPTION_FLAG, FIELD(config.overwrite),
+   .help = "write to the file or the objects also where they are there already; the file stays then"},
   {.name = "transport", .type = OPTION_STRING, .metavar = "NAME", .preset_note = "the cheapest that can",
    .variable = "WEFT_TRANSPORTS", FIELD(config.transport),
    .help = "shm, cuda, ucx or ofi ('weft info' shows which work here); of several, with commas between them, the "
-   "cheapest"},
+   "cheapest. file or object for storage"},
 
   {.section = "Time limit and output", .name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10,
    .max = 600000, .unit = "ms", .preset = "30000", .variable = "WEFT_TIMEOUT_MS", FIELD(config.timeout_ms),
-   .help = "a transfer, or an answer of the peer, must have come after so long"},
-  {.name = "json", .type = OPTION_FLAG, FIELD(config.json), .help = "print the results as JSON"},
+   .help = "a transfer, an answer of the peer, or the initiator that a target waits for, must have come after so long"},
+  {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print the results as JSON, at the end"},
+  {.name = "csv", .type = OPTION_FLAG, FIELD(csv), .help = "print them as CSV, each row when it is measured"},
   {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(config.quiet), .help = "show no progress"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the report"},
@@ -81,42 +96,90 @@ static const struct cli_example examples[] = {
     {"WEFT_TOKEN=SECRET weft p2p --mode initiator --ip 10.0.0.1 --port 5555 --buffer_sizes 1MB,16MB,256MB",
      "on the other: connects and measures"},
     {"weft p2p --cuda --op write --bidirectional --json", "GPU memory, both ways at once, for a program to read"},
+    {"weft p2p --memory file --path /mnt/nvme/trial -s 4KB,1MB --depth 32", "writes a file and reads it again"},
+    {"weft p2p --memory object --path bucket/trial -s 8MB --csv > s3.csv", "the same with objects, for a spreadsheet"},
     {NULL, NULL},
 };
 
-static int run(const struct cli_call *call) {
-  struct p2p p2p = {0};
-  int status = 0;
-  if (!cli_command_options(call, &p2p, &status))
-    return status;
-  struct p2p_config *config = &p2p.config;
-  if (config->cuda)
+static bool is_given(const bool *given, const char *name) {
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (strcmp(rows[i].name, name) == 0)
+      return given[i];
+  return false;
+}
+
+// Brings the short forms together with what they stand for.
+static int settle_forms(struct p2p *p2p, const bool *given) {
+  struct p2p_config *config = &p2p->config;
+  if (p2p->json && p2p->csv)
+    return fail(WEFT_ERR_INVALID, "--json and --csv contradict each other: want one of them");
+  config->format = p2p->json ? P2P_JSON : p2p->csv ? P2P_CSV : P2P_TEXT;
+  if (p2p->cuda && is_given(given, "memory") && config->memory != P2P_MEMORY_CUDA)
+    return fail(WEFT_ERR_INVALID, "--cuda and --memory %s contradict each other: want one of them",
+                p2p_memory_names[config->memory]);
+  if (p2p->cuda)
     config->memory = P2P_MEMORY_CUDA;
-  char made[SECRET_DIGITS + 1];
+  if (!is_given(given, "target-gpu-id"))
+    config->target_gpu = P2P_GPU_OTHER;
+  return 0;
+}
+
+// Where the two sides meet. Into `made`: a target's token of its own.
+static int settle_sides(struct p2p_config *config, char *made) {
+  if (config->mode == P2P_TARGET && config->host && config->listen && strcmp(config->host, config->listen) != 0)
+    return fail(WEFT_ERR_INVALID, "--ip %s and --listen %s both name where the target listens: want one of them",
+                config->host, config->listen);
+  if (!config->listen)
+    config->listen = config->host ? config->host : "0.0.0.0";
+  if (!config->host)
+    config->host = "127.0.0.1";
   if (!config->token && config->mode == P2P_INITIATOR)
-    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "an initiator wants the token of its target, which prints "
-                                                           "it: set WEFT_TOKEN, or give --token"));
+    return fail(WEFT_ERR_INVALID, "an initiator wants the token of its target, which prints it: set WEFT_TOKEN, or "
+                                  "give --token");
   if (!config->token && config->mode == P2P_TARGET) {
     secret_make(made);
     config->token = made;
     config->tell_token = true;
   }
+  return 0;
+}
+
+static int run(const struct cli_call *call) {
+  struct p2p p2p = {0};
+  bool given[sizeof rows / sizeof *rows] = {false};
+  char made[SECRET_DIGITS + 1];
+  int status = 0;
+  if (!cli_command_options_given(call, &p2p, given, &status))
+    return status;
+  struct p2p_config *config = &p2p.config;
+  int err = settle_forms(&p2p, given);
+  if (!err)
+    err = settle_sides(config, made);
+  if (err)
+    return cli_command_failed(call, err);
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, p2p.color);
   config->color = terminal.color;
   config->unicode = terminal.unicode;
-  int err = p2p_run(config);
+  err = p2p_run(config);
+  if (p2p_stopped()) { // whatever it broke off
+    cli_command_failed(call, p2p_stop_check());
+    return 128 + p2p_stopped();
+  }
   return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_p2p = {
     .name = "p2p",
-    .summary = "measure transfers between two processes",
+    .summary = "measure transfers between two processes, or with storage",
     .description =
         "Measures one-sided writes and reads and notifications between two processes, of one host or of two: latency "
-        "one after the other, bandwidth with several under way. Every byte is checked, as each depends on its place. "
-        "The initiator chooses the size of the target's buffer and the sizes that are measured; each side "
+        "one after the other (of a notification: half of its round trip), rates with several under way. With --memory "
+        "file or object it measures storage instead, by one process. Every byte is checked, as each depends on its "
+        "place. The initiator chooses the size of the target's buffer and the sizes that are measured; each side "
         "chooses its own kind of memory.\n"
-        "Exit status 4 means wrong data, 5 that the peer was lost, 124 that a deadline passed.",
+        "Each row of the report appears when it is measured, and stays when the run is interrupted. An initiator that "
+        "comes while the target serves another one is told so, and waits for its turn.\n"
+        "Exit status 4 means wrong data, 5 that the peer was lost, 124 that a deadline passed, 130 Ctrl-C.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

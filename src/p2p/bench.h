@@ -1,0 +1,35 @@
+// Goes through operations and sizes, and reports each as soon as it is measured. What lies at the other end, a target
+// or storage, is reached by a table.
+#ifndef P2P_BENCH_H
+#define P2P_BENCH_H
+
+#include "p2p/measure.h"
+#include "p2p/report.h"
+
+struct p2p_bench;
+
+struct p2p_bench_ends {
+  // Makes both ends' contents for `places` of the load's bytes: the source holds those of bench->seed, the destination
+  // others.
+  int (*fill)(struct p2p_bench *bench, const struct p2p_load *load, uint32_t places);
+  // DATA: the destination does not hold what the source held.
+  int (*check)(struct p2p_bench *bench, const struct p2p_load *load, uint32_t places);
+  // Has the peer run the load too, towards this side's buffer, and hears what it came to. NULL: there is no peer.
+  int (*start_peer)(struct p2p_bench *bench, const struct p2p_load *load);
+  int (*await_peer)(struct p2p_bench *bench, double *gbps);
+};
+
+struct p2p_bench {
+  const struct p2p_config *config;
+  const struct p2p_sizes *sizes;
+  const struct p2p_bench_ends *ends;
+  struct p2p_session session;
+  struct p2p_buffer buffer;
+  struct p2p_remote remote;
+  struct p2p_report report;
+  uint64_t seed;
+};
+
+int p2p_bench_run(struct p2p_bench *bench);
+
+#endif

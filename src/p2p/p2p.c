@@ -1,0 +1,100 @@
+// Options: their words, and what is said of those that do not go together, before anything is opened.
+#include "p2p/p2p.h"
+
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/text/text.h"
+#include "transport/transport.h"
+
+const char *const p2p_mode_names[] = {
+    [P2P_LOCAL] = "local", [P2P_TARGET] = "target", [P2P_INITIATOR] = "initiator", NULL};
+const char *const p2p_memory_names[] = {
+    [P2P_MEMORY_HOST] = "host", [P2P_MEMORY_USER] = "user",     [P2P_MEMORY_CUDA] = "cuda",
+    [P2P_MEMORY_FILE] = "file", [P2P_MEMORY_OBJECT] = "object", NULL};
+const char *const p2p_op_names[] = {
+    [P2P_OP_ALL] = "all", [P2P_OP_WRITE] = "write", [P2P_OP_READ] = "read", [P2P_OP_NOTIFY] = "notify", NULL};
+
+bool p2p_is_storage(enum p2p_memory memory) {
+  return memory == P2P_MEMORY_FILE || memory == P2P_MEMORY_OBJECT;
+}
+
+// --- transports ---
+
+// Whether the transport of that name serves such memory: those of storage are named as their kind of memory is.
+static bool serves(const char *name, enum p2p_memory memory) {
+  if (p2p_is_storage(memory))
+    return strcmp(name, p2p_memory_names[memory]) == 0;
+  return strcmp(name, "file") != 0 && strcmp(name, "object") != 0;
+}
+
+static int refuse(const char *name, size_t length, enum p2p_memory memory) {
+  struct text right = {0};
+  bool known = false;
+  for (const char *const *each = transport_names(); *each; each++) {
+    known |= strlen(*each) == length && strncmp(*each, name, length) == 0;
+    if (serves(*each, memory))
+      text_add(&right, "%s%s", right.size > 0 ? ", " : "", *each);
+  }
+  const char *list = right.data ? right.data : "";
+  int rc =
+      known ? fail(WEFT_ERR_INVALID, "--transport: %.*s does not reach %s; want %s", (int)length, name,
+                   memory == P2P_MEMORY_FILE     ? "files"
+                   : memory == P2P_MEMORY_OBJECT ? "objects"
+                                                 : "another process",
+                   list)
+            : fail(WEFT_ERR_INVALID, "--transport: there is no transport \"%.*s\"; want %s", (int)length, name, list);
+  text_free(&right);
+  return rc;
+}
+
+// That a transport works here is seen in the processes that open it: a network's library does not like to be loaded
+// before a fork. A transport with faults (fault:NAME) is for tests.
+static int check_transports(const char *names, enum p2p_memory memory) {
+  while (names && *names) {
+    size_t length = strcspn(names, ",");
+    bool right = strncmp(names, "fault:", 6) == 0;
+    for (const char *const *each = transport_names(); *each && !right; each++)
+      right = strlen(*each) == length && strncmp(*each, names, length) == 0 && serves(*each, memory);
+    if (!right)
+      return refuse(names, length, memory);
+    names += length + (names[length] == ',');
+  }
+  return 0;
+}
+
+// --- storage ---
+
+static int check_storage(const struct p2p_config *config) {
+  const char *kind = p2p_memory_names[config->memory];
+  if (!config->path)
+    return fail(WEFT_ERR_INVALID, "--memory %s is given without --path: want --path %s", kind,
+                config->memory == P2P_MEMORY_FILE ? "FILE" : "BUCKET/KEY");
+  if (config->mode != P2P_LOCAL)
+    return fail(WEFT_ERR_INVALID,
+                "--memory %s and --mode %s contradict each other: storage has no other side, so it "
+                "is measured without --mode",
+                kind, p2p_mode_names[config->mode]);
+  if (config->op == P2P_OP_NOTIFY)
+    return fail(WEFT_ERR_INVALID, "--memory %s and --op notify contradict each other: nobody is there to notify", kind);
+  if (config->bidirectional)
+    return fail(WEFT_ERR_INVALID,
+                "--memory %s and --bidirectional contradict each other: storage does not read or "
+                "write by itself",
+                kind);
+  return 0;
+}
+
+int p2p_check(const struct p2p_config *config) {
+  if (p2p_is_storage(config->memory)) {
+    int rc = check_storage(config);
+    if (rc != 0)
+      return rc;
+  } else if (config->path || config->overwrite) {
+    return fail(WEFT_ERR_INVALID, "--%s is given, and --memory is %s: want --memory file or object",
+                config->path ? "path" : "overwrite", p2p_memory_names[config->memory]);
+  }
+  if (config->target_gpu != P2P_GPU_OTHER && (config->memory != P2P_MEMORY_CUDA || config->mode != P2P_LOCAL))
+    return fail(WEFT_ERR_INVALID, "--target-gpu-id is for --cuda in --mode local: a target of its own has --gpu-id");
+  return check_transports(config->transport, config->memory);
+}

@@ -1,0 +1,37 @@
+// Where results go, one after the other as they are measured: a table, CSV, or JSON, which is one document at the end.
+#ifndef P2P_REPORT_H
+#define P2P_REPORT_H
+
+#include <jansson.h>
+
+#include "p2p/p2p.h"
+
+// What the bytes move between, for the report's reader.
+struct p2p_ends {
+  char here[32], there[32]; // "host", "user", "cuda:1", "file", "object"
+  bool same_gpu;            // of both: nothing that was measured crossed a link
+};
+
+struct p2p_report {
+  FILE *out;
+  const struct p2p_config *config;
+  struct p2p_ends ends;
+  int size_width; // of the table's column
+  json_t *list;   // of the rows, for JSON
+  uint32_t rows;
+};
+
+// `sizes` are those that will come.
+int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_config *config,
+                     const struct p2p_sizes *sizes);
+// The row is on its way when this returns, whatever becomes of the process; JSON's is kept.
+int p2p_report_row(struct p2p_report *report, const struct p2p_result *result);
+// `complete`: all that was asked for was measured. The report is empty afterwards.
+int p2p_report_end(struct p2p_report *report, bool complete);
+
+// --- the table (report_table.c) ---
+
+void p2p_table_head(const struct p2p_report *report);
+void p2p_table_row(const struct p2p_report *report, const struct p2p_result *result);
+
+#endif

@@ -1,0 +1,130 @@
+// The table: its columns have fixed widths, for a row appears as soon as it is measured. It fits 100 columns.
+#include "p2p/report.h"
+
+#include <string.h>
+
+#include "base/text/table.h"
+
+enum { GAP = 2, MIN_SIZE = 4, CELL = 48 };
+
+enum column { OP, SIZE, P50, P99, P999, MAX, DEPTH, RATE, OWN, PEER, DATA, VIA, COLUMNS };
+
+static const char latency_group[] = "latency (us)", rate_group[] = "several under way";
+
+static const struct {
+  const char *heading;
+  const char *group; // heading over it and its neighbours of the same group
+  int width;
+  bool right;
+} columns[COLUMNS] = {
+    [OP] = {"op", NULL, 6, false},
+    [SIZE] = {"size", NULL, 0, true},
+    [P50] = {"p50", latency_group, 7, true},
+    [P99] = {"p99", latency_group, 7, true},
+    [P999] = {"p99.9", latency_group, 7, true},
+    [MAX] = {"max", latency_group, 7, true},
+    [DEPTH] = {"depth", rate_group, 5, true},
+    [RATE] = {"1/s", rate_group, 8, true},
+    [OWN] = {"GB/s", rate_group, 7, true},
+    [PEER] = {"peer's", rate_group, 7, true},
+    [DATA] = {"data", NULL, 4, false},
+    [VIA] = {"via", NULL, 0, false},
+};
+
+static bool shown(const struct p2p_report *report, enum column column) {
+  return column != PEER || report->config->bidirectional;
+}
+
+static int width_of(const struct p2p_report *report, enum column column) {
+  if (column != SIZE)
+    return columns[column].width;
+  return report->size_width > MIN_SIZE ? report->size_width : MIN_SIZE;
+}
+
+static void put(const struct p2p_report *report, enum column column, enum table_style style, const char *text) {
+  int width = width_of(report, column), used = (int)table_width(text);
+  fprintf(report->out, "%*s", column > OP ? GAP : 0, "");
+  fprintf(report->out, "%*s", columns[column].right && used < width ? width - used : 0, "");
+  table_print_text(report->out, report->config->color, style, text, columns[column].right ? 0 : (size_t)width);
+}
+
+// "--- name ---" of so many columns.
+static void put_group(const struct p2p_report *report, const char *group, int width) {
+  char line[4 * CELL];
+  int rules = width - (int)strlen(group) - 2, used = 0;
+  for (int i = 0; i < rules; i++) {
+    used += i == rules / 2 ? snprintf(line + used, sizeof line - (size_t)used, " %s ", group) : 0;
+    used += snprintf(line + used, sizeof line - (size_t)used, "%s", report->config->unicode ? "─" : "-");
+  }
+  table_print_text(report->out, report->config->color, TABLE_DIM, line, 0);
+}
+
+// Each over its columns; no blanks behind the last one.
+static void put_groups(const struct p2p_report *report) {
+  int blanks = 0, end = 0;
+  for (int k = 0; k < COLUMNS; k = end) {
+    const char *group = columns[k].group;
+    int width = -GAP;
+    for (end = k; end < COLUMNS && columns[end].group == group; end++)
+      width += shown(report, end) ? width_of(report, end) + GAP : 0;
+    if (group) {
+      fprintf(report->out, "%*s", blanks, "");
+      put_group(report, group, width);
+    }
+    blanks = GAP + (group ? 0 : blanks + width);
+  }
+  fputc('\n', report->out);
+}
+
+// Between whom the bytes go, where somebody may take it for something else.
+static void put_ends(const struct p2p_report *report) {
+  const struct p2p_ends *ends = &report->ends;
+  if (ends->same_gpu)
+    fprintf(report->out, "both ends are GPU %s: copies within one GPU's memory, no link\n",
+            strchr(ends->here, ':') + 1);
+  else if (strchr(ends->here, ':') || strchr(ends->there, ':'))
+    fprintf(report->out, "initiator: %s, target: %s\n", ends->here, ends->there);
+}
+
+void p2p_table_head(const struct p2p_report *report) {
+  put_ends(report);
+  put_groups(report);
+  for (enum column k = OP; k < COLUMNS; k++)
+    if (shown(report, k))
+      put(report, k, TABLE_DIM, columns[k].heading);
+  fputc('\n', report->out);
+}
+
+// At most seven characters for all that is below ten seconds.
+static const char *us(uint64_t ns, char out[CELL]) {
+  double value = (double)ns / 1e3;
+  snprintf(out, CELL, value < 1e3 ? "%.2f" : value < 1e5 ? "%.1f" : "%.0f", value);
+  return out;
+}
+
+static const char *gbps(double value, char out[CELL]) {
+  *out = '\0';
+  if (value > 0)
+    snprintf(out, CELL, value < 0.1 ? "%.5f" : "%.3f", value);
+  return out;
+}
+
+void p2p_table_row(const struct p2p_report *report, const struct p2p_result *one) {
+  char text[CELL];
+  put(report, OP, TABLE_PLAIN, p2p_op_names[one->op]);
+  put(report, SIZE, TABLE_PLAIN, p2p_size_text(one->bytes, text, sizeof text));
+  put(report, P50, TABLE_BOLD, us(histogram_percentile(&one->latency, 50), text));
+  put(report, P99, TABLE_PLAIN, us(histogram_percentile(&one->latency, 99), text));
+  put(report, P999, TABLE_PLAIN, us(histogram_percentile(&one->latency, 99.9), text));
+  put(report, MAX, TABLE_PLAIN, us(one->latency.max, text));
+  snprintf(text, sizeof text, "%u", one->depth);
+  put(report, DEPTH, TABLE_PLAIN, text);
+  snprintf(text, sizeof text, "%.0f", one->per_second);
+  put(report, RATE, TABLE_PLAIN, text);
+  put(report, OWN, TABLE_BOLD, gbps(one->gbps, text));
+  if (shown(report, PEER))
+    put(report, PEER, TABLE_PLAIN, gbps(one->peer_gbps, text));
+  put(report, DATA, one->checked ? TABLE_GREEN : TABLE_PLAIN, one->checked ? "ok" : "");
+  put(report, VIA, TABLE_PLAIN, one->transport);
+  fputc('\n', report->out);
+}

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""weft p2p measures files, and objects where the environment names an S3 server (s3_swift.py)."""
+import json
+import os
+import pathlib
+import signal
+import tempfile
+import unittest
+
+import tool
+from p2p_sides import TOKEN, running
+
+HAS_SERVER = "AWS_ENDPOINT_URL" in os.environ
+KEPT = b"what was there before"
+
+
+def measured(text):
+    said = json.loads(text)
+    return said, [(one["operation"], one["bytes"], one["checked"], one["transport"]) for one in said["results"]]
+
+
+@unittest.skipIf(HAS_SERVER, "this run is for objects")
+class Files(tool.ToolTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name, "trial")
+
+    def file(self, *arguments):
+        return ("p2p", "--memory", "file", "--path", self.path, "-n", 5, *arguments)
+
+    def test_writes_and_reads_are_measured_and_checked(self):
+        said, ran = measured(self.passes(*self.file("-s", "1,4096,100001", "--depth", 3, "--json")))
+        self.assertEqual(ran, [(op, size, True, "file") for op in ("write", "read") for size in (1, 4096, 100001)])
+        self.assertEqual((said["initiator_memory"], said["target_memory"]), ("host", "file"))
+        self.assertEqual({one["at_once"] for one in said["results"]}, {3})
+        self.assertFalse(self.path.exists())  # it was made for this
+
+    def test_one_operation(self):
+        for op in ("write", "read"):
+            _, ran = measured(self.passes(*self.file("-s", "8", "--op", op, "--json")))
+            self.assertEqual(ran, [(op, 8, True, "file")])
+
+    def test_a_file_that_is_there_is_left_alone(self):
+        self.path.write_bytes(KEPT)
+        said = self.refused(1, "is there already", *self.file("-s", "8"))
+        self.assertIn("--overwrite", said)
+        self.passes(*self.file("-s", "4", "--depth", 5, "--op", "read", "--no-check"))
+        self.assertEqual(self.path.read_bytes(), KEPT)
+        self.passes(*self.file("-s", "8", "--depth", 3, "--overwrite"))
+        self.assertEqual(self.path.stat().st_size, max(len(KEPT), 24))
+
+    def test_an_interrupted_run_leaves_no_file(self):
+        with running(*self.file("-s", "8,64MB", "--depth", 1, "-n", 20000, "--op", "write", "--csv")[1:]) as process:
+            self.assertTrue(process.stdout.readline())  # the header comes with the first row
+            self.assertTrue(self.path.exists())
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=tool.TIMEOUT_S)
+        self.assertEqual((process.returncode, errors), (130, "weft p2p: interrupted by SIGINT\n"))
+        self.assertFalse(self.path.exists())
+
+    def test_faults_are_told(self):
+        self.refused(4, "0 of 1 pieces", *self.file("--transport", "fault:1:short=100:file"))
+        self.refused(124, "", *self.file("--transport", "fault:1:stick=100:file", "--timeout-ms", 50))
+        with running(*self.file("--transport", "fault:1:stick=100:file", "--timeout-ms", 600000)[1:]) as process:
+            while not self.path.exists():  # it watches for signals since before
+                self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=tool.TIMEOUT_S)
+        self.assertEqual((process.returncode, errors), (130, "weft p2p: interrupted by SIGINT\n"))
+
+    def test_what_is_not_there_cannot_be_read(self):
+        self.refused(3, "cannot open", *self.file("--op", "read", "--no-check"))
+        self.refused(3, "cannot make the file", "p2p", "--memory", "file", "--path", self.path / "deeper")
+
+    def test_contradictions(self):
+        self.refused(2, "--path FILE", "p2p", "--memory", "file")
+        self.refused(2, "--path BUCKET/KEY", "p2p", "--memory", "object")
+        self.refused(2, "--path", "p2p", "--path", "a")
+        self.refused(2, "--overwrite", "p2p", "--overwrite")
+        for mode in ("target", "initiator"):
+            self.refused(2, f"--memory file and --mode {mode}", *self.file("--mode", mode), **TOKEN)
+        self.refused(2, "--memory file and --op notify", *self.file("--op", "notify"))
+        self.refused(2, "--memory file and --bidirectional", *self.file("--bidirectional"))
+
+
+@unittest.skipUnless(HAS_SERVER, "no S3 server is named")
+class Objects(tool.ToolTest):
+    def objects(self, key, *arguments):
+        return ("p2p", "--memory", "object", "--path", f"bucket/{key}", "-n", 2, "--warmup", 0, "--depth", 2,
+                *arguments)
+
+    def test_writes_and_reads_are_measured_and_checked(self):
+        said, ran = measured(self.passes(*self.objects("trial", "-s", "8,100001", "--json")))
+        self.assertEqual(ran, [(op, size, True, "object") for op in ("write", "read") for size in (8, 100001)])
+        self.assertEqual(said["target_memory"], "object")
+        self.assertEqual({one["at_once"] for one in said["results"]}, {2})
+        for key in ("trial", "trial.1"):  # they stay
+            self.refused(1, f"the object bucket/{key} is there already", *self.objects(key, "-s", "8"))
+            _, ran = measured(self.passes(*self.objects(key, "-s", "8", "--op", "read", "--no-check", "--json")))
+            self.assertEqual(ran, [("read", 8, False, "object")])
+        self.passes(*self.objects("trial", "-s", "8", "--overwrite", "--op", "write"))
+
+    def test_what_is_not_there_cannot_be_read(self):
+        self.refused(1, "NoSuchKey", *self.objects("none", "-s", "8", "--op", "read", "--no-check"))
+        self.refused(2, "bucket/key", "p2p", "--memory", "object", "--path", "no_key")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Where a target of weft p2p listens, whom it waits for and how long, and how each side's waits are interrupted."""
+import re
+import signal
+import socket
+import unittest
+
+import tool
+from p2p_sides import TOKEN, busy, initiator, running, start, end, target
+
+WAITS = "waits for its turn"
+
+
+class Listening(tool.ToolTest):
+    def test_a_target_listens_at_its_ip(self):
+        for option in ("--ip", "--listen"):
+            with target("--forever", at=(option, "127.0.0.2")) as (_, port):
+                self.refused(3, "127.0.0.1", *initiator(port, "--timeout-ms", 2000), **TOKEN)
+                self.passes(*initiator(port, "--ip", "127.0.0.2", "-s", 8, "-n", 5), **TOKEN)
+
+    def test_the_first_line_says_where(self):
+        with running("--mode", "target", "--port", 0, WEFT_TOKEN="") as process:
+            self.assertRegex(process.stdout.readline(),
+                             r"^listening at 0\.0\.0\.0, port \d+ \(every address of this host\)$")
+            self.assertRegex(process.stdout.readline(), "^on the other host: WEFT_TOKEN=")
+        with running("--mode", "target", "--port", 0, "--ip", "127.0.0.1") as process:
+            self.assertRegex(process.stdout.readline(), r"^listening at 127\.0\.0\.1, port \d+$")
+
+    def test_two_places_contradict_each_other(self):
+        self.refused(2, "--ip 127.0.0.1 and --listen 127.0.0.2", "p2p", "--mode", "target", "--ip", "127.0.0.1",
+                     "--listen", "127.0.0.2")
+
+
+class Waiting(tool.ToolTest):
+    def test_a_target_that_nobody_comes_to(self):
+        with target("--timeout-ms", 10, "--forever") as (patient, _):  # waits longer than the other one
+            said = self.refused(124, "no initiator came to 127.0.0.1, port ", "p2p", "--mode", "target", "--port", 0,
+                                "--ip", "127.0.0.1", "--quiet", "--timeout-ms", 200, **TOKEN)
+            self.assertRegex(said, r"within 0\.2 s.*--timeout-ms.*--forever")
+            self.assertIsNone(patient.poll())
+
+    def test_the_second_initiator_waits_for_its_turn(self):
+        with target() as (process, port), busy(process, port) as first:
+            with running(*initiator(port, "-s", 8, "-n", 5)[1:]) as second, \
+                    running(*initiator(port, "-s", 8, "-n", 5, "--quiet")[1:]) as gone:
+                self.assertIn(WAITS, second.stderr.readline())
+                end(gone)  # who has left its place keeps nobody waiting
+                self.assertIsNone(second.poll())
+                first.send_signal(signal.SIGINT)
+                self.assertEqual(first.wait(timeout=tool.TIMEOUT_S), 130)
+                out, errors = second.communicate(timeout=tool.TIMEOUT_S)
+                self.assertEqual((second.returncode, errors), (0, ""))
+                self.assertRegex(out, r"(?m)^write +8 B")
+                self.assertEqual(process.wait(timeout=tool.TIMEOUT_S), 5)  # the first one's
+                self.assertIn("an initiator failed", process.stderr.read())
+
+
+class Interrupted(tool.ToolTest):
+    def interrupt(self, process, number=signal.SIGINT):
+        """It ends, says why, and its status names the signal; returns what it printed."""
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=tool.TIMEOUT_S)
+        self.assertEqual(process.returncode, 128 + number, errors)
+        self.assertIn(f"weft p2p: interrupted by {number.name}\n", errors)
+        return out
+
+    def test_a_target_that_waits(self):
+        for forever in ((), ("--forever",)):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with target(*forever) as (process, _):
+                    self.interrupt(process, number)
+
+    def test_a_target_at_work(self):
+        with target("--forever") as (process, port), busy(process, port) as first:
+            self.interrupt(process)
+            self.assertEqual(first.wait(timeout=tool.TIMEOUT_S), 5)
+
+    def test_an_initiator_whose_target_does_not_answer(self):
+        with socket.create_server(("127.0.0.1", 0)) as mute:
+            with running(*initiator(mute.getsockname()[1], "--timeout-ms", 600000)[1:]) as process:
+                connection, _ = mute.accept()
+                with connection:
+                    self.assertEqual(self.interrupt(process), "")
+
+    def test_an_initiator_that_waits_for_its_turn(self):
+        with target() as (process, port), busy(process, port):
+            second = start(*initiator(port, "-s", 8)[1:])
+            try:
+                self.assertIn(WAITS, second.stderr.readline())
+                self.interrupt(second)
+            finally:
+                end(second)
+
+    def test_both_sides_in_one(self):
+        with running("--op", "write", "-s", "8,64MB", "-n", 20000, "--depth", 1, "--no-check") as process:
+            rows = ""
+            while not re.search(r"(?m)^write +8 B .*\n", rows):
+                rows += process.stdout.readline()  # it comes long before the second one
+            self.assertIsNone(process.poll())
+            self.assertEqual(self.interrupt(process), "")  # the second never came, and nothing of it
+
+
+if __name__ == "__main__":
+    unittest.main()

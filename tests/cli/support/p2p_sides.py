@@ -1,0 +1,59 @@
+"""The two sides of weft p2p for the tests: a running target, and whether it is at work."""
+import contextlib
+import re
+import subprocess
+
+import tool
+
+TOKEN = {"WEFT_TOKEN": "of these tests"}
+
+
+def start(*arguments, **more):
+    """A running side, whose output is read by the test."""
+    return subprocess.Popen([tool.WEFT, "p2p", *map(str, arguments)], env=tool.environment(**{**TOKEN, **more}),
+                            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def end(process):
+    process.kill()
+    process.communicate(timeout=tool.TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def running(*arguments, **more):
+    process = start(*arguments, **more)
+    try:
+        yield process
+    finally:
+        end(process)
+
+
+@contextlib.contextmanager
+def target(*arguments, at=("--listen", "127.0.0.1"), **more):
+    """A running target and its port."""
+    with running("--mode", "target", "--port", 0, *at, *arguments, **more) as process:
+        yield process, re.search(r"port (\d+)", process.stdout.readline())[1]
+
+
+def initiator(port, *arguments):
+    return ("p2p", "--mode", "initiator", "--port", port, *arguments)
+
+
+def is_at_work(pid):
+    """Whether the target has made the buffer of 16 MB that the initiator asked for."""
+    with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as maps:
+        for line in maps:
+            begin, end_ = (int(part, 16) for part in line.split()[0].split("-"))
+            if "/memfd:weft (" in line and end_ - begin >= 16 << 20:
+                return True
+    return False
+
+
+@contextlib.contextmanager
+def busy(process, port):
+    """An initiator at which a target works without end."""
+    with running(*initiator(port, "-s", "1MB", "-n", 100000000)[1:]) as first:
+        while not is_at_work(process.pid):
+            if first.poll() is not None:
+                raise AssertionError(first.stderr.read())
+        yield first
