@@ -6,9 +6,26 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/time/clock.h"
 #include "transport/shm/shm.h"
 
-enum { BATCH = 256 };
+enum {
+  BATCH = 256,
+  TRUST_NS = 1000000, // so long after its process was seen to live a pid is not another's
+};
+
+// The kernel gives pids in turn, 32,768 at the least: before one is another process's, the peer has died and been
+// reaped, and all others have been given. That takes a host tens of milliseconds, if it does nothing else. So a post
+// asks once in a while, and not each time, which would be half as long as the copy of a few bytes.
+static bool pid_is_its(struct shm_peer *peer) {
+  uint64_t now = clock_ns();
+  if (now - atomic_load_explicit(&peer->lived_ns, memory_order_relaxed) < TRUST_NS)
+    return true;
+  if (!shm_proc_alive(peer->pidfd))
+    return false;
+  atomic_store_explicit(&peer->lived_ns, now, memory_order_relaxed);
+  return true;
+}
 
 // Collects as many of the pieces that follow as one call takes.
 static uint32_t collect(const struct shm_walk *walk, const struct shm_remote *remote, struct iovec *local,
@@ -49,10 +66,10 @@ static bool fail_by(struct shm_walk *walk, const struct shm_remote *remote, int 
 }
 
 bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
-  const struct shm_peer *peer = (const struct shm_peer *)remote->base.peer;
+  struct shm_peer *peer = (struct shm_peer *)remote->base.peer;
   struct iovec local[BATCH], there[BATCH];
   uint32_t count = collect(walk, remote, local, there);
-  if (!shm_proc_alive(peer->pidfd)) { // another process may have its pid
+  if (!pid_is_its(peer)) {
     shm_walk_fail_remote(walk, remote, WEFT_ERR_PEER_LOST, "the peer's process has died");
     return false;
   }

@@ -117,6 +117,7 @@ struct shm_peer {
   _Atomic uint32_t active;        // threads in post()
   _Atomic uint32_t sending;       // 0: no thread sends; 1: one does; 2: it has to check the inbox again
   _Atomic bool cancels;           // some op was canceled
+  _Atomic uint64_t lived_ns;      // when `pidfd` last showed that it lives: process_vm.c
   _Atomic bool waits;             // counted in worker->waiting
   _Atomic(struct shm_op *) inbox; // newest first
   struct shm_op *first, *last;    // in order; the sending thread's
