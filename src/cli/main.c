@@ -1,6 +1,6 @@
 // weft: the tool. Its list of commands; finds the one that is called and runs it.
-#include "base/log.h"
 #include "cli/command/help.h"
+#include "cli/command/variables.h"
 #include "cli/commands/commands.h"
 #include "cli/process/secrets.h"
 
@@ -45,6 +45,9 @@ static int help(int argc, char **argv) {
 }
 
 static int run(int argc, char **argv) {
+  const struct cli_command *command = argc > 1 ? cli_command_find(commands, argv[1]) : NULL;
+  // A rank has the environment of its agent, which has said what is wrong with it.
+  bool refused = !(command && command->hidden) && cli_variables_tell(commands, command);
   if (argc < 2) {
     cli_help_write_short(stderr, commands);
     return 2;
@@ -60,13 +63,12 @@ static int run(int argc, char **argv) {
     fprintf(stderr, "weft: unknown option %s; want a command first, then its options\nTry 'weft --help'.\n", argv[1]);
     return 2;
   }
-  if (!log_environment_is_valid()) {
-    fprintf(stderr, "weft: WEFT_LOG is '%s'; want error, warn, info or debug\n", getenv("WEFT_LOG"));
-    return 2;
-  }
-  const struct cli_command *command = cli_command_find(commands, argv[1]);
   if (!command)
     return cli_command_unknown(commands, argv[1]);
+  if (refused && !cli_options_want_help(argc - 1, argv + 1)) {
+    fprintf(stderr, "Try 'weft %s --help'.\n", command->name);
+    return 2;
+  }
   return command->run(&(struct cli_call){command, commands, argc - 1, argv + 1});
 }
 

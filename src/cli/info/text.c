@@ -248,6 +248,8 @@ static void print_variables(struct printer *printer, const json_t *variables, co
     table_add(&table, TABLE_DIM, "%s", text_of(row, "default"));
     table_add(&table, TABLE_CYAN, "%s", text_of(row, "value"));
     table_add(&table, TABLE_DIM, "%s", text_of(row, "help"));
+    if (*text_of(row, "error"))
+      table_note(&table, 1, TABLE_RED, "wrong: %s", text_of(row, "error"));
   }
   heading(printer, "Other variables");
   print_table(printer, &table);
