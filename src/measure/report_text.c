@@ -1,19 +1,21 @@
 // The report for people: what ran, a table for each phase, the transitions, the verdict.
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/text/wrap.h"
 #include "measure/report.h"
 
 const struct report_state report_states[] = {
-    [RESULTS_NOT_MEMBER] = {"·", ".", "not a member", TABLE_DIM},
-    [RESULTS_PASSED] = {"✓", "+", "passed", TABLE_GREEN},
-    [RESULTS_FAILED] = {"✗", "!", "FAILED", TABLE_RED},
-    [RESULTS_KILLED] = {"†", "x", "killed as planned", TABLE_YELLOW},
-    [RESULTS_LEFT] = {"←", "<", "left as planned", TABLE_CYAN},
-    [RESULTS_UNREACHED] = {"○", "?", "unreached", TABLE_MAGENTA},
-    [RESULTS_INTERRUPTED] = {"◐", "~", "interrupted", TABLE_MAGENTA},
+    [RESULTS_NOT_MEMBER] = {"·", ".", "not a member", "no member", TABLE_DIM},
+    [RESULTS_PASSED] = {"✓", "+", "passed", "passed", TABLE_GREEN},
+    [RESULTS_FAILED] = {"✗", "!", "FAILED", "FAILED", TABLE_RED},
+    [RESULTS_KILLED] = {"†", "x", "killed as planned", "killed", TABLE_YELLOW},
+    [RESULTS_LEFT] = {"←", "<", "left as planned", "left", TABLE_CYAN},
+    [RESULTS_UNREACHED] = {"○", "?", "unreached", "unreached", TABLE_MAGENTA},
+    [RESULTS_INTERRUPTED] = {"◐", "~", "interrupted", "interrupted", TABLE_MAGENTA},
 };
 
 void report_count(struct report_counts *counts, const struct results_phase *phase) {
@@ -31,25 +33,8 @@ void report_add_counts(struct text *text, const struct report_counts *counts) {
   }
 }
 
-size_t report_wrap(const char *text, size_t width) {
-  size_t columns = 0, end = 0, blank = 0;
-  while (text[end] && text[end] != '\n' && (columns < width || ((unsigned char)text[end] & 0xC0) == 0x80)) {
-    if (text[end] == ' ')
-      blank = end;
-    columns += ((unsigned char)text[end] & 0xC0) != 0x80;
-    end++;
-  }
-  bool whole = !text[end] || text[end] == '\n' || text[end] == ' ';
-  return whole || blank == 0 ? end : blank;
-}
-
-const char *report_after(const char *text, size_t length) {
-  const char *next = text + length;
-  if (*next == '\n')
-    return next + 1;
-  while (*next == ' ')
-    next++;
-  return next;
+size_t report_width(const struct report_options *options) {
+  return options->width ? options->width : RESULTS_WIDTH;
 }
 
 // Prints `text`, a label before its first line, in as many lines as the width requires.
@@ -57,15 +42,17 @@ static void print_labelled(FILE *out, const struct report_options *options, cons
                            enum table_style label_style, enum table_style style, const char *text) {
   enum { INDENT = 9 };
   while (*text) {
-    size_t length = report_wrap(text, REPORT_WIDTH - INDENT);
-    char line[4 * REPORT_WIDTH + 1]; // of the longest UTF-8
-    snprintf(line, sizeof line, "%.*s", (int)length, text);
-    printable_line(line);
+    size_t length = wrap_length(text, report_width(options) - INDENT);
+    char *line = strndup(text, length);
     table_print_text(out, options->color, label_style, label, INDENT);
-    table_print_text(out, options->color, style, line, 0);
+    if (line) {
+      printable_line(line);
+      table_print_text(out, options->color, style, line, 0);
+    }
     fputc('\n', out);
+    free(line);
     label = "";
-    text = report_after(text, length);
+    text = wrap_after(text, length);
   }
 }
 

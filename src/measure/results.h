@@ -127,15 +127,17 @@ double results_rank_gbps(const struct results_rank *rank);
 bool results_phase_passed(const struct results_phase *phase);
 
 enum report_format { REPORT_TEXT, REPORT_JSON, REPORT_CSV };
+enum { RESULTS_WIDTH = 100 };
 struct report_options {
   enum report_format format;
   bool color;   // ANSI colours; the caller has looked at NO_COLOR and isatty
   bool unicode; // check marks rather than ASCII
+  size_t width; // columns of the text; 0: RESULTS_WIDTH
 };
 
-// Writes a report. Text is for people, 120 columns wide (more only for ranks from 1,000 or times
-// from ten seconds on); CSV is RFC 4180, one record per phase and rank,
-// figures empty where a rank has none; JSON is results_to_json(). SYSTEM or LIMIT: `out` cannot be written.
+// Writes a report. Text is for people, and leaves out figures for which the width is not enough; CSV is RFC 4180, one
+// record per phase and rank, figures empty where a rank has none; JSON is results_to_json(). SYSTEM or LIMIT: `out`
+// cannot be written.
 int report_write(FILE *out, const struct results *results, const struct report_options *options);
 
 // Mean of results_rank_gbps() over the ranks that passed the phase; 0 for none.

@@ -5,6 +5,8 @@
 #include "base/text/table.h"
 #include "p2p/p2p.h"
 
+enum { WIDTH = 100 }; // columns of the table
+
 static double us(uint64_t ns) {
   return (double)ns / 1e3;
 }
@@ -22,11 +24,18 @@ static void add_rate(struct table *table, enum table_style style, double gbps) {
 }
 
 static int report_table(FILE *out, const struct p2p_config *config, const struct p2p_results *results) {
-  static const struct table_column columns[] = {
-      {"operation", NULL, false},    {"size", NULL, true},          {"p50", "latency (us)", true},
-      {"p99", "latency (us)", true}, {"min", "latency (us)", true}, {"max", "latency (us)", true},
-      {"1/s", NULL, true},           {"GB/s", NULL, true},          {"peer's GB/s", NULL, true},
-      {"at once", NULL, true},       {"checked", NULL, false},      {"transport", NULL, false}};
+  static const struct table_column columns[] = {{.heading = "operation"},
+                                                {.heading = "size", .right = true},
+                                                {.heading = "p50", .group = "latency (us)", .right = true},
+                                                {.heading = "p99", .group = "latency (us)", .right = true},
+                                                {.heading = "min", .group = "latency (us)", .right = true},
+                                                {.heading = "max", .group = "latency (us)", .right = true},
+                                                {.heading = "1/s", .right = true},
+                                                {.heading = "GB/s", .right = true},
+                                                {.heading = "peer's GB/s", .right = true},
+                                                {.heading = "at once", .right = true},
+                                                {.heading = "checked"},
+                                                {.heading = "transport"}};
   struct table table = {.columns = columns, .num_columns = sizeof columns / sizeof *columns};
   for (uint32_t i = 0; i < results->count; i++) {
     const struct p2p_result *one = &results->list[i];
@@ -48,7 +57,7 @@ static int report_table(FILE *out, const struct p2p_config *config, const struct
     table_add(&table, one->checked ? TABLE_GREEN : TABLE_PLAIN, "%s", one->checked ? "yes" : "");
     table_add(&table, TABLE_PLAIN, "%s", one->transport);
   }
-  const struct table_look look = {.color = config->color, .unicode = config->unicode};
+  const struct table_look look = {.color = config->color, .unicode = config->unicode, .width = WIDTH};
   bool failed = table.failed;
   if (!failed)
     table_print(out, &table, &look);

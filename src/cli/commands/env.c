@@ -1,7 +1,10 @@
 // weft env: prints the environment variables by which other libraries fit this host and rank.
 #include "base/fail.h"
+#include "base/printable.h"
+#include "base/text/wrap.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/env_gpu.h"
+#include "cli/process/terminal.h"
 #include "doctor/host/host.h"
 #include "topology/served/exports.h"
 
@@ -74,28 +77,35 @@ static void print_value(const char *value) {
   putchar('\'');
 }
 
-// Ends a line of comment with the text; a newline or another control character in it becomes '?'.
+// The text in lines of comment; a newline or another control character in it becomes '?'.
 static void print_comment(const char *text) {
-  for (; *text; text++)
-    putchar(iscntrl((unsigned char)*text) ? '?' : *text);
-  putchar('\n');
+  char line[2 * CLI_ENV_WHY];
+  snprintf(line, sizeof line, "%s", text);
+  printable_line(line);
+  const char *rest = line, *mark = "# ";
+  do {
+    size_t length = wrap_length(rest, CLI_TERMINAL_WIDTH - strlen("#   "));
+    printf("%s%.*s\n", mark, (int)length, rest);
+    rest = wrap_after(rest, length);
+    mark = "#   ";
+  } while (*rest);
 }
 
 static void print_shell(const struct env *env, uint32_t rank) {
   char line[2 * CLI_ENV_WHY];
   if (env->facts.gpu >= 0) {
     const struct topology_gpu *gpu = &env->choice->gpus[env->facts.gpu];
-    snprintf(line, sizeof line, "# rank %u: GPU %d at %s (%s)%s%s", rank, env->facts.gpu, gpu->address, env->how,
+    snprintf(line, sizeof line, "rank %u: GPU %d at %s (%s)%s%s", rank, env->facts.gpu, gpu->address, env->how,
              *gpu->cpus ? "; near it are the processors " : "", gpu->cpus);
   } else if (env->facts.ranked) {
-    snprintf(line, sizeof line, "# rank %u: no GPU of its own: %s", rank, env->how);
+    snprintf(line, sizeof line, "rank %u: no GPU of its own: %s", rank, env->how);
   } else {
-    snprintf(line, sizeof line, "# for all ranks of this host");
+    snprintf(line, sizeof line, "for all ranks of this host");
   }
   print_comment(line);
   for (size_t i = 0; i < env->count; i++) {
     const struct topology_export *at = &env->exports[i];
-    snprintf(line, sizeof line, "# %s%s: %s", at->set ? "" : "without ", at->name, at->why);
+    snprintf(line, sizeof line, "%s%s: %s", at->set ? "" : "without ", at->name, at->why);
     print_comment(line);
     if (!at->set)
       continue;

@@ -61,7 +61,8 @@ static int run(const struct cli_call *call) {
   if (err)
     return cli_command_failed(call, err);
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options.color);
-  struct report_options look = {.format = options.format, .color = terminal.color, .unicode = terminal.unicode};
+  struct report_options look = {
+      .format = options.format, .color = terminal.color, .unicode = terminal.unicode, .width = terminal.width};
   err = report_write(stdout, &results, &look);
   results_free(&results);
   return err ? cli_command_failed(call, err) : 0;
