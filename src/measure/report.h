@@ -2,12 +2,12 @@
 #ifndef MEASURE_REPORT_H
 #define MEASURE_REPORT_H
 
+#include "base/text/digits.h"
 #include "base/text/table.h"
 #include "base/text/text.h"
 #include "measure/results.h"
 
-// Numbers keep all their digits, so that every report of a file is that of the run.
-#define REPORT_JSON_FLAGS JSON_INDENT(2)
+#define REPORT_JSON_FLAGS (JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS_IN_JSON))
 
 // The writers do not look whether `out` took what they wrote; report_write() does. NOMEM.
 int report_text(FILE *out, const struct results *results, const struct report_options *options);

@@ -98,7 +98,11 @@ const char *results_state_name(enum results_state state);
 // Frees what it points to, not itself, and leaves it empty.
 void results_free(struct results *results);
 
-// The whole of it as JSON. NULL: memory ran out, or a count is 2^63 or more; the last error says which.
+// Gives every measured number the digits that it has in JSON, so that all reports of a file are those of the run.
+void results_round(struct results *results);
+
+// The whole of it as JSON. Measured numbers have six significant digits, or all before the point; counts are exact.
+// NULL: memory ran out, or a count is 2^63 or more; the last error says which.
 json_t *results_to_json(const struct results *results);
 
 // The way back. Every field must be there, of its type and in its range; fields with other names are passed over.

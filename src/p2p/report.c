@@ -2,6 +2,7 @@
 #include <jansson.h>
 
 #include "base/fail.h"
+#include "base/text/digits.h"
 #include "base/text/table.h"
 #include "p2p/p2p.h"
 
@@ -69,14 +70,15 @@ static json_t *describe(const struct p2p_result *one) {
   json_t *object =
       json_pack("{s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "operation", p2p_op_names[one->op],
                 "bytes", (json_int_t)one->bytes, "iterations", one->iterations, "at_once", one->depth, "latency_p50_us",
-                us(histogram_percentile(&one->latency, 50)), "latency_p99_us",
-                us(histogram_percentile(&one->latency, 99)), "latency_min_us", us(one->latency.min), "latency_max_us",
-                us(one->latency.max), "latency_avg_us", histogram_mean(&one->latency) / 1e3, "per_second", rate(one),
-                "checked", one->checked, "transport", one->transport);
+                digits_rounded(us(histogram_percentile(&one->latency, 50))), "latency_p99_us",
+                digits_rounded(us(histogram_percentile(&one->latency, 99))), "latency_min_us",
+                digits_rounded(us(one->latency.min)), "latency_max_us", digits_rounded(us(one->latency.max)),
+                "latency_avg_us", digits_rounded(histogram_mean(&one->latency) / 1e3), "per_second",
+                digits_rounded(rate(one)), "checked", one->checked, "transport", one->transport);
   if (object && one->gbps > 0)
-    json_object_set_new(object, "gb_per_second", json_real(one->gbps));
+    json_object_set_new(object, "gb_per_second", json_real(digits_rounded(one->gbps)));
   if (object && one->peer_gbps > 0)
-    json_object_set_new(object, "peer_gb_per_second", json_real(one->peer_gbps));
+    json_object_set_new(object, "peer_gb_per_second", json_real(digits_rounded(one->peer_gbps)));
   return object;
 }
 
@@ -86,7 +88,9 @@ static int report_json(FILE *out, const struct p2p_config *config, const struct 
     json_array_append_new(list, describe(&results->list[i]));
   json_t *all = json_pack("{s:s, s:b, s:o}", "memory", p2p_memory_names[config->memory], "bidirectional",
                           config->bidirectional, "results", list);
-  int rc = all && json_dumpf(all, out, JSON_INDENT(2)) == 0 ? 0 : fail(WEFT_ERR_SYSTEM, "cannot write the results");
+  int rc = all && json_dumpf(all, out, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS_IN_JSON)) == 0
+               ? 0
+               : fail(WEFT_ERR_SYSTEM, "cannot write the results");
   fputc('\n', out);
   json_decref(all);
   return rc;

@@ -153,7 +153,8 @@ class Info(tool.ToolTest):
         if not any(row["name"] == "hwloc" and row["version"] for row in self.info()["build"]["libraries"]):
             self.skipTest("built without hwloc")
         host = str(tool.SOURCE / "tests/topology/host_p5en.xml")
-        rows = self.passes("info", "--topology", HWLOC_XMLFILE=host, COLUMNS="400").split("\nNICs for GPUs\n")[1].splitlines()
+        text = self.passes("info", "--topology", HWLOC_XMLFILE=host, COLUMNS="400")
+        rows = text.split("\nNICs for GPUs\n")[1].splitlines()
         self.assertEqual(rows[0].split()[1:5], ["rdmap85s0", "rdmap86s0", "rdmap87s0", "rdmap88s0"])
         for row in rows[1:9]:
             self.assertEqual(row.count("PIX*"), 2, row)

@@ -31,11 +31,9 @@ class Width(tool.ToolTest):
         self.assertEqual(self.too_long(self.passes("env"), 100), [])
 
     def test_hosts_of_many_devices_keep_to_the_width(self):
-        for host in ("p5en", "10_nics", "4_nics"):
-            for width in (80, 100):
-                text = self.passes("info", "--topology", HWLOC_XMLFILE=str(HOSTS / f"host_{host}.xml"),
-                                   COLUMNS=str(width))
-                self.assertEqual(self.too_long(text, width), [], (host, width))
+        for host, width in (("p5en", 80), ("p5en", 100), ("10_nics", 80)):
+            text = self.passes("info", "--topology", HWLOC_XMLFILE=str(HOSTS / f"host_{host}.xml"), COLUMNS=str(width))
+            self.assertEqual(self.too_long(text, width), [], (host, width))
 
     def test_a_reason_is_told_to_its_end(self):
         """A word that is longer than a line stays whole."""

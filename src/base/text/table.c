@@ -60,3 +60,10 @@ void table_free(struct table *table) {
   free(table->rows);
   *table = (struct table){0};
 }
+
+size_t table_width(const char *text) {
+  size_t width = 0;
+  for (; *text; text++)
+    width += ((unsigned char)*text & 0xC0) != 0x80;
+  return width;
+}

@@ -9,13 +9,6 @@ static const char *const escapes[] = {
     [TABLE_YELLOW] = "\033[33m", [TABLE_CYAN] = "\033[36m", [TABLE_MAGENTA] = "\033[35m",
 };
 
-size_t table_width(const char *text) {
-  size_t width = 0;
-  for (; *text; text++)
-    width += ((unsigned char)*text & 0xC0) != 0x80;
-  return width;
-}
-
 static void pad(FILE *out, size_t count) {
   if (count > 0)
     fprintf(out, "%*s", (int)count, "");

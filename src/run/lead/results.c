@@ -257,6 +257,7 @@ int lead_finish(struct node *node, int status, const char *error) {
   struct results results = {0};
   int err = fill(node, &results, status, error);
   bool filled = !err;
+  results_round(&results);
   if (!err)
     err = results_save(&results, node->directory.fd, "results.json");
   if (filled && err)
